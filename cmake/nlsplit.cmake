@@ -1,0 +1,34 @@
+# One folder of src/ is one library; one folder of tests/ is one test program.
+
+# nlsplit_library(NAME [DEPS other rooms…] [LIBS foreign libraries…]): all *.cc of this folder, not of the folders below it.
+# DEPS are public (their types appear in our headers), LIBS private: nobody else may include what they bring.
+function(nlsplit_library name)
+  cmake_parse_arguments(ARG "" "" "DEPS;LIBS" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
+  list(TRANSFORM ARG_DEPS PREPEND nls_)
+  if(NOT sources)
+    add_library(nls_${name} INTERFACE)
+    return()
+  endif()
+  add_library(nls_${name} STATIC ${sources})
+  target_include_directories(nls_${name} PUBLIC ${CMAKE_SOURCE_DIR}/src)
+  target_compile_options(nls_${name} PRIVATE -Wall -Wextra -Werror)
+  target_link_libraries(nls_${name} PUBLIC ${ARG_DEPS} PRIVATE fmt::fmt ${ARG_LIBS})
+endfunction()
+
+# nlsplit_test(NAME DEPS rooms… [LIBS …]): all *_test.cc of this folder, one program, one ctest entry per TEST.
+function(nlsplit_test name)
+  cmake_parse_arguments(ARG "" "" "DEPS;LIBS" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
+  if(NOT sources)
+    return()
+  endif()
+  list(TRANSFORM ARG_DEPS PREPEND nls_)
+  add_executable(test_${name} ${sources})
+  target_include_directories(test_${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
+  target_compile_options(test_${name} PRIVATE -Wall -Wextra -Werror)
+  target_compile_definitions(test_${name} PRIVATE
+    NLS_SOURCE_DIR="${CMAKE_SOURCE_DIR}" NLS_BIN_DIR="${CMAKE_RUNTIME_OUTPUT_DIRECTORY}")
+  target_link_libraries(test_${name} PRIVATE ${ARG_DEPS} ${ARG_LIBS} fmt::fmt GTest::gtest GTest::gmock GTest::gtest_main)
+  add_test(NAME ${name} COMMAND test_${name})
+endfunction()

@@ -1,0 +1,80 @@
+// Cluster: hosts and switches joined by links, and the devices on the hosts.
+//
+//   a ──1Gbps── sw ──1Gbps── b        hosts a, b; switch sw; two links; device A on a, B on b
+//
+// Two devices on one host exchange data over the link {between: [a, a]}, which must then exist: nothing is assumed free.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/id.h"
+#include "base/result.h"
+#include "base/units.h"
+#include "kernels/catalogue.h"
+
+namespace nlsplit {
+
+using HostId = Id<struct HostTag>;
+using LinkId = Id<struct LinkTag>;
+using DeviceId = Id<struct DeviceTag>;
+
+struct Host {
+  std::string name;
+  bool is_switch = false;      // forwards only: no devices, no source, no sink
+};
+
+enum class DeviceKind : uint8_t { cpu, host };   // host: an endpoint that only holds data (source or sink); Programs have it, clusters not
+std::string_view name_of(DeviceKind kind);
+Result<DeviceKind> parse_device_kind(std::string_view text);
+
+struct Device {
+  std::string name;
+  HostId host;
+  DeviceKind kind = DeviceKind::cpu;
+  Bytes memory;                // what a Program may use of it
+  Isa isa = Isa::v3;
+};
+
+struct Link {
+  std::string name;
+  HostId a, b;                 // a == b: between devices of one host
+  BytesPerSecond bandwidth;    // of each direction if full_duplex, else of both together
+  Seconds latency;
+  bool full_duplex = true;
+};
+
+// One direction of one link: what transfers share.
+struct Hop {
+  LinkId link;
+  bool forward = true;         // from a to b
+  friend bool operator==(const Hop&, const Hop&) = default;
+};
+
+struct Route {
+  std::vector<Hop> hops;
+  Seconds latency;             // sum
+  BytesPerSecond bandwidth;    // smallest
+};
+
+struct Cluster {
+  std::vector<Host> hosts;
+  std::vector<Device> devices;
+  std::vector<Link> links;
+  // How the transport moves a message; program/program.h says what they mean. Defaults: start when both sides are ready.
+  Bytes eager_limit = bytes(0);      // messages up to this size start without waiting for the receiver
+  Seconds handshake = seconds(0);    // added to every larger message
+  int nic_window = 0;                // concurrent outgoing messages of a host; 0: unlimited, they share the links fairly
+
+  const Device& device(DeviceId id) const { return devices[id.index()]; }
+  DeviceId find_device(std::string_view name) const;   // none if unknown
+  HostId find_host(std::string_view name) const;
+};
+
+// Fewest hops, then lowest latency, then the order of the links. Error: not connected (names both hosts), or a == b without a link.
+Result<Route> find_route(const Cluster& cluster, HostId from, HostId to);
+
+// Every pair of hosts that hold devices, source or sink is connected; the error names a pair.
+Status check_connected(const Cluster& cluster, const std::vector<HostId>& hosts);
+
+}  // namespace nlsplit

@@ -1,0 +1,63 @@
+// CostTable: how long each computation takes on each device. Measured, or a roofline where the user asked for one; never guessed.
+//
+//   roofline   max(flops / peak, bytes / memory bandwidth)      Williams, Waterman, Patterson, CACM 52(4), 2009
+//   profile    the median measured by `nlbench profile` for exactly this signature (kernels/catalogue.h)
+#pragma once
+
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "cost/cluster.h"
+#include "kernels/catalogue.h"
+
+namespace nlsplit {
+
+struct Roofline {
+  FlopsPerSecond compute;
+  BytesPerSecond memory;
+  friend bool operator==(const Roofline&, const Roofline&) = default;
+};
+
+struct MeasuredCost {
+  Seconds median;
+  Seconds spread;       // half the distance between the quartiles
+  int repeats = 0;
+};
+
+// One machine's measurements: what `nlbench profile` writes and scenarios name.
+struct Profile {
+  std::string file;                              // where it was read from, for messages
+  std::string model;                             // the graph's name it was made for
+  std::string machine;                           // CPU model, cores, memory
+  std::map<std::string, MeasuredCost> kernels;   // by signature
+};
+
+// JSON {"format": "nlsplit-profile", "version": 1, "model": …, "machine": …, "kernels": [{"signature", "median_s", "spread_s", "repeats"}]}.
+// Errors: not JSON, another format or version, missing or negative figures, duplicate signatures; each names the file and entry.
+Result<Profile> read_profile(const std::string& path);
+Status write_profile(const std::string& path, const Profile& profile);
+
+using CostSource = std::variant<Roofline, Profile>;
+
+struct Cost {
+  Seconds time;
+  bool measured = false;
+};
+
+class CostTable {
+ public:
+  // One source for each device of the cluster, in its order; `scenario` is named in the advice of errors.
+  CostTable(std::vector<CostSource> sources, std::string scenario);
+
+  // Error: no measurement for this signature on this device; it names the layer and the nlbench command that makes one.
+  Result<Cost> cost(DeviceId device, const ComputeDesc& desc) const;
+  const CostSource& source(DeviceId device) const { return sources_[device.index()]; }
+
+ private:
+  std::vector<CostSource> sources_;
+  std::string scenario_;
+};
+
+}  // namespace nlsplit

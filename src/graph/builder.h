@@ -1,0 +1,36 @@
+// GraphBuilder: makes a Graph node by node, inferring types as it goes. Used by the zoo, the importer and tests.
+//
+//   GraphBuilder g("toy");
+//   ValueId x = g.input("x", {DType::f32, {1, 3, 8, 8}});
+//   ASSIGN_OR_RETURN(ValueId y, g.add(Op::Relu, "relu1", {x}, {}));
+//   g.output(y);
+//   Graph graph = std::move(g).finish();
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+#include "graph/ops.h"
+
+namespace nlsplit {
+
+class GraphBuilder {
+ public:
+  explicit GraphBuilder(std::string name);
+
+  ValueId input(std::string name, TensorType type);
+  ValueId weight(std::string name, TensorType type, ContentId content);
+  // The output value is called like the node unless `output_name` is given. Errors: op table's, naming the node; duplicate names.
+  Result<ValueId> add(Op op, std::string name, std::vector<ValueId> inputs, Attrs attrs, std::string output_name = {});
+  void output(ValueId value);
+
+  const TensorType& type(ValueId value) const { return graph_.value(value).type; }
+  const Graph& graph() const { return graph_; }
+  Graph finish() &&;
+
+ private:
+  Graph graph_;
+};
+
+}  // namespace nlsplit

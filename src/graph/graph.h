@@ -1,0 +1,129 @@
+// Graph: a neural network as a value. Nodes in topological order, values in SSA form, weights by reference.
+//
+//   graph toy
+//   input %x f32[1,3,8,8]
+//   weight %w f32[16,3,3,3] content 9c1e04d2a8b1f370
+//   %y f32[1,16,8,8] = Conv(%x, %w) {dilations=[1,1], group=1, kernel_shape=[3,3], pads=[1,1,1,1], strides=[1,1]} as "conv1"
+//   output %y
+//
+// A fused node carries an epilogue: element-wise steps applied to its (one) output, each with the name of the node it came from:
+//   %r … = Conv(%x, %w, %b) {…} as "conv1" + Add(%skip) as "add1" + Relu as "relu1"
+//
+// Values are never changed after they were made except through functions that return a new Graph (graph/passes.h).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/id.h"
+#include "base/result.h"
+#include "base/units.h"
+
+namespace nlsplit {
+
+enum class DType : uint8_t { f32, i64, i32, boolean };
+
+std::string_view name_of(DType type);                    // "f32", "i64", …
+Result<DType> parse_dtype(std::string_view name);
+int64_t size_of(DType type);                             // bytes of an element
+
+using Shape = std::vector<int64_t>;                      // [] is a scalar; every extent >= 0 and known
+int64_t element_count(const Shape& shape);               // 1 for a scalar
+
+struct TensorType {
+  DType dtype = DType::f32;
+  Shape shape;
+  friend bool operator==(const TensorType&, const TensorType&) = default;
+};
+Bytes size_of(const TensorType& type);
+std::string to_string(const TensorType& type);           // "f32[8,3,224,224]"
+Result<TensorType> parse_tensor_type(std::string_view text);
+
+// Attributes of a node, sorted by name. After import every attribute the operator's semantics need is present
+// (graph/ops.h lists them), so nobody downstream knows a default or an opset.
+using AttrValue = std::variant<int64_t, double, std::string, std::vector<int64_t>>;
+struct Attr {
+  std::string name;
+  AttrValue value;
+  friend bool operator==(const Attr&, const Attr&) = default;
+};
+using Attrs = std::vector<Attr>;
+
+const AttrValue* find_attr(const Attrs& attrs, std::string_view name);
+void set_attr(Attrs& attrs, std::string_view name, AttrValue value);  // inserts or replaces, keeps the order
+// Of the named type, or CHECK-fails: the type rules of graph/ops.h have seen to it that it is there.
+int64_t attr_int(const Attrs& attrs, std::string_view name);
+double attr_float(const Attrs& attrs, std::string_view name);
+const std::string& attr_string(const Attrs& attrs, std::string_view name);
+const std::vector<int64_t>& attr_ints(const Attrs& attrs, std::string_view name);
+std::string to_string(const Attrs& attrs);               // "{axis=1, pads=[0,0,0,0]}", "" if there are none
+
+// What a weight's bytes are, whatever their shape: equal ids, equal bytes. graph/weights.h makes and resolves them.
+struct ContentId {
+  uint64_t value = 0;
+  friend auto operator<=>(const ContentId&, const ContentId&) = default;
+};
+
+enum class Op : uint8_t;                                 // graph/ops.h
+
+using ValueId = Id<struct ValueTag>;
+using NodeId = Id<struct NodeTag>;
+
+enum class ValueKind : uint8_t { input, weight, node };
+
+struct Value {
+  std::string name;      // unique in the graph
+  TensorType type;
+  ValueKind kind = ValueKind::node;
+  NodeId producer;       // kind == node
+  ContentId content;     // kind == weight
+  friend bool operator==(const Value&, const Value&) = default;
+};
+
+// One element-wise step on a node's output, in order: out = op(out) or out = op(out, operand).
+// Unary: Relu, Clip, Sigmoid, HardSigmoid, HardSwish, Tanh, LeakyRelu. Binary (operand of the output's own shape): Add, Mul.
+struct EpilogueStep {
+  Op op{};
+  ValueId operand;       // none for a unary step
+  Attrs attrs;
+  std::string name;      // of the node it was
+  friend bool operator==(const EpilogueStep&, const EpilogueStep&) = default;
+};
+
+struct Node {
+  Op op{};
+  std::string name;                   // the model's own, unique; layers are named by it ("layer2.3.conv1")
+  std::vector<ValueId> inputs;        // an optional input left out is ValueId()
+  std::vector<ValueId> outputs;
+  Attrs attrs;
+  std::vector<EpilogueStep> epilogue;
+  friend bool operator==(const Node&, const Node&) = default;
+};
+
+struct Graph {
+  std::string name;
+  std::vector<Value> values;
+  std::vector<Node> nodes;            // topological: a node's inputs are made by earlier nodes
+  std::vector<ValueId> inputs;        // weights are not inputs
+  std::vector<ValueId> outputs;
+
+  const Value& value(ValueId id) const { return values[id.index()]; }
+  const Node& node(NodeId id) const { return nodes[id.index()]; }
+  friend bool operator==(const Graph&, const Graph&) = default;
+};
+
+// All values a node reads: its inputs that are present, then its epilogue's operands.
+std::vector<ValueId> reads_of(const Node& node);
+
+// Names unique, ids in range, topological order, types as the op table infers them. The message names the node.
+Status verify(const Graph& graph);
+
+// The text form shown above. to_string(with_costs) adds "# 7.1 MFLOP, 1.2 MiB" comments; parse ignores comments.
+// parse_graph(to_string(g)) == g.
+std::string to_string(const Graph& graph, bool with_costs = false);
+Result<Graph> parse_graph(std::string_view text, const std::string& file);
+
+}  // namespace nlsplit

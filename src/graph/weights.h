@@ -1,0 +1,60 @@
+// WeightStore: what the ContentIds of a Graph stand for. Values are made only when asked for, so planning needs no bytes.
+//
+//   ContentId w = store.add_bytes(type, std::move(raw));      // from a file
+//   ContentId r = store.add_random(type, seed, 0.05f);        // the zoo's: nothing stored until materialised
+//   ContentId f = store.add_derived(Derivation::bn_weight, {w, scale, var}, 1e-5, type);  // a folded BatchNorm
+//   ASSIGN_OR_RETURN(std::string raw, store.materialise(f));
+//
+// The id of bytes is their hash; the id of anything else hashes how it is made, so equal recipes are stored once.
+#pragma once
+
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace nlsplit {
+
+enum class Derivation : uint8_t {
+  bn_weight,  // (w, scale, var) eps: w[o,…] * scale[o] / sqrt(var[o] + eps)            BatchNorm folded into a Conv
+  bn_bias,    // (b or none, scale, bias, mean, var) eps: (b - mean) * scale / sqrt(var + eps) + bias
+  bn_scale,   // (scale, var) eps: scale / sqrt(var + eps)
+  add,        // (a, b): element-wise, same shape or b a scalar
+  mul,        // likewise
+};
+
+class WeightStore {
+ public:
+  ContentId add_bytes(TensorType type, std::string raw);
+  ContentId add_random(TensorType type, uint64_t seed, float deviation, float mean = 0);  // normal, f32
+  ContentId add_fill(TensorType type, double value);
+  ContentId add_derived(Derivation how, std::vector<ContentId> from, double parameter, TensorType type);
+
+  bool contains(ContentId id) const;
+  const TensorType& type(ContentId id) const;               // as it was added; a Value may view it under another shape
+  Result<std::string> materialise(ContentId id) const;      // row-major bytes; error: not in this store
+  Bytes stored_bytes() const;                               // what the store itself holds in memory
+
+ private:
+  struct Entry {
+    enum class Kind : uint8_t { raw, random, fill, derived } kind = Kind::raw;
+    TensorType type;
+    std::string raw;
+    uint64_t seed = 0;
+    double a = 0;   // deviation, fill value or parameter
+    double b = 0;   // mean
+    Derivation how{};
+    std::vector<ContentId> from;
+  };
+  ContentId insert(uint64_t hash, Entry entry);
+  std::unordered_map<uint64_t, Entry> entries_;
+};
+
+// A network and its weights, as import and the zoo give them.
+struct Model {
+  Graph graph;
+  WeightStore weights;
+};
+
+}  // namespace nlsplit

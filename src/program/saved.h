@@ -1,0 +1,52 @@
+// A Program saved with its weights: a folder that runs without ONNX, YAML or SimGrid.
+//
+//   program.nls     the Program
+//   unsplit.nls     the same graph on one device, for --check
+//   weights.idx     one line a content: id, offset, bytes
+//   weights.bin     their bytes
+//   predicted.json  what the simulator expects, for comparison (absent for a model without a cluster)
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "graph/weights.h"
+#include "program/program.h"
+
+namespace nlsplit {
+
+struct Prediction {
+  uint64_t fingerprint = 0;
+  double makespan_s = 0;
+  double latency_mean_s = 0;
+  std::vector<double> device_compute_s;   // by device of the Program
+};
+
+struct SavedProgram {
+  Program program;
+  Program unsplit;
+  bool has_prediction = false;
+  Prediction prediction;
+};
+
+// Writes into a new folder next to DIR and renames it; DIR must not exist or must be a folder this function wrote.
+Status save_program(const std::string& dir, const SavedProgram& saved, const WeightStore& weights);
+Result<SavedProgram> load_program(const std::string& dir);
+
+// Weights of a saved folder, mapped. Errors: missing or truncated files, ranges outside the file.
+class WeightFile {
+ public:
+  static Result<WeightFile> open(const std::string& dir);
+  WeightFile(WeightFile&&) noexcept;
+  WeightFile& operator=(WeightFile&&) noexcept;
+  ~WeightFile();
+  Result<std::string_view> bytes(ContentId id) const;   // borrowed from the mapping
+
+ private:
+  WeightFile() = default;
+  const char* data_ = nullptr;
+  size_t size_ = 0;
+  std::map<ContentId, std::pair<size_t, size_t>> index_;
+};
+
+}  // namespace nlsplit

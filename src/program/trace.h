@@ -1,0 +1,43 @@
+// Trace: when each instruction ran. Both executors answer with one; only the times differ.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/units.h"
+#include "program/program.h"
+
+namespace nlsplit {
+
+// Seconds since the start of the execution. compute: it ran. send: ready until the buffer was free again. recv: posted until delivered.
+struct Span {
+  int device = 0;
+  int slot = 0;
+  int instr = 0;
+  double start = 0;
+  double finish = 0;
+};
+
+struct Trace {
+  uint64_t fingerprint = 0;          // of the Program
+  std::vector<Span> spans;           // by device, slot, instruction
+  std::vector<Bytes> peak_bytes;     // of each device's arena
+  double makespan = 0;               // seconds
+};
+
+// Sums over a trace, by device.
+struct DeviceTimes {
+  double compute = 0;                // seconds the compute stream was busy
+  double communicate = 0;            // seconds with at least one transfer under way
+  double wait = 0;                   // makespan - compute
+};
+std::vector<DeviceTimes> device_times(const Program& program, const Trace& trace);
+
+// Mean and longest time from a micro-batch's first instruction to its last.
+struct Latency {
+  double mean = 0;
+  double max = 0;
+};
+Latency latency_of(const Program& program, const Trace& trace);
+
+}  // namespace nlsplit
