@@ -7,6 +7,7 @@
 //
 // Blank lines and "#" comments are skipped by next_line(); a "#" inside a quoted string is not a comment.
 // A token is a word (letters, digits, and any of _ . / : % + - @ $), a quoted string, or one other character.
+// Columns count bytes. At the end of the text an error has the last line's number and no column.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +36,7 @@ class TextReader {
   Result<std::string> quoted(std::string_view what);               // "text" with \" \\ \n escapes
   Result<int64_t> integer(std::string_view what);                  // a decimal integer, maybe negative
   Result<uint64_t> hex(std::string_view what);                     // 1 to 16 hexadecimal digits
-  Result<double> number(std::string_view what);
+  Result<double> number(std::string_view what);                    // also inf and -inf (what shortest() writes), never nan
   Status end_of_line();                                            // error if anything is left
 
   Error error(std::string message) const;  // at the last token taken or looked at
@@ -50,7 +51,6 @@ class TextReader {
   std::string_view line_;   // the current line without its comment
   std::string_view comment_;
   int number_ = 0;
-  int previous_number_ = 0;
   size_t at_ = 0;           // position in line_
   size_t token_at_ = 0;     // where the last token began
   bool pushed_back_ = false;

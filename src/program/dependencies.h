@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "program/program.h"
@@ -45,6 +46,8 @@ struct Dependencies {
 };
 
 const Instr& instr_of(const Program& program, const Instance& instance);
+// "device B slot 3 (F1.1) `recv in from A tag 1`": how every message names an instance.
+std::string describe_instance(const Program& program, const Instance& instance);
 
 // Error: the FIFOs of a pair differ at their ends (a send without recv, other tag, other size); names device, slot, instruction.
 Result<Dependencies> dependencies(const Program& program);

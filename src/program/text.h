@@ -20,5 +20,7 @@ uint64_t fingerprint(const Program& program);   // of its text; content ids of w
 
 // One instruction as the text has it, for messages and traces.
 std::string to_string(const Program& program, const DeviceProgram& device, const Instr& instr);
+// "F0.3", "step0.-"
+std::string slot_name(const DeviceProgram& device, const Slot& slot);
 
 }  // namespace nlsplit

@@ -1,0 +1,48 @@
+#include "graph/attr_text.h"
+
+#include <fmt/format.h>
+
+namespace nlsplit {
+namespace {
+
+Result<AttrValue> parse_value(TextReader& in) {
+  if (in.peek().starts_with('"')) {
+    ASSIGN_OR_RETURN(std::string text, in.quoted("a string"));
+    return AttrValue(std::move(text));
+  }
+  if (in.accept("[")) {
+    std::vector<int64_t> list;
+    if (in.accept("]")) return AttrValue(std::move(list));
+    while (true) {
+      ASSIGN_OR_RETURN(list.emplace_back(), in.integer("an integer"));
+      if (in.accept("]")) return AttrValue(std::move(list));
+      RETURN_IF_ERROR(in.expect(","));
+    }
+  }
+  if (in.peek().find_first_of(".einf") != std::string_view::npos) {
+    ASSIGN_OR_RETURN(const double value, in.number("a number"));
+    return AttrValue(value);
+  }
+  ASSIGN_OR_RETURN(const int64_t value, in.integer("a value"));
+  return AttrValue(value);
+}
+
+}  // namespace
+
+Result<Attrs> parse_attrs(TextReader& in) {
+  Attrs attrs;
+  RETURN_IF_ERROR(in.expect("{"));
+  if (in.accept("}")) return attrs;
+  while (true) {
+    ASSIGN_OR_RETURN(const std::string_view word, in.word("an attribute's name"));
+    const std::string name(word);
+    if (find_attr(attrs, name) != nullptr) return in.error(fmt::format("attribute {} stands twice", name));
+    RETURN_IF_ERROR(in.expect("="));
+    ASSIGN_OR_RETURN(AttrValue value, parse_value(in));
+    set_attr(attrs, name, std::move(value));
+    if (in.accept("}")) return attrs;
+    RETURN_IF_ERROR(in.expect(","));
+  }
+}
+
+}  // namespace nlsplit

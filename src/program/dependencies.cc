@@ -1,0 +1,222 @@
+#include "program/dependencies.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "program/text.h"
+
+namespace nlsplit {
+namespace {
+
+// One access to one bank of one buffer, kept while a later access may have to wait for it.
+struct Access {
+  uint32_t instance;
+  int64_t begin, end;   // bytes within the bank
+  bool writes;
+  bool transfer;        // on a FIFO rather than the compute stream
+};
+
+using AccessLists = std::vector<std::vector<Access>>;   // by first_bank[buffer] + bank
+
+// Buffers that some transfer touches. Only these can need edges: the compute stream is in order.
+std::vector<bool> transferred_buffers(const DeviceProgram& device) {
+  std::vector<bool> found(device.buffers.size(), false);
+  for (const Segment& segment : device.segments) {
+    for (const Instr& instr : segment.instrs) {
+      if (!is_transfer(instr.opcode)) continue;
+      for (const auto* operands : {&instr.reads, &instr.writes}) {
+        for (const Operand& operand : *operands) found[device.root(operand.buffer).index()] = true;
+      }
+    }
+  }
+  return found;
+}
+
+// What each instruction of a segment does to transferred buffers: computed once, used by every slot.
+struct Touch {
+  uint32_t buffer;
+  int64_t begin, end;
+  bool writes;
+};
+using SegmentTouches = std::vector<std::vector<Touch>>;   // by instruction
+
+std::vector<SegmentTouches> segment_touches(const DeviceProgram& device) {
+  const std::vector<bool> transferred = transferred_buffers(device);
+  std::vector<SegmentTouches> all(device.segments.size());
+  for (size_t s = 0; s < device.segments.size(); ++s) {
+    for (const Instr& instr : device.segments[s].instrs) {
+      std::vector<Touch>& touches = all[s].emplace_back();
+      const auto add = [&](const Operand& operand, bool writes) {
+        if (!operand.buffer.valid()) return;
+        const BufferId root = device.root(operand.buffer);
+        if (!transferred[root.index()]) return;
+        const int64_t element = size_of(device.buffer(operand.buffer).type.dtype);
+        const int64_t begin = operand.begin * element;
+        const int64_t end = operand.whole() ? device.buffer(root).stride() : operand.end * element;
+        touches.push_back({static_cast<uint32_t>(root.index()), begin, end, writes});
+      };
+      for (const Operand& operand : instr.reads) add(operand, false);
+      for (const Operand& operand : instr.writes) add(operand, true);
+      add(instr.workspace, true);
+    }
+  }
+  return all;
+}
+
+// Adds the edges that this access needs from earlier ones, and replaces those it makes superfluous.
+void touch(std::vector<Access>& list, const Access& now, std::vector<Edge>& edges) {
+  size_t kept = 0;
+  for (size_t i = 0; i < list.size(); ++i) {
+    const Access earlier = list[i];
+    const bool overlaps = earlier.begin < now.end && now.begin < earlier.end;
+    if (overlaps && earlier.instance != now.instance && (earlier.writes || now.writes) &&
+        (earlier.transfer || now.transfer)) {
+      edges.push_back({earlier.instance, now.writes ? EdgeKind::reuse : EdgeKind::data});
+    }
+    const bool covered = now.begin <= earlier.begin && earlier.end <= now.end;
+    // A write that covers an access orders everybody later behind it. A later compute that reads the same stands for earlier ones.
+    const bool superseded = covered && (now.writes || (!now.writes && !earlier.writes && !earlier.transfer && !now.transfer));
+    if (!superseded) list[kept++] = earlier;
+  }
+  list.resize(kept);
+  list.push_back(now);
+}
+
+Error mismatch(const Program& program, const Dependencies& deps, uint32_t instance, const std::string& why) {
+  const Instance& at = deps.instances[instance];
+  return invalid_input(describe_instance(program, at) + ": " + why);
+}
+
+// The FIFO from each device to each other one: what is sent, and what is received, in order.
+struct Fifo {
+  int source, destination;
+  std::vector<uint32_t> sends, recvs;
+};
+
+Status match_fifo(const Program& program, const Fifo& fifo, Dependencies& deps) {
+  const size_t both = std::min(fifo.sends.size(), fifo.recvs.size());
+  for (size_t i = 0; i < both; ++i) {
+    const uint32_t send = fifo.sends[i], recv = fifo.recvs[i];
+    const Instr& out = instr_of(program, deps.instances[send]);
+    const Instr& in = instr_of(program, deps.instances[recv]);
+    const std::string partner = describe_instance(program, deps.instances[recv]);
+    if (out.tag != in.tag) {
+      return mismatch(program, deps, send,
+                      fmt::format("message {} of this pair has tag {}, but the receiver expects tag {} at {}: tags are crossed",
+                                  i, out.tag, in.tag, partner));
+    }
+    const int64_t sent = bytes_of(program.devices[static_cast<size_t>(fifo.source)], out.reads[0]).value();
+    const int64_t received = bytes_of(program.devices[static_cast<size_t>(fifo.destination)], in.writes[0]).value();
+    if (sent != received) {
+      return mismatch(program, deps, send, fmt::format("sends {} B, but {} takes {} B: sizes differ", sent, partner, received));
+    }
+    deps.match[send] = recv;
+    deps.match[recv] = send;
+  }
+  if (fifo.sends.size() > both) {
+    return mismatch(program, deps, fifo.sends[both], fmt::format("no recv on {} takes this message: a receive is missing",
+                                                                 program.devices[static_cast<size_t>(fifo.destination)].name));
+  }
+  if (fifo.recvs.size() > both) {
+    return mismatch(program, deps, fifo.recvs[both], fmt::format("no send on {} gives this message: a send is missing",
+                                                                 program.devices[static_cast<size_t>(fifo.source)].name));
+  }
+  return ok_status();
+}
+
+}  // namespace
+
+const Instr& instr_of(const Program& program, const Instance& instance) {
+  const DeviceProgram& device = program.devices[static_cast<size_t>(instance.device)];
+  const Slot& slot = device.order[static_cast<size_t>(instance.slot)];
+  return device.segments[static_cast<size_t>(slot.segment)].instrs[static_cast<size_t>(instance.instr)];
+}
+
+std::string describe_instance(const Program& program, const Instance& instance) {
+  const DeviceProgram& device = program.devices[static_cast<size_t>(instance.device)];
+  const Slot& slot = device.order[static_cast<size_t>(instance.slot)];
+  return fmt::format("device {} slot {} ({}) `{}`", device.name, instance.slot, slot_name(device, slot),
+                     to_string(program, device, instr_of(program, instance)));
+}
+
+Result<Dependencies> dependencies(const Program& program) {
+  Dependencies deps;
+  const size_t device_count = program.devices.size();
+  size_t total = 0;
+  for (const DeviceProgram& device : program.devices) {
+    for (const Slot& slot : device.order) total += device.segments[static_cast<size_t>(slot.segment)].instrs.size();
+  }
+  if (total >= std::numeric_limits<uint32_t>::max() / 2) return unsupported(fmt::format("{} instructions to execute: too many", total));
+  deps.instances.reserve(total);
+  deps.edge_begin.reserve(total + 1);
+  deps.edges.reserve(total * 2);
+  deps.match.assign(total, no_instance);
+
+  std::vector<int> fifo_index(device_count * device_count, -1);
+  std::vector<Fifo> fifos;
+  const auto fifo_of = [&](int source, int destination) -> Fifo& {
+    int& index = fifo_index[static_cast<size_t>(source) * device_count + static_cast<size_t>(destination)];
+    if (index < 0) {
+      index = static_cast<int>(fifos.size());
+      fifos.push_back({source, destination, {}, {}});
+    }
+    return fifos[static_cast<size_t>(index)];
+  };
+
+  std::vector<uint32_t> first_bank;
+  AccessLists lists;
+  std::vector<int> bank;
+  for (size_t d = 0; d < device_count; ++d) {
+    const DeviceProgram& device = program.devices[d];
+    deps.device_begin.push_back(static_cast<uint32_t>(deps.instances.size()));
+    const std::vector<SegmentTouches> touches = segment_touches(device);
+    first_bank.clear();
+    size_t banks = 0;
+    for (const Buffer& buffer : device.buffers) {
+      first_bank.push_back(static_cast<uint32_t>(banks));
+      banks += static_cast<size_t>(buffer.banks);
+    }
+    lists.clear();
+    lists.resize(banks);
+    bank.assign(device.buffers.size(), 0);
+    uint32_t last_compute = no_instance;
+    for (size_t s = 0; s < device.order.size(); ++s) {
+      const Slot& slot = device.order[s];
+      const Segment& segment = device.segments[static_cast<size_t>(slot.segment)];
+      for (const BankUse& use : slot.banks) bank[use.buffer.index()] = use.bank;
+      for (size_t i = 0; i < segment.instrs.size(); ++i) {
+        const Instr& instr = segment.instrs[i];
+        const auto now = static_cast<uint32_t>(deps.instances.size());
+        deps.instances.push_back({static_cast<int>(d), static_cast<int>(s), static_cast<int>(i)});
+        deps.edge_begin.push_back(static_cast<uint32_t>(deps.edges.size()));
+        uint32_t before = no_instance;
+        const bool transfer = is_transfer(instr.opcode);
+        if (transfer) {
+          const bool sends = instr.opcode == Opcode::send;
+          const auto self = static_cast<int>(d);
+          Fifo& fifo = sends ? fifo_of(self, instr.peer) : fifo_of(instr.peer, self);
+          std::vector<uint32_t>& queue = sends ? fifo.sends : fifo.recvs;
+          if (!queue.empty()) before = queue.back();
+          queue.push_back(now);
+        } else {
+          before = last_compute;
+          last_compute = now;
+        }
+        if (before != no_instance) deps.edges.push_back({before, EdgeKind::stream});
+        for (const Touch& t : touches[static_cast<size_t>(slot.segment)][i]) {
+          const size_t list = first_bank[t.buffer] + static_cast<size_t>(bank[t.buffer]);
+          touch(lists[list], {now, t.begin, t.end, t.writes, transfer}, deps.edges);
+        }
+      }
+      for (const BankUse& use : slot.banks) bank[use.buffer.index()] = 0;
+    }
+  }
+  deps.device_begin.push_back(static_cast<uint32_t>(deps.instances.size()));
+  deps.edge_begin.push_back(static_cast<uint32_t>(deps.edges.size()));
+  for (const Fifo& fifo : fifos) RETURN_IF_ERROR(match_fifo(program, fifo, deps));
+  return deps;
+}
+
+}  // namespace nlsplit

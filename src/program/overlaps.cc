@@ -1,0 +1,218 @@
+// Buffers that share bytes of an arena. A *generation* of a buffer's bank is one value it holds: from the write that makes it to the
+// last access before the next such write. Of two overlapping buffers, every generation of one must be over (happens-before) when a
+// generation of the other begins.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "program/text.h"
+#include "program/verify.h"
+
+namespace nlsplit {
+namespace {
+
+bool persistent(BufferKind kind) {
+  switch (kind) {
+    case BufferKind::input:
+    case BufferKind::output:
+    case BufferKind::weight:
+    case BufferKind::state: return true;
+    case BufferKind::stash:
+    case BufferKind::scratch:
+    case BufferKind::comm:
+    case BufferKind::view: return false;
+  }
+  CHECK(false, "unknown buffer kind");
+}
+
+struct Generation {
+  uint32_t first;                   // instances in the device's order
+  std::vector<uint32_t> accesses;
+};
+
+// Vector clocks over streams: compute of a device, and each end of each FIFO. clock[i][s] counts the instances of stream s that are
+// finished before i starts.
+class HappensBefore {
+ public:
+  HappensBefore(const Program& program, const Dependencies& deps, const std::vector<uint32_t>& order)
+      : stream_(deps.instances.size()), position_(deps.instances.size()) {
+    std::map<std::pair<int, int>, uint32_t> streams;   // (device, -1) compute; (device, peer * 2 + sends) a FIFO's end
+    std::vector<uint32_t> length;
+    for (uint32_t i = 0; i < deps.instances.size(); ++i) {
+      const Instr& instr = instr_of(program, deps.instances[i]);
+      const int lane = is_transfer(instr.opcode) ? instr.peer * 2 + (instr.opcode == Opcode::send ? 1 : 0) : -1;
+      const auto [at, added] = streams.try_emplace({deps.instances[i].device, lane}, static_cast<uint32_t>(length.size()));
+      if (added) length.push_back(0);
+      stream_[i] = at->second;
+      position_[i] = ++length[at->second];
+    }
+    width_ = length.size();
+    start_.assign(deps.instances.size() * width_, 0);
+    std::vector<uint32_t> finish(deps.instances.size() * width_, 0);
+    const auto join = [&](std::vector<uint32_t>& into, uint32_t i, const std::vector<uint32_t>& from, uint32_t j) {
+      for (size_t s = 0; s < width_; ++s) {
+        into[i * width_ + s] = std::max(into[i * width_ + s], from[j * width_ + s]);
+      }
+    };
+    for (const uint32_t i : order) {
+      const bool receives = instr_of(program, deps.instances[i]).opcode == Opcode::recv;
+      for (const Edge& edge : deps.into(i)) {
+        // Receives are posted ahead: the one before must have ended when this ends, not when it is posted.
+        if (receives && edge.kind == EdgeKind::stream) join(finish, i, finish, edge.from);
+        else join(start_, i, finish, edge.from);
+      }
+      join(finish, i, start_, i);
+      if (receives) join(finish, i, start_, deps.match[i]);   // what was done before the send is done when the message is here
+      finish[i * width_ + stream_[i]] = std::max(finish[i * width_ + stream_[i]], position_[i]);
+    }
+  }
+
+  bool operator()(uint32_t earlier, uint32_t later) const {
+    return start_[later * width_ + stream_[earlier]] >= position_[earlier];
+  }
+
+ private:
+  std::vector<uint32_t> stream_, position_, start_;
+  size_t width_ = 0;
+};
+
+struct Range {
+  int64_t begin, end;
+};
+
+Range place(const Buffer& buffer, int bank) {
+  const int64_t begin = buffer.offset + bank * buffer.stride();
+  return {begin, begin + buffer.bytes.value()};
+}
+bool overlap(Range a, Range b) { return a.begin < b.end && b.begin < a.end; }
+
+class Checker {
+ public:
+  Checker(const Program& program, const Dependencies& deps, const std::vector<uint32_t>& order, size_t d)
+      : program_(program), deps_(deps), order_(order), device_(program.devices[d]), d_(d) {}
+
+  Status run(std::optional<HappensBefore>& lazy) {
+    const std::vector<std::pair<uint32_t, uint32_t>> pairs = overlapping_buffers();
+    if (pairs.empty()) return ok_status();
+    for (const auto& [x, y] : pairs) {
+      for (const uint32_t one : {x, y}) {
+        if (persistent(device_.buffers[one].kind)) {
+          return invalid_input(fmt::format("device {}: buffer {} ({}) overlaps buffer {} in the arena, but is needed all the time",
+                                           device_.name, device_.buffers[one].name, name_of(device_.buffers[one].kind),
+                                           device_.buffers[one == x ? y : x].name));
+        }
+      }
+    }
+    collect_generations(pairs);
+    for (const auto& [x, y] : pairs) {
+      const Buffer &bx = device_.buffers[x], &by = device_.buffers[y];
+      for (int i = 0; i < bx.banks; ++i) {
+        for (int j = 0; j < by.banks; ++j) {
+          if (overlap(place(bx, i), place(by, j))) RETURN_IF_ERROR(check_pair({x, i}, {y, j}, lazy));
+        }
+      }
+    }
+    return ok_status();
+  }
+
+ private:
+  using Key = std::pair<uint32_t, int>;   // buffer, bank
+
+  std::vector<std::pair<uint32_t, uint32_t>> overlapping_buffers() const {
+    std::vector<uint32_t> by_offset;
+    for (uint32_t b = 0; b < device_.buffers.size(); ++b) {
+      if (device_.buffers[b].kind != BufferKind::view && device_.buffers[b].bytes.value() > 0) by_offset.push_back(b);
+    }
+    std::stable_sort(by_offset.begin(), by_offset.end(),
+                     [&](uint32_t a, uint32_t b) { return device_.buffers[a].offset < device_.buffers[b].offset; });
+    std::vector<std::pair<uint32_t, uint32_t>> pairs;
+    for (size_t i = 0; i < by_offset.size(); ++i) {
+      const Buffer& a = device_.buffers[by_offset[i]];
+      const int64_t end = a.offset + (a.banks - 1) * a.stride() + a.bytes.value();
+      for (size_t j = i + 1; j < by_offset.size() && device_.buffers[by_offset[j]].offset < end; ++j) {
+        pairs.emplace_back(by_offset[i], by_offset[j]);
+      }
+    }
+    return pairs;
+  }
+
+  void collect_generations(const std::vector<std::pair<uint32_t, uint32_t>>& pairs) {
+    std::vector<bool> wanted(device_.buffers.size(), false);
+    for (const auto& [x, y] : pairs) wanted[x] = wanted[y] = true;
+    for (uint32_t i = deps_.device_begin[d_]; i < deps_.device_begin[d_ + 1]; ++i) {
+      const Instr& instr = instr_of(program_, deps_.instances[i]);
+      const Slot& slot = device_.order[static_cast<size_t>(deps_.instances[i].slot)];
+      const auto access = [&](const Operand& operand, bool writes) {
+        if (!operand.buffer.valid()) return;
+        const BufferId root = device_.root(operand.buffer);
+        if (!wanted[root.index()]) return;
+        auto& generations = generations_[{static_cast<uint32_t>(root.index()), bank_of(device_, slot, root)}];
+        const bool begins = writes && operand.whole();   // a write of a part continues the value
+        if (generations.empty() || begins) {
+          generations.push_back({i, {}});
+        }
+        generations.back().accesses.push_back(i);
+      };
+      for (const Operand& operand : instr.reads) access(operand, false);
+      for (const Operand& operand : instr.writes) access(operand, true);
+      access(instr.workspace, true);
+    }
+  }
+
+  bool on_compute(uint32_t i) const { return !is_transfer(instr_of(program_, deps_.instances[i]).opcode); }
+
+  bool before(uint32_t earlier, uint32_t later, std::optional<HappensBefore>& lazy) const {
+    if (on_compute(earlier) && on_compute(later)) return earlier < later;   // one stream, in order
+    if (!lazy) lazy.emplace(program_, deps_, order_);
+    return (*lazy)(earlier, later);
+  }
+
+  Status check_pair(Key x, Key y, std::optional<HappensBefore>& lazy) const {
+    const auto gx = generations_.find(x), gy = generations_.find(y);
+    if (gx == generations_.end() || gy == generations_.end()) return ok_status();
+    size_t i = 0, j = 0;
+    const Generation* last = nullptr;
+    bool last_is_x = false;
+    while (i < gx->second.size() || j < gy->second.size()) {
+      const bool take_x = j == gy->second.size() || (i < gx->second.size() && gx->second[i].first < gy->second[j].first);
+      const Generation& next = take_x ? gx->second[i++] : gy->second[j++];
+      if (last != nullptr && last_is_x != take_x) {
+        for (const uint32_t a : last->accesses) {
+          for (const uint32_t b : next.accesses) {
+            if (a == b || !before(a, b, lazy)) return clash(last_is_x ? x : y, a, take_x ? x : y, b);
+          }
+        }
+      }
+      last = &next;
+      last_is_x = take_x;
+    }
+    return ok_status();
+  }
+
+  Error clash(Key held, uint32_t a, Key wanted, uint32_t b) const {
+    return invalid_input(fmt::format("{}: uses buffer {}, whose bytes buffer {} may still need: {} is not over before it",
+                                     describe_instance(program_, deps_.instances[b]), device_.buffers[wanted.first].name,
+                                     device_.buffers[held.first].name, describe_instance(program_, deps_.instances[a])));
+  }
+
+  const Program& program_;
+  const Dependencies& deps_;
+  const std::vector<uint32_t>& order_;
+  const DeviceProgram& device_;
+  size_t d_;
+  std::map<Key, std::vector<Generation>> generations_;
+};
+
+}  // namespace
+
+Status check_overlaps(const Program& program, const Dependencies& dependencies, const std::vector<uint32_t>& order) {
+  std::optional<HappensBefore> lazy;   // built when the first pair needs it
+  for (size_t d = 0; d < program.devices.size(); ++d) {
+    RETURN_IF_ERROR(Checker(program, dependencies, order, d).run(lazy));
+  }
+  return ok_status();
+}
+
+}  // namespace nlsplit

@@ -1,0 +1,72 @@
+#include "program/program.h"
+
+#include <algorithm>
+
+#include "graph/memory.h"
+
+namespace nlsplit {
+
+std::string_view name_of(BufferKind kind) {
+  switch (kind) {
+    case BufferKind::input: return "input";
+    case BufferKind::output: return "output";
+    case BufferKind::weight: return "weight";
+    case BufferKind::state: return "state";
+    case BufferKind::stash: return "stash";
+    case BufferKind::scratch: return "scratch";
+    case BufferKind::comm: return "comm";
+    case BufferKind::view: return "view";
+  }
+  CHECK(false, "unknown buffer kind");
+}
+
+std::string_view name_of(Opcode opcode) {
+  switch (opcode) {
+    case Opcode::compute: return "compute";
+    case Opcode::reduce: return "reduce";
+    case Opcode::copy: return "copy";
+    case Opcode::pack: return "pack";
+    case Opcode::unpack: return "unpack";
+    case Opcode::send: return "send";
+    case Opcode::recv: return "recv";
+  }
+  CHECK(false, "unknown opcode");
+}
+
+int64_t Buffer::stride() const { return (bytes.value() + arena_alignment - 1) / arena_alignment * arena_alignment; }
+
+Bytes bytes_of(const DeviceProgram& device, const Operand& operand) {
+  const Buffer& buffer = device.buffer(operand.buffer);
+  if (!operand.whole()) return bytes((operand.end - operand.begin) * size_of(buffer.type.dtype));
+  return size_of(buffer.type);
+}
+
+TensorType type_of(const DeviceProgram& device, const Operand& operand) {
+  const Buffer& buffer = device.buffer(operand.buffer);
+  if (operand.whole()) return buffer.type;
+  return {buffer.type.dtype, {operand.end - operand.begin}};
+}
+
+int bank_of(const DeviceProgram& device, const Slot& slot, BufferId buffer) {
+  const BufferId root = device.root(buffer);
+  for (const BankUse& use : slot.banks) {
+    if (use.buffer == root) return use.bank;
+  }
+  return 0;
+}
+
+int64_t address_of(const DeviceProgram& device, const Slot& slot, const Operand& operand) {
+  const Buffer& buffer = device.buffer(operand.buffer);
+  const Buffer& root = device.buffer(device.root(operand.buffer));
+  return root.offset + bank_of(device, slot, operand.buffer) * root.stride() +
+         operand.begin * size_of(buffer.type.dtype);
+}
+
+int intern_desc(Program& program, const ComputeDesc& desc) {
+  const auto found = std::find(program.descs.begin(), program.descs.end(), desc);
+  if (found != program.descs.end()) return static_cast<int>(found - program.descs.begin());
+  program.descs.push_back(desc);
+  return static_cast<int>(program.descs.size()) - 1;
+}
+
+}  // namespace nlsplit

@@ -1,0 +1,198 @@
+#include "program/saved.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/text_reader.h"
+#include "program/text.h"
+
+namespace nlsplit {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr const char* program_file = "program.nls";
+constexpr const char* unsplit_file = "unsplit.nls";
+constexpr const char* index_file = "weights.idx";
+constexpr const char* weights_file = "weights.bin";
+constexpr const char* prediction_file = "predicted.json";
+constexpr size_t content_alignment = 64;
+
+std::set<ContentId> contents_of(const SavedProgram& saved) {
+  std::set<ContentId> contents;
+  for (const Program* program : {&saved.program, &saved.unsplit}) {
+    for (const DeviceProgram& device : program->devices) {
+      for (const Buffer& buffer : device.buffers) {
+        if (buffer.has_content) contents.insert(buffer.content);
+      }
+    }
+  }
+  return contents;
+}
+
+// One content after the other, so that a network larger than the memory that is left can still be saved.
+Status write_weights(const std::string& dir, const std::set<ContentId>& contents, const WeightStore& weights) {
+  const std::string path = dir + "/" + weights_file;
+  std::FILE* file = std::fopen(path.c_str(), "wb");
+  if (file == nullptr) return io_error(fmt::format("cannot write {}: {}", path, std::strerror(errno)));
+  std::string index;
+  size_t at = 0;
+  Status status;
+  for (const ContentId id : contents) {
+    auto raw = weights.materialise(id);
+    if (!raw) {
+      status = raw.error();
+      break;
+    }
+    index += fmt::format("{} {} {}\n", hex16(id.value), at, raw->size());
+    raw->resize((raw->size() + content_alignment - 1) / content_alignment * content_alignment, '\0');
+    at += raw->size();
+    if (std::fwrite(raw->data(), 1, raw->size(), file) != raw->size()) {
+      status = io_error(fmt::format("cannot write {}: {}", path, std::strerror(errno)));
+      break;
+    }
+  }
+  if (std::fclose(file) != 0 && status.ok()) status = io_error(fmt::format("cannot write {}: {}", path, std::strerror(errno)));
+  RETURN_IF_ERROR(status);
+  return write_file(dir + "/" + index_file, index);
+}
+
+Status write_all(const std::string& dir, const SavedProgram& saved, const WeightStore& weights) {
+  RETURN_IF_ERROR(write_weights(dir, contents_of(saved), weights));
+  RETURN_IF_ERROR(write_file(dir + "/" + program_file, to_string(saved.program)));
+  RETURN_IF_ERROR(write_file(dir + "/" + unsplit_file, to_string(saved.unsplit)));
+  if (!saved.has_prediction) return ok_status();
+  const Prediction& p = saved.prediction;
+  const json text = {{"format", "nlsplit-prediction"},
+                     {"version", 1},
+                     {"fingerprint", hex16(p.fingerprint)},
+                     {"makespan_s", p.makespan_s},
+                     {"latency_mean_s", p.latency_mean_s},
+                     {"device_compute_s", p.device_compute_s}};
+  return write_file(dir + "/" + prediction_file, text.dump(2) + "\n");
+}
+
+Result<Prediction> read_prediction(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::string text, read_file(path));
+  try {
+    const json value = json::parse(text);
+    if (value.at("format") != "nlsplit-prediction" || value.at("version") != 1) {
+      return invalid_input(fmt::format("{}: not a prediction of version 1", path));
+    }
+    Prediction p;
+    p.fingerprint = std::stoull(value.at("fingerprint").get<std::string>(), nullptr, 16);
+    p.makespan_s = value.at("makespan_s").get<double>();
+    p.latency_mean_s = value.at("latency_mean_s").get<double>();
+    p.device_compute_s = value.at("device_compute_s").get<std::vector<double>>();
+    return p;
+  } catch (const std::exception& e) {
+    return invalid_input(fmt::format("{}: {}", path, e.what()));
+  }
+}
+
+}  // namespace
+
+Status save_program(const std::string& dir, const SavedProgram& saved, const WeightStore& weights) {
+  std::error_code failure;
+  if (fs::exists(dir, failure) && !fs::exists(dir + "/" + program_file, failure)) {
+    return invalid_input(fmt::format("{} exists and is not a saved program; it is left alone", dir));
+  }
+  fs::path target = fs::path(dir).lexically_normal();
+  if (!target.has_filename()) target = target.parent_path();   // "x/" is "x"
+  const std::string temporary = fmt::format("{}.tmp.{}", target.string(), ::getpid());
+  if (!fs::create_directories(temporary, failure)) {
+    return io_error(fmt::format("cannot create {}: {}", temporary, failure ? failure.message() : "it exists"));
+  }
+  Status status = write_all(temporary, saved, weights);
+  if (status.ok()) {
+    fs::remove_all(target, failure);
+    fs::rename(temporary, target, failure);
+    if (failure) status = io_error(fmt::format("cannot rename to {}: {}", dir, failure.message()));
+  }
+  if (!status.ok()) fs::remove_all(temporary, failure);
+  return status;
+}
+
+Result<SavedProgram> load_program(const std::string& dir) {
+  SavedProgram saved;
+  for (const auto& [name, program] : {std::pair{program_file, &saved.program}, {unsplit_file, &saved.unsplit}}) {
+    const std::string path = dir + "/" + name;
+    ASSIGN_OR_RETURN(const std::string text, read_file(path));
+    ASSIGN_OR_RETURN(*program, parse_program(text, path));
+  }
+  std::error_code failure;
+  if (fs::exists(dir + "/" + prediction_file, failure)) {
+    ASSIGN_OR_RETURN(saved.prediction, read_prediction(dir + "/" + prediction_file));
+    saved.has_prediction = saved.prediction.fingerprint == fingerprint(saved.program);
+    if (!saved.has_prediction) return invalid_input(fmt::format("{}/{} is of another program", dir, prediction_file));
+  }
+  return saved;
+}
+
+Result<WeightFile> WeightFile::open(const std::string& dir) {
+  WeightFile file;
+  const std::string path = dir + "/" + weights_file;
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) return io_error(fmt::format("cannot read {}: {}", path, std::strerror(errno)));
+  struct stat info {};
+  const bool known = ::fstat(descriptor, &info) == 0 && S_ISREG(info.st_mode);
+  file.size_ = known ? static_cast<size_t>(info.st_size) : 0;
+  if (file.size_ > 0) {
+    void* mapped = ::mmap(nullptr, file.size_, PROT_READ, MAP_PRIVATE, descriptor, 0);
+    if (mapped != MAP_FAILED) file.data_ = static_cast<const char*>(mapped);
+  }
+  ::close(descriptor);
+  if (!known || (file.size_ > 0 && file.data_ == nullptr)) return io_error(fmt::format("cannot map {}", path));
+
+  const std::string index_path = dir + "/" + index_file;
+  ASSIGN_OR_RETURN(const std::string index, read_file(index_path));
+  TextReader in(index, index_path);
+  while (in.next_line()) {
+    ASSIGN_OR_RETURN(const uint64_t id, in.hex("a content id"));
+    ASSIGN_OR_RETURN(const int64_t at, in.integer("an offset"));
+    ASSIGN_OR_RETURN(const int64_t size, in.integer("a size"));
+    RETURN_IF_ERROR(in.end_of_line());
+    const auto total = static_cast<int64_t>(file.size_);
+    if (at < 0 || size < 0 || at > total || size > total - at) {
+      return in.error(fmt::format("{} is truncated: it has {} B", path, total));
+    }
+    file.index_[ContentId{id}] = {static_cast<size_t>(at), static_cast<size_t>(size)};
+  }
+  return file;
+}
+
+WeightFile::WeightFile(WeightFile&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)), index_(std::move(other.index_)) {}
+
+WeightFile& WeightFile::operator=(WeightFile&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  std::swap(index_, other.index_);
+  return *this;
+}
+
+WeightFile::~WeightFile() {
+  if (data_ != nullptr) ::munmap(const_cast<char*>(data_), size_);
+}
+
+Result<std::string_view> WeightFile::bytes(ContentId id) const {
+  const auto found = index_.find(id);
+  if (found == index_.end()) return invalid_input(fmt::format("{} has no content {}", index_file, hex16(id.value)));
+  return std::string_view(data_ + found->second.first, found->second.second);
+}
+
+}  // namespace nlsplit

@@ -1,0 +1,144 @@
+// check_structure: the part of verify that makes every index of a Program safe to follow.
+#include <fmt/format.h>
+
+#include <limits>
+#include <set>
+
+#include "graph/memory.h"
+#include "program/text.h"
+#include "program/verify.h"
+
+namespace nlsplit {
+namespace {
+
+constexpr int64_t most_bytes = int64_t{1} << 50;   // no device has a petabyte: sums below cannot overflow
+constexpr int most_banks = 1 << 20;
+
+Status check_buffer(const DeviceProgram& device, size_t index) {
+  const Buffer& buffer = device.buffers[index];
+  const auto wrong = [&](std::string_view why) {
+    return invalid_input(fmt::format("device {} buffer {}: {}", device.name, buffer.name, why));
+  };
+  int64_t count = 1;
+  for (const int64_t extent : buffer.type.shape) {
+    if (extent < 0) return wrong("negative extent");
+    if (extent != 0 && count > most_bytes / extent) return wrong("too large");
+    count *= extent;
+  }
+  if (count * size_of(buffer.type.dtype) > most_bytes) return wrong("too large");
+  if (buffer.kind == BufferKind::view) {
+    if (!buffer.of.valid() || buffer.of.index() >= device.buffers.size()) return wrong("a view of nothing");
+    const Buffer& root = device.buffer(buffer.of);
+    if (root.kind == BufferKind::view) return wrong("a view of a view");
+    if (size_of(root.type) != size_of(buffer.type)) return wrong("a view of another size");
+    return ok_status();
+  }
+  if (buffer.bytes.value() < 0 || buffer.bytes.value() > most_bytes) return wrong("impossible size");
+  if (buffer.packed_for.empty() && buffer.bytes < size_of(buffer.type)) return wrong("fewer bytes than its type needs");
+  if (buffer.banks < 1 || buffer.banks > most_banks) return wrong("impossible number of banks");
+  if (buffer.banks > 1 && buffer.stride() > most_bytes / buffer.banks) return wrong("too large");
+  if (buffer.offset < 0 || buffer.offset % arena_alignment != 0) return wrong("its place in the arena is not aligned");
+  const int64_t end = buffer.offset + (buffer.banks - 1) * buffer.stride() + buffer.bytes.value();
+  if (buffer.offset > most_bytes || end > device.arena.value()) return wrong("leaves the arena");
+  const bool has_bytes = buffer.kind == BufferKind::weight || buffer.kind == BufferKind::state;
+  if (buffer.has_content && !has_bytes) return wrong("only weight and state buffers have content");
+  if (buffer.kind == BufferKind::weight && !buffer.has_content) return wrong("a weight without content");
+  return ok_status();
+}
+
+Status check_operand(const DeviceProgram& device, const Operand& operand, bool optional) {
+  if (!operand.buffer.valid()) return optional ? ok_status() : Status(invalid_input("a missing operand"));
+  if (operand.buffer.index() >= device.buffers.size()) return invalid_input("no such buffer");
+  const Buffer& buffer = device.buffer(operand.buffer);
+  if (operand.whole()) return operand.begin == 0 ? ok_status() : Status(invalid_input("a slice without end"));
+  if (operand.begin < 0 || operand.begin >= operand.end || operand.end > element_count(buffer.type.shape)) {
+    return invalid_input(fmt::format("slice {}:{} leaves buffer {}", operand.begin, operand.end, buffer.name));
+  }
+  if (!device.buffer(device.root(operand.buffer)).packed_for.empty()) return invalid_input("a slice of a packed weight");
+  return ok_status();
+}
+
+Status check_instr(const Program& program, size_t d, const Segment& segment, const Instr& instr) {
+  const DeviceProgram& device = program.devices[d];
+  for (const Operand& operand : instr.reads) RETURN_IF_ERROR(check_operand(device, operand, true));
+  for (const Operand& operand : instr.writes) RETURN_IF_ERROR(check_operand(device, operand, false));
+  RETURN_IF_ERROR(check_operand(device, instr.workspace, true));
+  if (instr.collective >= static_cast<int>(segment.collectives.size())) return invalid_input("no such collective");
+  const bool sends = instr.opcode == Opcode::send, receives = instr.opcode == Opcode::recv;
+  const size_t least_reads = receives ? 0 : 1;
+  const bool computes = instr.opcode == Opcode::compute, reduces = instr.opcode == Opcode::reduce;
+  if (instr.reads.size() < least_reads || (!computes && !reduces && instr.reads.size() > least_reads)) {
+    return invalid_input("wrong number of operands");
+  }
+  if (instr.writes.size() != (sends ? 0u : 1u) && !(computes && !instr.writes.empty())) return invalid_input("wrong number of results");
+  if (!computes) {
+    for (const Operand& operand : instr.reads) RETURN_IF_ERROR(check_operand(device, operand, false));
+  } else {
+    if (instr.desc < 0 || static_cast<size_t>(instr.desc) >= program.descs.size()) return invalid_input("no such computation");
+    if (device.kind == DeviceKind::host) return invalid_input("an endpoint computes nothing");
+  }
+  if (is_transfer(instr.opcode)) {
+    if (instr.peer < 0 || static_cast<size_t>(instr.peer) >= program.devices.size()) return invalid_input("no such peer");
+    if (static_cast<size_t>(instr.peer) == d) return invalid_input("a message to itself");
+    if (instr.tag < 0 || instr.tag > 32767) return invalid_input("a tag must be 0 … 32767");   // what MPI guarantees (MPI_TAG_UB)
+  }
+  return ok_status();
+}
+
+Status check_device(const Program& program, size_t d) {
+  const DeviceProgram& device = program.devices[d];
+  if (device.memory.value() < 0 || device.arena.value() < 0 || device.arena.value() > 2 * most_bytes) {
+    return invalid_input(fmt::format("device {}: impossible size of memory or arena", device.name));
+  }
+  std::set<std::string_view> names;
+  for (size_t b = 0; b < device.buffers.size(); ++b) {
+    if (!names.insert(device.buffers[b].name).second) {
+      return invalid_input(fmt::format("device {}: two buffers are called {}", device.name, device.buffers[b].name));
+    }
+    RETURN_IF_ERROR(check_buffer(device, b));
+  }
+  names.clear();
+  for (const Segment& segment : device.segments) {
+    if (!names.insert(segment.name).second) {
+      return invalid_input(fmt::format("device {}: two segments are called {}", device.name, segment.name));
+    }
+    for (const Instr& instr : segment.instrs) {
+      const Status status = check_instr(program, d, segment, instr);
+      if (!status.ok()) {
+        return invalid_input(fmt::format("device {} segment {}, a {}: {}", device.name, segment.name, name_of(instr.opcode),
+                                         status.error().message));
+      }
+    }
+  }
+  for (size_t s = 0; s < device.order.size(); ++s) {
+    const Slot& slot = device.order[s];
+    const auto wrong = [&](std::string_view why) { return invalid_input(fmt::format("device {} slot {}: {}", device.name, s, why)); };
+    if (slot.segment < 0 || static_cast<size_t>(slot.segment) >= device.segments.size()) return wrong("no such segment");
+    if (slot.micro_batch < -1 || slot.micro_batch >= program.micro_batches) return wrong("no such micro-batch");
+    for (const BankUse& use : slot.banks) {
+      if (use.buffer.index() >= device.buffers.size() || device.buffer(use.buffer).kind == BufferKind::view) return wrong("no such buffer");
+      if (use.bank < 0 || use.bank >= device.buffer(use.buffer).banks) {
+        return wrong(fmt::format("buffer {} has no bank {}", device.buffer(use.buffer).name, use.bank));
+      }
+    }
+  }
+  return ok_status();
+}
+
+}  // namespace
+
+Status check_structure(const Program& program) {
+  if (program.micro_batches < 1 || program.batch < 1) return invalid_input("a program needs a batch and at least one micro-batch");
+  if (program.devices.empty()) return invalid_input("a program without devices");
+  if (program.nic_window < 0 || program.eager_limit.value() < 0) return invalid_input("negative eager_limit or nic_window");
+  std::set<std::string_view> names;
+  for (size_t d = 0; d < program.devices.size(); ++d) {
+    if (!names.insert(program.devices[d].name).second) {
+      return invalid_input(fmt::format("two devices are called {}", program.devices[d].name));
+    }
+    RETURN_IF_ERROR(check_device(program, d));
+  }
+  return ok_status();
+}
+
+}  // namespace nlsplit

@@ -1,0 +1,564 @@
+// Text → Program. Recursive descent, a line at a time; names are resolved as they are read, except those of peers and views, which may
+// come later.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <unordered_map>
+
+#include "base/hash.h"
+#include "base/text_reader.h"
+#include "graph/attr_text.h"
+#include "graph/memory.h"
+#include "program/text.h"
+#include "program/text_words.h"
+#include "program/verify.h"
+
+namespace nlsplit {
+namespace {
+
+class Parser {
+ public:
+  Parser(std::string_view text, std::string file) : in_(text, file), text_(text), file_(std::move(file)) {}
+
+  Result<Program> run() {
+    RETURN_IF_ERROR(collect_device_names());
+    RETURN_IF_ERROR(header());
+    while (in_.next_line()) RETURN_IF_ERROR(device());
+    if (Status sound = check_structure(program_); !sound.ok()) {
+      Error error = sound.error();
+      error.where.file = file_;
+      return error;
+    }
+    if (has_fingerprint_ && fingerprint(program_) != fingerprint_) {
+      Error error = invalid_input("the fingerprint does not fit: this text was changed after it was made; remove `fingerprint …` from "
+                                  "its first line if that was on purpose");
+      error.where = {file_, 1, 1};
+      return error;
+    }
+    return std::move(program_);
+  }
+
+ private:
+  // ---- small pieces
+
+  Result<std::string> name(std::string_view what) {
+    if (in_.peek().starts_with('"')) return in_.quoted(what);
+    ASSIGN_OR_RETURN(const std::string_view word, in_.word(what));
+    return std::string(word);
+  }
+
+  Result<int64_t> integer(std::string_view what, int64_t low, int64_t high) {
+    ASSIGN_OR_RETURN(const int64_t value, in_.integer(what));
+    if (value < low || value > high) return in_.error(fmt::format("{} must be {} … {}", what, low, high));
+    return value;
+  }
+  Result<int> small(std::string_view what, int low = 0) {
+    ASSIGN_OR_RETURN(const int64_t value, integer(what, low, std::numeric_limits<int>::max() / 2));
+    return static_cast<int>(value);
+  }
+  Result<int64_t> keyed(std::string_view key) {
+    RETURN_IF_ERROR(in_.expect(key));
+    return integer(key, 0, std::numeric_limits<int64_t>::max() / 4);
+  }
+
+  Error unknown(std::string_view what, std::string_view name, const std::string& hint) const {
+    return in_.error(fmt::format("unknown {} {}{}", what, name, hint.empty() ? "" : fmt::format("; did you mean {}?", hint)));
+  }
+
+  // ---- the head
+
+  Status collect_device_names() {
+    TextReader in(text_, file_);
+    while (in.next_line()) {
+      if (!in.accept("device")) continue;
+      std::string name;
+      if (in.peek().starts_with('"')) {
+        ASSIGN_OR_RETURN(name, in.quoted("a device name"));
+      } else {
+        ASSIGN_OR_RETURN(const std::string_view word, in.word("a device name"));
+        name = std::string(word);
+      }
+      if (!devices_.emplace(name, static_cast<int>(devices_.size())).second) {
+        return in.error(fmt::format("two devices are called {}", name));
+      }
+    }
+    return ok_status();
+  }
+
+  Status header() {
+    if (!in_.next_line() || !in_.accept(format_word) || !in_.accept(kind_word)) {
+      Error error = invalid_input("not a program: its first line must be `nlsplit program 1`");
+      error.where = {file_, 1, 1};
+      return error;
+    }
+    ASSIGN_OR_RETURN(const int64_t version, in_.integer("the format's version"));
+    if (version != format_version) {
+      return in_.error(fmt::format("format version {}; this build reads version {}", version, format_version));
+    }
+    if (in_.accept("fingerprint")) {
+      ASSIGN_OR_RETURN(fingerprint_, in_.hex("a fingerprint"));
+      has_fingerprint_ = true;
+    }
+    RETURN_IF_ERROR(in_.end_of_line());
+    if (!in_.next_line()) return in_.error("the line `program …` is missing");
+    RETURN_IF_ERROR(in_.expect("program"));
+    ASSIGN_OR_RETURN(program_.name, name("the program's name"));
+    ASSIGN_OR_RETURN(program_.batch, keyed("batch"));
+    RETURN_IF_ERROR(in_.expect("micro_batches"));
+    ASSIGN_OR_RETURN(program_.micro_batches, small("micro_batches", 1));
+    if (in_.accept("eager_limit")) {
+      ASSIGN_OR_RETURN(const int64_t limit, integer("eager_limit", 0, std::numeric_limits<int64_t>::max() / 4));
+      program_.eager_limit = bytes(limit);
+    }
+    if (in_.accept("nic_window")) {
+      ASSIGN_OR_RETURN(program_.nic_window, small("nic_window"));
+    }
+    return in_.end_of_line();
+  }
+
+  // ---- a device
+
+  Status device() {
+    RETURN_IF_ERROR(in_.expect("device"));
+    DeviceProgram& device = program_.devices.emplace_back();
+    device_ = &device;
+    buffers_.clear();
+    segments_.clear();
+    views_.clear();
+    unplaced_.clear();
+    ASSIGN_OR_RETURN(device.name, name("a device name"));
+    ASSIGN_OR_RETURN(const std::string_view kind, in_.word("a kind of device"));
+    auto parsed_kind = parse_device_kind(kind);
+    if (!parsed_kind) return in_.error(parsed_kind.error().message);
+    device.kind = *parsed_kind;
+    RETURN_IF_ERROR(in_.expect("host"));
+    ASSIGN_OR_RETURN(device.host, name("a host name"));
+    if (in_.accept("isa")) {
+      ASSIGN_OR_RETURN(const std::string_view text, in_.word("an instruction level"));
+      auto isa = parse_isa(text);
+      if (!isa) return in_.error(isa.error().message);
+      device.isa = *isa;
+    }
+    ASSIGN_OR_RETURN(const int64_t memory, keyed("memory"));
+    device.memory = bytes(memory);
+    bool has_arena = false;
+    if (in_.accept("arena")) {
+      ASSIGN_OR_RETURN(const int64_t arena, integer("arena", 0, std::numeric_limits<int64_t>::max() / 4));
+      device.arena = bytes(arena);
+      has_arena = true;
+    }
+    RETURN_IF_ERROR(in_.end_of_line());
+
+    bool more = in_.next_line();
+    for (; more && in_.accept("buffer"); more = in_.next_line()) RETURN_IF_ERROR(buffer());
+    RETURN_IF_ERROR(resolve_views());
+    place_buffers(has_arena);
+    while (more && in_.accept("segment")) {
+      ASSIGN_OR_RETURN(more, segment());
+    }
+    if (!more) return in_.error(fmt::format("device {} has no `order`", device.name));
+    RETURN_IF_ERROR(in_.expect("order"));
+    RETURN_IF_ERROR(in_.end_of_line());
+    while (in_.next_line()) {
+      if (in_.peek() == "device") {
+        in_.push_back_line();
+        break;
+      }
+      RETURN_IF_ERROR(slot());
+    }
+    return ok_status();
+  }
+
+  Result<TensorType> type() {
+    ASSIGN_OR_RETURN(const std::string_view dtype, in_.word("a tensor type such as f32[8,3]"));
+    std::string text(dtype);
+    RETURN_IF_ERROR(in_.expect("["));
+    text += "[";
+    while (!in_.accept("]")) {
+      if (in_.at_end_of_line()) return in_.error("the type's ] is missing");
+      text += in_.peek();
+      (void)in_.accept(in_.peek());
+    }
+    text += "]";
+    auto parsed = parse_tensor_type(text);
+    if (!parsed) return in_.error(parsed.error().message);
+    return std::move(parsed).value();
+  }
+
+  Result<BufferKind> buffer_kind() {
+    ASSIGN_OR_RETURN(const std::string_view word, in_.word("a kind of buffer"));
+    for (const BufferKind kind : {BufferKind::input, BufferKind::output, BufferKind::weight, BufferKind::state, BufferKind::stash,
+                                  BufferKind::scratch, BufferKind::comm, BufferKind::view}) {
+      if (name_of(kind) == word) return kind;
+    }
+    return in_.error("kinds of buffers: input output weight state stash scratch comm view");
+  }
+
+  Status buffer() {
+    Buffer buffer;
+    ASSIGN_OR_RETURN(buffer.name, name("a buffer name"));
+    ASSIGN_OR_RETURN(buffer.type, type());
+    ASSIGN_OR_RETURN(buffer.kind, buffer_kind());
+    const auto index = device_->buffers.size();
+    if (buffer.kind == BufferKind::view) {
+      RETURN_IF_ERROR(in_.expect("of"));
+      ASSIGN_OR_RETURN(const std::string of, name("a buffer name"));
+      views_.push_back({index, of, in_.error("")});
+    } else {
+      buffer.bytes = size_of(buffer.type);
+      if (in_.accept("bytes")) {
+        ASSIGN_OR_RETURN(const int64_t size, integer("bytes", 0, std::numeric_limits<int64_t>::max() / 4));
+        buffer.bytes = bytes(size);
+      }
+      if (in_.accept("banks")) {
+        ASSIGN_OR_RETURN(buffer.banks, small("banks", 1));
+      }
+      if (in_.accept("at")) {
+        ASSIGN_OR_RETURN(buffer.offset, integer("a place in the arena", 0, std::numeric_limits<int64_t>::max() / 4));
+      } else {
+        unplaced_.push_back(index);
+      }
+      if (in_.accept("content")) {
+        ASSIGN_OR_RETURN(buffer.content.value, in_.hex("a content id"));
+        buffer.has_content = true;
+      }
+      if (in_.accept("packed_for")) {
+        ASSIGN_OR_RETURN(const std::string_view kernel, in_.word("a kernel"));
+        buffer.packed_for = std::string(kernel);
+        RETURN_IF_ERROR(in_.expect("input"));
+        ASSIGN_OR_RETURN(buffer.packed_input, small("input"));
+      }
+    }
+    if (!buffers_.emplace(buffer.name, BufferId(index)).second) {
+      return in_.error(fmt::format("two buffers are called {}", buffer.name));
+    }
+    device_->buffers.push_back(std::move(buffer));
+    return in_.end_of_line();
+  }
+
+  Status resolve_views() {
+    for (const View& view : views_) {
+      const auto found = buffers_.find(view.of);
+      if (found == buffers_.end()) {
+        Error error = view.where;
+        error.message = fmt::format("unknown buffer {}", view.of);
+        return error;
+      }
+      device_->buffers[view.index].of = found->second;
+    }
+    return ok_status();
+  }
+
+  // Buffers without `at` get places of their own behind all others.
+  void place_buffers(bool has_arena) {
+    int64_t end = 0;
+    const auto grow = [&](const Buffer& buffer) {
+      // Impossible sizes are check_structure's to report; they must only not overflow here.
+      const int64_t stride = std::min(buffer.stride(), std::numeric_limits<int64_t>::max() / 8 / buffer.banks);
+      end = std::max(end, std::min(buffer.offset, std::numeric_limits<int64_t>::max() / 8) + stride * buffer.banks);
+    };
+    std::vector<bool> unplaced(device_->buffers.size(), false);
+    for (const size_t index : unplaced_) unplaced[index] = true;
+    for (size_t i = 0; i < device_->buffers.size(); ++i) {
+      if (!unplaced[i] && device_->buffers[i].kind != BufferKind::view) grow(device_->buffers[i]);
+    }
+    for (const size_t index : unplaced_) {
+      device_->buffers[index].offset = (end + arena_alignment - 1) / arena_alignment * arena_alignment;
+      grow(device_->buffers[index]);
+    }
+    if (!has_arena) device_->arena = bytes(end);
+  }
+
+  // ---- segments
+
+  // Answers whether there is a line after the segment, already begun.
+  Result<bool> segment() {
+    Segment segment;
+    ASSIGN_OR_RETURN(segment.name, name("a segment name"));
+    RETURN_IF_ERROR(in_.expect("stage"));
+    if (in_.accept(io_stage_word)) {
+      segment.stage = io_stage;
+    } else {
+      ASSIGN_OR_RETURN(segment.stage, small("a stage"));
+    }
+    if (in_.accept("shard")) {
+      ASSIGN_OR_RETURN(segment.shard, small("a shard"));
+    }
+    RETURN_IF_ERROR(in_.expect("phase"));
+    ASSIGN_OR_RETURN(const std::string_view phase, in_.word("a phase"));
+    auto parsed = parse_phase(phase);
+    if (!parsed) return in_.error(parsed.error().message);
+    segment.phase = *parsed;
+    RETURN_IF_ERROR(in_.end_of_line());
+
+    int region = -1;
+    bool more = in_.next_line();
+    for (; more; more = in_.next_line()) {
+      const std::string_view first = in_.peek();
+      if (first == "segment" || first == "order" || first == "device") break;
+      if (region < 0 && in_.accept("collective")) {
+        ASSIGN_OR_RETURN(const std::string what, in_.quoted("the collective's name"));
+        RETURN_IF_ERROR(in_.expect("{"));
+        RETURN_IF_ERROR(in_.end_of_line());
+        region = static_cast<int>(segment.collectives.size());
+        segment.collectives.push_back(what);
+      } else if (region >= 0 && in_.accept("}")) {
+        RETURN_IF_ERROR(in_.end_of_line());
+        region = -1;
+      } else {
+        ASSIGN_OR_RETURN(Instr instr, instruction());
+        instr.collective = region;
+        segment.instrs.push_back(std::move(instr));
+      }
+    }
+    if (region >= 0) return in_.error("the collective's } is missing");
+    if (!segments_.emplace(segment.name, static_cast<int>(device_->segments.size())).second) {
+      return in_.error(fmt::format("two segments are called {}", segment.name));
+    }
+    device_->segments.push_back(std::move(segment));
+    return more;
+  }
+
+  Result<Operand> operand() {
+    Operand operand;
+    if (in_.accept(no_operand_word)) return operand;
+    ASSIGN_OR_RETURN(const std::string buffer, name("a buffer"));
+    const auto found = buffers_.find(buffer);
+    if (found == buffers_.end()) {
+      std::vector<std::string> known;
+      for (const auto& [name, id] : buffers_) known.push_back(name);
+      std::sort(known.begin(), known.end());
+      return unknown("buffer", buffer, nearest(buffer, known));
+    }
+    operand.buffer = found->second;
+    if (in_.accept("[")) {
+      ASSIGN_OR_RETURN(const std::string_view range, in_.word("a slice begin:end"));
+      ASSIGN_OR_RETURN(const auto ends, split_range(range));
+      std::tie(operand.begin, operand.end) = ends;
+      RETURN_IF_ERROR(in_.expect("]"));
+    }
+    return operand;
+  }
+
+  Result<std::pair<int64_t, int64_t>> split_range(std::string_view range) {
+    const size_t colon = range.find(':');
+    TextReader left(range.substr(0, colon), file_);
+    TextReader right(colon == std::string_view::npos ? "" : range.substr(colon + 1), file_);
+    if (colon != std::string_view::npos && left.next_line() && right.next_line()) {
+      const auto begin = left.integer("begin"), end = right.integer("end");
+      if (begin.ok() && end.ok() && *begin >= 0 && *begin < *end) return std::pair(*begin, *end);
+    }
+    return in_.error("a slice is [begin:end], elements, begin < end");
+  }
+
+  Result<std::vector<Operand>> operands(std::string_view closing) {
+    std::vector<Operand> list;
+    if (in_.accept(closing)) return list;
+    while (true) {
+      ASSIGN_OR_RETURN(list.emplace_back(), operand());
+      if (in_.accept(closing)) return list;
+      RETURN_IF_ERROR(in_.expect(","));
+    }
+  }
+
+  Status transfer(Instr& instr) {
+    const bool sends = instr.opcode == Opcode::send;
+    ASSIGN_OR_RETURN(Operand moved, operand());
+    (sends ? instr.reads : instr.writes).push_back(moved);
+    RETURN_IF_ERROR(in_.expect(sends ? "to" : "from"));
+    ASSIGN_OR_RETURN(const std::string peer, name("a device"));
+    const auto found = devices_.find(peer);
+    if (found == devices_.end()) {
+      std::vector<std::string> known;
+      for (const auto& [name, id] : devices_) known.push_back(name);
+      return unknown("device", peer, nearest(peer, known));
+    }
+    instr.peer = found->second;
+    RETURN_IF_ERROR(in_.expect("tag"));
+    ASSIGN_OR_RETURN(instr.tag, small("a tag"));
+    return ok_status();
+  }
+
+  Result<Instr> instruction() {
+    Instr instr;
+    if (in_.accept("send")) {
+      instr.opcode = Opcode::send;
+      RETURN_IF_ERROR(transfer(instr));
+    } else if (in_.accept("recv")) {
+      instr.opcode = Opcode::recv;
+      RETURN_IF_ERROR(transfer(instr));
+    } else {
+      ASSIGN_OR_RETURN(instr.writes, operands("="));
+      ASSIGN_OR_RETURN(const std::string_view word, in_.word("an operator"));
+      bool moves = false;
+      for (const Opcode opcode : {Opcode::reduce, Opcode::copy, Opcode::pack, Opcode::unpack}) {
+        if (name_of(opcode) != word) continue;
+        instr.opcode = opcode;
+        moves = true;
+      }
+      RETURN_IF_ERROR(moves ? movement(instr) : compute(instr, word));
+    }
+    if (in_.accept("as")) {
+      ASSIGN_OR_RETURN(instr.label, in_.quoted("a label"));
+    }
+    RETURN_IF_ERROR(in_.end_of_line());
+    return instr;
+  }
+
+  Status movement(Instr& instr) {
+    RETURN_IF_ERROR(in_.expect("("));
+    ASSIGN_OR_RETURN(instr.reads, operands(")"));
+    if (instr.opcode == Opcode::pack || instr.opcode == Opcode::unpack) {
+      RETURN_IF_ERROR(in_.expect("axis"));
+      ASSIGN_OR_RETURN(instr.axis, small("an axis"));
+      ASSIGN_OR_RETURN(instr.begin, keyed("begin"));
+      ASSIGN_OR_RETURN(instr.end, keyed("end"));
+    }
+    return ok_status();
+  }
+
+  Status compute(Instr& instr, std::string_view word) {
+    instr.opcode = Opcode::compute;
+    ComputeDesc desc;
+    auto op = parse_op(word);
+    if (!op) return in_.error(op.error().message);
+    desc.op = *op;
+    RETURN_IF_ERROR(in_.expect("("));
+    ASSIGN_OR_RETURN(instr.reads, operands(")"));
+    if (in_.peek() == "{") {
+      ASSIGN_OR_RETURN(desc.attrs, parse_attrs(in_));
+    }
+    while (in_.accept("+")) {
+      DescStep step;
+      ASSIGN_OR_RETURN(const std::string_view step_word, in_.word("an element-wise operator"));
+      auto step_op = parse_op(step_word);
+      if (!step_op) return in_.error(step_op.error().message);
+      step.op = *step_op;
+      if (!is_unary_elementwise(step.op) && !is_binary_elementwise(step.op)) {
+        return in_.error(fmt::format("{} is not element-wise and cannot follow another operator", step_word));
+      }
+      if (is_binary_elementwise(step.op)) {
+        RETURN_IF_ERROR(in_.expect("("));
+        ASSIGN_OR_RETURN(instr.reads.emplace_back(), operand());
+        RETURN_IF_ERROR(in_.expect(")"));
+      }
+      if (in_.peek() == "{") {
+        ASSIGN_OR_RETURN(step.attrs, parse_attrs(in_));
+      }
+      desc.epilogue.push_back(std::move(step));
+    }
+    RETURN_IF_ERROR(in_.expect("kernel"));
+    ASSIGN_OR_RETURN(const std::string_view kernel, in_.word("a kernel"));
+    desc.kernel = std::string(kernel);
+    if (in_.accept("workspace")) {
+      ASSIGN_OR_RETURN(instr.workspace, operand());
+    }
+    for (size_t i = 0; i < instr.reads.size(); ++i) {
+      const Operand& read = instr.reads[i];
+      if (!read.buffer.valid()) return in_.error("a computation's operands cannot be left out");
+      desc.inputs.push_back(type_of(*device_, read));
+      const bool constant = device_->buffer(device_->root(read.buffer)).kind == BufferKind::weight;
+      if (constant && i < 64) desc.weights |= uint64_t{1} << i;
+    }
+    for (const Operand& write : instr.writes) {
+      if (!write.buffer.valid()) return in_.error("a result cannot be left out");
+      desc.outputs.push_back(type_of(*device_, write));
+    }
+    instr.desc = intern(desc);
+    return ok_status();
+  }
+
+  int intern(const ComputeDesc& desc) {
+    const auto [at, added] = descs_.try_emplace(fmt::format("{} {}", signature(desc), desc.weights), 0);
+    if (added) {
+      at->second = static_cast<int>(program_.descs.size());
+      program_.descs.push_back(desc);
+    }
+    return at->second;
+  }
+
+  // ---- order
+
+  Status slot() {
+    Slot slot;
+    // "F0.3" is one word; a quoted segment name is followed by the word ".3".
+    std::string segment, micro_batch;
+    if (in_.peek().starts_with('"')) {
+      ASSIGN_OR_RETURN(segment, in_.quoted("a segment"));
+      ASSIGN_OR_RETURN(const std::string_view word, in_.word("a micro-batch"));
+      if (!word.starts_with('.')) return in_.error("a slot is segment.micro-batch, or segment.- without one");
+      micro_batch = std::string(word.substr(1));
+    } else {
+      ASSIGN_OR_RETURN(const std::string_view word, in_.word("a slot"));
+      const size_t dot = word.rfind('.');
+      if (dot == std::string_view::npos) return in_.error("a slot is segment.micro-batch, or segment.- without one");
+      segment = std::string(word.substr(0, dot));
+      micro_batch = std::string(word.substr(dot + 1));
+    }
+    const auto found = segments_.find(segment);
+    if (found == segments_.end()) return unknown("segment", segment, "");
+    slot.segment = found->second;
+    if (micro_batch != "-") {
+      TextReader number(micro_batch, file_);
+      const auto value = number.next_line() ? number.integer("a micro-batch") : Result<int64_t>(-1);
+      if (!value.ok() || *value < 0 || *value >= program_.micro_batches) {
+        return in_.error(fmt::format("micro-batch must be 0 … {}", program_.micro_batches - 1));
+      }
+      slot.micro_batch = static_cast<int>(*value);
+    }
+    while (!in_.at_end_of_line()) RETURN_IF_ERROR(bank(slot));
+    device_->order.push_back(std::move(slot));
+    return ok_status();
+  }
+
+  Status bank(Slot& slot) {
+    std::string buffer, number;
+    if (in_.peek().starts_with('"')) {
+      ASSIGN_OR_RETURN(buffer, in_.quoted("a buffer"));
+      ASSIGN_OR_RETURN(const std::string_view word, in_.word("a bank"));
+      number = std::string(word.starts_with(':') ? word.substr(1) : "");
+    } else {
+      ASSIGN_OR_RETURN(const std::string_view word, in_.word("buffer:bank"));
+      const size_t colon = word.rfind(':');
+      buffer = std::string(word.substr(0, colon));
+      number = std::string(colon == std::string_view::npos ? "" : word.substr(colon + 1));
+    }
+    const auto found = buffers_.find(buffer);
+    if (found == buffers_.end()) return unknown("buffer", buffer, "");
+    TextReader reader(number, file_);
+    const auto value = reader.next_line() ? reader.integer("a bank") : Result<int64_t>(-1);
+    if (!value.ok() || *value < 0 || *value >= device_->buffer(found->second).banks) {
+      return in_.error(fmt::format("{} has banks 0 … {}", buffer, device_->buffer(found->second).banks - 1));
+    }
+    slot.banks.push_back({found->second, static_cast<int>(*value)});
+    return ok_status();
+  }
+
+  struct View {
+    size_t index;
+    std::string of;
+    Error where;
+  };
+
+  TextReader in_;
+  std::string_view text_;
+  std::string file_;
+  Program program_;
+  bool has_fingerprint_ = false;
+  uint64_t fingerprint_ = 0;
+  std::map<std::string, int> devices_;
+  DeviceProgram* device_ = nullptr;
+  std::unordered_map<std::string, BufferId> buffers_;   // of the current device
+  std::unordered_map<std::string, int> segments_;
+  std::vector<View> views_;
+  std::vector<size_t> unplaced_;
+  std::unordered_map<std::string, int> descs_;
+};
+
+}  // namespace
+
+Result<Program> parse_program(std::string_view text, const std::string& file) { return Parser(text, file).run(); }
+
+}  // namespace nlsplit

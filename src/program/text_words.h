@@ -1,0 +1,18 @@
+// Words the printer and the parser of a Program's text share.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace nlsplit {
+
+inline constexpr std::string_view format_word = "nlsplit";
+inline constexpr std::string_view kind_word = "program";
+inline constexpr int format_version = 1;
+inline constexpr std::string_view no_operand_word = "_";
+inline constexpr std::string_view io_stage_word = "io";
+
+// A name as a token: itself where that is one word and no keyword, else quoted.
+std::string name_word(std::string_view name);
+
+}  // namespace nlsplit

@@ -1,0 +1,89 @@
+#include "ranking/evaluate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace nlsplit {
+namespace {
+
+std::string hop_name(const Cluster& cluster, const Hop& hop) {
+  const Link& link = cluster.links[hop.link.index()];
+  const std::string &a = cluster.hosts[link.a.index()].name, &b = cluster.hosts[link.b.index()].name;
+  if (!link.full_duplex || link.a == link.b) return fmt::format("{}-{}", a, b);
+  return hop.forward ? fmt::format("{}>{}", a, b) : fmt::format("{}>{}", b, a);
+}
+
+// Mean and longest time a micro-batch is under way, from activities rather than spans: ranking asks this a thousand times.
+void add_latency(const LoweredPlan& lowered, const Timing& timing, Estimate& estimate) {
+  const auto count = static_cast<size_t>(lowered.program.micro_batches);
+  std::vector<double> first(count, std::numeric_limits<double>::infinity()), last(count, 0);
+  for (size_t i = 0; i < lowered.timed.activities.size(); ++i) {
+    const Activity& activity = lowered.timed.activities[i];
+    const uint32_t instance =
+        activity.is_transfer ? activity.first_instance : lowered.timed.members[activity.first_instance];
+    const Instance& at = lowered.dependencies.instances[instance];
+    const int m = lowered.program.devices[static_cast<size_t>(at.device)].order[static_cast<size_t>(at.slot)].micro_batch;
+    if (m < 0) continue;
+    first[static_cast<size_t>(m)] = std::min(first[static_cast<size_t>(m)], timing.start[i]);
+    last[static_cast<size_t>(m)] = std::max(last[static_cast<size_t>(m)], timing.finish[i]);
+  }
+  for (size_t m = 0; m < count; ++m) {
+    if (first[m] > last[m]) continue;
+    estimate.latency_mean_s += (last[m] - first[m]) / static_cast<double>(count);
+    estimate.latency_max_s = std::max(estimate.latency_max_s, last[m] - first[m]);
+  }
+}
+
+}  // namespace
+
+Result<LoweredPlan> lower_plan(const Scenario& scenario, const PreparedModel& prepared, const Plan& plan, const CostTable& costs) {
+  LoweredPlan lowered;
+  ASSIGN_OR_RETURN(lowered.program, lower(prepared.kernels, plan, scenario.cluster, scenario.endpoints, &costs));
+  for (const DeviceProgram& device : lowered.program.devices) {
+    if (device.arena <= device.memory) continue;
+    lowered.too_large = &device;
+    return lowered;
+  }
+  ASSIGN_OR_RETURN(lowered.dependencies, dependencies(lowered.program));
+  ASSIGN_OR_RETURN(lowered.timed, build_timed_graph(lowered.program, lowered.dependencies, scenario.cluster, costs));
+  lowered.load = load_of(lowered.timed, scenario.cluster, lowered.program.devices.size());
+  return lowered;
+}
+
+Estimate estimate_of(const Scenario& scenario, const LoweredPlan& lowered, const Timing& timing) {
+  Estimate estimate;
+  estimate.makespan_s = timing.makespan;
+  estimate.throughput = timing.makespan > 0 ? static_cast<double>(lowered.program.batch) / timing.makespan : 0;
+  add_latency(lowered, timing, estimate);
+  for (size_t d = 0; d < lowered.program.devices.size(); ++d) {
+    const DeviceProgram& device = lowered.program.devices[d];
+    const double share = timing.makespan > 0 ? lowered.load.device_seconds[d] / timing.makespan : 0;
+    if (share > estimate.busiest_device_share) {
+      estimate.busiest_device_share = share;
+      estimate.busiest_device = device.name;
+    }
+    if (device.kind != DeviceKind::host && device.arena > estimate.largest_memory) {
+      estimate.largest_memory = device.arena;
+      estimate.largest_device = device.name;
+    }
+  }
+  for (const auto& [hop, busy] : lowered.load.link_seconds) {
+    const double share = timing.makespan > 0 ? busy / timing.makespan : 0;
+    if (share > estimate.busiest_link_share) {
+      estimate.busiest_link_share = share;
+      estimate.busiest_link = hop_name(scenario.cluster, hop);
+    }
+  }
+  return estimate;
+}
+
+Estimate estimate_fast(const Scenario& scenario, const LoweredPlan& lowered) {
+  Timing timing;
+  simulate_fast(lowered.timed, timing);
+  timing.makespan = std::max(timing.makespan, lowered.load.busiest());
+  return estimate_of(scenario, lowered, timing);
+}
+
+}  // namespace nlsplit

@@ -1,0 +1,310 @@
+#include "ranking/ranking.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <set>
+
+#include "graph/passes.h"
+#include "program/verify.h"
+#include "ranking/evaluate.h"
+#include "ranking/verdict.h"
+#include "sim/simgrid/simgrid_tier.h"
+
+namespace nlsplit {
+namespace {
+
+// Plans that pass the fast tier and are worth SimGrid's time: enough that a contended network can reorder the top. On
+// the bundled scenarios the final best was never below place 12 of the fast tier's order.
+constexpr size_t least_finalists = 40;
+
+struct Candidate {
+  RankedPlan ranked;
+  size_t prepared = 0;          // index into the prepared models
+  double fast_score = 0;        // smaller is better
+  bool must_judge = false;      // own plans and yardsticks
+};
+
+std::vector<Isa> levels_of(const Cluster& cluster) {
+  std::set<Isa> levels;
+  for (const Device& device : cluster.devices) levels.insert(device.isa);
+  return {levels.begin(), levels.end()};
+}
+
+double score_of(Objective objective, const Estimate& estimate) {
+  switch (objective) {
+    case Objective::throughput: return estimate.makespan_s;
+    case Objective::latency: return estimate.latency_mean_s;
+  }
+  CHECK(false, "unknown objective");
+}
+
+class Ranker {
+ public:
+  Ranker(const Scenario& scenario, const Model& model, const RankOptions& options)
+      : scenario_(scenario), graph_(model.graph), options_(options), costs_(scenario.costs, scenario.file) {}
+
+  Result<Ranking> run() {
+    const auto begin = std::chrono::steady_clock::now();
+    ranking_.model = graph_.name;
+    ranking_.batch = scenario_.batch;
+    ranking_.objective = scenario_.objective;
+    RETURN_IF_ERROR(collect_candidates());
+    RETURN_IF_ERROR(fast_tier());
+    RETURN_IF_ERROR(judge());
+    count_costs();
+    ranking_.keep = std::min(ranking_.judged.size(), static_cast<size_t>(scenario_.keep));
+    ASSIGN_OR_RETURN(ranking_.verdict, make_verdict(scenario_, prepared_, costs_, ranking_));
+    ranking_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    return std::move(ranking_);
+  }
+
+ private:
+  bool interrupted() const { return options_.interrupted && options_.interrupted(); }
+  void progress(std::string_view phase, size_t done, size_t total) const {
+    if (options_.progress) options_.progress(phase, done, total);
+  }
+
+  size_t prepared_index(int micro_batches) const {
+    for (size_t i = 0; i < prepared_.size(); ++i) {
+      if (prepared_[i].micro_batches == micro_batches) return i;
+    }
+    CHECK(false, "a micro-batch count nobody prepared");
+  }
+
+  Status collect_candidates() {
+    std::vector<RankedPlan> own;
+    for (const UserPlan& plan : scenario_.plans) {
+      ASSIGN_OR_RETURN(std::vector<RankedPlan> resolved, resolve_own_plan(scenario_, graph_, plan));
+      std::move(resolved.begin(), resolved.end(), std::back_inserter(own));
+    }
+    std::set<int> counts(scenario_.micro_batches.begin(), scenario_.micro_batches.end());
+    for (const RankedPlan& plan : own) counts.insert(plan.plan.micro_batches);
+    for (const int count : counts) {
+      progress("preparing the model", prepared_.size(), counts.size());
+      ASSIGN_OR_RETURN(PreparedModel model, prepare_model(scenario_, graph_, count));
+      prepared_.push_back(std::move(model));
+    }
+    for (const int count : scenario_.micro_batches) {
+      const size_t index = prepared_index(count);
+      const Graph& graph = prepared_[index].kernels.graph;
+      ASSIGN_OR_RETURN(const SearchCosts costs, search_costs(graph, count, scenario_.cluster, costs_));
+      SearchResult found =
+          search_layers(graph, scenario_.cluster, scenario_.endpoints.source, scenario_.endpoints.sink, costs, scenario_.search);
+      ranking_.space += found.space * static_cast<double>(scenario_.schedules.size());
+      for (ScoredPlan& scored : found.plans) {
+        for (const std::string& schedule : scenario_.schedules) {
+          Candidate candidate;
+          candidate.ranked.plan = scored.plan;
+          candidate.ranked.plan.schedule = schedule;
+          candidate.prepared = index;
+          candidate.must_judge = scored.plan.stages.size() == 1;
+          candidates_.push_back(std::move(candidate));
+        }
+      }
+    }
+    for (RankedPlan& plan : own) {
+      Candidate candidate;
+      candidate.prepared = prepared_index(plan.plan.micro_batches);
+      candidate.ranked = std::move(plan);
+      candidate.must_judge = true;
+      candidates_.push_back(std::move(candidate));
+    }
+    return ok_status();
+  }
+
+  void count_misfit(const DeviceProgram& device, const Candidate& candidate) {
+    auto at = std::find_if(ranking_.misfits.begin(), ranking_.misfits.end(),
+                           [&](const Misfit& m) { return m.device == device.name; });
+    if (at == ranking_.misfits.end()) {
+      ranking_.misfits.push_back({device.name, device.memory, device.arena, 0});
+      at = ranking_.misfits.end() - 1;
+    }
+    ++at->plans;
+    at->least_needed = std::min(at->least_needed, device.arena);
+    if (candidate.ranked.own) {
+      ranking_.own_misfits.push_back(fmt::format("{} ({} micro-batches) does not fit: {} has {} and would need {}",
+                                                 candidate.ranked.plan.name, candidate.ranked.plan.micro_batches, device.name,
+                                                 to_string(device.memory), to_string(device.arena)));
+    }
+  }
+
+  Status fast_tier() {
+    std::vector<Candidate> fitting;
+    for (size_t i = 0; i < candidates_.size(); ++i) {
+      if (interrupted()) break;
+      if (i % 64 == 0) progress("timing plans", i, candidates_.size());
+      Candidate& candidate = candidates_[i];
+      ASSIGN_OR_RETURN(const LoweredPlan lowered,
+                       lower_plan(scenario_, prepared_[candidate.prepared], candidate.ranked.plan, costs_));
+      ++ranking_.considered;
+      if (lowered.too_large != nullptr) {
+        count_misfit(*lowered.too_large, candidate);
+        continue;
+      }
+      const Estimate estimate = estimate_fast(scenario_, lowered);
+      candidate.fast_score = score_of(scenario_.objective, estimate);
+      fitting.push_back(std::move(candidate));
+    }
+    candidates_ = std::move(fitting);
+    if (candidates_.empty() && !interrupted()) return nothing_fits();
+    return ok_status();
+  }
+
+  Error nothing_fits() const {
+    std::string text = "no plan fits in the devices' memory:";
+    for (const Misfit& misfit : ranking_.misfits) {
+      text += fmt::format("\n  {} has {}, the most modest plan on it needs {}", misfit.device, to_string(misfit.has),
+                          to_string(misfit.least_needed));
+    }
+    Error error = invalid_input(text);
+    error.where.file = scenario_.file;
+    return error;
+  }
+
+  Status judge() {
+    std::stable_sort(candidates_.begin(), candidates_.end(),
+                     [](const Candidate& a, const Candidate& b) { return a.fast_score < b.fast_score; });
+    const size_t wanted = std::max(least_finalists, static_cast<size_t>(scenario_.keep) * 2);
+    std::vector<Candidate> finalists;
+    for (size_t i = 0; i < candidates_.size(); ++i) {
+      if (i < wanted || candidates_[i].must_judge) finalists.push_back(std::move(candidates_[i]));
+    }
+    std::vector<LoweredPlan> lowered;
+    std::vector<const TimedGraph*> graphs;
+    lowered.reserve(finalists.size());
+    for (size_t i = 0; i < finalists.size(); ++i) {
+      progress("simulating", i, finalists.size());
+      ASSIGN_OR_RETURN(LoweredPlan one, lower_plan(scenario_, prepared_[finalists[i].prepared], finalists[i].ranked.plan, costs_));
+      if (const Status sound = verify(one.program); !sound.ok()) {
+        if (!finalists[i].ranked.own) {
+          CHECK(false, fmt::format("a plan found by search does not verify: {}: {}",
+                                   to_string(finalists[i].ranked.plan, graph_, scenario_.cluster), sound.error().message));
+        }
+        Error error = sound.error();
+        error.message = fmt::format("plan {} cannot run: {}", finalists[i].ranked.plan.name, error.message);
+        return error;
+      }
+      lowered.push_back(std::move(one));
+    }
+    for (const LoweredPlan& one : lowered) graphs.push_back(&one.timed);
+    ASSIGN_OR_RETURN(const std::vector<Timing> timings, simulate_all(scenario_.cluster, graphs));
+    for (size_t i = 0; i < finalists.size(); ++i) {
+      RankedPlan& plan = finalists[i].ranked;
+      plan.estimate = estimate_of(scenario_, lowered[i], timings[i]);
+      plan.text = to_string(plan.plan, graph_, scenario_.cluster);
+      ranking_.judged.push_back(std::move(plan));
+    }
+    std::stable_sort(ranking_.judged.begin(), ranking_.judged.end(), [&](const RankedPlan& a, const RankedPlan& b) {
+      return score_of(scenario_.objective, a.estimate) < score_of(scenario_.objective, b.estimate);
+    });
+    return ok_status();
+  }
+
+  // How many distinct computations stand behind the answer, and how many of them somebody measured.
+  void count_costs() {
+    std::set<std::pair<std::string, bool>> seen;
+    for (const PreparedModel& prepared : prepared_) {
+      for (const auto& [isa, descs] : prepared.kernels.descs) {
+        for (size_t d = 0; d < scenario_.cluster.devices.size(); ++d) {
+          if (scenario_.cluster.devices[d].isa != isa) continue;
+          const bool measured = std::holds_alternative<Profile>(scenario_.costs[d]);
+          for (const ComputeDesc& desc : descs) {
+            if (!desc.kernel.empty()) seen.emplace(signature(desc), measured);
+          }
+        }
+      }
+    }
+    for (const auto& [text, measured] : seen) ++(measured ? ranking_.measured_costs : ranking_.estimated_costs);
+  }
+
+  const Scenario& scenario_;
+  const Graph& graph_;
+  const RankOptions& options_;
+  CostTable costs_;
+  std::vector<PreparedModel> prepared_;
+  std::vector<Candidate> candidates_;
+  Ranking ranking_;
+};
+
+}  // namespace
+
+Result<PreparedModel> prepare_model(const Scenario& scenario, const Graph& optimized, int micro_batches) {
+  ASSIGN_OR_RETURN(Graph graph, with_batch(optimized, scenario.batch / micro_batches));
+  if (auto batched = batched_values(graph); !batched && micro_batches > 1) {
+    Error error = batched.error();
+    error.message = "the batch cannot be cut into micro-batches: " + error.message;
+    return error;
+  }
+  PreparedModel prepared;
+  prepared.micro_batches = micro_batches;
+  ASSIGN_OR_RETURN(prepared.kernels, choose_kernels(std::move(graph), levels_of(scenario.cluster)));
+  return prepared;
+}
+
+Result<std::vector<RankedPlan>> resolve_own_plan(const Scenario& scenario, const Graph& optimized, const UserPlan& own) {
+  std::vector<RankedPlan> plans;
+  std::vector<PlanNote> notes;
+  auto stages = parse_stages(own.stages, optimized, scenario.cluster, &notes);
+  if (!stages) {
+    Error error = stages.error();
+    error.message = fmt::format("plan {}: {}", own.name, error.message);
+    error.where = own.where;
+    return error;
+  }
+  for (const int micro_batches : own.micro_batches.empty() ? scenario.micro_batches : own.micro_batches) {
+    for (const std::string& schedule : own.schedule.empty() ? scenario.schedules : std::vector<std::string>{own.schedule}) {
+      RankedPlan ranked;
+      ranked.plan = {own.name, *stages, micro_batches, schedule};
+      ranked.own = true;
+      ranked.notes = notes;
+      if (const Status sound = check_plan(ranked.plan, optimized, scenario.cluster, scenario.batch); !sound.ok()) {
+        Error error = sound.error();
+        error.message = fmt::format("plan {}: {}", own.name, error.message);
+        error.where = own.where;
+        return error;
+      }
+      plans.push_back(std::move(ranked));
+    }
+  }
+  return plans;
+}
+
+Result<Ranking> rank_plans(const Scenario& scenario, const Model& model, const RankOptions& options) {
+  return Ranker(scenario, model, options).run();
+}
+
+Result<RankedPlan> find_plan(const Ranking& ranking, const std::string& which) {
+  size_t number = 0;
+  const auto [end, failure] = std::from_chars(which.data(), which.data() + which.size(), number);
+  if (failure == std::errc() && end == which.data() + which.size()) {
+    if (number >= 1 && number <= ranking.judged.size()) return ranking.judged[number - 1];
+    return invalid_input(fmt::format("there is no plan {}; the ranking has 1 … {}", which, ranking.judged.size()));
+  }
+  std::string names;
+  for (const RankedPlan& plan : ranking.judged) {
+    if (!plan.own) continue;
+    if (plan.plan.name == which) return plan;
+    if (names.find(plan.plan.name) == std::string::npos) names += (names.empty() ? "" : ", ") + plan.plan.name;
+  }
+  return invalid_input(fmt::format("there is no plan called {}; take a number 1 … {}{}", which, ranking.judged.size(),
+                                   names.empty() ? "" : " or one of " + names));
+}
+
+Result<TimedPlan> time_plan(const Scenario& scenario, const Graph& optimized, const Plan& plan) {
+  const CostTable costs(scenario.costs, scenario.file);
+  ASSIGN_OR_RETURN(const PreparedModel prepared, prepare_model(scenario, optimized, plan.micro_batches));
+  ASSIGN_OR_RETURN(LoweredPlan lowered, lower_plan(scenario, prepared, plan, costs));
+  RETURN_IF_ERROR(verify(lowered.program));
+  const std::vector<const TimedGraph*> graphs = {&lowered.timed};
+  ASSIGN_OR_RETURN(const std::vector<Timing> timings, simulate_all(scenario.cluster, graphs));
+  TimedPlan timed;
+  timed.estimate = estimate_of(scenario, lowered, timings[0]);
+  timed.trace = to_trace(lowered.program, lowered.dependencies, lowered.timed, timings[0]);
+  timed.program = std::move(lowered.program);
+  return timed;
+}
+
+}  // namespace nlsplit
