@@ -2,7 +2,8 @@
 //
 //   a ──1Gbps── sw ──1Gbps── b        hosts a, b; switch sw; two links; device A on a, B on b
 //
-// Two devices on one host exchange data over the link {between: [a, a]}, which must then exist: nothing is assumed free.
+// Two devices on one host exchange data over the link {between: [a, a]}, which must then exist: nothing is assumed
+// free.
 #pragma once
 
 #include <string>
@@ -21,10 +22,13 @@ using DeviceId = Id<struct DeviceTag>;
 
 struct Host {
   std::string name;
-  bool is_switch = false;      // forwards only: no devices, no source, no sink
+  bool is_switch = false;  // forwards only: no devices, no source, no sink
 };
 
-enum class DeviceKind : uint8_t { cpu, host };   // host: an endpoint that only holds data (source or sink); Programs have it, clusters not
+enum class DeviceKind : uint8_t {
+  cpu,
+  host
+};  // host: an endpoint that only holds data (source or sink); Programs have it, clusters not
 std::string_view name_of(DeviceKind kind);
 Result<DeviceKind> parse_device_kind(std::string_view text);
 
@@ -32,14 +36,14 @@ struct Device {
   std::string name;
   HostId host;
   DeviceKind kind = DeviceKind::cpu;
-  Bytes memory;                // what a Program may use of it
+  Bytes memory;  // what a Program may use of it
   Isa isa = Isa::v3;
 };
 
 struct Link {
   std::string name;
-  HostId a, b;                 // a == b: between devices of one host
-  BytesPerSecond bandwidth;    // of each direction if full_duplex, else of both together
+  HostId a, b;               // a == b: between devices of one host
+  BytesPerSecond bandwidth;  // of each direction if full_duplex, else of both together
   Seconds latency;
   bool full_duplex = true;
 };
@@ -47,31 +51,33 @@ struct Link {
 // One direction of one link: what transfers share.
 struct Hop {
   LinkId link;
-  bool forward = true;         // from a to b
+  bool forward = true;  // from a to b
   friend bool operator==(const Hop&, const Hop&) = default;
 };
 
 struct Route {
   std::vector<Hop> hops;
-  Seconds latency;             // sum
-  BytesPerSecond bandwidth;    // smallest
+  Seconds latency;           // sum
+  BytesPerSecond bandwidth;  // smallest
 };
 
 struct Cluster {
   std::vector<Host> hosts;
   std::vector<Device> devices;
   std::vector<Link> links;
-  // How the transport moves a message; program/program.h says what they mean. Defaults: start when both sides are ready.
-  Bytes eager_limit = bytes(0);      // messages up to this size start without waiting for the receiver
-  Seconds handshake = seconds(0);    // added to every larger message
-  int nic_window = 0;                // concurrent outgoing messages of a host; 0: unlimited, they share the links fairly
+  // How the transport moves a message; program/program.h says what they mean. Defaults: start when both sides are
+  // ready.
+  Bytes eager_limit = bytes(0);    // messages up to this size start without waiting for the receiver
+  Seconds handshake = seconds(0);  // added to every larger message
+  int nic_window = 0;              // concurrent outgoing messages of a host; 0: unlimited, they share the links fairly
 
   const Device& device(DeviceId id) const { return devices[id.index()]; }
-  DeviceId find_device(std::string_view name) const;   // none if unknown
+  DeviceId find_device(std::string_view name) const;  // none if unknown
   HostId find_host(std::string_view name) const;
 };
 
-// Fewest hops, then lowest latency, then the order of the links. Error: not connected (names both hosts), or a == b without a link.
+// Fewest hops, then lowest latency, then the order of the links. Error: not connected (names both hosts), or a == b
+// without a link.
 Result<Route> find_route(const Cluster& cluster, HostId from, HostId to);
 
 // Every pair of hosts that hold devices, source or sink is connected; the error names a pair.

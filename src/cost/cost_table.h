@@ -1,4 +1,5 @@
-// CostTable: how long each computation takes on each device. Measured, or a roofline where the user asked for one; never guessed.
+// CostTable: how long each computation takes on each device. Measured, or a roofline where the user asked for one;
+// never guessed.
 //
 //   roofline   max(flops / peak, bytes / memory bandwidth)      Williams, Waterman, Patterson, CACM 52(4), 2009
 //   profile    the median measured by `nlbench profile` for exactly this signature (kernels/catalogue.h)
@@ -6,6 +7,7 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -22,24 +24,37 @@ struct Roofline {
 
 struct MeasuredCost {
   Seconds median;
-  Seconds spread;       // half the distance between the quartiles
+  Seconds spread;  // half the distance between the quartiles
   int repeats = 0;
 };
 
 // One machine's measurements: what `nlbench profile` writes and scenarios name.
 struct Profile {
-  std::string file;                              // where it was read from, for messages
-  std::string model;                             // the graph's name it was made for
-  std::string machine;                           // CPU model, cores, memory
-  std::map<std::string, MeasuredCost> kernels;   // by signature
+  std::string file;                             // where it was read from, for messages
+  std::string model;                            // the graph's name it was made for
+  std::string machine;                          // CPU model, cores, memory
+  std::map<std::string, MeasuredCost> kernels;  // by signature
 };
 
-// JSON {"format": "nlsplit-profile", "version": 1, "model": …, "machine": …, "kernels": [{"signature", "median_s", "spread_s", "repeats"}]}.
-// Errors: not JSON, another format or version, missing or negative figures, duplicate signatures; each names the file and entry.
+// JSON {"format": "nlsplit-profile", "version": 1, "model": …, "machine": …, "kernels": [{"signature", "median_s",
+// "spread_s", "repeats"}]}. Errors: not JSON, another format or version, missing or negative figures, duplicate
+// signatures; each names the file and entry.
 Result<Profile> read_profile(const std::string& path);
 Status write_profile(const std::string& path, const Profile& profile);
 
-using CostSource = std::variant<Roofline, Profile>;
+// A device nobody gave costs for: a bare model, which is run or profiled but cannot be planned for.
+struct NoCosts {
+  friend bool operator==(const NoCosts&, const NoCosts&) = default;
+};
+
+using CostSource = std::variant<Roofline, Profile, NoCosts>;
+
+// What the advice of errors names.
+struct CostNames {
+  std::string scenario;              // file, for the command that measures
+  std::string model;                 // the graph's name; a profile of another model is then told apart
+  std::vector<std::string> devices;  // of the cluster, in its order
+};
 
 struct Cost {
   Seconds time;
@@ -48,16 +63,18 @@ struct Cost {
 
 class CostTable {
  public:
-  // One source for each device of the cluster, in its order; `scenario` is named in the advice of errors.
-  CostTable(std::vector<CostSource> sources, std::string scenario);
+  // One source for each device of the cluster, in its order.
+  CostTable(std::vector<CostSource> sources, CostNames names);
+  CostTable(std::vector<CostSource> sources, std::string scenario);  // devices then go by their number in messages
 
-  // Error: no measurement for this signature on this device; it names the layer and the nlbench command that makes one.
-  Result<Cost> cost(DeviceId device, const ComputeDesc& desc) const;
+  // Error: no measurement for this signature on this device; it names the layer (if given), the signature, the device
+  // and the nlbench command that makes one.
+  Result<Cost> cost(DeviceId device, const ComputeDesc& desc, std::string_view layer = {}) const;
   const CostSource& source(DeviceId device) const { return sources_[device.index()]; }
 
  private:
   std::vector<CostSource> sources_;
-  std::string scenario_;
+  CostNames names_;
 };
 
 }  // namespace nlsplit

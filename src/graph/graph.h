@@ -1,6 +1,6 @@
 // Graph: a neural network as a value. Nodes in topological order, values in SSA form, weights by reference.
 //
-//   graph toy
+//   graph "toy"
 //   input %x f32[1,3,8,8]
 //   weight %w f32[16,3,3,3] content 9c1e04d2a8b1f370
 //   %y f32[1,16,8,8] = Conv(%x, %w) {dilations=[1,1], group=1, kernel_shape=[3,3], pads=[1,1,1,1], strides=[1,1]} as "conv1"

@@ -49,13 +49,19 @@ struct Work {
 
 using Types = std::span<const TensorType>;   // of the inputs; an absent optional input is a type with no shape and is last
 
+struct AttrSpec {
+  std::string_view name;
+  char kind;                             // i integer, f float, s string, l list of integers
+};
+
 struct OpInfo {
   Op op;
   std::string_view name;                 // ONNX's
   int min_inputs;
   int max_inputs;                        // -1: any number
   bool is_view;                          // the output is the first input's bytes under another shape
-  // Types of the outputs, or why these inputs are not acceptable ("kernel 7x7 exceeds the padded input 5x5").
+  std::span<const AttrSpec> attrs;       // exactly these must be there
+  // Types of the outputs, or why these inputs or attributes are not acceptable ("kernel 7x7 exceeds the padded input 5x5").
   Result<std::vector<TensorType>> (*infer)(Types inputs, const Attrs& attrs);
   Flops (*flops)(Types inputs, Types outputs, const Attrs& attrs);
   // If input 0 (and every other input whose bit is set in `batched`) has one sample per index of axis 0, does the output too,

@@ -1,9 +1,9 @@
-// The catalogue: names of kernel implementations, which computation each accepts (or why not), its workspace, its packed weights,
-// and the axes along which it is exact. No code that computes is here: src/exec/kernels has it, under the same names.
-// Planning, simulation and verification need this much of a kernel and no more.
+// The catalogue: names of kernel implementations, which computation each accepts (or why not), its workspace, its
+// packed weights, and the axes along which it is exact. No code that computes is here: src/exec/kernels has it, under
+// the same names. Planning, simulation and verification need this much of a kernel and no more.
 //
 //   ComputeDesc desc = describe(graph, node);                       // kernel still empty
-//   ASSIGN_OR_RETURN(desc.kernel, choose_kernel(desc, Isa::v3));    // "conv_gemm_v3"
+//   ASSIGN_OR_RETURN(desc.kernel, choose_kernel(desc, Isa::v3));    // "conv_direct_v3"
 //
 // Adding a kernel: one row in catalogue.cc, one function in exec/kernels, one test case.
 #pragma once
@@ -18,12 +18,13 @@
 
 namespace nlsplit {
 
-// x86-64 micro-architecture levels (System V psABI). The level is part of a kernel's id: other instructions, other last bits.
+// x86-64 micro-architecture levels (System V psABI). The level is part of a kernel's id: other instructions, other last
+// bits.
 enum class Isa : uint8_t { v2, v3, v4 };
-std::string_view name_of(Isa isa);               // "v2" …
-Result<Isa> parse_isa(std::string_view text);    // "v3" or "x86-64-v3"
+std::string_view name_of(Isa isa);             // "v2" …
+Result<Isa> parse_isa(std::string_view text);  // "v3" or "x86-64-v3"
 
-struct DescStep {                                // an epilogue step; a binary one takes the next of the trailing inputs
+struct DescStep {  // an epilogue step; a binary one takes the next of the trailing inputs
   Op op{};
   Attrs attrs;
   friend bool operator==(const DescStep&, const DescStep&) = default;
@@ -31,18 +32,23 @@ struct DescStep {                                // an epilogue step; a binary o
 
 // One computation, complete: what a compute instruction means, what a profile measures, what a cost is looked up by.
 struct ComputeDesc {
-  std::string kernel;                // full id with the level, e.g. "conv_gemm_v3"
+  std::string kernel;  // full id with the level, e.g. "conv_direct_v3"
   Op op{};
   Attrs attrs;
   std::vector<DescStep> epilogue;
-  std::vector<TensorType> inputs;    // the node's inputs (absent optional ones left out at the end), then the epilogue's operands
+  uint64_t weights = 0;  // bit i: input i is constant, known at load, so a kernel may want it packed
+  // The node's inputs (absent optional ones left out at the end), then the epilogue's operands.
+  std::vector<TensorType> inputs;
   std::vector<TensorType> outputs;
   friend bool operator==(const ComputeDesc&, const ComputeDesc&) = default;
 
-  size_t operand_count() const;      // of the epilogue: how many of the inputs are its operands
+  size_t operand_count() const;  // of the epilogue: how many of the inputs are its operands
+  size_t own_inputs() const { return inputs.size() - operand_count(); }  // the others: the node's
+  bool is_weight(size_t input) const { return input < 64 && (weights >> input & 1) != 0; }
 };
 
-// "conv_gemm_v3 Conv(f32[8,3,8,8], f32[16,3,3,3], f32[16]) {…} + Relu -> f32[8,16,8,8]". The key of cost tables and profiles.
+// "conv_direct_v3 Conv(f32[8,3,8,8], const f32[16,3,3,3], const f32[16]) {…} + Relu -> f32[8,16,8,8]": a constant input
+// is marked. The key of cost tables and profiles.
 std::string signature(const ComputeDesc& desc);
 
 Work work_of(const ComputeDesc& desc);
@@ -51,21 +57,28 @@ Work work_of(const ComputeDesc& desc);
 ComputeDesc describe(const Graph& graph, const Node& node);
 
 struct KernelInfo {
-  std::string_view name;                                        // without the level
-  std::string_view what;                                        // one line: algorithm and layout
-  std::string (*refuses)(const ComputeDesc& desc);              // why it cannot do this; empty: it can
-  Bytes (*workspace)(const ComputeDesc& desc);                  // scratch it needs while it runs; nullptr: none
-  // Bytes of input `i` (a weight) in the kernel's own packed form; 0: it takes the bytes as they are. nullptr: never packs.
+  std::string_view name;                            // without the level
+  std::string_view what;                            // one line: algorithm and layout
+  std::string (*refuses)(const ComputeDesc& desc);  // why it cannot do this; empty: it can
+  Bytes (*workspace)(const ComputeDesc& desc);      // scratch it needs while it runs; nullptr: none
+  // Bytes of input `i` in the kernel's own packed form; 0: it takes the bytes as they are. nullptr: never packs. Where
+  // it is not 0 the input must be given packed, and the kernel refuses a desc that does not mark that input as a
+  // weight.
   Bytes (*packed_bytes)(const ComputeDesc& desc, size_t i, Isa isa);
-  bool exact_batch;   // an output element's bits do not depend on the extent or position along the batch axis
+  bool exact_batch;  // an output element's bits do not depend on the extent or position along the batch axis
 };
 
 // Fast first, general last; the first that accepts is taken.
 std::span<const KernelInfo> all_kernels();
 
-Result<std::string> choose_kernel(const ComputeDesc& desc, Isa isa);     // error: what every kernel said
+Result<std::string> choose_kernel(const ComputeDesc& desc, Isa isa);  // error: what every kernel said
 // From a full id; nullptr if there is no such kernel or level.
 const KernelInfo* find_kernel(std::string_view full_id);
 Isa isa_of(std::string_view full_id);
+
+// What a Program's text claims about a computation: types as the op table infers them, epilogue steps and operands that
+// fit, a kernel that exists and accepts. Everything else here, and the kernels' code, takes a desc that passed this, or
+// came from describe() and choose_kernel().
+Status verify(const ComputeDesc& desc);
 
 }  // namespace nlsplit

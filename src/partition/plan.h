@@ -3,7 +3,8 @@
 //   [..layer2@A, ..layer3.4@B+C, rest@D]      layers up to and including layer2 on A, then up to layer3.4 on B and C
 //                                             (taking turns on micro-batches), the rest on D
 //
-// A name means the last node called so or below it (name, "name.…", "name/…"). A cut that falls inside a fused node moves behind it.
+// A name means the last node called so or below it (name, "name.…", "name/…"); fused nodes keep all their names. A cut that falls
+// inside a fused node moves behind it, with a note. "..=conv1@A" means the node called exactly so, where others are below it.
 #pragma once
 
 #include <string>

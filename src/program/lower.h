@@ -1,4 +1,7 @@
 // lower(): a Graph cut by a Plan becomes a Program. The only place where kernels, buffers, banks, orders and messages are decided.
+//
+//   ASSIGN_OR_RETURN(KernelGraph graph, choose_kernels(std::move(at_micro_batch), {Isa::v3}));
+//   ASSIGN_OR_RETURN(Program program, lower(graph, plan, cluster, {source, sink}, &costs));
 #pragma once
 
 #include <map>
@@ -13,10 +16,22 @@
 
 namespace nlsplit {
 
-// A graph at its micro-batch size with a kernel chosen for every node, at every level the cluster has.
+// What the catalogue says of a node's chosen kernel.
+struct NodeKernel {
+  size_t same_as = 0;                // the first node with the same desc: one entry of Program::descs
+  Bytes workspace;
+  std::vector<Bytes> packed;         // by input of the desc; 0: taken as it is
+};
+
+// A graph at its micro-batch size with a kernel chosen for every node, at every level the cluster has. Made by choose_kernels.
 struct KernelGraph {
   Graph graph;                                        // optimized, axis 0 is the micro-batch
   std::map<Isa, std::vector<ComputeDesc>> descs;      // [node]; views have an empty kernel
+  // Found once, because a ranking lowers one graph a thousand times:
+  std::map<Isa, std::vector<NodeKernel>> kernels;     // [node]
+  std::vector<ValueId> root;                          // [value]: what it is a view of, in the end; else itself
+  std::vector<std::vector<size_t>> readers;           // [root value]: the nodes that compute with it or its views, ascending
+  std::vector<std::string> labels;                    // [node]: "conv1, relu1"
 };
 Result<KernelGraph> choose_kernels(Graph at_micro_batch, const std::vector<Isa>& levels);
 
@@ -25,8 +40,9 @@ struct Endpoints {
   HostId sink;     // where outputs must go
 };
 
+// The plan's devices in order of first use, then an endpoint for the source or sink host if none of them is on it.
 // costs decide only the order of slots (a replica twice as fast takes more turns), never results; nullptr: all alike.
-// Errors: the plan does not fit the graph; unknown schedule. Memory is verify's business.
+// Errors: the plan does not fit the graph; unknown schedule; an output that is a constant. Memory is verify's business.
 Result<Program> lower(const KernelGraph& graph, const Plan& plan, const Cluster& cluster, const Endpoints& endpoints,
                       const CostTable* costs);
 

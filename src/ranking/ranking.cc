@@ -16,8 +16,7 @@
 namespace nlsplit {
 namespace {
 
-// Plans that pass the fast tier and are worth SimGrid's time: enough that a contended network can reorder the top. On
-// the bundled scenarios the final best was never below place 12 of the fast tier's order.
+// At least so many plans go from the fast tier to SimGrid, so that contention can still reorder the top.
 constexpr size_t least_finalists = 40;
 
 struct Candidate {
@@ -44,7 +43,7 @@ double score_of(Objective objective, const Estimate& estimate) {
 class Ranker {
  public:
   Ranker(const Scenario& scenario, const Model& model, const RankOptions& options)
-      : scenario_(scenario), graph_(model.graph), options_(options), costs_(scenario.costs, scenario.file) {}
+      : scenario_(scenario), graph_(model.graph), options_(options), costs_(cost_table(scenario, model.graph.name)) {}
 
   Result<Ranking> run() {
     const auto begin = std::chrono::steady_clock::now();
@@ -249,10 +248,7 @@ Result<std::vector<RankedPlan>> resolve_own_plan(const Scenario& scenario, const
   std::vector<PlanNote> notes;
   auto stages = parse_stages(own.stages, optimized, scenario.cluster, &notes);
   if (!stages) {
-    Error error = stages.error();
-    error.message = fmt::format("plan {}: {}", own.name, error.message);
-    error.where = own.where;
-    return error;
+    return at_plan(own, stages.error());
   }
   for (const int micro_batches : own.micro_batches.empty() ? scenario.micro_batches : own.micro_batches) {
     for (const std::string& schedule : own.schedule.empty() ? scenario.schedules : std::vector<std::string>{own.schedule}) {
@@ -261,10 +257,7 @@ Result<std::vector<RankedPlan>> resolve_own_plan(const Scenario& scenario, const
       ranked.own = true;
       ranked.notes = notes;
       if (const Status sound = check_plan(ranked.plan, optimized, scenario.cluster, scenario.batch); !sound.ok()) {
-        Error error = sound.error();
-        error.message = fmt::format("plan {}: {}", own.name, error.message);
-        error.where = own.where;
-        return error;
+        return at_plan(own, sound.error());
       }
       plans.push_back(std::move(ranked));
     }
@@ -294,7 +287,7 @@ Result<RankedPlan> find_plan(const Ranking& ranking, const std::string& which) {
 }
 
 Result<TimedPlan> time_plan(const Scenario& scenario, const Graph& optimized, const Plan& plan) {
-  const CostTable costs(scenario.costs, scenario.file);
+  const CostTable costs = cost_table(scenario, optimized.name);
   ASSIGN_OR_RETURN(const PreparedModel prepared, prepare_model(scenario, optimized, plan.micro_batches));
   ASSIGN_OR_RETURN(LoweredPlan lowered, lower_plan(scenario, prepared, plan, costs));
   RETURN_IF_ERROR(verify(lowered.program));

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cost/cluster.h"
@@ -17,39 +18,56 @@ enum class Objective : uint8_t { throughput, latency };
 
 struct UserPlan {
   std::string name;
-  std::vector<std::string> stages;     // plan parts, partition/plan.h
-  std::vector<int> micro_batches;      // empty: all of the workload's
-  std::string schedule;                // empty: all of the search's
-  Location where;
+  std::vector<std::string> stages;  // plan parts, partition/plan.h
+  std::vector<int> micro_batches;   // empty: all of the workload's
+  std::string schedule;             // empty: all of the search's
+  Location where;  // of its stages, and the line there: errors found later (unknown layers) point there
+  std::string line;
 };
 
 struct Scenario {
   std::string file;
-  std::string model;                   // "zoo:NAME" or a path, already relative to the working directory
+  std::string model;  // "zoo:NAME" or a path, already relative to the working directory
   std::map<std::string, Shape> input_shapes;
   uint64_t weights_seed = 1;
   int64_t batch = 1;
-  std::vector<int> micro_batches;      // to try; each divides the batch
+  std::vector<int> micro_batches;  // to try; each divides the batch
   Cluster cluster;
-  std::vector<CostSource> costs;       // one a device
+  std::vector<CostSource> costs;  // one a device
   Endpoints endpoints;
   SearchOptions search;
   std::vector<std::string> schedules;
   Objective objective = Objective::throughput;
-  int keep = 20;                       // plans kept in the answer
+  int keep = 20;  // plans kept in the answer
   std::vector<UserPlan> plans;
-  Location model_where;                // for errors about the model
+  Location model_where;  // for errors about the model, with the line there; no file in a bare_scenario
+  std::string model_line;
+};
+
+struct ScenarioOptions {
+  // false: a profile that is not there yet becomes NoCosts. For `nlbench profile`, which is about to make it.
+  bool need_profiles = true;
 };
 
 // Errors: file:line:column, the offending text, and what would be right.
-Result<Scenario> parse_scenario(std::string_view text, const std::string& file);
-Result<Scenario> read_scenario(const std::string& path);
+Result<Scenario> parse_scenario(std::string_view text, const std::string& file, const ScenarioOptions& options = {});
+Result<Scenario> read_scenario(const std::string& path, const ScenarioOptions& options = {});
 
-// A plan of one's own in a file of its own: {name?: …, stages: [..conv2@A, rest@B], micro_batches?: 4, schedule?: streaming}.
+// A plan of one's own in a file of its own: {name?: …, stages: [..conv2@A, rest@B], micro_batches?: 4, schedule?:
+// streaming}.
 Result<UserPlan> read_plan_file(const std::string& path);
-std::string plan_file_text(const UserPlan& plan);     // what read_plan_file reads
+std::string plan_file_text(const UserPlan& plan);  // what read_plan_file reads
 
-// The model of the scenario, imported or built, optimized.
+// A model alone, to run or profile: one device `cpu0` of one host, which is source and sink, without costs.
+Scenario bare_scenario(std::string model, int64_t batch, Bytes memory, Isa isa = Isa::v3);
+
+// The model of the scenario, imported or built, optimized. Errors point at the scenario's line.
 Result<Model> load_model(const Scenario& scenario);
+
+// The scenario's costs with the names its errors need. `graph_name`: of load_model's graph.
+CostTable cost_table(const Scenario& scenario, const std::string& graph_name);
+
+// An error found later about this plan (an unknown layer), at its place in the scenario.
+Error at_plan(const UserPlan& plan, Error error);
 
 }  // namespace nlsplit

@@ -1,0 +1,61 @@
+#include "cost/cost_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace nlsplit {
+
+namespace {
+
+// S. Williams, A. Waterman, D. Patterson, "Roofline", CACM 52(4), 2009: bound by arithmetic or by memory, whichever is
+// slower.
+Seconds roofline_time(const Roofline& roofline, const Work& work) {
+  const Seconds arithmetic = work.flops / roofline.compute;
+  const Seconds traffic = (work.bytes_read + work.bytes_written) / roofline.memory;
+  return std::max(arithmetic, traffic);
+}
+
+}  // namespace
+
+CostTable::CostTable(std::vector<CostSource> sources, CostNames names)
+    : sources_(std::move(sources)), names_(std::move(names)) {
+  CHECK(names_.devices.empty() || names_.devices.size() == sources_.size(), "as many names as sources");
+}
+
+CostTable::CostTable(std::vector<CostSource> sources, std::string scenario)
+    : CostTable(std::move(sources), CostNames{std::move(scenario), {}, {}}) {}
+
+Result<Cost> CostTable::cost(DeviceId device, const ComputeDesc& desc, std::string_view layer) const {
+  CHECK(device.valid() && device.index() < sources_.size(), "cost on an unknown device");
+  const CostSource& source = sources_[device.index()];
+  if (const Roofline* roofline = std::get_if<Roofline>(&source)) {
+    return Cost{roofline_time(*roofline, work_of(desc)), false};
+  }
+  const std::string key = signature(desc);
+  const Profile* profile = std::get_if<Profile>(&source);
+  if (profile != nullptr) {
+    const auto found = profile->kernels.find(key);
+    if (found != profile->kernels.end()) return Cost{found->second.median, true};
+  }
+
+  const std::string name =
+      names_.devices.empty() ? fmt::format("{}", device.index()) : fmt::format("'{}'", names_.devices[device.index()]);
+  const std::string what = layer.empty() ? std::string("a layer") : fmt::format("layer '{}'", layer);
+  std::string message;
+  if (profile == nullptr) {
+    message = fmt::format("device {} has no costs, so {} has none", name, what);
+  } else {
+    message = fmt::format("{} has no measurement of {} for device {}", profile->file, what, name);
+    if (!names_.model.empty() && profile->model != names_.model) {
+      message += fmt::format("; it was measured for {}, not for {}", profile->model, names_.model);
+    }
+  }
+  const std::string file = profile != nullptr && !profile->file.empty() ? profile->file : std::string("profile.json");
+  message += fmt::format("; measure on that machine with: nlbench profile {} -o {}", names_.scenario, file);
+  Error error = invalid_input(std::move(message));
+  error.fragment = key;
+  return error;
+}
+
+}  // namespace nlsplit

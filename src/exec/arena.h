@@ -1,0 +1,28 @@
+// Arena: the one piece of memory a device computes in. Page-aligned, zero at first, in huge pages where the system gives them.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "base/result.h"
+#include "base/units.h"
+
+namespace nlsplit {
+
+class Arena {
+ public:
+  static Result<Arena> allocate(Bytes size);   // error: the system has not so much memory
+  Arena(Arena&& other) noexcept;
+  Arena& operator=(Arena&& other) noexcept;
+  ~Arena();
+
+  std::byte* data() const { return data_; }
+  std::span<std::byte> bytes() const { return {data_, size_}; }
+
+ private:
+  Arena() = default;
+  std::byte* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+}  // namespace nlsplit

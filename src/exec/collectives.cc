@@ -1,0 +1,129 @@
+#include "exec/collectives.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+namespace nlsplit {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr uint64_t longest_text = uint64_t{1} << 33;   // a length beyond this is not one of ours
+
+std::span<const std::byte> bytes_in(const std::string& text) { return std::as_bytes(std::span(text)); }
+
+template <class T>
+std::span<std::byte> bytes_in(T& value) {
+  return std::as_writable_bytes(std::span(&value, 1));
+}
+
+Status send_text(Transport& transport, int peer, const std::string& text, const Waiting& waiting) {
+  uint64_t length = text.size();
+  RETURN_IF_ERROR(send_bytes(transport, peer, bytes_in(length), waiting));
+  return send_bytes(transport, peer, bytes_in(text), waiting);
+}
+
+Result<std::string> recv_text(Transport& transport, int peer, const Waiting& waiting) {
+  uint64_t length = 0;
+  RETURN_IF_ERROR(recv_bytes(transport, peer, bytes_in(length), waiting));
+  if (length > longest_text) {
+    transport.abort(fmt::format("rank {} announced a text of {} B", peer, length));
+    return failed("a message that makes no sense");
+  }
+  std::string text(length, '\0');
+  RETURN_IF_ERROR(recv_bytes(transport, peer, std::as_writable_bytes(std::span(text)), waiting));
+  return text;
+}
+
+Status wait_until_done(Transport& transport, Transport::Request request, bool spin, const Waiting& waiting) {
+  const Clock::time_point start = Clock::now();
+  for (int rounds = 0;; ++rounds) {
+    switch (transport.test(request)) {
+      case Transport::State::done: return ok_status();
+      case Transport::State::failed: return failed(transport.error());
+      case Transport::State::pending: break;
+    }
+    if (waiting.cancelled != nullptr && waiting.cancelled()) {
+      transport.abort("interrupted");
+      return failed("interrupted");
+    }
+    if (waiting.patience_s > 0 && std::chrono::duration<double>(Clock::now() - start).count() > waiting.patience_s) {
+      const std::string why = fmt::format("rank {} waited {:.0f} s for the others at {}: nothing arrived", transport.rank(),
+                                          waiting.patience_s, waiting.what);
+      transport.abort(why);
+      return failed(why);
+    }
+    if (spin) std::this_thread::yield();
+    else transport.pause(rounds);
+  }
+}
+
+}  // namespace
+
+Status wait(Transport& transport, Transport::Request request, const Waiting& waiting) {
+  return wait_until_done(transport, request, false, waiting);
+}
+
+Status send_bytes(Transport& transport, int peer, std::span<const std::byte> data, const Waiting& waiting) {
+  return wait(transport, transport.isend(peer, control_tag, data), waiting);
+}
+
+Status recv_bytes(Transport& transport, int peer, std::span<std::byte> room, const Waiting& waiting) {
+  return wait(transport, transport.irecv(peer, control_tag, room), waiting);
+}
+
+Status barrier(Transport& transport, bool spin, const Waiting& waiting) {
+  const int size = transport.size(), rank = transport.rank();
+  for (int distance = 1; distance < size; distance *= 2) {
+    std::byte out{}, in{};
+    const auto receiving = transport.irecv((rank - distance % size + size) % size, control_tag, bytes_in(in));
+    const auto sending = transport.isend((rank + distance) % size, control_tag, bytes_in(out));
+    RETURN_IF_ERROR(wait_until_done(transport, sending, spin, waiting));
+    RETURN_IF_ERROR(wait_until_done(transport, receiving, spin, waiting));
+  }
+  return ok_status();
+}
+
+Status broadcast(Transport& transport, std::string* text, const Waiting& waiting) {
+  if (transport.rank() != 0) {
+    ASSIGN_OR_RETURN(*text, recv_text(transport, 0, waiting));
+    return ok_status();
+  }
+  for (int peer = 1; peer < transport.size(); ++peer) RETURN_IF_ERROR(send_text(transport, peer, *text, waiting));
+  return ok_status();
+}
+
+Result<std::vector<std::string>> gather(Transport& transport, const std::string& text, const Waiting& waiting) {
+  std::vector<std::string> all;
+  if (transport.rank() != 0) {
+    RETURN_IF_ERROR(send_text(transport, 0, text, waiting));
+    return all;
+  }
+  all.push_back(text);
+  for (int peer = 1; peer < transport.size(); ++peer) {
+    ASSIGN_OR_RETURN(all.emplace_back(), recv_text(transport, peer, waiting));
+  }
+  return all;
+}
+
+Status agree(Transport& transport, const Status& mine, const Waiting& waiting) {
+  // One character for the kind, then the message: "0" is fine.
+  std::string verdict = "0";
+  if (!mine.ok()) verdict = fmt::format("{}{}", 1 + static_cast<int>(mine.error().kind), mine.error().message);
+  ASSIGN_OR_RETURN(const std::vector<std::string> all, gather(transport, verdict, waiting));
+  for (const std::string& one : all) {
+    if (verdict == "0") verdict = one;
+  }
+  RETURN_IF_ERROR(broadcast(transport, &verdict, waiting));
+  if (verdict == "0") return ok_status();
+  if (!mine.ok() && verdict.substr(1) == mine.error().message) return mine.error();   // with its place in the text
+  Error error = failed(verdict.substr(1));
+  const int kind = verdict.empty() ? 0 : verdict[0] - '1';
+  if (kind >= 0 && kind <= static_cast<int>(ErrorKind::failed)) error.kind = static_cast<ErrorKind>(kind);
+  return error;
+}
+
+}  // namespace nlsplit

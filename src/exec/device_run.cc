@@ -1,0 +1,292 @@
+#include "exec/device_run.h"
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+
+#include "base/check.h"
+
+namespace nlsplit {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// One direction of traffic with one peer, in order.
+struct Fifo {
+  struct InFlight {
+    uint32_t instance;
+    Transport::Request request;
+  };
+  std::deque<InFlight> in_flight;
+};
+
+}  // namespace
+
+struct DeviceRun::State {
+  // Instances are counted from the device's first one here.
+  const Program& program;
+  const Dependencies& deps;
+  const DeviceProgram& device;
+  const KernelTable& kernels;
+  std::byte* arena;
+  Transport& transport;
+  DeviceRunOptions options;
+
+  uint32_t begin, count;
+  std::vector<uint32_t> computes;             // in order
+  std::vector<uint32_t> successor_begin;      // successors[successor_begin[i] …]: who waits for the end of i
+  std::vector<uint32_t> successors;
+  std::vector<uint32_t> next_on_fifo;         // of a transfer; no_instance: it is the last
+  std::vector<int> waits_for_at_start;        // how many ends (for a recv also: posts of the one before) an instance waits for
+  std::vector<Fifo> fifos;                    // [peer * 2 + is send]
+
+  std::vector<int> waits_for;                 // computes': under `mutex`; transfers': the caller's thread alone
+  std::vector<Interval> times;
+  std::vector<uint32_t> ready;                // transfers to issue
+  uint32_t left = 0;                          // instances that have not ended
+  std::atomic<uint32_t> computed{0};          // how many of `computes` have ended
+  std::atomic<bool> computing{false};
+
+  std::mutex mutex;
+  std::condition_variable condition;          // a compute's inputs have come, or go, or stop
+  bool go = false, stop = false;
+  Clock::time_point zero;
+  std::thread worker;
+
+  State(const Program& program, const Dependencies& deps, int d, const KernelTable& kernels, std::byte* arena, Transport& transport,
+        const DeviceRunOptions& options)
+      : program(program),
+        deps(deps),
+        device(program.devices[static_cast<size_t>(d)]),
+        kernels(kernels),
+        arena(arena),
+        transport(transport),
+        options(options),
+        begin(deps.device_begin[static_cast<size_t>(d)]),
+        count(deps.device_begin[static_cast<size_t>(d) + 1] - begin),
+        fifos(program.devices.size() * 2) {
+    index();
+  }
+
+  const Instr& instr(uint32_t i) const { return instr_of(program, deps.instances[begin + i]); }
+  const Slot& slot(uint32_t i) const { return device.order[static_cast<size_t>(deps.instances[begin + i].slot)]; }
+  std::string describe(uint32_t i) const { return describe_instance(program, deps.instances[begin + i]); }
+  bool transfers(uint32_t i) const { return is_transfer(instr(i).opcode); }
+  Fifo& fifo_of(const Instr& transfer) {
+    return fifos[static_cast<size_t>(transfer.peer) * 2 + (transfer.opcode == Opcode::send ? 1 : 0)];
+  }
+  double now() const { return std::chrono::duration<double>(Clock::now() - zero).count(); }
+
+  // An edge counts only if the streams do not already see to it. Calls visit(from, to) for those that count.
+  template <class Visit>
+  void visit_edges(const Visit& visit) const {
+    for (uint32_t to = 0; to < count; ++to) {
+      const bool to_transfer = transfers(to);
+      for (const Edge& edge : deps.into(begin + to)) {
+        const uint32_t from = edge.from - begin;
+        if (edge.kind != EdgeKind::stream && (to_transfer || transfers(from))) visit(from, to);
+      }
+    }
+  }
+
+  void index() {
+    waits_for_at_start.assign(count, 0);
+    next_on_fifo.assign(count, no_instance);
+    successor_begin.assign(count + 1, 0);
+    visit_edges([&](uint32_t from, uint32_t to) {
+      ++successor_begin[from + 1];
+      ++waits_for_at_start[to];
+    });
+    for (uint32_t i = 0; i < count; ++i) successor_begin[i + 1] += successor_begin[i];
+    successors.resize(successor_begin[count]);
+    std::vector<uint32_t> at(successor_begin.begin(), successor_begin.end() - 1);
+    visit_edges([&](uint32_t from, uint32_t to) { successors[at[from]++] = to; });
+    for (uint32_t i = 0; i < count; ++i) {
+      if (!transfers(i)) {
+        computes.push_back(i);
+        continue;
+      }
+      for (const Edge& edge : deps.into(begin + i)) {
+        if (edge.kind != EdgeKind::stream) continue;
+        next_on_fifo[edge.from - begin] = i;
+        ++waits_for_at_start[i];
+      }
+    }
+  }
+
+  void release(uint32_t to) {
+    if (transfers(to)) {
+      if (--waits_for[to] == 0) ready.push_back(to);
+      return;
+    }
+    bool met;
+    {
+      const std::lock_guard lock(mutex);
+      met = --waits_for[to] == 0;
+    }
+    if (met) condition.notify_one();
+  }
+
+  void end(uint32_t i) {
+    --left;
+    for (uint32_t s = successor_begin[i]; s < successor_begin[i + 1]; ++s) release(successors[s]);
+  }
+
+  // The worker: all computes in order.
+  void compute() {
+    {
+      std::unique_lock lock(mutex);
+      condition.wait(lock, [this] { return go || stop; });
+    }
+    for (size_t k = 0; k < computes.size(); ++k) {
+      const uint32_t i = computes[k];
+      {
+        std::unique_lock lock(mutex);
+        condition.wait(lock, [&] { return stop || waits_for[i] == 0; });
+        if (stop) return;
+      }
+      computing = true;
+      times[i].start = now();
+      execute(program, device, kernels, slot(i), instr(i), arena);
+      times[i].finish = now();
+      computing = false;
+      computed.store(static_cast<uint32_t>(k + 1), std::memory_order_release);
+      const bool awaited = successor_begin[i] != successor_begin[i + 1] || k + 1 == computes.size();
+      if (awaited) transport.wake();
+    }
+  }
+
+  void issue(uint32_t i) {
+    const Instr& transfer = instr(i);
+    const bool sends = transfer.opcode == Opcode::send;
+    const Operand& operand = sends ? transfer.reads[0] : transfer.writes[0];
+    const std::span<std::byte> data(arena + address_of(device, slot(i), operand), static_cast<size_t>(bytes_of(device, operand).value()));
+    times[i].start = now();
+    const Transport::Request request =
+        sends ? transport.isend(transfer.peer, transfer.tag, data) : transport.irecv(transfer.peer, transfer.tag, data);
+    fifo_of(transfer).in_flight.push_back({i, request});
+    if (!sends && next_on_fifo[i] != no_instance) release(next_on_fifo[i]);   // receives are posted ahead
+  }
+
+  // One turn: what has ended, what can begin. Says whether anything happened.
+  Result<bool> turn(size_t& seen) {
+    bool progress = false;
+    for (const uint32_t done = computed.load(std::memory_order_acquire); seen < done; ++seen) {
+      end(computes[seen]);
+      progress = true;
+    }
+    while (!ready.empty()) {
+      const uint32_t i = ready.back();
+      ready.pop_back();
+      issue(i);
+      progress = true;
+    }
+    for (Fifo& fifo : fifos) {
+      while (!fifo.in_flight.empty()) {   // messages of a FIFO end in order: only the first is asked
+        const auto [i, request] = fifo.in_flight.front();
+        const Transport::State state = transport.test(request);
+        if (state == Transport::State::pending) break;
+        if (state == Transport::State::failed) return failed(transport.error());
+        times[i].finish = now();
+        fifo.in_flight.pop_front();
+        if (instr(i).opcode == Opcode::send && next_on_fifo[i] != no_instance) release(next_on_fifo[i]);
+        end(i);
+        progress = true;
+      }
+    }
+    return progress;
+  }
+
+  // For the watchdog: who waits for what.
+  std::string missing() {
+    std::string text = fmt::format("device {}: nothing happened for {} s", device.name, options.watchdog_s);
+    const uint32_t done = computed.load(std::memory_order_acquire);
+    if (done < computes.size()) {
+      text += fmt::format("\n  waits to run   {}", describe(computes[done]));
+    }
+    for (const Fifo& fifo : fifos) {
+      if (fifo.in_flight.empty()) continue;
+      const uint32_t i = fifo.in_flight.front().instance;
+      const bool sends = instr(i).opcode == Opcode::send;
+      text += fmt::format("\n  {} {}", sends ? "has not got rid of" : "has not received", describe(i));
+    }
+    return text;
+  }
+
+  Status drive() {
+    size_t seen = 0;
+    Clock::time_point last = Clock::now();
+    for (int rounds = 0; left > 0;) {
+      ASSIGN_OR_RETURN(const bool progress, turn(seen));
+      if (progress || computing) last = Clock::now();
+      if (progress) {
+        rounds = 0;
+        continue;
+      }
+      if (options.cancelled != nullptr && options.cancelled()) return failed("interrupted");
+      if (options.watchdog_s > 0 && std::chrono::duration<double>(Clock::now() - last).count() > options.watchdog_s) {
+        return failed(missing());
+      }
+      transport.pause(rounds++);
+    }
+    return ok_status();
+  }
+
+  void join(bool stop_it) {
+    if (!worker.joinable()) return;
+    if (stop_it) {
+      const std::lock_guard lock(mutex);
+      stop = true;
+    }
+    condition.notify_one();
+    worker.join();
+  }
+};
+
+DeviceRun::DeviceRun(const Program& program, const Dependencies& dependencies, int device, const KernelTable& kernels,
+                     std::byte* arena, Transport& transport, const DeviceRunOptions& options)
+    : state_(std::make_unique<State>(program, dependencies, device, kernels, arena, transport, options)) {}
+
+DeviceRun::~DeviceRun() { state_->join(true); }
+
+void DeviceRun::arm() {
+  State& s = *state_;
+  s.join(true);
+  s.waits_for = s.waits_for_at_start;
+  s.times.assign(s.count, {});
+  s.ready.clear();
+  for (uint32_t i = 0; i < s.count; ++i) {
+    if (s.transfers(i) && s.waits_for[i] == 0) s.ready.push_back(i);
+  }
+  s.left = s.count;
+  s.computed = 0;
+  s.go = s.stop = false;
+  s.worker = std::thread([&s] { s.compute(); });
+}
+
+Result<std::vector<Interval>> DeviceRun::start() {
+  State& s = *state_;
+  CHECK(s.worker.joinable(), "arm() comes first");
+  {
+    const std::lock_guard lock(s.mutex);
+    s.zero = Clock::now();
+    s.go = true;
+  }
+  s.condition.notify_one();
+  const Status status = s.drive();
+  if (!status.ok()) {
+    s.transport.abort(status.error().message);
+    s.join(true);   // a kernel under way ends first; only then is the arena free
+    for (Fifo& fifo : s.fifos) fifo.in_flight.clear();
+    return status.error();
+  }
+  s.join(false);
+  return s.times;
+}
+
+}  // namespace nlsplit

@@ -1,0 +1,180 @@
+#include "exec/distribute.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "exec/instructions.h"
+
+namespace nlsplit {
+namespace {
+
+bool has_bytes(const Buffer& buffer) { return buffer.kind == BufferKind::weight || buffer.kind == BufferKind::state; }
+
+const NamedTensor* find_input(const Job& job, const std::string& name) {
+  for (const NamedTensor& tensor : job.inputs) {
+    if (tensor.name == name) return &tensor;
+  }
+  return nullptr;
+}
+
+void fill_banks(const Buffer& buffer, std::span<const std::byte> data, std::byte* arena) {
+  const auto size = static_cast<size_t>(size_of(buffer.type).value());
+  for (int bank = 0; bank < buffer.banks; ++bank) {
+    if (size > 0) std::memcpy(bank_data(buffer, bank, arena), data.data() + static_cast<size_t>(bank) * size, size);
+  }
+}
+
+size_t size_of_banks(const Buffer& buffer) {
+  return static_cast<size_t>(size_of(buffer.type).value()) * static_cast<size_t>(buffer.banks);
+}
+
+// The whole batch: axis 0 holds the banks one after the other.
+TensorType whole_type(const Buffer& buffer) {
+  TensorType type = buffer.type;
+  if (type.shape.empty()) type.shape.push_back(1);
+  type.shape[0] *= buffer.banks;
+  return type;
+}
+
+}  // namespace
+
+std::string banks_of(const Buffer& buffer, std::byte* arena) {
+  std::string all;
+  all.reserve(size_of_banks(buffer));
+  for (int bank = 0; bank < buffer.banks; ++bank) {
+    all.append(reinterpret_cast<const char*>(bank_data(buffer, bank, arena)), static_cast<size_t>(size_of(buffer.type).value()));
+  }
+  return all;
+}
+
+Result<std::vector<NamedTensor>> wanted_inputs(const Program& program) {
+  std::vector<NamedTensor> wanted;
+  for (const DeviceProgram& device : program.devices) {
+    for (const Buffer& buffer : device.buffers) {
+      if (buffer.kind != BufferKind::input) continue;
+      if (buffer.type.dtype != DType::f32) {
+        return unsupported(fmt::format("device {} input {} is {}: inputs must be f32", device.name, buffer.name, to_string(buffer.type)));
+      }
+      const TensorType type = whole_type(buffer);
+      bool known = false;
+      for (const NamedTensor& other : wanted) {
+        if (other.name != buffer.name) continue;
+        known = true;
+        if (other.type != type) {
+          return invalid_input(fmt::format("input {} is {} on device {}, but {} on another", buffer.name, to_string(type), device.name,
+                                           to_string(other.type)));
+        }
+      }
+      if (!known) wanted.push_back({buffer.name, type, {}});
+    }
+  }
+  return wanted;
+}
+
+Status check_job(const Program& program, const Job& job) {
+  ASSIGN_OR_RETURN(const std::vector<NamedTensor> wanted, wanted_inputs(program));
+  for (const NamedTensor& want : wanted) {
+    const NamedTensor* given = find_input(job, want.name);
+    if (given == nullptr) return invalid_input(fmt::format("the program needs input {} ({}), which is missing", want.name, to_string(want.type)));
+    const bool fits = given->type.dtype == DType::f32 && static_cast<int64_t>(given->values.size()) == element_count(want.type.shape);
+    if (!fits) {
+      return invalid_input(fmt::format("input {} must be {}, but {} with {} values was given", want.name, to_string(want.type),
+                                       to_string(given->type), given->values.size()));
+    }
+  }
+  for (const DeviceProgram& device : program.devices) {
+    for (const Buffer& buffer : device.buffers) {
+      if (buffer.kind == BufferKind::output && buffer.type.dtype != DType::f32) {
+        return unsupported(fmt::format("device {} output {} is {}: outputs must be f32", device.name, buffer.name, to_string(buffer.type)));
+      }
+      if (!has_bytes(buffer) || !buffer.has_content) continue;
+      ASSIGN_OR_RETURN(const std::string_view raw, job.contents(buffer.content));
+      if (static_cast<int64_t>(raw.size()) != size_of(buffer.type).value()) {
+        return invalid_input(fmt::format("device {} buffer {} is {}, {} B, but its content has {} B", device.name, buffer.name,
+                                         to_string(buffer.type), size_of(buffer.type).value(), raw.size()));
+      }
+    }
+  }
+  return ok_status();
+}
+
+Status place_weights(const Program& program, const Job& job, const KernelTable& kernels, std::byte* arena, Transport& transport,
+                     const Waiting& waiting) {
+  Status mine;
+  const auto place = [&](const DeviceProgram& device, const Buffer& buffer, std::string_view raw) {
+    const Status placed = place_content(program, device, kernels, buffer, raw, arena);
+    if (!placed.ok() && mine.ok()) mine = placed;
+  };
+  for (int rank = 0; rank < transport.size(); ++rank) {
+    const DeviceProgram& device = program.devices[static_cast<size_t>(rank)];
+    if (transport.rank() != 0 && transport.rank() != rank) continue;
+    for (const Buffer& buffer : device.buffers) {
+      if (!has_bytes(buffer)) continue;
+      std::string received;
+      std::string_view raw;
+      if (buffer.has_content && transport.rank() == 0) {
+        auto found = job.contents(buffer.content);
+        if (!found) {   // check_job saw it: the file changed under us, and the others already wait for it
+          transport.abort(found.error().message);
+          return found.error();
+        }
+        raw = *found;
+        if (rank != 0) RETURN_IF_ERROR(send_bytes(transport, rank, std::as_bytes(std::span(raw)), waiting));
+      } else if (buffer.has_content) {
+        received.resize(static_cast<size_t>(size_of(buffer.type).value()));
+        RETURN_IF_ERROR(recv_bytes(transport, 0, std::as_writable_bytes(std::span(received)), waiting));
+        raw = received;
+      }
+      if (transport.rank() == rank) place(device, buffer, raw);
+    }
+  }
+  return mine;
+}
+
+Status place_inputs(const Program& program, const Job& job, std::byte* arena, Transport& transport, const Waiting& waiting) {
+  for (int rank = 0; rank < transport.size(); ++rank) {
+    if (transport.rank() != 0 && transport.rank() != rank) continue;
+    for (const Buffer& buffer : program.devices[static_cast<size_t>(rank)].buffers) {
+      if (buffer.kind != BufferKind::input) continue;
+      if (transport.rank() == 0) {
+        const std::span<const std::byte> data = std::as_bytes(std::span(find_input(job, buffer.name)->values));
+        if (rank == 0) fill_banks(buffer, data, arena);
+        else RETURN_IF_ERROR(send_bytes(transport, rank, data, waiting));
+        continue;
+      }
+      std::string received(size_of_banks(buffer), '\0');
+      RETURN_IF_ERROR(recv_bytes(transport, 0, std::as_writable_bytes(std::span(received)), waiting));
+      fill_banks(buffer, std::as_bytes(std::span(received)), arena);
+    }
+  }
+  return ok_status();
+}
+
+Result<std::vector<OutputTensor>> collect_outputs(const Program& program, std::byte* arena, Transport& transport,
+                                                  const Waiting& waiting) {
+  std::vector<OutputTensor> outputs;
+  for (int rank = 0; rank < transport.size(); ++rank) {
+    if (transport.rank() != 0 && transport.rank() != rank) continue;
+    const DeviceProgram& device = program.devices[static_cast<size_t>(rank)];
+    for (const Buffer& buffer : device.buffers) {
+      if (buffer.kind != BufferKind::output) continue;
+      std::string data;
+      if (transport.rank() == rank) data = banks_of(buffer, arena);
+      if (transport.rank() != 0) {
+        RETURN_IF_ERROR(send_bytes(transport, 0, std::as_bytes(std::span(data)), waiting));
+        continue;
+      }
+      if (rank != 0) {
+        data.resize(size_of_banks(buffer));
+        RETURN_IF_ERROR(recv_bytes(transport, rank, std::as_writable_bytes(std::span(data)), waiting));
+      }
+      OutputTensor& output = outputs.emplace_back(OutputTensor{device.name, {buffer.name, whole_type(buffer), {}}});
+      output.tensor.values.resize(data.size() / sizeof(float));
+      if (!data.empty()) std::memcpy(output.tensor.values.data(), data.data(), data.size());
+    }
+  }
+  return outputs;
+}
+
+}  // namespace nlsplit

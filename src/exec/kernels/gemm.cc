@@ -1,0 +1,134 @@
+// Gemm and MatMul, with the right operand packed at load or plain.
+#include "exec/kernels/product.h"
+#include "exec/kernels/packets.h"
+#include "exec/kernels/run.h"
+#include "kernels/layout.h"
+
+namespace nlsplit {
+namespace {
+
+Left gemm_left(const ComputeDesc& desc, const float* a, const Product& p) {
+  return attr_int(desc.attrs, "transA") != 0 ? Left{a, 1, p.m} : Left{a, p.k, 1};
+}
+
+Right gemm_right(const ComputeDesc& desc, const float* b, const Product& p) {
+  return attr_int(desc.attrs, "transB") != 0 ? Right{b, 1, p.k} : Right{b, p.n, 1};
+}
+
+// How c of shape [], [n], [1, n], [m, 1] or [m, n] lies over the result.
+struct Addend {
+  const float* data = nullptr;
+  int64_t row_stride = 0, column_stride = 0;
+};
+
+Addend addend_of(const KernelCall& call) {
+  const ComputeDesc& desc = *call.desc;
+  if (desc.own_inputs() < 3) return {};
+  const Shape& shape = desc.inputs[2].shape;
+  const int64_t columns = shape.empty() ? 1 : shape.back();
+  const int64_t rows = shape.size() < 2 ? 1 : shape[0];
+  return {input(call, 2), rows == 1 ? 0 : columns, columns == 1 ? 0 : 1};
+}
+
+// out = alpha * out + beta * c, where the product's own store cannot do it.
+void scale_and_add(float* out, const Product& p, float alpha, float beta, const Addend& c) {
+  const Packet pa = broadcast(alpha), pb = broadcast(beta);
+  for (int64_t row = 0; row < p.m; ++row, out += p.n) {
+    const float* addend = c.data == nullptr ? nullptr : c.data + row * c.row_stride;
+    if (addend == nullptr) {
+      map_row(out, p.n, [&](const Packet& x) { return multiply(x, pa); }, out);
+    } else if (c.column_stride == 0) {
+      const Packet one = multiply(broadcast(*addend), pb);
+      map_row(out, p.n, [&](const Packet& x) { return add(multiply(x, pa), one); }, out);
+    } else {
+      map_row(out, p.n, [&](const Packet& x, const Packet& y) { return add(multiply(x, pa), multiply(y, pb)); }, out, addend);
+    }
+  }
+}
+
+void run_gemm(const KernelCall& call, const Right& right) {
+  const ComputeDesc& desc = *call.desc;
+  const Product p = product_of(desc);
+  const float alpha = static_cast<float>(attr_float(desc.attrs, "alpha"));
+  const float beta = static_cast<float>(attr_float(desc.attrs, "beta"));
+  const Addend c = addend_of(call);
+  // A row of biases, as fully connected layers have it, is added in registers. (n == 1 would make it a scalar.)
+  const bool plain = alpha == 1.0f && (c.data == nullptr || (beta == 1.0f && c.row_stride == 0 && c.column_stride == 1));
+  Epilogue epilogue(call);
+  Finish finish;
+  if (plain) {
+    finish.column_bias = c.data;
+    finish.head = epilogue.take_head();
+  }
+  float* out = output(call);
+  product(p.m, p.n, p.k, gemm_left(desc, input(call, 0), p), right, out, finish, workspace(call));
+  if (!plain) scale_and_add(out, p, alpha, beta, c);
+  if (!epilogue.empty()) epilogue.apply(out, 0, p.m * p.n);
+}
+
+void run_gemm_packed(const KernelCall& call) { run_gemm(call, {input(call, 1), 0, 0, true}); }
+
+void run_gemm_plain(const KernelCall& call) {
+  run_gemm(call, gemm_right(*call.desc, input(call, 1), product_of(*call.desc)));
+}
+
+void pack_gemm(const ComputeDesc& desc, size_t, const void* raw, void* packed) {
+  const Product p = product_of(desc);
+  pack_right(gemm_right(desc, static_cast<const float*>(raw), p), p.k, p.n, static_cast<float*>(packed));
+}
+
+// A tensor of products: where its matrix number i begins, repeated along the batch axes it lacks or has once.
+int64_t matrix_offset(const Shape& shape, const Shape& out, size_t out_batch_axes, size_t matrix_axes, int64_t i) {
+  if (shape.size() <= matrix_axes) return 0;
+  const size_t axes = shape.size() - matrix_axes;
+  int64_t stride = 1, offset = 0;
+  for (size_t m = axes; m < shape.size(); ++m) stride *= shape[m];
+  for (size_t back = 0; back < out_batch_axes; ++back) {
+    const int64_t extent = out[out_batch_axes - 1 - back];
+    const int64_t at = i % extent;
+    i /= extent;
+    if (back >= axes) continue;
+    const int64_t own = shape[axes - 1 - back];
+    if (own != 1) offset += at * stride;
+    stride *= own;
+  }
+  return offset;
+}
+
+void run_matmul(const KernelCall& call, bool packed) {
+  const ComputeDesc& desc = *call.desc;
+  const Product p = product_of(desc);
+  const Shape &a = desc.inputs[0].shape, &b = desc.inputs[1].shape, &result = desc.outputs[0].shape;
+  Epilogue epilogue(call);
+  Finish finish;
+  finish.head = epilogue.take_head();
+  const float* operand = finish.head.operand;
+  // A vector times a stack of matrices has no axis for its one row.
+  const size_t batch_axes = b.size() <= 2 ? 0 : result.size() - (a.size() == 1 ? 1 : 2);
+  for (int64_t i = 0; i < p.batch; ++i) {
+    const float* left = input(call, 0) + (p.batch == 1 ? 0 : matrix_offset(a, result, batch_axes, 2, i));
+    const float* right = input(call, 1) + (p.batch == 1 ? 0 : matrix_offset(b, result, batch_axes, 2, i));
+    float* out = output(call) + i * p.m * p.n;
+    if (operand != nullptr) finish.head.operand = operand + i * p.m * p.n;
+    product(p.m, p.n, p.k, {left, p.k, 1}, packed ? Right{right, 0, 0, true} : Right{right, p.n, 1}, out, finish,
+            workspace(call));
+    if (!epilogue.empty()) epilogue.apply(output(call), i * p.m * p.n, p.m * p.n);
+  }
+}
+
+void run_matmul_packed(const KernelCall& call) { run_matmul(call, true); }
+void run_matmul_plain(const KernelCall& call) { run_matmul(call, false); }
+
+void pack_matmul(const ComputeDesc& desc, size_t, const void* raw, void* packed) {
+  const Product p = product_of(desc);
+  pack_right({static_cast<const float*>(raw), p.n, 1}, p.k, p.n, static_cast<float*>(packed));
+}
+
+}  // namespace
+
+const KernelEntry gemm_packed = {"gemm_packed", run_gemm_packed, pack_gemm};
+const KernelEntry gemm_plain = {"gemm", run_gemm_plain, nullptr};
+const KernelEntry matmul_packed = {"matmul_packed", run_matmul_packed, pack_matmul};
+const KernelEntry matmul_plain = {"matmul", run_matmul_plain, nullptr};
+
+}  // namespace nlsplit

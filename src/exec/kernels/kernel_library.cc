@@ -1,0 +1,85 @@
+#include "exec/kernels/kernel_library.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+namespace nlsplit {
+
+bool cpu_supports(Isa isa) {
+  __builtin_cpu_init();
+  switch (isa) {
+    case Isa::v2: return __builtin_cpu_supports("x86-64-v2") != 0;
+    case Isa::v3: return __builtin_cpu_supports("x86-64-v3") != 0;
+    case Isa::v4: return __builtin_cpu_supports("x86-64-v4") != 0;
+  }
+  return false;
+}
+
+Result<Isa> best_isa() {
+  for (Isa isa : {Isa::v4, Isa::v3, Isa::v2}) {
+    if (cpu_supports(isa)) return isa;
+  }
+  return unsupported("this CPU lacks the x86-64-v2 instructions (SSE4.2), the least the kernels are built for");
+}
+
+Result<KernelLibrary> KernelLibrary::load(Isa isa) {
+  const std::string name = fmt::format("libnlsplit_kernels_{}.so", name_of(isa));
+  std::error_code error;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) return io_error(fmt::format("cannot tell where this program lies: {}", error.message()));
+  std::string tried;
+  for (const char* folder : {"../lib", NLSPLIT_INSTALLED_KERNELS}) {
+    const std::filesystem::path path = (program.parent_path() / folder / name).lexically_normal();
+    if (std::filesystem::exists(path, error)) return load_file(isa, path.string());
+    tried += fmt::format("{}{}", tried.empty() ? "" : " nor ", path.string());
+  }
+  return io_error(fmt::format("the kernels of level {} are missing: neither {}", name_of(isa), tried));
+}
+
+Result<KernelLibrary> KernelLibrary::load_file(Isa isa, const std::string& path) {
+  if (!cpu_supports(isa)) {
+    return unsupported(fmt::format("this CPU lacks the x86-64-{} instructions, which the Program's kernels need", name_of(isa)));
+  }
+  // Local: the symbols of two levels must never meet. Now: what is missing shows here, not in the middle of a run.
+  void* handle = dlopen(path.c_str(), RTLD_LOCAL | RTLD_NOW);
+  if (handle == nullptr) return io_error(fmt::format("cannot load the kernels: {}", dlerror()));
+  using Table = const KernelEntry* (*)(size_t*);
+  const auto table = reinterpret_cast<Table>(dlsym(handle, "nlsplit_kernels"));
+  if (table == nullptr) {
+    dlclose(handle);
+    return invalid_input(fmt::format("{} holds no kernels", path));
+  }
+  size_t count = 0;
+  const KernelEntry* entries = table(&count);
+  return KernelLibrary(isa, handle, {entries, count});
+}
+
+KernelLibrary::KernelLibrary(Isa isa, void* handle, std::span<const KernelEntry> entries)
+    : isa_(isa), handle_(handle), entries_(entries) {}
+
+KernelLibrary::KernelLibrary(KernelLibrary&& other) noexcept
+    : isa_(other.isa_), handle_(std::exchange(other.handle_, nullptr)), entries_(std::exchange(other.entries_, {})) {}
+
+KernelLibrary& KernelLibrary::operator=(KernelLibrary&& other) noexcept {
+  std::swap(isa_, other.isa_);
+  std::swap(handle_, other.handle_);
+  std::swap(entries_, other.entries_);
+  return *this;
+}
+
+KernelLibrary::~KernelLibrary() {
+  if (handle_ != nullptr) dlclose(handle_);
+}
+
+Result<const KernelEntry*> KernelLibrary::find(std::string_view full_id) const {
+  for (const KernelEntry& entry : entries_) {
+    if (full_id == fmt::format("{}_{}", entry.name, name_of(isa_))) return &entry;
+  }
+  return invalid_input(fmt::format("the library of level {} has no kernel \"{}\"", name_of(isa_), full_id));
+}
+
+}  // namespace nlsplit

@@ -1,0 +1,43 @@
+// KernelLibrary: the code of the kernels at one instruction level, loaded when a Program asks for it.
+//
+//   ASSIGN_OR_RETURN(KernelLibrary library, KernelLibrary::load(Isa::v3));
+//   ASSIGN_OR_RETURN(const KernelEntry* kernel, library.find("conv_direct_v3"));   // valid as long as the library
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "exec/kernels/kernel.h"
+
+namespace nlsplit {
+
+// Does this machine's CPU (and its operating system) have all instructions of the level?
+bool cpu_supports(Isa isa);
+// The highest level it has. Error: not even v2.
+Result<Isa> best_isa();
+
+class KernelLibrary {
+ public:
+  // libnlsplit_kernels_<isa>.so from beside the running program. Errors: the CPU lacks the level; no such file; not one of ours.
+  static Result<KernelLibrary> load(Isa isa);
+  static Result<KernelLibrary> load_file(Isa isa, const std::string& path);
+
+  KernelLibrary(KernelLibrary&& other) noexcept;
+  KernelLibrary& operator=(KernelLibrary&& other) noexcept;
+  ~KernelLibrary();
+
+  Isa isa() const { return isa_; }
+  std::span<const KernelEntry> entries() const { return entries_; }
+  // By full id. Error: another level's, or unknown.
+  Result<const KernelEntry*> find(std::string_view full_id) const;
+
+ private:
+  KernelLibrary(Isa isa, void* handle, std::span<const KernelEntry> entries);
+
+  Isa isa_;
+  void* handle_;   // dlopen's
+  std::span<const KernelEntry> entries_;
+};
+
+}  // namespace nlsplit

@@ -1,0 +1,145 @@
+// Concat, Transpose, Pad: they only move floats.
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "exec/kernels/epilogue.h"
+#include "exec/kernels/run.h"
+
+namespace nlsplit {
+namespace {
+
+constexpr size_t most = 8;
+using Extents = std::array<int64_t, most>;
+
+void copy_floats(float* to, const float* from, int64_t n) { std::memcpy(to, from, static_cast<size_t>(n) * sizeof(float)); }
+
+void run_concat(const KernelCall& call) {
+  const ComputeDesc& desc = *call.desc;
+  const Shape& out = desc.outputs[0].shape;
+  int64_t axis = attr_int(desc.attrs, "axis");
+  if (axis < 0) axis += static_cast<int64_t>(out.size());
+  int64_t outer = 1, inner = 1;
+  for (int64_t i = 0; i < static_cast<int64_t>(out.size()); ++i) {
+    const int64_t extent = out[static_cast<size_t>(i)];
+    if (i < axis) outer *= extent;
+    if (i > axis) inner *= extent;
+  }
+  const int64_t out_row = out[static_cast<size_t>(axis)] * inner;
+  int64_t begin = 0;
+  for (size_t i = 0; i < desc.own_inputs(); ++i) {
+    const int64_t row = desc.inputs[i].shape[static_cast<size_t>(axis)] * inner;
+    for (int64_t o = 0; row > 0 && o < outer; ++o) {
+      copy_floats(output(call) + o * out_row + begin, input(call, i) + o * row, row);
+    }
+    begin += row;
+  }
+  Epilogue(call).apply(output(call), 0, outer * out_row);
+}
+
+// The output is walked in its order with the input's strides. Where the input's last axis lies elsewhere, that axis and the
+// output's last one form a matrix that is transposed tile by tile, so that both sides stay in cache lines.
+void run_transpose(const KernelCall& call) {
+  const ComputeDesc& desc = *call.desc;
+  const Shape& out = desc.outputs[0].shape;
+  const Shape& in = desc.inputs[0].shape;
+  const auto& perm = attr_ints(desc.attrs, "perm");
+  const size_t axes = out.size();
+  const int64_t total = element_count(out);
+  if (total == 0) return;
+  const float* from = input(call, 0);
+  float* to = output(call);
+  if (axes == 0) {
+    *to = *from;
+    return Epilogue(call).apply(to, 0, 1);
+  }
+  Extents in_stride{}, from_stride{}, to_stride{};
+  int64_t next = 1;
+  for (size_t axis = axes; axis-- > 0; next *= in[axis]) in_stride[axis] = next;
+  next = 1;
+  for (size_t axis = axes; axis-- > 0; next *= out[axis]) to_stride[axis] = next;
+  for (size_t axis = 0; axis < axes; ++axis) from_stride[axis] = in_stride[static_cast<size_t>(perm[axis])];
+  const size_t last = axes - 1;
+  size_t fast = last;   // the output's axis along which the input is contiguous
+  for (size_t axis = 0; axis < axes; ++axis) {
+    if (perm[axis] == static_cast<int64_t>(last)) fast = axis;
+  }
+  constexpr int64_t tile = 16;
+  const int64_t n = out[last], m = fast == last ? 1 : out[fast];
+  Extents at{};
+  const int64_t rest = total / (n * m);
+  for (int64_t i = 0; i < rest; ++i) {
+    if (fast == last) {
+      copy_floats(to, from, n);
+    } else {
+      for (int64_t y = 0; y < m; y += tile) {
+        for (int64_t x = 0; x < n; x += tile) {
+          const int64_t y1 = std::min(m, y + tile), x1 = std::min(n, x + tile);
+          for (int64_t b = y; b < y1; ++b) {
+            for (int64_t a = x; a < x1; ++a) to[b * to_stride[fast] + a] = from[a * from_stride[last] + b];
+          }
+        }
+      }
+    }
+    for (size_t axis = axes; axis-- > 0;) {
+      if (axis == last || axis == fast) continue;
+      from += from_stride[axis], to += to_stride[axis];
+      if (++at[axis] < out[axis]) break;
+      from -= from_stride[axis] * out[axis], to -= to_stride[axis] * out[axis];
+      at[axis] = 0;
+    }
+  }
+  Epilogue(call).apply(output(call), 0, total);
+}
+
+// A negative pad crops.
+void run_pad(const KernelCall& call) {
+  const ComputeDesc& desc = *call.desc;
+  const Shape& out = desc.outputs[0].shape;
+  const Shape& in = desc.inputs[0].shape;
+  const auto& pads = attr_ints(desc.attrs, "pads");
+  const float value = static_cast<float>(attr_float(desc.attrs, "value"));
+  const size_t axes = out.size();
+  const int64_t total = element_count(out);
+  float* to = output(call);
+  if (axes == 0) {
+    *to = *input(call, 0);
+    return Epilogue(call).apply(to, 0, 1);
+  }
+  Extents in_stride{}, at{};
+  int64_t next = 1;
+  for (size_t axis = axes; axis-- > 0; next *= in[axis]) in_stride[axis] = next;
+  const size_t last = axes - 1;
+  const int64_t n = out[last];
+  const int64_t begin = std::clamp<int64_t>(pads[last], 0, n);
+  const int64_t end = std::clamp<int64_t>(in[last] + pads[last], begin, n);
+  for (int64_t row = 0; n > 0 && row < total / n; ++row, to += n) {
+    int64_t from = begin - pads[last];
+    bool inside = true;
+    for (size_t axis = 0; axis < last; ++axis) {
+      const int64_t i = at[axis] - pads[axis];
+      inside = inside && i >= 0 && i < in[axis];
+      from += i * in_stride[axis];
+    }
+    if (inside && end > begin) {
+      std::fill(to, to + begin, value);
+      copy_floats(to + begin, input(call, 0) + from, end - begin);
+      std::fill(to + end, to + n, value);
+    } else {
+      std::fill(to, to + n, value);
+    }
+    for (size_t axis = last; axis-- > 0;) {
+      if (++at[axis] < out[axis]) break;
+      at[axis] = 0;
+    }
+  }
+  Epilogue(call).apply(output(call), 0, total);
+}
+
+}  // namespace
+
+const KernelEntry concat = {"concat", run_concat, nullptr};
+const KernelEntry transpose = {"transpose", run_transpose, nullptr};
+const KernelEntry pad = {"pad", run_pad, nullptr};
+
+}  // namespace nlsplit

@@ -1,0 +1,177 @@
+// BatchNormalization, LRN, Softmax, ReduceMean.
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "exec/kernels/epilogue.h"
+#include "exec/kernels/packets.h"
+#include "exec/kernels/run.h"
+
+namespace nlsplit {
+namespace {
+
+// Extents before, at and behind an axis.
+struct Around {
+  int64_t outer = 1, extent = 1, inner = 1;
+};
+Around around(const Shape& shape, size_t axis) {
+  Around r;
+  for (size_t i = 0; i < shape.size(); ++i) (i < axis ? r.outer : i == axis ? r.extent : r.inner) *= shape[i];
+  return r;
+}
+
+void run_batch_norm(const KernelCall& call) {
+  const ComputeDesc& desc = *call.desc;
+  const Epilogue epilogue(call);
+  const Around s = around(desc.inputs[0].shape, 1);
+  const double epsilon = attr_float(desc.attrs, "epsilon");
+  const float *scales = input(call, 1), *biases = input(call, 2), *means = input(call, 3), *variances = input(call, 4);
+  for (int64_t plane = 0; plane < s.outer * s.extent; ++plane) {
+    const int64_t c = plane % s.extent, at = plane * s.inner;
+    const Packet mean = broadcast(means[c]), bias = broadcast(biases[c]);
+    const Packet scale = broadcast(static_cast<float>(scales[c] / std::sqrt(variances[c] + epsilon)));
+    // The mean goes first: x * scale + (bias - mean * scale) would cancel where the mean is large.
+    map_row(
+        output(call) + at, s.inner, [&](const Packet& x) { return multiply_add(subtract(x, mean), scale, bias); },
+        input(call, 0) + at);
+    epilogue.apply(output(call), at, s.inner);
+  }
+}
+
+void run_lrn(const KernelCall& call) {
+  const ComputeDesc& desc = *call.desc;
+  const Epilogue epilogue(call);
+  const Around s = around(desc.inputs[0].shape, 1);
+  const int64_t size = attr_int(desc.attrs, "size");
+  const double beta = attr_float(desc.attrs, "beta");
+  const Packet slope = broadcast(static_cast<float>(attr_float(desc.attrs, "alpha") / static_cast<double>(size)));
+  const Packet bias = broadcast(static_cast<float>(attr_float(desc.attrs, "bias")));
+  const Packet exponent = broadcast(static_cast<float>(-beta));
+  const auto root = [](const Packet& x) { return each_lane(x, [](float v) { return std::sqrt(v); }); };
+  // The usual beta needs two square roots only; any other a logarithm and an exponential.
+  const auto normalize = [&](const Packet& x, const Packet& base) {
+    if (beta == 0.75) {
+      const Packet r = root(base);
+      return divide(x, multiply(r, root(r)));
+    }
+    return multiply(x, Eigen::internal::pexp(multiply(exponent, Eigen::internal::plog(base))));
+  };
+  for (int64_t sample = 0; sample < s.outer; ++sample) {
+    const float* from = input(call, 0) + sample * s.extent * s.inner;
+    for (int64_t c = 0; c < s.extent; ++c) {
+      const int64_t first = std::max<int64_t>(0, c - (size - 1) / 2);
+      const int64_t last = std::min(s.extent - 1, c + size / 2);
+      float* to = output(call) + (sample * s.extent + c) * s.inner;
+      for (int64_t p = 0; p < s.inner; p += width) {
+        const int64_t part = std::min<int64_t>(width, s.inner - p);
+        const auto get = [&](int64_t channel) {
+          const float* at = from + channel * s.inner + p;
+          return part == width ? load(at) : load_part(at, part);
+        };
+        Packet squares = zeros();
+        for (int64_t other = first; other <= last; ++other) {
+          const Packet x = get(other);
+          squares = multiply_add(x, x, squares);
+        }
+        const Packet result = normalize(get(c), multiply_add(squares, slope, bias));
+        part == width ? store(to + p, result) : store_part(to + p, result, part);
+      }
+      epilogue.apply(output(call), to - output(call), s.inner);
+    }
+  }
+}
+
+void softmax_row(const float* from, float* to, int64_t n) {
+  const Packet largest = broadcast(*std::max_element(from, from + n));
+  map_row(to, n, [&](const Packet& x) { return Eigen::internal::pexp(subtract(x, largest)); }, from);
+  const Packet sum = broadcast(sum_of_row(to, n));
+  map_row(to, n, [&](const Packet& x) { return divide(x, sum); }, to);
+}
+
+// Along an axis `stride` floats apart, for `part` neighbouring columns.
+void softmax_columns(const float* from, float* to, int64_t n, int64_t stride, int64_t part) {
+  const auto get = [&](const float* at) { return part == width ? load(at) : load_part(at, part); };
+  const auto put = [&](float* at, const Packet& x) { part == width ? store(at, x) : store_part(at, x, part); };
+  Packet largest = get(from);
+  for (int64_t i = 1; i < n; ++i) largest = at_least(get(from + i * stride), largest);
+  Packet sum = zeros();
+  for (int64_t i = 0; i < n; ++i) {
+    const Packet e = Eigen::internal::pexp(subtract(get(from + i * stride), largest));
+    put(to + i * stride, e);
+    sum = add(sum, e);
+  }
+  for (int64_t i = 0; i < n; ++i) put(to + i * stride, divide(get(to + i * stride), sum));
+}
+
+void run_softmax(const KernelCall& call) {
+  const ComputeDesc& desc = *call.desc;
+  const Shape& shape = desc.inputs[0].shape;
+  const int64_t total = element_count(shape);
+  if (total == 0) return;
+  const int64_t axis = attr_int(desc.attrs, "axis");
+  const Around s = around(shape, static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(shape.size()) : axis));
+  for (int64_t o = 0; o < s.outer; ++o) {
+    const int64_t at = o * s.extent * s.inner;
+    if (s.inner == 1) {
+      softmax_row(input(call, 0) + at, output(call) + at, s.extent);
+      continue;
+    }
+    for (int64_t i = 0; i < s.inner; i += width) {
+      softmax_columns(input(call, 0) + at + i, output(call) + at + i, s.extent, s.inner,
+                      std::min<int64_t>(width, s.inner - i));
+    }
+  }
+  Epilogue(call).apply(output(call), 0, total);
+}
+
+// Rows of the input, in its order, are added to where they belong: a kept last axis by vectors, a reduced one as a sum.
+void run_reduce_mean(const KernelCall& call) {
+  const ComputeDesc& desc = *call.desc;
+  const Shape& shape = desc.inputs[0].shape;
+  const int64_t total = element_count(shape), results = element_count(desc.outputs[0].shape);
+  float* out = output(call);
+  std::fill(out, out + results, 0.0f);
+  if (total == 0) return;
+  constexpr size_t most = 8;
+  std::array<bool, most> reduced{};
+  for (int64_t axis : attr_ints(desc.attrs, "axes")) {
+    reduced[static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(shape.size()) : axis)] = true;
+  }
+  // Trailing axes of one kind are one row.
+  size_t axes = shape.size();
+  int64_t row = 1;
+  const bool row_reduced = axes > 0 && reduced[axes - 1];
+  while (axes > 0 && reduced[axes - 1] == row_reduced) row *= shape[--axes];
+  std::array<int64_t, most> stride{}, at{};
+  int64_t next = row_reduced ? 1 : row;
+  for (size_t axis = axes; axis-- > 0;) {
+    stride[axis] = reduced[axis] ? 0 : next;
+    if (!reduced[axis]) next *= shape[axis];
+  }
+  int64_t to = 0;
+  for (int64_t from = 0; from < total; from += row) {
+    if (row_reduced) {
+      out[to] += sum_of_row(input(call, 0) + from, row);
+    } else {
+      map_row(out + to, row, add, out + to, input(call, 0) + from);
+    }
+    for (size_t axis = axes; axis-- > 0;) {
+      to += stride[axis];
+      if (++at[axis] < shape[axis]) break;
+      to -= stride[axis] * shape[axis];
+      at[axis] = 0;
+    }
+  }
+  const Packet count = broadcast(static_cast<float>(total / results));
+  map_row(out, results, [&](const Packet& x) { return divide(x, count); }, out);
+  Epilogue(call).apply(out, 0, results);
+}
+
+}  // namespace
+
+const KernelEntry batch_norm = {"batch_norm", run_batch_norm, nullptr};
+const KernelEntry lrn = {"lrn", run_lrn, nullptr};
+const KernelEntry softmax = {"softmax", run_softmax, nullptr};
+const KernelEntry reduce_mean = {"reduce_mean", run_reduce_mean, nullptr};
+
+}  // namespace nlsplit

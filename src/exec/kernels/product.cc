@@ -1,0 +1,209 @@
+#include "exec/kernels/product.h"
+
+#include <algorithm>
+#include <array>
+
+#include "exec/kernels/microkernel.h"
+#include "kernels/layout.h"
+
+namespace nlsplit {
+namespace {
+
+constexpr int64_t panel_width = tile_vectors * width;
+
+// One register tile and where it belongs.
+struct TileWork {
+  const float* scalars;
+  const float* panel;
+  int64_t panel_stride;
+  int64_t k;
+  float* out;
+  int64_t out_stride;
+  int64_t columns;      // how many of the tile's are real
+  bool first, last;     // block of k
+  const float* row_bias;
+  const float* column_bias;
+  const float* operand;
+  const EpilogueHead* head;
+};
+
+template <int rows, int vectors>
+void run_tile(const TileWork& work) {
+  Tile<rows, vectors> tile;
+  // Only the last vector may be incomplete.
+  const int64_t part = work.columns - (vectors - 1) * width;
+  const auto get = [&](const float* from, int v) {
+    return v + 1 < vectors || part == width ? load(from + v * width) : load_part(from + v * width, part);
+  };
+  if (work.first) {
+    tile.clear();
+  } else {
+    for (int r = 0; r < rows; ++r) {
+      for (int v = 0; v < vectors; ++v) tile.at[r * vectors + v] = get(work.out + r * work.out_stride, v);
+    }
+  }
+  accumulate(tile, work.scalars, work.panel, work.panel_stride, work.k);
+  if (work.last && work.row_bias != nullptr) {
+    for (int r = 0; r < rows; ++r) {
+      const Packet bias = broadcast(work.row_bias[r]);
+      for (int v = 0; v < vectors; ++v) tile.at[r * vectors + v] = add(tile.at[r * vectors + v], bias);
+    }
+  }
+  if (work.last && work.column_bias != nullptr) {
+    for (int v = 0; v < vectors; ++v) {
+      const Packet bias = get(work.column_bias, v);
+      for (int r = 0; r < rows; ++r) tile.at[r * vectors + v] = add(tile.at[r * vectors + v], bias);
+    }
+  }
+  if (work.last && work.operand != nullptr) {
+    for (int r = 0; r < rows; ++r) {
+      for (int v = 0; v < vectors; ++v) {
+        tile.at[r * vectors + v] = add(tile.at[r * vectors + v], get(work.operand + r * work.out_stride, v));
+      }
+    }
+  }
+  if (work.last && work.head->clamps) {
+    const Packet low = broadcast(work.head->low), high = broadcast(work.head->high);
+    for (Packet& at : tile.at) at = at_most(at_least(at, low), high);
+  }
+  for (int r = 0; r < rows; ++r) {
+    float* to = work.out + r * work.out_stride;
+    for (int v = 0; v < vectors; ++v) {
+      if (v + 1 < vectors || part == width) {
+        store(to + v * width, tile.at[r * vectors + v]);
+      } else {
+        store_part(to + v * width, tile.at[r * vectors + v], part);
+      }
+    }
+  }
+}
+
+using TileFunction = void (*)(const TileWork&);
+
+// [vectors - 1][rows - 1]
+constexpr auto tile_functions = []<int... r>(std::integer_sequence<int, r...>) {
+  return std::array{std::array<TileFunction, sizeof...(r)>{run_tile<r + 1, 1>...},
+                    std::array<TileFunction, sizeof...(r)>{run_tile<r + 1, 2>...}};
+}(std::make_integer_sequence<int, most_tile_rows>{});
+static_assert(tile_vectors == 2);
+
+int64_t panel_columns(int64_t n, int64_t begin) { return std::min(panel_width, n - begin); }
+int64_t panel_vectors(int64_t columns) { return columns > width ? 2 : 1; }
+
+// Rows of panels [first, last), columns k0 … k0 + k.
+void pack_scalar_panels(const Left& left, const ScalarPanels& panels, int64_t first, int64_t last, int64_t k0, int64_t k, float* to) {
+  for (int64_t p = first; p < last; ++p) {
+    const int64_t rows = panels.rows_of(p);
+    const float* from = left.data + panels.begin(p) * left.row_stride + k0 * left.k_stride;
+    for (int64_t r = 0; r < rows; ++r) {
+      const float* row = from + r * left.row_stride;
+      for (int64_t i = 0; i < k; ++i) to[i * rows + r] = row[i * left.k_stride];
+    }
+    to += rows * k;
+  }
+}
+
+void pack_vector_panel(const Right& right, int64_t column, int64_t columns, int64_t k0, int64_t k, float* to) {
+  const int64_t wide = panel_vectors(columns) * width;
+  const float* from = right.data + column * right.column_stride + k0 * right.k_stride;
+  if (right.column_stride == 1) {
+    for (int64_t i = 0; i < k; ++i, to += wide, from += right.k_stride) {
+      if (columns == panel_width) {
+        for (int v = 0; v < tile_vectors; ++v) store(to + v * width, load(from + v * width));
+      } else {
+        std::memcpy(to, from, static_cast<size_t>(columns) * sizeof(float));
+        std::fill(to + columns, to + wide, 0.0f);
+      }
+    }
+    return;
+  }
+  for (int64_t c = 0; c < wide; ++c) {
+    for (int64_t i = 0; i < k; ++i) {
+      to[i * wide + c] = c < columns ? from[c * right.column_stride + i * right.k_stride] : 0.0f;
+    }
+  }
+}
+
+}  // namespace
+
+void pack_left(const Left& left, int64_t m, int64_t k, float* packed) {
+  const ScalarPanels panels = scalar_panels(m, most_tile_rows);
+  pack_scalar_panels(left, panels, 0, panels.count, 0, k, packed);
+}
+
+void pack_right(const Right& right, int64_t k, int64_t n, float* packed) {
+  for (int64_t column = 0; column < n; column += panel_width) {
+    const int64_t columns = panel_columns(n, column);
+    pack_vector_panel(right, column, columns, 0, k, packed);
+    packed += k * panel_vectors(columns) * width;
+  }
+}
+
+void product(int64_t m, int64_t n, int64_t k, const Left& left, const Right& right, float* out, const Finish& finish,
+             float* workspace) {
+  const ScalarPanels panels = scalar_panels(m, most_tile_rows);
+  const bool left_in_place = left.packed || (m == 1 && left.k_stride == 1);
+  const bool right_in_place = right.packed || (panels.count == 1 && right.column_stride == 1);
+  float* left_block = workspace;
+  float* right_block = workspace + (left.packed ? 0 : round_up(product_left_floats(m, k), widest_vector));
+  // With nothing to pack and one panel of rows, k need not be cut: the weights are then read strictly one after another.
+  const int64_t k_step = left_in_place && right.packed && panels.count == 1 ? std::max<int64_t>(k, 1) : k_block;
+  const int64_t n_step = right.packed ? round_up(std::max<int64_t>(n, 1), panel_width) : n_block;
+  const int64_t panels_step = m_block / most_tile_rows;
+  static_assert(n_block % panel_width == 0);
+
+  for (int64_t n0 = 0; n0 < n; n0 += n_step) {
+    const int64_t n1 = std::min(n, n0 + n_step);
+    for (int64_t k0 = 0; k0 == 0 || k0 < k; k0 += k_step) {
+      const int64_t kc = std::min(k_step, k - k0);
+      // Vector panels of this block: in place, or in right_block with `wide * kc` floats each.
+      if (!right.packed) {
+        float* to = right_block;
+        for (int64_t column = n0; column < n1; column += panel_width) {
+          const int64_t columns = panel_columns(n, column);
+          if (!right_in_place || columns < panel_width) pack_vector_panel(right, column, columns, k0, kc, to);
+          to += kc * panel_vectors(columns) * width;
+        }
+      }
+      for (int64_t p0 = 0; p0 < panels.count; p0 += panels_step) {
+        const int64_t p1 = std::min(panels.count, p0 + panels_step);
+        if (!left_in_place) pack_scalar_panels(left, panels, p0, p1, k0, kc, left_block);
+        for (int64_t column = n0; column < n1; column += panel_width) {
+          TileWork work{};
+          work.k = kc;
+          work.out_stride = n;
+          work.columns = panel_columns(n, column);
+          work.first = k0 == 0;
+          work.last = k0 + kc >= k;
+          work.head = &finish.head;
+          work.column_bias = finish.column_bias == nullptr ? nullptr : finish.column_bias + column;
+          const int64_t vectors = panel_vectors(work.columns);
+          work.panel_stride = vectors * width;
+          if (right.packed) {
+            work.panel = right.data + column * k + k0 * work.panel_stride;
+          } else if (right_in_place && work.columns == panel_width) {
+            work.panel = right.data + column + k0 * right.k_stride;
+            work.panel_stride = right.k_stride;
+          } else {
+            work.panel = right_block + (column - n0) * kc;
+          }
+          for (int64_t p = p0; p < p1; ++p) {
+            const int64_t rows = panels.rows_of(p), row = panels.begin(p);
+            if (left.packed) {
+              work.scalars = left.data + row * k + k0 * rows;
+            } else {
+              work.scalars = left_in_place ? left.data + k0 : left_block + (row - panels.begin(p0)) * kc;
+            }
+            const int64_t at = row * n + column;
+            work.out = out + at;
+            work.operand = finish.head.operand == nullptr ? nullptr : finish.head.operand + at;
+            work.row_bias = finish.row_bias == nullptr ? nullptr : finish.row_bias + row;
+            tile_functions[static_cast<size_t>(vectors - 1)][static_cast<size_t>(rows - 1)](work);
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace nlsplit

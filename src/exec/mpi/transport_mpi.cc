@@ -1,0 +1,190 @@
+#include "exec/mpi/transport_mpi.h"
+
+#include <fmt/format.h>
+#define OMPI_SKIP_MPICXX 1   // the C bindings are enough; those for C++ are long deprecated
+#include <mpi.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <thread>
+#include <vector>
+
+#include "base/check.h"
+#include "exec/waker.h"
+
+namespace nlsplit {
+namespace {
+
+constexpr size_t largest_piece = size_t{1} << 30;   // MPI counts with int: larger messages go in pieces
+constexpr std::chrono::microseconds shortest_sleep(50), longest_sleep(500);
+
+std::string text_of(int code) {
+  char text[MPI_MAX_ERROR_STRING];
+  int length = 0;
+  MPI_Error_string(code, text, &length);
+  return {text, static_cast<size_t>(length)};
+}
+
+// Is there a core for polling beside the one that computes?
+bool has_spare_core() {
+  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
+  cpu_set_t mine;
+  const int usable = sched_getaffinity(0, sizeof(mine), &mine) == 0 ? CPU_COUNT(&mine) : cores;
+  MPI_Comm neighbours;
+  int ranks = 1;
+  if (MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &neighbours) == MPI_SUCCESS) {
+    MPI_Comm_size(neighbours, &ranks);
+    MPI_Comm_free(&neighbours);
+  }
+  return usable < cores ? usable >= 2 : cores >= 2 * ranks;   // bound to its own cores, or sharing all of them
+}
+
+class MpiTransport : public Transport {
+ public:
+  explicit MpiTransport(MpiOptions options) : options_(std::move(options)) {
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
+    MPI_Comm_size(MPI_COMM_WORLD, &size_);
+    MPI_Comm_dup(MPI_COMM_WORLD, &program_);
+    MPI_Comm_dup(MPI_COMM_WORLD, &control_);
+    MPI_Comm_set_errhandler(program_, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(control_, MPI_ERRORS_RETURN);
+    const bool spare = has_spare_core();   // collective: all ranks call it
+    spins_ = options_.polling == Polling::spin || (options_.polling == Polling::automatic && spare);
+  }
+
+  ~MpiTransport() override {
+    MPI_Comm_free(&program_);
+    MPI_Comm_free(&control_);
+    MPI_Finalize();
+  }
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+
+  Request isend(int peer, int tag, std::span<const std::byte> data) override {
+    const Request request = new_request(false);
+    in_pieces(data.size(), [&](size_t at, int count) {
+      MPI_Request& piece = requests_[request].pieces.emplace_back(MPI_REQUEST_NULL);
+      check(MPI_Isend(data.data() + at, count, MPI_BYTE, peer, wire_tag(tag), channel(tag), &piece), "MPI_Isend");
+      requests_[request].sizes.push_back(count);
+    });
+    return request;
+  }
+
+  Request irecv(int peer, int tag, std::span<std::byte> room) override {
+    const Request request = new_request(true);
+    in_pieces(room.size(), [&](size_t at, int count) {
+      MPI_Request& piece = requests_[request].pieces.emplace_back(MPI_REQUEST_NULL);
+      check(MPI_Irecv(room.data() + at, count, MPI_BYTE, peer, wire_tag(tag), channel(tag), &piece), "MPI_Irecv");
+      requests_[request].sizes.push_back(count);
+    });
+    return request;
+  }
+
+  State test(Request request) override {
+    InFlight& it = requests_[request];
+    for (; it.next < it.pieces.size(); ++it.next) {
+      int done = 0, count = 0;
+      MPI_Status status;
+      check(MPI_Test(&it.pieces[it.next], &done, &status), "MPI_Test");
+      if (!done) return State::pending;
+      if (!it.receives) continue;
+      MPI_Get_count(&status, MPI_BYTE, &count);
+      if (count != it.sizes[it.next]) {
+        abort(fmt::format("rank {} sent {} B where rank {} expected {} B", status.MPI_SOURCE, count, rank_, it.sizes[it.next]));
+      }
+    }
+    free_.push_back(request);
+    return State::done;
+  }
+
+  std::string error() const override { return {}; }   // this transport does not survive failures
+
+  void pause(int rounds) override {
+    if (spins_) {
+      std::this_thread::yield();
+      return;
+    }
+    waker_.sleep(std::min(longest_sleep, shortest_sleep * (1 << std::min(rounds, 4))));
+  }
+
+  void wake() override {
+    if (!spins_) waker_.wake();
+  }
+
+  [[noreturn]] void abort(const std::string& why) override {
+    int code = 1;
+    if (options_.last_words) code = options_.last_words(why);
+    else std::fprintf(stderr, "error: %s\n", why.c_str());
+    std::fflush(nullptr);
+    // Not MPI_Abort: with a dead link it may wait itself. mpirun ends the other ranks when one is gone.
+    std::_Exit(code);
+  }
+
+ private:
+  struct InFlight {
+    std::vector<MPI_Request> pieces;   // mostly one
+    std::vector<int> sizes;
+    size_t next = 0;
+    bool receives = false;
+  };
+
+  template <class Piece>
+  static void in_pieces(size_t size, const Piece& piece) {
+    size_t at = 0;
+    do {
+      const size_t count = std::min(size - at, largest_piece);
+      piece(at, static_cast<int>(count));
+      at += count;
+    } while (at < size);
+  }
+
+  static int wire_tag(int tag) { return tag == control_tag ? 0 : tag; }
+  MPI_Comm channel(int tag) const { return tag == control_tag ? control_ : program_; }
+
+  void check(int code, const char* what) {
+    if (code != MPI_SUCCESS) abort(fmt::format("{} failed on rank {}: {}", what, rank_, text_of(code)));
+  }
+
+  Request new_request(bool receives) {
+    if (free_.empty()) {
+      free_.push_back(static_cast<Request>(requests_.size()));
+      requests_.emplace_back();
+    }
+    const Request request = free_.back();
+    free_.pop_back();
+    InFlight& it = requests_[request];
+    it.pieces.clear();
+    it.sizes.clear();
+    it.next = 0;
+    it.receives = receives;
+    return request;
+  }
+
+  MpiOptions options_;
+  int rank_ = 0, size_ = 1;
+  MPI_Comm program_ = MPI_COMM_NULL, control_ = MPI_COMM_NULL;
+  bool spins_ = false;
+  Waker waker_;
+  std::vector<InFlight> requests_;
+  std::vector<Request> free_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Transport>> start_mpi(MpiOptions options) {
+  int provided = MPI_THREAD_SINGLE;
+  if (const int code = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided); code != MPI_SUCCESS) {
+    return failed("MPI does not start: " + text_of(code));
+  }
+  if (provided < MPI_THREAD_FUNNELED) {
+    MPI_Finalize();
+    return unsupported("this MPI was built without threads (MPI_THREAD_FUNNELED)");
+  }
+  return std::unique_ptr<Transport>(std::make_unique<MpiTransport>(std::move(options)));
+}
+
+}  // namespace nlsplit

@@ -1,0 +1,281 @@
+#include "exec/run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <deque>
+#include <optional>
+
+#include "base/hash.h"
+#include "exec/arena.h"
+#include "exec/collectives.h"
+#include "exec/distribute.h"
+#include "exec/kernels/kernel_library.h"
+#include "program/text.h"
+#include "program/verify.h"
+
+namespace nlsplit {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct LoadedKernels {
+  std::optional<KernelLibrary> library;   // none: the device computes nothing that needs one
+  KernelTable table;
+};
+
+// The code of every computation this device runs.
+Result<LoadedKernels> load_kernels(const Program& program, const DeviceProgram& device) {
+  LoadedKernels kernels{std::nullopt, KernelTable(program.descs.size(), nullptr)};
+  for (const Segment& segment : device.segments) {
+    for (const Instr& instr : segment.instrs) {
+      if (instr.opcode != Opcode::compute) continue;
+      const auto desc = static_cast<size_t>(instr.desc);
+      if (kernels.table[desc] != nullptr) continue;
+      if (!kernels.library) {
+        auto library = KernelLibrary::load(device.isa);
+        if (!library) return library.error();
+        kernels.library.emplace(std::move(*library));
+      }
+      ASSIGN_OR_RETURN(kernels.table[desc], kernels.library->find(program.descs[desc].kernel));
+    }
+  }
+  return kernels;
+}
+
+// What changes during an execution and must be as before at the next one.
+class Reset {
+ public:
+  Reset(const DeviceProgram& device, std::byte* arena, bool poison) : device_(device), arena_(arena), poison_(poison) {
+    for (const Buffer& buffer : device.buffers) {
+      if (buffer.kind == BufferKind::state) states_.emplace_back(&buffer, bytes(buffer));
+    }
+  }
+
+  void operator()() const {
+    for (const auto& [buffer, saved] : states_) std::memcpy(arena_ + buffer->offset, saved.data(), saved.size());
+    if (!poison_) return;
+    for (const Buffer& buffer : device_.buffers) {
+      switch (buffer.kind) {
+        case BufferKind::output:
+        case BufferKind::stash:
+        case BufferKind::scratch:
+        case BufferKind::comm:
+          std::memset(arena_ + buffer.offset, 0xff, extent(buffer));   // all bits set is a NaN
+          break;
+        case BufferKind::input:
+        case BufferKind::weight:
+        case BufferKind::state:
+        case BufferKind::view: break;
+      }
+    }
+  }
+
+ private:
+  static size_t extent(const Buffer& buffer) {
+    return static_cast<size_t>((buffer.banks - 1) * buffer.stride() + buffer.bytes.value());
+  }
+  std::string bytes(const Buffer& buffer) const {
+    return {reinterpret_cast<const char*>(arena_ + buffer.offset), extent(buffer)};
+  }
+
+  const DeviceProgram& device_;
+  std::byte* arena_;
+  bool poison_;
+  std::vector<std::pair<const Buffer*, std::string>> states_;
+};
+
+uint64_t hash_outputs(const DeviceProgram& device, std::byte* arena) {
+  uint64_t hash = 0;
+  for (const Buffer& buffer : device.buffers) {
+    if (buffer.kind != BufferKind::output) continue;
+    for (int bank = 0; bank < buffer.banks; ++bank) {
+      hash = hash_bytes(bank_data(buffer, bank, arena), static_cast<size_t>(size_of(buffer.type).value()), hash);
+    }
+  }
+  return hash;
+}
+
+double last_finish(const std::vector<Interval>& times) {
+  double last = 0;
+  for (const Interval& interval : times) last = std::max(last, interval.finish);
+  return last;
+}
+
+// What no rank expects: the others would wait for ever.
+Error give_up(Transport& transport, const std::string& why) {
+  transport.abort(why);
+  return failed(why);
+}
+
+template <class T>
+std::string as_text(const std::vector<T>& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
+}
+template <class T>
+std::vector<T> from_text(const std::string& text) {
+  std::vector<T> values(text.size() / sizeof(T));
+  if (!values.empty()) std::memcpy(values.data(), text.data(), values.size() * sizeof(T));
+  return values;
+}
+
+struct Repeats {
+  std::vector<double> own_makespans;
+  std::deque<std::vector<Interval>> kept;
+};
+
+// All repeats, warm-up first. Rank 0 says after each whether there is another one.
+Result<Repeats> repeat(const Program& program, const Dependencies& deps, const KernelTable& kernels, std::byte* arena,
+                       Transport& transport, const RunOptions& options, Waiting waiting) {
+  const int rank = transport.rank();
+  const DeviceProgram& device = program.devices[static_cast<size_t>(rank)];
+  const Reset reset(device, arena, options.poison);
+  DeviceRun device_run(program, deps, rank, kernels, arena, transport, {options.watchdog_s, options.cancelled});
+  Repeats repeats;
+  Status same_bits;
+  uint64_t first_hash = 0;
+  bool enough = false;
+  Clock::time_point counted_from = Clock::now();
+  for (int r = -options.warmup;; ++r) {
+    if (r == 0) counted_from = Clock::now();
+    const double elapsed = r < 0 ? 0 : std::chrono::duration<double>(Clock::now() - counted_from).count();
+    waiting.what = fmt::format("the start of repeat {}", r + options.warmup + 1);
+    const bool wanted = r < std::max(1, options.repeats) || elapsed < options.duration_s;
+    std::string again = wanted && !enough ? "1" : "0";
+    RETURN_IF_ERROR(broadcast(transport, &again, waiting));
+    if (again != "1") break;
+    reset();
+    device_run.arm();
+    RETURN_IF_ERROR(barrier(transport, false, waiting));   // some are long done, and sleep
+    RETURN_IF_ERROR(barrier(transport, true, waiting));    // now all are awake, and leave together
+    ASSIGN_OR_RETURN(std::vector<Interval> times, device_run.start());
+    const uint64_t hash = hash_outputs(device, arena);
+    if (r == -options.warmup) first_hash = hash;
+    if (hash != first_hash && same_bits.ok()) {
+      same_bits = failed(fmt::format("device {}: repeat {} gave other bits than the first one", device.name, r + options.warmup + 1));
+    }
+    if (r < 0) continue;
+    if (rank == 0 && options.after_repeat) {
+      enough = !options.after_repeat(r + 1, std::chrono::duration<double>(Clock::now() - counted_from).count(), times);
+    }
+    repeats.own_makespans.push_back(last_finish(times));
+    repeats.kept.push_back(std::move(times));
+    if (repeats.kept.size() > static_cast<size_t>(std::max(1, options.keep))) repeats.kept.pop_front();
+  }
+  waiting.what = "the end of the last repeat";
+  RETURN_IF_ERROR(agree(transport, same_bits, waiting));
+  return repeats;
+}
+
+// On rank 0: each repeat takes as long as its slowest device.
+Result<std::vector<double>> gather_makespans(const Repeats& repeats, Transport& transport, const Waiting& waiting) {
+  std::vector<double> makespans = repeats.own_makespans;
+  ASSIGN_OR_RETURN(const std::vector<std::string> all, gather(transport, as_text(makespans), waiting));
+  for (const std::string& text : all) {
+    const std::vector<double> others = from_text<double>(text);
+    for (size_t i = 0; i < std::min(others.size(), makespans.size()); ++i) makespans[i] = std::max(makespans[i], others[i]);
+  }
+  return makespans;
+}
+
+// The kept repeat nearest the median; all ranks must take the same.
+Result<size_t> choose_repeat(const std::vector<double>& makespans, size_t kept, Transport& transport, const Waiting& waiting) {
+  size_t best = 0;
+  if (transport.rank() == 0) {
+    const double middle = median(makespans);
+    const size_t skipped = makespans.size() - kept;
+    for (size_t i = 1; i < kept; ++i) {
+      if (std::abs(makespans[skipped + i] - middle) < std::abs(makespans[skipped + best] - middle)) best = i;
+    }
+  }
+  std::string text = as_text(std::vector<uint64_t>{best});
+  RETURN_IF_ERROR(broadcast(transport, &text, waiting));
+  const std::vector<uint64_t> received = from_text<uint64_t>(text);
+  if (received.size() != 1 || received[0] >= kept) return give_up(transport, "ranks disagree on the number of repeats");
+  return static_cast<size_t>(received[0]);
+}
+
+Result<Trace> gather_trace(const Program& program, const Dependencies& deps, const std::vector<Interval>& own, Transport& transport,
+                           const Waiting& waiting) {
+  Trace trace;
+  trace.fingerprint = fingerprint(program);
+  for (const DeviceProgram& device : program.devices) trace.peak_bytes.push_back(device.arena);
+  ASSIGN_OR_RETURN(std::vector<std::string> all, gather(transport, as_text(own), waiting));
+  if (transport.rank() != 0) all.assign(program.devices.size(), "");
+  for (size_t d = 0; d < program.devices.size(); ++d) {
+    if (transport.rank() != 0 && static_cast<int>(d) != transport.rank()) continue;
+    const std::vector<Interval> times = transport.rank() == 0 ? from_text<Interval>(all[d]) : own;
+    if (times.size() != deps.device_begin[d + 1] - deps.device_begin[d]) {
+      return give_up(transport, fmt::format("device {} answered with another number of spans", program.devices[d].name));
+    }
+    for (size_t i = 0; i < times.size(); ++i) {
+      const Instance& at = deps.instances[deps.device_begin[d] + i];
+      trace.spans.push_back({at.device, at.slot, at.instr, times[i].start, times[i].finish});
+    }
+    trace.makespan = std::max(trace.makespan, last_finish(times));
+  }
+  return trace;
+}
+
+// Rank 0 judges the Program and the job, every rank that it is the same Program.
+Status check_all(const Program& program, const Job& job, Transport& transport, const Waiting& waiting) {
+  Status status;
+  if (transport.rank() == 0) {
+    status = check_ranks(program, transport.size());
+    if (status.ok()) status = verify(program);
+    if (status.ok()) status = check_job(program, job);
+  }
+  RETURN_IF_ERROR(agree(transport, status, waiting));
+  const std::string mine = hex16(fingerprint(program));
+  std::string first = mine;
+  RETURN_IF_ERROR(broadcast(transport, &first, waiting));
+  if (first != mine) status = invalid_input(fmt::format("rank {} has program {}, rank 0 has {}", transport.rank(), mine, first));
+  return agree(transport, status, waiting);
+}
+
+}  // namespace
+
+double median(std::vector<double> values) {
+  CHECK(!values.empty(), "the median of nothing");
+  std::sort(values.begin(), values.end());
+  const size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+Status check_ranks(const Program& program, int ranks) {
+  const size_t devices = program.devices.size();
+  if (static_cast<size_t>(ranks) == devices) return ok_status();
+  std::string names;
+  for (const DeviceProgram& device : program.devices) names += (names.empty() ? "" : ", ") + device.name;
+  return invalid_input(fmt::format("this plan runs on {} {} ({}): start it with mpirun -np {} (there {} {} now)", devices,
+                                   devices == 1 ? "device" : "devices", names, devices, ranks == 1 ? "is" : "are", ranks));
+}
+
+Result<RunResult> run(const Program& program, const Job& job, Transport& transport, const RunOptions& options) {
+  Waiting waiting{0, options.cancelled, "the preparations"};   // planning and reading take what they take
+  RETURN_IF_ERROR(check_all(program, job, transport, waiting));
+  const auto rank = static_cast<size_t>(transport.rank());
+  auto deps = dependencies(program);
+  CHECK(deps.ok(), "verify has seen them");
+  auto kernels = load_kernels(program, program.devices[rank]);
+  auto arena = Arena::allocate(program.devices[rank].arena);
+  RETURN_IF_ERROR(agree(transport, !kernels ? Status(kernels.error()) : !arena ? Status(arena.error()) : ok_status(), waiting));
+  const Status placed = place_weights(program, job, kernels->table, arena->data(), transport, waiting);
+  RETURN_IF_ERROR(agree(transport, placed, waiting));
+  RETURN_IF_ERROR(place_inputs(program, job, arena->data(), transport, waiting));
+  waiting.patience_s = options.watchdog_s;
+
+  RunResult result;
+  ASSIGN_OR_RETURN(Repeats repeats, repeat(program, *deps, kernels->table, arena->data(), transport, options, waiting));
+  waiting.what = "the collection of results";
+  ASSIGN_OR_RETURN(result.makespans_s, gather_makespans(repeats, transport, waiting));
+  ASSIGN_OR_RETURN(const size_t chosen, choose_repeat(result.makespans_s, repeats.kept.size(), transport, waiting));
+  ASSIGN_OR_RETURN(result.trace, gather_trace(program, *deps, repeats.kept[chosen], transport, waiting));
+  ASSIGN_OR_RETURN(result.outputs, collect_outputs(program, arena->data(), transport, waiting));
+  return result;
+}
+
+}  // namespace nlsplit

@@ -1,0 +1,14 @@
+// run() with all devices in this process, a pair of threads each: no mpirun. For tests, laptops, single devices and calibration.
+#pragma once
+
+#include "exec/run.h"
+#include "graph/weights.h"
+
+namespace nlsplit {
+
+Result<RunResult> run_threads(const Program& program, const Job& job, const RunOptions& options);
+
+// Contents out of a store; each is made when it is first asked for and kept. The store must outlive the answer.
+ContentLookup contents_of(const WeightStore& store);
+
+}  // namespace nlsplit

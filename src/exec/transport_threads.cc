@@ -1,0 +1,197 @@
+#include "exec/transport_threads.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <deque>
+#include <mutex>
+
+#include "base/check.h"
+#include "exec/waker.h"
+
+namespace nlsplit {
+namespace {
+
+using Flag = std::atomic<Transport::State>;
+
+struct Sent {
+  int tag;
+  std::span<const std::byte> data;
+  std::vector<std::byte> aside;   // eager: the copy that `data` then points to
+  Flag* done = nullptr;           // rendezvous: the sender's request
+};
+
+struct Posted {
+  int tag;
+  std::span<std::byte> room;
+  Flag* done;
+};
+
+// One direction between two devices.
+struct Channel {
+  std::mutex mutex;
+  std::deque<Sent> sent;
+  std::deque<Posted> posted;
+};
+
+template <class Queue>
+auto first_with_tag(Queue& queue, int tag) {
+  return std::find_if(queue.begin(), queue.end(), [tag](const auto& item) { return item.tag == tag; });
+}
+
+}  // namespace
+
+struct ThreadWorld::Shared {
+  int size;
+  size_t eager_limit;
+  std::vector<Channel> channels;   // [source * size + destination]
+  std::vector<Waker> wakers;
+  std::atomic<bool> failed{false};
+  mutable std::mutex why_mutex;
+  std::string why;
+
+  Shared(int size, size_t eager_limit)
+      : size(size),
+        eager_limit(eager_limit),
+        channels(static_cast<size_t>(size) * static_cast<size_t>(size)),
+        wakers(static_cast<size_t>(size)) {}
+
+  Channel& channel(int source, int destination) {
+    return channels[static_cast<size_t>(source) * static_cast<size_t>(size) + static_cast<size_t>(destination)];
+  }
+
+  // With the channel locked, so that nobody copies after fail() has returned.
+  void deliver(std::span<const std::byte> data, std::span<std::byte> room, Flag* sender, Flag* receiver) {
+    if (failed) return;
+    if (data.size() != room.size()) {
+      note(fmt::format("a message of {} B arrived where {} B were expected", data.size(), room.size()));
+      failed = true;
+      return;
+    }
+    if (!data.empty()) std::memcpy(room.data(), data.data(), data.size());
+    receiver->store(Transport::State::done, std::memory_order_release);
+    if (sender != nullptr) sender->store(Transport::State::done, std::memory_order_release);
+  }
+
+  void note(const std::string& message) {
+    const std::lock_guard lock(why_mutex);
+    if (why.empty()) why = message;
+  }
+
+  void fail() {
+    failed = true;
+    for (Channel& channel : channels) const std::lock_guard lock(channel.mutex);   // a copy under way ends first
+    for (Waker& waker : wakers) waker.wake();
+  }
+};
+
+class ThreadWorld::Endpoint : public Transport {
+ public:
+  Endpoint(Shared& shared, int rank) : shared_(shared), rank_(rank) {}
+
+  int rank() const override { return rank_; }
+  int size() const override { return shared_.size; }
+
+  Request isend(int peer, int tag, std::span<const std::byte> data) override {
+    const Request request = new_request();
+    Channel& channel = shared_.channel(rank_, peer);
+    {
+      const std::lock_guard lock(channel.mutex);
+      const auto receiver = first_with_tag(channel.posted, tag);
+      if (receiver != channel.posted.end()) {
+        shared_.deliver(data, receiver->room, &flags_[request], receiver->done);
+        channel.posted.erase(receiver);
+      } else if (data.size() <= shared_.eager_limit) {
+        Sent& sent = channel.sent.emplace_back(Sent{tag, {}, {data.begin(), data.end()}, nullptr});
+        sent.data = sent.aside;
+        flags_[request] = State::done;
+      } else {
+        channel.sent.push_back({tag, data, {}, &flags_[request]});
+      }
+    }
+    shared_.wakers[static_cast<size_t>(peer)].wake();
+    return request;
+  }
+
+  Request irecv(int peer, int tag, std::span<std::byte> room) override {
+    const Request request = new_request();
+    Channel& channel = shared_.channel(peer, rank_);
+    bool freed_sender = false;
+    {
+      const std::lock_guard lock(channel.mutex);
+      const auto sender = first_with_tag(channel.sent, tag);
+      if (sender != channel.sent.end()) {
+        shared_.deliver(sender->data, room, sender->done, &flags_[request]);
+        freed_sender = sender->done != nullptr;
+        channel.sent.erase(sender);
+      } else {
+        channel.posted.push_back({tag, room, &flags_[request]});
+      }
+    }
+    if (freed_sender) shared_.wakers[static_cast<size_t>(peer)].wake();
+    return request;
+  }
+
+  State test(Request request) override {
+    const State state = flags_[request].load(std::memory_order_acquire);
+    if (state == State::done) {
+      free_.push_back(request);
+      return state;
+    }
+    if (!shared_.failed) return State::pending;
+    shared_.fail();   // whoever noticed: after this, nobody touches our bytes any more
+    return State::failed;
+  }
+
+  std::string error() const override {
+    const std::lock_guard lock(shared_.why_mutex);
+    return shared_.why;
+  }
+
+  void pause(int /*rounds*/) override {
+    if (!shared_.failed) shared_.wakers[static_cast<size_t>(rank_)].sleep(std::chrono::milliseconds(50));
+  }
+
+  void wake() override { shared_.wakers[static_cast<size_t>(rank_)].wake(); }
+
+  void abort(const std::string& why) override {
+    shared_.note(why);
+    shared_.fail();
+  }
+
+ private:
+  Request new_request() {
+    if (free_.empty()) {
+      flags_.emplace_back(State::pending);
+      return static_cast<Request>(flags_.size() - 1);
+    }
+    const Request request = free_.back();
+    free_.pop_back();
+    flags_[request] = State::pending;
+    return request;
+  }
+
+  Shared& shared_;
+  int rank_;
+  std::deque<Flag> flags_;        // a deque: peers keep addresses of its elements
+  std::vector<Request> free_;
+};
+
+ThreadWorld::ThreadWorld(int size, Bytes eager_limit)
+    : shared_(std::make_unique<Shared>(size, static_cast<size_t>(eager_limit.value()))) {
+  CHECK(size > 0, "a world without devices");
+  for (int rank = 0; rank < size; ++rank) endpoints_.push_back(std::make_unique<Endpoint>(*shared_, rank));
+}
+
+ThreadWorld::~ThreadWorld() = default;
+
+Transport& ThreadWorld::endpoint(int rank) { return *endpoints_[static_cast<size_t>(rank)]; }
+
+std::string ThreadWorld::failure() const {
+  const std::lock_guard lock(shared_->why_mutex);
+  return shared_->why;
+}
+
+}  // namespace nlsplit

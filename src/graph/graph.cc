@@ -1,0 +1,220 @@
+#include "graph/graph.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/text_reader.h"
+#include "graph/ops.h"
+
+namespace nlsplit {
+namespace {
+
+auto lower_bound_of(auto& attrs, std::string_view name) {
+  return std::lower_bound(attrs.begin(), attrs.end(), name, [](const Attr& a, std::string_view n) { return a.name < n; });
+}
+
+template <class T>
+const T& attr_as(const Attrs& attrs, std::string_view name) {
+  const AttrValue* value = find_attr(attrs, name);
+  CHECK(value != nullptr && std::holds_alternative<T>(*value), name);
+  return std::get<T>(*value);
+}
+
+std::string to_string(const AttrValue& value) {
+  if (const auto* integer = std::get_if<int64_t>(&value)) return fmt::format("{}", *integer);
+  if (const auto* text = std::get_if<std::string>(&value)) return quote(*text);
+  if (const auto* list = std::get_if<std::vector<int64_t>>(&value)) {
+    std::string out = "[";
+    for (const int64_t element : *list) out += (out.size() > 1 ? "," : "") + std::to_string(element);
+    return out + "]";
+  }
+  std::string number = shortest(std::get<double>(value));
+  // A float must not read back as an integer.
+  if (number.find_first_of(".einf") == std::string::npos) number += ".0";
+  return number;
+}
+
+Status check_value(const Graph& graph, size_t index, std::set<std::string_view>& names) {
+  const Value& value = graph.values[index];
+  if (!names.insert(value.name).second) return invalid_input(fmt::format("two values are called {}", value.name));
+  if (value.kind == ValueKind::node && value.producer.index() >= graph.nodes.size()) {
+    return invalid_input(fmt::format("value {} has no producer", value.name));
+  }
+  return ok_status();
+}
+
+Status check_node(const Graph& graph, size_t index, std::vector<bool>& made) {
+  const Node& node = graph.nodes[index];
+  const auto wrong = [&](const std::string& why) {
+    return invalid_input(fmt::format("node {} ({}): {}", node.name, name_of(node.op), why));
+  };
+  for (const ValueId read : reads_of(node)) {
+    if (read.index() >= graph.values.size()) return wrong("reads a value that does not exist");
+    if (!made[read.index()]) return wrong(fmt::format("reads {} before it is made", graph.value(read).name));
+  }
+  bool absent = false;
+  for (const ValueId input : node.inputs) {
+    if (absent && input.valid()) return wrong("an input left out before one that is there");
+    absent = absent || !input.valid();
+  }
+  auto types = info(node.op).infer(input_types(graph, node), node.attrs);
+  if (!types) return wrong(types.error().message);
+  if (types->size() != node.outputs.size()) return wrong("another number of outputs");
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    const ValueId output = node.outputs[i];
+    if (output.index() >= graph.values.size()) return wrong("writes a value that does not exist");
+    const Value& value = graph.value(output);
+    if (value.kind != ValueKind::node || value.producer != NodeId(index) || made[output.index()]) {
+      return wrong(fmt::format("value {} has another producer", value.name));
+    }
+    if (value.type != (*types)[i]) {
+      return wrong(fmt::format("output {} is said to be {}, but is {}", value.name, to_string(value.type), to_string((*types)[i])));
+    }
+    made[output.index()] = true;
+  }
+  for (const EpilogueStep& step : node.epilogue) {
+    const bool binary = is_binary_elementwise(step.op);
+    if (!binary && !is_unary_elementwise(step.op)) return wrong(fmt::format("{} cannot be fused behind it", name_of(step.op)));
+    if (binary != step.operand.valid()) return wrong(fmt::format("fused {} has the wrong number of operands", name_of(step.op)));
+    const TensorType& type = graph.value(node.outputs[0]).type;
+    const std::vector<TensorType> operands(binary ? 2 : 1, type);
+    if (binary && graph.value(step.operand).type != type) return wrong(fmt::format("fused {}: operand of another type", name_of(step.op)));
+    if (auto fused = info(step.op).infer(operands, step.attrs); !fused) return wrong(fused.error().message);
+  }
+  return ok_status();
+}
+
+}  // namespace
+
+std::string_view name_of(DType type) {
+  switch (type) {
+    case DType::f32: return "f32";
+    case DType::i64: return "i64";
+    case DType::i32: return "i32";
+    case DType::boolean: return "bool";
+  }
+  CHECK(false, "unknown data type");
+}
+
+Result<DType> parse_dtype(std::string_view name) {
+  for (const DType type : {DType::f32, DType::i64, DType::i32, DType::boolean}) {
+    if (name_of(type) == name) return type;
+  }
+  return invalid_input(fmt::format("unknown data type {}; there are f32, i64, i32, bool", name));
+}
+
+int64_t size_of(DType type) {
+  switch (type) {
+    case DType::f32: return 4;
+    case DType::i64: return 8;
+    case DType::i32: return 4;
+    case DType::boolean: return 1;
+  }
+  CHECK(false, "unknown data type");
+}
+
+int64_t element_count(const Shape& shape) {
+  int64_t count = 1;
+  for (const int64_t extent : shape) count *= extent;
+  return count;
+}
+
+Bytes size_of(const TensorType& type) { return bytes(element_count(type.shape) * size_of(type.dtype)); }
+
+std::string to_string(const TensorType& type) {
+  std::string out(name_of(type.dtype));
+  out += '[';
+  for (size_t i = 0; i < type.shape.size(); ++i) {
+    if (i > 0) out += ',';
+    out += std::to_string(type.shape[i]);
+  }
+  return out + "]";
+}
+
+Result<TensorType> parse_tensor_type(std::string_view text) {
+  const auto wrong = [&] { return invalid_input(fmt::format("{} is no tensor type; write e.g. f32[1,3,224,224]", text)); };
+  const size_t open = text.find('[');
+  if (open == std::string_view::npos || !text.ends_with(']')) return wrong();
+  TensorType type;
+  ASSIGN_OR_RETURN(type.dtype, parse_dtype(text.substr(0, open)));
+  constexpr int64_t most = int64_t{1} << 48;   // so that products and byte counts cannot overflow
+  int64_t count = 1;
+  std::string_view list = text.substr(open + 1, text.size() - open - 2);
+  while (!list.empty()) {
+    const size_t comma = std::min(list.find(','), list.size());
+    int64_t extent = 0;
+    if (comma == 0 || comma > 15) return wrong();
+    for (const char c : list.substr(0, comma)) {
+      if (c < '0' || c > '9') return wrong();
+      extent = extent * 10 + (c - '0');
+    }
+    if (extent > most || (extent > 0 && count > most / extent)) return invalid_input(fmt::format("{} is too large", text));
+    count *= std::max<int64_t>(extent, 1);
+    type.shape.push_back(extent);
+    list.remove_prefix(comma == list.size() ? comma : comma + 1);
+    if (list.empty() && text[text.size() - 2] == ',') return wrong();
+  }
+  return type;
+}
+
+const AttrValue* find_attr(const Attrs& attrs, std::string_view name) {
+  const auto at = lower_bound_of(attrs, name);
+  return at != attrs.end() && at->name == name ? &at->value : nullptr;
+}
+
+void set_attr(Attrs& attrs, std::string_view name, AttrValue value) {
+  const auto at = lower_bound_of(attrs, name);
+  if (at != attrs.end() && at->name == name) at->value = std::move(value);
+  else attrs.insert(at, {std::string(name), std::move(value)});
+}
+
+int64_t attr_int(const Attrs& attrs, std::string_view name) { return attr_as<int64_t>(attrs, name); }
+double attr_float(const Attrs& attrs, std::string_view name) { return attr_as<double>(attrs, name); }
+const std::string& attr_string(const Attrs& attrs, std::string_view name) { return attr_as<std::string>(attrs, name); }
+const std::vector<int64_t>& attr_ints(const Attrs& attrs, std::string_view name) {
+  return attr_as<std::vector<int64_t>>(attrs, name);
+}
+
+std::string to_string(const Attrs& attrs) {
+  if (attrs.empty()) return "";
+  std::string out = "{";
+  for (const Attr& attr : attrs) out += (out.size() > 1 ? ", " : "") + attr.name + "=" + to_string(attr.value);
+  return out + "}";
+}
+
+std::vector<ValueId> reads_of(const Node& node) {
+  std::vector<ValueId> reads;
+  for (const ValueId input : node.inputs) {
+    if (input.valid()) reads.push_back(input);
+  }
+  for (const EpilogueStep& step : node.epilogue) {
+    if (step.operand.valid()) reads.push_back(step.operand);
+  }
+  return reads;
+}
+
+Status verify(const Graph& graph) {
+  std::set<std::string_view> names;
+  std::vector<bool> made(graph.values.size(), false);
+  for (size_t i = 0; i < graph.values.size(); ++i) {
+    RETURN_IF_ERROR(check_value(graph, i, names));
+    made[i] = graph.values[i].kind != ValueKind::node;
+  }
+  names.clear();
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    if (!names.insert(graph.nodes[i].name).second) return invalid_input(fmt::format("two nodes are called {}", graph.nodes[i].name));
+    RETURN_IF_ERROR(check_node(graph, i, made));
+  }
+  for (const ValueId input : graph.inputs) {
+    if (input.index() >= graph.values.size() || graph.value(input).kind != ValueKind::input) return invalid_input("an input that is none");
+  }
+  for (const ValueId output : graph.outputs) {
+    if (output.index() >= graph.values.size() || !made[output.index()]) return invalid_input("an output that nobody makes");
+  }
+  if (graph.outputs.empty()) return invalid_input("a graph without outputs");
+  return ok_status();
+}
+
+}  // namespace nlsplit

@@ -1,0 +1,311 @@
+#include "graph/onnx/constants.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "graph/ops.h"
+#include "graph/ops_infer.h"
+
+namespace nlsplit {
+namespace {
+
+constexpr int64_t small = 1 << 16;   // elements; larger integer tensors are data, not shapes
+
+template <class T>
+const T* attr(const OnnxNode& node, const std::string& name) {
+  const auto found = node.attrs.find(name);
+  return found == node.attrs.end() ? nullptr : std::get_if<T>(&found->second);
+}
+
+using Maybe = Result<std::optional<Constant>>;
+
+Constant reshaped(const Constant& constant, Shape shape) { return {{constant.type.dtype, std::move(shape)}, constant.content}; }
+
+// Axes from the attribute (older opsets) or the second input.
+Result<std::vector<int64_t>> axes_of(const OnnxNode& node, const std::vector<const Constant*>& inputs, const WeightStore& weights) {
+  if (const auto axes = ints_attr(node, "axes")) return *axes;
+  if (inputs.size() > 1 && inputs[1] != nullptr) return integers_of(*inputs[1], weights);
+  return std::vector<int64_t>{};
+}
+
+Maybe fold_unsqueeze(const OnnxNode& node, const std::vector<const Constant*>& inputs, WeightStore& weights) {
+  ASSIGN_OR_RETURN(const std::vector<int64_t> axes, axes_of(node, inputs, weights));
+  Shape shape(inputs[0]->type.shape.size() + axes.size(), 0);
+  for (const int64_t given : axes) {
+    ASSIGN_OR_RETURN(const size_t axis, axis_of(given, shape.size()));
+    shape[axis] = 1;
+  }
+  size_t next = 0;
+  for (int64_t& extent : shape) {
+    if (extent == 1) continue;
+    if (next >= inputs[0]->type.shape.size()) return invalid_input("an axis twice");
+    extent = inputs[0]->type.shape[next++];
+  }
+  return std::optional(reshaped(*inputs[0], shape));
+}
+
+Maybe fold_squeeze(const OnnxNode& node, const std::vector<const Constant*>& inputs, WeightStore& weights) {
+  ASSIGN_OR_RETURN(const std::vector<int64_t> axes, axes_of(node, inputs, weights));
+  const Shape& x = inputs[0]->type.shape;
+  std::vector<bool> drop(x.size(), axes.empty());
+  for (const int64_t given : axes) {
+    ASSIGN_OR_RETURN(const size_t axis, axis_of(given, x.size()));
+    drop[axis] = true;
+  }
+  Shape shape;
+  for (size_t i = 0; i < x.size(); ++i) {
+    if (!drop[i] || (axes.empty() && x[i] != 1)) shape.push_back(x[i]);
+    else if (x[i] != 1) return invalid_input(fmt::format("squeezes an extent of {}", x[i]));
+  }
+  return std::optional(reshaped(*inputs[0], shape));
+}
+
+Maybe fold_reshape(const std::vector<const Constant*>& inputs, WeightStore& weights) {
+  ASSIGN_OR_RETURN(std::vector<int64_t> shape, integers_of(*inputs[1], weights));
+  Attrs attrs;
+  set_attr(attrs, "shape", std::move(shape));
+  const std::vector<TensorType> types = {inputs[0]->type};
+  ASSIGN_OR_RETURN(const std::vector<TensorType> out, infer_reshape(types, attrs));
+  return std::optional(reshaped(*inputs[0], out[0].shape));
+}
+
+Maybe fold_fill(const OnnxNode& node, const std::vector<const Constant*>& inputs, WeightStore& weights) {
+  ASSIGN_OR_RETURN(Shape shape, integers_of(*inputs[0], weights));
+  int64_t count = 1;
+  for (const int64_t extent : shape) {
+    if (extent < 0 || (extent > 0 && count > (int64_t{1} << 40) / extent)) return invalid_input(fmt::format("an extent of {}", extent));
+    count *= extent;
+  }
+  TensorType type{DType::f32, std::move(shape)};
+  double value = 0;
+  if (const auto* given = attr<OnnxTensor>(node, "value")) {
+    type.dtype = given->type.dtype;
+    WeightStore scratch;
+    ASSIGN_OR_RETURN(const std::vector<double> values, numbers_of({given->type, scratch.add_bytes(given->type, given->raw)}, scratch));
+    if (values.size() != 1) return invalid_input("value must have one element");
+    value = values[0];
+  }
+  const ContentId content = weights.add_fill(type, value);
+  return std::optional(Constant{std::move(type), content});
+}
+
+Maybe fold_constant_node(const OnnxNode& node, WeightStore& weights) {
+  if (const auto* tensor = attr<OnnxTensor>(node, "value")) {
+    return std::optional(Constant{tensor->type, weights.add_bytes(tensor->type, tensor->raw)});
+  }
+  if (const auto* value = attr<int64_t>(node, "value_int")) return std::optional(integer_constant({*value}, {}, DType::i64, weights));
+  if (const auto* list = attr<std::vector<int64_t>>(node, "value_ints")) {
+    return std::optional(integer_constant(*list, {static_cast<int64_t>(list->size())}, DType::i64, weights));
+  }
+  if (const auto* value = attr<float>(node, "value_float")) {
+    const TensorType type{DType::f32, {}};
+    return std::optional(Constant{type, weights.add_fill(type, *value)});
+  }
+  return unsupported("a Constant of this kind");
+}
+
+// ---- arithmetic on small integers
+
+Maybe fold_cast(const OnnxNode& node, const std::vector<const Constant*>& inputs, WeightStore& weights) {
+  const int64_t to = int_attr(node, "to", 0);
+  const bool whole = inputs[0]->type.dtype != DType::f32;
+  const DType target = to == 7 ? DType::i64 : to == 6 ? DType::i32 : to == 1 ? DType::f32 : DType::boolean;
+  if (to != 7 && to != 6 && to != 1) return std::optional<Constant>();
+  if (target == inputs[0]->type.dtype) return std::optional(*inputs[0]);
+  if (element_count(inputs[0]->type.shape) > small) return std::optional<Constant>();
+  if (target == DType::f32) {
+    ASSIGN_OR_RETURN(const std::vector<double> values, numbers_of(*inputs[0], weights));
+    std::string raw(values.size() * sizeof(float), '\0');
+    for (size_t i = 0; i < values.size(); ++i) {
+      const auto value = static_cast<float>(values[i]);
+      std::memcpy(&raw[i * sizeof(float)], &value, sizeof value);
+    }
+    const TensorType type{DType::f32, inputs[0]->type.shape};
+    return std::optional(Constant{type, weights.add_bytes(type, std::move(raw))});
+  }
+  std::vector<int64_t> values;
+  if (whole) {
+    ASSIGN_OR_RETURN(values, integers_of(*inputs[0], weights));
+  } else {
+    ASSIGN_OR_RETURN(const std::vector<double> numbers, numbers_of(*inputs[0], weights));
+    for (const double number : numbers) {
+      if (!(std::abs(number) < 9e15)) return invalid_input("a cast of a number that is no integer");
+      values.push_back(static_cast<int64_t>(number));
+    }
+  }
+  return std::optional(integer_constant(values, inputs[0]->type.shape, target, weights));
+}
+
+Maybe fold_gather(const OnnxNode& node, const std::vector<const Constant*>& inputs, WeightStore& weights) {
+  if (inputs[0]->type.shape.size() != 1 || int_attr(node, "axis", 0) != 0) return std::optional<Constant>();
+  ASSIGN_OR_RETURN(const std::vector<int64_t> data, integers_of(*inputs[0], weights));
+  ASSIGN_OR_RETURN(const std::vector<int64_t> indices, integers_of(*inputs[1], weights));
+  std::vector<int64_t> out;
+  for (const int64_t given : indices) {
+    ASSIGN_OR_RETURN(const size_t index, axis_of(given, data.size()));
+    out.push_back(data[index]);
+  }
+  return std::optional(integer_constant(out, inputs[1]->type.shape, inputs[0]->type.dtype, weights));
+}
+
+Maybe fold_slice(const OnnxNode& node, const std::vector<const Constant*>& inputs, WeightStore& weights) {
+  if (inputs[0]->type.shape.size() != 1) return std::optional<Constant>();
+  std::vector<int64_t> starts, ends, steps = {1};
+  if (const auto given = ints_attr(node, "starts")) {
+    starts = *given;
+    ends = ints_attr(node, "ends").value_or(std::vector<int64_t>{});
+  } else {
+    if (inputs.size() < 3 || inputs[1] == nullptr || inputs[2] == nullptr) return invalid_input("starts or ends are missing");
+    ASSIGN_OR_RETURN(starts, integers_of(*inputs[1], weights));
+    ASSIGN_OR_RETURN(ends, integers_of(*inputs[2], weights));
+    if (inputs.size() > 4 && inputs[4] != nullptr) {
+      ASSIGN_OR_RETURN(steps, integers_of(*inputs[4], weights));
+    }
+  }
+  if (starts.size() != 1 || ends.size() != 1 || steps.size() != 1 || steps[0] < 1) return std::optional<Constant>();
+  ASSIGN_OR_RETURN(const std::vector<int64_t> data, integers_of(*inputs[0], weights));
+  const auto count = static_cast<int64_t>(data.size());
+  const auto clamp = [&](int64_t at) { return std::clamp<int64_t>(at < 0 ? at + count : at, 0, count); };
+  std::vector<int64_t> out;
+  for (int64_t i = clamp(starts[0]); i < clamp(ends[0]); i += steps[0]) out.push_back(data[static_cast<size_t>(i)]);
+  const auto length = static_cast<int64_t>(out.size());
+  return std::optional(integer_constant(out, {length}, inputs[0]->type.dtype, weights));
+}
+
+Maybe fold_concat(const std::vector<const Constant*>& inputs, WeightStore& weights) {
+  std::vector<int64_t> out;
+  for (const Constant* input : inputs) {
+    if (input->type.dtype == DType::f32 || input->type.shape.size() != 1) return std::optional<Constant>();
+    ASSIGN_OR_RETURN(const std::vector<int64_t> values, integers_of(*input, weights));
+    out.insert(out.end(), values.begin(), values.end());
+  }
+  const auto length = static_cast<int64_t>(out.size());
+  return std::optional(integer_constant(out, {length}, inputs[0]->type.dtype, weights));
+}
+
+Maybe fold_arithmetic(const OnnxNode& node, const std::vector<const Constant*>& inputs, WeightStore& weights) {
+  const Constant &a = *inputs[0], &b = *inputs[1];
+  const int64_t na = element_count(a.type.shape), nb = element_count(b.type.shape);
+  if (na != nb && na != 1 && nb != 1) return std::optional<Constant>();
+  const Constant& shaped = na >= nb ? a : b;
+  if (a.type.dtype == DType::f32 && b.type.dtype == DType::f32) {
+    if (node.op != "Add" && node.op != "Mul") return std::optional<Constant>();
+    const ContentId content =
+        weights.add_derived(node.op == "Add" ? Derivation::add : Derivation::mul, {a.content, b.content}, 0, shaped.type);
+    return std::optional(Constant{shaped.type, content});
+  }
+  if (a.type.dtype != b.type.dtype) return std::optional<Constant>();
+  ASSIGN_OR_RETURN(const std::vector<int64_t> x, integers_of(a, weights));
+  ASSIGN_OR_RETURN(const std::vector<int64_t> y, integers_of(b, weights));
+  std::vector<int64_t> out;
+  for (size_t i = 0; i < std::max(x.size(), y.size()); ++i) {
+    const int64_t p = x[x.size() == 1 ? 0 : i], q = y[y.size() == 1 ? 0 : i];
+    int64_t value = 0;
+    bool overflow = false;
+    if (node.op == "Add") overflow = __builtin_add_overflow(p, q, &value);
+    else if (node.op == "Sub") overflow = __builtin_sub_overflow(p, q, &value);
+    else if (node.op == "Mul") overflow = __builtin_mul_overflow(p, q, &value);
+    else if (q == 0 || q == -1) return invalid_input("a division of shapes by zero or minus one");
+    else value = p / q;
+    if (overflow) return invalid_input("arithmetic on shapes overflows");
+    out.push_back(value);
+  }
+  return std::optional(integer_constant(out, shaped.type.shape, a.type.dtype, weights));
+}
+
+}  // namespace
+
+int64_t int_attr(const OnnxNode& node, const std::string& name, int64_t otherwise) {
+  const auto* value = attr<int64_t>(node, name);
+  return value == nullptr ? otherwise : *value;
+}
+double float_attr(const OnnxNode& node, const std::string& name, double otherwise) {
+  const auto* value = attr<float>(node, name);
+  return value == nullptr ? otherwise : static_cast<double>(*value);
+}
+std::string string_attr(const OnnxNode& node, const std::string& name, const std::string& otherwise) {
+  const auto* value = attr<std::string>(node, name);
+  return value == nullptr ? otherwise : *value;
+}
+std::optional<std::vector<int64_t>> ints_attr(const OnnxNode& node, const std::string& name) {
+  const auto* value = attr<std::vector<int64_t>>(node, name);
+  return value == nullptr ? std::nullopt : std::optional(*value);
+}
+
+Result<std::vector<int64_t>> integers_of(const Constant& constant, const WeightStore& weights) {
+  const int64_t count = element_count(constant.type.shape);
+  if (constant.type.dtype == DType::f32) return invalid_input("integers are needed where floats are");
+  if (count > small) return unsupported(fmt::format("an integer constant of {} elements", count));
+  ASSIGN_OR_RETURN(const std::string raw, weights.materialise(constant.content));
+  std::vector<int64_t> values(static_cast<size_t>(count));
+  const auto width = static_cast<size_t>(size_of(constant.type.dtype));
+  for (size_t i = 0; i < values.size(); ++i) {
+    const char* at = raw.data() + i * width;
+    if (width == 8) {
+      std::memcpy(&values[i], at, 8);
+    } else if (width == 4) {
+      int32_t value = 0;
+      std::memcpy(&value, at, 4);
+      values[i] = value;
+    } else {
+      values[i] = *at;
+    }
+  }
+  return values;
+}
+
+Result<std::vector<double>> numbers_of(const Constant& constant, const WeightStore& weights) {
+  if (constant.type.dtype != DType::f32) {
+    ASSIGN_OR_RETURN(const std::vector<int64_t> whole, integers_of(constant, weights));
+    return std::vector<double>(whole.begin(), whole.end());
+  }
+  const int64_t count = element_count(constant.type.shape);
+  if (count > small) return unsupported(fmt::format("a constant of {} elements where a few are expected", count));
+  ASSIGN_OR_RETURN(const std::string raw, weights.materialise(constant.content));
+  std::vector<double> values;
+  for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
+    float value = 0;
+    std::memcpy(&value, raw.data() + i * sizeof(float), sizeof value);
+    values.push_back(value);
+  }
+  return values;
+}
+
+Constant integer_constant(const std::vector<int64_t>& values, Shape shape, DType dtype, WeightStore& weights) {
+  const auto width = static_cast<size_t>(size_of(dtype));
+  std::string raw(values.size() * width, '\0');
+  for (size_t i = 0; i < values.size(); ++i) std::memcpy(&raw[i * width], &values[i], width);   // little-endian, as ONNX is
+  TensorType type{dtype, std::move(shape)};
+  const ContentId content = weights.add_bytes(type, std::move(raw));
+  return {std::move(type), content};
+}
+
+Result<std::optional<Constant>> fold_constant(const OnnxNode& node, int64_t, const std::vector<const Constant*>& inputs,
+                                              WeightStore& weights) {
+  if (node.op == "Constant") return fold_constant_node(node, weights);
+  const auto has = [&](size_t count) {
+    if (inputs.size() < count) return false;
+    for (size_t i = 0; i < count; ++i) {
+      if (inputs[i] == nullptr) return false;
+    }
+    return true;
+  };
+  if (!has(1)) return std::optional<Constant>();
+  if (node.op == "ConstantOfShape") return fold_fill(node, inputs, weights);
+  if (node.op == "Identity" || node.op == "Dropout") return std::optional(*inputs[0]);
+  if (node.op == "Unsqueeze") return fold_unsqueeze(node, inputs, weights);
+  if (node.op == "Squeeze") return fold_squeeze(node, inputs, weights);
+  if (node.op == "Cast") return fold_cast(node, inputs, weights);
+  if (node.op == "Slice") return fold_slice(node, inputs, weights);
+  if (node.op == "Concat") return has(inputs.size()) ? fold_concat(inputs, weights) : std::optional<Constant>();
+  if (node.op == "Reshape" && has(2)) return fold_reshape(inputs, weights);
+  if (node.op == "Gather" && has(2)) return fold_gather(node, inputs, weights);
+  const bool arithmetic = node.op == "Add" || node.op == "Sub" || node.op == "Mul" || node.op == "Div";
+  if (arithmetic && has(2)) return fold_arithmetic(node, inputs, weights);
+  return std::optional<Constant>();
+}
+
+}  // namespace nlsplit

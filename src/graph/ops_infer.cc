@@ -1,0 +1,288 @@
+#include "graph/ops_infer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+namespace nlsplit {
+namespace {
+
+// Extents come from files. Beyond these sums and products below could overflow, and no tensor is as large.
+constexpr int64_t largest_extent = int64_t{1} << 40;
+
+Error wrong(std::string why) { return invalid_input(std::move(why)); }
+
+Inferred one(DType dtype, Shape shape) {
+  double elements = 1;
+  for (const int64_t extent : shape) {
+    if (extent < 0 || extent > largest_extent) return wrong(fmt::format("an extent of {} in the result", extent));
+    elements *= static_cast<double>(extent);
+  }
+  if (elements > static_cast<double>(largest_extent)) return wrong("the result is too large");
+  return std::vector<TensorType>{{dtype, std::move(shape)}};
+}
+
+Status floats(Types inputs) {
+  for (const TensorType& type : inputs) {
+    if (type.dtype != DType::f32) return unsupported(fmt::format("operands of type {}; only f32 is supported", name_of(type.dtype)));
+  }
+  return ok_status();
+}
+
+struct Window {
+  std::vector<int64_t> kernel, strides, pads, dilations;
+};
+
+Result<Window> window_of(const Attrs& attrs, size_t spatial) {
+  Window window;
+  window.kernel = attr_ints(attrs, "kernel_shape");
+  window.strides = attr_ints(attrs, "strides");
+  window.pads = attr_ints(attrs, "pads");
+  window.dilations.assign(spatial, 1);
+  if (const AttrValue* dilations = find_attr(attrs, "dilations")) {
+    const auto* list = std::get_if<std::vector<int64_t>>(dilations);
+    if (list == nullptr) return wrong("dilations are not a list");
+    window.dilations = *list;
+  }
+  if (window.kernel.size() != spatial || window.strides.size() != spatial || window.dilations.size() != spatial ||
+      window.pads.size() != 2 * spatial) {
+    return wrong(fmt::format("kernel_shape, strides, dilations or pads do not have {} spatial axes", spatial));
+  }
+  const auto within = [](const std::vector<int64_t>& list, int64_t low) {
+    return std::all_of(list.begin(), list.end(), [&](int64_t v) { return v >= low && v <= (int64_t{1} << 20); });
+  };
+  if (!within(window.kernel, 1) || !within(window.strides, 1) || !within(window.dilations, 1)) {
+    return wrong("kernel_shape, strides and dilations must be positive");
+  }
+  if (!within(window.pads, 0)) return wrong("pads must not be negative");
+  return window;
+}
+
+Result<int64_t> window_positions(int64_t extent, const Window& window, size_t axis, size_t spatial, bool ceil_mode) {
+  const int64_t reach = (window.kernel[axis] - 1) * window.dilations[axis] + 1;
+  const int64_t padded = extent + window.pads[axis] + window.pads[axis + spatial];
+  if (reach > padded) return wrong(fmt::format("a kernel that reaches {} exceeds the padded input of {}", reach, padded));
+  const int64_t steps = padded - reach, stride = window.strides[axis];
+  int64_t positions = (ceil_mode ? (steps + stride - 1) / stride : steps / stride) + 1;
+  // A window that would begin in the padding behind the input is left out (ONNX and PyTorch).
+  if (ceil_mode && (positions - 1) * stride >= extent + window.pads[axis]) --positions;
+  return positions;
+}
+
+Result<Shape> broadcast(const Shape& a, const Shape& b) {
+  Shape out(std::max(a.size(), b.size()), 1);
+  for (size_t i = 0; i < out.size(); ++i) {
+    const int64_t x = i < a.size() ? a[a.size() - 1 - i] : 1, y = i < b.size() ? b[b.size() - 1 - i] : 1;
+    if (x != y && x != 1 && y != 1) return wrong(fmt::format("extents {} and {} do not broadcast", x, y));
+    out[out.size() - 1 - i] = x == 1 ? y : x;
+  }
+  return out;
+}
+
+}  // namespace
+
+Result<size_t> axis_of(int64_t axis, size_t rank) {
+  const auto r = static_cast<int64_t>(rank);
+  if (axis < -r || axis >= r) return wrong(fmt::format("axis {} of a tensor with {} axes", axis, rank));
+  return static_cast<size_t>(axis < 0 ? axis + r : axis);
+}
+
+Inferred infer_conv(Types inputs, const Attrs& attrs) {
+  RETURN_IF_ERROR(floats(inputs));
+  const Shape &x = inputs[0].shape, &w = inputs[1].shape;
+  if (x.size() != 4 || w.size() != 4) return unsupported("convolutions over other than two spatial axes");
+  ASSIGN_OR_RETURN(const Window window, window_of(attrs, 2));
+  const int64_t group = attr_int(attrs, "group");
+  if (group < 1 || w[0] < 1 || w[0] % group != 0) return wrong(fmt::format("{} output channels in {} groups", w[0], group));
+  if (x[1] % group != 0 || x[1] / group != w[1]) {
+    return wrong(fmt::format("the input has {} channels, the weight is for {} in {} groups", x[1], w[1], group));
+  }
+  if (w[2] != window.kernel[0] || w[3] != window.kernel[1]) {
+    return wrong(fmt::format("kernel_shape is {}x{}, the weight {}x{}", window.kernel[0], window.kernel[1], w[2], w[3]));
+  }
+  if (inputs.size() > 2 && inputs[2].shape != Shape{w[0]}) return wrong(fmt::format("the bias is not [{}]", w[0]));
+  ASSIGN_OR_RETURN(const int64_t height, window_positions(x[2], window, 0, 2, false));
+  ASSIGN_OR_RETURN(const int64_t width, window_positions(x[3], window, 1, 2, false));
+  return one(DType::f32, {x[0], w[0], height, width});
+}
+
+Inferred infer_gemm(Types inputs, const Attrs& attrs) {
+  RETURN_IF_ERROR(floats(inputs));
+  const Shape &a = inputs[0].shape, &b = inputs[1].shape;
+  if (a.size() != 2 || b.size() != 2) return wrong("Gemm needs two matrices");
+  const bool ta = attr_int(attrs, "transA") != 0, tb = attr_int(attrs, "transB") != 0;
+  const int64_t m = ta ? a[1] : a[0], k = ta ? a[0] : a[1], k2 = tb ? b[1] : b[0], n = tb ? b[0] : b[1];
+  if (k != k2) return wrong(fmt::format("inner extents {} and {} differ", k, k2));
+  if (inputs.size() > 2) {
+    const auto sum = broadcast(inputs[2].shape, {m, n});
+    if (!sum.ok() || *sum != Shape{m, n}) return wrong(fmt::format("the bias does not broadcast to [{},{}]", m, n));
+  }
+  return one(DType::f32, {m, n});
+}
+
+Inferred infer_matmul(Types inputs, const Attrs&) {
+  RETURN_IF_ERROR(floats(inputs));
+  Shape a = inputs[0].shape, b = inputs[1].shape;
+  if (a.empty() || b.empty()) return wrong("MatMul of a scalar");
+  const bool row = a.size() == 1, column = b.size() == 1;
+  if (row) a.insert(a.begin(), 1);
+  if (column) b.push_back(1);
+  const int64_t k = a.back(), k2 = b[b.size() - 2];
+  if (k != k2) return wrong(fmt::format("inner extents {} and {} differ", k, k2));
+  ASSIGN_OR_RETURN(Shape out, broadcast(Shape(a.begin(), a.end() - 2), Shape(b.begin(), b.end() - 2)));
+  if (!row) out.push_back(a[a.size() - 2]);
+  if (!column) out.push_back(b.back());
+  return one(DType::f32, std::move(out));
+}
+
+Inferred infer_broadcast(Types inputs, const Attrs&) {
+  RETURN_IF_ERROR(floats(inputs));
+  ASSIGN_OR_RETURN(Shape out, broadcast(inputs[0].shape, inputs[1].shape));
+  return one(DType::f32, std::move(out));
+}
+
+Inferred infer_same(Types inputs, const Attrs&) {
+  RETURN_IF_ERROR(floats(inputs));
+  for (const TensorType& type : inputs) {
+    if (type.shape != inputs[0].shape) return wrong(fmt::format("operands {} and {} differ", to_string(inputs[0]), to_string(type)));
+  }
+  return one(DType::f32, inputs[0].shape);
+}
+
+Inferred infer_pool(Types inputs, const Attrs& attrs) {
+  RETURN_IF_ERROR(floats(inputs));
+  const Shape& x = inputs[0].shape;
+  if (x.size() != 4) return unsupported("pools over other than two spatial axes");
+  ASSIGN_OR_RETURN(const Window window, window_of(attrs, 2));
+  for (size_t axis = 0; axis < 2; ++axis) {
+    const int64_t reach = (window.kernel[axis] - 1) * window.dilations[axis] + 1;
+    if (window.pads[axis] >= reach || window.pads[axis + 2] >= reach) return wrong("a pool's padding is as wide as its kernel");
+  }
+  const bool ceil_mode = attr_int(attrs, "ceil_mode") != 0;
+  ASSIGN_OR_RETURN(const int64_t height, window_positions(x[2], window, 0, 2, ceil_mode));
+  ASSIGN_OR_RETURN(const int64_t width, window_positions(x[3], window, 1, 2, ceil_mode));
+  return one(DType::f32, {x[0], x[1], height, width});
+}
+
+Inferred infer_global_pool(Types inputs, const Attrs&) {
+  RETURN_IF_ERROR(floats(inputs));
+  Shape out = inputs[0].shape;
+  if (out.size() < 3) return wrong("a global pool needs spatial axes");
+  std::fill(out.begin() + 2, out.end(), 1);
+  return one(DType::f32, std::move(out));
+}
+
+Inferred infer_batch_norm(Types inputs, const Attrs&) {
+  RETURN_IF_ERROR(floats(inputs));
+  const Shape& x = inputs[0].shape;
+  if (x.size() < 2) return wrong("BatchNormalization needs a channel axis");
+  for (size_t i = 1; i < inputs.size(); ++i) {
+    if (inputs[i].shape != Shape{x[1]}) return wrong(fmt::format("parameter {} is {}, not [{}]", i, to_string(inputs[i]), x[1]));
+  }
+  return one(DType::f32, x);
+}
+
+Inferred infer_axis(Types inputs, const Attrs& attrs) {
+  RETURN_IF_ERROR(floats(inputs));
+  if (const auto axis = axis_of(attr_int(attrs, "axis"), inputs[0].shape.size()); !axis) return axis.error();
+  return one(DType::f32, inputs[0].shape);
+}
+
+Inferred infer_concat(Types inputs, const Attrs& attrs) {
+  RETURN_IF_ERROR(floats(inputs));
+  Shape out = inputs[0].shape;
+  ASSIGN_OR_RETURN(const size_t axis, axis_of(attr_int(attrs, "axis"), out.size()));
+  for (size_t i = 1; i < inputs.size(); ++i) {
+    const Shape& next = inputs[i].shape;
+    if (next.size() != out.size()) return wrong("operands with different numbers of axes");
+    for (size_t a = 0; a < out.size(); ++a) {
+      if (a != axis && next[a] != out[a]) return wrong(fmt::format("axis {}: extents {} and {} differ", a, out[a], next[a]));
+    }
+    out[axis] += next[axis];
+  }
+  return one(DType::f32, std::move(out));
+}
+
+Inferred infer_reshape(Types inputs, const Attrs& attrs) {
+  const Shape& x = inputs[0].shape;
+  Shape out = attr_ints(attrs, "shape");
+  int64_t known = 1;
+  size_t inferred = out.size();
+  for (size_t i = 0; i < out.size(); ++i) {
+    if (out[i] == 0) {
+      if (i >= x.size()) return wrong(fmt::format("shape copies axis {}, which the input does not have", i));
+      out[i] = x[i];
+    }
+    if (out[i] == -1) {
+      if (inferred != out.size()) return wrong("shape leaves two extents open");
+      inferred = i;
+    } else if (out[i] < 0 || (out[i] != 0 && known > largest_extent / out[i])) {
+      return wrong(fmt::format("an extent of {}", out[i]));
+    } else {
+      known *= out[i];
+    }
+  }
+  const int64_t count = element_count(x);
+  if (inferred != out.size()) {
+    if (known == 0 || count % known != 0) return wrong(fmt::format("{} elements do not fill the shape", count));
+    out[inferred] = count / known;
+  } else if (known != count) {
+    return wrong(fmt::format("{} elements cannot become {}", count, known));
+  }
+  return one(inputs[0].dtype, std::move(out));
+}
+
+Inferred infer_flatten(Types inputs, const Attrs& attrs) {
+  const Shape& x = inputs[0].shape;
+  const int64_t given = attr_int(attrs, "axis"), rank = static_cast<int64_t>(x.size());
+  if (given < -rank || given > rank) return wrong(fmt::format("axis {} of a tensor with {} axes", given, rank));
+  const auto axis = static_cast<size_t>(given < 0 ? given + rank : given);
+  int64_t rows = 1, columns = 1;
+  for (size_t i = 0; i < x.size(); ++i) (i < axis ? rows : columns) *= x[i];
+  return one(inputs[0].dtype, {rows, columns});
+}
+
+Inferred infer_transpose(Types inputs, const Attrs& attrs) {
+  const Shape& x = inputs[0].shape;
+  const std::vector<int64_t>& perm = attr_ints(attrs, "perm");
+  Shape out;
+  std::set<int64_t> seen;
+  for (const int64_t axis : perm) {
+    if (axis < 0 || static_cast<size_t>(axis) >= x.size() || !seen.insert(axis).second) break;
+    out.push_back(x[static_cast<size_t>(axis)]);
+  }
+  if (out.size() != x.size() || perm.size() != x.size()) return wrong("perm is no permutation of the axes");
+  return one(inputs[0].dtype, std::move(out));
+}
+
+Inferred infer_reduce(Types inputs, const Attrs& attrs) {
+  RETURN_IF_ERROR(floats(inputs));
+  const Shape& x = inputs[0].shape;
+  std::vector<bool> reduced(x.size(), false);
+  for (const int64_t given : attr_ints(attrs, "axes")) {
+    ASSIGN_OR_RETURN(const size_t axis, axis_of(given, x.size()));
+    reduced[axis] = true;
+  }
+  Shape out;
+  for (size_t i = 0; i < x.size(); ++i) {
+    if (!reduced[i]) out.push_back(x[i]);
+    else if (attr_int(attrs, "keepdims") != 0) out.push_back(1);
+  }
+  return one(DType::f32, std::move(out));
+}
+
+Inferred infer_pad(Types inputs, const Attrs& attrs) {
+  RETURN_IF_ERROR(floats(inputs));
+  Shape out = inputs[0].shape;
+  const std::vector<int64_t>& pads = attr_ints(attrs, "pads");
+  if (pads.size() != 2 * out.size()) return wrong("pads do not have a begin and an end for every axis");
+  for (size_t i = 0; i < out.size(); ++i) {
+    if (pads[i] < 0 || pads[i + out.size()] < 0) return unsupported("negative pads");
+    if (pads[i] > largest_extent || pads[i + out.size()] > largest_extent) return wrong("impossible pads");
+    out[i] += pads[i] + pads[i + out.size()];
+  }
+  return one(DType::f32, std::move(out));
+}
+
+}  // namespace nlsplit

@@ -1,0 +1,95 @@
+// Products of matrices, and reductions along axes.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "graph/reference/loops.h"
+
+namespace nlsplit::reference {
+
+void gemm(const Attrs& attrs, const Inputs& inputs, Tensor& out) {
+  const double alpha = attr_float(attrs, "alpha"), beta = attr_float(attrs, "beta");
+  const bool trans_a = attr_int(attrs, "transA") != 0, trans_b = attr_int(attrs, "transB") != 0;
+  const Tensor& a = *inputs[0];
+  const Tensor& b = *inputs[1];
+  const Tensor* c = inputs.size() > 2 ? inputs[2] : nullptr;
+  const int64_t m = out.type.shape[0], n = out.type.shape[1], k = a.type.shape[trans_a ? 0 : 1];
+  const std::vector<int64_t> c_strides = c ? broadcast_strides(c->type.shape, out.type.shape) : std::vector<int64_t>{0, 0};
+  parallel_for(n, [&](int64_t j) {
+    for (int64_t i = 0; i < m; ++i) {
+      double sum = 0;
+      for (int64_t p = 0; p < k; ++p) {
+        const double left = a.values[trans_a ? p * m + i : i * k + p];
+        const double right = b.values[trans_b ? j * k + p : p * n + j];
+        sum += left * right;
+      }
+      const double added = c ? beta * c->values[i * c_strides[0] + j * c_strides[1]] : 0.0;
+      out.values[i * n + j] = static_cast<float>(alpha * sum + added);
+    }
+  });
+}
+
+void matmul(const Inputs& inputs, Tensor& out) {
+  Shape a = inputs[0]->type.shape, b = inputs[1]->type.shape, o = out.type.shape;
+  if (a.size() == 1) {   // numpy: a vector on the left is a row, on the right a column; the added axis is not in the result
+    a.insert(a.begin(), 1);
+    o.insert(b.size() == 1 ? o.end() : o.end() - 1, 1);
+  }
+  if (b.size() == 1) {
+    b.push_back(1);
+    o.push_back(1);
+  }
+  const int64_t m = o[o.size() - 2], n = o[o.size() - 1], k = a.back();
+  const Shape batch(o.begin(), o.end() - 2);
+  const std::vector<int64_t> a_strides = broadcast_strides(Shape(a.begin(), a.end() - 2), batch);
+  const std::vector<int64_t> b_strides = broadcast_strides(Shape(b.begin(), b.end() - 2), batch);
+  int64_t matrix = 0;
+  for_each_index(batch, [&](const Shape& index) {
+    const float* left = inputs[0]->values.data() + offset_of(index, a_strides) * m * k;
+    const float* right = inputs[1]->values.data() + offset_of(index, b_strides) * k * n;
+    float* to = out.values.data() + matrix++ * m * n;
+    for (int64_t i = 0; i < m; ++i) {
+      for (int64_t j = 0; j < n; ++j) {
+        double sum = 0;
+        for (int64_t p = 0; p < k; ++p) sum += static_cast<double>(left[i * k + p]) * right[p * n + j];
+        to[i * n + j] = static_cast<float>(sum);
+      }
+    }
+  });
+}
+
+void softmax(const Attrs& attrs, const Inputs& inputs, Tensor& out) {
+  const Shape& shape = out.type.shape;
+  const int64_t rank = static_cast<int64_t>(shape.size());
+  const int64_t written = attr_int(attrs, "axis");
+  const size_t axis = static_cast<size_t>(written < 0 ? written + rank : written);
+  const std::vector<int64_t> strides = strides_of(shape);
+  const int64_t stride = strides[axis];
+  Shape others = shape;
+  others[axis] = std::min<int64_t>(1, others[axis]);
+  for_each_index(others, [&](const Shape& index) {
+    const int64_t start = offset_of(index, strides);
+    double largest = -std::numeric_limits<double>::infinity(), sum = 0;
+    for (int64_t i = 0; i < shape[axis]; ++i) largest = std::max<double>(largest, inputs[0]->values[start + i * stride]);
+    for (int64_t i = 0; i < shape[axis]; ++i) sum += std::exp(inputs[0]->values[start + i * stride] - largest);
+    for (int64_t i = 0; i < shape[axis]; ++i) {
+      out.values[start + i * stride] = static_cast<float>(std::exp(inputs[0]->values[start + i * stride] - largest) / sum);
+    }
+  });
+}
+
+void reduce_mean(const Attrs& attrs, const Inputs& inputs, Tensor& out) {
+  const Shape& shape = inputs[0]->type.shape;
+  Shape kept = shape;   // the result's shape if the reduced axes stay with extent 1
+  for (int64_t axis : attr_ints(attrs, "axes")) {
+    kept[static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(shape.size()) : axis)] = 1;
+  }
+  const std::vector<int64_t> to = broadcast_strides(kept, shape);
+  std::vector<double> sums(out.values.size(), 0.0);
+  size_t from = 0;
+  for_each_index(shape, [&](const Shape& index) { sums[offset_of(index, to)] += inputs[0]->values[from++]; });
+  const double reduced = static_cast<double>(inputs[0]->values.size()) / static_cast<double>(sums.size());
+  for (size_t i = 0; i < sums.size(); ++i) out.values[i] = static_cast<float>(sums[i] / reduced);
+}
+
+}  // namespace nlsplit::reference

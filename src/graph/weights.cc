@@ -1,0 +1,186 @@
+#include "graph/weights.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstring>
+#include <span>
+
+#include "base/hash.h"
+#include "base/random.h"
+
+namespace nlsplit {
+namespace {
+
+uint64_t hash_recipe(std::string_view recipe) { return hash_text(recipe, 1); }
+
+std::span<const float> floats(const std::string& raw) {
+  return {reinterpret_cast<const float*>(raw.data()), raw.size() / sizeof(float)};
+}
+
+// One row per output channel of a weight [outputs, …].
+std::string fold_weight(const std::vector<std::string>& in, double epsilon) {
+  std::string out = in[0];
+  const auto scale = floats(in[1]), variance = floats(in[2]);
+  auto* values = reinterpret_cast<float*>(out.data());
+  const size_t row = scale.empty() ? 0 : floats(in[0]).size() / scale.size();
+  for (size_t o = 0; o < scale.size(); ++o) {
+    const double factor = scale[o] / std::sqrt(static_cast<double>(variance[o]) + epsilon);
+    for (size_t i = 0; i < row; ++i) values[o * row + i] = static_cast<float>(values[o * row + i] * factor);
+  }
+  return out;
+}
+
+// in: (b, scale, bias, mean, var), or without b.
+std::string fold_bias(const std::vector<std::string>& in, double epsilon) {
+  const size_t skip = in.size() - 4;
+  const auto scale = floats(in[skip]), bias = floats(in[skip + 1]), mean = floats(in[skip + 2]), variance = floats(in[skip + 3]);
+  std::string out(in[skip].size(), '\0');
+  auto* values = reinterpret_cast<float*>(out.data());
+  for (size_t o = 0; o < scale.size(); ++o) {
+    const double b = skip == 0 ? 0.0 : static_cast<double>(floats(in[0])[o]);
+    values[o] = static_cast<float>((b - mean[o]) * scale[o] / std::sqrt(static_cast<double>(variance[o]) + epsilon) + bias[o]);
+  }
+  return out;
+}
+
+std::string norm_scale(const std::vector<std::string>& in, double epsilon) {
+  const auto scale = floats(in[0]), variance = floats(in[1]);
+  std::string out(in[0].size(), '\0');
+  auto* values = reinterpret_cast<float*>(out.data());
+  for (size_t o = 0; o < scale.size(); ++o) {
+    values[o] = static_cast<float>(scale[o] / std::sqrt(static_cast<double>(variance[o]) + epsilon));
+  }
+  return out;
+}
+
+template <class Combine>
+std::string elementwise(const std::vector<std::string>& in, Combine combine) {
+  const bool swap = in[0].size() < in[1].size();
+  const auto a = floats(in[swap ? 1 : 0]), b = floats(in[swap ? 0 : 1]);
+  std::string out(in[swap ? 1 : 0].size(), '\0');
+  auto* values = reinterpret_cast<float*>(out.data());
+  for (size_t i = 0; i < a.size(); ++i) values[i] = combine(a[i], b[b.size() == 1 ? 0 : i]);
+  return out;
+}
+
+std::string derive(Derivation how, const std::vector<std::string>& in, double parameter) {
+  switch (how) {
+    case Derivation::bn_weight: return fold_weight(in, parameter);
+    case Derivation::bn_bias: return fold_bias(in, parameter);
+    case Derivation::bn_scale: return norm_scale(in, parameter);
+    case Derivation::add: return elementwise(in, [](float a, float b) { return a + b; });
+    case Derivation::mul: return elementwise(in, [](float a, float b) { return a * b; });
+  }
+  CHECK(false, "unknown derivation");
+}
+
+std::string filled(const TensorType& type, double value) {
+  std::string out(static_cast<size_t>(size_of(type).value()), '\0');
+  const auto fill = [&](auto element) {
+    for (size_t at = 0; at + sizeof(element) <= out.size(); at += sizeof(element)) std::memcpy(&out[at], &element, sizeof(element));
+  };
+  switch (type.dtype) {
+    case DType::f32: fill(static_cast<float>(value)); break;
+    case DType::i64: fill(static_cast<int64_t>(value)); break;
+    case DType::i32: fill(static_cast<int32_t>(value)); break;
+    case DType::boolean: fill(static_cast<char>(value != 0)); break;
+  }
+  return out;
+}
+
+}  // namespace
+
+ContentId WeightStore::insert(uint64_t hash, Entry entry) {
+  entries_.try_emplace(hash, std::move(entry));
+  return ContentId{hash};
+}
+
+ContentId WeightStore::add_bytes(TensorType type, std::string raw) {
+  CHECK(static_cast<int64_t>(raw.size()) == size_of(type).value(), "bytes of another size than their type");
+  Entry entry;
+  entry.type = std::move(type);
+  const uint64_t hash = hash_bytes(raw.data(), raw.size());
+  entry.raw = std::move(raw);
+  return insert(hash, std::move(entry));
+}
+
+ContentId WeightStore::add_random(TensorType type, uint64_t seed, float deviation, float mean) {
+  CHECK(type.dtype == DType::f32, "random weights are f32");
+  const uint64_t hash = hash_recipe(fmt::format("random {} {} {} {}", element_count(type.shape), seed, deviation, mean));
+  Entry entry;
+  entry.kind = Entry::Kind::random;
+  entry.type = std::move(type);
+  entry.seed = seed;
+  entry.a = deviation;
+  entry.b = mean;
+  return insert(hash, std::move(entry));
+}
+
+ContentId WeightStore::add_fill(TensorType type, double value) {
+  const uint64_t hash = hash_recipe(fmt::format("fill {} {} {}", name_of(type.dtype), element_count(type.shape), value));
+  Entry entry;
+  entry.kind = Entry::Kind::fill;
+  entry.type = std::move(type);
+  entry.a = value;
+  return insert(hash, std::move(entry));
+}
+
+ContentId WeightStore::add_derived(Derivation how, std::vector<ContentId> from, double parameter, TensorType type) {
+  std::string recipe = fmt::format("derived {} {}", static_cast<int>(how), parameter);
+  for (const ContentId id : from) recipe += " " + hex16(id.value);
+  Entry entry;
+  entry.kind = Entry::Kind::derived;
+  entry.type = std::move(type);
+  entry.a = parameter;
+  entry.how = how;
+  entry.from = std::move(from);
+  return insert(hash_recipe(recipe), std::move(entry));
+}
+
+bool WeightStore::contains(ContentId id) const { return entries_.contains(id.value); }
+
+const TensorType& WeightStore::type(ContentId id) const {
+  const auto found = entries_.find(id.value);
+  CHECK(found != entries_.end(), "a content id of another store");
+  return found->second.type;
+}
+
+Result<std::string> WeightStore::materialise(ContentId id) const {
+  const auto found = entries_.find(id.value);
+  if (found == entries_.end()) return invalid_input(fmt::format("there is no weight with content {}", hex16(id.value)));
+  const Entry& entry = found->second;
+  switch (entry.kind) {
+    case Entry::Kind::raw: return entry.raw;
+    case Entry::Kind::fill: return filled(entry.type, entry.a);
+    case Entry::Kind::random: {
+      const int64_t count = element_count(entry.type.shape);
+      std::string out(static_cast<size_t>(count) * sizeof(float), '\0');
+      auto* values = reinterpret_cast<float*>(out.data());
+      fill_normal(entry.seed, values, count);
+      const auto deviation = static_cast<float>(entry.a), mean = static_cast<float>(entry.b);
+      // Two roundings, written so that no compiler fuses them: the same bits everywhere.
+      for (int64_t i = 0; i < count; ++i) {
+        const double scaled = static_cast<double>(values[i]) * deviation;
+        values[i] = static_cast<float>(scaled) + mean;
+      }
+      return out;
+    }
+    case Entry::Kind::derived: {
+      std::vector<std::string> inputs;
+      for (const ContentId from : entry.from) {
+        ASSIGN_OR_RETURN(inputs.emplace_back(), materialise(from));
+      }
+      return derive(entry.how, inputs, entry.a);
+    }
+  }
+  CHECK(false, "unknown kind of weight");
+}
+
+Bytes WeightStore::stored_bytes() const {
+  int64_t total = 0;
+  for (const auto& [hash, entry] : entries_) total += static_cast<int64_t>(entry.raw.size());
+  return bytes(total);
+}
+
+}  // namespace nlsplit

@@ -1,0 +1,53 @@
+// What the zoo's families are written in: a GraphBuilder that makes each layer's weights too, named as torchvision names them
+// ("conv1" has "conv1.weight" and "conv1.bias"). The zoo is our own text, so a layer that does not fit is a CHECK, not an error.
+//
+// Weights are seeded by (seed, name). Deviations keep an activation's magnitude from layer to layer (He, Zhang, Ren, Sun,
+// "Delving deep into rectifiers", ICCV 2015), so that outputs neither vanish nor explode and can tell right from wrong.
+#pragma once
+
+#include <string>
+
+#include "graph/builder.h"
+#include "graph/weights.h"
+
+namespace nlsplit {
+
+struct ConvSpec {
+  int64_t channels;             // out
+  int64_t kernel;               // square
+  int64_t stride = 1;
+  int64_t pad = 0;
+  int64_t groups = 1;           // = input channels: depthwise
+  bool bias = true;             // false where a BatchNormalization follows
+  bool after_relu = true;       // half of the input is zero, so weights are sqrt(2) larger
+};
+
+class ZooNet {
+ public:
+  ZooNet(std::string name, uint64_t seed) : builder_(std::move(name)), seed_(seed) {}
+
+  ValueId input(Shape shape) { return builder_.input("input", {DType::f32, std::move(shape)}); }
+  ValueId conv(const std::string& name, ValueId x, const ConvSpec& spec);
+  // `scale`: the mean of its scales; less than 1 where a residual sum follows, so that sums do not grow with depth.
+  ValueId batch_norm(const std::string& name, ValueId x, float scale = 1);
+  ValueId relu(const std::string& name, ValueId x);
+  ValueId relu6(const std::string& name, ValueId x);
+  ValueId add(const std::string& name, ValueId a, ValueId b);
+  ValueId max_pool(const std::string& name, ValueId x, int64_t kernel, int64_t stride, int64_t pad = 0);
+  ValueId global_average_pool(const std::string& name, ValueId x);
+  ValueId flatten(const std::string& name, ValueId x);
+  ValueId linear(const std::string& name, ValueId x, int64_t features, bool after_relu = true);
+
+  int64_t channels(ValueId x) const { return builder_.type(x).shape[1]; }
+  Model finish(ValueId output) &&;
+
+ private:
+  ValueId node(Op op, const std::string& name, std::vector<ValueId> inputs, Attrs attrs = {});
+  ValueId weight(const std::string& name, Shape shape, double deviation, double mean = 0);
+
+  GraphBuilder builder_;
+  WeightStore weights_;
+  uint64_t seed_;
+};
+
+}  // namespace nlsplit

@@ -1,0 +1,35 @@
+// Simonyan and Zisserman, "Very deep convolutional networks for large-scale image recognition", ICLR 2015, configuration D.
+#include <string>
+
+#include "graph/zoo_families.h"
+#include "graph/zoo_net.h"
+
+namespace nlsplit {
+
+Model build_vgg16(uint64_t seed) {
+  ZooNet net("vgg16", seed);
+  ValueId x = net.input({1, 3, 224, 224});
+  struct Stage {
+    int convolutions;
+    int64_t channels;
+  };
+  int index = 0;
+  auto name = [&index] { return "features." + std::to_string(index++); };
+  for (const Stage& stage : {Stage{2, 64}, {2, 128}, {3, 256}, {3, 512}, {3, 512}}) {
+    for (int i = 0; i < stage.convolutions; ++i) {
+      const bool after_relu = index != 0;
+      x = net.conv(name(), x, {.channels = stage.channels, .kernel = 3, .pad = 1, .after_relu = after_relu});
+      x = net.relu(name(), x);
+    }
+    x = net.max_pool(name(), x, 2, 2);
+  }
+  x = net.flatten("flatten", x);             // 512x7x7, which torchvision's adaptive average pool leaves as it is
+  x = net.linear("classifier.0", x, 4096);
+  x = net.relu("classifier.1", x);
+  x = net.linear("classifier.3", x, 4096);   // 2 and 5 are Dropout
+  x = net.relu("classifier.4", x);
+  x = net.linear("classifier.6", x, 1000);
+  return std::move(net).finish(x);
+}
+
+}  // namespace nlsplit

@@ -1,0 +1,88 @@
+#include "kernels/layout.h"
+
+#include <algorithm>
+
+namespace nlsplit {
+
+ScalarPanels scalar_panels(int64_t m, int64_t most_rows) {
+  ScalarPanels panels;
+  if (m == 0) return panels;
+  panels.count = (m + most_rows - 1) / most_rows;
+  panels.rows = m / panels.count;
+  panels.longer = m % panels.count;
+  return panels;
+}
+
+int64_t Window::tap_offset(int64_t i, int64_t j) const {
+  const int64_t y = i * dilation_h;
+  const int64_t x = j * dilation_w;
+  const int64_t phase = (y % stride_h) * stride_w + x % stride_w;
+  return (phase * image_h + y / stride_h) * image_w + x / stride_w;
+}
+
+Window window_of(const ComputeDesc& desc) {
+  const Shape& in = desc.inputs[0].shape;
+  const Shape& out = desc.outputs[0].shape;
+  const auto& kernel = attr_ints(desc.attrs, "kernel_shape");
+  const auto& strides = attr_ints(desc.attrs, "strides");
+  const auto& pads = attr_ints(desc.attrs, "pads");
+  Window r;
+  r.batch = in[0], r.channels = in[1], r.h = in[2], r.w = in[3];
+  r.out_channels = out[1], r.out_h = out[2], r.out_w = out[3];
+  r.kernel_h = kernel[0], r.kernel_w = kernel[1], r.stride_h = strides[0], r.stride_w = strides[1];
+  r.pad_top = pads[0], r.pad_left = pads[1];
+  if (find_attr(desc.attrs, "dilations") != nullptr) {
+    const auto& dilations = attr_ints(desc.attrs, "dilations");
+    r.dilation_h = dilations[0], r.dilation_w = dilations[1];
+  }
+  if (desc.op == Op::Conv) r.groups = attr_int(desc.attrs, "group");
+  // What the window touches, rounded up to whole phases. With ceil_mode that may be more than the padded plane.
+  const int64_t need_h = (r.out_h - 1) * r.stride_h + (r.kernel_h - 1) * r.dilation_h + 1;
+  const int64_t need_w = (r.out_w - 1) * r.stride_w + (r.kernel_w - 1) * r.dilation_w + 1;
+  r.in_place =
+      r.stride_h == 1 && r.stride_w == 1 && r.pad_top == 0 && r.pad_left == 0 && need_h <= r.h && need_w <= r.w;
+  r.image_h = r.in_place ? r.h : round_up(need_h, r.stride_h) / r.stride_h;
+  r.image_w = r.in_place ? r.w : round_up(need_w, r.stride_w) / r.stride_w;
+  return r;
+}
+
+Product product_of(const ComputeDesc& desc) {
+  const Shape& a = desc.inputs[0].shape;
+  const Shape& b = desc.inputs[1].shape;
+  Product r;
+  if (desc.op == Op::Gemm) {
+    const bool trans_a = attr_int(desc.attrs, "transA") != 0;
+    r.m = a[trans_a ? 1 : 0];
+    r.k = a[trans_a ? 0 : 1];
+    r.n = b[attr_int(desc.attrs, "transB") != 0 ? 0 : 1];
+    return r;
+  }
+  r.k = a.back();
+  r.n = b.size() == 1 ? 1 : b.back();
+  if (b.size() <= 2) {
+    for (size_t axis = 0; axis + 1 < a.size(); ++axis) r.m *= a[axis];
+    return r;
+  }
+  r.m = a.size() == 1 ? 1 : a[a.size() - 2];
+  const Shape& out = desc.outputs[0].shape;
+  const size_t matrix_axes = a.size() == 1 ? 1 : 2;
+  for (size_t axis = 0; axis + matrix_axes < out.size(); ++axis) r.batch *= out[axis];
+  return r;
+}
+
+int64_t product_left_floats(int64_t m, int64_t k) { return std::min(m, m_block) * std::min(k, k_block); }
+
+int64_t product_right_floats(int64_t k, int64_t n) {
+  return std::min(k, k_block) * round_up(std::min(n, n_block), widest_vector);
+}
+
+int64_t conv_image_floats(const Window& window) {
+  return window.in_place ? 0 : window.channels * window.image_stride();
+}
+
+int64_t conv_packed_floats(const Window& window, Isa isa) {
+  const int64_t k = window.channels / window.groups * window.taps();
+  return window.groups * vector_panels(k, window.out_channels / window.groups, isa);
+}
+
+}  // namespace nlsplit

@@ -1,0 +1,77 @@
+// The numbers on which the catalogue (how much memory) and the kernels' code (what lies where) must agree: blocking
+// constants, packed forms, the geometry of sliding windows and of products. All fixed: nothing here asks the machine
+// for its caches, so that a kernel's id and its desc alone say what it computes, bit for bit.
+#pragma once
+
+#include "kernels/catalogue.h"
+
+namespace nlsplit {
+
+// Floats of a vector register, and the register tile of the products: up to tile_rows(isa) scalars times two vectors.
+constexpr int64_t vector_width(Isa isa) { return isa == Isa::v2 ? 4 : isa == Isa::v3 ? 8 : 16; }
+constexpr int64_t tile_rows(Isa isa) { return isa == Isa::v2 ? 4 : isa == Isa::v3 ? 6 : 14; }
+inline constexpr int64_t widest_vector = 16;
+
+// Blocks of a product: m_block × k_block of the left operand (256 KiB) and k_block × n_block of the right one stay in a
+// second-level cache, k_block × one tile in the first. Results do not depend on them: an element is one chain over k
+// whose partial sum passes from block to block in full.
+inline constexpr int64_t m_block = 256;
+inline constexpr int64_t n_block = 384;
+inline constexpr int64_t k_block = 256;
+
+constexpr int64_t round_up(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
+
+// "Vector panels" of a k × n operand: n is cut into panels of two vectors, the last of one if that suffices, padded
+// with zeros; within a panel row after row of k. How many floats that takes.
+constexpr int64_t vector_panels(int64_t k, int64_t n, Isa isa) { return k * round_up(n, vector_width(isa)); }
+
+// "Scalar panels" of an m × k operand: m is cut into the fewest panels of at most tile_rows rows, as equal as can be
+// (longer ones first); within a panel column after column of k. Takes m * k floats.
+struct ScalarPanels {
+  int64_t count = 0;
+  int64_t rows = 0;    // of the shorter ones
+  int64_t longer = 0;  // the first so many have one row more
+  int64_t rows_of(int64_t panel) const { return rows + (panel < longer ? 1 : 0); }
+  int64_t begin(int64_t panel) const { return panel * rows + (panel < longer ? panel : longer); }  // its first row
+};
+ScalarPanels scalar_panels(int64_t m, int64_t most_rows);
+
+// The sliding window of Conv, MaxPool and AveragePool, and the image of one channel's plane it slides over: padded, and
+// sorted by phase of the stride (row and column modulo it), so that every tap reads consecutive floats for consecutive
+// output pixels:
+//   output (y, x), tap (i, j)  is at  tap_offset(i, j) + y * image_w + x.
+struct Window {
+  int64_t batch = 0, channels = 0, h = 0, w = 0;
+  int64_t out_channels = 0, out_h = 0, out_w = 0;
+  int64_t kernel_h = 0, kernel_w = 0, stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1, pad_top = 0,
+          pad_left = 0;
+  int64_t groups = 1;
+  int64_t image_h = 0, image_w = 0;  // of one phase
+  bool in_place = false;             // the plane itself serves as its image
+
+  int64_t out_pixels() const { return out_h * out_w; }
+  int64_t taps() const { return kernel_h * kernel_w; }
+int64_t image_floats() const { return in_place ? h * w : stride_h * stride_w * image_h * image_w; }
+  // From one channel's image to the next: where it is ours to choose, an odd number of cache lines (of 16 floats), so that
+  // the same spot of many channels does not fall into the same few sets of a cache.
+  int64_t image_stride() const { return in_place ? h * w : ((image_floats() + 15) / 16 | 1) * 16; }
+  int64_t tap_offset(int64_t i, int64_t j) const;
+  // How far one pass over consecutive pixels goes, the columns between the rows included.
+  int64_t flat_pixels() const { return out_pixels() == 0 ? 0 : (out_h - 1) * image_w + out_w; }
+};
+Window window_of(const ComputeDesc& desc);
+
+// Extents of a Gemm or MatMul: `batch` products of m × k by k × n. A MatMul whose right operand has at most two axes is
+// one product.
+struct Product {
+  int64_t batch = 1, m = 1, n = 1, k = 1;
+};
+Product product_of(const ComputeDesc& desc);
+
+// Sizes in floats of the scratch of the products and convolutions.
+int64_t product_left_floats(int64_t m, int64_t k);          // a block of the left operand as scalar panels
+int64_t product_right_floats(int64_t k, int64_t n);         // a block of the right operand as vector panels
+int64_t conv_image_floats(const Window& window);            // the images of a sample's channels; 0 if in place
+int64_t conv_packed_floats(const Window& window, Isa isa);  // the weights as vector panels, group after group
+
+}  // namespace nlsplit

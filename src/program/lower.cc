@@ -1,0 +1,224 @@
+#include "program/lower.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "program/lower_device.h"
+
+namespace nlsplit {
+namespace {
+
+size_t at(int i) { return static_cast<size_t>(i); }
+
+// The plan's devices in order of first use; endpoints behind them.
+struct Lineup {
+  std::vector<DeviceId> plan_devices;
+  std::vector<std::vector<int>> stage_devices;   // [stage][replica]: index into plan_devices
+  int source = 0, sink = 0;
+};
+
+Lineup line_up(const Plan& plan, const Cluster& cluster, const Endpoints& endpoints, Program& program) {
+  Lineup lineup;
+  for (const Stage& stage : plan.stages) {
+    std::vector<int>& indices = lineup.stage_devices.emplace_back();
+    for (const DeviceId id : stage.devices) {
+      const auto found = std::find(lineup.plan_devices.begin(), lineup.plan_devices.end(), id);
+      indices.push_back(static_cast<int>(found - lineup.plan_devices.begin()));
+      if (found != lineup.plan_devices.end()) continue;
+      lineup.plan_devices.push_back(id);
+      const Device& device = cluster.device(id);
+      DeviceProgram& out = program.devices.emplace_back();
+      out.name = device.name;
+      out.kind = device.kind;
+      out.host = cluster.hosts[device.host.index()].name;
+      out.isa = device.isa;
+      out.memory = device.memory;
+    }
+  }
+  const auto endpoint = [&](HostId host) {
+    const std::string& name = cluster.hosts[host.index()].name;
+    for (size_t d = 0; d < program.devices.size(); ++d) {
+      if (program.devices[d].host == name) return static_cast<int>(d);
+    }
+    DeviceProgram out;
+    out.name = name;
+    for (int i = 2; std::any_of(program.devices.begin(), program.devices.end(), [&](const auto& d) { return d.name == out.name; }); ++i) {
+      out.name = fmt::format("{}_{}", name, i);   // a device of another host may be called like this host
+    }
+    out.kind = DeviceKind::host;
+    out.host = name;
+    out.memory = bytes(std::numeric_limits<int64_t>::max());   // it holds the user's data wherever that is
+    program.devices.push_back(std::move(out));
+    return static_cast<int>(program.devices.size()) - 1;
+  };
+  lineup.source = endpoint(endpoints.source);
+  lineup.sink = endpoint(endpoints.sink);
+  return lineup;
+}
+
+// Whether one kernel takes equally long on both for certain.
+bool alike(const Cluster& cluster, const CostTable& costs, DeviceId a, DeviceId b) {
+  if (cluster.device(a).isa != cluster.device(b).isa || costs.source(a).index() != costs.source(b).index()) return false;
+  if (const Roofline* roofline = std::get_if<Roofline>(&costs.source(a))) return *roofline == std::get<Roofline>(costs.source(b));
+  const Profile& one = std::get<Profile>(costs.source(a));
+  return !one.file.empty() && one.file == std::get<Profile>(costs.source(b)).file;
+}
+
+// [stage][replica]: seconds of one micro-batch. The schedules need them only to tell unlike replicas apart, and to interleave the
+// stages of one device; everywhere else the order does not depend on them, and looking up costs would take longer than lowering.
+Result<std::vector<std::vector<double>>> stage_seconds(const KernelGraph& graph, const Plan& plan, const Cluster& cluster,
+                                                       const CostTable* costs, bool shared) {
+  std::vector<std::vector<double>> seconds;
+  for (const Stage& stage : plan.stages) seconds.emplace_back(stage.devices.size(), 1.0);
+  if (costs == nullptr) return seconds;
+  const bool unlike = std::any_of(plan.stages.begin(), plan.stages.end(), [&](const Stage& stage) {
+    return std::any_of(stage.devices.begin(), stage.devices.end(),
+                       [&](DeviceId device) { return !alike(cluster, *costs, device, stage.devices[0]); });
+  });
+  if (!unlike && !shared) return seconds;
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    const Stage& stage = plan.stages[s];
+    for (size_t r = 0; r < stage.devices.size(); ++r) {
+      const auto same = std::find_if(stage.devices.begin(), stage.devices.begin() + static_cast<std::ptrdiff_t>(r),
+                                     [&](DeviceId other) { return alike(cluster, *costs, other, stage.devices[r]); });
+      if (const size_t q = static_cast<size_t>(same - stage.devices.begin()); q < r) {
+        seconds[s][r] = seconds[s][q];
+        continue;
+      }
+      const Isa isa = cluster.device(stage.devices[r]).isa;
+      const std::vector<ComputeDesc>& descs = graph.descs.at(isa);
+      const std::vector<NodeKernel>& kernels = graph.kernels.at(isa);
+      std::vector<std::pair<size_t, double>> known;   // equal computations are looked up once
+      double sum = 0;
+      for (size_t n = stage.begin; n < stage.end; ++n) {
+        if (is_view(graph.graph.nodes[n].op)) continue;
+        const size_t distinct = kernels[n].same_as;
+        auto found = std::find_if(known.begin(), known.end(), [&](const auto& entry) { return entry.first == distinct; });
+        if (found == known.end()) {
+          ASSIGN_OR_RETURN(const Cost cost, costs->cost(stage.devices[r], descs[n], graph.graph.nodes[n].name));
+          found = known.insert(known.end(), {distinct, cost.time.value()});
+        }
+        sum += found->second;
+      }
+      seconds[s][r] = sum;
+    }
+  }
+  return seconds;
+}
+
+Result<Placement> place(const Plan& plan, const Lineup& lineup, const SlotTable& table, size_t devices) {
+  Placement placement;
+  placement.micro_batches = plan.micro_batches;
+  placement.stages = static_cast<int>(plan.stages.size());
+  placement.devices = static_cast<int>(devices);
+  placement.source = lineup.source;
+  placement.sink = lineup.sink;
+  placement.stage_device.assign(plan.stages.size(), std::vector<int>(at(plan.micro_batches), -1));
+  for (size_t d = 0; d < table.devices.size(); ++d) {
+    for (const ScheduledSlot& slot : table.devices[d]) {
+      if (slot.phase != Phase::forward) return unsupported(fmt::format("schedule {}: only forward slots can be lowered", plan.schedule));
+      placement.stage_device[at(slot.stage)][at(slot.micro_batch)] = static_cast<int>(d);
+    }
+  }
+  for (const std::vector<int>& stage : placement.stage_device) {
+    CHECK(std::find(stage.begin(), stage.end(), -1) == stage.end(), "a schedule left a micro-batch out");
+  }
+  return placement;
+}
+
+// At the sink the first output of a root is the root's storage. Others of the same root, and inputs that are outputs where source and
+// sink are one device, are copied.
+void place_outputs(const KernelGraph& graph, Placement& placement, LowerInput& input) {
+  std::vector<bool> stored(graph.graph.values.size(), false);
+  for (size_t i = 0; i < graph.graph.outputs.size(); ++i) {
+    const ValueId root = graph.root[graph.graph.outputs[i].index()];
+    const bool held = graph.graph.value(root).kind == ValueKind::input && placement.source == placement.sink;
+    if (held || stored[root.index()]) input.copied_outputs.push_back(i);
+    else stored[root.index()] = true;
+  }
+  placement.sink_copies = !input.copied_outputs.empty();
+}
+
+int64_t samples_of(const Graph& graph) {
+  if (graph.inputs.empty() || graph.value(graph.inputs[0]).type.shape.empty()) return 1;
+  return graph.value(graph.inputs[0]).type.shape[0];
+}
+
+std::string program_name(const Plan& plan, const Graph& graph, const Cluster& cluster) {
+  return fmt::format("{} [{}]", graph.name, fmt::join(stage_parts(plan, graph, cluster), ", "));
+}
+
+}  // namespace
+
+Result<Program> lower(const KernelGraph& graph, const Plan& plan, const Cluster& cluster, const Endpoints& endpoints,
+                      const CostTable* costs) {
+  CHECK(graph.root.size() == graph.graph.values.size(), "a KernelGraph that choose_kernels did not make");
+  CHECK(endpoints.source.index() < cluster.hosts.size() && endpoints.sink.index() < cluster.hosts.size(), "unknown endpoints");
+  const int64_t batch = samples_of(graph.graph) * plan.micro_batches;
+  RETURN_IF_ERROR(check_plan(plan, graph.graph, cluster, batch));
+  for (const Stage& stage : plan.stages) {
+    for (const DeviceId id : stage.devices) {
+      const Device& device = cluster.device(id);
+      if (!graph.kernels.contains(device.isa)) {
+        return invalid_input(fmt::format("no kernels were chosen for level {} of device {}", name_of(device.isa), device.name));
+      }
+    }
+  }
+
+  Program program;
+  program.name = program_name(plan, graph.graph, cluster);
+  program.batch = batch;
+  program.micro_batches = plan.micro_batches;
+  program.eager_limit = cluster.eager_limit;
+  program.nic_window = cluster.nic_window;
+  const Lineup lineup = line_up(plan, cluster, endpoints, program);
+
+  ScheduleInput schedule;
+  schedule.micro_batches = plan.micro_batches;
+  schedule.devices = static_cast<int>(lineup.plan_devices.size());
+  schedule.stage_devices = lineup.stage_devices;
+  size_t hosted = 0;
+  for (const Stage& stage : plan.stages) hosted += stage.devices.size();
+  ASSIGN_OR_RETURN(schedule.stage_seconds, stage_seconds(graph, plan, cluster, costs, hosted > lineup.plan_devices.size()));
+  ASSIGN_OR_RETURN(const SlotTable table, make_schedule(plan.schedule, schedule));
+
+  ASSIGN_OR_RETURN(const std::vector<Flow> flows, find_flows(graph, plan));
+  ASSIGN_OR_RETURN(Placement placement, place(plan, lineup, table, program.devices.size()));
+  LowerInput input;
+  place_outputs(graph, placement, input);
+  std::vector<std::vector<double>> seconds(plan.stages.size(), std::vector<double>(at(plan.micro_batches)));
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    for (size_t m = 0; m < seconds[s].size(); ++m) {
+      const std::vector<int>& replicas = lineup.stage_devices[s];
+      const auto replica = std::find(replicas.begin(), replicas.end(), placement.stage_device[s][m]) - replicas.begin();
+      seconds[s][m] = schedule.stage_seconds[s][static_cast<size_t>(replica)];
+    }
+  }
+  ASSIGN_OR_RETURN(const Orders orders, make_orders(flows, placement, table, seconds));
+
+  input.graph = &graph;
+  input.plan = &plan;
+  input.placement = &placement;
+  input.flows = &flows;
+  input.banks = table.banks;
+  input.flow_of.assign(graph.graph.values.size(), -1);
+  for (size_t f = 0; f < flows.size(); ++f) input.flow_of[flows[f].root.index()] = static_cast<int>(f);
+  std::map<Isa, std::vector<int>> interned;
+  for (size_t d = 0; d < program.devices.size(); ++d) lower_device(input, orders[d], static_cast<int>(d), interned, program);
+  return program;
+}
+
+Result<Program> lower_unsplit(const KernelGraph& graph, int micro_batches, const Device& device, const std::string& host) {
+  Cluster cluster;
+  cluster.hosts.push_back({host, false});
+  cluster.devices.push_back(device);
+  cluster.devices[0].host = HostId(0);
+  Plan plan;
+  plan.stages.push_back({0, graph.graph.nodes.size(), {DeviceId(0)}});
+  plan.micro_batches = micro_batches;
+  return lower(graph, plan, cluster, {HostId(0), HostId(0)}, nullptr);
+}
+
+}  // namespace nlsplit

@@ -1,0 +1,89 @@
+// choose_kernels: all that lowering asks of a graph and the catalogue, whatever the plan.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "base/hash.h"
+#include "program/lower.h"
+
+namespace nlsplit {
+namespace {
+
+std::string label_of(const Node& node) {
+  std::string label = node.name;
+  for (const EpilogueStep& step : node.epilogue) label += ", " + step.name;
+  return label;
+}
+
+std::vector<ValueId> find_roots(const Graph& graph) {
+  std::vector<ValueId> root;
+  for (size_t v = 0; v < graph.values.size(); ++v) root.push_back(ValueId(v));
+  for (const Node& node : graph.nodes) {
+    if (is_view(node.op)) root[node.outputs[0].index()] = root[node.inputs[0].index()];
+  }
+  return root;
+}
+
+NodeKernel facts_of(const ComputeDesc& desc, Isa isa) {
+  const KernelInfo* kernel = find_kernel(desc.kernel);
+  CHECK(kernel != nullptr, "a chosen kernel is not in the catalogue");
+  NodeKernel facts;
+  if (kernel->workspace != nullptr) facts.workspace = kernel->workspace(desc);
+  for (size_t i = 0; i < desc.inputs.size(); ++i) {
+    facts.packed.push_back(kernel->packed_bytes == nullptr ? bytes(0) : kernel->packed_bytes(desc, i, isa));
+  }
+  return facts;
+}
+
+}  // namespace
+
+Result<KernelGraph> choose_kernels(Graph at_micro_batch, const std::vector<Isa>& levels) {
+  KernelGraph result;
+  result.graph = std::move(at_micro_batch);
+  const Graph& graph = result.graph;
+  result.root = find_roots(graph);
+  result.readers.resize(graph.values.size());
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    result.labels.push_back(label_of(graph.nodes[n]));
+    if (is_view(graph.nodes[n].op)) continue;
+    for (const ValueId value : reads_of(graph.nodes[n])) {
+      std::vector<size_t>& readers = result.readers[result.root[value.index()].index()];
+      if (readers.empty() || readers.back() != n) readers.push_back(n);
+    }
+  }
+  for (const Isa isa : levels) {
+    if (result.descs.contains(isa)) continue;
+    std::vector<ComputeDesc>& descs = result.descs[isa];
+    std::vector<NodeKernel>& kernels = result.kernels[isa];
+    std::unordered_multimap<uint64_t, size_t> by_signature;
+    for (size_t n = 0; n < graph.nodes.size(); ++n) {
+      const Node& node = graph.nodes[n];
+      if (is_view(node.op)) {
+        descs.emplace_back();
+        kernels.push_back({n, bytes(0), {}});
+        continue;
+      }
+      ComputeDesc desc = describe(graph, node);
+      auto kernel = choose_kernel(desc, isa);
+      if (!kernel) {
+        Error error = kernel.error();
+        error.message = fmt::format("layer '{}': {}", node.name, error.message);
+        return error;
+      }
+      desc.kernel = std::move(kernel).value();
+      NodeKernel facts = facts_of(desc, isa);
+      facts.same_as = n;
+      const uint64_t key = hash_text(signature(desc));
+      const auto [begin, end] = by_signature.equal_range(key);
+      const auto same = std::find_if(begin, end, [&](const auto& entry) { return descs[entry.second] == desc; });
+      if (same != end) facts.same_as = same->second;
+      else by_signature.emplace(key, n);
+      descs.push_back(std::move(desc));
+      kernels.push_back(std::move(facts));
+    }
+  }
+  return result;
+}
+
+}  // namespace nlsplit

@@ -1,0 +1,103 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "partition/plan.h"
+#include "report/ranking/ranking_report.h"
+
+namespace nlsplit {
+namespace {
+
+using nlohmann::json;
+
+json plan_json(const Ranking& ranking, size_t index, const Scenario& scenario, const Graph& graph) {
+  const RankedPlan& ranked = ranking.judged[index];
+  const Estimate& e = ranked.estimate;
+  json stages = json::array();
+  for (const Stage& stage : ranked.plan.stages) {
+    json layers = json::array(), devices = json::array();
+    for (size_t n = stage.begin; n < stage.end; ++n) layers.push_back(graph.nodes[n].name);
+    for (const DeviceId device : stage.devices) devices.push_back(scenario.cluster.device(device).name);
+    stages.push_back({{"layers", std::move(layers)}, {"devices", std::move(devices)}});
+  }
+  return {{"rank", index + 1},
+          {"name", ranked.plan.name},
+          {"plan", stage_parts(ranked.plan, graph, scenario.cluster)},
+          {"stages", std::move(stages)},
+          {"micro_batches", ranked.plan.micro_batches},
+          {"schedule", ranked.plan.schedule},
+          {"makespan_s", e.makespan_s},
+          {"throughput_per_s", e.throughput},
+          {"latency_mean_s", e.latency_mean_s},
+          {"latency_max_s", e.latency_max_s},
+          {"busiest_device", e.busiest_device},
+          {"busiest_device_share", e.busiest_device_share},
+          {"busiest_link", e.busiest_link},
+          {"busiest_link_share", e.busiest_link_share},
+          {"largest_device", e.largest_device},
+          {"largest_memory_bytes", e.largest_memory.value()}};
+}
+
+json number_or_null(const std::optional<size_t>& index) { return index ? json(*index + 1) : json(nullptr); }
+
+std::string csv_field(const std::string& text) {
+  if (text.find_first_of(",\"\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
+  return quoted + "\"";
+}
+
+}  // namespace
+
+std::string ranking_json(const Ranking& ranking, const Scenario& scenario, const Graph& graph) {
+  json plans = json::array();
+  for (size_t i = 0; i < ranking.judged.size(); ++i) {
+    if (i < ranking.keep || ranking.judged[i].own) plans.push_back(plan_json(ranking, i, scenario, graph));
+  }
+  json misfits = json::array();
+  for (const Misfit& misfit : ranking.misfits) {
+    misfits.push_back({{"device", misfit.device},
+                       {"memory_bytes", misfit.has.value()},
+                       {"least_needed_bytes", misfit.least_needed.value()},
+                       {"plans", misfit.plans}});
+  }
+  const Verdict& v = ranking.verdict;
+  const json file = {{"format", "nlsplit-ranking"},
+                     {"version", 1},
+                     {"scenario", scenario.file},
+                     {"model", ranking.model},
+                     {"batch", ranking.batch},
+                     {"objective", ranking.objective == Objective::throughput ? "throughput" : "latency"},
+                     {"considered", ranking.considered},
+                     {"simulated", ranking.judged.size()},
+                     {"space", ranking.space},
+                     {"seconds_s", ranking.seconds},
+                     {"misfits", std::move(misfits)},
+                     {"costs", {{"measured", ranking.measured_costs}, {"roofline", ranking.estimated_costs}}},
+                     {"verdict",
+                      {{"best_split", number_or_null(v.best_split)},
+                       {"best_single", number_or_null(v.best_single)},
+                       {"best_replicated", number_or_null(v.best_replicated)},
+                       {"best_latency", number_or_null(v.best_latency)},
+                       {"break_even_bandwidth_factor", v.break_even ? json(*v.break_even) : json(nullptr)}}},
+                     {"plans", std::move(plans)}};
+  return file.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+std::string ranking_csv(const Ranking& ranking) {
+  std::string out =
+      "rank,name,plan,micro_batches,schedule,throughput_per_s,makespan_s,latency_mean_s,latency_max_s,busiest_device,"
+      "busiest_device_share,busiest_link,busiest_link_share,largest_device,largest_memory_bytes\n";
+  for (size_t i = 0; i < ranking.judged.size(); ++i) {
+    const RankedPlan& ranked = ranking.judged[i];
+    if (i >= ranking.keep && !ranked.own) continue;
+    const Estimate& e = ranked.estimate;
+    out += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", i + 1, csv_field(ranked.plan.name), csv_field(ranked.text),
+                       ranked.plan.micro_batches, ranked.plan.schedule, e.throughput, e.makespan_s, e.latency_mean_s, e.latency_max_s,
+                       csv_field(e.busiest_device), e.busiest_device_share, csv_field(e.busiest_link), e.busiest_link_share,
+                       csv_field(e.largest_device), e.largest_memory.value());
+  }
+  return out;
+}
+
+}  // namespace nlsplit

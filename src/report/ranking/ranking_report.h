@@ -1,0 +1,19 @@
+// A Ranking for people (a table, a verdict, what to do next) and for machines (JSON, CSV).
+#pragma once
+
+#include <string>
+
+#include "ranking/ranking.h"
+
+namespace nlsplit {
+
+// `scenario` is the path as the user gave it: the last line quotes it in a command.
+std::string ranking_text(const Ranking& ranking, const Scenario& scenario);
+
+// {"format": "nlsplit-ranking", "version": 1, …, "plans": [{"rank", "stages": [{"layers", "devices"}], "throughput_per_s", …}]}
+std::string ranking_json(const Ranking& ranking, const Scenario& scenario, const Graph& graph);
+
+// One line a plan, with a header; units are in the column names.
+std::string ranking_csv(const Ranking& ranking);
+
+}  // namespace nlsplit

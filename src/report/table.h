@@ -1,0 +1,30 @@
+// A table for terminals and files: columns as wide as their widest cell, numbers to the right, words to the left.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace nlsplit {
+
+enum class Align { left, right };
+
+class Table {
+ public:
+  struct Column {
+    std::string title;         // may have a second line after '\n' (a unit)
+    Align align = Align::left;
+  };
+  explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
+
+  void add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
+  std::string to_string() const;   // every line ends in a newline; no trailing spaces
+
+ private:
+  std::vector<Column> columns_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+// Columns a text takes on a terminal: UTF-8 code points.
+size_t display_width(std::string_view text);
+
+}  // namespace nlsplit

@@ -1,0 +1,58 @@
+// From a scenario to the values the other rooms work on.
+#include "graph/onnx/import.h"
+#include "graph/passes.h"
+#include "graph/zoo.h"
+#include "scenario/fields.h"
+#include "scenario/scenario.h"
+
+namespace nlsplit {
+
+namespace {
+
+constexpr std::string_view zoo_prefix = "zoo:";
+
+Result<Model> build_model(const Scenario& scenario) {
+  if (scenario.model.starts_with(zoo_prefix)) {
+    return zoo_model(std::string_view(scenario.model).substr(zoo_prefix.size()), scenario.weights_seed);
+  }
+  return import_onnx(scenario.model, {scenario.input_shapes});
+}
+
+Result<Model> build_optimized(const Scenario& scenario) {
+  ASSIGN_OR_RETURN(Model model, build_model(scenario));
+  ASSIGN_OR_RETURN(model.graph, optimize(model.graph, model.weights));
+  return model;
+}
+
+}  // namespace
+
+Scenario bare_scenario(std::string model, int64_t batch, Bytes memory, Isa isa) {
+  Scenario scenario;
+  scenario.file = model;
+  scenario.model = std::move(model);
+  scenario.batch = batch;
+  scenario.micro_batches = {1};
+  const HostId host(0);
+  scenario.cluster.hosts = {{"localhost", false}};
+  scenario.cluster.devices = {{"cpu0", host, DeviceKind::cpu, memory, isa}};
+  scenario.costs = {NoCosts{}};
+  scenario.endpoints = {host, host};
+  scenario.schedules = {"streaming"};
+  return scenario;
+}
+
+Result<Model> load_model(const Scenario& scenario) {
+  auto model = build_optimized(scenario);
+  if (!model.ok()) return moved_to(model.error(), scenario.model_where, scenario.model_line);
+  return model;
+}
+
+CostTable cost_table(const Scenario& scenario, const std::string& graph_name) {
+  CostNames names{scenario.file, graph_name, {}};
+  for (const Device& device : scenario.cluster.devices) names.devices.push_back(device.name);
+  return CostTable(scenario.costs, std::move(names));
+}
+
+Error at_plan(const UserPlan& plan, Error error) { return moved_to(std::move(error), plan.where, plan.line); }
+
+}  // namespace nlsplit

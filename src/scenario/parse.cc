@@ -1,0 +1,220 @@
+// The scenario as a whole: model, workload, search, plans. parse_cluster.cc has the machines.
+#include "scenario/parse.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+
+#include "base/file.h"
+#include "base/text_reader.h"
+#include "scenario/scenario.h"
+
+namespace nlsplit {
+
+namespace {
+
+// Beyond these no plan could be built in memory: a typing error is then better told than computed.
+constexpr int64_t max_batch = 1'000'000;
+constexpr int64_t max_keep = 100'000;
+constexpr int64_t max_candidates = 1'000'000;
+constexpr int64_t max_extent = int64_t{1} << 31;
+constexpr int64_t max_elements = int64_t{1} << 40;
+constexpr size_t max_axes = 8;
+
+Result<Shape> parse_shape(const Source& source, const Yaml& node) {
+  RETURN_IF_ERROR(expect_list(source, node, "the shape of an input"));
+  if (node.items.size() > max_axes) return source.at(node, fmt::format("a shape has at most {} axes", max_axes));
+  Shape shape;
+  int64_t elements = 1;
+  for (const Yaml& item : node.items) {
+    ASSIGN_OR_RETURN(const int64_t extent, read_integer(source, item, "an extent", 1, max_extent));
+    if (elements > max_elements / extent) {
+      return source.at(node, fmt::format("this shape has more than {} elements", max_elements));
+    }
+    elements *= extent;
+    shape.push_back(extent);
+  }
+  return shape;
+}
+
+Status parse_model_map(const Source& source, const Yaml& node, Scenario& scenario) {
+  ASSIGN_OR_RETURN(const Fields model, Fields::open(source, node, "model", {"path", "zoo", "inputs", "seed"}));
+  const Yaml* path = model.find("path");
+  const Yaml* zoo = model.find("zoo");
+  if ((path == nullptr) == (zoo == nullptr)) return source.at(node, "model needs either 'path' or 'zoo'");
+  if (path != nullptr) {
+    ASSIGN_OR_RETURN(const std::string text, read_text(source, *path, "the path of an ONNX file"));
+    scenario.model = beside(scenario.file, text);
+  } else {
+    ASSIGN_OR_RETURN(const std::string text, read_text(source, *zoo, "the name of a zoo model"));
+    scenario.model = fmt::format("zoo:{}", text);
+  }
+  scenario.model_where = source.location(path != nullptr ? *path : *zoo);
+  if (const Yaml* inputs = model.find("inputs")) {
+    if (zoo != nullptr) return source.at(*inputs, "'inputs' gives shapes to an ONNX file; zoo models have theirs");
+    if (!inputs->is_map()) return source.at(*inputs, "'inputs' must be a map, e.g. {x: [1, 3, 224, 224]}");
+    for (size_t i = 0; i < inputs->keys.size(); ++i) {
+      ASSIGN_OR_RETURN(scenario.input_shapes[inputs->keys[i].text], parse_shape(source, inputs->items[i]));
+    }
+  }
+  if (const Yaml* seed = model.find("seed")) {
+    if (zoo == nullptr) return source.at(*seed, "'seed' makes the weights of zoo models; an ONNX file has its own");
+    ASSIGN_OR_RETURN(const int64_t value, read_integer(source, *seed, "seed", 0, INT64_MAX));
+    scenario.weights_seed = static_cast<uint64_t>(value);
+  }
+  return ok_status();
+}
+
+Status parse_model(const Source& source, const Yaml& node, Scenario& scenario) {
+  scenario.model_where = source.location(node);
+  if (node.is_map()) {
+    RETURN_IF_ERROR(parse_model_map(source, node, scenario));
+  } else {
+    ASSIGN_OR_RETURN(const std::string text,
+                     read_text(source, node, "a model (zoo:NAME, or the path of an ONNX file)"));
+    scenario.model = text;
+    if (!text.starts_with("zoo:")) scenario.model = beside(scenario.file, text);
+  }
+  scenario.model_line = source.line(scenario.model_where.line);
+  return ok_status();
+}
+
+Status parse_workload(const Source& source, const Yaml& node, Scenario& scenario) {
+  ASSIGN_OR_RETURN(const Fields workload, Fields::open(source, node, "workload", {"mode", "batch", "micro_batches"}));
+  if (const Yaml* mode = workload.find("mode")) {
+    static constexpr std::array<std::string_view, 2> modes = {"inference", "training"};
+    ASSIGN_OR_RETURN(const size_t chosen, read_choice(source, *mode, "mode", modes));
+    if (chosen == 1) {
+      return source.at(*mode, unsupported("mode 'training' is not supported yet; 'inference' is"));
+    }
+  }
+  ASSIGN_OR_RETURN(const Yaml* batch, workload.need("batch"));
+  ASSIGN_OR_RETURN(scenario.batch, read_integer(source, *batch, "batch", 1, max_batch));
+  if (const Yaml* counts = workload.find("micro_batches")) {
+    ASSIGN_OR_RETURN(scenario.micro_batches, parse_micro_batches(source, *counts, scenario.batch));
+  } else {
+    for (const int count : {1, 2, 4, 8, 16}) {
+      if (scenario.batch % count == 0) scenario.micro_batches.push_back(count);
+    }
+  }
+  return ok_status();
+}
+
+Status parse_splits(const Source& source, const Yaml& node, SearchOptions& options) {
+  static constexpr std::array<std::string_view, 2> splits = {"layer", "replicate"};
+  RETURN_IF_ERROR(expect_list(source, node, "splits"));
+  options.layers = options.replicate = false;
+  for (const Yaml& item : node.items) {
+    ASSIGN_OR_RETURN(const size_t chosen, read_choice(source, item, "split", splits));
+    bool& on = chosen == 0 ? options.layers : options.replicate;
+    if (on) return source.at(item, fmt::format("'{}' is given twice", item.text));
+    on = true;
+  }
+  return ok_status();
+}
+
+Status parse_schedules(const Source& source, const Yaml& node, std::vector<std::string>& schedules) {
+  RETURN_IF_ERROR(expect_list(source, node, "schedules"));
+  if (node.items.empty()) return source.at(node, "at least one schedule is needed");
+  schedules.clear();
+  for (const Yaml& item : node.items) {
+    ASSIGN_OR_RETURN(std::string name, parse_schedule_name(source, item));
+    if (std::find(schedules.begin(), schedules.end(), name) != schedules.end()) {
+      return source.at(item, fmt::format("'{}' is given twice", name));
+    }
+    schedules.push_back(std::move(name));
+  }
+  return ok_status();
+}
+
+Status parse_search(const Source& source, const Yaml& node, Scenario& scenario) {
+  ASSIGN_OR_RETURN(const Fields search,
+                   Fields::open(source, node, "search",
+                                {"splits", "schedules", "objective", "keep", "max_candidates", "max_stages", "seed"}));
+  if (const Yaml* splits = search.find("splits")) {
+    RETURN_IF_ERROR(parse_splits(source, *splits, scenario.search));
+  }
+  if (const Yaml* schedules = search.find("schedules")) {
+    RETURN_IF_ERROR(parse_schedules(source, *schedules, scenario.schedules));
+  }
+  if (const Yaml* objective = search.find("objective")) {
+    static constexpr std::array<std::string_view, 2> objectives = {"throughput", "latency"};
+    ASSIGN_OR_RETURN(const size_t chosen, read_choice(source, *objective, "objective", objectives));
+    scenario.objective = chosen == 0 ? Objective::throughput : Objective::latency;
+  }
+  if (const Yaml* keep = search.find("keep")) {
+    ASSIGN_OR_RETURN(const int64_t value, read_integer(source, *keep, "keep", 1, max_keep));
+    scenario.keep = static_cast<int>(value);
+  }
+  if (const Yaml* candidates = search.find("max_candidates")) {
+    ASSIGN_OR_RETURN(const int64_t value, read_integer(source, *candidates, "max_candidates", 1, max_candidates));
+    scenario.search.max_candidates = static_cast<size_t>(value);
+  }
+  if (const Yaml* stages = search.find("max_stages")) {
+    ASSIGN_OR_RETURN(const int64_t value, read_integer(source, *stages, "max_stages", 0, max_devices));
+    scenario.search.max_stages = static_cast<size_t>(value);
+  }
+  if (const Yaml* seed = search.find("seed")) {
+    ASSIGN_OR_RETURN(const int64_t value, read_integer(source, *seed, "seed", 0, INT64_MAX));
+    scenario.search.seed = static_cast<uint64_t>(value);
+  }
+  return ok_status();
+}
+
+Status parse_plans(const Source& source, const Yaml& node, Scenario& scenario) {
+  if (!node.is_map()) return source.at(node, "plans must be a map, e.g. {mine: [..conv2@A, rest@B]}");
+  for (size_t i = 0; i < node.keys.size(); ++i) {
+    ASSIGN_OR_RETURN(std::string name, read_name(source, node.keys[i], "a plan"));
+    if (name.find_first_not_of("0123456789") == std::string::npos) {
+      return source.at(node.keys[i], fmt::format("a plan cannot be called '{}': numbers are ranks", name));
+    }
+    if (node.items[i].kind == Yaml::Kind::null)
+      return source.at(node.keys[i], fmt::format("plan '{}' has no stages", name));
+    ASSIGN_OR_RETURN(UserPlan plan, parse_plan(source, node.items[i], std::move(name), scenario.batch));
+    scenario.plans.push_back(std::move(plan));
+  }
+  return ok_status();
+}
+
+}  // namespace
+
+std::string beside(const std::string& scenario_file, const std::string& path) {
+  return (std::filesystem::path(scenario_file).parent_path() / path).lexically_normal().string();
+}
+
+Result<Scenario> parse_scenario(std::string_view text, const std::string& file, const ScenarioOptions& options) {
+  const Source source{file, text};
+  ASSIGN_OR_RETURN(const Yaml tree, parse_yaml(source));
+  if (tree.kind == Yaml::Kind::null) {
+    Error error = invalid_input("this scenario is empty");
+    error.where.file = file;
+    return error;
+  }
+  ASSIGN_OR_RETURN(const Fields root, Fields::open(source, tree, "the scenario",
+                                                   {"model", "workload", "devices", "switches", "links", "network",
+                                                    "source", "sink", "search", "plans"}));
+  Scenario scenario;
+  scenario.file = file;
+  scenario.schedules = {"streaming"};
+  ASSIGN_OR_RETURN(const Yaml* model, root.need("model"));
+  RETURN_IF_ERROR(parse_model(source, *model, scenario));
+  ASSIGN_OR_RETURN(const Yaml* workload, root.need("workload"));
+  RETURN_IF_ERROR(parse_workload(source, *workload, scenario));
+  RETURN_IF_ERROR(parse_cluster(source, root, options, scenario));
+  if (const Yaml* search = root.find("search")) {
+    RETURN_IF_ERROR(parse_search(source, *search, scenario));
+  }
+  if (const Yaml* plans = root.find("plans")) {
+    RETURN_IF_ERROR(parse_plans(source, *plans, scenario));
+  }
+  return scenario;
+}
+
+Result<Scenario> read_scenario(const std::string& path, const ScenarioOptions& options) {
+  ASSIGN_OR_RETURN(const std::string text, read_file(path));
+  return parse_scenario(text, path, options);
+}
+
+}  // namespace nlsplit

@@ -1,0 +1,24 @@
+// Inside the room: the parts of a scenario, each read by its own file.
+#pragma once
+
+#include "scenario/fields.h"
+#include "scenario/scenario.h"
+
+namespace nlsplit {
+
+inline constexpr int64_t max_devices = 1000;  // a device is an MPI rank; also the limit for switches and links
+
+// Paths in a scenario are relative to the folder it stands in.
+std::string beside(const std::string& scenario_file, const std::string& path);
+
+// devices, links, switches, network, source and sink of `root`.
+Status parse_cluster(const Source& source, const Fields& root, const ScenarioOptions& options, Scenario& scenario);
+
+// A plan's stages, micro-batches and schedule: a list of stages, or a map with them. `workload_batch` 0: it stands in a
+// file of its own, where the batch is not known and it may name itself.
+Result<UserPlan> parse_plan(const Source& source, const Yaml& node, std::string name, int64_t workload_batch);
+// A single number or a list. Every count must divide the batch, unless that is 0: not known.
+Result<std::vector<int>> parse_micro_batches(const Source& source, const Yaml& node, int64_t workload_batch);
+Result<std::string> parse_schedule_name(const Source& source, const Yaml& node);
+
+}  // namespace nlsplit

@@ -1,0 +1,132 @@
+// Plans of one's own: in a scenario, and in a file of their own (what `rank --save-plans` writes and `run --plan FILE`
+// reads).
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/file.h"
+#include "scenario/parse.h"
+#include "schedule/schedules.h"
+
+namespace nlsplit {
+
+namespace {
+
+constexpr int64_t max_micro_batches = 65'536;
+constexpr size_t max_counts = 64;
+
+// A double-quoted scalar of YAML 1.2, section 7.3.1.
+std::string yaml_quote(std::string_view text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7f) {
+      quoted += fmt::format("\\x{:02x}", byte);
+      continue;
+    }
+    if (c == '"' || c == '\\') quoted += '\\';
+    quoted += c;
+  }
+  return quoted + '"';
+}
+
+std::string flow_list(const auto& items, auto text_of) {
+  std::string list = "[";
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (i > 0) list += ", ";
+    list += text_of(items[i]);
+  }
+  return list + "]";
+}
+
+Result<UserPlan> parse_stages_of(const Source& source, const Yaml& node, std::string name) {
+  RETURN_IF_ERROR(expect_list(source, node, "the stages of a plan, e.g. [..conv2@A, rest@B],"));
+  if (node.items.empty()) return source.at(node, "a plan needs at least one stage, e.g. [rest@A]");
+  UserPlan plan;
+  plan.name = std::move(name);
+  plan.where = source.location(node);
+  plan.line = source.line(node.line);
+  for (const Yaml& item : node.items) {
+    ASSIGN_OR_RETURN(std::string part, read_text(source, item, "a stage, e.g. ..conv2@A,"));
+    plan.stages.push_back(std::move(part));
+  }
+  return plan;
+}
+
+}  // namespace
+
+Result<std::string> parse_schedule_name(const Source& source, const Yaml& node) {
+  std::vector<std::string_view> names;
+  for (const SchedulePolicy& policy : all_schedules()) names.push_back(policy.name);
+  ASSIGN_OR_RETURN(const size_t chosen, read_choice(source, node, "schedule", names));
+  return std::string(names[chosen]);
+}
+
+Result<std::vector<int>> parse_micro_batches(const Source& source, const Yaml& node, int64_t workload_batch) {
+  const std::vector<Yaml> single = {node};
+  const std::vector<Yaml>& items = node.is_list() ? node.items : single;
+  if (items.empty()) return source.at(node, "at least one micro-batch count is needed");
+  if (items.size() > max_counts) return source.at(node, fmt::format("at most {} counts can be tried", max_counts));
+  std::vector<int> counts;
+  for (const Yaml& item : items) {
+    ASSIGN_OR_RETURN(const int64_t count,
+                     read_integer(source, item, "a number of micro-batches", 1, max_micro_batches));
+    if (workload_batch > 0 && workload_batch % count != 0) {
+      return source.at(item,
+                       fmt::format("{} micro-batches do not divide the batch of {} evenly", count, workload_batch));
+    }
+    if (std::find(counts.begin(), counts.end(), count) != counts.end()) {
+      return source.at(item, fmt::format("{} is given twice", count));
+    }
+    counts.push_back(static_cast<int>(count));
+  }
+  return counts;
+}
+
+Result<UserPlan> parse_plan(const Source& source, const Yaml& node, std::string name, int64_t workload_batch) {
+  if (!node.is_map()) return parse_stages_of(source, node, std::move(name));
+  auto opened =
+      workload_batch == 0
+          ? Fields::open(source, node, "a plan", {"name", "stages", "micro_batches", "schedule"})
+          : Fields::open(source, node, fmt::format("plan '{}'", name), {"stages", "micro_batches", "schedule"});
+  ASSIGN_OR_RETURN(const Fields fields, std::move(opened));
+  ASSIGN_OR_RETURN(const Yaml* stages, fields.need("stages"));
+  ASSIGN_OR_RETURN(UserPlan plan, parse_stages_of(source, *stages, std::move(name)));
+  if (const Yaml* own_name = fields.find("name")) {
+    ASSIGN_OR_RETURN(plan.name, read_text(source, *own_name, "a name"));
+  }
+  if (const Yaml* counts = fields.find("micro_batches")) {
+    ASSIGN_OR_RETURN(plan.micro_batches, parse_micro_batches(source, *counts, workload_batch));
+  }
+  if (const Yaml* schedule = fields.find("schedule")) {
+    ASSIGN_OR_RETURN(plan.schedule, parse_schedule_name(source, *schedule));
+  }
+  return plan;
+}
+
+Result<UserPlan> read_plan_file(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::string text, read_file(path));
+  const Source source{path, text};
+  ASSIGN_OR_RETURN(const Yaml tree, parse_yaml(source));
+  if (tree.kind == Yaml::Kind::null) {
+    Error error = invalid_input("this plan file is empty");
+    error.where.file = path;
+    return error;
+  }
+  return parse_plan(source, tree, std::filesystem::path(path).stem().string(), 0);
+}
+
+std::string plan_file_text(const UserPlan& plan) {
+  std::string text;
+  if (!plan.name.empty()) text += fmt::format("name: {}\n", yaml_quote(plan.name));
+  text += fmt::format("stages: {}\n", flow_list(plan.stages, [](const std::string& part) { return yaml_quote(part); }));
+  if (!plan.micro_batches.empty()) {
+    text +=
+        fmt::format("micro_batches: {}\n", flow_list(plan.micro_batches, [](int n) { return fmt::format("{}", n); }));
+  }
+  if (!plan.schedule.empty()) text += fmt::format("schedule: {}\n", yaml_quote(plan.schedule));
+  return text;
+}
+
+}  // namespace nlsplit

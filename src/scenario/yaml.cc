@@ -1,0 +1,226 @@
+// The only file that includes yaml-cpp; its exceptions, and those thrown through its parser, end here. Its events are
+// read, not its Node: they tell of a key given twice, and a Node shares state in ways a value should not.
+#include "scenario/yaml.h"
+
+#include <fmt/format.h>
+#include <yaml-cpp/anchor.h>
+#include <yaml-cpp/depthguard.h>
+#include <yaml-cpp/eventhandler.h>
+#include <yaml-cpp/exceptions.h>
+#include <yaml-cpp/mark.h>
+#include <yaml-cpp/parser.h>
+
+#include <algorithm>
+#include <map>
+#include <sstream>
+
+#include "base/units.h"
+
+namespace nlsplit {
+
+namespace {
+
+constexpr size_t max_text = size_t{16} << 20;  // bytes
+constexpr size_t max_nodes = 100'000;          // aliases copy: without a limit a page of text grows without end
+constexpr size_t max_shown = 200;              // bytes of a line in a message
+
+struct Trouble {
+  Error error;
+};
+
+Yaml node_at(const YAML::Mark& mark, Yaml::Kind kind) {
+  Yaml node;
+  node.kind = kind;
+  node.line = mark.line + 1;
+  node.column = mark.column + 1;
+  return node;
+}
+
+size_t count(const Yaml& node) {
+  size_t n = 1;
+  for (const Yaml& key : node.keys) n += count(key);
+  for (const Yaml& item : node.items) n += count(item);
+  return n;
+}
+
+const Yaml* find_key(const Yaml& map, std::string_view name) {
+  for (const Yaml& key : map.keys) {
+    if (key.text == name) return &key;
+  }
+  return nullptr;
+}
+
+class TreeBuilder : public YAML::EventHandler {
+ public:
+  explicit TreeBuilder(const Source& source) : source_(source) {}
+
+  void OnDocumentStart(const YAML::Mark&) override {}
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override { add(node_at(mark, Yaml::Kind::null), anchor); }
+  void OnScalar(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor, const std::string& value) override {
+    Yaml node = node_at(mark, Yaml::Kind::scalar);
+    node.text = value;
+    add(std::move(node), anchor);
+  }
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    const auto found = anchors_.find(anchor);
+    if (found == anchors_.end()) fail(node_at(mark, Yaml::Kind::null), "this alias stands inside what it names");
+    nodes_ += count(found->second);
+    add(found->second, YAML::NullAnchor);
+  }
+  void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,
+                       YAML::EmitterStyle::value) override {
+    open_.push_back({node_at(mark, Yaml::Kind::list), anchor});
+  }
+  void OnSequenceEnd() override { close(); }
+  void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,
+                  YAML::EmitterStyle::value) override {
+    open_.push_back({node_at(mark, Yaml::Kind::map), anchor});
+  }
+  void OnMapEnd() override {
+    merge(open_.back().node);
+    close();
+  }
+
+  Yaml root;
+
+ private:
+  struct Open {
+    Yaml node;
+    YAML::anchor_t anchor;
+  };
+
+  [[noreturn]] void fail(const Yaml& where, std::string message) const {
+    throw Trouble{source_.at(where, std::move(message))};
+  }
+
+  void add(Yaml node, YAML::anchor_t anchor) {
+    if (++nodes_ > max_nodes)
+      fail(node, fmt::format("more than {} values, aliases counted as what they name", max_nodes));
+    if (anchor != YAML::NullAnchor) {
+      nodes_ += count(node);  // it is copied
+      anchors_[anchor] = node;
+    }
+    if (open_.empty()) {
+      root = std::move(node);
+      return;
+    }
+    Yaml& parent = open_.back().node;
+    if (parent.is_map() && parent.keys.size() == parent.items.size()) {
+      check_key(parent, node);
+      parent.keys.push_back(std::move(node));
+    } else {
+      parent.items.push_back(std::move(node));
+    }
+  }
+
+  void close() {
+    Open done = std::move(open_.back());
+    open_.pop_back();
+    add(std::move(done.node), done.anchor);
+  }
+
+  void check_key(const Yaml& map, const Yaml& key) const {
+    if (!key.is_scalar()) fail(key, "a key must be a text");
+    if (const Yaml* first = find_key(map, key.text)) {
+      fail(key, fmt::format("'{}' is given twice here, first in line {}", key.text, first->line));
+    }
+  }
+
+  // https://yaml.org/type/merge.html: keys of its own win, then earlier merged maps.
+  void merge(Yaml& map) const {
+    const Yaml* key = find_key(map, "<<");
+    if (key == nullptr) return;
+    const auto index = key - map.keys.data();
+    const Yaml where = *key;
+    const Yaml merged = std::move(map.items[static_cast<size_t>(index)]);
+    map.keys.erase(map.keys.begin() + index);
+    map.items.erase(map.items.begin() + index);
+    if (merged.is_list()) {
+      for (const Yaml& one : merged.items) merge_one(map, one, where);
+    } else {
+      merge_one(map, merged, where);
+    }
+  }
+
+  void merge_one(Yaml& map, const Yaml& from, const Yaml& where) const {
+    if (!from.is_map()) fail(where, "'<<' merges a map, e.g. '<<: *name' where '&name' marks one");
+    for (size_t i = 0; i < from.keys.size(); ++i) {
+      if (find_key(map, from.keys[i].text) != nullptr) continue;
+      map.keys.push_back(from.keys[i]);
+      map.items.push_back(from.items[i]);
+    }
+  }
+
+  const Source& source_;
+  std::vector<Open> open_;
+  std::map<YAML::anchor_t, Yaml> anchors_;
+  size_t nodes_ = 0;
+};
+
+// yaml-cpp takes byte 4 for the end of the text and guesses encodings: what follows would be silently lost.
+Status check_text(const Source& source) {
+  if (source.text.size() > max_text) {
+    return source.at(Yaml{}, fmt::format("the text is larger than {}", to_string(bytes(max_text))));
+  }
+  Yaml here;
+  here.line = 1;
+  here.column = 1;
+  for (const char c : source.text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if ((byte < 0x20 && c != '\n' && c != '\r' && c != '\t') || byte == 0x7f) {
+      Error error = invalid_input(fmt::format("a control character (0x{:02x}); this must be plain UTF-8 text", byte));
+      error.where = source.location(here);
+      return error;
+    }
+    here.column = c == '\n' ? 1 : here.column + 1;
+    here.line += c == '\n' ? 1 : 0;
+  }
+  return ok_status();
+}
+
+}  // namespace
+
+std::string Source::line(int number) const {
+  if (number < 1) return {};
+  size_t start = 0;
+  for (int n = 1; n < number; ++n) {
+    const size_t newline = text.find('\n', start);
+    if (newline == std::string_view::npos) return {};
+    start = newline + 1;
+  }
+  std::string_view found = text.substr(start, text.find('\n', start) - start);
+  const size_t last = found.find_last_not_of(" \t\r");
+  found = found.substr(0, last == std::string_view::npos ? 0 : last + 1);
+  return found.size() <= max_shown ? std::string(found) : std::string(found.substr(0, max_shown)) + " ...";
+}
+
+Error Source::at(const Yaml& node, std::string message) const { return at(node, invalid_input(std::move(message))); }
+
+Error Source::at(const Yaml& node, Error error) const {
+  error.where = location(node);
+  error.fragment = line(node.line);
+  return error;
+}
+
+Result<Yaml> parse_yaml(const Source& source) {
+  RETURN_IF_ERROR(check_text(source));
+  try {
+    std::istringstream stream{std::string(source.text)};
+    YAML::Parser parser(stream);
+    TreeBuilder builder(source);
+    parser.HandleNextDocument(builder);
+    Yaml root = std::move(builder.root);
+    TreeBuilder rest(source);
+    if (parser.HandleNextDocument(rest)) return source.at(rest.root, "a second document ('---'); only one is read");
+    return root;
+  } catch (const Trouble& trouble) {
+    return trouble.error;
+  } catch (const YAML::DeepRecursion& e) {  // its own text is "bad file"
+    return source.at(node_at(e.mark, Yaml::Kind::null), "lists and maps are nested too deeply");
+  } catch (const YAML::Exception& e) {
+    return source.at(node_at(e.mark, Yaml::Kind::null), fmt::format("this is not YAML: {}", e.msg));
+  }
+}
+
+}  // namespace nlsplit

@@ -1,0 +1,153 @@
+#include "schedule/assign.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace nlsplit {
+namespace {
+
+size_t at(int i) { return static_cast<size_t>(i); }
+
+// The slots that one device still has to run of one stage, micro-batches ascending.
+struct Queue {
+  int device = 0;
+  int stage = 0;
+  double seconds = 0;
+  std::vector<int> micro_batches;
+  size_t next = 0;
+};
+
+std::vector<Queue> queues_of(const ScheduleInput& input, const std::vector<std::vector<int>>& replica) {
+  std::vector<Queue> queues;
+  for (size_t s = 0; s < input.stage_devices.size(); ++s) {
+    const size_t first = queues.size();
+    for (size_t r = 0; r < input.stage_devices[s].size(); ++r) {
+      queues.push_back({input.stage_devices[s][r], static_cast<int>(s), input.stage_seconds[s][r], {}, 0});
+    }
+    for (int m = 0; m < input.micro_batches; ++m) queues[first + at(replica[s][at(m)])].micro_batches.push_back(m);
+  }
+  return queues;
+}
+
+SlotTable list_schedule(const ScheduleInput& input, int in_flight) {
+  SlotTable table;
+  table.devices.resize(at(input.devices));
+  std::vector<Queue> queues = queues_of(input, assign_replicas(input));
+  const size_t stages = input.stage_devices.size();
+  constexpr double never = std::numeric_limits<double>::infinity();
+  // When a micro-batch left its latest stage, and which stage it needs next.
+  std::vector<double> ready(at(input.micro_batches), 0);
+  std::vector<int> next_stage(at(input.micro_batches), 0);
+  std::vector<double> device_free(at(input.devices), 0);
+  std::vector<double> left;   // when the i-th micro-batch left the last stage, ascending
+  const size_t slots = stages * at(input.micro_batches);
+  int entered = 0;
+  for (size_t step = 0; step < slots; ++step) {
+    Queue* best = nullptr;
+    double best_start = never;
+    for (Queue& queue : queues) {
+      if (queue.next == queue.micro_batches.size()) continue;
+      const int m = queue.micro_batches[queue.next];
+      if (next_stage[at(m)] != queue.stage) continue;
+      double start = std::max(device_free[at(queue.device)], ready[at(m)]);
+      if (queue.stage == 0) {
+        if (m != entered) continue;   // they enter in order, so that "in flight" is a window
+        if (m >= in_flight) {
+          if (left.size() <= at(m - in_flight)) continue;
+          start = std::max(start, left[at(m - in_flight)]);
+        }
+      }
+      if (start < best_start || (start == best_start && queue.stage > best->stage)) {
+        best = &queue;
+        best_start = start;
+      }
+    }
+    CHECK(best != nullptr, "list scheduling found nothing to run");
+    const int m = best->micro_batches[best->next++];
+    const double finish = best_start + best->seconds;
+    table.devices[at(best->device)].push_back({best->stage, Phase::forward, m});
+    device_free[at(best->device)] = finish;
+    ready[at(m)] = finish;
+    next_stage[at(m)] = best->stage + 1;
+    if (best->stage == 0) ++entered;
+    if (at(best->stage) + 1 == stages) left.insert(std::upper_bound(left.begin(), left.end(), finish), finish);
+  }
+  return table;
+}
+
+}  // namespace
+
+std::vector<std::vector<int>> assign_replicas(const ScheduleInput& input) {
+  std::vector<std::vector<int>> replica(input.stage_devices.size(), std::vector<int>(at(input.micro_batches), 0));
+  std::vector<double> arrives(at(input.micro_batches), 0);
+  for (size_t s = 0; s < input.stage_devices.size(); ++s) {
+    const std::vector<double>& seconds = input.stage_seconds[s];
+    std::vector<double> free(seconds.size(), 0);
+    std::vector<int> taken(seconds.size(), 0);
+    for (size_t m = 0; m < arrives.size(); ++m) {
+      size_t best = 0;
+      double best_finish = std::numeric_limits<double>::infinity();
+      for (size_t r = 0; r < seconds.size(); ++r) {
+        const double finish = std::max(free[r], arrives[m]) + seconds[r];
+        if (finish < best_finish || (finish == best_finish && taken[r] < taken[best])) {
+          best = r;
+          best_finish = finish;
+        }
+      }
+      free[best] = best_finish;
+      ++taken[best];
+      replica[s][m] = static_cast<int>(best);
+      arrives[m] = best_finish;
+    }
+  }
+  return replica;
+}
+
+bool shares_devices(const ScheduleInput& input) {
+  std::vector<int> stages(at(input.devices), 0);
+  for (const std::vector<int>& devices : input.stage_devices) {
+    for (const int device : devices) {
+      if (++stages[at(device)] > 1) return true;
+    }
+  }
+  return false;
+}
+
+Result<SlotTable> forward_table(const ScheduleInput& input, int in_flight) {
+  RETURN_IF_ERROR(check_schedule_input(input));
+  if (shares_devices(input)) return list_schedule(input, in_flight);
+  SlotTable table;
+  table.devices.resize(at(input.devices));
+  for (Queue& queue : queues_of(input, assign_replicas(input))) {
+    for (const int m : queue.micro_batches) table.devices[at(queue.device)].push_back({queue.stage, Phase::forward, m});
+  }
+  return table;
+}
+
+Status check_schedule_input(const ScheduleInput& input) {
+  if (input.micro_batches < 1) return invalid_input("a schedule needs at least one micro-batch");
+  if (input.stage_devices.empty()) return invalid_input("a schedule needs at least one stage");
+  if (input.stage_seconds.size() != input.stage_devices.size()) return invalid_input("a schedule needs the times of every stage");
+  for (size_t s = 0; s < input.stage_devices.size(); ++s) {
+    const std::vector<int>& devices = input.stage_devices[s];
+    if (devices.empty()) return invalid_input(fmt::format("stage {} has no device", s));
+    if (input.stage_seconds[s].size() != devices.size()) {
+      return invalid_input(fmt::format("stage {} has {} devices, but times for {}", s, devices.size(), input.stage_seconds[s].size()));
+    }
+    for (size_t r = 0; r < devices.size(); ++r) {
+      if (devices[r] < 0 || devices[r] >= input.devices) return invalid_input(fmt::format("stage {}: no device {}", s, devices[r]));
+      if (std::count(devices.begin(), devices.end(), devices[r]) > 1) {
+        return invalid_input(fmt::format("stage {}: device {} twice", s, devices[r]));
+      }
+      if (!(input.stage_seconds[s][r] >= 0) || !std::isfinite(input.stage_seconds[s][r])) {
+        return invalid_input(fmt::format("stage {}: impossible time {}", s, input.stage_seconds[s][r]));
+      }
+    }
+  }
+  return ok_status();
+}
+
+}  // namespace nlsplit

@@ -1,0 +1,16 @@
+// The subcommands of nlsim, one file each. Each adds itself to the app and, when chosen, leaves its exit code in `code`.
+#pragma once
+
+namespace CLI {
+class App;
+}
+
+namespace nlsplit {
+
+void add_rank_command(CLI::App& app, int& code);
+void add_show_command(CLI::App& app, int& code);
+void add_lower_command(CLI::App& app, int& code);
+void add_simulate_command(CLI::App& app, int& code);
+void add_zoo_command(CLI::App& app, int& code);
+
+}  // namespace nlsplit

@@ -1,0 +1,49 @@
+// nlbench: run and profile. A thin main: what it does is in the rooms above.
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <iostream>
+#include <sstream>
+#include <string_view>
+
+#include "tools/exit.h"
+#include "tools/nlbench_commands.h"
+
+namespace {
+
+// All ranks of an mpirun read the same command line; one complaint about it is enough.
+bool is_first_rank() {
+  const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
+  return rank == nullptr || std::string_view(rank) == "0";
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  using namespace nlsplit;
+  CLI::App app(
+      "nlbench runs split plans for real, measures them, and says how far the prediction was off.\n\n"
+      "  mpirun -np 3 nlbench run SCENARIO --plan 1 --check   plan 1 of the scenario's ranking, compared with the unsplit network\n"
+      "  mpirun -np 3 nlbench run DIR                         a plan saved by `nlsim lower SCENARIO --plan 1 --save DIR`\n"
+      "  nlbench run DIR --transport threads                  the same in one process, without mpirun\n"
+      "  nlbench run MODEL.onnx --input X.npy --output Y.npy  a network on this machine alone\n"
+      "  nlbench profile SCENARIO -o profile.json             measure the network's kernels on this machine, for planning\n",
+      "nlbench");
+  app.require_subcommand(1);
+  app.footer(
+      "Exit codes: 0 fine, 1 the work failed (a hang, a dead rank, --check found a difference), 2 bad input or usage (also too many\n"
+      "or too few ranks), 130 interrupted. mpirun passes on the code of the first rank that ends with another one than 0.");
+  app.set_version_flag("--version", "nlbench " NLS_VERSION);
+
+  int code = 0;
+  add_run_command(app, code);
+  add_profile_command(app, code);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    std::ostringstream nowhere;
+    std::ostream& out = is_first_rank() ? std::cout : nowhere;
+    std::ostream& complaints = is_first_rank() ? std::cerr : nowhere;
+    return app.exit(error, out, complaints) == 0 ? 0 : 2;
+  }
+  return code;
+}

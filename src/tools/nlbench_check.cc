@@ -1,0 +1,72 @@
+#include "tools/nlbench_check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <set>
+
+#include "exec/run_threads.h"
+
+namespace nlsplit {
+namespace {
+
+// The levels whose instructions make results; endpoints only hold data.
+std::set<Isa> levels_of(const Program& program) {
+  std::set<Isa> levels;
+  for (const DeviceProgram& device : program.devices) {
+    if (device.kind == DeviceKind::cpu) levels.insert(device.isa);
+  }
+  return levels;
+}
+
+void compare(const std::vector<float>& got, const std::vector<float>& want, Comparison& into) {
+  for (size_t i = 0; i < want.size(); ++i) {
+    ++into.values;
+    const double a = got[i], b = want[i];
+    if (std::isfinite(b)) into.largest_value = std::max(into.largest_value, std::abs(b));
+    if (std::memcmp(&got[i], &want[i], sizeof(float)) == 0) continue;
+    ++into.different;
+    const double difference = std::isfinite(a) && std::isfinite(b) ? std::abs(a - b) : std::numeric_limits<double>::infinity();
+    into.largest_difference = std::max(into.largest_difference, difference);
+  }
+}
+
+}  // namespace
+
+Result<Comparison> check_against_unsplit(const LoadedJob& job, const RunResult& result, double tolerance, const RunOptions& options) {
+  RunOptions once;
+  once.warmup = 0;
+  once.repeats = 1;
+  once.watchdog_s = options.watchdog_s;
+  once.cancelled = options.cancelled;
+  ASSIGN_OR_RETURN(const RunResult unsplit, run_threads(job.saved.unsplit, {job.contents(), job.inputs}, once));
+
+  Comparison comparison;
+  std::set<Isa> levels = levels_of(job.saved.program);
+  levels.merge(levels_of(job.saved.unsplit));
+  comparison.tolerance = tolerance >= 0 ? tolerance : levels.size() > 1 ? mixed_levels_tolerance : 0;
+  for (const OutputTensor& want : unsplit.outputs) {
+    const auto got = std::find_if(result.outputs.begin(), result.outputs.end(),
+                                  [&](const OutputTensor& output) { return output.tensor.name == want.tensor.name; });
+    if (got == result.outputs.end()) return failed(fmt::format("--check: the plan has no output {}", want.tensor.name));
+    if (got->tensor.type != want.tensor.type) {
+      return failed(fmt::format("--check: output {} is {}, but {} unsplit", want.tensor.name, to_string(got->tensor.type),
+                                to_string(want.tensor.type)));
+    }
+    compare(got->tensor.values, want.tensor.values, comparison);
+  }
+  return comparison;
+}
+
+std::string to_string(const Comparison& c) {
+  if (c.different == 0) return fmt::format("equal to the unsplit run, bit for bit ({} values)", c.values);
+  const std::string how = fmt::format("{} of {} values differ from the unsplit run, the largest difference is {:.3g} (largest value {:.3g})",
+                                      c.different, c.values, c.largest_difference, c.largest_value);
+  if (c.tolerance == 0) return how + "; equal bits were expected";
+  return fmt::format("{}; {} the tolerance of {:g} of the largest value", how, c.equal() ? "within" : "beyond", c.tolerance);
+}
+
+}  // namespace nlsplit

@@ -1,0 +1,30 @@
+// nlbench has no planner (no SimGrid, ONNX or YAML in it): it starts nlsim as a child process and reads the folder it saves.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+
+namespace nlsplit {
+
+// A new folder under the system's place for temporary files; gone with this value.
+class TemporaryFolder {
+ public:
+  static Result<TemporaryFolder> create();
+  TemporaryFolder(TemporaryFolder&& other) noexcept;
+  TemporaryFolder& operator=(TemporaryFolder&& other) noexcept;
+  ~TemporaryFolder();
+  void remove();
+  const std::string& path() const { return path_; }
+
+ private:
+  TemporaryFolder() = default;
+  std::string path_;
+};
+
+// Runs `nlsim ARGUMENTS…` and waits. Its stderr is ours, its stdout is dropped. `nlsim`: its path; empty: beside our own executable.
+// Error: it cannot be started, or it failed (it has said why; the kind keeps its exit code).
+Status run_nlsim(const std::string& nlsim, const std::vector<std::string>& arguments);
+
+}  // namespace nlsplit

@@ -1,0 +1,13 @@
+// The subcommands of nlbench, one file each. Each adds itself to the app and, when chosen, leaves its exit code in `code`.
+#pragma once
+
+namespace CLI {
+class App;
+}
+
+namespace nlsplit {
+
+void add_run_command(CLI::App& app, int& code);
+void add_profile_command(CLI::App& app, int& code);
+
+}  // namespace nlsplit

@@ -1,0 +1,128 @@
+#include "tools/nlbench_job.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "base/npy.h"
+#include "base/random.h"
+
+namespace nlsplit {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct NamedFile {
+  std::string name;   // empty: in order
+  std::string path;
+};
+
+NamedFile split_argument(const std::string& text) {
+  const size_t equals = text.find('=');
+  if (equals == std::string::npos) return {"", text};
+  return {text.substr(0, equals), text.substr(equals + 1)};
+}
+
+bool is_saved(const std::string& what) {
+  std::error_code failure;
+  return fs::is_directory(what, failure);
+}
+
+bool is_scenario(const std::string& what) { return what.ends_with(".yaml") || what.ends_with(".yml"); }
+
+Result<std::string> lower_to(const TemporaryFolder& folder, const JobArguments& arguments) {
+  const std::string saved = folder.path() + "/program";
+  std::vector<std::string> words = {"lower", arguments.what, "--save", saved};
+  if (is_scenario(arguments.what)) {
+    if (!arguments.plan.empty()) words.insert(words.end(), {"--plan", arguments.plan});
+    if (!arguments.plan_file.empty()) words.insert(words.end(), {"--plan-file", arguments.plan_file});
+    if (arguments.batch > 0) return invalid_input("--batch is for a model alone: a scenario says its batch itself");
+  } else {
+    if (!arguments.plan.empty() || !arguments.plan_file.empty()) {
+      return invalid_input("--plan and --plan-file need a scenario (.yaml): a model alone runs on one device");
+    }
+    int64_t batch = arguments.batch;
+    if (batch == 0 && !arguments.inputs.empty()) {
+      ASSIGN_OR_RETURN(const NpyArray first, read_npy(split_argument(arguments.inputs[0]).path));
+      if (!first.shape.empty()) batch = first.shape[0];
+    }
+    if (batch > 0) words.insert(words.end(), {"--batch", fmt::format("{}", batch)});
+  }
+  RETURN_IF_ERROR(run_nlsim(arguments.nlsim, words));
+  return saved;
+}
+
+Status take_file(NamedTensor& input, const std::string& path) {
+  ASSIGN_OR_RETURN(NpyArray array, read_npy(path));
+  if (array.shape != input.type.shape) {
+    return invalid_input(fmt::format("{} is {}, but input {} is {}", path, to_string(TensorType{DType::f32, array.shape}), input.name,
+                                     to_string(input.type)));
+  }
+  input.values = std::move(array.values);
+  return ok_status();
+}
+
+}  // namespace
+
+Result<LoadedJob> load_job(const JobArguments& arguments, std::optional<TemporaryFolder>& folder) {
+  std::string dir = arguments.what;
+  if (is_saved(dir)) {
+    if (!arguments.plan.empty() || !arguments.plan_file.empty() || arguments.batch > 0) {
+      return invalid_input(fmt::format("{} holds one plan already: --plan, --plan-file and --batch are for scenarios and models", dir));
+    }
+  } else {
+    ASSIGN_OR_RETURN(folder, TemporaryFolder::create());
+    ASSIGN_OR_RETURN(dir, lower_to(*folder, arguments));
+  }
+  ASSIGN_OR_RETURN(SavedProgram saved, load_program(dir));
+  ASSIGN_OR_RETURN(WeightFile weights, WeightFile::open(dir));
+  if (folder) folder->remove();
+  ASSIGN_OR_RETURN(std::vector<NamedTensor> inputs, make_inputs(saved.program, arguments.inputs, arguments.seed));
+  return LoadedJob{std::move(saved), std::move(weights), std::move(inputs)};
+}
+
+Result<std::vector<NamedTensor>> make_inputs(const Program& program, const std::vector<std::string>& files, uint64_t seed) {
+  ASSIGN_OR_RETURN(std::vector<NamedTensor> inputs, wanted_inputs(program));
+  size_t next = 0;
+  for (const std::string& argument : files) {
+    const NamedFile file = split_argument(argument);
+    NamedTensor* input = nullptr;
+    if (file.name.empty()) {
+      if (next < inputs.size()) input = &inputs[next++];
+    } else {
+      for (NamedTensor& candidate : inputs) {
+        if (candidate.name == file.name) input = &candidate;
+      }
+    }
+    if (input == nullptr) {
+      std::string names;
+      for (const NamedTensor& known : inputs) names += (names.empty() ? "" : ", ") + known.name;
+      return invalid_input(fmt::format("--input {}: there is no such input; the program has {}", argument, names));
+    }
+    RETURN_IF_ERROR(take_file(*input, file.path));
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i].values.empty()) continue;
+    inputs[i].values.resize(static_cast<size_t>(element_count(inputs[i].type.shape)));
+    fill_normal(seed + i, inputs[i].values.data(), static_cast<int64_t>(inputs[i].values.size()));
+  }
+  return inputs;
+}
+
+Status write_outputs(const std::string& path, const std::vector<OutputTensor>& outputs) {
+  if (outputs.empty()) return invalid_input("--output: this program has no outputs");
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    fs::path file = path;
+    if (i > 0) {
+      std::string name = outputs[i].tensor.name;
+      for (char& c : name) {
+        if (c == '/') c = '_';
+      }
+      file.replace_filename(fmt::format("{}.{}{}", file.stem().string(), name, file.extension().string()));
+    }
+    RETURN_IF_ERROR(write_npy(file.string(), {outputs[i].tensor.type.shape, outputs[i].tensor.values}));
+  }
+  return ok_status();
+}
+
+}  // namespace nlsplit

@@ -1,0 +1,205 @@
+// `nlbench profile`: what each distinct computation of a model takes on this machine.
+//
+// Calibration runs are Programs run by exec, the same path as the real thing: the whole unsplit network, at each micro-batch size and
+// instruction level of the scenario, again and again. So what is measured is each kernel in the state of caches it has inside its
+// network: activations just written, weights as far away as the rest of the network has pushed them.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <set>
+#include <thread>
+
+#include "base/units.h"
+#include "cost/cost_table.h"
+#include "exec/kernels/kernel_library.h"
+#include "exec/run_threads.h"
+#include "tools/exit.h"
+#include "tools/nlbench_child.h"
+#include "tools/nlbench_commands.h"
+#include "tools/nlbench_job.h"
+#include "tools/terminal.h"
+
+namespace nlsplit {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ProfileArguments {
+  std::string scenario, output, budget = "60s", nlsim;
+};
+
+constexpr double stable = 0.01;    // standard error of the median, relative: then more repeats tell little
+constexpr int least_repeats = 5;   // fewer have no quartiles worth the name
+
+// Samples of every distinct computation of one Program.
+class Samples {
+ public:
+  explicit Samples(const Program& program) : program_(program), seconds_(program.descs.size()) {
+    auto deps = dependencies(program);
+    CHECK(deps.ok(), "one device exchanges no messages");
+    deps_ = std::move(*deps);
+  }
+
+  void add(const std::vector<Interval>& times) {
+    for (size_t i = 0; i < times.size(); ++i) {
+      const Instr& instr = instr_of(program_, deps_.instances[i]);
+      if (instr.opcode == Opcode::compute) seconds_[static_cast<size_t>(instr.desc)].push_back(times[i].finish - times[i].start);
+    }
+  }
+
+  static MeasuredCost cost_of(std::vector<double> samples) {
+    std::sort(samples.begin(), samples.end());
+    const size_t n = samples.size();
+    return {seconds(median(samples)), seconds((samples[3 * (n - 1) / 4] - samples[(n - 1) / 4]) / 2), static_cast<int>(n)};
+  }
+
+  bool all_stable() const {
+    for (const std::vector<double>& samples : seconds_) {
+      if (samples.empty()) continue;
+      const MeasuredCost cost = cost_of(samples);
+      if (cost.spread.value() / std::sqrt(static_cast<double>(samples.size())) > stable * cost.median.value()) return false;
+    }
+    return true;
+  }
+
+  void write_to(std::map<std::string, MeasuredCost>& kernels) const {
+    for (size_t d = 0; d < seconds_.size(); ++d) {
+      if (!seconds_[d].empty()) kernels[signature(program_.descs[d])] = cost_of(seconds_[d]);
+    }
+  }
+
+ private:
+  const Program& program_;
+  Dependencies deps_;
+  std::vector<std::vector<double>> seconds_;   // by desc
+};
+
+// "AMD EPYC, 2 cores, 23.4 GiB"
+std::string describe_machine() {
+  const auto field = [](const char* path, std::string_view key) -> std::string {
+    std::ifstream file(path);
+    for (std::string line; std::getline(file, line);) {
+      if (!line.starts_with(key)) continue;
+      const size_t colon = line.find(':');
+      const size_t begin = colon == std::string::npos ? colon : line.find_first_not_of(" \t", colon + 1);
+      return begin == std::string::npos ? "" : line.substr(begin);
+    }
+    return "";
+  };
+  std::string model = field("/proc/cpuinfo", "model name");
+  if (model.empty()) model = "unknown CPU";
+  const long long kib = std::atoll(field("/proc/meminfo", "MemTotal").c_str());
+  return fmt::format("{}, {} cores, {}", model, std::thread::hardware_concurrency(), to_string(bytes(kib * 1024)));
+}
+
+Result<std::vector<std::string>> saved_folders(const std::string& set) {
+  std::vector<std::string> folders;
+  std::error_code failure;
+  for (const fs::directory_entry& entry : fs::directory_iterator(set, failure)) {
+    if (entry.is_directory()) folders.push_back(entry.path().string());
+  }
+  if (failure) return io_error(fmt::format("cannot read {}: {}", set, failure.message()));
+  std::sort(folders.begin(), folders.end());
+  return folders;
+}
+
+// The network's own instruction level, if this machine has it.
+Status check_level(const Program& program) {
+  for (const DeviceProgram& device : program.devices) {
+    if (auto library = KernelLibrary::load(device.isa); !library) return library.error();
+  }
+  return ok_status();
+}
+
+Status measure(const LoadedJob& job, double share_s, const std::function<void(double)>& progress, Profile& profile) {
+  Samples samples(job.saved.unsplit);
+  RunOptions options;
+  options.repeats = least_repeats;
+  options.duration_s = share_s;
+  options.keep = 1;
+  options.cancelled = interrupted;
+  options.after_repeat = [&](int repeats, double elapsed, const std::vector<Interval>& own) {
+    samples.add(own);
+    progress(elapsed);
+    return !interrupted() && (repeats < least_repeats || !samples.all_stable());
+  };
+  auto result = run_threads(job.saved.unsplit, {job.contents(), job.inputs}, options);
+  if (!result) return result.error();
+  samples.write_to(profile.kernels);
+  profile.model = job.saved.unsplit.name;
+  return ok_status();
+}
+
+Status profile_all(const ProfileArguments& arguments) {
+  ASSIGN_OR_RETURN(const Seconds budget, parse_time(arguments.budget));
+  const fs::path parent = fs::path(arguments.output).parent_path();
+  std::error_code failure;
+  if (!parent.empty() && !fs::is_directory(parent, failure)) {
+    return invalid_input(fmt::format("cannot write {}: there is no folder {}", arguments.output, parent.string()));
+  }
+  ASSIGN_OR_RETURN(const TemporaryFolder folder, TemporaryFolder::create());
+  const std::string set = folder.path() + "/set";
+  RETURN_IF_ERROR(run_nlsim(arguments.nlsim, {"lower", arguments.scenario, "--profile-set", set}));
+  ASSIGN_OR_RETURN(const std::vector<std::string> folders, saved_folders(set));
+
+  Profile profile;
+  profile.machine = describe_machine();
+  size_t done = 0, measured = 0;
+  std::set<std::string> absent;   // levels this machine has not
+  for (const std::string& dir : folders) {
+    ASSIGN_OR_RETURN(SavedProgram saved, load_program(dir));
+    ASSIGN_OR_RETURN(WeightFile weights, WeightFile::open(dir));
+    ASSIGN_OR_RETURN(std::vector<NamedTensor> inputs, make_inputs(saved.unsplit, {}, 1));
+    const LoadedJob job{std::move(saved), std::move(weights), std::move(inputs)};
+    ++done;
+    if (const Status level = check_level(job.saved.unsplit); !level.ok()) {
+      if (absent.insert(level.error().message).second) std::fprintf(stderr, "note: left out: %s\n", level.error().message.c_str());
+      continue;
+    }
+    const double share = budget.value() / static_cast<double>(folders.size());
+    const auto progress = [&](double elapsed) {
+      const double part = std::min(1.0, elapsed / std::max(share, 1e-9));
+      show_progress("measuring, %", static_cast<size_t>((static_cast<double>(done - 1) + part) * 100 / static_cast<double>(folders.size())), 100);
+    };
+    RETURN_IF_ERROR(measure(job, share, progress, profile));
+    ++measured;
+  }
+  clear_progress();
+  if (measured == 0) return unsupported("nothing could be measured on this machine");
+  RETURN_IF_ERROR(write_profile(arguments.output, profile));
+  double worst = 0;
+  for (const auto& [signature, cost] : profile.kernels) worst = std::max(worst, cost.spread / cost.median);
+  std::printf("%s: %zu kernels of %s on %s, largest spread ±%.1f %%\n", arguments.output.c_str(), profile.kernels.size(),
+              profile.model.c_str(), profile.machine.c_str(), worst * 100);
+  return ok_status();
+}
+
+}  // namespace
+
+void add_profile_command(CLI::App& app, int& code) {
+  CLI::App* command = app.add_subcommand(
+      "profile",
+      "Measure each distinct kernel of a scenario's network on this machine, at all its micro-batch sizes.\n"
+      "  nlbench profile scenarios/mine.yaml -o profiles/mine.json\n"
+      "and then, in the scenario, for devices like this one:  costs: profiles/mine.json\n"
+      "It runs the whole network again and again and takes each kernel's median, so caches are as in a real run.");
+  const auto a = std::make_shared<ProfileArguments>();
+  command->add_option("SCENARIO", a->scenario, "The scenario")->required();
+  command->add_option("-o,--output", a->output, "The profile to write (.json)")->required();
+  command->add_option("--budget", a->budget, "Time to spend at most, over all sizes together (default 60s; each is run at least 5 times)");
+  command->add_option("--nlsim", a->nlsim, "Where nlsim is (default: beside nlbench)");
+  command->callback([a, &code] {
+    catch_interrupts();
+    const Status status = profile_all(*a);
+    clear_progress();
+    if (interrupted()) code = exit_interrupted;
+    else if (!status.ok()) code = report(status.error());
+  });
+}
+
+}  // namespace nlsplit

@@ -1,0 +1,139 @@
+#include "tools/nlbench_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/hash.h"
+#include "report/table.h"
+
+namespace nlsplit {
+namespace {
+
+using nlohmann::json;
+
+struct Figures {
+  double makespan = 0;          // median over repeats
+  double spread = 0;            // half the distance between the quartiles
+  double throughput = 0;        // samples/s at the median
+  Latency latency;
+  std::vector<DeviceTimes> devices;
+};
+
+double quantile(const std::vector<double>& sorted, double q) {
+  const double at = q * static_cast<double>(sorted.size() - 1);
+  const auto low = static_cast<size_t>(at);
+  const size_t high = std::min(low + 1, sorted.size() - 1);
+  return sorted[low] + (at - static_cast<double>(low)) * (sorted[high] - sorted[low]);
+}
+
+Figures figures_of(const RunReport& report) {
+  const Program& program = report.saved->program;
+  Figures f;
+  std::vector<double> sorted = report.result->makespans_s;
+  std::sort(sorted.begin(), sorted.end());
+  f.makespan = median(sorted);
+  f.spread = (quantile(sorted, 0.75) - quantile(sorted, 0.25)) / 2;
+  f.throughput = static_cast<double>(program.batch) / f.makespan;
+  f.latency = latency_of(program, report.result->trace);
+  f.devices = device_times(program, report.result->trace);
+  return f;
+}
+
+std::string rate(double per_second) { return fmt::format("{:.{}f}", per_second, per_second >= 100 ? 0 : per_second >= 10 ? 1 : 2); }
+
+std::string time_and_share(double part, double whole) {
+  return fmt::format("{} {:3.0f} %", to_string(seconds(part)), whole > 0 ? part / whole * 100 : 0);
+}
+
+// "measured 4.2 % slower"
+std::string error_text(double measured, double predicted) {
+  const double error = (measured - predicted) / predicted * 100;
+  return fmt::format("measured {:+.1f} %", error);
+}
+
+}  // namespace
+
+std::string report_text(const RunReport& report) {
+  const Program& program = report.saved->program;
+  const Figures f = figures_of(report);
+  const size_t repeats = report.result->makespans_s.size(), devices = program.devices.size();
+  std::string text = fmt::format("{} · batch {} in {} micro-batch{} · {} device{} ({})\n\n", program.name, program.batch,
+                                 program.micro_batches, program.micro_batches == 1 ? "" : "es", devices, devices == 1 ? "" : "s",
+                                 report.transport);
+  text += fmt::format("throughput  {} samples/s · {} for the batch, median of {} repeat{}, spread ±{:.1f} %\n", rate(f.throughput),
+                      to_string(seconds(f.makespan)), repeats, repeats == 1 ? "" : "s", f.spread / f.makespan * 100);
+  text += fmt::format("latency     {} of a micro-batch, longest {}\n", to_string(seconds(f.latency.mean)), to_string(seconds(f.latency.max)));
+  const bool predicted = report.saved->has_prediction;
+  const Prediction& p = report.saved->prediction;
+  if (predicted && p.makespan_s > 0) {
+    text += fmt::format("predicted   {} samples/s · {} for the batch ({}) · latency {}{}\n",
+                        rate(static_cast<double>(program.batch) / p.makespan_s), to_string(seconds(p.makespan_s)),
+                        error_text(f.makespan, p.makespan_s), to_string(seconds(p.latency_mean_s)),
+                        p.latency_mean_s > 0 ? " (" + error_text(f.latency.mean, p.latency_mean_s) + ")" : "");
+  }
+  std::vector<Table::Column> columns = {{"device", Align::left},
+                                        {"computing", Align::right},
+                                        {"waiting", Align::right},
+                                        {"communicating", Align::right},
+                                        {"arena", Align::right}};
+  if (predicted) columns.push_back({"predicted\ncomputing", Align::right});
+  Table table(columns);
+  const double makespan = report.result->trace.makespan;
+  for (size_t d = 0; d < devices; ++d) {
+    const DeviceTimes& times = f.devices[d];
+    std::vector<std::string> row = {program.devices[d].name, time_and_share(times.compute, makespan), time_and_share(times.wait, makespan),
+                                    time_and_share(times.communicate, makespan), to_string(report.result->trace.peak_bytes[d])};
+    if (predicted) row.push_back(d < p.device_compute_s.size() ? to_string(seconds(p.device_compute_s[d])) : "-");
+    table.add(std::move(row));
+  }
+  text += "\n" + table.to_string();
+  if (report.check) text += fmt::format("\ncheck       {}\n", to_string(*report.check));
+  return text;
+}
+
+std::string report_json(const RunReport& report) {
+  const Program& program = report.saved->program;
+  const Figures f = figures_of(report);
+  json devices = json::array();
+  for (size_t d = 0; d < program.devices.size(); ++d) {
+    devices.push_back({{"name", program.devices[d].name},
+                       {"compute_s", f.devices[d].compute},
+                       {"wait_s", f.devices[d].wait},
+                       {"communicate_s", f.devices[d].communicate},
+                       {"arena_bytes", report.result->trace.peak_bytes[d].value()}});
+  }
+  json file = {{"format", "nlsplit-run"},
+               {"version", 1},
+               {"program", program.name},
+               {"fingerprint", hex16(report.result->trace.fingerprint)},
+               {"transport", report.transport},
+               {"batch", program.batch},
+               {"micro_batches", program.micro_batches},
+               {"makespan_s", f.makespan},
+               {"makespan_spread_s", f.spread},
+               {"makespans_s", report.result->makespans_s},
+               {"throughput_per_s", f.throughput},
+               {"latency_mean_s", f.latency.mean},
+               {"latency_max_s", f.latency.max},
+               {"devices", std::move(devices)},
+               {"predicted", nullptr},
+               {"check", nullptr}};
+  if (report.saved->has_prediction) {
+    const Prediction& p = report.saved->prediction;
+    file["predicted"] = {{"makespan_s", p.makespan_s}, {"latency_mean_s", p.latency_mean_s}, {"device_compute_s", p.device_compute_s}};
+    if (p.makespan_s > 0) file["predicted"]["makespan_error"] = f.makespan / p.makespan_s - 1;
+  }
+  if (report.check) {
+    const Comparison& c = *report.check;
+    file["check"] = {{"equal", c.equal()},
+                     {"values", c.values},
+                     {"different", c.different},
+                     {"largest_difference", c.largest_difference},   // null where it is infinite
+                     {"tolerance", c.tolerance}};
+  }
+  return file.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace nlsplit

@@ -1,0 +1,28 @@
+// nlsim: rank, show, lower and simulate. A thin main: what it does is in the rooms above.
+#include <CLI/CLI.hpp>
+
+#include "tools/commands.h"
+#include "tools/exit.h"
+
+int main(int argc, char** argv) {
+  using namespace nlsplit;
+  CLI::App app(
+      "nlsim answers, before any machine is touched: which layers of a neural network on which machine, how fast, does it fit,\n"
+      "and does splitting pay at all?\n\n"
+      "  nlsim rank scenarios/quickstart.yaml           rank split plans\n"
+      "  nlsim simulate SCENARIO --plan 1 --trace t.json  one plan in time, for https://ui.perfetto.dev\n"
+      "  nlsim lower SCENARIO --plan 1                  what every machine will do, instruction by instruction\n"
+      "  nlsim show zoo:resnet50 --fused                a network as text\n",
+      "nlsim");
+  app.require_subcommand(1);
+  app.footer("Exit codes: 0 fine, 1 the work failed, 2 bad input or usage, 130 interrupted. docs/scenario.md explains scenarios.");
+  app.set_version_flag("--version", "nlsim " NLS_VERSION);
+
+  int code = 0;
+  add_rank_command(app, code);
+  add_show_command(app, code);
+  add_lower_command(app, code);
+  add_simulate_command(app, code);
+  add_zoo_command(app, code);
+  return parse_and_run(app, argc, argv, code);
+}

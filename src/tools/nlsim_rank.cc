@@ -1,0 +1,87 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <memory>
+
+#include "base/file.h"
+#include "report/ranking/ranking_report.h"
+#include "tools/commands.h"
+#include "tools/exit.h"
+#include "tools/planning.h"
+#include "tools/terminal.h"
+
+namespace nlsplit {
+namespace {
+
+struct RankArguments {
+  std::string scenario, json, csv, save_plans;
+  int top = 0;
+  bool has_seed = false;
+  uint64_t seed = 1;
+};
+
+// PATH, or "-" for standard output.
+Status write_to(const std::string& path, const std::string& text) {
+  if (path != "-") return write_file(path, text);
+  std::fputs(text.c_str(), stdout);
+  return ok_status();
+}
+
+Status save_plans(const std::string& dir, const Ranking& ranking, const Loaded& loaded) {
+  std::error_code failure;
+  std::filesystem::create_directories(dir, failure);
+  if (failure) return io_error(fmt::format("cannot create {}: {}", dir, failure.message()));
+  for (size_t i = 0; i < ranking.judged.size(); ++i) {
+    const RankedPlan& ranked = ranking.judged[i];
+    if (i >= ranking.keep && !ranked.own) continue;
+    UserPlan own;
+    own.name = ranked.own ? ranked.plan.name : fmt::format("plan{}", i + 1);
+    own.stages = stage_parts(ranked.plan, loaded.model.graph, loaded.scenario.cluster);
+    own.micro_batches = {ranked.plan.micro_batches};
+    own.schedule = ranked.plan.schedule;
+    RETURN_IF_ERROR(write_file(fmt::format("{}/{:02}.yaml", dir, i + 1), plan_file_text(own)));
+  }
+  return ok_status();
+}
+
+Status rank(const RankArguments& arguments) {
+  if (!is_scenario(arguments.scenario)) {
+    return invalid_input(fmt::format("{}: rank needs a scenario (*.yaml); scenarios/quickstart.yaml is one", arguments.scenario));
+  }
+  ASSIGN_OR_RETURN(Loaded loaded, load(arguments.scenario, 1));
+  if (arguments.top > 0) loaded.scenario.keep = arguments.top;
+  if (arguments.has_seed) loaded.scenario.search.seed = arguments.seed;
+  catch_interrupts();
+  auto ranking = rank_plans(loaded.scenario, loaded.model, terminal_options());
+  clear_progress();
+  if (!ranking) return ranking.error();
+  if (!arguments.json.empty()) {
+    RETURN_IF_ERROR(write_to(arguments.json, ranking_json(*ranking, loaded.scenario, loaded.model.graph)));
+  }
+  if (!arguments.csv.empty()) RETURN_IF_ERROR(write_to(arguments.csv, ranking_csv(*ranking)));
+  if (!arguments.save_plans.empty()) RETURN_IF_ERROR(save_plans(arguments.save_plans, *ranking, loaded));
+  if (arguments.json != "-" && arguments.csv != "-") std::fputs(ranking_text(*ranking, loaded.scenario).c_str(), stdout);
+  return ok_status();
+}
+
+}  // namespace
+
+void add_rank_command(CLI::App& app, int& code) {
+  CLI::App* command = app.add_subcommand("rank", "Rank split plans of a scenario by simulation");
+  const auto arguments = std::make_shared<RankArguments>();
+  command->add_option("SCENARIO", arguments->scenario, "A scenario, e.g. scenarios/quickstart.yaml")->required();
+  command->add_option("--top", arguments->top, "Show so many plans instead of the scenario's `keep`")->check(CLI::PositiveNumber);
+  command->add_option("--seed", arguments->seed, "Seed of the search, where the space is too large to see it all");
+  command->add_option("--json", arguments->json, "Write the answer as JSON to this file, - for standard output");
+  command->add_option("--csv", arguments->csv, "Write the plans as CSV to this file, - for standard output");
+  command->add_option("--save-plans", arguments->save_plans, "Write each plan to DIR/NN.yaml, which --plan-file reads");
+  command->footer("Ctrl-C ends the search and answers with the best plans so far.");
+  command->callback([command, arguments, &code] {
+    arguments->has_seed = command->count("--seed") > 0;
+    if (const Status status = rank(*arguments); !status.ok()) code = report(status.error());
+    else if (interrupted()) code = exit_interrupted;
+  });
+}
+
+}  // namespace nlsplit

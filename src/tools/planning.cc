@@ -1,0 +1,68 @@
+#include "tools/planning.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "tools/terminal.h"
+
+namespace nlsplit {
+namespace {
+
+Bytes physical_memory() {
+  return bytes(static_cast<int64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<int64_t>(::sysconf(_SC_PAGE_SIZE)));
+}
+
+Isa machine_isa() {
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") &&
+      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
+    return Isa::v4;
+  }
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? Isa::v3 : Isa::v2;
+}
+
+}  // namespace
+
+bool is_scenario(const std::string& what) { return what.ends_with(".yaml") || what.ends_with(".yml"); }
+
+Result<Loaded> load(const std::string& what, int64_t batch) {
+  Loaded loaded;
+  if (is_scenario(what)) {
+    ASSIGN_OR_RETURN(loaded.scenario, read_scenario(what));
+  } else if (what.starts_with("zoo:") || what.ends_with(".onnx")) {
+    loaded.scenario = bare_scenario(what, batch, physical_memory(), machine_isa());
+  } else {
+    return invalid_input(fmt::format("{}: neither a scenario (*.yaml) nor a model (*.onnx or zoo:NAME)", what));
+  }
+  ASSIGN_OR_RETURN(loaded.model, load_model(loaded.scenario));
+  return loaded;
+}
+
+Result<RankedPlan> choose_plan(Loaded& loaded, const PlanChoice& choice) {
+  std::string which = choice.plan.empty() ? "1" : choice.plan;
+  if (!choice.file.empty()) {
+    ASSIGN_OR_RETURN(UserPlan own, read_plan_file(choice.file));
+    if (own.name.empty()) own.name = choice.file;
+    which = own.name;
+    loaded.scenario.plans = {std::move(own)};
+    loaded.scenario.search.layers = false;   // nothing but this plan and its yardsticks
+    loaded.scenario.search.replicate = false;
+  }
+  ASSIGN_OR_RETURN(const Ranking ranking, rank_plans(loaded.scenario, loaded.model, terminal_options()));
+  clear_progress();
+  if (!choice.file.empty()) {
+    for (const RankedPlan& plan : ranking.judged) {
+      if (plan.own) return plan;
+    }
+    return invalid_input(ranking.own_misfits.empty() ? "the plan does not fit" : ranking.own_misfits.front());
+  }
+  return find_plan(ranking, which);
+}
+
+RankOptions terminal_options() {
+  RankOptions options;
+  options.progress = show_progress;
+  options.interrupted = interrupted;
+  return options;
+}
+
+}  // namespace nlsplit

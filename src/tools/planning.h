@@ -1,0 +1,29 @@
+// What rank, lower and simulate have in common: the scenario, its model, and the plan the user means.
+#pragma once
+
+#include <string>
+
+#include "ranking/ranking.h"
+
+namespace nlsplit {
+
+struct Loaded {
+  Scenario scenario;
+  Model model;
+};
+
+// A scenario file (*.yaml, *.yml), or a model alone (an .onnx path or zoo:NAME), which is a scenario of one device.
+Result<Loaded> load(const std::string& what, int64_t batch);
+bool is_scenario(const std::string& what);
+
+// Options `--plan K|NAME` and `--plan-file FILE` of which at most one is given.
+struct PlanChoice {
+  std::string plan;
+  std::string file;
+};
+// The plan meant: by its place in the ranking or its name, or from a file (the best of the micro-batch counts it leaves open).
+Result<RankedPlan> choose_plan(Loaded& loaded, const PlanChoice& choice);
+
+RankOptions terminal_options();   // progress and Ctrl-C
+
+}  // namespace nlsplit

@@ -1,0 +1,149 @@
+#include <gmock/gmock.h>
+
+#include <cmath>
+
+#include "exec/arena.h"
+#include "exec/programs.h"
+#include "exec/transport_threads.h"
+
+namespace nlsplit {
+namespace {
+
+using namespace testing;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+std::string error_of(const Result<RunResult>& result) { return result.ok() ? "no error" : result.error().to_string(); }
+
+TEST(Run, NeedsAsManyRanksAsDevices) {
+  const Program program = program_of("train_1f1b");
+  const Status status = check_ranks(program, 2);
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(exit_code(status.error()), 2);
+  EXPECT_THAT(status.error().message, HasSubstr("this plan runs on 3 devices (A, B, C): start it with mpirun -np 3"));
+  EXPECT_TRUE(check_ranks(program, 3).ok());
+}
+
+TEST(Run, InputsAreCheckedBeforeAnythingStarts) {
+  const Program program = program_of("train_1f1b");
+  Job job = seeded_job(program);
+  job.inputs[1].values.pop_back();
+  EXPECT_THAT(error_of(run_threads(program, job, test_options())), HasSubstr("input t must be f32[8,2]"));
+  job.inputs.pop_back();
+  EXPECT_THAT(error_of(run_threads(program, job, test_options())), HasSubstr("needs input t (f32[8,2]), which is missing"));
+}
+
+TEST(Run, AMissingContentIsAnErrorOfAllDevices) {
+  const Program program = program_of("train_1f1b");
+  Job job = seeded_job(program);
+  job.contents = [all = job.contents](ContentId id) -> Result<std::string_view> {
+    if (id.value == 0xb1) return invalid_input("content b1 is gone");
+    return all(id);
+  };
+  EXPECT_THAT(error_of(run_threads(program, job, test_options())), HasSubstr("content b1 is gone"));
+}
+
+TEST(Run, AProgramThatVerifyRejectsIsNotRun) {
+  Program program = program_of("train_1f1b");
+  const Job job = seeded_job(program);
+  program.devices[1].segments[0].instrs[0].tag = 9;
+  EXPECT_THAT(error_of(run_threads(program, job, test_options())), HasSubstr("tags are crossed"));
+}
+
+TEST(Run, RepeatsAndDuration) {
+  const Program program = program_of("banks");
+  const Job job = seeded_job(program);
+  RunOptions options;
+  options.repeats = 2;
+  options.warmup = 3;
+  int called = 0;
+  options.after_repeat = [&](int repeats, double, const std::vector<Interval>& own) {
+    EXPECT_EQ(repeats, ++called);
+    EXPECT_EQ(own.size(), 12u);   // device A: six slots of two instructions
+    return true;
+  };
+  auto result = run_threads(program, job, options);
+  ASSERT_TRUE(result.ok()) << error_of(result);
+  EXPECT_EQ(result->makespans_s.size(), 2u);
+  EXPECT_EQ(called, 2);
+
+  options.duration_s = 0.05;
+  options.after_repeat = nullptr;
+  result = run_threads(program, job, options);
+  ASSERT_TRUE(result.ok()) << error_of(result);
+  double sum = 0;
+  for (const double makespan : result->makespans_s) sum += makespan;
+  EXPECT_GT(result->makespans_s.size(), 2u);   // a repeat takes far less than 25 ms
+  EXPECT_EQ(result->trace.peak_bytes[0], program.devices[0].arena);
+
+  options.after_repeat = [](int repeats, double, const std::vector<Interval>&) { return repeats < 3; };
+  options.duration_s = 100;
+  result = run_threads(program, job, options);
+  ASSERT_TRUE(result.ok()) << error_of(result);
+  EXPECT_EQ(result->makespans_s.size(), 3u);
+}
+
+TEST(Run, AnInterruptEndsItWithAnError) {
+  const Program program = program_of("banks");
+  RunOptions options;
+  options.cancelled = [] { return true; };
+  const auto result = run_threads(program, seeded_job(program), options);
+  EXPECT_EQ(error_of(result), "interrupted");
+}
+
+// B runs alone; A never sends.
+TEST(Watchdog, NamesDeviceSlotAndWhatIsMissing) {
+  const Program program = program_of("banks");
+  const auto deps = dependencies(program);
+  ASSERT_TRUE(deps.ok());
+  auto arena = Arena::allocate(program.devices[1].arena);
+  ASSERT_TRUE(arena.ok());
+  ThreadWorld world(2, bytes(0));
+  const KernelTable kernels;
+  DeviceRun device_run(program, *deps, 1, kernels, arena->data(), world.endpoint(1), {0.1, nullptr});
+  device_run.arm();
+  const auto result = device_run.start();
+  ASSERT_FALSE(result.ok());
+  EXPECT_THAT(result.error().message, AllOf(HasSubstr("device B: nothing happened for 0.1 s"),
+                                            HasSubstr("waits to run   device B slot 0 (F.0) `half = pack(a)"),
+                                            HasSubstr("has not received device B slot 0 (F.0) `recv a from A tag 0`")));
+}
+
+// Receives are posted as soon as their bank is free, not when the slot's turn comes: four banks, so four at the start.
+TEST(Run, ReceivesArePostedAhead) {
+  const Program program = program_of("banks");
+  const auto deps = dependencies(program);
+  const auto result = run_threads(program, seeded_job(program), test_options());
+  ASSERT_TRUE(result.ok()) << error_of(result);
+  std::vector<Span> recvs, computes;
+  for (const Span& span : result->trace.spans) {
+    if (span.device != 1) continue;
+    (instr_of(program, {span.device, span.slot, span.instr}).opcode == Opcode::recv ? recvs : computes).push_back(span);
+  }
+  ASSERT_EQ(recvs.size(), 6u);
+  for (int slot = 0; slot < 4; ++slot) EXPECT_LE(recvs[static_cast<size_t>(slot)].start, computes[0].start) << "slot " << slot;
+}
+
+TEST(Place, StatesWithoutContentAreZero) {
+  const std::string text =
+      "nlsplit program 1\n"
+      "program zero batch 1 micro_batches 1\n"
+      "device A cpu host a isa v2 memory 4096\n"
+      "  buffer s f32[3] state\n"
+      "  buffer x f32[3] input\n"
+      "  buffer y f32[3] output\n"
+      "  segment F stage 0 phase F\n"
+      "    y = reduce(s, x)\n"
+      "    s = copy(y)\n"
+      "  order\n"
+      "    F.0\n";
+  const auto program = parse_program(text, "zero.nls");
+  ASSERT_TRUE(program.ok()) << program.error().to_string();
+  const Job job{seeded_contents(*program), {{"x", {DType::f32, {3}}, {1, 2, 3}}}};
+  const auto result = run_threads(*program, job, test_options());
+  ASSERT_TRUE(result.ok()) << error_of(result);
+  EXPECT_EQ(output_of(*result, "y"), (std::vector<float>{1, 2, 3}));
+}
+
+}  // namespace
+}  // namespace nlsplit

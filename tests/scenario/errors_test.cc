@@ -1,0 +1,300 @@
+// Every way a scenario can be wrong that has a message of its own: the whole text of the error, in one table.
+#include <gtest/gtest.h>
+
+#include "scenario/scenario.h"
+
+namespace nlsplit {
+namespace {
+
+constexpr std::string_view good = R"(model: zoo:simple_cnn
+workload: {mode: inference, batch: 16, micro_batches: [1, 4]}
+devices:
+  A: {host: a, memory: 1GiB, costs: {roofline: {compute: 60GFLOPS, memory: 10GBps}}}
+  B: {host: b, memory: 1GiB, costs: {roofline: {compute: 60GFLOPS, memory: 10GBps}}}
+links:
+  - {between: [a, b], bandwidth: 1Gbps, latency: 50us}
+source: a
+sink: b
+plans:
+  mine: [..relu1@A, rest@B]
+)";
+
+struct BadScenario {
+  const char* name;
+  const char* from;      // stands once in the good one
+  const char* to;        // makes it bad
+  const char* expected;  // the whole error
+};
+
+const BadScenario cases[] = {
+    // clang-format off
+    {"UnknownKeyWithHint", "sink: b", "sinc: b",
+     "s.yaml:9:1: unknown key 'sinc' in the scenario: did you mean 'sink'? Its keys are model, workload, devices, switches, links, network, source, sink, search, plans"
+       "\n  | sinc: b"},
+    {"UnknownKeyWithoutHint", "sink: b", "sink: b\ncolour: red",
+     "s.yaml:10:1: unknown key 'colour' in the scenario; its keys are model, workload, devices, switches, links, network, source, sink, search, plans"
+       "\n  | colour: red"},
+    {"MissingSink", "sink: b\n", "",
+     "s.yaml:1:1: the scenario lacks 'sink'"
+       "\n  | model: zoo:simple_cnn"},
+    {"MissingModel", "model: zoo:simple_cnn\n", "",
+     "s.yaml:1:1: the scenario lacks 'model'"
+       "\n  | workload: {mode: inference, batch: 16, micro_batches: [1, 4]}"},
+    {"KeyWithoutValue", "model: zoo:simple_cnn", "model:",
+     "s.yaml:1:1: 'model' has no value"
+       "\n  | model:"},
+    {"DuplicateKey", "sink: b", "source: b",
+     "s.yaml:9:1: 'source' is given twice here, first in line 8"
+       "\n  | source: b"},
+    {"NotYaml", "sink: b", "sink: [b",
+     "s.yaml:10:6: this is not YAML: end of sequence flow not found"
+       "\n  | plans:"},
+    {"ModelAsList", "zoo:simple_cnn", "[a, b]",
+     "s.yaml:1:8: a model (zoo:NAME, or the path of an ONNX file) is expected; this is a list"
+       "\n  | model: [a, b]"},
+    {"ModelOfBothKinds", "zoo:simple_cnn", "{zoo: a, path: b.onnx}",
+     "s.yaml:1:8: model needs either 'path' or 'zoo'"
+       "\n  | model: {zoo: a, path: b.onnx}"},
+    {"ModelSeedOfFile", "zoo:simple_cnn", "{path: b.onnx, seed: 3}",
+     "s.yaml:1:29: 'seed' makes the weights of zoo models; an ONNX file has its own"
+       "\n  | model: {path: b.onnx, seed: 3}"},
+    {"ModelInputsOfZoo", "zoo:simple_cnn", "{zoo: a, inputs: {x: [1]}}",
+     "s.yaml:1:25: 'inputs' gives shapes to an ONNX file; zoo models have theirs"
+       "\n  | model: {zoo: a, inputs: {x: [1]}}"},
+    {"ModelShapeNotPositive", "zoo:simple_cnn", "{path: b.onnx, inputs: {x: [1, 0]}}",
+     "s.yaml:1:39: an extent must be from 1 to 2147483648, not 0"
+       "\n  | model: {path: b.onnx, inputs: {x: [1, 0]}}"},
+    {"ModelShapeTooLarge", "zoo:simple_cnn", "{path: b.onnx, inputs: {x: [1000000, 1000000, 1000000]}}",
+     "s.yaml:1:35: this shape has more than 1099511627776 elements"
+       "\n  | model: {path: b.onnx, inputs: {x: [1000000, 1000000, 1000000]}}"},
+    {"Training", "inference", "training",
+     "s.yaml:2:18: mode 'training' is not supported yet; 'inference' is"
+       "\n  | workload: {mode: training, batch: 16, micro_batches: [1, 4]}"},
+    {"UnknownMode", "inference", "sleeping",
+     "s.yaml:2:18: unknown mode 'sleeping'; it is 'inference' or 'training'"
+       "\n  | workload: {mode: sleeping, batch: 16, micro_batches: [1, 4]}"},
+    {"MissingBatch", "batch: 16, ", "",
+     "s.yaml:2:11: workload lacks 'batch'"
+       "\n  | workload: {mode: inference, micro_batches: [1, 4]}"},
+    {"BatchZero", "batch: 16", "batch: 0",
+     "s.yaml:2:36: batch must be from 1 to 1000000, not 0"
+       "\n  | workload: {mode: inference, batch: 0, micro_batches: [1, 4]}"},
+    {"BatchNotWhole", "batch: 16", "batch: 1.5",
+     "s.yaml:2:36: '1.5' is not a whole number; batch is expected"
+       "\n  | workload: {mode: inference, batch: 1.5, micro_batches: [1, 4]}"},
+    {"BatchHuge", "batch: 16", "batch: 1000000000000",
+     "s.yaml:2:36: batch must be from 1 to 1000000, not 1000000000000"
+       "\n  | workload: {mode: inference, batch: 1000000000000, micro_batches: [1, 4]}"},
+    {"BatchBeyondIntegers", "batch: 16", "batch: 99999999999999999999",
+     "s.yaml:2:36: batch must be from 1 to 1000000, not 99999999999999999999"
+       "\n  | workload: {mode: inference, batch: 99999999999999999999, micro_batches: [1, 4]}"},
+    {"MicroBatchesDoNotDivide", "[1, 4]", "[1, 3]",
+     "s.yaml:2:59: 3 micro-batches do not divide the batch of 16 evenly"
+       "\n  | workload: {mode: inference, batch: 16, micro_batches: [1, 3]}"},
+    {"MicroBatchesHuge", "[1, 4]", "[1, 1000000000000]",
+     "s.yaml:2:59: a number of micro-batches must be from 1 to 65536, not 1000000000000"
+       "\n  | workload: {mode: inference, batch: 16, micro_batches: [1, 1000000000000]}"},
+    {"MicroBatchesNegative", "[1, 4]", "-4",
+     "s.yaml:2:55: a number of micro-batches must be from 1 to 65536, not -4"
+       "\n  | workload: {mode: inference, batch: 16, micro_batches: -4}"},
+    {"MicroBatchesTwice", "[1, 4]", "[4, 4]",
+     "s.yaml:2:59: 4 is given twice"
+       "\n  | workload: {mode: inference, batch: 16, micro_batches: [4, 4]}"},
+    {"MicroBatchesEmpty", "[1, 4]", "[]",
+     "s.yaml:2:55: at least one micro-batch count is needed"
+       "\n  | workload: {mode: inference, batch: 16, micro_batches: []}"},
+    {"DeviceUnknownKey", "A: {host: a,", "A: {host: a, cores: 4,",
+     "s.yaml:4:16: unknown key 'cores' in device 'A': did you mean 'costs'? Its keys are host, kind, memory, isa, costs"
+       "\n  |   A: {host: a, cores: 4, memory: 1GiB, costs: {roofline: {compute: 60GFLOPS, memory: 10GBps}}}"},
+    {"DeviceLacksHost", "A: {host: a, ", "A: {",
+     "s.yaml:4:6: device 'A' lacks 'host'"
+       "\n  |   A: {memory: 1GiB, costs: {roofline: {compute: 60GFLOPS, memory: 10GBps}}}"},
+    {"DeviceLacksMemory", "A: {host: a, memory: 1GiB,", "A: {host: a,",
+     "s.yaml:4:6: device 'A' lacks 'memory'"
+       "\n  |   A: {host: a, costs: {roofline: {compute: 60GFLOPS, memory: 10GBps}}}"},
+    {"DeviceLacksCosts", "B: {host: b, memory: 1GiB, costs: {roofline: {compute: 60GFLOPS, memory: 10GBps}}}", "B: {host: b, memory: 1GiB}",
+     "s.yaml:5:6: device 'B' lacks 'costs'"
+       "\n  |   B: {host: b, memory: 1GiB}"},
+    {"DeviceTwice", "  B: {", "  A: {",
+     "s.yaml:5:3: 'A' is given twice here, first in line 4"
+       "\n  |   A: {host: b, memory: 1GiB, costs: {roofline: {compute: 60GFLOPS, memory: 10GBps}}}"},
+    {"DeviceName", "  B: {", "  B+C: {",
+     "s.yaml:5:3: 'B+C' cannot be the name of a device: use letters, digits, '_', '-' and '.'"
+       "\n  |   B+C: {host: b, memory: 1GiB, costs: {roofline: {compute: 60GFLOPS, memory: 10GBps}}}"},
+    {"DeviceCuda", "A: {host: a,", "A: {host: a, kind: cuda,",
+     "s.yaml:4:22: devices of kind 'cuda' are not supported yet; 'cpu' is"
+       "\n  |   A: {host: a, kind: cuda, memory: 1GiB, costs: {roofline: {compute: 60GFLOPS, memory: 10GBps}}}"},
+    {"DeviceKindHost", "A: {host: a,", "A: {host: a, kind: host,",
+     "s.yaml:4:22: unknown device kind 'host'; 'cpu' is supported"
+       "\n  |   A: {host: a, kind: host, memory: 1GiB, costs: {roofline: {compute: 60GFLOPS, memory: 10GBps}}}"},
+    {"DeviceKindUnknown", "A: {host: a,", "A: {host: a, kind: gpu,",
+     "s.yaml:4:22: unknown device kind 'gpu'; 'cpu' is supported"
+       "\n  |   A: {host: a, kind: gpu, memory: 1GiB, costs: {roofline: {compute: 60GFLOPS, memory: 10GBps}}}"},
+    {"MemoryWithoutUnit", "A: {host: a, memory: 1GiB", "A: {host: a, memory: 1",
+     "s.yaml:4:24: '1' has no unit; write e.g. 1KiB, 1MiB or 1GiB"
+       "\n  |   A: {host: a, memory: 1, costs: {roofline: {compute: 60GFLOPS, memory: 10GBps}}}"},
+    {"MemoryInWrongUnit", "A: {host: a, memory: 1GiB", "A: {host: a, memory: 1Gbps",
+     "s.yaml:4:24: '1Gbps' has the unknown unit 'Gbps'; a size has one of B, kB, MB, GB, TB, KiB, MiB, GiB, TiB"
+       "\n  |   A: {host: a, memory: 1Gbps, costs: {roofline: {compute: 60GFLOPS, memory: 10GBps}}}"},
+    {"MemoryNegative", "A: {host: a, memory: 1GiB", "A: {host: a, memory: -1GiB",
+     "s.yaml:4:24: '-1GiB' is negative; a size cannot be"
+       "\n  |   A: {host: a, memory: -1GiB, costs: {roofline: {compute: 60GFLOPS, memory: 10GBps}}}"},
+    {"MemoryZero", "A: {host: a, memory: 1GiB", "A: {host: a, memory: 0B",
+     "s.yaml:4:24: a device without memory can hold no layer"
+       "\n  |   A: {host: a, memory: 0B, costs: {roofline: {compute: 60GFLOPS, memory: 10GBps}}}"},
+    {"RooflineLacksMemory", "A: {host: a, memory: 1GiB, costs: {roofline: {compute: 60GFLOPS, memory: 10GBps}}}", "A: {host: a, memory: 1GiB, costs: {roofline: {compute: 60GFLOPS}}}",
+     "s.yaml:4:48: roofline lacks 'memory'"
+       "\n  |   A: {host: a, memory: 1GiB, costs: {roofline: {compute: 60GFLOPS}}}"},
+    {"RooflineZero", "A: {host: a, memory: 1GiB, costs: {roofline: {compute: 60GFLOPS", "A: {host: a, memory: 1GiB, costs: {roofline: {compute: 0GFLOPS",
+     "s.yaml:4:58: a compute rate of 0GFLOPS cannot be"
+       "\n  |   A: {host: a, memory: 1GiB, costs: {roofline: {compute: 0GFLOPS, memory: 10GBps}}}"},
+    {"CostsUnknown", "A: {host: a, memory: 1GiB, costs: {roofline:", "A: {host: a, memory: 1GiB, costs: {rooflin:",
+     "s.yaml:4:38: unknown key 'rooflin' in costs: did you mean 'roofline'? Its keys are roofline"
+       "\n  |   A: {host: a, memory: 1GiB, costs: {rooflin: {compute: 60GFLOPS, memory: 10GBps}}}"},
+    {"CostsMissingFile", "A: {host: a, memory: 1GiB, costs: {roofline: {compute: 60GFLOPS, memory: 10GBps}}}", "A: {host: a, memory: 1GiB, costs: none/such.json}",
+     "s.yaml:4:37: cannot read 'none/such.json': No such file or directory; measure on that machine with: nlbench profile s.yaml -o none/such.json"
+       "\n  |   A: {host: a, memory: 1GiB, costs: none/such.json}"},
+    {"SharedHostWithoutLink", "B: {host: b", "B: {host: a",
+     "s.yaml:5:3: devices 'A' and 'B' are both on host 'a', but no link says how fast they exchange data: add {between: [a, a], bandwidth: ..., latency: ...}"
+       "\n  |   B: {host: a, memory: 1GiB, costs: {roofline: {compute: 60GFLOPS, memory: 10GBps}}}"},
+    {"NoDevices", "devices:\n  A: {host: a, memory: 1GiB, costs: {roofline: {compute: 60GFLOPS, memory: 10GBps}}}\n  B: {host: b, memory: 1GiB, costs: {roofline: {compute: 60GFLOPS, memory: 10GBps}}}\n", "devices: {}\n",
+     "s.yaml:3:10: at least one device is needed"
+       "\n  | devices: {}"},
+    {"LinkUnknownHost", "[a, b], band", "[a, bb], band",
+     "s.yaml:7:19: unknown host 'bb': did you mean 'b'? Hosts are those that devices, source and sink name, and switches stand under 'switches'"
+       "\n  |   - {between: [a, bb], bandwidth: 1Gbps, latency: 50us}"},
+    {"LinkOneEnd", "[a, b], band", "[a], band",
+     "s.yaml:7:15: a link is between 2 hosts, not 1"
+       "\n  |   - {between: [a], bandwidth: 1Gbps, latency: 50us}"},
+    {"LinkLacksLatency", ", latency: 50us", "",
+     "s.yaml:7:5: link 1 lacks 'latency'"
+       "\n  |   - {between: [a, b], bandwidth: 1Gbps}"},
+    {"LinkBandwidthWithoutUnit", "1Gbps", "1",
+     "s.yaml:7:34: '1' has no unit; write e.g. 1Mbps, 1Gbps or 1GBps"
+       "\n  |   - {between: [a, b], bandwidth: 1, latency: 50us}"},
+    {"LinkBandwidthWrongUnit", "1Gbps", "1GB",
+     "s.yaml:7:34: '1GB' has the unknown unit 'GB'; a bandwidth has one of bps, kbps, Mbps, Gbps, Tbps, Bps, kBps, MBps, GBps, TBps, KiBps, MiBps, GiBps, TiBps"
+       "\n  |   - {between: [a, b], bandwidth: 1GB, latency: 50us}"},
+    {"LinkBandwidthZero", "1Gbps", "0Gbps",
+     "s.yaml:7:34: a bandwidth of 0Gbps cannot be"
+       "\n  |   - {between: [a, b], bandwidth: 0Gbps, latency: 50us}"},
+    {"LinkLatencyWrongUnit", "50us", "50µs",
+     "s.yaml:7:50: '50µs' has the unknown unit 'µs'; a time has one of s, ms, us, ns"
+       "\n  |   - {between: [a, b], bandwidth: 1Gbps, latency: 50µs}"},
+    {"LinkLatencySilly", "50us", "5000s",
+     "s.yaml:7:50: a latency of more than an hour cannot be"
+       "\n  |   - {between: [a, b], bandwidth: 1Gbps, latency: 5000s}"},
+    {"LinkDuplex", "50us}", "50us, duplex: both}",
+     "s.yaml:7:64: unknown duplex 'both'; it is 'full' or 'half'"
+       "\n  |   - {between: [a, b], bandwidth: 1Gbps, latency: 50us, duplex: both}"},
+    {"LinkNameTwice", "50us}", "50us, name: x}\n  - {between: [a, b], bandwidth: 1Gbps, latency: 50us, name: x}",
+     "s.yaml:8:62: there is already a link 'x'"
+       "\n  |   - {between: [a, b], bandwidth: 1Gbps, latency: 50us, name: x}"},
+    {"LinksAsMap", "  - {between", "  one: {between",
+     "s.yaml:7:3: links must be a list; this is a map"
+       "\n  |   one: {between: [a, b], bandwidth: 1Gbps, latency: 50us}"},
+    {"Disconnected", "  - {between: [a, b]", "  - {between: [a, a]",
+     "s.yaml:7:3: no links connect host 'a' with host 'b'"
+       "\n  |   - {between: [a, a], bandwidth: 1Gbps, latency: 50us}"},
+    {"NoLinks", "links:\n  - {between: [a, b], bandwidth: 1Gbps, latency: 50us}\n", "",
+     "s.yaml:1:1: no links connect host 'a' with host 'b'"
+       "\n  | model: zoo:simple_cnn"},
+    {"SwitchHoldsSource", "source: a", "switches: [a]\nsource: a",
+     "s.yaml:4:13: 'a' is a switch: it forwards, and holds no device, source or sink"
+       "\n  |   A: {host: a, memory: 1GiB, costs: {roofline: {compute: 60GFLOPS, memory: 10GBps}}}"},
+    {"SwitchTwice", "source: a", "switches: [s, s]\nsource: a",
+     "s.yaml:8:15: switch 's' is given twice"
+       "\n  | switches: [s, s]"},
+    {"SwitchLoop", "links:\n  - {between: [a, b]", "switches: [s]\nlinks:\n  - {between: [s, s]",
+     "s.yaml:8:15: a link from switch 's' to switch 's' carries nothing"
+       "\n  |   - {between: [s, s], bandwidth: 1Gbps, latency: 50us}"},
+    {"UnknownSource", "source: a", "source: aa",
+     "s.yaml:8:9: unknown host 'aa': no device is on it and no link leads to it; did you mean 'a'?"
+       "\n  | source: aa"},
+    {"NicWindow", "source: a", "network: {nic_window: -1}\nsource: a",
+     "s.yaml:8:23: nic_window must be from 0 to 1000000, not -1"
+       "\n  | network: {nic_window: -1}"},
+    {"EagerLimit", "source: a", "network: {eager_limit: 64}\nsource: a",
+     "s.yaml:8:24: '64' has no unit; write e.g. 64KiB, 64MiB or 64GiB"
+       "\n  | network: {eager_limit: 64}"},
+    {"SplitUnknown", "source: a", "search: {splits: [layers]}\nsource: a",
+     "s.yaml:8:19: unknown split 'layers'; it is 'layer' or 'replicate'"
+       "\n  | search: {splits: [layers]}"},
+    {"SplitTwice", "source: a", "search: {splits: [layer, layer]}\nsource: a",
+     "s.yaml:8:26: 'layer' is given twice"
+       "\n  | search: {splits: [layer, layer]}"},
+    {"ScheduleUnknown", "source: a", "search: {schedules: [gpipe]}\nsource: a",
+     "s.yaml:8:22: unknown schedule 'gpipe'; it is 'streaming'"
+       "\n  | search: {schedules: [gpipe]}"},
+    {"Objective", "source: a", "search: {objective: speed}\nsource: a",
+     "s.yaml:8:21: unknown objective 'speed'; it is 'throughput' or 'latency'"
+       "\n  | search: {objective: speed}"},
+    {"MergeOfText", "  B: {host: b, memory", "  B: {<<: A, host: b, memory",
+     "s.yaml:5:7: '<<' merges a map, e.g. '<<: *name' where '&name' marks one"
+       "\n  |   B: {<<: A, host: b, memory: 1GiB, costs: {roofline: {compute: 60GFLOPS, memory: 10GBps}}}"},
+    {"Keep", "source: a", "search: {keep: 0}\nsource: a",
+     "s.yaml:8:16: keep must be from 1 to 100000, not 0"
+       "\n  | search: {keep: 0}"},
+    {"SearchAsList", "source: a", "search: [layer]\nsource: a",
+     "s.yaml:8:9: search must be a map with the keys splits, schedules, objective, keep, max_candidates, max_stages, seed; this is a list"
+       "\n  | search: [layer]"},
+    {"PlanAsText", "[..relu1@A, rest@B]", "..relu1@A",
+     "s.yaml:11:9: the stages of a plan, e.g. [..conv2@A, rest@B], must be a list; this is a single value"
+       "\n  |   mine: ..relu1@A"},
+    {"PlanEmpty", "[..relu1@A, rest@B]", "[]",
+     "s.yaml:11:9: a plan needs at least one stage, e.g. [rest@A]"
+       "\n  |   mine: []"},
+    {"PlanNumber", "mine:", "7:",
+     "s.yaml:11:3: a plan cannot be called '7': numbers are ranks"
+       "\n  |   7: [..relu1@A, rest@B]"},
+    {"PlanLacksStages", "[..relu1@A, rest@B]", "{micro_batches: 4}",
+     "s.yaml:11:9: plan 'mine' lacks 'stages'"
+       "\n  |   mine: {micro_batches: 4}"},
+    {"PlanMicroBatchesDoNotDivide", "[..relu1@A, rest@B]", "{stages: [rest@A], micro_batches: 5}",
+     "s.yaml:11:43: 5 micro-batches do not divide the batch of 16 evenly"
+       "\n  |   mine: {stages: [rest@A], micro_batches: 5}"},
+    {"PlanNamesItself", "[..relu1@A, rest@B]", "{stages: [rest@A], name: other}",
+     "s.yaml:11:28: unknown key 'name' in plan 'mine'; its keys are stages, micro_batches, schedule"
+       "\n  |   mine: {stages: [rest@A], name: other}"},
+    {"PlanStageAsMap", "[..relu1@A, rest@B]", "[{a: b}]",
+     "s.yaml:11:10: a stage, e.g. ..conv2@A, is expected; this is a map"
+       "\n  |   mine: [{a: b}]"},
+    // clang-format on
+};
+
+class ScenarioError : public testing::TestWithParam<BadScenario> {};
+
+TEST_P(ScenarioError, IsWhatTheUserNeedsToRead) {
+  std::string text(good);
+  const size_t at = text.find(GetParam().from);
+  ASSERT_NE(at, std::string::npos);
+  ASSERT_EQ(text.find(GetParam().from, at + 1), std::string::npos);
+  text.replace(at, std::string_view(GetParam().from).size(), GetParam().to);
+  const auto scenario = parse_scenario(text, "s.yaml");
+  ASSERT_FALSE(scenario.ok());
+  EXPECT_EQ(scenario.error().to_string(), GetParam().expected);
+  EXPECT_EQ(exit_code(scenario.error()), 2);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ScenarioError, testing::ValuesIn(cases),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST(ScenarioErrors, TheGoodOneIsGood) { EXPECT_TRUE(parse_scenario(good, "s.yaml").ok()); }
+
+TEST(ScenarioErrors, UnsupportedIsToldApartFromWrong) {
+  std::string training(good);
+  training.replace(training.find("inference"), 9, "training");
+  EXPECT_EQ(parse_scenario(training, "s.yaml").error().kind, ErrorKind::unsupported);
+  std::string cuda(good);
+  cuda.replace(cuda.find("host: a"), 7, "host: a, kind: cuda");
+  EXPECT_EQ(parse_scenario(cuda, "s.yaml").error().kind, ErrorKind::unsupported);
+}
+
+TEST(ScenarioErrors, EmptyTexts) {
+  EXPECT_EQ(parse_scenario("", "s.yaml").error().to_string(), "s.yaml: this scenario is empty");
+  EXPECT_EQ(parse_scenario("# only a comment\n", "s.yaml").error().to_string(), "s.yaml: this scenario is empty");
+  EXPECT_EQ(read_scenario("/no/such/s.yaml").error().kind, ErrorKind::io);
+}
+
+}  // namespace
+}  // namespace nlsplit

@@ -1,0 +1,76 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "graph/zoo.h"
+#include "scenario/scenario.h"
+
+namespace nlsplit {
+namespace {
+
+using testing::HasSubstr;
+
+std::string scenario_text(const std::string& model) {
+  return "model: " + model + R"(
+workload: {batch: 4}
+devices: {A: {host: a, memory: 1GiB, costs: {roofline: {compute: 60GFLOPS, memory: 10GBps}}}}
+source: a
+sink: a
+)";
+}
+
+TEST(LoadModel, OptimizesWhatTheZooBuilds) {
+  const Model plain = zoo_model("simple_cnn", 1).value();
+  const Model loaded = load_model(parse_scenario(scenario_text("zoo:simple_cnn"), "s.yaml").value()).value();
+  EXPECT_LT(loaded.graph.nodes.size(), plain.graph.nodes.size());  // its ReLUs are fused
+  EXPECT_TRUE(verify(loaded.graph).ok());
+}
+
+TEST(LoadModel, SeedsMakeOtherWeights) {
+  const auto graph = [](const std::string& model) {
+    return load_model(parse_scenario(scenario_text(model), "s.yaml").value()).value().graph;
+  };
+  EXPECT_EQ(graph("{zoo: simple_cnn, seed: 1}"), graph("zoo:simple_cnn"));
+  EXPECT_NE(graph("{zoo: simple_cnn, seed: 2}"), graph("zoo:simple_cnn"));  // other content ids
+}
+
+TEST(LoadModel, ErrorsPointAtTheScenario) {
+  const auto unknown = load_model(parse_scenario(scenario_text("zoo:resnet5"), "s.yaml").value());
+  ASSERT_FALSE(unknown.ok());
+  EXPECT_EQ(unknown.error().where, (Location{"s.yaml", 1, 8}));
+  EXPECT_EQ(unknown.error().fragment, "model: zoo:resnet5");
+  EXPECT_THAT(unknown.error().message, HasSubstr("resnet5"));
+
+  const auto missing = load_model(parse_scenario(scenario_text("{path: none.onnx}"), "dir/s.yaml").value());
+  ASSERT_FALSE(missing.ok());
+  EXPECT_EQ(missing.error().where, (Location{"dir/s.yaml", 1, 15}));
+  EXPECT_THAT(missing.error().message, HasSubstr("dir/none.onnx"));
+  EXPECT_EQ(exit_code(missing.error()), 2);
+}
+
+TEST(BareScenario, IsOneDeviceWithoutCosts) {
+  const Scenario s = bare_scenario("zoo:simple_cnn", 3, bytes(1000), Isa::v2);
+  EXPECT_EQ(s.batch, 3);
+  EXPECT_THAT(s.micro_batches, testing::ElementsAre(1));
+  ASSERT_EQ(s.cluster.devices.size(), 1u);
+  EXPECT_EQ(s.cluster.devices[0].name, "cpu0");
+  EXPECT_EQ(s.cluster.devices[0].memory, bytes(1000));
+  EXPECT_EQ(s.cluster.devices[0].isa, Isa::v2);
+  EXPECT_EQ(s.endpoints.source, s.endpoints.sink);
+  EXPECT_EQ(s.cluster.devices[0].host, s.endpoints.source);
+  EXPECT_TRUE(load_model(s).ok());
+  EXPECT_THAT(load_model(bare_scenario("none.onnx", 1, bytes(1000))).error().to_string(), HasSubstr("none.onnx"));
+}
+
+TEST(CostTableOfScenario, NamesDevicesAndTheScenario) {
+  const Scenario s = bare_scenario("net.onnx", 1, bytes(1000));
+  ComputeDesc desc;
+  desc.kernel = "relu_v3";
+  desc.op = Op::Relu;
+  desc.inputs = desc.outputs = {{DType::f32, {1, 8}}};
+  EXPECT_EQ(cost_table(s, "net").cost(DeviceId(0), desc, "relu1").error().message,
+            "device 'cpu0' has no costs, so layer 'relu1' has none; measure on that machine with: "
+            "nlbench profile net.onnx -o profile.json");
+}
+
+}  // namespace
+}  // namespace nlsplit

@@ -1,0 +1,189 @@
+#include "scenario/scenario.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "base/file.h"
+
+namespace nlsplit {
+namespace {
+
+using testing::ElementsAre;
+
+constexpr std::string_view smallest = R"(model: zoo:simple_cnn
+workload: {batch: 12}
+devices: {A: {host: a, memory: 1GiB, costs: {roofline: {compute: 60GFLOPS, memory: 10GBps}}}}
+source: a
+sink: a
+)";
+
+Scenario parse(std::string_view text, const std::string& file = "s.yaml") {
+  auto scenario = parse_scenario(text, file);
+  EXPECT_TRUE(scenario.ok()) << scenario.error().to_string();
+  return std::move(scenario).value();
+}
+
+TEST(Scenario, DefaultsServe) {
+  const Scenario s = parse(smallest);
+  EXPECT_EQ(s.model, "zoo:simple_cnn");
+  EXPECT_EQ(s.weights_seed, 1u);
+  EXPECT_THAT(s.micro_batches, ElementsAre(1, 2, 4));  // of 1, 2, 4, 8, 16 those that divide 12
+  EXPECT_EQ(s.cluster.devices[0].kind, DeviceKind::cpu);
+  EXPECT_EQ(s.cluster.devices[0].isa, Isa::v3);
+  EXPECT_EQ(s.cluster.eager_limit, bytes(0));
+  EXPECT_EQ(s.cluster.handshake, seconds(0));
+  EXPECT_EQ(s.cluster.nic_window, 0);
+  EXPECT_TRUE(s.search.layers);
+  EXPECT_TRUE(s.search.replicate);
+  EXPECT_EQ(s.search.max_candidates, SearchOptions().max_candidates);
+  EXPECT_THAT(s.schedules, ElementsAre("streaming"));
+  EXPECT_EQ(s.objective, Objective::throughput);
+  EXPECT_EQ(s.keep, 20);
+  EXPECT_TRUE(s.plans.empty());
+}
+
+TEST(Scenario, EveryKeyArrives) {
+  const Scenario s = parse(R"(
+model: {path: nets/x.onnx, inputs: {x: [1, 3, 48, 192], y: []}}
+workload: {mode: inference, batch: 24, micro_batches: 8}
+devices:
+  A: &m {host: a, kind: cpu, memory: 1.5GiB, isa: v4, costs: {roofline: {compute: 60GFLOPS, memory: 10GBps}}}
+  B: {<<: *m, host: b, isa: x86-64-v3}
+switches: [sw]
+links:
+  - {between: [a, sw], bandwidth: 1Gbps, latency: 50us, duplex: half}
+  - {between: [sw, b], bandwidth: 125MBps, latency: 1ms, duplex: full, name: uplink}
+  - {between: [a, sw], bandwidth: 1Gbps, latency: 60us}
+  - {between: [in, sw], bandwidth: 10Gbps, latency: 0s}
+network: {eager_limit: 64KiB, handshake: 100us, nic_window: 2}
+source: in
+sink: b
+search: {splits: [replicate], schedules: [streaming], objective: latency, keep: 3, max_candidates: 50, max_stages: 2, seed: 9}
+plans:
+  mine: [..conv2@A, rest@B]
+  other: {stages: [rest@A+B], micro_batches: [4, 8], schedule: streaming}
+)",
+                           "dir/sub/s.yaml");
+  EXPECT_EQ(s.model, "dir/sub/nets/x.onnx");
+  EXPECT_THAT(s.input_shapes.at("x"), ElementsAre(1, 3, 48, 192));
+  EXPECT_TRUE(s.input_shapes.at("y").empty());
+  EXPECT_EQ(s.batch, 24);
+  EXPECT_THAT(s.micro_batches, ElementsAre(8));
+
+  const Cluster& c = s.cluster;
+  ASSERT_EQ(c.devices.size(), 2u);
+  EXPECT_EQ(c.devices[0].name, "A");
+  EXPECT_EQ(c.devices[0].memory, bytes(3 * 512 * 1024 * 1024));
+  EXPECT_EQ(c.devices[0].isa, Isa::v4);
+  EXPECT_EQ(c.devices[1].memory, c.devices[0].memory);  // merged
+  EXPECT_EQ(c.devices[1].isa, Isa::v3);                 // its own
+  EXPECT_EQ(c.devices[1].host, c.find_host("b"));
+  EXPECT_TRUE(c.hosts[c.find_host("sw").index()].is_switch);
+  EXPECT_FALSE(c.hosts[c.find_host("in").index()].is_switch);
+  const auto roofline = std::get<Roofline>(s.costs[1]);
+  EXPECT_EQ(roofline, (Roofline{flops_per_second(60e9), bytes_per_second(10e9)}));
+
+  ASSERT_EQ(c.links.size(), 4u);
+  EXPECT_EQ(c.links[0].name, "a-sw");
+  EXPECT_FALSE(c.links[0].full_duplex);
+  EXPECT_EQ(c.links[1].name, "uplink");
+  EXPECT_TRUE(c.links[1].full_duplex);
+  EXPECT_EQ(c.links[1].bandwidth, c.links[0].bandwidth);  // 125 MB/s is 1 Gbit/s
+  EXPECT_EQ(c.links[1].latency, seconds(1e-3));
+  EXPECT_EQ(c.links[2].name, "a-sw.2");
+  EXPECT_EQ(c.links[3].latency, seconds(0));
+  EXPECT_EQ(c.eager_limit, bytes(65536));
+  EXPECT_EQ(c.handshake, seconds(100e-6));
+  EXPECT_EQ(c.nic_window, 2);
+  EXPECT_EQ(s.endpoints.source, c.find_host("in"));
+  EXPECT_EQ(s.endpoints.sink, c.find_host("b"));
+
+  EXPECT_FALSE(s.search.layers);
+  EXPECT_TRUE(s.search.replicate);
+  EXPECT_EQ(s.objective, Objective::latency);
+  EXPECT_EQ(s.keep, 3);
+  EXPECT_EQ(s.search.max_candidates, 50u);
+  EXPECT_EQ(s.search.max_stages, 2u);
+  EXPECT_EQ(s.search.seed, 9u);
+
+  ASSERT_EQ(s.plans.size(), 2u);
+  EXPECT_THAT(s.plans[0].stages, ElementsAre("..conv2@A", "rest@B"));
+  EXPECT_TRUE(s.plans[0].micro_batches.empty());
+  EXPECT_THAT(s.plans[1].micro_batches, ElementsAre(4, 8));
+  EXPECT_EQ(s.plans[1].schedule, "streaming");
+  EXPECT_EQ(at_plan(s.plans[0], invalid_input("no layer 'conv2'")).to_string(),
+            "dir/sub/s.yaml:18:9: no layer 'conv2'\n  |   mine: [..conv2@A, rest@B]");
+}
+
+TEST(Scenario, PathsAreBesideTheFile) {
+  const auto model = [](const std::string& path, const std::string& file) {
+    std::string text(smallest);
+    text.replace(text.find("zoo:simple_cnn"), 14, path);
+    return parse(text, file).model;
+  };
+  EXPECT_EQ(model("x.onnx", "s.yaml"), "x.onnx");
+  EXPECT_EQ(model("../x.onnx", "a/b/s.yaml"), "a/x.onnx");
+  EXPECT_EQ(model("/abs/x.onnx", "a/b/s.yaml"), "/abs/x.onnx");
+  EXPECT_EQ(model("{zoo: vgg16, seed: 5}", "a/s.yaml"), "zoo:vgg16");
+}
+
+TEST(Scenario, ProfilesAreReadFromBesideTheFile) {
+  const auto dir = std::filesystem::temp_directory_path() / ("nlsplit_scenario_" + std::to_string(getpid()));
+  std::filesystem::create_directories(dir);
+  const std::string file = (dir / "s.yaml").string();
+  std::string text(smallest);
+  const std::string roofline = "{roofline: {compute: 60GFLOPS, memory: 10GBps}}";
+  text.replace(text.find(roofline), roofline.size(), "p.json");
+
+  // Not there: an error with the command, unless one is about to make it.
+  EXPECT_EQ(parse_scenario(text, file).error().message,
+            "cannot read '" + (dir / "p.json").string() +
+                "': No such file or directory; measure on that machine with: " + "nlbench profile " + file + " -o " +
+                (dir / "p.json").string());
+  EXPECT_TRUE(std::holds_alternative<NoCosts>(parse_scenario(text, file, {.need_profiles = false}).value().costs[0]));
+
+  Profile profile;
+  profile.model = "simple_cnn";
+  profile.kernels["k"] = {seconds(1), seconds(0), 3};
+  ASSERT_TRUE(write_profile((dir / "p.json").string(), profile).ok());
+  EXPECT_EQ(std::get<Profile>(parse(text, file).costs[0]).kernels.at("k").median, seconds(1));
+
+  // There but broken: always an error, at the scenario's place and with the file's own.
+  ASSERT_TRUE(write_file((dir / "p.json").string(), "[]").ok());
+  const auto broken = parse_scenario(text, file, {.need_profiles = false});
+  ASSERT_FALSE(broken.ok());
+  EXPECT_EQ(broken.error().where, (Location{file, 3, 45}));
+  EXPECT_EQ(broken.error().message, (dir / "p.json").string() + ": a profile is a JSON object");
+  std::filesystem::remove_all(dir);
+}
+
+TEST(Scenario, BundledOnesParse) {
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(NLS_SOURCE_DIR "/scenarios")) {
+    if (entry.path().extension() != ".yaml") continue;
+    ++count;
+    const auto scenario = read_scenario(entry.path().string());
+    ASSERT_TRUE(scenario.ok()) << scenario.error().to_string();
+    EXPECT_GE(scenario->cluster.devices.size(), 2u) << entry.path();
+    EXPECT_EQ(scenario->costs.size(), scenario->cluster.devices.size());
+  }
+  EXPECT_GE(count, 5);
+}
+
+TEST(Scenario, QuickstartIsWhatItSays) {
+  const Scenario s = read_scenario(NLS_SOURCE_DIR "/scenarios/quickstart.yaml").value();
+  EXPECT_EQ(s.model, "zoo:resnet50");
+  EXPECT_EQ(s.batch, 64);
+  ASSERT_EQ(s.cluster.devices.size(), 4u);
+  for (const Device& device : s.cluster.devices) EXPECT_EQ(device.memory, s.cluster.devices[0].memory);
+  const Route route = find_route(s.cluster, s.cluster.find_host("a"), s.cluster.find_host("d")).value();
+  EXPECT_EQ(route.hops.size(), 2u);
+  EXPECT_DOUBLE_EQ(route.latency.value(), 100e-6);
+  EXPECT_DOUBLE_EQ(route.bandwidth.value(), 125e6);
+}
+
+}  // namespace
+}  // namespace nlsplit

@@ -1,0 +1,164 @@
+// Schedule tables as text, and the formulas they are known for.
+#include "schedule/schedules.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/random.h"
+#include "schedule/assign.h"
+
+namespace nlsplit {
+namespace {
+
+// "0: 0F0 0F1 | 1: 1F0 1F1 | banks 2": device: stage, phase, micro-batch.
+std::string text_of(const SlotTable& table) {
+  std::string text;
+  for (size_t d = 0; d < table.devices.size(); ++d) {
+    text += fmt::format("{}:", d);
+    for (const ScheduledSlot& slot : table.devices[d]) text += fmt::format(" {}{}{}", slot.stage, name_of(slot.phase), slot.micro_batch);
+    text += " | ";
+  }
+  return text + fmt::format("banks {}", table.banks);
+}
+
+std::string schedule(std::string_view name, const ScheduleInput& input) {
+  auto table = make_schedule(name, input);
+  return table.ok() ? text_of(*table) : table.error().message;
+}
+
+TEST(Schedules, StreamingRunsMicroBatchesAsTheyComeWithTwoBanks) {
+  EXPECT_EQ(schedule("streaming", {3, 2, {{0}, {1}}, {{1}, {1}}}), "0: 0F0 0F1 0F2 | 1: 1F0 1F1 1F2 | banks 2");
+}
+
+TEST(Schedules, OneMicroBatchNeedsOneBank) {
+  EXPECT_EQ(schedule("streaming", {1, 2, {{0}, {1}}, {{1}, {1}}}), "0: 0F0 | 1: 1F0 | banks 1");
+}
+
+TEST(Schedules, FillDrainHasABankForEveryMicroBatch) {
+  EXPECT_EQ(schedule("fill_drain", {4, 2, {{1}, {0}}, {{1}, {1}}}), "0: 1F0 1F1 1F2 1F3 | 1: 0F0 0F1 0F2 0F3 | banks 4");
+}
+
+TEST(Schedules, EqualReplicasTakeTurns) {
+  EXPECT_EQ(schedule("streaming", {4, 3, {{0}, {1, 2}}, {{1}, {5, 5}}}), "0: 0F0 0F1 0F2 0F3 | 1: 1F0 1F2 | 2: 1F1 1F3 | banks 2");
+}
+
+TEST(Schedules, IdleEqualReplicasTakeTurnsToo) {
+  // Micro-batches come every 10 s, each takes 1 s: replica 0 is always free, but would otherwise do all the work.
+  EXPECT_EQ(schedule("streaming", {4, 3, {{0}, {1, 2}}, {{10}, {1, 1}}}), "0: 0F0 0F1 0F2 0F3 | 1: 1F0 1F2 | 2: 1F1 1F3 | banks 2");
+}
+
+TEST(Schedules, AReplicaTwiceAsFastTakesTwoThirds) {
+  // Finish times on the fast one 1 2 3 …, on the slow one 2 4 6 …; a tie goes to who has taken fewer.
+  const ScheduleInput input{9, 2, {{0, 1}}, {{1, 2}}};
+  const SlotTable table = make_schedule("streaming", input).value();
+  EXPECT_EQ(table.devices[0].size(), 6u);
+  EXPECT_EQ(table.devices[1].size(), 3u);
+}
+
+TEST(Schedules, ADeviceWithTwoStagesPrefersTheLaterOne) {
+  // A B A, one second each, no time for messages. At t = 2 A has stage 2 of micro-batch 0 and stage 0 of micro-batch 2 to choose from.
+  EXPECT_EQ(schedule("streaming", {3, 2, {{0}, {1}, {0}}, {{1}, {1}, {1}}}),
+            "0: 0F0 0F1 2F0 2F1 0F2 2F2 | 1: 1F0 1F1 1F2 | banks 3");
+}
+
+TEST(Schedules, ErrorsNameWhatIsWrong) {
+  EXPECT_EQ(schedule("streming", {1, 1, {{0}}, {{1}}}),
+            "unknown schedule 'streming'; did you mean 'streaming'? (there are streaming, fill_drain)");
+  EXPECT_EQ(schedule("streaming", {0, 1, {{0}}, {{1}}}), "a schedule needs at least one micro-batch");
+  EXPECT_EQ(schedule("streaming", {1, 1, {}, {}}), "a schedule needs at least one stage");
+  EXPECT_EQ(schedule("streaming", {1, 1, {{0}, {}}, {{1}, {}}}), "stage 1 has no device");
+  EXPECT_EQ(schedule("streaming", {1, 1, {{3}}, {{1}}}), "stage 0: no device 3");
+  EXPECT_EQ(schedule("streaming", {1, 2, {{1, 1}}, {{1, 1}}}), "stage 0: device 1 twice");
+  EXPECT_EQ(schedule("streaming", {1, 1, {{0}}, {{-1}}}), "stage 0: impossible time -1");
+}
+
+TEST(Schedules, PhaseNamesParseBack) {
+  for (const Phase phase : {Phase::init, Phase::forward, Phase::input_gradient, Phase::weight_gradient, Phase::recompute, Phase::step}) {
+    EXPECT_EQ(parse_phase(name_of(phase)).value(), phase);
+  }
+  EXPECT_EQ(parse_phase("B").error().message, "unknown phase 'B'; there are init, F, I, W, R and step");
+}
+
+// Plays a table: each device its slots in order, a slot after its micro-batch's previous stage. Answers the makespan; fails if stuck.
+double play(const ScheduleInput& input, const SlotTable& table) {
+  std::map<std::pair<int, int>, double> finish;
+  std::vector<size_t> next(table.devices.size(), 0);
+  std::vector<double> free(table.devices.size(), 0);
+  double makespan = 0;
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (size_t d = 0; d < table.devices.size(); ++d) {
+      if (next[d] == table.devices[d].size()) continue;
+      const ScheduledSlot& slot = table.devices[d][next[d]];
+      if (slot.stage > 0 && !finish.contains({slot.stage - 1, slot.micro_batch})) continue;
+      const auto& devices = input.stage_devices[static_cast<size_t>(slot.stage)];
+      const auto replica = static_cast<size_t>(std::find(devices.begin(), devices.end(), static_cast<int>(d)) - devices.begin());
+      EXPECT_LT(replica, devices.size()) << "a stage on a device that does not host it";
+      const double ready = slot.stage > 0 ? finish[{slot.stage - 1, slot.micro_batch}] : 0;
+      free[d] = std::max(free[d], ready) + input.stage_seconds[static_cast<size_t>(slot.stage)][replica];
+      EXPECT_TRUE(finish.emplace(std::pair(slot.stage, slot.micro_batch), free[d]).second) << "a micro-batch twice";
+      makespan = std::max(makespan, free[d]);
+      ++next[d];
+      moved = true;
+    }
+  }
+  EXPECT_EQ(finish.size(), input.stage_devices.size() * static_cast<size_t>(input.micro_batches));
+  return makespan;
+}
+
+TEST(Schedules, FillDrainHasThePublishedBubble) {
+  // GPipe: S equal stages of t seconds, M micro-batches: (M + S - 1) t, so the bubble is (S - 1) / (M + S - 1).
+  for (const int stages : {1, 2, 4, 7}) {
+    for (const int micro_batches : {1, 3, 8}) {
+      ScheduleInput input{micro_batches, stages, {}, {}};
+      for (int s = 0; s < stages; ++s) {
+        input.stage_devices.push_back({s});
+        input.stage_seconds.push_back({2.0});
+      }
+      EXPECT_DOUBLE_EQ(play(input, make_schedule("fill_drain", input).value()), 2.0 * (micro_batches + stages - 1));
+    }
+  }
+}
+
+TEST(Schedules, EveryTableOfRandomPlansRunsEachSlotOnceAndBoundsWhatIsInFlight) {
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    Random random(seed);
+    ScheduleInput input;
+    input.micro_batches = 1 + static_cast<int>(random.below(12));
+    input.devices = 1 + static_cast<int>(random.below(4));
+    const size_t stages = 1 + random.below(5);
+    for (size_t s = 0; s < stages; ++s) {
+      std::vector<int> devices;
+      const auto first = static_cast<int>(random.below(static_cast<uint64_t>(input.devices)));
+      const int replicas = 1 + static_cast<int>(random.below(2)) * (input.devices > 1 ? 1 : 0);
+      for (int r = 0; r < replicas; ++r) devices.push_back((first + r) % input.devices);
+      std::vector<double> seconds;
+      for (size_t r = 0; r < devices.size(); ++r) seconds.push_back(random.uniform(0.1, 2));
+      input.stage_devices.push_back(devices);
+      input.stage_seconds.push_back(seconds);
+    }
+    for (const SchedulePolicy& policy : all_schedules()) {
+      SCOPED_TRACE(fmt::format("seed {} {}", seed, policy.name));
+      const SlotTable table = policy.make(input).value();
+      play(input, table);
+      for (const auto& order : table.devices) {
+        std::map<int, int> last;   // by stage: micro-batches go through a stage of a device in order
+        for (const ScheduledSlot& slot : order) {
+          const auto [at, added] = last.emplace(slot.stage, slot.micro_batch);
+          if (!added) {
+            EXPECT_LT(at->second, slot.micro_batch);
+            at->second = slot.micro_batch;
+          }
+        }
+      }
+      EXPECT_LE(table.banks, input.micro_batches);
+      EXPECT_EQ(text_of(table), text_of(policy.make(input).value()));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace nlsplit
