@@ -39,7 +39,8 @@ Result<Model> zoo_model(std::string_view name, uint64_t seed) {
   }
   const std::string near = nearest(name, names);
   return invalid_input(fmt::format("the zoo has no model \"{}\"{}; it has {}", name,
-                                   near.empty() ? "" : fmt::format(", did you mean \"{}\"?", near), fmt::join(names, ", ")));
+                                   near.empty() ? "" : fmt::format(", did you mean \"{}\"?", near),
+                                   fmt::join(names, ", ")));
 }
 
 }  // namespace nlsplit

@@ -1,4 +1,5 @@
-// Networks the program builds itself, with seeded weights, so that nothing needs downloading. Layer names are torchvision's.
+// Networks the program builds itself, with seeded weights, so that nothing needs downloading. Layer names are
+// torchvision's.
 #pragma once
 
 #include <span>
@@ -10,7 +11,7 @@ namespace nlsplit {
 
 struct ZooEntry {
   std::string_view name;
-  std::string_view what;           // one line: paper, input
+  std::string_view what;  // one line: paper, input
   Result<Model> (*build)(uint64_t seed);
 };
 

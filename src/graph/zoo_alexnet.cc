@@ -20,9 +20,9 @@ Model build_alexnet(uint64_t seed) {
     x = net.conv("features." + std::to_string(index++), x, {.channels = channels, .kernel = 3, .pad = 1});
     x = net.relu("features." + std::to_string(index++), x);
   }
-  x = net.max_pool("features.12", x, 3, 2);   // 256x6x6, which torchvision's adaptive average pool leaves as it is
+  x = net.max_pool("features.12", x, 3, 2);  // 256x6x6, which torchvision's adaptive average pool leaves as it is
   x = net.flatten("flatten", x);
-  x = net.linear("classifier.1", x, 4096);    // 0 and 3 are Dropout
+  x = net.linear("classifier.1", x, 4096);  // 0 and 3 are Dropout
   x = net.relu("classifier.2", x);
   x = net.linear("classifier.4", x, 4096);
   x = net.relu("classifier.5", x);

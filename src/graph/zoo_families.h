@@ -6,10 +6,10 @@
 
 namespace nlsplit {
 
-Model build_simple_cnn(uint64_t seed);                                // 3x8x8; the hand-written three-machine example
-Model build_alexnet(uint64_t seed);                                   // 3x224x224
-Model build_vgg16(uint64_t seed);                                     // 3x224x224
-Model build_resnet(int depth, uint64_t seed, int64_t image = 224);    // depth 18 or 50; any image of at least 1x1
+Model build_simple_cnn(uint64_t seed);                              // 3x8x8; the hand-written three-machine example
+Model build_alexnet(uint64_t seed);                                 // 3x224x224
+Model build_vgg16(uint64_t seed);                                   // 3x224x224
+Model build_resnet(int depth, uint64_t seed, int64_t image = 224);  // depth 18 or 50; any image of at least 1x1
 Model build_mobilenet_v2(uint64_t seed, int64_t image = 224);
 
 }  // namespace nlsplit

@@ -7,7 +7,7 @@
 namespace nlsplit {
 namespace {
 
-constexpr float branch_scale = 0.5f;   // of a block's last normalisation where its input is added
+constexpr float branch_scale = 0.5f;  // of a block's last normalisation where its input is added
 
 // Conv, BatchNormalization and ReLU6 are 0, 1, 2 of the module they are in.
 ValueId conv_bn_relu6(ZooNet& net, const std::string& module, ValueId x, const ConvSpec& spec) {
@@ -15,13 +15,15 @@ ValueId conv_bn_relu6(ZooNet& net, const std::string& module, ValueId x, const C
   return net.relu6(module + ".2", net.batch_norm(module + ".1", x));
 }
 
-ValueId inverted_residual(ZooNet& net, const std::string& name, ValueId x, int64_t expand, int64_t channels, int64_t stride) {
+ValueId inverted_residual(ZooNet& net, const std::string& name, ValueId x, int64_t expand, int64_t channels,
+                          int64_t stride) {
   const int64_t in = net.channels(x), hidden = in * expand;
   const bool adds = stride == 1 && in == channels;
   int part = 0;
   auto module = [&] { return name + ".conv." + std::to_string(part++); };
   ValueId y = x;
-  if (expand != 1) y = conv_bn_relu6(net, module(), y, {.channels = hidden, .kernel = 1, .bias = false, .after_relu = false});
+  if (expand != 1)
+    y = conv_bn_relu6(net, module(), y, {.channels = hidden, .kernel = 1, .bias = false, .after_relu = false});
   y = conv_bn_relu6(net, module(), y,
                     {.channels = hidden, .kernel = 3, .stride = stride, .pad = 1, .groups = hidden, .bias = false});
   y = net.conv(module(), y, {.channels = channels, .kernel = 1, .bias = false});
@@ -36,23 +38,24 @@ Model build_mobilenet_v2(uint64_t seed, int64_t image) {
   ValueId x = net.input({1, 3, image, image});
   x = conv_bn_relu6(net, "features.0", x,
                     {.channels = 32, .kernel = 3, .stride = 2, .pad = 1, .bias = false, .after_relu = false});
-  struct Row {   // t, c, n, s of the paper's table
+  struct Row {  // t, c, n, s of the paper's table
     int64_t expand, channels;
     int blocks;
     int64_t stride;
   };
   int feature = 1;
-  for (const Row& row : {Row{1, 16, 1, 1}, {6, 24, 2, 2}, {6, 32, 3, 2}, {6, 64, 4, 2}, {6, 96, 3, 1}, {6, 160, 3, 2},
-                         {6, 320, 1, 1}}) {
+  for (const Row& row :
+       {Row{1, 16, 1, 1}, {6, 24, 2, 2}, {6, 32, 3, 2}, {6, 64, 4, 2}, {6, 96, 3, 1}, {6, 160, 3, 2}, {6, 320, 1, 1}}) {
     for (int i = 0; i < row.blocks; ++i) {
-      x = inverted_residual(net, "features." + std::to_string(feature++), x, row.expand, row.channels, i == 0 ? row.stride : 1);
+      x = inverted_residual(net, "features." + std::to_string(feature++), x, row.expand, row.channels,
+                            i == 0 ? row.stride : 1);
     }
   }
   x = conv_bn_relu6(net, "features." + std::to_string(feature), x,
                     {.channels = 1280, .kernel = 1, .bias = false, .after_relu = false});
   x = net.global_average_pool("avgpool", x);
   x = net.flatten("flatten", x);
-  x = net.linear("classifier.1", x, 1000, /*after_relu=*/false);   // 0 is Dropout
+  x = net.linear("classifier.1", x, 1000, /*after_relu=*/false);  // 0 is Dropout
   return std::move(net).finish(x);
 }
 

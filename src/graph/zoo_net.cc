@@ -9,10 +9,13 @@ namespace {
 
 // Of the values that every layer adds or subtracts: visible in the output, small beside the activations.
 constexpr double offset_deviation = 0.1;
-// Of scales and variances around their mean. Normals end at 6 deviations (base/random.h), so a variance stays above 0.4.
+// Of scales and variances around their mean. Normals end at 6 deviations (base/random.h), so a variance stays above
+// 0.4.
 constexpr double spread = 0.1;
 
-double he_deviation(int64_t fan_in, bool after_relu) { return std::sqrt((after_relu ? 2.0 : 1.0) / static_cast<double>(fan_in)); }
+double he_deviation(int64_t fan_in, bool after_relu) {
+  return std::sqrt((after_relu ? 2.0 : 1.0) / static_cast<double>(fan_in));
+}
 
 }  // namespace
 
@@ -53,7 +56,9 @@ ValueId ZooNet::batch_norm(const std::string& name, ValueId x, float scale) {
 
 ValueId ZooNet::relu(const std::string& name, ValueId x) { return node(Op::Relu, name, {x}); }
 
-ValueId ZooNet::relu6(const std::string& name, ValueId x) { return node(Op::Clip, name, {x}, {{"max", 6.0}, {"min", 0.0}}); }
+ValueId ZooNet::relu6(const std::string& name, ValueId x) {
+  return node(Op::Clip, name, {x}, {{"max", 6.0}, {"min", 0.0}});
+}
 
 ValueId ZooNet::add(const std::string& name, ValueId a, ValueId b) { return node(Op::Add, name, {a, b}); }
 
@@ -67,15 +72,20 @@ ValueId ZooNet::max_pool(const std::string& name, ValueId x, int64_t kernel, int
                {"strides", Ints{stride, stride}}});
 }
 
-ValueId ZooNet::global_average_pool(const std::string& name, ValueId x) { return node(Op::GlobalAveragePool, name, {x}); }
+ValueId ZooNet::global_average_pool(const std::string& name, ValueId x) {
+  return node(Op::GlobalAveragePool, name, {x});
+}
 
-ValueId ZooNet::flatten(const std::string& name, ValueId x) { return node(Op::Flatten, name, {x}, {{"axis", int64_t{1}}}); }
+ValueId ZooNet::flatten(const std::string& name, ValueId x) {
+  return node(Op::Flatten, name, {x}, {{"axis", int64_t{1}}});
+}
 
 ValueId ZooNet::linear(const std::string& name, ValueId x, int64_t features, bool after_relu) {
   const int64_t fan_in = channels(x);
   const ValueId w = weight(name + ".weight", {features, fan_in}, he_deviation(fan_in, after_relu));
   const ValueId bias = weight(name + ".bias", {features}, offset_deviation);
-  return node(Op::Gemm, name, {x, w, bias}, {{"alpha", 1.0}, {"beta", 1.0}, {"transA", int64_t{0}}, {"transB", int64_t{1}}});
+  return node(Op::Gemm, name, {x, w, bias},
+              {{"alpha", 1.0}, {"beta", 1.0}, {"transA", int64_t{0}}, {"transB", int64_t{1}}});
 }
 
 Model ZooNet::finish(ValueId output) && {

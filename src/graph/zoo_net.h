@@ -1,8 +1,11 @@
-// What the zoo's families are written in: a GraphBuilder that makes each layer's weights too, named as torchvision names them
-// ("conv1" has "conv1.weight" and "conv1.bias"). The zoo is our own text, so a layer that does not fit is a CHECK, not an error.
+// What the zoo's families are written in: a GraphBuilder that makes each layer's weights too, named as torchvision
+// names them
+// ("conv1" has "conv1.weight" and "conv1.bias"). The zoo is our own text, so a layer that does not fit is a CHECK, not
+// an error.
 //
-// Weights are seeded by (seed, name). Deviations keep an activation's magnitude from layer to layer (He, Zhang, Ren, Sun,
-// "Delving deep into rectifiers", ICCV 2015), so that outputs neither vanish nor explode and can tell right from wrong.
+// Weights are seeded by (seed, name). Deviations keep an activation's magnitude from layer to layer (He, Zhang, Ren,
+// Sun, "Delving deep into rectifiers", ICCV 2015), so that outputs neither vanish nor explode and can tell right from
+// wrong.
 #pragma once
 
 #include <string>
@@ -13,13 +16,13 @@
 namespace nlsplit {
 
 struct ConvSpec {
-  int64_t channels;             // out
-  int64_t kernel;               // square
+  int64_t channels;  // out
+  int64_t kernel;    // square
   int64_t stride = 1;
   int64_t pad = 0;
-  int64_t groups = 1;           // = input channels: depthwise
-  bool bias = true;             // false where a BatchNormalization follows
-  bool after_relu = true;       // half of the input is zero, so weights are sqrt(2) larger
+  int64_t groups = 1;      // = input channels: depthwise
+  bool bias = true;        // false where a BatchNormalization follows
+  bool after_relu = true;  // half of the input is zero, so weights are sqrt(2) larger
 };
 
 class ZooNet {

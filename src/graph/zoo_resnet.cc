@@ -8,11 +8,11 @@
 namespace nlsplit {
 namespace {
 
-constexpr float branch_scale = 0.25f;   // of the last normalisation before a residual sum
+constexpr float branch_scale = 0.25f;  // of the last normalisation before a residual sum
 
 struct Block {
   ZooNet& net;
-  std::string name;   // "layer2.0"
+  std::string name;  // "layer2.0"
 
   ValueId conv_bn(int number, ValueId x, int64_t channels, int64_t kernel, int64_t stride, float scale) {
     const std::string n = std::to_string(number);

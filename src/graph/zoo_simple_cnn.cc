@@ -11,7 +11,7 @@ Model build_simple_cnn(uint64_t seed) {
   x = net.relu("relu1", x);
   x = net.conv("conv2", x, {.channels = 32, .kernel = 3, .pad = 1});
   x = net.relu("relu2", x);
-  x = net.flatten("flatten", x);   // 32 * 8 * 8 = 2048
+  x = net.flatten("flatten", x);  // 32 * 8 * 8 = 2048
   x = net.linear("fc1", x, 128);
   x = net.relu("relu3", x);
   x = net.linear("fc2", x, 10);

@@ -1,4 +1,5 @@
-// Simonyan and Zisserman, "Very deep convolutional networks for large-scale image recognition", ICLR 2015, configuration D.
+// Simonyan and Zisserman, "Very deep convolutional networks for large-scale image recognition", ICLR 2015,
+// configuration D.
 #include <string>
 
 #include "graph/zoo_families.h"
@@ -23,10 +24,10 @@ Model build_vgg16(uint64_t seed) {
     }
     x = net.max_pool(name(), x, 2, 2);
   }
-  x = net.flatten("flatten", x);             // 512x7x7, which torchvision's adaptive average pool leaves as it is
+  x = net.flatten("flatten", x);  // 512x7x7, which torchvision's adaptive average pool leaves as it is
   x = net.linear("classifier.0", x, 4096);
   x = net.relu("classifier.1", x);
-  x = net.linear("classifier.3", x, 4096);   // 2 and 5 are Dropout
+  x = net.linear("classifier.3", x, 4096);  // 2 and 5 are Dropout
   x = net.relu("classifier.4", x);
   x = net.linear("classifier.6", x, 1000);
   return std::move(net).finish(x);

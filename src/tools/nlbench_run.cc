@@ -133,15 +133,17 @@ int run_command(const RunArguments& arguments) {
   std::optional<TemporaryFolder> folder;
   MpiOptions mpi;
   mpi.polling = arguments.polling == "spin" ? Polling::spin : arguments.polling == "sleep" ? Polling::sleep : Polling::automatic;
-  mpi.last_words = [&folder](const std::string& why) {
+  int rank = 0;
+  mpi.last_words = [&folder, &rank](const std::string& why) {
     if (folder) folder->remove();
-    return finish(failed(why), true);
+    return finish(failed(why), rank == 0 || !interrupted());   // all are interrupted at once; a hang has two sides to tell
   };
   auto transport = start_mpi(std::move(mpi));
   if (!transport) return report(transport.error());
+  rank = (*transport)->rank();
   const Status status = run_over_mpi(arguments, *options, **transport, folder);
   if (interrupted()) (*transport)->abort("interrupted");   // the others may be anywhere: not the time for MPI_Finalize
-  return finish(status, (*transport)->rank() == 0);
+  return finish(status, rank == 0);
 }
 
 }  // namespace
@@ -166,7 +168,8 @@ void add_run_command(CLI::App& app, int& code) {
                       "With --check: allowed difference, relative to the largest value (default 0; 1e-3 if the devices' instruction\n"
                       "levels differ, whose roundings do)")
       ->check(CLI::NonNegativeNumber);
-  command->add_option("--input", a->job.inputs, "X.npy, or NAME=X.npy, once for each input (default: seeded normal values)");
+  command->add_option("--input", a->job.inputs, "X.npy, or NAME=X.npy, once for each input (default: seeded normal values)")
+      ->allow_extra_args(false);
   command->add_option("--output", a->output, "Write the network's output to Y.npy");
   command->add_option("--seed", a->job.seed, "Of the default input (default 1)");
   command->add_option("--repeats", a->repeats, "Measured executions, at least (default 5)")->check(CLI::PositiveNumber);

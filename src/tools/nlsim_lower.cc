@@ -77,7 +77,7 @@ Status write_profile_set(const Loaded& loaded, const std::string& dir) {
 }
 
 Status lower_command(const LowerArguments& arguments) {
-  ASSIGN_OR_RETURN(Loaded loaded, load(arguments.what, arguments.batch));
+  ASSIGN_OR_RETURN(Loaded loaded, load(arguments.what, arguments.batch, arguments.profile_set.empty()));
   if (!arguments.profile_set.empty()) return write_profile_set(loaded, arguments.profile_set);
   ASSIGN_OR_RETURN(const SavedProgram saved, lower_chosen(loaded, arguments));
   if (arguments.save.empty()) {

@@ -24,10 +24,10 @@ Isa machine_isa() {
 
 bool is_scenario(const std::string& what) { return what.ends_with(".yaml") || what.ends_with(".yml"); }
 
-Result<Loaded> load(const std::string& what, int64_t batch) {
+Result<Loaded> load(const std::string& what, int64_t batch, bool need_profiles) {
   Loaded loaded;
   if (is_scenario(what)) {
-    ASSIGN_OR_RETURN(loaded.scenario, read_scenario(what));
+    ASSIGN_OR_RETURN(loaded.scenario, read_scenario(what, {.need_profiles = need_profiles}));
   } else if (what.starts_with("zoo:") || what.ends_with(".onnx")) {
     loaded.scenario = bare_scenario(what, batch, physical_memory(), machine_isa());
   } else {

@@ -139,7 +139,8 @@ TEST(Place, StatesWithoutContentAreZero) {
       "    F.0\n";
   const auto program = parse_program(text, "zero.nls");
   ASSERT_TRUE(program.ok()) << program.error().to_string();
-  const Job job{seeded_contents(*program), {{"x", {DType::f32, {3}}, {1, 2, 3}}}};
+  Job job = seeded_job(*program);
+  job.inputs[0].values = {1, 2, 3};
   const auto result = run_threads(*program, job, test_options());
   ASSERT_TRUE(result.ok()) << error_of(result);
   EXPECT_EQ(output_of(*result, "y"), (std::vector<float>{1, 2, 3}));

@@ -1,19 +1,15 @@
 // Whole graphs on the reference evaluator: order, fan-out, epilogues, weights, and what it refuses.
-#include "graph/reference/evaluate.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "graph/builder.h"
+#include "graph/reference/evaluate.h"
 #include "testing/random_graph.h"
 #include "testing/tensors.h"
 
 namespace nlsplit {
 namespace {
 
-using testing::random_graph;
-using testing::random_inputs;
-using testing::tensor;
 using ::testing::HasSubstr;
 
 TensorType floats(Shape shape) { return {DType::f32, std::move(shape)}; }
@@ -29,7 +25,7 @@ TEST(ReferenceEvaluate, UsesValuesManyTimesAndWeights) {
   g.output(positive);
   const auto outputs = evaluate(std::move(g).finish(), weights, {tensor({3}, {-1, 0.5, 3})});
   ASSERT_TRUE(outputs.ok()) << outputs.error().to_string();
-  testing::expect_close(*outputs, {tensor({3}, {-2, 2, 12}), tensor({3}, {0, 1, 6})});
+  expect_close(*outputs, {tensor({3}, {-2, 2, 12}), tensor({3}, {0, 1, 6})});
 }
 
 TEST(ReferenceEvaluate, AppliesEpilogues) {
@@ -38,11 +34,12 @@ input %x f32[2]
 input %skip f32[2]
 %y f32[2] = Neg(%x) as "neg" + Add(%skip) as "add" + Relu as "relu"
 output %y
-)", "fused");
+)",
+                                 "fused");
   ASSERT_TRUE(graph.ok()) << graph.error().to_string();
   const auto outputs = evaluate(*graph, WeightStore(), {tensor({2}, {1, 5}), tensor({2}, {3, 4})});
   ASSERT_TRUE(outputs.ok()) << outputs.error().to_string();
-  testing::expect_close(*outputs, {tensor({2}, {2, 0})});
+  expect_close(*outputs, {tensor({2}, {2, 0})});
 }
 
 TEST(ReferenceEvaluate, RefusesWhatDoesNotFit) {
@@ -53,9 +50,10 @@ TEST(ReferenceEvaluate, RefusesWhatDoesNotFit) {
   const Graph graph = std::move(g).finish();
   const WeightStore empty;
   EXPECT_THAT(evaluate(graph, empty, {}).error().message, HasSubstr("takes 1 inputs, not 0"));
-  EXPECT_THAT(evaluate(graph, empty, {tensor({3}, {1, 2, 3})}).error().message, HasSubstr("input x is f32[2], not f32[3]"));
+  EXPECT_THAT(evaluate(graph, empty, {tensor({3}, {1, 2, 3})}).error().message,
+              HasSubstr("input x is f32[2], not f32[3]"));
   EXPECT_THAT(evaluate(graph, empty, {tensor({2}, {1})}).error().message, HasSubstr("with 1 values"));
-  EXPECT_FALSE(evaluate(graph, empty, {tensor({2}, {1, 2})}).ok());   // the weight is not in the store
+  EXPECT_FALSE(evaluate(graph, empty, {tensor({2}, {1, 2})}).ok());  // the weight is not in the store
 }
 
 TEST(RandomGraph, IsValidAndItsOutputsAreSane) {
@@ -80,9 +78,31 @@ TEST(RandomGraph, IsValidAndItsOutputsAreSane) {
     ASSERT_TRUE(outputs.ok()) << outputs.error().to_string();
     for (float v : (*outputs)[0].values) ASSERT_LT(std::abs(v), 1000) << "also fails for NaN";
   }
-  for (Op op : {Op::Conv, Op::Gemm, Op::MatMul, Op::Add, Op::Sub, Op::Sum, Op::Mul, Op::Concat, Op::MaxPool, Op::AveragePool,
-                Op::GlobalAveragePool, Op::ReduceMean, Op::BatchNormalization, Op::LRN, Op::Softmax, Op::Pad, Op::Flatten,
-                Op::Reshape, Op::Relu, Op::Clip, Op::HardSwish, Op::Sigmoid, Op::Tanh, Op::HardSigmoid, Op::LeakyRelu}) {
+  for (Op op : {Op::Conv,
+                Op::Gemm,
+                Op::MatMul,
+                Op::Add,
+                Op::Sub,
+                Op::Sum,
+                Op::Mul,
+                Op::Concat,
+                Op::MaxPool,
+                Op::AveragePool,
+                Op::GlobalAveragePool,
+                Op::ReduceMean,
+                Op::BatchNormalization,
+                Op::LRN,
+                Op::Softmax,
+                Op::Pad,
+                Op::Flatten,
+                Op::Reshape,
+                Op::Relu,
+                Op::Clip,
+                Op::HardSwish,
+                Op::Sigmoid,
+                Op::Tanh,
+                Op::HardSigmoid,
+                Op::LeakyRelu}) {
     EXPECT_TRUE(seen[static_cast<size_t>(op)]) << name_of(op);
   }
 }

@@ -1,4 +1,5 @@
-// Every op of the reference evaluator against values derived by hand, and convolution against the textbook's seven loops.
+// Every op of the reference evaluator against values derived by hand, and convolution against the textbook's seven
+// loops.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -10,9 +11,6 @@
 namespace nlsplit {
 namespace {
 
-using testing::expect_close;
-using testing::random_tensor;
-using testing::tensor;
 using Ints = std::vector<int64_t>;
 
 Tensor run(Op op, const Attrs& attrs, const std::vector<Tensor>& inputs) {
@@ -41,15 +39,18 @@ TEST(ReferenceOps, ConvIsCrossCorrelationWithBias) {
 
 TEST(ReferenceOps, ConvPadsAreTopLeftBottomRight) {
   // One row above and two columns to the right: 4 x 5. A 1x1 kernel of value 2 shows where the padding is.
-  const Tensor y = run(Op::Conv, conv_attrs({1, 1}, {1, 0, 0, 2}, {1, 1}, {1, 1}, 1), {one_to_nine(), tensor({1, 1, 1, 1}, {2})});
+  const Tensor y =
+      run(Op::Conv, conv_attrs({1, 1}, {1, 0, 0, 2}, {1, 1}, {1, 1}, 1), {one_to_nine(), tensor({1, 1, 1, 1}, {2})});
   expect_close(y, tensor({1, 1, 4, 5}, {0, 0, 0, 0, 0, 2, 4, 6, 0, 0, 8, 10, 12, 0, 0, 14, 16, 18, 0, 0}));
 }
 
 TEST(ReferenceOps, ConvStridesAndDilates) {
   // Stride 2: corners. Dilation 2 on a 2x2 kernel: 1*1 + 3*2 + 7*3 + 9*4 = 64.
-  expect_close(run(Op::Conv, conv_attrs({1, 1}, {0, 0, 0, 0}, {2, 2}, {1, 1}, 1), {one_to_nine(), tensor({1, 1, 1, 1}, {1})}),
-               tensor({1, 1, 2, 2}, {1, 3, 7, 9}));
-  expect_close(run(Op::Conv, conv_attrs({2, 2}, {0, 0, 0, 0}, {1, 1}, {2, 2}, 1), {one_to_nine(), tensor({1, 1, 2, 2}, {1, 2, 3, 4})}),
+  expect_close(
+      run(Op::Conv, conv_attrs({1, 1}, {0, 0, 0, 0}, {2, 2}, {1, 1}, 1), {one_to_nine(), tensor({1, 1, 1, 1}, {1})}),
+      tensor({1, 1, 2, 2}, {1, 3, 7, 9}));
+  expect_close(run(Op::Conv, conv_attrs({2, 2}, {0, 0, 0, 0}, {1, 1}, {2, 2}, 1),
+                   {one_to_nine(), tensor({1, 1, 2, 2}, {1, 2, 3, 4})}),
                tensor({1, 1, 1, 1}, {64}));
 }
 
@@ -63,9 +64,10 @@ TEST(ReferenceOps, ConvGroupsSeeTheirOwnChannels) {
 TEST(ReferenceOps, ConvEqualsTheSevenLoops) {
   for (int64_t group : {1, 2, 4}) {
     const Attrs attrs = conv_attrs({3, 2}, {1, 0, 2, 1}, {2, 1}, {1, 2}, group);
-    const Tensor x = random_tensor({DType::f32, {2, 4, 6, 7}}, 1), w = random_tensor({DType::f32, {8, 4 / group, 3, 2}}, 2);
+    const Tensor x = random_tensor({DType::f32, {2, 4, 6, 7}}, 1),
+                 w = random_tensor({DType::f32, {8, 4 / group, 3, 2}}, 2);
     const Tensor y = run(Op::Conv, attrs, {x, w});
-    ASSERT_EQ(y.type.shape, (Shape{2, 8, 4, 6}));   // (6 + 3 - 3) / 2 + 1 and 7 + 1 - 3 + 1
+    ASSERT_EQ(y.type.shape, (Shape{2, 8, 4, 6}));  // (6 + 3 - 3) / 2 + 1 and 7 + 1 - 3 + 1
     Tensor expected = y;
     size_t at = 0;
     for (int64_t n = 0; n < 2; ++n) {
@@ -98,10 +100,11 @@ TEST(ReferenceOps, GemmTransposesScalesAndBroadcastsC) {
     return Attrs{{"alpha", alpha}, {"beta", beta}, {"transA", ta}, {"transB", tb}};
   };
   expect_close(run(Op::Gemm, attrs(1, 1, 0, 0), {a, b}), tensor({2, 2}, {19, 22, 43, 50}));
-  expect_close(run(Op::Gemm, attrs(1, 1, 1, 0), {a, b}), tensor({2, 2}, {26, 30, 38, 44}));   // [1 3; 2 4] b
-  expect_close(run(Op::Gemm, attrs(1, 1, 0, 1), {a, b}), tensor({2, 2}, {17, 23, 39, 53}));   // a [5 7; 6 8]
+  expect_close(run(Op::Gemm, attrs(1, 1, 1, 0), {a, b}), tensor({2, 2}, {26, 30, 38, 44}));  // [1 3; 2 4] b
+  expect_close(run(Op::Gemm, attrs(1, 1, 0, 1), {a, b}), tensor({2, 2}, {17, 23, 39, 53}));  // a [5 7; 6 8]
   expect_close(run(Op::Gemm, attrs(2, 10, 0, 0), {a, b, tensor({2}, {1, 2})}), tensor({2, 2}, {48, 64, 96, 120}));
-  expect_close(run(Op::Gemm, attrs(1, 1, 0, 0), {a, b, tensor({2, 1}, {100, 200})}), tensor({2, 2}, {119, 122, 243, 250}));
+  expect_close(run(Op::Gemm, attrs(1, 1, 0, 0), {a, b, tensor({2, 1}, {100, 200})}),
+               tensor({2, 2}, {119, 122, 243, 250}));
   expect_close(run(Op::Gemm, attrs(1, 1, 0, 0), {a, b, tensor({}, {1000})}), tensor({2, 2}, {1019, 1022, 1043, 1050}));
 }
 
@@ -128,7 +131,8 @@ TEST(ReferenceOps, BinaryOpsBroadcastBothWays) {
 }
 
 TEST(ReferenceOps, SumAddsAllItsInputs) {
-  expect_close(run(Op::Sum, {}, {tensor({2}, {1, 2}), tensor({2}, {10, 20}), tensor({2}, {100, 200})}), tensor({2}, {111, 222}));
+  expect_close(run(Op::Sum, {}, {tensor({2}, {1, 2}), tensor({2}, {10, 20}), tensor({2}, {100, 200})}),
+               tensor({2}, {111, 222}));
 }
 
 TEST(ReferenceOps, UnaryOps) {
@@ -141,7 +145,8 @@ TEST(ReferenceOps, UnaryOps) {
   expect_close(run(Op::HardSigmoid, {{"alpha", 0.25}, {"beta", 0.5}}, {x}), tensor({4}, {0, 0.25, 0.625, 1}));
   // x * clip(x / 6 + 1/2, 0, 1): -1 * 1/3, 0.5 * 7/12.
   expect_close(run(Op::HardSwish, {}, {x}), tensor({4}, {0, -1.0f / 3, 3.5f / 12, 4}));
-  // Tables: sigmoid(4) = 0.9820138, tanh(1/2) = 0.4621172, e^(1/2) = 1.6487213, erf(1/2) = 0.5204999, erf(1) = 0.8427008.
+  // Tables: sigmoid(4) = 0.9820138, tanh(1/2) = 0.4621172, e^(1/2) = 1.6487213, erf(1/2) = 0.5204999, erf(1) =
+  // 0.8427008.
   expect_close(run(Op::Sigmoid, {}, {x}), tensor({4}, {0.0179862f, 0.2689414f, 0.6224593f, 0.9820138f}));
   expect_close(run(Op::Tanh, {}, {x}), tensor({4}, {-0.9993293f, -0.7615942f, 0.4621172f, 0.9993293f}));
   expect_close(run(Op::Exp, {}, {x}), tensor({4}, {0.0183156f, 0.3678794f, 1.6487213f, 54.5981500f}));
@@ -190,8 +195,10 @@ TEST(ReferenceOps, AveragePoolNeverCountsWhatLiesBehindThePadding) {
 TEST(ReferenceOps, GlobalAveragePoolAndReduceMean) {
   const Tensor x = tensor({1, 2, 1, 3}, {1, 2, 3, 10, 20, 60});
   expect_close(run(Op::GlobalAveragePool, {}, {x}), tensor({1, 2, 1, 1}, {2, 30}));
-  expect_close(run(Op::ReduceMean, {{"axes", Ints{2, -1}}, {"keepdims", int64_t{1}}}, {x}), tensor({1, 2, 1, 1}, {2, 30}));
-  expect_close(run(Op::ReduceMean, {{"axes", Ints{1}}, {"keepdims", int64_t{0}}}, {x}), tensor({1, 1, 3}, {5.5, 11, 31.5}));
+  expect_close(run(Op::ReduceMean, {{"axes", Ints{2, -1}}, {"keepdims", int64_t{1}}}, {x}),
+               tensor({1, 2, 1, 1}, {2, 30}));
+  expect_close(run(Op::ReduceMean, {{"axes", Ints{1}}, {"keepdims", int64_t{0}}}, {x}),
+               tensor({1, 1, 3}, {5.5, 11, 31.5}));
 }
 
 TEST(ReferenceOps, BatchNormalizationPerChannel) {
@@ -209,13 +216,16 @@ TEST(ReferenceOps, LrnSumsNeighbouringChannels) {
   expect_close(run(Op::LRN, attrs, {x}), tensor({1, 4, 1, 1}, {1.0f / 3, 0.4f, 4 / std::sqrt(24.0f), 0}));
   // An even size reaches one further behind than ahead: size 2 sees itself and the next channel.
   const Attrs even{{"alpha", 2.0}, {"beta", 0.5}, {"bias", 4.0}, {"size", int64_t{2}}};
-  expect_close(run(Op::LRN, even, {x}), tensor({1, 4, 1, 1}, {1.0f / 3, 2 / std::sqrt(24.0f), 4 / std::sqrt(20.0f), 0}));
+  expect_close(run(Op::LRN, even, {x}),
+               tensor({1, 4, 1, 1}, {1.0f / 3, 2 / std::sqrt(24.0f), 4 / std::sqrt(20.0f), 0}));
 }
 
 TEST(ReferenceOps, SoftmaxOverOneAxisWithoutOverflow) {
   const float big = 1000, ln3 = std::log(3.0f);
-  expect_close(run(Op::Softmax, {{"axis", int64_t{-1}}}, {tensor({2, 2}, {0, ln3, big, big})}), tensor({2, 2}, {0.25, 0.75, 0.5, 0.5}));
-  expect_close(run(Op::Softmax, {{"axis", int64_t{0}}}, {tensor({2, 2}, {0, ln3, ln3, ln3})}), tensor({2, 2}, {0.25, 0.5, 0.75, 0.5}));
+  expect_close(run(Op::Softmax, {{"axis", int64_t{-1}}}, {tensor({2, 2}, {0, ln3, big, big})}),
+               tensor({2, 2}, {0.25, 0.75, 0.5, 0.5}));
+  expect_close(run(Op::Softmax, {{"axis", int64_t{0}}}, {tensor({2, 2}, {0, ln3, ln3, ln3})}),
+               tensor({2, 2}, {0.25, 0.5, 0.75, 0.5}));
 }
 
 TEST(ReferenceOps, ConcatTransposePadAndViews) {
@@ -236,8 +246,10 @@ TEST(ReferenceOps, EpilogueStepsTakeTheTrailingOperandsInOrder) {
   // 1x1 convolution by 2: -2 4; Mul by 3 5: -6 20; Add 1 1: -5 21; Clip to 0 … 10.
   const Tensor x = tensor({1, 1, 1, 2}, {-1, 2}), w = tensor({1, 1, 1, 1}, {2});
   const Tensor factor = tensor({1, 1, 1, 2}, {3, 5}), addend = tensor({1, 1, 1, 2}, {1, 1});
-  const std::vector<EpilogueStep> steps{{Op::Mul, {}, {}, "mul"}, {Op::Add, {}, {}, "add"}, {Op::Clip, {}, {{"max", 10.0}, {"min", 0.0}}, "clip"}};
-  const Tensor y = evaluate_op(Op::Conv, conv_attrs({1, 1}, {0, 0, 0, 0}, {1, 1}, {1, 1}, 1), steps, {&x, &w, &factor, &addend}, x.type);
+  const std::vector<EpilogueStep> steps{
+      {Op::Mul, {}, {}, "mul"}, {Op::Add, {}, {}, "add"}, {Op::Clip, {}, {{"max", 10.0}, {"min", 0.0}}, "clip"}};
+  const Tensor y = evaluate_op(Op::Conv, conv_attrs({1, 1}, {0, 0, 0, 0}, {1, 1}, {1, 1}, 1), steps,
+                               {&x, &w, &factor, &addend}, x.type);
   expect_close(y, tensor({1, 1, 1, 2}, {0, 10}));
 }
 

@@ -12,10 +12,6 @@
 namespace nlsplit {
 namespace {
 
-using testing::random_graph;
-using testing::random_inputs;
-using testing::Tolerance;
-
 std::vector<Tensor> outputs_of(const Graph& graph, const WeightStore& weights, const std::vector<Tensor>& inputs) {
   auto outputs = evaluate(graph, weights, inputs);
   if (!outputs) ADD_FAILURE() << outputs.error().to_string();
@@ -27,7 +23,7 @@ void expect_optimize_keeps(Model model, uint64_t seed, Tolerance tolerance) {
   ASSERT_TRUE(fused.ok()) << fused.error().to_string();
   EXPECT_LE(fused->nodes.size(), model.graph.nodes.size());
   const std::vector<Tensor> inputs = random_inputs(model.graph, seed);
-  testing::expect_close(outputs_of(*fused, model.weights, inputs), outputs_of(model.graph, model.weights, inputs), tolerance);
+  expect_close(outputs_of(*fused, model.weights, inputs), outputs_of(model.graph, model.weights, inputs), tolerance);
 }
 
 // Folded weights are rounded once more than the plain ones, so activations of magnitude 1 differ by a few 1e-7 a layer.
@@ -59,7 +55,7 @@ TEST(ReferencePasses, SamplesOfABatchDoNotMeet) {
     const Model model = random_graph(seed, static_cast<int>(1 + seed % 12));
     const auto batched = with_batch(model.graph, batch);
     ASSERT_TRUE(batched.ok()) << batched.error().to_string();
-    const Tensor all = testing::random_tensor(batched->value(batched->inputs[0]).type, seed);
+    const Tensor all = random_tensor(batched->value(batched->inputs[0]).type, seed);
     const std::vector<Tensor> together = outputs_of(*batched, model.weights, {all});
     ASSERT_EQ(together.size(), 1u);
     for (int64_t i = 0; i < batch; ++i) {
@@ -72,7 +68,7 @@ TEST(ReferencePasses, SamplesOfABatchDoNotMeet) {
       const int64_t out = element_count(slice.type.shape);
       ASSERT_EQ(static_cast<int64_t>(together[0].values.size()), batch * out);
       slice.values.assign(together[0].values.begin() + i * out, together[0].values.begin() + (i + 1) * out);
-      testing::expect_same_bits(slice, alone[0]);
+      expect_same_bits(slice, alone[0]);
     }
   }
 }

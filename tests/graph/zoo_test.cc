@@ -15,8 +15,6 @@
 namespace nlsplit {
 namespace {
 
-using testing::deviation_of;
-using testing::random_inputs;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
@@ -26,7 +24,8 @@ Model model_of(std::string_view name) { return zoo_model(name).value(); }
 int64_t parameters_of(const Graph& graph) {
   int64_t count = 0;
   for (const Value& value : graph.values) {
-    if (value.kind == ValueKind::weight && value.name.find(".running_") == std::string::npos) count += element_count(value.type.shape);
+    if (value.kind == ValueKind::weight && value.name.find(".running_") == std::string::npos)
+      count += element_count(value.type.shape);
   }
   return count;
 }
@@ -41,8 +40,8 @@ double multiply_adds_of(const Graph& graph) {
 
 struct Published {
   const char* name;
-  int64_t parameters;      // torchvision's documentation
-  double multiply_adds;    // likewise, in 1e9 ("GFLOPS" there)
+  int64_t parameters;    // torchvision's documentation
+  double multiply_adds;  // likewise, in 1e9 ("GFLOPS" there)
 };
 
 class ZooPublished : public ::testing::TestWithParam<Published> {};
@@ -50,7 +49,7 @@ class ZooPublished : public ::testing::TestWithParam<Published> {};
 TEST_P(ZooPublished, ParametersAndWork) {
   const Model model = model_of(GetParam().name);
   EXPECT_EQ(parameters_of(model.graph), GetParam().parameters);
-  EXPECT_NEAR(multiply_adds_of(model.graph) / 1e9, GetParam().multiply_adds, 0.006);   // rounded to 0.01 there
+  EXPECT_NEAR(multiply_adds_of(model.graph) / 1e9, GetParam().multiply_adds, 0.006);  // rounded to 0.01 there
 }
 
 INSTANTIATE_TEST_SUITE_P(Zoo, ZooPublished,
@@ -76,13 +75,15 @@ TEST(Zoo, EveryModelIsValidAndReadsBack) {
     ASSERT_TRUE(parsed.ok()) << parsed.error().to_string();
     EXPECT_EQ(*parsed, model.graph);
   }
-  EXPECT_THAT(names, ::testing::IsSupersetOf({"simple_cnn", "alexnet", "vgg16", "resnet18", "resnet50", "mobilenet_v2"}));
+  EXPECT_THAT(names,
+              ::testing::IsSupersetOf({"simple_cnn", "alexnet", "vgg16", "resnet18", "resnet50", "mobilenet_v2"}));
 }
 
 TEST(Zoo, UnknownNameSaysWhichThereAre) {
   const auto model = zoo_model("resnet51");
   ASSERT_FALSE(model.ok());
-  EXPECT_THAT(model.error().message, AllOf(HasSubstr("resnet51"), HasSubstr("did you mean \"resnet50\"?"), HasSubstr("mobilenet_v2")));
+  EXPECT_THAT(model.error().message,
+              AllOf(HasSubstr("resnet51"), HasSubstr("did you mean \"resnet50\"?"), HasSubstr("mobilenet_v2")));
 }
 
 TEST(Zoo, SeedsMakeWeights) {
@@ -101,17 +102,22 @@ TEST(Zoo, LayersHaveTorchvisionsNames) {
     for (const Node& node : model.graph.nodes) names.insert(node.name);
     return names;
   };
-  EXPECT_THAT(names_of(model_of("resnet50")), ::testing::IsSupersetOf({"conv1", "bn1", "relu", "maxpool", "layer1.0.downsample.0",
-                                                                       "layer3.5.conv3", "layer4.2.bn3", "avgpool", "fc"}));
-  EXPECT_THAT(names_of(model_of("resnet18")), ::testing::IsSupersetOf({"layer2.0.downsample.1", "layer4.1.conv2", "layer4.1.add"}));
-  EXPECT_THAT(names_of(model_of("vgg16")), ::testing::IsSupersetOf({"features.0", "features.28", "features.30", "classifier.6"}));
-  EXPECT_THAT(names_of(model_of("alexnet")), ::testing::IsSupersetOf({"features.0", "features.10", "features.12", "classifier.1"}));
+  EXPECT_THAT(names_of(model_of("resnet50")),
+              ::testing::IsSupersetOf({"conv1", "bn1", "relu", "maxpool", "layer1.0.downsample.0", "layer3.5.conv3",
+                                       "layer4.2.bn3", "avgpool", "fc"}));
+  EXPECT_THAT(names_of(model_of("resnet18")),
+              ::testing::IsSupersetOf({"layer2.0.downsample.1", "layer4.1.conv2", "layer4.1.add"}));
+  EXPECT_THAT(names_of(model_of("vgg16")),
+              ::testing::IsSupersetOf({"features.0", "features.28", "features.30", "classifier.6"}));
+  EXPECT_THAT(names_of(model_of("alexnet")),
+              ::testing::IsSupersetOf({"features.0", "features.10", "features.12", "classifier.1"}));
   EXPECT_THAT(names_of(model_of("mobilenet_v2")),
-              ::testing::IsSupersetOf({"features.0.0", "features.1.conv.0.0", "features.1.conv.1", "features.2.conv.1.0",
-                                       "features.17.conv.3", "features.18.2", "classifier.1"}));
+              ::testing::IsSupersetOf({"features.0.0", "features.1.conv.0.0", "features.1.conv.1",
+                                       "features.2.conv.1.0", "features.17.conv.3", "features.18.2", "classifier.1"}));
 }
 
-// Every activation of every layer stays within a factor of about 30 of the input's deviation of 1, and two inputs give two outputs.
+// Every activation of every layer stays within a factor of about 30 of the input's deviation of 1, and two inputs give
+// two outputs.
 void expect_lively(Model model) {
   std::vector<ValueId> all;
   for (const Node& node : model.graph.nodes) all.push_back(node.outputs[0]);

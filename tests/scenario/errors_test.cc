@@ -1,7 +1,9 @@
 // Every way a scenario can be wrong that has a message of its own: the whole text of the error, in one table.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "scenario/scenario.h"
+#include "schedule/schedules.h"
 
 namespace nlsplit {
 namespace {
@@ -223,9 +225,6 @@ const BadScenario cases[] = {
     {"SplitTwice", "source: a", "search: {splits: [layer, layer]}\nsource: a",
      "s.yaml:8:26: 'layer' is given twice"
        "\n  | search: {splits: [layer, layer]}"},
-    {"ScheduleUnknown", "source: a", "search: {schedules: [gpipe]}\nsource: a",
-     "s.yaml:8:22: unknown schedule 'gpipe'; it is 'streaming'"
-       "\n  | search: {schedules: [gpipe]}"},
     {"Objective", "source: a", "search: {objective: speed}\nsource: a",
      "s.yaml:8:21: unknown objective 'speed'; it is 'throughput' or 'latency'"
        "\n  | search: {objective: speed}"},
@@ -288,6 +287,25 @@ TEST(ScenarioErrors, UnsupportedIsToldApartFromWrong) {
   std::string cuda(good);
   cuda.replace(cuda.find("host: a"), 7, "host: a, kind: cuda");
   EXPECT_EQ(parse_scenario(cuda, "s.yaml").error().kind, ErrorKind::unsupported);
+}
+
+TEST(ScenarioErrors, UnknownScheduleListsThem) {
+  std::string text(good);
+  text += "search: {schedules: [none_such]}\n";
+  const Error error = parse_scenario(text, "s.yaml").error();
+  EXPECT_EQ(error.where, (Location{"s.yaml", 12, 22}));
+  EXPECT_EQ(error.message.find("unknown schedule 'none_such'; it is "), 0u);
+  for (const SchedulePolicy& policy : all_schedules()) {
+    EXPECT_NE(error.message.find(fmt::format("'{}'", policy.name)), std::string::npos) << error.message;
+  }
+}
+
+TEST(ScenarioErrors, UnknownIsaIsAtItsPlace) {
+  std::string text(good);
+  text.replace(text.find("host: a"), 7, "host: a, isa: v9");
+  const Error error = parse_scenario(text, "s.yaml").error();
+  EXPECT_EQ(error.where, (Location{"s.yaml", 4, 21}));
+  EXPECT_NE(error.message.find("v9"), std::string::npos);
 }
 
 TEST(ScenarioErrors, EmptyTexts) {

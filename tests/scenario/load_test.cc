@@ -1,7 +1,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "graph/zoo.h"
+#include "partition/plan.h"
 #include "scenario/scenario.h"
 
 namespace nlsplit {
@@ -45,6 +48,22 @@ TEST(LoadModel, ErrorsPointAtTheScenario) {
   EXPECT_EQ(missing.error().where, (Location{"dir/s.yaml", 1, 15}));
   EXPECT_THAT(missing.error().message, HasSubstr("dir/none.onnx"));
   EXPECT_EQ(exit_code(missing.error()), 2);
+}
+
+TEST(BundledScenarios, PlansNameLayersOfTheirModels) {
+  int plans = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(NLS_SOURCE_DIR "/scenarios")) {
+    if (entry.path().extension() != ".yaml") continue;
+    const Scenario s = read_scenario(entry.path().string()).value();
+    const Model model = load_model(s).value();
+    for (const UserPlan& plan : s.plans) {
+      ++plans;
+      std::vector<PlanNote> notes;
+      const auto stages = parse_stages(plan.stages, model.graph, s.cluster, &notes);
+      EXPECT_TRUE(stages.ok()) << at_plan(plan, stages.error()).to_string();
+    }
+  }
+  EXPECT_GE(plans, 4);
 }
 
 TEST(BareScenario, IsOneDeviceWithoutCosts) {

@@ -2,10 +2,11 @@
 //
 //   Model model = random_graph(seed, 8);      // a body of about 8 nodes, then a classifier
 //
-// It has one image as input (batch 1) and one output, keeps samples apart (with_batch works), every node contributes to the output,
-// and its activations stay near 1 in magnitude. There are skip connections that span several nodes, two-way branches that end in Add
-// or Concat, squeeze-and-excite gates (a broadcast Mul), grouped, depthwise, strided and dilated convolutions, uneven padding, both
-// pools with their modes, BatchNormalization, LRN, all unary activations, and a head of Gemm, MatMul, Softmax or none.
+// It has one image as input (batch 1) and one output, keeps samples apart (with_batch works), every node contributes to
+// the output, and its activations stay near 1 in magnitude. There are skip connections that span several nodes, two-way
+// branches that end in Add or Concat, squeeze-and-excite gates (a broadcast Mul), grouped, depthwise, strided and
+// dilated convolutions, uneven padding, both pools with their modes, BatchNormalization, LRN, all unary activations,
+// and a head of Gemm, MatMul, Softmax or none.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +20,7 @@
 #include "graph/builder.h"
 #include "graph/weights.h"
 
-namespace nlsplit::testing {
+namespace nlsplit {
 
 class RandomGraph {
  public:
@@ -40,7 +41,9 @@ class RandomGraph {
   using Ints = std::vector<int64_t>;
 
   bool chance(double p) { return random_.uniform() < p; }
-  int64_t between(int64_t low, int64_t high) { return low + static_cast<int64_t>(random_.below(static_cast<uint64_t>(high - low + 1))); }
+  int64_t between(int64_t low, int64_t high) {
+    return low + static_cast<int64_t>(random_.below(static_cast<uint64_t>(high - low + 1)));
+  }
   int64_t pick(const Ints& from) { return from[random_.below(from.size())]; }
   const Shape& shape(ValueId x) const { return builder_.type(x).shape; }
 
@@ -50,24 +53,36 @@ class RandomGraph {
   }
   ValueId weight(Shape shape, double deviation, double mean = 0) {
     const TensorType type{DType::f32, std::move(shape)};
-    const ContentId content = weights_.add_random(type, random_.next(), static_cast<float>(deviation), static_cast<float>(mean));
+    const ContentId content =
+        weights_.add_random(type, random_.next(), static_cast<float>(deviation), static_cast<float>(mean));
     return builder_.weight("w" + std::to_string(builder_.graph().values.size()), type, content);
   }
 
   ValueId step(ValueId x) {
     switch (random_.below(12)) {
       case 0:
-      case 1: return conv(x);
-      case 2: return activation(conv(x));
-      case 3: return activation(batch_norm(conv(x)));
-      case 4: return chance(0.5) ? batch_norm(x) : lrn(x);
-      case 5: return activation(x);
-      case 6: return pool(x);
-      case 7: return skip(x);
-      case 8: return branches(x);
-      case 9: return gate(x);
-      case 10: return conv(activation(batch_norm(x)));
-      default: return chance(0.5) ? activation(skip(batch_norm(conv(x)))) : pad(x);
+      case 1:
+        return conv(x);
+      case 2:
+        return activation(conv(x));
+      case 3:
+        return activation(batch_norm(conv(x)));
+      case 4:
+        return chance(0.5) ? batch_norm(x) : lrn(x);
+      case 5:
+        return activation(x);
+      case 6:
+        return pool(x);
+      case 7:
+        return skip(x);
+      case 8:
+        return branches(x);
+      case 9:
+        return gate(x);
+      case 10:
+        return conv(activation(batch_norm(x)));
+      default:
+        return chance(0.5) ? activation(skip(batch_norm(conv(x)))) : pad(x);
     }
   }
 
@@ -76,7 +91,8 @@ class RandomGraph {
     const Shape in = shape(x);
     const int64_t group = pick({1, 1, 1, in[1], in[1] % 2 == 0 ? 2 : 1});
     const int64_t channels = same ? in[1] : group * std::max<int64_t>(1, pick({2, 4, 6, 8, 16}) / group);
-    const int64_t kernel_h = same ? pick({1, 3}) : pick({1, 2, 3, 3, 5}), kernel_w = chance(0.8) || same ? kernel_h : pick({1, 3});
+    const int64_t kernel_h = same ? pick({1, 3}) : pick({1, 2, 3, 3, 5}),
+                  kernel_w = chance(0.8) || same ? kernel_h : pick({1, 3});
     Ints kernel{kernel_h, kernel_w}, pads{0, 0, 0, 0}, strides{1, 1}, dilations{1, 1};
     for (size_t axis = 0; axis < 2; ++axis) {
       if (!same && chance(0.25)) strides[axis] = 2;
@@ -88,10 +104,12 @@ class RandomGraph {
       if (lack > 0) pads[axis] += lack;
     }
     const int64_t fan_in = in[1] / group * kernel_h * kernel_w;
-    std::vector<ValueId> inputs{x, weight({channels, in[1] / group, kernel_h, kernel_w}, std::sqrt(1.5 / static_cast<double>(fan_in)))};
+    std::vector<ValueId> inputs{
+        x, weight({channels, in[1] / group, kernel_h, kernel_w}, std::sqrt(1.5 / static_cast<double>(fan_in)))};
     if (chance(0.6)) inputs.push_back(weight({channels}, 0.2));
-    return node(Op::Conv, std::move(inputs),
-                {{"dilations", dilations}, {"group", group}, {"kernel_shape", kernel}, {"pads", pads}, {"strides", strides}});
+    return node(
+        Op::Conv, std::move(inputs),
+        {{"dilations", dilations}, {"group", group}, {"kernel_shape", kernel}, {"pads", pads}, {"strides", strides}});
   }
 
   ValueId batch_norm(ValueId x) {
@@ -107,13 +125,20 @@ class RandomGraph {
 
   ValueId activation(ValueId x) {
     switch (random_.below(10)) {
-      case 0: return node(Op::LeakyRelu, {x}, {{"alpha", 0.125}});
-      case 1: return node(Op::Clip, {x}, {{"max", 6.0}, {"min", 0.0}});
-      case 2: return node(Op::HardSwish, {x});
-      case 3: return node(Op::Sigmoid, {x});
-      case 4: return node(Op::Tanh, {x});
-      case 5: return node(Op::HardSigmoid, {x}, {{"alpha", 0.2}, {"beta", 0.5}});
-      default: return node(Op::Relu, {x});
+      case 0:
+        return node(Op::LeakyRelu, {x}, {{"alpha", 0.125}});
+      case 1:
+        return node(Op::Clip, {x}, {{"max", 6.0}, {"min", 0.0}});
+      case 2:
+        return node(Op::HardSwish, {x});
+      case 3:
+        return node(Op::Sigmoid, {x});
+      case 4:
+        return node(Op::Tanh, {x});
+      case 5:
+        return node(Op::HardSigmoid, {x}, {{"alpha", 0.2}, {"beta", 0.5}});
+      default:
+        return node(Op::Relu, {x});
     }
   }
 
@@ -160,12 +185,17 @@ class RandomGraph {
     const ValueId mean = node(pooled ? Op::GlobalAveragePool : Op::ReduceMean, {x}, pooled ? Attrs{} : over_the_image);
     const ValueId w = weight({channels, channels, 1, 1}, 1 / std::sqrt(static_cast<double>(channels)));
     const ValueId y = node(Op::Conv, {mean, w},
-                           {{"dilations", Ints{1, 1}}, {"group", int64_t{1}}, {"kernel_shape", Ints{1, 1}}, {"pads", Ints(4, 0)}, {"strides", Ints{1, 1}}});
+                           {{"dilations", Ints{1, 1}},
+                            {"group", int64_t{1}},
+                            {"kernel_shape", Ints{1, 1}},
+                            {"pads", Ints(4, 0)},
+                            {"strides", Ints{1, 1}}});
     return node(Op::Mul, {x, node(Op::Sigmoid, {y})});
   }
 
   ValueId pad(ValueId x) {
-    return node(Op::Pad, {x}, {{"pads", Ints{0, 0, between(0, 1), between(0, 2), 0, 0, between(0, 1), 1}}, {"value", 0.0}});
+    return node(Op::Pad, {x},
+                {{"pads", Ints{0, 0, between(0, 1), between(0, 2), 0, 0, between(0, 1), 1}}, {"value", 0.0}});
   }
 
   ValueId head(ValueId x) {
@@ -188,7 +218,8 @@ class RandomGraph {
         const ValueId w = weight(transposed ? Shape{out, in} : Shape{in, out}, deviation);
         std::vector<ValueId> inputs{x, w};
         if (chance(0.7)) inputs.push_back(weight({out}, 0.2));
-        x = node(Op::Gemm, std::move(inputs), {{"alpha", 1.0}, {"beta", 1.0}, {"transA", int64_t{0}}, {"transB", transposed}});
+        x = node(Op::Gemm, std::move(inputs),
+                 {{"alpha", 1.0}, {"beta", 1.0}, {"transA", int64_t{0}}, {"transB", transposed}});
       }
     }
     return chance(0.5) ? node(Op::Softmax, {x}, {{"axis", int64_t{1}}}) : x;
@@ -203,4 +234,4 @@ class RandomGraph {
 
 inline Model random_graph(uint64_t seed, int size) { return RandomGraph(seed, size).build(); }
 
-}  // namespace nlsplit::testing
+}  // namespace nlsplit

@@ -18,7 +18,7 @@
 #include "base/random.h"
 #include "graph/reference/evaluate.h"
 
-namespace nlsplit::testing {
+namespace nlsplit {
 
 // Near-normal values, mean 0 and deviation 1.
 inline Tensor random_tensor(const TensorType& type, uint64_t seed) {
@@ -34,7 +34,9 @@ inline std::vector<Tensor> random_inputs(const Graph& graph, uint64_t seed) {
   return inputs;
 }
 
-inline Tensor tensor(Shape shape, std::vector<float> values) { return {{DType::f32, std::move(shape)}, std::move(values)}; }
+inline Tensor tensor(Shape shape, std::vector<float> values) {
+  return {{DType::f32, std::move(shape)}, std::move(values)};
+}
 
 // Within |actual - expected| <= absolute + relative * |expected|, as numpy.allclose; NaN is close to nothing.
 struct Tolerance {
@@ -44,14 +46,15 @@ struct Tolerance {
 
 inline ::testing::AssertionResult compare(const Tensor& actual, const Tensor& expected, Tolerance tolerance) {
   if (actual.type != expected.type || actual.values.size() != expected.values.size()) {
-    return ::testing::AssertionFailure() << to_string(actual.type) << " with " << actual.values.size() << " values, expected "
-                                         << to_string(expected.type) << " with " << expected.values.size();
+    return ::testing::AssertionFailure() << to_string(actual.type) << " with " << actual.values.size()
+                                         << " values, expected " << to_string(expected.type) << " with "
+                                         << expected.values.size();
   }
   size_t wrong = 0, worst = 0;
   double worst_excess = 0;
   for (size_t i = 0; i < expected.values.size(); ++i) {
     const double a = actual.values[i], e = expected.values[i];
-    if (a == e) continue;   // also equal infinities
+    if (a == e) continue;  // also equal infinities
     const double allowed = tolerance.absolute + tolerance.relative * std::abs(e);
     if (std::abs(a - e) <= allowed && std::isfinite(e)) continue;
     const double excess = std::isfinite(a) && std::isfinite(e) ? std::abs(a - e) - allowed : HUGE_VAL;
@@ -71,7 +74,8 @@ inline void expect_close(const Tensor& actual, const Tensor& expected, Tolerance
   EXPECT_TRUE(compare(actual, expected, tolerance));
 }
 
-inline void expect_close(const std::vector<Tensor>& actual, const std::vector<Tensor>& expected, Tolerance tolerance = {}) {
+inline void expect_close(const std::vector<Tensor>& actual, const std::vector<Tensor>& expected,
+                         Tolerance tolerance = {}) {
   ASSERT_EQ(actual.size(), expected.size());
   for (size_t i = 0; i < actual.size(); ++i) EXPECT_TRUE(compare(actual[i], expected[i], tolerance)) << "output " << i;
 }
@@ -95,4 +99,4 @@ inline double deviation_of(const Tensor& tensor) {
   return std::sqrt(squares / static_cast<double>(tensor.values.size()));
 }
 
-}  // namespace nlsplit::testing
+}  // namespace nlsplit

@@ -12,7 +12,8 @@ void binary(const Inputs& inputs, Tensor& out, const std::function<double(double
   const std::vector<int64_t> b = broadcast_strides(inputs[1]->type.shape, out.type.shape);
   size_t at = 0;
   for_each_index(out.type.shape, [&](const Shape& index) {
-    out.values[at++] = static_cast<float>(f(inputs[0]->values[offset_of(index, a)], inputs[1]->values[offset_of(index, b)]));
+    out.values[at++] =
+        static_cast<float>(f(inputs[0]->values[offset_of(index, a)], inputs[1]->values[offset_of(index, b)]));
   });
 }
 

@@ -13,17 +13,20 @@ namespace nlsplit {
 namespace {
 
 bool whole(const Tensor& tensor) {
-  return tensor.type.dtype == DType::f32 && static_cast<int64_t>(tensor.values.size()) == element_count(tensor.type.shape);
+  return tensor.type.dtype == DType::f32 &&
+         static_cast<int64_t>(tensor.values.size()) == element_count(tensor.type.shape);
 }
 
 Result<Tensor> weight_tensor(const Value& value, const WeightStore& weights) {
   if (value.type.dtype != DType::f32) {
-    return unsupported(fmt::format("weight {} is {}: the reference evaluator knows f32 only", value.name, to_string(value.type)));
+    return unsupported(
+        fmt::format("weight {} is {}: the reference evaluator knows f32 only", value.name, to_string(value.type)));
   }
   ASSIGN_OR_RETURN(const std::string raw, weights.materialise(value.content));
   Tensor tensor{value.type, std::vector<float>(static_cast<size_t>(element_count(value.type.shape)))};
   if (raw.size() != tensor.values.size() * sizeof(float)) {
-    return invalid_input(fmt::format("weight {} is {} but has {} bytes", value.name, to_string(value.type), raw.size()));
+    return invalid_input(
+        fmt::format("weight {} is {} but has {} bytes", value.name, to_string(value.type), raw.size()));
   }
   if (!raw.empty()) std::memcpy(tensor.values.data(), raw.data(), raw.size());
   return tensor;
@@ -33,11 +36,14 @@ Result<Tensor> weight_tensor(const Value& value, const WeightStore& weights) {
 
 Tensor evaluate_op(Op op, const Attrs& attrs, const std::vector<const Tensor*>& in, const TensorType& output) {
   CHECK(!in.empty() && in[0] != nullptr, "every op has a first input");
-  for (const Tensor* input : in) CHECK(input == nullptr || whole(*input), "inputs are f32 and as large as their type says");
+  for (const Tensor* input : in)
+    CHECK(input == nullptr || whole(*input), "inputs are f32, as large as their type says");
   CHECK(output.dtype == DType::f32, "the output is f32");
   Tensor out{output, std::vector<float>(static_cast<size_t>(element_count(output.shape)))};
   auto f = [&](std::string_view name) { return attr_float(attrs, name); };
 
+  // A table, so left as it is. No default: a new op does not compile until it is here.
+  // clang-format off
   switch (op) {
     case Op::Conv: reference::conv(attrs, in, out); break;
     case Op::Gemm: reference::gemm(attrs, in, out); break;
@@ -50,7 +56,9 @@ Tensor evaluate_op(Op op, const Attrs& attrs, const std::vector<const Tensor*>& 
     case Op::Relu: reference::unary(in, out, [](double x) { return std::max(x, 0.0); }); break;
     case Op::Sigmoid: reference::unary(in, out, [](double x) { return 1 / (1 + std::exp(-x)); }); break;
     case Op::Tanh: reference::unary(in, out, [](double x) { return std::tanh(x); }); break;
-    case Op::HardSwish: reference::unary(in, out, [](double x) { return x * std::clamp(x / 6 + 0.5, 0.0, 1.0); }); break;
+    case Op::HardSwish:
+      reference::unary(in, out, [](double x) { return x * std::clamp(x / 6 + 0.5, 0.0, 1.0); });
+      break;
     case Op::Exp: reference::unary(in, out, [](double x) { return std::exp(x); }); break;
     case Op::Sqrt: reference::unary(in, out, [](double x) { return std::sqrt(x); }); break;
     case Op::Neg: reference::unary(in, out, [](double x) { return -x; }); break;
@@ -59,7 +67,7 @@ Tensor evaluate_op(Op op, const Attrs& attrs, const std::vector<const Tensor*>& 
     case Op::HardSigmoid:
       reference::unary(in, out, [a = f("alpha"), b = f("beta")](double x) { return std::clamp(a * x + b, 0.0, 1.0); });
       break;
-    case Op::Clip:   // not std::clamp: ONNX allows min > max, and max wins
+    case Op::Clip:  // not std::clamp: ONNX allows min > max, and max wins
       reference::unary(in, out, [lo = f("min"), hi = f("max")](double x) { return std::min(std::max(x, lo), hi); });
       break;
     case Op::MaxPool: reference::max_pool(attrs, in, out); break;
@@ -76,14 +84,17 @@ Tensor evaluate_op(Op op, const Attrs& attrs, const std::vector<const Tensor*>& 
     case Op::Flatten:
     case Op::Identity: reference::copy(in, out); break;
   }
+  // clang-format on
   CHECK(whole(out), "the loops keep the size");
   return out;
 }
 
-Tensor evaluate_op(Op op, const Attrs& attrs, std::span<const EpilogueStep> epilogue, const std::vector<const Tensor*>& inputs,
-                   const TensorType& output) {
-  const auto binary_steps = std::ranges::count_if(epilogue, [](const EpilogueStep& step) { return is_binary_elementwise(step.op); });
-  CHECK(binary_steps < static_cast<std::ptrdiff_t>(inputs.size()), "an operand for every binary step, after the op's inputs");
+Tensor evaluate_op(Op op, const Attrs& attrs, std::span<const EpilogueStep> epilogue,
+                   const std::vector<const Tensor*>& inputs, const TensorType& output) {
+  const auto binary_steps =
+      std::ranges::count_if(epilogue, [](const EpilogueStep& step) { return is_binary_elementwise(step.op); });
+  CHECK(binary_steps < static_cast<std::ptrdiff_t>(inputs.size()),
+        "an operand for every binary step, after the op's inputs");
   auto operand = inputs.end() - binary_steps;
   Tensor value = evaluate_op(op, attrs, {inputs.begin(), operand}, output);
   for (const EpilogueStep& step : epilogue) {
@@ -94,10 +105,12 @@ Tensor evaluate_op(Op op, const Attrs& attrs, std::span<const EpilogueStep> epil
   return value;
 }
 
-Result<std::vector<Tensor>> evaluate(const Graph& graph, const WeightStore& weights, const std::vector<Tensor>& inputs) {
+Result<std::vector<Tensor>> evaluate(const Graph& graph, const WeightStore& weights,
+                                     const std::vector<Tensor>& inputs) {
   RETURN_IF_ERROR(verify(graph));
   if (inputs.size() != graph.inputs.size()) {
-    return invalid_input(fmt::format("graph {} takes {} inputs, not {}", graph.name, graph.inputs.size(), inputs.size()));
+    return invalid_input(
+        fmt::format("graph {} takes {} inputs, not {}", graph.name, graph.inputs.size(), inputs.size()));
   }
   std::vector<std::optional<Tensor>> made(graph.values.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -114,7 +127,7 @@ Result<std::vector<Tensor>> evaluate(const Graph& graph, const WeightStore& weig
     for (const EpilogueStep& step : node.epilogue) {
       if (step.operand.valid()) reads.push_back(step.operand);
     }
-    std::vector<Tensor> loaded;   // weights live for one node only: a network's may be large
+    std::vector<Tensor> loaded;  // weights live for one node only: a network's may be large
     loaded.reserve(reads.size());
     std::vector<const Tensor*> in;
     for (ValueId id : reads) {
@@ -130,7 +143,8 @@ Result<std::vector<Tensor>> evaluate(const Graph& graph, const WeightStore& weig
     }
     const Value& output = graph.value(node.outputs[0]);
     if (output.type.dtype != DType::f32) {
-      return unsupported(fmt::format("node {} makes {}: the reference evaluator knows f32 only", node.name, to_string(output.type)));
+      return unsupported(
+          fmt::format("node {} makes {}: the reference evaluator knows f32 only", node.name, to_string(output.type)));
     }
     made[node.outputs[0].index()] = evaluate_op(node.op, node.attrs, node.epilogue, in, output.type);
   }

@@ -1,5 +1,5 @@
-// The slow reference evaluator: what every kernel is measured against. Plain loops, sums in double, no blocking, no tricks.
-// Only tests link it.
+// The slow reference evaluator: what every kernel is measured against. Plain loops, sums in double, no blocking, no
+// tricks. Only tests link it.
 //
 //   ASSIGN_OR_RETURN(std::vector<Tensor> outputs, evaluate(model.graph, model.weights, {image}));
 #pragma once
@@ -15,20 +15,20 @@ namespace nlsplit {
 
 struct Tensor {
   TensorType type;
-  std::vector<float> values;        // f32 only; integer tensors do not survive import
+  std::vector<float> values;  // f32 only; integer tensors do not survive import
 };
 
-// One op. `inputs` in the order of the op table, nullptr for an optional one left out; all of them and `output` are as the table's
-// type rules accept and infer them, else CHECK fails.
+// One op. `inputs` in the order of the op table, nullptr for an optional one left out; all of them and `output` are as
+// the table's type rules accept and infer them, else CHECK fails.
 Tensor evaluate_op(Op op, const Attrs& attrs, const std::vector<const Tensor*>& inputs, const TensorType& output);
 
-// One op with its epilogue: the op's own inputs, then the steps' operands in their order. Every step's result is rounded to f32, as
-// it would be unfused.
-Tensor evaluate_op(Op op, const Attrs& attrs, std::span<const EpilogueStep> epilogue, const std::vector<const Tensor*>& inputs,
-                   const TensorType& output);
+// One op with its epilogue: the op's own inputs, then the steps' operands in their order. Every step's result is
+// rounded to f32, as it would be unfused.
+Tensor evaluate_op(Op op, const Attrs& attrs, std::span<const EpilogueStep> epilogue,
+                   const std::vector<const Tensor*>& inputs, const TensorType& output);
 
-// The whole graph; `inputs` in the order of graph.inputs. Errors: a graph that does not verify, counts or types that do not fit,
-// types other than f32, a weight that is not in the store.
+// The whole graph; `inputs` in the order of graph.inputs. Errors: a graph that does not verify, counts or types that do
+// not fit, types other than f32, a weight that is not in the store.
 Result<std::vector<Tensor>> evaluate(const Graph& graph, const WeightStore& weights, const std::vector<Tensor>& inputs);
 
 }  // namespace nlsplit

@@ -25,10 +25,10 @@ void reduce_mean(const Attrs& attrs, const Inputs& inputs, Tensor& out);
 void concat(const Attrs& attrs, const Inputs& inputs, Tensor& out);
 void transpose(const Attrs& attrs, const Inputs& inputs, Tensor& out);
 void pad(const Attrs& attrs, const Inputs& inputs, Tensor& out);
-void copy(const Inputs& inputs, Tensor& out);   // Reshape, Flatten, Identity
+void copy(const Inputs& inputs, Tensor& out);  // Reshape, Flatten, Identity
 
 void unary(const Inputs& inputs, Tensor& out, const std::function<double(double)>& f);
-void binary(const Inputs& inputs, Tensor& out, const std::function<double(double, double)>& f);   // broadcasts
+void binary(const Inputs& inputs, Tensor& out, const std::function<double(double, double)>& f);  // broadcasts
 void sum(const Inputs& inputs, Tensor& out);
 
 // Elements between neighbours along each axis of a row-major tensor.

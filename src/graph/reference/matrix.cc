@@ -14,7 +14,8 @@ void gemm(const Attrs& attrs, const Inputs& inputs, Tensor& out) {
   const Tensor& b = *inputs[1];
   const Tensor* c = inputs.size() > 2 ? inputs[2] : nullptr;
   const int64_t m = out.type.shape[0], n = out.type.shape[1], k = a.type.shape[trans_a ? 0 : 1];
-  const std::vector<int64_t> c_strides = c ? broadcast_strides(c->type.shape, out.type.shape) : std::vector<int64_t>{0, 0};
+  const std::vector<int64_t> c_strides =
+      c ? broadcast_strides(c->type.shape, out.type.shape) : std::vector<int64_t>{0, 0};
   parallel_for(n, [&](int64_t j) {
     for (int64_t i = 0; i < m; ++i) {
       double sum = 0;
@@ -31,7 +32,8 @@ void gemm(const Attrs& attrs, const Inputs& inputs, Tensor& out) {
 
 void matmul(const Inputs& inputs, Tensor& out) {
   Shape a = inputs[0]->type.shape, b = inputs[1]->type.shape, o = out.type.shape;
-  if (a.size() == 1) {   // numpy: a vector on the left is a row, on the right a column; the added axis is not in the result
+  if (a.size() ==
+      1) {  // numpy: a vector on the left is a row, on the right a column; the added axis is not in the result
     a.insert(a.begin(), 1);
     o.insert(b.size() == 1 ? o.end() : o.end() - 1, 1);
   }
@@ -70,17 +72,19 @@ void softmax(const Attrs& attrs, const Inputs& inputs, Tensor& out) {
   for_each_index(others, [&](const Shape& index) {
     const int64_t start = offset_of(index, strides);
     double largest = -std::numeric_limits<double>::infinity(), sum = 0;
-    for (int64_t i = 0; i < shape[axis]; ++i) largest = std::max<double>(largest, inputs[0]->values[start + i * stride]);
+    for (int64_t i = 0; i < shape[axis]; ++i)
+      largest = std::max<double>(largest, inputs[0]->values[start + i * stride]);
     for (int64_t i = 0; i < shape[axis]; ++i) sum += std::exp(inputs[0]->values[start + i * stride] - largest);
     for (int64_t i = 0; i < shape[axis]; ++i) {
-      out.values[start + i * stride] = static_cast<float>(std::exp(inputs[0]->values[start + i * stride] - largest) / sum);
+      out.values[start + i * stride] =
+          static_cast<float>(std::exp(inputs[0]->values[start + i * stride] - largest) / sum);
     }
   });
 }
 
 void reduce_mean(const Attrs& attrs, const Inputs& inputs, Tensor& out) {
   const Shape& shape = inputs[0]->type.shape;
-  Shape kept = shape;   // the result's shape if the reduced axes stay with extent 1
+  Shape kept = shape;  // the result's shape if the reduced axes stay with extent 1
   for (int64_t axis : attr_ints(attrs, "axes")) {
     kept[static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(shape.size()) : axis)] = 1;
   }

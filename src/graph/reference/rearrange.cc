@@ -13,8 +13,9 @@ void concat(const Attrs& attrs, const Inputs& inputs, Tensor& out) {
   int64_t start = 0;
   for (const Tensor* input : inputs) {
     size_t from = 0;
-    for_each_index(input->type.shape,
-                   [&](const Shape& index) { out.values[start * to[axis] + offset_of(index, to)] = input->values[from++]; });
+    for_each_index(input->type.shape, [&](const Shape& index) {
+      out.values[start * to[axis] + offset_of(index, to)] = input->values[from++];
+    });
     start += input->type.shape[axis];
   }
 }
@@ -22,10 +23,11 @@ void concat(const Attrs& attrs, const Inputs& inputs, Tensor& out) {
 void transpose(const Attrs& attrs, const Inputs& inputs, Tensor& out) {
   const std::vector<int64_t>& perm = attr_ints(attrs, "perm");
   const std::vector<int64_t> strides = strides_of(inputs[0]->type.shape);
-  std::vector<int64_t> from;   // along the output's axes
+  std::vector<int64_t> from;  // along the output's axes
   for (int64_t axis : perm) from.push_back(strides[axis]);
   size_t at = 0;
-  for_each_index(out.type.shape, [&](const Shape& index) { out.values[at++] = inputs[0]->values[offset_of(index, from)]; });
+  for_each_index(out.type.shape,
+                 [&](const Shape& index) { out.values[at++] = inputs[0]->values[offset_of(index, from)]; });
 }
 
 void pad(const Attrs& attrs, const Inputs& inputs, Tensor& out) {
@@ -38,7 +40,7 @@ void pad(const Attrs& attrs, const Inputs& inputs, Tensor& out) {
     bool inside = true;
     int64_t from = 0;
     for (size_t i = 0; i < index.size(); ++i) {
-      const int64_t position = index[i] - pads[i];   // a negative pad crops
+      const int64_t position = index[i] - pads[i];  // a negative pad crops
       inside = inside && position >= 0 && position < shape[i];
       from += position * strides[i];
     }

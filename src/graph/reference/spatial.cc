@@ -19,10 +19,10 @@ Image image_of(const Tensor& tensor) {
 }
 
 struct Window {
-  int64_t kh, kw;                     // kernel
-  int64_t sh, sw;                     // stride
-  int64_t top, left, bottom, right;   // padding
-  int64_t dh, dw;                     // dilation
+  int64_t kh, kw;                    // kernel
+  int64_t sh, sw;                    // stride
+  int64_t top, left, bottom, right;  // padding
+  int64_t dh, dw;                    // dilation
 };
 
 Window window_of(const Attrs& attrs, bool dilated) {
@@ -64,7 +64,7 @@ void conv(const Attrs& attrs, const Inputs& inputs, Tensor& out) {
   const Tensor& weights = *inputs[1];
   const Tensor* bias = inputs.size() > 2 ? inputs[2] : nullptr;
   const Window win = window_of(attrs, true);
-  const Image in = image_of(x), o = image_of(out), w = image_of(weights);   // w: [M, C/group, kh, kw]
+  const Image in = image_of(x), o = image_of(out), w = image_of(weights);  // w: [M, C/group, kh, kw]
   const int64_t channels_per_group = o.c / attr_int(attrs, "group");
   const int64_t rows = in.h + win.top + win.bottom, columns = in.w + win.left + win.right;
 
@@ -81,7 +81,7 @@ void conv(const Attrs& attrs, const Inputs& inputs, Tensor& out) {
             for (int64_t kw = 0; kw < w.w; ++kw) {
               const double weight = weights.values[((m * w.c + c) * w.h + kh) * w.w + kw];
               const double* from = line + kw * win.dw;
-              if (win.sw == 1) {   // apart, so that the compiler can use vector instructions
+              if (win.sw == 1) {  // apart, so that the compiler can use vector instructions
                 for (int64_t ow = 0; ow < o.w; ++ow) sums[ow] += weight * from[ow];
               } else {
                 for (int64_t ow = 0; ow < o.w; ++ow) sums[ow] += weight * from[ow * win.sw];
@@ -128,7 +128,7 @@ void average_pool(const Attrs& attrs, const Inputs& inputs, Tensor& out) {
           sum += inputs[0]->values[(plane * in.h + h) * in.w + w];
           ++count;
         } else if (count_padding && h < in.h + win.bottom && w < in.w + win.right) {
-          ++count;   // padding, but not what lies behind it in ceil_mode
+          ++count;  // padding, but not what lies behind it in ceil_mode
         }
       }
     }
@@ -153,7 +153,8 @@ void batch_normalization(const Attrs& attrs, const Inputs& inputs, Tensor& out) 
   const int64_t inner = channels == 0 ? 0 : element_count(shape) / std::max<int64_t>(1, shape[0]) / channels;
   for (int64_t at = 0; at < static_cast<int64_t>(out.values.size()); ++at) {
     const int64_t c = at / inner % channels;
-    const double scale = inputs[1]->values[c], bias = inputs[2]->values[c], mean = inputs[3]->values[c], var = inputs[4]->values[c];
+    const double scale = inputs[1]->values[c], bias = inputs[2]->values[c], mean = inputs[3]->values[c],
+                 var = inputs[4]->values[c];
     out.values[at] = static_cast<float>((inputs[0]->values[at] - mean) * scale / std::sqrt(var + epsilon) + bias);
   }
 }

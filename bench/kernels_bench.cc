@@ -1,0 +1,155 @@
+// Flop/s of every distinct kernel of some networks at batch 1 (by the layer that has it first), at each level this CPU has, and
+// of the networks as a whole. The result of each is checked against the reference evaluator before it is timed.
+//
+//   kernels_bench --benchmark_filter='resnet50/v4/'
+#include <benchmark/benchmark.h>
+#include <fmt/format.h>
+
+#include <cmath>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "base/random.h"
+#include "exec/kernels/kernel_library.h"
+#include "graph/passes.h"
+#include "graph/reference/evaluate.h"
+#include "graph/zoo.h"
+#include "kernels/catalogue.h"
+
+namespace nlsplit {
+namespace {
+
+using Floats = std::vector<float>;
+
+struct Aligned {
+  explicit Aligned(Bytes size) : floats(static_cast<size_t>(size.value()) / sizeof(float) + 16) {
+    const auto address = reinterpret_cast<uintptr_t>(floats.data());
+    data = floats.data() + (64 - address % 64) % 64 / sizeof(float);
+  }
+  Floats floats;
+  float* data;
+};
+
+// A kernel with operands of its own.
+class Ready {
+ public:
+  Ready(const KernelLibrary& library, const ComputeDesc& desc, uint64_t seed) : desc_(desc) {
+    const KernelInfo& info = *find_kernel(desc.kernel);
+    entry_ = library.find(desc.kernel).value();
+    for (size_t i = 0; i < desc.inputs.size(); ++i) {
+      Tensor& raw = raw_.emplace_back(Tensor{desc.inputs[i], Floats(static_cast<size_t>(element_count(desc.inputs[i].shape)))});
+      fill_normal(seed + i, raw.values.data(), static_cast<int64_t>(raw.values.size()));
+      // Weights as a trained network's, so that what a layer gives stays near 1.
+      const float scale = i == 1 && desc.op != Op::Add ? 1 / std::sqrt(static_cast<float>(raw.values.size() / desc.inputs[i].shape[0])) : 1;
+      for (float& v : raw.values) v *= scale;
+      const Bytes packed = info.packed_bytes == nullptr ? bytes(0) : info.packed_bytes(desc, i, library.isa());
+      memory_.emplace_back(packed.value() > 0 ? packed : size_of(desc.inputs[i]));
+      if (packed.value() > 0) {
+        entry_->pack(desc, i, raw.values.data(), memory_.back().data);
+      } else {
+        std::copy(raw.values.begin(), raw.values.end(), memory_.back().data);
+      }
+    }
+    for (Aligned& operand : memory_) inputs_.push_back(operand.data);
+    output_ = std::make_unique<Aligned>(size_of(desc.outputs[0]));
+    workspace_ = std::make_unique<Aligned>(info.workspace == nullptr ? bytes(0) : info.workspace(desc));
+  }
+
+  void run() {
+    void* outputs[] = {output_->data};
+    entry_->run({&desc_, inputs_.data(), outputs, workspace_->data});
+  }
+
+  bool right() {
+    run();
+    std::vector<EpilogueStep> steps;
+    for (const DescStep& step : desc_.epilogue) {
+      steps.push_back({step.op, is_binary_elementwise(step.op) ? ValueId(0) : ValueId(), step.attrs, {}});
+    }
+    std::vector<const Tensor*> operands;
+    for (const Tensor& raw : raw_) operands.push_back(&raw);
+    const Tensor expected = evaluate_op(desc_.op, desc_.attrs, steps, operands, desc_.outputs[0]);
+    for (size_t i = 0; i < expected.values.size(); ++i) {
+      const float e = expected.values[i];
+      if (!(std::abs(output_->data[i] - e) <= 1e-4f + 1e-4f * std::abs(e))) return false;
+    }
+    return true;
+  }
+
+ private:
+  ComputeDesc desc_;
+  const KernelEntry* entry_;
+  std::vector<Tensor> raw_;
+  std::vector<Aligned> memory_;
+  std::vector<const void*> inputs_;
+  std::unique_ptr<Aligned> output_, workspace_;
+};
+
+void count(benchmark::State& state, Work work) {
+  const auto rate = benchmark::Counter::kIsIterationInvariantRate;
+  state.counters["flop/s"] = benchmark::Counter(work.flops.value(), rate);
+  state.counters["byte/s"] = benchmark::Counter(static_cast<double>((work.bytes_read + work.bytes_written).value()), rate);
+}
+
+void time_kernel(benchmark::State& state, const KernelLibrary& library, const ComputeDesc& desc) {
+  Ready ready(library, desc, 1);
+  if (!ready.right()) return state.SkipWithError("the result is wrong");
+  for (auto _ : state) ready.run();
+  count(state, work_of(desc));
+}
+
+// All layers in order. (Their operands are not each other's results, but as large.)
+void time_network(benchmark::State& state, const KernelLibrary& library, const std::vector<ComputeDesc>& descs) {
+  std::vector<Ready> layers;
+  Work work;
+  for (const ComputeDesc& desc : descs) {
+    layers.emplace_back(library, desc, layers.size());
+    work += work_of(desc);
+  }
+  for (auto _ : state) {
+    for (Ready& layer : layers) layer.run();
+  }
+  count(state, work);
+}
+
+void add_network(const std::string& name, const KernelLibrary& library) {
+  Model model = zoo_model(name).value();
+  const Graph graph = optimize(model.graph, model.weights).value();
+  std::vector<ComputeDesc> all;
+  std::set<std::string> seen;
+  const std::string prefix = fmt::format("{}/{}/", name, name_of(library.isa()));
+  for (const Node& node : graph.nodes) {
+    if (is_view(node.op)) continue;
+    ComputeDesc desc = describe(graph, node);
+    desc.kernel = choose_kernel(desc, library.isa()).value();
+    all.push_back(desc);
+    if (!seen.insert(signature(desc)).second) continue;
+    const std::string label = prefix + fmt::format("{}/{}", node.name, desc.kernel);
+    benchmark::RegisterBenchmark(label.c_str(), [&library, desc](benchmark::State& state) { time_kernel(state, library, desc); });
+  }
+  benchmark::RegisterBenchmark((prefix + "whole").c_str(),
+                               [&library, all](benchmark::State& state) { time_network(state, library, all); })
+      ->Unit(benchmark::kMillisecond);
+}
+
+}  // namespace
+}  // namespace nlsplit
+
+int main(int argc, char** argv) {
+  using namespace nlsplit;
+  benchmark::Initialize(&argc, argv);
+  std::vector<KernelLibrary> libraries;
+  for (Isa isa : {Isa::v4, Isa::v3, Isa::v2}) {
+    if (!cpu_supports(isa)) continue;
+    auto loaded = KernelLibrary::load(isa);
+    CHECK(loaded.ok(), loaded.error().to_string());
+    libraries.push_back(std::move(*loaded));
+  }
+  for (const KernelLibrary& library : libraries) {
+    for (const char* network : {"resnet50", "mobilenet_v2", "vgg16", "alexnet", "simple_cnn"}) add_network(network, library);
+  }
+  benchmark::RunSpecifiedBenchmarks();
+}

@@ -1,0 +1,109 @@
+#include "partition/network.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace nlsplit {
+namespace {
+
+std::vector<HostId> hosts_that_matter(const Cluster& cluster, HostId source, HostId sink) {
+  std::vector<HostId> hosts = {source, sink};
+  for (const Device& device : cluster.devices) hosts.push_back(device.host);
+  std::sort(hosts.begin(), hosts.end());
+  hosts.erase(std::unique(hosts.begin(), hosts.end()), hosts.end());
+  return hosts;
+}
+
+bool alike(const Cluster& cluster, const std::vector<std::vector<double>>& node_seconds, size_t a, size_t b) {
+  const Device &x = cluster.devices[a], &y = cluster.devices[b];
+  return x.kind == y.kind && x.memory == y.memory && x.isa == y.isa && node_seconds[a] == node_seconds[b];
+}
+
+// Is the network the same after the hosts of two devices have changed places? Links may be exchanged too, one for one.
+class Exchange {
+ public:
+  Exchange(const Cluster& cluster, const Network& network) : cluster_(cluster), network_(network) {}
+
+  bool changes_nothing(const std::vector<HostId>& hosts, HostId a, HostId b) {
+    image_.assign(network_.lane_seconds_per_byte.size(), no_lane);
+    origin_ = image_;
+    const auto swapped = [&](HostId host) { return host == a ? b : host == b ? a : host; };
+    for (const HostId from : hosts) {
+      for (const HostId to : hosts) {
+        if (!same(network_.path(from, to), network_.path(swapped(from), swapped(to)))) return false;
+      }
+    }
+    return true;
+  }
+
+ private:
+  static constexpr uint32_t no_lane = std::numeric_limits<uint32_t>::max();
+
+  bool same(const Path& before, const Path& after) {
+    if (before.exists != after.exists || before.lanes.size() != after.lanes.size() || before.latency != after.latency) return false;
+    for (size_t i = 0; i < before.lanes.size(); ++i) {
+      const uint32_t x = before.lanes[i], y = after.lanes[i];
+      if (network_.lane_seconds_per_byte[x] != network_.lane_seconds_per_byte[y]) return false;
+      if (cluster_.links[x / 2].full_duplex != cluster_.links[y / 2].full_duplex) return false;
+      if ((image_[x] != no_lane && image_[x] != y) || (origin_[y] != no_lane && origin_[y] != x)) return false;
+      image_[x] = y;
+      origin_[y] = x;
+    }
+    return true;
+  }
+
+  const Cluster& cluster_;
+  const Network& network_;
+  std::vector<uint32_t> image_, origin_;   // [lane]
+};
+
+}  // namespace
+
+Network make_network(const Cluster& cluster, HostId source, HostId sink) {
+  Network network;
+  network.hosts = cluster.hosts.size();
+  network.paths.resize(network.hosts * network.hosts);
+  network.lane_seconds_per_byte.assign(cluster.links.size() * 2, 0);
+  const std::vector<HostId> hosts = hosts_that_matter(cluster, source, sink);
+  for (const HostId from : hosts) {
+    for (const HostId to : hosts) {
+      const auto route = find_route(cluster, from, to);
+      if (!route.ok()) continue;
+      Path& path = network.paths[from.index() * network.hosts + to.index()];
+      path.exists = true;
+      path.latency = route->latency.value();
+      for (const Hop& hop : route->hops) {
+        const bool second = cluster.links[hop.link.index()].full_duplex && !hop.forward;
+        const auto lane = static_cast<uint32_t>(hop.link.index() * 2 + (second ? 1 : 0));
+        const double seconds_per_byte = 1 / cluster.links[hop.link.index()].bandwidth.value();
+        path.lanes.push_back(lane);
+        network.lane_seconds_per_byte[lane] = seconds_per_byte;
+        path.seconds_per_byte = std::max(path.seconds_per_byte, seconds_per_byte);
+      }
+    }
+  }
+  return network;
+}
+
+std::vector<size_t> interchangeable_devices(const Cluster& cluster, HostId source, HostId sink, const Network& network,
+                                            const std::vector<std::vector<double>>& node_seconds) {
+  const std::vector<HostId> hosts = hosts_that_matter(cluster, source, sink);
+  std::vector<int> devices_on(cluster.hosts.size(), 0);
+  for (const Device& device : cluster.devices) ++devices_on[device.host.index()];
+  Exchange exchange(cluster, network);
+  std::vector<size_t> class_of;
+  for (size_t d = 0; d < cluster.devices.size(); ++d) {
+    size_t found = d;
+    for (size_t e = 0; e < d && found == d; ++e) {
+      if (class_of[e] != e || !alike(cluster, node_seconds, d, e)) continue;
+      const HostId x = cluster.devices[e].host, y = cluster.devices[d].host;
+      const auto stays = [&](HostId host) { return host == source || host == sink || devices_on[host.index()] > 1; };
+      // Devices of one host are neighbours of everybody alike. A host with other devices on it cannot change places alone.
+      if (x == y || (!stays(x) && !stays(y) && exchange.changes_nothing(hosts, x, y))) found = e;
+    }
+    class_of.push_back(found);
+  }
+  return class_of;
+}
+
+}  // namespace nlsplit

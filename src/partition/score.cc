@@ -1,0 +1,162 @@
+#include "partition/score.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace nlsplit {
+namespace {
+
+constexpr double never = std::numeric_limits<double>::infinity();
+
+std::vector<size_t> roots_of(const Graph& graph) {
+  std::vector<size_t> root(graph.values.size());
+  for (size_t v = 0; v < root.size(); ++v) root[v] = v;
+  for (const Node& node : graph.nodes) {
+    if (is_view(node.op)) root[node.outputs[0].index()] = root[node.inputs[0].index()];
+  }
+  return root;
+}
+
+}  // namespace
+
+std::vector<Crossing> find_crossings(const Graph& graph) {
+  const std::vector<size_t> root = roots_of(graph);
+  std::vector<Crossing> all(graph.values.size());
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    if (is_view(graph.nodes[n].op)) continue;
+    for (const ValueId value : reads_of(graph.nodes[n])) {
+      std::vector<size_t>& read = all[root[value.index()]].read;
+      if (read.empty() || read.back() != n) read.push_back(n);
+    }
+  }
+  for (const ValueId output : graph.outputs) all[root[output.index()]].is_output = true;
+  std::vector<Crossing> kept;
+  for (size_t v = 0; v < all.size(); ++v) {
+    const Value& value = graph.values[v];
+    if (root[v] != v || value.kind == ValueKind::weight || (all[v].read.empty() && !all[v].is_output)) continue;
+    all[v].bytes = static_cast<double>(size_of(value.type).value());
+    if (value.kind == ValueKind::node) all[v].made = static_cast<int>(value.producer.index());
+    kept.push_back(std::move(all[v]));
+  }
+  return kept;
+}
+
+std::vector<int> share_jobs(int jobs, const std::vector<double>& seconds) {
+  std::vector<int> share(seconds.size(), 0);
+  if (std::all_of(seconds.begin(), seconds.end(), [&](double s) { return s == seconds[0]; })) {
+    const int each = jobs / static_cast<int>(seconds.size()), over = jobs % static_cast<int>(seconds.size());
+    for (size_t r = 0; r < share.size(); ++r) share[r] = each + (static_cast<int>(r) < over ? 1 : 0);
+    return share;
+  }
+  for (int j = 0; j < jobs; ++j) {
+    size_t best = 0;
+    for (size_t r = 1; r < seconds.size(); ++r) {
+      const double a = seconds[r] * (share[r] + 1), b = seconds[best] * (share[best] + 1);
+      if (a < b || (a == b && share[r] < share[best])) best = r;
+    }
+    ++share[best];
+  }
+  return share;
+}
+
+Scorer::Scorer(const Cluster& cluster, const Network& network, HostId source, HostId sink, const SearchCosts& costs,
+               std::vector<Crossing> crossings)
+    : cluster_(cluster), network_(network), source_(source), sink_(sink), costs_(costs), crossings_(std::move(crossings)) {
+  for (const std::vector<double>& seconds : costs.node_seconds) {
+    std::vector<double>& prefix = prefix_.emplace_back(1, 0.0);
+    for (const double s : seconds) prefix.push_back(prefix.back() + s);
+  }
+}
+
+double Scorer::bound(const std::vector<Stage>& stages) const {
+  struct Place {            // who works for a stage, or the source, or the sink
+    DeviceId device;        // none: an endpoint without a device
+    HostId host;
+    double share = 1;       // of the micro-batches
+  };
+  const int micro_batches = costs_.micro_batches;
+  std::vector<std::vector<Place>> places(stages.size() + 2);   // source, stages, sink
+  double busiest = 0;       // seconds by which a resource's whole work exceeds its part of the fill
+  double fill = 0;
+  const auto endpoint = [&](HostId host) {
+    for (const Stage& stage : stages) {
+      for (const DeviceId device : stage.devices) {
+        if (cluster_.device(device).host == host) return Place{device, host, 1};
+      }
+    }
+    return Place{DeviceId(), host, 1};
+  };
+  places.front() = {endpoint(source_)};
+  places.back() = {endpoint(sink_)};
+  std::vector<double> device_seconds(cluster_.devices.size(), 0), device_first(cluster_.devices.size(), 0), seconds_of;
+  for (size_t s = 0; s < stages.size(); ++s) {
+    seconds_of.clear();
+    for (const DeviceId device : stages[s].devices) seconds_of.push_back(seconds(device, stages[s].begin, stages[s].end));
+    const std::vector<int> jobs = share_jobs(micro_batches, seconds_of);
+    const double first = *std::min_element(seconds_of.begin(), seconds_of.end());
+    fill += first;
+    for (size_t r = 0; r < jobs.size(); ++r) {
+      const DeviceId device = stages[s].devices[r];
+      device_seconds[device.index()] += jobs[r] * seconds_of[r];
+      device_first[device.index()] += first;
+      places[s + 1].push_back({device, cluster_.device(device).host, static_cast<double>(jobs[r]) / micro_batches});
+    }
+  }
+  for (size_t d = 0; d < device_seconds.size(); ++d) busiest = std::max(busiest, device_seconds[d] - device_first[d]);
+
+  // Messages: by lane, and those from one place to the next are part of the fill.
+  std::vector<double> lane_bytes(network_.lane_seconds_per_byte.size(), 0), lane_first(lane_bytes.size(), 0);
+  std::vector<double> step_bytes(stages.size() + 1, 0);   // [p]: of one micro-batch from place p to p + 1
+  const auto stage_of = [&](size_t node) {
+    size_t s = 0;
+    while (stages[s].end <= node) ++s;
+    return s;
+  };
+  std::vector<size_t> needed_at;
+  for (const Crossing& crossing : crossings_) {
+    const size_t from = crossing.made < 0 ? 0 : stage_of(static_cast<size_t>(crossing.made)) + 1;
+    needed_at.clear();
+    for (const size_t n : crossing.read) {
+      const size_t to = stage_of(n) + 1;
+      if (to > from && (needed_at.empty() || needed_at.back() != to)) needed_at.push_back(to);
+    }
+    if (crossing.is_output) needed_at.push_back(stages.size() + 1);
+    for (const size_t to : needed_at) {
+      if (to == from + 1) step_bytes[from] += crossing.bytes;
+      for (const Place& x : places[from]) {
+        for (const Place& y : places[to]) {
+          if (x.share * y.share == 0 || (x.device.valid() ? x.device == y.device : !y.device.valid() && x.host == y.host)) continue;
+          const Path& path = network_.path(x.host, y.host);
+          if (!path.exists) return never;
+          for (const uint32_t lane : path.lanes) lane_bytes[lane] += crossing.bytes * x.share * y.share * micro_batches;
+        }
+      }
+    }
+  }
+  for (size_t p = 0; p + 1 < places.size(); ++p) {
+    if (step_bytes[p] == 0) continue;
+    double fastest = never;
+    const Path* taken = nullptr;
+    for (const Place& x : places[p]) {
+      for (const Place& y : places[p + 1]) {
+        const bool here = x.device.valid() ? x.device == y.device : !y.device.valid() && x.host == y.host;
+        const Path* path = here ? nullptr : &network_.path(x.host, y.host);
+        const double time = here ? 0 : path->exists ? path->latency + step_bytes[p] * path->seconds_per_byte : never;
+        if (time < fastest) {
+          fastest = time;
+          taken = path;
+        }
+      }
+    }
+    if (fastest == never) return never;
+    fill += fastest;
+    if (taken == nullptr) continue;
+    for (const uint32_t lane : taken->lanes) lane_first[lane] += fastest;
+  }
+  for (size_t lane = 0; lane < lane_bytes.size(); ++lane) {
+    busiest = std::max(busiest, lane_bytes[lane] * network_.lane_seconds_per_byte[lane] - lane_first[lane]);
+  }
+  return fill + busiest;
+}
+
+}  // namespace nlsplit

@@ -1,0 +1,45 @@
+// The bottleneck bound of a plan: the busiest device or link direction, plus the time to fill and drain around it.
+#pragma once
+
+#include <vector>
+
+#include "partition/network.h"
+#include "partition/search.h"
+
+namespace nlsplit {
+
+// A value that another stage or the sink may need: its bytes in one micro-batch, the node that makes it, the nodes that read it.
+struct Crossing {
+  double bytes = 0;
+  int made = -1;                 // -1: an input
+  std::vector<size_t> read;      // ascending
+  bool is_output = false;
+};
+std::vector<Crossing> find_crossings(const Graph& graph);
+
+class Scorer {
+ public:
+  Scorer(const Cluster& cluster, const Network& network, HostId source, HostId sink, const SearchCosts& costs,
+         std::vector<Crossing> crossings);
+
+  // Lower bound of the seconds a batch takes. Infinite: two devices must exchange data, but nothing connects them.
+  double bound(const std::vector<Stage>& stages) const;
+
+  // Seconds of one micro-batch through nodes [begin, end) on a device.
+  double seconds(DeviceId device, size_t begin, size_t end) const {
+    return prefix_[device.index()][end] - prefix_[device.index()][begin];
+  }
+
+ private:
+  const Cluster& cluster_;
+  const Network& network_;
+  HostId source_, sink_;
+  const SearchCosts& costs_;
+  std::vector<Crossing> crossings_;
+  std::vector<std::vector<double>> prefix_;   // [device][node]: of all nodes before
+};
+
+// How many of `jobs` equal jobs each of these machines gets if each goes to the one that would finish it first.
+std::vector<int> share_jobs(int jobs, const std::vector<double>& seconds);
+
+}  // namespace nlsplit

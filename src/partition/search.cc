@@ -1,0 +1,134 @@
+#include "partition/search.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "partition/search_beam.h"
+
+namespace nlsplit {
+namespace {
+
+constexpr size_t most_devices = 64;        // of a larger cluster the fastest are looked at
+constexpr double exhaustive_factor = 8;    // spaces up to so many times max_candidates are scored entirely
+
+double binomial(size_t n, size_t k) {
+  if (k > n) return 0;
+  double result = 1;
+  for (size_t i = 0; i < k; ++i) result = result * static_cast<double>(n - i) / static_cast<double>(i + 1);
+  return std::round(result);
+}
+
+// Where a stage may end: not before a view, which has no work of its own.
+std::vector<size_t> find_cuts(const Graph& graph) {
+  std::vector<size_t> cuts;
+  for (size_t n = 1; n < graph.nodes.size(); ++n) {
+    if (!is_view(graph.nodes[n].op)) cuts.push_back(n);
+  }
+  cuts.push_back(graph.nodes.size());
+  return cuts;
+}
+
+// Every sequence of groups with every choice of cuts.
+void enumerate(DeviceGroups& groups, const std::vector<size_t>& cuts, size_t max_stages, size_t next_cut, DeviceSet used,
+               std::vector<Stage>& stages, std::vector<std::vector<Stage>>& found) {
+  const std::vector<DeviceSet> choices = groups.after(used);
+  const size_t begin = stages.empty() ? 0 : stages.back().end;
+  for (const DeviceSet group : choices) {
+    const std::vector<DeviceId> devices = groups.members(group);
+    stages.push_back({begin, cuts.back(), devices});
+    found.push_back(stages);
+    if (stages.size() < max_stages) {
+      for (size_t c = next_cut; c + 1 < cuts.size(); ++c) {
+        stages.back().end = cuts[c];
+        enumerate(groups, cuts, max_stages, c + 1, used | group, stages, found);
+      }
+    }
+    stages.pop_back();
+  }
+}
+
+bool before(const ScoredPlan& a, const ScoredPlan& b) {
+  if (a.bound_seconds != b.bound_seconds) return a.bound_seconds < b.bound_seconds;
+  const std::vector<Stage>&x = a.plan.stages, &y = b.plan.stages;
+  if (x.size() != y.size()) return x.size() < y.size();
+  for (size_t s = 0; s < x.size(); ++s) {
+    if (x[s].end != y[s].end) return x[s].end < y[s].end;
+    if (x[s].devices != y[s].devices) return x[s].devices < y[s].devices;
+  }
+  return false;
+}
+
+}  // namespace
+
+SearchResult search_layers(const Graph& graph, const Cluster& cluster, HostId source, HostId sink, const SearchCosts& costs,
+                           const SearchOptions& options) {
+  CHECK(costs.node_seconds.size() == cluster.devices.size() && !graph.nodes.empty(), "costs of another cluster or an empty graph");
+  const size_t nodes = graph.nodes.size();
+  const Network network = make_network(cluster, source, sink);
+  const Scorer scorer(cluster, network, source, sink, costs, find_crossings(graph));
+
+  // Fastest first; of equals those where inputs and outputs are, then in their order.
+  std::vector<DeviceId> by_speed;
+  for (size_t d = 0; d < cluster.devices.size(); ++d) by_speed.push_back(DeviceId(d));
+  const auto away = [&](DeviceId d) { return (cluster.device(d).host != source ? 1 : 0) + (cluster.device(d).host != sink ? 1 : 0); };
+  std::stable_sort(by_speed.begin(), by_speed.end(), [&](DeviceId a, DeviceId b) {
+    const double x = scorer.seconds(a, 0, nodes), y = scorer.seconds(b, 0, nodes);
+    return x != y ? x < y : away(a) < away(b);
+  });
+
+  std::set<std::vector<DeviceId>> whole;   // one-stage plans there are already
+  std::vector<ScoredPlan> always, found;
+  const auto add = [&](std::vector<Stage> stages, std::vector<ScoredPlan>& to) {
+    ScoredPlan scored;
+    scored.bound_seconds = scorer.bound(stages);
+    if (!std::isfinite(scored.bound_seconds)) return;   // two of its devices cannot talk to each other
+    scored.plan.stages = std::move(stages);
+    scored.plan.micro_batches = costs.micro_batches;
+    to.push_back(std::move(scored));
+  };
+  for (size_t d = 0; d < cluster.devices.size(); ++d) {
+    whole.insert({DeviceId(d)});
+    add({{0, nodes, {DeviceId(d)}}}, always);
+  }
+  const size_t most_replicas = options.replicate ? static_cast<size_t>(costs.micro_batches) : 1;
+  for (size_t k = 2; k <= std::min(by_speed.size(), most_replicas); ++k) {
+    std::vector<DeviceId> fastest(by_speed.begin(), by_speed.begin() + static_cast<std::ptrdiff_t>(k));
+    std::sort(fastest.begin(), fastest.end());
+    whole.insert(fastest);
+    add({{0, nodes, fastest}}, always);
+  }
+
+  SearchResult result;
+  const size_t wanted = options.max_candidates > always.size() ? options.max_candidates - always.size() : 0;
+  std::vector<DeviceId> considered(by_speed.begin(), by_speed.begin() + static_cast<std::ptrdiff_t>(std::min(by_speed.size(), most_devices)));
+  DeviceGroups groups(considered, interchangeable_devices(cluster, source, sink, network, costs.node_seconds),
+                      static_cast<int>(most_replicas));
+  const std::vector<size_t> cuts = find_cuts(graph);
+  size_t max_stages = std::min(considered.size(), cuts.size());
+  if (options.max_stages > 0) max_stages = std::min(max_stages, options.max_stages);
+  if (!options.layers) max_stages = 1;
+  const std::vector<double> sequences = groups.sequences(max_stages);
+  for (size_t k = 0; k < max_stages; ++k) result.space += sequences[k] * binomial(cuts.size() - 1, k);
+
+  std::vector<std::vector<Stage>> candidates;
+  if (result.space <= exhaustive_factor * static_cast<double>(options.max_candidates)) {
+    std::vector<Stage> stages;
+    enumerate(groups, cuts, max_stages, 0, 0, stages, candidates);
+  } else {
+    candidates = search_beam({&cluster, &network, source, sink, &costs, &scorer, &groups, cuts, max_stages, wanted, options.seed});
+  }
+  for (std::vector<Stage>& stages : candidates) {
+    if (stages.size() == 1 && !whole.insert(stages[0].devices).second) continue;
+    add(std::move(stages), found);
+  }
+  const auto kept = std::min(wanted, found.size());
+  std::partial_sort(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(kept), found.end(), before);
+  found.resize(kept);
+  result.plans = std::move(always);
+  std::move(found.begin(), found.end(), std::back_inserter(result.plans));
+  std::sort(result.plans.begin(), result.plans.end(), before);
+  return result;
+}
+
+}  // namespace nlsplit

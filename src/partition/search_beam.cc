@@ -1,0 +1,223 @@
+#include "partition/search_beam.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+
+#include "base/random.h"
+
+namespace nlsplit {
+namespace {
+
+constexpr size_t most_expansions = 4'000'000;   // of partial plans, all layers together: what a search may cost
+constexpr size_t least_width = 64;
+constexpr size_t most_alike = 16;               // partial plans kept that have the same devices, last stage and cut
+
+struct Partial {
+  uint32_t parent = 0;        // index into the layer before
+  DeviceSet used = 0;
+  DeviceSet last = 0;
+  size_t cut = 0;             // index into cuts: where the last stage ends
+  double bottleneck = 0;      // seconds for a micro-batch: the busiest device or transfer so far
+  double fill = 0;            // seconds of one micro-batch up to here
+  double score = 0;           // what the whole batch takes at least
+  uint64_t tie = 0;
+};
+
+bool better(const Partial& a, const Partial& b) { return a.score != b.score ? a.score < b.score : a.tie < b.tie; }
+
+// How a byte gets from one stage to the next.
+struct Transfer {
+  double load = 0;      // seconds a byte keeps the busiest lane busy, micro-batches evenly spread over the replicas
+  double latency = 0;   // of the nearest pair
+  double per_byte = 0;
+};
+
+class Beam {
+ public:
+  explicit Beam(const BeamInput& input) : in_(input), micro_batches_(input.costs->micro_batches) {}
+
+  std::vector<std::vector<Stage>> run() {
+    const size_t groups = in_.groups->after(0).size();
+    const size_t expansions = std::max<size_t>(1, in_.max_stages * groups * (in_.cuts.size() / 2 + 1));
+    const size_t width = std::max(least_width, std::min(in_.wanted, most_expansions / expansions));
+    layers_.push_back({Partial{}});
+    for (size_t layer = 0; layer < in_.max_stages && !layers_.back().empty(); ++layer) {
+      std::vector<Partial> next;
+      const bool may_continue = layer + 1 < in_.max_stages;
+      for (uint32_t p = 0; p < layers_[layer].size(); ++p) expand(layer, p, may_continue, next);
+      keep_best(next, width);
+      layers_.push_back(std::move(next));
+    }
+    // The exact score decides later; it differs from ours by what skip connections and shared links add.
+    const size_t kept = std::min(complete_.size(), in_.wanted * 2);
+    std::nth_element(complete_.begin(), complete_.begin() + static_cast<std::ptrdiff_t>(kept), complete_.end(),
+                     [](const Complete& a, const Complete& b) { return better(a.last, b.last); });
+    std::vector<std::vector<Stage>> plans;
+    for (size_t i = 0; i < kept; ++i) plans.push_back(stages_of(complete_[i]));
+    return plans;
+  }
+
+ private:
+  struct Complete {
+    size_t layer = 0;
+    Partial last;
+  };
+
+  void expand(size_t layer, uint32_t p, bool may_continue, std::vector<Partial>& next) {
+    const Partial from = layers_[layer][p];
+    const size_t begin = layer == 0 ? 0 : in_.cuts[from.cut];
+    const double bytes = in_.costs->cut_bytes[begin];
+    const std::vector<DeviceSet> groups = in_.groups->after(from.used);
+    for (const DeviceSet group : groups) {
+      const Transfer in = transfer(layer == 0 ? endpoint_place : from.last, group);
+      const std::vector<DeviceId>& devices = members(group);
+      Partial now = from;
+      now.parent = p;
+      now.used |= group;
+      now.last = group;
+      const double bottleneck = std::max(from.bottleneck, bytes * in.load);
+      const double fill = from.fill + in.latency + bytes * in.per_byte;
+      const std::vector<double>* rest = may_continue ? &rest_rates(now.used) : nullptr;
+      const size_t end = in_.cuts.size();
+      for (size_t c = layer == 0 ? 0 : from.cut + 1; c < end; ++c) {
+        const bool last = c + 1 == end;
+        if (!last && (!may_continue || (*rest)[c] == 0)) {
+          c = end - 2;   // no devices left: straight to the end
+          continue;
+        }
+        double first = 0;
+        const double seconds = stage_seconds(devices, begin, in_.cuts[c], first);
+        now.cut = c;
+        now.bottleneck = std::max(bottleneck, seconds);
+        now.fill = fill + first;
+        now.tie = Random(in_.seed ^ (now.used * 0x9e3779b97f4a7c15ULL) ^ (from.tie + c)).next();
+        if (last) {
+          const Transfer out = transfer(group, endpoint_place);
+          now.bottleneck = std::max(now.bottleneck, in_.costs->output_bytes * out.load);
+          now.fill += out.latency + in_.costs->output_bytes * out.per_byte;
+          now.score = micro_batches_ * now.bottleneck + now.fill - now.bottleneck;
+          complete_.push_back({layer, now});
+        } else {
+          now.score = micro_batches_ * std::max(now.bottleneck, 1 / (*rest)[c]) + now.fill;
+          next.push_back(now);
+        }
+      }
+    }
+  }
+
+  // The best, not too many of a kind.
+  void keep_best(std::vector<Partial>& partials, size_t width) {
+    std::sort(partials.begin(), partials.end(), better);
+    std::map<std::tuple<DeviceSet, DeviceSet, size_t>, size_t> alike;
+    size_t kept = 0;
+    for (size_t i = 0; i < partials.size() && kept < width; ++i) {
+      const Partial partial = partials[i];
+      if (alike[{partial.used, partial.last, partial.cut}]++ < most_alike) partials[kept++] = partial;
+    }
+    partials.resize(kept);
+  }
+
+  double stage_seconds(const std::vector<DeviceId>& devices, size_t begin, size_t end, double& first) const {
+    if (devices.size() == 1) return first = in_.scorer->seconds(devices[0], begin, end);
+    double rate = 0;
+    first = std::numeric_limits<double>::infinity();
+    for (const DeviceId device : devices) {
+      const double seconds = in_.scorer->seconds(device, begin, end);
+      first = std::min(first, seconds);
+      rate += 1 / seconds;   // no time at all: infinitely fast, which is right
+    }
+    return 1 / rate;
+  }
+
+  // [cut]: micro-batches per second that the devices not in `used` could do of what is behind the cut, work split as one likes.
+  const std::vector<double>& rest_rates(DeviceSet used) {
+    const auto [at, added] = rest_rates_.try_emplace(used);
+    if (!added) return at->second;
+    at->second.assign(in_.cuts.size(), 0);
+    for (size_t i = 0; i < in_.groups->size(); ++i) {
+      if ((used >> i & 1) != 0) continue;
+      for (size_t c = 0; c < in_.cuts.size(); ++c) {
+        at->second[c] += 1 / in_.scorer->seconds(in_.groups->device(i), in_.cuts[c], in_.cuts.back());
+      }
+    }
+    return at->second;
+  }
+
+  const std::vector<DeviceId>& members(DeviceSet set) {
+    const auto [at, added] = members_.try_emplace(set);
+    if (added) at->second = in_.groups->members(set);
+    return at->second;
+  }
+
+  const Transfer& transfer(DeviceSet from, DeviceSet to) {
+    const auto [at, added] = transfers_.try_emplace({from, to});
+    if (added) at->second = find_transfer(from, to);
+    return at->second;
+  }
+
+  std::vector<HostId> hosts_of(DeviceSet set, HostId endpoint) {
+    if (set == endpoint_place) return {endpoint};
+    std::vector<HostId> hosts;
+    for (const DeviceId device : members(set)) hosts.push_back(in_.cluster->device(device).host);
+    return hosts;
+  }
+
+  Transfer find_transfer(DeviceSet from, DeviceSet to) {
+    const std::vector<HostId> x = hosts_of(from, in_.source), y = hosts_of(to, in_.sink);
+    const bool endpoint = from == endpoint_place || to == endpoint_place;
+    std::vector<double> load(in_.network->lane_seconds_per_byte.size(), 0);
+    Transfer result;
+    double nearest = std::numeric_limits<double>::infinity();
+    for (const HostId a : x) {
+      for (const HostId b : y) {
+        const Path& path = in_.network->path(a, b);
+        const bool here = a == b && endpoint;   // the device of that host is the endpoint
+        if (here || !path.exists) {
+          nearest = 0;
+          result.latency = result.per_byte = 0;
+          continue;
+        }
+        for (const uint32_t lane : path.lanes) {
+          load[lane] += in_.network->lane_seconds_per_byte[lane] / static_cast<double>(x.size() * y.size());
+        }
+        if (path.latency < nearest) {
+          nearest = path.latency;
+          result.latency = path.latency;
+          result.per_byte = path.seconds_per_byte;
+        }
+      }
+    }
+    for (const double seconds : load) result.load = std::max(result.load, seconds);
+    return result;
+  }
+
+  std::vector<Stage> stages_of(const Complete& complete) {
+    std::vector<Stage> stages;
+    Partial at = complete.last;
+    for (size_t layer = complete.layer;; --layer) {
+      const Partial& before = layers_[layer][at.parent];
+      stages.push_back({layer == 0 ? 0 : in_.cuts[before.cut], in_.cuts[at.cut], members(at.last)});
+      if (layer == 0) break;
+      at = before;
+    }
+    std::reverse(stages.begin(), stages.end());
+    return stages;
+  }
+
+  static constexpr DeviceSet endpoint_place = 0;    // the source before the first stage, the sink behind the last
+
+  const BeamInput& in_;
+  double micro_batches_;
+  std::vector<std::vector<Partial>> layers_;
+  std::vector<Complete> complete_;
+  std::map<DeviceSet, std::vector<double>> rest_rates_;
+  std::map<DeviceSet, std::vector<DeviceId>> members_;
+  std::map<std::pair<DeviceSet, DeviceSet>, Transfer> transfers_;
+};
+
+}  // namespace
+
+std::vector<std::vector<Stage>> search_beam(const BeamInput& input) { return Beam(input).run(); }
+
+}  // namespace nlsplit

@@ -1,0 +1,172 @@
+// nlbench as its users see it: over MPI and in threads, with its exit codes and messages.
+#include <gmock/gmock.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+
+#include "base/npy.h"
+#include "exec/programs.h"
+#include "program/saved.h"
+
+namespace nlsplit {
+namespace {
+
+using namespace testing;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+namespace fs = std::filesystem;
+
+struct Outcome {
+  int code = -1;
+  std::string text;   // stdout and stderr
+};
+
+Outcome shell(const std::string& command) {
+  Outcome outcome;
+  std::FILE* pipe = ::popen((command + " 2>&1").c_str(), "r");
+  if (pipe == nullptr) return outcome;
+  char buffer[4096];
+  for (size_t n; (n = std::fread(buffer, 1, sizeof(buffer), pipe)) > 0;) outcome.text.append(buffer, n);
+  const int status = ::pclose(pipe);
+  outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+  return outcome;
+}
+
+class Nlbench : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    program_ = std::string(NLS_BIN_DIR) + "/nlbench";
+    std::string name = "/tmp/nlbench-test-XXXXXX";
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    dir_ = name;
+    // The contents of the texts are placeholders: a store names them by what they are.
+    SavedProgram saved{program_of("interleaved"), program_of("interleaved_unsplit"), false, {}};
+    for (Program* program : {&saved.program, &saved.unsplit}) {
+      for (Buffer& buffer : buffers_with_content(*program)) buffer.content = store_.add_random(buffer.type, buffer.content.value, 1.0f);
+    }
+    const Status status = save_program(dir_ + "/saved", saved, store_);
+    ASSERT_TRUE(status.ok()) << status.error().to_string();
+    // Another network to be compared with.
+    for (Buffer& buffer : buffers_with_content(saved.unsplit)) buffer.content = store_.add_random(buffer.type, 4711, 1.0f);
+    ASSERT_TRUE(save_program(dir_ + "/lying", saved, store_).ok());
+  }
+  void TearDown() override { fs::remove_all(dir_); }
+
+  static std::vector<std::reference_wrapper<Buffer>> buffers_with_content(Program& program) {
+    std::vector<std::reference_wrapper<Buffer>> found;
+    for (DeviceProgram& device : program.devices) {
+      for (Buffer& buffer : device.buffers) {
+        if (buffer.has_content) found.push_back(buffer);
+      }
+    }
+    return found;
+  }
+
+  Outcome nlbench(const std::string& arguments) const { return shell("cd " + dir_ + " && " + program_ + " " + arguments); }
+
+  // Leak detection off: Open MPI keeps what it has at the end of a process.
+  std::string mpirun() const {
+    return std::string("cd ") + dir_ + " && ASAN_OPTIONS=detect_leaks=0 mpirun --oversubscribe --mca btl_vader_single_copy_mechanism none " +
+           (::geteuid() == 0 ? "--allow-run-as-root " : "");
+  }
+  Outcome nlbench_on(int ranks, const std::string& arguments) const {
+    return shell(mpirun() + "-np " + std::to_string(ranks) + " " + program_ + " " + arguments);
+  }
+
+  std::string program_, dir_;
+  WeightStore store_;
+};
+
+TEST_F(Nlbench, SplitOverMpiEqualsUnsplit) {
+  const Outcome outcome = nlbench_on(2, "run saved --check --output y.npy --json r.json --trace t.json --repeats 3");
+  EXPECT_EQ(outcome.code, 0) << outcome.text;
+  EXPECT_THAT(outcome.text, AllOf(HasSubstr("interleaved · batch 8 in 4 micro-batches · 2 devices (mpi)"), HasSubstr("median of 3 repeats"),
+                                  HasSubstr("equal to the unsplit run, bit for bit (16 values)")));
+  const auto json = read_file(dir_ + "/r.json");
+  ASSERT_TRUE(json.ok());
+  EXPECT_THAT(*json, AllOf(HasSubstr("\"format\": \"nlsplit-run\""), HasSubstr("\"equal\": true"), HasSubstr("\"throughput_per_s\"")));
+  const auto trace = read_file(dir_ + "/t.json");
+  ASSERT_TRUE(trace.ok());
+  EXPECT_THAT(*trace, HasSubstr("layer 3"));
+
+  ASSERT_EQ(nlbench("run saved --transport threads --output y2.npy").code, 0);
+  const auto over_mpi = read_npy(dir_ + "/y.npy"), in_threads = read_npy(dir_ + "/y2.npy");
+  ASSERT_TRUE(over_mpi.ok() && in_threads.ok());
+  EXPECT_EQ(over_mpi->shape, (Shape{8, 2}));
+  EXPECT_EQ(over_mpi->values, in_threads->values);
+}
+
+TEST_F(Nlbench, OnlyRankZeroNeedsFiles) {
+  fs::create_directory(dir_ + "/elsewhere");
+  const std::string arguments = program_ + " run saved --check --output y.npy";
+  const Outcome outcome = shell(mpirun() + "-np 1 -wdir " + dir_ + " " + arguments + " : -np 1 -wdir " + dir_ + "/elsewhere " + arguments);
+  EXPECT_EQ(outcome.code, 0) << outcome.text;
+  EXPECT_TRUE(fs::exists(dir_ + "/y.npy"));
+  EXPECT_TRUE(fs::is_empty(dir_ + "/elsewhere"));
+}
+
+TEST_F(Nlbench, CheckFindsADifference) {
+  const Outcome outcome = nlbench_on(2, "run lying --check");
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_THAT(outcome.text, AllOf(HasSubstr("values differ from the unsplit run"), HasSubstr("equal bits were expected")));
+}
+
+TEST_F(Nlbench, TooManyAndTooFewRanks) {
+  for (const int ranks : {1, 3}) {
+    const Outcome outcome = nlbench_on(ranks, "run saved");
+    EXPECT_EQ(outcome.code, 2);
+    EXPECT_THAT(outcome.text, HasSubstr("this plan runs on 2 devices (A, B): start it with mpirun -np 2"));
+  }
+}
+
+TEST_F(Nlbench, BadUsageIsSaidOnce) {
+  const Outcome outcome = nlbench_on(2, "run saved --repeats none");
+  EXPECT_EQ(outcome.code, 2);
+  const size_t first = outcome.text.find("--repeats");
+  ASSERT_NE(first, std::string::npos) << outcome.text;
+  EXPECT_EQ(outcome.text.find("--repeats", first + 1), std::string::npos) << outcome.text;
+}
+
+TEST_F(Nlbench, BadInputsAreExitCodeTwo) {
+  ASSERT_TRUE(write_npy(dir_ + "/x.npy", {{3, 4}, std::vector<float>(12)}).ok());
+  fs::create_directory(dir_ + "/empty");
+  const std::pair<const char*, const char*> cases[] = {
+      {"run saved --input x.npy", "x.npy is f32[3,4], but input x is f32[8,4]"},
+      {"run saved --input z=x.npy", "there is no such input; the program has x"},
+      {"run saved --input missing.npy", "missing.npy"},
+      {"run saved --plan 2", "holds one plan already"},
+      {"run empty", "program.nls"},
+      {"run saved --output nowhere/y.npy", "there is no folder nowhere"},
+      {"run saved --duration 5", "5"},
+      {"run zoo:simple_cnn --nlsim ./missing", "cannot start ./missing"},
+      {"profile x.yaml -o nowhere/p.json", "there is no folder nowhere"},
+      {"run", "WHAT"},
+      {"", "subcommand"},
+  };
+  for (const auto& [arguments, message] : cases) {
+    const bool runs = std::string_view(arguments).starts_with("run ");
+    const Outcome outcome = nlbench(std::string(arguments) + (runs ? " --transport threads" : ""));
+    EXPECT_EQ(outcome.code, 2) << arguments;
+    EXPECT_THAT(outcome.text, HasSubstr(message)) << arguments;
+  }
+  EXPECT_FALSE(fs::exists(dir_ + "/y.npy"));
+}
+
+TEST_F(Nlbench, TruncatedWeightsAreAnErrorOnAllRanks) {
+  fs::resize_file(dir_ + "/saved/weights.bin", 100);
+  const Outcome outcome = nlbench_on(2, "run saved");
+  EXPECT_EQ(outcome.code, 2) << outcome.text;
+  EXPECT_THAT(outcome.text, HasSubstr("truncated"));
+}
+
+TEST_F(Nlbench, HelpTeachesAndNamesExitCodes) {
+  const Outcome outcome = nlbench("--help");
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_THAT(outcome.text, AllOf(HasSubstr("mpirun -np 3 nlbench run"), HasSubstr("Exit codes: 0"), HasSubstr("130")));
+}
+
+}  // namespace
+}  // namespace nlsplit

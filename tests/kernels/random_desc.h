@@ -1,0 +1,208 @@
+// Random computations of one operator: shapes small enough to be quick and uneven enough to leave every kind of remainder.
+//
+//   Random random(7);
+//   std::optional<ComputeDesc> desc = random_desc(Op::Conv, random);   // none: this draw is not a valid one
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/random.h"
+#include "kernels/catalogue.h"
+
+namespace nlsplit::testing {
+
+class RandomDesc {
+ public:
+  RandomDesc(Op op, Random& random) : op_(op), random_(random) {}
+
+  std::optional<ComputeDesc> draw() {
+    fill();
+    desc_.op = op_;
+    auto types = info(op_).infer(desc_.inputs, desc_.attrs);
+    if (!types.ok()) return std::nullopt;
+    desc_.outputs = *types;
+    for (uint64_t steps = chance(0.5) ? below(4) : 0; steps > 0; --steps) step();
+    return desc_;
+  }
+
+ private:
+  using Ints = std::vector<int64_t>;
+  uint64_t below(uint64_t n) { return random_.below(n); }
+  bool chance(double p) { return random_.uniform() < p; }
+  int64_t between(int64_t low, int64_t high) { return low + static_cast<int64_t>(below(static_cast<uint64_t>(high - low + 1))); }
+  int64_t pick(const Ints& from) { return from[below(from.size())]; }
+  void input(Shape shape, bool weight = false) {
+    if (weight) desc_.weights |= uint64_t{1} << desc_.inputs.size();
+    desc_.inputs.push_back({DType::f32, std::move(shape)});
+  }
+  Shape any_shape(int64_t axes) {
+    Shape shape;
+    for (int64_t i = 0; i < axes; ++i) shape.push_back(between(1, i + 1 == axes ? 40 : 6));
+    return shape;
+  }
+  // Each axis as it is or 1, some leading ones left out.
+  Shape broadcastable(Shape shape) {
+    for (int64_t& extent : shape) extent = chance(0.3) ? 1 : extent;
+    shape.erase(shape.begin(), shape.begin() + (chance(0.3) ? between(0, static_cast<int64_t>(shape.size())) : 0));
+    return shape;
+  }
+
+  void step() {
+    static const Op steps[] = {Op::Relu, Op::Clip, Op::Sigmoid, Op::HardSigmoid, Op::HardSwish, Op::Tanh, Op::LeakyRelu, Op::Add, Op::Mul};
+    const Op op = steps[below(std::size(steps))];
+    desc_.epilogue.push_back({op, unary_attrs(op)});
+    if (is_binary_elementwise(op)) desc_.inputs.push_back(desc_.outputs[0]);
+  }
+  static Attrs unary_attrs(Op op) {
+    switch (op) {
+      case Op::Clip: return {{"max", 0.75}, {"min", -0.5}};
+      case Op::LeakyRelu: return {{"alpha", 0.125}};
+      case Op::HardSigmoid: return {{"alpha", 0.25}, {"beta", 0.5}};
+      default: return {};
+    }
+  }
+
+  Ints window_pads(const Ints& kernel) {
+    Ints pads(4);
+    for (size_t i = 0; i < 4; ++i) pads[i] = between(0, kernel[i % 2] - 1);
+    return chance(0.3) ? Ints(4, 0) : pads;
+  }
+
+  void conv() {
+    const bool depthwise = chance(0.25), pointwise = chance(0.25);
+    const int64_t group = depthwise ? between(1, 9) : pick({1, 1, 1, 2, 3});
+    const int64_t per_group = depthwise ? 1 : pick({1, 2, 3, 7, 32, 70});
+    const int64_t filters = group * (depthwise ? pick({1, 1, 2}) : pick({1, 3, 8, 15, 16, 17, 33, 64}));
+    const Ints kernel = pointwise ? Ints{1, 1} : Ints{between(1, 4), between(1, 4)};
+    const Ints pads = pointwise && chance(0.7) ? Ints(4, 0) : window_pads(kernel);
+    const Ints strides = chance(0.5) || (pointwise && chance(0.7)) ? Ints{1, 1} : Ints{between(1, 3), between(1, 3)};
+    const Ints dilations = chance(0.7) ? Ints{1, 1} : Ints{between(1, 2), between(1, 3)};
+    input({between(1, 2), group * per_group, between(1, 18), between(1, 31)});
+    input({filters, per_group, kernel[0], kernel[1]}, chance(0.7));
+    if (chance(0.6)) input({filters}, true);
+    desc_.attrs = {{"dilations", dilations}, {"group", group}, {"kernel_shape", kernel}, {"pads", pads}, {"strides", strides}};
+  }
+
+  void pool() {
+    const Ints kernel{between(1, 4), between(1, 4)};
+    desc_.attrs = {{"ceil_mode", between(0, 1)}, {"kernel_shape", kernel}, {"pads", window_pads(kernel)},
+                   {"strides", Ints{between(1, 3), between(1, 3)}}};
+    if (op_ == Op::MaxPool) set_attr(desc_.attrs, "dilations", Ints{between(1, 2), between(1, 2)});
+    if (op_ == Op::AveragePool) set_attr(desc_.attrs, "count_include_pad", between(0, 1));
+    input({between(1, 2), between(1, 3), between(2, 17), between(2, 45)});
+  }
+
+  void gemm() {
+    const int64_t m = pick({1, 1, 2, 5, 6, 14, 15, 29, 300}), n = pick({1, 3, 10, 16, 31, 32, 33, 100, 400}), k = pick({1, 2, 9, 64, 257, 600});
+    const bool trans_a = chance(0.3), trans_b = chance(0.5), scaled = chance(0.3);
+    desc_.attrs = {{"alpha", scaled ? 0.5 : 1.0}, {"beta", scaled ? -2.0 : 1.0}, {"transA", int64_t{trans_a}}, {"transB", int64_t{trans_b}}};
+    input(trans_a ? Shape{k, m} : Shape{m, k});
+    input(trans_b ? Shape{n, k} : Shape{k, n}, chance(0.6));
+    const Shape addends[] = {{n}, {n}, {1, n}, {m, 1}, {m, n}, {1}, {}};
+    if (chance(0.8)) input(addends[below(std::size(addends))], true);
+  }
+
+  void matmul() {
+    const int64_t m = pick({1, 4, 17}), n = pick({1, 20, 35, 64}), k = pick({1, 5, 30, 270});
+    const Shape batch = any_shape(between(0, 2));
+    Shape a = broadcastable(batch), b = chance(0.4) ? Shape{} : broadcastable(batch);
+    const bool vector_a = a.empty() && chance(0.2), vector_b = b.empty() && chance(0.2);
+    if (!vector_a) a.push_back(m);
+    a.push_back(k);
+    b.push_back(k);
+    if (!vector_b) b.push_back(n);
+    input(a);
+    input(b, chance(0.5));
+  }
+
+  void fill() {
+    const int64_t axes = between(1, 4);
+    switch (op_) {
+      case Op::Conv: return conv();
+      case Op::MaxPool:
+      case Op::AveragePool: return pool();
+      case Op::Gemm: return gemm();
+      case Op::MatMul: return matmul();
+      case Op::GlobalAveragePool: return input(any_shape(4));
+      case Op::Add:
+      case Op::Sub:
+      case Op::Mul:
+      case Op::Div: {
+        const Shape shape = any_shape(between(0, 5));
+        input(chance(0.5) ? shape : broadcastable(shape));
+        return input(chance(0.5) ? shape : broadcastable(shape));
+      }
+      case Op::Sum: {
+        const Shape shape = any_shape(axes);
+        for (int64_t i = between(1, 4); i > 0; --i) input(shape);
+        return;
+      }
+      case Op::BatchNormalization: {
+        const Shape shape = any_shape(4);
+        input(shape);
+        for (int i = 0; i < 4; ++i) input({shape[1]}, true);
+        desc_.attrs = {{"epsilon", 1e-3}};
+        return;
+      }
+      case Op::LRN:
+        desc_.attrs = {{"alpha", 0.2}, {"beta", chance(0.5) ? 0.75 : 0.6}, {"bias", 1.5}, {"size", between(1, 5)}};
+        return input(any_shape(4));
+      case Op::Softmax:
+        desc_.attrs = {{"axis", between(0, axes - 1)}};
+        return input(any_shape(axes));
+      case Op::Concat: {
+        const int64_t axis = between(0, axes - 1);
+        desc_.attrs = {{"axis", axis}};
+        Shape shape = any_shape(axes);
+        for (int64_t i = between(1, 4); i > 0; --i) {
+          shape[static_cast<size_t>(axis)] = between(1, 9);
+          input(shape);
+        }
+        return;
+      }
+      case Op::Transpose: {
+        Ints perm;
+        for (int64_t i = 0; i < axes; ++i) perm.insert(perm.begin() + between(0, i), i);
+        desc_.attrs = {{"perm", perm}};
+        return input(any_shape(axes));
+      }
+      case Op::ReduceMean: {
+        Ints reduced;
+        for (int64_t i = 0; i < axes; ++i) {
+          if (chance(0.5)) reduced.push_back(i);
+        }
+        if (reduced.empty()) reduced.push_back(axes - 1);
+        desc_.attrs = {{"axes", reduced}, {"keepdims", between(0, 1)}};
+        return input(any_shape(axes));
+      }
+      case Op::Pad: {
+        Ints pads(static_cast<size_t>(2 * axes));
+        for (int64_t& pad : pads) pad = between(0, 3);
+        desc_.attrs = {{"pads", pads}, {"value", 0.25}};
+        return input(any_shape(axes));
+      }
+      default:
+        desc_.attrs = unary_attrs(op_);
+        return input(any_shape(axes));
+    }
+  }
+
+  Op op_;
+  Random& random_;
+  ComputeDesc desc_;
+};
+
+inline std::optional<ComputeDesc> random_desc(Op op, Random& random) { return RandomDesc(op, random).draw(); }
+
+inline std::vector<Op> computed_ops() {
+  std::vector<Op> ops;
+  for (int i = 0; i < op_count; ++i) {
+    if (!is_view(static_cast<Op>(i))) ops.push_back(static_cast<Op>(i));
+  }
+  return ops;
+}
+
+}  // namespace nlsplit::testing

@@ -1,0 +1,95 @@
+// Runs one kernel as an executor would, in memory laid out to catch it reading or writing where it must not: every operand lies
+// between guards of NaN at an address that is aligned to a float only, outputs and workspace begin as NaN, inputs must not change.
+//
+//   Tensor y = run_kernel(library, desc, {&x, &w});
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "exec/kernels/kernel_library.h"
+#include "graph/reference/evaluate.h"
+#include "kernels/catalogue.h"
+
+namespace nlsplit::testing {
+
+class GuardedFloats {
+ public:
+  // offset: floats behind a 64-byte boundary.
+  GuardedFloats(size_t count, size_t offset) : count_(count), memory_(count + offset + 3 * guard, poison()) {
+    const auto address = std::bit_cast<uintptr_t>(memory_.data() + guard);
+    begin_ = guard + (64 - address % 64) % 64 / sizeof(float) + offset;
+  }
+  float* data() { return memory_.data() + begin_; }
+  std::vector<float> values() { return {data(), data() + count_}; }
+  bool intact() const {
+    for (size_t i = 0; i < memory_.size(); ++i) {
+      const bool inside = i >= begin_ && i < begin_ + count_;
+      if (!inside && std::bit_cast<uint32_t>(memory_[i]) != std::bit_cast<uint32_t>(poison())) return false;
+    }
+    return true;
+  }
+
+ private:
+  static constexpr size_t guard = 64;
+  static float poison() { return std::numeric_limits<float>::quiet_NaN(); }
+  size_t count_;
+  std::vector<float> memory_;
+  size_t begin_ = 0;
+};
+
+inline size_t floats_of(Bytes size) { return static_cast<size_t>((size.value() + 3) / 4); }
+
+inline Tensor run_kernel(const KernelLibrary& library, const ComputeDesc& desc, const std::vector<const Tensor*>& inputs) {
+  const KernelInfo* info = find_kernel(desc.kernel);
+  const auto found = library.find(desc.kernel);
+  EXPECT_TRUE(info != nullptr && found.ok()) << desc.kernel;
+  const KernelEntry& entry = **found;
+  std::vector<GuardedFloats> memory;
+  std::vector<std::vector<float>> before;
+  memory.reserve(inputs.size());
+  std::vector<const void*> in;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const std::vector<float>& raw = inputs[i]->values;
+    const Bytes packed = info->packed_bytes == nullptr ? bytes(0) : info->packed_bytes(desc, i, library.isa());
+    if (packed.value() > 0) {
+      memory.emplace_back(floats_of(packed), 0);
+      entry.pack(desc, i, raw.data(), memory.back().data());
+      EXPECT_TRUE(memory.back().intact()) << "packing writes elsewhere: " << signature(desc);
+    } else {
+      memory.emplace_back(raw.size(), i + 1);
+      std::copy(raw.begin(), raw.end(), memory.back().data());
+    }
+    before.push_back(memory.back().values());
+    in.push_back(memory.back().data());
+  }
+  GuardedFloats out(static_cast<size_t>(element_count(desc.outputs[0].shape)), 3);
+  GuardedFloats workspace(info->workspace == nullptr ? 0 : floats_of(info->workspace(desc)), 0);
+  void* outputs[] = {out.data()};
+  entry.run({&desc, in.data(), outputs, workspace.data()});
+  EXPECT_TRUE(out.intact()) << "writes outside of its output: " << signature(desc);
+  EXPECT_TRUE(workspace.intact()) << "writes outside of its workspace: " << signature(desc);
+  for (size_t i = 0; i < memory.size(); ++i) {
+    const std::vector<float> after = memory[i].values();
+    EXPECT_TRUE(memory[i].intact() && std::equal(after.begin(), after.end(), before[i].begin(), [](float a, float b) {
+      return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b);
+    })) << "changes its input " << i << ": " << signature(desc);
+  }
+  return {desc.outputs[0], out.values()};
+}
+
+inline Tensor run_reference(const ComputeDesc& desc, const std::vector<const Tensor*>& inputs) {
+  std::vector<EpilogueStep> steps;
+  for (const DescStep& step : desc.epilogue) {
+    steps.push_back({step.op, is_binary_elementwise(step.op) ? ValueId(0) : ValueId(), step.attrs, {}});
+  }
+  return evaluate_op(desc.op, desc.attrs, steps, inputs, desc.outputs[0]);
+}
+
+}  // namespace nlsplit::testing
