@@ -1,5 +1,6 @@
-// Flop/s of every distinct kernel of some networks at batch 1 (by the layer that has it first), at each level this CPU has, and
-// of the networks as a whole. The result of each is checked against the reference evaluator before it is timed.
+// Flop/s of every distinct kernel of some networks at batch 1 (by the layer that has it first), at each level this CPU
+// has, and of the networks as a whole. The result of each is checked against the reference evaluator before it is
+// timed.
 //
 //   kernels_bench --benchmark_filter='resnet50/v4/'
 #include <benchmark/benchmark.h>
@@ -40,10 +41,13 @@ class Ready {
     const KernelInfo& info = *find_kernel(desc.kernel);
     entry_ = library.find(desc.kernel).value();
     for (size_t i = 0; i < desc.inputs.size(); ++i) {
-      Tensor& raw = raw_.emplace_back(Tensor{desc.inputs[i], Floats(static_cast<size_t>(element_count(desc.inputs[i].shape)))});
+      Tensor& raw =
+          raw_.emplace_back(Tensor{desc.inputs[i], Floats(static_cast<size_t>(element_count(desc.inputs[i].shape)))});
       fill_normal(seed + i, raw.values.data(), static_cast<int64_t>(raw.values.size()));
       // Weights as a trained network's, so that what a layer gives stays near 1.
-      const float scale = i == 1 && desc.op != Op::Add ? 1 / std::sqrt(static_cast<float>(raw.values.size() / desc.inputs[i].shape[0])) : 1;
+      const float scale = i == 1 && desc.op != Op::Add
+                              ? 1 / std::sqrt(static_cast<float>(raw.values.size() / desc.inputs[i].shape[0]))
+                              : 1;
       for (float& v : raw.values) v *= scale;
       const Bytes packed = info.packed_bytes == nullptr ? bytes(0) : info.packed_bytes(desc, i, library.isa());
       memory_.emplace_back(packed.value() > 0 ? packed : size_of(desc.inputs[i]));
@@ -91,7 +95,8 @@ class Ready {
 void count(benchmark::State& state, Work work) {
   const auto rate = benchmark::Counter::kIsIterationInvariantRate;
   state.counters["flop/s"] = benchmark::Counter(work.flops.value(), rate);
-  state.counters["byte/s"] = benchmark::Counter(static_cast<double>((work.bytes_read + work.bytes_written).value()), rate);
+  state.counters["byte/s"] =
+      benchmark::Counter(static_cast<double>((work.bytes_read + work.bytes_written).value()), rate);
 }
 
 void time_kernel(benchmark::State& state, const KernelLibrary& library, const ComputeDesc& desc) {
@@ -128,11 +133,12 @@ void add_network(const std::string& name, const KernelLibrary& library) {
     all.push_back(desc);
     if (!seen.insert(signature(desc)).second) continue;
     const std::string label = prefix + fmt::format("{}/{}", node.name, desc.kernel);
-    benchmark::RegisterBenchmark(label.c_str(), [&library, desc](benchmark::State& state) { time_kernel(state, library, desc); });
+    benchmark::RegisterBenchmark(label.c_str(),
+                                 [&library, desc](benchmark::State& state) { time_kernel(state, library, desc); });
   }
-  benchmark::RegisterBenchmark((prefix + "whole").c_str(),
-                               [&library, all](benchmark::State& state) { time_network(state, library, all); })
-      ->Unit(benchmark::kMillisecond);
+  benchmark::RegisterBenchmark((prefix + "whole").c_str(), [&library, all](benchmark::State& state) {
+    time_network(state, library, all);
+  })->Unit(benchmark::kMillisecond);
 }
 
 }  // namespace
@@ -149,7 +155,8 @@ int main(int argc, char** argv) {
     libraries.push_back(std::move(*loaded));
   }
   for (const KernelLibrary& library : libraries) {
-    for (const char* network : {"resnet50", "mobilenet_v2", "vgg16", "alexnet", "simple_cnn"}) add_network(network, library);
+    for (const char* network : {"resnet50", "mobilenet_v2", "vgg16", "alexnet", "simple_cnn"})
+      add_network(network, library);
   }
   benchmark::RunSpecifiedBenchmarks();
 }

@@ -1,4 +1,5 @@
-// Arena: the one piece of memory a device computes in. Page-aligned, zero at first, in huge pages where the system gives them.
+// Arena: the one piece of memory a device computes in. Page-aligned, zero at first, in huge pages where the system
+// gives them.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +12,7 @@ namespace nlsplit {
 
 class Arena {
  public:
-  static Result<Arena> allocate(Bytes size);   // error: the system has not so much memory
+  static Result<Arena> allocate(Bytes size);  // error: the system has not so much memory
   Arena(Arena&& other) noexcept;
   Arena& operator=(Arena&& other) noexcept;
   ~Arena();

@@ -11,7 +11,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr uint64_t longest_text = uint64_t{1} << 33;   // a length beyond this is not one of ours
+constexpr uint64_t longest_text = uint64_t{1} << 33;  // a length beyond this is not one of ours
 
 std::span<const std::byte> bytes_in(const std::string& text) { return std::as_bytes(std::span(text)); }
 
@@ -42,22 +42,27 @@ Status wait_until_done(Transport& transport, Transport::Request request, bool sp
   const Clock::time_point start = Clock::now();
   for (int rounds = 0;; ++rounds) {
     switch (transport.test(request)) {
-      case Transport::State::done: return ok_status();
-      case Transport::State::failed: return failed(transport.error());
-      case Transport::State::pending: break;
+      case Transport::State::done:
+        return ok_status();
+      case Transport::State::failed:
+        return failed(transport.error());
+      case Transport::State::pending:
+        break;
     }
     if (waiting.cancelled != nullptr && waiting.cancelled()) {
       transport.abort("interrupted");
       return failed("interrupted");
     }
     if (waiting.patience_s > 0 && std::chrono::duration<double>(Clock::now() - start).count() > waiting.patience_s) {
-      const std::string why = fmt::format("rank {} waited {:.0f} s for the others at {}: nothing arrived", transport.rank(),
-                                          waiting.patience_s, waiting.what);
+      const std::string why = fmt::format("rank {} waited {:.0f} s for the others at {}: nothing arrived",
+                                          transport.rank(), waiting.patience_s, waiting.what);
       transport.abort(why);
       return failed(why);
     }
-    if (spin) std::this_thread::yield();
-    else transport.pause(rounds);
+    if (spin)
+      std::this_thread::yield();
+    else
+      transport.pause(rounds);
   }
 }
 
@@ -119,7 +124,7 @@ Status agree(Transport& transport, const Status& mine, const Waiting& waiting) {
   }
   RETURN_IF_ERROR(broadcast(transport, &verdict, waiting));
   if (verdict == "0") return ok_status();
-  if (!mine.ok() && verdict.substr(1) == mine.error().message) return mine.error();   // with its place in the text
+  if (!mine.ok() && verdict.substr(1) == mine.error().message) return mine.error();  // with its place in the text
   Error error = failed(verdict.substr(1));
   const int kind = verdict.empty() ? 0 : verdict[0] - '1';
   if (kind >= 0 && kind <= static_cast<int>(ErrorKind::failed)) error.kind = static_cast<ErrorKind>(kind);

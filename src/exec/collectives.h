@@ -1,4 +1,5 @@
-// What all devices of a run do together, built on a Transport's messages. Every device must call them in the same order.
+// What all devices of a run do together, built on a Transport's messages. Every device must call them in the same
+// order.
 //
 //   RETURN_IF_ERROR(agree(transport, mine));            // all go on, or all return the first device's error
 //   RETURN_IF_ERROR(broadcast(transport, &text));       // rank 0's text is everybody's
@@ -15,9 +16,9 @@
 namespace nlsplit {
 
 struct Waiting {
-  double patience_s = 0;                         // 0: for ever
-  bool (*cancelled)() = nullptr;                 // the user pressed Ctrl-C; may be nullptr
-  std::string what;                              // for the message: "the start of repeat 3"
+  double patience_s = 0;          // 0: for ever
+  bool (*cancelled)() = nullptr;  // the user pressed Ctrl-C; may be nullptr
+  std::string what;               // for the message: "the start of repeat 3"
 };
 
 // Waits for one request. After an error the run is aborted: no request is in flight any more.
@@ -26,8 +27,8 @@ Status wait(Transport& transport, Transport::Request request, const Waiting& wai
 Status send_bytes(Transport& transport, int peer, std::span<const std::byte> data, const Waiting& waiting);
 Status recv_bytes(Transport& transport, int peer, std::span<std::byte> room, const Waiting& waiting);
 
-// Everybody arrives before anybody leaves. Dissemination: Hensgen, Finkel, Manber, "Two algorithms for barrier synchronization", 1988.
-// `spin` does not sleep: devices then leave within a few message times of each other.
+// Everybody arrives before anybody leaves. Dissemination: Hensgen, Finkel, Manber, "Two algorithms for barrier
+// synchronization", 1988. `spin` does not sleep: devices then leave within a few message times of each other.
 Status barrier(Transport& transport, bool spin, const Waiting& waiting);
 
 Status broadcast(Transport& transport, std::string* text, const Waiting& waiting);

@@ -38,28 +38,29 @@ struct DeviceRun::State {
   DeviceRunOptions options;
 
   uint32_t begin, count;
-  std::vector<uint32_t> computes;             // in order
-  std::vector<uint32_t> successor_begin;      // successors[successor_begin[i] …]: who waits for the end of i
+  std::vector<uint32_t> computes;         // in order
+  std::vector<uint32_t> successor_begin;  // successors[successor_begin[i] …]: who waits for the end of i
   std::vector<uint32_t> successors;
-  std::vector<uint32_t> next_on_fifo;         // of a transfer; no_instance: it is the last
-  std::vector<int> waits_for_at_start;        // how many ends (for a recv also: posts of the one before) an instance waits for
-  std::vector<Fifo> fifos;                    // [peer * 2 + is send]
+  std::vector<uint32_t> next_on_fifo;  // of a transfer; no_instance: it is the last
+  std::vector<int>
+      waits_for_at_start;   // how many ends (for a recv also: posts of the one before) an instance waits for
+  std::vector<Fifo> fifos;  // [peer * 2 + is send]
 
-  std::vector<int> waits_for;                 // computes': under `mutex`; transfers': the caller's thread alone
+  std::vector<int> waits_for;  // computes': under `mutex`; transfers': the caller's thread alone
   std::vector<Interval> times;
-  std::vector<uint32_t> ready;                // transfers to issue
-  uint32_t left = 0;                          // instances that have not ended
-  std::atomic<uint32_t> computed{0};          // how many of `computes` have ended
+  std::vector<uint32_t> ready;        // transfers to issue
+  uint32_t left = 0;                  // instances that have not ended
+  std::atomic<uint32_t> computed{0};  // how many of `computes` have ended
   std::atomic<bool> computing{false};
 
   std::mutex mutex;
-  std::condition_variable condition;          // a compute's inputs have come, or go, or stop
+  std::condition_variable condition;  // a compute's inputs have come, or go, or stop
   bool go = false, stop = false;
   Clock::time_point zero;
   std::thread worker;
 
-  State(const Program& program, const Dependencies& deps, int d, const KernelTable& kernels, std::byte* arena, Transport& transport,
-        const DeviceRunOptions& options)
+  State(const Program& program, const Dependencies& deps, int d, const KernelTable& kernels, std::byte* arena,
+        Transport& transport, const DeviceRunOptions& options)
       : program(program),
         deps(deps),
         device(program.devices[static_cast<size_t>(d)]),
@@ -165,12 +166,13 @@ struct DeviceRun::State {
     const Instr& transfer = instr(i);
     const bool sends = transfer.opcode == Opcode::send;
     const Operand& operand = sends ? transfer.reads[0] : transfer.writes[0];
-    const std::span<std::byte> data(arena + address_of(device, slot(i), operand), static_cast<size_t>(bytes_of(device, operand).value()));
+    const std::span<std::byte> data(arena + address_of(device, slot(i), operand),
+                                    static_cast<size_t>(bytes_of(device, operand).value()));
     times[i].start = now();
     const Transport::Request request =
         sends ? transport.isend(transfer.peer, transfer.tag, data) : transport.irecv(transfer.peer, transfer.tag, data);
     fifo_of(transfer).in_flight.push_back({i, request});
-    if (!sends && next_on_fifo[i] != no_instance) release(next_on_fifo[i]);   // receives are posted ahead
+    if (!sends && next_on_fifo[i] != no_instance) release(next_on_fifo[i]);  // receives are posted ahead
   }
 
   // One turn: what has ended, what can begin. Says whether anything happened.
@@ -187,7 +189,7 @@ struct DeviceRun::State {
       progress = true;
     }
     for (Fifo& fifo : fifos) {
-      while (!fifo.in_flight.empty()) {   // messages of a FIFO end in order: only the first is asked
+      while (!fifo.in_flight.empty()) {  // messages of a FIFO end in order: only the first is asked
         const auto [i, request] = fifo.in_flight.front();
         const Transport::State state = transport.test(request);
         if (state == Transport::State::pending) break;
@@ -281,7 +283,7 @@ Result<std::vector<Interval>> DeviceRun::start() {
   const Status status = s.drive();
   if (!status.ok()) {
     s.transport.abort(status.error().message);
-    s.join(true);   // a kernel under way ends first; only then is the arena free
+    s.join(true);  // a kernel under way ends first; only then is the arena free
     for (Fifo& fifo : s.fifos) fifo.in_flight.clear();
     return status.error();
   }

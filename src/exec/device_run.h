@@ -1,9 +1,10 @@
 // DeviceRun: one device's share of one execution of a Program.
 //
-// Two threads. The caller's owns the transport: it posts each recv as soon as its bank is free, starts each send when its data is
-// written and the one before it on its FIFO is gone, and rests in between. A second one computes, slot by slot, in the order of the
-// Program, each instruction as soon as what it reads has arrived and what it overwrites has left. So transfers and computing overlap
-// wherever the Program lets them. What waits for what comes from dependencies() and from nowhere else.
+// Two threads. The caller's owns the transport: it posts each recv as soon as its bank is free, starts each send when
+// its data is written and the one before it on its FIFO is gone, and rests in between. A second one computes, slot by
+// slot, in the order of the Program, each instruction as soon as what it reads has arrived and what it overwrites has
+// left. So transfers and computing overlap wherever the Program lets them. What waits for what comes from
+// dependencies() and from nowhere else.
 #pragma once
 
 #include <memory>
@@ -16,23 +17,23 @@
 namespace nlsplit {
 
 struct Interval {
-  double start = 0, finish = 0;   // seconds since the start of this execution
+  double start = 0, finish = 0;  // seconds since the start of this execution
 };
 
 struct DeviceRunOptions {
-  double watchdog_s = 30;                      // nothing happened for so long: the run is aborted and says what is missing; 0: never
-  bool (*cancelled)() = nullptr;   // becomes true when the user has had enough; asked often
+  double watchdog_s = 30;         // nothing happened for so long: the run is aborted and says what is missing; 0: never
+  bool (*cancelled)() = nullptr;  // becomes true when the user has had enough; asked often
 };
 
 class DeviceRun {
  public:
   // Everything is borrowed and must outlive this.
-  DeviceRun(const Program& program, const Dependencies& dependencies, int device, const KernelTable& kernels, std::byte* arena,
-            Transport& transport, const DeviceRunOptions& options);
+  DeviceRun(const Program& program, const Dependencies& dependencies, int device, const KernelTable& kernels,
+            std::byte* arena, Transport& transport, const DeviceRunOptions& options);
   ~DeviceRun();
 
-  // Gets ready for an execution; then start() when all devices are ready. The answer: when each of the device's instances ran,
-  // in their order. Error: the transport's, or the watchdog's; the run is then aborted on all devices.
+  // Gets ready for an execution; then start() when all devices are ready. The answer: when each of the device's
+  // instances ran, in their order. Error: the transport's, or the watchdog's; the run is then aborted on all devices.
   void arm();
   Result<std::vector<Interval>> start();
 

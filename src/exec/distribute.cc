@@ -43,7 +43,8 @@ std::string banks_of(const Buffer& buffer, std::byte* arena) {
   std::string all;
   all.reserve(size_of_banks(buffer));
   for (int bank = 0; bank < buffer.banks; ++bank) {
-    all.append(reinterpret_cast<const char*>(bank_data(buffer, bank, arena)), static_cast<size_t>(size_of(buffer.type).value()));
+    all.append(reinterpret_cast<const char*>(bank_data(buffer, bank, arena)),
+               static_cast<size_t>(size_of(buffer.type).value()));
   }
   return all;
 }
@@ -54,7 +55,8 @@ Result<std::vector<NamedTensor>> wanted_inputs(const Program& program) {
     for (const Buffer& buffer : device.buffers) {
       if (buffer.kind != BufferKind::input) continue;
       if (buffer.type.dtype != DType::f32) {
-        return unsupported(fmt::format("device {} input {} is {}: inputs must be f32", device.name, buffer.name, to_string(buffer.type)));
+        return unsupported(fmt::format("device {} input {} is {}: inputs must be f32", device.name, buffer.name,
+                                       to_string(buffer.type)));
       }
       const TensorType type = whole_type(buffer);
       bool known = false;
@@ -62,8 +64,8 @@ Result<std::vector<NamedTensor>> wanted_inputs(const Program& program) {
         if (other.name != buffer.name) continue;
         known = true;
         if (other.type != type) {
-          return invalid_input(fmt::format("input {} is {} on device {}, but {} on another", buffer.name, to_string(type), device.name,
-                                           to_string(other.type)));
+          return invalid_input(fmt::format("input {} is {} on device {}, but {} on another", buffer.name,
+                                           to_string(type), device.name, to_string(other.type)));
         }
       }
       if (!known) wanted.push_back({buffer.name, type, {}});
@@ -76,31 +78,36 @@ Status check_job(const Program& program, const Job& job) {
   ASSIGN_OR_RETURN(const std::vector<NamedTensor> wanted, wanted_inputs(program));
   for (const NamedTensor& want : wanted) {
     const NamedTensor* given = find_input(job, want.name);
-    if (given == nullptr) return invalid_input(fmt::format("the program needs input {} ({}), which is missing", want.name, to_string(want.type)));
-    const bool fits = given->type.dtype == DType::f32 && static_cast<int64_t>(given->values.size()) == element_count(want.type.shape);
+    if (given == nullptr)
+      return invalid_input(
+          fmt::format("the program needs input {} ({}), which is missing", want.name, to_string(want.type)));
+    const bool fits =
+        given->type.dtype == DType::f32 && static_cast<int64_t>(given->values.size()) == element_count(want.type.shape);
     if (!fits) {
-      return invalid_input(fmt::format("input {} must be {}, but {} with {} values was given", want.name, to_string(want.type),
-                                       to_string(given->type), given->values.size()));
+      return invalid_input(fmt::format("input {} must be {}, but {} with {} values was given", want.name,
+                                       to_string(want.type), to_string(given->type), given->values.size()));
     }
   }
   for (const DeviceProgram& device : program.devices) {
     for (const Buffer& buffer : device.buffers) {
       if (buffer.kind == BufferKind::output && buffer.type.dtype != DType::f32) {
-        return unsupported(fmt::format("device {} output {} is {}: outputs must be f32", device.name, buffer.name, to_string(buffer.type)));
+        return unsupported(fmt::format("device {} output {} is {}: outputs must be f32", device.name, buffer.name,
+                                       to_string(buffer.type)));
       }
       if (!has_bytes(buffer) || !buffer.has_content) continue;
       ASSIGN_OR_RETURN(const std::string_view raw, job.contents(buffer.content));
       if (static_cast<int64_t>(raw.size()) != size_of(buffer.type).value()) {
-        return invalid_input(fmt::format("device {} buffer {} is {}, {} B, but its content has {} B", device.name, buffer.name,
-                                         to_string(buffer.type), size_of(buffer.type).value(), raw.size()));
+        return invalid_input(fmt::format("device {} buffer {} is {}, {} B, but its content has {} B", device.name,
+                                         buffer.name, to_string(buffer.type), size_of(buffer.type).value(),
+                                         raw.size()));
       }
     }
   }
   return ok_status();
 }
 
-Status place_weights(const Program& program, const Job& job, const KernelTable& kernels, std::byte* arena, Transport& transport,
-                     const Waiting& waiting) {
+Status place_weights(const Program& program, const Job& job, const KernelTable& kernels, std::byte* arena,
+                     Transport& transport, const Waiting& waiting) {
   Status mine;
   const auto place = [&](const DeviceProgram& device, const Buffer& buffer, std::string_view raw) {
     const Status placed = place_content(program, device, kernels, buffer, raw, arena);
@@ -115,7 +122,7 @@ Status place_weights(const Program& program, const Job& job, const KernelTable& 
       std::string_view raw;
       if (buffer.has_content && transport.rank() == 0) {
         auto found = job.contents(buffer.content);
-        if (!found) {   // check_job saw it: the file changed under us, and the others already wait for it
+        if (!found) {  // check_job saw it: the file changed under us, and the others already wait for it
           transport.abort(found.error().message);
           return found.error();
         }
@@ -132,15 +139,18 @@ Status place_weights(const Program& program, const Job& job, const KernelTable& 
   return mine;
 }
 
-Status place_inputs(const Program& program, const Job& job, std::byte* arena, Transport& transport, const Waiting& waiting) {
+Status place_inputs(const Program& program, const Job& job, std::byte* arena, Transport& transport,
+                    const Waiting& waiting) {
   for (int rank = 0; rank < transport.size(); ++rank) {
     if (transport.rank() != 0 && transport.rank() != rank) continue;
     for (const Buffer& buffer : program.devices[static_cast<size_t>(rank)].buffers) {
       if (buffer.kind != BufferKind::input) continue;
       if (transport.rank() == 0) {
         const std::span<const std::byte> data = std::as_bytes(std::span(find_input(job, buffer.name)->values));
-        if (rank == 0) fill_banks(buffer, data, arena);
-        else RETURN_IF_ERROR(send_bytes(transport, rank, data, waiting));
+        if (rank == 0)
+          fill_banks(buffer, data, arena);
+        else
+          RETURN_IF_ERROR(send_bytes(transport, rank, data, waiting));
         continue;
       }
       std::string received(size_of_banks(buffer), '\0');

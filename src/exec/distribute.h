@@ -16,12 +16,15 @@ std::string banks_of(const Buffer& buffer, std::byte* arena);
 // On rank 0: everything asked for is there and has the right size, so that nothing can fail half-way for lack of it.
 Status check_job(const Program& program, const Job& job);
 
-// Fills the weight, state and input buffers of this rank's arena. An error of one rank does not stop the exchange; agree() afterwards.
-Status place_weights(const Program& program, const Job& job, const KernelTable& kernels, std::byte* arena, Transport& transport,
-                     const Waiting& waiting);
-Status place_inputs(const Program& program, const Job& job, std::byte* arena, Transport& transport, const Waiting& waiting);
+// Fills the weight, state and input buffers of this rank's arena. An error of one rank does not stop the exchange;
+// agree() afterwards.
+Status place_weights(const Program& program, const Job& job, const KernelTable& kernels, std::byte* arena,
+                     Transport& transport, const Waiting& waiting);
+Status place_inputs(const Program& program, const Job& job, std::byte* arena, Transport& transport,
+                    const Waiting& waiting);
 
 // On rank 0 all outputs, elsewhere none.
-Result<std::vector<OutputTensor>> collect_outputs(const Program& program, std::byte* arena, Transport& transport, const Waiting& waiting);
+Result<std::vector<OutputTensor>> collect_outputs(const Program& program, std::byte* arena, Transport& transport,
+                                                  const Waiting& waiting);
 
 }  // namespace nlsplit

@@ -10,9 +10,9 @@
 namespace nlsplit {
 namespace {
 
-void compute(const Program& program, const DeviceProgram& device, const KernelTable& kernels, const Slot& slot, const Instr& instr,
-             std::byte* arena) {
-  constexpr size_t usual = 8;   // operands of nearly every kernel; more than that only Concat and Sum have
+void compute(const Program& program, const DeviceProgram& device, const KernelTable& kernels, const Slot& slot,
+             const Instr& instr, std::byte* arena) {
+  constexpr size_t usual = 8;  // operands of nearly every kernel; more than that only Concat and Sum have
   const void* few_inputs[usual];
   void* few_outputs[usual];
   std::vector<const void*> many_inputs;
@@ -39,7 +39,8 @@ void compute(const Program& program, const DeviceProgram& device, const KernelTa
 // In the order written, element by element: the same bits on every machine. The result may be one of the operands.
 void reduce(const DeviceProgram& device, const Slot& slot, const Instr& instr, std::byte* arena) {
   std::vector<const float*> terms;
-  for (const Operand& read : instr.reads) terms.push_back(reinterpret_cast<const float*>(arena + address_of(device, slot, read)));
+  for (const Operand& read : instr.reads)
+    terms.push_back(reinterpret_cast<const float*>(arena + address_of(device, slot, read)));
   auto* sum = reinterpret_cast<float*>(arena + address_of(device, slot, instr.writes[0]));
   const int64_t count = element_count(type_of(device, instr.writes[0]).shape);
   for (int64_t i = 0; i < count; ++i) {
@@ -74,7 +75,8 @@ const Instr* reader_of_packed(const Program& program, const DeviceProgram& devic
   const auto input = static_cast<size_t>(buffer.packed_input);
   for (const Segment& segment : device.segments) {
     for (const Instr& instr : segment.instrs) {
-      if (instr.opcode != Opcode::compute || input >= instr.reads.size() || !instr.reads[input].buffer.valid()) continue;
+      if (instr.opcode != Opcode::compute || input >= instr.reads.size() || !instr.reads[input].buffer.valid())
+        continue;
       if (program.descs[static_cast<size_t>(instr.desc)].kernel != buffer.packed_for) continue;
       if (&device.buffer(device.root(instr.reads[input].buffer)) == &buffer) return &instr;
     }
@@ -84,27 +86,36 @@ const Instr* reader_of_packed(const Program& program, const DeviceProgram& devic
 
 }  // namespace
 
-void execute(const Program& program, const DeviceProgram& device, const KernelTable& kernels, const Slot& slot, const Instr& instr,
-             std::byte* arena) {
+void execute(const Program& program, const DeviceProgram& device, const KernelTable& kernels, const Slot& slot,
+             const Instr& instr, std::byte* arena) {
   switch (instr.opcode) {
-    case Opcode::compute: compute(program, device, kernels, slot, instr, arena); return;
-    case Opcode::reduce: reduce(device, slot, instr, arena); return;
+    case Opcode::compute:
+      compute(program, device, kernels, slot, instr, arena);
+      return;
+    case Opcode::reduce:
+      reduce(device, slot, instr, arena);
+      return;
     case Opcode::copy:
       std::memmove(arena + address_of(device, slot, instr.writes[0]), arena + address_of(device, slot, instr.reads[0]),
                    static_cast<size_t>(bytes_of(device, instr.reads[0]).value()));
       return;
     case Opcode::pack:
-    case Opcode::unpack: move_part(device, slot, instr, arena); return;
+    case Opcode::unpack:
+      move_part(device, slot, instr, arena);
+      return;
     case Opcode::send:
-    case Opcode::recv: CHECK(false, "transfers are the transport's");
+    case Opcode::recv:
+      CHECK(false, "transfers are the transport's");
   }
   CHECK(false, "unknown opcode");
 }
 
-std::byte* bank_data(const Buffer& buffer, int bank, std::byte* arena) { return arena + buffer.offset + bank * buffer.stride(); }
+std::byte* bank_data(const Buffer& buffer, int bank, std::byte* arena) {
+  return arena + buffer.offset + bank * buffer.stride();
+}
 
-Status place_content(const Program& program, const DeviceProgram& device, const KernelTable& kernels, const Buffer& buffer,
-                     std::string_view raw, std::byte* arena) {
+Status place_content(const Program& program, const DeviceProgram& device, const KernelTable& kernels,
+                     const Buffer& buffer, std::string_view raw, std::byte* arena) {
   for (int bank = 0; bank < buffer.banks; ++bank) {
     std::byte* to = bank_data(buffer, bank, arena);
     if (!buffer.has_content) {
@@ -112,8 +123,9 @@ Status place_content(const Program& program, const DeviceProgram& device, const 
       continue;
     }
     if (static_cast<int64_t>(raw.size()) != size_of(buffer.type).value()) {
-      return invalid_input(fmt::format("device {} buffer {} is {}, {} B, but its content {} has {} B", device.name, buffer.name,
-                                       to_string(buffer.type), size_of(buffer.type).value(), hex16(buffer.content.value), raw.size()));
+      return invalid_input(fmt::format("device {} buffer {} is {}, {} B, but its content {} has {} B", device.name,
+                                       buffer.name, to_string(buffer.type), size_of(buffer.type).value(),
+                                       hex16(buffer.content.value), raw.size()));
     }
     if (buffer.packed_for.empty()) {
       std::memcpy(to, raw.data(), raw.size());
@@ -121,8 +133,8 @@ Status place_content(const Program& program, const DeviceProgram& device, const 
     }
     const Instr* reader = reader_of_packed(program, device, buffer);
     if (reader == nullptr) {
-      return invalid_input(fmt::format("device {} buffer {} is packed for {}, which never reads it", device.name, buffer.name,
-                                       buffer.packed_for));
+      return invalid_input(fmt::format("device {} buffer {} is packed for {}, which never reads it", device.name,
+                                       buffer.name, buffer.packed_for));
     }
     const auto desc = static_cast<size_t>(reader->desc);
     CHECK(kernels[desc]->pack != nullptr, "the catalogue says this kernel packs");

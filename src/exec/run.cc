@@ -23,7 +23,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 struct LoadedKernels {
-  std::optional<KernelLibrary> library;   // none: the device computes nothing that needs one
+  std::optional<KernelLibrary> library;  // none: the device computes nothing that needs one
   KernelTable table;
 };
 
@@ -64,12 +64,13 @@ class Reset {
         case BufferKind::stash:
         case BufferKind::scratch:
         case BufferKind::comm:
-          std::memset(arena_ + buffer.offset, 0xff, extent(buffer));   // all bits set is a NaN
+          std::memset(arena_ + buffer.offset, 0xff, extent(buffer));  // all bits set is a NaN
           break;
         case BufferKind::input:
         case BufferKind::weight:
         case BufferKind::state:
-        case BufferKind::view: break;
+        case BufferKind::view:
+          break;
       }
     }
   }
@@ -149,13 +150,14 @@ Result<Repeats> repeat(const Program& program, const Dependencies& deps, const K
     if (again != "1") break;
     reset();
     device_run.arm();
-    RETURN_IF_ERROR(barrier(transport, false, waiting));   // some are long done, and sleep
-    RETURN_IF_ERROR(barrier(transport, true, waiting));    // now all are awake, and leave together
+    RETURN_IF_ERROR(barrier(transport, false, waiting));  // some are long done, and sleep
+    RETURN_IF_ERROR(barrier(transport, true, waiting));   // now all are awake, and leave together
     ASSIGN_OR_RETURN(std::vector<Interval> times, device_run.start());
     const uint64_t hash = hash_outputs(device, arena);
     if (r == -options.warmup) first_hash = hash;
     if (hash != first_hash && same_bits.ok()) {
-      same_bits = failed(fmt::format("device {}: repeat {} gave other bits than the first one", device.name, r + options.warmup + 1));
+      same_bits = failed(
+          fmt::format("device {}: repeat {} gave other bits than the first one", device.name, r + options.warmup + 1));
     }
     if (r < 0) continue;
     if (rank == 0 && options.after_repeat) {
@@ -176,13 +178,15 @@ Result<std::vector<double>> gather_makespans(const Repeats& repeats, Transport& 
   ASSIGN_OR_RETURN(const std::vector<std::string> all, gather(transport, as_text(makespans), waiting));
   for (const std::string& text : all) {
     const std::vector<double> others = from_text<double>(text);
-    for (size_t i = 0; i < std::min(others.size(), makespans.size()); ++i) makespans[i] = std::max(makespans[i], others[i]);
+    for (size_t i = 0; i < std::min(others.size(), makespans.size()); ++i)
+      makespans[i] = std::max(makespans[i], others[i]);
   }
   return makespans;
 }
 
 // The kept repeat nearest the median; all ranks must take the same.
-Result<size_t> choose_repeat(const std::vector<double>& makespans, size_t kept, Transport& transport, const Waiting& waiting) {
+Result<size_t> choose_repeat(const std::vector<double>& makespans, size_t kept, Transport& transport,
+                             const Waiting& waiting) {
   size_t best = 0;
   if (transport.rank() == 0) {
     const double middle = median(makespans);
@@ -198,8 +202,8 @@ Result<size_t> choose_repeat(const std::vector<double>& makespans, size_t kept, 
   return static_cast<size_t>(received[0]);
 }
 
-Result<Trace> gather_trace(const Program& program, const Dependencies& deps, const std::vector<Interval>& own, Transport& transport,
-                           const Waiting& waiting) {
+Result<Trace> gather_trace(const Program& program, const Dependencies& deps, const std::vector<Interval>& own,
+                           Transport& transport, const Waiting& waiting) {
   Trace trace;
   trace.fingerprint = fingerprint(program);
   for (const DeviceProgram& device : program.devices) trace.peak_bytes.push_back(device.arena);
@@ -209,7 +213,8 @@ Result<Trace> gather_trace(const Program& program, const Dependencies& deps, con
     if (transport.rank() != 0 && static_cast<int>(d) != transport.rank()) continue;
     const std::vector<Interval> times = transport.rank() == 0 ? from_text<Interval>(all[d]) : own;
     if (times.size() != deps.device_begin[d + 1] - deps.device_begin[d]) {
-      return give_up(transport, fmt::format("device {} answered with another number of spans", program.devices[d].name));
+      return give_up(transport,
+                     fmt::format("device {} answered with another number of spans", program.devices[d].name));
     }
     for (size_t i = 0; i < times.size(); ++i) {
       const Instance& at = deps.instances[deps.device_begin[d] + i];
@@ -232,7 +237,8 @@ Status check_all(const Program& program, const Job& job, Transport& transport, c
   const std::string mine = hex16(fingerprint(program));
   std::string first = mine;
   RETURN_IF_ERROR(broadcast(transport, &first, waiting));
-  if (first != mine) status = invalid_input(fmt::format("rank {} has program {}, rank 0 has {}", transport.rank(), mine, first));
+  if (first != mine)
+    status = invalid_input(fmt::format("rank {} has program {}, rank 0 has {}", transport.rank(), mine, first));
   return agree(transport, status, waiting);
 }
 
@@ -250,19 +256,24 @@ Status check_ranks(const Program& program, int ranks) {
   if (static_cast<size_t>(ranks) == devices) return ok_status();
   std::string names;
   for (const DeviceProgram& device : program.devices) names += (names.empty() ? "" : ", ") + device.name;
-  return invalid_input(fmt::format("this plan runs on {} {} ({}): start it with mpirun -np {} (there {} {} now)", devices,
-                                   devices == 1 ? "device" : "devices", names, devices, ranks == 1 ? "is" : "are", ranks));
+  return invalid_input(fmt::format("this plan runs on {} {} ({}): start it with mpirun -np {} (there {} {} now)",
+                                   devices, devices == 1 ? "device" : "devices", names, devices,
+                                   ranks == 1 ? "is" : "are", ranks));
 }
 
 Result<RunResult> run(const Program& program, const Job& job, Transport& transport, const RunOptions& options) {
-  Waiting waiting{0, options.cancelled, "the preparations"};   // planning and reading take what they take
+  Waiting waiting{0, options.cancelled, "the preparations"};  // planning and reading take what they take
   RETURN_IF_ERROR(check_all(program, job, transport, waiting));
   const auto rank = static_cast<size_t>(transport.rank());
   auto deps = dependencies(program);
   CHECK(deps.ok(), "verify has seen them");
   auto kernels = load_kernels(program, program.devices[rank]);
   auto arena = Arena::allocate(program.devices[rank].arena);
-  RETURN_IF_ERROR(agree(transport, !kernels ? Status(kernels.error()) : !arena ? Status(arena.error()) : ok_status(), waiting));
+  RETURN_IF_ERROR(agree(transport,
+                        !kernels ? Status(kernels.error())
+                        : !arena ? Status(arena.error())
+                                 : ok_status(),
+                        waiting));
   const Status placed = place_weights(program, job, kernels->table, arena->data(), transport, waiting);
   RETURN_IF_ERROR(agree(transport, placed, waiting));
   RETURN_IF_ERROR(place_inputs(program, job, arena->data(), transport, waiting));

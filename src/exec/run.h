@@ -1,10 +1,11 @@
 // run(): executes a Program, one device a rank, and measures it. `run(Program, Transport) → Trace`.
 //
-//   ASSIGN_OR_RETURN(RunResult result, run(program, job, transport, options));   // on every rank; rank 0 knows the answer
+//   ASSIGN_OR_RETURN(RunResult result, run(program, job, transport, options));   // on every rank; rank 0 knows the
+//   answer
 //
-// Rank 0 brings the weights and the inputs and hands each rank its own; the others need no files. Weights are placed (and packed)
-// once. Each repeat begins with all devices together and every state as it was, so all repeats must give the same bits.
-// For all devices in one process there is exec/run_threads.h.
+// Rank 0 brings the weights and the inputs and hands each rank its own; the others need no files. Weights are placed
+// (and packed) once. Each repeat begins with all devices together and every state as it was, so all repeats must give
+// the same bits. For all devices in one process there is exec/run_threads.h.
 #pragma once
 
 #include <functional>
@@ -21,7 +22,7 @@ namespace nlsplit {
 
 struct NamedTensor {
   std::string name;
-  TensorType type;              // f32; of the whole batch
+  TensorType type;  // f32; of the whole batch
   std::vector<float> values;
 };
 
@@ -31,7 +32,7 @@ using ContentLookup = std::function<Result<std::string_view>(ContentId)>;
 // What only rank 0 has.
 struct Job {
   ContentLookup contents;
-  std::vector<NamedTensor> inputs;   // by the names of the Program's input buffers
+  std::vector<NamedTensor> inputs;  // by the names of the Program's input buffers
 };
 
 struct RunOptions {
@@ -41,32 +42,35 @@ struct RunOptions {
   int keep = 64;                  // so many of the last repeats keep their times; more costs memory
   bool poison = false;            // fills all but weights, states and inputs with NaN before each repeat: for tests
   double watchdog_s = 30;         // see DeviceRunOptions
-  bool (*cancelled)() = nullptr;   // becomes true when the user has had enough; asked often
-  // On rank 0, after each counted repeat: how many, for how long, and when each of rank 0's instances ran. false: that is enough.
+  bool (*cancelled)() = nullptr;  // becomes true when the user has had enough; asked often
+  // On rank 0, after each counted repeat: how many, for how long, and when each of rank 0's instances ran. false: that
+  // is enough.
   std::function<bool(int repeats, double elapsed_s, const std::vector<Interval>& own)> after_repeat;
 };
 
 struct OutputTensor {
   std::string device;
-  NamedTensor tensor;             // all micro-batches
+  NamedTensor tensor;  // all micro-batches
 };
 
 struct RunResult {
-  Trace trace;                          // the kept repeat whose makespan is nearest the median
-  std::vector<double> makespans_s;      // of each repeat
-  std::vector<OutputTensor> outputs;    // by device and buffer; of the last repeat
+  Trace trace;                        // the kept repeat whose makespan is nearest the median
+  std::vector<double> makespans_s;    // of each repeat
+  std::vector<OutputTensor> outputs;  // by device and buffer; of the last repeat
 };
 
-// Errors, the same on all ranks: too many or too few ranks, a Program that verify rejects, inputs that do not fit, missing contents,
-// not enough memory, a CPU without the level the kernels need, a hang (the watchdog says where), repeats that differ in their bits.
+// Errors, the same on all ranks: too many or too few ranks, a Program that verify rejects, inputs that do not fit,
+// missing contents, not enough memory, a CPU without the level the kernels need, a hang (the watchdog says where),
+// repeats that differ in their bits.
 Result<RunResult> run(const Program& program, const Job& job, Transport& transport, const RunOptions& options);
 
 // "this plan runs on 3 devices (A, B, C): start it with mpirun -np 3"
 Status check_ranks(const Program& program, int ranks);
 
-// The inputs a Program wants, by name, with the shape of the whole batch. Error: two devices disagree, or one is not f32.
+// The inputs a Program wants, by name, with the shape of the whole batch. Error: two devices disagree, or one is not
+// f32.
 Result<std::vector<NamedTensor>> wanted_inputs(const Program& program);
 
-double median(std::vector<double> values);   // of at least one
+double median(std::vector<double> values);  // of at least one
 
 }  // namespace nlsplit

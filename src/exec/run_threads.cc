@@ -17,13 +17,15 @@ Result<RunResult> run_threads(const Program& program, const Job& job, const RunO
   std::vector<std::thread> threads;
   const Job nothing;
   for (size_t d = 1; d < devices; ++d) {
-    threads.emplace_back([&, d] { results[d].emplace(run(program, nothing, world.endpoint(static_cast<int>(d)), options)); });
+    threads.emplace_back(
+        [&, d] { results[d].emplace(run(program, nothing, world.endpoint(static_cast<int>(d)), options)); });
   }
   results[0].emplace(run(program, job, world.endpoint(0), options));
   for (std::thread& thread : threads) thread.join();
   if (results[0]->ok()) return std::move(**results[0]);
   Error error = results[0]->error();
-  if (const std::string why = world.failure(); !why.empty()) error.message = why;   // what happened first, whoever saw it
+  if (const std::string why = world.failure(); !why.empty())
+    error.message = why;  // what happened first, whoever saw it
   return error;
 }
 

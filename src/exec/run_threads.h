@@ -1,4 +1,5 @@
-// run() with all devices in this process, a pair of threads each: no mpirun. For tests, laptops, single devices and calibration.
+// run() with all devices in this process, a pair of threads each: no mpirun. For tests, laptops, single devices and
+// calibration.
 #pragma once
 
 #include "exec/run.h"

@@ -1,10 +1,11 @@
-// Transport: moves contiguous bytes between the devices of one run. Two exist: threads of one process (transport_threads.h) and
-// Open MPI (mpi/transport_mpi.h). One thread a device calls it, except wake().
+// Transport: moves contiguous bytes between the devices of one run. Two exist: threads of one process
+// (transport_threads.h) and Open MPI (mpi/transport_mpi.h). One thread a device calls it, except wake().
 //
-//   const Transport::Request r = transport.irecv(peer, tag, room);     // posts; the bytes belong to the transport until …
-//   while (transport.test(r) == Transport::State::pending) transport.pause(rounds++);
+//   const Transport::Request r = transport.irecv(peer, tag, room);     // posts; the bytes belong to the transport
+//   until … while (transport.test(r) == Transport::State::pending) transport.pause(rounds++);
 //
-// Messages of one (source, destination, tag) arrive in the order they were sent. Both ends know the size: a different one is an error.
+// Messages of one (source, destination, tag) arrive in the order they were sent. Both ends know the size: a different
+// one is an error.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +15,7 @@
 
 namespace nlsplit {
 
-inline constexpr int control_tag = -1;   // exec's own messages (exec/collectives.h); a Program's tags are 0 and above
+inline constexpr int control_tag = -1;  // exec's own messages (exec/collectives.h); a Program's tags are 0 and above
 
 class Transport {
  public:
@@ -29,11 +30,11 @@ class Transport {
   virtual Request irecv(int peer, int tag, std::span<std::byte> room) = 0;
   // Also drives the transport. After done or failed the request is gone.
   virtual State test(Request request) = 0;
-  virtual std::string error() const = 0;   // why test() failed
+  virtual std::string error() const = 0;  // why test() failed
 
   // Nothing to do at the moment: rests until wake(), a message, or a short while that grows with `rounds`.
   virtual void pause(int rounds) = 0;
-  virtual void wake() = 0;                 // any thread
+  virtual void wake() = 0;  // any thread
 
   // Ends the run on all devices, saying why. Requests in flight are dropped; their bytes are the caller's again.
   // Over MPI it ends the process: a peer that hangs cannot be asked.

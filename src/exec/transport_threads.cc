@@ -19,8 +19,8 @@ using Flag = std::atomic<Transport::State>;
 struct Sent {
   int tag;
   std::span<const std::byte> data;
-  std::vector<std::byte> aside;   // eager: the copy that `data` then points to
-  Flag* done = nullptr;           // rendezvous: the sender's request
+  std::vector<std::byte> aside;  // eager: the copy that `data` then points to
+  Flag* done = nullptr;          // rendezvous: the sender's request
 };
 
 struct Posted {
@@ -46,7 +46,7 @@ auto first_with_tag(Queue& queue, int tag) {
 struct ThreadWorld::Shared {
   int size;
   size_t eager_limit;
-  std::vector<Channel> channels;   // [source * size + destination]
+  std::vector<Channel> channels;  // [source * size + destination]
   std::vector<Waker> wakers;
   std::atomic<bool> failed{false};
   mutable std::mutex why_mutex;
@@ -82,7 +82,7 @@ struct ThreadWorld::Shared {
 
   void fail() {
     failed = true;
-    for (Channel& channel : channels) const std::lock_guard lock(channel.mutex);   // a copy under way ends first
+    for (Channel& channel : channels) const std::lock_guard lock(channel.mutex);  // a copy under way ends first
     for (Waker& waker : wakers) waker.wake();
   }
 };
@@ -141,7 +141,7 @@ class ThreadWorld::Endpoint : public Transport {
       return state;
     }
     if (!shared_.failed) return State::pending;
-    shared_.fail();   // whoever noticed: after this, nobody touches our bytes any more
+    shared_.fail();  // whoever noticed: after this, nobody touches our bytes any more
     return State::failed;
   }
 
@@ -175,7 +175,7 @@ class ThreadWorld::Endpoint : public Transport {
 
   Shared& shared_;
   int rank_;
-  std::deque<Flag> flags_;        // a deque: peers keep addresses of its elements
+  std::deque<Flag> flags_;  // a deque: peers keep addresses of its elements
   std::vector<Request> free_;
 };
 

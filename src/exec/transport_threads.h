@@ -3,8 +3,8 @@
 //   ThreadWorld world(3, program.eager_limit);
 //   … on thread d: run(program, …, world.endpoint(d), …)      // exec/run_threads.h does all of this
 //
-// It keeps the difference that MPI makes: a message up to the eager limit is copied aside and its sender goes on at once, a larger
-// one waits until the receiver has posted, and is then copied once.
+// It keeps the difference that MPI makes: a message up to the eager limit is copied aside and its sender goes on at
+// once, a larger one waits until the receiver has posted, and is then copied once.
 #pragma once
 
 #include <memory>
@@ -20,7 +20,7 @@ class ThreadWorld {
   ThreadWorld(int size, Bytes eager_limit);
   ~ThreadWorld();
   Transport& endpoint(int rank);
-  std::string failure() const;   // why the first abort() happened; empty: none
+  std::string failure() const;  // why the first abort() happened; empty: none
 
  private:
   struct Shared;

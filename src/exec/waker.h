@@ -11,8 +11,8 @@ class Waker {
  public:
   void sleep(std::chrono::microseconds longest) {
     std::unique_lock lock(mutex_);
-    // The system clock, because ThreadSanitizer of GCC 12 does not know how the standard library waits for the steady one. A jump of
-    // it only ends or prolongs one short sleep, and prolonged ones are ended by wake().
+    // The system clock, because ThreadSanitizer of GCC 12 does not know how the standard library waits for the steady
+    // one. A jump of it only ends or prolongs one short sleep, and prolonged ones are ended by wake().
     condition_.wait_until(lock, std::chrono::system_clock::now() + longest, [this] { return awake_; });
     awake_ = false;
   }

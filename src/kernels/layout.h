@@ -51,9 +51,9 @@ struct Window {
 
   int64_t out_pixels() const { return out_h * out_w; }
   int64_t taps() const { return kernel_h * kernel_w; }
-int64_t image_floats() const { return in_place ? h * w : stride_h * stride_w * image_h * image_w; }
-  // From one channel's image to the next: where it is ours to choose, an odd number of cache lines (of 16 floats), so that
-  // the same spot of many channels does not fall into the same few sets of a cache.
+  int64_t image_floats() const { return in_place ? h * w : stride_h * stride_w * image_h * image_w; }
+  // From one channel's image to the next: where it is ours to choose, an odd number of cache lines (of 16 floats), so
+  // that the same spot of many channels does not fall into the same few sets of a cache.
   int64_t image_stride() const { return in_place ? h * w : ((image_floats() + 15) / 16 | 1) * 16; }
   int64_t tap_offset(int64_t i, int64_t j) const;
   // How far one pass over consecutive pixels goes, the columns between the rows included.

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 
 #include "program/lower_device.h"
 
@@ -49,7 +48,7 @@ Lineup line_up(const Plan& plan, const Cluster& cluster, const Endpoints& endpoi
     }
     out.kind = DeviceKind::host;
     out.host = name;
-    out.memory = bytes(std::numeric_limits<int64_t>::max());   // it holds the user's data wherever that is
+    out.memory = bytes(int64_t{1} << 60);   // 1 EiB: no limit, it holds the user's data wherever that is
     program.devices.push_back(std::move(out));
     return static_cast<int>(program.devices.size()) - 1;
   };

@@ -63,11 +63,14 @@ class DeviceBuilder {
     return uses;
   }
 
-  // ---- Buffers.
+  // ---- Buffers. A value's first buffer has its name, which no other value has.
+  bool is_taken(const std::string& name) const {
+    return std::any_of(out_.buffers.begin(), out_.buffers.end(), [&](const Buffer& buffer) { return buffer.name == name; });
+  }
+  std::string free_name(const std::string& of_value) const { return is_taken(of_value) ? unique_name(of_value) : of_value; }
   std::string unique_name(const std::string& wanted) const {
     const auto taken = [&](const std::string& name) {
-      return std::any_of(g_.values.begin(), g_.values.end(), [&](const Value& value) { return value.name == name; }) ||
-             std::any_of(out_.buffers.begin(), out_.buffers.end(), [&](const Buffer& buffer) { return buffer.name == name; });
+      return is_taken(name) || std::any_of(g_.values.begin(), g_.values.end(), [&](const Value& value) { return value.name == name; });
     };
     std::string name = wanted;
     for (int i = 2; taken(name); ++i) name = fmt::format("{}_{}", wanted, i);
@@ -103,9 +106,7 @@ class DeviceBuilder {
       const Value& output = g_.value(value);
       const ValueId root = in_.graph->root[value.index()];
       const bool copied = std::find(in_.copied_outputs.begin(), in_.copied_outputs.end(), i) != in_.copied_outputs.end();
-      const bool name_free = std::none_of(out_.buffers.begin(), out_.buffers.end(), [&](const Buffer& b) { return b.name == output.name; });
-      const BufferId buffer = add_stored(name_free ? output.name : unique_name(output.name), output.type, BufferKind::output,
-                                         placement_.micro_batches);
+      const BufferId buffer = add_stored(free_name(output.name), output.type, BufferKind::output, placement_.micro_batches);
       if (copied) {
         copies_.emplace_back(value, buffer);
       } else {
@@ -122,7 +123,7 @@ class DeviceBuilder {
     const Value& v = g_.value(value);
     if (storage.valid()) {
       Buffer view;
-      view.name = v.name;
+      view.name = free_name(v.name);   // an output that is copied has it already
       view.type = v.type;
       view.kind = BufferKind::view;
       view.of = storage;
@@ -290,7 +291,7 @@ class DeviceBuilder {
       for (const auto& [value, output] : copies_) {
         Instr copy;
         copy.opcode = Opcode::copy;
-        copy.reads = {{buffer_of(value)}};
+        copy.reads = {{storage_of_[in_.graph->root[value.index()].index()]}};
         copy.writes = {{output}};
         copy.label = g_.value(value).name;
         segment.instrs.push_back(std::move(copy));

@@ -22,16 +22,21 @@ int main(int argc, char** argv) {
   using namespace nlsplit;
   CLI::App app(
       "nlbench runs split plans for real, measures them, and says how far the prediction was off.\n\n"
-      "  mpirun -np 3 nlbench run SCENARIO --plan 1 --check   plan 1 of the scenario's ranking, compared with the unsplit network\n"
-      "  mpirun -np 3 nlbench run DIR                         a plan saved by `nlsim lower SCENARIO --plan 1 --save DIR`\n"
+      "  mpirun -np 3 nlbench run SCENARIO --plan 1 --check   plan 1 of the scenario's ranking, compared with the "
+      "unsplit network\n"
+      "  mpirun -np 3 nlbench run DIR                         a plan saved by `nlsim lower SCENARIO --plan 1 --save "
+      "DIR`\n"
       "  nlbench run DIR --transport threads                  the same in one process, without mpirun\n"
       "  nlbench run MODEL.onnx --input X.npy --output Y.npy  a network on this machine alone\n"
-      "  nlbench profile SCENARIO -o profile.json             measure the network's kernels on this machine, for planning\n",
+      "  nlbench profile SCENARIO -o profile.json             measure the network's kernels on this machine, for "
+      "planning\n",
       "nlbench");
   app.require_subcommand(1);
   app.footer(
-      "Exit codes: 0 fine, 1 the work failed (a hang, a dead rank, --check found a difference), 2 bad input or usage (also too many\n"
-      "or too few ranks), 130 interrupted. mpirun passes on the code of the first rank that ends with another one than 0.");
+      "Exit codes: 0 fine, 1 the work failed (a hang, a dead rank, --check found a difference), 2 bad input or usage "
+      "(also too many\n"
+      "or too few ranks), 130 interrupted. mpirun passes on the code of the first rank that ends with another one than "
+      "0.");
   app.set_version_flag("--version", "nlbench " NLS_VERSION);
 
   int code = 0;

@@ -29,14 +29,16 @@ void compare(const std::vector<float>& got, const std::vector<float>& want, Comp
     if (std::isfinite(b)) into.largest_value = std::max(into.largest_value, std::abs(b));
     if (std::memcmp(&got[i], &want[i], sizeof(float)) == 0) continue;
     ++into.different;
-    const double difference = std::isfinite(a) && std::isfinite(b) ? std::abs(a - b) : std::numeric_limits<double>::infinity();
+    const double difference =
+        std::isfinite(a) && std::isfinite(b) ? std::abs(a - b) : std::numeric_limits<double>::infinity();
     into.largest_difference = std::max(into.largest_difference, difference);
   }
 }
 
 }  // namespace
 
-Result<Comparison> check_against_unsplit(const LoadedJob& job, const RunResult& result, double tolerance, const RunOptions& options) {
+Result<Comparison> check_against_unsplit(const LoadedJob& job, const RunResult& result, double tolerance,
+                                         const RunOptions& options) {
   RunOptions once;
   once.warmup = 0;
   once.repeats = 1;
@@ -53,8 +55,8 @@ Result<Comparison> check_against_unsplit(const LoadedJob& job, const RunResult& 
                                   [&](const OutputTensor& output) { return output.tensor.name == want.tensor.name; });
     if (got == result.outputs.end()) return failed(fmt::format("--check: the plan has no output {}", want.tensor.name));
     if (got->tensor.type != want.tensor.type) {
-      return failed(fmt::format("--check: output {} is {}, but {} unsplit", want.tensor.name, to_string(got->tensor.type),
-                                to_string(want.tensor.type)));
+      return failed(fmt::format("--check: output {} is {}, but {} unsplit", want.tensor.name,
+                                to_string(got->tensor.type), to_string(want.tensor.type)));
     }
     compare(got->tensor.values, want.tensor.values, comparison);
   }
@@ -63,10 +65,12 @@ Result<Comparison> check_against_unsplit(const LoadedJob& job, const RunResult& 
 
 std::string to_string(const Comparison& c) {
   if (c.different == 0) return fmt::format("equal to the unsplit run, bit for bit ({} values)", c.values);
-  const std::string how = fmt::format("{} of {} values differ from the unsplit run, the largest difference is {:.3g} (largest value {:.3g})",
-                                      c.different, c.values, c.largest_difference, c.largest_value);
+  const std::string how = fmt::format(
+      "{} of {} values differ from the unsplit run, the largest difference is {:.3g} (largest value {:.3g})",
+      c.different, c.values, c.largest_difference, c.largest_value);
   if (c.tolerance == 0) return how + "; equal bits were expected";
-  return fmt::format("{}; {} the tolerance of {:g} of the largest value", how, c.equal() ? "within" : "beyond", c.tolerance);
+  return fmt::format("{}; {} the tolerance of {:g} of the largest value", how, c.equal() ? "within" : "beyond",
+                     c.tolerance);
 }
 
 }  // namespace nlsplit

@@ -11,17 +11,20 @@ namespace nlsplit {
 
 struct Comparison {
   int64_t values = 0;
-  int64_t different = 0;            // their bits differ
-  double largest_difference = 0;    // absolute; infinite where one is NaN and the other is not
-  double largest_value = 0;         // of the unsplit run
-  double tolerance = 0;             // allowed, relative to largest_value; 0: bit for bit
+  int64_t different = 0;          // their bits differ
+  double largest_difference = 0;  // absolute; infinite where one is NaN and the other is not
+  double largest_value = 0;       // of the unsplit run
+  double tolerance = 0;           // allowed, relative to largest_value; 0: bit for bit
   bool equal() const { return different == 0 || (tolerance > 0 && largest_difference <= tolerance * largest_value); }
 };
 
-// Runs the unsplit Program here, in this process. `tolerance` < 0: 0, but where devices differ in their instruction level (whose
-// roundings differ) mixed_levels_tolerance. Errors: the unsplit run failed; an output is missing or has another type.
-inline constexpr double mixed_levels_tolerance = 1e-3;   // the bound that imported networks are held to against other programs
-Result<Comparison> check_against_unsplit(const LoadedJob& job, const RunResult& result, double tolerance, const RunOptions& options);
+// Runs the unsplit Program here, in this process. `tolerance` < 0: 0, but where devices differ in their instruction
+// level (whose roundings differ) mixed_levels_tolerance. Errors: the unsplit run failed; an output is missing or has
+// another type.
+inline constexpr double mixed_levels_tolerance =
+    1e-3;  // the bound that imported networks are held to against other programs
+Result<Comparison> check_against_unsplit(const LoadedJob& job, const RunResult& result, double tolerance,
+                                         const RunOptions& options);
 
 std::string to_string(const Comparison& comparison);
 

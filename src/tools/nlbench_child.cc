@@ -20,7 +20,8 @@ Result<TemporaryFolder> TemporaryFolder::create() {
   const fs::path base = fs::temp_directory_path(failure);
   if (failure) return io_error("no folder for temporary files: " + failure.message());
   std::string path = (base / "nlbench-XXXXXX").string();
-  if (::mkdtemp(path.data()) == nullptr) return io_error(fmt::format("cannot create {}: {}", path, std::strerror(errno)));
+  if (::mkdtemp(path.data()) == nullptr)
+    return io_error(fmt::format("cannot create {}: {}", path, std::strerror(errno)));
   TemporaryFolder folder;
   folder.path_ = path;
   return folder;
@@ -60,8 +61,9 @@ Status run_nlsim(const std::string& nlsim, const std::vector<std::string>& argum
   const int refused = ::posix_spawn(&child, program.c_str(), &actions, nullptr, argv.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   if (refused != 0) {
-    return io_error(fmt::format("cannot start {}: {} (--nlsim PATH says where it is; a folder saved by nlsim needs none)", program,
-                                std::strerror(refused)));
+    return io_error(
+        fmt::format("cannot start {}: {} (--nlsim PATH says where it is; a folder saved by nlsim needs none)", program,
+                    std::strerror(refused)));
   }
   int status = 0;
   while (::waitpid(child, &status, 0) < 0) {
@@ -70,7 +72,8 @@ Status run_nlsim(const std::string& nlsim, const std::vector<std::string>& argum
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return ok_status();
   if (WIFSIGNALED(status)) return failed(fmt::format("nlsim was ended by signal {}", WTERMSIG(status)));
   const int code = WEXITSTATUS(status);
-  const std::string why = fmt::format("nlsim {} failed with exit code {}; what it said stands above", arguments.empty() ? "" : arguments[0], code);
+  const std::string why = fmt::format("nlsim {} failed with exit code {}; what it said stands above",
+                                      arguments.empty() ? "" : arguments[0], code);
   return code == 2 ? invalid_input(why) : failed(why);
 }
 

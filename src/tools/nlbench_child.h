@@ -1,4 +1,5 @@
-// nlbench has no planner (no SimGrid, ONNX or YAML in it): it starts nlsim as a child process and reads the folder it saves.
+// nlbench has no planner (no SimGrid, ONNX or YAML in it): it starts nlsim as a child process and reads the folder it
+// saves.
 #pragma once
 
 #include <string>
@@ -23,8 +24,8 @@ class TemporaryFolder {
   std::string path_;
 };
 
-// Runs `nlsim ARGUMENTS…` and waits. Its stderr is ours, its stdout is dropped. `nlsim`: its path; empty: beside our own executable.
-// Error: it cannot be started, or it failed (it has said why; the kind keeps its exit code).
+// Runs `nlsim ARGUMENTS…` and waits. Its stderr is ours, its stdout is dropped. `nlsim`: its path; empty: beside our
+// own executable. Error: it cannot be started, or it failed (it has said why; the kind keeps its exit code).
 Status run_nlsim(const std::string& nlsim, const std::vector<std::string>& arguments);
 
 }  // namespace nlsplit

@@ -13,7 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct NamedFile {
-  std::string name;   // empty: in order
+  std::string name;  // empty: in order
   std::string path;
 };
 
@@ -55,7 +55,8 @@ Result<std::string> lower_to(const TemporaryFolder& folder, const JobArguments& 
 Status take_file(NamedTensor& input, const std::string& path) {
   ASSIGN_OR_RETURN(NpyArray array, read_npy(path));
   if (array.shape != input.type.shape) {
-    return invalid_input(fmt::format("{} is {}, but input {} is {}", path, to_string(TensorType{DType::f32, array.shape}), input.name,
+    return invalid_input(fmt::format("{} is {}, but input {} is {}", path,
+                                     to_string(TensorType{DType::f32, array.shape}), input.name,
                                      to_string(input.type)));
   }
   input.values = std::move(array.values);
@@ -68,7 +69,8 @@ Result<LoadedJob> load_job(const JobArguments& arguments, std::optional<Temporar
   std::string dir = arguments.what;
   if (is_saved(dir)) {
     if (!arguments.plan.empty() || !arguments.plan_file.empty() || arguments.batch > 0) {
-      return invalid_input(fmt::format("{} holds one plan already: --plan, --plan-file and --batch are for scenarios and models", dir));
+      return invalid_input(
+          fmt::format("{} holds one plan already: --plan, --plan-file and --batch are for scenarios and models", dir));
     }
   } else {
     ASSIGN_OR_RETURN(folder, TemporaryFolder::create());
@@ -81,7 +83,8 @@ Result<LoadedJob> load_job(const JobArguments& arguments, std::optional<Temporar
   return LoadedJob{std::move(saved), std::move(weights), std::move(inputs)};
 }
 
-Result<std::vector<NamedTensor>> make_inputs(const Program& program, const std::vector<std::string>& files, uint64_t seed) {
+Result<std::vector<NamedTensor>> make_inputs(const Program& program, const std::vector<std::string>& files,
+                                             uint64_t seed) {
   ASSIGN_OR_RETURN(std::vector<NamedTensor> inputs, wanted_inputs(program));
   size_t next = 0;
   for (const std::string& argument : files) {

@@ -12,17 +12,17 @@
 namespace nlsplit {
 
 struct JobArguments {
-  std::string what;                  // a saved folder, a scenario, or a model
-  std::string plan, plan_file;       // of a scenario
+  std::string what;             // a saved folder, a scenario, or a model
+  std::string plan, plan_file;  // of a scenario
   std::string nlsim;
-  int64_t batch = 0;                 // of a model; 0: the input file's, else 1
-  std::vector<std::string> inputs;   // FILE or NAME=FILE
-  uint64_t seed = 1;                 // of the default inputs
+  int64_t batch = 0;                // of a model; 0: the input file's, else 1
+  std::vector<std::string> inputs;  // FILE or NAME=FILE
+  uint64_t seed = 1;                // of the default inputs
 };
 
 struct LoadedJob {
   SavedProgram saved;
-  WeightFile weights;                       // its mapping outlives the folder
+  WeightFile weights;  // its mapping outlives the folder
   std::vector<NamedTensor> inputs;
 
   ContentLookup contents() const {
@@ -34,7 +34,8 @@ struct LoadedJob {
 Result<LoadedJob> load_job(const JobArguments& arguments, std::optional<TemporaryFolder>& folder);
 
 // The inputs of a Program: from files, and seeded normal values for the others.
-Result<std::vector<NamedTensor>> make_inputs(const Program& program, const std::vector<std::string>& files, uint64_t seed);
+Result<std::vector<NamedTensor>> make_inputs(const Program& program, const std::vector<std::string>& files,
+                                             uint64_t seed);
 
 // One file an output; of several the second and later have their name in the file's: y.npy, y.scores.npy.
 Status write_outputs(const std::string& path, const std::vector<OutputTensor>& outputs);

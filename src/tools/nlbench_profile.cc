@@ -1,8 +1,9 @@
 // `nlbench profile`: what each distinct computation of a model takes on this machine.
 //
-// Calibration runs are Programs run by exec, the same path as the real thing: the whole unsplit network, at each micro-batch size and
-// instruction level of the scenario, again and again. So what is measured is each kernel in the state of caches it has inside its
-// network: activations just written, weights as far away as the rest of the network has pushed them.
+// Calibration runs are Programs run by exec, the same path as the real thing: the whole unsplit network, at each
+// micro-batch size and instruction level of the scenario, again and again. So what is measured is each kernel in the
+// state of caches it has inside its network: activations just written, weights as far away as the rest of the network
+// has pushed them.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -33,8 +34,8 @@ struct ProfileArguments {
   std::string scenario, output, budget = "60s", nlsim;
 };
 
-constexpr double stable = 0.01;    // standard error of the median, relative: then more repeats tell little
-constexpr int least_repeats = 5;   // fewer have no quartiles worth the name
+constexpr double stable = 0.01;   // standard error of the median, relative: then more repeats tell little
+constexpr int least_repeats = 5;  // fewer have no quartiles worth the name
 
 // Samples of every distinct computation of one Program.
 class Samples {
@@ -48,21 +49,24 @@ class Samples {
   void add(const std::vector<Interval>& times) {
     for (size_t i = 0; i < times.size(); ++i) {
       const Instr& instr = instr_of(program_, deps_.instances[i]);
-      if (instr.opcode == Opcode::compute) seconds_[static_cast<size_t>(instr.desc)].push_back(times[i].finish - times[i].start);
+      if (instr.opcode == Opcode::compute)
+        seconds_[static_cast<size_t>(instr.desc)].push_back(times[i].finish - times[i].start);
     }
   }
 
   static MeasuredCost cost_of(std::vector<double> samples) {
     std::sort(samples.begin(), samples.end());
     const size_t n = samples.size();
-    return {seconds(median(samples)), seconds((samples[3 * (n - 1) / 4] - samples[(n - 1) / 4]) / 2), static_cast<int>(n)};
+    return {seconds(median(samples)), seconds((samples[3 * (n - 1) / 4] - samples[(n - 1) / 4]) / 2),
+            static_cast<int>(n)};
   }
 
   bool all_stable() const {
     for (const std::vector<double>& samples : seconds_) {
       if (samples.empty()) continue;
       const MeasuredCost cost = cost_of(samples);
-      if (cost.spread.value() / std::sqrt(static_cast<double>(samples.size())) > stable * cost.median.value()) return false;
+      if (cost.spread.value() / std::sqrt(static_cast<double>(samples.size())) > stable * cost.median.value())
+        return false;
     }
     return true;
   }
@@ -76,7 +80,7 @@ class Samples {
  private:
   const Program& program_;
   Dependencies deps_;
-  std::vector<std::vector<double>> seconds_;   // by desc
+  std::vector<std::vector<double>> seconds_;  // by desc
 };
 
 // "AMD EPYC, 2 cores, 23.4 GiB"
@@ -131,7 +135,8 @@ Status measure(const LoadedJob& job, double share_s, const std::function<void(do
   auto result = run_threads(job.saved.unsplit, {job.contents(), job.inputs}, options);
   if (!result) return result.error();
   samples.write_to(profile.kernels);
-  profile.model = job.saved.unsplit.name;
+  profile.model =
+      job.saved.unsplit.name.substr(0, job.saved.unsplit.name.find(" ["));  // a Program is called "MODEL [PLAN]"
   return ok_status();
 }
 
@@ -150,7 +155,7 @@ Status profile_all(const ProfileArguments& arguments) {
   Profile profile;
   profile.machine = describe_machine();
   size_t done = 0, measured = 0;
-  std::set<std::string> absent;   // levels this machine has not
+  std::set<std::string> absent;  // levels this machine has not
   for (const std::string& dir : folders) {
     ASSIGN_OR_RETURN(SavedProgram saved, load_program(dir));
     ASSIGN_OR_RETURN(WeightFile weights, WeightFile::open(dir));
@@ -158,13 +163,16 @@ Status profile_all(const ProfileArguments& arguments) {
     const LoadedJob job{std::move(saved), std::move(weights), std::move(inputs)};
     ++done;
     if (const Status level = check_level(job.saved.unsplit); !level.ok()) {
-      if (absent.insert(level.error().message).second) std::fprintf(stderr, "note: left out: %s\n", level.error().message.c_str());
+      if (absent.insert(level.error().message).second)
+        std::fprintf(stderr, "note: left out: %s\n", level.error().message.c_str());
       continue;
     }
     const double share = budget.value() / static_cast<double>(folders.size());
     const auto progress = [&](double elapsed) {
       const double part = std::min(1.0, elapsed / std::max(share, 1e-9));
-      show_progress("measuring, %", static_cast<size_t>((static_cast<double>(done - 1) + part) * 100 / static_cast<double>(folders.size())), 100);
+      show_progress(
+          "measuring, %",
+          static_cast<size_t>((static_cast<double>(done - 1) + part) * 100 / static_cast<double>(folders.size())), 100);
     };
     RETURN_IF_ERROR(measure(job, share, progress, profile));
     ++measured;
@@ -174,8 +182,8 @@ Status profile_all(const ProfileArguments& arguments) {
   RETURN_IF_ERROR(write_profile(arguments.output, profile));
   double worst = 0;
   for (const auto& [signature, cost] : profile.kernels) worst = std::max(worst, cost.spread / cost.median);
-  std::printf("%s: %zu kernels of %s on %s, largest spread ±%.1f %%\n", arguments.output.c_str(), profile.kernels.size(),
-              profile.model.c_str(), profile.machine.c_str(), worst * 100);
+  std::printf("%s: %zu kernels of %s on %s, largest spread ±%.1f %%\n", arguments.output.c_str(),
+              profile.kernels.size(), profile.model.c_str(), profile.machine.c_str(), worst * 100);
   return ok_status();
 }
 
@@ -191,14 +199,17 @@ void add_profile_command(CLI::App& app, int& code) {
   const auto a = std::make_shared<ProfileArguments>();
   command->add_option("SCENARIO", a->scenario, "The scenario")->required();
   command->add_option("-o,--output", a->output, "The profile to write (.json)")->required();
-  command->add_option("--budget", a->budget, "Time to spend at most, over all sizes together (default 60s; each is run at least 5 times)");
+  command->add_option("--budget", a->budget,
+                      "Time to spend at most, over all sizes together (default 60s; each is run at least 5 times)");
   command->add_option("--nlsim", a->nlsim, "Where nlsim is (default: beside nlbench)");
   command->callback([a, &code] {
     catch_interrupts();
     const Status status = profile_all(*a);
     clear_progress();
-    if (interrupted()) code = exit_interrupted;
-    else if (!status.ok()) code = report(status.error());
+    if (interrupted())
+      code = exit_interrupted;
+    else if (!status.ok())
+      code = report(status.error());
   });
 }
 

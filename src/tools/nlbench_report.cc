@@ -14,9 +14,9 @@ namespace {
 using nlohmann::json;
 
 struct Figures {
-  double makespan = 0;          // median over repeats
-  double spread = 0;            // half the distance between the quartiles
-  double throughput = 0;        // samples/s at the median
+  double makespan = 0;    // median over repeats
+  double spread = 0;      // half the distance between the quartiles
+  double throughput = 0;  // samples/s at the median
   Latency latency;
   std::vector<DeviceTimes> devices;
 };
@@ -41,7 +41,9 @@ Figures figures_of(const RunReport& report) {
   return f;
 }
 
-std::string rate(double per_second) { return fmt::format("{:.{}f}", per_second, per_second >= 100 ? 0 : per_second >= 10 ? 1 : 2); }
+std::string rate(double per_second) {
+  return fmt::format("{:.{}f}", per_second, per_second >= 100 ? 0 : per_second >= 10 ? 1 : 2);
+}
 
 std::string time_and_share(double part, double whole) {
   return fmt::format("{} {:3.0f} %", to_string(seconds(part)), whole > 0 ? part / whole * 100 : 0);
@@ -59,12 +61,14 @@ std::string report_text(const RunReport& report) {
   const Program& program = report.saved->program;
   const Figures f = figures_of(report);
   const size_t repeats = report.result->makespans_s.size(), devices = program.devices.size();
-  std::string text = fmt::format("{} · batch {} in {} micro-batch{} · {} device{} ({})\n\n", program.name, program.batch,
-                                 program.micro_batches, program.micro_batches == 1 ? "" : "es", devices, devices == 1 ? "" : "s",
-                                 report.transport);
-  text += fmt::format("throughput  {} samples/s · {} for the batch, median of {} repeat{}, spread ±{:.1f} %\n", rate(f.throughput),
-                      to_string(seconds(f.makespan)), repeats, repeats == 1 ? "" : "s", f.spread / f.makespan * 100);
-  text += fmt::format("latency     {} of a micro-batch, longest {}\n", to_string(seconds(f.latency.mean)), to_string(seconds(f.latency.max)));
+  std::string text = fmt::format("{} · batch {} in {} micro-batch{} · {} device{} ({})\n\n", program.name,
+                                 program.batch, program.micro_batches, program.micro_batches == 1 ? "" : "es", devices,
+                                 devices == 1 ? "" : "s", report.transport);
+  text += fmt::format("throughput  {} samples/s · {} for the batch, median of {} repeat{}, spread ±{:.1f} %\n",
+                      rate(f.throughput), to_string(seconds(f.makespan)), repeats, repeats == 1 ? "" : "s",
+                      f.spread / f.makespan * 100);
+  text += fmt::format("latency     {} of a micro-batch, longest {}\n", to_string(seconds(f.latency.mean)),
+                      to_string(seconds(f.latency.max)));
   const bool predicted = report.saved->has_prediction;
   const Prediction& p = report.saved->prediction;
   if (predicted && p.makespan_s > 0) {
@@ -83,8 +87,9 @@ std::string report_text(const RunReport& report) {
   const double makespan = report.result->trace.makespan;
   for (size_t d = 0; d < devices; ++d) {
     const DeviceTimes& times = f.devices[d];
-    std::vector<std::string> row = {program.devices[d].name, time_and_share(times.compute, makespan), time_and_share(times.wait, makespan),
-                                    time_and_share(times.communicate, makespan), to_string(report.result->trace.peak_bytes[d])};
+    std::vector<std::string> row = {program.devices[d].name, time_and_share(times.compute, makespan),
+                                    time_and_share(times.wait, makespan), time_and_share(times.communicate, makespan),
+                                    to_string(report.result->trace.peak_bytes[d])};
     if (predicted) row.push_back(d < p.device_compute_s.size() ? to_string(seconds(p.device_compute_s[d])) : "-");
     table.add(std::move(row));
   }
@@ -122,7 +127,8 @@ std::string report_json(const RunReport& report) {
                {"check", nullptr}};
   if (report.saved->has_prediction) {
     const Prediction& p = report.saved->prediction;
-    file["predicted"] = {{"makespan_s", p.makespan_s}, {"latency_mean_s", p.latency_mean_s}, {"device_compute_s", p.device_compute_s}};
+    file["predicted"] = {
+        {"makespan_s", p.makespan_s}, {"latency_mean_s", p.latency_mean_s}, {"device_compute_s", p.device_compute_s}};
     if (p.makespan_s > 0) file["predicted"]["makespan_error"] = f.makespan / p.makespan_s - 1;
   }
   if (report.check) {
@@ -130,7 +136,7 @@ std::string report_json(const RunReport& report) {
     file["check"] = {{"equal", c.equal()},
                      {"values", c.values},
                      {"different", c.different},
-                     {"largest_difference", c.largest_difference},   // null where it is infinite
+                     {"largest_difference", c.largest_difference},  // null where it is infinite
                      {"tolerance", c.tolerance}};
   }
   return file.dump(2, ' ', false, json::error_handler_t::replace) + "\n";

@@ -64,7 +64,8 @@ Status check_places(const RunArguments& arguments) {
 }
 
 // Rank 0, after the run: checks, writes, prints. Error also if --check found a difference.
-Status conclude(const RunArguments& arguments, const LoadedJob& job, const RunResult& result, const RunOptions& options) {
+Status conclude(const RunArguments& arguments, const LoadedJob& job, const RunResult& result,
+                const RunOptions& options) {
   clear_progress();
   RunReport report{&job.saved, &result, arguments.transport, std::nullopt};
   if (arguments.check) {
@@ -72,7 +73,8 @@ Status conclude(const RunArguments& arguments, const LoadedJob& job, const RunRe
   }
   if (!arguments.output.empty()) RETURN_IF_ERROR(write_outputs(arguments.output, result.outputs));
   if (!arguments.json.empty()) RETURN_IF_ERROR(write_file(arguments.json, report_json(report)));
-  if (!arguments.trace.empty()) RETURN_IF_ERROR(write_file(arguments.trace, chrome_trace(job.saved.program, result.trace)));
+  if (!arguments.trace.empty())
+    RETURN_IF_ERROR(write_file(arguments.trace, chrome_trace(job.saved.program, result.trace)));
   std::fputs(report_text(report).c_str(), stdout);
   std::fflush(stdout);
   if (report.check && !report.check->equal()) return failed("the plan's results are not those of the unsplit network");
@@ -100,12 +102,15 @@ Status run_over_mpi(const RunArguments& arguments, const RunOptions& options, Tr
   std::string text;
   if (transport.rank() == 0) {
     loaded.emplace(begin(arguments, folder));
-    if (!loaded->ok()) mine = loaded->error();
-    else text = to_string((*loaded)->saved.program);
+    if (!loaded->ok())
+      mine = loaded->error();
+    else
+      text = to_string((*loaded)->saved.program);
   }
   RETURN_IF_ERROR(agree(transport, mine, patient));
   RETURN_IF_ERROR(broadcast(transport, &text, patient));
-  ASSIGN_OR_RETURN(const Program program, parse_program(text, "the program of rank 0"));   // it was printed by this same program
+  ASSIGN_OR_RETURN(const Program program,
+                   parse_program(text, "the program of rank 0"));  // it was printed by this same program
   Job job;
   if (transport.rank() == 0) job = {(*loaded)->contents(), (*loaded)->inputs};
   ASSIGN_OR_RETURN(const RunResult result, run(program, job, transport, options));
@@ -132,60 +137,84 @@ int run_command(const RunArguments& arguments) {
 
   std::optional<TemporaryFolder> folder;
   MpiOptions mpi;
-  mpi.polling = arguments.polling == "spin" ? Polling::spin : arguments.polling == "sleep" ? Polling::sleep : Polling::automatic;
+  mpi.polling = arguments.polling == "spin"    ? Polling::spin
+                : arguments.polling == "sleep" ? Polling::sleep
+                                               : Polling::automatic;
   int rank = 0;
   mpi.last_words = [&folder, &rank](const std::string& why) {
     if (folder) folder->remove();
-    return finish(failed(why), rank == 0 || !interrupted());   // all are interrupted at once; a hang has two sides to tell
+    return finish(failed(why),
+                  rank == 0 || !interrupted());  // all are interrupted at once; a hang has two sides to tell
   };
   auto transport = start_mpi(std::move(mpi));
   if (!transport) return report(transport.error());
   rank = (*transport)->rank();
   const Status status = run_over_mpi(arguments, *options, **transport, folder);
-  if (interrupted()) (*transport)->abort("interrupted");   // the others may be anywhere: not the time for MPI_Finalize
+  if (interrupted()) (*transport)->abort("interrupted");  // the others may be anywhere: not the time for MPI_Finalize
   return finish(status, rank == 0);
 }
 
 }  // namespace
 
 void add_run_command(CLI::App& app, int& code) {
-  CLI::App* command = app.add_subcommand(
-      "run",
-      "Run a plan on as many ranks as it has devices, and measure it.\n"
-      "  mpirun -np 4 nlbench run scenarios/quickstart.yaml --plan 1 --check\n"
-      "  mpirun -np 4 nlbench run DIR --duration 10s --json result.json --trace trace.json\n"
-      "  nlbench run zoo:resnet18 --batch 8 --output y.npy\n"
-      "Rank r runs the r-th device of the plan. Rank 0 reads all files and hands out the weights; the others need none.\n"
-      "Open MPI starts messages up to 64 KiB without waiting for the receiver over TCP, larger ones after a handshake;\n"
-      "mpirun --mca btl_tcp_eager_limit 16777216 makes it one protocol, often faster.");
+  CLI::App* command =
+      app.add_subcommand("run",
+                         "Run a plan on as many ranks as it has devices, and measure it.\n"
+                         "  mpirun -np 4 nlbench run scenarios/quickstart.yaml --plan 1 --check\n"
+                         "  mpirun -np 4 nlbench run DIR --duration 10s --json result.json --trace trace.json\n"
+                         "  nlbench run zoo:resnet18 --batch 8 --output y.npy\n"
+                         "Rank r runs the r-th device of the plan. Rank 0 reads all files and hands out the weights; "
+                         "the others need none.\n"
+                         "Open MPI starts messages up to 64 KiB without waiting for the receiver over TCP, larger ones "
+                         "after a handshake;\n"
+                         "mpirun --mca btl_tcp_eager_limit 16777216 makes it one protocol, often faster.");
   const auto a = std::make_shared<RunArguments>();
-  command->add_option("WHAT", a->job.what, "A folder saved by `nlsim lower --save`; a scenario (.yaml); a model (.onnx, zoo:NAME)")->required();
-  CLI::Option* plan = command->add_option("--plan", a->job.plan, "Of a scenario: number in its ranking, or name of one of its plans (default 1)");
+  command
+      ->add_option("WHAT", a->job.what,
+                   "A folder saved by `nlsim lower --save`; a scenario (.yaml); a model (.onnx, zoo:NAME)")
+      ->required();
+  CLI::Option* plan = command->add_option(
+      "--plan", a->job.plan, "Of a scenario: number in its ranking, or name of one of its plans (default 1)");
   command->add_option("--plan-file", a->job.plan_file, "Of a scenario: a plan in a file of its own")->excludes(plan);
-  command->add_option("--batch", a->job.batch, "Of a model: samples (default: as many as --input has, else 1)")->check(CLI::PositiveNumber);
-  command->add_flag("--check", a->check, "Also run the unsplit network on rank 0 and compare the results bit for bit; exit code 1 if they differ");
-  command->add_option("--tolerance", a->tolerance,
-                      "With --check: allowed difference, relative to the largest value (default 0; 1e-3 if the devices' instruction\n"
-                      "levels differ, whose roundings do)")
+  command->add_option("--batch", a->job.batch, "Of a model: samples (default: as many as --input has, else 1)")
+      ->check(CLI::PositiveNumber);
+  command->add_flag(
+      "--check", a->check,
+      "Also run the unsplit network on rank 0 and compare the results bit for bit; exit code 1 if they differ");
+  command
+      ->add_option("--tolerance", a->tolerance,
+                   "With --check: allowed difference, relative to the largest value (default 0; 1e-3 if the devices' "
+                   "instruction\n"
+                   "levels differ, whose roundings do)")
       ->check(CLI::NonNegativeNumber);
-  command->add_option("--input", a->job.inputs, "X.npy, or NAME=X.npy, once for each input (default: seeded normal values)")
+  command
+      ->add_option("--input", a->job.inputs,
+                   "X.npy, or NAME=X.npy, once for each input (default: seeded normal values)")
       ->allow_extra_args(false);
   command->add_option("--output", a->output, "Write the network's output to Y.npy");
   command->add_option("--seed", a->job.seed, "Of the default input (default 1)");
   command->add_option("--repeats", a->repeats, "Measured executions, at least (default 5)")->check(CLI::PositiveNumber);
-  command->add_option("--warmup", a->warmup, "Executions before, not measured (default 1)")->check(CLI::NonNegativeNumber);
+  command->add_option("--warmup", a->warmup, "Executions before, not measured (default 1)")
+      ->check(CLI::NonNegativeNumber);
   command->add_option("--duration", a->duration, "Go on measuring for at least so long, such as 5s or 500ms");
   command->add_option("--json", a->json, "Write all figures to FILE");
   command->add_option("--trace", a->trace, "Write the median execution to FILE, for https://ui.perfetto.dev");
-  command->add_option("--transport", a->transport, "mpi: a rank a device (default); threads: all devices in this process, without mpirun")
+  command
+      ->add_option("--transport", a->transport,
+                   "mpi: a rank a device (default); threads: all devices in this process, without mpirun")
       ->check(CLI::IsMember({"mpi", "threads"}));
-  command->add_option("--polling", a->polling,
-                      "How a rank waits for messages. sleep: 50 to 500 us between looks; spin: a core of its own; auto: spin if there\n"
-                      "are two cores a rank (default)")
+  command
+      ->add_option("--polling", a->polling,
+                   "How a rank waits for messages. sleep: 50 to 500 us between looks; spin: a core of its own; auto: "
+                   "spin if there\n"
+                   "are two cores a rank (default)")
       ->check(CLI::IsMember({"auto", "spin", "sleep"}));
-  command->add_option("--watchdog", a->watchdog_s, "Give up when nothing happens for so many seconds, and say what is missing; 0: never (default 30)")
+  command
+      ->add_option("--watchdog", a->watchdog_s,
+                   "Give up when nothing happens for so many seconds, and say what is missing; 0: never (default 30)")
       ->check(CLI::NonNegativeNumber);
-  command->add_option("--nlsim", a->job.nlsim, "Where nlsim is, which plans scenarios and reads models (default: beside nlbench)");
+  command->add_option("--nlsim", a->job.nlsim,
+                      "Where nlsim is, which plans scenarios and reads models (default: beside nlbench)");
   command->callback([a, &code] { code = run_command(*a); });
 }
 

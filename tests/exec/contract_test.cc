@@ -1,5 +1,5 @@
-// The Program carries what is to come: training, interleaved stages, collectives, replicas, many banks. Programs written by hand,
-// run by threads, against plain arithmetic.
+// The Program carries what is to come: training, interleaved stages, collectives, replicas, many banks. Programs
+// written by hand, run by threads, against plain arithmetic.
 #include <cmath>
 
 #include "exec/programs.h"
@@ -77,7 +77,8 @@ TEST(Contract, RingAllReduce) {
   Matrix sum(4, 6);
   for (size_t i = 0; i < sum.v.size(); ++i) sum.v[i] = partial[0].v[i] + partial[1].v[i] + partial[2].v[i];
   expect_near(output_of(result, "y_A"), sum);
-  EXPECT_EQ(output_of(result, "y_A"), output_of(result, "y_B"));   // each chunk is summed at one place: the same bits everywhere
+  EXPECT_EQ(output_of(result, "y_A"),
+            output_of(result, "y_B"));  // each chunk is summed at one place: the same bits everywhere
   EXPECT_EQ(output_of(result, "y_A"), output_of(result, "y_C"));
 }
 
@@ -107,7 +108,8 @@ TEST(Contract, EagerMessagesChangeNothingButTimes) {
     const RunResult eager = run_it(program, job);
     ASSERT_EQ(rendezvous.outputs.size(), eager.outputs.size());
     for (size_t i = 0; i < eager.outputs.size(); ++i) {
-      EXPECT_EQ(rendezvous.outputs[i].tensor.values, eager.outputs[i].tensor.values) << name << " " << eager.outputs[i].tensor.name;
+      EXPECT_EQ(rendezvous.outputs[i].tensor.values, eager.outputs[i].tensor.values)
+          << name << " " << eager.outputs[i].tensor.name;
     }
   }
 }
@@ -130,8 +132,10 @@ TEST(Contract, TracesObeyTheDependencies) {
       const Opcode opcode = instr_of(program, deps->instances[i]).opcode;
       for (const Edge& edge : deps->into(i)) {
         const Span& before = trace.spans[edge.from];
-        if (opcode == Opcode::recv && edge.kind == EdgeKind::stream) EXPECT_LE(before.start, span.start);   // posted ahead, in order
-        else EXPECT_LE(before.finish, span.start) << name << ": " << describe_instance(program, deps->instances[i]);
+        if (opcode == Opcode::recv && edge.kind == EdgeKind::stream)
+          EXPECT_LE(before.start, span.start);  // posted ahead, in order
+        else
+          EXPECT_LE(before.finish, span.start) << name << ": " << describe_instance(program, deps->instances[i]);
       }
     }
   }

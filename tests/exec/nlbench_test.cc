@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 struct Outcome {
   int code = -1;
-  std::string text;   // stdout and stderr
+  std::string text;  // stdout and stderr
 };
 
 Outcome shell(const std::string& command) {
@@ -45,12 +45,14 @@ class Nlbench : public ::testing::Test {
     // The contents of the texts are placeholders: a store names them by what they are.
     SavedProgram saved{program_of("interleaved"), program_of("interleaved_unsplit"), false, {}};
     for (Program* program : {&saved.program, &saved.unsplit}) {
-      for (Buffer& buffer : buffers_with_content(*program)) buffer.content = store_.add_random(buffer.type, buffer.content.value, 1.0f);
+      for (Buffer& buffer : buffers_with_content(*program))
+        buffer.content = store_.add_random(buffer.type, buffer.content.value, 1.0f);
     }
     const Status status = save_program(dir_ + "/saved", saved, store_);
     ASSERT_TRUE(status.ok()) << status.error().to_string();
     // Another network to be compared with.
-    for (Buffer& buffer : buffers_with_content(saved.unsplit)) buffer.content = store_.add_random(buffer.type, 4711, 1.0f);
+    for (Buffer& buffer : buffers_with_content(saved.unsplit))
+      buffer.content = store_.add_random(buffer.type, 4711, 1.0f);
     ASSERT_TRUE(save_program(dir_ + "/lying", saved, store_).ok());
   }
   void TearDown() override { fs::remove_all(dir_); }
@@ -65,11 +67,14 @@ class Nlbench : public ::testing::Test {
     return found;
   }
 
-  Outcome nlbench(const std::string& arguments) const { return shell("cd " + dir_ + " && " + program_ + " " + arguments); }
+  Outcome nlbench(const std::string& arguments) const {
+    return shell("cd " + dir_ + " && " + program_ + " " + arguments);
+  }
 
   // Leak detection off: Open MPI keeps what it has at the end of a process.
   std::string mpirun() const {
-    return std::string("cd ") + dir_ + " && ASAN_OPTIONS=detect_leaks=0 mpirun --oversubscribe --mca btl_vader_single_copy_mechanism none " +
+    return std::string("cd ") + dir_ +
+           " && ASAN_OPTIONS=detect_leaks=0 mpirun --oversubscribe --mca btl_vader_single_copy_mechanism none " +
            (::geteuid() == 0 ? "--allow-run-as-root " : "");
   }
   Outcome nlbench_on(int ranks, const std::string& arguments) const {
@@ -83,11 +88,13 @@ class Nlbench : public ::testing::Test {
 TEST_F(Nlbench, SplitOverMpiEqualsUnsplit) {
   const Outcome outcome = nlbench_on(2, "run saved --check --output y.npy --json r.json --trace t.json --repeats 3");
   EXPECT_EQ(outcome.code, 0) << outcome.text;
-  EXPECT_THAT(outcome.text, AllOf(HasSubstr("interleaved · batch 8 in 4 micro-batches · 2 devices (mpi)"), HasSubstr("median of 3 repeats"),
-                                  HasSubstr("equal to the unsplit run, bit for bit (16 values)")));
+  EXPECT_THAT(outcome.text,
+              AllOf(HasSubstr("interleaved · batch 8 in 4 micro-batches · 2 devices (mpi)"),
+                    HasSubstr("median of 3 repeats"), HasSubstr("equal to the unsplit run, bit for bit (16 values)")));
   const auto json = read_file(dir_ + "/r.json");
   ASSERT_TRUE(json.ok());
-  EXPECT_THAT(*json, AllOf(HasSubstr("\"format\": \"nlsplit-run\""), HasSubstr("\"equal\": true"), HasSubstr("\"throughput_per_s\"")));
+  EXPECT_THAT(*json, AllOf(HasSubstr("\"format\": \"nlsplit-run\""), HasSubstr("\"equal\": true"),
+                           HasSubstr("\"throughput_per_s\"")));
   const auto trace = read_file(dir_ + "/t.json");
   ASSERT_TRUE(trace.ok());
   EXPECT_THAT(*trace, HasSubstr("layer 3"));
@@ -102,7 +109,8 @@ TEST_F(Nlbench, SplitOverMpiEqualsUnsplit) {
 TEST_F(Nlbench, OnlyRankZeroNeedsFiles) {
   fs::create_directory(dir_ + "/elsewhere");
   const std::string arguments = program_ + " run saved --check --output y.npy";
-  const Outcome outcome = shell(mpirun() + "-np 1 -wdir " + dir_ + " " + arguments + " : -np 1 -wdir " + dir_ + "/elsewhere " + arguments);
+  const Outcome outcome =
+      shell(mpirun() + "-np 1 -wdir " + dir_ + " " + arguments + " : -np 1 -wdir " + dir_ + "/elsewhere " + arguments);
   EXPECT_EQ(outcome.code, 0) << outcome.text;
   EXPECT_TRUE(fs::exists(dir_ + "/y.npy"));
   EXPECT_TRUE(fs::is_empty(dir_ + "/elsewhere"));
@@ -111,7 +119,8 @@ TEST_F(Nlbench, OnlyRankZeroNeedsFiles) {
 TEST_F(Nlbench, CheckFindsADifference) {
   const Outcome outcome = nlbench_on(2, "run lying --check");
   EXPECT_EQ(outcome.code, 1);
-  EXPECT_THAT(outcome.text, AllOf(HasSubstr("values differ from the unsplit run"), HasSubstr("equal bits were expected")));
+  EXPECT_THAT(outcome.text,
+              AllOf(HasSubstr("values differ from the unsplit run"), HasSubstr("equal bits were expected")));
 }
 
 TEST_F(Nlbench, TooManyAndTooFewRanks) {

@@ -50,7 +50,8 @@ inline ContentLookup seeded_contents(const Program& program) {
 
 inline Job seeded_job(const Program& program) {
   Job job{seeded_contents(program), *wanted_inputs(program)};
-  for (size_t i = 0; i < job.inputs.size(); ++i) job.inputs[i].values = normals(77 + i, element_count(job.inputs[i].type.shape));
+  for (size_t i = 0; i < job.inputs.size(); ++i)
+    job.inputs[i].values = normals(77 + i, element_count(job.inputs[i].type.shape));
   return job;
 }
 
@@ -117,7 +118,8 @@ inline Matrix relu(Matrix a) {
 
 inline void expect_near(const std::vector<float>& got, const Matrix& want) {
   ASSERT_EQ(got.size(), want.v.size());
-  for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want.v[i], 1e-5 * (1 + std::abs(want.v[i]))) << "at " << i;
+  for (size_t i = 0; i < got.size(); ++i)
+    EXPECT_NEAR(got[i], want.v[i], 1e-5 * (1 + std::abs(want.v[i]))) << "at " << i;
 }
 
 }  // namespace nlsplit::testing

@@ -30,7 +30,8 @@ TEST(Run, InputsAreCheckedBeforeAnythingStarts) {
   job.inputs[1].values.pop_back();
   EXPECT_THAT(error_of(run_threads(program, job, test_options())), HasSubstr("input t must be f32[8,2]"));
   job.inputs.pop_back();
-  EXPECT_THAT(error_of(run_threads(program, job, test_options())), HasSubstr("needs input t (f32[8,2]), which is missing"));
+  EXPECT_THAT(error_of(run_threads(program, job, test_options())),
+              HasSubstr("needs input t (f32[8,2]), which is missing"));
 }
 
 TEST(Run, AMissingContentIsAnErrorOfAllDevices) {
@@ -59,7 +60,7 @@ TEST(Run, RepeatsAndDuration) {
   int called = 0;
   options.after_repeat = [&](int repeats, double, const std::vector<Interval>& own) {
     EXPECT_EQ(repeats, ++called);
-    EXPECT_EQ(own.size(), 12u);   // device A: six slots of two instructions
+    EXPECT_EQ(own.size(), 12u);  // device A: six slots of two instructions
     return true;
   };
   auto result = run_threads(program, job, options);
@@ -73,7 +74,7 @@ TEST(Run, RepeatsAndDuration) {
   ASSERT_TRUE(result.ok()) << error_of(result);
   double sum = 0;
   for (const double makespan : result->makespans_s) sum += makespan;
-  EXPECT_GT(result->makespans_s.size(), 2u);   // a repeat takes far less than 25 ms
+  EXPECT_GT(result->makespans_s.size(), 2u);  // a repeat takes far less than 25 ms
   EXPECT_EQ(result->trace.peak_bytes[0], program.devices[0].arena);
 
   options.after_repeat = [](int repeats, double, const std::vector<Interval>&) { return repeats < 3; };
@@ -121,7 +122,8 @@ TEST(Run, ReceivesArePostedAhead) {
     (instr_of(program, {span.device, span.slot, span.instr}).opcode == Opcode::recv ? recvs : computes).push_back(span);
   }
   ASSERT_EQ(recvs.size(), 6u);
-  for (int slot = 0; slot < 4; ++slot) EXPECT_LE(recvs[static_cast<size_t>(slot)].start, computes[0].start) << "slot " << slot;
+  for (int slot = 0; slot < 4; ++slot)
+    EXPECT_LE(recvs[static_cast<size_t>(slot)].start, computes[0].start) << "slot " << slot;
 }
 
 TEST(Place, StatesWithoutContentAreZero) {

@@ -21,7 +21,7 @@ TEST(ThreadTransport, EagerMessagesLeaveAtOnceLargerOnesWait) {
   const auto rendezvous = a.isend(1, 8, room(large));
   EXPECT_EQ(a.test(eager), State::done);
   EXPECT_EQ(a.test(rendezvous), State::pending);
-  small = "????";   // the sender may use its bytes again
+  small = "????";  // the sender may use its bytes again
   const auto second = b.irecv(0, 8, room(large_room));
   const auto first = b.irecv(0, 7, room(small_room));
   EXPECT_EQ(a.test(rendezvous), State::done);
@@ -114,7 +114,7 @@ TEST(Collectives, AgreeGivesAllTheFirstError) {
 
 TEST(Collectives, PatienceEndsAndSaysWhatIsMissing) {
   on_all(2, [](Transport& transport) {
-    if (transport.rank() == 1) return;   // never comes
+    if (transport.rank() == 1) return;  // never comes
     const Status status = barrier(transport, false, {0.05, nullptr, "the start of repeat 3"});
     ASSERT_FALSE(status.ok());
     EXPECT_THAT(status.error().message, ::testing::HasSubstr("the start of repeat 3"));

@@ -57,7 +57,8 @@ std::vector<const Tensor*> pointers(const std::vector<Tensor>& tensors) {
 // How much memory and rounding the sums of an operator have: error grows with the terms' magnitude, about 1 each.
 Tolerance tolerance_of(const ComputeDesc& desc) {
   double terms = 1;
-  if (desc.op == Op::Conv) terms = static_cast<double>(element_count(desc.inputs[1].shape)) / static_cast<double>(desc.inputs[1].shape[0]);
+  if (desc.op == Op::Conv)
+    terms = static_cast<double>(element_count(desc.inputs[1].shape)) / static_cast<double>(desc.inputs[1].shape[0]);
   if (desc.op == Op::Gemm || desc.op == Op::MatMul) terms = 600;
   return {2e-5, 2e-6 * (1 + std::sqrt(terms))};
 }
@@ -150,7 +151,8 @@ TEST_P(Kernels, DoNotLetTheBatchTouchASamplesBits) {
         part.kernel = id;
         EXPECT_EQ(kernel.refuses(part), "") << signature(part);
         std::vector<Tensor> parts;
-        for (size_t i = 0; i < inputs.size(); ++i) parts.push_back(batched >> i & 1 ? samples(inputs[i], begin, count) : inputs[i]);
+        for (size_t i = 0; i < inputs.size(); ++i)
+          parts.push_back(batched >> i & 1 ? samples(inputs[i], begin, count) : inputs[i]);
         return run_kernel(*library_, part, pointers(parts));
       };
       const Tensor all = run(*whole, 0, batch);

@@ -1,4 +1,5 @@
-// Random computations of one operator: shapes small enough to be quick and uneven enough to leave every kind of remainder.
+// Random computations of one operator: shapes small enough to be quick and uneven enough to leave every kind of
+// remainder.
 //
 //   Random random(7);
 //   std::optional<ComputeDesc> desc = random_desc(Op::Conv, random);   // none: this draw is not a valid one
@@ -32,7 +33,9 @@ class RandomDesc {
   using Ints = std::vector<int64_t>;
   uint64_t below(uint64_t n) { return random_.below(n); }
   bool chance(double p) { return random_.uniform() < p; }
-  int64_t between(int64_t low, int64_t high) { return low + static_cast<int64_t>(below(static_cast<uint64_t>(high - low + 1))); }
+  int64_t between(int64_t low, int64_t high) {
+    return low + static_cast<int64_t>(below(static_cast<uint64_t>(high - low + 1)));
+  }
   int64_t pick(const Ints& from) { return from[below(from.size())]; }
   void input(Shape shape, bool weight = false) {
     if (weight) desc_.weights |= uint64_t{1} << desc_.inputs.size();
@@ -51,17 +54,22 @@ class RandomDesc {
   }
 
   void step() {
-    static const Op steps[] = {Op::Relu, Op::Clip, Op::Sigmoid, Op::HardSigmoid, Op::HardSwish, Op::Tanh, Op::LeakyRelu, Op::Add, Op::Mul};
+    static const Op steps[] = {Op::Relu, Op::Clip,      Op::Sigmoid, Op::HardSigmoid, Op::HardSwish,
+                               Op::Tanh, Op::LeakyRelu, Op::Add,     Op::Mul};
     const Op op = steps[below(std::size(steps))];
     desc_.epilogue.push_back({op, unary_attrs(op)});
     if (is_binary_elementwise(op)) desc_.inputs.push_back(desc_.outputs[0]);
   }
   static Attrs unary_attrs(Op op) {
     switch (op) {
-      case Op::Clip: return {{"max", 0.75}, {"min", -0.5}};
-      case Op::LeakyRelu: return {{"alpha", 0.125}};
-      case Op::HardSigmoid: return {{"alpha", 0.25}, {"beta", 0.5}};
-      default: return {};
+      case Op::Clip:
+        return {{"max", 0.75}, {"min", -0.5}};
+      case Op::LeakyRelu:
+        return {{"alpha", 0.125}};
+      case Op::HardSigmoid:
+        return {{"alpha", 0.25}, {"beta", 0.5}};
+      default:
+        return {};
     }
   }
 
@@ -83,12 +91,15 @@ class RandomDesc {
     input({between(1, 2), group * per_group, between(1, 18), between(1, 31)});
     input({filters, per_group, kernel[0], kernel[1]}, chance(0.7));
     if (chance(0.6)) input({filters}, true);
-    desc_.attrs = {{"dilations", dilations}, {"group", group}, {"kernel_shape", kernel}, {"pads", pads}, {"strides", strides}};
+    desc_.attrs = {
+        {"dilations", dilations}, {"group", group}, {"kernel_shape", kernel}, {"pads", pads}, {"strides", strides}};
   }
 
   void pool() {
     const Ints kernel{between(1, 4), between(1, 4)};
-    desc_.attrs = {{"ceil_mode", between(0, 1)}, {"kernel_shape", kernel}, {"pads", window_pads(kernel)},
+    desc_.attrs = {{"ceil_mode", between(0, 1)},
+                   {"kernel_shape", kernel},
+                   {"pads", window_pads(kernel)},
                    {"strides", Ints{between(1, 3), between(1, 3)}}};
     if (op_ == Op::MaxPool) set_attr(desc_.attrs, "dilations", Ints{between(1, 2), between(1, 2)});
     if (op_ == Op::AveragePool) set_attr(desc_.attrs, "count_include_pad", between(0, 1));
@@ -96,9 +107,13 @@ class RandomDesc {
   }
 
   void gemm() {
-    const int64_t m = pick({1, 1, 2, 5, 6, 14, 15, 29, 300}), n = pick({1, 3, 10, 16, 31, 32, 33, 100, 400}), k = pick({1, 2, 9, 64, 257, 600});
+    const int64_t m = pick({1, 1, 2, 5, 6, 14, 15, 29, 300}), n = pick({1, 3, 10, 16, 31, 32, 33, 100, 400}),
+                  k = pick({1, 2, 9, 64, 257, 600});
     const bool trans_a = chance(0.3), trans_b = chance(0.5), scaled = chance(0.3);
-    desc_.attrs = {{"alpha", scaled ? 0.5 : 1.0}, {"beta", scaled ? -2.0 : 1.0}, {"transA", int64_t{trans_a}}, {"transB", int64_t{trans_b}}};
+    desc_.attrs = {{"alpha", scaled ? 0.5 : 1.0},
+                   {"beta", scaled ? -2.0 : 1.0},
+                   {"transA", int64_t{trans_a}},
+                   {"transB", int64_t{trans_b}}};
     input(trans_a ? Shape{k, m} : Shape{m, k});
     input(trans_b ? Shape{n, k} : Shape{k, n}, chance(0.6));
     const Shape addends[] = {{n}, {n}, {1, n}, {m, 1}, {m, n}, {1}, {}};
@@ -121,12 +136,17 @@ class RandomDesc {
   void fill() {
     const int64_t axes = between(1, 4);
     switch (op_) {
-      case Op::Conv: return conv();
+      case Op::Conv:
+        return conv();
       case Op::MaxPool:
-      case Op::AveragePool: return pool();
-      case Op::Gemm: return gemm();
-      case Op::MatMul: return matmul();
-      case Op::GlobalAveragePool: return input(any_shape(4));
+      case Op::AveragePool:
+        return pool();
+      case Op::Gemm:
+        return gemm();
+      case Op::MatMul:
+        return matmul();
+      case Op::GlobalAveragePool:
+        return input(any_shape(4));
       case Op::Add:
       case Op::Sub:
       case Op::Mul:

@@ -1,5 +1,6 @@
-// Runs one kernel as an executor would, in memory laid out to catch it reading or writing where it must not: every operand lies
-// between guards of NaN at an address that is aligned to a float only, outputs and workspace begin as NaN, inputs must not change.
+// Runs one kernel as an executor would, in memory laid out to catch it reading or writing where it must not: every
+// operand lies between guards of NaN at an address that is aligned to a float only, outputs and workspace begin as NaN,
+// inputs must not change.
 //
 //   Tensor y = run_kernel(library, desc, {&x, &w});
 #pragma once
@@ -46,7 +47,8 @@ class GuardedFloats {
 
 inline size_t floats_of(Bytes size) { return static_cast<size_t>((size.value() + 3) / 4); }
 
-inline Tensor run_kernel(const KernelLibrary& library, const ComputeDesc& desc, const std::vector<const Tensor*>& inputs) {
+inline Tensor run_kernel(const KernelLibrary& library, const ComputeDesc& desc,
+                         const std::vector<const Tensor*>& inputs) {
   const KernelInfo* info = find_kernel(desc.kernel);
   const auto found = library.find(desc.kernel);
   EXPECT_TRUE(info != nullptr && found.ok()) << desc.kernel;
@@ -77,9 +79,10 @@ inline Tensor run_kernel(const KernelLibrary& library, const ComputeDesc& desc, 
   EXPECT_TRUE(workspace.intact()) << "writes outside of its workspace: " << signature(desc);
   for (size_t i = 0; i < memory.size(); ++i) {
     const std::vector<float> after = memory[i].values();
-    EXPECT_TRUE(memory[i].intact() && std::equal(after.begin(), after.end(), before[i].begin(), [](float a, float b) {
-      return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b);
-    })) << "changes its input " << i << ": " << signature(desc);
+    EXPECT_TRUE(memory[i].intact() &&
+                std::equal(after.begin(), after.end(), before[i].begin(),
+                           [](float a, float b) { return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b); }))
+        << "changes its input " << i << ": " << signature(desc);
   }
   return {desc.outputs[0], out.values()};
 }

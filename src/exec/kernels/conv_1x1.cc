@@ -20,8 +20,8 @@ void run(const KernelCall& call) {
       const int64_t at = (sample * w.out_channels + g * filters) * pixels;
       if (desc.own_inputs() > 2) finish.row_bias = input(call, 2) + g * filters;
       if (head.operand != nullptr) finish.head.operand = head.operand + at;
-      product(filters, pixels, k, {input(call, 1) + g * filters * k, 0, 0, true}, {planes, pixels, 1}, output(call) + at,
-              finish, workspace(call));
+      product(filters, pixels, k, {input(call, 1) + g * filters * k, 0, 0, true}, {planes, pixels, 1},
+              output(call) + at, finish, workspace(call));
       if (!epilogue.empty()) epilogue.apply(output(call), at, filters * pixels);
     }
   }

@@ -1,7 +1,8 @@
-// Convolution by vectors of output channels: a register tile is up to most_tile_rows neighbouring output pixels times two
-// packets of channels; the pixels' inputs are broadcast straight from the padded image, the weights stream from packed panels.
-// No im2col, any stride and dilation (the image is sorted by phase), and small images fill the vectors as well as large ones.
-// Georganas et al., "Anatomy of high-performance deep learning convolutions on SIMD architectures", SC 2018, is the model.
+// Convolution by vectors of output channels: a register tile is up to most_tile_rows neighbouring output pixels times
+// two packets of channels; the pixels' inputs are broadcast straight from the padded image, the weights stream from
+// packed panels. No im2col, any stride and dilation (the image is sorted by phase), and small images fill the vectors
+// as well as large ones. Georganas et al., "Anatomy of high-performance deep learning convolutions on SIMD
+// architectures", SC 2018, is the model.
 #include <algorithm>
 #include <array>
 #include <vector>
@@ -15,15 +16,16 @@ namespace nlsplit {
 namespace {
 
 constexpr int64_t panel_width = tile_vectors * width;
-// Tiles that share a block of weights before the next block is fetched; their partial sums (28 KiB at most) wait on the stack.
+// Tiles that share a block of weights before the next block is fetched; their partial sums (28 KiB at most) wait on the
+// stack.
 constexpr int64_t block_tiles = 16;
 constexpr int64_t block_floats = block_tiles * most_tile_rows * panel_width;
 
 struct TileAt {
-  int64_t image = 0;    // of its first pixel's first tap
-  int64_t pixel = 0;    // its first in the output; the others follow
-  int rows = 1;         // of the image
-  int pixels = 1;       // of each row
+  int64_t image = 0;  // of its first pixel's first tap
+  int64_t pixel = 0;  // its first in the output; the others follow
+  int rows = 1;       // of the image
+  int pixels = 1;     // of each row
 };
 
 struct TileWork {
@@ -32,13 +34,13 @@ struct TileWork {
   const int64_t* offsets;
   const float* panel;
   int64_t k;
-  float* partial;         // sums between blocks of k
+  float* partial;  // sums between blocks of k
   bool first, last;
-  float* out;             // channel 0 of the panel, pixel 0 of the tile
-  int64_t out_stride;     // from channel to channel
-  int64_t channels;       // how many of the panel's are real
-  const float* bias;      // of channel 0 of the panel, or null
-  const float* operand;   // likewise, where out is
+  float* out;            // channel 0 of the panel, pixel 0 of the tile
+  int64_t out_stride;    // from channel to channel
+  int64_t channels;      // how many of the panel's are real
+  const float* bias;     // of channel 0 of the panel, or null
+  const float* operand;  // likewise, where out is
   const EpilogueHead* head;
 };
 
@@ -100,7 +102,7 @@ static_assert(tile_vectors == 2);
 // The output's pixels as tiles, in order. Two whole rows share a tile where both fit.
 std::vector<TileAt> tiles_of(const Window& w) {
   std::vector<TileAt> tiles;
-  const bool flat = w.in_place && w.taps() == 1 && w.image_w == w.out_w;   // then the rows are one
+  const bool flat = w.taps() == 1 && w.image_w == w.out_w;  // then the rows are one
   const int64_t out_h = flat ? 1 : w.out_h, out_w = flat ? w.out_pixels() : w.out_w;
   const ScalarPanels cut = scalar_panels(out_w, most_tile_rows);
   for (int64_t y = 0; y < out_h; ++y) {
@@ -118,15 +120,15 @@ std::vector<TileAt> tiles_of(const Window& w) {
 
 struct Filters {
   const float* packed;
-  const float* bias;     // of the group's first channel, or null
-  int64_t channels;      // of the group
+  const float* bias;  // of the group's first channel, or null
+  int64_t channels;   // of the group
   int64_t k;
 };
 
 // One group of one sample. `out` is its first channel.
-void convolve(const Window& w, const std::vector<TileAt>& tiles, const std::vector<int64_t>& offsets, const float* image,
-              const Filters& filters, float* out, const EpilogueHead& head, const float* operand, const Epilogue& rest,
-              float* whole_output) {
+void convolve(const Window& w, const std::vector<TileAt>& tiles, const std::vector<int64_t>& offsets,
+              const float* image, const Filters& filters, float* out, const EpilogueHead& head, const float* operand,
+              const Epilogue& rest, float* whole_output) {
   alignas(64) float partial[block_floats];
   const int64_t pixels = w.out_pixels();
   const int64_t k = filters.k;
@@ -183,7 +185,7 @@ void run(const KernelCall& call, const float* packed, float* scratch) {
   const int64_t group_channels = w.channels / w.groups, group_filters = w.out_channels / w.groups;
   const int64_t k = group_channels * w.taps();
   const std::vector<TileAt> tiles = tiles_of(w);
-  std::vector<int64_t> offsets;   // of each step of k: channel, then row and column of the filter, as the weights lie
+  std::vector<int64_t> offsets;  // of each step of k: channel, then row and column of the filter, as the weights lie
   offsets.reserve(static_cast<size_t>(k));
   for (int64_t c = 0; c < group_channels; ++c) {
     for (int64_t i = 0; i < w.kernel_h; ++i) {
@@ -203,8 +205,8 @@ void run(const KernelCall& call, const float* packed, float* scratch) {
     for (int64_t g = 0; g < w.groups; ++g) {
       const int64_t first = g * group_filters;
       const int64_t at = (sample * w.out_channels + first) * w.out_pixels();
-      const Filters filters = {packed + g * k * round_up(group_filters, width), bias == nullptr ? nullptr : bias + first,
-                               group_filters, k};
+      const Filters filters = {packed + g * k * round_up(group_filters, width),
+                               bias == nullptr ? nullptr : bias + first, group_filters, k};
       convolve(w, tiles, offsets, images + g * group_channels * w.image_stride(), filters, output(call) + at, head,
                head.operand == nullptr ? nullptr : head.operand + at, epilogue, output(call));
     }

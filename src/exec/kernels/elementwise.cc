@@ -82,10 +82,12 @@ template <class F>
 void combine(float* to, int64_t n, const float* a, bool repeat_a, const float* b, bool repeat_b, F f) {
   if (repeat_a) {
     const Packet one = broadcast(*a);
-    map_row(to, n, [&](const Packet& y) { return f(one, y); }, b);
+    map_row(
+        to, n, [&](const Packet& y) { return f(one, y); }, b);
   } else if (repeat_b) {
     const Packet one = broadcast(*b);
-    map_row(to, n, [&](const Packet& x) { return f(x, one); }, a);
+    map_row(
+        to, n, [&](const Packet& x) { return f(x, one); }, a);
   } else {
     map_row(to, n, f, a, b);
   }
@@ -124,11 +126,16 @@ void run_binary(const KernelCall& call) {
   const Loops loops = loops_of(desc.outputs[0].shape, desc.inputs[0].shape, desc.inputs[1].shape);
   const auto go = [&](auto f) { walk(loops, input(call, 0), input(call, 1), output(call), epilogue, f); };
   switch (desc.op) {
-    case Op::Add: return go([](const Packet& a, const Packet& b) { return add(a, b); });
-    case Op::Sub: return go([](const Packet& a, const Packet& b) { return subtract(a, b); });
-    case Op::Mul: return go([](const Packet& a, const Packet& b) { return multiply(a, b); });
-    case Op::Div: return go([](const Packet& a, const Packet& b) { return divide(a, b); });
-    default: CHECK(false, "not a binary operator");
+    case Op::Add:
+      return go([](const Packet& a, const Packet& b) { return add(a, b); });
+    case Op::Sub:
+      return go([](const Packet& a, const Packet& b) { return subtract(a, b); });
+    case Op::Mul:
+      return go([](const Packet& a, const Packet& b) { return multiply(a, b); });
+    case Op::Div:
+      return go([](const Packet& a, const Packet& b) { return divide(a, b); });
+    default:
+      CHECK(false, "not a binary operator");
   }
 }
 

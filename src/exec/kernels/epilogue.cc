@@ -9,10 +9,14 @@ namespace nlsplit {
 UnaryParameters unary_parameters(Op op, const Attrs& attrs) {
   const auto number = [&](std::string_view name) { return static_cast<float>(attr_float(attrs, name)); };
   switch (op) {
-    case Op::LeakyRelu: return {number("alpha"), 0};
-    case Op::HardSigmoid: return {number("alpha"), number("beta")};
-    case Op::Clip: return {number("min"), number("max")};
-    default: return {};
+    case Op::LeakyRelu:
+      return {number("alpha"), 0};
+    case Op::HardSigmoid:
+      return {number("alpha"), number("beta")};
+    case Op::Clip:
+      return {number("min"), number("max")};
+    default:
+      return {};
   }
 }
 

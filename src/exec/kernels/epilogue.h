@@ -10,7 +10,7 @@ namespace nlsplit {
 
 // x → clamp(x + operand[i]), each if it is there.
 struct EpilogueHead {
-  const float* operand = nullptr;   // laid out like the output
+  const float* operand = nullptr;  // laid out like the output
   bool clamps = false;
   float low = 0, high = 0;
 };
@@ -19,7 +19,7 @@ class Epilogue {
  public:
   explicit Epilogue(const KernelCall& call);
 
-  EpilogueHead take_head();   // those steps are then no longer applied
+  EpilogueHead take_head();  // those steps are then no longer applied
   bool empty() const { return next_ == steps_.size(); }
   // Elements [begin, begin + count) of the output.
   void apply(float* output, int64_t begin, int64_t count) const;

@@ -1,6 +1,6 @@
 // Gemm and MatMul, with the right operand packed at load or plain.
-#include "exec/kernels/product.h"
 #include "exec/kernels/packets.h"
+#include "exec/kernels/product.h"
 #include "exec/kernels/run.h"
 #include "kernels/layout.h"
 
@@ -36,12 +36,16 @@ void scale_and_add(float* out, const Product& p, float alpha, float beta, const 
   for (int64_t row = 0; row < p.m; ++row, out += p.n) {
     const float* addend = c.data == nullptr ? nullptr : c.data + row * c.row_stride;
     if (addend == nullptr) {
-      map_row(out, p.n, [&](const Packet& x) { return multiply(x, pa); }, out);
+      map_row(
+          out, p.n, [&](const Packet& x) { return multiply(x, pa); }, out);
     } else if (c.column_stride == 0) {
       const Packet one = multiply(broadcast(*addend), pb);
-      map_row(out, p.n, [&](const Packet& x) { return add(multiply(x, pa), one); }, out);
+      map_row(
+          out, p.n, [&](const Packet& x) { return add(multiply(x, pa), one); }, out);
     } else {
-      map_row(out, p.n, [&](const Packet& x, const Packet& y) { return add(multiply(x, pa), multiply(y, pb)); }, out, addend);
+      map_row(
+          out, p.n, [&](const Packet& x, const Packet& y) { return add(multiply(x, pa), multiply(y, pb)); }, out,
+          addend);
     }
   }
 }
@@ -53,7 +57,8 @@ void run_gemm(const KernelCall& call, const Right& right) {
   const float beta = static_cast<float>(attr_float(desc.attrs, "beta"));
   const Addend c = addend_of(call);
   // A row of biases, as fully connected layers have it, is added in registers. (n == 1 would make it a scalar.)
-  const bool plain = alpha == 1.0f && (c.data == nullptr || (beta == 1.0f && c.row_stride == 0 && c.column_stride == 1));
+  const bool plain =
+      alpha == 1.0f && (c.data == nullptr || (beta == 1.0f && c.row_stride == 0 && c.column_stride == 1));
   Epilogue epilogue(call);
   Finish finish;
   if (plain) {

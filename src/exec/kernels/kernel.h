@@ -1,5 +1,6 @@
-// What a library of kernels offers. One source is compiled once for each instruction level into libnlsplit_kernels_v2/v3/v4.so
-// (hidden visibility: the levels' inlined Eigen code must never mix), and exec/kernel_library.h loads the one a Program names.
+// What a library of kernels offers. One source is compiled once for each instruction level into
+// libnlsplit_kernels_v2/v3/v4.so (hidden visibility: the levels' inlined Eigen code must never mix), and
+// exec/kernel_library.h loads the one a Program names.
 #pragma once
 
 #include <cstddef>
@@ -10,13 +11,13 @@ namespace nlsplit {
 
 struct KernelCall {
   const ComputeDesc* desc;
-  const void* const* inputs;   // in desc->inputs' order; packed ones in their packed form; nullptr: left out
-  void* const* outputs;        // never overlap inputs
-  void* workspace;             // KernelInfo::workspace bytes, aligned to arena_alignment
+  const void* const* inputs;  // in desc->inputs' order; packed ones in their packed form; nullptr: left out
+  void* const* outputs;       // never overlap inputs
+  void* workspace;            // KernelInfo::workspace bytes, aligned to arena_alignment
 };
 
 struct KernelEntry {
-  const char* name;                                    // as in the catalogue, without the level
+  const char* name;  // as in the catalogue, without the level
   void (*run)(const KernelCall& call);
   // Row-major bytes of input `i` → its packed form, KernelInfo::packed_bytes long. nullptr: this kernel packs nothing.
   void (*pack)(const ComputeDesc& desc, size_t i, const void* raw, void* packed);

@@ -12,9 +12,12 @@ namespace nlsplit {
 bool cpu_supports(Isa isa) {
   __builtin_cpu_init();
   switch (isa) {
-    case Isa::v2: return __builtin_cpu_supports("x86-64-v2") != 0;
-    case Isa::v3: return __builtin_cpu_supports("x86-64-v3") != 0;
-    case Isa::v4: return __builtin_cpu_supports("x86-64-v4") != 0;
+    case Isa::v2:
+      return __builtin_cpu_supports("x86-64-v2") != 0;
+    case Isa::v3:
+      return __builtin_cpu_supports("x86-64-v3") != 0;
+    case Isa::v4:
+      return __builtin_cpu_supports("x86-64-v4") != 0;
   }
   return false;
 }
@@ -42,7 +45,8 @@ Result<KernelLibrary> KernelLibrary::load(Isa isa) {
 
 Result<KernelLibrary> KernelLibrary::load_file(Isa isa, const std::string& path) {
   if (!cpu_supports(isa)) {
-    return unsupported(fmt::format("this CPU lacks the x86-64-{} instructions, which the Program's kernels need", name_of(isa)));
+    return unsupported(
+        fmt::format("this CPU lacks the x86-64-{} instructions, which the Program's kernels need", name_of(isa)));
   }
   // Local: the symbols of two levels must never meet. Now: what is missing shows here, not in the middle of a run.
   void* handle = dlopen(path.c_str(), RTLD_LOCAL | RTLD_NOW);

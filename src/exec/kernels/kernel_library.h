@@ -19,7 +19,8 @@ Result<Isa> best_isa();
 
 class KernelLibrary {
  public:
-  // libnlsplit_kernels_<isa>.so from beside the running program. Errors: the CPU lacks the level; no such file; not one of ours.
+  // libnlsplit_kernels_<isa>.so from beside the running program. Errors: the CPU lacks the level; no such file; not one
+  // of ours.
   static Result<KernelLibrary> load(Isa isa);
   static Result<KernelLibrary> load_file(Isa isa, const std::string& path);
 
@@ -36,7 +37,7 @@ class KernelLibrary {
   KernelLibrary(Isa isa, void* handle, std::span<const KernelEntry> entries);
 
   Isa isa_;
-  void* handle_;   // dlopen's
+  void* handle_;  // dlopen's
   std::span<const KernelEntry> entries_;
 };
 

@@ -1,7 +1,7 @@
-// The register tiles: `rows` scalars times `vectors` packets, accumulated over k. An element is one chain of fused multiply-adds
-// in the order of k, whatever the tile, its neighbours and the blocks of k it is cut into (a partial sum is kept in full), so
-// results do not depend on how the work is tiled. Goto and van de Geijn, "Anatomy of high-performance matrix multiplication",
-// ACM TOMS 34(3), 2008, is where tiles like these come from.
+// The register tiles: `rows` scalars times `vectors` packets, accumulated over k. An element is one chain of fused
+// multiply-adds in the order of k, whatever the tile, its neighbours and the blocks of k it is cut into (a partial sum
+// is kept in full), so results do not depend on how the work is tiled. Goto and van de Geijn, "Anatomy of
+// high-performance matrix multiplication", ACM TOMS 34(3), 2008, is where tiles like these come from.
 #pragma once
 
 #include <utility>
@@ -11,7 +11,9 @@
 namespace nlsplit {
 
 inline constexpr int tile_vectors = 2;
-inline constexpr int most_tile_rows = width == 16 ? 14 : width == 8 ? 6 : 4;   // = tile_rows(isa): what the registers hold
+inline constexpr int most_tile_rows = width == 16  ? 14
+                                      : width == 8 ? 6
+                                                   : 4;  // = tile_rows(isa): what the registers hold
 
 template <int rows, int vectors>
 struct Tile {
@@ -34,9 +36,9 @@ struct Tile {
   }
 
   void clear() {
-    #pragma GCC unroll 16
+#pragma GCC unroll 16
     for (int r = 0; r < rows; ++r) {
-      #pragma GCC unroll 16
+#pragma GCC unroll 16
       for (int v = 0; v < vectors; ++v) at[r * vectors + v] = zeros();
     }
   }
@@ -44,17 +46,18 @@ struct Tile {
 
 // scalars: k groups of `rows`; panel: k rows of vectors * width floats, `panel_stride` apart.
 template <int rows, int vectors>
-inline void accumulate(Tile<rows, vectors>& tile, const float* scalars, const float* panel, int64_t panel_stride, int64_t k) {
+inline void accumulate(Tile<rows, vectors>& tile, const float* scalars, const float* panel, int64_t panel_stride,
+                       int64_t k) {
   Packet sum[rows * vectors];
   tile.copy_to(sum);
   for (; k > 0; --k) {
     Packet column[vectors];
-    #pragma GCC unroll 16
+#pragma GCC unroll 16
     for (int v = 0; v < vectors; ++v) column[v] = load(panel + v * width);
-    #pragma GCC unroll 16
+#pragma GCC unroll 16
     for (int r = 0; r < rows; ++r) {
       const Packet scalar = broadcast(scalars[r]);
-      #pragma GCC unroll 16
+#pragma GCC unroll 16
       for (int v = 0; v < vectors; ++v) sum[r * vectors + v] = multiply_add(scalar, column[v], sum[r * vectors + v]);
     }
     scalars += rows;
@@ -63,23 +66,24 @@ inline void accumulate(Tile<rows, vectors>& tile, const float* scalars, const fl
   tile.copy_from(sum);
 }
 
-// The scalars are read from an image: those of step i at image + offsets[i], in image_rows rows of `pixels`, `pitch` apart.
+// The scalars are read from an image: those of step i at image + offsets[i], in image_rows rows of `pixels`, `pitch`
+// apart.
 template <int image_rows, int pixels, int vectors>
-inline void accumulate_image(Tile<image_rows * pixels, vectors>& tile, const float* image, int64_t pitch, const int64_t* offsets,
-                             const float* panel, int64_t k) {
+inline void accumulate_image(Tile<image_rows * pixels, vectors>& tile, const float* image, int64_t pitch,
+                             const int64_t* offsets, const float* panel, int64_t k) {
   Packet sum[image_rows * pixels * vectors];
   tile.copy_to(sum);
   for (int64_t i = 0; i < k; ++i) {
     Packet column[vectors];
-    #pragma GCC unroll 16
+#pragma GCC unroll 16
     for (int v = 0; v < vectors; ++v) column[v] = load(panel + v * width);
     const float* at = image + offsets[i];
-    #pragma GCC unroll 16
+#pragma GCC unroll 16
     for (int y = 0; y < image_rows; ++y) {
-      #pragma GCC unroll 16
+#pragma GCC unroll 16
       for (int x = 0; x < pixels; ++x) {
         const Packet scalar = broadcast(at[x]);
-        #pragma GCC unroll 16
+#pragma GCC unroll 16
         for (int v = 0; v < vectors; ++v) {
           sum[(y * pixels + x) * vectors + v] = multiply_add(scalar, column[v], sum[(y * pixels + x) * vectors + v]);
         }
@@ -96,7 +100,8 @@ template <int most, class F>
 inline void with_constant(int n, F&& f) {
   [&]<int... i>(std::integer_sequence<int, i...>) {
     (void)((n == i + 1 && (f(std::integral_constant<int, i + 1>{}), true)) || ...);
-  }(std::make_integer_sequence<int, most>{});
+  }
+  (std::make_integer_sequence<int, most>{});
 }
 
 }  // namespace nlsplit

@@ -12,7 +12,9 @@ namespace {
 constexpr size_t most = 8;
 using Extents = std::array<int64_t, most>;
 
-void copy_floats(float* to, const float* from, int64_t n) { std::memcpy(to, from, static_cast<size_t>(n) * sizeof(float)); }
+void copy_floats(float* to, const float* from, int64_t n) {
+  std::memcpy(to, from, static_cast<size_t>(n) * sizeof(float));
+}
 
 void run_concat(const KernelCall& call) {
   const ComputeDesc& desc = *call.desc;
@@ -37,8 +39,8 @@ void run_concat(const KernelCall& call) {
   Epilogue(call).apply(output(call), 0, outer * out_row);
 }
 
-// The output is walked in its order with the input's strides. Where the input's last axis lies elsewhere, that axis and the
-// output's last one form a matrix that is transposed tile by tile, so that both sides stay in cache lines.
+// The output is walked in its order with the input's strides. Where the input's last axis lies elsewhere, that axis and
+// the output's last one form a matrix that is transposed tile by tile, so that both sides stay in cache lines.
 void run_transpose(const KernelCall& call) {
   const ComputeDesc& desc = *call.desc;
   const Shape& out = desc.outputs[0].shape;
@@ -60,7 +62,7 @@ void run_transpose(const KernelCall& call) {
   for (size_t axis = axes; axis-- > 0; next *= out[axis]) to_stride[axis] = next;
   for (size_t axis = 0; axis < axes; ++axis) from_stride[axis] = in_stride[static_cast<size_t>(perm[axis])];
   const size_t last = axes - 1;
-  size_t fast = last;   // the output's axis along which the input is contiguous
+  size_t fast = last;  // the output's axis along which the input is contiguous
   for (size_t axis = 0; axis < axes; ++axis) {
     if (perm[axis] == static_cast<int64_t>(last)) fast = axis;
   }

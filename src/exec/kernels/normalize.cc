@@ -83,9 +83,11 @@ void run_lrn(const KernelCall& call) {
 
 void softmax_row(const float* from, float* to, int64_t n) {
   const Packet largest = broadcast(*std::max_element(from, from + n));
-  map_row(to, n, [&](const Packet& x) { return Eigen::internal::pexp(subtract(x, largest)); }, from);
+  map_row(
+      to, n, [&](const Packet& x) { return Eigen::internal::pexp(subtract(x, largest)); }, from);
   const Packet sum = broadcast(sum_of_row(to, n));
-  map_row(to, n, [&](const Packet& x) { return divide(x, sum); }, to);
+  map_row(
+      to, n, [&](const Packet& x) { return divide(x, sum); }, to);
 }
 
 // Along an axis `stride` floats apart, for `part` neighbouring columns.
@@ -163,7 +165,8 @@ void run_reduce_mean(const KernelCall& call) {
     }
   }
   const Packet count = broadcast(static_cast<float>(total / results));
-  map_row(out, results, [&](const Packet& x) { return divide(x, count); }, out);
+  map_row(
+      out, results, [&](const Packet& x) { return divide(x, count); }, out);
   Epilogue(call).apply(out, 0, results);
 }
 

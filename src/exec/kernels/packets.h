@@ -1,7 +1,8 @@
 // The vectors everything here is written in: Eigen's packets of the level this library is compiled for.
 //
-// An element's bits must not depend on where in a row it stands, so what remains at the end of a row goes through the same
-// packet operations: `load_part` fills up with zeros, `store_part` writes only what is there. No scalar twin of any formula.
+// An element's bits must not depend on where in a row it stands, so what remains at the end of a row goes through the
+// same packet operations: `load_part` fills up with zeros, `store_part` writes only what is there (masked where that is
+// fast, which is with AVX-512 only). No scalar twin of any formula.
 #pragma once
 
 #include <Eigen/Core>
@@ -20,36 +21,36 @@ inline Packet broadcast(float value) { return Eigen::internal::pset1<Packet>(val
 inline Packet zeros() { return broadcast(0.0f); }
 
 inline Packet load_part(const float* from, int64_t count) {
-  alignas(64) float full[width] = {};
-  std::memcpy(full, from, static_cast<size_t>(count) * sizeof(float));
-  return Eigen::internal::pload<Packet>(full);
-}
-
-inline void store_part(float* to, const Packet& packet, int64_t count) {
-  alignas(64) float full[width];
-  Eigen::internal::pstore(full, packet);
-  std::memcpy(to, full, static_cast<size_t>(count) * sizeof(float));
-}
-
-// The same for a count known to the compiler, at most width. Masked stores are fast with AVX-512 only.
-template <int count>
-inline Packet load_first(const float* from) {
-  if constexpr (count == width) return load(from);
 #ifdef EIGEN_VECTORIZE_AVX512
   return Eigen::internal::ploadu<Packet>(from, static_cast<uint16_t>((1u << count) - 1));
 #else
-  return load_part(from, count);
+  alignas(64) float full[width] = {};
+  std::memcpy(full, from, static_cast<size_t>(count) * sizeof(float));
+  return Eigen::internal::pload<Packet>(full);
 #endif
+}
+
+inline void store_part(float* to, const Packet& packet, int64_t count) {
+#ifdef EIGEN_VECTORIZE_AVX512
+  Eigen::internal::pstoreu(to, packet, static_cast<uint16_t>((1u << count) - 1));
+#else
+  alignas(64) float full[width];
+  Eigen::internal::pstore(full, packet);
+  std::memcpy(to, full, static_cast<size_t>(count) * sizeof(float));
+#endif
+}
+
+// The same for a count known to the compiler, at most width.
+template <int count>
+inline Packet load_first(const float* from) {
+  if constexpr (count == width) return load(from);
+  return load_part(from, count);
 }
 
 template <int count>
 inline void store_first(float* to, const Packet& packet) {
   if constexpr (count == width) return store(to, packet);
-#ifdef EIGEN_VECTORIZE_AVX512
-  Eigen::internal::pstoreu(to, packet, static_cast<uint16_t>((1u << count) - 1));
-#else
   store_part(to, packet, count);
-#endif
 }
 
 // to[i] = f(a[i], …) for n elements. `to` may be one of the others.
@@ -60,8 +61,11 @@ inline void map_row(float* to, int64_t n, F f, const From*... from) {
   if (i < n) store_part(to + i, f(load_part(from + i, n - i)...), n - i);
 }
 
-// Not contracted on purpose where a level has no fused multiply-add: Eigen then multiplies and adds, always in this order.
-inline Packet multiply_add(const Packet& a, const Packet& b, const Packet& c) { return Eigen::internal::pmadd(a, b, c); }
+// Not contracted on purpose where a level has no fused multiply-add: Eigen then multiplies and adds, always in this
+// order.
+inline Packet multiply_add(const Packet& a, const Packet& b, const Packet& c) {
+  return Eigen::internal::pmadd(a, b, c);
+}
 inline Packet add(const Packet& a, const Packet& b) { return Eigen::internal::padd(a, b); }
 inline Packet subtract(const Packet& a, const Packet& b) { return Eigen::internal::psub(a, b); }
 inline Packet multiply(const Packet& a, const Packet& b) { return Eigen::internal::pmul(a, b); }
@@ -71,7 +75,8 @@ inline Packet divide(const Packet& a, const Packet& b) { return Eigen::internal:
 inline Packet at_least(const Packet& a, const Packet& lowest) { return Eigen::internal::pmax(a, lowest); }
 inline Packet at_most(const Packet& a, const Packet& highest) { return Eigen::internal::pmin(a, highest); }
 
-// f of every lane by itself, for what Eigen has no packet of, or none that rounds as IEEE says (its square root does not).
+// f of every lane by itself, for what Eigen has no packet of, or none that rounds as IEEE says (its square root does
+// not).
 template <class F>
 inline Packet each_lane(const Packet& packet, F f) {
   alignas(64) float each[width];

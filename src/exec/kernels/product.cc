@@ -19,8 +19,8 @@ struct TileWork {
   int64_t k;
   float* out;
   int64_t out_stride;
-  int64_t columns;      // how many of the tile's are real
-  bool first, last;     // block of k
+  int64_t columns;   // how many of the tile's are real
+  bool first, last;  // block of k
   const float* row_bias;
   const float* column_bias;
   const float* operand;
@@ -84,14 +84,16 @@ using TileFunction = void (*)(const TileWork&);
 constexpr auto tile_functions = []<int... r>(std::integer_sequence<int, r...>) {
   return std::array{std::array<TileFunction, sizeof...(r)>{run_tile<r + 1, 1>...},
                     std::array<TileFunction, sizeof...(r)>{run_tile<r + 1, 2>...}};
-}(std::make_integer_sequence<int, most_tile_rows>{});
+}
+(std::make_integer_sequence<int, most_tile_rows>{});
 static_assert(tile_vectors == 2);
 
 int64_t panel_columns(int64_t n, int64_t begin) { return std::min(panel_width, n - begin); }
 int64_t panel_vectors(int64_t columns) { return columns > width ? 2 : 1; }
 
 // Rows of panels [first, last), columns k0 … k0 + k.
-void pack_scalar_panels(const Left& left, const ScalarPanels& panels, int64_t first, int64_t last, int64_t k0, int64_t k, float* to) {
+void pack_scalar_panels(const Left& left, const ScalarPanels& panels, int64_t first, int64_t last, int64_t k0,
+                        int64_t k, float* to) {
   for (int64_t p = first; p < last; ++p) {
     const int64_t rows = panels.rows_of(p);
     const float* from = left.data + panels.begin(p) * left.row_stride + k0 * left.k_stride;
@@ -146,7 +148,8 @@ void product(int64_t m, int64_t n, int64_t k, const Left& left, const Right& rig
   const bool right_in_place = right.packed || (panels.count == 1 && right.column_stride == 1);
   float* left_block = workspace;
   float* right_block = workspace + (left.packed ? 0 : round_up(product_left_floats(m, k), widest_vector));
-  // With nothing to pack and one panel of rows, k need not be cut: the weights are then read strictly one after another.
+  // With nothing to pack and one panel of rows, k need not be cut: the weights are then read strictly one after
+  // another.
   const int64_t k_step = left_in_place && right.packed && panels.count == 1 ? std::max<int64_t>(k, 1) : k_block;
   const int64_t n_step = right.packed ? round_up(std::max<int64_t>(n, 1), panel_width) : n_block;
   const int64_t panels_step = m_block / most_tile_rows;

@@ -1,6 +1,6 @@
 // out = left × right for row-major `out`: the one matrix product under Gemm, MatMul and 1x1 convolutions.
-// left's elements are the scalars of the register tiles, right's rows their vectors (exec/kernels/microkernel.h), each taken in
-// place, packed beforehand (kernels/layout.h has the forms), or packed block by block into the workspace.
+// left's elements are the scalars of the register tiles, right's rows their vectors (exec/kernels/microkernel.h), each
+// taken in place, packed beforehand (kernels/layout.h has the forms), or packed block by block into the workspace.
 #pragma once
 
 #include <cstdint>
@@ -11,24 +11,26 @@ namespace nlsplit {
 
 struct Left {
   const float* data;
-  int64_t row_stride = 0, k_stride = 0;   // plain
-  bool packed = false;                    // scalar panels
+  int64_t row_stride = 0, k_stride = 0;  // plain
+  bool packed = false;                   // scalar panels
 };
 
 struct Right {
   const float* data;
-  int64_t k_stride = 0, column_stride = 0;   // plain
-  bool packed = false;                       // vector panels
+  int64_t k_stride = 0, column_stride = 0;  // plain
+  bool packed = false;                      // vector panels
 };
 
-// What becomes of a finished sum before it is stored: sum + row_bias[row] + column_bias[column], then the epilogue's head.
+// What becomes of a finished sum before it is stored: sum + row_bias[row] + column_bias[column], then the epilogue's
+// head.
 struct Finish {
   const float* row_bias = nullptr;
   const float* column_bias = nullptr;
-  EpilogueHead head;   // its operand begins where `out` does
+  EpilogueHead head;  // its operand begins where `out` does
 };
 
-// workspace: product_left_floats, rounded up to widest_vector, unless left is packed; then product_right_floats unless right is.
+// workspace: product_left_floats, rounded up to widest_vector, unless left is packed; then product_right_floats unless
+// right is.
 void product(int64_t m, int64_t n, int64_t k, const Left& left, const Right& right, float* out, const Finish& finish,
              float* workspace);
 

@@ -36,22 +36,32 @@ inline void with_unary(Op op, float a, float b, Use&& use) {
     return at_most(at_least(multiply_add(x, slope, shift), zero), one);
   };
   switch (op) {
-    case Op::Relu: return use([=](const Packet& x) { return at_least(x, zero); });
-    case Op::Sigmoid: return use([=](const Packet& x) { return divide(one, add(one, pexp(pnegate(x)))); });
-    case Op::Tanh: return use([](const Packet& x) { return ptanh(x); });
+    case Op::Relu:
+      return use([=](const Packet& x) { return at_least(x, zero); });
+    case Op::Sigmoid:
+      return use([=](const Packet& x) { return divide(one, add(one, pexp(pnegate(x)))); });
+    case Op::Tanh:
+      return use([](const Packet& x) { return ptanh(x); });
     case Op::HardSwish: {
       const Packet sixth = broadcast(1.0f / 6.0f), half = broadcast(0.5f);
       return use([=](const Packet& x) { return multiply(x, hard_sigmoid(x, sixth, half)); });
     }
-    case Op::Exp: return use([](const Packet& x) { return pexp(x); });
-    case Op::Sqrt: return use([](const Packet& x) { return each_lane(x, [](float v) { return std::sqrt(v); }); });
-    case Op::Neg: return use([](const Packet& x) { return pnegate(x); });
-    case Op::Erf: return use([](const Packet& x) { return each_lane(x, [](float v) { return std::erf(v); }); });
+    case Op::Exp:
+      return use([](const Packet& x) { return pexp(x); });
+    case Op::Sqrt:
+      return use([](const Packet& x) { return each_lane(x, [](float v) { return std::sqrt(v); }); });
+    case Op::Neg:
+      return use([](const Packet& x) { return pnegate(x); });
+    case Op::Erf:
+      return use([](const Packet& x) { return each_lane(x, [](float v) { return std::erf(v); }); });
     case Op::LeakyRelu:
       return use([=](const Packet& x) { return pselect(pcmp_lt(x, zero), multiply(x, pa), x); });
-    case Op::HardSigmoid: return use([=](const Packet& x) { return hard_sigmoid(x, pa, pb); });
-    case Op::Clip: return use([=](const Packet& x) { return at_most(at_least(x, pa), pb); });
-    default: CHECK(false, "not an element-wise function of one operand");
+    case Op::HardSigmoid:
+      return use([=](const Packet& x) { return hard_sigmoid(x, pa, pb); });
+    case Op::Clip:
+      return use([=](const Packet& x) { return at_most(at_least(x, pa), pb); });
+    default:
+      CHECK(false, "not an element-wise function of one operand");
   }
 }
 

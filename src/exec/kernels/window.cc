@@ -1,5 +1,6 @@
-// Depthwise convolution and pooling: one plane at a time, vectors of output pixels sliding over the plane's image. A pass runs
-// over the columns between the rows as well (their results are dropped), so that rows shorter than a vector cost nothing extra.
+// Depthwise convolution and pooling: one plane at a time, vectors of output pixels sliding over the plane's image. A
+// pass runs over the columns between the rows as well (their results are dropped), so that rows shorter than a vector
+// cost nothing extra.
 #include <limits>
 #include <vector>
 
@@ -35,8 +36,8 @@ inline void slide(const float* image, const std::vector<int64_t>& taps, const Pa
 }
 
 template <class Step>
-inline void slide_plane(const Window& w, const float* image, const std::vector<int64_t>& taps, const Packet& start, float* flat,
-                        Step step) {
+inline void slide_plane(const Window& w, const float* image, const std::vector<int64_t>& taps, const Packet& start,
+                        float* flat, Step step) {
   const int64_t n = w.flat_pixels();
   int64_t p = 0;
   for (; p + 4 * width <= n; p += 4 * width) slide<4>(image + p, taps, start, flat + p, step);
@@ -73,19 +74,21 @@ void run_depthwise(const KernelCall& call) {
   const std::vector<int64_t> taps = taps_of(w);
   const Epilogue epilogue(call);
   const float* bias = desc.own_inputs() > 2 ? input(call, 2) : nullptr;
-  const int64_t filters = w.out_channels / w.channels;   // of each channel
+  const int64_t filters = w.out_channels / w.channels;  // of each channel
   for (int64_t plane = 0; plane < w.batch * w.channels; ++plane) {
     image_of(w, input(call, 0) + plane * w.h * w.w, 0, scratch.image);
     for (int64_t f = 0; f < filters; ++f) {
       const int64_t channel = plane % w.channels * filters + f;
       const float* weights = input(call, 1) + channel * w.taps();
       const int64_t at = (plane * filters + f) * w.out_pixels();
-      slide_plane(w, scratch.image, taps, zeros(), scratch.flat, [&](const Packet& sum, size_t tap, const Packet& value) {
-        return multiply_add(broadcast(weights[tap]), value, sum);
-      });
+      slide_plane(w, scratch.image, taps, zeros(), scratch.flat,
+                  [&](const Packet& sum, size_t tap, const Packet& value) {
+                    return multiply_add(broadcast(weights[tap]), value, sum);
+                  });
       const Packet shift = broadcast(bias == nullptr ? 0.0f : bias[channel]);
       copy_rows(w, scratch.flat, output(call) + at, [&](float* to, const float* from, int64_t) {
-        map_row(to, w.out_w, [&](const Packet& x) { return add(x, shift); }, from);
+        map_row(
+            to, w.out_w, [&](const Packet& x) { return add(x, shift); }, from);
       });
       if (!epilogue.empty()) epilogue.apply(output(call), at, w.out_pixels());
     }
@@ -110,7 +113,8 @@ void run_max_pool(const KernelCall& call) {
   }
 }
 
-// How many positions each window counts along an axis: those in the plane, or, with count_include_pad, in the padded plane.
+// How many positions each window counts along an axis: those in the plane, or, with count_include_pad, in the padded
+// plane.
 std::vector<float> counts_of(int64_t out, int64_t kernel, int64_t stride, int64_t extent, int64_t before, int64_t after,
                              bool with_pads) {
   std::vector<float> counts;
@@ -140,8 +144,9 @@ void run_average_pool(const KernelCall& call) {
     const int64_t at = plane * w.out_pixels();
     copy_rows(w, scratch.flat, output(call) + at, [&](float* to, const float* from, int64_t y) {
       const Packet in_column = broadcast(rows[static_cast<size_t>(y)]);
-      map_row(to, w.out_w, [&](const Packet& x, const Packet& in_row) { return divide(x, multiply(in_row, in_column)); }, from,
-              columns.data());
+      map_row(
+          to, w.out_w, [&](const Packet& x, const Packet& in_row) { return divide(x, multiply(in_row, in_column)); },
+          from, columns.data());
     });
     if (!epilogue.empty()) epilogue.apply(output(call), at, w.out_pixels());
   }

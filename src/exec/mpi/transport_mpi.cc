@@ -1,7 +1,7 @@
 #include "exec/mpi/transport_mpi.h"
 
 #include <fmt/format.h>
-#define OMPI_SKIP_MPICXX 1   // the C bindings are enough; those for C++ are long deprecated
+#define OMPI_SKIP_MPICXX 1  // the C bindings are enough; those for C++ are long deprecated
 #include <mpi.h>
 #include <sched.h>
 
@@ -18,7 +18,7 @@
 namespace nlsplit {
 namespace {
 
-constexpr size_t largest_piece = size_t{1} << 30;   // MPI counts with int: larger messages go in pieces
+constexpr size_t largest_piece = size_t{1} << 30;  // MPI counts with int: larger messages go in pieces
 constexpr std::chrono::microseconds shortest_sleep(50), longest_sleep(500);
 
 std::string text_of(int code) {
@@ -39,7 +39,7 @@ bool has_spare_core() {
     MPI_Comm_size(neighbours, &ranks);
     MPI_Comm_free(&neighbours);
   }
-  return usable < cores ? usable >= 2 : cores >= 2 * ranks;   // bound to its own cores, or sharing all of them
+  return usable < cores ? usable >= 2 : cores >= 2 * ranks;  // bound to its own cores, or sharing all of them
 }
 
 class MpiTransport : public Transport {
@@ -51,7 +51,7 @@ class MpiTransport : public Transport {
     MPI_Comm_dup(MPI_COMM_WORLD, &control_);
     MPI_Comm_set_errhandler(program_, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(control_, MPI_ERRORS_RETURN);
-    const bool spare = has_spare_core();   // collective: all ranks call it
+    const bool spare = has_spare_core();  // collective: all ranks call it
     spins_ = options_.polling == Polling::spin || (options_.polling == Polling::automatic && spare);
   }
 
@@ -94,14 +94,15 @@ class MpiTransport : public Transport {
       if (!it.receives) continue;
       MPI_Get_count(&status, MPI_BYTE, &count);
       if (count != it.sizes[it.next]) {
-        abort(fmt::format("rank {} sent {} B where rank {} expected {} B", status.MPI_SOURCE, count, rank_, it.sizes[it.next]));
+        abort(fmt::format("rank {} sent {} B where rank {} expected {} B", status.MPI_SOURCE, count, rank_,
+                          it.sizes[it.next]));
       }
     }
     free_.push_back(request);
     return State::done;
   }
 
-  std::string error() const override { return {}; }   // this transport does not survive failures
+  std::string error() const override { return {}; }  // this transport does not survive failures
 
   void pause(int rounds) override {
     if (spins_) {
@@ -117,8 +118,10 @@ class MpiTransport : public Transport {
 
   [[noreturn]] void abort(const std::string& why) override {
     int code = 1;
-    if (options_.last_words) code = options_.last_words(why);
-    else std::fprintf(stderr, "error: %s\n", why.c_str());
+    if (options_.last_words)
+      code = options_.last_words(why);
+    else
+      std::fprintf(stderr, "error: %s\n", why.c_str());
     std::fflush(nullptr);
     // Not MPI_Abort: with a dead link it may wait itself. mpirun ends the other ranks when one is gone.
     std::_Exit(code);
@@ -126,7 +129,7 @@ class MpiTransport : public Transport {
 
  private:
   struct InFlight {
-    std::vector<MPI_Request> pieces;   // mostly one
+    std::vector<MPI_Request> pieces;  // mostly one
     std::vector<int> sizes;
     size_t next = 0;
     bool receives = false;
