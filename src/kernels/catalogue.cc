@@ -48,7 +48,6 @@ std::string refuse_conv_1x1(const ComputeDesc& desc) {
   if (std::string why = refuse_conv_packed(desc); !why.empty()) return why;
   const Window window = window_of(desc);
   if (window.taps() != 1) return "the kernel is not 1x1";
-  if (!window.in_place || window.h != window.out_h || window.w != window.out_w) return "it is strided or padded";
   if (window.out_pixels() < conv_1x1_fewest_pixels) return fmt::format("{} pixels are too few", window.out_pixels());
   return {};
 }
@@ -70,7 +69,8 @@ Bytes floats(int64_t count) { return bytes(count * float_bytes); }
 
 Bytes scratch_conv_1x1(const ComputeDesc& desc) {
   const Window window = window_of(desc);
-  return floats(product_right_floats(window.channels / window.groups, window.out_pixels()));
+  return floats(round_up(conv_image_floats(window), widest_vector) +
+                product_right_floats(window.channels / window.groups, window.out_pixels()));
 }
 
 Bytes scratch_conv_direct(const ComputeDesc& desc) { return floats(conv_image_floats(window_of(desc))); }

@@ -60,7 +60,7 @@ class Parser {
   }
   Result<int64_t> keyed(std::string_view key) {
     RETURN_IF_ERROR(in_.expect(key));
-    return integer(key, 0, std::numeric_limits<int64_t>::max() / 4);
+    return integer(key, 0, std::numeric_limits<int64_t>::max());
   }
 
   Error unknown(std::string_view what, std::string_view name, const std::string& hint) const {

@@ -1,4 +1,6 @@
-// A 1x1 convolution without stride or padding is a product for each sample and group: filters × planes.
+// A 1x1 convolution is a product for each sample and group: filters × planes, or images of planes where it is strided
+// or padded.
+#include "exec/kernels/image.h"
 #include "exec/kernels/product.h"
 #include "exec/kernels/run.h"
 #include "kernels/layout.h"
@@ -14,14 +16,20 @@ void run(const KernelCall& call) {
   Finish finish;
   const EpilogueHead head = epilogue.take_head();
   finish.head = head;
+  float* scratch = workspace(call) + round_up(conv_image_floats(w), widest_vector);
   for (int64_t sample = 0; sample < w.batch; ++sample) {
+    const float* images = input(call, 0) + sample * w.channels * w.h * w.w;
+    if (!w.in_place) {
+      for (int64_t c = 0; c < w.channels; ++c)
+        make_image(w, images + c * w.h * w.w, 0, workspace(call) + c * w.image_stride());
+      images = workspace(call);
+    }
     for (int64_t g = 0; g < w.groups; ++g) {
-      const float* planes = input(call, 0) + (sample * w.channels + g * k) * pixels;
       const int64_t at = (sample * w.out_channels + g * filters) * pixels;
       if (desc.own_inputs() > 2) finish.row_bias = input(call, 2) + g * filters;
       if (head.operand != nullptr) finish.head.operand = head.operand + at;
-      product(filters, pixels, k, {input(call, 1) + g * filters * k, 0, 0, true}, {planes, pixels, 1},
-              output(call) + at, finish, workspace(call));
+      product(filters, pixels, k, {input(call, 1) + g * filters * k, 0, 0, true},
+              {images + g * k * w.image_stride(), w.image_stride(), 1}, output(call) + at, finish, scratch);
       if (!epilogue.empty()) epilogue.apply(output(call), at, filters * pixels);
     }
   }

@@ -1,0 +1,211 @@
+#include "kernels/catalogue.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "graph/builder.h"
+#include "kernels/layout.h"
+#include "kernels/random_desc.h"
+
+namespace nlsplit::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+TensorType f32(Shape shape) { return {DType::f32, std::move(shape)}; }
+
+Attrs conv_attrs(int64_t kernel, int64_t pad, int64_t group = 1) {
+  using Ints = std::vector<int64_t>;
+  return {{"dilations", Ints{1, 1}},
+          {"group", group},
+          {"kernel_shape", Ints{kernel, kernel}},
+          {"pads", Ints(4, pad)},
+          {"strides", Ints{1, 1}}};
+}
+
+ComputeDesc conv_desc(Shape x, Shape w, int64_t pad, int64_t group = 1) {
+  ComputeDesc desc;
+  desc.op = Op::Conv;
+  desc.attrs = conv_attrs(w[2], pad, group);
+  desc.weights = 0b10;
+  desc.inputs = {f32(std::move(x)), f32(std::move(w))};
+  desc.outputs = info(Op::Conv).infer(desc.inputs, desc.attrs).value();
+  return desc;
+}
+
+std::string chosen(const ComputeDesc& desc, Isa isa = Isa::v3) { return choose_kernel(desc, isa).value(); }
+
+TEST(Catalogue, ChoosesTheFirstThatAccepts) {
+  ComputeDesc plain = conv_desc({1, 3, 8, 8}, {16, 3, 3, 3}, 1);
+  EXPECT_EQ(chosen(plain), "conv_direct_v3");
+  EXPECT_EQ(chosen(plain, Isa::v4), "conv_direct_v4");
+  plain.weights = 0;
+  EXPECT_EQ(chosen(plain), "conv_v3") << "weights that are no constant cannot be packed at load";
+  EXPECT_EQ(chosen(conv_desc({1, 64, 56, 56}, {64, 64, 1, 1}, 0)), "conv_1x1_v3");
+  EXPECT_EQ(chosen(conv_desc({1, 64, 7, 7}, {64, 64, 1, 1}, 0)), "conv_direct_v3") << "too few pixels";
+  EXPECT_EQ(chosen(conv_desc({1, 8, 8, 8}, {8, 1, 3, 3}, 1, 8)), "conv_depthwise_v3");
+}
+
+TEST(Catalogue, TheBatchDoesNotChangeTheChoice) {
+  for (int64_t batch : {1, 2, 64}) {
+    EXPECT_EQ(chosen(conv_desc({batch, 64, 56, 56}, {64, 64, 1, 1}, 0)), "conv_1x1_v3");
+    EXPECT_EQ(chosen(conv_desc({batch, 3, 8, 8}, {16, 3, 3, 3}, 1)), "conv_direct_v3");
+  }
+}
+
+TEST(Catalogue, EveryComputedOperatorHasAKernelAtEveryLevel) {
+  Random random(3);
+  for (Op op : computed_ops()) {
+    for (int i = 0; i < 20; ++i) {
+      std::optional<ComputeDesc> desc = random_desc(op, random);
+      if (!desc) continue;
+      for (Isa isa : {Isa::v2, Isa::v3, Isa::v4}) {
+        desc->kernel = chosen(*desc, isa);
+        EXPECT_NE(find_kernel(desc->kernel), nullptr);
+        EXPECT_EQ(isa_of(desc->kernel), isa);
+        EXPECT_TRUE(verify(*desc).ok()) << verify(*desc).error().to_string();
+      }
+    }
+  }
+}
+
+TEST(Catalogue, RefusalsSayWhy) {
+  ComputeDesc desc = conv_desc({1, 3, 8, 8}, {16, 3, 3, 3}, 1);
+  desc.weights = 0;
+  const auto why = [&](std::string_view kernel) { return find_kernel(kernel)->refuses(desc); };
+  EXPECT_EQ(why("conv_direct_v3"), "it packs its weights at load, and these are not constant");
+  EXPECT_EQ(why("conv_depthwise_v3"), "a filter sees 3 channels, not one");
+  desc.inputs[0].dtype = DType::i64;
+  const auto none = choose_kernel(desc, Isa::v3);
+  ASSERT_FALSE(none.ok());
+  EXPECT_THAT(none.error().message, HasSubstr("i64[1,3,8,8] is not f32"));
+}
+
+TEST(Catalogue, SignatureIsTheWholeComputation) {
+  ComputeDesc desc = conv_desc({8, 3, 8, 8}, {16, 3, 3, 3}, 1);
+  desc.inputs.push_back(f32({16}));
+  desc.weights = 0b110;
+  desc.epilogue = {{Op::Add, {}}, {Op::Clip, {{"max", 6.0}, {"min", 0.0}}}};
+  desc.inputs.push_back(desc.outputs[0]);
+  desc.kernel = chosen(desc);
+  EXPECT_EQ(signature(desc),
+            "conv_direct_v3 Conv(f32[8,3,8,8], const f32[16,3,3,3], const f32[16], f32[8,16,8,8]) "
+            "{dilations=[1,1], group=1, kernel_shape=[3,3], pads=[1,1,1,1], strides=[1,1]} + Add + Clip " +
+                to_string(Attrs{{"max", 6.0}, {"min", 0.0}}) + " -> f32[8,16,8,8]");
+  EXPECT_EQ(desc.operand_count(), 1u);
+  EXPECT_EQ(desc.own_inputs(), 3u);
+}
+
+TEST(Catalogue, WorkCountsTheEpilogue) {
+  ComputeDesc desc = conv_desc({1, 3, 8, 8}, {16, 3, 3, 3}, 1);
+  const Work bare = work_of(desc);
+  EXPECT_EQ(bare.flops.value(), 2.0 * 16 * 64 * 27);
+  desc.epilogue = {{Op::Add, {}}, {Op::Relu, {}}};
+  desc.inputs.push_back(desc.outputs[0]);
+  const Work fused = work_of(desc);
+  EXPECT_EQ(fused.flops.value() - bare.flops.value(), 2.0 * 16 * 64);
+  EXPECT_EQ((fused.bytes_read - bare.bytes_read).value(), 4 * 16 * 64) << "the operand, read once";
+  EXPECT_EQ(fused.bytes_written, bare.bytes_written);
+}
+
+TEST(Catalogue, DescribeMarksWeights) {
+  GraphBuilder g("toy");
+  const ValueId x = g.input("x", f32({2, 3, 8, 8}));
+  const ValueId w = g.weight("w", f32({16, 3, 3, 3}), ContentId{1});
+  const ValueId y = g.add(Op::Conv, "conv1", {x, w}, conv_attrs(3, 1)).value();
+  const ValueId skip = g.weight("skip", g.type(y), ContentId{2});
+  g.output(y);
+  Graph graph = std::move(g).finish();
+  Node& node = graph.nodes[0];
+  node.inputs.push_back(ValueId());  // an optional bias, left out
+  node.epilogue = {{Op::Relu, ValueId(), {}, "relu1"}, {Op::Add, skip, {}, "add1"}};
+  const ComputeDesc desc = describe(graph, node);
+  EXPECT_EQ(desc.inputs, (std::vector<TensorType>{f32({2, 3, 8, 8}), f32({16, 3, 3, 3}), f32({2, 16, 8, 8})}));
+  EXPECT_EQ(desc.weights, 0b110u);
+  EXPECT_EQ(desc.epilogue, (std::vector<DescStep>{{Op::Relu, {}}, {Op::Add, {}}}));
+  EXPECT_TRUE(desc.kernel.empty());
+}
+
+TEST(Catalogue, PackedBytesFollowTheVectors) {
+  // 20 filters of 3 · 9 weights: 20 columns are 5 vectors of 4, 3 of 8, 2 of 16.
+  const ComputeDesc desc = conv_desc({1, 3, 8, 8}, {20, 3, 3, 3}, 1);
+  const KernelInfo& kernel = *find_kernel("conv_direct_v3");
+  EXPECT_EQ(kernel.packed_bytes(desc, 1, Isa::v2).value(), 27 * 20 * 4);
+  EXPECT_EQ(kernel.packed_bytes(desc, 1, Isa::v3).value(), 27 * 24 * 4);
+  EXPECT_EQ(kernel.packed_bytes(desc, 1, Isa::v4).value(), 27 * 32 * 4);
+  EXPECT_EQ(kernel.packed_bytes(desc, 0, Isa::v4).value(), 0);
+}
+
+TEST(Catalogue, VerifyRejectsWhatATextMayClaim) {
+  ComputeDesc good = conv_desc({1, 3, 8, 8}, {16, 3, 3, 3}, 1);
+  good.kernel = "conv_direct_v3";
+  ASSERT_TRUE(verify(good).ok());
+  const auto message = [&](auto change) {
+    ComputeDesc bad = good;
+    change(bad);
+    const Status status = verify(bad);
+    return status.ok() ? std::string("accepted") : status.error().message;
+  };
+  EXPECT_EQ(message([](auto& d) { d.kernel = "conv_magic_v3"; }), "unknown kernel \"conv_magic_v3\"");
+  EXPECT_THAT(message([](auto& d) { d.kernel = "conv_direct_v5"; }), HasSubstr("unknown kernel"));
+  EXPECT_THAT(message([](auto& d) { d.kernel = "gemm_v3"; }), HasSubstr("it does not compute Conv"));
+  EXPECT_THAT(message([](auto& d) { d.weights = 0; }), HasSubstr("not constant"));
+  EXPECT_THAT(message([](auto& d) { d.weights = 0b110; }), HasSubstr("more weights than inputs"));
+  EXPECT_THAT(message([](auto& d) { d.outputs[0].shape[3] = 9; }), HasSubstr("the result is f32[1,16,8,8]"));
+  EXPECT_THAT(message([](auto& d) { d.inputs.pop_back(); }), HasSubstr("inputs"));
+  EXPECT_THAT(message([](auto& d) { d.attrs.clear(); }), HasSubstr("Conv"));
+  EXPECT_THAT(message([](auto& d) {
+                d.epilogue = {{Op::Softmax, {{"axis", int64_t{1}}}}};
+              }),
+              HasSubstr("no epilogue step"));
+  EXPECT_THAT(message([](auto& d) { d.epilogue = {{Op::Clip, {}}}; }), HasSubstr("Clip"));
+  EXPECT_THAT(message([](auto& d) {
+                d.epilogue = {{Op::Add, {}}};
+                d.inputs.push_back(f32({1, 16, 8, 1}));
+              }),
+              HasSubstr("another type than the result"));
+}
+
+TEST(Catalogue, LevelsParse) {
+  EXPECT_EQ(parse_isa("v3").value(), Isa::v3);
+  EXPECT_EQ(parse_isa("x86-64-v4").value(), Isa::v4);
+  EXPECT_THAT(parse_isa("avx2").error().message, HasSubstr("one of v2, v3, v4"));
+}
+
+TEST(Layout, ScalarPanelsCoverEveryRowOnce) {
+  for (int64_t most : {4, 6, 14}) {
+    for (int64_t m = 0; m < 200; ++m) {
+      const ScalarPanels panels = scalar_panels(m, most);
+      int64_t next = 0;
+      for (int64_t p = 0; p < panels.count; ++p) {
+        EXPECT_EQ(panels.begin(p), next);
+        EXPECT_LE(panels.rows_of(p), most);
+        EXPECT_GT(panels.rows_of(p), 0);
+        next += panels.rows_of(p);
+      }
+      EXPECT_EQ(next, m);
+      EXPECT_EQ(panels.count, (m + most - 1) / most);
+    }
+  }
+}
+
+TEST(Layout, TapsLieInsideTheImage) {
+  Random random(11);
+  int windows = 0;
+  for (int i = 0; i < 500; ++i) {
+    std::optional<ComputeDesc> desc = random_desc(i % 2 == 0 ? Op::Conv : Op::MaxPool, random);
+    if (!desc) continue;
+    ++windows;
+    const Window w = window_of(*desc);
+    const int64_t last_pixel = (w.out_h - 1) * w.image_w + w.out_w - 1;
+    EXPECT_EQ(w.flat_pixels(), last_pixel + 1);
+    for (int64_t y = 0; y < w.kernel_h; ++y) {
+      for (int64_t x = 0; x < w.kernel_w; ++x)
+        EXPECT_LT(w.tap_offset(y, x) + last_pixel, w.image_floats()) << signature(*desc);
+    }
+  }
+  EXPECT_GT(windows, 300);
+}
+
+}  // namespace
+}  // namespace nlsplit::testing

@@ -1,0 +1,133 @@
+#include "exec/kernels/kernel_library.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <set>
+#include <string>
+
+#include "kernels/run_kernel.h"
+#include "testing/tensors.h"
+
+namespace nlsplit::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::vector<Isa> levels_here() {
+  std::vector<Isa> levels;
+  for (Isa isa : {Isa::v2, Isa::v3, Isa::v4}) {
+    if (cpu_supports(isa)) levels.push_back(isa);
+  }
+  return levels;
+}
+
+TEST(KernelLibrary, HasExactlyTheCataloguesKernels) {
+  std::set<std::string_view> catalogue;
+  for (const KernelInfo& kernel : all_kernels()) catalogue.insert(kernel.name);
+  for (Isa isa : levels_here()) {
+    const KernelLibrary library = KernelLibrary::load(isa).value();
+    std::set<std::string_view> here;
+    for (const KernelEntry& entry : library.entries()) {
+      EXPECT_NE(entry.run, nullptr);
+      EXPECT_TRUE(here.insert(entry.name).second) << entry.name << " twice";
+      const KernelInfo* info = find_kernel(std::string(entry.name) + "_v3");
+      ASSERT_NE(info, nullptr) << entry.name;
+      EXPECT_EQ(entry.pack != nullptr, info->packed_bytes != nullptr) << entry.name;
+    }
+    EXPECT_EQ(here, catalogue);
+  }
+}
+
+TEST(KernelLibrary, FindsByFullId) {
+  const Isa best = best_isa().value();
+  EXPECT_EQ(best, levels_here().back());
+  const KernelLibrary library = KernelLibrary::load(best).value();
+  const std::string level(name_of(best));
+  EXPECT_STREQ(library.find("gemm_" + level).value()->name, "gemm");
+  EXPECT_FALSE(library.find("gemm").ok());
+  EXPECT_FALSE(library.find("gemm_" + std::string(best == Isa::v2 ? "v3" : "v2")).ok()) << "another level's";
+  EXPECT_THAT(library.find("magic_" + level).error().message, HasSubstr("has no kernel \"magic_" + level + "\""));
+}
+
+TEST(KernelLibrary, SaysWhatIsMissing) {
+  const Isa best = best_isa().value();
+  const auto missing = KernelLibrary::load_file(best, "/nowhere/libnlsplit_kernels.so");
+  ASSERT_FALSE(missing.ok());
+  EXPECT_THAT(missing.error().message, HasSubstr("/nowhere/libnlsplit_kernels.so"));
+  const auto other = KernelLibrary::load_file(best, "libm.so.6");
+  ASSERT_FALSE(other.ok());
+  EXPECT_THAT(other.error().message, HasSubstr("libm.so.6 holds no kernels"));
+}
+
+TEST(KernelLibrary, RefusesALevelTheCpuLacks) {
+  for (Isa isa : {Isa::v2, Isa::v3, Isa::v4}) {
+    if (cpu_supports(isa)) continue;
+    EXPECT_THAT(KernelLibrary::load(isa).error().message, HasSubstr("this CPU lacks the x86-64-"));
+    return;
+  }
+  GTEST_SKIP() << "this CPU has every level";
+}
+
+ComputeDesc with_kernel(ComputeDesc desc, Isa isa) {
+  desc.kernel = choose_kernel(desc, isa).value();
+  return desc;
+}
+
+// What a network gone wrong computes must show: a NaN stays one through the clamps, alone or in a register tile.
+TEST(KernelLibrary, ClampsKeepNaN) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (Isa isa : levels_here()) {
+    const KernelLibrary library = KernelLibrary::load(isa).value();
+    Tensor x = random_tensor({DType::f32, {1, 37}}, 1);
+    x.values[3] = x.values[36] = nan;
+    ComputeDesc relu;
+    relu.op = Op::Relu;
+    relu.inputs = relu.outputs = {x.type};
+    const Tensor y = run_kernel(library, with_kernel(relu, isa), {&x});
+    EXPECT_TRUE(std::isnan(y.values[3]) && std::isnan(y.values[36]));
+    EXPECT_EQ(y.values[0], std::max(x.values[0], 0.0f));
+
+    const Tensor w = random_tensor({DType::f32, {37, 50}}, 2);
+    ComputeDesc gemm;
+    gemm.op = Op::Gemm;
+    gemm.attrs = {{"alpha", 1.0}, {"beta", 1.0}, {"transA", int64_t{0}}, {"transB", int64_t{0}}};
+    gemm.weights = 0b10;
+    gemm.inputs = {x.type, w.type};
+    gemm.outputs = {{DType::f32, {1, 50}}};
+    gemm.epilogue = {{Op::Clip, {{"max", 6.0}, {"min", 0.0}}}};
+    for (float v : run_kernel(library, with_kernel(gemm, isa), {&x, &w}).values) EXPECT_TRUE(std::isnan(v));
+  }
+}
+
+// One chain of multiply-adds an element, whatever the kernel: those that compute the same thing agree to the bit.
+TEST(KernelLibrary, ConvolutionsAgreeBitForBit) {
+  using Ints = std::vector<int64_t>;
+  const Tensor x = random_tensor({DType::f32, {2, 300, 9, 11}}, 1), w = random_tensor({DType::f32, {45, 300, 1, 1}}, 2),
+               bias = random_tensor({DType::f32, {45}}, 3);
+  ComputeDesc desc;
+  desc.op = Op::Conv;
+  desc.attrs = {{"dilations", Ints{1, 1}},
+                {"group", int64_t{1}},
+                {"kernel_shape", Ints{1, 1}},
+                {"pads", Ints(4, 0)},
+                {"strides", Ints{1, 1}}};
+  desc.weights = 0b110;
+  desc.inputs = {x.type, w.type, bias.type};
+  desc.outputs = info(desc.op).infer(desc.inputs, desc.attrs).value();
+  desc.epilogue = {{Op::Relu, {}}};
+  for (Isa isa : levels_here()) {
+    const KernelLibrary library = KernelLibrary::load(isa).value();
+    const auto run = [&](std::string name) {
+      desc.kernel = name + "_" + std::string(name_of(isa));
+      return run_kernel(library, desc, {&x, &w, &bias});
+    };
+    const Tensor direct = run("conv_direct");
+    expect_same_bits(run("conv_1x1"), direct);
+    expect_same_bits(run("conv"), direct);
+  }
+}
+
+}  // namespace
+}  // namespace nlsplit::testing
