@@ -6,8 +6,8 @@
 namespace nlsplit {
 namespace {
 
-constexpr double few_groups = 64;        // all groups of the free devices are looked at up to here
-constexpr double few_states = 4096;      // sets of used devices up to which sequences are counted exactly
+constexpr double few_groups = 64;    // all groups of the free devices are looked at up to here
+constexpr double few_states = 4096;  // sets of used devices up to which sequences are counted exactly
 
 }  // namespace
 
@@ -46,10 +46,11 @@ const std::vector<DeviceSet>& DeviceGroups::after(DeviceSet used) {
   if (most_replicas_ < 2) return groups;
   const auto add = [&](DeviceSet set) {
     const int size = std::popcount(set);
-    if (size >= 2 && size <= most_replicas_ && std::find(groups.begin(), groups.end(), set) == groups.end()) groups.push_back(set);
+    if (size >= 2 && size <= most_replicas_ && std::find(groups.begin(), groups.end(), set) == groups.end())
+      groups.push_back(set);
   };
   if (count - 1 <= few_groups) {
-    std::vector<size_t> take(free.size(), 0);   // an odometer: how many of each class
+    std::vector<size_t> take(free.size(), 0);  // an odometer: how many of each class
     for (bool more = true; more;) {
       DeviceSet set = 0;
       for (size_t c = 0; c < free.size(); ++c) {
@@ -85,14 +86,15 @@ std::vector<double> DeviceGroups::sequences(size_t longest) {
   if (states <= few_states) return sequences_after(0, longest);
   std::vector<double> counts(longest, 0);
   double count = 1;
-  for (size_t k = 0; k < longest && k < devices_.size(); ++k) counts[k] = count *= static_cast<double>(devices_.size() - k);
+  for (size_t k = 0; k < longest && k < devices_.size(); ++k)
+    counts[k] = count *= static_cast<double>(devices_.size() - k);
   return counts;
 }
 
 const std::vector<double>& DeviceGroups::sequences_after(DeviceSet used, size_t longest) {
   if (const auto known = sequences_.find(used); known != sequences_.end()) return known->second;
   std::vector<double> counts(longest, 0);
-  const std::vector<DeviceSet> groups = after(used);   // a copy: the recursion below adds to the table
+  const std::vector<DeviceSet> groups = after(used);  // a copy: the recursion below adds to the table
   for (const DeviceSet group : groups) {
     counts[0] += 1;
     const std::vector<double>& rest = sequences_after(used | group, longest);

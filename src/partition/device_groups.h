@@ -9,22 +9,24 @@
 
 namespace nlsplit {
 
-using DeviceSet = uint64_t;   // bit i: the i-th of DeviceGroups' devices
+using DeviceSet = uint64_t;  // bit i: the i-th of DeviceGroups' devices
 
 class DeviceGroups {
  public:
-  // `devices` in the order they are taken within a class; class_of as interchangeable_devices() answers it. At most 64 devices.
-  // Replicas beyond `most_replicas` would have nothing to do; 1: no replication.
+  // `devices` in the order they are taken within a class; class_of as interchangeable_devices() answers it. At most 64
+  // devices. Replicas beyond `most_replicas` would have nothing to do; 1: no replication.
   DeviceGroups(std::vector<DeviceId> devices, const std::vector<size_t>& class_of, int most_replicas);
 
-  // The groups a stage may take when those of `used` are taken, single devices first. Of a class always the first free ones.
-  // All of them while they are few; else single devices, groups within a class, and the first free ones of all classes.
+  // The groups a stage may take when those of `used` are taken, single devices first. Of a class always the first free
+  // ones. All of them while they are few; else single devices, groups within a class, and the first free ones of all
+  // classes.
   const std::vector<DeviceSet>& after(DeviceSet used);
 
-  // [k]: how many sequences of k+1 groups there are after `used`. With many unlike devices only sequences of single ones are counted.
+  // [k]: how many sequences of k+1 groups there are after `used`. With many unlike devices only sequences of single
+  // ones are counted.
   std::vector<double> sequences(size_t longest);
 
-  std::vector<DeviceId> members(DeviceSet set) const;   // ascending
+  std::vector<DeviceId> members(DeviceSet set) const;  // ascending
   size_t size() const { return devices_.size(); }
   DeviceId device(size_t i) const { return devices_[i]; }
 
@@ -32,7 +34,7 @@ class DeviceGroups {
   const std::vector<double>& sequences_after(DeviceSet used, size_t longest);
 
   std::vector<DeviceId> devices_;
-  std::vector<std::vector<size_t>> classes_;   // indices into devices_
+  std::vector<std::vector<size_t>> classes_;  // indices into devices_
   int most_replicas_;
   std::unordered_map<DeviceSet, std::vector<DeviceSet>> after_;
   std::unordered_map<DeviceSet, std::vector<double>> sequences_;

@@ -72,10 +72,11 @@ Error unknown_layer(const Graph& graph, std::string_view name) {
       break;
     }
   }
-  return invalid_input(fmt::format(
-      "no layer is called '{}' ({}a layer that was folded into another, like a BatchNormalization, has no name left: cut after the "
-      "layer it was folded into)",
-      name, hint));
+  return invalid_input(
+      fmt::format("no layer is called '{}' ({}a layer that was folded into another, like a BatchNormalization, has no "
+                  "name left: cut after the "
+                  "layer it was folded into)",
+                  name, hint));
 }
 
 }  // namespace
@@ -101,7 +102,8 @@ std::string cut_name(const Graph& graph, size_t end) {
   candidates.insert(candidates.begin(), last);
   for (size_t i = candidates.size(); i-- > 0;) {
     FoundLayer found;
-    if (find_name(graph, candidates[i], found) && found.node == end - 1 && found.name == last) return std::string(candidates[i]);
+    if (find_name(graph, candidates[i], found) && found.node == end - 1 && found.name == last)
+      return std::string(candidates[i]);
   }
   return fmt::format("={}", last);
 }

@@ -40,7 +40,8 @@ class Exchange {
   static constexpr uint32_t no_lane = std::numeric_limits<uint32_t>::max();
 
   bool same(const Path& before, const Path& after) {
-    if (before.exists != after.exists || before.lanes.size() != after.lanes.size() || before.latency != after.latency) return false;
+    if (before.exists != after.exists || before.lanes.size() != after.lanes.size() || before.latency != after.latency)
+      return false;
     for (size_t i = 0; i < before.lanes.size(); ++i) {
       const uint32_t x = before.lanes[i], y = after.lanes[i];
       if (network_.lane_seconds_per_byte[x] != network_.lane_seconds_per_byte[y]) return false;
@@ -54,7 +55,7 @@ class Exchange {
 
   const Cluster& cluster_;
   const Network& network_;
-  std::vector<uint32_t> image_, origin_;   // [lane]
+  std::vector<uint32_t> image_, origin_;  // [lane]
 };
 
 }  // namespace
@@ -98,7 +99,8 @@ std::vector<size_t> interchangeable_devices(const Cluster& cluster, HostId sourc
       if (class_of[e] != e || !alike(cluster, node_seconds, d, e)) continue;
       const HostId x = cluster.devices[e].host, y = cluster.devices[d].host;
       const auto stays = [&](HostId host) { return host == source || host == sink || devices_on[host.index()] > 1; };
-      // Devices of one host are neighbours of everybody alike. A host with other devices on it cannot change places alone.
+      // Devices of one host are neighbours of everybody alike. A host with other devices on it cannot change places
+      // alone.
       if (x == y || (!stays(x) && !stays(y) && exchange.changes_nothing(hosts, x, y))) found = e;
     }
     class_of.push_back(found);

@@ -1,4 +1,5 @@
-// Routes of a cluster as search needs them: looked up once, and each link direction a numbered lane that transfers share.
+// Routes of a cluster as search needs them: looked up once, and each link direction a numbered lane that transfers
+// share.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +11,14 @@ namespace nlsplit {
 
 struct Path {
   bool exists = false;
-  std::vector<uint32_t> lanes;     // 2 * link + direction; a half-duplex link has one lane
-  double latency = 0;              // seconds
-  double seconds_per_byte = 0;     // of the slowest lane
+  std::vector<uint32_t> lanes;  // 2 * link + direction; a half-duplex link has one lane
+  double latency = 0;           // seconds
+  double seconds_per_byte = 0;  // of the slowest lane
 };
 
 struct Network {
   size_t hosts = 0;
-  std::vector<Path> paths;                  // [from host * hosts + to host], between hosts that matter
+  std::vector<Path> paths;                    // [from host * hosts + to host], between hosts that matter
   std::vector<double> lane_seconds_per_byte;  // 0: no such lane
 
   const Path& path(HostId from, HostId to) const { return paths[from.index() * hosts + to.index()]; }
@@ -26,8 +27,8 @@ struct Network {
 // Between the hosts of all devices, the source and the sink.
 Network make_network(const Cluster& cluster, HostId source, HostId sink);
 
-// Classes of interchangeable devices: exchanging two of a class changes neither a time, nor a memory, nor a route's links but for
-// their names. class_of[device]: the lowest-numbered device of its class. node_seconds: [device][node].
+// Classes of interchangeable devices: exchanging two of a class changes neither a time, nor a memory, nor a route's
+// links but for their names. class_of[device]: the lowest-numbered device of its class. node_seconds: [device][node].
 std::vector<size_t> interchangeable_devices(const Cluster& cluster, HostId source, HostId sink, const Network& network,
                                             const std::vector<std::vector<double>>& node_seconds);
 

@@ -30,7 +30,8 @@ Error unknown_device(std::string_view part, std::string_view name, const Cluster
   for (const Device& device : cluster.devices) names.push_back(device.name);
   std::string hint = nearest(name, names);
   if (!hint.empty()) hint = fmt::format("; did you mean '{}'?", hint);
-  return wrong(part, fmt::format("'{}': no device is called '{}'{} (there are {})", part, name, hint, fmt::join(names, ", ")));
+  return wrong(
+      part, fmt::format("'{}': no device is called '{}'{} (there are {})", part, name, hint, fmt::join(names, ", ")));
 }
 
 Result<std::vector<DeviceId>> parse_devices(std::string_view part, std::string_view text, const Cluster& cluster) {
@@ -61,15 +62,16 @@ std::string stage_devices(const Stage& stage, const Cluster& cluster) {
 
 }  // namespace
 
-Result<std::vector<Stage>> parse_stages(const std::vector<std::string>& parts, const Graph& graph, const Cluster& cluster,
-                                        std::vector<PlanNote>* notes) {
+Result<std::vector<Stage>> parse_stages(const std::vector<std::string>& parts, const Graph& graph,
+                                        const Cluster& cluster, std::vector<PlanNote>* notes) {
   if (parts.empty()) return invalid_input("a plan without stages; the shortest is [rest@DEVICE]");
   std::vector<Stage> stages;
   for (size_t i = 0; i < parts.size(); ++i) {
     const std::string_view part = trim(parts[i]);
     const size_t at = part.rfind('@');
     if (at == std::string_view::npos) {
-      return wrong(part, fmt::format("'{}': a stage is written ..LAYER@DEVICE or rest@DEVICE; the '@' is missing", part));
+      return wrong(part,
+                   fmt::format("'{}': a stage is written ..LAYER@DEVICE or rest@DEVICE; the '@' is missing", part));
     }
     const std::string_view what = trim(part.substr(0, at));
     Stage stage;
@@ -80,7 +82,8 @@ Result<std::vector<Stage>> parse_stages(const std::vector<std::string>& parts, c
       if (!last) return wrong(part, fmt::format("'{}': only the last stage may be 'rest'", part));
       stage.end = graph.nodes.size();
       if (stage.begin == stage.end) {
-        return wrong(part, fmt::format("'{}': nothing is left for it: '{}' already ends with the last layer", part, parts[i - 1]));
+        return wrong(part, fmt::format("'{}': nothing is left for it: '{}' already ends with the last layer", part,
+                                       parts[i - 1]));
       }
     } else {
       if (!what.starts_with(up_to) || what.size() == up_to.size()) {
@@ -91,15 +94,17 @@ Result<std::vector<Stage>> parse_stages(const std::vector<std::string>& parts, c
       stage.end = found->node + 1;
       if (stage.end <= stage.begin) {
         const bool empty = stage.end == stage.begin;
-        return wrong(part, fmt::format("'{}': {} '{}', where the stage before it ends, so {}", part, empty ? "is the same cut as" : "comes before",
-                                       parts[i - 1], empty ? "the stage is empty" : "the layers are out of order"));
+        return wrong(part, fmt::format("'{}': {} '{}', where the stage before it ends, so {}", part,
+                                       empty ? "is the same cut as" : "comes before", parts[i - 1],
+                                       empty ? "the stage is empty" : "the layers are out of order"));
       }
       if (last) {
         return wrong(part, fmt::format("'{}': the last stage must be 'rest@{}', so that every layer has a device", part,
                                        trim(part.substr(at + 1))));
       }
       if (notes != nullptr && found->name != found->last) {
-        notes->push_back({fmt::format("{} is fused with {}; the cut is after {}", found->name, found->last, found->last)});
+        notes->push_back(
+            {fmt::format("{} is fused with {}; the cut is after {}", found->name, found->last, found->last)});
       }
     }
     stages.push_back(std::move(stage));
@@ -113,9 +118,12 @@ std::string to_string(const Plan& plan, const Graph& graph, const Cluster& clust
     const Stage& stage = plan.stages[s];
     if (s > 0) text += " | ";
     text += stage_devices(stage, cluster);
-    if (plan.stages.size() == 1) text += " all";
-    else if (s + 1 == plan.stages.size()) text += fmt::format(" {}", rest_word);
-    else text += fmt::format(" {}{}", up_to, cut_name(graph, stage.end));
+    if (plan.stages.size() == 1)
+      text += " all";
+    else if (s + 1 == plan.stages.size())
+      text += fmt::format(" {}", rest_word);
+    else
+      text += fmt::format(" {}{}", up_to, cut_name(graph, stage.end));
   }
   return text;
 }
@@ -134,17 +142,23 @@ std::vector<std::string> stage_parts(const Plan& plan, const Graph& graph, const
 Status check_plan(const Plan& plan, const Graph& graph, const Cluster& cluster, int64_t batch) {
   const std::string name = plan.name.empty() ? "plan" : fmt::format("plan {}", plan.name);
   if (plan.stages.empty()) return invalid_input(fmt::format("{}: no stages", name));
-  if (plan.micro_batches < 1) return invalid_input(fmt::format("{}: {} micro-batches; there must be at least one", name, plan.micro_batches));
+  if (plan.micro_batches < 1)
+    return invalid_input(fmt::format("{}: {} micro-batches; there must be at least one", name, plan.micro_batches));
   if (batch % plan.micro_batches != 0) {
-    return invalid_input(fmt::format("{}: {} micro-batches do not divide the batch of {}", name, plan.micro_batches, batch));
+    return invalid_input(
+        fmt::format("{}: {} micro-batches do not divide the batch of {}", name, plan.micro_batches, batch));
   }
   size_t next = 0;
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     const Stage& stage = plan.stages[s];
-    const auto wrong_stage = [&](std::string why) { return invalid_input(fmt::format("{}: stage {} {}", name, s, why)); };
-    if (stage.begin != next) return wrong_stage(fmt::format("begins at node {}, but the one before it ends at {}", stage.begin, next));
+    const auto wrong_stage = [&](std::string why) {
+      return invalid_input(fmt::format("{}: stage {} {}", name, s, why));
+    };
+    if (stage.begin != next)
+      return wrong_stage(fmt::format("begins at node {}, but the one before it ends at {}", stage.begin, next));
     if (stage.end <= stage.begin) return wrong_stage("is empty");
-    if (stage.end > graph.nodes.size()) return wrong_stage(fmt::format("ends at node {} of {}", stage.end, graph.nodes.size()));
+    if (stage.end > graph.nodes.size())
+      return wrong_stage(fmt::format("ends at node {} of {}", stage.end, graph.nodes.size()));
     if (stage.devices.empty()) return wrong_stage("has no device");
     for (size_t i = 0; i < stage.devices.size(); ++i) {
       const DeviceId device = stage.devices[i];

@@ -61,7 +61,12 @@ std::vector<int> share_jobs(int jobs, const std::vector<double>& seconds) {
 
 Scorer::Scorer(const Cluster& cluster, const Network& network, HostId source, HostId sink, const SearchCosts& costs,
                std::vector<Crossing> crossings)
-    : cluster_(cluster), network_(network), source_(source), sink_(sink), costs_(costs), crossings_(std::move(crossings)) {
+    : cluster_(cluster),
+      network_(network),
+      source_(source),
+      sink_(sink),
+      costs_(costs),
+      crossings_(std::move(crossings)) {
   for (const std::vector<double>& seconds : costs.node_seconds) {
     std::vector<double>& prefix = prefix_.emplace_back(1, 0.0);
     for (const double s : seconds) prefix.push_back(prefix.back() + s);
@@ -69,14 +74,14 @@ Scorer::Scorer(const Cluster& cluster, const Network& network, HostId source, Ho
 }
 
 double Scorer::bound(const std::vector<Stage>& stages) const {
-  struct Place {            // who works for a stage, or the source, or the sink
-    DeviceId device;        // none: an endpoint without a device
+  struct Place {      // who works for a stage, or the source, or the sink
+    DeviceId device;  // none: an endpoint without a device
     HostId host;
-    double share = 1;       // of the micro-batches
+    double share = 1;  // of the micro-batches
   };
   const int micro_batches = costs_.micro_batches;
-  std::vector<std::vector<Place>> places(stages.size() + 2);   // source, stages, sink
-  double busiest = 0;       // seconds by which a resource's whole work exceeds its part of the fill
+  std::vector<std::vector<Place>> places(stages.size() + 2);  // source, stages, sink
+  double busiest = 0;  // seconds by which a resource's whole work exceeds its part of the fill
   double fill = 0;
   const auto endpoint = [&](HostId host) {
     for (const Stage& stage : stages) {
@@ -91,7 +96,8 @@ double Scorer::bound(const std::vector<Stage>& stages) const {
   std::vector<double> device_seconds(cluster_.devices.size(), 0), device_first(cluster_.devices.size(), 0), seconds_of;
   for (size_t s = 0; s < stages.size(); ++s) {
     seconds_of.clear();
-    for (const DeviceId device : stages[s].devices) seconds_of.push_back(seconds(device, stages[s].begin, stages[s].end));
+    for (const DeviceId device : stages[s].devices)
+      seconds_of.push_back(seconds(device, stages[s].begin, stages[s].end));
     const std::vector<int> jobs = share_jobs(micro_batches, seconds_of);
     const double first = *std::min_element(seconds_of.begin(), seconds_of.end());
     fill += first;
@@ -106,7 +112,7 @@ double Scorer::bound(const std::vector<Stage>& stages) const {
 
   // Messages: by lane, and those from one place to the next are part of the fill.
   std::vector<double> lane_bytes(network_.lane_seconds_per_byte.size(), 0), lane_first(lane_bytes.size(), 0);
-  std::vector<double> step_bytes(stages.size() + 1, 0);   // [p]: of one micro-batch from place p to p + 1
+  std::vector<double> step_bytes(stages.size() + 1, 0);  // [p]: of one micro-batch from place p to p + 1
   const auto stage_of = [&](size_t node) {
     size_t s = 0;
     while (stages[s].end <= node) ++s;
@@ -125,7 +131,9 @@ double Scorer::bound(const std::vector<Stage>& stages) const {
       if (to == from + 1) step_bytes[from] += crossing.bytes;
       for (const Place& x : places[from]) {
         for (const Place& y : places[to]) {
-          if (x.share * y.share == 0 || (x.device.valid() ? x.device == y.device : !y.device.valid() && x.host == y.host)) continue;
+          if (x.share * y.share == 0 ||
+              (x.device.valid() ? x.device == y.device : !y.device.valid() && x.host == y.host))
+            continue;
           const Path& path = network_.path(x.host, y.host);
           if (!path.exists) return never;
           for (const uint32_t lane : path.lanes) lane_bytes[lane] += crossing.bytes * x.share * y.share * micro_batches;

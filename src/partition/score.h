@@ -8,11 +8,12 @@
 
 namespace nlsplit {
 
-// A value that another stage or the sink may need: its bytes in one micro-batch, the node that makes it, the nodes that read it.
+// A value that another stage or the sink may need: its bytes in one micro-batch, the node that makes it, the nodes that
+// read it.
 struct Crossing {
   double bytes = 0;
-  int made = -1;                 // -1: an input
-  std::vector<size_t> read;      // ascending
+  int made = -1;             // -1: an input
+  std::vector<size_t> read;  // ascending
   bool is_output = false;
 };
 std::vector<Crossing> find_crossings(const Graph& graph);
@@ -36,7 +37,7 @@ class Scorer {
   HostId source_, sink_;
   const SearchCosts& costs_;
   std::vector<Crossing> crossings_;
-  std::vector<std::vector<double>> prefix_;   // [device][node]: of all nodes before
+  std::vector<std::vector<double>> prefix_;  // [device][node]: of all nodes before
 };
 
 // How many of `jobs` equal jobs each of these machines gets if each goes to the one that would finish it first.

@@ -9,8 +9,8 @@
 namespace nlsplit {
 namespace {
 
-constexpr size_t most_devices = 64;        // of a larger cluster the fastest are looked at
-constexpr double exhaustive_factor = 8;    // spaces up to so many times max_candidates are scored entirely
+constexpr size_t most_devices = 64;      // of a larger cluster the fastest are looked at
+constexpr double exhaustive_factor = 8;  // spaces up to so many times max_candidates are scored entirely
 
 double binomial(size_t n, size_t k) {
   if (k > n) return 0;
@@ -30,8 +30,8 @@ std::vector<size_t> find_cuts(const Graph& graph) {
 }
 
 // Every sequence of groups with every choice of cuts.
-void enumerate(DeviceGroups& groups, const std::vector<size_t>& cuts, size_t max_stages, size_t next_cut, DeviceSet used,
-               std::vector<Stage>& stages, std::vector<std::vector<Stage>>& found) {
+void enumerate(DeviceGroups& groups, const std::vector<size_t>& cuts, size_t max_stages, size_t next_cut,
+               DeviceSet used, std::vector<Stage>& stages, std::vector<std::vector<Stage>>& found) {
   const std::vector<DeviceSet> choices = groups.after(used);
   const size_t begin = stages.empty() ? 0 : stages.back().end;
   for (const DeviceSet group : choices) {
@@ -61,9 +61,10 @@ bool before(const ScoredPlan& a, const ScoredPlan& b) {
 
 }  // namespace
 
-SearchResult search_layers(const Graph& graph, const Cluster& cluster, HostId source, HostId sink, const SearchCosts& costs,
-                           const SearchOptions& options) {
-  CHECK(costs.node_seconds.size() == cluster.devices.size() && !graph.nodes.empty(), "costs of another cluster or an empty graph");
+SearchResult search_layers(const Graph& graph, const Cluster& cluster, HostId source, HostId sink,
+                           const SearchCosts& costs, const SearchOptions& options) {
+  CHECK(costs.node_seconds.size() == cluster.devices.size() && !graph.nodes.empty(),
+        "costs of another cluster or an empty graph");
   const size_t nodes = graph.nodes.size();
   const Network network = make_network(cluster, source, sink);
   const Scorer scorer(cluster, network, source, sink, costs, find_crossings(graph));
@@ -71,18 +72,20 @@ SearchResult search_layers(const Graph& graph, const Cluster& cluster, HostId so
   // Fastest first; of equals those where inputs and outputs are, then in their order.
   std::vector<DeviceId> by_speed;
   for (size_t d = 0; d < cluster.devices.size(); ++d) by_speed.push_back(DeviceId(d));
-  const auto away = [&](DeviceId d) { return (cluster.device(d).host != source ? 1 : 0) + (cluster.device(d).host != sink ? 1 : 0); };
+  const auto away = [&](DeviceId d) {
+    return (cluster.device(d).host != source ? 1 : 0) + (cluster.device(d).host != sink ? 1 : 0);
+  };
   std::stable_sort(by_speed.begin(), by_speed.end(), [&](DeviceId a, DeviceId b) {
     const double x = scorer.seconds(a, 0, nodes), y = scorer.seconds(b, 0, nodes);
     return x != y ? x < y : away(a) < away(b);
   });
 
-  std::set<std::vector<DeviceId>> whole;   // one-stage plans there are already
+  std::set<std::vector<DeviceId>> whole;  // one-stage plans there are already
   std::vector<ScoredPlan> always, found;
   const auto add = [&](std::vector<Stage> stages, std::vector<ScoredPlan>& to) {
     ScoredPlan scored;
     scored.bound_seconds = scorer.bound(stages);
-    if (!std::isfinite(scored.bound_seconds)) return;   // two of its devices cannot talk to each other
+    if (!std::isfinite(scored.bound_seconds)) return;  // two of its devices cannot talk to each other
     scored.plan.stages = std::move(stages);
     scored.plan.micro_batches = costs.micro_batches;
     to.push_back(std::move(scored));
@@ -101,7 +104,8 @@ SearchResult search_layers(const Graph& graph, const Cluster& cluster, HostId so
 
   SearchResult result;
   const size_t wanted = options.max_candidates > always.size() ? options.max_candidates - always.size() : 0;
-  std::vector<DeviceId> considered(by_speed.begin(), by_speed.begin() + static_cast<std::ptrdiff_t>(std::min(by_speed.size(), most_devices)));
+  std::vector<DeviceId> considered(
+      by_speed.begin(), by_speed.begin() + static_cast<std::ptrdiff_t>(std::min(by_speed.size(), most_devices)));
   DeviceGroups groups(considered, interchangeable_devices(cluster, source, sink, network, costs.node_seconds),
                       static_cast<int>(most_replicas));
   const std::vector<size_t> cuts = find_cuts(graph);
@@ -116,7 +120,8 @@ SearchResult search_layers(const Graph& graph, const Cluster& cluster, HostId so
     std::vector<Stage> stages;
     enumerate(groups, cuts, max_stages, 0, 0, stages, candidates);
   } else {
-    candidates = search_beam({&cluster, &network, source, sink, &costs, &scorer, &groups, cuts, max_stages, wanted, options.seed});
+    candidates = search_beam(
+        {&cluster, &network, source, sink, &costs, &scorer, &groups, cuts, max_stages, wanted, options.seed});
   }
   for (std::vector<Stage>& stages : candidates) {
     if (stages.size() == 1 && !whole.insert(stages[0].devices).second) continue;

@@ -12,36 +12,39 @@
 namespace nlsplit {
 
 struct SearchOptions {
-  bool layers = true;          // split by layers over devices
-  bool replicate = true;       // whole-model replication, and replicated stages
+  bool layers = true;            // split by layers over devices
+  bool replicate = true;         // whole-model replication, and replicated stages
   size_t max_candidates = 2000;  // for each micro-batch count; more finds better plans and takes longer
-  size_t max_stages = 0;       // 0: as many as there are devices
-  uint64_t seed = 1;           // only for ties and sampling when the space is larger than max_candidates
+  size_t max_stages = 0;         // 0: as many as there are devices
+  uint64_t seed = 1;             // only for ties and sampling when the space is larger than max_candidates
 };
 
-// What search needs to know about one micro-batch size: the time of every node on every device and the bytes over every cut.
+// What search needs to know about one micro-batch size: the time of every node on every device and the bytes over every
+// cut.
 struct SearchCosts {
   int micro_batches = 1;
-  std::vector<std::vector<double>> node_seconds;   // [device][node], for one micro-batch
-  std::vector<double> cut_bytes;                   // [i]: bytes of values made before node i and read at or after it; size nodes+1
-  double input_bytes = 0;                          // of one micro-batch
+  std::vector<std::vector<double>> node_seconds;  // [device][node], for one micro-batch
+  std::vector<double> cut_bytes;  // [i]: bytes of values made before node i and read at or after it; size nodes+1
+  double input_bytes = 0;         // of one micro-batch
   double output_bytes = 0;
 };
-Result<SearchCosts> search_costs(const Graph& at_micro_batch, int micro_batches, const Cluster& cluster, const CostTable& costs);
+Result<SearchCosts> search_costs(const Graph& at_micro_batch, int micro_batches, const Cluster& cluster,
+                                 const CostTable& costs);
 
 struct ScoredPlan {
   Plan plan;
-  double bound_seconds = 0;    // lower bound of the time a whole batch takes
+  double bound_seconds = 0;  // lower bound of the time a whole batch takes
 };
 
 struct SearchResult {
-  std::vector<ScoredPlan> plans;   // best bound first; always contains every single device and, if asked for, plain replication
-  double space = 0;                // how many plans the space holds; plans.size() < space: it was pruned
+  std::vector<ScoredPlan>
+      plans;         // best bound first; always contains every single device and, if asked for, plain replication
+  double space = 0;  // how many plans the space holds; plans.size() < space: it was pruned
 };
 
-// All devices in any order and subset, contiguous stages, one micro-batch count. Exhaustive while the space is small, else
-// beam over (devices used, last device, cut) states. Deterministic.
-SearchResult search_layers(const Graph& graph, const Cluster& cluster, HostId source, HostId sink, const SearchCosts& costs,
-                           const SearchOptions& options);
+// All devices in any order and subset, contiguous stages, one micro-batch count. Exhaustive while the space is small,
+// else beam over (devices used, last device, cut) states. Deterministic.
+SearchResult search_layers(const Graph& graph, const Cluster& cluster, HostId source, HostId sink,
+                           const SearchCosts& costs, const SearchOptions& options);
 
 }  // namespace nlsplit

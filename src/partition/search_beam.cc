@@ -9,18 +9,18 @@
 namespace nlsplit {
 namespace {
 
-constexpr size_t most_expansions = 4'000'000;   // of partial plans, all layers together: what a search may cost
+constexpr size_t most_expansions = 4'000'000;  // of partial plans, all layers together: what a search may cost
 constexpr size_t least_width = 64;
-constexpr size_t most_alike = 16;               // partial plans kept that have the same devices, last stage and cut
+constexpr size_t most_alike = 16;  // partial plans kept that have the same devices, last stage and cut
 
 struct Partial {
-  uint32_t parent = 0;        // index into the layer before
+  uint32_t parent = 0;  // index into the layer before
   DeviceSet used = 0;
   DeviceSet last = 0;
-  size_t cut = 0;             // index into cuts: where the last stage ends
-  double bottleneck = 0;      // seconds for a micro-batch: the busiest device or transfer so far
-  double fill = 0;            // seconds of one micro-batch up to here
-  double score = 0;           // what the whole batch takes at least
+  size_t cut = 0;         // index into cuts: where the last stage ends
+  double bottleneck = 0;  // seconds for a micro-batch: the busiest device or transfer so far
+  double fill = 0;        // seconds of one micro-batch up to here
+  double score = 0;       // what the whole batch takes at least
   uint64_t tie = 0;
 };
 
@@ -28,8 +28,8 @@ bool better(const Partial& a, const Partial& b) { return a.score != b.score ? a.
 
 // How a byte gets from one stage to the next.
 struct Transfer {
-  double load = 0;      // seconds a byte keeps the busiest lane busy, micro-batches evenly spread over the replicas
-  double latency = 0;   // of the nearest pair
+  double load = 0;     // seconds a byte keeps the busiest lane busy, micro-batches evenly spread over the replicas
+  double latency = 0;  // of the nearest pair
   double per_byte = 0;
 };
 
@@ -83,7 +83,7 @@ class Beam {
       for (size_t c = layer == 0 ? 0 : from.cut + 1; c < end; ++c) {
         const bool last = c + 1 == end;
         if (!last && (!may_continue || (*rest)[c] == 0)) {
-          c = end - 2;   // no devices left: straight to the end
+          c = end - 2;  // no devices left: straight to the end
           continue;
         }
         double first = 0;
@@ -125,12 +125,13 @@ class Beam {
     for (const DeviceId device : devices) {
       const double seconds = in_.scorer->seconds(device, begin, end);
       first = std::min(first, seconds);
-      rate += 1 / seconds;   // no time at all: infinitely fast, which is right
+      rate += 1 / seconds;  // no time at all: infinitely fast, which is right
     }
     return 1 / rate;
   }
 
-  // [cut]: micro-batches per second that the devices not in `used` could do of what is behind the cut, work split as one likes.
+  // [cut]: micro-batches per second that the devices not in `used` could do of what is behind the cut, work split as
+  // one likes.
   const std::vector<double>& rest_rates(DeviceSet used) {
     const auto [at, added] = rest_rates_.try_emplace(used);
     if (!added) return at->second;
@@ -172,7 +173,7 @@ class Beam {
     for (const HostId a : x) {
       for (const HostId b : y) {
         const Path& path = in_.network->path(a, b);
-        const bool here = a == b && endpoint;   // the device of that host is the endpoint
+        const bool here = a == b && endpoint;  // the device of that host is the endpoint
         if (here || !path.exists) {
           nearest = 0;
           result.latency = result.per_byte = 0;
@@ -205,7 +206,7 @@ class Beam {
     return stages;
   }
 
-  static constexpr DeviceSet endpoint_place = 0;    // the source before the first stage, the sink behind the last
+  static constexpr DeviceSet endpoint_place = 0;  // the source before the first stage, the sink behind the last
 
   const BeamInput& in_;
   double micro_batches_;

@@ -1,4 +1,5 @@
-// Search over (devices used, last stage's devices, cut): layer by layer of stages, keeping the most promising partial plans.
+// Search over (devices used, last stage's devices, cut): layer by layer of stages, keeping the most promising partial
+// plans.
 #pragma once
 
 #include <vector>
@@ -15,9 +16,9 @@ struct BeamInput {
   const SearchCosts* costs = nullptr;
   const Scorer* scorer = nullptr;
   DeviceGroups* groups = nullptr;
-  std::vector<size_t> cuts;       // where a stage may end, ascending; the last is the end of the graph
+  std::vector<size_t> cuts;  // where a stage may end, ascending; the last is the end of the graph
   size_t max_stages = 1;
-  size_t wanted = 0;              // how many plans to answer
+  size_t wanted = 0;  // how many plans to answer
   uint64_t seed = 1;
 };
 

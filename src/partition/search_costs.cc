@@ -5,7 +5,8 @@
 
 namespace nlsplit {
 
-Result<SearchCosts> search_costs(const Graph& at_micro_batch, int micro_batches, const Cluster& cluster, const CostTable& costs) {
+Result<SearchCosts> search_costs(const Graph& at_micro_batch, int micro_batches, const Cluster& cluster,
+                                 const CostTable& costs) {
   const Graph& graph = at_micro_batch;
   SearchCosts result;
   result.micro_batches = micro_batches;
@@ -39,7 +40,7 @@ Result<SearchCosts> search_costs(const Graph& at_micro_batch, int micro_batches,
     if (crossing.is_output) result.output_bytes += crossing.bytes;
     if (crossing.made < 0) {
       result.input_bytes += crossing.bytes;
-      continue;   // inputs come from the source, wherever they are read
+      continue;  // inputs come from the source, wherever they are read
     }
     const size_t last = crossing.read.empty() ? 0 : crossing.read.back();
     for (size_t i = static_cast<size_t>(crossing.made) + 1; i <= last; ++i) result.cut_bytes[i] += crossing.bytes;

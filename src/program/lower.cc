@@ -14,7 +14,7 @@ size_t at(int i) { return static_cast<size_t>(i); }
 // The plan's devices in order of first use; endpoints behind them.
 struct Lineup {
   std::vector<DeviceId> plan_devices;
-  std::vector<std::vector<int>> stage_devices;   // [stage][replica]: index into plan_devices
+  std::vector<std::vector<int>> stage_devices;  // [stage][replica]: index into plan_devices
   int source = 0, sink = 0;
 };
 
@@ -43,12 +43,14 @@ Lineup line_up(const Plan& plan, const Cluster& cluster, const Endpoints& endpoi
     }
     DeviceProgram out;
     out.name = name;
-    for (int i = 2; std::any_of(program.devices.begin(), program.devices.end(), [&](const auto& d) { return d.name == out.name; }); ++i) {
-      out.name = fmt::format("{}_{}", name, i);   // a device of another host may be called like this host
+    for (int i = 2;
+         std::any_of(program.devices.begin(), program.devices.end(), [&](const auto& d) { return d.name == out.name; });
+         ++i) {
+      out.name = fmt::format("{}_{}", name, i);  // a device of another host may be called like this host
     }
     out.kind = DeviceKind::host;
     out.host = name;
-    out.memory = bytes(int64_t{1} << 60);   // 1 EiB: no limit, it holds the user's data wherever that is
+    out.memory = bytes(int64_t{1} << 60);  // 1 EiB: no limit, it holds the user's data wherever that is
     program.devices.push_back(std::move(out));
     return static_cast<int>(program.devices.size()) - 1;
   };
@@ -59,16 +61,19 @@ Lineup line_up(const Plan& plan, const Cluster& cluster, const Endpoints& endpoi
 
 // Whether one kernel takes equally long on both for certain.
 bool alike(const Cluster& cluster, const CostTable& costs, DeviceId a, DeviceId b) {
-  if (cluster.device(a).isa != cluster.device(b).isa || costs.source(a).index() != costs.source(b).index()) return false;
-  if (const Roofline* roofline = std::get_if<Roofline>(&costs.source(a))) return *roofline == std::get<Roofline>(costs.source(b));
+  if (cluster.device(a).isa != cluster.device(b).isa || costs.source(a).index() != costs.source(b).index())
+    return false;
+  if (const Roofline* roofline = std::get_if<Roofline>(&costs.source(a)))
+    return *roofline == std::get<Roofline>(costs.source(b));
   const Profile& one = std::get<Profile>(costs.source(a));
   return !one.file.empty() && one.file == std::get<Profile>(costs.source(b)).file;
 }
 
-// [stage][replica]: seconds of one micro-batch. The schedules need them only to tell unlike replicas apart, and to interleave the
-// stages of one device; everywhere else the order does not depend on them, and looking up costs would take longer than lowering.
-Result<std::vector<std::vector<double>>> stage_seconds(const KernelGraph& graph, const Plan& plan, const Cluster& cluster,
-                                                       const CostTable* costs, bool shared) {
+// [stage][replica]: seconds of one micro-batch. The schedules need them only to tell unlike replicas apart, and to
+// interleave the stages of one device; everywhere else the order does not depend on them, and looking up costs would
+// take longer than lowering.
+Result<std::vector<std::vector<double>>> stage_seconds(const KernelGraph& graph, const Plan& plan,
+                                                       const Cluster& cluster, const CostTable* costs, bool shared) {
   std::vector<std::vector<double>> seconds;
   for (const Stage& stage : plan.stages) seconds.emplace_back(stage.devices.size(), 1.0);
   if (costs == nullptr) return seconds;
@@ -89,12 +94,13 @@ Result<std::vector<std::vector<double>>> stage_seconds(const KernelGraph& graph,
       const Isa isa = cluster.device(stage.devices[r]).isa;
       const std::vector<ComputeDesc>& descs = graph.descs.at(isa);
       const std::vector<NodeKernel>& kernels = graph.kernels.at(isa);
-      std::vector<std::pair<size_t, double>> known;   // equal computations are looked up once
+      std::vector<std::pair<size_t, double>> known;  // equal computations are looked up once
       double sum = 0;
       for (size_t n = stage.begin; n < stage.end; ++n) {
         if (is_view(graph.graph.nodes[n].op)) continue;
         const size_t distinct = kernels[n].same_as;
-        auto found = std::find_if(known.begin(), known.end(), [&](const auto& entry) { return entry.first == distinct; });
+        auto found =
+            std::find_if(known.begin(), known.end(), [&](const auto& entry) { return entry.first == distinct; });
         if (found == known.end()) {
           ASSIGN_OR_RETURN(const Cost cost, costs->cost(stage.devices[r], descs[n], graph.graph.nodes[n].name));
           found = known.insert(known.end(), {distinct, cost.time.value()});
@@ -117,7 +123,8 @@ Result<Placement> place(const Plan& plan, const Lineup& lineup, const SlotTable&
   placement.stage_device.assign(plan.stages.size(), std::vector<int>(at(plan.micro_batches), -1));
   for (size_t d = 0; d < table.devices.size(); ++d) {
     for (const ScheduledSlot& slot : table.devices[d]) {
-      if (slot.phase != Phase::forward) return unsupported(fmt::format("schedule {}: only forward slots can be lowered", plan.schedule));
+      if (slot.phase != Phase::forward)
+        return unsupported(fmt::format("schedule {}: only forward slots can be lowered", plan.schedule));
       placement.stage_device[at(slot.stage)][at(slot.micro_batch)] = static_cast<int>(d);
     }
   }
@@ -127,15 +134,17 @@ Result<Placement> place(const Plan& plan, const Lineup& lineup, const SlotTable&
   return placement;
 }
 
-// At the sink the first output of a root is the root's storage. Others of the same root, and inputs that are outputs where source and
-// sink are one device, are copied.
+// At the sink the first output of a root is the root's storage. Others of the same root, and inputs that are outputs
+// where source and sink are one device, are copied.
 void place_outputs(const KernelGraph& graph, Placement& placement, LowerInput& input) {
   std::vector<bool> stored(graph.graph.values.size(), false);
   for (size_t i = 0; i < graph.graph.outputs.size(); ++i) {
     const ValueId root = graph.root[graph.graph.outputs[i].index()];
     const bool held = graph.graph.value(root).kind == ValueKind::input && placement.source == placement.sink;
-    if (held || stored[root.index()]) input.copied_outputs.push_back(i);
-    else stored[root.index()] = true;
+    if (held || stored[root.index()])
+      input.copied_outputs.push_back(i);
+    else
+      stored[root.index()] = true;
   }
   placement.sink_copies = !input.copied_outputs.empty();
 }
@@ -154,14 +163,16 @@ std::string program_name(const Plan& plan, const Graph& graph, const Cluster& cl
 Result<Program> lower(const KernelGraph& graph, const Plan& plan, const Cluster& cluster, const Endpoints& endpoints,
                       const CostTable* costs) {
   CHECK(graph.root.size() == graph.graph.values.size(), "a KernelGraph that choose_kernels did not make");
-  CHECK(endpoints.source.index() < cluster.hosts.size() && endpoints.sink.index() < cluster.hosts.size(), "unknown endpoints");
+  CHECK(endpoints.source.index() < cluster.hosts.size() && endpoints.sink.index() < cluster.hosts.size(),
+        "unknown endpoints");
   const int64_t batch = samples_of(graph.graph) * plan.micro_batches;
   RETURN_IF_ERROR(check_plan(plan, graph.graph, cluster, batch));
   for (const Stage& stage : plan.stages) {
     for (const DeviceId id : stage.devices) {
       const Device& device = cluster.device(id);
       if (!graph.kernels.contains(device.isa)) {
-        return invalid_input(fmt::format("no kernels were chosen for level {} of device {}", name_of(device.isa), device.name));
+        return invalid_input(
+            fmt::format("no kernels were chosen for level {} of device {}", name_of(device.isa), device.name));
       }
     }
   }
@@ -180,7 +191,8 @@ Result<Program> lower(const KernelGraph& graph, const Plan& plan, const Cluster&
   schedule.stage_devices = lineup.stage_devices;
   size_t hosted = 0;
   for (const Stage& stage : plan.stages) hosted += stage.devices.size();
-  ASSIGN_OR_RETURN(schedule.stage_seconds, stage_seconds(graph, plan, cluster, costs, hosted > lineup.plan_devices.size()));
+  ASSIGN_OR_RETURN(schedule.stage_seconds,
+                   stage_seconds(graph, plan, cluster, costs, hosted > lineup.plan_devices.size()));
   ASSIGN_OR_RETURN(const SlotTable table, make_schedule(plan.schedule, schedule));
 
   ASSIGN_OR_RETURN(const std::vector<Flow> flows, find_flows(graph, plan));
@@ -205,11 +217,13 @@ Result<Program> lower(const KernelGraph& graph, const Plan& plan, const Cluster&
   input.flow_of.assign(graph.graph.values.size(), -1);
   for (size_t f = 0; f < flows.size(); ++f) input.flow_of[flows[f].root.index()] = static_cast<int>(f);
   std::map<Isa, std::vector<int>> interned;
-  for (size_t d = 0; d < program.devices.size(); ++d) lower_device(input, orders[d], static_cast<int>(d), interned, program);
+  for (size_t d = 0; d < program.devices.size(); ++d)
+    lower_device(input, orders[d], static_cast<int>(d), interned, program);
   return program;
 }
 
-Result<Program> lower_unsplit(const KernelGraph& graph, int micro_batches, const Device& device, const std::string& host) {
+Result<Program> lower_unsplit(const KernelGraph& graph, int micro_batches, const Device& device,
+                              const std::string& host) {
   Cluster cluster;
   cluster.hosts.push_back({host, false});
   cluster.devices.push_back(device);

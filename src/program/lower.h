@@ -1,4 +1,5 @@
-// lower(): a Graph cut by a Plan becomes a Program. The only place where kernels, buffers, banks, orders and messages are decided.
+// lower(): a Graph cut by a Plan becomes a Program. The only place where kernels, buffers, banks, orders and messages
+// are decided.
 //
 //   ASSIGN_OR_RETURN(KernelGraph graph, choose_kernels(std::move(at_micro_batch), {Isa::v3}));
 //   ASSIGN_OR_RETURN(Program program, lower(graph, plan, cluster, {source, sink}, &costs));
@@ -18,26 +19,27 @@ namespace nlsplit {
 
 // What the catalogue says of a node's chosen kernel.
 struct NodeKernel {
-  size_t same_as = 0;                // the first node with the same desc: one entry of Program::descs
+  size_t same_as = 0;  // the first node with the same desc: one entry of Program::descs
   Bytes workspace;
-  std::vector<Bytes> packed;         // by input of the desc; 0: taken as it is
+  std::vector<Bytes> packed;  // by input of the desc; 0: taken as it is
 };
 
-// A graph at its micro-batch size with a kernel chosen for every node, at every level the cluster has. Made by choose_kernels.
+// A graph at its micro-batch size with a kernel chosen for every node, at every level the cluster has. Made by
+// choose_kernels.
 struct KernelGraph {
-  Graph graph;                                        // optimized, axis 0 is the micro-batch
-  std::map<Isa, std::vector<ComputeDesc>> descs;      // [node]; views have an empty kernel
+  Graph graph;                                    // optimized, axis 0 is the micro-batch
+  std::map<Isa, std::vector<ComputeDesc>> descs;  // [node]; views have an empty kernel
   // Found once, because a ranking lowers one graph a thousand times:
-  std::map<Isa, std::vector<NodeKernel>> kernels;     // [node]
-  std::vector<ValueId> root;                          // [value]: what it is a view of, in the end; else itself
-  std::vector<std::vector<size_t>> readers;           // [root value]: the nodes that compute with it or its views, ascending
-  std::vector<std::string> labels;                    // [node]: "conv1, relu1"
+  std::map<Isa, std::vector<NodeKernel>> kernels;  // [node]
+  std::vector<ValueId> root;                       // [value]: what it is a view of, in the end; else itself
+  std::vector<std::vector<size_t>> readers;  // [root value]: the nodes that compute with it or its views, ascending
+  std::vector<std::string> labels;           // [node]: "conv1, relu1"
 };
 Result<KernelGraph> choose_kernels(Graph at_micro_batch, const std::vector<Isa>& levels);
 
 struct Endpoints {
-  HostId source;   // where inputs come from
-  HostId sink;     // where outputs must go
+  HostId source;  // where inputs come from
+  HostId sink;    // where outputs must go
 };
 
 // The plan's devices in order of first use, then an endpoint for the source or sink host if none of them is on it.
@@ -47,6 +49,7 @@ Result<Program> lower(const KernelGraph& graph, const Plan& plan, const Cluster&
                       const CostTable* costs);
 
 // The whole graph on one device, source and sink there too: what --check compares with, and what profiling measures.
-Result<Program> lower_unsplit(const KernelGraph& graph, int micro_batches, const Device& device, const std::string& host);
+Result<Program> lower_unsplit(const KernelGraph& graph, int micro_batches, const Device& device,
+                              const std::string& host);
 
 }  // namespace nlsplit

@@ -12,11 +12,19 @@ size_t at(int i) { return static_cast<size_t>(i); }
 
 class DeviceBuilder {
  public:
-  DeviceBuilder(const LowerInput& input, const std::vector<OrderedSlot>& order, int d, std::map<Isa, std::vector<int>>& interned,
-                Program& program)
-      : in_(input), g_(input.graph->graph), placement_(*input.placement), flows_(*input.flows), order_(order), d_(d),
-        program_(program), out_(program.devices[at(d)]), buffer_of_(g_.values.size(), BufferId()),
-        storage_of_(g_.values.size(), BufferId()), lifetimes_(at(placement_.stages)) {
+  DeviceBuilder(const LowerInput& input, const std::vector<OrderedSlot>& order, int d,
+                std::map<Isa, std::vector<int>>& interned, Program& program)
+      : in_(input),
+        g_(input.graph->graph),
+        placement_(*input.placement),
+        flows_(*input.flows),
+        order_(order),
+        d_(d),
+        program_(program),
+        out_(program.devices[at(d)]),
+        buffer_of_(g_.values.size(), BufferId()),
+        storage_of_(g_.values.size(), BufferId()),
+        lifetimes_(at(placement_.stages)) {
     if (out_.kind == DeviceKind::host) return;
     descs_ = &input.graph->descs.at(out_.isa);
     kernels_ = &input.graph->kernels.at(out_.isa);
@@ -30,7 +38,7 @@ class DeviceBuilder {
     if (d_ == placement_.sink) add_outputs();
     for (const OrderedSlot& slot : order_) out_.order.push_back({variant_of(slot), slot.micro_batch, {}});
     if (workspace_.valid()) {
-      constexpr int64_t element = 4;   // f32
+      constexpr int64_t element = 4;  // f32
       Buffer& buffer = out_.buffers[workspace_.index()];
       buffer.type.shape = {(buffer.bytes.value() + element - 1) / element};
       buffer.bytes = size_of(buffer.type);
@@ -65,12 +73,16 @@ class DeviceBuilder {
 
   // ---- Buffers. A value's first buffer has its name, which no other value has.
   bool is_taken(const std::string& name) const {
-    return std::any_of(out_.buffers.begin(), out_.buffers.end(), [&](const Buffer& buffer) { return buffer.name == name; });
+    return std::any_of(out_.buffers.begin(), out_.buffers.end(),
+                       [&](const Buffer& buffer) { return buffer.name == name; });
   }
-  std::string free_name(const std::string& of_value) const { return is_taken(of_value) ? unique_name(of_value) : of_value; }
+  std::string free_name(const std::string& of_value) const {
+    return is_taken(of_value) ? unique_name(of_value) : of_value;
+  }
   std::string unique_name(const std::string& wanted) const {
     const auto taken = [&](const std::string& name) {
-      return is_taken(name) || std::any_of(g_.values.begin(), g_.values.end(), [&](const Value& value) { return value.name == name; });
+      return is_taken(name) ||
+             std::any_of(g_.values.begin(), g_.values.end(), [&](const Value& value) { return value.name == name; });
     };
     std::string name = wanted;
     for (int i = 2; taken(name); ++i) name = fmt::format("{}_{}", wanted, i);
@@ -105,8 +117,10 @@ class DeviceBuilder {
       const ValueId value = g_.outputs[i];
       const Value& output = g_.value(value);
       const ValueId root = in_.graph->root[value.index()];
-      const bool copied = std::find(in_.copied_outputs.begin(), in_.copied_outputs.end(), i) != in_.copied_outputs.end();
-      const BufferId buffer = add_stored(free_name(output.name), output.type, BufferKind::output, placement_.micro_batches);
+      const bool copied =
+          std::find(in_.copied_outputs.begin(), in_.copied_outputs.end(), i) != in_.copied_outputs.end();
+      const BufferId buffer =
+          add_stored(free_name(output.name), output.type, BufferKind::output, placement_.micro_batches);
       if (copied) {
         copies_.emplace_back(value, buffer);
       } else {
@@ -123,7 +137,7 @@ class DeviceBuilder {
     const Value& v = g_.value(value);
     if (storage.valid()) {
       Buffer view;
-      view.name = free_name(v.name);   // an output that is copied has it already
+      view.name = free_name(v.name);  // an output that is copied has it already
       view.type = v.type;
       view.kind = BufferKind::view;
       view.of = storage;
@@ -146,8 +160,9 @@ class DeviceBuilder {
     const auto [begin, end] = weights_.equal_range(v.content.value);
     for (auto it = begin; it != end; ++it) {
       const Buffer& known = out_.buffer(it->second);
-      const bool same_packing = packs ? known.packed_for == kernel && known.packed_input == static_cast<int>(input) && known.bytes == packed
-                                      : known.packed_for.empty();
+      const bool same_packing =
+          packs ? known.packed_for == kernel && known.packed_input == static_cast<int>(input) && known.bytes == packed
+                : known.packed_for.empty();
       if (same_packing && known.type == v.type) return it->second;
     }
     Buffer buffer;
@@ -188,7 +203,9 @@ class DeviceBuilder {
     return flow.root;
   }
 
-  bool runs_here(int stage) const { return std::find(stages_here_.begin(), stages_here_.end(), stage) != stages_here_.end(); }
+  bool runs_here(int stage) const {
+    return std::find(stages_here_.begin(), stages_here_.end(), stage) != stages_here_.end();
+  }
 
   BufferId receiving_buffer(const Flow& flow) {
     const BufferId storage = storage_of_[flow.root.index()];
@@ -197,7 +214,8 @@ class DeviceBuilder {
 
   // ---- Instructions.
   BufferId workspace_of(Bytes needed) {
-    if (!workspace_.valid()) workspace_ = add_stored(unique_name("workspace"), {DType::f32, {0}}, BufferKind::scratch, 1);
+    if (!workspace_.valid())
+      workspace_ = add_stored(unique_name("workspace"), {DType::f32, {0}}, BufferKind::scratch, 1);
     Buffer& buffer = out_.buffers[workspace_.index()];
     buffer.bytes = std::max(buffer.bytes, needed);
     return workspace_;
@@ -258,7 +276,10 @@ class DeviceBuilder {
   }
 
   std::string segment_name(int stage, int number) const {
-    std::string name = stage == source_stage ? "source" : stage == ahead_stage ? "ahead" : stage == placement_.stages ? "sink" : fmt::format("F{}", stage);
+    std::string name = stage == source_stage        ? "source"
+                       : stage == ahead_stage       ? "ahead"
+                       : stage == placement_.stages ? "sink"
+                                                    : fmt::format("F{}", stage);
     return number == 1 ? name : fmt::format("{}_{}", name, number);
   }
 
@@ -274,7 +295,8 @@ class DeviceBuilder {
     const auto send_while = [&](auto condition) {
       for (; next_send < slot.sends.size() && condition(flows_[at(slot.sends[next_send].flow)]); ++next_send) {
         const Port& port = slot.sends[next_send];
-        segment.instrs.push_back(transfer(Opcode::send, storage_of_[flows_[at(port.flow)].root.index()], port.peer, port.flow));
+        segment.instrs.push_back(
+            transfer(Opcode::send, storage_of_[flows_[at(port.flow)].root.index()], port.peer, port.flow));
       }
     };
     if (segment.stage >= 0) {
@@ -325,7 +347,8 @@ class DeviceBuilder {
         if (!operand.buffer.valid()) return;
         const BufferId root = out_.root(operand.buffer);
         const BufferKind kind = out_.buffer(root).kind;
-        if (kind == BufferKind::weight || kind == BufferKind::scratch || seen_in[root.index()] == static_cast<int>(s)) return;
+        if (kind == BufferKind::weight || kind == BufferKind::scratch || seen_in[root.index()] == static_cast<int>(s))
+          return;
         seen_in[root.index()] = static_cast<int>(s);
         banked[s].push_back(root);
       };
@@ -340,8 +363,10 @@ class DeviceBuilder {
       size_t last_slot = 0;
     };
     const size_t micro_batches = at(placement_.micro_batches);
-    std::vector<std::vector<Use>> uses(out_.buffers.size());   // [buffer][micro-batch]
-    const auto is_io = [&](BufferId b) { return out_.buffer(b).kind == BufferKind::input || out_.buffer(b).kind == BufferKind::output; };
+    std::vector<std::vector<Use>> uses(out_.buffers.size());  // [buffer][micro-batch]
+    const auto is_io = [&](BufferId b) {
+      return out_.buffer(b).kind == BufferKind::input || out_.buffer(b).kind == BufferKind::output;
+    };
     for (size_t i = 0; i < out_.order.size(); ++i) {
       for (const BufferId b : banked[at(out_.order[i].segment)]) {
         if (is_io(b)) continue;
@@ -350,8 +375,8 @@ class DeviceBuilder {
         of[at(out_.order[i].micro_batch)].last_slot = i;
       }
     }
-    // Round robin, past banks whose micro-batch is still needed. That happens only where a device has several stages, and then a
-    // bank more than the schedule said may be needed: values are right whatever the schedule says.
+    // Round robin, past banks whose micro-batch is still needed. That happens only where a device has several stages,
+    // and then a bank more than the schedule said may be needed: values are right whatever the schedule says.
     struct Bank {
       bool used = false;
       size_t until = 0;
@@ -398,21 +423,21 @@ class DeviceBuilder {
   const std::vector<ComputeDesc>* descs_ = nullptr;
   const std::vector<NodeKernel>* kernels_ = nullptr;
   std::vector<int>* interned_ = nullptr;
-  std::vector<bool> transferred_;                          // [flow]: some message of it begins or ends here
-  std::vector<BufferId> buffer_of_;                        // [value]
-  std::vector<BufferId> storage_of_;                       // [root value]
-  std::unordered_multimap<uint64_t, BufferId> weights_;    // by content
-  std::vector<std::pair<ValueId, BufferId>> copies_;       // outputs that are copied, and to where
+  std::vector<bool> transferred_;                        // [flow]: some message of it begins or ends here
+  std::vector<BufferId> buffer_of_;                      // [value]
+  std::vector<BufferId> storage_of_;                     // [root value]
+  std::unordered_multimap<uint64_t, BufferId> weights_;  // by content
+  std::vector<std::pair<ValueId, BufferId>> copies_;     // outputs that are copied, and to where
   std::vector<int> stages_here_;
   BufferId workspace_;
-  std::vector<std::vector<ScratchLifetime>> lifetimes_;    // [stage]
-  std::vector<std::pair<const OrderedSlot*, int>> variants_;   // the slot a segment was made for
+  std::vector<std::vector<ScratchLifetime>> lifetimes_;       // [stage]
+  std::vector<std::pair<const OrderedSlot*, int>> variants_;  // the slot a segment was made for
 };
 
 }  // namespace
 
-void lower_device(const LowerInput& input, const std::vector<OrderedSlot>& order, int d, std::map<Isa, std::vector<int>>& interned,
-                  Program& program) {
+void lower_device(const LowerInput& input, const std::vector<OrderedSlot>& order, int d,
+                  std::map<Isa, std::vector<int>>& interned, Program& program) {
   DeviceBuilder(input, order, d, interned, program).build();
 }
 

@@ -13,18 +13,19 @@ struct LowerInput {
   const Plan* plan = nullptr;
   const Placement* placement = nullptr;
   const std::vector<Flow>* flows = nullptr;
-  std::vector<int> flow_of;          // [value]: index of the flow whose root it is, or -1
+  std::vector<int> flow_of;            // [value]: index of the flow whose root it is, or -1
   std::vector<size_t> copied_outputs;  // the outputs that have to be copied at the sink: their root is stored elsewhere
-  int banks = 1;                     // of comm buffers, as the schedule says
+  int banks = 1;                       // of comm buffers, as the schedule says
 };
 
-// Fills in program.devices[d], whose name, kind, host, isa and memory are set, and adds its computations to program.descs.
-// interned[isa][node]: index of the node's desc in the program, or -1.
-void lower_device(const LowerInput& input, const std::vector<OrderedSlot>& order, int d, std::map<Isa, std::vector<int>>& interned,
-                  Program& program);
+// Fills in program.devices[d], whose name, kind, host, isa and memory are set, and adds its computations to
+// program.descs. interned[isa][node]: index of the node's desc in the program, or -1.
+void lower_device(const LowerInput& input, const std::vector<OrderedSlot>& order, int d,
+                  std::map<Isa, std::vector<int>>& interned, Program& program);
 
-// Where everything goes: what is needed all the time first, then messages, then the scratch of the stages, which share one region
-// because the slots of a device run one after another. lifetimes[stage]: (buffer, first, last node that touches it).
+// Where everything goes: what is needed all the time first, then messages, then the scratch of the stages, which share
+// one region because the slots of a device run one after another. lifetimes[stage]: (buffer, first, last node that
+// touches it).
 struct ScratchLifetime {
   BufferId buffer;
   int64_t first = 0, last = 0;

@@ -12,7 +12,8 @@ Result<std::vector<Flow>> find_flows(const KernelGraph& graph, const Plan& plan)
   std::vector<int> stage_of(g.nodes.size(), 0);
   for (int s = 0; s < stages; ++s) {
     const Stage& stage = plan.stages[static_cast<size_t>(s)];
-    std::fill(stage_of.begin() + static_cast<std::ptrdiff_t>(stage.begin), stage_of.begin() + static_cast<std::ptrdiff_t>(stage.end), s);
+    std::fill(stage_of.begin() + static_cast<std::ptrdiff_t>(stage.begin),
+              stage_of.begin() + static_cast<std::ptrdiff_t>(stage.end), s);
   }
   std::vector<bool> is_output(g.values.size(), false);
   for (const ValueId output : g.outputs) {
@@ -25,9 +26,10 @@ Result<std::vector<Flow>> find_flows(const KernelGraph& graph, const Plan& plan)
   std::vector<Flow> flows;
   const auto add = [&](ValueId root, int producer) {
     Flow flow{root, producer, {}};
-    for (const size_t reader : graph.readers[root.index()]) {   // ascending, so their stages are too
+    for (const size_t reader : graph.readers[root.index()]) {  // ascending, so their stages are too
       const int stage = stage_of[reader];
-      if (stage > producer && (flow.consumers.empty() || flow.consumers.back() != stage)) flow.consumers.push_back(stage);
+      if (stage > producer && (flow.consumers.empty() || flow.consumers.back() != stage))
+        flow.consumers.push_back(stage);
     }
     if (is_output[root.index()]) flow.consumers.push_back(stages);
     if (!flow.consumers.empty()) flows.push_back(std::move(flow));
@@ -37,8 +39,9 @@ Result<std::vector<Flow>> find_flows(const KernelGraph& graph, const Plan& plan)
     if (is_view(g.nodes[n].op)) continue;
     for (const ValueId output : g.nodes[n].outputs) add(output, stage_of[n]);
   }
-  constexpr size_t most_tags = 32768;   // program/program.h: what MPI guarantees
-  if (flows.size() > most_tags) return unsupported(fmt::format("{} values cross stages, more than there are tags", flows.size()));
+  constexpr size_t most_tags = 32768;  // program/program.h: what MPI guarantees
+  if (flows.size() > most_tags)
+    return unsupported(fmt::format("{} values cross stages, more than there are tags", flows.size()));
   return flows;
 }
 

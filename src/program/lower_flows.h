@@ -1,6 +1,6 @@
-// The inner values of lowering. A *flow* is a value (the root of its views) that is needed beyond the stage that makes it; each
-// micro-batch of it becomes a message to every other device that needs it. Stages are numbered from 0; the source of inputs and the
-// sink of outputs stand at both ends as pseudo-stages.
+// The inner values of lowering. A *flow* is a value (the root of its views) that is needed beyond the stage that makes
+// it; each micro-batch of it becomes a message to every other device that needs it. Stages are numbered from 0; the
+// source of inputs and the sink of outputs stand at both ends as pseudo-stages.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,16 @@
 namespace nlsplit {
 
 inline constexpr int source_stage = -1;
-inline constexpr int ahead_stage = -2;    // a slot that only receives a message that is needed later
+inline constexpr int ahead_stage = -2;  // a slot that only receives a message that is needed later
 
 struct Flow {
   ValueId root;
-  int producer = source_stage;    // stage
-  std::vector<int> consumers;     // stages, ascending; the number of stages stands for the sink
+  int producer = source_stage;  // stage
+  std::vector<int> consumers;   // stages, ascending; the number of stages stands for the sink
 };
 
-// Inputs first, then by the producing node: the order in which a slot makes and sends them. Error: an output that is a constant.
+// Inputs first, then by the producing node: the order in which a slot makes and sends them. Error: an output that is a
+// constant.
 Result<std::vector<Flow>> find_flows(const KernelGraph& graph, const Plan& plan);
 
 // Where everything happens. Devices are those of the Program.
@@ -27,8 +28,8 @@ struct Placement {
   int micro_batches = 1;
   int stages = 0;
   int devices = 0;
-  int source = 0, sink = 0;                  // devices
-  bool sink_copies = false;                  // the sink must act for every micro-batch, not only for those it receives
+  int source = 0, sink = 0;  // devices
+  bool sink_copies = false;  // the sink must act for every micro-batch, not only for those it receives
   std::vector<std::vector<int>> stage_device;  // [stage][micro-batch]
 
   int device_of(int stage, int m) const {
@@ -38,17 +39,17 @@ struct Placement {
   }
 };
 
-struct Port {                     // one end of a message
+struct Port {  // one end of a message
   int flow = 0;
-  int peer = 0;                   // device
+  int peer = 0;  // device
   friend bool operator==(const Port&, const Port&) = default;
 };
 
 struct OrderedSlot {
-  int stage = 0;                  // or source_stage, ahead_stage, or the number of stages for the sink
+  int stage = 0;  // or source_stage, ahead_stage, or the number of stages for the sink
   int micro_batch = 0;
-  std::vector<Port> recvs;        // before the work; per peer in the order the peer sends
-  std::vector<Port> sends;        // in the order of the flows
+  std::vector<Port> recvs;  // before the work; per peer in the order the peer sends
+  std::vector<Port> sends;  // in the order of the flows
 };
 
 // [device]: its slots, with the messages of each.

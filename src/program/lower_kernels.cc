@@ -77,8 +77,10 @@ Result<KernelGraph> choose_kernels(Graph at_micro_batch, const std::vector<Isa>&
       const uint64_t key = hash_text(signature(desc));
       const auto [begin, end] = by_signature.equal_range(key);
       const auto same = std::find_if(begin, end, [&](const auto& entry) { return descs[entry.second] == desc; });
-      if (same != end) facts.same_as = same->second;
-      else by_signature.emplace(key, n);
+      if (same != end)
+        facts.same_as = same->second;
+      else
+        by_signature.emplace(key, n);
       descs.push_back(std::move(desc));
       kernels.push_back(std::move(facts));
     }

@@ -1,8 +1,9 @@
-// The order of every device: the table's slots, what source and sink do between them, and the messages of each slot, in an order
-// that both ends of every FIFO agree on.
+// The order of every device: the table's slots, what source and sink do between them, and the messages of each slot, in
+// an order that both ends of every FIFO agree on.
 //
-// First the table is played through in time, conservatively: a slot starts only when whoever receives from it has a bank free. The
-// result is a possible execution in which every message passes at once, so orders taken from it cannot deadlock.
+// First the table is played through in time, conservatively: a slot starts only when whoever receives from it has a
+// bank free. The result is a possible execution in which every message passes at once, so orders taken from it cannot
+// deadlock.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,7 +22,10 @@ class Timeline {
  public:
   Timeline(const std::vector<Flow>& flows, const Placement& placement, const SlotTable& table,
            const std::vector<std::vector<double>>& seconds)
-      : placement_(placement), table_(table), seconds_(seconds), consumers_(at(placement.stages)),
+      : placement_(placement),
+        table_(table),
+        seconds_(seconds),
+        consumers_(at(placement.stages)),
         freed_by_(at(placement.stages), std::vector<int>(at(placement.micro_batches), -1)) {
     const auto no_times = std::vector<double>(at(placement.micro_batches), unknown);
     start.assign(at(placement.stages), no_times);
@@ -41,7 +45,8 @@ class Timeline {
       for (auto& list : done) list.clear();
       for (const ScheduledSlot& slot : order) {
         std::vector<int>& list = done[at(slot.stage)];
-        if (list.size() >= at(table.banks)) freed_by_[at(slot.stage)][at(slot.micro_batch)] = list[list.size() - at(table.banks)];
+        if (list.size() >= at(table.banks))
+          freed_by_[at(slot.stage)][at(slot.micro_batch)] = list[list.size() - at(table.banks)];
         list.push_back(slot.micro_batch);
       }
     }
@@ -69,8 +74,8 @@ class Timeline {
     return ok_status();
   }
 
-  std::vector<std::vector<double>> start, finish;   // [stage][micro-batch]
-  std::vector<double> source;                       // [micro-batch]: when its inputs are sent; unknown: nobody needs them sent
+  std::vector<std::vector<double>> start, finish;  // [stage][micro-batch]
+  std::vector<double> source;  // [micro-batch]: when its inputs are sent; unknown: nobody needs them sent
 
  private:
   // When all who receive micro-batch m from `from` have a bank for it; false: not known yet.
@@ -98,12 +103,13 @@ class Timeline {
       begin = std::max(begin, finish[s - 1][m]);
     }
     if (needs_input(slot.stage) && placement_.device_of(slot.stage, slot.micro_batch) != placement_.source) {
-      double sent = -1;   // before everything else
+      double sent = -1;  // before everything else
       if (!banks_free(input_consumers_, placement_.source, slot.micro_batch, sent)) return false;
       source[m] = sent;
       begin = std::max(begin, sent);
     }
-    if (!banks_free(consumers_[s], placement_.device_of(slot.stage, slot.micro_batch), slot.micro_batch, begin)) return false;
+    if (!banks_free(consumers_[s], placement_.device_of(slot.stage, slot.micro_batch), slot.micro_batch, begin))
+      return false;
     start[s][m] = begin;
     finish[s][m] = device_free = begin + seconds_[s][m];
     return true;
@@ -112,9 +118,9 @@ class Timeline {
   const Placement& placement_;
   const SlotTable& table_;
   const std::vector<std::vector<double>>& seconds_;
-  std::vector<std::vector<int>> consumers_;         // [stage]: stages that read what it makes
+  std::vector<std::vector<int>> consumers_;  // [stage]: stages that read what it makes
   std::vector<int> input_consumers_;
-  bool passes_through_ = false;                     // an input is an output too
+  bool passes_through_ = false;  // an input is an output too
   std::vector<std::vector<int>> freed_by_;
 };
 
@@ -146,9 +152,10 @@ bool sink_acts(const std::vector<Flow>& flows, const Placement& placement, int m
   return false;
 }
 
-Orders order_slots(const std::vector<Flow>& flows, const Placement& placement, const SlotTable& table, const Timeline& time) {
+Orders order_slots(const std::vector<Flow>& flows, const Placement& placement, const SlotTable& table,
+                   const Timeline& time) {
   std::vector<std::vector<Between>> between(at(placement.devices));
-  const std::vector<ScheduledSlot> none;   // an endpoint's own work
+  const std::vector<ScheduledSlot> none;  // an endpoint's own work
   const auto of_device = [&](int d) -> const std::vector<ScheduledSlot>& {
     return at(d) < table.devices.size() ? table.devices[at(d)] : none;
   };
@@ -169,7 +176,8 @@ Orders order_slots(const std::vector<Flow>& flows, const Placement& placement, c
     }
     if (sink_acts(flows, placement, m)) {
       const double when = sink_time(flows, placement, time, m);
-      // Behind slots that are over by then, or whose last message was sent before; at equal times a source sends after stages did.
+      // Behind slots that are over by then, or whose last message was sent before; at equal times a source sends after
+      // stages did.
       const auto after = std::find_if(at_sink.rbegin(), at_sink.rend(), [&](const ScheduledSlot& slot) {
         return fed(slot) < when || time.finish[at(slot.stage)][at(slot.micro_batch)] <= when;
       });
@@ -186,7 +194,8 @@ Orders order_slots(const std::vector<Flow>& flows, const Placement& placement, c
     orders[at(d)].reserve(own.size() + extra.size());
     size_t e = 0;
     for (size_t i = 0; i <= own.size(); ++i) {
-      for (; e < extra.size() && extra[e].before == i; ++e) orders[at(d)].push_back({extra[e].stage, extra[e].micro_batch, {}, {}});
+      for (; e < extra.size() && extra[e].before == i; ++e)
+        orders[at(d)].push_back({extra[e].stage, extra[e].micro_batch, {}, {}});
       if (i < own.size()) orders[at(d)].push_back({own[i].stage, own[i].micro_batch, {}, {}});
     }
   }
@@ -196,16 +205,18 @@ Orders order_slots(const std::vector<Flow>& flows, const Placement& placement, c
 struct Message {
   int flow = 0;
   int micro_batch = 0;
-  size_t needed = 0;     // slot of the receiver that first needs it
-  size_t received = 0;   // slot before which it must be received, so that both ends have the same order
+  size_t needed = 0;    // slot of the receiver that first needs it
+  size_t received = 0;  // slot before which it must be received, so that both ends have the same order
 };
 
 // Adds every slot's sends; answers the messages of each (source, destination) pair in the order they are sent.
-std::vector<std::vector<Message>> send_messages(const std::vector<Flow>& flows, const Placement& placement, Orders& orders) {
+std::vector<std::vector<Message>> send_messages(const std::vector<Flow>& flows, const Placement& placement,
+                                                Orders& orders) {
   std::vector<std::vector<Message>> fifos(at(placement.devices) * at(placement.devices));
-  std::vector<std::vector<int>> made_by(at(placement.stages) + 1);   // [stage + 1]: flows
+  std::vector<std::vector<int>> made_by(at(placement.stages) + 1);  // [stage + 1]: flows
   for (size_t f = 0; f < flows.size(); ++f) made_by[at(flows[f].producer + 1)].push_back(static_cast<int>(f));
-  std::vector<std::vector<size_t>> slot_of(at(placement.stages) + 1, std::vector<size_t>(at(placement.micro_batches), 0));
+  std::vector<std::vector<size_t>> slot_of(at(placement.stages) + 1,
+                                           std::vector<size_t>(at(placement.micro_batches), 0));
   for (const std::vector<OrderedSlot>& order : orders) {
     for (size_t i = 0; i < order.size(); ++i) {
       if (order[i].stage >= 0) slot_of[at(order[i].stage)][at(order[i].micro_batch)] = i;
@@ -223,7 +234,8 @@ std::vector<std::vector<Message>> send_messages(const std::vector<Flow>& flows, 
           sent.push_back(to);
           slot.sends.push_back({f, to});
           // The first of the receiver's slots that needs it: stages of a micro-batch run one after the other.
-          fifos[at(d) * at(placement.devices) + at(to)].push_back({f, slot.micro_batch, slot_of[at(c)][at(slot.micro_batch)], 0});
+          fifos[at(d) * at(placement.devices) + at(to)].push_back(
+              {f, slot.micro_batch, slot_of[at(c)][at(slot.micro_batch)], 0});
         }
       }
     }
@@ -231,7 +243,8 @@ std::vector<std::vector<Message>> send_messages(const std::vector<Flow>& flows, 
   return fifos;
 }
 
-// Adds every slot's recvs. A message that was sent before one that an earlier slot needs is received in a slot of its own ahead.
+// Adds every slot's recvs. A message that was sent before one that an earlier slot needs is received in a slot of its
+// own ahead.
 void receive_messages(const Placement& placement, std::vector<std::vector<Message>>& fifos, Orders& orders) {
   struct Ahead {
     size_t before;
@@ -245,14 +258,16 @@ void receive_messages(const Placement& placement, std::vector<std::vector<Messag
       size_t earliest = std::numeric_limits<size_t>::max();
       for (size_t i = fifo.size(); i-- > 0;) fifo[i].received = earliest = std::min(earliest, fifo[i].needed);
       for (size_t begin = 0; begin < fifo.size();) {
-        size_t end = begin, own = begin;   // messages received at one slot; from `own` on they are all its own
+        size_t end = begin, own = begin;  // messages received at one slot; from `own` on they are all its own
         for (; end < fifo.size() && fifo[end].received == fifo[begin].received; ++end) {
           if (fifo[end].needed != fifo[end].received) own = end + 1;
         }
         for (size_t i = begin; i < end; ++i) {
           const Port port{fifo[i].flow, from};
-          if (i >= own) order[fifo[i].received].recvs.push_back(port);
-          else aheads.push_back({fifo[i].received, {ahead_stage, fifo[i].micro_batch, {port}, {}}});
+          if (i >= own)
+            order[fifo[i].received].recvs.push_back(port);
+          else
+            aheads.push_back({fifo[i].received, {ahead_stage, fifo[i].micro_batch, {port}, {}}});
         }
         begin = end;
       }

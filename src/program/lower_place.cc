@@ -19,14 +19,15 @@ void place_buffers(DeviceProgram& device, const std::vector<std::vector<ScratchL
                                   BufferKind::stash,  BufferKind::comm,  BufferKind::scratch};
   for (const BufferKind kind : kinds) {
     for (size_t b = 0; b < device.buffers.size(); ++b) {
-      if (device.buffers[b].kind == kind && !planned[b]) place(device.buffers[b]);   // unplanned scratch: the workspace
+      if (device.buffers[b].kind == kind && !planned[b]) place(device.buffers[b]);  // unplanned scratch: the workspace
     }
   }
   int64_t region = 0;
   std::vector<Lifetime> lives;
   for (const auto& stage : lifetimes) {
     lives.clear();
-    for (const ScratchLifetime& life : stage) lives.push_back({device.buffer(life.buffer).bytes, life.first, life.last});
+    for (const ScratchLifetime& life : stage)
+      lives.push_back({device.buffer(life.buffer).bytes, life.first, life.last});
     const ArenaPlan plan = plan_arena(lives);
     for (size_t i = 0; i < stage.size(); ++i) device.buffers[stage[i].buffer.index()].offset = next + plan.offsets[i];
     region = std::max(region, plan.size.value());

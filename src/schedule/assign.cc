@@ -42,7 +42,7 @@ SlotTable list_schedule(const ScheduleInput& input, int in_flight) {
   std::vector<double> ready(at(input.micro_batches), 0);
   std::vector<int> next_stage(at(input.micro_batches), 0);
   std::vector<double> device_free(at(input.devices), 0);
-  std::vector<double> left;   // when the i-th micro-batch left the last stage, ascending
+  std::vector<double> left;  // when the i-th micro-batch left the last stage, ascending
   const size_t slots = stages * at(input.micro_batches);
   int entered = 0;
   for (size_t step = 0; step < slots; ++step) {
@@ -54,7 +54,7 @@ SlotTable list_schedule(const ScheduleInput& input, int in_flight) {
       if (next_stage[at(m)] != queue.stage) continue;
       double start = std::max(device_free[at(queue.device)], ready[at(m)]);
       if (queue.stage == 0) {
-        if (m != entered) continue;   // they enter in order, so that "in flight" is a window
+        if (m != entered) continue;  // they enter in order, so that "in flight" is a window
         if (m >= in_flight) {
           if (left.size() <= at(m - in_flight)) continue;
           start = std::max(start, left[at(m - in_flight)]);
@@ -130,15 +130,18 @@ Result<SlotTable> forward_table(const ScheduleInput& input, int in_flight) {
 Status check_schedule_input(const ScheduleInput& input) {
   if (input.micro_batches < 1) return invalid_input("a schedule needs at least one micro-batch");
   if (input.stage_devices.empty()) return invalid_input("a schedule needs at least one stage");
-  if (input.stage_seconds.size() != input.stage_devices.size()) return invalid_input("a schedule needs the times of every stage");
+  if (input.stage_seconds.size() != input.stage_devices.size())
+    return invalid_input("a schedule needs the times of every stage");
   for (size_t s = 0; s < input.stage_devices.size(); ++s) {
     const std::vector<int>& devices = input.stage_devices[s];
     if (devices.empty()) return invalid_input(fmt::format("stage {} has no device", s));
     if (input.stage_seconds[s].size() != devices.size()) {
-      return invalid_input(fmt::format("stage {} has {} devices, but times for {}", s, devices.size(), input.stage_seconds[s].size()));
+      return invalid_input(
+          fmt::format("stage {} has {} devices, but times for {}", s, devices.size(), input.stage_seconds[s].size()));
     }
     for (size_t r = 0; r < devices.size(); ++r) {
-      if (devices[r] < 0 || devices[r] >= input.devices) return invalid_input(fmt::format("stage {}: no device {}", s, devices[r]));
+      if (devices[r] < 0 || devices[r] >= input.devices)
+        return invalid_input(fmt::format("stage {}: no device {}", s, devices[r]));
       if (std::count(devices.begin(), devices.end(), devices[r]) > 1) {
         return invalid_input(fmt::format("stage {}: device {} twice", s, devices[r]));
       }

@@ -11,23 +11,30 @@ namespace nlsplit {
 namespace {
 
 constexpr std::array<SchedulePolicy, 2> policies = {{
-    {"streaming", "as micro-batches come, two to a buffer, back-pressure; memory does not grow with their number", schedule_streaming},
+    {"streaming", "as micro-batches come, two to a buffer, back-pressure; memory does not grow with their number",
+     schedule_streaming},
     {"fill_drain", "all micro-batches in flight, a bank for each (GPipe, Huang et al. 2019)", schedule_fill_drain},
 }};
 
-constexpr std::array<Phase, 6> phases = {Phase::init,      Phase::forward, Phase::input_gradient, Phase::weight_gradient,
-                                         Phase::recompute, Phase::step};
+constexpr std::array<Phase, 6> phases = {
+    Phase::init, Phase::forward, Phase::input_gradient, Phase::weight_gradient, Phase::recompute, Phase::step};
 
 }  // namespace
 
 std::string_view name_of(Phase phase) {
   switch (phase) {
-    case Phase::init: return "init";
-    case Phase::forward: return "F";
-    case Phase::input_gradient: return "I";
-    case Phase::weight_gradient: return "W";
-    case Phase::recompute: return "R";
-    case Phase::step: return "step";
+    case Phase::init:
+      return "init";
+    case Phase::forward:
+      return "F";
+    case Phase::input_gradient:
+      return "I";
+    case Phase::weight_gradient:
+      return "W";
+    case Phase::recompute:
+      return "R";
+    case Phase::step:
+      return "step";
   }
   CHECK(false, "unknown phase");
 }

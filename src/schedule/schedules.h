@@ -15,9 +15,10 @@
 
 namespace nlsplit {
 
-// F forward; I input gradient; W weight gradient (B, a whole backward, is I then W); R recompute; step: the optimizer's update.
+// F forward; I input gradient; W weight gradient (B, a whole backward, is I then W); R recompute; step: the optimizer's
+// update.
 enum class Phase : uint8_t { init, forward, input_gradient, weight_gradient, recompute, step };
-std::string_view name_of(Phase phase);                  // init F I W R step
+std::string_view name_of(Phase phase);  // init F I W R step
 Result<Phase> parse_phase(std::string_view text);
 
 struct ScheduledSlot {
@@ -29,23 +30,24 @@ struct ScheduledSlot {
 
 struct ScheduleInput {
   int micro_batches = 1;
-  int devices = 0;                                      // of the plan, numbered from 0
-  std::vector<std::vector<int>> stage_devices;          // [stage]: its device, or its replicas
-  std::vector<std::vector<double>> stage_seconds;       // [stage][replica]: one micro-batch
+  int devices = 0;                                 // of the plan, numbered from 0
+  std::vector<std::vector<int>> stage_devices;     // [stage]: its device, or its replicas
+  std::vector<std::vector<double>> stage_seconds;  // [stage][replica]: one micro-batch
 };
 
 struct SlotTable {
-  std::vector<std::vector<ScheduledSlot>> devices;      // in the order they run
-  int banks = 1;                                        // how many micro-batches' worth of every communication buffer a device holds
+  std::vector<std::vector<ScheduledSlot>> devices;  // in the order they run
+  int banks = 1;  // how many micro-batches' worth of every communication buffer a device holds
 };
 
 struct SchedulePolicy {
   std::string_view name;
-  std::string_view what;                                // one line with its source
+  std::string_view what;  // one line with its source
   Result<SlotTable> (*make)(const ScheduleInput& input);
 };
 
 std::span<const SchedulePolicy> all_schedules();
-Result<SlotTable> make_schedule(std::string_view name, const ScheduleInput& input);  // error: unknown name, with the list
+Result<SlotTable> make_schedule(std::string_view name,
+                                const ScheduleInput& input);  // error: unknown name, with the list
 
 }  // namespace nlsplit

@@ -65,7 +65,7 @@ class Plans : public testing::Test {
 };
 
 TEST_F(Plans, ReadsNodesAndTheStepsFusedIntoThem) {
-  const Graph graph = optimized("simple_cnn");   // conv1+relu1, conv2+relu2, flatten, fc1+relu3, fc2
+  const Graph graph = optimized("simple_cnn");  // conv1+relu1, conv2+relu2, flatten, fc1+relu3, fc2
   EXPECT_EQ(ends(stages({"..relu1@A", "..relu2@B", "rest@C"}, graph), graph), "conv1 conv2 fc2");
   EXPECT_TRUE(notes.empty());
 }
@@ -79,8 +79,10 @@ TEST_F(Plans, ACutInsideAFusedNodeMovesBehindItWithANote) {
 }
 
 TEST_F(Plans, AScopeMeansTheLastLayerBelowIt) {
-  const Graph graph = named({"stem", "layer1.0.conv", "layer1.0.relu", "layer1.1.conv", "layer10.0.conv", "block/a", "block/b", "head"});
-  EXPECT_EQ(ends(stages({"..layer1.0@A", "..layer1@B", "..block@C", "rest@D"}, graph), graph), "layer1.0.relu layer1.1.conv block/b head");
+  const Graph graph = named(
+      {"stem", "layer1.0.conv", "layer1.0.relu", "layer1.1.conv", "layer10.0.conv", "block/a", "block/b", "head"});
+  EXPECT_EQ(ends(stages({"..layer1.0@A", "..layer1@B", "..block@C", "rest@D"}, graph), graph),
+            "layer1.0.relu layer1.1.conv block/b head");
   const Graph resnet = optimized("resnet50");
   EXPECT_EQ(text(stages({"..layer1@A", "..layer2.3@B", "rest@C"}, resnet), resnet), "A ..layer1 | B ..layer2 | C rest");
   EXPECT_EQ(text(stages({"..layer2.2@A", "rest@C"}, resnet), resnet), "A ..layer2.2 | C rest");
@@ -102,40 +104,48 @@ TEST_F(Plans, ALayerThatOthersAreBelowCanBeNamedExactly) {
 TEST_F(Plans, ErrorsNameTheLayerAndTheNearest) {
   const Graph graph = optimized("simple_cnn");
   const std::string folded =
-      "a layer that was folded into another, like a BatchNormalization, has no name left: cut after the layer it was folded into)";
-  EXPECT_EQ(error({"..cnov1@A", "rest@B"}, graph), "'..cnov1@A': no layer is called 'cnov1' (did you mean 'conv1'? " + folded);
+      "a layer that was folded into another, like a BatchNormalization, has no name left: cut after the layer it was "
+      "folded into)";
+  EXPECT_EQ(error({"..cnov1@A", "rest@B"}, graph),
+            "'..cnov1@A': no layer is called 'cnov1' (did you mean 'conv1'? " + folded);
   EXPECT_EQ(error({"..zebra@A", "rest@B"}, graph), "'..zebra@A': no layer is called 'zebra' (" + folded);
   const Graph resnet = named({"layer1.0.conv1", "layer1.0.relu", "fc"});
   EXPECT_EQ(error({"..layer1.0.normalise@A", "rest@B"}, resnet),
-            "'..layer1.0.normalise@A': no layer is called 'layer1.0.normalise' (the last layer below 'layer1.0' is 'layer1.0.relu'; " + folded);
+            "'..layer1.0.normalise@A': no layer is called 'layer1.0.normalise' (the last layer below 'layer1.0' is "
+            "'layer1.0.relu'; " +
+                folded);
 }
 
 TEST_F(Plans, AFoldedBatchNormalizationIsAnErrorWithAHint) {
   const Graph resnet = optimized("resnet18");
   const std::string message = error({"..layer1.0.bn1@A", "rest@B"}, resnet);
   EXPECT_NE(message.find("no layer is called 'layer1.0.bn1'"), std::string::npos) << message;
-  EXPECT_NE(message.find("layer1.0"), message.rfind("layer1.0")) << message;   // a neighbour is named
+  EXPECT_NE(message.find("layer1.0"), message.rfind("layer1.0")) << message;  // a neighbour is named
   EXPECT_NE(message.find("folded"), std::string::npos) << message;
 }
 
 TEST_F(Plans, ErrorsNameTheStage) {
   const Graph graph = named({"conv1", "relu1", "fc"});
   EXPECT_EQ(error({}, graph), "a plan without stages; the shortest is [rest@DEVICE]");
-  EXPECT_EQ(error({"..conv1@A", "..relu1@B"}, graph), "'..relu1@B': the last stage must be 'rest@B', so that every layer has a device");
+  EXPECT_EQ(error({"..conv1@A", "..relu1@B"}, graph),
+            "'..relu1@B': the last stage must be 'rest@B', so that every layer has a device");
   EXPECT_EQ(error({"rest@A", "..relu1@B"}, graph), "'rest@A': only the last stage may be 'rest'");
-  EXPECT_EQ(error({"..fc@A", "rest@B"}, graph), "'rest@B': nothing is left for it: '..fc@A' already ends with the last layer");
+  EXPECT_EQ(error({"..fc@A", "rest@B"}, graph),
+            "'rest@B': nothing is left for it: '..fc@A' already ends with the last layer");
   EXPECT_EQ(error({"..relu1@A", "..conv1@B", "rest@C"}, graph),
             "'..conv1@B': comes before '..relu1@A', where the stage before it ends, so the layers are out of order");
   EXPECT_EQ(error({"..conv1@A", "..conv1@B", "rest@C"}, graph),
             "'..conv1@B': is the same cut as '..conv1@A', where the stage before it ends, so the stage is empty");
   EXPECT_EQ(error({"..conv1@A+A", "rest@C"}, graph), "'..conv1@A+A': device A twice in one stage");
   EXPECT_EQ(error({"..conv1@X", "rest@C"}, graph), "'..conv1@X': no device is called 'X' (there are A, B, C, D)");
-  EXPECT_EQ(error({"..conv1", "rest@C"}, graph), "'..conv1': a stage is written ..LAYER@DEVICE or rest@DEVICE; the '@' is missing");
+  EXPECT_EQ(error({"..conv1", "rest@C"}, graph),
+            "'..conv1': a stage is written ..LAYER@DEVICE or rest@DEVICE; the '@' is missing");
   EXPECT_EQ(error({"conv1@A", "rest@C"}, graph), "'conv1@A': a stage is written ..LAYER@DEVICE or rest@DEVICE");
   EXPECT_EQ(error({"..conv1@", "rest@C"}, graph), "'..conv1@': a device is missing after '@' or '+'");
   EXPECT_EQ(error({"..conv1@A+", "rest@C"}, graph), "'..conv1@A+': a device is missing after '@' or '+'");
   cluster = cluster_of({"worker1", "worker2"});
-  EXPECT_EQ(error({"rest@worker"}, graph), "'rest@worker': no device is called 'worker'; did you mean 'worker1'? (there are worker1, worker2)");
+  EXPECT_EQ(error({"rest@worker"}, graph),
+            "'rest@worker': no device is called 'worker'; did you mean 'worker1'? (there are worker1, worker2)");
 }
 
 TEST_F(Plans, CheckNamesTheStage) {

@@ -25,7 +25,8 @@ Cluster star(size_t devices, double bytes_per_s) {
   Cluster cluster;
   for (size_t i = 0; i < devices; ++i) {
     cluster.hosts.push_back({std::string(1, static_cast<char>('a' + i)), false});
-    cluster.devices.push_back({std::string(1, static_cast<char>('A' + i)), HostId(i), DeviceKind::cpu, bytes(1 << 30), Isa::v3});
+    cluster.devices.push_back(
+        {std::string(1, static_cast<char>('A' + i)), HostId(i), DeviceKind::cpu, bytes(1 << 30), Isa::v3});
   }
   cluster.hosts.push_back({"sw", true});
   for (size_t i = 0; i < devices; ++i) {
@@ -52,11 +53,13 @@ SearchCosts costs_of(size_t nodes, const std::vector<double>& seconds_per_node, 
   return costs;
 }
 
-std::string text_of(const ScoredPlan& plan, const Graph& graph, const Cluster& cluster) { return to_string(plan.plan, graph, cluster); }
+std::string text_of(const ScoredPlan& plan, const Graph& graph, const Cluster& cluster) {
+  return to_string(plan.plan, graph, cluster);
+}
 
 // Every assignment of ordered, disjoint device sets to every choice of cuts, the slow and obvious way.
-void brute_force(const Scorer& scorer, size_t nodes, size_t devices, int most_replicas, std::vector<Stage>& stages, uint32_t used,
-                 std::multiset<double>& bounds) {
+void brute_force(const Scorer& scorer, size_t nodes, size_t devices, int most_replicas, std::vector<Stage>& stages,
+                 uint32_t used, std::multiset<double>& bounds) {
   const size_t begin = stages.empty() ? 0 : stages.back().end;
   for (uint32_t group = 1; group < (1u << devices); ++group) {
     if ((group & used) != 0 || std::popcount(group) > most_replicas) continue;
@@ -66,8 +69,10 @@ void brute_force(const Scorer& scorer, size_t nodes, size_t devices, int most_re
     }
     for (size_t end = begin + 1; end <= nodes; ++end) {
       stages.push_back({begin, end, members});
-      if (end == nodes) bounds.insert(scorer.bound(stages));
-      else brute_force(scorer, nodes, devices, most_replicas, stages, used | group, bounds);
+      if (end == nodes)
+        bounds.insert(scorer.bound(stages));
+      else
+        brute_force(scorer, nodes, devices, most_replicas, stages, used | group, bounds);
       stages.pop_back();
     }
   }
@@ -95,7 +100,7 @@ TEST(Search, IsTheBruteForceWhereTheSpaceIsSmall) {
   EXPECT_EQ(result.space, static_cast<double>(expected.size()));
   ASSERT_EQ(result.plans.size(), expected.size());
   auto want = expected.begin();
-  for (const ScoredPlan& plan : result.plans) EXPECT_DOUBLE_EQ(plan.bound_seconds, *want++);   // best first
+  for (const ScoredPlan& plan : result.plans) EXPECT_DOUBLE_EQ(plan.bound_seconds, *want++);  // best first
 }
 
 TEST(Search, PrunedSearchFindsTheBestOfARandomSpace) {
@@ -123,9 +128,10 @@ TEST(Search, PrunedSearchFindsTheBestOfARandomSpace) {
 }
 
 TEST(Search, KnowsTheBestSplitOfAChainOverUnequalMachines) {
-  // 12 equal layers; A needs 1 s for each, B 2 s, C 3 s. Links take no time to speak of. In proportion to speed 1 : 1/2 : 1/3 the layers
-  // are 6.5 : 3.3 : 2.2; the whole numbers 6 : 3 : 2 leave one over, and A with 7 (7 s) beats B with 4 (8 s) and C with 3 (9 s). Many
-  // micro-batches make the fill (7 + 6 + 6 s) unimportant. All orders of the three are equally good but for nothing.
+  // 12 equal layers; A needs 1 s for each, B 2 s, C 3 s. Links take no time to speak of. In proportion to speed 1 : 1/2
+  // : 1/3 the layers are 6.5 : 3.3 : 2.2; the whole numbers 6 : 3 : 2 leave one over, and A with 7 (7 s) beats B with 4
+  // (8 s) and C with 3 (9 s). Many micro-batches make the fill (7 + 6 + 6 s) unimportant. All orders of the three are
+  // equally good but for nothing.
   const Graph graph = chain(12, 1);
   const Cluster cluster = star(3, 1e15);
   const SearchCosts costs = costs_of(12, {1, 2, 3}, 4, 1000);
@@ -166,7 +172,8 @@ TEST(Search, ASlowLinkIsTheBound) {
   // All on A: the result crosses instead. All on A with the sink there too: nothing does.
   EXPECT_NEAR(scorer.bound({{0, 2, {DeviceId(0)}}}), 10 * 1.0 + 0.2, 1e-12);
   const Network home = make_network(cluster, HostId(0), HostId(0));
-  EXPECT_NEAR(Scorer(cluster, home, HostId(0), HostId(0), costs, find_crossings(graph)).bound({{0, 2, {DeviceId(0)}}}), 2, 1e-12);
+  EXPECT_NEAR(Scorer(cluster, home, HostId(0), HostId(0), costs, find_crossings(graph)).bound({{0, 2, {DeviceId(0)}}}),
+              2, 1e-12);
 }
 
 TEST(Search, EqualMachinesAreNotTriedInEveryOrder) {
@@ -175,8 +182,10 @@ TEST(Search, EqualMachinesAreNotTriedInEveryOrder) {
   const SearchCosts costs = costs_of(6, {1, 1, 1, 1}, 400, 4);
   const Network network = make_network(cluster, HostId(0), HostId(0));
   // A is where inputs are; B, C and D are all alike.
-  EXPECT_EQ(interchangeable_devices(cluster, HostId(0), HostId(0), network, costs.node_seconds), (std::vector<size_t>{0, 1, 1, 1}));
-  EXPECT_EQ(interchangeable_devices(cluster, HostId(0), HostId(3), network, costs.node_seconds), (std::vector<size_t>{0, 1, 1, 3}));
+  EXPECT_EQ(interchangeable_devices(cluster, HostId(0), HostId(0), network, costs.node_seconds),
+            (std::vector<size_t>{0, 1, 1, 1}));
+  EXPECT_EQ(interchangeable_devices(cluster, HostId(0), HostId(3), network, costs.node_seconds),
+            (std::vector<size_t>{0, 1, 1, 3}));
   SearchOptions options;
   options.replicate = false;
   const SearchResult result = search_layers(graph, cluster, HostId(0), HostId(0), costs, options);
@@ -200,13 +209,15 @@ TEST(Search, AnotherLinkOrAnotherNeighbourMakesADeviceDifferent) {
   Cluster cluster = star(4, 1e6);
   cluster.links[2].bandwidth = bytes_per_second(2e6);
   const std::vector<std::vector<double>> seconds(4, std::vector<double>(3, 1.0));
-  EXPECT_EQ(interchangeable_devices(cluster, HostId(0), HostId(0), make_network(cluster, HostId(0), HostId(0)), seconds),
-            (std::vector<size_t>{0, 1, 2, 1}));
+  EXPECT_EQ(
+      interchangeable_devices(cluster, HostId(0), HostId(0), make_network(cluster, HostId(0), HostId(0)), seconds),
+      (std::vector<size_t>{0, 1, 2, 1}));
   // A direct link between b and c: they are still alike, but d is not.
   cluster = star(4, 1e6);
   cluster.links.push_back({"", HostId(1), HostId(2), bytes_per_second(1e9), nlsplit::seconds(0), true});
-  EXPECT_EQ(interchangeable_devices(cluster, HostId(0), HostId(0), make_network(cluster, HostId(0), HostId(0)), seconds),
-            (std::vector<size_t>{0, 1, 1, 3}));
+  EXPECT_EQ(
+      interchangeable_devices(cluster, HostId(0), HostId(0), make_network(cluster, HostId(0), HostId(0)), seconds),
+      (std::vector<size_t>{0, 1, 1, 3}));
 }
 
 TEST(Search, AlwaysAnswersEverySingleDeviceAndPlainReplication) {
@@ -214,10 +225,12 @@ TEST(Search, AlwaysAnswersEverySingleDeviceAndPlainReplication) {
   const Cluster cluster = star(3, 1e6);
   SearchOptions options;
   options.max_candidates = 5;
-  const SearchResult result = search_layers(graph, cluster, HostId(0), HostId(0), costs_of(8, {3, 1, 2}, 400, 6), options);
+  const SearchResult result =
+      search_layers(graph, cluster, HostId(0), HostId(0), costs_of(8, {3, 1, 2}, 400, 6), options);
   std::set<std::string> texts;
   for (const ScoredPlan& plan : result.plans) texts.insert(text_of(plan, graph, cluster));
-  for (const char* text : {"A all", "B all", "C all", "B+C all", "A+B+C all"}) EXPECT_TRUE(texts.contains(text)) << text;
+  for (const char* text : {"A all", "B all", "C all", "B+C all", "A+B+C all"})
+    EXPECT_TRUE(texts.contains(text)) << text;
   EXPECT_GT(result.space, static_cast<double>(result.plans.size()));
 }
 
@@ -225,7 +238,9 @@ TEST(Search, OptionsNarrowTheSpace) {
   const Graph graph = chain(6, 100);
   const Cluster cluster = star(3, 1e6);
   const SearchCosts costs = costs_of(6, {3, 1, 2}, 400, 6);
-  const auto all_plans = [&](SearchOptions options) { return search_layers(graph, cluster, HostId(0), HostId(0), costs, options).plans; };
+  const auto all_plans = [&](SearchOptions options) {
+    return search_layers(graph, cluster, HostId(0), HostId(0), costs, options).plans;
+  };
   SearchOptions options;
   options.replicate = false;
   for (const ScoredPlan& plan : all_plans(options)) {
@@ -241,7 +256,8 @@ TEST(Search, ADeviceNobodyCanReachIsLeftOut) {
   const Graph graph = chain(4, 100);
   Cluster cluster = star(3, 1e6);
   cluster.links.pop_back();
-  const SearchResult result = search_layers(graph, cluster, HostId(0), HostId(0), costs_of(4, {1, 1, 1}, 400, 2), SearchOptions{});
+  const SearchResult result =
+      search_layers(graph, cluster, HostId(0), HostId(0), costs_of(4, {1, 1, 1}, 400, 2), SearchOptions{});
   for (const ScoredPlan& plan : result.plans) {
     EXPECT_EQ(text_of(plan, graph, cluster).find('C'), std::string::npos);
     EXPECT_TRUE(std::isfinite(plan.bound_seconds));
@@ -271,7 +287,8 @@ TEST(Search, IsDeterministicAndFastForResNet50OnFourMachines) {
   Model model = zoo_model("resnet50").value();
   const Graph graph = optimize(model.graph, model.weights).value();
   const Cluster cluster = star(4, 125e6);
-  const CostTable table(std::vector<CostSource>(4, Roofline{flops_per_second(1e11), bytes_per_second(1e10)}), "scenario");
+  const CostTable table(std::vector<CostSource>(4, Roofline{flops_per_second(1e11), bytes_per_second(1e10)}),
+                        "scenario");
   const SearchCosts costs = search_costs(graph, 16, cluster, table).value();
   const auto begin = std::chrono::steady_clock::now();
   const SearchResult one = search_layers(graph, cluster, HostId(0), HostId(0), costs, SearchOptions{});

@@ -26,8 +26,8 @@ Cluster random_cluster(Random& random) {
     cluster.links.push_back({"", HostId(h), HostId(h), bytes_per_second(1e9), seconds(1e-6), true});
     const size_t devices = 1 + random.below(2);
     for (size_t d = 0; d < devices; ++d) {
-      cluster.devices.push_back({fmt::format("D{}", cluster.devices.size()), HostId(h), DeviceKind::cpu, bytes(int64_t{1} << 40),
-                                 random.below(2) == 0 ? Isa::v3 : Isa::v4});
+      cluster.devices.push_back({fmt::format("D{}", cluster.devices.size()), HostId(h), DeviceKind::cpu,
+                                 bytes(int64_t{1} << 40), random.below(2) == 0 ? Isa::v3 : Isa::v4});
     }
   }
   return cluster;
@@ -60,9 +60,11 @@ Plan random_plan(Random& random, const Graph& graph, const Cluster& cluster, boo
   return plan;
 }
 
-void check_everything(const KernelGraph& kernels, const Plan& plan, const Cluster& cluster, const Endpoints& ends, const CostTable* costs) {
-  SCOPED_TRACE(fmt::format("{}, {} micro-batches, {}, source {} sink {}", to_string(plan, kernels.graph, cluster), plan.micro_batches,
-                           plan.schedule, cluster.hosts[ends.source.index()].name, cluster.hosts[ends.sink.index()].name));
+void check_everything(const KernelGraph& kernels, const Plan& plan, const Cluster& cluster, const Endpoints& ends,
+                      const CostTable* costs) {
+  SCOPED_TRACE(fmt::format("{}, {} micro-batches, {}, source {} sink {}", to_string(plan, kernels.graph, cluster),
+                           plan.micro_batches, plan.schedule, cluster.hosts[ends.source.index()].name,
+                           cluster.hosts[ends.sink.index()].name));
   const auto program = lower(kernels, plan, cluster, ends, costs);
   ASSERT_TRUE(program.ok()) << program.error().message;
   const Status sound = verify(*program);
@@ -80,9 +82,12 @@ void check_everything(const KernelGraph& kernels, const Plan& plan, const Cluste
       if (buffer.kind == BufferKind::view) continue;
       all += buffer.banks * buffer.stride();
       const int most = plan.micro_batches;
-      if (buffer.kind == BufferKind::comm || buffer.kind == BufferKind::stash) EXPECT_LE(buffer.banks, most) << buffer.name;
-      else if (buffer.kind == BufferKind::input || buffer.kind == BufferKind::output) EXPECT_EQ(buffer.banks, most);
-      else EXPECT_EQ(buffer.banks, 1);
+      if (buffer.kind == BufferKind::comm || buffer.kind == BufferKind::stash)
+        EXPECT_LE(buffer.banks, most) << buffer.name;
+      else if (buffer.kind == BufferKind::input || buffer.kind == BufferKind::output)
+        EXPECT_EQ(buffer.banks, most);
+      else
+        EXPECT_EQ(buffer.banks, 1);
     }
     EXPECT_LE(device.arena.value(), all);
   }
@@ -115,8 +120,8 @@ TEST(LowerProperties, RandomNetworksAndPlans) {
   }
 }
 
-// Element-wise nodes only, wired at random: values that skip many stages, inputs read late, outputs made early, views between stages,
-// inputs that are outputs, the same output twice.
+// Element-wise nodes only, wired at random: values that skip many stages, inputs read late, outputs made early, views
+// between stages, inputs that are outputs, the same output twice.
 Graph random_wiring(uint64_t seed) {
   Random random(seed);
   GraphBuilder builder(fmt::format("wiring{}", seed));
@@ -133,8 +138,10 @@ Graph random_wiring(uint64_t seed) {
     } else if (random.below(2) == 0) {
       const std::vector<ValueId>& from = !flat.empty() && random.below(3) == 0 ? flat : square;
       const ValueId value = builder.add(Op::Relu, name, {from[random.below(from.size())]}, {}).value();
-      if (&from == &square) square.push_back(value);
-      else flat.push_back(value);
+      if (&from == &square)
+        square.push_back(value);
+      else
+        flat.push_back(value);
     } else {
       square.push_back(builder.add(Op::Add, name, {pick(), pick()}, {}).value());
     }

@@ -1,6 +1,6 @@
-// Runs a Program on symbols instead of numbers: every value is a hash of how it was made, memory is the real arena, and instructions
-// happen in any order the dependencies allow, chosen by a seed. What comes out must be what the graph says, symbol for symbol; so a
-// wrong operand, a bank or place used too early, or an order that does not hold, shows.
+// Runs a Program on symbols instead of numbers: every value is a hash of how it was made, memory is the real arena, and
+// instructions happen in any order the dependencies allow, chosen by a seed. What comes out must be what the graph
+// says, symbol for symbol; so a wrong operand, a bank or place used too early, or an order that does not hold, shows.
 #pragma once
 
 #include <fmt/format.h>
@@ -41,7 +41,8 @@ inline std::vector<std::vector<Symbol>> symbols_of_graph(const KernelGraph& kern
       }
       std::vector<Symbol> reads;
       for (const ValueId value : reads_of(node)) reads.push_back(of[value.index()]);
-      for (size_t o = 0; o < node.outputs.size(); ++o) of[node.outputs[o].index()] = symbol_of(fmt::format("{} {}", kernels.labels[n], o), reads);
+      for (size_t o = 0; o < node.outputs.size(); ++o)
+        of[node.outputs[o].index()] = symbol_of(fmt::format("{} {}", kernels.labels[n], o), reads);
     }
     for (size_t o = 0; o < graph.outputs.size(); ++o) outputs[o].push_back(of[graph.outputs[o].index()]);
   }
@@ -72,13 +73,16 @@ class SymbolMemory {
 
 class SymbolicRun {
  public:
-  SymbolicRun(const Program& program, const Dependencies& deps) : program_(program), deps_(deps), memory_(program.devices.size()) {
+  SymbolicRun(const Program& program, const Dependencies& deps)
+      : program_(program), deps_(deps), memory_(program.devices.size()) {
     for (size_t d = 0; d < program.devices.size(); ++d) {
       for (const Buffer& buffer : program.devices[d].buffers) {
-        if (buffer.kind == BufferKind::weight) memory_[d].write(buffer.offset, buffer.bytes.value(), symbol_of("weight", {buffer.content.value}));
+        if (buffer.kind == BufferKind::weight)
+          memory_[d].write(buffer.offset, buffer.bytes.value(), symbol_of("weight", {buffer.content.value}));
         if (buffer.kind != BufferKind::input) continue;
         for (int m = 0; m < buffer.banks; ++m) {
-          memory_[d].write(buffer.offset + m * buffer.stride(), buffer.bytes.value(), symbol_of("input " + buffer.name, {static_cast<Symbol>(m)}));
+          memory_[d].write(buffer.offset + m * buffer.stride(), buffer.bytes.value(),
+                           symbol_of("input " + buffer.name, {static_cast<Symbol>(m)}));
         }
       }
     }
@@ -102,7 +106,7 @@ class SymbolicRun {
         if (--missing[j] == 0) ready.push_back(j);
       }
     };
-    std::vector<bool> waiting(count, false);   // one end of a message that is there before the other
+    std::vector<bool> waiting(count, false);  // one end of a message that is there before the other
     while (!ready.empty()) {
       const size_t pick = random.below(ready.size());
       const uint32_t i = ready[pick];
@@ -131,7 +135,8 @@ class SymbolicRun {
       for (const Buffer& buffer : program_.devices[d].buffers) {
         if (buffer.kind != BufferKind::output) continue;
         std::vector<Symbol>& banks = result.emplace_back();
-        for (int m = 0; m < buffer.banks; ++m) banks.push_back(memory_[d].read(buffer.offset + m * buffer.stride(), buffer.bytes.value()));
+        for (int m = 0; m < buffer.banks; ++m)
+          banks.push_back(memory_[d].read(buffer.offset + m * buffer.stride(), buffer.bytes.value()));
       }
     }
     return result;
@@ -161,7 +166,8 @@ class SymbolicRun {
     if (instr.workspace.buffer.valid()) write(at, instr.workspace, symbol_of("workspace", {}));
     for (size_t o = 0; o < instr.writes.size(); ++o) {
       // A result is written while the operands are still read: they must not overlap.
-      write(at, instr.writes[o], instr.opcode == Opcode::copy ? reads[0] : symbol_of(fmt::format("{} {}", instr.label, o), reads));
+      write(at, instr.writes[o],
+            instr.opcode == Opcode::copy ? reads[0] : symbol_of(fmt::format("{} {}", instr.label, o), reads));
     }
     for (size_t i = 0; i < reads.size(); ++i) {
       if (read(at, instr.reads[i]) == reads[i]) continue;

@@ -1,4 +1,5 @@
-// lower on cases small enough to read: the golden text, and the rules for messages, banks, memory and endpoints one by one.
+// lower on cases small enough to read: the golden text, and the rules for messages, banks, memory and endpoints one by
+// one.
 #include "program/lower.h"
 
 #include <fmt/format.h>
@@ -27,7 +28,8 @@ Cluster star(size_t devices) {
   Cluster cluster;
   for (size_t i = 0; i < devices; ++i) {
     cluster.hosts.push_back({std::string(1, static_cast<char>('a' + i)), false});
-    cluster.devices.push_back({std::string(1, static_cast<char>('A' + i)), HostId(i), DeviceKind::cpu, bytes(int64_t{1} << 33), Isa::v3});
+    cluster.devices.push_back(
+        {std::string(1, static_cast<char>('A' + i)), HostId(i), DeviceKind::cpu, bytes(int64_t{1} << 33), Isa::v3});
   }
   cluster.hosts.push_back({"sw", true});
   for (size_t i = 0; i < devices; ++i) {
@@ -41,15 +43,17 @@ KernelGraph zoo_kernels(std::string_view name) {
   return choose_kernels(optimize(model.graph, model.weights).value(), {Isa::v3}).value();
 }
 
-Plan plan_of(const std::vector<std::string>& parts, int micro_batches, const KernelGraph& kernels, const Cluster& cluster) {
+Plan plan_of(const std::vector<std::string>& parts, int micro_batches, const KernelGraph& kernels,
+             const Cluster& cluster) {
   Plan plan;
   plan.stages = parse_stages(parts, kernels.graph, cluster, nullptr).value();
   plan.micro_batches = micro_batches;
   return plan;
 }
 
-Program lowered(const KernelGraph& kernels, const Cluster& cluster, const std::vector<std::string>& parts, int micro_batches, Endpoints ends,
-                const std::string& schedule = "streaming", const CostTable* costs = nullptr) {
+Program lowered(const KernelGraph& kernels, const Cluster& cluster, const std::vector<std::string>& parts,
+                int micro_batches, Endpoints ends, const std::string& schedule = "streaming",
+                const CostTable* costs = nullptr) {
   Plan plan = plan_of(parts, micro_batches, kernels, cluster);
   plan.schedule = schedule;
   auto program = lower(kernels, plan, cluster, ends, costs);
@@ -61,13 +65,15 @@ Program lowered(const KernelGraph& kernels, const Cluster& cluster, const std::v
 }
 
 const DeviceProgram& device(const Program& program, const std::string& name) {
-  const auto at = std::find_if(program.devices.begin(), program.devices.end(), [&](const DeviceProgram& d) { return d.name == name; });
+  const auto at = std::find_if(program.devices.begin(), program.devices.end(),
+                               [&](const DeviceProgram& d) { return d.name == name; });
   EXPECT_NE(at, program.devices.end()) << name;
   return *at;
 }
 
 const Buffer& buffer(const DeviceProgram& device, const std::string& name) {
-  const auto at = std::find_if(device.buffers.begin(), device.buffers.end(), [&](const Buffer& b) { return b.name == name; });
+  const auto at =
+      std::find_if(device.buffers.begin(), device.buffers.end(), [&](const Buffer& b) { return b.name == name; });
   EXPECT_NE(at, device.buffers.end()) << name;
   return *at;
 }
@@ -90,7 +96,8 @@ KernelGraph chain(size_t n) {
 TEST(Lower, SimpleCnnOnThreeMachinesReadsLikeThis) {
   const std::string file = std::string(NLS_SOURCE_DIR) + "/tests/program/lower_simple_cnn_abc.nls";
   const Cluster cluster = star(3);
-  const std::string text = to_string(lowered(zoo_kernels("simple_cnn"), cluster, {"..relu1@A", "..relu2@B", "rest@C"}, 2, {HostId(0), HostId(2)}));
+  const std::string text = to_string(
+      lowered(zoo_kernels("simple_cnn"), cluster, {"..relu1@A", "..relu2@B", "rest@C"}, 2, {HostId(0), HostId(2)}));
   const auto golden = read_file(file);
   if (golden.ok() && *golden == text) return;
   const std::string actual = testing::TempDir() + "lower_simple_cnn_abc.nls";
@@ -138,11 +145,14 @@ TEST(Lower, ReplicasHaveASegmentForEachOfTheirPeers) {
 }
 
 TEST(Lower, CostsDecideHowManyTurnsAReplicaTakes) {
-  const CostTable costs({Roofline{flops_per_second(2e9), bytes_per_second(2e9)}, Roofline{flops_per_second(1e9), bytes_per_second(1e9)}}, "s");
+  const CostTable costs(
+      {Roofline{flops_per_second(2e9), bytes_per_second(2e9)}, Roofline{flops_per_second(1e9), bytes_per_second(1e9)}},
+      "s");
   const KernelGraph kernels = chain(3);
   const Program program = lowered(kernels, star(2), {"rest@A+B"}, 9, {HostId(0), HostId(0)}, "streaming", &costs);
   const auto turns = [](const DeviceProgram& d) {
-    return std::count_if(d.order.begin(), d.order.end(), [&](const Slot& slot) { return d.segments[static_cast<size_t>(slot.segment)].stage == 0; });
+    return std::count_if(d.order.begin(), d.order.end(),
+                         [&](const Slot& slot) { return d.segments[static_cast<size_t>(slot.segment)].stage == 0; });
   };
   EXPECT_EQ(turns(device(program, "A")), 6);
   EXPECT_EQ(turns(device(program, "B")), 3);
@@ -161,8 +171,9 @@ TEST(Lower, StreamingHasTwoBanksAndFillDrainAllAndTheyAreUsedRoundRobin) {
   const Program streaming = lowered(chain(3), star(3), {"..r0@A", "..r1@B", "rest@C"}, 5, {HostId(0), HostId(2)});
   EXPECT_EQ(buffer(device(streaming, "B"), "r0").banks, 2);
   EXPECT_EQ(banks_used(device(streaming, "B"), "r0"), (std::vector<int>{0, 1, 0, 1, 0}));
-  EXPECT_EQ(banks_used(device(streaming, "A"), "x"), (std::vector<int>{0, 1, 2, 3, 4}));   // inputs have a bank each
-  const Program all = lowered(chain(3), star(3), {"..r0@A", "..r1@B", "rest@C"}, 5, {HostId(0), HostId(2)}, "fill_drain");
+  EXPECT_EQ(banks_used(device(streaming, "A"), "x"), (std::vector<int>{0, 1, 2, 3, 4}));  // inputs have a bank each
+  const Program all =
+      lowered(chain(3), star(3), {"..r0@A", "..r1@B", "rest@C"}, 5, {HostId(0), HostId(2)}, "fill_drain");
   EXPECT_EQ(buffer(device(all, "B"), "r0").banks, 5);
   EXPECT_EQ(banks_used(device(all, "B"), "r0"), (std::vector<int>{0, 1, 2, 3, 4}));
   const Program one = lowered(chain(3), star(3), {"..r0@A", "..r1@B", "rest@C"}, 1, {HostId(0), HostId(2)});
@@ -236,11 +247,12 @@ TEST(Lower, OutputsAreWrittenInPlaceOrCopied) {
   const Program one = lowered(kernels, star(1), {"rest@A"}, 2, {HostId(0), HostId(0)});
   std::vector<std::string> text;
   for (const Segment& segment : one.devices[0].segments) {
-    for (const Instr& instr : segment.instrs) text.push_back(segment.name + ": " + to_string(one, one.devices[0], instr));
+    for (const Instr& instr : segment.instrs)
+      text.push_back(segment.name + ": " + to_string(one, one.devices[0], instr));
   }
-  EXPECT_EQ(text, (std::vector<std::string>{"F0: r_2 = Relu(x) kernel unary_v3 as \"r\"", "sink: r = copy(flat) as \"r\"",
-                                            "sink: x_2 = copy(x) as \"x\""}));
-  EXPECT_EQ(buffer(one.devices[0], "r_2").kind, BufferKind::view);   // the storage is the output `flat`
+  EXPECT_EQ(text, (std::vector<std::string>{"F0: r_2 = Relu(x) kernel unary_v3 as \"r\"",
+                                            "sink: r = copy(flat) as \"r\"", "sink: x_2 = copy(x) as \"x\""}));
+  EXPECT_EQ(buffer(one.devices[0], "r_2").kind, BufferKind::view);  // the storage is the output `flat`
   lowered(kernels, star(2), {"..r@A", "rest@B"}, 3, {HostId(0), HostId(1)});
 }
 
@@ -264,16 +276,18 @@ TEST(Lower, EqualWeightsAreOneBuffer) {
 }
 
 TEST(Lower, ScratchTakesWhatItsLifetimesNeed) {
-  // A chain of equal values needs two places, however long it is: one is read while the other is written. The first reads the input
-  // and the last writes the output.
+  // A chain of equal values needs two places, however long it is: one is read while the other is written. The first
+  // reads the input and the last writes the output.
   const Program program = lowered(chain(9), star(1), {"rest@A"}, 3, {HostId(0), HostId(0)});
   const DeviceProgram& a = program.devices[0];
-  const int64_t value = 64;   // 16 floats
+  const int64_t value = 64;  // 16 floats
   EXPECT_EQ(a.arena.value(), 3 * value + 3 * value + 2 * value);
-  EXPECT_EQ(std::count_if(a.buffers.begin(), a.buffers.end(), [](const Buffer& b) { return b.kind == BufferKind::scratch; }), 8);
+  EXPECT_EQ(
+      std::count_if(a.buffers.begin(), a.buffers.end(), [](const Buffer& b) { return b.kind == BufferKind::scratch; }),
+      8);
   // Two stages of one device share the region; what passes between them does not.
   const Program twice = lowered(chain(9), star(2), {"..r3@A", "..r4@B", "rest@A"}, 1, {HostId(0), HostId(0)});
-  EXPECT_EQ(device(twice, "A").arena.value(), value + value + 2 * value + 2 * value);   // x, r8; r3, r4; two places
+  EXPECT_EQ(device(twice, "A").arena.value(), value + value + 2 * value + 2 * value);  // x, r8; r3, r4; two places
 }
 
 TEST(Lower, AllNetworksPeakWhereThePlannerSays) {
@@ -344,7 +358,8 @@ TEST(Lower, ErrorsSayWhatDoesNotFit) {
   builder.output(builder.add(Op::Relu, "r", {x}, {}).value());
   builder.output(builder.weight("w", {DType::f32, {1, 2}}, ContentId{1}));
   const KernelGraph constant = choose_kernels(std::move(builder).finish(), {Isa::v3}).value();
-  EXPECT_EQ(lower_unsplit(constant, 1, star(1).devices[0], "a").error().message, "output 'w' is a constant: nothing computes it");
+  EXPECT_EQ(lower_unsplit(constant, 1, star(1).devices[0], "a").error().message,
+            "output 'w' is a constant: nothing computes it");
 }
 
 }  // namespace

@@ -18,7 +18,8 @@ std::string text_of(const SlotTable& table) {
   std::string text;
   for (size_t d = 0; d < table.devices.size(); ++d) {
     text += fmt::format("{}:", d);
-    for (const ScheduledSlot& slot : table.devices[d]) text += fmt::format(" {}{}{}", slot.stage, name_of(slot.phase), slot.micro_batch);
+    for (const ScheduledSlot& slot : table.devices[d])
+      text += fmt::format(" {}{}{}", slot.stage, name_of(slot.phase), slot.micro_batch);
     text += " | ";
   }
   return text + fmt::format("banks {}", table.banks);
@@ -38,16 +39,19 @@ TEST(Schedules, OneMicroBatchNeedsOneBank) {
 }
 
 TEST(Schedules, FillDrainHasABankForEveryMicroBatch) {
-  EXPECT_EQ(schedule("fill_drain", {4, 2, {{1}, {0}}, {{1}, {1}}}), "0: 1F0 1F1 1F2 1F3 | 1: 0F0 0F1 0F2 0F3 | banks 4");
+  EXPECT_EQ(schedule("fill_drain", {4, 2, {{1}, {0}}, {{1}, {1}}}),
+            "0: 1F0 1F1 1F2 1F3 | 1: 0F0 0F1 0F2 0F3 | banks 4");
 }
 
 TEST(Schedules, EqualReplicasTakeTurns) {
-  EXPECT_EQ(schedule("streaming", {4, 3, {{0}, {1, 2}}, {{1}, {5, 5}}}), "0: 0F0 0F1 0F2 0F3 | 1: 1F0 1F2 | 2: 1F1 1F3 | banks 2");
+  EXPECT_EQ(schedule("streaming", {4, 3, {{0}, {1, 2}}, {{1}, {5, 5}}}),
+            "0: 0F0 0F1 0F2 0F3 | 1: 1F0 1F2 | 2: 1F1 1F3 | banks 2");
 }
 
 TEST(Schedules, IdleEqualReplicasTakeTurnsToo) {
   // Micro-batches come every 10 s, each takes 1 s: replica 0 is always free, but would otherwise do all the work.
-  EXPECT_EQ(schedule("streaming", {4, 3, {{0}, {1, 2}}, {{10}, {1, 1}}}), "0: 0F0 0F1 0F2 0F3 | 1: 1F0 1F2 | 2: 1F1 1F3 | banks 2");
+  EXPECT_EQ(schedule("streaming", {4, 3, {{0}, {1, 2}}, {{10}, {1, 1}}}),
+            "0: 0F0 0F1 0F2 0F3 | 1: 1F0 1F2 | 2: 1F1 1F3 | banks 2");
 }
 
 TEST(Schedules, AReplicaTwiceAsFastTakesTwoThirds) {
@@ -59,7 +63,8 @@ TEST(Schedules, AReplicaTwiceAsFastTakesTwoThirds) {
 }
 
 TEST(Schedules, ADeviceWithTwoStagesPrefersTheLaterOne) {
-  // A B A, one second each, no time for messages. At t = 2 A has stage 2 of micro-batch 0 and stage 0 of micro-batch 2 to choose from.
+  // A B A, one second each, no time for messages. At t = 2 A has stage 2 of micro-batch 0 and stage 0 of micro-batch 2
+  // to choose from.
   EXPECT_EQ(schedule("streaming", {3, 2, {{0}, {1}, {0}}, {{1}, {1}, {1}}}),
             "0: 0F0 0F1 2F0 2F1 0F2 2F2 | 1: 1F0 1F1 1F2 | banks 3");
 }
@@ -76,13 +81,15 @@ TEST(Schedules, ErrorsNameWhatIsWrong) {
 }
 
 TEST(Schedules, PhaseNamesParseBack) {
-  for (const Phase phase : {Phase::init, Phase::forward, Phase::input_gradient, Phase::weight_gradient, Phase::recompute, Phase::step}) {
+  for (const Phase phase :
+       {Phase::init, Phase::forward, Phase::input_gradient, Phase::weight_gradient, Phase::recompute, Phase::step}) {
     EXPECT_EQ(parse_phase(name_of(phase)).value(), phase);
   }
   EXPECT_EQ(parse_phase("B").error().message, "unknown phase 'B'; there are init, F, I, W, R and step");
 }
 
-// Plays a table: each device its slots in order, a slot after its micro-batch's previous stage. Answers the makespan; fails if stuck.
+// Plays a table: each device its slots in order, a slot after its micro-batch's previous stage. Answers the makespan;
+// fails if stuck.
 double play(const ScheduleInput& input, const SlotTable& table) {
   std::map<std::pair<int, int>, double> finish;
   std::vector<size_t> next(table.devices.size(), 0);
@@ -95,7 +102,8 @@ double play(const ScheduleInput& input, const SlotTable& table) {
       const ScheduledSlot& slot = table.devices[d][next[d]];
       if (slot.stage > 0 && !finish.contains({slot.stage - 1, slot.micro_batch})) continue;
       const auto& devices = input.stage_devices[static_cast<size_t>(slot.stage)];
-      const auto replica = static_cast<size_t>(std::find(devices.begin(), devices.end(), static_cast<int>(d)) - devices.begin());
+      const auto replica =
+          static_cast<size_t>(std::find(devices.begin(), devices.end(), static_cast<int>(d)) - devices.begin());
       EXPECT_LT(replica, devices.size()) << "a stage on a device that does not host it";
       const double ready = slot.stage > 0 ? finish[{slot.stage - 1, slot.micro_batch}] : 0;
       free[d] = std::max(free[d], ready) + input.stage_seconds[static_cast<size_t>(slot.stage)][replica];
@@ -145,7 +153,7 @@ TEST(Schedules, EveryTableOfRandomPlansRunsEachSlotOnceAndBoundsWhatIsInFlight) 
       const SlotTable table = policy.make(input).value();
       play(input, table);
       for (const auto& order : table.devices) {
-        std::map<int, int> last;   // by stage: micro-batches go through a stage of a device in order
+        std::map<int, int> last;  // by stage: micro-batches go through a stage of a device in order
         for (const ScheduledSlot& slot : order) {
           const auto [at, added] = last.emplace(slot.stage, slot.micro_batch);
           if (!added) {
