@@ -8,6 +8,7 @@ GraphBuilder::GraphBuilder(std::string name) { graph_.name = std::move(name); }
 
 ValueId GraphBuilder::input(std::string name, TensorType type) {
   const ValueId id(graph_.values.size());
+  value_names_.insert(name);
   graph_.values.push_back({std::move(name), std::move(type), ValueKind::input, {}, {}});
   graph_.inputs.push_back(id);
   return id;
@@ -15,6 +16,7 @@ ValueId GraphBuilder::input(std::string name, TensorType type) {
 
 ValueId GraphBuilder::weight(std::string name, TensorType type, ContentId content) {
   const ValueId id(graph_.values.size());
+  value_names_.insert(name);
   graph_.values.push_back({std::move(name), std::move(type), ValueKind::weight, {}, content});
   return id;
 }
@@ -25,6 +27,9 @@ Result<ValueId> GraphBuilder::add(Op op, std::string name, std::vector<ValueId> 
   node.name = std::move(name);
   node.inputs = std::move(inputs);
   node.attrs = std::move(attrs);
+  if (output_name.empty()) output_name = node.name;
+  if (!node_names_.insert(node.name).second) return invalid_input(fmt::format("two nodes are called {}", node.name));
+  if (!value_names_.insert(output_name).second) return invalid_input(fmt::format("two values are called {}", output_name));
   auto types = info(op).infer(input_types(graph_, node), node.attrs);
   if (!types) {
     Error error = types.error();
@@ -33,7 +38,7 @@ Result<ValueId> GraphBuilder::add(Op op, std::string name, std::vector<ValueId> 
   }
   const ValueId out(graph_.values.size());
   node.outputs = {out};
-  graph_.values.push_back({output_name.empty() ? node.name : std::move(output_name), std::move((*types)[0]), ValueKind::node,
+  graph_.values.push_back({std::move(output_name), std::move((*types)[0]), ValueKind::node,
                            NodeId(graph_.nodes.size()), {}});
   graph_.nodes.push_back(std::move(node));
   return out;

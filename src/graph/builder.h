@@ -8,6 +8,7 @@
 #pragma once
 
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "graph/graph.h"
@@ -31,6 +32,7 @@ class GraphBuilder {
 
  private:
   Graph graph_;
+  std::unordered_set<std::string> value_names_, node_names_;
 };
 
 }  // namespace nlsplit

@@ -38,7 +38,11 @@ std::string to_string(const AttrValue& value) {
 
 Status check_value(const Graph& graph, size_t index, std::set<std::string_view>& names) {
   const Value& value = graph.values[index];
+  if (value.name.empty()) return invalid_input("a value without a name");
   if (!names.insert(value.name).second) return invalid_input(fmt::format("two values are called {}", value.name));
+  if (const Status sound = check_type(value.type); !sound.ok()) {
+    return invalid_input(fmt::format("value {}: {}", value.name, sound.error().message));
+  }
   if (value.kind == ValueKind::node && value.producer.index() >= graph.nodes.size()) {
     return invalid_input(fmt::format("value {} has no producer", value.name));
   }
@@ -66,6 +70,12 @@ Status check_node(const Graph& graph, size_t index, std::vector<bool>& made) {
     const ValueId output = node.outputs[i];
     if (output.index() >= graph.values.size()) return wrong("writes a value that does not exist");
     const Value& value = graph.value(output);
+    for (const ValueId read : reads_of(node)) {
+      if (read >= output) return wrong(fmt::format("its output {} stands before {}, which it reads", value.name, graph.value(read).name));
+    }
+    if (index > 0 && i == 0 && graph.nodes[index - 1].outputs[0] > output) {
+      return wrong(fmt::format("its output {} stands before the previous node's", value.name));
+    }
     if (value.kind != ValueKind::node || value.producer != NodeId(index) || made[output.index()]) {
       return wrong(fmt::format("value {} has another producer", value.name));
     }
@@ -75,7 +85,7 @@ Status check_node(const Graph& graph, size_t index, std::vector<bool>& made) {
     made[output.index()] = true;
   }
   for (const EpilogueStep& step : node.epilogue) {
-    const bool binary = is_binary_elementwise(step.op);
+    const bool binary = step.op == Op::Add || step.op == Op::Mul;
     if (!binary && !is_unary_elementwise(step.op)) return wrong(fmt::format("{} cannot be fused behind it", name_of(step.op)));
     if (binary != step.operand.valid()) return wrong(fmt::format("fused {} has the wrong number of operands", name_of(step.op)));
     const TensorType& type = graph.value(node.outputs[0]).type;
@@ -139,8 +149,6 @@ Result<TensorType> parse_tensor_type(std::string_view text) {
   if (open == std::string_view::npos || !text.ends_with(']')) return wrong();
   TensorType type;
   ASSIGN_OR_RETURN(type.dtype, parse_dtype(text.substr(0, open)));
-  constexpr int64_t most = int64_t{1} << 48;   // so that products and byte counts cannot overflow
-  int64_t count = 1;
   std::string_view list = text.substr(open + 1, text.size() - open - 2);
   while (!list.empty()) {
     const size_t comma = std::min(list.find(','), list.size());
@@ -150,13 +158,23 @@ Result<TensorType> parse_tensor_type(std::string_view text) {
       if (c < '0' || c > '9') return wrong();
       extent = extent * 10 + (c - '0');
     }
-    if (extent > most || (extent > 0 && count > most / extent)) return invalid_input(fmt::format("{} is too large", text));
-    count *= std::max<int64_t>(extent, 1);
     type.shape.push_back(extent);
     list.remove_prefix(comma == list.size() ? comma : comma + 1);
     if (list.empty() && text[text.size() - 2] == ',') return wrong();
   }
+  RETURN_IF_ERROR(check_type(type));
   return type;
+}
+
+Status check_type(const TensorType& type) {
+  constexpr int64_t most = int64_t{1} << 48;
+  int64_t count = 1;
+  for (const int64_t extent : type.shape) {
+    if (extent < 0) return invalid_input(fmt::format("{} has a negative extent", to_string(type)));
+    if (extent > most || (extent > 0 && count > most / extent)) return invalid_input(fmt::format("{} is too large", to_string(type)));
+    count *= std::max<int64_t>(extent, 1);
+  }
+  return ok_status();
 }
 
 const AttrValue* find_attr(const Attrs& attrs, std::string_view name) {
@@ -207,9 +225,12 @@ Status verify(const Graph& graph) {
     if (!names.insert(graph.nodes[i].name).second) return invalid_input(fmt::format("two nodes are called {}", graph.nodes[i].name));
     RETURN_IF_ERROR(check_node(graph, i, made));
   }
-  for (const ValueId input : graph.inputs) {
-    if (input.index() >= graph.values.size() || graph.value(input).kind != ValueKind::input) return invalid_input("an input that is none");
+  std::vector<ValueId> inputs;
+  for (size_t i = 0; i < graph.values.size(); ++i) {
+    if (graph.values[i].kind == ValueKind::input) inputs.push_back(ValueId(i));
+    if (!made[i]) return invalid_input(fmt::format("value {} is made by no node", graph.values[i].name));
   }
+  if (inputs != graph.inputs) return invalid_input("the list of inputs is not the values that are inputs, in their order");
   for (const ValueId output : graph.outputs) {
     if (output.index() >= graph.values.size() || !made[output.index()]) return invalid_input("an output that nobody makes");
   }

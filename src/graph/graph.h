@@ -41,6 +41,9 @@ struct TensorType {
 Bytes size_of(const TensorType& type);
 std::string to_string(const TensorType& type);           // "f32[8,3,224,224]"
 Result<TensorType> parse_tensor_type(std::string_view text);
+// Error: a negative extent, or more elements than byte counts can hold (2^48; a zero extent counts as one). Whoever takes extents
+// from outside calls it before any arithmetic on them.
+Status check_type(const TensorType& type);
 
 // Attributes of a node, sorted by name. After import every attribute the operator's semantics need is present
 // (graph/ops.h lists them), so nobody downstream knows a default or an opset.
@@ -118,7 +121,8 @@ struct Graph {
 // All values a node reads: its inputs that are present, then its epilogue's operands.
 std::vector<ValueId> reads_of(const Node& node);
 
-// Names unique, ids in range, topological order, types as the op table infers them. The message names the node.
+// Names unique, ids in range and in the order of the text form (so topological), types as the op table infers them.
+// The message names the node or value.
 Status verify(const Graph& graph);
 
 // The text form shown above. to_string(with_costs) adds "# 7.1 MFLOP, 1.2 MiB" comments; parse ignores comments.

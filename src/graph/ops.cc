@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
+#include <cmath>
 
 #include "base/text_reader.h"
 #include "graph/ops_infer.h"
@@ -68,7 +68,10 @@ bool keeps_first(Types, uint64_t batched, const Attrs&) { return batched == 1; }
 bool keeps_gemm(Types, uint64_t batched, const Attrs& attrs) { return batched == 1 && attr_int(attrs, "transA") == 0; }
 bool keeps_matmul(Types in, uint64_t batched, const Attrs&) {
   if (!batch_of_first(batched) || in[0].shape.size() < 2) return false;
-  if ((batched & 2) == 0) return in[1].shape.size() <= in[0].shape.size();   // b must not add axes in front
+  if ((batched & 2) == 0) {   // b must not add axes in front, nor have a matrix of its own for each sample
+    const size_t rank = in[0].shape.size();
+    return in[1].shape.size() < rank || (in[1].shape.size() == rank && (rank == 2 || in[1].shape[0] == 1));
+  }
   return in[0].shape.size() == in[1].shape.size() && in[0].shape.size() >= 3;
 }
 // Broadcasting element-wise: axis 0 of the result must be the samples' axis of every operand that has one, and no other's.
@@ -97,7 +100,7 @@ bool keeps_reshape(Types in, uint64_t batched, const Attrs& attrs) {
 }
 bool keeps_flatten(Types in, uint64_t batched, const Attrs& attrs) {
   const int64_t axis = attr_int(attrs, "axis");
-  return batched == 1 && (axis == 1 || axis == 1 - static_cast<int64_t>(in[0].shape.size()));
+  return batched == 1 && (axis < 0 ? axis + static_cast<int64_t>(in[0].shape.size()) : axis) == 1;
 }
 bool keeps_transpose(Types, uint64_t batched, const Attrs& attrs) {
   const std::vector<int64_t>& perm = attr_ints(attrs, "perm");
@@ -140,6 +143,7 @@ Status check_form(const OpInfo& op, Types inputs, const Attrs& attrs) {
     const AttrValue* value = find_attr(attrs, spec.name);
     if (value == nullptr) return invalid_input(fmt::format("attribute {} is missing", spec.name));
     if (!is_kind(*value, spec.kind)) return invalid_input(fmt::format("attribute {} has the wrong type", spec.name));
+    if (spec.kind == 'f' && std::isnan(std::get<double>(*value))) return invalid_input(fmt::format("attribute {} is not a number", spec.name));
   }
   if (attrs.size() != op.attrs.size()) {
     for (const Attr& attr : attrs) {
@@ -184,7 +188,7 @@ constexpr OpInfo table[] = {
     ROW(AveragePool,        1,  1, false, average_pool_attrs, infer_pool,        flops_pool,           keeps_first),
     ROW(GlobalAveragePool,  1,  1, false, no_attrs,           infer_global_pool, flops_reduce,         keeps_first),
     ROW(BatchNormalization, 5,  5, false, batch_norm_attrs,   infer_batch_norm,  flops_batch_norm,     keeps_first),
-    ROW(LRN,                1,  1, false, lrn_attrs,          infer_same,        flops_lrn,            keeps_first),
+    ROW(LRN,                1,  1, false, lrn_attrs,          infer_lrn,         flops_lrn,            keeps_first),
     ROW(Softmax,            1,  1, false, axis_attrs,         infer_axis,        flops_softmax,        keeps_softmax),
     ROW(Concat,             1, -1, false, axis_attrs,         infer_concat,      no_flops,             keeps_concat),
     ROW(Reshape,            1,  1, true,  reshape_attrs,      infer_reshape,     no_flops,             keeps_reshape),

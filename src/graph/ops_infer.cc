@@ -17,7 +17,7 @@ Inferred one(DType dtype, Shape shape) {
   double elements = 1;
   for (const int64_t extent : shape) {
     if (extent < 0 || extent > largest_extent) return wrong(fmt::format("an extent of {} in the result", extent));
-    elements *= static_cast<double>(extent);
+    elements *= static_cast<double>(std::max<int64_t>(extent, 1));   // what stands beside a zero is multiplied elsewhere
   }
   if (elements > static_cast<double>(largest_extent)) return wrong("the result is too large");
   return std::vector<TensorType>{{dtype, std::move(shape)}};
@@ -183,6 +183,13 @@ Inferred infer_batch_norm(Types inputs, const Attrs&) {
   return one(DType::f32, x);
 }
 
+Inferred infer_lrn(Types inputs, const Attrs& attrs) {
+  if (inputs[0].shape.size() < 3) return wrong("LRN needs channels and spatial axes");
+  const int64_t size = attr_int(attrs, "size");
+  if (size < 1 || size > (int64_t{1} << 20)) return wrong(fmt::format("a window of {} channels", size));
+  return infer_same(inputs, attrs);
+}
+
 Inferred infer_axis(Types inputs, const Attrs& attrs) {
   RETURN_IF_ERROR(floats(inputs));
   if (const auto axis = axis_of(attr_int(attrs, "axis"), inputs[0].shape.size()); !axis) return axis.error();
@@ -199,6 +206,7 @@ Inferred infer_concat(Types inputs, const Attrs& attrs) {
     for (size_t a = 0; a < out.size(); ++a) {
       if (a != axis && next[a] != out[a]) return wrong(fmt::format("axis {}: extents {} and {} differ", a, out[a], next[a]));
     }
+    if (next[axis] > largest_extent - out[axis]) return wrong("the result is too large");
     out[axis] += next[axis];
   }
   return one(DType::f32, std::move(out));

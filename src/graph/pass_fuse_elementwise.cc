@@ -21,6 +21,7 @@ bool takes_epilogue(Op op) {
 int fusable_side(const Graph& graph, const Node& step, const std::vector<int>& uses) {
   const bool binary = step.op == Op::Add || step.op == Op::Mul;
   if (!is_unary_elementwise(step.op) && !binary) return -1;
+  if (!step.epilogue.empty()) return -1;   // its operands may be made too late
   int best = -1;
   uint32_t best_producer = 0;
   for (size_t side = 0; side < (binary ? 2 : 1); ++side) {
@@ -58,7 +59,6 @@ Result<Graph> fuse_elementwise(const Graph& graph, WeightStore&) {
     Node& into = out.nodes[producer.index()];
     const ValueId operand = step.inputs.size() > 1 ? step.inputs[1 - static_cast<size_t>(side)] : ValueId();
     into.epilogue.push_back({step.op, operand, step.attrs, step.name});
-    into.epilogue.insert(into.epilogue.end(), step.epilogue.begin(), step.epilogue.end());
     into.outputs = step.outputs;
     out.values[step.outputs[0].index()].producer = producer;
     removed[i] = true;

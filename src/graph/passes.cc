@@ -17,13 +17,14 @@ constexpr Pass list[] = {
 
 uint64_t batched_mask(const std::vector<ValueId>& inputs, const std::vector<bool>& batched) {
   uint64_t mask = 0;
-  for (size_t i = 0; i < inputs.size() && i < 64; ++i) {
+  for (size_t i = 0; i < inputs.size(); ++i) {
     if (inputs[i].valid() && batched[inputs[i].index()]) mask |= uint64_t{1} << i;
   }
   return mask;
 }
 
 Status follow_batch(const Graph& graph, const Node& node, std::vector<bool>& batched) {
+  if (node.inputs.size() > 64) return unsupported(fmt::format("node {} ({}) has more than 64 operands", node.name, name_of(node.op)));
   const uint64_t mask = batched_mask(node.inputs, batched);
   const bool result = mask != 0;
   if (result && !info(node.op).keeps_batch(input_types(graph, node), mask, node.attrs)) {
@@ -66,6 +67,7 @@ Result<Graph> optimize(const Graph& graph, WeightStore& weights) {
 }
 
 Result<std::vector<bool>> batched_values(const Graph& graph) {
+  if (const auto batch = batch_of(graph); !batch) return batch.error();
   std::vector<bool> batched(graph.values.size(), false);
   for (const ValueId input : graph.inputs) batched[input.index()] = true;
   for (const Node& node : graph.nodes) RETURN_IF_ERROR(follow_batch(graph, node, batched));
@@ -81,7 +83,13 @@ Result<Graph> with_batch(const Graph& graph, int64_t batch) {
   if (old == batch) return graph;
   ASSIGN_OR_RETURN(const std::vector<bool> batched, batched_values(graph));
   Graph out = graph;
-  for (const ValueId input : out.inputs) out.values[input.index()].type.shape[0] = batch;
+  for (const ValueId input : out.inputs) {
+    Value& value = out.values[input.index()];
+    value.type.shape[0] = batch;
+    if (const Status sound = check_type(value.type); !sound.ok()) {
+      return invalid_input(fmt::format("input {} at batch {}: {}", value.name, batch, sound.error().message));
+    }
+  }
   for (Node& node : out.nodes) {
     if (node.op == Op::Reshape && batched[node.outputs[0].index()]) {
       Shape shape = attr_ints(node.attrs, "shape");

@@ -23,6 +23,9 @@ struct LowerInput {
 void lower_device(const LowerInput& input, const std::vector<OrderedSlot>& order, int d,
                   std::map<Isa, std::vector<int>>& interned, Program& program);
 
+// The bank of every buffer that a slot touches and that has one for each micro-batch in flight.
+void assign_banks(DeviceProgram& device, int micro_batches);
+
 // Where everything goes: what is needed all the time first, then messages, then the scratch of the stages, which share
 // one region because the slots of a device run one after another. lifetimes[stage]: (buffer, first, last node that
 // touches it).

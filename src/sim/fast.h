@@ -1,18 +1,23 @@
-// The fast tier: no contention, every transfer has its route to itself. One longest-path sweep. Prunes; SimGrid judges.
+// The fast tier: no contention, every transfer has its route to itself. Prunes; SimGrid judges.
 #pragma once
+
+#include <utility>
+#include <vector>
 
 #include "sim/timed_graph.h"
 
 namespace nlsplit {
 
-// With nic_window > 0 transfers of one host take turns as in the SimGrid tier. Reuses the vectors of `timing`.
+// One longest-path sweep; with nic_window > 0 an event loop, in which messages of one host take turns as in the SimGrid
+// tier. Reuses the vectors of `timing`.
 void simulate_fast(const TimedGraph& graph, Timing& timing);
 
 // Utilisation and bounds that hold with contention too: seconds each link direction and each device must be busy.
 struct Load {
-  std::vector<double> device_seconds;                 // by device of the Program
-  std::vector<std::pair<Hop, double>> link_seconds;   // links that are used; half-duplex ones have both directions summed
-  double busiest() const;                             // no execution is shorter
+  std::vector<double> device_seconds;  // by device of the Program
+  std::vector<std::pair<Hop, double>>
+      link_seconds;        // links that are used; half-duplex ones have both directions summed (forward)
+  double busiest() const;  // no execution is shorter
 };
 Load load_of(const TimedGraph& graph, const Cluster& cluster, size_t devices);
 

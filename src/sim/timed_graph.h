@@ -1,11 +1,24 @@
 // TimedGraph: a Program as activities with durations, what both tiers of the simulator run.
 //
-// An activity is a *block* (a run of compute instances with no edge to another stream inside) or a *transfer* (a send and its recv).
+//   ASSIGN_OR_RETURN(TimedGraph graph, build_timed_graph(program, dependencies, cluster, costs));
+//   Timing timing;
+//   simulate_fast(graph, timing);                                   // sim/fast.h; or simulate_all
+//   (sim/simgrid/simgrid_tier.h) Trace trace = to_trace(program, dependencies, graph, timing);
+//
+// An activity is a *block* (a run of compute-stream instances of one slot with no edge to another stream inside) or a
+// *transfer* (a send and its recv).
 //   block      starts when its device is free and its edges are met; lasts the sum of its kernels' costs
-//   transfer   ready: its data is written and it is at the head of its FIFO and of the card's window
-//              starts at ready (eager), else at max(ready, posted) + handshake;  sent = start + bytes/bandwidth
-//              arrives = sent + latency;  delivered = arrives, and not before posted
-//              the next of its FIFO is ready at sent; the sender's buffer is free at ready (eager) or sent
+//   transfer   ready: its data is written and it is at the head of its FIFO
+//              starts at ready (eager), else at max(ready, posted) + handshake; with a card window, when the card takes
+//              it sent = start + bytes/bandwidth (longer where others share the way);  arrives = sent + latency
+//              delivered = arrives, and not before posted;  recvs of one FIFO are posted in order
+//              the next of its FIFO is ready at sent; the sender's buffer is free at ready (eager: it was copied) or
+//              sent
+//   card       with nic_window = w > 0 a host moves at most w of its outgoing messages at a time. A message asks for
+//   the card when it
+//              could start (so one that waits for its receiver holds up nobody and nothing new can deadlock); the card
+//              takes them in the order in which they asked, then by activity number. Messages within a host do not use
+//              it.
 #pragma once
 
 #include <cstdint>
@@ -18,51 +31,58 @@
 
 namespace nlsplit {
 
-enum class Event : uint8_t { ready, sent, delivered };   // of a transfer; a block has one: its end (delivered)
-enum class Gate : uint8_t { start, post };               // what an edge holds up: the start, or the posting of a transfer's recv
+enum class Event : uint8_t { posted, ready, sent, delivered };  // of a transfer; a block has one: its end (delivered)
+enum class Gate : uint8_t { start, post };  // what an edge holds up: the start, or the posting of a recv
 
 struct TimedEdge {
   uint32_t from = 0;
   Event when = Event::delivered;
   Gate what = Gate::start;
+  friend bool operator==(const TimedEdge&, const TimedEdge&) = default;
 };
 
 struct Activity {
   bool is_transfer = false;
-  bool eager = false;
-  int device = 0;                  // block: where; transfer: the sender
-  int peer = -1;                   // transfer: the receiver
-  uint32_t first_instance = 0;     // block: instances [first, first + count) of the compute stream are not contiguous in
-  uint32_t count = 0;              //   Dependencies; they are listed in TimedGraph::members from `first_instance` on. transfer: the send
-  double duration = 0;             // block: seconds of computing
-  double bytes = 0;                // transfer
-  int route = -1;                  // transfer: index into TimedGraph::routes; -1: no distance (same device)
+  bool eager = false;           // transfer: bytes are at most the Program's eager_limit
+  int device = 0;               // block: where; transfer: the sender
+  int peer = -1;                // transfer: the receiver
+  uint32_t first_instance = 0;  // block: instances of a block are not contiguous in Dependencies: they are listed in
+  uint32_t count = 0;   //   TimedGraph::members from first_instance on. transfer: the send; its recv is its match
+  double duration = 0;  // block: seconds of computing. transfer: seconds alone on its route, without latency
+  double latency = 0;   // transfer: seconds of its route
+  double bytes = 0;     // transfer
+  int route = -1;       // transfer: index into TimedGraph::routes; -1: no distance (same device)
 };
 
 struct TimedGraph {
-  std::vector<Activity> activities;      // in a topological order
-  std::vector<uint32_t> edge_begin;      // as in Dependencies
+  std::vector<Activity> activities;  // in a topological order
+  std::vector<uint32_t> edge_begin;  // edges[edge_begin[i] … edge_begin[i+1]) end at activity i
   std::vector<TimedEdge> edges;
-  std::vector<uint32_t> members;         // instances of blocks
-  std::vector<double> member_offset;     // seconds from the block's start to each member's start
-  std::vector<Route> routes;             // between the Program's devices, as used
-  double handshake = 0;                  // seconds
+  std::vector<uint32_t> members;      // instances of blocks
+  std::vector<double> member_offset;  // seconds from the block's start to each member's start
+  std::vector<Route> routes;          // between hosts of the Program's devices, as used
+  double handshake = 0;               // seconds
   int nic_window = 0;
-  std::vector<int> host_of_device;       // dense numbers: devices of one host share its network card
+  std::vector<int> host_of_device;  // dense numbers: devices of one host share its network card
 };
 
-// Errors: a missing cost, an unknown device, no route.
+// Costs come from `costs`, looked up once for each device and computation; copy, pack, unpack and reduce have the desc
+// that sim/data_movement.h gives them, and are free on endpoints (the user's own data, where it lies). Expects a
+// Program that verify accepts. Errors: a missing cost, a device or host the cluster does not have, no route,
+// instructions that wait for each other.
 Result<TimedGraph> build_timed_graph(const Program& program, const Dependencies& dependencies, const Cluster& cluster,
                                      const CostTable& costs);
 
 // When each activity happened: what a tier answers. Index as in TimedGraph::activities.
 struct Timing {
-  std::vector<double> start;       // block: start; transfer: ready
-  std::vector<double> sent;        // transfer: last byte out; block: end
-  std::vector<double> finish;      // block: end; transfer: delivered
+  std::vector<double> posted;  // block: its end; transfer: recv posted
+  std::vector<double> start;   // block: start; transfer: ready
+  std::vector<double> sent;    // transfer: last byte out; block: end
+  std::vector<double> finish;  // block: end; transfer: delivered
   double makespan = 0;
 };
 
+// peak_bytes is each device's whole arena: its buffers have fixed places in it.
 Trace to_trace(const Program& program, const Dependencies& dependencies, const TimedGraph& graph, const Timing& timing);
 
 }  // namespace nlsplit

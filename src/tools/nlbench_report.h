@@ -18,7 +18,7 @@ struct RunReport {
 };
 
 std::string report_text(const RunReport& report);
-// {"format": "nlsplit-run", "version": 1, "program", "fingerprint", "throughput_per_s", "makespans_s", "devices": […],
+// {"format": "nlsplit-run", "version": 1, "program", "fingerprint", "throughput_per_s", "makespans_s", "devices", …}
 // …}
 std::string report_json(const RunReport& report);
 

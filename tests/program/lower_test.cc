@@ -15,6 +15,7 @@
 #include "graph/passes.h"
 #include "graph/zoo.h"
 #include "lower_symbolic.h"
+#include "program/lower_device.h"
 #include "program/text.h"
 #include "program/verify.h"
 
@@ -308,6 +309,30 @@ TEST(Lower, AllNetworksPeakWhereThePlannerSays) {
     EXPECT_LE(a.arena.value() - lasting, scratch) << name;
     EXPECT_GT(a.arena.value(), lasting) << name;
   }
+}
+
+TEST(Lower, ABankIsNotUsedAgainBeforeItsMicroBatchIsOver) {
+  // Received for 0 and 1 before either is used: one bank, as this schedule says, would not do.
+  DeviceProgram device;
+  Buffer x;
+  x.name = "x";
+  x.type = {DType::f32, {4}};
+  x.kind = BufferKind::comm;
+  x.bytes = bytes(16);
+  device.buffers.push_back(x);
+  Instr recv, read;
+  recv.opcode = Opcode::recv;
+  recv.writes = {{BufferId(0)}};
+  read.opcode = Opcode::copy;
+  read.reads = {{BufferId(0)}};
+  device.segments.push_back({"in", io_stage, 0, Phase::forward, {recv}, {}});
+  device.segments.push_back({"F0", 0, 0, Phase::forward, {read}, {}});
+  device.order = {{0, 0, {}}, {0, 1, {}}, {1, 0, {}}, {0, 2, {}}, {1, 1, {}}, {1, 2, {}}};
+  assign_banks(device, 3);
+  std::vector<int> used;
+  for (const Slot& slot : device.order) used.push_back(bank_of(device, slot, BufferId(0)));
+  EXPECT_EQ(used, (std::vector<int>{0, 1, 0, 0, 1, 0}));
+  EXPECT_EQ(device.buffers[0].banks, 2);
 }
 
 TEST(Lower, KeepsTheClustersMessageRules) {

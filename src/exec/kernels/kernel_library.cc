@@ -9,15 +9,22 @@
 
 namespace nlsplit {
 
+// By features, since not every compiler knows the levels' names; each level's youngest ones stand for the rest.
 bool cpu_supports(Isa isa) {
   __builtin_cpu_init();
+  const bool v2 = __builtin_cpu_supports("sse4.2") != 0 && __builtin_cpu_supports("popcnt") != 0;
+  const bool v3 = v2 && __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0 &&
+                  __builtin_cpu_supports("bmi") != 0 && __builtin_cpu_supports("bmi2") != 0;
+  const bool v4 = v3 && __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
+                  __builtin_cpu_supports("avx512cd") != 0 && __builtin_cpu_supports("avx512dq") != 0 &&
+                  __builtin_cpu_supports("avx512vl") != 0;
   switch (isa) {
     case Isa::v2:
-      return __builtin_cpu_supports("x86-64-v2") != 0;
+      return v2;
     case Isa::v3:
-      return __builtin_cpu_supports("x86-64-v3") != 0;
+      return v3;
     case Isa::v4:
-      return __builtin_cpu_supports("x86-64-v4") != 0;
+      return v4;
   }
   return false;
 }

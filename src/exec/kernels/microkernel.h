@@ -15,32 +15,21 @@ inline constexpr int most_tile_rows = width == 16  ? 14
                                       : width == 8 ? 6
                                                    : 4;  // = tile_rows(isa): what the registers hold
 
+// Element by element and written out: a copy of a whole array, or a loop that GCC 12 takes for one, would go through
+// memory and keep the sums out of the registers.
+template <int n>
+inline void copy_packets(Packet (&to)[n], const Packet (&from)[n]) {
+  [&]<int... i>(std::integer_sequence<int, i...>) { ((to[i] = from[i]), ...); }
+  (std::make_integer_sequence<int, n>{});
+}
+
 template <int rows, int vectors>
 struct Tile {
-  Packet at[rows * vectors];
-
-  // Element by element: a copy of the struct would go through memory and keep the sums out of the registers.
-  void copy_to(Packet (&to)[rows * vectors]) const {
-#pragma GCC unroll 16
-    for (int r = 0; r < rows; ++r) {
-#pragma GCC unroll 16
-      for (int v = 0; v < vectors; ++v) to[r * vectors + v] = at[r * vectors + v];
-    }
-  }
-  void copy_from(const Packet (&from)[rows * vectors]) {
-#pragma GCC unroll 16
-    for (int r = 0; r < rows; ++r) {
-#pragma GCC unroll 16
-      for (int v = 0; v < vectors; ++v) at[r * vectors + v] = from[r * vectors + v];
-    }
-  }
+  Packet at[rows * vectors];  // row after row
 
   void clear() {
-#pragma GCC unroll 16
-    for (int r = 0; r < rows; ++r) {
-#pragma GCC unroll 16
-      for (int v = 0; v < vectors; ++v) at[r * vectors + v] = zeros();
-    }
+    [this]<int... i>(std::integer_sequence<int, i...>) { ((at[i] = zeros()), ...); }
+    (std::make_integer_sequence<int, rows * vectors>{});
   }
 };
 
@@ -49,7 +38,7 @@ template <int rows, int vectors>
 inline void accumulate(Tile<rows, vectors>& tile, const float* scalars, const float* panel, int64_t panel_stride,
                        int64_t k) {
   Packet sum[rows * vectors];
-  tile.copy_to(sum);
+  copy_packets(sum, tile.at);
   for (; k > 0; --k) {
     Packet column[vectors];
 #pragma GCC unroll 16
@@ -63,7 +52,7 @@ inline void accumulate(Tile<rows, vectors>& tile, const float* scalars, const fl
     scalars += rows;
     panel += panel_stride;
   }
-  tile.copy_from(sum);
+  copy_packets(tile.at, sum);
 }
 
 // The scalars are read from an image: those of step i at image + offsets[i], in image_rows rows of `pixels`, `pitch`
@@ -72,7 +61,7 @@ template <int image_rows, int pixels, int vectors>
 inline void accumulate_image(Tile<image_rows * pixels, vectors>& tile, const float* image, int64_t pitch,
                              const int64_t* offsets, const float* panel, int64_t k) {
   Packet sum[image_rows * pixels * vectors];
-  tile.copy_to(sum);
+  copy_packets(sum, tile.at);
   for (int64_t i = 0; i < k; ++i) {
     Packet column[vectors];
 #pragma GCC unroll 16
@@ -92,16 +81,7 @@ inline void accumulate_image(Tile<image_rows * pixels, vectors>& tile, const flo
     }
     panel += vectors * width;
   }
-  tile.copy_from(sum);
-}
-
-// Calls f with std::integral_constant<int, n> for a run-time n in [1, most].
-template <int most, class F>
-inline void with_constant(int n, F&& f) {
-  [&]<int... i>(std::integer_sequence<int, i...>) {
-    (void)((n == i + 1 && (f(std::integral_constant<int, i + 1>{}), true)) || ...);
-  }
-  (std::make_integer_sequence<int, most>{});
+  copy_packets(tile.at, sum);
 }
 
 }  // namespace nlsplit

@@ -22,8 +22,9 @@ using Clock = std::chrono::steady_clock;
 
 constexpr size_t largest_piece = size_t{1} << 30;  // MPI counts with int: larger messages go in pieces
 constexpr std::chrono::microseconds shortest_sleep(50), longest_sleep(500);
-// MPI does not say whether it moved anything. But a look at nothing takes about a microsecond, and one that copied some 64 KiB ten.
-constexpr std::chrono::microseconds busy_look(10);
+// MPI does not say whether it moved anything. But a look at nothing takes less than a microsecond or two, one that
+// copied a fragment (32 KiB through shared memory) longer.
+constexpr std::chrono::microseconds busy_look(3);
 
 std::string text_of(int code) {
   char text[MPI_MAX_ERROR_STRING];
@@ -95,7 +96,7 @@ class MpiTransport : public Transport {
       MPI_Status status;
       const Clock::time_point before = Clock::now();
       check(MPI_Test(&it.pieces[it.next], &done, &status), "MPI_Test");
-      looked_ += Clock::now() - before;
+      longest_look_ = std::max(longest_look_, Clock::now() - before);
       if (!done) return State::pending;
       if (!it.receives) continue;
       MPI_Get_count(&status, MPI_BYTE, &count);
@@ -110,11 +111,11 @@ class MpiTransport : public Transport {
 
   std::string error() const override { return {}; }  // this transport does not survive failures
 
-  // Messages under way move on only while we look: so look again at once while they do, and sleep longer the longer nothing moves.
-  // On a slow link this settles where a look finds some 64 KiB.
+  // Messages under way move on only while we look: so look again at once while they do, and sleep longer the longer
+  // nothing moves. On a slow link this settles where a look finds a fragment or so.
   void pause(int rounds) override {
-    const bool moving = looked_ > busy_look;
-    looked_ = {};
+    const bool moving = longest_look_ > busy_look;
+    longest_look_ = {};
     if (rounds == 0 || moving) quiet_ = 0;
     if (spins_ || moving) {
       std::this_thread::yield();
@@ -183,7 +184,7 @@ class MpiTransport : public Transport {
   MPI_Comm program_ = MPI_COMM_NULL, control_ = MPI_COMM_NULL;
   bool spins_ = false;
   int quiet_ = 0;                   // pauses since something moved
-  Clock::duration looked_{};        // in MPI_Test since the last pause
+  Clock::duration longest_look_{};  // in MPI_Test since the last pause
   Waker waker_;
   std::vector<InFlight> requests_;
   std::vector<Request> free_;

@@ -72,17 +72,25 @@ Maybe fold_reshape(const std::vector<const Constant*>& inputs, WeightStore& weig
   return std::optional(reshaped(*inputs[0], out[0].shape));
 }
 
+// Bytes rather than a recipe: a recipe's value is a double, which not every 64-bit integer is.
+Maybe fold_integer_fill(TensorType type, const OnnxTensor& value, WeightStore& weights) {
+  const int64_t count = element_count(type.shape);
+  if (element_count(value.type.shape) != 1) return invalid_input("value must have one element");
+  if (count > small) return unsupported(fmt::format("an integer constant of {} elements", count));
+  std::string raw;
+  for (int64_t i = 0; i < count; ++i) raw += value.raw;
+  const ContentId content = weights.add_bytes(type, std::move(raw));
+  return std::optional(Constant{std::move(type), content});
+}
+
 Maybe fold_fill(const OnnxNode& node, const std::vector<const Constant*>& inputs, WeightStore& weights) {
   ASSIGN_OR_RETURN(Shape shape, integers_of(*inputs[0], weights));
-  int64_t count = 1;
-  for (const int64_t extent : shape) {
-    if (extent < 0 || (extent > 0 && count > (int64_t{1} << 40) / extent)) return invalid_input(fmt::format("an extent of {}", extent));
-    count *= extent;
-  }
   TensorType type{DType::f32, std::move(shape)};
+  RETURN_IF_ERROR(check_type(type));
   double value = 0;
   if (const auto* given = attr<OnnxTensor>(node, "value")) {
     type.dtype = given->type.dtype;
+    if (type.dtype != DType::f32) return fold_integer_fill(std::move(type), *given, weights);
     WeightStore scratch;
     ASSIGN_OR_RETURN(const std::vector<double> values, numbers_of({given->type, scratch.add_bytes(given->type, given->raw)}, scratch));
     if (values.size() != 1) return invalid_input("value must have one element");
@@ -103,6 +111,12 @@ Maybe fold_constant_node(const OnnxNode& node, WeightStore& weights) {
   if (const auto* value = attr<float>(node, "value_float")) {
     const TensorType type{DType::f32, {}};
     return std::optional(Constant{type, weights.add_fill(type, *value)});
+  }
+  if (const auto* list = attr<std::vector<float>>(node, "value_floats")) {
+    TensorType type{DType::f32, {static_cast<int64_t>(list->size())}};
+    std::string raw(reinterpret_cast<const char*>(list->data()), list->size() * sizeof(float));
+    const ContentId content = weights.add_bytes(type, std::move(raw));
+    return std::optional(Constant{std::move(type), content});
   }
   return unsupported("a Constant of this kind");
 }
@@ -140,7 +154,8 @@ Maybe fold_cast(const OnnxNode& node, const std::vector<const Constant*>& inputs
 }
 
 Maybe fold_gather(const OnnxNode& node, const std::vector<const Constant*>& inputs, WeightStore& weights) {
-  if (inputs[0]->type.shape.size() != 1 || int_attr(node, "axis", 0) != 0) return std::optional<Constant>();
+  const bool whole = inputs[0]->type.dtype != DType::f32;
+  if (!whole || inputs[0]->type.shape.size() != 1 || int_attr(node, "axis", 0) != 0) return std::optional<Constant>();
   ASSIGN_OR_RETURN(const std::vector<int64_t> data, integers_of(*inputs[0], weights));
   ASSIGN_OR_RETURN(const std::vector<int64_t> indices, integers_of(*inputs[1], weights));
   std::vector<int64_t> out;
@@ -152,7 +167,7 @@ Maybe fold_gather(const OnnxNode& node, const std::vector<const Constant*>& inpu
 }
 
 Maybe fold_slice(const OnnxNode& node, const std::vector<const Constant*>& inputs, WeightStore& weights) {
-  if (inputs[0]->type.shape.size() != 1) return std::optional<Constant>();
+  if (inputs[0]->type.dtype == DType::f32 || inputs[0]->type.shape.size() != 1) return std::optional<Constant>();
   std::vector<int64_t> starts, ends, steps = {1};
   if (const auto given = ints_attr(node, "starts")) {
     starts = *given;
@@ -170,7 +185,8 @@ Maybe fold_slice(const OnnxNode& node, const std::vector<const Constant*>& input
   const auto count = static_cast<int64_t>(data.size());
   const auto clamp = [&](int64_t at) { return std::clamp<int64_t>(at < 0 ? at + count : at, 0, count); };
   std::vector<int64_t> out;
-  for (int64_t i = clamp(starts[0]); i < clamp(ends[0]); i += steps[0]) out.push_back(data[static_cast<size_t>(i)]);
+  const int64_t step = std::min(steps[0], count + 1);   // larger ones end the walk just as well, and cannot overflow
+  for (int64_t i = clamp(starts[0]); i < clamp(ends[0]); i += step) out.push_back(data[static_cast<size_t>(i)]);
   const auto length = static_cast<int64_t>(out.size());
   return std::optional(integer_constant(out, {length}, inputs[0]->type.dtype, weights));
 }
@@ -189,19 +205,22 @@ Maybe fold_concat(const std::vector<const Constant*>& inputs, WeightStore& weigh
 Maybe fold_arithmetic(const OnnxNode& node, const std::vector<const Constant*>& inputs, WeightStore& weights) {
   const Constant &a = *inputs[0], &b = *inputs[1];
   const int64_t na = element_count(a.type.shape), nb = element_count(b.type.shape);
-  if (na != nb && na != 1 && nb != 1) return std::optional<Constant>();
-  const Constant& shaped = na >= nb ? a : b;
+  const TensorType sides[] = {{DType::f32, a.type.shape}, {DType::f32, b.type.shape}};
+  ASSIGN_OR_RETURN(const std::vector<TensorType> sum, infer_broadcast(sides, {}));
+  const int64_t count = element_count(sum[0].shape);
+  if ((na != count && na != 1) || (nb != count && nb != 1)) return std::optional<Constant>();   // rows against columns
+  const TensorType type{a.type.dtype, sum[0].shape};
   if (a.type.dtype == DType::f32 && b.type.dtype == DType::f32) {
     if (node.op != "Add" && node.op != "Mul") return std::optional<Constant>();
     const ContentId content =
-        weights.add_derived(node.op == "Add" ? Derivation::add : Derivation::mul, {a.content, b.content}, 0, shaped.type);
-    return std::optional(Constant{shaped.type, content});
+        weights.add_derived(node.op == "Add" ? Derivation::add : Derivation::mul, {a.content, b.content}, 0, type);
+    return std::optional(Constant{type, content});
   }
   if (a.type.dtype != b.type.dtype) return std::optional<Constant>();
   ASSIGN_OR_RETURN(const std::vector<int64_t> x, integers_of(a, weights));
   ASSIGN_OR_RETURN(const std::vector<int64_t> y, integers_of(b, weights));
   std::vector<int64_t> out;
-  for (size_t i = 0; i < std::max(x.size(), y.size()); ++i) {
+  for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
     const int64_t p = x[x.size() == 1 ? 0 : i], q = y[y.size() == 1 ? 0 : i];
     int64_t value = 0;
     bool overflow = false;
@@ -213,7 +232,7 @@ Maybe fold_arithmetic(const OnnxNode& node, const std::vector<const Constant*>& 
     if (overflow) return invalid_input("arithmetic on shapes overflows");
     out.push_back(value);
   }
-  return std::optional(integer_constant(out, shaped.type.shape, a.type.dtype, weights));
+  return std::optional(integer_constant(out, type.shape, type.dtype, weights));
 }
 
 }  // namespace
@@ -295,7 +314,7 @@ Result<std::optional<Constant>> fold_constant(const OnnxNode& node, int64_t, con
   };
   if (!has(1)) return std::optional<Constant>();
   if (node.op == "ConstantOfShape") return fold_fill(node, inputs, weights);
-  if (node.op == "Identity" || node.op == "Dropout") return std::optional(*inputs[0]);
+  if (node.op == "Identity") return std::optional(*inputs[0]);
   if (node.op == "Unsqueeze") return fold_unsqueeze(node, inputs, weights);
   if (node.op == "Squeeze") return fold_squeeze(node, inputs, weights);
   if (node.op == "Cast") return fold_cast(node, inputs, weights);

@@ -42,13 +42,17 @@ Result<Attrs> window_attrs(const ConvertContext& c, const Shape& kernel, bool di
   if (strides.size() != spatial || dilations.size() != spatial || pads.size() != 2 * spatial) {
     return invalid_input("strides, dilations or pads have the wrong length");
   }
+  for (const auto& list : {kernel, strides, dilations}) {
+    for (const int64_t extent : list) {
+      if (extent < 1 || extent > (int64_t{1} << 20)) return invalid_input(fmt::format("a kernel, stride or dilation of {}", extent));
+    }
+  }
   if (!dilated && dilations != std::vector<int64_t>(spatial, 1)) return unsupported("dilations of a pool");
   const std::string mode = string_attr(c.node, "auto_pad", "NOTSET");
   if (mode == "VALID") {
     pads.assign(2 * spatial, 0);
   } else if (mode == "SAME_UPPER" || mode == "SAME_LOWER") {
     for (size_t i = 0; i < spatial; ++i) {
-      if (strides[i] < 1) return invalid_input("strides must be positive");
       const int64_t reach = (kernel[i] - 1) * dilations[i] + 1;
       const int64_t out = (x[i + 2] + strides[i] - 1) / strides[i];
       const int64_t total = std::max<int64_t>(0, (out - 1) * strides[i] + reach - x[i + 2]);
@@ -98,6 +102,7 @@ Converted gemm(const ConvertContext& c) {
 
 Converted batch_norm(const ConvertContext& c) {
   if (int_attr(c.node, "training_mode", 0) != 0) return unsupported("training_mode");
+  if (c.inputs.size() != 5) return invalid_input(fmt::format("{} inputs, BatchNormalization takes 5", c.inputs.size()));
   if (c.opset < 9 && int_attr(c.node, "spatial", 1) == 0) return unsupported("spatial = 0");
   Attrs attrs;
   set_attr(attrs, "epsilon", float_attr(c.node, "epsilon", 1e-5));
@@ -133,13 +138,22 @@ Converted softmax(const ConvertContext& c) {
     set_attr(attrs, "axis", axis);
     return emit(c, Op::Softmax, {x}, std::move(attrs));
   }
-  Attrs flatten, back;
-  set_attr(flatten, "axis", axis);
-  ASSIGN_OR_RETURN(const ValueId matrix, emit_helper(c, Op::Flatten, ".flatten", {x}, std::move(flatten)));
-  set_attr(attrs, "axis", int64_t{1});
-  ASSIGN_OR_RETURN(const ValueId soft, emit_helper(c, Op::Softmax, ".matrix", {matrix}, std::move(attrs)));
+  // For a later axis the samples keep an axis of their own: [N, before, from axis on].
+  Attrs flat_attrs, back;
+  ValueId merged;
+  if (axis <= 1) {
+    set_attr(flat_attrs, "axis", axis);
+    ASSIGN_OR_RETURN(merged, emit_helper(c, Op::Flatten, ".flatten", {x}, std::move(flat_attrs)));
+    set_attr(attrs, "axis", int64_t{1});
+  } else {
+    const int64_t before = element_count(Shape(shape.begin() + 1, shape.begin() + axis));
+    set_attr(flat_attrs, "shape", Shape{0, before, element_count(Shape(shape.begin() + axis, shape.end()))});
+    ASSIGN_OR_RETURN(merged, emit_helper(c, Op::Reshape, ".flatten", {x}, std::move(flat_attrs)));
+    set_attr(attrs, "axis", int64_t{2});
+  }
+  ASSIGN_OR_RETURN(const ValueId soft, emit_helper(c, Op::Softmax, ".matrix", {merged}, std::move(attrs)));
   Shape original = shape;
-  if (!original.empty()) original[0] = 0;
+  if (axis >= 1) original[0] = 0;
   set_attr(back, "shape", std::move(original));
   return emit(c, Op::Reshape, {soft}, std::move(back));
 }
@@ -240,7 +254,7 @@ Converted squeeze(const ConvertContext& c, bool inserts) {
     if (!added.empty() && !added[0] && !x.empty()) out[0] = 0;   // the samples' axis stays, whatever the batch
   } else {
     std::vector<bool> dropped(x.size(), false);
-    for (size_t i = 0; !axes && i < x.size(); ++i) dropped[i] = x[i] == 1 && i > 0;   // without axes: all ones, but never the samples
+    for (size_t i = 0; !axes && i < x.size(); ++i) dropped[i] = x[i] == 1;   // without axes: all ones, the samples' too
     for (const int64_t given : axes.value_or(std::vector<int64_t>{})) {
       ASSIGN_OR_RETURN(const size_t axis, axis_of(given, x.size()));
       if (x[axis] != 1) return invalid_input(fmt::format("squeezes an extent of {}", x[axis]));
@@ -298,6 +312,25 @@ Converted binary(const ConvertContext& c, Op op) {
 Converted sum(const ConvertContext& c) { return c.inputs.size() == 2 ? one_to_one(c, Op::Add) : one_to_one(c, Op::Sum); }
 
 // In inference Dropout is nothing; its mask output does not exist here.
+Converted dropout(const ConvertContext& c) {
+  if (c.given(2)) {
+    if (c.inputs[2].constant == nullptr) return unsupported("a training_mode that is not constant");
+    ASSIGN_OR_RETURN(const std::vector<double> training, numbers_of(*c.inputs[2].constant, c.weights));
+    if (training.size() != 1 || training[0] != 0) return unsupported("training_mode");
+  }
+  ASSIGN_OR_RETURN(const ValueId x, c.value(0));
+  return emit(c, Op::Identity, {x});
+}
+
+// Everything is f32 here, so a cast to it is nothing.
+Converted cast(const ConvertContext& c) {
+  constexpr int64_t to_float = 1;
+  if (!c.given(0)) return invalid_input("an input is missing");
+  if (int_attr(c.node, "to", 0) != to_float || c.type(0).dtype != DType::f32) return unsupported("a cast that changes the type");
+  ASSIGN_OR_RETURN(const ValueId x, c.value(0));
+  return emit(c, Op::Identity, {x});
+}
+
 Converted identity(const ConvertContext& c) {
   ASSIGN_OR_RETURN(const ValueId x, c.value(0));
   return emit(c, Op::Identity, {x});
@@ -336,7 +369,9 @@ Result<ValueId> convert_node(const ConvertContext& c) {
   if (op == "ReduceMean") return reduce_mean(c);
   if (op == "Pad") return pad(c);
   if (op == "Sum") return sum(c);
-  if (op == "Dropout" || op == "Identity") return identity(c);
+  if (op == "Dropout") return dropout(c);
+  if (op == "Cast") return cast(c);
+  if (op == "Identity") return identity(c);
   if (op == "Add" || op == "Sub" || op == "Mul" || op == "Div") {
     ASSIGN_OR_RETURN(const Op known, parse_op(op));
     return binary(c, known);

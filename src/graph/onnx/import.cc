@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "graph/onnx/convert.h"
+#include "graph/pass_list.h"
 
 namespace nlsplit {
 namespace {
@@ -41,6 +42,11 @@ class Importer {
     RETURN_IF_ERROR(add_outputs());
     Model out{std::move(graph_).finish(), std::move(weights_)};
     RETURN_IF_ERROR(verify(out.graph));
+    // What only a shape was taken of is not needed any more.
+    ASSIGN_OR_RETURN(out.graph, remove_dead(out.graph, out.weights));
+    if (batch_ > 0) {
+      ASSIGN_OR_RETURN(out.graph, with_batch(out.graph, batch_));
+    }
     return out;
   }
 
@@ -59,8 +65,11 @@ class Importer {
     for (const OnnxInput& input : model_.inputs) {
       if (made_.contains(input.name)) continue;   // some files list values of nodes as inputs
       Shape shape = input.shape;
+      bool ranked = input.ranked;
       if (const auto given = options_.input_shapes.find(input.name); given != options_.input_shapes.end()) {
         used.insert(input.name);
+        if (!ranked) shape.assign(given->second.size(), -1);
+        ranked = true;
         const bool fits = given->second.size() == shape.size() && std::all_of(given->second.begin(), given->second.end(),
                                                                                [](int64_t extent) { return extent > 0; });
         if (!fits) return invalid_input(fmt::format("input {} has {} axes, all extents must be positive", input.name, shape.size()));
@@ -69,14 +78,23 @@ class Importer {
             return invalid_input(fmt::format("input {}: axis {} is {} in the file and {} is asked for", input.name, i, shape[i], given->second[i]));
           }
         }
-        shape = given->second;
+        // A batch the file writes down may also stand in its Reshapes: with_batch changes both.
+        const bool other_batch = !shape.empty() && shape[0] > 0 && shape[0] != given->second[0];
+        if (other_batch && batch_ > 0 && batch_ != given->second[0]) return invalid_input("the inputs' shapes disagree on the batch");
+        if (other_batch) batch_ = given->second[0];
+        for (size_t i = other_batch ? 1 : 0; i < shape.size(); ++i) shape[i] = given->second[i];
       }
+      if (!ranked) unbound += fmt::format("{}all of {}", unbound.empty() ? "" : ", ", input.name);
       for (size_t i = 0; i < shape.size(); ++i) {
         if (shape[i] >= 0) continue;
-        const std::string& symbol = input.symbols[i];
+        const std::string symbol = i < input.symbols.size() ? input.symbols[i] : "";
         unbound += fmt::format("{}{} axis {}{}", unbound.empty() ? "" : ", ", input.name, i, symbol.empty() ? "" : " (" + symbol + ")");
       }
-      if (unbound.empty()) values_[input.name] = graph_.input(input.name, {input.dtype, std::move(shape)});
+      if (!unbound.empty()) continue;
+      if (const Status sound = check_type({input.dtype, shape}); !sound.ok()) {
+        return invalid_input(fmt::format("input {}: {}", input.name, sound.error().message));
+      }
+      values_[input.name] = graph_.input(input.name, {input.dtype, std::move(shape)});
     }
     if (!unbound.empty()) return invalid_input(fmt::format("the model leaves extents open: {}; give the inputs' shapes", unbound));
     for (const auto& [name, shape] : options_.input_shapes) {
@@ -86,7 +104,7 @@ class Importer {
     return ok_status();
   }
 
-  // Topological order that keeps the file's wherever it is one (Kahn, smallest index first).
+  // Topological order of the nodes an output needs; it keeps the file's wherever that is one (Kahn, smallest index first).
   Result<std::vector<size_t>> sorted() const {
     std::unordered_map<std::string, size_t> producer;
     for (size_t i = 0; i < model_.nodes.size(); ++i) {
@@ -94,10 +112,21 @@ class Importer {
         if (!output.empty() && !producer.emplace(output, i).second) return invalid_input(fmt::format("value {} is made twice", output));
       }
     }
+    std::vector<bool> needed(model_.nodes.size(), false);
+    std::vector<std::string> wanted = model_.outputs;
+    while (!wanted.empty()) {
+      const auto from = producer.find(wanted.back());
+      wanted.pop_back();
+      if (from == producer.end() || needed[from->second]) continue;
+      needed[from->second] = true;
+      const std::vector<std::string>& reads = model_.nodes[from->second].inputs;
+      wanted.insert(wanted.end(), reads.begin(), reads.end());
+    }
     std::vector<size_t> missing(model_.nodes.size(), 0);
     std::vector<std::vector<size_t>> readers(model_.nodes.size());
     for (size_t i = 0; i < model_.nodes.size(); ++i) {
       const OnnxNode& node = model_.nodes[i];
+      if (!needed[i]) continue;
       for (const std::string& input : node.inputs) {
         if (input.empty()) continue;
         if (const auto from = producer.find(input); from != producer.end()) {
@@ -110,7 +139,7 @@ class Importer {
     }
     std::set<size_t> ready;
     for (size_t i = 0; i < missing.size(); ++i) {
-      if (missing[i] == 0) ready.insert(i);
+      if (needed[i] && missing[i] == 0) ready.insert(i);
     }
     std::vector<size_t> order;
     while (!ready.empty()) {
@@ -121,7 +150,7 @@ class Importer {
         if (--missing[reader] == 0) ready.insert(reader);
       }
     }
-    if (order.size() != model_.nodes.size()) {
+    if (order.size() != static_cast<size_t>(std::count(needed.begin(), needed.end(), true))) {
       const auto at = static_cast<size_t>(std::find_if(missing.begin(), missing.end(), [](size_t m) { return m > 0; }) - missing.begin());
       return invalid_input(fmt::format("the graph has a cycle through node {}", display_name(model_.nodes[at])));
     }
@@ -155,6 +184,11 @@ class Importer {
     if (!node.domain.empty()) return unsupported(fmt::format("operators of the domain {} are not supported", node.domain));
     if (!node.unreadable.empty()) return unsupported(fmt::format("attribute {} is of a kind that is not supported", node.unreadable[0]));
     const std::vector<OnnxOperand> inputs = operands(node);
+    for (const OnnxOperand& operand : inputs) {
+      if (!operand.given() && !operand.name.empty()) {
+        return unsupported(fmt::format("it reads {}, a further output of a node; only first outputs are supported", operand.name));
+      }
+    }
     if (node.op == "Shape") return add_shape(node, inputs);
     const bool known = std::all_of(inputs.begin(), inputs.end(),
                                    [](const OnnxOperand& operand) { return operand.constant != nullptr || operand.name.empty(); });
@@ -206,6 +240,7 @@ class Importer {
 
   OnnxModel model_;
   const ImportOptions& options_;
+  int64_t batch_ = 0;           // asked for instead of the file's own; 0: none
   GraphBuilder graph_;
   WeightStore weights_;
   std::unordered_map<std::string, Constant> constants_;

@@ -45,13 +45,8 @@ Result<OnnxTensor> take_tensor(onnx::TensorProto& tensor) {
   auto dtype = dtype_of(tensor.data_type());
   if (!dtype) return unsupported(fmt::format("tensor {}: {}", tensor.name(), dtype.error().message));
   out.type.dtype = *dtype;
-  int64_t count = 1;
-  for (const int64_t extent : tensor.dims()) {
-    if (extent < 0) return wrong(fmt::format("an extent of {}", extent));
-    if (extent > 0 && count > (int64_t{1} << 40) / extent) return wrong("too large");
-    count *= extent;
-    out.type.shape.push_back(extent);
-  }
+  out.type.shape.assign(tensor.dims().begin(), tensor.dims().end());
+  if (const Status sound = check_type(out.type); !sound.ok()) return wrong(sound.error().message);
   if (tensor.data_location() == onnx::TensorProto::EXTERNAL) {
     return unsupported(fmt::format("tensor {}: its data is in another file (external data), which is not supported yet", tensor.name()));
   }
@@ -103,6 +98,7 @@ Result<OnnxInput> input_of(const onnx::ValueInfoProto& value) {
   auto dtype = dtype_of(tensor.elem_type());
   if (!dtype) return unsupported(fmt::format("input {}: {}", value.name(), dtype.error().message));
   out.dtype = *dtype;
+  out.ranked = tensor.has_shape();
   for (const auto& dim : tensor.shape().dim()) {
     const bool fixed = dim.value_case() == onnx::TensorShapeProto::Dimension::kDimValue;
     if (fixed && dim.dim_value() < 1) return invalid_input(fmt::format("input {} has an extent of {}", value.name(), dim.dim_value()));

@@ -28,6 +28,7 @@ struct OnnxInput {
   std::string name;
   DType dtype = DType::f32;
   std::vector<int64_t> shape;   // -1: dynamic
+  bool ranked = true;           // false: the file does not even say how many axes it has
   std::vector<std::string> symbols;   // the dynamic extents' names, "" elsewhere
 };
 

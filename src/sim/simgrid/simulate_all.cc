@@ -1,71 +1,149 @@
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <deque>
+#include <optional>
+#include <string>
 #include <thread>
+#include <utility>
 
+#include "sim/simgrid/engine.h"
 #include "sim/simgrid/simgrid_tier.h"
 
 namespace nlsplit {
 namespace {
 
-// Memory that a child writes and we read.
-class Shared {
+enum class Outcome : uint32_t { none, finished, failed };
+
+// What a child leaves in memory it shares with us, followed by posted, start, sent and finish of every activity.
+struct Header {
+  Outcome outcome = Outcome::none;
+  uint32_t message_length = 0;
+  double makespan = 0;
+  std::array<char, 1000> message{};
+};
+static_assert(sizeof(Header) % alignof(double) == 0);
+
+class SharedMemory {
  public:
-  explicit Shared(size_t doubles) : size_(doubles * sizeof(double)) {
-    void* mapped = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    values_ = mapped == MAP_FAILED ? nullptr : static_cast<double*>(mapped);
+  explicit SharedMemory(size_t size) : size_(size) {
+    void* mapped = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (mapped != MAP_FAILED) data_ = static_cast<char*>(mapped);
   }
-  Shared(Shared&& other) noexcept : size_(other.size_), values_(std::exchange(other.values_, nullptr)) {}
-  Shared& operator=(Shared&&) = delete;
-  ~Shared() {
-    if (values_ != nullptr) ::munmap(values_, size_);
+  SharedMemory(SharedMemory&& other) noexcept : size_(other.size_), data_(std::exchange(other.data_, nullptr)) {}
+  SharedMemory& operator=(SharedMemory&&) = delete;
+  ~SharedMemory() {
+    if (data_ != nullptr) ::munmap(data_, size_);
   }
-  double* values() const { return values_; }
+  char* data() const { return data_; }
 
  private:
   size_t size_;
-  double* values_;
+  char* data_ = nullptr;
 };
 
-// done, makespan, then start, sent and finish of every activity.
-constexpr size_t header = 2;
-constexpr double done_mark = 1;
+std::array<std::vector<double>*, 4> parts(Timing& timing) {
+  return {&timing.posted, &timing.start, &timing.sent, &timing.finish};
+}
 
-[[noreturn]] void child(const Cluster& cluster, const TimedGraph& graph, double* out) {
-  int status = 1;
-  try {
-    SimGridRun run(cluster, graph);
-    const auto timing = run.run();
-    if (timing.ok()) {
-      const size_t count = graph.activities.size();
-      std::copy(timing->start.begin(), timing->start.end(), out + header);
-      std::copy(timing->sent.begin(), timing->sent.end(), out + header + count);
-      std::copy(timing->finish.begin(), timing->finish.end(), out + header + 2 * count);
-      out[1] = timing->makespan;
-      out[0] = done_mark;
-      status = 0;
-    } else {
-      std::fprintf(stderr, "%s\n", timing.error().to_string().c_str());
-    }
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "SimGrid: %s\n", e.what());
+// Never returns, and runs none of the parent's exit handlers.
+[[noreturn]] void child(const TimedGraph& graph, const Cluster& cluster, char* shared, int words) {
+  // SimGrid flushes and prints when it likes: what it says goes to the parent, and never to the parent's output.
+  const int nowhere = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
+  if (nowhere >= 0) ::dup2(nowhere, STDOUT_FILENO);
+  ::dup2(words, STDERR_FILENO);
+  auto* header = reinterpret_cast<Header*>(shared);
+  Timing timing;
+  const Status status = run_engine(graph, cluster, timing);
+  if (status.ok()) {
+    auto* values = reinterpret_cast<double*>(shared + sizeof(Header));
+    for (const std::vector<double>* part : parts(timing)) values = std::copy(part->begin(), part->end(), values);
+    header->makespan = timing.makespan;
+    header->outcome = Outcome::finished;
+  } else {
+    const std::string& message = status.error().message;
+    header->message_length = static_cast<uint32_t>(std::min(message.size(), header->message.size()));
+    std::copy_n(message.begin(), header->message_length, header->message.begin());
+    header->outcome = Outcome::failed;
   }
-  std::fflush(stderr);
-  ::_exit(status);   // no destructors: SimGrid's would run twice
+  ::_exit(0);
+}
+
+// The last of what a child that is gone has written.
+std::string last_words(int from) {
+  std::string words;
+  std::array<char, 1024> part{};
+  for (ssize_t got = 0; (got = ::read(from, part.data(), part.size())) > 0;)
+    words.append(part.data(), static_cast<size_t>(got));
+  constexpr size_t most = 2000;
+  if (words.size() > most) words.erase(0, words.size() - most);
+  while (!words.empty() && words.back() == '\n') words.pop_back();
+  return words;
 }
 
 struct Job {
-  Shared shared;
-  pid_t process;
-  size_t index;
+  size_t index = 0;
+  SharedMemory shared;
+  pid_t process = -1;
+  int words = -1;  // where its standard error can be read, without blocking
 };
+
+Result<Job> start(const Cluster& cluster, const TimedGraph& graph, size_t index) {
+  Job job{index, SharedMemory(sizeof(Header) + 4 * graph.activities.size() * sizeof(double))};
+  if (job.shared.data() == nullptr)
+    return io_error(fmt::format("no memory to share with a simulation: {}", std::strerror(errno)));
+  new (job.shared.data()) Header;
+  std::array<int, 2> pipe{};
+  if (::pipe2(pipe.data(), O_CLOEXEC | O_NONBLOCK) != 0) {
+    return io_error(fmt::format("no pipe to a simulation: {}", std::strerror(errno)));
+  }
+  std::fflush(nullptr);  // else the child might write what is still in our buffers a second time
+  job.process = ::fork();
+  if (job.process == 0) child(graph, cluster, job.shared.data(), pipe[1]);
+  const int fork_errno = errno;
+  ::close(pipe[1]);
+  job.words = pipe[0];
+  if (job.process < 0) {
+    ::close(job.words);
+    return io_error(fmt::format("no child process for a simulation: {}", std::strerror(fork_errno)));
+  }
+  return job;
+}
+
+Result<Timing> collect(const Job& job, size_t activities) {
+  int status = 0;
+  while (::waitpid(job.process, &status, 0) < 0 && errno == EINTR) {
+  }
+  const std::string words = last_words(job.words);
+  ::close(job.words);
+  const auto* header = reinterpret_cast<const Header*>(job.shared.data());
+  if (header->outcome == Outcome::failed) {
+    return failed(
+        std::string(header->message.data(), std::min<size_t>(header->message_length, header->message.size())));
+  }
+  if (header->outcome != Outcome::finished) {
+    const std::string how = WIFSIGNALED(status)
+                                ? fmt::format("signal {} ({})", WTERMSIG(status), ::strsignal(WTERMSIG(status)))
+                                : fmt::format("exit status {}", WEXITSTATUS(status));
+    return failed(fmt::format("SimGrid died with {}{}{}", how, words.empty() ? "" : ": ", words));
+  }
+  Timing timing;
+  const auto* values = reinterpret_cast<const double*>(job.shared.data() + sizeof(Header));
+  for (std::vector<double>* part : parts(timing)) {
+    part->assign(values, values + activities);
+    values += activities;
+  }
+  timing.makespan = header->makespan;
+  return timing;
+}
 
 }  // namespace
 
@@ -73,50 +151,29 @@ Result<std::vector<Timing>> simulate_all(const Cluster& cluster, const std::vect
   std::vector<Timing> timings(graphs.size());
   std::deque<Job> running;
   const size_t width = std::max(1u, std::thread::hardware_concurrency());
-  Status status;
-
-  const auto collect = [&](Job& job) -> Status {
-    int result = 0;
-    while (::waitpid(job.process, &result, 0) < 0 && errno == EINTR) {
-    }
-    const double* values = job.shared.values();
-    const size_t count = graphs[job.index]->activities.size();
-    if (values[0] != done_mark) {
-      return failed(WIFSIGNALED(result) ? fmt::format("SimGrid died of signal {} on plan {}", WTERMSIG(result), job.index)
-                                        : fmt::format("SimGrid could not simulate plan {}", job.index));
-    }
-    Timing& timing = timings[job.index];
-    timing.makespan = values[1];
-    timing.start.assign(values + header, values + header + count);
-    timing.sent.assign(values + header + count, values + header + 2 * count);
-    timing.finish.assign(values + header + 2 * count, values + header + 3 * count);
-    return ok_status();
-  };
+  std::optional<Error> trouble;
   const auto collect_first = [&] {
-    const Status one = collect(running.front());
-    if (status.ok()) status = one;
+    const Job job = std::move(running.front());
     running.pop_front();
+    auto timing = collect(job, graphs[job.index]->activities.size());  // also after trouble: nobody is left behind
+    if (timing) {
+      timings[job.index] = std::move(timing).value();
+    } else if (!trouble) {
+      trouble = timing.error();
+      trouble->message = fmt::format("simulation {} of {}: {}", job.index + 1, graphs.size(), trouble->message);
+    }
   };
-
-  std::fflush(stdout);   // a child must not print what we have buffered
-  std::fflush(stderr);
-  for (size_t i = 0; i < graphs.size() && status.ok(); ++i) {
+  for (size_t i = 0; i < graphs.size() && !trouble; ++i) {
     if (running.size() >= width) collect_first();
-    Shared shared(header + 3 * graphs[i]->activities.size());
-    if (shared.values() == nullptr) {
-      status = io_error(fmt::format("no memory to share with a child process: {}", std::strerror(errno)));
-      break;
+    auto job = start(cluster, *graphs[i], i);
+    if (job) {
+      running.push_back(std::move(job).value());
+    } else {
+      trouble = job.error();
     }
-    const pid_t process = ::fork();
-    if (process < 0) {
-      status = io_error(fmt::format("cannot start a child process: {}", std::strerror(errno)));
-      break;
-    }
-    if (process == 0) child(cluster, *graphs[i], shared.values());
-    running.push_back({std::move(shared), process, i});
   }
   while (!running.empty()) collect_first();
-  RETURN_IF_ERROR(status);
+  if (trouble) return *std::move(trouble);
   return timings;
 }
 

@@ -1,0 +1,142 @@
+// Both tiers of the simulator on a pipeline of 16 stages and 64 micro-batches; items are activities (a block or a
+// transfer).
+#include <benchmark/benchmark.h>
+#include <fmt/format.h>
+
+#include <cmath>
+#include <string>
+
+#include "program/text.h"
+#include "program/verify.h"
+#include "sim/fast.h"
+#include "sim/simgrid/simgrid_tier.h"
+
+namespace nlsplit {
+namespace {
+
+Cluster chain(int stages) {
+  Cluster cluster;
+  for (int s = 0; s < stages; ++s) {
+    cluster.hosts.push_back({fmt::format("h{}", s), false});
+    cluster.devices.push_back(
+        {fmt::format("D{}", s), HostId(static_cast<size_t>(s)), DeviceKind::cpu, bytes(1 << 30), Isa::v3});
+  }
+  for (size_t s = 0; s + 1 < static_cast<size_t>(stages); ++s) {
+    cluster.links.push_back({"", HostId(s), HostId(s + 1), bytes_per_second(125e6), seconds(1e-4), true});
+  }
+  return cluster;
+}
+
+// Each stage copies what it received and sends it on; sizes differ a little, so that stages do not march in step.
+std::string pipeline(int stages, int micro_batches, int copies, int window) {
+  constexpr int banks = 4;
+  std::string text = fmt::format("nlsplit program 1\nprogram pipeline batch {0} micro_batches {0} nic_window {1}\n",
+                                 micro_batches, window);
+  for (int s = 0; s < stages; ++s) {
+    const bool first = s == 0, last = s + 1 == stages;
+    const int floats = 10000;
+    text += fmt::format("device D{0} cpu host h{0} memory 1073741824\n", s);
+    text += fmt::format("  buffer x f32[{}] {} banks {}\n", floats, first ? "input" : "comm",
+                        first ? micro_batches : banks);
+    text += fmt::format("  buffer t f32[{}] scratch\n", 1000 + 137 * (s * 5 % 7));
+    text += fmt::format("  buffer u f32[{}] scratch\n", 1000 + 137 * (s * 5 % 7));
+    text +=
+        fmt::format("  buffer y f32[{}] {} banks {}\n", floats, last ? "output" : "comm", last ? micro_batches : banks);
+    text += fmt::format("  segment F stage {} phase F\n", s);
+    if (!first) text += fmt::format("    recv x from D{} tag 0\n", s - 1);
+    text += "    y = copy(x)\n";
+    if (!last) text += fmt::format("    send y to D{} tag 0\n", s + 1);
+    for (int c = 0; c < copies; ++c) text += "    u = copy(t)\n";
+    text += "  order\n";
+    for (int m = 0; m < micro_batches; ++m) {
+      text += fmt::format("    F.{} x:{} y:{}\n", m, first ? m : m % banks, last ? m : m % banks);
+    }
+  }
+  return text;
+}
+
+struct Built {
+  Program program;
+  Dependencies dependencies;
+  Cluster cluster;
+  TimedGraph graph;
+};
+
+CostTable costs_of(const Cluster& cluster) {
+  return CostTable(
+      std::vector<CostSource>(cluster.devices.size(), Roofline{flops_per_second(1e12), bytes_per_second(1e9)}),
+      "bench");
+}
+
+Built build(int stages, int micro_batches, int copies = 0, int window = 0) {
+  Built built;
+  built.program = parse_program(pipeline(stages, micro_batches, copies, window), "bench").value();
+  built.dependencies = dependencies(built.program).value();
+  built.cluster = chain(stages);
+  built.graph = build_timed_graph(built.program, built.dependencies, built.cluster, costs_of(built.cluster)).value();
+  return built;
+}
+
+void count_activities(benchmark::State& state, const TimedGraph& graph) {
+  state.SetItemsProcessed(state.iterations() * static_cast<int64_t>(graph.activities.size()));
+}
+
+// Argument: the card's window; 0 is the sweep.
+void fast_tier_16x64(benchmark::State& state) {
+  const Built built = build(16, 64, 0, static_cast<int>(state.range(0)));
+  Timing timing;
+  for (auto _ : state) {
+    simulate_fast(built.graph, timing);
+    benchmark::DoNotOptimize(timing.makespan);
+  }
+  count_activities(state, built.graph);
+}
+BENCHMARK(fast_tier_16x64)->Arg(0)->Arg(1)->Unit(benchmark::kMicrosecond);
+
+// All of it: fork, engine, platform, simulation, and the way back.
+void simgrid_tier_16x64(benchmark::State& state) {
+  const Built built = build(16, 64);
+  Timing fast;
+  simulate_fast(built.graph, fast);
+  const auto checked = simulate_all(built.cluster, {&built.graph});
+  if (!checked.ok() || std::abs(checked->front().makespan - fast.makespan) > 1e-9 * fast.makespan) {
+    state.SkipWithError("the tiers disagree on a pipeline without contention");
+    return;
+  }
+  for (auto _ : state) {
+    auto timings = simulate_all(built.cluster, {&built.graph});
+    benchmark::DoNotOptimize(timings);
+  }
+  count_activities(state, built.graph);
+}
+BENCHMARK(simgrid_tier_16x64)->UseRealTime()->Unit(benchmark::kMillisecond);
+
+// What ranking does for each candidate after lowering: 4 stages, 64 micro-batches, 18 instructions a slot. Items are
+// instructions.
+void dependencies_build_and_sweep_4x64(benchmark::State& state) {
+  const Built built = build(4, 64, 15);
+  const CostTable costs = costs_of(built.cluster);
+  Timing timing;
+  for (auto _ : state) {
+    const auto deps = dependencies(built.program);
+    const auto graph = build_timed_graph(built.program, *deps, built.cluster, costs);
+    simulate_fast(*graph, timing);
+    benchmark::DoNotOptimize(timing.makespan);
+  }
+  state.SetItemsProcessed(state.iterations() * static_cast<int64_t>(built.dependencies.instances.size()));
+}
+BENCHMARK(dependencies_build_and_sweep_4x64)->Unit(benchmark::kMicrosecond);
+
+void build_timed_graph_4x64(benchmark::State& state) {
+  const Built built = build(4, 64, 15);
+  const CostTable costs = costs_of(built.cluster);
+  for (auto _ : state) {
+    auto graph = build_timed_graph(built.program, built.dependencies, built.cluster, costs);
+    benchmark::DoNotOptimize(graph);
+  }
+  state.SetItemsProcessed(state.iterations() * static_cast<int64_t>(built.dependencies.instances.size()));
+}
+BENCHMARK(build_timed_graph_4x64)->Unit(benchmark::kMicrosecond);
+
+}  // namespace
+}  // namespace nlsplit

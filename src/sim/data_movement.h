@@ -1,0 +1,15 @@
+// What copy, pack, unpack and reduce are called in a CostTable. They have no kernel in the catalogue, so each gets a
+// desc of its own: `copy Identity(f32[64]) -> f32[64]`, `reduce Sum(f32[64], f32[64]) -> f32[64]`. A roofline counts
+// their traffic and additions; a profile must hold a measurement under that signature.
+#pragma once
+
+#include "kernels/catalogue.h"
+#include "program/program.h"
+
+namespace nlsplit {
+
+// instr.opcode is copy, pack, unpack or reduce. pack and unpack are known by the part that moves, not by the whole it
+// is part of.
+ComputeDesc movement_desc(const DeviceProgram& device, const Instr& instr);
+
+}  // namespace nlsplit

@@ -1,0 +1,24 @@
+// What is to come, by time. At equal times in order of activities, so that every run is the same.
+#pragma once
+
+#include <cstdint>
+#include <queue>
+#include <tuple>
+#include <vector>
+
+namespace nlsplit {
+
+enum class Step : uint8_t { block_done, handshake_done, flow_done, arrived };
+
+struct TimedStep {
+  double time = 0;
+  uint32_t activity = 0;
+  Step step{};
+  friend bool operator>(const TimedStep& a, const TimedStep& b) {
+    return std::tie(a.time, a.activity, a.step) > std::tie(b.time, b.activity, b.step);
+  }
+};
+
+using EventQueue = std::priority_queue<TimedStep, std::vector<TimedStep>, std::greater<>>;
+
+}  // namespace nlsplit

@@ -1,0 +1,243 @@
+// Runner: the life of activities (sim/timed_graph.h), driven by a clock. What counts as ready, posted, started and
+// delivered, and whom the network card takes next, is written here once; the tiers differ in their clock only.
+//
+//   struct Clock {
+//     void at(double time, uint32_t activity, Step step);   // later call runner.step(activity, step, time)
+//     void flow(uint32_t activity, double now);             // move its bytes, then call runner.step(activity,
+//     Step::flow_done, then)
+//   };
+//   Runner runner(graph, timing, clock);
+//   runner.begin();                                          // then the clock's loop; after the steps of a moment:
+//   runner.admit(now) runner.unfinished();                                     // 0, or something never happened
+#pragma once
+
+#include <algorithm>
+#include <span>
+
+#include "sim/event_queue.h"
+#include "sim/timed_graph.h"
+
+namespace nlsplit {
+
+template <class Clock>
+class Runner {
+ public:
+  Runner(const TimedGraph& graph, Timing& timing, Clock& clock)
+      : graph_(graph), timing_(timing), clock_(clock), left_(graph.activities.size()) {
+    const size_t count = graph.activities.size();
+    for (auto* times : {&timing.posted, &timing.start, &timing.sent, &timing.finish}) times->assign(count, 0);
+    timing.makespan = 0;
+    life_.resize(count);
+    out_begin_.assign(count + 1, 0);
+    for (const TimedEdge& edge : graph.edges) ++out_begin_[edge.from + 1];
+    for (size_t i = 0; i < count; ++i) out_begin_[i + 1] += out_begin_[i];
+    std::vector<uint32_t> at(out_begin_.begin(), out_begin_.end() - 1);
+    out_.resize(graph.edges.size());
+    for (uint32_t i = 0; i < count; ++i) {
+      for (uint32_t e = graph.edge_begin[i]; e < graph.edge_begin[i + 1]; ++e) {
+        const TimedEdge& edge = graph.edges[e];
+        out_[at[edge.from]++] = {i, edge.when, edge.what};
+        ++(edge.what == Gate::post ? life_[i].missing_post : life_[i].missing_start);
+      }
+    }
+    if (graph.nic_window > 0) {
+      int hosts = 0;
+      for (const int host : graph.host_of_device) hosts = std::max(hosts, host + 1);
+      cards_.resize(static_cast<size_t>(hosts));
+    }
+  }
+
+  void begin() {
+    for (uint32_t i = 0; i < life_.size(); ++i) {
+      if (graph_.activities[i].is_transfer && life_[i].missing_post == 0) open_.push_back({i, Gate::post});
+      if (life_[i].missing_start == 0) open_.push_back({i, Gate::start});
+    }
+    settle(0);
+    admit(0);
+  }
+
+  void step(uint32_t i, Step what, double now) {
+    switch (what) {
+      case Step::block_done:
+        block_done(i, now);
+        break;
+      case Step::handshake_done:
+        ask_for_card(i, now);
+        break;
+      case Step::flow_done:
+        flow_done(i, now);
+        break;
+      case Step::arrived:
+        arrived(i, now);
+        break;
+    }
+    settle(now);
+  }
+
+  // Lets the cards take messages that asked for them up to now.
+  void admit(double now) {
+    while (!asked_.empty()) {
+      Card& card = cards_[static_cast<size_t>(asked_.back())];
+      asked_.pop_back();
+      while (card.moving < graph_.nic_window && !card.waiting.empty()) {
+        const uint32_t i = card.waiting.top().activity;
+        card.waiting.pop();
+        ++card.moving;
+        start_flow(i, now);
+        settle(now);
+      }
+    }
+  }
+
+  size_t unfinished() const { return left_; }
+
+ private:
+  struct Life {
+    uint32_t missing_start = 0, missing_post = 0;
+    bool ready = false, posted = false, arrived = false;
+  };
+  struct Out {
+    uint32_t to;
+    Event when;
+    Gate what;
+  };
+  struct Open {
+    uint32_t activity;
+    Gate gate;
+  };
+  struct Card {
+    int moving = 0;
+    EventQueue waiting;  // by when they asked, then by activity
+  };
+
+  // Opens gates until nothing more happens at this moment. A list instead of recursion: chains of instant activities
+  // may be long.
+  void settle(double now) {
+    while (!open_.empty()) {
+      const Open next = open_.back();
+      open_.pop_back();
+      if (next.gate == Gate::post) {
+        posted(next.activity, now);
+      } else if (graph_.activities[next.activity].is_transfer) {
+        ready(next.activity, now);
+      } else {
+        timing_.start[next.activity] = now;
+        const double duration = graph_.activities[next.activity].duration;
+        if (duration > 0) {
+          clock_.at(now + duration, next.activity, Step::block_done);
+        } else {
+          block_done(next.activity, now);
+        }
+      }
+    }
+  }
+
+  void fire(uint32_t i, Event event) {
+    for (uint32_t e = out_begin_[i]; e < out_begin_[i + 1]; ++e) {
+      const Out& out = out_[e];
+      if (out.when != event) continue;
+      Life& life = life_[out.to];
+      if (--(out.what == Gate::post ? life.missing_post : life.missing_start) == 0) open_.push_back({out.to, out.what});
+    }
+  }
+
+  void finish(uint32_t i, double now) {
+    timing_.finish[i] = now;
+    timing_.makespan = std::max(timing_.makespan, now);
+    --left_;
+    fire(i, Event::delivered);
+  }
+
+  void block_done(uint32_t i, double now) {
+    timing_.posted[i] = timing_.sent[i] = now;
+    finish(i, now);
+  }
+
+  void posted(uint32_t i, double now) {
+    Life& life = life_[i];
+    life.posted = true;
+    timing_.posted[i] = now;
+    fire(i, Event::posted);
+    if (life.arrived) {
+      finish(i, now);
+    } else if (life.ready && !graph_.activities[i].eager) {
+      shake_hands(i, now);
+    }
+  }
+
+  void ready(uint32_t i, double now) {
+    life_[i].ready = true;
+    timing_.start[i] = now;
+    fire(i, Event::ready);
+    if (graph_.activities[i].eager) {
+      ask_for_card(i, now);
+    } else if (life_[i].posted) {
+      shake_hands(i, now);
+    }
+  }
+
+  void shake_hands(uint32_t i, double now) {
+    if (graph_.handshake > 0) {
+      clock_.at(now + graph_.handshake, i, Step::handshake_done);
+    } else {
+      ask_for_card(i, now);
+    }
+  }
+
+  int card_of(const Activity& activity) const {
+    if (cards_.empty()) return -1;
+    const int from = graph_.host_of_device[static_cast<size_t>(activity.device)];
+    return from == graph_.host_of_device[static_cast<size_t>(activity.peer)] ? -1 : from;
+  }
+
+  void ask_for_card(uint32_t i, double now) {
+    const int card = card_of(graph_.activities[i]);
+    if (card < 0) {
+      start_flow(i, now);
+    } else {
+      cards_[static_cast<size_t>(card)].waiting.push({now, i, Step::flow_done});
+      asked_.push_back(card);
+    }
+  }
+
+  void start_flow(uint32_t i, double now) {
+    if (graph_.activities[i].duration > 0) {
+      clock_.flow(i, now);
+    } else {
+      flow_done(i, now);  // nothing to move, or no distance
+    }
+  }
+
+  void flow_done(uint32_t i, double now) {
+    const Activity& activity = graph_.activities[i];
+    timing_.sent[i] = now;
+    if (const int card = card_of(activity); card >= 0) {
+      --cards_[static_cast<size_t>(card)].moving;
+      asked_.push_back(card);
+    }
+    fire(i, Event::sent);
+    if (activity.latency > 0) {
+      clock_.at(now + activity.latency, i, Step::arrived);
+    } else {
+      arrived(i, now);
+    }
+  }
+
+  void arrived(uint32_t i, double now) {
+    life_[i].arrived = true;
+    if (life_[i].posted) finish(i, now);
+  }
+
+  const TimedGraph& graph_;
+  Timing& timing_;
+  Clock& clock_;
+  size_t left_;
+  std::vector<Life> life_;
+  std::vector<uint32_t> out_begin_;  // out_[out_begin_[i] … out_begin_[i+1]): who waits for activity i
+  std::vector<Out> out_;
+  std::vector<Open> open_;   // gates that opened and are not yet acted upon
+  std::vector<Card> cards_;  // by host; empty without a window
+  std::vector<int> asked_;   // cards that may have something to take
+};
+
+}  // namespace nlsplit

@@ -1,0 +1,186 @@
+#include "sim/simgrid/engine.h"
+
+#include <fmt/format.h>
+#include <xbt/log.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <simgrid/kernel/Timer.hpp>
+#include <simgrid/s4u.hpp>
+#include <string>
+
+#include "sim/fast.h"
+#include "sim/runner.h"
+
+namespace nlsplit {
+namespace {
+
+namespace sg = simgrid::s4u;
+
+// SimGrid compares times with an absolute precision, so we give it times in a unit of about the makespan. A power of
+// two: scaling changes no bits. The fast tier's answer is a lower bound, and so is what each link and device must do.
+double time_unit(const TimedGraph& graph, const Cluster& cluster) {
+  Timing timing;
+  simulate_fast(graph, timing);
+  const double bound = std::max(timing.makespan, load_of(graph, cluster, graph.host_of_device.size()).busiest());
+  return bound > 0 && std::isfinite(bound) ? std::exp2(std::ceil(std::log2(bound))) : 1;
+}
+
+// The parts of the cluster that routes use. A host is two of SimGrid's, one that sends and one that receives, so that
+// messages within a host are routed over its own link like all others.
+struct Platform {
+  std::vector<sg::Host*> senders, receivers;  // by dense host number; nullptr where nothing is sent or received
+};
+
+Platform make_platform(const TimedGraph& graph, const Cluster& cluster, double unit) {
+  Platform platform;
+  sg::NetZone* zone = sg::create_full_zone("cluster");
+  int hosts = 0;
+  for (const int host : graph.host_of_device) hosts = std::max(hosts, host + 1);
+  platform.senders.assign(static_cast<size_t>(hosts), nullptr);
+  platform.receivers = platform.senders;
+
+  std::vector<std::pair<int, int>> ends(graph.routes.size(), {-1, -1});
+  for (const Activity& activity : graph.activities) {
+    if (!activity.is_transfer || activity.route < 0) continue;
+    ends[static_cast<size_t>(activity.route)] = {graph.host_of_device[static_cast<size_t>(activity.device)],
+                                                 graph.host_of_device[static_cast<size_t>(activity.peer)]};
+  }
+  const auto host = [&](std::vector<sg::Host*>& all, int number, char side) {
+    sg::Host*& made = all[static_cast<size_t>(number)];
+    if (made == nullptr) made = zone->create_host(fmt::format("{}{}", side, number), 1.0);  // its speed is never used
+    return made;
+  };
+  std::vector<sg::Link*> links(cluster.links.size() * 2, nullptr);  // both directions
+  const auto link = [&](const Hop& hop) {
+    const Link& of = cluster.links[hop.link.index()];
+    const size_t direction = of.full_duplex && !hop.forward ? 1 : 0;
+    sg::Link*& made = links[hop.link.index() * 2 + direction];
+    if (made == nullptr) {
+      made = zone->create_link(fmt::format("l{}.{}", hop.link.index(), direction), of.bandwidth.value() * unit);
+      made->set_latency(0.0)->set_sharing_policy(sg::Link::SharingPolicy::SHARED)->seal();
+    }
+    return made;
+  };
+  for (size_t r = 0; r < graph.routes.size(); ++r) {
+    if (ends[r].first < 0) continue;
+    std::vector<sg::LinkInRoute> hops;
+    for (const Hop& hop : graph.routes[r].hops) hops.emplace_back(link(hop));
+    zone->add_route(host(platform.senders, ends[r].first, 's')->get_netpoint(),
+                    host(platform.receivers, ends[r].second, 'r')->get_netpoint(), nullptr, nullptr, hops, false);
+  }
+  zone->seal();
+  return platform;
+}
+
+// Steps are queued here and not in SimGrid, which has one timer for the earliest: so steps of one moment come in a
+// fixed order.
+class SimGridClock {
+ public:
+  SimGridClock(const TimedGraph& graph, Timing& timing, Platform platform, double unit)
+      : graph_(graph),
+        platform_(std::move(platform)),
+        unit_(unit),
+        runner_(graph, timing, *this),
+        comms_(graph.activities.size()) {
+    sg::Comm::on_completion_cb([this](const sg::Activity& activity) {
+      const auto* which = activity.get_data<const sg::CommPtr>();
+      flow_done(static_cast<uint32_t>(which - comms_.data()));
+    });
+  }
+
+  size_t run(const sg::Engine& engine) {
+    drain([&] { runner_.begin(); });
+    engine.run();
+    return runner_.unfinished();
+  }
+
+  void at(double time, uint32_t activity, Step step) { queue_.push({time, activity, step}); }
+
+  void flow(uint32_t activity, double) {
+    const Activity& what = graph_.activities[activity];
+    sg::CommPtr& comm = comms_[activity];
+    comm = sg::Comm::sendto_init();
+    comm->set_payload_size(static_cast<uint64_t>(what.bytes));  // must come first: without one it would never start
+    comm->set_data(&comm);
+    comm->set_source(platform_.senders[host_of(what.device)]);
+    comm->set_destination(platform_.receivers[host_of(what.peer)]);  // starts it
+  }
+
+ private:
+  size_t host_of(int device) const { return static_cast<size_t>(graph_.host_of_device[static_cast<size_t>(device)]); }
+  double now() const { return sg::Engine::get_clock() * unit_; }
+
+  void flow_done(uint32_t activity) {
+    drain([&] { runner_.step(activity, Step::flow_done, now()); });
+    finished_.push_back(activity);
+  }
+
+  void on_timer(double date) {
+    if (date != armed_) return;  // an earlier one took its place
+    armed_ = std::numeric_limits<double>::infinity();
+    drain([&] {
+      while (!queue_.empty() && queue_.top().time <= date) {
+        const TimedStep next = queue_.top();
+        queue_.pop();
+        runner_.step(next.activity, next.step, next.time);
+      }
+    });
+    for (const uint32_t activity : finished_) comms_[activity].reset();  // not earlier: their callbacks must be over
+    finished_.clear();
+  }
+
+  template <class Steps>
+  void drain(const Steps& steps) {
+    steps();
+    runner_.admit(now());
+    if (!queue_.empty() && queue_.top().time < armed_) {
+      armed_ = queue_.top().time;
+      simgrid::kernel::timer::Timer::set(armed_ / unit_, [this, date = armed_] { on_timer(date); });
+    }
+  }
+
+  const TimedGraph& graph_;
+  Platform platform_;
+  double unit_;
+  Runner<SimGridClock> runner_;
+  EventQueue queue_;
+  double armed_ = std::numeric_limits<double>::infinity();  // when the earliest timer comes
+  std::vector<sg::CommPtr> comms_;                          // by activity, while under way
+  std::vector<uint32_t> finished_;
+};
+
+Status run_or_throw(const TimedGraph& graph, const Cluster& cluster, Timing& timing) {
+  const double unit = time_unit(graph, cluster);
+  xbt_log_control_set("root.thres:critical xbt_cfg.thres:critical");
+  std::string name = "nlsplit";
+  char* argv[] = {name.data(), nullptr};
+  int argc = 1;
+  sg::Engine engine(&argc, argv);
+  // Exactly latency + bytes/bandwidth: no factors, no flow for acknowledgements, no cap from a TCP window, no merging
+  // of close events.
+  for (const char* setting :
+       {"network/model:CM02", "network/crosstraffic:no", "network/TCP-gamma:1e30", "surf/precision:1e-13"}) {
+    sg::Engine::set_config(std::string(setting));
+  }
+  SimGridClock clock(graph, timing, make_platform(graph, cluster, unit), unit);
+  const size_t left = clock.run(engine);
+  if (left == 0) return ok_status();
+  const auto first =
+      static_cast<size_t>(std::find(timing.finish.begin(), timing.finish.end(), 0.0) - timing.finish.begin());
+  return failed(fmt::format("SimGrid ended at {} s with {} of {} activities left; one of them is number {}",
+                            sg::Engine::get_clock() * unit, left, graph.activities.size(), first));
+}
+
+}  // namespace
+
+Status run_engine(const TimedGraph& graph, const Cluster& cluster, Timing& timing) {
+  try {
+    return run_or_throw(graph, cluster, timing);
+  } catch (const std::exception& error) {
+    return failed(fmt::format("SimGrid: {}", error.what()));
+  }
+}
+
+}  // namespace nlsplit

@@ -1,0 +1,66 @@
+// The rules of timed_graph.h, timed by hand. simgrid_test.cc runs the same Programs through the other tier.
+#include "sim/fast.h"
+
+#include "sim/hand_cases.h"
+
+namespace nlsplit::testing {
+namespace {
+
+TEST(Fast, HandTimedCases) {
+  for (const HandCase& hand : hand_cases()) {
+    SCOPED_TRACE(hand.name);
+    check(hand, fast(hand.one));
+  }
+}
+
+// Contention is what this tier does not see: two messages of one sender take as long as one, unless its card is said to
+// queue.
+TEST(Fast, SharesNothing) {
+  Case both = make_case(two_receivers(0), star(3, 0));
+  EXPECT_NEAR(fast(both).makespan, (1000 + 1000) * us, 1e-15);
+  both = make_case(two_receivers(1), star(3, 0));
+  EXPECT_NEAR(fast(both).makespan, (1000 + 2 * 1000) * us, 1e-15);
+}
+
+TEST(Fast, LoadIsWhatDevicesAndLinksMustDo) {
+  const Cluster cluster = chain(2, 2 * ms, link_rate, false);
+  const Case one = make_case(text_of({{3000, 1000}, 4}), cluster);
+  const Load load = load_of(one.graph, cluster, one.program.devices.size());
+  ASSERT_EQ(load.device_seconds.size(), 2u);
+  EXPECT_NEAR(load.device_seconds[0], 4 * 3000 * us, 1e-15);
+  EXPECT_NEAR(load.device_seconds[1], 4 * 1000 * us, 1e-15);
+  ASSERT_EQ(load.link_seconds.size(), 1u);
+  EXPECT_EQ(load.link_seconds[0].first, (Hop{LinkId(0), true}));
+  EXPECT_NEAR(load.link_seconds[0].second, 4 * 3000 * us, 1e-15);
+  EXPECT_NEAR(load.busiest(), 12 * ms, 1e-15);
+  EXPECT_LE(load.busiest(), fast(one).makespan);
+}
+
+// Both directions of a full-duplex link are apart, those of a half-duplex link one.
+TEST(Fast, LoadOfDuplexLinks) {
+  for (const bool full_duplex : {true, false}) {
+    const Cluster cluster = chain(2, 0, link_rate, full_duplex);
+    const Case one = make_case(exchange(), cluster);
+    const Load load = load_of(one.graph, cluster, 2);
+    ASSERT_EQ(load.link_seconds.size(), full_duplex ? 2u : 1u);
+    for (const auto& [hop, busy] : load.link_seconds) EXPECT_NEAR(busy, (full_duplex ? 1 : 2) * 1000 * us, 1e-15);
+  }
+}
+
+// A window no busier than the card ever is changes nothing: the event loop agrees with the sweep.
+TEST(Fast, EventLoopEqualsSweep) {
+  for (int stages = 2; stages <= 5; ++stages) {
+    for (const int64_t eager : {int64_t{0}, int64_t{1200}, int64_t{1} << 30}) {
+      Pipeline pipeline{{}, 7, 2, eager, 0};
+      for (int s = 0; s < stages; ++s) pipeline.sizes.push_back(200 + 150 * ((s * 7) % 4));
+      const Cluster cluster = chain(stages, 0.3 * ms);
+      const Timing sweep = fast(make_case(text_of(pipeline), cluster));
+      pipeline.nic_window = 1;
+      expect_same(fast(make_case(text_of(pipeline), cluster)), sweep, 1e-13,
+                  fmt::format("{} stages, eager {}", stages, eager));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace nlsplit::testing

@@ -1,0 +1,223 @@
+// Uncontended Programs with the time of each event worked out by hand; both tiers must give them.
+#pragma once
+
+#include "sim/cases.h"
+
+namespace nlsplit::testing {
+
+struct Expected {
+  std::string device;
+  int slot, instr;
+  double posted, start, sent, finish;  // milliseconds; of a block `start` and `finish` count, of a transfer all
+};
+
+struct HandCase {
+  std::string name;
+  Case one;
+  double makespan;  // milliseconds
+  std::vector<Expected> events;
+};
+
+inline void check(const HandCase& hand, const Timing& timing) {
+  constexpr double tolerance = 1e-9;
+  ASSERT_EQ(timing.finish.size(), hand.one.graph.activities.size());
+  expect_near_relative(timing.makespan, hand.makespan * ms, tolerance, "makespan");
+  for (const Expected& event : hand.events) {
+    const std::string name = fmt::format("{} slot {} instr {}", event.device, event.slot, event.instr);
+    const size_t a = activity_of(hand.one, event.device, event.slot, event.instr);
+    expect_near_relative(timing.start[a], event.start * ms, tolerance, name + " start");
+    expect_near_relative(timing.finish[a], event.finish * ms, tolerance, name + " finish");
+    if (!hand.one.graph.activities[a].is_transfer) continue;
+    expect_near_relative(timing.posted[a], event.posted * ms, tolerance, name + " posted");
+    expect_near_relative(timing.sent[a], event.sent * ms, tolerance, name + " sent");
+  }
+}
+
+// B works 3 ms on something else before it looks at the message, and has one bank for it; A has `banks`.
+inline std::string late_receiver(int64_t eager_limit, int banks) {
+  return fmt::format(R"(
+program late batch 2 micro_batches 2 eager_limit {0}
+device A cpu host a memory 1000000
+  buffer x f32[1000] input banks 2
+  buffer a f32[1000] comm banks {1}
+  segment F stage 0 phase F
+    a = copy(x)
+    send a to B tag 0
+  order
+    F.0 x:0 a:0
+    F.1 x:1 a:{2}
+device B cpu host b memory 1000000
+  buffer big f32[3000] scratch
+  buffer big2 f32[3000] scratch
+  buffer a f32[1000] comm
+  buffer y f32[1000] output banks 2
+  segment F stage 1 phase F
+    recv a from A tag 0
+    big2 = copy(big)
+    y = copy(a)
+  order
+    F.0 y:0
+    F.1 y:1
+)",
+                     eager_limit, banks, banks - 1);
+}
+
+// A has the same 1000 floats for B and for C at the same moment.
+inline std::string two_receivers(int window) {
+  std::string text = fmt::format(R"(
+program both batch 1 micro_batches 1 nic_window {}
+device A cpu host a memory 1000000
+  buffer x f32[1000] input
+  buffer a f32[1000] comm
+  segment F stage 0 phase F
+    a = copy(x)
+    send a to B tag 0
+    send a to C tag 0
+  order
+    F.0
+)",
+                                 window);
+  for (const char* name : {"B", "C"}) {
+    text += fmt::format(R"(device {} cpu host {} memory 1000000
+  buffer y f32[1000] output
+  segment F stage 1 shard {} phase F
+    recv y from A tag 0
+  order
+    F.0
+)",
+                        name, static_cast<char>(name[0] + ('a' - 'A')), name[0] - 'B');
+  }
+  return text;
+}
+
+// A and B send each other 1000 floats at time 0.
+inline std::string exchange() {
+  std::string text = "program exchange batch 1 micro_batches 1\n";
+  for (const char* name : {"A", "B"}) {
+    text += fmt::format(R"(device {0} cpu host {1} memory 1000000
+  buffer x{0} f32[1000] input
+  buffer y{0} f32[1000] output
+  segment F stage 0 shard {2} phase F
+    send x{0} to {3} tag 0
+    recv y{0} from {3} tag 0
+  order
+    F.0
+)",
+                        name, static_cast<char>(name[0] + ('a' - 'A')), name[0] - 'A', name[0] == 'A' ? "B" : "A");
+  }
+  return text;
+}
+
+inline std::vector<HandCase> hand_cases() {
+  std::vector<HandCase> cases;
+  const auto add = [&](std::string name, const std::string& text, Cluster cluster, double makespan,
+                       std::vector<Expected> events) {
+    cases.push_back({std::move(name), make_case(text, std::move(cluster)), makespan, std::move(events)});
+  };
+
+  // 1000 floats are 4000 B. Alone on a link of 4 MB/s and 2 ms: 1 ms copying, 4000/4e6 s = 1 ms on the link, 2 ms
+  // latency, 1 ms copying.
+  add("one message", text_of({{1000, 1000}, 1}), chain(2, 2 * ms), 1 + 1 + 2 + 1,
+      {{"A", 0, 1, 0, 1, 2, 4}, {"B", 0, 1, 0, 4, 5, 5}});
+
+  // Over a switch: the slower link counts (4 MB/s, not 8), latencies add up (1 + 2 ms).
+  {
+    Cluster cluster = star(2, 0);
+    cluster.links.clear();
+    add_link(cluster, "a", "sw", 1 * ms, 8e6);
+    add_link(cluster, "sw", "b", 2 * ms, 4e6);
+    add("two hops", text_of({{1000, 1000}, 1}), cluster, 1 + 1 + 3 + 1, {{"A", 0, 1, 0, 1, 2, 5}});
+  }
+
+  // Rendezvous. Messages are written at 1 and 2 ms. The first is sent 1-2 and there at 4. B: big2 0-3, y 4-5, big2 5-8.
+  // The second is ready at 2, but its bank is free at 5 only: sent 5-6, there at 8, read 8-9.
+  add("rendezvous", late_receiver(0, 2), chain(2, 2 * ms), 9,
+      {{"A", 0, 1, 0, 1, 2, 4}, {"B", 0, 2, 0, 4, 5, 5}, {"A", 1, 1, 5, 2, 6, 8}});
+  // With one bank A's second copy waits until the first message is out: 2-3 instead of 1-2. Nothing else changes.
+  add("rendezvous, one bank", late_receiver(0, 1), chain(2, 2 * ms), 9,
+      {{"A", 1, 0, 0, 2, 3, 3}, {"A", 1, 1, 5, 3, 6, 8}});
+
+  // Eager: the second leaves when it is written (2-3), is there at 4+1 = 5, and so is its bank. B: big2 5-8, y 8-9.
+  add("eager", late_receiver(4000, 2), chain(2, 2 * ms), 9, {{"A", 0, 1, 0, 1, 2, 4}, {"A", 1, 1, 5, 2, 3, 5}});
+  // Without latency it is there at 3, but y runs 3-4 and so the bank is free at 4: delivered is not before posted.
+  add("eager, before its recv is posted", late_receiver(4000, 2), chain(2, 0), 8,
+      {{"B", 0, 2, 0, 3, 4, 4}, {"A", 1, 1, 4, 2, 3, 4}, {"B", 1, 2, 0, 7, 8, 8}});
+  // One bank: an eager send has copied its buffer, so A's second copy starts at 1.
+  add("eager, one bank", late_receiver(4000, 1), chain(2, 2 * ms), 9,
+      {{"A", 1, 0, 0, 1, 2, 2}, {"A", 1, 1, 5, 2, 3, 5}});
+
+  // A handshake of 0.5 ms delays what is not eager: sent 1.5-2.5, there at 4.5, y 4.5-5.5; then 5.5 + 0.5 + 1 + 2 = 9,
+  // y 9-10.
+  {
+    Cluster cluster = chain(2, 2 * ms);
+    cluster.handshake = seconds(0.5 * ms);
+    add("handshake", late_receiver(0, 2), cluster, 10, {{"A", 0, 1, 0, 1, 2.5, 4.5}, {"A", 1, 1, 5.5, 2, 7, 9}});
+    add("handshake, eager", late_receiver(4000, 2), cluster, 9, {{"A", 0, 1, 0, 1, 2, 4}, {"A", 1, 1, 5, 2, 3, 5}});
+  }
+
+  // Back-pressure. A takes 1 ms a micro-batch, the link 1 + 2, B 3. With one bank each y waits for a message that waits
+  // for the y before: every 1 + 2 + 3 = 6 ms, so 5 of them end at 4 + 4 * 6 + 3. With two banks B never waits: 4 + 5
+  // * 3. (B copies the first 1000 floats and then as much again twice, all behind the message: one block of 3 ms.)
+  for (const int banks : {1, 2}) {
+    std::string text = fmt::format(R"(
+program pressure batch 5 micro_batches 5
+device A cpu host a memory 1000000
+  buffer x f32[1000] input banks 5
+  buffer a f32[1000] comm banks 5
+  segment F stage 0 phase F
+    a = copy(x)
+    send a to B tag 0
+  order
+    F.0 x:0 a:0
+    F.1 x:1 a:1
+    F.2 x:2 a:2
+    F.3 x:3 a:3
+    F.4 x:4 a:4
+device B cpu host b memory 1000000
+  buffer a f32[1000] comm banks {}
+  buffer t f32[1000] scratch
+  buffer y f32[1000] output banks 5
+  segment F stage 1 phase F
+    recv a from A tag 0
+    t = copy(a)
+    t = copy(a)
+    y = copy(a)
+  order
+)",
+                                   banks);
+    for (int m = 0; m < 5; ++m) text += fmt::format("    F.{0} a:{1} y:{0}\n", m, m % banks);
+    add(fmt::format("back-pressure of {} banks", banks), text, chain(2, 2 * ms), banks == 1 ? 4 + 4 * 6 + 3 : 4 + 5 * 3,
+        {});
+  }
+
+  // A card that sends one message at a time: 4000 B to B and to C, ready at 1 ms. One is out at 2, the other at 3, in
+  // the order of the Program; each is there 2 x 1 ms later (two hops).
+  add("send queue", two_receivers(1), star(3, 1 * ms), 5, {{"A", 0, 1, 0, 1, 2, 4}, {"A", 0, 2, 0, 1, 3, 5}});
+
+  // Opposite directions of a full-duplex link do not meet.
+  add("full duplex", exchange(), chain(2, 2 * ms), 3, {{"A", 0, 0, 0, 0, 1, 3}, {"B", 0, 0, 0, 0, 1, 3}});
+
+  // Two devices of one host talk over the host's own link, and not over its network card.
+  {
+    Cluster cluster;
+    add_device(cluster, "A", "a");
+    add_device(cluster, "B", "a");
+    add_link(cluster, "a", "a", 0.5 * ms, 8e6);
+    std::string text = text_of({{1000, 1000}, 1, 1, 0, 1});
+    text.replace(text.find("host b"), 6, "host a");
+    add("same host", text, cluster, 1 + 0.5 + 0.5 + 1, {{"A", 0, 1, 0, 1, 1.5, 2}});
+  }
+
+  // A message without bytes takes the latency.
+  {
+    HandCase empty{
+        "no bytes", make_case(text_of({{1000, 1000}, 1}), chain(2, 2 * ms)), 1 + 2 + 1, {{"A", 0, 1, 0, 1, 1, 3}}};
+    for (Activity& activity : empty.one.graph.activities) {
+      if (activity.is_transfer) activity.bytes = activity.duration = 0;
+    }
+    cases.push_back(std::move(empty));
+  }
+  return cases;
+}
+
+}  // namespace nlsplit::testing
