@@ -1,9 +1,10 @@
 # One folder of src/ is one library; one folder of tests/ is one test program.
 
-# GCC 12 sees overlaps in `"x" + string` that are not there (its bug 105651).
+# GCC 12 sees overlaps in `"x" + string` that are not there (its bug 105651), and guesses about what std::variant leaves uninitialized:
+# the first is off, the second only warns, because it has also found a real dangling reference here.
 set(NLS_WARNINGS -Wall -Wextra -Werror)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-  list(APPEND NLS_WARNINGS -Wno-restrict)
+  list(APPEND NLS_WARNINGS -Wno-restrict -Wno-error=maybe-uninitialized)
 endif()
 
 # nlsplit_library(NAME [DEPS other rooms…] [LIBS foreign libraries…]): all *.cc of this folder, not of the folders below it.

@@ -93,7 +93,8 @@ struct Instr {
   friend bool operator==(const Instr&, const Instr&) = default;
 };
 
-inline constexpr int io_stage = -1;  // segments that only feed inputs or collect outputs; shard 0 source, 1 sink
+inline constexpr int io_stage = -1;  // segments without work: shard 0 feeds inputs, 1 collects outputs, 2 receives early, so that a
+                                     // FIFO has the same order at both ends
 
 // The instructions of one part of the work, written once. Several segments may serve one (stage, phase): replicas talk to changing
 // peers, the first micro-batch writes a gradient and later ones add.

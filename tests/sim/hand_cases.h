@@ -151,7 +151,7 @@ inline std::vector<HandCase> hand_cases() {
   {
     Cluster cluster = chain(2, 2 * ms);
     cluster.handshake = seconds(0.5 * ms);
-    add("handshake", late_receiver(0, 2), cluster, 10, {{"A", 0, 1, 0, 1, 2.5, 4.5}, {"A", 1, 1, 5.5, 2, 7, 9}});
+    add("handshake", late_receiver(0, 2), cluster, 10, {{"A", 0, 1, 0, 1, 2.5, 4.5}, {"A", 1, 1, 5.5, 2.5, 7, 9}});
     add("handshake, eager", late_receiver(4000, 2), cluster, 9, {{"A", 0, 1, 0, 1, 2, 4}, {"A", 1, 1, 5, 2, 3, 5}});
   }
 

@@ -164,7 +164,7 @@ void run_reduce_mean(const KernelCall& call) {
       at[axis] = 0;
     }
   }
-  const Packet count = broadcast(static_cast<float>(total / results));
+  const Packet count = broadcast(static_cast<float>(total) / static_cast<float>(results));
   map_row(
       out, results, [&](const Packet& x) { return divide(x, count); }, out);
   Epilogue(call).apply(out, 0, results);

@@ -1,0 +1,162 @@
+// The table of operators: types, refusals, work and the batch axis.
+#include "graph/ops.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace nlsplit {
+namespace {
+
+using ::testing::HasSubstr;
+using Ints = std::vector<int64_t>;
+
+TensorType f32(Shape shape) { return {DType::f32, std::move(shape)}; }
+
+std::string infer(Op op, const std::vector<TensorType>& inputs, const Attrs& attrs = {}) {
+  const auto types = info(op).infer(inputs, attrs);
+  return types.ok() ? to_string((*types)[0]) : types.error().message;
+}
+
+Attrs window(Ints kernel, Ints strides, Ints pads) {
+  return {{"dilations", Ints{1, 1}}, {"kernel_shape", kernel}, {"pads", pads}, {"strides", strides}};
+}
+Attrs conv(Ints kernel, Ints strides, Ints pads, int64_t group = 1) {
+  Attrs attrs = window(kernel, strides, pads);
+  set_attr(attrs, "group", group);
+  return attrs;
+}
+Attrs max_pool(Ints kernel, Ints strides, Ints pads, int64_t ceil_mode) {
+  Attrs attrs = window(kernel, strides, pads);
+  set_attr(attrs, "ceil_mode", ceil_mode);
+  return attrs;
+}
+
+TEST(Ops, TableIsFoundByNameAndByOp) {
+  for (int i = 0; i < op_count; ++i) {
+    const OpInfo& row = info(static_cast<Op>(i));
+    const auto parsed = parse_op(row.name);
+    ASSERT_TRUE(parsed.ok());
+    EXPECT_EQ(static_cast<int>(*parsed), i);
+    EXPECT_LE(row.min_inputs, row.max_inputs < 0 ? 64 : row.max_inputs);
+  }
+  EXPECT_EQ(parse_op("Convv").error().message, "unknown operator Convv; did you mean Conv?");
+  EXPECT_EQ(parse_op("Einsum").error().kind, ErrorKind::unsupported);
+}
+
+TEST(Ops, WindowsCountTheirPositions) {
+  // (224 + 3 + 3 - 7) / 2 + 1 = 112
+  EXPECT_EQ(infer(Op::Conv, {f32({1, 3, 224, 224}), f32({64, 3, 7, 7})}, conv({7, 7}, {2, 2}, {3, 3, 3, 3})),
+            "f32[1,64,112,112]");
+  // depthwise: each of 32 groups sees one channel
+  EXPECT_EQ(infer(Op::Conv, {f32({2, 32, 9, 8}), f32({32, 1, 3, 3})}, conv({3, 3}, {1, 1}, {0, 1, 1, 0}, 32)),
+            "f32[2,32,8,7]");
+  // (6 - 3) / 2 = 1.5 steps: one more position only in ceil mode
+  EXPECT_EQ(infer(Op::MaxPool, {f32({1, 1, 6, 6})}, max_pool({3, 3}, {2, 2}, {0, 0, 0, 0}, 0)), "f32[1,1,2,2]");
+  EXPECT_EQ(infer(Op::MaxPool, {f32({1, 1, 6, 6})}, max_pool({3, 3}, {2, 2}, {0, 0, 0, 0}, 1)), "f32[1,1,3,3]");
+  // ceil mode never starts a window in the padding behind: ceil((4 + 2 - 2) / 3) + 1 = 3 windows would start at 6 >= 4
+  // + 1
+  EXPECT_EQ(infer(Op::MaxPool, {f32({1, 1, 4, 4})}, max_pool({2, 2}, {3, 3}, {1, 1, 1, 1}, 1)), "f32[1,1,2,2]");
+}
+
+TEST(Ops, RefusesWhatDoesNotFit) {
+  const Attrs three = conv({3, 3}, {1, 1}, {0, 0, 0, 0});
+  EXPECT_THAT(infer(Op::Conv, {f32({1, 4, 8, 8}), f32({8, 3, 3, 3})}, three), HasSubstr("the input has 4 channels"));
+  EXPECT_THAT(infer(Op::Conv, {f32({1, 3, 2, 8}), f32({8, 3, 3, 3})}, three),
+              HasSubstr("a kernel that reaches 3 exceeds the padded input of 2"));
+  EXPECT_THAT(infer(Op::Conv, {f32({1, 3, 8}), f32({8, 3, 3, 3})}, three), HasSubstr("two spatial axes"));
+  EXPECT_THAT(infer(Op::Conv, {f32({1, 3, 8, 8}), f32({8, 3, 3, 3})}, {}), HasSubstr("attribute dilations is missing"));
+  EXPECT_THAT(infer(Op::Conv, {f32({1, 3, 8, 8}), f32({8, 3, 3, 3})}, conv({3, 3}, {0, 1}, {0, 0, 0, 0})),
+              HasSubstr("must be positive"));
+  EXPECT_THAT(infer(Op::Conv, {f32({1, 3, 8, 8})}, three), HasSubstr("1 inputs, Conv takes 2 to 3"));
+  EXPECT_THAT(infer(Op::Relu, {f32({1})}, {{"alpha", 1.0}}), HasSubstr("Relu has no attribute alpha"));
+  EXPECT_THAT(infer(Op::LeakyRelu, {f32({1})}, {{"alpha", int64_t{1}}}), HasSubstr("wrong type"));
+  EXPECT_THAT(infer(Op::LeakyRelu, {f32({1})}, {{"alpha", std::numeric_limits<double>::quiet_NaN()}}),
+              HasSubstr("not a number"));
+  EXPECT_THAT(infer(Op::Add, {f32({2, 3}), f32({2})}), HasSubstr("extents 3 and 2 do not broadcast"));
+  EXPECT_THAT(infer(Op::Add, {{DType::i64, {2}}, f32({2})}), HasSubstr("only f32"));
+  EXPECT_THAT(infer(Op::MatMul, {f32({2, 3}), f32({4, 2})}), HasSubstr("inner extents 3 and 4 differ"));
+  EXPECT_THAT(infer(Op::Reshape, {f32({2, 3})}, {{"shape", Ints{-1, -1}}}), HasSubstr("two extents open"));
+  EXPECT_THAT(infer(Op::Reshape, {f32({2, 3})}, {{"shape", Ints{4, 2}}}), HasSubstr("6 elements cannot become 8"));
+  EXPECT_THAT(infer(Op::Transpose, {f32({2, 3})}, {{"perm", Ints{0, 0}}}), HasSubstr("no permutation"));
+  EXPECT_THAT(infer(Op::Softmax, {f32({2, 3})}, {{"axis", int64_t{2}}}), HasSubstr("axis 2 of a tensor with 2 axes"));
+  EXPECT_THAT(infer(Op::LRN, {f32({1, 4, 2, 2})}, {{"alpha", 1.0}, {"beta", 1.0}, {"bias", 1.0}, {"size", int64_t{0}}}),
+              HasSubstr("0 channels"));
+}
+
+TEST(Ops, RefusesExtentsThatOverflow) {
+  const int64_t huge = int64_t{1} << 40;
+  EXPECT_THAT(infer(Op::Add, {f32({huge, 1}), f32({1, huge})}), HasSubstr("too large"));
+  EXPECT_THAT(infer(Op::Add, {f32({huge, 1, 0}), f32({1, huge, 1})}), HasSubstr("too large"));
+  EXPECT_THAT(infer(Op::Reshape, {f32({4})}, {{"shape", Ints{huge, huge}}}), HasSubstr("an extent of"));
+  EXPECT_THAT(infer(Op::Pad, {f32({4})}, {{"pads", Ints{std::numeric_limits<int64_t>::max(), 0}}, {"value", 0.0}}),
+              HasSubstr("pads"));
+  EXPECT_FALSE(check_type(f32({huge, huge})).ok());
+  EXPECT_FALSE(check_type(f32({0, huge, huge})).ok()) << "products that leave the zero out would overflow";
+  EXPECT_FALSE(check_type(f32({-1})).ok());
+}
+
+TEST(Ops, ShapesOfTheRest) {
+  EXPECT_EQ(infer(Op::Gemm, {f32({5, 2}), f32({3, 5}), f32({3})},
+                  {{"alpha", 1.0}, {"beta", 1.0}, {"transA", int64_t{1}}, {"transB", int64_t{1}}}),
+            "f32[2,3]");
+  EXPECT_EQ(infer(Op::MatMul, {f32({7, 1, 2, 3}), f32({4, 3, 5})}), "f32[7,4,2,5]");
+  EXPECT_EQ(infer(Op::MatMul, {f32({3}), f32({3})}), "f32[]");
+  EXPECT_EQ(infer(Op::Mul, {f32({2, 1, 3}), f32({4, 1})}), "f32[2,4,3]");
+  EXPECT_EQ(infer(Op::Concat, {f32({1, 2, 4}), f32({1, 3, 4})}, {{"axis", int64_t{-2}}}), "f32[1,5,4]");
+  EXPECT_EQ(infer(Op::Flatten, {f32({2, 3, 4})}, {{"axis", int64_t{-1}}}), "f32[6,4]");
+  EXPECT_EQ(infer(Op::Reshape, {f32({2, 3, 4})}, {{"shape", Ints{0, -1}}}), "f32[2,12]");
+  EXPECT_EQ(infer(Op::ReduceMean, {f32({2, 3, 4})}, {{"axes", Ints{-1, 1}}, {"keepdims", int64_t{0}}}), "f32[2]");
+  EXPECT_EQ(infer(Op::GlobalAveragePool, {f32({2, 3, 4, 5})}), "f32[2,3,1,1]");
+  EXPECT_EQ(infer(Op::Pad, {f32({2, 3})}, {{"pads", Ints{0, 1, 0, 2}}, {"value", 0.0}}), "f32[2,6]");
+}
+
+TEST(Ops, WorkCountsAMultiplyAddAsTwo) {
+  const std::vector<TensorType> in = {f32({1, 16, 8, 8}), f32({32, 16, 3, 3}), f32({32})}, out = {f32({1, 32, 8, 8})};
+  const Attrs attrs = conv({3, 3}, {1, 1}, {1, 1, 1, 1});
+  Work work = work_of(Op::Conv, attrs, {}, in, out);
+  // 32*8*8 results of 16*3*3 products and sums each
+  EXPECT_EQ(work.flops.value(), 2.0 * 32 * 8 * 8 * 16 * 9);
+  EXPECT_EQ(work.bytes_read.value(), 4 * (16 * 64 + 32 * 16 * 9 + 32));
+  EXPECT_EQ(work.bytes_written.value(), 4 * 32 * 64);
+  // An operand is read, the intermediate result is not.
+  const std::vector<EpilogueStep> epilogue = {{Op::Add, ValueId(0), {}, "add"}, {Op::Relu, {}, {}, "relu"}};
+  const Work fused = work_of(Op::Conv, attrs, epilogue, in, out);
+  EXPECT_EQ(fused.flops.value() - work.flops.value(), 2.0 * 32 * 64);
+  EXPECT_EQ(fused.bytes_read.value() - work.bytes_read.value(), 4 * 32 * 64);
+  EXPECT_EQ(fused.bytes_written, work.bytes_written);
+}
+
+TEST(Ops, BatchAxis) {
+  const auto keeps = [](Op op, const std::vector<TensorType>& inputs, uint64_t batched, const Attrs& attrs = {}) {
+    return info(op).keeps_batch(inputs, batched, attrs);
+  };
+  EXPECT_TRUE(keeps(Op::Conv, {f32({8, 3, 4, 4}), f32({2, 3, 1, 1})}, 1));
+  EXPECT_FALSE(keeps(Op::Conv, {f32({8, 3, 4, 4}), f32({8, 3, 1, 1})}, 3)) << "a weight for each sample";
+  EXPECT_TRUE(keeps(Op::Add, {f32({8, 3}), f32({3})}, 1));
+  EXPECT_TRUE(keeps(Op::Add, {f32({3}), f32({8, 3})}, 2));
+  EXPECT_TRUE(keeps(Op::Add, {f32({8, 3}), f32({8, 3})}, 3));
+  EXPECT_FALSE(keeps(Op::Add, {f32({8, 3}), f32({8, 3})}, 1)) << "a constant that differs for each sample";
+  EXPECT_FALSE(keeps(Op::Add, {f32({8, 8}), f32({8})}, 3)) << "the second's samples meet the first's columns";
+  EXPECT_FALSE(keeps(Op::Add, {f32({1, 3}), f32({5, 1, 3})}, 1)) << "axis 0 of the result is another one";
+  EXPECT_TRUE(keeps(Op::MatMul, {f32({8, 3}), f32({3, 2})}, 1));
+  EXPECT_TRUE(keeps(Op::MatMul, {f32({8, 4, 3}), f32({1, 3, 2})}, 1));
+  EXPECT_FALSE(keeps(Op::MatMul, {f32({1, 4, 3}), f32({6, 3, 2})}, 1)) << "one sample becomes six";
+  EXPECT_TRUE(keeps(Op::MatMul, {f32({8, 4, 3}), f32({8, 3, 2})}, 3));
+  EXPECT_FALSE(keeps(Op::MatMul, {f32({8, 3}), f32({8, 3})}, 2));
+  EXPECT_FALSE(keeps(Op::Softmax, {f32({8, 3})}, 1, {{"axis", int64_t{-2}}}));
+  EXPECT_TRUE(keeps(Op::Softmax, {f32({8, 3})}, 1, {{"axis", int64_t{-1}}}));
+  EXPECT_FALSE(keeps(Op::Concat, {f32({8, 3}), f32({8, 3})}, 3, {{"axis", int64_t{0}}}));
+  EXPECT_FALSE(keeps(Op::Concat, {f32({1, 3}), f32({1, 3})}, 1, {{"axis", int64_t{1}}})) << "a constant has no batch";
+  EXPECT_TRUE(keeps(Op::Reshape, {f32({8, 3, 2})}, 1, {{"shape", Ints{-1, 6}}}));
+  EXPECT_FALSE(keeps(Op::Reshape, {f32({8, 3, 2})}, 1, {{"shape", Ints{4, 12}}}));
+  EXPECT_TRUE(keeps(Op::Flatten, {f32({8, 3, 2})}, 1, {{"axis", int64_t{-2}}}));
+  EXPECT_FALSE(keeps(Op::Flatten, {f32({8})}, 1, {{"axis", int64_t{0}}}));
+  EXPECT_FALSE(keeps(Op::Transpose, {f32({8, 3})}, 1, {{"perm", Ints{1, 0}}}));
+  EXPECT_FALSE(keeps(Op::ReduceMean, {f32({8, 3})}, 1, {{"axes", Ints{-2}}, {"keepdims", int64_t{1}}}));
+  EXPECT_FALSE(keeps(Op::Pad, {f32({8, 3})}, 1, {{"pads", Ints{0, 0, 1, 0}}, {"value", 0.0}}));
+}
+
+}  // namespace
+}  // namespace nlsplit

@@ -1,0 +1,156 @@
+// The text form of a Graph: golden, round trip, and errors that show the place.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/random.h"
+#include "graph/builder.h"
+#include "graph/passes.h"
+#include "graph/zoo.h"
+#include "testing/random_graph.h"
+
+namespace nlsplit {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr std::string_view residual = R"(graph "residual"
+input %x f32[1,4,6,6]
+weight %w f32[4,4,3,3] content 00000000000000aa
+weight %b f32[4] content 00000000000000bb
+%"sum 1" f32[1,4,6,6] = Conv(%x, %w, %b) {dilations=[1,1], group=1, kernel_shape=[3,3], pads=[1,1,1,1], strides=[1,1]} as "conv1" + Add(%x) as "add1" + LeakyRelu {alpha=1.0} as "a \"quoted\" # name"
+weight %w2 f32[4,4,1,1] content 0000000000000001
+%y f32[1,4,6,6] = Conv(%"sum 1", %w2) {dilations=[1,1], group=1, kernel_shape=[1,1], pads=[0,0,0,0], strides=[1,1]} as "conv2"
+%flat f32[1,144] = Flatten(%y) {axis=1} as "flat"
+output %flat
+output %y
+)";
+
+TEST(Text, ParsesAndPrintsBack) {
+  const auto graph = parse_graph(residual, "residual.nls");
+  ASSERT_TRUE(graph.ok()) << graph.error().to_string();
+  EXPECT_EQ(to_string(*graph), residual);
+  EXPECT_EQ(graph->name, "residual");
+  EXPECT_EQ(graph->nodes.size(), 3u);
+  const Node& conv = graph->nodes[0];
+  EXPECT_EQ(conv.epilogue.size(), 2u);
+  EXPECT_EQ(conv.epilogue[0].operand, graph->inputs[0]);
+  EXPECT_EQ(conv.epilogue[1].name, "a \"quoted\" # name");
+  EXPECT_EQ(attr_float(conv.epilogue[1].attrs, "alpha"), 1.0);
+}
+
+TEST(Text, CostsAreComments) {
+  const Graph graph = parse_graph(residual, "residual.nls").value();
+  const std::string text = to_string(graph, true);
+  // conv2: 2 * 4 * 36 * 4 = 1152 operations; 4 * (144 + 16) bytes in, 4 * 144 out
+  EXPECT_THAT(text, HasSubstr("as \"conv2\"  # " + to_string(flops(1152)) + ", reads " + to_string(bytes(640)) +
+                              ", writes " + to_string(bytes(576))));
+  EXPECT_THAT(text, HasSubstr("# a view"));
+  EXPECT_EQ(parse_graph(text, "costs").value(), graph);
+}
+
+TEST(Text, RoundTripOfRandomGraphs) {
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    SCOPED_TRACE(seed);
+    Model model = random_graph(seed, static_cast<int>(1 + seed % 20));
+    for (const Graph& graph :
+         {model.graph, optimize(model.graph, model.weights).value(), with_batch(model.graph, 3).value()}) {
+      const std::string text = to_string(graph);
+      const auto parsed = parse_graph(text, "random");
+      ASSERT_TRUE(parsed.ok()) << parsed.error().to_string();
+      EXPECT_EQ(*parsed, graph);
+      EXPECT_EQ(to_string(*parsed), text);
+    }
+  }
+}
+
+TEST(Text, RoundTripOfTheZoo) {
+  for (const ZooEntry& entry : zoo()) {
+    SCOPED_TRACE(entry.name);
+    Model model = entry.build(1).value();
+    const Graph fused = optimize(model.graph, model.weights).value();
+    EXPECT_EQ(parse_graph(to_string(fused), "zoo").value(), fused);
+  }
+}
+
+std::string error_of(std::string_view text) {
+  const auto graph = parse_graph(text, "bad.nls");
+  return graph.ok() ? "accepted" : graph.error().to_string();
+}
+
+std::string replaced(std::string text, std::string_view from, std::string_view to) {
+  const size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+TEST(Text, ErrorsShowThePlace) {
+  const std::string good(residual);
+  EXPECT_THAT(error_of(""), HasSubstr("no graph"));
+  EXPECT_THAT(error_of("grph \"x\""), HasSubstr("bad.nls:1:1: expected 'graph'"));
+  EXPECT_THAT(error_of(replaced(good, "Conv(", "Convv(")),
+              HasSubstr("bad.nls:5:25: unknown operator Convv; did you mean Conv?"));
+  EXPECT_THAT(error_of(replaced(good, "(%x, %w", "(%x, %v")), HasSubstr("%v is not made before this line"));
+  EXPECT_THAT(error_of(replaced(good, "f32[1,4,6,6]", "f16[1,4,6,6]")), HasSubstr("bad.nls:2:"));
+  EXPECT_THAT(error_of(replaced(good, "f32[1,4,6,6]", "f32[1,4,6,")), HasSubstr("no tensor type"));
+  EXPECT_THAT(error_of(replaced(good, "[1,4,6,6]", "[1,4,99999999999999,6666]")), HasSubstr("too large"));
+  EXPECT_THAT(error_of(replaced(good, "group=1", "group=1, group=2")), HasSubstr("stands twice"));
+  EXPECT_THAT(error_of(replaced(good, "group=1, ", "")), HasSubstr("node conv1 (Conv): attribute group is missing"));
+  EXPECT_THAT(error_of(replaced(good, "group=1", "group=1.0")), HasSubstr("attribute group has the wrong type"));
+  EXPECT_THAT(error_of(replaced(good, "as \"conv2\"", "")), HasSubstr("expected 'as'"));
+  EXPECT_THAT(error_of(replaced(good, "weight %b", "weight %w")), HasSubstr("two values are called w"));
+  EXPECT_THAT(error_of(replaced(good, "as \"flat\"", "as \"conv2\"")), HasSubstr("two nodes are called conv2"));
+  EXPECT_THAT(error_of(replaced(good, "%flat f32[1,144]", "%flat f32[144]")),
+              HasSubstr("is said to be f32[144], but is f32[1,144]"));
+  EXPECT_THAT(error_of(replaced(good, "Add(%x)", "Sub(%x)")), HasSubstr("Sub cannot be fused"));
+  EXPECT_THAT(error_of(replaced(good, "Add(%x)", "Add(%b)")), HasSubstr("operand of another type"));
+  EXPECT_THAT(error_of(replaced(good, "Add(%x)", "Add")), HasSubstr("wrong number of operands"));
+  EXPECT_THAT(error_of(replaced(good, "alpha=1.0", "alpha=nan")), HasSubstr("expected a number (a number), found 'nan'"));
+  EXPECT_THAT(error_of(replaced(replaced(good, "output %flat\n", ""), "output %y\n", "")),
+              HasSubstr("without outputs"));
+}
+
+// Whatever a text says, it is accepted or refused; what is accepted prints and parses back.
+TEST(Text, DamagedTextNeverCrashes) {
+  const std::string good(residual);
+  Random random(7);
+  const std::string_view pieces[] = {"-1", "0",   "9223372036854775807", "%", "\"", "[", "]", "{", "}", ",",
+                                     "=",  "f32", "+ Relu as \"r\""};
+  size_t accepted = 0;
+  for (int round = 0; round < 3000; ++round) {
+    std::string text = good;
+    const size_t at = random.below(text.size());
+    switch (random.below(4)) {
+      case 0:
+        text[at] = static_cast<char>(random.below(256));
+        break;
+      case 1:
+        text.resize(at);
+        break;
+      case 2:
+        text.erase(at, 1 + random.below(8));
+        break;
+      default:
+        text.insert(at, pieces[random.below(std::size(pieces))]);
+        break;
+    }
+    const auto graph = parse_graph(text, "damaged");
+    if (!graph.ok()) continue;
+    ++accepted;
+    const std::string printed = to_string(*graph);
+    ASSERT_EQ(parse_graph(printed, "printed").value(), *graph) << text;
+  }
+  EXPECT_GT(accepted, 0u) << "changes inside names and contents are legal";
+}
+
+TEST(Text, TensorTypes) {
+  for (const char* text : {"f32[]", "f32[1,3,224,224]", "i64[0]", "bool[2,2]", "i32[7]"}) {
+    EXPECT_EQ(to_string(parse_tensor_type(text).value()), text);
+  }
+  for (const char* text :
+       {"", "f32", "f32[", "f32[1,]", "f32[,1]", "f32[-1]", "f32[1]x", "u8[1]", "f32[99999999,99999999]"}) {
+    EXPECT_FALSE(parse_tensor_type(text).ok()) << text;
+  }
+}
+
+}  // namespace
+}  // namespace nlsplit
