@@ -21,7 +21,8 @@ ValueId GraphBuilder::weight(std::string name, TensorType type, ContentId conten
   return id;
 }
 
-Result<ValueId> GraphBuilder::add(Op op, std::string name, std::vector<ValueId> inputs, Attrs attrs, std::string output_name) {
+Result<ValueId> GraphBuilder::add(Op op, std::string name, std::vector<ValueId> inputs, Attrs attrs,
+                                  std::string output_name) {
   Node node;
   node.op = op;
   node.name = std::move(name);
@@ -29,7 +30,8 @@ Result<ValueId> GraphBuilder::add(Op op, std::string name, std::vector<ValueId> 
   node.attrs = std::move(attrs);
   if (output_name.empty()) output_name = node.name;
   if (!node_names_.insert(node.name).second) return invalid_input(fmt::format("two nodes are called {}", node.name));
-  if (!value_names_.insert(output_name).second) return invalid_input(fmt::format("two values are called {}", output_name));
+  if (!value_names_.insert(output_name).second)
+    return invalid_input(fmt::format("two values are called {}", output_name));
   auto types = info(op).infer(input_types(graph_, node), node.attrs);
   if (!types) {
     Error error = types.error();
@@ -38,8 +40,8 @@ Result<ValueId> GraphBuilder::add(Op op, std::string name, std::vector<ValueId> 
   }
   const ValueId out(graph_.values.size());
   node.outputs = {out};
-  graph_.values.push_back({std::move(output_name), std::move((*types)[0]), ValueKind::node,
-                           NodeId(graph_.nodes.size()), {}});
+  graph_.values.push_back(
+      {std::move(output_name), std::move((*types)[0]), ValueKind::node, NodeId(graph_.nodes.size()), {}});
   graph_.nodes.push_back(std::move(node));
   return out;
 }

@@ -12,7 +12,8 @@ namespace nlsplit {
 namespace {
 
 auto lower_bound_of(auto& attrs, std::string_view name) {
-  return std::lower_bound(attrs.begin(), attrs.end(), name, [](const Attr& a, std::string_view n) { return a.name < n; });
+  return std::lower_bound(attrs.begin(), attrs.end(), name,
+                          [](const Attr& a, std::string_view n) { return a.name < n; });
 }
 
 template <class T>
@@ -71,7 +72,8 @@ Status check_node(const Graph& graph, size_t index, std::vector<bool>& made) {
     if (output.index() >= graph.values.size()) return wrong("writes a value that does not exist");
     const Value& value = graph.value(output);
     for (const ValueId read : reads_of(node)) {
-      if (read >= output) return wrong(fmt::format("its output {} stands before {}, which it reads", value.name, graph.value(read).name));
+      if (read >= output)
+        return wrong(fmt::format("its output {} stands before {}, which it reads", value.name, graph.value(read).name));
     }
     if (index > 0 && i == 0 && graph.nodes[index - 1].outputs[0] > output) {
       return wrong(fmt::format("its output {} stands before the previous node's", value.name));
@@ -80,17 +82,21 @@ Status check_node(const Graph& graph, size_t index, std::vector<bool>& made) {
       return wrong(fmt::format("value {} has another producer", value.name));
     }
     if (value.type != (*types)[i]) {
-      return wrong(fmt::format("output {} is said to be {}, but is {}", value.name, to_string(value.type), to_string((*types)[i])));
+      return wrong(fmt::format("output {} is said to be {}, but is {}", value.name, to_string(value.type),
+                               to_string((*types)[i])));
     }
     made[output.index()] = true;
   }
   for (const EpilogueStep& step : node.epilogue) {
     const bool binary = step.op == Op::Add || step.op == Op::Mul;
-    if (!binary && !is_unary_elementwise(step.op)) return wrong(fmt::format("{} cannot be fused behind it", name_of(step.op)));
-    if (binary != step.operand.valid()) return wrong(fmt::format("fused {} has the wrong number of operands", name_of(step.op)));
+    if (!binary && !is_unary_elementwise(step.op))
+      return wrong(fmt::format("{} cannot be fused behind it", name_of(step.op)));
+    if (binary != step.operand.valid())
+      return wrong(fmt::format("fused {} has the wrong number of operands", name_of(step.op)));
     const TensorType& type = graph.value(node.outputs[0]).type;
     const std::vector<TensorType> operands(binary ? 2 : 1, type);
-    if (binary && graph.value(step.operand).type != type) return wrong(fmt::format("fused {}: operand of another type", name_of(step.op)));
+    if (binary && graph.value(step.operand).type != type)
+      return wrong(fmt::format("fused {}: operand of another type", name_of(step.op)));
     if (auto fused = info(step.op).infer(operands, step.attrs); !fused) return wrong(fused.error().message);
   }
   return ok_status();
@@ -100,10 +106,14 @@ Status check_node(const Graph& graph, size_t index, std::vector<bool>& made) {
 
 std::string_view name_of(DType type) {
   switch (type) {
-    case DType::f32: return "f32";
-    case DType::i64: return "i64";
-    case DType::i32: return "i32";
-    case DType::boolean: return "bool";
+    case DType::f32:
+      return "f32";
+    case DType::i64:
+      return "i64";
+    case DType::i32:
+      return "i32";
+    case DType::boolean:
+      return "bool";
   }
   CHECK(false, "unknown data type");
 }
@@ -117,10 +127,14 @@ Result<DType> parse_dtype(std::string_view name) {
 
 int64_t size_of(DType type) {
   switch (type) {
-    case DType::f32: return 4;
-    case DType::i64: return 8;
-    case DType::i32: return 4;
-    case DType::boolean: return 1;
+    case DType::f32:
+      return 4;
+    case DType::i64:
+      return 8;
+    case DType::i32:
+      return 4;
+    case DType::boolean:
+      return 1;
   }
   CHECK(false, "unknown data type");
 }
@@ -144,7 +158,9 @@ std::string to_string(const TensorType& type) {
 }
 
 Result<TensorType> parse_tensor_type(std::string_view text) {
-  const auto wrong = [&] { return invalid_input(fmt::format("{} is no tensor type; write e.g. f32[1,3,224,224]", text)); };
+  const auto wrong = [&] {
+    return invalid_input(fmt::format("{} is no tensor type; write e.g. f32[1,3,224,224]", text));
+  };
   const size_t open = text.find('[');
   if (open == std::string_view::npos || !text.ends_with(']')) return wrong();
   TensorType type;
@@ -171,7 +187,8 @@ Status check_type(const TensorType& type) {
   int64_t count = 1;
   for (const int64_t extent : type.shape) {
     if (extent < 0) return invalid_input(fmt::format("{} has a negative extent", to_string(type)));
-    if (extent > most || (extent > 0 && count > most / extent)) return invalid_input(fmt::format("{} is too large", to_string(type)));
+    if (extent > most || (extent > 0 && count > most / extent))
+      return invalid_input(fmt::format("{} is too large", to_string(type)));
     count *= std::max<int64_t>(extent, 1);
   }
   return ok_status();
@@ -184,8 +201,10 @@ const AttrValue* find_attr(const Attrs& attrs, std::string_view name) {
 
 void set_attr(Attrs& attrs, std::string_view name, AttrValue value) {
   const auto at = lower_bound_of(attrs, name);
-  if (at != attrs.end() && at->name == name) at->value = std::move(value);
-  else attrs.insert(at, {std::string(name), std::move(value)});
+  if (at != attrs.end() && at->name == name)
+    at->value = std::move(value);
+  else
+    attrs.insert(at, {std::string(name), std::move(value)});
 }
 
 int64_t attr_int(const Attrs& attrs, std::string_view name) { return attr_as<int64_t>(attrs, name); }
@@ -222,7 +241,8 @@ Status verify(const Graph& graph) {
   }
   names.clear();
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
-    if (!names.insert(graph.nodes[i].name).second) return invalid_input(fmt::format("two nodes are called {}", graph.nodes[i].name));
+    if (!names.insert(graph.nodes[i].name).second)
+      return invalid_input(fmt::format("two nodes are called {}", graph.nodes[i].name));
     RETURN_IF_ERROR(check_node(graph, i, made));
   }
   std::vector<ValueId> inputs;
@@ -230,9 +250,11 @@ Status verify(const Graph& graph) {
     if (graph.values[i].kind == ValueKind::input) inputs.push_back(ValueId(i));
     if (!made[i]) return invalid_input(fmt::format("value {} is made by no node", graph.values[i].name));
   }
-  if (inputs != graph.inputs) return invalid_input("the list of inputs is not the values that are inputs, in their order");
+  if (inputs != graph.inputs)
+    return invalid_input("the list of inputs is not the values that are inputs, in their order");
   for (const ValueId output : graph.outputs) {
-    if (output.index() >= graph.values.size() || !made[output.index()]) return invalid_input("an output that nobody makes");
+    if (output.index() >= graph.values.size() || !made[output.index()])
+      return invalid_input("an output that nobody makes");
   }
   if (graph.outputs.empty()) return invalid_input("a graph without outputs");
   return ok_status();

@@ -3,10 +3,11 @@
 //   graph "toy"
 //   input %x f32[1,3,8,8]
 //   weight %w f32[16,3,3,3] content 9c1e04d2a8b1f370
-//   %y f32[1,16,8,8] = Conv(%x, %w) {dilations=[1,1], group=1, kernel_shape=[3,3], pads=[1,1,1,1], strides=[1,1]} as "conv1"
-//   output %y
+//   %y f32[1,16,8,8] = Conv(%x, %w) {dilations=[1,1], group=1, kernel_shape=[3,3], pads=[1,1,1,1], strides=[1,1]} as
+//   "conv1" output %y
 //
-// A fused node carries an epilogue: element-wise steps applied to its (one) output, each with the name of the node it came from:
+// A fused node carries an epilogue: element-wise steps applied to its (one) output, each with the name of the node it
+// came from:
 //   %r … = Conv(%x, %w, %b) {…} as "conv1" + Add(%skip) as "add1" + Relu as "relu1"
 //
 // Values are never changed after they were made except through functions that return a new Graph (graph/passes.h).
@@ -26,12 +27,12 @@ namespace nlsplit {
 
 enum class DType : uint8_t { f32, i64, i32, boolean };
 
-std::string_view name_of(DType type);                    // "f32", "i64", …
+std::string_view name_of(DType type);  // "f32", "i64", …
 Result<DType> parse_dtype(std::string_view name);
-int64_t size_of(DType type);                             // bytes of an element
+int64_t size_of(DType type);  // bytes of an element
 
-using Shape = std::vector<int64_t>;                      // [] is a scalar; every extent >= 0 and known
-int64_t element_count(const Shape& shape);               // 1 for a scalar
+using Shape = std::vector<int64_t>;         // [] is a scalar; every extent >= 0 and known
+int64_t element_count(const Shape& shape);  // 1 for a scalar
 
 struct TensorType {
   DType dtype = DType::f32;
@@ -39,10 +40,10 @@ struct TensorType {
   friend bool operator==(const TensorType&, const TensorType&) = default;
 };
 Bytes size_of(const TensorType& type);
-std::string to_string(const TensorType& type);           // "f32[8,3,224,224]"
+std::string to_string(const TensorType& type);  // "f32[8,3,224,224]"
 Result<TensorType> parse_tensor_type(std::string_view text);
-// Error: a negative extent, or more elements than byte counts can hold (2^48; a zero extent counts as one). Whoever takes extents
-// from outside calls it before any arithmetic on them.
+// Error: a negative extent, or more elements than byte counts can hold (2^48; a zero extent counts as one). Whoever
+// takes extents from outside calls it before any arithmetic on them.
 Status check_type(const TensorType& type);
 
 // Attributes of a node, sorted by name. After import every attribute the operator's semantics need is present
@@ -62,7 +63,7 @@ int64_t attr_int(const Attrs& attrs, std::string_view name);
 double attr_float(const Attrs& attrs, std::string_view name);
 const std::string& attr_string(const Attrs& attrs, std::string_view name);
 const std::vector<int64_t>& attr_ints(const Attrs& attrs, std::string_view name);
-std::string to_string(const Attrs& attrs);               // "{axis=1, pads=[0,0,0,0]}", "" if there are none
+std::string to_string(const Attrs& attrs);  // "{axis=1, pads=[0,0,0,0]}", "" if there are none
 
 // What a weight's bytes are, whatever their shape: equal ids, equal bytes. graph/weights.h makes and resolves them.
 struct ContentId {
@@ -70,7 +71,7 @@ struct ContentId {
   friend auto operator<=>(const ContentId&, const ContentId&) = default;
 };
 
-enum class Op : uint8_t;                                 // graph/ops.h
+enum class Op : uint8_t;  // graph/ops.h
 
 using ValueId = Id<struct ValueTag>;
 using NodeId = Id<struct NodeTag>;
@@ -78,28 +79,29 @@ using NodeId = Id<struct NodeTag>;
 enum class ValueKind : uint8_t { input, weight, node };
 
 struct Value {
-  std::string name;      // unique in the graph
+  std::string name;  // unique in the graph
   TensorType type;
   ValueKind kind = ValueKind::node;
-  NodeId producer;       // kind == node
-  ContentId content;     // kind == weight
+  NodeId producer;    // kind == node
+  ContentId content;  // kind == weight
   friend bool operator==(const Value&, const Value&) = default;
 };
 
 // One element-wise step on a node's output, in order: out = op(out) or out = op(out, operand).
-// Unary: Relu, Clip, Sigmoid, HardSigmoid, HardSwish, Tanh, LeakyRelu. Binary (operand of the output's own shape): Add, Mul.
+// Unary: Relu, Clip, Sigmoid, HardSigmoid, HardSwish, Tanh, LeakyRelu. Binary (operand of the output's own shape): Add,
+// Mul.
 struct EpilogueStep {
   Op op{};
-  ValueId operand;       // none for a unary step
+  ValueId operand;  // none for a unary step
   Attrs attrs;
-  std::string name;      // of the node it was
+  std::string name;  // of the node it was
   friend bool operator==(const EpilogueStep&, const EpilogueStep&) = default;
 };
 
 struct Node {
   Op op{};
-  std::string name;                   // the model's own, unique; layers are named by it ("layer2.3.conv1")
-  std::vector<ValueId> inputs;        // an optional input left out is ValueId()
+  std::string name;             // the model's own, unique; layers are named by it ("layer2.3.conv1")
+  std::vector<ValueId> inputs;  // an optional input left out is ValueId()
   std::vector<ValueId> outputs;
   Attrs attrs;
   std::vector<EpilogueStep> epilogue;
@@ -109,8 +111,8 @@ struct Node {
 struct Graph {
   std::string name;
   std::vector<Value> values;
-  std::vector<Node> nodes;            // topological: a node's inputs are made by earlier nodes
-  std::vector<ValueId> inputs;        // weights are not inputs
+  std::vector<Node> nodes;      // topological: a node's inputs are made by earlier nodes
+  std::vector<ValueId> inputs;  // weights are not inputs
   std::vector<ValueId> outputs;
 
   const Value& value(ValueId id) const { return values[id.index()]; }

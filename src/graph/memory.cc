@@ -7,14 +7,17 @@
 namespace nlsplit {
 
 ArenaPlan plan_arena(std::span<const Lifetime> lifetimes) {
-  const auto aligned = [](Bytes size) { return (size.value() + arena_alignment - 1) / arena_alignment * arena_alignment; };
+  const auto aligned = [](Bytes size) {
+    return (size.value() + arena_alignment - 1) / arena_alignment * arena_alignment;
+  };
   std::vector<size_t> by_size(lifetimes.size());
   std::iota(by_size.begin(), by_size.end(), size_t{0});
-  std::stable_sort(by_size.begin(), by_size.end(), [&](size_t a, size_t b) { return lifetimes[a].size > lifetimes[b].size; });
+  std::stable_sort(by_size.begin(), by_size.end(),
+                   [&](size_t a, size_t b) { return lifetimes[a].size > lifetimes[b].size; });
 
   ArenaPlan plan;
   plan.offsets.assign(lifetimes.size(), 0);
-  std::vector<size_t> placed;   // by offset
+  std::vector<size_t> placed;  // by offset
   int64_t end = 0;
   for (const size_t next : by_size) {
     const Lifetime& life = lifetimes[next];

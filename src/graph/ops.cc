@@ -11,12 +11,14 @@
 namespace nlsplit {
 namespace {
 
-constexpr AttrSpec conv_attrs[] = {{"dilations", 'l'}, {"group", 'i'}, {"kernel_shape", 'l'}, {"pads", 'l'}, {"strides", 'l'}};
+constexpr AttrSpec conv_attrs[] = {
+    {"dilations", 'l'}, {"group", 'i'}, {"kernel_shape", 'l'}, {"pads", 'l'}, {"strides", 'l'}};
 constexpr AttrSpec gemm_attrs[] = {{"alpha", 'f'}, {"beta", 'f'}, {"transA", 'i'}, {"transB", 'i'}};
 constexpr AttrSpec leaky_attrs[] = {{"alpha", 'f'}};
 constexpr AttrSpec hard_sigmoid_attrs[] = {{"alpha", 'f'}, {"beta", 'f'}};
 constexpr AttrSpec clip_attrs[] = {{"max", 'f'}, {"min", 'f'}};
-constexpr AttrSpec max_pool_attrs[] = {{"ceil_mode", 'i'}, {"dilations", 'l'}, {"kernel_shape", 'l'}, {"pads", 'l'}, {"strides", 'l'}};
+constexpr AttrSpec max_pool_attrs[] = {
+    {"ceil_mode", 'i'}, {"dilations", 'l'}, {"kernel_shape", 'l'}, {"pads", 'l'}, {"strides", 'l'}};
 constexpr AttrSpec average_pool_attrs[] = {
     {"ceil_mode", 'i'}, {"count_include_pad", 'i'}, {"kernel_shape", 'l'}, {"pads", 'l'}, {"strides", 'l'}};
 constexpr AttrSpec batch_norm_attrs[] = {{"epsilon", 'f'}};
@@ -34,18 +36,22 @@ double count(const TensorType& type) { return static_cast<double>(element_count(
 
 Flops no_flops(Types, Types, const Attrs&) { return flops(0); }
 Flops flops_each(Types, Types out, const Attrs&) { return flops(count(out[0])); }
-Flops flops_transcendental(Types, Types out, const Attrs&) { return flops(count(out[0])); }   // a call counts as one operation
+Flops flops_transcendental(Types, Types out, const Attrs&) {
+  return flops(count(out[0]));
+}  // a call counts as one operation
 Flops flops_conv(Types in, Types out, const Attrs&) {
-  const Shape& w = in[1].shape;   // [outputs, inputs of a group, height, width]
+  const Shape& w = in[1].shape;  // [outputs, inputs of a group, height, width]
   const double taps = static_cast<double>(w[1] * w[2] * w[3]);
-  return flops(2 * taps * count(out[0]));   // the bias replaces the first addition's zero
+  return flops(2 * taps * count(out[0]));  // the bias replaces the first addition's zero
 }
 Flops flops_gemm(Types in, Types out, const Attrs& attrs) {
   const Shape& a = in[0].shape;
   const double k = static_cast<double>(attr_int(attrs, "transA") != 0 ? a[0] : a[1]);
   return flops(2 * k * count(out[0]));
 }
-Flops flops_matmul(Types in, Types out, const Attrs&) { return flops(2 * static_cast<double>(in[0].shape.back()) * count(out[0])); }
+Flops flops_matmul(Types in, Types out, const Attrs&) {
+  return flops(2 * static_cast<double>(in[0].shape.back()) * count(out[0]));
+}
 Flops flops_sum(Types in, Types out, const Attrs&) { return flops(static_cast<double>(in.size() - 1) * count(out[0])); }
 Flops flops_pool(Types, Types out, const Attrs& attrs) {
   double taps = 1;
@@ -53,11 +59,14 @@ Flops flops_pool(Types, Types out, const Attrs& attrs) {
   return flops(taps * count(out[0]));
 }
 Flops flops_reduce(Types in, Types, const Attrs&) { return flops(count(in[0])); }
-Flops flops_batch_norm(Types, Types out, const Attrs&) { return flops(2 * count(out[0])); }   // scale and shift
+Flops flops_batch_norm(Types, Types out, const Attrs&) { return flops(2 * count(out[0])); }  // scale and shift
 Flops flops_lrn(Types, Types out, const Attrs& attrs) {
-  return flops((2 * static_cast<double>(attr_int(attrs, "size")) + 4) * count(out[0]));   // squares, sum; scale, shift, power, divide
+  return flops((2 * static_cast<double>(attr_int(attrs, "size")) + 4) *
+               count(out[0]));  // squares, sum; scale, shift, power, divide
 }
-Flops flops_softmax(Types, Types out, const Attrs&) { return flops(5 * count(out[0])); }   // max, subtract, exp, sum, divide
+Flops flops_softmax(Types, Types out, const Attrs&) {
+  return flops(5 * count(out[0]));
+}  // max, subtract, exp, sum, divide
 
 // ---- the batch axis
 
@@ -68,13 +77,14 @@ bool keeps_first(Types, uint64_t batched, const Attrs&) { return batched == 1; }
 bool keeps_gemm(Types, uint64_t batched, const Attrs& attrs) { return batched == 1 && attr_int(attrs, "transA") == 0; }
 bool keeps_matmul(Types in, uint64_t batched, const Attrs&) {
   if (!batch_of_first(batched) || in[0].shape.size() < 2) return false;
-  if ((batched & 2) == 0) {   // b must not add axes in front, nor have a matrix of its own for each sample
+  if ((batched & 2) == 0) {  // b must not add axes in front, nor have a matrix of its own for each sample
     const size_t rank = in[0].shape.size();
     return in[1].shape.size() < rank || (in[1].shape.size() == rank && (rank == 2 || in[1].shape[0] == 1));
   }
   return in[0].shape.size() == in[1].shape.size() && in[0].shape.size() >= 3;
 }
-// Broadcasting element-wise: axis 0 of the result must be the samples' axis of every operand that has one, and no other's.
+// Broadcasting element-wise: axis 0 of the result must be the samples' axis of every operand that has one, and no
+// other's.
 bool keeps_broadcast(Types in, uint64_t batched, const Attrs&) {
   size_t rank = 0;
   for (const TensorType& type : in) rank = std::max(rank, type.shape.size());
@@ -96,7 +106,8 @@ bool keeps_concat(Types in, uint64_t batched, const Attrs& attrs) {
 }
 bool keeps_reshape(Types in, uint64_t batched, const Attrs& attrs) {
   const auto out = infer_reshape(in, attrs);
-  return batched == 1 && out.ok() && !(*out)[0].shape.empty() && !in[0].shape.empty() && (*out)[0].shape[0] == in[0].shape[0];
+  return batched == 1 && out.ok() && !(*out)[0].shape.empty() && !in[0].shape.empty() &&
+         (*out)[0].shape[0] == in[0].shape[0];
 }
 bool keeps_flatten(Types in, uint64_t batched, const Attrs& attrs) {
   const int64_t axis = attr_int(attrs, "axis");
@@ -123,11 +134,16 @@ bool keeps_pad(Types in, uint64_t batched, const Attrs& attrs) {
 
 bool is_kind(const AttrValue& value, char kind) {
   switch (kind) {
-    case 'i': return std::holds_alternative<int64_t>(value);
-    case 'f': return std::holds_alternative<double>(value);
-    case 's': return std::holds_alternative<std::string>(value);
-    case 'l': return std::holds_alternative<std::vector<int64_t>>(value);
-    default: return false;
+    case 'i':
+      return std::holds_alternative<int64_t>(value);
+    case 'f':
+      return std::holds_alternative<double>(value);
+    case 's':
+      return std::holds_alternative<std::string>(value);
+    case 'l':
+      return std::holds_alternative<std::vector<int64_t>>(value);
+    default:
+      return false;
   }
 }
 
@@ -143,11 +159,13 @@ Status check_form(const OpInfo& op, Types inputs, const Attrs& attrs) {
     const AttrValue* value = find_attr(attrs, spec.name);
     if (value == nullptr) return invalid_input(fmt::format("attribute {} is missing", spec.name));
     if (!is_kind(*value, spec.kind)) return invalid_input(fmt::format("attribute {} has the wrong type", spec.name));
-    if (spec.kind == 'f' && std::isnan(std::get<double>(*value))) return invalid_input(fmt::format("attribute {} is not a number", spec.name));
+    if (spec.kind == 'f' && std::isnan(std::get<double>(*value)))
+      return invalid_input(fmt::format("attribute {} is not a number", spec.name));
   }
   if (attrs.size() != op.attrs.size()) {
     for (const Attr& attr : attrs) {
-      const bool known = std::any_of(op.attrs.begin(), op.attrs.end(), [&](const AttrSpec& s) { return s.name == attr.name; });
+      const bool known =
+          std::any_of(op.attrs.begin(), op.attrs.end(), [&](const AttrSpec& s) { return s.name == attr.name; });
       if (!known) return invalid_input(fmt::format("{} has no attribute {}", op.name, attr.name));
     }
   }
@@ -228,7 +246,8 @@ Result<Op> parse_op(std::string_view name) {
     names.push_back(row.name);
   }
   const std::string hint = nearest(name, names);
-  return unsupported(fmt::format("unknown operator {}{}", name, hint.empty() ? "" : fmt::format("; did you mean {}?", hint)));
+  return unsupported(
+      fmt::format("unknown operator {}{}", name, hint.empty() ? "" : fmt::format("; did you mean {}?", hint)));
 }
 
 bool is_view(Op op) { return info(op).is_view; }
@@ -241,8 +260,10 @@ bool is_unary_elementwise(Op op) {
     case Op::HardSwish:
     case Op::LeakyRelu:
     case Op::HardSigmoid:
-    case Op::Clip: return true;
-    default: return false;   // a new op is no epilogue step until its kernels say so
+    case Op::Clip:
+      return true;
+    default:
+      return false;  // a new op is no epilogue step until its kernels say so
   }
 }
 

@@ -1,6 +1,7 @@
 // The one table of operators. One row an op: arity, attributes, type inference, work, and how it treats the batch axis.
-// Adding an op: one enumerator, one row in ops.cc (a static_assert counts them), a case in the reference evaluator, and a kernel.
-// The semantics are ONNX's (https://onnx.ai/onnx/operators/) in the canonical form below, whatever opset the file was.
+// Adding an op: one enumerator, one row in ops.cc (a static_assert counts them), a case in the reference evaluator, and
+// a kernel. The semantics are ONNX's (https://onnx.ai/onnx/operators/) in the canonical form below, whatever opset the
+// file was.
 #pragma once
 
 #include <span>
@@ -13,32 +14,43 @@ namespace nlsplit {
 
 // Canonical attributes (all required unless marked ?). i = int, f = float, s = string, [i] = ints.
 enum class Op : uint8_t {
-  Conv,               // (x, w, b?) dilations[i] group i kernel_shape[i] pads[i] (begins then ends) strides[i]; 2 spatial axes
-  Gemm,               // (a, b, c?) alpha f beta f transA i transB i
-  MatMul,             // (a, b) numpy semantics, batched
-  Add, Sub, Mul, Div, // (a, b) numpy broadcasting
-  Sum,                // (a, b, …) same shapes
-  Relu, Sigmoid, Tanh, HardSwish, Exp, Sqrt, Neg, Erf, // (x)
-  LeakyRelu,          // alpha f
-  HardSigmoid,        // alpha f beta f
-  Clip,               // min f max f
-  MaxPool,            // (x) ceil_mode i dilations[i] kernel_shape[i] pads[i] strides[i]
-  AveragePool,        // (x) ceil_mode i count_include_pad i kernel_shape[i] pads[i] strides[i]
-  GlobalAveragePool,  // (x)
-  BatchNormalization, // (x, scale, bias, mean, var) epsilon f; inference
-  LRN,                // (x) alpha f beta f bias f size i
-  Softmax,            // (x) axis i; over that axis alone (opset < 13 is rewritten with Flatten at import)
-  Concat,             // (a, …) axis i
-  Reshape,            // (x) shape[i]: 0 copies the input's extent, one -1 is inferred
-  Flatten,            // (x) axis i
-  Transpose,          // (x) perm[i]
-  ReduceMean,         // (x) axes[i] keepdims i
-  Pad,                // (x) pads[i] value f; constant mode
-  Identity,           // (x); Dropout in inference
+  Conv,    // (x, w, b?) dilations[i] group i kernel_shape[i] pads[i] (begins then ends) strides[i]; 2 spatial axes
+  Gemm,    // (a, b, c?) alpha f beta f transA i transB i
+  MatMul,  // (a, b) numpy semantics, batched
+  Add,
+  Sub,
+  Mul,
+  Div,  // (a, b) numpy broadcasting
+  Sum,  // (a, b, …) same shapes
+  Relu,
+  Sigmoid,
+  Tanh,
+  HardSwish,
+  Exp,
+  Sqrt,
+  Neg,
+  Erf,                 // (x)
+  LeakyRelu,           // alpha f
+  HardSigmoid,         // alpha f beta f
+  Clip,                // min f max f
+  MaxPool,             // (x) ceil_mode i dilations[i] kernel_shape[i] pads[i] strides[i]
+  AveragePool,         // (x) ceil_mode i count_include_pad i kernel_shape[i] pads[i] strides[i]
+  GlobalAveragePool,   // (x)
+  BatchNormalization,  // (x, scale, bias, mean, var) epsilon f; inference
+  LRN,                 // (x) alpha f beta f bias f size i
+  Softmax,             // (x) axis i; over that axis alone (opset < 13 is rewritten with Flatten at import)
+  Concat,              // (a, …) axis i
+  Reshape,             // (x) shape[i]: 0 copies the input's extent, one -1 is inferred
+  Flatten,             // (x) axis i
+  Transpose,           // (x) perm[i]
+  ReduceMean,          // (x) axes[i] keepdims i
+  Pad,                 // (x) pads[i] value f; constant mode
+  Identity,            // (x); Dropout in inference
 };
 inline constexpr int op_count = static_cast<int>(Op::Identity) + 1;
 
-// Arithmetic and traffic of one execution. A fused multiply-add is two operations; bytes count every operand and result once.
+// Arithmetic and traffic of one execution. A fused multiply-add is two operations; bytes count every operand and result
+// once.
 struct Work {
   Flops flops;
   Bytes bytes_read;
@@ -47,25 +59,28 @@ struct Work {
   Work& operator+=(const Work& other);
 };
 
-using Types = std::span<const TensorType>;   // of the inputs; an absent optional input is a type with no shape and is last
+using Types =
+    std::span<const TensorType>;  // of the inputs; an absent optional input is a type with no shape and is last
 
 struct AttrSpec {
   std::string_view name;
-  char kind;                             // i integer, f float, s string, l list of integers
+  char kind;  // i integer, f float, s string, l list of integers
 };
 
 struct OpInfo {
   Op op;
-  std::string_view name;                 // ONNX's
+  std::string_view name;  // ONNX's
   int min_inputs;
-  int max_inputs;                        // -1: any number
-  bool is_view;                          // the output is the first input's bytes under another shape
-  std::span<const AttrSpec> attrs;       // exactly these must be there
-  // Types of the outputs, or why these inputs or attributes are not acceptable ("kernel 7x7 exceeds the padded input 5x5").
+  int max_inputs;                   // -1: any number
+  bool is_view;                     // the output is the first input's bytes under another shape
+  std::span<const AttrSpec> attrs;  // exactly these must be there
+  // Types of the outputs, or why these inputs or attributes are not acceptable ("kernel 7x7 exceeds the padded input
+  // 5x5").
   Result<std::vector<TensorType>> (*infer)(Types inputs, const Attrs& attrs);
   Flops (*flops)(Types inputs, Types outputs, const Attrs& attrs);
-  // If input 0 (and every other input whose bit is set in `batched`) has one sample per index of axis 0, does the output too,
-  // with each sample's value independent of the other samples? Inputs not in `batched` are the same for all samples.
+  // If input 0 (and every other input whose bit is set in `batched`) has one sample per index of axis 0, does the
+  // output too, with each sample's value independent of the other samples? Inputs not in `batched` are the same for all
+  // samples.
   bool (*keeps_batch)(Types inputs, uint64_t batched, const Attrs& attrs);
 };
 
@@ -74,8 +89,8 @@ inline std::string_view name_of(Op op) { return info(op).name; }
 // ONNX's name, or nullopt-like none.
 Result<Op> parse_op(std::string_view name);
 bool is_view(Op op);
-bool is_unary_elementwise(Op op);        // may be an epilogue step without operand
-bool is_binary_elementwise(Op op);       // Add, Sub, Mul, Div
+bool is_unary_elementwise(Op op);   // may be an epilogue step without operand
+bool is_binary_elementwise(Op op);  // Add, Sub, Mul, Div
 
 // Whole node including its epilogue: bytes of an epilogue's operand count, its intermediate results do not.
 Work work_of(Op op, const Attrs& attrs, std::span<const EpilogueStep> epilogue, Types inputs, Types outputs);

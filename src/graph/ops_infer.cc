@@ -17,7 +17,7 @@ Inferred one(DType dtype, Shape shape) {
   double elements = 1;
   for (const int64_t extent : shape) {
     if (extent < 0 || extent > largest_extent) return wrong(fmt::format("an extent of {} in the result", extent));
-    elements *= static_cast<double>(std::max<int64_t>(extent, 1));   // what stands beside a zero is multiplied elsewhere
+    elements *= static_cast<double>(std::max<int64_t>(extent, 1));  // what stands beside a zero is multiplied elsewhere
   }
   if (elements > static_cast<double>(largest_extent)) return wrong("the result is too large");
   return std::vector<TensorType>{{dtype, std::move(shape)}};
@@ -25,7 +25,8 @@ Inferred one(DType dtype, Shape shape) {
 
 Status floats(Types inputs) {
   for (const TensorType& type : inputs) {
-    if (type.dtype != DType::f32) return unsupported(fmt::format("operands of type {}; only f32 is supported", name_of(type.dtype)));
+    if (type.dtype != DType::f32)
+      return unsupported(fmt::format("operands of type {}; only f32 is supported", name_of(type.dtype)));
   }
   return ok_status();
 }
@@ -62,7 +63,8 @@ Result<Window> window_of(const Attrs& attrs, size_t spatial) {
 Result<int64_t> window_positions(int64_t extent, const Window& window, size_t axis, size_t spatial, bool ceil_mode) {
   const int64_t reach = (window.kernel[axis] - 1) * window.dilations[axis] + 1;
   const int64_t padded = extent + window.pads[axis] + window.pads[axis + spatial];
-  if (reach > padded) return wrong(fmt::format("a kernel that reaches {} exceeds the padded input of {}", reach, padded));
+  if (reach > padded)
+    return wrong(fmt::format("a kernel that reaches {} exceeds the padded input of {}", reach, padded));
   const int64_t steps = padded - reach, stride = window.strides[axis];
   int64_t positions = (ceil_mode ? (steps + stride - 1) / stride : steps / stride) + 1;
   // A window that would begin in the padding behind the input is left out (ONNX and PyTorch).
@@ -94,12 +96,14 @@ Inferred infer_conv(Types inputs, const Attrs& attrs) {
   if (x.size() != 4 || w.size() != 4) return unsupported("convolutions over other than two spatial axes");
   ASSIGN_OR_RETURN(const Window window, window_of(attrs, 2));
   const int64_t group = attr_int(attrs, "group");
-  if (group < 1 || w[0] < 1 || w[0] % group != 0) return wrong(fmt::format("{} output channels in {} groups", w[0], group));
+  if (group < 1 || w[0] < 1 || w[0] % group != 0)
+    return wrong(fmt::format("{} output channels in {} groups", w[0], group));
   if (x[1] % group != 0 || x[1] / group != w[1]) {
     return wrong(fmt::format("the input has {} channels, the weight is for {} in {} groups", x[1], w[1], group));
   }
   if (w[2] != window.kernel[0] || w[3] != window.kernel[1]) {
-    return wrong(fmt::format("kernel_shape is {}x{}, the weight {}x{}", window.kernel[0], window.kernel[1], w[2], w[3]));
+    return wrong(
+        fmt::format("kernel_shape is {}x{}, the weight {}x{}", window.kernel[0], window.kernel[1], w[2], w[3]));
   }
   if (inputs.size() > 2 && inputs[2].shape != Shape{w[0]}) return wrong(fmt::format("the bias is not [{}]", w[0]));
   ASSIGN_OR_RETURN(const int64_t height, window_positions(x[2], window, 0, 2, false));
@@ -145,7 +149,8 @@ Inferred infer_broadcast(Types inputs, const Attrs&) {
 Inferred infer_same(Types inputs, const Attrs&) {
   RETURN_IF_ERROR(floats(inputs));
   for (const TensorType& type : inputs) {
-    if (type.shape != inputs[0].shape) return wrong(fmt::format("operands {} and {} differ", to_string(inputs[0]), to_string(type)));
+    if (type.shape != inputs[0].shape)
+      return wrong(fmt::format("operands {} and {} differ", to_string(inputs[0]), to_string(type)));
   }
   return one(DType::f32, inputs[0].shape);
 }
@@ -157,7 +162,8 @@ Inferred infer_pool(Types inputs, const Attrs& attrs) {
   ASSIGN_OR_RETURN(const Window window, window_of(attrs, 2));
   for (size_t axis = 0; axis < 2; ++axis) {
     const int64_t reach = (window.kernel[axis] - 1) * window.dilations[axis] + 1;
-    if (window.pads[axis] >= reach || window.pads[axis + 2] >= reach) return wrong("a pool's padding is as wide as its kernel");
+    if (window.pads[axis] >= reach || window.pads[axis + 2] >= reach)
+      return wrong("a pool's padding is as wide as its kernel");
   }
   const bool ceil_mode = attr_int(attrs, "ceil_mode") != 0;
   ASSIGN_OR_RETURN(const int64_t height, window_positions(x[2], window, 0, 2, ceil_mode));
@@ -178,7 +184,8 @@ Inferred infer_batch_norm(Types inputs, const Attrs&) {
   const Shape& x = inputs[0].shape;
   if (x.size() < 2) return wrong("BatchNormalization needs a channel axis");
   for (size_t i = 1; i < inputs.size(); ++i) {
-    if (inputs[i].shape != Shape{x[1]}) return wrong(fmt::format("parameter {} is {}, not [{}]", i, to_string(inputs[i]), x[1]));
+    if (inputs[i].shape != Shape{x[1]})
+      return wrong(fmt::format("parameter {} is {}, not [{}]", i, to_string(inputs[i]), x[1]));
   }
   return one(DType::f32, x);
 }
@@ -204,7 +211,8 @@ Inferred infer_concat(Types inputs, const Attrs& attrs) {
     const Shape& next = inputs[i].shape;
     if (next.size() != out.size()) return wrong("operands with different numbers of axes");
     for (size_t a = 0; a < out.size(); ++a) {
-      if (a != axis && next[a] != out[a]) return wrong(fmt::format("axis {}: extents {} and {} differ", a, out[a], next[a]));
+      if (a != axis && next[a] != out[a])
+        return wrong(fmt::format("axis {}: extents {} and {} differ", a, out[a], next[a]));
     }
     if (next[axis] > largest_extent - out[axis]) return wrong("the result is too large");
     out[axis] += next[axis];
@@ -274,8 +282,10 @@ Inferred infer_reduce(Types inputs, const Attrs& attrs) {
   }
   Shape out;
   for (size_t i = 0; i < x.size(); ++i) {
-    if (!reduced[i]) out.push_back(x[i]);
-    else if (attr_int(attrs, "keepdims") != 0) out.push_back(1);
+    if (!reduced[i])
+      out.push_back(x[i]);
+    else if (attr_int(attrs, "keepdims") != 0)
+      out.push_back(1);
   }
   return one(DType::f32, std::move(out));
 }

@@ -11,12 +11,12 @@ Inferred infer_conv(Types inputs, const Attrs& attrs);
 Inferred infer_gemm(Types inputs, const Attrs& attrs);
 Inferred infer_matmul(Types inputs, const Attrs& attrs);
 Inferred infer_broadcast(Types inputs, const Attrs& attrs);
-Inferred infer_same(Types inputs, const Attrs& attrs);       // all inputs alike, and so the output
+Inferred infer_same(Types inputs, const Attrs& attrs);  // all inputs alike, and so the output
 Inferred infer_pool(Types inputs, const Attrs& attrs);
 Inferred infer_global_pool(Types inputs, const Attrs& attrs);
 Inferred infer_batch_norm(Types inputs, const Attrs& attrs);
 Inferred infer_lrn(Types inputs, const Attrs& attrs);
-Inferred infer_axis(Types inputs, const Attrs& attrs);       // as the input; the attribute `axis` must be one of its axes
+Inferred infer_axis(Types inputs, const Attrs& attrs);  // as the input; the attribute `axis` must be one of its axes
 Inferred infer_concat(Types inputs, const Attrs& attrs);
 Inferred infer_reshape(Types inputs, const Attrs& attrs);
 Inferred infer_flatten(Types inputs, const Attrs& attrs);

@@ -4,7 +4,8 @@
 namespace nlsplit {
 namespace {
 
-// The Conv in front of a BatchNormalization that can take it in: nobody else reads it, and all parameters are constants.
+// The Conv in front of a BatchNormalization that can take it in: nobody else reads it, and all parameters are
+// constants.
 Node* foldable(Graph& graph, const Node& norm, const std::vector<int>& uses) {
   const Value& input = graph.value(norm.inputs[0]);
   if (input.kind != ValueKind::node || uses[norm.inputs[0].index()] != 1) return nullptr;
@@ -26,8 +27,8 @@ ValueId add_weight(Graph& graph, std::string name, TensorType type, ContentId co
 
 }  // namespace
 
-// BatchNorm(Conv(x, w, b)) = Conv(x, w * s, (b - mean) * s + bias) with s = scale / sqrt(var + eps), channel by channel.
-// Ioffe and Szegedy, "Batch Normalization", 2015, section 3.1, for inference.
+// BatchNorm(Conv(x, w, b)) = Conv(x, w * s, (b - mean) * s + bias) with s = scale / sqrt(var + eps), channel by
+// channel. Ioffe and Szegedy, "Batch Normalization", 2015, section 3.1, for inference.
 Result<Graph> fold_batch_norm(const Graph& graph, WeightStore& weights) {
   Graph out = graph;
   const std::vector<int> uses = use_counts(out);
@@ -41,8 +42,8 @@ Result<Graph> fold_batch_norm(const Graph& graph, WeightStore& weights) {
     const auto content = [&](ValueId id) { return out.value(id).content; };
     const ValueId w = conv->inputs[1];
     const TensorType weight_type = out.value(w).type, bias_type = out.value(norm.inputs[1]).type;
-    const ContentId folded_weight =
-        weights.add_derived(Derivation::bn_weight, {content(w), content(norm.inputs[1]), content(norm.inputs[4])}, epsilon, weight_type);
+    const ContentId folded_weight = weights.add_derived(
+        Derivation::bn_weight, {content(w), content(norm.inputs[1]), content(norm.inputs[4])}, epsilon, weight_type);
     std::vector<ContentId> parts;
     if (conv->inputs.size() > 2 && conv->inputs[2].valid()) parts.push_back(content(conv->inputs[2]));
     for (size_t p = 1; p <= 4; ++p) parts.push_back(content(norm.inputs[p]));

@@ -24,7 +24,8 @@ Result<Graph> fuse_bias(const Graph& graph, WeightStore&) {
     for (const size_t side : {0, 1}) {
       const ValueId from = add.inputs[side], bias = add.inputs[1 - side];
       const Value& value = out.value(from);
-      if (value.kind != ValueKind::node || uses[from.index()] != 1 || out.value(bias).kind != ValueKind::weight) continue;
+      if (value.kind != ValueKind::node || uses[from.index()] != 1 || out.value(bias).kind != ValueKind::weight)
+        continue;
       Node& conv = out.nodes[value.producer.index()];
       const bool has_bias = conv.inputs.size() > 2 && conv.inputs[2].valid();
       if (conv.op != Op::Conv || has_bias || !conv.epilogue.empty()) continue;
@@ -34,7 +35,9 @@ Result<Graph> fuse_bias(const Graph& graph, WeightStore&) {
       Value flat = out.value(bias);
       flat.name += ".flat";
       flat.type.shape = {channels};
-      for (int n = 2; std::any_of(out.values.begin(), out.values.end(), [&](const Value& v) { return v.name == flat.name; }); ++n) {
+      for (int n = 2;
+           std::any_of(out.values.begin(), out.values.end(), [&](const Value& v) { return v.name == flat.name; });
+           ++n) {
         flat.name = out.value(bias).name + ".flat" + std::to_string(n);
       }
       conv.inputs.resize(2);

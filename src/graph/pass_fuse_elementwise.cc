@@ -12,8 +12,10 @@ bool takes_epilogue(Op op) {
     case Op::MatMul:
     case Op::BatchNormalization:
     case Op::Add:
-    case Op::Mul: return true;
-    default: return false;
+    case Op::Mul:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -21,7 +23,7 @@ bool takes_epilogue(Op op) {
 int fusable_side(const Graph& graph, const Node& step, const std::vector<int>& uses) {
   const bool binary = step.op == Op::Add || step.op == Op::Mul;
   if (!is_unary_elementwise(step.op) && !binary) return -1;
-  if (!step.epilogue.empty()) return -1;   // its operands may be made too late
+  if (!step.epilogue.empty()) return -1;  // its operands may be made too late
   int best = -1;
   uint32_t best_producer = 0;
   for (size_t side = 0; side < (binary ? 2 : 1); ++side) {
@@ -32,7 +34,8 @@ int fusable_side(const Graph& graph, const Node& step, const std::vector<int>& u
     if (binary) {
       const Value& other = graph.value(step.inputs[1 - side]);
       // The other operand must be there when the producer runs, with as many samples at any batch: no constant.
-      const bool there = other.kind == ValueKind::input || (other.kind == ValueKind::node && other.producer < value.producer);
+      const bool there =
+          other.kind == ValueKind::input || (other.kind == ValueKind::node && other.producer < value.producer);
       if (!there || other.type != value.type) continue;
     }
     const auto producer = static_cast<uint32_t>(value.producer.index());

@@ -13,7 +13,8 @@ Result<Graph> remove_identity(const Graph& graph, WeightStore&) {
     const Node& node = out.nodes[i];
     if (!is_view(node.op) || is_output[node.outputs[0].index()]) continue;
     const ValueId from = node.outputs[0], to = node.inputs[0];
-    // A reshape to the same shape at batch 1 may be none at batch 8; with_batch keeps axis 0, so only equal ranks are nothing.
+    // A reshape to the same shape at batch 1 may be none at batch 8; with_batch keeps axis 0, so only equal ranks are
+    // nothing.
     if (out.value(from).type != out.value(to).type) continue;
     removed[i] = true;
     redirect(out, from, to);

@@ -24,7 +24,8 @@ uint64_t batched_mask(const std::vector<ValueId>& inputs, const std::vector<bool
 }
 
 Status follow_batch(const Graph& graph, const Node& node, std::vector<bool>& batched) {
-  if (node.inputs.size() > 64) return unsupported(fmt::format("node {} ({}) has more than 64 operands", node.name, name_of(node.op)));
+  if (node.inputs.size() > 64)
+    return unsupported(fmt::format("node {} ({}) has more than 64 operands", node.name, name_of(node.op)));
   const uint64_t mask = batched_mask(node.inputs, batched);
   const bool result = mask != 0;
   if (result && !info(node.op).keeps_batch(input_types(graph, node), mask, node.attrs)) {
@@ -72,7 +73,8 @@ Result<std::vector<bool>> batched_values(const Graph& graph) {
   for (const ValueId input : graph.inputs) batched[input.index()] = true;
   for (const Node& node : graph.nodes) RETURN_IF_ERROR(follow_batch(graph, node, batched));
   for (const ValueId output : graph.outputs) {
-    if (!batched[output.index()]) return unsupported(fmt::format("output {} does not depend on the input", graph.value(output).name));
+    if (!batched[output.index()])
+      return unsupported(fmt::format("output {} does not depend on the input", graph.value(output).name));
   }
   return batched;
 }
@@ -93,7 +95,7 @@ Result<Graph> with_batch(const Graph& graph, int64_t batch) {
   for (Node& node : out.nodes) {
     if (node.op == Op::Reshape && batched[node.outputs[0].index()]) {
       Shape shape = attr_ints(node.attrs, "shape");
-      shape[0] = 0;   // axis 0 is the samples', as keeps_batch has just confirmed: whatever literal stood there
+      shape[0] = 0;  // axis 0 is the samples', as keeps_batch has just confirmed: whatever literal stood there
       set_attr(node.attrs, "shape", std::move(shape));
     }
     auto types = info(node.op).infer(input_types(out, node), node.attrs);

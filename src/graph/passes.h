@@ -11,20 +11,22 @@ namespace nlsplit {
 
 struct Pass {
   std::string_view name;
-  std::string_view what;                                          // one sentence
-  Result<Graph> (*run)(const Graph& graph, WeightStore& weights); // may add derived weights
+  std::string_view what;                                           // one sentence
+  Result<Graph> (*run)(const Graph& graph, WeightStore& weights);  // may add derived weights
 };
 
-std::span<const Pass> all_passes();                               // in the order they run
+std::span<const Pass> all_passes();  // in the order they run
 
 // All passes in order.
 Result<Graph> optimize(const Graph& graph, WeightStore& weights);
 
-// The same network for another batch size: axis 0 of every input becomes `batch`, all types are inferred again, and a Reshape
-// that wrote the old batch down literally follows. Error: an operator mixes samples (it is named), inputs disagree on the batch.
+// The same network for another batch size: axis 0 of every input becomes `batch`, all types are inferred again, and a
+// Reshape that wrote the old batch down literally follows. Error: an operator mixes samples (it is named), inputs
+// disagree on the batch.
 Result<Graph> with_batch(const Graph& graph, int64_t batch);
 
-// Which values carry one sample per index of axis 0, given that the inputs do. Error: the first node that mixes samples.
+// Which values carry one sample per index of axis 0, given that the inputs do. Error: the first node that mixes
+// samples.
 Result<std::vector<bool>> batched_values(const Graph& graph);
 
 }  // namespace nlsplit

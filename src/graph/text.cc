@@ -1,4 +1,5 @@
-// A Graph's text form: print and parse. The grammar is the example in graph.h: one line a value, in the order they are made.
+// A Graph's text form: print and parse. The grammar is the example in graph.h: one line a value, in the order they are
+// made.
 #include <fmt/format.h>
 
 #include <unordered_map>
@@ -31,7 +32,8 @@ std::string reference(const Graph& graph, ValueId id) {
 std::string costs(const Graph& graph, const Node& node) {
   if (is_view(node.op)) return "  # a view";
   const Work work = work_of(graph, node);
-  return fmt::format("  # {}, reads {}, writes {}", to_string(work.flops), to_string(work.bytes_read), to_string(work.bytes_written));
+  return fmt::format("  # {}, reads {}, writes {}", to_string(work.flops), to_string(work.bytes_read),
+                     to_string(work.bytes_written));
 }
 
 std::string print_node(const Graph& graph, const Node& node) {
@@ -64,10 +66,14 @@ class Parser {
     ASSIGN_OR_RETURN(graph_.name, in_.quoted("the graph's name"));
     RETURN_IF_ERROR(in_.end_of_line());
     while (in_.next_line()) {
-      if (in_.accept("input")) RETURN_IF_ERROR(input());
-      else if (in_.accept("weight")) RETURN_IF_ERROR(weight());
-      else if (in_.accept("output")) RETURN_IF_ERROR(output());
-      else RETURN_IF_ERROR(node());
+      if (in_.accept("input"))
+        RETURN_IF_ERROR(input());
+      else if (in_.accept("weight"))
+        RETURN_IF_ERROR(weight());
+      else if (in_.accept("output"))
+        RETURN_IF_ERROR(output());
+      else
+        RETURN_IF_ERROR(node());
     }
     if (const Status sound = verify(graph_); !sound.ok()) {
       Error error = sound.error();
@@ -195,16 +201,20 @@ class Parser {
 
 }  // namespace
 
-// Values are printed in the order of their ids, so that parsing gives the same ids; an output of a node brings its node.
+// Values are printed in the order of their ids, so that parsing gives the same ids; an output of a node brings its
+// node.
 std::string to_string(const Graph& graph, bool with_costs) {
   std::string out = fmt::format("graph {}\n", quote(graph.name));
   for (size_t i = 0; i < graph.values.size(); ++i) {
     const Value& value = graph.values[i];
     const ValueId id(i);
     switch (value.kind) {
-      case ValueKind::input: out += fmt::format("input {} {}\n", reference(graph, id), to_string(value.type)); break;
+      case ValueKind::input:
+        out += fmt::format("input {} {}\n", reference(graph, id), to_string(value.type));
+        break;
       case ValueKind::weight:
-        out += fmt::format("weight {} {} content {}\n", reference(graph, id), to_string(value.type), hex16(value.content.value));
+        out += fmt::format("weight {} {} content {}\n", reference(graph, id), to_string(value.type),
+                           hex16(value.content.value));
         break;
       case ValueKind::node: {
         const Node& node = graph.node(value.producer);

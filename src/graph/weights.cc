@@ -34,12 +34,14 @@ std::string fold_weight(const std::vector<std::string>& in, double epsilon) {
 // in: (b, scale, bias, mean, var), or without b.
 std::string fold_bias(const std::vector<std::string>& in, double epsilon) {
   const size_t skip = in.size() - 4;
-  const auto scale = floats(in[skip]), bias = floats(in[skip + 1]), mean = floats(in[skip + 2]), variance = floats(in[skip + 3]);
+  const auto scale = floats(in[skip]), bias = floats(in[skip + 1]), mean = floats(in[skip + 2]),
+             variance = floats(in[skip + 3]);
   std::string out(in[skip].size(), '\0');
   auto* values = reinterpret_cast<float*>(out.data());
   for (size_t o = 0; o < scale.size(); ++o) {
     const double b = skip == 0 ? 0.0 : static_cast<double>(floats(in[0])[o]);
-    values[o] = static_cast<float>((b - mean[o]) * scale[o] / std::sqrt(static_cast<double>(variance[o]) + epsilon) + bias[o]);
+    values[o] =
+        static_cast<float>((b - mean[o]) * scale[o] / std::sqrt(static_cast<double>(variance[o]) + epsilon) + bias[o]);
   }
   return out;
 }
@@ -66,11 +68,16 @@ std::string elementwise(const std::vector<std::string>& in, Combine combine) {
 
 std::string derive(Derivation how, const std::vector<std::string>& in, double parameter) {
   switch (how) {
-    case Derivation::bn_weight: return fold_weight(in, parameter);
-    case Derivation::bn_bias: return fold_bias(in, parameter);
-    case Derivation::bn_scale: return norm_scale(in, parameter);
-    case Derivation::add: return elementwise(in, [](float a, float b) { return a + b; });
-    case Derivation::mul: return elementwise(in, [](float a, float b) { return a * b; });
+    case Derivation::bn_weight:
+      return fold_weight(in, parameter);
+    case Derivation::bn_bias:
+      return fold_bias(in, parameter);
+    case Derivation::bn_scale:
+      return norm_scale(in, parameter);
+    case Derivation::add:
+      return elementwise(in, [](float a, float b) { return a + b; });
+    case Derivation::mul:
+      return elementwise(in, [](float a, float b) { return a * b; });
   }
   CHECK(false, "unknown derivation");
 }
@@ -78,13 +85,22 @@ std::string derive(Derivation how, const std::vector<std::string>& in, double pa
 std::string filled(const TensorType& type, double value) {
   std::string out(static_cast<size_t>(size_of(type).value()), '\0');
   const auto fill = [&](auto element) {
-    for (size_t at = 0; at + sizeof(element) <= out.size(); at += sizeof(element)) std::memcpy(&out[at], &element, sizeof(element));
+    for (size_t at = 0; at + sizeof(element) <= out.size(); at += sizeof(element))
+      std::memcpy(&out[at], &element, sizeof(element));
   };
   switch (type.dtype) {
-    case DType::f32: fill(static_cast<float>(value)); break;
-    case DType::i64: fill(static_cast<int64_t>(value)); break;
-    case DType::i32: fill(static_cast<int32_t>(value)); break;
-    case DType::boolean: fill(static_cast<char>(value != 0)); break;
+    case DType::f32:
+      fill(static_cast<float>(value));
+      break;
+    case DType::i64:
+      fill(static_cast<int64_t>(value));
+      break;
+    case DType::i32:
+      fill(static_cast<int32_t>(value));
+      break;
+    case DType::boolean:
+      fill(static_cast<char>(value != 0));
+      break;
   }
   return out;
 }
@@ -107,7 +123,8 @@ ContentId WeightStore::add_bytes(TensorType type, std::string raw) {
 
 ContentId WeightStore::add_random(TensorType type, uint64_t seed, float deviation, float mean) {
   CHECK(type.dtype == DType::f32, "random weights are f32");
-  const uint64_t hash = hash_recipe(fmt::format("random {} {} {} {}", element_count(type.shape), seed, deviation, mean));
+  const uint64_t hash =
+      hash_recipe(fmt::format("random {} {} {} {}", element_count(type.shape), seed, deviation, mean));
   Entry entry;
   entry.kind = Entry::Kind::random;
   entry.type = std::move(type);
@@ -118,7 +135,8 @@ ContentId WeightStore::add_random(TensorType type, uint64_t seed, float deviatio
 }
 
 ContentId WeightStore::add_fill(TensorType type, double value) {
-  const uint64_t hash = hash_recipe(fmt::format("fill {} {} {}", name_of(type.dtype), element_count(type.shape), value));
+  const uint64_t hash =
+      hash_recipe(fmt::format("fill {} {} {}", name_of(type.dtype), element_count(type.shape), value));
   Entry entry;
   entry.kind = Entry::Kind::fill;
   entry.type = std::move(type);
@@ -151,8 +169,10 @@ Result<std::string> WeightStore::materialise(ContentId id) const {
   if (found == entries_.end()) return invalid_input(fmt::format("there is no weight with content {}", hex16(id.value)));
   const Entry& entry = found->second;
   switch (entry.kind) {
-    case Entry::Kind::raw: return entry.raw;
-    case Entry::Kind::fill: return filled(entry.type, entry.a);
+    case Entry::Kind::raw:
+      return entry.raw;
+    case Entry::Kind::fill:
+      return filled(entry.type, entry.a);
     case Entry::Kind::random: {
       const int64_t count = element_count(entry.type.shape);
       std::string out(static_cast<size_t>(count) * sizeof(float), '\0');

@@ -1,4 +1,5 @@
-// WeightStore: what the ContentIds of a Graph stand for. Values are made only when asked for, so planning needs no bytes.
+// WeightStore: what the ContentIds of a Graph stand for. Values are made only when asked for, so planning needs no
+// bytes.
 //
 //   ContentId w = store.add_bytes(type, std::move(raw));      // from a file
 //   ContentId r = store.add_random(type, seed, 0.05f);        // the zoo's: nothing stored until materialised
@@ -32,9 +33,9 @@ class WeightStore {
   ContentId add_derived(Derivation how, std::vector<ContentId> from, double parameter, TensorType type);
 
   bool contains(ContentId id) const;
-  const TensorType& type(ContentId id) const;               // as it was added; a Value may view it under another shape
-  Result<std::string> materialise(ContentId id) const;      // row-major bytes; error: not in this store
-  Bytes stored_bytes() const;                               // what the store itself holds in memory
+  const TensorType& type(ContentId id) const;           // as it was added; a Value may view it under another shape
+  Result<std::string> materialise(ContentId id) const;  // row-major bytes; error: not in this store
+  Bytes stored_bytes() const;                           // what the store itself holds in memory
 
  private:
   struct Entry {
@@ -42,8 +43,8 @@ class WeightStore {
     TensorType type;
     std::string raw;
     uint64_t seed = 0;
-    double a = 0;   // deviation, fill value or parameter
-    double b = 0;   // mean
+    double a = 0;  // deviation, fill value or parameter
+    double b = 0;  // mean
     Derivation how{};
     std::vector<ContentId> from;
   };

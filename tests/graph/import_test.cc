@@ -280,9 +280,12 @@ TEST(Import, LiteralBatchMayBeOverridden) {
 struct Published {
   const char* file;
   ImportOptions options;
-  size_t nodes, fused_nodes;  // after import; after the passes, views included
-  double giga_multiply_adds;  // from the papers and torchvision, two digits
+  size_t nodes;               // of the file, less constants and shape arithmetic
+  size_t fused_nodes;         // after the passes
+  double giga_multiply_adds;  // of Conv, Gemm and MatMul: published figures, to two digits
 };
+
+void PrintTo(const Published& published, std::ostream* out) { *out << published.file; }
 
 class ImportModels : public ::testing::TestWithParam<Published> {};
 
@@ -306,17 +309,24 @@ TEST_P(ImportModels, ImportsAsItIs) {
   EXPECT_TRUE(batched.ok()) << batched.error().to_string();
 }
 
-INSTANTIATE_TEST_SUITE_P(Light, ImportModels,
-                         ::testing::Values(Published{"light_resnet50.onnx", {}, 176, 58, 4.1},
-                                           Published{"light_squeezenet.onnx", {}, 66, 39, 0.35},
-                                           Published{"light_vgg19.onnx", {}, 46, 26, 19.6},
-                                           Published{"light_bvlc_alexnet.onnx", {}, 24, 15, 0.66},
-                                           Published{
-                                               "ppocr_mobile_v2_cls.onnx", {{{"x", {1, 3, 48, 192}}}}, 215, 134, 0.03}),
-                         [](const auto& info) {
-                           std::string name = info.param.file;
-                           return name.substr(0, name.find('.'));
-                         });
+// What the passes leave:
+//   resnet50    53 Convs, each with its norm, ReLU and skip; 2 pools, Reshape, Gemm, Softmax
+//   squeezenet  66 less 26 ReLUs and a Dropout; vgg19: 46 less 18 and 2; alexnet: 24 less 7 and 2
+//   ppocr       215 less 35 norms, 15 ReLUs and 9 HardSigmoids behind Convs, 7 skips, and, in each of 18 hard-swishes
+//   written as
+//               x * clip(x + 3, 0, 6) / 6, the Clip and the Mul behind the Add. Its 16,315,376 multiply-adds were
+//               counted from the shapes that ONNX's own inference gives.
+INSTANTIATE_TEST_SUITE_P(
+    Light, ImportModels,
+    ::testing::Values(Published{"light_resnet50.onnx", {}, 176, 58, 4.1},
+                      Published{"light_squeezenet.onnx", {}, 66, 39, 0.35},
+                      Published{"light_vgg19.onnx", {}, 46, 26, 19.6},
+                      Published{"light_bvlc_alexnet.onnx", {}, 24, 15, 0.66},
+                      Published{"ppocr_mobile_v2_cls.onnx", {{{"x", {1, 3, 48, 192}}}}, 215, 113, 0.0163}),
+    [](const auto& info) {
+      const std::string name = info.param.file;
+      return name.substr(0, name.find('.'));
+    });
 
 }  // namespace
 }  // namespace nlsplit

@@ -104,7 +104,8 @@ TEST(Text, ErrorsShowThePlace) {
   EXPECT_THAT(error_of(replaced(good, "Add(%x)", "Sub(%x)")), HasSubstr("Sub cannot be fused"));
   EXPECT_THAT(error_of(replaced(good, "Add(%x)", "Add(%b)")), HasSubstr("operand of another type"));
   EXPECT_THAT(error_of(replaced(good, "Add(%x)", "Add")), HasSubstr("wrong number of operands"));
-  EXPECT_THAT(error_of(replaced(good, "alpha=1.0", "alpha=nan")), HasSubstr("expected a number (a number), found 'nan'"));
+  EXPECT_THAT(error_of(replaced(good, "alpha=1.0", "alpha=nan")),
+              HasSubstr("expected a number (a number), found 'nan'"));
   EXPECT_THAT(error_of(replaced(replaced(good, "output %flat\n", ""), "output %y\n", "")),
               HasSubstr("without outputs"));
 }

@@ -208,6 +208,22 @@ device B cpu host b memory 1000000
     add("same host", text, cluster, 1 + 0.5 + 0.5 + 1, {{"A", 0, 1, 0, 1, 1.5, 2}});
   }
 
+  // So a message to a neighbour of the same host passes the one that the card is busy with: to C 1-2, to B 1-1.5
+  // although it comes second and the window is 1.
+  {
+    Cluster cluster = chain(3, 0);
+    cluster.links.clear();
+    cluster.devices[1].host = HostId(0);
+    add_link(cluster, "a", "a", 0, 8e6);
+    add_link(cluster, "a", "c", 0);
+    std::string text = two_receivers(1);
+    text.replace(text.find("send a to B"), 11, "send a to #");
+    text.replace(text.find("send a to C"), 11, "send a to B");
+    text.replace(text.find("send a to #"), 11, "send a to C");
+    text.replace(text.find("host b"), 6, "host a");
+    add("same host beside a busy card", text, cluster, 2, {{"A", 0, 1, 0, 1, 2, 2}, {"A", 0, 2, 0, 1, 1.5, 1.5}});
+  }
+
   // A message without bytes takes the latency.
   {
     HandCase empty{

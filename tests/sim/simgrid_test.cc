@@ -50,6 +50,30 @@ TEST(SimGrid, LatencyPlusBytesOverBandwidthFromZero) {
   }
 }
 
+// Two streams of a thousand messages of 40 B side by side, over links of 450 GB/s whose bandwidths differ by 1e-7: the
+// k-th messages end k * 9e-18 s apart. Were such close events merged (SimGrid does that to all within its precision),
+// the slower stream would keep the pace of the other.
+TEST(SimGrid, CloseEventsStayApart) {
+  constexpr int messages = 1000, floats = 10;
+  std::string text = fmt::format("program close batch {0} micro_batches {0}\n", messages);
+  for (const auto& [name, shard, peer, sends] : {std::tuple{'A', 0, 'B', true}, std::tuple{'B', 2, 'A', false},
+                                                 std::tuple{'C', 1, 'D', true}, std::tuple{'D', 3, 'C', false}}) {
+    text += fmt::format("device {} cpu host {} memory 1000000\n", name, static_cast<char>(name + ('a' - 'A')));
+    text += fmt::format("  buffer {} f32[{}] {} banks {}\n", name, floats, sends ? "input" : "output", messages);
+    text += fmt::format("  segment F stage 0 shard {} phase F\n", shard);
+    text += fmt::format("    {} {} {} {} tag 0\n  order\n", sends ? "send" : "recv", name, sends ? "to" : "from", peer);
+    for (int m = 0; m < messages; ++m) text += fmt::format("    F.{0} {1}:{0}\n", m, name);
+  }
+  Cluster cluster = chain(4, 0, 450e9);
+  const double slower = 450e9 * (1 - 1e-7);
+  cluster.links[2].bandwidth = bytes_per_second(slower);
+  const Case one = make_case(text, cluster);
+  const Timing timing = simgrid(one);
+  const double size = 4.0 * floats;
+  expect_near_relative(timing.finish[activity_of(one, "A", messages - 1, 0)], messages * size / 450e9, 1e-9, "A to B");
+  expect_near_relative(timing.finish[activity_of(one, "C", messages - 1, 0)], messages * size / slower, 1e-9, "C to D");
+}
+
 // A and B send 1000 and 3000 floats to C at time 0; both pass the link from the switch to C, 4 MB/s.
 std::string two_senders(int a_floats, int b_floats) {
   std::string text = "program share batch 1 micro_batches 1\n";

@@ -12,7 +12,7 @@
 namespace nlsplit {
 namespace {
 
-constexpr int64_t small = 1 << 16;   // elements; larger integer tensors are data, not shapes
+constexpr int64_t small = 1 << 16;  // elements; larger integer tensors are data, not shapes
 
 template <class T>
 const T* attr(const OnnxNode& node, const std::string& name) {
@@ -22,10 +22,13 @@ const T* attr(const OnnxNode& node, const std::string& name) {
 
 using Maybe = Result<std::optional<Constant>>;
 
-Constant reshaped(const Constant& constant, Shape shape) { return {{constant.type.dtype, std::move(shape)}, constant.content}; }
+Constant reshaped(const Constant& constant, Shape shape) {
+  return {{constant.type.dtype, std::move(shape)}, constant.content};
+}
 
 // Axes from the attribute (older opsets) or the second input.
-Result<std::vector<int64_t>> axes_of(const OnnxNode& node, const std::vector<const Constant*>& inputs, const WeightStore& weights) {
+Result<std::vector<int64_t>> axes_of(const OnnxNode& node, const std::vector<const Constant*>& inputs,
+                                     const WeightStore& weights) {
   if (const auto axes = ints_attr(node, "axes")) return *axes;
   if (inputs.size() > 1 && inputs[1] != nullptr) return integers_of(*inputs[1], weights);
   return std::vector<int64_t>{};
@@ -57,8 +60,10 @@ Maybe fold_squeeze(const OnnxNode& node, const std::vector<const Constant*>& inp
   }
   Shape shape;
   for (size_t i = 0; i < x.size(); ++i) {
-    if (!drop[i] || (axes.empty() && x[i] != 1)) shape.push_back(x[i]);
-    else if (x[i] != 1) return invalid_input(fmt::format("squeezes an extent of {}", x[i]));
+    if (!drop[i] || (axes.empty() && x[i] != 1))
+      shape.push_back(x[i]);
+    else if (x[i] != 1)
+      return invalid_input(fmt::format("squeezes an extent of {}", x[i]));
   }
   return std::optional(reshaped(*inputs[0], shape));
 }
@@ -92,7 +97,8 @@ Maybe fold_fill(const OnnxNode& node, const std::vector<const Constant*>& inputs
     type.dtype = given->type.dtype;
     if (type.dtype != DType::f32) return fold_integer_fill(std::move(type), *given, weights);
     WeightStore scratch;
-    ASSIGN_OR_RETURN(const std::vector<double> values, numbers_of({given->type, scratch.add_bytes(given->type, given->raw)}, scratch));
+    ASSIGN_OR_RETURN(const std::vector<double> values,
+                     numbers_of({given->type, scratch.add_bytes(given->type, given->raw)}, scratch));
     if (values.size() != 1) return invalid_input("value must have one element");
     value = values[0];
   }
@@ -104,7 +110,8 @@ Maybe fold_constant_node(const OnnxNode& node, WeightStore& weights) {
   if (const auto* tensor = attr<OnnxTensor>(node, "value")) {
     return std::optional(Constant{tensor->type, weights.add_bytes(tensor->type, tensor->raw)});
   }
-  if (const auto* value = attr<int64_t>(node, "value_int")) return std::optional(integer_constant({*value}, {}, DType::i64, weights));
+  if (const auto* value = attr<int64_t>(node, "value_int"))
+    return std::optional(integer_constant({*value}, {}, DType::i64, weights));
   if (const auto* list = attr<std::vector<int64_t>>(node, "value_ints")) {
     return std::optional(integer_constant(*list, {static_cast<int64_t>(list->size())}, DType::i64, weights));
   }
@@ -173,7 +180,8 @@ Maybe fold_slice(const OnnxNode& node, const std::vector<const Constant*>& input
     starts = *given;
     ends = ints_attr(node, "ends").value_or(std::vector<int64_t>{});
   } else {
-    if (inputs.size() < 3 || inputs[1] == nullptr || inputs[2] == nullptr) return invalid_input("starts or ends are missing");
+    if (inputs.size() < 3 || inputs[1] == nullptr || inputs[2] == nullptr)
+      return invalid_input("starts or ends are missing");
     ASSIGN_OR_RETURN(starts, integers_of(*inputs[1], weights));
     ASSIGN_OR_RETURN(ends, integers_of(*inputs[2], weights));
     if (inputs.size() > 4 && inputs[4] != nullptr) {
@@ -185,7 +193,7 @@ Maybe fold_slice(const OnnxNode& node, const std::vector<const Constant*>& input
   const auto count = static_cast<int64_t>(data.size());
   const auto clamp = [&](int64_t at) { return std::clamp<int64_t>(at < 0 ? at + count : at, 0, count); };
   std::vector<int64_t> out;
-  const int64_t step = std::min(steps[0], count + 1);   // larger ones end the walk just as well, and cannot overflow
+  const int64_t step = std::min(steps[0], count + 1);  // larger ones end the walk just as well, and cannot overflow
   for (int64_t i = clamp(starts[0]); i < clamp(ends[0]); i += step) out.push_back(data[static_cast<size_t>(i)]);
   const auto length = static_cast<int64_t>(out.size());
   return std::optional(integer_constant(out, {length}, inputs[0]->type.dtype, weights));
@@ -208,7 +216,7 @@ Maybe fold_arithmetic(const OnnxNode& node, const std::vector<const Constant*>& 
   const TensorType sides[] = {{DType::f32, a.type.shape}, {DType::f32, b.type.shape}};
   ASSIGN_OR_RETURN(const std::vector<TensorType> sum, infer_broadcast(sides, {}));
   const int64_t count = element_count(sum[0].shape);
-  if ((na != count && na != 1) || (nb != count && nb != 1)) return std::optional<Constant>();   // rows against columns
+  if ((na != count && na != 1) || (nb != count && nb != 1)) return std::optional<Constant>();  // rows against columns
   const TensorType type{a.type.dtype, sum[0].shape};
   if (a.type.dtype == DType::f32 && b.type.dtype == DType::f32) {
     if (node.op != "Add" && node.op != "Mul") return std::optional<Constant>();
@@ -224,11 +232,16 @@ Maybe fold_arithmetic(const OnnxNode& node, const std::vector<const Constant*>& 
     const int64_t p = x[x.size() == 1 ? 0 : i], q = y[y.size() == 1 ? 0 : i];
     int64_t value = 0;
     bool overflow = false;
-    if (node.op == "Add") overflow = __builtin_add_overflow(p, q, &value);
-    else if (node.op == "Sub") overflow = __builtin_sub_overflow(p, q, &value);
-    else if (node.op == "Mul") overflow = __builtin_mul_overflow(p, q, &value);
-    else if (q == 0 || q == -1) return invalid_input("a division of shapes by zero or minus one");
-    else value = p / q;
+    if (node.op == "Add")
+      overflow = __builtin_add_overflow(p, q, &value);
+    else if (node.op == "Sub")
+      overflow = __builtin_sub_overflow(p, q, &value);
+    else if (node.op == "Mul")
+      overflow = __builtin_mul_overflow(p, q, &value);
+    else if (q == 0 || q == -1)
+      return invalid_input("a division of shapes by zero or minus one");
+    else
+      value = p / q;
     if (overflow) return invalid_input("arithmetic on shapes overflows");
     out.push_back(value);
   }
@@ -296,7 +309,8 @@ Result<std::vector<double>> numbers_of(const Constant& constant, const WeightSto
 Constant integer_constant(const std::vector<int64_t>& values, Shape shape, DType dtype, WeightStore& weights) {
   const auto width = static_cast<size_t>(size_of(dtype));
   std::string raw(values.size() * width, '\0');
-  for (size_t i = 0; i < values.size(); ++i) std::memcpy(&raw[i * width], &values[i], width);   // little-endian, as ONNX is
+  for (size_t i = 0; i < values.size(); ++i)
+    std::memcpy(&raw[i * width], &values[i], width);  // little-endian, as ONNX is
   TensorType type{dtype, std::move(shape)};
   const ContentId content = weights.add_bytes(type, std::move(raw));
   return {std::move(type), content};

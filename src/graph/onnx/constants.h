@@ -1,5 +1,5 @@
-// Values known at import: initializers and what follows from them. Small integers (shapes, axes) are computed; large floats stay recipes
-// in the WeightStore.
+// Values known at import: initializers and what follows from them. Small integers (shapes, axes) are computed; large
+// floats stay recipes in the WeightStore.
 #pragma once
 
 #include <optional>
@@ -20,10 +20,10 @@ Result<std::vector<int64_t>> integers_of(const Constant& constant, const WeightS
 Result<std::vector<double>> numbers_of(const Constant& constant, const WeightStore& weights);
 Constant integer_constant(const std::vector<int64_t>& values, Shape shape, DType dtype, WeightStore& weights);
 
-// The node's result if all its inputs are constants and it is one of the operators exporters compute shapes and weights with.
-// nullopt: not foldable. `inputs` are in the node's order; left-out ones are nullptr.
-Result<std::optional<Constant>> fold_constant(const OnnxNode& node, int64_t opset, const std::vector<const Constant*>& inputs,
-                                              WeightStore& weights);
+// The node's result if all its inputs are constants and it is one of the operators exporters compute shapes and weights
+// with. nullopt: not foldable. `inputs` are in the node's order; left-out ones are nullptr.
+Result<std::optional<Constant>> fold_constant(const OnnxNode& node, int64_t opset,
+                                              const std::vector<const Constant*>& inputs, WeightStore& weights);
 
 // Attributes, with a default.
 int64_t int_attr(const OnnxNode& node, const std::string& name, int64_t otherwise);

@@ -18,7 +18,8 @@ Converted emit(const ConvertContext& c, Op op, std::vector<ValueId> inputs, Attr
 }
 
 // An extra node in front of or behind the main one.
-Converted emit_helper(const ConvertContext& c, Op op, const std::string& suffix, std::vector<ValueId> inputs, Attrs attrs = {}) {
+Converted emit_helper(const ConvertContext& c, Op op, const std::string& suffix, std::vector<ValueId> inputs,
+                      Attrs attrs = {}) {
   return c.graph.add(op, c.name + suffix, std::move(inputs), std::move(attrs));
 }
 
@@ -31,11 +32,13 @@ Converted one_to_one(const ConvertContext& c, Op op, Attrs attrs = {}) {
   return emit(c, op, std::move(inputs), std::move(attrs));
 }
 
-// kernel_shape, strides, pads, dilations with their defaults, auto_pad resolved (ONNX: SAME_UPPER puts the odd one at the end).
+// kernel_shape, strides, pads, dilations with their defaults, auto_pad resolved (ONNX: SAME_UPPER puts the odd one at
+// the end).
 Result<Attrs> window_attrs(const ConvertContext& c, const Shape& kernel, bool dilated) {
   const size_t spatial = kernel.size();
   const Shape& x = c.type(0).shape;
-  if (x.size() != spatial + 2 || spatial == 0) return invalid_input(fmt::format("a {}-axis kernel over {}", spatial, to_string(c.type(0))));
+  if (x.size() != spatial + 2 || spatial == 0)
+    return invalid_input(fmt::format("a {}-axis kernel over {}", spatial, to_string(c.type(0))));
   std::vector<int64_t> strides = ints_attr(c.node, "strides").value_or(std::vector<int64_t>(spatial, 1));
   std::vector<int64_t> dilations = ints_attr(c.node, "dilations").value_or(std::vector<int64_t>(spatial, 1));
   std::vector<int64_t> pads = ints_attr(c.node, "pads").value_or(std::vector<int64_t>(2 * spatial, 0));
@@ -44,7 +47,8 @@ Result<Attrs> window_attrs(const ConvertContext& c, const Shape& kernel, bool di
   }
   for (const auto& list : {kernel, strides, dilations}) {
     for (const int64_t extent : list) {
-      if (extent < 1 || extent > (int64_t{1} << 20)) return invalid_input(fmt::format("a kernel, stride or dilation of {}", extent));
+      if (extent < 1 || extent > (int64_t{1} << 20))
+        return invalid_input(fmt::format("a kernel, stride or dilation of {}", extent));
     }
   }
   if (!dilated && dilations != std::vector<int64_t>(spatial, 1)) return unsupported("dilations of a pool");
@@ -75,7 +79,8 @@ Converted conv(const ConvertContext& c) {
   if (!c.given(0) || !c.given(1)) return invalid_input("an input is missing");
   const Shape& w = c.type(1).shape;
   if (w.size() != 4) return unsupported("convolutions over other than two spatial axes");
-  ASSIGN_OR_RETURN(Attrs attrs, window_attrs(c, ints_attr(c.node, "kernel_shape").value_or(Shape(w.begin() + 2, w.end())), true));
+  ASSIGN_OR_RETURN(Attrs attrs,
+                   window_attrs(c, ints_attr(c.node, "kernel_shape").value_or(Shape(w.begin() + 2, w.end())), true));
   set_attr(attrs, "group", int_attr(c.node, "group", 1));
   return one_to_one(c, Op::Conv, std::move(attrs));
 }
@@ -125,7 +130,8 @@ Converted softmax(const ConvertContext& c) {
   const Shape shape = c.type(0).shape;
   const auto rank = static_cast<int64_t>(shape.size());
   int64_t axis = int_attr(c.node, "axis", c.opset < 13 ? 1 : -1);
-  if (axis < -rank || axis >= std::max<int64_t>(rank, 1)) return invalid_input(fmt::format("axis {} of {} axes", axis, rank));
+  if (axis < -rank || axis >= std::max<int64_t>(rank, 1))
+    return invalid_input(fmt::format("axis {} of {} axes", axis, rank));
   if (axis < 0) axis += rank;
   ASSIGN_OR_RETURN(const ValueId x, c.value(0));
   Attrs attrs;
@@ -134,7 +140,7 @@ Converted softmax(const ConvertContext& c) {
     return emit(c, Op::Softmax, {x}, std::move(attrs));
   }
   const bool flat = std::all_of(shape.begin() + axis + 1, shape.end(), [](int64_t extent) { return extent == 1; });
-  if (flat) {   // [N, C, 1, 1] with axis 1: nothing but C to run over
+  if (flat) {  // [N, C, 1, 1] with axis 1: nothing but C to run over
     set_attr(attrs, "axis", axis);
     return emit(c, Op::Softmax, {x}, std::move(attrs));
   }
@@ -251,10 +257,10 @@ Converted squeeze(const ConvertContext& c, bool inserts) {
     }
     size_t next = 0;
     for (const bool is_new : added) out.push_back(is_new ? 1 : x[next++]);
-    if (!added.empty() && !added[0] && !x.empty()) out[0] = 0;   // the samples' axis stays, whatever the batch
+    if (!added.empty() && !added[0] && !x.empty()) out[0] = 0;  // the samples' axis stays, whatever the batch
   } else {
     std::vector<bool> dropped(x.size(), false);
-    for (size_t i = 0; !axes && i < x.size(); ++i) dropped[i] = x[i] == 1;   // without axes: all ones, the samples' too
+    for (size_t i = 0; !axes && i < x.size(); ++i) dropped[i] = x[i] == 1;  // without axes: all ones, the samples' too
     for (const int64_t given : axes.value_or(std::vector<int64_t>{})) {
       ASSIGN_OR_RETURN(const size_t axis, axis_of(given, x.size()));
       if (x[axis] != 1) return invalid_input(fmt::format("squeezes an extent of {}", x[axis]));
@@ -285,7 +291,8 @@ Converted reduce_mean(const ConvertContext& c) {
 
 Converted pad(const ConvertContext& c) {
   if (!c.given(0)) return invalid_input("an input is missing");
-  if (const std::string mode = string_attr(c.node, "mode", "constant"); mode != "constant") return unsupported(fmt::format("mode {}", mode));
+  if (const std::string mode = string_attr(c.node, "mode", "constant"); mode != "constant")
+    return unsupported(fmt::format("mode {}", mode));
   if (c.given(3)) return unsupported("axes");
   ASSIGN_OR_RETURN(const auto pads, integers(c, "pads", 1));
   if (!pads) return invalid_input("pads are missing");
@@ -305,11 +312,14 @@ Converted pad(const ConvertContext& c) {
 
 // Before opset 7 a second operand was broadcast only when asked, along an axis.
 Converted binary(const ConvertContext& c, Op op) {
-  if (c.opset < 7 && (int_attr(c.node, "broadcast", 0) != 0 || c.node.attrs.contains("axis"))) return unsupported("the broadcast attribute");
+  if (c.opset < 7 && (int_attr(c.node, "broadcast", 0) != 0 || c.node.attrs.contains("axis")))
+    return unsupported("the broadcast attribute");
   return one_to_one(c, op);
 }
 
-Converted sum(const ConvertContext& c) { return c.inputs.size() == 2 ? one_to_one(c, Op::Add) : one_to_one(c, Op::Sum); }
+Converted sum(const ConvertContext& c) {
+  return c.inputs.size() == 2 ? one_to_one(c, Op::Add) : one_to_one(c, Op::Sum);
+}
 
 // In inference Dropout is nothing; its mask output does not exist here.
 Converted dropout(const ConvertContext& c) {
@@ -326,7 +336,8 @@ Converted dropout(const ConvertContext& c) {
 Converted cast(const ConvertContext& c) {
   constexpr int64_t to_float = 1;
   if (!c.given(0)) return invalid_input("an input is missing");
-  if (int_attr(c.node, "to", 0) != to_float || c.type(0).dtype != DType::f32) return unsupported("a cast that changes the type");
+  if (int_attr(c.node, "to", 0) != to_float || c.type(0).dtype != DType::f32)
+    return unsupported("a cast that changes the type");
   ASSIGN_OR_RETURN(const ValueId x, c.value(0));
   return emit(c, Op::Identity, {x});
 }
@@ -377,8 +388,8 @@ Result<ValueId> convert_node(const ConvertContext& c) {
     return binary(c, known);
   }
   // Those without attributes, the same in every opset.
-  for (const Op known : {Op::MatMul, Op::Relu, Op::Sigmoid, Op::Tanh, Op::HardSwish, Op::Exp, Op::Sqrt, Op::Neg, Op::Erf,
-                         Op::GlobalAveragePool}) {
+  for (const Op known : {Op::MatMul, Op::Relu, Op::Sigmoid, Op::Tanh, Op::HardSwish, Op::Exp, Op::Sqrt, Op::Neg,
+                         Op::Erf, Op::GlobalAveragePool}) {
     if (name_of(known) == op) return one_to_one(c, known);
   }
   return unsupported("the operator is not supported");

@@ -21,15 +21,15 @@ struct OnnxOperand {
 struct ConvertContext {
   const OnnxNode& node;
   int64_t opset;
-  std::string name;                           // unique: the node's own, else its output's
+  std::string name;  // unique: the node's own, else its output's
   const std::vector<OnnxOperand>& inputs;
   GraphBuilder& graph;
   WeightStore& weights;
-  std::function<ValueId(const OnnxOperand&)> weight;   // a constant as a weight of the graph, made once for each name
+  std::function<ValueId(const OnnxOperand&)> weight;  // a constant as a weight of the graph, made once for each name
 
   // The input as a value of the graph. Error: left out.
   Result<ValueId> value(size_t i) const;
-  const TensorType& type(size_t i) const;     // of a given input
+  const TensorType& type(size_t i) const;  // of a given input
   bool given(size_t i) const { return i < inputs.size() && inputs[i].given(); }
 };
 

@@ -35,7 +35,8 @@ class Importer {
       const OnnxNode& node = model_.nodes[index];
       if (const Status status = add_node(node); !status.ok()) {
         Error error = status.error();
-        error.message = fmt::format("node {} ({}, opset {}): {}", display_name(node), node.op, model_.opset, error.message);
+        error.message =
+            fmt::format("node {} ({}, opset {}): {}", display_name(node), node.op, model_.opset, error.message);
         return error;
       }
     }
@@ -63,24 +64,29 @@ class Importer {
     std::string unbound;
     std::set<std::string> used;
     for (const OnnxInput& input : model_.inputs) {
-      if (made_.contains(input.name)) continue;   // some files list values of nodes as inputs
+      if (made_.contains(input.name)) continue;  // some files list values of nodes as inputs
       Shape shape = input.shape;
       bool ranked = input.ranked;
       if (const auto given = options_.input_shapes.find(input.name); given != options_.input_shapes.end()) {
         used.insert(input.name);
         if (!ranked) shape.assign(given->second.size(), -1);
         ranked = true;
-        const bool fits = given->second.size() == shape.size() && std::all_of(given->second.begin(), given->second.end(),
-                                                                               [](int64_t extent) { return extent > 0; });
-        if (!fits) return invalid_input(fmt::format("input {} has {} axes, all extents must be positive", input.name, shape.size()));
+        const bool fits =
+            given->second.size() == shape.size() &&
+            std::all_of(given->second.begin(), given->second.end(), [](int64_t extent) { return extent > 0; });
+        if (!fits)
+          return invalid_input(
+              fmt::format("input {} has {} axes, all extents must be positive", input.name, shape.size()));
         for (size_t i = 0; i < shape.size(); ++i) {
           if (shape[i] >= 0 && shape[i] != given->second[i] && i > 0) {
-            return invalid_input(fmt::format("input {}: axis {} is {} in the file and {} is asked for", input.name, i, shape[i], given->second[i]));
+            return invalid_input(fmt::format("input {}: axis {} is {} in the file and {} is asked for", input.name, i,
+                                             shape[i], given->second[i]));
           }
         }
         // A batch the file writes down may also stand in its Reshapes: with_batch changes both.
         const bool other_batch = !shape.empty() && shape[0] > 0 && shape[0] != given->second[0];
-        if (other_batch && batch_ > 0 && batch_ != given->second[0]) return invalid_input("the inputs' shapes disagree on the batch");
+        if (other_batch && batch_ > 0 && batch_ != given->second[0])
+          return invalid_input("the inputs' shapes disagree on the batch");
         if (other_batch) batch_ = given->second[0];
         for (size_t i = other_batch ? 1 : 0; i < shape.size(); ++i) shape[i] = given->second[i];
       }
@@ -88,7 +94,8 @@ class Importer {
       for (size_t i = 0; i < shape.size(); ++i) {
         if (shape[i] >= 0) continue;
         const std::string symbol = i < input.symbols.size() ? input.symbols[i] : "";
-        unbound += fmt::format("{}{} axis {}{}", unbound.empty() ? "" : ", ", input.name, i, symbol.empty() ? "" : " (" + symbol + ")");
+        unbound += fmt::format("{}{} axis {}{}", unbound.empty() ? "" : ", ", input.name, i,
+                               symbol.empty() ? "" : " (" + symbol + ")");
       }
       if (!unbound.empty()) continue;
       if (const Status sound = check_type({input.dtype, shape}); !sound.ok()) {
@@ -96,7 +103,8 @@ class Importer {
       }
       values_[input.name] = graph_.input(input.name, {input.dtype, std::move(shape)});
     }
-    if (!unbound.empty()) return invalid_input(fmt::format("the model leaves extents open: {}; give the inputs' shapes", unbound));
+    if (!unbound.empty())
+      return invalid_input(fmt::format("the model leaves extents open: {}; give the inputs' shapes", unbound));
     for (const auto& [name, shape] : options_.input_shapes) {
       if (!used.contains(name)) return invalid_input(fmt::format("the model has no input called {}", name));
     }
@@ -104,12 +112,14 @@ class Importer {
     return ok_status();
   }
 
-  // Topological order of the nodes an output needs; it keeps the file's wherever that is one (Kahn, smallest index first).
+  // Topological order of the nodes an output needs; it keeps the file's wherever that is one (Kahn, smallest index
+  // first).
   Result<std::vector<size_t>> sorted() const {
     std::unordered_map<std::string, size_t> producer;
     for (size_t i = 0; i < model_.nodes.size(); ++i) {
       for (const std::string& output : model_.nodes[i].outputs) {
-        if (!output.empty() && !producer.emplace(output, i).second) return invalid_input(fmt::format("value {} is made twice", output));
+        if (!output.empty() && !producer.emplace(output, i).second)
+          return invalid_input(fmt::format("value {} is made twice", output));
       }
     }
     std::vector<bool> needed(model_.nodes.size(), false);
@@ -133,7 +143,8 @@ class Importer {
           readers[from->second].push_back(i);
           ++missing[i];
         } else if (!values_.contains(input) && !constants_.contains(input)) {
-          return invalid_input(fmt::format("node {} ({}) reads {}, which nothing makes", display_name(node), node.op, input));
+          return invalid_input(
+              fmt::format("node {} ({}) reads {}, which nothing makes", display_name(node), node.op, input));
         }
       }
     }
@@ -151,7 +162,8 @@ class Importer {
       }
     }
     if (order.size() != static_cast<size_t>(std::count(needed.begin(), needed.end(), true))) {
-      const auto at = static_cast<size_t>(std::find_if(missing.begin(), missing.end(), [](size_t m) { return m > 0; }) - missing.begin());
+      const auto at = static_cast<size_t>(std::find_if(missing.begin(), missing.end(), [](size_t m) { return m > 0; }) -
+                                          missing.begin());
       return invalid_input(fmt::format("the graph has a cycle through node {}", display_name(model_.nodes[at])));
     }
     return order;
@@ -173,25 +185,31 @@ class Importer {
     for (const std::string& input : node.inputs) {
       OnnxOperand& operand = list.emplace_back();
       operand.name = input;
-      if (const auto known = constants_.find(input); known != constants_.end()) operand.constant = &known->second;
-      else if (const auto value = values_.find(input); value != values_.end()) operand.value = value->second;
+      if (const auto known = constants_.find(input); known != constants_.end())
+        operand.constant = &known->second;
+      else if (const auto value = values_.find(input); value != values_.end())
+        operand.value = value->second;
     }
     return list;
   }
 
   Status add_node(const OnnxNode& node) {
     if (node.outputs.empty() || node.outputs[0].empty()) return invalid_input("no output");
-    if (!node.domain.empty()) return unsupported(fmt::format("operators of the domain {} are not supported", node.domain));
-    if (!node.unreadable.empty()) return unsupported(fmt::format("attribute {} is of a kind that is not supported", node.unreadable[0]));
+    if (!node.domain.empty())
+      return unsupported(fmt::format("operators of the domain {} are not supported", node.domain));
+    if (!node.unreadable.empty())
+      return unsupported(fmt::format("attribute {} is of a kind that is not supported", node.unreadable[0]));
     const std::vector<OnnxOperand> inputs = operands(node);
     for (const OnnxOperand& operand : inputs) {
       if (!operand.given() && !operand.name.empty()) {
-        return unsupported(fmt::format("it reads {}, a further output of a node; only first outputs are supported", operand.name));
+        return unsupported(
+            fmt::format("it reads {}, a further output of a node; only first outputs are supported", operand.name));
       }
     }
     if (node.op == "Shape") return add_shape(node, inputs);
-    const bool known = std::all_of(inputs.begin(), inputs.end(),
-                                   [](const OnnxOperand& operand) { return operand.constant != nullptr || operand.name.empty(); });
+    const bool known = std::all_of(inputs.begin(), inputs.end(), [](const OnnxOperand& operand) {
+      return operand.constant != nullptr || operand.name.empty();
+    });
     if (known) {
       std::vector<const Constant*> constants;
       for (const OnnxOperand& operand : inputs) constants.push_back(operand.constant);
@@ -201,8 +219,10 @@ class Importer {
         return ok_status();
       }
     }
-    const ConvertContext context{node,   model_.opset, unique_name(node), inputs,
-                                 graph_, weights_,     [this](const OnnxOperand& operand) { return add_weight(operand); }};
+    const ConvertContext context{
+        node, model_.opset, unique_name(node), inputs, graph_, weights_, [this](const OnnxOperand& operand) {
+          return add_weight(operand);
+        }};
     ASSIGN_OR_RETURN(values_[node.outputs[0]], convert_node(context));
     return ok_status();
   }
@@ -210,7 +230,8 @@ class Importer {
   // Extents are known, so a Shape is a constant.
   Status add_shape(const OnnxNode& node, const std::vector<OnnxOperand>& inputs) {
     if (inputs.empty() || !inputs[0].given()) return invalid_input("an input is missing");
-    const Shape& shape = inputs[0].constant != nullptr ? inputs[0].constant->type.shape : graph_.type(inputs[0].value).shape;
+    const Shape& shape =
+        inputs[0].constant != nullptr ? inputs[0].constant->type.shape : graph_.type(inputs[0].value).shape;
     const auto rank = static_cast<int64_t>(shape.size());
     const auto clamp = [&](int64_t at) { return std::clamp<int64_t>(at < 0 ? at + rank : at, 0, rank); };
     const int64_t start = clamp(int_attr(node, "start", 0)), end = std::max(start, clamp(int_attr(node, "end", rank)));
@@ -240,12 +261,12 @@ class Importer {
 
   OnnxModel model_;
   const ImportOptions& options_;
-  int64_t batch_ = 0;           // asked for instead of the file's own; 0: none
+  int64_t batch_ = 0;  // asked for instead of the file's own; 0: none
   GraphBuilder graph_;
   WeightStore weights_;
   std::unordered_map<std::string, Constant> constants_;
   std::unordered_map<std::string, ValueId> values_;
-  std::unordered_map<std::string, ValueId> weight_values_;   // constants that became weights of the graph
+  std::unordered_map<std::string, ValueId> weight_values_;  // constants that became weights of the graph
   std::set<std::string> names_, made_;
 };
 

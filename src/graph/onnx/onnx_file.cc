@@ -15,10 +15,14 @@ namespace {
 
 Result<DType> dtype_of(int32_t type) {
   switch (type) {
-    case onnx::TensorProto::FLOAT: return DType::f32;
-    case onnx::TensorProto::INT64: return DType::i64;
-    case onnx::TensorProto::INT32: return DType::i32;
-    case onnx::TensorProto::BOOL: return DType::boolean;
+    case onnx::TensorProto::FLOAT:
+      return DType::f32;
+    case onnx::TensorProto::INT64:
+      return DType::i64;
+    case onnx::TensorProto::INT32:
+      return DType::i32;
+    case onnx::TensorProto::BOOL:
+      return DType::boolean;
     default: {
       const std::string name = onnx::TensorProto::DataType_IsValid(type)
                                    ? onnx::TensorProto::DataType_Name(static_cast<onnx::TensorProto::DataType>(type))
@@ -40,7 +44,9 @@ std::string bytes_of_list(const List& list) {
 
 // Takes the bytes out of `tensor`, so that a large model is not held twice.
 Result<OnnxTensor> take_tensor(onnx::TensorProto& tensor) {
-  const auto wrong = [&](const std::string& why) { return invalid_input(fmt::format("tensor {}: {}", tensor.name(), why)); };
+  const auto wrong = [&](const std::string& why) {
+    return invalid_input(fmt::format("tensor {}: {}", tensor.name(), why));
+  };
   OnnxTensor out;
   auto dtype = dtype_of(tensor.data_type());
   if (!dtype) return unsupported(fmt::format("tensor {}: {}", tensor.name(), dtype.error().message));
@@ -48,20 +54,30 @@ Result<OnnxTensor> take_tensor(onnx::TensorProto& tensor) {
   out.type.shape.assign(tensor.dims().begin(), tensor.dims().end());
   if (const Status sound = check_type(out.type); !sound.ok()) return wrong(sound.error().message);
   if (tensor.data_location() == onnx::TensorProto::EXTERNAL) {
-    return unsupported(fmt::format("tensor {}: its data is in another file (external data), which is not supported yet", tensor.name()));
+    return unsupported(fmt::format("tensor {}: its data is in another file (external data), which is not supported yet",
+                                   tensor.name()));
   }
   if (tensor.has_raw_data()) {
     out.raw = std::move(*tensor.mutable_raw_data());
   } else {
     switch (out.type.dtype) {
-      case DType::f32: out.raw = bytes_of_list<float>(tensor.float_data()); break;
-      case DType::i64: out.raw = bytes_of_list<int64_t>(tensor.int64_data()); break;
-      case DType::i32: out.raw = bytes_of_list<int32_t>(tensor.int32_data()); break;
-      case DType::boolean: out.raw = bytes_of_list<char>(tensor.int32_data()); break;
+      case DType::f32:
+        out.raw = bytes_of_list<float>(tensor.float_data());
+        break;
+      case DType::i64:
+        out.raw = bytes_of_list<int64_t>(tensor.int64_data());
+        break;
+      case DType::i32:
+        out.raw = bytes_of_list<int32_t>(tensor.int32_data());
+        break;
+      case DType::boolean:
+        out.raw = bytes_of_list<char>(tensor.int32_data());
+        break;
     }
   }
   if (static_cast<int64_t>(out.raw.size()) != size_of(out.type).value()) {
-    return wrong(fmt::format("{} has {} B of data, but needs {} B", to_string(out.type), out.raw.size(), size_of(out.type).value()));
+    return wrong(fmt::format("{} has {} B of data, but needs {} B", to_string(out.type), out.raw.size(),
+                             size_of(out.type).value()));
   }
   return out;
 }
@@ -75,16 +91,28 @@ Result<OnnxNode> take_node(onnx::NodeProto& node) {
   out.outputs.assign(node.output().begin(), node.output().end());
   for (onnx::AttributeProto& attr : *node.mutable_attribute()) {
     switch (attr.type()) {
-      case onnx::AttributeProto::INT: out.attrs[attr.name()] = static_cast<int64_t>(attr.i()); break;
-      case onnx::AttributeProto::FLOAT: out.attrs[attr.name()] = attr.f(); break;
-      case onnx::AttributeProto::STRING: out.attrs[attr.name()] = attr.s(); break;
-      case onnx::AttributeProto::INTS: out.attrs[attr.name()] = std::vector<int64_t>(attr.ints().begin(), attr.ints().end()); break;
-      case onnx::AttributeProto::FLOATS: out.attrs[attr.name()] = std::vector<float>(attr.floats().begin(), attr.floats().end()); break;
+      case onnx::AttributeProto::INT:
+        out.attrs[attr.name()] = static_cast<int64_t>(attr.i());
+        break;
+      case onnx::AttributeProto::FLOAT:
+        out.attrs[attr.name()] = attr.f();
+        break;
+      case onnx::AttributeProto::STRING:
+        out.attrs[attr.name()] = attr.s();
+        break;
+      case onnx::AttributeProto::INTS:
+        out.attrs[attr.name()] = std::vector<int64_t>(attr.ints().begin(), attr.ints().end());
+        break;
+      case onnx::AttributeProto::FLOATS:
+        out.attrs[attr.name()] = std::vector<float>(attr.floats().begin(), attr.floats().end());
+        break;
       case onnx::AttributeProto::TENSOR: {
         ASSIGN_OR_RETURN(out.attrs[attr.name()], take_tensor(*attr.mutable_t()));
         break;
       }
-      default: out.unreadable.push_back(attr.name()); break;
+      default:
+        out.unreadable.push_back(attr.name());
+        break;
     }
   }
   return out;
@@ -101,7 +129,8 @@ Result<OnnxInput> input_of(const onnx::ValueInfoProto& value) {
   out.ranked = tensor.has_shape();
   for (const auto& dim : tensor.shape().dim()) {
     const bool fixed = dim.value_case() == onnx::TensorShapeProto::Dimension::kDimValue;
-    if (fixed && dim.dim_value() < 1) return invalid_input(fmt::format("input {} has an extent of {}", value.name(), dim.dim_value()));
+    if (fixed && dim.dim_value() < 1)
+      return invalid_input(fmt::format("input {} has an extent of {}", value.name(), dim.dim_value()));
     out.shape.push_back(fixed ? dim.dim_value() : -1);
     out.symbols.push_back(fixed ? "" : dim.dim_param());
   }
@@ -131,7 +160,7 @@ Result<OnnxModel> take_model(onnx::ModelProto& model) {
     out.nodes.push_back(std::move(taken).value());
   }
   for (const auto& value : graph.input()) {
-    if (out.initializers.contains(value.name())) continue;   // older files list weights as inputs too
+    if (out.initializers.contains(value.name())) continue;  // older files list weights as inputs too
     ASSIGN_OR_RETURN(out.inputs.emplace_back(), input_of(value));
   }
   for (const auto& value : graph.output()) out.outputs.push_back(value.name());
@@ -147,7 +176,8 @@ Result<OnnxModel> read_onnx(const std::string& path) {
     return error;
   };
   if (text.empty()) return placed(invalid_input("the file is empty"));
-  if (text.size() > static_cast<size_t>(std::numeric_limits<int>::max())) return placed(unsupported("models above 2 GiB"));
+  if (text.size() > static_cast<size_t>(std::numeric_limits<int>::max()))
+    return placed(unsupported("models above 2 GiB"));
   try {
     onnx::ModelProto model;
     google::protobuf::io::ArrayInputStream stream(text.data(), static_cast<int>(text.size()));
@@ -156,11 +186,11 @@ Result<OnnxModel> read_onnx(const std::string& path) {
     if (!model.ParseFromCodedStream(&coded) || !coded.ConsumedEntireMessage()) {
       return placed(invalid_input("not an ONNX model, or a truncated one"));
     }
-    text = {};   // parsed: no need to hold it twice
+    text = {};  // parsed: no need to hold it twice
     auto out = take_model(model);
     if (!out) return placed(out.error());
     return out;
-  } catch (const std::exception& e) {   // protobuf throws on its own limits
+  } catch (const std::exception& e) {  // protobuf throws on its own limits
     return placed(invalid_input(fmt::format("not an ONNX model: {}", e.what())));
   }
 }

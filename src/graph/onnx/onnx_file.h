@@ -1,4 +1,5 @@
-// An ONNX file as plain values: what is left of protobuf. onnx_file.cc is the only file that includes onnx and protobuf.
+// An ONNX file as plain values: what is left of protobuf. onnx_file.cc is the only file that includes onnx and
+// protobuf.
 #pragma once
 
 #include <map>
@@ -12,28 +13,28 @@ namespace nlsplit {
 
 struct OnnxTensor {
   TensorType type;
-  std::string raw;              // row-major, as long as the type says
+  std::string raw;  // row-major, as long as the type says
 };
 
 using OnnxAttr = std::variant<int64_t, float, std::string, std::vector<int64_t>, std::vector<float>, OnnxTensor>;
 
 struct OnnxNode {
   std::string name, op, domain;
-  std::vector<std::string> inputs, outputs;   // "": left out
+  std::vector<std::string> inputs, outputs;  // "": left out
   std::map<std::string, OnnxAttr> attrs;
-  std::vector<std::string> unreadable;        // attributes of kinds we do not read (graphs, sparse tensors)
+  std::vector<std::string> unreadable;  // attributes of kinds we do not read (graphs, sparse tensors)
 };
 
 struct OnnxInput {
   std::string name;
   DType dtype = DType::f32;
-  std::vector<int64_t> shape;   // -1: dynamic
-  bool ranked = true;           // false: the file does not even say how many axes it has
-  std::vector<std::string> symbols;   // the dynamic extents' names, "" elsewhere
+  std::vector<int64_t> shape;        // -1: dynamic
+  bool ranked = true;                // false: the file does not even say how many axes it has
+  std::vector<std::string> symbols;  // the dynamic extents' names, "" elsewhere
 };
 
 struct OnnxModel {
-  int64_t opset = 0;            // of the default domain
+  int64_t opset = 0;  // of the default domain
   std::string name;
   std::vector<OnnxNode> nodes;  // in the file's order
   std::map<std::string, OnnxTensor> initializers;
@@ -41,8 +42,8 @@ struct OnnxModel {
   std::vector<std::string> outputs;
 };
 
-// Errors name the file and the tensor or node: missing, empty, truncated, no ONNX; a tensor whose bytes do not fit its shape, negative
-// extents, external data, an element type we do not have.
+// Errors name the file and the tensor or node: missing, empty, truncated, no ONNX; a tensor whose bytes do not fit its
+// shape, negative extents, external data, an element type we do not have.
 Result<OnnxModel> read_onnx(const std::string& path);
 
 }  // namespace nlsplit
