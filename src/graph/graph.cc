@@ -13,7 +13,7 @@ namespace {
 
 auto lower_bound_of(auto& attrs, std::string_view name) {
   return std::lower_bound(attrs.begin(), attrs.end(), name,
-                          [](const Attr& a, std::string_view n) { return a.name < n; });
+                          [](const Attr& a, std::string_view n) { return a.name.compare(n) < 0; });
 }
 
 template <class T>

@@ -89,6 +89,8 @@ class Runner {
     }
   }
 
+  bool has_asked() const { return !asked_.empty(); }  // whether `admit` may have something to do
+
   size_t unfinished() const { return left_; }
 
  private:

@@ -43,12 +43,18 @@ TEST(ImportErrors, Files) {
   EXPECT_THAT(error_of(import_onnx("/no/such/model.onnx")), HasSubstr("/no/such/model.onnx"));
   EXPECT_EQ(import_onnx("/no/such/model.onnx").error().kind, ErrorKind::io);
   EXPECT_THAT(error_of(import_onnx(::testing::TempDir())), HasSubstr(::testing::TempDir()));
-  const std::string empty = OnnxFile::write(std::string()), text = OnnxFile::write("model: resnet50\nbatch: 8\n");
-  EXPECT_THAT(error_of(import_onnx(empty)), StartsWith(empty + ": the file is empty"));
-  EXPECT_THAT(error_of(import_onnx(text)), StartsWith(text + ": not an ONNX model"));
+  // The error of a file with this content; it begins with the file's name.
+  const auto content_error = [](const std::string& bytes) {
+    const std::string path = OnnxFile::write(bytes), error = error_of(import_onnx(path));
+    std::filesystem::remove(path);
+    EXPECT_THAT(error, StartsWith(path + ": "));
+    return error;
+  };
+  EXPECT_THAT(content_error(""), HasSubstr("the file is empty"));
+  EXPECT_THAT(content_error("model: resnet50\nbatch: 8\n"), HasSubstr("not an ONNX model"));
   std::string half = small_network().bytes();
   half.resize(half.size() / 2);
-  EXPECT_THAT(error_of(import_onnx(OnnxFile::write(half))), HasSubstr("not an ONNX model, or a truncated one"));
+  EXPECT_THAT(content_error(half), HasSubstr("not an ONNX model, or a truncated one"));
 }
 
 TEST(ImportErrors, UnsupportedOperatorNamesNodeOperatorAndOpset) {

@@ -119,7 +119,7 @@ struct Variant {
   double handshake;
   int nic_window;
 };
-constexpr Variant variants[] = {{0, 0, 0}, {0, 20 * us, 1}, {int64_t{1} << 20, 20 * us, 0}, {40, 20 * us, 2}};
+constexpr Variant variants[] = {{0, 0, 0}, {40, 20 * us, 0}, {0, 20 * us, 1}, {int64_t{1} << 20, 20 * us, 0}, {40, 20 * us, 2}};
 
 Case contract_case(const std::string& path, const Variant& variant, bool contended) {
   Program program = read_contract_program(path);

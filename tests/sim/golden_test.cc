@@ -91,5 +91,46 @@ device A cpu host a memory 1000000
   }
 }
 
+// Two messages ask A's card at 1 ms: what came from D at that moment and goes on to B, and what A has just made for C. The
+// first has the lower number, so it goes first in both tiers, although in SimGrid a flow ends and a timer comes.
+TEST(Golden, EqualTimesAtACardGoByNumber) {
+  std::string text = R"(
+program tie batch 1 micro_batches 1 nic_window 1
+device A cpu host a memory 1000000
+  buffer x f32[1000] input
+  buffer a f32[1000] comm
+  buffer r f32[1000] comm
+  segment F stage 0 phase F
+    recv r from D tag 0
+    send r to B tag 0
+    a = copy(x)
+    send a to C tag 0
+  order
+    F.0
+)";
+  for (const char name : {'B', 'C'}) {
+    text += fmt::format(
+        "device {0} cpu host {1} memory 1000000\n  buffer y f32[1000] output\n  segment F stage 1 shard {2} phase F\n"
+        "    recv y from A tag 0\n  order\n    F.0\n",
+        name, static_cast<char>(name + ('a' - 'A')), name - 'B');
+  }
+  text += R"(device D cpu host d memory 1000000
+  buffer z f32[1000] input
+  segment F stage 0 shard 1 phase F
+    send z to A tag 0
+  order
+    F.0
+)";
+  const Case one = make_case(text, star(4, 0));
+  const size_t forwarded = activity_of(one, "A", 0, 1), made = activity_of(one, "A", 0, 3);
+  ASSERT_LT(forwarded, made);
+  for (const Timing& timing : {fast(one), simgrid(one)}) {
+    expect_near_relative(timing.start[forwarded], 1 * ms, 1e-9, "to B ready");
+    expect_near_relative(timing.start[made], 1 * ms, 1e-9, "to C ready");
+    expect_near_relative(timing.sent[forwarded], 2 * ms, 1e-9, "to B");
+    expect_near_relative(timing.sent[made], 3 * ms, 1e-9, "to C");
+  }
+}
+
 }  // namespace
 }  // namespace nlsplit::testing

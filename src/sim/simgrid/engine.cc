@@ -131,10 +131,22 @@ class SimGridClock {
     finished_.clear();
   }
 
+  // A card takes messages when all steps of a moment are done, or who asked first would depend on whether SimGrid ends a
+  // flow before a timer of the same time. The next time a double can hold comes after all of this one.
+  void admit_after_this_moment() {
+    if (admission_armed_) return;
+    admission_armed_ = true;
+    const double after = std::nextafter(sg::Engine::get_clock(), std::numeric_limits<double>::infinity());
+    simgrid::kernel::timer::Timer::set(after, [this] {
+      admission_armed_ = false;
+      drain([&] { runner_.admit(now()); });
+    });
+  }
+
   template <class Steps>
   void drain(const Steps& steps) {
     steps();
-    runner_.admit(now());
+    if (runner_.has_asked()) admit_after_this_moment();
     if (!queue_.empty() && queue_.top().time < armed_) {
       armed_ = queue_.top().time;
       simgrid::kernel::timer::Timer::set(armed_ / unit_, [this, date = armed_] { on_timer(date); });
@@ -147,6 +159,7 @@ class SimGridClock {
   Runner<SimGridClock> runner_;
   EventQueue queue_;
   double armed_ = std::numeric_limits<double>::infinity();  // when the earliest timer comes
+  bool admission_armed_ = false;
   std::vector<sg::CommPtr> comms_;                          // by activity, while under way
   std::vector<uint32_t> finished_;
 };
