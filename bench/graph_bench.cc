@@ -38,8 +38,10 @@ class OnnxChain {
     declare(*graph.add_input(), "x0");
     for (int l = 0; l < layers; ++l) {
       add_weight(graph, fmt::format("w{}", l), {channels, channels, 3, 3});
-      for (const char* part : {"scale", "bias", "mean", "var"}) add_weight(graph, fmt::format("{}{}", part, l), {channels});
-      onnx::NodeProto& conv = add_node(graph, "Conv", {fmt::format("x{}", l), fmt::format("w{}", l)}, fmt::format("c{}", l));
+      for (const char* part : {"scale", "bias", "mean", "var"})
+        add_weight(graph, fmt::format("{}{}", part, l), {channels});
+      onnx::NodeProto& conv =
+          add_node(graph, "Conv", {fmt::format("x{}", l), fmt::format("w{}", l)}, fmt::format("c{}", l));
       onnx::AttributeProto& pads = *conv.add_attribute();
       pads.set_name("pads");
       pads.set_type(onnx::AttributeProto::INTS);

@@ -41,7 +41,8 @@ Model resnet50() {
   return model;
 }
 
-// Wall-clock time of everything after loading: prepare, search, lower, time, verify and simulate the finalists, verdict.
+// Wall-clock time of everything after loading: prepare, search, lower, time, verify and simulate the finalists,
+// verdict.
 void rank_resnet50_on_4(benchmark::State& state) {
   const Scenario scenario = four_machines(static_cast<size_t>(state.range(0)));
   const Model model = resnet50();

@@ -19,11 +19,11 @@ std::string print(const Case& one, const Timing& timing) {
   return text + fmt::format("makespan {:.6g}\n", trace.makespan / us);
 }
 
-// A copies 1000 floats (1000 us), B copies 500 of what it gets (500 us). On the link 1000 us and 250 us more; rendezvous,
-// two banks on either side.
-// A: copies 0-1000 and 1000-2000; the third reuses bank 0, which is free when the first message is out at 2000: 2000-3000.
-// Messages are sent 1000-2000, 2000-3000, 3000-4000, and there 250 later. B: 2250-2750, 3250-3750, 4250-4750. Its recvs
-// are posted at 0 and 0; the third when bank 0 was read, at 2750, before its message is ready at 3000.
+// A copies 1000 floats (1000 us), B copies 500 of what it gets (500 us). On the link 1000 us and 250 us more;
+// rendezvous, two banks on either side. A: copies 0-1000 and 1000-2000; the third reuses bank 0, which is free when the
+// first message is out at 2000: 2000-3000. Messages are sent 1000-2000, 2000-3000, 3000-4000, and there 250 later. B:
+// 2250-2750, 3250-3750, 4250-4750. Its recvs are posted at 0 and 0; the third when bank 0 was read, at 2750, before its
+// message is ready at 3000.
 constexpr const char* golden =
     "A0.0 copy 0-1000\n"
     "A0.1 send 1000-2000\n"
@@ -60,7 +60,7 @@ TEST(Golden, SlowestLinkInTheMiddle) {
   expect_near_relative(simgrid(one).makespan, wanted, 1e-9, "SimGrid");
 }
 
-// Three messages wait at a card that sends one at a time: half duplex does not matter to one sender, a queue does.
+// Three messages wait at a card that sends one at a time, in the order of the Program.
 TEST(Golden, QueueOfThree) {
   std::string text = R"(
 program three batch 1 micro_batches 1 nic_window 1
@@ -91,8 +91,8 @@ device A cpu host a memory 1000000
   }
 }
 
-// Two messages ask A's card at 1 ms: what came from D at that moment and goes on to B, and what A has just made for C. The
-// first has the lower number, so it goes first in both tiers, although in SimGrid a flow ends and a timer comes.
+// Two messages ask A's card at 1 ms: what came from D at that moment and goes on to B, and what A has just made for C.
+// The first has the lower number, so it goes first in both tiers, although in SimGrid a flow ends and a timer comes.
 TEST(Golden, EqualTimesAtACardGoByNumber) {
   std::string text = R"(
 program tie batch 1 micro_batches 1 nic_window 1

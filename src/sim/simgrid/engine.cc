@@ -131,8 +131,8 @@ class SimGridClock {
     finished_.clear();
   }
 
-  // A card takes messages when all steps of a moment are done, or who asked first would depend on whether SimGrid ends a
-  // flow before a timer of the same time. The next time a double can hold comes after all of this one.
+  // A card takes messages when all steps of a moment are done, or who asked first would depend on whether SimGrid ends
+  // a flow before a timer of the same time. The next time a double can hold comes after all of this one.
   void admit_after_this_moment() {
     if (admission_armed_) return;
     admission_armed_ = true;
@@ -160,7 +160,7 @@ class SimGridClock {
   EventQueue queue_;
   double armed_ = std::numeric_limits<double>::infinity();  // when the earliest timer comes
   bool admission_armed_ = false;
-  std::vector<sg::CommPtr> comms_;                          // by activity, while under way
+  std::vector<sg::CommPtr> comms_;  // by activity, while under way
   std::vector<uint32_t> finished_;
 };
 
