@@ -66,6 +66,14 @@ TEST(Verify, AcceptsTheContractPrograms) {
   }
 }
 
+// The example of the specification is a Program.
+TEST(Verify, AcceptsTheExampleOfTheDocumentation) {
+  const std::string docs = *read_file(NLS_SOURCE_DIR "/docs/program.md");
+  const size_t begin = docs.find("nlsplit program 1\nprogram two_steps");
+  ASSERT_NE(begin, std::string::npos);
+  EXPECT_EQ(complaint(docs.substr(begin, docs.find("```", begin) - begin)), "");
+}
+
 TEST(Verify, MissingReceive) {
   const std::string text = replaced(good, "    G.1 a:1 y:1\n", "");
   EXPECT_EQ(complaint(text), "device A slot 1 (F.1) `send a to B tag 3`: no recv on B takes this message: a receive is missing");
