@@ -1,0 +1,134 @@
+// The programs as a user meets them: rank, simulate, lower, save, run, profile, and back.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tools/run_program.h"
+
+namespace nlsplit {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+class Programs : public ::testing::Test {
+ protected:
+  Scratch scratch_;
+  std::string scenario_ = scratch_.write("s.yaml", small_scenario());
+};
+
+TEST_F(Programs, EveryBundledScenarioRanks) {
+  for (const auto& entry : std::filesystem::directory_iterator(NLS_SOURCE_DIR "/scenarios")) {
+    if (entry.path().extension() != ".yaml") continue;
+    const Outcome outcome = nlsim("rank " + entry.path().string() + " --top 2");
+    EXPECT_EQ(outcome.code, 0) << entry.path() << outcome.err;
+    EXPECT_EQ(outcome.err, "") << entry.path();   // no progress bar in a pipe
+    for (const char* part : {"samples/s", "verdict", "why", "next"}) EXPECT_THAT(outcome.out, HasSubstr(part)) << entry.path();
+  }
+}
+
+TEST_F(Programs, RankingIsTheSameEveryTime) {
+  const std::string first = nlsim("rank " + scenario_ + " --csv -").out;
+  EXPECT_THAT(first, HasSubstr("rank,name,plan,micro_batches"));
+  EXPECT_EQ(nlsim("rank " + scenario_ + " --csv -").out, first);
+}
+
+TEST_F(Programs, RankingAsJson) {
+  const Outcome outcome = nlsim("rank " + scenario_ + " --json -");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const json answer = json::parse(outcome.out);
+  EXPECT_EQ(answer.at("format"), "nlsplit-ranking");
+  EXPECT_EQ(answer.at("model"), "simple_cnn");
+  double last = 1e300;
+  bool own = false;
+  for (const json& plan : answer.at("plans")) {
+    EXPECT_LE(plan.at("throughput_per_s").get<double>(), last * (1 + 1e-12));
+    last = plan.at("throughput_per_s");
+    EXPECT_NEAR(plan.at("throughput_per_s").get<double>() * plan.at("makespan_s").get<double>(), 8, 1e-6);
+    EXPECT_LE(plan.at("busiest_device_share").get<double>(), 1 + 1e-9);
+    EXPECT_LE(plan.at("busiest_link_share").get<double>(), 1 + 1e-9);
+    own = own || plan.at("name") == "mine";
+  }
+  EXPECT_TRUE(own);
+  for (const char* yardstick : {"best_split", "best_single", "best_replicated"}) EXPECT_TRUE(answer.at("verdict").at(yardstick).is_number());
+}
+
+TEST_F(Programs, SavedPlansComeBack) {
+  ASSERT_EQ(nlsim("rank " + scenario_ + " --save-plans " + (scratch_ / "plans")).code, 0);
+  const json by_number = json::parse(nlsim("simulate " + scenario_ + " --plan 2 --json -").out);
+  const json by_file = json::parse(nlsim("simulate " + scenario_ + " --json - --plan-file " + (scratch_ / "plans/02.yaml")).out);
+  EXPECT_EQ(by_number.at("plan"), by_file.at("plan"));
+  EXPECT_EQ(by_number.at("makespan_s"), by_file.at("makespan_s"));
+}
+
+TEST_F(Programs, TraceIsOfTheProgram) {
+  const std::string file = scratch_ / "trace.json";
+  const Outcome outcome = nlsim("simulate " + scenario_ + " --plan mine --trace " + file);
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const json trace = json::parse(*read_file(file));
+  const std::string program = nlsim("lower " + scenario_ + " --plan mine").out;
+  EXPECT_THAT(program, HasSubstr("fingerprint " + trace.at("otherData").at("fingerprint").get<std::string>()));
+  double last = 0;
+  for (const json& event : trace.at("traceEvents")) {
+    if (event.at("ph") == "X") last = std::max(last, event.at("ts").get<double>() + event.at("dur").get<double>());
+  }
+  EXPECT_NEAR(last, trace.at("otherData").at("makespan_s").get<double>() * 1e6, 1e-3);
+}
+
+TEST_F(Programs, ASavedPlanRunsAlone) {
+  const std::string folder = scratch_ / "saved";
+  ASSERT_EQ(nlsim("lower " + scenario_ + " --plan mine --save " + folder).code, 0);
+  const Outcome threads = nlbench(fmt::format("run {} --transport threads --check --repeats 2 --json {} --trace {} --output {}", folder,
+                                              scratch_ / "run.json", scratch_ / "run.trace", scratch_ / "threads.npy"));
+  ASSERT_EQ(threads.code, 0) << threads.err;
+  EXPECT_THAT(threads.out, HasSubstr("equal to the unsplit run, bit for bit"));
+  EXPECT_THAT(threads.out, HasSubstr("predicted"));
+  EXPECT_NO_THROW((void)json::parse(*read_file(scratch_ / "run.json")));
+  EXPECT_NO_THROW((void)json::parse(*read_file(scratch_ / "run.trace")));
+  const Outcome mpi = mpirun(3, fmt::format("run {} --check --repeats 2 --output {}", folder, scratch_ / "mpi.npy"));
+  ASSERT_EQ(mpi.code, 0) << mpi.err;
+  EXPECT_THAT(mpi.out, HasSubstr("bit for bit"));
+  EXPECT_EQ(*read_file(scratch_ / "threads.npy"), *read_file(scratch_ / "mpi.npy"));
+}
+
+// --check is worth something only if it can fail.
+TEST_F(Programs, CheckSeesAnotherResult) {
+  const std::string folder = scratch_ / "saved";
+  ASSERT_EQ(nlsim("lower " + scenario_ + " --plan mine --save " + folder).code, 0);
+  std::string text = *read_file(folder + "/program.nls");
+  text.erase(text.find(" fingerprint"), 29);                       // we change it on purpose
+  text = with(text, " + Relu kernel", " + Tanh kernel");
+  ASSERT_TRUE(write_file(folder + "/program.nls", text).ok());
+  std::filesystem::remove(folder + "/predicted.json");
+  const Outcome outcome = nlbench("run " + folder + " --transport threads --check --repeats 1");
+  EXPECT_EQ(outcome.code, 1) << outcome.out << outcome.err;
+  EXPECT_THAT(outcome.out + outcome.err, HasSubstr("differ from the unsplit run"));
+}
+
+TEST_F(Programs, ProfileThenRankOnMeasurements) {
+  const std::string profile = scratch_ / "p.json";
+  std::string text = small_scenario();
+  for (int i = 0; i < 3; ++i) text = with(text, "costs: {roofline: {compute: 10GFLOPS, memory: 10GBps}}", "costs: p.json");
+  const std::string scenario = scratch_.write("measured.yaml", text);
+  const Outcome measured = nlbench(fmt::format("profile {} -o {} --budget 2s", scenario, profile));
+  ASSERT_EQ(measured.code, 0) << measured.err;
+  const Outcome ranked = nlsim("rank " + scenario);
+  EXPECT_EQ(ranked.code, 0) << ranked.err;
+  EXPECT_THAT(ranked.out, HasSubstr("0 roofline estimates"));
+}
+
+TEST_F(Programs, ABareModelRuns) {
+  const Outcome outcome = nlbench("run zoo:simple_cnn --transport threads --repeats 1 --output " + (scratch_ / "y.npy"));
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_TRUE(std::filesystem::exists(scratch_ / "y.npy"));
+}
+
+TEST_F(Programs, ShowIsTextThatParses) {
+  const Outcome plain = nlsim("show zoo:simple_cnn"), fused = nlsim("show zoo:simple_cnn --fused");
+  EXPECT_THAT(plain.out, HasSubstr("= Relu(%conv1)"));
+  EXPECT_THAT(fused.out, HasSubstr(R"(as "conv1" + Relu as "relu1")"));
+}
+
+}  // namespace
+}  // namespace nlsplit

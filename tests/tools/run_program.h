@@ -1,0 +1,84 @@
+// Runs one of our programs as a user would, and says what came back.
+#pragma once
+
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include "base/file.h"
+
+namespace nlsplit {
+
+struct Outcome {
+  int code = -1;   // exit code; -1: it died of a signal
+  std::string out, err;
+};
+
+// A folder of one's own for the time of a test.
+class Scratch {
+ public:
+  Scratch() : path_(std::filesystem::temp_directory_path() / fmt::format("nlsplit-test-{}-{}", ::getpid(), next()++)) {
+    std::filesystem::create_directories(path_);
+  }
+  ~Scratch() { std::filesystem::remove_all(path_); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+
+  std::string operator/(const std::string& name) const { return path_ / name; }
+  std::string write(const std::string& name, const std::string& text) const {
+    const Status status = write_file(*this / name, text);
+    CHECK(status.ok(), "a test cannot write its files");
+    return *this / name;
+  }
+
+ private:
+  static int& next() {
+    static int number = 0;
+    return number;
+  }
+  std::filesystem::path path_;
+};
+
+// "nlsim rank x.yaml" through the shell, from the folder the programs are in.
+inline Outcome run_command(const std::string& command) {
+  const Scratch scratch;
+  const int status = std::system(fmt::format("{} > {} 2> {}", command, scratch / "out", scratch / "err").c_str());
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, *read_file(scratch / "out"), *read_file(scratch / "err")};
+}
+inline Outcome nlsim(const std::string& arguments) { return run_command(fmt::format("{}/nlsim {}", NLS_BIN_DIR, arguments)); }
+inline Outcome nlbench(const std::string& arguments) { return run_command(fmt::format("{}/nlbench {}", NLS_BIN_DIR, arguments)); }
+inline Outcome mpirun(int ranks, const std::string& arguments) {
+  return run_command(fmt::format("mpirun {} --oversubscribe -np {} {}/nlbench {}", ::geteuid() == 0 ? "--allow-run-as-root" : "", ranks,
+                                 NLS_BIN_DIR, arguments));
+}
+
+// A small scenario that every bad-input test breaks in one place: simple_cnn over three machines.
+inline std::string small_scenario() {
+  return R"(model: zoo:simple_cnn
+workload: {mode: inference, batch: 8, micro_batches: [1, 2, 4]}
+devices:
+  A: {host: a, kind: cpu, memory: 64MiB, isa: v2, costs: {roofline: {compute: 10GFLOPS, memory: 10GBps}}}
+  B: {host: b, kind: cpu, memory: 64MiB, isa: v2, costs: {roofline: {compute: 10GFLOPS, memory: 10GBps}}}
+  C: {host: c, kind: cpu, memory: 64MiB, isa: v2, costs: {roofline: {compute: 10GFLOPS, memory: 10GBps}}}
+links:
+  - {between: [a, b], bandwidth: 1Gbps, latency: 10us}
+  - {between: [b, c], bandwidth: 1Gbps, latency: 10us}
+source: a
+sink: c
+search: {splits: [layer, replicate], schedules: [streaming], keep: 5}
+plans:
+  mine: [..relu1@A, ..relu2@B, rest@C]
+)";
+}
+
+inline std::string with(std::string text, const std::string& from, const std::string& to) {
+  const size_t at = text.find(from);
+  CHECK(at != std::string::npos, "the test no longer fits its text");
+  return text.replace(at, from.size(), to);
+}
+
+}  // namespace nlsplit
