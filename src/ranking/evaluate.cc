@@ -15,7 +15,8 @@ std::string hop_name(const Cluster& cluster, const Hop& hop) {
   return hop.forward ? fmt::format("{}>{}", a, b) : fmt::format("{}>{}", b, a);
 }
 
-// Mean and longest time a micro-batch is under way, from activities rather than spans: ranking asks this a thousand times.
+// Mean and longest time a micro-batch is under way, from activities rather than spans: ranking asks this a thousand
+// times.
 void add_latency(const LoweredPlan& lowered, const Timing& timing, Estimate& estimate) {
   const auto count = static_cast<size_t>(lowered.program.micro_batches);
   std::vector<double> first(count, std::numeric_limits<double>::infinity()), last(count, 0);
@@ -24,7 +25,8 @@ void add_latency(const LoweredPlan& lowered, const Timing& timing, Estimate& est
     const uint32_t instance =
         activity.is_transfer ? activity.first_instance : lowered.timed.members[activity.first_instance];
     const Instance& at = lowered.dependencies.instances[instance];
-    const int m = lowered.program.devices[static_cast<size_t>(at.device)].order[static_cast<size_t>(at.slot)].micro_batch;
+    const int m =
+        lowered.program.devices[static_cast<size_t>(at.device)].order[static_cast<size_t>(at.slot)].micro_batch;
     if (m < 0) continue;
     first[static_cast<size_t>(m)] = std::min(first[static_cast<size_t>(m)], timing.start[i]);
     last[static_cast<size_t>(m)] = std::max(last[static_cast<size_t>(m)], timing.finish[i]);
@@ -38,7 +40,8 @@ void add_latency(const LoweredPlan& lowered, const Timing& timing, Estimate& est
 
 }  // namespace
 
-Result<LoweredPlan> lower_plan(const Scenario& scenario, const PreparedModel& prepared, const Plan& plan, const CostTable& costs) {
+Result<LoweredPlan> lower_plan(const Scenario& scenario, const PreparedModel& prepared, const Plan& plan,
+                               const CostTable& costs) {
   LoweredPlan lowered;
   ASSIGN_OR_RETURN(lowered.program, lower(prepared.kernels, plan, scenario.cluster, scenario.endpoints, &costs));
   for (const DeviceProgram& device : lowered.program.devices) {
@@ -64,7 +67,9 @@ Estimate estimate_of(const Scenario& scenario, const LoweredPlan& lowered, const
       estimate.busiest_device_share = share;
       estimate.busiest_device = device.name;
     }
-    if (device.kind != DeviceKind::host && device.arena > estimate.largest_memory) {
+    if (device.kind == DeviceKind::host) continue;
+    estimate.devices.push_back({device.name, share, device.arena});
+    if (device.arena > estimate.largest_memory) {
       estimate.largest_memory = device.arena;
       estimate.largest_device = device.name;
     }

@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <chrono>
+#include <cmath>
+#include <limits>
 #include <set>
 
 #include "graph/passes.h"
@@ -21,9 +24,9 @@ constexpr size_t least_finalists = 40;
 
 struct Candidate {
   RankedPlan ranked;
-  size_t prepared = 0;          // index into the prepared models
-  double fast_score = 0;        // smaller is better
-  bool must_judge = false;      // own plans and yardsticks
+  size_t prepared = 0;      // index into the prepared models
+  double fast_score = 0;    // smaller is better
+  bool must_judge = false;  // own plans and yardsticks
 };
 
 std::vector<Isa> levels_of(const Cluster& cluster) {
@@ -34,8 +37,10 @@ std::vector<Isa> levels_of(const Cluster& cluster) {
 
 double score_of(Objective objective, const Estimate& estimate) {
   switch (objective) {
-    case Objective::throughput: return estimate.makespan_s;
-    case Objective::latency: return estimate.latency_mean_s;
+    case Objective::throughput:
+      return estimate.makespan_s;
+    case Objective::latency:
+      return estimate.latency_mean_s;
   }
   CHECK(false, "unknown objective");
 }
@@ -90,8 +95,8 @@ class Ranker {
       const size_t index = prepared_index(count);
       const Graph& graph = prepared_[index].kernels.graph;
       ASSIGN_OR_RETURN(const SearchCosts costs, search_costs(graph, count, scenario_.cluster, costs_));
-      SearchResult found =
-          search_layers(graph, scenario_.cluster, scenario_.endpoints.source, scenario_.endpoints.sink, costs, scenario_.search);
+      SearchResult found = search_layers(graph, scenario_.cluster, scenario_.endpoints.source, scenario_.endpoints.sink,
+                                         costs, scenario_.search);
       ranking_.space += found.space * static_cast<double>(scenario_.schedules.size());
       for (ScoredPlan& scored : found.plans) {
         for (const std::string& schedule : scenario_.schedules) {
@@ -123,17 +128,33 @@ class Ranker {
     }
     ++at->plans;
     at->least_needed = std::min(at->least_needed, device.arena);
-    if (candidate.ranked.own) {
-      ranking_.own_misfits.push_back(fmt::format("{} ({} micro-batches) does not fit: {} has {} and would need {}",
-                                                 candidate.ranked.plan.name, candidate.ranked.plan.micro_batches, device.name,
-                                                 to_string(device.memory), to_string(device.arena)));
+    if (candidate.ranked.own) count_own_misfit(device, candidate.ranked.plan);
+  }
+
+  void count_own_misfit(const DeviceProgram& device, const Plan& plan) {
+    auto at = std::find_if(ranking_.own_misfits.begin(), ranking_.own_misfits.end(),
+                           [&](const OwnMisfit& m) { return m.name == plan.name && m.device == device.name; });
+    if (at == ranking_.own_misfits.end()) {
+      ranking_.own_misfits.push_back({plan.name, {}, device.name, device.memory, device.arena});
+      at = ranking_.own_misfits.end() - 1;
     }
+    if (std::find(at->micro_batches.begin(), at->micro_batches.end(), plan.micro_batches) == at->micro_batches.end()) {
+      at->micro_batches.push_back(plan.micro_batches);
+    }
+    at->least_needed = std::min(at->least_needed, device.arena);
   }
 
   Status fast_tier() {
     std::vector<Candidate> fitting;
+    // The best split in each respect is simulated whatever the objective: the verdict speaks of all three.
+    std::array<double, 3> least;
+    std::array<size_t, 3> champion = {};
+    least.fill(std::numeric_limits<double>::infinity());
     for (size_t i = 0; i < candidates_.size(); ++i) {
-      if (interrupted()) break;
+      if (interrupted()) {
+        ranking_.interrupted = true;
+        break;
+      }
       if (i % 64 == 0) progress("timing plans", i, candidates_.size());
       Candidate& candidate = candidates_[i];
       ASSIGN_OR_RETURN(const LoweredPlan lowered,
@@ -145,18 +166,30 @@ class Ranker {
       }
       const Estimate estimate = estimate_fast(scenario_, lowered);
       candidate.fast_score = score_of(scenario_.objective, estimate);
+      if (candidate.ranked.plan.stages.size() > 1) {
+        const std::array<double, 3> scores = {estimate.makespan_s, estimate.latency_mean_s,
+                                              static_cast<double>(estimate.largest_memory.value())};
+        for (size_t s = 0; s < scores.size(); ++s) {
+          if (scores[s] >= least[s]) continue;
+          least[s] = scores[s];
+          champion[s] = fitting.size();
+        }
+      }
       fitting.push_back(std::move(candidate));
     }
+    for (size_t s = 0; s < champion.size(); ++s) {
+      if (std::isfinite(least[s])) fitting[champion[s]].must_judge = true;
+    }
     candidates_ = std::move(fitting);
-    if (candidates_.empty() && !interrupted()) return nothing_fits();
+    if (candidates_.empty() && !ranking_.interrupted) return nothing_fits();
     return ok_status();
   }
 
   Error nothing_fits() const {
     std::string text = "no plan fits in the devices' memory:";
     for (const Misfit& misfit : ranking_.misfits) {
-      text += fmt::format("\n  {} has {}, the most modest plan on it needs {}", misfit.device, to_string(misfit.has),
-                          to_string(misfit.least_needed));
+      text += fmt::format("\n  {} has {}, the most modest plan that uses it needs {}", misfit.device,
+                          to_string(misfit.has), to_string(misfit.least_needed));
     }
     Error error = invalid_input(text);
     error.where.file = scenario_.file;
@@ -176,11 +209,13 @@ class Ranker {
     lowered.reserve(finalists.size());
     for (size_t i = 0; i < finalists.size(); ++i) {
       progress("simulating", i, finalists.size());
-      ASSIGN_OR_RETURN(LoweredPlan one, lower_plan(scenario_, prepared_[finalists[i].prepared], finalists[i].ranked.plan, costs_));
+      ASSIGN_OR_RETURN(LoweredPlan one,
+                       lower_plan(scenario_, prepared_[finalists[i].prepared], finalists[i].ranked.plan, costs_));
       if (const Status sound = verify(one.program); !sound.ok()) {
         if (!finalists[i].ranked.own) {
-          CHECK(false, fmt::format("a plan found by search does not verify: {}: {}",
-                                   to_string(finalists[i].ranked.plan, graph_, scenario_.cluster), sound.error().message));
+          CHECK(false,
+                fmt::format("a plan found by search does not verify: {}: {}",
+                            to_string(finalists[i].ranked.plan, graph_, scenario_.cluster), sound.error().message));
         }
         Error error = sound.error();
         error.message = fmt::format("plan {} cannot run: {}", finalists[i].ranked.plan.name, error.message);
@@ -243,7 +278,8 @@ Result<PreparedModel> prepare_model(const Scenario& scenario, const Graph& optim
   return prepared;
 }
 
-Result<std::vector<RankedPlan>> resolve_own_plan(const Scenario& scenario, const Graph& optimized, const UserPlan& own) {
+Result<std::vector<RankedPlan>> resolve_own_plan(const Scenario& scenario, const Graph& optimized,
+                                                 const UserPlan& own) {
   std::vector<RankedPlan> plans;
   std::vector<PlanNote> notes;
   auto stages = parse_stages(own.stages, optimized, scenario.cluster, &notes);
@@ -251,7 +287,8 @@ Result<std::vector<RankedPlan>> resolve_own_plan(const Scenario& scenario, const
     return at_plan(own, stages.error());
   }
   for (const int micro_batches : own.micro_batches.empty() ? scenario.micro_batches : own.micro_batches) {
-    for (const std::string& schedule : own.schedule.empty() ? scenario.schedules : std::vector<std::string>{own.schedule}) {
+    for (const std::string& schedule :
+         own.schedule.empty() ? scenario.schedules : std::vector<std::string>{own.schedule}) {
       RankedPlan ranked;
       ranked.plan = {own.name, *stages, micro_batches, schedule};
       ranked.own = true;
@@ -265,6 +302,17 @@ Result<std::vector<RankedPlan>> resolve_own_plan(const Scenario& scenario, const
   return plans;
 }
 
+std::string to_string(const OwnMisfit& misfit) {
+  std::string counts;
+  for (size_t i = 0; i < misfit.micro_batches.size(); ++i) {
+    counts += i == 0 ? "" : i + 1 == misfit.micro_batches.size() ? " or " : ", ";
+    counts += fmt::format("{}", misfit.micro_batches[i]);
+  }
+  return fmt::format("{} does not fit in {} micro-batch{}: {} has {} and would need {}{}", misfit.name, counts,
+                     counts == "1" ? "" : "es", misfit.device, to_string(misfit.has), to_string(misfit.least_needed),
+                     misfit.micro_batches.size() > 1 ? " or more" : "");
+}
+
 Result<Ranking> rank_plans(const Scenario& scenario, const Model& model, const RankOptions& options) {
   return Ranker(scenario, model, options).run();
 }
@@ -276,11 +324,19 @@ Result<RankedPlan> find_plan(const Ranking& ranking, const std::string& which) {
     if (number >= 1 && number <= ranking.judged.size()) return ranking.judged[number - 1];
     return invalid_input(fmt::format("there is no plan {}; the ranking has 1 … {}", which, ranking.judged.size()));
   }
+  if (ranking.judged.empty()) return invalid_input("the ranking is empty");
+  for (const OwnMisfit& misfit : ranking.own_misfits) {
+    const bool fits = std::any_of(ranking.judged.begin(), ranking.judged.end(),
+                                  [&](const RankedPlan& p) { return p.own && p.plan.name == misfit.name; });
+    if (!fits && misfit.name == which) return invalid_input("plan " + to_string(misfit));
+  }
   std::string names;
+  std::set<std::string> listed;
   for (const RankedPlan& plan : ranking.judged) {
     if (!plan.own) continue;
     if (plan.plan.name == which) return plan;
-    if (names.find(plan.plan.name) == std::string::npos) names += (names.empty() ? "" : ", ") + plan.plan.name;
+    if (!listed.insert(plan.plan.name).second) continue;
+    names += (names.empty() ? "" : ", ") + plan.plan.name;
   }
   return invalid_input(fmt::format("there is no plan called {}; take a number 1 … {}{}", which, ranking.judged.size(),
                                    names.empty() ? "" : " or one of " + names));

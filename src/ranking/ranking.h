@@ -1,7 +1,8 @@
 // The main job: which plans are best for a scenario, how good are they, and is splitting worth it at all.
 //
-// Candidates come from search (partition/search.h) and from the scenario; every one is lowered and timed by the fast tier, the best go
-// to SimGrid, whose word is final. Plans that do not fit in a device's memory are left out, and counted.
+// Candidates come from search (partition/search.h) and from the scenario; every one is lowered and timed by the fast
+// tier, the best go to SimGrid, whose word is final. Plans that do not fit in a device's memory are left out, and
+// counted.
 #pragma once
 
 #include <functional>
@@ -18,65 +19,90 @@
 
 namespace nlsplit {
 
+struct DeviceEstimate {
+  std::string name;
+  double share = 0;  // of the makespan it computes
+  Bytes memory;      // its arena
+};
+
 // What a simulation says of one plan.
 struct Estimate {
-  double makespan_s = 0;         // of the whole batch, source to sink
-  double throughput = 0;         // samples/s
-  double latency_mean_s = 0;     // from a micro-batch's first instruction to its last
+  double makespan_s = 0;      // of the whole batch, source to sink
+  double throughput = 0;      // samples/s
+  double latency_mean_s = 0;  // from a micro-batch's first instruction to its last
   double latency_max_s = 0;
+  std::vector<DeviceEstimate> devices;  // those that compute, in the order of the Program
   std::string busiest_device;
-  double busiest_device_share = 0;   // of the makespan
-  std::string busiest_link;          // "a-sw", with the direction; empty: no message crosses a link
+  double busiest_device_share = 0;  // of the makespan
+  std::string busiest_link;         // "a>sw", with the direction; "a-sw" if half duplex; empty: nothing crosses a link
   double busiest_link_share = 0;
-  std::string largest_device;        // by memory
+  std::string largest_device;  // by memory
   Bytes largest_memory;
 };
 
 struct RankedPlan {
   Plan plan;
-  std::string text;              // to_string(plan, …)
-  bool own = false;              // the scenario's; plan.name is its name there
+  std::string text;  // to_string(plan, …)
+  bool own = false;  // the scenario's; plan.name is its name there
   std::vector<PlanNote> notes;
   Estimate estimate;
 };
 
-struct Misfit {                  // plans left out because a device's memory is too small
+struct Misfit {  // plans left out because a device's memory is too small
   std::string device;
   Bytes has;
-  Bytes least_needed;            // by the most modest of them
+  Bytes least_needed;  // by the most modest of them
   size_t plans = 0;
 };
 
-// The yardsticks a split is held against. None: does not fit anywhere, or was not asked for.
+struct OwnMisfit {  // a plan of the scenario that does not fit at these micro-batch counts
+  std::string name;
+  std::vector<int> micro_batches;
+  std::string device;
+  Bytes has;
+  Bytes least_needed;
+};
+std::string to_string(const OwnMisfit& misfit);
+
+// The best plan of each kind in one respect: indices into Ranking::judged. None: does not fit, or was not asked for.
+struct Yardsticks {
+  std::optional<size_t> split;   // layers over several devices
+  std::optional<size_t> single;  // the whole model on one device
+  std::optional<size_t> copies;  // the whole model on several devices
+};
+
 struct Verdict {
-  std::optional<size_t> best_split;      // indices into Ranking::judged
-  std::optional<size_t> best_single;
-  std::optional<size_t> best_replicated; // the whole model on several devices
-  std::optional<size_t> best_latency;
-  // All links scaled by this factor, best_split and best_single are equally fast (fast tier and load bounds). > 1: they must become
-  // faster before splitting pays. None: no bandwidth changes the answer.
+  Yardsticks throughput;  // highest
+  Yardsticks latency;     // lowest mean
+  Yardsticks memory;      // smallest on the device that needs the most
+  // Of throughput.split and throughput.single, by the fast tier and the load bounds:
+  // all links scaled by this factor, they are equally fast. > 1: links must become faster before this split pays.
+  // None: no bandwidth changes the answer.
   std::optional<double> break_even;
+  // how many times as fast the split is if messages take no time at all: what is left to gain by better links.
+  std::optional<double> gain_without_network;
 };
 
 struct Ranking {
   std::string model;
   int64_t batch = 1;
   Objective objective = Objective::throughput;
-  std::vector<RankedPlan> judged;    // by SimGrid, best first; a plan's number is its index + 1
-  size_t keep = 0;                   // how many of them the user wants to see
-  size_t considered = 0;             // lowered and timed by the fast tier
-  double space = 0;                  // plans there are; more than `considered` if search pruned
-  double seconds = 0;                // it took, after loading
+  std::vector<RankedPlan> judged;  // by SimGrid, best first; a plan's number is its index + 1
+  size_t keep = 0;                 // how many of them the user wants to see
+  size_t considered = 0;           // lowered and timed by the fast tier
+  double space = 0;                // plans there are; more than `considered` if search pruned
+  double seconds = 0;              // it took, after loading
   std::vector<Misfit> misfits;
-  std::vector<std::string> own_misfits;   // "mine does not fit: …"
-  size_t measured_costs = 0;         // distinct computations costed from measurements
-  size_t estimated_costs = 0;        // and from a roofline
+  std::vector<OwnMisfit> own_misfits;
+  bool interrupted = false;    // by RankOptions::interrupted: not all candidates were looked at
+  size_t measured_costs = 0;   // distinct computations costed from measurements
+  size_t estimated_costs = 0;  // and from a roofline
   Verdict verdict;
 };
 
 struct RankOptions {
-  std::function<void(std::string_view phase, size_t done, size_t total)> progress;   // may be empty
-  std::function<bool()> interrupted;                                                  // true: stop with the best so far; may be empty
+  std::function<void(std::string_view phase, size_t done, size_t total)> progress;  // may be empty
+  std::function<bool()> interrupted;  // true: stop with the best so far; may be empty
 };
 
 // The scenario's model at one micro-batch count, ready to be lowered.
@@ -86,7 +112,8 @@ struct PreparedModel {
 };
 Result<PreparedModel> prepare_model(const Scenario& scenario, const Graph& optimized, int micro_batches);
 
-// A plan of the scenario or of a file, resolved against the model: one Plan for each micro-batch count and schedule to try.
+// A plan of the scenario or of a file, resolved against the model: one Plan for each micro-batch count and schedule to
+// try.
 Result<std::vector<RankedPlan>> resolve_own_plan(const Scenario& scenario, const Graph& optimized, const UserPlan& own);
 
 // Errors: a missing cost, a plan of one's own that is wrong, nothing fits (says what is missing on which device).

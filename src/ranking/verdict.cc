@@ -11,21 +11,28 @@ namespace {
 bool is_split(const Plan& plan) { return plan.stages.size() > 1; }
 bool is_single(const Plan& plan) { return plan.stages.size() == 1 && plan.stages[0].devices.size() == 1; }
 
-// Makespan with all links `factor` times as fast: the fast tier, and no shorter than the busiest link or device.
-double makespan_at(LoweredPlan& lowered, double factor) {
-  std::vector<Route> routes = lowered.timed.routes;
-  for (Route& route : lowered.timed.routes) route.bandwidth = route.bandwidth * factor;
+// Makespan if messages take `factor` times their time on the way; 0: none at all, not even latency. By the fast tier,
+// and no shorter than the busiest link or device.
+double makespan_at(const LoweredPlan& lowered, double factor) {
+  TimedGraph graph = lowered.timed;
+  for (Activity& activity : graph.activities) {
+    if (!activity.is_transfer) continue;
+    activity.duration *= factor;
+    if (factor == 0) activity.latency = 0;
+  }
+  if (factor == 0) graph.handshake = 0;
   Timing timing;
-  simulate_fast(lowered.timed, timing);
-  lowered.timed.routes = std::move(routes);
+  simulate_fast(graph, timing);
   double bound = *std::max_element(lowered.load.device_seconds.begin(), lowered.load.device_seconds.end());
-  for (const auto& [hop, busy] : lowered.load.link_seconds) bound = std::max(bound, busy / factor);
+  for (const auto& [hop, busy] : lowered.load.link_seconds) bound = std::max(bound, busy * factor);
   return std::max(timing.makespan, bound);
 }
 
-// The factor at which the split and the single machine are equally fast, by bisection over six decades.
-std::optional<double> break_even(LoweredPlan& split, LoweredPlan& single) {
-  const auto split_wins = [&](double factor) { return makespan_at(split, factor) < makespan_at(single, factor); };
+// The bandwidth factor at which the split and the single device are equally fast, by bisection over six decades.
+std::optional<double> break_even(const LoweredPlan& split, const LoweredPlan& single) {
+  const auto split_wins = [&](double factor) {
+    return makespan_at(split, 1 / factor) < makespan_at(single, 1 / factor);
+  };
   double slow = 1e-3, fast = 1e3;
   if (split_wins(slow) || !split_wins(fast)) return std::nullopt;
   while (fast / slow > 1.001) {
@@ -42,27 +49,36 @@ const PreparedModel& model_for(const std::vector<PreparedModel>& prepared, int m
   CHECK(false, "a plan with a micro-batch count nobody prepared");
 }
 
+Yardsticks best_by(const Ranking& ranking, double (*cost)(const Estimate&)) {
+  Yardsticks best;
+  for (size_t i = 0; i < ranking.judged.size(); ++i) {
+    const RankedPlan& ranked = ranking.judged[i];
+    std::optional<size_t>& of_kind = is_split(ranked.plan)    ? best.split
+                                     : is_single(ranked.plan) ? best.single
+                                                              : best.copies;
+    if (!of_kind || cost(ranked.estimate) < cost(ranking.judged[*of_kind].estimate)) of_kind = i;
+  }
+  return best;
+}
+
 }  // namespace
 
-Result<Verdict> make_verdict(const Scenario& scenario, const std::vector<PreparedModel>& prepared, const CostTable& costs,
-                             const Ranking& ranking) {
+Result<Verdict> make_verdict(const Scenario& scenario, const std::vector<PreparedModel>& prepared,
+                             const CostTable& costs, const Ranking& ranking) {
   Verdict verdict;
-  for (size_t i = 0; i < ranking.judged.size(); ++i) {   // in order: the first of each kind is the best
-    const RankedPlan& ranked = ranking.judged[i];
-    std::optional<size_t>& yardstick = is_split(ranked.plan)    ? verdict.best_split
-                                       : is_single(ranked.plan) ? verdict.best_single
-                                                                : verdict.best_replicated;
-    if (!yardstick) yardstick = i;
-    if (!verdict.best_latency || ranked.estimate.latency_mean_s < ranking.judged[*verdict.best_latency].estimate.latency_mean_s) {
-      verdict.best_latency = i;
-    }
-  }
-  if (!verdict.best_split || !verdict.best_single) return verdict;
-  const Plan& split = ranking.judged[*verdict.best_split].plan;
-  const Plan& single = ranking.judged[*verdict.best_single].plan;
-  ASSIGN_OR_RETURN(LoweredPlan lowered_split, lower_plan(scenario, model_for(prepared, split.micro_batches), split, costs));
-  ASSIGN_OR_RETURN(LoweredPlan lowered_single, lower_plan(scenario, model_for(prepared, single.micro_batches), single, costs));
-  verdict.break_even = break_even(lowered_split, lowered_single);
+  verdict.throughput = best_by(ranking, [](const Estimate& e) { return e.makespan_s; });
+  verdict.latency = best_by(ranking, [](const Estimate& e) { return e.latency_mean_s; });
+  verdict.memory = best_by(ranking, [](const Estimate& e) { return static_cast<double>(e.largest_memory.value()); });
+  if (!verdict.throughput.split || !verdict.throughput.single) return verdict;
+  const auto lowered = [&](size_t index) {
+    const Plan& plan = ranking.judged[index].plan;
+    return lower_plan(scenario, model_for(prepared, plan.micro_batches), plan, costs);
+  };
+  ASSIGN_OR_RETURN(const LoweredPlan split, lowered(*verdict.throughput.split));
+  ASSIGN_OR_RETURN(const LoweredPlan single, lowered(*verdict.throughput.single));
+  verdict.break_even = break_even(split, single);
+  if (const double alone = makespan_at(split, 0); alone > 0)
+    verdict.gain_without_network = makespan_at(single, 0) / alone;
   return verdict;
 }
 

@@ -7,7 +7,7 @@
 
 namespace nlsplit {
 
-Result<Verdict> make_verdict(const Scenario& scenario, const std::vector<PreparedModel>& prepared, const CostTable& costs,
-                             const Ranking& ranking);
+Result<Verdict> make_verdict(const Scenario& scenario, const std::vector<PreparedModel>& prepared,
+                             const CostTable& costs, const Ranking& ranking);
 
 }  // namespace nlsplit

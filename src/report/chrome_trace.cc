@@ -40,7 +40,8 @@ std::string chrome_trace(const Program& program, const Trace& trace) {
   // Threads in order of first use, the compute stream first.
   std::vector<std::map<std::string, int>> threads(program.devices.size());
   for (size_t d = 0; d < program.devices.size(); ++d) {
-    events.push_back(metadata("process_name", d, 0, fmt::format("{} on {}", program.devices[d].name, program.devices[d].host)));
+    events.push_back(
+        metadata("process_name", d, 0, fmt::format("{} on {}", program.devices[d].name, program.devices[d].host)));
     events.push_back(metadata("thread_name", d, 0, "compute"));
     threads[d]["compute"] = 0;
   }
@@ -67,9 +68,11 @@ std::string chrome_trace(const Program& program, const Trace& trace) {
                       {"dur", (span.finish - span.start) * 1e6},
                       {"args", std::move(args)}});
   }
-  const json file = {{"displayTimeUnit", "ms"},
-                     {"otherData", {{"program", program.name}, {"fingerprint", hex16(trace.fingerprint)}, {"makespan_s", trace.makespan}}},
-                     {"traceEvents", std::move(events)}};
+  const json file = {
+      {"displayTimeUnit", "ms"},
+      {"otherData",
+       {{"program", program.name}, {"fingerprint", hex16(trace.fingerprint)}, {"makespan_s", trace.makespan}}},
+      {"traceEvents", std::move(events)}};
   // Names come from models: bytes that are no UTF-8 are replaced rather than thrown at.
   return file.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
 }

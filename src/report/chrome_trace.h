@@ -1,5 +1,6 @@
-// A Trace as a file that chrome://tracing and https://ui.perfetto.dev open: a process for each device, a thread for each stream.
-// Format: "Trace Event Format" (Google), JSON object with complete events ("X") and metadata ("M"); times in microseconds.
+// A Trace as a file that chrome://tracing and https://ui.perfetto.dev open: a process for each device, a thread for
+// each stream. Format: "Trace Event Format" (Google), JSON object with complete events ("X") and metadata ("M"); times
+// in microseconds.
 #pragma once
 
 #include <string>

@@ -1,5 +1,7 @@
 #include "report/table.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace nlsplit {
@@ -26,6 +28,15 @@ size_t display_width(std::string_view text) {
   return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
 }
 
+std::string rate_text(double per_second) {
+  const int decimals = per_second >= 100 ? 0 : per_second >= 10 ? 1 : per_second >= 1 ? 2 : 3;
+  return fmt::format("{:.{}f}", per_second, decimals);
+}
+
+std::string counted(int64_t count, std::string_view thing) {
+  return fmt::format("{} {}{}", count, thing, count == 1 ? "" : thing.ends_with("ch") ? "es" : "s");
+}
+
 std::string Table::to_string() const {
   std::vector<std::vector<std::string>> lines(1);
   bool second = false;
@@ -41,7 +52,8 @@ std::string Table::to_string() const {
 
   std::vector<size_t> widths(columns_.size(), 0);
   for (const auto& cells : lines) {
-    for (size_t c = 0; c < columns_.size() && c < cells.size(); ++c) widths[c] = std::max(widths[c], display_width(cells[c]));
+    for (size_t c = 0; c < columns_.size() && c < cells.size(); ++c)
+      widths[c] = std::max(widths[c], display_width(cells[c]));
   }
   std::string out;
   for (const auto& cells : lines) {

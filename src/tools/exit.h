@@ -1,9 +1,13 @@
-// What both programs do at their edges: usage errors are exit code 2, errors go to stderr, Ctrl-C is asked for politely.
+// What both programs do at their edges: usage errors are exit code 2, errors go to stderr, Ctrl-C is asked for
+// politely.
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
+#include <string>
 
 #include "base/result.h"
 
@@ -17,6 +21,18 @@ inline int report(const Error& error) {
   return exit_code(error);
 }
 
+// For options that are counts; CLI11's own PositiveNumber answers with all digits of the largest double.
+inline CLI::Validator at_least(int64_t least) {
+  return CLI::Validator(
+      [least](std::string& text) {
+        int64_t value = 0;
+        const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
+        if (failure == std::errc() && end == text.data() + text.size() && value >= least) return std::string();
+        return "'" + text + "' is no whole number from " + std::to_string(least) + " on";
+      },
+      ">=" + std::to_string(least));
+}
+
 // Parses, runs the chosen subcommand's callback, answers the exit code.
 inline int parse_and_run(CLI::App& app, int argc, char** argv, const int& code) {
   try {
@@ -24,6 +40,9 @@ inline int parse_and_run(CLI::App& app, int argc, char** argv, const int& code) 
   } catch (const CLI::ParseError& error) {
     // --help and --version are "errors" with code 0; every other one is bad usage.
     return app.exit(error) == 0 ? 0 : 2;
+  }
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    return report(io_error("cannot write to standard output"));
   }
   return code;
 }

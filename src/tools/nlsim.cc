@@ -7,7 +7,8 @@
 int main(int argc, char** argv) {
   using namespace nlsplit;
   CLI::App app(
-      "nlsim answers, before any machine is touched: which layers of a neural network on which machine, how fast, does it fit,\n"
+      "nlsim answers, before any machine is touched: which layers of a neural network on which machine, how fast, does "
+      "it fit,\n"
       "and does splitting pay at all?\n\n"
       "  nlsim rank scenarios/quickstart.yaml           rank split plans\n"
       "  nlsim simulate SCENARIO --plan 1 --trace t.json  one plan in time, for https://ui.perfetto.dev\n"
@@ -15,7 +16,9 @@ int main(int argc, char** argv) {
       "  nlsim show zoo:resnet50 --fused                a network as text\n",
       "nlsim");
   app.require_subcommand(1);
-  app.footer("Exit codes: 0 fine, 1 the work failed, 2 bad input or usage, 130 interrupted. docs/scenario.md explains scenarios.");
+  app.footer(
+      "Exit codes: 0 fine, 1 the work failed, 2 bad input or usage, 130 interrupted. docs/scenario.md explains "
+      "scenarios.");
   app.set_version_flag("--version", "nlsim " NLS_VERSION);
 
   int code = 0;

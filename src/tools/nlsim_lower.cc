@@ -9,6 +9,7 @@
 #include "program/saved.h"
 #include "program/text.h"
 #include "program/verify.h"
+#include "report/table.h"
 #include "tools/commands.h"
 #include "tools/exit.h"
 #include "tools/planning.h"
@@ -23,12 +24,13 @@ struct LowerArguments {
 };
 
 // The whole graph on one device of this level, whatever its memory: it is compared with, not planned for.
-Result<Program> unsplit_program(const Scenario& scenario, const Graph& optimized, int micro_batches, const Device& like) {
+Result<Program> unsplit_program(const Scenario& scenario, const Graph& optimized, int micro_batches,
+                                const Device& like) {
   ASSIGN_OR_RETURN(const PreparedModel prepared, prepare_model(scenario, optimized, micro_batches));
   Device device = like;
   device.memory = bytes(std::numeric_limits<int64_t>::max() / 2);
-  ASSIGN_OR_RETURN(Program program,
-                   lower_unsplit(prepared.kernels, micro_batches, device, scenario.cluster.hosts[like.host.index()].name));
+  ASSIGN_OR_RETURN(Program program, lower_unsplit(prepared.kernels, micro_batches, device,
+                                                  scenario.cluster.hosts[like.host.index()].name));
   RETURN_IF_ERROR(verify(program));
   return program;
 }
@@ -45,7 +47,8 @@ Result<SavedProgram> lower_chosen(Loaded& loaded, const LowerArguments& argument
     saved.prediction.fingerprint = timed.trace.fingerprint;
     saved.prediction.makespan_s = timed.estimate.makespan_s;
     saved.prediction.latency_mean_s = timed.estimate.latency_mean_s;
-    for (const DeviceTimes& times : device_times(saved.program, timed.trace)) saved.prediction.device_compute_s.push_back(times.compute);
+    for (const DeviceTimes& times : device_times(saved.program, timed.trace))
+      saved.prediction.device_compute_s.push_back(times.compute);
     first = &loaded.scenario.cluster.device(chosen.plan.stages[0].devices[0]);
     micro_batches = chosen.plan.micro_batches;
   } else if (!arguments.choice.plan.empty() || !arguments.choice.file.empty()) {
@@ -56,7 +59,8 @@ Result<SavedProgram> lower_chosen(Loaded& loaded, const LowerArguments& argument
   return saved;
 }
 
-// One unsplit Program for each micro-batch count and level: together they hold every computation any plan of the scenario can need.
+// One unsplit Program for each micro-batch count and level: together they hold every computation any plan of the
+// scenario can need.
 Status write_profile_set(const Loaded& loaded, const std::string& dir) {
   std::set<int> counts(loaded.scenario.micro_batches.begin(), loaded.scenario.micro_batches.end());
   for (const UserPlan& own : loaded.scenario.plans) counts.insert(own.micro_batches.begin(), own.micro_batches.end());
@@ -70,7 +74,8 @@ Status write_profile_set(const Loaded& loaded, const std::string& dir) {
       SavedProgram saved;
       ASSIGN_OR_RETURN(saved.unsplit, unsplit_program(loaded.scenario, loaded.model.graph, count, device));
       saved.program = saved.unsplit;
-      RETURN_IF_ERROR(save_program(fmt::format("{}/mb{}-{}", dir, count, name_of(device.isa)), saved, loaded.model.weights));
+      RETURN_IF_ERROR(
+          save_program(fmt::format("{}/mb{}-{}", dir, count, name_of(device.isa)), saved, loaded.model.weights));
     }
   }
   return ok_status();
@@ -84,22 +89,45 @@ Status lower_command(const LowerArguments& arguments) {
     std::fputs(to_string(saved.program).c_str(), stdout);
     return ok_status();
   }
-  return save_program(arguments.save, saved, loaded.model.weights);
+  RETURN_IF_ERROR(save_program(arguments.save, saved, loaded.model.weights));
+  const size_t ranks = saved.program.devices.size();
+  fmt::print("saved {} for {}; run it with: {}nlbench run {}\n", saved.program.name,
+             counted(static_cast<int64_t>(ranks), "device"), ranks == 1 ? "" : fmt::format("mpirun -np {} ", ranks),
+             arguments.save);
+  return ok_status();
 }
 
 }  // namespace
 
 void add_lower_command(CLI::App& app, int& code) {
-  CLI::App* command = app.add_subcommand("lower", "Print or save the Program of a plan: what every machine does, in order");
+  CLI::App* command =
+      app.add_subcommand("lower", "Print or save the Program of a plan: what every machine does, in order");
   const auto arguments = std::make_shared<LowerArguments>();
-  command->add_option("SCENARIO", arguments->what, "A scenario; or a model (.onnx, zoo:NAME), which is lowered for one device")->required();
-  CLI::Option* plan =
-      command->add_option("--plan", arguments->choice.plan, "Number in the ranking, or name of one of the scenario's plans (default 1)");
-  command->add_option("--plan-file", arguments->choice.file, "A plan in a file of its own (rank --save-plans writes such)")->excludes(plan);
-  command->add_option("--batch", arguments->batch, "Samples of one execution, for a model without a scenario")->check(CLI::PositiveNumber);
-  CLI::Option* save = command->add_option("--save", arguments->save,
-                                          "Write the Program and its weights to DIR, for `nlbench run DIR` (which then needs nothing else)");
-  command->add_option("--profile-set", arguments->profile_set, "Write what `nlbench profile` measures to DIR")->excludes(save);
+  command
+      ->add_option("SCENARIO", arguments->what,
+                   "A scenario; or a model (.onnx, zoo:NAME), which is lowered for one device")
+      ->type_name("FILE")
+      ->required();
+  CLI::Option* plan = command
+                          ->add_option("--plan", arguments->choice.plan,
+                                       "Number in the ranking, or name of one of the scenario's plans (default 1)")
+                          ->type_name("K|NAME");
+  command
+      ->add_option("--plan-file", arguments->choice.file, "A plan in a file of its own (rank --save-plans writes such)")
+      ->type_name("FILE")
+      ->excludes(plan);
+  command->add_option("--batch", arguments->batch, "Samples of one execution, for a model without a scenario")
+      ->type_name("COUNT")
+      ->check(at_least(1));
+  CLI::Option* save =
+      command
+          ->add_option(
+              "--save", arguments->save,
+              "Write the Program and its weights to DIR, for `nlbench run DIR` (which then needs nothing else)")
+          ->type_name("DIR");
+  command->add_option("--profile-set", arguments->profile_set, "Write what `nlbench profile` measures to DIR")
+      ->type_name("DIR")
+      ->excludes(save);
   command->callback([arguments, &code] {
     if (const Status status = lower_command(*arguments); !status.ok()) code = report(status.error());
   });

@@ -47,7 +47,11 @@ Status save_plans(const std::string& dir, const Ranking& ranking, const Loaded& 
 
 Status rank(const RankArguments& arguments) {
   if (!is_scenario(arguments.scenario)) {
-    return invalid_input(fmt::format("{}: rank needs a scenario (*.yaml); scenarios/quickstart.yaml is one", arguments.scenario));
+    return invalid_input(
+        fmt::format("{}: rank needs a scenario (*.yaml); scenarios/quickstart.yaml is one", arguments.scenario));
+  }
+  if (arguments.json == "-" && arguments.csv == "-") {
+    return invalid_input("--json - and --csv - would both go to standard output: give one of them a file");
   }
   ASSIGN_OR_RETURN(Loaded loaded, load(arguments.scenario, 1));
   if (arguments.top > 0) loaded.scenario.keep = arguments.top;
@@ -61,7 +65,8 @@ Status rank(const RankArguments& arguments) {
   }
   if (!arguments.csv.empty()) RETURN_IF_ERROR(write_to(arguments.csv, ranking_csv(*ranking)));
   if (!arguments.save_plans.empty()) RETURN_IF_ERROR(save_plans(arguments.save_plans, *ranking, loaded));
-  if (arguments.json != "-" && arguments.csv != "-") std::fputs(ranking_text(*ranking, loaded.scenario).c_str(), stdout);
+  if (arguments.json != "-" && arguments.csv != "-")
+    std::fputs(ranking_text(*ranking, loaded.scenario).c_str(), stdout);
   return ok_status();
 }
 
@@ -70,17 +75,27 @@ Status rank(const RankArguments& arguments) {
 void add_rank_command(CLI::App& app, int& code) {
   CLI::App* command = app.add_subcommand("rank", "Rank split plans of a scenario by simulation");
   const auto arguments = std::make_shared<RankArguments>();
-  command->add_option("SCENARIO", arguments->scenario, "A scenario, e.g. scenarios/quickstart.yaml")->required();
-  command->add_option("--top", arguments->top, "Show so many plans instead of the scenario's `keep`")->check(CLI::PositiveNumber);
-  command->add_option("--seed", arguments->seed, "Seed of the search, where the space is too large to see it all");
-  command->add_option("--json", arguments->json, "Write the answer as JSON to this file, - for standard output");
-  command->add_option("--csv", arguments->csv, "Write the plans as CSV to this file, - for standard output");
-  command->add_option("--save-plans", arguments->save_plans, "Write each plan to DIR/NN.yaml, which --plan-file reads");
+  command->add_option("SCENARIO", arguments->scenario, "A scenario, e.g. scenarios/quickstart.yaml")
+      ->type_name("FILE")
+      ->required();
+  command->add_option("--top", arguments->top, "Show so many plans instead of the scenario's `keep`")
+      ->type_name("COUNT")
+      ->check(at_least(1));
+  command->add_option("--seed", arguments->seed, "Seed of the search, where the space is too large to see it all")
+      ->type_name("NUMBER");
+  command->add_option("--json", arguments->json, "Write the answer as JSON to this file, - for standard output")
+      ->type_name("FILE");
+  command->add_option("--csv", arguments->csv, "Write the plans as CSV to this file, - for standard output")
+      ->type_name("FILE");
+  command->add_option("--save-plans", arguments->save_plans, "Write each plan to DIR/NN.yaml, which --plan-file reads")
+      ->type_name("DIR");
   command->footer("Ctrl-C ends the search and answers with the best plans so far.");
   command->callback([command, arguments, &code] {
     arguments->has_seed = command->count("--seed") > 0;
-    if (const Status status = rank(*arguments); !status.ok()) code = report(status.error());
-    else if (interrupted()) code = exit_interrupted;
+    if (const Status status = rank(*arguments); !status.ok())
+      code = report(status.error());
+    else if (interrupted())
+      code = exit_interrupted;
   });
 }
 

@@ -42,7 +42,12 @@ Status add_input_shape(const std::string& text, std::map<std::string, Shape>& sh
 Status show(const ShowArguments& arguments) {
   ImportOptions options;
   for (const std::string& text : arguments.inputs) RETURN_IF_ERROR(add_input_shape(text, options.input_shapes));
-  auto loaded = arguments.model.starts_with("zoo:") ? zoo_model(arguments.model.substr(4)) : import_onnx(arguments.model, options);
+  if (arguments.model.starts_with("zoo:") && !arguments.inputs.empty()) {
+    return invalid_input(
+        "--input-shape is for files that leave shapes open; those of the zoo do not (--batch sets the batch)");
+  }
+  auto loaded = arguments.model.starts_with("zoo:") ? zoo_model(arguments.model.substr(4))
+                                                    : import_onnx(arguments.model, options);
   if (!loaded) return loaded.error();
   Model model = std::move(loaded).value();
   if (arguments.fused) {
@@ -60,8 +65,8 @@ Status show(const ShowArguments& arguments) {
   for (const Value& value : model.graph.values) {
     if (value.kind == ValueKind::weight) parameters += element_count(value.type.shape);
   }
-  fmt::print("# {} nodes, {} parameters, {}, reads {}, writes {}\n", model.graph.nodes.size(), parameters, to_string(total.flops),
-             to_string(total.bytes_read), to_string(total.bytes_written));
+  fmt::print("# {} nodes, {} parameters, {}, reads {}, writes {}\n", model.graph.nodes.size(), parameters,
+             to_string(total.flops), to_string(total.bytes_read), to_string(total.bytes_written));
   return ok_status();
 }
 
@@ -70,10 +75,13 @@ Status show(const ShowArguments& arguments) {
 void add_show_command(CLI::App& app, int& code) {
   CLI::App* command = app.add_subcommand("show", "Print a network as text: shapes, FLOPs, bytes");
   const auto arguments = std::make_shared<ShowArguments>();
-  command->add_option("MODEL", arguments->model, "An .onnx file, or zoo:NAME (see `nlsim zoo`)")->required();
+  command->add_option("MODEL", arguments->model, "An .onnx file, or zoo:NAME (see `nlsim zoo`)")
+      ->type_name("FILE|zoo:NAME")
+      ->required();
   command->add_flag("--fused", arguments->fused, "After the passes: BatchNorm folded, element-wise steps fused");
-  command->add_option("--batch", arguments->batch, "Another batch size")->check(CLI::PositiveNumber);
-  command->add_option("--input-shape", arguments->inputs, "NAME=1,3,48,192 for inputs the file leaves open; repeatable");
+  command->add_option("--batch", arguments->batch, "Another batch size")->type_name("COUNT")->check(at_least(1));
+  command->add_option("--input-shape", arguments->inputs, "NAME=1,3,48,192 for inputs the file leaves open; repeatable")
+      ->type_name("NAME=SHAPE");
   command->callback([arguments, &code] {
     if (const Status status = show(*arguments); !status.ok()) code = report(status.error());
   });

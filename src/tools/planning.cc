@@ -53,7 +53,7 @@ Result<RankedPlan> choose_plan(Loaded& loaded, const PlanChoice& choice) {
     for (const RankedPlan& plan : ranking.judged) {
       if (plan.own) return plan;
     }
-    return invalid_input(ranking.own_misfits.empty() ? "the plan does not fit" : ranking.own_misfits.front());
+    return invalid_input(ranking.own_misfits.empty() ? "the plan does not fit" : "plan " + to_string(ranking.own_misfits.front()));
   }
   return find_plan(ranking, which);
 }

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "partition/plan.h"
 #include "report/ranking/ranking_report.h"
@@ -20,8 +21,13 @@ json plan_json(const Ranking& ranking, size_t index, const Scenario& scenario, c
     for (const DeviceId device : stage.devices) devices.push_back(scenario.cluster.device(device).name);
     stages.push_back({{"layers", std::move(layers)}, {"devices", std::move(devices)}});
   }
+  json devices = json::array();
+  for (const DeviceEstimate& device : e.devices) {
+    devices.push_back({{"name", device.name}, {"share", device.share}, {"memory_bytes", device.memory.value()}});
+  }
   return {{"rank", index + 1},
           {"name", ranked.plan.name},
+          {"own", ranked.own},
           {"plan", stage_parts(ranked.plan, graph, scenario.cluster)},
           {"stages", std::move(stages)},
           {"micro_batches", ranked.plan.micro_batches},
@@ -34,11 +40,32 @@ json plan_json(const Ranking& ranking, size_t index, const Scenario& scenario, c
           {"busiest_device_share", e.busiest_device_share},
           {"busiest_link", e.busiest_link},
           {"busiest_link_share", e.busiest_link_share},
+          {"devices", std::move(devices)},
           {"largest_device", e.largest_device},
           {"largest_memory_bytes", e.largest_memory.value()}};
 }
 
+// Kept, of one's own, or spoken of in the verdict.
+std::vector<size_t> told(const Ranking& ranking) {
+  std::set<size_t> plans;
+  for (size_t i = 0; i < ranking.judged.size(); ++i) {
+    if (i < ranking.keep || ranking.judged[i].own) plans.insert(i);
+  }
+  for (const Yardsticks& best : {ranking.verdict.throughput, ranking.verdict.latency, ranking.verdict.memory}) {
+    for (const auto& index : {best.split, best.single, best.copies}) {
+      if (index) plans.insert(*index);
+    }
+  }
+  return {plans.begin(), plans.end()};
+}
+
 json number_or_null(const std::optional<size_t>& index) { return index ? json(*index + 1) : json(nullptr); }
+
+json yardsticks_json(const Yardsticks& best) {
+  return {{"split", number_or_null(best.split)},
+          {"single", number_or_null(best.single)},
+          {"copies", number_or_null(best.copies)}};
+}
 
 std::string csv_field(const std::string& text) {
   if (text.find_first_of(",\"\n") == std::string::npos) return text;
@@ -51,9 +78,7 @@ std::string csv_field(const std::string& text) {
 
 std::string ranking_json(const Ranking& ranking, const Scenario& scenario, const Graph& graph) {
   json plans = json::array();
-  for (size_t i = 0; i < ranking.judged.size(); ++i) {
-    if (i < ranking.keep || ranking.judged[i].own) plans.push_back(plan_json(ranking, i, scenario, graph));
-  }
+  for (const size_t i : told(ranking)) plans.push_back(plan_json(ranking, i, scenario, graph));
   json misfits = json::array();
   for (const Misfit& misfit : ranking.misfits) {
     misfits.push_back({{"device", misfit.device},
@@ -61,26 +86,37 @@ std::string ranking_json(const Ranking& ranking, const Scenario& scenario, const
                        {"least_needed_bytes", misfit.least_needed.value()},
                        {"plans", misfit.plans}});
   }
+  json own_misfits = json::array();
+  for (const OwnMisfit& misfit : ranking.own_misfits) {
+    own_misfits.push_back({{"name", misfit.name},
+                           {"micro_batches", misfit.micro_batches},
+                           {"device", misfit.device},
+                           {"memory_bytes", misfit.has.value()},
+                           {"least_needed_bytes", misfit.least_needed.value()}});
+  }
   const Verdict& v = ranking.verdict;
-  const json file = {{"format", "nlsplit-ranking"},
-                     {"version", 1},
-                     {"scenario", scenario.file},
-                     {"model", ranking.model},
-                     {"batch", ranking.batch},
-                     {"objective", ranking.objective == Objective::throughput ? "throughput" : "latency"},
-                     {"considered", ranking.considered},
-                     {"simulated", ranking.judged.size()},
-                     {"space", ranking.space},
-                     {"seconds_s", ranking.seconds},
-                     {"misfits", std::move(misfits)},
-                     {"costs", {{"measured", ranking.measured_costs}, {"roofline", ranking.estimated_costs}}},
-                     {"verdict",
-                      {{"best_split", number_or_null(v.best_split)},
-                       {"best_single", number_or_null(v.best_single)},
-                       {"best_replicated", number_or_null(v.best_replicated)},
-                       {"best_latency", number_or_null(v.best_latency)},
-                       {"break_even_bandwidth_factor", v.break_even ? json(*v.break_even) : json(nullptr)}}},
-                     {"plans", std::move(plans)}};
+  const json file = {
+      {"format", "nlsplit-ranking"},
+      {"version", 1},
+      {"scenario", scenario.file},
+      {"model", ranking.model},
+      {"batch", ranking.batch},
+      {"objective", ranking.objective == Objective::throughput ? "throughput" : "latency"},
+      {"considered", ranking.considered},
+      {"simulated", ranking.judged.size()},
+      {"space", ranking.space},
+      {"interrupted", ranking.interrupted},
+      {"took_s", ranking.seconds},
+      {"misfits", std::move(misfits)},
+      {"own_misfits", std::move(own_misfits)},
+      {"costs", {{"measured", ranking.measured_costs}, {"roofline", ranking.estimated_costs}}},
+      {"verdict",
+       {{"throughput", yardsticks_json(v.throughput)},
+        {"latency", yardsticks_json(v.latency)},
+        {"memory", yardsticks_json(v.memory)},
+        {"break_even_bandwidth_factor", v.break_even ? json(*v.break_even) : json(nullptr)},
+        {"gain_without_network", v.gain_without_network ? json(*v.gain_without_network) : json(nullptr)}}},
+      {"plans", std::move(plans)}};
   return file.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
@@ -88,13 +124,13 @@ std::string ranking_csv(const Ranking& ranking) {
   std::string out =
       "rank,name,plan,micro_batches,schedule,throughput_per_s,makespan_s,latency_mean_s,latency_max_s,busiest_device,"
       "busiest_device_share,busiest_link,busiest_link_share,largest_device,largest_memory_bytes\n";
-  for (size_t i = 0; i < ranking.judged.size(); ++i) {
+  for (const size_t i : told(ranking)) {
     const RankedPlan& ranked = ranking.judged[i];
-    if (i >= ranking.keep && !ranked.own) continue;
     const Estimate& e = ranked.estimate;
-    out += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", i + 1, csv_field(ranked.plan.name), csv_field(ranked.text),
-                       ranked.plan.micro_batches, ranked.plan.schedule, e.throughput, e.makespan_s, e.latency_mean_s, e.latency_max_s,
-                       csv_field(e.busiest_device), e.busiest_device_share, csv_field(e.busiest_link), e.busiest_link_share,
+    out += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", i + 1, csv_field(ranked.plan.name),
+                       csv_field(ranked.text), ranked.plan.micro_batches, ranked.plan.schedule, e.throughput,
+                       e.makespan_s, e.latency_mean_s, e.latency_max_s, csv_field(e.busiest_device),
+                       e.busiest_device_share, csv_field(e.busiest_link), e.busiest_link_share,
                        csv_field(e.largest_device), e.largest_memory.value());
   }
   return out;

@@ -10,7 +10,8 @@ namespace nlsplit {
 // `scenario` is the path as the user gave it: the last line quotes it in a command.
 std::string ranking_text(const Ranking& ranking, const Scenario& scenario);
 
-// {"format": "nlsplit-ranking", "version": 1, …, "plans": [{"rank", "stages": [{"layers", "devices"}], "throughput_per_s", …}]}
+// {"format": "nlsplit-ranking", "version": 1, …, "plans": [{"rank", "stages": [{"layers", "devices"}],
+// "throughput_per_s", …}]}
 std::string ranking_json(const Ranking& ranking, const Scenario& scenario, const Graph& graph);
 
 // One line a plan, with a header; units are in the column names.

@@ -1,9 +1,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <set>
 
 #include "report/ranking/ranking_report.h"
+#include "report/ranking/verdict_text.h"
 #include "report/table.h"
 
 namespace nlsplit {
@@ -21,30 +22,31 @@ std::string grouped(double value) {
   return digits;
 }
 
-std::string rate(double per_second) {
-  if (per_second >= 1000) return fmt::format("{:.0f}", per_second);
-  return fmt::format("{:.{}f}", per_second, per_second >= 100 ? 0 : per_second >= 10 ? 1 : 2);
-}
+// 1,234,567; beyond ten millions 3.2e+12
+std::string about(double value) { return value < 1e7 ? grouped(value) : fmt::format("{:.1e}", value); }
 
-std::string busiest(const Estimate& estimate) {
-  if (estimate.busiest_link_share > estimate.busiest_device_share) {
-    return fmt::format("link {} {}", estimate.busiest_link, percent(estimate.busiest_link_share));
-  }
-  return fmt::format("{} compute {}", estimate.busiest_device, percent(estimate.busiest_device_share));
-}
+std::string objective_name(Objective objective) { return objective == Objective::latency ? "latency" : "throughput"; }
 
 std::string head(const Ranking& ranking, const Scenario& scenario) {
-  const size_t machines = scenario.cluster.devices.size();
-  std::string text = fmt::format("{}, batch {} on {} device{} · {} plans in {:.2g} s", ranking.model, ranking.batch, machines,
-                                 machines == 1 ? "" : "s", grouped(static_cast<double>(ranking.considered)), ranking.seconds);
-  if (ranking.space > static_cast<double>(ranking.considered)) text += fmt::format(" (of {:.2g} possible)", ranking.space);
-  text += fmt::format(", {} simulated", ranking.judged.size());
+  const auto considered = static_cast<double>(ranking.considered);
+  std::string text = fmt::format("{}, batch {} on {}, best {} first\n", ranking.model, ranking.batch,
+                                 counted(static_cast<int64_t>(scenario.cluster.devices.size()), "device"),
+                                 objective_name(ranking.objective));
+  text += ranking.space > considered ? fmt::format("{} of {} possible plans", grouped(considered), about(ranking.space))
+                                     : fmt::format("{} plan{}", grouped(considered), considered == 1 ? "" : "s");
+  text += fmt::format(" timed in {:.2g} s, {} of them simulated", ranking.seconds, ranking.judged.size());
+  text += fmt::format("; kernel costs: {} measured, {} by roofline\n", ranking.measured_costs, ranking.estimated_costs);
   for (const Misfit& misfit : ranking.misfits) {
-    text += fmt::format(" · {} do not fit in {}'s {} (they need {} or more)", grouped(static_cast<double>(misfit.plans)),
-                        misfit.device, to_string(misfit.has), to_string(misfit.least_needed));
+    text += fmt::format("{} do not fit: {} has {}, the most modest of them needs {} more\n",
+                        counted(static_cast<int64_t>(misfit.plans), "plan"), misfit.device, to_string(misfit.has),
+                        to_string(bytes(misfit.least_needed.value() - misfit.has.value())));
   }
-  text += fmt::format(" · costs: {} measured, {} roofline estimates\n", ranking.measured_costs, ranking.estimated_costs);
+  if (ranking.interrupted) text += "interrupted: the best of the plans looked at so far\n";
   return text;
+}
+
+std::string busiest(const std::string& what, double share) {
+  return what.empty() ? "-" : fmt::format("{} {}", what, percent(share));
 }
 
 std::string table(const Ranking& ranking) {
@@ -56,107 +58,33 @@ std::string table(const Ranking& ranking) {
                {"samples/s", right},
                {"vs best\nsingle", right},
                {"latency", right},
-               {"busiest", left},
-               {"memory", left}});
-  const auto single = ranking.verdict.best_single;
+               {"busiest\ndevice", left},
+               {"busiest\nlink", left},
+               {"largest\nmemory", left}});
+  const auto single = ranking.verdict.throughput.single;
+  std::set<std::string> own;  // beyond the top only the best of each plan of one's own
   for (size_t i = 0; i < ranking.judged.size(); ++i) {
     const RankedPlan& ranked = ranking.judged[i];
-    if (i >= ranking.keep && !ranked.own) continue;
+    const bool first_own = ranked.own && own.insert(ranked.plan.name).second;
+    if (i >= ranking.keep && !first_own) continue;
     const Estimate& e = ranked.estimate;
     const std::string ratio =
         single ? fmt::format("{:.2f}x", e.throughput / ranking.judged[*single].estimate.throughput) : "-";
     table.add({fmt::format("{}", i + 1), (ranked.own ? ranked.plan.name + ": " : "") + ranked.text,
-               fmt::format("{}", ranked.plan.micro_batches), ranked.plan.schedule, rate(e.throughput), ratio,
-               to_string(seconds(e.latency_mean_s)), busiest(e),
+               fmt::format("{}", ranked.plan.micro_batches), ranked.plan.schedule, rate_text(e.throughput), ratio,
+               to_string(seconds(e.latency_mean_s)), busiest(e.busiest_device, e.busiest_device_share),
+               busiest(e.busiest_link, e.busiest_link_share),
                fmt::format("{} ({})", to_string(e.largest_memory), e.largest_device)});
   }
   return table.to_string();
 }
 
-std::string named(const Ranking& ranking, size_t index) {
-  const RankedPlan& ranked = ranking.judged[index];
-  return fmt::format("plan {} ({})", index + 1, ranked.text);
-}
-
-// The one bandwidth all links have, or none.
-std::optional<BytesPerSecond> common_bandwidth(const Cluster& cluster) {
-  std::optional<BytesPerSecond> common;
-  for (const Link& link : cluster.links) {
-    if (common && *common != link.bandwidth) return std::nullopt;
-    common = link.bandwidth;
-  }
-  return common;
-}
-
-std::string bandwidth_at(const Scenario& scenario, double factor) {
-  if (const auto common = common_bandwidth(scenario.cluster)) return to_string(*common * factor);
-  return factor < 1 ? fmt::format("{:.2g} of today's bandwidth", factor) : fmt::format("{:.1f} times today's bandwidth", factor);
-}
-
-std::string verdict_text(const Ranking& ranking, const Scenario& scenario) {
-  const Verdict& v = ranking.verdict;
-  const auto estimate = [&](size_t i) -> const Estimate& { return ranking.judged[i].estimate; };
-  std::string text;
-  const auto line = [&](const std::string& sentence) { text += (text.empty() ? "verdict  " : "         ") + sentence + "\n"; };
-
-  if (!v.best_split) {
-    line(scenario.cluster.devices.size() > 1 ? "No layer split fits or was asked for, so there is nothing to compare."
-                                             : "One device: there is nothing to split over.");
-  } else if (!v.best_single) {
-    line(fmt::format("Splitting is the only way: no single device holds the whole model. Best: {}, {} samples/s.",
-                     named(ranking, *v.best_split), rate(estimate(*v.best_split).throughput)));
-  } else {
-    const double gain = estimate(*v.best_split).throughput / estimate(*v.best_single).throughput;
-    line(fmt::format("{}: the best split, {}, makes {} samples/s, {:.2f}x the best single device ({}: {}/s).",
-                     gain > 1.02   ? "Splitting pays"
-                     : gain > 0.98 ? "Splitting changes little"
-                                   : "Splitting does not pay",
-                     named(ranking, *v.best_split), rate(estimate(*v.best_split).throughput), gain,
-                     ranking.judged[*v.best_single].text, rate(estimate(*v.best_single).throughput)));
-  }
-  if (v.best_replicated) {
-    const Estimate& copies = estimate(*v.best_replicated);
-    std::string sentence = fmt::format("Copies of the whole model, {}, make {}/s and need {} on the fullest",
-                                       named(ranking, *v.best_replicated), rate(copies.throughput), to_string(copies.largest_memory));
-    if (v.best_split) {
-      sentence += copies.throughput > estimate(*v.best_split).throughput * 1.02   ? ": more than the best split."
-                  : copies.throughput < estimate(*v.best_split).throughput * 0.98 ? ": less than the best split."
-                                                                                  : ": about as much as the best split.";
-    } else {
-      sentence += ".";
-    }
-    line(sentence);
-  }
-  if (v.best_latency) {
-    line(fmt::format("For the latency of one sample {} is best: {}.", named(ranking, *v.best_latency),
-                     to_string(seconds(estimate(*v.best_latency).latency_mean_s))));
-  }
-  if (v.best_split && v.best_single) {
-    const Bytes split = estimate(*v.best_split).largest_memory, whole = estimate(*v.best_single).largest_memory;
-    line(fmt::format("Memory of the fullest device: {} split, {} unsplit ({:.2f}x).", to_string(split), to_string(whole), split / whole));
-  }
-
-  const size_t top = v.best_split.value_or(0);
-  const Estimate& e = estimate(top);
-  std::string why;
-  if (e.busiest_link_share > 0.9 && e.busiest_link_share >= e.busiest_device_share) {
-    why = fmt::format("{} is bound by the link {} ({} busy); {} computes {} of the time.", named(ranking, top), e.busiest_link,
-                      percent(e.busiest_link_share), e.busiest_device, percent(e.busiest_device_share));
-  } else if (e.busiest_device_share > 0.9) {
-    why = fmt::format("{} is bound by {}'s compute ({} busy)", named(ranking, top), e.busiest_device, percent(e.busiest_device_share));
-    why += e.busiest_link.empty() ? "." : fmt::format("; its links are at most {} busy.", percent(e.busiest_link_share));
-  } else {
-    why = fmt::format("{} keeps nothing busy all the time: {} computes {}", named(ranking, top), e.busiest_device,
-                      percent(e.busiest_device_share));
-    if (!e.busiest_link.empty()) why += fmt::format(", link {} is {} busy", e.busiest_link, percent(e.busiest_link_share));
-    why += "; the rest is filling and draining the pipeline and waiting for messages.";
-  }
-  if (v.best_split && v.best_single && v.break_even) {
-    const bool pays = estimate(*v.best_split).throughput > estimate(*v.best_single).throughput;
-    why += fmt::format(" {} {} {}.", pays ? "Below" : "It would pay above", bandwidth_at(scenario, *v.break_even),
-                       pays ? "splitting stops paying" : "on every link");
-  }
-  return text + "why      " + why + "\n";
+// As a shell takes it.
+std::string quoted(const std::string& word) {
+  if (word.find_first_of(" \t\"'$&;|<>()*?[]#~`\\!{}") == std::string::npos) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
+  return text + "'";
 }
 
 std::string next_step(const Ranking& ranking, const Scenario& scenario) {
@@ -178,14 +106,16 @@ std::string next_step(const Ranking& ranking, const Scenario& scenario) {
     hosts.push_back(end);
     ++ranks;
   }
-  return fmt::format("next     mpirun -np {} nlbench run {} --plan 1 --check\n", ranks, scenario.file);
+  return fmt::format("next     mpirun -np {} nlbench run {} --plan 1 --check\n", ranks, quoted(scenario.file));
 }
 
 }  // namespace
 
 std::string ranking_text(const Ranking& ranking, const Scenario& scenario) {
-  std::string text = head(ranking, scenario) + "\n" + table(ranking) + "\n";
-  std::vector<std::string> notes = ranking.own_misfits;
+  std::string text = head(ranking, scenario);
+  if (!ranking.judged.empty()) text += "\n" + table(ranking) + "\n";
+  std::vector<std::string> notes;
+  for (const OwnMisfit& misfit : ranking.own_misfits) notes.push_back(to_string(misfit));
   for (const RankedPlan& ranked : ranking.judged) {
     for (const PlanNote& note : ranked.notes) {
       const std::string sentence = fmt::format("{}: {}", ranked.plan.name, note.text);
@@ -193,8 +123,9 @@ std::string ranking_text(const Ranking& ranking, const Scenario& scenario) {
     }
   }
   for (const std::string& note : notes) text += "note     " + note + "\n";
+  if (!notes.empty()) text += "\n";
   if (ranking.judged.empty()) return text;
-  return text + verdict_text(ranking, scenario) + next_step(ranking, scenario);
+  return text + verdict_text(ranking, scenario) + "\n" + next_step(ranking, scenario);
 }
 
 }  // namespace nlsplit

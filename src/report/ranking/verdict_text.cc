@@ -1,0 +1,244 @@
+#include "report/ranking/verdict_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "report/table.h"
+
+namespace nlsplit {
+namespace {
+
+// Two plans closer than this are equally good: simulations do not see finer than that.
+constexpr double clearly = 1.02;
+
+// One respect in which plans are compared.
+struct Respect {
+  std::string name;
+  Yardsticks best;
+  double (*cost)(const Estimate&);  // smaller is better
+  std::string (*text)(const Estimate&);
+  bool more_is_better;    // of the figure shown
+  std::string_view verb;  // what is said of a rival: "makes" 1.30x "as much"
+  std::string_view unit;
+};
+
+std::array<Respect, 3> respects(const Verdict& verdict) {
+  return {{{"throughput", verdict.throughput, [](const Estimate& e) { return e.makespan_s; },
+            [](const Estimate& e) { return rate_text(e.throughput) + " samples/s"; }, true, "makes", "as much"},
+           {"latency", verdict.latency, [](const Estimate& e) { return e.latency_mean_s; },
+            [](const Estimate& e) { return to_string(seconds(e.latency_mean_s)); }, false, "is", "as quick"},
+           {"memory", verdict.memory, [](const Estimate& e) { return static_cast<double>(e.largest_memory.value()); },
+            [](const Estimate& e) { return to_string(e.largest_memory); }, false, "is", "as modest"}}};
+}
+
+struct Comparison {
+  bool beats_single = true, beats_copies = true;  // or there are none
+  bool only_way = false;                          // there is neither
+  double lead = 0;                                // of the best rival over the split: 1.3 is 1.3 times as good
+  std::optional<size_t> rival;
+  bool rival_is_copies = false;
+};
+
+Comparison compare(const Ranking& ranking, const Respect& respect) {
+  Comparison c;
+  const auto cost = [&](size_t i) { return respect.cost(ranking.judged[i].estimate); };
+  const double split = cost(*respect.best.split);
+  const auto look = [&](const std::optional<size_t>& other, bool& beaten, bool copies) {
+    if (!other) return;
+    const double lead = split / cost(*other);
+    beaten = lead < 1 / clearly;
+    if (lead <= c.lead) return;
+    c.lead = lead;
+    c.rival = other;
+    c.rival_is_copies = copies;
+  };
+  look(respect.best.single, c.beats_single, false);
+  look(respect.best.copies, c.beats_copies, true);
+  c.only_way = !respect.best.single && !respect.best.copies;
+  return c;
+}
+
+std::string answer(const Comparison& c) {
+  if (c.only_way) return "the only way";
+  if (c.beats_single && c.beats_copies) return "yes";
+  if (c.beats_single) return c.lead > clearly ? "not against copies" : "not more than copies";
+  return c.lead > clearly ? "no" : "no difference";
+}
+
+std::string cell(const Ranking& ranking, const Respect& respect, const std::optional<size_t>& index) {
+  if (!index) return "-";
+  return fmt::format("{} (plan {})", respect.text(ranking.judged[*index].estimate), *index + 1);
+}
+
+std::string joined(const std::vector<std::string>& parts, std::string_view last) {
+  std::string text;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (i > 0) text += i + 1 == parts.size() ? last : ", ";
+    text += parts[i];
+  }
+  return text;
+}
+
+// "3.70x one device"; for times and sizes, where less is better, "0.61x of one device's".
+std::string against_one_device(const Ranking& ranking, const Respect& respect) {
+  if (!respect.best.single) return "no device can hold the whole model";
+  const double split = respect.cost(ranking.judged[*respect.best.split].estimate);
+  const double single = respect.cost(ranking.judged[*respect.best.single].estimate);
+  return respect.more_is_better ? fmt::format("{:.2f}x one device", single / split)
+                                : fmt::format("{:.2f}x of one device's", split / single);
+}
+
+std::string sentence(const Ranking& ranking, const std::array<Respect, 3>& all) {
+  std::vector<std::string> worth, not_worth;
+  for (const Respect& respect : all) {
+    const Comparison c = compare(ranking, respect);
+    if (c.only_way) {
+      return "Splitting is the only way: no device can hold the whole model.";
+    }
+    if (c.beats_single && c.beats_copies) {
+      worth.push_back(respect.name + " (" + against_one_device(ranking, respect) + ")");
+    } else if (c.lead <= clearly && c.lead >= 1 / clearly) {
+      not_worth.push_back(fmt::format("for {} ({} as good)", respect.name,
+                                      c.rival_is_copies ? "copies of the whole model are" : "one device is"));
+    } else {
+      not_worth.push_back(fmt::format("for {} ({}{} {:.2f}x {})", respect.name,
+                                      c.beats_single ? against_one_device(ranking, respect) + ", but " : "",
+                                      c.rival_is_copies ? respect.verb == "makes" ? "copies of the whole model make"
+                                                                                  : "copies of the whole model are"
+                                                        : fmt::format("one device {}", respect.verb),
+                                      c.lead, respect.unit));
+    }
+  }
+  if (not_worth.empty()) return "Splitting is worth it: for " + joined(worth, " and ") + ".";
+  if (worth.empty()) return "Splitting is not worth it: not " + joined(not_worth, ", not ") + ".";
+  return "Splitting is worth it for " + joined(worth, " and ") + ", not " + joined(not_worth, ", not ") + ".";
+}
+
+double mean_share(const Estimate& estimate) {
+  double sum = 0;
+  for (const DeviceEstimate& device : estimate.devices) sum += device.share;
+  return estimate.devices.empty() ? 0 : sum / static_cast<double>(estimate.devices.size());
+}
+
+std::string percent(double share) { return fmt::format("{:.0f} %", share * 100); }
+
+// What keeps the plan from being faster than it is.
+std::string bound_by(const Ranking& ranking, size_t index) {
+  const Estimate& e = ranking.judged[index].estimate;
+  const std::string name = fmt::format("Plan {} ({})", index + 1, ranking.judged[index].text);
+  const std::string on_average =
+      e.devices.size() > 1 ? fmt::format(", its devices {} on average", percent(mean_share(e))) : "";
+  if (e.busiest_link_share > 0.9 && e.busiest_link_share >= e.busiest_device_share) {
+    return fmt::format("{} is bound by link {}, {} busy; {} computes {} of the time{}.", name, e.busiest_link,
+                       percent(e.busiest_link_share), e.busiest_device, percent(e.busiest_device_share), on_average);
+  }
+  const std::string links =
+      e.busiest_link.empty() ? "" : fmt::format("; no link is more than {} busy", percent(e.busiest_link_share));
+  if (e.busiest_device_share > 0.9) {
+    return fmt::format("{} is bound by {}, which computes {} of the time{}{}.", name, e.busiest_device,
+                       percent(e.busiest_device_share), on_average, links);
+  }
+  return fmt::format(
+      "{} keeps nothing busy: {} computes {} of the time{}{}; the rest is filling and draining the "
+      "pipeline and waiting for messages.",
+      name, e.busiest_device, percent(e.busiest_device_share), on_average, links);
+}
+
+// The one bandwidth all links have, or none.
+std::optional<BytesPerSecond> common_bandwidth(const Cluster& cluster) {
+  std::optional<BytesPerSecond> common;
+  for (const Link& link : cluster.links) {
+    if (common && *common != link.bandwidth) return std::nullopt;
+    common = link.bandwidth;
+  }
+  return common;
+}
+
+std::string bandwidth_at(const Scenario& scenario, double factor) {
+  if (const auto common = common_bandwidth(scenario.cluster)) return to_string(*common * factor);
+  return fmt::format("{:.2g} times today's bandwidth", factor);
+}
+
+// What would make the split pay against one device, or what would end that.
+std::string network_says(const Ranking& ranking, const Scenario& scenario) {
+  const Verdict& v = ranking.verdict;
+  const double gain = ranking.judged[*v.throughput.split].estimate.throughput /
+                      ranking.judged[*v.throughput.single].estimate.throughput;
+  if (v.break_even && gain > 1 && *v.break_even < 1) {
+    return fmt::format("With less than {} on every link it would be no faster than one device.",
+                       bandwidth_at(scenario, *v.break_even));
+  }
+  if (v.break_even && gain <= 1 && *v.break_even > 1) {
+    return fmt::format("The links stand in the way: with more than {} on each it would beat one device.",
+                       bandwidth_at(scenario, *v.break_even));
+  }
+  if (gain > 1 || !v.gain_without_network) return "";
+  if (*v.gain_without_network > 1) {
+    return fmt::format(
+        "The links' latency stands in the way, no bandwidth helps: if messages took no time, it would "
+        "make {:.2f}x what one device makes.",
+        *v.gain_without_network);
+  }
+  return fmt::format(
+      "The network is not what stands in the way: even if messages took no time, it would make {:.2f}x "
+      "what one device makes; the devices' speeds and the size of the layers leave no better cut.",
+      *v.gain_without_network);
+}
+
+std::vector<std::string> reasons(const Ranking& ranking, const Scenario& scenario, const std::array<Respect, 3>& all) {
+  const Verdict& v = ranking.verdict;
+  std::vector<std::string> lines = {bound_by(ranking, *v.throughput.split)};
+  if (v.throughput.single) {
+    if (std::string text = network_says(ranking, scenario); !text.empty()) lines.push_back(std::move(text));
+  }
+  const Comparison throughput = compare(ranking, all[0]);
+  if (throughput.rival && throughput.rival_is_copies && throughput.lead > clearly) {
+    const Estimate& split = ranking.judged[*v.throughput.split].estimate;
+    const Estimate& copies = ranking.judged[*throughput.rival].estimate;
+    const double mine = mean_share(split), theirs = mean_share(copies);
+    lines.push_back(theirs > mine
+                        ? fmt::format("Copies keep their devices busier ({} on average): no cut into layers is as even "
+                                      "as equal shares of the batch.",
+                                      percent(theirs))
+                        : "Copies send only inputs and outputs over the links, and all of them work from the start.");
+  }
+  const Comparison latency = compare(ranking, all[1]);
+  if (latency.rival && !latency.rival_is_copies && latency.lead > clearly) {
+    lines.push_back(
+        "A single sample passes the layers one after the other, so more devices give it more messages, not more "
+        "speed.");
+  }
+  return lines;
+}
+
+}  // namespace
+
+std::string verdict_text(const Ranking& ranking, const Scenario& scenario) {
+  const std::array<Respect, 3> all = respects(ranking.verdict);
+  if (!ranking.verdict.throughput.split) {
+    return fmt::format("verdict  {}\n", scenario.cluster.devices.size() > 1
+                                            ? "No split into layers fits or was asked for: there is nothing to compare."
+                                            : "One device: there is nothing to split over.");
+  }
+  using enum Align;
+  Table table({{"worth splitting for", left},
+               {"", left},
+               {"best split", left},
+               {"one device", left},
+               {"copies of the model", left}});
+  for (const Respect& respect : all) {
+    table.add({respect.name, answer(compare(ranking, respect)), cell(ranking, respect, respect.best.split),
+               cell(ranking, respect, respect.best.single), cell(ranking, respect, respect.best.copies)});
+  }
+  std::string text = table.to_string() + "\nverdict  " + sentence(ranking, all) + "\n";
+  std::string_view head = "why      ";
+  for (const std::string& line : reasons(ranking, scenario, all)) {
+    text += fmt::format("{}{}\n", head, line);
+    head = "         ";
+  }
+  return text;
+}
+
+}  // namespace nlsplit
