@@ -8,11 +8,11 @@ namespace nlsplit {
 
 [[noreturn]] void check_failed(const char* file, int line, const char* condition, std::string_view why);
 
-#define CHECK(condition, why)                                                  \
-  do {                                                                         \
-    if (!(condition)) [[unlikely]] {                                           \
-      ::nlsplit::check_failed(__FILE__, __LINE__, #condition, (why));          \
-    }                                                                          \
+#define CHECK(condition, why)                                         \
+  do {                                                                \
+    if (!(condition)) [[unlikely]] {                                  \
+      ::nlsplit::check_failed(__FILE__, __LINE__, #condition, (why)); \
+    }                                                                 \
   } while (false)
 
 }  // namespace nlsplit

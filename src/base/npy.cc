@@ -178,8 +178,7 @@ Status write_npy(const std::string& path, const NpyArray& array) {
   const size_t size = array.values.size() * sizeof(float);
   CHECK(byte_count(array.shape) == size, "the shape fits the values");
 
-  std::string dict =
-      fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': {}, }}", shape_text(array.shape));
+  std::string dict = fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': {}, }}", shape_text(array.shape));
   // magic, version, a length of 2 bytes, dict, spaces, newline: a multiple of 64. Format 2.0 is for dicts over 64 KiB.
   const size_t before = magic.size() + 2 + 2;
   const size_t unpadded = before + dict.size() + 1;

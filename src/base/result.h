@@ -51,7 +51,7 @@ int exit_code(const Error& error);
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}       // NOLINT: implicit on purpose
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}      // NOLINT: implicit on purpose
   Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT
 
   bool ok() const { return state_.index() == 0; }
@@ -104,11 +104,11 @@ inline Status ok_status() { return {}; }
 #define NLS_CONCAT_(a, b) a##b
 #define NLS_CONCAT(a, b) NLS_CONCAT_(a, b)
 
-#define RETURN_IF_ERROR(expression)                              \
-  do {                                                           \
-    if (auto nls_status = (expression); !nls_status.ok()) {      \
-      return std::move(nls_status).error();                      \
-    }                                                            \
+#define RETURN_IF_ERROR(expression)                         \
+  do {                                                      \
+    if (auto nls_status = (expression); !nls_status.ok()) { \
+      return std::move(nls_status).error();                 \
+    }                                                       \
   } while (false)
 
 #define ASSIGN_OR_RETURN(declaration, expression) \

@@ -48,9 +48,7 @@ size_t comment_start(std::string_view line) {
 }
 
 // How a message names a token.
-std::string found(std::string_view token) {
-  return token.empty() ? "the end of the line" : fmt::format("'{}'", token);
-}
+std::string found(std::string_view token) { return token.empty() ? "the end of the line" : fmt::format("'{}'", token); }
 
 }  // namespace
 
@@ -83,9 +81,7 @@ bool TextReader::next_line() {
 // At the end of the text there is no line to give again (a line that was given is never empty).
 void TextReader::push_back_line() { pushed_back_ = !line_.empty(); }
 
-int TextReader::indent() const {
-  return static_cast<int>(std::min(line_.find_first_not_of(' '), line_.size()));
-}
+int TextReader::indent() const { return static_cast<int>(std::min(line_.find_first_not_of(' '), line_.size())); }
 
 bool TextReader::at_end_of_line() { return peek().empty(); }
 

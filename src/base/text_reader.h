@@ -23,21 +23,21 @@ class TextReader {
   // The text must outlive the reader; `file` is for messages only.
   TextReader(std::string_view text, std::string file);
 
-  bool next_line();            // moves to the next line with something on it; false at the end
-  void push_back_line();       // the next next_line() gives this line again
-  int indent() const;          // leading spaces of the current line
-  bool at_end_of_line();       // nothing but white space is left
-  std::string_view peek();     // the next token, empty at the end of the line
+  bool next_line();                  // moves to the next line with something on it; false at the end
+  void push_back_line();             // the next next_line() gives this line again
+  int indent() const;                // leading spaces of the current line
+  bool at_end_of_line();             // nothing but white space is left
+  std::string_view peek();           // the next token, empty at the end of the line
   std::string_view comment() const;  // the current line's comment without "# ", empty if none
 
-  bool accept(std::string_view token);                             // takes the next token if it is this one
+  bool accept(std::string_view token);  // takes the next token if it is this one
   Status expect(std::string_view token);
-  Result<std::string_view> word(std::string_view what);            // any word token; `what` is for the message
-  Result<std::string> quoted(std::string_view what);               // "text" with \" \\ \n escapes
-  Result<int64_t> integer(std::string_view what);                  // a decimal integer, maybe negative
-  Result<uint64_t> hex(std::string_view what);                     // 1 to 16 hexadecimal digits
-  Result<double> number(std::string_view what);                    // also inf and -inf (what shortest() writes), never nan
-  Status end_of_line();                                            // error if anything is left
+  Result<std::string_view> word(std::string_view what);  // any word token; `what` is for the message
+  Result<std::string> quoted(std::string_view what);     // "text" with \" \\ \n escapes
+  Result<int64_t> integer(std::string_view what);        // a decimal integer, maybe negative
+  Result<uint64_t> hex(std::string_view what);           // 1 to 16 hexadecimal digits
+  Result<double> number(std::string_view what);          // also inf and -inf (what shortest() writes), never nan
+  Status end_of_line();                                  // error if anything is left
 
   Error error(std::string message) const;  // at the last token taken or looked at
 
@@ -47,12 +47,12 @@ class TextReader {
 
   std::string_view text_;
   std::string file_;
-  size_t next_start_ = 0;   // where the next line begins
-  std::string_view line_;   // the current line without its comment
+  size_t next_start_ = 0;  // where the next line begins
+  std::string_view line_;  // the current line without its comment
   std::string_view comment_;
   int number_ = 0;
-  size_t at_ = 0;           // position in line_
-  size_t token_at_ = 0;     // where the last token began
+  size_t at_ = 0;        // position in line_
+  size_t token_at_ = 0;  // where the last token began
   bool pushed_back_ = false;
 };
 

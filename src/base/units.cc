@@ -32,17 +32,17 @@ constexpr std::array size_units = {Unit{"B", 1},      Unit{"kB", 1e3},   Unit{"M
                                    Unit{"MiB", mebi}, Unit{"GiB", gibi}, Unit{"TiB", tebi}};
 
 constexpr std::array bandwidth_units = {
-    Unit{"bps", 1, 8},     Unit{"kbps", 1e3, 8},  Unit{"Mbps", 1e6, 8},  Unit{"Gbps", 1e9, 8},  Unit{"Tbps", 1e12, 8},
-    Unit{"Bps", 1},        Unit{"kBps", 1e3},     Unit{"MBps", 1e6},     Unit{"GBps", 1e9},     Unit{"TBps", 1e12},
-    Unit{"KiBps", kibi},   Unit{"MiBps", mebi},   Unit{"GiBps", gibi},   Unit{"TiBps", tebi}};
+    Unit{"bps", 1, 8},   Unit{"kbps", 1e3, 8}, Unit{"Mbps", 1e6, 8}, Unit{"Gbps", 1e9, 8}, Unit{"Tbps", 1e12, 8},
+    Unit{"Bps", 1},      Unit{"kBps", 1e3},    Unit{"MBps", 1e6},    Unit{"GBps", 1e9},    Unit{"TBps", 1e12},
+    Unit{"KiBps", kibi}, Unit{"MiBps", mebi},  Unit{"GiBps", gibi},  Unit{"TiBps", tebi}};
 
 constexpr std::array compute_units = {Unit{"FLOPS", 1},    Unit{"kFLOPS", 1e3},  Unit{"MFLOPS", 1e6},
                                       Unit{"GFLOPS", 1e9}, Unit{"TFLOPS", 1e12}, Unit{"PFLOPS", 1e15}};
 
 struct Kind {
-  std::string_view what;                      // for messages: "a time"
+  std::string_view what;  // for messages: "a time"
   std::span<const Unit> units;
-  std::array<std::string_view, 3> examples;   // the units one most likely meant
+  std::array<std::string_view, 3> examples;  // the units one most likely meant
 };
 
 constexpr Kind time_kind = {"a time", time_units, {"us", "ms", "s"}};
@@ -83,15 +83,15 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 Result<Parsed> parse(std::string_view text, const Kind& kind) {
   const auto not_one = [&] {
-    return bad(text, fmt::format("'{}' is not {}; {} (units: {})", text, kind.what, examples(kind, "12"),
-                                 unit_list(kind)));
+    return bad(text,
+               fmt::format("'{}' is not {}; {} (units: {})", text, kind.what, examples(kind, "12"), unit_list(kind)));
   };
   // from_chars also reads "inf" and "nan", and "-0": so the first characters decide.
   std::string_view number = text;
   const bool negative = number.starts_with('-');
   if (negative) number.remove_prefix(1);
-  const bool starts_well = !number.empty() && (is_digit(number[0]) || (number[0] == '.' && number.size() > 1 &&
-                                                                       is_digit(number[1])));
+  const bool starts_well =
+      !number.empty() && (is_digit(number[0]) || (number[0] == '.' && number.size() > 1 && is_digit(number[1])));
   if (!starts_well) return not_one();
   if (negative) return bad(text, fmt::format("'{}' is negative; {} cannot be", text, kind.what));
 
@@ -116,8 +116,8 @@ Result<Parsed> parse(std::string_view text, const Kind& kind) {
   if (unit[0] == ' ') {
     return bad(text, fmt::format("'{}' has a space before its unit; {}", text, examples(kind, parsed.digits)));
   }
-  return bad(text, fmt::format("'{}' has the unknown unit '{}'; {} has one of {}", text, unit, kind.what,
-                               unit_list(kind)));
+  return bad(text,
+             fmt::format("'{}' has the unknown unit '{}'; {} has one of {}", text, unit, kind.what, unit_list(kind)));
 }
 
 Result<double> parse_scaled(std::string_view text, const Kind& kind) {
@@ -202,7 +202,7 @@ std::string to_string(Bytes b) {
 }
 
 std::string to_string(Flops f) {
-  constexpr std::array scales = {Scale{1, "FLOP"},   Scale{1e3, "kFLOP"},  Scale{1e6, "MFLOP"},
+  constexpr std::array scales = {Scale{1, "FLOP"},    Scale{1e3, "kFLOP"},  Scale{1e6, "MFLOP"},
                                  Scale{1e9, "GFLOP"}, Scale{1e12, "TFLOP"}, Scale{1e15, "PFLOP"}};
   return scaled(f.value(), scales, "FLOP");
 }
@@ -214,7 +214,7 @@ std::string to_string(BytesPerSecond r) {
 }
 
 std::string to_string(FlopsPerSecond r) {
-  constexpr std::array scales = {Scale{1, "FLOPS"},   Scale{1e3, "kFLOPS"},  Scale{1e6, "MFLOPS"},
+  constexpr std::array scales = {Scale{1, "FLOPS"},    Scale{1e3, "kFLOPS"},  Scale{1e6, "MFLOPS"},
                                  Scale{1e9, "GFLOPS"}, Scale{1e12, "TFLOPS"}, Scale{1e15, "PFLOPS"}};
   return scaled(r.value(), scales, "FLOPS");
 }

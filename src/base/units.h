@@ -57,9 +57,10 @@ constexpr Seconds operator/(Bytes b, BytesPerSecond r) { return seconds(static_c
 constexpr Seconds operator/(Flops f, FlopsPerSecond r) { return seconds(f.value() / r.value()); }
 
 // Each accepts a non-negative, finite number directly followed by its unit; a bare number is an error.
-Result<Seconds> parse_time(std::string_view text);               // s ms us ns
-Result<Bytes> parse_size(std::string_view text);                 // B kB MB GB TB KiB MiB GiB TiB
-Result<BytesPerSecond> parse_bandwidth(std::string_view text);   // bps kbps Mbps Gbps Tbps (bits), Bps kBps … GiBps (bytes)
+Result<Seconds> parse_time(std::string_view text);  // s ms us ns
+Result<Bytes> parse_size(std::string_view text);    // B kB MB GB TB KiB MiB GiB TiB
+Result<BytesPerSecond> parse_bandwidth(
+    std::string_view text);  // bps kbps Mbps Gbps Tbps (bits), Bps kBps … GiBps (bytes)
 Result<FlopsPerSecond> parse_compute_rate(std::string_view text);  // FLOPS kFLOPS MFLOPS GFLOPS TFLOPS PFLOPS
 
 // For people: three significant digits and the unit that reads best ("83.2 ms", "61.4 MiB", "1 Gbit/s", "3.86 GFLOP").

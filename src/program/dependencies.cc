@@ -13,12 +13,12 @@ namespace {
 // One access to one bank of one buffer, kept while a later access may have to wait for it.
 struct Access {
   uint32_t instance;
-  int64_t begin, end;   // bytes within the bank
+  int64_t begin, end;  // bytes within the bank
   bool writes;
-  bool transfer;        // on a FIFO rather than the compute stream
+  bool transfer;  // on a FIFO rather than the compute stream
 };
 
-using AccessLists = std::vector<std::vector<Access>>;   // by first_bank[buffer] + bank
+using AccessLists = std::vector<std::vector<Access>>;  // by first_bank[buffer] + bank
 
 // Buffers that some transfer touches. Only these can need edges: the compute stream is in order.
 std::vector<bool> transferred_buffers(const DeviceProgram& device) {
@@ -40,7 +40,7 @@ struct Touch {
   int64_t begin, end;
   bool writes;
 };
-using SegmentTouches = std::vector<std::vector<Touch>>;   // by instruction
+using SegmentTouches = std::vector<std::vector<Touch>>;  // by instruction
 
 std::vector<SegmentTouches> segment_touches(const DeviceProgram& device) {
   const std::vector<bool> transferred = transferred_buffers(device);
@@ -76,8 +76,10 @@ void touch(std::vector<Access>& list, const Access& now, std::vector<Edge>& edge
       edges.push_back({earlier.instance, now.writes ? EdgeKind::reuse : EdgeKind::data});
     }
     const bool covered = now.begin <= earlier.begin && earlier.end <= now.end;
-    // A write that covers an access orders everybody later behind it. A later compute that reads the same stands for earlier ones.
-    const bool superseded = covered && (now.writes || (!now.writes && !earlier.writes && !earlier.transfer && !now.transfer));
+    // A write that covers an access orders everybody later behind it. A later compute that reads the same stands for
+    // earlier ones.
+    const bool superseded =
+        covered && (now.writes || (!now.writes && !earlier.writes && !earlier.transfer && !now.transfer));
     if (!superseded) list[kept++] = earlier;
   }
   list.resize(kept);
@@ -103,25 +105,29 @@ Status match_fifo(const Program& program, const Fifo& fifo, Dependencies& deps) 
     const Instr& in = instr_of(program, deps.instances[recv]);
     const std::string partner = describe_instance(program, deps.instances[recv]);
     if (out.tag != in.tag) {
-      return mismatch(program, deps, send,
-                      fmt::format("message {} of this pair has tag {}, but the receiver expects tag {} at {}: tags are crossed",
-                                  i, out.tag, in.tag, partner));
+      return mismatch(
+          program, deps, send,
+          fmt::format("message {} of this pair has tag {}, but the receiver expects tag {} at {}: tags are crossed", i,
+                      out.tag, in.tag, partner));
     }
     const int64_t sent = bytes_of(program.devices[static_cast<size_t>(fifo.source)], out.reads[0]).value();
     const int64_t received = bytes_of(program.devices[static_cast<size_t>(fifo.destination)], in.writes[0]).value();
     if (sent != received) {
-      return mismatch(program, deps, send, fmt::format("sends {} B, but {} takes {} B: sizes differ", sent, partner, received));
+      return mismatch(program, deps, send,
+                      fmt::format("sends {} B, but {} takes {} B: sizes differ", sent, partner, received));
     }
     deps.match[send] = recv;
     deps.match[recv] = send;
   }
   if (fifo.sends.size() > both) {
-    return mismatch(program, deps, fifo.sends[both], fmt::format("no recv on {} takes this message: a receive is missing",
-                                                                 program.devices[static_cast<size_t>(fifo.destination)].name));
+    return mismatch(program, deps, fifo.sends[both],
+                    fmt::format("no recv on {} takes this message: a receive is missing",
+                                program.devices[static_cast<size_t>(fifo.destination)].name));
   }
   if (fifo.recvs.size() > both) {
-    return mismatch(program, deps, fifo.recvs[both], fmt::format("no send on {} gives this message: a send is missing",
-                                                                 program.devices[static_cast<size_t>(fifo.source)].name));
+    return mismatch(program, deps, fifo.recvs[both],
+                    fmt::format("no send on {} gives this message: a send is missing",
+                                program.devices[static_cast<size_t>(fifo.source)].name));
   }
   return ok_status();
 }
@@ -148,7 +154,8 @@ Result<Dependencies> dependencies(const Program& program) {
   for (const DeviceProgram& device : program.devices) {
     for (const Slot& slot : device.order) total += device.segments[static_cast<size_t>(slot.segment)].instrs.size();
   }
-  if (total >= std::numeric_limits<uint32_t>::max() / 2) return unsupported(fmt::format("{} instructions to execute: too many", total));
+  if (total >= std::numeric_limits<uint32_t>::max() / 2)
+    return unsupported(fmt::format("{} instructions to execute: too many", total));
   deps.instances.reserve(total);
   deps.edge_begin.reserve(total + 1);
   deps.edges.reserve(total * 2);

@@ -1,11 +1,12 @@
 // What must happen before what, in a Program: the one function that verify, the dry run, exec and sim share.
 //
-// An *instance* is one instruction of one slot. Each belongs to a stream of its device: compute (in order), or the FIFO of a
-// (source, destination) pair (in order, and the same order at both ends). Edges are
+// An *instance* is one instruction of one slot. Each belongs to a stream of its device: compute (in order), or the FIFO
+// of a (source, destination) pair (in order, and the same order at both ends). Edges are
 //   stream   the instance before it on its stream
 //   data     it reads what the other wrote
 //   reuse    it overwrites what the other read or wrote (same buffer instance)
-// and every send has its recv. Edges between two instances of the compute stream are implied by the stream and not listed again.
+// and every send has its recv. Edges between two instances of the compute stream are implied by the stream and not
+// listed again.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +20,8 @@ namespace nlsplit {
 
 struct Instance {
   int device = 0;
-  int slot = 0;      // index into DeviceProgram::order
-  int instr = 0;     // index into the slot's segment
+  int slot = 0;   // index into DeviceProgram::order
+  int instr = 0;  // index into the slot's segment
   friend bool operator==(const Instance&, const Instance&) = default;
 };
 
@@ -34,10 +35,10 @@ struct Edge {
 inline constexpr uint32_t no_instance = ~0u;
 
 struct Dependencies {
-  std::vector<Instance> instances;         // device by device, slot by slot, in order
-  std::vector<uint32_t> device_begin;      // [d]: first instance of device d; one more at the end
-  std::vector<uint32_t> match;             // of a send its recv and the reverse; else no_instance
-  std::vector<uint32_t> edge_begin;        // edges[edge_begin[i] … edge_begin[i+1]) end at instance i
+  std::vector<Instance> instances;     // device by device, slot by slot, in order
+  std::vector<uint32_t> device_begin;  // [d]: first instance of device d; one more at the end
+  std::vector<uint32_t> match;         // of a send its recv and the reverse; else no_instance
+  std::vector<uint32_t> edge_begin;    // edges[edge_begin[i] … edge_begin[i+1]) end at instance i
   std::vector<Edge> edges;
 
   std::span<const Edge> into(uint32_t i) const {
@@ -49,7 +50,8 @@ const Instr& instr_of(const Program& program, const Instance& instance);
 // "device B slot 3 (F1.1) `recv in from A tag 1`": how every message names an instance.
 std::string describe_instance(const Program& program, const Instance& instance);
 
-// Error: the FIFOs of a pair differ at their ends (a send without recv, other tag, other size); names device, slot, instruction.
+// Error: the FIFOs of a pair differ at their ends (a send without recv, other tag, other size); names device, slot,
+// instruction.
 Result<Dependencies> dependencies(const Program& program);
 
 }  // namespace nlsplit

@@ -68,7 +68,7 @@ Result<std::vector<uint32_t>> dry_run(const Program& program, const Dependencies
     const uint32_t partner = deps.match[i];
     if (partner == no_instance) {
       finish(i);
-    } else if (missing[partner] == 0 && !done[i]) {   // both ends are there: the message passes
+    } else if (missing[partner] == 0 && !done[i]) {  // both ends are there: the message passes
       const bool sends = instr_of(program, deps.instances[i]).opcode == Opcode::send;
       finish(sends ? i : partner);
       finish(sends ? partner : i);

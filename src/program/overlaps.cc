@@ -1,6 +1,6 @@
-// Buffers that share bytes of an arena. A *generation* of a buffer's bank is one value it holds: from the write that makes it to the
-// last access before the next such write. Of two overlapping buffers, every generation of one must be over (happens-before) when a
-// generation of the other begins.
+// Buffers that share bytes of an arena. A *generation* of a buffer's bank is one value it holds: from the write that
+// makes it to the last access before the next such write. Of two overlapping buffers, every generation of one must be
+// over (happens-before) when a generation of the other begins.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,32 +18,35 @@ bool persistent(BufferKind kind) {
     case BufferKind::input:
     case BufferKind::output:
     case BufferKind::weight:
-    case BufferKind::state: return true;
+    case BufferKind::state:
+      return true;
     case BufferKind::stash:
     case BufferKind::scratch:
     case BufferKind::comm:
-    case BufferKind::view: return false;
+    case BufferKind::view:
+      return false;
   }
   CHECK(false, "unknown buffer kind");
 }
 
 struct Generation {
-  uint32_t first;                   // instances in the device's order
+  uint32_t first;  // instances in the device's order
   std::vector<uint32_t> accesses;
 };
 
-// Vector clocks over streams: compute of a device, and each end of each FIFO. clock[i][s] counts the instances of stream s that are
-// finished before i starts.
+// Vector clocks over streams: compute of a device, and each end of each FIFO. clock[i][s] counts the instances of
+// stream s that are finished before i starts.
 class HappensBefore {
  public:
   HappensBefore(const Program& program, const Dependencies& deps, const std::vector<uint32_t>& order)
       : stream_(deps.instances.size()), position_(deps.instances.size()) {
-    std::map<std::pair<int, int>, uint32_t> streams;   // (device, -1) compute; (device, peer * 2 + sends) a FIFO's end
+    std::map<std::pair<int, int>, uint32_t> streams;  // (device, -1) compute; (device, peer * 2 + sends) a FIFO's end
     std::vector<uint32_t> length;
     for (uint32_t i = 0; i < deps.instances.size(); ++i) {
       const Instr& instr = instr_of(program, deps.instances[i]);
       const int lane = is_transfer(instr.opcode) ? instr.peer * 2 + (instr.opcode == Opcode::send ? 1 : 0) : -1;
-      const auto [at, added] = streams.try_emplace({deps.instances[i].device, lane}, static_cast<uint32_t>(length.size()));
+      const auto [at, added] =
+          streams.try_emplace({deps.instances[i].device, lane}, static_cast<uint32_t>(length.size()));
       if (added) length.push_back(0);
       stream_[i] = at->second;
       position_[i] = ++length[at->second];
@@ -60,11 +63,14 @@ class HappensBefore {
       const bool receives = instr_of(program, deps.instances[i]).opcode == Opcode::recv;
       for (const Edge& edge : deps.into(i)) {
         // Receives are posted ahead: the one before must have ended when this ends, not when it is posted.
-        if (receives && edge.kind == EdgeKind::stream) join(finish, i, finish, edge.from);
-        else join(start_, i, finish, edge.from);
+        if (receives && edge.kind == EdgeKind::stream)
+          join(finish, i, finish, edge.from);
+        else
+          join(start_, i, finish, edge.from);
       }
       join(finish, i, start_, i);
-      if (receives) join(finish, i, start_, deps.match[i]);   // what was done before the send is done when the message is here
+      if (receives)
+        join(finish, i, start_, deps.match[i]);  // what was done before the send is done when the message is here
       finish[i * width_ + stream_[i]] = std::max(finish[i * width_ + stream_[i]], position_[i]);
     }
   }
@@ -99,9 +105,9 @@ class Checker {
     for (const auto& [x, y] : pairs) {
       for (const uint32_t one : {x, y}) {
         if (persistent(device_.buffers[one].kind)) {
-          return invalid_input(fmt::format("device {}: buffer {} ({}) overlaps buffer {} in the arena, but is needed all the time",
-                                           device_.name, device_.buffers[one].name, name_of(device_.buffers[one].kind),
-                                           device_.buffers[one == x ? y : x].name));
+          return invalid_input(fmt::format(
+              "device {}: buffer {} ({}) overlaps buffer {} in the arena, but is needed all the time", device_.name,
+              device_.buffers[one].name, name_of(device_.buffers[one].kind), device_.buffers[one == x ? y : x].name));
         }
       }
     }
@@ -118,7 +124,7 @@ class Checker {
   }
 
  private:
-  using Key = std::pair<uint32_t, int>;   // buffer, bank
+  using Key = std::pair<uint32_t, int>;  // buffer, bank
 
   std::vector<std::pair<uint32_t, uint32_t>> overlapping_buffers() const {
     std::vector<uint32_t> by_offset;
@@ -149,7 +155,7 @@ class Checker {
         const BufferId root = device_.root(operand.buffer);
         if (!wanted[root.index()]) return;
         auto& generations = generations_[{static_cast<uint32_t>(root.index()), bank_of(device_, slot, root)}];
-        const bool begins = writes && operand.whole();   // a write of a part continues the value
+        const bool begins = writes && operand.whole();  // a write of a part continues the value
         if (generations.empty() || begins) {
           generations.push_back({i, {}});
         }
@@ -164,7 +170,7 @@ class Checker {
   bool on_compute(uint32_t i) const { return !is_transfer(instr_of(program_, deps_.instances[i]).opcode); }
 
   bool before(uint32_t earlier, uint32_t later, std::optional<HappensBefore>& lazy) const {
-    if (on_compute(earlier) && on_compute(later)) return earlier < later;   // one stream, in order
+    if (on_compute(earlier) && on_compute(later)) return earlier < later;  // one stream, in order
     if (!lazy) lazy.emplace(program_, deps_, order_);
     return (*lazy)(earlier, later);
   }
@@ -176,7 +182,8 @@ class Checker {
     const Generation* last = nullptr;
     bool last_is_x = false;
     while (i < gx->second.size() || j < gy->second.size()) {
-      const bool take_x = j == gy->second.size() || (i < gx->second.size() && gx->second[i].first < gy->second[j].first);
+      const bool take_x =
+          j == gy->second.size() || (i < gx->second.size() && gx->second[i].first < gy->second[j].first);
       const Generation& next = take_x ? gx->second[i++] : gy->second[j++];
       if (last != nullptr && last_is_x != take_x) {
         for (const uint32_t a : last->accesses) {
@@ -192,9 +199,10 @@ class Checker {
   }
 
   Error clash(Key held, uint32_t a, Key wanted, uint32_t b) const {
-    return invalid_input(fmt::format("{}: uses buffer {}, whose bytes buffer {} may still need: {} is not over before it",
-                                     describe_instance(program_, deps_.instances[b]), device_.buffers[wanted.first].name,
-                                     device_.buffers[held.first].name, describe_instance(program_, deps_.instances[a])));
+    return invalid_input(
+        fmt::format("{}: uses buffer {}, whose bytes buffer {} may still need: {} is not over before it",
+                    describe_instance(program_, deps_.instances[b]), device_.buffers[wanted.first].name,
+                    device_.buffers[held.first].name, describe_instance(program_, deps_.instances[a])));
   }
 
   const Program& program_;
@@ -208,7 +216,7 @@ class Checker {
 }  // namespace
 
 Status check_overlaps(const Program& program, const Dependencies& dependencies, const std::vector<uint32_t>& order) {
-  std::optional<HappensBefore> lazy;   // built when the first pair needs it
+  std::optional<HappensBefore> lazy;  // built when the first pair needs it
   for (size_t d = 0; d < program.devices.size(); ++d) {
     RETURN_IF_ERROR(Checker(program, dependencies, order, d).run(lazy));
   }

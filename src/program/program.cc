@@ -8,27 +8,42 @@ namespace nlsplit {
 
 std::string_view name_of(BufferKind kind) {
   switch (kind) {
-    case BufferKind::input: return "input";
-    case BufferKind::output: return "output";
-    case BufferKind::weight: return "weight";
-    case BufferKind::state: return "state";
-    case BufferKind::stash: return "stash";
-    case BufferKind::scratch: return "scratch";
-    case BufferKind::comm: return "comm";
-    case BufferKind::view: return "view";
+    case BufferKind::input:
+      return "input";
+    case BufferKind::output:
+      return "output";
+    case BufferKind::weight:
+      return "weight";
+    case BufferKind::state:
+      return "state";
+    case BufferKind::stash:
+      return "stash";
+    case BufferKind::scratch:
+      return "scratch";
+    case BufferKind::comm:
+      return "comm";
+    case BufferKind::view:
+      return "view";
   }
   CHECK(false, "unknown buffer kind");
 }
 
 std::string_view name_of(Opcode opcode) {
   switch (opcode) {
-    case Opcode::compute: return "compute";
-    case Opcode::reduce: return "reduce";
-    case Opcode::copy: return "copy";
-    case Opcode::pack: return "pack";
-    case Opcode::unpack: return "unpack";
-    case Opcode::send: return "send";
-    case Opcode::recv: return "recv";
+    case Opcode::compute:
+      return "compute";
+    case Opcode::reduce:
+      return "reduce";
+    case Opcode::copy:
+      return "copy";
+    case Opcode::pack:
+      return "pack";
+    case Opcode::unpack:
+      return "unpack";
+    case Opcode::send:
+      return "send";
+    case Opcode::recv:
+      return "recv";
   }
   CHECK(false, "unknown opcode");
 }

@@ -1,5 +1,5 @@
-// Program: everything that will happen, on every device, and nothing left to decide. docs/program.md is its specification.
-// Two executors read it: exec runs it, sim times it. It is a value and a text (program/text.h).
+// Program: everything that will happen, on every device, and nothing left to decide. docs/program.md is its
+// specification. Two executors read it: exec runs it, sim times it. It is a value and a text (program/text.h).
 //
 //   device A cpu host a isa v3 memory 8589934592 arena 41216
 //     buffer in f32[8,3,8,8] comm bytes 6144 banks 2 at 0
@@ -26,54 +26,54 @@
 
 namespace nlsplit {
 
-using BufferId = Id<struct BufferTag>;   // within its device
+using BufferId = Id<struct BufferTag>;  // within its device
 
 enum class BufferKind : uint8_t {
-  input,     // the Program's input: bank m is micro-batch m's share, there before the first slot
-  output,    // the Program's output: bank m is micro-batch m's share, read after the last slot
-  weight,    // constant, from `content`
-  state,     // changed by step; starts as `content`, or zero
-  stash,     // kept from one phase for another
-  scratch,   // lives within one slot
-  comm,      // sent or received
-  view,      // another buffer's bytes under another shape; no storage of its own
+  input,    // the Program's input: bank m is micro-batch m's share, there before the first slot
+  output,   // the Program's output: bank m is micro-batch m's share, read after the last slot
+  weight,   // constant, from `content`
+  state,    // changed by step; starts as `content`, or zero
+  stash,    // kept from one phase for another
+  scratch,  // lives within one slot
+  comm,     // sent or received
+  view,     // another buffer's bytes under another shape; no storage of its own
 };
 std::string_view name_of(BufferKind kind);
 
 struct Buffer {
-  std::string name;                // unique on its device
+  std::string name;  // unique on its device
   TensorType type;
   BufferKind kind = BufferKind::scratch;
-  Bytes bytes;                     // of one bank; more than the type needs if a kernel packs it
-  int banks = 1;                   // instances, for several micro-batches in flight
-  int64_t offset = 0;              // of bank 0 in the device's arena; bank b is at offset + b * stride()
-  BufferId of;                     // view: whose bytes (never itself a view)
-  bool has_content = false;        // weight and state: initial bytes are `content`, packed for input `packed_input` of kernel
-  ContentId content;               // `packed_for` unless that is empty
+  Bytes bytes;               // of one bank; more than the type needs if a kernel packs it
+  int banks = 1;             // instances, for several micro-batches in flight
+  int64_t offset = 0;        // of bank 0 in the device's arena; bank b is at offset + b * stride()
+  BufferId of;               // view: whose bytes (never itself a view)
+  bool has_content = false;  // weight and state: initial bytes are `content`, packed for input `packed_input` of kernel
+  ContentId content;         // `packed_for` unless that is empty
   std::string packed_for;
   int packed_input = 0;
 
-  int64_t stride() const;          // bytes rounded up to the arena's alignment
+  int64_t stride() const;  // bytes rounded up to the arena's alignment
   friend bool operator==(const Buffer&, const Buffer&) = default;
 };
 
 // A buffer, or elements [begin, end) of it counted flat in its own type.
 struct Operand {
-  BufferId buffer;                 // none: an optional input left out
+  BufferId buffer;  // none: an optional input left out
   int64_t begin = 0;
-  int64_t end = -1;                // -1: all of it
+  int64_t end = -1;  // -1: all of it
   bool whole() const { return end < 0; }
   friend bool operator==(const Operand&, const Operand&) = default;
 };
 
 enum class Opcode : uint8_t {
-  compute,   // writes = kernel(reads)                              y = Op(a, b) {…} kernel K
-  reduce,    // writes[0] = reads[0] + reads[1] + … in this order   y = reduce(a, b)
-  copy,      // writes[0] = reads[0], same number of elements       y = copy(x)
-  pack,      // writes[0] = reads[0][…, begin:end along axis, …]    y = pack(x) axis 1 begin 0 end 16
-  unpack,    // writes[0][…, begin:end along axis, …] = reads[0]    y = unpack(x) axis 1 begin 0 end 16
-  send,      // reads[0] to peer                                    send x to B tag 1
-  recv,      // writes[0] from peer                                 recv x from A tag 1
+  compute,  // writes = kernel(reads)                              y = Op(a, b) {…} kernel K
+  reduce,   // writes[0] = reads[0] + reads[1] + … in this order   y = reduce(a, b)
+  copy,     // writes[0] = reads[0], same number of elements       y = copy(x)
+  pack,     // writes[0] = reads[0][…, begin:end along axis, …]    y = pack(x) axis 1 begin 0 end 16
+  unpack,   // writes[0][…, begin:end along axis, …] = reads[0]    y = unpack(x) axis 1 begin 0 end 16
+  send,     // reads[0] to peer                                    send x to B tag 1
+  recv,     // writes[0] from peer                                 recv x from A tag 1
 };
 std::string_view name_of(Opcode opcode);
 inline bool is_transfer(Opcode opcode) { return opcode == Opcode::send || opcode == Opcode::recv; }
@@ -82,26 +82,26 @@ struct Instr {
   Opcode opcode{};
   std::vector<Operand> reads;
   std::vector<Operand> writes;
-  int desc = -1;                   // compute: index into Program::descs
-  Operand workspace;               // compute: scratch for the kernel, if it needs any
-  int peer = -1;                   // send, recv: device index
-  int tag = 0;                     // send, recv: equal at both ends
-  int axis = 0;                    // pack, unpack
-  int64_t begin = 0, end = 0;      // pack, unpack
-  int collective = -1;             // index into Segment::collectives if it is part of one
-  std::string label;               // the model's names of what it does: "conv1, relu1"
+  int desc = -1;               // compute: index into Program::descs
+  Operand workspace;           // compute: scratch for the kernel, if it needs any
+  int peer = -1;               // send, recv: device index
+  int tag = 0;                 // send, recv: equal at both ends
+  int axis = 0;                // pack, unpack
+  int64_t begin = 0, end = 0;  // pack, unpack
+  int collective = -1;         // index into Segment::collectives if it is part of one
+  std::string label;           // the model's names of what it does: "conv1, relu1"
   friend bool operator==(const Instr&, const Instr&) = default;
 };
 
-inline constexpr int io_stage = -1;  // segments without work: shard 0 feeds inputs, 1 collects outputs, 2 receives early, so that a
-                                     // FIFO has the same order at both ends
+inline constexpr int io_stage = -1;  // segments without work: shard 0 feeds inputs, 1 collects outputs, 2 receives
+                                     // early, so that a FIFO has the same order at both ends
 
-// The instructions of one part of the work, written once. Several segments may serve one (stage, phase): replicas talk to changing
-// peers, the first micro-batch writes a gradient and later ones add.
+// The instructions of one part of the work, written once. Several segments may serve one (stage, phase): replicas talk
+// to changing peers, the first micro-batch writes a gradient and later ones add.
 struct Segment {
-  std::string name;                // unique on its device
+  std::string name;  // unique on its device
   int stage = 0;
-  int shard = 0;                   // which part of the stage's work, where several devices share one micro-batch
+  int shard = 0;  // which part of the stage's work, where several devices share one micro-batch
   Phase phase = Phase::forward;
   std::vector<Instr> instrs;
   std::vector<std::string> collectives;
@@ -117,8 +117,9 @@ struct BankUse {
 // One execution of a segment.
 struct Slot {
   int segment = 0;
-  int micro_batch = -1;            // -1: none (init, step)
-  std::vector<BankUse> banks;      // of buffers with several banks that the segment touches, by buffer; bank 0 may be left out
+  int micro_batch = -1;  // -1: none (init, step)
+  std::vector<BankUse>
+      banks;  // of buffers with several banks that the segment touches, by buffer; bank 0 may be left out
   friend bool operator==(const Slot&, const Slot&) = default;
 };
 
@@ -127,8 +128,8 @@ struct DeviceProgram {
   DeviceKind kind = DeviceKind::cpu;
   std::string host;
   Isa isa = Isa::v3;
-  Bytes memory;                    // what the device has
-  Bytes arena;                     // what this Program uses of it: everything, weights too
+  Bytes memory;  // what the device has
+  Bytes arena;   // what this Program uses of it: everything, weights too
   std::vector<Buffer> buffers;
   std::vector<Segment> segments;
   std::vector<Slot> order;
@@ -139,20 +140,20 @@ struct DeviceProgram {
 };
 
 struct Program {
-  std::string name;                // of the model and plan
-  int64_t batch = 1;               // samples of one execution
+  std::string name;   // of the model and plan
+  int64_t batch = 1;  // samples of one execution
   int micro_batches = 1;
-  Bytes eager_limit;               // a send of at most this size does not wait for its recv to be posted
-  int nic_window = 0;              // concurrent outgoing transfers of a host; 0: unlimited
-  std::vector<DeviceProgram> devices;   // MPI rank r runs devices[r]
-  std::vector<ComputeDesc> descs;       // distinct computations in order of first use
+  Bytes eager_limit;                   // a send of at most this size does not wait for its recv to be posted
+  int nic_window = 0;                  // concurrent outgoing transfers of a host; 0: unlimited
+  std::vector<DeviceProgram> devices;  // MPI rank r runs devices[r]
+  std::vector<ComputeDesc> descs;      // distinct computations in order of first use
   friend bool operator==(const Program&, const Program&) = default;
 };
 
 // Bytes an operand spans, and where it begins in its root buffer's bank.
 Bytes bytes_of(const DeviceProgram& device, const Operand& operand);
-TensorType type_of(const DeviceProgram& device, const Operand& operand);   // flat [n] if not whole
-int bank_of(const DeviceProgram& device, const Slot& slot, BufferId buffer);   // resolves views
+TensorType type_of(const DeviceProgram& device, const Operand& operand);      // flat [n] if not whole
+int bank_of(const DeviceProgram& device, const Slot& slot, BufferId buffer);  // resolves views
 // Byte offset of the operand in the device's arena for this slot.
 int64_t address_of(const DeviceProgram& device, const Slot& slot, const Operand& operand);
 // Index of desc in the program's table, added if new.

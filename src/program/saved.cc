@@ -66,7 +66,8 @@ Status write_weights(const std::string& dir, const std::set<ContentId>& contents
       break;
     }
   }
-  if (std::fclose(file) != 0 && status.ok()) status = io_error(fmt::format("cannot write {}: {}", path, std::strerror(errno)));
+  if (std::fclose(file) != 0 && status.ok())
+    status = io_error(fmt::format("cannot write {}: {}", path, std::strerror(errno)));
   RETURN_IF_ERROR(status);
   return write_file(dir + "/" + index_file, index);
 }
@@ -77,12 +78,9 @@ Status write_all(const std::string& dir, const SavedProgram& saved, const Weight
   RETURN_IF_ERROR(write_file(dir + "/" + unsplit_file, to_string(saved.unsplit)));
   if (!saved.has_prediction) return ok_status();
   const Prediction& p = saved.prediction;
-  const json text = {{"format", "nlsplit-prediction"},
-                     {"version", 1},
-                     {"fingerprint", hex16(p.fingerprint)},
-                     {"makespan_s", p.makespan_s},
-                     {"latency_mean_s", p.latency_mean_s},
-                     {"device_compute_s", p.device_compute_s}};
+  const json text = {{"format", "nlsplit-prediction"},      {"version", 1},
+                     {"fingerprint", hex16(p.fingerprint)}, {"makespan_s", p.makespan_s},
+                     {"latency_mean_s", p.latency_mean_s},  {"device_compute_s", p.device_compute_s}};
   return write_file(dir + "/" + prediction_file, text.dump(2) + "\n");
 }
 
@@ -112,7 +110,7 @@ Status save_program(const std::string& dir, const SavedProgram& saved, const Wei
     return invalid_input(fmt::format("{} exists and is not a saved program; it is left alone", dir));
   }
   fs::path target = fs::path(dir).lexically_normal();
-  if (!target.has_filename()) target = target.parent_path();   // "x/" is "x"
+  if (!target.has_filename()) target = target.parent_path();  // "x/" is "x"
   const std::string temporary = fmt::format("{}.tmp.{}", target.string(), ::getpid());
   if (!fs::create_directories(temporary, failure)) {
     return io_error(fmt::format("cannot create {}: {}", temporary, failure ? failure.message() : "it exists"));
@@ -176,7 +174,9 @@ Result<WeightFile> WeightFile::open(const std::string& dir) {
 }
 
 WeightFile::WeightFile(WeightFile&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)), index_(std::move(other.index_)) {}
+    : data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)),
+      index_(std::move(other.index_)) {}
 
 WeightFile& WeightFile::operator=(WeightFile&& other) noexcept {
   std::swap(data_, other.data_);

@@ -19,7 +19,7 @@ struct Prediction {
   uint64_t fingerprint = 0;
   double makespan_s = 0;
   double latency_mean_s = 0;
-  std::vector<double> device_compute_s;   // by device of the Program
+  std::vector<double> device_compute_s;  // by device of the Program
 };
 
 struct SavedProgram {
@@ -40,7 +40,7 @@ class WeightFile {
   WeightFile(WeightFile&&) noexcept;
   WeightFile& operator=(WeightFile&&) noexcept;
   ~WeightFile();
-  Result<std::string_view> bytes(ContentId id) const;   // borrowed from the mapping
+  Result<std::string_view> bytes(ContentId id) const;  // borrowed from the mapping
 
  private:
   WeightFile() = default;

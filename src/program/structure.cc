@@ -11,7 +11,7 @@
 namespace nlsplit {
 namespace {
 
-constexpr int64_t most_bytes = int64_t{1} << 50;   // no device has a petabyte: sums below cannot overflow
+constexpr int64_t most_bytes = int64_t{1} << 50;  // no device has a petabyte: sums below cannot overflow
 constexpr int most_banks = 1 << 20;
 
 Status check_buffer(const DeviceProgram& device, size_t index) {
@@ -54,7 +54,8 @@ Status check_operand(const DeviceProgram& device, const Operand& operand, bool o
   if (operand.begin < 0 || operand.begin >= operand.end || operand.end > element_count(buffer.type.shape)) {
     return invalid_input(fmt::format("slice {}:{} leaves buffer {}", operand.begin, operand.end, buffer.name));
   }
-  if (!device.buffer(device.root(operand.buffer)).packed_for.empty()) return invalid_input("a slice of a packed weight");
+  if (!device.buffer(device.root(operand.buffer)).packed_for.empty())
+    return invalid_input("a slice of a packed weight");
   return ok_status();
 }
 
@@ -70,17 +71,21 @@ Status check_instr(const Program& program, size_t d, const Segment& segment, con
   if (instr.reads.size() < least_reads || (!computes && !reduces && instr.reads.size() > least_reads)) {
     return invalid_input("wrong number of operands");
   }
-  if (instr.writes.size() != (sends ? 0u : 1u) && !(computes && !instr.writes.empty())) return invalid_input("wrong number of results");
+  if (instr.writes.size() != (sends ? 0u : 1u) && !(computes && !instr.writes.empty()))
+    return invalid_input("wrong number of results");
   if (!computes) {
     for (const Operand& operand : instr.reads) RETURN_IF_ERROR(check_operand(device, operand, false));
   } else {
-    if (instr.desc < 0 || static_cast<size_t>(instr.desc) >= program.descs.size()) return invalid_input("no such computation");
+    if (instr.desc < 0 || static_cast<size_t>(instr.desc) >= program.descs.size())
+      return invalid_input("no such computation");
     if (device.kind == DeviceKind::host) return invalid_input("an endpoint computes nothing");
   }
   if (is_transfer(instr.opcode)) {
-    if (instr.peer < 0 || static_cast<size_t>(instr.peer) >= program.devices.size()) return invalid_input("no such peer");
+    if (instr.peer < 0 || static_cast<size_t>(instr.peer) >= program.devices.size())
+      return invalid_input("no such peer");
     if (static_cast<size_t>(instr.peer) == d) return invalid_input("a message to itself");
-    if (instr.tag < 0 || instr.tag > 32767) return invalid_input("a tag must be 0 … 32767");   // what MPI guarantees (MPI_TAG_UB)
+    if (instr.tag < 0 || instr.tag > 32767)
+      return invalid_input("a tag must be 0 … 32767");  // what MPI guarantees (MPI_TAG_UB)
   }
   return ok_status();
 }
@@ -105,18 +110,22 @@ Status check_device(const Program& program, size_t d) {
     for (const Instr& instr : segment.instrs) {
       const Status status = check_instr(program, d, segment, instr);
       if (!status.ok()) {
-        return invalid_input(fmt::format("device {} segment {}, a {}: {}", device.name, segment.name, name_of(instr.opcode),
-                                         status.error().message));
+        return invalid_input(fmt::format("device {} segment {}, a {}: {}", device.name, segment.name,
+                                         name_of(instr.opcode), status.error().message));
       }
     }
   }
   for (size_t s = 0; s < device.order.size(); ++s) {
     const Slot& slot = device.order[s];
-    const auto wrong = [&](std::string_view why) { return invalid_input(fmt::format("device {} slot {}: {}", device.name, s, why)); };
-    if (slot.segment < 0 || static_cast<size_t>(slot.segment) >= device.segments.size()) return wrong("no such segment");
+    const auto wrong = [&](std::string_view why) {
+      return invalid_input(fmt::format("device {} slot {}: {}", device.name, s, why));
+    };
+    if (slot.segment < 0 || static_cast<size_t>(slot.segment) >= device.segments.size())
+      return wrong("no such segment");
     if (slot.micro_batch < -1 || slot.micro_batch >= program.micro_batches) return wrong("no such micro-batch");
     for (const BankUse& use : slot.banks) {
-      if (use.buffer.index() >= device.buffers.size() || device.buffer(use.buffer).kind == BufferKind::view) return wrong("no such buffer");
+      if (use.buffer.index() >= device.buffers.size() || device.buffer(use.buffer).kind == BufferKind::view)
+        return wrong("no such buffer");
       if (use.bank < 0 || use.bank >= device.buffer(use.buffer).banks) {
         return wrong(fmt::format("buffer {} has no bank {}", device.buffer(use.buffer).name, use.bank));
       }
@@ -128,9 +137,11 @@ Status check_device(const Program& program, size_t d) {
 }  // namespace
 
 Status check_structure(const Program& program) {
-  if (program.micro_batches < 1 || program.batch < 1) return invalid_input("a program needs a batch and at least one micro-batch");
+  if (program.micro_batches < 1 || program.batch < 1)
+    return invalid_input("a program needs a batch and at least one micro-batch");
   if (program.devices.empty()) return invalid_input("a program without devices");
-  if (program.nic_window < 0 || program.eager_limit.value() < 0) return invalid_input("negative eager_limit or nic_window");
+  if (program.nic_window < 0 || program.eager_limit.value() < 0)
+    return invalid_input("negative eager_limit or nic_window");
   std::set<std::string_view> names;
   for (size_t d = 0; d < program.devices.size(); ++d) {
     if (!names.insert(program.devices[d].name).second) {

@@ -102,19 +102,21 @@ void print_buffer(std::string& out, const DeviceProgram& device, const Buffer& b
   }
   fmt::format_to(Out(out), " bytes {} banks {} at {}", buffer.bytes.value(), buffer.banks, buffer.offset);
   if (buffer.has_content) fmt::format_to(Out(out), " content {}", hex16(buffer.content.value));
-  if (!buffer.packed_for.empty()) fmt::format_to(Out(out), " packed_for {} input {}", buffer.packed_for, buffer.packed_input);
+  if (!buffer.packed_for.empty())
+    fmt::format_to(Out(out), " packed_for {} input {}", buffer.packed_for, buffer.packed_input);
   out += "\n";
 }
 
 void print_segment(std::string& out, const Program& program, const DeviceProgram& device, const Segment& segment) {
   fmt::format_to(Out(out), "  segment {} stage {} shard {} phase {}\n", name_word(segment.name),
-                 segment.stage == io_stage ? std::string(io_stage_word) : fmt::format("{}", segment.stage), segment.shard,
-                 name_of(segment.phase));
+                 segment.stage == io_stage ? std::string(io_stage_word) : fmt::format("{}", segment.stage),
+                 segment.shard, name_of(segment.phase));
   int region = -1;
   for (const Instr& instr : segment.instrs) {
     if (instr.collective != region && region >= 0) out += "    }\n";
     if (instr.collective != region && instr.collective >= 0) {
-      fmt::format_to(Out(out), "    collective {} {{\n", quote(segment.collectives[static_cast<size_t>(instr.collective)]));
+      fmt::format_to(Out(out), "    collective {} {{\n",
+                     quote(segment.collectives[static_cast<size_t>(instr.collective)]));
     }
     region = instr.collective;
     out += region >= 0 ? "      " : "    ";
@@ -125,21 +127,24 @@ void print_segment(std::string& out, const Program& program, const DeviceProgram
 }
 
 void print_device(std::string& out, const Program& program, const DeviceProgram& device) {
-  fmt::format_to(Out(out), "\ndevice {} {} host {} isa {} memory {} arena {}\n", name_word(device.name), name_of(device.kind),
-                 name_word(device.host), name_of(device.isa), device.memory.value(), device.arena.value());
+  fmt::format_to(Out(out), "\ndevice {} {} host {} isa {} memory {} arena {}\n", name_word(device.name),
+                 name_of(device.kind), name_word(device.host), name_of(device.isa), device.memory.value(),
+                 device.arena.value());
   for (const Buffer& buffer : device.buffers) print_buffer(out, device, buffer);
   for (const Segment& segment : device.segments) print_segment(out, program, device, segment);
   out += "  order\n";
   for (const Slot& slot : device.order) {
     fmt::format_to(Out(out), "    {}", slot_name(device, slot));
-    for (const BankUse& use : slot.banks) fmt::format_to(Out(out), " {}:{}", name_word(device.buffer(use.buffer).name), use.bank);
+    for (const BankUse& use : slot.banks)
+      fmt::format_to(Out(out), " {}:{}", name_word(device.buffer(use.buffer).name), use.bank);
     out += "\n";
   }
 }
 
 std::string body_of(const Program& program) {
-  std::string out = fmt::format("program {} batch {} micro_batches {} eager_limit {} nic_window {}\n", quote(program.name),
-                                program.batch, program.micro_batches, program.eager_limit.value(), program.nic_window);
+  std::string out =
+      fmt::format("program {} batch {} micro_batches {} eager_limit {} nic_window {}\n", quote(program.name),
+                  program.batch, program.micro_batches, program.eager_limit.value(), program.nic_window);
   for (const DeviceProgram& device : program.devices) print_device(out, program, device);
   return out;
 }
@@ -147,8 +152,8 @@ std::string body_of(const Program& program) {
 }  // namespace
 
 std::string name_word(std::string_view name) {
-  constexpr std::array<std::string_view, 11> taken = {"send", "recv", "collective", "segment", "order", "buffer",
-                                                      "device", no_operand_word, "+", "-", "}"};
+  constexpr std::array<std::string_view, 11> taken = {
+      "send", "recv", "collective", "segment", "order", "buffer", "device", no_operand_word, "+", "-", "}"};
   const bool plain = !name.empty() && std::find(taken.begin(), taken.end(), name) == taken.end() &&
                      std::all_of(name.begin(), name.end(), [](char c) {
                        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
@@ -170,7 +175,8 @@ std::string to_string(const Program& program, const DeviceProgram& device, const
 
 std::string to_string(const Program& program) {
   const std::string body = body_of(program);
-  return fmt::format("{} {} {} fingerprint {}\n{}", format_word, kind_word, format_version, hex16(hash_text(body)), body);
+  return fmt::format("{} {} {} fingerprint {}\n{}", format_word, kind_word, format_version, hex16(hash_text(body)),
+                     body);
 }
 
 uint64_t fingerprint(const Program& program) { return hash_text(body_of(program)); }

@@ -12,11 +12,12 @@ namespace nlsplit {
 // The first line carries the fingerprint of all that follows.
 std::string to_string(const Program& program);
 
-// A text written by hand may leave out the fingerprint, `bytes`, `at`, `arena` and `banks`: buffers then get places of their own, one
-// after the other. Errors have file:line:column and the line. A fingerprint that does not match is an error.
+// A text written by hand may leave out the fingerprint, `bytes`, `at`, `arena` and `banks`: buffers then get places of
+// their own, one after the other. Errors have file:line:column and the line. A fingerprint that does not match is an
+// error.
 Result<Program> parse_program(std::string_view text, const std::string& file);
 
-uint64_t fingerprint(const Program& program);   // of its text; content ids of weights are part of it
+uint64_t fingerprint(const Program& program);  // of its text; content ids of weights are part of it
 
 // One instruction as the text has it, for messages and traces.
 std::string to_string(const Program& program, const DeviceProgram& device, const Instr& instr);

@@ -1,5 +1,5 @@
-// Text → Program. Recursive descent, a line at a time; names are resolved as they are read, except those of peers and views, which may
-// come later.
+// Text → Program. Recursive descent, a line at a time; names are resolved as they are read, except those of peers and
+// views, which may come later.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -32,8 +32,9 @@ class Parser {
       return error;
     }
     if (has_fingerprint_ && fingerprint(program_) != fingerprint_) {
-      Error error = invalid_input("the fingerprint does not fit: this text was changed after it was made; remove `fingerprint …` from "
-                                  "its first line if that was on purpose");
+      Error error = invalid_input(
+          "the fingerprint does not fit: this text was changed after it was made; remove `fingerprint …` from "
+          "its first line if that was on purpose");
       error.where = {file_, 1, 1};
       return error;
     }
@@ -64,7 +65,8 @@ class Parser {
   }
 
   Error unknown(std::string_view what, std::string_view name, const std::string& hint) const {
-    return in_.error(fmt::format("unknown {} {}{}", what, name, hint.empty() ? "" : fmt::format("; did you mean {}?", hint)));
+    return in_.error(
+        fmt::format("unknown {} {}{}", what, name, hint.empty() ? "" : fmt::format("; did you mean {}?", hint)));
   }
 
   // ---- the head
@@ -189,8 +191,8 @@ class Parser {
 
   Result<BufferKind> buffer_kind() {
     ASSIGN_OR_RETURN(const std::string_view word, in_.word("a kind of buffer"));
-    for (const BufferKind kind : {BufferKind::input, BufferKind::output, BufferKind::weight, BufferKind::state, BufferKind::stash,
-                                  BufferKind::scratch, BufferKind::comm, BufferKind::view}) {
+    for (const BufferKind kind : {BufferKind::input, BufferKind::output, BufferKind::weight, BufferKind::state,
+                                  BufferKind::stash, BufferKind::scratch, BufferKind::comm, BufferKind::view}) {
       if (name_of(kind) == word) return kind;
     }
     return in_.error("kinds of buffers: input output weight state stash scratch comm view");
@@ -550,7 +552,7 @@ class Parser {
   uint64_t fingerprint_ = 0;
   std::map<std::string, int> devices_;
   DeviceProgram* device_ = nullptr;
-  std::unordered_map<std::string, BufferId> buffers_;   // of the current device
+  std::unordered_map<std::string, BufferId> buffers_;  // of the current device
   std::unordered_map<std::string, int> segments_;
   std::vector<View> views_;
   std::vector<size_t> unplaced_;

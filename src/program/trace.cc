@@ -55,7 +55,7 @@ Latency latency_of(const Program& program, const Trace& trace) {
     if (m < 0) continue;
     const Instr& instr = segment_of(program, span).instrs[static_cast<size_t>(span.instr)];
     const auto index = static_cast<size_t>(m);
-    if (instr.opcode != Opcode::recv) first[index] = std::min(first[index], span.start);   // posted early is not begun
+    if (instr.opcode != Opcode::recv) first[index] = std::min(first[index], span.start);  // posted early is not begun
     last[index] = std::max(last[index], span.finish);
   }
   Latency latency;

@@ -9,7 +9,8 @@
 
 namespace nlsplit {
 
-// Seconds since the start of the execution. compute: it ran. send: ready until the buffer was free again. recv: posted until delivered.
+// Seconds since the start of the execution. compute: it ran. send: ready until the buffer was free again. recv: posted
+// until delivered.
 struct Span {
   int device = 0;
   int slot = 0;
@@ -19,17 +20,17 @@ struct Span {
 };
 
 struct Trace {
-  uint64_t fingerprint = 0;          // of the Program
-  std::vector<Span> spans;           // by device, slot, instruction
-  std::vector<Bytes> peak_bytes;     // of each device's arena
-  double makespan = 0;               // seconds
+  uint64_t fingerprint = 0;       // of the Program
+  std::vector<Span> spans;        // by device, slot, instruction
+  std::vector<Bytes> peak_bytes;  // of each device's arena
+  double makespan = 0;            // seconds
 };
 
 // Sums over a trace, by device.
 struct DeviceTimes {
-  double compute = 0;                // seconds the compute stream was busy
-  double communicate = 0;            // seconds with at least one transfer under way
-  double wait = 0;                   // makespan - compute
+  double compute = 0;      // seconds the compute stream was busy
+  double communicate = 0;  // seconds with at least one transfer under way
+  double wait = 0;         // makespan - compute
 };
 std::vector<DeviceTimes> device_times(const Program& program, const Trace& trace);
 

@@ -12,7 +12,8 @@
 namespace nlsplit {
 namespace {
 
-// The element-wise steps keep the type, so the node's own inference decides; its inputs come before the steps' operands.
+// The element-wise steps keep the type, so the node's own inference decides; its inputs come before the steps'
+// operands.
 Status check_compute(const Program& program, const DeviceProgram& device, const Instr& instr) {
   const ComputeDesc& desc = program.descs[static_cast<size_t>(instr.desc)];
   const KernelInfo* kernel = find_kernel(desc.kernel);
@@ -30,7 +31,8 @@ Status check_compute(const Program& program, const DeviceProgram& device, const 
     const Buffer& buffer = device.buffer(device.root(operand.buffer));
     const Bytes packed = kernel->packed_bytes == nullptr ? bytes(0) : kernel->packed_bytes(desc, i, device.isa);
     const std::string wanted = packed.value() > 0 ? desc.kernel : "";
-    if (buffer.packed_for != wanted || (!wanted.empty() && (buffer.packed_input != static_cast<int>(i) || buffer.bytes != packed))) {
+    if (buffer.packed_for != wanted ||
+        (!wanted.empty() && (buffer.packed_input != static_cast<int>(i) || buffer.bytes != packed))) {
       return invalid_input(fmt::format("operand {} ({}) is not packed as {} wants it", i, buffer.name, desc.kernel));
     }
   }
@@ -38,13 +40,16 @@ Status check_compute(const Program& program, const DeviceProgram& device, const 
   auto outputs = info(desc.op).infer(Types(desc.inputs).subspan(0, own), desc.attrs);
   if (!outputs) return outputs.error();
   for (size_t i = 0; i < instr.writes.size(); ++i) {
-    if (type_of(device, instr.writes[i]) != desc.outputs[i] || i >= outputs->size() || (*outputs)[i] != desc.outputs[i]) {
-      return invalid_input(fmt::format("result {} is {}, but {} makes {}", i, to_string(type_of(device, instr.writes[i])),
-                                       name_of(desc.op), i < outputs->size() ? to_string((*outputs)[i]) : "no such result"));
+    if (type_of(device, instr.writes[i]) != desc.outputs[i] || i >= outputs->size() ||
+        (*outputs)[i] != desc.outputs[i]) {
+      return invalid_input(fmt::format("result {} is {}, but {} makes {}", i,
+                                       to_string(type_of(device, instr.writes[i])), name_of(desc.op),
+                                       i < outputs->size() ? to_string((*outputs)[i]) : "no such result"));
     }
   }
   for (size_t i = own; i < desc.inputs.size(); ++i) {
-    if (desc.inputs[i] != desc.outputs[0]) return invalid_input(fmt::format("epilogue operand {} has not the result's type", i - own));
+    if (desc.inputs[i] != desc.outputs[0])
+      return invalid_input(fmt::format("epilogue operand {} has not the result's type", i - own));
   }
   if (const std::string why = kernel->refuses(desc); !why.empty()) {
     return invalid_input(fmt::format("kernel {} refuses: {}", desc.kernel, why));
@@ -52,7 +57,8 @@ Status check_compute(const Program& program, const DeviceProgram& device, const 
   const Bytes needed = kernel->workspace == nullptr ? bytes(0) : kernel->workspace(desc);
   const Bytes given = instr.workspace.buffer.valid() ? device.buffer(instr.workspace.buffer).bytes : bytes(0);
   if (given < needed) {
-    return invalid_input(fmt::format("kernel {} needs {} B of workspace and has {} B", desc.kernel, needed.value(), given.value()));
+    return invalid_input(
+        fmt::format("kernel {} needs {} B of workspace and has {} B", desc.kernel, needed.value(), given.value()));
   }
   return ok_status();
 }
@@ -62,16 +68,19 @@ Status check_movement(const DeviceProgram& device, const Instr& instr) {
   switch (instr.opcode) {
     case Opcode::compute:
     case Opcode::send:
-    case Opcode::recv: return ok_status();
+    case Opcode::recv:
+      return ok_status();
     case Opcode::reduce:
       for (const Operand& read : instr.reads) {
-        if (type(read).dtype != DType::f32 || element_count(type(read).shape) != element_count(type(instr.writes[0]).shape)) {
+        if (type(read).dtype != DType::f32 ||
+            element_count(type(read).shape) != element_count(type(instr.writes[0]).shape)) {
           return invalid_input("reduce needs f32 operands with as many elements as its result");
         }
       }
       return ok_status();
     case Opcode::copy:
-      if (bytes_of(device, instr.reads[0]) != bytes_of(device, instr.writes[0])) return invalid_input("copy between different sizes");
+      if (bytes_of(device, instr.reads[0]) != bytes_of(device, instr.writes[0]))
+        return invalid_input("copy between different sizes");
       return ok_status();
     case Opcode::pack:
     case Opcode::unpack: {
@@ -80,7 +89,8 @@ Status check_movement(const DeviceProgram& device, const Instr& instr) {
       TensorType part = whole;
       if (instr.axis < 0 || static_cast<size_t>(instr.axis) >= whole.shape.size()) return invalid_input("no such axis");
       int64_t& extent = part.shape[static_cast<size_t>(instr.axis)];
-      if (instr.begin < 0 || instr.end > extent || instr.begin >= instr.end) return invalid_input("begin and end leave the axis");
+      if (instr.begin < 0 || instr.end > extent || instr.begin >= instr.end)
+        return invalid_input("begin and end leave the axis");
       extent = instr.end - instr.begin;
       if (size_of(part) != bytes_of(device, packs ? instr.writes[0] : instr.reads[0])) {
         return invalid_input(fmt::format("the part is {}, another size than its buffer", to_string(part)));
@@ -104,8 +114,8 @@ Status check_instructions(const Program& program) {
         for (const Operand& write : instr.writes) {
           const BufferKind kind = device.buffer(device.root(write.buffer)).kind;
           if (kind == BufferKind::weight || kind == BufferKind::input) {
-            return invalid_input(fmt::format("device {} segment {} `{}`: writes a buffer of kind {}", device.name, segment.name,
-                                             to_string(program, device, instr), name_of(kind)));
+            return invalid_input(fmt::format("device {} segment {} `{}`: writes a buffer of kind {}", device.name,
+                                             segment.name, to_string(program, device, instr), name_of(kind)));
           }
         }
       }
@@ -118,8 +128,8 @@ struct Seen {
   size_t device = 0, slot = 0;
 };
 
-// Stages: every micro-batch once through every (stage, shard, phase). Segments that feed or collect, and those without a
-// micro-batch: at most once each on their device.
+// Stages: every micro-batch once through every (stage, shard, phase). Segments that feed or collect, and those without
+// a micro-batch: at most once each on their device.
 Status check_micro_batches(const Program& program) {
   std::map<std::tuple<int, int, Phase>, std::map<int, Seen>> work;
   std::set<std::tuple<size_t, int, int>> once;
@@ -143,20 +153,21 @@ Status check_micro_batches(const Program& program) {
       const auto [at, added] =
           work[{segment.stage, segment.shard, segment.phase}].try_emplace(slot.micro_batch, Seen{d, s});
       if (!added) {
-        return invalid_input(fmt::format("{}: micro-batch {} runs twice through stage {} {}; the first time on device {} slot {}",
-                                         where, slot.micro_batch, segment.stage, name_of(segment.phase),
-                                         program.devices[at->second.device].name, at->second.slot));
+        return invalid_input(
+            fmt::format("{}: micro-batch {} runs twice through stage {} {}; the first time on device {} slot {}", where,
+                        slot.micro_batch, segment.stage, name_of(segment.phase),
+                        program.devices[at->second.device].name, at->second.slot));
       }
     }
   }
   for (const auto& [key, seen] : work) {
     const auto& [stage, shard, phase] = key;
-    if (phase == Phase::recompute) continue;   // whoever kept its activations need not
+    if (phase == Phase::recompute) continue;  // whoever kept its activations need not
     for (int m = 0; m < program.micro_batches; ++m) {
       if (seen.contains(m)) continue;
       const DeviceProgram& device = program.devices[seen.begin()->second.device];
-      return invalid_input(fmt::format("micro-batch {} never runs through stage {} {} (device {} runs others)", m, stage,
-                                       name_of(phase), device.name));
+      return invalid_input(fmt::format("micro-batch {} never runs through stage {} {} (device {} runs others)", m,
+                                       stage, name_of(phase), device.name));
     }
   }
   return ok_status();
@@ -165,8 +176,8 @@ Status check_micro_batches(const Program& program) {
 Status check_memory(const Program& program) {
   for (const DeviceProgram& device : program.devices) {
     if (device.arena > device.memory) {
-      return invalid_input(fmt::format("device {} has {} of memory, and this needs {}", device.name, to_string(device.memory),
-                                       to_string(device.arena)));
+      return invalid_input(fmt::format("device {} has {} of memory, and this needs {}", device.name,
+                                       to_string(device.memory), to_string(device.arena)));
     }
   }
   return ok_status();

@@ -1,4 +1,5 @@
-// The subcommands of nlsim, one file each. Each adds itself to the app and, when chosen, leaves its exit code in `code`.
+// The subcommands of nlsim, one file each. Each adds itself to the app and, when chosen, leaves its exit code in
+// `code`.
 #pragma once
 
 namespace CLI {

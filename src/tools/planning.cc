@@ -44,7 +44,7 @@ Result<RankedPlan> choose_plan(Loaded& loaded, const PlanChoice& choice) {
     if (own.name.empty()) own.name = choice.file;
     which = own.name;
     loaded.scenario.plans = {std::move(own)};
-    loaded.scenario.search.layers = false;   // nothing but this plan and its yardsticks
+    loaded.scenario.search.layers = false;  // nothing but this plan and its yardsticks
     loaded.scenario.search.replicate = false;
   }
   ASSIGN_OR_RETURN(const Ranking ranking, rank_plans(loaded.scenario, loaded.model, terminal_options()));
@@ -53,7 +53,8 @@ Result<RankedPlan> choose_plan(Loaded& loaded, const PlanChoice& choice) {
     for (const RankedPlan& plan : ranking.judged) {
       if (plan.own) return plan;
     }
-    return invalid_input(ranking.own_misfits.empty() ? "the plan does not fit" : "plan " + to_string(ranking.own_misfits.front()));
+    return invalid_input(ranking.own_misfits.empty() ? "the plan does not fit"
+                                                     : "plan " + to_string(ranking.own_misfits.front()));
   }
   return find_plan(ranking, which);
 }

@@ -22,9 +22,10 @@ struct PlanChoice {
   std::string plan;
   std::string file;
 };
-// The plan meant: by its place in the ranking or its name, or from a file (the best of the micro-batch counts it leaves open).
+// The plan meant: by its place in the ranking or its name, or from a file (the best of the micro-batch counts it leaves
+// open).
 Result<RankedPlan> choose_plan(Loaded& loaded, const PlanChoice& choice);
 
-RankOptions terminal_options();   // progress and Ctrl-C
+RankOptions terminal_options();  // progress and Ctrl-C
 
 }  // namespace nlsplit

@@ -9,7 +9,7 @@
 namespace nlsplit {
 namespace {
 
-volatile std::sig_atomic_t was_interrupted = 0;   // a signal handler has nowhere else to write
+volatile std::sig_atomic_t was_interrupted = 0;  // a signal handler has nowhere else to write
 bool drawn = false;
 
 extern "C" void on_interrupt(int signal) {

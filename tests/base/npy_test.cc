@@ -68,8 +68,8 @@ TEST_F(Npy, WritesWhatNumPyWrites) {
   ASSERT_TRUE(write_npy(path_, {{1}, {1.0f}}));
   std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }";
   header.resize(117, ' ');
-  const std::string expected = std::string("\x93NUMPY\x01\0\x76\0", 10) + header + '\n' +
-                               std::string("\0\0\x80\x3f", 4);
+  const std::string expected =
+      std::string("\x93NUMPY\x01\0\x76\0", 10) + header + '\n' + std::string("\0\0\x80\x3f", 4);
   EXPECT_EQ(*read_file(path_), expected);
 }
 
@@ -96,8 +96,7 @@ TEST_F(Npy, RefusesASizeThatDoesNotFitTheFile) {
   };
   EXPECT_EQ(with_shape("(2, 3)", 20),
             "says its shape is (2, 3), which needs 24 bytes of values, but 20 follow its header");
-  EXPECT_EQ(with_shape("(5,)", 24),
-            "says its shape is (5,), which needs 20 bytes of values, but 24 follow its header");
+  EXPECT_EQ(with_shape("(5,)", 24), "says its shape is (5,), which needs 20 bytes of values, but 24 follow its header");
   // 2^62 * 4 bytes is 0 in 64 bits.
   EXPECT_EQ(with_shape("(4611686018427387904,)", 0),
             "says its shape is (4611686018427387904,), which needs more than 2^64 bytes of values, but 0 follow its "

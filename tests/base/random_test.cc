@@ -72,8 +72,8 @@ TEST(Random, NormalHasTheNormalsMoments) {
   std::vector<double> values(1000000);
   for (double& x : values) x = random.normal();
   const Moments m = moments(values);
-  EXPECT_NEAR(m.mean, 0, 0.005);       // 5 deviations of 1 / sqrt(n)
-  EXPECT_NEAR(m.variance, 1, 0.0071);  // 5 of sqrt(2 / n)
+  EXPECT_NEAR(m.mean, 0, 0.005);             // 5 deviations of 1 / sqrt(n)
+  EXPECT_NEAR(m.variance, 1, 0.0071);        // 5 of sqrt(2 / n)
   EXPECT_NEAR(m.excess_kurtosis, 0, 0.025);  // 5 of sqrt(24 / n)
   // P(|x| > 4) = 6.33e-5: 63 expected.
   const auto tail = std::count_if(values.begin(), values.end(), [](double x) { return std::abs(x) > 4; });

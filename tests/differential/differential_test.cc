@@ -1,7 +1,8 @@
-// One Program, five readers: the reference evaluator, threads, MPI, and both tiers of the simulator. They must agree on what happens, in
-// which order, with which bytes; and those that compute, on the result. Only times may differ.
+// One Program, five readers: the reference evaluator, threads, MPI, and both tiers of the simulator. They must agree on
+// what happens, in which order, with which bytes; and those that compute, on the result. Only times may differ.
 //
-// A failure prints its seed; to run that one alone: test_differential --gtest_random_seed=SEED --gtest_filter='*OneCase'
+// A failure prints its seed; to run that one alone: test_differential --gtest_random_seed=SEED
+// --gtest_filter='*OneCase'
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -31,7 +32,7 @@ namespace {
 namespace fs = std::filesystem;
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr uint64_t cases = 40;   // ten times slower
+constexpr uint64_t cases = 40;  // ten times slower
 #else
 constexpr uint64_t cases = 200;
 #endif
@@ -45,7 +46,8 @@ std::vector<Tensor> batch_of(const Program& program) {
 }
 
 // All but MPI. Leaves a saved folder for MPI, with what it must match.
-void check_case(const Case& c, const fs::path& folder, std::map<size_t, std::vector<std::string>>& by_ranks, int& refused) {
+void check_case(const Case& c, const fs::path& folder, std::map<size_t, std::vector<std::string>>& by_ranks,
+                int& refused) {
   auto at_micro_batch = with_batch(c.model.graph, c.batch / c.plan.micro_batches);
   ASSERT_TRUE(at_micro_batch.ok()) << at_micro_batch.error().to_string();
   const Isa isa = c.cluster.devices[0].isa;
@@ -62,7 +64,8 @@ void check_case(const Case& c, const fs::path& folder, std::map<size_t, std::vec
     for (const Stage& stage : c.plan.stages) {
       for (const DeviceId device : stage.devices) ++served[device.index()];
     }
-    ASSERT_TRUE(std::any_of(served.begin(), served.end(), [](const auto& s) { return s.second > 1; })) << sound.error().to_string();
+    ASSERT_TRUE(std::any_of(served.begin(), served.end(), [](const auto& s) { return s.second > 1; }))
+        << sound.error().to_string();
     ++refused;
     return;
   }
@@ -80,7 +83,8 @@ void check_case(const Case& c, const fs::path& folder, std::map<size_t, std::vec
   const auto inputs = seeded_inputs(saved.program, input_seed);
   const auto split_run = run_threads(saved.program, {contents_of(c.model.weights), *inputs}, once);
   ASSERT_TRUE(split_run.ok()) << split_run.error().to_string();
-  const auto whole_run = run_threads(saved.unsplit, {contents_of(c.model.weights), *seeded_inputs(saved.unsplit, input_seed)}, once);
+  const auto whole_run =
+      run_threads(saved.unsplit, {contents_of(c.model.weights), *seeded_inputs(saved.unsplit, input_seed)}, once);
   ASSERT_TRUE(whole_run.ok()) << whole_run.error().to_string();
   ASSERT_EQ(split_run->outputs.size(), 1u);
   const Tensor split{split_run->outputs[0].tensor.type, split_run->outputs[0].tensor.values};
@@ -125,7 +129,7 @@ void check_mpi(const std::map<size_t, std::vector<std::string>>& by_ranks) {
     for (const std::string& folder : folders) {
       SCOPED_TRACE(folder);
       EXPECT_EQ(*read_file(folder + "/mpi.digest"), *read_file(folder + "/expected.digest"));
-      EXPECT_EQ(*read_file(folder + "/mpi.npy"), *read_file(folder + "/expected.npy"));   // bit for bit
+      EXPECT_EQ(*read_file(folder + "/mpi.npy"), *read_file(folder + "/expected.npy"));  // bit for bit
     }
   }
 }
@@ -182,7 +186,8 @@ TEST_F(Differential, AllCutsOfSimpleCnn) {
     device.isa = best_isa().value();
     c.cluster.devices.push_back(device);
     c.costs.push_back(Roofline{flops_per_second(1e9), bytes_per_second(1e9)});
-    c.cluster.links.push_back({"l" + std::to_string(h), HostId(h), HostId((h + 1) % 3), bytes_per_second(1e8), seconds(1e-5), true});
+    c.cluster.links.push_back(
+        {"l" + std::to_string(h), HostId(h), HostId((h + 1) % 3), bytes_per_second(1e8), seconds(1e-5), true});
   }
   const size_t nodes = graph->nodes.size();
   for (size_t first = 1; first < nodes; ++first) {

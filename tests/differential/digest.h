@@ -17,7 +17,7 @@ namespace nlsplit {
 
 // One line a device and one a stream, each listing what ran there in order of time.
 inline std::string digest(const Program& program, const Trace& trace) {
-  using Stream = std::tuple<int, int, int>;   // device, peer (-1: compute), 1 for sends
+  using Stream = std::tuple<int, int, int>;  // device, peer (-1: compute), 1 for sends
   std::map<Stream, std::vector<Span>> streams;
   for (const Span& span : trace.spans) {
     const DeviceProgram& device = program.devices[static_cast<size_t>(span.device)];
@@ -33,15 +33,19 @@ inline std::string digest(const Program& program, const Trace& trace) {
     const auto [d, peer, sends] = stream;
     // Receives are posted ahead: what counts is in which order they were delivered. Ties are in the Program's order.
     const bool receives = peer >= 0 && sends == 0;
-    std::stable_sort(spans.begin(), spans.end(), [](const Span& a, const Span& b) { return std::tie(a.slot, a.instr) < std::tie(b.slot, b.instr); });
-    std::stable_sort(spans.begin(), spans.end(), [&](const Span& a, const Span& b) { return receives ? a.finish < b.finish : a.start < b.start; });
+    std::stable_sort(spans.begin(), spans.end(), [](const Span& a, const Span& b) {
+      return std::tie(a.slot, a.instr) < std::tie(b.slot, b.instr);
+    });
+    std::stable_sort(spans.begin(), spans.end(),
+                     [&](const Span& a, const Span& b) { return receives ? a.finish < b.finish : a.start < b.start; });
     out += fmt::format("stream {} {} {}:", d, peer, sends);
     for (const Span& span : spans) {
       const DeviceProgram& device = program.devices[static_cast<size_t>(d)];
       const Slot& slot = device.order[static_cast<size_t>(span.slot)];
       const Instr& instr = device.segments[static_cast<size_t>(slot.segment)].instrs[static_cast<size_t>(span.instr)];
       out += fmt::format(" {}.{}", span.slot, span.instr);
-      if (is_transfer(instr.opcode)) out += fmt::format("({} B)", bytes_of(device, sends != 0 ? instr.reads[0] : instr.writes[0]).value());
+      if (is_transfer(instr.opcode))
+        out += fmt::format("({} B)", bytes_of(device, sends != 0 ? instr.reads[0] : instr.writes[0]).value());
     }
     out += "\n";
   }

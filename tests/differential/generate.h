@@ -12,7 +12,7 @@
 namespace nlsplit {
 
 struct Case {
-  Model model;                 // optimized
+  Model model;  // optimized
   Cluster cluster;
   std::vector<CostSource> costs;
   Endpoints endpoints;
@@ -33,10 +33,14 @@ class CaseMaker {
   }
 
  private:
-  int between(int low, int high) { return low + static_cast<int>(random_.below(static_cast<uint64_t>(high - low + 1))); }
+  int between(int low, int high) {
+    return low + static_cast<int>(random_.below(static_cast<uint64_t>(high - low + 1)));
+  }
   bool chance(double p) { return random_.uniform() < p; }
   template <class T>
-  T pick(std::initializer_list<T> list) { return list.begin()[random_.below(list.size())]; }
+  T pick(std::initializer_list<T> list) {
+    return list.begin()[random_.below(list.size())];
+  }
 
   void make_cluster(Case& out) {
     Cluster& cluster = out.cluster;
@@ -53,7 +57,7 @@ class CaseMaker {
       cluster.links.push_back(made);
     };
     for (int h = 0; h < hosts; ++h) link(static_cast<size_t>(h), static_cast<size_t>(h));
-    if (chance(0.5)) {   // a chain, hosts forward; else a switch
+    if (chance(0.5)) {  // a chain, hosts forward; else a switch
       for (int h = 1; h < hosts; ++h) link(static_cast<size_t>(h - 1), static_cast<size_t>(h));
     } else {
       cluster.hosts.push_back({"sw", true});
@@ -67,7 +71,8 @@ class CaseMaker {
       device.memory = bytes(int64_t{1} << 34);
       device.isa = isa_;
       cluster.devices.push_back(device);
-      out.costs.push_back(Roofline{flops_per_second(random_.uniform(1e9, 1e10)), bytes_per_second(random_.uniform(1e9, 1e10))});
+      out.costs.push_back(
+          Roofline{flops_per_second(random_.uniform(1e9, 1e10)), bytes_per_second(random_.uniform(1e9, 1e10))});
     }
     cluster.eager_limit = bytes(pick<int64_t>({0, 1024, 1 << 20}));
     cluster.handshake = seconds(chance(0.3) ? 1e-4 : 0);

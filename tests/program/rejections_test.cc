@@ -76,12 +76,14 @@ TEST(Verify, AcceptsTheExampleOfTheDocumentation) {
 
 TEST(Verify, MissingReceive) {
   const std::string text = replaced(good, "    G.1 a:1 y:1\n", "");
-  EXPECT_EQ(complaint(text), "device A slot 1 (F.1) `send a to B tag 3`: no recv on B takes this message: a receive is missing");
+  EXPECT_EQ(complaint(text),
+            "device A slot 1 (F.1) `send a to B tag 3`: no recv on B takes this message: a receive is missing");
 }
 
 TEST(Verify, MissingSend) {
   const std::string text = replaced(good, "    F.1 x:1 a:1\n", "");
-  EXPECT_EQ(complaint(text), "device B slot 1 (G.1) `recv a from A tag 3`: no send on A gives this message: a send is missing");
+  EXPECT_EQ(complaint(text),
+            "device B slot 1 (G.1) `recv a from A tag 3`: no send on A gives this message: a send is missing");
 }
 
 TEST(Verify, CrossedTags) {
@@ -89,14 +91,16 @@ TEST(Verify, CrossedTags) {
   text = replaced(text, "    recv a from A tag 3", "    recv s from A tag 4\n    recv a from A tag 3");
   text = replaced(text, "    s = reduce(a, a)\n    y = copy(s)", "    y = reduce(a, s)");
   EXPECT_EQ(complaint(text),
-            "device A slot 0 (F.0) `send a to B tag 3`: message 0 of this pair has tag 3, but the receiver expects tag 4 at device B slot 0 "
+            "device A slot 0 (F.0) `send a to B tag 3`: message 0 of this pair has tag 3, but the receiver expects tag "
+            "4 at device B slot 0 "
             "(G.0) `recv s from A tag 4`: tags are crossed");
 }
 
 TEST(Verify, SizesThatDiffer) {
   const std::string text = replaced(good, "send a to B", "send a[0:4] to B");
   EXPECT_EQ(complaint(text),
-            "device A slot 0 (F.0) `send a[0:4] to B tag 3`: sends 16 B, but device B slot 0 (G.0) `recv a from A tag 3` takes 32 B: sizes "
+            "device A slot 0 (F.0) `send a[0:4] to B tag 3`: sends 16 B, but device B slot 0 (G.0) `recv a from A tag "
+            "3` takes 32 B: sizes "
             "differ");
 }
 
@@ -125,39 +129,47 @@ device B cpu host b isa v2 memory 4096
 )";
   const std::string message = complaint(text);
   EXPECT_NE(message.find("deadlock"), std::string::npos) << message;
-  for (const char* part : {"device A slot 0 (F.0) `recv in from B tag 0`", "device B slot 0 (F.0) `send out to A tag 0`",
-                           "device B slot 0 (F.0) `out = copy(in)`", "device A slot 0 (F.0) `send out to B tag 1`", "waits for"}) {
+  for (const char* part :
+       {"device A slot 0 (F.0) `recv in from B tag 0`", "device B slot 0 (F.0) `send out to A tag 0`",
+        "device B slot 0 (F.0) `out = copy(in)`", "device A slot 0 (F.0) `send out to B tag 1`", "waits for"}) {
     EXPECT_NE(message.find(part), std::string::npos) << part << " in\n" << message;
   }
 }
 
 TEST(Verify, ScratchThatOverlapsALiveBuffer) {
   // s and t share bytes, and s is still read after t was written.
-  std::string text = replaced(good, "  buffer s f32[2,4] scratch\n", "  buffer s f32[2,4] scratch bytes 32 at 512\n  buffer t f32[2,4] scratch bytes 32 at 512\n");
+  std::string text =
+      replaced(good, "  buffer s f32[2,4] scratch\n",
+               "  buffer s f32[2,4] scratch bytes 32 at 512\n  buffer t f32[2,4] scratch bytes 32 at 512\n");
   text = replaced(text, "    y = copy(s)", "    t = copy(a)\n    y = reduce(s, t)");
   EXPECT_EQ(complaint(text),
-            "device B slot 0 (G.0) `t = copy(a)`: uses buffer t, whose bytes buffer s may still need: device B slot 0 (G.0) `y = "
+            "device B slot 0 (G.0) `t = copy(a)`: uses buffer t, whose bytes buffer s may still need: device B slot 0 "
+            "(G.0) `y = "
             "reduce(s, t)` is not over before it");
 }
 
 TEST(Verify, ScratchThatTakesTurnsIsFine) {
-  std::string text = replaced(good, "  buffer s f32[2,4] scratch\n", "  buffer s f32[2,4] scratch bytes 32 at 512\n  buffer t f32[2,4] scratch bytes 32 at 512\n");
+  std::string text =
+      replaced(good, "  buffer s f32[2,4] scratch\n",
+               "  buffer s f32[2,4] scratch bytes 32 at 512\n  buffer t f32[2,4] scratch bytes 32 at 512\n");
   text = replaced(text, "    y = copy(s)", "    y = copy(s)\n    t = copy(y)\n    y = copy(t)");
   EXPECT_EQ(complaint(text), "");
 }
 
 TEST(Verify, ReceiveIntoBytesThatAreStillNeeded) {
   // The next message may land in a:1 while s, in the same bytes, is being used: nothing orders the two.
-  const std::string text = replaced(good, "  buffer a f32[2,4] comm banks 2\n  buffer s f32[2,4] scratch\n",
-                                    "  buffer a f32[2,4] comm bytes 32 banks 2 at 0\n  buffer s f32[2,4] scratch bytes 32 at 64\n");
+  const std::string text =
+      replaced(good, "  buffer a f32[2,4] comm banks 2\n  buffer s f32[2,4] scratch\n",
+               "  buffer a f32[2,4] comm bytes 32 banks 2 at 0\n  buffer s f32[2,4] scratch bytes 32 at 64\n");
   const std::string message = complaint(text);
   EXPECT_NE(message.find("device B slot"), std::string::npos) << message;
   EXPECT_NE(message.find("may still need"), std::string::npos) << message;
 }
 
 TEST(Verify, WeightsOverlapNothing) {
-  const std::string text = replaced(good, "  buffer s f32[2,4] scratch\n",
-                                    "  buffer w f32[2,4] weight bytes 32 at 512 content 1f\n  buffer s f32[2,4] scratch bytes 32 at 512\n");
+  const std::string text =
+      replaced(good, "  buffer s f32[2,4] scratch\n",
+               "  buffer w f32[2,4] weight bytes 32 at 512 content 1f\n  buffer s f32[2,4] scratch bytes 32 at 512\n");
   EXPECT_EQ(complaint(text), "device B: buffer w (weight) overlaps buffer s in the arena, but is needed all the time");
 }
 
@@ -184,7 +196,8 @@ TEST(Verify, KernelsMustExistAndFit) {
   EXPECT_NE(complaint(replaced(base, "unary_v2", "nonsense_v2")).find("nonsense_v2"), std::string::npos);
   EXPECT_NE(complaint(replaced(base, "unary_v2", "unary_v3")).find("device's level v2"), std::string::npos);
   EXPECT_NE(complaint(replaced(base, "unary_v2", "max_pool_v2")).find("refuses"), std::string::npos);
-  EXPECT_NE(complaint(replaced(base, "buffer x f32[2,4]", "buffer x f32[2,3]")).find("device A segment F"), std::string::npos);
+  EXPECT_NE(complaint(replaced(base, "buffer x f32[2,4]", "buffer x f32[2,3]")).find("device A segment F"),
+            std::string::npos);
 }
 
 TEST(Verify, InputsAndWeightsAreNotWritten) {
@@ -211,7 +224,8 @@ TEST(Parse, FingerprintAndVersion) {
   const std::string printed = to_string(*program);
   EXPECT_EQ(complaint(printed), "");
   EXPECT_NE(complaint(replaced(printed, "tag 3", "tag 5")).find("the fingerprint does not fit"), std::string::npos);
-  EXPECT_NE(complaint(replaced(good, "nlsplit program 1", "nlsplit program 2")).find("this build reads version 1"), std::string::npos);
+  EXPECT_NE(complaint(replaced(good, "nlsplit program 1", "nlsplit program 2")).find("this build reads version 1"),
+            std::string::npos);
   EXPECT_NE(complaint("hello").find("not a program"), std::string::npos);
   EXPECT_NE(complaint("").find("not a program"), std::string::npos);
 }
@@ -226,7 +240,8 @@ TEST(Parse, SurvivesDamage) {
     constexpr std::string_view bytes = "0123456789-:.,[]{}()=+ \n#\"abFx";
     for (int round = 0; round < 600; ++round) {
       std::string damaged = text;
-      for (int i = 0; i < 1 + round % 4; ++i) damaged[random() % damaged.size()] = bytes[(random() >> 16) % bytes.size()];
+      for (int i = 0; i < 1 + round % 4; ++i)
+        damaged[random() % damaged.size()] = bytes[(random() >> 16) % bytes.size()];
       (void)complaint(damaged);
     }
   }

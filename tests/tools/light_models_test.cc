@@ -1,8 +1,8 @@
-// Networks nobody here wrote, with weights, against ONNX Runtime: through the programs, unsplit and split over three devices.
-// scripts/reference_outputs makes the references (it needs the shared models and PyPI); without them these tests are skipped.
+// Networks nobody here wrote, with weights, against ONNX Runtime: through the programs, unsplit and split over three
+// devices. scripts/reference_outputs makes the references (it needs the shared models and PyPI); without them these
+// tests are skipped.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-
 #include <unistd.h>
 
 #include <algorithm>
@@ -35,8 +35,9 @@ class LightModels : public ::testing::TestWithParam<const char*> {
 
   void expect_reference(const std::string& what) {
     const std::string output = scratch_ / "output.npy";
-    const std::string command = fmt::format("{}/nlbench run {} --transport threads --repeats 1 --warmup 0 --input {}/input.npy --output {} > {} 2>&1",
-                                            NLS_BIN_DIR, what, reference_, output, (scratch_ / "log").string());
+    const std::string command = fmt::format(
+        "{}/nlbench run {} --transport threads --repeats 1 --warmup 0 --input {}/input.npy --output {} > {} 2>&1",
+        NLS_BIN_DIR, what, reference_, output, (scratch_ / "log").string());
     ASSERT_EQ(std::system(command.c_str()), 0) << command << "\n" << *read_file(scratch_ / "log");
     const auto got = read_npy(output), want = read_npy(reference_ + "/output.npy");
     ASSERT_TRUE(got.ok() && want.ok());
@@ -66,7 +67,9 @@ links:
 source: a
 sink: c
 search: {{splits: [layer], schedules: [streaming], keep: 200}}
-)", reference_)).ok());
+)",
+                                               reference_))
+                  .ok());
   const std::string csv = scratch_ / "plans.csv";
   ASSERT_EQ(std::system(fmt::format("{}/nlsim rank {} --csv {} > /dev/null", NLS_BIN_DIR, scenario, csv).c_str()), 0);
   // The best plan of three stages.

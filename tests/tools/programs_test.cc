@@ -23,8 +23,9 @@ TEST_F(Programs, EveryBundledScenarioRanks) {
     if (entry.path().extension() != ".yaml") continue;
     const Outcome outcome = nlsim("rank " + entry.path().string() + " --top 2");
     EXPECT_EQ(outcome.code, 0) << entry.path() << outcome.err;
-    EXPECT_EQ(outcome.err, "") << entry.path();   // no progress bar in a pipe
-    for (const char* part : {"samples/s", "verdict", "why", "next"}) EXPECT_THAT(outcome.out, HasSubstr(part)) << entry.path();
+    EXPECT_EQ(outcome.err, "") << entry.path();  // no progress bar in a pipe
+    for (const char* part : {"samples/s", "verdict", "why", "next"})
+      EXPECT_THAT(outcome.out, HasSubstr(part)) << entry.path();
   }
 }
 
@@ -51,13 +52,17 @@ TEST_F(Programs, RankingAsJson) {
     own = own || plan.at("name") == "mine";
   }
   EXPECT_TRUE(own);
-  for (const char* yardstick : {"best_split", "best_single", "best_replicated"}) EXPECT_TRUE(answer.at("verdict").at(yardstick).is_number());
+  for (const char* respect : {"throughput", "latency", "memory"}) {
+    for (const char* kind : {"split", "single", "copies"})
+      EXPECT_TRUE(answer.at("verdict").at(respect).at(kind).is_number());
+  }
 }
 
 TEST_F(Programs, SavedPlansComeBack) {
   ASSERT_EQ(nlsim("rank " + scenario_ + " --save-plans " + (scratch_ / "plans")).code, 0);
   const json by_number = json::parse(nlsim("simulate " + scenario_ + " --plan 2 --json -").out);
-  const json by_file = json::parse(nlsim("simulate " + scenario_ + " --json - --plan-file " + (scratch_ / "plans/02.yaml")).out);
+  const json by_file =
+      json::parse(nlsim("simulate " + scenario_ + " --json - --plan-file " + (scratch_ / "plans/02.yaml")).out);
   EXPECT_EQ(by_number.at("plan"), by_file.at("plan"));
   EXPECT_EQ(by_number.at("makespan_s"), by_file.at("makespan_s"));
 }
@@ -79,13 +84,14 @@ TEST_F(Programs, TraceIsOfTheProgram) {
 TEST_F(Programs, ASavedPlanRunsAlone) {
   const std::string folder = scratch_ / "saved";
   ASSERT_EQ(nlsim("lower " + scenario_ + " --plan mine --save " + folder).code, 0);
-  const Outcome threads = nlbench(fmt::format("run {} --transport threads --check --repeats 2 --json {} --trace {} --output {}", folder,
-                                              scratch_ / "run.json", scratch_ / "run.trace", scratch_ / "threads.npy"));
+  const Outcome threads =
+      nlbench(fmt::format("run {} --transport threads --check --repeats 2 --json {} --trace {} --output {}", folder,
+                          scratch_ / "run.json", scratch_ / "run.trace", scratch_ / "threads.npy"));
   ASSERT_EQ(threads.code, 0) << threads.err;
   EXPECT_THAT(threads.out, HasSubstr("equal to the unsplit run, bit for bit"));
   EXPECT_THAT(threads.out, HasSubstr("predicted"));
-  EXPECT_NO_THROW((void)json::parse(*read_file(scratch_ / "run.json")));
-  EXPECT_NO_THROW((void)json::parse(*read_file(scratch_ / "run.trace")));
+  EXPECT_TRUE(json::accept(*read_file(scratch_ / "run.json")));
+  EXPECT_TRUE(json::accept(*read_file(scratch_ / "run.trace")));
   const Outcome mpi = mpirun(3, fmt::format("run {} --check --repeats 2 --output {}", folder, scratch_ / "mpi.npy"));
   ASSERT_EQ(mpi.code, 0) << mpi.err;
   EXPECT_THAT(mpi.out, HasSubstr("bit for bit"));
@@ -97,7 +103,7 @@ TEST_F(Programs, CheckSeesAnotherResult) {
   const std::string folder = scratch_ / "saved";
   ASSERT_EQ(nlsim("lower " + scenario_ + " --plan mine --save " + folder).code, 0);
   std::string text = *read_file(folder + "/program.nls");
-  text.erase(text.find(" fingerprint"), 29);                       // we change it on purpose
+  text.erase(text.find(" fingerprint"), 29);  // we change it on purpose
   text = with(text, " + Relu kernel", " + Tanh kernel");
   ASSERT_TRUE(write_file(folder + "/program.nls", text).ok());
   std::filesystem::remove(folder + "/predicted.json");
@@ -109,17 +115,19 @@ TEST_F(Programs, CheckSeesAnotherResult) {
 TEST_F(Programs, ProfileThenRankOnMeasurements) {
   const std::string profile = scratch_ / "p.json";
   std::string text = small_scenario();
-  for (int i = 0; i < 3; ++i) text = with(text, "costs: {roofline: {compute: 10GFLOPS, memory: 10GBps}}", "costs: p.json");
+  for (int i = 0; i < 3; ++i)
+    text = with(text, "costs: {roofline: {compute: 10GFLOPS, memory: 10GBps}}", "costs: p.json");
   const std::string scenario = scratch_.write("measured.yaml", text);
   const Outcome measured = nlbench(fmt::format("profile {} -o {} --budget 2s", scenario, profile));
   ASSERT_EQ(measured.code, 0) << measured.err;
   const Outcome ranked = nlsim("rank " + scenario);
   EXPECT_EQ(ranked.code, 0) << ranked.err;
-  EXPECT_THAT(ranked.out, HasSubstr("0 roofline estimates"));
+  EXPECT_THAT(ranked.out, HasSubstr("measured, 0 by roofline"));
 }
 
 TEST_F(Programs, ABareModelRuns) {
-  const Outcome outcome = nlbench("run zoo:simple_cnn --transport threads --repeats 1 --output " + (scratch_ / "y.npy"));
+  const Outcome outcome =
+      nlbench("run zoo:simple_cnn --transport threads --repeats 1 --output " + (scratch_ / "y.npy"));
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_TRUE(std::filesystem::exists(scratch_ / "y.npy"));
 }

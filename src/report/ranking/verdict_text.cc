@@ -72,10 +72,10 @@ std::string cell(const Ranking& ranking, const Respect& respect, const std::opti
   return fmt::format("{} (plan {})", respect.text(ranking.judged[*index].estimate), *index + 1);
 }
 
-std::string joined(const std::vector<std::string>& parts, std::string_view last) {
+std::string joined(const std::vector<std::string>& parts, std::string_view between, std::string_view last) {
   std::string text;
   for (size_t i = 0; i < parts.size(); ++i) {
-    if (i > 0) text += i + 1 == parts.size() ? last : ", ";
+    if (i > 0) text += i + 1 == parts.size() ? last : between;
     text += parts[i];
   }
   return text;
@@ -111,9 +111,10 @@ std::string sentence(const Ranking& ranking, const std::array<Respect, 3>& all) 
                                       c.lead, respect.unit));
     }
   }
-  if (not_worth.empty()) return "Splitting is worth it: for " + joined(worth, " and ") + ".";
-  if (worth.empty()) return "Splitting is not worth it: not " + joined(not_worth, ", not ") + ".";
-  return "Splitting is worth it for " + joined(worth, " and ") + ", not " + joined(not_worth, ", not ") + ".";
+  if (not_worth.empty()) return "Splitting is worth it for " + joined(worth, ", ", " and for ") + ".";
+  if (worth.empty()) return "Splitting is not worth it, neither " + joined(not_worth, ", nor ", ", nor ") + ".";
+  return "Splitting is worth it for " + joined(worth, ", ", " and for ") + ", but not " +
+         joined(not_worth, ", nor ", ", nor ") + ".";
 }
 
 double mean_share(const Estimate& estimate) {
