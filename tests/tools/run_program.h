@@ -1,94 +1,89 @@
-// The programs as their users see them: arguments in; exit code, stdout and stderr out.
+// Runs one of our programs as a user would, and says what came back.
 #pragma once
 
-#include <fcntl.h>
-#include <gtest/gtest.h>
-#include <spawn.h>
+#include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <string>
-#include <vector>
 
 #include "base/file.h"
 
 namespace nlsplit {
 
-struct Ran {
-  int code = -1;  // 128 + signal if one ended it; -1: did not start
+struct Outcome {
+  int code = -1;  // exit code; -1: it died of a signal
   std::string out, err;
 };
 
-// A scratch folder for each test, which is also the programs' working directory; gone at its end.
-class Programs : public ::testing::Test {
- protected:
-  Programs() {
-    std::string name = (std::filesystem::temp_directory_path() / "nlsplit-tools-XXXXXX").string();
-    if (::mkdtemp(name.data()) != nullptr) dir_ = name;
+// A folder of one's own for the time of a test.
+class Scratch {
+ public:
+  Scratch() : path_(std::filesystem::temp_directory_path() / fmt::format("nlsplit-test-{}-{}", ::getpid(), next()++)) {
+    std::filesystem::create_directories(path_);
   }
-  ~Programs() override {
-    std::error_code ignored;
-    if (!dir_.empty()) std::filesystem::remove_all(dir_, ignored);
-  }
-  void SetUp() override { ASSERT_FALSE(dir_.empty()) << "no scratch folder"; }
+  ~Scratch() { std::filesystem::remove_all(path_); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
 
-  std::string path(const std::string& name) const { return dir_ + "/" + name; }
-  void write(const std::string& name, std::string_view content) const {
-    const Status status = write_file(path(name), content);
-    ASSERT_TRUE(status.ok()) << status.error().to_string();
-  }
-  std::string read(const std::string& name) const {
-    const auto text = read_file(path(name));
-    return text.ok() ? *text : "(" + text.error().message + ")";
-  }
-  bool exists(const std::string& name) const { return std::filesystem::exists(path(name)); }
-
-  Ran nlsim(std::vector<std::string> arguments) const {
-    return run(std::string(NLS_BIN_DIR) + "/nlsim", std::move(arguments));
-  }
-  Ran nlbench(std::vector<std::string> arguments) const {
-    return run(std::string(NLS_BIN_DIR) + "/nlbench", std::move(arguments));
-  }
-  Ran nlbench_on(int ranks, const std::vector<std::string>& arguments) const {
-    std::vector<std::string> words = {"--oversubscribe", "-np", std::to_string(ranks),
-                                      std::string(NLS_BIN_DIR) + "/nlbench"};
-    if (::geteuid() == 0) words.insert(words.begin(), "--allow-run-as-root");
-    words.insert(words.end(), arguments.begin(), arguments.end());
-    return run("mpirun", std::move(words));
+  std::string operator/(const std::string& name) const { return path_ / name; }
+  std::string write(const std::string& name, const std::string& text) const {
+    const Status status = write_file(*this / name, text);
+    CHECK(status.ok(), "a test cannot write its files");
+    return *this / name;
   }
 
-  Ran run(const std::string& program, std::vector<std::string> arguments) const {
-    arguments.insert(arguments.begin(), program);
-    std::vector<char*> argv;
-    for (std::string& argument : arguments) argv.push_back(argument.data());
-    argv.push_back(nullptr);
-    const std::string out = dir_ + ".out", err = dir_ + ".err";  // beside: the folder is the test's
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addchdir_np(&actions, dir_.c_str());
-    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, err.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    pid_t child = 0;
-    const int refused = ::posix_spawnp(&child, program.c_str(), &actions, nullptr, argv.data(), environ);
-    posix_spawn_file_actions_destroy(&actions);
-    Ran ran;
-    if (refused == 0) {
-      int status = 0;
-      while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
-      }
-      ran.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    }
-    if (auto text = read_file(out); text.ok()) ran.out = *text;
-    if (auto text = read_file(err); text.ok()) ran.err = *text;
-    std::filesystem::remove(out);
-    std::filesystem::remove(err);
-    return ran;
+ private:
+  static int& next() {
+    static int number = 0;
+    return number;
   }
-
-  std::string dir_;
+  std::filesystem::path path_;
 };
+
+// "nlsim rank x.yaml" through the shell, from the folder the programs are in.
+inline Outcome run_command(const std::string& command) {
+  const Scratch scratch;
+  const int status = std::system(fmt::format("{} > {} 2> {}", command, scratch / "out", scratch / "err").c_str());
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, *read_file(scratch / "out"), *read_file(scratch / "err")};
+}
+inline Outcome nlsim(const std::string& arguments) {
+  return run_command(fmt::format("{}/nlsim {}", NLS_BIN_DIR, arguments));
+}
+inline Outcome nlbench(const std::string& arguments) {
+  return run_command(fmt::format("{}/nlbench {}", NLS_BIN_DIR, arguments));
+}
+inline Outcome mpirun(int ranks, const std::string& arguments) {
+  // Open MPI itself keeps what it has allocated: no leaks of ours.
+  return run_command(fmt::format("ASAN_OPTIONS=detect_leaks=0 mpirun {} --oversubscribe -np {} {}/nlbench {}",
+                                 ::geteuid() == 0 ? "--allow-run-as-root" : "", ranks, NLS_BIN_DIR, arguments));
+}
+
+// A small scenario that every bad-input test breaks in one place: simple_cnn over three machines.
+inline std::string small_scenario() {
+  return R"(model: zoo:simple_cnn
+workload: {mode: inference, batch: 8, micro_batches: [1, 2, 4]}
+devices:
+  A: {host: a, kind: cpu, memory: 64MiB, isa: v2, costs: {roofline: {compute: 10GFLOPS, memory: 10GBps}}}
+  B: {host: b, kind: cpu, memory: 64MiB, isa: v2, costs: {roofline: {compute: 10GFLOPS, memory: 10GBps}}}
+  C: {host: c, kind: cpu, memory: 64MiB, isa: v2, costs: {roofline: {compute: 10GFLOPS, memory: 10GBps}}}
+links:
+  - {between: [a, b], bandwidth: 1Gbps, latency: 10us}
+  - {between: [b, c], bandwidth: 1Gbps, latency: 10us}
+source: a
+sink: c
+search: {splits: [layer, replicate], schedules: [streaming], keep: 5}
+plans:
+  mine: [..relu1@A, ..relu2@B, rest@C]
+)";
+}
+
+inline std::string with(std::string text, const std::string& from, const std::string& to) {
+  const size_t at = text.find(from);
+  CHECK(at != std::string::npos, "the test no longer fits its text");
+  return text.replace(at, from.size(), to);
+}
 
 }  // namespace nlsplit

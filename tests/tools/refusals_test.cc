@@ -1,0 +1,122 @@
+// What all commands have in common when they refuse: exit code 2, a place and a reason on stderr, nothing printed,
+// nothing written.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tools/run_program.h"
+
+namespace nlsplit {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+class Refusals : public ::testing::Test {
+ protected:
+  void expect_refused(const Outcome& outcome, const ::testing::Matcher<const std::string&>& message) const {
+    EXPECT_EQ(outcome.code, 2) << outcome.err;
+    EXPECT_EQ(outcome.out, "");
+    EXPECT_THAT(outcome.err, message);
+  }
+  // By every command that reads a scenario.
+  void expect_all_refuse(const std::string& text, const ::testing::Matcher<const std::string&>& message) const {
+    const Scratch out;
+    const std::string file = scratch_.write("s.yaml", text);
+    expect_refused(nlsim(fmt::format("rank {} --json {} --csv {} --save-plans {}", file, out / "r.json", out / "r.csv",
+                                     out / "plans")),
+                   message);
+    expect_refused(nlsim(fmt::format("lower {} --save {}", file, out / "saved")), message);
+    expect_refused(nlsim(fmt::format("simulate {} --trace {} --json {}", file, out / "t.json", out / "s.json")),
+                   message);
+    expect_refused(nlbench(fmt::format("run {} --transport threads --output {} --json {} --trace {}", file,
+                                       out / "y.npy", out / "b.json", out / "t2.json")),
+                   message);
+    EXPECT_TRUE(std::filesystem::is_empty(out / "")) << "something was written";
+  }
+  std::string at(const std::string& place) const { return "error: " + (scratch_ / "s.yaml") + ":" + place + ": "; }
+
+  Scratch scratch_;
+};
+
+TEST_F(Refusals, SayWhereAndShowTheText) {
+  expect_all_refuse(with(small_scenario(), "batch: 8", "batch: 8GB"),
+                    AllOf(StartsWith(at("2:38")), HasSubstr("\n  | workload: ")));
+  expect_all_refuse(with(small_scenario(), "sink: c", "sink: c\nfoo: 1"),
+                    AllOf(StartsWith(at("12:1")), HasSubstr("\n  | foo: 1")));
+  expect_all_refuse(with(small_scenario(), "sink: c", "sink: cc"),
+                    AllOf(StartsWith(at("11:7")), HasSubstr("did you mean 'c'"), HasSubstr("\n  | sink: cc")));
+  expect_all_refuse(with(small_scenario(), "latency: 10us}", "latency: 10us"),
+                    StartsWith("error: " + (scratch_ / "s.yaml") + ":"));
+}
+
+TEST_F(Refusals, AModelIsRefusedAtItsLine) {
+  scratch_.write("m.onnx", "no model");
+  expect_all_refuse(with(small_scenario(), "zoo:simple_cnn", "m.onnx"),
+                    AllOf(StartsWith(at("1:8")), HasSubstr("not an ONNX model"), HasSubstr("\n  | model: m.onnx")));
+  expect_all_refuse(with(small_scenario(), "simple_cnn", "lenet"),
+                    AllOf(StartsWith(at("1:8")), HasSubstr("simple_cnn, alexnet")));
+}
+
+TEST_F(Refusals, APlanIsRefusedAtItsLine) {
+  expect_all_refuse(with(small_scenario(), "..relu1@A", "..relu2@A"),
+                    AllOf(StartsWith(at("14:9")), HasSubstr("'..relu2@B'")));
+  expect_all_refuse(with(small_scenario(), ", rest@C", ""), AllOf(StartsWith(at("14:9")), HasSubstr("rest")));
+}
+
+// Other plans fit, so ranking goes on and says why this one is not in it; asked for by name it is an error.
+TEST_F(Refusals, APlanOfOnesOwnThatDoesNotFit) {
+  const std::string file = scratch_.write("s.yaml", with(small_scenario(), "C: {host: c, kind: cpu, memory: 64MiB",
+                                                         "C: {host: c, kind: cpu, memory: 64KiB"));
+  EXPECT_THAT(nlsim("rank " + file).out,
+              HasSubstr("note     mine does not fit in 1, 2 or 4 micro-batches: C has 64 KiB and would need"));
+  const auto reason = HasSubstr("plan mine does not fit in 1, 2 or 4 micro-batches: C has 64 KiB");
+  expect_refused(nlsim("lower " + file + " --plan mine"), reason);
+  expect_refused(nlbench("run " + file + " --plan mine --transport threads"), reason);
+}
+
+TEST_F(Refusals, PlacesThatCannotBeWritten) {
+  const std::string file = scratch_.write("s.yaml", small_scenario()), blocked = scratch_.write("file", "") + "/x";
+  for (const char* command : {"rank {} --json {}", "rank {} --csv {}", "rank {} --save-plans {}",
+                              "simulate {} --trace {}", "simulate {} --json {}", "lower {} --save {}"}) {
+    expect_refused(nlsim(fmt::format(fmt::runtime(command), file, blocked)), HasSubstr(blocked));
+  }
+  for (const char* command :
+       {"run {} --transport threads --json {}", "run {} --transport threads --output {}", "profile {} -o {}"}) {
+    expect_refused(nlbench(fmt::format(fmt::runtime(command), file, blocked)), HasSubstr(blocked));
+  }
+}
+
+TEST_F(Refusals, AFullDiskBehindStandardOutputIsNotSilent) {
+  const Outcome outcome = run_command(
+      fmt::format("sh -c '{}/nlsim rank {} > /dev/full'", NLS_BIN_DIR, scratch_.write("s.yaml", small_scenario())));
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("standard output"));
+}
+
+TEST_F(Refusals, UsageIsSaidInAFewWords) {
+  const std::string file = scratch_.write("s.yaml", small_scenario());
+  for (const std::string& arguments :
+       {"rank " + file + " --bogus", "rank " + file + " --top 0", "rank " + file + " --top many",
+        "rank " + file + " --seed -1", "rank " + file + " --json - --csv -", std::string("rank m.onnx"),
+        "lower " + file + " --plan 1 --plan-file p.yaml", std::string("lower zoo:simple_cnn --plan 1"),
+        std::string("lower what"), std::string("simulate zoo:simple_cnn"),
+        std::string("show zoo:simple_cnn --input-shape input=1,x"),
+        std::string("show zoo:simple_cnn --input-shape input=1,3,8,8")}) {
+    const Outcome outcome = nlsim(arguments);
+    expect_refused(outcome, ::testing::Not(""));
+    EXPECT_LT(outcome.err.size(), 300u) << arguments << "\n" << outcome.err;
+  }
+}
+
+// Ctrl-C answers with what was found so far, or, where the model was still being built, ends at once; always with 130.
+TEST_F(Refusals, AnInterruptIsExitCode130) {
+  const Outcome outcome = run_command(fmt::format(
+      "timeout --preserve-status -s INT 0.7 {}/nlsim rank {}/scenarios/quickstart.yaml", NLS_BIN_DIR, NLS_SOURCE_DIR));
+  if (outcome.code == 0) GTEST_SKIP() << "this machine ranks quickstart.yaml in less than 0.7 s";
+  EXPECT_TRUE(outcome.code == 130 || outcome.code == -1) << outcome.code;
+  if (!outcome.out.empty()) EXPECT_THAT(outcome.out, HasSubstr("interrupted: the best of the plans looked at so far"));
+}
+
+}  // namespace
+}  // namespace nlsplit
