@@ -25,6 +25,7 @@ constexpr size_t least_finalists = 40;
 struct Candidate {
   RankedPlan ranked;
   size_t prepared = 0;      // index into the prepared models
+  double bound = 0;         // seconds no schedule of it can beat; 0: look at it first
   double fast_score = 0;    // smaller is better
   bool must_judge = false;  // own plans and yardsticks
 };
@@ -105,6 +106,7 @@ class Ranker {
           candidate.ranked.plan.schedule = schedule;
           candidate.prepared = index;
           candidate.must_judge = scored.plan.stages.size() == 1;
+          candidate.bound = candidate.must_judge ? 0 : scored.bound_seconds;
           candidates_.push_back(std::move(candidate));
         }
       }
@@ -116,6 +118,9 @@ class Ranker {
       candidate.must_judge = true;
       candidates_.push_back(std::move(candidate));
     }
+    // The promising ones first, yardsticks and own plans before them all, in case somebody interrupts.
+    std::stable_sort(candidates_.begin(), candidates_.end(),
+                     [](const Candidate& a, const Candidate& b) { return a.bound < b.bound; });
     return ok_status();
   }
 
@@ -146,9 +151,10 @@ class Ranker {
 
   Status fast_tier() {
     std::vector<Candidate> fitting;
-    // The best split in each respect is simulated whatever the objective: the verdict speaks of all three.
-    std::array<double, 3> least;
-    std::array<size_t, 3> champion = {};
+    // The best split in each respect is simulated whatever the objective: the verdict speaks of all three. So is the
+    // most even one, which would be the best over faster links.
+    std::array<double, 4> least;
+    std::array<size_t, 4> champion = {};
     least.fill(std::numeric_limits<double>::infinity());
     for (size_t i = 0; i < candidates_.size(); ++i) {
       if (interrupted()) {
@@ -167,8 +173,9 @@ class Ranker {
       const Estimate estimate = estimate_fast(scenario_, lowered);
       candidate.fast_score = score_of(scenario_.objective, estimate);
       if (candidate.ranked.plan.stages.size() > 1) {
-        const std::array<double, 3> scores = {estimate.makespan_s, estimate.latency_mean_s,
-                                              static_cast<double>(estimate.largest_memory.value())};
+        const std::array<double, 4> scores = {estimate.makespan_s, estimate.latency_mean_s,
+                                              static_cast<double>(estimate.largest_memory.value()),
+                                              estimate.busiest_device_share * estimate.makespan_s};
         for (size_t s = 0; s < scores.size(); ++s) {
           if (scores[s] >= least[s]) continue;
           least[s] = scores[s];

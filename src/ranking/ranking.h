@@ -64,6 +64,9 @@ struct OwnMisfit {  // a plan of the scenario that does not fit at these micro-b
 };
 std::string to_string(const OwnMisfit& misfit);
 
+// Plans closer than this are equally good: simulations do not see finer.
+inline constexpr double clearly_faster = 1.02;
+
 // The best plan of each kind in one respect: indices into Ranking::judged. None: does not fit, or was not asked for.
 struct Yardsticks {
   std::optional<size_t> split;   // layers over several devices
@@ -75,11 +78,11 @@ struct Verdict {
   Yardsticks throughput;  // highest
   Yardsticks latency;     // lowest mean
   Yardsticks memory;      // smallest on the device that needs the most
-  // Of throughput.split and throughput.single, by the fast tier and the load bounds:
-  // all links scaled by this factor, they are equally fast. > 1: links must become faster before this split pays.
-  // None: no bandwidth changes the answer.
+  // Of all simulated splits against throughput.single, by the fast tier and the load bounds.
+  // With all links scaled by this factor the first split is clearly faster. > 1: links must become faster before
+  // splitting pays. None: no bandwidth changes the answer.
   std::optional<double> break_even;
-  // how many times as fast the split is if messages take no time at all: what is left to gain by better links.
+  // How many times as fast the best split is if messages take no time at all: what is left to gain by better links.
   std::optional<double> gain_without_network;
 };
 

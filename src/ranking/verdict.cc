@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "ranking/evaluate.h"
 
@@ -28,12 +29,15 @@ double makespan_at(const LoweredPlan& lowered, double factor) {
   return std::max(timing.makespan, bound);
 }
 
-// The bandwidth factor at which the split and the single device are equally fast, by bisection over six decades.
-std::optional<double> break_even(const LoweredPlan& split, const LoweredPlan& single) {
+// The bandwidth factor at which the first split is as fast as the single device, by bisection over nine decades.
+std::optional<double> break_even(const std::vector<LoweredPlan>& splits, const LoweredPlan& single) {
   const auto split_wins = [&](double factor) {
-    return makespan_at(split, 1 / factor) < makespan_at(single, 1 / factor);
+    const double alone = makespan_at(single, 1 / factor);
+    return std::any_of(splits.begin(), splits.end(), [&](const LoweredPlan& split) {
+      return makespan_at(split, 1 / factor) < alone / clearly_faster;
+    });
   };
-  double slow = 1e-3, fast = 1e3;
+  double slow = 1e-3, fast = 1e6;
   if (split_wins(slow) || !split_wins(fast)) return std::nullopt;
   while (fast / slow > 1.001) {
     const double middle = std::sqrt(slow * fast);
@@ -74,11 +78,18 @@ Result<Verdict> make_verdict(const Scenario& scenario, const std::vector<Prepare
     const Plan& plan = ranking.judged[index].plan;
     return lower_plan(scenario, model_for(prepared, plan.micro_batches), plan, costs);
   };
-  ASSIGN_OR_RETURN(const LoweredPlan split, lowered(*verdict.throughput.split));
   ASSIGN_OR_RETURN(const LoweredPlan single, lowered(*verdict.throughput.single));
-  verdict.break_even = break_even(split, single);
-  if (const double alone = makespan_at(split, 0); alone > 0)
-    verdict.gain_without_network = makespan_at(single, 0) / alone;
+  // All of them: over other links another split would be the best.
+  std::vector<LoweredPlan> splits;
+  for (size_t i = 0; i < ranking.judged.size(); ++i) {
+    if (!is_split(ranking.judged[i].plan)) continue;
+    ASSIGN_OR_RETURN(LoweredPlan split, lowered(i));
+    splits.push_back(std::move(split));
+  }
+  verdict.break_even = break_even(splits, single);
+  double fastest = std::numeric_limits<double>::infinity();
+  for (const LoweredPlan& split : splits) fastest = std::min(fastest, makespan_at(split, 0));
+  if (fastest > 0) verdict.gain_without_network = makespan_at(single, 0) / fastest;
   return verdict;
 }
 

@@ -78,10 +78,16 @@ void add_rank_command(CLI::App& app, int& code) {
   command->add_option("SCENARIO", arguments->scenario, "A scenario, e.g. scenarios/quickstart.yaml")
       ->type_name("FILE")
       ->required();
-  command->add_option("--top", arguments->top, "Show so many plans instead of the scenario's `keep`")
+  command
+      ->add_option("--top", arguments->top,
+                   "Show so many plans instead of the scenario's `keep` (numbers for --plan are those without it)")
       ->type_name("COUNT")
       ->check(at_least(1));
-  command->add_option("--seed", arguments->seed, "Seed of the search, where the space is too large to see it all")
+  command
+      ->add_option(
+          "--seed", arguments->seed,
+          "Seed of the search, where the space is too large to see it all (numbers for --plan are those without it)")
+      ->check(at_least(0))
       ->type_name("NUMBER");
   command->add_option("--json", arguments->json, "Write the answer as JSON to this file, - for standard output")
       ->type_name("FILE");

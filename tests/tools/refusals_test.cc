@@ -41,7 +41,7 @@ class Refusals : public ::testing::Test {
 
 TEST_F(Refusals, SayWhereAndShowTheText) {
   expect_all_refuse(with(small_scenario(), "batch: 8", "batch: 8GB"),
-                    AllOf(StartsWith(at("2:38")), HasSubstr("\n  | workload: ")));
+                    AllOf(StartsWith(at("2:36")), HasSubstr("\n  | workload: ")));
   expect_all_refuse(with(small_scenario(), "sink: c", "sink: c\nfoo: 1"),
                     AllOf(StartsWith(at("12:1")), HasSubstr("\n  | foo: 1")));
   expect_all_refuse(with(small_scenario(), "sink: c", "sink: cc"),
@@ -115,7 +115,8 @@ TEST_F(Refusals, AnInterruptIsExitCode130) {
       "timeout --preserve-status -s INT 0.7 {}/nlsim rank {}/scenarios/quickstart.yaml", NLS_BIN_DIR, NLS_SOURCE_DIR));
   if (outcome.code == 0) GTEST_SKIP() << "this machine ranks quickstart.yaml in less than 0.7 s";
   EXPECT_TRUE(outcome.code == 130 || outcome.code == -1) << outcome.code;
-  if (!outcome.out.empty()) EXPECT_THAT(outcome.out, HasSubstr("interrupted: the best of the plans looked at so far"));
+  if (outcome.out.empty()) return;
+  EXPECT_THAT(outcome.out, HasSubstr("interrupted: the best of the plans looked at so far"));
 }
 
 }  // namespace

@@ -150,7 +150,9 @@ void batch_normalization(const Attrs& attrs, const Inputs& inputs, Tensor& out) 
   const Shape& shape = out.type.shape;
   const double epsilon = attr_float(attrs, "epsilon");
   const int64_t channels = shape[1];
-  const int64_t inner = channels == 0 ? 0 : element_count(shape) / std::max<int64_t>(1, shape[0]) / channels;
+  // At least 1: an empty tensor has no element to divide for.
+  const int64_t samples = std::max<int64_t>(1, shape[0]) * std::max<int64_t>(1, channels);
+  const int64_t inner = std::max<int64_t>(1, element_count(shape) / samples);
   for (int64_t at = 0; at < static_cast<int64_t>(out.values.size()); ++at) {
     const int64_t c = at / inner % channels;
     const double scale = inputs[1]->values[c], bias = inputs[2]->values[c], mean = inputs[3]->values[c],
@@ -164,7 +166,9 @@ void lrn(const Attrs& attrs, const Inputs& inputs, Tensor& out) {
   const int64_t size = attr_int(attrs, "size");
   const Shape& shape = out.type.shape;
   const int64_t channels = shape[1];
-  const int64_t inner = channels == 0 ? 0 : element_count(shape) / std::max<int64_t>(1, shape[0]) / channels;
+  // At least 1: an empty tensor has no element to divide for.
+  const int64_t samples = std::max<int64_t>(1, shape[0]) * std::max<int64_t>(1, channels);
+  const int64_t inner = std::max<int64_t>(1, element_count(shape) / samples);
   parallel_for(shape[0] * channels, [&](int64_t plane) {
     const int64_t n = plane / channels, c = plane % channels;
     const int64_t first = std::max<int64_t>(0, c - (size - 1) / 2), last = std::min(channels - 1, c + size / 2);

@@ -89,6 +89,9 @@ std::string quoted(const std::string& word) {
 
 std::string next_step(const Ranking& ranking, const Scenario& scenario) {
   if (ranking.judged.empty()) return "";
+  if (ranking.interrupted) {  // a complete ranking has other numbers
+    return "next     let it finish, or keep these with --save-plans DIR and name one with --plan-file DIR/01.yaml\n";
+  }
   // Ranks: the plan's devices, and the source's and sink's hosts where no device of the plan is.
   const Plan& best = ranking.judged[0].plan;
   std::vector<DeviceId> devices;

@@ -10,8 +10,7 @@
 namespace nlsplit {
 namespace {
 
-// Two plans closer than this are equally good: simulations do not see finer than that.
-constexpr double clearly = 1.02;
+constexpr double clearly = clearly_faster;
 
 // One respect in which plans are compared.
 struct Respect {
@@ -162,29 +161,31 @@ std::string bandwidth_at(const Scenario& scenario, double factor) {
   return fmt::format("{:.2g} times today's bandwidth", factor);
 }
 
-// What would make the split pay against one device, or what would end that.
+// What would make splitting pay against one device, or what would end that.
 std::string network_says(const Ranking& ranking, const Scenario& scenario) {
   const Verdict& v = ranking.verdict;
   const double gain = ranking.judged[*v.throughput.split].estimate.throughput /
                       ranking.judged[*v.throughput.single].estimate.throughput;
-  if (v.break_even && gain > 1 && *v.break_even < 1) {
-    return fmt::format("With less than {} on every link it would be no faster than one device.",
+  if (gain > clearly) {
+    if (!v.break_even || *v.break_even >= 1) return "";
+    return fmt::format("With less than {} on every link no split would beat one device.",
                        bandwidth_at(scenario, *v.break_even));
   }
-  if (v.break_even && gain <= 1 && *v.break_even > 1) {
-    return fmt::format("The links stand in the way: with more than {} on each it would beat one device.",
+  if (v.break_even && *v.break_even > 1) {
+    return fmt::format("The links stand in the way: with more than {} on each, splitting would beat one device.",
                        bandwidth_at(scenario, *v.break_even));
   }
-  if (gain > 1 || !v.gain_without_network) return "";
-  if (*v.gain_without_network > 1) {
+  if (!v.gain_without_network) return "";
+  if (*v.gain_without_network > clearly) {
     return fmt::format(
-        "The links' latency stands in the way, no bandwidth helps: if messages took no time, it would "
-        "make {:.2f}x what one device makes.",
+        "The time messages need whatever the bandwidth (latency, handshakes) stands in the way: without "
+        "it a split would make {:.2f}x what one device makes.",
         *v.gain_without_network);
   }
   return fmt::format(
-      "The network is not what stands in the way: even if messages took no time, it would make {:.2f}x "
-      "what one device makes; the devices' speeds and the size of the layers leave no better cut.",
+      "The network is not what stands in the way: even if messages took no time, the best split would "
+      "make {:.2f}x what one device makes; the devices' speeds and the layers' sizes leave no better "
+      "cut, or there are too few micro-batches.",
       *v.gain_without_network);
 }
 
