@@ -18,7 +18,8 @@
 #include "graph/passes.h"
 #include "graph/reference/evaluate.h"
 #include "graph/zoo.h"
-#include "kernels/catalogue.h"
+#include "kernels/assign.h"
+#include "testing/layouts.h"
 
 namespace nlsplit {
 namespace {
@@ -54,12 +55,13 @@ class Ready {
       if (packed.value() > 0) {
         entry_->pack(desc, i, raw.values.data(), memory_.back().data);
       } else {
-        std::copy(raw.values.begin(), raw.values.end(), memory_.back().data);
+        const Floats stored = testing::stored(desc.inputs[i], raw.values);
+        std::copy(stored.begin(), stored.end(), memory_.back().data);
       }
     }
     for (Aligned& operand : memory_) inputs_.push_back(operand.data);
     output_ = std::make_unique<Aligned>(size_of(desc.outputs[0]));
-    workspace_ = std::make_unique<Aligned>(info.workspace == nullptr ? bytes(0) : info.workspace(desc));
+    workspace_ = std::make_unique<Aligned>(workspace_of(info, desc, library.isa(), 1));
   }
 
   void run() {
@@ -76,9 +78,11 @@ class Ready {
     std::vector<const Tensor*> operands;
     for (const Tensor& raw : raw_) operands.push_back(&raw);
     const Tensor expected = evaluate_op(desc_.op, desc_.attrs, steps, operands, desc_.outputs[0]);
+    const Floats actual = testing::row_major(
+        desc_.outputs[0], Floats(output_->data, output_->data + stored_elements(desc_.outputs[0])));
     for (size_t i = 0; i < expected.values.size(); ++i) {
       const float e = expected.values[i];
-      if (!(std::abs(output_->data[i] - e) <= 1e-4f + 1e-4f * std::abs(e))) return false;
+      if (!(std::abs(actual[i] - e) <= 1e-4f + 1e-4f * std::abs(e))) return false;
     }
     return true;
   }
@@ -126,15 +130,23 @@ void add_network(const std::string& name, const KernelLibrary& library) {
   std::vector<ComputeDesc> all;
   std::set<std::string> seen;
   const std::string prefix = fmt::format("{}/{}/", name, name_of(library.isa()));
-  for (const Node& node : graph.nodes) {
-    if (is_view(node.op)) continue;
-    ComputeDesc desc = describe(graph, node);
-    desc.kernel = choose_kernel(desc, library.isa()).value();
+  const Assignment chosen = assign_kernels(graph, library.isa()).value();
+  std::vector<std::pair<ComputeDesc, std::string>> computations;
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    for (const Reorder& reorder : chosen.reorders) {
+      if (reorder.before != n) continue;
+      const Value& value = graph.value(reorder.value);
+      const TensorType from = with_block(value.type, chosen.made_in[reorder.value.index()]);
+      computations.emplace_back(reorder_desc(from, reorder.block, library.isa()), value.name);
+    }
+    if (!is_view(graph.nodes[n].op)) computations.emplace_back(chosen.descs[n], graph.nodes[n].name);
+  }
+  for (const auto& [desc, layer] : computations) {
     all.push_back(desc);
     if (!seen.insert(signature(desc)).second) continue;
-    const std::string label = prefix + fmt::format("{}/{}", node.name, desc.kernel);
+    const std::string label = prefix + fmt::format("{}/{}", layer, desc.kernel);
     benchmark::RegisterBenchmark(label.c_str(),
-                                 [&library, desc](benchmark::State& state) { time_kernel(state, library, desc); });
+                                 [&library, desc = desc](benchmark::State& state) { time_kernel(state, library, desc); });
   }
   benchmark::RegisterBenchmark((prefix + "whole").c_str(), [&library, all](benchmark::State& state) {
     time_network(state, library, all);
@@ -155,7 +167,7 @@ int main(int argc, char** argv) {
     libraries.push_back(std::move(*loaded));
   }
   for (const KernelLibrary& library : libraries) {
-    for (const char* network : {"resnet50", "mobilenet_v2", "vgg16", "alexnet", "simple_cnn"})
+    for (const char* network : {"resnet50", "resnet18", "mobilenet_v2", "vgg16", "alexnet", "simple_cnn"})
       add_network(network, library);
   }
   benchmark::RunSpecifiedBenchmarks();

@@ -42,7 +42,7 @@ void reduce(const DeviceProgram& device, const Slot& slot, const Instr& instr, s
   for (const Operand& read : instr.reads)
     terms.push_back(reinterpret_cast<const float*>(arena + address_of(device, slot, read)));
   auto* sum = reinterpret_cast<float*>(arena + address_of(device, slot, instr.writes[0]));
-  const int64_t count = element_count(type_of(device, instr.writes[0]).shape);
+  const int64_t count = stored_elements(type_of(device, instr.writes[0]));
   for (int64_t i = 0; i < count; ++i) {
     float total = terms[0][i];
     for (size_t t = 1; t < terms.size(); ++t) total += terms[t][i];

@@ -44,6 +44,7 @@ Status check_value(const Graph& graph, size_t index, std::set<std::string_view>&
   if (const Status sound = check_type(value.type); !sound.ok()) {
     return invalid_input(fmt::format("value {}: {}", value.name, sound.error().message));
   }
+  if (value.type.block != 0) return invalid_input(fmt::format("value {} is not row-major", value.name));
   if (value.kind == ValueKind::node && value.producer.index() >= graph.nodes.size()) {
     return invalid_input(fmt::format("value {} has no producer", value.name));
   }
@@ -145,7 +146,18 @@ int64_t element_count(const Shape& shape) {
   return count;
 }
 
-Bytes size_of(const TensorType& type) { return bytes(element_count(type.shape) * size_of(type.dtype)); }
+int64_t stored_elements(const TensorType& type) {
+  const int64_t count = element_count(type.shape);
+  if (type.block == 0 || count == 0) return count;
+  return count / type.shape[1] * ((type.shape[1] + type.block - 1) / type.block * type.block);
+}
+
+Bytes size_of(const TensorType& type) { return bytes(stored_elements(type) * size_of(type.dtype)); }
+
+TensorType with_block(TensorType type, int block) {
+  type.block = block;
+  return type;
+}
 
 std::string to_string(const TensorType& type) {
   std::string out(name_of(type.dtype));
@@ -154,16 +166,25 @@ std::string to_string(const TensorType& type) {
     if (i > 0) out += ',';
     out += std::to_string(type.shape[i]);
   }
-  return out + "]";
+  out += "]";
+  if (type.block > 0) out += fmt::format("c{}", type.block);
+  return out;
 }
 
 Result<TensorType> parse_tensor_type(std::string_view text) {
   const auto wrong = [&] {
     return invalid_input(fmt::format("{} is no tensor type; write e.g. f32[1,3,224,224]", text));
   };
+  TensorType type;
+  for (const int block : {4, 8, 16}) {
+    const std::string suffix = fmt::format("]c{}", block);
+    if (!text.ends_with(suffix)) continue;
+    type.block = block;
+    text.remove_suffix(suffix.size() - 1);
+    break;
+  }
   const size_t open = text.find('[');
   if (open == std::string_view::npos || !text.ends_with(']')) return wrong();
-  TensorType type;
   ASSIGN_OR_RETURN(type.dtype, parse_dtype(text.substr(0, open)));
   std::string_view list = text.substr(open + 1, text.size() - open - 2);
   while (!list.empty()) {
@@ -191,6 +212,11 @@ Status check_type(const TensorType& type) {
       return invalid_input(fmt::format("{} is too large", to_string(type)));
     count *= std::max<int64_t>(extent, 1);
   }
+  if (type.block == 0) return ok_status();
+  if (type.shape.size() != 4 || type.dtype != DType::f32 || (type.block != 4 && type.block != 8 && type.block != 16))
+    return invalid_input(fmt::format("{}: blocks of 4, 8 or 16 channels are of f32 tensors with four axes", to_string(type)));
+  // A single channel takes a whole block.
+  if (count > most / type.block) return invalid_input(fmt::format("{} is too large", to_string(type)));
   return ok_status();
 }
 

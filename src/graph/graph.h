@@ -34,16 +34,22 @@ int64_t size_of(DType type);  // bytes of an element
 using Shape = std::vector<int64_t>;         // [] is a scalar; every extent >= 0 and known
 int64_t element_count(const Shape& shape);  // 1 for a scalar
 
+// How elements lie in memory: block 0 is row-major. Block b, of the four axes N, C, H, W only: channels innermost in
+// blocks of b, [N][ceil(C / b)][H][W][b]; lanes past C have no meaning. Graphs are row-major throughout; kernels choose
+// blocks (kernels/assign.h).
 struct TensorType {
   DType dtype = DType::f32;
   Shape shape;
+  int block = 0;
   friend bool operator==(const TensorType&, const TensorType&) = default;
 };
-Bytes size_of(const TensorType& type);
-std::string to_string(const TensorType& type);  // "f32[8,3,224,224]"
+int64_t stored_elements(const TensorType& type);  // lanes past the last channel included
+Bytes size_of(const TensorType& type);            // of what is stored
+TensorType with_block(TensorType type, int block);
+std::string to_string(const TensorType& type);  // "f32[8,3,224,224]", "f32[8,64,56,56]c16" in blocks of 16
 Result<TensorType> parse_tensor_type(std::string_view text);
-// Error: a negative extent, or more elements than byte counts can hold (2^48; a zero extent counts as one). Whoever
-// takes extents from outside calls it before any arithmetic on them.
+// Error: a negative extent, more elements than byte counts can hold (2^48; a zero extent counts as one), a block no
+// kernel has. Whoever takes extents from outside calls it before any arithmetic on them.
 Status check_type(const TensorType& type);
 
 // Attributes of a node, sorted by name. After import every attribute the operator's semantics need is present

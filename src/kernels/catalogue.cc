@@ -30,6 +30,47 @@ std::string only_few_axes(const ComputeDesc& desc) {
   return {};
 }
 
+// Blocked ones broadcast nothing.
+std::string refuse_binary(const ComputeDesc& desc) {
+  if (std::string why = only_few_axes<Op::Add, Op::Sub, Op::Mul, Op::Div>(desc); !why.empty()) return why;
+  if (desc.outputs[0].block == 0 || desc.inputs[0].shape == desc.inputs[1].shape) return {};
+  return "it broadcasts only row-major tensors";
+}
+
+// In and out and the epilogue's operands in blocks.
+std::string refuse_unless_blocked(const ComputeDesc& desc) {
+  if (desc.inputs[0].block == 0 || desc.outputs[0].block == 0) return "it works on blocks of channels";
+  return {};
+}
+
+template <Op accepted>
+std::string only_blocked(const ComputeDesc& desc) {
+  if (std::string why = only<accepted>(desc); !why.empty()) return why;
+  return refuse_unless_blocked(desc);
+}
+
+std::string refuse_global_average_pool_blocked(const ComputeDesc& desc) {
+  if (std::string why = only<Op::GlobalAveragePool>(desc); !why.empty()) return why;
+  return desc.inputs[0].block > 0 && desc.outputs[0].block == 0 ? "" : "it makes a row-major result of a blocked operand";
+}
+
+std::string refuse_concat_blocked(const ComputeDesc& desc) {
+  if (std::string why = only_blocked<Op::Concat>(desc); !why.empty()) return why;
+  if (attr_int(desc.attrs, "axis") != 1) return "it joins channels only";
+  for (size_t i = 0; i < desc.own_inputs(); ++i) {
+    const TensorType& type = desc.inputs[i];
+    if (type.block != desc.outputs[0].block) return "its operands differ in layout";
+    if (i + 1 < desc.own_inputs() && type.shape[1] % type.block != 0)
+      return fmt::format("{} does not end with a whole block", to_string(type));
+  }
+  return {};
+}
+
+std::string refuse_reorder(const ComputeDesc& desc) {
+  if (std::string why = only<Op::Identity>(desc); !why.empty()) return why;
+  return (desc.inputs[0].block == 0) != (desc.outputs[0].block == 0) ? "" : "there is nothing to reorder";
+}
+
 std::string refuse_conv_packed(const ComputeDesc& desc) {
   if (std::string why = only<Op::Conv>(desc); !why.empty()) return why;
   return desc.is_weight(1) ? "" : "it packs its weights at load, and these are not constant";
@@ -38,6 +79,44 @@ std::string refuse_conv_packed(const ComputeDesc& desc) {
 std::string refuse_conv_depthwise(const ComputeDesc& desc) {
   if (std::string why = only<Op::Conv>(desc); !why.empty()) return why;
   return desc.inputs[1].shape[1] == 1 ? "" : fmt::format("a filter sees {} channels, not one", desc.inputs[1].shape[1]);
+}
+
+std::string refuse_conv_depthwise_blocked(const ComputeDesc& desc) {
+  if (std::string why = refuse_conv_packed(desc); !why.empty()) return why;
+  if (std::string why = refuse_unless_blocked(desc); !why.empty()) return why;
+  if (std::string why = refuse_conv_depthwise(desc); !why.empty()) return why;
+  return desc.inputs[0].shape[1] == desc.outputs[0].shape[1] ? "" : "a channel has several filters";
+}
+
+std::string refuse_conv_blocked(const ComputeDesc& desc) {
+  if (std::string why = refuse_conv_packed(desc); !why.empty()) return why;
+  if (std::string why = refuse_unless_blocked(desc); !why.empty()) return why;
+  const int64_t groups = attr_int(desc.attrs, "group");
+  const int64_t in = desc.inputs[0].shape[1] / groups, out = desc.outputs[0].shape[1] / groups;
+  if (groups > 1 && (in % desc.inputs[0].block != 0 || out % desc.outputs[0].block != 0))
+    return fmt::format("a group's {} and {} channels are not whole blocks", in, out);
+  return {};
+}
+
+std::string refuse_conv_stem(const ComputeDesc& desc) {
+  if (std::string why = refuse_conv_packed(desc); !why.empty()) return why;
+  if (desc.inputs[0].block != 0 || desc.outputs[0].block == 0) return "it makes a blocked result of a row-major operand";
+  return attr_int(desc.attrs, "group") == 1 ? "" : "the channels are in groups";
+}
+
+// Where its transformed weights, four times as many, cost more to read than the arithmetic it saves: FACTS of 7 × 7.
+constexpr int64_t winograd_smallest_side = 8;
+
+std::string refuse_conv_winograd(const ComputeDesc& desc) {
+  if (std::string why = refuse_conv_packed(desc); !why.empty()) return why;
+  if (std::string why = refuse_unless_blocked(desc); !why.empty()) return why;
+  const Window w = window_of(desc);
+  if (w.kernel_h != 3 || w.kernel_w != 3) return "the kernel is not 3x3";
+  if (w.stride_h != 1 || w.stride_w != 1 || w.dilation_h != 1 || w.dilation_w != 1) return "it is strided or dilated";
+  if (w.groups != 1) return "the channels are in groups";
+  if (std::min(w.out_h, w.out_w) < winograd_smallest_side)
+    return fmt::format("{}x{} is too small", w.out_h, w.out_w);
+  return {};
 }
 
 // Below about this many pixels a vector of channels is filled better than vectors of pixels: 7 × 7 is 3.06 vectors
@@ -67,33 +146,41 @@ std::string refuse_matmul_packed(const ComputeDesc& desc) {
 
 Bytes floats(int64_t count) { return bytes(count * float_bytes); }
 
-Bytes scratch_conv_1x1(const ComputeDesc& desc) {
+Bytes scratch_conv_1x1(const ComputeDesc& desc, Isa, int) {
   const Window window = window_of(desc);
   return floats(round_up(conv_image_floats(window), widest_vector) +
                 product_right_floats(window.channels / window.groups, window.out_pixels()));
 }
 
-Bytes scratch_conv_direct(const ComputeDesc& desc) { return floats(conv_image_floats(window_of(desc))); }
+Bytes scratch_conv_direct(const ComputeDesc& desc, Isa, int) { return floats(conv_image_floats(window_of(desc))); }
 
-Bytes scratch_conv(const ComputeDesc& desc) {
+Bytes scratch_conv_blocked(const ComputeDesc& desc, Isa isa, int) {
+  return floats(blocked_image_floats(window_of(desc), isa));
+}
+
+Bytes scratch_conv_winograd(const ComputeDesc& desc, Isa isa, int) {
+  return floats(winograd_of(window_of(desc), isa).scratch_floats());
+}
+
+Bytes scratch_conv(const ComputeDesc& desc, Isa, int) {
   const Window window = window_of(desc);
   return floats(round_up(conv_image_floats(window), widest_vector) + conv_packed_floats(window, Isa::v4));
 }
 
 // One plane's image with room for the last vector to run over, and one plane of results with the columns between the
 // rows.
-Bytes scratch_window(const ComputeDesc& desc) {
+Bytes scratch_window(const ComputeDesc& desc, Isa, int) {
   const Window window = window_of(desc);
   return floats(round_up(window.image_floats() + widest_vector, widest_vector) +
                 round_up(window.flat_pixels(), widest_vector));
 }
 
-Bytes scratch_product(const ComputeDesc& desc) {
+Bytes scratch_product(const ComputeDesc& desc, Isa, int) {
   const Product p = product_of(desc);
   return floats(round_up(product_left_floats(p.m, p.k), widest_vector) + product_right_floats(p.k, p.n));
 }
 
-Bytes scratch_product_packed(const ComputeDesc& desc) {
+Bytes scratch_product_packed(const ComputeDesc& desc, Isa, int) {
   const Product p = product_of(desc);
   return floats(product_left_floats(p.m, p.k));
 }
@@ -106,52 +193,84 @@ Bytes packed_conv_direct(const ComputeDesc& desc, size_t i, Isa isa) {
   return i == 1 ? floats(conv_packed_floats(window_of(desc), isa)) : bytes(0);
 }
 
+Bytes packed_conv_winograd(const ComputeDesc& desc, size_t i, Isa isa) {
+  return i == 1 ? floats(winograd_of(window_of(desc), isa).packed_floats()) : bytes(0);
+}
+
+Bytes packed_conv_depthwise(const ComputeDesc& desc, size_t i, Isa isa) {
+  const Window w = window_of(desc);
+  return i == 1 ? floats(w.taps() * round_up(w.channels, vector_width(isa))) : bytes(0);
+}
+
 Bytes packed_product(const ComputeDesc& desc, size_t i, Isa isa) {
   const Product p = product_of(desc);
   return i == 1 ? floats(vector_panels(p.k, p.n, isa)) : bytes(0);
 }
 
+constexpr auto plain = Layouts::row_major;
+constexpr auto one = Layouts::one;
+constexpr auto own = Layouts::own;
+
 constexpr std::array kernels = {
-    KernelInfo{"conv_depthwise", "one channel a filter, NCHW; vectors of pixels over the plane's padded image",
+    KernelInfo{"conv_depthwise_blocked", "one channel a filter; vectors of channels", own,
+               refuse_conv_depthwise_blocked, nullptr, packed_conv_depthwise, true},
+    KernelInfo{"conv_winograd", "F(4x4, 3x3): tiles of 6x6 transformed, 36 products, transformed back; vectors of channels",
+               own, refuse_conv_winograd, scratch_conv_winograd, packed_conv_winograd, true},
+    KernelInfo{"conv_blocked", "vectors of output channels, pixels read in blocks of channels, no im2col", own,
+               refuse_conv_blocked, scratch_conv_blocked, packed_conv_direct, true},
+    KernelInfo{"conv_stem", "as conv_blocked, but reads a row-major operand of few channels", own, refuse_conv_stem,
+               scratch_conv_direct, packed_conv_direct, true},
+    KernelInfo{"conv_depthwise", "one channel a filter, NCHW; vectors of pixels over the plane's padded image", plain,
                refuse_conv_depthwise, scratch_window, nullptr, true},
-    KernelInfo{"conv_1x1", "NCHW; a product of the weights (packed) and the sample's planes, vectors of pixels",
+    KernelInfo{"conv_1x1", "NCHW; a product of the weights (packed) and the sample's planes, vectors of pixels", plain,
                refuse_conv_1x1, scratch_conv_1x1, packed_conv_1x1, true},
     KernelInfo{"conv_direct",
-               "NCHW; vectors of output channels (weights packed), pixels read from the padded image, no im2col",
+               "NCHW; vectors of output channels (weights packed), pixels read from the padded image, no im2col", plain,
                refuse_conv_packed, scratch_conv_direct, packed_conv_direct, true},
-    KernelInfo{"conv", "conv_direct with weights that become known only at run time", only<Op::Conv>, scratch_conv,
-               nullptr, true},
-    KernelInfo{"gemm_packed", "matrix product, the right operand packed into vector panels at load", refuse_gemm_packed,
-               scratch_product_packed, packed_product, true},
-    KernelInfo{"gemm", "matrix product of plain operands, packed block by block", only<Op::Gemm>, scratch_product,
-               nullptr, true},
-    KernelInfo{"matmul_packed", "product with one matrix for the whole batch, packed into vector panels at load",
-               refuse_matmul_packed, scratch_product_packed, packed_product, true},
-    KernelInfo{"matmul", "batched matrix product of plain operands, packed block by block", only_few_axes<Op::MatMul>,
+    KernelInfo{"conv", "conv_direct with weights that become known only at run time", plain, only<Op::Conv>,
+               scratch_conv, nullptr, true},
+    KernelInfo{"gemm_packed", "matrix product, the right operand packed into vector panels at load", plain,
+               refuse_gemm_packed, scratch_product_packed, packed_product, true},
+    KernelInfo{"gemm", "matrix product of plain operands, packed block by block", plain, only<Op::Gemm>,
                scratch_product, nullptr, true},
-    KernelInfo{"binary", "element-wise on two operands, numpy broadcasting",
-               only_few_axes<Op::Add, Op::Sub, Op::Mul, Op::Div>, nullptr, nullptr, true},
-    KernelInfo{"sum", "element-wise sum of any number of operands, in their order", only<Op::Sum>, nullptr, nullptr,
+    KernelInfo{"matmul_packed", "product with one matrix for the whole batch, packed into vector panels at load", plain,
+               refuse_matmul_packed, scratch_product_packed, packed_product, true},
+    KernelInfo{"matmul", "batched matrix product of plain operands, packed block by block", plain,
+               only_few_axes<Op::MatMul>, scratch_product, nullptr, true},
+    KernelInfo{"binary", "element-wise on two operands, numpy broadcasting", one, refuse_binary, nullptr, nullptr, true},
+    KernelInfo{"sum", "element-wise sum of any number of operands, in their order", one, only<Op::Sum>, nullptr, nullptr,
                true},
-    KernelInfo{"unary", "element-wise on one operand",
+    KernelInfo{"unary", "element-wise on one operand", one,
                only<Op::Relu, Op::Sigmoid, Op::Tanh, Op::HardSwish, Op::Exp, Op::Sqrt, Op::Neg, Op::Erf, Op::LeakyRelu,
                     Op::HardSigmoid, Op::Clip>,
                nullptr, nullptr, true},
-    KernelInfo{"max_pool", "vectors of pixels over the plane's padded image", only<Op::MaxPool>, scratch_window,
+    KernelInfo{"max_pool_blocked", "vectors of channels", own, only_blocked<Op::MaxPool>, nullptr, nullptr, true},
+    KernelInfo{"max_pool", "vectors of pixels over the plane's padded image", plain, only<Op::MaxPool>, scratch_window,
                nullptr, true},
-    KernelInfo{"average_pool", "vectors of pixels over the plane's padded image", only<Op::AveragePool>, scratch_window,
+    KernelInfo{"average_pool_blocked", "vectors of channels", own, only_blocked<Op::AveragePool>, nullptr, nullptr,
+               true},
+    KernelInfo{"average_pool", "vectors of pixels over the plane's padded image", plain, only<Op::AveragePool>,
+               scratch_window, nullptr, true},
+    KernelInfo{"global_average_pool_blocked", "vectors of channels; a row-major result", own,
+               refuse_global_average_pool_blocked, nullptr, nullptr, true},
+    KernelInfo{"global_average_pool", "one row sum a plane", plain, only<Op::GlobalAveragePool>, nullptr, nullptr, true},
+    KernelInfo{"batch_norm_blocked", "one scale and shift a channel, vectors of channels", own,
+               only_blocked<Op::BatchNormalization>, nullptr, nullptr, true},
+    KernelInfo{"batch_norm", "one scale and shift a plane", plain, only<Op::BatchNormalization>, nullptr, nullptr, true},
+    KernelInfo{"lrn_blocked", "sum of squares over neighbouring channels, vectors of channels", own,
+               only_blocked<Op::LRN>, nullptr, nullptr, true},
+    KernelInfo{"lrn", "sum of squares over neighbouring channels, vectors of pixels", plain, only<Op::LRN>, nullptr,
                nullptr, true},
-    KernelInfo{"global_average_pool", "one row sum a plane", only<Op::GlobalAveragePool>, nullptr, nullptr, true},
-    KernelInfo{"batch_norm", "one scale and shift a plane", only<Op::BatchNormalization>, nullptr, nullptr, true},
-    KernelInfo{"lrn", "sum of squares over neighbouring channels, vectors of pixels", only<Op::LRN>, nullptr, nullptr,
+    KernelInfo{"softmax", "largest, exponentials, sum, along one axis", plain, only<Op::Softmax>, nullptr, nullptr,
                true},
-    KernelInfo{"softmax", "largest, exponentials, sum, along one axis", only<Op::Softmax>, nullptr, nullptr, true},
-    KernelInfo{"concat", "copies", only<Op::Concat>, nullptr, nullptr, true},
-    KernelInfo{"transpose", "copies; tiles where the last axis moves", only_few_axes<Op::Transpose>, nullptr, nullptr,
-               true},
-    KernelInfo{"reduce_mean", "sums in the order of the reduced axes", only_few_axes<Op::ReduceMean>, nullptr, nullptr,
-               true},
-    KernelInfo{"pad", "copies into a filled output", only_few_axes<Op::Pad>, nullptr, nullptr, true},
+    KernelInfo{"concat_blocked", "copies blocks of channels", own, refuse_concat_blocked, nullptr, nullptr, true},
+    KernelInfo{"concat", "copies", plain, only<Op::Concat>, nullptr, nullptr, true},
+    KernelInfo{"transpose", "copies; tiles where the last axis moves", plain, only_few_axes<Op::Transpose>, nullptr,
+               nullptr, true},
+    KernelInfo{"reduce_mean", "sums in the order of the reduced axes", plain, only_few_axes<Op::ReduceMean>, nullptr,
+               nullptr, true},
+    KernelInfo{"pad", "copies into a filled output", plain, only_few_axes<Op::Pad>, nullptr, nullptr, true},
+    KernelInfo{"reorder", "between row-major and blocks of channels", own, refuse_reorder, nullptr, nullptr, true},
 };
 
 constexpr std::array levels = {Isa::v2, Isa::v3, Isa::v4};
@@ -173,11 +292,27 @@ bool may_be_step(Op op) {
   }
 }
 
-// What is asked of every kernel before its own question.
-std::string refuse_any(const ComputeDesc& desc) {
-  if (is_view(desc.op)) return fmt::format("{} is a view, not a computation", name_of(desc.op));
-  for (const TensorType& type : desc.inputs) {
+bool is_reorder(const ComputeDesc& desc) {
+  return desc.op == Op::Identity && desc.inputs.size() == 1 && desc.inputs[0].block != desc.outputs[0].block;
+}
+
+// What is asked whatever the kernel.
+std::string refuse_any(const ComputeDesc& desc, Isa isa) {
+  if (is_view(desc.op) && !is_reorder(desc)) return fmt::format("{} is a view, not a computation", name_of(desc.op));
+  const auto odd = [&](const TensorType& type) -> std::string {
     if (type.dtype != DType::f32) return fmt::format("{} is not f32", to_string(type));
+    if (type.block != 0 && type.block != vector_width(isa))
+      return fmt::format("{}: level {} has blocks of {}", to_string(type), name_of(isa), vector_width(isa));
+    return {};
+  };
+  for (const TensorType& type : desc.inputs) {
+    if (std::string why = odd(type); !why.empty()) return why;
+  }
+  for (size_t i = 0; i < desc.inputs.size(); ++i) {
+    if (desc.is_weight(i) && desc.inputs[i].block != 0) return fmt::format("{} is constant, but not row-major", to_string(desc.inputs[i]));
+  }
+  for (const TensorType& type : desc.outputs) {
+    if (std::string why = odd(type); !why.empty()) return why;
   }
   for (const DescStep& step : desc.epilogue) {
     if (!may_be_step(step.op)) return fmt::format("{} is no epilogue step", name_of(step.op));
@@ -185,7 +320,23 @@ std::string refuse_any(const ComputeDesc& desc) {
   return {};
 }
 
-std::string full_name(std::string_view kernel, Isa isa) { return fmt::format("{}_{}", kernel, name_of(isa)); }
+std::string refuse_layouts(const KernelInfo& kernel, const ComputeDesc& desc) {
+  const int block = kernel.layouts == Layouts::one ? desc.outputs[0].block : 0;
+  const auto differs = [&](const TensorType& type) { return type.block != block; };
+  if (kernel.layouts == Layouts::own) {
+    // Parameters, one a channel say, are vectors and matrices, or weights: they are row-major in any case.
+    return {};
+  }
+  if (std::ranges::none_of(desc.inputs, differs) && std::ranges::none_of(desc.outputs, differs)) return {};
+  return kernel.layouts == Layouts::one ? "its operands differ in layout" : "it works on row-major tensors";
+}
+
+// Row-major types: what the operator's own rules speak of.
+std::vector<TensorType> row_major(Types types) {
+  std::vector<TensorType> result(types.begin(), types.end());
+  for (TensorType& type : result) type.block = 0;
+  return result;
+}
 
 }  // namespace
 
@@ -264,14 +415,35 @@ ComputeDesc describe(const Graph& graph, const Node& node) {
 
 std::span<const KernelInfo> all_kernels() { return kernels; }
 
+std::string full_id(const KernelInfo& kernel, Isa isa) { return fmt::format("{}_{}", kernel.name, name_of(isa)); }
+
+std::string refusal(const KernelInfo& kernel, const ComputeDesc& desc, Isa isa) {
+  if (std::string why = refuse_any(desc, isa); !why.empty()) return why;
+  if (std::string why = kernel.refuses(desc); !why.empty()) return why;
+  return refuse_layouts(kernel, desc);
+}
+
+Bytes workspace_of(const KernelInfo& kernel, const ComputeDesc& desc, Isa isa, int workers) {
+  return kernel.workspace == nullptr ? bytes(0) : kernel.workspace(desc, isa, workers);
+}
+
+ComputeDesc reorder_desc(const TensorType& from, int block, Isa isa) {
+  ComputeDesc desc;
+  desc.kernel = fmt::format("reorder_{}", name_of(isa));
+  desc.op = Op::Identity;
+  desc.inputs = {from};
+  desc.outputs = {with_block(from, block)};
+  return desc;
+}
+
 Result<std::string> choose_kernel(const ComputeDesc& desc, Isa isa) {
-  if (std::string why = refuse_any(desc); !why.empty()) {
+  if (std::string why = refuse_any(desc, isa); !why.empty()) {
     return unsupported(fmt::format("no kernel for {}: {}", signature(desc), why));
   }
   std::string said;
   for (const KernelInfo& kernel : kernels) {
-    const std::string why = kernel.refuses(desc);
-    if (why.empty()) return full_name(kernel.name, isa);
+    const std::string why = refusal(kernel, desc, isa);
+    if (why.empty()) return full_id(kernel, isa);
     // Those of other operators have nothing to say.
     if (why != fmt::format("it does not compute {}", name_of(desc.op)))
       said += fmt::format("; {}: {}", kernel.name, why);
@@ -304,17 +476,23 @@ Status verify(const ComputeDesc& desc) {
   const auto refused = [&](std::string why) {
     return invalid_input(fmt::format("kernel {} cannot run {}: {}", desc.kernel, signature(desc), why));
   };
+  const Isa isa = isa_of(desc.kernel);
   const OpInfo& op = info(desc.op);
-  if (std::string why = refuse_any(desc); !why.empty()) return refused(why);
+  for (const std::vector<TensorType>* types : {&desc.inputs, &desc.outputs}) {
+    for (const TensorType& type : *types) RETURN_IF_ERROR(check_type(type));
+  }
+  if (desc.outputs.empty()) return refused("it has no result");
+  if (std::string why = refuse_any(desc, isa); !why.empty()) return refused(why);
   if (desc.operand_count() > desc.inputs.size()) return refused("an operand of its epilogue is missing");
   if (desc.inputs.size() < 64 && desc.weights >> desc.inputs.size() != 0) return refused("more weights than inputs");
   const int own = static_cast<int>(desc.own_inputs());
   if (own < op.min_inputs || (op.max_inputs >= 0 && own > op.max_inputs)) {
     return refused(fmt::format("{} takes {} inputs, not {}", op.name, op.min_inputs, own));
   }
-  auto inferred = op.infer(Types(desc.inputs).first(desc.own_inputs()), desc.attrs);
+  const std::vector<TensorType> inputs = row_major(desc.inputs), outputs = row_major(desc.outputs);
+  auto inferred = op.infer(Types(inputs).first(desc.own_inputs()), desc.attrs);
   if (!inferred.ok()) return refused(inferred.error().message);
-  if (*inferred != desc.outputs) return refused(fmt::format("the result is {}", to_string(inferred->front())));
+  if (*inferred != outputs) return refused(fmt::format("the result is {}", to_string(inferred->front())));
   for (size_t i = desc.own_inputs(); i < desc.inputs.size(); ++i) {
     if (desc.inputs[i] != desc.outputs[0]) {
       return refused(
@@ -323,10 +501,10 @@ Status verify(const ComputeDesc& desc) {
   }
   for (const DescStep& step : desc.epilogue) {
     if (is_binary_elementwise(step.op)) continue;
-    auto same = info(step.op).infer(Types(desc.outputs).first(1), step.attrs);
+    auto same = info(step.op).infer(Types(outputs).first(1), step.attrs);
     if (!same.ok()) return refused(fmt::format("epilogue {}: {}", name_of(step.op), same.error().message));
   }
-  if (std::string why = kernel->refuses(desc); !why.empty()) return refused(why);
+  if (std::string why = refusal(*kernel, desc, isa); !why.empty()) return refused(why);
   return ok_status();
 }
 

@@ -53,14 +53,26 @@ std::string signature(const ComputeDesc& desc);
 
 Work work_of(const ComputeDesc& desc);
 
-// A node of a graph as a desc, its kernel not yet chosen. Views (is_view) are no computation and have none.
+// The same tensor stored in another layout: to.block differs from from.block. "Identity", computed by kernel "reorder".
+ComputeDesc reorder_desc(const TensorType& from, int block, Isa isa);
+
+// A node of a graph as a desc, all row-major, its kernel not yet chosen. Views (is_view) are no computation and have none.
 ComputeDesc describe(const Graph& graph, const Node& node);
 
+// Which layouts a kernel works on. One level has one size of blocks, vector_width(isa).
+enum class Layouts : uint8_t {
+  row_major,  // all operands
+  one,        // element by element as they are stored, so whatever all operands share
+  own,        // its `refuses` says
+};
+
 struct KernelInfo {
-  std::string_view name;                            // without the level
-  std::string_view what;                            // one line: algorithm and layout
-  std::string (*refuses)(const ComputeDesc& desc);  // why it cannot do this; empty: it can
-  Bytes (*workspace)(const ComputeDesc& desc);      // scratch it needs while it runs; nullptr: none
+  std::string_view name;  // without the level
+  std::string_view what;  // one line: algorithm and layout
+  Layouts layouts;
+  std::string (*refuses)(const ComputeDesc& desc);  // why it cannot do this, beyond what refusal() asks of all of them
+  // Scratch it needs while it runs on `workers` threads; nullptr: none.
+  Bytes (*workspace)(const ComputeDesc& desc, Isa isa, int workers);
   // Bytes of input `i` in the kernel's own packed form; 0: it takes the bytes as they are. nullptr: never packs. Where
   // it is not 0 the input must be given packed, and the kernel refuses a desc that does not mark that input as a
   // weight.
@@ -72,6 +84,9 @@ struct KernelInfo {
 std::span<const KernelInfo> all_kernels();
 
 Result<std::string> choose_kernel(const ComputeDesc& desc, Isa isa);  // error: what every kernel said
+std::string refusal(const KernelInfo& kernel, const ComputeDesc& desc, Isa isa);  // empty: it accepts
+Bytes workspace_of(const KernelInfo& kernel, const ComputeDesc& desc, Isa isa, int workers);
+std::string full_id(const KernelInfo& kernel, Isa isa);
 // From a full id; nullptr if there is no such kernel or level.
 const KernelInfo* find_kernel(std::string_view full_id);
 Isa isa_of(std::string_view full_id);

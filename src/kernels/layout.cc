@@ -80,6 +80,36 @@ int64_t conv_image_floats(const Window& window) {
   return window.in_place ? 0 : window.channels * window.image_stride();
 }
 
+int64_t samples_at_once(const Window& window) {
+  constexpr int64_t enough_pixels = 512;
+  return std::clamp<int64_t>(enough_pixels / std::max<int64_t>(window.out_pixels(), 1), 1,
+                             std::max<int64_t>(window.batch, 1));
+}
+
+int64_t blocked_image_floats(const Window& window, Isa isa) {
+  if (window.in_place) return 0;
+  return samples_at_once(window) * blocks_of(window.channels, isa) * window.image_floats() * vector_width(isa);
+}
+
+Winograd winograd_of(const Window& window, Isa isa) {
+  Winograd r;
+  r.width = vector_width(isa);
+  r.tiles_h = (window.out_h + 3) / 4;
+  r.tiles_w = (window.out_w + 3) / 4;
+  r.tiles = window.batch * r.tiles_h * r.tiles_w;
+  r.in_blocks = blocks_of(window.channels, isa);
+  r.out_blocks = blocks_of(window.out_channels, isa);
+  r.panel_floats = vector_panels(window.channels, window.out_channels, isa);
+  // Both operands and results of a chunk in a second-level cache; but where the weights do not fit into that, enough
+  // tiles that reading them again is cheap.
+  constexpr int64_t near_floats = 128 * 1024, far_tiles = 56;
+  const int64_t each = Winograd::points * (r.in_blocks + r.out_blocks) * r.width;
+  int64_t chunk = std::max<int64_t>(near_floats / each / 14 * 14, 14);
+  if (r.packed_floats() > near_floats) chunk = std::max(chunk, far_tiles);
+  r.chunk = std::min(chunk, std::max<int64_t>(r.tiles, 1));
+  return r;
+}
+
 int64_t conv_packed_floats(const Window& window, Isa isa) {
   const int64_t k = window.channels / window.groups * window.taps();
   return window.groups * vector_panels(k, window.out_channels / window.groups, isa);

@@ -74,4 +74,31 @@ int64_t product_right_floats(int64_t k, int64_t n);         // a block of the ri
 int64_t conv_image_floats(const Window& window);            // the images of a sample's channels; 0 if in place
 int64_t conv_packed_floats(const Window& window, Isa isa);  // the weights as vector panels, group after group
 
+// ---- Blocks of channels: a tensor [N, C, H, W] lies as [N][C / b][H][W][b], b = vector_width(isa).
+
+constexpr int64_t blocks_of(int64_t channels, Isa isa) {
+  return (channels + vector_width(isa) - 1) / vector_width(isa);
+}
+
+// So many samples are convolved together that small images fill the tiles and weights are read once for all of them.
+int64_t samples_at_once(const Window& window);
+// Their padded images, phase by phase as Window says, each pixel one block of channels; 0 if in place.
+int64_t blocked_image_floats(const Window& window, Isa isa);
+
+// F(4x4, 3x3) of A. Lavin and S. Gray, "Fast Algorithms for Convolutional Neural Networks", CVPR 2016: output tiles of
+// 4 × 4 from input tiles of 6 × 6, 36 products instead of 144. Tiles of all samples are counted through and taken
+// `chunk` at a time: inputs [36][C / b][chunk][b], results [36][K / b][chunk][b]; weights [36] times vector panels.
+struct Winograd {
+  int64_t tiles_h = 0, tiles_w = 0;
+  int64_t tiles = 0;  // of all samples
+  int64_t chunk = 0;
+  int64_t in_blocks = 0, out_blocks = 0, width = 0;
+  int64_t panel_floats = 0;  // of one of the 36
+  static constexpr int64_t points = 36;
+
+  int64_t scratch_floats() const { return points * chunk * (in_blocks + out_blocks) * width; }
+  int64_t packed_floats() const { return points * panel_floats; }
+};
+Winograd winograd_of(const Window& window, Isa isa);
+
 }  // namespace nlsplit

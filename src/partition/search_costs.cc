@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <map>
 
+#include "kernels/assign.h"
 #include "partition/score.h"
 
 namespace nlsplit {
@@ -10,29 +11,25 @@ Result<SearchCosts> search_costs(const Graph& at_micro_batch, int micro_batches,
   const Graph& graph = at_micro_batch;
   SearchCosts result;
   result.micro_batches = micro_batches;
-  std::map<Isa, std::vector<ComputeDesc>> descs;
+  std::map<Isa, Assignment> chosen;
   for (const Device& device : cluster.devices) {
-    if (descs.contains(device.isa)) continue;
-    std::vector<ComputeDesc>& of_level = descs[device.isa];
-    for (const Node& node : graph.nodes) {
-      ComputeDesc& desc = of_level.emplace_back();
-      if (is_view(node.op)) continue;
-      desc = describe(graph, node);
-      auto kernel = choose_kernel(desc, device.isa);
-      if (!kernel) {
-        Error error = kernel.error();
-        error.message = "layer '" + node.name + "': " + error.message;
-        return error;
-      }
-      desc.kernel = std::move(kernel).value();
-    }
+    if (chosen.contains(device.isa)) continue;
+    ASSIGN_OR_RETURN(chosen[device.isa], assign_kernels(graph, device.isa));
   }
   for (size_t d = 0; d < cluster.devices.size(); ++d) {
+    const Isa isa = cluster.devices[d].isa;
+    const Assignment& kernels = chosen[isa];
     std::vector<double>& seconds = result.node_seconds.emplace_back(graph.nodes.size(), 0.0);
     for (size_t n = 0; n < graph.nodes.size(); ++n) {
       if (is_view(graph.nodes[n].op)) continue;
-      ASSIGN_OR_RETURN(const Cost cost, costs.cost(DeviceId(d), descs[cluster.devices[d].isa][n], graph.nodes[n].name));
+      ASSIGN_OR_RETURN(const Cost cost, costs.cost(DeviceId(d), kernels.descs[n], graph.nodes[n].name));
       seconds[n] = cost.time.value();
+    }
+    for (const Reorder& reorder : kernels.reorders) {
+      const Value& value = graph.value(reorder.value);
+      const TensorType from = with_block(value.type, kernels.made_in[reorder.value.index()]);
+      ASSIGN_OR_RETURN(const Cost cost, costs.cost(DeviceId(d), reorder_desc(from, reorder.block, isa), value.name));
+      seconds[std::min(reorder.before, graph.nodes.size() - 1)] += cost.time.value();
     }
   }
   result.cut_bytes.assign(graph.nodes.size() + 1, 0);

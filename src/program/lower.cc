@@ -92,7 +92,7 @@ Result<std::vector<std::vector<double>>> stage_seconds(const KernelGraph& graph,
         continue;
       }
       const Isa isa = cluster.device(stage.devices[r]).isa;
-      const std::vector<ComputeDesc>& descs = graph.descs.at(isa);
+      const std::vector<ComputeDesc>& descs = graph.chosen.at(isa).descs;
       const std::vector<NodeKernel>& kernels = graph.kernels.at(isa);
       std::vector<std::pair<size_t, double>> known;  // equal computations are looked up once
       double sum = 0;
@@ -147,6 +147,24 @@ void place_outputs(const KernelGraph& graph, Placement& placement, LowerInput& i
       stored[root.index()] = true;
   }
   placement.sink_copies = !input.copied_outputs.empty();
+}
+
+// Messages travel in the layout they are made in where everybody on their way has blocks of that size; else row-major.
+std::vector<int> flow_blocks(const KernelGraph& graph, const Plan& plan, const Cluster& cluster,
+                             const std::vector<Flow>& flows) {
+  std::vector<int> blocks;
+  for (const Flow& flow : flows) {
+    int& block = blocks.emplace_back(0);
+    if (flow.producer == source_stage || flow.consumers.back() == static_cast<int>(plan.stages.size())) continue;
+    const Isa isa = cluster.device(plan.stages[at(flow.producer)].devices[0]).isa;
+    const auto alike = [&](int stage) {
+      return std::ranges::all_of(plan.stages[at(stage)].devices,
+                                 [&](DeviceId device) { return cluster.device(device).isa == isa; });
+    };
+    if (alike(flow.producer) && std::ranges::all_of(flow.consumers, alike))
+      block = graph.chosen.at(isa).made_in[flow.root.index()];
+  }
+  return blocks;
 }
 
 int64_t samples_of(const Graph& graph) {
@@ -213,6 +231,7 @@ Result<Program> lower(const KernelGraph& graph, const Plan& plan, const Cluster&
   input.plan = &plan;
   input.placement = &placement;
   input.flows = &flows;
+  input.flow_block = flow_blocks(graph, plan, cluster, flows);
   input.banks = table.banks;
   input.flow_of.assign(graph.graph.values.size(), -1);
   for (size_t f = 0; f < flows.size(); ++f) input.flow_of[flows[f].root.index()] = static_cast<int>(f);

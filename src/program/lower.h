@@ -11,6 +11,7 @@
 
 #include "cost/cluster.h"
 #include "cost/cost_table.h"
+#include "kernels/assign.h"
 #include "partition/plan.h"
 #include "program/program.h"
 #include "schedule/schedules.h"
@@ -20,7 +21,7 @@ namespace nlsplit {
 // What the catalogue says of a node's chosen kernel.
 struct NodeKernel {
   size_t same_as = 0;  // the first node with the same desc: one entry of Program::descs
-  Bytes workspace;
+  const KernelInfo* kernel = nullptr;
   std::vector<Bytes> packed;  // by input of the desc; 0: taken as it is
 };
 
@@ -28,7 +29,7 @@ struct NodeKernel {
 // choose_kernels.
 struct KernelGraph {
   Graph graph;                                    // optimized, axis 0 is the micro-batch
-  std::map<Isa, std::vector<ComputeDesc>> descs;  // [node]; views have an empty kernel
+  std::map<Isa, Assignment> chosen;
   // Found once, because a ranking lowers one graph a thousand times:
   std::map<Isa, std::vector<NodeKernel>> kernels;  // [node]
   std::vector<ValueId> root;                       // [value]: what it is a view of, in the end; else itself

@@ -3,7 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <tuple>
 #include <unordered_map>
+
+#include "kernels/layout.h"
 
 namespace nlsplit {
 namespace {
@@ -22,11 +26,13 @@ class DeviceBuilder {
         d_(d),
         program_(program),
         out_(program.devices[at(d)]),
-        buffer_of_(g_.values.size(), BufferId()),
-        storage_of_(g_.values.size(), BufferId()),
+        row_major_(g_.values.size()),
+        blocked_(g_.values.size()),
+        available_(g_.values.size()),
+        lifetimes_noted_(at(placement_.stages), false),
         lifetimes_(at(placement_.stages)) {
     if (out_.kind == DeviceKind::host) return;
-    descs_ = &input.graph->descs.at(out_.isa);
+    chosen_ = &input.graph->chosen.at(out_.isa);
     kernels_ = &input.graph->kernels.at(out_.isa);
     interned_ = &interned[out_.isa];
     if (interned_->empty()) interned_->assign(g_.nodes.size(), -1);
@@ -104,11 +110,19 @@ class DeviceBuilder {
     return add_buffer(std::move(buffer));
   }
 
+  // ---- Where a computed value or input lies. Each root has up to two places that all slots share, one in each layout:
+  // the one it is made in, and the one its messages have. A reader that wants it otherwise gets a copy of its own stage.
+  struct Stored {
+    BufferId buffer;
+    ValueId as;  // the root, or the view of it whose type the buffer has
+  };
+  Stored& place_of(ValueId root, int block) { return (block == 0 ? row_major_ : blocked_)[root.index()]; }
+  int made_in(ValueId root) const { return chosen_ == nullptr ? 0 : chosen_->made_in[root.index()]; }
+
   void add_inputs() {
     for (const ValueId value : g_.inputs) {
       const Value& input = g_.value(value);
-      storage_of_[value.index()] = buffer_of_[value.index()] =
-          add_stored(input.name, input.type, BufferKind::input, placement_.micro_batches);
+      place_of(value, 0) = {add_stored(input.name, input.type, BufferKind::input, placement_.micro_batches), value};
     }
   }
 
@@ -124,34 +138,46 @@ class DeviceBuilder {
       if (copied) {
         copies_.emplace_back(value, buffer);
       } else {
-        storage_of_[root.index()] = buffer_of_[value.index()] = buffer;
+        place_of(root, 0) = {buffer, value};
       }
     }
   }
 
-  // The buffer of a computed value or input as itself: its root's storage, or a view of it.
-  BufferId buffer_of(ValueId value) {
-    BufferId& known = buffer_of_[value.index()];
-    if (known.valid()) return known;
-    BufferId& storage = storage_of_[in_.graph->root[value.index()].index()];
-    const Value& v = g_.value(value);
-    if (storage.valid()) {
-      Buffer view;
-      view.name = free_name(v.name);  // an output that is copied has it already
-      view.type = v.type;
-      view.kind = BufferKind::view;
-      view.of = storage;
-      view.bytes = bytes(0);
-      return known = add_buffer(std::move(view));
-    }
-    const int f = in_.flow_of[in_.graph->root[value.index()].index()];
+  // "conv1", or "conv1_c16" if the value lies here in another layout already.
+  std::string layout_name(ValueId root, int block) const {
+    const std::string& name = g_.value(root).name;
+    if (!(block == 0 ? blocked_ : row_major_)[root.index()].buffer.valid()) return name;
+    return unique_name(name + (block == 0 ? "_rows" : fmt::format("_c{}", block)));
+  }
+
+  // Made when first asked for; `as` says under which type if it is row-major.
+  Stored storage(ValueId root, int block, ValueId as) {
+    Stored& place = place_of(root, block);
+    if (place.buffer.valid()) return place;
+    const int f = in_.flow_of[root.index()];
     BufferKind kind = BufferKind::scratch;
     int banks = 1;
-    if (f >= 0) {
+    if (f >= 0 && in_.flow_block[at(f)] == block) {
       kind = transferred_[at(f)] ? BufferKind::comm : BufferKind::stash;
       banks = std::min(in_.banks, uses_of(flows_[at(f)]));
     }
-    return known = storage = add_stored(v.name, v.type, kind, banks);
+    const std::string name = as == root ? layout_name(root, block) : free_name(g_.value(as).name);
+    place = {add_stored(name, with_block(g_.value(as).type, block), kind, banks), as};
+    return place;
+  }
+
+  // A value as itself, given where its root is stored.
+  BufferId seen_as(const Stored& stored, ValueId value) {
+    if (stored.as == value) return stored.buffer;
+    BufferId& known = views_[{stored.buffer, value}];
+    if (known.valid()) return known;
+    Buffer view;
+    view.name = free_name(g_.value(value).name);
+    view.type = g_.value(value).type;
+    view.kind = BufferKind::view;
+    view.of = stored.buffer;
+    view.bytes = bytes(0);
+    return known = add_buffer(std::move(view));
   }
 
   BufferId weight_buffer(ValueId value, const std::string& kernel, size_t input, Bytes packed) {
@@ -166,7 +192,7 @@ class DeviceBuilder {
       if (same_packing && known.type == v.type) return it->second;
     }
     Buffer buffer;
-    buffer.name = buffer_of_[value.index()].valid() ? unique_name(v.name) : v.name;
+    buffer.name = place_of(value, 0).buffer.valid() ? unique_name(v.name) : v.name;
     buffer.type = v.type;
     buffer.kind = BufferKind::weight;
     buffer.bytes = packs ? packed : size_of(v.type);
@@ -177,7 +203,7 @@ class DeviceBuilder {
       buffer.packed_input = static_cast<int>(input);
     }
     const BufferId id = add_buffer(std::move(buffer));
-    buffer_of_[value.index()] = id;
+    place_of(value, 0) = {id, value};
     weights_.emplace(v.content.value, id);
     return id;
   }
@@ -207,13 +233,14 @@ class DeviceBuilder {
     return std::find(stages_here_.begin(), stages_here_.end(), stage) != stages_here_.end();
   }
 
-  BufferId receiving_buffer(const Flow& flow) {
-    const BufferId storage = storage_of_[flow.root.index()];
-    return storage.valid() ? storage : buffer_of(received_as(flow));
+  BufferId message_buffer(const Flow& flow) {
+    const int block = in_.flow_block[at(in_.flow_of[flow.root.index()])];
+    if (const Stored& known = place_of(flow.root, block); known.buffer.valid()) return known.buffer;
+    return storage(flow.root, block, block > 0 ? flow.root : received_as(flow)).buffer;
   }
 
   // ---- Instructions.
-  BufferId workspace_of(Bytes needed) {
+  BufferId workspace_buffer(Bytes needed) {
     if (!workspace_.valid())
       workspace_ = add_stored(unique_name("workspace"), {DType::f32, {0}}, BufferKind::scratch, 1);
     Buffer& buffer = out_.buffers[workspace_.index()];
@@ -221,32 +248,115 @@ class DeviceBuilder {
     return workspace_;
   }
 
-  Instr compute(size_t n) {
-    const Node& node = g_.nodes[n];
-    const NodeKernel& kernel = (*kernels_)[n];
-    const ComputeDesc& desc = (*descs_)[n];
+  // In which layouts a root can be read in the segment being made.
+  struct Available {
+    int segment = -1;  // else outdated
+    bool row_major = false, blocked = false;
+    int copies = 0;  // bit 0: the row-major one is the stage's own copy; bit 1: the blocked one is
+    bool has(int block) const { return block == 0 ? row_major : blocked; }
+    bool copied(int block) const { return (copies & (block == 0 ? 1 : 2)) != 0; }
+    void set(int block) { (block == 0 ? row_major : blocked) = true; }
+  };
+
+  // The same values in another layout.
+  void emit_reorder(Segment& segment, ValueId root, const Stored& from, int from_block, const Stored& to, int to_block) {
+    const ComputeDesc desc = reorder_desc(with_block(g_.value(root).type, from_block), to_block, out_.isa);
     Instr instr;
     instr.opcode = Opcode::compute;
-    int& index = (*interned_)[kernel.same_as];
+    instr.desc = intern_desc(program_, desc);
+    instr.reads = {{seen_as(from, root)}};
+    instr.writes = {{seen_as(to, root)}};
+    instr.label = fmt::format("{} {}", g_.value(root).name, to_block == 0 ? "row-major" : fmt::format("in c{}", to_block));
+    segment.instrs.push_back(std::move(instr));
+  }
+
+  int last_reader(ValueId root, const Stage& stage, size_t from) const {
+    size_t last = from;
+    for (const size_t reader : in_.graph->readers[root.index()]) {
+      if (reader < stage.end) last = std::max(last, reader);
+    }
+    return static_cast<int>(last);
+  }
+
+  // Where node n of a stage finds a root in the layout it wants; reordered before it if need be.
+  Stored wanted(Segment& segment, ValueId root, int block, size_t n) {
+    Available& there = available_[root.index()];
+    const int number = static_cast<int>(out_.segments.size());  // of the segment being made
+    if (there.segment != number) {
+      there = {number, false, false, 0};
+      const int f = in_.flow_of[root.index()];  // made by an earlier stage, or an input
+      CHECK(f >= 0, "a value from an earlier stage is in no message");
+      there.set(in_.flow_block[at(f)]);
+      (void)message_buffer(flows_[at(f)]);
+    }
+    if (there.has(block)) {
+      const auto copy = copies_of_stage_.find({segment.stage, root, block});
+      return there.copied(block) ? copy->second : place_of(root, block);
+    }
+    const int have = block == 0 ? static_cast<int>(vector_width(out_.isa)) : 0;
+    const auto [copy, is_new] = copies_of_stage_.try_emplace({segment.stage, root, block});
+    if (is_new) {
+      const std::string name = unique_name(g_.value(root).name + (block == 0 ? "_rows" : fmt::format("_c{}", block)));
+      copy->second = {add_stored(name, with_block(g_.value(root).type, block), BufferKind::scratch, 1), root};
+      const Stage& stage = in_.plan->stages[at(segment.stage)];
+      lifetimes_[at(segment.stage)].push_back(
+          {copy->second.buffer, static_cast<int64_t>(n), last_reader(root, stage, n)});
+    }
+    emit_reorder(segment, root, place_of(root, have), have, copy->second, block);
+    there.set(block);
+    there.copies |= block == 0 ? 1 : 2;
+    return copy->second;
+  }
+
+  void compute(Segment& segment, size_t n) {
+    const Node& node = g_.nodes[n];
+    const NodeKernel& kernel = (*kernels_)[n];
+    const ComputeDesc& desc = chosen_->descs[n];
+    Instr instr;
+    instr.opcode = Opcode::compute;
+    instr.reads.reserve(desc.inputs.size());
+    const auto read = [&](ValueId value) {
+      if (!value.valid()) return;
+      const size_t i = instr.reads.size();
+      if (g_.value(value).kind == ValueKind::weight) {
+        instr.reads.push_back({weight_buffer(value, desc.kernel, i, kernel.packed[i])});
+      } else {
+        const ValueId root = in_.graph->root[value.index()];
+        if (g_.value(root).kind == ValueKind::weight) {  // a view of a constant
+          instr.reads.push_back({seen_as({weight_buffer(root, "", 0, bytes(0)), root}, value)});
+        } else {
+          instr.reads.push_back({seen_as(wanted(segment, root, desc.inputs[i].block, n), value)});
+        }
+      }
+    };
+    for (const ValueId value : node.inputs) read(value);
+    for (const EpilogueStep& step : node.epilogue) read(step.operand);
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      const ValueId value = node.outputs[i];
+      instr.writes.push_back({seen_as(storage(value, desc.outputs[i].block, value), value)});
+    }
+    if (const Bytes workspace = workspace_of(*kernel.kernel, desc, out_.isa, out_.cores); workspace.value() > 0)
+      instr.workspace = {workspace_buffer(workspace)};
+    instr.label = in_.graph->labels[n];
+    int& index = (*interned_)[kernel.same_as];  // after its operands': descs are in order of first use
     if (index < 0) {
       index = static_cast<int>(program_.descs.size());
       program_.descs.push_back(desc);
     }
     instr.desc = index;
-    instr.reads.reserve(desc.inputs.size());
-    const auto read = [&](ValueId value) {
-      if (!value.valid()) return;
-      const size_t i = instr.reads.size();
-      const bool constant = g_.value(value).kind == ValueKind::weight;
-      const BufferId buffer = constant ? weight_buffer(value, desc.kernel, i, kernel.packed[i]) : buffer_of(value);
-      instr.reads.push_back({buffer});
-    };
-    for (const ValueId value : node.inputs) read(value);
-    for (const EpilogueStep& step : node.epilogue) read(step.operand);
-    for (const ValueId value : node.outputs) instr.writes.push_back({buffer_of(value)});
-    if (kernel.workspace.value() > 0) instr.workspace = {workspace_of(kernel.workspace)};
-    instr.label = in_.graph->labels[n];
-    return instr;
+    segment.instrs.push_back(std::move(instr));
+    for (const ValueId value : node.outputs) {
+      const int made = made_in(value), f = in_.flow_of[value.index()];
+      Available& there = available_[value.index()];
+      there = {static_cast<int>(out_.segments.size()), false, false, 0};
+      there.set(made);
+      if (f < 0 || in_.flow_block[at(f)] == made) continue;
+      const int block = in_.flow_block[at(f)];
+      const BufferId message = message_buffer(flows_[at(f)]);
+      CHECK(message.valid(), "a message without a buffer");
+      emit_reorder(segment, value, place_of(value, made), made, place_of(value, block), block);
+      there.set(block);
+    }
   }
 
   static Instr transfer(Opcode opcode, BufferId buffer, int peer, int tag) {
@@ -260,17 +370,15 @@ class DeviceBuilder {
 
   // A buffer that lives only within the slots of `stage`: when, counted in nodes.
   void note_lifetimes(int stage) {
+    if (lifetimes_noted_[at(stage)]) return;
+    lifetimes_noted_[at(stage)] = true;
     const Stage& nodes = in_.plan->stages[at(stage)];
-    std::vector<ScratchLifetime>& lifetimes = lifetimes_[at(stage)];
-    if (!lifetimes.empty()) return;
     for (size_t n = nodes.begin; n < nodes.end; ++n) {
       if (is_view(g_.nodes[n].op)) continue;
       for (const ValueId value : g_.nodes[n].outputs) {
-        const BufferId buffer = storage_of_[value.index()];
+        const BufferId buffer = place_of(value, made_in(value)).buffer;
         if (out_.buffer(buffer).kind != BufferKind::scratch) continue;
-        const std::vector<size_t>& readers = in_.graph->readers[value.index()];
-        const size_t last = readers.empty() ? n : readers.back();
-        lifetimes.push_back({buffer, static_cast<int64_t>(n), static_cast<int64_t>(last)});
+        lifetimes_[at(stage)].push_back({buffer, static_cast<int64_t>(n), last_reader(value, nodes, n)});
       }
     }
   }
@@ -289,21 +397,21 @@ class DeviceBuilder {
     segment.stage = slot.stage < 0 || slot.stage == placement_.stages ? io_stage : slot.stage;
     segment.shard = slot.stage == placement_.stages ? 1 : slot.stage == ahead_stage ? 2 : 0;
     for (const Port& port : slot.recvs) {
-      segment.instrs.push_back(transfer(Opcode::recv, receiving_buffer(flows_[at(port.flow)]), port.peer, port.flow));
+      segment.instrs.push_back(transfer(Opcode::recv, message_buffer(flows_[at(port.flow)]), port.peer, port.flow));
     }
     size_t next_send = 0;
     const auto send_while = [&](auto condition) {
       for (; next_send < slot.sends.size() && condition(flows_[at(slot.sends[next_send].flow)]); ++next_send) {
         const Port& port = slot.sends[next_send];
         segment.instrs.push_back(
-            transfer(Opcode::send, storage_of_[flows_[at(port.flow)].root.index()], port.peer, port.flow));
+            transfer(Opcode::send, message_buffer(flows_[at(port.flow)]), port.peer, port.flow));
       }
     };
     if (segment.stage >= 0) {
       const Stage& stage = in_.plan->stages[at(slot.stage)];
       for (size_t n = stage.begin; n < stage.end; ++n) {
         if (is_view(g_.nodes[n].op)) continue;
-        segment.instrs.push_back(compute(n));
+        compute(segment, n);
         send_while([&](const Flow& flow) { return g_.value(flow.root).producer.index() == n; });
       }
       note_lifetimes(slot.stage);
@@ -313,7 +421,7 @@ class DeviceBuilder {
       for (const auto& [value, output] : copies_) {
         Instr copy;
         copy.opcode = Opcode::copy;
-        copy.reads = {{storage_of_[in_.graph->root[value.index()].index()]}};
+        copy.reads = {{place_of(in_.graph->root[value.index()], 0).buffer}};
         copy.writes = {{output}};
         copy.label = g_.value(value).name;
         segment.instrs.push_back(std::move(copy));
@@ -345,16 +453,19 @@ class DeviceBuilder {
   int d_;
   Program& program_;
   DeviceProgram& out_;
-  const std::vector<ComputeDesc>* descs_ = nullptr;
+  const Assignment* chosen_ = nullptr;
   const std::vector<NodeKernel>* kernels_ = nullptr;
   std::vector<int>* interned_ = nullptr;
   std::vector<bool> transferred_;                        // [flow]: some message of it begins or ends here
-  std::vector<BufferId> buffer_of_;                      // [value]
-  std::vector<BufferId> storage_of_;                     // [root value]
+  std::vector<Stored> row_major_, blocked_;              // [root value]
+  std::map<std::tuple<int, ValueId, int>, Stored> copies_of_stage_;  // by stage, root and layout
+  std::map<std::pair<BufferId, ValueId>, BufferId> views_;
+  std::vector<Available> available_;                     // [root value]
   std::unordered_multimap<uint64_t, BufferId> weights_;  // by content
   std::vector<std::pair<ValueId, BufferId>> copies_;     // outputs that are copied, and to where
   std::vector<int> stages_here_;
   BufferId workspace_;
+  std::vector<bool> lifetimes_noted_;                         // [stage]
   std::vector<std::vector<ScratchLifetime>> lifetimes_;       // [stage]
   std::vector<std::pair<const OrderedSlot*, int>> variants_;  // the slot a segment was made for
 };

@@ -13,6 +13,7 @@ struct LowerInput {
   const Plan* plan = nullptr;
   const Placement* placement = nullptr;
   const std::vector<Flow>* flows = nullptr;
+  std::vector<int> flow_block;         // [flow]: the layout its messages are stored in
   std::vector<int> flow_of;            // [value]: index of the flow whose root it is, or -1
   std::vector<size_t> copied_outputs;  // the outputs that have to be copied at the sink: their root is stored elsewhere
   int banks = 1;                       // of comm buffers, as the schedule says

@@ -26,12 +26,11 @@ std::vector<ValueId> find_roots(const Graph& graph) {
 }
 
 NodeKernel facts_of(const ComputeDesc& desc, Isa isa) {
-  const KernelInfo* kernel = find_kernel(desc.kernel);
-  CHECK(kernel != nullptr, "a chosen kernel is not in the catalogue");
   NodeKernel facts;
-  if (kernel->workspace != nullptr) facts.workspace = kernel->workspace(desc);
+  facts.kernel = find_kernel(desc.kernel);
+  CHECK(facts.kernel != nullptr, "a chosen kernel is not in the catalogue");
   for (size_t i = 0; i < desc.inputs.size(); ++i) {
-    facts.packed.push_back(kernel->packed_bytes == nullptr ? bytes(0) : kernel->packed_bytes(desc, i, isa));
+    facts.packed.push_back(facts.kernel->packed_bytes == nullptr ? bytes(0) : facts.kernel->packed_bytes(desc, i, isa));
   }
   return facts;
 }
@@ -53,26 +52,18 @@ Result<KernelGraph> choose_kernels(Graph at_micro_batch, const std::vector<Isa>&
     }
   }
   for (const Isa isa : levels) {
-    if (result.descs.contains(isa)) continue;
-    std::vector<ComputeDesc>& descs = result.descs[isa];
+    if (result.chosen.contains(isa)) continue;
+    ASSIGN_OR_RETURN(result.chosen[isa], assign_kernels(graph, isa));
+    const std::vector<ComputeDesc>& descs = result.chosen[isa].descs;
     std::vector<NodeKernel>& kernels = result.kernels[isa];
     std::unordered_multimap<uint64_t, size_t> by_signature;
     for (size_t n = 0; n < graph.nodes.size(); ++n) {
-      const Node& node = graph.nodes[n];
-      if (is_view(node.op)) {
-        descs.emplace_back();
-        kernels.push_back({n, bytes(0), {}});
+      if (is_view(graph.nodes[n].op)) {
+        kernels.push_back({n, nullptr, {}});
         continue;
       }
-      ComputeDesc desc = describe(graph, node);
-      auto kernel = choose_kernel(desc, isa);
-      if (!kernel) {
-        Error error = kernel.error();
-        error.message = fmt::format("layer '{}': {}", node.name, error.message);
-        return error;
-      }
-      desc.kernel = std::move(kernel).value();
-      NodeKernel facts = facts_of(desc, isa);
+      const ComputeDesc& desc = descs[n];
+      NodeKernel& facts = kernels.emplace_back(facts_of(desc, isa));
       facts.same_as = n;
       const uint64_t key = hash_text(signature(desc));
       const auto [begin, end] = by_signature.equal_range(key);
@@ -81,8 +72,6 @@ Result<KernelGraph> choose_kernels(Graph at_micro_batch, const std::vector<Isa>&
         facts.same_as = same->second;
       else
         by_signature.emplace(key, n);
-      descs.push_back(std::move(desc));
-      kernels.push_back(std::move(facts));
     }
   }
   return result;

@@ -128,6 +128,7 @@ struct DeviceProgram {
   DeviceKind kind = DeviceKind::cpu;
   std::string host;
   Isa isa = Isa::v3;
+  int cores = 1;  // threads that share each computation
   Bytes memory;  // what the device has
   Bytes arena;   // what this Program uses of it: everything, weights too
   std::vector<Buffer> buffers;

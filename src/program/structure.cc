@@ -19,18 +19,15 @@ Status check_buffer(const DeviceProgram& device, size_t index) {
   const auto wrong = [&](std::string_view why) {
     return invalid_input(fmt::format("device {} buffer {}: {}", device.name, buffer.name, why));
   };
-  int64_t count = 1;
-  for (const int64_t extent : buffer.type.shape) {
-    if (extent < 0) return wrong("negative extent");
-    if (extent != 0 && count > most_bytes / extent) return wrong("too large");
-    count *= extent;
-  }
-  if (count * size_of(buffer.type.dtype) > most_bytes) return wrong("too large");
+  if (const Status sound = check_type(buffer.type); !sound.ok()) return wrong(sound.error().message.c_str());
+  if (size_of(buffer.type).value() > most_bytes) return wrong("too large");
   if (buffer.kind == BufferKind::view) {
     if (!buffer.of.valid() || buffer.of.index() >= device.buffers.size()) return wrong("a view of nothing");
     const Buffer& root = device.buffer(buffer.of);
     if (root.kind == BufferKind::view) return wrong("a view of a view");
     if (size_of(root.type) != size_of(buffer.type)) return wrong("a view of another size");
+    if (root.type != buffer.type && (root.type.block != 0 || buffer.type.block != 0))
+      return wrong("a view of what is not row-major");
     return ok_status();
   }
   if (buffer.bytes.value() < 0 || buffer.bytes.value() > most_bytes) return wrong("impossible size");
@@ -40,6 +37,8 @@ Status check_buffer(const DeviceProgram& device, size_t index) {
   if (buffer.offset < 0 || buffer.offset % arena_alignment != 0) return wrong("its place in the arena is not aligned");
   const int64_t end = buffer.offset + (buffer.banks - 1) * buffer.stride() + buffer.bytes.value();
   if (buffer.offset > most_bytes || end > device.arena.value()) return wrong("leaves the arena");
+  const bool travels = buffer.kind == BufferKind::stash || buffer.kind == BufferKind::scratch || buffer.kind == BufferKind::comm;
+  if (buffer.type.block != 0 && !travels) return wrong("only stash, scratch and comm buffers are in blocks of channels");
   const bool has_bytes = buffer.kind == BufferKind::weight || buffer.kind == BufferKind::state;
   if (buffer.has_content && !has_bytes) return wrong("only weight and state buffers have content");
   if (buffer.kind == BufferKind::weight && !buffer.has_content) return wrong("a weight without content");
@@ -50,6 +49,8 @@ Status check_operand(const DeviceProgram& device, const Operand& operand, bool o
   if (!operand.buffer.valid()) return optional ? ok_status() : Status(invalid_input("a missing operand"));
   if (operand.buffer.index() >= device.buffers.size()) return invalid_input("no such buffer");
   const Buffer& buffer = device.buffer(operand.buffer);
+  if (!operand.whole() && buffer.type.block != 0)
+    return invalid_input(fmt::format("a slice of {}, which is not row-major", buffer.name));
   if (operand.whole()) return operand.begin == 0 ? ok_status() : Status(invalid_input("a slice without end"));
   if (operand.begin < 0 || operand.begin >= operand.end || operand.end > element_count(buffer.type.shape)) {
     return invalid_input(fmt::format("slice {}:{} leaves buffer {}", operand.begin, operand.end, buffer.name));

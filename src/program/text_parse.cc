@@ -143,6 +143,9 @@ class Parser {
       if (!isa) return in_.error(isa.error().message);
       device.isa = *isa;
     }
+    if (in_.accept("cores")) {
+      ASSIGN_OR_RETURN(device.cores, small("cores", 1));
+    }
     ASSIGN_OR_RETURN(const int64_t memory, keyed("memory"));
     device.memory = bytes(memory);
     bool has_arena = false;
@@ -184,6 +187,9 @@ class Parser {
       (void)in_.accept(in_.peek());
     }
     text += "]";
+    for (const std::string_view block : {"c4", "c8", "c16"}) {
+      if (in_.accept(block)) text += block;
+    }
     auto parsed = parse_tensor_type(text);
     if (!parsed) return in_.error(parsed.error().message);
     return std::move(parsed).value();

@@ -12,8 +12,6 @@
 namespace nlsplit {
 namespace {
 
-// The element-wise steps keep the type, so the node's own inference decides; its inputs come before the steps'
-// operands.
 Status check_compute(const Program& program, const DeviceProgram& device, const Instr& instr) {
   const ComputeDesc& desc = program.descs[static_cast<size_t>(instr.desc)];
   const KernelInfo* kernel = find_kernel(desc.kernel);
@@ -36,25 +34,15 @@ Status check_compute(const Program& program, const DeviceProgram& device, const 
       return invalid_input(fmt::format("operand {} ({}) is not packed as {} wants it", i, buffer.name, desc.kernel));
     }
   }
-  const size_t own = desc.inputs.size() - desc.operand_count();
-  auto outputs = info(desc.op).infer(Types(desc.inputs).subspan(0, own), desc.attrs);
-  if (!outputs) return outputs.error();
+  if (const Status sound = verify(desc); !sound.ok()) return sound;
   for (size_t i = 0; i < instr.writes.size(); ++i) {
-    if (type_of(device, instr.writes[i]) != desc.outputs[i] || i >= outputs->size() ||
-        (*outputs)[i] != desc.outputs[i]) {
+    if (type_of(device, instr.writes[i]) != desc.outputs[i]) {
       return invalid_input(fmt::format("result {} is {}, but {} makes {}", i,
                                        to_string(type_of(device, instr.writes[i])), name_of(desc.op),
-                                       i < outputs->size() ? to_string((*outputs)[i]) : "no such result"));
+                                       to_string(desc.outputs[i])));
     }
   }
-  for (size_t i = own; i < desc.inputs.size(); ++i) {
-    if (desc.inputs[i] != desc.outputs[0])
-      return invalid_input(fmt::format("epilogue operand {} has not the result's type", i - own));
-  }
-  if (const std::string why = kernel->refuses(desc); !why.empty()) {
-    return invalid_input(fmt::format("kernel {} refuses: {}", desc.kernel, why));
-  }
-  const Bytes needed = kernel->workspace == nullptr ? bytes(0) : kernel->workspace(desc);
+  const Bytes needed = workspace_of(*kernel, desc, device.isa, device.cores);
   const Bytes given = instr.workspace.buffer.valid() ? device.buffer(instr.workspace.buffer).bytes : bytes(0);
   if (given < needed) {
     return invalid_input(
@@ -72,20 +60,23 @@ Status check_movement(const DeviceProgram& device, const Instr& instr) {
       return ok_status();
     case Opcode::reduce:
       for (const Operand& read : instr.reads) {
-        if (type(read).dtype != DType::f32 ||
-            element_count(type(read).shape) != element_count(type(instr.writes[0]).shape)) {
-          return invalid_input("reduce needs f32 operands with as many elements as its result");
+        if (type(read).dtype != DType::f32 || type(read).block != type(instr.writes[0]).block ||
+            stored_elements(type(read)) != stored_elements(type(instr.writes[0]))) {
+          return invalid_input("reduce needs f32 operands with as many elements as its result, in its layout");
         }
       }
       return ok_status();
     case Opcode::copy:
       if (bytes_of(device, instr.reads[0]) != bytes_of(device, instr.writes[0]))
         return invalid_input("copy between different sizes");
+      if (type(instr.reads[0]).block != type(instr.writes[0]).block)
+        return invalid_input("copy between different layouts");
       return ok_status();
     case Opcode::pack:
     case Opcode::unpack: {
       const bool packs = instr.opcode == Opcode::pack;
       const TensorType whole = type(packs ? instr.reads[0] : instr.writes[0]);
+      if (whole.block != 0) return invalid_input(fmt::format("a part of {}, which is not row-major", to_string(whole)));
       TensorType part = whole;
       if (instr.axis < 0 || static_cast<size_t>(instr.axis) >= whole.shape.size()) return invalid_input("no such axis");
       int64_t& extent = part.shape[static_cast<size_t>(instr.axis)];

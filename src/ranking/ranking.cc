@@ -248,11 +248,11 @@ class Ranker {
   void count_costs() {
     std::set<std::pair<std::string, bool>> seen;
     for (const PreparedModel& prepared : prepared_) {
-      for (const auto& [isa, descs] : prepared.kernels.descs) {
+      for (const auto& [isa, chosen] : prepared.kernels.chosen) {
         for (size_t d = 0; d < scenario_.cluster.devices.size(); ++d) {
           if (scenario_.cluster.devices[d].isa != isa) continue;
           const bool measured = std::holds_alternative<Profile>(scenario_.costs[d]);
-          for (const ComputeDesc& desc : descs) {
+          for (const ComputeDesc& desc : chosen.descs) {
             if (!desc.kernel.empty()) seen.emplace(signature(desc), measured);
           }
         }

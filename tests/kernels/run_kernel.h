@@ -72,7 +72,7 @@ inline Tensor run_kernel(const KernelLibrary& library, const ComputeDesc& desc,
     in.push_back(memory.back().data());
   }
   GuardedFloats out(static_cast<size_t>(element_count(desc.outputs[0].shape)), 3);
-  GuardedFloats workspace(info->workspace == nullptr ? 0 : floats_of(info->workspace(desc)), 0);
+  GuardedFloats workspace(info->workspace == nullptr ? 0 : floats_of(workspace_of(*info, desc, library.isa(), 1)), 0);
   void* outputs[] = {out.data()};
   entry.run({&desc, in.data(), outputs, workspace.data()});
   EXPECT_TRUE(out.intact()) << "writes outside of its output: " << signature(desc);

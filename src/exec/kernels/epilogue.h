@@ -2,6 +2,7 @@
 // The products and convolutions do the head of it (an Add, then one clamp: by far the commonest) in registers.
 #pragma once
 
+#include <limits>
 #include <vector>
 
 #include "exec/kernels/kernel.h"
@@ -12,7 +13,7 @@ namespace nlsplit {
 struct EpilogueHead {
   const float* operand = nullptr;  // laid out like the output
   bool clamps = false;
-  float low = 0, high = 0;
+  float low = -std::numeric_limits<float>::infinity(), high = std::numeric_limits<float>::infinity();
 };
 
 class Epilogue {

@@ -3,38 +3,33 @@
 #include <algorithm>
 #include <cstring>
 
-namespace nlsplit {
-namespace {
+#include "exec/kernels/blocked_image.h"
+#include "exec/kernels/packets.h"
 
-// Does any tap along an axis fall into this phase?
-bool is_read(int64_t kernel, int64_t dilation, int64_t stride, int64_t phase) {
+namespace nlsplit {
+
+bool reads_phase(int64_t kernel, int64_t dilation, int64_t stride, int64_t phase) {
   for (int64_t i = 0; i < kernel; ++i) {
     if (i * dilation % stride == phase) return true;
   }
   return false;
 }
 
-// The indices i in [0, count) whose source position i * stride + start lies in [0, extent).
-struct Range {
-  int64_t begin, end;
-};
-Range inside(int64_t start, int64_t stride, int64_t extent, int64_t count) {
+IndexRange inside(int64_t start, int64_t stride, int64_t extent, int64_t count) {
   const int64_t begin = start >= 0 ? 0 : (-start + stride - 1) / stride;
   const int64_t end = extent <= start ? 0 : (extent - start + stride - 1) / stride;
   return {std::min(begin, count), std::clamp(end, std::min(begin, count), count)};
 }
 
-}  // namespace
-
 void make_image(const Window& w, const float* plane, float fill, float* image) {
   for (int64_t phase_y = 0; phase_y < w.stride_h; ++phase_y) {
-    const bool rows_read = is_read(w.kernel_h, w.dilation_h, w.stride_h, phase_y);
-    const Range rows = inside(phase_y - w.pad_top, w.stride_h, w.h, w.image_h);
+    const bool rows_read = reads_phase(w.kernel_h, w.dilation_h, w.stride_h, phase_y);
+    const IndexRange rows = inside(phase_y - w.pad_top, w.stride_h, w.h, w.image_h);
     for (int64_t phase_x = 0; phase_x < w.stride_w; ++phase_x) {
       float* to = image + (phase_y * w.stride_w + phase_x) * w.image_h * w.image_w;
-      if (!rows_read || !is_read(w.kernel_w, w.dilation_w, w.stride_w, phase_x)) continue;
+      if (!rows_read || !reads_phase(w.kernel_w, w.dilation_w, w.stride_w, phase_x)) continue;
       const int64_t start = phase_x - w.pad_left;
-      const Range columns = inside(start, w.stride_w, w.w, w.image_w);
+      const IndexRange columns = inside(start, w.stride_w, w.w, w.image_w);
       for (int64_t y = 0; y < w.image_h; ++y, to += w.image_w) {
         if (y < rows.begin || y >= rows.end) {
           std::fill(to, to + w.image_w, fill);
@@ -50,6 +45,34 @@ void make_image(const Window& w, const float* plane, float fill, float* image) {
           for (int64_t x = columns.begin; x < columns.end; ++x) to[x] = from[x * w.stride_w];
         }
         std::fill(to + columns.end, to + w.image_w, fill);
+      }
+    }
+  }
+}
+
+void make_blocked_image(const Window& w, const float* block, float* image) {
+  const auto floats = [](int64_t pixels) { return static_cast<size_t>(pixels * width) * sizeof(float); };
+  for (int64_t phase_y = 0; phase_y < w.stride_h; ++phase_y) {
+    const bool rows_read = reads_phase(w.kernel_h, w.dilation_h, w.stride_h, phase_y);
+    const IndexRange rows = inside(phase_y - w.pad_top, w.stride_h, w.h, w.image_h);
+    for (int64_t phase_x = 0; phase_x < w.stride_w; ++phase_x) {
+      float* to = image + (phase_y * w.stride_w + phase_x) * w.image_h * w.image_w * width;
+      if (!rows_read || !reads_phase(w.kernel_w, w.dilation_w, w.stride_w, phase_x)) continue;
+      const int64_t start = phase_x - w.pad_left;
+      const IndexRange columns = inside(start, w.stride_w, w.w, w.image_w);
+      for (int64_t y = 0; y < w.image_h; ++y, to += w.image_w * width) {
+        if (y < rows.begin || y >= rows.end) {
+          std::memset(to, 0, floats(w.image_w));
+          continue;
+        }
+        const float* from = block + ((y * w.stride_h + phase_y - w.pad_top) * w.w + start) * width;
+        std::memset(to, 0, floats(columns.begin));
+        if (w.stride_w == 1) {
+          std::memcpy(to + columns.begin * width, from + columns.begin * width, floats(columns.end - columns.begin));
+        } else {
+          for (int64_t x = columns.begin; x < columns.end; ++x) store(to + x * width, load(from + x * w.stride_w * width));
+        }
+        std::memset(to + columns.end * width, 0, floats(w.image_w - columns.end));
       }
     }
   }

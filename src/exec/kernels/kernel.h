@@ -9,11 +9,21 @@
 
 namespace nlsplit {
 
+// The threads that share a call. Whoever runs kernels provides it; results never depend on how many there are.
+struct Crew {
+  int workers = 1;
+  // body(context, worker) once on each of the workers, 0 (the caller) to workers - 1; returns when all are done.
+  // nullptr: one worker, the caller.
+  void (*run)(void* self, void (*body)(void* context, int worker), void* context) = nullptr;
+  void* self = nullptr;
+};
+
 struct KernelCall {
   const ComputeDesc* desc;
   const void* const* inputs;  // in desc->inputs' order; packed ones in their packed form; nullptr: left out
   void* const* outputs;       // never overlap inputs
   void* workspace;            // KernelInfo::workspace bytes, aligned to arena_alignment
+  Crew crew = {};
 };
 
 struct KernelEntry {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "exec/kernels/epilogue.h"
+#include "exec/kernels/lrn.h"
 #include "exec/kernels/packets.h"
 #include "exec/kernels/run.h"
 
@@ -43,19 +44,7 @@ void run_lrn(const KernelCall& call) {
   const Epilogue epilogue(call);
   const Around s = around(desc.inputs[0].shape, 1);
   const int64_t size = attr_int(desc.attrs, "size");
-  const double beta = attr_float(desc.attrs, "beta");
-  const Packet slope = broadcast(static_cast<float>(attr_float(desc.attrs, "alpha") / static_cast<double>(size)));
-  const Packet bias = broadcast(static_cast<float>(attr_float(desc.attrs, "bias")));
-  const Packet exponent = broadcast(static_cast<float>(-beta));
-  const auto root = [](const Packet& x) { return each_lane(x, [](float v) { return std::sqrt(v); }); };
-  // The usual beta needs two square roots only; any other a logarithm and an exponential.
-  const auto normalize = [&](const Packet& x, const Packet& base) {
-    if (beta == 0.75) {
-      const Packet r = root(base);
-      return divide(x, multiply(r, root(r)));
-    }
-    return multiply(x, Eigen::internal::pexp(multiply(exponent, Eigen::internal::plog(base))));
-  };
+  const LrnFunction normalize(desc.attrs);
   for (int64_t sample = 0; sample < s.outer; ++sample) {
     const float* from = input(call, 0) + sample * s.extent * s.inner;
     for (int64_t c = 0; c < s.extent; ++c) {
@@ -73,7 +62,7 @@ void run_lrn(const KernelCall& call) {
           const Packet x = get(other);
           squares = multiply_add(x, x, squares);
         }
-        const Packet result = normalize(get(c), multiply_add(squares, slope, bias));
+        const Packet result = normalize(get(c), squares);
         part == width ? store(to + p, result) : store_part(to + p, result, part);
       }
       epilogue.apply(output(call), to - output(call), s.inner);

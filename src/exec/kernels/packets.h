@@ -75,8 +75,18 @@ inline Packet divide(const Packet& a, const Packet& b) { return Eigen::internal:
 inline Packet at_least(const Packet& a, const Packet& lowest) { return Eigen::internal::pmax(a, lowest); }
 inline Packet at_most(const Packet& a, const Packet& highest) { return Eigen::internal::pmin(a, highest); }
 
-// f of every lane by itself, for what Eigen has no packet of, or none that rounds as IEEE says (its square root does
-// not).
+// As IEEE rounds it, which Eigen's may not.
+inline Packet square_root(const Packet& a) {
+#if defined(EIGEN_VECTORIZE_AVX512)
+  return _mm512_sqrt_ps(a);
+#elif defined(EIGEN_VECTORIZE_AVX)
+  return _mm256_sqrt_ps(a);
+#else
+  return _mm_sqrt_ps(a);
+#endif
+}
+
+// f of every lane by itself, for what Eigen has no packet of.
 template <class F>
 inline Packet each_lane(const Packet& packet, F f) {
   alignas(64) float each[width];

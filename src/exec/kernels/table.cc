@@ -6,9 +6,13 @@
 extern "C" __attribute__((visibility("default"))) const nlsplit::KernelEntry* nlsplit_kernels(size_t* count) {
   using namespace nlsplit;
   static const std::array entries = {
-      conv_depthwise, conv_1x1, conv_direct, conv_plain, gemm_packed, gemm_plain,   matmul_packed,
-      matmul_plain,   binary,   sum,         unary,      max_pool,    average_pool, global_average_pool,
-      batch_norm,     lrn,      softmax,     concat,     transpose,   reduce_mean,  pad,
+      conv_depthwise_blocked, conv_winograd,   conv_blocked,         conv_stem,    conv_depthwise,
+      conv_1x1,               conv_direct,     conv_plain,           gemm_packed,  gemm_plain,
+      matmul_packed,          matmul_plain,    binary,               sum,          unary,
+      max_pool_blocked,       max_pool,        average_pool_blocked, average_pool, global_average_pool_blocked,
+      global_average_pool,    batch_norm_blocked, batch_norm,        lrn_blocked,  lrn,
+      softmax,                concat_blocked,  concat,               transpose,    reduce_mean,
+      pad,                    reorder,
   };
   *count = entries.size();
   return entries.data();

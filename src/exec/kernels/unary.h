@@ -49,7 +49,7 @@ inline void with_unary(Op op, float a, float b, Use&& use) {
     case Op::Exp:
       return use([](const Packet& x) { return pexp(x); });
     case Op::Sqrt:
-      return use([](const Packet& x) { return each_lane(x, [](float v) { return std::sqrt(v); }); });
+      return use([](const Packet& x) { return square_root(x); });
     case Op::Neg:
       return use([](const Packet& x) { return pnegate(x); });
     case Op::Erf:

@@ -1,0 +1,210 @@
+#include "kernels/assign.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "kernels/layout.h"
+#include "kernels/min_cut.h"
+
+namespace nlsplit {
+namespace {
+
+// A convolution of fewer channels reads them row-major: an image's three would leave most of a block empty.
+constexpr int64_t fewest_channels_in_blocks = 5;
+
+// The same computation in blocks of channels, if the operator has such a thing and a kernel accepts it.
+std::optional<ComputeDesc> in_blocks(const ComputeDesc& desc, Isa isa) {
+  const int block = static_cast<int>(vector_width(isa));
+  if (desc.outputs.size() != 1 || desc.outputs[0].shape.size() != 4) return std::nullopt;
+  ComputeDesc blocked = desc;
+  blocked.outputs[0].block = block;
+  size_t tensors = desc.own_inputs();  // how many of the first inputs are activations
+  switch (desc.op) {
+    case Op::Conv:
+      tensors = desc.inputs[0].shape[1] < fewest_channels_in_blocks ? 0 : 1;
+      break;
+    case Op::GlobalAveragePool:
+      blocked.outputs[0].block = 0;  // one number a channel: row-major at no cost
+      break;
+    case Op::BatchNormalization:
+      tensors = 1;
+      break;
+    default:
+      break;
+  }
+  for (size_t i = 0; i < blocked.inputs.size(); ++i) {
+    const bool operand = i >= desc.own_inputs();
+    if (i >= tensors && !operand) continue;
+    if (blocked.inputs[i].shape.size() != 4) return std::nullopt;
+    blocked.inputs[i].block = operand ? blocked.outputs[0].block : block;
+  }
+  auto kernel = choose_kernel(blocked, isa);
+  if (!kernel) return std::nullopt;
+  blocked.kernel = std::move(kernel).value();
+  return blocked;
+}
+
+// The readers of a value as itself, and whether anything needs it row-major whatever is chosen: a view, or the outside.
+struct Use {
+  size_t node, input;  // input of the node's desc
+};
+struct Uses {
+  std::vector<Use> uses;
+  bool plainly = false;
+};
+
+std::vector<Uses> find_uses(const Graph& graph) {
+  std::vector<Uses> all(graph.values.size());
+  for (const ValueId output : graph.outputs) all[output.index()].plainly = true;
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    const std::vector<ValueId> reads = reads_of(graph.nodes[n]);  // as describe() counts them
+    for (size_t i = 0; i < reads.size(); ++i) {
+      Uses& of = all[reads[i].index()];
+      if (is_view(graph.nodes[n].op))
+        of.plainly = true;
+      else
+        of.uses.push_back({n, i});
+    }
+  }
+  return all;
+}
+
+// Which of the nodes that could work on blocks shall. A vertex on the source's side does.
+class LayoutCut {
+ public:
+  LayoutCut(const Graph& graph, const std::vector<std::optional<ComputeDesc>>& blocked,
+            const std::vector<Uses>& uses)
+      : graph_(graph), blocked_(blocked), cut_(2), vertex_(graph.nodes.size(), MinCut::sink) {
+    for (size_t n = 0; n < graph.nodes.size(); ++n) {
+      if (!blocked[n]) continue;
+      vertex_[n] = cut_.add_vertex();
+      if (blocked[n]->op == Op::Conv) cut_.add(MinCut::source, vertex_[n], MinCut::never);
+    }
+    for (size_t v = 0; v < graph.values.size(); ++v) {
+      if (graph.values[v].kind != ValueKind::weight) add_value(v, uses[v]);
+    }
+  }
+
+  std::vector<bool> solve() {
+    const std::vector<bool> sides = cut_.solve();
+    std::vector<bool> chosen;
+    for (const int vertex : vertex_) chosen.push_back(vertex != MinCut::sink && sides[static_cast<size_t>(vertex)]);
+    return chosen;
+  }
+
+ private:
+  // The vertex on whose side it depends whether the value is made, or read, in blocks.
+  int maker(size_t v) const {
+    const Value& value = graph_.values[v];
+    if (value.kind != ValueKind::node) return MinCut::sink;
+    const size_t n = value.producer.index();
+    return blocked_[n] && blocked_[n]->outputs[0].block > 0 ? vertex_[n] : MinCut::sink;
+  }
+  int reader(const Use& use) const {
+    return blocked_[use.node] && blocked_[use.node]->inputs[use.input].block > 0 ? vertex_[use.node] : MinCut::sink;
+  }
+
+  // Stored once more in blocks if it is not made so and anybody reads it so; and row-major likewise.
+  void add_value(size_t v, const Uses& uses) {
+    const int64_t cost = size_of(graph_.values[v].type).value();
+    const int made = maker(v);
+    bool any = false, all = !uses.plainly;
+    for (const Use& use : uses.uses) {
+      any = any || reader(use) != MinCut::sink;
+      all = all && reader(use) != MinCut::sink;
+    }
+    if (any) {
+      const int somebody = cut_.add_vertex();
+      for (const Use& use : uses.uses) {
+        if (reader(use) != MinCut::sink) cut_.add(reader(use), somebody, MinCut::never);
+      }
+      cut_.add(somebody, made, cost);
+    }
+    if (made == MinCut::sink || (uses.uses.empty() && all)) return;
+    if (!all) {
+      cut_.add(made, MinCut::sink, cost);
+      return;
+    }
+    const int everybody = cut_.add_vertex();
+    for (const Use& use : uses.uses) cut_.add(everybody, reader(use), MinCut::never);
+    cut_.add(made, everybody, cost);
+  }
+
+  const Graph& graph_;
+  const std::vector<std::optional<ComputeDesc>>& blocked_;
+  MinCut cut_;
+  std::vector<int> vertex_;  // [node]; sink: it works on row-major tensors only
+};
+
+std::vector<Reorder> find_reorders(const Graph& graph, const Assignment& chosen, const std::vector<Uses>& uses, int block) {
+  std::vector<Reorder> reorders;
+  std::vector<size_t> read_by_view(graph.values.size(), graph.nodes.size() + 1);  // the first computation that does
+  std::vector<size_t> root(graph.values.size());
+  for (size_t v = 0; v < root.size(); ++v) root[v] = v;
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    if (is_view(graph.nodes[n].op)) {
+      root[graph.nodes[n].outputs[0].index()] = root[graph.nodes[n].inputs[0].index()];
+      continue;
+    }
+    for (const ValueId read : reads_of(graph.nodes[n])) {
+      size_t& first = read_by_view[root[read.index()]];
+      if (root[read.index()] != read.index()) first = std::min(first, n);
+    }
+  }
+  for (const ValueId output : graph.outputs) {
+    size_t& first = read_by_view[root[output.index()]];
+    first = std::min(first, graph.nodes.size());
+  }
+  for (size_t v = 0; v < graph.values.size(); ++v) {
+    if (graph.values[v].kind == ValueKind::weight || root[v] != v) continue;
+    size_t plain = read_by_view[v], blocked = graph.nodes.size() + 1;
+    for (const Use& use : uses[v].uses) {
+      size_t& first = chosen.descs[use.node].inputs[use.input].block > 0 ? blocked : plain;
+      first = std::min(first, use.node);
+    }
+    if (chosen.made_in[v] > 0 && plain <= graph.nodes.size()) reorders.push_back({ValueId(v), 0, plain});
+    if (chosen.made_in[v] == 0 && blocked <= graph.nodes.size()) reorders.push_back({ValueId(v), block, blocked});
+  }
+  std::ranges::stable_sort(reorders, {}, &Reorder::before);
+  return reorders;
+}
+
+}  // namespace
+
+Result<Assignment> assign_kernels(const Graph& graph, Isa isa) {
+  std::vector<std::optional<ComputeDesc>> blocked(graph.nodes.size());
+  Assignment chosen;
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    const Node& node = graph.nodes[n];
+    ComputeDesc& desc = chosen.descs.emplace_back();
+    if (is_view(node.op)) continue;
+    desc = describe(graph, node);
+    blocked[n] = in_blocks(desc, isa);
+  }
+  const std::vector<Uses> uses = find_uses(graph);
+  const std::vector<bool> in_blocks = LayoutCut(graph, blocked, uses).solve();
+  chosen.made_in.assign(graph.values.size(), 0);
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    const Node& node = graph.nodes[n];
+    if (is_view(node.op)) continue;
+    ComputeDesc& desc = chosen.descs[n];
+    if (in_blocks[n]) {
+      desc = *blocked[n];
+    } else {
+      auto kernel = choose_kernel(desc, isa);
+      if (!kernel) {
+        Error error = kernel.error();
+        error.message = fmt::format("layer '{}': {}", node.name, error.message);
+        return error;
+      }
+      desc.kernel = std::move(kernel).value();
+    }
+    for (size_t i = 0; i < node.outputs.size(); ++i) chosen.made_in[node.outputs[i].index()] = desc.outputs[i].block;
+  }
+  chosen.reorders = find_reorders(graph, chosen, uses, static_cast<int>(vector_width(isa)));
+  return chosen;
+}
+
+}  // namespace nlsplit

@@ -1,0 +1,35 @@
+// Which kernel computes each node of a graph, in which layouts: the one place that decides it, for planning, lowering
+// and profiling alike. It depends on the graph and the instruction level only, so a node has the same kernel, and its
+// results the same bits, however the graph is cut.
+//
+//   ASSIGN_OR_RETURN(Assignment chosen, assign_kernels(graph, Isa::v3));
+//   chosen.descs[n].kernel;                      // "conv_winograd_v3"
+#pragma once
+
+#include <vector>
+
+#include "graph/graph.h"
+#include "kernels/catalogue.h"
+
+namespace nlsplit {
+
+// A value that some of its readers want in another layout than it is made in: stored once more, before the first of
+// them.
+struct Reorder {
+  ValueId value;  // never a view
+  int block = 0;  // the layout it is wanted in
+  size_t before = 0;  // node; as many as there are nodes: it is an output of the graph
+};
+
+struct Assignment {
+  std::vector<ComputeDesc> descs;  // [node]; views have an empty kernel
+  std::vector<int> made_in;        // [value]: the block it is made in; of a view: 0
+  std::vector<Reorder> reorders;   // by `before`
+};
+
+// Convolutions work on blocks of channels. All else is laid out so that the fewest bytes are reordered: a minimum cut.
+// Outputs of the graph, and what views read, are row-major.
+// Error: a node that no kernel accepts; names the layer.
+Result<Assignment> assign_kernels(const Graph& graph, Isa isa);
+
+}  // namespace nlsplit
