@@ -38,6 +38,7 @@ struct Device {
   DeviceKind kind = DeviceKind::cpu;
   Bytes memory;  // what a Program may use of it
   Isa isa = Isa::v3;
+  int cores = 1;  // that share each computation
 };
 
 struct Link {

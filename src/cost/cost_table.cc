@@ -18,9 +18,14 @@ Seconds roofline_time(const Roofline& roofline, const Work& work) {
 
 }  // namespace
 
+std::string profile_key(const ComputeDesc& desc, int cores) {
+  return cores == 1 ? signature(desc) : fmt::format("{} on {} cores", signature(desc), cores);
+}
+
 CostTable::CostTable(std::vector<CostSource> sources, CostNames names)
     : sources_(std::move(sources)), names_(std::move(names)) {
   CHECK(names_.devices.empty() || names_.devices.size() == sources_.size(), "as many names as sources");
+  CHECK(names_.cores.empty() || names_.cores.size() == sources_.size(), "as many numbers of cores as sources");
 }
 
 CostTable::CostTable(std::vector<CostSource> sources, std::string scenario)
@@ -32,7 +37,7 @@ Result<Cost> CostTable::cost(DeviceId device, const ComputeDesc& desc, std::stri
   if (const Roofline* roofline = std::get_if<Roofline>(&source)) {
     return Cost{roofline_time(*roofline, work_of(desc)), false};
   }
-  const std::string key = signature(desc);
+  const std::string key = profile_key(desc, names_.cores.empty() ? 1 : names_.cores[device.index()]);
   const Profile* profile = std::get_if<Profile>(&source);
   if (profile != nullptr) {
     const auto found = profile->kernels.find(key);

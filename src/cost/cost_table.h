@@ -33,8 +33,11 @@ struct Profile {
   std::string file;                             // where it was read from, for messages
   std::string model;                            // the graph's name it was made for
   std::string machine;                          // CPU model, cores, memory
-  std::map<std::string, MeasuredCost> kernels;  // by signature
+  std::map<std::string, MeasuredCost> kernels;  // by profile_key
 };
+
+// The signature, and how many cores shared the computation unless it was one.
+std::string profile_key(const ComputeDesc& desc, int cores);
 
 // JSON {"format": "nlsplit-profile", "version": 1, "model": …, "machine": …, "kernels": [{"signature", "median_s",
 // "spread_s", "repeats"}]}. Errors: not JSON, another format or version, missing or negative figures, duplicate
@@ -54,6 +57,7 @@ struct CostNames {
   std::string scenario;              // file, for the command that measures
   std::string model;                 // the graph's name; a profile of another model is then told apart
   std::vector<std::string> devices;  // of the cluster, in its order
+  std::vector<int> cores = {};       // of each; none given: one
 };
 
 struct Cost {

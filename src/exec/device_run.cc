@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/check.h"
+#include "exec/workers.h"
 
 namespace nlsplit {
 namespace {
@@ -58,6 +59,7 @@ struct DeviceRun::State {
   bool go = false, stop = false;
   Clock::time_point zero;
   std::thread worker;
+  Workers workers;  // who share its computations
 
   State(const Program& program, const Dependencies& deps, int d, const KernelTable& kernels, std::byte* arena,
         Transport& transport, const DeviceRunOptions& options)
@@ -70,7 +72,8 @@ struct DeviceRun::State {
         options(options),
         begin(deps.device_begin[static_cast<size_t>(d)]),
         count(deps.device_begin[static_cast<size_t>(d) + 1] - begin),
-        fifos(program.devices.size() * 2) {
+        fifos(program.devices.size() * 2),
+        workers(device.cores, choose_cores(program, d, transport.same_machine())) {
     index();
   }
 
@@ -140,6 +143,7 @@ struct DeviceRun::State {
 
   // The worker: all computes in order.
   void compute() {
+    workers.pin_caller();
     {
       std::unique_lock lock(mutex);
       condition.wait(lock, [this] { return go || stop; });
@@ -153,7 +157,7 @@ struct DeviceRun::State {
       }
       computing = true;
       times[i].start = now();
-      execute(program, device, kernels, slot(i), instr(i), arena);
+      execute(program, device, kernels, slot(i), instr(i), arena, workers.crew());
       times[i].finish = now();
       computing = false;
       computed.store(static_cast<uint32_t>(k + 1), std::memory_order_release);

@@ -11,7 +11,7 @@ namespace nlsplit {
 namespace {
 
 void compute(const Program& program, const DeviceProgram& device, const KernelTable& kernels, const Slot& slot,
-             const Instr& instr, std::byte* arena) {
+             const Instr& instr, std::byte* arena, const Crew& crew) {
   constexpr size_t usual = 8;  // operands of nearly every kernel; more than that only Concat and Sum have
   const void* few_inputs[usual];
   void* few_outputs[usual];
@@ -33,7 +33,7 @@ void compute(const Program& program, const DeviceProgram& device, const KernelTa
   for (size_t i = 0; i < instr.reads.size(); ++i) inputs[i] = address(instr.reads[i]);
   for (size_t i = 0; i < instr.writes.size(); ++i) outputs[i] = address(instr.writes[i]);
   const auto desc = static_cast<size_t>(instr.desc);
-  kernels[desc]->run({&program.descs[desc], inputs, outputs, address(instr.workspace)});
+  kernels[desc]->run({&program.descs[desc], inputs, outputs, address(instr.workspace), crew});
 }
 
 // In the order written, element by element: the same bits on every machine. The result may be one of the operands.
@@ -87,10 +87,10 @@ const Instr* reader_of_packed(const Program& program, const DeviceProgram& devic
 }  // namespace
 
 void execute(const Program& program, const DeviceProgram& device, const KernelTable& kernels, const Slot& slot,
-             const Instr& instr, std::byte* arena) {
+             const Instr& instr, std::byte* arena, const Crew& crew) {
   switch (instr.opcode) {
     case Opcode::compute:
-      compute(program, device, kernels, slot, instr, arena);
+      compute(program, device, kernels, slot, instr, arena, crew);
       return;
     case Opcode::reduce:
       reduce(device, slot, instr, arena);

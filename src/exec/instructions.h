@@ -14,7 +14,7 @@ namespace nlsplit {
 using KernelTable = std::vector<const KernelEntry*>;
 
 void execute(const Program& program, const DeviceProgram& device, const KernelTable& kernels, const Slot& slot,
-             const Instr& instr, std::byte* arena);
+             const Instr& instr, std::byte* arena, const Crew& crew);
 
 // The bytes of one bank of a buffer that is not a view.
 std::byte* bank_data(const Buffer& buffer, int bank, std::byte* arena);

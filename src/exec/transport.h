@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace nlsplit {
 
@@ -25,6 +26,8 @@ class Transport {
   virtual ~Transport() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  // The ranks on this one's machine, ascending, itself included: they share its cores.
+  virtual std::vector<int> same_machine() const = 0;
 
   virtual Request isend(int peer, int tag, std::span<const std::byte> data) = 0;
   virtual Request irecv(int peer, int tag, std::span<std::byte> room) = 0;

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <deque>
 #include <mutex>
+#include <numeric>
 
 #include "base/check.h"
 #include "exec/waker.h"
@@ -93,6 +94,11 @@ class ThreadWorld::Endpoint : public Transport {
 
   int rank() const override { return rank_; }
   int size() const override { return shared_.size; }
+  std::vector<int> same_machine() const override {
+    std::vector<int> all(static_cast<size_t>(shared_.size));
+    std::iota(all.begin(), all.end(), 0);
+    return all;
+  }
 
   Request isend(int peer, int tag, std::span<const std::byte> data) override {
     const Request request = new_request();

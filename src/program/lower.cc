@@ -33,6 +33,7 @@ Lineup line_up(const Plan& plan, const Cluster& cluster, const Endpoints& endpoi
       out.kind = device.kind;
       out.host = cluster.hosts[device.host.index()].name;
       out.isa = device.isa;
+      out.cores = device.cores;
       out.memory = device.memory;
     }
   }
@@ -61,7 +62,7 @@ Lineup line_up(const Plan& plan, const Cluster& cluster, const Endpoints& endpoi
 
 // Whether one kernel takes equally long on both for certain.
 bool alike(const Cluster& cluster, const CostTable& costs, DeviceId a, DeviceId b) {
-  if (cluster.device(a).isa != cluster.device(b).isa || costs.source(a).index() != costs.source(b).index())
+  if (cluster.device(a).isa != cluster.device(b).isa || cluster.device(a).cores != cluster.device(b).cores || costs.source(a).index() != costs.source(b).index())
     return false;
   if (const Roofline* roofline = std::get_if<Roofline>(&costs.source(a)))
     return *roofline == std::get<Roofline>(costs.source(b));

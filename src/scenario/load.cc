@@ -49,7 +49,10 @@ Result<Model> load_model(const Scenario& scenario) {
 
 CostTable cost_table(const Scenario& scenario, const std::string& graph_name) {
   CostNames names{scenario.file, graph_name, {}};
-  for (const Device& device : scenario.cluster.devices) names.devices.push_back(device.name);
+  for (const Device& device : scenario.cluster.devices) {
+    names.devices.push_back(device.name);
+    names.cores.push_back(device.cores);
+  }
   return CostTable(scenario.costs, std::move(names));
 }
 

@@ -18,6 +18,7 @@ constexpr double min_rate = 1;  // byte/s, flop/s
 constexpr double max_rate = 1e21;
 constexpr double max_delay = 3600;  // s
 constexpr int64_t max_window = 1'000'000;
+constexpr int64_t max_cores = 4096;
 
 template <class T>
 Result<T> read_rate(const Source& source, const Yaml& node, std::string_view what,
@@ -102,11 +103,15 @@ Status parse_device(const Source& source, const Yaml& key, const Yaml& node, con
   Device device;
   ASSIGN_OR_RETURN(device.name, read_name(source, key, "a device"));
   ASSIGN_OR_RETURN(const Fields fields, Fields::open(source, node, fmt::format("device '{}'", device.name),
-                                                     {"host", "kind", "memory", "isa", "costs"}));
+                                                     {"host", "kind", "cores", "memory", "isa", "costs"}));
   ASSIGN_OR_RETURN(const Yaml* host, fields.need("host"));
   ASSIGN_OR_RETURN(device.host, read_host(source, *host, scenario.cluster));
   if (const Yaml* kind = fields.find("kind")) {
     ASSIGN_OR_RETURN(device.kind, read_kind(source, *kind));
+  }
+  if (const Yaml* cores = fields.find("cores")) {
+    ASSIGN_OR_RETURN(const int64_t count, read_integer(source, *cores, "cores", 1, max_cores));
+    device.cores = static_cast<int>(count);
   }
   ASSIGN_OR_RETURN(const Yaml* memory, fields.need("memory"));
   ASSIGN_OR_RETURN(device.memory, read_quantity(source, *memory, parse_size));

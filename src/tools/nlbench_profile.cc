@@ -73,7 +73,7 @@ class Samples {
 
   void write_to(std::map<std::string, MeasuredCost>& kernels) const {
     for (size_t d = 0; d < seconds_.size(); ++d) {
-      if (!seconds_[d].empty()) kernels[signature(program_.descs[d])] = cost_of(seconds_[d]);
+      if (!seconds_[d].empty()) kernels[profile_key(program_.descs[d], program_.devices[0].cores)] = cost_of(seconds_[d]);
     }
   }
 

@@ -59,7 +59,7 @@ Result<SavedProgram> lower_chosen(Loaded& loaded, const LowerArguments& argument
   return saved;
 }
 
-// One unsplit Program for each micro-batch count and level: together they hold every computation any plan of the
+// One unsplit Program for each micro-batch count, level and number of cores: together they hold every computation any plan of the
 // scenario can need.
 Status write_profile_set(const Loaded& loaded, const std::string& dir) {
   std::set<int> counts(loaded.scenario.micro_batches.begin(), loaded.scenario.micro_batches.end());
@@ -67,15 +67,16 @@ Status write_profile_set(const Loaded& loaded, const std::string& dir) {
   std::error_code failure;
   std::filesystem::create_directories(dir, failure);
   if (failure) return io_error(fmt::format("cannot create {}: {}", dir, failure.message()));
-  std::set<Isa> done;
+  std::set<std::pair<Isa, int>> done;
   for (const Device& device : loaded.scenario.cluster.devices) {
-    if (!done.insert(device.isa).second) continue;
+    if (!done.emplace(device.isa, device.cores).second) continue;
     for (const int count : counts) {
       SavedProgram saved;
       ASSIGN_OR_RETURN(saved.unsplit, unsplit_program(loaded.scenario, loaded.model.graph, count, device));
       saved.program = saved.unsplit;
       RETURN_IF_ERROR(
-          save_program(fmt::format("{}/mb{}-{}", dir, count, name_of(device.isa)), saved, loaded.model.weights));
+          save_program(fmt::format("{}/mb{}-{}-{}", dir, count, name_of(device.isa), device.cores), saved,
+                       loaded.model.weights));
     }
   }
   return ok_status();

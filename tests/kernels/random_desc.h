@@ -46,6 +46,7 @@ class RandomDesc {
     for (int64_t i = 0; i < axes; ++i) shape.push_back(between(1, i + 1 == axes ? 40 : 6));
     return shape;
   }
+  Shape image() { return {between(1, 3), pick({1, 5, 8, 16, 23, 40}), between(1, 6), between(1, 20)}; }
   // Each axis as it is or 1, some leading ones left out.
   Shape broadcastable(Shape shape) {
     for (int64_t& extent : shape) extent = chance(0.3) ? 1 : extent;
@@ -84,11 +85,13 @@ class RandomDesc {
     const int64_t group = depthwise ? between(1, 9) : pick({1, 1, 1, 2, 3});
     const int64_t per_group = depthwise ? 1 : pick({1, 2, 3, 7, 32, 70});
     const int64_t filters = group * (depthwise ? pick({1, 1, 2}) : pick({1, 3, 8, 15, 16, 17, 33, 64}));
-    const Ints kernel = pointwise ? Ints{1, 1} : Ints{between(1, 4), between(1, 4)};
+    const bool usual = chance(0.3);  // 3x3, and large enough for Winograd
+    const Ints kernel = pointwise ? Ints{1, 1} : usual ? Ints{3, 3} : Ints{between(1, 4), between(1, 4)};
     const Ints pads = pointwise && chance(0.7) ? Ints(4, 0) : window_pads(kernel);
-    const Ints strides = chance(0.5) || (pointwise && chance(0.7)) ? Ints{1, 1} : Ints{between(1, 3), between(1, 3)};
-    const Ints dilations = chance(0.7) ? Ints{1, 1} : Ints{between(1, 2), between(1, 3)};
-    input({between(1, 2), group * per_group, between(1, 18), between(1, 31)});
+    const bool unit = usual || chance(0.5) || (pointwise && chance(0.7));
+    const Ints strides = unit ? Ints{1, 1} : Ints{between(1, 3), between(1, 3)};
+    const Ints dilations = usual || chance(0.7) ? Ints{1, 1} : Ints{between(1, 2), between(1, 3)};
+    input({between(1, 2), group * per_group, between(usual ? 10 : 1, 18), between(usual ? 10 : 1, 31)});
     input({filters, per_group, kernel[0], kernel[1]}, chance(0.7));
     if (chance(0.6)) input({filters}, true);
     desc_.attrs = {
@@ -103,7 +106,7 @@ class RandomDesc {
                    {"strides", Ints{between(1, 3), between(1, 3)}}};
     if (op_ == Op::MaxPool) set_attr(desc_.attrs, "dilations", Ints{between(1, 2), between(1, 2)});
     if (op_ == Op::AveragePool) set_attr(desc_.attrs, "count_include_pad", between(0, 1));
-    input({between(1, 2), between(1, 3), between(2, 17), between(2, 45)});
+    input({between(1, 2), pick({1, 2, 3, 20}), between(2, 17), between(2, 45)});
   }
 
   void gemm() {
@@ -146,7 +149,7 @@ class RandomDesc {
       case Op::MatMul:
         return matmul();
       case Op::GlobalAveragePool:
-        return input(any_shape(4));
+        return input(image());
       case Op::Add:
       case Op::Sub:
       case Op::Mul:
@@ -161,7 +164,7 @@ class RandomDesc {
         return;
       }
       case Op::BatchNormalization: {
-        const Shape shape = any_shape(4);
+        const Shape shape = image();
         input(shape);
         for (int i = 0; i < 4; ++i) input({shape[1]}, true);
         desc_.attrs = {{"epsilon", 1e-3}};
@@ -169,7 +172,7 @@ class RandomDesc {
       }
       case Op::LRN:
         desc_.attrs = {{"alpha", 0.2}, {"beta", chance(0.5) ? 0.75 : 0.6}, {"bias", 1.5}, {"size", between(1, 5)}};
-        return input(any_shape(4));
+        return input(image());
       case Op::Softmax:
         desc_.attrs = {{"axis", between(0, axes - 1)}};
         return input(any_shape(axes));
@@ -178,7 +181,7 @@ class RandomDesc {
         desc_.attrs = {{"axis", axis}};
         Shape shape = any_shape(axes);
         for (int64_t i = between(1, 4); i > 0; --i) {
-          shape[static_cast<size_t>(axis)] = between(1, 9);
+          shape[static_cast<size_t>(axis)] = pick({between(1, 9), 16, 32});
           input(shape);
         }
         return;
@@ -214,6 +217,23 @@ class RandomDesc {
   Random& random_;
   ComputeDesc desc_;
 };
+
+// The ways to lay out a computation's tensors with four axes, weights aside: all row-major, all in blocks, only the
+// first one or only the result row-major. Kernels refuse those they do not have.
+inline std::vector<ComputeDesc> layouts_of(const ComputeDesc& desc, int block) {
+  const auto four = [](const TensorType& type) { return type.shape.size() == 4; };
+  if (!four(desc.outputs[0])) return {desc};
+  ComputeDesc blocked = desc;
+  for (size_t i = 0; i < desc.inputs.size(); ++i) {
+    if (four(desc.inputs[i]) && !desc.is_weight(i)) blocked.inputs[i].block = block;
+  }
+  blocked.outputs[0].block = block;
+  ComputeDesc stem = blocked, last = blocked;
+  stem.inputs[0].block = 0;
+  last.outputs[0].block = 0;
+  for (size_t i = desc.own_inputs(); i < desc.inputs.size(); ++i) last.inputs[i].block = 0;
+  return {desc, blocked, stem, last};
+}
 
 inline std::optional<ComputeDesc> random_desc(Op op, Random& random) { return RandomDesc(op, random).draw(); }
 

@@ -11,12 +11,14 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "exec/kernels/kernel_library.h"
 #include "graph/reference/evaluate.h"
 #include "kernels/catalogue.h"
+#include "testing/layouts.h"
 
 namespace nlsplit::testing {
 
@@ -47,8 +49,17 @@ class GuardedFloats {
 
 inline size_t floats_of(Bytes size) { return static_cast<size_t>((size.value() + 3) / 4); }
 
-inline Tensor run_kernel(const KernelLibrary& library, const ComputeDesc& desc,
-                         const std::vector<const Tensor*>& inputs) {
+// Threads that share a call, started for it.
+inline void run_on_threads(void* self, void (*body)(void*, int), void* context) {
+  std::vector<std::thread> others;
+  for (int worker = 1; worker < *static_cast<int*>(self); ++worker) others.emplace_back(body, context, worker);
+  body(context, 0);
+  for (std::thread& other : others) other.join();
+}
+
+// Inputs and result are row-major; in between they lie as the desc says.
+inline Tensor run_kernel(const KernelLibrary& library, const ComputeDesc& desc, const std::vector<const Tensor*>& inputs,
+                         int workers = 1) {
   const KernelInfo* info = find_kernel(desc.kernel);
   const auto found = library.find(desc.kernel);
   EXPECT_TRUE(info != nullptr && found.ok()) << desc.kernel;
@@ -58,7 +69,7 @@ inline Tensor run_kernel(const KernelLibrary& library, const ComputeDesc& desc,
   memory.reserve(inputs.size());
   std::vector<const void*> in;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    const std::vector<float>& raw = inputs[i]->values;
+    const std::vector<float> raw = stored(desc.inputs[i], inputs[i]->values);
     const Bytes packed = info->packed_bytes == nullptr ? bytes(0) : info->packed_bytes(desc, i, library.isa());
     if (packed.value() > 0) {
       memory.emplace_back(floats_of(packed), 0);
@@ -71,10 +82,10 @@ inline Tensor run_kernel(const KernelLibrary& library, const ComputeDesc& desc,
     before.push_back(memory.back().values());
     in.push_back(memory.back().data());
   }
-  GuardedFloats out(static_cast<size_t>(element_count(desc.outputs[0].shape)), 3);
-  GuardedFloats workspace(info->workspace == nullptr ? 0 : floats_of(workspace_of(*info, desc, library.isa(), 1)), 0);
+  GuardedFloats out(static_cast<size_t>(stored_elements(desc.outputs[0])), 3);
+  GuardedFloats workspace(info->workspace == nullptr ? 0 : floats_of(workspace_of(*info, desc, library.isa(), workers)), 0);
   void* outputs[] = {out.data()};
-  entry.run({&desc, in.data(), outputs, workspace.data()});
+  entry.run({&desc, in.data(), outputs, workspace.data(), {workers, run_on_threads, &workers}});
   EXPECT_TRUE(out.intact()) << "writes outside of its output: " << signature(desc);
   EXPECT_TRUE(workspace.intact()) << "writes outside of its workspace: " << signature(desc);
   for (size_t i = 0; i < memory.size(); ++i) {
@@ -84,7 +95,7 @@ inline Tensor run_kernel(const KernelLibrary& library, const ComputeDesc& desc,
                            [](float a, float b) { return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b); }))
         << "changes its input " << i << ": " << signature(desc);
   }
-  return {desc.outputs[0], out.values()};
+  return {with_block(desc.outputs[0], 0), row_major(desc.outputs[0], out.values())};
 }
 
 inline Tensor run_reference(const ComputeDesc& desc, const std::vector<const Tensor*>& inputs) {

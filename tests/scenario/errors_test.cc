@@ -105,9 +105,12 @@ const BadScenario cases[] = {
     {"MicroBatchesEmpty", "[1, 4]", "[]",
      "s.yaml:2:55: at least one micro-batch count is needed"
        "\n  | workload: {mode: inference, batch: 16, micro_batches: []}"},
-    {"DeviceUnknownKey", "A: {host: a,", "A: {host: a, cores: 4,",
-     "s.yaml:4:16: unknown key 'cores' in device 'A': did you mean 'costs'? Its keys are host, kind, memory, isa, costs"
-       "\n  |   A: {host: a, cores: 4, memory: 1GiB, costs: {roofline: {compute: 60GFLOPS, memory: 10GBps}}}"},
+    {"DeviceUnknownKey", "A: {host: a,", "A: {host: a, core: 4,",
+     "s.yaml:4:16: unknown key 'core' in device 'A': did you mean 'cores'? Its keys are host, kind, cores, memory, isa, costs"
+       "\n  |   A: {host: a, core: 4, memory: 1GiB, costs: {roofline: {compute: 60GFLOPS, memory: 10GBps}}}"},
+    {"DeviceWithoutCores", "A: {host: a,", "A: {host: a, cores: 0,",
+     "s.yaml:4:23: cores must be from 1 to 4096, not 0"
+       "\n  |   A: {host: a, cores: 0, memory: 1GiB, costs: {roofline: {compute: 60GFLOPS, memory: 10GBps}}}"},
     {"DeviceLacksHost", "A: {host: a, ", "A: {",
      "s.yaml:4:6: device 'A' lacks 'host'"
        "\n  |   A: {memory: 1GiB, costs: {roofline: {compute: 60GFLOPS, memory: 10GBps}}}"},

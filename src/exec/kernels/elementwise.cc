@@ -17,6 +17,15 @@ void in_runs(int64_t n, F f) {
   for (int64_t begin = 0; begin < n; begin += run_floats) f(begin, std::min(run_floats, n - begin));
 }
 
+// The same, several at a time by whoever is free.
+template <class F>
+void in_runs(const KernelCall& call, int64_t n, F f) {
+  constexpr int64_t piece = 4 * run_floats;
+  parallel_for(call, (n + piece - 1) / piece, [&](int64_t i) {
+    in_runs(std::min(piece, n - i * piece), [&](int64_t begin, int64_t count) { f(i * piece + begin, count); });
+  });
+}
+
 void run_unary(const KernelCall& call) {
   const ComputeDesc& desc = *call.desc;
   const Epilogue epilogue(call);
@@ -24,7 +33,7 @@ void run_unary(const KernelCall& call) {
   const float* from = input(call, 0);
   float* to = output(call);
   with_unary(desc.op, p.a, p.b, [&](auto f) {
-    in_runs(stored_elements(desc.outputs[0]), [&](int64_t begin, int64_t count) {
+    in_runs(call, stored_elements(desc.outputs[0]), [&](int64_t begin, int64_t count) {
       map_row(to + begin, count, f, from + begin);
       epilogue.apply(to, begin, count);
     });
@@ -35,7 +44,7 @@ void run_sum(const KernelCall& call) {
   const ComputeDesc& desc = *call.desc;
   const Epilogue epilogue(call);
   float* to = output(call);
-  in_runs(stored_elements(desc.outputs[0]), [&](int64_t begin, int64_t count) {
+  in_runs(call, stored_elements(desc.outputs[0]), [&](int64_t begin, int64_t count) {
     std::memcpy(to + begin, input(call, 0) + begin, static_cast<size_t>(count) * sizeof(float));
     for (size_t i = 1; i < desc.own_inputs(); ++i) map_row(to + begin, count, add, to + begin, input(call, i) + begin);
     epilogue.apply(to, begin, count);
@@ -127,7 +136,15 @@ void run_binary(const KernelCall& call) {
   const Loops loops = desc.outputs[0].block > 0
                           ? loops_of(stored, stored, stored)
                           : loops_of(desc.outputs[0].shape, desc.inputs[0].shape, desc.inputs[1].shape);
-  const auto go = [&](auto f) { walk(loops, input(call, 0), input(call, 1), output(call), epilogue, f); };
+  const auto go = [&](auto f) {
+    if (loops.axes == 1 && loops.a[0] == 1 && loops.b[0] == 1) {  // nothing is repeated
+      return in_runs(call, loops.extent[0], [&](int64_t begin, int64_t count) {
+        map_row(output(call) + begin, count, f, input(call, 0) + begin, input(call, 1) + begin);
+        epilogue.apply(output(call), begin, count);
+      });
+    }
+    walk(loops, input(call, 0), input(call, 1), output(call), epilogue, f);
+  };
   switch (desc.op) {
     case Op::Add:
       return go([](const Packet& a, const Packet& b) { return add(a, b); });

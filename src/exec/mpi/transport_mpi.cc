@@ -33,17 +33,26 @@ std::string text_of(int code) {
   return {text, static_cast<size_t>(length)};
 }
 
-// Is there a core for polling beside the one that computes?
-bool has_spare_core() {
-  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
-  cpu_set_t mine;
-  const int usable = sched_getaffinity(0, sizeof(mine), &mine) == 0 ? CPU_COUNT(&mine) : cores;
+// Collective: all ranks call it.
+std::vector<int> ranks_of_this_machine() {
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm neighbours;
-  int ranks = 1;
-  if (MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &neighbours) == MPI_SUCCESS) {
-    MPI_Comm_size(neighbours, &ranks);
-    MPI_Comm_free(&neighbours);
-  }
+  if (MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &neighbours) != MPI_SUCCESS)
+    return {rank};
+  int count = 1;
+  MPI_Comm_size(neighbours, &count);
+  std::vector<int> ranks(static_cast<size_t>(count));
+  MPI_Allgather(&rank, 1, MPI_INT, ranks.data(), 1, MPI_INT, neighbours);
+  MPI_Comm_free(&neighbours);
+  return ranks;  // in the order of the key, so ascending
+}
+
+// Is there a core for polling beside the one that computes?
+bool has_spare_core(size_t ranks) {
+  const size_t cores = std::thread::hardware_concurrency();
+  cpu_set_t mine;
+  const size_t usable = sched_getaffinity(0, sizeof(mine), &mine) == 0 ? static_cast<size_t>(CPU_COUNT(&mine)) : cores;
   return usable < cores ? usable >= 2 : cores >= 2 * ranks;  // bound to its own cores, or sharing all of them
 }
 
@@ -56,7 +65,8 @@ class MpiTransport : public Transport {
     MPI_Comm_dup(MPI_COMM_WORLD, &control_);
     MPI_Comm_set_errhandler(program_, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(control_, MPI_ERRORS_RETURN);
-    const bool spare = has_spare_core();  // collective: all ranks call it
+    same_machine_ = ranks_of_this_machine();
+    const bool spare = has_spare_core(same_machine_.size());
     spins_ = options_.polling == Polling::spin || (options_.polling == Polling::automatic && spare);
   }
 
@@ -68,6 +78,7 @@ class MpiTransport : public Transport {
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
+  std::vector<int> same_machine() const override { return same_machine_; }
 
   Request isend(int peer, int tag, std::span<const std::byte> data) override {
     const Request request = new_request(false);
@@ -180,6 +191,7 @@ class MpiTransport : public Transport {
   }
 
   MpiOptions options_;
+  std::vector<int> same_machine_;
   int rank_ = 0, size_ = 1;
   MPI_Comm program_ = MPI_COMM_NULL, control_ = MPI_COMM_NULL;
   bool spins_ = false;

@@ -1,0 +1,120 @@
+#include "exec/workers.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <atomic>
+#include <numeric>
+#include <thread>
+
+namespace nlsplit {
+namespace {
+
+// Turns of looking for work before a worker sleeps: some ten microseconds, longer than from one kernel to the next.
+constexpr int spins_before_sleep = 4000;
+
+void rest_a_moment() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#else
+  std::this_thread::yield();
+#endif
+}
+
+std::vector<int> usable_cores() {
+  std::vector<int> cores;
+  cpu_set_t mine;
+  if (sched_getaffinity(0, sizeof(mine), &mine) != 0) return cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &mine)) cores.push_back(core);
+  }
+  return cores;
+}
+
+void pin(int core) {
+  cpu_set_t only;
+  CPU_ZERO(&only);
+  CPU_SET(core, &only);
+  pthread_setaffinity_np(pthread_self(), sizeof(only), &only);  // a wish: where it is refused nothing is lost but speed
+}
+
+}  // namespace
+
+std::vector<int> choose_cores(const Program& program, int device, const std::vector<int>& devices_of_this_machine) {
+  const auto cores_of = [&](int d) { return static_cast<size_t>(program.devices[static_cast<size_t>(d)].cores); };
+  const size_t wanted = cores_of(device);
+  if (wanted <= 1) return {};
+  const std::vector<int> usable = usable_cores();
+  size_t first = 0, all = 0;
+  const bool bound = usable.size() < std::thread::hardware_concurrency();  // mpirun gave this rank cores of its own
+  for (const int d : devices_of_this_machine) {
+    if (bound) break;
+    if (d < device) first += cores_of(d);
+    all += cores_of(d);
+  }
+  if (std::max(all, first + wanted) > usable.size()) return {};
+  return {usable.begin() + static_cast<std::ptrdiff_t>(first), usable.begin() + static_cast<std::ptrdiff_t>(first + wanted)};
+}
+
+struct Workers::State {
+  std::vector<int> pins;
+  void (*body)(void*, int) = nullptr;
+  void* context = nullptr;
+  std::atomic<uint32_t> round{0};  // grows with every call, and once more at the end
+  std::atomic<int> busy{0};        // workers other than the caller still at it
+  bool stop = false;
+  std::vector<std::thread> threads;
+
+  void work(int worker) {
+    if (!pins.empty()) pin(pins[static_cast<size_t>(worker)]);
+    for (uint32_t seen = 0;;) {
+      for (int i = 0; i < spins_before_sleep && round.load(std::memory_order_acquire) == seen; ++i) rest_a_moment();
+      round.wait(seen, std::memory_order_acquire);
+      seen = round.load(std::memory_order_acquire);
+      if (stop) return;
+      body(context, worker);
+      busy.fetch_sub(1, std::memory_order_release);
+    }
+  }
+
+  static void run(void* self, void (*body)(void*, int), void* context) {
+    State& s = *static_cast<State*>(self);
+    s.body = body;
+    s.context = context;
+    s.busy.store(static_cast<int>(s.threads.size()), std::memory_order_relaxed);
+    s.begin_round();
+    body(context, 0);
+    // The others are at their last pieces. Where they share cores with somebody, let them have this one.
+    for (int i = 0; s.busy.load(std::memory_order_acquire) > 0; ++i) {
+      i < spins_before_sleep ? rest_a_moment() : std::this_thread::yield();
+    }
+  }
+
+  void begin_round() {
+    round.fetch_add(1, std::memory_order_release);
+    round.notify_all();
+  }
+};
+
+Workers::Workers(int count, std::vector<int> pins) : state_(std::make_unique<State>()) {
+  CHECK(count >= 1 && (pins.empty() || pins.size() == static_cast<size_t>(count)), "a core for each worker, or none");
+  state_->pins = std::move(pins);
+  for (int worker = 1; worker < count; ++worker)
+    state_->threads.emplace_back([state = state_.get(), worker] { state->work(worker); });
+}
+
+Workers::~Workers() {
+  state_->stop = true;
+  state_->begin_round();
+  for (std::thread& thread : state_->threads) thread.join();
+}
+
+void Workers::pin_caller() const {
+  if (!state_->pins.empty()) pin(state_->pins[0]);
+}
+
+Crew Workers::crew() {
+  return {static_cast<int>(state_->threads.size()) + 1, state_->threads.empty() ? nullptr : &State::run, state_.get()};
+}
+
+}  // namespace nlsplit

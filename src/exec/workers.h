@@ -1,0 +1,39 @@
+// Workers: the threads that share the computations of one device (`cores` of the Program), pinned to cores of their own
+// where the machine has enough. The caller of a kernel is worker 0; the others spin for a moment between kernels, then
+// sleep.
+//
+//   Workers workers(device.cores, pins);
+//   workers.pin_caller();
+//   kernel.run({…, workers.crew()});
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "exec/kernels/kernel.h"
+#include "exec/transport.h"
+#include "program/program.h"
+
+namespace nlsplit {
+
+// The cores for the workers of a device, one each; empty: there are not enough for all devices of this machine, or the
+// device has one worker only, and the system may place it.
+std::vector<int> choose_cores(const Program& program, int device, const std::vector<int>& devices_of_this_machine);
+
+class Workers {
+ public:
+  // pins: none, or one core for each worker.
+  Workers(int count, std::vector<int> pins);
+  ~Workers();
+  Workers(const Workers&) = delete;
+  Workers& operator=(const Workers&) = delete;
+
+  void pin_caller() const;  // the calling thread will be worker 0
+  Crew crew();              // one thread at a time may use it
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace nlsplit
