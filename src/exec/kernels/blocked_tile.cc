@@ -20,10 +20,17 @@ void run_tile(const TileShared& shared, const TileAt& at) {
     for (int p = 0; p < all; ++p) sum[p * vectors + v] = start;
   }
   const float* panel = shared.panel;
+  const float* next_panel = shared.next_panel;
   for (int64_t i = 0; i < shared.steps; ++i) {
     const float* from = at.image + shared.offsets[i];
     const int64_t lanes = planar ? 1 : i < shared.full_steps ? width : shared.last_lanes;
+    const float* next_image = from + shared.ahead;
     for (const float* end = from + lanes; from != end; ++from) {
+      fetch_near(next_image);
+      next_image += pixel_floats;
+#pragma GCC unroll 2
+      for (int v = 0; v < vectors; ++v) fetch(next_panel + v * width);
+      next_panel += vectors * width;
       Packet column[vectors];
 #pragma GCC unroll 2
       for (int v = 0; v < vectors; ++v) column[v] = load(panel + v * width);

@@ -21,6 +21,10 @@ struct TileShared {
   const float* bias;   // of these channels, a whole vector for each block; null: none
   int64_t out_stride;  // between two blocks of output channels
   float low, high;     // results are clamped; infinities do nothing
+  // What is fetched into the caches meanwhile, both from memory that may lie far away: weights of the panel that comes
+  // next, and the image so many floats further on. Its own panel and 0: nothing new.
+  const float* next_panel;
+  int64_t ahead;
 };
 
 struct TileAt {

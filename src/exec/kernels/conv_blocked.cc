@@ -106,6 +106,9 @@ void run_panel(const Convolution& c, const KernelCall& call, const std::vector<S
   shared.out_stride = c.w.out_pixels() * width;
   shared.low = head.low;
   shared.high = head.high;
+  const bool is_last = filter + channels == c.group_filters;
+  const float* next_panel = is_last ? shared.panel : shared.panel + c.k * panel_width;
+  const bool reads_once = c.w.taps() == 1 && panel == 0;  // else the image is in a near cache already
   const int64_t first = channel * c.w.out_pixels();  // the panel's place in a sample
   int rows = 0, pixels = 0;
   TileFunction run = nullptr;
@@ -116,6 +119,8 @@ void run_panel(const Convolution& c, const KernelCall& call, const std::vector<S
       run = c.planar ? planar_tile(rows, pixels, shared.vectors) : blocked_tile(rows, pixels, shared.vectors);
     }
     const int64_t at = first + spot.out;
+    shared.next_panel = s == begin ? shared.panel : next_panel;  // the first tile fetches its own
+    shared.ahead = reads_once && s + 1 < end ? spots[s + 1].image - spot.image : 0;
     run(shared, {image + group * c.image_group + spot.image, out + at,
                  head.operand == nullptr ? nullptr : head.operand + (out - output(call)) + at, rows, pixels});
     if (rest.empty()) continue;

@@ -158,12 +158,14 @@ void multiply_point(const Work& work, int64_t point, int64_t panel, const std::v
   shared.out_stride = wino.chunk * width;
   shared.low = -std::numeric_limits<float>::infinity();
   shared.high = std::numeric_limits<float>::infinity();
+  const float* next_panel = shared.panel + shared.vectors * width * work.w.channels;  // of the next point after the last
   in += point * wino.in_blocks * wino.chunk * width;
   out += (point * wino.out_blocks + panel * tile_vectors) * wino.chunk * width;
   const ScalarPanels cut = scalar_panels(work.count, most_tile_rows);
   for (int64_t i = 0; i < cut.count; ++i) {
     const int64_t at = cut.begin(i) * width;
     const int pixels = static_cast<int>(cut.rows_of(i));
+    shared.next_panel = i == 0 && cut.count > 1 ? shared.panel : next_panel;
     blocked_tile(1, pixels, shared.vectors)(shared, {in + at, out + at, nullptr, 1, pixels});
   }
 }

@@ -75,6 +75,10 @@ inline Packet divide(const Packet& a, const Packet& b) { return Eigen::internal:
 inline Packet at_least(const Packet& a, const Packet& lowest) { return Eigen::internal::pmax(a, lowest); }
 inline Packet at_most(const Packet& a, const Packet& highest) { return Eigen::internal::pmin(a, highest); }
 
+// Hints; any address will do. Into the first-level cache, and into the second.
+inline void fetch_near(const float* from) { __builtin_prefetch(from, 0, 3); }
+inline void fetch(const float* from) { __builtin_prefetch(from, 0, 2); }
+
 // As IEEE rounds it, which Eigen's may not.
 inline Packet square_root(const Packet& a) {
 #if defined(EIGEN_VECTORIZE_AVX512)

@@ -54,12 +54,18 @@ void slide_block(const Window& w, const float* block, float* out, const Packet& 
                  const Finish& finish) {
   constexpr int together = 6;
   const Taps inner = inner_columns(w);
+  const int64_t reach = (w.kernel_h - 1) * w.dilation_h;
   const Taps all = {0, w.kernel_w};
   for (int64_t y = 0; y < w.out_h; ++y) {
     const Taps rows = taps_inside(y * w.stride_h - w.pad_top, w.dilation_h, w.h, w.kernel_h);
     for (int64_t x = 0; x < w.out_w;) {
       float* to = out + (y * w.out_w + x) * width;
       if (x >= inner.begin && x + together <= inner.end) {
+        // What the next row of the output will read for the first time.
+        const float* next = block + (((y + 1) * w.stride_h + reach - w.pad_top) * w.w + x * w.stride_w - w.pad_left) * width;
+        for (int64_t i = 0; i < w.stride_h; ++i) {
+          for (int64_t p = 0; p < together * w.stride_w; ++p) fetch_near(next - (i * w.w - p) * width);
+        }
         Packet sums[together];
         fold(w, block, y, x, rows, all, start, step, sums);
 #pragma GCC unroll 8
