@@ -138,5 +138,26 @@ TEST_F(Programs, ShowIsTextThatParses) {
   EXPECT_THAT(fused.out, HasSubstr(R"(as "conv1" + Relu as "relu1")"));
 }
 
+// The exported file is the same network as the model it came from: it computes the same bits.
+TEST_F(Programs, AnExportedModelRunsTheSame) {
+  const std::string file = scratch_ / "simple_cnn.onnx", again = scratch_ / "again/simple_cnn.onnx";
+  const Outcome outcome = nlsim("export zoo:simple_cnn --batch 4 -o " + file);
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.out, "wrote simple_cnn to " + file + "\n");
+  EXPECT_THAT(nlsim("show " + file).out, HasSubstr("input %input f32[4,3,8,8]"));
+  for (const auto& [what, npy] : {std::pair{std::string("zoo:simple_cnn"), "a.npy"}, std::pair{file, "b.npy"}}) {
+    ASSERT_EQ(
+        nlbench(fmt::format("run {} --batch 4 --transport threads --repeats 1 --output {}", what, scratch_ / npy)).code,
+        0);
+  }
+  EXPECT_EQ(*read_file(scratch_ / "a.npy"), *read_file(scratch_ / "b.npy"));
+  // A file exports to itself, at its own batch and back at another's.
+  std::filesystem::create_directory(scratch_ / "again");
+  ASSERT_EQ(nlsim("export " + file + " -o " + again).code, 0);
+  EXPECT_EQ(*read_file(again), *read_file(file));
+  ASSERT_EQ(nlsim("export " + file + " --batch 1 -o " + again).code, 0);
+  EXPECT_EQ(nlsim("show " + again + " --batch 4").out, nlsim("show " + file).out);
+}
+
 }  // namespace
 }  // namespace nlsplit
