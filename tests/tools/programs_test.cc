@@ -132,6 +132,14 @@ TEST_F(Programs, ABareModelRuns) {
   EXPECT_TRUE(std::filesystem::exists(scratch_ / "y.npy"));
 }
 
+TEST_F(Programs, ABareModelsLevelIsChosen) {
+  EXPECT_THAT(nlsim("lower zoo:simple_cnn --isa v2").out, HasSubstr("device cpu0 cpu host localhost isa v2"));
+  EXPECT_EQ(nlbench("run zoo:simple_cnn --isa v2 --transport threads --repeats 1").code, 0);
+  const Outcome scenario = nlbench("run " + scenario_ + " --isa v2 --transport threads");
+  EXPECT_EQ(scenario.code, 2);
+  EXPECT_THAT(scenario.err, HasSubstr("--isa is for a model alone"));
+}
+
 TEST_F(Programs, ShowIsTextThatParses) {
   const Outcome plain = nlsim("show zoo:simple_cnn"), fused = nlsim("show zoo:simple_cnn --fused");
   EXPECT_THAT(plain.out, HasSubstr("= Relu(%conv1)"));
