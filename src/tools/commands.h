@@ -10,6 +10,7 @@ namespace nlsplit {
 
 void add_rank_command(CLI::App& app, int& code);
 void add_show_command(CLI::App& app, int& code);
+void add_export_command(CLI::App& app, int& code);
 void add_lower_command(CLI::App& app, int& code);
 void add_simulate_command(CLI::App& app, int& code);
 void add_zoo_command(CLI::App& app, int& code);

@@ -13,7 +13,8 @@ int main(int argc, char** argv) {
       "  nlsim rank scenarios/quickstart.yaml           rank split plans\n"
       "  nlsim simulate SCENARIO --plan 1 --trace t.json  one plan in time, for https://ui.perfetto.dev\n"
       "  nlsim lower SCENARIO --plan 1                  what every machine will do, instruction by instruction\n"
-      "  nlsim show zoo:resnet50 --fused                a network as text\n",
+      "  nlsim show zoo:resnet50 --fused                a network as text\n"
+      "  nlsim export zoo:resnet50 -o resnet50.onnx     the same for other runtimes\n",
       "nlsim");
   app.require_subcommand(1);
   app.footer(
@@ -24,6 +25,7 @@ int main(int argc, char** argv) {
   int code = 0;
   add_rank_command(app, code);
   add_show_command(app, code);
+  add_export_command(app, code);
   add_lower_command(app, code);
   add_simulate_command(app, code);
   add_zoo_command(app, code);

@@ -18,7 +18,7 @@ namespace nlsplit {
 namespace {
 
 struct LowerArguments {
-  std::string what, save, profile_set;
+  std::string what, save, profile_set, isa;
   PlanChoice choice;
   int64_t batch = 1;
 };
@@ -84,6 +84,11 @@ Status write_profile_set(const Loaded& loaded, const std::string& dir) {
 
 Status lower_command(const LowerArguments& arguments) {
   ASSIGN_OR_RETURN(Loaded loaded, load(arguments.what, arguments.batch, arguments.profile_set.empty()));
+  if (!arguments.isa.empty()) {
+    if (is_scenario(arguments.what))
+      return invalid_input("--isa is for a model alone: a scenario says the levels of its devices itself");
+    ASSIGN_OR_RETURN(loaded.scenario.cluster.devices[0].isa, parse_isa(arguments.isa));
+  }
   if (!arguments.profile_set.empty()) return write_profile_set(loaded, arguments.profile_set);
   ASSIGN_OR_RETURN(const SavedProgram saved, lower_chosen(loaded, arguments));
   if (arguments.save.empty()) {
@@ -120,6 +125,11 @@ void add_lower_command(CLI::App& app, int& code) {
   command->add_option("--batch", arguments->batch, "Samples of one execution, for a model without a scenario")
       ->type_name("COUNT")
       ->check(at_least(1));
+  command
+      ->add_option(
+          "--isa", arguments->isa,
+          "Kernels of this x86-64 level (v2, v3, v4), for a model without a scenario (default: this machine's)")
+      ->type_name("LEVEL");
   CLI::Option* save =
       command
           ->add_option(

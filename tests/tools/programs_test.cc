@@ -132,10 +132,39 @@ TEST_F(Programs, ABareModelRuns) {
   EXPECT_TRUE(std::filesystem::exists(scratch_ / "y.npy"));
 }
 
+TEST_F(Programs, ABareModelsLevelIsChosen) {
+  EXPECT_THAT(nlsim("lower zoo:simple_cnn --isa v2").out, HasSubstr("device cpu0 cpu host localhost isa v2"));
+  EXPECT_EQ(nlbench("run zoo:simple_cnn --isa v2 --transport threads --repeats 1").code, 0);
+  const Outcome scenario = nlbench("run " + scenario_ + " --isa v2 --transport threads");
+  EXPECT_EQ(scenario.code, 2);
+  EXPECT_THAT(scenario.err, HasSubstr("--isa is for a model alone"));
+}
+
 TEST_F(Programs, ShowIsTextThatParses) {
   const Outcome plain = nlsim("show zoo:simple_cnn"), fused = nlsim("show zoo:simple_cnn --fused");
   EXPECT_THAT(plain.out, HasSubstr("= Relu(%conv1)"));
   EXPECT_THAT(fused.out, HasSubstr(R"(as "conv1" + Relu as "relu1")"));
+}
+
+// The exported file is the same network as the model it came from: it computes the same bits.
+TEST_F(Programs, AnExportedModelRunsTheSame) {
+  const std::string file = scratch_ / "simple_cnn.onnx", again = scratch_ / "again/simple_cnn.onnx";
+  const Outcome outcome = nlsim("export zoo:simple_cnn --batch 4 -o " + file);
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.out, "wrote simple_cnn to " + file + "\n");
+  EXPECT_THAT(nlsim("show " + file).out, HasSubstr("input %input f32[4,3,8,8]"));
+  for (const auto& [what, npy] : {std::pair{std::string("zoo:simple_cnn"), "a.npy"}, std::pair{file, "b.npy"}}) {
+    ASSERT_EQ(
+        nlbench(fmt::format("run {} --batch 4 --transport threads --repeats 1 --output {}", what, scratch_ / npy)).code,
+        0);
+  }
+  EXPECT_EQ(*read_file(scratch_ / "a.npy"), *read_file(scratch_ / "b.npy"));
+  // A file exports to itself, at its own batch and back at another's.
+  std::filesystem::create_directory(scratch_ / "again");
+  ASSERT_EQ(nlsim("export " + file + " -o " + again).code, 0);
+  EXPECT_EQ(*read_file(again), *read_file(file));
+  ASSERT_EQ(nlsim("export " + file + " --batch 1 -o " + again).code, 0);
+  EXPECT_EQ(nlsim("show " + again + " --batch 4").out, nlsim("show " + file).out);
 }
 
 }  // namespace

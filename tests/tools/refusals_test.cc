@@ -81,6 +81,7 @@ TEST_F(Refusals, PlacesThatCannotBeWritten) {
                               "simulate {} --trace {}", "simulate {} --json {}", "lower {} --save {}"}) {
     expect_refused(nlsim(fmt::format(fmt::runtime(command), file, blocked)), HasSubstr(blocked));
   }
+  expect_refused(nlsim("export zoo:simple_cnn -o " + blocked), HasSubstr(blocked));
   for (const char* command :
        {"run {} --transport threads --json {}", "run {} --transport threads --output {}", "profile {} -o {}"}) {
     expect_refused(nlbench(fmt::format(fmt::runtime(command), file, blocked)), HasSubstr(blocked));
@@ -100,7 +101,9 @@ TEST_F(Refusals, UsageIsSaidInAFewWords) {
        {"rank " + file + " --bogus", "rank " + file + " --top 0", "rank " + file + " --top many",
         "rank " + file + " --seed -1", "rank " + file + " --json - --csv -", std::string("rank m.onnx"),
         "lower " + file + " --plan 1 --plan-file p.yaml", std::string("lower zoo:simple_cnn --plan 1"),
-        std::string("lower what"), std::string("simulate zoo:simple_cnn"),
+        "lower " + file + " --isa v3", std::string("lower zoo:simple_cnn --isa v9"), std::string("lower what"),
+        std::string("simulate zoo:simple_cnn"), std::string("export zoo:simple_cnn"),
+        std::string("export zoo:lenet -o x.onnx"), std::string("export m.onnx -o x.onnx"),
         std::string("show zoo:simple_cnn --input-shape input=1,x"),
         std::string("show zoo:simple_cnn --input-shape input=1,3,8,8")}) {
     const Outcome outcome = nlsim(arguments);

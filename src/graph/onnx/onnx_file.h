@@ -1,5 +1,5 @@
-// An ONNX file as plain values: what is left of protobuf. onnx_file.cc is the only file that includes onnx and
-// protobuf.
+// An ONNX file as plain values: what is left of protobuf. Only onnx_file.cc (which reads) and onnx_write.cc include
+// onnx and protobuf.
 #pragma once
 
 #include <map>
@@ -40,10 +40,18 @@ struct OnnxModel {
   std::map<std::string, OnnxTensor> initializers;
   std::vector<OnnxInput> inputs;
   std::vector<std::string> outputs;
+  std::vector<TensorType> output_types;  // one an output, for write_onnx; read_onnx does not need what files say there
 };
+
+// Protobuf counts the bytes of a message in a signed 32-bit integer.
+inline constexpr int64_t largest_onnx_file = (int64_t{1} << 31) - 1;
 
 // Errors name the file and the tensor or node: missing, empty, truncated, no ONNX; a tensor whose bytes do not fit its
 // shape, negative extents, external data, an element type we do not have.
 Result<OnnxModel> read_onnx(const std::string& path);
+
+// IR version 8, whole or not at all. Takes the model over, as its weights are large. Errors: above largest_onnx_file;
+// the file cannot be written.
+Status write_onnx(const std::string& path, OnnxModel model);
 
 }  // namespace nlsplit

@@ -1,0 +1,206 @@
+#include "graph/onnx/export.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <unordered_set>
+
+#include "graph/onnx/onnx_file.h"
+#include "graph/ops.h"
+
+namespace nlsplit {
+namespace {
+
+constexpr int64_t opset = 17;
+
+// Rounds as the hardware does, also beyond the largest float, where the language leaves the conversion open.
+float to_float(double value) {
+  if (std::abs(value) > static_cast<double>(std::numeric_limits<float>::max()))
+    return std::copysign(std::numeric_limits<float>::infinity(), value < 0 ? -1.0f : 1.0f);
+  return static_cast<float>(value);
+}
+
+OnnxAttr to_onnx(const AttrValue& value) {
+  if (const auto* number = std::get_if<double>(&value)) return to_float(*number);
+  if (const auto* whole = std::get_if<int64_t>(&value)) return *whole;
+  if (const auto* list = std::get_if<std::vector<int64_t>>(&value)) return *list;
+  return std::get<std::string>(value);
+}
+
+template <class T>
+std::string raw_of(const T* values, size_t count) {
+  return {reinterpret_cast<const char*>(values), count * sizeof(T)};  // little-endian, as ONNX is
+}
+
+class Exporter {
+ public:
+  Exporter(const Graph& graph, const WeightStore& weights) : graph_(graph), weights_(weights) {
+    for (const Value& value : graph.values) names_.insert(value.name);
+  }
+
+  Result<OnnxModel> run() && {
+    out_.opset = opset;
+    out_.name = graph_.name.empty() ? "graph" : graph_.name;  // ONNX wants one
+    for (const ValueId id : graph_.inputs) {
+      const Value& value = graph_.value(id);
+      out_.inputs.push_back({value.name, value.type.dtype, value.type.shape, true, {}});
+    }
+    for (const ValueId id : graph_.outputs) {
+      out_.outputs.push_back(value_name(id));
+      out_.output_types.push_back(graph_.value(id).type);
+    }
+    for (const Node& node : graph_.nodes) add_node(node);
+    RETURN_IF_ERROR(add_weights());
+    return std::move(out_);
+  }
+
+ private:
+  std::string value_name(ValueId id) const { return id.valid() ? graph_.value(id).name : ""; }
+
+  // A name for a value that the graph does not have.
+  std::string fresh(const std::string& wanted) {
+    std::string name = wanted;
+    for (int n = 2; !names_.insert(name).second; ++n) name = fmt::format("{}_{}", wanted, n);
+    return name;
+  }
+
+  // Constants that ONNX wants as inputs where we have attributes.
+  std::string add_integers(const std::string& wanted, const std::vector<int64_t>& values) {
+    return add_constant(wanted, {DType::i64, {static_cast<int64_t>(values.size())}},
+                        raw_of(values.data(), values.size()));
+  }
+  std::string add_scalar(const std::string& wanted, double number) {
+    const float value = to_float(number);
+    return add_constant(wanted, {DType::f32, {}}, raw_of(&value, 1));
+  }
+  std::string add_constant(const std::string& wanted, TensorType type, std::string raw) {
+    std::string name = fresh(wanted);
+    OnnxTensor& tensor = out_.initializers[name];
+    tensor.type = std::move(type);
+    tensor.raw = std::move(raw);
+    return name;
+  }
+
+  // An epilogue's steps are nodes of their own again; the node's output is what the last of them makes.
+  void add_node(const Node& node) {
+    std::vector<std::string> inputs;
+    for (const ValueId id : node.inputs) inputs.push_back(value_name(id));
+    while (!inputs.empty() && inputs.back().empty()) inputs.pop_back();
+    const std::string last = value_name(node.outputs[0]);
+    std::string made = node.epilogue.empty() ? last : fresh(node.name);
+    add_operation(node.op, node.name, std::move(inputs), node.attrs, made);
+    for (size_t i = 0; i < node.epilogue.size(); ++i) {
+      const EpilogueStep& step = node.epilogue[i];
+      std::vector<std::string> operands{made};
+      if (step.operand.valid()) operands.push_back(value_name(step.operand));
+      made = i + 1 == node.epilogue.size() ? last : fresh(step.name);
+      add_operation(step.op, step.name, std::move(operands), step.attrs, made);
+    }
+  }
+
+  void add_operation(Op op, const std::string& name, std::vector<std::string> inputs, const Attrs& attrs,
+                     const std::string& output) {
+    OnnxNode node;
+    node.name = name;
+    node.op = name_of(op);
+    node.outputs = {output};
+    bool plain = false;  // the attributes are ONNX's own
+    switch (op) {
+      case Op::Clip:
+        inputs.push_back(add_scalar(output + ".min", attr_float(attrs, "min")));
+        inputs.push_back(add_scalar(output + ".max", attr_float(attrs, "max")));
+        break;
+      case Op::Reshape:
+        inputs.push_back(add_integers(output + ".shape", attr_ints(attrs, "shape")));
+        break;
+      case Op::Pad:
+        inputs.push_back(add_integers(output + ".pads", attr_ints(attrs, "pads")));
+        inputs.push_back(add_scalar(output + ".value", attr_float(attrs, "value")));
+        break;
+      case Op::ReduceMean:
+        plain = !attr_ints(attrs, "axes").empty();
+        if (!plain) node.op = name_of(Op::Identity);  // to ONNX no axes means all of them
+        break;
+      case Op::Conv:
+      case Op::Gemm:
+      case Op::MatMul:
+      case Op::Add:
+      case Op::Sub:
+      case Op::Mul:
+      case Op::Div:
+      case Op::Sum:
+      case Op::Relu:
+      case Op::Sigmoid:
+      case Op::Tanh:
+      case Op::HardSwish:
+      case Op::Exp:
+      case Op::Sqrt:
+      case Op::Neg:
+      case Op::Erf:
+      case Op::LeakyRelu:
+      case Op::HardSigmoid:
+      case Op::MaxPool:
+      case Op::AveragePool:
+      case Op::GlobalAveragePool:
+      case Op::BatchNormalization:
+      case Op::LRN:
+      case Op::Softmax:
+      case Op::Concat:
+      case Op::Flatten:
+      case Op::Transpose:
+      case Op::Identity:
+        plain = true;
+        break;
+    }
+    for (const Attr& attr : attrs) {
+      if (plain) node.attrs[attr.name] = to_onnx(attr.value);
+    }
+    node.inputs = std::move(inputs);
+    out_.nodes.push_back(std::move(node));
+  }
+
+  // Whether they fit is asked before any is made: a graph is small, what its recipes stand for need not be.
+  Status add_weights() {
+    double total = 0;
+    for (const Value& value : graph_.values) {
+      if (value.kind == ValueKind::weight) total += static_cast<double>(size_of(value.type).value());
+    }
+    if (total > static_cast<double>(largest_onnx_file)) {
+      return unsupported(
+          fmt::format("{:.1f} GiB of weights, and ONNX files end at 2 GiB (weights in files of their own are not "
+                      "supported yet)",
+                      total / static_cast<double>(int64_t{1} << 30)));
+    }
+    for (const Value& value : graph_.values) {
+      if (value.kind != ValueKind::weight) continue;
+      auto raw = weights_.materialise(value.content);
+      if (!raw) return invalid_input(fmt::format("weight {}: {}", value.name, raw.error().message));
+      CHECK(static_cast<int64_t>(raw->size()) == size_of(value.type).value(), "a weight of another size than its type");
+      OnnxTensor& tensor = out_.initializers[value.name];
+      tensor.type = value.type;
+      tensor.raw = std::move(raw).value();
+    }
+    return ok_status();
+  }
+
+  const Graph& graph_;
+  const WeightStore& weights_;
+  OnnxModel out_;
+  std::unordered_set<std::string> names_;  // of values, the new ones too
+};
+
+}  // namespace
+
+Status export_onnx(const Graph& graph, const WeightStore& weights, const std::string& path) {
+  auto model = Exporter(graph, weights).run();
+  if (!model) {
+    Error error = model.error();
+    error.message = fmt::format("cannot write '{}': {}", path, error.message);
+    return error;
+  }
+  return write_onnx(path, std::move(model).value());
+}
+
+}  // namespace nlsplit

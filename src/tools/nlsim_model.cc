@@ -1,0 +1,60 @@
+#include "tools/nlsim_model.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <map>
+
+#include "graph/onnx/import.h"
+#include "graph/passes.h"
+#include "graph/zoo.h"
+#include "tools/exit.h"
+
+namespace nlsplit {
+namespace {
+
+// "x=1,3,48,192"
+Status add_input_shape(const std::string& text, std::map<std::string, Shape>& shapes) {
+  const auto wrong = [&] { return invalid_input(fmt::format("--input-shape {}: write NAME=1,3,224,224", text)); };
+  const size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0) return wrong();
+  Shape shape;
+  for (const char *at = text.data() + equals + 1, *end = text.data() + text.size(); at < end;) {
+    int64_t extent = 0;
+    const auto [next, failure] = std::from_chars(at, end, extent);
+    if (failure != std::errc() || extent < 1 || (next != end && *next != ',')) return wrong();
+    shape.push_back(extent);
+    at = next == end ? end : next + 1;
+  }
+  shapes[text.substr(0, equals)] = shape;
+  return ok_status();
+}
+
+}  // namespace
+
+void add_model_options(CLI::App& command, ModelArguments& arguments) {
+  command.add_option("MODEL", arguments.model, "An .onnx file, or zoo:NAME (see `nlsim zoo`)")
+      ->type_name("FILE|zoo:NAME")
+      ->required();
+  command.add_option("--batch", arguments.batch, "Another batch size")->type_name("COUNT")->check(at_least(1));
+  command.add_option("--input-shape", arguments.inputs, "NAME=1,3,48,192 for inputs the file leaves open; repeatable")
+      ->type_name("NAME=SHAPE");
+}
+
+Result<Model> load_model(const ModelArguments& arguments) {
+  ImportOptions options;
+  for (const std::string& text : arguments.inputs) RETURN_IF_ERROR(add_input_shape(text, options.input_shapes));
+  const bool zoo = arguments.model.starts_with("zoo:");
+  if (zoo && !arguments.inputs.empty()) {
+    return invalid_input(
+        "--input-shape is for files that leave shapes open; those of the zoo do not (--batch sets the batch)");
+  }
+  ASSIGN_OR_RETURN(Model model, zoo ? zoo_model(arguments.model.substr(4)) : import_onnx(arguments.model, options));
+  if (arguments.batch > 0) {
+    ASSIGN_OR_RETURN(model.graph, with_batch(model.graph, arguments.batch));
+  }
+  return model;
+}
+
+}  // namespace nlsplit

@@ -1,0 +1,28 @@
+// The argument MODEL of the commands that take one without a scenario: a file or a network of the zoo, its open extents
+// bound.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "graph/weights.h"
+
+namespace CLI {
+class App;
+}
+
+namespace nlsplit {
+
+struct ModelArguments {
+  std::string model;                // FILE or zoo:NAME
+  std::vector<std::string> inputs;  // NAME=1,3,48,192
+  int64_t batch = 0;                // 0: the model's own
+};
+
+// MODEL, --batch and --input-shape. `arguments` must outlive the parsing.
+void add_model_options(CLI::App& command, ModelArguments& arguments);
+
+// As the file or the zoo has it: no passes have run.
+Result<Model> load_model(const ModelArguments& arguments);
+
+}  // namespace nlsplit

@@ -1,0 +1,297 @@
+// ONNX export: what import reads back is what was written, every operator, every network of the zoo; and the onnx
+// library's own checker agrees that it is ONNX.
+#include "graph/onnx/export.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <onnx/checker.h>
+#include <onnx/shape_inference/implementation.h>
+
+#include <set>
+
+#include "base/file.h"
+#include "base/text_reader.h"
+#include "graph/attr_text.h"
+#include "graph/passes.h"
+#include "graph/zoo.h"
+#include "onnx_file.h"
+#include "testing/random_graph.h"
+#include "testing/tensors.h"
+
+namespace nlsplit {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A folder of its own, because import calls a graph by its file's name.
+class Export : public ::testing::Test {
+ protected:
+  Export() { std::filesystem::create_directories(folder_); }
+  ~Export() override { std::filesystem::remove_all(folder_); }
+
+  std::string path_of(const Graph& graph) const { return (folder_ / (graph.name + ".onnx")).string(); }
+
+  // Also checks the file: its form, and that the types ONNX infers are those we declare.
+  Result<Model> round_trip(const Model& model) const {
+    const std::string path = path_of(model.graph);
+    RETURN_IF_ERROR(export_onnx(model.graph, model.weights, path));
+    auto back = import_onnx(path);
+    expect_valid(path);
+    std::filesystem::remove(path);
+    return back;
+  }
+
+ private:
+  static bool rounds_up(const onnx::GraphProto& graph) {
+    for (const onnx::NodeProto& node : graph.node()) {
+      for (const onnx::AttributeProto& attr : node.attribute()) {
+        if (attr.name() == "ceil_mode" && attr.i() != 0) return true;
+      }
+    }
+    return false;
+  }
+
+  static void expect_valid(const std::string& path) {
+    onnx::ModelProto message;
+    ASSERT_TRUE(message.ParseFromString(*read_file(path)));
+    EXPECT_EQ(message.ir_version(), 8);
+    ASSERT_EQ(message.opset_import_size(), 1);
+    EXPECT_EQ(message.opset_import(0).version(), 17);
+    try {
+      onnx::checker::check_model(message);
+      // Of a rounded-up pool this version of the library also counts a window that begins in the padding behind the
+      // input; ONNX has ruled since that there is none.
+      if (rounds_up(message.graph())) return;
+      onnx::shape_inference::InferShapes(message, onnx::OpSchemaRegistry::Instance(),
+                                         onnx::ShapeInferenceOptions(true, 1, false));
+    } catch (const std::exception& e) {
+      ADD_FAILURE() << path << ": " << e.what();
+    }
+  }
+
+  std::filesystem::path folder_ = std::filesystem::path(::testing::TempDir()) / fmt::format("export_{}", getpid());
+};
+
+// What ONNX cannot say otherwise: attributes are 32-bit, and a Sum of two is read as an Add.
+Graph as_stored(Graph graph) {
+  const auto round = [](Attrs& attrs) {
+    for (Attr& attr : attrs) {
+      if (auto* number = std::get_if<double>(&attr.value)) *number = static_cast<double>(static_cast<float>(*number));
+    }
+  };
+  for (Node& node : graph.nodes) {
+    round(node.attrs);
+    for (EpilogueStep& step : node.epilogue) round(step.attrs);
+    if (node.op == Op::Sum && node.inputs.size() == 2) node.op = Op::Add;
+  }
+  return graph;
+}
+
+// A weight's content is the hash of its bytes in a file, and that of its recipe in the zoo: the bytes must be the same.
+void expect_same_model(const Model& actual, const Model& expected) {
+  Graph want = as_stored(expected.graph);
+  ASSERT_EQ(actual.graph.values.size(), want.values.size());
+  for (size_t i = 0; i < want.values.size(); ++i) {
+    if (want.values[i].kind != ValueKind::weight) continue;
+    const ContentId content = actual.graph.values[i].content;
+    ASSERT_TRUE(actual.weights.contains(content)) << want.values[i].name;
+    // No EXPECT_EQ: it would print megabytes.
+    EXPECT_TRUE(*actual.weights.materialise(content) == *expected.weights.materialise(want.values[i].content))
+        << want.values[i].name;
+    want.values[i].content = content;
+  }
+  EXPECT_EQ(to_string(actual.graph), to_string(want));
+}
+
+class ExportZoo : public Export, public ::testing::WithParamInterface<ZooEntry> {};
+
+TEST_P(ExportZoo, ComesBack) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  if (GetParam().name == "vgg16") GTEST_SKIP() << "half a gigabyte of weights; smaller networks run under sanitizers";
+#endif
+  const Model model = zoo_model(GetParam().name).value();
+  const auto back = round_trip(model);
+  ASSERT_TRUE(back.ok()) << back.error().to_string();
+  expect_same_model(*back, model);
+}
+
+INSTANTIATE_TEST_SUITE_P(Zoo, ExportZoo, ::testing::ValuesIn(zoo().begin(), zoo().end()),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST_F(Export, AnotherBatchComesBack) {
+  Model model = zoo_model("simple_cnn").value();
+  model.graph = with_batch(model.graph, 8).value();
+  const auto back = round_trip(model);
+  ASSERT_TRUE(back.ok()) << back.error().to_string();
+  expect_same_model(*back, model);
+}
+
+TEST_F(Export, RandomGraphsComeBack) {
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE(seed);
+    const Model model = random_graph(seed, 8);
+    const auto back = round_trip(model);
+    ASSERT_TRUE(back.ok()) << back.error().to_string();
+    expect_same_model(*back, model);
+  }
+}
+
+// One line an operator: input %x (and %x2, %m, %s, weights), made into %y.
+constexpr const char* operators[] = {
+    "Conv(%x, %w, %b) {dilations=[1,2], group=2, kernel_shape=[3,2], pads=[0,1,2,1], strides=[2,1]}",
+    "Conv(%x, %w) {dilations=[1,1], group=2, kernel_shape=[3,2], pads=[0,0,0,0], strides=[1,1]}",
+    "Gemm(%m, %m2, %s) {alpha=0.5, beta=2.0, transA=1, transB=1}",
+    "Gemm(%m, %m2) {alpha=1.0, beta=1.0, transA=1, transB=1}",
+    "MatMul(%x, %x2)",
+    "Add(%x, %b1)",
+    "Sub(%b1, %x)",
+    "Mul(%x, %x)",
+    "Div(%x, %b1)",
+    "Sum(%x, %x3, %x)",
+    "Relu(%x)",
+    "Sigmoid(%x)",
+    "Tanh(%x)",
+    "HardSwish(%x)",
+    "Exp(%x)",
+    "Sqrt(%x)",
+    "Neg(%x)",
+    "Erf(%x)",
+    "LeakyRelu(%x) {alpha=0.25}",
+    "HardSigmoid(%x) {alpha=0.125, beta=0.75}",
+    "Clip(%x) {max=6.0, min=-0.5}",
+    "MaxPool(%x) {ceil_mode=1, dilations=[2,1], kernel_shape=[2,3], pads=[0,1,1,1], strides=[1,2]}",
+    "AveragePool(%x) {ceil_mode=0, count_include_pad=1, kernel_shape=[2,3], pads=[0,1,1,1], strides=[1,2]}",
+    "GlobalAveragePool(%x)",
+    "BatchNormalization(%x, %c1, %c2, %c3, %c4) {epsilon=0.5}",
+    "LRN(%x) {alpha=0.25, beta=0.75, bias=2.0, size=3}",
+    "Softmax(%x) {axis=2}",
+    "Concat(%x, %x3, %x) {axis=3}",
+    "Reshape(%x) {shape=[0,-1,2]}",
+    "Flatten(%x) {axis=2}",
+    "Transpose(%x) {perm=[0,2,3,1]}",
+    "ReduceMean(%x) {axes=[1,3], keepdims=0}",
+    "Pad(%x) {pads=[0,0,1,0,0,1,0,2], value=-1.5}",
+    "Identity(%x)",
+};
+
+// A network of this one node.
+Model model_of(const std::string& line) {
+  Model model;
+  GraphBuilder builder("operator");
+  std::vector<std::pair<std::string, ValueId>> known;
+  const auto type = [](Shape shape) { return TensorType{DType::f32, std::move(shape)}; };
+  const auto mentioned = [&](const std::string& name) {
+    return line.find("%" + name + ",") != std::string::npos || line.find("%" + name + ")") != std::string::npos;
+  };
+  const std::pair<std::string, Shape> inputs[] = {
+      {"x", {2, 4, 6, 6}}, {"x2", {6, 3}}, {"x3", {2, 4, 6, 6}}, {"m", {3, 2}}, {"m2", {5, 3}}};
+  const std::pair<std::string, Shape> weights[] = {{"w", {6, 2, 3, 2}}, {"b", {6}},  {"b1", {4, 1, 1}}, {"s", {5}},
+                                                   {"c1", {4}},         {"c2", {4}}, {"c3", {4}},       {"c4", {4}}};
+  for (const auto& [name, shape] : inputs) {
+    if (mentioned(name)) known.emplace_back(name, builder.input(name, type(shape)));
+  }
+  for (const auto& [name, shape] : weights) {
+    const ContentId content = model.weights.add_random(type(shape), known.size(), 0.1f, 1);
+    if (mentioned(name)) known.emplace_back(name, builder.weight(name, type(shape), content));
+  }
+  // The attributes are read as the text form reads them.
+  const size_t brace = line.find('{');
+  Attrs attrs;
+  if (brace != std::string::npos) {
+    TextReader reader(std::string_view(line).substr(brace), "test");
+    CHECK(reader.next_line(), "an empty line");
+    attrs = parse_attrs(reader).value();
+  }
+  std::vector<ValueId> operands;
+  for (size_t at = line.find('%'); at != std::string::npos; at = line.find('%', at + 1)) {
+    const std::string name = line.substr(at + 1, line.find_first_of(",)", at) - at - 1);
+    for (const auto& [have, id] : known) {
+      if (have == name) operands.push_back(id);
+    }
+  }
+  const Op op = parse_op(line.substr(0, line.find('('))).value();
+  builder.output(builder.add(op, "node of y", std::move(operands), std::move(attrs), "y").value());
+  model.graph = std::move(builder).finish();
+  return model;
+}
+
+TEST_F(Export, EveryOperatorComesBack) {
+  std::set<Op> seen;
+  for (const char* line : operators) {
+    SCOPED_TRACE(line);
+    const Model model = model_of(line);
+    seen.insert(model.graph.nodes[0].op);
+    const auto back = round_trip(model);
+    ASSERT_TRUE(back.ok()) << back.error().to_string();
+    expect_same_model(*back, model);
+  }
+  EXPECT_EQ(static_cast<int>(seen.size()), op_count);
+}
+
+// To ONNX an empty list of axes means all of them; to us it means none.
+TEST_F(Export, AMeanOverNoAxesIsNothing) {
+  const auto back = round_trip(model_of("ReduceMean(%x) {axes=[], keepdims=1}"));
+  ASSERT_TRUE(back.ok()) << back.error().to_string();
+  EXPECT_THAT(to_string(back->graph), HasSubstr("%y f32[2,4,6,6] = Identity(%x)"));
+}
+
+TEST_F(Export, FusedStepsAreNodesAgain) {
+  Model model = zoo_model("simple_cnn").value();
+  model.graph = optimize(model.graph, model.weights).value();
+  ASSERT_THAT(to_string(model.graph), HasSubstr(" + Relu as \"relu1\""));
+  const auto back = round_trip(model);
+  ASSERT_TRUE(back.ok()) << back.error().to_string();
+  EXPECT_THAT(to_string(back->graph), HasSubstr("= Relu(%conv1) as \"relu1\""));
+
+  for (uint64_t seed = 100; seed <= 130; ++seed) {
+    SCOPED_TRACE(seed);
+    Model random = random_graph(seed, 8);
+    random.graph = as_stored(optimize(random.graph, random.weights).value());
+    const auto read = round_trip(random);
+    ASSERT_TRUE(read.ok()) << read.error().to_string();
+    const std::vector<Tensor> inputs = random_inputs(random.graph, seed);
+    const std::vector<Tensor> want = evaluate(random.graph, random.weights, inputs).value();
+    const std::vector<Tensor> got = evaluate(read->graph, read->weights, inputs).value();
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t i = 0; i < want.size(); ++i) expect_same_bits(got[i], want[i]);
+  }
+}
+
+// The constants that only ONNX has as values must not take the name of one of ours.
+TEST_F(Export, NamesDoNotCollide) {
+  Model model;
+  GraphBuilder builder("names");
+  const ValueId x = builder.input("y.min", {DType::f32, {1, 4}});
+  builder.output(builder.add(Op::Clip, "clip", {x}, {{"max", 6.0}, {"min", 0.0}}, "y").value());
+  model.graph = std::move(builder).finish();
+  const auto back = round_trip(model);
+  ASSERT_TRUE(back.ok()) << back.error().to_string();
+  expect_same_model(*back, model);
+}
+
+TEST_F(Export, Refusals) {
+  const auto refusal = [&](const Model& model, const std::string& path) {
+    const Status status = export_onnx(model.graph, model.weights, path);
+    EXPECT_FALSE(status.ok());
+    return status.ok() ? "" : status.error().to_string();
+  };
+  Model strange = model_of("Add(%x, %b1)");
+  strange.weights = {};
+  const std::string path = path_of(strange.graph);
+  EXPECT_THAT(refusal(strange, path), HasSubstr("weight b1: there is no weight with content"));
+
+  Model large;
+  GraphBuilder builder("large");
+  const TensorType type{DType::f32, {1 << 15, 1 << 15}};  // 4 GiB, and nobody must make them
+  const ValueId x = builder.input("x", {DType::f32, {1, 1 << 15}});
+  const ValueId w = builder.weight("w", type, large.weights.add_random(type, 1, 1));
+  builder.output(builder.add(Op::MatMul, "y", {x, w}, {}).value());
+  large.graph = std::move(builder).finish();
+  EXPECT_THAT(refusal(large, path), HasSubstr("4.0 GiB of weights, and ONNX files end at 2 GiB"));
+  EXPECT_FALSE(std::filesystem::exists(path));
+
+  EXPECT_THAT(refusal(zoo_model("simple_cnn").value(), "/nowhere/x.onnx"), HasSubstr("cannot write '/nowhere/x.onnx'"));
+}
+
+}  // namespace
+}  // namespace nlsplit
