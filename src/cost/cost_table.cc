@@ -22,6 +22,21 @@ std::string profile_key(const ComputeDesc& desc, int cores) {
   return cores == 1 ? signature(desc) : fmt::format("{} on {} cores", signature(desc), cores);
 }
 
+KernelPreference fastest_measured(std::span<const CostSource> sources) {
+  std::map<std::string, std::string> choices;
+  for (const CostSource& source : sources) {
+    if (const Profile* profile = std::get_if<Profile>(&source))
+      choices.insert(profile->choices.begin(), profile->choices.end());  // the first one stays
+  }
+  if (choices.empty()) return {};
+  return [choices = std::move(choices)](const ComputeDesc& desc, std::span<const std::string> candidates) -> size_t {
+    const auto choice = choices.find(choice_key(desc, isa_of(candidates[0])));
+    if (choice == choices.end()) return 0;
+    const auto found = std::ranges::find(candidates, choice->second);
+    return found == candidates.end() ? 0 : static_cast<size_t>(found - candidates.begin());
+  };
+}
+
 CostTable::CostTable(std::vector<CostSource> sources, CostNames names)
     : sources_(std::move(sources)), names_(std::move(names)) {
   CHECK(names_.devices.empty() || names_.devices.size() == sources_.size(), "as many names as sources");

@@ -34,14 +34,15 @@ struct Profile {
   std::string model;                            // the graph's name it was made for
   std::string machine;                          // CPU model, cores, memory
   std::map<std::string, MeasuredCost> kernels;  // by profile_key
+  std::map<std::string, std::string> choices;   // the kernel that was fastest, its full id, by choice_key
 };
 
 // The signature, and how many cores shared the computation unless it was one.
 std::string profile_key(const ComputeDesc& desc, int cores);
 
 // JSON {"format": "nlsplit-profile", "version": 1, "model": …, "machine": …, "kernels": [{"signature", "median_s",
-// "spread_s", "repeats"}]}. Errors: not JSON, another format or version, missing or negative figures, duplicate
-// signatures; each names the file and entry.
+// "spread_s", "repeats"}], "choices": [{"computation", "kernel"}]}. Errors: not JSON, another format or version, missing
+// or negative figures, duplicate signatures or computations, a choice of no such kernel; each names the file and entry.
 Result<Profile> read_profile(const std::string& path);
 Status write_profile(const std::string& path, const Profile& profile);
 
@@ -51,6 +52,9 @@ struct NoCosts {
 };
 
 using CostSource = std::variant<Roofline, Profile, NoCosts>;
+
+// Takes what was measured to be fastest: by the first of the profiles that tells, so that all devices of a level agree.
+KernelPreference fastest_measured(std::span<const CostSource> sources);
 
 // What the advice of errors names.
 struct CostNames {
@@ -74,6 +78,7 @@ class CostTable {
   // Error: no measurement for this signature on this device; it names the layer (if given), the signature, the device
   // and the nlbench command that makes one.
   Result<Cost> cost(DeviceId device, const ComputeDesc& desc, std::string_view layer = {}) const;
+  KernelPreference preference() const { return fastest_measured(sources_); }
   const CostSource& source(DeviceId device) const { return sources_[device.index()]; }
 
  private:

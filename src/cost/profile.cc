@@ -95,6 +95,27 @@ Status check_format(const json& root) {
   return ok_status();
 }
 
+// Profiles of before kernels were chosen by measurement have none.
+Status parse_choices(const json& root, Profile& profile) {
+  const auto choices = root.find("choices");
+  if (choices == root.end()) return ok_status();
+  if (!choices->is_array()) return invalid_input("\"choices\" must be a list");
+  for (size_t i = 0; i < choices->size(); ++i) {
+    const json& entry = (*choices)[i];
+    const auto wrong = [&](const std::string& why) {
+      return invalid_input(fmt::format("choice {} of the list: {}", i + 1, why));
+    };
+    if (!entry.is_object()) return wrong("it is not an object");
+    auto computation = text_field(entry, "computation");
+    if (!computation) return wrong(computation.error().message);
+    auto kernel = text_field(entry, "kernel");
+    if (!kernel) return wrong(kernel.error().message);
+    if (find_kernel(*kernel) == nullptr) return wrong(fmt::format("there is no kernel \"{}\"", *kernel));
+    if (!profile.choices.emplace(*computation, *kernel).second) return wrong("this computation was there before");
+  }
+  return ok_status();
+}
+
 Result<Profile> parse_profile(const std::string& path, const json& root) {
   RETURN_IF_ERROR(check_format(root));
   Profile profile;
@@ -123,6 +144,7 @@ Result<Profile> parse_profile(const std::string& path, const json& root) {
       return error;
     }
   }
+  RETURN_IF_ERROR(parse_choices(root, profile));
   return profile;
 }
 
@@ -157,6 +179,9 @@ Status write_profile(const std::string& path, const Profile& profile) {
                                {"spread_s", cost.spread.value()},
                                {"repeats", cost.repeats}});
   }
+  root["choices"] = nlohmann::ordered_json::array();
+  for (const auto& [computation, kernel] : profile.choices)
+    root["choices"].push_back({{"computation", computation}, {"kernel", kernel}});
   return write_file(path, root.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
 }
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 
 #include "kernels/layout.h"
 #include "kernels/min_cut.h"
@@ -13,38 +12,6 @@ namespace {
 
 // A convolution of fewer channels reads them row-major: an image's three would leave most of a block empty.
 constexpr int64_t fewest_channels_in_blocks = 5;
-
-// The same computation in blocks of channels, if the operator has such a thing and a kernel accepts it.
-std::optional<ComputeDesc> in_blocks(const ComputeDesc& desc, Isa isa) {
-  const int block = static_cast<int>(vector_width(isa));
-  if (desc.outputs.size() != 1 || desc.outputs[0].shape.size() != 4) return std::nullopt;
-  ComputeDesc blocked = desc;
-  blocked.outputs[0].block = block;
-  size_t tensors = desc.own_inputs();  // how many of the first inputs are activations
-  switch (desc.op) {
-    case Op::Conv:
-      tensors = desc.inputs[0].shape[1] < fewest_channels_in_blocks ? 0 : 1;
-      break;
-    case Op::GlobalAveragePool:
-      blocked.outputs[0].block = 0;  // one number a channel: row-major at no cost
-      break;
-    case Op::BatchNormalization:
-      tensors = 1;
-      break;
-    default:
-      break;
-  }
-  for (size_t i = 0; i < blocked.inputs.size(); ++i) {
-    const bool operand = i >= desc.own_inputs();
-    if (i >= tensors && !operand) continue;
-    if (blocked.inputs[i].shape.size() != 4) return std::nullopt;
-    blocked.inputs[i].block = operand ? blocked.outputs[0].block : block;
-  }
-  auto kernel = choose_kernel(blocked, isa);
-  if (!kernel) return std::nullopt;
-  blocked.kernel = std::move(kernel).value();
-  return blocked;
-}
 
 // The readers of a value as itself, and whether anything needs it row-major whatever is chosen: a view, or the outside.
 struct Use {
@@ -173,7 +140,38 @@ std::vector<Reorder> find_reorders(const Graph& graph, const Assignment& chosen,
 
 }  // namespace
 
-Result<Assignment> assign_kernels(const Graph& graph, Isa isa) {
+std::optional<ComputeDesc> in_blocks(const ComputeDesc& desc, Isa isa, const KernelPreference& prefer) {
+  const int block = static_cast<int>(vector_width(isa));
+  if (desc.outputs.size() != 1 || desc.outputs[0].shape.size() != 4) return std::nullopt;
+  ComputeDesc blocked = desc;
+  blocked.outputs[0].block = block;
+  size_t tensors = desc.own_inputs();  // how many of the first inputs are activations
+  switch (desc.op) {
+    case Op::Conv:
+      tensors = desc.inputs[0].shape[1] < fewest_channels_in_blocks ? 0 : 1;
+      break;
+    case Op::GlobalAveragePool:
+      blocked.outputs[0].block = 0;  // one number a channel: row-major at no cost
+      break;
+    case Op::BatchNormalization:
+      tensors = 1;
+      break;
+    default:
+      break;
+  }
+  for (size_t i = 0; i < blocked.inputs.size(); ++i) {
+    const bool operand = i >= desc.own_inputs();
+    if (i >= tensors && !operand) continue;
+    if (blocked.inputs[i].shape.size() != 4) return std::nullopt;
+    blocked.inputs[i].block = operand ? blocked.outputs[0].block : block;
+  }
+  auto kernel = choose_kernel(blocked, isa, prefer);
+  if (!kernel) return std::nullopt;
+  blocked.kernel = std::move(kernel).value();
+  return blocked;
+}
+
+Result<Assignment> assign_kernels(const Graph& graph, Isa isa, const KernelPreference& prefer) {
   std::vector<std::optional<ComputeDesc>> blocked(graph.nodes.size());
   Assignment chosen;
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
@@ -181,19 +179,19 @@ Result<Assignment> assign_kernels(const Graph& graph, Isa isa) {
     ComputeDesc& desc = chosen.descs.emplace_back();
     if (is_view(node.op)) continue;
     desc = describe(graph, node);
-    blocked[n] = in_blocks(desc, isa);
+    blocked[n] = in_blocks(desc, isa, prefer);
   }
   const std::vector<Uses> uses = find_uses(graph);
-  const std::vector<bool> in_blocks = LayoutCut(graph, blocked, uses).solve();
+  const std::vector<bool> chosen_blocked = LayoutCut(graph, blocked, uses).solve();
   chosen.made_in.assign(graph.values.size(), 0);
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node& node = graph.nodes[n];
     if (is_view(node.op)) continue;
     ComputeDesc& desc = chosen.descs[n];
-    if (in_blocks[n]) {
+    if (chosen_blocked[n]) {
       desc = *blocked[n];
     } else {
-      auto kernel = choose_kernel(desc, isa);
+      auto kernel = choose_kernel(desc, isa, prefer);
       if (!kernel) {
         Error error = kernel.error();
         error.message = fmt::format("layer '{}': {}", node.name, error.message);

@@ -1,11 +1,12 @@
 // Which kernel computes each node of a graph, in which layouts: the one place that decides it, for planning, lowering
-// and profiling alike. It depends on the graph and the instruction level only, so a node has the same kernel, and its
-// results the same bits, however the graph is cut.
+// and profiling alike. It depends on the graph, the instruction level and what was measured of kernels only, so a node
+// has the same kernel, and its results the same bits, however the graph is cut.
 //
 //   ASSIGN_OR_RETURN(Assignment chosen, assign_kernels(graph, Isa::v3));
 //   chosen.descs[n].kernel;                      // "conv_winograd_v3"
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "graph/graph.h"
@@ -27,9 +28,12 @@ struct Assignment {
   std::vector<Reorder> reorders;   // by `before`
 };
 
+// The same computation in blocks of channels and its kernel, if the operator has such a thing and a kernel accepts it.
+std::optional<ComputeDesc> in_blocks(const ComputeDesc& desc, Isa isa, const KernelPreference& prefer = {});
+
 // Convolutions work on blocks of channels. All else is laid out so that the fewest bytes are reordered: a minimum cut.
 // Outputs of the graph, and what views read, are row-major.
 // Error: a node that no kernel accepts; names the layer.
-Result<Assignment> assign_kernels(const Graph& graph, Isa isa);
+Result<Assignment> assign_kernels(const Graph& graph, Isa isa, const KernelPreference& prefer = {});
 
 }  // namespace nlsplit

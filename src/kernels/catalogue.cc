@@ -104,7 +104,7 @@ std::string refuse_conv_stem(const ComputeDesc& desc) {
   return attr_int(desc.attrs, "group") == 1 ? "" : "the channels are in groups";
 }
 
-// Where its transformed weights, four times as many, cost more to read than the arithmetic it saves: FACTS of 7 × 7.
+// On smaller images its transformed weights, four times as many, usually cost more to read than the arithmetic it saves.
 constexpr int64_t winograd_smallest_side = 8;
 
 std::string refuse_conv_winograd(const ComputeDesc& desc) {
@@ -114,10 +114,15 @@ std::string refuse_conv_winograd(const ComputeDesc& desc) {
   if (w.kernel_h != 3 || w.kernel_w != 3) return "the kernel is not 3x3";
   if (w.stride_h != 1 || w.stride_w != 1 || w.dilation_h != 1 || w.dilation_w != 1) return "it is strided or dilated";
   if (w.groups != 1) return "the channels are in groups";
-  if (std::min(w.out_h, w.out_w) < winograd_smallest_side)
-    return fmt::format("{}x{} is too small", w.out_h, w.out_w);
   return {};
 }
+
+Standing standing_winograd(const ComputeDesc& desc) {
+  const Window w = window_of(desc);
+  return std::min(w.out_h, w.out_w) < winograd_smallest_side ? Standing::seldom : Standing::usual;
+}
+
+Standing last_resort(const ComputeDesc&) { return Standing::last_resort; }
 
 // Below about this many pixels a vector of channels is filled better than vectors of pixels: 7 × 7 is 3.06 vectors
 // of 16.
@@ -127,8 +132,11 @@ std::string refuse_conv_1x1(const ComputeDesc& desc) {
   if (std::string why = refuse_conv_packed(desc); !why.empty()) return why;
   const Window window = window_of(desc);
   if (window.taps() != 1) return "the kernel is not 1x1";
-  if (window.out_pixels() < conv_1x1_fewest_pixels) return fmt::format("{} pixels are too few", window.out_pixels());
   return {};
+}
+
+Standing standing_1x1(const ComputeDesc& desc) {
+  return window_of(desc).out_pixels() < conv_1x1_fewest_pixels ? Standing::seldom : Standing::usual;
 }
 
 std::string refuse_gemm_packed(const ComputeDesc& desc) {
@@ -213,64 +221,64 @@ constexpr auto own = Layouts::own;
 
 constexpr std::array kernels = {
     KernelInfo{"conv_depthwise_blocked", "one channel a filter; vectors of channels", own,
-               refuse_conv_depthwise_blocked, nullptr, packed_conv_depthwise, true},
+               refuse_conv_depthwise_blocked, nullptr, packed_conv_depthwise, nullptr, true},
     KernelInfo{"conv_winograd", "F(4x4, 3x3): tiles of 6x6 transformed, 36 products, transformed back; vectors of channels",
-               own, refuse_conv_winograd, scratch_conv_winograd, packed_conv_winograd, true},
+               own, refuse_conv_winograd, scratch_conv_winograd, packed_conv_winograd, standing_winograd, true},
     KernelInfo{"conv_blocked", "vectors of output channels, pixels read in blocks of channels, no im2col", own,
-               refuse_conv_blocked, scratch_conv_blocked, packed_conv_direct, true},
+               refuse_conv_blocked, scratch_conv_blocked, packed_conv_direct, nullptr, true},
     KernelInfo{"conv_stem", "as conv_blocked, but reads a row-major operand of few channels", own, refuse_conv_stem,
-               scratch_conv_direct, packed_conv_direct, true},
+               scratch_conv_direct, packed_conv_direct, nullptr, true},
     KernelInfo{"conv_depthwise", "one channel a filter, NCHW; vectors of pixels over the plane's padded image", plain,
-               refuse_conv_depthwise, scratch_window, nullptr, true},
+               refuse_conv_depthwise, scratch_window, nullptr, nullptr, true},
     KernelInfo{"conv_1x1", "NCHW; a product of the weights (packed) and the sample's planes, vectors of pixels", plain,
-               refuse_conv_1x1, scratch_conv_1x1, packed_conv_1x1, true},
+               refuse_conv_1x1, scratch_conv_1x1, packed_conv_1x1, standing_1x1, true},
     KernelInfo{"conv_direct",
                "NCHW; vectors of output channels (weights packed), pixels read from the padded image, no im2col", plain,
-               refuse_conv_packed, scratch_conv_direct, packed_conv_direct, true},
+               refuse_conv_packed, scratch_conv_direct, packed_conv_direct, nullptr, true},
     KernelInfo{"conv", "conv_direct with weights that become known only at run time", plain, only<Op::Conv>,
-               scratch_conv, nullptr, true},
+               scratch_conv, nullptr, last_resort, true},
     KernelInfo{"gemm_packed", "matrix product, the right operand packed into vector panels at load", plain,
-               refuse_gemm_packed, scratch_product_packed, packed_product, true},
+               refuse_gemm_packed, scratch_product_packed, packed_product, nullptr, true},
     KernelInfo{"gemm", "matrix product of plain operands, packed block by block", plain, only<Op::Gemm>,
-               scratch_product, nullptr, true},
+               scratch_product, nullptr, last_resort, true},
     KernelInfo{"matmul_packed", "product with one matrix for the whole batch, packed into vector panels at load", plain,
-               refuse_matmul_packed, scratch_product_packed, packed_product, true},
+               refuse_matmul_packed, scratch_product_packed, packed_product, nullptr, true},
     KernelInfo{"matmul", "batched matrix product of plain operands, packed block by block", plain,
-               only_few_axes<Op::MatMul>, scratch_product, nullptr, true},
-    KernelInfo{"binary", "element-wise on two operands, numpy broadcasting", one, refuse_binary, nullptr, nullptr, true},
+               only_few_axes<Op::MatMul>, scratch_product, nullptr, last_resort, true},
+    KernelInfo{"binary", "element-wise on two operands, numpy broadcasting", one, refuse_binary, nullptr, nullptr, nullptr, true},
     KernelInfo{"sum", "element-wise sum of any number of operands, in their order", one, only<Op::Sum>, nullptr, nullptr,
-               true},
+               nullptr, true},
     KernelInfo{"unary", "element-wise on one operand", one,
                only<Op::Relu, Op::Sigmoid, Op::Tanh, Op::HardSwish, Op::Exp, Op::Sqrt, Op::Neg, Op::Erf, Op::LeakyRelu,
                     Op::HardSigmoid, Op::Clip>,
-               nullptr, nullptr, true},
-    KernelInfo{"max_pool_blocked", "vectors of channels", own, only_blocked<Op::MaxPool>, nullptr, nullptr, true},
+               nullptr, nullptr, nullptr, true},
+    KernelInfo{"max_pool_blocked", "vectors of channels", own, only_blocked<Op::MaxPool>, nullptr, nullptr, nullptr, true},
     KernelInfo{"max_pool", "vectors of pixels over the plane's padded image", plain, only<Op::MaxPool>, scratch_window,
-               nullptr, true},
+               nullptr, nullptr, true},
     KernelInfo{"average_pool_blocked", "vectors of channels", own, only_blocked<Op::AveragePool>, nullptr, nullptr,
-               true},
+               nullptr, true},
     KernelInfo{"average_pool", "vectors of pixels over the plane's padded image", plain, only<Op::AveragePool>,
-               scratch_window, nullptr, true},
+               scratch_window, nullptr, nullptr, true},
     KernelInfo{"global_average_pool_blocked", "vectors of channels; a row-major result", own,
-               refuse_global_average_pool_blocked, nullptr, nullptr, true},
-    KernelInfo{"global_average_pool", "one row sum a plane", plain, only<Op::GlobalAveragePool>, nullptr, nullptr, true},
+               refuse_global_average_pool_blocked, nullptr, nullptr, nullptr, true},
+    KernelInfo{"global_average_pool", "one row sum a plane", plain, only<Op::GlobalAveragePool>, nullptr, nullptr, nullptr, true},
     KernelInfo{"batch_norm_blocked", "one scale and shift a channel, vectors of channels", own,
-               only_blocked<Op::BatchNormalization>, nullptr, nullptr, true},
-    KernelInfo{"batch_norm", "one scale and shift a plane", plain, only<Op::BatchNormalization>, nullptr, nullptr, true},
+               only_blocked<Op::BatchNormalization>, nullptr, nullptr, nullptr, true},
+    KernelInfo{"batch_norm", "one scale and shift a plane", plain, only<Op::BatchNormalization>, nullptr, nullptr, nullptr, true},
     KernelInfo{"lrn_blocked", "sum of squares over neighbouring channels, vectors of channels", own,
-               only_blocked<Op::LRN>, nullptr, nullptr, true},
+               only_blocked<Op::LRN>, nullptr, nullptr, nullptr, true},
     KernelInfo{"lrn", "sum of squares over neighbouring channels, vectors of pixels", plain, only<Op::LRN>, nullptr,
-               nullptr, true},
+               nullptr, nullptr, true},
     KernelInfo{"softmax", "largest, exponentials, sum, along one axis", plain, only<Op::Softmax>, nullptr, nullptr,
-               true},
-    KernelInfo{"concat_blocked", "copies blocks of channels", own, refuse_concat_blocked, nullptr, nullptr, true},
-    KernelInfo{"concat", "copies", plain, only<Op::Concat>, nullptr, nullptr, true},
+               nullptr, true},
+    KernelInfo{"concat_blocked", "copies blocks of channels", own, refuse_concat_blocked, nullptr, nullptr, nullptr, true},
+    KernelInfo{"concat", "copies", plain, only<Op::Concat>, nullptr, nullptr, nullptr, true},
     KernelInfo{"transpose", "copies; tiles where the last axis moves", plain, only_few_axes<Op::Transpose>, nullptr,
-               nullptr, true},
+               nullptr, nullptr, true},
     KernelInfo{"reduce_mean", "sums in the order of the reduced axes", plain, only_few_axes<Op::ReduceMean>, nullptr,
-               nullptr, true},
-    KernelInfo{"pad", "copies into a filled output", plain, only_few_axes<Op::Pad>, nullptr, nullptr, true},
-    KernelInfo{"reorder", "between row-major and blocks of channels", own, refuse_reorder, nullptr, nullptr, true},
+               nullptr, nullptr, true},
+    KernelInfo{"pad", "copies into a filled output", plain, only_few_axes<Op::Pad>, nullptr, nullptr, nullptr, true},
+    KernelInfo{"reorder", "between row-major and blocks of channels", own, refuse_reorder, nullptr, nullptr, nullptr, true},
 };
 
 constexpr std::array levels = {Isa::v2, Isa::v3, Isa::v4};
@@ -436,19 +444,47 @@ ComputeDesc reorder_desc(const TensorType& from, int block, Isa isa) {
   return desc;
 }
 
-Result<std::string> choose_kernel(const ComputeDesc& desc, Isa isa) {
+Result<std::vector<std::string>> candidates(const ComputeDesc& desc, Isa isa) {
   if (std::string why = refuse_any(desc, isa); !why.empty()) {
     return unsupported(fmt::format("no kernel for {}: {}", signature(desc), why));
   }
   std::string said;
+  std::vector<std::string> ids[3];  // by standing
   for (const KernelInfo& kernel : kernels) {
     const std::string why = refusal(kernel, desc, isa);
-    if (why.empty()) return full_id(kernel, isa);
-    // Those of other operators have nothing to say.
-    if (why != fmt::format("it does not compute {}", name_of(desc.op)))
+    if (why.empty()) {
+      const Standing standing = kernel.standing == nullptr ? Standing::usual : kernel.standing(desc);
+      ids[static_cast<size_t>(standing)].push_back(full_id(kernel, isa));
+    } else if (why != fmt::format("it does not compute {}", name_of(desc.op))) {  // others' have nothing to say
       said += fmt::format("; {}: {}", kernel.name, why);
+    }
   }
-  return unsupported(fmt::format("no kernel for {}{}", signature(desc), said));
+  std::vector<std::string> result = std::move(ids[0]);
+  result.insert(result.end(), ids[1].begin(), ids[1].end());
+  if (result.empty()) result = std::move(ids[2]);
+  if (result.empty()) return unsupported(fmt::format("no kernel for {}{}", signature(desc), said));
+  return result;
+}
+
+Result<std::string> choose_kernel(const ComputeDesc& desc, Isa isa, const KernelPreference& prefer) {
+  ASSIGN_OR_RETURN(std::vector<std::string> ids, candidates(desc, isa));
+  const size_t chosen = prefer && ids.size() > 1 ? prefer(desc, ids) : 0;
+  CHECK(chosen < ids.size(), "a preference for no candidate");
+  return std::move(ids[chosen]);
+}
+
+std::string choice_key(const ComputeDesc& desc, Isa isa) {
+  ComputeDesc single = desc;
+  single.kernel.clear();
+  const int64_t batch = desc.inputs[0].shape.empty() ? 1 : desc.inputs[0].shape[0];
+  for (size_t i = 0; i < single.inputs.size(); ++i) {
+    Shape& shape = single.inputs[i].shape;
+    if (!desc.is_weight(i) && !shape.empty() && shape[0] == batch) shape[0] = 1;
+  }
+  for (TensorType& type : single.outputs) {
+    if (!type.shape.empty() && type.shape[0] == batch) type.shape[0] = 1;
+  }
+  return fmt::format("{} {}", name_of(isa), signature(single));
 }
 
 const KernelInfo* find_kernel(std::string_view full_id) {

@@ -8,6 +8,7 @@
 // Adding a kernel: one row in catalogue.cc, one function in exec/kernels, one test case.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -66,6 +67,13 @@ enum class Layouts : uint8_t {
   own,        // its `refuses` says
 };
 
+// Where several kernels accept a computation.
+enum class Standing : uint8_t {
+  usual,        // the first of these is taken
+  seldom,       // only if a measurement says so
+  last_resort,  // only if no other accepts
+};
+
 struct KernelInfo {
   std::string_view name;  // without the level
   std::string_view what;  // one line: algorithm and layout
@@ -77,13 +85,24 @@ struct KernelInfo {
   // it is not 0 the input must be given packed, and the kernel refuses a desc that does not mark that input as a
   // weight.
   Bytes (*packed_bytes)(const ComputeDesc& desc, size_t i, Isa isa);
+  Standing (*standing)(const ComputeDesc& desc);  // nullptr: usual
   bool exact_batch;  // an output element's bits do not depend on the extent or position along the batch axis
 };
 
-// Fast first, general last; the first that accepts is taken.
 std::span<const KernelInfo> all_kernels();
 
-Result<std::string> choose_kernel(const ComputeDesc& desc, Isa isa);  // error: what every kernel said
+// Full ids of the kernels to choose from: the usual ones in the catalogue's order, then those that seldom pay; a last
+// resort only if it is the only one. Error: what every kernel said.
+Result<std::vector<std::string>> candidates(const ComputeDesc& desc, Isa isa);
+
+// Which of the candidates shall compute it: an index. None: the first.
+using KernelPreference = std::function<size_t(const ComputeDesc& desc, std::span<const std::string> candidates)>;
+Result<std::string> choose_kernel(const ComputeDesc& desc, Isa isa, const KernelPreference& prefer = {});
+
+// What measurements of several batch sizes have in common: the signature without kernel, at batch 1. One choice holds
+// for all of them, since a choice decides bits and those must not depend on the micro-batch.
+std::string choice_key(const ComputeDesc& desc, Isa isa);
+
 std::string refusal(const KernelInfo& kernel, const ComputeDesc& desc, Isa isa);  // empty: it accepts
 Bytes workspace_of(const KernelInfo& kernel, const ComputeDesc& desc, Isa isa, int workers);
 std::string full_id(const KernelInfo& kernel, Isa isa);

@@ -14,7 +14,7 @@ Result<SearchCosts> search_costs(const Graph& at_micro_batch, int micro_batches,
   std::map<Isa, Assignment> chosen;
   for (const Device& device : cluster.devices) {
     if (chosen.contains(device.isa)) continue;
-    ASSIGN_OR_RETURN(chosen[device.isa], assign_kernels(graph, device.isa));
+    ASSIGN_OR_RETURN(chosen[device.isa], assign_kernels(graph, device.isa, costs.preference()));
   }
   for (size_t d = 0; d < cluster.devices.size(); ++d) {
     const Isa isa = cluster.devices[d].isa;

@@ -150,20 +150,16 @@ void place_outputs(const KernelGraph& graph, Placement& placement, LowerInput& i
   placement.sink_copies = !input.copied_outputs.empty();
 }
 
-// Messages travel in the layout they are made in where everybody on their way has blocks of that size; else row-major.
-std::vector<int> flow_blocks(const KernelGraph& graph, const Plan& plan, const Cluster& cluster,
+// Messages travel in the layout they are made in where all devices of the cluster have one level, so blocks of one
+// size; else row-major. Inputs and outputs are row-major in any case.
+std::vector<int> flow_blocks(const KernelGraph& graph, const Cluster& cluster, int stages,
                              const std::vector<Flow>& flows) {
-  std::vector<int> blocks;
-  for (const Flow& flow : flows) {
-    int& block = blocks.emplace_back(0);
-    if (flow.producer == source_stage || flow.consumers.back() == static_cast<int>(plan.stages.size())) continue;
-    const Isa isa = cluster.device(plan.stages[at(flow.producer)].devices[0]).isa;
-    const auto alike = [&](int stage) {
-      return std::ranges::all_of(plan.stages[at(stage)].devices,
-                                 [&](DeviceId device) { return cluster.device(device).isa == isa; });
-    };
-    if (alike(flow.producer) && std::ranges::all_of(flow.consumers, alike))
-      block = graph.chosen.at(isa).made_in[flow.root.index()];
+  std::vector<int> blocks(flows.size(), 0);
+  const Isa isa = cluster.devices[0].isa;
+  if (std::ranges::any_of(cluster.devices, [&](const Device& device) { return device.isa != isa; })) return blocks;
+  for (size_t f = 0; f < flows.size(); ++f) {
+    if (flows[f].producer == source_stage || flows[f].consumers.back() == stages) continue;
+    blocks[f] = graph.chosen.at(isa).made_in[flows[f].root.index()];
   }
   return blocks;
 }
@@ -232,7 +228,7 @@ Result<Program> lower(const KernelGraph& graph, const Plan& plan, const Cluster&
   input.plan = &plan;
   input.placement = &placement;
   input.flows = &flows;
-  input.flow_block = flow_blocks(graph, plan, cluster, flows);
+  input.flow_block = flow_blocks(graph, cluster, static_cast<int>(plan.stages.size()), flows);
   input.banks = table.banks;
   input.flow_of.assign(graph.graph.values.size(), -1);
   for (size_t f = 0; f < flows.size(); ++f) input.flow_of[flows[f].root.index()] = static_cast<int>(f);

@@ -36,7 +36,8 @@ struct KernelGraph {
   std::vector<std::vector<size_t>> readers;  // [root value]: the nodes that compute with it or its views, ascending
   std::vector<std::string> labels;           // [node]: "conv1, relu1"
 };
-Result<KernelGraph> choose_kernels(Graph at_micro_batch, const std::vector<Isa>& levels);
+Result<KernelGraph> choose_kernels(Graph at_micro_batch, const std::vector<Isa>& levels,
+                                   const KernelPreference& prefer = {});
 
 struct Endpoints {
   HostId source;  // where inputs come from

@@ -37,7 +37,8 @@ NodeKernel facts_of(const ComputeDesc& desc, Isa isa) {
 
 }  // namespace
 
-Result<KernelGraph> choose_kernels(Graph at_micro_batch, const std::vector<Isa>& levels) {
+Result<KernelGraph> choose_kernels(Graph at_micro_batch, const std::vector<Isa>& levels,
+                                   const KernelPreference& prefer) {
   KernelGraph result;
   result.graph = std::move(at_micro_batch);
   const Graph& graph = result.graph;
@@ -53,7 +54,7 @@ Result<KernelGraph> choose_kernels(Graph at_micro_batch, const std::vector<Isa>&
   }
   for (const Isa isa : levels) {
     if (result.chosen.contains(isa)) continue;
-    ASSIGN_OR_RETURN(result.chosen[isa], assign_kernels(graph, isa));
+    ASSIGN_OR_RETURN(result.chosen[isa], assign_kernels(graph, isa, prefer));
     const std::vector<ComputeDesc>& descs = result.chosen[isa].descs;
     std::vector<NodeKernel>& kernels = result.kernels[isa];
     std::unordered_multimap<uint64_t, size_t> by_signature;

@@ -272,7 +272,8 @@ class Ranker {
 
 }  // namespace
 
-Result<PreparedModel> prepare_model(const Scenario& scenario, const Graph& optimized, int micro_batches) {
+Result<PreparedModel> prepare_model(const Scenario& scenario, const Graph& optimized, int micro_batches,
+                                    const KernelPreference& prefer) {
   ASSIGN_OR_RETURN(Graph graph, with_batch(optimized, scenario.batch / micro_batches));
   if (auto batched = batched_values(graph); !batched && micro_batches > 1) {
     Error error = batched.error();
@@ -281,7 +282,8 @@ Result<PreparedModel> prepare_model(const Scenario& scenario, const Graph& optim
   }
   PreparedModel prepared;
   prepared.micro_batches = micro_batches;
-  ASSIGN_OR_RETURN(prepared.kernels, choose_kernels(std::move(graph), levels_of(scenario.cluster)));
+  ASSIGN_OR_RETURN(prepared.kernels, choose_kernels(std::move(graph), levels_of(scenario.cluster),
+                                                    prefer ? prefer : fastest_measured(scenario.costs)));
   return prepared;
 }
 

@@ -113,7 +113,9 @@ struct PreparedModel {
   int micro_batches = 1;
   KernelGraph kernels;
 };
-Result<PreparedModel> prepare_model(const Scenario& scenario, const Graph& optimized, int micro_batches);
+// prefer: which kernels; none: what the scenario's profiles say is fastest.
+Result<PreparedModel> prepare_model(const Scenario& scenario, const Graph& optimized, int micro_batches,
+                                    const KernelPreference& prefer = {});
 
 // A plan of the scenario or of a file, resolved against the model: one Plan for each micro-batch count and schedule to
 // try.

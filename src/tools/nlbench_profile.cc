@@ -37,6 +37,13 @@ struct ProfileArguments {
 constexpr double stable = 0.01;   // standard error of the median, relative: then more repeats tell little
 constexpr int least_repeats = 5;  // fewer have no quartiles worth the name
 
+// What was measured of one computation (choice_key): its kernels in the order they were met, so the usual one first.
+struct Measured {
+  std::string kernel;                  // full id
+  std::map<int64_t, double> by_batch;  // median seconds
+};
+using Alternatives = std::map<std::string, std::vector<Measured>>;
+
 // Samples of every distinct computation of one Program.
 class Samples {
  public:
@@ -71,9 +78,21 @@ class Samples {
     return true;
   }
 
+  void add_to(Alternatives& alternatives) const {
+    for (size_t d = 0; d < seconds_.size(); ++d) {
+      const ComputeDesc& desc = program_.descs[d];
+      if (seconds_[d].empty() || desc.inputs[0].shape.empty()) continue;
+      std::vector<Measured>& kernels = alternatives[choice_key(desc, isa_of(desc.kernel))];
+      auto kernel = std::ranges::find(kernels, desc.kernel, &Measured::kernel);
+      if (kernel == kernels.end()) kernel = kernels.insert(kernels.end(), {desc.kernel, {}});
+      kernel->by_batch[desc.inputs[0].shape[0]] = cost_of(seconds_[d]).median.value();
+    }
+  }
+
   void write_to(std::map<std::string, MeasuredCost>& kernels) const {
     for (size_t d = 0; d < seconds_.size(); ++d) {
-      if (!seconds_[d].empty()) kernels[profile_key(program_.descs[d], program_.devices[0].cores)] = cost_of(seconds_[d]);
+      if (!seconds_[d].empty())
+        kernels[profile_key(program_.descs[d], program_.devices[0].cores)] = cost_of(seconds_[d]);
     }
   }
 
@@ -82,6 +101,28 @@ class Samples {
   Dependencies deps_;
   std::vector<std::vector<double>> seconds_;  // by desc
 };
+
+// A kernel that seldom pays must be so much faster to be chosen: measurements of equals differ by less.
+constexpr double clearly = 0.97;
+
+// The fastest of each computation's kernels, over all sizes of micro-batches together, where there are several.
+std::map<std::string, std::string> fastest(const Alternatives& alternatives) {
+  std::map<std::string, std::string> choices;
+  for (const auto& [computation, kernels] : alternatives) {
+    if (kernels.size() < 2) continue;
+    const auto total = [&](const Measured& kernel) {
+      double sum = 0;
+      for (const auto& [batch, cost] : kernel.by_batch) sum += cost;
+      return sum;
+    };
+    const Measured* best = &kernels[0];
+    for (const Measured& kernel : kernels) {
+      if (kernel.by_batch.size() == best->by_batch.size() && total(kernel) < clearly * total(*best)) best = &kernel;
+    }
+    choices.emplace(computation, best->kernel);
+  }
+  return choices;
+}
 
 // "AMD EPYC, 2 cores, 23.4 GiB"
 std::string describe_machine() {
@@ -120,7 +161,8 @@ Status check_level(const Program& program) {
   return ok_status();
 }
 
-Status measure(const LoadedJob& job, double share_s, const std::function<void(double)>& progress, Profile& profile) {
+Status measure(const LoadedJob& job, double share_s, const std::function<void(double)>& progress, Profile& profile,
+               Alternatives& measured) {
   Samples samples(job.saved.unsplit);
   RunOptions options;
   options.repeats = least_repeats;
@@ -135,6 +177,7 @@ Status measure(const LoadedJob& job, double share_s, const std::function<void(do
   auto result = run_threads(job.saved.unsplit, {job.contents(), job.inputs}, options);
   if (!result) return result.error();
   samples.write_to(profile.kernels);
+  samples.add_to(measured);
   profile.model =
       job.saved.unsplit.name.substr(0, job.saved.unsplit.name.find(" ["));  // a Program is called "MODEL [PLAN]"
   return ok_status();
@@ -154,6 +197,7 @@ Status profile_all(const ProfileArguments& arguments) {
 
   Profile profile;
   profile.machine = describe_machine();
+  Alternatives alternatives;
   size_t done = 0, measured = 0;
   std::set<std::string> absent;  // levels this machine has not
   for (const std::string& dir : folders) {
@@ -174,11 +218,12 @@ Status profile_all(const ProfileArguments& arguments) {
           "measuring, %",
           static_cast<size_t>((static_cast<double>(done - 1) + part) * 100 / static_cast<double>(folders.size())), 100);
     };
-    RETURN_IF_ERROR(measure(job, share, progress, profile));
+    RETURN_IF_ERROR(measure(job, share, progress, profile, alternatives));
     ++measured;
   }
   clear_progress();
   if (measured == 0) return unsupported("nothing could be measured on this machine");
+  profile.choices = fastest(alternatives);
   RETURN_IF_ERROR(write_profile(arguments.output, profile));
   double worst = 0;
   for (const auto& [signature, cost] : profile.kernels) worst = std::max(worst, cost.spread / cost.median);

@@ -24,9 +24,9 @@ struct LowerArguments {
 };
 
 // The whole graph on one device of this level, whatever its memory: it is compared with, not planned for.
-Result<Program> unsplit_program(const Scenario& scenario, const Graph& optimized, int micro_batches,
-                                const Device& like) {
-  ASSIGN_OR_RETURN(const PreparedModel prepared, prepare_model(scenario, optimized, micro_batches));
+Result<Program> unsplit_program(const Scenario& scenario, const Graph& optimized, int micro_batches, const Device& like,
+                                const KernelPreference& prefer = {}) {
+  ASSIGN_OR_RETURN(const PreparedModel prepared, prepare_model(scenario, optimized, micro_batches, prefer));
   Device device = like;
   device.memory = bytes(std::numeric_limits<int64_t>::max() / 2);
   ASSIGN_OR_RETURN(Program program, lower_unsplit(prepared.kernels, micro_batches, device,
@@ -59,24 +59,66 @@ Result<SavedProgram> lower_chosen(Loaded& loaded, const LowerArguments& argument
   return saved;
 }
 
-// One unsplit Program for each micro-batch count, level and number of cores: together they hold every computation any plan of the
-// scenario can need.
+// Between devices of unlike levels every value travels row-major. Here each layer is a stage of its own on one device,
+// in company of a device of another level, so that all reorders happen that any cut can need.
+Result<Program> reordering_program(const Scenario& scenario, const Graph& optimized, int micro_batches,
+                                   const Device& like) {
+  ASSIGN_OR_RETURN(const PreparedModel prepared, prepare_model(scenario, optimized, micro_batches));
+  Cluster cluster;
+  cluster.hosts.push_back({scenario.cluster.hosts[like.host.index()].name, false});
+  for (const Device& device :
+       {like, *std::ranges::find_if(scenario.cluster.devices, [&](const Device& d) { return d.isa != like.isa; })}) {
+    cluster.devices.push_back(device);
+    cluster.devices.back().host = HostId(0);
+    cluster.devices.back().memory = bytes(std::numeric_limits<int64_t>::max() / 2);
+  }
+  Plan plan;
+  plan.micro_batches = micro_batches;
+  const Graph& graph = prepared.kernels.graph;
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    if (plan.stages.empty() || !is_view(graph.nodes[n].op))
+      plan.stages.push_back({n, n + 1, {DeviceId(0)}});
+    else
+      plan.stages.back().end = n + 1;
+  }
+  ASSIGN_OR_RETURN(Program program, lower(prepared.kernels, plan, cluster, {HostId(0), HostId(0)}, nullptr));
+  RETURN_IF_ERROR(verify(program));
+  return program;
+}
+
+// The network unsplit, for each micro-batch count, level and number of cores, as often as its computations have kernels
+// to choose from: together these Programs hold every computation any plan of the scenario can need.
 Status write_profile_set(const Loaded& loaded, const std::string& dir) {
   std::set<int> counts(loaded.scenario.micro_batches.begin(), loaded.scenario.micro_batches.end());
   for (const UserPlan& own : loaded.scenario.plans) counts.insert(own.micro_batches.begin(), own.micro_batches.end());
   std::error_code failure;
   std::filesystem::create_directories(dir, failure);
   if (failure) return io_error(fmt::format("cannot create {}: {}", dir, failure.message()));
+  const std::vector<Device>& devices = loaded.scenario.cluster.devices;
+  const bool mixed = std::ranges::any_of(devices, [&](const Device& device) { return device.isa != devices[0].isa; });
   std::set<std::pair<Isa, int>> done;
   for (const Device& device : loaded.scenario.cluster.devices) {
     if (!done.emplace(device.isa, device.cores).second) continue;
     for (const int count : counts) {
+      size_t most = 1;
+      for (size_t variant = 0; variant < most; ++variant) {
+        const auto prefer = [&](const ComputeDesc& desc, std::span<const std::string> candidates) {
+          if (isa_of(candidates[0]) == device.isa && !desc.outputs.empty()) most = std::max(most, candidates.size());
+          return variant < candidates.size() ? variant : size_t{0};
+        };
+        SavedProgram saved;
+        ASSIGN_OR_RETURN(saved.unsplit, unsplit_program(loaded.scenario, loaded.model.graph, count, device, prefer));
+        saved.program = saved.unsplit;
+        RETURN_IF_ERROR(
+            save_program(fmt::format("{}/mb{}-{}-{}-{}", dir, count, name_of(device.isa), device.cores, variant), saved,
+                         loaded.model.weights));
+      }
+      if (!mixed) continue;
       SavedProgram saved;
-      ASSIGN_OR_RETURN(saved.unsplit, unsplit_program(loaded.scenario, loaded.model.graph, count, device));
+      ASSIGN_OR_RETURN(saved.unsplit, reordering_program(loaded.scenario, loaded.model.graph, count, device));
       saved.program = saved.unsplit;
-      RETURN_IF_ERROR(
-          save_program(fmt::format("{}/mb{}-{}-{}", dir, count, name_of(device.isa), device.cores), saved,
-                       loaded.model.weights));
+      RETURN_IF_ERROR(save_program(fmt::format("{}/mb{}-{}-{}-reorders", dir, count, name_of(device.isa), device.cores),
+                                   saved, loaded.model.weights));
     }
   }
   return ok_status();

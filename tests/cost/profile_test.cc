@@ -61,6 +61,48 @@ TEST_F(ProfileFile, ReadsBackWhatWasWritten) {
   }
 }
 
+TEST_F(ProfileFile, ChoicesReadBack) {
+  Profile profile;
+  profile.choices["v3 Conv(f32[1,3,8,8]) -> f32[1,16,8,8]"] = "conv_winograd_v3";
+  ASSERT_TRUE(write_profile(path_, profile).ok());
+  EXPECT_EQ(read_profile(path_).value().choices, profile.choices);
+}
+
+TEST_F(ProfileFile, ErrorsOfAChoiceNameIt) {
+  const auto with_choices = [](const std::string& choices) {
+    return R"({"format": "nlsplit-profile", "version": 1, "model": "m", "machine": "x", "kernels": [], "choices": )" +
+           choices + "}";
+  };
+  const std::string good = R"({"computation": "c", "kernel": "conv_winograd_v3"})";
+  EXPECT_EQ(error_of(with_choices("[" + good + "]")), "fine");
+  EXPECT_EQ(error_of(with_choices("7")), "p.json: \"choices\" must be a list");
+  EXPECT_EQ(error_of(with_choices("[7]")), "p.json: choice 1 of the list: it is not an object");
+  EXPECT_EQ(error_of(with_choices("[" + good + ", " + good + "]")),
+            "p.json: choice 2 of the list: this computation was there before");
+  EXPECT_EQ(error_of(with_choices(R"([{"computation": "c", "kernel": "magic_v3"}])")),
+            "p.json: choice 1 of the list: there is no kernel \"magic_v3\"");
+}
+
+// The first profile that tells decides, for all devices: they must do the same arithmetic.
+TEST(FastestMeasured, IsTakenFromTheFirstProfileThatTells) {
+  ComputeDesc desc;
+  desc.op = Op::Relu;
+  desc.inputs = desc.outputs = {{DType::f32, {4}}};
+  Profile first, second;
+  first.choices["another"] = "a_v3";
+  second.choices[choice_key(desc, Isa::v3)] = "b_v3";
+  Profile third = second;
+  third.choices.begin()->second = "c_v3";
+  const std::vector<CostSource> sources = {NoCosts{}, first, second, third};
+  const std::vector<std::string> names = {"a_v3", "c_v3", "b_v3"}, others = {"a_v3", "c_v3"};
+  const KernelPreference prefer = fastest_measured(sources);
+  EXPECT_EQ(prefer(desc, names), 2u);
+  EXPECT_EQ(prefer(desc, others), 0u) << "not a candidate here";
+  desc.inputs[0].shape = {5, 2};
+  EXPECT_EQ(prefer(desc, names), 0u) << "never measured";
+  EXPECT_FALSE(fastest_measured(std::vector<CostSource>{NoCosts{}})) << "no measurements, no preference";
+}
+
 TEST_F(ProfileFile, IsNotWrittenWithFiguresThatAreNoTimes) {
   for (const double bad : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(), -1.0}) {
     Profile profile;

@@ -69,6 +69,46 @@ TEST(Catalogue, EveryComputedOperatorHasAKernelAtEveryLevel) {
   }
 }
 
+TEST(Catalogue, CandidatesBeginWithTheUsualOnesAndLeaveOutTheLastResort) {
+  using Names = std::vector<std::string>;
+  const auto of = [](ComputeDesc desc) {
+    desc.inputs[0].block = desc.outputs[0].block = 8;
+    return candidates(desc, Isa::v3).value();
+  };
+  EXPECT_EQ(of(conv_desc({1, 32, 14, 14}, {32, 32, 3, 3}, 1)), (Names{"conv_winograd_v3", "conv_blocked_v3"}));
+  EXPECT_EQ(of(conv_desc({1, 32, 7, 7}, {32, 32, 3, 3}, 1)), (Names{"conv_blocked_v3", "conv_winograd_v3"}));
+  ComputeDesc gemm;
+  gemm.op = Op::Gemm;
+  gemm.attrs = {{"alpha", 1.0}, {"beta", 1.0}, {"transA", int64_t{0}}, {"transB", int64_t{0}}};
+  gemm.inputs = {f32({2, 3}), f32({3, 4})};
+  gemm.outputs = {f32({2, 4})};
+  EXPECT_EQ(candidates(gemm, Isa::v2).value(), Names{"gemm_v2"});
+  gemm.weights = 0b10;
+  EXPECT_EQ(candidates(gemm, Isa::v2).value(), Names{"gemm_packed_v2"});
+}
+
+TEST(Catalogue, AChoiceHoldsForAllBatches) {
+  const ComputeDesc one = conv_desc({1, 3, 8, 8}, {16, 3, 3, 3}, 1), eight = conv_desc({8, 3, 8, 8}, {16, 3, 3, 3}, 1);
+  EXPECT_EQ(choice_key(one, Isa::v3), choice_key(eight, Isa::v3));
+  EXPECT_NE(choice_key(one, Isa::v3), choice_key(one, Isa::v4));
+  EXPECT_NE(choice_key(one, Isa::v3), choice_key(conv_desc({1, 3, 8, 8}, {17, 3, 3, 3}, 1), Isa::v3));
+  ComputeDesc as_kernel = one;
+  as_kernel.kernel = "conv_direct_v3";
+  EXPECT_EQ(choice_key(one, Isa::v3), choice_key(as_kernel, Isa::v3));
+}
+
+TEST(Catalogue, BlocksAreOfTheLevelsOwnSize) {
+  ComputeDesc desc = conv_desc({1, 32, 14, 14}, {32, 32, 3, 3}, 1);
+  desc.inputs[0].block = desc.outputs[0].block = 16;
+  EXPECT_THAT(choose_kernel(desc, Isa::v3).error().message, HasSubstr("f32[1,32,14,14]c16: level v3 has blocks of 8"));
+  desc.kernel = "conv_blocked_v3";
+  EXPECT_FALSE(verify(desc).ok());
+  desc.kernel = "conv_blocked_v4";
+  EXPECT_TRUE(verify(desc).ok()) << verify(desc).error().to_string();
+  desc.outputs[0].block = 0;
+  EXPECT_FALSE(verify(desc).ok()) << "no kernel makes a row-major result of blocks here";
+}
+
 TEST(Catalogue, RefusalsSayWhy) {
   ComputeDesc desc = conv_desc({1, 3, 8, 8}, {16, 3, 3, 3}, 1);
   desc.weights = 0;

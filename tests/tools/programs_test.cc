@@ -125,6 +125,24 @@ TEST_F(Programs, ProfileThenRankOnMeasurements) {
   EXPECT_THAT(ranked.out, HasSubstr("measured, 0 by roofline"));
 }
 
+// Between unlike levels values travel row-major, and what that costs is measured too.
+TEST_F(Programs, ProfileOfUnlikeLevelsHoldsWhatTheirMessagesCost) {
+  std::string text = small_scenario();
+  for (int i = 0; i < 3; ++i)
+    text = with(text, "costs: {roofline: {compute: 10GFLOPS, memory: 10GBps}}", "costs: p.json");
+  text = with(text, "isa: v2", "isa: v3, cores: 2");
+  const std::string scenario = scratch_.write("measured.yaml", text), profile = scratch_ / "p.json";
+  const Outcome measured = nlbench(fmt::format("profile {} -o {} --budget 1s", scenario, profile));
+  ASSERT_EQ(measured.code, 0) << measured.err;
+  const std::string written = *read_file(profile);
+  EXPECT_THAT(written, HasSubstr("reorder_v2 Identity"));
+  EXPECT_THAT(written, HasSubstr(" on 2 cores"));
+  EXPECT_THAT(written, HasSubstr("\"kernel\": \"conv_"));  // a choice between two of them
+  const Outcome ranked = nlsim("rank " + scenario);
+  EXPECT_EQ(ranked.code, 0) << ranked.err;
+  EXPECT_THAT(ranked.out, HasSubstr("measured, 0 by roofline"));
+}
+
 TEST_F(Programs, ABareModelRuns) {
   const Outcome outcome =
       nlbench("run zoo:simple_cnn --transport threads --repeats 1 --output " + (scratch_ / "y.npy"));

@@ -1,0 +1,192 @@
+// Which kernels and layouts a graph gets: the cut itself, known networks, and that no other choice reorders fewer bytes.
+#include "kernels/assign.h"
+
+#include <gtest/gtest.h>
+
+#include "graph/builder.h"
+#include "graph/passes.h"
+#include "graph/zoo.h"
+#include "kernels/min_cut.h"
+#include "base/random.h"
+
+namespace nlsplit {
+namespace {
+
+TEST(MinCut, TakesTheCheaperOfTwoBottlenecks) {
+  MinCut cut(4);
+  cut.add(MinCut::source, 2, 5);
+  cut.add(2, 3, 3);
+  cut.add(3, MinCut::sink, 4);
+  const std::vector<bool> side = cut.solve();
+  EXPECT_TRUE(side[2]);
+  EXPECT_FALSE(side[3]);
+}
+
+TEST(MinCut, WithoutAPathNothingIsCut) {
+  MinCut cut(3);
+  cut.add(MinCut::source, 2, MinCut::never);
+  const std::vector<bool> side = cut.solve();
+  EXPECT_TRUE(side[MinCut::source] && side[2]);
+  EXPECT_FALSE(side[MinCut::sink]);
+}
+
+// Flow that must be taken back again: the textbook's square with a tempting diagonal.
+TEST(MinCut, FlowIsTakenBackWhereThatHelps) {
+  MinCut cut(4);
+  cut.add(MinCut::source, 2, 1);
+  cut.add(MinCut::source, 3, 1);
+  cut.add(2, 3, 1);
+  cut.add(2, MinCut::sink, 1);
+  cut.add(3, MinCut::sink, 1);
+  const std::vector<bool> side = cut.solve();
+  EXPECT_FALSE(side[2] || side[3]) << "both edges from the source are full";
+}
+
+Graph optimized(const char* name) {
+  Model model = zoo_model(name).value();
+  return optimize(model.graph, model.weights).value();
+}
+
+TEST(Assign, ConvolutionalNetworksAreReorderedOnceBeforeTheirHead) {
+  for (const char* name : {"vgg16", "alexnet"}) {
+    const Graph graph = optimized(name);
+    const Assignment chosen = assign_kernels(graph, Isa::v4).value();
+    ASSERT_EQ(chosen.reorders.size(), 1u) << name;
+    EXPECT_EQ(chosen.reorders[0].block, 0);  // what is flattened
+  }
+  // Here the mean over each plane comes out row-major.
+  for (const char* name : {"resnet50", "mobilenet_v2"})
+    EXPECT_TRUE(assign_kernels(optimized(name), Isa::v3).value().reorders.empty()) << name;
+}
+
+TEST(Assign, KernelsOfResNet) {
+  const Graph graph = optimized("resnet18");
+  const Assignment chosen = assign_kernels(graph, Isa::v3).value();
+  std::map<std::string, int> count;
+  for (const ComputeDesc& desc : chosen.descs) {
+    if (desc.kernel.empty()) continue;
+    EXPECT_TRUE(verify(desc).ok()) << verify(desc).error().to_string();
+    ++count[desc.kernel];
+  }
+  EXPECT_EQ(count["conv_stem_v3"], 1);
+  EXPECT_EQ(count["conv_winograd_v3"], 4 + 3 + 3);  // the others have a stride, or 7 x 7 pixels
+  EXPECT_EQ(count["conv_blocked_v3"], 3 * 2 + 3);
+}
+
+// Which kernel a node has must not depend on the batch.
+TEST(Assign, TheBatchChangesNothing) {
+  const Graph graph = optimized("mobilenet_v2");
+  const Assignment one = assign_kernels(graph, Isa::v3).value();
+  const Assignment eight = assign_kernels(with_batch(graph, 8).value(), Isa::v3).value();
+  for (size_t n = 0; n < one.descs.size(); ++n) EXPECT_EQ(one.descs[n].kernel, eight.descs[n].kernel);
+}
+
+TEST(Assign, APreferenceIsFollowed) {
+  const Graph graph = optimized("resnet18");
+  int asked = 0;
+  const auto last = [&](const ComputeDesc&, std::span<const std::string> candidates) {
+    ++asked;
+    return candidates.size() - 1;
+  };
+  const Assignment chosen = assign_kernels(graph, Isa::v3, last).value();
+  EXPECT_GT(asked, 0);
+  size_t winograd = 0;
+  for (const ComputeDesc& desc : chosen.descs) winograd += desc.kernel == "conv_winograd_v3" ? 1 : 0;
+  EXPECT_EQ(winograd, 3u) << "last of its candidates only at 7 x 7 pixels";
+}
+
+// Bytes that are stored once more if node n works on blocks where labels[n] says so.
+int64_t reordered_bytes(const Graph& graph, const std::vector<std::optional<ComputeDesc>>& blocked,
+                        const std::vector<bool>& labels) {
+  int64_t bytes = 0;
+  for (size_t v = 0; v < graph.values.size(); ++v) {
+    const Value& value = graph.values[v];
+    if (value.kind == ValueKind::weight) continue;
+    const size_t made = value.kind == ValueKind::node ? value.producer.index() : 0;
+    const bool in_blocks = value.kind == ValueKind::node && labels[made] && blocked[made]->outputs[0].block > 0;
+    bool plainly = false, blockwise = false;
+    for (const ValueId output : graph.outputs) plainly = plainly || output.index() == v;
+    for (size_t n = 0; n < graph.nodes.size(); ++n) {
+      const std::vector<ValueId> reads = reads_of(graph.nodes[n]);
+      for (size_t i = 0; i < reads.size(); ++i) {
+        if (reads[i].index() != v) continue;
+        (labels[n] && blocked[n]->inputs[i].block > 0 ? blockwise : plainly) = true;
+      }
+    }
+    if (in_blocks ? plainly : blockwise) bytes += size_of(value.type).value();
+  }
+  return bytes;
+}
+
+Graph random_graph(Random& random) {
+  GraphBuilder g("random");
+  const auto window = [](int64_t kernel) -> Attrs {
+    using Ints = std::vector<int64_t>;
+    return {{"ceil_mode", int64_t{0}}, {"dilations", Ints{1, 1}}, {"kernel_shape", Ints{kernel, kernel}}, {"pads", Ints(4, kernel / 2)}, {"strides", Ints{1, 1}}};
+  };
+  std::vector<ValueId> values = {g.input("x", {DType::f32, {1, 16, 6, 6}})};
+  for (int n = 0; n < 9; ++n) {
+    const ValueId a = values[random.below(values.size())], b = values[random.below(values.size())];
+    const int64_t channels = g.type(a).shape[1];
+    const std::string name = "n" + std::to_string(n);
+    Result<ValueId> made = values[0];
+    switch (random.below(6)) {
+      case 0: {
+        Attrs attrs = window(3);
+        attrs.erase(attrs.begin());
+        set_attr(attrs, "group", int64_t{1});
+        const ValueId w = g.weight(name + "w", {DType::f32, {16 * (1 + static_cast<int64_t>(random.below(2))), channels, 3, 3}}, ContentId{1});
+        made = g.add(Op::Conv, name, {a, w}, attrs);
+        break;
+      }
+      case 1:
+        made = g.add(Op::Softmax, name, {a}, {{"axis", int64_t{1}}});  // row-major only
+        break;
+      case 2:
+        made = g.add(Op::Relu, name, {a}, {});
+        break;
+      case 3:
+        made = g.add(Op::MaxPool, name, {a}, window(3));
+        break;
+      case 4:
+        made = g.add(Op::Concat, name, {a, b}, {{"axis", int64_t{1}}});
+        break;
+      default:
+        made = g.type(a) == g.type(b) ? g.add(Op::Add, name, {a, b}, {}) : g.add(Op::Transpose, name, {a}, {{"perm", std::vector<int64_t>{0, 1, 3, 2}}});
+    }
+    values.push_back(made.value());
+  }
+  g.output(values.back());
+  g.output(values[values.size() / 2]);
+  return std::move(g).finish();
+}
+
+TEST(Assign, NoOtherChoiceReordersFewerBytes) {
+  Random random(11);
+  int with_reorders = 0;
+  for (int draw = 0; draw < 60; ++draw) {
+    const Graph graph = random_graph(random);
+    std::vector<std::optional<ComputeDesc>> blocked;
+    std::vector<size_t> free;
+    std::vector<bool> labels(graph.nodes.size(), false);
+    for (size_t n = 0; n < graph.nodes.size(); ++n) {
+      blocked.push_back(in_blocks(describe(graph, graph.nodes[n]), Isa::v4));
+      if (!blocked[n]) continue;
+      graph.nodes[n].op == Op::Conv ? labels[n] = true : (free.push_back(n), false);
+    }
+    int64_t least = std::numeric_limits<int64_t>::max();
+    for (size_t mask = 0; mask < size_t{1} << free.size(); ++mask) {
+      for (size_t i = 0; i < free.size(); ++i) labels[free[i]] = (mask >> i & 1) != 0;
+      least = std::min(least, reordered_bytes(graph, blocked, labels));
+    }
+    const Assignment chosen = assign_kernels(graph, Isa::v4).value();
+    int64_t bytes = 0;
+    for (const Reorder& reorder : chosen.reorders) bytes += size_of(graph.value(reorder.value).type).value();
+    EXPECT_EQ(bytes, least) << to_string(graph);
+    with_reorders += bytes > 0 ? 1 : 0;
+  }
+  EXPECT_GT(with_reorders, 20);
+}
+
+}  // namespace
+}  // namespace nlsplit
