@@ -78,8 +78,8 @@ class Ready {
     std::vector<const Tensor*> operands;
     for (const Tensor& raw : raw_) operands.push_back(&raw);
     const Tensor expected = evaluate_op(desc_.op, desc_.attrs, steps, operands, desc_.outputs[0]);
-    const Floats actual = testing::row_major(
-        desc_.outputs[0], Floats(output_->data, output_->data + stored_elements(desc_.outputs[0])));
+    const Floats actual =
+        testing::row_major(desc_.outputs[0], Floats(output_->data, output_->data + stored_elements(desc_.outputs[0])));
     for (size_t i = 0; i < expected.values.size(); ++i) {
       const float e = expected.values[i];
       if (!(std::abs(actual[i] - e) <= 1e-4f + 1e-4f * std::abs(e))) return false;
@@ -145,8 +145,8 @@ void add_network(const std::string& name, const KernelLibrary& library) {
     all.push_back(desc);
     if (!seen.insert(signature(desc)).second) continue;
     const std::string label = prefix + fmt::format("{}/{}", layer, desc.kernel);
-    benchmark::RegisterBenchmark(label.c_str(),
-                                 [&library, desc = desc](benchmark::State& state) { time_kernel(state, library, desc); });
+    benchmark::RegisterBenchmark(
+        label.c_str(), [&library, desc = desc](benchmark::State& state) { time_kernel(state, library, desc); });
   }
   benchmark::RegisterBenchmark((prefix + "whole").c_str(), [&library, all](benchmark::State& state) {
     time_network(state, library, all);

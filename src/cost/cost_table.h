@@ -41,8 +41,9 @@ struct Profile {
 std::string profile_key(const ComputeDesc& desc, int cores);
 
 // JSON {"format": "nlsplit-profile", "version": 1, "model": …, "machine": …, "kernels": [{"signature", "median_s",
-// "spread_s", "repeats"}], "choices": [{"computation", "kernel"}]}. Errors: not JSON, another format or version, missing
-// or negative figures, duplicate signatures or computations, a choice of no such kernel; each names the file and entry.
+// "spread_s", "repeats"}], "choices": [{"computation", "kernel"}]}. Errors: not JSON, another format or version,
+// missing or negative figures, duplicate signatures or computations, a choice of no such kernel; each names the file
+// and entry.
 Result<Profile> read_profile(const std::string& path);
 Status write_profile(const std::string& path, const Profile& profile);
 

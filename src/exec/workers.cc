@@ -53,7 +53,8 @@ std::vector<int> choose_cores(const Program& program, int device, const std::vec
     all += cores_of(d);
   }
   if (std::max(all, first + wanted) > usable.size()) return {};
-  return {usable.begin() + static_cast<std::ptrdiff_t>(first), usable.begin() + static_cast<std::ptrdiff_t>(first + wanted)};
+  return {usable.begin() + static_cast<std::ptrdiff_t>(first),
+          usable.begin() + static_cast<std::ptrdiff_t>(first + wanted)};
 }
 
 struct Workers::State {

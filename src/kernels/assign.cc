@@ -41,8 +41,7 @@ std::vector<Uses> find_uses(const Graph& graph) {
 // Which of the nodes that could work on blocks shall. A vertex on the source's side does.
 class LayoutCut {
  public:
-  LayoutCut(const Graph& graph, const std::vector<std::optional<ComputeDesc>>& blocked,
-            const std::vector<Uses>& uses)
+  LayoutCut(const Graph& graph, const std::vector<std::optional<ComputeDesc>>& blocked, const std::vector<Uses>& uses)
       : graph_(graph), blocked_(blocked), cut_(2), vertex_(graph.nodes.size(), MinCut::sink) {
     for (size_t n = 0; n < graph.nodes.size(); ++n) {
       if (!blocked[n]) continue;
@@ -105,7 +104,8 @@ class LayoutCut {
   std::vector<int> vertex_;  // [node]; sink: it works on row-major tensors only
 };
 
-std::vector<Reorder> find_reorders(const Graph& graph, const Assignment& chosen, const std::vector<Uses>& uses, int block) {
+std::vector<Reorder> find_reorders(const Graph& graph, const Assignment& chosen, const std::vector<Uses>& uses,
+                                   int block) {
   std::vector<Reorder> reorders;
   std::vector<size_t> read_by_view(graph.values.size(), graph.nodes.size() + 1);  // the first computation that does
   std::vector<size_t> root(graph.values.size());

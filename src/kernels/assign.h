@@ -17,8 +17,8 @@ namespace nlsplit {
 // A value that some of its readers want in another layout than it is made in: stored once more, before the first of
 // them.
 struct Reorder {
-  ValueId value;  // never a view
-  int block = 0;  // the layout it is wanted in
+  ValueId value;      // never a view
+  int block = 0;      // the layout it is wanted in
   size_t before = 0;  // node; as many as there are nodes: it is an output of the graph
 };
 

@@ -51,7 +51,8 @@ std::string only_blocked(const ComputeDesc& desc) {
 
 std::string refuse_global_average_pool_blocked(const ComputeDesc& desc) {
   if (std::string why = only<Op::GlobalAveragePool>(desc); !why.empty()) return why;
-  return desc.inputs[0].block > 0 && desc.outputs[0].block == 0 ? "" : "it makes a row-major result of a blocked operand";
+  return desc.inputs[0].block > 0 && desc.outputs[0].block == 0 ? ""
+                                                                : "it makes a row-major result of a blocked operand";
 }
 
 std::string refuse_concat_blocked(const ComputeDesc& desc) {
@@ -100,11 +101,13 @@ std::string refuse_conv_blocked(const ComputeDesc& desc) {
 
 std::string refuse_conv_stem(const ComputeDesc& desc) {
   if (std::string why = refuse_conv_packed(desc); !why.empty()) return why;
-  if (desc.inputs[0].block != 0 || desc.outputs[0].block == 0) return "it makes a blocked result of a row-major operand";
+  if (desc.inputs[0].block != 0 || desc.outputs[0].block == 0)
+    return "it makes a blocked result of a row-major operand";
   return attr_int(desc.attrs, "group") == 1 ? "" : "the channels are in groups";
 }
 
-// On smaller images its transformed weights, four times as many, usually cost more to read than the arithmetic it saves.
+// On smaller images its transformed weights, four times as many, usually cost more to read than the arithmetic it
+// saves.
 constexpr int64_t winograd_smallest_side = 8;
 
 std::string refuse_conv_winograd(const ComputeDesc& desc) {
@@ -222,8 +225,9 @@ constexpr auto own = Layouts::own;
 constexpr std::array kernels = {
     KernelInfo{"conv_depthwise_blocked", "one channel a filter; vectors of channels", own,
                refuse_conv_depthwise_blocked, nullptr, packed_conv_depthwise, nullptr, true},
-    KernelInfo{"conv_winograd", "F(4x4, 3x3): tiles of 6x6 transformed, 36 products, transformed back; vectors of channels",
-               own, refuse_conv_winograd, scratch_conv_winograd, packed_conv_winograd, standing_winograd, true},
+    KernelInfo{"conv_winograd",
+               "F(4x4, 3x3): tiles of 6x6 transformed, 36 products, transformed back; vectors of channels", own,
+               refuse_conv_winograd, scratch_conv_winograd, packed_conv_winograd, standing_winograd, true},
     KernelInfo{"conv_blocked", "vectors of output channels, pixels read in blocks of channels, no im2col", own,
                refuse_conv_blocked, scratch_conv_blocked, packed_conv_direct, nullptr, true},
     KernelInfo{"conv_stem", "as conv_blocked, but reads a row-major operand of few channels", own, refuse_conv_stem,
@@ -245,14 +249,16 @@ constexpr std::array kernels = {
                refuse_matmul_packed, scratch_product_packed, packed_product, nullptr, true},
     KernelInfo{"matmul", "batched matrix product of plain operands, packed block by block", plain,
                only_few_axes<Op::MatMul>, scratch_product, nullptr, last_resort, true},
-    KernelInfo{"binary", "element-wise on two operands, numpy broadcasting", one, refuse_binary, nullptr, nullptr, nullptr, true},
-    KernelInfo{"sum", "element-wise sum of any number of operands, in their order", one, only<Op::Sum>, nullptr, nullptr,
+    KernelInfo{"binary", "element-wise on two operands, numpy broadcasting", one, refuse_binary, nullptr, nullptr,
                nullptr, true},
+    KernelInfo{"sum", "element-wise sum of any number of operands, in their order", one, only<Op::Sum>, nullptr,
+               nullptr, nullptr, true},
     KernelInfo{"unary", "element-wise on one operand", one,
                only<Op::Relu, Op::Sigmoid, Op::Tanh, Op::HardSwish, Op::Exp, Op::Sqrt, Op::Neg, Op::Erf, Op::LeakyRelu,
                     Op::HardSigmoid, Op::Clip>,
                nullptr, nullptr, nullptr, true},
-    KernelInfo{"max_pool_blocked", "vectors of channels", own, only_blocked<Op::MaxPool>, nullptr, nullptr, nullptr, true},
+    KernelInfo{"max_pool_blocked", "vectors of channels", own, only_blocked<Op::MaxPool>, nullptr, nullptr, nullptr,
+               true},
     KernelInfo{"max_pool", "vectors of pixels over the plane's padded image", plain, only<Op::MaxPool>, scratch_window,
                nullptr, nullptr, true},
     KernelInfo{"average_pool_blocked", "vectors of channels", own, only_blocked<Op::AveragePool>, nullptr, nullptr,
@@ -261,24 +267,28 @@ constexpr std::array kernels = {
                scratch_window, nullptr, nullptr, true},
     KernelInfo{"global_average_pool_blocked", "vectors of channels; a row-major result", own,
                refuse_global_average_pool_blocked, nullptr, nullptr, nullptr, true},
-    KernelInfo{"global_average_pool", "one row sum a plane", plain, only<Op::GlobalAveragePool>, nullptr, nullptr, nullptr, true},
+    KernelInfo{"global_average_pool", "one row sum a plane", plain, only<Op::GlobalAveragePool>, nullptr, nullptr,
+               nullptr, true},
     KernelInfo{"batch_norm_blocked", "one scale and shift a channel, vectors of channels", own,
                only_blocked<Op::BatchNormalization>, nullptr, nullptr, nullptr, true},
-    KernelInfo{"batch_norm", "one scale and shift a plane", plain, only<Op::BatchNormalization>, nullptr, nullptr, nullptr, true},
+    KernelInfo{"batch_norm", "one scale and shift a plane", plain, only<Op::BatchNormalization>, nullptr, nullptr,
+               nullptr, true},
     KernelInfo{"lrn_blocked", "sum of squares over neighbouring channels, vectors of channels", own,
                only_blocked<Op::LRN>, nullptr, nullptr, nullptr, true},
     KernelInfo{"lrn", "sum of squares over neighbouring channels, vectors of pixels", plain, only<Op::LRN>, nullptr,
                nullptr, nullptr, true},
     KernelInfo{"softmax", "largest, exponentials, sum, along one axis", plain, only<Op::Softmax>, nullptr, nullptr,
                nullptr, true},
-    KernelInfo{"concat_blocked", "copies blocks of channels", own, refuse_concat_blocked, nullptr, nullptr, nullptr, true},
+    KernelInfo{"concat_blocked", "copies blocks of channels", own, refuse_concat_blocked, nullptr, nullptr, nullptr,
+               true},
     KernelInfo{"concat", "copies", plain, only<Op::Concat>, nullptr, nullptr, nullptr, true},
     KernelInfo{"transpose", "copies; tiles where the last axis moves", plain, only_few_axes<Op::Transpose>, nullptr,
                nullptr, nullptr, true},
     KernelInfo{"reduce_mean", "sums in the order of the reduced axes", plain, only_few_axes<Op::ReduceMean>, nullptr,
                nullptr, nullptr, true},
     KernelInfo{"pad", "copies into a filled output", plain, only_few_axes<Op::Pad>, nullptr, nullptr, nullptr, true},
-    KernelInfo{"reorder", "between row-major and blocks of channels", own, refuse_reorder, nullptr, nullptr, nullptr, true},
+    KernelInfo{"reorder", "between row-major and blocks of channels", own, refuse_reorder, nullptr, nullptr, nullptr,
+               true},
 };
 
 constexpr std::array levels = {Isa::v2, Isa::v3, Isa::v4};
@@ -317,7 +327,8 @@ std::string refuse_any(const ComputeDesc& desc, Isa isa) {
     if (std::string why = odd(type); !why.empty()) return why;
   }
   for (size_t i = 0; i < desc.inputs.size(); ++i) {
-    if (desc.is_weight(i) && desc.inputs[i].block != 0) return fmt::format("{} is constant, but not row-major", to_string(desc.inputs[i]));
+    if (desc.is_weight(i) && desc.inputs[i].block != 0)
+      return fmt::format("{} is constant, but not row-major", to_string(desc.inputs[i]));
   }
   for (const TensorType& type : desc.outputs) {
     if (std::string why = odd(type); !why.empty()) return why;

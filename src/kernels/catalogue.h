@@ -57,7 +57,8 @@ Work work_of(const ComputeDesc& desc);
 // The same tensor stored in another layout: to.block differs from from.block. "Identity", computed by kernel "reorder".
 ComputeDesc reorder_desc(const TensorType& from, int block, Isa isa);
 
-// A node of a graph as a desc, all row-major, its kernel not yet chosen. Views (is_view) are no computation and have none.
+// A node of a graph as a desc, all row-major, its kernel not yet chosen. Views (is_view) are no computation and have
+// none.
 ComputeDesc describe(const Graph& graph, const Node& node);
 
 // Which layouts a kernel works on. One level has one size of blocks, vector_width(isa).

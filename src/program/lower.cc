@@ -62,7 +62,8 @@ Lineup line_up(const Plan& plan, const Cluster& cluster, const Endpoints& endpoi
 
 // Whether one kernel takes equally long on both for certain.
 bool alike(const Cluster& cluster, const CostTable& costs, DeviceId a, DeviceId b) {
-  if (cluster.device(a).isa != cluster.device(b).isa || cluster.device(a).cores != cluster.device(b).cores || costs.source(a).index() != costs.source(b).index())
+  if (cluster.device(a).isa != cluster.device(b).isa || cluster.device(a).cores != cluster.device(b).cores ||
+      costs.source(a).index() != costs.source(b).index())
     return false;
   if (const Roofline* roofline = std::get_if<Roofline>(&costs.source(a)))
     return *roofline == std::get<Roofline>(costs.source(b));

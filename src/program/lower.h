@@ -28,7 +28,7 @@ struct NodeKernel {
 // A graph at its micro-batch size with a kernel chosen for every node, at every level the cluster has. Made by
 // choose_kernels.
 struct KernelGraph {
-  Graph graph;                                    // optimized, axis 0 is the micro-batch
+  Graph graph;  // optimized, axis 0 is the micro-batch
   std::map<Isa, Assignment> chosen;
   // Found once, because a ranking lowers one graph a thousand times:
   std::map<Isa, std::vector<NodeKernel>> kernels;  // [node]

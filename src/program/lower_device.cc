@@ -111,7 +111,8 @@ class DeviceBuilder {
   }
 
   // ---- Where a computed value or input lies. Each root has up to two places that all slots share, one in each layout:
-  // the one it is made in, and the one its messages have. A reader that wants it otherwise gets a copy of its own stage.
+  // the one it is made in, and the one its messages have. A reader that wants it otherwise gets a copy of its own
+  // stage.
   struct Stored {
     BufferId buffer;
     ValueId as;  // the root, or the view of it whose type the buffer has
@@ -259,14 +260,16 @@ class DeviceBuilder {
   };
 
   // The same values in another layout.
-  void emit_reorder(Segment& segment, ValueId root, const Stored& from, int from_block, const Stored& to, int to_block) {
+  void emit_reorder(Segment& segment, ValueId root, const Stored& from, int from_block, const Stored& to,
+                    int to_block) {
     const ComputeDesc desc = reorder_desc(with_block(g_.value(root).type, from_block), to_block, out_.isa);
     Instr instr;
     instr.opcode = Opcode::compute;
     instr.desc = intern_desc(program_, desc);
     instr.reads = {{seen_as(from, root)}};
     instr.writes = {{seen_as(to, root)}};
-    instr.label = fmt::format("{} {}", g_.value(root).name, to_block == 0 ? "row-major" : fmt::format("in c{}", to_block));
+    instr.label =
+        fmt::format("{} {}", g_.value(root).name, to_block == 0 ? "row-major" : fmt::format("in c{}", to_block));
     segment.instrs.push_back(std::move(instr));
   }
 
@@ -403,8 +406,7 @@ class DeviceBuilder {
     const auto send_while = [&](auto condition) {
       for (; next_send < slot.sends.size() && condition(flows_[at(slot.sends[next_send].flow)]); ++next_send) {
         const Port& port = slot.sends[next_send];
-        segment.instrs.push_back(
-            transfer(Opcode::send, message_buffer(flows_[at(port.flow)]), port.peer, port.flow));
+        segment.instrs.push_back(transfer(Opcode::send, message_buffer(flows_[at(port.flow)]), port.peer, port.flow));
       }
     };
     if (segment.stage >= 0) {
@@ -456,8 +458,8 @@ class DeviceBuilder {
   const Assignment* chosen_ = nullptr;
   const std::vector<NodeKernel>* kernels_ = nullptr;
   std::vector<int>* interned_ = nullptr;
-  std::vector<bool> transferred_;                        // [flow]: some message of it begins or ends here
-  std::vector<Stored> row_major_, blocked_;              // [root value]
+  std::vector<bool> transferred_;                                    // [flow]: some message of it begins or ends here
+  std::vector<Stored> row_major_, blocked_;                          // [root value]
   std::map<std::tuple<int, ValueId, int>, Stored> copies_of_stage_;  // by stage, root and layout
   std::map<std::pair<BufferId, ValueId>, BufferId> views_;
   std::vector<Available> available_;                     // [root value]

@@ -129,8 +129,8 @@ struct DeviceProgram {
   std::string host;
   Isa isa = Isa::v3;
   int cores = 1;  // threads that share each computation
-  Bytes memory;  // what the device has
-  Bytes arena;   // what this Program uses of it: everything, weights too
+  Bytes memory;   // what the device has
+  Bytes arena;    // what this Program uses of it: everything, weights too
   std::vector<Buffer> buffers;
   std::vector<Segment> segments;
   std::vector<Slot> order;

@@ -37,8 +37,10 @@ Status check_buffer(const DeviceProgram& device, size_t index) {
   if (buffer.offset < 0 || buffer.offset % arena_alignment != 0) return wrong("its place in the arena is not aligned");
   const int64_t end = buffer.offset + (buffer.banks - 1) * buffer.stride() + buffer.bytes.value();
   if (buffer.offset > most_bytes || end > device.arena.value()) return wrong("leaves the arena");
-  const bool travels = buffer.kind == BufferKind::stash || buffer.kind == BufferKind::scratch || buffer.kind == BufferKind::comm;
-  if (buffer.type.block != 0 && !travels) return wrong("only stash, scratch and comm buffers are in blocks of channels");
+  const bool travels =
+      buffer.kind == BufferKind::stash || buffer.kind == BufferKind::scratch || buffer.kind == BufferKind::comm;
+  if (buffer.type.block != 0 && !travels)
+    return wrong("only stash, scratch and comm buffers are in blocks of channels");
   const bool has_bytes = buffer.kind == BufferKind::weight || buffer.kind == BufferKind::state;
   if (buffer.has_content && !has_bytes) return wrong("only weight and state buffers have content");
   if (buffer.kind == BufferKind::weight && !buffer.has_content) return wrong("a weight without content");

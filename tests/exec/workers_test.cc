@@ -79,7 +79,8 @@ TEST(Workers, PinnedOnesRunWhereTheyShould) {
     workers.pin_caller();
     const Crew crew = workers.crew();
     int on[2] = {-1, -1};
-    crew.run(crew.self, [](void* context, int worker) { static_cast<int*>(context)[worker] = sched_getcpu(); }, on);
+    crew.run(
+        crew.self, [](void* context, int worker) { static_cast<int*>(context)[worker] = sched_getcpu(); }, on);
     EXPECT_EQ(on[0], pins[0]);
     EXPECT_EQ(on[1], pins[1]);
   }).join();

@@ -1,13 +1,14 @@
-// Which kernels and layouts a graph gets: the cut itself, known networks, and that no other choice reorders fewer bytes.
+// Which kernels and layouts a graph gets: the cut itself, known networks, and that no other choice reorders fewer
+// bytes.
 #include "kernels/assign.h"
 
 #include <gtest/gtest.h>
 
+#include "base/random.h"
 #include "graph/builder.h"
 #include "graph/passes.h"
 #include "graph/zoo.h"
 #include "kernels/min_cut.h"
-#include "base/random.h"
 
 namespace nlsplit {
 namespace {
@@ -122,7 +123,11 @@ Graph random_graph(Random& random) {
   GraphBuilder g("random");
   const auto window = [](int64_t kernel) -> Attrs {
     using Ints = std::vector<int64_t>;
-    return {{"ceil_mode", int64_t{0}}, {"dilations", Ints{1, 1}}, {"kernel_shape", Ints{kernel, kernel}}, {"pads", Ints(4, kernel / 2)}, {"strides", Ints{1, 1}}};
+    return {{"ceil_mode", int64_t{0}},
+            {"dilations", Ints{1, 1}},
+            {"kernel_shape", Ints{kernel, kernel}},
+            {"pads", Ints(4, kernel / 2)},
+            {"strides", Ints{1, 1}}};
   };
   std::vector<ValueId> values = {g.input("x", {DType::f32, {1, 16, 6, 6}})};
   for (int n = 0; n < 9; ++n) {
@@ -135,7 +140,8 @@ Graph random_graph(Random& random) {
         Attrs attrs = window(3);
         attrs.erase(attrs.begin());
         set_attr(attrs, "group", int64_t{1});
-        const ValueId w = g.weight(name + "w", {DType::f32, {16 * (1 + static_cast<int64_t>(random.below(2))), channels, 3, 3}}, ContentId{1});
+        const ValueId w = g.weight(
+            name + "w", {DType::f32, {16 * (1 + static_cast<int64_t>(random.below(2))), channels, 3, 3}}, ContentId{1});
         made = g.add(Op::Conv, name, {a, w}, attrs);
         break;
       }
@@ -152,7 +158,8 @@ Graph random_graph(Random& random) {
         made = g.add(Op::Concat, name, {a, b}, {{"axis", int64_t{1}}});
         break;
       default:
-        made = g.type(a) == g.type(b) ? g.add(Op::Add, name, {a, b}, {}) : g.add(Op::Transpose, name, {a}, {{"perm", std::vector<int64_t>{0, 1, 3, 2}}});
+        made = g.type(a) == g.type(b) ? g.add(Op::Add, name, {a, b}, {})
+                                      : g.add(Op::Transpose, name, {a}, {{"perm", std::vector<int64_t>{0, 1, 3, 2}}});
     }
     values.push_back(made.value());
   }

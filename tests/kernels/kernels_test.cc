@@ -95,9 +95,15 @@ TEST_P(Kernels, AgreeWithTheReference) {
     }
   }
   // Every kernel of the operator had its turn.
-  static const std::map<Op, size_t> kernels_of = {
-      {Op::Conv, 8}, {Op::Gemm, 2}, {Op::MatMul, 2}, {Op::MaxPool, 2}, {Op::AveragePool, 2}, {Op::GlobalAveragePool, 2},
-      {Op::BatchNormalization, 2}, {Op::LRN, 2}, {Op::Concat, 2}};
+  static const std::map<Op, size_t> kernels_of = {{Op::Conv, 8},
+                                                  {Op::Gemm, 2},
+                                                  {Op::MatMul, 2},
+                                                  {Op::MaxPool, 2},
+                                                  {Op::AveragePool, 2},
+                                                  {Op::GlobalAveragePool, 2},
+                                                  {Op::BatchNormalization, 2},
+                                                  {Op::LRN, 2},
+                                                  {Op::Concat, 2}};
   EXPECT_EQ(used.size(), kernels_of.contains(GetParam().op) ? kernels_of.at(GetParam().op) : 1);
 }
 
@@ -182,11 +188,10 @@ TEST(BlockedConvolutions, AgreeWithTheReferenceWhereTheyAreCutInMany) {
     Shape x, w;
     int64_t pad, stride;
   };
-  const Case cases[] = {{{2, 40, 40, 37}, {70, 40, 3, 3}, 1, 1},   // Winograd: 200 tiles
+  const Case cases[] = {{{2, 40, 40, 37}, {70, 40, 3, 3}, 1, 1},     // Winograd: 200 tiles
                         {{1, 300, 14, 14}, {300, 300, 3, 3}, 1, 1},  // weights beyond a second-level cache
-                        {{9, 33, 7, 7}, {65, 33, 1, 1}, 0, 1},     // all samples at once
-                        {{7, 24, 7, 7}, {40, 24, 3, 3}, 1, 1},
-                        {{2, 700, 30, 10}, {20, 700, 1, 1}, 0, 2},
+                        {{9, 33, 7, 7}, {65, 33, 1, 1}, 0, 1},       // all samples at once
+                        {{7, 24, 7, 7}, {40, 24, 3, 3}, 1, 1},      {{2, 700, 30, 10}, {20, 700, 1, 1}, 0, 2},
                         {{1, 3, 61, 50}, {64, 3, 7, 7}, 3, 2}};
   for (const Case& c : cases) {
     const Tensor x = random_tensor({DType::f32, c.x}, 1), bias = random_tensor({DType::f32, {c.w[0]}}, 3);
@@ -229,7 +234,8 @@ TEST(Reorder, ThereAndBack) {
       if (!cpu_supports(isa)) continue;
       const KernelLibrary library = KernelLibrary::load(isa).value();
       const int block = static_cast<int>(vector_width(isa));
-      for (const ComputeDesc& desc : {reorder_desc(x.type, block, isa), reorder_desc(with_block(x.type, block), 0, isa)}) {
+      for (const ComputeDesc& desc :
+           {reorder_desc(x.type, block, isa), reorder_desc(with_block(x.type, block), 0, isa)}) {
         ASSERT_TRUE(verify(desc).ok()) << verify(desc).error().to_string();
         expect_same_bits(run_kernel(library, desc, {&x}, 2), x);
       }

@@ -58,8 +58,8 @@ inline void run_on_threads(void* self, void (*body)(void*, int), void* context) 
 }
 
 // Inputs and result are row-major; in between they lie as the desc says.
-inline Tensor run_kernel(const KernelLibrary& library, const ComputeDesc& desc, const std::vector<const Tensor*>& inputs,
-                         int workers = 1) {
+inline Tensor run_kernel(const KernelLibrary& library, const ComputeDesc& desc,
+                         const std::vector<const Tensor*>& inputs, int workers = 1) {
   const KernelInfo* info = find_kernel(desc.kernel);
   const auto found = library.find(desc.kernel);
   EXPECT_TRUE(info != nullptr && found.ok()) << desc.kernel;
@@ -83,7 +83,8 @@ inline Tensor run_kernel(const KernelLibrary& library, const ComputeDesc& desc, 
     in.push_back(memory.back().data());
   }
   GuardedFloats out(static_cast<size_t>(stored_elements(desc.outputs[0])), 3);
-  GuardedFloats workspace(info->workspace == nullptr ? 0 : floats_of(workspace_of(*info, desc, library.isa(), workers)), 0);
+  GuardedFloats workspace(info->workspace == nullptr ? 0 : floats_of(workspace_of(*info, desc, library.isa(), workers)),
+                          0);
   void* outputs[] = {out.data()};
   entry.run({&desc, in.data(), outputs, workspace.data(), {workers, run_on_threads, &workers}});
   EXPECT_TRUE(out.intact()) << "writes outside of its output: " << signature(desc);

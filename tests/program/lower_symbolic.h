@@ -165,13 +165,12 @@ class SymbolicRun {
     for (const Operand& operand : instr.reads) reads.push_back(read(at, operand));
     if (instr.workspace.buffer.valid()) write(at, instr.workspace, symbol_of("workspace", {}));
     // Copies and reorders leave a value what it is.
-    const bool keeps = instr.opcode == Opcode::copy ||
-                       (instr.opcode == Opcode::compute &&
-                        program_.descs[static_cast<size_t>(instr.desc)].op == Op::Identity);
+    const bool keeps =
+        instr.opcode == Opcode::copy ||
+        (instr.opcode == Opcode::compute && program_.descs[static_cast<size_t>(instr.desc)].op == Op::Identity);
     for (size_t o = 0; o < instr.writes.size(); ++o) {
       // A result is written while the operands are still read: they must not overlap.
-      write(at, instr.writes[o],
-            keeps ? reads[0] : symbol_of(fmt::format("{} {}", instr.label, o), reads));
+      write(at, instr.writes[o], keeps ? reads[0] : symbol_of(fmt::format("{} {}", instr.label, o), reads));
     }
     for (size_t i = 0; i < reads.size(); ++i) {
       if (read(at, instr.reads[i]) == reads[i]) continue;

@@ -21,11 +21,12 @@ std::string text_of(const Screws& screws) {
 }
 
 TEST(RankingText, SplittingCannotPayOverASlowLink) {
-  EXPECT_THAT(text_of({.bandwidth = "1kbps", .compute = "100MFLOPS"}),
-              AllOf(HasSubstr("\nverdict  Splitting is worth it for memory ("),
-                    HasSubstr("but not for throughput (one device makes "), HasSubstr("nor for latency (one device is "),
-                    HasSubstr("\n         The links stand in the way: with more than "),
-                    HasSubstr(" on each, splitting would beat one device.\n")));
+  EXPECT_THAT(
+      text_of({.bandwidth = "1kbps", .compute = "100MFLOPS"}),
+      AllOf(HasSubstr("\nverdict  Splitting is worth it for memory ("),
+            HasSubstr("but not for throughput (one device makes "), HasSubstr("nor for latency (one device is "),
+            HasSubstr("\n         The links stand in the way: with more than "),
+            HasSubstr(" on each, splitting would beat one device.\n")));
 }
 
 TEST(RankingText, LatencyThatNoBandwidthHelps) {

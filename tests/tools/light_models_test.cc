@@ -12,6 +12,7 @@
 
 #include "base/file.h"
 #include "base/npy.h"
+#include "exec/kernels/kernel_library.h"
 
 namespace nlsplit {
 namespace {
@@ -51,7 +52,13 @@ class LightModels : public ::testing::TestWithParam<const char*> {
   fs::path scratch_;
 };
 
-TEST_P(LightModels, UnsplitIsWhatOnnxRuntimeComputes) { expect_reference(reference_ + "/model.onnx"); }
+TEST_P(LightModels, UnsplitIsWhatOnnxRuntimeComputesAtEveryLevel) {
+  for (const Isa isa : {Isa::v2, Isa::v3, Isa::v4}) {
+    if (!cpu_supports(isa)) continue;
+    SCOPED_TRACE(name_of(isa));
+    expect_reference(fmt::format("{}/model.onnx --isa {}", reference_, name_of(isa)));
+  }
+}
 
 TEST_P(LightModels, SplitIsWhatOnnxRuntimeComputes) {
   const std::string scenario = scratch_ / "split.yaml";

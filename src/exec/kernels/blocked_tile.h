@@ -1,6 +1,6 @@
-// The register tile of the blocked convolutions: up to most_tile_rows pixels times two blocks of output channels, summed
-// over all of k before anything is stored. Pixels are read where they lie, one scalar at a time, weights as vector panels
-// (kernels/layout.h). An element is one chain over k that starts from its bias, whatever the tile.
+// The register tile of the blocked convolutions: up to most_tile_rows pixels times two blocks of output channels,
+// summed over all of k before anything is stored. Pixels are read where they lie, one scalar at a time, weights as
+// vector panels (kernels/layout.h). An element is one chain over k that starts from its bias, whatever the tile.
 #pragma once
 
 #include <cstdint>

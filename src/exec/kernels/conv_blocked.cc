@@ -109,7 +109,7 @@ void run_panel(const Convolution& c, const KernelCall& call, const std::vector<S
   const bool is_last = filter + channels == c.group_filters;
   const float* next_panel = is_last ? shared.panel : shared.panel + c.k * panel_width;
   const bool reads_once = c.w.taps() == 1 && panel == 0;  // else the image is in a near cache already
-  const int64_t first = channel * c.w.out_pixels();  // the panel's place in a sample
+  const int64_t first = channel * c.w.out_pixels();       // the panel's place in a sample
   int rows = 0, pixels = 0;
   TileFunction run = nullptr;
   for (size_t s = begin; s < end; ++s) {
@@ -125,14 +125,15 @@ void run_panel(const Convolution& c, const KernelCall& call, const std::vector<S
                  head.operand == nullptr ? nullptr : head.operand + (out - output(call)) + at, rows, pixels});
     if (rest.empty()) continue;
     for (int v = 0; v < shared.vectors; ++v) {
-      rest.apply(output(call), out - output(call) + at + v * shared.out_stride, static_cast<int64_t>(rows) * pixels * width);
+      rest.apply(output(call), out - output(call) + at + v * shared.out_stride,
+                 static_cast<int64_t>(rows) * pixels * width);
     }
   }
 }
 
 // Tiles in blocks whose part of the image stays in a second-level cache while all filters pass over it.
-void run_samples(const Convolution& c, const KernelCall& call, int64_t samples, const float* image, int64_t image_sample,
-                 float* out, const EpilogueHead& head, const Epilogue& rest) {
+void run_samples(const Convolution& c, const KernelCall& call, int64_t samples, const float* image,
+                 int64_t image_sample, float* out, const EpilogueHead& head, const Epilogue& rest) {
   constexpr int64_t near_floats = 64 * 1024;
   const std::vector<Spot> spots = spots_of(c.w, samples, image_sample, c.planar ? 1 : width);
   const int64_t pixels = std::max<int64_t>(near_floats / c.group_channels, 4 * most_tile_rows);

@@ -47,7 +47,7 @@ struct TilePlace {
 struct Work {
   Window w;
   Winograd wino;
-  int64_t in_block, out_block;  // floats of a block of channels
+  int64_t in_block, out_block;   // floats of a block of channels
   int64_t first = 0, count = 0;  // the tiles of this chunk
 
   TilePlace place(int64_t tile) const {
@@ -99,7 +99,7 @@ void transform_inputs(const Work& work, int64_t block, const float* in, float* t
 }
 
 struct Ending {
-  const float* bias;     // of the block, a whole vector
+  const float* bias;  // of the block, a whole vector
   const EpilogueHead& head;
   const Epilogue& rest;
   float* output;  // of the call
@@ -122,7 +122,8 @@ void transform_outputs(const Work& work, int64_t block, const float* from, const
 #pragma GCC unroll 4
       for (int y = 0; y < out_side; ++y) store(half + (y * in_side + x) * width, result[y]);
     }
-    const int64_t rows = std::min<int64_t>(out_side, w.out_h - at.y), columns = std::min<int64_t>(out_side, w.out_w - at.x);
+    const int64_t rows = std::min<int64_t>(out_side, w.out_h - at.y),
+                  columns = std::min<int64_t>(out_side, w.out_w - at.x);
     const int64_t first = (at.sample * work.wino.out_blocks + block) * work.out_block + (at.y * w.out_w + at.x) * width;
     for (int64_t y = 0; y < rows; ++y) {
       Packet row[in_side], result[out_side];
@@ -158,7 +159,8 @@ void multiply_point(const Work& work, int64_t point, int64_t panel, const std::v
   shared.out_stride = wino.chunk * width;
   shared.low = -std::numeric_limits<float>::infinity();
   shared.high = std::numeric_limits<float>::infinity();
-  const float* next_panel = shared.panel + shared.vectors * width * work.w.channels;  // of the next point after the last
+  const float* next_panel =
+      shared.panel + shared.vectors * width * work.w.channels;  // of the next point after the last
   in += point * wino.in_blocks * wino.chunk * width;
   out += (point * wino.out_blocks + panel * tile_vectors) * wino.chunk * width;
   const ScalarPanels cut = scalar_panels(work.count, most_tile_rows);
@@ -188,12 +190,12 @@ void run(const KernelCall& call) {
     const int64_t left = wino.tiles - work.first, chunks = (left + wino.chunk - 1) / wino.chunk;
     work.count = (left + chunks - 1) / chunks;
     parallel_for(call, wino.in_blocks, [&](int64_t b) { transform_inputs(work, b, input(call, 0), in); });
-    parallel_for(call, Winograd::points * panels, [&](int64_t i) {
-      multiply_point(work, i / panels, i % panels, offsets, input(call, 1), in, out);
-    });
+    parallel_for(call, Winograd::points * panels,
+                 [&](int64_t i) { multiply_point(work, i / panels, i % panels, offsets, input(call, 1), in, out); });
     parallel_for(call, wino.out_blocks, [&](int64_t b) {
       alignas(64) float of_block[width] = {};
-      if (bias != nullptr) std::copy_n(bias + b * width, std::min<int64_t>(width, w.out_channels - b * width), of_block);
+      if (bias != nullptr)
+        std::copy_n(bias + b * width, std::min<int64_t>(width, w.out_channels - b * width), of_block);
       transform_outputs(work, b, out, {of_block, head, epilogue, output(call)});
     });
   }
@@ -219,7 +221,8 @@ void pack(const ComputeDesc& desc, size_t, const void* raw, void* packed) {
       const float* filter = weights + (f * w.channels + c) * 9;
       double half[in_side][3];
       for (int i = 0; i < in_side; ++i) {
-        for (int j = 0; j < 3; ++j) half[i][j] = g[i][0] * filter[j] + g[i][1] * filter[3 + j] + g[i][2] * filter[6 + j];
+        for (int j = 0; j < 3; ++j)
+          half[i][j] = g[i][0] * filter[j] + g[i][1] * filter[3 + j] + g[i][2] * filter[6 + j];
       }
       for (int i = 0; i < in_side; ++i) {
         for (int j = 0; j < in_side; ++j) {

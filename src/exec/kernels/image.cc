@@ -70,7 +70,8 @@ void make_blocked_image(const Window& w, const float* block, float* image) {
         if (w.stride_w == 1) {
           std::memcpy(to + columns.begin * width, from + columns.begin * width, floats(columns.end - columns.begin));
         } else {
-          for (int64_t x = columns.begin; x < columns.end; ++x) store(to + x * width, load(from + x * w.stride_w * width));
+          for (int64_t x = columns.begin; x < columns.end; ++x)
+            store(to + x * width, load(from + x * w.stride_w * width));
         }
         std::memset(to + columns.end * width, 0, floats(w.image_w - columns.end));
       }

@@ -33,8 +33,8 @@ Taps inner_columns(const Window& w) {
 // Output row y of one block: `pixels` neighbouring results from `start` folded by step(sum, value, tap), finished by
 // finish(sum, row taps, column taps), in the order of the taps.
 template <int pixels, class Step>
-inline void fold(const Window& w, const float* block, int64_t y, int64_t x, Taps rows, Taps columns, const Packet& start,
-                 const Step& step, Packet (&sums)[pixels]) {
+inline void fold(const Window& w, const float* block, int64_t y, int64_t x, Taps rows, Taps columns,
+                 const Packet& start, const Step& step, Packet (&sums)[pixels]) {
 #pragma GCC unroll 8
   for (int p = 0; p < pixels; ++p) sums[p] = start;
   const int64_t y0 = y * w.stride_h - w.pad_top, x0 = x * w.stride_w - w.pad_left;
@@ -62,7 +62,8 @@ void slide_block(const Window& w, const float* block, float* out, const Packet& 
       float* to = out + (y * w.out_w + x) * width;
       if (x >= inner.begin && x + together <= inner.end) {
         // What the next row of the output will read for the first time.
-        const float* next = block + (((y + 1) * w.stride_h + reach - w.pad_top) * w.w + x * w.stride_w - w.pad_left) * width;
+        const float* next =
+            block + (((y + 1) * w.stride_h + reach - w.pad_top) * w.w + x * w.stride_w - w.pad_left) * width;
         for (int64_t i = 0; i < w.stride_h; ++i) {
           for (int64_t p = 0; p < together * w.stride_w; ++p) fetch_near(next - (i * w.w - p) * width);
         }
