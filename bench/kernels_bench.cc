@@ -160,8 +160,7 @@ int main(int argc, char** argv) {
   using namespace nlsplit;
   benchmark::Initialize(&argc, argv);
   std::vector<KernelLibrary> libraries;
-  for (Isa isa : {Isa::v4, Isa::v3, Isa::v2}) {
-    if (!cpu_supports(isa)) continue;
+  for (Isa isa : supported_levels()) {
     auto loaded = KernelLibrary::load(isa);
     CHECK(loaded.ok(), loaded.error().to_string());
     libraries.push_back(std::move(*loaded));

@@ -16,6 +16,8 @@ constexpr int spins_before_sleep = 4000;
 void rest_a_moment() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
 #else
   std::this_thread::yield();
 #endif

@@ -291,7 +291,7 @@ constexpr std::array kernels = {
                true},
 };
 
-constexpr std::array levels = {Isa::v2, Isa::v3, Isa::v4};
+constexpr std::array levels = {Isa::v2, Isa::v3, Isa::v4, Isa::neon};
 
 bool may_be_step(Op op) {
   switch (op) {
@@ -359,6 +359,8 @@ std::vector<TensorType> row_major(Types types) {
 
 }  // namespace
 
+std::span<const Isa> all_levels() { return levels; }
+
 std::string_view name_of(Isa isa) {
   switch (isa) {
     case Isa::v2:
@@ -367,15 +369,33 @@ std::string_view name_of(Isa isa) {
       return "v3";
     case Isa::v4:
       return "v4";
+    case Isa::neon:
+      return "neon";
+  }
+  CHECK(false, "no such level");
+}
+
+std::string_view full_name_of(Isa isa) {
+  switch (isa) {
+    case Isa::v2:
+      return "x86-64-v2";
+    case Isa::v3:
+      return "x86-64-v3";
+    case Isa::v4:
+      return "x86-64-v4";
+    case Isa::neon:
+      return "armv8-a";
   }
   CHECK(false, "no such level");
 }
 
 Result<Isa> parse_isa(std::string_view text) {
   for (Isa isa : levels) {
-    if (text == name_of(isa) || text == fmt::format("x86-64-{}", name_of(isa))) return isa;
+    if (text == name_of(isa) || text == full_name_of(isa)) return isa;
   }
-  return invalid_input(fmt::format("unknown instruction level \"{}\": one of v2, v3, v4", text));
+  std::string known;
+  for (Isa isa : levels) known += fmt::format("{}{}", known.empty() ? "" : ", ", name_of(isa));
+  return invalid_input(fmt::format("unknown instruction level \"{}\": one of {}", text, known));
 }
 
 size_t ComputeDesc::operand_count() const {

@@ -19,11 +19,13 @@
 
 namespace nlsplit {
 
-// x86-64 micro-architecture levels (System V psABI). The level is part of a kernel's id: other instructions, other last
-// bits.
-enum class Isa : uint8_t { v2, v3, v4 };
-std::string_view name_of(Isa isa);             // "v2" …
-Result<Isa> parse_isa(std::string_view text);  // "v3" or "x86-64-v3"
+// Instruction levels: x86-64's micro-architecture levels (System V psABI), and 64-bit Arm with its Advanced SIMD
+// (Armv8-A has it from the start). The level is part of a kernel's id: other instructions, other last bits.
+enum class Isa : uint8_t { v2, v3, v4, neon };
+std::span<const Isa> all_levels();             // in the order of the enum: within an architecture the lowest first
+std::string_view name_of(Isa isa);             // "v2" … "neon"
+std::string_view full_name_of(Isa isa);        // as compilers call it: "x86-64-v2" … "armv8-a"
+Result<Isa> parse_isa(std::string_view text);  // either name
 
 struct DescStep {  // an epilogue step; a binary one takes the next of the trailing inputs
   Op op{};

@@ -8,8 +8,26 @@
 namespace nlsplit {
 
 // Floats of a vector register, and the register tile of the products: up to tile_rows(isa) scalars times two vectors.
-constexpr int64_t vector_width(Isa isa) { return isa == Isa::v2 ? 4 : isa == Isa::v3 ? 8 : 16; }
-constexpr int64_t tile_rows(Isa isa) { return isa == Isa::v2 ? 4 : isa == Isa::v3 ? 6 : 14; }
+// Registers hold the sums, a row of vectors and scalars on their way: 16 registers with v2 and v3, 32 with the others.
+// v4 reads its scalars from memory within the multiply-add, neon needs registers for them.
+struct Registers {
+  int64_t vector_width, tile_rows;
+};
+constexpr Registers registers_of(Isa isa) {
+  switch (isa) {
+    case Isa::v2:
+      return {4, 4};
+    case Isa::v3:
+      return {8, 6};
+    case Isa::v4:
+      return {16, 14};
+    case Isa::neon:
+      return {4, 12};
+  }
+  return {};
+}
+constexpr int64_t vector_width(Isa isa) { return registers_of(isa).vector_width; }
+constexpr int64_t tile_rows(Isa isa) { return registers_of(isa).tile_rows; }
 inline constexpr int64_t widest_vector = 16;
 
 // Blocks of a product: m_block × k_block of the left operand (256 KiB) and k_block × n_block of the right one stay in a

@@ -179,7 +179,7 @@ void add_run_command(CLI::App& app, int& code) {
   command->add_option("--batch", a->job.batch, "Of a model: samples (default: as many as --input has, else 1)")
       ->check(CLI::PositiveNumber);
   command->add_option("--isa", a->job.isa,
-                      "Of a model: kernels of this x86-64 level (v2, v3, v4; default: this machine's)");
+                      "Of a model: kernels of this instruction level (v2, v3, v4, neon; default: this machine's)");
   command->add_flag(
       "--check", a->check,
       "Also run the unsplit network on rank 0 and compare the results bit for bit; exit code 1 if they differ");

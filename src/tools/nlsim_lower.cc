@@ -168,9 +168,8 @@ void add_lower_command(CLI::App& app, int& code) {
       ->type_name("COUNT")
       ->check(at_least(1));
   command
-      ->add_option(
-          "--isa", arguments->isa,
-          "Kernels of this x86-64 level (v2, v3, v4), for a model without a scenario (default: this machine's)")
+      ->add_option("--isa", arguments->isa,
+                   "Of a model: kernels of this instruction level (v2, v3, v4, neon; default: this machine's)")
       ->type_name("LEVEL");
   CLI::Option* save =
       command

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "kernels/cpu.h"
 #include "tools/terminal.h"
 
 namespace nlsplit {
@@ -12,12 +13,10 @@ Bytes physical_memory() {
   return bytes(static_cast<int64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<int64_t>(::sysconf(_SC_PAGE_SIZE)));
 }
 
+// Where no kernels would run, planning still can: for a device's default level.
 Isa machine_isa() {
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") &&
-      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
-    return Isa::v4;
-  }
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? Isa::v3 : Isa::v2;
+  const Result<Isa> best = best_isa();
+  return best.ok() ? *best : Device().isa;
 }
 
 }  // namespace

@@ -59,7 +59,7 @@ TEST(Catalogue, EveryComputedOperatorHasAKernelAtEveryLevel) {
     for (int i = 0; i < 20; ++i) {
       std::optional<ComputeDesc> desc = random_desc(op, random);
       if (!desc) continue;
-      for (Isa isa : {Isa::v2, Isa::v3, Isa::v4}) {
+      for (Isa isa : all_levels()) {
         desc->kernel = chosen(*desc, isa);
         EXPECT_NE(find_kernel(desc->kernel), nullptr);
         EXPECT_EQ(isa_of(desc->kernel), isa);
@@ -173,6 +173,7 @@ TEST(Catalogue, PackedBytesFollowTheVectors) {
   EXPECT_EQ(kernel.packed_bytes(desc, 1, Isa::v2).value(), 27 * 20 * 4);
   EXPECT_EQ(kernel.packed_bytes(desc, 1, Isa::v3).value(), 27 * 24 * 4);
   EXPECT_EQ(kernel.packed_bytes(desc, 1, Isa::v4).value(), 27 * 32 * 4);
+  EXPECT_EQ(kernel.packed_bytes(desc, 1, Isa::neon).value(), 27 * 20 * 4);
   EXPECT_EQ(kernel.packed_bytes(desc, 0, Isa::v4).value(), 0);
 }
 
@@ -209,11 +210,17 @@ TEST(Catalogue, VerifyRejectsWhatATextMayClaim) {
 TEST(Catalogue, LevelsParse) {
   EXPECT_EQ(parse_isa("v3").value(), Isa::v3);
   EXPECT_EQ(parse_isa("x86-64-v4").value(), Isa::v4);
-  EXPECT_THAT(parse_isa("avx2").error().message, HasSubstr("one of v2, v3, v4"));
+  EXPECT_EQ(parse_isa("armv8-a").value(), Isa::neon);
+  for (Isa isa : all_levels()) {
+    EXPECT_EQ(parse_isa(name_of(isa)).value(), isa);
+    EXPECT_EQ(parse_isa(full_name_of(isa)).value(), isa);
+  }
+  EXPECT_THAT(parse_isa("avx2").error().message, HasSubstr("one of v2, v3, v4, neon"));
+  EXPECT_FALSE(parse_isa("x86-64-neon").ok());
 }
 
 TEST(Layout, ScalarPanelsCoverEveryRowOnce) {
-  for (int64_t most : {4, 6, 14}) {
+  for (int64_t most : {4, 6, 12, 14}) {
     for (int64_t m = 0; m < 200; ++m) {
       const ScalarPanels panels = scalar_panels(m, most);
       int64_t next = 0;

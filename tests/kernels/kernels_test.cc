@@ -19,7 +19,7 @@ struct Param {
 
 std::vector<Param> params() {
   std::vector<Param> all;
-  for (Isa isa : {Isa::v2, Isa::v3, Isa::v4}) {
+  for (Isa isa : all_levels()) {
     for (Op op : computed_ops()) all.push_back({isa, op});
   }
   return all;
@@ -28,7 +28,7 @@ std::vector<Param> params() {
 class Kernels : public ::testing::TestWithParam<Param> {
  protected:
   void SetUp() override {
-    if (!cpu_supports(GetParam().isa)) GTEST_SKIP() << "this CPU lacks x86-64-" << name_of(GetParam().isa);
+    if (!cpu_supports(GetParam().isa)) GTEST_SKIP() << "this CPU lacks " << full_name_of(GetParam().isa);
     auto loaded = KernelLibrary::load(GetParam().isa);
     ASSERT_TRUE(loaded.ok()) << loaded.error().to_string();
     library_.emplace(std::move(*loaded));
@@ -207,8 +207,7 @@ TEST(BlockedConvolutions, AgreeWithTheReferenceWhereTheyAreCutInMany) {
     desc.inputs = {x.type, w.type, bias.type};
     desc.outputs = info(desc.op).infer(desc.inputs, desc.attrs).value();
     const Tensor expected = run_reference(desc, {&x, &w, &bias});
-    for (Isa isa : {Isa::v2, Isa::v3, Isa::v4}) {
-      if (!cpu_supports(isa)) continue;
+    for (Isa isa : supported_levels()) {
       const KernelLibrary library = KernelLibrary::load(isa).value();
       int ran = 0;
       for (ComputeDesc form : layouts_of(desc, static_cast<int>(vector_width(isa)))) {
@@ -230,8 +229,7 @@ TEST(BlockedConvolutions, AgreeWithTheReferenceWhereTheyAreCutInMany) {
 TEST(Reorder, ThereAndBack) {
   for (const Shape& shape : {Shape{2, 3, 5, 7}, Shape{1, 16, 1, 1}, Shape{3, 37, 4, 5}}) {
     const Tensor x = random_tensor({DType::f32, shape}, 1);
-    for (Isa isa : {Isa::v2, Isa::v3, Isa::v4}) {
-      if (!cpu_supports(isa)) continue;
+    for (Isa isa : supported_levels()) {
       const KernelLibrary library = KernelLibrary::load(isa).value();
       const int block = static_cast<int>(vector_width(isa));
       for (const ComputeDesc& desc :

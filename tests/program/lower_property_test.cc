@@ -15,6 +15,8 @@
 namespace nlsplit {
 namespace {
 
+const std::vector<Isa> levels = {Isa::v3, Isa::v4, Isa::neon};  // blocks of 8, 16 and 4 channels
+
 // Up to four hosts around a switch with one or two devices each; links within hosts too.
 Cluster random_cluster(Random& random) {
   Cluster cluster;
@@ -27,7 +29,7 @@ Cluster random_cluster(Random& random) {
     const size_t devices = 1 + random.below(2);
     for (size_t d = 0; d < devices; ++d) {
       cluster.devices.push_back({fmt::format("D{}", cluster.devices.size()), HostId(h), DeviceKind::cpu,
-                                 bytes(int64_t{1} << 40), random.below(2) == 0 ? Isa::v3 : Isa::v4});
+                                 bytes(int64_t{1} << 40), levels[random.below(levels.size())]});
     }
   }
   return cluster;
@@ -96,7 +98,7 @@ void check_everything(const KernelGraph& kernels, const Plan& plan, const Cluste
 // Two thirds of the plans of `seeds` networks; every third has devices with several stages.
 void random_round(uint64_t seed, const Graph& graph) {
   SCOPED_TRACE(fmt::format("seed {}", seed));
-  const auto kernels = choose_kernels(graph, {Isa::v3, Isa::v4});
+  const auto kernels = choose_kernels(graph, levels);
   ASSERT_TRUE(kernels.ok()) << kernels.error().message;
   Random random(seed * 77 + 5);
   for (int round = 0; round < 4; ++round) {
@@ -160,7 +162,7 @@ TEST(LowerProperties, EveryNetworkOfTheZooInFourPieces) {
   for (const ZooEntry& entry : zoo()) {
     Model model = zoo_model(entry.name).value();
     const Graph graph = optimize(model.graph, model.weights).value();
-    const KernelGraph kernels = choose_kernels(graph, {Isa::v3, Isa::v4}).value();
+    const KernelGraph kernels = choose_kernels(graph, levels).value();
     Random random(1);
     const Cluster cluster = random_cluster(random);
     for (int i = 0; i < 5 && !HasFailure(); ++i) {

@@ -152,6 +152,7 @@ TEST_F(Programs, ABareModelRuns) {
 
 TEST_F(Programs, ABareModelsLevelIsChosen) {
   EXPECT_THAT(nlsim("lower zoo:simple_cnn --isa v2").out, HasSubstr("device cpu0 cpu host localhost isa v2"));
+  EXPECT_THAT(nlsim("lower zoo:simple_cnn --isa armv8-a").out, HasSubstr("isa neon"));
   EXPECT_EQ(nlbench("run zoo:simple_cnn --isa v2 --transport threads --repeats 1").code, 0);
   const Outcome scenario = nlbench("run " + scenario_ + " --isa v2 --transport threads");
   EXPECT_EQ(scenario.code, 2);

@@ -44,18 +44,18 @@ struct TileWork {
   const EpilogueHead* head;
 };
 
-// Channels by pixels → pixels by channels, and out.
-template <int pixels, int vectors>
-void finish_tile(const TileWork& work, const Tile<pixels, vectors>& tile) {
+// Channels by pixels → pixels by channels, and out: `pixels` of the tile's, at most a vector of them.
+template <int first, int pixels, int all, int vectors>
+void finish_pixels(const TileWork& work, const Tile<all, vectors>& tile) {
   for (int v = 0; v < vectors; ++v) {
     Eigen::internal::PacketBlock<Packet, width> block;
 #pragma GCC unroll 16
-    for (int i = 0; i < width; ++i) block.packet[i] = i < pixels ? tile.at[i * vectors + v] : zeros();
+    for (int i = 0; i < width; ++i) block.packet[i] = i < pixels ? tile.at[(first + i) * vectors + v] : zeros();
     Eigen::internal::ptranspose(block);
     const int64_t channels = std::min<int64_t>(width, work.channels - v * width);
     const float* bias = work.bias == nullptr ? nullptr : work.bias + v * width;
-    const float* operand = work.operand == nullptr ? nullptr : work.operand + v * width * work.out_stride;
-    float* to = work.out + v * width * work.out_stride;
+    const float* operand = work.operand == nullptr ? nullptr : work.operand + first + v * width * work.out_stride;
+    float* to = work.out + first + v * width * work.out_stride;
     const Packet low = broadcast(work.head->low), high = broadcast(work.head->high);
 #pragma GCC unroll 16
     for (int c = 0; c < width; ++c) {
@@ -67,6 +67,15 @@ void finish_tile(const TileWork& work, const Tile<pixels, vectors>& tile) {
       store_first<pixels>(to + c * work.out_stride, sum);
     }
   }
+}
+
+// neon's tiles are three vectors long, the others' not even one.
+template <int pixels, int vectors>
+void finish_tile(const TileWork& work, const Tile<pixels, vectors>& tile) {
+  [&]<int... i>(std::integer_sequence<int, i...>) {
+    (finish_pixels<i * width, std::min(width, pixels - i * width)>(work, tile), ...);
+  }
+  (std::make_integer_sequence<int, (pixels + width - 1) / width>{});
 }
 
 template <int rows, int pixels, int vectors>

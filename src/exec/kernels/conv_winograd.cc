@@ -174,8 +174,7 @@ void multiply_point(const Work& work, int64_t point, int64_t panel, const std::v
 
 void run(const KernelCall& call) {
   const Window w = window_of(*call.desc);
-  constexpr Isa isa = width == 16 ? Isa::v4 : width == 8 ? Isa::v3 : Isa::v2;
-  Work work{w, winograd_of(w, isa), w.h * w.w * width, w.out_pixels() * width};
+  Work work{w, winograd_of(w, level), w.h * w.w * width, w.out_pixels() * width};
   const Winograd& wino = work.wino;
   Epilogue epilogue(call);
   const EpilogueHead head = epilogue.take_head();

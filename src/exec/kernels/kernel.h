@@ -1,5 +1,5 @@
 // What a library of kernels offers. One source is compiled once for each instruction level into
-// libnlsplit_kernels_v2/v3/v4.so (hidden visibility: the levels' inlined Eigen code must never mix), and
+// libnlsplit_kernels_<level>.so (hidden visibility: the levels' inlined Eigen code must never mix), and
 // exec/kernel_library.h loads the one a Program names.
 #pragma once
 

@@ -9,33 +9,6 @@
 
 namespace nlsplit {
 
-// By features, since not every compiler knows the levels' names; each level's youngest ones stand for the rest.
-bool cpu_supports(Isa isa) {
-  __builtin_cpu_init();
-  const bool v2 = __builtin_cpu_supports("sse4.2") != 0 && __builtin_cpu_supports("popcnt") != 0;
-  const bool v3 = v2 && __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0 &&
-                  __builtin_cpu_supports("bmi") != 0 && __builtin_cpu_supports("bmi2") != 0;
-  const bool v4 = v3 && __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
-                  __builtin_cpu_supports("avx512cd") != 0 && __builtin_cpu_supports("avx512dq") != 0 &&
-                  __builtin_cpu_supports("avx512vl") != 0;
-  switch (isa) {
-    case Isa::v2:
-      return v2;
-    case Isa::v3:
-      return v3;
-    case Isa::v4:
-      return v4;
-  }
-  return false;
-}
-
-Result<Isa> best_isa() {
-  for (Isa isa : {Isa::v4, Isa::v3, Isa::v2}) {
-    if (cpu_supports(isa)) return isa;
-  }
-  return unsupported("this CPU lacks the x86-64-v2 instructions (SSE4.2), the least the kernels are built for");
-}
-
 Result<KernelLibrary> KernelLibrary::load(Isa isa) {
   const std::string name = fmt::format("libnlsplit_kernels_{}.so", name_of(isa));
   std::error_code error;
@@ -53,7 +26,7 @@ Result<KernelLibrary> KernelLibrary::load(Isa isa) {
 Result<KernelLibrary> KernelLibrary::load_file(Isa isa, const std::string& path) {
   if (!cpu_supports(isa)) {
     return unsupported(
-        fmt::format("this CPU lacks the x86-64-{} instructions, which the Program's kernels need", name_of(isa)));
+        fmt::format("this CPU lacks the {} instructions, which the Program's kernels need", full_name_of(isa)));
   }
   // Local: the symbols of two levels must never meet. Now: what is missing shows here, not in the middle of a run.
   void* handle = dlopen(path.c_str(), RTLD_LOCAL | RTLD_NOW);

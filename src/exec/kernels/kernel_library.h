@@ -9,13 +9,9 @@
 #include <string_view>
 
 #include "exec/kernels/kernel.h"
+#include "kernels/cpu.h"
 
 namespace nlsplit {
-
-// Does this machine's CPU (and its operating system) have all instructions of the level?
-bool cpu_supports(Isa isa);
-// The highest level it has. Error: not even v2.
-Result<Isa> best_isa();
 
 class KernelLibrary {
  public:

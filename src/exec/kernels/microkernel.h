@@ -11,9 +11,7 @@
 namespace nlsplit {
 
 inline constexpr int tile_vectors = 2;
-inline constexpr int most_tile_rows = width == 16  ? 14
-                                      : width == 8 ? 6
-                                                   : 4;  // = tile_rows(isa): what the registers hold
+inline constexpr int most_tile_rows = static_cast<int>(tile_rows(level));  // what the registers hold
 
 // Element by element and written out: a copy of a whole array, or a loop that GCC 12 takes for one, would go through
 // memory and keep the sums out of the registers.

@@ -10,10 +10,15 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/layout.h"
+
 namespace nlsplit {
 
 using Packet = Eigen::internal::packet_traits<float>::type;
 inline constexpr int width = Eigen::internal::unpacket_traits<Packet>::size;
+// Of this library; the build says which.
+inline constexpr Isa level = Isa::NLSPLIT_LEVEL;
+static_assert(width == vector_width(level), "Eigen's packets are not the level's vectors");
 
 inline Packet load(const float* from) { return Eigen::internal::ploadu<Packet>(from); }
 inline void store(float* to, const Packet& packet) { Eigen::internal::pstoreu(to, packet); }
@@ -85,6 +90,8 @@ inline Packet square_root(const Packet& a) {
   return _mm512_sqrt_ps(a);
 #elif defined(EIGEN_VECTORIZE_AVX)
   return _mm256_sqrt_ps(a);
+#elif defined(EIGEN_VECTORIZE_NEON)
+  return vsqrtq_f32(a);
 #else
   return _mm_sqrt_ps(a);
 #endif

@@ -1,0 +1,53 @@
+#include "kernels/cpu.h"
+
+#include <fmt/format.h>
+
+#if defined(__aarch64__)
+#include <sys/auxv.h>
+#endif
+
+namespace nlsplit {
+bool cpu_supports(Isa isa) {
+  bool v2 = false, v3 = false, v4 = false, neon = false;
+#if defined(__x86_64__)
+  // By features, since not every compiler knows the levels' names; each level's youngest ones stand for the rest.
+  __builtin_cpu_init();
+  v2 = __builtin_cpu_supports("sse4.2") != 0 && __builtin_cpu_supports("popcnt") != 0;
+  v3 = v2 && __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0 &&
+       __builtin_cpu_supports("bmi") != 0 && __builtin_cpu_supports("bmi2") != 0;
+  v4 = v3 && __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
+       __builtin_cpu_supports("avx512cd") != 0 && __builtin_cpu_supports("avx512dq") != 0 &&
+       __builtin_cpu_supports("avx512vl") != 0;
+#elif defined(__aarch64__)
+  neon = (getauxval(AT_HWCAP) & HWCAP_ASIMD) != 0;
+#endif
+  switch (isa) {
+    case Isa::v2:
+      return v2;
+    case Isa::v3:
+      return v3;
+    case Isa::v4:
+      return v4;
+    case Isa::neon:
+      return neon;
+  }
+  return false;
+}
+
+std::vector<Isa> supported_levels() {
+  std::vector<Isa> levels;
+  for (Isa isa : all_levels()) {
+    if (cpu_supports(isa)) levels.push_back(isa);
+  }
+  return levels;
+}
+
+Result<Isa> best_isa() {
+  const std::vector<Isa> levels = supported_levels();
+  if (!levels.empty()) return levels.back();
+  return unsupported(
+      fmt::format("this CPU has neither {} (SSE4.2) nor {} with Advanced SIMD, the least the kernels are built for",
+                  full_name_of(Isa::v2), full_name_of(Isa::neon)));
+}
+
+}  // namespace nlsplit
