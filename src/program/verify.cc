@@ -34,7 +34,7 @@ Status check_compute(const Program& program, const DeviceProgram& device, const 
       return invalid_input(fmt::format("operand {} ({}) is not packed as {} wants it", i, buffer.name, desc.kernel));
     }
   }
-  if (const Status sound = verify(desc); !sound.ok()) return sound;
+  RETURN_IF_ERROR(verify(desc));
   for (size_t i = 0; i < instr.writes.size(); ++i) {
     if (type_of(device, instr.writes[i]) != desc.outputs[i]) {
       return invalid_input(fmt::format("result {} is {}, but {} makes {}", i,
