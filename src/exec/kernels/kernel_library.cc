@@ -9,7 +9,18 @@
 
 namespace nlsplit {
 
+namespace {
+
+Status check_level(Isa isa) {
+  if (cpu_supports(isa)) return ok_status();
+  return unsupported(
+      fmt::format("this CPU lacks the {} instructions, which the Program's kernels need", full_name_of(isa)));
+}
+
+}  // namespace
+
 Result<KernelLibrary> KernelLibrary::load(Isa isa) {
+  RETURN_IF_ERROR(check_level(isa));
   const std::string name = fmt::format("libnlsplit_kernels_{}.so", name_of(isa));
   std::error_code error;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
@@ -24,10 +35,7 @@ Result<KernelLibrary> KernelLibrary::load(Isa isa) {
 }
 
 Result<KernelLibrary> KernelLibrary::load_file(Isa isa, const std::string& path) {
-  if (!cpu_supports(isa)) {
-    return unsupported(
-        fmt::format("this CPU lacks the {} instructions, which the Program's kernels need", full_name_of(isa)));
-  }
+  RETURN_IF_ERROR(check_level(isa));
   // Local: the symbols of two levels must never meet. Now: what is missing shows here, not in the middle of a run.
   void* handle = dlopen(path.c_str(), RTLD_LOCAL | RTLD_NOW);
   if (handle == nullptr) return io_error(fmt::format("cannot load the kernels: {}", dlerror()));
