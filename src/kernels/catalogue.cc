@@ -131,6 +131,11 @@ std::string refuse_conv_1x1(const ComputeDesc& desc) {
   return {};
 }
 
+std::string refuse_conv_transpose_packed(const ComputeDesc& desc) {
+  if (std::string why = only<Op::ConvTranspose>(desc); !why.empty()) return why;
+  return desc.is_weight(1) ? "" : "it packs its weights at load, and these are not constant";
+}
+
 std::string refuse_gemm_packed(const ComputeDesc& desc) {
   if (std::string why = only<Op::Gemm>(desc); !why.empty()) return why;
   return desc.is_weight(1) ? "" : "it packs its right operand at load, and this one is not constant";
@@ -175,6 +180,10 @@ Bytes scratch_window(const ComputeDesc& desc, Isa, int) {
                 round_up(window.flat_pixels(), widest_vector));
 }
 
+Bytes scratch_conv_transpose(const ComputeDesc& desc, Isa, int workers) {
+  return floats(workers * conv_transpose_of(desc).worker_floats());
+}
+
 Bytes scratch_product(const ComputeDesc& desc, Isa, int) {
   const Product p = product_of(desc);
   return floats(round_up(product_left_floats(p.m, p.k), widest_vector) + product_right_floats(p.k, p.n));
@@ -207,6 +216,10 @@ Bytes packed_product(const ComputeDesc& desc, size_t i, Isa isa) {
   return i == 1 ? floats(vector_panels(p.k, p.n, isa)) : bytes(0);
 }
 
+Bytes packed_conv_transpose(const ComputeDesc& desc, size_t i, Isa) {
+  return i == 1 ? size_of(desc.inputs[1]) : bytes(0);
+}
+
 constexpr auto plain = Layouts::row_major;
 constexpr auto one = Layouts::one;
 constexpr auto own = Layouts::own;
@@ -229,6 +242,11 @@ constexpr std::array kernels = {
                refuse_conv_packed, scratch_conv_direct, packed_conv_direct, true},
     KernelInfo{"conv", "conv_direct with weights that become known only at run time", plain, only<Op::Conv>,
                scratch_conv, nullptr, true},
+    KernelInfo{"conv_transpose_packed",
+               "NCHW; a product of the weights (packed) and the sample's planes, its rows gathered where they overlap",
+               plain, refuse_conv_transpose_packed, scratch_conv_transpose, packed_conv_transpose, true},
+    KernelInfo{"conv_transpose", "conv_transpose_packed with weights that become known only at run time", plain,
+               only<Op::ConvTranspose>, scratch_conv_transpose, nullptr, true},
     KernelInfo{"gemm_packed", "matrix product, the right operand packed into vector panels at load", plain,
                refuse_gemm_packed, scratch_product_packed, packed_product, true},
     KernelInfo{"gemm", "matrix product of plain operands, packed block by block", plain, only<Op::Gemm>,
@@ -257,6 +275,10 @@ constexpr std::array kernels = {
     KernelInfo{"batch_norm_blocked", "one scale and shift a channel, vectors of channels", own,
                only_blocked<Op::BatchNormalization>, nullptr, nullptr, true},
     KernelInfo{"batch_norm", "one scale and shift a plane", plain, only<Op::BatchNormalization>, nullptr, nullptr, true},
+    KernelInfo{"layer_norm", "mean, then variance, then scale and shift, row by row", plain,
+               only<Op::LayerNormalization>, nullptr, nullptr, true},
+    KernelInfo{"instance_norm", "mean, then variance, then scale and shift, plane by plane", plain,
+               only<Op::InstanceNormalization>, nullptr, nullptr, true},
     KernelInfo{"lrn_blocked", "sum of squares over neighbouring channels, vectors of channels", own,
                only_blocked<Op::LRN>, nullptr, nullptr, true},
     KernelInfo{"lrn", "sum of squares over neighbouring channels, vectors of pixels", plain, only<Op::LRN>, nullptr,

@@ -13,6 +13,8 @@ extern "C" __attribute__((visibility("default"))) const nlsplit::KernelEntry* nl
       global_average_pool,    batch_norm_blocked, batch_norm,        lrn_blocked,  lrn,
       softmax,                concat_blocked,  concat,               transpose,    reduce_mean,
       pad,                    reorder,
+      conv_transpose_packed,  conv_transpose_plain,
+      layer_norm,             instance_norm,
   };
   *count = entries.size();
   return entries.data();
