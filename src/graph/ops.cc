@@ -13,6 +13,8 @@ namespace {
 
 constexpr AttrSpec conv_attrs[] = {
     {"dilations", 'l'}, {"group", 'i'}, {"kernel_shape", 'l'}, {"pads", 'l'}, {"strides", 'l'}};
+constexpr AttrSpec conv_transpose_attrs[] = {{"dilations", 'l'},      {"group", 'i'}, {"kernel_shape", 'l'},
+                                             {"output_padding", 'l'}, {"pads", 'l'},  {"strides", 'l'}};
 constexpr AttrSpec gemm_attrs[] = {{"alpha", 'f'}, {"beta", 'f'}, {"transA", 'i'}, {"transB", 'i'}};
 constexpr AttrSpec leaky_attrs[] = {{"alpha", 'f'}};
 constexpr AttrSpec hard_sigmoid_attrs[] = {{"alpha", 'f'}, {"beta", 'f'}};
@@ -21,7 +23,8 @@ constexpr AttrSpec max_pool_attrs[] = {
     {"ceil_mode", 'i'}, {"dilations", 'l'}, {"kernel_shape", 'l'}, {"pads", 'l'}, {"strides", 'l'}};
 constexpr AttrSpec average_pool_attrs[] = {
     {"ceil_mode", 'i'}, {"count_include_pad", 'i'}, {"kernel_shape", 'l'}, {"pads", 'l'}, {"strides", 'l'}};
-constexpr AttrSpec batch_norm_attrs[] = {{"epsilon", 'f'}};
+constexpr AttrSpec epsilon_attrs[] = {{"epsilon", 'f'}};
+constexpr AttrSpec layer_norm_attrs[] = {{"axis", 'i'}, {"epsilon", 'f'}};
 constexpr AttrSpec lrn_attrs[] = {{"alpha", 'f'}, {"beta", 'f'}, {"bias", 'f'}, {"size", 'i'}};
 constexpr AttrSpec axis_attrs[] = {{"axis", 'i'}};
 constexpr AttrSpec reshape_attrs[] = {{"shape", 'l'}};
@@ -44,6 +47,10 @@ Flops flops_conv(Types in, Types out, const Attrs&) {
   const double taps = static_cast<double>(w[1] * w[2] * w[3]);
   return flops(2 * taps * count(out[0]));  // the bias replaces the first addition's zero
 }
+Flops flops_conv_transpose(Types in, Types, const Attrs&) {
+  const Shape& w = in[1].shape;  // [channels, outputs of a group, height, width]: every input meets so many weights
+  return flops(2 * static_cast<double>(w[1] * w[2] * w[3]) * count(in[0]));
+}
 Flops flops_gemm(Types in, Types out, const Attrs& attrs) {
   const Shape& a = in[0].shape;
   const double k = static_cast<double>(attr_int(attrs, "transA") != 0 ? a[0] : a[1]);
@@ -60,6 +67,9 @@ Flops flops_pool(Types, Types out, const Attrs& attrs) {
 }
 Flops flops_reduce(Types in, Types, const Attrs&) { return flops(count(in[0])); }
 Flops flops_batch_norm(Types, Types out, const Attrs&) { return flops(2 * count(out[0])); }  // scale and shift
+Flops flops_normalize(Types, Types out, const Attrs&) {
+  return flops(7 * count(out[0]));  // sum; subtract, square, sum; subtract, scale, shift
+}
 Flops flops_lrn(Types, Types out, const Attrs& attrs) {
   return flops((2 * static_cast<double>(attr_int(attrs, "size")) + 4) *
                count(out[0]));  // squares, sum; scale, shift, power, divide
@@ -94,6 +104,10 @@ bool keeps_broadcast(Types in, uint64_t batched, const Attrs&) {
     if (!has_samples && in[i].shape.size() == rank && in[i].shape[0] != 1) return false;
   }
   return batched != 0;
+}
+bool keeps_layer_norm(Types in, uint64_t batched, const Attrs& attrs) {
+  const auto axis = axis_of(attr_int(attrs, "axis"), in[0].shape.size());
+  return batched == 1 && axis.ok() && *axis != 0;
 }
 bool keeps_softmax(Types in, uint64_t batched, const Attrs& attrs) {
   const auto axis = axis_of(attr_int(attrs, "axis"), in[0].shape.size());
@@ -184,6 +198,7 @@ Inferred checked(Types inputs, const Attrs& attrs) {
 constexpr OpInfo table[] = {
     //  op                 inputs  view   attributes          types              work                  batch
     ROW(Conv,               2,  3, false, conv_attrs,         infer_conv,        flops_conv,           keeps_first),
+    ROW(ConvTranspose,      2,  3, false, conv_transpose_attrs, infer_conv_transpose, flops_conv_transpose, keeps_first),
     ROW(Gemm,               2,  3, false, gemm_attrs,         infer_gemm,        flops_gemm,           keeps_gemm),
     ROW(MatMul,             2,  2, false, no_attrs,           infer_matmul,      flops_matmul,         keeps_matmul),
     ROW(Add,                2,  2, false, no_attrs,           infer_broadcast,   flops_each,           keeps_broadcast),
@@ -205,7 +220,9 @@ constexpr OpInfo table[] = {
     ROW(MaxPool,            1,  1, false, max_pool_attrs,     infer_pool,        flops_pool,           keeps_first),
     ROW(AveragePool,        1,  1, false, average_pool_attrs, infer_pool,        flops_pool,           keeps_first),
     ROW(GlobalAveragePool,  1,  1, false, no_attrs,           infer_global_pool, flops_reduce,         keeps_first),
-    ROW(BatchNormalization, 5,  5, false, batch_norm_attrs,   infer_batch_norm,  flops_batch_norm,     keeps_first),
+    ROW(BatchNormalization, 5,  5, false, epsilon_attrs,      infer_batch_norm,  flops_batch_norm,     keeps_first),
+    ROW(LayerNormalization, 2,  3, false, layer_norm_attrs,   infer_layer_norm,  flops_normalize,      keeps_layer_norm),
+    ROW(InstanceNormalization, 3, 3, false, epsilon_attrs,    infer_instance_norm, flops_normalize,    keeps_first),
     ROW(LRN,                1,  1, false, lrn_attrs,          infer_lrn,         flops_lrn,            keeps_first),
     ROW(Softmax,            1,  1, false, axis_attrs,         infer_axis,        flops_softmax,        keeps_softmax),
     ROW(Concat,             1, -1, false, axis_attrs,         infer_concat,      no_flops,             keeps_concat),

@@ -14,7 +14,9 @@ namespace nlsplit {
 
 // Canonical attributes (all required unless marked ?). i = int, f = float, s = string, [i] = ints.
 enum class Op : uint8_t {
-  Conv,    // (x, w, b?) dilations[i] group i kernel_shape[i] pads[i] (begins then ends) strides[i]; 2 spatial axes
+  Conv,  // (x, w, b?) dilations[i] group i kernel_shape[i] pads[i] (begins then ends) strides[i]; 2 spatial axes
+  // (x, w[channels, filters of a group, h, w], b?) Conv's, and output_padding[i]: rows and columns more at the end
+  ConvTranspose,
   Gemm,    // (a, b, c?) alpha f beta f transA i transB i
   MatMul,  // (a, b) numpy semantics, batched
   Add,
@@ -37,15 +39,18 @@ enum class Op : uint8_t {
   AveragePool,         // (x) ceil_mode i count_include_pad i kernel_shape[i] pads[i] strides[i]
   GlobalAveragePool,   // (x)
   BatchNormalization,  // (x, scale, bias, mean, var) epsilon f; inference
-  LRN,                 // (x) alpha f beta f bias f size i
-  Softmax,             // (x) axis i; over that axis alone (opset < 13 is rewritten with Flatten at import)
-  Concat,              // (a, …) axis i
-  Reshape,             // (x) shape[i]: 0 copies the input's extent, one -1 is inferred
-  Flatten,             // (x) axis i
-  Transpose,           // (x) perm[i]
-  ReduceMean,          // (x) axes[i] keepdims i
-  Pad,                 // (x) pads[i] value f; constant mode
-  Identity,            // (x); Dropout in inference
+  // (x, scale, bias?) axis i epsilon f; over all axes from that one on, whose shape the parameters have
+  LayerNormalization,
+  InstanceNormalization,  // (x, scale, bias) epsilon f; over the spatial axes, parameters one a channel
+  LRN,                    // (x) alpha f beta f bias f size i
+  Softmax,                // (x) axis i; over that axis alone (opset < 13 is rewritten with Flatten at import)
+  Concat,                 // (a, …) axis i
+  Reshape,                // (x) shape[i]: 0 copies the input's extent, one -1 is inferred
+  Flatten,                // (x) axis i
+  Transpose,              // (x) perm[i]
+  ReduceMean,             // (x) axes[i] keepdims i
+  Pad,                    // (x) pads[i] value f; constant mode
+  Identity,               // (x); Dropout in inference
 };
 inline constexpr int op_count = static_cast<int>(Op::Identity) + 1;
 

@@ -111,6 +111,39 @@ Inferred infer_conv(Types inputs, const Attrs& attrs) {
   return one(DType::f32, {x[0], w[0], height, width});
 }
 
+Inferred infer_conv_transpose(Types inputs, const Attrs& attrs) {
+  RETURN_IF_ERROR(floats(inputs));
+  const Shape &x = inputs[0].shape, &w = inputs[1].shape;
+  if (x.size() != 4 || w.size() != 4) return unsupported("transposed convolutions over other than two spatial axes");
+  ASSIGN_OR_RETURN(const Window window, window_of(attrs, 2));
+  const int64_t group = attr_int(attrs, "group");
+  if (group < 1 || x[1] < 1 || x[1] % group != 0) return wrong(fmt::format("{} channels in {} groups", x[1], group));
+  if (x[1] != w[0]) return wrong(fmt::format("the input has {} channels, the weight is for {}", x[1], w[0]));
+  if (w[1] < 1 || w[1] > largest_extent / group) return wrong(fmt::format("{} filters a group", w[1]));
+  if (w[2] != window.kernel[0] || w[3] != window.kernel[1]) {
+    return wrong(
+        fmt::format("kernel_shape is {}x{}, the weight {}x{}", window.kernel[0], window.kernel[1], w[2], w[3]));
+  }
+  if (inputs.size() > 2 && inputs[2].shape != Shape{w[1] * group})
+    return wrong(fmt::format("the bias is not [{}]", w[1] * group));
+  const std::vector<int64_t>& more = attr_ints(attrs, "output_padding");
+  if (more.size() != 2) return wrong("output_padding does not have two spatial axes");
+  Shape out{x[0], w[1] * group};
+  for (size_t axis = 0; axis < 2; ++axis) {
+    // Beyond that the rows would lie past every window's reach, and another input extent would give the same output.
+    if (more[axis] < 0 || more[axis] >= std::max(window.strides[axis], window.dilations[axis]))
+      return wrong(fmt::format("an output_padding of {} with a stride of {}", more[axis], window.strides[axis]));
+    const int64_t reach = (window.kernel[axis] - 1) * window.dilations[axis] + 1;
+    if (x[axis + 2] < 1 || x[axis + 2] > largest_extent / window.strides[axis])
+      return wrong(fmt::format("an input extent of {}", x[axis + 2]));
+    const int64_t whole = (x[axis + 2] - 1) * window.strides[axis] + reach + more[axis];
+    const int64_t pads = window.pads[axis] + window.pads[axis + 2];
+    if (whole <= pads) return wrong(fmt::format("pads of {} leave nothing of an extent of {}", pads, whole));
+    out.push_back(whole - pads);
+  }
+  return one(DType::f32, std::move(out));
+}
+
 Inferred infer_gemm(Types inputs, const Attrs& attrs) {
   RETURN_IF_ERROR(floats(inputs));
   const Shape &a = inputs[0].shape, &b = inputs[1].shape;
@@ -183,6 +216,31 @@ Inferred infer_batch_norm(Types inputs, const Attrs&) {
   RETURN_IF_ERROR(floats(inputs));
   const Shape& x = inputs[0].shape;
   if (x.size() < 2) return wrong("BatchNormalization needs a channel axis");
+  for (size_t i = 1; i < inputs.size(); ++i) {
+    if (inputs[i].shape != Shape{x[1]})
+      return wrong(fmt::format("parameter {} is {}, not [{}]", i, to_string(inputs[i]), x[1]));
+  }
+  return one(DType::f32, x);
+}
+
+Inferred infer_layer_norm(Types inputs, const Attrs& attrs) {
+  RETURN_IF_ERROR(floats(inputs));
+  const Shape& x = inputs[0].shape;
+  ASSIGN_OR_RETURN(const size_t axis, axis_of(attr_int(attrs, "axis"), x.size()));
+  const Shape normalized(x.begin() + static_cast<std::ptrdiff_t>(axis), x.end());
+  for (size_t i = 1; i < inputs.size(); ++i) {
+    if (inputs[i].shape != normalized) {
+      return wrong(fmt::format("parameter {} is {}, not of the shape that is normalized, {}", i, to_string(inputs[i]),
+                               to_string(TensorType{DType::f32, normalized})));
+    }
+  }
+  return one(DType::f32, x);
+}
+
+Inferred infer_instance_norm(Types inputs, const Attrs&) {
+  RETURN_IF_ERROR(floats(inputs));
+  const Shape& x = inputs[0].shape;
+  if (x.size() < 3) return wrong("InstanceNormalization needs channels and spatial axes");
   for (size_t i = 1; i < inputs.size(); ++i) {
     if (inputs[i].shape != Shape{x[1]})
       return wrong(fmt::format("parameter {} is {}, not [{}]", i, to_string(inputs[i]), x[1]));

@@ -8,6 +8,7 @@ namespace nlsplit {
 using Inferred = Result<std::vector<TensorType>>;
 
 Inferred infer_conv(Types inputs, const Attrs& attrs);
+Inferred infer_conv_transpose(Types inputs, const Attrs& attrs);
 Inferred infer_gemm(Types inputs, const Attrs& attrs);
 Inferred infer_matmul(Types inputs, const Attrs& attrs);
 Inferred infer_broadcast(Types inputs, const Attrs& attrs);
@@ -15,6 +16,8 @@ Inferred infer_same(Types inputs, const Attrs& attrs);  // all inputs alike, and
 Inferred infer_pool(Types inputs, const Attrs& attrs);
 Inferred infer_global_pool(Types inputs, const Attrs& attrs);
 Inferred infer_batch_norm(Types inputs, const Attrs& attrs);
+Inferred infer_layer_norm(Types inputs, const Attrs& attrs);
+Inferred infer_instance_norm(Types inputs, const Attrs& attrs);
 Inferred infer_lrn(Types inputs, const Attrs& attrs);
 Inferred infer_axis(Types inputs, const Attrs& attrs);  // as the input; the attribute `axis` must be one of its axes
 Inferred infer_concat(Types inputs, const Attrs& attrs);

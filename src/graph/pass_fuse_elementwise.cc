@@ -8,6 +8,7 @@ namespace {
 bool takes_epilogue(Op op) {
   switch (op) {
     case Op::Conv:
+    case Op::ConvTranspose:
     case Op::Gemm:
     case Op::MatMul:
     case Op::BatchNormalization:

@@ -83,13 +83,13 @@ struct KernelInfo {
   Layouts layouts;
   std::string (*refuses)(const ComputeDesc& desc);  // why it cannot do this, beyond what refusal() asks of all of them
   // Scratch it needs while it runs on `workers` threads; nullptr: none.
-  Bytes (*workspace)(const ComputeDesc& desc, Isa isa, int workers);
+  Bytes (*workspace)(const ComputeDesc& desc, Isa isa, int workers) = nullptr;
   // Bytes of input `i` in the kernel's own packed form; 0: it takes the bytes as they are. nullptr: never packs. Where
   // it is not 0 the input must be given packed, and the kernel refuses a desc that does not mark that input as a
   // weight.
-  Bytes (*packed_bytes)(const ComputeDesc& desc, size_t i, Isa isa);
-  Standing (*standing)(const ComputeDesc& desc);  // nullptr: usual
-  bool exact_batch;  // an output element's bits do not depend on the extent or position along the batch axis
+  Bytes (*packed_bytes)(const ComputeDesc& desc, size_t i, Isa isa) = nullptr;
+  Standing (*standing)(const ComputeDesc& desc) = nullptr;  // nullptr: usual
+  bool exact_batch = true;  // an output element's bits do not depend on the extent or position along the batch axis
 };
 
 std::span<const KernelInfo> all_kernels();

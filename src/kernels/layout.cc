@@ -46,6 +46,41 @@ Window window_of(const ComputeDesc& desc) {
   return r;
 }
 
+int64_t ConvTranspose::phase_floats() const {
+  const int64_t reach = (w - 1) * stride_w + (kernel_w - 1) * dilation_w + 1;
+  const int64_t needed = std::max(reach, pad_left + out_w);
+  return round_up((needed + stride_w - 1) / stride_w, widest_vector);
+}
+
+int64_t ConvTranspose::columns_floats() const {
+  return round_up(std::min(filters_at_once, filters) * taps() * pixels(), widest_vector);
+}
+
+int64_t ConvTranspose::worker_floats() const {
+  const int64_t rows = std::min(filters_at_once, filters) * taps();
+  return round_up(product_left_floats(rows, channels), widest_vector) + product_right_floats(channels, pixels()) +
+         columns_floats() + stride_w * phase_floats();
+}
+
+ConvTranspose conv_transpose_of(const ComputeDesc& desc) {
+  const Shape &in = desc.inputs[0].shape, &out = desc.outputs[0].shape;
+  const auto& kernel = attr_ints(desc.attrs, "kernel_shape");
+  const auto& strides = attr_ints(desc.attrs, "strides");
+  const auto& dilations = attr_ints(desc.attrs, "dilations");
+  const auto& pads = attr_ints(desc.attrs, "pads");
+  ConvTranspose r;
+  r.batch = in[0], r.groups = attr_int(desc.attrs, "group");
+  r.channels = in[1] / r.groups, r.filters = out[1] / r.groups;
+  r.h = in[2], r.w = in[3], r.out_h = out[2], r.out_w = out[3];
+  r.kernel_h = kernel[0], r.kernel_w = kernel[1], r.stride_h = strides[0], r.stride_w = strides[1];
+  r.dilation_h = dilations[0], r.dilation_w = dilations[1], r.pad_top = pads[0], r.pad_left = pads[1];
+  // Columns that a second-level cache holds, but rows enough that packing the planes again for each is cheap.
+  constexpr int64_t near_floats = 128 * 1024, fewest_rows = 96;
+  const int64_t fit = near_floats / std::max<int64_t>(r.taps() * r.pixels(), 1);
+  r.filters_at_once = std::min(r.filters, std::max(fit, (fewest_rows + r.taps() - 1) / r.taps()));
+  return r;
+}
+
 Product product_of(const ComputeDesc& desc) {
   const Shape& a = desc.inputs[0].shape;
   const Shape& b = desc.inputs[1].shape;

@@ -79,6 +79,26 @@ struct Window {
 };
 Window window_of(const ComputeDesc& desc);
 
+// A transposed convolution: for each sample and group the products of its planes (k = channels by n = pixels) with the
+// weights turned over (m = filters times taps), `filters_at_once` filters at a time, whose rows ("columns" of the
+// convolution that it is the gradient of) are then added where their windows lie in the output.
+struct ConvTranspose {
+  int64_t batch = 0, groups = 1, channels = 0, filters = 0;  // of a group
+  int64_t h = 0, w = 0, out_h = 0, out_w = 0;
+  int64_t kernel_h = 0, kernel_w = 0, stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1, pad_top = 0,
+          pad_left = 0;
+  int64_t filters_at_once = 1;
+
+  int64_t taps() const { return kernel_h * kernel_w; }
+  int64_t pixels() const { return h * w; }
+  int64_t chunks() const { return (filters + filters_at_once - 1) / filters_at_once; }  // of a group
+  // An output row, sorted by column modulo the stride: so many floats each, pads included.
+  int64_t phase_floats() const;
+  int64_t columns_floats() const;  // of filters_at_once
+  int64_t worker_floats() const;   // the product's scratch, columns, one row of phases
+};
+ConvTranspose conv_transpose_of(const ComputeDesc& desc);
+
 // Extents of a Gemm or MatMul: `batch` products of m × k by k × n. A MatMul whose right operand has at most two axes is
 // one product.
 struct Product {

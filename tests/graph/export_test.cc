@@ -140,6 +140,8 @@ TEST_F(Export, RandomGraphsComeBack) {
 constexpr const char* operators[] = {
     "Conv(%x, %w, %b) {dilations=[1,2], group=2, kernel_shape=[3,2], pads=[0,1,2,1], strides=[2,1]}",
     "Conv(%x, %w) {dilations=[1,1], group=2, kernel_shape=[3,2], pads=[0,0,0,0], strides=[1,1]}",
+    "ConvTranspose(%x, %u, %s) {dilations=[1,2], group=1, kernel_shape=[3,2], output_padding=[1,0], pads=[0,1,2,1], "
+    "strides=[2,1]}",
     "Gemm(%m, %m2, %s) {alpha=0.5, beta=2.0, transA=1, transB=1}",
     "Gemm(%m, %m2) {alpha=1.0, beta=1.0, transA=1, transB=1}",
     "MatMul(%x, %x2)",
@@ -163,6 +165,9 @@ constexpr const char* operators[] = {
     "AveragePool(%x) {ceil_mode=0, count_include_pad=1, kernel_shape=[2,3], pads=[0,1,1,1], strides=[1,2]}",
     "GlobalAveragePool(%x)",
     "BatchNormalization(%x, %c1, %c2, %c3, %c4) {epsilon=0.5}",
+    "LayerNormalization(%x, %l, %l2) {axis=-2, epsilon=0.5}",
+    "LayerNormalization(%x, %l) {axis=2, epsilon=0.5}",
+    "InstanceNormalization(%x, %c1, %c2) {epsilon=0.5}",
     "LRN(%x) {alpha=0.25, beta=0.75, bias=2.0, size=3}",
     "Softmax(%x) {axis=2}",
     "Concat(%x, %x3, %x) {axis=3}",
@@ -185,8 +190,9 @@ Model model_of(const std::string& line) {
   };
   const std::pair<std::string, Shape> inputs[] = {
       {"x", {2, 4, 6, 6}}, {"x2", {6, 3}}, {"x3", {2, 4, 6, 6}}, {"m", {3, 2}}, {"m2", {5, 3}}};
-  const std::pair<std::string, Shape> weights[] = {{"w", {6, 2, 3, 2}}, {"b", {6}},  {"b1", {4, 1, 1}}, {"s", {5}},
-                                                   {"c1", {4}},         {"c2", {4}}, {"c3", {4}},       {"c4", {4}}};
+  const std::pair<std::string, Shape> weights[] = {
+      {"w", {6, 2, 3, 2}}, {"u", {4, 5, 3, 2}}, {"b", {6}},  {"b1", {4, 1, 1}}, {"s", {5}},    {"c1", {4}},
+      {"c2", {4}},         {"c3", {4}},         {"c4", {4}}, {"l", {6, 6}},     {"l2", {6, 6}}};
   for (const auto& [name, shape] : inputs) {
     if (mentioned(name)) known.emplace_back(name, builder.input(name, type(shape)));
   }

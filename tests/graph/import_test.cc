@@ -77,6 +77,69 @@ TEST(Import, AutoPad) {
   EXPECT_THAT(padded("ELSE"), HasSubstr("auto_pad ELSE"));
 }
 
+TEST(Import, ConvTransposeExtentsAreResolved) {
+  const auto made = [](int64_t opset, auto build) {
+    return nodes_of(one(opset, "ConvTranspose", {1, 2, 4, 4}, [&](OnnxFile& f, onnx::NodeProto& n) {
+      f.floats("w", {2, 3, 3, 3}, std::vector<float>(54, 1));
+      n.add_input("w");
+      build(n);
+    }));
+  };
+  EXPECT_EQ(made(11, [](onnx::NodeProto&) {}),
+            "%y f32[1,3,6,6] = ConvTranspose(%x, %w) {dilations=[1,1], group=1, kernel_shape=[3,3], "
+            "output_padding=[0,0], pads=[0,0,0,0], strides=[1,1]} as \"it\"\n");
+  // Stride 2: windows reach 3 * 2 + 3 = 9. SAME wants 8, one less: behind for SAME_UPPER, in front for SAME_LOWER.
+  const auto same = [&](int64_t opset, const char* mode) {
+    return made(opset, [&](onnx::NodeProto& n) {
+      set(n, "strides", Ints{2, 2});
+      set(n, "auto_pad", mode);
+    });
+  };
+  EXPECT_THAT(same(11, "SAME_UPPER"), HasSubstr("f32[1,3,8,8] ="));
+  EXPECT_THAT(same(11, "SAME_UPPER"), HasSubstr("pads=[0,0,1,1]"));
+  EXPECT_THAT(same(11, "SAME_LOWER"), HasSubstr("pads=[1,1,0,0]"));
+  EXPECT_THAT(same(7, "SAME_UPPER"), HasSubstr("pads=[1,1,0,0]")) << "opset 11 turned it round";
+  EXPECT_THAT(same(11, "VALID"), HasSubstr("f32[1,3,9,9] ="));
+  EXPECT_THAT(same(11, "ELSE"), HasSubstr("auto_pad ELSE"));
+  // 10 rows are one more than the windows reach, 8 columns one less.
+  const std::string shaped = made(11, [](onnx::NodeProto& n) {
+    set(n, "strides", Ints{2, 2});
+    set(n, "output_shape", Ints{10, 8});
+  });
+  EXPECT_THAT(shaped, HasSubstr("f32[1,3,10,8] ="));
+  EXPECT_THAT(shaped, HasSubstr("output_padding=[1,0], pads=[0,1,0,0]"));
+  EXPECT_THAT(made(11,
+                   [](onnx::NodeProto& n) {
+                     set(n, "output_shape", Ints{1, 3, 8, 8});
+                   }),
+              HasSubstr("output_shape has the wrong length"));
+}
+
+TEST(Import, NormalizationsHaveDefaults) {
+  EXPECT_EQ(nodes_of(one(17, "LayerNormalization", {2, 3},
+                         [](OnnxFile& f, onnx::NodeProto& n) {
+                           f.floats("s", {3}, {1, 1, 1});
+                           n.add_input("s");
+                         })),
+            "%y f32[2,3] = LayerNormalization(%x, %s) {axis=-1, epsilon=9.999999747378752e-06} as \"it\"\n");
+  EXPECT_EQ(nodes_of(one(7, "InstanceNormalization", {2, 3, 4},
+                         [](OnnxFile& f, onnx::NodeProto& n) {
+                           f.floats("s", {3}, {1, 1, 1});
+                           n.add_input("s");
+                           n.add_input("s");
+                           set(n, "epsilon", 0.5f);
+                         })),
+            "%y f32[2,3,4] = InstanceNormalization(%x, %s, %s) {epsilon=0.5} as \"it\"\n");
+  // Who asks for the mean as well is told, not given something else.
+  OnnxFile file(17);
+  file.input("x", {2, 3});
+  file.floats("s", {3}, {1, 1, 1});
+  file.node("LayerNormalization", {"x", "s"}, "y", "it").add_output("mean");
+  file.output("y");
+  file.output("mean");
+  EXPECT_THAT(nodes_of(file.import()), HasSubstr("output mean is a further output of a node"));
+}
+
 TEST(Import, ReduceMeanAxesAreAttributeThenInput) {
   const std::string expected = "%y f32[2,1,4] = ReduceMean(%x) {axes=[1], keepdims=1} as \"it\"\n";
   EXPECT_EQ(nodes_of(one(13, "ReduceMean", {2, 3, 4}, [](OnnxFile&, onnx::NodeProto& n) { set(n, "axes", Ints{1}); })),

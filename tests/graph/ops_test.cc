@@ -85,6 +85,47 @@ TEST(Ops, RefusesWhatDoesNotFit) {
               HasSubstr("0 channels"));
 }
 
+TEST(Ops, ConvTransposeUndoesWindows) {
+  const auto attrs = [](Ints strides, Ints pads, Ints more, int64_t group = 1) {
+    Attrs all = conv({4, 3}, strides, pads, group);
+    set_attr(all, "output_padding", more);
+    return all;
+  };
+  const auto of = [&](const Shape& x, const Shape& w, const Attrs& a) {
+    return infer(Op::ConvTranspose, {f32(x), f32(w)}, a);
+  };
+  // (5 - 1) * 2 + 4 - 2 + 1 = 11 and (6 - 1) * 3 + 3 - 1 = 17; 7 filters in each of 2 groups
+  EXPECT_EQ(of({2, 8, 5, 6}, {8, 7, 4, 3}, attrs({2, 3}, {1, 0, 1, 1}, {1, 0}, 2)), "f32[2,14,11,17]");
+  EXPECT_THAT(of({2, 8, 5, 6}, {9, 7, 4, 3}, attrs({2, 3}, {0, 0, 0, 0}, {0, 0})),
+              HasSubstr("the input has 8 channels, the weight is for 9"));
+  EXPECT_THAT(of({2, 8, 5, 6}, {8, 7, 4, 3}, attrs({2, 3}, {0, 0, 0, 0}, {0, 0}, 3)), HasSubstr("8 channels in 3"));
+  EXPECT_THAT(of({2, 8, 5, 6}, {8, 7, 3, 3}, attrs({2, 3}, {0, 0, 0, 0}, {0, 0})), HasSubstr("kernel_shape is 4x3"));
+  EXPECT_THAT(of({2, 8, 5, 6}, {8, 7, 4, 3}, attrs({2, 3}, {0, 0, 0, 0}, {2, 0})), HasSubstr("output_padding of 2"));
+  EXPECT_THAT(of({2, 8, 1, 1}, {8, 7, 4, 3}, attrs({1, 1}, {2, 0, 2, 0}, {0, 0})), HasSubstr("leave nothing"));
+  EXPECT_THAT(of({2, 8, 5}, {8, 7, 4, 3}, attrs({1, 1}, {0, 0, 0, 0}, {0, 0})), HasSubstr("two spatial axes"));
+  EXPECT_THAT(
+      infer(Op::ConvTranspose, {f32({1, 8, 5, 6}), f32({8, 7, 4, 3}), f32({8})}, attrs({1, 1}, {0, 0, 0, 0}, {0, 0})),
+      HasSubstr("the bias is not [7]"));
+  // 8 * 5 * 6 inputs, each times 7 * 4 * 3 weights, an addition each
+  EXPECT_EQ(
+      work_of(Op::ConvTranspose, attrs({1, 1}, {0, 0, 0, 0}, {0, 0}), {},
+              std::vector<TensorType>{f32({1, 8, 5, 6}), f32({8, 7, 4, 3})}, std::vector<TensorType>{f32({1, 7, 8, 8})})
+          .flops.value(),
+      2.0 * 8 * 5 * 6 * 7 * 4 * 3);
+}
+
+TEST(Ops, NormalizationsCheckTheirParameters) {
+  const Attrs axis1{{"axis", int64_t{1}}, {"epsilon", 1e-5}}, epsilon{{"epsilon", 1e-5}};
+  EXPECT_EQ(infer(Op::LayerNormalization, {f32({2, 3, 4}), f32({3, 4})}, axis1), "f32[2,3,4]");
+  EXPECT_THAT(infer(Op::LayerNormalization, {f32({2, 3, 4}), f32({4})}, axis1),
+              HasSubstr("parameter 1 is f32[4], not of the shape that is normalized, f32[3,4]"));
+  EXPECT_THAT(infer(Op::LayerNormalization, {f32({2}), f32({2})}, axis1), HasSubstr("axis 1 of a tensor with 1 axes"));
+  EXPECT_EQ(infer(Op::InstanceNormalization, {f32({2, 3, 4}), f32({3}), f32({3})}, epsilon), "f32[2,3,4]");
+  EXPECT_THAT(infer(Op::InstanceNormalization, {f32({2, 3, 4}), f32({3}), f32({4})}, epsilon),
+              HasSubstr("parameter 2 is f32[4], not [3]"));
+  EXPECT_THAT(infer(Op::InstanceNormalization, {f32({2, 3}), f32({3}), f32({3})}, epsilon), HasSubstr("spatial axes"));
+}
+
 TEST(Ops, RefusesExtentsThatOverflow) {
   const int64_t huge = int64_t{1} << 40;
   EXPECT_THAT(infer(Op::Add, {f32({huge, 1}), f32({1, huge})}), HasSubstr("too large"));
@@ -147,6 +188,11 @@ TEST(Ops, BatchAxis) {
   EXPECT_FALSE(keeps(Op::MatMul, {f32({8, 3}), f32({8, 3})}, 2));
   EXPECT_FALSE(keeps(Op::Softmax, {f32({8, 3})}, 1, {{"axis", int64_t{-2}}}));
   EXPECT_TRUE(keeps(Op::Softmax, {f32({8, 3})}, 1, {{"axis", int64_t{-1}}}));
+  EXPECT_FALSE(keeps(Op::LayerNormalization, {f32({8, 3}), f32({8, 3})}, 1, {{"axis", int64_t{-2}}}));
+  EXPECT_TRUE(keeps(Op::LayerNormalization, {f32({8, 3}), f32({3})}, 1, {{"axis", int64_t{-1}}}));
+  EXPECT_TRUE(keeps(Op::InstanceNormalization, {f32({8, 3, 2}), f32({3}), f32({3})}, 1));
+  EXPECT_TRUE(keeps(Op::ConvTranspose, {f32({8, 3, 4, 4}), f32({3, 2, 1, 1})}, 1));
+  EXPECT_FALSE(keeps(Op::ConvTranspose, {f32({8, 8, 4, 4}), f32({8, 3, 1, 1})}, 3)) << "a weight for each sample";
   EXPECT_FALSE(keeps(Op::Concat, {f32({8, 3}), f32({8, 3})}, 3, {{"axis", int64_t{0}}}));
   EXPECT_FALSE(keeps(Op::Concat, {f32({1, 3}), f32({1, 3})}, 1, {{"axis", int64_t{1}}})) << "a constant has no batch";
   EXPECT_TRUE(keeps(Op::Reshape, {f32({8, 3, 2})}, 1, {{"shape", Ints{-1, 6}}}));

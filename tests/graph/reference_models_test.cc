@@ -11,6 +11,7 @@
 #include "graph/onnx/import.h"
 #include "graph/passes.h"
 #include "graph/reference/evaluate.h"
+#include "onnx_file.h"
 #include "testing/tensors.h"
 
 namespace nlsplit {
@@ -73,6 +74,16 @@ INSTANTIATE_TEST_SUITE_P(Networks, ReferenceModels,
                                            Network{"ppocr_mobile_v2_cls", "x", false}),
                          [](const auto& info) { return std::string(info.param.name); });
 
+// LayerNormalization's cases ask for its mean and deviation too.
+Result<Model> import_first_output(const fs::path& folder) {
+  OnnxFile file(0);
+  std::ifstream stream(folder / "model.onnx", std::ios::binary);
+  EXPECT_TRUE(file.model().ParseFromIstream(&stream));
+  const int others = file.graph().output_size() - 1;
+  file.graph().mutable_output()->DeleteSubrange(1, others);
+  return file.import();
+}
+
 // Whatever import does not refuse as unsupported must be right.
 TEST(ReferenceModels, EqualOnnxOperatorCases) {
   if (!fs::exists(reference / "node"))
@@ -84,6 +95,8 @@ TEST(ReferenceModels, EqualOnnxOperatorCases) {
   for (const fs::path& folder : cases) {
     SCOPED_TRACE(folder.filename().string());
     auto model = import_onnx((folder / "model.onnx").string());
+    if (!model && model.error().message.find("further output") != std::string::npos)
+      model = import_first_output(folder);
     if (!model) {
       // Recurrent operators may leave their first output out; none of ours can.
       if (model.error().message.find("no output") == std::string::npos) {

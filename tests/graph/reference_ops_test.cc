@@ -94,6 +94,61 @@ TEST(ReferenceOps, ConvEqualsTheSevenLoops) {
   }
 }
 
+Attrs conv_transpose_attrs(Ints kernel, Ints pads, Ints strides, Ints dilations, Ints more, int64_t group) {
+  Attrs attrs = conv_attrs(kernel, pads, strides, dilations, group);
+  set_attr(attrs, "output_padding", more);
+  return attrs;
+}
+
+TEST(ReferenceOps, ConvTransposeSpreadsItsInput) {
+  const Tensor x = tensor({1, 1, 2, 2}, {1, 2, 3, 4}), w = tensor({1, 1, 2, 2}, {1, 10, 100, 1000});
+  // Stride 2: no windows overlap, each input is a block of its own. Bias 0.5.
+  expect_close(run(Op::ConvTranspose, conv_transpose_attrs({2, 2}, {0, 0, 0, 0}, {2, 2}, {1, 1}, {0, 0}, 1),
+                   {x, w, tensor({1}, {0.5})}),
+               tensor({1, 1, 4, 4}, {1.5, 10.5, 2.5, 20.5, 100.5, 1000.5, 200.5, 2000.5, 3.5, 30.5, 4.5, 40.5, 300.5,
+                                     3000.5, 400.5, 4000.5}));
+  // Stride 1: 2x2 windows overlap by one. Middle: 1 * 1000 + 2 * 100 + 3 * 10 + 4 * 1.
+  const Ints unit{1, 1};
+  expect_close(run(Op::ConvTranspose, conv_transpose_attrs({2, 2}, {0, 0, 0, 0}, unit, unit, {0, 0}, 1), {x, w}),
+               tensor({1, 1, 3, 3}, {1, 12, 20, 103, 1234, 2040, 300, 3400, 4000}));
+  // Pads take the first row and the last column away.
+  expect_close(run(Op::ConvTranspose, conv_transpose_attrs({2, 2}, {1, 0, 0, 1}, unit, unit, {0, 0}, 1), {x, w}),
+               tensor({1, 1, 2, 2}, {103, 1234, 300, 3400}));
+  // Dilation 2 leaves a gap in the filter; output_padding 1 adds a row that no window reaches.
+  expect_close(run(Op::ConvTranspose, conv_transpose_attrs({2, 2}, {0, 0, 0, 0}, unit, {2, 2}, {1, 0}, 1),
+                   {tensor({1, 1, 1, 1}, {3}), w}),
+               tensor({1, 1, 4, 3}, {3, 0, 30, 0, 0, 0, 300, 0, 3000, 0, 0, 0}));
+}
+
+TEST(ReferenceOps, ConvTransposeGroups) {
+  // Two groups of two channels and one filter each: 1*1 + 2*10 and 3*2 + 4*20; weights are [channel][filter].
+  expect_close(run(Op::ConvTranspose, conv_transpose_attrs({1, 1}, {0, 0, 0, 0}, {1, 1}, {1, 1}, {0, 0}, 2),
+                   {tensor({1, 4, 1, 1}, {1, 2, 3, 4}), tensor({4, 1, 1, 1}, {1, 10, 2, 20})}),
+               tensor({1, 2, 1, 1}, {21, 86}));
+  // One group of one channel with two filters.
+  expect_close(run(Op::ConvTranspose, conv_transpose_attrs({1, 1}, {0, 0, 0, 0}, {1, 1}, {1, 1}, {0, 0}, 1),
+                   {tensor({1, 1, 1, 2}, {1, 2}), tensor({1, 2, 1, 1}, {3, 5})}),
+               tensor({1, 2, 1, 2}, {3, 6, 5, 10}));
+}
+
+// <conv(x, w), y> = <x, conv_transpose(y, w)> for all x and y: what "transposed" means.
+TEST(ReferenceOps, ConvTransposeIsTheTransposeOfConv) {
+  const Attrs attrs = conv_attrs({3, 2}, {1, 0, 2, 1}, {2, 1}, {1, 2}, 2);
+  const Tensor x = random_tensor({DType::f32, {2, 4, 7, 8}}, 1), w = random_tensor({DType::f32, {6, 2, 3, 2}}, 2);
+  const Tensor forth = run(Op::Conv, attrs, {x, w});
+  const Tensor y = random_tensor(forth.type, 3);
+  Attrs back_attrs = attrs;
+  // (7 + 3 - 3) is odd: one row of x is met by no window of stride 2.
+  set_attr(back_attrs, "output_padding", Ints{1, 0});
+  const Tensor back = run(Op::ConvTranspose, back_attrs, {y, w});
+  ASSERT_EQ(back.type, x.type);
+  double left = 0, right = 0;
+  for (size_t i = 0; i < y.values.size(); ++i) left += static_cast<double>(forth.values[i]) * y.values[i];
+  for (size_t i = 0; i < x.values.size(); ++i) right += static_cast<double>(x.values[i]) * back.values[i];
+  EXPECT_NEAR(left, right, 1e-4);
+  EXPECT_GT(std::abs(left), 1) << "or nothing was compared";
+}
+
 TEST(ReferenceOps, GemmTransposesScalesAndBroadcastsC) {
   const Tensor a = tensor({2, 2}, {1, 2, 3, 4}), b = tensor({2, 2}, {5, 6, 7, 8});
   auto attrs = [](double alpha, double beta, int64_t ta, int64_t tb) {
@@ -207,6 +262,26 @@ TEST(ReferenceOps, BatchNormalizationPerChannel) {
   const Tensor y = run(Op::BatchNormalization, {{"epsilon", 0.25}},
                        {x, tensor({2}, {2, 3}), tensor({2}, {10, -1}), tensor({2}, {1, 0}), tensor({2}, {3.75, 0})});
   expect_close(y, tensor({2, 2, 1, 1}, {10, 11, 12, 23}));
+}
+
+TEST(ReferenceOps, LayerNormalizationOverTheLastAxes) {
+  // Row 1 3: mean 2, variance 1; 10 30: mean 20, variance 100. Epsilon 0.
+  const Tensor x = tensor({2, 2}, {1, 3, 10, 30});
+  expect_close(run(Op::LayerNormalization, {{"axis", int64_t{-1}}, {"epsilon", 0.0}},
+                   {x, tensor({2}, {2, 3}), tensor({2}, {0.5, 100})}),
+               tensor({2, 2}, {-1.5, 103, -1.5, 103}));
+  // All four: mean 11, variance (100 + 64 + 1 + 361) / 4 = 131.5, epsilon 12.5: deviation 12. Without a bias.
+  expect_close(
+      run(Op::LayerNormalization, {{"axis", int64_t{0}}, {"epsilon", 12.5}}, {x, tensor({2, 2}, {12, 12, 12, 24})}),
+      tensor({2, 2}, {-10, -8, -1, 38}));
+}
+
+TEST(ReferenceOps, InstanceNormalizationOverEachPlane) {
+  // Channel 0: mean 2, deviation sqrt(1 + 3) = 2; channel 1: mean 20, deviation sqrt(100 + 3).
+  const Tensor x = tensor({1, 2, 1, 2}, {1, 3, 10, 30});
+  const float tens = 10 / std::sqrt(103.0f);
+  expect_close(run(Op::InstanceNormalization, {{"epsilon", 3.0}}, {x, tensor({2}, {4, 1}), tensor({2}, {1, 7})}),
+               tensor({1, 2, 1, 2}, {-1, 3, 7 - tens, 7 + tens}));
 }
 
 TEST(ReferenceOps, LrnSumsNeighbouringChannels) {

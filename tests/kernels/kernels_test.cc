@@ -61,6 +61,8 @@ Tolerance tolerance_of(const ComputeDesc& desc) {
   double terms = 1;
   if (desc.op == Op::Conv)
     terms = static_cast<double>(element_count(desc.inputs[1].shape)) / static_cast<double>(desc.inputs[1].shape[0]);
+  if (desc.op == Op::ConvTranspose)
+    terms = static_cast<double>(element_count(desc.inputs[1].shape)) / static_cast<double>(desc.inputs[1].shape[1]);
   if (desc.op == Op::Gemm || desc.op == Op::MatMul) terms = 600;
   const double factor = desc.kernel.starts_with("conv_winograd") ? 10 : 1;
   return {2e-5 * factor, 2e-6 * factor * (1 + std::sqrt(terms)) * std::max(1.0, std::sqrt(terms / 600))};
@@ -96,6 +98,7 @@ TEST_P(Kernels, AgreeWithTheReference) {
   }
   // Every kernel of the operator had its turn.
   static const std::map<Op, size_t> kernels_of = {{Op::Conv, 8},
+                                                  {Op::ConvTranspose, 2},
                                                   {Op::Gemm, 2},
                                                   {Op::MatMul, 2},
                                                   {Op::MaxPool, 2},

@@ -98,6 +98,18 @@ class RandomDesc {
         {"dilations", dilations}, {"group", group}, {"kernel_shape", kernel}, {"pads", pads}, {"strides", strides}};
   }
 
+  void conv_transpose() {
+    const int64_t group = pick({1, 1, 1, 2, 3}), per_group = pick({1, 2, 7, 33}), filters = pick({1, 3, 8, 17, 70});
+    const Ints kernel{between(1, 4), between(1, 4)};
+    const Ints strides{between(1, 3), between(1, 3)}, dilations{between(1, 2), between(1, 2)};
+    input({between(1, 2), group * per_group, between(1, 9), between(1, 21)});
+    input({group * per_group, filters, kernel[0], kernel[1]}, chance(0.6));
+    if (chance(0.6)) input({group * filters}, true);
+    desc_.attrs = {{"dilations", dilations},      {"group", group},
+                   {"kernel_shape", kernel},      {"output_padding", Ints{between(0, 2), between(0, 2)}},
+                   {"pads", window_pads(kernel)}, {"strides", strides}};
+  }
+
   void pool() {
     const Ints kernel{between(1, 4), between(1, 4)};
     desc_.attrs = {{"ceil_mode", between(0, 1)},
@@ -141,6 +153,8 @@ class RandomDesc {
     switch (op_) {
       case Op::Conv:
         return conv();
+      case Op::ConvTranspose:
+        return conv_transpose();
       case Op::MaxPool:
       case Op::AveragePool:
         return pool();
@@ -168,6 +182,21 @@ class RandomDesc {
         input(shape);
         for (int i = 0; i < 4; ++i) input({shape[1]}, true);
         desc_.attrs = {{"epsilon", 1e-3}};
+        return;
+      }
+      case Op::LayerNormalization: {
+        const Shape shape = any_shape(axes);
+        const int64_t axis = between(0, axes - 1);
+        input(shape);
+        for (int64_t i = between(1, 2); i > 0; --i) input(Shape(shape.begin() + axis, shape.end()), true);
+        desc_.attrs = {{"axis", chance(0.5) ? axis : axis - axes}, {"epsilon", 0.1}};
+        return;
+      }
+      case Op::InstanceNormalization: {
+        const Shape shape = image();
+        input(shape);
+        for (int i = 0; i < 2; ++i) input({shape[1]}, true);
+        desc_.attrs = {{"epsilon", 0.1}};
         return;
       }
       case Op::LRN:

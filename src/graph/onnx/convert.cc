@@ -85,6 +85,62 @@ Converted conv(const ConvertContext& c) {
   return one_to_one(c, Op::Conv, std::move(attrs));
 }
 
+// A list of one integer a spatial axis.
+Result<std::vector<int64_t>> spatial_list(const ConvertContext& c, const std::string& name, size_t spatial,
+                                          int64_t otherwise) {
+  std::vector<int64_t> list = ints_attr(c.node, name).value_or(std::vector<int64_t>(spatial, otherwise));
+  if (list.size() != spatial) return invalid_input(fmt::format("{} has the wrong length", name));
+  constexpr int64_t most = int64_t{1} << 20;
+  for (const int64_t value : list) {
+    if (value < 0 || value > most) return invalid_input(fmt::format("{} of {}", name, value));
+  }
+  return list;
+}
+
+// The pads of a transposed convolution take away what is too much. Where the output's extent is given instead (by
+// output_shape, or SAME: input * stride) the odd one is taken at the end for SAME_UPPER, in front for all else; opsets
+// before 11 say the reverse.
+Converted conv_transpose(const ConvertContext& c) {
+  if (!c.given(0) || !c.given(1)) return invalid_input("an input is missing");
+  const Shape &x = c.type(0).shape, &w = c.type(1).shape;
+  if (x.size() != 4 || w.size() != 4) return unsupported("transposed convolutions over other than two spatial axes");
+  constexpr size_t spatial = 2;
+  const Shape kernel = ints_attr(c.node, "kernel_shape").value_or(Shape(w.begin() + 2, w.end()));
+  if (kernel.size() != spatial) return invalid_input("kernel_shape has the wrong length");
+  ASSIGN_OR_RETURN(auto strides, spatial_list(c, "strides", spatial, 1));
+  ASSIGN_OR_RETURN(auto dilations, spatial_list(c, "dilations", spatial, 1));
+  ASSIGN_OR_RETURN(auto more, spatial_list(c, "output_padding", spatial, 0));
+  std::vector<int64_t> pads = ints_attr(c.node, "pads").value_or(std::vector<int64_t>(2 * spatial, 0));
+  if (pads.size() != 2 * spatial) return invalid_input("pads have the wrong length");
+  const std::string mode = string_attr(c.node, "auto_pad", "NOTSET");
+  const bool same = mode == "SAME_UPPER" || mode == "SAME_LOWER";
+  if (!same && mode != "VALID" && mode != "NOTSET") return unsupported(fmt::format("auto_pad {}", mode));
+  if (mode == "VALID") pads.assign(2 * spatial, 0);
+  const auto wanted = ints_attr(c.node, "output_shape");
+  // Some exporters write all the output's axes there; ONNX means the spatial ones.
+  if (wanted && wanted->size() != spatial) return invalid_input("output_shape has the wrong length");
+  for (size_t i = 0; (wanted || same) && i < spatial; ++i) {
+    if (kernel[i] < 1 || kernel[i] > int64_t{1} << 20) return invalid_input(fmt::format("a kernel of {}", kernel[i]));
+    const int64_t target = wanted ? (*wanted)[i] : x[i + 2] * strides[i];
+    int64_t total = (x[i + 2] - 1) * strides[i] + (kernel[i] - 1) * dilations[i] + 1 + more[i] - target;
+    if (total < 0) {  // more than the windows reach: zeros behind
+      more[i] -= total;
+      total = 0;
+    }
+    const bool odd_behind = (mode == "SAME_UPPER") == (c.opset >= 11);
+    pads[i] = odd_behind ? total / 2 : total - total / 2;
+    pads[i + spatial] = total - pads[i];
+  }
+  Attrs attrs;
+  set_attr(attrs, "kernel_shape", kernel);
+  set_attr(attrs, "strides", std::move(strides));
+  set_attr(attrs, "dilations", std::move(dilations));
+  set_attr(attrs, "output_padding", std::move(more));
+  set_attr(attrs, "pads", std::move(pads));
+  set_attr(attrs, "group", int_attr(c.node, "group", 1));
+  return one_to_one(c, Op::ConvTranspose, std::move(attrs));
+}
+
 Converted pool(const ConvertContext& c, Op op) {
   if (!c.given(0)) return invalid_input("an input is missing");
   const auto kernel = ints_attr(c.node, "kernel_shape");
@@ -112,6 +168,21 @@ Converted batch_norm(const ConvertContext& c) {
   Attrs attrs;
   set_attr(attrs, "epsilon", float_attr(c.node, "epsilon", 1e-5));
   return one_to_one(c, Op::BatchNormalization, std::move(attrs));
+}
+
+Converted layer_norm(const ConvertContext& c) {
+  // Mean and InvStdDev may be named; import refuses whoever reads them.
+  if (int_attr(c.node, "stash_type", 1) != 1) return unsupported("stash_type other than float");
+  Attrs attrs;
+  set_attr(attrs, "axis", int_attr(c.node, "axis", -1));
+  set_attr(attrs, "epsilon", float_attr(c.node, "epsilon", static_cast<double>(1e-5f)));
+  return one_to_one(c, Op::LayerNormalization, std::move(attrs));
+}
+
+Converted instance_norm(const ConvertContext& c) {
+  Attrs attrs;
+  set_attr(attrs, "epsilon", float_attr(c.node, "epsilon", static_cast<double>(1e-5f)));
+  return one_to_one(c, Op::InstanceNormalization, std::move(attrs));
 }
 
 Converted lrn(const ConvertContext& c) {
@@ -362,6 +433,9 @@ const TensorType& ConvertContext::type(size_t i) const {
 Result<ValueId> convert_node(const ConvertContext& c) {
   const std::string& op = c.node.op;
   if (op == "Conv") return conv(c);
+  if (op == "ConvTranspose") return conv_transpose(c);
+  if (op == "LayerNormalization") return layer_norm(c);
+  if (op == "InstanceNormalization") return instance_norm(c);
   if (op == "MaxPool") return pool(c, Op::MaxPool);
   if (op == "AveragePool") return pool(c, Op::AveragePool);
   if (op == "Gemm") return gemm(c);

@@ -124,6 +124,7 @@ class Exporter {
         if (!plain) node.op = name_of(Op::Identity);  // to ONNX no axes means all of them
         break;
       case Op::Conv:
+      case Op::ConvTranspose:
       case Op::Gemm:
       case Op::MatMul:
       case Op::Add:
@@ -145,6 +146,8 @@ class Exporter {
       case Op::AveragePool:
       case Op::GlobalAveragePool:
       case Op::BatchNormalization:
+      case Op::LayerNormalization:
+      case Op::InstanceNormalization:
       case Op::LRN:
       case Op::Softmax:
       case Op::Concat:

@@ -251,6 +251,9 @@ class Importer {
     for (const std::string& name : model_.outputs) {
       const auto value = values_.find(name);
       if (value == values_.end()) {
+        if (made_.contains(name) && !constants_.contains(name))
+          return unsupported(
+              fmt::format("output {} is a further output of a node; only first outputs are supported", name));
         return invalid_input(constants_.contains(name) ? fmt::format("output {} does not depend on the input", name)
                                                        : fmt::format("output {} is made by no node", name));
       }

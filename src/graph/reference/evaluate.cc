@@ -46,6 +46,7 @@ Tensor evaluate_op(Op op, const Attrs& attrs, const std::vector<const Tensor*>& 
   // clang-format off
   switch (op) {
     case Op::Conv: reference::conv(attrs, in, out); break;
+    case Op::ConvTranspose: reference::conv_transpose(attrs, in, out); break;
     case Op::Gemm: reference::gemm(attrs, in, out); break;
     case Op::MatMul: reference::matmul(in, out); break;
     case Op::Add: reference::binary(in, out, [](double a, double b) { return a + b; }); break;
@@ -74,6 +75,8 @@ Tensor evaluate_op(Op op, const Attrs& attrs, const std::vector<const Tensor*>& 
     case Op::AveragePool: reference::average_pool(attrs, in, out); break;
     case Op::GlobalAveragePool: reference::global_average_pool(in, out); break;
     case Op::BatchNormalization: reference::batch_normalization(attrs, in, out); break;
+    case Op::LayerNormalization: reference::layer_normalization(attrs, in, out); break;
+    case Op::InstanceNormalization: reference::instance_normalization(attrs, in, out); break;
     case Op::LRN: reference::lrn(attrs, in, out); break;
     case Op::Softmax: reference::softmax(attrs, in, out); break;
     case Op::Concat: reference::concat(attrs, in, out); break;

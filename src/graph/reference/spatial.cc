@@ -96,6 +96,37 @@ void conv(const Attrs& attrs, const Inputs& inputs, Tensor& out) {
   }
 }
 
+// Every input element, times a filter, is added to the window of the output it would be computed from.
+void conv_transpose(const Attrs& attrs, const Inputs& inputs, Tensor& out) {
+  const Tensor& x = *inputs[0];
+  const Tensor& weights = *inputs[1];
+  const Tensor* bias = inputs.size() > 2 ? inputs[2] : nullptr;
+  const Window win = window_of(attrs, true);
+  const Image in = image_of(x), o = image_of(out), w = image_of(weights);  // w: [C, M/group, kh, kw]
+  const int64_t channels_per_group = in.c / attr_int(attrs, "group");
+  parallel_for(o.n * o.c, [&](int64_t plane) {
+    const int64_t n = plane / o.c, m = plane % o.c;
+    std::vector<double> sums(static_cast<size_t>(o.h * o.w), bias ? bias->values[m] : 0.0);
+    for (int64_t i = 0; i < channels_per_group; ++i) {
+      const int64_t c = m / w.c * channels_per_group + i;
+      for (int64_t h = 0; h < in.h; ++h) {
+        for (int64_t v = 0; v < in.w; ++v) {
+          const double value = x.values[((n * in.c + c) * in.h + h) * in.w + v];
+          for (int64_t kh = 0; kh < w.h; ++kh) {
+            const int64_t oh = h * win.sh + kh * win.dh - win.top;
+            for (int64_t kw = 0; kw < w.w; ++kw) {
+              const int64_t ow = v * win.sw + kw * win.dw - win.left;
+              if (oh < 0 || oh >= o.h || ow < 0 || ow >= o.w) continue;
+              sums[oh * o.w + ow] += value * weights.values[((c * w.c + m % w.c) * w.h + kh) * w.w + kw];
+            }
+          }
+        }
+      }
+    }
+    for (size_t i = 0; i < sums.size(); ++i) out.values[plane * o.h * o.w + i] = static_cast<float>(sums[i]);
+  });
+}
+
 void max_pool(const Attrs& attrs, const Inputs& inputs, Tensor& out) {
   const Window win = window_of(attrs, true);
   const Image in = image_of(*inputs[0]);
@@ -159,6 +190,46 @@ void batch_normalization(const Attrs& attrs, const Inputs& inputs, Tensor& out) 
                  var = inputs[4]->values[c];
     out.values[at] = static_cast<float>((inputs[0]->values[at] - mean) * scale / std::sqrt(var + epsilon) + bias);
   }
+}
+
+namespace {
+
+// Rows of `size` elements to mean 0 and variance 1 (of the population, as ONNX has it), then element i of row r scaled
+// and shifted as scale(r, i) and shift(r, i) say.
+template <class Scale, class Shift>
+void normalize_rows(const Tensor& x, int64_t size, double epsilon, Tensor& out, Scale scale, Shift shift) {
+  if (out.values.empty()) return;
+  parallel_for(static_cast<int64_t>(out.values.size()) / size, [&](int64_t row) {
+    const float* from = x.values.data() + row * size;
+    double mean = 0, squares = 0;
+    for (int64_t i = 0; i < size; ++i) mean += from[i];
+    mean /= static_cast<double>(size);
+    for (int64_t i = 0; i < size; ++i) squares += (from[i] - mean) * (from[i] - mean);
+    const double deviation = std::sqrt(squares / static_cast<double>(size) + epsilon);
+    for (int64_t i = 0; i < size; ++i) {
+      out.values[row * size + i] = static_cast<float>((from[i] - mean) / deviation * scale(row, i) + shift(row, i));
+    }
+  });
+}
+
+}  // namespace
+
+void layer_normalization(const Attrs& attrs, const Inputs& inputs, Tensor& out) {
+  const std::vector<float>& scale = inputs[1]->values;
+  const Tensor* bias = inputs.size() > 2 ? inputs[2] : nullptr;
+  normalize_rows(
+      *inputs[0], static_cast<int64_t>(scale.size()), attr_float(attrs, "epsilon"), out,
+      [&](int64_t, int64_t i) { return scale[i]; }, [&](int64_t, int64_t i) { return bias ? bias->values[i] : 0.0f; });
+}
+
+void instance_normalization(const Attrs& attrs, const Inputs& inputs, Tensor& out) {
+  const Shape& shape = out.type.shape;
+  const int64_t channels = shape[1];
+  const int64_t inner = element_count(Shape(shape.begin() + 2, shape.end()));
+  normalize_rows(
+      *inputs[0], inner, attr_float(attrs, "epsilon"), out,
+      [&](int64_t row, int64_t) { return inputs[1]->values[row % channels]; },
+      [&](int64_t row, int64_t) { return inputs[2]->values[row % channels]; });
 }
 
 void lrn(const Attrs& attrs, const Inputs& inputs, Tensor& out) {
