@@ -1,6 +1,6 @@
 // Flop/s of every distinct kernel of some networks at batch 1 (by the layer that has it first), at each level this CPU
-// has, and of the networks as a whole. The result of each is checked against the reference evaluator before it is
-// timed.
+// has, of the networks as a whole, and of single computations that those networks do not have ("single"). The result of
+// each is checked against the reference evaluator before it is timed.
 //
 //   kernels_bench --benchmark_filter='resnet50/v4/'
 #include <benchmark/benchmark.h>
@@ -153,6 +153,49 @@ void add_network(const std::string& name, const KernelLibrary& library) {
   })->Unit(benchmark::kMillisecond);
 }
 
+// Constant from input `first_weight` on.
+ComputeDesc computation(Op op, Attrs attrs, const std::vector<Shape>& inputs, size_t first_weight, Isa isa) {
+  ComputeDesc desc;
+  desc.op = op;
+  desc.attrs = std::move(attrs);
+  for (const Shape& shape : inputs) {
+    if (desc.inputs.size() >= first_weight) desc.weights |= uint64_t{1} << desc.inputs.size();
+    desc.inputs.push_back({DType::f32, shape});
+  }
+  desc.outputs = info(op).infer(desc.inputs, desc.attrs).value();
+  desc.kernel = choose_kernel(desc, isa).value();
+  return desc;
+}
+
+void add_singles(const KernelLibrary& library) {
+  using Ints = std::vector<int64_t>;
+  const auto add = [&](const std::string& name, Op op, Attrs attrs, const std::vector<Shape>& inputs,
+                       size_t first_weight) {
+    const ComputeDesc desc = computation(op, std::move(attrs), inputs, first_weight, library.isa());
+    benchmark::RegisterBenchmark(fmt::format("single/{}/{}/{}", name_of(library.isa()), name, desc.kernel).c_str(),
+                                 [&library, desc](benchmark::State& state) { time_kernel(state, library, desc); });
+  };
+  // A transformer's layer: 12 heads of 64, 128 tokens, 768 features.
+  add("scores", Op::MatMul, {}, {{12, 128, 64}, {12, 64, 128}}, 2);
+  add("softmax", Op::Softmax, {{"axis", int64_t{-1}}}, {{12, 128, 128}}, 1);
+  add("context", Op::MatMul, {}, {{12, 128, 128}, {12, 128, 64}}, 2);
+  add("layer_norm", Op::LayerNormalization, {{"axis", int64_t{-1}}, {"epsilon", 1e-5}}, {{128, 768}, {768}, {768}}, 1);
+  add("erf", Op::Erf, {}, {{128, 3072}}, 1);
+  // Few rows: weights that stay in a cache, and 64 MiB that do not.
+  for (const int64_t rows : {1, 2, 4, 8, 16, 128}) {
+    add(fmt::format("linear_768x3072_rows_{}", rows), Op::MatMul, {}, {{rows, 768}, {768, 3072}}, 1);
+  }
+  for (const int64_t rows : {1, 4, 8}) {
+    add(fmt::format("linear_4096x4096_rows_{}", rows), Op::MatMul, {}, {{rows, 4096}, {4096, 4096}}, 1);
+  }
+  const auto doubles = [](int64_t kernel, int64_t pad) {
+    return Attrs{{"dilations", Ints{1, 1}},      {"group", int64_t{1}},  {"kernel_shape", Ints{kernel, kernel}},
+                 {"output_padding", Ints{0, 0}}, {"pads", Ints(4, pad)}, {"strides", Ints{2, 2}}};
+  };
+  add("upsample_4x4", Op::ConvTranspose, doubles(4, 1), {{1, 128, 32, 32}, {128, 64, 4, 4}}, 1);
+  add("upsample_2x2", Op::ConvTranspose, doubles(2, 0), {{1, 256, 28, 28}, {256, 128, 2, 2}}, 1);
+}
+
 }  // namespace
 }  // namespace nlsplit
 
@@ -168,6 +211,7 @@ int main(int argc, char** argv) {
   for (const KernelLibrary& library : libraries) {
     for (const char* network : {"resnet50", "resnet18", "mobilenet_v2", "vgg16", "alexnet", "simple_cnn"})
       add_network(network, library);
+    add_singles(library);
   }
   benchmark::RunSpecifiedBenchmarks();
 }

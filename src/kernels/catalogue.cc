@@ -195,14 +195,12 @@ Bytes scratch_conv_transpose(const ComputeDesc& desc, Isa, int workers) {
   return floats(workers * conv_transpose_of(desc).worker_floats());
 }
 
-Bytes scratch_product(const ComputeDesc& desc, Isa, int) {
-  const Product p = product_of(desc);
-  return floats(round_up(product_left_floats(p.m, p.k), widest_vector) + product_right_floats(p.k, p.n));
+Bytes scratch_product(const ComputeDesc& desc, Isa, int workers) {
+  return floats(workers * product_scratch_floats(product_of(desc), false));
 }
 
-Bytes scratch_product_packed(const ComputeDesc& desc, Isa, int) {
-  const Product p = product_of(desc);
-  return floats(product_left_floats(p.m, p.k));
+Bytes scratch_product_packed(const ComputeDesc& desc, Isa, int workers) {
+  return floats(workers * product_scratch_floats(product_of(desc), true));
 }
 
 // ---- packed weights

@@ -111,6 +111,11 @@ int64_t product_right_floats(int64_t k, int64_t n) {
   return std::min(k, k_block) * round_up(std::min(n, n_block), widest_vector);
 }
 
+int64_t product_scratch_floats(const Product& p, bool right_packed) {
+  const int64_t left = round_up(product_left_floats(p.m, p.k), widest_vector);
+  return left + (right_packed ? 0 : product_right_floats(p.k, p.n));
+}
+
 int64_t conv_image_floats(const Window& window) {
   return window.in_place ? 0 : window.channels * window.image_stride();
 }

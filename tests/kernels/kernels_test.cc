@@ -229,6 +229,38 @@ TEST(BlockedConvolutions, AgreeWithTheReferenceWhereTheyAreCutInMany) {
   }
 }
 
+// 1.2e-7 is two units in the last place of 1.
+TEST(Erf, IsErf) {
+  constexpr int64_t steps = 400001;
+  Tensor x{{DType::f32, {steps}}, {}};
+  for (int64_t i = 0; i < steps; ++i) x.values.push_back(static_cast<float>(i - steps / 2) * 3e-5f);  // -6 … 6
+  const float inf = std::numeric_limits<float>::infinity();
+  const float special[] = {inf, -inf, 1e30f, -1e30f, 1e-30f, 1e-42f, 0.0f, -0.0f, 1.0f, 0.99999994f, 4.0f, -4.0f};
+  std::copy(std::begin(special), std::end(special), x.values.begin());
+  x.values[20] = std::numeric_limits<float>::quiet_NaN();
+  for (Isa isa : {Isa::v2, Isa::v3, Isa::v4}) {
+    if (!cpu_supports(isa)) continue;
+    ComputeDesc desc;
+    desc.op = Op::Erf;
+    desc.inputs = desc.outputs = {x.type};
+    desc.kernel = choose_kernel(desc, isa).value();
+    const Tensor y = run_kernel(KernelLibrary::load(isa).value(), desc, {&x});
+    double worst = 0, worst_relative = 0;
+    for (size_t i = 0; i < x.values.size(); ++i) {
+      if (i == 20) continue;
+      const double expected = std::erf(static_cast<double>(x.values[i])), error = std::abs(y.values[i] - expected);
+      worst = std::max(worst, error);
+      if (expected != 0 && std::isnormal(x.values[i])) worst_relative = std::max(worst_relative, error / std::abs(expected));
+      EXPECT_EQ(std::signbit(y.values[i]), std::signbit(x.values[i])) << x.values[i];
+    }
+    EXPECT_TRUE(std::isnan(y.values[20]));
+    EXPECT_LT(worst, 1.5e-7) << name_of(isa);
+    EXPECT_LT(worst_relative, 4e-7) << name_of(isa);
+    EXPECT_EQ(y.values[0], 1);
+    EXPECT_EQ(y.values[1], -1);
+  }
+}
+
 TEST(Reorder, ThereAndBack) {
   for (const Shape& shape : {Shape{2, 3, 5, 7}, Shape{1, 16, 1, 1}, Shape{3, 37, 4, 5}}) {
     const Tensor x = random_tensor({DType::f32, shape}, 1);

@@ -1,4 +1,7 @@
 // Gemm and MatMul, with the right operand packed at load or plain.
+#include <algorithm>
+
+#include "exec/kernels/microkernel.h"
 #include "exec/kernels/packets.h"
 #include "exec/kernels/product.h"
 #include "exec/kernels/run.h"
@@ -50,6 +53,28 @@ void scale_and_add(float* out, const Product& p, float alpha, float beta, const 
   }
 }
 
+// A product by all workers: cut by rows if there are enough, else by columns. A worker's scratch is that of the whole.
+void shared_product(const KernelCall& call, const Product& p, const Left& left, const Right& right, float* out,
+                    const Finish& finish) {
+  const int64_t scratch = product_scratch_floats(p, right.packed);
+  // Pieces of equal length, a few for each worker, but no shorter than what makes packing the left rows worth it.
+  const int64_t wanted = call.crew.workers <= 1 ? 1 : 4 * call.crew.workers;
+  const bool by_rows = p.m >= 4 * most_tile_rows * wanted;
+  const int64_t extent = by_rows ? p.m : p.n;
+  const int64_t unit = by_rows ? most_tile_rows : 2 * product_columns_step;
+  const int64_t step = wanted == 1 ? std::max<int64_t>(extent, 1) : round_up((extent + wanted - 1) / wanted, unit);
+  parallel_for_workers(call, (extent + step - 1) / step, [&](int64_t piece, int worker) {
+    const int64_t begin = piece * step, end = std::min(extent, begin + step);
+    float* own = workspace(call) + worker * scratch;
+    if (!by_rows) return product_columns(begin, end, p.m, p.n, p.k, left, right, out, finish, own);
+    Left rows = left;
+    rows.data += begin * left.row_stride;
+    Finish part = finish;
+    if (part.head.operand != nullptr) part.head.operand += begin * p.n;
+    product(end - begin, p.n, p.k, rows, right, out + begin * p.n, part, own);
+  });
+}
+
 void run_gemm(const KernelCall& call, const Right& right) {
   const ComputeDesc& desc = *call.desc;
   const Product p = product_of(desc);
@@ -66,7 +91,7 @@ void run_gemm(const KernelCall& call, const Right& right) {
     finish.head = epilogue.take_head();
   }
   float* out = output(call);
-  product(p.m, p.n, p.k, gemm_left(desc, input(call, 0), p), right, out, finish, workspace(call));
+  shared_product(call, p, gemm_left(desc, input(call, 0), p), right, out, finish);
   if (!plain) scale_and_add(out, p, alpha, beta, c);
   if (!epilogue.empty()) epilogue.apply(out, 0, p.m * p.n);
 }
@@ -110,15 +135,22 @@ void run_matmul(const KernelCall& call, bool packed) {
   const float* operand = finish.head.operand;
   // A vector times a stack of matrices has no axis for its one row.
   const size_t batch_axes = b.size() <= 2 ? 0 : result.size() - (a.size() == 1 ? 1 : 2);
-  for (int64_t i = 0; i < p.batch; ++i) {
-    const float* left = input(call, 0) + (p.batch == 1 ? 0 : matrix_offset(a, result, batch_axes, 2, i));
-    const float* right = input(call, 1) + (p.batch == 1 ? 0 : matrix_offset(b, result, batch_axes, 2, i));
-    float* out = output(call) + i * p.m * p.n;
-    if (operand != nullptr) finish.head.operand = operand + i * p.m * p.n;
-    product(p.m, p.n, p.k, {left, p.k, 1}, packed ? Right{right, 0, 0, true} : Right{right, p.n, 1}, out, finish,
-            workspace(call));
-    if (!epilogue.empty()) epilogue.apply(output(call), i * p.m * p.n, p.m * p.n);
+  const auto right_of = [&](const float* data) { return packed ? Right{data, 0, 0, true} : Right{data, p.n, 1}; };
+  if (p.batch == 1) {
+    shared_product(call, p, {input(call, 0), p.k, 1}, right_of(input(call, 1)), output(call), finish);
+    if (!epilogue.empty()) epilogue.apply(output(call), 0, p.m * p.n);
+    return;
   }
+  const int64_t scratch = product_scratch_floats(p, packed);
+  parallel_for_workers(call, p.batch, [&](int64_t i, int worker) {
+    const int64_t at = i * p.m * p.n;
+    Finish own = finish;
+    if (operand != nullptr) own.head.operand = operand + at;
+    product(p.m, p.n, p.k, {input(call, 0) + matrix_offset(a, result, batch_axes, 2, i), p.k, 1},
+            right_of(input(call, 1) + matrix_offset(b, result, batch_axes, 2, i)), output(call) + at, own,
+            workspace(call) + worker * scratch);
+    if (!epilogue.empty()) epilogue.apply(output(call), at, p.m * p.n);
+  });
 }
 
 void run_matmul_packed(const KernelCall& call) { run_matmul(call, true); }

@@ -70,13 +70,30 @@ void run_lrn(const KernelCall& call) {
   }
 }
 
+float largest_of_row(const float* from, int64_t n) {
+  if (n < width) return *std::max_element(from, from + n);
+  Packet largest = load(from + n - width);  // the last ones may be met twice
+  for (int64_t i = 0; i + width < n; i += width) largest = at_least(load(from + i), largest);
+  return Eigen::internal::predux_max(largest);
+}
+
 void softmax_row(const float* from, float* to, int64_t n) {
-  const Packet largest = broadcast(*std::max_element(from, from + n));
+  const Packet largest = broadcast(largest_of_row(from, n));
+  const auto exponential = [&](const Packet& x) { return Eigen::internal::pexp(subtract(x, largest)); };
+  Packet lanes = zeros();  // as sum_of_row
+  int64_t i = 0;
+  for (; i + width <= n; i += width) {
+    const Packet e = exponential(load(from + i));
+    store(to + i, e);
+    lanes = add(lanes, e);
+  }
+  if (i < n) {
+    store_part(to + i, exponential(load_part(from + i, n - i)), n - i);
+    lanes = add(lanes, load_part(to + i, n - i));
+  }
+  const Packet share = broadcast(1.0f / sum_of_lanes(lanes));
   map_row(
-      to, n, [&](const Packet& x) { return Eigen::internal::pexp(subtract(x, largest)); }, from);
-  const Packet sum = broadcast(sum_of_row(to, n));
-  map_row(
-      to, n, [&](const Packet& x) { return divide(x, sum); }, to);
+      to, n, [&](const Packet& e) { return multiply(e, share); }, to);
 }
 
 // Along an axis `stride` floats apart, for `part` neighbouring columns.
@@ -101,18 +118,20 @@ void run_softmax(const KernelCall& call) {
   if (total == 0) return;
   const int64_t axis = attr_int(desc.attrs, "axis");
   const Around s = around(shape, static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(shape.size()) : axis));
-  for (int64_t o = 0; o < s.outer; ++o) {
-    const int64_t at = o * s.extent * s.inner;
-    if (s.inner == 1) {
-      softmax_row(input(call, 0) + at, output(call) + at, s.extent);
-      continue;
+  const Epilogue epilogue(call);
+  constexpr int64_t piece_floats = 8192;  // so that short rows are worth handing out
+  const int64_t each = s.extent * s.inner, at_once = std::max<int64_t>(1, piece_floats / each);
+  parallel_for(call, (s.outer + at_once - 1) / at_once, [&](int64_t piece) {
+    for (int64_t o = piece * at_once; o < std::min(s.outer, (piece + 1) * at_once); ++o) {
+      const int64_t at = o * each;
+      if (s.inner == 1) softmax_row(input(call, 0) + at, output(call) + at, s.extent);
+      for (int64_t i = 0; s.inner > 1 && i < s.inner; i += width) {
+        softmax_columns(input(call, 0) + at + i, output(call) + at + i, s.extent, s.inner,
+                        std::min<int64_t>(width, s.inner - i));
+      }
+      epilogue.apply(output(call), at, each);
     }
-    for (int64_t i = 0; i < s.inner; i += width) {
-      softmax_columns(input(call, 0) + at + i, output(call) + at + i, s.extent, s.inner,
-                      std::min<int64_t>(width, s.inner - i));
-    }
-  }
-  Epilogue(call).apply(output(call), 0, total);
+  });
 }
 
 // Rows of the input, in its order, are added to where they belong: a kept last axis by vectors, a reduced one as a sum.

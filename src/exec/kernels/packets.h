@@ -97,15 +97,6 @@ inline Packet square_root(const Packet& a) {
 #endif
 }
 
-// f of every lane by itself, for what Eigen has no packet of.
-template <class F>
-inline Packet each_lane(const Packet& packet, F f) {
-  alignas(64) float each[width];
-  Eigen::internal::pstore(each, packet);
-  for (int i = 0; i < width; ++i) each[i] = f(each[i]);
-  return Eigen::internal::pload<Packet>(each);
-}
-
 // The sum of a row in an order fixed by its length alone: element i belongs to lane i mod width, lanes are then taken
 // one after another.
 inline float sum_of_lanes(const Packet& lanes) {

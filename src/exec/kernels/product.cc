@@ -88,8 +88,29 @@ constexpr auto tile_functions = []<int... r>(std::integer_sequence<int, r...>) {
 (std::make_integer_sequence<int, most_tile_rows>{});
 static_assert(tile_vectors == 2);
 
+static_assert(product_columns_step % panel_width == 0);
+
 int64_t panel_columns(int64_t n, int64_t begin) { return std::min(panel_width, n - begin); }
 int64_t panel_vectors(int64_t columns) { return columns > width ? 2 : 1; }
+
+// Rows of consecutive floats → columns of `rows` floats, in squares of registers; returns how many of the k columns.
+int64_t transpose_rows(const float* from, int64_t row_stride, int64_t rows, int64_t k, float* to) {
+  static_assert(most_tile_rows <= width);
+  const float* end = to + rows * k;
+  int64_t i = 0;
+  for (; i + width <= k; i += width) {
+    Eigen::internal::PacketBlock<Packet, width> block;
+#pragma GCC unroll 16
+    for (int r = 0; r < width; ++r) block.packet[r] = load(from + std::min<int64_t>(r, rows - 1) * row_stride + i);
+    Eigen::internal::ptranspose(block);
+#pragma GCC unroll 16
+    for (int c = 0; c < width; ++c) {
+      float* column = to + (i + c) * rows;  // what is too much, the next column overwrites
+      column + width <= end ? store(column, block.packet[c]) : store_part(column, block.packet[c], rows);
+    }
+  }
+  return i;
+}
 
 // Rows of panels [first, last), columns k0 … k0 + k.
 void pack_scalar_panels(const Left& left, const ScalarPanels& panels, int64_t first, int64_t last, int64_t k0,
@@ -97,9 +118,10 @@ void pack_scalar_panels(const Left& left, const ScalarPanels& panels, int64_t fi
   for (int64_t p = first; p < last; ++p) {
     const int64_t rows = panels.rows_of(p);
     const float* from = left.data + panels.begin(p) * left.row_stride + k0 * left.k_stride;
+    const int64_t done = left.k_stride == 1 ? transpose_rows(from, left.row_stride, rows, k, to) : 0;
     for (int64_t r = 0; r < rows; ++r) {
       const float* row = from + r * left.row_stride;
-      for (int64_t i = 0; i < k; ++i) to[i * rows + r] = row[i * left.k_stride];
+      for (int64_t i = done; i < k; ++i) to[i * rows + r] = row[i * left.k_stride];
     }
     to += rows * k;
   }
@@ -143,6 +165,11 @@ void pack_right(const Right& right, int64_t k, int64_t n, float* packed) {
 
 void product(int64_t m, int64_t n, int64_t k, const Left& left, const Right& right, float* out, const Finish& finish,
              float* workspace) {
+  product_columns(0, n, m, n, k, left, right, out, finish, workspace);
+}
+
+void product_columns(int64_t begin, int64_t end, int64_t m, int64_t n, int64_t k, const Left& left, const Right& right,
+                     float* out, const Finish& finish, float* workspace) {
   const ScalarPanels panels = scalar_panels(m, most_tile_rows);
   const bool left_in_place = left.packed || (m == 1 && left.k_stride == 1);
   const bool right_in_place = right.packed || (panels.count == 1 && right.column_stride == 1);
@@ -155,8 +182,8 @@ void product(int64_t m, int64_t n, int64_t k, const Left& left, const Right& rig
   const int64_t panels_step = m_block / most_tile_rows;
   static_assert(n_block % panel_width == 0);
 
-  for (int64_t n0 = 0; n0 < n; n0 += n_step) {
-    const int64_t n1 = std::min(n, n0 + n_step);
+  for (int64_t n0 = begin; n0 < end; n0 += n_step) {
+    const int64_t n1 = std::min(end, n0 + n_step);
     for (int64_t k0 = 0; k0 == 0 || k0 < k; k0 += k_step) {
       const int64_t kc = std::min(k_step, k - k0);
       // Vector panels of this block: in place, or in right_block with `wide * kc` floats each.

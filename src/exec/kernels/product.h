@@ -34,6 +34,12 @@ struct Finish {
 void product(int64_t m, int64_t n, int64_t k, const Left& left, const Right& right, float* out, const Finish& finish,
              float* workspace);
 
+// The same for columns [begin, end) alone; both are multiples of product_columns_step, but for the end of all of them.
+// The bits are those of the whole: an element is one chain over k.
+inline constexpr int64_t product_columns_step = 32;
+void product_columns(int64_t begin, int64_t end, int64_t m, int64_t n, int64_t k, const Left& left, const Right& right,
+                     float* out, const Finish& finish, float* workspace);
+
 // The packed forms as a whole.
 void pack_left(const Left& left, int64_t m, int64_t k, float* packed);
 void pack_right(const Right& right, int64_t k, int64_t n, float* packed);

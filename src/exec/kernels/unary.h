@@ -27,6 +27,27 @@ inline bool is_unary_function(Op op) {
   }
 }
 
+// Within 1.2e-7 of erf, two units in the last place of 1, checked densely by the tests. Below 1 it is x times a
+// polynomial in x², above 1 - exp(polynomial in |x|); both minimax fits (Lawson's iteration), the first of the relative
+// error of erf(x) / x, 4e-8, the second of the absolute error of erf, 2e-8. From 4 on erfc is below half a unit.
+inline Packet erf_of(const Packet& x) {
+  using namespace Eigen::internal;
+  const auto polynomial = [](const Packet& at, const float(&coefficients)[6]) {  // highest power first
+    Packet sum = broadcast(coefficients[0]);
+    for (int i = 1; i < 6; ++i) sum = multiply_add(sum, at, broadcast(coefficients[i]));
+    return sum;
+  };
+  static constexpr float below_one[] = {-0.0005631460808217525f, 0.00491756247356534f, -0.026711322367191315f,
+                                        0.11280180513858795f,    -0.37612324953079224f, 1.1283791065216064f};
+  static constexpr float above_one[] = {-0.0011504212161526084f, 0.01477811485528946f, -0.08863416314125061f,
+                                        -0.6544889807701111f,    -1.1174384355545044f, -0.0026717022992670536f};
+  const Packet one = broadcast(1.0f), size = at_most(pabs(x), broadcast(4.0f));
+  const Packet small = multiply(x, polynomial(multiply(x, x), below_one));
+  const Packet large = subtract(one, pexp(polynomial(size, above_one)));
+  const Packet signed_large = por(pand(x, broadcast(-0.0f)), large);
+  return pselect(pcmp_lt(size, one), small, signed_large);
+}
+
 // Calls use(f) with f: Packet → Packet. a, b: the operator's parameters (unary_parameters).
 template <class Use>
 inline void with_unary(Op op, float a, float b, Use&& use) {
@@ -53,7 +74,7 @@ inline void with_unary(Op op, float a, float b, Use&& use) {
     case Op::Neg:
       return use([](const Packet& x) { return pnegate(x); });
     case Op::Erf:
-      return use([](const Packet& x) { return each_lane(x, [](float v) { return std::erf(v); }); });
+      return use([](const Packet& x) { return erf_of(x); });
     case Op::LeakyRelu:
       return use([=](const Packet& x) { return pselect(pcmp_lt(x, zero), multiply(x, pa), x); });
     case Op::HardSigmoid:
