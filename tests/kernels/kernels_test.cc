@@ -238,7 +238,7 @@ TEST(Erf, IsErf) {
   const float special[] = {inf, -inf, 1e30f, -1e30f, 1e-30f, 1e-42f, 0.0f, -0.0f, 1.0f, 0.99999994f, 4.0f, -4.0f};
   std::copy(std::begin(special), std::end(special), x.values.begin());
   x.values[20] = std::numeric_limits<float>::quiet_NaN();
-  for (Isa isa : {Isa::v2, Isa::v3, Isa::v4}) {
+  for (Isa isa : all_levels()) {
     if (!cpu_supports(isa)) continue;
     ComputeDesc desc;
     desc.op = Op::Erf;

@@ -95,18 +95,27 @@ int64_t panel_vectors(int64_t columns) { return columns > width ? 2 : 1; }
 
 // Rows of consecutive floats → columns of `rows` floats, in squares of registers; returns how many of the k columns.
 int64_t transpose_rows(const float* from, int64_t row_stride, int64_t rows, int64_t k, float* to) {
-  static_assert(most_tile_rows <= width);
   const float* end = to + rows * k;
   int64_t i = 0;
   for (; i + width <= k; i += width) {
-    Eigen::internal::PacketBlock<Packet, width> block;
+    // Where one square holds all rows, what it has too much is overwritten by the next column.
+    for (int64_t first = 0; first < rows; first += width) {
+      const int64_t part = std::min<int64_t>(width, rows - first);
+      Eigen::internal::PacketBlock<Packet, width> block;
 #pragma GCC unroll 16
-    for (int r = 0; r < width; ++r) block.packet[r] = load(from + std::min<int64_t>(r, rows - 1) * row_stride + i);
-    Eigen::internal::ptranspose(block);
+      for (int r = 0; r < width; ++r) {
+        block.packet[r] = load(from + (first + std::min<int64_t>(r, part - 1)) * row_stride + i);
+      }
+      Eigen::internal::ptranspose(block);
 #pragma GCC unroll 16
-    for (int c = 0; c < width; ++c) {
-      float* column = to + (i + c) * rows;  // what is too much, the next column overwrites
-      column + width <= end ? store(column, block.packet[c]) : store_part(column, block.packet[c], rows);
+      for (int c = 0; c < width; ++c) {
+        float* column = to + (i + c) * rows + first;
+        if (part == width || (first == 0 && column + width <= end)) {
+          store(column, block.packet[c]);
+        } else {
+          store_part(column, block.packet[c], part);
+        }
+      }
     }
   }
   return i;
