@@ -105,7 +105,13 @@ Product product_of(const ComputeDesc& desc) {
   return r;
 }
 
-int64_t product_left_floats(int64_t m, int64_t k) { return std::min(m, m_block) * std::min(k, k_block); }
+int64_t product_k_step(int64_t m) {
+  constexpr int64_t few_rows = 14;
+  static_assert(few_rows >= tile_rows(Isa::v3) && few_rows >= tile_rows(Isa::v4) && few_rows >= tile_rows(Isa::neon));
+  return m > few_rows ? k_block : m_block / std::max<int64_t>(m, 1) * k_block;
+}
+
+int64_t product_left_floats(int64_t m, int64_t k) { return std::min(m, m_block) * std::min(k, product_k_step(m)); }
 
 int64_t product_right_floats(int64_t k, int64_t n) {
   return std::min(k, k_block) * round_up(std::min(n, n_block), widest_vector);

@@ -106,9 +106,12 @@ struct Product {
 };
 Product product_of(const ComputeDesc& desc);
 
+// Blocks of k where the right operand is packed: k_block, but few rows (m) take long ones, as much as the left block
+// has room for, so that packed weights are read in long runs.
+int64_t product_k_step(int64_t m);
 // Sizes in floats of the scratch of the products and convolutions.
-int64_t product_left_floats(int64_t m, int64_t k);          // a block of the left operand as scalar panels
-int64_t product_right_floats(int64_t k, int64_t n);         // a block of the right operand as vector panels
+int64_t product_left_floats(int64_t m, int64_t k);                    // a block of the left operand as scalar panels
+int64_t product_right_floats(int64_t k, int64_t n);                   // a block of the right operand as vector panels
 int64_t product_scratch_floats(const Product& p, bool right_packed);  // both, of one worker
 int64_t conv_image_floats(const Window& window);            // the images of a sample's channels; 0 if in place
 int64_t conv_packed_floats(const Window& window, Isa isa);  // the weights as vector panels, group after group

@@ -31,16 +31,20 @@ struct Tile {
   }
 };
 
-// scalars: k groups of `rows`; panel: k rows of vectors * width floats, `panel_stride` apart.
+// scalars: k groups of `rows`; panel: k rows of vectors * width floats, `panel_stride` apart. `ahead` floats behind each
+// of them is what is worth fetching meanwhile; 0: nothing is.
 template <int rows, int vectors>
 inline void accumulate(Tile<rows, vectors>& tile, const float* scalars, const float* panel, int64_t panel_stride,
-                       int64_t k) {
+                       int64_t k, int64_t ahead) {
   Packet sum[rows * vectors];
   copy_packets(sum, tile.at);
   for (; k > 0; --k) {
     Packet column[vectors];
 #pragma GCC unroll 16
-    for (int v = 0; v < vectors; ++v) column[v] = load(panel + v * width);
+    for (int v = 0; v < vectors; ++v) {
+      column[v] = load(panel + v * width);
+      if (v * width % line_floats == 0) fetch(panel + ahead + v * width);
+    }
 #pragma GCC unroll 16
     for (int r = 0; r < rows; ++r) {
       const Packet scalar = broadcast(scalars[r]);

@@ -81,6 +81,7 @@ inline Packet at_least(const Packet& a, const Packet& lowest) { return Eigen::in
 inline Packet at_most(const Packet& a, const Packet& highest) { return Eigen::internal::pmin(a, highest); }
 
 // Hints; any address will do. Into the first-level cache, and into the second.
+inline constexpr int line_floats = 16;  // of a cache line
 inline void fetch_near(const float* from) { __builtin_prefetch(from, 0, 3); }
 inline void fetch(const float* from) { __builtin_prefetch(from, 0, 2); }
 

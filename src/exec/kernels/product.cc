@@ -11,11 +11,16 @@ namespace {
 
 constexpr int64_t panel_width = tile_vectors * width;
 
+// How far ahead weights are fetched that are read once, in floats: two pages. Streams from memory gained a fifth over
+// what the hardware fetches by itself, ones in a cache lost a few percent.
+constexpr int64_t stream_ahead = 2048;
+
 // One register tile and where it belongs.
 struct TileWork {
   const float* scalars;
   const float* panel;
   int64_t panel_stride;
+  int64_t ahead;
   int64_t k;
   float* out;
   int64_t out_stride;
@@ -42,7 +47,7 @@ void run_tile(const TileWork& work) {
       for (int v = 0; v < vectors; ++v) tile.at[r * vectors + v] = get(work.out + r * work.out_stride, v);
     }
   }
-  accumulate(tile, work.scalars, work.panel, work.panel_stride, work.k);
+  accumulate(tile, work.scalars, work.panel, work.panel_stride, work.k, work.ahead);
   if (work.last && work.row_bias != nullptr) {
     for (int r = 0; r < rows; ++r) {
       const Packet bias = broadcast(work.row_bias[r]);
@@ -184,9 +189,7 @@ void product_columns(int64_t begin, int64_t end, int64_t m, int64_t n, int64_t k
   const bool right_in_place = right.packed || (panels.count == 1 && right.column_stride == 1);
   float* left_block = workspace;
   float* right_block = workspace + (left.packed ? 0 : round_up(product_left_floats(m, k), widest_vector));
-  // With nothing to pack and one panel of rows, k need not be cut: the weights are then read strictly one after
-  // another.
-  const int64_t k_step = left_in_place && right.packed && panels.count == 1 ? std::max<int64_t>(k, 1) : k_block;
+  const int64_t k_step = right.packed ? product_k_step(m) : k_block;
   const int64_t n_step = right.packed ? round_up(std::max<int64_t>(n, 1), panel_width) : n_block;
   const int64_t panels_step = m_block / most_tile_rows;
   static_assert(n_block % panel_width == 0);
@@ -233,6 +236,10 @@ void product_columns(int64_t begin, int64_t end, int64_t m, int64_t n, int64_t k
             } else {
               work.scalars = left_in_place ? left.data + k0 : left_block + (row - panels.begin(p0)) * kc;
             }
+            // The last to read a panel fetches the next one.
+            work.ahead = !right.packed || p + 1 < p1 || column + panel_width >= end ? 0
+                         : panels.count == 1                                        ? stream_ahead
+                                                                                    : k * work.panel_stride;
             const int64_t at = row * n + column;
             work.out = out + at;
             work.operand = finish.head.operand == nullptr ? nullptr : finish.head.operand + at;
