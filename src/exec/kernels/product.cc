@@ -162,6 +162,90 @@ void pack_vector_panel(const Right& right, int64_t column, int64_t columns, int6
   }
 }
 
+// A product block by block: its operands as they are, or packed into the workspace.
+class Blocks {
+ public:
+  Blocks(int64_t m, int64_t n, int64_t k, const Left& left, const Right& right, float* out, const Finish& finish,
+         float* workspace)
+      : n_(n),
+        k_(k),
+        left_(left),
+        right_(right),
+        out_(out),
+        finish_(finish),
+        panels_(scalar_panels(m, most_tile_rows)),
+        left_in_place_(left.packed || (m == 1 && left.k_stride == 1)),
+        right_in_place_(right.packed || (panels_.count == 1 && right.column_stride == 1)),
+        left_block_(workspace),
+        right_block_(workspace + (left.packed ? 0 : round_up(product_left_floats(m, k), widest_vector))) {}
+
+  int64_t panels() const { return panels_.count; }
+
+  // right_block_ holds `wide * kc` floats for each panel of the columns, whether or not it needs them.
+  void pack_right(int64_t n0, int64_t n1, int64_t k0, int64_t kc) {
+    float* to = right_block_;
+    for (int64_t column = n0; column < n1; column += panel_width) {
+      const int64_t columns = panel_columns(n_, column);
+      if (!right_in_place_ || columns < panel_width) pack_vector_panel(right_, column, columns, k0, kc, to);
+      to += kc * panel_vectors(columns) * width;
+    }
+  }
+
+  void pack_left(int64_t p0, int64_t p1, int64_t k0, int64_t kc) {
+    if (!left_in_place_) pack_scalar_panels(left_, panels_, p0, p1, k0, kc, left_block_);
+  }
+
+  // Panels p0 … p1 of rows, columns n0 … n1, each a run over k0 … k0 + kc.
+  void multiply(int64_t p0, int64_t p1, int64_t n0, int64_t n1, int64_t k0, int64_t kc) {
+    TileWork work{};
+    work.k = kc;
+    work.out_stride = n_;
+    work.first = k0 == 0;
+    work.last = k0 + kc >= k_;
+    work.head = &finish_.head;
+    for (int64_t column = n0; column < n1; column += panel_width) {
+      work.columns = panel_columns(n_, column);
+      const int64_t vectors = panel_vectors(work.columns);
+      work.panel_stride = vectors * width;
+      if (right_.packed) {
+        work.panel = right_.data + column * k_ + k0 * work.panel_stride;
+      } else if (right_in_place_ && work.columns == panel_width) {
+        work.panel = right_.data + column + k0 * right_.k_stride;
+        work.panel_stride = right_.k_stride;
+      } else {
+        work.panel = right_block_ + (column - n0) * kc;
+      }
+      work.column_bias = finish_.column_bias == nullptr ? nullptr : finish_.column_bias + column;
+      // The last to read a panel of weights fetches the next one.
+      const bool fetches = right_.packed && column + panel_width < n1;
+      const int64_t ahead = !fetches ? 0 : panels_.count == 1 ? stream_ahead : k_ * work.panel_stride;
+      for (int64_t p = p0; p < p1; ++p) {
+        const int64_t rows = panels_.rows_of(p), row = panels_.begin(p), at = row * n_ + column;
+        if (left_.packed) {
+          work.scalars = left_.data + row * k_ + k0 * rows;
+        } else {
+          work.scalars = left_in_place_ ? left_.data + k0 : left_block_ + (row - panels_.begin(p0)) * kc;
+        }
+        work.ahead = p + 1 == p1 ? ahead : 0;
+        work.out = out_ + at;
+        work.operand = finish_.head.operand == nullptr ? nullptr : finish_.head.operand + at;
+        work.row_bias = finish_.row_bias == nullptr ? nullptr : finish_.row_bias + row;
+        tile_functions[static_cast<size_t>(vectors - 1)][static_cast<size_t>(rows - 1)](work);
+      }
+    }
+  }
+
+ private:
+  int64_t n_, k_;
+  const Left& left_;
+  const Right& right_;
+  float* out_;
+  const Finish& finish_;
+  ScalarPanels panels_;
+  bool left_in_place_, right_in_place_;
+  float *left_block_, *right_block_;
+};
+
 }  // namespace
 
 void pack_left(const Left& left, int64_t m, int64_t k, float* packed) {
@@ -184,69 +268,30 @@ void product(int64_t m, int64_t n, int64_t k, const Left& left, const Right& rig
 
 void product_columns(int64_t begin, int64_t end, int64_t m, int64_t n, int64_t k, const Left& left, const Right& right,
                      float* out, const Finish& finish, float* workspace) {
-  const ScalarPanels panels = scalar_panels(m, most_tile_rows);
-  const bool left_in_place = left.packed || (m == 1 && left.k_stride == 1);
-  const bool right_in_place = right.packed || (panels.count == 1 && right.column_stride == 1);
-  float* left_block = workspace;
-  float* right_block = workspace + (left.packed ? 0 : round_up(product_left_floats(m, k), widest_vector));
-  const int64_t k_step = right.packed ? product_k_step(m) : k_block;
-  const int64_t n_step = right.packed ? round_up(std::max<int64_t>(n, 1), panel_width) : n_block;
-  const int64_t panels_step = m_block / most_tile_rows;
+  Blocks blocks(m, n, k, left, right, out, finish, workspace);
+  constexpr int64_t panels_step = m_block / most_tile_rows;
   static_assert(n_block % panel_width == 0);
-
-  for (int64_t n0 = begin; n0 < end; n0 += n_step) {
-    const int64_t n1 = std::min(end, n0 + n_step);
-    for (int64_t k0 = 0; k0 == 0 || k0 < k; k0 += k_step) {
-      const int64_t kc = std::min(k_step, k - k0);
-      // Vector panels of this block: in place, or in right_block with `wide * kc` floats each.
-      if (!right.packed) {
-        float* to = right_block;
-        for (int64_t column = n0; column < n1; column += panel_width) {
-          const int64_t columns = panel_columns(n, column);
-          if (!right_in_place || columns < panel_width) pack_vector_panel(right, column, columns, k0, kc, to);
-          to += kc * panel_vectors(columns) * width;
-        }
+  if (right.packed) {  // some rows are finished before the next begin, so that their partial sums stay in a cache
+    const int64_t k_step = product_k_step(m);
+    for (int64_t p0 = 0; p0 < blocks.panels(); p0 += panels_step) {
+      const int64_t p1 = std::min(blocks.panels(), p0 + panels_step);
+      for (int64_t k0 = 0; k0 == 0 || k0 < k; k0 += k_step) {
+        const int64_t kc = std::min(k_step, k - k0);
+        blocks.pack_left(p0, p1, k0, kc);
+        blocks.multiply(p0, p1, begin, end, k0, kc);
       }
-      for (int64_t p0 = 0; p0 < panels.count; p0 += panels_step) {
-        const int64_t p1 = std::min(panels.count, p0 + panels_step);
-        if (!left_in_place) pack_scalar_panels(left, panels, p0, p1, k0, kc, left_block);
-        for (int64_t column = n0; column < n1; column += panel_width) {
-          TileWork work{};
-          work.k = kc;
-          work.out_stride = n;
-          work.columns = panel_columns(n, column);
-          work.first = k0 == 0;
-          work.last = k0 + kc >= k;
-          work.head = &finish.head;
-          work.column_bias = finish.column_bias == nullptr ? nullptr : finish.column_bias + column;
-          const int64_t vectors = panel_vectors(work.columns);
-          work.panel_stride = vectors * width;
-          if (right.packed) {
-            work.panel = right.data + column * k + k0 * work.panel_stride;
-          } else if (right_in_place && work.columns == panel_width) {
-            work.panel = right.data + column + k0 * right.k_stride;
-            work.panel_stride = right.k_stride;
-          } else {
-            work.panel = right_block + (column - n0) * kc;
-          }
-          for (int64_t p = p0; p < p1; ++p) {
-            const int64_t rows = panels.rows_of(p), row = panels.begin(p);
-            if (left.packed) {
-              work.scalars = left.data + row * k + k0 * rows;
-            } else {
-              work.scalars = left_in_place ? left.data + k0 : left_block + (row - panels.begin(p0)) * kc;
-            }
-            // The last to read a panel fetches the next one.
-            work.ahead = !right.packed || p + 1 < p1 || column + panel_width >= end ? 0
-                         : panels.count == 1                                        ? stream_ahead
-                                                                                    : k * work.panel_stride;
-            const int64_t at = row * n + column;
-            work.out = out + at;
-            work.operand = finish.head.operand == nullptr ? nullptr : finish.head.operand + at;
-            work.row_bias = finish.row_bias == nullptr ? nullptr : finish.row_bias + row;
-            tile_functions[static_cast<size_t>(vectors - 1)][static_cast<size_t>(rows - 1)](work);
-          }
-        }
+    }
+    return;
+  }
+  for (int64_t n0 = begin; n0 < end; n0 += n_block) {  // what is packed of the right serves all rows
+    const int64_t n1 = std::min(end, n0 + n_block);
+    for (int64_t k0 = 0; k0 == 0 || k0 < k; k0 += k_block) {
+      const int64_t kc = std::min(k_block, k - k0);
+      blocks.pack_right(n0, n1, k0, kc);
+      for (int64_t p0 = 0; p0 < blocks.panels(); p0 += panels_step) {
+        const int64_t p1 = std::min(blocks.panels(), p0 + panels_step);
+        blocks.pack_left(p0, p1, k0, kc);
+        blocks.multiply(p0, p1, n0, n1, k0, kc);
       }
     }
   }
