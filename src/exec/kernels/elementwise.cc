@@ -1,7 +1,9 @@
 // Unary functions, Sum, and the four arithmetic operators with numpy broadcasting.
+#include <algorithm>
 #include <array>
 
 #include "exec/kernels/epilogue.h"
+#include "exec/kernels/odometer.h"
 #include "exec/kernels/packets.h"
 #include "exec/kernels/run.h"
 #include "exec/kernels/unary.h"
@@ -11,6 +13,8 @@ namespace {
 
 // Runs that stay in a first-level cache while the epilogue goes over them.
 constexpr int64_t run_floats = 2048;
+// What a worker takes at a time.
+constexpr int64_t piece_floats = 4 * run_floats;
 
 template <class F>
 void in_runs(int64_t n, F f) {
@@ -20,9 +24,9 @@ void in_runs(int64_t n, F f) {
 // The same, several at a time by whoever is free.
 template <class F>
 void in_runs(const KernelCall& call, int64_t n, F f) {
-  constexpr int64_t piece = 4 * run_floats;
-  parallel_for(call, (n + piece - 1) / piece, [&](int64_t i) {
-    in_runs(std::min(piece, n - i * piece), [&](int64_t begin, int64_t count) { f(i * piece + begin, count); });
+  parallel_for(call, (n + piece_floats - 1) / piece_floats, [&](int64_t piece) {
+    const int64_t at = piece * piece_floats;
+    in_runs(std::min(piece_floats, n - at), [&](int64_t begin, int64_t count) { f(at + begin, count); });
   });
 }
 
@@ -52,14 +56,8 @@ void run_sum(const KernelCall& call) {
 }
 
 // The output's axes, outermost first, with each operand's stride (0: it is repeated), merged where both operands allow.
-struct Loops {
-  static constexpr size_t most = 8;
-  size_t axes = 0;
-  std::array<int64_t, most> extent{}, a{}, b{};
-};
-
-Loops loops_of(const Shape& out, const Shape& a, const Shape& b) {
-  Loops loops;
+Axes axes_of(const Shape& out, const Shape& a, const Shape& b) {
+  Axes axes;
   int64_t stride_a = 1, stride_b = 1;
   // From the last axis on; reversed at the end.
   for (size_t back = 0; back < out.size(); ++back) {
@@ -69,22 +67,18 @@ Loops loops_of(const Shape& out, const Shape& a, const Shape& b) {
     const int64_t own_a = in_a == 1 ? 0 : stride_a, own_b = in_b == 1 ? 0 : stride_b;
     stride_a *= in_a, stride_b *= in_b;
     if (extent == 1) continue;
-    if (loops.axes > 0) {
-      const size_t last = loops.axes - 1;
-      if (own_a == loops.a[last] * loops.extent[last] && own_b == loops.b[last] * loops.extent[last]) {
-        loops.extent[last] *= extent;
+    if (axes.count > 0) {
+      const size_t last = axes.count - 1;
+      if (own_a == axes.a[last] * axes.extent[last] && own_b == axes.b[last] * axes.extent[last]) {
+        axes.extent[last] *= extent;
         continue;
       }
     }
-    loops.extent[loops.axes] = extent, loops.a[loops.axes] = own_a, loops.b[loops.axes] = own_b;
-    ++loops.axes;
+    axes.push(extent, own_a, own_b);
   }
-  for (size_t i = 0; i < loops.axes / 2; ++i) {
-    std::swap(loops.extent[i], loops.extent[loops.axes - 1 - i]);
-    std::swap(loops.a[i], loops.a[loops.axes - 1 - i]);
-    std::swap(loops.b[i], loops.b[loops.axes - 1 - i]);
-  }
-  return loops;
+  const auto reverse = [&](auto& values) { std::reverse(values.begin(), values.begin() + axes.count); };
+  reverse(axes.extent), reverse(axes.a), reverse(axes.b);
+  return axes;
 }
 
 template <class F>
@@ -102,30 +96,29 @@ void combine(float* to, int64_t n, const float* a, bool repeat_a, const float* b
   }
 }
 
+// The rows, along the innermost axis, are handed out several at a time.
 template <class F>
-void walk(const Loops& loops, const float* a, const float* b, float* to, const Epilogue& epilogue, F f) {
-  if (loops.axes == 0) {
+void walk(const KernelCall& call, Axes axes, const Epilogue& epilogue, F f) {
+  const float *a = input(call, 0), *b = input(call, 1);
+  float* to = output(call);
+  if (axes.count == 0) {
     store_part(to, f(broadcast(*a), broadcast(*b)), 1);
     return epilogue.apply(to, 0, 1);
   }
-  const size_t inner = loops.axes - 1;
-  const int64_t n = loops.extent[inner];
-  int64_t rows = 1;
-  for (size_t i = 0; i < inner; ++i) rows *= loops.extent[i];
-  std::array<int64_t, Loops::most> at{};
-  for (int64_t row = 0; row < rows; ++row) {
-    in_runs(n, [&](int64_t begin, int64_t count) {
-      combine(to + row * n + begin, count, a + begin * loops.a[inner], loops.a[inner] == 0, b + begin * loops.b[inner],
-              loops.b[inner] == 0, f);
-      epilogue.apply(to, row * n + begin, count);
-    });
-    for (size_t i = inner; i-- > 0;) {
-      a += loops.a[i], b += loops.b[i];
-      if (++at[i] < loops.extent[i]) break;
-      a -= loops.a[i] * loops.extent[i], b -= loops.b[i] * loops.extent[i];
-      at[i] = 0;
+  const size_t inner = --axes.count;
+  const int64_t n = axes.extent[inner], rows = axes.size();
+  const bool repeat_a = axes.a[inner] == 0, repeat_b = axes.b[inner] == 0;
+  const int64_t at_once = std::max<int64_t>(1, piece_floats / n);
+  parallel_for(call, (rows + at_once - 1) / at_once, [&](int64_t piece) {
+    Odometer at(axes, piece * at_once);
+    for (int64_t row = piece * at_once; row < std::min(rows, (piece + 1) * at_once); ++row, at.next()) {
+      in_runs(n, [&](int64_t begin, int64_t count) {
+        combine(to + row * n + begin, count, a + at.a + (repeat_a ? 0 : begin), repeat_a,
+                b + at.b + (repeat_b ? 0 : begin), repeat_b, f);
+        epilogue.apply(to, row * n + begin, count);
+      });
     }
-  }
+  });
 }
 
 void run_binary(const KernelCall& call) {
@@ -133,17 +126,17 @@ void run_binary(const KernelCall& call) {
   if (element_count(desc.outputs[0].shape) == 0) return;
   const Epilogue epilogue(call);
   const Shape stored = {stored_elements(desc.outputs[0])};  // in blocks nothing is broadcast
-  const Loops loops = desc.outputs[0].block > 0
-                          ? loops_of(stored, stored, stored)
-                          : loops_of(desc.outputs[0].shape, desc.inputs[0].shape, desc.inputs[1].shape);
+  const Axes axes = desc.outputs[0].block > 0
+                        ? axes_of(stored, stored, stored)
+                        : axes_of(desc.outputs[0].shape, desc.inputs[0].shape, desc.inputs[1].shape);
   const auto go = [&](auto f) {
-    if (loops.axes == 1 && loops.a[0] == 1 && loops.b[0] == 1) {  // nothing is repeated
-      return in_runs(call, loops.extent[0], [&](int64_t begin, int64_t count) {
+    if (axes.count == 1 && axes.a[0] == 1 && axes.b[0] == 1) {  // nothing is repeated
+      return in_runs(call, axes.extent[0], [&](int64_t begin, int64_t count) {
         map_row(output(call) + begin, count, f, input(call, 0) + begin, input(call, 1) + begin);
         epilogue.apply(output(call), begin, count);
       });
     }
-    walk(loops, input(call, 0), input(call, 1), output(call), epilogue, f);
+    walk(call, axes, epilogue, f);
   };
   switch (desc.op) {
     case Op::Add:

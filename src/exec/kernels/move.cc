@@ -4,13 +4,13 @@
 #include <cstring>
 
 #include "exec/kernels/epilogue.h"
+#include "exec/kernels/odometer.h"
 #include "exec/kernels/run.h"
 
 namespace nlsplit {
 namespace {
 
-constexpr size_t most = 8;
-using Extents = std::array<int64_t, most>;
+using Extents = std::array<int64_t, Axes::most>;
 
 void copy_floats(float* to, const float* from, int64_t n) {
   std::memcpy(to, from, static_cast<size_t>(n) * sizeof(float));
@@ -66,31 +66,34 @@ void run_transpose(const KernelCall& call) {
   for (size_t axis = 0; axis < axes; ++axis) {
     if (perm[axis] == static_cast<int64_t>(last)) fast = axis;
   }
-  constexpr int64_t tile = 16;
+  // What is moved at once: a row of the output, or, where it is transposed, a strip of `tile` rows of the matrix.
+  constexpr int64_t tile = 16, piece_floats = 8192;
   const int64_t n = out[last], m = fast == last ? 1 : out[fast];
-  Extents at{};
-  const int64_t rest = total / (n * m);
-  for (int64_t i = 0; i < rest; ++i) {
-    if (fast == last) {
-      copy_floats(to, from, n);
-    } else {
-      for (int64_t y = 0; y < m; y += tile) {
-        for (int64_t x = 0; x < n; x += tile) {
-          const int64_t y1 = std::min(m, y + tile), x1 = std::min(n, x + tile);
-          for (int64_t b = y; b < y1; ++b) {
-            for (int64_t a = x; a < x1; ++a) to[b * to_stride[fast] + a] = from[a * from_stride[last] + b];
+  const int64_t strips = (m + tile - 1) / tile;
+  Axes others;
+  for (size_t axis = 0; axis < axes; ++axis) {
+    if (axis != last && axis != fast) others.push(out[axis], from_stride[axis], to_stride[axis]);
+  }
+  others.push(strips, tile, fast == last ? 0 : tile * to_stride[fast]);
+  const int64_t units = others.size();
+  const int64_t at_once = std::max<int64_t>(1, piece_floats / (n * std::min(m, tile)));
+  parallel_for(call, (units + at_once - 1) / at_once, [&](int64_t piece) {
+    Odometer at(others, piece * at_once);
+    for (int64_t unit = piece * at_once; unit < std::min(units, (piece + 1) * at_once); ++unit, at.next()) {
+      if (fast == last) {
+        copy_floats(to + at.b, from + at.a, n);
+        continue;
+      }
+      const int64_t rows = std::min(tile, m - unit % strips * tile);
+      for (int64_t x = 0; x < n; x += tile) {
+        for (int64_t row = 0; row < rows; ++row) {
+          for (int64_t i = x; i < std::min(n, x + tile); ++i) {
+            to[at.b + row * to_stride[fast] + i] = from[at.a + i * from_stride[last] + row];
           }
         }
       }
     }
-    for (size_t axis = axes; axis-- > 0;) {
-      if (axis == last || axis == fast) continue;
-      from += from_stride[axis], to += to_stride[axis];
-      if (++at[axis] < out[axis]) break;
-      from -= from_stride[axis] * out[axis], to -= to_stride[axis] * out[axis];
-      at[axis] = 0;
-    }
-  }
+  });
   Epilogue(call).apply(output(call), 0, total);
 }
 
