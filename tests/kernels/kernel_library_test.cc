@@ -1,8 +1,11 @@
 #include "exec/kernels/kernel_library.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <fstream>
 #include <limits>
 #include <set>
 #include <string>
@@ -41,6 +44,33 @@ TEST(KernelLibrary, FindsByFullId) {
   EXPECT_FALSE(library.find("gemm").ok());
   EXPECT_FALSE(library.find("gemm_" + std::string(best == Isa::v2 ? "v3" : "v2")).ok()) << "another level's";
   EXPECT_THAT(library.find("magic_" + level).error().message, HasSubstr("has no kernel \"magic_" + level + "\""));
+}
+
+std::string output_of(const std::string& command) {
+  std::string text;
+  FILE* pipe = popen(command.c_str(), "r");
+  if (pipe == nullptr) return text;
+  for (char buffer[4096]; size_t n = fread(buffer, 1, sizeof buffer, pipe);) text.append(buffer, n);
+  return pclose(pipe) == 0 ? text : "";
+}
+
+// Results must not depend on what caches a CPU reports: no kernel can ask for them, neither the CPU nor the system.
+TEST(KernelLibrary, NoKernelAsksForTheCaches) {
+  for (Isa isa : supported_levels()) {
+    const KernelLibrary library = KernelLibrary::load(isa).value();
+    std::ifstream maps("/proc/self/maps");
+    std::string path;
+    for (std::string line; std::getline(maps, line);) {
+      if (line.find(fmt::format("nlsplit_kernels_{}.so", name_of(isa))) != std::string::npos)
+        path = line.substr(line.find('/'));
+    }
+    ASSERT_FALSE(path.empty());
+    const std::string code = output_of(fmt::format("objdump --disassemble --no-show-raw-insn '{}'", path));
+    ASSERT_THAT(code, HasSubstr("<nlsplit_kernels>:"));  // there it is, and objdump reads it
+    for (const char* question : {"\tcpuid", "\tmrs ", "<sysconf@", "<fopen@", "<open@"}) {
+      EXPECT_EQ(code.find(question), std::string::npos) << name_of(isa) << question;
+    }
+  }
 }
 
 TEST(KernelLibrary, SaysWhatIsMissing) {

@@ -53,8 +53,7 @@ class LightModels : public ::testing::TestWithParam<const char*> {
 };
 
 TEST_P(LightModels, UnsplitIsWhatOnnxRuntimeComputesAtEveryLevel) {
-  for (const Isa isa : {Isa::v2, Isa::v3, Isa::v4}) {
-    if (!cpu_supports(isa)) continue;
+  for (const Isa isa : supported_levels()) {
     SCOPED_TRACE(name_of(isa));
     expect_reference(fmt::format("{}/model.onnx --isa {}", reference_, name_of(isa)));
   }
