@@ -72,8 +72,19 @@ Status write_weights(const std::string& dir, const std::set<ContentId>& contents
   return write_file(dir + "/" + index_file, index);
 }
 
-Status write_all(const std::string& dir, const SavedProgram& saved, const WeightStore& weights) {
-  RETURN_IF_ERROR(write_weights(dir, contents_of(saved), weights));
+// Hard links: a folder remains whole when the other is removed.
+Status link_weights(const std::string& dir, const std::set<ContentId>& contents, const std::string& like) {
+  ASSIGN_OR_RETURN(const WeightFile file, WeightFile::open(like));
+  for (const ContentId id : contents) RETURN_IF_ERROR(file.bytes(id));
+  for (const char* name : {index_file, weights_file}) {
+    std::error_code failure;
+    fs::create_hard_link(fs::path(like) / name, fs::path(dir) / name, failure);
+    if (failure) return io_error(fmt::format("cannot link {}/{} to {}: {}", dir, name, like, failure.message()));
+  }
+  return ok_status();
+}
+
+Status write_programs(const std::string& dir, const SavedProgram& saved) {
   RETURN_IF_ERROR(write_file(dir + "/" + program_file, to_string(saved.program)));
   RETURN_IF_ERROR(write_file(dir + "/" + unsplit_file, to_string(saved.unsplit)));
   if (!saved.has_prediction) return ok_status();
@@ -102,9 +113,9 @@ Result<Prediction> read_prediction(const std::string& path) {
   }
 }
 
-}  // namespace
-
-Status save_program(const std::string& dir, const SavedProgram& saved, const WeightStore& weights) {
+// fill(folder) puts the weights there.
+template <class Fill>
+Status save(const std::string& dir, const SavedProgram& saved, const Fill& fill) {
   std::error_code failure;
   if (fs::exists(dir, failure) && !fs::exists(dir + "/" + program_file, failure)) {
     return invalid_input(fmt::format("{} exists and is not a saved program; it is left alone", dir));
@@ -115,7 +126,8 @@ Status save_program(const std::string& dir, const SavedProgram& saved, const Wei
   if (!fs::create_directories(temporary, failure)) {
     return io_error(fmt::format("cannot create {}: {}", temporary, failure ? failure.message() : "it exists"));
   }
-  Status status = write_all(temporary, saved, weights);
+  Status status = fill(temporary);
+  if (status.ok()) status = write_programs(temporary, saved);
   if (status.ok()) {
     fs::remove_all(target, failure);
     fs::rename(temporary, target, failure);
@@ -123,6 +135,17 @@ Status save_program(const std::string& dir, const SavedProgram& saved, const Wei
   }
   if (!status.ok()) fs::remove_all(temporary, failure);
   return status;
+}
+
+}  // namespace
+
+Status save_program(const std::string& dir, const SavedProgram& saved, const WeightStore& weights) {
+  return save(dir, saved,
+              [&](const std::string& folder) { return write_weights(folder, contents_of(saved), weights); });
+}
+
+Status save_program_like(const std::string& dir, const SavedProgram& saved, const std::string& like) {
+  return save(dir, saved, [&](const std::string& folder) { return link_weights(folder, contents_of(saved), like); });
 }
 
 Result<SavedProgram> load_program(const std::string& dir) {

@@ -31,6 +31,9 @@ struct SavedProgram {
 
 // Writes into a new folder next to DIR and renames it; DIR must not exist or must be a folder this function wrote.
 Status save_program(const std::string& dir, const SavedProgram& saved, const WeightStore& weights);
+// The same where `like` is a folder saved for the same network: its files of weights are linked, not copied. Error also
+// if they lack a weight of this Program.
+Status save_program_like(const std::string& dir, const SavedProgram& saved, const std::string& like);
 Result<SavedProgram> load_program(const std::string& dir);
 
 // Weights of a saved folder, mapped. Errors: missing or truncated files, ranges outside the file.

@@ -46,6 +46,15 @@ std::vector<DeviceTimes> device_times(const Program& program, const Trace& trace
   return times;
 }
 
+double send_seconds(const Program& program, const Trace& trace) {
+  double sum = 0;
+  for (const Span& span : trace.spans) {
+    const Instr& instr = segment_of(program, span).instrs[static_cast<size_t>(span.instr)];
+    if (instr.opcode == Opcode::send) sum += span.finish - span.start;
+  }
+  return sum;
+}
+
 Latency latency_of(const Program& program, const Trace& trace) {
   const auto count = static_cast<size_t>(program.micro_batches);
   std::vector<double> first(count, std::numeric_limits<double>::infinity()), last(count, 0);

@@ -8,8 +8,10 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <set>
 
+#include "base/random.h"
 #include "graph/passes.h"
 #include "program/verify.h"
 #include "ranking/evaluate.h"
@@ -203,9 +205,20 @@ class Ranker {
     return error;
   }
 
+  void draw_samples() {
+    Random random(options_.seed);
+    std::vector<size_t> order(candidates_.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    for (size_t i = 0; i < std::min(options_.samples, order.size()); ++i) {
+      std::swap(order[i], order[i + random.below(order.size() - i)]);
+      candidates_[order[i]].ranked.sampled = candidates_[order[i]].must_judge = true;
+    }
+  }
+
   Status judge() {
     std::stable_sort(candidates_.begin(), candidates_.end(),
                      [](const Candidate& a, const Candidate& b) { return a.fast_score < b.fast_score; });
+    draw_samples();
     const size_t wanted = std::max(least_finalists, static_cast<size_t>(scenario_.keep) * 2);
     std::vector<Candidate> finalists;
     for (size_t i = 0; i < candidates_.size(); ++i) {

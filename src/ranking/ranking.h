@@ -42,8 +42,9 @@ struct Estimate {
 
 struct RankedPlan {
   Plan plan;
-  std::string text;  // to_string(plan, …)
-  bool own = false;  // the scenario's; plan.name is its name there
+  std::string text;      // to_string(plan, …)
+  bool own = false;      // the scenario's; plan.name is its name there
+  bool sampled = false;  // drawn at random (RankOptions::samples), whatever its place
   std::vector<PlanNote> notes;
   Estimate estimate;
 };
@@ -106,6 +107,10 @@ struct Ranking {
 struct RankOptions {
   std::function<void(std::string_view phase, size_t done, size_t total)> progress;  // may be empty
   std::function<bool()> interrupted;  // true: stop with the best so far; may be empty
+  // So many of the plans that fit are drawn at random and simulated too: a ranking that is to be checked against real
+  // runs must not be checked on its own favourites only.
+  size_t samples = 0;
+  uint64_t seed = 1;
 };
 
 // The scenario's model at one micro-batch count, ready to be lowered.

@@ -29,7 +29,9 @@ int main(int argc, char** argv) {
       "  nlbench run DIR --transport threads                  the same in one process, without mpirun\n"
       "  nlbench run MODEL.onnx --input X.npy --output Y.npy  a network on this machine alone\n"
       "  nlbench profile SCENARIO -o profile.json             measure the network's kernels on this machine, for "
-      "planning\n",
+      "planning\n"
+      "  nlbench validate SCENARIO -o DIR                     run the best plans and some others: was the ranking "
+      "right?\n",
       "nlbench");
   app.require_subcommand(1);
   app.footer(
@@ -42,6 +44,7 @@ int main(int argc, char** argv) {
   int code = 0;
   add_run_command(app, code);
   add_profile_command(app, code);
+  add_validate_command(app, code);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

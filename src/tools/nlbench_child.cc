@@ -8,9 +8,12 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <utility>
+
+#include "tools/terminal.h"
 
 namespace nlsplit {
 namespace fs = std::filesystem;
@@ -42,39 +45,78 @@ void TemporaryFolder::remove() {
   path_.clear();
 }
 
-Status run_nlsim(const std::string& nlsim, const std::vector<std::string>& arguments) {
-  std::string program = nlsim;
-  if (program.empty()) {
-    std::error_code failure;
-    program = (fs::read_symlink("/proc/self/exe", failure).parent_path() / "nlsim").string();
-  }
-  std::vector<std::string> words = {program};
-  words.insert(words.end(), arguments.begin(), arguments.end());
+std::string own_program() {
+  std::error_code failure;
+  return fs::read_symlink("/proc/self/exe", failure).string();
+}
+
+std::string neighbour(const std::string& name) { return (fs::path(own_program()).parent_path() / name).string(); }
+
+Result<ChildEnd> run_child(const std::vector<std::string>& words, bool quietly) {
+  std::vector<std::string> copies = words;
   std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
+  for (std::string& word : copies) argv.push_back(word.data());
   argv.push_back(nullptr);
+  int said[2] = {-1, -1};
+  if (quietly && ::pipe2(said, O_CLOEXEC) != 0) return io_error(fmt::format("no pipe: {}", std::strerror(errno)));
 
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  if (quietly) posix_spawn_file_actions_adddup2(&actions, said[1], STDERR_FILENO);
   pid_t child = 0;
-  const int refused = ::posix_spawn(&child, program.c_str(), &actions, nullptr, argv.data(), environ);
+  const int refused = ::posix_spawnp(&child, argv[0], &actions, nullptr, argv.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
+  if (quietly) ::close(said[1]);
   if (refused != 0) {
-    return io_error(
-        fmt::format("cannot start {}: {} (--nlsim PATH says where it is; a folder saved by nlsim needs none)", program,
-                    std::strerror(refused)));
+    if (quietly) ::close(said[0]);
+    return io_error(fmt::format("cannot start {}: {}", words[0], std::strerror(refused)));
+  }
+
+  ChildEnd end;
+  bool told = false;
+  const auto pass_on = [&] {
+    if (interrupted() && !std::exchange(told, true)) ::kill(child, SIGINT);
+  };
+  if (quietly) {
+    constexpr size_t kept = 4096;
+    for (char buffer[1024];;) {
+      const ssize_t n = ::read(said[0], buffer, sizeof buffer);
+      if (n < 0 && errno == EINTR) {
+        pass_on();
+        continue;
+      }
+      if (n <= 0) break;
+      end.said.append(buffer, static_cast<size_t>(n));
+      if (end.said.size() > 2 * kept) end.said.erase(0, end.said.size() - kept);
+    }
+    if (end.said.size() > kept) end.said.erase(0, end.said.size() - kept);
+    ::close(said[0]);
   }
   int status = 0;
   while (::waitpid(child, &status, 0) < 0) {
-    if (errno != EINTR) return io_error(fmt::format("cannot wait for {}: {}", program, std::strerror(errno)));
+    if (errno != EINTR) return io_error(fmt::format("cannot wait for {}: {}", words[0], std::strerror(errno)));
+    pass_on();
   }
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return ok_status();
-  if (WIFSIGNALED(status)) return failed(fmt::format("nlsim was ended by signal {}", WTERMSIG(status)));
-  const int code = WEXITSTATUS(status);
+  end.code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  return end;
+}
+
+Status run_nlsim(const std::string& nlsim, const std::vector<std::string>& arguments) {
+  std::vector<std::string> words = {nlsim.empty() ? neighbour("nlsim") : nlsim};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  auto end = run_child(words);
+  if (!end) {
+    Error error = end.error();
+    error.message += " (--nlsim PATH says where it is; a folder saved by nlsim needs none)";
+    return error;
+  }
+  if (end->code == 0) return ok_status();
+  if (end->code > 128) return failed(fmt::format("nlsim was ended by signal {}", end->code - 128));
   const std::string why = fmt::format("nlsim {} failed with exit code {}; what it said stands above",
-                                      arguments.empty() ? "" : arguments[0], code);
-  return code == 2 ? invalid_input(why) : failed(why);
+                                      arguments.empty() ? "" : arguments[0], end->code);
+  return end->code == 2 ? invalid_input(why) : failed(why);
 }
 
 }  // namespace nlsplit

@@ -24,6 +24,20 @@ class TemporaryFolder {
   std::string path_;
 };
 
+// How a child ended: its exit code, or 128 + the signal that ended it.
+struct ChildEnd {
+  int code = 0;
+  std::string said;  // on stderr, its last 4 KiB; empty unless `quietly`
+};
+
+// Runs words[0], looked for in PATH unless it has a '/', and waits. Its stdout is dropped; its stderr is ours, or with
+// `quietly` kept. A Ctrl-C that reached us alone is passed on. Error: it cannot be started.
+Result<ChildEnd> run_child(const std::vector<std::string>& words, bool quietly = false);
+
+// Our own executable, and its neighbour of another name.
+std::string own_program();
+std::string neighbour(const std::string& name);
+
 // Runs `nlsim ARGUMENTS…` and waits. Its stderr is ours, its stdout is dropped. `nlsim`: its path; empty: beside our
 // own executable. Error: it cannot be started, or it failed (it has said why; the kind keeps its exit code).
 Status run_nlsim(const std::string& nlsim, const std::vector<std::string>& arguments);

@@ -10,10 +10,8 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <set>
-#include <thread>
 
 #include "base/units.h"
 #include "cost/cost_table.h"
@@ -23,6 +21,7 @@
 #include "tools/nlbench_child.h"
 #include "tools/nlbench_commands.h"
 #include "tools/nlbench_job.h"
+#include "tools/nlbench_machine.h"
 #include "tools/terminal.h"
 
 namespace nlsplit {
@@ -122,24 +121,6 @@ std::map<std::string, std::string> fastest(const Alternatives& alternatives) {
     choices.emplace(computation, best->kernel);
   }
   return choices;
-}
-
-// "AMD EPYC, 2 cores, 23.4 GiB"
-std::string describe_machine() {
-  const auto field = [](const char* path, std::string_view key) -> std::string {
-    std::ifstream file(path);
-    for (std::string line; std::getline(file, line);) {
-      if (!line.starts_with(key)) continue;
-      const size_t colon = line.find(':');
-      const size_t begin = colon == std::string::npos ? colon : line.find_first_not_of(" \t", colon + 1);
-      return begin == std::string::npos ? "" : line.substr(begin);
-    }
-    return "";
-  };
-  std::string model = field("/proc/cpuinfo", "model name");
-  if (model.empty()) model = "unknown CPU";
-  const long long kib = std::atoll(field("/proc/meminfo", "MemTotal").c_str());
-  return fmt::format("{}, {} cores, {}", model, std::thread::hardware_concurrency(), to_string(bytes(kib * 1024)));
 }
 
 Result<std::vector<std::string>> saved_folders(const std::string& set) {

@@ -7,6 +7,8 @@
 
 #include "base/hash.h"
 #include "report/table.h"
+#include "report/timeline.h"
+#include "validate/statistics.h"
 
 namespace nlsplit {
 namespace {
@@ -21,20 +23,12 @@ struct Figures {
   std::vector<DeviceTimes> devices;
 };
 
-double quantile(const std::vector<double>& sorted, double q) {
-  const double at = q * static_cast<double>(sorted.size() - 1);
-  const auto low = static_cast<size_t>(at);
-  const size_t high = std::min(low + 1, sorted.size() - 1);
-  return sorted[low] + (at - static_cast<double>(low)) * (sorted[high] - sorted[low]);
-}
-
 Figures figures_of(const RunReport& report) {
   const Program& program = report.saved->program;
   Figures f;
-  std::vector<double> sorted = report.result->makespans_s;
-  std::sort(sorted.begin(), sorted.end());
-  f.makespan = median(sorted);
-  f.spread = (quantile(sorted, 0.75) - quantile(sorted, 0.25)) / 2;
+  const std::vector<double>& makespans = report.result->makespans_s;
+  f.makespan = median(makespans);
+  f.spread = (quantile(makespans, 0.75) - quantile(makespans, 0.25)) / 2;
   f.throughput = static_cast<double>(program.batch) / f.makespan;
   f.latency = latency_of(program, report.result->trace);
   f.devices = device_times(program, report.result->trace);
@@ -122,7 +116,9 @@ std::string report_json(const RunReport& report) {
                {"throughput_per_s", f.throughput},
                {"latency_mean_s", f.latency.mean},
                {"latency_max_s", f.latency.max},
+               {"send_s", send_seconds(program, report.result->trace)},
                {"devices", std::move(devices)},
+               {"timeline", json::parse(timeline_json(program, report.result->trace))},
                {"predicted", nullptr},
                {"check", nullptr}};
   if (report.saved->has_prediction) {

@@ -12,6 +12,7 @@
 #include "report/table.h"
 #include "tools/commands.h"
 #include "tools/exit.h"
+#include "tools/lowering.h"
 #include "tools/planning.h"
 
 namespace nlsplit {
@@ -19,43 +20,23 @@ namespace {
 
 struct LowerArguments {
   std::string what, save, profile_set, isa;
+  ValidationSetArguments validation;
   PlanChoice choice;
   int64_t batch = 1;
 };
 
-// The whole graph on one device of this level, whatever its memory: it is compared with, not planned for.
-Result<Program> unsplit_program(const Scenario& scenario, const Graph& optimized, int micro_batches, const Device& like,
-                                const KernelPreference& prefer = {}) {
-  ASSIGN_OR_RETURN(const PreparedModel prepared, prepare_model(scenario, optimized, micro_batches, prefer));
-  Device device = like;
-  device.memory = bytes(std::numeric_limits<int64_t>::max() / 2);
-  ASSIGN_OR_RETURN(Program program, lower_unsplit(prepared.kernels, micro_batches, device,
-                                                  scenario.cluster.hosts[like.host.index()].name));
-  RETURN_IF_ERROR(verify(program));
-  return program;
-}
-
 Result<SavedProgram> lower_chosen(Loaded& loaded, const LowerArguments& arguments) {
-  SavedProgram saved;
-  const Device* first = &loaded.scenario.cluster.devices[0];
-  int micro_batches = 1;
   if (is_scenario(arguments.what)) {
     ASSIGN_OR_RETURN(const RankedPlan chosen, choose_plan(loaded, arguments.choice));
     ASSIGN_OR_RETURN(TimedPlan timed, time_plan(loaded.scenario, loaded.model.graph, chosen.plan));
-    saved.program = std::move(timed.program);
-    saved.has_prediction = true;
-    saved.prediction.fingerprint = timed.trace.fingerprint;
-    saved.prediction.makespan_s = timed.estimate.makespan_s;
-    saved.prediction.latency_mean_s = timed.estimate.latency_mean_s;
-    for (const DeviceTimes& times : device_times(saved.program, timed.trace))
-      saved.prediction.device_compute_s.push_back(times.compute);
-    first = &loaded.scenario.cluster.device(chosen.plan.stages[0].devices[0]);
-    micro_batches = chosen.plan.micro_batches;
-  } else if (!arguments.choice.plan.empty() || !arguments.choice.file.empty()) {
-    return invalid_input("--plan and --plan-file need a scenario: a model alone runs on one device");
+    return saved_form(loaded, chosen.plan, std::move(timed));
   }
-  ASSIGN_OR_RETURN(saved.unsplit, unsplit_program(loaded.scenario, loaded.model.graph, micro_batches, *first));
-  if (!is_scenario(arguments.what)) saved.program = saved.unsplit;
+  if (!arguments.choice.plan.empty() || !arguments.choice.file.empty())
+    return invalid_input("--plan and --plan-file need a scenario: a model alone runs on one device");
+  SavedProgram saved;
+  ASSIGN_OR_RETURN(saved.unsplit,
+                   unsplit_program(loaded.scenario, loaded.model.graph, 1, loaded.scenario.cluster.devices[0]));
+  saved.program = saved.unsplit;
   return saved;
 }
 
@@ -132,6 +113,10 @@ Status lower_command(const LowerArguments& arguments) {
     ASSIGN_OR_RETURN(loaded.scenario.cluster.devices[0].isa, parse_isa(arguments.isa));
   }
   if (!arguments.profile_set.empty()) return write_profile_set(loaded, arguments.profile_set);
+  if (!arguments.validation.dir.empty()) {
+    if (!is_scenario(arguments.what)) return invalid_input("--validation-set needs a scenario: it holds many plans");
+    return write_validation_set(loaded, arguments.validation);
+  }
   ASSIGN_OR_RETURN(const SavedProgram saved, lower_chosen(loaded, arguments));
   if (arguments.save.empty()) {
     std::fputs(to_string(saved.program).c_str(), stdout);
@@ -180,6 +165,22 @@ void add_lower_command(CLI::App& app, int& code) {
   command->add_option("--profile-set", arguments->profile_set, "Write what `nlbench profile` measures to DIR")
       ->type_name("DIR")
       ->excludes(save);
+  CLI::Option* validation =
+      command
+          ->add_option(
+              "--validation-set", arguments->validation.dir,
+              "Write the best plans and random others, with what is predicted of them, to DIR, for `nlbench validate`")
+          ->type_name("DIR")
+          ->excludes(save, plan);
+  command->add_option("--top", arguments->validation.top, "Of a validation set: so many of the best plans (default 10)")
+      ->type_name("COUNT")
+      ->needs(validation);
+  command->add_option("--also", arguments->validation.also, "and so many drawn at random (default 10)")
+      ->type_name("COUNT")
+      ->needs(validation);
+  command->add_option("--seed", arguments->validation.seed, "of the drawing (default 1)")
+      ->type_name("N")
+      ->needs(validation);
   command->callback([arguments, &code] {
     if (const Status status = lower_command(*arguments); !status.ok()) code = report(status.error());
   });

@@ -1,0 +1,73 @@
+#include "report/validation/validation_data.h"
+
+#include <nlohmann/json.hpp>
+
+#include "report/validation/validation_report.h"
+
+namespace nlsplit {
+
+using nlohmann::json;
+
+namespace {
+
+json to_json(const Quantiles& q) { return {{"median", q.median}, {"p90", q.p90}, {"max", q.max}}; }
+json to_json(const Agreement& a) { return {{"tau", a.pairs > 0 ? json(a.tau) : json()}, {"pairs", a.pairs}}; }
+
+}  // namespace
+
+json validation_data(const PlanSet& set, const std::vector<ValidatedPlan>& plans, bool timelines) {
+  std::vector<Outcome> outcomes;
+  json list = json::array();
+  for (const ValidatedPlan& plan : plans) {
+    const PredictedPlan& p = *plan.predicted;
+    json entry = {{"number", p.number},
+                  {"plan", p.text},
+                  {"micro_batches", p.micro_batches},
+                  {"schedule", p.schedule},
+                  {"sampled", p.sampled},
+                  {"fingerprint", p.fingerprint},
+                  {"predicted", {{"makespan_s", p.makespan_s}, {"latency_mean_s", p.latency_mean_s}}},
+                  {"measured", nullptr}};
+    if (!plan.error.empty()) entry["failure"] = plan.error;
+    if (!plan.runs.empty()) {
+      const Outcome& o = plan.outcome;
+      outcomes.push_back(o);
+      entry["measured"] = {{"makespan_s", o.measured},
+                           {"spread_s", o.spread},
+                           {"latency_mean_s", o.measured_latency},
+                           {"runs", plan.runs.size()}};
+      entry["error"] = {{"throughput", o.measured / o.predicted - 1},
+                        {"latency", o.predicted_latency / o.measured_latency - 1},
+                        {"computing", plan.compute_error},
+                        {"messages", plan.send_error}};
+      if (timelines) entry["timelines"] = {json::parse(p.timeline), json::parse(plan.runs.back()->timeline)};
+    }
+    list.push_back(std::move(entry));
+  }
+  json file = {{"format", "nlsplit-validation-report"},
+               {"version", 1},
+               {"scenario", set.scenario},
+               {"model", set.model},
+               {"batch", set.batch},
+               {"quality", nullptr},
+               {"plans", std::move(list)}};
+  if (const std::optional<Quality> q = quality_of(outcomes)) {
+    file["quality"] = {{"plans", q->plans},
+                       {"throughput_error", to_json(q->throughput_error)},
+                       {"latency_error", to_json(q->latency_error)},
+                       {"spread", q->spread},
+                       {"kendall", to_json(q->all)},
+                       {"kendall_near_best", to_json(q->near_best)},
+                       {"spearman", q->spearman},
+                       {"best_first", q->best_first},
+                       {"regret_1", q->regret_1},
+                       {"regret_5", q->regret_5}};
+  }
+  return file;
+}
+
+std::string validation_json(const PlanSet& set, const std::vector<ValidatedPlan>& plans) {
+  return validation_data(set, plans, false).dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace nlsplit

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "validate/results.h"
+
+namespace nlsplit {
+
+// What validation_json prints; with timelines, what the page draws.
+nlohmann::json validation_data(const PlanSet& set, const std::vector<ValidatedPlan>& plans, bool timelines);
+
+}  // namespace nlsplit

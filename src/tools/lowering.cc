@@ -1,0 +1,104 @@
+#include "tools/lowering.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+#include <set>
+
+#include "base/file.h"
+#include "base/hash.h"
+#include "program/text.h"
+#include "program/verify.h"
+#include "report/timeline.h"
+#include "tools/terminal.h"
+#include "validate/plan_set.h"
+
+namespace nlsplit {
+namespace {
+
+// The best ones, then those drawn at random, in the order of their predictions.
+std::vector<size_t> chosen_plans(const Ranking& ranking, const ValidationSetArguments& arguments) {
+  std::vector<size_t> chosen;
+  size_t sampled = 0;
+  for (size_t i = 0; i < ranking.judged.size(); ++i) {
+    const bool drawn = ranking.judged[i].sampled && i >= arguments.top && sampled < arguments.also;
+    if (drawn) ++sampled;
+    if (drawn || i < arguments.top) chosen.push_back(i);
+  }
+  return chosen;
+}
+
+}  // namespace
+
+Result<Program> unsplit_program(const Scenario& scenario, const Graph& optimized, int micro_batches, const Device& like,
+                                const KernelPreference& prefer) {
+  ASSIGN_OR_RETURN(const PreparedModel prepared, prepare_model(scenario, optimized, micro_batches, prefer));
+  Device device = like;
+  device.memory = bytes(std::numeric_limits<int64_t>::max() / 2);
+  ASSIGN_OR_RETURN(Program program, lower_unsplit(prepared.kernels, micro_batches, device,
+                                                  scenario.cluster.hosts[like.host.index()].name));
+  RETURN_IF_ERROR(verify(program));
+  return program;
+}
+
+Result<SavedProgram> saved_form(const Loaded& loaded, const Plan& plan, TimedPlan timed) {
+  SavedProgram saved;
+  saved.has_prediction = true;
+  saved.prediction.fingerprint = timed.trace.fingerprint;
+  saved.prediction.makespan_s = timed.estimate.makespan_s;
+  saved.prediction.latency_mean_s = timed.estimate.latency_mean_s;
+  for (const DeviceTimes& times : device_times(timed.program, timed.trace))
+    saved.prediction.device_compute_s.push_back(times.compute);
+  saved.program = std::move(timed.program);
+  const Device& first = loaded.scenario.cluster.device(plan.stages[0].devices[0]);
+  ASSIGN_OR_RETURN(saved.unsplit, unsplit_program(loaded.scenario, loaded.model.graph, plan.micro_batches, first));
+  return saved;
+}
+
+Status write_validation_set(const Loaded& loaded, const ValidationSetArguments& arguments) {
+  std::error_code failure;
+  std::filesystem::create_directories(arguments.dir, failure);
+  if (failure) return io_error(fmt::format("cannot create {}: {}", arguments.dir, failure.message()));
+  RankOptions options = terminal_options();
+  options.samples = arguments.also + arguments.top;  // some will be among the best
+  options.seed = arguments.seed;
+  ASSIGN_OR_RETURN(const Ranking ranking, rank_plans(loaded.scenario, loaded.model, options));
+  PlanSet set{loaded.scenario.file, ranking.model, ranking.batch, {}};
+  std::set<std::string> known;
+  const std::vector<size_t> chosen = chosen_plans(ranking, arguments);
+  for (const size_t i : chosen) {
+    show_progress("saving plans", set.plans.size(), chosen.size());
+    const RankedPlan& ranked = ranking.judged[i];
+    ASSIGN_OR_RETURN(TimedPlan timed, time_plan(loaded.scenario, loaded.model.graph, ranked.plan));
+    PredictedPlan plan;
+    plan.fingerprint = hex16(timed.trace.fingerprint);
+    if (!known.insert(plan.fingerprint).second) continue;
+    plan.folder = fmt::format("p{}", set.plans.size() + 1);
+    plan.text = ranked.text;
+    plan.micro_batches = ranked.plan.micro_batches;
+    plan.schedule = ranked.plan.schedule;
+    plan.number = i < arguments.top ? i + 1 : 0;
+    plan.sampled = i >= arguments.top;
+    plan.makespan_s = timed.estimate.makespan_s;
+    plan.throughput = timed.estimate.throughput;
+    plan.latency_mean_s = timed.estimate.latency_mean_s;
+    for (const DeviceProgram& device : timed.program.devices) {
+      plan.devices.push_back(device.name);
+      plan.hosts.push_back(device.host);
+    }
+    for (const DeviceTimes& times : device_times(timed.program, timed.trace)) plan.compute_s.push_back(times.compute);
+    plan.send_s = send_seconds(timed.program, timed.trace);
+    plan.timeline = timeline_json(timed.program, timed.trace);
+    ASSIGN_OR_RETURN(const SavedProgram saved, saved_form(loaded, ranked.plan, std::move(timed)));
+    const std::string dir = arguments.dir + "/" + plan.folder;
+    RETURN_IF_ERROR(set.plans.empty() ? save_program(dir, saved, loaded.model.weights)
+                                      : save_program_like(dir, saved, arguments.dir + "/" + set.plans[0].folder));
+    set.plans.push_back(std::move(plan));
+  }
+  clear_progress();
+  return write_file(arguments.dir + "/plans.json", to_json(set));
+}
+
+}  // namespace nlsplit

@@ -1,0 +1,28 @@
+// Plans as saved Programs: what lower's options --save and --validation-set write.
+#pragma once
+
+#include <string>
+
+#include "program/saved.h"
+#include "tools/planning.h"
+
+namespace nlsplit {
+
+// The whole graph on one device of this level, whatever its memory: it is compared with, not planned for.
+Result<Program> unsplit_program(const Scenario& scenario, const Graph& optimized, int micro_batches, const Device& like,
+                                const KernelPreference& prefer = {});
+
+// The plan's Program, what is predicted of it, and the unsplit network in as many micro-batches.
+Result<SavedProgram> saved_form(const Loaded& loaded, const Plan& plan, TimedPlan timed);
+
+struct ValidationSetArguments {
+  std::string dir;
+  size_t top = 10, also = 10;
+  uint64_t seed = 1;
+};
+
+// Writes the best plans and some drawn at random, with their predictions, to a folder (validate/plan_set.h). Plans that
+// come to the same Program count once.
+Status write_validation_set(const Loaded& loaded, const ValidationSetArguments& arguments);
+
+}  // namespace nlsplit

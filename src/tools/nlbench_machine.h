@@ -1,0 +1,10 @@
+#pragma once
+
+#include <string>
+
+namespace nlsplit {
+
+// This one: "AMD EPYC, 2 cores, 23.4 GiB".
+std::string describe_machine();
+
+}  // namespace nlsplit

@@ -1,0 +1,183 @@
+// `nlbench validate`: the plans a ranking put first, and some others, run for real and held against their predictions.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <memory>
+#include <sstream>
+
+#include "base/file.h"
+#include "base/units.h"
+#include "report/validation/validation_report.h"
+#include "tools/exit.h"
+#include "tools/nlbench_child.h"
+#include "tools/nlbench_commands.h"
+#include "tools/nlbench_machine.h"
+#include "tools/terminal.h"
+
+namespace nlsplit {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ValidateArguments {
+  std::string scenario, output, nlsim;
+  std::string mpirun = "mpirun --oversubscribe", transport = "mpi", polling = "auto", duration = "3s";
+  bool on_hosts = false;
+  int top = 10, also = 10, rounds = 1;
+  uint64_t seed = 1;
+};
+
+std::vector<std::string> words_of(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> words;
+  for (std::string word; stream >> word;) words.push_back(word);
+  return words;
+}
+
+// The command that runs a saved plan. Ranks are placed one by one where hosts count: rank r is the r-th device.
+std::vector<std::string> command_of(const ValidateArguments& arguments, const PredictedPlan& plan,
+                                    const std::string& set, const std::string& figures) {
+  const std::vector<std::string> run = {own_program(),
+                                        "run",
+                                        set + "/" + plan.folder,
+                                        "--json",
+                                        figures,
+                                        "--duration",
+                                        arguments.duration,
+                                        "--repeats",
+                                        "3",
+                                        "--transport",
+                                        arguments.transport,
+                                        "--polling",
+                                        arguments.polling};
+  if (arguments.transport == "threads") return run;
+  std::vector<std::string> words = words_of(arguments.mpirun);
+  const auto add = [&](std::initializer_list<std::string> more) { words.insert(words.end(), more); };
+  if (!arguments.on_hosts) {
+    add({"-np", fmt::format("{}", plan.devices.size())});
+    words.insert(words.end(), run.begin(), run.end());
+    return words;
+  }
+  for (size_t r = 0; r < plan.hosts.size(); ++r) {
+    if (r > 0) add({":"});
+    add({"-np", "1", "--host", plan.hosts[r]});
+    words.insert(words.end(), run.begin(), run.end());
+  }
+  return words;
+}
+
+Result<PlanRun> run_plan(const ValidateArguments& arguments, const PredictedPlan& plan, const std::string& set,
+                         int round) {
+  const std::string figures = set + "/" + plan.folder + ".json";
+  std::error_code failure;
+  fs::remove(figures, failure);
+  ASSIGN_OR_RETURN(const ChildEnd end, run_child(command_of(arguments, plan, set, figures), true));
+  PlanRun run;
+  if (end.code == 0) {
+    ASSIGN_OR_RETURN(const std::string text, read_file(figures));
+    ASSIGN_OR_RETURN(run, parse_run(text, figures));
+    if (run.fingerprint != plan.fingerprint) return failed(fmt::format("{} is of another program", figures));
+  } else {
+    run.error = fmt::format("exit code {}: {}", end.code, end.said.empty() ? "it said nothing" : end.said);
+  }
+  run.fingerprint = plan.fingerprint;
+  run.round = round;
+  return run;
+}
+
+// Everything measured so far, as files and on the terminal.
+Status conclude(const ValidateArguments& arguments, const PlanSet& set, const ResultsFile& results) {
+  const std::vector<ValidatedPlan> plans = join(set, results.runs());
+  RETURN_IF_ERROR(write_file(arguments.output + "/report.json", validation_json(set, plans)));
+  RETURN_IF_ERROR(write_file(arguments.output + "/report.html", validation_html(set, plans)));
+  std::fputs(validation_text(set, plans).c_str(), stdout);
+  fmt::print("\n{0}/report.html has the picture, {0}/report.json the figures, {0}/results.jsonl the runs\n",
+             arguments.output);
+  size_t failures = 0;
+  for (const ValidatedPlan& plan : plans) failures += plan.error.empty() ? 0 : 1;
+  if (failures > 0) return failed(fmt::format("{} of {} plans failed", failures, plans.size()));
+  return ok_status();
+}
+
+Status validate(const ValidateArguments& arguments) {
+  if (const auto duration = parse_time(arguments.duration); !duration) return duration.error();
+  if (words_of(arguments.mpirun).empty()) return invalid_input("--mpirun is empty");
+  std::error_code failure;
+  fs::create_directories(arguments.output, failure);
+  if (failure) return io_error(fmt::format("cannot create {}: {}", arguments.output, failure.message()));
+  ASSIGN_OR_RETURN(const TemporaryFolder folder, TemporaryFolder::create());
+  const std::string dir = folder.path() + "/set";
+  const auto number = [](uint64_t value) { return fmt::format("{}", value); };
+  RETURN_IF_ERROR(run_nlsim(
+      arguments.nlsim,
+      {"lower", arguments.scenario, "--validation-set", dir, "--top", number(static_cast<uint64_t>(arguments.top)),
+       "--also", number(static_cast<uint64_t>(arguments.also)), "--seed", number(arguments.seed)}));
+  ASSIGN_OR_RETURN(const std::string text, read_file(dir + "/plans.json"));
+  ASSIGN_OR_RETURN(const PlanSet set, parse_plan_set(text, dir + "/plans.json"));
+  ASSIGN_OR_RETURN(ResultsFile results,
+                   ResultsFile::open(arguments.output + "/results.jsonl", set, describe_machine()));
+  // If not one of the first plans runs, the others will not either.
+  constexpr size_t patience = 3;
+  size_t done = 0, failures = 0, runs = 0;
+  const size_t total = set.plans.size() * static_cast<size_t>(arguments.rounds);
+  for (int round = 0; round < arguments.rounds && !interrupted(); ++round) {
+    for (const PredictedPlan& plan : set.plans) {
+      show_progress("running plans", done++, total);
+      if (results.has(plan.fingerprint, round)) continue;
+      if (failures >= patience && failures == runs) break;
+      auto run = run_plan(arguments, plan, dir, round);
+      if (interrupted()) break;
+      if (!run) return run.error();
+      ++runs;
+      failures += run->error.empty() ? 0 : 1;
+      RETURN_IF_ERROR(results.append(*run));
+    }
+  }
+  clear_progress();
+  return conclude(arguments, set, results);
+}
+
+}  // namespace
+
+void add_validate_command(CLI::App& app, int& code) {
+  CLI::App* command = app.add_subcommand(
+      "validate",
+      "Run the best plans of a scenario, and some drawn at random, and hold the predictions against the measurements.\n"
+      "  nlbench validate scenarios/mine.yaml -o validation --top 10 --also 40\n"
+      "  nlbench validate scenarios/mine.yaml -o validation --mpirun 'mpirun --hostfile hosts' --on-hosts\n"
+      "Not itself under mpirun: it starts one for each plan. Each result is kept as soon as it is there; the same "
+      "command\n"
+      "goes on where an interrupted one stopped.");
+  const auto a = std::make_shared<ValidateArguments>();
+  command->add_option("SCENARIO", a->scenario, "The scenario, with costs measured by nlbench profile")->required();
+  command->add_option("-o,--output", a->output, "Folder for the results")->required();
+  command->add_option("--top", a->top, "So many of the best plans (default 10)")->check(at_least(1));
+  command->add_option("--also", a->also, "and so many drawn at random (default 10)")->check(at_least(0));
+  command->add_option("--seed", a->seed, "of the drawing (default 1)");
+  command->add_option("--rounds", a->rounds, "Run all plans so many times, one after the other (default 1)")
+      ->check(at_least(1));
+  command->add_option("--duration", a->duration, "Each run goes on for so long, at least 3 executions (default 3s)");
+  command->add_option("--mpirun", a->mpirun, "What starts the ranks (default \"mpirun --oversubscribe\")")
+      ->envname("NLBENCH_MPIRUN");
+  command
+      ->add_flag("--on-hosts", a->on_hosts,
+                 "Start each device's rank on the host of that name (default: where mpirun likes)")
+      ->envname("NLBENCH_ON_HOSTS");
+  command->add_option("--transport", a->transport, "mpi (default), or threads: all devices in one process")
+      ->check(CLI::IsMember({"mpi", "threads"}));
+  command->add_option("--polling", a->polling, "As of nlbench run (default auto)")
+      ->check(CLI::IsMember({"auto", "spin", "sleep"}));
+  command->add_option("--nlsim", a->nlsim, "Where nlsim is (default: beside nlbench)");
+  command->callback([a, &code] {
+    catch_interrupts();
+    const Status status = validate(*a);
+    clear_progress();
+    if (interrupted())
+      code = exit_interrupted;
+    else if (!status.ok())
+      code = report(status.error());
+  });
+}
+
+}  // namespace nlsplit

@@ -1,0 +1,71 @@
+#include "validate/plan_set.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+namespace nlsplit {
+
+using nlohmann::json;
+
+std::string to_json(const PlanSet& set) {
+  json plans = json::array();
+  for (const PredictedPlan& p : set.plans) {
+    plans.push_back({{"folder", p.folder},
+                     {"plan", p.text},
+                     {"micro_batches", p.micro_batches},
+                     {"schedule", p.schedule},
+                     {"fingerprint", p.fingerprint},
+                     {"number", p.number},
+                     {"sampled", p.sampled},
+                     {"devices", p.devices},
+                     {"hosts", p.hosts},
+                     {"makespan_s", p.makespan_s},
+                     {"throughput_per_s", p.throughput},
+                     {"latency_mean_s", p.latency_mean_s},
+                     {"compute_s", p.compute_s},
+                     {"send_s", p.send_s},
+                     {"timeline", json::parse(p.timeline)}});
+  }
+  const json file = {{"format", "nlsplit-plan-set"}, {"version", 1},       {"scenario", set.scenario},
+                     {"model", set.model},           {"batch", set.batch}, {"plans", std::move(plans)}};
+  return file.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+Result<PlanSet> parse_plan_set(const std::string& text, const std::string& file) {
+  try {
+    const json value = json::parse(text);
+    if (value.at("format") != "nlsplit-plan-set" || value.at("version") != 1)
+      return invalid_input(fmt::format("{}: not a set of plans of version 1", file));
+    PlanSet set;
+    value.at("scenario").get_to(set.scenario);
+    value.at("model").get_to(set.model);
+    value.at("batch").get_to(set.batch);
+    for (const json& entry : value.at("plans")) {
+      PredictedPlan p;
+      entry.at("folder").get_to(p.folder);
+      entry.at("plan").get_to(p.text);
+      entry.at("micro_batches").get_to(p.micro_batches);
+      entry.at("schedule").get_to(p.schedule);
+      entry.at("fingerprint").get_to(p.fingerprint);
+      entry.at("number").get_to(p.number);
+      entry.at("sampled").get_to(p.sampled);
+      entry.at("devices").get_to(p.devices);
+      entry.at("hosts").get_to(p.hosts);
+      entry.at("makespan_s").get_to(p.makespan_s);
+      entry.at("throughput_per_s").get_to(p.throughput);
+      entry.at("latency_mean_s").get_to(p.latency_mean_s);
+      entry.at("compute_s").get_to(p.compute_s);
+      entry.at("send_s").get_to(p.send_s);
+      p.timeline = entry.at("timeline").dump();
+      if (p.hosts.size() != p.devices.size() || p.hosts.empty())
+        return invalid_input(fmt::format("{}: plan {} does not say where each of its devices is", file, p.folder));
+      set.plans.push_back(std::move(p));
+    }
+    return set;
+  } catch (const json::exception& e) {
+    return invalid_input(fmt::format("{}: {}", file, e.what()));
+  }
+}
+
+}  // namespace nlsplit

@@ -1,0 +1,40 @@
+// A set of plans to run for real, with what was predicted of each: what `nlsim lower --validation-set` writes and
+// `nlbench validate` reads.
+//
+//   DIR/plans.json   the list
+//   DIR/p1 …         a saved Program each (program/saved.h)
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+
+namespace nlsplit {
+
+struct PredictedPlan {
+  std::string folder;  // within DIR
+  std::string text;    // the plan, for people
+  int micro_batches = 1;
+  std::string schedule;
+  std::string fingerprint;                  // of its Program
+  size_t number = 0;                        // in the ranking; 0: drawn at random, and worse than those that were ranked
+  bool sampled = false;                     // drawn at random
+  std::vector<std::string> devices, hosts;  // of the Program, so by rank
+  double makespan_s = 0, throughput = 0, latency_mean_s = 0;
+  std::vector<double> compute_s;  // by device
+  double send_s = 0;              // of all messages together, from ready until their buffers are free
+  std::string timeline;           // report/timeline.h
+};
+
+struct PlanSet {
+  std::string scenario, model;
+  int64_t batch = 1;
+  std::vector<PredictedPlan> plans;  // best predicted first
+};
+
+std::string to_json(const PlanSet& set);
+// Errors: not JSON, another format or version, missing figures; they name `file`.
+Result<PlanSet> parse_plan_set(const std::string& text, const std::string& file);
+
+}  // namespace nlsplit

@@ -1,0 +1,172 @@
+#include "validate/results.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "base/file.h"
+
+namespace nlsplit {
+namespace {
+
+using nlohmann::json;
+
+std::string line_of(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace) + "\n"; }
+
+json header_of(const PlanSet& set, const std::string& machine) {
+  return {{"format", "nlsplit-validation"},
+          {"version", 1},
+          {"model", set.model},
+          {"batch", set.batch},
+          {"machine", machine}};
+}
+
+json to_json(const PlanRun& run) {
+  if (!run.error.empty()) return {{"fingerprint", run.fingerprint}, {"round", run.round}, {"error", run.error}};
+  return {{"fingerprint", run.fingerprint},       {"round", run.round},         {"makespans_s", run.makespans_s},
+          {"latency_mean_s", run.latency_mean_s}, {"compute_s", run.compute_s}, {"send_s", run.send_s},
+          {"timeline", json::parse(run.timeline)}};
+}
+
+PlanRun run_of(const json& value) {
+  PlanRun run;
+  value.at("fingerprint").get_to(run.fingerprint);
+  value.at("round").get_to(run.round);
+  if (value.contains("error")) {
+    value.at("error").get_to(run.error);
+    return run;
+  }
+  value.at("makespans_s").get_to(run.makespans_s);
+  value.at("latency_mean_s").get_to(run.latency_mean_s);
+  value.at("compute_s").get_to(run.compute_s);
+  value.at("send_s").get_to(run.send_s);
+  run.timeline = value.at("timeline").dump();
+  return run;
+}
+
+// Appends and waits until it is on disk.
+Status append_line(const std::string& path, const std::string& line) {
+  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
+  if (file < 0) return io_error(fmt::format("cannot write {}: {}", path, std::strerror(errno)));
+  size_t done = 0;
+  while (done < line.size()) {
+    const ssize_t n = ::write(file, line.data() + done, line.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) break;
+    done += static_cast<size_t>(n);
+  }
+  const bool whole = done == line.size() && ::fsync(file) == 0;
+  const int why = errno;
+  ::close(file);
+  return whole ? ok_status() : Status(io_error(fmt::format("cannot write {}: {}", path, std::strerror(why))));
+}
+
+}  // namespace
+
+Result<ResultsFile> ResultsFile::open(const std::string& path, const PlanSet& set, const std::string& machine) {
+  ResultsFile file;
+  file.path_ = path;
+  std::error_code failure;
+  const json header = header_of(set, machine);
+  if (!std::filesystem::exists(path, failure)) {
+    RETURN_IF_ERROR(append_line(path, line_of(header)));
+    return file;
+  }
+  ASSIGN_OR_RETURN(const std::string text, read_file(path));
+  const size_t end = text.rfind('\n');
+  const std::string whole = end == std::string::npos ? "" : text.substr(0, end + 1);
+  std::istringstream lines(whole);
+  int number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    try {
+      const json value = json::parse(line);
+      if (number > 1) {
+        file.runs_.push_back(run_of(value));
+      } else if (value != header) {
+        return invalid_input(
+            fmt::format("{} is of something else: {} instead of {}; give another --output or remove it", path, line,
+                        header.dump()));
+      }
+    } catch (const json::exception& e) {
+      return invalid_input(fmt::format("{}:{}: {}", path, number, e.what()));
+    }
+  }
+  if (number == 0) return invalid_input(fmt::format("{} holds no results", path));
+  if (whole.size() < text.size()) std::filesystem::resize_file(path, whole.size(), failure);
+  if (failure) return io_error(fmt::format("cannot shorten {}: {}", path, failure.message()));
+  return file;
+}
+
+bool ResultsFile::has(const std::string& fingerprint, int round) const {
+  return std::ranges::any_of(runs_, [&](const PlanRun& run) {
+    return run.error.empty() && run.fingerprint == fingerprint && run.round == round;
+  });
+}
+
+Status ResultsFile::append(const PlanRun& run) {
+  RETURN_IF_ERROR(append_line(path_, line_of(to_json(run))));
+  runs_.push_back(run);
+  return ok_status();
+}
+
+Result<PlanRun> parse_run(const std::string& text, const std::string& file) {
+  try {
+    const json value = json::parse(text);
+    if (value.at("format") != "nlsplit-run" || value.at("version") != 1)
+      return invalid_input(fmt::format("{}: not the figures of a run of version 1", file));
+    PlanRun run;
+    value.at("fingerprint").get_to(run.fingerprint);
+    value.at("makespans_s").get_to(run.makespans_s);
+    value.at("latency_mean_s").get_to(run.latency_mean_s);
+    value.at("send_s").get_to(run.send_s);
+    for (const json& device : value.at("devices")) run.compute_s.push_back(device.at("compute_s").get<double>());
+    run.timeline = value.at("timeline").dump();
+    if (run.makespans_s.empty()) return invalid_input(fmt::format("{}: a run without repeats", file));
+    return run;
+  } catch (const json::exception& e) {
+    return invalid_input(fmt::format("{}: {}", file, e.what()));
+  }
+}
+
+std::vector<ValidatedPlan> join(const PlanSet& set, const std::vector<PlanRun>& runs) {
+  std::vector<ValidatedPlan> plans;
+  for (const PredictedPlan& predicted : set.plans) {
+    ValidatedPlan plan;
+    plan.predicted = &predicted;
+    std::vector<double> makespans, latencies, computing, sending;
+    const size_t longest =
+        static_cast<size_t>(std::ranges::max_element(predicted.compute_s) - predicted.compute_s.begin());
+    for (const PlanRun& run : runs) {
+      if (run.fingerprint != predicted.fingerprint) continue;
+      if (!run.error.empty()) {
+        plan.error = run.error;
+        continue;
+      }
+      plan.runs.push_back(&run);
+      makespans.insert(makespans.end(), run.makespans_s.begin(), run.makespans_s.end());
+      latencies.push_back(run.latency_mean_s);
+      if (longest < run.compute_s.size()) computing.push_back(run.compute_s[longest]);
+      sending.push_back(run.send_s);
+    }
+    if (!plan.runs.empty()) {
+      plan.error.clear();
+      plan.outcome = {predicted.makespan_s, quantile(makespans, 0.5), predicted.latency_mean_s,
+                      quantile(latencies, 0.5), (quantile(makespans, 0.75) - quantile(makespans, 0.25)) / 2};
+      if (!computing.empty() && predicted.compute_s[longest] > 0)
+        plan.compute_error = quantile(computing, 0.5) / predicted.compute_s[longest] - 1;
+      if (predicted.send_s > 0) plan.send_error = quantile(sending, 0.5) / predicted.send_s - 1;
+    }
+    plans.push_back(std::move(plan));
+  }
+  return plans;
+}
+
+}  // namespace nlsplit

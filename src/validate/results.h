@@ -1,0 +1,58 @@
+// Runs of a set of plans, appended to a file one by one, so that an interrupted validation loses nothing and goes on.
+//
+// Lines of JSON. The first: {"format": "nlsplit-validation", "version": 1, "model", "batch", "machine"}; then a run
+// each:
+// {"fingerprint", "round", "makespans_s", "latency_mean_s", "compute_s", "send_s", "timeline"} or {"fingerprint",
+// "round", "error"}.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "validate/plan_set.h"
+#include "validate/statistics.h"
+
+namespace nlsplit {
+
+struct PlanRun {
+  std::string fingerprint;  // of the Program
+  int round = 0;
+  std::string error;  // not empty: it failed, and has no figures
+  std::vector<double> makespans_s;
+  double latency_mean_s = 0;
+  std::vector<double> compute_s;  // by device
+  double send_s = 0;
+  std::string timeline;
+};
+
+class ResultsFile {
+ public:
+  // Opens or begins it. What an interruption left half-written at its end is cut off. Errors: it is of another model,
+  // batch or machine, not such a file, or cannot be written.
+  static Result<ResultsFile> open(const std::string& path, const PlanSet& set, const std::string& machine);
+
+  const std::vector<PlanRun>& runs() const { return runs_; }
+  bool has(const std::string& fingerprint, int round) const;  // and it did not fail
+  Status append(const PlanRun& run);                          // on disk when this returns
+
+ private:
+  std::string path_;
+  std::vector<PlanRun> runs_;
+};
+
+// The figures `nlbench run --json` wrote.
+Result<PlanRun> parse_run(const std::string& text, const std::string& file);
+
+// A plan and all its runs.
+struct ValidatedPlan {
+  const PredictedPlan* predicted = nullptr;
+  std::vector<const PlanRun*> runs;  // that did not fail
+  std::string error;                 // of the last one that did, if none did not
+  Outcome outcome;                   // if there are runs: over all their repeats
+  // Relative to what was predicted: the computing of the device that was to compute longest, and all messages' times.
+  double compute_error = 0, send_error = 0;
+};
+std::vector<ValidatedPlan> join(const PlanSet& set, const std::vector<PlanRun>& runs);
+
+}  // namespace nlsplit

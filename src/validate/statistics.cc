@@ -1,0 +1,105 @@
+#include "validate/statistics.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "base/check.h"
+
+namespace nlsplit {
+namespace {
+
+// 1 for the smallest; equal values share the mean of their places.
+std::vector<double> ranks_of(std::span<const double> values) {
+  std::vector<size_t> order(values.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::sort(order, {}, [&](size_t i) { return values[i]; });
+  std::vector<double> ranks(values.size());
+  for (size_t begin = 0, end = 0; begin < order.size(); begin = end) {
+    while (end < order.size() && values[order[end]] == values[order[begin]]) ++end;
+    for (size_t i = begin; i < end; ++i) ranks[order[i]] = static_cast<double>(begin + 1 + end) / 2;
+  }
+  return ranks;
+}
+
+Quantiles quantiles_of(const std::vector<double>& values) {
+  return {quantile(values, 0.5), quantile(values, 0.9), quantile(values, 1)};
+}
+
+template <class Asked>
+Agreement agreement_of(std::span<const Outcome> outcomes, const Asked& asked) {
+  Agreement agreement;
+  double sum = 0;
+  for (size_t i = 0; i < outcomes.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      const Outcome &a = outcomes[i], &b = outcomes[j];
+      if (!asked(a) || !asked(b) || std::abs(a.measured - b.measured) <= a.spread + b.spread) continue;
+      ++agreement.pairs;
+      const double product = (a.measured - b.measured) * (a.predicted - b.predicted);
+      sum += product > 0 ? 1 : product < 0 ? -1 : 0;
+    }
+  }
+  if (agreement.pairs > 0) agreement.tau = sum / static_cast<double>(agreement.pairs);
+  return agreement;
+}
+
+}  // namespace
+
+double quantile(std::vector<double> values, double q) {
+  CHECK(!values.empty(), "a quantile of nothing");
+  std::sort(values.begin(), values.end());
+  const double at = q * static_cast<double>(values.size() - 1);
+  const auto low = static_cast<size_t>(at);
+  const size_t high = std::min(low + 1, values.size() - 1);
+  return values[low] + (at - static_cast<double>(low)) * (values[high] - values[low]);
+}
+
+double spearman(std::span<const double> a, std::span<const double> b) {
+  CHECK(a.size() == b.size(), "one of the two has more values");
+  const std::vector<double> x = ranks_of(a), y = ranks_of(b);
+  const double mean = static_cast<double>(x.size() + 1) / 2;
+  double xy = 0, xx = 0, yy = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    xy += (x[i] - mean) * (y[i] - mean);
+    xx += (x[i] - mean) * (x[i] - mean);
+    yy += (y[i] - mean) * (y[i] - mean);
+  }
+  return xx > 0 && yy > 0 ? xy / std::sqrt(xx * yy) : 0;
+}
+
+std::optional<Quality> quality_of(std::span<const Outcome> outcomes) {
+  if (outcomes.size() < 2) return std::nullopt;
+  Quality q;
+  q.plans = outcomes.size();
+  std::vector<double> throughput, latency, spread, predicted, measured;
+  for (const Outcome& o : outcomes) {
+    // throughput = batch / seconds: (1 / predicted - 1 / measured) / (1 / measured)
+    throughput.push_back(std::abs(o.measured / o.predicted - 1));
+    latency.push_back(std::abs(o.predicted_latency - o.measured_latency) / o.measured_latency);
+    spread.push_back(o.spread / o.measured);
+    predicted.push_back(o.predicted);
+    measured.push_back(o.measured);
+  }
+  q.throughput_error = quantiles_of(throughput);
+  q.latency_error = quantiles_of(latency);
+  q.spread = quantile(spread, 0.5);
+  q.spearman = spearman(predicted, measured);
+  const Outcome& best = *std::ranges::min_element(outcomes, {}, &Outcome::measured);
+  q.all = agreement_of(outcomes, [](const Outcome&) { return true; });
+  q.near_best = agreement_of(outcomes, [&](const Outcome& o) { return o.measured <= best.measured * (1 + near_best); });
+
+  std::vector<const Outcome*> order;
+  for (const Outcome& o : outcomes) order.push_back(&o);
+  std::ranges::stable_sort(order, {}, &Outcome::predicted);
+  const auto regret = [&](size_t first) {
+    double least = order[0]->measured;
+    for (size_t i = 1; i < std::min(first, order.size()); ++i) least = std::min(least, order[i]->measured);
+    return least / best.measured - 1;
+  };
+  q.regret_1 = regret(1);
+  q.regret_5 = regret(5);
+  q.best_first = order[0]->measured - best.measured <= order[0]->spread + best.spread;
+  return q;
+}
+
+}  // namespace nlsplit

@@ -1,0 +1,53 @@
+// How well a ranking held against measurements.
+//
+// Errors are relative to what was measured. Two plans' order is only asked for where their measurements differ by more
+// than their spreads together: the order of the others is chance.
+//   Kendall's tau  (pairs in the predicted order - pairs against it) / pairs asked for     Kendall, Biometrika 30, 1938
+//   Spearman's rho the correlation of ranks, equal ones sharing their mean                 Spearman, Am. J. Psych. 15,
+//   1904 regret         how much longer than the best measured plan the best of the first k predicted ones takes
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace nlsplit {
+
+// Of values in any order, linear between neighbours; q in [0, 1]. Expects at least one.
+double quantile(std::vector<double> values, double q);
+
+// One plan. Seconds.
+struct Outcome {
+  double predicted = 0, measured = 0;                  // of the whole batch
+  double predicted_latency = 0, measured_latency = 0;  // mean of a micro-batch
+  double spread = 0;                                   // half the distance between the quartiles of `measured`
+};
+
+struct Quantiles {
+  double median = 0, p90 = 0, max = 0;
+};
+
+struct Agreement {
+  double tau = 0;
+  size_t pairs = 0;  // that differ clearly; 0: nothing could be said
+};
+
+struct Quality {
+  size_t plans = 0;
+  Quantiles throughput_error, latency_error;  // relative, absolute values
+  double spread = 0;                          // median over the plans, relative
+  Agreement all, near_best;                   // near_best: plans measured within 10 % of the best
+  double spearman = 0;                        // of all plans
+  bool best_first = false;                    // the first predicted one is the best, or no clearly worse one
+  double regret_1 = 0, regret_5 = 0;          // relative
+};
+
+inline constexpr double near_best = 0.10;
+
+// None without at least two plans.
+std::optional<Quality> quality_of(std::span<const Outcome> outcomes);
+
+double spearman(std::span<const double> a, std::span<const double> b);
+
+}  // namespace nlsplit

@@ -1,0 +1,89 @@
+#include "report/validation/validation_report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+namespace nlsplit {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+PredictedPlan predicted(size_t number, const std::string& text, double makespan) {
+  PredictedPlan plan;
+  plan.fingerprint = text;
+  plan.number = number;
+  plan.text = text;
+  plan.devices = {"A"};
+  plan.hosts = {"a"};
+  plan.makespan_s = makespan;
+  plan.throughput = 8 / makespan;
+  plan.latency_mean_s = makespan / 2;
+  plan.compute_s = {makespan};
+  plan.timeline = R"({"devices": ["A"], "makespan_s": 1, "bars": []})";
+  return plan;
+}
+
+PlanRun measured(const std::string& fingerprint, double makespan) {
+  PlanRun run;
+  run.fingerprint = fingerprint;
+  run.makespans_s = {makespan};
+  run.latency_mean_s = makespan / 2;
+  run.compute_s = {makespan};
+  run.timeline = R"({"devices": ["A</script>"], "makespan_s": 1, "bars": []})";
+  return run;
+}
+
+class ValidationReport : public ::testing::Test {
+ protected:
+  ValidationReport() {
+    PlanRun failure;
+    failure.fingerprint = "C";
+    failure.error = "exit code 1: no";
+    runs_ = {measured("A", 1.1), measured("B", 2), failure};
+    plans_ = join(set_, runs_);
+  }
+  PlanSet set_{"s.yaml", "net", 8, {predicted(1, "A", 1), predicted(2, "B", 2), predicted(0, "C", 3)}};
+  std::vector<PlanRun> runs_;
+  std::vector<ValidatedPlan> plans_;
+};
+
+TEST_F(ValidationReport, AsText) {
+  const std::string text = validation_text(set_, plans_);
+  EXPECT_THAT(text, HasSubstr("net · batch 8 · 2 of 3 plans measured"));
+  EXPECT_THAT(text, HasSubstr("+10.0 %"));
+  EXPECT_THAT(text, HasSubstr("throughput error   median 5.0 %, 9 of 10 within 9.0 %, largest 10.0 %"));
+  EXPECT_THAT(text, HasSubstr("Kendall's tau 1.000 over 1 pair"));
+  EXPECT_THAT(text, HasSubstr("best plan first    yes"));
+  EXPECT_THAT(text, HasSubstr("1 plan failed (C): exit code 1: no"));
+}
+
+TEST_F(ValidationReport, AsJson) {
+  const auto value = nlohmann::json::parse(validation_json(set_, plans_));
+  EXPECT_EQ(value["plans"].size(), 3u);
+  EXPECT_NEAR(value["plans"][0]["error"]["throughput"].get<double>(), 0.1, 1e-12);
+  EXPECT_TRUE(value["plans"][2]["measured"].is_null());
+  EXPECT_EQ(value["quality"]["kendall"]["tau"], 1);
+  EXPECT_TRUE(value["quality"]["kendall_near_best"]["tau"].is_null());
+}
+
+TEST_F(ValidationReport, AsAPageOfItsOwn) {
+  const std::string page = validation_html(set_, plans_);
+  EXPECT_THAT(page, HasSubstr("<!doctype html>"));
+  EXPECT_THAT(page, Not(HasSubstr("@DATA@")));
+  EXPECT_THAT(page, Not(HasSubstr("A</script>"))) << "a name must not end the script";
+  EXPECT_THAT(page, HasSubstr("A\\u003c/script>"));
+  EXPECT_THAT(page, Not(HasSubstr("src=")));
+  EXPECT_THAT(page, HasSubstr("\"timelines\""));
+}
+
+TEST_F(ValidationReport, OfNothingMeasured) {
+  const std::vector<ValidatedPlan> none = join(set_, {});
+  EXPECT_THAT(validation_text(set_, none), HasSubstr("0 of 3 plans measured"));
+  EXPECT_TRUE(nlohmann::json::parse(validation_json(set_, none))["quality"].is_null());
+}
+
+}  // namespace
+}  // namespace nlsplit

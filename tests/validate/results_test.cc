@@ -1,0 +1,147 @@
+#include "validate/results.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "base/file.h"
+
+namespace nlsplit {
+namespace {
+
+using ::testing::HasSubstr;
+
+class Results : public ::testing::Test {
+ protected:
+  Results() { std::filesystem::remove(path_); }
+  ~Results() override { std::filesystem::remove(path_); }
+
+  ResultsFile open() const {
+    auto file = ResultsFile::open(path_, set_, "a machine");
+    CHECK(file.ok(), file.ok() ? "" : file.error().to_string());
+    return std::move(*file);
+  }
+  static PlanRun run(const std::string& fingerprint, int round, std::vector<double> makespans) {
+    PlanRun run;
+    run.fingerprint = fingerprint;
+    run.round = round;
+    run.makespans_s = std::move(makespans);
+    run.latency_mean_s = 0.5;
+    run.compute_s = {1, 3};
+    run.send_s = 0.3;
+    run.timeline = "{}";
+    return run;
+  }
+  static PredictedPlan predicted(const std::string& fingerprint) {
+    PredictedPlan plan;
+    plan.fingerprint = fingerprint;
+    plan.text = "A ..x | B <rest>";
+    plan.folder = "p1";
+    plan.devices = {"A", "B"};
+    plan.hosts = {"a", "b"};
+    plan.makespan_s = 2;
+    plan.throughput = 4;
+    plan.latency_mean_s = 0.4;
+    plan.compute_s = {1, 2};
+    plan.send_s = 0.2;
+    plan.timeline = R"({"bars":[]})";
+    return plan;
+  }
+
+  std::string path_ = std::filesystem::temp_directory_path() / ("results-test-" + std::to_string(::getpid()));
+  PlanSet set_{"s.yaml", "net", 8, {predicted("aa"), predicted("bb")}};
+};
+
+TEST_F(Results, AreThereAfterReopening) {
+  {
+    ResultsFile file = open();
+    EXPECT_TRUE(file.runs().empty());
+    ASSERT_TRUE(file.append(run("aa", 0, {1, 2, 4})).ok());
+    PlanRun failure;
+    failure.fingerprint = "bb";
+    failure.error = "it hung";
+    ASSERT_TRUE(file.append(failure).ok());
+  }
+  const ResultsFile file = open();
+  ASSERT_EQ(file.runs().size(), 2u);
+  EXPECT_EQ(file.runs()[0].makespans_s, (std::vector<double>{1, 2, 4}));
+  EXPECT_EQ(file.runs()[0].compute_s, (std::vector<double>{1, 3}));
+  EXPECT_EQ(file.runs()[1].error, "it hung");
+  EXPECT_TRUE(file.has("aa", 0));
+  EXPECT_FALSE(file.has("aa", 1));
+  EXPECT_FALSE(file.has("bb", 0)) << "it failed: worth another try";
+}
+
+TEST_F(Results, AHalfWrittenLineIsCutOff) {
+  {
+    ResultsFile file = open();
+    ASSERT_TRUE(file.append(run("aa", 0, {1})).ok());
+  }
+  std::ofstream(path_, std::ios::app) << R"({"fingerprint": "bb", "rou)";
+  {
+    ResultsFile file = open();
+    EXPECT_EQ(file.runs().size(), 1u);
+    ASSERT_TRUE(file.append(run("bb", 0, {2})).ok());
+  }
+  EXPECT_EQ(open().runs().size(), 2u);
+}
+
+TEST_F(Results, OfSomethingElseAreRefused) {
+  open();
+  set_.batch = 16;
+  const auto other = ResultsFile::open(path_, set_, "a machine");
+  ASSERT_FALSE(other.ok());
+  EXPECT_THAT(other.error().message, HasSubstr("is of something else"));
+  set_.batch = 8;
+  EXPECT_FALSE(ResultsFile::open(path_, set_, "another machine").ok());
+  ASSERT_TRUE(write_file(path_, "").ok());
+  EXPECT_FALSE(ResultsFile::open(path_, set_, "a machine").ok());
+  ASSERT_TRUE(write_file(path_, "hello\n").ok());
+  const auto text = ResultsFile::open(path_, set_, "a machine");
+  ASSERT_FALSE(text.ok());
+  EXPECT_THAT(text.error().message, HasSubstr(":1: "));
+}
+
+TEST_F(Results, AreJoinedOverRounds) {
+  PlanRun failure;
+  failure.fingerprint = "bb";
+  failure.error = "it hung";
+  const std::vector<PlanRun> runs = {run("aa", 0, {3, 4}), run("aa", 1, {5}), failure};
+  const std::vector<ValidatedPlan> plans = join(set_, runs);
+  ASSERT_EQ(plans.size(), 2u);
+  EXPECT_EQ(plans[0].runs.size(), 2u);
+  EXPECT_EQ(plans[0].outcome.measured, 4);
+  EXPECT_EQ(plans[0].outcome.spread, 0.5);
+  EXPECT_EQ(plans[0].outcome.predicted, 2);
+  EXPECT_DOUBLE_EQ(plans[0].compute_error, 0.5);  // device B, which was to compute longest: 3 s instead of 2
+  EXPECT_DOUBLE_EQ(plans[0].send_error, 0.5);
+  EXPECT_EQ(plans[1].error, "it hung");
+}
+
+TEST_F(Results, AnErrorIsForgottenOnceItWorks) {
+  PlanRun failure;
+  failure.fingerprint = "aa";
+  failure.error = "it hung";
+  EXPECT_EQ(join(set_, {failure, run("aa", 0, {1})})[0].error, "");
+}
+
+TEST_F(Results, ASetOfPlansSurvivesItsText) {
+  const auto read = parse_plan_set(to_json(set_), "plans.json");
+  ASSERT_TRUE(read.ok()) << read.error().to_string();
+  EXPECT_EQ(read->model, "net");
+  ASSERT_EQ(read->plans.size(), 2u);
+  EXPECT_EQ(read->plans[1].hosts, set_.plans[1].hosts);
+  EXPECT_EQ(read->plans[1].timeline, set_.plans[1].timeline);
+  for (const char* wrong : {"", "[]", "{}", R"({"format": "nlsplit-plan-set", "version": 2})",
+                            R"({"format": "nlsplit-plan-set", "version": 1, "plans": [{}]})"}) {
+    const auto refused = parse_plan_set(wrong, "plans.json");
+    ASSERT_FALSE(refused.ok()) << wrong;
+    EXPECT_THAT(refused.error().message, HasSubstr("plans.json: ")) << wrong;
+  }
+}
+
+}  // namespace
+}  // namespace nlsplit
