@@ -51,8 +51,8 @@ std::vector<Distance> distances_to(const Cluster& cluster, HostId to) {
 
 void append_hop(Route& route, const Cluster& cluster, LinkId id, HostId from) {
   const Link& link = cluster.links[id.index()];
-  route.bandwidth = route.hops.empty() ? link.bandwidth : std::min(route.bandwidth, link.bandwidth);
-  route.latency += link.latency;
+  route.narrowest = route.hops.empty() ? link.bandwidth : std::min(route.narrowest, link.bandwidth);
+  route.eager.latency += link.latency;
   route.hops.push_back({id, link.a == from});
 }
 
@@ -76,6 +76,25 @@ Result<Route> route_within(const Cluster& cluster, HostId host) {
 Error not_connected(const Cluster& cluster, HostId a, HostId b) {
   return invalid_input(fmt::format("no links connect host '{}' with host '{}'", cluster.hosts[a.index()].name,
                                    cluster.hosts[b.index()].name));
+}
+
+// What messages take on it, from its links or as it was measured.
+Result<Route> with_costs(const Cluster& cluster, HostId from, HostId to, Route route) {
+  if (cluster.ways.empty()) {
+    route.eager.bandwidth = route.rendezvous.bandwidth = route.narrowest;
+    route.rendezvous.latency = route.eager.latency + cluster.handshake;
+    return route;
+  }
+  const auto way = std::ranges::find_if(cluster.ways, [&](const Way& w) { return w.from == from && w.to == to; });
+  if (way == cluster.ways.end()) {
+    return invalid_input(
+        fmt::format("{} has no measurement of messages from host '{}' to host '{}'; nlbench network "
+                    "makes them all",
+                    cluster.network_profile, cluster.hosts[from.index()].name, cluster.hosts[to.index()].name));
+  }
+  route.eager = way->eager;
+  route.rendezvous = way->rendezvous;
+  return route;
 }
 
 }  // namespace
@@ -115,7 +134,10 @@ HostId Cluster::find_host(std::string_view name) const {
 Result<Route> find_route(const Cluster& cluster, HostId from, HostId to) {
   CHECK(from.valid() && from.index() < cluster.hosts.size(), "route from an unknown host");
   CHECK(to.valid() && to.index() < cluster.hosts.size(), "route to an unknown host");
-  if (from == to) return route_within(cluster, from);
+  if (from == to) {
+    ASSIGN_OR_RETURN(Route within, route_within(cluster, from));
+    return with_costs(cluster, from, to, std::move(within));
+  }
 
   const std::vector<Distance> distance = distances_to(cluster, to);
   if (distance[from.index()].hops == unreached) return not_connected(cluster, from, to);
@@ -139,7 +161,7 @@ Result<Route> find_route(const Cluster& cluster, HostId from, HostId to) {
     append_hop(route, cluster, LinkId(*best), at);
     at = other_end(cluster.links[*best], at);
   }
-  return route;
+  return with_costs(cluster, from, to, std::move(route));
 }
 
 Status check_connected(const Cluster& cluster, const std::vector<HostId>& hosts) {

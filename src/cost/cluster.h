@@ -56,10 +56,24 @@ struct Hop {
   friend bool operator==(const Hop&, const Hop&) = default;
 };
 
+// A message of s bytes is there after latency + s / bandwidth.
+struct MessageCost {
+  Seconds latency;
+  BytesPerSecond bandwidth;
+  friend bool operator==(const MessageCost&, const MessageCost&) = default;
+};
+
+// What was measured between two hosts.
+struct Way {
+  HostId from, to;
+  MessageCost eager, rendezvous;  // up to the eager limit, and above
+};
+
 struct Route {
   std::vector<Hop> hops;
-  Seconds latency;           // sum
-  BytesPerSecond bandwidth;  // smallest
+  BytesPerSecond narrowest;  // of its links' bandwidths
+  // Alone on its way. From the links, latencies added, larger messages with the handshake; or as it was measured.
+  MessageCost eager, rendezvous;
 };
 
 struct Cluster {
@@ -71,14 +85,16 @@ struct Cluster {
   Bytes eager_limit = bytes(0);    // messages up to this size start without waiting for the receiver
   Seconds handshake = seconds(0);  // added to every larger message
   int nic_window = 0;              // concurrent outgoing messages of a host; 0: unlimited, they share the links fairly
+  std::vector<Way> ways;           // measured; empty: all follows from the links
+  std::string network_profile;     // the file they came from
 
   const Device& device(DeviceId id) const { return devices[id.index()]; }
   DeviceId find_device(std::string_view name) const;  // none if unknown
   HostId find_host(std::string_view name) const;
 };
 
-// Fewest hops, then lowest latency, then the order of the links. Error: not connected (names both hosts), or a == b
-// without a link.
+// Fewest hops, then lowest latency, then the order of the links. Error: not connected (names both hosts), a == b
+// without a link, or ways were measured but not this one.
 Result<Route> find_route(const Cluster& cluster, HostId from, HostId to);
 
 // Every pair of hosts that hold devices, source or sink is connected; the error names a pair.

@@ -72,8 +72,10 @@ Network make_network(const Cluster& cluster, HostId source, HostId sink) {
       if (!route.ok()) continue;
       Path& path = network.paths[from.index() * network.hosts + to.index()];
       path.exists = true;
-      path.latency = route->latency.value();
+      // By the links, not by what was measured between two hosts: measurements differ where machines do not, and
+      // machines that do not differ are tried once.
       for (const Hop& hop : route->hops) {
+        path.latency += cluster.links[hop.link.index()].latency.value();
         const bool second = cluster.links[hop.link.index()].full_duplex && !hop.forward;
         const auto lane = static_cast<uint32_t>(hop.link.index() * 2 + (second ? 1 : 0));
         const double seconds_per_byte = 1 / cluster.links[hop.link.index()].bandwidth.value();

@@ -19,9 +19,8 @@ double makespan_at(const LoweredPlan& lowered, double factor) {
   for (Activity& activity : graph.activities) {
     if (!activity.is_transfer) continue;
     activity.duration *= factor;
-    if (factor == 0) activity.latency = 0;
+    if (factor == 0) activity.latency = activity.handshake = 0;
   }
-  if (factor == 0) graph.handshake = 0;
   Timing timing;
   simulate_fast(graph, timing);
   double bound = *std::max_element(lowered.load.device_seconds.begin(), lowered.load.device_seconds.end());

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "base/text_reader.h"
+#include "cost/network_profile.h"
 #include "scenario/parse.h"
 
 namespace nlsplit {
@@ -210,9 +211,26 @@ Status parse_links(const Source& source, const Yaml& node, Cluster& cluster) {
   return ok_status();
 }
 
-Status parse_network(const Source& source, const Yaml& node, Cluster& cluster) {
+// Hosts must be known by now.
+Status parse_network_profile(const Source& source, const Yaml& node, const ScenarioOptions& options, Cluster& cluster) {
+  ASSIGN_OR_RETURN(const std::string name, read_text(source, node, "the measurements of a network"));
+  const std::string path = beside(source.file, name);
+  auto profile = read_network_profile(path);
+  if (profile.ok()) {
+    apply(*profile, cluster);
+    return ok_status();
+  }
+  Error error = profile.error();
+  if (error.kind == ErrorKind::io) {
+    if (!options.need_profiles) return ok_status();
+    error.message += fmt::format("; measure them with: nlbench network {} -o {}", source.file, path);
+  }
+  return moved_to(std::move(error), source.location(node), source.line(node.line));
+}
+
+Status parse_network(const Source& source, const Yaml& node, const ScenarioOptions& options, Cluster& cluster) {
   ASSIGN_OR_RETURN(const Fields network,
-                   Fields::open(source, node, "network", {"eager_limit", "handshake", "nic_window"}));
+                   Fields::open(source, node, "network", {"eager_limit", "handshake", "nic_window", "profile"}));
   if (const Yaml* limit = network.find("eager_limit")) {
     ASSIGN_OR_RETURN(cluster.eager_limit, read_quantity(source, *limit, parse_size));
   }
@@ -222,6 +240,13 @@ Status parse_network(const Source& source, const Yaml& node, Cluster& cluster) {
   if (const Yaml* window = network.find("nic_window")) {
     ASSIGN_OR_RETURN(const int64_t value, read_integer(source, *window, "nic_window", 0, max_window));
     cluster.nic_window = static_cast<int>(value);
+  }
+  if (const Yaml* profile = network.find("profile")) {
+    for (const char* measured : {"eager_limit", "handshake"}) {
+      if (const Yaml* given = network.find(measured); given != nullptr && options.need_profiles)
+        return source.at(*given, fmt::format("{} is measured: the profile says it", measured));
+    }
+    return parse_network_profile(source, *profile, options, cluster);
   }
   return ok_status();
 }
@@ -276,7 +301,7 @@ Status parse_cluster(const Source& source, const Fields& root, const ScenarioOpt
     RETURN_IF_ERROR(parse_links(source, *links, cluster));
   }
   if (const Yaml* network = root.find("network")) {
-    RETURN_IF_ERROR(parse_network(source, *network, cluster));
+    RETURN_IF_ERROR(parse_network(source, *network, options, cluster));
   }
   RETURN_IF_ERROR(check_endpoint(source, *from, scenario.endpoints.source, cluster));
   RETURN_IF_ERROR(check_endpoint(source, *to, scenario.endpoints.sink, cluster));

@@ -28,7 +28,7 @@ void sweep(const TimedGraph& graph, Timing& timing) {
     const Activity& activity = graph.activities[i];
     double sent = start + activity.duration, finish = sent, posted = sent;
     if (activity.is_transfer) {
-      if (!activity.eager) sent = std::max(start, post) + graph.handshake + activity.duration;
+      if (!activity.eager) sent = std::max(start, post) + activity.handshake + activity.duration;
       finish = std::max(sent + activity.latency, post);
       posted = post;
     }

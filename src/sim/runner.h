@@ -179,8 +179,9 @@ class Runner {
   }
 
   void shake_hands(uint32_t i, double now) {
-    if (graph_.handshake > 0) {
-      clock_.at(now + graph_.handshake, i, Step::handshake_done);
+    const double handshake = graph_.activities[i].handshake;
+    if (handshake > 0) {
+      clock_.at(now + handshake, i, Step::handshake_done);
     } else {
       ask_for_card(i, now);
     }

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <variant>
 
 #include "program/text.h"
@@ -29,7 +30,6 @@ class Builder {
 
   Result<TimedGraph> run() {
     CHECK(deps_.device_begin.size() == program_.devices.size() + 1, "dependencies of another program");
-    graph_.handshake = cluster_.handshake.value();
     graph_.nic_window = program_.nic_window;
     RETURN_IF_ERROR(place_devices());
     classify();
@@ -192,8 +192,11 @@ class Builder {
     if (instr.peer != at.device) {
       ASSIGN_OR_RETURN(activity.route, route_between(at.device, instr.peer));
       const Route& route = graph_.routes[static_cast<size_t>(activity.route)];
-      activity.duration = (size / route.bandwidth).value();
-      activity.latency = route.latency.value();
+      const MessageCost& cost = activity.eager ? route.eager : route.rendezvous;
+      activity.duration = (size / cost.bandwidth).value();
+      activity.latency = route.eager.latency.value();
+      if (!activity.eager) activity.handshake = std::max(0.0, (cost.latency - route.eager.latency).value());
+      if (cost.bandwidth != route.narrowest) activity.bytes = activity.duration * route.narrowest.value();
     }
     activity_of_[send] = activity_of_[deps_.match[send]] = static_cast<uint32_t>(activities_.size());
     activities_.push_back(activity);
@@ -206,7 +209,7 @@ class Builder {
     int& index = route_of_[a * hosts_.size() + b];
     if (index < 0) {
       ASSIGN_OR_RETURN(Route route, find_route(cluster_, hosts_[a], hosts_[b]));
-      if (!(route.bandwidth.value() > 0) || !(route.latency.value() >= 0)) {
+      if (!(route.narrowest.value() > 0) || !(route.eager.latency.value() >= 0)) {
         return invalid_input(fmt::format("the way from host '{}' to host '{}' has no bandwidth, or a negative latency",
                                          cluster_.hosts[hosts_[a].index()].name,
                                          cluster_.hosts[hosts_[b].index()].name));

@@ -47,11 +47,12 @@ struct Activity {
   int device = 0;               // block: where; transfer: the sender
   int peer = -1;                // transfer: the receiver
   uint32_t first_instance = 0;  // block: instances of a block are not contiguous in Dependencies: they are listed in
-  uint32_t count = 0;   //   TimedGraph::members from first_instance on. transfer: the send; its recv is its match
-  double duration = 0;  // block: seconds of computing. transfer: seconds alone on its route, without latency
-  double latency = 0;   // transfer: seconds of its route
-  double bytes = 0;     // transfer
-  int route = -1;       // transfer: index into TimedGraph::routes; -1: no distance (same device)
+  uint32_t count = 0;    //   TimedGraph::members from first_instance on. transfer: the send; its recv is its match
+  double duration = 0;   // block: seconds of computing. transfer: seconds alone on its route, without latency
+  double latency = 0;    // transfer: seconds of its route
+  double handshake = 0;  // transfer: seconds before it moves, if it is not eager
+  double bytes = 0;      // transfer: what its links carry, so that the narrowest alone takes `duration`
+  int route = -1;        // transfer: index into TimedGraph::routes; -1: no distance (same device)
 };
 
 struct TimedGraph {
@@ -61,7 +62,6 @@ struct TimedGraph {
   std::vector<uint32_t> members;      // instances of blocks
   std::vector<double> member_offset;  // seconds from the block's start to each member's start
   std::vector<Route> routes;          // between hosts of the Program's devices, as used
-  double handshake = 0;               // seconds
   int nic_window = 0;
   std::vector<int> host_of_device;  // dense numbers: devices of one host share its network card
 };

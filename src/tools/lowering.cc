@@ -14,6 +14,7 @@
 #include "report/timeline.h"
 #include "tools/terminal.h"
 #include "validate/plan_set.h"
+#include "validate/ways.h"
 
 namespace nlsplit {
 namespace {
@@ -99,6 +100,30 @@ Status write_validation_set(const Loaded& loaded, const ValidationSetArguments& 
   }
   clear_progress();
   return write_file(arguments.dir + "/plans.json", to_json(set));
+}
+
+Status write_network_set(const Loaded& loaded, const std::string& dir, Bytes eager_limit) {
+  const Cluster& cluster = loaded.scenario.cluster;
+  std::vector<int> devices(cluster.hosts.size(), 0);  // and endpoints: who may send or receive there
+  for (const Device& device : cluster.devices) ++devices[device.host.index()];
+  for (const HostId end : {loaded.scenario.endpoints.source, loaded.scenario.endpoints.sink}) {
+    if (devices[end.index()] == 0) devices[end.index()] = 1;
+  }
+  std::error_code failure;
+  std::filesystem::create_directories(dir, failure);
+  if (failure) return io_error(fmt::format("cannot create {}: {}", dir, failure.message()));
+  GameSet set{eager_limit, {}};
+  for (size_t a = 0; a < devices.size(); ++a) {
+    for (size_t b = a; b < devices.size(); ++b) {
+      if (devices[a] == 0 || devices[b] == 0 || (a == b && devices[a] < 2)) continue;
+      PingPong game = ping_pong(cluster.hosts[a].name, cluster.hosts[b].name, eager_limit);
+      RETURN_IF_ERROR(verify(game.program));
+      const std::string folder = fmt::format("g{}", set.games.size() + 1);
+      RETURN_IF_ERROR(save_program(dir + "/" + folder, {game.program, game.program, false, {}}, loaded.model.weights));
+      set.games.push_back({folder, cluster.hosts[a].name, cluster.hosts[b].name, std::move(game.sizes)});
+    }
+  }
+  return write_file(dir + "/network.json", to_json(set));
 }
 
 }  // namespace nlsplit

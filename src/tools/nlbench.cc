@@ -30,6 +30,7 @@ int main(int argc, char** argv) {
       "  nlbench run MODEL.onnx --input X.npy --output Y.npy  a network on this machine alone\n"
       "  nlbench profile SCENARIO -o profile.json             measure the network's kernels on this machine, for "
       "planning\n"
+      "  nlbench network SCENARIO -o network.json             measure what messages take between the hosts\n"
       "  nlbench validate SCENARIO -o DIR                     run the best plans and some others: was the ranking "
       "right?\n",
       "nlbench");
@@ -44,6 +45,7 @@ int main(int argc, char** argv) {
   int code = 0;
   add_run_command(app, code);
   add_profile_command(app, code);
+  add_network_command(app, code);
   add_validate_command(app, code);
   try {
     app.parse(argc, argv);

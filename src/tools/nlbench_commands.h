@@ -10,6 +10,7 @@ namespace nlsplit {
 
 void add_run_command(CLI::App& app, int& code);
 void add_profile_command(CLI::App& app, int& code);
+void add_network_command(CLI::App& app, int& code);
 void add_validate_command(CLI::App& app, int& code);
 
 }  // namespace nlsplit

@@ -4,14 +4,13 @@
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <memory>
-#include <sstream>
 
 #include "base/file.h"
 #include "base/units.h"
 #include "report/validation/validation_report.h"
 #include "tools/exit.h"
-#include "tools/nlbench_child.h"
 #include "tools/nlbench_commands.h"
+#include "tools/nlbench_launch.h"
 #include "tools/nlbench_machine.h"
 #include "tools/terminal.h"
 
@@ -22,64 +21,26 @@ namespace fs = std::filesystem;
 
 struct ValidateArguments {
   std::string scenario, output, nlsim;
-  std::string mpirun = "mpirun --oversubscribe", transport = "mpi", polling = "auto", duration = "3s";
-  bool on_hosts = false;
+  LaunchArguments launch;
+  std::string duration = "3s";
   int top = 10, also = 10, rounds = 1;
   uint64_t seed = 1;
 };
-
-std::vector<std::string> words_of(const std::string& text) {
-  std::istringstream stream(text);
-  std::vector<std::string> words;
-  for (std::string word; stream >> word;) words.push_back(word);
-  return words;
-}
-
-// The command that runs a saved plan. Ranks are placed one by one where hosts count: rank r is the r-th device.
-std::vector<std::string> command_of(const ValidateArguments& arguments, const PredictedPlan& plan,
-                                    const std::string& set, const std::string& figures) {
-  const std::vector<std::string> run = {own_program(),
-                                        "run",
-                                        set + "/" + plan.folder,
-                                        "--json",
-                                        figures,
-                                        "--duration",
-                                        arguments.duration,
-                                        "--repeats",
-                                        "3",
-                                        "--transport",
-                                        arguments.transport,
-                                        "--polling",
-                                        arguments.polling};
-  if (arguments.transport == "threads") return run;
-  std::vector<std::string> words = words_of(arguments.mpirun);
-  const auto add = [&](std::initializer_list<std::string> more) { words.insert(words.end(), more); };
-  if (!arguments.on_hosts) {
-    add({"-np", fmt::format("{}", plan.devices.size())});
-    words.insert(words.end(), run.begin(), run.end());
-    return words;
-  }
-  for (size_t r = 0; r < plan.hosts.size(); ++r) {
-    if (r > 0) add({":"});
-    add({"-np", "1", "--host", plan.hosts[r]});
-    words.insert(words.end(), run.begin(), run.end());
-  }
-  return words;
-}
 
 Result<PlanRun> run_plan(const ValidateArguments& arguments, const PredictedPlan& plan, const std::string& set,
                          int round) {
   const std::string figures = set + "/" + plan.folder + ".json";
   std::error_code failure;
   fs::remove(figures, failure);
-  ASSIGN_OR_RETURN(const ChildEnd end, run_child(command_of(arguments, plan, set, figures), true));
+  ASSIGN_OR_RETURN(const ChildEnd end, launch(arguments.launch, set + "/" + plan.folder, plan.hosts,
+                                              {"--json", figures, "--duration", arguments.duration, "--repeats", "3"}));
   PlanRun run;
   if (end.code == 0) {
     ASSIGN_OR_RETURN(const std::string text, read_file(figures));
     ASSIGN_OR_RETURN(run, parse_run(text, figures));
     if (run.fingerprint != plan.fingerprint) return failed(fmt::format("{} is of another program", figures));
   } else {
-    run.error = fmt::format("exit code {}: {}", end.code, end.said.empty() ? "it said nothing" : end.said);
+    run.error = why_it_failed(end);
   }
   run.fingerprint = plan.fingerprint;
   run.round = round;
@@ -102,7 +63,7 @@ Status conclude(const ValidateArguments& arguments, const PlanSet& set, const Re
 
 Status validate(const ValidateArguments& arguments) {
   if (const auto duration = parse_time(arguments.duration); !duration) return duration.error();
-  if (words_of(arguments.mpirun).empty()) return invalid_input("--mpirun is empty");
+  RETURN_IF_ERROR(check(arguments.launch));
   std::error_code failure;
   fs::create_directories(arguments.output, failure);
   if (failure) return io_error(fmt::format("cannot create {}: {}", arguments.output, failure.message()));
@@ -158,16 +119,7 @@ void add_validate_command(CLI::App& app, int& code) {
   command->add_option("--rounds", a->rounds, "Run all plans so many times, one after the other (default 1)")
       ->check(at_least(1));
   command->add_option("--duration", a->duration, "Each run goes on for so long, at least 3 executions (default 3s)");
-  command->add_option("--mpirun", a->mpirun, "What starts the ranks (default \"mpirun --oversubscribe\")")
-      ->envname("NLBENCH_MPIRUN");
-  command
-      ->add_flag("--on-hosts", a->on_hosts,
-                 "Start each device's rank on the host of that name (default: where mpirun likes)")
-      ->envname("NLBENCH_ON_HOSTS");
-  command->add_option("--transport", a->transport, "mpi (default), or threads: all devices in one process")
-      ->check(CLI::IsMember({"mpi", "threads"}));
-  command->add_option("--polling", a->polling, "As of nlbench run (default auto)")
-      ->check(CLI::IsMember({"auto", "spin", "sleep"}));
+  add_launch_options(*command, a->launch);
   command->add_option("--nlsim", a->nlsim, "Where nlsim is (default: beside nlbench)");
   command->callback([a, &code] {
     catch_interrupts();

@@ -6,6 +6,7 @@
 #include <memory>
 #include <set>
 
+#include "base/units.h"
 #include "program/saved.h"
 #include "program/text.h"
 #include "program/verify.h"
@@ -21,6 +22,7 @@ namespace {
 struct LowerArguments {
   std::string what, save, profile_set, isa;
   ValidationSetArguments validation;
+  std::string network_set, eager_limit;
   PlanChoice choice;
   int64_t batch = 1;
 };
@@ -106,13 +108,19 @@ Status write_profile_set(const Loaded& loaded, const std::string& dir) {
 }
 
 Status lower_command(const LowerArguments& arguments) {
-  ASSIGN_OR_RETURN(Loaded loaded, load(arguments.what, arguments.batch, arguments.profile_set.empty()));
+  ASSIGN_OR_RETURN(Loaded loaded, load(arguments.what, arguments.batch,
+                                       arguments.profile_set.empty() && arguments.network_set.empty()));
   if (!arguments.isa.empty()) {
     if (is_scenario(arguments.what))
       return invalid_input("--isa is for a model alone: a scenario says the levels of its devices itself");
     ASSIGN_OR_RETURN(loaded.scenario.cluster.devices[0].isa, parse_isa(arguments.isa));
   }
   if (!arguments.profile_set.empty()) return write_profile_set(loaded, arguments.profile_set);
+  if (!arguments.network_set.empty()) {
+    if (!is_scenario(arguments.what)) return invalid_input("--network-set needs a scenario: it has the hosts");
+    ASSIGN_OR_RETURN(const Bytes limit, parse_size(arguments.eager_limit));
+    return write_network_set(loaded, arguments.network_set, limit);
+  }
   if (!arguments.validation.dir.empty()) {
     if (!is_scenario(arguments.what)) return invalid_input("--validation-set needs a scenario: it holds many plans");
     return write_validation_set(loaded, arguments.validation);
@@ -181,6 +189,14 @@ void add_lower_command(CLI::App& app, int& code) {
   command->add_option("--seed", arguments->validation.seed, "of the drawing (default 1)")
       ->type_name("N")
       ->needs(validation);
+  CLI::Option* network = command
+                             ->add_option("--network-set", arguments->network_set,
+                                          "Write the messages that `nlbench network` measures to DIR")
+                             ->type_name("DIR")
+                             ->excludes(save, plan, validation);
+  command->add_option("--eager-limit", arguments->eager_limit, "Of a network set: where the transport changes its ways")
+      ->type_name("SIZE")
+      ->needs(network);
   command->callback([arguments, &code] {
     if (const Status status = lower_command(*arguments); !status.ok()) code = report(status.error());
   });

@@ -181,8 +181,8 @@ TEST(Scenario, QuickstartIsWhatItSays) {
   for (const Device& device : s.cluster.devices) EXPECT_EQ(device.memory, s.cluster.devices[0].memory);
   const Route route = find_route(s.cluster, s.cluster.find_host("a"), s.cluster.find_host("d")).value();
   EXPECT_EQ(route.hops.size(), 2u);
-  EXPECT_DOUBLE_EQ(route.latency.value(), 100e-6);
-  EXPECT_DOUBLE_EQ(route.bandwidth.value(), 125e6);
+  EXPECT_DOUBLE_EQ(route.eager.latency.value(), 100e-6);
+  EXPECT_DOUBLE_EQ(route.narrowest.value(), 125e6);
 }
 
 }  // namespace

@@ -101,7 +101,7 @@ void expect_lawful(const Case& one, const Trace& trace, double tolerance) {
       const double size =
           static_cast<double>(bytes_of(one.program.devices[static_cast<size_t>(at.device)], instr.reads[0]).value());
       EXPECT_GE(trace.spans[deps.match[i]].finish - span.start,
-                size / route.bandwidth.value() + route.latency.value() - tolerance)
+                size / route.narrowest.value() + route.eager.latency.value() - tolerance)
           << name(i) << " is faster than its way";
     }
     // A value is read after it was written, and overwritten after it was read.

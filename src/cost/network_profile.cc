@@ -1,0 +1,90 @@
+#include "cost/network_profile.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/file.h"
+
+namespace nlsplit {
+namespace {
+
+using nlohmann::json;
+
+json to_json(const MessageCost& cost) {
+  return {{"latency_s", cost.latency.value()}, {"bytes_per_s", cost.bandwidth.value()}};
+}
+
+MessageCost cost_of(const json& value) {
+  return {seconds(value.at("latency_s").get<double>()), bytes_per_second(value.at("bytes_per_s").get<double>())};
+}
+
+bool possible(const MessageCost& cost) {
+  const double latency = cost.latency.value(), bandwidth = cost.bandwidth.value();
+  return std::isfinite(latency) && latency >= 0 && std::isfinite(bandwidth) && bandwidth > 0;
+}
+
+}  // namespace
+
+Result<NetworkProfile> read_network_profile(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::string text, read_file(path));
+  NetworkProfile profile;
+  profile.file = path;
+  try {
+    const json value = json::parse(text);
+    if (value.at("format") != "nlsplit-network" || value.at("version") != 1)
+      return invalid_input(
+          fmt::format("{}: not the measurements of a network, version 1 (nlbench network makes them)", path));
+    value.at("machine").get_to(profile.machine);
+    const auto limit = value.at("eager_limit_bytes").get<int64_t>();
+    if (limit < 0) return invalid_input(fmt::format("{}: an eager limit of {} bytes", path, limit));
+    profile.eager_limit = bytes(limit);
+    std::set<std::pair<std::string, std::string>> known;
+    for (const json& entry : value.at("ways")) {
+      NamedWay way;
+      entry.at("from").get_to(way.from);
+      entry.at("to").get_to(way.to);
+      way.eager = cost_of(entry.at("eager"));
+      way.rendezvous = cost_of(entry.at("rendezvous"));
+      entry.at("largest_error").get_to(way.largest_error);
+      const std::string name = fmt::format("{}: from '{}' to '{}'", path, way.from, way.to);
+      if (!possible(way.eager) || !possible(way.rendezvous))
+        return invalid_input(name + ": a negative latency, or no bandwidth");
+      if (!known.emplace(way.from, way.to).second) return invalid_input(name + " twice");
+      profile.ways.push_back(std::move(way));
+    }
+  } catch (const json::exception& e) {
+    return invalid_input(fmt::format("{}: {}", path, e.what()));
+  }
+  return profile;
+}
+
+Status write_network_profile(const std::string& path, const NetworkProfile& profile) {
+  json ways = json::array();
+  for (const NamedWay& way : profile.ways) {
+    ways.push_back({{"from", way.from},
+                    {"to", way.to},
+                    {"eager", to_json(way.eager)},
+                    {"rendezvous", to_json(way.rendezvous)},
+                    {"largest_error", way.largest_error}});
+  }
+  const json file = {{"format", "nlsplit-network"},
+                     {"version", 1},
+                     {"machine", profile.machine},
+                     {"eager_limit_bytes", profile.eager_limit.value()},
+                     {"ways", std::move(ways)}};
+  return write_file(path, file.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
+}
+
+void apply(const NetworkProfile& profile, Cluster& cluster) {
+  cluster.eager_limit = profile.eager_limit;
+  cluster.network_profile = profile.file;
+  for (const NamedWay& way : profile.ways) {
+    const HostId from = cluster.find_host(way.from), to = cluster.find_host(way.to);
+    if (from.valid() && to.valid()) cluster.ways.push_back({from, to, way.eager, way.rendezvous});
+  }
+}
+
+}  // namespace nlsplit

@@ -1,0 +1,33 @@
+// What messages between hosts take, as `nlbench network` measured it and scenarios name it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cost/cluster.h"
+
+namespace nlsplit {
+
+struct NamedWay {
+  std::string from, to;  // hosts
+  MessageCost eager, rendezvous;
+  double largest_error = 0;  // of the two lines over the sizes measured, relative
+};
+
+struct NetworkProfile {
+  std::string file;     // where it was read from, for messages
+  std::string machine;  // of rank 0
+  Bytes eager_limit;
+  std::vector<NamedWay> ways;
+};
+
+// JSON {"format": "nlsplit-network", "version": 1, "machine": …, "eager_limit_bytes": …, "ways": [{"from", "to",
+// "eager": {"latency_s", "bytes_per_s"}, "rendezvous": {…}, "largest_error"}]}. Errors: not JSON, another format or
+// version, missing or impossible figures, a way twice; each names the file and entry.
+Result<NetworkProfile> read_network_profile(const std::string& path);
+Status write_network_profile(const std::string& path, const NetworkProfile& profile);
+
+// Puts the ways between the cluster's hosts into it, and the limit. Hosts it does not know are another cluster's.
+void apply(const NetworkProfile& profile, Cluster& cluster);
+
+}  // namespace nlsplit

@@ -1,0 +1,32 @@
+// Starts `nlbench run` of a saved Program, under mpirun or not, and waits for its answers.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/nlbench_child.h"
+
+namespace CLI {
+class App;
+}
+
+namespace nlsplit {
+
+struct LaunchArguments {
+  std::string mpirun = "mpirun --oversubscribe", transport = "mpi", polling = "auto";
+  bool on_hosts = false;
+};
+
+// Options --mpirun, --on-hosts, --transport, --polling. The first two also from the environment, NLBENCH_MPIRUN and
+// NLBENCH_ON_HOSTS, so that who sets up a cluster can say how to start ranks on it.
+void add_launch_options(CLI::App& command, LaunchArguments& arguments);
+Status check(const LaunchArguments& arguments);
+
+// `nlbench run DIR OPTIONS…` with a rank for each of `hosts`, in their order.
+Result<ChildEnd> launch(const LaunchArguments& arguments, const std::string& dir, const std::vector<std::string>& hosts,
+                        const std::vector<std::string>& options);
+
+// "exit code 3: what it said"
+std::string why_it_failed(const ChildEnd& end);
+
+}  // namespace nlsplit

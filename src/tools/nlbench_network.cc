@@ -1,0 +1,112 @@
+// `nlbench network`: what messages take between the hosts of a scenario.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <memory>
+
+#include "base/file.h"
+#include "base/units.h"
+#include "cost/network_profile.h"
+#include "report/table.h"
+#include "tools/exit.h"
+#include "tools/nlbench_commands.h"
+#include "tools/nlbench_launch.h"
+#include "tools/nlbench_machine.h"
+#include "tools/terminal.h"
+#include "validate/ways.h"
+
+namespace nlsplit {
+namespace {
+
+struct NetworkArguments {
+  std::string scenario, output, nlsim, eager_limit = "65472B";
+  LaunchArguments launch;
+};
+
+Result<WayFit> play(const LaunchArguments& arguments, const std::string& set, const Game& game, Bytes eager_limit) {
+  const std::string trace = set + "/" + game.folder + ".json";
+  ASSIGN_OR_RETURN(const ChildEnd end,
+                   launch(arguments, set + "/" + game.folder, {game.a, game.b}, {"--trace", trace, "--repeats", "3"}));
+  if (end.code != 0) return failed(fmt::format("messages between {} and {}: {}", game.a, game.b, why_it_failed(end)));
+  ASSIGN_OR_RETURN(const std::string text, read_file(trace));
+  ASSIGN_OR_RETURN(const std::vector<WaySample> samples, samples_of(game, text, trace));
+  auto fit = fit_way(samples, eager_limit);
+  if (!fit) fit.error().message = fmt::format("messages between {} and {}: {}", game.a, game.b, fit.error().message);
+  return fit;
+}
+
+std::string table_of(const NetworkProfile& profile) {
+  Table table({{"between", Align::left},
+               {"latency", Align::right},
+               {"bandwidth", Align::right},
+               {"latency\nlarger ones", Align::right},
+               {"bandwidth\nlarger ones", Align::right},
+               {"error of\nthe lines", Align::right}});
+  for (const NamedWay& way : profile.ways) {
+    if (way.to < way.from) continue;  // the other direction is the same
+    table.add({fmt::format("{} - {}", way.from, way.to), to_string(way.eager.latency), to_string(way.eager.bandwidth),
+               to_string(way.rendezvous.latency), to_string(way.rendezvous.bandwidth),
+               fmt::format("{:.1f} %", way.largest_error * 100)});
+  }
+  return table.to_string();
+}
+
+Status measure_network(const NetworkArguments& arguments) {
+  ASSIGN_OR_RETURN(const Bytes eager_limit, parse_size(arguments.eager_limit));
+  RETURN_IF_ERROR(check(arguments.launch));
+  ASSIGN_OR_RETURN(const TemporaryFolder folder, TemporaryFolder::create());
+  const std::string dir = folder.path() + "/set";
+  RETURN_IF_ERROR(run_nlsim(arguments.nlsim, {"lower", arguments.scenario, "--network-set", dir, "--eager-limit",
+                                              fmt::format("{}B", eager_limit.value())}));
+  ASSIGN_OR_RETURN(const std::string text, read_file(dir + "/network.json"));
+  ASSIGN_OR_RETURN(const GameSet set, parse_game_set(text, dir + "/network.json"));
+  if (set.games.empty()) return invalid_input(fmt::format("{}: no two devices exchange messages", arguments.scenario));
+  NetworkProfile profile;
+  profile.machine = describe_machine();
+  profile.eager_limit = set.eager_limit;
+  for (const Game& game : set.games) {
+    show_progress("measuring messages", profile.ways.size(), set.games.size());
+    auto fit = play(arguments.launch, dir, game, set.eager_limit);
+    if (interrupted()) return ok_status();
+    if (!fit) return fit.error();
+    profile.ways.push_back({game.a, game.b, fit->eager, fit->rendezvous, fit->largest_error});
+    if (game.a != game.b) profile.ways.push_back({game.b, game.a, fit->eager, fit->rendezvous, fit->largest_error});
+  }
+  clear_progress();
+  RETURN_IF_ERROR(write_network_profile(arguments.output, profile));
+  fmt::print("{}\n{}: messages up to {} start at once, larger ones when the receiver is ready\n", table_of(profile),
+             arguments.output, to_string(profile.eager_limit));
+  return ok_status();
+}
+
+}  // namespace
+
+void add_network_command(CLI::App& app, int& code) {
+  CLI::App* command = app.add_subcommand(
+      "network",
+      "Measure what messages take between the hosts of a scenario: latency and bandwidth of small and large ones.\n"
+      "  nlbench network scenarios/mine.yaml -o profiles/network.json --mpirun 'mpirun --hostfile hosts' --on-hosts\n"
+      "and then, in the scenario:  network: {profile: profiles/network.json}\n"
+      "Not itself under mpirun: it starts one for each two hosts, with ranks that wait as they do in a real run.");
+  const auto a = std::make_shared<NetworkArguments>();
+  command->add_option("SCENARIO", a->scenario, "The scenario")->required();
+  command->add_option("-o,--output", a->output, "The measurements to write (.json)")->required();
+  command->add_option(
+      "--eager-limit", a->eager_limit,
+      "Messages up to this size start without waiting for their receiver (default 65472B: Open MPI over "
+      "TCP)");
+  add_launch_options(*command, a->launch);
+  command->add_option("--nlsim", a->nlsim, "Where nlsim is (default: beside nlbench)");
+  command->callback([a, &code] {
+    catch_interrupts();
+    const Status status = measure_network(*a);
+    clear_progress();
+    if (interrupted())
+      code = exit_interrupted;
+    else if (!status.ok())
+      code = report(status.error());
+  });
+}
+
+}  // namespace nlsplit

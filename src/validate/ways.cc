@@ -1,0 +1,184 @@
+#include "validate/ways.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "validate/statistics.h"
+
+namespace nlsplit {
+namespace {
+
+using nlohmann::json;
+
+constexpr int64_t float_bytes = 4;
+
+// Powers of two from 256 B to 4 MiB, and the two sizes on either side of the limit: that is where lines are most often
+// wrong.
+std::vector<int64_t> sizes_for(Bytes eager_limit) {
+  constexpr int64_t smallest = 256, largest = int64_t{4} << 20;
+  const int64_t limit = eager_limit.value() / float_bytes * float_bytes;
+  std::vector<int64_t> sizes;
+  for (int64_t size = smallest; size <= largest; size *= 4) sizes.push_back(size);
+  for (const int64_t size :
+       {limit / 2 / float_bytes * float_bytes, limit, limit + float_bytes, limit * 3 / 2 / float_bytes * float_bytes}) {
+    if (size >= smallest && size <= largest) sizes.push_back(size);
+  }
+  std::sort(sizes.begin(), sizes.end());
+  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+  return sizes;
+}
+
+// Small messages are quick and vary most.
+int repeats_of(int64_t size) { return size <= 65536 ? 10 : 4; }
+
+// ping sends one buffer and gets the answer into the other, which it sends next; pong sends back what it got. So each
+// message waits for the one before, and receives are posted before their messages are sent.
+Segment rally(int64_t floats, bool even, bool is_ping) {
+  const BufferId one(even ? 0 : 1), other(even ? 1 : 0);
+  const auto part = [&](BufferId buffer) { return Operand{buffer, 0, floats}; };
+  Instr send, recv;
+  send.opcode = Opcode::send;
+  recv.opcode = Opcode::recv;
+  send.peer = recv.peer = is_ping ? 1 : 0;
+  send.reads = {part(one)};
+  recv.writes = {part(is_ping ? other : one)};
+  Segment segment;
+  segment.name = fmt::format("s{}{}", floats * float_bytes, even ? "a" : "b");
+  segment.stage = is_ping ? 0 : 1;
+  segment.instrs = is_ping ? std::vector{send, recv} : std::vector{recv, send};
+  return segment;
+}
+
+// a + b x, the relative errors least.
+MessageCost line_through(const std::map<int64_t, double>& times) {
+  double w = 0, wx = 0, wxx = 0, wy = 0, wxy = 0;
+  for (const auto& [size, time] : times) {
+    const double x = static_cast<double>(size), weight = 1 / (time * time);
+    w += weight, wx += weight * x, wxx += weight * x * x, wy += weight * time, wxy += weight * x * time;
+  }
+  const double slope = (w * wxy - wx * wy) / (w * wxx - wx * wx);
+  return {seconds((wy - slope * wx) / w), bytes_per_second(1 / slope)};
+}
+
+}  // namespace
+
+PingPong ping_pong(const std::string& a, const std::string& b, Bytes eager_limit) {
+  PingPong result;
+  Program& program = result.program;
+  program.name = fmt::format("ping-pong [{}, {}]", a, b);
+  program.eager_limit = eager_limit;
+  const std::vector<int64_t> sizes = sizes_for(eager_limit);
+  for (const bool is_ping : {true, false}) {
+    DeviceProgram device;
+    device.name = is_ping ? "ping" : "pong";
+    device.host = is_ping ? a : b;
+    for (const char* name : {"even", "odd"}) {
+      Buffer buffer;
+      buffer.name = name;
+      buffer.type = {DType::f32, {sizes.back() / float_bytes}};
+      buffer.kind = BufferKind::comm;
+      buffer.bytes = bytes(sizes.back());
+      buffer.offset = device.arena.value();
+      device.arena = device.arena + bytes(buffer.stride());
+      device.buffers.push_back(std::move(buffer));
+    }
+    device.memory = device.arena;
+    for (const int64_t size : sizes) {
+      for (const bool even : {true, false}) device.segments.push_back(rally(size / float_bytes, even, is_ping));
+    }
+    int number = 0;
+    for (size_t s = 0; s < sizes.size(); ++s) {
+      for (int repeat = 0; repeat < repeats_of(sizes[s]); ++repeat, ++number) {
+        Slot slot;
+        slot.segment = static_cast<int>(2 * s) + number % 2;
+        slot.micro_batch = number;
+        device.order.push_back(slot);
+        if (is_ping) result.sizes.push_back(sizes[s]);
+      }
+    }
+    program.batch = program.micro_batches = number;
+    program.devices.push_back(std::move(device));
+  }
+  return result;
+}
+
+Result<WayFit> fit_way(const std::vector<WaySample>& samples, Bytes eager_limit) {
+  std::map<int64_t, std::vector<double>> by_size;
+  for (const WaySample& sample : samples) by_size[sample.bytes].push_back(sample.seconds);
+  std::map<int64_t, double> eager, rendezvous;
+  for (const auto& [size, times] : by_size)
+    (bytes(size) <= eager_limit ? eager : rendezvous)[size] = quantile(times, 0.5);
+  if (rendezvous.size() < 2) return invalid_input("too few sizes above the eager limit were measured");
+  WayFit fit;
+  fit.rendezvous = line_through(rendezvous);
+  fit.eager = eager.size() < 2 ? fit.rendezvous : line_through(eager);
+  for (MessageCost* cost : {&fit.eager, &fit.rendezvous}) {
+    if (!std::isfinite(cost->bandwidth.value()) || cost->bandwidth.value() <= 0)
+      return failed("longer messages took no longer: the measurement was disturbed");
+    cost->latency = seconds(std::max(0.0, cost->latency.value()));
+  }
+  for (const auto& [size, times] : by_size) {
+    const MessageCost& cost = bytes(size) <= eager_limit ? fit.eager : fit.rendezvous;
+    const double fitted = (cost.latency + bytes(size) / cost.bandwidth).value(), median = quantile(times, 0.5);
+    fit.largest_error = std::max(fit.largest_error, std::abs(fitted / median - 1));
+  }
+  return fit;
+}
+
+std::string to_json(const GameSet& set) {
+  json games = json::array();
+  for (const Game& game : set.games) {
+    games.push_back({{"folder", game.folder}, {"a", game.a}, {"b", game.b}, {"sizes", game.sizes}});
+  }
+  return json{{"format", "nlsplit-game-set"},
+              {"version", 1},
+              {"eager_limit_bytes", set.eager_limit.value()},
+              {"games", std::move(games)}}
+             .dump() +
+         "\n";
+}
+
+Result<GameSet> parse_game_set(const std::string& text, const std::string& file) {
+  try {
+    const json value = json::parse(text);
+    if (value.at("format") != "nlsplit-game-set" || value.at("version") != 1)
+      return invalid_input(fmt::format("{}: not a set of games of version 1", file));
+    GameSet set;
+    set.eager_limit = bytes(value.at("eager_limit_bytes").get<int64_t>());
+    for (const json& entry : value.at("games")) {
+      set.games.push_back({entry.at("folder").get<std::string>(), entry.at("a").get<std::string>(),
+                           entry.at("b").get<std::string>(), entry.at("sizes").get<std::vector<int64_t>>()});
+    }
+    return set;
+  } catch (const json::exception& e) {
+    return invalid_input(fmt::format("{}: {}", file, e.what()));
+  }
+}
+
+Result<std::vector<WaySample>> samples_of(const Game& game, const std::string& chrome_trace, const std::string& file) {
+  std::vector<WaySample> samples;
+  try {
+    const json trace = json::parse(chrome_trace);
+    double start = 0;
+    for (const json& event : trace.at("traceEvents")) {
+      if (event.at("ph") != "X" || event.at("pid") != 0) continue;
+      if (event.at("cat") == "send") {
+        start = event.at("ts").get<double>();
+      } else if (samples.size() < game.sizes.size()) {
+        const double end = event.at("ts").get<double>() + event.at("dur").get<double>();
+        samples.push_back({game.sizes[samples.size()], (end - start) * 1e-6 / 2});
+      }
+    }
+  } catch (const json::exception& e) {
+    return invalid_input(fmt::format("{}: {}", file, e.what()));
+  }
+  if (samples.size() != game.sizes.size())
+    return failed(fmt::format("{} has {} of {} messages", file, samples.size(), game.sizes.size()));
+  return samples;
+}
+
+}  // namespace nlsplit

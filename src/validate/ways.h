@@ -1,0 +1,52 @@
+// What messages between two hosts take: a Program that plays ping-pong with them, and lines through its times.
+//
+// Calibration is a Program run by exec, the same path as the real thing, so what a rank adds by the way it waits for
+// messages is in the figures.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cost/cluster.h"
+#include "program/program.h"
+
+namespace nlsplit {
+
+// Devices "ping" on host `a` and "pong" on host `b`. Each slot is a message there and back.
+struct PingPong {
+  Program program;
+  std::vector<int64_t> sizes;  // of each slot's message, bytes
+};
+PingPong ping_pong(const std::string& a, const std::string& b, Bytes eager_limit);
+
+// Games to be played: what `nlsim lower --network-set` writes and `nlbench network` reads.
+struct Game {
+  std::string folder;  // a saved Program
+  std::string a, b;    // hosts
+  std::vector<int64_t> sizes;
+};
+struct GameSet {
+  Bytes eager_limit;
+  std::vector<Game> games;
+};
+std::string to_json(const GameSet& set);
+Result<GameSet> parse_game_set(const std::string& text, const std::string& file);
+
+// Seconds one way, of a message of so many bytes.
+struct WaySample {
+  int64_t bytes = 0;
+  double seconds = 0;
+};
+
+struct WayFit {
+  MessageCost eager, rendezvous;
+  double largest_error = 0;  // relative, of the lines at the medians of each size
+};
+// Of a game, from the trace `nlbench run --trace` writes: half of each slot's time there and back.
+Result<std::vector<WaySample>> samples_of(const Game& game, const std::string& chrome_trace, const std::string& file);
+
+// Through the median of each size, by least squares of the relative errors; a line each up to the limit and above it.
+// Error: fewer than two sizes on a side, or times that do not grow with the size.
+Result<WayFit> fit_way(const std::vector<WaySample>& samples, Bytes eager_limit);
+
+}  // namespace nlsplit

@@ -1,0 +1,79 @@
+#include "validate/ways.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "exec/run_threads.h"
+#include "program/dependencies.h"
+#include "program/verify.h"
+
+namespace nlsplit {
+namespace {
+
+TEST(PingPong, IsAProgramThatRuns) {
+  const PingPong game = ping_pong("a", "b", bytes(65472));
+  const Status sound = verify(game.program);
+  ASSERT_TRUE(sound.ok()) << sound.error().to_string();
+  EXPECT_EQ(game.program.devices[0].order.size(), game.sizes.size());
+  RunOptions options;
+  options.repeats = 1;
+  const auto result = run_threads(game.program, {}, options);
+  ASSERT_TRUE(result.ok()) << result.error().to_string();
+  // Of ping's spans, send and recv of each slot: there is no message before the one before has come back.
+  double last = 0;
+  for (size_t slot = 0; slot < game.sizes.size(); ++slot) {
+    const Span &send = result->trace.spans[2 * slot], &recv = result->trace.spans[2 * slot + 1];
+    EXPECT_GE(send.start, last);
+    EXPECT_GE(recv.finish, send.start);
+    last = recv.finish;
+  }
+}
+
+TEST(PingPong, TriesBothSidesOfTheLimit) {
+  for (const int64_t limit : {int64_t{0}, int64_t{4000}, int64_t{65472}, int64_t{1} << 40}) {
+    const PingPong game = ping_pong("a", "a", bytes(limit));
+    EXPECT_TRUE(verify(game.program).ok());
+    const auto has = [&](int64_t size) { return std::ranges::count(game.sizes, size) > 0; };
+    EXPECT_EQ(has(limit), limit >= 256 && limit <= 4 << 20) << limit;
+    EXPECT_TRUE(has(4 << 20));
+  }
+}
+
+std::vector<WaySample> samples_of(const std::vector<int64_t>& sizes, double (*time)(int64_t)) {
+  std::vector<WaySample> samples;
+  for (const int64_t size : sizes) {
+    for (const double disturbed : {1.0, 1.0, 7.0}) samples.push_back({size, time(size) * disturbed});
+  }
+  return samples;
+}
+
+TEST(Ways, ALineOnEachSide) {
+  const auto time = [](int64_t s) {
+    return s <= 1000 ? 1e-4 + static_cast<double>(s) / 1e8 : 3e-4 + static_cast<double>(s) / 2e8;
+  };
+  const auto fit = fit_way(samples_of({100, 500, 1000, 2000, 50000, 1000000}, time), bytes(1000));
+  ASSERT_TRUE(fit.ok()) << fit.error().to_string();
+  EXPECT_NEAR(fit->eager.latency.value(), 1e-4, 1e-12);
+  EXPECT_NEAR(fit->eager.bandwidth.value(), 1e8, 1);
+  EXPECT_NEAR(fit->rendezvous.latency.value(), 3e-4, 1e-12);
+  EXPECT_NEAR(fit->rendezvous.bandwidth.value(), 2e8, 1);
+  EXPECT_NEAR(fit->largest_error, 0, 1e-9);
+}
+
+TEST(Ways, TheErrorOfALineIsSaid) {
+  const auto time = [](int64_t s) { return (s == 4000 ? 2 : 1) * static_cast<double>(s) * 1e-6; };
+  const auto fit = fit_way(samples_of({2000, 4000, 8000, 16000}, time), bytes(0));
+  ASSERT_TRUE(fit.ok());
+  EXPECT_GT(fit->largest_error, 0.2);
+}
+
+TEST(Ways, NonsenseIsRefused) {
+  const auto falls = [](int64_t s) { return 1 / static_cast<double>(s); };
+  EXPECT_FALSE(fit_way(samples_of({2000, 4000, 8000}, falls), bytes(0)).ok());
+  EXPECT_FALSE(fit_way(samples_of({2000}, falls), bytes(0)).ok());
+  EXPECT_FALSE(fit_way({}, bytes(0)).ok());
+}
+
+}  // namespace
+}  // namespace nlsplit
