@@ -28,7 +28,7 @@ TEST_F(Validate, MeasuresWhatItPredicted) {
   const Outcome outcome = nlbench(command());
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("4 of 4 plans measured"));
-  for (const char* part : {"throughput error", "Kendall's tau", "regret", "report.html"})
+  for (const char* part : {"throughput error", "run to run", "order", "regret", "report.html"})
     EXPECT_THAT(outcome.out, HasSubstr(part));
   const json figures = report();
   ASSERT_EQ(figures["plans"].size(), 4u);
@@ -78,6 +78,36 @@ TEST_F(Validate, SaysWhatCannotBe) {
   EXPECT_EQ(failing.code, 1);
   EXPECT_THAT(failing.out, HasSubstr("3 plans failed"));  // and the others were not tried
   EXPECT_THAT(failing.err, HasSubstr("failed"));
+}
+
+// On one host, so the two devices exchange messages over its own link.
+TEST_F(Validate, TheNetworkIsMeasuredAndUsed) {
+  std::string text = *read_file(NLS_SOURCE_DIR "/scenarios/loopback.yaml");
+  const size_t model = text.find("zoo:mobilenet_v2"), halves = text.find("\nplans:");
+  ASSERT_NE(model, std::string::npos);
+  ASSERT_NE(halves, std::string::npos);
+  text = text.substr(0, halves) + "\nnetwork: {profile: net.json}\n";
+  text.replace(model, 16, "zoo:simple_cnn");
+  const std::string scenario = scratch_.write("loop.yaml", text);
+  const Outcome missing = nlsim("rank " + scenario);
+  EXPECT_EQ(missing.code, 2);
+  EXPECT_THAT(missing.err, HasSubstr("nlbench network"));
+  const std::string profile = scratch_ / "net.json";
+  const Outcome measured = nlbench(fmt::format("network {} -o {} --transport threads", scenario, profile));
+  ASSERT_EQ(measured.code, 0) << measured.err;
+  EXPECT_THAT(measured.out, HasSubstr("laptop - laptop"));
+  json figures = json::parse(*read_file(profile));
+  ASSERT_EQ(figures["ways"].size(), 1u);
+  EXPECT_GT(figures["ways"][0]["rendezvous"]["bytes_per_s"].get<double>(), 1e6);
+  const std::string quick = nlsim("rank --csv - " + scenario).out;
+  EXPECT_NE(quick, "");
+  // Were it a thousand times as slow, the ranking would show it.
+  for (const char* kind : {"eager", "rendezvous"}) {
+    figures["ways"][0][kind]["bytes_per_s"] = 1e5;
+    figures["ways"][0][kind]["latency_s"] = 1.0;
+  }
+  scratch_.write("net.json", figures.dump());
+  EXPECT_NE(nlsim("rank --csv - " + scenario).out, quick);
 }
 
 }  // namespace

@@ -1,0 +1,99 @@
+#include "cost/network_profile.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "base/file.h"
+
+namespace nlsplit {
+namespace {
+
+using ::testing::HasSubstr;
+
+class Network : public ::testing::Test {
+ protected:
+  ~Network() override { std::filesystem::remove(path_); }
+  std::string refusal(const std::string& text) const {
+    CHECK(write_file(path_, text).ok(), "a test cannot write its files");
+    const auto profile = read_network_profile(path_);
+    return profile.ok() ? "" : profile.error().message;
+  }
+  std::string path_ = std::filesystem::temp_directory_path() / ("network-test-" + std::to_string(::getpid()));
+  const NetworkProfile profile_{
+      "",
+      "a machine",
+      bytes(1000),
+      {{"a", "b", {seconds(1e-4), bytes_per_second(1e8)}, {seconds(3e-4), bytes_per_second(9e7)}, 0.1}}};
+};
+
+Cluster two_hosts() {
+  Cluster cluster;
+  cluster.hosts = {{"a", false}, {"b", false}, {"sw", true}};
+  cluster.links = {{"a-sw", HostId(0), HostId(2), bytes_per_second(1.25e8), seconds(50e-6), true},
+                   {"b-sw", HostId(1), HostId(2), bytes_per_second(2.5e8), seconds(70e-6), true}};
+  cluster.handshake = seconds(1e-3);
+  return cluster;
+}
+
+TEST_F(Network, SurvivesItsFile) {
+  ASSERT_TRUE(write_network_profile(path_, profile_).ok());
+  const auto read = read_network_profile(path_);
+  ASSERT_TRUE(read.ok()) << read.error().to_string();
+  EXPECT_EQ(read->machine, "a machine");
+  EXPECT_EQ(read->eager_limit, bytes(1000));
+  ASSERT_EQ(read->ways.size(), 1u);
+  EXPECT_EQ(read->ways[0].eager, profile_.ways[0].eager);
+  EXPECT_EQ(read->ways[0].rendezvous, profile_.ways[0].rendezvous);
+}
+
+TEST_F(Network, ReplacesWhatLinksSay) {
+  Cluster cluster = two_hosts();
+  const Route by_links = find_route(cluster, HostId(0), HostId(1)).value();
+  EXPECT_EQ(by_links.eager, (MessageCost{seconds(50e-6) + seconds(70e-6), bytes_per_second(1.25e8)}));
+  EXPECT_EQ(by_links.rendezvous.bandwidth, by_links.eager.bandwidth);
+  EXPECT_DOUBLE_EQ(by_links.rendezvous.latency.value(), 1.12e-3);
+  apply(profile_, cluster);
+  EXPECT_EQ(cluster.eager_limit, bytes(1000));
+  const Route measured = find_route(cluster, HostId(0), HostId(1)).value();
+  EXPECT_EQ(measured.eager, profile_.ways[0].eager);
+  EXPECT_EQ(measured.rendezvous, profile_.ways[0].rendezvous);
+  EXPECT_EQ(measured.narrowest, bytes_per_second(1.25e8)) << "the link is what others share";
+  const auto back = find_route(cluster, HostId(1), HostId(0));
+  ASSERT_FALSE(back.ok());
+  EXPECT_THAT(back.error().message, HasSubstr("no measurement of messages from host 'b' to host 'a'"));
+}
+
+TEST_F(Network, OfOtherHostsIsNoMatter) {
+  Cluster cluster = two_hosts();
+  NetworkProfile other = profile_;
+  other.ways[0].to = "elsewhere";
+  other.ways.push_back(profile_.ways[0]);
+  apply(other, cluster);
+  EXPECT_TRUE(find_route(cluster, HostId(0), HostId(1)).ok());
+}
+
+TEST_F(Network, NonsenseIsRefused) {
+  EXPECT_FALSE(read_network_profile("/nowhere/at/all.json").ok());
+  EXPECT_THAT(refusal("{"), HasSubstr(path_));
+  EXPECT_THAT(refusal("{}"), HasSubstr("format"));
+  EXPECT_THAT(refusal(R"({"format": "nlsplit-profile", "version": 1})"),
+              HasSubstr("not the measurements of a network"));
+  const std::string head = R"({"format": "nlsplit-network", "version": 1, "machine": "m", "eager_limit_bytes": )";
+  EXPECT_THAT(refusal(head + R"(-1, "ways": []})"), HasSubstr("an eager limit of -1"));
+  const auto way = [](const std::string& latency, const std::string& bandwidth) {
+    return R"({"from": "a", "to": "b", "largest_error": 0, "rendezvous": {"latency_s": 0, "bytes_per_s": 1}, "eager": {"latency_s": )" +
+           latency + R"(, "bytes_per_s": )" + bandwidth + "}}";
+  };
+  EXPECT_EQ(refusal(head + "0, \"ways\": [" + way("0", "1") + "]}"), "");
+  EXPECT_THAT(refusal(head + "0, \"ways\": [" + way("-1", "1") + "]}"),
+              HasSubstr("from 'a' to 'b': a negative latency"));
+  EXPECT_THAT(refusal(head + "0, \"ways\": [" + way("0", "0") + "]}"), HasSubstr("no bandwidth"));
+  EXPECT_THAT(refusal(head + "0, \"ways\": [" + way("0", "1") + "," + way("0", "1") + "]}"), HasSubstr("twice"));
+  EXPECT_NE(refusal(head + "0, \"ways\": [{}]}"), "");
+}
+
+}  // namespace
+}  // namespace nlsplit
