@@ -24,16 +24,23 @@ struct NetworkArguments {
   LaunchArguments launch;
 };
 
+// Once more with what was there already, if something disturbed it.
 Result<WayFit> play(const LaunchArguments& arguments, const std::string& set, const Game& game, Bytes eager_limit) {
+  constexpr int attempts = 3;
   const std::string trace = set + "/" + game.folder + ".json";
-  ASSIGN_OR_RETURN(const ChildEnd end,
-                   launch(arguments, set + "/" + game.folder, {game.a, game.b}, {"--trace", trace, "--repeats", "3"}));
-  if (end.code != 0) return failed(fmt::format("messages between {} and {}: {}", game.a, game.b, why_it_failed(end)));
-  ASSIGN_OR_RETURN(const std::string text, read_file(trace));
-  ASSIGN_OR_RETURN(const std::vector<WaySample> samples, samples_of(game, text, trace));
-  auto fit = fit_way(samples, eager_limit);
-  if (!fit) fit.error().message = fmt::format("messages between {} and {}: {}", game.a, game.b, fit.error().message);
-  return fit;
+  std::vector<WaySample> samples;
+  for (int attempt = 1;; ++attempt) {
+    ASSIGN_OR_RETURN(const ChildEnd end, launch(arguments, set + "/" + game.folder, {game.a, game.b},
+                                                {"--trace", trace, "--repeats", "3"}));
+    if (end.code != 0) return failed(fmt::format("messages between {} and {}: {}", game.a, game.b, why_it_failed(end)));
+    ASSIGN_OR_RETURN(const std::string text, read_file(trace));
+    ASSIGN_OR_RETURN(const std::vector<WaySample> more, samples_of(game, text, trace));
+    samples.insert(samples.end(), more.begin(), more.end());
+    auto fit = fit_way(samples, eager_limit);
+    if (fit) return fit;
+    fit.error().message = fmt::format("messages between {} and {}: {}", game.a, game.b, fit.error().message);
+    if (attempt == attempts || interrupted()) return fit;
+  }
 }
 
 std::string table_of(const NetworkProfile& profile) {

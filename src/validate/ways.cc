@@ -64,6 +64,8 @@ MessageCost line_through(const std::map<int64_t, double>& times) {
   return {seconds((wy - slope * wx) / w), bytes_per_second(1 / slope)};
 }
 
+bool rises(const MessageCost& line) { return std::isfinite(line.bandwidth.value()) && line.bandwidth.value() > 0; }
+
 }  // namespace
 
 PingPong ping_pong(const std::string& a, const std::string& b, Bytes eager_limit) {
@@ -115,12 +117,14 @@ Result<WayFit> fit_way(const std::vector<WaySample>& samples, Bytes eager_limit)
   if (rendezvous.size() < 2) return invalid_input("too few sizes above the eager limit were measured");
   WayFit fit;
   fit.rendezvous = line_through(rendezvous);
+  if (!rises(fit.rendezvous)) return failed("longer messages took no longer: the measurement was disturbed");
   fit.eager = eager.size() < 2 ? fit.rendezvous : line_through(eager);
-  for (MessageCost* cost : {&fit.eager, &fit.rendezvous}) {
-    if (!std::isfinite(cost->bandwidth.value()) || cost->bandwidth.value() <= 0)
-      return failed("longer messages took no longer: the measurement was disturbed");
-    cost->latency = seconds(std::max(0.0, cost->latency.value()));
+  if (!rises(fit.eager)) {  // small ones differ by less than the noise: what larger ones take for a byte will do
+    std::vector<double> latencies;
+    for (const auto& [size, time] : eager) latencies.push_back(time - (bytes(size) / fit.rendezvous.bandwidth).value());
+    fit.eager = {seconds(quantile(latencies, 0.5)), fit.rendezvous.bandwidth};
   }
+  for (MessageCost* cost : {&fit.eager, &fit.rendezvous}) cost->latency = seconds(std::max(0.0, cost->latency.value()));
   for (const auto& [size, times] : by_size) {
     const MessageCost& cost = bytes(size) <= eager_limit ? fit.eager : fit.rendezvous;
     const double fitted = (cost.latency + bytes(size) / cost.bandwidth).value(), median = quantile(times, 0.5);

@@ -68,6 +68,16 @@ TEST(Ways, TheErrorOfALineIsSaid) {
   EXPECT_GT(fit->largest_error, 0.2);
 }
 
+TEST(Ways, SmallMessagesThatDifferByNoiseAreCheap) {
+  const auto time = [](int64_t s) {
+    return s <= 1000 ? 2e-4 - static_cast<double>(s) * 1e-9 : 3e-4 + static_cast<double>(s) * 1e-8;
+  };
+  const auto fit = fit_way(samples_of({256, 512, 1000, 2000, 8000}, time), bytes(1000));
+  ASSERT_TRUE(fit.ok()) << fit.error().to_string();
+  EXPECT_EQ(fit->eager.bandwidth, fit->rendezvous.bandwidth);
+  EXPECT_NEAR(fit->eager.latency.value(), 2e-4, 2e-5);
+}
+
 TEST(Ways, NonsenseIsRefused) {
   const auto falls = [](int64_t s) { return 1 / static_cast<double>(s); };
   EXPECT_FALSE(fit_way(samples_of({2000, 4000, 8000}, falls), bytes(0)).ok());
