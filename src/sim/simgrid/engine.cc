@@ -27,6 +27,14 @@ double time_unit(const TimedGraph& graph, const Cluster& cluster) {
   return bound > 0 && std::isfinite(bound) ? std::exp2(std::ceil(std::log2(bound))) : 1;
 }
 
+// SimGrid counts whole bytes. Where measured ways make a message more or fewer bytes of its links than it has, those
+// are no whole number, and for a fast way may be none: so it gets its bytes in such parts. A power of two, again.
+constexpr double parts_of_a_byte = 4096;
+
+uint64_t payload_of(const Activity& transfer) {
+  return std::max<uint64_t>(1, static_cast<uint64_t>(std::llround(transfer.bytes * parts_of_a_byte)));
+}
+
 // The parts of the cluster that routes use. A host is two of SimGrid's, one that sends and one that receives, so that
 // messages within a host are routed over its own link like all others.
 struct Platform {
@@ -58,7 +66,8 @@ Platform make_platform(const TimedGraph& graph, const Cluster& cluster, double u
     const size_t direction = of.full_duplex && !hop.forward ? 1 : 0;
     sg::Link*& made = links[hop.link.index() * 2 + direction];
     if (made == nullptr) {
-      made = zone->create_link(fmt::format("l{}.{}", hop.link.index(), direction), of.bandwidth.value() * unit);
+      made = zone->create_link(fmt::format("l{}.{}", hop.link.index(), direction),
+                               of.bandwidth.value() * parts_of_a_byte * unit);
       made->set_latency(0.0)->set_sharing_policy(sg::Link::SharingPolicy::SHARED)->seal();
     }
     return made;
@@ -102,7 +111,7 @@ class SimGridClock {
     const Activity& what = graph_.activities[activity];
     sg::CommPtr& comm = comms_[activity];
     comm = sg::Comm::sendto_init();
-    comm->set_payload_size(static_cast<uint64_t>(what.bytes));  // must come first: without one it would never start
+    comm->set_payload_size(payload_of(what));  // must come first: without one it would never start
     comm->set_data(&comm);
     comm->set_source(platform_.senders[host_of(what.device)]);
     comm->set_destination(platform_.receivers[host_of(what.peer)]);  // starts it
