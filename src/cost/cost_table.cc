@@ -22,6 +22,19 @@ std::string profile_key(const ComputeDesc& desc, int cores) {
   return cores == 1 ? signature(desc) : fmt::format("{} on {} cores", signature(desc), cores);
 }
 
+CostSource slowed_down(CostSource source, double slowdown) {
+  if (auto* roofline = std::get_if<Roofline>(&source)) {
+    roofline->compute = flops_per_second(roofline->compute.value() / slowdown);
+    roofline->memory = bytes_per_second(roofline->memory.value() / slowdown);
+  } else if (auto* profile = std::get_if<Profile>(&source)) {
+    for (auto& [key, cost] : profile->kernels) {
+      cost.median = seconds(cost.median.value() * slowdown);
+      cost.spread = seconds(cost.spread.value() * slowdown);
+    }
+  }
+  return source;
+}
+
 KernelPreference fastest_measured(std::span<const CostSource> sources) {
   std::map<std::string, std::string> choices;
   for (const CostSource& source : sources) {

@@ -54,6 +54,9 @@ struct NoCosts {
 
 using CostSource = std::variant<Roofline, Profile, NoCosts>;
 
+// The costs of a device so many times as slow.
+CostSource slowed_down(CostSource source, double slowdown);
+
 // Takes what was measured to be fastest: by the first of the profiles that tells, so that all devices of a level agree.
 KernelPreference fastest_measured(std::span<const CostSource> sources);
 

@@ -1,7 +1,9 @@
 #include "exec/device_run.h"
 
 #include <fmt/format.h>
+#include <sys/prctl.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -58,6 +60,7 @@ struct DeviceRun::State {
   std::condition_variable condition;  // a compute's inputs have come, or go, or stop
   bool go = false, stop = false;
   Clock::time_point zero;
+  size_t overruns = 0;
   std::thread worker;
   Workers workers;  // who share its computations
 
@@ -144,6 +147,8 @@ struct DeviceRun::State {
   // The worker: all computes in order.
   void compute() {
     workers.pin_caller();
+    ::prctl(PR_SET_TIMERSLACK, 1UL);  // of this thread: sleeps of a device clock end in time
+    double nominal = 0;               // when the computation before ended, by the device clock
     {
       std::unique_lock lock(mutex);
       condition.wait(lock, [this] { return go || stop; });
@@ -152,18 +157,37 @@ struct DeviceRun::State {
       const uint32_t i = computes[k];
       {
         std::unique_lock lock(mutex);
-        condition.wait(lock, [&] { return stop || waits_for[i] == 0; });
+        if (waits_for[i] != 0) {
+          condition.wait(lock, [&] { return stop || waits_for[i] == 0; });
+          nominal = std::max(nominal, now());
+        }
         if (stop) return;
       }
+      const bool awaited = successor_begin[i] != successor_begin[i + 1] || k + 1 == computes.size();
       computing = true;
       times[i].start = now();
       execute(program, device, kernels, slot(i), instr(i), arena, workers.crew());
       times[i].finish = now();
+      if (!options.clock.empty()) nominal = keep_time(i, nominal, awaited);
       computing = false;
       computed.store(static_cast<uint32_t>(k + 1), std::memory_order_release);
-      const bool awaited = successor_begin[i] != successor_begin[i + 1] || k + 1 == computes.size();
       if (awaited) transport.wake();
     }
+  }
+
+  // By the device clock: when computation i ends. Only what others wait for is held back until then.
+  double keep_time(uint32_t i, double begin, bool awaited) {
+    const Instr& what = instr(i);
+    const double measured = times[i].finish - times[i].start;
+    const double takes = what.opcode == Opcode::compute ? options.clock[static_cast<size_t>(what.desc)] : measured;
+    const double end = begin + takes;
+    if (awaited) {
+      if (now() > end) ++overruns;
+      std::this_thread::sleep_until(zero +
+                                    std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(end)));
+    }
+    times[i] = {begin, end};
+    return end;
   }
 
   void issue(uint32_t i) {
@@ -270,10 +294,13 @@ void DeviceRun::arm() {
     if (s.transfers(i) && s.waits_for[i] == 0) s.ready.push_back(i);
   }
   s.left = s.count;
+  s.overruns = 0;
   s.computed = 0;
   s.go = s.stop = false;
   s.worker = std::thread([&s] { s.compute(); });
 }
+
+size_t DeviceRun::overruns() const { return state_->overruns; }
 
 Result<std::vector<Interval>> DeviceRun::start() {
   State& s = *state_;

@@ -23,6 +23,11 @@ struct Interval {
 struct DeviceRunOptions {
   double watchdog_s = 30;         // nothing happened for so long: the run is aborted and says what is missing; 0: never
   bool (*cancelled)() = nullptr;  // becomes true when the user has had enough; asked often
+  // A device clock: seconds of each computation of the Program (by desc); empty: none. Computations then end when they
+  // would on that device: each begins, nominally, when the one before it nominally ended and its data are there, and
+  // what waits for it goes on at its nominal end. Nominal ends, not measured ones, are added up, so errors do not
+  // pile up.
+  std::vector<double> clock = {};
 };
 
 class DeviceRun {
@@ -36,6 +41,9 @@ class DeviceRun {
   // instances ran, in their order. Error: the transport's, or the watchdog's; the run is then aborted on all devices.
   void arm();
   Result<std::vector<Interval>> start();
+
+  // With a clock: computations of the last execution after which this machine was later than the clock allows.
+  size_t overruns() const;
 
  private:
   struct State;

@@ -126,15 +126,17 @@ std::vector<T> from_text(const std::string& text) {
 struct Repeats {
   std::vector<double> own_makespans;
   std::deque<std::vector<Interval>> kept;
+  size_t overruns = 0;
 };
 
 // All repeats, warm-up first. Rank 0 says after each whether there is another one.
 Result<Repeats> repeat(const Program& program, const Dependencies& deps, const KernelTable& kernels, std::byte* arena,
-                       Transport& transport, const RunOptions& options, Waiting waiting) {
+                       Transport& transport, const RunOptions& options, std::vector<double> clock, Waiting waiting) {
   const int rank = transport.rank();
   const DeviceProgram& device = program.devices[static_cast<size_t>(rank)];
   const Reset reset(device, arena, options.poison);
-  DeviceRun device_run(program, deps, rank, kernels, arena, transport, {options.watchdog_s, options.cancelled});
+  DeviceRun device_run(program, deps, rank, kernels, arena, transport,
+                       {options.watchdog_s, options.cancelled, std::move(clock)});
   Repeats repeats;
   Status same_bits;
   uint64_t first_hash = 0;
@@ -163,6 +165,7 @@ Result<Repeats> repeat(const Program& program, const Dependencies& deps, const K
     if (rank == 0 && options.after_repeat) {
       enough = !options.after_repeat(r + 1, std::chrono::duration<double>(Clock::now() - counted_from).count(), times);
     }
+    repeats.overruns += device_run.overruns();
     repeats.own_makespans.push_back(last_finish(times));
     repeats.kept.push_back(std::move(times));
     if (repeats.kept.size() > static_cast<size_t>(std::max(1, options.keep))) repeats.kept.pop_front();
@@ -225,6 +228,28 @@ Result<Trace> gather_trace(const Program& program, const Dependencies& deps, con
   return trace;
 }
 
+// Rank 0 knows all clocks; a device's own is empty if it has none.
+Result<std::vector<double>> own_clock(const Program& program, const Clocks& clocks, Transport& transport,
+                                      const Waiting& waiting) {
+  std::string text = clocks_text(clocks);
+  RETURN_IF_ERROR(broadcast(transport, &text, waiting));
+  if (text == clocks_text({})) return std::vector<double>();
+  auto all = parse_clocks(text, program, "the clocks of rank 0");
+  if (!all) return give_up(transport, all.error().message);
+  return std::move((*all)[static_cast<size_t>(transport.rank())]);
+}
+
+// On rank 0.
+Result<size_t> sum_of(size_t mine, Transport& transport, const Waiting& waiting) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> all,
+                   gather(transport, as_text(std::vector<uint64_t>{mine}), waiting));
+  size_t sum = 0;
+  for (const std::string& text : all) {
+    for (const uint64_t one : from_text<uint64_t>(text)) sum += one;
+  }
+  return sum;
+}
+
 // Rank 0 judges the Program and the job, every rank that it is the same Program.
 Status check_all(const Program& program, const Job& job, Transport& transport, const Waiting& waiting) {
   Status status;
@@ -280,9 +305,12 @@ Result<RunResult> run(const Program& program, const Job& job, Transport& transpo
   waiting.patience_s = options.watchdog_s;
 
   RunResult result;
-  ASSIGN_OR_RETURN(Repeats repeats, repeat(program, *deps, kernels->table, arena->data(), transport, options, waiting));
+  ASSIGN_OR_RETURN(std::vector<double> clock, own_clock(program, job.clocks, transport, waiting));
+  ASSIGN_OR_RETURN(Repeats repeats, repeat(program, *deps, kernels->table, arena->data(), transport, options,
+                                           std::move(clock), waiting));
   waiting.what = "the collection of results";
   ASSIGN_OR_RETURN(result.makespans_s, gather_makespans(repeats, transport, waiting));
+  ASSIGN_OR_RETURN(result.overruns, sum_of(repeats.overruns, transport, waiting));
   ASSIGN_OR_RETURN(const size_t chosen, choose_repeat(result.makespans_s, repeats.kept.size(), transport, waiting));
   ASSIGN_OR_RETURN(result.trace, gather_trace(program, *deps, repeats.kept[chosen], transport, waiting));
   ASSIGN_OR_RETURN(result.outputs, collect_outputs(program, arena->data(), transport, waiting));

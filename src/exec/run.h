@@ -16,6 +16,7 @@
 #include "exec/device_run.h"
 #include "exec/transport.h"
 #include "program/program.h"
+#include "program/saved.h"
 #include "program/trace.h"
 
 namespace nlsplit {
@@ -33,6 +34,7 @@ using ContentLookup = std::function<Result<std::string_view>(ContentId)>;
 struct Job {
   ContentLookup contents;
   std::vector<NamedTensor> inputs;  // by the names of the Program's input buffers
+  Clocks clocks = {};               // program/saved.h
 };
 
 struct RunOptions {
@@ -57,6 +59,7 @@ struct RunResult {
   Trace trace;                        // the kept repeat whose makespan is nearest the median
   std::vector<double> makespans_s;    // of each repeat
   std::vector<OutputTensor> outputs;  // by device and buffer; of the last repeat
+  size_t overruns = 0;                // of device clocks, in all repeats
 };
 
 // Errors, the same on all ranks: too many or too few ranks, a Program that verify rejects, inputs that do not fit,

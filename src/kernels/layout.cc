@@ -118,7 +118,8 @@ int64_t product_right_floats(int64_t k, int64_t n) {
 }
 
 int64_t product_scratch_floats(const Product& p, bool right_packed) {
-  const int64_t left = round_up(product_left_floats(p.m, p.k), widest_vector);
+  // One row is read in place.
+  const int64_t left = p.m == 1 ? 0 : round_up(product_left_floats(p.m, p.k), widest_vector);
   return left + (right_packed ? 0 : product_right_floats(p.k, p.n));
 }
 

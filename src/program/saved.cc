@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
@@ -29,6 +30,7 @@ constexpr const char* program_file = "program.nls";
 constexpr const char* unsplit_file = "unsplit.nls";
 constexpr const char* index_file = "weights.idx";
 constexpr const char* weights_file = "weights.bin";
+constexpr const char* clock_file = "clock.json";
 constexpr const char* prediction_file = "predicted.json";
 constexpr size_t content_alignment = 64;
 
@@ -87,6 +89,7 @@ Status link_weights(const std::string& dir, const std::set<ContentId>& contents,
 Status write_programs(const std::string& dir, const SavedProgram& saved) {
   RETURN_IF_ERROR(write_file(dir + "/" + program_file, to_string(saved.program)));
   RETURN_IF_ERROR(write_file(dir + "/" + unsplit_file, to_string(saved.unsplit)));
+  if (!saved.clocks.empty()) RETURN_IF_ERROR(write_file(dir + "/" + clock_file, clocks_text(saved.clocks)));
   if (!saved.has_prediction) return ok_status();
   const Prediction& p = saved.prediction;
   const json text = {{"format", "nlsplit-prediction"},      {"version", 1},
@@ -148,6 +151,28 @@ Status save_program_like(const std::string& dir, const SavedProgram& saved, cons
   return save(dir, saved, [&](const std::string& folder) { return link_weights(folder, contents_of(saved), like); });
 }
 
+std::string clocks_text(const Clocks& clocks) {
+  return json{{"format", "nlsplit-clocks"}, {"version", 1}, {"seconds", clocks}}.dump() + "\n";
+}
+
+Result<Clocks> parse_clocks(const std::string& text, const Program& program, const std::string& file) {
+  try {
+    const json value = json::parse(text);
+    if (value.at("format") != "nlsplit-clocks" || value.at("version") != 1)
+      return invalid_input(fmt::format("{}: not clocks of version 1", file));
+    auto clocks = value.at("seconds").get<Clocks>();
+    bool fits = clocks.size() == program.devices.size();
+    for (const std::vector<double>& clock : clocks) {
+      fits = fits && (clock.empty() || clock.size() == program.descs.size()) &&
+             std::ranges::all_of(clock, [](double s) { return s >= 0 && std::isfinite(s); });
+    }
+    if (!fits) return invalid_input(fmt::format("{}: these are clocks of another program", file));
+    return clocks;
+  } catch (const json::exception& e) {
+    return invalid_input(fmt::format("{}: {}", file, e.what()));
+  }
+}
+
 Result<SavedProgram> load_program(const std::string& dir) {
   SavedProgram saved;
   for (const auto& [name, program] : {std::pair{program_file, &saved.program}, {unsplit_file, &saved.unsplit}}) {
@@ -156,6 +181,10 @@ Result<SavedProgram> load_program(const std::string& dir) {
     ASSIGN_OR_RETURN(*program, parse_program(text, path));
   }
   std::error_code failure;
+  if (fs::exists(dir + "/" + clock_file, failure)) {
+    ASSIGN_OR_RETURN(const std::string text, read_file(dir + "/" + clock_file));
+    ASSIGN_OR_RETURN(saved.clocks, parse_clocks(text, saved.program, dir + "/" + clock_file));
+  }
   if (fs::exists(dir + "/" + prediction_file, failure)) {
     ASSIGN_OR_RETURN(saved.prediction, read_prediction(dir + "/" + prediction_file));
     saved.has_prediction = saved.prediction.fingerprint == fingerprint(saved.program);

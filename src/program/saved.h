@@ -4,6 +4,7 @@
 //   unsplit.nls     the same graph on one device, for --check
 //   weights.idx     one line a content: id, offset, bytes
 //   weights.bin     their bytes
+//   clock.json      what computations take on devices with a clock (absent if there are none)
 //   predicted.json  what the simulator expects, for comparison (absent for a model without a cluster)
 #pragma once
 
@@ -22,11 +23,16 @@ struct Prediction {
   std::vector<double> device_compute_s;  // by device of the Program
 };
 
+// Of each device, the seconds each of the Program's computations (Program::descs) takes there; empty: as long as it
+// takes.
+using Clocks = std::vector<std::vector<double>>;
+
 struct SavedProgram {
   Program program;
   Program unsplit;
   bool has_prediction = false;
   Prediction prediction;
+  Clocks clocks = {};  // by device of the Program; empty: no device has one
 };
 
 // Writes into a new folder next to DIR and renames it; DIR must not exist or must be a folder this function wrote.
@@ -35,6 +41,10 @@ Status save_program(const std::string& dir, const SavedProgram& saved, const Wei
 // if they lack a weight of this Program.
 Status save_program_like(const std::string& dir, const SavedProgram& saved, const std::string& like);
 Result<SavedProgram> load_program(const std::string& dir);
+
+// JSON {"format": "nlsplit-clocks", "version": 1, "seconds": [[…], …]}. Errors: not that, or not of this Program.
+std::string clocks_text(const Clocks& clocks);
+Result<Clocks> parse_clocks(const std::string& text, const Program& program, const std::string& file);
 
 // Weights of a saved folder, mapped. Errors: missing or truncated files, ranges outside the file.
 class WeightFile {

@@ -81,6 +81,15 @@ Result<std::string> read_name(const Source& source, const Yaml& node, std::strin
   return name;
 }
 
+Result<double> read_number(const Source& source, const Yaml& node, std::string_view what, double least, double most) {
+  ASSIGN_OR_RETURN(const std::string text, read_text(source, node, what));
+  double value = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (failure != std::errc() || end != text.data() + text.size() || !(value >= least && value <= most))
+    return source.at(node, fmt::format("{} must be a number from {} to {}, not '{}'", what, least, most, text));
+  return value;
+}
+
 Result<int64_t> read_integer(const Source& source, const Yaml& node, std::string_view what, int64_t least,
                              int64_t most) {
   ASSIGN_OR_RETURN(const std::string text, read_text(source, node, what));

@@ -40,6 +40,7 @@ Result<std::string> read_text(const Source& source, const Yaml& node, std::strin
 Result<std::string> read_name(const Source& source, const Yaml& node, std::string_view what);
 Result<int64_t> read_integer(const Source& source, const Yaml& node, std::string_view what, int64_t least,
                              int64_t most);
+Result<double> read_number(const Source& source, const Yaml& node, std::string_view what, double least, double most);
 // One of `words`; the error lists them.
 Result<size_t> read_choice(const Source& source, const Yaml& node, std::string_view what,
                            std::span<const std::string_view> words);

@@ -20,6 +20,7 @@ constexpr double max_rate = 1e21;
 constexpr double max_delay = 3600;  // s
 constexpr int64_t max_window = 1'000'000;
 constexpr int64_t max_cores = 4096;
+constexpr double max_slowdown = 1e6;
 
 template <class T>
 Result<T> read_rate(const Source& source, const Yaml& node, std::string_view what,
@@ -104,7 +105,7 @@ Status parse_device(const Source& source, const Yaml& key, const Yaml& node, con
   Device device;
   ASSIGN_OR_RETURN(device.name, read_name(source, key, "a device"));
   ASSIGN_OR_RETURN(const Fields fields, Fields::open(source, node, fmt::format("device '{}'", device.name),
-                                                     {"host", "kind", "cores", "memory", "isa", "costs"}));
+                                                     {"host", "kind", "cores", "memory", "isa", "costs", "slowdown"}));
   ASSIGN_OR_RETURN(const Yaml* host, fields.need("host"));
   ASSIGN_OR_RETURN(device.host, read_host(source, *host, scenario.cluster));
   if (const Yaml* kind = fields.find("kind")) {
@@ -125,6 +126,10 @@ Status parse_device(const Source& source, const Yaml& key, const Yaml& node, con
   }
   ASSIGN_OR_RETURN(const Yaml* costs, fields.need("costs"));
   ASSIGN_OR_RETURN(CostSource cost, parse_costs(source, *costs, options));
+  if (const Yaml* slowdown = fields.find("slowdown")) {
+    ASSIGN_OR_RETURN(device.slowdown, read_number(source, *slowdown, "slowdown", 1, max_slowdown));
+    cost = slowed_down(std::move(cost), device.slowdown);
+  }
   scenario.cluster.devices.push_back(std::move(device));
   scenario.costs.push_back(std::move(cost));
   return ok_status();

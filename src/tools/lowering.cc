@@ -19,6 +19,28 @@
 namespace nlsplit {
 namespace {
 
+// A device with a clock takes for each computation what the simulation took.
+Result<Clocks> clocks_of(const Loaded& loaded, const Program& program) {
+  const Cluster& cluster = loaded.scenario.cluster;
+  if (std::ranges::none_of(cluster.devices, [](const Device& device) { return device.slowdown > 0; })) return Clocks{};
+  const CostTable costs = cost_table(loaded.scenario, loaded.model.graph.name);
+  Clocks clocks(program.devices.size());
+  for (size_t d = 0; d < clocks.size(); ++d) {
+    const DeviceId id = cluster.find_device(program.devices[d].name);
+    if (!id.valid() || cluster.device(id).slowdown == 0) continue;
+    clocks[d].assign(program.descs.size(), 0);
+    for (const Segment& segment : program.devices[d].segments) {
+      for (const Instr& instr : segment.instrs) {
+        if (instr.opcode != Opcode::compute) continue;
+        const auto desc = static_cast<size_t>(instr.desc);
+        ASSIGN_OR_RETURN(const Cost cost, costs.cost(id, program.descs[desc], instr.label));
+        clocks[d][desc] = cost.time.value();
+      }
+    }
+  }
+  return clocks;
+}
+
 // The best ones, then those drawn at random, in the order of their predictions.
 std::vector<size_t> chosen_plans(const Ranking& ranking, const ValidationSetArguments& arguments) {
   std::vector<size_t> chosen;
@@ -53,6 +75,7 @@ Result<SavedProgram> saved_form(const Loaded& loaded, const Plan& plan, TimedPla
   for (const DeviceTimes& times : device_times(timed.program, timed.trace))
     saved.prediction.device_compute_s.push_back(times.compute);
   saved.program = std::move(timed.program);
+  ASSIGN_OR_RETURN(saved.clocks, clocks_of(loaded, saved.program));
   const Device& first = loaded.scenario.cluster.device(plan.stages[0].devices[0]);
   ASSIGN_OR_RETURN(saved.unsplit, unsplit_program(loaded.scenario, loaded.model.graph, plan.micro_batches, first));
   return saved;
@@ -119,7 +142,7 @@ Status write_network_set(const Loaded& loaded, const std::string& dir, Bytes eag
       PingPong game = ping_pong(cluster.hosts[a].name, cluster.hosts[b].name, eager_limit);
       RETURN_IF_ERROR(verify(game.program));
       const std::string folder = fmt::format("g{}", set.games.size() + 1);
-      RETURN_IF_ERROR(save_program(dir + "/" + folder, {game.program, game.program, false, {}}, loaded.model.weights));
+      RETURN_IF_ERROR(save_program(dir + "/" + folder, {game.program, game.program, false, {}, {}}, loaded.model.weights));
       set.games.push_back({folder, cluster.hosts[a].name, cluster.hosts[b].name, std::move(game.sizes)});
     }
   }

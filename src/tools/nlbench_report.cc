@@ -88,6 +88,11 @@ std::string report_text(const RunReport& report) {
     table.add(std::move(row));
   }
   text += "\n" + table.to_string();
+  if (report.result->overruns > 0) {
+    text += fmt::format("\ndevice clock  this machine was late {} in {}: figures are too low\n",
+                        counted(static_cast<int64_t>(report.result->overruns), "time"),
+                        counted(static_cast<int64_t>(repeats), "repeat"));
+  }
   if (report.check) text += fmt::format("\ncheck       {}\n", to_string(*report.check));
   return text;
 }
@@ -119,6 +124,7 @@ std::string report_json(const RunReport& report) {
                {"send_s", send_seconds(program, report.result->trace)},
                {"devices", std::move(devices)},
                {"timeline", json::parse(timeline_json(program, report.result->trace))},
+               {"overruns", report.result->overruns},
                {"predicted", nullptr},
                {"check", nullptr}};
   if (report.saved->has_prediction) {

@@ -89,7 +89,8 @@ Result<LoadedJob> begin(const RunArguments& arguments, std::optional<TemporaryFo
 Status run_in_threads(const RunArguments& arguments, const RunOptions& options) {
   std::optional<TemporaryFolder> folder;
   ASSIGN_OR_RETURN(const LoadedJob job, begin(arguments, folder));
-  ASSIGN_OR_RETURN(const RunResult result, run_threads(job.saved.program, {job.contents(), job.inputs}, options));
+  ASSIGN_OR_RETURN(const RunResult result,
+                   run_threads(job.saved.program, {job.contents(), job.inputs, job.saved.clocks}, options));
   return conclude(arguments, job, result, options);
 }
 
@@ -112,7 +113,7 @@ Status run_over_mpi(const RunArguments& arguments, const RunOptions& options, Tr
   ASSIGN_OR_RETURN(const Program program,
                    parse_program(text, "the program of rank 0"));  // it was printed by this same program
   Job job;
-  if (transport.rank() == 0) job = {(*loaded)->contents(), (*loaded)->inputs};
+  if (transport.rank() == 0) job = {(*loaded)->contents(), (*loaded)->inputs, (*loaded)->saved.clocks};
   ASSIGN_OR_RETURN(const RunResult result, run(program, job, transport, options));
   if (transport.rank() == 0) mine = conclude(arguments, **loaded, result, options);
   return agree(transport, mine, patient);

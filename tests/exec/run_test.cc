@@ -51,6 +51,49 @@ TEST(Run, AProgramThatVerifyRejectsIsNotRun) {
   EXPECT_THAT(error_of(run_threads(program, job, test_options())), HasSubstr("tags are crossed"));
 }
 
+// Two devices whose computations are said to take 20 ms each: they do, whatever this machine can, and so does the
+// whole.
+TEST(Run, ADeviceClockSaysWhatComputationsTake) {
+  const Program program = program_of("interleaved");
+  Job job = seeded_job(program);
+  constexpr double each = 0.02;
+  job.clocks.assign(program.devices.size(), std::vector<double>(program.descs.size(), each));
+  RunOptions options = test_options();
+  options.repeats = 1;
+  options.warmup = 0;
+  const auto result = run_threads(program, job, options);
+  ASSERT_TRUE(result.ok()) << error_of(result);
+  std::vector<double> last(program.devices.size(), 0);
+  for (const Span& span : result->trace.spans) {
+    const auto d = static_cast<size_t>(span.device);
+    const DeviceProgram& device = program.devices[d];
+    const Slot& slot = device.order[static_cast<size_t>(span.slot)];
+    const Instr& instr = device.segments[static_cast<size_t>(slot.segment)].instrs[static_cast<size_t>(span.instr)];
+    if (instr.opcode != Opcode::compute) continue;
+    EXPECT_NEAR(span.finish - span.start, each, 1e-9);
+    EXPECT_GE(span.start, last[d] - 1e-9) << "one after the other";
+    last[d] = span.finish;
+  }
+  EXPECT_GE(result->makespans_s[0], each * static_cast<double>(program.descs.size()));
+  // The same bits as without.
+  const auto plain = run_threads(program, seeded_job(program), options);
+  ASSERT_TRUE(plain.ok());
+  ASSERT_EQ(plain->outputs.size(), result->outputs.size());
+  for (size_t i = 0; i < plain->outputs.size(); ++i)
+    EXPECT_EQ(plain->outputs[i].tensor.values, result->outputs[i].tensor.values);
+}
+
+TEST(Run, AClockThisMachineCannotKeepIsSaid) {
+  const Program program = program_of("interleaved");
+  Job job = seeded_job(program);
+  job.clocks.assign(program.devices.size(), std::vector<double>(program.descs.size(), 0));
+  const auto result = run_threads(program, job, test_options());
+  ASSERT_TRUE(result.ok()) << error_of(result);
+  EXPECT_GT(result->overruns, 0u);
+  job.clocks[0].pop_back();
+  EXPECT_THAT(error_of(run_threads(program, job, test_options())), HasSubstr("clocks of another program"));
+}
+
 TEST(Run, RepeatsAndDuration) {
   const Program program = program_of("banks");
   const Job job = seeded_job(program);

@@ -177,7 +177,7 @@ class Blocks {
         left_in_place_(left.packed || (m == 1 && left.k_stride == 1)),
         right_in_place_(right.packed || (panels_.count == 1 && right.column_stride == 1)),
         left_block_(workspace),
-        right_block_(workspace + (left.packed ? 0 : round_up(product_left_floats(m, k), widest_vector))) {}
+        right_block_(workspace + (left_in_place_ ? 0 : round_up(product_left_floats(m, k), widest_vector))) {}
 
   int64_t panels() const { return panels_.count; }
 

@@ -29,8 +29,8 @@ struct Finish {
   EpilogueHead head;  // its operand begins where `out` does
 };
 
-// workspace: product_left_floats, rounded up to widest_vector, unless left is packed; then product_right_floats unless
-// right is.
+// workspace: product_left_floats, rounded up to widest_vector, unless left is packed or a single row of neighbouring
+// elements; then product_right_floats unless right is packed.
 void product(int64_t m, int64_t n, int64_t k, const Left& left, const Right& right, float* out, const Finish& finish,
              float* workspace);
 
