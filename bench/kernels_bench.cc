@@ -60,14 +60,12 @@ class Ready {
       }
     }
     for (Aligned& operand : memory_) inputs_.push_back(operand.data);
-    output_ = std::make_unique<Aligned>(size_of(desc.outputs[0]));
+    for (const TensorType& type : desc.outputs) results_.emplace_back(size_of(type));
+    for (Aligned& result : results_) outputs_.push_back(result.data);
     workspace_ = std::make_unique<Aligned>(workspace_of(info, desc, library.isa(), 1));
   }
 
-  void run() {
-    void* outputs[] = {output_->data};
-    entry_->run({&desc_, inputs_.data(), outputs, workspace_->data});
-  }
+  void run() { entry_->run({&desc_, inputs_.data(), outputs_.data(), workspace_->data}); }
 
   bool right() {
     run();
@@ -77,12 +75,15 @@ class Ready {
     }
     std::vector<const Tensor*> operands;
     for (const Tensor& raw : raw_) operands.push_back(&raw);
-    const Tensor expected = evaluate_op(desc_.op, desc_.attrs, steps, operands, desc_.outputs[0]);
-    const Floats actual =
-        testing::row_major(desc_.outputs[0], Floats(output_->data, output_->data + stored_elements(desc_.outputs[0])));
-    for (size_t i = 0; i < expected.values.size(); ++i) {
-      const float e = expected.values[i];
-      if (!(std::abs(actual[i] - e) <= 1e-4f + 1e-4f * std::abs(e))) return false;
+    const std::vector<Tensor> expected = evaluate_op(desc_.op, desc_.attrs, steps, operands, desc_.outputs);
+    for (size_t o = 0; o < expected.size(); ++o) {
+      const TensorType& type = desc_.outputs[o];
+      const Floats actual =
+          testing::row_major(type, Floats(results_[o].data, results_[o].data + stored_elements(type)));
+      for (size_t i = 0; i < actual.size(); ++i) {
+        const float e = expected[o].values[i];
+        if (!(std::abs(actual[i] - e) <= 1e-4f + 1e-4f * std::abs(e))) return false;
+      }
     }
     return true;
   }
@@ -91,9 +92,10 @@ class Ready {
   ComputeDesc desc_;
   const KernelEntry* entry_;
   std::vector<Tensor> raw_;
-  std::vector<Aligned> memory_;
+  std::vector<Aligned> memory_, results_;
   std::vector<const void*> inputs_;
-  std::unique_ptr<Aligned> output_, workspace_;
+  std::vector<void*> outputs_;
+  std::unique_ptr<Aligned> workspace_;
 };
 
 void count(benchmark::State& state, Work work) {

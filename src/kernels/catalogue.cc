@@ -450,6 +450,7 @@ std::string refuse_any(const ComputeDesc& desc, Isa isa) {
   for (const TensorType& type : desc.outputs) {
     if (std::string why = odd(type); !why.empty()) return why;
   }
+  if (!desc.epilogue.empty() && desc.outputs.size() != 1) return "an epilogue of several results";
   for (const DescStep& step : desc.epilogue) {
     if (!may_be_step(step.op)) return fmt::format("{} is no epilogue step", name_of(step.op));
   }
@@ -472,6 +473,12 @@ std::vector<TensorType> row_major(Types types) {
   std::vector<TensorType> result(types.begin(), types.end());
   for (TensorType& type : result) type.block = 0;
   return result;
+}
+
+std::string results_text(Types types) {
+  std::string text = types.size() == 1 ? "the result is" : "the results are";
+  for (size_t i = 0; i < types.size(); ++i) text += (i == 0 ? " " : ", ") + to_string(types[i]);
+  return text;
 }
 
 }  // namespace
@@ -676,7 +683,7 @@ Status verify(const ComputeDesc& desc) {
   const std::vector<TensorType> inputs = row_major(desc.inputs), outputs = row_major(desc.outputs);
   auto inferred = op.infer(Types(inputs).first(desc.own_inputs()), desc.attrs);
   if (!inferred.ok()) return refused(inferred.error().message);
-  if (*inferred != outputs) return refused(fmt::format("the result is {}", to_string(inferred->front())));
+  if (*inferred != outputs) return refused(results_text(*inferred));
   for (size_t i = desc.own_inputs(); i < desc.inputs.size(); ++i) {
     if (desc.inputs[i] != desc.outputs[0]) {
       return refused(

@@ -25,7 +25,7 @@ class RandomDesc {
     auto types = info(op_).infer(desc_.inputs, desc_.attrs);
     if (!types.ok()) return std::nullopt;
     desc_.outputs = *types;
-    for (uint64_t steps = chance(0.5) ? below(4) : 0; steps > 0; --steps) step();
+    for (uint64_t steps = desc_.outputs.size() == 1 && chance(0.5) ? below(4) : 0; steps > 0; --steps) step();
     return desc_;
   }
 

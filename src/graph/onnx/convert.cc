@@ -418,19 +418,8 @@ Converted identity(const ConvertContext& c) {
   return emit(c, Op::Identity, {x});
 }
 
-}  // namespace
-
-Result<ValueId> ConvertContext::value(size_t i) const {
-  if (!given(i)) return invalid_input(fmt::format("input {} is missing", i));
-  if (inputs[i].value.valid()) return inputs[i].value;
-  return weight(inputs[i]);
-}
-
-const TensorType& ConvertContext::type(size_t i) const {
-  return inputs[i].constant != nullptr ? inputs[i].constant->type : graph.type(inputs[i].value);
-}
-
-Result<ValueId> convert_node(const ConvertContext& c) {
+// The first output is the only one.
+Converted convert_one(const ConvertContext& c) {
   const std::string& op = c.node.op;
   if (op == "Conv") return conv(c);
   if (op == "ConvTranspose") return conv_transpose(c);
@@ -467,6 +456,23 @@ Result<ValueId> convert_node(const ConvertContext& c) {
     if (name_of(known) == op) return one_to_one(c, known);
   }
   return unsupported("the operator is not supported");
+}
+
+}  // namespace
+
+Result<ValueId> ConvertContext::value(size_t i) const {
+  if (!given(i)) return invalid_input(fmt::format("input {} is missing", i));
+  if (inputs[i].value.valid()) return inputs[i].value;
+  return weight(inputs[i]);
+}
+
+const TensorType& ConvertContext::type(size_t i) const {
+  return inputs[i].constant != nullptr ? inputs[i].constant->type : graph.type(inputs[i].value);
+}
+
+Result<std::vector<ValueId>> convert_node(const ConvertContext& c) {
+  ASSIGN_OR_RETURN(const ValueId first, convert_one(c));
+  return std::vector{first};
 }
 
 }  // namespace nlsplit

@@ -33,7 +33,8 @@ struct ConvertContext {
   bool given(size_t i) const { return i < inputs.size() && inputs[i].given(); }
 };
 
-// The value that stands for the node's first output. Errors name what is not supported; import adds the node's name.
-Result<ValueId> convert_node(const ConvertContext& context);
+// The values that stand for the node's outputs; those of ONNX that we do not have are missing at the end. Errors name
+// what is not supported; import adds the node's name.
+Result<std::vector<ValueId>> convert_node(const ConvertContext& context);
 
 }  // namespace nlsplit
