@@ -87,6 +87,9 @@ std::vector<Tensor> evaluate_op(Op op, const Attrs& attrs, const std::vector<con
     case Op::Transpose: reference::transpose(attrs, in, out); break;
     case Op::ReduceMean: reference::reduce_mean(attrs, in, out); break;
     case Op::Pad: reference::pad(attrs, in, out); break;
+    case Op::LSTM: reference::lstm(attrs, in, all); break;
+    case Op::GRU: reference::gru(attrs, in, all); break;
+    case Op::RNN: reference::rnn(attrs, in, all); break;
     case Op::Reshape:
     case Op::Flatten:
     case Op::Identity: reference::copy(in, out); break;
