@@ -46,9 +46,12 @@ class Ready {
           raw_.emplace_back(Tensor{desc.inputs[i], Floats(static_cast<size_t>(element_count(desc.inputs[i].shape)))});
       fill_normal(seed + i, raw.values.data(), static_cast<int64_t>(raw.values.size()));
       // Weights as a trained network's, so that what a layer gives stays near 1.
-      const float scale = i == 1 && desc.op != Op::Add
-                              ? 1 / std::sqrt(static_cast<float>(raw.values.size() / desc.inputs[i].shape[0]))
-                              : 1;
+      const bool recurrent = desc.op == Op::LSTM || desc.op == Op::GRU;
+      float scale = 1;
+      if (recurrent && (i == 1 || i == 2))
+        scale = 1 / std::sqrt(static_cast<float>(desc.inputs[i].shape[2]));
+      else if (i == 1 && desc.op != Op::Add)
+        scale = 1 / std::sqrt(static_cast<float>(raw.values.size() / desc.inputs[i].shape[0]));
       for (float& v : raw.values) v *= scale;
       const Bytes packed = info.packed_bytes == nullptr ? bytes(0) : info.packed_bytes(desc, i, library.isa());
       memory_.emplace_back(packed.value() > 0 ? packed : size_of(desc.inputs[i]));
@@ -189,6 +192,18 @@ void add_singles(const KernelLibrary& library) {
   }
   for (const int64_t rows : {1, 4, 8}) {
     add(fmt::format("linear_4096x4096_rows_{}", rows), Op::MatMul, {}, {{rows, 4096}, {4096, 4096}}, 1);
+  }
+  // 32 steps of 256 features, 512 hidden units: 4 MiB of an LSTM's recurrent weights are read at each.
+  for (const int64_t batch : {1, 8}) {
+    const auto shapes = [&](int64_t gates) {
+      return std::vector<Shape>{{batch, 32, 256}, {1, gates * 512, 256}, {1, gates * 512, 512}, {1, 2 * gates * 512}};
+    };
+    const Attr forward{"direction", std::string("forward")};
+    add(fmt::format("lstm_512_batch_{}", batch), Op::LSTM, {forward}, shapes(4), 1);
+    for (const int64_t after : {0, 1}) {
+      add(fmt::format("gru_512_{}batch_{}", after != 0 ? "linear_before_reset_" : "", batch), Op::GRU,
+          {forward, {"linear_before_reset", after}}, shapes(3), 1);
+    }
   }
   const auto doubles = [](int64_t kernel, int64_t pad) {
     return Attrs{{"dilations", Ints{1, 1}},      {"group", int64_t{1}},  {"kernel_shape", Ints{kernel, kernel}},
