@@ -103,7 +103,8 @@ class Walk {
     }
   }
 
-  // Packed once for all gates and workers; a single row needs no packing.
+  // Packed once for all gates and workers; a single row needs no packing. So the products have nothing to write into
+  // the workspace they are given.
   Left packed(const Left& rows, int64_t m, int64_t k) {
     if (m == 1) return rows;
     pack_left(rows, m, k, left_);
@@ -129,7 +130,7 @@ class Walk {
         finish.column_bias = bias_ + g * r_.hidden;
         product_columns(begin, end, rows, r_.hidden, r_.in, left,
                         {w_ + g * vector_panels(r_.in, r_.hidden, level), 0, 0, true},
-                        projected_ + g * rows * r_.hidden, finish, nullptr);
+                        projected_ + g * rows * r_.hidden, finish, left_);
       }
     });
   }
@@ -141,7 +142,7 @@ class Walk {
         for (int64_t s = 0; s < r_.batch; ++s) std::fill(gate(g, s) + begin, gate(g, s) + end, 0.0f);
       } else {
         product_columns(begin, end, r_.batch, r_.hidden, r_.hidden, left,
-                        {rec_ + g * vector_panels(r_.hidden, r_.hidden, level), 0, 0, true}, gate(g, 0), {}, nullptr);
+                        {rec_ + g * vector_panels(r_.hidden, r_.hidden, level), 0, 0, true}, gate(g, 0), {}, left_);
       }
     }
   }
