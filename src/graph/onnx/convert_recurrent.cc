@@ -58,7 +58,8 @@ class Recurrent {
 
     Attrs attrs;
     set_attr(attrs, "direction", string_attr(c_.node, "direction", "forward"));
-    if (op_ == Op::GRU) set_attr(attrs, "linear_before_reset", int_attr(c_.node, "linear_before_reset", 0) != 0 ? 1 : 0);
+    if (op_ == Op::GRU)
+      set_attr(attrs, "linear_before_reset", int_attr(c_.node, "linear_before_reset", 0) != 0 ? 1 : 0);
     return outputs(std::move(inputs), std::move(attrs));
   }
 
@@ -128,8 +129,8 @@ class Recurrent {
     const Shape shape = c_.type(i).shape;
     const Shape wanted = batch_first_ ? Shape{batch_, directions_, hidden_} : Shape{directions_, batch_, hidden_};
     if (shape != wanted) {
-      return invalid_input(fmt::format("input {} is {}, not {}", i, to_string(c_.type(i)),
-                                       to_string(TensorType{DType::f32, wanted})));
+      return invalid_input(
+          fmt::format("input {} is {}, not {}", i, to_string(c_.type(i)), to_string(TensorType{DType::f32, wanted})));
     }
     if (c_.inputs[i].constant == nullptr) {
       ASSIGN_OR_RETURN(const ValueId value, c_.value(i));
