@@ -46,9 +46,12 @@ class Ready {
           raw_.emplace_back(Tensor{desc.inputs[i], Floats(static_cast<size_t>(element_count(desc.inputs[i].shape)))});
       fill_normal(seed + i, raw.values.data(), static_cast<int64_t>(raw.values.size()));
       // Weights as a trained network's, so that what a layer gives stays near 1.
-      const float scale = i == 1 && desc.op != Op::Add
-                              ? 1 / std::sqrt(static_cast<float>(raw.values.size() / desc.inputs[i].shape[0]))
-                              : 1;
+      const bool recurrent = desc.op == Op::LSTM || desc.op == Op::GRU;
+      float scale = 1;
+      if (recurrent && (i == 1 || i == 2))
+        scale = 1 / std::sqrt(static_cast<float>(desc.inputs[i].shape[2]));
+      else if (i == 1 && desc.op != Op::Add)
+        scale = 1 / std::sqrt(static_cast<float>(raw.values.size() / desc.inputs[i].shape[0]));
       for (float& v : raw.values) v *= scale;
       const Bytes packed = info.packed_bytes == nullptr ? bytes(0) : info.packed_bytes(desc, i, library.isa());
       memory_.emplace_back(packed.value() > 0 ? packed : size_of(desc.inputs[i]));
@@ -60,14 +63,12 @@ class Ready {
       }
     }
     for (Aligned& operand : memory_) inputs_.push_back(operand.data);
-    output_ = std::make_unique<Aligned>(size_of(desc.outputs[0]));
+    for (const TensorType& type : desc.outputs) results_.emplace_back(size_of(type));
+    for (Aligned& result : results_) outputs_.push_back(result.data);
     workspace_ = std::make_unique<Aligned>(workspace_of(info, desc, library.isa(), 1));
   }
 
-  void run() {
-    void* outputs[] = {output_->data};
-    entry_->run({&desc_, inputs_.data(), outputs, workspace_->data});
-  }
+  void run() { entry_->run({&desc_, inputs_.data(), outputs_.data(), workspace_->data}); }
 
   bool right() {
     run();
@@ -77,12 +78,15 @@ class Ready {
     }
     std::vector<const Tensor*> operands;
     for (const Tensor& raw : raw_) operands.push_back(&raw);
-    const Tensor expected = evaluate_op(desc_.op, desc_.attrs, steps, operands, desc_.outputs[0]);
-    const Floats actual =
-        testing::row_major(desc_.outputs[0], Floats(output_->data, output_->data + stored_elements(desc_.outputs[0])));
-    for (size_t i = 0; i < expected.values.size(); ++i) {
-      const float e = expected.values[i];
-      if (!(std::abs(actual[i] - e) <= 1e-4f + 1e-4f * std::abs(e))) return false;
+    const std::vector<Tensor> expected = evaluate_op(desc_.op, desc_.attrs, steps, operands, desc_.outputs);
+    for (size_t o = 0; o < expected.size(); ++o) {
+      const TensorType& type = desc_.outputs[o];
+      const Floats actual =
+          testing::row_major(type, Floats(results_[o].data, results_[o].data + stored_elements(type)));
+      for (size_t i = 0; i < actual.size(); ++i) {
+        const float e = expected[o].values[i];
+        if (!(std::abs(actual[i] - e) <= 1e-4f + 1e-4f * std::abs(e))) return false;
+      }
     }
     return true;
   }
@@ -91,9 +95,10 @@ class Ready {
   ComputeDesc desc_;
   const KernelEntry* entry_;
   std::vector<Tensor> raw_;
-  std::vector<Aligned> memory_;
+  std::vector<Aligned> memory_, results_;
   std::vector<const void*> inputs_;
-  std::unique_ptr<Aligned> output_, workspace_;
+  std::vector<void*> outputs_;
+  std::unique_ptr<Aligned> workspace_;
 };
 
 void count(benchmark::State& state, Work work) {
@@ -187,6 +192,18 @@ void add_singles(const KernelLibrary& library) {
   }
   for (const int64_t rows : {1, 4, 8}) {
     add(fmt::format("linear_4096x4096_rows_{}", rows), Op::MatMul, {}, {{rows, 4096}, {4096, 4096}}, 1);
+  }
+  // 32 steps of 256 features, 512 hidden units: 4 MiB of an LSTM's recurrent weights are read at each.
+  for (const int64_t batch : {1, 8}) {
+    const auto shapes = [&](int64_t gates) {
+      return std::vector<Shape>{{batch, 32, 256}, {1, gates * 512, 256}, {1, gates * 512, 512}, {1, 2 * gates * 512}};
+    };
+    const Attr forward{"direction", std::string("forward")};
+    add(fmt::format("lstm_512_batch_{}", batch), Op::LSTM, {forward}, shapes(4), 1);
+    for (const int64_t after : {0, 1}) {
+      add(fmt::format("gru_512_{}batch_{}", after != 0 ? "linear_before_reset_" : "", batch), Op::GRU,
+          {forward, {"linear_before_reset", after}}, shapes(3), 1);
+    }
   }
   const auto doubles = [](int64_t kernel, int64_t pad) {
     return Attrs{{"dilations", Ints{1, 1}},      {"group", int64_t{1}},  {"kernel_shape", Ints{kernel, kernel}},

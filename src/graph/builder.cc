@@ -23,27 +23,37 @@ ValueId GraphBuilder::weight(std::string name, TensorType type, ContentId conten
 
 Result<ValueId> GraphBuilder::add(Op op, std::string name, std::vector<ValueId> inputs, Attrs attrs,
                                   std::string output_name) {
+  ASSIGN_OR_RETURN(const std::vector<ValueId> outputs,
+                   add_all(op, std::move(name), std::move(inputs), std::move(attrs), {std::move(output_name)}));
+  return outputs[0];
+}
+
+Result<std::vector<ValueId>> GraphBuilder::add_all(Op op, std::string name, std::vector<ValueId> inputs, Attrs attrs,
+                                                   const std::vector<std::string>& output_names) {
   Node node;
   node.op = op;
   node.name = std::move(name);
   node.inputs = std::move(inputs);
   node.attrs = std::move(attrs);
-  if (output_name.empty()) output_name = node.name;
   if (!node_names_.insert(node.name).second) return invalid_input(fmt::format("two nodes are called {}", node.name));
-  if (!value_names_.insert(output_name).second)
-    return invalid_input(fmt::format("two values are called {}", output_name));
   auto types = info(op).infer(input_types(graph_, node), node.attrs);
   if (!types) {
     Error error = types.error();
     error.message = fmt::format("node {} ({}): {}", node.name, name_of(op), error.message);
     return error;
   }
-  const ValueId out(graph_.values.size());
-  node.outputs = {out};
-  graph_.values.push_back(
-      {std::move(output_name), std::move((*types)[0]), ValueKind::node, NodeId(graph_.nodes.size()), {}});
+  for (size_t i = 0; i < types->size(); ++i) {
+    std::string output_name = i < output_names.size() ? output_names[i] : "";
+    if (output_name.empty()) output_name = i == 0 ? node.name : fmt::format("{}.{}", node.name, i);
+    if (!value_names_.insert(output_name).second)
+      return invalid_input(fmt::format("two values are called {}", output_name));
+    node.outputs.push_back(ValueId(graph_.values.size()));
+    graph_.values.push_back(
+        {std::move(output_name), std::move((*types)[i]), ValueKind::node, NodeId(graph_.nodes.size()), {}});
+  }
+  std::vector<ValueId> outputs = node.outputs;
   graph_.nodes.push_back(std::move(node));
-  return out;
+  return outputs;
 }
 
 void GraphBuilder::output(ValueId value) { graph_.outputs.push_back(value); }

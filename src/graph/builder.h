@@ -22,9 +22,13 @@ class GraphBuilder {
 
   ValueId input(std::string name, TensorType type);
   ValueId weight(std::string name, TensorType type, ContentId content);
-  // The output value is called like the node unless `output_name` is given. Errors: op table's, naming the node;
+  // The first output. It is called like the node unless `output_name` is given. Errors: op table's, naming the node;
   // duplicate names.
   Result<ValueId> add(Op op, std::string name, std::vector<ValueId> inputs, Attrs attrs, std::string output_name = {});
+  // All outputs. Those without a name, or with an empty one, are called like the node, from the second one on with
+  // ".1", ".2", … behind it.
+  Result<std::vector<ValueId>> add_all(Op op, std::string name, std::vector<ValueId> inputs, Attrs attrs,
+                                       const std::vector<std::string>& output_names = {});
   void output(ValueId value);
 
   const TensorType& type(ValueId value) const { return graph_.value(value).type; }

@@ -76,6 +76,9 @@ Status check_node(const Graph& graph, size_t index, std::vector<bool>& made) {
       if (read >= output)
         return wrong(fmt::format("its output {} stands before {}, which it reads", value.name, graph.value(read).name));
     }
+    if (i > 0 && output != ValueId(node.outputs[0].index() + i)) {
+      return wrong(fmt::format("its output {} does not stand right behind the one before", value.name));
+    }
     if (index > 0 && i == 0 && graph.nodes[index - 1].outputs[0] > output) {
       return wrong(fmt::format("its output {} stands before the previous node's", value.name));
     }
@@ -88,6 +91,7 @@ Status check_node(const Graph& graph, size_t index, std::vector<bool>& made) {
     }
     made[output.index()] = true;
   }
+  if (!node.epilogue.empty() && node.outputs.size() != 1) return wrong("steps fused behind several outputs");
   for (const EpilogueStep& step : node.epilogue) {
     const bool binary = step.op == Op::Add || step.op == Op::Mul;
     if (!binary && !is_unary_elementwise(step.op))

@@ -93,7 +93,7 @@ struct Value {
   friend bool operator==(const Value&, const Value&) = default;
 };
 
-// One element-wise step on a node's output, in order: out = op(out) or out = op(out, operand).
+// One element-wise step on a node's only output, in order: out = op(out) or out = op(out, operand).
 // Unary: Relu, Clip, Sigmoid, HardSigmoid, HardSwish, Tanh, LeakyRelu. Binary (operand of the output's own shape): Add,
 // Mul.
 struct EpilogueStep {

@@ -31,6 +31,8 @@ constexpr AttrSpec reshape_attrs[] = {{"shape", 'l'}};
 constexpr AttrSpec transpose_attrs[] = {{"perm", 'l'}};
 constexpr AttrSpec reduce_attrs[] = {{"axes", 'l'}, {"keepdims", 'i'}};
 constexpr AttrSpec pad_attrs[] = {{"pads", 'l'}, {"value", 'f'}};
+constexpr AttrSpec recurrent_attrs[] = {{"direction", 's'}};
+constexpr AttrSpec gru_attrs[] = {{"direction", 's'}, {"linear_before_reset", 'i'}};
 constexpr std::span<const AttrSpec> no_attrs;
 
 double count(const TensorType& type) { return static_cast<double>(element_count(type.shape)); }
@@ -77,6 +79,18 @@ Flops flops_lrn(Types, Types out, const Attrs& attrs) {
 Flops flops_softmax(Types, Types out, const Attrs&) {
   return flops(5 * count(out[0]));
 }  // max, subtract, exp, sum, divide
+
+// At every step each row of both weights meets the input and the state; `each`: what is done for a hidden unit besides.
+Flops flops_recurrent(Types in, Types out, double each) {
+  const double rows = static_cast<double>(in[1].shape[1]), hidden = static_cast<double>(in[2].shape[2]);
+  const double products = 2 * rows / hidden * static_cast<double>(in[0].shape[2] + in[2].shape[2]);
+  return flops((products + each) * count(out[0]));
+}
+// Five functions, c = f * c + i * g, o * tanh(c); a multiply-add for each peephole.
+Flops flops_lstm(Types in, Types out, const Attrs&) { return flops_recurrent(in, out, in.size() > 6 ? 15 : 9); }
+// Three functions, the reset's product, (1 - z) * n + z * h.
+Flops flops_gru(Types in, Types out, const Attrs&) { return flops_recurrent(in, out, 8); }
+Flops flops_rnn(Types in, Types out, const Attrs&) { return flops_recurrent(in, out, 1); }
 
 // ---- the batch axis
 
@@ -142,6 +156,15 @@ bool keeps_reduce(Types in, uint64_t batched, const Attrs& attrs) {
 bool keeps_pad(Types in, uint64_t batched, const Attrs& attrs) {
   const std::vector<int64_t>& pads = attr_ints(attrs, "pads");
   return batched == 1 && pads[0] == 0 && pads[in[0].shape.size()] == 0;
+}
+// An initial state is each sample's own, or all samples'.
+bool keeps_recurrent(Types in, uint64_t batched, const Attrs&) {
+  const size_t states = in[1].shape[1] == 4 * in[2].shape[2] ? 2 : 1;
+  for (size_t i = 1; i < in.size(); ++i) {
+    const bool has_samples = (batched >> i & 1) != 0, is_state = i >= 4 && i < 4 + states;
+    if (is_state ? in[i].shape[0] != (has_samples ? in[0].shape[0] : 1) : has_samples) return false;
+  }
+  return batch_of_first(batched);
 }
 
 // ---- what every inference checks first
@@ -231,6 +254,9 @@ constexpr OpInfo table[] = {
     ROW(Transpose,          1,  1, false, transpose_attrs,    infer_transpose,   no_flops,             keeps_transpose),
     ROW(ReduceMean,         1,  1, false, reduce_attrs,       infer_reduce,      flops_reduce,         keeps_reduce),
     ROW(Pad,                1,  1, false, pad_attrs,          infer_pad,         no_flops,             keeps_pad),
+    ROW(LSTM,               4,  7, false, recurrent_attrs,    infer_lstm,        flops_lstm,           keeps_recurrent),
+    ROW(GRU,                4,  5, false, gru_attrs,          infer_gru,         flops_gru,            keeps_recurrent),
+    ROW(RNN,                4,  5, false, recurrent_attrs,    infer_rnn,         flops_rnn,            keeps_recurrent),
     ROW(Identity,           1,  1, true,  no_attrs,           infer_same,        no_flops,             keeps_first),
 };
 #undef ROW

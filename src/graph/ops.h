@@ -50,7 +50,15 @@ enum class Op : uint8_t {
   Transpose,              // (x) perm[i]
   ReduceMean,             // (x) axes[i] keepdims i
   Pad,                    // (x) pads[i] value f; constant mode
-  Identity,               // (x); Dropout in inference
+  // (x[batch, steps, in], w[directions, gates * hidden, in], r[directions, gates * hidden, hidden],
+  //  b[directions, 2 * gates * hidden], state?[batch or 1, directions, hidden], …) direction s ("forward", "reverse",
+  // "bidirectional") -> (every step's state [batch, steps, directions, hidden], the last state [batch, directions,
+  // hidden], …): batch-first, as ONNX's layout 1. Gates in ONNX's order, default activations; a state left out is zero,
+  // one of extent 1 is every sample's.
+  LSTM,  // (…, state?, cell?, p?[directions, 3 * hidden]) -> (…, the last cell like the last state)
+  GRU,   // … linear_before_reset i
+  RNN,
+  Identity,  // (x); Dropout in inference
 };
 inline constexpr int op_count = static_cast<int>(Op::Identity) + 1;
 

@@ -361,4 +361,41 @@ Inferred infer_pad(Types inputs, const Attrs& attrs) {
   return one(DType::f32, std::move(out));
 }
 
+namespace {
+
+// `states`: how many tensors go from step to step.
+Inferred infer_recurrent(Types inputs, const Attrs& attrs, int64_t gates, size_t states) {
+  RETURN_IF_ERROR(floats(inputs));
+  const Shape &x = inputs[0].shape, &w = inputs[1].shape, &r = inputs[2].shape;
+  if (x.size() != 3 || w.size() != 3 || r.size() != 3)
+    return wrong("the input and both weights of a recurrent operator need three axes");
+  const std::string& direction = attr_string(attrs, "direction");
+  if (direction != "forward" && direction != "reverse" && direction != "bidirectional")
+    return wrong(fmt::format("a direction \"{}\"", direction));
+  const int64_t directions = direction == "bidirectional" ? 2 : 1, in = x[2], hidden = r[2];
+  if (x[0] < 1 || x[1] < 1 || in < 1 || hidden < 1 || hidden > largest_extent / 8)
+    return wrong(fmt::format("an input {} and {} hidden units", to_string(inputs[0]), hidden));
+  const auto check = [&](size_t i, std::string_view what, const Shape& shape) -> Status {
+    if (i >= inputs.size() || inputs[i].shape == shape) return ok_status();
+    return wrong(fmt::format("the {} are {}, not {}", what, to_string(inputs[i]), to_string({DType::f32, shape})));
+  };
+  RETURN_IF_ERROR(check(1, "input weights", {directions, gates * hidden, in}));
+  RETURN_IF_ERROR(check(2, "recurrent weights", {directions, gates * hidden, hidden}));
+  RETURN_IF_ERROR(check(3, "biases", {directions, 2 * gates * hidden}));
+  for (size_t i = 4; i < 4 + states; ++i) {
+    const bool shared = i < inputs.size() && !inputs[i].shape.empty() && inputs[i].shape[0] == 1;
+    RETURN_IF_ERROR(check(i, "initial states", {shared ? 1 : x[0], directions, hidden}));
+  }
+  RETURN_IF_ERROR(check(4 + states, "peepholes", {directions, 3 * hidden}));
+  ASSIGN_OR_RETURN(std::vector<TensorType> types, one(DType::f32, {x[0], x[1], directions, hidden}));
+  types.insert(types.end(), states, {DType::f32, {x[0], directions, hidden}});
+  return types;
+}
+
+}  // namespace
+
+Inferred infer_lstm(Types inputs, const Attrs& attrs) { return infer_recurrent(inputs, attrs, 4, 2); }
+Inferred infer_gru(Types inputs, const Attrs& attrs) { return infer_recurrent(inputs, attrs, 3, 1); }
+Inferred infer_rnn(Types inputs, const Attrs& attrs) { return infer_recurrent(inputs, attrs, 1, 1); }
+
 }  // namespace nlsplit

@@ -26,6 +26,9 @@ Inferred infer_flatten(Types inputs, const Attrs& attrs);
 Inferred infer_transpose(Types inputs, const Attrs& attrs);
 Inferred infer_reduce(Types inputs, const Attrs& attrs);
 Inferred infer_pad(Types inputs, const Attrs& attrs);
+Inferred infer_lstm(Types inputs, const Attrs& attrs);
+Inferred infer_gru(Types inputs, const Attrs& attrs);
+Inferred infer_rnn(Types inputs, const Attrs& attrs);
 
 // -1 is the last axis. Error: outside.
 Result<size_t> axis_of(int64_t axis, size_t rank);

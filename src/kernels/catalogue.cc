@@ -158,6 +158,13 @@ std::string refuse_matmul_packed(const ComputeDesc& desc) {
   return desc.inputs[1].shape.size() == 2 ? "" : "the right operand is not a matrix";
 }
 
+std::string refuse_unless_recurrent(const ComputeDesc& desc) { return only<Op::LSTM, Op::GRU, Op::RNN>(desc); }
+
+std::string refuse_recurrent_packed(const ComputeDesc& desc) {
+  if (std::string why = refuse_unless_recurrent(desc); !why.empty()) return why;
+  return desc.is_weight(1) && desc.is_weight(2) ? "" : "it packs both weights at load, and these are not constant";
+}
+
 // ---- scratch
 
 Bytes floats(int64_t count) { return bytes(count * float_bytes); }
@@ -203,6 +210,16 @@ Bytes scratch_product_packed(const ComputeDesc& desc, Isa, int workers) {
   return floats(workers * product_scratch_floats(product_of(desc), true));
 }
 
+Bytes scratch_recurrent_packed(const ComputeDesc& desc, Isa, int) {
+  return floats(recurrent_of(desc).scratch_floats());
+}
+
+// And one direction's weights.
+Bytes scratch_recurrent(const ComputeDesc& desc, Isa isa, int) {
+  const Recurrent r = recurrent_of(desc);
+  return floats(r.scratch_floats() + r.input_panels(isa) + r.state_panels(isa));
+}
+
 // ---- packed weights
 
 Bytes packed_conv_1x1(const ComputeDesc& desc, size_t i, Isa) { return i == 1 ? size_of(desc.inputs[1]) : bytes(0); }
@@ -227,6 +244,13 @@ Bytes packed_product(const ComputeDesc& desc, size_t i, Isa isa) {
 
 Bytes packed_conv_transpose(const ComputeDesc& desc, size_t i, Isa) {
   return i == 1 ? size_of(desc.inputs[1]) : bytes(0);
+}
+
+Bytes packed_recurrent(const ComputeDesc& desc, size_t i, Isa isa) {
+  const Recurrent r = recurrent_of(desc);
+  return i == 1   ? floats(r.directions * r.input_panels(isa))
+         : i == 2 ? floats(r.directions * r.state_panels(isa))
+                  : bytes(0);
 }
 
 constexpr auto plain = Layouts::row_major;
@@ -402,6 +426,19 @@ constexpr std::array kernels = {
                .refuses = only_few_axes<Op::ReduceMean>},
     KernelInfo{
         .name = "pad", .what = "copies into a filled output", .layouts = plain, .refuses = only_few_axes<Op::Pad>},
+    KernelInfo{
+        .name = "recurrent_packed",
+        .what = "inputs' part of the gates for many steps at once, then step by step; both weights packed at load",
+        .layouts = plain,
+        .refuses = refuse_recurrent_packed,
+        .workspace = scratch_recurrent_packed,
+        .packed_bytes = packed_recurrent},
+    KernelInfo{.name = "recurrent",
+               .what = "recurrent_packed with weights that become known only at run time",
+               .layouts = plain,
+               .refuses = refuse_unless_recurrent,
+               .workspace = scratch_recurrent,
+               .standing = last_resort},
     KernelInfo{.name = "reorder",
                .what = "between row-major and blocks of channels",
                .layouts = own,
@@ -450,6 +487,7 @@ std::string refuse_any(const ComputeDesc& desc, Isa isa) {
   for (const TensorType& type : desc.outputs) {
     if (std::string why = odd(type); !why.empty()) return why;
   }
+  if (!desc.epilogue.empty() && desc.outputs.size() != 1) return "an epilogue of several results";
   for (const DescStep& step : desc.epilogue) {
     if (!may_be_step(step.op)) return fmt::format("{} is no epilogue step", name_of(step.op));
   }
@@ -472,6 +510,12 @@ std::vector<TensorType> row_major(Types types) {
   std::vector<TensorType> result(types.begin(), types.end());
   for (TensorType& type : result) type.block = 0;
   return result;
+}
+
+std::string results_text(Types types) {
+  std::string text = types.size() == 1 ? "the result is" : "the results are";
+  for (size_t i = 0; i < types.size(); ++i) text += (i == 0 ? " " : ", ") + to_string(types[i]);
+  return text;
 }
 
 }  // namespace
@@ -676,7 +720,7 @@ Status verify(const ComputeDesc& desc) {
   const std::vector<TensorType> inputs = row_major(desc.inputs), outputs = row_major(desc.outputs);
   auto inferred = op.infer(Types(inputs).first(desc.own_inputs()), desc.attrs);
   if (!inferred.ok()) return refused(inferred.error().message);
-  if (*inferred != outputs) return refused(fmt::format("the result is {}", to_string(inferred->front())));
+  if (*inferred != outputs) return refused(results_text(*inferred));
   for (size_t i = desc.own_inputs(); i < desc.inputs.size(); ++i) {
     if (desc.inputs[i] != desc.outputs[0]) {
       return refused(

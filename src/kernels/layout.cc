@@ -105,6 +105,28 @@ Product product_of(const ComputeDesc& desc) {
   return r;
 }
 
+Recurrent recurrent_of(const ComputeDesc& desc) {
+  const Shape &x = desc.inputs[0].shape, &w = desc.inputs[1].shape;
+  Recurrent r;
+  r.batch = x[0], r.steps = x[1], r.in = x[2];
+  r.hidden = desc.inputs[2].shape[2], r.directions = w[0];
+  r.gates = w[1] / r.hidden;
+  r.resets_first = desc.op == Op::GRU && attr_int(desc.attrs, "linear_before_reset") == 0;
+  // As many rows as a block of the product has: more would not make it faster, only the scratch larger.
+  r.steps_at_once = std::clamp<int64_t>(m_block / r.batch, 1, r.steps);
+  return r;
+}
+
+int64_t Recurrent::gathered_floats() const { return batch == 1 ? 0 : round_up(rows() * in, widest_vector); }
+int64_t Recurrent::left_floats() const { return round_up(std::max(rows() * in, batch * hidden), widest_vector); }
+int64_t Recurrent::bias_floats() const { return round_up(gates * hidden, widest_vector); }
+int64_t Recurrent::projected_floats() const { return round_up(gates * rows() * hidden, widest_vector); }
+int64_t Recurrent::gates_floats() const { return round_up(gates * batch * hidden, widest_vector); }
+int64_t Recurrent::reset_floats() const { return resets_first ? round_up(batch * hidden, widest_vector) : 0; }
+int64_t Recurrent::scratch_floats() const {
+  return gathered_floats() + left_floats() + bias_floats() + projected_floats() + gates_floats() + reset_floats();
+}
+
 int64_t product_k_step(int64_t m) {
   constexpr int64_t few_rows = 14;
   static_assert(few_rows >= tile_rows(Isa::v3) && few_rows >= tile_rows(Isa::v4) && few_rows >= tile_rows(Isa::neon));

@@ -106,6 +106,27 @@ struct Product {
 };
 Product product_of(const ComputeDesc& desc);
 
+// An LSTM, GRU or RNN. The inputs' part of the gates is one product for `steps_at_once` steps of all samples, the
+// states' part one for each step. Either weight is packed gate after gate, direction after direction, each as the right
+// operand (in or hidden) × hidden. The scratch, part after part, each rounded up to widest_vector:
+struct Recurrent {
+  int64_t batch = 0, steps = 0, in = 0, hidden = 0, directions = 1, gates = 1;
+  bool resets_first = false;  // a GRU whose last gate sees the state only after the reset gate: two products a step
+  int64_t steps_at_once = 1;
+
+  int64_t rows() const { return steps_at_once * batch; }
+  int64_t gathered_floats() const;   // those steps' inputs, step after step; 0: they lie so already
+  int64_t left_floats() const;       // inputs or states as scalar panels
+  int64_t bias_floats() const;       // the sum of both biases
+  int64_t projected_floats() const;  // the inputs' part, [gates][rows][hidden]
+  int64_t gates_floats() const;      // the states' part, [gates][batch][hidden]
+  int64_t reset_floats() const;      // the state after the reset gate, if that comes first
+  int64_t scratch_floats() const;
+  int64_t input_panels(Isa isa) const { return gates * vector_panels(in, hidden, isa); }  // of one direction
+  int64_t state_panels(Isa isa) const { return gates * vector_panels(hidden, hidden, isa); }
+};
+Recurrent recurrent_of(const ComputeDesc& desc);
+
 // Blocks of k where the right operand is packed: k_block, but few rows (m) take long ones, as much as the left block
 // has room for, so that packed weights are read in long runs.
 int64_t product_k_step(int64_t m);

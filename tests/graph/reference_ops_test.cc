@@ -21,7 +21,7 @@ Tensor run(Op op, const Attrs& attrs, const std::vector<Tensor>& inputs) {
     pointers.push_back(&input);
   }
   const auto output = info(op).infer(types, attrs);
-  return evaluate_op(op, attrs, pointers, output.value()[0]);
+  return evaluate_op(op, attrs, pointers, output.value())[0];
 }
 
 Attrs conv_attrs(Ints kernel, Ints pads, Ints strides, Ints dilations, int64_t group) {
@@ -324,7 +324,7 @@ TEST(ReferenceOps, EpilogueStepsTakeTheTrailingOperandsInOrder) {
   const std::vector<EpilogueStep> steps{
       {Op::Mul, {}, {}, "mul"}, {Op::Add, {}, {}, "add"}, {Op::Clip, {}, {{"max", 10.0}, {"min", 0.0}}, "clip"}};
   const Tensor y = evaluate_op(Op::Conv, conv_attrs({1, 1}, {0, 0, 0, 0}, {1, 1}, {1, 1}, 1), steps,
-                               {&x, &w, &factor, &addend}, x.type);
+                               {&x, &w, &factor, &addend}, Types(&x.type, 1))[0];
   expect_close(y, tensor({1, 1, 1, 2}, {0, 10}));
 }
 

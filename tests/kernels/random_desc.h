@@ -25,7 +25,7 @@ class RandomDesc {
     auto types = info(op_).infer(desc_.inputs, desc_.attrs);
     if (!types.ok()) return std::nullopt;
     desc_.outputs = *types;
-    for (uint64_t steps = chance(0.5) ? below(4) : 0; steps > 0; --steps) step();
+    for (uint64_t steps = desc_.outputs.size() == 1 && chance(0.5) ? below(4) : 0; steps > 0; --steps) step();
     return desc_;
   }
 
@@ -148,6 +148,28 @@ class RandomDesc {
     input(b, chance(0.5));
   }
 
+  void recurrent(int64_t gates, size_t states) {
+    const int64_t batch = pick({1, 1, 2, 5, 17}), steps = pick({1, 2, 3, 7, 40}), in = pick({1, 3, 16, 37}),
+                  hidden = pick({1, 8, 20, 33, 64, 130});
+    const char* directions[] = {"forward", "reverse", "bidirectional"};
+    const size_t direction = below(3);
+    const int64_t d = direction == 2 ? 2 : 1;
+    const bool weights = chance(0.7);
+    desc_.attrs = {{"direction", std::string(directions[direction])}};
+    if (op_ == Op::GRU) set_attr(desc_.attrs, "linear_before_reset", between(0, 1));
+    input({batch, steps, in});
+    input({d, gates * hidden, in}, weights);
+    input({d, gates * hidden, hidden}, weights);
+    input({d, 2 * gates * hidden}, true);
+    // Each sample's own initial states, or constant ones for all; peepholes behind them.
+    const size_t optional = below(states + (op_ == Op::LSTM ? 2 : 1));
+    for (size_t i = 0; i < std::min(optional, states); ++i) {
+      const bool shared = chance(0.3);
+      input({shared ? 1 : batch, d, hidden}, shared);
+    }
+    if (optional > states) input({d, 3 * hidden}, true);
+  }
+
   void fill() {
     const int64_t axes = between(1, 4);
     switch (op_) {
@@ -162,6 +184,12 @@ class RandomDesc {
         return gemm();
       case Op::MatMul:
         return matmul();
+      case Op::LSTM:
+        return recurrent(4, 2);
+      case Op::GRU:
+        return recurrent(3, 1);
+      case Op::RNN:
+        return recurrent(1, 1);
       case Op::GlobalAveragePool:
         return input(image());
       case Op::Add:

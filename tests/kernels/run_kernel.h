@@ -2,7 +2,7 @@
 // operand lies between guards of NaN at an address that is aligned to a float only, outputs and workspace begin as NaN,
 // inputs must not change.
 //
-//   Tensor y = run_kernel(library, desc, {&x, &w});
+//   Tensor y = run_kernel(library, desc, {&x, &w})[0];
 #pragma once
 
 #include <gtest/gtest.h>
@@ -57,9 +57,9 @@ inline void run_on_threads(void* self, void (*body)(void*, int), void* context) 
   for (std::thread& other : others) other.join();
 }
 
-// Inputs and result are row-major; in between they lie as the desc says.
-inline Tensor run_kernel(const KernelLibrary& library, const ComputeDesc& desc,
-                         const std::vector<const Tensor*>& inputs, int workers = 1) {
+// Inputs and results are row-major; in between they lie as the desc says.
+inline std::vector<Tensor> run_kernel(const KernelLibrary& library, const ComputeDesc& desc,
+                                      const std::vector<const Tensor*>& inputs, int workers = 1) {
   const KernelInfo* info = find_kernel(desc.kernel);
   const auto found = library.find(desc.kernel);
   EXPECT_TRUE(info != nullptr && found.ok()) << desc.kernel;
@@ -82,12 +82,16 @@ inline Tensor run_kernel(const KernelLibrary& library, const ComputeDesc& desc,
     before.push_back(memory.back().values());
     in.push_back(memory.back().data());
   }
-  GuardedFloats out(static_cast<size_t>(stored_elements(desc.outputs[0])), 3);
+  std::vector<GuardedFloats> out;
+  out.reserve(desc.outputs.size());
+  std::vector<void*> outputs;
+  for (const TensorType& type : desc.outputs) {
+    out.emplace_back(static_cast<size_t>(stored_elements(type)), out.size() + 3);
+    outputs.push_back(out.back().data());
+  }
   GuardedFloats workspace(info->workspace == nullptr ? 0 : floats_of(workspace_of(*info, desc, library.isa(), workers)),
                           0);
-  void* outputs[] = {out.data()};
-  entry.run({&desc, in.data(), outputs, workspace.data(), {workers, run_on_threads, &workers}});
-  EXPECT_TRUE(out.intact()) << "writes outside of its output: " << signature(desc);
+  entry.run({&desc, in.data(), outputs.data(), workspace.data(), {workers, run_on_threads, &workers}});
   EXPECT_TRUE(workspace.intact()) << "writes outside of its workspace: " << signature(desc);
   for (size_t i = 0; i < memory.size(); ++i) {
     const std::vector<float> after = memory[i].values();
@@ -96,15 +100,20 @@ inline Tensor run_kernel(const KernelLibrary& library, const ComputeDesc& desc,
                            [](float a, float b) { return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b); }))
         << "changes its input " << i << ": " << signature(desc);
   }
-  return {with_block(desc.outputs[0], 0), row_major(desc.outputs[0], out.values())};
+  std::vector<Tensor> results;
+  for (size_t i = 0; i < out.size(); ++i) {
+    EXPECT_TRUE(out[i].intact()) << "writes outside of its output " << i << ": " << signature(desc);
+    results.push_back({with_block(desc.outputs[i], 0), row_major(desc.outputs[i], out[i].values())});
+  }
+  return results;
 }
 
-inline Tensor run_reference(const ComputeDesc& desc, const std::vector<const Tensor*>& inputs) {
+inline std::vector<Tensor> run_reference(const ComputeDesc& desc, const std::vector<const Tensor*>& inputs) {
   std::vector<EpilogueStep> steps;
   for (const DescStep& step : desc.epilogue) {
     steps.push_back({step.op, is_binary_elementwise(step.op) ? ValueId(0) : ValueId(), step.attrs, {}});
   }
-  return evaluate_op(desc.op, desc.attrs, steps, inputs, desc.outputs[0]);
+  return evaluate_op(desc.op, desc.attrs, steps, inputs, desc.outputs);
 }
 
 }  // namespace nlsplit::testing

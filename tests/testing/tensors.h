@@ -90,6 +90,11 @@ inline void expect_same_bits(const Tensor& actual, const Tensor& expected) {
   }
 }
 
+inline void expect_same_bits(const std::vector<Tensor>& actual, const std::vector<Tensor>& expected) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (size_t i = 0; i < actual.size(); ++i) expect_same_bits(actual[i], expected[i]);
+}
+
 // For "the output can tell right from wrong": not flat, not vanished, not exploded.
 inline double deviation_of(const Tensor& tensor) {
   double mean = 0, squares = 0;

@@ -41,6 +41,8 @@ extern "C" __attribute__((visibility("default"))) const nlsplit::KernelEntry* nl
       transpose,
       reduce_mean,
       pad,
+      recurrent_packed,
+      recurrent_plain,
       reorder,
   };
   *count = entries.size();

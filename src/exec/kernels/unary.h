@@ -37,7 +37,7 @@ inline Packet erf_of(const Packet& x) {
     for (int i = 1; i < 6; ++i) sum = multiply_add(sum, at, broadcast(coefficients[i]));
     return sum;
   };
-  static constexpr float below_one[] = {-0.0005631460808217525f, 0.00491756247356534f, -0.026711322367191315f,
+  static constexpr float below_one[] = {-0.0005631460808217525f, 0.00491756247356534f,  -0.026711322367191315f,
                                         0.11280180513858795f,    -0.37612324953079224f, 1.1283791065216064f};
   static constexpr float above_one[] = {-0.0011504212161526084f, 0.01477811485528946f, -0.08863416314125061f,
                                         -0.6544889807701111f,    -1.1174384355545044f, -0.0026717022992670536f};
@@ -47,6 +47,13 @@ inline Packet erf_of(const Packet& x) {
   const Packet signed_large = por(pand(x, broadcast(-0.0f)), large);
   return pselect(pcmp_lt(size, one), small, signed_large);
 }
+
+inline Packet sigmoid_of(const Packet& x) {
+  using namespace Eigen::internal;
+  return divide(broadcast(1.0f), add(broadcast(1.0f), pexp(pnegate(x))));
+}
+
+inline Packet tanh_of(const Packet& x) { return Eigen::internal::ptanh(x); }
 
 // Calls use(f) with f: Packet → Packet. a, b: the operator's parameters (unary_parameters).
 template <class Use>
@@ -60,9 +67,9 @@ inline void with_unary(Op op, float a, float b, Use&& use) {
     case Op::Relu:
       return use([=](const Packet& x) { return at_least(x, zero); });
     case Op::Sigmoid:
-      return use([=](const Packet& x) { return divide(one, add(one, pexp(pnegate(x)))); });
+      return use([](const Packet& x) { return sigmoid_of(x); });
     case Op::Tanh:
-      return use([](const Packet& x) { return ptanh(x); });
+      return use([](const Packet& x) { return tanh_of(x); });
     case Op::HardSwish: {
       const Packet sixth = broadcast(1.0f / 6.0f), half = broadcast(0.5f);
       return use([=](const Packet& x) { return multiply(x, hard_sigmoid(x, sixth, half)); });

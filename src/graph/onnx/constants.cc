@@ -266,6 +266,10 @@ std::optional<std::vector<int64_t>> ints_attr(const OnnxNode& node, const std::s
   const auto* value = attr<std::vector<int64_t>>(node, name);
   return value == nullptr ? std::nullopt : std::optional(*value);
 }
+std::optional<std::vector<std::string>> strings_attr(const OnnxNode& node, const std::string& name) {
+  const auto* value = attr<std::vector<std::string>>(node, name);
+  return value == nullptr ? std::nullopt : std::optional(*value);
+}
 
 Result<std::vector<int64_t>> integers_of(const Constant& constant, const WeightStore& weights) {
   const int64_t count = element_count(constant.type.shape);

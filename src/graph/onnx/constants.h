@@ -30,5 +30,6 @@ int64_t int_attr(const OnnxNode& node, const std::string& name, int64_t otherwis
 double float_attr(const OnnxNode& node, const std::string& name, double otherwise);
 std::string string_attr(const OnnxNode& node, const std::string& name, const std::string& otherwise);
 std::optional<std::vector<int64_t>> ints_attr(const OnnxNode& node, const std::string& name);
+std::optional<std::vector<std::string>> strings_attr(const OnnxNode& node, const std::string& name);
 
 }  // namespace nlsplit

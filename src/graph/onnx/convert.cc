@@ -6,6 +6,7 @@
 #include <limits>
 #include <numeric>
 
+#include "graph/onnx/transposes.h"
 #include "graph/ops_infer.h"
 
 namespace nlsplit {
@@ -285,9 +286,12 @@ Converted transpose(const ConvertContext& c) {
   if (!c.given(0)) return invalid_input("an input is missing");
   std::vector<int64_t> reversed(c.type(0).shape.size());
   std::iota(reversed.rbegin(), reversed.rend(), int64_t{0});
+  ASSIGN_OR_RETURN(const ValueId x, c.value(0));
+  Transposed whole = seen_through(c.graph, {x, ints_attr(c.node, "perm").value_or(reversed)});
+  if (changes_nothing(whole.perm)) return emit(c, Op::Identity, {whole.of});
   Attrs attrs;
-  set_attr(attrs, "perm", ints_attr(c.node, "perm").value_or(reversed));
-  return one_to_one(c, Op::Transpose, std::move(attrs));
+  set_attr(attrs, "perm", std::move(whole.perm));
+  return emit(c, Op::Transpose, {whole.of}, std::move(attrs));
 }
 
 // Integers given as an attribute by older opsets and as input `i` by newer ones.
@@ -306,17 +310,39 @@ Converted reshape_to(const ConvertContext& c, Shape shape) {
   return emit(c, Op::Reshape, {x}, std::move(attrs));
 }
 
+// The same where the input is transposed: first to `shape`, then transposed.
+Converted reshape_under(const ConvertContext& c, Transposed input, Shape shape) {
+  Attrs attrs, turned;
+  set_attr(attrs, "shape", std::move(shape));
+  if (changes_nothing(input.perm)) return emit(c, Op::Reshape, {input.of}, std::move(attrs));
+  ASSIGN_OR_RETURN(const ValueId shaped, emit_helper(c, Op::Reshape, ".reshape", {input.of}, std::move(attrs)));
+  set_attr(turned, "perm", std::move(input.perm));
+  return emit(c, Op::Transpose, {shaped}, std::move(turned));
+}
+
 Converted reshape(const ConvertContext& c) {
   if (int_attr(c.node, "allowzero", 0) != 0) return unsupported("allowzero");
   ASSIGN_OR_RETURN(const auto shape, integers(c, "shape", 1));
   if (!shape) return invalid_input("shape is missing");
+  // Only the axes that `shape` copies are transposed: the others merge or split as well before.
+  ASSIGN_OR_RETURN(const ValueId x, c.value(0));
+  const Transposed input = seen_through(c.graph, {x, order_of(c.type(0).shape.size())});
+  const auto copied = static_cast<size_t>(std::ranges::find_if(*shape, [](auto e) { return e != 0; }) - shape->begin());
+  if (!changes_nothing(input.perm) && copied <= input.perm.size()) {
+    bool rest_stays = true;
+    for (size_t i = copied; i < input.perm.size(); ++i)
+      rest_stays = rest_stays && input.perm[i] == static_cast<int64_t>(i);
+    std::vector<int64_t> perm = order_of(shape->size());
+    std::copy_n(input.perm.begin(), copied, perm.begin());
+    if (rest_stays) return reshape_under(c, {input.of, std::move(perm)}, *shape);
+  }
   return reshape_to(c, *shape);
 }
 
 Converted squeeze(const ConvertContext& c, bool inserts) {
   if (!c.given(0)) return invalid_input("an input is missing");
   ASSIGN_OR_RETURN(const auto axes, integers(c, "axes", 1));
-  const Shape& x = c.type(0).shape;
+  const Shape x = c.type(0).shape;
   Shape out;
   if (inserts) {
     if (!axes) return invalid_input("axes are missing");
@@ -337,9 +363,14 @@ Converted squeeze(const ConvertContext& c, bool inserts) {
       if (x[axis] != 1) return invalid_input(fmt::format("squeezes an extent of {}", x[axis]));
       dropped[axis] = true;
     }
+    ASSIGN_OR_RETURN(const ValueId value, c.value(0));
+    const Transposed input = seen_through(c.graph, {value, order_of(x.size())});
+    std::vector<bool> absent(x.size());  // of what is transposed
+    for (size_t i = 0; i < x.size(); ++i) absent[static_cast<size_t>(input.perm[i])] = dropped[i];
     for (size_t i = 0; i < x.size(); ++i) {
-      if (!dropped[i]) out.push_back(i == 0 ? 0 : x[i]);
+      if (!absent[i]) out.push_back(i == 0 ? 0 : c.graph.type(input.of).shape[i]);
     }
+    return reshape_under(c, {input.of, without_axes(input.perm, dropped)}, std::move(out));
   }
   return reshape_to(c, std::move(out));
 }
@@ -418,19 +449,8 @@ Converted identity(const ConvertContext& c) {
   return emit(c, Op::Identity, {x});
 }
 
-}  // namespace
-
-Result<ValueId> ConvertContext::value(size_t i) const {
-  if (!given(i)) return invalid_input(fmt::format("input {} is missing", i));
-  if (inputs[i].value.valid()) return inputs[i].value;
-  return weight(inputs[i]);
-}
-
-const TensorType& ConvertContext::type(size_t i) const {
-  return inputs[i].constant != nullptr ? inputs[i].constant->type : graph.type(inputs[i].value);
-}
-
-Result<ValueId> convert_node(const ConvertContext& c) {
+// The first output is the only one.
+Converted convert_one(const ConvertContext& c) {
   const std::string& op = c.node.op;
   if (op == "Conv") return conv(c);
   if (op == "ConvTranspose") return conv_transpose(c);
@@ -467,6 +487,26 @@ Result<ValueId> convert_node(const ConvertContext& c) {
     if (name_of(known) == op) return one_to_one(c, known);
   }
   return unsupported("the operator is not supported");
+}
+
+}  // namespace
+
+Result<ValueId> ConvertContext::value(size_t i) const {
+  if (!given(i)) return invalid_input(fmt::format("input {} is missing", i));
+  if (inputs[i].value.valid()) return inputs[i].value;
+  return weight(inputs[i]);
+}
+
+const TensorType& ConvertContext::type(size_t i) const {
+  return inputs[i].constant != nullptr ? inputs[i].constant->type : graph.type(inputs[i].value);
+}
+
+Result<std::vector<ValueId>> convert_node(const ConvertContext& c) {
+  for (const Op op : {Op::LSTM, Op::GRU, Op::RNN}) {
+    if (name_of(op) == c.node.op) return convert_recurrent(c, op);
+  }
+  ASSIGN_OR_RETURN(const ValueId first, convert_one(c));
+  return std::vector{first};
 }
 
 }  // namespace nlsplit

@@ -33,7 +33,13 @@ struct ConvertContext {
   bool given(size_t i) const { return i < inputs.size() && inputs[i].given(); }
 };
 
-// The value that stands for the node's first output. Errors name what is not supported; import adds the node's name.
-Result<ValueId> convert_node(const ConvertContext& context);
+// The values that stand for the node's outputs; those of ONNX that we do not have are missing at the end. Errors name
+// what is not supported; import adds the node's name.
+Result<std::vector<ValueId>> convert_node(const ConvertContext& context);
+
+// LSTM, GRU and RNN (convert_recurrent.cc): the one batch-first form, with Transposes around it where the file's layout
+// is the other one. A later Transpose, or a view in between, sees through those (transposes.h), so that in a
+// batch-first network none is left.
+Result<std::vector<ValueId>> convert_recurrent(const ConvertContext& context, Op op);
 
 }  // namespace nlsplit

@@ -51,7 +51,7 @@ class Exporter {
       out_.outputs.push_back(value_name(id));
       out_.output_types.push_back(graph_.value(id).type);
     }
-    for (const Node& node : graph_.nodes) add_node(node);
+    for (const Node& node : graph_.nodes) RETURN_IF_ERROR(add_node(node));
     RETURN_IF_ERROR(add_weights());
     return std::move(out_);
   }
@@ -84,7 +84,8 @@ class Exporter {
   }
 
   // An epilogue's steps are nodes of their own again; the node's output is what the last of them makes.
-  void add_node(const Node& node) {
+  Status add_node(const Node& node) {
+    if (node.op == Op::LSTM || node.op == Op::GRU || node.op == Op::RNN) return add_recurrent(node);
     std::vector<std::string> inputs;
     for (const ValueId id : node.inputs) inputs.push_back(value_name(id));
     while (!inputs.empty() && inputs.back().empty()) inputs.pop_back();
@@ -98,6 +99,77 @@ class Exporter {
       made = i + 1 == node.epilogue.size() ? last : fresh(step.name);
       add_operation(step.op, step.name, std::move(operands), step.attrs, made);
     }
+    return ok_status();
+  }
+
+  // ONNX's layout 0, between Transposes: its layout 1 would be ours, but few runtimes have it.
+  Status add_recurrent(const Node& node) {
+    const int64_t batch = graph_.value(node.inputs[0]).type.shape[0];
+    const Shape& r = graph_.value(node.inputs[2]).type.shape;
+    const size_t states = node.op == Op::LSTM ? 2 : 1;
+    OnnxNode out;
+    out.name = node.name;
+    out.op = name_of(node.op);
+    for (const Attr& attr : node.attrs) out.attrs[attr.name] = to_onnx(attr.value);
+    out.attrs["hidden_size"] = r[2];
+    out.inputs.push_back(add_transpose(value_name(node.inputs[0]), {1, 0, 2}, fresh(node.name + ".x")));
+    for (size_t i = 1; i < node.inputs.size(); ++i) {
+      if (i == 4) out.inputs.emplace_back();  // sequence_lens
+      out.inputs.push_back(value_name(node.inputs[i]));
+      if (i < 4 || i >= 4 + states) continue;
+      ASSIGN_OR_RETURN(out.inputs.back(), add_state(graph_.value(node.inputs[i]), batch, node.name + ".state"));
+    }
+    for (size_t i = 0; i < node.outputs.size(); ++i) out.outputs.push_back(fresh(node.name + ".steps_first"));
+    const std::vector<std::string> made = out.outputs;
+    out_.nodes.push_back(std::move(out));
+    for (size_t i = 0; i < made.size(); ++i) {
+      add_transpose(made[i], i == 0 ? std::vector<int64_t>{2, 0, 1, 3} : std::vector<int64_t>{1, 0, 2},
+                    value_name(node.outputs[i]));
+    }
+    return ok_status();
+  }
+
+  // [batch or 1, directions, hidden] → [directions, batch, hidden]: ONNX wants a state for each sample.
+  Result<std::string> add_state(const Value& state, int64_t batch, const std::string& wanted) {
+    const Shape& shape = state.type.shape;
+    if (state.kind != ValueKind::weight) {
+      std::string each = state.name;
+      if (shape[0] != batch) {
+        const std::string extents = add_integers(wanted + ".shape", {batch, shape[1], shape[2]});
+        each = fresh(wanted + ".each");
+        add_plain("Expand", {state.name, extents}, each);
+      }
+      return add_transpose(each, {1, 0, 2}, fresh(wanted));
+    }
+    ASSIGN_OR_RETURN(const std::string raw, raw_weight(state));
+    const size_t row = static_cast<size_t>(shape[2]) * sizeof(float);
+    std::string bytes;
+    for (int64_t d = 0; d < shape[1]; ++d) {
+      for (int64_t s = 0; s < batch; ++s)
+        bytes += raw.substr(static_cast<size_t>((shape[0] == 1 ? 0 : s) * shape[1] + d) * row, row);
+    }
+    return add_constant(wanted, {DType::f32, {shape[1], batch, shape[2]}}, std::move(bytes));
+  }
+
+  Result<std::string> raw_weight(const Value& value) const {
+    auto raw = weights_.materialise(value.content);
+    if (!raw) return invalid_input(fmt::format("weight {}: {}", value.name, raw.error().message));
+    CHECK(static_cast<int64_t>(raw->size()) == size_of(value.type).value(), "a weight of another size than its type");
+    return raw;
+  }
+
+  std::string add_transpose(const std::string& from, std::vector<int64_t> perm, const std::string& to) {
+    add_plain("Transpose", {from}, to);
+    out_.nodes.back().attrs["perm"] = std::move(perm);
+    return to;
+  }
+
+  void add_plain(const std::string& op, std::vector<std::string> inputs, const std::string& output) {
+    OnnxNode& node = out_.nodes.emplace_back();
+    node.name = output;
+    node.op = op;
+    node.inputs = std::move(inputs);
+    node.outputs = {output};
   }
 
   void add_operation(Op op, const std::string& name, std::vector<std::string> inputs, const Attrs& attrs,
@@ -123,6 +195,10 @@ class Exporter {
         plain = !attr_ints(attrs, "axes").empty();
         if (!plain) node.op = name_of(Op::Identity);  // to ONNX no axes means all of them
         break;
+      case Op::LSTM:
+      case Op::GRU:
+      case Op::RNN:
+        CHECK(false, "add_recurrent writes these");
       case Op::Conv:
       case Op::ConvTranspose:
       case Op::Gemm:
@@ -166,6 +242,8 @@ class Exporter {
 
   // Whether they fit is asked before any is made: a graph is small, what its recipes stand for need not be.
   Status add_weights() {
+    std::unordered_set<std::string> read(out_.outputs.begin(), out_.outputs.end());
+    for (const OnnxNode& node : out_.nodes) read.insert(node.inputs.begin(), node.inputs.end());
     double total = 0;
     for (const Value& value : graph_.values) {
       if (value.kind == ValueKind::weight) total += static_cast<double>(size_of(value.type).value());
@@ -177,13 +255,12 @@ class Exporter {
                       total / static_cast<double>(int64_t{1} << 30)));
     }
     for (const Value& value : graph_.values) {
-      if (value.kind != ValueKind::weight) continue;
-      auto raw = weights_.materialise(value.content);
-      if (!raw) return invalid_input(fmt::format("weight {}: {}", value.name, raw.error().message));
-      CHECK(static_cast<int64_t>(raw->size()) == size_of(value.type).value(), "a weight of another size than its type");
+      // An initial state has become a constant of another shape.
+      if (value.kind != ValueKind::weight || !read.contains(value.name)) continue;
+      ASSIGN_OR_RETURN(std::string raw, raw_weight(value));
       OnnxTensor& tensor = out_.initializers[value.name];
       tensor.type = value.type;
-      tensor.raw = std::move(raw).value();
+      tensor.raw = std::move(raw);
     }
     return ok_status();
   }

@@ -171,7 +171,10 @@ class Importer {
 
   static std::string display_name(const OnnxNode& node) {
     if (!node.name.empty()) return node.name;
-    return node.outputs.empty() ? "without a name" : node.outputs[0];
+    for (const std::string& output : node.outputs) {
+      if (!output.empty()) return output;
+    }
+    return "without a name";
   }
 
   std::string unique_name(const OnnxNode& node) {
@@ -194,7 +197,8 @@ class Importer {
   }
 
   Status add_node(const OnnxNode& node) {
-    if (node.outputs.empty() || node.outputs[0].empty()) return invalid_input("no output");
+    const bool makes_something = std::ranges::any_of(node.outputs, [](const auto& name) { return !name.empty(); });
+    if (!makes_something) return invalid_input("no output");
     if (!node.domain.empty())
       return unsupported(fmt::format("operators of the domain {} are not supported", node.domain));
     if (!node.unreadable.empty())
@@ -202,8 +206,7 @@ class Importer {
     const std::vector<OnnxOperand> inputs = operands(node);
     for (const OnnxOperand& operand : inputs) {
       if (!operand.given() && !operand.name.empty()) {
-        return unsupported(
-            fmt::format("it reads {}, a further output of a node; only first outputs are supported", operand.name));
+        return unsupported(fmt::format("it reads {}, a further output of a node that is not supported", operand.name));
       }
     }
     if (node.op == "Shape") return add_shape(node, inputs);
@@ -223,7 +226,10 @@ class Importer {
         node, model_.opset, unique_name(node), inputs, graph_, weights_, [this](const OnnxOperand& operand) {
           return add_weight(operand);
         }};
-    ASSIGN_OR_RETURN(values_[node.outputs[0]], convert_node(context));
+    ASSIGN_OR_RETURN(const std::vector<ValueId> made, convert_node(context));
+    for (size_t i = 0; i < std::min(made.size(), node.outputs.size()); ++i) {
+      if (!node.outputs[i].empty()) values_[node.outputs[i]] = made[i];
+    }
     return ok_status();
   }
 
@@ -252,8 +258,7 @@ class Importer {
       const auto value = values_.find(name);
       if (value == values_.end()) {
         if (made_.contains(name) && !constants_.contains(name))
-          return unsupported(
-              fmt::format("output {} is a further output of a node; only first outputs are supported", name));
+          return unsupported(fmt::format("output {} is a further output of a node that is not supported", name));
         return invalid_input(constants_.contains(name) ? fmt::format("output {} does not depend on the input", name)
                                                        : fmt::format("output {} is made by no node", name));
       }

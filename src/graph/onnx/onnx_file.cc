@@ -106,6 +106,9 @@ Result<OnnxNode> take_node(onnx::NodeProto& node) {
       case onnx::AttributeProto::FLOATS:
         out.attrs[attr.name()] = std::vector<float>(attr.floats().begin(), attr.floats().end());
         break;
+      case onnx::AttributeProto::STRINGS:
+        out.attrs[attr.name()] = std::vector<std::string>(attr.strings().begin(), attr.strings().end());
+        break;
       case onnx::AttributeProto::TENSOR: {
         ASSIGN_OR_RETURN(out.attrs[attr.name()], take_tensor(*attr.mutable_t()));
         break;

@@ -16,7 +16,8 @@ struct OnnxTensor {
   std::string raw;  // row-major, as long as the type says
 };
 
-using OnnxAttr = std::variant<int64_t, float, std::string, std::vector<int64_t>, std::vector<float>, OnnxTensor>;
+using OnnxAttr = std::variant<int64_t, float, std::string, std::vector<int64_t>, std::vector<float>,
+                              std::vector<std::string>, OnnxTensor>;
 
 struct OnnxNode {
   std::string name, op, domain;

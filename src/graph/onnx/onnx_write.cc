@@ -53,6 +53,10 @@ struct AttrWriter {
     to.set_type(onnx::AttributeProto::FLOATS);
     to.mutable_floats()->Add(values.begin(), values.end());
   }
+  void operator()(const std::vector<std::string>& values) const {
+    to.set_type(onnx::AttributeProto::STRINGS);
+    for (const std::string& value : values) to.add_strings(value);
+  }
   void operator()(OnnxTensor& value) const {
     to.set_type(onnx::AttributeProto::TENSOR);
     put_tensor(*to.mutable_t(), std::move(value));

@@ -34,12 +34,16 @@ Result<Tensor> weight_tensor(const Value& value, const WeightStore& weights) {
 
 }  // namespace
 
-Tensor evaluate_op(Op op, const Attrs& attrs, const std::vector<const Tensor*>& in, const TensorType& output) {
+std::vector<Tensor> evaluate_op(Op op, const Attrs& attrs, const std::vector<const Tensor*>& in, Types outputs) {
   CHECK(!in.empty() && in[0] != nullptr, "every op has a first input");
   for (const Tensor* input : in)
     CHECK(input == nullptr || whole(*input), "inputs are f32, as large as their type says");
-  CHECK(output.dtype == DType::f32, "the output is f32");
-  Tensor out{output, std::vector<float>(static_cast<size_t>(element_count(output.shape)))};
+  std::vector<Tensor> all;
+  for (const TensorType& type : outputs) {
+    CHECK(type.dtype == DType::f32, "the outputs are f32");
+    all.push_back({type, std::vector<float>(static_cast<size_t>(element_count(type.shape)))});
+  }
+  Tensor& out = all.at(0);
   auto f = [&](std::string_view name) { return attr_float(attrs, name); };
 
   // A table, so left as it is. No default: a new op does not compile until it is here.
@@ -83,29 +87,33 @@ Tensor evaluate_op(Op op, const Attrs& attrs, const std::vector<const Tensor*>& 
     case Op::Transpose: reference::transpose(attrs, in, out); break;
     case Op::ReduceMean: reference::reduce_mean(attrs, in, out); break;
     case Op::Pad: reference::pad(attrs, in, out); break;
+    case Op::LSTM: reference::lstm(attrs, in, all); break;
+    case Op::GRU: reference::gru(attrs, in, all); break;
+    case Op::RNN: reference::rnn(attrs, in, all); break;
     case Op::Reshape:
     case Op::Flatten:
     case Op::Identity: reference::copy(in, out); break;
   }
   // clang-format on
-  CHECK(whole(out), "the loops keep the size");
-  return out;
+  for (const Tensor& made : all) CHECK(whole(made), "the loops keep the size");
+  return all;
 }
 
-Tensor evaluate_op(Op op, const Attrs& attrs, std::span<const EpilogueStep> epilogue,
-                   const std::vector<const Tensor*>& inputs, const TensorType& output) {
+std::vector<Tensor> evaluate_op(Op op, const Attrs& attrs, std::span<const EpilogueStep> epilogue,
+                                const std::vector<const Tensor*>& inputs, Types outputs) {
+  CHECK(epilogue.empty() || outputs.size() == 1, "an epilogue is of one output");
   const auto binary_steps =
       std::ranges::count_if(epilogue, [](const EpilogueStep& step) { return is_binary_elementwise(step.op); });
   CHECK(binary_steps < static_cast<std::ptrdiff_t>(inputs.size()),
         "an operand for every binary step, after the op's inputs");
   auto operand = inputs.end() - binary_steps;
-  Tensor value = evaluate_op(op, attrs, {inputs.begin(), operand}, output);
+  std::vector<Tensor> made = evaluate_op(op, attrs, {inputs.begin(), operand}, outputs);
   for (const EpilogueStep& step : epilogue) {
-    std::vector<const Tensor*> in{&value};
+    std::vector<const Tensor*> in{&made[0]};
     if (is_binary_elementwise(step.op)) in.push_back(*operand++);
-    value = evaluate_op(step.op, step.attrs, in, output);
+    made = evaluate_op(step.op, step.attrs, in, outputs);
   }
-  return value;
+  return made;
 }
 
 Result<std::vector<Tensor>> evaluate(const Graph& graph, const WeightStore& weights,
@@ -144,12 +152,16 @@ Result<std::vector<Tensor>> evaluate(const Graph& graph, const WeightStore& weig
         in.push_back(&*made[id.index()]);
       }
     }
-    const Value& output = graph.value(node.outputs[0]);
-    if (output.type.dtype != DType::f32) {
-      return unsupported(
-          fmt::format("node {} makes {}: the reference evaluator knows f32 only", node.name, to_string(output.type)));
+    std::vector<TensorType> types;
+    for (const ValueId output : node.outputs) {
+      const TensorType& type = types.emplace_back(graph.value(output).type);
+      if (type.dtype != DType::f32) {
+        return unsupported(
+            fmt::format("node {} makes {}: the reference evaluator knows f32 only", node.name, to_string(type)));
+      }
     }
-    made[node.outputs[0].index()] = evaluate_op(node.op, node.attrs, node.epilogue, in, output.type);
+    std::vector<Tensor> results = evaluate_op(node.op, node.attrs, node.epilogue, in, types);
+    for (size_t i = 0; i < results.size(); ++i) made[node.outputs[i].index()] = std::move(results[i]);
   }
 
   std::vector<Tensor> outputs;

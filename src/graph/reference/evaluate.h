@@ -18,14 +18,14 @@ struct Tensor {
   std::vector<float> values;  // f32 only; integer tensors do not survive import
 };
 
-// One op. `inputs` in the order of the op table, nullptr for an optional one left out; all of them and `output` are as
+// One op. `inputs` in the order of the op table, nullptr for an optional one left out; all of them and `outputs` are as
 // the table's type rules accept and infer them, else CHECK fails.
-Tensor evaluate_op(Op op, const Attrs& attrs, const std::vector<const Tensor*>& inputs, const TensorType& output);
+std::vector<Tensor> evaluate_op(Op op, const Attrs& attrs, const std::vector<const Tensor*>& inputs, Types outputs);
 
 // One op with its epilogue: the op's own inputs, then the steps' operands in their order. Every step's result is
 // rounded to f32, as it would be unfused.
-Tensor evaluate_op(Op op, const Attrs& attrs, std::span<const EpilogueStep> epilogue,
-                   const std::vector<const Tensor*>& inputs, const TensorType& output);
+std::vector<Tensor> evaluate_op(Op op, const Attrs& attrs, std::span<const EpilogueStep> epilogue,
+                                const std::vector<const Tensor*>& inputs, Types outputs);
 
 // The whole graph; `inputs` in the order of graph.inputs. Errors: a graph that does not verify, counts or types that do
 // not fit, types other than f32, a weight that is not in the store.

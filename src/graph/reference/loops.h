@@ -25,6 +25,11 @@ void matmul(const Inputs& inputs, Tensor& out);
 void softmax(const Attrs& attrs, const Inputs& inputs, Tensor& out);
 void reduce_mean(const Attrs& attrs, const Inputs& inputs, Tensor& out);
 
+// Of all outputs.
+void lstm(const Attrs& attrs, const Inputs& inputs, std::vector<Tensor>& outputs);
+void gru(const Attrs& attrs, const Inputs& inputs, std::vector<Tensor>& outputs);
+void rnn(const Attrs& attrs, const Inputs& inputs, std::vector<Tensor>& outputs);
+
 void concat(const Attrs& attrs, const Inputs& inputs, Tensor& out);
 void transpose(const Attrs& attrs, const Inputs& inputs, Tensor& out);
 void pad(const Attrs& attrs, const Inputs& inputs, Tensor& out);
