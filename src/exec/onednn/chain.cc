@@ -31,6 +31,32 @@ bool fusible(const std::vector<Step>& steps) {
   return !steps.empty();
 }
 
+// The primitive that `plain` describes with all steps fused into it, if oneDNN has one that is not its reference code.
+std::optional<dnnl::primitive_desc_base> with_fused(const std::vector<Step>& steps, const Chain::Make& make,
+                                                    dnnl::primitive_attr attr, const dnnl::primitive_desc_base& plain) {
+  if (!fusible(steps)) return std::nullopt;
+  dnnl::post_ops post_ops;
+  for (const Step& step : steps) {
+    if (step.onto_operand)
+      post_ops.append_sum();
+    else if (step.operand)
+      post_ops.append_binary(step.algorithm, step.operand->get_desc());
+    else
+      post_ops.append_eltwise(1, step.algorithm, step.alpha, step.beta);
+  }
+  attr.set_post_ops(post_ops);
+  try {
+    // With a result of the layout that was chosen without steps: the operands have it, and given a choice oneDNN 2.6
+    // takes slow code where an operand is as large as the result.
+    const dnnl::primitive_desc_base fused = make(attr, plain.query_md(dnnl::query::dst_md));
+    if (is_reference(fused) && !is_reference(plain)) return std::nullopt;
+    return fused;
+  } catch (const dnnl::error& e) {
+    if (e.status != dnnl_unimplemented) throw;
+    return std::nullopt;
+  }
+}
+
 int post_op_operand(size_t step) { return DNNL_ARG_ATTR_MULTIPLE_POST_OP(static_cast<int>(step)) | DNNL_ARG_SRC_1; }
 
 }  // namespace
@@ -129,60 +155,52 @@ void Chain::add_call(const dnnl::primitive_desc_base& what, std::unordered_map<i
   prepared.calls.push_back({dnnl::primitive(what.get()), std::move(args)});
 }
 
-void Chain::compute(const Make& make, const std::vector<Source>& sources, std::vector<Step> steps, float scale) {
+void Chain::add_step(const Step& step) {
+  const memory::desc layout = prepared.result.get_desc();
+  if (step.operand) {
+    add_call(dnnl::binary::primitive_desc({step.algorithm, layout, step.operand->get_desc(), layout}, engine()),
+             {{DNNL_ARG_SRC_0, prepared.result}, {DNNL_ARG_SRC_1, *step.operand}, {DNNL_ARG_DST, prepared.result}});
+  } else {
+    add_call(dnnl::eltwise_forward::primitive_desc(
+                 {dnnl::prop_kind::forward_inference, step.algorithm, layout, step.alpha, step.beta}, engine()),
+             {{DNNL_ARG_SRC, prepared.result}, {DNNL_ARG_DST, prepared.result}});
+  }
+}
+
+void Chain::compute(const Make& make, const memory::desc& wanted_dst, const std::vector<Source>& sources,
+                    std::vector<Step> steps, float scale) {
   dnnl::primitive_attr attr;
   if (scale != 1) attr.set_output_scales(0, {scale});
-  dnnl::primitive_desc_base chosen = make(attr);
-  const memory::desc dst = chosen.query_md(dnnl::query::dst_md);
+  const dnnl::primitive_desc_base plain = make(attr, wanted_dst);
+  const memory::desc dst = plain.query_md(dnnl::query::dst_md);
   for (Step& step : epilogue(dst.dims())) steps.push_back(std::move(step));
+  bool summed = !sum_in_place;
   for (Step& step : steps) {
-    if (step.operand && step.operand->get_desc().dims() == dst.dims())
-      step.operand = prepared.with_layout(*step.operand, dst);
+    if (!step.operand || step.operand->get_desc().dims() != dst.dims()) continue;
+    step.operand = prepared.with_layout(*step.operand, dst);
+    if (!summed && step.algorithm == algorithm::binary_add) summed = step.onto_operand = true;
   }
+  const auto fused = with_fused(steps, make, attr, plain);
+  if (sum_in_place && !(summed && fused)) throw dnnl::error(dnnl_unimplemented, "no sum in place");
 
-  bool fused = false;
-  if (fusible(steps)) {
-    dnnl::post_ops post_ops;
-    for (const Step& step : steps) {
-      if (step.operand)
-        post_ops.append_binary(step.algorithm, step.operand->get_desc());
-      else
-        post_ops.append_eltwise(1, step.algorithm, step.alpha, step.beta);
-    }
-    attr.set_post_ops(post_ops);
-    try {
-      const dnnl::primitive_desc_base whole = make(attr);
-      fused = !is_reference(whole) || is_reference(chosen);
-      if (fused) chosen = whole;
-    } catch (const dnnl::error& e) {
-      if (e.status != dnnl_unimplemented) throw;
-    }
-  }
-
-  const memory result(chosen.query_md(dnnl::query::dst_md), engine());
-  prepared.result = result;
-  std::unordered_map<int, memory> args{{DNNL_ARG_DST, result}};
+  const dnnl::primitive_desc_base& chosen = fused ? *fused : plain;
+  prepared.result = memory(dst, engine());
+  std::unordered_map<int, memory> args;
   for (const Source& source : sources) {
     // Parameters one a channel have no description of their own in some primitives.
     const memory::desc wanted = chosen.query_md(dnnl::query::exec_arg_md, source.arg);
     args.emplace(source.arg, wanted.dims().empty() ? source.memory : prepared.with_layout(source.memory, wanted));
   }
   for (size_t i = 0; fused && i < steps.size(); ++i) {
-    if (steps[i].operand) args.emplace(post_op_operand(i), *steps[i].operand);
+    if (steps[i].onto_operand)
+      prepared.result = *steps[i].operand;
+    else if (steps[i].operand)
+      args.emplace(post_op_operand(i), *steps[i].operand);
   }
+  args.emplace(DNNL_ARG_DST, prepared.result);
   add_call(chosen, std::move(args));
-  for (size_t i = 0; !fused && i < steps.size(); ++i) {
-    const Step& step = steps[i];
-    const memory::desc layout = result.get_desc();
-    if (step.operand) {
-      add_call(dnnl::binary::primitive_desc({step.algorithm, layout, step.operand->get_desc(), layout}, engine()),
-               {{DNNL_ARG_SRC_0, result}, {DNNL_ARG_SRC_1, *step.operand}, {DNNL_ARG_DST, result}});
-    } else {
-      add_call(dnnl::eltwise_forward::primitive_desc(
-                   {dnnl::prop_kind::forward_inference, step.algorithm, layout, step.alpha, step.beta}, engine()),
-               {{DNNL_ARG_SRC, result}, {DNNL_ARG_DST, result}});
-    }
-  }
+  if (fused) return;
+  for (const Step& step : steps) add_step(step);
 }
 
 void Prepared::run() {

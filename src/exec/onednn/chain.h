@@ -37,7 +37,8 @@ struct Prepared {
 struct Step {
   dnnl::algorithm algorithm;
   float alpha = 0, beta = 0;
-  std::optional<dnnl::memory> operand = std::nullopt;  // row-major; of dst's extents, or broadcast to them
+  std::optional<dnnl::memory> operand = std::nullopt;  // of dst's extents, or broadcast to them
+  bool onto_operand = false;                           // an addition whose operand's memory becomes the result's
 };
 
 // oneDNN's steps for a unary element-wise operator; empty: it has none.
@@ -55,6 +56,7 @@ class Chain {
   Chain(const ComputeDesc& desc, const Inputs& inputs) : desc(desc), inputs_(inputs) {}
 
   const ComputeDesc& desc;
+  bool sum_in_place = false;  // the epilogue's first Add has to be onto its operand
   Prepared prepared;
 
   const dnnl::engine& engine() const { return prepared.engine; }
@@ -65,17 +67,20 @@ class Chain {
   dnnl::memory operand(size_t input, const Dims& dims, float scale = 1) const;
   dnnl::memory operand(size_t input, const dnnl::memory::desc& layout) const;
 
-  // `make` gives the description of a primitive with these attributes; `sources` are its arguments but the result, in
-  // whatever layout. `steps` come before the desc's epilogue. `scale`: of the result before all steps.
+  // `make` gives the description of a primitive with these attributes and a result of this layout, `dst` or the one
+  // that oneDNN chose for it; `sources` are its other arguments, in whatever layout. `steps` come before the desc's
+  // epilogue. `scale`: of the result before all steps.
   struct Source {
     int arg;
     dnnl::memory memory;
   };
-  using Make = std::function<dnnl::primitive_desc_base(const dnnl::primitive_attr&)>;
-  void compute(const Make& make, const std::vector<Source>& sources, std::vector<Step> steps = {}, float scale = 1);
+  using Make = std::function<dnnl::primitive_desc_base(const dnnl::primitive_attr&, const dnnl::memory::desc& dst)>;
+  void compute(const Make& make, const dnnl::memory::desc& dst, const std::vector<Source>& sources,
+               std::vector<Step> steps = {}, float scale = 1);
 
  private:
   std::vector<Step> epilogue(const Dims& dims) const;
+  void add_step(const Step& step);
   void add_call(const dnnl::primitive_desc_base& what, std::unordered_map<int, dnnl::memory> args);
 
   const Inputs& inputs_;

@@ -70,6 +70,9 @@ bool applies(OneDnnVariant variant, const ComputeDesc& desc) {
       return desc.op == Op::Conv;
     case OneDnnVariant::inner_product:
       return product_by_constant_matrix(desc);
+    case OneDnnVariant::sum_in_place:
+      return desc.op == Op::Conv &&
+             std::ranges::any_of(desc.epilogue, [](const DescStep& step) { return step.op == Op::Add; });
   }
   return false;
 }
@@ -123,12 +126,13 @@ OneDnnComputation& OneDnnComputation::operator=(OneDnnComputation&&) noexcept = 
 OneDnnComputation::~OneDnnComputation() = default;
 
 std::span<const OneDnnVariant> all_onednn_variants() {
-  static constexpr OneDnnVariant all[] = {OneDnnVariant::usual, OneDnnVariant::winograd, OneDnnVariant::inner_product};
+  static constexpr OneDnnVariant all[] = {OneDnnVariant::usual, OneDnnVariant::winograd, OneDnnVariant::inner_product,
+                                          OneDnnVariant::sum_in_place};
   return all;
 }
 
 std::string_view name_of(OneDnnVariant variant) {
-  static constexpr std::string_view names[] = {"usual", "winograd", "inner_product"};
+  static constexpr std::string_view names[] = {"usual", "winograd", "inner_product", "sum_in_place"};
   return names[static_cast<size_t>(variant)];
 }
 
@@ -147,6 +151,7 @@ Result<OneDnnComputation> prepare_onednn(const ComputeDesc& desc, const std::vec
   const OneThread one_thread;
   try {
     Chain chain(desc, inputs);
+    chain.sum_in_place = variant == OneDnnVariant::sum_in_place;
     add(chain, variant);
     return OneDnnComputation(std::make_unique<OneDnnComputation::State>(std::move(chain.prepared)));
   } catch (const dnnl::error& e) {

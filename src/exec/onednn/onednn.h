@@ -25,6 +25,9 @@ enum class OneDnnVariant : uint8_t {
   usual,          // what it takes first
   winograd,       // of a convolution: convolution_winograd
   inner_product,  // of a product by a constant matrix: inner_product instead of matmul
+  // Of a convolution with an Add behind it: onto that operand, oneDNN's "sum", as a network can do that does not read
+  // the operand again. A run changes it, so only the first one has the right result.
+  sum_in_place,
 };
 std::span<const OneDnnVariant> all_onednn_variants();
 std::string_view name_of(OneDnnVariant variant);
@@ -35,7 +38,7 @@ class OneDnnComputation {
   OneDnnComputation& operator=(OneDnnComputation&&) noexcept;
   ~OneDnnComputation();
 
-  // Inputs stay as prepared, so every run computes the same.
+  // Every run computes the same, but for sum_in_place.
   void run();
   // Of the latest run. Undefined values before the first.
   std::vector<float> result() const;

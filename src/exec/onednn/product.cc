@@ -43,6 +43,8 @@ Extras extras_of(const Chain& chain, int64_t n, const Dims& bias_dims) {
   return extras;
 }
 
+memory::desc layout_of(const std::optional<memory>& bias) { return bias ? bias->get_desc() : memory::desc(); }
+
 Dims with_axes(Shape shape, size_t axes) {
   shape.insert(shape.begin(), axes - shape.size(), 1);
   return shape;
@@ -52,11 +54,11 @@ void add_matmul(Chain& chain, const memory& left, const memory& right, const Dim
   const auto right_layout = chain.desc.is_weight(1) ? any_layout(right.get_desc().dims()) : right.get_desc();
   std::vector<Chain::Source> sources{{DNNL_ARG_SRC, left}, {DNNL_ARG_WEIGHTS, right}};
   if (extras.bias) sources.push_back({DNNL_ARG_BIAS, *extras.bias});
-  const dnnl::matmul::desc what(left.get_desc(), right_layout, extras.bias ? extras.bias->get_desc() : memory::desc(),
-                                row_major(out));
-  chain.compute(
-      [&](const dnnl::primitive_attr& attr) { return dnnl::matmul::primitive_desc(what, attr, chain.engine()); },
-      sources, extras.steps, extras.alpha);
+  const auto make = [&](const dnnl::primitive_attr& attr, const memory::desc& dst) {
+    const dnnl::matmul::desc what(left.get_desc(), right_layout, layout_of(extras.bias), dst);
+    return dnnl::matmul::primitive_desc(what, attr, chain.engine());
+  };
+  chain.compute(make, row_major(out), sources, extras.steps, extras.alpha);
 }
 
 }  // namespace
@@ -90,14 +92,12 @@ void add_inner_product(Chain& chain) {
   const memory right = matrix(chain, 1, p.n, p.k, !flag(chain, "transB"));
   std::vector<Chain::Source> sources{{DNNL_ARG_SRC, left}, {DNNL_ARG_WEIGHTS, right}};
   if (extras.bias) sources.push_back({DNNL_ARG_BIAS, *extras.bias});
-  const dnnl::inner_product_forward::desc what(
-      dnnl::prop_kind::forward_inference, left.get_desc(), any_layout({p.n, p.k}),
-      extras.bias ? extras.bias->get_desc() : memory::desc(), row_major({p.m, p.n}));
-  chain.compute(
-      [&](const dnnl::primitive_attr& attr) {
-        return dnnl::inner_product_forward::primitive_desc(what, attr, chain.engine());
-      },
-      sources, extras.steps, extras.alpha);
+  const auto make = [&](const dnnl::primitive_attr& attr, const memory::desc& dst) {
+    const dnnl::inner_product_forward::desc what(dnnl::prop_kind::forward_inference, left.get_desc(),
+                                                 any_layout({p.n, p.k}), layout_of(extras.bias), dst);
+    return dnnl::inner_product_forward::primitive_desc(what, attr, chain.engine());
+  };
+  chain.compute(make, row_major({p.m, p.n}), sources, extras.steps, extras.alpha);
 }
 
 }  // namespace nlsplit::onednn

@@ -22,9 +22,10 @@ float number(const Chain& chain, std::string_view name) {
   return static_cast<float>(attr_float(chain.desc.attrs, name));
 }
 
+// For primitives whose result lies as `what` says.
 template <class Primitive>
 Chain::Make make(const Chain& chain, const typename Primitive::desc& what) {
-  return [&chain, what](const dnnl::primitive_attr& attr) {
+  return [&chain, what](const dnnl::primitive_attr& attr, const dnnl::memory::desc&) {
     return typename Primitive::primitive_desc(what, attr, chain.engine());
   };
 }
@@ -40,7 +41,7 @@ dnnl::memory as_laid_out(const Chain& chain) {
 void add_softmax(Chain& chain) {
   const dnnl::memory x = chain.operand(0, chain.shape(0));
   const dnnl::softmax_forward::desc what(inference, x.get_desc(), static_cast<int>(axis_of(chain.desc, "axis")));
-  chain.compute(make<dnnl::softmax_forward>(chain, what), {{DNNL_ARG_SRC, x}});
+  chain.compute(make<dnnl::softmax_forward>(chain, what), x.get_desc(), {{DNNL_ARG_SRC, x}});
 }
 
 // oneDNN normalizes over the last axis alone, so all that are normalized become one.
@@ -54,7 +55,7 @@ void add_layer_norm(Chain& chain) {
     flags = flags | dnnl::normalization_flags::use_shift;
   }
   const dnnl::layer_normalization_forward::desc what(inference, x.get_desc(), number(chain, "epsilon"), flags);
-  chain.compute(make<dnnl::layer_normalization_forward>(chain, what), sources);
+  chain.compute(make<dnnl::layer_normalization_forward>(chain, what), x.get_desc(), sources);
 }
 
 void add_batch_norm(Chain& chain) {
@@ -66,7 +67,7 @@ void add_batch_norm(Chain& chain) {
   std::vector<Chain::Source> sources{{DNNL_ARG_SRC, x}};
   const int parameters[] = {DNNL_ARG_SCALE, DNNL_ARG_SHIFT, DNNL_ARG_MEAN, DNNL_ARG_VARIANCE};
   for (size_t i = 0; i < 4; ++i) sources.push_back({parameters[i], chain.operand(i + 1, chain.shape(i + 1))});
-  chain.compute(make<dnnl::batch_normalization_forward>(chain, what), sources);
+  chain.compute(make<dnnl::batch_normalization_forward>(chain, what), x.get_desc(), sources);
 }
 
 void add_lrn(Chain& chain) {
@@ -74,7 +75,7 @@ void add_lrn(Chain& chain) {
   const dnnl::lrn_forward::desc what(inference, algorithm::lrn_across_channels, x.get_desc(),
                                      attr_int(chain.desc.attrs, "size"), number(chain, "alpha"), number(chain, "beta"),
                                      number(chain, "bias"));
-  chain.compute(make<dnnl::lrn_forward>(chain, what), {{DNNL_ARG_SRC, x}});
+  chain.compute(make<dnnl::lrn_forward>(chain, what), x.get_desc(), {{DNNL_ARG_SRC, x}});
 }
 
 void add_reduce_mean(Chain& chain) {
@@ -83,7 +84,7 @@ void add_reduce_mean(Chain& chain) {
   for (int64_t axis : attr_ints(chain.desc.attrs, "axes"))
     out[static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(out.size()) : axis)] = 1;
   const dnnl::reduction::desc what(algorithm::reduction_mean, x.get_desc(), row_major(out), 0, 0);
-  chain.compute(make<dnnl::reduction>(chain, what), {{DNNL_ARG_SRC, x}});
+  chain.compute(make<dnnl::reduction>(chain, what), row_major(out), {{DNNL_ARG_SRC, x}});
 }
 
 void add_unary(Chain& chain) {
@@ -91,7 +92,7 @@ void add_unary(Chain& chain) {
   std::vector<Step> steps = unary_steps(chain.desc.op, chain.desc.attrs);
   const dnnl::eltwise_forward::desc what(inference, steps[0].algorithm, x.get_desc(), steps[0].alpha, steps[0].beta);
   steps.erase(steps.begin());
-  chain.compute(make<dnnl::eltwise_forward>(chain, what), {{DNNL_ARG_SRC, x}}, steps);
+  chain.compute(make<dnnl::eltwise_forward>(chain, what), x.get_desc(), {{DNNL_ARG_SRC, x}}, steps);
 }
 
 void add_binary(Chain& chain) {
@@ -109,7 +110,8 @@ void add_binary(Chain& chain) {
   }
   const dnnl::binary::desc what(algorithm, operands[0].get_desc(), operands[1].get_desc(),
                                 in_blocks(out, chain.desc.outputs[0].block));
-  chain.compute(make<dnnl::binary>(chain, what), {{DNNL_ARG_SRC_0, operands[0]}, {DNNL_ARG_SRC_1, operands[1]}});
+  chain.compute(make<dnnl::binary>(chain, what), in_blocks(out, chain.desc.outputs[0].block),
+                {{DNNL_ARG_SRC_0, operands[0]}, {DNNL_ARG_SRC_1, operands[1]}});
 }
 
 void add_sum(Chain& chain) {
@@ -120,11 +122,10 @@ void add_sum(Chain& chain) {
     layouts.push_back(in_blocks(dims, chain.desc.inputs[i].block));
     sources.push_back({DNNL_ARG_MULTIPLE_SRC + static_cast<int>(i), chain.operand(i, dims)});
   }
-  chain.compute(
-      [&](const dnnl::primitive_attr& attr) {
-        return dnnl::sum::primitive_desc(std::vector<float>(layouts.size(), 1), layouts, chain.engine(), attr);
-      },
-      sources);
+  const auto make = [&](const dnnl::primitive_attr& attr, const dnnl::memory::desc& dst) {
+    return dnnl::sum::primitive_desc(dst, std::vector<float>(layouts.size(), 1), layouts, chain.engine(), attr);
+  };
+  chain.compute(make, layouts[0], sources);
 }
 
 }  // namespace nlsplit::onednn

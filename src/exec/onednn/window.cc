@@ -59,11 +59,13 @@ void add_any_conv(Chain& chain, dnnl::algorithm algorithm, const Geometry& g, bo
     sources.push_back({DNNL_ARG_BIAS, chain.operand(2, chain.shape(2))});
     bias = sources.back().memory.get_desc();
   }
-  const typename Primitive::desc what(inference, algorithm, any_layout(chain.shape(0)), any_layout(w.get_desc().dims()),
-                                      bias, any_layout(chain.out_shape()), g.strides, g.dilations, g.before, g.after);
-  chain.compute(
-      [&](const dnnl::primitive_attr& attr) { return typename Primitive::primitive_desc(what, attr, chain.engine()); },
-      sources);
+  const auto make = [&](const dnnl::primitive_attr& attr, const dnnl::memory::desc& dst) {
+    const typename Primitive::desc what(inference, algorithm, any_layout(chain.shape(0)),
+                                        any_layout(w.get_desc().dims()), bias, dst, g.strides, g.dilations, g.before,
+                                        g.after);
+    return typename Primitive::primitive_desc(what, attr, chain.engine());
+  };
+  chain.compute(make, any_layout(chain.out_shape()), sources);
 }
 
 }  // namespace
@@ -109,13 +111,12 @@ void add_pool(Chain& chain) {
       algorithm = algorithm::pooling_avg_include_padding;
   }
   const auto src = in_blocks(chain.shape(0), desc.inputs[0].block);
-  const dnnl::pooling_v2_forward::desc what(inference, algorithm, src, any_layout(chain.out_shape()), g.strides,
-                                            g.kernel, g.dilations, g.before, g.after);
-  chain.compute(
-      [&](const dnnl::primitive_attr& attr) {
-        return dnnl::pooling_v2_forward::primitive_desc(what, attr, chain.engine());
-      },
-      {{DNNL_ARG_SRC, chain.operand(0, chain.shape(0))}});
+  const auto make = [&](const dnnl::primitive_attr& attr, const dnnl::memory::desc& dst) {
+    const dnnl::pooling_v2_forward::desc what(inference, algorithm, src, dst, g.strides, g.kernel, g.dilations,
+                                              g.before, g.after);
+    return dnnl::pooling_v2_forward::primitive_desc(what, attr, chain.engine());
+  };
+  chain.compute(make, any_layout(chain.out_shape()), {{DNNL_ARG_SRC, chain.operand(0, chain.shape(0))}});
 }
 
 }  // namespace nlsplit::onednn

@@ -101,7 +101,8 @@ TEST_P(OneDnn, AgreesWithTheReferenceAndWithOurKernels) {
             tolerance_of(form, variant == OneDnnVariant::winograd || form.kernel.starts_with("conv_winograd"));
         ASSERT_TRUE(compare(actual, expected, tolerance));
         ASSERT_TRUE(compare(actual, ours, twice(tolerance)));
-        expect_same_bits(result_of(*theirs, form), actual);  // a run leaves nothing behind for the next
+        if (variant != OneDnnVariant::sum_in_place)
+          expect_same_bits(result_of(*theirs, form), actual);  // a run leaves nothing behind for the next
         ++compared;
         ++by_variant[variant];
       }
@@ -115,6 +116,7 @@ TEST_P(OneDnn, AgreesWithTheReferenceAndWithOurKernels) {
   EXPECT_GE(wanted - refused, wanted / 3) << refused << " refused";
   if (GetParam() == Op::Conv && cpu_supports(Isa::v4)) {
     EXPECT_GE(by_variant[OneDnnVariant::winograd], 5);
+    EXPECT_GE(by_variant[OneDnnVariant::sum_in_place], 5);
   }
   if (GetParam() == Op::Gemm) {
     EXPECT_GE(by_variant[OneDnnVariant::inner_product], wanted / 3);

@@ -1,0 +1,66 @@
+#include "onednn_row.h"
+
+#include <benchmark/benchmark.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <optional>
+
+#include "exec/onednn/onednn.h"
+#include "kernel_case.h"
+
+namespace nlsplit {
+namespace {
+
+// The best of a few runs: enough to tell variants apart that differ by more than the noise.
+double seconds_of(OneDnnComputation& computation) {
+  double best = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < 5; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    computation.run();
+    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  return best;
+}
+
+void time_onednn(benchmark::State& state, const ComputeDesc& desc) {
+  const std::vector<Tensor> operands = operands_of(desc, 1);
+  std::vector<std::span<const float>> inputs;
+  for (const Tensor& operand : operands) inputs.emplace_back(operand.values);
+  std::optional<OneDnnComputation> fastest;
+  std::vector<float> result;
+  std::string label, error;
+  double best = std::numeric_limits<double>::infinity();
+  for (OneDnnVariant variant : all_onednn_variants()) {
+    Result<OneDnnComputation> prepared = prepare_onednn(desc, inputs, variant);
+    if (!prepared.ok()) {
+      if (variant == OneDnnVariant::usual) error = prepared.error().message;
+      continue;
+    }
+    prepared->run();
+    std::vector<float> first = prepared->result();
+    const double seconds = seconds_of(*prepared);
+    if (seconds >= best) continue;
+    best = seconds;
+    result = std::move(first);
+    label = fmt::format("{}, {}", name_of(variant), prepared->implementation());
+    fastest.emplace(std::move(*prepared));
+  }
+  if (!fastest) return state.SkipWithError(error.c_str());
+  if (!right(desc, operands, result)) return state.SkipWithError("the result is wrong");
+  state.SetLabel(label);
+  for (auto _ : state) fastest->run();
+  count(state, work_of(desc));
+}
+
+}  // namespace
+
+void add_onednn_row(const std::string& label, const ComputeDesc& desc) {
+  if (!onednn_refusal(desc).empty()) return;
+  benchmark::RegisterBenchmark((label + "/onednn").c_str(),
+                               [desc](benchmark::State& state) { time_onednn(state, desc); });
+}
+
+}  // namespace nlsplit
