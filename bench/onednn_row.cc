@@ -17,7 +17,7 @@ namespace {
 // The best of a few runs: enough to tell variants apart that differ by more than the noise.
 double seconds_of(OneDnnComputation& computation) {
   double best = std::numeric_limits<double>::infinity();
-  for (int i = 0; i < 5; ++i) {
+  for (int i = 0; i < 10; ++i) {
     const auto start = std::chrono::steady_clock::now();
     computation.run();
     best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());

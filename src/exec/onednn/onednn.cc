@@ -153,7 +153,9 @@ Result<OneDnnComputation> prepare_onednn(const ComputeDesc& desc, const std::vec
     Chain chain(desc, inputs);
     chain.sum_in_place = variant == OneDnnVariant::sum_in_place;
     add(chain, variant);
-    return OneDnnComputation(std::make_unique<OneDnnComputation::State>(std::move(chain.prepared)));
+    auto state = std::make_unique<OneDnnComputation::State>();
+    state->prepared = std::move(chain.prepared);
+    return OneDnnComputation(std::move(state));
   } catch (const dnnl::error& e) {
     return unsupported(fmt::format("oneDNN: {} (status {})", e.what(), static_cast<int>(e.status)));
   }
