@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
+#include <ctime>
 #include <limits>
 #include <optional>
 
@@ -14,13 +14,13 @@
 namespace nlsplit {
 namespace {
 
-// The best of a few runs: enough to tell variants apart that differ by more than the noise.
-double seconds_of(OneDnnComputation& computation) {
-  double best = std::numeric_limits<double>::infinity();
+// The best of a few runs in CPU time: other work on the machine shall not decide between variants.
+std::clock_t clocks_of(OneDnnComputation& computation) {
+  std::clock_t best = std::numeric_limits<std::clock_t>::max();
   for (int i = 0; i < 10; ++i) {
-    const auto start = std::chrono::steady_clock::now();
+    const std::clock_t start = std::clock();
     computation.run();
-    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    best = std::min(best, std::clock() - start);
   }
   return best;
 }
@@ -32,7 +32,7 @@ void time_onednn(benchmark::State& state, const ComputeDesc& desc) {
   std::optional<OneDnnComputation> fastest;
   std::vector<float> result;
   std::string label, error;
-  double best = std::numeric_limits<double>::infinity();
+  std::clock_t best = std::numeric_limits<std::clock_t>::max();
   for (OneDnnVariant variant : all_onednn_variants()) {
     Result<OneDnnComputation> prepared = prepare_onednn(desc, inputs, variant);
     if (!prepared.ok()) {
@@ -41,9 +41,9 @@ void time_onednn(benchmark::State& state, const ComputeDesc& desc) {
     }
     prepared->run();
     std::vector<float> first = prepared->result();
-    const double seconds = seconds_of(*prepared);
-    if (seconds >= best) continue;
-    best = seconds;
+    const std::clock_t clocks = clocks_of(*prepared);
+    if (clocks >= best) continue;
+    best = clocks;
     result = std::move(first);
     label = fmt::format("{}, {}", name_of(variant), prepared->implementation());
     fastest.emplace(std::move(*prepared));
