@@ -1,24 +1,24 @@
 // Flop/s of every distinct kernel of some networks at batch 1 (by the layer that has it first), at each level this CPU
 // has, of the networks as a whole, and of single computations that those networks do not have ("single"). The result of
-// each is checked against the reference evaluator before it is timed.
+// each is checked against the reference evaluator before it is timed. A build with oneDNN (-DNLSPLIT_ONEDNN=ON) has its
+// rows, ".../onednn", beside ours at this CPU's best level.
 //
 //   kernels_bench --benchmark_filter='resnet50/v4/'
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
-#include <cmath>
 #include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "base/check.h"
-#include "base/random.h"
 #include "exec/kernels/kernel_library.h"
 #include "graph/passes.h"
-#include "graph/reference/evaluate.h"
 #include "graph/zoo.h"
+#include "kernel_case.h"
 #include "kernels/assign.h"
+#include "onednn_row.h"
 #include "testing/layouts.h"
 
 namespace nlsplit {
@@ -38,27 +38,17 @@ struct Aligned {
 // A kernel with operands of its own.
 class Ready {
  public:
-  Ready(const KernelLibrary& library, const ComputeDesc& desc, uint64_t seed) : desc_(desc) {
+  Ready(const KernelLibrary& library, const ComputeDesc& desc, uint64_t seed)
+      : desc_(desc), raw_(operands_of(desc, seed)) {
     const KernelInfo& info = *find_kernel(desc.kernel);
     entry_ = library.find(desc.kernel).value();
     for (size_t i = 0; i < desc.inputs.size(); ++i) {
-      Tensor& raw =
-          raw_.emplace_back(Tensor{desc.inputs[i], Floats(static_cast<size_t>(element_count(desc.inputs[i].shape)))});
-      fill_normal(seed + i, raw.values.data(), static_cast<int64_t>(raw.values.size()));
-      // Weights as a trained network's, so that what a layer gives stays near 1.
-      const bool recurrent = desc.op == Op::LSTM || desc.op == Op::GRU;
-      float scale = 1;
-      if (recurrent && (i == 1 || i == 2))
-        scale = 1 / std::sqrt(static_cast<float>(desc.inputs[i].shape[2]));
-      else if (i == 1 && desc.op != Op::Add)
-        scale = 1 / std::sqrt(static_cast<float>(raw.values.size() / desc.inputs[i].shape[0]));
-      for (float& v : raw.values) v *= scale;
       const Bytes packed = info.packed_bytes == nullptr ? bytes(0) : info.packed_bytes(desc, i, library.isa());
       memory_.emplace_back(packed.value() > 0 ? packed : size_of(desc.inputs[i]));
       if (packed.value() > 0) {
-        entry_->pack(desc, i, raw.values.data(), memory_.back().data);
+        entry_->pack(desc, i, raw_[i].values.data(), memory_.back().data);
       } else {
-        const Floats stored = testing::stored(desc.inputs[i], raw.values);
+        const Floats stored = testing::stored(desc.inputs[i], raw_[i].values);
         std::copy(stored.begin(), stored.end(), memory_.back().data);
       }
     }
@@ -70,25 +60,14 @@ class Ready {
 
   void run() { entry_->run({&desc_, inputs_.data(), outputs_.data(), workspace_->data}); }
 
-  bool right() {
+  bool is_right() {
     run();
-    std::vector<EpilogueStep> steps;
-    for (const DescStep& step : desc_.epilogue) {
-      steps.push_back({step.op, is_binary_elementwise(step.op) ? ValueId(0) : ValueId(), step.attrs, {}});
-    }
-    std::vector<const Tensor*> operands;
-    for (const Tensor& raw : raw_) operands.push_back(&raw);
-    const std::vector<Tensor> expected = evaluate_op(desc_.op, desc_.attrs, steps, operands, desc_.outputs);
-    for (size_t o = 0; o < expected.size(); ++o) {
+    std::vector<Floats> actual;
+    for (size_t o = 0; o < desc_.outputs.size(); ++o) {
       const TensorType& type = desc_.outputs[o];
-      const Floats actual =
-          testing::row_major(type, Floats(results_[o].data, results_[o].data + stored_elements(type)));
-      for (size_t i = 0; i < actual.size(); ++i) {
-        const float e = expected[o].values[i];
-        if (!(std::abs(actual[i] - e) <= 1e-4f + 1e-4f * std::abs(e))) return false;
-      }
+      actual.push_back(testing::row_major(type, Floats(results_[o].data, results_[o].data + stored_elements(type))));
     }
-    return true;
+    return right(desc_, raw_, actual);
   }
 
  private:
@@ -101,18 +80,18 @@ class Ready {
   std::unique_ptr<Aligned> workspace_;
 };
 
-void count(benchmark::State& state, Work work) {
-  const auto rate = benchmark::Counter::kIsIterationInvariantRate;
-  state.counters["flop/s"] = benchmark::Counter(work.flops.value(), rate);
-  state.counters["byte/s"] =
-      benchmark::Counter(static_cast<double>((work.bytes_read + work.bytes_written).value()), rate);
-}
-
 void time_kernel(benchmark::State& state, const KernelLibrary& library, const ComputeDesc& desc) {
   Ready ready(library, desc, 1);
-  if (!ready.right()) return state.SkipWithError("the result is wrong");
+  if (!ready.is_right()) return state.SkipWithError("the result is wrong");
   for (auto _ : state) ready.run();
   count(state, work_of(desc));
+}
+
+// oneDNN has no level but this CPU's best.
+void add_row(const std::string& label, const KernelLibrary& library, const ComputeDesc& desc) {
+  benchmark::RegisterBenchmark(label.c_str(),
+                               [&library, desc](benchmark::State& state) { time_kernel(state, library, desc); });
+  if (library.isa() == supported_levels().back()) add_onednn_row(label, desc);
 }
 
 // All layers in order. (Their operands are not each other's results, but as large.)
@@ -149,9 +128,7 @@ void add_network(const std::string& name, const KernelLibrary& library) {
   for (const auto& [desc, layer] : computations) {
     all.push_back(desc);
     if (!seen.insert(signature(desc)).second) continue;
-    const std::string label = prefix + fmt::format("{}/{}", layer, desc.kernel);
-    benchmark::RegisterBenchmark(
-        label.c_str(), [&library, desc = desc](benchmark::State& state) { time_kernel(state, library, desc); });
+    add_row(prefix + fmt::format("{}/{}", layer, desc.kernel), library, desc);
   }
   benchmark::RegisterBenchmark((prefix + "whole").c_str(), [&library, all](benchmark::State& state) {
     time_network(state, library, all);
@@ -177,8 +154,7 @@ void add_singles(const KernelLibrary& library) {
   const auto add = [&](const std::string& name, Op op, Attrs attrs, const std::vector<Shape>& inputs,
                        size_t first_weight) {
     const ComputeDesc desc = computation(op, std::move(attrs), inputs, first_weight, library.isa());
-    benchmark::RegisterBenchmark(fmt::format("single/{}/{}/{}", name_of(library.isa()), name, desc.kernel).c_str(),
-                                 [&library, desc](benchmark::State& state) { time_kernel(state, library, desc); });
+    add_row(fmt::format("single/{}/{}/{}", name_of(library.isa()), name, desc.kernel), library, desc);
   };
   // A transformer's layer: 12 heads of 64, 128 tokens, 768 features.
   add("scores", Op::MatMul, {}, {{12, 128, 64}, {12, 64, 128}}, 2);
