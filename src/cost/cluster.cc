@@ -94,6 +94,7 @@ Result<Route> with_costs(const Cluster& cluster, HostId from, HostId to, Route r
   }
   route.eager = way->eager;
   route.rendezvous = way->rendezvous;
+  route.overheads = way->overheads;
   return route;
 }
 

@@ -66,10 +66,18 @@ struct MessageCost {
   friend bool operator==(const MessageCost&, const MessageCost&) = default;
 };
 
+// Seconds a byte takes from the computing of the device that sends or receives it meanwhile: the `O` of LogGOPS
+// (Hoefler, Schneider, Lumsdaine, HPDC 2010), for a CPU that also computes.
+struct Overheads {
+  double sender = 0, receiver = 0;
+  friend bool operator==(const Overheads&, const Overheads&) = default;
+};
+
 // What was measured between two hosts.
 struct Way {
   HostId from, to;
   MessageCost eager, rendezvous;  // up to the eager limit, and above
+  Overheads overheads;
 };
 
 struct Route {
@@ -77,6 +85,7 @@ struct Route {
   BytesPerSecond narrowest;  // of its links' bandwidths
   // Alone on its way. From the links, latencies added, larger messages with the handshake; or as it was measured.
   MessageCost eager, rendezvous;
+  Overheads overheads;  // none unless they were measured
 };
 
 struct Cluster {

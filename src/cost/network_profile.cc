@@ -21,6 +21,19 @@ MessageCost cost_of(const json& value) {
   return {seconds(value.at("latency_s").get<double>()), bytes_per_second(value.at("bytes_per_s").get<double>())};
 }
 
+json to_json(const Overheads& overheads) {
+  return {{"sender_s_per_byte", overheads.sender}, {"receiver_s_per_byte", overheads.receiver}};
+}
+
+Overheads overheads_of(const json& value) {
+  return {value.at("sender_s_per_byte").get<double>(), value.at("receiver_s_per_byte").get<double>()};
+}
+
+bool possible(const Overheads& overheads) {
+  const auto fine = [](double s) { return std::isfinite(s) && s >= 0; };
+  return fine(overheads.sender) && fine(overheads.receiver);
+}
+
 bool possible(const MessageCost& cost) {
   const double latency = cost.latency.value(), bandwidth = cost.bandwidth.value();
   return std::isfinite(latency) && latency >= 0 && std::isfinite(bandwidth) && bandwidth > 0;
@@ -48,10 +61,11 @@ Result<NetworkProfile> read_network_profile(const std::string& path) {
       entry.at("to").get_to(way.to);
       way.eager = cost_of(entry.at("eager"));
       way.rendezvous = cost_of(entry.at("rendezvous"));
+      way.overheads = overheads_of(entry.at("overheads"));
       entry.at("largest_error").get_to(way.largest_error);
       const std::string name = fmt::format("{}: from '{}' to '{}'", path, way.from, way.to);
-      if (!possible(way.eager) || !possible(way.rendezvous))
-        return invalid_input(name + ": a negative latency, or no bandwidth");
+      if (!possible(way.eager) || !possible(way.rendezvous) || !possible(way.overheads))
+        return invalid_input(name + ": a negative time, or no bandwidth");
       if (!known.emplace(way.from, way.to).second) return invalid_input(name + " twice");
       profile.ways.push_back(std::move(way));
     }
@@ -68,6 +82,7 @@ Status write_network_profile(const std::string& path, const NetworkProfile& prof
                     {"to", way.to},
                     {"eager", to_json(way.eager)},
                     {"rendezvous", to_json(way.rendezvous)},
+                    {"overheads", to_json(way.overheads)},
                     {"largest_error", way.largest_error}});
   }
   const json file = {{"format", "nlsplit-network"},
@@ -83,7 +98,7 @@ void apply(const NetworkProfile& profile, Cluster& cluster) {
   cluster.network_profile = profile.file;
   for (const NamedWay& way : profile.ways) {
     const HostId from = cluster.find_host(way.from), to = cluster.find_host(way.to);
-    if (from.valid() && to.valid()) cluster.ways.push_back({from, to, way.eager, way.rendezvous});
+    if (from.valid() && to.valid()) cluster.ways.push_back({from, to, way.eager, way.rendezvous, way.overheads});
   }
 }
 

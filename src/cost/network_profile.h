@@ -11,6 +11,7 @@ namespace nlsplit {
 struct NamedWay {
   std::string from, to;  // hosts
   MessageCost eager, rendezvous;
+  Overheads overheads;
   double largest_error = 0;  // of the two lines over the sizes measured, relative
 };
 
@@ -22,8 +23,9 @@ struct NetworkProfile {
 };
 
 // JSON {"format": "nlsplit-network", "version": 1, "machine": …, "eager_limit_bytes": …, "ways": [{"from", "to",
-// "eager": {"latency_s", "bytes_per_s"}, "rendezvous": {…}, "largest_error"}]}. Errors: not JSON, another format or
-// version, missing or impossible figures, a way twice; each names the file and entry.
+// "eager": {"latency_s", "bytes_per_s"}, "rendezvous": {…}, "overheads": {"sender_s_per_byte", "receiver_s_per_byte"},
+// "largest_error"}]}. Errors: not JSON, another format or version, missing or impossible figures, a way twice; each
+// names the file and entry.
 Result<NetworkProfile> read_network_profile(const std::string& path);
 Status write_network_profile(const std::string& path, const NetworkProfile& profile);
 

@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <span>
+#include <utility>
 
 #include "sim/event_queue.h"
 #include "sim/timed_graph.h"
@@ -40,6 +41,8 @@ class Runner {
         ++(edge.what == Gate::post ? life_[i].missing_post : life_[i].missing_start);
       }
     }
+    computing_.assign(graph.host_of_device.size(), 0);
+    stolen_.assign(graph.host_of_device.size(), 0);
     if (graph.nic_window > 0) {
       int hosts = 0;
       for (const int host : graph.host_of_device) hosts = std::max(hosts, host + 1);
@@ -126,6 +129,7 @@ class Runner {
         timing_.start[next.activity] = now;
         const double duration = graph_.activities[next.activity].duration;
         if (duration > 0) {
+          computing_[device_of(next.activity)] = 1;
           clock_.at(now + duration, next.activity, Step::block_done);
         } else {
           block_done(next.activity, now);
@@ -150,7 +154,20 @@ class Runner {
     fire(i, Event::delivered);
   }
 
+  size_t device_of(uint32_t i) const { return static_cast<size_t>(graph_.activities[i].device); }
+
+  void steal(int device, double overhead) {
+    const auto d = static_cast<size_t>(device);
+    if (computing_[d] != 0) stolen_[d] += overhead;
+  }
+
   void block_done(uint32_t i, double now) {
+    const size_t device = device_of(i);
+    if (stolen_[device] > 0) {
+      clock_.at(now + std::exchange(stolen_[device], 0), i, Step::block_done);
+      return;
+    }
+    computing_[device] = 0;
     timing_.posted[i] = timing_.sent[i] = now;
     finish(i, now);
   }
@@ -214,6 +231,8 @@ class Runner {
   void flow_done(uint32_t i, double now) {
     const Activity& activity = graph_.activities[i];
     timing_.sent[i] = now;
+    if (activity.sender_overhead > 0) steal(activity.device, activity.sender_overhead);
+    if (activity.receiver_overhead > 0) steal(activity.peer, activity.receiver_overhead);
     if (const int card = card_of(activity); card >= 0) {
       --cards_[static_cast<size_t>(card)].moving;
       asked_.push_back(card);
@@ -238,9 +257,11 @@ class Runner {
   std::vector<Life> life_;
   std::vector<uint32_t> out_begin_;  // out_[out_begin_[i] … out_begin_[i+1]): who waits for activity i
   std::vector<Out> out_;
-  std::vector<Open> open_;   // gates that opened and are not yet acted upon
-  std::vector<Card> cards_;  // by host; empty without a window
-  std::vector<int> asked_;   // cards that may have something to take
+  std::vector<Open> open_;       // gates that opened and are not yet acted upon
+  std::vector<char> computing_;  // by device: a block is under way
+  std::vector<double> stolen_;   // by device: seconds that messages took from it so far
+  std::vector<Card> cards_;      // by host; empty without a window
+  std::vector<int> asked_;       // cards that may have something to take
 };
 
 }  // namespace nlsplit

@@ -196,6 +196,8 @@ class Builder {
       activity.duration = (size / cost.bandwidth).value();
       activity.latency = route.eager.latency.value();
       if (!activity.eager) activity.handshake = std::max(0.0, (cost.latency - route.eager.latency).value());
+      activity.sender_overhead = route.overheads.sender * activity.bytes;
+      activity.receiver_overhead = route.overheads.receiver * activity.bytes;
       if (cost.bandwidth != route.narrowest) activity.bytes = activity.duration * route.narrowest.value();
     }
     activity_of_[send] = activity_of_[deps_.match[send]] = static_cast<uint32_t>(activities_.size());

@@ -14,6 +14,9 @@
 //              delivered = arrives, and not before posted;  recvs of one FIFO are posted in order
 //              the next of its FIFO is ready at sent; the sender's buffer is free at ready (eager: it was copied) or
 //              sent
+//   overhead   when a transfer's last byte moves, the block that runs on its sender at that moment ends sender_overhead
+//   later, and the one on its receiver receiver_overhead: a CPU that moves bytes does not compute. What a device that
+//   waits spends on messages is part of what they take. (The sweep of the fast tier leaves it out.)
 //   card       with nic_window = w > 0 a host moves at most w of its outgoing messages at a time. A message asks for
 //   the card when it
 //              could start (so one that waits for its receiver holds up nobody and nothing new can deadlock); the card
@@ -52,7 +55,9 @@ struct Activity {
   double latency = 0;    // transfer: seconds of its route
   double handshake = 0;  // transfer: seconds before it moves, if it is not eager
   double bytes = 0;      // transfer: what its links carry, so that the narrowest alone takes `duration`
-  int route = -1;        // transfer: index into TimedGraph::routes; -1: no distance (same device)
+  // transfer: seconds it takes from a computation under way on the device, or on the peer, when its last byte moves
+  double sender_overhead = 0, receiver_overhead = 0;
+  int route = -1;  // transfer: index into TimedGraph::routes; -1: no distance (same device)
 };
 
 struct TimedGraph {

@@ -135,15 +135,37 @@ Status write_network_set(const Loaded& loaded, const std::string& dir, Bytes eag
   std::error_code failure;
   std::filesystem::create_directories(dir, failure);
   if (failure) return io_error(fmt::format("cannot create {}: {}", dir, failure.message()));
-  GameSet set{eager_limit, {}};
+  GameSet set{eager_limit, {}, {}};
+  const auto device_on = [&](size_t host) {
+    return std::ranges::find_if(cluster.devices, [&](const Device& device) { return device.host == HostId(host); });
+  };
   for (size_t a = 0; a < devices.size(); ++a) {
     for (size_t b = a; b < devices.size(); ++b) {
       if (devices[a] == 0 || devices[b] == 0 || (a == b && devices[a] < 2)) continue;
       PingPong game = ping_pong(cluster.hosts[a].name, cluster.hosts[b].name, eager_limit);
       RETURN_IF_ERROR(verify(game.program));
       const std::string folder = fmt::format("g{}", set.games.size() + 1);
-      RETURN_IF_ERROR(save_program(dir + "/" + folder, {game.program, game.program, false, {}, {}}, loaded.model.weights));
+      RETURN_IF_ERROR(
+          save_program(dir + "/" + folder, {game.program, game.program, false, {}, {}}, loaded.model.weights));
       set.games.push_back({folder, cluster.hosts[a].name, cluster.hosts[b].name, std::move(game.sizes)});
+      for (const auto& [from, to] : {std::pair{a, b}, {b, a}}) {
+        const auto sender = device_on(from), receiver = device_on(to);
+        if (a == b || sender == cluster.devices.end() || receiver == cluster.devices.end()) continue;
+        ASSIGN_OR_RETURN(const Route route, find_route(cluster, HostId(from), HostId(to)));
+        constexpr double busy_s = 0.01;  // about as long as the computing lasts: any CPU's Erf is near a float a cycle
+        const int64_t size =
+            std::clamp<int64_t>(static_cast<int64_t>(route.narrowest.value() * busy_s) / 64 * 64, 64 << 10, 32 << 20);
+        BusyPair pair{fmt::format("q{}", set.pairs.size() + 1), fmt::format("l{}", set.pairs.size() + 1),
+                      cluster.hosts[from].name, cluster.hosts[to].name, 0};
+        for (const bool messages : {false, true}) {
+          Program program = busy_pair(pair.a, pair.b, sender->isa, receiver->isa, size, eager_limit, messages);
+          RETURN_IF_ERROR(verify(program));
+          if (messages) pair.bytes = size * program.micro_batches;
+          RETURN_IF_ERROR(save_program(dir + "/" + (messages ? pair.loud : pair.quiet),
+                                       {program, program, false, {}, {}}, loaded.model.weights));
+        }
+        set.pairs.push_back(std::move(pair));
+      }
     }
   }
   return write_file(dir + "/network.json", to_json(set));

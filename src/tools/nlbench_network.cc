@@ -14,6 +14,7 @@
 #include "tools/nlbench_launch.h"
 #include "tools/nlbench_machine.h"
 #include "tools/terminal.h"
+#include "validate/results.h"
 #include "validate/ways.h"
 
 namespace nlsplit {
@@ -43,18 +44,45 @@ Result<WayFit> play(const LaunchArguments& arguments, const std::string& set, co
   }
 }
 
+// By device: sender, receiver.
+Result<std::vector<double>> computing(const LaunchArguments& arguments, const std::string& folder,
+                                      const BusyPair& pair) {
+  const std::string figures = folder + ".json";
+  ASSIGN_OR_RETURN(const ChildEnd end,
+                   launch(arguments, folder, {pair.a, pair.b}, {"--json", figures, "--repeats", "5"}));
+  if (end.code != 0) return failed(fmt::format("computing on {} and {}: {}", pair.a, pair.b, why_it_failed(end)));
+  ASSIGN_OR_RETURN(const std::string text, read_file(figures));
+  ASSIGN_OR_RETURN(const PlanRun run, parse_run(text, figures));
+  return run.compute_s;
+}
+
+// The median of some differences, measured in turns. Below zero it is noise.
+Result<Overheads> measure_overheads(const LaunchArguments& arguments, const std::string& set, const BusyPair& pair) {
+  constexpr int turns = 3;
+  std::vector<double> sender, receiver;
+  for (int turn = 0; turn < turns && !interrupted(); ++turn) {
+    ASSIGN_OR_RETURN(const std::vector<double> quiet, computing(arguments, set + "/" + pair.quiet, pair));
+    ASSIGN_OR_RETURN(const std::vector<double> loud, computing(arguments, set + "/" + pair.loud, pair));
+    sender.push_back((loud[0] - quiet[0]) / static_cast<double>(pair.bytes));
+    receiver.push_back((loud[1] - quiet[1]) / static_cast<double>(pair.bytes));
+  }
+  return Overheads{std::max(0.0, quantile(sender, 0.5)), std::max(0.0, quantile(receiver, 0.5))};
+}
+
 std::string table_of(const NetworkProfile& profile) {
   Table table({{"between", Align::left},
                {"latency", Align::right},
                {"bandwidth", Align::right},
                {"latency\nlarger ones", Align::right},
                {"bandwidth\nlarger ones", Align::right},
-               {"error of\nthe lines", Align::right}});
+               {"error of\nthe lines", Align::right},
+               {"from computing,\nof the sender", Align::right},
+               {"of the\nreceiver", Align::right}});
   for (const NamedWay& way : profile.ways) {
-    if (way.to < way.from) continue;  // the other direction is the same
-    table.add({fmt::format("{} - {}", way.from, way.to), to_string(way.eager.latency), to_string(way.eager.bandwidth),
+    table.add({fmt::format("{} > {}", way.from, way.to), to_string(way.eager.latency), to_string(way.eager.bandwidth),
                to_string(way.rendezvous.latency), to_string(way.rendezvous.bandwidth),
-               fmt::format("{:.1f} %", way.largest_error * 100)});
+               fmt::format("{:.1f} %", way.largest_error * 100), fmt::format("{:.2f} ns/B", way.overheads.sender * 1e9),
+               fmt::format("{:.2f} ns/B", way.overheads.receiver * 1e9)});
   }
   return table.to_string();
 }
@@ -77,8 +105,17 @@ Status measure_network(const NetworkArguments& arguments) {
     auto fit = play(arguments.launch, dir, game, set.eager_limit);
     if (interrupted()) return ok_status();
     if (!fit) return fit.error();
-    profile.ways.push_back({game.a, game.b, fit->eager, fit->rendezvous, fit->largest_error});
-    if (game.a != game.b) profile.ways.push_back({game.b, game.a, fit->eager, fit->rendezvous, fit->largest_error});
+    profile.ways.push_back({game.a, game.b, fit->eager, fit->rendezvous, {}, fit->largest_error});
+    if (game.a != game.b) profile.ways.push_back({game.b, game.a, fit->eager, fit->rendezvous, {}, fit->largest_error});
+  }
+  for (size_t i = 0; i < set.pairs.size(); ++i) {
+    show_progress("measuring what messages take from computing", i, set.pairs.size());
+    auto overheads = measure_overheads(arguments.launch, dir, set.pairs[i]);
+    if (interrupted()) return ok_status();
+    if (!overheads) return overheads.error();
+    for (NamedWay& way : profile.ways) {
+      if (way.from == set.pairs[i].a && way.to == set.pairs[i].b) way.overheads = *overheads;
+    }
   }
   clear_progress();
   RETURN_IF_ERROR(write_network_profile(arguments.output, profile));

@@ -133,15 +133,95 @@ Result<WayFit> fit_way(const std::vector<WaySample>& samples, Bytes eager_limit)
   return fit;
 }
 
+namespace {
+
+// A computation that lives in a first-level cache: its time is the CPU's alone.
+constexpr int64_t chore_floats = 4096;
+constexpr int chores = 3000;  // a slot
+constexpr int busy_slots = 8;
+
+Buffer made(DeviceProgram& device, const std::string& name, int64_t floats, BufferKind kind, int banks) {
+  Buffer buffer;
+  buffer.name = name;
+  buffer.type = {DType::f32, {floats}};
+  buffer.kind = kind;
+  buffer.bytes = bytes(floats * float_bytes);
+  buffer.banks = banks;
+  buffer.offset = device.arena.value();
+  device.arena = device.arena + bytes(buffer.stride() * banks);
+  return buffer;
+}
+
+}  // namespace
+
+Program busy_pair(const std::string& a, const std::string& b, Isa isa_a, Isa isa_b, int64_t message_bytes,
+                  Bytes eager_limit, bool messages) {
+  Program program;
+  program.name = fmt::format("busy [{}, {}]", a, b);
+  program.eager_limit = eager_limit;
+  program.batch = program.micro_batches = busy_slots;
+  const int64_t floats = message_bytes / float_bytes;
+  for (const bool sends : {true, false}) {
+    DeviceProgram device;
+    device.name = sends ? "sender" : "receiver";
+    device.host = sends ? a : b;
+    device.isa = sends ? isa_a : isa_b;
+    device.buffers.push_back(made(device, "message", floats, BufferKind::comm, 2));
+    device.buffers.push_back(made(device, "x", chore_floats, BufferKind::scratch, 1));
+    device.buffers.push_back(made(device, "y", chore_floats, BufferKind::scratch, 1));
+    device.memory = device.arena;
+    const auto computes = [&](Op op, BufferId from, BufferId to, int64_t count) {
+      ComputeDesc desc;
+      desc.op = op;
+      desc.inputs = desc.outputs = {{DType::f32, {count}}};
+      desc.kernel = fmt::format("unary_{}", name_of(device.isa));
+      Instr instr;
+      instr.reads = {{from, 0, count}};
+      instr.writes = {{to, 0, count}};
+      instr.desc = intern_desc(program, desc);
+      return instr;
+    };
+    Segment segment;
+    segment.name = "busy";
+    segment.stage = sends ? 0 : 1;
+    Instr message;
+    message.opcode = sends ? Opcode::send : Opcode::recv;
+    message.peer = sends ? 1 : 0;
+    (sends ? message.reads : message.writes) = {Operand{BufferId(0), 0, -1}};
+    const BufferId x(1), y(2), content(0);
+    // What is sent is written at the end of a slot and moves during the next one; what arrives is read at its start.
+    if (!sends && messages) {
+      segment.instrs.push_back(message);
+      segment.instrs.push_back(computes(Op::Neg, content, x, std::min(floats, chore_floats)));
+    }
+    for (int i = 0; i < chores; ++i)
+      segment.instrs.push_back(computes(Op::Erf, i % 2 == 0 ? x : y, i % 2 == 0 ? y : x, chore_floats));
+    if (sends) {
+      segment.instrs.push_back(computes(Op::Neg, x, content, std::min(floats, chore_floats)));
+      if (messages) segment.instrs.push_back(message);
+    }
+    device.segments.push_back(std::move(segment));
+    for (int slot = 0; slot < busy_slots; ++slot) {
+      device.order.push_back({0, slot, {{BufferId(0), slot % 2}}});
+    }
+    program.devices.push_back(std::move(device));
+  }
+  return program;
+}
+
 std::string to_json(const GameSet& set) {
-  json games = json::array();
+  json games = json::array(), pairs = json::array();
+  for (const BusyPair& pair : set.pairs) {
+    pairs.push_back({{"quiet", pair.quiet}, {"loud", pair.loud}, {"a", pair.a}, {"b", pair.b}, {"bytes", pair.bytes}});
+  }
   for (const Game& game : set.games) {
     games.push_back({{"folder", game.folder}, {"a", game.a}, {"b", game.b}, {"sizes", game.sizes}});
   }
   return json{{"format", "nlsplit-game-set"},
               {"version", 1},
               {"eager_limit_bytes", set.eager_limit.value()},
-              {"games", std::move(games)}}
+              {"games", std::move(games)},
+              {"pairs", std::move(pairs)}}
              .dump() +
          "\n";
 }
@@ -156,6 +236,11 @@ Result<GameSet> parse_game_set(const std::string& text, const std::string& file)
     for (const json& entry : value.at("games")) {
       set.games.push_back({entry.at("folder").get<std::string>(), entry.at("a").get<std::string>(),
                            entry.at("b").get<std::string>(), entry.at("sizes").get<std::vector<int64_t>>()});
+    }
+    for (const json& entry : value.at("pairs")) {
+      set.pairs.push_back({entry.at("quiet").get<std::string>(), entry.at("loud").get<std::string>(),
+                           entry.at("a").get<std::string>(), entry.at("b").get<std::string>(),
+                           entry.at("bytes").get<int64_t>()});
     }
     return set;
   } catch (const json::exception& e) {

@@ -19,15 +19,26 @@ struct PingPong {
 };
 PingPong ping_pong(const std::string& a, const std::string& b, Bytes eager_limit);
 
+// Two devices compute for about as long as a message from `a` to `b` takes, again and again, while such messages pass
+// (or not): what they take from the computing of either end is the difference.
+Program busy_pair(const std::string& a, const std::string& b, Isa isa_a, Isa isa_b, int64_t message_bytes,
+                  Bytes eager_limit, bool messages);
+
 // Games to be played: what `nlsim lower --network-set` writes and `nlbench network` reads.
 struct Game {
   std::string folder;  // a saved Program
   std::string a, b;    // hosts
   std::vector<int64_t> sizes;
 };
+struct BusyPair {
+  std::string quiet, loud;  // folders: without messages, with them
+  std::string a, b;
+  int64_t bytes = 0;  // of all messages of an execution
+};
 struct GameSet {
   Bytes eager_limit;
   std::vector<Game> games;
+  std::vector<BusyPair> pairs;
 };
 std::string to_json(const GameSet& set);
 Result<GameSet> parse_game_set(const std::string& text, const std::string& file);

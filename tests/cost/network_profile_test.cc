@@ -26,7 +26,7 @@ class Network : public ::testing::Test {
       "",
       "a machine",
       bytes(1000),
-      {{"a", "b", {seconds(1e-4), bytes_per_second(1e8)}, {seconds(3e-4), bytes_per_second(9e7)}, 0.1}}};
+      {{"a", "b", {seconds(1e-4), bytes_per_second(1e8)}, {seconds(3e-4), bytes_per_second(9e7)}, {1e-9, 2e-9}, 0.1}}};
 };
 
 Cluster two_hosts() {
@@ -47,6 +47,7 @@ TEST_F(Network, SurvivesItsFile) {
   ASSERT_EQ(read->ways.size(), 1u);
   EXPECT_EQ(read->ways[0].eager, profile_.ways[0].eager);
   EXPECT_EQ(read->ways[0].rendezvous, profile_.ways[0].rendezvous);
+  EXPECT_EQ(read->ways[0].overheads, profile_.ways[0].overheads);
 }
 
 TEST_F(Network, ReplacesWhatLinksSay) {
@@ -84,12 +85,11 @@ TEST_F(Network, NonsenseIsRefused) {
   const std::string head = R"({"format": "nlsplit-network", "version": 1, "machine": "m", "eager_limit_bytes": )";
   EXPECT_THAT(refusal(head + R"(-1, "ways": []})"), HasSubstr("an eager limit of -1"));
   const auto way = [](const std::string& latency, const std::string& bandwidth) {
-    return R"({"from": "a", "to": "b", "largest_error": 0, "rendezvous": {"latency_s": 0, "bytes_per_s": 1}, "eager": {"latency_s": )" +
+    return R"({"from": "a", "to": "b", "largest_error": 0, "overheads": {"sender_s_per_byte": 0, "receiver_s_per_byte": 0}, "rendezvous": {"latency_s": 0, "bytes_per_s": 1}, "eager": {"latency_s": )" +
            latency + R"(, "bytes_per_s": )" + bandwidth + "}}";
   };
   EXPECT_EQ(refusal(head + "0, \"ways\": [" + way("0", "1") + "]}"), "");
-  EXPECT_THAT(refusal(head + "0, \"ways\": [" + way("-1", "1") + "]}"),
-              HasSubstr("from 'a' to 'b': a negative latency"));
+  EXPECT_THAT(refusal(head + "0, \"ways\": [" + way("-1", "1") + "]}"), HasSubstr("from 'a' to 'b': a negative time"));
   EXPECT_THAT(refusal(head + "0, \"ways\": [" + way("0", "0") + "]}"), HasSubstr("no bandwidth"));
   EXPECT_THAT(refusal(head + "0, \"ways\": [" + way("0", "1") + "," + way("0", "1") + "]}"), HasSubstr("twice"));
   EXPECT_NE(refusal(head + "0, \"ways\": [{}]}"), "");

@@ -95,7 +95,7 @@ TEST_F(Validate, TheNetworkIsMeasuredAndUsed) {
   const std::string profile = scratch_ / "net.json";
   const Outcome measured = nlbench(fmt::format("network {} -o {} --transport threads", scenario, profile));
   ASSERT_EQ(measured.code, 0) << measured.err;
-  EXPECT_THAT(measured.out, HasSubstr("laptop - laptop"));
+  EXPECT_THAT(measured.out, HasSubstr("laptop > laptop"));
   json figures = json::parse(*read_file(profile));
   ASSERT_EQ(figures["ways"].size(), 1u);
   EXPECT_GT(figures["ways"][0]["rendezvous"]["bytes_per_s"].get<double>(), 1e6);

@@ -11,6 +11,8 @@
 namespace nlsplit {
 namespace {
 
+size_t device_slots(const Program& program) { return program.devices[0].order.size(); }
+
 TEST(PingPong, IsAProgramThatRuns) {
   const PingPong game = ping_pong("a", "b", bytes(65472));
   const Status sound = verify(game.program);
@@ -38,6 +40,28 @@ TEST(PingPong, TriesBothSidesOfTheLimit) {
     EXPECT_EQ(has(limit), limit >= 256 && limit <= 4 << 20) << limit;
     EXPECT_TRUE(has(4 << 20));
   }
+}
+
+TEST(BusyPair, ComputesTheSameWithAndWithoutMessages) {
+  size_t computations[2] = {0, 0};
+  for (const bool messages : {false, true}) {
+    const Program program = busy_pair("a", "b", Isa::v2, Isa::v2, 100000, bytes(65472), messages);
+    const Status sound = verify(program);
+    ASSERT_TRUE(sound.ok()) << sound.error().to_string();
+    RunOptions options;
+    options.repeats = 1;
+    const auto result = run_threads(program, {}, options);
+    ASSERT_TRUE(result.ok()) << result.error().to_string();
+    size_t sends = 0;
+    for (const Span& span : result->trace.spans) {
+      const DeviceProgram& device = program.devices[static_cast<size_t>(span.device)];
+      const Instr& instr = device.segments[0].instrs[static_cast<size_t>(span.instr)];
+      computations[messages ? 1 : 0] += instr.opcode == Opcode::compute ? 1 : 0;
+      sends += instr.opcode == Opcode::send ? 1 : 0;
+    }
+    EXPECT_EQ(sends, messages ? device_slots(program) : 0);
+  }
+  EXPECT_EQ(computations[0] + 8, computations[1]) << "and what arrived is read";
 }
 
 std::vector<WaySample> samples_of(const std::vector<int64_t>& sizes, double (*time)(int64_t)) {
