@@ -182,6 +182,7 @@ void PacketSwitch::hand_over(double now) {
 void PacketSwitch::conclude(double elapsed) {
   report_.elapsed_s = elapsed;
   report_.cpu_s = seconds_of(CLOCK_THREAD_CPUTIME_ID);
+  for (const Port& port : ports_) report_.lost += port.overrun();
   const auto quantile = [&](double share) {
     uint64_t seen = 0;
     for (size_t bucket = 0; bucket < late_buckets; ++bucket) {
@@ -198,9 +199,9 @@ void PacketSwitch::conclude(double elapsed) {
 std::string to_string(const SwitchReport& report) {
   static constexpr std::array<const char*, 3> priorities = {"real-time", "high", "normal"};
   return fmt::format(
-      "{} in {} packets, {} lost; late by {} (median), {} (99 %), {} (worst); the switch used {} of CPU in {} at {} "
+      "{} in {} packets, {} lost, {} sent again; late by {} (median), {} (99 %), {} (worst); the switch used {} of CPU in {} at {} "
       "priority",
-      to_string(bytes(static_cast<int64_t>(report.bytes))), report.packets, report.lost,
+      to_string(bytes(static_cast<int64_t>(report.bytes))), report.packets, report.lost, report.sent_again,
       to_string(seconds(report.late_median_s)), to_string(seconds(report.late_99_s)),
       to_string(seconds(report.late_worst_s)), to_string(seconds(report.cpu_s)), to_string(seconds(report.elapsed_s)),
       priorities[static_cast<size_t>(report.priority)]);

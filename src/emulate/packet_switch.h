@@ -29,7 +29,8 @@ enum class SwitchPriority : uint8_t { realtime, high, normal };
 
 struct SwitchReport {
   uint64_t packets = 0, bytes = 0;
-  uint64_t lost = 0;  // the kernel did not take them
+  uint64_t lost = 0;        // no room to wait to be read, or the kernel did not take them
+  uint64_t sent_again = 0;  // by TCP in all places, which took them for lost
   double elapsed_s = 0, cpu_s = 0;
   // How long after its time a packet was handed over: mostly the time to wake up.
   double late_median_s = 0, late_99_s = 0, late_worst_s = 0;
@@ -46,7 +47,7 @@ class PacketSwitch {
 
   void run();                         // until stop()
   void stop() const;                  // from another thread
-  const SwitchReport& report() const { return report_; }  // after run()
+  const SwitchReport& report() const { return report_; }  // after run(); what only places know is not in it
 
  private:
   struct Packet {

@@ -32,9 +32,11 @@ class Port {
 
   int fd() const { return fd_; }
   // One packet with its headers; 0: none there.
-  size_t read(std::span<std::byte> room) const;
+  size_t read(std::span<std::byte> room);
   // false: the kernel did not take it.
   bool write(std::span<const std::byte> packet) const;
+  // Packets that found no room to wait to be read; a TUN device counts them itself, as its interface's drops.
+  uint64_t overrun() const;
   // Where the IP header begins.
   size_t ip_offset() const { return ip_offset_; }
 
@@ -42,8 +44,15 @@ class Port {
   Port(int fd, size_t ip_offset) : fd_(fd), ip_offset_(ip_offset) {}
   static Result<Port> open_tun(const InterfaceOptions& options);
   static Result<Port> open_veth(const InterfaceOptions& options, int outside, size_t number);
+  // Of a packet socket: frames that the kernel fills, one packet each. Its ordinary buffer would be too small for what
+  // TCP has under way, and only the machine's root may enlarge it.
+  Status map_ring();
+  size_t read_ring(std::span<std::byte> room);
+
   int fd_;
   size_t ip_offset_;
+  std::byte* ring_ = nullptr;
+  size_t next_frame_ = 0;
 };
 
 }  // namespace nlsplit

@@ -14,6 +14,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <limits>
+#include <sstream>
 #include <thread>
 
 #include "base/file.h"
@@ -129,10 +132,45 @@ Result<std::vector<Port>> make_places(const EmulatedNetwork& network) {
   return ports;
 }
 
-Status go_to(const std::string& place) {
+// What the kernel counted in the namespace we are in: packets its interface threw away, TCP segments sent again.
+void add_counts(SwitchReport& report) {
+  std::ifstream interfaces("/proc/thread-self/net/dev");
+  for (std::string line; std::getline(interfaces, line);) {
+    std::istringstream words(line);
+    std::string name;
+    words >> name;
+    if (name != std::string(port_interface) + ":") continue;
+    uint64_t number = 0;
+    for (int column = 0; column < 12; ++column) words >> number;  // eight of receiving; bytes, packets, errors, drops
+    report.lost += number;
+  }
+  std::ifstream protocols("/proc/thread-self/net/snmp");
+  std::vector<std::string> names;
+  for (std::string line; std::getline(protocols, line);) {
+    if (!line.starts_with("Tcp:")) continue;
+    std::istringstream words(line);
+    std::vector<std::string> values;
+    for (std::string word; words >> word;) values.push_back(word);
+    if (names.empty()) {
+      names = values;
+      continue;
+    }
+    for (size_t i = 0; i < std::min(names.size(), values.size()); ++i) {
+      if (names[i] == "RetransSegs") report.sent_again += std::strtoull(values[i].c_str(), nullptr, 10);
+    }
+  }
+}
+
+bool enter_network(const std::string& place) {
   const int fd = ::open(place_file(place).c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0 || ::setns(fd, CLONE_NEWNET) != 0) return system_error(fmt::format("cannot go to host '{}'", place));
+  if (fd < 0) return false;
+  const bool entered = ::setns(fd, CLONE_NEWNET) == 0;
   ::close(fd);
+  return entered;
+}
+
+Status go_to(const std::string& place) {
+  if (!enter_network(place)) return system_error(fmt::format("cannot go to host '{}'", place));
   if (::unshare(CLONE_NEWUTS) != 0 || ::sethostname(place.c_str(), place.size()) != 0)
     return system_error("cannot set the host's name");
   return ok_status();
@@ -195,7 +233,13 @@ void live_inside(const EmulatedNetwork& network, const SandboxOptions& options, 
   const int code = wait_for_command(command, signals);
   wires.stop();
   thread.join();
-  if (!options.quiet) std::fprintf(stderr, "emulation: %s\n", to_string(wires.report()).c_str());
+  if (!options.quiet) {
+    SwitchReport report = wires.report();
+    for (const Place& place : network.places) {
+      if (enter_network(place.name)) add_counts(report);
+    }
+    std::fprintf(stderr, "emulation: %s\n", to_string(report).c_str());
+  }
   std::fflush(nullptr);
   ::_exit(code);
 }

@@ -3,10 +3,13 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <sstream>
+#include <string_view>
 
 #include "emulate/sandbox.h"
 #include "scenario/scenario.h"
@@ -44,7 +47,11 @@ Result<int> emulate(Arguments& arguments) {
   ASSIGN_OR_RETURN(const Scenario scenario, read_scenario(arguments.scenario, {.need_profiles = false}));
   ASSIGN_OR_RETURN(const EmulatedNetwork network, emulated_network(scenario.cluster));
   if (!arguments.loopback) RETURN_IF_ERROR(can_sandbox());
-  if (arguments.launch.command.empty()) return 0;
+  if (arguments.launch.command.empty()) {
+    if (arguments.loopback || !arguments.launch.ranks_on.empty()) return invalid_input("no COMMAND: it follows --");
+    fmt::print("this machine can emulate it: {} hosts\n", network.places.size());
+    return 0;
+  }
   find_programs_beside_us();
   if (arguments.launch.ranks_on.empty() && is_nlbench_run(arguments.launch.command)) {
     ASSIGN_OR_RETURN(arguments.launch.ranks_on, hosts_of_nlbench_run(arguments.launch.command));
@@ -58,6 +65,13 @@ Result<int> emulate(Arguments& arguments) {
 int emulate_command(Arguments& arguments) {
   const Result<int> code = emulate(arguments);
   return code.ok() ? *code : report(code.error());
+}
+
+std::vector<std::string> split_names(const std::string& text) {
+  std::vector<std::string> names;
+  std::istringstream words(text);
+  for (std::string name; std::getline(words, name, ',');) names.push_back(name);
+  return names;
 }
 
 // The same program under another name: sandbox.h.
@@ -86,10 +100,9 @@ int main(int argc, char** argv) {
   app.add_option("SCENARIO", arguments.scenario, "The cluster: its hosts, links and eager_limit")
       ->type_name("FILE")
       ->required();
-  app.add_option("COMMAND", arguments.launch.command, "What to run, after --")->type_name("WORDS");
-  app.add_option("--ranks-on", arguments.launch.ranks_on, "COMMAND is an MPI program; hosts of its ranks, in order")
-      ->type_name("HOST,...")
-      ->delimiter(',');
+  std::string ranks_on;
+  app.add_option("--ranks-on", ranks_on, "COMMAND is an MPI program; hosts of its ranks, in order")
+      ->type_name("HOST,...");
   app.add_option("--on", arguments.launch.on,
                  "Host where COMMAND, or its mpirun, runs (default: rank 0's, or the first device's)")
       ->type_name("HOST");
@@ -101,6 +114,12 @@ int main(int argc, char** argv) {
       "namespaces.\ndocs/emulation.md says more.");
   app.set_version_flag("--version", "nlemulate " NLS_VERSION);
   int code = 0;
-  app.callback([&] { code = emulate_command(arguments); });
-  return parse_and_run(app, argc, argv, code);
+  app.callback([&] {
+    arguments.launch.ranks_on = split_names(ranks_on);
+    code = emulate_command(arguments);
+  });
+  // What follows "--" is not ours to parse.
+  char** const command = std::find(argv + 1, argv + argc, std::string_view("--"));
+  if (command != argv + argc) arguments.launch.command.assign(command + 1, argv + argc);
+  return parse_and_run(app, static_cast<int>(command - argv), argv, code);
 }
