@@ -30,8 +30,8 @@ class Fluid {
  public:
   explicit Fluid(std::vector<double> rates);  // of each link, byte/s; the two directions of a half-duplex link are one
 
-  // `packet` of this many bytes joins its flow's queue. `now` never goes back; what is due by `now` must have been taken
-  // out before. The route must outlive the queue, and is the same for all packets of a flow.
+  // `packet` of this many bytes joins its flow's queue. `now` never goes back; what is due by `now` must have been
+  // taken out before. The route must outlive the queue, and is the same for all packets of a flow.
   void offer(double now, uint64_t flow, const FluidRoute& route, double bytes, uint32_t packet);
 
   // Appends the packets whose last byte has been sent by `now`, in the order in which that happened.

@@ -119,9 +119,7 @@ Status add_route(const std::string& name, const InterfaceOptions& options) {
 
 }  // namespace
 
-Status raise_loopback() {
-  return Request(RTM_NEWLINK, 0, link_message("lo", true, true)).send("loopback interface");
-}
+Status raise_loopback() { return Request(RTM_NEWLINK, 0, link_message("lo", true, true)).send("loopback interface"); }
 
 Status raise_interface(const std::string& name, const InterfaceOptions& options) {
   Request request(RTM_NEWLINK, 0, link_message(name, true, options.needs_neighbours));

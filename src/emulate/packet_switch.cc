@@ -199,7 +199,8 @@ void PacketSwitch::conclude(double elapsed) {
 std::string to_string(const SwitchReport& report) {
   static constexpr std::array<const char*, 3> priorities = {"real-time", "high", "normal"};
   return fmt::format(
-      "{} in {} packets, {} lost, {} sent again; late by {} (median), {} (99 %), {} (worst); the switch used {} of CPU in {} at {} "
+      "{} in {} packets, {} lost, {} sent again; late by {} (median), {} (99 %), {} (worst); the switch used {} of CPU "
+      "in {} at {} "
       "priority",
       to_string(bytes(static_cast<int64_t>(report.bytes))), report.packets, report.lost, report.sent_again,
       to_string(seconds(report.late_median_s)), to_string(seconds(report.late_99_s)),

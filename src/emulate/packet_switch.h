@@ -45,8 +45,8 @@ class PacketSwitch {
   PacketSwitch(const PacketSwitch&) = delete;
   PacketSwitch& operator=(const PacketSwitch&) = delete;
 
-  void run();                         // until stop()
-  void stop() const;                  // from another thread
+  void run();                                             // until stop()
+  void stop() const;                                      // from another thread
   const SwitchReport& report() const { return report_; }  // after run(); what only places know is not in it
 
  private:
@@ -60,9 +60,7 @@ class PacketSwitch {
     double time;
     uint64_t order;
     uint32_t packet;
-    bool operator>(const Due& other) const {
-      return time != other.time ? time > other.time : order > other.order;
-    }
+    bool operator>(const Due& other) const { return time != other.time ? time > other.time : order > other.order; }
   };
 
   void receive(size_t from, double now);

@@ -87,8 +87,7 @@ Result<std::vector<size_t>> places_of(const Cluster& cluster, const EmulatedNetw
       if (here && (best == network.places.size() || used[p] < used[best])) best = p;
     }
     if (best == network.places.size()) {
-      return invalid_input(
-          fmt::format("there is no host '{}' in the scenario; it has {}", host, host_names(cluster)));
+      return invalid_input(fmt::format("there is no host '{}' in the scenario; it has {}", host, host_names(cluster)));
     }
     if (++used[best] > 1 && !shared) {
       return invalid_input(

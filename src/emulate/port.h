@@ -22,7 +22,8 @@ class Port {
   // Largest packet with its headers: 64 KiB, an Ethernet header and the virtio header.
   static constexpr size_t largest_packet = 65536 + 64;
 
-  // The calling thread is in the place's namespace. `outside` is that of the switch, where the outer end of a pair goes.
+  // The calling thread is in the place's namespace. `outside` is that of the switch, where the outer end of a pair
+  // goes.
   static Result<Port> open(const InterfaceOptions& options, int outside, size_t number);
   static bool has_tun();
 

@@ -21,9 +21,9 @@ namespace nlsplit {
 inline constexpr const char* sandbox_folder = "/dev/shm/nlsplit";
 
 struct SandboxOptions {
-  size_t head = 0;                            // place where the command runs
-  std::vector<std::string> command;           // looked up in PATH
-  std::map<std::string, std::string> files;   // name and content, in sandbox_folder
+  size_t head = 0;                                 // place where the command runs
+  std::vector<std::string> command;                // looked up in PATH
+  std::map<std::string, std::string> files;        // name and content, in sandbox_folder
   std::map<std::string, std::string> environment;  // set for the command
   bool ctrl_c_ends = false;  // the command means to end on Ctrl-C: killed if it does not. A shell does not mean to
   bool quiet = false;        // no line on stderr about what the switch did

@@ -225,8 +225,9 @@ void add_run_command(CLI::App& app, int& code) {
       ->add_option("--watchdog", a->watchdog_s,
                    "Give up when nothing happens for so many seconds, and say what is missing; 0: never (default 30)")
       ->check(CLI::NonNegativeNumber);
-  command->add_flag("--hosts", a->hosts,
-                    "Only print the host of each rank, a line each: a hostfile for mpirun --map-by seq --hostfile FILE");
+  command->add_flag(
+      "--hosts", a->hosts,
+      "Only print the host of each rank, a line each: a hostfile for mpirun --map-by seq --hostfile FILE");
   command->add_option("--nlsim", a->job.nlsim,
                       "Where nlsim is, which plans scenarios and reads models (default: beside nlbench)");
   command->callback([a, &code] { code = run_command(*a); });

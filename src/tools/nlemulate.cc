@@ -88,7 +88,8 @@ int on_command(int argc, char** argv) {
 int main(int argc, char** argv) {
   if (fs::path(argv[0]).filename() == "on") return on_command(argc, argv);
   CLI::App app(
-      "Runs a command on a scenario's cluster, emulated on this machine: each host a network namespace, with the links' "
+      "Runs a command on a scenario's cluster, emulated on this machine: each host a network namespace, with the "
+      "links' "
       "bandwidths\nand latencies between them. Nothing is left behind, however it ends.\n\n"
       "  emulate_cluster S.yaml -- nlbench run S.yaml --plan 1      over MPI, each rank on its device's host\n"
       "  emulate_cluster S.yaml --ranks-on a,b -- ./my_mpi_program  any MPI program, a rank for each name\n"

@@ -93,8 +93,8 @@ Result<std::vector<std::string>> hosts_of_nlbench_run(const std::vector<std::str
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-    const std::string why = fmt::format("{} run cannot say on which hosts its ranks belong; what it said stands above",
-                                        command[0]);
+    const std::string why =
+        fmt::format("{} run cannot say on which hosts its ranks belong; what it said stands above", command[0]);
     return WIFEXITED(status) && WEXITSTATUS(status) == 2 ? invalid_input(why) : failed(why);
   }
   std::vector<std::string> hosts;
@@ -126,8 +126,8 @@ Result<SandboxOptions> launch(const Cluster& cluster, const EmulatedNetwork& net
     for (const size_t place : places) ranks += network.places[place].name + "\n";
     options.files["ranks"] = ranks;
     if (nlbench) let_ranks_sleep(options.command, places.size());
-    options.command.insert(options.command.begin(), {"mpirun", "--hostfile", file_in_sandbox("ranks"), "-np",
-                                                     fmt::format("{}", places.size())});
+    options.command.insert(options.command.begin(),
+                           {"mpirun", "--hostfile", file_in_sandbox("ranks"), "-np", fmt::format("{}", places.size())});
     options.ctrl_c_ends = true;
     if (arguments.on.empty()) head = network.places[places[0]].name;
   }
@@ -139,9 +139,8 @@ Result<SandboxOptions> launch(const Cluster& cluster, const EmulatedNetwork& net
 std::vector<std::string> loopback_command(const Cluster& cluster, const LaunchArguments& arguments) {
   std::vector<std::string> command = arguments.command;
   if (arguments.ranks_on.empty()) return command;
-  if (is_nlbench_run(command)) let_ranks_sleep(command, arguments.ranks_on.size());
-  std::vector<std::string> mpirun = {"mpirun", "-np", fmt::format("{}", arguments.ranks_on.size()), "--oversubscribe",
-                                     "--bind-to", "none"};
+  std::vector<std::string> mpirun = {"mpirun",          "-np",       fmt::format("{}", arguments.ranks_on.size()),
+                                     "--oversubscribe", "--bind-to", "none"};
   const auto set = [&mpirun](const std::string& name, const std::string& value) {
     mpirun.insert(mpirun.end(), {"--mca", name, value});
   };

@@ -35,7 +35,8 @@ TEST(Fluid, PacketsOfAFlowQueue) {
   for (uint32_t p = 0; p < 3; ++p) EXPECT_NEAR(due.at(p), 1e-3 * (p + 1), 1e-9);
 }
 
-// Both at half the rate until the small one has gone at 2 ms; of the other then 250'000 of 375'000 bytes are left: 2 ms.
+// Both at half the rate until the small one has gone at 2 ms; of the other then 250'000 of 375'000 bytes are left: 2
+// ms.
 TEST(Fluid, FlowsShareALinkEvenly) {
   Fluid fluid({gbit});
   const FluidRoute route{{0}, 0};
@@ -57,8 +58,8 @@ TEST(Fluid, ALateFlowGetsItsShareAtOnce) {
   EXPECT_NEAR(due.at(2), 2e-3, 1e-9);
 }
 
-// Links of 10 and 4 byte/s. Flow 1 crosses both, flow 2 the second, flow 3 the first: 1 and 2 get 2 byte/s each, 3 the 8
-// that are left of the first. One evenly split link after the other would give 3 only 5.
+// Links of 10 and 4 byte/s. Flow 1 crosses both, flow 2 the second, flow 3 the first: 1 and 2 get 2 byte/s each, 3 the
+// 8 that are left of the first. One evenly split link after the other would give 3 only 5.
 TEST(Fluid, SharesAreMaxMinFair) {
   Fluid fluid({10, 4});
   const FluidRoute both{{0, 1}, 0}, second{{1}, 0}, first{{0}, 0};

@@ -44,8 +44,7 @@ class Nlemulate : public ::testing::Test {
   }
   // The outer process cannot start others once the sandbox is gone, not even a leak checker.
   Outcome run(const std::string& arguments) const {
-    return run_command(
-        fmt::format("ASAN_OPTIONS=detect_leaks=0 {} {} {}", program("nlemulate"), scenario_, arguments));
+    return run_command(fmt::format("ASAN_OPTIONS=detect_leaks=0 {} {} {}", program("nlemulate"), scenario_, arguments));
   }
   Scratch scratch_;
   std::string scenario_ = scratch_.write("s.yaml", three_hosts);
@@ -149,7 +148,8 @@ TEST_F(Nlemulate, NothingIsLeftHoweverItEnds) {
     const std::string naps = fmt::format("{}.{}", 70'000 + ::getpid() % 10'000, signal);
     const std::string temporary = scratch_ / fmt::format("tmp{}", signal);
     fs::create_directories(temporary);
-    const std::string inside = fmt::format("on b setsid sleep {0} & on c setsid sleep {0} & touch $TMPDIR/x; exec sleep {0}", naps);
+    const std::string inside =
+        fmt::format("on b setsid sleep {0} & on c setsid sleep {0} & touch $TMPDIR/x; exec sleep {0}", naps);
     const pid_t child = ::fork();
     if (child == 0) {
       ::setenv("TMPDIR", temporary.c_str(), 1);

@@ -30,9 +30,7 @@ constexpr size_t first_bytes = 1 << 20;
   std::exit(1);
 }
 
-double now_s() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 void send_all(int fd, const void* data, size_t size) {
   for (const char* at = static_cast<const char*>(data); size > 0;) {
