@@ -51,11 +51,12 @@ class Nlemulate : public ::testing::Test {
 };
 
 struct Measured {
-  double round_trip_us = 0, bytes_per_s = 0, first_s = 0;
+  double shortest_us = 0, median_us = 0, bytes_per_s = 0;
 };
 
-// What one probe costs beyond the link: four processes have to be woken, on cores that others may be using.
-constexpr double round_trip_slack_us = 300;
+// What the shortest round trip costs beyond the links: four threads are woken one after the other. Longer ones tell how
+// busy the machine is.
+constexpr double round_trip_slack_us = 150;
 constexpr double bandwidth_slack = 0.03;
 constexpr int attempts = 4;
 
@@ -79,19 +80,19 @@ TEST_F(Nlemulate, LinksHaveTheirBandwidthAndLatency) {
       ASSERT_EQ(outcome.code, 0) << outcome.err;
       EXPECT_THAT(outcome.err, HasSubstr(" 0 lost"));
       Measured now;
-      ASSERT_EQ(std::sscanf(outcome.out.c_str(), "round_trip_us %lf bytes_per_s %lf first_s %lf", &now.round_trip_us,
-                            &now.bytes_per_s, &now.first_s),
+      ASSERT_EQ(std::sscanf(outcome.out.c_str(), "shortest_us %lf median_us %lf bytes_per_s %lf", &now.shortest_us,
+                            &now.median_us, &now.bytes_per_s),
                 3)
           << outcome.out;
       // Faster than the link is wrong, however busy the machine.
-      EXPECT_GE(now.round_trip_us, link.round_trip_us) << link.from << " to " << link.to;
+      EXPECT_GE(now.shortest_us, link.round_trip_us) << link.from << " to " << link.to;
       EXPECT_LE(now.bytes_per_s, link.bytes_per_s * 1.01) << link.from << " to " << link.to;
-      fits = now.round_trip_us <= link.round_trip_us + round_trip_slack_us &&
+      fits = now.shortest_us <= link.round_trip_us + round_trip_slack_us &&
              now.bytes_per_s >= link.bytes_per_s * (1 - bandwidth_slack);
       best = now;
     }
-    EXPECT_TRUE(fits) << link.from << " to " << link.to << ": last of " << attempts << " attempts "
-                      << best.round_trip_us << " us, " << best.bytes_per_s << " byte/s";
+    EXPECT_TRUE(fits) << link.from << " to " << link.to << ": last of " << attempts << " attempts " << best.shortest_us
+                      << " us (median " << best.median_us << "), " << best.bytes_per_s << " byte/s";
   }
 }
 
@@ -111,9 +112,9 @@ TEST_F(Nlemulate, HostsAreMachinesOfTheirOwn) {
   EXPECT_EQ(outcome.err, "");
 }
 
-// Processes whose command line holds the word, by the number of their network namespace.
-std::multiset<std::string> namespaces_of(const std::string& word) {
-  std::multiset<std::string> found;
+// The network namespaces of the processes whose command line holds the word.
+std::set<std::string> namespaces_of(const std::string& word) {
+  std::set<std::string> found;
   std::error_code failure;
   for (const auto& entry : fs::directory_iterator("/proc")) {
     const auto line = read_file(entry.path() / "cmdline");
@@ -123,7 +124,7 @@ std::multiset<std::string> namespaces_of(const std::string& word) {
   return found;
 }
 
-bool anyone_in(const std::multiset<std::string>& namespaces) {
+bool anyone_in(const std::set<std::string>& namespaces) {
   std::error_code failure;
   for (const auto& entry : fs::directory_iterator("/proc")) {
     const std::string name = fs::read_symlink(entry.path() / "ns/net", failure);
@@ -160,9 +161,8 @@ TEST_F(Nlemulate, NothingIsLeftHoweverItEnds) {
       ::_exit(127);
     }
     const std::string word = std::string("sleep") + '\0' + naps;
-    EXPECT_TRUE(within_seconds(10, [&] { return namespaces_of(word).size() == 3; })) << namespaces_of(word).size();
-    const std::multiset<std::string> namespaces = namespaces_of(word);
-    EXPECT_EQ(std::set<std::string>(namespaces.begin(), namespaces.end()).size(), 3u);
+    std::set<std::string> namespaces;
+    EXPECT_TRUE(within_seconds(10, [&] { return (namespaces = namespaces_of(word)).size() == 3; }));
     ::kill(child, signal);
     int status = 0;
     ::waitpid(child, &status, 0);
