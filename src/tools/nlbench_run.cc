@@ -24,7 +24,7 @@ namespace {
 struct RunArguments {
   JobArguments job;
   std::string output, json, trace, duration, transport = "mpi", polling = "auto";
-  bool check = false;
+  bool check = false, hosts = false;
   double tolerance = -1;
   int repeats = 5, warmup = 1;
   double watchdog_s = 30;
@@ -86,6 +86,15 @@ Result<LoadedJob> begin(const RunArguments& arguments, std::optional<TemporaryFo
   return load_job(arguments.job, folder);
 }
 
+// Rank r belongs on the host in line r. No MPI: who starts the ranks asks this before.
+Status print_hosts(const RunArguments& arguments) {
+  std::optional<TemporaryFolder> folder;
+  ASSIGN_OR_RETURN(const LoadedJob job, begin(arguments, folder));
+  for (const DeviceProgram& device : job.saved.program.devices) fmt::print("{}\n", device.host);
+  std::fflush(stdout);
+  return ok_status();
+}
+
 Status run_in_threads(const RunArguments& arguments, const RunOptions& options) {
   std::optional<TemporaryFolder> folder;
   ASSIGN_OR_RETURN(const LoadedJob job, begin(arguments, folder));
@@ -134,6 +143,7 @@ int run_command(const RunArguments& arguments) {
   std::signal(SIGTERM, on_terminate);
   const auto options = options_of(arguments);
   if (!options) return report(options.error());
+  if (arguments.hosts) return finish(print_hosts(arguments), true);
   if (arguments.transport == "threads") return finish(run_in_threads(arguments, *options), true);
 
   std::optional<TemporaryFolder> folder;
@@ -216,6 +226,9 @@ void add_run_command(CLI::App& app, int& code) {
       ->add_option("--watchdog", a->watchdog_s,
                    "Give up when nothing happens for so many seconds, and say what is missing; 0: never (default 30)")
       ->check(CLI::NonNegativeNumber);
+  command->add_flag(
+      "--hosts", a->hosts,
+      "Only print the host of each rank, a line each: a hostfile for mpirun --map-by seq --hostfile FILE");
   command->add_option("--nlsim", a->job.nlsim,
                       "Where nlsim is, which plans scenarios and reads models (default: beside nlbench)");
   command->callback([a, &code] { code = run_command(*a); });

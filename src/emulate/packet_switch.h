@@ -1,0 +1,90 @@
+// PacketSwitch: carries packets between places, each when the links of the scenario would have.
+//
+//   PacketSwitch wires(network, std::move(ports));
+//   std::thread thread([&] { wires.run(); });  …  wires.stop(); thread.join(); wires.report();
+//
+// One thread: it reads what places send, asks Fluid when each packet arrives, sleeps until then, hands it over. Charged
+// is what the kernel hands over in one piece with its headers once, so a link's bandwidth is what payload gets.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <queue>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "emulate/fluid.h"
+#include "emulate/places.h"
+#include "emulate/port.h"
+
+namespace nlsplit {
+
+// Places have the addresses 10.133.0.0 + 1, + 2, …
+inline constexpr uint32_t first_address = (10u << 24 | 133u << 16) + 1;
+std::string address_text(size_t place);
+
+enum class SwitchPriority : uint8_t { realtime, high, normal };
+
+struct SwitchReport {
+  uint64_t packets = 0, bytes = 0;
+  uint64_t lost = 0;        // no room to wait to be read, or the kernel did not take them
+  uint64_t sent_again = 0;  // by TCP in all places, which took them for lost
+  double elapsed_s = 0, cpu_s = 0;
+  // How long after its time a packet was handed over: mostly the time to wake up.
+  double late_median_s = 0, late_99_s = 0, late_worst_s = 0;
+  SwitchPriority priority = SwitchPriority::normal;
+};
+std::string to_string(const SwitchReport& report);  // one line
+
+class PacketSwitch {
+ public:
+  PacketSwitch(const EmulatedNetwork& network, std::vector<Port> ports);  // the network outlives it
+  ~PacketSwitch();
+  PacketSwitch(const PacketSwitch&) = delete;
+  PacketSwitch& operator=(const PacketSwitch&) = delete;
+
+  void run();                                             // until stop()
+  void stop() const;                                      // from another thread
+  const SwitchReport& report() const { return report_; }  // after run(); what only places know is not in it
+
+ private:
+  struct Packet {
+    std::unique_ptr<std::byte[]> bytes;
+    size_t size = 0;
+    size_t to = 0;
+    bool whole_buffer = false;  // its buffer goes back to spare_
+  };
+  struct Due {
+    double time;
+    uint64_t order;
+    uint32_t packet;
+    bool operator>(const Due& other) const { return time != other.time ? time > other.time : order > other.order; }
+  };
+
+  void receive(size_t from, double now);
+  void accept(size_t from, size_t size, double now);
+  uint32_t keep(size_t size, size_t to);
+  void hand_over(double now);
+  double next_wake() const;
+  void conclude(double elapsed);
+
+  const EmulatedNetwork& network_;
+  std::vector<Port> ports_;
+  Fluid fluid_;
+  double least_latency_;
+  int stop_event_;
+  std::unique_ptr<std::byte[]> incoming_;
+  std::vector<std::unique_ptr<std::byte[]>> spare_;
+  std::vector<Packet> packets_;
+  std::vector<uint32_t> free_;
+  std::vector<FluidDelivery> sent_;
+  std::priority_queue<Due, std::vector<Due>, std::greater<>> due_;
+  uint64_t order_ = 0;
+  static constexpr size_t late_buckets = 10'000;  // of a microsecond; the last one has all above
+  std::array<uint64_t, late_buckets> late_{};
+  SwitchReport report_;
+};
+
+}  // namespace nlsplit

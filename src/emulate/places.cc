@@ -1,0 +1,111 @@
+#include "emulate/places.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <set>
+
+namespace nlsplit {
+namespace {
+
+// What resolvers and mpirun would not take as the name of another machine.
+Status check_name(const std::string& name) {
+  if (name == "localhost")
+    return unsupported("host 'localhost' cannot be emulated: every machine has its own; name it otherwise");
+  if (name.find_first_not_of("0123456789.") == std::string::npos)
+    return unsupported(fmt::format("host '{}' cannot be emulated: it reads like an address; name it otherwise", name));
+  if (name.front() == '-')
+    return unsupported(fmt::format("host '{}' cannot be emulated: it reads like an option; name it otherwise", name));
+  return ok_status();
+}
+
+std::string host_names(const Cluster& cluster) {
+  std::string all;
+  for (const Host& host : cluster.hosts) {
+    if (!host.is_switch) all += (all.empty() ? "" : ", ") + host.name;
+  }
+  return all;
+}
+
+}  // namespace
+
+Result<EmulatedNetwork> emulated_network(const Cluster& cluster) {
+  if (cluster.nic_window > 0) {
+    return unsupported(fmt::format(
+        "nic_window: {} cannot be emulated: a network carries packets and does not know messages; without it they "
+        "share the links",
+        cluster.nic_window));
+  }
+  EmulatedNetwork network;
+  std::set<std::string> names;
+  for (size_t h = 0; h < cluster.hosts.size(); ++h) {
+    const Host& host = cluster.hosts[h];
+    if (host.is_switch) continue;
+    RETURN_IF_ERROR(check_name(host.name));
+    const auto devices =
+        std::ranges::count_if(cluster.devices, [h](const Device& device) { return device.host == HostId(h); });
+    for (int64_t n = 1; n <= std::max<int64_t>(devices, 1); ++n) {
+      network.places.push_back({devices > 1 ? fmt::format("{}.{}", host.name, n) : host.name, HostId(h)});
+      if (!names.insert(network.places.back().name).second) {
+        return unsupported(
+            fmt::format("the devices of host '{}' need names of their own, and there is a host '{}' already; name it "
+                        "otherwise",
+                        host.name, network.places.back().name));
+      }
+    }
+  }
+  // Both directions of a half-duplex link are the first of its two.
+  network.rates.resize(cluster.links.size() * 2);
+  for (size_t l = 0; l < cluster.links.size(); ++l)
+    network.rates[2 * l] = network.rates[2 * l + 1] = cluster.links[l].bandwidth.value();
+  for (size_t from = 0; from < network.places.size(); ++from) {
+    for (size_t to = 0; to < network.places.size(); ++to) {
+      FluidRoute& route = network.routes.emplace_back();
+      if (from == to) continue;
+      ASSIGN_OR_RETURN(const Route found, find_route(cluster, network.places[from].host, network.places[to].host));
+      route.latency = found.latency.value();
+      for (const Hop& hop : found.hops) {
+        const bool second = cluster.links[hop.link.index()].full_duplex && !hop.forward;
+        route.links.push_back(static_cast<int>(2 * hop.link.index() + (second ? 1 : 0)));
+      }
+    }
+  }
+  // A link from a host to itself has one direction only, here as in the simulator: all its devices share it.
+  return network;
+}
+
+Result<std::vector<size_t>> places_of(const Cluster& cluster, const EmulatedNetwork& network,
+                                      const std::vector<std::string>& hosts, bool shared) {
+  std::vector<size_t> found;
+  std::vector<int> used(network.places.size(), 0);
+  for (const std::string& host : hosts) {
+    const HostId id = cluster.find_host(host);
+    size_t best = network.places.size();
+    for (size_t p = 0; p < network.places.size(); ++p) {
+      const bool here = network.places[p].name == host || (id.valid() && network.places[p].host == id);
+      if (here && (best == network.places.size() || used[p] < used[best])) best = p;
+    }
+    if (best == network.places.size()) {
+      return invalid_input(fmt::format("there is no host '{}' in the scenario; it has {}", host, host_names(cluster)));
+    }
+    if (++used[best] > 1 && !shared) {
+      return invalid_input(
+          fmt::format("more ranks on host '{}' than the scenario has devices there: is it the same scenario?", host));
+    }
+    found.push_back(best);
+  }
+  return found;
+}
+
+double most_in_flight(const EmulatedNetwork& network) {
+  double most = 0;
+  for (const FluidRoute& route : network.routes) {
+    double rate = std::numeric_limits<double>::infinity();
+    for (const int link : route.links) rate = std::min(rate, network.rates[static_cast<size_t>(link)]);
+    if (!route.links.empty()) most = std::max(most, rate * 2 * route.latency);
+  }
+  return most;
+}
+
+}  // namespace nlsplit

@@ -1,0 +1,42 @@
+// The network to emulate, read off a cluster: places (network namespaces) and what lies between each two of them.
+//
+//   ASSIGN_OR_RETURN(EmulatedNetwork network, emulated_network(scenario.cluster));
+//
+// A host is one place, by its name. A host with several devices has a place for each (`a.1`, `a.2`), so that they too
+// meet over a link, the one from the host to itself; they share the host's links to others.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cost/cluster.h"
+#include "emulate/fluid.h"
+
+namespace nlsplit {
+
+struct Place {
+  std::string name;  // its host name
+  HostId host;
+};
+
+struct EmulatedNetwork {
+  std::vector<Place> places;
+  std::vector<double> rates;       // of the fluid's links, byte/s
+  std::vector<FluidRoute> routes;  // from × to; of no use from a place to itself
+
+  const FluidRoute& route(size_t from, size_t to) const { return routes[from * places.size() + to]; }
+};
+
+// Errors: what cannot be emulated (a card's window, names that are not host names), hosts without a connection.
+Result<EmulatedNetwork> emulated_network(const Cluster& cluster);
+
+// The place of each rank, from the host of each: the n-th rank on a host with several places is on its n-th place, as
+// they are all alike. A name may also be a place's own. Error: an unknown name, or more ranks than `shared` allows on a
+// place: several where true, else one.
+Result<std::vector<size_t>> places_of(const Cluster& cluster, const EmulatedNetwork& network,
+                                      const std::vector<std::string>& hosts, bool shared);
+
+// The longest round trip's worth of bytes on any route: what TCP must have under way to fill it.
+double most_in_flight(const EmulatedNetwork& network);
+
+}  // namespace nlsplit

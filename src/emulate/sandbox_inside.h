@@ -1,0 +1,15 @@
+// Inside emulate: what the sandbox's first process does.
+#pragma once
+
+#include <signal.h>
+
+#include "emulate/sandbox.h"
+
+namespace nlsplit {
+
+// Never returns: its end is the end of everything inside. `mask`: the command's signals. `alive`: reads end-of-file
+// when the outer process is gone.
+[[noreturn]] void live_inside(const EmulatedNetwork& network, const SandboxOptions& options, const sigset_t& mask,
+                              int alive);
+
+}  // namespace nlsplit
