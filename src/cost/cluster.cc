@@ -78,23 +78,9 @@ Error not_connected(const Cluster& cluster, HostId a, HostId b) {
                                    cluster.hosts[b.index()].name));
 }
 
-// What messages take on it, from its links or as it was measured.
-Result<Route> with_costs(const Cluster& cluster, HostId from, HostId to, Route route) {
-  if (cluster.ways.empty()) {
-    route.eager.bandwidth = route.rendezvous.bandwidth = route.narrowest;
-    route.rendezvous.latency = route.eager.latency + cluster.handshake;
-    return route;
-  }
-  const auto way = std::ranges::find_if(cluster.ways, [&](const Way& w) { return w.from == from && w.to == to; });
-  if (way == cluster.ways.end()) {
-    return invalid_input(
-        fmt::format("{} has no measurement of messages from host '{}' to host '{}'; nlbench network "
-                    "makes them all",
-                    cluster.network_profile, cluster.hosts[from.index()].name, cluster.hosts[to.index()].name));
-  }
-  route.eager = way->eager;
-  route.rendezvous = way->rendezvous;
-  route.overheads = way->overheads;
+Route with_costs(const Cluster& cluster, Route route) {
+  route.eager.bandwidth = route.rendezvous.bandwidth = route.narrowest;
+  route.rendezvous.latency = route.eager.latency + cluster.handshake;
   return route;
 }
 
@@ -132,12 +118,12 @@ HostId Cluster::find_host(std::string_view name) const {
   return HostId();
 }
 
-Result<Route> find_route(const Cluster& cluster, HostId from, HostId to) {
+Result<Route> find_path(const Cluster& cluster, HostId from, HostId to) {
   CHECK(from.valid() && from.index() < cluster.hosts.size(), "route from an unknown host");
   CHECK(to.valid() && to.index() < cluster.hosts.size(), "route to an unknown host");
   if (from == to) {
     ASSIGN_OR_RETURN(Route within, route_within(cluster, from));
-    return with_costs(cluster, from, to, std::move(within));
+    return with_costs(cluster, std::move(within));
   }
 
   const std::vector<Distance> distance = distances_to(cluster, to);
@@ -162,7 +148,22 @@ Result<Route> find_route(const Cluster& cluster, HostId from, HostId to) {
     append_hop(route, cluster, LinkId(*best), at);
     at = other_end(cluster.links[*best], at);
   }
-  return with_costs(cluster, from, to, std::move(route));
+  return with_costs(cluster, std::move(route));
+}
+
+Result<Route> find_route(const Cluster& cluster, HostId from, HostId to) {
+  ASSIGN_OR_RETURN(Route route, find_path(cluster, from, to));
+  if (cluster.ways.empty()) return route;
+  const auto way = std::ranges::find_if(cluster.ways, [&](const Way& w) { return w.from == from && w.to == to; });
+  if (way == cluster.ways.end()) {
+    return invalid_input(
+        fmt::format("{} has no measurement of messages from host '{}' to host '{}'; nlbench network makes them all",
+                    cluster.network_profile, cluster.hosts[from.index()].name, cluster.hosts[to.index()].name));
+  }
+  route.eager = way->eager;
+  route.rendezvous = way->rendezvous;
+  route.overheads = way->overheads;
+  return route;
 }
 
 Status check_connected(const Cluster& cluster, const std::vector<HostId>& hosts) {

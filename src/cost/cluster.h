@@ -105,8 +105,10 @@ struct Cluster {
   HostId find_host(std::string_view name) const;
 };
 
-// Fewest hops, then lowest latency, then the order of the links. Error: not connected (names both hosts), a == b
-// without a link, or ways were measured but not this one.
+// Fewest hops, then lowest latency, then the order of the links; costs by the links alone. Error: not connected (names
+// both hosts), or a == b without a link.
+Result<Route> find_path(const Cluster& cluster, HostId from, HostId to);
+// The same with what was measured, if anything was. Error also: ways were measured, but not this one.
 Result<Route> find_route(const Cluster& cluster, HostId from, HostId to);
 
 // Every pair of hosts that hold devices, source or sink is connected; the error names a pair.

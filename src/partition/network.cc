@@ -68,14 +68,14 @@ Network make_network(const Cluster& cluster, HostId source, HostId sink) {
   const std::vector<HostId> hosts = hosts_that_matter(cluster, source, sink);
   for (const HostId from : hosts) {
     for (const HostId to : hosts) {
-      const auto route = find_route(cluster, from, to);
+      const auto route = find_path(cluster, from, to);
       if (!route.ok()) continue;
       Path& path = network.paths[from.index() * network.hosts + to.index()];
       path.exists = true;
       // By the links, not by what was measured between two hosts: measurements differ where machines do not, and
       // machines that do not differ are tried once.
+      path.latency = route->eager.latency.value();
       for (const Hop& hop : route->hops) {
-        path.latency += cluster.links[hop.link.index()].latency.value();
         const bool second = cluster.links[hop.link.index()].full_duplex && !hop.forward;
         const auto lane = static_cast<uint32_t>(hop.link.index() * 2 + (second ? 1 : 0));
         const double seconds_per_byte = 1 / cluster.links[hop.link.index()].bandwidth.value();

@@ -151,7 +151,7 @@ Status write_network_set(const Loaded& loaded, const std::string& dir, Bytes eag
       for (const auto& [from, to] : {std::pair{a, b}, {b, a}}) {
         const auto sender = device_on(from), receiver = device_on(to);
         if (a == b || sender == cluster.devices.end() || receiver == cluster.devices.end()) continue;
-        ASSIGN_OR_RETURN(const Route route, find_route(cluster, HostId(from), HostId(to)));
+        ASSIGN_OR_RETURN(const Route route, find_path(cluster, HostId(from), HostId(to)));
         constexpr double busy_s = 0.01;  // about as long as the computing lasts: any CPU's Erf is near a float a cycle
         const int64_t size =
             std::clamp<int64_t>(static_cast<int64_t>(route.narrowest.value() * busy_s) / 64 * 64, 64 << 10, 32 << 20);

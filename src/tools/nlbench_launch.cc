@@ -29,7 +29,8 @@ void add_launch_options(CLI::App& command, LaunchArguments& arguments) {
   command.add_option("--transport", arguments.transport, "mpi (default), or threads: all devices in one process")
       ->check(CLI::IsMember({"mpi", "threads"}));
   command.add_option("--polling", arguments.polling, "As of nlbench run (default auto)")
-      ->check(CLI::IsMember({"auto", "spin", "sleep"}));
+      ->check(CLI::IsMember({"auto", "spin", "sleep"}))
+      ->envname("NLBENCH_POLLING");
 }
 
 Status check(const LaunchArguments& arguments) {

@@ -17,8 +17,8 @@ struct LaunchArguments {
   bool on_hosts = false;
 };
 
-// Options --mpirun, --on-hosts, --transport, --polling. The first two also from the environment, NLBENCH_MPIRUN and
-// NLBENCH_ON_HOSTS, so that who sets up a cluster can say how to start ranks on it.
+// Options --mpirun, --on-hosts, --transport, --polling. All but --transport also from the environment, NLBENCH_MPIRUN,
+// NLBENCH_ON_HOSTS and NLBENCH_POLLING, so that who sets up a cluster can say how to start ranks on it.
 void add_launch_options(CLI::App& command, LaunchArguments& arguments);
 Status check(const LaunchArguments& arguments);
 

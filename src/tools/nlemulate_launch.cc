@@ -48,13 +48,16 @@ std::map<std::string, std::string> mpi_settings(const Cluster& cluster) {
   return settings;
 }
 
+bool ranks_must_sleep(size_t ranks) {
+  return static_cast<size_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN))) < 2 * ranks;
+}
+
 // More ranks than half the cores: a rank that polls without sleep would take another's core. nlbench cannot see that,
 // every emulated host looks like a machine of its own.
 void let_ranks_sleep(std::vector<std::string>& command, size_t ranks) {
-  const auto cores = static_cast<size_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
   const bool chosen =
       std::ranges::any_of(command, [](const std::string& word) { return word.starts_with("--polling"); });
-  if (!chosen && cores < 2 * ranks) command.insert(command.end(), {"--polling", "sleep"});
+  if (!chosen && ranks_must_sleep(ranks)) command.insert(command.end(), {"--polling", "sleep"});
 }
 
 }  // namespace
@@ -113,6 +116,10 @@ Result<SandboxOptions> launch(const Cluster& cluster, const EmulatedNetwork& net
   for (const auto& [name, value] : mpi_settings(cluster)) options.environment["OMPI_MCA_" + name] = value;
   options.environment["OMPI_ALLOW_RUN_AS_ROOT"] = "1";  // root of this sandbox only, perhaps
   options.environment["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1";
+  // For programs that start mpirun themselves (nlbench network, nlbench validate).
+  options.environment["NLBENCH_MPIRUN"] = "mpirun";
+  options.environment["NLBENCH_ON_HOSTS"] = "1";
+  if (ranks_must_sleep(cluster.devices.size())) options.environment["NLBENCH_POLLING"] = "sleep";
   options.environment["TMPDIR"] = "/dev/shm";  // goes with the sandbox
   const char* path = std::getenv("PATH");
   options.environment["PATH"] = file_in_sandbox("bin") + (path != nullptr ? std::string(":") + path : "");
