@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <atomic>
+#include <cstddef>
 #include <numeric>
 #include <thread>
 
@@ -12,6 +13,8 @@ namespace {
 
 // Turns of looking for work before a worker sleeps: some ten microseconds, longer than from one kernel to the next.
 constexpr int spins_before_sleep = 4000;
+
+constexpr size_t line_bytes = 128;  // two lines of 64: they are fetched in pairs
 
 void rest_a_moment() {
 #if defined(__x86_64__)
@@ -86,6 +89,10 @@ struct Workers::State {
     s.context = context;
     s.busy.store(static_cast<int>(s.threads.size()), std::memory_order_relaxed);
     s.begin_round();
+    // What the others read lies in the caller's frame; what this thread spills while it computes lies in frames below.
+    // They must not share cache lines, or each spill would take a line away from everybody.
+    alignas(line_bytes) std::byte gap[2 * line_bytes];
+    asm volatile("" : : "r"(gap) : "memory");
     body(context, 0);
     // The others are at their last pieces. Where they share cores with somebody, let them have this one.
     for (int i = 0; s.busy.load(std::memory_order_acquire) > 0; ++i) {

@@ -8,10 +8,13 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <set>
+#include <thread>
 
 #include "base/units.h"
 #include "cost/cost_table.h"
@@ -31,6 +34,7 @@ namespace fs = std::filesystem;
 
 struct ProfileArguments {
   std::string scenario, output, budget = "60s", nlsim;
+  int beside = 0;
 };
 
 constexpr double stable = 0.01;   // standard error of the median, relative: then more repeats tell little
@@ -142,9 +146,36 @@ Status check_level(const Program& program) {
   return ok_status();
 }
 
-Status measure(const LoadedJob& job, double share_s, const std::function<void(double)>& progress, Profile& profile,
-               Alternatives& measured) {
+// Copies of the network that run meanwhile, as fast as they can, until this ends.
+class Company {
+ public:
+  Company(const LoadedJob& job, int copies) {
+    for (int copy = 0; copy < copies; ++copy) {
+      threads_.emplace_back([this, &job] {
+        RunOptions options;
+        options.keep = 1;
+        options.repeats = std::numeric_limits<int>::max();
+        options.after_repeat = [this](int, double, const std::vector<Interval>&) { return !over_; };
+        static_cast<void>(run_threads(job.saved.unsplit, {job.contents(), job.inputs}, options));
+      });
+    }
+  }
+  ~Company() {
+    over_ = true;
+    for (std::thread& thread : threads_) thread.join();
+  }
+  Company(const Company&) = delete;
+  Company& operator=(const Company&) = delete;
+
+ private:
+  std::atomic<bool> over_{false};
+  std::vector<std::thread> threads_;
+};
+
+Status measure(const LoadedJob& job, double share_s, int beside, const std::function<void(double)>& progress,
+               Profile& profile, Alternatives& measured) {
   Samples samples(job.saved.unsplit);
+  const Company company(job, beside);
   RunOptions options;
   options.repeats = least_repeats;
   options.duration_s = share_s;
@@ -178,6 +209,10 @@ Status profile_all(const ProfileArguments& arguments) {
 
   Profile profile;
   profile.machine = describe_machine();
+  if (arguments.beside > 0)
+    profile.machine +=
+        fmt::format(", {} beside", arguments.beside == 1 ? std::string("a copy of the network")
+                                                         : fmt::format("{} copies of the network", arguments.beside));
   Alternatives alternatives;
   size_t done = 0, measured = 0;
   std::set<std::string> absent;  // levels this machine has not
@@ -199,7 +234,7 @@ Status profile_all(const ProfileArguments& arguments) {
           "measuring, %",
           static_cast<size_t>((static_cast<double>(done - 1) + part) * 100 / static_cast<double>(folders.size())), 100);
     };
-    RETURN_IF_ERROR(measure(job, share, progress, profile, alternatives));
+    RETURN_IF_ERROR(measure(job, share, arguments.beside, progress, profile, alternatives));
     ++measured;
   }
   clear_progress();
@@ -227,6 +262,12 @@ void add_profile_command(CLI::App& app, int& code) {
   command->add_option("-o,--output", a->output, "The profile to write (.json)")->required();
   command->add_option("--budget", a->budget,
                       "Time to spend at most, over all sizes together (default 60s; each is run at least 5 times)");
+  command
+      ->add_option(
+          "--beside", a->beside,
+          "Run so many copies of the network meanwhile, for devices that share this machine's caches and memory "
+          "with so many\nothers (default 0)")
+      ->check(at_least(0));
   command->add_option("--nlsim", a->nlsim, "Where nlsim is (default: beside nlbench)");
   command->callback([a, &code] {
     catch_interrupts();

@@ -21,7 +21,7 @@ void parallel_for_workers(const KernelCall& call, int64_t count, const F& f) {
   struct Shared {
     const F& f;
     int64_t count;
-    std::atomic<int64_t> next{0};
+    alignas(128) std::atomic<int64_t> next{0};  // apart from what is only read
   } shared{f, count};
   call.crew.run(
       call.crew.self,
