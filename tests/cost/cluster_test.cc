@@ -31,8 +31,8 @@ TEST(Route, CrossesASwitchInTheRightDirections) {
   const Cluster cluster = cluster_of({"a", "b", "sw"}, {link(0, 2, 125, 50), link(1, 2, 12.5, 70)});
   const Route route = find_route(cluster, host(0), host(1)).value();
   EXPECT_THAT(route.hops, ElementsAre(Hop{LinkId(0), true}, Hop{LinkId(1), false}));
-  EXPECT_DOUBLE_EQ(route.eager.latency.value(), 120e-6);    // 50 us + 70 us
-  EXPECT_DOUBLE_EQ(route.narrowest.value(), 12.5e6);  // the smaller of the two
+  EXPECT_DOUBLE_EQ(route.eager.latency.value(), 120e-6);  // 50 us + 70 us
+  EXPECT_DOUBLE_EQ(route.narrowest.value(), 12.5e6);      // the smaller of the two
   const Route back = find_route(cluster, host(1), host(0)).value();
   EXPECT_THAT(back.hops, ElementsAre(Hop{LinkId(1), true}, Hop{LinkId(0), false}));
 }

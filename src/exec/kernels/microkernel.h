@@ -31,8 +31,8 @@ struct Tile {
   }
 };
 
-// scalars: k groups of `rows`; panel: k rows of vectors * width floats, `panel_stride` apart. `ahead` floats behind each
-// of them is what is worth fetching meanwhile; 0: nothing is.
+// scalars: k groups of `rows`; panel: k rows of vectors * width floats, `panel_stride` apart. `ahead` floats behind
+// each of them is what is worth fetching meanwhile; 0: nothing is.
 template <int rows, int vectors>
 inline void accumulate(Tile<rows, vectors>& tile, const float* scalars, const float* panel, int64_t panel_stride,
                        int64_t k, int64_t ahead) {
