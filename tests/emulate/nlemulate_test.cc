@@ -40,6 +40,9 @@ std::string program(const char* name) { return fmt::format("{}/{}", NLS_BIN_DIR,
 class Nlemulate : public ::testing::Test {
  protected:
   void SetUp() override {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    GTEST_SKIP() << "namespaces and signals have not been tried under a sanitizer; the switch's arithmetic is";
+#endif
     const Outcome outcome = run("");
     if (outcome.code != 0) GTEST_SKIP() << outcome.err;
   }
@@ -67,9 +70,6 @@ struct Wanted {
 };
 
 TEST_F(Nlemulate, LinksHaveTheirBandwidthAndLatency) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "no timing under a sanitizer";
-#endif
   const std::vector<Wanted> links = {{"a", "b", 200, 125e6}, {"b", "c", 2000, 25e6}, {"a", "c", 2200, 25e6}};
   for (const Wanted& link : links) {
     Measured best;
