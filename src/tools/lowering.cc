@@ -152,7 +152,9 @@ Status write_network_set(const Loaded& loaded, const std::string& dir, Bytes eag
         const auto sender = device_on(from), receiver = device_on(to);
         if (a == b || sender == cluster.devices.end() || receiver == cluster.devices.end()) continue;
         ASSIGN_OR_RETURN(const Route route, find_path(cluster, HostId(from), HostId(to)));
-        constexpr double busy_s = 0.01;  // about as long as the computing lasts: any CPU's Erf is near a float a cycle
+        // Shorter than the computing it falls into, so that all of it counts: that takes 4 ms with AVX-512 on a Zen 5
+        // core (kernels_bench, single/v4/erf), longer with less.
+        constexpr double busy_s = 0.003;
         const int64_t size =
             std::clamp<int64_t>(static_cast<int64_t>(route.narrowest.value() * busy_s) / 64 * 64, 64 << 10, 32 << 20);
         BusyPair pair{fmt::format("q{}", set.pairs.size() + 1), fmt::format("l{}", set.pairs.size() + 1),

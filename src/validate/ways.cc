@@ -35,6 +35,19 @@ std::vector<int64_t> sizes_for(Bytes eager_limit) {
 // Small messages are quick and vary most.
 int repeats_of(int64_t size) { return size <= 65536 ? 10 : 4; }
 
+// A buffer of floats behind the others of its device.
+Buffer made(DeviceProgram& device, const std::string& name, int64_t floats, BufferKind kind, int banks) {
+  Buffer buffer;
+  buffer.name = name;
+  buffer.type = {DType::f32, {floats}};
+  buffer.kind = kind;
+  buffer.bytes = bytes(floats * float_bytes);
+  buffer.banks = banks;
+  buffer.offset = device.arena.value();
+  device.arena = device.arena + bytes(buffer.stride() * banks);
+  return buffer;
+}
+
 // ping sends one buffer and gets the answer into the other, which it sends next; pong sends back what it got. So each
 // message waits for the one before, and receives are posted before their messages are sent.
 Segment rally(int64_t floats, bool even, bool is_ping) {
@@ -78,16 +91,8 @@ PingPong ping_pong(const std::string& a, const std::string& b, Bytes eager_limit
     DeviceProgram device;
     device.name = is_ping ? "ping" : "pong";
     device.host = is_ping ? a : b;
-    for (const char* name : {"even", "odd"}) {
-      Buffer buffer;
-      buffer.name = name;
-      buffer.type = {DType::f32, {sizes.back() / float_bytes}};
-      buffer.kind = BufferKind::comm;
-      buffer.bytes = bytes(sizes.back());
-      buffer.offset = device.arena.value();
-      device.arena = device.arena + bytes(buffer.stride());
-      device.buffers.push_back(std::move(buffer));
-    }
+    for (const char* name : {"even", "odd"})
+      device.buffers.push_back(made(device, name, sizes.back() / float_bytes, BufferKind::comm, 1));
     device.memory = device.arena;
     for (const int64_t size : sizes) {
       for (const bool even : {true, false}) device.segments.push_back(rally(size / float_bytes, even, is_ping));
@@ -139,18 +144,6 @@ namespace {
 constexpr int64_t chore_floats = 4096;
 constexpr int chores = 3000;  // a slot
 constexpr int busy_slots = 8;
-
-Buffer made(DeviceProgram& device, const std::string& name, int64_t floats, BufferKind kind, int banks) {
-  Buffer buffer;
-  buffer.name = name;
-  buffer.type = {DType::f32, {floats}};
-  buffer.kind = kind;
-  buffer.bytes = bytes(floats * float_bytes);
-  buffer.banks = banks;
-  buffer.offset = device.arena.value();
-  device.arena = device.arena + bytes(buffer.stride() * banks);
-  return buffer;
-}
 
 }  // namespace
 

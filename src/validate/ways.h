@@ -19,8 +19,8 @@ struct PingPong {
 };
 PingPong ping_pong(const std::string& a, const std::string& b, Bytes eager_limit);
 
-// Two devices compute for about as long as a message from `a` to `b` takes, again and again, while such messages pass
-// (or not): what they take from the computing of either end is the difference.
+// Two devices compute for some milliseconds, again and again, while messages from `a` to `b` pass (or not): what they
+// take from the computing of either end is the difference.
 Program busy_pair(const std::string& a, const std::string& b, Isa isa_a, Isa isa_b, int64_t message_bytes,
                   Bytes eager_limit, bool messages);
 
