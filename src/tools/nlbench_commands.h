@@ -2,11 +2,16 @@
 // `code`.
 #pragma once
 
+#include "base/result.h"
+
 namespace CLI {
 class App;
 }
 
 namespace nlsplit {
+
+// The exit code of a command that catches Ctrl-C; says what went wrong.
+int end_command(const Status& status);
 
 void add_run_command(CLI::App& app, int& code);
 void add_profile_command(CLI::App& app, int& code);

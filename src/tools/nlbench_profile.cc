@@ -271,12 +271,7 @@ void add_profile_command(CLI::App& app, int& code) {
   command->add_option("--nlsim", a->nlsim, "Where nlsim is (default: beside nlbench)");
   command->callback([a, &code] {
     catch_interrupts();
-    const Status status = profile_all(*a);
-    clear_progress();
-    if (interrupted())
-      code = exit_interrupted;
-    else if (!status.ok())
-      code = report(status.error());
+    code = end_command(profile_all(*a));
   });
 }
 
