@@ -21,7 +21,7 @@ namespace nlsplit {
 namespace {
 
 struct NetworkArguments {
-  std::string scenario, output, nlsim, eager_limit = "65472B";
+  std::string scenario, output, nlsim, eager_limit = "65480B";
   LaunchArguments launch;
 };
 
@@ -58,7 +58,7 @@ Result<std::vector<double>> computing(const LaunchArguments& arguments, const st
 
 // The median of some differences, measured in turns. Below zero it is noise.
 Result<Overheads> measure_overheads(const LaunchArguments& arguments, const std::string& set, const BusyPair& pair) {
-  constexpr int turns = 3;
+  constexpr int turns = 7;
   std::vector<double> sender, receiver;
   for (int turn = 0; turn < turns && !interrupted(); ++turn) {
     ASSIGN_OR_RETURN(const std::vector<double> quiet, computing(arguments, set + "/" + pair.quiet, pair));
@@ -138,7 +138,7 @@ void add_network_command(CLI::App& app, int& code) {
   command->add_option("-o,--output", a->output, "The measurements to write (.json)")->required();
   command->add_option(
       "--eager-limit", a->eager_limit,
-      "Messages up to this size start without waiting for their receiver (default 65472B: Open MPI over "
+      "Messages up to this size start without waiting for their receiver (default 65480B: Open MPI over "
       "TCP)");
   add_launch_options(*command, a->launch);
   command->add_option("--nlsim", a->nlsim, "Where nlsim is (default: beside nlbench)");
