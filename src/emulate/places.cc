@@ -70,6 +70,7 @@ Result<EmulatedNetwork> emulated_network(const Cluster& cluster) {
       if (from == to) continue;
       ASSIGN_OR_RETURN(const Route found, find_path(cluster, network.places[from].host, network.places[to].host));
       route.latency = found.eager.latency.value();
+      route.to = to;
       for (const Hop& hop : found.hops) {
         const bool second = cluster.links[hop.link.index()].full_duplex && !hop.forward;
         route.links.push_back(static_cast<int>(2 * hop.link.index() + (second ? 1 : 0)));
