@@ -45,7 +45,7 @@ TEST(PingPong, TriesBothSidesOfTheLimit) {
 TEST(BusyPair, ComputesTheSameWithAndWithoutMessages) {
   size_t computations[2] = {0, 0};
   for (const bool messages : {false, true}) {
-    const Program program = busy_pair("a", "b", Isa::v2, Isa::v2, 100000, bytes(65480), messages);
+    const Program program = busy_pair("a", "b", Isa::v2, Isa::v2, {100000, bytes(65480), messages});
     const Status sound = verify(program);
     ASSERT_TRUE(sound.ok()) << sound.error().to_string();
     RunOptions options;
