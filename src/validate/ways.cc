@@ -119,6 +119,7 @@ Result<WayFit> fit_way(const std::vector<WaySample>& samples, Bytes eager_limit)
   std::map<int64_t, double> eager, rendezvous;
   for (const auto& [size, times] : by_size)
     (bytes(size) <= eager_limit ? eager : rendezvous)[size] = quantile(times, 0.5);
+  if (rendezvous.empty() && eager.size() >= 2) rendezvous = eager;  // all messages start at once: one line
   if (rendezvous.size() < 2) return invalid_input("too few sizes above the eager limit were measured");
   WayFit fit;
   fit.rendezvous = line_through(rendezvous);
