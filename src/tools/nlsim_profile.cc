@@ -166,15 +166,18 @@ std::string kinds_text(const Shown& shown) {
                {"GFLOP/s", Align::right},
                {"GB/s", Align::right},
                {"spread", Align::right},
-               {"predicted from the others,\nother batch sizes", Align::right},
-               {"median / 9 of 10 off by\nother shapes", Align::right}});
+               {"error, other batch\nsizes known", Align::right},
+               {"error, other\nshapes only", Align::right}});
   for (const Kind& kind : shown.kinds) {
     table.add({name_of(kind.quality), std::string(name_of(kind.quality.op)), fmt::format("{}", kind.rows.size()),
                percent(kind.seconds / shown.seconds), fmt::format("{:.1f}", kind.flops / kind.seconds / 1e9),
                fmt::format("{:.1f}", kind.bytes / kind.seconds / 1e9), "±" + percent(kind.spread()),
                errors_text(kind.quality.other_sizes), errors_text(kind.quality.other_shapes)});
   }
-  return table.to_string() + "\nshare: of the time of all kernels, each counted once. -: too few to predict from.\n";
+  return table.to_string() +
+         "\nshare  of the time of all kernels, each counted once\n"
+         "error  of each kernel predicted from the others (median / 9 of 10 below): those at other batch "
+         "sizes among them, or not; -: too few\n";
 }
 
 std::string kernels_text(const Shown& shown) {
@@ -206,7 +209,7 @@ std::vector<std::string> cells_of(const std::string& name, const Test& test) {
     cells.resize(cells.size() + 4, "-");
     return cells;
   }
-  cells.push_back(fmt::format("{} / {}", percent(errors[n / 2]), percent(errors[(n - 1) * 9 / 10])));
+  cells.push_back(fmt::format("{} / {}", percent(errors[n / 2]), percent(errors[(9 * n + 9) / 10 - 1])));
   cells.push_back(fmt::format("{} of {}", test.within, n));
   cells.push_back(to_string(seconds(test.took)));
   cells.push_back(

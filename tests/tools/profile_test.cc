@@ -124,8 +124,8 @@ TEST_F(Profiles, ShowSaysWhatIsInThem) {
   ASSERT_EQ(measure().code, 0);
   const Outcome shown = nlsim("profile show --kernels " + file_);
   ASSERT_EQ(shown.code, 0) << shown.err;
-  for (const std::string part : {"machine ", "models    simple_cnn", "0 minutes ago, alone", "dispatch ", "GFLOP/s",
-                                 "other shapes", "Conv(f32["})
+  for (const std::string part :
+       {"machine ", "models    simple_cnn", "0 minutes ago, alone", "dispatch ", "GFLOP/s", "shapes only", "Conv(f32["})
     EXPECT_THAT(shown.out, HasSubstr(part));
   const Outcome figures = nlsim("profile show --kernels --json - " + file_);
   ASSERT_EQ(figures.code, 0) << figures.err;
