@@ -17,6 +17,11 @@ Seconds roofline_time(const Roofline& roofline, const Work& work) {
   return std::max(arithmetic, traffic);
 }
 
+// What each device that computes beside it adds.
+Seconds company_of(const Profile& profile, Seconds alone, Seconds beside) {
+  return profile.beside > 0 && beside > alone ? (beside - alone) / profile.beside : seconds(0);
+}
+
 }  // namespace
 
 CostSource slowed_down(CostSource source, double slowdown) {
@@ -28,7 +33,10 @@ CostSource slowed_down(CostSource source, double slowdown) {
       cost.median = cost.median * slowdown;
       cost.spread = cost.spread * slowdown;
     };
-    for (auto& [key, cost] : profile->kernels) slow(cost);
+    for (auto& [key, cost] : profile->kernels) {
+      slow(cost);
+      cost.beside = {};  // a device clock keeps time whoever computes beside it
+    }
     slow(profile->dispatch);
   }
   return source;
@@ -76,12 +84,14 @@ Result<Cost> CostTable::cost(DeviceId device, const ComputeDesc& desc, std::stri
     if (found != profile->kernels.end()) {
       const MeasuredCost& cost = found->second;
       const double spread = cost.median.value() > 0 ? cost.spread / cost.median : 0;
-      return Cost{cost.median + profile->dispatch.median, CostOrigin::measured, spread};
+      return Cost{cost.median + profile->dispatch.median, CostOrigin::measured, spread,
+                  company_of(*profile, cost.median, cost.beside)};
     }
   }
   if (const std::optional<KernelFit>& fit = fits_[device.index()]) {
     if (const std::optional<KernelPrediction> prediction = fit->predict(desc, cores))
-      return Cost{prediction->time + profile->dispatch.median, CostOrigin::predicted, prediction->spread};
+      return Cost{prediction->time + profile->dispatch.median, CostOrigin::predicted, prediction->spread,
+                  company_of(*profile, prediction->time, prediction->beside)};
   }
   return missing(device, key, layer);
 }

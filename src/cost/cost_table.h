@@ -55,6 +55,8 @@ struct Cost {
   // Relative to the time. Measured: half the distance between the quartiles. Predicted: what 9 of 10 such predictions
   // stay within. A roofline has none to offer.
   double spread = 0;
+  // More for each other device of the same machine that computes meanwhile. 0: none, or not measured.
+  Seconds company{};
 };
 
 class CostTable {

@@ -129,24 +129,36 @@ std::vector<double> ratios_of(const std::vector<const Known*>& known, const Term
   return ratios;
 }
 
-double predicted_seconds(const std::vector<const Known*>& known, const Terms& coefficients,
-                         const std::vector<double>& ratios, const Known& asked) {
-  std::vector<std::pair<double, double>> near;  // distance, ratio
-  for (size_t i = 0; i < known.size(); ++i) near.emplace_back(distance(known[i]->shape, asked.shape), ratios[i]);
+struct Neighbour {
+  double weight = 0;  // they sum to 1
+  size_t index = 0;
+};
+
+std::vector<Neighbour> neighbours_of(const std::vector<const Known*>& known, const Known& asked) {
+  std::vector<std::pair<double, size_t>> near;
+  for (size_t i = 0; i < known.size(); ++i) near.emplace_back(distance(known[i]->shape, asked.shape), i);
   const auto end = near.begin() + static_cast<std::ptrdiff_t>(std::min(nearest_kernels, near.size()));
   std::partial_sort(near.begin(), end, near.end());
-  double sum = 0, total = 0;
+  std::vector<Neighbour> neighbours;
+  double total = 0;
   for (auto at = near.begin(); at != end; ++at) {
-    const double weight = 1 / ((at->first + softening) * (at->first + softening));
-    sum += weight * at->second;
-    total += weight;
+    neighbours.push_back({1 / ((at->first + softening) * (at->first + softening)), at->second});
+    total += neighbours.back().weight;
   }
-  return explained(coefficients, asked.work) * std::exp(sum / total);
+  for (Neighbour& neighbour : neighbours) neighbour.weight /= total;
+  return neighbours;
+}
+
+double predicted_seconds(const std::vector<Neighbour>& neighbours, const Terms& coefficients,
+                         const std::vector<double>& ratios, const Known& asked) {
+  double ratio = 0;
+  for (const Neighbour& near : neighbours) ratio += near.weight * ratios[near.index];
+  return explained(coefficients, asked.work) * std::exp(ratio);
 }
 
 double predicted_seconds(const std::vector<const Known*>& known, const Known& asked) {
   const Terms coefficients = fit_work(known);
-  return predicted_seconds(known, coefficients, ratios_of(known, coefficients), asked);
+  return predicted_seconds(neighbours_of(known, asked), coefficients, ratios_of(known, coefficients), asked);
 }
 
 FitErrors summary_of(std::vector<double> errors) {
@@ -203,6 +215,7 @@ KernelFit::KernelFit(const Profile& profile) {
     kind.quality.cores = parsed->cores;
     Known& known = kind.known.emplace_back(facts_of(parsed->desc));
     known.seconds = cost.median.value();
+    if (cost.beside.value() > 0) known.beside = cost.beside / cost.median;
     kind.computations.insert(known.computation);
   }
   for (auto& [name, kind] : kinds_) {
@@ -223,8 +236,11 @@ std::optional<KernelPrediction> KernelFit::predict(const ComputeDesc& desc, int 
   const bool known = kind.computations.contains(asked.computation);
   const std::optional<double> spread = known ? kind.quality.other_sizes.p90 : kind.quality.other_shapes.p90;
   if (!spread) return std::nullopt;
-  const double time = predicted_seconds(pointers_to(kind.known), kind.coefficients, kind.ratios, asked);
-  return KernelPrediction{seconds(time), *spread};
+  const std::vector<Neighbour> neighbours = neighbours_of(pointers_to(kind.known), asked);
+  const double time = predicted_seconds(neighbours, kind.coefficients, kind.ratios, asked);
+  double beside = 0;
+  for (const Neighbour& near : neighbours) beside += near.weight * kind.known[near.index].beside;
+  return KernelPrediction{seconds(time), *spread, seconds(time * beside)};
 }
 
 std::vector<FitQuality> KernelFit::quality() const {

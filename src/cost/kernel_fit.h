@@ -33,6 +33,7 @@ inline constexpr size_t least_errors = 9;
 struct KernelPrediction {
   Seconds time;
   double spread = 0;  // relative: 9 of 10 such predictions are off by less
+  Seconds beside{};   // with other devices computing, if that was measured of its neighbours: they tell by how much
 };
 
 // Errors of predictions, relative to what was measured. Not enough of them: no p90.
@@ -69,6 +70,7 @@ class KernelFit {
     Features shape{};
     Terms work{};
     double seconds = 0;
+    double beside = 1;  // how many times as long it takes with other devices computing
   };
 
  private:

@@ -18,6 +18,7 @@ struct MeasuredCost {
   Seconds median;
   Seconds spread;  // half the distance between the quartiles
   int repeats = 0;
+  Seconds beside{};  // median with other devices computing (Profile::beside of them); 0: not measured
 };
 // How well the median is known: its standard error, taken as spread / sqrt(repeats), relative to it.
 double uncertainty(const MeasuredCost& cost);
@@ -26,7 +27,7 @@ struct Profile {
   std::string file;                 // where it was read from, for messages; several joined: "a.json, b.json"
   std::vector<std::string> models;  // the graphs' names, in the order they were measured
   std::string machine;              // CPU model, cores, memory
-  int beside = 0;                   // so many copies of the network ran meanwhile
+  int beside = 0;                   // copies of the network that ran meanwhile, for MeasuredCost::beside
   int64_t measured_at = 0;          // seconds since 1970, when it was last added to; the oldest of those joined
   MeasuredCost dispatch;            // from the end of one computation to the start of the next; no repeats: unknown
   std::map<std::string, MeasuredCost> kernels;  // by profile_key
@@ -44,10 +45,10 @@ struct ProfileKey {
 Result<ProfileKey> parse_profile_key(std::string_view key);
 
 // JSON {"format": "nlsplit-profile", "version": 2, "models": […], "machine": …, "beside": …, "measured_at_s": …,
-// "dispatch": {"median_s", "spread_s", "repeats"}, "kernels": [{"signature", "median_s", "spread_s", "repeats"}],
-// "choices": [{"computation", "kernel"}]}. "dispatch" and "choices" may be absent. Errors: not JSON, cut short, another
-// format or version, missing or negative figures, duplicate signatures or computations, a choice of no such kernel;
-// each names the file and entry.
+// "dispatch": {"median_s", "spread_s", "repeats"}, "kernels": [{"signature", "median_s", "spread_s", "repeats",
+// "beside_s"}], "choices": [{"computation", "kernel"}]}. "dispatch", "choices" and "beside_s" may be absent. Errors:
+// not JSON, cut short, another format or version, missing or negative figures, duplicate signatures or computations, a
+// choice of no such kernel; each names the file and entry.
 Result<Profile> read_profile(const std::string& path);
 Status write_profile(const std::string& path, const Profile& profile);
 

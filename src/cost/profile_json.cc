@@ -17,7 +17,7 @@ using nlohmann::json;
 constexpr std::string_view format_name = "nlsplit-profile";
 constexpr int format_version = 2;
 constexpr int64_t most_repeats = 1'000'000'000;
-constexpr int64_t most_beside = 100'000;
+constexpr int64_t most_beside = 4096;
 constexpr int64_t last_date = 253'402'300'799;  // the end of the year 9999
 
 Error in_profile(const std::string& path, std::string message) {
@@ -79,11 +79,19 @@ Result<MeasuredCost> measured_cost(const json& entry) {
   ASSIGN_OR_RETURN(const double median, time_field(entry, "median_s"));
   ASSIGN_OR_RETURN(const double spread, time_field(entry, "spread_s"));
   ASSIGN_OR_RETURN(const int64_t repeats, integer_field(entry, "repeats", 1, most_repeats));
-  return MeasuredCost{seconds(median), seconds(spread), static_cast<int>(repeats)};
+  MeasuredCost cost{seconds(median), seconds(spread), static_cast<int>(repeats)};
+  if (entry.contains("beside_s")) {
+    ASSIGN_OR_RETURN(const double beside, time_field(entry, "beside_s"));
+    cost.beside = seconds(beside);
+  }
+  return cost;
 }
 
 nlohmann::ordered_json cost_json(const MeasuredCost& cost) {
-  return {{"median_s", cost.median.value()}, {"spread_s", cost.spread.value()}, {"repeats", cost.repeats}};
+  nlohmann::ordered_json json = {
+      {"median_s", cost.median.value()}, {"spread_s", cost.spread.value()}, {"repeats", cost.repeats}};
+  if (cost.beside.value() > 0) json["beside_s"] = cost.beside.value();
+  return json;
 }
 
 Status check_format(const json& root) {
@@ -182,7 +190,9 @@ Result<Profile> parse_profile(const std::string& path, const json& root) {
 }
 
 bool writable(Seconds time) { return std::isfinite(time.value()) && time.value() >= 0; }
-bool writable(const MeasuredCost& cost) { return writable(cost.median) && writable(cost.spread) && cost.repeats >= 1; }
+bool writable(const MeasuredCost& cost) {
+  return writable(cost.median) && writable(cost.spread) && writable(cost.beside) && cost.repeats >= 1;
+}
 
 }  // namespace
 

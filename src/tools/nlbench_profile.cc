@@ -119,9 +119,9 @@ class Disturbance {
 struct Measured {
   std::string folder;
   Program program;
-  Samples samples;
+  Samples samples, company;  // alone, and with copies of the network beside it
   Measured(std::string dir, Program unsplit, std::set<std::string>& taken)
-      : folder(std::move(dir)), program(std::move(unsplit)), samples(program, taken) {}
+      : folder(std::move(dir)), program(std::move(unsplit)), samples(program, taken), company(samples) {}
   Measured(const Measured&) = delete;
   Measured& operator=(const Measured&) = delete;
 };
@@ -174,6 +174,7 @@ Result<Profile> known_profile(const ProfileArguments& arguments) {
     return invalid_input(fmt::format("{} holds measurements of {}, and this machine is {}; {}", arguments.output,
                                      known->machine, fresh.machine, otherwise));
   }
+  if (known->beside == 0) known->beside = fresh.beside;  // what was measured alone stays good
   if (known->beside != fresh.beside) {
     return invalid_input(fmt::format("{} was measured with --beside {}, not {}; {}", arguments.output, known->beside,
                                      fresh.beside, otherwise));
@@ -186,6 +187,7 @@ Status write(Session& session) {
   std::vector<double> gaps;
   for (const Measured& one : session.programs) {
     one.samples.write_to(session.profile);
+    one.company.write_company_to(session.profile);
     gaps.insert(gaps.end(), one.samples.gaps().begin(), one.samples.gaps().end());
     all.insert(all.end(), one.samples.measurables().begin(), one.samples.measurables().end());
   }
@@ -201,12 +203,16 @@ Status write(Session& session) {
 }
 
 // Runs a Program for so long, or until all it is measured for is known well.
-Status measure(Session& session, Measured& one, double share_s) {
+Status measure(Session& session, Measured& one, int beside, double share_s) {
   ASSIGN_OR_RETURN(SavedProgram saved, load_program(one.folder));
   ASSIGN_OR_RETURN(WeightFile weights, WeightFile::open(one.folder));
   ASSIGN_OR_RETURN(std::vector<NamedTensor> inputs, make_inputs(saved.unsplit, {}, 1));
   const LoadedJob job{std::move(saved), std::move(weights), std::move(inputs)};
-  const Company company(job, session.arguments.beside);
+  const Company company(job, beside);
+  Samples& samples = beside > 0 ? one.company : one.samples;
+  const auto enough = [&] {
+    return beside > 0 ? samples.company_settled(session.profile) : samples.all_settled(session.profile);
+  };
   Disturbance disturbance;
   RunOptions options;
   options.repeats = least_repeats;
@@ -214,13 +220,12 @@ Status measure(Session& session, Measured& one, double share_s) {
   options.keep = 1;
   options.cancelled = interrupted;
   options.after_repeat = [&](int repeats, double, const std::vector<Interval>& own) {
-    // In company nobody can tell whose the processor was.
-    const bool disturbed = disturbance.since(own) && session.arguments.beside == 0;
+    const bool disturbed = disturbance.since(own) && beside == 0;  // in company nobody can tell whose the time was
     ++session.executions;
     session.disturbed += disturbed ? 1 : 0;
-    one.samples.add(own, disturbed);
+    samples.add(own, disturbed);
     session.draw_progress();
-    return !interrupted() && (repeats < least_repeats || !one.samples.all_settled(session.profile));
+    return !interrupted() && (repeats < least_repeats || !enough());
   };
   auto result = run_threads(job.saved.unsplit, {job.contents(), job.inputs}, options);
   if (!result && !interrupted()) return result.error();
@@ -230,13 +235,16 @@ Status measure(Session& session, Measured& one, double share_s) {
 // Every Program once; then those that need more again, for as long as the budget lasts.
 Status measure_all(Session& session) {
   for (int round = 1; !interrupted(); ++round) {
-    std::vector<Measured*> open;
+    std::vector<std::pair<Measured*, int>> open;  // with so many beside
     for (Measured& one : session.programs) {
-      if (!one.samples.all_settled(session.profile)) open.push_back(&one);
+      if (!one.samples.all_settled(session.profile)) open.emplace_back(&one, 0);
+      if (session.arguments.beside > 0 && !one.company.company_settled(session.profile))
+        open.emplace_back(&one, session.arguments.beside);
     }
     if (open.empty() || (round > 1 && session.left() <= 0)) break;
     for (size_t i = 0; i < open.size() && !interrupted() && (round == 1 || session.left() > 0); ++i) {
-      RETURN_IF_ERROR(measure(session, *open[i], std::max(0.0, session.left()) / static_cast<double>(open.size() - i)));
+      RETURN_IF_ERROR(measure(session, *open[i].first, open[i].second,
+                              std::max(0.0, session.left()) / static_cast<double>(open.size() - i)));
     }
   }
   clear_progress();
@@ -337,8 +345,8 @@ void add_profile_command(CLI::App& app, int& code) {
   command
       ->add_option(
           "--beside", a->beside,
-          "Run so many copies of the network meanwhile, for devices that share this machine's caches and memory "
-          "with so many\nothers (default 0)")
+          "Measure a second time with so many copies of the network beside it: what devices that share this machine's\n"
+          "caches and memory take from each other (default 0: do not)")
       ->check(at_least(0));
   command->add_flag("--fresh", a->fresh, "Replace what the file holds instead of adding to it");
   command->add_option("--nlsim", a->nlsim, "Where nlsim is (default: beside nlbench)");

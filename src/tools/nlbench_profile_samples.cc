@@ -26,7 +26,10 @@ bool settled(const MeasuredCost& cost) {
 }
 
 void keep_surer(MeasuredCost& known, const MeasuredCost& cost) {
-  if (known.repeats == 0 || uncertainty(cost) <= uncertainty(known)) known = cost;
+  if (known.repeats != 0 && uncertainty(cost) > uncertainty(known)) return;
+  const Seconds beside = known.beside;
+  known = cost;
+  known.beside = beside;
 }
 
 bool Samples::Seconds::enough() const { return clean.size() + disturbed.size() >= least_repeats; }
@@ -93,6 +96,23 @@ bool Samples::all_settled(const Profile& profile) const {
 void Samples::write_to(Profile& profile) const {
   for (size_t i = 0; i < measurables_.size(); ++i) {
     if (seconds_[i].enough()) keep_surer(profile.kernels[measurables_[i].key], seconds_[i].cost());
+  }
+}
+
+bool Samples::company_settled(const Profile& profile) const {
+  for (size_t i = 0; i < measurables_.size(); ++i) {
+    if (seconds_[i].enough() && settled(seconds_[i].cost())) continue;
+    const auto known = profile.kernels.find(measurables_[i].key);
+    const bool before = known != profile.kernels.end() && known->second.beside.value() > 0 && !seconds_[i].enough();
+    if (!before) return false;
+  }
+  return true;
+}
+
+void Samples::write_company_to(Profile& profile) const {
+  for (size_t i = 0; i < measurables_.size(); ++i) {
+    const auto known = profile.kernels.find(measurables_[i].key);
+    if (known != profile.kernels.end() && seconds_[i].enough()) known->second.beside = seconds_[i].cost().median;
   }
 }
 

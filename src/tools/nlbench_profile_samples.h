@@ -46,6 +46,9 @@ class Samples {
   bool all_settled(const Profile& profile) const;
   // What has enough samples; without the gaps.
   void write_to(Profile& profile) const;
+  // The same of samples taken with copies of the network beside it: MeasuredCost::beside of what was measured alone.
+  bool company_settled(const Profile& profile) const;
+  void write_company_to(Profile& profile) const;
 
  private:
   struct Seconds {

@@ -135,7 +135,7 @@ std::string heading(const Shown& shown) {
       age_text(profile.measured_at),
       profile.beside == 0
           ? std::string("alone")
-          : fmt::format("beside {} of the network",
+          : fmt::format("alone and beside {} of the network",
                         profile.beside == 1 ? std::string("a copy") : fmt::format("{} copies", profile.beside)));
   text += fmt::format("kernels   {}", profile.kernels.size());
   if (!uncertainties.empty()) {

@@ -115,6 +115,18 @@ TEST(KernelFit, TellsAnotherBatchFromAnotherShape) {
   EXPECT_EQ(fit.predict(product(3, 100, 64), 1)->spread, *quality.other_shapes.p90);
 }
 
+TEST(KernelFit, NeighboursTellWhatCompanyCosts) {
+  Profile profile = profile_of(ideal_seconds);
+  for (auto& [key, cost] : profile.kernels) cost.beside = cost.median * 1.25;
+  const KernelPrediction prediction = KernelFit(profile).predict(product(4, 100, 100), 1).value();
+  EXPECT_NEAR(prediction.beside / prediction.time, 1.25, 1e-9);
+  profile.predict = true;
+  profile.beside = 1;
+  const Cost cost =
+      CostTable({profile}, CostNames{"mine.yaml", "", {"A"}}).cost(DeviceId(0), product(4, 100, 100)).value();
+  EXPECT_NEAR(cost.company / cost.time, 0.25, 1e-9);
+}
+
 TEST(KernelFit, OtherKindsAreNoNeighbours) {
   const KernelFit fit(profile_of(ideal_seconds));
   EXPECT_TRUE(fit.predict(product(4, 100, 100), 1));

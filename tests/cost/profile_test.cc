@@ -52,7 +52,7 @@ TEST_F(ProfileFile, ReadsBackWhatWasWritten) {
   profile.dispatch = {seconds(1e-7), seconds(1e-9), 1000};
   profile.machine = "a CPU with \"quotes\" and \xC3\xBC";
   profile.kernels["conv_gemm_v3 Conv(f32[1,3,8,8]) {} -> f32[1,16,8,8]"] = {seconds(0.1), seconds(1e-9 / 3), 7};
-  profile.kernels["b"] = {seconds(1.0 / 3), seconds(0), 1};
+  profile.kernels["b"] = {seconds(1.0 / 3), seconds(0), 1, seconds(0.5)};
   ASSERT_TRUE(write_profile(path_, profile).ok());
   const Profile read = read_profile(path_).value();
   EXPECT_EQ(read.file, path_);
@@ -68,6 +68,7 @@ TEST_F(ProfileFile, ReadsBackWhatWasWritten) {
     EXPECT_EQ(read.kernels.at(signature).median, cost.median);  // to the last bit
     EXPECT_EQ(read.kernels.at(signature).spread, cost.spread);
     EXPECT_EQ(read.kernels.at(signature).repeats, cost.repeats);
+    EXPECT_EQ(read.kernels.at(signature).beside, cost.beside);
   }
 }
 
@@ -139,7 +140,7 @@ TEST_F(ProfileFile, ErrorsOfTheWhole) {
   EXPECT_EQ(error_of(start + R"(, "models": [3]})"), "p.json: \"models\" must be a list of texts");
   EXPECT_EQ(error_of(start + R"(, "models": [], "machine": 3})"), "p.json: \"machine\" must be a text, it is 3");
   EXPECT_EQ(error_of(start + R"(, "models": [], "machine": "x", "beside": -1})"),
-            "p.json: \"beside\" must be an integer from 0 to 100000, it is -1");
+            "p.json: \"beside\" must be an integer from 0 to 4096, it is -1");
   EXPECT_EQ(error_of(start + R"(, "models": [], "machine": "x", "beside": 0})"),
             "p.json: \"measured_at_s\" is missing");
   EXPECT_EQ(error_of(std::string(head) + R"(, "dispatch": 1})"), "p.json: \"dispatch\" must be an object");
