@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
+#include <tuple>
 
 namespace nlsplit {
 namespace {
@@ -46,11 +48,19 @@ std::vector<DeviceTimes> device_times(const Program& program, const Trace& trace
   return times;
 }
 
-double send_seconds(const Program& program, const Trace& trace) {
-  double sum = 0;
+double message_seconds(const Program& program, const Trace& trace) {
+  // Of one sender, receiver and tag the first send belongs to the first recv, and so on.
+  std::map<std::tuple<int, int, int>, std::pair<std::vector<const Span*>, std::vector<const Span*>>> messages;
   for (const Span& span : trace.spans) {
     const Instr& instr = segment_of(program, span).instrs[static_cast<size_t>(span.instr)];
-    if (instr.opcode == Opcode::send) sum += span.finish - span.start;
+    if (instr.opcode == Opcode::send) messages[{span.device, instr.peer, instr.tag}].first.push_back(&span);
+    if (instr.opcode == Opcode::recv) messages[{instr.peer, span.device, instr.tag}].second.push_back(&span);
+  }
+  double sum = 0;
+  for (const auto& [between, ends] : messages) {
+    const auto& [sends, recvs] = ends;
+    for (size_t i = 0; i < std::min(sends.size(), recvs.size()); ++i)
+      sum += std::max(0.0, recvs[i]->finish - std::max(sends[i]->start, recvs[i]->start));
   }
   return sum;
 }
