@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 namespace nlsplit {
 
@@ -16,22 +17,27 @@ Seconds roofline_time(const Roofline& roofline, const Work& work) {
   return std::max(arithmetic, traffic);
 }
 
-}  // namespace
-
-std::string profile_key(const ComputeDesc& desc, int cores) {
-  return cores == 1 ? signature(desc) : fmt::format("{} on {} cores", signature(desc), cores);
+// What each device that computes beside it adds.
+Seconds company_of(const Profile& profile, Seconds alone, Seconds beside) {
+  return profile.beside > 0 && beside > alone ? (beside - alone) / profile.beside : seconds(0);
 }
+
+}  // namespace
 
 CostSource slowed_down(CostSource source, double slowdown) {
   if (auto* roofline = std::get_if<Roofline>(&source)) {
     roofline->compute = flops_per_second(roofline->compute.value() / slowdown);
     roofline->memory = bytes_per_second(roofline->memory.value() / slowdown);
   } else if (auto* profile = std::get_if<Profile>(&source)) {
+    const auto slow = [&](MeasuredCost& cost) {
+      cost.median = cost.median * slowdown;
+      cost.spread = cost.spread * slowdown;
+    };
     for (auto& [key, cost] : profile->kernels) {
-      cost.median = seconds(cost.median.value() * slowdown);
-      cost.spread = seconds(cost.spread.value() * slowdown);
+      slow(cost);
       cost.beside = {};  // a device clock keeps time whoever computes beside it
     }
+    slow(profile->dispatch);
   }
   return source;
 }
@@ -52,9 +58,13 @@ KernelPreference fastest_measured(std::span<const CostSource> sources) {
 }
 
 CostTable::CostTable(std::vector<CostSource> sources, CostNames names)
-    : sources_(std::move(sources)), names_(std::move(names)) {
+    : sources_(std::move(sources)), fits_(sources_.size()), names_(std::move(names)) {
   CHECK(names_.devices.empty() || names_.devices.size() == sources_.size(), "as many names as sources");
   CHECK(names_.cores.empty() || names_.cores.size() == sources_.size(), "as many numbers of cores as sources");
+  for (size_t d = 0; d < sources_.size(); ++d) {
+    const Profile* profile = std::get_if<Profile>(&sources_[d]);
+    if (profile != nullptr && profile->predict) fits_[d].emplace(*profile);
+  }
 }
 
 CostTable::CostTable(std::vector<CostSource> sources, std::string scenario)
@@ -64,19 +74,30 @@ Result<Cost> CostTable::cost(DeviceId device, const ComputeDesc& desc, std::stri
   CHECK(device.valid() && device.index() < sources_.size(), "cost on an unknown device");
   const CostSource& source = sources_[device.index()];
   if (const Roofline* roofline = std::get_if<Roofline>(&source)) {
-    return Cost{roofline_time(*roofline, work_of(desc)), false};
+    return Cost{roofline_time(*roofline, work_of(desc)), CostOrigin::roofline};
   }
-  const std::string key = profile_key(desc, names_.cores.empty() ? 1 : names_.cores[device.index()]);
+  const int cores = names_.cores.empty() ? 1 : names_.cores[device.index()];
+  const std::string key = profile_key(desc, cores);
   const Profile* profile = std::get_if<Profile>(&source);
   if (profile != nullptr) {
     const auto found = profile->kernels.find(key);
     if (found != profile->kernels.end()) {
       const MeasuredCost& cost = found->second;
-      const double more = cost.beside.value() - cost.median.value();
-      return Cost{cost.median, true, seconds(profile->beside > 0 && more > 0 ? more / profile->beside : 0)};
+      const double spread = cost.median.value() > 0 ? cost.spread / cost.median : 0;
+      return Cost{cost.median + profile->dispatch.median, CostOrigin::measured, spread,
+                  company_of(*profile, cost.median, cost.beside)};
     }
   }
+  if (const std::optional<KernelFit>& fit = fits_[device.index()]) {
+    if (const std::optional<KernelPrediction> prediction = fit->predict(desc, cores))
+      return Cost{prediction->time + profile->dispatch.median, CostOrigin::predicted, prediction->spread,
+                  company_of(*profile, prediction->time, prediction->beside)};
+  }
+  return missing(device, key, layer);
+}
 
+Error CostTable::missing(DeviceId device, const std::string& key, std::string_view layer) const {
+  const Profile* profile = std::get_if<Profile>(&sources_[device.index()]);
   const std::string name =
       names_.devices.empty() ? fmt::format("{}", device.index()) : fmt::format("'{}'", names_.devices[device.index()]);
   const std::string what = layer.empty() ? std::string("a layer") : fmt::format("layer '{}'", layer);
@@ -85,12 +106,17 @@ Result<Cost> CostTable::cost(DeviceId device, const ComputeDesc& desc, std::stri
     message = fmt::format("device {} has no costs, so {} has none", name, what);
   } else {
     message = fmt::format("{} has no measurement of {} for device {}", profile->file, what, name);
-    if (!names_.model.empty() && profile->model != names_.model) {
-      message += fmt::format("; it was measured for {}, not for {}", profile->model, names_.model);
+    if (!names_.model.empty() && std::ranges::find(profile->models, names_.model) == profile->models.end()) {
+      message += fmt::format("; it was measured for {}, not for {}", fmt::join(profile->models, ", "), names_.model);
     }
+    if (profile->predict) message += ", and too few of its kind to predict it from";
   }
-  const std::string file = profile != nullptr && !profile->file.empty() ? profile->file : std::string("profile.json");
+  // The first file of a list: the others serve other models too.
+  const std::string files = profile == nullptr ? "" : profile->file;
+  const std::string file = files.empty() ? "profile.json" : files.substr(0, files.find(", "));
   message += fmt::format("; measure on that machine with: nlbench profile {} -o {}", names_.scenario, file);
+  if (profile != nullptr && !profile->predict)
+    message += ", or let it be predicted from what was measured: costs: {profile: ..., predict: true}";
   Error error = invalid_input(std::move(message));
   error.fragment = key;
   return error;

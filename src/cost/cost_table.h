@@ -1,17 +1,21 @@
-// CostTable: how long each computation takes on each device. Measured, or a roofline where the user asked for one;
-// never guessed.
+// CostTable: how long each computation takes on each device. Measured; predicted from measurements where the user
+// allows it; or a roofline where the user asked for one. Never guessed.
 //
 //   roofline   max(flops / peak, bytes / memory bandwidth)      Williams, Waterman, Patterson, CACM 52(4), 2009
-//   profile    the median measured by `nlbench profile` for exactly this signature (kernels/catalogue.h)
+//   profile    the median measured by `nlbench profile` for exactly this signature (kernels/catalogue.h), and what it
+//              takes to get from one computation to the next
+//   predicted  what measured neighbours say of a signature that was not measured (cost/kernel_fit.h)
 #pragma once
 
-#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
 
 #include "cost/cluster.h"
+#include "cost/kernel_fit.h"
+#include "cost/profile.h"
 #include "kernels/catalogue.h"
 
 namespace nlsplit {
@@ -21,33 +25,6 @@ struct Roofline {
   BytesPerSecond memory;
   friend bool operator==(const Roofline&, const Roofline&) = default;
 };
-
-struct MeasuredCost {
-  Seconds median;
-  Seconds spread;  // half the distance between the quartiles
-  int repeats = 0;
-  Seconds beside{};  // median with other devices computing (Profile::beside of them); 0: not measured
-};
-
-// One machine's measurements: what `nlbench profile` writes and scenarios name.
-struct Profile {
-  std::string file;                             // where it was read from, for messages
-  std::string model;                            // the graph's name it was made for
-  std::string machine;                          // CPU model, cores, memory
-  int beside = 0;                               // copies of the network that ran meanwhile, for MeasuredCost::beside
-  std::map<std::string, MeasuredCost> kernels;  // by profile_key
-  std::map<std::string, std::string> choices;   // the kernel that was fastest, its full id, by choice_key
-};
-
-// The signature, and how many cores shared the computation unless it was one.
-std::string profile_key(const ComputeDesc& desc, int cores);
-
-// JSON {"format": "nlsplit-profile", "version": 1, "model": …, "machine": …, "kernels": [{"signature", "median_s",
-// "spread_s", "repeats", "beside_s"}], "choices": [{"computation", "kernel"}]}. Errors: not JSON, another format or version,
-// missing or negative figures, duplicate signatures or computations, a choice of no such kernel; each names the file
-// and entry.
-Result<Profile> read_profile(const std::string& path);
-Status write_profile(const std::string& path, const Profile& profile);
 
 // A device nobody gave costs for: a bare model, which is run or profiled but cannot be planned for.
 struct NoCosts {
@@ -70,9 +47,14 @@ struct CostNames {
   std::vector<int> cores = {};       // of each; none given: one
 };
 
+enum class CostOrigin : uint8_t { measured, predicted, roofline };
+
 struct Cost {
   Seconds time;
-  bool measured = false;
+  CostOrigin origin = CostOrigin::roofline;
+  // Relative to the time. Measured: half the distance between the quartiles. Predicted: what 9 of 10 such predictions
+  // stay within. A roofline has none to offer.
+  double spread = 0;
   // More for each other device of the same machine that computes meanwhile. 0: none, or not measured.
   Seconds company{};
 };
@@ -83,14 +65,17 @@ class CostTable {
   CostTable(std::vector<CostSource> sources, CostNames names);
   CostTable(std::vector<CostSource> sources, std::string scenario);  // devices then go by their number in messages
 
-  // Error: no measurement for this signature on this device; it names the layer (if given), the signature, the device
-  // and the nlbench command that makes one.
+  // Error: no measurement for this signature on this device, and no prediction (not asked for, or too few neighbours);
+  // it names the layer (if given), the signature, the device and the nlbench command that makes one.
   Result<Cost> cost(DeviceId device, const ComputeDesc& desc, std::string_view layer = {}) const;
   KernelPreference preference() const { return fastest_measured(sources_); }
   const CostSource& source(DeviceId device) const { return sources_[device.index()]; }
 
  private:
+  Error missing(DeviceId device, const std::string& key, std::string_view layer) const;
+
   std::vector<CostSource> sources_;
+  std::vector<std::optional<KernelFit>> fits_;  // of the sources that may be predicted from
   CostNames names_;
 };
 

@@ -1,206 +1,103 @@
-// Profiles as JSON. The only file of this room that includes nlohmann's library; its exceptions end here.
+#include "cost/profile.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
-#include "base/file.h"
-#include "cost/cost_table.h"
+#include "kernels/signature.h"
 
 namespace nlsplit {
 
 namespace {
 
-using nlohmann::json;
+constexpr std::string_view on = " on ", cores_word = " cores";
 
-constexpr std::string_view format_name = "nlsplit-profile";
-constexpr int format_version = 1;
-
-Error in_profile(const std::string& path, std::string message) {
-  Error error = invalid_input(std::move(message));
-  error.where.file = path;
-  return error;
+// A movement within a device has no kernel in the catalogue (sim/data_movement.h); its types must be sound all the
+// same.
+Status check_computation(const ComputeDesc& desc) {
+  const bool moves = desc.op == Op::Identity || desc.op == Op::Sum;
+  if (find_kernel(desc.kernel) != nullptr || !moves) return verify(desc);
+  if (!desc.kernel.empty() && desc.attrs.empty() && desc.epilogue.empty() && !desc.inputs.empty() &&
+      desc.outputs.size() == 1)
+    return ok_status();
+  return invalid_input("this is neither a kernel's computation nor a movement of data");
 }
 
-Location location_of(const std::string& path, std::string_view text, size_t byte) {
-  const std::string_view before = text.substr(0, std::min(byte > 0 ? byte - 1 : 0, text.size()));
-  const size_t newline = before.rfind('\n');
-  const size_t line_start = newline == std::string_view::npos ? 0 : newline + 1;
-  return {path, 1 + static_cast<int>(std::count(before.begin(), before.end(), '\n')),
-          static_cast<int>(before.size() - line_start) + 1};
+std::string setting_of(const Profile& profile) {
+  if (profile.beside == 0) return "alone";
+  return fmt::format("beside {}", profile.beside == 1 ? std::string("a copy of the network")
+                                                      : fmt::format("{} copies of the network", profile.beside));
 }
-
-Result<json> parse_json(const std::string& path, const std::string& text) {
-  try {
-    return json::parse(text);
-  } catch (const json::parse_error& e) {
-    Error error = invalid_input("this is not JSON, so it is no profile");
-    error.where = location_of(path, text, e.byte);
-    return error;
-  } catch (const json::exception& e) {  // a number no double can hold
-    return in_profile(path, fmt::format("this is not usable JSON: {}", e.what()));
-  }
-}
-
-Result<std::string> text_field(const json& object, const char* key) {
-  const auto at = object.find(key);
-  if (at == object.end()) return invalid_input(fmt::format("\"{}\" is missing", key));
-  if (!at->is_string()) return invalid_input(fmt::format("\"{}\" must be a text, it is {}", key, at->dump()));
-  return at->get<std::string>();
-}
-
-Result<double> time_field(const json& object, const char* key) {
-  const auto at = object.find(key);
-  if (at == object.end()) return invalid_input(fmt::format("\"{}\" is missing", key));
-  if (!at->is_number())
-    return invalid_input(fmt::format("\"{}\" must be a number of seconds, it is {}", key, at->dump()));
-  const double value = at->get<double>();
-  if (!std::isfinite(value)) return invalid_input(fmt::format("\"{}\" must be finite", key));
-  if (value < 0) return invalid_input(fmt::format("\"{}\" is negative: {}", key, value));
-  return value;
-}
-
-Result<int> repeats_field(const json& object) {
-  const auto at = object.find("repeats");
-  if (at == object.end()) return invalid_input("\"repeats\" is missing");
-  constexpr int64_t most = 1'000'000'000;
-  if (!at->is_number_integer() || *at < 1 || *at > most) {
-    return invalid_input(fmt::format("\"repeats\" must be an integer from 1 to {}, it is {}", most, at->dump()));
-  }
-  return at->get<int>();
-}
-
-// Profiles of networks that ran alone have none.
-Result<int> beside_field(const json& root) {
-  const auto at = root.find("beside");
-  if (at == root.end()) return 0;
-  constexpr int64_t most = 4096;
-  if (!at->is_number_integer() || *at < 0 || *at > most)
-    return invalid_input(fmt::format("\"beside\" must be an integer from 0 to {}, it is {}", most, at->dump()));
-  return at->get<int>();
-}
-
-Result<MeasuredCost> measured_cost(const json& entry) {
-  ASSIGN_OR_RETURN(const double median, time_field(entry, "median_s"));
-  ASSIGN_OR_RETURN(const double spread, time_field(entry, "spread_s"));
-  ASSIGN_OR_RETURN(const int repeats, repeats_field(entry));
-  MeasuredCost cost{seconds(median), seconds(spread), repeats};
-  if (entry.contains("beside_s")) {
-    ASSIGN_OR_RETURN(const double beside, time_field(entry, "beside_s"));
-    cost.beside = seconds(beside);
-  }
-  return cost;
-}
-
-Status check_format(const json& root) {
-  if (!root.is_object()) return invalid_input("a profile is a JSON object");
-  const auto format = root.find("format");
-  if (format == root.end() || *format != format_name) {
-    return invalid_input(fmt::format("this is no profile: \"format\" must be \"{}\"{}", format_name,
-                                     format == root.end() ? "" : fmt::format(", it is {}", format->dump())));
-  }
-  const auto version = root.find("version");
-  if (version == root.end()) return invalid_input("\"version\" is missing");
-  if (*version != format_version) {
-    return unsupported(
-        fmt::format("this profile has version {}; this program reads version {}: measure again with nlbench profile",
-                    version->dump(), format_version));
-  }
-  return ok_status();
-}
-
-// Profiles of before kernels were chosen by measurement have none.
-Status parse_choices(const json& root, Profile& profile) {
-  const auto choices = root.find("choices");
-  if (choices == root.end()) return ok_status();
-  if (!choices->is_array()) return invalid_input("\"choices\" must be a list");
-  for (size_t i = 0; i < choices->size(); ++i) {
-    const json& entry = (*choices)[i];
-    const auto wrong = [&](const std::string& why) {
-      return invalid_input(fmt::format("choice {} of the list: {}", i + 1, why));
-    };
-    if (!entry.is_object()) return wrong("it is not an object");
-    auto computation = text_field(entry, "computation");
-    if (!computation) return wrong(computation.error().message);
-    auto kernel = text_field(entry, "kernel");
-    if (!kernel) return wrong(kernel.error().message);
-    if (find_kernel(*kernel) == nullptr) return wrong(fmt::format("there is no kernel \"{}\"", *kernel));
-    if (!profile.choices.emplace(*computation, *kernel).second) return wrong("this computation was there before");
-  }
-  return ok_status();
-}
-
-Result<Profile> parse_profile(const std::string& path, const json& root) {
-  RETURN_IF_ERROR(check_format(root));
-  Profile profile;
-  profile.file = path;
-  ASSIGN_OR_RETURN(profile.model, text_field(root, "model"));
-  ASSIGN_OR_RETURN(profile.machine, text_field(root, "machine"));
-  ASSIGN_OR_RETURN(profile.beside, beside_field(root));
-  const auto kernels = root.find("kernels");
-  if (kernels == root.end()) return invalid_input("\"kernels\" is missing");
-  if (!kernels->is_array()) return invalid_input("\"kernels\" must be a list");
-  for (size_t i = 0; i < kernels->size(); ++i) {
-    const json& entry = (*kernels)[i];
-    if (!entry.is_object()) return invalid_input(fmt::format("kernel {} of the list is not an object", i + 1));
-    auto signature = text_field(entry, "signature");
-    if (!signature.ok()) {
-      return invalid_input(fmt::format("kernel {} of the list: {}", i + 1, signature.error().message));
-    }
-    auto cost = measured_cost(entry);
-    if (!cost.ok()) {
-      Error error = invalid_input(fmt::format("kernel {} of the list: {}", i + 1, cost.error().message));
-      error.fragment = *signature;
-      return error;
-    }
-    if (!profile.kernels.emplace(*signature, *cost).second) {
-      Error error = invalid_input(fmt::format("kernel {} of the list: this signature was there before", i + 1));
-      error.fragment = *signature;
-      return error;
-    }
-  }
-  RETURN_IF_ERROR(parse_choices(root, profile));
-  return profile;
-}
-
-bool writable(Seconds time) { return std::isfinite(time.value()) && time.value() >= 0; }
 
 }  // namespace
 
-Result<Profile> read_profile(const std::string& path) {
-  ASSIGN_OR_RETURN(const std::string text, read_file(path));
-  ASSIGN_OR_RETURN(const json root, parse_json(path, text));
-  auto profile = parse_profile(path, root);
-  if (!profile.ok()) profile.error().where.file = path;
-  return profile;
+double uncertainty(const MeasuredCost& cost) {
+  if (cost.repeats < 1 || cost.median.value() <= 0) return 0;
+  return cost.spread / cost.median / std::sqrt(static_cast<double>(cost.repeats));
 }
 
-Status write_profile(const std::string& path, const Profile& profile) {
-  nlohmann::ordered_json root;
-  root["format"] = format_name;
-  root["version"] = format_version;
-  root["model"] = profile.model;
-  root["machine"] = profile.machine;
-  root["beside"] = profile.beside;
-  root["kernels"] = nlohmann::ordered_json::array();
-  for (const auto& [signature, cost] : profile.kernels) {
-    if (!writable(cost.median) || !writable(cost.spread) || cost.repeats < 1) {
-      Error error = failed("a measurement is not a time, so the profile is not written");
-      error.where.file = path;
-      error.fragment = signature;
+std::string profile_key(const ComputeDesc& desc, int cores) {
+  return cores == 1 ? signature(desc) : fmt::format("{} on {} cores", signature(desc), cores);
+}
+
+Result<ProfileKey> parse_profile_key(std::string_view key) {
+  ProfileKey parsed;
+  std::string_view text = key;
+  if (const size_t at = text.rfind(on); at != text.npos && text.ends_with(cores_word)) {
+    const std::string_view number = text.substr(at + on.size(), text.size() - cores_word.size() - at - on.size());
+    const auto [end, failure] = std::from_chars(number.data(), number.data() + number.size(), parsed.cores);
+    if (failure != std::errc() || end != number.data() + number.size() || parsed.cores < 2) {
+      Error error = invalid_input(fmt::format("'{}' is no number of cores", number));
+      error.fragment = key;
       return error;
     }
-    root["kernels"].push_back({{"signature", signature},
-                               {"median_s", cost.median.value()},
-                               {"spread_s", cost.spread.value()},
-                               {"repeats", cost.repeats}});
-    if (cost.beside.value() > 0) root["kernels"].back()["beside_s"] = cost.beside.value();
+    text = text.substr(0, at);
   }
-  root["choices"] = nlohmann::ordered_json::array();
-  for (const auto& [computation, kernel] : profile.choices)
-    root["choices"].push_back({{"computation", computation}, {"kernel", kernel}});
-  return write_file(path, root.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+  ASSIGN_OR_RETURN(parsed.desc, parse_signature(text));
+  RETURN_IF_ERROR(check_computation(parsed.desc));
+  return parsed;
+}
+
+Result<Profile> join(std::vector<Profile> profiles) {
+  CHECK(!profiles.empty(), "nothing to join");
+  Profile all = std::move(profiles[0]);
+  const std::string first = all.file;
+  for (size_t i = 1; i < profiles.size(); ++i) {
+    Profile& next = profiles[i];
+    if (next.machine != all.machine) {
+      return invalid_input(fmt::format(
+          "{} was measured on {}, {} on {}: a device's costs come from one machine; other machines are other "
+          "devices, with costs of their own",
+          first, all.machine, next.file, next.machine));
+    }
+    if (next.beside != all.beside) {
+      return invalid_input(fmt::format("{} was measured {}, {} {}: they do not mix", first, setting_of(all), next.file,
+                                       setting_of(next)));
+    }
+    all.file += ", " + next.file;
+    for (std::string& model : next.models) {
+      if (std::ranges::find(all.models, model) == all.models.end()) all.models.push_back(std::move(model));
+    }
+    all.measured_at = std::min(all.measured_at, next.measured_at);
+    if (all.dispatch.repeats == 0) all.dispatch = next.dispatch;
+    all.kernels.merge(next.kernels);  // what is there stays
+    all.choices.merge(next.choices);
+  }
+  return all;
+}
+
+Overlap overlap_of(const Profile& first, const Profile& second) {
+  std::vector<double> differences;
+  for (const auto& [key, cost] : first.kernels) {
+    const auto other = second.kernels.find(key);
+    if (other == second.kernels.end() || cost.median.value() <= 0) continue;
+    differences.push_back(std::abs(other->second.median / cost.median - 1));
+  }
+  if (differences.empty()) return {};
+  std::ranges::sort(differences);
+  return {differences.size(), differences[differences.size() / 2], differences.back()};
 }
 
 }  // namespace nlsplit

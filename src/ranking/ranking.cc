@@ -257,21 +257,36 @@ class Ranker {
     return ok_status();
   }
 
-  // How many distinct computations stand behind the answer, and how many of them somebody measured.
+  // How many distinct computations stand behind the answer, and where their costs come from. One that has none is
+  // needed by no plan.
   void count_costs() {
-    std::set<std::pair<std::string, bool>> seen;
+    std::map<std::pair<std::string, CostOrigin>, double> seen;  // spread
     for (const PreparedModel& prepared : prepared_) {
       for (const auto& [isa, chosen] : prepared.kernels.chosen) {
         for (size_t d = 0; d < scenario_.cluster.devices.size(); ++d) {
           if (scenario_.cluster.devices[d].isa != isa) continue;
-          const bool measured = std::holds_alternative<Profile>(scenario_.costs[d]);
           for (const ComputeDesc& desc : chosen.descs) {
-            if (!desc.kernel.empty()) seen.emplace(signature(desc), measured);
+            if (desc.kernel.empty()) continue;
+            if (const auto cost = costs_.cost(DeviceId(d), desc))
+              seen.emplace(std::pair(signature(desc), cost->origin), cost->spread);
           }
         }
       }
     }
-    for (const auto& [text, measured] : seen) ++(measured ? ranking_.measured_costs : ranking_.estimated_costs);
+    for (const auto& [what, spread] : seen) {
+      switch (what.second) {
+        case CostOrigin::measured:
+          ++ranking_.measured_costs;
+          break;
+        case CostOrigin::predicted:
+          ++ranking_.predicted_costs;
+          ranking_.largest_spread = std::max(ranking_.largest_spread, spread);
+          break;
+        case CostOrigin::roofline:
+          ++ranking_.estimated_costs;
+          break;
+      }
+    }
   }
 
   const Scenario& scenario_;

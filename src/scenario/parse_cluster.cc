@@ -66,30 +66,62 @@ Status parse_switches(const Source& source, const Yaml& node, Cluster& cluster) 
   return ok_status();
 }
 
-Result<CostSource> parse_costs(const Source& source, const Yaml& node, const ScenarioOptions& options) {
-  if (!node.is_map()) {
-    ASSIGN_OR_RETURN(const std::string name,
-                     read_text(source, node, "costs (a profile, or {roofline: {compute: ..., memory: ...}})"));
-    const std::string path = beside(source.file, name);
-    auto profile = read_profile(path);
-    if (!profile.ok()) {
-      Error error = profile.error();
-      if (error.kind == ErrorKind::io) {
-        if (!options.need_profiles) return CostSource(NoCosts{});
-        error.message += fmt::format("; measure on that machine with: nlbench profile {} -o {}", source.file, path);
-      }
-      return moved_to(std::move(error), source.location(node), source.line(node.line));
-    }
-    return CostSource(std::move(profile).value());
+Result<Profile> read_costs_file(const Source& source, const Yaml& node) {
+  ASSIGN_OR_RETURN(const std::string name,
+                   read_text(source, node, "costs (a profile, or {roofline: {compute: ..., memory: ...}})"));
+  const std::string path = beside(source.file, name);
+  auto profile = read_profile(path);
+  if (profile.ok()) return profile;
+  Error error = profile.error();
+  if (error.kind == ErrorKind::io)
+    error.message += fmt::format("; measure on that machine with: nlbench profile {} -o {}", source.file, path);
+  return moved_to(std::move(error), source.location(node), source.line(node.line));
+}
+
+// A file, or a list of them.
+Result<CostSource> parse_profiles(const Source& source, const Yaml& node, const ScenarioOptions& options) {
+  const std::vector<Yaml> one = {node};
+  if (node.is_list() && node.items.empty()) return source.at(node, "costs: an empty list of profiles");
+  std::vector<Profile> profiles;
+  for (const Yaml& item : node.is_list() ? node.items : one) {
+    auto profile = read_costs_file(source, item);
+    if (!profile.ok() && options.need_profiles) return profile.error();
+    if (profile.ok()) profiles.push_back(std::move(*profile));
   }
-  ASSIGN_OR_RETURN(const Fields costs, Fields::open(source, node, "costs", {"roofline"}));
-  ASSIGN_OR_RETURN(const Yaml* inner, costs.need("roofline"));
-  ASSIGN_OR_RETURN(const Fields roofline, Fields::open(source, *inner, "roofline", {"compute", "memory"}));
+  if (profiles.empty()) return CostSource(NoCosts{});
+  auto all = join(std::move(profiles));
+  if (!all.ok()) return source.at(node, all.error());
+  return CostSource(std::move(*all));
+}
+
+Result<CostSource> parse_roofline(const Source& source, const Yaml& node) {
+  ASSIGN_OR_RETURN(const Fields roofline, Fields::open(source, node, "roofline", {"compute", "memory"}));
   ASSIGN_OR_RETURN(const Yaml* compute, roofline.need("compute"));
   ASSIGN_OR_RETURN(const Yaml* memory, roofline.need("memory"));
   ASSIGN_OR_RETURN(const FlopsPerSecond peak, read_rate(source, *compute, "a compute rate", parse_compute_rate));
   ASSIGN_OR_RETURN(const BytesPerSecond bandwidth, read_rate(source, *memory, "a memory bandwidth", parse_bandwidth));
   return CostSource(Roofline{peak, bandwidth});
+}
+
+Result<CostSource> parse_costs(const Source& source, const Yaml& node, const ScenarioOptions& options) {
+  if (!node.is_map()) return parse_profiles(source, node, options);
+  ASSIGN_OR_RETURN(const Fields costs, Fields::open(source, node, "costs", {"roofline", "profile", "predict"}));
+  const Yaml* profile = costs.find("profile");
+  const Yaml* predict = costs.find("predict");
+  if (profile == nullptr && predict == nullptr) {
+    ASSIGN_OR_RETURN(const Yaml* roofline, costs.need("roofline"));
+    return parse_roofline(source, *roofline);
+  }
+  if (const Yaml* roofline = costs.find("roofline"))
+    return source.at(*roofline, "costs are a profile or a roofline, not both");
+  ASSIGN_OR_RETURN(const Yaml* files, costs.need("profile"));
+  ASSIGN_OR_RETURN(CostSource measured, parse_profiles(source, *files, options));
+  if (predict != nullptr) {
+    static constexpr std::array<std::string_view, 2> answers = {"false", "true"};
+    ASSIGN_OR_RETURN(const size_t chosen, read_choice(source, *predict, "predict", answers));
+    if (Profile* known = std::get_if<Profile>(&measured)) known->predict = chosen == 1;
+  }
+  return measured;
 }
 
 Result<DeviceKind> read_kind(const Source& source, const Yaml& node) {

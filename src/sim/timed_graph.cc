@@ -175,13 +175,8 @@ class Builder {
     if (!device_ids_[d].valid()) return 0.0;
     const DeviceProgram& device = program_.devices[d];
     const ComputeDesc desc = movement_desc(device, instr);
-    const Result<Cost> cost = costs_.cost(device_ids_[d], desc, instr.label);
-    if (cost) return cost->time.value();
-    if (!std::holds_alternative<Profile>(costs_.source(device_ids_[d]))) return cost.error();
-    return unsupported(fmt::format(
-        "device {}: `{}` moves data within the device, and its profile has no measurement of that ({}), nor "
-        "does nlbench profile make one; give the device a roofline",
-        device.name, to_string(program_, device, instr), signature(desc)));
+    ASSIGN_OR_RETURN(const Cost cost, costs_.cost(device_ids_[d], desc, instr.label));
+    return cost.time.value();
   }
 
   Status make_transfer(uint32_t send) {

@@ -3,13 +3,17 @@
 // Calibration runs are Programs run by exec, the same path as the real thing: the whole unsplit network, at each
 // micro-batch size and instruction level of the scenario, again and again. So what is measured is each kernel in the
 // state of caches it has inside its network: activations just written, weights as far away as the rest of the network
-// has pushed them.
+// has pushed them. A kernel that the network computes in several places is one measurement, with the samples of all.
+//
+// What is there already is not measured again, so an interrupted profile goes on where it stopped.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
-#include <cmath>
+#include <chrono>
+#include <ctime>
+#include <deque>
 #include <filesystem>
 #include <limits>
 #include <memory>
@@ -17,7 +21,6 @@
 #include <thread>
 
 #include "base/units.h"
-#include "cost/cost_table.h"
 #include "exec/kernels/kernel_library.h"
 #include "exec/run_threads.h"
 #include "tools/exit.h"
@@ -25,106 +28,28 @@
 #include "tools/nlbench_commands.h"
 #include "tools/nlbench_job.h"
 #include "tools/nlbench_machine.h"
+#include "tools/nlbench_profile_samples.h"
 #include "tools/terminal.h"
 
 namespace nlsplit {
 namespace {
 
 namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
 
 struct ProfileArguments {
   std::string scenario, output, budget = "60s", nlsim;
   int beside = 0;
+  bool fresh = false;
 };
 
-constexpr double stable = 0.01;   // standard error of the median, relative: then more repeats tell little
-constexpr int least_repeats = 5;  // fewer have no quartiles worth the name
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// What was measured of one computation (choice_key): its kernels in the order they were met, so the usual one first.
-struct Measured {
-  std::string kernel;                  // full id
-  std::map<int64_t, double> by_batch;  // median seconds
-};
-using Alternatives = std::map<std::string, std::vector<Measured>>;
-
-// Samples of every distinct computation of one Program.
-class Samples {
- public:
-  explicit Samples(const Program& program) : program_(program), seconds_(program.descs.size()) {
-    auto deps = dependencies(program);
-    CHECK(deps.ok(), "one device exchanges no messages");
-    deps_ = std::move(*deps);
-  }
-
-  void add(const std::vector<Interval>& times) {
-    for (size_t i = 0; i < times.size(); ++i) {
-      const Instr& instr = instr_of(program_, deps_.instances[i]);
-      if (instr.opcode == Opcode::compute)
-        seconds_[static_cast<size_t>(instr.desc)].push_back(times[i].finish - times[i].start);
-    }
-  }
-
-  static MeasuredCost cost_of(std::vector<double> samples) {
-    std::sort(samples.begin(), samples.end());
-    const size_t n = samples.size();
-    return {seconds(median(samples)), seconds((samples[3 * (n - 1) / 4] - samples[(n - 1) / 4]) / 2),
-            static_cast<int>(n)};
-  }
-
-  bool all_stable() const {
-    for (const std::vector<double>& samples : seconds_) {
-      if (samples.empty()) continue;
-      const MeasuredCost cost = cost_of(samples);
-      if (cost.spread.value() / std::sqrt(static_cast<double>(samples.size())) > stable * cost.median.value())
-        return false;
-    }
-    return true;
-  }
-
-  void add_to(Alternatives& alternatives) const {
-    for (size_t d = 0; d < seconds_.size(); ++d) {
-      const ComputeDesc& desc = program_.descs[d];
-      if (seconds_[d].empty() || desc.inputs[0].shape.empty()) continue;
-      std::vector<Measured>& kernels = alternatives[choice_key(desc, isa_of(desc.kernel))];
-      auto kernel = std::ranges::find(kernels, desc.kernel, &Measured::kernel);
-      if (kernel == kernels.end()) kernel = kernels.insert(kernels.end(), {desc.kernel, {}});
-      kernel->by_batch[desc.inputs[0].shape[0]] = cost_of(seconds_[d]).median.value();
-    }
-  }
-
-  void write_to(std::map<std::string, MeasuredCost>& kernels) const {
-    for (size_t d = 0; d < seconds_.size(); ++d) {
-      if (!seconds_[d].empty())
-        kernels[profile_key(program_.descs[d], program_.devices[0].cores)] = cost_of(seconds_[d]);
-    }
-  }
-
- private:
-  const Program& program_;
-  Dependencies deps_;
-  std::vector<std::vector<double>> seconds_;  // by desc
-};
-
-// A kernel that seldom pays must be so much faster to be chosen: measurements of equals differ by less.
-constexpr double clearly = 0.97;
-
-// The fastest of each computation's kernels, over all sizes of micro-batches together, where there are several.
-std::map<std::string, std::string> fastest(const Alternatives& alternatives) {
-  std::map<std::string, std::string> choices;
-  for (const auto& [computation, kernels] : alternatives) {
-    if (kernels.size() < 2) continue;
-    const auto total = [&](const Measured& kernel) {
-      double sum = 0;
-      for (const auto& [batch, cost] : kernel.by_batch) sum += cost;
-      return sum;
-    };
-    const Measured* best = &kernels[0];
-    for (const Measured& kernel : kernels) {
-      if (kernel.by_batch.size() == best->by_batch.size() && total(kernel) < clearly * total(*best)) best = &kernel;
-    }
-    choices.emplace(computation, best->kernel);
-  }
-  return choices;
+// Seconds of computing that this process has had.
+double process_seconds() {
+  timespec time{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
 Result<std::vector<std::string>> saved_folders(const std::string& set) {
@@ -172,27 +97,211 @@ class Company {
   std::vector<std::thread> threads_;
 };
 
-Status measure(const LoadedJob& job, double share_s, int beside, const std::function<void(double)>& progress,
-               Profile& profile, Alternatives& measured) {
-  Samples samples(job.saved.unsplit);
+// Whether other work kept this process from computing since it was last asked: then it had less of the processor than
+// its computations lasted.
+class Disturbance {
+ public:
+  bool since(const std::vector<Interval>& times) {
+    constexpr double tolerated = 0.02;  // of the time; less does not show in a median
+    const double now = process_seconds();
+    double computed = 0;
+    for (const Interval& interval : times) computed += interval.finish - interval.start;
+    const bool disturbed = now - before_ < (1 - tolerated) * computed;
+    before_ = now;
+    return disturbed;
+  }
+
+ private:
+  double before_ = process_seconds();
+};
+
+// One Program of the set.
+struct Measured {
+  std::string folder;
+  Program program;
+  Samples samples, company;  // alone, and with copies of the network beside it
+  Measured(std::string dir, Program unsplit, std::set<std::string>& taken)
+      : folder(std::move(dir)), program(std::move(unsplit)), samples(program, taken), company(samples) {}
+  Measured(const Measured&) = delete;
+  Measured& operator=(const Measured&) = delete;
+};
+
+struct Session {
+  const ProfileArguments& arguments;
+  double budget_s = 0;
+  Profile profile;
+  std::string model = {};
+  MeasuredCost dispatch_before = {};
+  std::deque<Measured> programs = {};
+  Clock::time_point start = Clock::now();
+  size_t executions = 0, disturbed = 0;
+
+  double left() const { return budget_s - seconds_since(start); }
+  size_t all_kernels() const {
+    size_t count = 0;
+    for (const Measured& one : programs) count += one.samples.measurables().size();
+    return count;
+  }
+  size_t known_kernels() const {
+    size_t count = 0;
+    for (const Measured& one : programs) {
+      for (const Measurable& what : one.samples.measurables()) count += profile.kernels.contains(what.key) ? 1 : 0;
+    }
+    return count;
+  }
+  void draw_progress() const {
+    show_progress(fmt::format("measured for {:.0f} of {:.0f} s; kernels known", seconds_since(start), budget_s),
+                  known_kernels(), all_kernels());
+  }
+};
+
+// What is there from before, or an empty profile of this machine.
+Result<Profile> known_profile(const ProfileArguments& arguments) {
+  Profile fresh;
+  fresh.machine = describe_machine();
+  fresh.beside = arguments.beside;
+  std::error_code failure;
+  if (arguments.fresh || !fs::exists(arguments.output, failure)) return fresh;
+  const std::string otherwise =
+      fmt::format("name another file, or replace {} with what is measured now: --fresh", arguments.output);
+  auto known = read_profile(arguments.output);
+  if (!known) {
+    Error error = known.error();
+    error.message += "; " + otherwise;
+    return error;
+  }
+  if (known->machine != fresh.machine) {
+    return invalid_input(fmt::format("{} holds measurements of {}, and this machine is {}; {}", arguments.output,
+                                     known->machine, fresh.machine, otherwise));
+  }
+  if (known->beside == 0) known->beside = fresh.beside;  // what was measured alone stays good
+  if (known->beside != fresh.beside) {
+    return invalid_input(fmt::format("{} was measured with --beside {}, not {}; {}", arguments.output, known->beside,
+                                     fresh.beside, otherwise));
+  }
+  return known;
+}
+
+Status write(Session& session) {
+  std::vector<Measurable> all;
+  std::vector<double> gaps;
+  for (const Measured& one : session.programs) {
+    one.samples.write_to(session.profile);
+    one.company.write_company_to(session.profile);
+    gaps.insert(gaps.end(), one.samples.gaps().begin(), one.samples.gaps().end());
+    all.insert(all.end(), one.samples.measurables().begin(), one.samples.measurables().end());
+  }
+  if (gaps.size() >= least_repeats) {
+    session.profile.dispatch = session.dispatch_before;
+    keep_surer(session.profile.dispatch, cost_of(std::move(gaps)));
+  }
+  for (auto& [computation, kernel] : fastest_kernels(all, session.profile))
+    session.profile.choices[computation] = kernel;
+  session.profile.measured_at =
+      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  return session.profile.kernels.empty() ? ok_status() : write_profile(session.arguments.output, session.profile);
+}
+
+// Runs a Program for so long, or until all it is measured for is known well.
+Status measure(Session& session, Measured& one, int beside, double share_s) {
+  ASSIGN_OR_RETURN(SavedProgram saved, load_program(one.folder));
+  ASSIGN_OR_RETURN(WeightFile weights, WeightFile::open(one.folder));
+  ASSIGN_OR_RETURN(std::vector<NamedTensor> inputs, make_inputs(saved.unsplit, {}, 1));
+  const LoadedJob job{std::move(saved), std::move(weights), std::move(inputs)};
   const Company company(job, beside);
+  Samples& samples = beside > 0 ? one.company : one.samples;
+  const auto enough = [&] {
+    return beside > 0 ? samples.company_settled(session.profile) : samples.all_settled(session.profile);
+  };
+  Disturbance disturbance;
   RunOptions options;
   options.repeats = least_repeats;
   options.duration_s = share_s;
   options.keep = 1;
   options.cancelled = interrupted;
-  options.after_repeat = [&](int repeats, double elapsed, const std::vector<Interval>& own) {
-    samples.add(own);
-    progress(elapsed);
-    return !interrupted() && (repeats < least_repeats || !samples.all_stable());
+  options.after_repeat = [&](int repeats, double, const std::vector<Interval>& own) {
+    const bool disturbed = disturbance.since(own) && beside == 0;  // in company nobody can tell whose the time was
+    ++session.executions;
+    session.disturbed += disturbed ? 1 : 0;
+    samples.add(own, disturbed);
+    session.draw_progress();
+    return !interrupted() && (repeats < least_repeats || !enough());
   };
   auto result = run_threads(job.saved.unsplit, {job.contents(), job.inputs}, options);
-  if (!result) return result.error();
-  samples.write_to(profile.kernels);
-  samples.add_to(measured);
-  profile.model =
-      job.saved.unsplit.name.substr(0, job.saved.unsplit.name.find(" ["));  // a Program is called "MODEL [PLAN]"
+  if (!result && !interrupted()) return result.error();
+  return write(session);  // after each, so that nothing but a Program's own time is ever lost
+}
+
+// Every Program once; then those that need more again, for as long as the budget lasts.
+Status measure_all(Session& session) {
+  for (int round = 1; !interrupted(); ++round) {
+    std::vector<std::pair<Measured*, int>> open;  // with so many beside
+    for (Measured& one : session.programs) {
+      if (!one.samples.all_settled(session.profile)) open.emplace_back(&one, 0);
+      if (session.arguments.beside > 0 && !one.company.company_settled(session.profile))
+        open.emplace_back(&one, session.arguments.beside);
+    }
+    if (open.empty() || (round > 1 && session.left() <= 0)) break;
+    for (size_t i = 0; i < open.size() && !interrupted() && (round == 1 || session.left() > 0); ++i) {
+      RETURN_IF_ERROR(measure(session, *open[i].first, open[i].second,
+                              std::max(0.0, session.left()) / static_cast<double>(open.size() - i)));
+    }
+  }
+  clear_progress();
   return ok_status();
+}
+
+// The Programs of the scenario's set that this machine can run.
+Status load_set(Session& session, const std::string& set) {
+  std::set<std::string> taken, absent;  // absent: levels this machine has not
+  ASSIGN_OR_RETURN(const std::vector<std::string> folders, saved_folders(set));
+  for (const std::string& folder : folders) {
+    ASSIGN_OR_RETURN(SavedProgram saved, load_program(folder));
+    if (const Status level = check_level(saved.unsplit); !level.ok()) {
+      if (absent.insert(level.error().message).second)
+        std::fprintf(stderr, "note: left out: %s\n", level.error().message.c_str());
+      continue;
+    }
+    session.model = saved.unsplit.name.substr(0, saved.unsplit.name.find(" ["));  // a Program is called "MODEL [PLAN]"
+    session.programs.emplace_back(folder, std::move(saved.unsplit), taken);
+  }
+  if (session.programs.empty()) return unsupported("nothing could be measured on this machine");
+  if (std::ranges::find(session.profile.models, session.model) == session.profile.models.end())
+    session.profile.models.push_back(session.model);
+  return ok_status();
+}
+
+// "p.json: 128 kernels of resnet18 on AMD EPYC, …", and how good they are.
+void print_summary(const Session& session, size_t known_before) {
+  size_t unsettled = 0;
+  const Measurable* worst = nullptr;
+  double worst_uncertainty = 0;
+  for (const Measured& one : session.programs) {
+    for (const Measurable& what : one.samples.measurables()) {
+      const auto found = session.profile.kernels.find(what.key);
+      if (found == session.profile.kernels.end() || settled(found->second)) continue;
+      ++unsettled;
+      if (worst != nullptr && uncertainty(found->second) <= worst_uncertainty) continue;
+      worst = &what;
+      worst_uncertainty = uncertainty(found->second);
+    }
+  }
+  const size_t known = session.known_kernels(), missing = session.all_kernels() - known;
+  fmt::print("{}: {} kernels of {} on {}", session.arguments.output, known, session.model, session.profile.machine);
+  if (known_before > 0) fmt::print(", {} of them from before", known_before);
+  fmt::print("\n");
+  if (missing > 0) fmt::print("{} are missing: the same command goes on where this one stopped\n", missing);
+  if (worst != nullptr) {
+    fmt::print("{} not yet known to ±{:.0f} %, the worst to ±{:.1f} %: the same command measures them longer\n  {}\n",
+               unsettled == 1 ? std::string("1 is") : fmt::format("{} are", unsettled), settled_uncertainty * 100,
+               worst_uncertainty * 100, worst->key);
+  }
+  if (session.disturbed > 0) {
+    fmt::print(
+        "other work on this machine disturbed {} of {} executions; they count only for kernels with fewer than {} "
+        "others\n",
+        session.disturbed, session.executions, least_repeats);
+  }
 }
 
 Status profile_all(const ProfileArguments& arguments) {
@@ -202,50 +311,17 @@ Status profile_all(const ProfileArguments& arguments) {
   if (!parent.empty() && !fs::is_directory(parent, failure)) {
     return invalid_input(fmt::format("cannot write {}: there is no folder {}", arguments.output, parent.string()));
   }
+  ASSIGN_OR_RETURN(Profile known, known_profile(arguments));
   ASSIGN_OR_RETURN(const TemporaryFolder folder, TemporaryFolder::create());
   const std::string set = folder.path() + "/set";
   RETURN_IF_ERROR(run_nlsim(arguments.nlsim, {"lower", arguments.scenario, "--profile-set", set}));
-  ASSIGN_OR_RETURN(const std::vector<std::string> folders, saved_folders(set));
-
-  Profile profile;
-  profile.machine = describe_machine();
-  if (arguments.beside > 0)
-    profile.machine +=
-        fmt::format(", {} beside", arguments.beside == 1 ? std::string("a copy of the network")
-                                                         : fmt::format("{} copies of the network", arguments.beside));
-  Alternatives alternatives;
-  size_t done = 0, measured = 0;
-  std::set<std::string> absent;  // levels this machine has not
-  for (const std::string& dir : folders) {
-    ASSIGN_OR_RETURN(SavedProgram saved, load_program(dir));
-    ASSIGN_OR_RETURN(WeightFile weights, WeightFile::open(dir));
-    ASSIGN_OR_RETURN(std::vector<NamedTensor> inputs, make_inputs(saved.unsplit, {}, 1));
-    const LoadedJob job{std::move(saved), std::move(weights), std::move(inputs)};
-    ++done;
-    if (const Status level = check_level(job.saved.unsplit); !level.ok()) {
-      if (absent.insert(level.error().message).second)
-        std::fprintf(stderr, "note: left out: %s\n", level.error().message.c_str());
-      continue;
-    }
-    const double share = budget.value() / static_cast<double>(folders.size());
-    const auto progress = [&](double elapsed) {
-      const double part = std::min(1.0, elapsed / std::max(share, 1e-9));
-      show_progress(
-          "measuring, %",
-          static_cast<size_t>((static_cast<double>(done - 1) + part) * 100 / static_cast<double>(folders.size())), 100);
-    };
-    RETURN_IF_ERROR(measure(job, share, arguments.beside, progress, profile, alternatives));
-    ++measured;
-  }
-  clear_progress();
-  if (measured == 0) return unsupported("nothing could be measured on this machine");
-  profile.choices = fastest(alternatives);
-  RETURN_IF_ERROR(write_profile(arguments.output, profile));
-  double worst = 0;
-  for (const auto& [signature, cost] : profile.kernels) worst = std::max(worst, cost.spread / cost.median);
-  std::printf("%s: %zu kernels of %s on %s, largest spread ±%.1f %%\n", arguments.output.c_str(),
-              profile.kernels.size(), profile.model.c_str(), profile.machine.c_str(), worst * 100);
-  return ok_status();
+  Session session{arguments, budget.value(), std::move(known)};
+  session.dispatch_before = session.profile.dispatch;
+  RETURN_IF_ERROR(load_set(session, set));
+  const size_t before = session.known_kernels();
+  RETURN_IF_ERROR(measure_all(session));
+  print_summary(session, before);
+  return interrupted() ? Status(failed("interrupted")) : ok_status();
 }
 
 }  // namespace
@@ -256,18 +332,23 @@ void add_profile_command(CLI::App& app, int& code) {
       "Measure each distinct kernel of a scenario's network on this machine, at all its micro-batch sizes.\n"
       "  nlbench profile scenarios/mine.yaml -o profiles/mine.json\n"
       "and then, in the scenario, for devices like this one:  costs: profiles/mine.json\n"
-      "It runs the whole network again and again and takes each kernel's median, so caches are as in a real run.");
+      "It runs the whole network again and again and takes each kernel's median, so caches are as in a real run.\n"
+      "Ctrl-C keeps what was measured; the same command goes on there. A file that is there is added to: other sizes,\n"
+      "other models. `nlsim profile show FILE` says what is in it.");
   const auto a = std::make_shared<ProfileArguments>();
   command->add_option("SCENARIO", a->scenario, "The scenario")->required();
-  command->add_option("-o,--output", a->output, "The profile to write (.json)")->required();
-  command->add_option("--budget", a->budget,
-                      "Time to spend at most, over all sizes together (default 60s; each is run at least 5 times)");
+  command->add_option("-o,--output", a->output, "The profile to write or to add to (.json)")->required();
+  command->add_option(
+      "--budget", a->budget,
+      "Time to spend at most, over all sizes together; it ends early when every kernel is known to ±1 %\n"
+      "(default 60s; each size is run at least 5 times)");
   command
       ->add_option(
           "--beside", a->beside,
-          "Run so many copies of the network meanwhile, for devices that share this machine's caches and memory "
-          "with so many\nothers (default 0)")
+          "Measure a second time with so many copies of the network beside it: what devices that share this machine's\n"
+          "caches and memory take from each other (default 0: do not)")
       ->check(at_least(0));
+  command->add_flag("--fresh", a->fresh, "Replace what the file holds instead of adding to it");
   command->add_option("--nlsim", a->nlsim, "Where nlsim is (default: beside nlbench)");
   command->callback([a, &code] {
     catch_interrupts();

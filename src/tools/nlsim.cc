@@ -14,6 +14,7 @@ int main(int argc, char** argv) {
       "  nlsim simulate SCENARIO --plan 1 --trace t.json  one plan in time, for https://ui.perfetto.dev\n"
       "  nlsim lower SCENARIO --plan 1                  what every machine will do, instruction by instruction\n"
       "  nlsim show zoo:resnet50 --fused                a network as text\n"
+      "  nlsim profile show desk.json                   what nlbench measured, and how well it predicts other kernels\n"
       "  nlsim export zoo:resnet50 -o resnet50.onnx     the same for other runtimes\n",
       "nlsim");
   app.require_subcommand(1);
@@ -28,6 +29,7 @@ int main(int argc, char** argv) {
   add_export_command(app, code);
   add_lower_command(app, code);
   add_simulate_command(app, code);
+  add_profile_command(app, code);
   add_zoo_command(app, code);
   return parse_and_run(app, argc, argv, code);
 }

@@ -69,8 +69,44 @@ Result<Program> reordering_program(const Scenario& scenario, const Graph& optimi
   return program;
 }
 
+// More micro-batches of one size in an execution tell nothing new: caches are as they are in the middle of a run when
+// one has followed another.
+constexpr int most_micro_batches = 4;
+
+// The scenario with its micro-batches of this count, but no more of them than it takes to measure.
+Scenario shortened(const Scenario& scenario, int count, int& micro_batches) {
+  Scenario shorter = scenario;
+  micro_batches = std::min(count, most_micro_batches);
+  shorter.batch = scenario.batch / count * micro_batches;
+  return shorter;
+}
+
+// Folders of one network share their weights.
+class ProfileSet {
+ public:
+  ProfileSet(std::string dir, const WeightStore& weights) : dir_(std::move(dir)), weights_(weights) {}
+
+  Status add(const std::string& name, Program program) {
+    SavedProgram saved;
+    saved.unsplit = std::move(program);
+    saved.program = saved.unsplit;
+    const std::string folder = fmt::format("{}/{:04}-{}", dir_, count_++, name);
+    const Status status =
+        first_.empty() ? save_program(folder, saved, weights_) : save_program_like(folder, saved, first_);
+    if (first_.empty()) first_ = folder;
+    return status;
+  }
+
+ private:
+  std::string dir_, first_;
+  const WeightStore& weights_;
+  int count_ = 0;
+};
+
 // The network unsplit, for each micro-batch count, level and number of cores, as often as its computations have kernels
-// to choose from: together these Programs hold every computation any plan of the scenario can need.
+// to choose from: together these Programs hold every computation any plan of the scenario can need. They are numbered
+// in the order in which they are measured, the usual kernels first: a computation that several hold is measured in the
+// first of them.
 Status write_profile_set(const Loaded& loaded, const std::string& dir) {
   std::set<int> counts(loaded.scenario.micro_batches.begin(), loaded.scenario.micro_batches.end());
   for (const UserPlan& own : loaded.scenario.plans) counts.insert(own.micro_batches.begin(), own.micro_batches.end());
@@ -79,29 +115,26 @@ Status write_profile_set(const Loaded& loaded, const std::string& dir) {
   if (failure) return io_error(fmt::format("cannot create {}: {}", dir, failure.message()));
   const std::vector<Device>& devices = loaded.scenario.cluster.devices;
   const bool mixed = std::ranges::any_of(devices, [&](const Device& device) { return device.isa != devices[0].isa; });
+  ProfileSet set(dir, loaded.model.weights);
   std::set<std::pair<Isa, int>> done;
   for (const Device& device : loaded.scenario.cluster.devices) {
     if (!done.emplace(device.isa, device.cores).second) continue;
     for (const int count : counts) {
+      int micro_batches = 0;
+      const Scenario shorter = shortened(loaded.scenario, count, micro_batches);
+      const std::string name = fmt::format("mb{}-{}-{}", count, name_of(device.isa), device.cores);
       size_t most = 1;
       for (size_t variant = 0; variant < most; ++variant) {
         const auto prefer = [&](const ComputeDesc& desc, std::span<const std::string> candidates) {
           if (isa_of(candidates[0]) == device.isa && !desc.outputs.empty()) most = std::max(most, candidates.size());
           return variant < candidates.size() ? variant : size_t{0};
         };
-        SavedProgram saved;
-        ASSIGN_OR_RETURN(saved.unsplit, unsplit_program(loaded.scenario, loaded.model.graph, count, device, prefer));
-        saved.program = saved.unsplit;
-        RETURN_IF_ERROR(
-            save_program(fmt::format("{}/mb{}-{}-{}-{}", dir, count, name_of(device.isa), device.cores, variant), saved,
-                         loaded.model.weights));
+        ASSIGN_OR_RETURN(Program program, unsplit_program(shorter, loaded.model.graph, micro_batches, device, prefer));
+        RETURN_IF_ERROR(set.add(fmt::format("{}-{}", name, variant), std::move(program)));
       }
       if (!mixed) continue;
-      SavedProgram saved;
-      ASSIGN_OR_RETURN(saved.unsplit, reordering_program(loaded.scenario, loaded.model.graph, count, device));
-      saved.program = saved.unsplit;
-      RETURN_IF_ERROR(save_program(fmt::format("{}/mb{}-{}-{}-reorders", dir, count, name_of(device.isa), device.cores),
-                                   saved, loaded.model.weights));
+      ASSIGN_OR_RETURN(Program program, reordering_program(shorter, loaded.model.graph, micro_batches, device));
+      RETURN_IF_ERROR(set.add(name + "-reorders", std::move(program)));
     }
   }
   return ok_status();

@@ -18,11 +18,12 @@ ComputeDesc product() {
 Profile profile_with(double median) {
   Profile profile;
   profile.file = "profiles/x.json";
-  profile.model = "resnet18";
+  profile.models = {"resnet18"};
   if (median > 0) profile.kernels[signature(product())] = {seconds(median), seconds(0), 5};
   return profile;
 }
 
+CostNames names_of_one() { return {"mine.yaml", "vgg16", {"A"}}; }
 CostNames names() { return {"mine.yaml", "vgg16", {"A", "B"}}; }
 
 TEST(CostTable, RooflineIsTheSlowerOfArithmeticAndTraffic) {
@@ -31,7 +32,7 @@ TEST(CostTable, RooflineIsTheSlowerOfArithmeticAndTraffic) {
                         names());
   const Cost by_arithmetic = costs.cost(DeviceId(0), product()).value();  // 1 s against 0.5 s
   EXPECT_DOUBLE_EQ(by_arithmetic.time.value(), 1);
-  EXPECT_FALSE(by_arithmetic.measured);
+  EXPECT_EQ(by_arithmetic.origin, CostOrigin::roofline);
   EXPECT_DOUBLE_EQ(costs.cost(DeviceId(1), product()).value().time.value(), 1);  // 0.25 s against 1 s
 }
 
@@ -39,7 +40,7 @@ TEST(CostTable, ProfileGivesTheMeasuredMedianOfThatDevice) {
   const CostTable costs({profile_with(0.5), profile_with(0.25)}, names());
   EXPECT_EQ(costs.cost(DeviceId(0), product()).value().time, seconds(0.5));
   EXPECT_EQ(costs.cost(DeviceId(1), product()).value().time, seconds(0.25));
-  EXPECT_TRUE(costs.cost(DeviceId(1), product()).value().measured);
+  EXPECT_EQ(costs.cost(DeviceId(1), product()).value().origin, CostOrigin::measured);
 }
 
 TEST(CostTable, MissingMeasurementNamesLayerDeviceModelAndCommand) {
@@ -48,7 +49,9 @@ TEST(CostTable, MissingMeasurementNamesLayerDeviceModelAndCommand) {
   EXPECT_EQ(
       error.message,
       "profiles/x.json has no measurement of layer 'fc1' for device 'B'; it was measured for resnet18, not for vgg16; "
-      "measure on that machine with: nlbench profile mine.yaml -o profiles/x.json");
+      "measure on that machine with: nlbench profile mine.yaml -o profiles/x.json, or let it be predicted from what "
+      "was "
+      "measured: costs: {profile: ..., predict: true}");
   EXPECT_EQ(error.fragment, signature(product()));
   EXPECT_EQ(exit_code(error), 2);
 }
@@ -59,7 +62,16 @@ TEST(CostTable, MissingMeasurementOfTheSameModelSaysNothingOfModels) {
   const CostTable costs({profile_with(0), profile_with(0)}, own);
   EXPECT_EQ(costs.cost(DeviceId(0), product()).error().message,
             "profiles/x.json has no measurement of a layer for device 'A'; measure on that machine with: "
-            "nlbench profile mine.yaml -o profiles/x.json");
+            "nlbench profile mine.yaml -o profiles/x.json, or let it be predicted from what was measured: costs: "
+            "{profile: ..., predict: true}");
+}
+
+TEST(CostTable, ADispatchGoesWithEachMeasuredComputation) {
+  Profile profile = profile_with(0.5);
+  profile.dispatch = {seconds(0.25), seconds(0), 9};
+  EXPECT_EQ(CostTable({profile}, names_of_one()).cost(DeviceId(0), product()).value().time, seconds(0.75));
+  const CostSource slow = slowed_down(profile, 2);
+  EXPECT_EQ(CostTable({slow}, names_of_one()).cost(DeviceId(0), product()).value().time, seconds(1.5));
 }
 
 TEST(CostTable, WithoutCostsTheErrorNamesTheCommand) {

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/file.h"
+#include "base/random.h"
 #include "cost/cost_table.h"
 
 namespace nlsplit {
@@ -33,8 +34,10 @@ class ProfileFile : public testing::Test {
     return message;
   }
 
+  static constexpr const char* head =
+      R"({"format": "nlsplit-profile", "version": 2, "models": ["m"], "machine": "x", "beside": 0, "measured_at_s": 9)";
   static std::string with_kernels(const std::string& kernels) {
-    return R"({"format": "nlsplit-profile", "version": 1, "model": "m", "machine": "x", "kernels": [)" + kernels + "]}";
+    return std::string(head) + R"(, "kernels": [)" + kernels + "]}";
   }
 
   std::filesystem::path dir_;
@@ -43,14 +46,21 @@ class ProfileFile : public testing::Test {
 
 TEST_F(ProfileFile, ReadsBackWhatWasWritten) {
   Profile profile;
-  profile.model = "resnet18";
+  profile.models = {"resnet18", "vgg16"};
+  profile.beside = 2;
+  profile.measured_at = 1795273442;
+  profile.dispatch = {seconds(1e-7), seconds(1e-9), 1000};
   profile.machine = "a CPU with \"quotes\" and \xC3\xBC";
   profile.kernels["conv_gemm_v3 Conv(f32[1,3,8,8]) {} -> f32[1,16,8,8]"] = {seconds(0.1), seconds(1e-9 / 3), 7};
-  profile.kernels["b"] = {seconds(1.0 / 3), seconds(0), 1};
+  profile.kernels["b"] = {seconds(1.0 / 3), seconds(0), 1, seconds(0.5)};
   ASSERT_TRUE(write_profile(path_, profile).ok());
   const Profile read = read_profile(path_).value();
   EXPECT_EQ(read.file, path_);
-  EXPECT_EQ(read.model, profile.model);
+  EXPECT_EQ(read.models, profile.models);
+  EXPECT_EQ(read.beside, 2);
+  EXPECT_EQ(read.measured_at, 1795273442);
+  EXPECT_EQ(read.dispatch.median, seconds(1e-7));
+  EXPECT_EQ(read.dispatch.repeats, 1000);
   EXPECT_EQ(read.machine, profile.machine);
   ASSERT_EQ(read.kernels.size(), 2u);
   for (const auto& [signature, cost] : profile.kernels) {
@@ -58,6 +68,7 @@ TEST_F(ProfileFile, ReadsBackWhatWasWritten) {
     EXPECT_EQ(read.kernels.at(signature).median, cost.median);  // to the last bit
     EXPECT_EQ(read.kernels.at(signature).spread, cost.spread);
     EXPECT_EQ(read.kernels.at(signature).repeats, cost.repeats);
+    EXPECT_EQ(read.kernels.at(signature).beside, cost.beside);
   }
 }
 
@@ -70,8 +81,7 @@ TEST_F(ProfileFile, ChoicesReadBack) {
 
 TEST_F(ProfileFile, ErrorsOfAChoiceNameIt) {
   const auto with_choices = [](const std::string& choices) {
-    return R"({"format": "nlsplit-profile", "version": 1, "model": "m", "machine": "x", "kernels": [], "choices": )" +
-           choices + "}";
+    return std::string(head) + R"(, "kernels": [], "choices": )" + choices + "}";
   };
   const std::string good = R"({"computation": "c", "kernel": "conv_winograd_v3"})";
   EXPECT_EQ(error_of(with_choices("[" + good + "]")), "fine");
@@ -122,15 +132,24 @@ TEST_F(ProfileFile, ErrorsOfTheWhole) {
   EXPECT_EQ(error_of(R"({"format": "trace"})"),
             "p.json: this is no profile: \"format\" must be \"nlsplit-profile\", it is \"trace\"");
   EXPECT_EQ(error_of(R"({"format": "nlsplit-profile"})"), "p.json: \"version\" is missing");
-  EXPECT_EQ(error_of(R"({"format": "nlsplit-profile", "version": 2})"),
-            "p.json: this profile has version 2; this program reads version 1: measure again with nlbench profile");
-  EXPECT_EQ(error_of(R"({"format": "nlsplit-profile", "version": 1})"), "p.json: \"model\" is missing");
-  EXPECT_EQ(error_of(R"({"format": "nlsplit-profile", "version": 1, "model": 3})"),
-            "p.json: \"model\" must be a text, it is 3");
-  EXPECT_EQ(error_of(R"({"format": "nlsplit-profile", "version": 1, "model": "m", "machine": "x"})"),
-            "p.json: \"kernels\" is missing");
-  EXPECT_EQ(error_of(R"({"format": "nlsplit-profile", "version": 1, "model": "m", "machine": "x", "kernels": {}})"),
-            "p.json: \"kernels\" must be a list");
+  EXPECT_EQ(error_of(R"({"format": "nlsplit-profile", "version": 1, "model": "m"})"),
+            "p.json: this profile has version 1; this program reads version 2: measure again with nlbench profile");
+  const std::string start = R"({"format": "nlsplit-profile", "version": 2)";
+  EXPECT_EQ(error_of(start + "}"), "p.json: \"models\" is missing");
+  EXPECT_EQ(error_of(start + R"(, "models": 3})"), "p.json: \"models\" must be a list of texts");
+  EXPECT_EQ(error_of(start + R"(, "models": [3]})"), "p.json: \"models\" must be a list of texts");
+  EXPECT_EQ(error_of(start + R"(, "models": [], "machine": 3})"), "p.json: \"machine\" must be a text, it is 3");
+  EXPECT_EQ(error_of(start + R"(, "models": [], "machine": "x", "beside": -1})"),
+            "p.json: \"beside\" must be an integer from 0 to 4096, it is -1");
+  EXPECT_EQ(error_of(start + R"(, "models": [], "machine": "x", "beside": 0})"),
+            "p.json: \"measured_at_s\" is missing");
+  EXPECT_EQ(error_of(std::string(head) + R"(, "dispatch": 1})"), "p.json: \"dispatch\" must be an object");
+  EXPECT_EQ(error_of(std::string(head) + R"(, "dispatch": {"median_s": -1}})"),
+            "p.json: \"dispatch\": \"median_s\" is negative: -1");
+  EXPECT_EQ(error_of(std::string(head) + "}"), "p.json: \"kernels\" is missing");
+  EXPECT_EQ(error_of(std::string(head) + R"(, "kernels": {}})"), "p.json: \"kernels\" must be a list");
+  EXPECT_EQ(error_of(std::string(head) + ",\n \"kernels\": ["),
+            "p.json:2:14: the file ends in the middle: it was cut short");
   EXPECT_THAT(error_of(with_kernels(R"({"signature": "k", "median_s": 1e999})")),
               testing::StartsWith("p.json: this is not usable JSON: "));
 }
@@ -156,6 +175,121 @@ TEST_F(ProfileFile, ErrorsOfAKernelNameIt) {
               "p.json: kernel 1 of the list: \"repeats\" must be an integer from 1 to 1000000000, it is " +
                   std::string(repeats) + "\n  | k");
   }
+}
+
+// Whatever happens to a file, it is read or refused.
+TEST_F(ProfileFile, DamagedOnesAreReadOrRefused) {
+  Profile profile;
+  profile.models = {"resnet18"};
+  profile.machine = "x";
+  profile.dispatch = {seconds(1e-7), seconds(1e-9), 1000};
+  profile.kernels
+      ["conv_winograd_v3 Conv(f32[1,16,8,8]c8, const f32[16,16,3,3]) {dilations=[1,1], group=1, "
+       "kernel_shape=[3,3], pads=[1,1,1,1], strides=[1,1]} -> f32[1,16,8,8]c8"] = {seconds(1e-3), seconds(1e-5), 7};
+  profile.kernels["copy Identity(f32[64]) -> f32[64]"] = {seconds(1e-6), seconds(0), 9};
+  profile.choices["c"] = "conv_winograd_v3";
+  ASSERT_TRUE(write_profile(path_, profile).ok());
+  const std::string text = read_file(path_).value();
+  size_t refused = 0, read = 0;
+  const auto attempt = [&](const std::string& damaged) {
+    ASSERT_TRUE(write_file(path_, damaged).ok());
+    const auto result = read_profile(path_);
+    ++(result.ok() ? read : refused);
+    if (!result.ok()) {
+      EXPECT_EQ(exit_code(result.error()), 2);
+      EXPECT_EQ(result.error().where.file, path_);
+      return;
+    }
+    const KernelFit fit(*result);  // takes keys apart
+    EXPECT_LE(fit.left_out(), result->kernels.size());
+  };
+  for (size_t size = 0; size < text.size(); size += 1 + size / 50) attempt(text.substr(0, size));
+  EXPECT_EQ(read, 0u) << "half a file is none";
+  Random random(7);
+  for (int i = 0; i < 2000; ++i) {
+    std::string damaged = text;
+    for (int flips = 1 + i % 3; flips > 0; --flips)
+      damaged[random.below(damaged.size())] = static_cast<char>(random.below(256));
+    attempt(damaged);
+  }
+  EXPECT_GT(read, 0u);  // in a name, say
+  EXPECT_GT(refused, 100u);
+}
+
+Profile measured(const std::string& file, double a, double b) {
+  Profile profile;
+  profile.file = file;
+  profile.models = {file};
+  profile.machine = "x";
+  profile.measured_at = 100;
+  profile.kernels["a"] = {seconds(a), seconds(0), 5};
+  profile.kernels[file] = {seconds(b), seconds(0), 5};
+  profile.choices["c"] = file;
+  return profile;
+}
+
+TEST(Join, TheFirstFileThatHoldsItCounts) {
+  Profile old = measured("2", 3, 4);
+  old.measured_at = 50;
+  old.dispatch = {seconds(1e-7), seconds(0), 5};
+  const Profile all = join({measured("1", 1, 2), old, measured("1", 5, 6)}).value();
+  EXPECT_EQ(all.file, "1, 2, 1");
+  EXPECT_EQ(all.models, (std::vector<std::string>{"1", "2"}));
+  EXPECT_EQ(all.kernels.at("a").median, seconds(1));
+  EXPECT_EQ(all.kernels.at("1").median, seconds(2));
+  EXPECT_EQ(all.kernels.at("2").median, seconds(4));
+  EXPECT_EQ(all.choices.at("c"), "1");
+  EXPECT_EQ(all.measured_at, 50) << "as old as the oldest";
+  EXPECT_EQ(all.dispatch.median, seconds(1e-7)) << "the first one that has it";
+}
+
+TEST(Join, OnlyOneMachineAndSetting) {
+  Profile other = measured("2", 1, 1);
+  other.machine = "y";
+  EXPECT_EQ(
+      join({measured("1", 1, 1), other}).error().message,
+      "1 was measured on x, 2 on y: a device's costs come from one machine; other machines are other devices, with "
+      "costs of their own");
+  other.machine = "x";
+  other.beside = 1;
+  EXPECT_EQ(join({measured("1", 1, 1), other}).error().message,
+            "1 was measured alone, 2 beside a copy of the network: they do not mix");
+}
+
+TEST(Join, OverlapSaysHowFarTwoAreApart) {
+  Profile first = measured("1", 1, 2), second = measured("2", 1.5, 4);
+  EXPECT_EQ(overlap_of(first, second).kernels, 1u);
+  EXPECT_DOUBLE_EQ(overlap_of(first, second).largest_difference, 0.5);
+  first.kernels.erase("a");
+  EXPECT_EQ(overlap_of(first, second).kernels, 0u);
+}
+
+TEST(ProfileKeys, ParseBack) {
+  ComputeDesc desc;
+  desc.kernel = "matmul_v3";
+  desc.op = Op::MatMul;
+  desc.inputs = {{DType::f32, {64, 32}}, {DType::f32, {32, 16}}};
+  desc.outputs = {{DType::f32, {64, 16}}};
+  for (const int cores : {1, 2, 64}) {
+    const auto key = parse_profile_key(profile_key(desc, cores));
+    ASSERT_TRUE(key.ok()) << key.error().to_string();
+    EXPECT_EQ(key->desc, desc);
+    EXPECT_EQ(key->cores, cores);
+  }
+  EXPECT_TRUE(parse_profile_key("copy Identity(f32[64]) -> f32[64]").ok());
+  EXPECT_TRUE(parse_profile_key("reduce Sum(f32[64], f32[64]) -> f32[64] on 4 cores").ok());
+  for (const std::string wrong :
+       {"", "copy", "magic_v3 MatMul(f32[64,32], f32[32,16]) -> f32[64,16]", "copy Identity() -> f32[64]",
+        "matmul_v3 MatMul(f32[64,32], f32[33,16]) -> f32[64,16]", "copy Identity(f32[64]) -> f32[64] on 1 cores",
+        "copy Identity(f32[64]) -> f32[64] on many cores", "copy Identity(f32[64]) -> "}) {
+    const auto key = parse_profile_key(wrong);
+    EXPECT_FALSE(key.ok()) << wrong;
+  }
+}
+
+TEST(Uncertainty, IsTheStandardErrorOfTheMedian) {
+  EXPECT_DOUBLE_EQ(uncertainty({seconds(2), seconds(0.4), 16}), 0.05);  // 0.2 / sqrt(16)
+  EXPECT_EQ(uncertainty({seconds(0), seconds(1), 4}), 0);
 }
 
 }  // namespace

@@ -157,7 +157,7 @@ const BadScenario cases[] = {
      "s.yaml:4:58: a compute rate of 0GFLOPS cannot be"
        "\n  |   A: {host: a, memory: 1GiB, costs: {roofline: {compute: 0GFLOPS, memory: 10GBps}}}"},
     {"CostsUnknown", "A: {host: a, memory: 1GiB, costs: {roofline:", "A: {host: a, memory: 1GiB, costs: {rooflin:",
-     "s.yaml:4:38: unknown key 'rooflin' in costs: did you mean 'roofline'? Its keys are roofline"
+     "s.yaml:4:38: unknown key 'rooflin' in costs: did you mean 'roofline'? Its keys are roofline, profile, predict"
        "\n  |   A: {host: a, memory: 1GiB, costs: {rooflin: {compute: 60GFLOPS, memory: 10GBps}}}"},
     {"CostsMissingFile", "A: {host: a, memory: 1GiB, costs: {roofline: {compute: 60GFLOPS, memory: 10GBps}}}", "A: {host: a, memory: 1GiB, costs: none/such.json}",
      "s.yaml:4:37: cannot read 'none/such.json': No such file or directory; measure on that machine with: nlbench profile s.yaml -o none/such.json"

@@ -146,14 +146,40 @@ TEST(Scenario, ProfilesAreReadFromBesideTheFile) {
   EXPECT_TRUE(std::holds_alternative<NoCosts>(parse_scenario(text, file, {.need_profiles = false}).value().costs[0]));
 
   Profile profile;
-  profile.model = "simple_cnn";
+  profile.models = {"simple_cnn"};
   profile.kernels["k"] = {seconds(1), seconds(0), 3};
   ASSERT_TRUE(write_profile((dir / "p.json").string(), profile).ok());
   EXPECT_EQ(std::get<Profile>(parse(text, file).costs[0]).kernels.at("k").median, seconds(1));
 
-  // There but broken: always an error, at the scenario's place and with the file's own.
+  // Several, and predictions allowed: the first one that holds a kernel counts.
+  const auto replaced = [&](const std::string& costs) {
+    std::string other = text;
+    return other.replace(other.find("p.json"), 6, costs);
+  };
+  profile.kernels["k"] = {seconds(2), seconds(0), 3};
+  profile.kernels["l"] = {seconds(3), seconds(0), 3};
+  ASSERT_TRUE(write_profile((dir / "q.json").string(), profile).ok());
+  const Profile both = std::get<Profile>(parse(replaced("[p.json, q.json]"), file).costs[0]);
+  EXPECT_EQ(both.kernels.at("k").median, seconds(1));
+  EXPECT_EQ(both.kernels.at("l").median, seconds(3));
+  EXPECT_FALSE(both.predict);
+  EXPECT_TRUE(std::get<Profile>(parse(replaced("{profile: [q.json, p.json], predict: true}"), file).costs[0]).predict);
+  EXPECT_FALSE(std::get<Profile>(parse(replaced("{profile: p.json, predict: false}"), file).costs[0]).predict);
+  profile.machine = "another";
+  ASSERT_TRUE(write_profile((dir / "q.json").string(), profile).ok());
+  EXPECT_THAT(parse_scenario(replaced("[p.json, q.json]"), file).error().message,
+              testing::HasSubstr("come from one machine"));
+  const auto refusal = [&](const std::string& costs) { return parse_scenario(replaced(costs), file).error().message; };
+  EXPECT_EQ(refusal("[]"), "costs: an empty list of profiles");
+  EXPECT_EQ(refusal("{predict: true}"), "costs lacks 'profile'");
+  EXPECT_THAT(refusal("{profile: p.json, predict: perhaps}"), testing::HasSubstr("predict"));
+  EXPECT_EQ(refusal("{profile: p.json, roofline: {compute: 60GFLOPS, memory: 10GBps}}"),
+            "costs are a profile or a roofline, not both");
+
+  // There but broken: an error at the scenario's place and with the file's own, unless it is about to be replaced.
   ASSERT_TRUE(write_file((dir / "p.json").string(), "[]").ok());
-  const auto broken = parse_scenario(text, file, {.need_profiles = false});
+  EXPECT_TRUE(std::holds_alternative<NoCosts>(parse_scenario(text, file, {.need_profiles = false}).value().costs[0]));
+  const auto broken = parse_scenario(text, file);
   ASSERT_FALSE(broken.ok());
   EXPECT_EQ(broken.error().where, (Location{file, 3, 45}));
   EXPECT_EQ(broken.error().message, (dir / "p.json").string() + ": a profile is a JSON object");

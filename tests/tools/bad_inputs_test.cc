@@ -61,8 +61,9 @@ TEST_F(BadScenario, ProfileIsMissing) {
          {"p.json", "nlbench profile"});
 }
 TEST_F(BadScenario, ProfileOfAnotherModel) {
-  scratch_.write("p.json",
-                 R"({"format": "nlsplit-profile", "version": 1, "model": "resnet18", "machine": "m", "kernels": []})");
+  scratch_.write(
+      "p.json",
+      R"({"format": "nlsplit-profile", "version": 2, "models": ["resnet18"], "machine": "m", "beside": 0, "measured_at_s": 0, "kernels": []})");
   refuse(with(small_scenario(), "costs: {roofline: {compute: 10GFLOPS, memory: 10GBps}}", "costs: p.json"),
          {"p.json", "resnet18", "nlbench profile"});
 }

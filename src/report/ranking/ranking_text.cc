@@ -35,7 +35,10 @@ std::string head(const Ranking& ranking, const Scenario& scenario) {
   text += ranking.space > considered ? fmt::format("{} of {} possible plans", grouped(considered), about(ranking.space))
                                      : fmt::format("{} plan{}", grouped(considered), considered == 1 ? "" : "s");
   text += fmt::format(" timed in {:.2g} s, {} of them simulated", ranking.seconds, ranking.judged.size());
-  text += fmt::format("; kernel costs: {} measured, {} by roofline\n", ranking.measured_costs, ranking.estimated_costs);
+  text += fmt::format("; kernel costs: {} measured, ", ranking.measured_costs);
+  if (ranking.predicted_costs > 0)
+    text += fmt::format("{} predicted (±{:.0f} % or better), ", ranking.predicted_costs, ranking.largest_spread * 100);
+  text += fmt::format("{} by roofline\n", ranking.estimated_costs);
   for (const Misfit& misfit : ranking.misfits) {
     text += fmt::format("{} do not fit: {} has {}, the most modest of them needs {} more\n",
                         counted(static_cast<int64_t>(misfit.plans), "plan"), misfit.device, to_string(misfit.has),

@@ -1,0 +1,150 @@
+#include "tools/nlbench_profile_samples.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "exec/run.h"
+#include "sim/data_movement.h"
+
+namespace nlsplit {
+namespace {
+
+// A kernel that seldom pays must be so much faster to be chosen: measurements of equals differ by less.
+constexpr double clearly = 0.97;
+
+}  // namespace
+
+MeasuredCost cost_of(std::vector<double> samples) {
+  std::ranges::sort(samples);
+  const size_t n = samples.size();
+  return {seconds(median(samples)), seconds((samples[3 * (n - 1) / 4] - samples[(n - 1) / 4]) / 2),
+          static_cast<int>(n)};
+}
+
+bool settled(const MeasuredCost& cost) {
+  return cost.repeats >= least_repeats && uncertainty(cost) <= settled_uncertainty;
+}
+
+void keep_surer(MeasuredCost& known, const MeasuredCost& cost) {
+  if (known.repeats != 0 && uncertainty(cost) > uncertainty(known)) return;
+  const Seconds beside = known.beside;
+  known = cost;
+  known.beside = beside;
+}
+
+bool Samples::Seconds::enough() const { return clean.size() + disturbed.size() >= least_repeats; }
+
+MeasuredCost Samples::Seconds::cost() const {
+  std::vector<double> all = clean;
+  if (all.size() < least_repeats) all.insert(all.end(), disturbed.begin(), disturbed.end());
+  return cost_of(std::move(all));
+}
+
+Samples::Samples(const Program& program, std::set<std::string>& taken) : program_(program) {
+  CHECK(program.devices.size() == 1, "the unsplit network has one device");
+  auto deps = dependencies(program);
+  CHECK(deps.ok(), "one device exchanges no messages");
+  deps_ = std::move(*deps);
+  const DeviceProgram& device = program.devices[0];
+  std::map<std::string, int> own;
+  for (const Segment& segment : device.segments) {
+    std::vector<int>& index = index_.emplace_back(segment.instrs.size(), -1);
+    for (size_t i = 0; i < segment.instrs.size(); ++i) {
+      const Instr& instr = segment.instrs[i];
+      if (is_transfer(instr.opcode)) continue;
+      const bool computes = instr.opcode == Opcode::compute;
+      ComputeDesc desc = computes ? program.descs[static_cast<size_t>(instr.desc)] : movement_desc(device, instr);
+      std::string key = profile_key(desc, device.cores);
+      const auto known = own.find(key);
+      if (known != own.end()) {
+        index[i] = known->second;
+      } else if (taken.insert(key).second) {
+        index[i] = static_cast<int>(measurables_.size());
+        own.emplace(key, index[i]);
+        measurables_.push_back({std::move(key), std::move(desc), computes});
+      }
+    }
+  }
+  seconds_.resize(measurables_.size());
+}
+
+void Samples::add(const std::vector<Interval>& times, bool disturbed) {
+  const auto into = [&](Seconds& seconds) -> std::vector<double>& {
+    return disturbed ? seconds.disturbed : seconds.clean;
+  };
+  const Interval* before = nullptr;
+  for (size_t i = 0; i < times.size(); ++i) {
+    const Instance& at = deps_.instances[i];
+    if (is_transfer(instr_of(program_, at).opcode)) continue;
+    const size_t segment = static_cast<size_t>(program_.devices[0].order[static_cast<size_t>(at.slot)].segment);
+    const int index = index_[segment][static_cast<size_t>(at.instr)];
+    if (index >= 0) into(seconds_[static_cast<size_t>(index)]).push_back(times[i].finish - times[i].start);
+    if (before != nullptr) gaps_.push_back(times[i].start - before->finish);
+    before = &times[i];
+  }
+}
+
+bool Samples::all_settled(const Profile& profile) const {
+  for (size_t i = 0; i < measurables_.size(); ++i) {
+    if (seconds_[i].enough() && settled(seconds_[i].cost())) continue;
+    const auto known = profile.kernels.find(measurables_[i].key);
+    if (known == profile.kernels.end() || !settled(known->second)) return false;
+  }
+  return true;
+}
+
+void Samples::write_to(Profile& profile) const {
+  for (size_t i = 0; i < measurables_.size(); ++i) {
+    if (seconds_[i].enough()) keep_surer(profile.kernels[measurables_[i].key], seconds_[i].cost());
+  }
+}
+
+bool Samples::company_settled(const Profile& profile) const {
+  for (size_t i = 0; i < measurables_.size(); ++i) {
+    if (seconds_[i].enough() && settled(seconds_[i].cost())) continue;
+    const auto known = profile.kernels.find(measurables_[i].key);
+    const bool before = known != profile.kernels.end() && known->second.beside.value() > 0 && !seconds_[i].enough();
+    if (!before) return false;
+  }
+  return true;
+}
+
+void Samples::write_company_to(Profile& profile) const {
+  for (size_t i = 0; i < measurables_.size(); ++i) {
+    const auto known = profile.kernels.find(measurables_[i].key);
+    if (known != profile.kernels.end() && seconds_[i].enough()) known->second.beside = seconds_[i].cost().median;
+  }
+}
+
+std::map<std::string, std::string> fastest_kernels(const std::vector<Measurable>& usual_first, const Profile& profile) {
+  struct Alternative {
+    std::string kernel;                  // full id
+    std::map<int64_t, double> by_batch;  // median seconds
+  };
+  std::map<std::string, std::vector<Alternative>> computations;  // by choice_key
+  for (const auto& [key, desc, computes] : usual_first) {
+    const auto known = profile.kernels.find(key);
+    if (!computes || known == profile.kernels.end() || desc.inputs[0].shape.empty()) continue;
+    std::vector<Alternative>& kernels = computations[choice_key(desc, isa_of(desc.kernel))];
+    auto kernel = std::ranges::find(kernels, desc.kernel, &Alternative::kernel);
+    if (kernel == kernels.end()) kernel = kernels.insert(kernels.end(), {desc.kernel, {}});
+    kernel->by_batch[desc.inputs[0].shape[0]] = known->second.median.value();
+  }
+  std::map<std::string, std::string> choices;
+  for (const auto& [computation, kernels] : computations) {
+    if (kernels.size() < 2) continue;
+    const auto total = [](const Alternative& kernel) {
+      double sum = 0;
+      for (const auto& [batch, cost] : kernel.by_batch) sum += cost;
+      return sum;
+    };
+    const Alternative* best = kernels.data();
+    for (const Alternative& kernel : kernels) {
+      if (kernel.by_batch.size() == best->by_batch.size() && total(kernel) < clearly * total(*best)) best = &kernel;
+    }
+    choices.emplace(computation, best->kernel);
+  }
+  return choices;
+}
+
+}  // namespace nlsplit

@@ -1,0 +1,72 @@
+// What executions of a Program on one device say of its computations, and of moving data within the device: the samples
+// of `nlbench profile`, and what it makes of them.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "cost/profile.h"
+#include "exec/device_run.h"
+#include "program/dependencies.h"
+#include "program/program.h"
+
+namespace nlsplit {
+
+inline constexpr double settled_uncertainty = 0.01;  // of a median: then more repeats tell little
+inline constexpr int least_repeats = 5;              // fewer have no quartiles worth the name
+
+MeasuredCost cost_of(std::vector<double> seconds);  // of at least one
+bool settled(const MeasuredCost& cost);
+// Puts a measurement where there may be one already: the one whose median is better known stays.
+void keep_surer(MeasuredCost& known, const MeasuredCost& cost);
+
+// One computation, or one movement of data, and where it is kept in a profile.
+struct Measurable {
+  std::string key;
+  ComputeDesc desc;
+  bool computes = true;
+};
+
+class Samples {
+ public:
+  // Of the Program's computations those whose keys are not in `taken`; it then has theirs too. The Program has one
+  // device and outlives this.
+  Samples(const Program& program, std::set<std::string>& taken);
+
+  // The times of one execution. disturbed: other work kept the device from computing; such samples count only where
+  // there are not enough others.
+  void add(const std::vector<Interval>& times, bool disturbed);
+
+  const std::vector<Measurable>& measurables() const { return measurables_; }
+  // Seconds from the end of each computation to the start of the next; so short that nothing disturbs the most of them.
+  const std::vector<double>& gaps() const { return gaps_; }
+  // All its computations are known well enough, by these samples or by the profile.
+  bool all_settled(const Profile& profile) const;
+  // What has enough samples; without the gaps.
+  void write_to(Profile& profile) const;
+  // The same of samples taken with copies of the network beside it: MeasuredCost::beside of what was measured alone.
+  bool company_settled(const Profile& profile) const;
+  void write_company_to(Profile& profile) const;
+
+ private:
+  struct Seconds {
+    std::vector<double> clean, disturbed;
+    bool enough() const;
+    MeasuredCost cost() const;
+  };
+
+  const Program& program_;
+  Dependencies deps_;
+  std::vector<Measurable> measurables_;
+  std::vector<std::vector<int>> index_;  // [segment][instruction]: index into measurables_; -1: others measure it
+  std::vector<Seconds> seconds_;         // by measurable
+  std::vector<double> gaps_;
+};
+
+// The fastest kernel of each computation that has several, over all sizes of micro-batches together, by what the
+// profile says of those. `usual_first`: of every Program, the usual one first.
+std::map<std::string, std::string> fastest_kernels(const std::vector<Measurable>& usual_first, const Profile& profile);
+
+}  // namespace nlsplit

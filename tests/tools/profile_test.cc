@@ -1,0 +1,216 @@
+// `nlbench profile` and `nlsim profile show` as a user meets them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tools/run_program.h"
+
+namespace nlsplit {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+class Profiles : public ::testing::Test {
+ protected:
+  Outcome measure(const std::string& more = "--budget 200ms") const {
+    return nlbench(fmt::format("profile {} -o {} {}", scenario_, file_, more));
+  }
+  json read() const { return json::parse(*read_file(file_)); }
+  void write(const json& profile) const { scratch_.write("p.json", profile.dump()); }
+
+  static std::string measured_scenario(const std::string& costs) {
+    std::string text = small_scenario();
+    for (int i = 0; i < 3; ++i)
+      text = with(text, "costs: {roofline: {compute: 10GFLOPS, memory: 10GBps}}", "costs: " + costs);
+    return text;
+  }
+
+  Scratch scratch_;
+  std::string scenario_ = scratch_.write("s.yaml", measured_scenario("p.json"));
+  std::string file_ = scratch_ / "p.json";
+};
+
+TEST_F(Profiles, GoOnWhereTheyStopped) {
+  const Outcome first = measure();
+  ASSERT_EQ(first.code, 0) << first.err;
+  EXPECT_THAT(first.out, HasSubstr("kernels of simple_cnn on "));
+  const json whole = read();
+  EXPECT_EQ(whole["version"], 2);
+  EXPECT_GT(whole["dispatch"]["median_s"].get<double>(), 0);
+  // Half of them are lost, and what is left was measured so well that nothing could be better.
+  json half = whole;
+  half["kernels"] = json::array();
+  for (size_t i = 0; i < whole["kernels"].size() / 2; ++i) {
+    half["kernels"].push_back(whole["kernels"][i]);
+    half["kernels"].back()["median_s"] = 0.5;
+    half["kernels"].back()["spread_s"] = 0;
+  }
+  write(half);
+  const Outcome second = measure();
+  ASSERT_EQ(second.code, 0) << second.err;
+  EXPECT_THAT(second.out, HasSubstr(fmt::format(", {} of them from before", half["kernels"].size())));
+  const json again = read();
+  ASSERT_EQ(again["kernels"].size(), whole["kernels"].size());
+  for (size_t i = 0; i < whole["kernels"].size(); ++i) {
+    EXPECT_EQ(again["kernels"][i]["signature"], whole["kernels"][i]["signature"]);
+    EXPECT_EQ(again["kernels"][i]["median_s"] == 0.5, i < half["kernels"].size());
+  }
+  ASSERT_EQ(measure("--fresh --budget 200ms").code, 0);
+  for (const json& kernel : read()["kernels"]) EXPECT_LT(kernel["median_s"].get<double>(), 0.5);
+}
+
+// Stopped after the first of many sizes.
+TEST_F(Profiles, CtrlCKeepsWhatWasMeasured) {
+  const std::string scenario =
+      scratch_.write("m.yaml", with(with(measured_scenario("p.json"), "zoo:simple_cnn", "zoo:mobilenet_v2"),
+                                    "  mine: [..relu1@A, ..relu2@B, rest@C]\n", "  mine: [rest@A]\n"));
+  const std::string command = fmt::format("{}/nlbench profile {} -o {} --budget 600s", NLS_BIN_DIR, scenario, file_);
+  const Outcome stopped = run_command(
+      fmt::format("sh -c '{} & p=$!; while [ ! -e {} ] && kill -0 $p; do sleep 0.01; done; kill -INT $p; wait $p'",
+                  command, file_));
+  EXPECT_EQ(stopped.code, 130) << stopped.err;
+  EXPECT_THAT(stopped.out, HasSubstr("the same command goes on where this one stopped"));
+  const size_t kept = read()["kernels"].size();
+  EXPECT_GT(kept, 10u);
+  const Outcome rest = nlbench(fmt::format("profile {} -o {} --budget 1ms", scenario, file_));
+  EXPECT_EQ(rest.code, 0) << rest.err;
+  EXPECT_THAT(rest.out, HasSubstr(fmt::format(", {} of them from before", kept)));
+  EXPECT_GT(read()["kernels"].size(), kept);
+  EXPECT_THAT(rest.out, ::testing::Not(HasSubstr("are missing")));
+}
+
+TEST_F(Profiles, OfSomethingElseAreLeftAlone) {
+  ASSERT_EQ(measure().code, 0);
+  const json good = read();
+  const auto refused = [&](const json& known, const std::string& options, const std::string& why) {
+    write(known);
+    const std::string before = *read_file(file_);
+    const Outcome outcome = measure(options);
+    EXPECT_EQ(outcome.code, 2) << why;
+    EXPECT_THAT(outcome.err, HasSubstr(why));
+    EXPECT_THAT(outcome.err, HasSubstr("--fresh"));
+    EXPECT_EQ(*read_file(file_), before);
+  };
+  json other = good;
+  other["machine"] = "an abacus";
+  refused(other, "", "holds measurements of an abacus, and this machine is " + good["machine"].get<std::string>());
+  other = good;
+  other["beside"] = 2;
+  refused(other, "--beside 1", "was measured with --beside 2, not 1");
+  other = good;
+  other["version"] = 1;
+  refused(other, "", "this profile has version 1; this program reads version 2");
+  scratch_.write("p.json", good.dump().substr(0, 500));
+  const Outcome outcome = measure();
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("the file ends in the middle: it was cut short"));
+  EXPECT_EQ(measure("--fresh --budget 1ms").code, 0);
+}
+
+// What was measured alone is kept when company is measured too.
+TEST_F(Profiles, CompanyIsAdded) {
+  ASSERT_EQ(measure().code, 0);
+  json known = read();
+  for (json& kernel : known["kernels"]) {
+    EXPECT_FALSE(kernel.contains("beside_s"));
+    kernel["median_s"] = 0.5;
+    kernel["spread_s"] = 0;
+  }
+  write(known);
+  const Outcome both = measure("--beside 1 --budget 200ms");
+  ASSERT_EQ(both.code, 0) << both.err;
+  const json again = read();
+  EXPECT_EQ(again["beside"], 1);
+  for (const json& kernel : again["kernels"]) {
+    EXPECT_EQ(kernel["median_s"], 0.5);
+    EXPECT_GT(kernel["beside_s"].get<double>(), 0);
+    EXPECT_LT(kernel["beside_s"].get<double>(), 0.5);
+  }
+}
+
+// One file serves several models.
+TEST_F(Profiles, ModelsAddUp) {
+  ASSERT_EQ(measure("--budget 1ms").code, 0);
+  json profile = read();
+  const size_t kernels = profile["kernels"].size();
+  profile["models"] = {"another"};
+  profile["kernels"].push_back({{"signature", "k"}, {"median_s", 1}, {"spread_s", 0}, {"repeats", 9}});
+  write(profile);
+  ASSERT_EQ(measure("--budget 1ms").code, 0);
+  EXPECT_EQ(read()["models"], (json{"another", "simple_cnn"}));
+  EXPECT_EQ(read()["kernels"].size(), kernels + 1);
+}
+
+TEST_F(Profiles, ShowSaysWhatIsInThem) {
+  ASSERT_EQ(measure().code, 0);
+  const Outcome shown = nlsim("profile show --kernels " + file_);
+  ASSERT_EQ(shown.code, 0) << shown.err;
+  for (const std::string part :
+       {"machine ", "models    simple_cnn", "ago, alone", "dispatch ", "GFLOP/s", "shapes only", "Conv(f32["})
+    EXPECT_THAT(shown.out, HasSubstr(part));
+  const Outcome figures = nlsim("profile show --kernels --json - " + file_);
+  ASSERT_EQ(figures.code, 0) << figures.err;
+  const json answer = json::parse(figures.out), profile = read();
+  EXPECT_EQ(answer["kernels"].size(), profile["kernels"].size());
+  double share = 0;
+  size_t kernels = 0;
+  for (const json& kind : answer["kinds"]) {
+    share += kind["share"].get<double>();
+    kernels += kind["kernels"].get<size_t>();
+    EXPECT_GT(kind["bytes_per_s"].get<double>(), 0);
+  }
+  EXPECT_NEAR(share, 1, 1e-9);
+  EXPECT_EQ(kernels, profile["kernels"].size());
+  const std::string copy = scratch_.write("copy.json", profile.dump());
+  EXPECT_THAT(nlsim("profile show " + file_ + " " + copy).out, HasSubstr("the first one counts"));
+  const Outcome against = nlsim("profile show " + file_ + " --against " + copy);
+  EXPECT_EQ(against.code, 0) << against.err;
+  EXPECT_THAT(against.out, HasSubstr("that are not here, predicted"));
+}
+
+TEST_F(Profiles, ShowRefusesWhatIsNone) {
+  EXPECT_EQ(nlsim("profile").code, 2);
+  EXPECT_EQ(nlsim("profile show").code, 2);
+  const Outcome missing = nlsim("profile show nowhere.json");
+  EXPECT_EQ(missing.code, 2);
+  EXPECT_THAT(missing.err, HasSubstr("nowhere.json"));
+  const Outcome none = nlsim("profile show " + scenario_);
+  EXPECT_EQ(none.code, 2);
+  EXPECT_THAT(none.err, HasSubstr("this is not JSON"));
+}
+
+// A kernel that was not measured is an error, or a prediction where the scenario allows it.
+TEST_F(Profiles, AreFilledByPredictions) {
+  ASSERT_EQ(measure().code, 0);
+  json profile = read(), without = profile;
+  without["kernels"] = json::array();
+  // Convolutions of two samples are taken out; those of other sizes are left, and more are made up, to be enough.
+  for (const json& kernel : profile["kernels"]) {
+    const std::string key = kernel["signature"];
+    if (!key.starts_with("conv_") || key.find("(f32[2,") == std::string::npos) without["kernels"].push_back(kernel);
+    for (const int batch : {16, 32, 64, 128, 256, 512, 1024, 2048}) {
+      if (!key.starts_with("conv_") || key.find("(f32[8,") == std::string::npos) continue;
+      json larger = kernel;
+      std::string other = key;
+      for (size_t at; (at = other.find("f32[8,")) != std::string::npos;)
+        other.replace(at, 6, fmt::format("f32[{},", batch));
+      larger["signature"] = other;
+      larger["median_s"] = kernel["median_s"].get<double>() * batch / 8;
+      without["kernels"].push_back(larger);
+    }
+  }
+  write(without);
+  const Outcome strict = nlsim("rank " + scenario_);
+  EXPECT_EQ(strict.code, 2);
+  EXPECT_THAT(strict.err, HasSubstr("predict: true"));
+  const std::string allowing = scratch_.write("t.yaml", measured_scenario("{profile: p.json, predict: true}"));
+  const Outcome ranked = nlsim("rank " + allowing);
+  EXPECT_EQ(ranked.code, 0) << ranked.err;
+  EXPECT_THAT(ranked.out, HasSubstr(" predicted (±"));
+  EXPECT_THAT(ranked.out, HasSubstr(" %"));
+}
+
+}  // namespace
+}  // namespace nlsplit
