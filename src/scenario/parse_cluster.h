@@ -2,6 +2,8 @@
 // the platform's routes, links, what is within hosts, network.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <array>
 
 #include "cost/topology.h"

@@ -2,9 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
-#include "base/text_reader.h"
+#include "base/name_range.h"
 #include "scenario/parse_cluster.h"
 
 namespace nlsplit {
@@ -77,29 +76,6 @@ Status parse_figures(const Source& source, const Fields& fields, const ScenarioO
   return ok_status();
 }
 
-struct Range {
-  std::string prefix;
-  int64_t first = 0, last = 0;
-};
-
-// "h3..h7"
-std::optional<Range> range_in(std::string_view text) {
-  const size_t dots = text.find("..");
-  if (dots == std::string_view::npos) return std::nullopt;
-  const std::string_view ends[] = {text.substr(0, dots), text.substr(dots + 2)};
-  int64_t numbers[2] = {};
-  std::string_view prefixes[2];
-  for (const size_t i : {size_t{0}, size_t{1}}) {
-    const size_t digits = ends[i].find_last_not_of("0123456789") + 1;
-    prefixes[i] = ends[i].substr(0, digits);
-    const char* const last = ends[i].data() + ends[i].size();
-    const auto [end, failure] = std::from_chars(ends[i].data() + digits, last, numbers[i]);
-    if (failure != std::errc() || end != last) return std::nullopt;
-  }
-  if (prefixes[0] != prefixes[1] || numbers[0] > numbers[1]) return std::nullopt;
-  return Range{std::string(prefixes[0]), numbers[0], numbers[1]};
-}
-
 // What `hosts` names: all, or a list of hosts and ranges of them.
 Result<std::vector<HostId>> read_hosts(const Source& source, const Yaml& node, const ParsedTopology& topology,
                                        Cluster& cluster) {
@@ -120,10 +96,10 @@ Result<std::vector<HostId>> read_hosts(const Source& source, const Yaml& node, c
   std::vector<HostId> hosts;
   for (const Yaml& item : node.is_list() ? node.items : single) {
     Yaml named = item;
-    Range range;
+    NameRange range;
     const bool is_range = item.is_scalar() && item.text.find("..") != std::string::npos;
     if (is_range) {
-      const auto read = range_in(item.text);
+      const auto read = parse_name_range(item.text);
       if (!read)
         return source.at(item, fmt::format("'{}' is no range of hosts; h0..h7 is one, from h0 to h7", item.text));
       range = *read;
@@ -131,7 +107,7 @@ Result<std::vector<HostId>> read_hosts(const Source& source, const Yaml& node, c
         return source.at(item, fmt::format("'{}' means more than {} hosts", item.text, max_devices));
     }
     for (int64_t n = range.first; n <= range.last; ++n) {
-      if (is_range) named.text = fmt::format("{}{}", range.prefix, n);
+      if (is_range) named.text = range.name(n);
       ASSIGN_OR_RETURN(const HostId host, read_host(source, named, cluster));
       if (std::ranges::find(hosts, host) != hosts.end())
         return source.at(item, fmt::format("host '{}' is given twice", named.text));

@@ -6,9 +6,12 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <tuple>
 
 #include "base/file.h"
+#include "cost/topology.h"
 
 namespace nlsplit {
 namespace {
@@ -103,6 +106,35 @@ TEST_F(PlatformFile, Clusters) {
   const Route route = find_path(cluster, HostId(0), HostId(2)).value();
   EXPECT_DOUBLE_EQ(route.eager.latency.value(), 600e-6);
   EXPECT_DOUBLE_EQ(find_path(cluster, HostId(1), HostId(1))->narrowest.value(), 8e9);
+}
+
+// Ours are as long as those of SimGrid's own zones.
+TEST_F(PlatformFile, TorusAndFatTreeRoutesAreAsLongAsOurs) {
+  const LinkSpec link{bytes_per_second(1e9), seconds(1e-6)};
+  const std::vector<std::tuple<std::string, std::string, Topology>> cases = {
+      {"TORUS", "4,3,2", TorusNetwork{{{4, 3, 2}}, link}},
+      {"FAT_TREE", "2;4,4;1,2;1,2", FatTreeNetwork{{{{4, 1, 1}, {4, 2, 2}}}, {link, link}}},
+      {"FAT_TREE", "3;2,3,2;1,2,2;1,1,1", FatTreeNetwork{{{{2, 1, 1}, {3, 2, 1}, {2, 2, 1}}}, {link, link, link}}}};
+  for (const auto& [kind, parameters, topology] : cases) {
+    Cluster cluster;
+    ASSERT_TRUE(add_topology(cluster, topology).ok());
+    const auto hosts = static_cast<size_t>(std::ranges::count(cluster.hosts, false, &Host::is_switch));
+    const std::string path = zone(fmt::format(
+        "<cluster id=\"c\" prefix=\"n\" suffix=\"\" radical=\"0-{}\" speed=\"1Gf\" bw=\"1GBps\" lat=\"1us\" "
+        "topology=\"{}\" topo_parameters=\"{}\"/>",
+        hosts - 1, kind, parameters));
+    const auto names = reader_.hosts(path);
+    ASSERT_TRUE(names.ok()) << names.error().to_string();
+    const Platform theirs = reader_.routes(path, *names).value();
+    for (size_t a = 0; a < hosts; ++a) {
+      for (size_t b = 0; b < hosts; ++b) {
+        if (a == b) continue;
+        EXPECT_EQ(theirs.route_begin[a * hosts + b + 1] - theirs.route_begin[a * hosts + b],
+                  find_path(cluster, HostId(a), HostId(b))->hops.size())
+            << kind << " " << parameters << ": " << a << " to " << b;
+      }
+    }
+  }
 }
 
 TEST_F(PlatformFile, Missing) { refuse(dir_ / "p.xml", "cannot"); }
