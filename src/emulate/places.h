@@ -17,6 +17,8 @@ namespace nlsplit {
 struct Place {
   std::string name;  // its host name
   HostId host;
+  int cores = 0;          // of the device there; 0: there is none
+  std::vector<int> cpus;  // of this machine, which alone run what is there; empty: all run it
 };
 
 struct EmulatedNetwork {
@@ -29,6 +31,10 @@ struct EmulatedNetwork {
 
 // Errors: what cannot be emulated (a card's window, names that are not host names), hosts without a connection.
 Result<EmulatedNetwork> emulated_network(const Cluster& cluster);
+
+// Gives each place with a device as many processors of this machine as the device has cores, to itself: else the
+// machine might run two hosts on one processor while another is idle. Nothing if there are not enough for all.
+void share_out(const std::vector<int>& cpus, EmulatedNetwork& network);
 
 // The place of each rank, from the host of each: the n-th rank on a host with several places is on its n-th place, as
 // they are all alike. A name may also be a place's own. Error: an unknown name, or more ranks than `shared` allows on a

@@ -73,6 +73,9 @@ Status parse_figures(const Source& source, const Fields& fields, const ScenarioO
     ASSIGN_OR_RETURN(device.slowdown, read_number(source, *slowdown, "slowdown", 1, max_slowdown));
     cost = slowed_down(std::move(cost), device.slowdown);
   }
+  if (const Yaml* machine = fields.find("machine")) {
+    ASSIGN_OR_RETURN(device.machine, read_name(source, *machine, "a machine"));
+  }
   return ok_status();
 }
 
@@ -150,7 +153,7 @@ Status parse_line(const Source& source, const Yaml& key, const Yaml& node, const
   ASSIGN_OR_RETURN(const std::string name, read_name(source, key, "a device"));
   ASSIGN_OR_RETURN(const Fields fields, Fields::open(source, node, fmt::format("device '{}'", name),
                                                      {"host", "hosts", "count", "kind", "cores", "memory", "isa",
-                                                      "costs", "slowdown", "bus", "peers"}));
+                                                      "costs", "slowdown", "machine", "bus", "peers"}));
   const Yaml* many = fields.find("hosts");
   const Yaml* count = fields.find("count");
   std::vector<HostId> hosts;

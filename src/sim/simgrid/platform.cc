@@ -70,8 +70,8 @@ void limit(decltype(RLIMIT_CPU) what, rlim_t most) {
 enum : char { answer_follows = 'a', invalid_follows = 'i', unsupported_follows = 'u' };
 
 // Never returns, and runs none of the parent's exit handlers.
-[[noreturn]] void child(const std::string& path, const std::vector<std::string>& hosts, int answer, int words,
-                        ProbeStage& stage) {
+[[noreturn]] void child(const std::string& path, const std::vector<std::string>& hosts, bool loops, int answer,
+                        int words, ProbeStage& stage) {
   const int nowhere = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
   if (nowhere >= 0) ::dup2(nowhere, STDOUT_FILENO);
   ::dup2(words, STDERR_FILENO);
@@ -80,7 +80,7 @@ enum : char { answer_follows = 'a', invalid_follows = 'i', unsupported_follows =
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   limit(RLIMIT_AS, max_memory);
 #endif
-  const auto found = probe_platform(path, hosts, stage);
+  const auto found = probe_platform(path, hosts, loops, stage);
   std::string bytes(1, answer_follows);
   if (found.ok()) {
     bytes += *found;
@@ -154,7 +154,7 @@ Status check_text(const std::string& path, std::string text) {
   return ok_status();
 }
 
-Result<std::string> probe(const std::string& path, const std::vector<std::string>& hosts) {
+Result<std::string> probe(const std::string& path, const std::vector<std::string>& hosts, bool loops = true) {
   ASSIGN_OR_RETURN(const std::string text, read_file(path));
   RETURN_IF_ERROR(check_text(path, text));
   const MemoryFile answer("platform"), words("words");
@@ -164,7 +164,7 @@ Result<std::string> probe(const std::string& path, const std::vector<std::string
   auto* stage = new (shared) ProbeStage;
   std::fflush(nullptr);  // else the child might write what is still in our buffers a second time
   const pid_t process = ::fork();
-  if (process == 0) child(path, hosts, answer.descriptor(), words.descriptor(), *stage);
+  if (process == 0) child(path, hosts, loops, answer.descriptor(), words.descriptor(), *stage);
   const int fork_errno = errno;
   int status = 0;
   while (process > 0 && ::waitpid(process, &status, 0) < 0 && errno == EINTR) {
@@ -172,7 +172,9 @@ Result<std::string> probe(const std::string& path, const std::vector<std::string
   const ProbeStage reached = *stage;
   ::munmap(shared, sizeof(ProbeStage));
   if (process < 0) return io_error(fmt::format("no child process to read a platform: {}", std::strerror(fork_errno)));
-  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) return death(path, text, hosts, reached, status, words.content());
+  const bool died = !WIFEXITED(status) || WEXITSTATUS(status) != 0;
+  if (died && loops && reached.from >= 0 && reached.from == reached.to) return probe(path, hosts, false);
+  if (died) return death(path, text, hosts, reached, status, words.content());
   std::string bytes = answer.content();
   if (bytes.empty()) return failed("the process that read the platform gave no answer");
   const char kind = bytes[0];

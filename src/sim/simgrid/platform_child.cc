@@ -42,51 +42,72 @@ Status check_link(const sg::Link& link) {
   return ok_status();
 }
 
-Result<std::string> probe_routes(const std::vector<std::string>& names, ProbeStage& stage) {
-  std::vector<const sg::Host*> hosts;
-  for (const std::string& name : names) {
-    const sg::Host* host = sg::Host::by_name_or_null(name);
-    if (host == nullptr) return invalid_input(fmt::format("there is no host '{}'", name));
-    if (!(host->get_speed() > 0 && host->get_speed() <= max_rate))
-      return invalid_input(
-          fmt::format("host '{}' has a speed of {:g} flop/s, which cannot be", name, host->get_speed()));
-    hosts.push_back(host);
-  }
-  Platform platform;
-  std::map<const sg::Link*, uint32_t> numbers;
-  platform.route_begin.push_back(0);
-  for (size_t a = 0; a < hosts.size(); ++a) {
-    for (size_t b = 0; b < hosts.size(); ++b) {
-      stage = {static_cast<int>(a), static_cast<int>(b)};
-      std::vector<sg::Link*> route;
-      double latency = 0, sum = 0;
-      hosts[a]->route_to(hosts[b], route, &latency);
-      if (route.empty() && a != b)
-        return invalid_input(fmt::format("no links are on the route from host '{}' to host '{}'", names[a], names[b]));
-      // SimGrid's own answer for a host that has none: figures nobody gave.
-      if (a == b && route.size() == 1 && route[0]->get_name() == "__loopback__") route.clear();
-      for (const sg::Link* link : route) {
-        const auto [at, added] = numbers.try_emplace(link, static_cast<uint32_t>(numbers.size()));
-        if (added) {
-          RETURN_IF_ERROR(check_link(*link));
-          platform.links.push_back({link->get_name(), bytes_per_second(link->get_bandwidth()),
-                                    seconds(link->get_latency()),
-                                    link->get_sharing_policy() == sg::Link::SharingPolicy::SHARED});
-        }
-        platform.route_links.push_back(at->second);
-        sum += link->get_latency();
-      }
-      if (!route.empty() && std::abs(latency - sum) > 1e-9 * std::max(latency, sum)) {
-        return unsupported(
-            fmt::format("the route from host '{}' to host '{}' takes {:g} s, its links {:g} s: latencies "
-                        "that are not a link's (Vivaldi coordinates) are not supported",
-                        names[a], names[b], latency, sum));
-      }
-      platform.route_begin.push_back(platform.route_links.size());
+class RouteProbe {
+ public:
+  RouteProbe(const std::vector<std::string>& names, ProbeStage& stage) : names_(names), stage_(stage) {}
+
+  Result<std::string> run(bool loops) {
+    for (const std::string& name : names_) {
+      const sg::Host* host = sg::Host::by_name_or_null(name);
+      if (host == nullptr) return invalid_input(fmt::format("there is no host '{}'", name));
+      if (!(host->get_speed() > 0 && host->get_speed() <= max_rate))
+        return invalid_input(
+            fmt::format("host '{}' has a speed of {:g} flop/s, which cannot be", name, host->get_speed()));
+      hosts_.push_back(host);
     }
+    // First between different ones: there a missing route is a mistake, and within a host it is none.
+    routes_.resize(hosts_.size() * hosts_.size());
+    for (size_t a = 0; a < hosts_.size(); ++a) {
+      for (size_t b = 0; b < hosts_.size(); ++b) {
+        if (a != b) RETURN_IF_ERROR(add(a, b));
+      }
+    }
+    for (size_t a = 0; loops && a < hosts_.size(); ++a) RETURN_IF_ERROR(add(a, a));
+    platform_.route_begin.push_back(0);
+    for (const std::vector<uint32_t>& route : routes_) {
+      platform_.route_links.insert(platform_.route_links.end(), route.begin(), route.end());
+      platform_.route_begin.push_back(platform_.route_links.size());
+    }
+    return encode(platform_);
   }
-  return encode(platform);
-}
+
+ private:
+  Status add(size_t a, size_t b) {
+    stage_ = {static_cast<int>(a), static_cast<int>(b)};
+    std::vector<sg::Link*> route;
+    double latency = 0, sum = 0;
+    hosts_[a]->route_to(hosts_[b], route, &latency);
+    if (route.empty() && a != b)
+      return invalid_input(fmt::format("no links are on the route from host '{}' to host '{}'", names_[a], names_[b]));
+    // SimGrid's own answer for a host that has none: figures nobody gave.
+    if (a == b && route.size() == 1 && route[0]->get_name() == "__loopback__") return ok_status();
+    for (const sg::Link* link : route) {
+      const auto [at, added] = numbers_.try_emplace(link, static_cast<uint32_t>(numbers_.size()));
+      if (added) {
+        RETURN_IF_ERROR(check_link(*link));
+        platform_.links.push_back({link->get_name(), bytes_per_second(link->get_bandwidth()),
+                                   seconds(link->get_latency()),
+                                   link->get_sharing_policy() == sg::Link::SharingPolicy::SHARED});
+      }
+      routes_[a * hosts_.size() + b].push_back(at->second);
+      sum += link->get_latency();
+    }
+    if (!route.empty() && std::abs(latency - sum) > 1e-9 * std::max(latency, sum)) {
+      return unsupported(
+          fmt::format("the route from host '{}' to host '{}' takes {:g} s, its links {:g} s: latencies "
+                      "that are not a link's (Vivaldi coordinates) are not supported",
+                      names_[a], names_[b], latency, sum));
+    }
+    return ok_status();
+  }
+
+  const std::vector<std::string>& names_;
+  ProbeStage& stage_;
+  std::vector<const sg::Host*> hosts_;
+  std::map<const sg::Link*, uint32_t> numbers_;
+  std::vector<std::vector<uint32_t>> routes_;  // [from * hosts + to]
+  Platform platform_;
+};
 
 Result<std::string> probe_hosts(const sg::Engine& engine) {
   if (static_cast<double>(engine.get_host_count()) > max_hosts)
@@ -99,7 +120,8 @@ Result<std::string> probe_hosts(const sg::Engine& engine) {
 
 }  // namespace
 
-Result<std::string> probe_platform(const std::string& path, const std::vector<std::string>& hosts, ProbeStage& stage) {
+Result<std::string> probe_platform(const std::string& path, const std::vector<std::string>& hosts, bool loops,
+                                   ProbeStage& stage) {
   try {
     // What SimGrid dies of it says on this level; without time stamps and the like.
     xbt_log_control_set("root.thres:critical");
@@ -111,7 +133,7 @@ Result<std::string> probe_platform(const std::string& path, const std::vector<st
     for (const char* setting : {"network/model:CM02", "network/crosstraffic:no", "network/TCP-gamma:1e30"})
       sg::Engine::set_config(std::string(setting));
     engine.load_platform(path);
-    return hosts.empty() ? probe_hosts(engine) : probe_routes(hosts, stage);
+    return hosts.empty() ? probe_hosts(engine) : RouteProbe(hosts, stage).run(loops);
   } catch (const std::exception& error) {
     std::string words = error.what();
     std::ranges::replace(words, '\n', ' ');

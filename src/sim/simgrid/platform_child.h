@@ -13,7 +13,9 @@ struct ProbeStage {
   int from = -1, to = -1;  // hosts asked for, between which a route is being looked up; -1: still reading
 };
 
-// The answer as bytes: names of hosts, or links and routes (platform_answer.h). `hosts` empty: all names.
-Result<std::string> probe_platform(const std::string& path, const std::vector<std::string>& hosts, ProbeStage& stage);
+// The answer as bytes: names of hosts, or links and routes (platform_answer.h). `hosts` empty: all names. `loops`: also
+// the routes from each host to itself, of which SimGrid dies in zones that have no routes at all.
+Result<std::string> probe_platform(const std::string& path, const std::vector<std::string>& hosts, bool loops,
+                                   ProbeStage& stage);
 
 }  // namespace nlsplit
