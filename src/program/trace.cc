@@ -1,7 +1,10 @@
 #include "program/trace.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
+#include <map>
+#include <tuple>
 
 namespace nlsplit {
 namespace {
@@ -46,11 +49,30 @@ std::vector<DeviceTimes> device_times(const Program& program, const Trace& trace
   return times;
 }
 
-double send_seconds(const Program& program, const Trace& trace) {
-  double sum = 0;
+double message_seconds(const Program& program, const Trace& trace) {
+  // Of one sender, receiver and tag the first send belongs to the first recv, and so on.
+  std::map<std::pair<int, int>, std::vector<std::array<double, 2>>> between;  // both ready, delivered
+  std::map<std::tuple<int, int, int>, std::pair<std::vector<const Span*>, std::vector<const Span*>>> messages;
   for (const Span& span : trace.spans) {
     const Instr& instr = segment_of(program, span).instrs[static_cast<size_t>(span.instr)];
-    if (instr.opcode == Opcode::send) sum += span.finish - span.start;
+    if (instr.opcode == Opcode::send) messages[{span.device, instr.peer, instr.tag}].first.push_back(&span);
+    if (instr.opcode == Opcode::recv) messages[{instr.peer, span.device, instr.tag}].second.push_back(&span);
+  }
+  for (const auto& [key, ends] : messages) {
+    const auto& [sends, recvs] = ends;
+    for (size_t i = 0; i < std::min(sends.size(), recvs.size()); ++i) {
+      between[{std::get<0>(key), std::get<1>(key)}].push_back(
+          {std::max(sends[i]->start, recvs[i]->start), recvs[i]->finish});
+    }
+  }
+  double sum = 0;
+  for (auto& [ends, times] : between) {
+    std::ranges::sort(times, {}, [](const auto& time) { return time[1]; });
+    double before = 0;
+    for (const auto& [ready, delivered] : times) {
+      sum += std::max(0.0, delivered - std::max(ready, before));
+      before = delivered;
+    }
   }
   return sum;
 }

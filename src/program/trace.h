@@ -34,8 +34,9 @@ struct DeviceTimes {
 };
 std::vector<DeviceTimes> device_times(const Program& program, const Trace& trace);
 
-// Of all messages together: from ready until their buffers are free again.
-double send_seconds(const Program& program, const Trace& trace);
+// Of all messages together: from when both ends were ready and the message before between the two had been delivered,
+// until they were delivered.
+double message_seconds(const Program& program, const Trace& trace);
 
 // Mean and longest time from a micro-batch's first instruction to its last.
 struct Latency {

@@ -113,7 +113,7 @@ Status write_validation_set(const Loaded& loaded, const ValidationSetArguments& 
       plan.hosts.push_back(device.host);
     }
     for (const DeviceTimes& times : device_times(timed.program, timed.trace)) plan.compute_s.push_back(times.compute);
-    plan.send_s = send_seconds(timed.program, timed.trace);
+    plan.messages_s = message_seconds(timed.program, timed.trace);
     plan.timeline = timeline_json(timed.program, timed.trace);
     ASSIGN_OR_RETURN(const SavedProgram saved, saved_form(loaded, ranked.plan, std::move(timed)));
     const std::string dir = arguments.dir + "/" + plan.folder;

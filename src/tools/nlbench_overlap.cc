@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -22,16 +23,19 @@ namespace {
 
 struct OverlapArguments {
   std::string scenario, json, nlsim, eager_limit = "65480B", clock;
+  std::vector<std::string> messages;
   int micro_batches = 64;
   LaunchArguments launch;
 };
 
 constexpr std::array<double, 5> ratios = {0.25, 0.5, 1, 2, 4};  // of a message's time to a computation's
 constexpr int repeats = 5;
+// Messages were timed up to 4 MiB; much longer ones, as ratios would ask for within one machine, take other times.
+constexpr int64_t longest_message = 16 << 20;
 
 // What a micro-batch costs at each stage of the pipeline sender > link > receiver.
 struct Stages {
-  double sender_s = 0, receiver_s = 0;  // computing, and what messages take from it
+  double sender_s = 0, receiver_s = 0;  // computing, with what messages took from it
   double link_s = 0;                    // bytes / bandwidth
   double arrival_s = 0;                 // and all of a message's latency
 };
@@ -60,7 +64,7 @@ std::string table_of(const std::vector<Row>& rows) {
                {"\nmeasured", Align::right},
                {"reached", Align::right}});
   for (const Row& row : rows) {
-    table.add({fmt::format("{}", row.ratio), to_string(bytes(row.bytes)), to_string(seconds(row.stages.sender_s)),
+    table.add({fmt::format("{:.2f}", row.ratio), to_string(bytes(row.bytes)), to_string(seconds(row.stages.sender_s)),
                to_string(seconds(row.stages.receiver_s)), to_string(seconds(row.stages.link_s)),
                to_string(seconds(row.bound_s)), to_string(seconds(row.measured_s)),
                fmt::format("{:.1f} %", 100 * row.bound_s / row.measured_s)});
@@ -91,6 +95,19 @@ std::string json_of(const std::vector<Row>& rows, const BusyPair& pair, const Ov
   return root.dump(1) + "\n";
 }
 
+Result<std::vector<int64_t>> sizes_of(const std::vector<std::string>& texts) {
+  std::vector<int64_t> sizes;
+  for (const std::string& text : texts) {
+    ASSIGN_OR_RETURN(const Bytes size, parse_size(text));
+    if (size.value() < 4 || size.value() > longest_message || size.value() % 4 != 0) {
+      return invalid_input(
+          fmt::format("--message {}: whole floats, from 4B to {}", text, to_string(bytes(longest_message))));
+    }
+    sizes.push_back(size.value());
+  }
+  return sizes;
+}
+
 Status measure_overlap(const OverlapArguments& arguments) {
   ASSIGN_OR_RETURN(const Bytes eager_limit, parse_size(arguments.eager_limit));
   Seconds clock{};
@@ -109,15 +126,11 @@ Status measure_overlap(const OverlapArguments& arguments) {
   const BusyPair& pair = set.pairs[0];
   const auto game = std::ranges::find_if(set.games, [&](const Game& g) { return g.a == pair.a && g.b == pair.b; });
   CHECK(game != set.games.end(), "who may be busy also plays");
-  const size_t steps = ratios.size() + 3;
+  ASSIGN_OR_RETURN(const std::vector<int64_t> sizes, sizes_of(arguments.messages));
+  const size_t steps = (sizes.empty() ? ratios.size() : sizes.size()) + 2;
   show_progress("measuring", 0, steps);
   ASSIGN_OR_RETURN(const WayFit way, play(arguments.launch, dir, *game, set.eager_limit));
   show_progress("measuring", 1, steps);
-  Overheads overheads;
-  if (arguments.clock.empty()) {
-    ASSIGN_OR_RETURN(overheads, measure_overheads(arguments.launch, dir, pair));
-  }
-  show_progress("measuring", 2, steps);
   ASSIGN_OR_RETURN(const SavedProgram quiet, load_program(dir + "/" + pair.quiet));
   const DeviceProgram& sender = quiet.program.devices[0];
   const DeviceProgram& receiver = quiet.program.devices[1];
@@ -130,37 +143,41 @@ Status measure_overlap(const OverlapArguments& arguments) {
   RETURN_IF_ERROR(save_program(dir + "/alone", saved(options), WeightStore()));
   ASSIGN_OR_RETURN(const Played alone, run_saved(arguments.launch, dir + "/alone", {pair.a, pair.b}, repeats));
   const auto computing = [&](size_t device) { return alone.compute_s[device] / arguments.micro_batches; };
-  std::vector<Row> rows;
+  std::vector<int64_t> wanted = sizes;
   for (const double ratio : ratios) {
-    show_progress("measuring", 3 + rows.size(), steps);
+    if (!sizes.empty()) break;
+    const double size = ratio * std::max(computing(0), computing(1)) * way.rendezvous.bandwidth.value();
+    if (size <= static_cast<double>(longest_message))
+      wanted.push_back(std::max<int64_t>(64, std::llround(size / 64) * 64));
+  }
+  if (wanted.empty()) wanted.push_back(longest_message);
+  std::vector<Row> rows;
+  for (const int64_t message : wanted) {
+    show_progress("measuring", 2 + rows.size(), steps);
     if (interrupted()) return ok_status();
-    Row row{.ratio = ratio};
-    const double wanted = ratio * std::max(computing(0), computing(1)) * way.rendezvous.bandwidth.value();
-    row.bytes = std::max<int64_t>(64, static_cast<int64_t>(wanted) / 64 * 64);
+    Row row{.bytes = message};
     const MessageCost& cost = bytes(row.bytes) <= set.eager_limit ? way.eager : way.rendezvous;
-    const auto size = static_cast<double>(row.bytes);
-    row.stages = {computing(0) + overheads.sender * size, computing(1) + overheads.receiver * size,
-                  (bytes(row.bytes) / cost.bandwidth).value(), 0};
-    row.stages.arrival_s = row.stages.link_s + cost.latency.value();
-    row.bound_s = bound_of(row.stages, arguments.micro_batches);
+    const double link_s = (bytes(row.bytes) / cost.bandwidth).value();
+    row.ratio = link_s / std::max(computing(0), computing(1));
     options.message_bytes = row.bytes;
     options.messages = true;
     const std::string probe = fmt::format("{}/r{}", dir, rows.size() + 1);
     RETURN_IF_ERROR(save_program(probe, saved(options), WeightStore()));
     ASSIGN_OR_RETURN(const Played played, run_saved(arguments.launch, probe, {pair.a, pair.b}, repeats));
+    const double n = arguments.micro_batches;
+    row.stages = {played.compute_s[0] / n, played.compute_s[1] / n, link_s, link_s + cost.latency.value()};
+    row.bound_s = bound_of(row.stages, arguments.micro_batches);
     row.measured_s = played.makespan_s;
     rows.push_back(row);
   }
   clear_progress();
   if (!arguments.json.empty()) RETURN_IF_ERROR(write_file(arguments.json, json_of(rows, pair, arguments)));
-  fmt::print("{} > {}: {} micro-batches, {}\n\n{}\n", pair.a, pair.b, arguments.micro_batches,
-             arguments.clock.empty()
-                 ? fmt::format("messages take {:.2f} ns/B from the sender's computing, {:.2f} ns/B from the receiver's",
-                               overheads.sender * 1e9, overheads.receiver * 1e9)
-                 : "computing by a device clock",
-             table_of(rows));
-  fmt::print("bound: the busiest of sender, link and receiver is never idle; reached: bound / measured, median of {}\n",
-             repeats);
+  fmt::print("{} > {}: {} micro-batches{}\n\n{}\n", pair.a, pair.b, arguments.micro_batches,
+             arguments.clock.empty() ? "" : ", computing by a device clock", table_of(rows));
+  fmt::print(
+      "computing: of a micro-batch, with what messages took from it; bound: the busiest of sender, link and receiver\n"
+      "is never idle; reached: bound / measured, median of {}\n",
+      repeats);
   return ok_status();
 }
 
@@ -177,6 +194,8 @@ void add_overlap_command(CLI::App& app, int& code) {
   command->add_option("SCENARIO", a->scenario, "The scenario; its first two hosts with devices are measured")
       ->required();
   command->add_option("--micro-batches", a->micro_batches, "Of each run (default 64)")->check(at_least(2));
+  command->add_option("--message", a->messages,
+                      "Size of the messages, e.g. 1MiB; more than once for more rows (default: by the ratios)");
   command->add_option(
       "--clock", a->clock,
       "Computing of a micro-batch takes so long by a device clock, e.g. 10ms (default: real computing)");

@@ -121,7 +121,7 @@ std::string report_json(const RunReport& report) {
                {"throughput_per_s", f.throughput},
                {"latency_mean_s", f.latency.mean},
                {"latency_max_s", f.latency.max},
-               {"send_s", send_seconds(program, report.result->trace)},
+               {"messages_s", message_seconds(program, report.result->trace)},
                {"devices", std::move(devices)},
                {"timeline", json::parse(timeline_json(program, report.result->trace))},
                {"overruns", report.result->overruns},

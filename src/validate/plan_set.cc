@@ -24,7 +24,7 @@ std::string to_json(const PlanSet& set) {
                      {"throughput_per_s", p.throughput},
                      {"latency_mean_s", p.latency_mean_s},
                      {"compute_s", p.compute_s},
-                     {"send_s", p.send_s},
+                     {"messages_s", p.messages_s},
                      {"timeline", json::parse(p.timeline)}});
   }
   const json file = {{"format", "nlsplit-plan-set"}, {"version", 1},       {"scenario", set.scenario},
@@ -56,7 +56,7 @@ Result<PlanSet> parse_plan_set(const std::string& text, const std::string& file)
       entry.at("throughput_per_s").get_to(p.throughput);
       entry.at("latency_mean_s").get_to(p.latency_mean_s);
       entry.at("compute_s").get_to(p.compute_s);
-      entry.at("send_s").get_to(p.send_s);
+      entry.at("messages_s").get_to(p.messages_s);
       p.timeline = entry.at("timeline").dump();
       if (p.hosts.size() != p.devices.size() || p.hosts.empty())
         return invalid_input(fmt::format("{}: plan {} does not say where each of its devices is", file, p.folder));

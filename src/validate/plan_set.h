@@ -23,7 +23,7 @@ struct PredictedPlan {
   std::vector<std::string> devices, hosts;  // of the Program, so by rank
   double makespan_s = 0, throughput = 0, latency_mean_s = 0;
   std::vector<double> compute_s;  // by device
-  double send_s = 0;              // of all messages together, from ready until their buffers are free
+  double messages_s = 0;          // of all messages together, from ready until their buffers are free
   std::string timeline;           // report/timeline.h
 };
 

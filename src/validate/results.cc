@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -22,7 +23,7 @@ std::string line_of(const json& value) { return value.dump(-1, ' ', false, json:
 
 json header_of(const PlanSet& set, const std::string& machine) {
   return {{"format", "nlsplit-validation"},
-          {"version", 1},
+          {"version", 2},
           {"model", set.model},
           {"batch", set.batch},
           {"machine", machine}};
@@ -31,7 +32,7 @@ json header_of(const PlanSet& set, const std::string& machine) {
 json to_json(const PlanRun& run) {
   if (!run.error.empty()) return {{"fingerprint", run.fingerprint}, {"round", run.round}, {"error", run.error}};
   return {{"fingerprint", run.fingerprint},       {"round", run.round},         {"makespans_s", run.makespans_s},
-          {"latency_mean_s", run.latency_mean_s}, {"compute_s", run.compute_s}, {"send_s", run.send_s},
+          {"latency_mean_s", run.latency_mean_s}, {"compute_s", run.compute_s}, {"messages_s", run.messages_s},
           {"timeline", json::parse(run.timeline)}};
 }
 
@@ -46,7 +47,7 @@ PlanRun run_of(const json& value) {
   value.at("makespans_s").get_to(run.makespans_s);
   value.at("latency_mean_s").get_to(run.latency_mean_s);
   value.at("compute_s").get_to(run.compute_s);
-  value.at("send_s").get_to(run.send_s);
+  value.at("messages_s").get_to(run.messages_s);
   run.timeline = value.at("timeline").dump();
   return run;
 }
@@ -126,7 +127,7 @@ Result<PlanRun> parse_run(const std::string& text, const std::string& file) {
     value.at("fingerprint").get_to(run.fingerprint);
     value.at("makespans_s").get_to(run.makespans_s);
     value.at("latency_mean_s").get_to(run.latency_mean_s);
-    value.at("send_s").get_to(run.send_s);
+    value.at("messages_s").get_to(run.messages_s);
     for (const json& device : value.at("devices")) run.compute_s.push_back(device.at("compute_s").get<double>());
     run.timeline = value.at("timeline").dump();
     if (run.makespans_s.empty()) return invalid_input(fmt::format("{}: a run without repeats", file));
@@ -134,6 +135,19 @@ Result<PlanRun> parse_run(const std::string& text, const std::string& file) {
   } catch (const json::exception& e) {
     return invalid_input(fmt::format("{}: {}", file, e.what()));
   }
+}
+
+ErrorSources error_sources(const std::vector<ValidatedPlan>& plans) {
+  std::vector<double> computing, messages;
+  for (const ValidatedPlan& plan : plans) {
+    if (plan.runs.empty()) continue;
+    computing.push_back(std::abs(plan.compute_error));
+    if (plan.predicted->messages_s > 0) messages.push_back(std::abs(plan.message_error));
+  }
+  ErrorSources sources;
+  if (!computing.empty()) sources.computing = quantiles_of(computing);
+  if (!messages.empty()) sources.messages = quantiles_of(messages);
+  return sources;
 }
 
 std::vector<ValidatedPlan> join(const PlanSet& set, const std::vector<PlanRun>& runs) {
@@ -154,7 +168,7 @@ std::vector<ValidatedPlan> join(const PlanSet& set, const std::vector<PlanRun>& 
       makespans.insert(makespans.end(), run.makespans_s.begin(), run.makespans_s.end());
       latencies.push_back(run.latency_mean_s);
       if (longest < run.compute_s.size()) computing.push_back(run.compute_s[longest]);
-      sending.push_back(run.send_s);
+      sending.push_back(run.messages_s);
     }
     if (!plan.runs.empty()) {
       plan.error.clear();
@@ -162,7 +176,7 @@ std::vector<ValidatedPlan> join(const PlanSet& set, const std::vector<PlanRun>& 
                       quantile(latencies, 0.5), (quantile(makespans, 0.75) - quantile(makespans, 0.25)) / 2};
       if (!computing.empty() && predicted.compute_s[longest] > 0)
         plan.compute_error = quantile(computing, 0.5) / predicted.compute_s[longest] - 1;
-      if (predicted.send_s > 0) plan.send_error = quantile(sending, 0.5) / predicted.send_s - 1;
+      if (predicted.messages_s > 0) plan.message_error = quantile(sending, 0.5) / predicted.messages_s - 1;
     }
     plans.push_back(std::move(plan));
   }

@@ -1,12 +1,13 @@
 // Runs of a set of plans, appended to a file one by one, so that an interrupted validation loses nothing and goes on.
 //
-// Lines of JSON. The first: {"format": "nlsplit-validation", "version": 1, "model", "batch", "machine"}; then a run
+// Lines of JSON. The first: {"format": "nlsplit-validation", "version": 2, "model", "batch", "machine"}; then a run
 // each:
-// {"fingerprint", "round", "makespans_s", "latency_mean_s", "compute_s", "send_s", "timeline"} or {"fingerprint",
+// {"fingerprint", "round", "makespans_s", "latency_mean_s", "compute_s", "messages_s", "timeline"} or {"fingerprint",
 // "round", "error"}.
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,7 +23,7 @@ struct PlanRun {
   std::vector<double> makespans_s;
   double latency_mean_s = 0;
   std::vector<double> compute_s;  // by device
-  double send_s = 0;
+  double messages_s = 0;
   std::string timeline;
 };
 
@@ -50,9 +51,16 @@ struct ValidatedPlan {
   std::vector<const PlanRun*> runs;  // that did not fail
   std::string error;                 // of the last one that did, if none did not
   Outcome outcome;                   // if there are runs: over all their repeats
-  // Relative to what was predicted: the computing of the device that was to compute longest, and all messages' times.
-  double compute_error = 0, send_error = 0;
+  // Relative to what was predicted: the computing of the device that was to compute longest, and all messages' times
+  // (clocks of hosts agree as well as their starts do: to about a message's latency).
+  double compute_error = 0, message_error = 0;
 };
+// Of the plans that ran and have messages: absolute values. None: no plan.
+struct ErrorSources {
+  std::optional<Quantiles> computing, messages;
+};
+ErrorSources error_sources(const std::vector<ValidatedPlan>& plans);
+
 std::vector<ValidatedPlan> join(const PlanSet& set, const std::vector<PlanRun>& runs);
 
 }  // namespace nlsplit

@@ -22,10 +22,6 @@ std::vector<double> ranks_of(std::span<const double> values) {
   return ranks;
 }
 
-Quantiles quantiles_of(const std::vector<double>& values) {
-  return {quantile(values, 0.5), quantile(values, 0.9), quantile(values, 1)};
-}
-
 template <class Asked>
 Agreement agreement_of(std::span<const Outcome> outcomes, const Asked& asked) {
   Agreement agreement;
@@ -52,6 +48,10 @@ double quantile(std::vector<double> values, double q) {
   const auto low = static_cast<size_t>(at);
   const size_t high = std::min(low + 1, values.size() - 1);
   return values[low] + (at - static_cast<double>(low)) * (values[high] - values[low]);
+}
+
+Quantiles quantiles_of(const std::vector<double>& values) {
+  return {quantile(values, 0.5), quantile(values, 0.9), quantile(values, 1)};
 }
 
 double spearman(std::span<const double> a, std::span<const double> b) {

@@ -45,6 +45,8 @@ struct Quality {
 
 inline constexpr double near_best = 0.10;
 
+Quantiles quantiles_of(const std::vector<double>& values);  // of at least one
+
 // None without at least two plans.
 std::optional<Quality> quality_of(std::span<const Outcome> outcomes);
 

@@ -119,6 +119,7 @@ Result<WayFit> fit_way(const std::vector<WaySample>& samples, Bytes eager_limit)
   std::map<int64_t, double> eager, rendezvous;
   for (const auto& [size, times] : by_size)
     (bytes(size) <= eager_limit ? eager : rendezvous)[size] = quantile(times, 0.5);
+  if (rendezvous.empty() && eager.size() >= 2) rendezvous = eager;  // all messages start at once: one line
   if (rendezvous.size() < 2) return invalid_input("too few sizes above the eager limit were measured");
   WayFit fit;
   fit.rendezvous = line_through(rendezvous);
@@ -140,9 +141,10 @@ Result<WayFit> fit_way(const std::vector<WaySample>& samples, Bytes eager_limit)
 
 namespace {
 
-// A computation that lives in a first-level cache: its time is the CPU's alone.
-constexpr int64_t chore_floats = 4096;
-constexpr int chores = 3000;  // a slot
+// A computation that lives in a second-level cache: its time is the CPU's alone. Long enough that what an instruction
+// costs beside its kernel does not count.
+constexpr int64_t chore_floats = 16384;
+constexpr int chores = 750;  // a slot
 
 }  // namespace
 

@@ -65,7 +65,7 @@ struct WayFit {
 Result<std::vector<WaySample>> samples_of(const Game& game, const std::string& chrome_trace, const std::string& file);
 
 // Through the median of each size, by least squares of the relative errors; a line each up to the limit and above it.
-// Error: fewer than two sizes on a side, or times that do not grow with the size.
+// With no size above it the one line is that of both. Error: too few sizes, or times that do not grow with the size.
 Result<WayFit> fit_way(const std::vector<WaySample>& samples, Bytes eager_limit);
 
 }  // namespace nlsplit

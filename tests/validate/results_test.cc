@@ -31,7 +31,7 @@ class Results : public ::testing::Test {
     run.makespans_s = std::move(makespans);
     run.latency_mean_s = 0.5;
     run.compute_s = {1, 3};
-    run.send_s = 0.3;
+    run.messages_s = 0.3;
     run.timeline = "{}";
     return run;
   }
@@ -46,7 +46,7 @@ class Results : public ::testing::Test {
     plan.throughput = 4;
     plan.latency_mean_s = 0.4;
     plan.compute_s = {1, 2};
-    plan.send_s = 0.2;
+    plan.messages_s = 0.2;
     plan.timeline = R"({"bars":[]})";
     return plan;
   }
@@ -117,7 +117,7 @@ TEST_F(Results, AreJoinedOverRounds) {
   EXPECT_EQ(plans[0].outcome.spread, 0.5);
   EXPECT_EQ(plans[0].outcome.predicted, 2);
   EXPECT_DOUBLE_EQ(plans[0].compute_error, 0.5);  // device B, which was to compute longest: 3 s instead of 2
-  EXPECT_DOUBLE_EQ(plans[0].send_error, 0.5);
+  EXPECT_DOUBLE_EQ(plans[0].message_error, 0.5);
   EXPECT_EQ(plans[1].error, "it hung");
 }
 

@@ -85,6 +85,14 @@ TEST(Ways, ALineOnEachSide) {
   EXPECT_NEAR(fit->largest_error, 0, 1e-9);
 }
 
+TEST(Ways, OneLineIfAllMessagesStartAtOnce) {
+  const auto time = [](int64_t s) { return 1e-4 + static_cast<double>(s) / 1e8; };
+  const auto fit = fit_way(samples_of({100, 500, 1000, 2000}, time), bytes(1 << 20));
+  ASSERT_TRUE(fit.ok()) << fit.error().to_string();
+  EXPECT_EQ(fit->eager, fit->rendezvous);
+  EXPECT_NEAR(fit->rendezvous.latency.value(), 1e-4, 1e-12);
+}
+
 TEST(Ways, TheErrorOfALineIsSaid) {
   const auto time = [](int64_t s) { return (s == 4000 ? 2 : 1) * static_cast<double>(s) * 1e-6; };
   const auto fit = fit_way(samples_of({2000, 4000, 8000, 16000}, time), bytes(0));

@@ -39,7 +39,7 @@ json validation_data(const PlanSet& set, const std::vector<ValidatedPlan>& plans
       entry["error"] = {{"throughput", o.measured / o.predicted - 1},
                         {"latency", o.predicted_latency / o.measured_latency - 1},
                         {"computing", plan.compute_error},
-                        {"messages", plan.send_error}};
+                        {"messages", plan.message_error}};
       if (timelines) entry["timelines"] = {json::parse(p.timeline), json::parse(plan.runs.back()->timeline)};
     }
     list.push_back(std::move(entry));
@@ -51,6 +51,9 @@ json validation_data(const PlanSet& set, const std::vector<ValidatedPlan>& plans
                {"batch", set.batch},
                {"quality", nullptr},
                {"plans", std::move(list)}};
+  const ErrorSources sources = error_sources(plans);
+  file["computing_error"] = sources.computing ? to_json(*sources.computing) : json();
+  file["message_error"] = sources.messages ? to_json(*sources.messages) : json();
   if (const std::optional<Quality> q = quality_of(outcomes)) {
     file["quality"] = {{"plans", q->plans},
                        {"throughput_error", to_json(q->throughput_error)},

@@ -63,7 +63,7 @@ std::string validation_text(const PlanSet& set, const std::vector<ValidatedPlan>
       outcomes.push_back(o);
       row.insert(row.end(), {rate_text(batch / o.measured), "±" + percent(o.spread / o.measured),
                              signed_percent(o.measured / o.predicted - 1), signed_percent(plan.compute_error),
-                             signed_percent(plan.send_error)});
+                             signed_percent(plan.message_error)});
     }
     table.add(std::move(row));
   }
@@ -74,6 +74,9 @@ std::string validation_text(const PlanSet& set, const std::vector<ValidatedPlan>
       "\nerror: of the predicted throughput; computing: how much longer the busiest device computed than predicted;\n"
       "messages: how much longer all of them took\n\n";
   if (const std::optional<Quality> quality = quality_of(outcomes)) text += quality_text(*quality);
+  const ErrorSources sources = error_sources(plans);
+  if (sources.computing) text += fmt::format("computing alone    {}\n", quantiles_text(*sources.computing));
+  if (sources.messages) text += fmt::format("messages alone     {}\n", quantiles_text(*sources.messages));
   for (const auto& [said, failed] : failures) {
     text += fmt::format("\n{} failed ({}): {}\n", counted(static_cast<int64_t>(failed.size()), "plan"),
                         fmt::join(failed, "; "), said);
