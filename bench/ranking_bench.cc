@@ -90,5 +90,29 @@ BENCHMARK_CAPTURE(plan_by_plan, lower, Upto::lowered)->Unit(benchmark::kMicrosec
 BENCHMARK_CAPTURE(plan_by_plan, lower_and_verify, Upto::verified)->Unit(benchmark::kMicrosecond);
 BENCHMARK_CAPTURE(plan_by_plan, lower_and_time, Upto::timed)->Unit(benchmark::kMicrosecond);
 
+// A scenario of 256 hosts with 8 devices each, behind PCIe and NVLink, in a fat tree.
+void load_2048_devices(benchmark::State& state) {
+  constexpr std::string_view text = R"(model: zoo:simple_cnn
+workload: {batch: 4}
+topology:
+  kind: fat_tree
+  levels:
+    - {down: 16, link: {bandwidth: 10Gbps, latency: 1us}}
+    - {down: 16, up: 16, link: {bandwidth: 10Gbps, latency: 1us}}
+devices:
+  gpu:
+    {hosts: all, count: 8, memory: 1GiB, costs: {roofline: {compute: 1TFLOPS, memory: 100GBps}},
+     bus: {bandwidth: 8GBps, latency: 4us}, peers: {kind: mesh, bandwidth: 50GBps, latency: 2us}}
+source: h0
+sink: h0
+)";
+  for (auto _ : state) {
+    const auto scenario = parse_scenario(text, "bench.yaml");
+    CHECK(scenario.ok() && scenario->cluster.devices.size() == 2048, "the scenario is sound");
+    benchmark::DoNotOptimize(scenario->cluster.links.size());
+  }
+}
+BENCHMARK(load_2048_devices)->Unit(benchmark::kMillisecond);
+
 }  // namespace
 }  // namespace nlsplit

@@ -3,7 +3,8 @@
 //   a ──1Gbps── sw ──1Gbps── b        hosts a, b; switch sw; two links; device A on a, B on b
 //
 // Two devices on one host exchange data over the link {between: [a, a]}, which must then exist: nothing is assumed
-// free.
+// free. Devices with a bus or links of their own (PCIe, NVLink) each stand on a host of their own *inside* the host,
+// `a.D0`, `a.D1`. cost/topology.h makes clusters of many hosts.
 #pragma once
 
 #include <string>
@@ -12,17 +13,18 @@
 #include "base/id.h"
 #include "base/result.h"
 #include "base/units.h"
+#include "cost/fabric.h"
 #include "kernels/catalogue.h"
 
 namespace nlsplit {
 
-using HostId = Id<struct HostTag>;
-using LinkId = Id<struct LinkTag>;
 using DeviceId = Id<struct DeviceTag>;
 
 struct Host {
   std::string name;
   bool is_switch = false;  // forwards only: no devices, no source, no sink
+  HostId inside = {};      // the host this is a part of: where a device behind a bus stands, or the bus; none: itself
+  int number = -1;         // in the cluster's fabric; -1: not one of its hosts
 };
 
 enum class DeviceKind : uint8_t {
@@ -49,17 +51,17 @@ struct Device {
 
 struct Link {
   std::string name;
-  HostId a, b;               // a == b: between devices of one host
+  HostId a, b;               // a == b: between devices of one host; none: it has no ends, routes name it
   BytesPerSecond bandwidth;  // of each direction if full_duplex, else of both together
   Seconds latency;
   bool full_duplex = true;
+  bool shared = true;  // false: every message has all of the bandwidth, however many there are (SimGrid's FATPIPE)
+  LinkId medium = {};  // the link (without ends) whose bandwidth this one uses: several links on one radio channel
 };
 
-// One direction of one link: what transfers share.
-struct Hop {
-  LinkId link;
-  bool forward = true;  // from a to b
-  friend bool operator==(const Hop&, const Hop&) = default;
+// links[first] … links[first + count)
+struct LinkRange {
+  size_t first = 0, count = 0;
 };
 
 // A message of s bytes is there after latency + s / bandwidth.
@@ -85,7 +87,7 @@ struct Way {
 
 struct Route {
   std::vector<Hop> hops;
-  BytesPerSecond narrowest;  // of its links' bandwidths
+  BytesPerSecond narrowest;  // of its links' bandwidths, each by how often the route crosses it
   // Alone on its way. From the links, latencies added, larger messages with the handshake; or as it was measured.
   MessageCost eager, rendezvous;
   Overheads overheads;  // none unless they were measured
@@ -95,6 +97,13 @@ struct Cluster {
   std::vector<Host> hosts;
   std::vector<Device> devices;
   std::vector<Link> links;
+  // Routes between hosts that have a number are the fabric's, over the first `fabric_links` links; its link numbers are
+  // those of the cluster. Without a fabric all routes are found among the links.
+  Fabric fabric;
+  size_t fabric_links = 0;
+  // [host]: the links within it, among the last `inner_links`. Empty: there are none.
+  std::vector<LinkRange> inner;
+  size_t inner_links = 0;
   // How the transport moves a message; program/program.h says what they mean. Defaults: start when both sides are
   // ready.
   Bytes eager_limit = bytes(0);    // messages up to this size start without waiting for the receiver
@@ -108,13 +117,20 @@ struct Cluster {
   HostId find_host(std::string_view name) const;
 };
 
-// Fewest hops, then lowest latency, then the order of the links; costs by the links alone. Error: not connected (names
-// both hosts), or a == b without a link.
+// Fewest links, then lowest latency, then the order of the links; costs by the links alone. A way may pass the fabric
+// once, by the fabric's own route; of equals that one is taken. Error: not connected (names both hosts), or a == b
+// without a link.
 Result<Route> find_path(const Cluster& cluster, HostId from, HostId to);
 // The same with what was measured, if anything was. Error also: ways were measured, but not this one.
 Result<Route> find_route(const Cluster& cluster, HostId from, HostId to);
 
 // Every pair of hosts that hold devices, source or sink is connected; the error names a pair.
 Status check_connected(const Cluster& cluster, const std::vector<HostId>& hosts);
+
+// Where the bytes of a hop are counted: 2 * link, and one more for the way back of a full-duplex link.
+size_t lane_of(const Cluster& cluster, const Hop& hop);
+
+// "a>b", the way from a to b; a link's name where it has no ends or one bandwidth for both ways.
+std::string name_of(const Cluster& cluster, const Hop& hop);
 
 }  // namespace nlsplit

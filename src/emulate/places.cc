@@ -72,8 +72,13 @@ Result<EmulatedNetwork> emulated_network(const Cluster& cluster) {
       route.latency = found.eager.latency.value();
       route.to = to;
       for (const Hop& hop : found.hops) {
-        const bool second = cluster.links[hop.link.index()].full_duplex && !hop.forward;
-        route.links.push_back(static_cast<int>(2 * hop.link.index() + (second ? 1 : 0)));
+        const Link& link = cluster.links[hop.link.index()];
+        if (!link.shared)
+          return unsupported(
+              fmt::format("link '{}' cannot be emulated: each of its messages has all of the bandwidth "
+                          "(FATPIPE), and packets share theirs",
+                          link.name));
+        route.links.push_back(static_cast<int>(lane_of(cluster, hop)));
       }
     }
   }

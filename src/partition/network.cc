@@ -6,9 +6,10 @@
 namespace nlsplit {
 namespace {
 
-std::vector<HostId> hosts_that_matter(const Cluster& cluster, HostId source, HostId sink) {
+std::vector<HostId> hosts_that_matter(const Cluster& cluster, HostId source, HostId sink,
+                                      const std::vector<DeviceId>& devices) {
   std::vector<HostId> hosts = {source, sink};
-  for (const Device& device : cluster.devices) hosts.push_back(device.host);
+  for (const DeviceId device : devices) hosts.push_back(cluster.device(device).host);
   std::sort(hosts.begin(), hosts.end());
   hosts.erase(std::unique(hosts.begin(), hosts.end()), hosts.end());
   return hosts;
@@ -40,7 +41,8 @@ class Exchange {
   static constexpr uint32_t no_lane = std::numeric_limits<uint32_t>::max();
 
   bool same(const Path& before, const Path& after) {
-    if (before.exists != after.exists || before.lanes.size() != after.lanes.size() || before.latency != after.latency)
+    if (before.exists != after.exists || before.lanes.size() != after.lanes.size() || before.latency != after.latency ||
+        before.seconds_per_byte != after.seconds_per_byte)
       return false;
     for (size_t i = 0; i < before.lanes.size(); ++i) {
       const uint32_t x = before.lanes[i], y = after.lanes[i];
@@ -60,50 +62,60 @@ class Exchange {
 
 }  // namespace
 
-Network make_network(const Cluster& cluster, HostId source, HostId sink) {
+Network make_network(const Cluster& cluster, HostId source, HostId sink, const std::vector<DeviceId>& devices) {
   Network network;
-  network.hosts = cluster.hosts.size();
-  network.paths.resize(network.hosts * network.hosts);
+  network.hosts = hosts_that_matter(cluster, source, sink, devices);
+  network.number.assign(cluster.hosts.size(), std::numeric_limits<uint32_t>::max());
+  for (size_t h = 0; h < network.hosts.size(); ++h) network.number[network.hosts[h].index()] = static_cast<uint32_t>(h);
+  network.paths.reserve(network.hosts.size() * network.hosts.size());
   network.lane_seconds_per_byte.assign(cluster.links.size() * 2, 0);
-  const std::vector<HostId> hosts = hosts_that_matter(cluster, source, sink);
-  for (const HostId from : hosts) {
-    for (const HostId to : hosts) {
+  for (const HostId from : network.hosts) {
+    for (const HostId to : network.hosts) {
+      Path& path = network.paths.emplace_back();
       const auto route = find_path(cluster, from, to);
       if (!route.ok()) continue;
-      Path& path = network.paths[from.index() * network.hosts + to.index()];
       path.exists = true;
       // By the links, not by what was measured between two hosts: measurements differ where machines do not, and
       // machines that do not differ are tried once.
       path.latency = route->eager.latency.value();
+      path.seconds_per_byte = 1 / route->narrowest.value();
       for (const Hop& hop : route->hops) {
-        const bool second = cluster.links[hop.link.index()].full_duplex && !hop.forward;
-        const auto lane = static_cast<uint32_t>(hop.link.index() * 2 + (second ? 1 : 0));
-        const double seconds_per_byte = 1 / cluster.links[hop.link.index()].bandwidth.value();
+        if (!cluster.links[hop.link.index()].shared) continue;  // messages on it do not hinder each other
+        const auto lane = static_cast<uint32_t>(lane_of(cluster, hop));
         path.lanes.push_back(lane);
-        network.lane_seconds_per_byte[lane] = seconds_per_byte;
-        path.seconds_per_byte = std::max(path.seconds_per_byte, seconds_per_byte);
+        network.lane_seconds_per_byte[lane] = 1 / cluster.links[hop.link.index()].bandwidth.value();
       }
     }
   }
   return network;
 }
 
+Network make_network(const Cluster& cluster, HostId source, HostId sink) {
+  std::vector<DeviceId> devices;
+  for (size_t d = 0; d < cluster.devices.size(); ++d) devices.push_back(DeviceId(d));
+  return make_network(cluster, source, sink, devices);
+}
+
 std::vector<size_t> interchangeable_devices(const Cluster& cluster, HostId source, HostId sink, const Network& network,
                                             const std::vector<std::vector<double>>& node_seconds) {
-  const std::vector<HostId> hosts = hosts_that_matter(cluster, source, sink);
+  const auto known = [&](HostId host) { return network.number[host.index()] < network.hosts.size(); };
   std::vector<int> devices_on(cluster.hosts.size(), 0);
   for (const Device& device : cluster.devices) ++devices_on[device.host.index()];
   Exchange exchange(cluster, network);
   std::vector<size_t> class_of;
   for (size_t d = 0; d < cluster.devices.size(); ++d) {
     size_t found = d;
+    if (!known(cluster.devices[d].host)) {
+      class_of.push_back(d);
+      continue;
+    }
     for (size_t e = 0; e < d && found == d; ++e) {
-      if (class_of[e] != e || !alike(cluster, node_seconds, d, e)) continue;
+      if (class_of[e] != e || !known(cluster.devices[e].host) || !alike(cluster, node_seconds, d, e)) continue;
       const HostId x = cluster.devices[e].host, y = cluster.devices[d].host;
       const auto stays = [&](HostId host) { return host == source || host == sink || devices_on[host.index()] > 1; };
       // Devices of one host are neighbours of everybody alike. A host with other devices on it cannot change places
       // alone.
-      if (x == y || (!stays(x) && !stays(y) && exchange.changes_nothing(hosts, x, y))) found = e;
+      if (x == y || (!stays(x) && !stays(y) && exchange.changes_nothing(network.hosts, x, y))) found = e;
     }
     class_of.push_back(found);
   }

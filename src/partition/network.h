@@ -17,18 +17,23 @@ struct Path {
 };
 
 struct Network {
-  size_t hosts = 0;
-  std::vector<Path> paths;                    // [from host * hosts + to host], between hosts that matter
+  std::vector<HostId> hosts;                  // that matter, ascending
+  std::vector<uint32_t> number;               // [host]: its place among them
+  std::vector<Path> paths;                    // [number of from * hosts + number of to]
   std::vector<double> lane_seconds_per_byte;  // 0: no such lane
 
-  const Path& path(HostId from, HostId to) const { return paths[from.index() * hosts + to.index()]; }
+  const Path& path(HostId from, HostId to) const {
+    return paths[number[from.index()] * hosts.size() + number[to.index()]];
+  }
 };
 
-// Between the hosts of all devices, the source and the sink.
-Network make_network(const Cluster& cluster, HostId source, HostId sink);
+// Between the hosts of these devices, the source and the sink.
+Network make_network(const Cluster& cluster, HostId source, HostId sink, const std::vector<DeviceId>& devices);
+Network make_network(const Cluster& cluster, HostId source, HostId sink);  // of all devices
 
 // Classes of interchangeable devices: exchanging two of a class changes neither a time, nor a memory, nor a route's
-// links but for their names. class_of[device]: the lowest-numbered device of its class. node_seconds: [device][node].
+// links but for their names. class_of[device]: the lowest-numbered device of its class, itself for devices the network
+// is not of. node_seconds: [device][node].
 std::vector<size_t> interchangeable_devices(const Cluster& cluster, HostId source, HostId sink, const Network& network,
                                             const std::vector<std::vector<double>>& node_seconds);
 

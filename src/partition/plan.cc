@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/name_range.h"
 #include "base/text_reader.h"
 #include "partition/layer_names.h"
 
@@ -26,12 +27,12 @@ Error wrong(std::string_view part, std::string message) {
 }
 
 Error unknown_device(std::string_view part, std::string_view name, const Cluster& cluster) {
-  std::vector<std::string_view> names;
+  std::vector<std::string> names;
   for (const Device& device : cluster.devices) names.push_back(device.name);
   std::string hint = nearest(name, names);
   if (!hint.empty()) hint = fmt::format("; did you mean '{}'?", hint);
   return wrong(
-      part, fmt::format("'{}': no device is called '{}'{} (there are {})", part, name, hint, fmt::join(names, ", ")));
+      part, fmt::format("'{}': no device is called '{}'{} (there are {})", part, name, hint, join_names(names, ", ")));
 }
 
 Result<std::vector<DeviceId>> parse_devices(std::string_view part, std::string_view text, const Cluster& cluster) {
@@ -41,23 +42,29 @@ Result<std::vector<DeviceId>> parse_devices(std::string_view part, std::string_v
     const std::string_view name = trim(text.substr(begin, end - begin));
     begin = end + 1;
     if (name.empty()) return wrong(part, fmt::format("'{}': a device is missing after '@' or '+'", part));
-    const DeviceId device = cluster.find_device(name);
-    if (!device.valid()) return unknown_device(part, name, cluster);
-    if (std::find(devices.begin(), devices.end(), device) != devices.end()) {
-      return wrong(part, fmt::format("'{}': device {} twice in one stage", part, name));
+    const auto add = [&](std::string_view one) -> Status {
+      const DeviceId device = cluster.find_device(one);
+      if (!device.valid()) return unknown_device(part, one, cluster);
+      if (std::find(devices.begin(), devices.end(), device) != devices.end()) {
+        return wrong(part, fmt::format("'{}': device {} twice in one stage", part, one));
+      }
+      devices.push_back(device);
+      return ok_status();
+    };
+    const auto range = parse_name_range(name);
+    if (!range || cluster.find_device(name).valid()) {
+      RETURN_IF_ERROR(add(name));
+      continue;
     }
-    devices.push_back(device);
+    for (int64_t n = range->first; n <= range->last; ++n) RETURN_IF_ERROR(add(range->name(n)));
   }
   return devices;
 }
 
 std::string stage_devices(const Stage& stage, const Cluster& cluster) {
-  std::string text;
-  for (const DeviceId device : stage.devices) {
-    if (!text.empty()) text += '+';
-    text += cluster.device(device).name;
-  }
-  return text;
+  std::vector<std::string> names;
+  for (const DeviceId device : stage.devices) names.push_back(cluster.device(device).name);
+  return join_names(names, "+");
 }
 
 }  // namespace

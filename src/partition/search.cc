@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <set>
 
 #include "partition/search_beam.h"
@@ -9,7 +10,6 @@
 namespace nlsplit {
 namespace {
 
-constexpr size_t most_devices = 64;      // of a larger cluster the fastest are looked at
 constexpr double exhaustive_factor = 8;  // spaces up to so many times max_candidates are scored entirely
 
 double binomial(size_t n, size_t k) {
@@ -66,19 +66,27 @@ SearchResult search_layers(const Graph& graph, const Cluster& cluster, HostId so
   CHECK(costs.node_seconds.size() == cluster.devices.size() && !graph.nodes.empty(),
         "costs of another cluster or an empty graph");
   const size_t nodes = graph.nodes.size();
-  const Network network = make_network(cluster, source, sink);
-  const Scorer scorer(cluster, network, source, sink, costs, find_crossings(graph));
 
   // Fastest first; of equals those where inputs and outputs are, then in their order.
   std::vector<DeviceId> by_speed;
-  for (size_t d = 0; d < cluster.devices.size(); ++d) by_speed.push_back(DeviceId(d));
+  std::vector<double> whole_model;  // seconds
+  for (size_t d = 0; d < cluster.devices.size(); ++d) {
+    by_speed.push_back(DeviceId(d));
+    const std::vector<double>& seconds = costs.node_seconds[d];
+    whole_model.push_back(std::accumulate(seconds.begin(), seconds.end(), 0.0));
+  }
   const auto away = [&](DeviceId d) {
     return (cluster.device(d).host != source ? 1 : 0) + (cluster.device(d).host != sink ? 1 : 0);
   };
   std::stable_sort(by_speed.begin(), by_speed.end(), [&](DeviceId a, DeviceId b) {
-    const double x = scorer.seconds(a, 0, nodes), y = scorer.seconds(b, 0, nodes);
+    const double x = whole_model[a.index()], y = whole_model[b.index()];
     return x != y ? x < y : away(a) < away(b);
   });
+  by_speed.resize(std::min(by_speed.size(), most_searched_devices));
+  std::vector<DeviceId> in_order = by_speed;
+  std::sort(in_order.begin(), in_order.end());
+  const Network network = make_network(cluster, source, sink, by_speed);
+  const Scorer scorer(cluster, network, source, sink, costs, find_crossings(graph));
 
   std::set<std::vector<DeviceId>> whole;  // one-stage plans there are already
   std::vector<ScoredPlan> always, found;
@@ -90,9 +98,9 @@ SearchResult search_layers(const Graph& graph, const Cluster& cluster, HostId so
     scored.plan.micro_batches = costs.micro_batches;
     to.push_back(std::move(scored));
   };
-  for (size_t d = 0; d < cluster.devices.size(); ++d) {
-    whole.insert({DeviceId(d)});
-    add({{0, nodes, {DeviceId(d)}}}, always);
+  for (const DeviceId device : in_order) {
+    whole.insert({device});
+    add({{0, nodes, {device}}}, always);
   }
   const size_t most_replicas = options.replicate ? static_cast<size_t>(costs.micro_batches) : 1;
   for (size_t k = 2; k <= std::min(by_speed.size(), most_replicas); ++k) {
@@ -103,13 +111,12 @@ SearchResult search_layers(const Graph& graph, const Cluster& cluster, HostId so
   }
 
   SearchResult result;
+  result.devices = by_speed.size();
   const size_t wanted = options.max_candidates > always.size() ? options.max_candidates - always.size() : 0;
-  std::vector<DeviceId> considered(
-      by_speed.begin(), by_speed.begin() + static_cast<std::ptrdiff_t>(std::min(by_speed.size(), most_devices)));
-  DeviceGroups groups(considered, interchangeable_devices(cluster, source, sink, network, costs.node_seconds),
+  DeviceGroups groups(by_speed, interchangeable_devices(cluster, source, sink, network, costs.node_seconds),
                       static_cast<int>(most_replicas));
   const std::vector<size_t> cuts = find_cuts(graph);
-  size_t max_stages = std::min(considered.size(), cuts.size());
+  size_t max_stages = std::min(by_speed.size(), cuts.size());
   if (options.max_stages > 0) max_stages = std::min(max_stages, options.max_stages);
   if (!options.layers) max_stages = 1;
   const std::vector<double> sequences = groups.sequences(max_stages);

@@ -36,10 +36,13 @@ struct ScoredPlan {
   double bound_seconds = 0;  // lower bound of the time a whole batch takes
 };
 
+inline constexpr size_t most_searched_devices = 64;
+
 struct SearchResult {
   std::vector<ScoredPlan>
-      plans;         // best bound first; always contains every single device and, if asked for, plain replication
-  double space = 0;  // how many plans the space holds; plans.size() < space: it was pruned
+      plans;           // best bound first; always contains every single device and, if asked for, plain replication
+  double space = 0;    // how many plans the space holds; plans.size() < space: it was pruned
+  size_t devices = 0;  // that were looked at: the fastest, if the cluster has more than most_searched_devices
 };
 
 // All devices in any order and subset, contiguous stages, one micro-batch count. Exhaustive while the space is small,

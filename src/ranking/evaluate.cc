@@ -1,19 +1,10 @@
 #include "ranking/evaluate.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <limits>
 
 namespace nlsplit {
 namespace {
-
-std::string hop_name(const Cluster& cluster, const Hop& hop) {
-  const Link& link = cluster.links[hop.link.index()];
-  const std::string &a = cluster.hosts[link.a.index()].name, &b = cluster.hosts[link.b.index()].name;
-  if (!link.full_duplex || link.a == link.b) return fmt::format("{}-{}", a, b);
-  return hop.forward ? fmt::format("{}>{}", a, b) : fmt::format("{}>{}", b, a);
-}
 
 // Mean and longest time a micro-batch is under way, from activities rather than spans: ranking asks this a thousand
 // times.
@@ -78,7 +69,7 @@ Estimate estimate_of(const Scenario& scenario, const LoweredPlan& lowered, const
     const double share = timing.makespan > 0 ? busy / timing.makespan : 0;
     if (share > estimate.busiest_link_share) {
       estimate.busiest_link_share = share;
-      estimate.busiest_link = hop_name(scenario.cluster, hop);
+      estimate.busiest_link = name_of(scenario.cluster, hop);
     }
   }
   return estimate;

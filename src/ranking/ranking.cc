@@ -100,6 +100,7 @@ class Ranker {
       ASSIGN_OR_RETURN(const SearchCosts costs, search_costs(graph, count, scenario_.cluster, costs_));
       SearchResult found = search_layers(graph, scenario_.cluster, scenario_.endpoints.source, scenario_.endpoints.sink,
                                          costs, scenario_.search);
+      ranking_.devices = found.devices;
       ranking_.space += found.space * static_cast<double>(scenario_.schedules.size());
       for (ScoredPlan& scored : found.plans) {
         for (const std::string& schedule : scenario_.schedules) {

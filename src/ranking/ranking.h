@@ -94,6 +94,7 @@ struct Ranking {
   std::vector<RankedPlan> judged;  // by SimGrid, best first; a plan's number is its index + 1
   size_t keep = 0;                 // how many of them the user wants to see
   size_t considered = 0;           // lowered and timed by the fast tier
+  size_t devices = 0;              // that search looked at; fewer than the cluster has if it has very many
   double space = 0;                // plans there are; more than `considered` if search pruned
   double seconds = 0;              // it took, after loading
   std::vector<Misfit> misfits;

@@ -193,8 +193,8 @@ Result<Scenario> parse_scenario(std::string_view text, const std::string& file, 
     return error;
   }
   ASSIGN_OR_RETURN(const Fields root, Fields::open(source, tree, "the scenario",
-                                                   {"model", "workload", "devices", "switches", "links", "network",
-                                                    "source", "sink", "search", "plans"}));
+                                                   {"model", "workload", "topology", "devices", "switches", "links",
+                                                    "network", "source", "sink", "search", "plans"}));
   Scenario scenario;
   scenario.file = file;
   scenario.schedules = {"streaming"};

@@ -6,12 +6,12 @@
 
 namespace nlsplit {
 
-inline constexpr int64_t max_devices = 1000;  // a device is an MPI rank; also the limit for switches and links
+inline constexpr int64_t max_devices = 10'000;  // also the limit for the switches and links of a scenario's lists
 
 // Paths in a scenario are relative to the folder it stands in.
 std::string beside(const std::string& scenario_file, const std::string& path);
 
-// devices, links, switches, network, source and sink of `root`.
+// topology, devices, links, switches, network, source and sink of `root`.
 Status parse_cluster(const Source& source, const Fields& root, const ScenarioOptions& options, Scenario& scenario);
 
 // A plan's stages, micro-batches and schedule: a list of stages, or a map with them. `workload_batch` 0: it stands in a

@@ -1,295 +1,17 @@
-// The machines of a scenario: devices, the hosts they imply, switches, links, network, source and sink.
+// The machines of a scenario: its parts in their order, and what must hold between them.
+#include "scenario/parse_cluster.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <filesystem>
 #include <map>
+#include <unordered_set>
 
 #include "base/text_reader.h"
-#include "cost/network_profile.h"
-#include "scenario/parse.h"
 
 namespace nlsplit {
 
 namespace {
-
-// Outside these a figure is a slip of the pen, and sums of it would leave the range where doubles are exact enough.
-constexpr double min_rate = 1;  // byte/s, flop/s
-constexpr double max_rate = 1e21;
-constexpr double max_delay = 3600;  // s
-constexpr int64_t max_window = 1'000'000;
-constexpr int64_t max_cores = 4096;
-constexpr double max_slowdown = 1e6;
-
-template <class T>
-Result<T> read_rate(const Source& source, const Yaml& node, std::string_view what,
-                    Result<T> (*parse)(std::string_view)) {
-  ASSIGN_OR_RETURN(const T rate, read_quantity(source, node, parse));
-  if (rate.value() < min_rate || rate.value() > max_rate) {
-    return source.at(node, fmt::format("{} of {} cannot be", what, node.text));
-  }
-  return rate;
-}
-
-Result<Seconds> read_delay(const Source& source, const Yaml& node, std::string_view what) {
-  ASSIGN_OR_RETURN(const Seconds delay, read_quantity(source, node, parse_time));
-  if (delay.value() > max_delay) return source.at(node, fmt::format("{} of more than an hour cannot be", what));
-  return delay;
-}
-
-HostId add_host(Cluster& cluster, const std::string& name, bool is_switch) {
-  const HostId known = cluster.find_host(name);
-  if (known.valid()) return known;
-  cluster.hosts.push_back({name, is_switch});
-  return HostId(cluster.hosts.size() - 1);
-}
-
-// A host that may hold something; it comes into being by being named.
-Result<HostId> read_host(const Source& source, const Yaml& node, Cluster& cluster) {
-  ASSIGN_OR_RETURN(const std::string name, read_name(source, node, "a host"));
-  const HostId host = add_host(cluster, name, false);
-  if (cluster.hosts[host.index()].is_switch) {
-    return source.at(node, fmt::format("'{}' is a switch: it forwards, and holds no device, source or sink", name));
-  }
-  return host;
-}
-
-Status parse_switches(const Source& source, const Yaml& node, Cluster& cluster) {
-  RETURN_IF_ERROR(expect_list(source, node, "switches"));
-  if (node.items.size() > max_devices) return source.at(node, fmt::format("more than {} switches", max_devices));
-  for (const Yaml& item : node.items) {
-    ASSIGN_OR_RETURN(const std::string name, read_name(source, item, "a switch"));
-    if (cluster.find_host(name).valid()) return source.at(item, fmt::format("switch '{}' is given twice", name));
-    add_host(cluster, name, true);
-  }
-  return ok_status();
-}
-
-Result<Profile> read_costs_file(const Source& source, const Yaml& node) {
-  ASSIGN_OR_RETURN(const std::string name,
-                   read_text(source, node, "costs (a profile, or {roofline: {compute: ..., memory: ...}})"));
-  const std::string path = beside(source.file, name);
-  auto profile = read_profile(path);
-  if (profile.ok()) return profile;
-  Error error = profile.error();
-  if (error.kind == ErrorKind::io)
-    error.message += fmt::format("; measure on that machine with: nlbench profile {} -o {}", source.file, path);
-  return moved_to(std::move(error), source.location(node), source.line(node.line));
-}
-
-// A file, or a list of them.
-Result<CostSource> parse_profiles(const Source& source, const Yaml& node, const ScenarioOptions& options) {
-  const std::vector<Yaml> one = {node};
-  if (node.is_list() && node.items.empty()) return source.at(node, "costs: an empty list of profiles");
-  std::vector<Profile> profiles;
-  for (const Yaml& item : node.is_list() ? node.items : one) {
-    auto profile = read_costs_file(source, item);
-    if (!profile.ok() && options.need_profiles) return profile.error();
-    if (profile.ok()) profiles.push_back(std::move(*profile));
-  }
-  if (profiles.empty()) return CostSource(NoCosts{});
-  auto all = join(std::move(profiles));
-  if (!all.ok()) return source.at(node, all.error());
-  return CostSource(std::move(*all));
-}
-
-Result<CostSource> parse_roofline(const Source& source, const Yaml& node) {
-  ASSIGN_OR_RETURN(const Fields roofline, Fields::open(source, node, "roofline", {"compute", "memory"}));
-  ASSIGN_OR_RETURN(const Yaml* compute, roofline.need("compute"));
-  ASSIGN_OR_RETURN(const Yaml* memory, roofline.need("memory"));
-  ASSIGN_OR_RETURN(const FlopsPerSecond peak, read_rate(source, *compute, "a compute rate", parse_compute_rate));
-  ASSIGN_OR_RETURN(const BytesPerSecond bandwidth, read_rate(source, *memory, "a memory bandwidth", parse_bandwidth));
-  return CostSource(Roofline{peak, bandwidth});
-}
-
-Result<CostSource> parse_costs(const Source& source, const Yaml& node, const ScenarioOptions& options) {
-  if (!node.is_map()) return parse_profiles(source, node, options);
-  ASSIGN_OR_RETURN(const Fields costs, Fields::open(source, node, "costs", {"roofline", "profile", "predict"}));
-  const Yaml* profile = costs.find("profile");
-  const Yaml* predict = costs.find("predict");
-  if (profile == nullptr && predict == nullptr) {
-    ASSIGN_OR_RETURN(const Yaml* roofline, costs.need("roofline"));
-    return parse_roofline(source, *roofline);
-  }
-  if (const Yaml* roofline = costs.find("roofline"))
-    return source.at(*roofline, "costs are a profile or a roofline, not both");
-  ASSIGN_OR_RETURN(const Yaml* files, costs.need("profile"));
-  ASSIGN_OR_RETURN(CostSource measured, parse_profiles(source, *files, options));
-  if (predict != nullptr) {
-    static constexpr std::array<std::string_view, 2> answers = {"false", "true"};
-    ASSIGN_OR_RETURN(const size_t chosen, read_choice(source, *predict, "predict", answers));
-    if (Profile* known = std::get_if<Profile>(&measured)) known->predict = chosen == 1;
-  }
-  return measured;
-}
-
-Result<DeviceKind> read_kind(const Source& source, const Yaml& node) {
-  ASSIGN_OR_RETURN(const std::string text, read_text(source, node, "a device kind"));
-  auto kind = parse_device_kind(text);
-  if (!kind.ok()) return source.at(node, kind.error());
-  if (*kind == DeviceKind::host) return source.at(node, "unknown device kind 'host'; 'cpu' is supported");
-  return kind;
-}
-
-Status parse_device(const Source& source, const Yaml& key, const Yaml& node, const ScenarioOptions& options,
-                    Scenario& scenario) {
-  Device device;
-  ASSIGN_OR_RETURN(device.name, read_name(source, key, "a device"));
-  ASSIGN_OR_RETURN(const Fields fields, Fields::open(source, node, fmt::format("device '{}'", device.name),
-                                                     {"host", "kind", "cores", "memory", "isa", "costs", "slowdown", "machine"}));
-  ASSIGN_OR_RETURN(const Yaml* host, fields.need("host"));
-  ASSIGN_OR_RETURN(device.host, read_host(source, *host, scenario.cluster));
-  if (const Yaml* kind = fields.find("kind")) {
-    ASSIGN_OR_RETURN(device.kind, read_kind(source, *kind));
-  }
-  if (const Yaml* cores = fields.find("cores")) {
-    ASSIGN_OR_RETURN(const int64_t count, read_integer(source, *cores, "cores", 1, max_cores));
-    device.cores = static_cast<int>(count);
-  }
-  ASSIGN_OR_RETURN(const Yaml* memory, fields.need("memory"));
-  ASSIGN_OR_RETURN(device.memory, read_quantity(source, *memory, parse_size));
-  if (device.memory == bytes(0)) return source.at(*memory, "a device without memory can hold no layer");
-  if (const Yaml* isa = fields.find("isa")) {
-    ASSIGN_OR_RETURN(const std::string text, read_text(source, *isa, "an instruction level"));
-    auto level = parse_isa(text);
-    if (!level.ok()) return source.at(*isa, level.error());
-    device.isa = *level;
-  }
-  ASSIGN_OR_RETURN(const Yaml* costs, fields.need("costs"));
-  ASSIGN_OR_RETURN(CostSource cost, parse_costs(source, *costs, options));
-  if (const Yaml* slowdown = fields.find("slowdown")) {
-    ASSIGN_OR_RETURN(device.slowdown, read_number(source, *slowdown, "slowdown", 1, max_slowdown));
-    cost = slowed_down(std::move(cost), device.slowdown);
-  }
-  if (const Yaml* machine = fields.find("machine")) {
-    ASSIGN_OR_RETURN(device.machine, read_name(source, *machine, "a machine"));
-  }
-  scenario.cluster.devices.push_back(std::move(device));
-  scenario.costs.push_back(std::move(cost));
-  return ok_status();
-}
-
-Status parse_devices(const Source& source, const Yaml& node, const ScenarioOptions& options, Scenario& scenario) {
-  if (!node.is_map()) {
-    return source.at(node, "devices must be a map, e.g. {A: {host: a, memory: 8GiB, costs: profile.json}}");
-  }
-  if (node.keys.empty()) return source.at(node, "at least one device is needed");
-  if (node.keys.size() > max_devices) return source.at(node, fmt::format("more than {} devices", max_devices));
-  for (size_t i = 0; i < node.keys.size(); ++i) {
-    RETURN_IF_ERROR(parse_device(source, node.keys[i], node.items[i], options, scenario));
-  }
-  return ok_status();
-}
-
-Result<HostId> read_link_end(const Source& source, const Yaml& node, const Cluster& cluster) {
-  ASSIGN_OR_RETURN(const std::string name, read_text(source, node, "a host or switch"));
-  const HostId host = cluster.find_host(name);
-  if (host.valid()) return host;
-  std::vector<std::string> names;
-  for (const Host& known : cluster.hosts) names.push_back(known.name);
-  const std::string near = nearest(name, names);
-  return source.at(node, fmt::format("unknown host '{}'{} are those that devices, source and sink name, and switches "
-                                     "stand under 'switches'",
-                                     name, near.empty() ? "; hosts" : fmt::format(": did you mean '{}'? Hosts", near)));
-}
-
-bool has_link(const Cluster& cluster, std::string_view name) {
-  return std::any_of(cluster.links.begin(), cluster.links.end(), [&](const Link& link) { return link.name == name; });
-}
-
-// "a-b", and "a-b.2" for the second one between them.
-std::string link_name(const Cluster& cluster, const Link& link) {
-  const std::string base = fmt::format("{}-{}", cluster.hosts[link.a.index()].name, cluster.hosts[link.b.index()].name);
-  std::string name = base;
-  for (int n = 2; has_link(cluster, name); ++n) name = fmt::format("{}.{}", base, n);
-  return name;
-}
-
-Status parse_ends(const Source& source, const Yaml& node, const Cluster& cluster, Link& link) {
-  RETURN_IF_ERROR(expect_list(source, node, "'between', e.g. [a, b],"));
-  if (node.items.size() != 2)
-    return source.at(node, fmt::format("a link is between 2 hosts, not {}", node.items.size()));
-  ASSIGN_OR_RETURN(link.a, read_link_end(source, node.items[0], cluster));
-  ASSIGN_OR_RETURN(link.b, read_link_end(source, node.items[1], cluster));
-  if (link.a == link.b && cluster.hosts[link.a.index()].is_switch) {
-    return source.at(node, fmt::format("a link from switch '{0}' to switch '{0}' carries nothing", node.items[0].text));
-  }
-  return ok_status();
-}
-
-Status parse_link(const Source& source, const Yaml& node, Cluster& cluster) {
-  const std::string what = fmt::format("link {}", cluster.links.size() + 1);
-  ASSIGN_OR_RETURN(const Fields fields,
-                   Fields::open(source, node, what, {"between", "bandwidth", "latency", "duplex", "name"}));
-  Link link;
-  ASSIGN_OR_RETURN(const Yaml* between, fields.need("between"));
-  RETURN_IF_ERROR(parse_ends(source, *between, cluster, link));
-  ASSIGN_OR_RETURN(const Yaml* bandwidth, fields.need("bandwidth"));
-  ASSIGN_OR_RETURN(link.bandwidth, read_rate(source, *bandwidth, "a bandwidth", parse_bandwidth));
-  ASSIGN_OR_RETURN(const Yaml* latency, fields.need("latency"));
-  ASSIGN_OR_RETURN(link.latency, read_delay(source, *latency, "a latency"));
-  if (const Yaml* duplex = fields.find("duplex")) {
-    static constexpr std::array<std::string_view, 2> kinds = {"full", "half"};
-    ASSIGN_OR_RETURN(const size_t chosen, read_choice(source, *duplex, "duplex", kinds));
-    link.full_duplex = chosen == 0;
-  }
-  if (const Yaml* name = fields.find("name")) {
-    ASSIGN_OR_RETURN(link.name, read_name(source, *name, "a link"));
-    if (has_link(cluster, link.name)) return source.at(*name, fmt::format("there is already a link '{}'", link.name));
-  } else {
-    link.name = link_name(cluster, link);
-  }
-  cluster.links.push_back(std::move(link));
-  return ok_status();
-}
-
-Status parse_links(const Source& source, const Yaml& node, Cluster& cluster) {
-  RETURN_IF_ERROR(expect_list(source, node, "links"));
-  if (node.items.size() > max_devices) return source.at(node, fmt::format("more than {} links", max_devices));
-  for (const Yaml& item : node.items) RETURN_IF_ERROR(parse_link(source, item, cluster));
-  return ok_status();
-}
-
-// Hosts must be known by now.
-Status parse_network_profile(const Source& source, const Yaml& node, const ScenarioOptions& options, Cluster& cluster) {
-  ASSIGN_OR_RETURN(const std::string name, read_text(source, node, "the measurements of a network"));
-  const std::string path = beside(source.file, name);
-  auto profile = read_network_profile(path);
-  if (profile.ok()) {
-    apply(*profile, cluster);
-    return ok_status();
-  }
-  Error error = profile.error();
-  if (error.kind == ErrorKind::io) {
-    if (!options.need_profiles) return ok_status();
-    error.message += fmt::format("; measure them with: nlbench network {} -o {}", source.file, path);
-  }
-  return moved_to(std::move(error), source.location(node), source.line(node.line));
-}
-
-Status parse_network(const Source& source, const Yaml& node, const ScenarioOptions& options, Cluster& cluster) {
-  ASSIGN_OR_RETURN(const Fields network,
-                   Fields::open(source, node, "network", {"eager_limit", "handshake", "nic_window", "profile"}));
-  if (const Yaml* limit = network.find("eager_limit")) {
-    ASSIGN_OR_RETURN(cluster.eager_limit, read_quantity(source, *limit, parse_size));
-  }
-  if (const Yaml* handshake = network.find("handshake")) {
-    ASSIGN_OR_RETURN(cluster.handshake, read_delay(source, *handshake, "a handshake"));
-  }
-  if (const Yaml* window = network.find("nic_window")) {
-    ASSIGN_OR_RETURN(const int64_t value, read_integer(source, *window, "nic_window", 0, max_window));
-    cluster.nic_window = static_cast<int>(value);
-  }
-  if (const Yaml* profile = network.find("profile")) {
-    for (const char* measured : {"eager_limit", "handshake"}) {
-      if (const Yaml* given = network.find(measured); given != nullptr && options.need_profiles)
-        return source.at(*given, fmt::format("{} is measured: the profile says it", measured));
-    }
-    return parse_network_profile(source, *profile, options, cluster);
-  }
-  return ok_status();
-}
 
 // A source or sink may be a host without devices, but then links lead to it; else it is a misspelt name.
 Status check_endpoint(const Source& source, const Yaml& node, HostId host, const Cluster& cluster) {
@@ -298,6 +20,7 @@ Status check_endpoint(const Source& source, const Yaml& node, HostId host, const
     if (device.host == host) return ok_status();
     others.push_back(cluster.hosts[device.host.index()].name);
   }
+  if (cluster.hosts[host.index()].number >= 0) return ok_status();
   for (const Link& link : cluster.links) {
     if (link.a == host || link.b == host) return ok_status();
   }
@@ -307,18 +30,81 @@ Status check_endpoint(const Source& source, const Yaml& node, HostId host, const
 }
 
 // Devices of one host that could not exchange anything. At the second one's key.
-Status check_shared_hosts(const Source& source, const Yaml& devices, const Cluster& cluster) {
+Status check_shared_hosts(const Source& source, const ParsedDevices& devices, const ParsedTopology& topology,
+                          const Cluster& cluster) {
   std::map<HostId, size_t> first;
+  std::vector<bool> checked(cluster.hosts.size(), false);
   for (size_t i = 0; i < cluster.devices.size(); ++i) {
     const HostId host = cluster.devices[i].host;
     const auto [at, is_first] = first.emplace(host, i);
-    if (is_first || find_route(cluster, host, host).ok()) continue;
+    if (is_first || checked[host.index()]) continue;
+    checked[host.index()] = true;
+    if (find_path(cluster, host, host).ok()) continue;
+    const std::string& name = cluster.hosts[host.index()].name;
+    const bool generated = std::ranges::find(topology.hosts, host) != topology.hosts.end();
     return source.at(
-        devices.keys[i],
+        *devices.keys[i],
         fmt::format("devices '{}' and '{}' are both on host '{}', but no link says how fast they exchange "
-                    "data: add {{between: [{}, {}], bandwidth: ..., latency: ...}}",
-                    cluster.devices[at->second].name, cluster.devices[i].name, cluster.hosts[host.index()].name,
-                    cluster.hosts[host.index()].name, cluster.hosts[host.index()].name));
+                    "data: add {}",
+                    cluster.devices[at->second].name, cluster.devices[i].name, name,
+                    generated ? "'within: {bandwidth: ..., latency: ...}' to the topology"
+                              : fmt::format("{{between: [{0}, {0}], bandwidth: ..., latency: ...}}", name)));
+  }
+  return ok_status();
+}
+
+// Names that were made could be names that were given.
+template <class Things>
+Status check_names(const Source& source, const Yaml& node, const Things& things, std::string_view what) {
+  std::unordered_set<std::string_view> names;
+  for (const auto& thing : things) {
+    if (!names.insert(thing.name).second)
+      return source.at(node, fmt::format("two {} would be called '{}'", what, thing.name));
+  }
+  return ok_status();
+}
+
+// The routes of a platform file, between those of its hosts that are used.
+Status add_platform_routes(const Source& source, const ScenarioOptions& options, const ParsedTopology& topology,
+                           Cluster& cluster) {
+  const std::unordered_set<std::string_view> known(topology.file_hosts.begin(), topology.file_hosts.end());
+  std::vector<HostId> hosts;
+  std::vector<std::string> names;
+  for (size_t h = 0; h < cluster.hosts.size(); ++h) {
+    if (known.contains(cluster.hosts[h].name)) {
+      hosts.push_back(HostId(h));
+      names.push_back(cluster.hosts[h].name);
+    }
+  }
+  const auto platform = options.platforms.routes(topology.file, names);
+  if (!platform.ok()) return source.at(*topology.node, platform.error());
+  add_platform(cluster, *platform, hosts);
+  return ok_status();
+}
+
+// A device's host that belongs to nothing is a misspelt one. (Without a topology check_connected says it.)
+Status check_hosts_known(const Source& source, const ParsedDevices& devices, const ParsedTopology& topology,
+                         const Cluster& cluster) {
+  std::vector<bool> linked(cluster.hosts.size(), false);
+  for (size_t l = 0; l + cluster.inner_links < cluster.links.size(); ++l) {
+    const Link& link = cluster.links[l];
+    if (link.a.valid()) linked[link.a.index()] = linked[link.b.index()] = true;
+  }
+  for (size_t i = 0; i < cluster.devices.size(); ++i) {
+    const HostId device_on = cluster.devices[i].host;
+    const HostId inside = cluster.hosts[device_on.index()].inside;
+    const HostId host = inside.valid() ? inside : device_on;
+    if (cluster.hosts[host.index()].number >= 0 || linked[host.index()]) continue;
+    std::vector<std::string> names = topology.file_hosts;
+    for (const HostId known : topology.hosts) names.push_back(cluster.hosts[known.index()].name);
+    const std::string& name = cluster.hosts[host.index()].name;
+    const std::string near = nearest(name, names);
+    return source.at(
+        *devices.keys[i],
+        fmt::format("unknown host '{}': it is not in the topology ({} hosts, {} to {}), and no link leads "
+                    "to it{}",
+                    name, names.size(), names.empty() ? "" : names.front(), names.empty() ? "" : names.back(),
+                    near.empty() ? "" : fmt::format("; did you mean '{}'?", near)));
   }
   return ok_status();
 }
@@ -327,30 +113,56 @@ Status check_shared_hosts(const Source& source, const Yaml& devices, const Clust
 
 Status parse_cluster(const Source& source, const Fields& root, const ScenarioOptions& options, Scenario& scenario) {
   Cluster& cluster = scenario.cluster;
+  ParsedTopology topology;
+  if (const Yaml* node = root.find("topology")) {
+    ASSIGN_OR_RETURN(topology, parse_topology(source, *node, options, cluster));
+  }
   if (const Yaml* switches = root.find("switches")) {
     RETURN_IF_ERROR(parse_switches(source, *switches, cluster));
   }
-  ASSIGN_OR_RETURN(const Yaml* devices, root.need("devices"));
-  RETURN_IF_ERROR(parse_devices(source, *devices, options, scenario));
+  ASSIGN_OR_RETURN(const Yaml* node, root.need("devices"));
+  ASSIGN_OR_RETURN(ParsedDevices devices, parse_devices(source, *node, options, topology, scenario));
   ASSIGN_OR_RETURN(const Yaml* from, root.need("source"));
   ASSIGN_OR_RETURN(scenario.endpoints.source, read_host(source, *from, cluster));
   ASSIGN_OR_RETURN(const Yaml* to, root.need("sink"));
   ASSIGN_OR_RETURN(scenario.endpoints.sink, read_host(source, *to, cluster));
+  if (!topology.file.empty()) RETURN_IF_ERROR(add_platform_routes(source, options, topology, cluster));
+  if (topology.within) {
+    for (const HostId host : topology.hosts) {
+      const std::string& name = cluster.hosts[host.index()].name;
+      cluster.links.push_back({fmt::format("{}-{}", name, name), host, host, topology.within->bandwidth,
+                               topology.within->latency, topology.within->full_duplex});
+    }
+  }
   const Yaml* links = root.find("links");
   if (links != nullptr) {
     RETURN_IF_ERROR(parse_links(source, *links, cluster));
   }
+  const bool has_inner = !devices.inner.empty();
+  add_inner_networks(cluster, std::move(devices.inner));
   if (const Yaml* network = root.find("network")) {
     RETURN_IF_ERROR(parse_network(source, *network, options, cluster));
+    if (cluster.nic_window > 0 && has_inner) {
+      return source.at(*network, unsupported("nic_window counts the messages of a host, and devices behind a bus send "
+                                             "without it: both together are not supported yet"));
+    }
   }
+  RETURN_IF_ERROR(check_names(source, *node, cluster.devices, "devices"));
+  RETURN_IF_ERROR(check_names(source, topology.node != nullptr ? *topology.node : *node, cluster.hosts, "hosts"));
+  RETURN_IF_ERROR(check_names(source, topology.node != nullptr ? *topology.node : *node, cluster.links, "links"));
   RETURN_IF_ERROR(check_endpoint(source, *from, scenario.endpoints.source, cluster));
   RETURN_IF_ERROR(check_endpoint(source, *to, scenario.endpoints.sink, cluster));
-  RETURN_IF_ERROR(check_shared_hosts(source, *devices, cluster));
+  if (topology.node != nullptr) RETURN_IF_ERROR(check_hosts_known(source, devices, topology, cluster));
+  RETURN_IF_ERROR(check_shared_hosts(source, devices, topology, cluster));
 
   std::vector<HostId> hosts = {scenario.endpoints.source, scenario.endpoints.sink};
   for (const Device& device : cluster.devices) hosts.push_back(device.host);
   const Status connected = check_connected(cluster, hosts);
-  if (!connected.ok()) return source.at(links != nullptr ? *links : root.map(), connected.error());
+  if (!connected.ok())
+    return source.at(links != nullptr           ? *links
+                     : topology.node != nullptr ? *topology.node
+                                                : root.map(),
+                     connected.error());
   return ok_status();
 }
 

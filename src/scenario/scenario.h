@@ -8,6 +8,7 @@
 
 #include "cost/cluster.h"
 #include "cost/cost_table.h"
+#include "cost/platform.h"
 #include "graph/weights.h"
 #include "partition/search.h"
 #include "program/lower.h"
@@ -47,6 +48,7 @@ struct Scenario {
 struct ScenarioOptions {
   // false: a profile that is not there yet becomes NoCosts. For `nlbench profile`, which is about to make it.
   bool need_profiles = true;
+  PlatformReader platforms = {};  // for SimGrid XML files; empty: they are refused
 };
 
 // Errors: file:line:column, the offending text, and what would be right.

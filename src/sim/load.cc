@@ -20,7 +20,8 @@ Load load_of(const TimedGraph& graph, const Cluster& cluster, size_t devices) {
   for (size_t r = 0; r < graph.routes.size(); ++r) {
     for (const Hop& hop : graph.routes[r].hops) {
       const Link& link = cluster.links[hop.link.index()];
-      const size_t at = hop.link.index() * 2 + (link.full_duplex && !hop.forward ? 1 : 0);
+      if (!link.shared) continue;  // never busy
+      const size_t at = lane_of(cluster, hop);
       seconds[at] += route_bytes[r] / link.bandwidth.value();
       used[at] = true;
     }

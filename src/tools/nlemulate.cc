@@ -14,6 +14,7 @@
 
 #include "emulate/sandbox.h"
 #include "scenario/scenario.h"
+#include "sim/simgrid/platform.h"
 #include "tools/exit.h"
 #include "tools/nlemulate_launch.h"
 
@@ -55,7 +56,8 @@ Status become(const std::vector<std::string>& words) {
 }
 
 Result<int> emulate(Arguments& arguments) {
-  ASSIGN_OR_RETURN(const Scenario scenario, read_scenario(arguments.scenario, {.need_profiles = false}));
+  ASSIGN_OR_RETURN(const Scenario scenario,
+                   read_scenario(arguments.scenario, {.need_profiles = false, .platforms = simgrid_platforms()}));
   ASSIGN_OR_RETURN(EmulatedNetwork network, emulated_network(scenario.cluster));
   share_out(usable_cpus(), network);
   if (!arguments.loopback) RETURN_IF_ERROR(can_sandbox());

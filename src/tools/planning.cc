@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "kernels/cpu.h"
+#include "sim/simgrid/platform.h"
 #include "tools/terminal.h"
 
 namespace nlsplit {
@@ -26,7 +27,8 @@ bool is_scenario(const std::string& what) { return what.ends_with(".yaml") || wh
 Result<Loaded> load(const std::string& what, int64_t batch, bool need_profiles) {
   Loaded loaded;
   if (is_scenario(what)) {
-    ASSIGN_OR_RETURN(loaded.scenario, read_scenario(what, {.need_profiles = need_profiles}));
+    ASSIGN_OR_RETURN(loaded.scenario,
+                     read_scenario(what, {.need_profiles = need_profiles, .platforms = simgrid_platforms()}));
   } else if (what.starts_with("zoo:") || what.ends_with(".onnx")) {
     loaded.scenario = bare_scenario(what, batch, physical_memory(), machine_isa());
   } else {

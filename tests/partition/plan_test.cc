@@ -205,5 +205,20 @@ TEST_F(Plans, EveryCutOfEveryNetworkReadsBackWithoutANote) {
   }
 }
 
+// Numbered devices may be written as a range, and are shown as one.
+TEST(PlanText, RangesOfDevices) {
+  const Graph graph = optimized("simple_cnn");
+  const Cluster cluster = cluster_of({"M0", "M1", "M2", "M3", "X"});
+  const auto stages = parse_stages({"..relu1@M0..M2", "rest@X+M3"}, graph, cluster, nullptr);
+  ASSERT_TRUE(stages.ok()) << stages.error().to_string();
+  EXPECT_EQ((*stages)[0].devices, (std::vector<DeviceId>{DeviceId(0), DeviceId(1), DeviceId(2)}));
+  Plan plan;
+  plan.stages = *stages;
+  EXPECT_EQ(to_string(plan, graph, cluster), "M0..M2 ..relu1 | X+M3 rest");
+  EXPECT_EQ(stage_parts(plan, graph, cluster)[0], "..relu1@M0..M2");
+  EXPECT_FALSE(parse_stages({"rest@M2..M4"}, graph, cluster, nullptr).ok());
+  EXPECT_FALSE(parse_stages({"rest@M0..M2+M1"}, graph, cluster, nullptr).ok());
+}
+
 }  // namespace
 }  // namespace nlsplit

@@ -31,10 +31,10 @@ struct BadScenario {
 const BadScenario cases[] = {
     // clang-format off
     {"UnknownKeyWithHint", "sink: b", "sinc: b",
-     "s.yaml:9:1: unknown key 'sinc' in the scenario: did you mean 'sink'? Its keys are model, workload, devices, switches, links, network, source, sink, search, plans"
+     "s.yaml:9:1: unknown key 'sinc' in the scenario: did you mean 'sink'? Its keys are model, workload, topology, devices, switches, links, network, source, sink, search, plans"
        "\n  | sinc: b"},
     {"UnknownKeyWithoutHint", "sink: b", "sink: b\ncolour: red",
-     "s.yaml:10:1: unknown key 'colour' in the scenario; its keys are model, workload, devices, switches, links, network, source, sink, search, plans"
+     "s.yaml:10:1: unknown key 'colour' in the scenario; its keys are model, workload, topology, devices, switches, links, network, source, sink, search, plans"
        "\n  | colour: red"},
     {"MissingSink", "sink: b\n", "",
      "s.yaml:1:1: the scenario lacks 'sink'"
@@ -106,7 +106,7 @@ const BadScenario cases[] = {
      "s.yaml:2:55: at least one micro-batch count is needed"
        "\n  | workload: {mode: inference, batch: 16, micro_batches: []}"},
     {"DeviceUnknownKey", "A: {host: a,", "A: {host: a, core: 4,",
-     "s.yaml:4:16: unknown key 'core' in device 'A': did you mean 'cores'? Its keys are host, kind, cores, memory, isa, costs, slowdown, machine"
+     "s.yaml:4:16: unknown key 'core' in device 'A': did you mean 'cores'? Its keys are host, hosts, count, kind, cores, memory, isa, costs, slowdown, machine, bus, peers"
        "\n  |   A: {host: a, core: 4, memory: 1GiB, costs: {roofline: {compute: 60GFLOPS, memory: 10GBps}}}"},
     {"DeviceThatSpeedsUp", "A: {host: a,", "A: {host: a, slowdown: 0.5,",
      "s.yaml:4:26: slowdown must be a number from 1 to 1000000, not '0.5'"

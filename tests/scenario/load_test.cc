@@ -6,6 +6,7 @@
 #include "graph/zoo.h"
 #include "partition/plan.h"
 #include "scenario/scenario.h"
+#include "sim/simgrid/platform.h"
 
 namespace nlsplit {
 namespace {
@@ -54,7 +55,7 @@ TEST(BundledScenarios, PlansNameLayersOfTheirModels) {
   int plans = 0;
   for (const auto& entry : std::filesystem::directory_iterator(NLS_SOURCE_DIR "/scenarios")) {
     if (entry.path().extension() != ".yaml") continue;
-    const Scenario s = read_scenario(entry.path().string()).value();
+    const Scenario s = read_scenario(entry.path().string(), {.platforms = simgrid_platforms()}).value();
     const Model model = load_model(s).value();
     for (const UserPlan& plan : s.plans) {
       ++plans;

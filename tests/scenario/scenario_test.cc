@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "sim/simgrid/platform.h"
 
 namespace nlsplit {
 namespace {
@@ -191,12 +192,12 @@ TEST(Scenario, BundledOnesParse) {
   for (const auto& entry : std::filesystem::directory_iterator(NLS_SOURCE_DIR "/scenarios")) {
     if (entry.path().extension() != ".yaml") continue;
     ++count;
-    const auto scenario = read_scenario(entry.path().string());
+    const auto scenario = read_scenario(entry.path().string(), {.platforms = simgrid_platforms()});
     ASSERT_TRUE(scenario.ok()) << scenario.error().to_string();
     EXPECT_GE(scenario->cluster.devices.size(), 2u) << entry.path();
     EXPECT_EQ(scenario->costs.size(), scenario->cluster.devices.size());
   }
-  EXPECT_GE(count, 5);
+  EXPECT_GE(count, 14);
 }
 
 TEST(Scenario, QuickstartIsWhatItSays) {

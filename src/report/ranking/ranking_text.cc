@@ -44,6 +44,11 @@ std::string head(const Ranking& ranking, const Scenario& scenario) {
                         counted(static_cast<int64_t>(misfit.plans), "plan"), misfit.device, to_string(misfit.has),
                         to_string(bytes(misfit.least_needed.value() - misfit.has.value())));
   }
+  if (ranking.devices > 0 && ranking.devices < scenario.cluster.devices.size()) {
+    text += fmt::format(
+        "search looked at the {} fastest devices only (of equals the first); plans of your own may use all\n",
+        ranking.devices);
+  }
   if (ranking.interrupted) text += "interrupted: the best of the plans looked at so far\n";
   return text;
 }

@@ -63,12 +63,13 @@ Platform make_platform(const TimedGraph& graph, const Cluster& cluster, double u
   std::vector<sg::Link*> links(cluster.links.size() * 2, nullptr);  // both directions
   const auto link = [&](const Hop& hop) {
     const Link& of = cluster.links[hop.link.index()];
-    const size_t direction = of.full_duplex && !hop.forward ? 1 : 0;
-    sg::Link*& made = links[hop.link.index() * 2 + direction];
+    const size_t lane = lane_of(cluster, hop);
+    sg::Link*& made = links[lane];
     if (made == nullptr) {
-      made = zone->create_link(fmt::format("l{}.{}", hop.link.index(), direction),
-                               of.bandwidth.value() * parts_of_a_byte * unit);
-      made->set_latency(0.0)->set_sharing_policy(sg::Link::SharingPolicy::SHARED)->seal();
+      made = zone->create_link(fmt::format("l{}", lane), of.bandwidth.value() * parts_of_a_byte * unit);
+      made->set_latency(0.0)
+          ->set_sharing_policy(of.shared ? sg::Link::SharingPolicy::SHARED : sg::Link::SharingPolicy::FATPIPE)
+          ->seal();
     }
     return made;
   };
