@@ -25,6 +25,12 @@ struct NetworkArguments {
   LaunchArguments launch;
 };
 
+Error failure(const std::string& doing, const ChildEnd& end) {
+  Error error = launch_error(end);
+  error.message = doing + ": " + error.message;
+  return error;
+}
+
 // Once more with what was there already, if something disturbed it.
 Result<WayFit> play(const LaunchArguments& arguments, const std::string& set, const Game& game, Bytes eager_limit) {
   constexpr int attempts = 3;
@@ -33,7 +39,7 @@ Result<WayFit> play(const LaunchArguments& arguments, const std::string& set, co
   for (int attempt = 1;; ++attempt) {
     ASSIGN_OR_RETURN(const ChildEnd end, launch(arguments, set + "/" + game.folder, {game.a, game.b},
                                                 {"--trace", trace, "--repeats", "3"}));
-    if (end.code != 0) return failed(fmt::format("messages between {} and {}: {}", game.a, game.b, why_it_failed(end)));
+    if (end.code != 0) return failure(fmt::format("messages between {} and {}", game.a, game.b), end);
     ASSIGN_OR_RETURN(const std::string text, read_file(trace));
     ASSIGN_OR_RETURN(const std::vector<WaySample> more, samples_of(game, text, trace));
     samples.insert(samples.end(), more.begin(), more.end());
@@ -50,7 +56,7 @@ Result<std::vector<double>> computing(const LaunchArguments& arguments, const st
   const std::string figures = folder + ".json";
   ASSIGN_OR_RETURN(const ChildEnd end,
                    launch(arguments, folder, {pair.a, pair.b}, {"--json", figures, "--repeats", "5"}));
-  if (end.code != 0) return failed(fmt::format("computing on {} and {}: {}", pair.a, pair.b, why_it_failed(end)));
+  if (end.code != 0) return failure(fmt::format("computing on {} and {}", pair.a, pair.b), end);
   ASSIGN_OR_RETURN(const std::string text, read_file(figures));
   ASSIGN_OR_RETURN(const PlanRun run, parse_run(text, figures));
   return run.compute_s;
