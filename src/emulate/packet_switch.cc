@@ -88,7 +88,7 @@ void PacketSwitch::run() {
   std::vector<pollfd> polled;
   for (const Port& port : ports_) polled.push_back({port.fd(), POLLIN, 0});
   polled.push_back({stop_event_, POLLIN, 0});
-  const double begin = seconds_of(CLOCK_MONOTONIC);
+  begin_ = seconds_of(CLOCK_MONOTONIC);
   while (polled.back().revents == 0) {
     double now = seconds_of(CLOCK_MONOTONIC);
     hand_over(now);
@@ -101,7 +101,7 @@ void PacketSwitch::run() {
       if (polled[p].revents != 0) receive(p, now);
     }
   }
-  conclude(seconds_of(CLOCK_MONOTONIC) - begin);
+  conclude(seconds_of(CLOCK_MONOTONIC) - begin_);
 }
 
 // No packet can be due before the next one is sent, and that plus the shortest way.
@@ -118,6 +118,12 @@ void PacketSwitch::receive(size_t from, double now) {
   }
 }
 
+bool PacketSwitch::is_cut(const FluidRoute& route, double now) const {
+  return std::ranges::any_of(network_.cuts, [&](const Cut& cut) {
+    return now - begin_ >= cut.after_s && std::ranges::find_first_of(route.links, cut.links) != route.links.end();
+  });
+}
+
 void PacketSwitch::accept(size_t from, size_t size, double now) {
   const size_t offset = ports_[from].ip_offset();
   if (size < offset + 20) return;
@@ -125,6 +131,10 @@ void PacketSwitch::accept(size_t from, size_t size, double now) {
   if ((std::to_integer<unsigned>(ip[0]) >> 4) != 4) return;
   const size_t to = read_32(ip.data() + 16) - first_address;
   if (to >= ports_.size() || to == from) return;  // nobody's: multicast, an address that is not used
+  if (is_cut(network_.route(from, to), now)) {
+    ++report_.cut_off;
+    return;
+  }
   const uint64_t flow = static_cast<uint64_t>(from) << 48 | static_cast<uint64_t>(to) << 32 | ports_of(ip);
   const auto charged = static_cast<double>(ip.size());
   // What has been sent by now leaves the fluid first.
@@ -198,11 +208,11 @@ void PacketSwitch::conclude(double elapsed) {
 
 std::string to_string(const SwitchReport& report) {
   static constexpr std::array<const char*, 3> priorities = {"real-time", "high", "normal"};
+  const std::string cut = report.cut_off > 0 ? fmt::format(", {} met a cut link", report.cut_off) : "";
   return fmt::format(
-      "{} in {} packets, {} lost, {} sent again; late by {} (median), {} (99 %), {} (worst); the switch used {} of CPU "
-      "in {} at {} "
-      "priority",
-      to_string(bytes(static_cast<int64_t>(report.bytes))), report.packets, report.lost, report.sent_again,
+      "{} in {} packets, {} lost, {} sent again{}; late by {} (median), {} (99 %), {} (worst); the switch used {} of "
+      "CPU in {} at {} priority",
+      to_string(bytes(static_cast<int64_t>(report.bytes))), report.packets, report.lost, report.sent_again, cut,
       to_string(seconds(report.late_median_s)), to_string(seconds(report.late_99_s)),
       to_string(seconds(report.late_worst_s)), to_string(seconds(report.cpu_s)), to_string(seconds(report.elapsed_s)),
       priorities[static_cast<size_t>(report.priority)]);

@@ -31,6 +31,7 @@ struct SwitchReport {
   uint64_t packets = 0, bytes = 0;
   uint64_t lost = 0;        // no room to wait to be read, or the kernel did not take them
   uint64_t sent_again = 0;  // by TCP in all places, which took them for lost
+  uint64_t cut_off = 0;     // met a link that was cut
   double elapsed_s = 0, cpu_s = 0;
   // How long after its time a packet was handed over: mostly the time to wake up.
   double late_median_s = 0, late_99_s = 0, late_worst_s = 0;
@@ -65,6 +66,7 @@ class PacketSwitch {
 
   void receive(size_t from, double now);
   void accept(size_t from, size_t size, double now);
+  bool is_cut(const FluidRoute& route, double now) const;
   uint32_t keep(size_t size, size_t to);
   void hand_over(double now);
   double next_wake() const;
@@ -74,6 +76,7 @@ class PacketSwitch {
   std::vector<Port> ports_;
   Fluid fluid_;
   double least_latency_;
+  double begin_ = 0;  // of run()
   int stop_event_;
   std::unique_ptr<std::byte[]> incoming_;
   std::vector<std::unique_ptr<std::byte[]>> spare_;

@@ -6,6 +6,8 @@
 #include <limits>
 #include <set>
 
+#include "base/units.h"
+
 namespace nlsplit {
 namespace {
 
@@ -27,6 +29,9 @@ std::string host_names(const Cluster& cluster) {
   }
   return all;
 }
+
+// A link's two directions among the fluid's links. One of half duplex uses the first for both.
+int direction_of(size_t link, bool second) { return static_cast<int>(2 * link + (second ? 1 : 0)); }
 
 }  // namespace
 
@@ -67,12 +72,37 @@ Result<EmulatedNetwork> emulated_network(const Cluster& cluster) {
       route.latency = found.eager.latency.value();
       for (const Hop& hop : found.hops) {
         const bool second = cluster.links[hop.link.index()].full_duplex && !hop.forward;
-        route.links.push_back(static_cast<int>(2 * hop.link.index() + (second ? 1 : 0)));
+        route.links.push_back(direction_of(hop.link.index(), second));
       }
     }
   }
   // A link from a host to itself has one direction only, here as in the simulator: all its devices share it.
   return network;
+}
+
+Result<Cut> parse_cut(const Cluster& cluster, const std::string& text) {
+  const size_t comma = text.find(','), at = text.find('@');
+  if (comma == std::string::npos || at == std::string::npos || comma > at)
+    return invalid_input(fmt::format("--cut {}: it reads HOST,HOST@TIME, such as a,b@3s", text));
+  Cut cut;
+  ASSIGN_OR_RETURN(const Seconds after, parse_time(std::string_view(text).substr(at + 1)));
+  if (after.value() < 0) return invalid_input(fmt::format("--cut {}: there is no time before the start", text));
+  cut.after_s = after.value();
+  HostId ends[2];
+  const std::string names[2] = {text.substr(0, comma), text.substr(comma + 1, at - comma - 1)};
+  for (const int end : {0, 1}) {
+    ends[end] = cluster.find_host(names[end]);
+    if (!ends[end].valid())
+      return invalid_input(fmt::format("--cut {}: there is no host or switch '{}' in the scenario", text, names[end]));
+  }
+  for (size_t l = 0; l < cluster.links.size(); ++l) {
+    const Link& link = cluster.links[l];
+    if ((link.a != ends[0] || link.b != ends[1]) && (link.a != ends[1] || link.b != ends[0])) continue;
+    cut.links.insert(cut.links.end(), {direction_of(l, false), direction_of(l, true)});
+  }
+  if (cut.links.empty())
+    return invalid_input(fmt::format("--cut {}: no link goes from {} to {}", text, names[0], names[1]));
+  return cut;
 }
 
 Result<std::vector<size_t>> places_of(const Cluster& cluster, const EmulatedNetwork& network,
