@@ -26,6 +26,7 @@ struct MeasuredCost {
   Seconds median;
   Seconds spread;  // half the distance between the quartiles
   int repeats = 0;
+  Seconds beside{};  // median with other devices computing (Profile::beside of them); 0: not measured
 };
 
 // One machine's measurements: what `nlbench profile` writes and scenarios name.
@@ -33,6 +34,7 @@ struct Profile {
   std::string file;                             // where it was read from, for messages
   std::string model;                            // the graph's name it was made for
   std::string machine;                          // CPU model, cores, memory
+  int beside = 0;                               // copies of the network that ran meanwhile, for MeasuredCost::beside
   std::map<std::string, MeasuredCost> kernels;  // by profile_key
   std::map<std::string, std::string> choices;   // the kernel that was fastest, its full id, by choice_key
 };
@@ -41,7 +43,7 @@ struct Profile {
 std::string profile_key(const ComputeDesc& desc, int cores);
 
 // JSON {"format": "nlsplit-profile", "version": 1, "model": …, "machine": …, "kernels": [{"signature", "median_s",
-// "spread_s", "repeats"}], "choices": [{"computation", "kernel"}]}. Errors: not JSON, another format or version,
+// "spread_s", "repeats", "beside_s"}], "choices": [{"computation", "kernel"}]}. Errors: not JSON, another format or version,
 // missing or negative figures, duplicate signatures or computations, a choice of no such kernel; each names the file
 // and entry.
 Result<Profile> read_profile(const std::string& path);
@@ -71,6 +73,8 @@ struct CostNames {
 struct Cost {
   Seconds time;
   bool measured = false;
+  // More for each other device of the same machine that computes meanwhile. 0: none, or not measured.
+  Seconds company{};
 };
 
 class CostTable {

@@ -71,11 +71,26 @@ Result<int> repeats_field(const json& object) {
   return at->get<int>();
 }
 
+// Profiles of networks that ran alone have none.
+Result<int> beside_field(const json& root) {
+  const auto at = root.find("beside");
+  if (at == root.end()) return 0;
+  constexpr int64_t most = 4096;
+  if (!at->is_number_integer() || *at < 0 || *at > most)
+    return invalid_input(fmt::format("\"beside\" must be an integer from 0 to {}, it is {}", most, at->dump()));
+  return at->get<int>();
+}
+
 Result<MeasuredCost> measured_cost(const json& entry) {
   ASSIGN_OR_RETURN(const double median, time_field(entry, "median_s"));
   ASSIGN_OR_RETURN(const double spread, time_field(entry, "spread_s"));
   ASSIGN_OR_RETURN(const int repeats, repeats_field(entry));
-  return MeasuredCost{seconds(median), seconds(spread), repeats};
+  MeasuredCost cost{seconds(median), seconds(spread), repeats};
+  if (entry.contains("beside_s")) {
+    ASSIGN_OR_RETURN(const double beside, time_field(entry, "beside_s"));
+    cost.beside = seconds(beside);
+  }
+  return cost;
 }
 
 Status check_format(const json& root) {
@@ -122,6 +137,7 @@ Result<Profile> parse_profile(const std::string& path, const json& root) {
   profile.file = path;
   ASSIGN_OR_RETURN(profile.model, text_field(root, "model"));
   ASSIGN_OR_RETURN(profile.machine, text_field(root, "machine"));
+  ASSIGN_OR_RETURN(profile.beside, beside_field(root));
   const auto kernels = root.find("kernels");
   if (kernels == root.end()) return invalid_input("\"kernels\" is missing");
   if (!kernels->is_array()) return invalid_input("\"kernels\" must be a list");
@@ -166,6 +182,7 @@ Status write_profile(const std::string& path, const Profile& profile) {
   root["version"] = format_version;
   root["model"] = profile.model;
   root["machine"] = profile.machine;
+  root["beside"] = profile.beside;
   root["kernels"] = nlohmann::ordered_json::array();
   for (const auto& [signature, cost] : profile.kernels) {
     if (!writable(cost.median) || !writable(cost.spread) || cost.repeats < 1) {
@@ -178,6 +195,7 @@ Status write_profile(const std::string& path, const Profile& profile) {
                                {"median_s", cost.median.value()},
                                {"spread_s", cost.spread.value()},
                                {"repeats", cost.repeats}});
+    if (cost.beside.value() > 0) root["kernels"].back()["beside_s"] = cost.beside.value();
   }
   root["choices"] = nlohmann::ordered_json::array();
   for (const auto& [computation, kernel] : profile.choices)

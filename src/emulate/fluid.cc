@@ -31,9 +31,8 @@ void Fluid::advance(double now, std::vector<FluidDelivery>& delivered) {
     size_t first = 0;
     double soonest = never;
     for (size_t i = 0; i < active_.size(); ++i) {
-      const double sent = clock_ + std::max(active_[i]->left, 0.0) / active_[i]->rate;
-      if (sent < soonest) {
-        soonest = sent;
+      if (const double at = sent(*active_[i]); at < soonest) {
+        soonest = at;
         first = i;
       }
     }
@@ -52,9 +51,13 @@ void Fluid::advance(double now, std::vector<FluidDelivery>& delivered) {
   }
 }
 
-double Fluid::next_sent() const {
+double Fluid::sent(const Flow& flow) const { return clock_ + std::max(flow.left, 0.0) / flow.rate; }
+
+double Fluid::next_due(size_t to) const {
   double soonest = never;
-  for (const Flow* flow : active_) soonest = std::min(soonest, clock_ + std::max(flow->left, 0.0) / flow->rate);
+  for (const Flow* flow : active_) {
+    if (flow->route->to == to) soonest = std::min(soonest, sent(*flow) + flow->route->latency);
+  }
   return soonest;
 }
 

@@ -9,6 +9,7 @@
 // links cost their latencies and the slowest one's time, not each link's. Nothing is ever dropped.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <unordered_map>
@@ -19,6 +20,7 @@ namespace nlsplit {
 struct FluidRoute {
   std::vector<int> links;  // each at most once
   double latency = 0;      // seconds, from a packet's last byte sent to its delivery
+  size_t to = 0;           // whatever next_due() is asked for
 };
 
 struct FluidDelivery {
@@ -37,8 +39,8 @@ class Fluid {
   // Appends the packets whose last byte has been sent by `now`, in the order in which that happened.
   void advance(double now, std::vector<FluidDelivery>& delivered);
 
-  // When the next packet will be sent if no other comes; infinity if there is none.
-  double next_sent() const;
+  // When the next delivery over routes that lead there is due if nothing else comes; infinity if there is none.
+  double next_due(size_t to) const;
 
  private:
   struct Flow {
@@ -48,7 +50,8 @@ class Fluid {
     double rate = 0;
   };
 
-  void share();  // max-min fair rates of the active flows
+  double sent(const Flow& flow) const;  // its first packet
+  void share();                         // max-min fair rates of the active flows
 
   std::vector<double> rates_;
   std::unordered_map<uint64_t, Flow> flows_;  // stay when their queue is empty: they come back

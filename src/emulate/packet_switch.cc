@@ -12,7 +12,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
+#include <numeric>
+#include <thread>
 #include <utility>
 
 #include "base/units.h"
@@ -32,6 +33,16 @@ double seconds_of(clockid_t clock) {
 timespec duration_of(double seconds) {
   const double whole = std::floor(seconds);
   return {static_cast<time_t>(whole), static_cast<long>((seconds - whole) * 1e9)};
+}
+
+double now_s() { return seconds_of(CLOCK_MONOTONIC); }
+
+// None: anywhere.
+void stay_on(const std::vector<int>& cpus) {
+  cpu_set_t own;
+  CPU_ZERO(&own);
+  for (const int cpu : cpus) CPU_SET(cpu, &own);
+  if (!cpus.empty()) ::sched_setaffinity(0, sizeof(own), &own);
 }
 
 // This thread before all that compute: it sleeps nearly always, and every packet waits for it.
@@ -64,57 +75,66 @@ std::string address_text(size_t place) {
   return fmt::format("{}.{}.{}.{}", address >> 24, address >> 16 & 255, address >> 8 & 255, address & 255);
 }
 
+PacketSwitch::Carrier::Carrier(size_t place, Port port)
+    : place(place),
+      port(std::move(port)),
+      event(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
+      wake(0),
+      incoming(std::make_unique_for_overwrite<std::byte[]>(Port::largest_packet)) {}
+
 PacketSwitch::PacketSwitch(const EmulatedNetwork& network, std::vector<Port> ports)
-    : network_(network),
-      ports_(std::move(ports)),
-      fluid_(network.rates),
-      least_latency_(std::numeric_limits<double>::infinity()),
-      stop_event_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
-      incoming_(std::make_unique_for_overwrite<std::byte[]>(Port::largest_packet)) {
-  for (const FluidRoute& route : network_.routes) {
-    if (!route.links.empty()) least_latency_ = std::min(least_latency_, route.latency);
+    : network_(network), fluid_(network.rates) {
+  for (Port& port : ports) carriers_.emplace_back(carriers_.size(), std::move(port));
+}
+
+PacketSwitch::~PacketSwitch() {
+  for (const Carrier& carrier : carriers_) ::close(carrier.event);
+}
+
+void PacketSwitch::wake(const std::vector<size_t>& places) const {
+  const uint64_t one = 1;
+  for (const size_t place : places) {
+    [[maybe_unused]] const ssize_t written = ::write(carriers_[place].event, &one, sizeof(one));
   }
 }
 
-PacketSwitch::~PacketSwitch() { ::close(stop_event_); }
-
-void PacketSwitch::stop() const {
-  const uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = ::write(stop_event_, &one, sizeof(one));
+void PacketSwitch::stop() {
+  stop_ = true;
+  std::vector<size_t> all(carriers_.size());
+  std::iota(all.begin(), all.end(), size_t{0});
+  wake(all);
 }
 
 void PacketSwitch::run() {
-  report_.priority = ask_for_priority();
-  std::vector<pollfd> polled;
-  for (const Port& port : ports_) polled.push_back({port.fd(), POLLIN, 0});
-  polled.push_back({stop_event_, POLLIN, 0});
-  begin_ = seconds_of(CLOCK_MONOTONIC);
-  while (polled.back().revents == 0) {
-    double now = seconds_of(CLOCK_MONOTONIC);
-    hand_over(now);
-    const double wake = next_wake();
-    now = seconds_of(CLOCK_MONOTONIC);
-    const timespec wait = duration_of(std::clamp(wake - now, 0.0, 3600.0));
+  begin_ = now_s();
+  std::vector<std::thread> threads;
+  for (Carrier& carrier : carriers_) threads.emplace_back([this, &carrier] { carry(carrier); });
+  for (std::thread& thread : threads) thread.join();
+  conclude(now_s() - begin_);
+}
+
+void PacketSwitch::carry(Carrier& carrier) {
+  stay_on(network_.places[carrier.place].cpus);
+  carrier.report.priority = ask_for_priority();
+  std::array<pollfd, 2> polled = {pollfd{carrier.port.fd(), POLLIN, 0}, pollfd{carrier.event, POLLIN, 0}};
+  while (!stop_) {
+    hand_over(carrier);
+    const timespec wait = duration_of(std::clamp(carrier.wake - now_s(), 0.0, 3600.0));
     if (::ppoll(polled.data(), polled.size(), &wait, nullptr) <= 0) continue;
-    now = seconds_of(CLOCK_MONOTONIC);
-    for (size_t p = 0; p < ports_.size(); ++p) {
-      if (polled[p].revents != 0) receive(p, now);
+    if (polled[1].revents != 0) {
+      uint64_t times = 0;
+      [[maybe_unused]] const ssize_t got = ::read(carrier.event, &times, sizeof(times));
     }
+    if (polled[0].revents != 0) receive(carrier);
   }
-  conclude(seconds_of(CLOCK_MONOTONIC) - begin_);
+  carrier.report.cpu_s = seconds_of(CLOCK_THREAD_CPUTIME_ID);
 }
 
-// No packet can be due before the next one is sent, and that plus the shortest way.
-double PacketSwitch::next_wake() const {
-  const double sent = fluid_.next_sent() + least_latency_;
-  return due_.empty() ? sent : std::min(sent, due_.top().time);
-}
-
-void PacketSwitch::receive(size_t from, double now) {
+void PacketSwitch::receive(Carrier& carrier) {
   for (int turn = 0; turn < reads_a_turn; ++turn) {
-    const size_t size = ports_[from].read({incoming_.get(), Port::largest_packet});
+    const size_t size = carrier.port.read({carrier.incoming.get(), Port::largest_packet});
     if (size == 0) return;
-    accept(from, size, now);
+    accept(carrier, size);
   }
 }
 
@@ -124,26 +144,32 @@ bool PacketSwitch::is_cut(const FluidRoute& route, double now) const {
   });
 }
 
-void PacketSwitch::accept(size_t from, size_t size, double now) {
-  const size_t offset = ports_[from].ip_offset();
+void PacketSwitch::accept(Carrier& carrier, size_t size) {
+  const size_t offset = carrier.port.ip_offset(), from = carrier.place;
   if (size < offset + 20) return;
-  const std::span<const std::byte> ip(incoming_.get() + offset, size - offset);
+  const std::span<const std::byte> ip(carrier.incoming.get() + offset, size - offset);
   if ((std::to_integer<unsigned>(ip[0]) >> 4) != 4) return;
   const size_t to = read_32(ip.data() + 16) - first_address;
-  if (to >= ports_.size() || to == from) return;  // nobody's: multicast, an address that is not used
-  if (is_cut(network_.route(from, to), now)) {
-    ++report_.cut_off;
+  if (to >= carriers_.size() || to == from) return;  // nobody's: multicast, an address that is not used
+  if (!network_.cuts.empty() && is_cut(network_.route(from, to), now_s())) {
+    ++carrier.report.cut_off;
     return;
   }
   const uint64_t flow = static_cast<uint64_t>(from) << 48 | static_cast<uint64_t>(to) << 32 | ports_of(ip);
   const auto charged = static_cast<double>(ip.size());
-  // What has been sent by now leaves the fluid first.
-  fluid_.advance(now, sent_);
-  fluid_.offer(now, flow, network_.route(from, to), charged, keep(size, to));
+  std::vector<size_t> early;
+  {
+    const std::lock_guard lock(mutex_);
+    const double now = now_s();
+    settle(now, early);  // what has been sent by now leaves the fluid first
+    fluid_.offer(now, flow, network_.route(from, to), charged, keep(carrier, size, to));
+    if (fluid_.next_due(to) < carriers_[to].wake) early.push_back(to);
+  }
+  wake(early);
 }
 
 // The packet just read, as a number.
-uint32_t PacketSwitch::keep(size_t size, size_t to) {
+uint32_t PacketSwitch::keep(Carrier& carrier, size_t size, size_t to) {
   if (free_.empty()) {
     free_.push_back(static_cast<uint32_t>(packets_.size()));
     packets_.emplace_back();
@@ -156,47 +182,86 @@ uint32_t PacketSwitch::keep(size_t size, size_t to) {
   packet.whole_buffer = size > small_packet;
   if (packet.whole_buffer) {
     if (spare_.empty()) spare_.push_back(std::make_unique_for_overwrite<std::byte[]>(Port::largest_packet));
-    packet.bytes = std::exchange(incoming_, std::move(spare_.back()));
+    packet.bytes = std::exchange(carrier.incoming, std::move(spare_.back()));
     spare_.pop_back();
   } else {
     packet.bytes = std::make_unique_for_overwrite<std::byte[]>(size);
-    std::memcpy(packet.bytes.get(), incoming_.get(), size);
+    std::memcpy(packet.bytes.get(), carrier.incoming.get(), size);
   }
   return number;
 }
 
-void PacketSwitch::hand_over(double now) {
+// What has been sent by now waits for its time at the place where it goes; `early`: places that would sleep longer.
+void PacketSwitch::settle(double now, std::vector<size_t>& early) {
   fluid_.advance(now, sent_);
-  for (const FluidDelivery& delivery : sent_) due_.push({delivery.due, order_++, delivery.packet});
-  sent_.clear();
-  while (!due_.empty() && due_.top().time <= now) {
-    const Due next = due_.top();
-    due_.pop();
-    Packet& packet = packets_[next.packet];
-    const bool taken = ports_[packet.to].write({packet.bytes.get(), packet.size});
-    ++report_.packets;
-    report_.bytes += packet.size;
-    if (!taken) ++report_.lost;
-    const double late = std::max(0.0, now - next.time);
-    ++late_[std::min(static_cast<size_t>(late * 1e6), late_buckets - 1)];
-    report_.late_worst_s = std::max(report_.late_worst_s, late);
-    if (packet.whole_buffer)
-      spare_.push_back(std::move(packet.bytes));
-    else
-      packet.bytes.reset();
-    free_.push_back(next.packet);
-    now = seconds_of(CLOCK_MONOTONIC);
+  for (const FluidDelivery& delivery : sent_) {
+    Carrier& carrier = carriers_[packets_[delivery.packet].to];
+    carrier.due.push({delivery.due, order_++, delivery.packet});
+    if (delivery.due < carrier.wake) early.push_back(carrier.place);
   }
+  sent_.clear();
+}
+
+// All that is due at this place, and until when it may sleep then.
+void PacketSwitch::hand_over(Carrier& carrier) {
+  std::vector<size_t> early;
+  for (;;) {
+    Packet packet;
+    double due = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      carrier.wake = 0;  // nobody needs to wake us: we are
+      const double now = now_s();
+      settle(now, early);
+      if (carrier.due.empty() || carrier.due.top().time > now) {
+        carrier.wake = fluid_.next_due(carrier.place);
+        if (!carrier.due.empty()) carrier.wake = std::min(carrier.wake, carrier.due.top().time);
+        break;
+      }
+      const Due next = carrier.due.top();
+      carrier.due.pop();
+      due = next.time;
+      packet = std::move(packets_[next.packet]);
+      free_.push_back(next.packet);
+    }
+    deliver(carrier, packet, due);
+    if (!packet.whole_buffer) continue;
+    const std::lock_guard lock(mutex_);
+    spare_.push_back(std::move(packet.bytes));
+  }
+  std::erase(early, carrier.place);
+  wake(early);
+}
+
+void PacketSwitch::deliver(Carrier& carrier, const Packet& packet, double due) {
+  const double late = std::max(0.0, now_s() - due);
+  SwitchReport& report = carrier.report;
+  if (!carrier.port.write({packet.bytes.get(), packet.size})) ++report.lost;
+  ++report.packets;
+  report.bytes += packet.size;
+  ++carrier.late[std::min(static_cast<size_t>(late * 1e6), late_buckets - 1)];
+  report.late_worst_s = std::max(report.late_worst_s, late);
 }
 
 void PacketSwitch::conclude(double elapsed) {
+  report_ = {};
   report_.elapsed_s = elapsed;
-  report_.cpu_s = seconds_of(CLOCK_THREAD_CPUTIME_ID);
-  for (const Port& port : ports_) report_.lost += port.overrun();
+  report_.priority = SwitchPriority::realtime;
+  std::array<uint64_t, late_buckets> all{};
+  for (const Carrier& carrier : carriers_) {
+    report_.packets += carrier.report.packets;
+    report_.bytes += carrier.report.bytes;
+    report_.lost += carrier.report.lost + carrier.port.overrun();
+    report_.cut_off += carrier.report.cut_off;
+    report_.cpu_s += carrier.report.cpu_s;
+    report_.late_worst_s = std::max(report_.late_worst_s, carrier.report.late_worst_s);
+    report_.priority = std::max(report_.priority, carrier.report.priority);
+    for (size_t bucket = 0; bucket < late_buckets; ++bucket) all[bucket] += carrier.late[bucket];
+  }
   const auto quantile = [&](double share) {
     uint64_t seen = 0;
     for (size_t bucket = 0; bucket < late_buckets; ++bucket) {
-      seen += late_[bucket];
+      seen += all[bucket];
       if (static_cast<double>(seen) >= share * static_cast<double>(report_.packets))
         return std::min(report_.late_worst_s, 1e-6 * static_cast<double>(bucket + 1));
     }

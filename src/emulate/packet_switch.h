@@ -3,13 +3,18 @@
 //   PacketSwitch wires(network, std::move(ports));
 //   std::thread thread([&] { wires.run(); });  …  wires.stop(); thread.join(); wires.report();
 //
-// One thread: it reads what places send, asks Fluid when each packet arrives, sleeps until then, hands it over. Charged
-// is what the kernel hands over in one piece with its headers once, so a link's bandwidth is what payload gets.
+// A thread for each place reads what the place sends, asks Fluid when each packet arrives, and hands over what is due
+// there. The kernel's work for a packet is done where it is read or handed over, so each thread stays on its place's
+// processors: what a host spends on its network it does not take from another one. Charged is what the kernel hands
+// over in one piece with its headers once, so a link's bandwidth is what payload gets.
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
+#include <deque>
 #include <memory>
+#include <mutex>
 #include <queue>
 #include <span>
 #include <string>
@@ -47,7 +52,7 @@ class PacketSwitch {
   PacketSwitch& operator=(const PacketSwitch&) = delete;
 
   void run();                                             // until stop()
-  void stop() const;                                      // from another thread
+  void stop();                                            // from another thread
   const SwitchReport& report() const { return report_; }  // after run(); what only places know is not in it
 
  private:
@@ -63,31 +68,44 @@ class PacketSwitch {
     uint32_t packet;
     bool operator>(const Due& other) const { return time != other.time ? time > other.time : order > other.order; }
   };
+  static constexpr size_t late_buckets = 10'000;  // of a microsecond; the last one has all above
+  // What one thread does. Of these, `due` and `wake` are everybody's, under the mutex.
+  struct Carrier {
+    Carrier(size_t place, Port port);
+    size_t place;
+    Port port;
+    int event;  // to end its sleep
+    std::priority_queue<Due, std::vector<Due>, std::greater<>> due;
+    double wake;  // until when it sleeps
+    std::unique_ptr<std::byte[]> incoming;
+    std::array<uint64_t, late_buckets> late{};
+    SwitchReport report;
+  };
 
-  void receive(size_t from, double now);
-  void accept(size_t from, size_t size, double now);
+  void carry(Carrier& carrier);
+  void receive(Carrier& carrier);
+  void accept(Carrier& carrier, size_t size);
   bool is_cut(const FluidRoute& route, double now) const;
-  uint32_t keep(size_t size, size_t to);
-  void hand_over(double now);
-  double next_wake() const;
+  uint32_t keep(Carrier& carrier, size_t size, size_t to);
+  void settle(double now, std::vector<size_t>& early);
+  void hand_over(Carrier& carrier);
+  void deliver(Carrier& carrier, const Packet& packet, double due);
+  void wake(const std::vector<size_t>& places) const;
   void conclude(double elapsed);
 
   const EmulatedNetwork& network_;
-  std::vector<Port> ports_;
-  Fluid fluid_;
-  double least_latency_;
+  std::deque<Carrier> carriers_;  // by place
+  std::atomic<bool> stop_{false};
   double begin_ = 0;  // of run()
-  int stop_event_;
-  std::unique_ptr<std::byte[]> incoming_;
+  SwitchReport report_;
+
+  std::mutex mutex_;  // of all below
+  Fluid fluid_;
   std::vector<std::unique_ptr<std::byte[]>> spare_;
   std::vector<Packet> packets_;
   std::vector<uint32_t> free_;
   std::vector<FluidDelivery> sent_;
-  std::priority_queue<Due, std::vector<Due>, std::greater<>> due_;
   uint64_t order_ = 0;
-  static constexpr size_t late_buckets = 10'000;  // of a microsecond; the last one has all above
-  std::array<uint64_t, late_buckets> late_{};
-  SwitchReport report_;
 };
 
 }  // namespace nlsplit

@@ -48,10 +48,14 @@ Result<EmulatedNetwork> emulated_network(const Cluster& cluster) {
     const Host& host = cluster.hosts[h];
     if (host.is_switch) continue;
     RETURN_IF_ERROR(check_name(host.name));
-    const auto devices =
-        std::ranges::count_if(cluster.devices, [h](const Device& device) { return device.host == HostId(h); });
-    for (int64_t n = 1; n <= std::max<int64_t>(devices, 1); ++n) {
-      network.places.push_back({devices > 1 ? fmt::format("{}.{}", host.name, n) : host.name, HostId(h)});
+    std::vector<int> cores;  // of each device here
+    for (const Device& device : cluster.devices) {
+      if (device.host == HostId(h)) cores.push_back(device.cores);
+    }
+    const bool alone = cores.size() <= 1;
+    if (cores.empty()) cores.push_back(0);
+    for (size_t n = 0; n < cores.size(); ++n) {
+      network.places.push_back({alone ? host.name : fmt::format("{}.{}", host.name, n + 1), HostId(h), cores[n], {}});
       if (!names.insert(network.places.back().name).second) {
         return unsupported(
             fmt::format("the devices of host '{}' need names of their own, and there is a host '{}' already; name it "
@@ -70,6 +74,7 @@ Result<EmulatedNetwork> emulated_network(const Cluster& cluster) {
       if (from == to) continue;
       ASSIGN_OR_RETURN(const Route found, find_path(cluster, network.places[from].host, network.places[to].host));
       route.latency = found.eager.latency.value();
+      route.to = to;
       for (const Hop& hop : found.hops) {
         const bool second = cluster.links[hop.link.index()].full_duplex && !hop.forward;
         route.links.push_back(direction_of(hop.link.index(), second));
@@ -103,6 +108,17 @@ Result<Cut> parse_cut(const Cluster& cluster, const std::string& text) {
   if (cut.links.empty())
     return invalid_input(fmt::format("--cut {}: no link goes from {} to {}", text, names[0], names[1]));
   return cut;
+}
+
+void share_out(const std::vector<int>& cpus, EmulatedNetwork& network) {
+  size_t wanted = 0;
+  for (const Place& place : network.places) wanted += static_cast<size_t>(place.cores);
+  if (wanted > cpus.size()) return;
+  auto next = cpus.begin();
+  for (Place& place : network.places) {
+    place.cpus.assign(next, next + place.cores);
+    next += place.cores;
+  }
 }
 
 Result<std::vector<size_t>> places_of(const Cluster& cluster, const EmulatedNetwork& network,

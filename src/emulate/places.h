@@ -17,6 +17,8 @@ namespace nlsplit {
 struct Place {
   std::string name;  // its host name
   HostId host;
+  int cores = 0;          // of the device there; 0: there is none
+  std::vector<int> cpus;  // of this machine, which alone run what is there; empty: all run it
 };
 
 // A link that carries nothing from some moment on.
@@ -39,6 +41,10 @@ Result<EmulatedNetwork> emulated_network(const Cluster& cluster);
 
 // "a,sw@3s": all links between hosts a and sw, from 3 s on. Errors: not of that form, an unknown host, no such link.
 Result<Cut> parse_cut(const Cluster& cluster, const std::string& text);
+
+// Gives each place with a device as many processors of this machine as the device has cores, to itself: else the
+// machine might run two hosts on one processor while another is idle. Nothing if there are not enough for all.
+void share_out(const std::vector<int>& cpus, EmulatedNetwork& network);
 
 // The place of each rank, from the host of each: the n-th rank on a host with several places is on its n-th place, as
 // they are all alike. A name may also be a place's own. Error: an unknown name, or more ranks than `shared` allows on a

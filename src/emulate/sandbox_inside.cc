@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -46,6 +47,8 @@ Status system_error(const std::string& what) { return io_error(fmt::format("{}: 
 
 std::string place_file(const std::string& place) { return fmt::format("{}/net/{}", sandbox_folder, place); }
 
+std::string cpus_file(const std::string& place) { return fmt::format("{}/cpus/{}", sandbox_folder, place); }
+
 // Settings of the namespace we are in. Where /proc/sys cannot be written they stay as they are, and `left` names them.
 void set(const std::string& name, const std::string& value, std::string& left) {
   const int fd = ::open(("/proc/sys/net/" + name).c_str(), O_WRONLY | O_CLOEXEC);
@@ -66,12 +69,15 @@ Status make_files(const EmulatedNetwork& network, const SandboxOptions& options)
   const Status own_proc = mount_over("proc", "/proc", MS_NOSUID | MS_NODEV | MS_NOEXEC);
   (void)own_proc;
   std::error_code failure;
-  for (const char* folder : {"", "/net", "/bin"}) fs::create_directories(std::string(sandbox_folder) + folder, failure);
+  for (const char* folder : {"", "/net", "/bin", "/cpus"})
+    fs::create_directories(std::string(sandbox_folder) + folder, failure);
   fs::create_symlink(fs::read_symlink("/proc/self/exe", failure), std::string(sandbox_folder) + "/bin/on", failure);
   if (failure) return io_error(fmt::format("{}: {}", sandbox_folder, failure.message()));
   std::string names = "127.0.0.1 localhost\n";
   for (size_t p = 0; p < network.places.size(); ++p)
     names += fmt::format("{} {}\n", address_text(p), network.places[p].name);
+  for (const Place& place : network.places)
+    RETURN_IF_ERROR(write_file(cpus_file(place.name), fmt::format("{}", fmt::join(place.cpus, " "))));
   const std::string hosts = fmt::format("{}/hosts", sandbox_folder);
   RETURN_IF_ERROR(write_file(hosts, names));
   for (const auto& [name, content] : options.files)
@@ -173,11 +179,21 @@ bool enter_network(const std::string& place) {
   return entered;
 }
 
+Status stay_on_cpus(const std::string& place) {
+  std::ifstream file(cpus_file(place));
+  cpu_set_t own;
+  CPU_ZERO(&own);
+  for (int cpu; file >> cpu;) CPU_SET(cpu, &own);
+  if (CPU_COUNT(&own) > 0 && ::sched_setaffinity(0, sizeof(own), &own) != 0)
+    return system_error(fmt::format("cannot stay on the processors of host '{}'", place));
+  return ok_status();
+}
+
 Status go_to(const std::string& place) {
   if (!enter_network(place)) return system_error(fmt::format("cannot go to host '{}'", place));
   if (::unshare(CLONE_NEWUTS) != 0 || ::sethostname(place.c_str(), place.size()) != 0)
     return system_error("cannot set the host's name");
-  return ok_status();
+  return stay_on_cpus(place);
 }
 
 [[noreturn]] void become(const std::vector<std::string>& words) {

@@ -217,8 +217,9 @@ struct DeviceRun::State {
   Result<bool> turn(size_t& seen) {
     bool progress = false;
     for (const uint32_t done = computed.load(std::memory_order_acquire); seen < done; ++seen) {
-      end(computes[seen]);
-      progress = true;
+      const uint32_t i = computes[seen];
+      end(i);
+      progress = progress || left == 0 || successor_begin[i] != successor_begin[i + 1];  // somebody waited for it
     }
     while (!ready.empty()) {
       const uint32_t i = ready.back();

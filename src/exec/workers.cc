@@ -46,9 +46,12 @@ void pin(int core) {
 }  // namespace
 
 std::vector<int> choose_cores(const Program& program, int device, const std::vector<int>& devices_of_this_machine) {
-  const auto cores_of = [&](int d) { return static_cast<size_t>(program.devices[static_cast<size_t>(d)].cores); };
+  const auto cores_of = [&](int d) {
+    const DeviceProgram& what = program.devices[static_cast<size_t>(d)];
+    return what.kind == DeviceKind::host ? size_t{0} : static_cast<size_t>(what.cores);
+  };
   const size_t wanted = cores_of(device);
-  if (wanted <= 1) return {};
+  if (wanted == 0 || (wanted == 1 && devices_of_this_machine.size() == 1)) return {};
   const std::vector<int> usable = usable_cores();
   size_t first = 0, all = 0;
   const bool bound = usable.size() < std::thread::hardware_concurrency();  // mpirun gave this rank cores of its own

@@ -16,8 +16,8 @@
 
 namespace nlsplit {
 
-// The cores for the workers of a device, one each; empty: there are not enough for all devices of this machine, or the
-// device has one worker only, and the system may place it.
+// The cores for the workers of a device, one each; empty: there are not enough for all devices of this machine, or its
+// only device has one worker only, and the system may place it. (It would at times place two devices on one core.)
 std::vector<int> choose_cores(const Program& program, int device, const std::vector<int>& devices_of_this_machine);
 
 class Workers {

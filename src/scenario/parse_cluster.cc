@@ -105,7 +105,7 @@ Status parse_device(const Source& source, const Yaml& key, const Yaml& node, con
   Device device;
   ASSIGN_OR_RETURN(device.name, read_name(source, key, "a device"));
   ASSIGN_OR_RETURN(const Fields fields, Fields::open(source, node, fmt::format("device '{}'", device.name),
-                                                     {"host", "kind", "cores", "memory", "isa", "costs", "slowdown"}));
+                                                     {"host", "kind", "cores", "memory", "isa", "costs", "slowdown", "machine"}));
   ASSIGN_OR_RETURN(const Yaml* host, fields.need("host"));
   ASSIGN_OR_RETURN(device.host, read_host(source, *host, scenario.cluster));
   if (const Yaml* kind = fields.find("kind")) {
@@ -129,6 +129,9 @@ Status parse_device(const Source& source, const Yaml& key, const Yaml& node, con
   if (const Yaml* slowdown = fields.find("slowdown")) {
     ASSIGN_OR_RETURN(device.slowdown, read_number(source, *slowdown, "slowdown", 1, max_slowdown));
     cost = slowed_down(std::move(cost), device.slowdown);
+  }
+  if (const Yaml* machine = fields.find("machine")) {
+    ASSIGN_OR_RETURN(device.machine, read_name(source, *machine, "a machine"));
   }
   scenario.cluster.devices.push_back(std::move(device));
   scenario.costs.push_back(std::move(cost));

@@ -68,7 +68,8 @@ void event_loop(const TimedGraph& graph, Timing& timing) {
 }  // namespace
 
 void simulate_fast(const TimedGraph& graph, Timing& timing) {
-  if (graph.nic_window > 0) {
+  const bool company = std::ranges::any_of(graph.machine_of_device, [](int machine) { return machine >= 0; });
+  if (graph.nic_window > 0 || company) {
     event_loop(graph, timing);
   } else {
     sweep(graph, timing);

@@ -41,7 +41,7 @@ class Runner {
         ++(edge.what == Gate::post ? life_[i].missing_post : life_[i].missing_start);
       }
     }
-    computing_.assign(graph.host_of_device.size(), 0);
+    computing_.assign(graph.host_of_device.size(), {});
     stolen_.assign(graph.host_of_device.size(), 0);
     if (graph.nic_window > 0) {
       int hosts = 0;
@@ -62,7 +62,7 @@ class Runner {
   void step(uint32_t i, Step what, double now) {
     switch (what) {
       case Step::block_done:
-        block_done(i, now);
+        if (!is_stale(i, now)) block_done(i, now);
         break;
       case Step::handshake_done:
         ask_for_card(i, now);
@@ -110,6 +110,15 @@ class Runner {
     uint32_t activity;
     Gate gate;
   };
+  // The block under way on a device.
+  struct Computing {
+    bool active = false;
+    uint32_t block = 0;
+    double left = 0;      // seconds of computing, alone
+    double since = 0;     // when that was so
+    double slowness = 1;  // seconds for a second of it
+    double due = 0;       // when it ends if nothing changes
+  };
   struct Card {
     int moving = 0;
     EventQueue waiting;  // by when they asked, then by activity
@@ -129,8 +138,7 @@ class Runner {
         timing_.start[next.activity] = now;
         const double duration = graph_.activities[next.activity].duration;
         if (duration > 0) {
-          computing_[device_of(next.activity)] = 1;
-          clock_.at(now + duration, next.activity, Step::block_done);
+          begin_block(next.activity, duration, now);
         } else {
           block_done(next.activity, now);
         }
@@ -158,16 +166,57 @@ class Runner {
 
   void steal(int device, double overhead) {
     const auto d = static_cast<size_t>(device);
-    if (computing_[d] != 0) stolen_[d] += overhead;
+    if (computing_[d].active) stolen_[d] += overhead;
+  }
+
+  void begin_block(uint32_t i, double duration, double now) {
+    const size_t device = device_of(i);
+    Computing& computing = computing_[device];
+    computing = {true, i, duration, now, 1, now + duration};
+    if (shares_machine(device))
+      pace(device, now);
+    else
+      clock_.at(computing.due, i, Step::block_done);
+  }
+
+  // An end that was foreseen before the pace changed.
+  bool is_stale(uint32_t i, double now) const {
+    const Computing& it = computing_[device_of(i)];
+    return shares_machine(device_of(i)) && !(it.active && it.block == i && it.due == now);
+  }
+
+  bool shares_machine(size_t device) const { return graph_.machine_of_device[device] >= 0; }
+
+  // Somebody on the device's machine has begun or ended: all that compute there go on at another pace.
+  void pace(size_t device, double now) {
+    const int machine = graph_.machine_of_device[device];
+    int others = -1;
+    for (size_t d = 0; d < computing_.size(); ++d)
+      others += graph_.machine_of_device[d] == machine && computing_[d].active ? 1 : 0;
+    for (size_t d = 0; d < computing_.size(); ++d) {
+      Computing& it = computing_[d];
+      if (graph_.machine_of_device[d] != machine || !it.active) continue;
+      const Activity& block = graph_.activities[it.block];
+      it.left = std::max(0.0, it.left - (now - it.since) / it.slowness);
+      it.since = now;
+      it.slowness = 1 + others * block.company / block.duration;
+      it.due = now + it.left * it.slowness;
+      clock_.at(it.due, it.block, Step::block_done);
+    }
   }
 
   void block_done(uint32_t i, double now) {
     const size_t device = device_of(i);
+    Computing& computing = computing_[device];
     if (stolen_[device] > 0) {
-      clock_.at(now + std::exchange(stolen_[device], 0), i, Step::block_done);
+      computing.left = std::exchange(stolen_[device], 0);
+      computing.since = now;
+      computing.due = now + computing.left * computing.slowness;
+      clock_.at(computing.due, i, Step::block_done);
       return;
     }
-    computing_[device] = 0;
+    const bool was_computing = std::exchange(computing.active, false);
+    if (was_computing && shares_machine(device)) pace(device, now);
     timing_.posted[i] = timing_.sent[i] = now;
     finish(i, now);
   }
@@ -258,7 +307,7 @@ class Runner {
   std::vector<uint32_t> out_begin_;  // out_[out_begin_[i] … out_begin_[i+1]): who waits for activity i
   std::vector<Out> out_;
   std::vector<Open> open_;       // gates that opened and are not yet acted upon
-  std::vector<char> computing_;  // by device: a block is under way
+  std::vector<Computing> computing_;  // by device
   std::vector<double> stolen_;   // by device: seconds that messages took from it so far
   std::vector<Card> cards_;      // by host; empty without a window
   std::vector<int> asked_;       // cards that may have something to take

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <variant>
 
 #include "program/text.h"
@@ -36,6 +37,7 @@ class Builder {
     find_cuts();
     RETURN_IF_ERROR(make_activities());
     make_edges();
+    find_machines();
     RETURN_IF_ERROR(sort());
     return std::move(graph_);
   }
@@ -102,12 +104,12 @@ class Builder {
     uint32_t instance = 0;
     for (size_t d = 0; d < program_.devices.size(); ++d) {
       const DeviceProgram& device = program_.devices[d];
-      std::vector<std::vector<double>> seconds(device.segments.size());  // [segment][instruction]
-      desc_seconds_.assign(program_.descs.size(), -1);
+      std::vector<std::vector<Duration>> seconds(device.segments.size());  // [segment][instruction]
+      desc_seconds_.assign(program_.descs.size(), {-1, 0});
       uint32_t block = no_activity;  // the last one of this device's compute stream
       for (const Slot& slot : device.order) {
         const Segment& segment = device.segments[static_cast<size_t>(slot.segment)];
-        std::vector<double>& times = seconds[static_cast<size_t>(slot.segment)];
+        std::vector<Duration>& times = seconds[static_cast<size_t>(slot.segment)];
         if (times.size() != segment.instrs.size()) {
           ASSIGN_OR_RETURN(times, segment_seconds(d, segment));
         }
@@ -124,7 +126,8 @@ class Builder {
             Activity& activity = activities_[block];
             graph_.members.push_back(instance);
             graph_.member_offset.push_back(activity.duration);
-            activity.duration += times[i];
+            activity.duration += times[i].alone;
+            activity.company += times[i].company;
             ++activity.count;
             activity_of_[instance] = block;
             cut = cut_after_[instance];
@@ -137,29 +140,33 @@ class Builder {
     return ok_status();
   }
 
-  Result<std::vector<double>> segment_seconds(size_t d, const Segment& segment) {
-    std::vector<double> times;
+  struct Duration {
+    double alone, company;
+  };
+
+  Result<std::vector<Duration>> segment_seconds(size_t d, const Segment& segment) {
+    std::vector<Duration> times;
     times.reserve(segment.instrs.size());
     for (const Instr& instr : segment.instrs) {
-      double time = 0;
+      Duration time{0, 0};
       if (instr.opcode == Opcode::compute) {
         ASSIGN_OR_RETURN(time, compute_seconds(d, instr));
       } else if (!is_transfer(instr.opcode)) {
-        ASSIGN_OR_RETURN(time, movement_seconds(d, instr));
+        ASSIGN_OR_RETURN(time.alone, movement_seconds(d, instr));
       }
       times.push_back(time);
     }
     return times;
   }
 
-  Result<double> compute_seconds(size_t d, const Instr& instr) {
-    double& known = desc_seconds_[static_cast<size_t>(instr.desc)];
-    if (known < 0) {
+  Result<Duration> compute_seconds(size_t d, const Instr& instr) {
+    Duration& known = desc_seconds_[static_cast<size_t>(instr.desc)];
+    if (known.alone < 0) {
       if (!device_ids_[d].valid())
         return invalid_input(fmt::format("device {} is an endpoint and computes nothing", program_.devices[d].name));
       ASSIGN_OR_RETURN(const Cost cost,
                        costs_.cost(device_ids_[d], program_.descs[static_cast<size_t>(instr.desc)], instr.label));
-      known = cost.time.value();
+      known = {cost.time.value(), cost.company.value()};
     }
     return known;
   }
@@ -241,6 +248,29 @@ class Builder {
     }
   }
 
+  // Which devices may slow each other down.
+  void find_machines() {
+    std::map<std::string, std::vector<size_t>> sharing;
+    for (size_t d = 0; d < device_ids_.size(); ++d) {
+      if (!device_ids_[d].valid()) continue;
+      const Device& device = cluster_.device(device_ids_[d]);
+      // No name has a blank: hosts do not meet machines of the same name.
+      sharing[device.machine.empty() ? "host " + program_.devices[d].host : device.machine].push_back(d);
+    }
+    graph_.machine_of_device.assign(device_ids_.size(), -1);
+    int machines = 0;
+    for (const auto& [name, devices] : sharing) {
+      const bool matters = devices.size() > 1 && std::ranges::any_of(activities_, [&](const Activity& activity) {
+                             return activity.company > 0 && std::ranges::find(devices, static_cast<size_t>(
+                                                                                           activity.device)) !=
+                                                                devices.end();
+                           });
+      if (!matters) continue;
+      for (const size_t d : devices) graph_.machine_of_device[d] = machines;
+      ++machines;
+    }
+  }
+
   // Numbers the activities in a topological order (Kahn), and the edges with them.
   Status sort() {
     const size_t count = activities_.size();
@@ -289,7 +319,7 @@ class Builder {
   std::vector<HostId> hosts_;         // by dense number
   std::vector<DeviceId> device_ids_;  // by device of the Program; none for endpoints
   std::vector<int> route_of_;         // [from * hosts + to]: index into graph_.routes
-  std::vector<double> desc_seconds_;  // of the device at hand; negative: not looked up yet
+  std::vector<Duration> desc_seconds_;  // of the device at hand; negative: not looked up yet
   std::vector<Kind> kinds_;           // by instance, as the next three
   std::vector<bool> cut_before_, cut_after_;
   std::vector<uint32_t> activity_of_;

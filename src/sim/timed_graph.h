@@ -17,6 +17,7 @@
 //   overhead   when a transfer's last byte moves, the block that runs on its sender at that moment ends sender_overhead
 //   later, and the one on its receiver receiver_overhead: a CPU that moves bytes does not compute. What a device that
 //   waits spends on messages is part of what they take. (The sweep of the fast tier leaves it out.)
+//   company    while k other devices of its machine compute, a block needs 1 + k company / duration times as long
 //   card       with nic_window = w > 0 a host moves at most w of its outgoing messages at a time. A message asks for
 //   the card when it
 //              could start (so one that waits for its receiver holds up nobody and nothing new can deadlock); the card
@@ -52,6 +53,7 @@ struct Activity {
   uint32_t first_instance = 0;  // block: instances of a block are not contiguous in Dependencies: they are listed in
   uint32_t count = 0;    //   TimedGraph::members from first_instance on. transfer: the send; its recv is its match
   double duration = 0;   // block: seconds of computing. transfer: seconds alone on its route, without latency
+  double company = 0;    // block: seconds more for each other device of its machine that computes all the time
   double latency = 0;    // transfer: seconds of its route
   double handshake = 0;  // transfer: seconds before it moves, if it is not eager
   double bytes = 0;      // transfer: what its links carry, so that the narrowest alone takes `duration`
@@ -69,6 +71,8 @@ struct TimedGraph {
   std::vector<Route> routes;          // between hosts of the Program's devices, as used
   int nic_window = 0;
   std::vector<int> host_of_device;  // dense numbers: devices of one host share its network card
+  // Dense numbers of machines that several devices share and whose blocks have a `company`; -1: the device has its own.
+  std::vector<int> machine_of_device;
 };
 
 // Costs come from `costs`, looked up once for each device and computation; copy, pack, unpack and reduce have the desc

@@ -24,11 +24,14 @@ Trace to_trace(const Program& program, const Dependencies& dependencies, const T
       set(dependencies.match[send], timing.posted[i], timing.finish[i]);
       continue;
     }
+    // What made the block longer than its kernels, company or messages, made all of them longer.
+    const double took = timing.finish[i] - timing.start[i];
+    const double stretch = activity.duration > 0 ? took / activity.duration : 1;
     for (uint32_t m = 0; m < activity.count; ++m) {
       const size_t member = activity.first_instance + m;
       const bool last = m + 1 == activity.count;
-      set(graph.members[member], timing.start[i] + graph.member_offset[member],
-          last ? timing.finish[i] : timing.start[i] + graph.member_offset[member + 1]);
+      set(graph.members[member], timing.start[i] + stretch * graph.member_offset[member],
+          last ? timing.finish[i] : timing.start[i] + stretch * graph.member_offset[member + 1]);
     }
   }
   return trace;

@@ -160,7 +160,7 @@ Status write_network_set(const Loaded& loaded, const std::string& dir, Bytes eag
         BusyPair pair{fmt::format("q{}", set.pairs.size() + 1), fmt::format("l{}", set.pairs.size() + 1),
                       cluster.hosts[from].name, cluster.hosts[to].name, 0};
         for (const bool messages : {false, true}) {
-          Program program = busy_pair(pair.a, pair.b, sender->isa, receiver->isa, size, eager_limit, messages);
+          Program program = busy_pair(pair.a, pair.b, sender->isa, receiver->isa, {size, eager_limit, messages});
           RETURN_IF_ERROR(verify(program));
           if (messages) pair.bytes = size * program.micro_batches;
           RETURN_IF_ERROR(save_program(dir + "/" + (messages ? pair.loud : pair.quiet),

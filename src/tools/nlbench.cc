@@ -47,6 +47,7 @@ int main(int argc, char** argv) {
   add_run_command(app, code);
   add_profile_command(app, code);
   add_network_command(app, code);
+  add_overlap_command(app, code);
   add_validate_command(app, code);
   try {
     app.parse(argc, argv);

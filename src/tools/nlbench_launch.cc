@@ -73,9 +73,9 @@ Result<ChildEnd> launch(const LaunchArguments& arguments, const std::string& dir
   return run_child(words, {.quietly = true, .grace_s = grace_s, .sign_of_start = sign, .start_s = start_s});
 }
 
-Error launch_error(const ChildEnd& end) {
-  const std::string message =
-      fmt::format("exit code {}: {}", end.code, end.said.empty() ? "it said nothing" : own_words(end.said));
+Error launch_error(const ChildEnd& end, const std::string& doing) {
+  const std::string message = fmt::format("{}{}exit code {}: {}", doing, doing.empty() ? "" : ": ", end.code,
+                                          end.said.empty() ? "it said nothing" : own_words(end.said));
   return end.code == exit_code(lost("")) || end.code > 128 ? lost(message) : failed(message);
 }
 

@@ -11,69 +11,19 @@
 #include "report/table.h"
 #include "tools/exit.h"
 #include "tools/nlbench_commands.h"
+#include "tools/nlbench_games.h"
 #include "tools/nlbench_launch.h"
 #include "tools/nlbench_machine.h"
 #include "tools/terminal.h"
-#include "validate/results.h"
 #include "validate/ways.h"
 
 namespace nlsplit {
 namespace {
 
 struct NetworkArguments {
-  std::string scenario, output, nlsim, eager_limit = "65472B";
+  std::string scenario, output, nlsim, eager_limit = "65480B";
   LaunchArguments launch;
 };
-
-Error failure(const std::string& doing, const ChildEnd& end) {
-  Error error = launch_error(end);
-  error.message = doing + ": " + error.message;
-  return error;
-}
-
-// Once more with what was there already, if something disturbed it.
-Result<WayFit> play(const LaunchArguments& arguments, const std::string& set, const Game& game, Bytes eager_limit) {
-  constexpr int attempts = 3;
-  const std::string trace = set + "/" + game.folder + ".json";
-  std::vector<WaySample> samples;
-  for (int attempt = 1;; ++attempt) {
-    ASSIGN_OR_RETURN(const ChildEnd end, launch(arguments, set + "/" + game.folder, {game.a, game.b},
-                                                {"--trace", trace, "--repeats", "3"}));
-    if (end.code != 0) return failure(fmt::format("messages between {} and {}", game.a, game.b), end);
-    ASSIGN_OR_RETURN(const std::string text, read_file(trace));
-    ASSIGN_OR_RETURN(const std::vector<WaySample> more, samples_of(game, text, trace));
-    samples.insert(samples.end(), more.begin(), more.end());
-    auto fit = fit_way(samples, eager_limit);
-    if (fit) return fit;
-    fit.error().message = fmt::format("messages between {} and {}: {}", game.a, game.b, fit.error().message);
-    if (attempt == attempts || interrupted()) return fit;
-  }
-}
-
-// By device: sender, receiver.
-Result<std::vector<double>> computing(const LaunchArguments& arguments, const std::string& folder,
-                                      const BusyPair& pair) {
-  const std::string figures = folder + ".json";
-  ASSIGN_OR_RETURN(const ChildEnd end,
-                   launch(arguments, folder, {pair.a, pair.b}, {"--json", figures, "--repeats", "5"}));
-  if (end.code != 0) return failure(fmt::format("computing on {} and {}", pair.a, pair.b), end);
-  ASSIGN_OR_RETURN(const std::string text, read_file(figures));
-  ASSIGN_OR_RETURN(const PlanRun run, parse_run(text, figures));
-  return run.compute_s;
-}
-
-// The median of some differences, measured in turns. Below zero it is noise.
-Result<Overheads> measure_overheads(const LaunchArguments& arguments, const std::string& set, const BusyPair& pair) {
-  constexpr int turns = 3;
-  std::vector<double> sender, receiver;
-  for (int turn = 0; turn < turns && !interrupted(); ++turn) {
-    ASSIGN_OR_RETURN(const std::vector<double> quiet, computing(arguments, set + "/" + pair.quiet, pair));
-    ASSIGN_OR_RETURN(const std::vector<double> loud, computing(arguments, set + "/" + pair.loud, pair));
-    sender.push_back((loud[0] - quiet[0]) / static_cast<double>(pair.bytes));
-    receiver.push_back((loud[1] - quiet[1]) / static_cast<double>(pair.bytes));
-  }
-  return Overheads{std::max(0.0, quantile(sender, 0.5)), std::max(0.0, quantile(receiver, 0.5))};
-}
 
 std::string table_of(const NetworkProfile& profile) {
   Table table({{"between", Align::left},
@@ -98,11 +48,7 @@ Status measure_network(const NetworkArguments& arguments) {
   RETURN_IF_ERROR(check(arguments.launch));
   ASSIGN_OR_RETURN(const TemporaryFolder folder, TemporaryFolder::create());
   const std::string dir = folder.path() + "/set";
-  RETURN_IF_ERROR(run_nlsim(arguments.nlsim, {"lower", arguments.scenario, "--network-set", dir, "--eager-limit",
-                                              fmt::format("{}B", eager_limit.value())}));
-  ASSIGN_OR_RETURN(const std::string text, read_file(dir + "/network.json"));
-  ASSIGN_OR_RETURN(const GameSet set, parse_game_set(text, dir + "/network.json"));
-  if (set.games.empty()) return invalid_input(fmt::format("{}: no two devices exchange messages", arguments.scenario));
+  ASSIGN_OR_RETURN(const GameSet set, make_games(arguments.nlsim, arguments.scenario, dir, eager_limit));
   NetworkProfile profile;
   profile.machine = describe_machine();
   profile.eager_limit = set.eager_limit;
@@ -144,7 +90,7 @@ void add_network_command(CLI::App& app, int& code) {
   command->add_option("-o,--output", a->output, "The measurements to write (.json)")->required();
   command->add_option(
       "--eager-limit", a->eager_limit,
-      "Messages up to this size start without waiting for their receiver (default 65472B: Open MPI over "
+      "Messages up to this size start without waiting for their receiver (default 65480B: Open MPI over "
       "TCP)");
   add_launch_options(*command, a->launch);
   command->add_option("--nlsim", a->nlsim, "Where nlsim is (default: beside nlbench)");

@@ -1,5 +1,6 @@
 // nlemulate: a scenario's cluster as network namespaces of this machine, and a command in it. docs/emulation.md.
 #include <fmt/format.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -36,6 +37,16 @@ void find_programs_beside_us() {
   ::setenv("PATH", (beside + (path != nullptr ? std::string(":") + path : "")).c_str(), 1);
 }
 
+std::vector<int> usable_cpus() {
+  std::vector<int> cpus;
+  cpu_set_t mine;
+  if (::sched_getaffinity(0, sizeof(mine), &mine) != 0) return cpus;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &mine)) cpus.push_back(cpu);
+  }
+  return cpus;
+}
+
 Status become(const std::vector<std::string>& words) {
   std::vector<char*> argv;
   for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
@@ -52,6 +63,7 @@ Result<int> emulate(Arguments& arguments) {
     network.cuts.push_back(std::move(cut));
   }
   if (arguments.loopback && !network.cuts.empty()) return invalid_input("--loopback has no links to --cut");
+  share_out(usable_cpus(), network);
   if (!arguments.loopback) RETURN_IF_ERROR(can_sandbox());
   if (arguments.launch.command.empty()) {
     if (arguments.loopback || !arguments.launch.ranks_on.empty()) return invalid_input("no COMMAND: it follows --");

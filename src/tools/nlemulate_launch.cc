@@ -21,8 +21,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Open MPI counts 64 bytes of header of its own as part of what it sends eagerly.
-constexpr int64_t eager_header = 64;
+// Open MPI counts 56 bytes of header of its own as part of what it sends eagerly.
+constexpr int64_t eager_header = 56;
 
 std::string file_in_sandbox(const std::string& name) { return fmt::format("{}/{}", sandbox_folder, name); }
 

@@ -140,19 +140,19 @@ Result<WayFit> fit_way(const std::vector<WaySample>& samples, Bytes eager_limit)
 
 namespace {
 
-// A computation that lives in a first-level cache: its time is the CPU's alone.
-constexpr int64_t chore_floats = 4096;
-constexpr int chores = 3000;  // a slot
-constexpr int busy_slots = 8;
+// A computation that lives in a second-level cache: its time is the CPU's alone. Long enough that what an instruction
+// costs beside its kernel does not count.
+constexpr int64_t chore_floats = 16384;
+constexpr int chores = 750;  // a slot
 
 }  // namespace
 
-Program busy_pair(const std::string& a, const std::string& b, Isa isa_a, Isa isa_b, int64_t message_bytes,
-                  Bytes eager_limit, bool messages) {
+Program busy_pair(const std::string& a, const std::string& b, Isa isa_a, Isa isa_b, const BusyPairOptions& options) {
+  const auto& [message_bytes, eager_limit, messages, slots] = options;
   Program program;
   program.name = fmt::format("busy [{}, {}]", a, b);
   program.eager_limit = eager_limit;
-  program.batch = program.micro_batches = busy_slots;
+  program.batch = program.micro_batches = slots;
   const int64_t floats = message_bytes / float_bytes;
   for (const bool sends : {true, false}) {
     DeviceProgram device;
@@ -194,12 +194,18 @@ Program busy_pair(const std::string& a, const std::string& b, Isa isa_a, Isa isa
       if (messages) segment.instrs.push_back(message);
     }
     device.segments.push_back(std::move(segment));
-    for (int slot = 0; slot < busy_slots; ++slot) {
+    for (int slot = 0; slot < slots; ++slot) {
       device.order.push_back({0, slot, {{BufferId(0), slot % 2}}});
     }
     program.devices.push_back(std::move(device));
   }
   return program;
+}
+
+Clocks busy_clock(const Program& busy, double slot_s) {
+  std::vector<double> seconds;
+  for (const ComputeDesc& desc : busy.descs) seconds.push_back(desc.op == Op::Erf ? slot_s / chores : 0);
+  return Clocks(busy.devices.size(), seconds);
 }
 
 std::string to_json(const GameSet& set) {

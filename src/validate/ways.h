@@ -9,6 +9,7 @@
 
 #include "cost/cluster.h"
 #include "program/program.h"
+#include "program/saved.h"
 
 namespace nlsplit {
 
@@ -21,8 +22,15 @@ PingPong ping_pong(const std::string& a, const std::string& b, Bytes eager_limit
 
 // Two devices compute for some milliseconds, again and again, while messages from `a` to `b` pass (or not): what they
 // take from the computing of either end is the difference.
-Program busy_pair(const std::string& a, const std::string& b, Isa isa_a, Isa isa_b, int64_t message_bytes,
-                  Bytes eager_limit, bool messages);
+struct BusyPairOptions {
+  int64_t message_bytes = 0;
+  Bytes eager_limit;
+  bool messages = true;
+  int slots = 8;  // in each a computation, and a message of what the slot before has made
+};
+Program busy_pair(const std::string& a, const std::string& b, Isa isa_a, Isa isa_b, const BusyPairOptions& options);
+// A clock by which each of its slots computes so long, whatever the machine.
+Clocks busy_clock(const Program& busy, double slot_s);
 
 // Games to be played: what `nlsim lower --network-set` writes and `nlbench network` reads.
 struct Game {

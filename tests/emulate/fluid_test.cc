@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
 #include <random>
 
@@ -23,7 +24,8 @@ TEST(Fluid, APacketTakesItsBytesAndTheLatency) {
   Fluid fluid({gbit});
   const FluidRoute route{{0}, 50e-6};
   fluid.offer(2.0, 1, route, 125'000, 7);
-  EXPECT_DOUBLE_EQ(fluid.next_sent(), 2.001);
+  EXPECT_DOUBLE_EQ(fluid.next_due(0), 2.001050);
+  EXPECT_TRUE(std::isinf(fluid.next_due(1)));
   EXPECT_NEAR(all_of(fluid).at(7), 2.001050, 1e-9);
 }
 

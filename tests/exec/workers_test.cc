@@ -67,6 +67,7 @@ TEST(Workers, CoresAreSharedOutOnlyWhereThereAreEnough) {
   EXPECT_TRUE(choose_cores(program_with({1}), 0, {0}).empty()) << "the system may place a single worker";
   EXPECT_TRUE(choose_cores(program_with({usable, 2}), 1, {0, 1}).empty());
   EXPECT_TRUE(choose_cores(program_with({usable + 1}), 0, {0}).empty());
+  EXPECT_NE(choose_cores(program_with({1, 1}), 0, {0, 1}), choose_cores(program_with({1, 1}), 1, {0, 1}));
   // Somewhere else others count: here they do not.
   EXPECT_EQ(choose_cores(program_with({usable, 2}), 1, {1}).size(), 2u);
 }

@@ -106,7 +106,7 @@ const BadScenario cases[] = {
      "s.yaml:2:55: at least one micro-batch count is needed"
        "\n  | workload: {mode: inference, batch: 16, micro_batches: []}"},
     {"DeviceUnknownKey", "A: {host: a,", "A: {host: a, core: 4,",
-     "s.yaml:4:16: unknown key 'core' in device 'A': did you mean 'cores'? Its keys are host, kind, cores, memory, isa, costs, slowdown"
+     "s.yaml:4:16: unknown key 'core' in device 'A': did you mean 'cores'? Its keys are host, kind, cores, memory, isa, costs, slowdown, machine"
        "\n  |   A: {host: a, core: 4, memory: 1GiB, costs: {roofline: {compute: 60GFLOPS, memory: 10GBps}}}"},
     {"DeviceThatSpeedsUp", "A: {host: a,", "A: {host: a, slowdown: 0.5,",
      "s.yaml:4:26: slowdown must be a number from 1 to 1000000, not '0.5'"

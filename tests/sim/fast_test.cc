@@ -62,5 +62,46 @@ TEST(Fast, EventLoopEqualsSweep) {
   }
 }
 
+// Two blocks on devices of one machine. B's 1 s has no company to fear. A's 2 s take 1.5 s a second while B computes
+// (company 1 s for its 2 s): after 1 s, 2/3 s of it are done, and the rest takes 4/3 s alone.
+TimedGraph two_on_one_machine() {
+  TimedGraph graph;
+  for (int device = 0; device < 2; ++device) {
+    Activity block;
+    block.device = device;
+    block.duration = device == 0 ? 2 : 1;
+    block.company = device == 0 ? 1 : 0;
+    graph.activities.push_back(block);
+  }
+  graph.edge_begin = {0, 0, 0};
+  graph.host_of_device = {0, 1};
+  graph.machine_of_device = {0, 0};
+  return graph;
+}
+
+TEST(Fast, DevicesOfOneMachineSlowEachOtherDown) {
+  TimedGraph graph = two_on_one_machine();
+  for (const bool judged : {false, true}) {
+    Timing timing;
+    if (judged) {
+      auto timings = simulate_all({}, {&graph});
+      ASSERT_TRUE(timings.ok()) << timings.error().message;
+      timing = (*timings)[0];
+    } else {
+      simulate_fast(graph, timing);
+    }
+    EXPECT_NEAR(timing.finish[1], 1, 1e-12);
+    EXPECT_NEAR(timing.finish[0], 1 + 4.0 / 3, 1e-12);
+  }
+  graph.activities[1].company = 0.25;  // now both: B ends after 1.25 s, with 1.25 / 1.5 s of A's done
+  Timing timing;
+  simulate_fast(graph, timing);
+  EXPECT_NEAR(timing.finish[1], 1.25, 1e-12);
+  EXPECT_NEAR(timing.finish[0], 1.25 + 2 - 1.25 / 1.5, 1e-12);
+  graph.machine_of_device = {-1, -1};  // apart
+  simulate_fast(graph, timing);
+  EXPECT_NEAR(timing.makespan, 2, 1e-12);
+}
+
 }  // namespace
 }  // namespace nlsplit::testing

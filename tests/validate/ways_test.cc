@@ -14,7 +14,7 @@ namespace {
 size_t device_slots(const Program& program) { return program.devices[0].order.size(); }
 
 TEST(PingPong, IsAProgramThatRuns) {
-  const PingPong game = ping_pong("a", "b", bytes(65472));
+  const PingPong game = ping_pong("a", "b", bytes(65480));
   const Status sound = verify(game.program);
   ASSERT_TRUE(sound.ok()) << sound.error().to_string();
   EXPECT_EQ(game.program.devices[0].order.size(), game.sizes.size());
@@ -33,7 +33,7 @@ TEST(PingPong, IsAProgramThatRuns) {
 }
 
 TEST(PingPong, TriesBothSidesOfTheLimit) {
-  for (const int64_t limit : {int64_t{0}, int64_t{4000}, int64_t{65472}, int64_t{1} << 40}) {
+  for (const int64_t limit : {int64_t{0}, int64_t{4000}, int64_t{65480}, int64_t{1} << 40}) {
     const PingPong game = ping_pong("a", "a", bytes(limit));
     EXPECT_TRUE(verify(game.program).ok());
     const auto has = [&](int64_t size) { return std::ranges::count(game.sizes, size) > 0; };
@@ -45,7 +45,7 @@ TEST(PingPong, TriesBothSidesOfTheLimit) {
 TEST(BusyPair, ComputesTheSameWithAndWithoutMessages) {
   size_t computations[2] = {0, 0};
   for (const bool messages : {false, true}) {
-    const Program program = busy_pair("a", "b", Isa::v2, Isa::v2, 100000, bytes(65472), messages);
+    const Program program = busy_pair("a", "b", Isa::v2, Isa::v2, {100000, bytes(65480), messages});
     const Status sound = verify(program);
     ASSERT_TRUE(sound.ok()) << sound.error().to_string();
     RunOptions options;

@@ -263,14 +263,14 @@ void Lifeline::take(int rank, const std::string& line) {
 
 void Lifeline::beat() {
   if (options_.traffic) {
-    const uint64_t traffic = options_.traffic(own_descriptors());
+    const uint64_t traffic = options_.traffic(descriptors());
     if (std::exchange(traffic_, traffic) != traffic) activity_.moved();
   }
   const std::string doing = activity_.computes() ? "computes" : "waits in " + activity_.waits_in(-1);
   tell_all(fmt::format("beat {:.3f} {}", activity_.idle_s(), one_line(doing)));
 }
 
-std::vector<int> Lifeline::own_descriptors() const {
+std::vector<int> Lifeline::descriptors() const {
   std::vector<int> own;
   for (const Peer& peer : peers_) own.push_back(peer.line.fd());
   return own;

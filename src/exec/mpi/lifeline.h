@@ -59,6 +59,8 @@ class Lifeline {
 
   // The least of all ranks, by what was heard last.
   double idle_s() const;
+  // Its connections. Constant after connect().
+  std::vector<int> descriptors() const;
   // What the other ranks wait in, a line each.
   std::string others() const;
 
@@ -79,7 +81,6 @@ class Lifeline {
   void take(int rank, const std::string& line);
   void beat();
   void judge(Clock::time_point now);
-  std::vector<int> own_descriptors() const;
   bool is_suspect(int rank, Clock::time_point now) const;
   std::string accuse(const std::vector<int>& suspects, Clock::time_point now) const;
   void conclude(Ending ending);

@@ -4,6 +4,8 @@
 #define OMPI_SKIP_MPICXX 1  // the C bindings are enough; those for C++ are long deprecated
 #include <mpi.h>
 #include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -16,8 +18,8 @@
 
 #include "base/check.h"
 #include "exec/mpi/lifeline.h"
+#include "exec/mpi/socket_waiter.h"
 #include "exec/mpi/traffic.h"
-#include "exec/waker.h"
 
 namespace nlsplit {
 namespace {
@@ -25,7 +27,14 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t largest_piece = size_t{1} << 30;  // MPI counts with int: larger messages go in pieces
+// Between looks, while nothing tells when to look.
 constexpr std::chrono::microseconds shortest_sleep(50), longest_sleep(500);
+// Between looks, while sockets tell: only in case they missed something.
+constexpr std::chrono::microseconds shortest_watch(1000), longest_watch(16000);
+constexpr std::chrono::milliseconds between_searches(50);  // for new sockets
+constexpr int tolerated_misses = 3;
+// Open MPI 4 looks at its sockets in one of so many calls (opal/runtime/opal_progress.c).
+constexpr int calls_of_a_look = 8;
 // MPI does not say whether it moved anything. But a look at nothing takes less than a microsecond or two, one that
 // copied a fragment (32 KiB through shared memory) longer.
 constexpr std::chrono::microseconds busy_look(3);
@@ -190,9 +199,29 @@ Result<std::vector<Greeting>> exchange(const Greeting& own, int rank, int size, 
   return greetings;
 }
 
+// The calling thread sleeps most of the time, and a message waits for it when it wakes: before the thread that computes
+// on the same core. Since Linux 6.6 who wakes may have to wait for milliseconds unless its turns are short (6.12 lets
+// us ask for that); before, it had the right of way.
+void ask_for_short_turns() {
+  struct Attributes {  // the kernel's sched_attr, first version; its header and the C library's exclude each other
+    uint32_t size, policy;
+    uint64_t flags;
+    int32_t nice;
+    uint32_t priority;
+    uint64_t runtime, deadline, period;
+  } attributes{};
+  constexpr uint64_t shortest_ns = 100'000;
+  if (::syscall(SYS_sched_getattr, 0, &attributes, sizeof(attributes), 0) != 0) return;
+  attributes.size = sizeof(attributes);
+  attributes.runtime = shortest_ns;
+  ::syscall(SYS_sched_setattr, 0, &attributes, 0);  // a wish
+}
+
 class MpiTransport : public Transport {
  public:
-  MpiTransport(MpiOptions options, std::unique_ptr<Exit> exit) : options_(std::move(options)), exit_(std::move(exit)) {
+  MpiTransport(MpiOptions options, SocketWaiter waiter, std::unique_ptr<Exit> exit)
+      : options_(std::move(options)), exit_(std::move(exit)), waiter_(std::move(waiter)) {
+    ask_for_short_turns();
     MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
     MPI_Comm_size(MPI_COMM_WORLD, &size_);
   }
@@ -210,6 +239,7 @@ class MpiTransport : public Transport {
     if (options_.lifeline_s <= 0) return ok_status();
     RETURN_IF_ERROR(lifeline->connect(greetings, deadline));
     lifeline_ = std::move(lifeline);
+    lifeline_sockets_ = lifeline_->descriptors();
     return ok_status();
   }
 
@@ -271,26 +301,33 @@ class MpiTransport : public Transport {
       }
     }
     free_.push_back(request);
+    if (slept_in_vain_) ++misses_;
+    slept_in_vain_ = false;
     return State::done;
   }
 
   Error error() const override { return failed("unreachable"); }  // this transport does not survive failures
 
-  // Messages under way move on only while we look: so look again at once while they do, and sleep longer the longer
-  // nothing moves. On a slow link this settles where a look finds a fragment or so.
+  // Messages under way move on only while we look: so look again at once while they do. Else sleep until a socket has
+  // news; or, where other ways than TCP lead to somebody, longer the longer nothing moves.
   void pause(int rounds) override {
     const bool moving = longest_look_ > busy_look;
     longest_look_ = {};
+    slept_in_vain_ = false;
     if (rounds == 0 || moving) quiet_ = 0;
     if (spins_ || moving) {
       std::this_thread::yield();
       return;
     }
-    waker_.sleep(std::min(longest_sleep, shortest_sleep * (1 << std::min(quiet_++, 4))));
+    const bool watch = sockets_tell();
+    const auto shortest = watch ? shortest_watch : shortest_sleep, longest = watch ? longest_watch : longest_sleep;
+    const SocketWaiter::Woken woken = waiter_.sleep(std::min(longest, shortest * (1 << std::min(quiet_++, 4))));
+    slept_in_vain_ = watch && woken == SocketWaiter::Woken::by_time;
+    if (woken != SocketWaiter::Woken::by_wake) look();
   }
 
   void wake() override {
-    if (!spins_) waker_.wake();
+    if (!spins_) waiter_.wake();
   }
 
   Activity& activity() override { return activity_; }
@@ -335,6 +372,27 @@ class MpiTransport : public Transport {
     if (code != MPI_SUCCESS) abort(lost(fmt::format("{} failed on rank {}: {}", what, rank_, text_of(code))));
   }
 
+  // Makes MPI look at its sockets. What has ended, test() finds.
+  void look() {
+    for (int call = 0; call < calls_of_a_look; ++call) {
+      int found = 0;
+      const Clock::time_point before = Clock::now();
+      MPI_Iprobe(MPI_ANY_SOURCE, 0, control_, &found, MPI_STATUS_IGNORE);
+      longest_look_ = std::max(longest_look_, Clock::now() - before);
+    }
+  }
+
+  // Whether everything that comes is announced. Not what comes from this machine, or over a fabric that is no network
+  // for the kernel: that shows when messages end after sleeps in which no socket had news.
+  bool sockets_tell() {
+    if (same_machine_.size() > 1 || misses_ > tolerated_misses) return false;
+    if (const Clock::time_point now = Clock::now(); now >= next_search_) {
+      waiter_.find_sockets(lifeline_sockets_);
+      next_search_ = now + between_searches;
+    }
+    return waiter_.has_sockets();
+  }
+
   Request new_request(bool receives) {
     if (free_.empty()) {
       free_.push_back(static_cast<Request>(requests_.size()));
@@ -354,13 +412,17 @@ class MpiTransport : public Transport {
   std::unique_ptr<Exit> exit_;
   Activity activity_;
   std::unique_ptr<Lifeline> lifeline_;  // none: one rank, or not wanted
+  std::vector<int> lifeline_sockets_;   // no business of this thread
   std::vector<int> same_machine_;
   int rank_ = 0, size_ = 1;
   MPI_Comm program_ = MPI_COMM_NULL, control_ = MPI_COMM_NULL;
   bool spins_ = false;
-  int quiet_ = 0;                   // pauses since something moved
+  int quiet_ = 0;                   // sleeps since something moved
   Clock::duration longest_look_{};  // in MPI_Test since the last pause
-  Waker waker_;
+  SocketWaiter waiter_;
+  Clock::time_point next_search_{};
+  bool slept_in_vain_ = false;  // the sleep before ended without news; then nothing should have ended meanwhile
+  int misses_ = 0;
   std::vector<InFlight> requests_;
   std::vector<Request> free_;
 };
@@ -379,8 +441,13 @@ Result<std::unique_ptr<Transport>> start_mpi(MpiOptions options) {
     MPI_Finalize();
     return unsupported("this MPI was built without threads (MPI_THREAD_FUNNELED)");
   }
+  auto waiter = SocketWaiter::open();
+  if (!waiter) {
+    MPI_Finalize();
+    return waiter.error();
+  }
   Exit& leave = *exit;
-  auto transport = std::make_unique<MpiTransport>(std::move(options), std::move(exit));
+  auto transport = std::make_unique<MpiTransport>(std::move(options), std::move(*waiter), std::move(exit));
   // Whoever is missing or different: MPI_Finalize would wait for it.
   if (const Status met = transport->meet(begin); !met.ok()) {
     const bool all_know = met.error().kind != ErrorKind::lost;

@@ -1,0 +1,32 @@
+// Small Programs that are played to measure a network: messages there and back, computing with and without messages.
+// validate/ways.h makes them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/nlbench_launch.h"
+#include "validate/ways.h"
+
+namespace nlsplit {
+
+// The games of a scenario, saved in a new folder by nlsim (its path, or empty: beside us). Error: no two devices
+// exchange messages.
+Result<GameSet> make_games(const std::string& nlsim, const std::string& scenario, const std::string& folder,
+                           Bytes eager_limit);
+
+// Plays it up to three times, if something disturbs it.
+Result<WayFit> play(const LaunchArguments& arguments, const std::string& set, const Game& game, Bytes eager_limit);
+
+// Seconds a repeat, median over them.
+struct Played {
+  double makespan_s = 0;
+  std::vector<double> compute_s;  // by device
+};
+Result<Played> run_saved(const LaunchArguments& arguments, const std::string& folder,
+                         const std::vector<std::string>& hosts, int repeats);
+
+// What messages take from the computing of both ends: the median of differences, with and without, in turns.
+Result<Overheads> measure_overheads(const LaunchArguments& arguments, const std::string& set, const BusyPair& pair);
+
+}  // namespace nlsplit
