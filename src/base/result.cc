@@ -39,7 +39,20 @@ Error invalid_input(std::string message) { return make_error(ErrorKind::invalid_
 Error unsupported(std::string message) { return make_error(ErrorKind::unsupported, std::move(message)); }
 Error io_error(std::string message) { return make_error(ErrorKind::io, std::move(message)); }
 Error failed(std::string message) { return make_error(ErrorKind::failed, std::move(message)); }
+Error lost(std::string message) { return make_error(ErrorKind::lost, std::move(message)); }
 
-int exit_code(const Error& error) { return error.kind == ErrorKind::failed ? 1 : 2; }
+int exit_code(const Error& error) {
+  switch (error.kind) {
+    case ErrorKind::failed:
+      return 1;
+    case ErrorKind::invalid_input:
+    case ErrorKind::unsupported:
+    case ErrorKind::io:
+      return 2;
+    case ErrorKind::lost:
+      return 3;
+  }
+  return 1;
+}
 
 }  // namespace nlsplit

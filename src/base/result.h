@@ -19,7 +19,8 @@ enum class ErrorKind {
   invalid_input,  // what the user or a file said is wrong
   unsupported,    // it is right, but we cannot do it
   io,             // the operating system refused
-  failed,         // the work was started and did not succeed (a rank died, a check found a difference)
+  failed,         // the work was started and did not succeed (a check found a difference)
+  lost,           // a device of a run died, hangs, or is cut off
 };
 
 // Where in the user's text the trouble is. Lines and columns count from 1; 0 is "not known".
@@ -44,8 +45,9 @@ Error invalid_input(std::string message);
 Error unsupported(std::string message);
 Error io_error(std::string message);
 Error failed(std::string message);
+Error lost(std::string message);
 
-// 0 fine, 1 the work failed, 2 bad input (also what is unsupported or cannot be read).
+// 0 fine, 1 the work failed, 2 bad input (also what is unsupported or cannot be read), 3 a device of a run was lost.
 int exit_code(const Error& error);
 
 template <class T>

@@ -106,11 +106,11 @@ void PacketSwitch::stop() {
 }
 
 void PacketSwitch::run() {
-  const double begin = now_s();
+  begin_ = now_s();
   std::vector<std::thread> threads;
   for (Carrier& carrier : carriers_) threads.emplace_back([this, &carrier] { carry(carrier); });
   for (std::thread& thread : threads) thread.join();
-  conclude(now_s() - begin);
+  conclude(now_s() - begin_);
 }
 
 void PacketSwitch::carry(Carrier& carrier) {
@@ -138,6 +138,12 @@ void PacketSwitch::receive(Carrier& carrier) {
   }
 }
 
+bool PacketSwitch::is_cut(const FluidRoute& route, double now) const {
+  return std::ranges::any_of(network_.cuts, [&](const Cut& cut) {
+    return now - begin_ >= cut.after_s && std::ranges::find_first_of(route.links, cut.links) != route.links.end();
+  });
+}
+
 void PacketSwitch::accept(Carrier& carrier, size_t size) {
   const size_t offset = carrier.port.ip_offset(), from = carrier.place;
   if (size < offset + 20) return;
@@ -145,6 +151,10 @@ void PacketSwitch::accept(Carrier& carrier, size_t size) {
   if ((std::to_integer<unsigned>(ip[0]) >> 4) != 4) return;
   const size_t to = read_32(ip.data() + 16) - first_address;
   if (to >= carriers_.size() || to == from) return;  // nobody's: multicast, an address that is not used
+  if (!network_.cuts.empty() && is_cut(network_.route(from, to), now_s())) {
+    ++carrier.report.cut_off;
+    return;
+  }
   const uint64_t flow = static_cast<uint64_t>(from) << 48 | static_cast<uint64_t>(to) << 32 | ports_of(ip);
   const auto charged = static_cast<double>(ip.size());
   std::vector<size_t> early;
@@ -242,6 +252,7 @@ void PacketSwitch::conclude(double elapsed) {
     report_.packets += carrier.report.packets;
     report_.bytes += carrier.report.bytes;
     report_.lost += carrier.report.lost + carrier.port.overrun();
+    report_.cut_off += carrier.report.cut_off;
     report_.cpu_s += carrier.report.cpu_s;
     report_.late_worst_s = std::max(report_.late_worst_s, carrier.report.late_worst_s);
     report_.priority = std::max(report_.priority, carrier.report.priority);
@@ -262,11 +273,11 @@ void PacketSwitch::conclude(double elapsed) {
 
 std::string to_string(const SwitchReport& report) {
   static constexpr std::array<const char*, 3> priorities = {"real-time", "high", "normal"};
+  const std::string cut = report.cut_off > 0 ? fmt::format(", {} met a cut link", report.cut_off) : "";
   return fmt::format(
-      "{} in {} packets, {} lost, {} sent again; late by {} (median), {} (99 %), {} (worst); the switch used {} of CPU "
-      "in {} at {} "
-      "priority",
-      to_string(bytes(static_cast<int64_t>(report.bytes))), report.packets, report.lost, report.sent_again,
+      "{} in {} packets, {} lost, {} sent again{}; late by {} (median), {} (99 %), {} (worst); the switch used {} of "
+      "CPU in {} at {} priority",
+      to_string(bytes(static_cast<int64_t>(report.bytes))), report.packets, report.lost, report.sent_again, cut,
       to_string(seconds(report.late_median_s)), to_string(seconds(report.late_99_s)),
       to_string(seconds(report.late_worst_s)), to_string(seconds(report.cpu_s)), to_string(seconds(report.elapsed_s)),
       priorities[static_cast<size_t>(report.priority)]);

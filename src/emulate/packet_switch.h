@@ -36,6 +36,7 @@ struct SwitchReport {
   uint64_t packets = 0, bytes = 0;
   uint64_t lost = 0;        // no room to wait to be read, or the kernel did not take them
   uint64_t sent_again = 0;  // by TCP in all places, which took them for lost
+  uint64_t cut_off = 0;     // met a link that was cut
   double elapsed_s = 0, cpu_s = 0;
   // How long after its time a packet was handed over: mostly the time to wake up.
   double late_median_s = 0, late_99_s = 0, late_worst_s = 0;
@@ -84,6 +85,7 @@ class PacketSwitch {
   void carry(Carrier& carrier);
   void receive(Carrier& carrier);
   void accept(Carrier& carrier, size_t size);
+  bool is_cut(const FluidRoute& route, double now) const;
   uint32_t keep(Carrier& carrier, size_t size, size_t to);
   void settle(double now, std::vector<size_t>& early);
   void hand_over(Carrier& carrier);
@@ -94,6 +96,7 @@ class PacketSwitch {
   const EmulatedNetwork& network_;
   std::deque<Carrier> carriers_;  // by place
   std::atomic<bool> stop_{false};
+  double begin_ = 0;  // of run()
   SwitchReport report_;
 
   std::mutex mutex_;  // of all below

@@ -6,6 +6,8 @@
 #include <limits>
 #include <set>
 
+#include "base/units.h"
+
 namespace nlsplit {
 namespace {
 
@@ -50,8 +52,7 @@ Result<EmulatedNetwork> emulated_network(const Cluster& cluster) {
     const bool alone = cores.size() <= 1;
     if (cores.empty()) cores.push_back(0);
     for (size_t n = 0; n < cores.size(); ++n) {
-      network.places.push_back(
-          {alone ? host.name : fmt::format("{}.{}", host.name, n + 1), HostId(h), cores[n], {}});
+      network.places.push_back({alone ? host.name : fmt::format("{}.{}", host.name, n + 1), HostId(h), cores[n], {}});
       if (!names.insert(network.places.back().name).second) {
         return unsupported(
             fmt::format("the devices of host '{}' need names of their own, and there is a host '{}' already; name it "
@@ -84,6 +85,31 @@ Result<EmulatedNetwork> emulated_network(const Cluster& cluster) {
   }
   // A link from a host to itself has one direction only, here as in the simulator: all its devices share it.
   return network;
+}
+
+Result<Cut> parse_cut(const Cluster& cluster, const std::string& text) {
+  const size_t comma = text.find(','), at = text.find('@');
+  if (comma == std::string::npos || at == std::string::npos || comma > at)
+    return invalid_input(fmt::format("--cut {}: it reads HOST,HOST@TIME, such as a,b@3s", text));
+  Cut cut;
+  ASSIGN_OR_RETURN(const Seconds after, parse_time(std::string_view(text).substr(at + 1)));
+  if (after.value() < 0) return invalid_input(fmt::format("--cut {}: there is no time before the start", text));
+  cut.after_s = after.value();
+  HostId ends[2];
+  const std::string names[2] = {text.substr(0, comma), text.substr(comma + 1, at - comma - 1)};
+  for (const int end : {0, 1}) {
+    ends[end] = cluster.find_host(names[end]);
+    if (!ends[end].valid())
+      return invalid_input(fmt::format("--cut {}: there is no host or switch '{}' in the scenario", text, names[end]));
+  }
+  for (size_t l = 0; l < cluster.links.size(); ++l) {
+    const Link& link = cluster.links[l];
+    if ((link.a != ends[0] || link.b != ends[1]) && (link.a != ends[1] || link.b != ends[0])) continue;
+    cut.links.insert(cut.links.end(), {static_cast<int>(2 * l), static_cast<int>(2 * l + 1)});  // both directions
+  }
+  if (cut.links.empty())
+    return invalid_input(fmt::format("--cut {}: no link goes from {} to {}", text, names[0], names[1]));
+  return cut;
 }
 
 void share_out(const std::vector<int>& cpus, EmulatedNetwork& network) {

@@ -21,16 +21,26 @@ struct Place {
   std::vector<int> cpus;  // of this machine, which alone run what is there; empty: all run it
 };
 
+// A link that carries nothing from some moment on.
+struct Cut {
+  std::vector<int> links;  // its directions, as routes name them
+  double after_s = 0;      // since the command began
+};
+
 struct EmulatedNetwork {
   std::vector<Place> places;
   std::vector<double> rates;       // of the fluid's links, byte/s
   std::vector<FluidRoute> routes;  // from × to; of no use from a place to itself
+  std::vector<Cut> cuts;
 
   const FluidRoute& route(size_t from, size_t to) const { return routes[from * places.size() + to]; }
 };
 
 // Errors: what cannot be emulated (a card's window, names that are not host names), hosts without a connection.
 Result<EmulatedNetwork> emulated_network(const Cluster& cluster);
+
+// "a,sw@3s": all links between hosts a and sw, from 3 s on. Errors: not of that form, an unknown host, no such link.
+Result<Cut> parse_cut(const Cluster& cluster, const std::string& text);
 
 // Gives each place with a device as many processors of this machine as the device has cores, to itself: else the
 // machine might run two hosts on one processor while another is idle. Nothing if there are not enough for all.

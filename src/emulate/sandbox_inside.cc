@@ -40,6 +40,9 @@ constexpr double least_window = 4 << 20;
 // slowest link of a place.
 constexpr double longest_piece_s = 50e-3;
 
+// TCP gives a connection up after 13 s in which nothing came through, and not after 15 minutes: mpirun waits for that.
+constexpr const char* tries_over_a_cut = "5";
+
 Status system_error(const std::string& what) { return io_error(fmt::format("{}: {}", what, std::strerror(errno))); }
 
 std::string place_file(const std::string& place) { return fmt::format("{}/net/{}", sandbox_folder, place); }
@@ -66,7 +69,8 @@ Status make_files(const EmulatedNetwork& network, const SandboxOptions& options)
   const Status own_proc = mount_over("proc", "/proc", MS_NOSUID | MS_NODEV | MS_NOEXEC);
   (void)own_proc;
   std::error_code failure;
-  for (const char* folder : {"", "/net", "/bin", "/cpus"}) fs::create_directories(std::string(sandbox_folder) + folder, failure);
+  for (const char* folder : {"", "/net", "/bin", "/cpus"})
+    fs::create_directories(std::string(sandbox_folder) + folder, failure);
   fs::create_symlink(fs::read_symlink("/proc/self/exe", failure), std::string(sandbox_folder) + "/bin/on", failure);
   if (failure) return io_error(fmt::format("{}: {}", sandbox_folder, failure.message()));
   std::string names = "127.0.0.1 localhost\n";
@@ -102,6 +106,7 @@ Result<Port> make_place(const EmulatedNetwork& network, size_t number, int outsi
   set("ipv4/tcp_no_metrics_save", "1", left);
   set("ipv4/tcp_rmem", sizes, left);
   set("ipv4/tcp_wmem", fmt::format("4096 16384 {:.0f}", window), left);
+  if (!network.cuts.empty()) set("ipv4/tcp_retries2", tries_over_a_cut, left);
   RETURN_IF_ERROR(raise_loopback());
   InterfaceOptions options;
   options.address = first_address + static_cast<uint32_t>(number);

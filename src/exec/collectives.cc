@@ -2,14 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <cstring>
 #include <thread>
 
 namespace nlsplit {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr uint64_t longest_text = uint64_t{1} << 33;  // a length beyond this is not one of ours
 
@@ -30,8 +27,9 @@ Result<std::string> recv_text(Transport& transport, int peer, const Waiting& wai
   uint64_t length = 0;
   RETURN_IF_ERROR(recv_bytes(transport, peer, bytes_in(length), waiting));
   if (length > longest_text) {
-    transport.abort(fmt::format("rank {} announced a text of {} B", peer, length));
-    return failed("a message that makes no sense");
+    const Error why = failed(fmt::format("rank {} announced a text of {} B", peer, length));
+    transport.abort(why);
+    return why;
   }
   std::string text(length, '\0');
   RETURN_IF_ERROR(recv_bytes(transport, peer, std::as_writable_bytes(std::span(text)), waiting));
@@ -39,25 +37,29 @@ Result<std::string> recv_text(Transport& transport, int peer, const Waiting& wai
 }
 
 Status wait_until_done(Transport& transport, Transport::Request request, bool spin, const Waiting& waiting) {
-  const Clock::time_point start = Clock::now();
+  Activity& activity = transport.activity();
+  activity.begin(waiting.what);
   for (int rounds = 0;; ++rounds) {
     switch (transport.test(request)) {
       case Transport::State::done:
+        activity.moved();
         return ok_status();
       case Transport::State::failed:
-        return failed(transport.error());
+        return transport.error();
       case Transport::State::pending:
         break;
     }
     if (waiting.cancelled != nullptr && waiting.cancelled()) {
-      transport.abort("interrupted");
-      return failed("interrupted");
-    }
-    if (waiting.patience_s > 0 && std::chrono::duration<double>(Clock::now() - start).count() > waiting.patience_s) {
-      const std::string why = fmt::format("rank {} waited {:.0f} s for the others at {}: nothing arrived",
-                                          transport.rank(), waiting.patience_s, waiting.what);
+      const Error why = failed("interrupted");
       transport.abort(why);
-      return failed(why);
+      return why;
+    }
+    if (waiting.patience_s > 0 && activity.idle_s() > waiting.patience_s && transport.idle_s() > waiting.patience_s) {
+      const Error why =
+          lost(fmt::format("rank {} waited {:.0f} s for the others at {}: nothing arrived, and no device computes",
+                           transport.rank(), waiting.patience_s, waiting.what));
+      transport.abort(why);
+      return why;
     }
     if (spin)
       std::this_thread::yield();
@@ -127,7 +129,7 @@ Status agree(Transport& transport, const Status& mine, const Waiting& waiting) {
   if (!mine.ok() && verdict.substr(1) == mine.error().message) return mine.error();  // with its place in the text
   Error error = failed(verdict.substr(1));
   const int kind = verdict.empty() ? 0 : verdict[0] - '1';
-  if (kind >= 0 && kind <= static_cast<int>(ErrorKind::failed)) error.kind = static_cast<ErrorKind>(kind);
+  if (kind >= 0 && kind <= static_cast<int>(ErrorKind::lost)) error.kind = static_cast<ErrorKind>(kind);
   return error;
 }
 

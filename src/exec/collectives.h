@@ -4,7 +4,8 @@
 //   RETURN_IF_ERROR(agree(transport, mine));            // all go on, or all return the first device's error
 //   RETURN_IF_ERROR(broadcast(transport, &text));       // rank 0's text is everybody's
 //
-// Errors: the transport failed, or nothing arrived for `patience_s` seconds (0: wait for ever), which aborts the run.
+// Errors: the transport failed, or no device of the run did anything for `patience_s` seconds (0: wait for ever), which
+// aborts the run.
 #pragma once
 
 #include <string>

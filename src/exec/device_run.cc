@@ -26,6 +26,16 @@ struct Fifo {
     Transport::Request request;
   };
   std::deque<InFlight> in_flight;
+  std::atomic<uint32_t> first{no_instance};  // of in_flight, for other threads
+
+  void add(uint32_t instance, Transport::Request request) {
+    in_flight.push_back({instance, request});
+    if (in_flight.size() == 1) first.store(instance, std::memory_order_relaxed);
+  }
+  void remove_first() {
+    in_flight.pop_front();
+    first.store(in_flight.empty() ? no_instance : in_flight.front().instance, std::memory_order_relaxed);
+  }
 };
 
 }  // namespace
@@ -54,7 +64,6 @@ struct DeviceRun::State {
   std::vector<uint32_t> ready;        // transfers to issue
   uint32_t left = 0;                  // instances that have not ended
   std::atomic<uint32_t> computed{0};  // how many of `computes` have ended
-  std::atomic<bool> computing{false};
 
   std::mutex mutex;
   std::condition_variable condition;  // a compute's inputs have come, or go, or stop
@@ -147,8 +156,9 @@ struct DeviceRun::State {
   // The worker: all computes in order.
   void compute() {
     workers.pin_caller();
-    ::prctl(PR_SET_TIMERSLACK, 1UL);  // of this thread: sleeps of a device clock end in time
-    double nominal = 0;               // when the computation before ended, by the device clock
+    ::prctl(PR_SET_NAME, "nls-compute");  // for top -H
+    ::prctl(PR_SET_TIMERSLACK, 1UL);      // of this thread: sleeps of a device clock end in time
+    double nominal = 0;                   // when the computation before ended, by the device clock
     {
       std::unique_lock lock(mutex);
       condition.wait(lock, [this] { return go || stop; });
@@ -164,12 +174,12 @@ struct DeviceRun::State {
         if (stop) return;
       }
       const bool awaited = successor_begin[i] != successor_begin[i + 1] || k + 1 == computes.size();
-      computing = true;
+      transport.activity().computing(true);
       times[i].start = now();
       execute(program, device, kernels, slot(i), instr(i), arena, workers.crew());
       times[i].finish = now();
       if (!options.clock.empty()) nominal = keep_time(i, nominal, awaited);
-      computing = false;
+      transport.activity().computing(false);
       computed.store(static_cast<uint32_t>(k + 1), std::memory_order_release);
       if (awaited) transport.wake();
     }
@@ -199,7 +209,7 @@ struct DeviceRun::State {
     times[i].start = now();
     const Transport::Request request =
         sends ? transport.isend(transfer.peer, transfer.tag, data) : transport.irecv(transfer.peer, transfer.tag, data);
-    fifo_of(transfer).in_flight.push_back({i, request});
+    fifo_of(transfer).add(i, request);
     if (!sends && next_on_fifo[i] != no_instance) release(next_on_fifo[i]);  // receives are posted ahead
   }
 
@@ -222,9 +232,9 @@ struct DeviceRun::State {
         const auto [i, request] = fifo.in_flight.front();
         const Transport::State state = transport.test(request);
         if (state == Transport::State::pending) break;
-        if (state == Transport::State::failed) return failed(transport.error());
+        if (state == Transport::State::failed) return transport.error();
         times[i].finish = now();
-        fifo.in_flight.pop_front();
+        fifo.remove_first();
         if (instr(i).opcode == Opcode::send && next_on_fifo[i] != no_instance) release(next_on_fifo[i]);
         end(i);
         progress = true;
@@ -235,7 +245,8 @@ struct DeviceRun::State {
 
   // For the watchdog: who waits for what.
   std::string missing() {
-    std::string text = fmt::format("device {}: nothing happened for {} s", device.name, options.watchdog_s);
+    std::string text =
+        fmt::format("device {}: nothing happened for {} s, and no device computes", device.name, options.watchdog_s);
     const uint32_t done = computed.load(std::memory_order_acquire);
     if (done < computes.size()) {
       text += fmt::format("\n  waits to run   {}", describe(computes[done]));
@@ -249,19 +260,33 @@ struct DeviceRun::State {
     return text;
   }
 
+  // For others while this runs: the transfer with `peer` that is under way, else any, else the next computation.
+  std::string waits_in(int peer) const {
+    for (const bool any : {false, true}) {
+      for (size_t f = 0; f < fifos.size(); ++f) {
+        const uint32_t i = fifos[f].first.load(std::memory_order_relaxed);
+        if (i != no_instance && (any || static_cast<int>(f / 2) == peer)) return describe(i);
+      }
+    }
+    const uint32_t done = computed.load(std::memory_order_acquire);
+    return done < computes.size() ? describe(computes[done])
+                                  : fmt::format("device {}: the end of a repeat", device.name);
+  }
+
   Status drive() {
     size_t seen = 0;
-    Clock::time_point last = Clock::now();
+    Activity& activity = transport.activity();
+    activity.moved();
     for (int rounds = 0; left > 0;) {
       ASSIGN_OR_RETURN(const bool progress, turn(seen));
-      if (progress || computing) last = Clock::now();
       if (progress) {
+        activity.moved();
         rounds = 0;
         continue;
       }
       if (options.cancelled != nullptr && options.cancelled()) return failed("interrupted");
-      if (options.watchdog_s > 0 && std::chrono::duration<double>(Clock::now() - last).count() > options.watchdog_s) {
-        return failed(missing());
+      if (options.watchdog_s > 0 && activity.idle_s() > options.watchdog_s && transport.idle_s() > options.watchdog_s) {
+        return lost(missing());
       }
       transport.pause(rounds++);
     }
@@ -312,11 +337,16 @@ Result<std::vector<Interval>> DeviceRun::start() {
     s.go = true;
   }
   s.condition.notify_one();
+  s.transport.activity().explain([&s](int peer) { return s.waits_in(peer); });
   const Status status = s.drive();
+  s.transport.activity().explain(nullptr);
   if (!status.ok()) {
-    s.transport.abort(status.error().message);
+    s.transport.abort(status.error());
     s.join(true);  // a kernel under way ends first; only then is the arena free
-    for (Fifo& fifo : s.fifos) fifo.in_flight.clear();
+    for (Fifo& fifo : s.fifos) {
+      fifo.in_flight.clear();
+      fifo.first = no_instance;
+    }
     return status.error();
   }
   s.join(false);

@@ -21,7 +21,9 @@ struct Interval {
 };
 
 struct DeviceRunOptions {
-  double watchdog_s = 30;         // nothing happened for so long: the run is aborted and says what is missing; 0: never
+  // No device of the run computed anything, sent or received for so long: it is aborted and says what is missing; 0:
+  // never.
+  double watchdog_s = 10;
   bool (*cancelled)() = nullptr;  // becomes true when the user has had enough; asked often
   // A device clock: seconds of each computation of the Program (by desc); empty: none. Computations then end when they
   // would on that device: each begins, nominally, when the one before it nominally ended and its data are there, and

@@ -123,7 +123,7 @@ Status place_weights(const Program& program, const Job& job, const KernelTable& 
       if (buffer.has_content && transport.rank() == 0) {
         auto found = job.contents(buffer.content);
         if (!found) {  // check_job saw it: the file changed under us, and the others already wait for it
-          transport.abort(found.error().message);
+          transport.abort(found.error());
           return found.error();
         }
         raw = *found;

@@ -107,9 +107,10 @@ double last_finish(const std::vector<Interval>& times) {
 }
 
 // What no rank expects: the others would wait for ever.
-Error give_up(Transport& transport, const std::string& why) {
+Error give_up(Transport& transport, const std::string& message) {
+  Error why = failed(message);
   transport.abort(why);
-  return failed(why);
+  return why;
 }
 
 template <class T>
@@ -124,10 +125,19 @@ std::vector<T> from_text(const std::string& text) {
 }
 
 struct Repeats {
-  std::vector<double> own_makespans;
+  std::vector<double> makespans;  // on rank 0: of the slowest device; elsewhere its own
   std::deque<std::vector<Interval>> kept;
   size_t overruns = 0;
 };
+
+// On rank 0: a repeat takes as long as its slowest device.
+Result<double> gather_makespan(double own, Transport& transport, const Waiting& waiting) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> all, gather(transport, as_text(std::vector<double>{own}), waiting));
+  for (const std::string& text : all) {
+    for (const double other : from_text<double>(text)) own = std::max(own, other);
+  }
+  return own;
+}
 
 // All repeats, warm-up first. Rank 0 says after each whether there is another one.
 Result<Repeats> repeat(const Program& program, const Dependencies& deps, const KernelTable& kernels, std::byte* arena,
@@ -162,29 +172,21 @@ Result<Repeats> repeat(const Program& program, const Dependencies& deps, const K
           fmt::format("device {}: repeat {} gave other bits than the first one", device.name, r + options.warmup + 1));
     }
     if (r < 0) continue;
+    waiting.what = fmt::format("the end of repeat {}", r + options.warmup + 1);
+    // Now, not in the end: what was measured is then known whatever happens later.
+    ASSIGN_OR_RETURN(const double makespan, gather_makespan(last_finish(times), transport, waiting));
+    repeats.makespans.push_back(makespan);
+    if (rank == 0 && options.keep_makespan) options.keep_makespan(makespan);
     if (rank == 0 && options.after_repeat) {
       enough = !options.after_repeat(r + 1, std::chrono::duration<double>(Clock::now() - counted_from).count(), times);
     }
     repeats.overruns += device_run.overruns();
-    repeats.own_makespans.push_back(last_finish(times));
     repeats.kept.push_back(std::move(times));
     if (repeats.kept.size() > static_cast<size_t>(std::max(1, options.keep))) repeats.kept.pop_front();
   }
   waiting.what = "the end of the last repeat";
   RETURN_IF_ERROR(agree(transport, same_bits, waiting));
   return repeats;
-}
-
-// On rank 0: each repeat takes as long as its slowest device.
-Result<std::vector<double>> gather_makespans(const Repeats& repeats, Transport& transport, const Waiting& waiting) {
-  std::vector<double> makespans = repeats.own_makespans;
-  ASSIGN_OR_RETURN(const std::vector<std::string> all, gather(transport, as_text(makespans), waiting));
-  for (const std::string& text : all) {
-    const std::vector<double> others = from_text<double>(text);
-    for (size_t i = 0; i < std::min(others.size(), makespans.size()); ++i)
-      makespans[i] = std::max(makespans[i], others[i]);
-  }
-  return makespans;
 }
 
 // The kept repeat nearest the median; all ranks must take the same.
@@ -251,7 +253,8 @@ Result<size_t> sum_of(size_t mine, Transport& transport, const Waiting& waiting)
 }
 
 // Rank 0 judges the Program and the job, every rank that it is the same Program.
-Status check_all(const Program& program, const Job& job, Transport& transport, const Waiting& waiting) {
+Status check_all(const Program& program, const Job& job, Transport& transport, const RunOptions& options,
+                 const Waiting& waiting) {
   Status status;
   if (transport.rank() == 0) {
     status = check_ranks(program, transport.size());
@@ -259,7 +262,9 @@ Status check_all(const Program& program, const Job& job, Transport& transport, c
     if (status.ok()) status = check_job(program, job);
   }
   RETURN_IF_ERROR(agree(transport, status, waiting));
-  const std::string mine = hex16(fingerprint(program));
+  // Also what decides how many messages follow.
+  const std::string mine =
+      fmt::format("{} with {} warm-up and {} kept repeats", hex16(fingerprint(program)), options.warmup, options.keep);
   std::string first = mine;
   RETURN_IF_ERROR(broadcast(transport, &first, waiting));
   if (first != mine)
@@ -288,7 +293,7 @@ Status check_ranks(const Program& program, int ranks) {
 
 Result<RunResult> run(const Program& program, const Job& job, Transport& transport, const RunOptions& options) {
   Waiting waiting{0, options.cancelled, "the preparations"};  // planning and reading take what they take
-  RETURN_IF_ERROR(check_all(program, job, transport, waiting));
+  RETURN_IF_ERROR(check_all(program, job, transport, options, waiting));
   const auto rank = static_cast<size_t>(transport.rank());
   auto deps = dependencies(program);
   CHECK(deps.ok(), "verify has seen them");
@@ -299,17 +304,20 @@ Result<RunResult> run(const Program& program, const Job& job, Transport& transpo
                         : !arena ? Status(arena.error())
                                  : ok_status(),
                         waiting));
+  waiting.what = "the distribution of the weights";
   const Status placed = place_weights(program, job, kernels->table, arena->data(), transport, waiting);
   RETURN_IF_ERROR(agree(transport, placed, waiting));
+  waiting.what = "the distribution of the inputs";
   RETURN_IF_ERROR(place_inputs(program, job, arena->data(), transport, waiting));
   waiting.patience_s = options.watchdog_s;
+  waiting.what = "the distribution of the device clocks";
 
   RunResult result;
   ASSIGN_OR_RETURN(std::vector<double> clock, own_clock(program, job.clocks, transport, waiting));
   ASSIGN_OR_RETURN(Repeats repeats, repeat(program, *deps, kernels->table, arena->data(), transport, options,
                                            std::move(clock), waiting));
   waiting.what = "the collection of results";
-  ASSIGN_OR_RETURN(result.makespans_s, gather_makespans(repeats, transport, waiting));
+  result.makespans_s = std::move(repeats.makespans);
   ASSIGN_OR_RETURN(result.overruns, sum_of(repeats.overruns, transport, waiting));
   ASSIGN_OR_RETURN(const size_t chosen, choose_repeat(result.makespans_s, repeats.kept.size(), transport, waiting));
   ASSIGN_OR_RETURN(result.trace, gather_trace(program, *deps, repeats.kept[chosen], transport, waiting));

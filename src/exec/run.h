@@ -43,8 +43,11 @@ struct RunOptions {
   double duration_s = 0;          // and at least so long, warm-up not counted
   int keep = 64;                  // so many of the last repeats keep their times; more costs memory
   bool poison = false;            // fills all but weights, states and inputs with NaN before each repeat: for tests
-  double watchdog_s = 30;         // see DeviceRunOptions
+  double watchdog_s = 10;         // see DeviceRunOptions
   bool (*cancelled)() = nullptr;  // becomes true when the user has had enough; asked often
+  // On rank 0, after each counted repeat: its makespan. For those who want to keep what was measured if the run does
+  // not end well.
+  std::function<void(double makespan_s)> keep_makespan = nullptr;
   // On rank 0, after each counted repeat: how many, for how long, and when each of rank 0's instances ran. false: that
   // is enough.
   std::function<bool(int repeats, double elapsed_s, const std::vector<Interval>& own)> after_repeat;

@@ -23,10 +23,8 @@ Result<RunResult> run_threads(const Program& program, const Job& job, const RunO
   results[0].emplace(run(program, job, world.endpoint(0), options));
   for (std::thread& thread : threads) thread.join();
   if (results[0]->ok()) return std::move(**results[0]);
-  Error error = results[0]->error();
-  if (const std::string why = world.failure(); !why.empty())
-    error.message = why;  // what happened first, whoever saw it
-  return error;
+  // What happened first, whoever saw it.
+  return world.failure().value_or(results[0]->error());
 }
 
 ContentLookup contents_of(const WeightStore& store) {

@@ -14,6 +14,9 @@
 #include <string>
 #include <vector>
 
+#include "base/result.h"
+#include "exec/activity.h"
+
 namespace nlsplit {
 
 inline constexpr int control_tag = -1;  // exec's own messages (exec/collectives.h); a Program's tags are 0 and above
@@ -33,15 +36,20 @@ class Transport {
   virtual Request irecv(int peer, int tag, std::span<std::byte> room) = 0;
   // Also drives the transport. After done or failed the request is gone.
   virtual State test(Request request) = 0;
-  virtual std::string error() const = 0;  // why test() failed
+  virtual Error error() const = 0;  // why test() failed
 
   // Nothing to do at the moment: rests until wake(), a message, or a short while that grows with `rounds`.
   virtual void pause(int rounds) = 0;
   virtual void wake() = 0;  // any thread
 
+  // This device's own, to be kept up to date by who runs it; and how long no device of the run has done anything: 0
+  // while one computes.
+  virtual Activity& activity() = 0;
+  virtual double idle_s() const = 0;
+
   // Ends the run on all devices, saying why. Requests in flight are dropped; their bytes are the caller's again.
   // Over MPI it ends the process: a peer that hangs cannot be asked.
-  virtual void abort(const std::string& why) = 0;
+  virtual void abort(const Error& why) = 0;
 };
 
 }  // namespace nlsplit

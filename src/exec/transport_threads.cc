@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstring>
 #include <deque>
+#include <limits>
 #include <mutex>
 #include <numeric>
 
@@ -48,15 +49,17 @@ struct ThreadWorld::Shared {
   int size;
   size_t eager_limit;
   std::vector<Channel> channels;  // [source * size + destination]
+  std::vector<Activity> activities;
   std::vector<Waker> wakers;
   std::atomic<bool> failed{false};
   mutable std::mutex why_mutex;
-  std::string why;
+  std::optional<Error> why;
 
   Shared(int size, size_t eager_limit)
       : size(size),
         eager_limit(eager_limit),
         channels(static_cast<size_t>(size) * static_cast<size_t>(size)),
+        activities(static_cast<size_t>(size)),
         wakers(static_cast<size_t>(size)) {}
 
   Channel& channel(int source, int destination) {
@@ -67,7 +70,8 @@ struct ThreadWorld::Shared {
   void deliver(std::span<const std::byte> data, std::span<std::byte> room, Flag* sender, Flag* receiver) {
     if (failed) return;
     if (data.size() != room.size()) {
-      note(fmt::format("a message of {} B arrived where {} B were expected", data.size(), room.size()));
+      note(
+          nlsplit::failed(fmt::format("a message of {} B arrived where {} B were expected", data.size(), room.size())));
       failed = true;
       return;
     }
@@ -76,9 +80,9 @@ struct ThreadWorld::Shared {
     if (sender != nullptr) sender->store(Transport::State::done, std::memory_order_release);
   }
 
-  void note(const std::string& message) {
+  void note(const Error& error) {
     const std::lock_guard lock(why_mutex);
-    if (why.empty()) why = message;
+    if (!why) why = error;
   }
 
   void fail() {
@@ -151,9 +155,9 @@ class ThreadWorld::Endpoint : public Transport {
     return State::failed;
   }
 
-  std::string error() const override {
+  Error error() const override {
     const std::lock_guard lock(shared_.why_mutex);
-    return shared_.why;
+    return shared_.why.value_or(failed("the run has ended"));
   }
 
   void pause(int /*rounds*/) override {
@@ -162,7 +166,15 @@ class ThreadWorld::Endpoint : public Transport {
 
   void wake() override { shared_.wakers[static_cast<size_t>(rank_)].wake(); }
 
-  void abort(const std::string& why) override {
+  Activity& activity() override { return shared_.activities[static_cast<size_t>(rank_)]; }
+
+  double idle_s() const override {
+    double least = std::numeric_limits<double>::infinity();
+    for (const Activity& activity : shared_.activities) least = std::min(least, activity.idle_s());
+    return least;
+  }
+
+  void abort(const Error& why) override {
     shared_.note(why);
     shared_.fail();
   }
@@ -195,7 +207,7 @@ ThreadWorld::~ThreadWorld() = default;
 
 Transport& ThreadWorld::endpoint(int rank) { return *endpoints_[static_cast<size_t>(rank)]; }
 
-std::string ThreadWorld::failure() const {
+std::optional<Error> ThreadWorld::failure() const {
   const std::lock_guard lock(shared_->why_mutex);
   return shared_->why;
 }

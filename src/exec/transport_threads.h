@@ -8,6 +8,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/units.h"
@@ -20,7 +21,7 @@ class ThreadWorld {
   ThreadWorld(int size, Bytes eager_limit);
   ~ThreadWorld();
   Transport& endpoint(int rank);
-  std::string failure() const;  // why the first abort() happened; empty: none
+  std::optional<Error> failure() const;  // why the first abort() happened
 
  private:
   struct Shared;

@@ -36,10 +36,11 @@ int main(int argc, char** argv) {
       "nlbench");
   app.require_subcommand(1);
   app.footer(
-      "Exit codes: 0 fine, 1 the work failed (a hang, a dead rank, --check found a difference), 2 bad input or usage "
-      "(also too many\n"
-      "or too few ranks), 130 interrupted. mpirun passes on the code of the first rank that ends with another one than "
-      "0.");
+      "Exit codes: 0 fine, 1 the work failed (--check found a difference), 2 bad input or usage (also too many or too "
+      "few ranks), 3 a\n"
+      "rank died, hangs, is stopped or cut off, 130 interrupted. mpirun passes on the code of the first rank that ends "
+      "with another one\n"
+      "than 0; if a signal killed a rank, mpirun makes 128 + the signal of it. docs/running.md says more.");
   app.set_version_flag("--version", "nlbench " NLS_VERSION);
 
   int code = 0;

@@ -2,15 +2,18 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <spawn.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <utility>
 
 #include "tools/terminal.h"
@@ -52,7 +55,55 @@ std::string own_program() {
 
 std::string neighbour(const std::string& name) { return (fs::path(own_program()).parent_path() / name).string(); }
 
-Result<ChildEnd> run_child(const std::vector<std::string>& words, bool quietly) {
+namespace {
+
+// Keeps what the child says until it says no more, or has been killed for not ending after an error.
+template <class PassOn>
+void listen(int fd, pid_t child, const ChildOptions& options, const PassOn& pass_on, std::string& said) {
+  using Clock = std::chrono::steady_clock;
+  const auto after = [](double s) {
+    return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(s));
+  };
+  constexpr size_t kept = 4096;
+  constexpr std::chrono::seconds to_obey(5);  // from being asked to end to being killed
+  std::optional<Clock::time_point> start_by, ask_at, kill_at;
+  if (!options.sign_of_start.empty()) start_by = after(options.start_s);
+  for (char buffer[1024];;) {
+    pollfd item{fd, POLLIN, 0};
+    const int ready = ::poll(&item, 1, 500);
+    pass_on();
+    const Clock::time_point now = Clock::now();
+    if (start_by && now > *start_by) {
+      start_by.reset();
+      std::error_code failure;
+      if (!ask_at && !fs::exists(options.sign_of_start, failure)) {
+        said += fmt::format("error: its ranks had not started after {} s: can all hosts be reached?", options.start_s);
+        ask_at = now;
+      }
+    }
+    if (kill_at && now > *kill_at) {
+      ::kill(child, SIGKILL);
+      break;  // who else holds its stderr may go on
+    }
+    if (ask_at && !kill_at && now >= *ask_at) {
+      ::kill(child, SIGTERM);
+      kill_at = now + to_obey;
+    }
+    if (ready <= 0) continue;
+    const ssize_t n = ::read(fd, buffer, sizeof buffer);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) break;
+    said.append(buffer, static_cast<size_t>(n));
+    if (options.grace_s > 0 && !ask_at && said.find("error: ") != std::string::npos) ask_at = after(options.grace_s);
+    if (said.size() > 2 * kept) said.erase(0, said.size() - kept);
+  }
+  if (said.size() > kept) said.erase(0, said.size() - kept);
+}
+
+}  // namespace
+
+Result<ChildEnd> run_child(const std::vector<std::string>& words, const ChildOptions& options) {
+  const bool quietly = options.quietly;
   std::vector<std::string> copies = words;
   std::vector<char*> argv;
   for (std::string& word : copies) argv.push_back(word.data());
@@ -80,18 +131,7 @@ Result<ChildEnd> run_child(const std::vector<std::string>& words, bool quietly) 
     if (interrupted() && !std::exchange(told, true)) ::kill(child, SIGINT);
   };
   if (quietly) {
-    constexpr size_t kept = 4096;
-    for (char buffer[1024];;) {
-      const ssize_t n = ::read(said[0], buffer, sizeof buffer);
-      if (n < 0 && errno == EINTR) {
-        pass_on();
-        continue;
-      }
-      if (n <= 0) break;
-      end.said.append(buffer, static_cast<size_t>(n));
-      if (end.said.size() > 2 * kept) end.said.erase(0, end.said.size() - kept);
-    }
-    if (end.said.size() > kept) end.said.erase(0, end.said.size() - kept);
+    listen(said[0], child, options, pass_on, end.said);
     ::close(said[0]);
   }
   int status = 0;

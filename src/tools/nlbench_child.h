@@ -30,9 +30,19 @@ struct ChildEnd {
   std::string said;  // on stderr, its last 4 KiB; empty unless `quietly`
 };
 
-// Runs words[0], looked for in PATH unless it has a '/', and waits. Its stdout is dropped; its stderr is ours, or with
-// `quietly` kept. A Ctrl-C that reached us alone is passed on. Error: it cannot be started.
-Result<ChildEnd> run_child(const std::vector<std::string>& words, bool quietly = false);
+struct ChildOptions {
+  bool quietly = false;  // its stderr is kept, not ours
+  // Only quietly, for mpirun, which may wait for ever for hosts that cannot be reached. Once it has said "error: ", it
+  // is ended after so many seconds, if it has not itself; 0: never.
+  double grace_s = 0;
+  // And if this file does not exist after so many seconds; empty: any start is in time.
+  std::string sign_of_start = {};
+  double start_s = 0;
+};
+
+// Runs words[0], looked for in PATH unless it has a '/', and waits. Its stdout is dropped. A Ctrl-C that reached us
+// alone is passed on. Error: it cannot be started.
+Result<ChildEnd> run_child(const std::vector<std::string>& words, const ChildOptions& options = {});
 
 // Our own executable, and its neighbour of another name.
 std::string own_program();

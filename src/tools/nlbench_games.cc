@@ -30,7 +30,7 @@ Result<WayFit> play(const LaunchArguments& arguments, const std::string& set, co
   for (int attempt = 1;; ++attempt) {
     ASSIGN_OR_RETURN(const ChildEnd end, launch(arguments, set + "/" + game.folder, {game.a, game.b},
                                                 {"--trace", trace, "--repeats", "3"}));
-    if (end.code != 0) return failed(fmt::format("messages between {} and {}: {}", game.a, game.b, why_it_failed(end)));
+    if (end.code != 0) return launch_error(end, fmt::format("messages between {} and {}", game.a, game.b));
     ASSIGN_OR_RETURN(const std::string text, read_file(trace));
     ASSIGN_OR_RETURN(const std::vector<WaySample> more, samples_of(game, text, trace));
     samples.insert(samples.end(), more.begin(), more.end());
@@ -47,7 +47,7 @@ Result<Played> run_saved(const LaunchArguments& arguments, const std::string& fo
   ASSIGN_OR_RETURN(const ChildEnd end,
                    launch(arguments, folder, hosts, {"--json", figures, "--repeats", fmt::format("{}", repeats)}));
   if (end.code != 0) {
-    return failed(fmt::format("computing on {}: {}", fmt::join(hosts, " and "), why_it_failed(end)));
+    return launch_error(end, fmt::format("computing on {}", fmt::join(hosts, " and ")));
   }
   ASSIGN_OR_RETURN(const std::string text, read_file(figures));
   ASSIGN_OR_RETURN(const PlanRun run, parse_run(text, figures));

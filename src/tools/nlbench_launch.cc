@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <sstream>
 
 namespace nlsplit {
@@ -13,6 +14,14 @@ std::vector<std::string> words_of(const std::string& text) {
   std::vector<std::string> words;
   for (std::string word; stream >> word;) words.push_back(word);
   return words;
+}
+
+// What nlbench said, without what mpirun says about it.
+std::string own_words(const std::string& said) {
+  const size_t begin = said.find("error: ");
+  if (begin == std::string::npos) return said;
+  const size_t end = said.find("\n----", begin);
+  return said.substr(begin, end == std::string::npos ? end : end - begin);
 }
 
 }  // namespace
@@ -43,7 +52,11 @@ Result<ChildEnd> launch(const LaunchArguments& arguments, const std::string& dir
   std::vector<std::string> run = {own_program(),    "run", dir, "--transport", arguments.transport, "--polling",
                                   arguments.polling};
   run.insert(run.end(), options.begin(), options.end());
-  if (arguments.transport == "threads") return run_child(run, true);
+  if (arguments.transport == "threads") return run_child(run, {.quietly = true});
+  const std::string sign = dir + ".started";
+  std::error_code failure;
+  std::filesystem::remove(sign, failure);
+  run.insert(run.end(), {"--started", sign});
   std::vector<std::string> words = words_of(arguments.mpirun);
   const auto add = [&](const std::vector<std::string>& more) { words.insert(words.end(), more.begin(), more.end()); };
   if (arguments.on_hosts) {  // one by one, since hosts given together would be sorted
@@ -56,11 +69,14 @@ Result<ChildEnd> launch(const LaunchArguments& arguments, const std::string& dir
     add({"-np", fmt::format("{}", hosts.size())});
     add(run);
   }
-  return run_child(words, true);
+  constexpr double grace_s = 15, start_s = 60;
+  return run_child(words, {.quietly = true, .grace_s = grace_s, .sign_of_start = sign, .start_s = start_s});
 }
 
-std::string why_it_failed(const ChildEnd& end) {
-  return fmt::format("exit code {}: {}", end.code, end.said.empty() ? "it said nothing" : end.said);
+Error launch_error(const ChildEnd& end, const std::string& doing) {
+  const std::string message = fmt::format("{}{}exit code {}: {}", doing, doing.empty() ? "" : ": ", end.code,
+                                          end.said.empty() ? "it said nothing" : own_words(end.said));
+  return end.code == exit_code(lost("")) || end.code > 128 ? lost(message) : failed(message);
 }
 
 }  // namespace nlsplit

@@ -26,7 +26,8 @@ Status check(const LaunchArguments& arguments);
 Result<ChildEnd> launch(const LaunchArguments& arguments, const std::string& dir, const std::vector<std::string>& hosts,
                         const std::vector<std::string>& options);
 
-// "exit code 3: what it said"
-std::string why_it_failed(const ChildEnd& end);
+// "DOING: exit code 3: error: lost rank 1 on host b …", for an end with another code than 0. Of kind `lost` if a rank
+// was, also if all that is known is that a signal ended one.
+Error launch_error(const ChildEnd& end, const std::string& doing = "");
 
 }  // namespace nlsplit

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/hash.h"
+#include "program/text.h"
 #include "report/table.h"
 #include "report/timeline.h"
 #include "validate/statistics.h"
@@ -15,9 +16,18 @@ namespace {
 
 using nlohmann::json;
 
+struct Makespans {
+  double middle = 0;  // the median
+  double spread = 0;  // half the distance between the quartiles
+};
+
+Makespans makespans_of(const std::vector<double>& all) {
+  return {median(all), (quantile(all, 0.75) - quantile(all, 0.25)) / 2};
+}
+
 struct Figures {
-  double makespan = 0;    // median over repeats
-  double spread = 0;      // half the distance between the quartiles
+  double makespan = 0;  // see Makespans
+  double spread = 0;
   double throughput = 0;  // samples/s at the median
   Latency latency;
   std::vector<DeviceTimes> devices;
@@ -26,9 +36,9 @@ struct Figures {
 Figures figures_of(const RunReport& report) {
   const Program& program = report.saved->program;
   Figures f;
-  const std::vector<double>& makespans = report.result->makespans_s;
-  f.makespan = median(makespans);
-  f.spread = (quantile(makespans, 0.75) - quantile(makespans, 0.25)) / 2;
+  const Makespans makespans = makespans_of(report.result->makespans_s);
+  f.makespan = makespans.middle;
+  f.spread = makespans.spread;
   f.throughput = static_cast<double>(program.batch) / f.makespan;
   f.latency = latency_of(program, report.result->trace);
   f.devices = device_times(program, report.result->trace);
@@ -43,6 +53,19 @@ std::string time_and_share(double part, double whole) {
   return fmt::format("{} {:3.0f} %", to_string(seconds(part)), whole > 0 ? part / whole * 100 : 0);
 }
 
+std::string headline(const Program& program, const std::string& transport) {
+  const size_t devices = program.devices.size();
+  return fmt::format("{} · batch {} in {} micro-batch{} · {} device{} ({})\n\n", program.name, program.batch,
+                     program.micro_batches, program.micro_batches == 1 ? "" : "es", devices, devices == 1 ? "" : "s",
+                     transport);
+}
+
+std::string throughput_line(double throughput, const Makespans& makespans, size_t repeats) {
+  return fmt::format("throughput  {} samples/s · {} for the batch, median of {} repeat{}, spread ±{:.1f} %\n",
+                     rate(throughput), to_string(seconds(makespans.middle)), repeats, repeats == 1 ? "" : "s",
+                     makespans.spread / makespans.middle * 100);
+}
+
 // "measured 4.2 % slower"
 std::string error_text(double measured, double predicted) {
   const double error = (measured - predicted) / predicted * 100;
@@ -51,16 +74,37 @@ std::string error_text(double measured, double predicted) {
 
 }  // namespace
 
+std::string report_text(const IncompleteRun& run) {
+  const Makespans m = makespans_of(run.makespans_s);
+  const size_t repeats = run.makespans_s.size();
+  return headline(*run.program, run.transport) +
+         throughput_line(static_cast<double>(run.program->batch) / m.middle, m, repeats) +
+         "incomplete  the run was ended after these repeats\n";
+}
+
+std::string report_json(const IncompleteRun& run) {
+  const Makespans m = makespans_of(run.makespans_s);
+  const json file = {{"format", "nlsplit-run"},
+                     {"version", 1},
+                     {"program", run.program->name},
+                     {"fingerprint", hex16(fingerprint(*run.program))},
+                     {"transport", run.transport},
+                     {"batch", run.program->batch},
+                     {"micro_batches", run.program->micro_batches},
+                     {"makespan_s", m.middle},
+                     {"makespan_spread_s", m.spread},
+                     {"makespans_s", run.makespans_s},
+                     {"throughput_per_s", static_cast<double>(run.program->batch) / m.middle},
+                     {"incomplete", run.why}};
+  return file.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
 std::string report_text(const RunReport& report) {
   const Program& program = report.saved->program;
   const Figures f = figures_of(report);
   const size_t repeats = report.result->makespans_s.size(), devices = program.devices.size();
-  std::string text = fmt::format("{} · batch {} in {} micro-batch{} · {} device{} ({})\n\n", program.name,
-                                 program.batch, program.micro_batches, program.micro_batches == 1 ? "" : "es", devices,
-                                 devices == 1 ? "" : "s", report.transport);
-  text += fmt::format("throughput  {} samples/s · {} for the batch, median of {} repeat{}, spread ±{:.1f} %\n",
-                      rate(f.throughput), to_string(seconds(f.makespan)), repeats, repeats == 1 ? "" : "s",
-                      f.spread / f.makespan * 100);
+  std::string text =
+      headline(program, report.transport) + throughput_line(f.throughput, {f.makespan, f.spread}, repeats);
   text += fmt::format("latency     {} of a micro-batch, longest {}\n", to_string(seconds(f.latency.mean)),
                       to_string(seconds(f.latency.max)));
   const bool predicted = report.saved->has_prediction;

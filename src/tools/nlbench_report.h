@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "exec/run.h"
 #include "program/saved.h"
@@ -16,6 +17,16 @@ struct RunReport {
   std::string transport;
   std::optional<Comparison> check;
 };
+
+// Of a run that did not end well: the repeats that did, and why there are no more. JSON: as below, without what needs
+// the devices' times, and with "incomplete": why.
+struct IncompleteRun {
+  const Program* program = nullptr;
+  std::vector<double> makespans_s;  // at least one
+  std::string transport, why;
+};
+std::string report_text(const IncompleteRun& run);
+std::string report_json(const IncompleteRun& run);
 
 std::string report_text(const RunReport& report);
 // {"format": "nlsplit-run", "version": 1, "program", "fingerprint", "throughput_per_s", "makespans_s", "devices", …}

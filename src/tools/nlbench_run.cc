@@ -1,9 +1,13 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <atomic>
+#include <charconv>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <optional>
 
 #include "base/file.h"
@@ -23,15 +27,35 @@ namespace {
 
 struct RunArguments {
   JobArguments job;
-  std::string output, json, trace, duration, transport = "mpi", polling = "auto";
+  std::string output, json, trace, started, duration, transport = "mpi", polling = "auto";
   bool check = false, hosts = false;
   double tolerance = -1;
   int repeats = 5, warmup = 1;
-  double watchdog_s = 30;
+  double watchdog_s = 10, lifeline_s = 10;
 };
 
 // Ctrl-C at a terminal; mpirun passes it on as SIGTERM.
 void on_terminate(int) { std::raise(SIGINT); }
+
+// Rank 0's finished repeats, for when there will be no others. The run may be ended by another thread at any time.
+struct Finished {
+  std::mutex mutex;
+  std::optional<Program> program;
+  std::vector<double> makespans_s;
+  bool reported = false;  // all of it: nothing is left to save
+};
+
+// On rank 0 of a run that ends before its time.
+void save_finished(const RunArguments& arguments, Finished& finished, const std::string& why) {
+  const std::lock_guard lock(finished.mutex);  // a report that is being written is written first
+  if (finished.reported || finished.makespans_s.empty()) return;
+  const IncompleteRun run{&*finished.program, finished.makespans_s, arguments.transport, why};
+  if (!arguments.json.empty()) {
+    if (const Status written = write_file(arguments.json, report_json(run)); !written.ok()) report(written.error());
+  }
+  std::fputs(report_text(run).c_str(), stdout);
+  std::fflush(stdout);
+}
 
 Result<RunOptions> options_of(const RunArguments& arguments) {
   RunOptions options;
@@ -64,19 +88,21 @@ Status check_places(const RunArguments& arguments) {
 }
 
 // Rank 0, after the run: checks, writes, prints. Error also if --check found a difference.
-Status conclude(const RunArguments& arguments, const LoadedJob& job, const RunResult& result,
-                const RunOptions& options) {
+Status conclude(const RunArguments& arguments, const LoadedJob& job, const RunResult& result, const RunOptions& options,
+                Finished& finished) {
   clear_progress();
   RunReport report{&job.saved, &result, arguments.transport, std::nullopt};
   if (arguments.check) {
     ASSIGN_OR_RETURN(report.check, check_against_unsplit(job, result, arguments.tolerance, options));
   }
+  const std::lock_guard lock(finished.mutex);
   if (!arguments.output.empty()) RETURN_IF_ERROR(write_outputs(arguments.output, result.outputs));
   if (!arguments.json.empty()) RETURN_IF_ERROR(write_file(arguments.json, report_json(report)));
   if (!arguments.trace.empty())
     RETURN_IF_ERROR(write_file(arguments.trace, chrome_trace(job.saved.program, result.trace)));
   std::fputs(report_text(report).c_str(), stdout);
   std::fflush(stdout);
+  finished.reported = true;
   if (report.check && !report.check->equal()) return failed("the plan's results are not those of the unsplit network");
   return ok_status();
 }
@@ -95,18 +121,32 @@ Status print_hosts(const RunArguments& arguments) {
   return ok_status();
 }
 
-Status run_in_threads(const RunArguments& arguments, const RunOptions& options) {
+void keep_in(Finished& finished, const Program& program, RunOptions& options) {
+  finished.program = program;
+  options.keep_makespan = [&finished](double makespan_s) {
+    const std::lock_guard lock(finished.mutex);
+    finished.makespans_s.push_back(makespan_s);
+  };
+}
+
+Status run_in_threads(const RunArguments& arguments, RunOptions options) {
   std::optional<TemporaryFolder> folder;
+  Finished finished;
   ASSIGN_OR_RETURN(const LoadedJob job, begin(arguments, folder));
-  ASSIGN_OR_RETURN(const RunResult result,
-                   run_threads(job.saved.program, {job.contents(), job.inputs, job.saved.clocks}, options));
-  return conclude(arguments, job, result, options);
+  keep_in(finished, job.saved.program, options);
+  const auto result = run_threads(job.saved.program, {job.contents(), job.inputs, job.saved.clocks}, options);
+  if (!result) {
+    save_finished(arguments, finished, result.error().message);
+    return result.error();
+  }
+  return conclude(arguments, job, *result, options, finished);
 }
 
 // All ranks come to the same answer; rank 0 alone reads, writes and prints.
-Status run_over_mpi(const RunArguments& arguments, const RunOptions& options, Transport& transport,
-                    std::optional<TemporaryFolder>& folder) {
-  const Waiting patient{0, interrupted, "planning"};
+Status run_over_mpi(const RunArguments& arguments, RunOptions options, Transport& transport,
+                    std::optional<TemporaryFolder>& folder, Finished& finished) {
+  Waiting patient{0, interrupted, "the planning"};
+  transport.activity().begin(patient.what);
   std::optional<Result<LoadedJob>> loaded;
   Status mine;
   std::string text;
@@ -119,13 +159,28 @@ Status run_over_mpi(const RunArguments& arguments, const RunOptions& options, Tr
   }
   RETURN_IF_ERROR(agree(transport, mine, patient));
   RETURN_IF_ERROR(broadcast(transport, &text, patient));
-  ASSIGN_OR_RETURN(const Program program,
-                   parse_program(text, "the program of rank 0"));  // it was printed by this same program
+  const auto parsed = parse_program(text, "the program of rank 0");
+  if (!parsed) {  // it was printed by this same program, and the others go on
+    transport.abort(parsed.error());
+    return parsed.error();
+  }
+  const Program& program = *parsed;
   Job job;
+  if (transport.rank() == 0) keep_in(finished, program, options);
   if (transport.rank() == 0) job = {(*loaded)->contents(), (*loaded)->inputs, (*loaded)->saved.clocks};
   ASSIGN_OR_RETURN(const RunResult result, run(program, job, transport, options));
-  if (transport.rank() == 0) mine = conclude(arguments, **loaded, result, options);
+  patient.what = "the end of the run";
+  transport.activity().begin(patient.what);
+  if (transport.rank() == 0) mine = conclude(arguments, **loaded, result, options, finished);
   return agree(transport, mine, patient);
+}
+
+// Which rank mpirun says this one is going to be; 0 without mpirun.
+int rank_by_mpirun() {
+  const char* text = std::getenv("OMPI_COMM_WORLD_RANK");
+  int rank = 0;
+  if (text != nullptr) std::from_chars(text, text + std::strlen(text), rank);
+  return rank;
 }
 
 int finish(const Status& status, bool speaks) {
@@ -151,17 +206,33 @@ int run_command(const RunArguments& arguments) {
   mpi.polling = arguments.polling == "spin"    ? Polling::spin
                 : arguments.polling == "sleep" ? Polling::sleep
                                                : Polling::automatic;
-  int rank = 0;
-  mpi.last_words = [&folder, &rank](const std::string& why) {
+  std::atomic<int> rank{rank_by_mpirun()};
+  std::atomic<bool> started{false};
+  mpi.program = "nlbench " NLS_VERSION;
+  mpi.rank = rank;
+  mpi.lifeline_s = arguments.lifeline_s;
+  Finished finished;
+  mpi.last_words = [&](const Error& why, bool speaks) {
+    clear_progress();
     if (folder) folder->remove();
-    return finish(failed(why),
-                  rank == 0 || !interrupted());  // all are interrupted at once; a hang has two sides to tell
+    // A rank that is gone makes mpirun end the others: that is no interrupt.
+    const bool was_interrupted = interrupted() && why.kind != ErrorKind::lost;
+    // Before they know each other each finds out for itself; the first one's end is the others' interrupt.
+    if (!started && why.kind == ErrorKind::lost && interrupted()) speaks = false;
+    if (speaks && !was_interrupted) report(why);
+    if (rank == 0) save_finished(arguments, finished, why.message);
+    if (was_interrupted && rank == 0) std::fputs("interrupted\n", stderr);  // all are, at once
+    return was_interrupted ? exit_interrupted : exit_code(why);
   };
   auto transport = start_mpi(std::move(mpi));
   if (!transport) return report(transport.error());
   rank = (*transport)->rank();
-  const Status status = run_over_mpi(arguments, *options, **transport, folder);
-  if (interrupted()) (*transport)->abort("interrupted");  // the others may be anywhere: not the time for MPI_Finalize
+  started = true;
+  // Who asked for it judges by its absence alone.
+  if (rank == 0 && !arguments.started.empty()) (void)write_file(arguments.started, "").ok();
+  const Status status = run_over_mpi(arguments, *options, **transport, folder, finished);
+  if (interrupted())
+    (*transport)->abort(failed("interrupted"));  // the others may be anywhere: not the time for MPI_Finalize
   return finish(status, rank == 0);
 }
 
@@ -223,9 +294,21 @@ void add_run_command(CLI::App& app, int& code) {
                    "are two cores a rank (default)")
       ->check(CLI::IsMember({"auto", "spin", "sleep"}));
   command
-      ->add_option("--watchdog", a->watchdog_s,
-                   "Give up when nothing happens for so many seconds, and say what is missing; 0: never (default 30)")
+      ->add_option(
+          "--watchdog", a->watchdog_s,
+          "Give up, with exit code 3, when no device computes and nothing is sent or received for so many seconds, and "
+          "say what is\n"
+          "missing; 0: never (default 10)")
       ->check(CLI::NonNegativeNumber);
+  command
+      ->add_option("--lifeline", a->lifeline_s,
+                   "So many seconds after a rank has died, is stopped or cut off, all others have ended, with exit "
+                   "code 3; also, "
+                   "so long may\n"
+                   "all ranks take to start. 0: never, and no TCP connections for it (default 10)")
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--started", a->started,
+                      "Rank 0 writes an empty FILE when all ranks have met: for who starts them and waits");
   command->add_flag(
       "--hosts", a->hosts,
       "Only print the host of each rank, a line each: a hostfile for mpirun --map-by seq --hostfile FILE");

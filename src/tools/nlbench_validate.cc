@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/units.h"
+#include "report/table.h"
 #include "report/validation/validation_report.h"
 #include "tools/exit.h"
 #include "tools/nlbench_commands.h"
@@ -27,28 +28,36 @@ struct ValidateArguments {
   uint64_t seed = 1;
 };
 
-Result<PlanRun> run_plan(const ValidateArguments& arguments, const PredictedPlan& plan, const std::string& set,
+struct Attempt {
+  PlanRun run;
+  bool lost_a_rank = false;
+};
+
+Result<Attempt> run_plan(const ValidateArguments& arguments, const PredictedPlan& plan, const std::string& set,
                          int round) {
   const std::string figures = set + "/" + plan.folder + ".json";
   std::error_code failure;
   fs::remove(figures, failure);
   ASSIGN_OR_RETURN(const ChildEnd end, launch(arguments.launch, set + "/" + plan.folder, plan.hosts,
                                               {"--json", figures, "--duration", arguments.duration, "--repeats", "3"}));
-  PlanRun run;
+  Attempt attempt;
+  PlanRun& run = attempt.run;
   if (end.code == 0) {
     ASSIGN_OR_RETURN(const std::string text, read_file(figures));
     ASSIGN_OR_RETURN(run, parse_run(text, figures));
     if (run.fingerprint != plan.fingerprint) return failed(fmt::format("{} is of another program", figures));
   } else {
-    run.error = why_it_failed(end);
+    const Error error = launch_error(end);
+    run.error = error.message;
+    attempt.lost_a_rank = error.kind == ErrorKind::lost;
   }
   run.fingerprint = plan.fingerprint;
   run.round = round;
-  return run;
+  return attempt;
 }
 
 // Everything measured so far, as files and on the terminal.
-Status conclude(const ValidateArguments& arguments, const PlanSet& set, const ResultsFile& results) {
+Status conclude(const ValidateArguments& arguments, const PlanSet& set, const ResultsFile& results, size_t losses) {
   const std::vector<ValidatedPlan> plans = join(set, results.runs());
   RETURN_IF_ERROR(write_file(arguments.output + "/report.json", validation_json(set, plans)));
   RETURN_IF_ERROR(write_file(arguments.output + "/report.html", validation_html(set, plans)));
@@ -57,6 +66,9 @@ Status conclude(const ValidateArguments& arguments, const PlanSet& set, const Re
              arguments.output);
   size_t failures = 0;
   for (const ValidatedPlan& plan : plans) failures += plan.error.empty() ? 0 : 1;
+  if (losses > 0)
+    return lost(fmt::format("{} lost a rank, and {} of {} plans have no figures; the same command tries those again",
+                            counted(static_cast<int64_t>(losses), "run"), failures, plans.size()));
   if (failures > 0) return failed(fmt::format("{} of {} plans failed", failures, plans.size()));
   return ok_status();
 }
@@ -78,25 +90,25 @@ Status validate(const ValidateArguments& arguments) {
   ASSIGN_OR_RETURN(const PlanSet set, parse_plan_set(text, dir + "/plans.json"));
   ASSIGN_OR_RETURN(ResultsFile results,
                    ResultsFile::open(arguments.output + "/results.jsonl", set, describe_machine()));
-  // If not one of the first plans runs, the others will not either.
+  // So many failures in a row, and the others will not run either: all need mpirun, and the same hosts.
   constexpr size_t patience = 3;
-  size_t done = 0, failures = 0, runs = 0;
+  size_t done = 0, failures = 0, losses = 0;
   const size_t total = set.plans.size() * static_cast<size_t>(arguments.rounds);
   for (int round = 0; round < arguments.rounds && !interrupted(); ++round) {
     for (const PredictedPlan& plan : set.plans) {
       show_progress("running plans", done++, total);
       if (results.has(plan.fingerprint, round)) continue;
-      if (failures >= patience && failures == runs) break;
-      auto run = run_plan(arguments, plan, dir, round);
+      if (failures >= patience) break;
+      const auto attempt = run_plan(arguments, plan, dir, round);
       if (interrupted()) break;
-      if (!run) return run.error();
-      ++runs;
-      failures += run->error.empty() ? 0 : 1;
-      RETURN_IF_ERROR(results.append(*run));
+      if (!attempt) return attempt.error();
+      failures = attempt->run.error.empty() ? 0 : failures + 1;
+      losses += attempt->lost_a_rank ? 1 : 0;
+      RETURN_IF_ERROR(results.append(attempt->run));
     }
   }
   clear_progress();
-  return conclude(arguments, set, results);
+  return conclude(arguments, set, results, losses);
 }
 
 }  // namespace
@@ -109,7 +121,10 @@ void add_validate_command(CLI::App& app, int& code) {
       "  nlbench validate scenarios/mine.yaml -o validation --mpirun 'mpirun --hostfile hosts' --on-hosts\n"
       "Not itself under mpirun: it starts one for each plan. Each result is kept as soon as it is there; the same "
       "command\n"
-      "goes on where an interrupted one stopped.");
+      "goes on where an interrupted one stopped, and tries again what failed. A plan whose rank died, was stopped or "
+      "cut "
+      "off is\n"
+      "left out, the next one is run; exit code 3. Three failures in a row end it.");
   const auto a = std::make_shared<ValidateArguments>();
   command->add_option("SCENARIO", a->scenario, "The scenario, with costs measured by nlbench profile")->required();
   command->add_option("-o,--output", a->output, "Folder for the results")->required();

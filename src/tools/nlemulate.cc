@@ -26,6 +26,7 @@ namespace fs = std::filesystem;
 struct Arguments {
   std::string scenario;
   LaunchArguments launch;
+  std::vector<std::string> cuts;
   bool loopback = false, quiet = false;
 };
 
@@ -59,6 +60,11 @@ Result<int> emulate(Arguments& arguments) {
   ASSIGN_OR_RETURN(const Scenario scenario,
                    read_scenario(arguments.scenario, {.need_profiles = false, .platforms = simgrid_platforms()}));
   ASSIGN_OR_RETURN(EmulatedNetwork network, emulated_network(scenario.cluster));
+  for (const std::string& text : arguments.cuts) {
+    ASSIGN_OR_RETURN(Cut cut, parse_cut(scenario.cluster, text));
+    network.cuts.push_back(std::move(cut));
+  }
+  if (arguments.loopback && !network.cuts.empty()) return invalid_input("--loopback has no links to --cut");
   share_out(usable_cpus(), network);
   if (!arguments.loopback) RETURN_IF_ERROR(can_sandbox());
   if (arguments.launch.command.empty()) {
@@ -123,6 +129,11 @@ int main(int argc, char** argv) {
       ->type_name("HOST");
   app.add_flag("--loopback", arguments.loopback,
                "No emulation: the same over TCP on this machine's loopback, which shapes nothing");
+  app.add_option("--cut", arguments.cuts,
+                 "The link between two hosts (or a host and a switch) carries nothing from TIME after COMMAND's start "
+                 "on:\na,b@3s; may be given several times")
+      ->type_name("HOST,HOST@TIME")
+      ->allow_extra_args(false);
   app.add_flag("--quiet", arguments.quiet, "No line on stderr about what the network did");
   app.footer(
       "Exit codes: COMMAND's; 128 + n when signal n ended it; 2 bad input, or this machine cannot. Needs root, or user "

@@ -23,7 +23,8 @@ TEST(Error, SaysWhereAsFarAsItIsKnown) {
 }
 
 TEST(Error, ExitCodeIsOneOnlyForWorkThatFailed) {
-  EXPECT_EQ(exit_code(failed("a rank died")), 1);
+  EXPECT_EQ(exit_code(failed("other bits")), 1);
+  EXPECT_EQ(exit_code(lost("a rank died")), 3);
   EXPECT_EQ(exit_code(invalid_input("")), 2);
   EXPECT_EQ(exit_code(unsupported("")), 2);
   EXPECT_EQ(exit_code(io_error("")), 2);

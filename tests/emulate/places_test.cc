@@ -56,6 +56,18 @@ TEST(Places, RanksGoToTheirHosts) {
   EXPECT_THAT(places_of(cluster, network, {"c"}, true).error().message, HasSubstr("no host 'c' in the scenario"));
 }
 
+TEST(Places, ACutHasBothDirections) {
+  const Cluster cluster = small_cluster();
+  const auto cut = parse_cut(cluster, "sw,b@1.5s");
+  ASSERT_TRUE(cut.ok()) << cut.error().to_string();
+  EXPECT_THAT(cut->links, ElementsAre(2, 3));  // of the second link
+  EXPECT_DOUBLE_EQ(cut->after_s, 1.5);
+  EXPECT_EQ(parse_cut(cluster, "b,sw@0s")->links, cut->links);
+  for (const char* wrong :
+       {"", "a", "a,sw", "@1s", "a,sw@", "a,sw@-1s", "a,sw@1", "sw@1s,a", "a,b@1s", "a,c@1s", ",@1s"})
+    EXPECT_FALSE(parse_cut(cluster, wrong).ok()) << wrong;
+}
+
 TEST(Places, WhatCannotBeEmulatedIsRefused) {
   Cluster window = small_cluster();
   window.nic_window = 1;

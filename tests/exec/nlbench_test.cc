@@ -131,6 +131,20 @@ TEST_F(Nlbench, TooManyAndTooFewRanks) {
   }
 }
 
+// What ranks must have in common is found before anything moves.
+TEST_F(Nlbench, RanksThatDoNotFitTogether) {
+  for (const auto& [first, second, message] :
+       {std::tuple("--warmup 1", "--warmup 2", "with 2 warm-up and 64 kept repeats, rank 0 has "),
+        std::tuple("--lifeline 20", "--lifeline 30", " with a lifeline of 30 s, rank 0 on host ")}) {
+    const std::string run = "-np 1 " + program_ + " run saved ";
+    const Outcome outcome = shell(mpirun() + run + first + " : " + run + second);
+    EXPECT_EQ(outcome.code, 2) << outcome.text;
+    EXPECT_THAT(outcome.text, HasSubstr(message));
+    const size_t at = outcome.text.find("error: ");
+    EXPECT_EQ(outcome.text.find("error: ", at + 1), std::string::npos) << outcome.text;
+  }
+}
+
 TEST_F(Nlbench, BadUsageIsSaidOnce) {
   const Outcome outcome = nlbench_on(2, "run saved --repeats none");
   EXPECT_EQ(outcome.code, 2);
@@ -174,7 +188,8 @@ TEST_F(Nlbench, TruncatedWeightsAreAnErrorOnAllRanks) {
 TEST_F(Nlbench, HelpTeachesAndNamesExitCodes) {
   const Outcome outcome = nlbench("--help");
   EXPECT_EQ(outcome.code, 0);
-  EXPECT_THAT(outcome.text, AllOf(HasSubstr("mpirun -np 3 nlbench run"), HasSubstr("Exit codes: 0"), HasSubstr("130")));
+  EXPECT_THAT(outcome.text, AllOf(HasSubstr("mpirun -np 3 nlbench run"), HasSubstr("Exit codes: 0"),
+                                  HasSubstr("3 a\nrank died"), HasSubstr("130")));
 }
 
 }  // namespace

@@ -148,7 +148,7 @@ TEST(Watchdog, NamesDeviceSlotAndWhatIsMissing) {
   device_run.arm();
   const auto result = device_run.start();
   ASSERT_FALSE(result.ok());
-  EXPECT_THAT(result.error().message, AllOf(HasSubstr("device B: nothing happened for 0.1 s"),
+  EXPECT_THAT(result.error().message, AllOf(HasSubstr("device B: nothing happened for 0.1 s, and no device computes"),
                                             HasSubstr("waits to run   device B slot 0 (F.0) `half = pack(a)"),
                                             HasSubstr("has not received device B slot 0 (F.0) `recv a from A tag 0`")));
 }

@@ -80,6 +80,26 @@ TEST_F(Validate, SaysWhatCannotBe) {
   EXPECT_THAT(failing.err, HasSubstr("failed"));
 }
 
+// The first plan's rank is lost once; the others run, and the same command then runs what is missing.
+TEST_F(Validate, ALostRankCostsOnePlan) {
+  const std::string mpirun = scratch_.write(
+      "mpirun", fmt::format("#!/bin/sh\ncd {}\nif mkdir once 2> /dev/null; then\n"
+                            "  echo 'error: lost rank 1 on host b' >&2\n  echo '-----' >&2\n  exit 137\nfi\n"
+                            "ASAN_OPTIONS=detect_leaks=0 exec mpirun {} --oversubscribe \"$@\"\n",
+                            scratch_ / "", ::geteuid() == 0 ? "--allow-run-as-root" : ""));
+  std::filesystem::permissions(mpirun, std::filesystem::perms::owner_all);
+  const std::string words =
+      fmt::format("validate {} -o {} --top 2 --also 0 --duration 10ms --mpirun {}", scenario_, scratch_ / "v", mpirun);
+  const Outcome outcome = nlbench(words);
+  EXPECT_EQ(outcome.code, 3) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("1 run lost a rank, and 1 of 2 plans have no figures"));
+  EXPECT_THAT(*read_file(scratch_ / "v/results.jsonl"),
+              HasSubstr("\"error\":\"exit code 137: error: lost rank 1 on host b\""));
+  const Outcome again = nlbench(words);
+  EXPECT_EQ(again.code, 0) << again.err;
+  EXPECT_THAT(again.out, HasSubstr("2 of 2 plans measured"));
+}
+
 // On one host, so the two devices exchange messages over its own link.
 TEST_F(Validate, TheNetworkIsMeasuredAndUsed) {
   std::string text = *read_file(NLS_SOURCE_DIR "/scenarios/loopback.yaml");

@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <charconv>
@@ -59,8 +60,7 @@ Result<SocketWaiter> SocketWaiter::open() {
   epoll_event wake{};
   wake.events = EPOLLIN;
   wake.data.fd = waiter.event_;
-  if (waiter.epoll_ < 0 || waiter.event_ < 0 ||
-      ::epoll_ctl(waiter.epoll_, EPOLL_CTL_ADD, waiter.event_, &wake) != 0) {
+  if (waiter.epoll_ < 0 || waiter.event_ < 0 || ::epoll_ctl(waiter.epoll_, EPOLL_CTL_ADD, waiter.event_, &wake) != 0) {
     return io_error(fmt::format("cannot wait for messages: {}", std::strerror(errno)));
   }
   return waiter;
@@ -74,14 +74,15 @@ SocketWaiter::~SocketWaiter() {
   if (event_ >= 0) ::close(event_);
 }
 
-void SocketWaiter::find_sockets() {
+void SocketWaiter::find_sockets(const std::vector<int>& except) {
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc/self/fd"), ::closedir);
   if (!folder) return;
   sockets_ = 0;
   while (const dirent* entry = ::readdir(folder.get())) {
     const std::string_view name = entry->d_name;
     int fd = -1;
-    if (std::from_chars(name.data(), name.data() + name.size(), fd).ec != std::errc() || !leads_away(fd)) continue;
+    if (std::from_chars(name.data(), name.data() + name.size(), fd).ec != std::errc()) continue;
+    if (std::find(except.begin(), except.end(), fd) != except.end() || !leads_away(fd)) continue;
     epoll_event news{};
     news.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
     news.data.fd = fd;

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <chrono>
+#include <vector>
 
 #include "base/result.h"
 
@@ -22,8 +23,8 @@ class SocketWaiter {
   SocketWaiter& operator=(SocketWaiter&&) = delete;
   ~SocketWaiter();
 
-  // Connections appear when the first message goes somewhere. Reads a folder: some 20 us.
-  void find_sockets();
+  // Connections appear when the first message goes somewhere. Reads a folder: some 20 us. `except`: not MPI's.
+  void find_sockets(const std::vector<int>& except);
   bool has_sockets() const { return sockets_ > 0; }
 
   Woken sleep(std::chrono::microseconds longest);

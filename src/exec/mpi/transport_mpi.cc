@@ -9,13 +9,17 @@
 
 #include <algorithm>
 #include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
+#include <mutex>
 #include <thread>
 #include <vector>
 
 #include "base/check.h"
+#include "exec/mpi/lifeline.h"
 #include "exec/mpi/socket_waiter.h"
+#include "exec/mpi/traffic.h"
 
 namespace nlsplit {
 namespace {
@@ -34,12 +38,42 @@ constexpr int calls_of_a_look = 8;
 // MPI does not say whether it moved anything. But a look at nothing takes less than a microsecond or two, one that
 // copied a fragment (32 KiB through shared memory) longer.
 constexpr std::chrono::microseconds busy_look(3);
+constexpr std::chrono::milliseconds echo(250);  // longer than the lifeline waits after a broken connection
+// Of the limit: to meet, and to start MPI and meet. The guard cannot say who is missing, so it comes second. Ranks give
+// up one after the other, and mpirun ends the others when one has: so one speaks.
+constexpr double meet_share = 0.65, guard_share = 0.8, turn_share = 0.05;
+constexpr int turns = 2;             // the first two ranks have turns of their own, the others one together
+constexpr double grace_share = 0.1;  // of the limit, for last words; the lifeline takes up to 0.8
+constexpr double never_s = 1e8;      // some years
+
+double turn_of(int rank) { return turn_share * std::min(rank, turns); }
+
+Clock::duration of_seconds(double s) {
+  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(s));
+}
 
 std::string text_of(int code) {
   char text[MPI_MAX_ERROR_STRING];
   int length = 0;
   MPI_Error_string(code, text, &length);
   return {text, static_cast<size_t>(length)};
+}
+
+// The interfaces or networks Open MPI was told to send messages over, "eth0,10.0.0.0/24"; empty: any. A lifeline over
+// another one would not notice when these are cut.
+std::string data_network() {
+  int provided = 0, index = 0, count = 0;
+  std::string value;
+  if (MPI_T_init_thread(MPI_THREAD_SINGLE, &provided) != MPI_SUCCESS) return value;
+  MPI_T_cvar_handle handle;
+  if (MPI_T_cvar_get_index("btl_tcp_if_include", &index) == MPI_SUCCESS &&
+      MPI_T_cvar_handle_alloc(index, nullptr, &handle, &count) == MPI_SUCCESS) {
+    std::string room(static_cast<size_t>(std::max(count, 0)) + 1, '\0');
+    if (count > 0 && MPI_T_cvar_read(handle, room.data()) == MPI_SUCCESS) value = room.c_str();
+    MPI_T_cvar_handle_free(&handle);
+  }
+  MPI_T_finalize();
+  return value;
 }
 
 // Collective: all ranks call it.
@@ -65,6 +99,106 @@ bool has_spare_core(size_t ranks) {
   return usable < cores ? usable >= 2 : cores >= 2 * ranks;  // bound to its own cores, or sharing all of them
 }
 
+// The end of the process before its time, whichever thread finds a reason. Not MPI_Abort: with a dead link it may wait
+// itself. mpirun ends the other ranks when one is gone.
+class Exit {
+ public:
+  using LastWords = std::function<int(const Error&, bool)>;
+  Exit(LastWords last_words, double grace_s) : last_words_(std::move(last_words)), grace_s_(grace_s) {}
+
+  [[noreturn]] void operator()(const Error& why, bool speaks) {
+    mutex_.lock();  // for good: the first one in ends it
+    int code = exit_code(why);
+    // Whatever hangs while last words are said, a file or a lock, does not keep the process.
+    std::thread([code, grace = std::chrono::duration<double>(grace_s_)] {
+      std::this_thread::sleep_for(grace);
+      std::_Exit(code);
+    }).detach();
+    if (last_words_)
+      code = last_words_(why, speaks);
+    else if (speaks)
+      std::fprintf(stderr, "error: %s\n", why.message.c_str());
+    std::fflush(nullptr);
+    std::_Exit(code);
+  }
+
+ private:
+  std::mutex mutex_;
+  LastWords last_words_;
+  double grace_s_;
+};
+
+// Ends the process if the start takes too long: until the ranks know each other, MPI waits for a stopped one for ever.
+class StartGuard {
+ public:
+  StartGuard(Exit& exit, double limit_s, int rank) {
+    if (limit_s <= 0) return;
+    thread_ = std::thread([this, &exit, rank, patience = (guard_share + turn_of(rank)) * limit_s] {
+      std::unique_lock lock(mutex_);
+      // The system clock: see waker.h.
+      const auto until =
+          std::chrono::system_clock::now() +
+          std::chrono::duration_cast<std::chrono::system_clock::duration>(std::chrono::duration<double>(patience));
+      if (condition_.wait_until(lock, until, [this] { return done_; })) return;
+      exit(lost(fmt::format("rank {} on host {} waited {:.3g} s in MPI_Init: another rank died, hangs or is stopped, "
+                            "or its host cannot be reached",
+                            rank, own_host(), patience)),
+           true);
+    });
+  }
+  ~StartGuard() {
+    if (!thread_.joinable()) return;
+    {
+      const std::lock_guard lock(mutex_);
+      done_ = true;
+    }
+    condition_.notify_one();
+    thread_.join();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable condition_;
+  bool done_ = false;
+  std::thread thread_;
+};
+
+// Between all ranks, but not as a collective: that cannot say whose greeting is missing.
+Result<std::vector<Greeting>> exchange(const Greeting& own, int rank, int size, Deadline deadline) {
+  const auto ranks = static_cast<size_t>(size);
+  std::string mine = to_string(own);
+  mine.resize(greeting_size);
+  std::vector<std::string> texts(ranks, std::string(greeting_size, '\0'));
+  std::vector<MPI_Request> requests(2 * ranks, MPI_REQUEST_NULL);
+  for (int peer = 0; peer < size; ++peer) {
+    if (peer == rank) continue;
+    const auto p = static_cast<size_t>(peer);
+    MPI_Irecv(texts[p].data(), greeting_size, MPI_CHAR, peer, 0, MPI_COMM_WORLD, &requests[p]);
+    MPI_Isend(mine.data(), greeting_size, MPI_CHAR, peer, 0, MPI_COMM_WORLD, &requests[ranks + p]);
+  }
+  for (int done = 0; done == 0;) {
+    MPI_Testall(2 * size, requests.data(), &done, MPI_STATUSES_IGNORE);
+    if (done != 0) break;
+    std::this_thread::sleep_for(longest_sleep);
+    if (Clock::now() < deadline) continue;
+    std::string missing;
+    for (size_t p = 0; p < ranks; ++p) {
+      if (requests[p] != MPI_REQUEST_NULL) missing += fmt::format("{}{}", missing.empty() ? "" : ", ", p);
+    }
+    return lost(
+        fmt::format("rank {} on host {} waited in the start for rank {}: it has died, hangs, is stopped or cut off",
+                    rank, own.host, missing));
+  }
+  std::vector<Greeting> greetings;
+  texts[static_cast<size_t>(rank)] = mine;
+  for (size_t p = 0; p < ranks; ++p) {
+    ASSIGN_OR_RETURN(Greeting greeting, parse_greeting(texts[p].c_str(), static_cast<int>(p)));
+    greetings.push_back(std::move(greeting));
+  }
+  RETURN_IF_ERROR(check_greetings(greetings));
+  return greetings;
+}
+
 // The calling thread sleeps most of the time, and a message waits for it when it wakes: before the thread that computes
 // on the same core. Since Linux 6.6 who wakes may have to wait for milliseconds unless its turns are short (6.12 lets
 // us ask for that); before, it had the right of way.
@@ -85,10 +219,31 @@ void ask_for_short_turns() {
 
 class MpiTransport : public Transport {
  public:
-  MpiTransport(MpiOptions options, SocketWaiter waiter) : options_(std::move(options)), waiter_(std::move(waiter)) {
+  MpiTransport(MpiOptions options, SocketWaiter waiter, std::unique_ptr<Exit> exit)
+      : options_(std::move(options)), exit_(std::move(exit)), waiter_(std::move(waiter)) {
     ask_for_short_turns();
     MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
     MPI_Comm_size(MPI_COMM_WORLD, &size_);
+  }
+
+  // Before any other word between ranks.
+  Status meet(Clock::time_point begin) {
+    if (size_ == 1) return ok_status();
+    const auto on_end = [this](const Ending& ending) { (*exit_)(ending.error, ending.speaks); };
+    const double limit_s = options_.lifeline_s > 0 ? options_.lifeline_s : never_s;
+    const Deadline deadline = begin + of_seconds((meet_share + turn_of(rank_)) * limit_s);
+    const std::string program = fmt::format("{} with a lifeline of {} s", options_.program, options_.lifeline_s);
+    ASSIGN_OR_RETURN(std::unique_ptr<Lifeline> lifeline,
+                     Lifeline::open(rank_, program, activity_, {limit_s, data_network(), tcp_traffic, on_end}));
+    ASSIGN_OR_RETURN(const std::vector<Greeting> greetings, exchange(lifeline->greeting(), rank_, size_, deadline));
+    if (options_.lifeline_s <= 0) return ok_status();
+    RETURN_IF_ERROR(lifeline->connect(greetings, deadline));
+    lifeline_ = std::move(lifeline);
+    lifeline_sockets_ = lifeline_->descriptors();
+    return ok_status();
+  }
+
+  void set_up() {
     MPI_Comm_dup(MPI_COMM_WORLD, &program_);
     MPI_Comm_dup(MPI_COMM_WORLD, &control_);
     MPI_Comm_set_errhandler(program_, MPI_ERRORS_RETURN);
@@ -101,7 +256,8 @@ class MpiTransport : public Transport {
   ~MpiTransport() override {
     MPI_Comm_free(&program_);
     MPI_Comm_free(&control_);
-    MPI_Finalize();
+    MPI_Finalize();  // waits for all ranks, so the lifeline lasts until then
+    if (lifeline_) lifeline_->leave();
   }
 
   int rank() const override { return rank_; }
@@ -140,8 +296,8 @@ class MpiTransport : public Transport {
       if (!it.receives) continue;
       MPI_Get_count(&status, MPI_BYTE, &count);
       if (count != it.sizes[it.next]) {
-        abort(fmt::format("rank {} sent {} B where rank {} expected {} B", status.MPI_SOURCE, count, rank_,
-                          it.sizes[it.next]));
+        abort(failed(fmt::format("rank {} sent {} B where rank {} expected {} B", status.MPI_SOURCE, count, rank_,
+                                 it.sizes[it.next])));
       }
     }
     free_.push_back(request);
@@ -150,7 +306,7 @@ class MpiTransport : public Transport {
     return State::done;
   }
 
-  std::string error() const override { return {}; }  // this transport does not survive failures
+  Error error() const override { return failed("unreachable"); }  // this transport does not survive failures
 
   // Messages under way move on only while we look: so look again at once while they do. Else sleep until a socket has
   // news; or, where other ways than TCP lead to somebody, longer the longer nothing moves.
@@ -174,15 +330,20 @@ class MpiTransport : public Transport {
     if (!spins_) waiter_.wake();
   }
 
-  [[noreturn]] void abort(const std::string& why) override {
-    int code = 1;
-    if (options_.last_words)
-      code = options_.last_words(why);
-    else
-      std::fprintf(stderr, "error: %s\n", why.c_str());
-    std::fflush(nullptr);
-    // Not MPI_Abort: with a dead link it may wait itself. mpirun ends the other ranks when one is gone.
-    std::_Exit(code);
+  Activity& activity() override { return activity_; }
+  double idle_s() const override { return lifeline_ ? lifeline_->idle_s() : activity_.idle_s(); }
+
+  [[noreturn]] void abort(const Error& why) override {
+    if (!lifeline_) (*exit_)(why, true);
+    // What went wrong here may be the echo of a rank that died, which the lifeline is about to tell; and of a hang,
+    // which all find at once, rank 0 is to tell.
+    std::this_thread::sleep_for(rank_ == 0 ? echo : 2 * echo);
+    Error whole = why;
+    if (why.kind == ErrorKind::lost) whole.message += lifeline_->others();
+    if (!lifeline_->end(whole)) {
+      for (;;) std::this_thread::sleep_for(std::chrono::seconds(1));  // the lifeline's thread ends the process
+    }
+    (*exit_)(whole, true);
   }
 
  private:
@@ -206,8 +367,9 @@ class MpiTransport : public Transport {
   static int wire_tag(int tag) { return tag == control_tag ? 0 : tag; }
   MPI_Comm channel(int tag) const { return tag == control_tag ? control_ : program_; }
 
+  // What MPI calls an error is nearly always a connection that broke.
   void check(int code, const char* what) {
-    if (code != MPI_SUCCESS) abort(fmt::format("{} failed on rank {}: {}", what, rank_, text_of(code)));
+    if (code != MPI_SUCCESS) abort(lost(fmt::format("{} failed on rank {}: {}", what, rank_, text_of(code))));
   }
 
   // Makes MPI look at its sockets. What has ended, test() finds.
@@ -225,7 +387,7 @@ class MpiTransport : public Transport {
   bool sockets_tell() {
     if (same_machine_.size() > 1 || misses_ > tolerated_misses) return false;
     if (const Clock::time_point now = Clock::now(); now >= next_search_) {
-      waiter_.find_sockets();
+      waiter_.find_sockets(lifeline_sockets_);
       next_search_ = now + between_searches;
     }
     return waiter_.has_sockets();
@@ -247,6 +409,10 @@ class MpiTransport : public Transport {
   }
 
   MpiOptions options_;
+  std::unique_ptr<Exit> exit_;
+  Activity activity_;
+  std::unique_ptr<Lifeline> lifeline_;  // none: one rank, or not wanted
+  std::vector<int> lifeline_sockets_;   // no business of this thread
   std::vector<int> same_machine_;
   int rank_ = 0, size_ = 1;
   MPI_Comm program_ = MPI_COMM_NULL, control_ = MPI_COMM_NULL;
@@ -264,6 +430,9 @@ class MpiTransport : public Transport {
 }  // namespace
 
 Result<std::unique_ptr<Transport>> start_mpi(MpiOptions options) {
+  auto exit = std::make_unique<Exit>(options.last_words, options.lifeline_s > 0 ? grace_share * options.lifeline_s : 2);
+  const Clock::time_point begin = Clock::now();
+  const StartGuard guard(*exit, options.lifeline_s, options.rank);
   int provided = MPI_THREAD_SINGLE;
   if (const int code = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided); code != MPI_SUCCESS) {
     return failed("MPI does not start: " + text_of(code));
@@ -277,7 +446,16 @@ Result<std::unique_ptr<Transport>> start_mpi(MpiOptions options) {
     MPI_Finalize();
     return waiter.error();
   }
-  return std::unique_ptr<Transport>(std::make_unique<MpiTransport>(std::move(options), std::move(*waiter)));
+  Exit& leave = *exit;
+  auto transport = std::make_unique<MpiTransport>(std::move(options), std::move(*waiter), std::move(exit));
+  // Whoever is missing or different: MPI_Finalize would wait for it.
+  if (const Status met = transport->meet(begin); !met.ok()) {
+    const bool all_know = met.error().kind != ErrorKind::lost;
+    if (all_know && transport->rank() != 0) std::this_thread::sleep_for(2 * echo);  // rank 0 is to say it
+    leave(met.error(), !all_know || transport->rank() == 0);
+  }
+  transport->set_up();
+  return std::unique_ptr<Transport>(std::move(transport));
 }
 
 }  // namespace nlsplit

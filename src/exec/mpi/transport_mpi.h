@@ -4,7 +4,8 @@
 //
 // MPI_THREAD_FUNNELED: the thread that starts it owns MPI. Open MPI moves messages only inside its calls, so the owner
 // keeps calling MPI_Test and sleeps 50 to 500 us in between (longer while nothing happens), or only yields where there
-// is a core to spare for it. Not to be linked with SimGrid, which exports functions of the same names.
+// is a core to spare for it. What MPI does not tell, that a rank is lost, exec/mpi/lifeline.h finds out. Not to be
+// linked with SimGrid, which exports functions of the same names.
 #pragma once
 
 #include <functional>
@@ -24,11 +25,19 @@ enum class Polling : uint8_t {
 
 struct MpiOptions {
   Polling polling = Polling::automatic;
-  // abort() calls it, then ends the process with the exit code it answers. Default: prints the reason, 1.
-  std::function<int(const std::string& why)> last_words;
+  std::string program = "nlsplit";  // and its version: all ranks must run the same
+  // A rank that died, is stopped or is cut off is found out and all others have ended after so many seconds; also, so
+  // long may all of them take to start. Must be the same on all ranks. 0: never, and no connections for it.
+  double lifeline_s = 10;
+  // Which one this is going to be, if whoever starts it knows: while MPI starts, the lowest that waits speaks.
+  int rank = 0;
+  // Called when the run ends before its time, on any thread but once; the process then ends with the exit code it
+  // answers. `speaks`: this is the rank to say why. Default: prints it.
+  std::function<int(const Error& why, bool speaks)> last_words;
 };
 
-// Ends MPI when destroyed. Errors: MPI does not start, or has no thread support.
+// Ends MPI when destroyed. Errors: MPI does not start, or has no thread support; another rank runs another version, or
+// does not answer.
 Result<std::unique_ptr<Transport>> start_mpi(MpiOptions options);
 
 }  // namespace nlsplit

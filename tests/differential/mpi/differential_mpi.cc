@@ -41,7 +41,7 @@ int main(int argc, char** argv) {
     const Status status = run_folder(argv[i], std::strtoull(argv[1], nullptr, 10), **transport);
     if (status.ok()) continue;
     std::fprintf(stderr, "%s: %s\n", argv[i], status.error().to_string().c_str());
-    (*transport)->abort(status.error().message);
+    (*transport)->abort(status.error());
     return 1;
   }
   return 0;

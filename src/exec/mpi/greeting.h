@@ -1,0 +1,33 @@
+// Greeting: what ranks tell each other before anything else: whether they fit together, and where their lifelines are.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+
+namespace nlsplit {
+
+struct Greeting {
+  std::string program;  // "nlbench 0.1.0"
+  std::string layout;   // of numbers in messages: "8-byte words, little-endian"
+  std::string host;
+  uint16_t port = 0;
+  std::string token;                   // random, so that nobody else is taken for a peer
+  std::vector<std::string> addresses;  // loopback first
+  friend bool operator==(const Greeting&, const Greeting&) = default;
+};
+
+// Greetings travel in messages of this size whatever the version, so that any two understand each other so far.
+inline constexpr size_t greeting_size = 1024;
+
+std::string own_layout();
+std::string own_host();
+std::string to_string(const Greeting& greeting);  // at most greeting_size; addresses that find no room are left out
+Result<Greeting> parse_greeting(const std::string& text, int rank);
+
+// By rank. Error: two of them would not understand each other.
+Status check_greetings(const std::vector<Greeting>& greetings);
+
+}  // namespace nlsplit
