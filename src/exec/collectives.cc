@@ -37,12 +37,12 @@ Result<std::string> recv_text(Transport& transport, int peer, const Waiting& wai
 }
 
 Status wait_until_done(Transport& transport, Transport::Request request, bool spin, const Waiting& waiting) {
-  Activity& activity = transport.activity();
-  activity.begin(waiting.what);
+  Liveness& liveness = transport.liveness();
+  liveness.begin(waiting.what);
   for (int rounds = 0;; ++rounds) {
     switch (transport.test(request)) {
       case Transport::State::done:
-        activity.moved();
+        liveness.moved();
         return ok_status();
       case Transport::State::failed:
         return transport.error();
@@ -54,7 +54,7 @@ Status wait_until_done(Transport& transport, Transport::Request request, bool sp
       transport.abort(why);
       return why;
     }
-    if (waiting.patience_s > 0 && activity.idle_s() > waiting.patience_s && transport.idle_s() > waiting.patience_s) {
+    if (waiting.patience_s > 0 && liveness.idle_s() > waiting.patience_s && transport.idle_s() > waiting.patience_s) {
       const Error why =
           lost(fmt::format("rank {} waited {:.0f} s for the others at {}: nothing arrived, and no device computes",
                            transport.rank(), waiting.patience_s, waiting.what));

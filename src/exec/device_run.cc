@@ -174,12 +174,12 @@ struct DeviceRun::State {
         if (stop) return;
       }
       const bool awaited = successor_begin[i] != successor_begin[i + 1] || k + 1 == computes.size();
-      transport.activity().computing(true);
+      transport.liveness().computing(true);
       times[i].start = now();
       execute(program, device, kernels, slot(i), instr(i), arena, workers.crew());
       times[i].finish = now();
       if (!options.clock.empty()) nominal = keep_time(i, nominal, awaited);
-      transport.activity().computing(false);
+      transport.liveness().computing(false);
       computed.store(static_cast<uint32_t>(k + 1), std::memory_order_release);
       if (awaited) transport.wake();
     }
@@ -275,17 +275,17 @@ struct DeviceRun::State {
 
   Status drive() {
     size_t seen = 0;
-    Activity& activity = transport.activity();
-    activity.moved();
+    Liveness& liveness = transport.liveness();
+    liveness.moved();
     for (int rounds = 0; left > 0;) {
       ASSIGN_OR_RETURN(const bool progress, turn(seen));
       if (progress) {
-        activity.moved();
+        liveness.moved();
         rounds = 0;
         continue;
       }
       if (options.cancelled != nullptr && options.cancelled()) return failed("interrupted");
-      if (options.watchdog_s > 0 && activity.idle_s() > options.watchdog_s && transport.idle_s() > options.watchdog_s) {
+      if (options.watchdog_s > 0 && liveness.idle_s() > options.watchdog_s && transport.idle_s() > options.watchdog_s) {
         return lost(missing());
       }
       transport.pause(rounds++);
@@ -337,9 +337,9 @@ Result<std::vector<Interval>> DeviceRun::start() {
     s.go = true;
   }
   s.condition.notify_one();
-  s.transport.activity().explain([&s](int peer) { return s.waits_in(peer); });
+  s.transport.liveness().explain([&s](int peer) { return s.waits_in(peer); });
   const Status status = s.drive();
-  s.transport.activity().explain(nullptr);
+  s.transport.liveness().explain(nullptr);
   if (!status.ok()) {
     s.transport.abort(status.error());
     s.join(true);  // a kernel under way ends first; only then is the arena free

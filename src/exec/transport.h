@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "exec/activity.h"
+#include "exec/liveness.h"
 
 namespace nlsplit {
 
@@ -44,7 +44,7 @@ class Transport {
 
   // This device's own, to be kept up to date by who runs it; and how long no device of the run has done anything: 0
   // while one computes.
-  virtual Activity& activity() = 0;
+  virtual Liveness& liveness() = 0;
   virtual double idle_s() const = 0;
 
   // Ends the run on all devices, saying why. Requests in flight are dropped; their bytes are the caller's again.

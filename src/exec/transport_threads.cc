@@ -49,7 +49,7 @@ struct ThreadWorld::Shared {
   int size;
   size_t eager_limit;
   std::vector<Channel> channels;  // [source * size + destination]
-  std::vector<Activity> activities;
+  std::vector<Liveness> livenesses;
   std::vector<Waker> wakers;
   std::atomic<bool> failed{false};
   mutable std::mutex why_mutex;
@@ -59,7 +59,7 @@ struct ThreadWorld::Shared {
       : size(size),
         eager_limit(eager_limit),
         channels(static_cast<size_t>(size) * static_cast<size_t>(size)),
-        activities(static_cast<size_t>(size)),
+        livenesses(static_cast<size_t>(size)),
         wakers(static_cast<size_t>(size)) {}
 
   Channel& channel(int source, int destination) {
@@ -166,11 +166,11 @@ class ThreadWorld::Endpoint : public Transport {
 
   void wake() override { shared_.wakers[static_cast<size_t>(rank_)].wake(); }
 
-  Activity& activity() override { return shared_.activities[static_cast<size_t>(rank_)]; }
+  Liveness& liveness() override { return shared_.livenesses[static_cast<size_t>(rank_)]; }
 
   double idle_s() const override {
     double least = std::numeric_limits<double>::infinity();
-    for (const Activity& activity : shared_.activities) least = std::min(least, activity.idle_s());
+    for (const Liveness& liveness : shared_.livenesses) least = std::min(least, liveness.idle_s());
     return least;
   }
 

@@ -146,7 +146,7 @@ Status run_in_threads(const RunArguments& arguments, RunOptions options) {
 Status run_over_mpi(const RunArguments& arguments, RunOptions options, Transport& transport,
                     std::optional<TemporaryFolder>& folder, Finished& finished) {
   Waiting patient{0, interrupted, "the planning"};
-  transport.activity().begin(patient.what);
+  transport.liveness().begin(patient.what);
   std::optional<Result<LoadedJob>> loaded;
   Status mine;
   std::string text;
@@ -170,7 +170,7 @@ Status run_over_mpi(const RunArguments& arguments, RunOptions options, Transport
   if (transport.rank() == 0) job = {(*loaded)->contents(), (*loaded)->inputs, (*loaded)->saved.clocks};
   ASSIGN_OR_RETURN(const RunResult result, run(program, job, transport, options));
   patient.what = "the end of the run";
-  transport.activity().begin(patient.what);
+  transport.liveness().begin(patient.what);
   if (transport.rank() == 0) mine = conclude(arguments, **loaded, result, options, finished);
   return agree(transport, mine, patient);
 }

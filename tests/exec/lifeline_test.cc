@@ -57,20 +57,20 @@ class Link {
 };
 
 struct Ranks {
-  std::deque<Activity> activities;
+  std::deque<Liveness> livenesses;
   std::deque<std::promise<Ending>> promises;
   std::vector<std::future<Ending>> endings;
   std::unique_ptr<Link> link;  // between ranks 0 and 1, if wanted
   std::vector<std::unique_ptr<Lifeline>> lifelines;
 
   explicit Ranks(int size, bool with_link = false)
-      : activities(static_cast<size_t>(size)), promises(static_cast<size_t>(size)) {
+      : livenesses(static_cast<size_t>(size)), promises(static_cast<size_t>(size)) {
     std::vector<Greeting> greetings;
-    for (size_t r = 0; r < activities.size(); ++r) {
-      activities[r].begin("phase of rank " + std::to_string(r));
+    for (size_t r = 0; r < livenesses.size(); ++r) {
+      livenesses[r].begin("phase of rank " + std::to_string(r));
       endings.push_back(promises[r].get_future());
       auto opened =
-          Lifeline::open(static_cast<int>(r), "test", activities[r],
+          Lifeline::open(static_cast<int>(r), "test", livenesses[r],
                          {limit_s, "", nullptr, [this, r](const Ending& ending) { promises[r].set_value(ending); }});
       EXPECT_TRUE(opened.ok());
       lifelines.push_back(std::move(*opened));
@@ -153,13 +153,13 @@ TEST(Lifeline, ACutLinkEndsAllWithOneMessage) {
 // One computes, however long: nobody calls that a hang. All idle: everybody knows for how long.
 TEST(Lifeline, IdleIsWhatAllRanksAre) {
   Ranks ranks(3);
-  ranks.activities[2].computing(true);
+  ranks.livenesses[2].computing(true);
   std::this_thread::sleep_for(700ms);
-  EXPECT_GT(ranks.activities[0].idle_s(), 0.5);
+  EXPECT_GT(ranks.livenesses[0].idle_s(), 0.5);
   EXPECT_EQ(ranks.lifelines[0]->idle_s(), 0);
   EXPECT_THAT(ranks.lifelines[0]->others(), AllOf(HasSubstr("rank 1"), HasSubstr("waits in phase of rank 1"),
                                                   HasSubstr("rank 2"), HasSubstr("computes")));
-  ranks.activities[2].computing(false);
+  ranks.livenesses[2].computing(false);
   std::this_thread::sleep_for(700ms);
   EXPECT_GT(ranks.lifelines[0]->idle_s(), 0.3);
   for (auto& lifeline : ranks.lifelines) lifeline->leave();

@@ -53,16 +53,16 @@ std::string many_lines(std::string text) {
 
 }  // namespace
 
-Lifeline::Lifeline(int rank, Activity& activity, LifelineOptions options)
+Lifeline::Lifeline(int rank, Liveness& liveness, LifelineOptions options)
     : rank_(rank),
-      activity_(activity),
+      liveness_(liveness),
       options_(std::move(options)),
       limit_(of_seconds(options_.limit_s)),
       interval_(limit_ / beats_per_limit) {}
 
-Result<std::unique_ptr<Lifeline>> Lifeline::open(int rank, const std::string& program, Activity& activity,
+Result<std::unique_ptr<Lifeline>> Lifeline::open(int rank, const std::string& program, Liveness& liveness,
                                                  LifelineOptions options) {
-  std::unique_ptr<Lifeline> lifeline(new Lifeline(rank, activity, std::move(options)));
+  std::unique_ptr<Lifeline> lifeline(new Lifeline(rank, liveness, std::move(options)));
   lifeline->listener_ = listen_anywhere();
   if (!lifeline->listener_.socket.open()) return io_error(fmt::format("no TCP socket: {}", std::strerror(errno)));
   lifeline->wake_ = Socket(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -161,7 +161,7 @@ bool Lifeline::end(const Error& why) {
 }
 
 double Lifeline::idle_s() const {
-  double least = activity_.idle_s();
+  double least = liveness_.idle_s();
   const std::lock_guard lock(mutex_);
   for (size_t r = 0; r < peers_.size(); ++r) {
     if (static_cast<int>(r) != rank_ && !peers_[r].left) least = std::min(least, peers_[r].idle_s);
@@ -264,10 +264,10 @@ void Lifeline::take(int rank, const std::string& line) {
 void Lifeline::beat() {
   if (options_.traffic) {
     const uint64_t traffic = options_.traffic(descriptors());
-    if (std::exchange(traffic_, traffic) != traffic) activity_.moved();
+    if (std::exchange(traffic_, traffic) != traffic) liveness_.moved();
   }
-  const std::string doing = activity_.computes() ? "computes" : "waits in " + activity_.waits_in(-1);
-  tell_all(fmt::format("beat {:.3f} {}", activity_.idle_s(), one_line(doing)));
+  const std::string doing = liveness_.computes() ? "computes" : "waits in " + liveness_.waits_in(-1);
+  tell_all(fmt::format("beat {:.3f} {}", liveness_.idle_s(), one_line(doing)));
 }
 
 std::vector<int> Lifeline::descriptors() const {
@@ -311,7 +311,7 @@ std::string Lifeline::accuse(const std::vector<int>& suspects, Clock::time_point
   const std::string how = first.broke ? "its connection broke: it died or was cut off"
                                       : fmt::format("it was silent for {:.1f} s: it hangs, is stopped or cut off",
                                                     duration<double>(now - first.heard).count());
-  const std::string own = activity_.computes() ? "computed" : "waited in " + activity_.waits_in(suspects[0]);
+  const std::string own = liveness_.computes() ? "computed" : "waited in " + liveness_.waits_in(suspects[0]);
   return fmt::format("lost {} ({})\n  {} {}\n  the last that was heard of rank {}: it {}", names, how, name(rank_), own,
                      suspects[0], first.doing.empty() ? "had begun" : first.doing);
 }

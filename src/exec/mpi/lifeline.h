@@ -3,7 +3,7 @@
 // the limit every rank tells every other how long it has been idle and what it waits in. What MPI's connections carry
 // counts as no idleness, so that a long message over a slow link is none.
 //
-//   auto lifeline = Lifeline::open(rank, "nlbench 0.1.0", activity, {10, end_the_process});
+//   auto lifeline = Lifeline::open(rank, "nlbench 0.1.0", liveness, {10, end_the_process});
 //   … all ranks exchange greeting() …
 //   RETURN_IF_ERROR(lifeline->connect(greetings, deadline));
 //   lifeline->leave();                                        // the run is over for this rank, and all is well
@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "exec/activity.h"
+#include "exec/liveness.h"
 #include "exec/mpi/greeting.h"
 #include "exec/mpi/line_socket.h"
 
@@ -44,8 +44,8 @@ struct LifelineOptions {
 
 class Lifeline {
  public:
-  // `activity` is this rank's own, and outlives this; it is told of traffic. Error: the system gives no socket.
-  static Result<std::unique_ptr<Lifeline>> open(int rank, const std::string& program, Activity& activity,
+  // `liveness` is this rank's own, and outlives this; it is told of traffic. Error: the system gives no socket.
+  static Result<std::unique_ptr<Lifeline>> open(int rank, const std::string& program, Liveness& liveness,
                                                 LifelineOptions options);
   ~Lifeline();  // without leave(): to the others this rank has died
 
@@ -74,7 +74,7 @@ class Lifeline {
     bool left = false, broke = false;
   };
 
-  Lifeline(int rank, Activity& activity, LifelineOptions options);
+  Lifeline(int rank, Liveness& liveness, LifelineOptions options);
   Status meet(int lower, const std::vector<Greeting>& greetings, Deadline deadline);
   void watch();
   void read_all(Clock::time_point now);
@@ -89,7 +89,7 @@ class Lifeline {
   void stop();
 
   const int rank_;
-  Activity& activity_;
+  Liveness& liveness_;
   const LifelineOptions options_;
   const Clock::duration limit_, interval_;
   Listener listener_;

@@ -234,7 +234,7 @@ class MpiTransport : public Transport {
     const Deadline deadline = begin + of_seconds((meet_share + turn_of(rank_)) * limit_s);
     const std::string program = fmt::format("{} with a lifeline of {} s", options_.program, options_.lifeline_s);
     ASSIGN_OR_RETURN(std::unique_ptr<Lifeline> lifeline,
-                     Lifeline::open(rank_, program, activity_, {limit_s, data_network(), tcp_traffic, on_end}));
+                     Lifeline::open(rank_, program, liveness_, {limit_s, data_network(), tcp_traffic, on_end}));
     ASSIGN_OR_RETURN(const std::vector<Greeting> greetings, exchange(lifeline->greeting(), rank_, size_, deadline));
     if (options_.lifeline_s <= 0) return ok_status();
     RETURN_IF_ERROR(lifeline->connect(greetings, deadline));
@@ -330,8 +330,8 @@ class MpiTransport : public Transport {
     if (!spins_) waiter_.wake();
   }
 
-  Activity& activity() override { return activity_; }
-  double idle_s() const override { return lifeline_ ? lifeline_->idle_s() : activity_.idle_s(); }
+  Liveness& liveness() override { return liveness_; }
+  double idle_s() const override { return lifeline_ ? lifeline_->idle_s() : liveness_.idle_s(); }
 
   [[noreturn]] void abort(const Error& why) override {
     if (!lifeline_) (*exit_)(why, true);
@@ -410,7 +410,7 @@ class MpiTransport : public Transport {
 
   MpiOptions options_;
   std::unique_ptr<Exit> exit_;
-  Activity activity_;
+  Liveness liveness_;
   std::unique_ptr<Lifeline> lifeline_;  // none: one rank, or not wanted
   std::vector<int> lifeline_sockets_;   // no business of this thread
   std::vector<int> same_machine_;

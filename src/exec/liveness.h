@@ -1,9 +1,9 @@
-// Activity: what one device of a run is doing, for those who ask whether the run hangs and where. The device's threads
+// Liveness: what one device of a run is doing, for those who ask whether the run hangs and where. The device's threads
 // write it, any thread reads it.
 //
-//   activity.begin("the start of repeat 3");      // a phase; begins the count of idle seconds anew
-//   activity.moved();                             // something arrived or left
-//   activity.idle_s()                             // 0 while it computes, however long that takes
+//   liveness.begin("the start of repeat 3");      // a phase; begins the count of idle seconds anew
+//   liveness.moved();                             // something arrived or left
+//   liveness.idle_s()                             // 0 while it computes, however long that takes
 #pragma once
 
 #include <atomic>
@@ -14,9 +14,9 @@
 
 namespace nlsplit {
 
-class Activity {
+class Liveness {
  public:
-  Activity() { moved(); }
+  Liveness() { moved(); }
 
   void moved() { moved_.store(now(), std::memory_order_relaxed); }
   void computing(bool on) {
