@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "exec/instructions.h"
@@ -106,8 +107,24 @@ Status check_job(const Program& program, const Job& job) {
   return ok_status();
 }
 
+namespace {
+
+// All contents of its device, as large as they must be.
+bool has_contents(const DeviceProgram& device, const Job& job) {
+  if (!job.contents) return false;
+  return std::ranges::all_of(device.buffers, [&](const Buffer& buffer) {
+    if (!has_bytes(buffer) || !buffer.has_content) return true;
+    const auto raw = job.contents(buffer.content);
+    return raw.ok() && static_cast<int64_t>(raw->size()) == size_of(buffer.type).value();
+  });
+}
+
+}  // namespace
+
 Status place_weights(const Program& program, const Job& job, const KernelTable& kernels, std::byte* arena,
                      Transport& transport, const Waiting& waiting) {
+  const bool own = has_contents(program.devices[static_cast<size_t>(transport.rank())], job);
+  ASSIGN_OR_RETURN(const std::vector<std::string> owns, gather(transport, own ? "y" : "n", waiting));
   Status mine;
   const auto place = [&](const DeviceProgram& device, const Buffer& buffer, std::string_view raw) {
     const Status placed = place_content(program, device, kernels, buffer, raw, arena);
@@ -120,7 +137,17 @@ Status place_weights(const Program& program, const Job& job, const KernelTable& 
       if (!has_bytes(buffer)) continue;
       std::string received;
       std::string_view raw;
-      if (buffer.has_content && transport.rank() == 0) {
+      const bool there = transport.rank() == 0 ? owns[static_cast<size_t>(rank)] == "y" : own;
+      if (buffer.has_content && there && transport.rank() == rank) {
+        auto found = job.contents(buffer.content);
+        if (!found) {  // it was there a moment ago
+          if (mine.ok()) mine = found.error();
+          continue;
+        }
+        raw = *found;
+      } else if (buffer.has_content && there) {
+        continue;  // rank 0 has nothing to do for it
+      } else if (buffer.has_content && transport.rank() == 0) {
         auto found = job.contents(buffer.content);
         if (!found) {  // check_job saw it: the file changed under us, and the others already wait for it
           transport.abort(found.error());

@@ -16,7 +16,9 @@ std::string banks_of(const Buffer& buffer, std::byte* arena);
 // On rank 0: everything asked for is there and has the right size, so that nothing can fail half-way for lack of it.
 Status check_job(const Program& program, const Job& job);
 
-// Fills the weight, state and input buffers of this rank's arena. An error of one rank does not stop the exchange;
+// Fills the weight, state and input buffers of this rank's arena. Rank 0 sends the weights, but not to a rank whose own
+// job has all it needs (the same files over a shared file system: contents have the same names only if they are the
+// same). An error of one rank does not stop the exchange;
 // agree() afterwards.
 Status place_weights(const Program& program, const Job& job, const KernelTable& kernels, std::byte* arena,
                      Transport& transport, const Waiting& waiting);

@@ -30,7 +30,7 @@ struct NamedTensor {
 // Row-major bytes of a content, valid until the next call.
 using ContentLookup = std::function<Result<std::string_view>(ContentId)>;
 
-// What only rank 0 has.
+// What rank 0 brings. Other ranks may have contents too, which then need not travel.
 struct Job {
   ContentLookup contents;
   std::vector<NamedTensor> inputs;  // by the names of the Program's input buffers

@@ -167,7 +167,13 @@ Status run_over_mpi(const RunArguments& arguments, RunOptions options, Transport
   const Program& program = *parsed;
   Job job;
   if (transport.rank() == 0) keep_in(finished, program, options);
-  if (transport.rank() == 0) job = {(*loaded)->contents(), (*loaded)->inputs, (*loaded)->saved.clocks};
+  std::optional<WeightFile> here;  // of a folder that this rank sees as well
+  if (transport.rank() == 0) {
+    job = {(*loaded)->contents(), (*loaded)->inputs, (*loaded)->saved.clocks};
+  } else if (auto weights = WeightFile::open(arguments.job.what)) {
+    here.emplace(std::move(*weights));
+    job.contents = [&here](ContentId id) { return here->bytes(id); };
+  }
   ASSIGN_OR_RETURN(const RunResult result, run(program, job, transport, options));
   patient.what = "the end of the run";
   transport.liveness().begin(patient.what);
@@ -246,7 +252,7 @@ void add_run_command(CLI::App& app, int& code) {
                          "  mpirun -np 4 nlbench run DIR --duration 10s --json result.json --trace trace.json\n"
                          "  nlbench run zoo:resnet18 --batch 8 --output y.npy\n"
                          "Rank r runs the r-th device of the plan. Rank 0 reads all files and hands out the weights; "
-                         "the others need none.\n"
+                         "the others need none (of a folder they see as well they read their weights themselves).\n"
                          "Open MPI starts messages up to 64 KiB without waiting for the receiver over TCP, larger ones "
                          "after a handshake;\n"
                          "mpirun --mca btl_tcp_eager_limit 16777216 makes it one protocol, often faster.");
