@@ -1,19 +1,10 @@
 #include "ranking/evaluate.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <limits>
 
 namespace nlsplit {
 namespace {
-
-std::string hop_name(const Cluster& cluster, const Hop& hop) {
-  const Link& link = cluster.links[hop.link.index()];
-  const std::string &a = cluster.hosts[link.a.index()].name, &b = cluster.hosts[link.b.index()].name;
-  if (!link.full_duplex || link.a == link.b) return fmt::format("{}-{}", a, b);
-  return hop.forward ? fmt::format("{}>{}", a, b) : fmt::format("{}>{}", b, a);
-}
 
 // Mean and longest time a micro-batch is under way, from activities rather than spans: ranking asks this a thousand
 // times.
@@ -82,6 +73,14 @@ Estimate estimate_of(const Scenario& scenario, const LoweredPlan& lowered, const
     }
   }
   return estimate;
+}
+
+void add_breakdown(const LoweredPlan& lowered, const Breakdown& breakdown, const Cluster& cluster, Estimate& estimate) {
+  auto device = estimate.devices.begin();
+  for (size_t d = 0; d < lowered.program.devices.size(); ++d) {
+    if (lowered.program.devices[d].kind != DeviceKind::host) (device++)->breakdown = breakdown.devices[d];
+  }
+  for (const LinkUse& use : breakdown.links) estimate.links.push_back({hop_name(cluster, use.hop), use});
 }
 
 Estimate estimate_fast(const Scenario& scenario, const LoweredPlan& lowered) {
