@@ -1,5 +1,4 @@
-// Both tiers of the simulator on a pipeline of 16 stages and 64 micro-batches; items are activities (a block or a
-// transfer).
+// Both tiers of the simulator on pipelines; items are activities (a block or a transfer).
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -107,26 +106,66 @@ double cpu_seconds() {
 }
 
 // All of it: fork, engine, platform, simulation, and the way back. The time is that of one core: simulate_all uses as
-// many as there are, so it is the CPU time of this process and its children. Argument: graphs at a time.
-void simgrid_tier_16x64(benchmark::State& state) {
-  const Built built = build(16, 64);
-  Timing fast;
-  simulate_fast(built.graph, fast);
-  const std::vector<const TimedGraph*> graphs(static_cast<size_t>(state.range(0)), &built.graph);
-  const auto checked = simulate_all(built.cluster, graphs);
-  if (!checked.ok() || std::abs(checked->front().makespan - fast.makespan) > 1e-9 * fast.makespan) {
-    state.SkipWithError("the tiers disagree on a pipeline without contention");
-    return;
-  }
+// many as there are, so it is the CPU time of this process and its children.
+void run_simgrid(benchmark::State& state, const Built& built, size_t at_a_time) {
+  const std::vector<const TimedGraph*> graphs(at_a_time, &built.graph);
   for (auto _ : state) {
     const double before = cpu_seconds();
     auto timings = simulate_all(built.cluster, graphs);
+    if (!timings.ok()) state.SkipWithError(timings.error().message.c_str());
     benchmark::DoNotOptimize(timings);
     state.SetIterationTime(cpu_seconds() - before);
   }
   state.SetItemsProcessed(state.iterations() * static_cast<int64_t>(graphs.size() * built.graph.activities.size()));
 }
+
+// Nothing is contended, so both tiers must agree.
+void uncontended(benchmark::State& state, const Built& built, size_t at_a_time) {
+  Timing fast;
+  simulate_fast(built.graph, fast);
+  const auto checked = simulate_all(built.cluster, {&built.graph});
+  if (!checked.ok() || std::abs(checked->front().makespan - fast.makespan) > 1e-9 * fast.makespan) {
+    state.SkipWithError("the tiers disagree on a pipeline without contention");
+    return;
+  }
+  run_simgrid(state, built, at_a_time);
+}
+
+// Argument: graphs at a time.
+void simgrid_tier_16x64(benchmark::State& state) {
+  uncontended(state, build(16, 64), static_cast<size_t>(state.range(0)));
+}
 BENCHMARK(simgrid_tier_16x64)->Arg(1)->Arg(16)->UseManualTime()->Unit(benchmark::kMillisecond);
+
+// Argument: micro-batches.
+void simgrid_tier_64_stages(benchmark::State& state) {
+  uncontended(state, build(64, static_cast<int>(state.range(0))), 1);
+}
+BENCHMARK(simgrid_tier_64_stages)->Arg(64)->Arg(640)->UseManualTime()->Unit(benchmark::kMillisecond);
+
+// Every link is busy nearly all the time. chain: with one flow. star: one half-duplex wire from each host to a switch,
+// with a flow in and a flow out, so that all flows depend on each other.
+// Argument: micro-batches; with 64 the pipeline fills and drains most of the time.
+void saturated(benchmark::State& state, bool star) {
+  Built built = build(64, static_cast<int>(state.range(0)));
+  for (Link& link : built.cluster.links) link.bandwidth = bytes_per_second(125e5);
+  if (star) {
+    built.cluster.links.clear();
+    built.cluster.hosts.push_back({"sw", true});
+    for (size_t s = 0; s < 64; ++s) {
+      built.cluster.links.push_back({"", HostId(s), HostId(64), bytes_per_second(125e5), seconds(5e-5), false});
+    }
+  }
+  built.graph = build_timed_graph(built.program, built.dependencies, built.cluster, costs_of(built.cluster)).value();
+  const auto once = simulate_all(built.cluster, {&built.graph});
+  double busy = 0;
+  const Load load = load_of(built.graph, built.cluster, built.program.devices.size());
+  for (const auto& [hop, seconds] : load.link_seconds) busy += seconds / once->front().makespan;
+  state.counters["link_utilisation"] = busy / static_cast<double>(load.link_seconds.size());
+  run_simgrid(state, built, 1);
+}
+BENCHMARK_CAPTURE(saturated, chain, false)->Arg(64)->Arg(640)->UseManualTime()->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(saturated, star, true)->Arg(64)->Arg(640)->UseManualTime()->Unit(benchmark::kMillisecond);
 
 // What ranking does for each candidate after lowering: 4 stages, 64 micro-batches, 18 instructions a slot. Items are
 // instructions.

@@ -75,6 +75,14 @@ Estimate estimate_of(const Scenario& scenario, const LoweredPlan& lowered, const
   return estimate;
 }
 
+void add_breakdown(const LoweredPlan& lowered, const Breakdown& breakdown, const Cluster& cluster, Estimate& estimate) {
+  auto device = estimate.devices.begin();
+  for (size_t d = 0; d < lowered.program.devices.size(); ++d) {
+    if (lowered.program.devices[d].kind != DeviceKind::host) (device++)->breakdown = breakdown.devices[d];
+  }
+  for (const LinkUse& use : breakdown.links) estimate.links.push_back({hop_name(cluster, use.hop), use});
+}
+
 Estimate estimate_fast(const Scenario& scenario, const LoweredPlan& lowered) {
   Timing timing;
   simulate_fast(lowered.timed, timing);

@@ -27,6 +27,9 @@ Result<LoweredPlan> lower_plan(const Scenario& scenario, const PreparedModel& pr
 // From the times of its activities, whoever found them.
 Estimate estimate_of(const Scenario& scenario, const LoweredPlan& lowered, const Timing& timing);
 
+// Adds the breakdown of a simulation without noise.
+void add_breakdown(const LoweredPlan& lowered, const Breakdown& breakdown, const Cluster& cluster, Estimate& estimate);
+
 // The fast tier's word, no shorter than what the busiest device or link allows with contention.
 Estimate estimate_fast(const Scenario& scenario, const LoweredPlan& lowered);
 

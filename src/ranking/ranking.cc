@@ -15,7 +15,9 @@
 #include "graph/passes.h"
 #include "program/verify.h"
 #include "ranking/evaluate.h"
+#include "ranking/noise_runs.h"
 #include "ranking/verdict.h"
+#include "sim/disturb.h"
 #include "sim/simgrid/simgrid_tier.h"
 
 namespace nlsplit {
@@ -29,6 +31,7 @@ struct Candidate {
   size_t prepared = 0;      // index into the prepared models
   double bound = 0;         // seconds no schedule of it can beat; 0: look at it first
   double fast_score = 0;    // smaller is better
+  double noisy_score = 0;   // the same under noise, if there is any
   bool must_judge = false;  // own plans and yardsticks
 };
 
@@ -48,13 +51,33 @@ double score_of(Objective objective, const Estimate& estimate) {
   CHECK(false, "unknown objective");
 }
 
+double score_of(Objective objective, const NoisyEstimate& estimate) {
+  switch (objective) {
+    case Objective::throughput:
+      return estimate.makespan_s.p95;
+    case Objective::latency:
+      return estimate.latency_s.p95;
+  }
+  CHECK(false, "unknown objective");
+}
+
+Error no_noise(const Scenario& scenario, std::string_view what) {
+  Error error = invalid_input(
+      fmt::format("{} needs noise, and this scenario has none: add e.g. noise: {{compute: {{jitter: 5%}}}}", what));
+  error.where.file = scenario.file;
+  return error;
+}
+
 class Ranker {
  public:
   Ranker(const Scenario& scenario, const Model& model, const RankOptions& options)
-      : scenario_(scenario), graph_(model.graph), options_(options), costs_(cost_table(scenario, model.graph.name)) {}
+      : scenario_(scenario), graph_(model.graph), options_(options), costs_(cost_table(scenario, model.graph.name)) {
+    if (scenario.noise) noise_bound_.emplace(scenario);
+  }
 
   Result<Ranking> run() {
     const auto begin = std::chrono::steady_clock::now();
+    if (options_.robust && !scenario_.noise) return no_noise(scenario_, "an order by p95");
     ranking_.model = graph_.name;
     ranking_.batch = scenario_.batch;
     ranking_.objective = scenario_.objective;
@@ -175,6 +198,8 @@ class Ranker {
       }
       const Estimate estimate = estimate_fast(scenario_, lowered);
       candidate.fast_score = score_of(scenario_.objective, estimate);
+      if (noise_bound_)
+        candidate.noisy_score = candidate.fast_score * noise_bound_->factor(lowered, estimate.makespan_s);
       if (candidate.ranked.plan.stages.size() > 1) {
         const std::array<double, 4> scores = {estimate.makespan_s, estimate.latency_mean_s,
                                               static_cast<double>(estimate.largest_memory.value()),
@@ -216,20 +241,28 @@ class Ranker {
     }
   }
 
+  // Whether or not noise is asked for now: a plan's number must not depend on it.
+  void choose_robust(size_t wanted) {
+    std::vector<size_t> order(candidates_.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::ranges::stable_sort(order, {}, [&](size_t i) { return candidates_[i].noisy_score; });
+    for (size_t i = 0; i < std::min(wanted, order.size()); ++i) candidates_[order[i]].must_judge = true;
+  }
+
   Status judge() {
     std::stable_sort(candidates_.begin(), candidates_.end(),
                      [](const Candidate& a, const Candidate& b) { return a.fast_score < b.fast_score; });
     draw_samples();
     const size_t wanted = std::max(least_finalists, static_cast<size_t>(scenario_.keep) * 2);
+    if (noise_bound_) choose_robust(wanted);
     std::vector<Candidate> finalists;
     for (size_t i = 0; i < candidates_.size(); ++i) {
       if (i < wanted || candidates_[i].must_judge) finalists.push_back(std::move(candidates_[i]));
     }
     std::vector<LoweredPlan> lowered;
-    std::vector<const TimedGraph*> graphs;
     lowered.reserve(finalists.size());
     for (size_t i = 0; i < finalists.size(); ++i) {
-      progress("simulating", i, finalists.size());
+      progress("lowering", i, finalists.size());
       ASSIGN_OR_RETURN(LoweredPlan one,
                        lower_plan(scenario_, prepared_[finalists[i].prepared], finalists[i].ranked.plan, costs_));
       if (const Status sound = verify(one.program); !sound.ok()) {
@@ -244,17 +277,38 @@ class Ranker {
       }
       lowered.push_back(std::move(one));
     }
-    for (const LoweredPlan& one : lowered) graphs.push_back(&one.timed);
-    ASSIGN_OR_RETURN(const std::vector<Timing> timings, simulate_all(scenario_.cluster, graphs));
-    for (size_t i = 0; i < finalists.size(); ++i) {
-      RankedPlan& plan = finalists[i].ranked;
-      plan.estimate = estimate_of(scenario_, lowered[i], timings[i]);
-      plan.text = to_string(plan.plan, graph_, scenario_.cluster);
-      ranking_.judged.push_back(std::move(plan));
+    ranking_.judged.resize(finalists.size());
+    RETURN_IF_ERROR(simulate_each(
+        scenario_.cluster, lowered.size(),
+        [&](size_t i) {
+          return Simulation{&lowered[i].timed, {}};
+        },
+        [&](size_t i, const Timing& timing) {
+          progress("simulating", i, lowered.size());
+          RankedPlan& plan = finalists[i].ranked;
+          plan.estimate = estimate_of(scenario_, lowered[i], timing);
+          add_breakdown(lowered[i], break_down(lowered[i].timed, timing, scenario_.cluster), scenario_.cluster,
+                        plan.estimate);
+          plan.text = to_string(plan.plan, graph_, scenario_.cluster);
+          ranking_.judged[i] = std::move(plan);
+          return true;
+        }));
+    if (scenario_.noise && (options_.noise || options_.robust)) {
+      ASSIGN_OR_RETURN(const NoiseRuns noisy, run_noise(scenario_, lowered, options_));
+      ranking_.noise_runs = noisy.runs;
+      for (size_t i = 0; i < noisy.plans.size(); ++i) ranking_.judged[i].noisy = noisy.plans[i];
     }
     std::stable_sort(ranking_.judged.begin(), ranking_.judged.end(), [&](const RankedPlan& a, const RankedPlan& b) {
       return score_of(scenario_.objective, a.estimate) < score_of(scenario_.objective, b.estimate);
     });
+    ranking_.order.resize(ranking_.judged.size());
+    std::iota(ranking_.order.begin(), ranking_.order.end(), size_t{0});
+    if (options_.robust && ranking_.noise_runs > 0) {
+      ranking_.robust = true;
+      std::ranges::stable_sort(ranking_.order, {}, [&](size_t i) {
+        return score_of(scenario_.objective, ranking_.judged[i].noisy.value());
+      });
+    }
     return ok_status();
   }
 
@@ -294,6 +348,7 @@ class Ranker {
   const Graph& graph_;
   const RankOptions& options_;
   CostTable costs_;
+  std::optional<NoiseBound> noise_bound_;
   std::vector<PreparedModel> prepared_;
   std::vector<Candidate> candidates_;
   Ranking ranking_;
@@ -380,15 +435,29 @@ Result<RankedPlan> find_plan(const Ranking& ranking, const std::string& which) {
                                    names.empty() ? "" : " or one of " + names));
 }
 
-Result<TimedPlan> time_plan(const Scenario& scenario, const Graph& optimized, const Plan& plan) {
+std::vector<size_t> kept(const Ranking& ranking) {
+  return {ranking.order.begin(), ranking.order.begin() + static_cast<std::ptrdiff_t>(ranking.keep)};
+}
+
+Result<TimedPlan> time_plan(const Scenario& scenario, const Graph& optimized, const Plan& plan,
+                            std::optional<int> noise_run) {
+  if (noise_run && !scenario.noise) return no_noise(scenario, "a run of it");
+  if (noise_run && (*noise_run < 0 || *noise_run >= scenario.noise->runs))
+    return invalid_input(fmt::format("the scenario's noise has runs 1 … {}", scenario.noise->runs));
   const CostTable costs = cost_table(scenario, optimized.name);
   ASSIGN_OR_RETURN(const PreparedModel prepared, prepare_model(scenario, optimized, plan.micro_batches));
   ASSIGN_OR_RETURN(LoweredPlan lowered, lower_plan(scenario, prepared, plan, costs));
   RETURN_IF_ERROR(verify(lowered.program));
+  if (noise_run) {
+    const NoiseKeys keys = noise_keys(lowered.program, lowered.dependencies, lowered.timed, scenario.cluster);
+    disturb(lowered.timed, *scenario.noise, scenario.cluster, keys, *noise_run);
+  }
   const std::vector<const TimedGraph*> graphs = {&lowered.timed};
   ASSIGN_OR_RETURN(const std::vector<Timing> timings, simulate_all(scenario.cluster, graphs));
   TimedPlan timed;
   timed.estimate = estimate_of(scenario, lowered, timings[0]);
+  timed.breakdown = break_down(lowered.timed, timings[0], scenario.cluster);
+  add_breakdown(lowered, timed.breakdown, scenario.cluster, timed.estimate);
   timed.trace = to_trace(lowered.program, lowered.dependencies, lowered.timed, timings[0]);
   timed.program = std::move(lowered.program);
   return timed;

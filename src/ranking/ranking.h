@@ -1,8 +1,8 @@
 // The main job: which plans are best for a scenario, how good are they, and is splitting worth it at all.
 //
 // Candidates come from search (partition/search.h) and from the scenario; every one is lowered and timed by the fast
-// tier, the best go to SimGrid, whose word is final. Plans that do not fit in a device's memory are left out, and
-// counted.
+// tier, the best go to SimGrid, whose word is final; where the scenario has noise, these are simulated under it too.
+// Plans that do not fit in a device's memory are left out, and counted.
 #pragma once
 
 #include <functional>
@@ -15,6 +15,7 @@
 #include "program/program.h"
 #include "program/trace.h"
 #include "scenario/scenario.h"
+#include "sim/breakdown.h"
 #include "sim/timed_graph.h"
 
 namespace nlsplit {
@@ -23,6 +24,12 @@ struct DeviceEstimate {
   std::string name;
   double share = 0;  // of the makespan it computes
   Bytes memory;      // its arena
+  DeviceBreakdown breakdown = {};
+};
+
+struct LinkEstimate {
+  std::string name;  // "a>sw", with the direction; "a-sw" if half duplex
+  LinkUse use;
 };
 
 // What a simulation says of one plan.
@@ -38,6 +45,20 @@ struct Estimate {
   double busiest_link_share = 0;
   std::string largest_device;  // by memory
   Bytes largest_memory;
+  std::vector<LinkEstimate> links;  // that carry something; these and `breakdown` come from SimGrid only
+};
+
+// Over the runs of a noise.
+struct Spread {
+  double mean = 0;
+  double p95 = 0;   // 95 of 100 runs are at least this good
+  int p95_run = 0;  // the run it is of, from 0
+};
+
+// What a plan's estimate becomes under the scenario's noise.
+struct NoisyEstimate {
+  Spread makespan_s;
+  Spread latency_s;  // of the mean over a run's micro-batches
 };
 
 struct RankedPlan {
@@ -46,7 +67,8 @@ struct RankedPlan {
   bool own = false;      // the scenario's; plan.name is its name there
   bool sampled = false;  // drawn at random (RankOptions::samples), whatever its place
   std::vector<PlanNote> notes;
-  Estimate estimate;
+  Estimate estimate;  // without noise
+  std::optional<NoisyEstimate> noisy;
 };
 
 struct Misfit {  // plans left out because a device's memory is too small
@@ -91,12 +113,15 @@ struct Ranking {
   std::string model;
   int64_t batch = 1;
   Objective objective = Objective::throughput;
-  std::vector<RankedPlan> judged;  // by SimGrid, best first; a plan's number is its index + 1
-  size_t keep = 0;                 // how many of them the user wants to see
-  size_t considered = 0;           // lowered and timed by the fast tier
-  size_t devices = 0;              // that search looked at; fewer than the cluster has if it has very many
-  double space = 0;                // plans there are; more than `considered` if search pruned
-  double seconds = 0;              // it took, after loading
+  std::vector<RankedPlan> judged;  // by SimGrid, best first, without noise; a plan's number is its index + 1
+  std::vector<size_t> order;       // into judged, as the user wants to see them: as they are, or by p95 if `robust`
+  bool robust = false;
+  int noise_runs = 0;     // that stand behind each plan's `noisy`; 0: none was asked for, or it was interrupted
+  size_t keep = 0;        // how many of them the user wants to see
+  size_t considered = 0;  // lowered and timed by the fast tier
+  size_t devices = 0;     // that search looked at; fewer than the cluster has if it has very many
+  double space = 0;       // plans there are; more than `considered` if search pruned
+  double seconds = 0;     // it took, after loading
   std::vector<Misfit> misfits;
   std::vector<OwnMisfit> own_misfits;
   bool interrupted = false;    // by RankOptions::interrupted: not all candidates were looked at
@@ -108,12 +133,14 @@ struct Ranking {
 };
 
 struct RankOptions {
-  std::function<void(std::string_view phase, size_t done, size_t total)> progress;  // may be empty
-  std::function<bool()> interrupted;  // true: stop with the best so far; may be empty
+  std::function<void(std::string_view phase, size_t done, size_t total)> progress = {};  // may be empty
+  std::function<bool()> interrupted = {};  // true: stop with the best so far; may be empty
   // So many of the plans that fit are drawn at random and simulated too: a ranking that is to be checked against real
   // runs must not be checked on its own favourites only.
   size_t samples = 0;
   uint64_t seed = 1;
+  bool noise = false;   // simulate the judged plans under the scenario's noise too, if it has any
+  bool robust = false;  // that, and Ranking::order by p95
 };
 
 // The scenario's model at one micro-batch count, ready to be lowered.
@@ -129,7 +156,11 @@ Result<PreparedModel> prepare_model(const Scenario& scenario, const Graph& optim
 // try.
 Result<std::vector<RankedPlan>> resolve_own_plan(const Scenario& scenario, const Graph& optimized, const UserPlan& own);
 
-// Errors: a missing cost, a plan of one's own that is wrong, nothing fits (says what is missing on which device).
+// The first `keep` in the user's order.
+std::vector<size_t> kept(const Ranking& ranking);
+
+// Errors: a missing cost, a plan of one's own that is wrong, nothing fits (says what is missing on which device),
+// `robust` without noise in the scenario.
 Result<Ranking> rank_plans(const Scenario& scenario, const Model& model, const RankOptions& options);
 
 // Plan number K, or the best one called K. Error: says which there are.
@@ -140,7 +171,10 @@ struct TimedPlan {
   Program program;
   Trace trace;
   Estimate estimate;
+  Breakdown breakdown;
 };
-Result<TimedPlan> time_plan(const Scenario& scenario, const Graph& optimized, const Plan& plan);
+// noise_run: under the scenario's noise, in this run of it. Error: there is no such run.
+Result<TimedPlan> time_plan(const Scenario& scenario, const Graph& optimized, const Plan& plan,
+                            std::optional<int> noise_run = std::nullopt);
 
 }  // namespace nlsplit

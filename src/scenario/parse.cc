@@ -194,7 +194,7 @@ Result<Scenario> parse_scenario(std::string_view text, const std::string& file, 
   }
   ASSIGN_OR_RETURN(const Fields root, Fields::open(source, tree, "the scenario",
                                                    {"model", "workload", "topology", "devices", "switches", "links",
-                                                    "network", "source", "sink", "search", "plans"}));
+                                                    "network", "source", "sink", "search", "plans", "noise"}));
   Scenario scenario;
   scenario.file = file;
   scenario.schedules = {"streaming"};
@@ -208,6 +208,9 @@ Result<Scenario> parse_scenario(std::string_view text, const std::string& file, 
   }
   if (const Yaml* plans = root.find("plans")) {
     RETURN_IF_ERROR(parse_plans(source, *plans, scenario));
+  }
+  if (const Yaml* noise = root.find("noise")) {
+    RETURN_IF_ERROR(parse_noise(source, *noise, scenario));
   }
   return scenario;
 }

@@ -14,6 +14,9 @@ std::string beside(const std::string& scenario_file, const std::string& path);
 // topology, devices, links, switches, network, source and sink of `root`.
 Status parse_cluster(const Source& source, const Fields& root, const ScenarioOptions& options, Scenario& scenario);
 
+// noise, once the cluster is known.
+Status parse_noise(const Source& source, const Yaml& node, Scenario& scenario);
+
 // A plan's stages, micro-batches and schedule: a list of stages, or a map with them. `workload_batch` 0: it stands in a
 // file of its own, where the batch is not known and it may name itself.
 Result<UserPlan> parse_plan(const Source& source, const Yaml& node, std::string name, int64_t workload_batch);

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "cost/cluster.h"
 #include "cost/cost_table.h"
+#include "cost/noise.h"
 #include "cost/platform.h"
 #include "graph/weights.h"
 #include "partition/search.h"
@@ -41,6 +43,7 @@ struct Scenario {
   Objective objective = Objective::throughput;
   int keep = 20;  // plans kept in the answer
   std::vector<UserPlan> plans;
+  std::optional<Noise> noise;
   Location model_where;  // for errors about the model, with the line there; no file in a bare_scenario
   std::string model_line;
 };

@@ -11,7 +11,7 @@ namespace {
 // Every activity after all it waits for: one pass in the graph's order.
 void sweep(const TimedGraph& graph, Timing& timing) {
   const size_t count = graph.activities.size();
-  for (auto* times : {&timing.posted, &timing.start, &timing.sent, &timing.finish}) times->resize(count);
+  for (auto* times : {&timing.posted, &timing.start, &timing.moves, &timing.sent, &timing.finish}) times->resize(count);
   const std::array<const double*, 4> time_of = {timing.posted.data(), timing.start.data(), timing.sent.data(),
                                                 timing.finish.data()};
   static_assert(static_cast<int>(Event::posted) == 0 && static_cast<int>(Event::ready) == 1 &&
@@ -26,14 +26,17 @@ void sweep(const TimedGraph& graph, Timing& timing) {
     }
     const auto [start, post] = gate;
     const Activity& activity = graph.activities[i];
-    double sent = start + activity.duration, finish = sent, posted = sent;
+    double moves = start;
+    if (activity.is_transfer && !activity.eager) moves = std::max(start, post) + activity.handshake;
+    const double sent = moves + activity.duration;
+    double finish = sent, posted = sent;
     if (activity.is_transfer) {
-      if (!activity.eager) sent = std::max(start, post) + activity.handshake + activity.duration;
       finish = std::max(sent + activity.latency, post);
       posted = post;
     }
     timing.posted[i] = posted;
     timing.start[i] = start;
+    timing.moves[i] = moves;
     timing.sent[i] = sent;
     timing.finish[i] = finish;
     makespan = std::max(makespan, finish);
@@ -69,7 +72,7 @@ void event_loop(const TimedGraph& graph, Timing& timing) {
 
 void simulate_fast(const TimedGraph& graph, Timing& timing) {
   const bool company = std::ranges::any_of(graph.machine_of_device, [](int machine) { return machine >= 0; });
-  if (graph.nic_window > 0 || company) {
+  if (graph.nic_window > 0 || company || !graph.slowness.empty()) {
     event_loop(graph, timing);
   } else {
     sweep(graph, timing);

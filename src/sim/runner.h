@@ -26,7 +26,8 @@ class Runner {
   Runner(const TimedGraph& graph, Timing& timing, Clock& clock)
       : graph_(graph), timing_(timing), clock_(clock), left_(graph.activities.size()) {
     const size_t count = graph.activities.size();
-    for (auto* times : {&timing.posted, &timing.start, &timing.sent, &timing.finish}) times->assign(count, 0);
+    for (auto* times : {&timing.posted, &timing.start, &timing.moves, &timing.sent, &timing.finish})
+      times->assign(count, 0);
     timing.makespan = 0;
     life_.resize(count);
     out_begin_.assign(count + 1, 0);
@@ -116,7 +117,7 @@ class Runner {
     uint32_t block = 0;
     double left = 0;      // seconds of computing, alone
     double since = 0;     // when that was so
-    double slowness = 1;  // seconds for a second of it
+    double slowness = 1;  // by company: seconds for a second of it
     double due = 0;       // when it ends if nothing changes
   };
   struct Card {
@@ -135,7 +136,7 @@ class Runner {
       } else if (graph_.activities[next.activity].is_transfer) {
         ready(next.activity, now);
       } else {
-        timing_.start[next.activity] = now;
+        timing_.start[next.activity] = timing_.moves[next.activity] = now;
         const double duration = graph_.activities[next.activity].duration;
         if (duration > 0) {
           begin_block(next.activity, duration, now);
@@ -172,7 +173,7 @@ class Runner {
   void begin_block(uint32_t i, double duration, double now) {
     const size_t device = device_of(i);
     Computing& computing = computing_[device];
-    computing = {true, i, duration, now, 1, now + duration};
+    computing = {true, i, duration, now, 1, end_of(device, now, duration)};
     if (shares_machine(device))
       pace(device, now);
     else
@@ -183,6 +184,15 @@ class Runner {
   bool is_stale(uint32_t i, double now) const {
     const Computing& it = computing_[device_of(i)];
     return shares_machine(device_of(i)) && !(it.active && it.block == i && it.due == now);
+  }
+
+  // When a device that begins now has done what takes `work` seconds at its usual speed; and how much of such work it
+  // has done since then.
+  double end_of(size_t device, double now, double work) const {
+    return graph_.slowness.empty() ? now + work : nlsplit::end_of(graph_.slowness[device], now, work);
+  }
+  double done_since(size_t device, double since, double now) const {
+    return graph_.slowness.empty() ? now - since : done_between(graph_.slowness[device], since, now);
   }
 
   bool shares_machine(size_t device) const { return graph_.machine_of_device[device] >= 0; }
@@ -197,10 +207,10 @@ class Runner {
       Computing& it = computing_[d];
       if (graph_.machine_of_device[d] != machine || !it.active) continue;
       const Activity& block = graph_.activities[it.block];
-      it.left = std::max(0.0, it.left - (now - it.since) / it.slowness);
+      it.left = std::max(0.0, it.left - done_since(d, it.since, now) / it.slowness);
       it.since = now;
       it.slowness = 1 + others * block.company / block.duration;
-      it.due = now + it.left * it.slowness;
+      it.due = end_of(d, now, it.left * it.slowness);
       clock_.at(it.due, it.block, Step::block_done);
     }
   }
@@ -211,7 +221,7 @@ class Runner {
     if (stolen_[device] > 0) {
       computing.left = std::exchange(stolen_[device], 0);
       computing.since = now;
-      computing.due = now + computing.left * computing.slowness;
+      computing.due = end_of(device, now, computing.left * computing.slowness);
       clock_.at(computing.due, i, Step::block_done);
       return;
     }
@@ -270,6 +280,7 @@ class Runner {
   }
 
   void start_flow(uint32_t i, double now) {
+    timing_.moves[i] = now;
     if (graph_.activities[i].duration > 0) {
       clock_.flow(i, now);
     } else {
@@ -306,11 +317,11 @@ class Runner {
   std::vector<Life> life_;
   std::vector<uint32_t> out_begin_;  // out_[out_begin_[i] … out_begin_[i+1]): who waits for activity i
   std::vector<Out> out_;
-  std::vector<Open> open_;       // gates that opened and are not yet acted upon
+  std::vector<Open> open_;            // gates that opened and are not yet acted upon
   std::vector<Computing> computing_;  // by device
-  std::vector<double> stolen_;   // by device: seconds that messages took from it so far
-  std::vector<Card> cards_;      // by host; empty without a window
-  std::vector<int> asked_;       // cards that may have something to take
+  std::vector<double> stolen_;        // by device: seconds that messages took from it so far
+  std::vector<Card> cards_;           // by host; empty without a window
+  std::vector<int> asked_;            // cards that may have something to take
 };
 
 }  // namespace nlsplit

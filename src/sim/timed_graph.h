@@ -32,6 +32,8 @@
 #include "program/dependencies.h"
 #include "program/program.h"
 #include "program/trace.h"
+#include "sim/link_course.h"
+#include "sim/slowness.h"
 
 namespace nlsplit {
 
@@ -73,6 +75,9 @@ struct TimedGraph {
   std::vector<int> host_of_device;  // dense numbers: devices of one host share its network card
   // Dense numbers of machines that several devices share and whose blocks have a `company`; -1: the device has its own.
   std::vector<int> machine_of_device;
+  // What noise adds (sim/disturb.h); both empty without it.
+  std::vector<Slowness> slowness;   // by device
+  std::vector<LinkCourse> courses;  // of links whose bandwidth changes; the fast tier does not look at them
 };
 
 // Costs come from `costs`, looked up once for each device and computation; copy, pack, unpack and reduce have the desc
@@ -86,6 +91,7 @@ Result<TimedGraph> build_timed_graph(const Program& program, const Dependencies&
 struct Timing {
   std::vector<double> posted;  // block: its end; transfer: recv posted
   std::vector<double> start;   // block: start; transfer: ready
+  std::vector<double> moves;   // block: start; transfer: its first byte moves
   std::vector<double> sent;    // transfer: last byte out; block: end
   std::vector<double> finish;  // block: end; transfer: delivered
   double makespan = 0;

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 
@@ -18,6 +19,7 @@ struct RankArguments {
   std::string scenario, json, csv, save_plans;
   int top = 0;
   bool has_seed = false;
+  bool robust = false;
   uint64_t seed = 1;
 };
 
@@ -32,9 +34,12 @@ Status save_plans(const std::string& dir, const Ranking& ranking, const Loaded& 
   std::error_code failure;
   std::filesystem::create_directories(dir, failure);
   if (failure) return io_error(fmt::format("cannot create {}: {}", dir, failure.message()));
-  for (size_t i = 0; i < ranking.judged.size(); ++i) {
+  std::vector<size_t> plans = kept(ranking);
+  for (const size_t i : ranking.order) {
+    if (ranking.judged[i].own && std::ranges::find(plans, i) == plans.end()) plans.push_back(i);
+  }
+  for (const size_t i : plans) {
     const RankedPlan& ranked = ranking.judged[i];
-    if (i >= ranking.keep && !ranked.own) continue;
     UserPlan own;
     own.name = ranked.own ? ranked.plan.name : fmt::format("plan{}", i + 1);
     own.stages = stage_parts(ranked.plan, loaded.model.graph, loaded.scenario.cluster);
@@ -57,7 +62,10 @@ Status rank(const RankArguments& arguments) {
   if (arguments.top > 0) loaded.scenario.keep = arguments.top;
   if (arguments.has_seed) loaded.scenario.search.seed = arguments.seed;
   catch_interrupts();
-  auto ranking = rank_plans(loaded.scenario, loaded.model, terminal_options());
+  RankOptions options = terminal_options();
+  options.noise = true;
+  options.robust = arguments.robust;
+  auto ranking = rank_plans(loaded.scenario, loaded.model, options);
   clear_progress();
   if (!ranking) return ranking.error();
   if (!arguments.json.empty()) {
@@ -89,13 +97,15 @@ void add_rank_command(CLI::App& app, int& code) {
           "Seed of the search, where the space is too large to see it all (numbers for --plan are those without it)")
       ->check(at_least(0))
       ->type_name("NUMBER");
+  command->add_flag("--robust", arguments->robust,
+                    "Order by what 95 of 100 runs reach under the scenario's `noise` (numbers stay those for --plan)");
   command->add_option("--json", arguments->json, "Write the answer as JSON to this file, - for standard output")
       ->type_name("FILE");
   command->add_option("--csv", arguments->csv, "Write the plans as CSV to this file, - for standard output")
       ->type_name("FILE");
   command->add_option("--save-plans", arguments->save_plans, "Write each plan to DIR/NN.yaml, which --plan-file reads")
       ->type_name("DIR");
-  command->footer("Ctrl-C ends the search and answers with the best plans so far.");
+  command->footer("Ctrl-C ends the search, or the runs with noise, and answers with what there is so far.");
   command->callback([command, arguments, &code] {
     arguments->has_seed = command->count("--seed") > 0;
     if (const Status status = rank(*arguments); !status.ok())

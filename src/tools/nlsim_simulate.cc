@@ -3,10 +3,12 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/file.h"
 #include "base/hash.h"
 #include "report/chrome_trace.h"
+#include "report/ranking/breakdown_report.h"
 #include "report/table.h"
 #include "tools/commands.h"
 #include "tools/exit.h"
@@ -18,6 +20,7 @@ namespace {
 struct SimulateArguments {
   std::string scenario, trace, json;
   PlanChoice choice;
+  int noise_run = 0;  // from 1; 0: without noise
 };
 
 void print_timing(const RankedPlan& chosen, const TimedPlan& timed) {
@@ -26,22 +29,7 @@ void print_timing(const RankedPlan& chosen, const TimedPlan& timed) {
   fmt::print("batch of {}: {}, {} samples/s; latency of a micro-batch {} (longest {})\n\n", timed.program.batch,
              to_string(seconds(e.makespan_s)), rate_text(e.throughput), to_string(seconds(e.latency_mean_s)),
              to_string(seconds(e.latency_max_s)));
-  using enum Align;
-  Table table({{"device", left},
-               {"host", left},
-               {"computing", right},
-               {"waiting", right},
-               {"communicating", right},
-               {"memory", right}});
-  const std::vector<DeviceTimes> times = device_times(timed.program, timed.trace);
-  for (size_t d = 0; d < times.size(); ++d) {
-    const DeviceProgram& device = timed.program.devices[d];
-    table.add(
-        {device.name, device.host,
-         fmt::format("{} ({:.0f} %)", to_string(seconds(times[d].compute)), times[d].compute / e.makespan_s * 100),
-         to_string(seconds(times[d].wait)), to_string(seconds(times[d].communicate)), to_string(device.arena)});
-  }
-  fmt::print("{}\ncomputing and waiting make up the whole; messages travel beside both\n", table.to_string());
+  fmt::print("{}", breakdown_text(timed));
 }
 
 std::string timing_json(const RankedPlan& chosen, const TimedPlan& timed) {
@@ -49,8 +37,9 @@ std::string timing_json(const RankedPlan& chosen, const TimedPlan& timed) {
   const std::vector<DeviceTimes> times = device_times(timed.program, timed.trace);
   for (size_t d = 0; d < times.size(); ++d) {
     devices.push_back({{"name", timed.program.devices[d].name},
-                       {"compute_s", times[d].compute},
-                       {"wait_s", times[d].wait},
+                       {"compute_s", timed.breakdown.devices[d].computing},
+                       {"exposed_communication_s", timed.breakdown.devices[d].exposed_communication},
+                       {"waiting_s", timed.breakdown.devices[d].waiting},
                        {"communicate_s", times[d].communicate},
                        {"memory_bytes", timed.program.devices[d].arena.value()}});
   }
@@ -63,7 +52,8 @@ std::string timing_json(const RankedPlan& chosen, const TimedPlan& timed) {
                                {"throughput_per_s", timed.estimate.throughput},
                                {"latency_mean_s", timed.estimate.latency_mean_s},
                                {"latency_max_s", timed.estimate.latency_max_s},
-                               {"devices", std::move(devices)}};
+                               {"devices", std::move(devices)},
+                               {"links", links_json(timed.estimate.links)}};
   return file.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
@@ -72,7 +62,8 @@ Status simulate(const SimulateArguments& arguments) {
     return invalid_input(fmt::format("{}: simulate needs a scenario (*.yaml)", arguments.scenario));
   ASSIGN_OR_RETURN(Loaded loaded, load(arguments.scenario, 1));
   ASSIGN_OR_RETURN(const RankedPlan chosen, choose_plan(loaded, arguments.choice));
-  ASSIGN_OR_RETURN(const TimedPlan timed, time_plan(loaded.scenario, loaded.model.graph, chosen.plan));
+  const std::optional<int> run = arguments.noise_run > 0 ? std::optional(arguments.noise_run - 1) : std::nullopt;
+  ASSIGN_OR_RETURN(const TimedPlan timed, time_plan(loaded.scenario, loaded.model.graph, chosen.plan, run));
   if (!arguments.trace.empty()) RETURN_IF_ERROR(write_file(arguments.trace, chrome_trace(timed.program, timed.trace)));
   if (arguments.json == "-") {
     fmt::print("{}", timing_json(chosen, timed));
@@ -96,6 +87,11 @@ void add_simulate_command(CLI::App& app, int& code) {
   command->add_option("--plan-file", arguments->choice.file, "A plan in a file of its own")
       ->type_name("FILE")
       ->excludes(plan);
+  command
+      ->add_option("--noise-run", arguments->noise_run,
+                   "Simulate this run of the scenario's `noise`, from 1 (default: no noise)")
+      ->type_name("K")
+      ->check(at_least(1));
   command
       ->add_option("--trace", arguments->trace, "Write a Chrome trace, for https://ui.perfetto.dev or chrome://tracing")
       ->type_name("FILE");

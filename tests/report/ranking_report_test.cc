@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "ranking/small_scenario.h"
+#include "report/ranking/breakdown_report.h"
+#include "report/table.h"
 
 namespace nlsplit {
 namespace {
@@ -69,6 +71,109 @@ TEST(RankingText, ColumnsStandUnderEachOther) {
     EXPECT_EQ(table.substr(at + schedule, 9), "streaming") << table;
   }
   EXPECT_GE(rows, 12u);
+}
+
+// B is slow in most runs: without noise it helps, with noise A alone is better.
+Ranked rank_with_noise(bool robust, const std::string& search = "{keep: 2}") {
+  Ranked ranked{small_scenario({.compute = "100MFLOPS", .search = search}), {}, {}};
+  Noise noise;
+  noise.runs = 4;
+  noise.compute_jitter = 0.01;
+  noise.stragglers.push_back({.device = DeviceId(1), .slowdown = 5, .chance = 0.9});
+  ranked.scenario.noise = noise;
+  ranked.model = *load_model(ranked.scenario);
+  ranked.ranking = *rank_plans(ranked.scenario, ranked.model, {.noise = true, .robust = robust});
+  return ranked;
+}
+
+TEST(RankingText, NoiseHasColumnsOfItsOwn) {
+  EXPECT_THAT(text_of({}), Not(HasSubstr("noise")));
+  const Ranked ranked = rank_with_noise(false);
+  const std::string text = ranking_text(ranked.ranking, ranked.scenario);
+  EXPECT_THAT(text,
+              AllOf(HasSubstr("best throughput first"), HasSubstr("  with noise  with noise  "),
+                    HasSubstr("with noise: 4 runs of each plan, seed 1; 95 of 100 reach the p95; order and other"),
+                    HasSubstr("\n1  "), HasSubstr("--plan 1 --check")));
+  const RankedPlan& first = ranked.ranking.judged[0];
+  EXPECT_THAT(text, HasSubstr(rate_text(8 / first.noisy->makespan_s.p95)));
+  const Ranked latency = rank_with_noise(false, "{objective: latency}");
+  EXPECT_THAT(ranking_text(latency.ranking, latency.scenario),
+              HasSubstr(to_string(seconds(latency.ranking.judged[0].noisy->latency_s.p95))));
+}
+
+TEST(RankingText, RobustRowsKeepTheirNumbers) {
+  const Ranked ranked = rank_with_noise(true);
+  const std::string text = ranking_text(ranked.ranking, ranked.scenario);
+  const std::string first = fmt::format("{}", ranked.ranking.order[0] + 1);
+  ASSERT_NE(first, "1");
+  EXPECT_THAT(text, AllOf(HasSubstr("best p95 of throughput first"), HasSubstr("which --plan takes"),
+                          HasSubstr("A all"), HasSubstr("mpirun -np 1 nlbench run small.yaml --plan " + first)));
+  EXPECT_LT(text.find("A all"), text.find("mine: "));
+}
+
+TEST(RankingText, InterruptedNoiseSaysHowFarItCame) {
+  Ranked ranked = rank_with_noise(false);
+  ranked.ranking.noise_runs = 3;
+  EXPECT_THAT(ranking_text(ranked.ranking, ranked.scenario),
+              HasSubstr("with noise: 3 of 4 runs (interrupted) of each"));
+  ranked.ranking.noise_runs = 0;
+  EXPECT_THAT(ranking_text(ranked.ranking, ranked.scenario),
+              AllOf(HasSubstr("interrupted before all plans had met the noise once"), Not(HasSubstr("with noise"))));
+}
+
+TEST(RankingData, NoiseIsInJsonAndCsv) {
+  using nlohmann::json;
+  const Ranked ranked = rank_with_noise(true);
+  const json answer = json::parse(ranking_json(ranked.ranking, ranked.scenario, ranked.model.graph));
+  EXPECT_EQ(answer.at("noise"), (json{{"seed", 1}, {"runs", 4}, {"robust", true}}));
+  double last = 0;
+  for (const json& plan : answer.at("plans")) {
+    const NoisyEstimate& n = ranked.ranking.judged[plan.at("rank").get<size_t>() - 1].noisy.value();
+    EXPECT_EQ(plan.at("with_noise").at("makespan_s").at("mean"), n.makespan_s.mean);
+    EXPECT_EQ(plan.at("with_noise").at("latency_s").at("p95"), n.latency_s.p95);
+    EXPECT_EQ(plan.at("with_noise").at("makespan_s").at("p95_run"), n.makespan_s.p95_run + 1);
+    EXPECT_GE(n.makespan_s.p95, last);
+    last = n.makespan_s.p95;
+  }
+  EXPECT_EQ(answer.at("plans")[0].at("rank"), ranked.ranking.order[0] + 1);
+  const std::string csv = ranking_csv(ranked.ranking);
+  EXPECT_THAT(csv, HasSubstr("largest_memory_bytes,noise_makespan_mean_s,noise_makespan_p95_s,noise_latency_mean_s,"));
+  const std::string second = csv.substr(csv.find('\n') + 1, csv.find('\n', csv.find('\n') + 1) - csv.find('\n') - 1);
+  EXPECT_EQ(std::count(second.begin(), second.end(), ','), 18);
+  EXPECT_TRUE(second.starts_with(fmt::format("{},", ranked.ranking.order[0] + 1)));
+}
+
+TEST(RankingJson, DevicesAndLinksSayWhatTheyDid) {
+  using nlohmann::json;
+  const Ranked ranked = rank();
+  const json answer = json::parse(ranking_json(ranked.ranking, ranked.scenario, ranked.model.graph));
+  EXPECT_FALSE(answer.contains("noise"));
+  bool links = false;
+  for (const json& plan : answer.at("plans")) {
+    EXPECT_FALSE(plan.contains("with_noise"));
+    const double makespan = plan.at("makespan_s");
+    for (const json& device : plan.at("devices")) {
+      const double sum = device.at("compute_s").get<double>() + device.at("exposed_communication_s").get<double>() +
+                         device.at("waiting_s").get<double>();
+      EXPECT_NEAR(sum, makespan, 1e-9 * makespan);
+    }
+    for (const json& link : plan.at("links")) {
+      links = true;
+      EXPECT_LE(link.at("utilisation").get<double>(), link.at("busy_share").get<double>() + 1e-9);
+      EXPECT_GT(link.at("bytes").get<double>(), 0);
+    }
+  }
+  EXPECT_TRUE(links);
+}
+
+TEST(BreakdownText, DevicesThenLinks) {
+  const Ranked ranked = rank();
+  const auto timed = time_plan(ranked.scenario, ranked.model.graph, find_plan(ranked.ranking, "mine")->plan);
+  ASSERT_TRUE(timed.ok());
+  const std::string text = breakdown_text(*timed);
+  EXPECT_THAT(text, AllOf(HasSubstr("exposed "), HasSubstr("\n                             communication\n"),
+                          HasSubstr("computing"), HasSubstr("waiting"), HasSubstr("\nlink "), HasSubstr("\na>b "),
+                          HasSubstr("\nb>a "), HasSubstr("the three make up the whole")));
 }
 
 TEST(RankingJson, HoldsAllThatTheVerdictSpeaksOf) {

@@ -58,6 +58,30 @@ TEST_F(Programs, RankingAsJson) {
   }
 }
 
+TEST_F(Programs, RobustRankingNeedsNoiseAndKeepsNumbers) {
+  const Outcome refused = nlsim("rank " + scenario_ + " --robust");
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("an order by p95 needs noise, and this scenario has none"));
+  const std::string noisy = scratch_.write(
+      "noisy.yaml", small_scenario() + "noise: {runs: 3, stragglers: [{device: B, slowdown: 9, probability: 90%}]}\n");
+  const Outcome ranked = nlsim("rank " + noisy + " --robust --json -");
+  ASSERT_EQ(ranked.code, 0) << ranked.err;
+  const json first = json::parse(ranked.out).at("plans").at(0);
+  EXPECT_NE(first.at("rank"), 1);
+  // Numbers and runs mean the same to `simulate`.
+  const auto simulated = [&](const std::string& more) {
+    const Outcome outcome =
+        nlsim(fmt::format("simulate {} --plan {} --json - {}", noisy, first.at("rank").get<int>(), more));
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return json::parse(outcome.out).at("makespan_s").get<double>();
+  };
+  EXPECT_DOUBLE_EQ(simulated(""), first.at("makespan_s").get<double>());
+  const json& makespan = first.at("with_noise").at("makespan_s");
+  EXPECT_DOUBLE_EQ(simulated(fmt::format("--noise-run {}", makespan.at("p95_run").get<int>())), makespan.at("p95"));
+  EXPECT_EQ(nlsim("simulate " + noisy + " --noise-run 4").code, 2);
+  EXPECT_EQ(nlsim("simulate " + scenario_ + " --noise-run 1").code, 2);
+}
+
 TEST_F(Programs, SavedPlansComeBack) {
   ASSERT_EQ(nlsim("rank " + scenario_ + " --save-plans " + (scratch_ / "plans")).code, 0);
   const json by_number = json::parse(nlsim("simulate " + scenario_ + " --plan 2 --json -").out);

@@ -1,15 +1,22 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "partition/plan.h"
+#include "report/ranking/breakdown_report.h"
 #include "report/ranking/ranking_report.h"
 
 namespace nlsplit {
 namespace {
 
 using nlohmann::json;
+
+// Runs count from 1, as `nlsim simulate --noise-run` does.
+json spread_json(const Spread& spread) {
+  return {{"mean", spread.mean}, {"p95", spread.p95}, {"p95_run", spread.p95_run + 1}};
+}
 
 json plan_json(const Ranking& ranking, size_t index, const Scenario& scenario, const Graph& graph) {
   const RankedPlan& ranked = ranking.judged[index];
@@ -23,40 +30,54 @@ json plan_json(const Ranking& ranking, size_t index, const Scenario& scenario, c
   }
   json devices = json::array();
   for (const DeviceEstimate& device : e.devices) {
-    devices.push_back({{"name", device.name}, {"share", device.share}, {"memory_bytes", device.memory.value()}});
+    devices.push_back({{"name", device.name},
+                       {"share", device.share},
+                       {"memory_bytes", device.memory.value()},
+                       {"compute_s", device.breakdown.computing},
+                       {"exposed_communication_s", device.breakdown.exposed_communication},
+                       {"waiting_s", device.breakdown.waiting}});
   }
-  return {{"rank", index + 1},
-          {"name", ranked.plan.name},
-          {"own", ranked.own},
-          {"plan", stage_parts(ranked.plan, graph, scenario.cluster)},
-          {"stages", std::move(stages)},
-          {"micro_batches", ranked.plan.micro_batches},
-          {"schedule", ranked.plan.schedule},
-          {"makespan_s", e.makespan_s},
-          {"throughput_per_s", e.throughput},
-          {"latency_mean_s", e.latency_mean_s},
-          {"latency_max_s", e.latency_max_s},
-          {"busiest_device", e.busiest_device},
-          {"busiest_device_share", e.busiest_device_share},
-          {"busiest_link", e.busiest_link},
-          {"busiest_link_share", e.busiest_link_share},
-          {"devices", std::move(devices)},
-          {"largest_device", e.largest_device},
-          {"largest_memory_bytes", e.largest_memory.value()}};
+  json plan = {{"rank", index + 1},
+               {"name", ranked.plan.name},
+               {"own", ranked.own},
+               {"plan", stage_parts(ranked.plan, graph, scenario.cluster)},
+               {"stages", std::move(stages)},
+               {"micro_batches", ranked.plan.micro_batches},
+               {"schedule", ranked.plan.schedule},
+               {"makespan_s", e.makespan_s},
+               {"throughput_per_s", e.throughput},
+               {"latency_mean_s", e.latency_mean_s},
+               {"latency_max_s", e.latency_max_s},
+               {"busiest_device", e.busiest_device},
+               {"busiest_device_share", e.busiest_device_share},
+               {"busiest_link", e.busiest_link},
+               {"busiest_link_share", e.busiest_link_share},
+               {"devices", std::move(devices)},
+               {"links", links_json(e.links)},
+               {"largest_device", e.largest_device},
+               {"largest_memory_bytes", e.largest_memory.value()}};
+  if (ranked.noisy) {
+    plan["with_noise"] = {{"makespan_s", spread_json(ranked.noisy->makespan_s)},
+                          {"latency_s", spread_json(ranked.noisy->latency_s)}};
+  }
+  return plan;
 }
 
-// Kept, of one's own, or spoken of in the verdict.
+// Kept, of one's own, or spoken of in the verdict; in the user's order.
 std::vector<size_t> told(const Ranking& ranking) {
-  std::set<size_t> plans;
+  const std::vector<size_t> top = kept(ranking);
+  std::set<size_t> plans(top.begin(), top.end());
   for (size_t i = 0; i < ranking.judged.size(); ++i) {
-    if (i < ranking.keep || ranking.judged[i].own) plans.insert(i);
+    if (ranking.judged[i].own) plans.insert(i);
   }
   for (const Yardsticks& best : {ranking.verdict.throughput, ranking.verdict.latency, ranking.verdict.memory}) {
     for (const auto& index : {best.split, best.single, best.copies}) {
       if (index) plans.insert(*index);
     }
   }
-  return {plans.begin(), plans.end()};
+  std::vector<size_t> ordered;
+  std::ranges::copy_if(ranking.order, std::back_inserter(ordered), [&](size_t i) { return plans.contains(i); });
+  return ordered;
 }
 
 json number_or_null(const std::optional<size_t>& index) { return index ? json(*index + 1) : json(nullptr); }
@@ -95,47 +116,57 @@ std::string ranking_json(const Ranking& ranking, const Scenario& scenario, const
                            {"least_needed_bytes", misfit.least_needed.value()}});
   }
   const Verdict& v = ranking.verdict;
-  const json file = {
-      {"format", "nlsplit-ranking"},
-      {"version", 1},
-      {"scenario", scenario.file},
-      {"model", ranking.model},
-      {"batch", ranking.batch},
-      {"objective", ranking.objective == Objective::throughput ? "throughput" : "latency"},
-      {"considered", ranking.considered},
-      {"simulated", ranking.judged.size()},
-      {"space", ranking.space},
-      {"interrupted", ranking.interrupted},
-      {"took_s", ranking.seconds},
-      {"misfits", std::move(misfits)},
-      {"own_misfits", std::move(own_misfits)},
-      {"costs",
-       {{"measured", ranking.measured_costs},
-        {"predicted", ranking.predicted_costs},
-        {"predicted_spread", ranking.largest_spread},
-        {"roofline", ranking.estimated_costs}}},
-      {"verdict",
-       {{"throughput", yardsticks_json(v.throughput)},
-        {"latency", yardsticks_json(v.latency)},
-        {"memory", yardsticks_json(v.memory)},
-        {"break_even_bandwidth_factor", v.break_even ? json(*v.break_even) : json(nullptr)},
-        {"gain_without_network", v.gain_without_network ? json(*v.gain_without_network) : json(nullptr)}}},
-      {"plans", std::move(plans)}};
+  json file = {{"format", "nlsplit-ranking"},
+               {"version", 1},
+               {"scenario", scenario.file},
+               {"model", ranking.model},
+               {"batch", ranking.batch},
+               {"objective", ranking.objective == Objective::throughput ? "throughput" : "latency"},
+               {"considered", ranking.considered},
+               {"simulated", ranking.judged.size()},
+               {"space", ranking.space},
+               {"interrupted", ranking.interrupted},
+               {"took_s", ranking.seconds},
+               {"misfits", std::move(misfits)},
+               {"own_misfits", std::move(own_misfits)},
+               {"costs",
+                {{"measured", ranking.measured_costs},
+                 {"predicted", ranking.predicted_costs},
+                 {"predicted_spread", ranking.largest_spread},
+                 {"roofline", ranking.estimated_costs}}},
+               {"verdict",
+                {{"throughput", yardsticks_json(v.throughput)},
+                 {"latency", yardsticks_json(v.latency)},
+                 {"memory", yardsticks_json(v.memory)},
+                 {"break_even_bandwidth_factor", v.break_even ? json(*v.break_even) : json(nullptr)},
+                 {"gain_without_network", v.gain_without_network ? json(*v.gain_without_network) : json(nullptr)}}},
+               {"plans", std::move(plans)}};
+  if (ranking.noise_runs > 0) {
+    file["noise"] = {{"seed", scenario.noise.value().seed}, {"runs", ranking.noise_runs}, {"robust", ranking.robust}};
+  }
   return file.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
 std::string ranking_csv(const Ranking& ranking) {
+  const bool noisy = ranking.noise_runs > 0;
   std::string out =
       "rank,name,plan,micro_batches,schedule,throughput_per_s,makespan_s,latency_mean_s,latency_max_s,busiest_device,"
-      "busiest_device_share,busiest_link,busiest_link_share,largest_device,largest_memory_bytes\n";
+      "busiest_device_share,busiest_link,busiest_link_share,largest_device,largest_memory_bytes";
+  if (noisy) out += ",noise_makespan_mean_s,noise_makespan_p95_s,noise_latency_mean_s,noise_latency_p95_s";
+  out += "\n";
   for (const size_t i : told(ranking)) {
     const RankedPlan& ranked = ranking.judged[i];
     const Estimate& e = ranked.estimate;
-    out += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", i + 1, csv_field(ranked.plan.name),
+    out += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}", i + 1, csv_field(ranked.plan.name),
                        csv_field(ranked.text), ranked.plan.micro_batches, ranked.plan.schedule, e.throughput,
                        e.makespan_s, e.latency_mean_s, e.latency_max_s, csv_field(e.busiest_device),
                        e.busiest_device_share, csv_field(e.busiest_link), e.busiest_link_share,
                        csv_field(e.largest_device), e.largest_memory.value());
+    if (noisy) {
+      const NoisyEstimate& n = ranked.noisy.value();
+      out += fmt::format(",{},{},{},{}", n.makespan_s.mean, n.makespan_s.p95, n.latency_s.mean, n.latency_s.p95);
+    }
+    out += "\n";
   }
   return out;
 }

@@ -27,11 +27,25 @@ std::string about(double value) { return value < 1e7 ? grouped(value) : fmt::for
 
 std::string objective_name(Objective objective) { return objective == Objective::latency ? "latency" : "throughput"; }
 
+std::string noise_line(const Ranking& ranking, const Noise& noise) {
+  if (ranking.noise_runs == 0) return "interrupted before all plans had met the noise once\n";
+  std::string text;
+  if (noise.runs == 1) {
+    text = "with noise: what it does to each plan; nothing of it is left to chance, so mean and p95 are the same";
+  } else {
+    text = fmt::format("with noise: {}{} of each plan, seed {}; 95 of 100 reach the p95", ranking.noise_runs,
+                       ranking.noise_runs < noise.runs ? fmt::format(" of {} runs (interrupted)", noise.runs) : " runs",
+                       noise.seed);
+  }
+  return text + (ranking.robust ? "; # is the place without noise, which --plan takes\n"
+                                : "; order and other columns are without it\n");
+}
+
 std::string head(const Ranking& ranking, const Scenario& scenario) {
   const auto considered = static_cast<double>(ranking.considered);
-  std::string text = fmt::format("{}, batch {} on {}, best {} first\n", ranking.model, ranking.batch,
+  std::string text = fmt::format("{}, batch {} on {}, best {}{} first\n", ranking.model, ranking.batch,
                                  counted(static_cast<int64_t>(scenario.cluster.devices.size()), "device"),
-                                 objective_name(ranking.objective));
+                                 ranking.robust ? "p95 of " : "", objective_name(ranking.objective));
   text += ranking.space > considered ? fmt::format("{} of {} possible plans", grouped(considered), about(ranking.space))
                                      : fmt::format("{} plan{}", grouped(considered), considered == 1 ? "" : "s");
   text += fmt::format(" timed in {:.2g} s, {} of them simulated", ranking.seconds, ranking.judged.size());
@@ -49,6 +63,7 @@ std::string head(const Ranking& ranking, const Scenario& scenario) {
         "search looked at the {} fastest devices only (of equals the first); plans of your own may use all\n",
         ranking.devices);
   }
+  if (scenario.noise) text += noise_line(ranking, *scenario.noise);
   if (ranking.interrupted) text += "interrupted: the best of the plans looked at so far\n";
   return text;
 }
@@ -59,30 +74,52 @@ std::string busiest(const std::string& what, double share) {
 
 std::string table(const Ranking& ranking) {
   using enum Align;
-  Table table({{"#", right},
-               {"plan", left},
-               {"micro-\nbatches", right},
-               {"schedule", left},
-               {"samples/s", right},
-               {"vs best\nsingle", right},
-               {"latency", right},
-               {"busiest\ndevice", left},
-               {"busiest\nlink", left},
-               {"largest\nmemory", left}});
+  std::vector<Table::Column> columns = {{"#", right},
+                                        {"plan", left},
+                                        {"micro-\nbatches", right},
+                                        {"schedule", left},
+                                        {"samples/s", right},
+                                        {"vs best\nsingle", right},
+                                        {"latency", right},
+                                        {"busiest\ndevice", left},
+                                        {"busiest\nlink", left},
+                                        {"largest\nmemory", left}};
+  const bool noisy = ranking.noise_runs > 0;
+  const bool by_latency = ranking.objective == Objective::latency;
+  // Beside the figure that plans are ordered by.
+  const auto beside = static_cast<std::ptrdiff_t>(by_latency ? 7 : 5);
+  if (noisy) columns.insert(columns.begin() + beside, {{"with noise\nmean", right}, {"with noise\np95", right}});
+  Table table(columns);
   const auto single = ranking.verdict.throughput.single;
+  const std::vector<size_t> top = kept(ranking);
   std::set<std::string> own;  // beyond the top only the best of each plan of one's own
-  for (size_t i = 0; i < ranking.judged.size(); ++i) {
+  for (const size_t i : ranking.order) {
     const RankedPlan& ranked = ranking.judged[i];
     const bool first_own = ranked.own && own.insert(ranked.plan.name).second;
-    if (i >= ranking.keep && !first_own) continue;
+    if (std::ranges::find(top, i) == top.end() && !first_own) continue;
     const Estimate& e = ranked.estimate;
     const std::string ratio =
         single ? fmt::format("{:.2f}x", e.throughput / ranking.judged[*single].estimate.throughput) : "-";
-    table.add({fmt::format("{}", i + 1), (ranked.own ? ranked.plan.name + ": " : "") + ranked.text,
-               fmt::format("{}", ranked.plan.micro_batches), ranked.plan.schedule, rate_text(e.throughput), ratio,
-               to_string(seconds(e.latency_mean_s)), busiest(e.busiest_device, e.busiest_device_share),
-               busiest(e.busiest_link, e.busiest_link_share),
-               fmt::format("{} ({})", to_string(e.largest_memory), e.largest_device)});
+    std::vector<std::string> cells = {fmt::format("{}", i + 1),
+                                      (ranked.own ? ranked.plan.name + ": " : "") + ranked.text,
+                                      fmt::format("{}", ranked.plan.micro_batches),
+                                      ranked.plan.schedule,
+                                      rate_text(e.throughput),
+                                      ratio,
+                                      to_string(seconds(e.latency_mean_s)),
+                                      busiest(e.busiest_device, e.busiest_device_share),
+                                      busiest(e.busiest_link, e.busiest_link_share),
+                                      fmt::format("{} ({})", to_string(e.largest_memory), e.largest_device)};
+    if (noisy) {
+      const NoisyEstimate& n = ranked.noisy.value();
+      const auto cell = [&](double makespan_s, double latency_s) {
+        return by_latency ? to_string(seconds(latency_s))
+                          : rate_text(makespan_s > 0 ? static_cast<double>(ranking.batch) / makespan_s : 0);
+      };
+      cells.insert(cells.begin() + beside,
+                   {cell(n.makespan_s.mean, n.latency_s.mean), cell(n.makespan_s.p95, n.latency_s.p95)});
+    }
+    table.add(std::move(cells));
   }
   return table.to_string();
 }
@@ -101,7 +138,8 @@ std::string next_step(const Ranking& ranking, const Scenario& scenario) {
     return "next     let it finish, or keep these with --save-plans DIR and name one with --plan-file DIR/01.yaml\n";
   }
   // Ranks: the plan's devices, and the source's and sink's hosts where no device of the plan is.
-  const Plan& best = ranking.judged[0].plan;
+  const size_t first = ranking.order[0];
+  const Plan& best = ranking.judged[first].plan;
   std::vector<DeviceId> devices;
   std::vector<HostId> hosts;
   for (const Stage& stage : best.stages) {
@@ -117,7 +155,8 @@ std::string next_step(const Ranking& ranking, const Scenario& scenario) {
     hosts.push_back(end);
     ++ranks;
   }
-  return fmt::format("next     mpirun -np {} nlbench run {} --plan 1 --check\n", ranks, quoted(scenario.file));
+  return fmt::format("next     mpirun -np {} nlbench run {} --plan {} --check\n", ranks, quoted(scenario.file),
+                     first + 1);
 }
 
 }  // namespace

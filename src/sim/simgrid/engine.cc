@@ -20,8 +20,8 @@ namespace sg = simgrid::s4u;
 
 // SimGrid compares times with an absolute precision, so we give it times in a unit of about the makespan. A power of
 // two: scaling changes no bits. The fast tier's answer is a lower bound, and so is what each link and device must do.
-double time_unit(const TimedGraph& graph, const Cluster& cluster) {
-  Timing timing;
+// `timing` is overwritten; its memory serves again.
+double time_unit(const TimedGraph& graph, const Cluster& cluster, Timing& timing) {
   simulate_fast(graph, timing);
   const double bound = std::max(timing.makespan, load_of(graph, cluster, graph.host_of_device.size()).busiest());
   return bound > 0 && std::isfinite(bound) ? std::exp2(std::ceil(std::log2(bound))) : 1;
@@ -39,6 +39,7 @@ uint64_t payload_of(const Activity& transfer) {
 // messages within a host are routed over its own link like all others.
 struct Platform {
   std::vector<sg::Host*> senders, receivers;  // by dense host number; nullptr where nothing is sent or received
+  std::vector<sg::Link*> links;               // by link of the cluster, two directions each; nullptr where unused
 };
 
 Platform make_platform(const TimedGraph& graph, const Cluster& cluster, double unit) {
@@ -60,11 +61,11 @@ Platform make_platform(const TimedGraph& graph, const Cluster& cluster, double u
     if (made == nullptr) made = zone->create_host(fmt::format("{}{}", side, number), 1.0);  // its speed is never used
     return made;
   };
-  std::vector<sg::Link*> links(cluster.links.size() * 2, nullptr);  // both directions
+  platform.links.assign(cluster.links.size() * 2, nullptr);
   const auto link = [&](const Hop& hop) {
     const Link& of = cluster.links[hop.link.index()];
     const size_t lane = lane_of(cluster, hop);
-    sg::Link*& made = links[lane];
+    sg::Link*& made = platform.links[lane];
     if (made == nullptr) {
       made = zone->create_link(fmt::format("l{}", lane), of.bandwidth.value() * parts_of_a_byte * unit);
       made->set_latency(0.0)
@@ -84,8 +85,8 @@ Platform make_platform(const TimedGraph& graph, const Cluster& cluster, double u
   return platform;
 }
 
-// Steps are queued here and not in SimGrid, which has one timer for the earliest: so steps of one moment come in a
-// fixed order.
+// Steps are queued here and not in SimGrid, which has a timer for the earliest of them: so steps of one moment come in
+// a fixed order. Where an earlier one came in later, SimGrid has a timer for both, but never two for one moment.
 class SimGridClock {
  public:
   SimGridClock(const TimedGraph& graph, Timing& timing, Platform platform, double unit)
@@ -93,7 +94,11 @@ class SimGridClock {
         platform_(std::move(platform)),
         unit_(unit),
         runner_(graph, timing, *this),
-        comms_(graph.activities.size()) {
+        comms_(graph.activities.size()),
+        courses_(graph.courses) {
+    for (sg::Link* link : platform_.links) bandwidths_.push_back(link != nullptr ? link->get_bandwidth() : 0);
+    std::erase_if(courses_, [this](const LinkCourse& course) { return !is_used(course.link()); });
+    for (const LinkCourse& course : courses_) follow(course);
     sg::Comm::on_completion_cb([this](const sg::Activity& activity) {
       const auto* which = activity.get_data<const sg::CommPtr>();
       flow_done(static_cast<uint32_t>(which - comms_.data()));
@@ -102,6 +107,7 @@ class SimGridClock {
 
   size_t run(const sg::Engine& engine) {
     drain([&] { runner_.begin(); });
+    await_change();
     engine.run();
     return runner_.unfinished();
   }
@@ -109,6 +115,7 @@ class SimGridClock {
   void at(double time, uint32_t activity, Step step) { queue_.push({time, activity, step}); }
 
   void flow(uint32_t activity, double) {
+    ++moving_;
     const Activity& what = graph_.activities[activity];
     sg::CommPtr& comm = comms_[activity];
     comm = sg::Comm::sendto_init();
@@ -123,13 +130,21 @@ class SimGridClock {
   double now() const { return sg::Engine::get_clock() * unit_; }
 
   void flow_done(uint32_t activity) {
+    --moving_;
+    release();
     drain([&] { runner_.step(activity, Step::flow_done, now()); });
     finished_.push_back(activity);
   }
 
-  void on_timer(double date) {
-    if (date != armed_) return;  // an earlier one took its place
-    armed_ = std::numeric_limits<double>::infinity();
+  // Comms that are over; not the one whose callback is still at work.
+  void release() {
+    for (const uint32_t activity : finished_) comms_[activity].reset();
+    finished_.clear();
+  }
+
+  void on_timer() {
+    const double date = armed_.back();
+    armed_.pop_back();
     drain([&] {
       while (!queue_.empty() && queue_.top().time <= date) {
         const TimedStep next = queue_.top();
@@ -137,8 +152,30 @@ class SimGridClock {
         runner_.step(next.activity, next.step, next.time);
       }
     });
-    for (const uint32_t activity : finished_) comms_[activity].reset();  // not earlier: their callbacks must be over
-    finished_.clear();
+    release();
+  }
+
+  bool is_used(LinkId link) const {
+    return platform_.links[link.index() * 2] != nullptr || platform_.links[link.index() * 2 + 1] != nullptr;
+  }
+
+  // Gives the link what it has now.
+  void follow(const LinkCourse& course) {
+    for (size_t at = course.link().index() * 2; at < course.link().index() * 2 + 2; ++at) {
+      if (platform_.links[at] != nullptr) platform_.links[at]->set_bandwidth(bandwidths_[at] * course.share());
+    }
+  }
+
+  // One timer for the next link that changes, as long as anything can still happen.
+  void await_change() {
+    const auto next = std::ranges::min_element(courses_, {}, &LinkCourse::until);
+    if (next == courses_.end() || next->until() == for_ever) return;
+    simgrid::kernel::timer::Timer::set(next->until() / unit_, [this, &course = *next] {
+      if (moving_ == 0 && queue_.empty() && !admission_armed_) return;
+      course.advance();
+      follow(course);
+      await_change();
+    });
   }
 
   // A card takes messages when all steps of a moment are done, or who asked first would depend on whether SimGrid ends
@@ -157,9 +194,9 @@ class SimGridClock {
   void drain(const Steps& steps) {
     steps();
     if (runner_.has_asked()) admit_after_this_moment();
-    if (!queue_.empty() && queue_.top().time < armed_) {
-      armed_ = queue_.top().time;
-      simgrid::kernel::timer::Timer::set(armed_ / unit_, [this, date = armed_] { on_timer(date); });
+    if (!queue_.empty() && (armed_.empty() || queue_.top().time < armed_.back())) {
+      armed_.push_back(queue_.top().time);
+      simgrid::kernel::timer::Timer::set(armed_.back() / unit_, [this] { on_timer(); });
     }
   }
 
@@ -168,14 +205,17 @@ class SimGridClock {
   double unit_;
   Runner<SimGridClock> runner_;
   EventQueue queue_;
-  double armed_ = std::numeric_limits<double>::infinity();  // when the earliest timer comes
+  std::vector<double> armed_;  // moments for which there is a timer, the earliest last
   bool admission_armed_ = false;
   std::vector<sg::CommPtr> comms_;  // by activity, while under way
   std::vector<uint32_t> finished_;
+  size_t moving_ = 0;                // messages under way
+  std::vector<LinkCourse> courses_;  // of links that change, at what they are now
+  std::vector<double> bandwidths_;   // by link and direction, what they have at best
 };
 
 Status run_or_throw(const TimedGraph& graph, const Cluster& cluster, Timing& timing) {
-  const double unit = time_unit(graph, cluster);
+  const double unit = time_unit(graph, cluster, timing);
   xbt_log_control_set("root.thres:critical xbt_cfg.thres:critical");
   std::string name = "nlsplit";
   char* argv[] = {name.data(), nullptr};

@@ -6,6 +6,7 @@
 // without latency of their own (SimGrid would weigh its sharing by it); the latency is waited after the last byte.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "cost/cluster.h"
@@ -20,5 +21,15 @@ namespace nlsplit {
 // first. The caller must have no threads. `cluster` is the one the graphs were built for. Errors name the first graph
 // that failed: SimGrid refused the platform, died, or left activities over; the system gave no child or no memory.
 Result<std::vector<Timing>> simulate_all(const Cluster& cluster, const std::vector<const TimedGraph*>& graphs);
+
+// The same for many, one after the other: what is not needed any more is not kept.
+struct Simulation {
+  const TimedGraph* graph = nullptr;
+  std::function<void(TimedGraph&)> disturb = {};  // what to do to a copy of it beforehand, in the child; may be empty
+};
+// Asks for simulations 0 … count-1 when their turn comes, and gives each timing to `take`, in this order, as soon as it
+// is there. `take` answers whether to go on; if not, those under way are waited for and forgotten.
+Status simulate_each(const Cluster& cluster, size_t count, const std::function<Simulation(size_t)>& simulation,
+                     const std::function<bool(size_t, Timing)>& take);
 
 }  // namespace nlsplit

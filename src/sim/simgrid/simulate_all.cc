@@ -23,7 +23,7 @@ namespace {
 
 enum class Outcome : uint32_t { none, finished, failed };
 
-// What a child leaves in memory it shares with us, followed by posted, start, sent and finish of every activity.
+// What a child leaves in memory it shares with us, followed by posted, start, moves, sent and finish of every activity.
 struct Header {
   Outcome outcome = Outcome::none;
   uint32_t message_length = 0;
@@ -50,19 +50,27 @@ class SharedMemory {
   char* data_ = nullptr;
 };
 
-std::array<std::vector<double>*, 4> parts(Timing& timing) {
-  return {&timing.posted, &timing.start, &timing.sent, &timing.finish};
+constexpr size_t part_count = 5;
+std::array<std::vector<double>*, part_count> parts(Timing& timing) {
+  return {&timing.posted, &timing.start, &timing.moves, &timing.sent, &timing.finish};
 }
 
 // Never returns, and runs none of the parent's exit handlers.
-[[noreturn]] void child(const TimedGraph& graph, const Cluster& cluster, char* shared, int words) {
+[[noreturn]] void child(const Simulation& simulation, const Cluster& cluster, char* shared, int words) {
   // SimGrid flushes and prints when it likes: what it says goes to the parent, and never to the parent's output.
   const int nowhere = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
   if (nowhere >= 0) ::dup2(nowhere, STDOUT_FILENO);
   ::dup2(words, STDERR_FILENO);
   auto* header = reinterpret_cast<Header*>(shared);
   Timing timing;
-  const Status status = run_engine(graph, cluster, timing);
+  Status status = ok_status();
+  if (simulation.disturb) {
+    TimedGraph disturbed = *simulation.graph;
+    simulation.disturb(disturbed);
+    status = run_engine(disturbed, cluster, timing);
+  } else {
+    status = run_engine(*simulation.graph, cluster, timing);
+  }
   if (status.ok()) {
     auto* values = reinterpret_cast<double*>(shared + sizeof(Header));
     for (const std::vector<double>* part : parts(timing)) values = std::copy(part->begin(), part->end(), values);
@@ -90,14 +98,15 @@ std::string last_words(int from) {
 }
 
 struct Job {
-  size_t index = 0;
+  size_t index = 0, activities = 0;
   SharedMemory shared;
   pid_t process = -1;
   int words = -1;  // where its standard error can be read, without blocking
 };
 
-Result<Job> start(const Cluster& cluster, const TimedGraph& graph, size_t index) {
-  Job job{index, SharedMemory(sizeof(Header) + 4 * graph.activities.size() * sizeof(double))};
+Result<Job> start(const Cluster& cluster, const Simulation& simulation, size_t index) {
+  Job job{index, simulation.graph->activities.size(),
+          SharedMemory(sizeof(Header) + part_count * simulation.graph->activities.size() * sizeof(double))};
   if (job.shared.data() == nullptr)
     return io_error(fmt::format("no memory to share with a simulation: {}", std::strerror(errno)));
   new (job.shared.data()) Header;
@@ -107,7 +116,7 @@ Result<Job> start(const Cluster& cluster, const TimedGraph& graph, size_t index)
   }
   std::fflush(nullptr);  // else the child might write what is still in our buffers a second time
   job.process = ::fork();
-  if (job.process == 0) child(graph, cluster, job.shared.data(), pipe[1]);
+  if (job.process == 0) child(simulation, cluster, job.shared.data(), pipe[1]);
   const int fork_errno = errno;
   ::close(pipe[1]);
   job.words = pipe[0];
@@ -147,25 +156,27 @@ Result<Timing> collect(const Job& job, size_t activities) {
 
 }  // namespace
 
-Result<std::vector<Timing>> simulate_all(const Cluster& cluster, const std::vector<const TimedGraph*>& graphs) {
-  std::vector<Timing> timings(graphs.size());
+Status simulate_each(const Cluster& cluster, size_t count, const std::function<Simulation(size_t)>& simulation,
+                     const std::function<bool(size_t, Timing)>& take) {
   std::deque<Job> running;
   const size_t width = std::max(1u, std::thread::hardware_concurrency());
   std::optional<Error> trouble;
+  bool go_on = true;
   const auto collect_first = [&] {
     const Job job = std::move(running.front());
     running.pop_front();
-    auto timing = collect(job, graphs[job.index]->activities.size());  // also after trouble: nobody is left behind
+    auto timing = collect(job, job.activities);  // also after trouble: nobody is left behind
     if (timing) {
-      timings[job.index] = std::move(timing).value();
+      go_on = go_on && take(job.index, std::move(timing).value());
     } else if (!trouble) {
       trouble = timing.error();
-      trouble->message = fmt::format("simulation {} of {}: {}", job.index + 1, graphs.size(), trouble->message);
+      trouble->message = fmt::format("simulation {} of {}: {}", job.index + 1, count, trouble->message);
     }
   };
-  for (size_t i = 0; i < graphs.size() && !trouble; ++i) {
+  for (size_t i = 0; i < count && !trouble && go_on; ++i) {
     if (running.size() >= width) collect_first();
-    auto job = start(cluster, *graphs[i], i);
+    if (trouble || !go_on) break;
+    auto job = start(cluster, simulation(i), i);
     if (job) {
       running.push_back(std::move(job).value());
     } else {
@@ -174,6 +185,20 @@ Result<std::vector<Timing>> simulate_all(const Cluster& cluster, const std::vect
   }
   while (!running.empty()) collect_first();
   if (trouble) return *std::move(trouble);
+  return ok_status();
+}
+
+Result<std::vector<Timing>> simulate_all(const Cluster& cluster, const std::vector<const TimedGraph*>& graphs) {
+  std::vector<Timing> timings(graphs.size());
+  RETURN_IF_ERROR(simulate_each(
+      cluster, graphs.size(),
+      [&](size_t i) {
+        return Simulation{graphs[i], {}};
+      },
+      [&](size_t i, Timing timing) {
+        timings[i] = std::move(timing);
+        return true;
+      }));
   return timings;
 }
 

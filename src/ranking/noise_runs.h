@@ -1,0 +1,40 @@
+// Plans under the scenario's noise: each simulated so many times, every time disturbed in another way.
+#pragma once
+
+#include <vector>
+
+#include "ranking/evaluate.h"
+
+namespace nlsplit {
+
+struct NoiseRuns {
+  int runs = 0;                      // all plans have; fewer than were asked for after an interrupt
+  std::vector<NoisyEstimate> plans;  // empty if runs is 0
+};
+
+// All plans' run 0 first, then all their runs 1, …: an interrupt leaves every plan with the same runs. scenario.noise
+// must be there.
+Result<NoiseRuns> run_noise(const Scenario& scenario, const std::vector<LoweredPlan>& plans,
+                            const RankOptions& options);
+
+// How much longer than without noise a plan's best possible run takes in 95 of 100 runs, by what its devices and links
+// must do at least. Cheap, so that plans that shine only under noise are not pruned: for candidates by the thousand.
+class NoiseBound {
+ public:
+  explicit NoiseBound(const Scenario& scenario);  // scenario.noise must be there
+  // `makespan_s`: without noise. At least 1.
+  double factor(const LoweredPlan& plan, double makespan_s) const;
+
+ private:
+  struct Run {
+    std::vector<Slowness> devices, links;  // by device and link of the cluster; empty: undisturbed
+  };
+  const Cluster& cluster_;
+  std::vector<Run> runs_;
+};
+
+// Mean and 95th percentile by the nearest rank: the smallest of the values that at least 95 % of them do not exceed. So
+// it is one of them; of fewer than 20 it is the largest.
+Spread spread_of(const std::vector<double>& values);
+
+}  // namespace nlsplit

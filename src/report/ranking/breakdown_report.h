@@ -1,0 +1,19 @@
+// What a plan's devices and links did (sim/breakdown.h), as tables for people and as JSON.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "ranking/ranking.h"
+
+namespace nlsplit {
+
+// A row for each device of the Program, endpoints too, with its parts of the makespan, its memory; then one for each
+// link that carries something.
+std::string breakdown_text(const TimedPlan& timed);
+
+// [{"name", "bytes", "utilisation", "busy_share"}]
+nlohmann::json links_json(const std::vector<LinkEstimate>& links);
+
+}  // namespace nlsplit
