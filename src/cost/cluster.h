@@ -44,8 +44,8 @@ struct Device {
   // Above 0 the device stands for one so many times as slow: its costs are multiplied, and in a real run each
   // computation ends when it would there (a device clock), however fast the machine that plays it.
   double slowdown = 0;
-  // Devices of one machine slow each other down through its caches and memory when they compute at the same time. Empty:
-  // the host is a machine of its own. Hosts may share one: those of an emulated cluster do.
+  // Devices of one machine slow each other down through its caches and memory when they compute at the same time.
+  // Empty: the host is a machine of its own. Hosts may share one: those of an emulated cluster do.
   std::string machine = {};
 };
 

@@ -8,8 +8,8 @@
 
 namespace nlsplit {
 
-// One longest-path sweep; with nic_window > 0, or devices that slow each other down, an event loop, in which messages of
-// one host take turns and blocks have company as in the SimGrid tier. Reuses the vectors of `timing`.
+// One longest-path sweep; with nic_window > 0, or devices that slow each other down, an event loop, in which messages
+// of one host take turns and blocks have company as in the SimGrid tier. Reuses the vectors of `timing`.
 void simulate_fast(const TimedGraph& graph, Timing& timing);
 
 // Utilisation and bounds that hold with contention too: seconds each link direction and each device must be busy.

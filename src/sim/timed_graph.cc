@@ -256,9 +256,8 @@ class Builder {
     int machines = 0;
     for (const auto& [name, devices] : sharing) {
       const bool matters = devices.size() > 1 && std::ranges::any_of(activities_, [&](const Activity& activity) {
-                             return activity.company > 0 && std::ranges::find(devices, static_cast<size_t>(
-                                                                                           activity.device)) !=
-                                                                devices.end();
+                             return activity.company > 0 &&
+                                    std::ranges::find(devices, static_cast<size_t>(activity.device)) != devices.end();
                            });
       if (!matters) continue;
       for (const size_t d : devices) graph_.machine_of_device[d] = machines;
@@ -311,11 +310,11 @@ class Builder {
   const Cluster& cluster_;
   const CostTable& costs_;
   TimedGraph graph_;
-  std::vector<HostId> hosts_;         // by dense number
-  std::vector<DeviceId> device_ids_;  // by device of the Program; none for endpoints
-  std::vector<int> route_of_;         // [from * hosts + to]: index into graph_.routes
+  std::vector<HostId> hosts_;           // by dense number
+  std::vector<DeviceId> device_ids_;    // by device of the Program; none for endpoints
+  std::vector<int> route_of_;           // [from * hosts + to]: index into graph_.routes
   std::vector<Duration> desc_seconds_;  // of the device at hand; negative: not looked up yet
-  std::vector<Kind> kinds_;           // by instance, as the next three
+  std::vector<Kind> kinds_;             // by instance, as the next three
   std::vector<bool> cut_before_, cut_after_;
   std::vector<uint32_t> activity_of_;
   std::vector<Activity> activities_;  // in order of their making
