@@ -230,7 +230,7 @@ TEST(Route, LeadsThroughHostsAndFabric) {
   add_inner_networks(cluster, inner);
   const auto host = [&](const char* name) { return cluster.find_host(name); };
   const auto path = [&](const char* a, const char* b) {
-    const Route route = find_path(cluster, host(a), host(b)).value();
+    Route route = find_path(cluster, host(a), host(b)).value();
     EXPECT_EQ(walk(cluster, route, host(a)), host(b)) << a << " to " << b;
     return route;
   };

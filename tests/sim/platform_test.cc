@@ -25,7 +25,7 @@ class PlatformFile : public testing::Test {
   ~PlatformFile() override { std::filesystem::remove_all(dir_); }
 
   std::string write(const std::string& content) {
-    const std::string path = dir_ / "p.xml";
+    std::string path = dir_ / "p.xml";
     EXPECT_TRUE(write_file(path, content).ok());
     return path;
   }
