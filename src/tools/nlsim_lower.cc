@@ -91,8 +91,7 @@ class ProfileSet {
     saved.unsplit = std::move(program);
     saved.program = saved.unsplit;
     const std::string folder = fmt::format("{}/{:04}-{}", dir_, count_++, name);
-    const Status status =
-        first_.empty() ? save_program(folder, saved, weights_) : save_program_like(folder, saved, first_);
+    Status status = first_.empty() ? save_program(folder, saved, weights_) : save_program_like(folder, saved, first_);
     if (first_.empty()) first_ = folder;
     return status;
   }
