@@ -17,7 +17,8 @@ std::vector<HostId> hosts_that_matter(const Cluster& cluster, HostId source, Hos
 
 bool alike(const Cluster& cluster, const std::vector<std::vector<double>>& node_seconds, size_t a, size_t b) {
   const Device &x = cluster.devices[a], &y = cluster.devices[b];
-  return x.kind == y.kind && x.memory == y.memory && x.isa == y.isa && node_seconds[a] == node_seconds[b];
+  return x.kind == y.kind && x.memory == y.memory && x.isa == y.isa && x.machine == y.machine &&
+         node_seconds[a] == node_seconds[b];
 }
 
 // Is the network the same after the hosts of two devices have changed places? Links may be exchanged too, one for one.

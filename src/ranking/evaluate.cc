@@ -80,7 +80,7 @@ void add_breakdown(const LoweredPlan& lowered, const Breakdown& breakdown, const
   for (size_t d = 0; d < lowered.program.devices.size(); ++d) {
     if (lowered.program.devices[d].kind != DeviceKind::host) (device++)->breakdown = breakdown.devices[d];
   }
-  for (const LinkUse& use : breakdown.links) estimate.links.push_back({hop_name(cluster, use.hop), use});
+  for (const LinkUse& use : breakdown.links) estimate.links.push_back({name_of(cluster, use.hop), use});
 }
 
 Estimate estimate_fast(const Scenario& scenario, const LoweredPlan& lowered) {

@@ -1,6 +1,5 @@
 #include "sim/breakdown.h"
 
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
@@ -139,8 +138,8 @@ std::vector<LinkUse> links_of(const TimedGraph& graph, const Timing& timing, con
     const Activity& activity = graph.activities[i];
     if (!activity.is_transfer || activity.route < 0) continue;
     for (const Hop& hop : graph.routes[static_cast<size_t>(activity.route)].hops) {
-      const bool backward = cluster.links[hop.link.index()].full_duplex && !hop.forward;
-      Carried& link = carried[hop.link.index() * 2 + (backward ? 1 : 0)];
+      if (!cluster.links[hop.link.index()].shared) continue;
+      Carried& link = carried[lane_of(cluster, hop)];
       link.used = true;
       link.bytes += activity.bytes;
       link.moves.emplace_back(timing.moves[i], timing.sent[i]);
@@ -163,13 +162,6 @@ std::vector<LinkUse> links_of(const TimedGraph& graph, const Timing& timing, con
 
 Breakdown break_down(const TimedGraph& graph, const Timing& timing, const Cluster& cluster) {
   return {devices_of(graph, timing), links_of(graph, timing, cluster)};
-}
-
-std::string hop_name(const Cluster& cluster, const Hop& hop) {
-  const Link& link = cluster.links[hop.link.index()];
-  const std::string &a = cluster.hosts[link.a.index()].name, &b = cluster.hosts[link.b.index()].name;
-  if (!link.full_duplex || link.a == link.b) return fmt::format("{}-{}", a, b);
-  return hop.forward ? fmt::format("{}>{}", a, b) : fmt::format("{}>{}", b, a);
 }
 
 }  // namespace nlsplit

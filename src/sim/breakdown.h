@@ -43,9 +43,7 @@ struct Breakdown {
 };
 
 // `timing` is of `graph`, by either tier.
+// Links on which messages do not meet (Link::shared) have no utilisation and are left out.
 Breakdown break_down(const TimedGraph& graph, const Timing& timing, const Cluster& cluster);
-
-// "a>sw", with the direction; "a-sw" if half duplex, or within a host.
-std::string hop_name(const Cluster& cluster, const Hop& hop);
 
 }  // namespace nlsplit

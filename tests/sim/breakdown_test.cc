@@ -87,7 +87,7 @@ TEST(Breakdown, LinksByHand) {
   const Case& one = hand_case(cases, "one message");
   Breakdown breakdown = break_down(one.graph, fast(one), one.cluster);
   ASSERT_EQ(breakdown.links.size(), 1u);
-  EXPECT_EQ(hop_name(one.cluster, breakdown.links[0].hop), "a>b");
+  EXPECT_EQ(name_of(one.cluster, breakdown.links[0].hop), "a>b");
   EXPECT_EQ(breakdown.links[0].bytes, 4000);
   EXPECT_NEAR(breakdown.links[0].utilisation, 0.2, 1e-12);
   EXPECT_NEAR(breakdown.links[0].busy, 0.2, 1e-12);
@@ -102,7 +102,7 @@ TEST(Breakdown, LinksByHand) {
   const Case both = make_case(exchange(), chain(2, 2 * ms, link_rate, false));
   breakdown = break_down(both.graph, simgrid(both), both.cluster);
   ASSERT_EQ(breakdown.links.size(), 1u);
-  EXPECT_EQ(hop_name(both.cluster, breakdown.links[0].hop), "a-b");
+  EXPECT_EQ(name_of(both.cluster, breakdown.links[0].hop), "a-b");
   EXPECT_EQ(breakdown.links[0].bytes, 8000);
   EXPECT_NEAR(breakdown.links[0].utilisation, 0.5, 1e-9);
   EXPECT_NEAR(breakdown.links[0].busy, 0.5, 1e-9);
