@@ -254,7 +254,8 @@ class Builder {
     }
     graph_.machine_of_device.assign(device_ids_.size(), -1);
     int machines = 0;
-    for (const auto& [name, devices] : sharing) {
+    for (const auto& machine : sharing) {
+      const std::vector<size_t>& devices = machine.second;
       const bool matters = devices.size() > 1 && std::ranges::any_of(activities_, [&](const Activity& activity) {
                              return activity.company > 0 &&
                                     std::ranges::find(devices, static_cast<size_t>(activity.device)) != devices.end();
