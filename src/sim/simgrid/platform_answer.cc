@@ -66,6 +66,7 @@ class Reader {
       left_ = {};
       return;
     }
+    if (n == 0) return;  // an empty vector has no address
     std::memcpy(to, left_.data(), n * sizeof(T));
     left_.remove_prefix(n * sizeof(T));
   }
