@@ -1,6 +1,5 @@
 #include "sim/breakdown.h"
 
-
 #include <algorithm>
 #include <array>
 #include <limits>
