@@ -10,10 +10,9 @@
 // either figure. Law, "Simulation Modeling and Analysis", 5th ed., 11.2.)
 //
 // jitter      a factor with mean 1 and the given standard deviation, log-normal: never negative, and the slow side is
-//             the long one, as measured times are (so also the variability of kernels and networks in Cornebize,
-//             Legrand, "Simulation-based optimization and sensibility analysis of MPI applications: variability
-//             matters", JPDC 166, 2022, is found to matter). One factor for all that a device does for a micro-batch in
-//             one slot, one for each message; independent of each other.
+//             the long one, as with products of many small disturbances (Limpert, Stahel, Abbt, "Log-normal
+//             distributions across the sciences", BioScience 51(5), 2001). One factor for all that a device does for a
+//             micro-batch in one slot, one for each message; independent of each other.
 // straggler   the device's TimedGraph::slowness. Both tiers.
 // link        TimedGraph::courses, in both directions. SimGrid only: the fast tier sees no sharing of links either.
 #pragma once
