@@ -42,6 +42,7 @@ constexpr std::chrono::milliseconds echo(250);  // longer than the lifeline wait
 // Of the limit: to meet, and to start MPI and meet. The guard cannot say who is missing, so it comes second. Ranks give
 // up one after the other, and mpirun ends the others when one has: so one speaks.
 constexpr double meet_share = 0.65, guard_share = 0.8, turn_share = 0.05;
+constexpr int guard_steps = 20;
 constexpr int turns = 2;             // the first two ranks have turns of their own, the others one together
 constexpr double grace_share = 0.1;  // of the limit, for last words; the lifeline takes up to 0.8
 constexpr double never_s = 1e8;      // some years
@@ -135,11 +136,14 @@ class StartGuard {
     if (limit_s <= 0) return;
     thread_ = std::thread([this, &exit, rank, patience = (guard_share + turn_of(rank)) * limit_s] {
       std::unique_lock lock(mutex_);
-      // The system clock: see waker.h.
-      const auto until =
-          std::chrono::system_clock::now() +
-          std::chrono::duration_cast<std::chrono::system_clock::duration>(std::chrono::duration<double>(patience));
-      if (condition_.wait_until(lock, until, [this] { return done_; })) return;
+      // In short steps, so that time this process was itself stopped for counts as one of them: otherwise a stopped
+      // rank that mpirun continues in order to end it would accuse the others.
+      const auto step = std::chrono::duration_cast<std::chrono::system_clock::duration>(
+          std::chrono::duration<double>(patience / guard_steps));
+      for (int i = 0; i < guard_steps; ++i) {
+        // The system clock: see waker.h.
+        if (condition_.wait_until(lock, std::chrono::system_clock::now() + step, [this] { return done_; })) return;
+      }
       exit(lost(fmt::format("rank {} on host {} waited {:.3g} s in MPI_Init: another rank died, hangs or is stopped, "
                             "or its host cannot be reached",
                             rank, own_host(), patience)),
