@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/units.h"
 
 namespace nlsplit {
 
@@ -32,7 +33,15 @@ struct ScheduleInput {
   int micro_batches = 1;
   int devices = 0;                                 // of the plan, numbered from 0
   std::vector<std::vector<int>> stage_devices;     // [stage]: its device, or its replicas
-  std::vector<std::vector<double>> stage_seconds;  // [stage][replica]: one micro-batch
+  std::vector<std::vector<double>> stage_seconds;  // [stage][replica]: F of one micro-batch
+
+  // Training only, else empty: the times of the other phases, and for policies that mind memory what a stage keeps of
+  // one micro-batch from F until I, and from then until W.
+  std::vector<std::vector<double>> input_gradient_seconds = {}, weight_gradient_seconds = {};  // [stage][replica]
+  std::vector<Bytes> kept_until_input_gradient = {}, kept_until_weight_gradient = {};          // [stage]
+  std::vector<Bytes> device_memory = {};  // [device]: left for what is kept; empty: no limit
+
+  bool training() const { return !input_gradient_seconds.empty(); }
 };
 
 struct SlotTable {
