@@ -83,6 +83,9 @@ struct Way {
   HostId from, to;
   MessageCost eager, rendezvous;  // up to the eager limit, and above
   Overheads overheads;
+  // A link without ends that this way and the way back share: what both together carry at once. None: each carries as
+  // much as alone.
+  LinkId meeting = {};
 };
 
 struct Route {

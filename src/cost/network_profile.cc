@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -47,9 +49,9 @@ Result<NetworkProfile> read_network_profile(const std::string& path) {
   profile.file = path;
   try {
     const json value = json::parse(text);
-    if (value.at("format") != "nlsplit-network" || value.at("version") != 1)
+    if (value.at("format") != "nlsplit-network" || value.at("version") != 2)
       return invalid_input(
-          fmt::format("{}: not the measurements of a network, version 1 (nlbench network makes them)", path));
+          fmt::format("{}: not the measurements of a network, version 2 (nlbench network makes them)", path));
     value.at("machine").get_to(profile.machine);
     const auto limit = value.at("eager_limit_bytes").get<int64_t>();
     if (limit < 0) return invalid_input(fmt::format("{}: an eager limit of {} bytes", path, limit));
@@ -63,8 +65,10 @@ Result<NetworkProfile> read_network_profile(const std::string& path) {
       way.rendezvous = cost_of(entry.at("rendezvous"));
       way.overheads = overheads_of(entry.at("overheads"));
       entry.at("largest_error").get_to(way.largest_error);
+      way.crossing = bytes_per_second(entry.at("crossing_bytes_per_s").get<double>());
       const std::string name = fmt::format("{}: from '{}' to '{}'", path, way.from, way.to);
-      if (!possible(way.eager) || !possible(way.rendezvous) || !possible(way.overheads))
+      if (!possible(way.eager) || !possible(way.rendezvous) || !possible(way.overheads) ||
+          !std::isfinite(way.crossing.value()) || way.crossing.value() < 0)
         return invalid_input(name + ": a negative time, or no bandwidth");
       if (!known.emplace(way.from, way.to).second) return invalid_input(name + " twice");
       profile.ways.push_back(std::move(way));
@@ -83,10 +87,11 @@ Status write_network_profile(const std::string& path, const NetworkProfile& prof
                     {"eager", to_json(way.eager)},
                     {"rendezvous", to_json(way.rendezvous)},
                     {"overheads", to_json(way.overheads)},
-                    {"largest_error", way.largest_error}});
+                    {"largest_error", way.largest_error},
+                    {"crossing_bytes_per_s", way.crossing.value()}});
   }
   const json file = {{"format", "nlsplit-network"},
-                     {"version", 1},
+                     {"version", 2},
                      {"machine", profile.machine},
                      {"eager_limit_bytes", profile.eager_limit.value()},
                      {"ways", std::move(ways)}};
@@ -96,9 +101,24 @@ Status write_network_profile(const std::string& path, const NetworkProfile& prof
 void apply(const NetworkProfile& profile, Cluster& cluster) {
   cluster.eager_limit = profile.eager_limit;
   cluster.network_profile = profile.file;
+  std::map<std::pair<HostId, HostId>, LinkId> meetings;  // by hosts, the lower one first
   for (const NamedWay& way : profile.ways) {
     const HostId from = cluster.find_host(way.from), to = cluster.find_host(way.to);
-    if (from.valid() && to.valid()) cluster.ways.push_back({from, to, way.eager, way.rendezvous, way.overheads});
+    if (!from.valid() || !to.valid()) continue;
+    LinkId meeting;
+    if (way.crossing.value() > 0) {
+      const auto [known, is_new] = meetings.try_emplace(std::minmax(from, to), LinkId(cluster.links.size()));
+      meeting = known->second;
+      if (is_new) {
+        Link link;
+        link.name = fmt::format("{}<>{}", way.from, way.to);
+        link.bandwidth = way.crossing * 2;
+        link.full_duplex = false;
+        cluster.links.push_back(std::move(link));
+        ++cluster.inner_links;  // the last links: on no way but those that name them
+      }
+    }
+    cluster.ways.push_back({from, to, way.eager, way.rendezvous, way.overheads, meeting});
   }
 }
 

@@ -13,6 +13,8 @@ struct NamedWay {
   MessageCost eager, rendezvous;
   Overheads overheads;
   double largest_error = 0;  // of the two lines over the sizes measured, relative
+  // Of large messages while others come the other way: each way's. 0: not measured, there is one way only.
+  BytesPerSecond crossing{};
 };
 
 struct NetworkProfile {
@@ -22,10 +24,10 @@ struct NetworkProfile {
   std::vector<NamedWay> ways;
 };
 
-// JSON {"format": "nlsplit-network", "version": 1, "machine": …, "eager_limit_bytes": …, "ways": [{"from", "to",
+// JSON {"format": "nlsplit-network", "version": 2, "machine": …, "eager_limit_bytes": …, "ways": [{"from", "to",
 // "eager": {"latency_s", "bytes_per_s"}, "rendezvous": {…}, "overheads": {"sender_s_per_byte", "receiver_s_per_byte"},
-// "largest_error"}]}. Errors: not JSON, another format or version, missing or impossible figures, a way twice; each
-// names the file and entry.
+// "largest_error", "crossing_bytes_per_s"}]}. Errors: not JSON, another format or version, missing or impossible
+// figures, a way twice; each names the file and entry.
 Result<NetworkProfile> read_network_profile(const std::string& path);
 Status write_network_profile(const std::string& path, const NetworkProfile& profile);
 

@@ -209,6 +209,7 @@ Result<Route> find_route(const Cluster& cluster, HostId from, HostId to) {
   route.eager = way->eager;
   route.rendezvous = way->rendezvous;
   route.overheads = way->overheads;
+  if (way->meeting.valid()) route.hops.push_back({way->meeting, true});
   return route;
 }
 

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/check.h"
+#include "base/gauge.h"
 #include "exec/workers.h"
 
 namespace nlsplit {
@@ -67,7 +68,9 @@ struct DeviceRun::State {
 
   std::mutex mutex;
   std::condition_variable condition;  // a compute's inputs have come, or go, or stop
-  bool go = false, stop = false;
+  bool go = false, stop = false, armed = false;
+  double gauge_s = 0;
+  Clock::time_point gauged = {};
   Clock::time_point zero;
   size_t overruns = 0;
   std::thread worker;
@@ -159,8 +162,11 @@ struct DeviceRun::State {
     ::prctl(PR_SET_NAME, "nls-compute");  // for top -H
     ::prctl(PR_SET_TIMERSLACK, 1UL);      // of this thread: sleeps of a device clock end in time
     double nominal = 0;                   // when the computation before ended, by the device clock
+    gauge();
     {
       std::unique_lock lock(mutex);
+      armed = true;
+      condition.notify_one();
       condition.wait(lock, [this] { return go || stop; });
     }
     for (size_t k = 0; k < computes.size(); ++k) {
@@ -183,6 +189,14 @@ struct DeviceRun::State {
       computed.store(static_cast<uint32_t>(k + 1), std::memory_order_release);
       if (awaited) transport.wake();
     }
+  }
+
+  // Not before each of many short repeats.
+  void gauge() {
+    constexpr std::chrono::milliseconds fresh(20);
+    if (gauge_s > 0 && Clock::now() - gauged < fresh) return;
+    gauge_s = gauge_seconds();
+    gauged = Clock::now();
   }
 
   // By the device clock: when computation i ends. Only what others wait for is held back until then.
@@ -322,9 +336,13 @@ void DeviceRun::arm() {
   s.left = s.count;
   s.overruns = 0;
   s.computed = 0;
-  s.go = s.stop = false;
+  s.go = s.stop = s.armed = false;
   s.worker = std::thread([&s] { s.compute(); });
+  std::unique_lock lock(s.mutex);
+  s.condition.wait(lock, [&s] { return s.armed; });
 }
+
+double DeviceRun::gauge_s() const { return state_->gauge_s; }
 
 size_t DeviceRun::overruns() const { return state_->overruns; }
 

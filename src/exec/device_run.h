@@ -43,6 +43,7 @@ class DeviceRun {
   // instances ran, in their order. Error: the transport's, or the watchdog's; the run is then aborted on all devices.
   void arm();
   Result<std::vector<Interval>> start();
+  double gauge_s() const;  // of the core that computes, when it was last armed: see base/gauge.h
 
   // With a clock: computations of the last execution after which this machine was later than the clock allows.
   size_t overruns() const;

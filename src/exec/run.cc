@@ -7,8 +7,10 @@
 #include <cmath>
 #include <cstring>
 #include <deque>
+#include <limits>
 #include <optional>
 
+#include "base/gauge.h"
 #include "base/hash.h"
 #include "exec/arena.h"
 #include "exec/collectives.h"
@@ -125,18 +127,35 @@ std::vector<T> from_text(const std::string& text) {
 }
 
 struct Repeats {
-  std::vector<double> makespans;  // on rank 0: of the slowest device; elsewhere its own
+  std::vector<double> makespans;            // on rank 0: of the slowest device; elsewhere its own
+  std::vector<std::vector<double>> gauges;  // on rank 0: [repeat][device]
   std::deque<std::vector<Interval>> kept;
   size_t overruns = 0;
 };
 
 // On rank 0: a repeat takes as long as its slowest device.
-Result<double> gather_makespan(double own, Transport& transport, const Waiting& waiting) {
-  ASSIGN_OR_RETURN(const std::vector<std::string> all, gather(transport, as_text(std::vector<double>{own}), waiting));
+Status add_repeat(double makespan, double gauge, Repeats& repeats, Transport& transport, const Waiting& waiting) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> all,
+                   gather(transport, as_text(std::vector<double>{makespan, gauge}), waiting));
+  std::vector<double> gauges;
   for (const std::string& text : all) {
-    for (const double other : from_text<double>(text)) own = std::max(own, other);
+    const std::vector<double> of_rank = from_text<double>(text);
+    if (of_rank.size() != 2) return give_up(transport, "a rank answered with other figures of a repeat");
+    makespan = std::max(makespan, of_rank[0]);
+    gauges.push_back(of_rank[1]);
   }
-  return own;
+  repeats.makespans.push_back(makespan);
+  repeats.gauges.push_back(std::move(gauges));
+  return ok_status();
+}
+
+// Whether there should be another one after so many.
+bool wants_another(const RunOptions& options, const Repeats& repeats, double elapsed_s) {
+  constexpr double patience = 3;
+  const auto least = static_cast<size_t>(std::max(1, options.repeats));
+  if (repeats.makespans.size() < least || elapsed_s < options.duration_s) return true;
+  if (elapsed_s >= patience * options.duration_s) return false;
+  return undisturbed(repeats.gauges, best_gauges(repeats.gauges)).size() < least;
 }
 
 // All repeats, warm-up first. Rank 0 says after each whether there is another one.
@@ -156,8 +175,7 @@ Result<Repeats> repeat(const Program& program, const Dependencies& deps, const K
     if (r == 0) counted_from = Clock::now();
     const double elapsed = r < 0 ? 0 : std::chrono::duration<double>(Clock::now() - counted_from).count();
     waiting.what = fmt::format("the start of repeat {}", r + options.warmup + 1);
-    const bool wanted = r < std::max(1, options.repeats) || elapsed < options.duration_s;
-    std::string again = wanted && !enough ? "1" : "0";
+    std::string again = !enough && (r < 0 || wants_another(options, repeats, elapsed)) ? "1" : "0";
     RETURN_IF_ERROR(broadcast(transport, &again, waiting));
     if (again != "1") break;
     reset();
@@ -174,11 +192,11 @@ Result<Repeats> repeat(const Program& program, const Dependencies& deps, const K
     if (r < 0) continue;
     waiting.what = fmt::format("the end of repeat {}", r + options.warmup + 1);
     // Now, not in the end: what was measured is then known whatever happens later.
-    ASSIGN_OR_RETURN(const double makespan, gather_makespan(last_finish(times), transport, waiting));
-    repeats.makespans.push_back(makespan);
-    if (rank == 0 && options.keep_makespan) options.keep_makespan(makespan);
+    RETURN_IF_ERROR(add_repeat(last_finish(times), device_run.gauge_s(), repeats, transport, waiting));
+    if (rank == 0 && options.keep_makespan) options.keep_makespan(repeats.makespans.back());
     if (rank == 0 && options.after_repeat) {
-      enough = !options.after_repeat(r + 1, std::chrono::duration<double>(Clock::now() - counted_from).count(), times);
+      const double now = std::chrono::duration<double>(Clock::now() - counted_from).count();
+      enough = !options.after_repeat({r + 1, now, times, device_run.gauge_s()});
     }
     repeats.overruns += device_run.overruns();
     repeats.kept.push_back(std::move(times));
@@ -189,15 +207,18 @@ Result<Repeats> repeat(const Program& program, const Dependencies& deps, const K
   return repeats;
 }
 
-// The kept repeat nearest the median; all ranks must take the same.
-Result<size_t> choose_repeat(const std::vector<double>& makespans, size_t kept, Transport& transport,
-                             const Waiting& waiting) {
-  size_t best = 0;
+// The kept repeat that counts nearest the median; all ranks must take the same.
+Result<size_t> choose_repeat(const RunResult& result, size_t kept, Transport& transport, const Waiting& waiting) {
+  size_t best = kept - 1;
   if (transport.rank() == 0) {
-    const double middle = median(makespans);
-    const size_t skipped = makespans.size() - kept;
-    for (size_t i = 1; i < kept; ++i) {
-      if (std::abs(makespans[skipped + i] - middle) < std::abs(makespans[skipped + best] - middle)) best = i;
+    const double middle = median(result.counted_makespans_s());
+    const size_t skipped = result.makespans_s.size() - kept;
+    double least = std::numeric_limits<double>::infinity();
+    for (const size_t r : result.counting) {
+      const double distance = std::abs(result.makespans_s[r] - middle);
+      if (r < skipped || distance >= least) continue;
+      best = r - skipped;
+      least = distance;
     }
   }
   std::string text = as_text(std::vector<uint64_t>{best});
@@ -274,6 +295,12 @@ Status check_all(const Program& program, const Job& job, Transport& transport, c
 
 }  // namespace
 
+std::vector<double> RunResult::counted_makespans_s() const {
+  std::vector<double> counted;
+  for (const size_t r : counting) counted.push_back(makespans_s[r]);
+  return counted;
+}
+
 double median(std::vector<double> values) {
   CHECK(!values.empty(), "the median of nothing");
   std::sort(values.begin(), values.end());
@@ -318,8 +345,10 @@ Result<RunResult> run(const Program& program, const Job& job, Transport& transpo
                                            std::move(clock), waiting));
   waiting.what = "the collection of results";
   result.makespans_s = std::move(repeats.makespans);
+  result.gauges_s = std::move(repeats.gauges);
+  result.counting = counting_repeats(result.gauges_s);
   ASSIGN_OR_RETURN(result.overruns, sum_of(repeats.overruns, transport, waiting));
-  ASSIGN_OR_RETURN(const size_t chosen, choose_repeat(result.makespans_s, repeats.kept.size(), transport, waiting));
+  ASSIGN_OR_RETURN(const size_t chosen, choose_repeat(result, repeats.kept.size(), transport, waiting));
   ASSIGN_OR_RETURN(result.trace, gather_trace(program, *deps, repeats.kept[chosen], transport, waiting));
   ASSIGN_OR_RETURN(result.outputs, collect_outputs(program, arena->data(), transport, waiting));
   return result;

@@ -37,10 +37,18 @@ struct Job {
   Clocks clocks = {};               // program/saved.h
 };
 
+struct Repeat {
+  int count = 0;                       // with this one
+  double elapsed_s = 0;                // since the first counted one began
+  const std::vector<Interval>& times;  // when each of rank 0's instances ran
+  double gauge_s = 0;                  // of rank 0's core before it: base/gauge.h
+};
+
 struct RunOptions {
-  int warmup = 1;                 // repeats that are not counted: caches, page tables and connections settle
-  int repeats = 5;                // at least so many
-  double duration_s = 0;          // and at least so long, warm-up not counted
+  int warmup = 1;   // repeats that are not counted: caches, page tables and connections settle
+  int repeats = 5;  // at least so many
+  // And at least so long, warm-up not counted; up to three times as long while fewer than `repeats` were undisturbed.
+  double duration_s = 0;
   int keep = 64;                  // so many of the last repeats keep their times; more costs memory
   bool poison = false;            // fills all but weights, states and inputs with NaN before each repeat: for tests
   double watchdog_s = 10;         // see DeviceRunOptions
@@ -48,9 +56,8 @@ struct RunOptions {
   // On rank 0, after each counted repeat: its makespan. For those who want to keep what was measured if the run does
   // not end well.
   std::function<void(double makespan_s)> keep_makespan = nullptr;
-  // On rank 0, after each counted repeat: how many, for how long, and when each of rank 0's instances ran. false: that
-  // is enough.
-  std::function<bool(int repeats, double elapsed_s, const std::vector<Interval>& own)> after_repeat;
+  // On rank 0, after each counted repeat. false: that is enough.
+  std::function<bool(const Repeat&)> after_repeat;
 };
 
 struct OutputTensor {
@@ -59,10 +66,14 @@ struct OutputTensor {
 };
 
 struct RunResult {
-  Trace trace;                        // the kept repeat whose makespan is nearest the median
-  std::vector<double> makespans_s;    // of each repeat
-  std::vector<OutputTensor> outputs;  // by device and buffer; of the last repeat
-  size_t overruns = 0;                // of device clocks, in all repeats
+  Trace trace;                                // the kept repeat that counts whose makespan is nearest their median
+  std::vector<double> makespans_s;            // of each repeat
+  std::vector<std::vector<double>> gauges_s;  // [repeat][device]: base/gauge.h
+  std::vector<size_t> counting;               // the repeats that no device's core spoiled; all, if these are too few
+  std::vector<OutputTensor> outputs;          // by device and buffer; of the last repeat
+  size_t overruns = 0;                        // of device clocks, in all repeats
+
+  std::vector<double> counted_makespans_s() const;
 };
 
 // Errors, the same on all ranks: too many or too few ranks, a Program that verify rejects, inputs that do not fit,

@@ -440,7 +440,7 @@ std::vector<size_t> kept(const Ranking& ranking) {
 }
 
 Result<TimedPlan> time_plan(const Scenario& scenario, const Graph& optimized, const Plan& plan,
-                            std::optional<int> noise_run) {
+                            std::optional<int> noise_run, const Scenario* timed_by) {
   if (noise_run && !scenario.noise) return no_noise(scenario, "a run of it");
   if (noise_run && (*noise_run < 0 || *noise_run >= scenario.noise->runs))
     return invalid_input(fmt::format("the scenario's noise has runs 1 … {}", scenario.noise->runs));
@@ -452,8 +452,15 @@ Result<TimedPlan> time_plan(const Scenario& scenario, const Graph& optimized, co
     const NoiseKeys keys = noise_keys(lowered.program, lowered.dependencies, lowered.timed, scenario.cluster);
     disturb(lowered.timed, *scenario.noise, scenario.cluster, keys, *noise_run);
   }
+  if (timed_by != nullptr) {
+    const CostTable others = cost_table(*timed_by, optimized.name);
+    ASSIGN_OR_RETURN(lowered.timed,
+                     build_timed_graph(lowered.program, lowered.dependencies, timed_by->cluster, others));
+    lowered.load = load_of(lowered.timed, timed_by->cluster, lowered.program.devices.size());
+  }
   const std::vector<const TimedGraph*> graphs = {&lowered.timed};
-  ASSIGN_OR_RETURN(const std::vector<Timing> timings, simulate_all(scenario.cluster, graphs));
+  ASSIGN_OR_RETURN(const std::vector<Timing> timings,
+                   simulate_all(timed_by != nullptr ? timed_by->cluster : scenario.cluster, graphs));
   TimedPlan timed;
   timed.estimate = estimate_of(scenario, lowered, timings[0]);
   timed.breakdown = break_down(lowered.timed, timings[0], scenario.cluster);

@@ -173,8 +173,9 @@ struct TimedPlan {
   Estimate estimate;
   Breakdown breakdown;
 };
-// noise_run: under the scenario's noise, in this run of it. Error: there is no such run.
+// noise_run: under the scenario's noise, in this run of it. Error: there is no such run. timed_by: the same scenario
+// with other costs, which time the Program that the scenario's own made.
 Result<TimedPlan> time_plan(const Scenario& scenario, const Graph& optimized, const Plan& plan,
-                            std::optional<int> noise_run = std::nullopt);
+                            std::optional<int> noise_run = std::nullopt, const Scenario* timed_by = nullptr);
 
 }  // namespace nlsplit

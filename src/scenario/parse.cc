@@ -163,6 +163,19 @@ Status parse_search(const Source& source, const Yaml& node, Scenario& scenario) 
   return ok_status();
 }
 
+Status parse_corrections_key(const Source& source, const Yaml& node, const ScenarioOptions& options,
+                             Scenario& scenario) {
+  ASSIGN_OR_RETURN(const std::string name, read_text(source, node, "the corrections of a validation"));
+  const std::string path = beside(source.file, name);
+  const auto text = read_file(path);
+  if (!text && !options.need_profiles) return ok_status();
+  const auto corrections = text ? parse_corrections(*text, path) : Result<Corrections>(text.error());
+  Status status = corrections ? apply(*corrections, scenario.cluster, scenario.costs) : Status(corrections.error());
+  if (!status.ok()) return moved_to(status.error(), source.location(node), source.line(node.line));
+  scenario.corrected = true;
+  return ok_status();
+}
+
 Status parse_plans(const Source& source, const Yaml& node, Scenario& scenario) {
   if (!node.is_map()) return source.at(node, "plans must be a map, e.g. {mine: [..conv2@A, rest@B]}");
   for (size_t i = 0; i < node.keys.size(); ++i) {
@@ -192,9 +205,10 @@ Result<Scenario> parse_scenario(std::string_view text, const std::string& file, 
     error.where.file = file;
     return error;
   }
-  ASSIGN_OR_RETURN(const Fields root, Fields::open(source, tree, "the scenario",
-                                                   {"model", "workload", "topology", "devices", "switches", "links",
-                                                    "network", "source", "sink", "search", "plans", "noise"}));
+  ASSIGN_OR_RETURN(const Fields root,
+                   Fields::open(source, tree, "the scenario",
+                                {"model", "workload", "topology", "devices", "switches", "links", "network", "source",
+                                 "sink", "search", "plans", "noise", "corrections"}));
   Scenario scenario;
   scenario.file = file;
   scenario.schedules = {"streaming"};
@@ -211,6 +225,9 @@ Result<Scenario> parse_scenario(std::string_view text, const std::string& file, 
   }
   if (const Yaml* noise = root.find("noise")) {
     RETURN_IF_ERROR(parse_noise(source, *noise, scenario));
+  }
+  if (const Yaml* corrections = root.find("corrections")) {
+    RETURN_IF_ERROR(parse_corrections_key(source, *corrections, options, scenario));
   }
   return scenario;
 }

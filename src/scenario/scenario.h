@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cost/cluster.h"
+#include "cost/corrections.h"
 #include "cost/cost_table.h"
 #include "cost/noise.h"
 #include "cost/platform.h"
@@ -37,6 +38,7 @@ struct Scenario {
   std::vector<int> micro_batches;  // to try; each divides the batch
   Cluster cluster;
   std::vector<CostSource> costs;  // one a device
+  bool corrected = false;         // costs and measured messages, by the file `corrections` names
   Endpoints endpoints;
   SearchOptions search;
   std::vector<std::string> schedules;

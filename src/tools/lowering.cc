@@ -88,6 +88,15 @@ Status write_validation_set(const Loaded& loaded, const ValidationSetArguments& 
   RankOptions options = terminal_options();
   options.samples = arguments.also + arguments.top;  // some will be among the best
   options.seed = arguments.seed;
+  Scenario predicted_by = loaded.scenario;
+  if (!arguments.corrections.empty()) {
+    if (loaded.scenario.corrected)
+      return invalid_input(
+          fmt::format("{} names corrections already: take them out to learn others", loaded.scenario.file));
+    ASSIGN_OR_RETURN(const std::string text, read_file(arguments.corrections));
+    ASSIGN_OR_RETURN(const Corrections corrections, parse_corrections(text, arguments.corrections));
+    RETURN_IF_ERROR(apply(corrections, predicted_by.cluster, predicted_by.costs));
+  }
   ASSIGN_OR_RETURN(const Ranking ranking, rank_plans(loaded.scenario, loaded.model, options));
   PlanSet set{loaded.scenario.file, ranking.model, ranking.batch, {}};
   std::set<std::string> known;
@@ -95,7 +104,8 @@ Status write_validation_set(const Loaded& loaded, const ValidationSetArguments& 
   for (const size_t i : chosen) {
     show_progress("saving plans", set.plans.size(), chosen.size());
     const RankedPlan& ranked = ranking.judged[i];
-    ASSIGN_OR_RETURN(TimedPlan timed, time_plan(loaded.scenario, loaded.model.graph, ranked.plan));
+    ASSIGN_OR_RETURN(TimedPlan timed,
+                     time_plan(loaded.scenario, loaded.model.graph, ranked.plan, std::nullopt, &predicted_by));
     PredictedPlan plan;
     plan.fingerprint = hex16(timed.trace.fingerprint);
     if (!known.insert(plan.fingerprint).second) continue;
@@ -115,10 +125,12 @@ Status write_validation_set(const Loaded& loaded, const ValidationSetArguments& 
     for (const DeviceTimes& times : device_times(timed.program, timed.trace)) plan.compute_s.push_back(times.compute);
     plan.messages_s = message_seconds(timed.program, timed.trace);
     plan.timeline = timeline_json(timed.program, timed.trace);
-    ASSIGN_OR_RETURN(const SavedProgram saved, saved_form(loaded, ranked.plan, std::move(timed)));
-    const std::string dir = arguments.dir + "/" + plan.folder;
-    RETURN_IF_ERROR(set.plans.empty() ? save_program(dir, saved, loaded.model.weights)
-                                      : save_program_like(dir, saved, arguments.dir + "/" + set.plans[0].folder));
+    if (arguments.corrections.empty()) {
+      ASSIGN_OR_RETURN(const SavedProgram saved, saved_form(loaded, ranked.plan, std::move(timed)));
+      const std::string dir = arguments.dir + "/" + plan.folder;
+      RETURN_IF_ERROR(set.plans.empty() ? save_program(dir, saved, loaded.model.weights)
+                                        : save_program_like(dir, saved, arguments.dir + "/" + set.plans[0].folder));
+    }
     set.plans.push_back(std::move(plan));
   }
   clear_progress();
@@ -135,7 +147,7 @@ Status write_network_set(const Loaded& loaded, const std::string& dir, Bytes eag
   std::error_code failure;
   std::filesystem::create_directories(dir, failure);
   if (failure) return io_error(fmt::format("cannot create {}: {}", dir, failure.message()));
-  GameSet set{eager_limit, {}, {}};
+  GameSet set{eager_limit, {}, {}, {}};
   const auto device_on = [&](size_t host) {
     return std::ranges::find_if(cluster.devices, [&](const Device& device) { return device.host == HostId(host); });
   };
@@ -148,6 +160,20 @@ Status write_network_set(const Loaded& loaded, const std::string& dir, Bytes eag
       RETURN_IF_ERROR(
           save_program(dir + "/" + folder, {game.program, game.program, false, {}, {}}, loaded.model.weights));
       set.games.push_back({folder, cluster.hosts[a].name, cluster.hosts[b].name, std::move(game.sizes)});
+      if (a != b) {
+        ASSIGN_OR_RETURN(const Route route, find_path(cluster, HostId(a), HostId(b)));
+        constexpr double message_s = 0.02;  // long beside the agreement on a large message
+        const CrossingOptions options{
+            std::clamp<int64_t>(static_cast<int64_t>(route.narrowest.value() * message_s) / 64 * 64, 256 << 10,
+                                32 << 20),
+            eager_limit};
+        const Program program = crossing(cluster.hosts[a].name, cluster.hosts[b].name, options);
+        RETURN_IF_ERROR(verify(program));
+        CrossingGame both{fmt::format("c{}", set.crossings.size() + 1), cluster.hosts[a].name, cluster.hosts[b].name,
+                          options.message_bytes * options.messages};
+        RETURN_IF_ERROR(save_program(dir + "/" + both.folder, {program, program, false, {}, {}}, loaded.model.weights));
+        set.crossings.push_back(std::move(both));
+      }
       for (const auto& [from, to] : {std::pair{a, b}, {b, a}}) {
         const auto sender = device_on(from), receiver = device_on(to);
         if (a == b || sender == cluster.devices.end() || receiver == cluster.devices.end()) continue;

@@ -19,6 +19,8 @@ struct ValidationSetArguments {
   std::string dir;
   size_t top = 10, also = 10;
   uint64_t seed = 1;
+  // A file of corrections. Then the same plans are predicted with these, and nothing but the predictions is written.
+  std::string corrections = {};
 };
 
 // Writes the best plans and some drawn at random, with their predictions, to a folder (validate/plan_set.h). Plans that

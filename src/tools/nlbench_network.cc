@@ -31,12 +31,14 @@ std::string table_of(const NetworkProfile& profile) {
                {"bandwidth", Align::right},
                {"latency\nlarger ones", Align::right},
                {"bandwidth\nlarger ones", Align::right},
+               {"while others\ncome back", Align::right},
                {"error of\nthe lines", Align::right},
                {"from computing,\nof the sender", Align::right},
                {"of the\nreceiver", Align::right}});
   for (const NamedWay& way : profile.ways) {
     table.add({fmt::format("{} > {}", way.from, way.to), to_string(way.eager.latency), to_string(way.eager.bandwidth),
                to_string(way.rendezvous.latency), to_string(way.rendezvous.bandwidth),
+               way.crossing.value() > 0 ? to_string(way.crossing) : "-",
                fmt::format("{:.1f} %", way.largest_error * 100), fmt::format("{:.2f} ns/B", way.overheads.sender * 1e9),
                fmt::format("{:.2f} ns/B", way.overheads.receiver * 1e9)});
   }
@@ -59,6 +61,21 @@ Status measure_network(const NetworkArguments& arguments) {
     if (!fit) return fit.error();
     profile.ways.push_back({game.a, game.b, fit->eager, fit->rendezvous, {}, fit->largest_error});
     if (game.a != game.b) profile.ways.push_back({game.b, game.a, fit->eager, fit->rendezvous, {}, fit->largest_error});
+  }
+  for (size_t i = 0; i < set.crossings.size(); ++i) {
+    show_progress("measuring messages both ways at once", i, set.crossings.size());
+    const CrossingGame& game = set.crossings[i];
+    constexpr int repeats = 5;
+    auto played = run_saved(arguments.launch, dir + "/" + game.folder, {game.a, game.b}, repeats);
+    if (interrupted()) return ok_status();
+    if (!played) return played.error();
+    for (NamedWay& way : profile.ways) {
+      if ((way.from != game.a || way.to != game.b) && (way.from != game.b || way.to != game.a)) continue;
+      const double moving = played->makespan_s - way.rendezvous.latency.value();
+      // Never more than alone: what is above that is noise.
+      way.crossing = std::min(way.rendezvous.bandwidth,
+                              bytes_per_second(static_cast<double>(game.bytes) / std::max(moving, 1e-9)));
+    }
   }
   for (size_t i = 0; i < set.pairs.size(); ++i) {
     show_progress("measuring what messages take from computing", i, set.pairs.size());

@@ -80,7 +80,7 @@ class Company {
         RunOptions options;
         options.keep = 1;
         options.repeats = std::numeric_limits<int>::max();
-        options.after_repeat = [this](int, double, const std::vector<Interval>&) { return !over_; };
+        options.after_repeat = [this](const Repeat&) { return !over_; };
         static_cast<void>(run_threads(job.saved.unsplit, {job.contents(), job.inputs}, options));
       });
     }
@@ -126,6 +126,8 @@ struct Measured {
   Measured& operator=(const Measured&) = delete;
 };
 
+constexpr double patience = 2;  // budgets after the budget
+
 struct Session {
   const ProfileArguments& arguments;
   double budget_s = 0;
@@ -134,7 +136,6 @@ struct Session {
   MeasuredCost dispatch_before = {};
   std::deque<Measured> programs = {};
   Clock::time_point start = Clock::now();
-  size_t executions = 0, disturbed = 0;
 
   double left() const { return budget_s - seconds_since(start); }
   size_t all_kernels() const {
@@ -219,30 +220,32 @@ Status measure(Session& session, Measured& one, int beside, double share_s) {
   options.duration_s = share_s;
   options.keep = 1;
   options.cancelled = interrupted;
-  options.after_repeat = [&](int repeats, double, const std::vector<Interval>& own) {
-    const bool disturbed = disturbance.since(own) && beside == 0;  // in company nobody can tell whose the time was
-    ++session.executions;
-    session.disturbed += disturbed ? 1 : 0;
-    samples.add(own, disturbed);
+  options.after_repeat = [&](const Repeat& repeat) {
+    // In company nobody can tell whose the time was.
+    const bool kept_off = disturbance.since(repeat.times) && beside == 0;
+    samples.add(repeat.times, kept_off ? std::numeric_limits<double>::infinity() : repeat.gauge_s);
     session.draw_progress();
-    return !interrupted() && (repeats < least_repeats || !enough());
+    return !interrupted() && (repeat.count < least_repeats || !enough());
   };
   auto result = run_threads(job.saved.unsplit, {job.contents(), job.inputs}, options);
   if (!result && !interrupted()) return result.error();
   return write(session);  // after each, so that nothing but a Program's own time is ever lost
 }
 
-// Every Program once; then those that need more again, for as long as the budget lasts.
+// Every Program once; then those that need more again, for as long as the budget lasts; and up to three times as long
+// those that something else disturbed nearly always.
 Status measure_all(Session& session) {
   for (int round = 1; !interrupted(); ++round) {
     std::vector<std::pair<Measured*, int>> open;  // with so many beside
+    const bool late = round > 1 && session.left() <= 0;
     for (Measured& one : session.programs) {
-      if (!one.samples.all_settled(session.profile)) open.emplace_back(&one, 0);
-      if (session.arguments.beside > 0 && !one.company.company_settled(session.profile))
+      if (late ? one.samples.spoiled() : !one.samples.all_settled(session.profile)) open.emplace_back(&one, 0);
+      if (session.arguments.beside > 0 &&
+          (late ? one.company.spoiled() : !one.company.company_settled(session.profile)))
         open.emplace_back(&one, session.arguments.beside);
     }
-    if (open.empty() || (round > 1 && session.left() <= 0)) break;
-    for (size_t i = 0; i < open.size() && !interrupted() && (round == 1 || session.left() > 0); ++i) {
+    if (open.empty() || (late && session.left() <= -patience * session.budget_s)) break;
+    for (size_t i = 0; i < open.size() && !interrupted() && (round == 1 || late || session.left() > 0); ++i) {
       RETURN_IF_ERROR(measure(session, *open[i].first, open[i].second,
                               std::max(0.0, session.left()) / static_cast<double>(open.size() - i)));
     }
@@ -296,11 +299,18 @@ void print_summary(const Session& session, size_t known_before) {
                unsettled == 1 ? std::string("1 is") : fmt::format("{} are", unsettled), settled_uncertainty * 100,
                worst_uncertainty * 100, worst->key);
   }
-  if (session.disturbed > 0) {
+  size_t executions = 0, disturbed = 0;
+  for (const Measured& one : session.programs) {
+    for (const Samples* samples : {&one.samples, &one.company}) {
+      executions += samples->executions();
+      disturbed += samples->disturbed();
+    }
+  }
+  if (disturbed > 0) {
     fmt::print(
-        "other work on this machine disturbed {} of {} executions; they count only for kernels with fewer than {} "
-        "others\n",
-        session.disturbed, session.executions, least_repeats);
+        "during {} of {} executions the processor was slower than at its best, or had other work; they count only for "
+        "kernels with fewer than {} others\n",
+        disturbed, executions, least_repeats);
   }
 }
 
@@ -340,8 +350,8 @@ void add_profile_command(CLI::App& app, int& code) {
   command->add_option("-o,--output", a->output, "The profile to write or to add to (.json)")->required();
   command->add_option(
       "--budget", a->budget,
-      "Time to spend at most, over all sizes together; it ends early when every kernel is known to ±1 %\n"
-      "(default 60s; each size is run at least 5 times)");
+      "Time to spend, over all sizes together; it ends early when every kernel is known to ±1 %, and takes up to\n"
+      "three times as long while processors are slowed down (default 60s; each size is run at least 5 times)");
   command
       ->add_option(
           "--beside", a->beside,

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/gauge.h"
 #include "exec/run.h"
 #include "sim/data_movement.h"
 
@@ -32,12 +33,37 @@ void keep_surer(MeasuredCost& known, const MeasuredCost& cost) {
   known.beside = beside;
 }
 
-bool Samples::Seconds::enough() const { return clean.size() + disturbed.size() >= least_repeats; }
+bool Samples::enough(size_t measurable) const { return samples_[measurable].size() >= least_repeats; }
 
-MeasuredCost Samples::Seconds::cost() const {
-  std::vector<double> all = clean;
-  if (all.size() < least_repeats) all.insert(all.end(), disturbed.begin(), disturbed.end());
-  return cost_of(std::move(all));
+bool Samples::undisturbed(size_t execution) const {
+  return gauges_[execution] <= slow_ && (execution + 1 == gauges_.size() || gauges_[execution + 1] <= slow_);
+}
+
+std::vector<double> Samples::clean(size_t measurable) const {
+  std::vector<double> clean;
+  for (const Sample& sample : samples_[measurable]) {
+    if (undisturbed(sample.execution)) clean.push_back(sample.seconds);
+  }
+  return clean;
+}
+
+bool Samples::settled_here(size_t measurable) const {
+  std::vector<double> seconds = clean(measurable);
+  return seconds.size() >= least_repeats && settled(cost_of(std::move(seconds)));
+}
+
+MeasuredCost Samples::cost(size_t measurable) const {
+  std::vector<double> seconds = clean(measurable);
+  if (seconds.size() >= least_repeats) return cost_of(std::move(seconds));
+  seconds.clear();
+  for (const Sample& sample : samples_[measurable]) seconds.push_back(sample.seconds);
+  return cost_of(std::move(seconds));
+}
+
+size_t Samples::disturbed() const {
+  size_t count = 0;
+  for (size_t e = 0; e < gauges_.size(); ++e) count += undisturbed(e) ? 0 : 1;
+  return count;
 }
 
 Samples::Samples(const Program& program, std::set<std::string>& taken) : program_(program) {
@@ -65,20 +91,20 @@ Samples::Samples(const Program& program, std::set<std::string>& taken) : program
       }
     }
   }
-  seconds_.resize(measurables_.size());
+  samples_.resize(measurables_.size());
 }
 
-void Samples::add(const std::vector<Interval>& times, bool disturbed) {
-  const auto into = [&](Seconds& seconds) -> std::vector<double>& {
-    return disturbed ? seconds.disturbed : seconds.clean;
-  };
+void Samples::add(const std::vector<Interval>& times, double gauge_s) {
+  const size_t execution = gauges_.size();
+  gauges_.push_back(gauge_s);
+  slow_ = (1 + gauge_tolerance) * best_gauge(gauges_);
   const Interval* before = nullptr;
   for (size_t i = 0; i < times.size(); ++i) {
     const Instance& at = deps_.instances[i];
     if (is_transfer(instr_of(program_, at).opcode)) continue;
     const size_t segment = static_cast<size_t>(program_.devices[0].order[static_cast<size_t>(at.slot)].segment);
     const int index = index_[segment][static_cast<size_t>(at.instr)];
-    if (index >= 0) into(seconds_[static_cast<size_t>(index)]).push_back(times[i].finish - times[i].start);
+    if (index >= 0) samples_[static_cast<size_t>(index)].push_back({times[i].finish - times[i].start, execution});
     if (before != nullptr) gaps_.push_back(times[i].start - before->finish);
     before = &times[i];
   }
@@ -86,7 +112,7 @@ void Samples::add(const std::vector<Interval>& times, bool disturbed) {
 
 bool Samples::all_settled(const Profile& profile) const {
   for (size_t i = 0; i < measurables_.size(); ++i) {
-    if (seconds_[i].enough() && settled(seconds_[i].cost())) continue;
+    if (settled_here(i)) continue;
     const auto known = profile.kernels.find(measurables_[i].key);
     if (known == profile.kernels.end() || !settled(known->second)) return false;
   }
@@ -95,15 +121,15 @@ bool Samples::all_settled(const Profile& profile) const {
 
 void Samples::write_to(Profile& profile) const {
   for (size_t i = 0; i < measurables_.size(); ++i) {
-    if (seconds_[i].enough()) keep_surer(profile.kernels[measurables_[i].key], seconds_[i].cost());
+    if (enough(i)) keep_surer(profile.kernels[measurables_[i].key], cost(i));
   }
 }
 
 bool Samples::company_settled(const Profile& profile) const {
   for (size_t i = 0; i < measurables_.size(); ++i) {
-    if (seconds_[i].enough() && settled(seconds_[i].cost())) continue;
+    if (settled_here(i)) continue;
     const auto known = profile.kernels.find(measurables_[i].key);
-    const bool before = known != profile.kernels.end() && known->second.beside.value() > 0 && !seconds_[i].enough();
+    const bool before = known != profile.kernels.end() && known->second.beside.value() > 0 && !enough(i);
     if (!before) return false;
   }
   return true;
@@ -112,7 +138,7 @@ bool Samples::company_settled(const Profile& profile) const {
 void Samples::write_company_to(Profile& profile) const {
   for (size_t i = 0; i < measurables_.size(); ++i) {
     const auto known = profile.kernels.find(measurables_[i].key);
-    if (known != profile.kernels.end() && seconds_[i].enough()) known->second.beside = seconds_[i].cost().median;
+    if (known != profile.kernels.end() && enough(i)) known->second.beside = cost(i).median;
   }
 }
 

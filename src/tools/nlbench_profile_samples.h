@@ -35,9 +35,13 @@ class Samples {
   // device and outlives this.
   Samples(const Program& program, std::set<std::string>& taken);
 
-  // The times of one execution. disturbed: other work kept the device from computing; such samples count only where
-  // there are not enough others.
-  void add(const std::vector<Interval>& times, bool disturbed);
+  // The times of one execution. gauge_s: how fast the core was before it (base/gauge.h); infinite: other work kept the
+  // device from computing. Samples of a core that was slower than at its best count only where there are not enough
+  // others.
+  void add(const std::vector<Interval>& times, double gauge_s);
+  size_t executions() const { return gauges_.size(); }
+  bool spoiled() const { return executions() > 0 && executions() - disturbed() < least_repeats; }  // it says little
+  size_t disturbed() const;
 
   const std::vector<Measurable>& measurables() const { return measurables_; }
   // Seconds from the end of each computation to the start of the next; so short that nothing disturbs the most of them.
@@ -51,17 +55,23 @@ class Samples {
   void write_company_to(Profile& profile) const;
 
  private:
-  struct Seconds {
-    std::vector<double> clean, disturbed;
-    bool enough() const;
-    MeasuredCost cost() const;
+  struct Sample {
+    double seconds = 0;
+    size_t execution = 0;
   };
+  bool undisturbed(size_t execution) const;  // the core was fast before and after it
+  bool enough(size_t measurable) const;
+  bool settled_here(size_t measurable) const;  // by executions that nothing disturbed
+  std::vector<double> clean(size_t measurable) const;
+  MeasuredCost cost(size_t measurable) const;
 
   const Program& program_;
   Dependencies deps_;
   std::vector<Measurable> measurables_;
-  std::vector<std::vector<int>> index_;  // [segment][instruction]: index into measurables_; -1: others measure it
-  std::vector<Seconds> seconds_;         // by measurable
+  std::vector<std::vector<int>> index_;       // [segment][instruction]: index into measurables_; -1: others measure it
+  std::vector<std::vector<Sample>> samples_;  // by measurable
+  std::vector<double> gauges_;                // by execution
+  double slow_ = 0;                           // a gauge above: disturbed
   std::vector<double> gaps_;
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/gauge.h"
 #include "base/hash.h"
 #include "program/text.h"
 #include "report/table.h"
@@ -36,7 +37,7 @@ struct Figures {
 Figures figures_of(const RunReport& report) {
   const Program& program = report.saved->program;
   Figures f;
-  const Makespans makespans = makespans_of(report.result->makespans_s);
+  const Makespans makespans = makespans_of(report.result->counted_makespans_s());
   f.makespan = makespans.middle;
   f.spread = makespans.spread;
   f.throughput = static_cast<double>(program.batch) / f.makespan;
@@ -64,6 +65,16 @@ std::string throughput_line(double throughput, const Makespans& makespans, size_
   return fmt::format("throughput  {} samples/s · {} for the batch, median of {} repeat{}, spread ±{:.1f} %\n",
                      rate(throughput), to_string(seconds(makespans.middle)), repeats, repeats == 1 ? "" : "s",
                      makespans.spread / makespans.middle * 100);
+}
+
+// Of a device's core before a repeat, against its best.
+double largest_slowdown(const RunResult& result) {
+  const std::vector<double> best = best_gauges(result.gauges_s);
+  double largest = 0;
+  for (const std::vector<double>& repeat : result.gauges_s) {
+    for (size_t d = 0; d < repeat.size(); ++d) largest = std::max(largest, repeat[d] / best[d] - 1);
+  }
+  return largest;
 }
 
 // "measured 4.2 % slower"
@@ -103,8 +114,9 @@ std::string report_text(const RunReport& report) {
   const Program& program = report.saved->program;
   const Figures f = figures_of(report);
   const size_t repeats = report.result->makespans_s.size(), devices = program.devices.size();
+  const size_t counting = report.result->counting.size();
   std::string text =
-      headline(program, report.transport) + throughput_line(f.throughput, {f.makespan, f.spread}, repeats);
+      headline(program, report.transport) + throughput_line(f.throughput, {f.makespan, f.spread}, counting);
   text += fmt::format("latency     {} of a micro-batch, longest {}\n", to_string(seconds(f.latency.mean)),
                       to_string(seconds(f.latency.max)));
   const bool predicted = report.saved->has_prediction;
@@ -132,6 +144,11 @@ std::string report_text(const RunReport& report) {
     table.add(std::move(row));
   }
   text += "\n" + table.to_string();
+  if (counting < repeats) {
+    text += fmt::format(
+        "\ndisturbed   {} of {} repeats: a processor was slower than at its best, by up to {:.0f} %; left out\n",
+        repeats - counting, repeats, largest_slowdown(*report.result) * 100);
+  }
   if (report.result->overruns > 0) {
     text += fmt::format("\ndevice clock  this machine was late {} in {}: figures are too low\n",
                         counted(static_cast<int64_t>(report.result->overruns), "time"),
@@ -146,7 +163,10 @@ std::string report_json(const RunReport& report) {
   const Figures f = figures_of(report);
   json devices = json::array();
   for (size_t d = 0; d < program.devices.size(); ++d) {
+    json gauges = json::array();
+    for (const std::vector<double>& repeat : report.result->gauges_s) gauges.push_back(repeat[d]);
     devices.push_back({{"name", program.devices[d].name},
+                       {"gauges_s", std::move(gauges)},  // of its core before each repeat: base/gauge.h
                        {"compute_s", f.devices[d].compute},
                        {"wait_s", f.devices[d].wait},
                        {"communicate_s", f.devices[d].communicate},
@@ -162,6 +182,7 @@ std::string report_json(const RunReport& report) {
                {"makespan_s", f.makespan},
                {"makespan_spread_s", f.spread},
                {"makespans_s", report.result->makespans_s},
+               {"counting", report.result->counting},  // which of them count
                {"throughput_per_s", f.throughput},
                {"latency_mean_s", f.latency.mean},
                {"latency_max_s", f.latency.max},

@@ -68,8 +68,8 @@ Result<RunOptions> options_of(const RunArguments& arguments) {
     options.duration_s = duration.value();
   }
   const int repeats = arguments.repeats;
-  options.after_repeat = [repeats](int done, double, const std::vector<Interval>&) {
-    show_progress("repeat", static_cast<size_t>(done), static_cast<size_t>(std::max(done, repeats)));
+  options.after_repeat = [repeats](const Repeat& repeat) {
+    show_progress("repeat", static_cast<size_t>(repeat.count), static_cast<size_t>(std::max(repeat.count, repeats)));
     return !interrupted();
   };
   return options;

@@ -221,6 +221,11 @@ void add_lower_command(CLI::App& app, int& code) {
   command->add_option("--seed", arguments->validation.seed, "of the drawing (default 1)")
       ->type_name("N")
       ->needs(validation);
+  command
+      ->add_option("--corrections", arguments->validation.corrections,
+                   "Of a validation set: only predict its plans again, with the costs corrected by FILE")
+      ->type_name("FILE")
+      ->needs(validation);
   CLI::Option* network = command
                              ->add_option("--network-set", arguments->network_set,
                                           "Write the messages that `nlbench network` measures to DIR")

@@ -10,9 +10,11 @@
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <sstream>
 
 #include "base/file.h"
+#include "base/gauge.h"
 
 namespace nlsplit {
 namespace {
@@ -23,7 +25,7 @@ std::string line_of(const json& value) { return value.dump(-1, ' ', false, json:
 
 json header_of(const PlanSet& set, const std::string& machine) {
   return {{"format", "nlsplit-validation"},
-          {"version", 2},
+          {"version", 3},
           {"model", set.model},
           {"batch", set.batch},
           {"machine", machine}};
@@ -31,9 +33,10 @@ json header_of(const PlanSet& set, const std::string& machine) {
 
 json to_json(const PlanRun& run) {
   if (!run.error.empty()) return {{"fingerprint", run.fingerprint}, {"round", run.round}, {"error", run.error}};
-  return {{"fingerprint", run.fingerprint},       {"round", run.round},         {"makespans_s", run.makespans_s},
-          {"latency_mean_s", run.latency_mean_s}, {"compute_s", run.compute_s}, {"messages_s", run.messages_s},
-          {"timeline", json::parse(run.timeline)}};
+  return {{"fingerprint", run.fingerprint}, {"round", run.round},
+          {"makespans_s", run.makespans_s}, {"latency_mean_s", run.latency_mean_s},
+          {"compute_s", run.compute_s},     {"messages_s", run.messages_s},
+          {"gauges_s", run.gauges_s},       {"timeline", json::parse(run.timeline)}};
 }
 
 PlanRun run_of(const json& value) {
@@ -45,6 +48,7 @@ PlanRun run_of(const json& value) {
     return run;
   }
   value.at("makespans_s").get_to(run.makespans_s);
+  value.at("gauges_s").get_to(run.gauges_s);
   value.at("latency_mean_s").get_to(run.latency_mean_s);
   value.at("compute_s").get_to(run.compute_s);
   value.at("messages_s").get_to(run.messages_s);
@@ -128,13 +132,49 @@ Result<PlanRun> parse_run(const std::string& text, const std::string& file) {
     value.at("makespans_s").get_to(run.makespans_s);
     value.at("latency_mean_s").get_to(run.latency_mean_s);
     value.at("messages_s").get_to(run.messages_s);
-    for (const json& device : value.at("devices")) run.compute_s.push_back(device.at("compute_s").get<double>());
+    for (const json& device : value.at("devices")) {
+      run.compute_s.push_back(device.at("compute_s").get<double>());
+      device.at("gauges_s").get_to(run.gauges_s[device.at("name").get<std::string>()]);
+    }
     run.timeline = value.at("timeline").dump();
     if (run.makespans_s.empty()) return invalid_input(fmt::format("{}: a run without repeats", file));
     return run;
   } catch (const json::exception& e) {
     return invalid_input(fmt::format("{}: {}", file, e.what()));
   }
+}
+
+namespace {
+std::vector<size_t> all_repeats(const PlanRun& run) {
+  std::vector<size_t> all(run.makespans_s.size());
+  std::iota(all.begin(), all.end(), size_t{0});
+  return all;
+}
+}  // namespace
+
+std::map<std::string, double> best_gauges(const std::vector<PlanRun>& runs) {
+  std::map<std::string, std::vector<double>> all;
+  for (const PlanRun& run : runs) {
+    for (const auto& [device, gauges] : run.gauges_s)
+      all[device].insert(all[device].end(), gauges.begin(), gauges.end());
+  }
+  std::map<std::string, double> best;
+  for (auto& [device, gauges] : all) {
+    if (!gauges.empty()) best[device] = best_gauge(std::move(gauges));
+  }
+  return best;
+}
+
+std::vector<size_t> undisturbed(const PlanRun& run, const std::map<std::string, double>& best) {
+  std::vector<std::vector<double>> gauges(run.makespans_s.size());
+  std::vector<double> best_here;
+  for (const auto& [device, of_device] : run.gauges_s) {
+    const auto known = best.find(device);
+    if (known == best.end() || of_device.size() != gauges.size()) continue;
+    for (size_t r = 0; r < gauges.size(); ++r) gauges[r].push_back(of_device[r]);
+    best_here.push_back(known->second);
+  }
+  return undisturbed(gauges, best_here);
 }
 
 ErrorSources error_sources(const std::vector<ValidatedPlan>& plans) {
@@ -152,6 +192,7 @@ ErrorSources error_sources(const std::vector<ValidatedPlan>& plans) {
 
 std::vector<ValidatedPlan> join(const PlanSet& set, const std::vector<PlanRun>& runs) {
   std::vector<ValidatedPlan> plans;
+  const std::map<std::string, double> best = best_gauges(runs);
   for (const PredictedPlan& predicted : set.plans) {
     ValidatedPlan plan;
     plan.predicted = &predicted;
@@ -160,12 +201,18 @@ std::vector<ValidatedPlan> join(const PlanSet& set, const std::vector<PlanRun>& 
         static_cast<size_t>(std::ranges::max_element(predicted.compute_s) - predicted.compute_s.begin());
     for (const PlanRun& run : runs) {
       if (run.fingerprint != predicted.fingerprint) continue;
-      if (!run.error.empty()) {
+      if (run.error.empty())
+        plan.runs.push_back(&run);
+      else
         plan.error = run.error;
-        continue;
-      }
-      plan.runs.push_back(&run);
-      makespans.insert(makespans.end(), run.makespans_s.begin(), run.makespans_s.end());
+    }
+    const auto good = [&best](const PlanRun* run) { return !undisturbed(*run, best).empty(); };
+    plan.disturbed = std::ranges::none_of(plan.runs, good);
+    for (const PlanRun* each : plan.runs) {
+      const PlanRun& run = *each;
+      if (!plan.disturbed && !good(each)) continue;
+      for (const size_t r : plan.disturbed ? all_repeats(run) : undisturbed(run, best))
+        makespans.push_back(run.makespans_s[r]);
       latencies.push_back(run.latency_mean_s);
       if (longest < run.compute_s.size()) computing.push_back(run.compute_s[longest]);
       sending.push_back(run.messages_s);

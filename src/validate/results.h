@@ -1,9 +1,9 @@
 // Runs of a set of plans, appended to a file one by one, so that an interrupted validation loses nothing and goes on.
 //
-// Lines of JSON. The first: {"format": "nlsplit-validation", "version": 2, "model", "batch", "machine"}; then a run
+// Lines of JSON. The first: {"format": "nlsplit-validation", "version": 3, "model", "batch", "machine"}; then a run
 // each:
-// {"fingerprint", "round", "makespans_s", "latency_mean_s", "compute_s", "messages_s", "timeline"} or {"fingerprint",
-// "round", "error"}.
+// {"fingerprint", "round", "makespans_s", "gauges_s", "latency_mean_s", "compute_s", "messages_s", "timeline"} or
+// {"fingerprint", "round", "error"}.
 #pragma once
 
 #include <map>
@@ -21,6 +21,7 @@ struct PlanRun {
   int round = 0;
   std::string error;  // not empty: it failed, and has no figures
   std::vector<double> makespans_s;
+  std::map<std::string, std::vector<double>> gauges_s;  // by device; of its core before each execution: base/gauge.h
   double latency_mean_s = 0;
   std::vector<double> compute_s;  // by device
   double messages_s = 0;
@@ -42,6 +43,11 @@ class ResultsFile {
   std::vector<PlanRun> runs_;
 };
 
+// The executions of a run that no device's core spoiled, judged by all runs there are: a processor may have been slow
+// during all of this one.
+std::vector<size_t> undisturbed(const PlanRun& run, const std::map<std::string, double>& best);
+std::map<std::string, double> best_gauges(const std::vector<PlanRun>& runs);  // by device
+
 // The figures `nlbench run --json` wrote.
 Result<PlanRun> parse_run(const std::string& text, const std::string& file);
 
@@ -50,7 +56,8 @@ struct ValidatedPlan {
   const PredictedPlan* predicted = nullptr;
   std::vector<const PlanRun*> runs;  // that did not fail
   std::string error;                 // of the last one that did, if none did not
-  Outcome outcome;                   // if there are runs: over all their repeats
+  Outcome outcome;                   // if there are runs: over all their repeats that count
+  bool disturbed = false;            // in each run something else slowed a processor down nearly all the time
   // Relative to what was predicted: the computing of the device that was to compute longest, and all messages' times
   // (clocks of hosts agree as well as their starts do: to about a message's latency).
   double compute_error = 0, message_error = 0;

@@ -203,6 +203,38 @@ Program busy_pair(const std::string& a, const std::string& b, Isa isa_a, Isa isa
   return program;
 }
 
+Program crossing(const std::string& a, const std::string& b, const CrossingOptions& options) {
+  Program program;
+  program.name = fmt::format("crossing [{}, {}]", a, b);
+  program.eager_limit = options.eager_limit;
+  program.batch = program.micro_batches = options.messages;
+  for (const bool first : {true, false}) {
+    DeviceProgram device;
+    device.name = first ? "here" : "there";
+    device.host = first ? a : b;
+    const int64_t floats = options.message_bytes / float_bytes;
+    for (const char* name : {"out", "in"}) device.buffers.push_back(made(device, name, floats, BufferKind::comm, 2));
+    device.memory = device.arena;
+    Instr send, recv;
+    send.opcode = Opcode::send;
+    recv.opcode = Opcode::recv;
+    send.peer = recv.peer = first ? 1 : 0;
+    send.tag = first ? 0 : 1;
+    recv.tag = first ? 1 : 0;
+    send.reads = {{BufferId(0), 0, floats}};
+    recv.writes = {{BufferId(1), 0, floats}};
+    Segment segment;
+    segment.name = "exchange";
+    segment.stage = first ? 0 : 1;
+    segment.instrs = {send, recv};
+    device.segments.push_back(std::move(segment));
+    for (int slot = 0; slot < options.messages; ++slot)
+      device.order.push_back({0, slot, {{BufferId(0), slot % 2}, {BufferId(1), slot % 2}}});
+    program.devices.push_back(std::move(device));
+  }
+  return program;
+}
+
 Clocks busy_clock(const Program& busy, double slot_s) {
   std::vector<double> seconds;
   for (const ComputeDesc& desc : busy.descs) seconds.push_back(desc.op == Op::Erf ? slot_s / chores : 0);
@@ -210,7 +242,9 @@ Clocks busy_clock(const Program& busy, double slot_s) {
 }
 
 std::string to_json(const GameSet& set) {
-  json games = json::array(), pairs = json::array();
+  json games = json::array(), pairs = json::array(), crossings = json::array();
+  for (const CrossingGame& game : set.crossings)
+    crossings.push_back({{"folder", game.folder}, {"a", game.a}, {"b", game.b}, {"bytes", game.bytes}});
   for (const BusyPair& pair : set.pairs) {
     pairs.push_back({{"quiet", pair.quiet}, {"loud", pair.loud}, {"a", pair.a}, {"b", pair.b}, {"bytes", pair.bytes}});
   }
@@ -221,7 +255,8 @@ std::string to_json(const GameSet& set) {
               {"version", 1},
               {"eager_limit_bytes", set.eager_limit.value()},
               {"games", std::move(games)},
-              {"pairs", std::move(pairs)}}
+              {"pairs", std::move(pairs)},
+              {"crossings", std::move(crossings)}}
              .dump() +
          "\n";
 }
@@ -241,6 +276,10 @@ Result<GameSet> parse_game_set(const std::string& text, const std::string& file)
       set.pairs.push_back({entry.at("quiet").get<std::string>(), entry.at("loud").get<std::string>(),
                            entry.at("a").get<std::string>(), entry.at("b").get<std::string>(),
                            entry.at("bytes").get<int64_t>()});
+    }
+    for (const json& entry : value.at("crossings")) {
+      set.crossings.push_back({entry.at("folder").get<std::string>(), entry.at("a").get<std::string>(),
+                               entry.at("b").get<std::string>(), entry.at("bytes").get<int64_t>()});
     }
     return set;
   } catch (const json::exception& e) {

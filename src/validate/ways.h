@@ -32,6 +32,14 @@ Program busy_pair(const std::string& a, const std::string& b, Isa isa_a, Isa isa
 // A clock by which each of its slots computes so long, whatever the machine.
 Clocks busy_clock(const Program& busy, double slot_s);
 
+// Devices "here" on `a` and "there" on `b` send each other messages, both at once and without computing.
+struct CrossingOptions {
+  int64_t message_bytes = 0;
+  Bytes eager_limit;
+  int messages = 16;  // each way
+};
+Program crossing(const std::string& a, const std::string& b, const CrossingOptions& options);
+
 // Games to be played: what `nlsim lower --network-set` writes and `nlbench network` reads.
 struct Game {
   std::string folder;  // a saved Program
@@ -43,10 +51,15 @@ struct BusyPair {
   std::string a, b;
   int64_t bytes = 0;  // of all messages of an execution
 };
+struct CrossingGame {
+  std::string folder, a, b;
+  int64_t bytes = 0;  // of all messages of one way
+};
 struct GameSet {
   Bytes eager_limit;
   std::vector<Game> games;
   std::vector<BusyPair> pairs;
+  std::vector<CrossingGame> crossings;
 };
 std::string to_json(const GameSet& set);
 Result<GameSet> parse_game_set(const std::string& text, const std::string& file);

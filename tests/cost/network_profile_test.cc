@@ -67,6 +67,27 @@ TEST_F(Network, ReplacesWhatLinksSay) {
   EXPECT_THAT(back.error().message, HasSubstr("no measurement of messages from host 'b' to host 'a'"));
 }
 
+TEST_F(Network, WaysThatMeetShareWhatBothCarryAtOnce) {
+  NetworkProfile profile = profile_;
+  profile.ways[0].crossing = bytes_per_second(8e7);
+  profile.ways.push_back(profile.ways[0]);
+  std::swap(profile.ways[1].from, profile.ways[1].to);
+  ASSERT_TRUE(write_network_profile(path_, profile).ok());
+  Cluster cluster = two_hosts();
+  apply(read_network_profile(path_).value(), cluster);
+  ASSERT_EQ(cluster.links.size(), 3u);
+  const Link& meeting = cluster.links[2];
+  EXPECT_EQ(meeting.name, "a<>b");
+  EXPECT_EQ(meeting.bandwidth, bytes_per_second(1.6e8));
+  EXPECT_FALSE(meeting.full_duplex);
+  for (const auto& [from, to] : {std::pair{HostId(0), HostId(1)}, {HostId(1), HostId(0)}}) {
+    const Route route = find_route(cluster, from, to).value();
+    ASSERT_EQ(route.hops.size(), 3u);
+    EXPECT_EQ(route.hops[2], (Hop{LinkId(2), true}));
+    EXPECT_EQ(route.rendezvous.bandwidth, bytes_per_second(9e7)) << "alone it has its own";
+  }
+}
+
 TEST_F(Network, OfOtherHostsIsNoMatter) {
   Cluster cluster = two_hosts();
   NetworkProfile other = profile_;
@@ -82,10 +103,10 @@ TEST_F(Network, NonsenseIsRefused) {
   EXPECT_THAT(refusal("{}"), HasSubstr("format"));
   EXPECT_THAT(refusal(R"({"format": "nlsplit-profile", "version": 1})"),
               HasSubstr("not the measurements of a network"));
-  const std::string head = R"({"format": "nlsplit-network", "version": 1, "machine": "m", "eager_limit_bytes": )";
+  const std::string head = R"({"format": "nlsplit-network", "version": 2, "machine": "m", "eager_limit_bytes": )";
   EXPECT_THAT(refusal(head + R"(-1, "ways": []})"), HasSubstr("an eager limit of -1"));
   const auto way = [](const std::string& latency, const std::string& bandwidth) {
-    return R"({"from": "a", "to": "b", "largest_error": 0, "overheads": {"sender_s_per_byte": 0, "receiver_s_per_byte": 0}, "rendezvous": {"latency_s": 0, "bytes_per_s": 1}, "eager": {"latency_s": )" +
+    return R"({"from": "a", "to": "b", "largest_error": 0, "crossing_bytes_per_s": 0, "overheads": {"sender_s_per_byte": 0, "receiver_s_per_byte": 0}, "rendezvous": {"latency_s": 0, "bytes_per_s": 1}, "eager": {"latency_s": )" +
            latency + R"(, "bytes_per_s": )" + bandwidth + "}}";
   };
   EXPECT_EQ(refusal(head + "0, \"ways\": [" + way("0", "1") + "]}"), "");

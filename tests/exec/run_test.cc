@@ -101,9 +101,10 @@ TEST(Run, RepeatsAndDuration) {
   options.repeats = 2;
   options.warmup = 3;
   int called = 0;
-  options.after_repeat = [&](int repeats, double, const std::vector<Interval>& own) {
-    EXPECT_EQ(repeats, ++called);
-    EXPECT_EQ(own.size(), 12u);  // device A: six slots of two instructions
+  options.after_repeat = [&](const Repeat& repeat) {
+    EXPECT_EQ(repeat.count, ++called);
+    EXPECT_EQ(repeat.times.size(), 12u);  // device A: six slots of two instructions
+    EXPECT_GT(repeat.gauge_s, 0);
     return true;
   };
   auto result = run_threads(program, job, options);
@@ -120,7 +121,7 @@ TEST(Run, RepeatsAndDuration) {
   EXPECT_GT(result->makespans_s.size(), 2u);  // a repeat takes far less than 25 ms
   EXPECT_EQ(result->trace.peak_bytes[0], program.devices[0].arena);
 
-  options.after_repeat = [](int repeats, double, const std::vector<Interval>&) { return repeats < 3; };
+  options.after_repeat = [](const Repeat& repeat) { return repeat.count < 3; };
   options.duration_s = 100;
   result = run_threads(program, job, options);
   ASSERT_TRUE(result.ok()) << error_of(result);

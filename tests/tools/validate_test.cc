@@ -63,6 +63,29 @@ TEST_F(Validate, RoundsAreJoined) {
   for (const json& plan : report()["plans"]) EXPECT_EQ(plan["measured"]["runs"], 2);
 }
 
+TEST_F(Validate, RecalibratesAScenario) {
+  const Outcome outcome = nlbench(command("--recalibrate"));
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("on plans that did not teach it"));
+  EXPECT_THAT(outcome.out, HasSubstr("corrections: v/corrections.json"));
+  const json learnt = report()["recalibration"];
+  EXPECT_FALSE(learnt["computing"].empty());
+  EXPECT_EQ(learnt["after"]["plans"], 4);
+  const std::string corrected = scratch_.write("c.yaml", small_scenario() + "corrections: v/corrections.json\n");
+  const std::string ranking = nlsim("rank --csv - " + corrected).out;
+  EXPECT_NE(ranking, "");
+  EXPECT_NE(ranking, nlsim("rank --csv - " + scenario_).out);
+  const Outcome twice =
+      nlbench(fmt::format("validate {} -o {} --top 2 --also 2 --duration 10ms --transport threads --recalibrate",
+                          corrected, scratch_ / "w"));
+  EXPECT_EQ(twice.code, 2);
+  EXPECT_THAT(twice.err, HasSubstr("names corrections already"));
+  scratch_.write("v/corrections.json", "{}");
+  const Outcome broken = nlsim("rank " + corrected);
+  EXPECT_EQ(broken.code, 2);
+  EXPECT_THAT(broken.err, HasSubstr("c.yaml:"));
+}
+
 TEST_F(Validate, SaysWhatCannotBe) {
   const Outcome other = nlbench(fmt::format("validate {} -o {}", scratch_ / "missing.yaml", scratch_ / "v"));
   EXPECT_EQ(other.code, 2);

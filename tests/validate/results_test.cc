@@ -28,6 +28,7 @@ class Results : public ::testing::Test {
     PlanRun run;
     run.fingerprint = fingerprint;
     run.round = round;
+    run.gauges_s["A"] = std::vector<double>(makespans.size(), 1);
     run.makespans_s = std::move(makespans);
     run.latency_mean_s = 0.5;
     run.compute_s = {1, 3};
@@ -69,6 +70,7 @@ TEST_F(Results, AreThereAfterReopening) {
   ASSERT_EQ(file.runs().size(), 2u);
   EXPECT_EQ(file.runs()[0].makespans_s, (std::vector<double>{1, 2, 4}));
   EXPECT_EQ(file.runs()[0].compute_s, (std::vector<double>{1, 3}));
+  EXPECT_EQ(file.runs()[0].gauges_s.at("A"), (std::vector<double>{1, 1, 1}));
   EXPECT_EQ(file.runs()[1].error, "it hung");
   EXPECT_TRUE(file.has("aa", 0));
   EXPECT_FALSE(file.has("aa", 1));
@@ -119,6 +121,22 @@ TEST_F(Results, AreJoinedOverRounds) {
   EXPECT_DOUBLE_EQ(plans[0].compute_error, 0.5);  // device B, which was to compute longest: 3 s instead of 2
   EXPECT_DOUBLE_EQ(plans[0].message_error, 0.5);
   EXPECT_EQ(plans[1].error, "it hung");
+}
+
+// What a run looks like by itself does not matter: its processor may have been slow all the time.
+TEST_F(Results, OfSlowProcessorsCountOnlyWhereThereAreNoOthers) {
+  PlanRun slow = run("aa", 0, {7, 8, 9}), partly = run("aa", 1, {3, 4, 5, 9}), other = run("bb", 0, {5, 6});
+  slow.gauges_s["A"] = {1.5, 1.5, 1.5};
+  slow.latency_mean_s = 3;
+  partly.gauges_s["A"] = {1, 1.01, 1.02, 1.5};  // slow from the end of the third one
+  std::vector<ValidatedPlan> plans = join(set_, {slow, partly, other});
+  EXPECT_EQ(plans[0].outcome.measured, 3.5);
+  EXPECT_EQ(plans[0].outcome.measured_latency, 0.5);
+  EXPECT_FALSE(plans[0].disturbed);
+  plans = join(set_, {slow, other});
+  EXPECT_EQ(plans[0].outcome.measured, 8);
+  EXPECT_TRUE(plans[0].disturbed);
+  EXPECT_FALSE(plans[1].disturbed);
 }
 
 TEST_F(Results, AnErrorIsForgottenOnceItWorks) {

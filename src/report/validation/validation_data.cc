@@ -13,6 +13,19 @@ namespace {
 json to_json(const Quantiles& q) { return {{"median", q.median}, {"p90", q.p90}, {"max", q.max}}; }
 json to_json(const Agreement& a) { return {{"tau", a.pairs > 0 ? json(a.tau) : json()}, {"pairs", a.pairs}}; }
 
+json to_json(const Quality& q) {
+  return {{"plans", q.plans},
+          {"throughput_error", to_json(q.throughput_error)},
+          {"latency_error", to_json(q.latency_error)},
+          {"spread", q.spread},
+          {"kendall", to_json(q.all)},
+          {"kendall_near_best", to_json(q.near_best)},
+          {"spearman", q.spearman},
+          {"best_first", q.best_first},
+          {"regret_1", q.regret_1},
+          {"regret_5", q.regret_5}};
+}
+
 }  // namespace
 
 json validation_data(const PlanSet& set, const std::vector<ValidatedPlan>& plans, bool timelines) {
@@ -35,6 +48,7 @@ json validation_data(const PlanSet& set, const std::vector<ValidatedPlan>& plans
       entry["measured"] = {{"makespan_s", o.measured},
                            {"spread_s", o.spread},
                            {"latency_mean_s", o.measured_latency},
+                           {"disturbed", plan.disturbed},
                            {"runs", plan.runs.size()}};
       entry["error"] = {{"throughput", o.measured / o.predicted - 1},
                         {"latency", o.predicted_latency / o.measured_latency - 1},
@@ -54,23 +68,21 @@ json validation_data(const PlanSet& set, const std::vector<ValidatedPlan>& plans
   const ErrorSources sources = error_sources(plans);
   file["computing_error"] = sources.computing ? to_json(*sources.computing) : json();
   file["message_error"] = sources.messages ? to_json(*sources.messages) : json();
-  if (const std::optional<Quality> q = quality_of(outcomes)) {
-    file["quality"] = {{"plans", q->plans},
-                       {"throughput_error", to_json(q->throughput_error)},
-                       {"latency_error", to_json(q->latency_error)},
-                       {"spread", q->spread},
-                       {"kendall", to_json(q->all)},
-                       {"kendall_near_best", to_json(q->near_best)},
-                       {"spearman", q->spearman},
-                       {"best_first", q->best_first},
-                       {"regret_1", q->regret_1},
-                       {"regret_5", q->regret_5}};
-  }
+  if (const std::optional<Quality> q = quality_of(outcomes)) file["quality"] = to_json(*q);
   return file;
 }
 
-std::string validation_json(const PlanSet& set, const std::vector<ValidatedPlan>& plans) {
-  return validation_data(set, plans, false).dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+std::string validation_json(const PlanSet& set, const std::vector<ValidatedPlan>& plans,
+                            const Recalibration* recalibration) {
+  json file = validation_data(set, plans, false);
+  if (recalibration != nullptr) {
+    const auto quality = [](const std::optional<Quality>& q) { return q ? to_json(*q) : json(); };
+    file["recalibration"] = {{"computing", recalibration->corrections.computing},
+                             {"messages", recalibration->corrections.messages},
+                             {"before", quality(recalibration->before)},
+                             {"after", quality(recalibration->after)}};
+  }
+  return file.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace nlsplit

@@ -4,13 +4,17 @@
 #include <string>
 #include <vector>
 
+#include "validate/recalibrate.h"
 #include "validate/results.h"
 
 namespace nlsplit {
 
-std::string validation_text(const PlanSet& set, const std::vector<ValidatedPlan>& plans);
-// {"format": "nlsplit-validation-report", "version": 1, "quality": {…} or null, "plans": […]}
-std::string validation_json(const PlanSet& set, const std::vector<ValidatedPlan>& plans);
+// recalibration: nullptr where none was asked for.
+std::string validation_text(const PlanSet& set, const std::vector<ValidatedPlan>& plans,
+                            const Recalibration* recalibration = nullptr);
+// {"format": "nlsplit-validation-report", "version": 1, "quality": {…} or null, "plans": […], "recalibration": {…}}
+std::string validation_json(const PlanSet& set, const std::vector<ValidatedPlan>& plans,
+                            const Recalibration* recalibration = nullptr);
 // One file without references to others: predicted against measured, and each plan's two Gantt charts on one axis.
 std::string validation_html(const PlanSet& set, const std::vector<ValidatedPlan>& plans);
 

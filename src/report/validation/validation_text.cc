@@ -36,9 +36,24 @@ std::string quality_text(const Quality& q) {
   return text;
 }
 
+std::string recalibration_text(const Recalibration& r) {
+  std::string factors;
+  for (const auto& [device, factor] : r.corrections.computing) factors += fmt::format("{} x{:.3f}, ", device, factor);
+  std::string text =
+      fmt::format("\nrecalibrated       computing on {}messages x{:.3f}\n", factors, r.corrections.messages);
+  if (!r.before || !r.after) return text;
+  text += "on plans that did not teach it:\n";
+  text += fmt::format("throughput error   {}; before: {}\n", quantiles_text(r.after->throughput_error),
+                      quantiles_text(r.before->throughput_error));
+  text += fmt::format("order              Kendall's tau {:.3f}; before: {:.3f}\n", r.after->all.tau, r.before->all.tau);
+  text += fmt::format("regret             {}; before: {}\n", percent(r.after->regret_1), percent(r.before->regret_1));
+  return text;
+}
+
 }  // namespace
 
-std::string validation_text(const PlanSet& set, const std::vector<ValidatedPlan>& plans) {
+std::string validation_text(const PlanSet& set, const std::vector<ValidatedPlan>& plans,
+                            const Recalibration* recalibration) {
   Table table({{"plan", Align::right},
                {"stages", Align::left},
                {"micro-\nbatches", Align::right},
@@ -50,6 +65,7 @@ std::string validation_text(const PlanSet& set, const std::vector<ValidatedPlan>
                {"messages", Align::right}});
   std::vector<Outcome> outcomes;
   std::map<std::string, std::vector<std::string>> failures;  // by what was said
+  int64_t disturbed = 0;
   const auto batch = static_cast<double>(set.batch);
   for (const ValidatedPlan& plan : plans) {
     const PredictedPlan& p = *plan.predicted;
@@ -61,6 +77,7 @@ std::string validation_text(const PlanSet& set, const std::vector<ValidatedPlan>
     } else {
       const Outcome& o = plan.outcome;
       outcomes.push_back(o);
+      disturbed += plan.disturbed ? 1 : 0;
       row.insert(row.end(), {rate_text(batch / o.measured), "±" + percent(o.spread / o.measured),
                              signed_percent(o.measured / o.predicted - 1), signed_percent(plan.compute_error),
                              signed_percent(plan.message_error)});
@@ -77,10 +94,15 @@ std::string validation_text(const PlanSet& set, const std::vector<ValidatedPlan>
   const ErrorSources sources = error_sources(plans);
   if (sources.computing) text += fmt::format("computing alone    {}\n", quantiles_text(*sources.computing));
   if (sources.messages) text += fmt::format("messages alone     {}\n", quantiles_text(*sources.messages));
+  if (disturbed > 0) {
+    text += fmt::format("disturbed          {}: a processor was slower than at its best in all their executions\n",
+                        counted(disturbed, "plan"));
+  }
   for (const auto& [said, failed] : failures) {
     text += fmt::format("\n{} failed ({}): {}\n", counted(static_cast<int64_t>(failed.size()), "plan"),
                         fmt::join(failed, "; "), said);
   }
+  if (recalibration != nullptr) text += recalibration_text(*recalibration);
   return text;
 }
 

@@ -1,0 +1,31 @@
+// How fast a processor is at the moment, and which measurements that spoils.
+//
+// On shared machines a core's other hardware thread, its last-level cache and the clock it may run at belong to others
+// too: for seconds it is a third slower, and nothing in the guest tells (no steal time, no waiting). So a fixed piece
+// of work is timed before each repeat: where it took longer than at its best, so did the repeat.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+namespace nlsplit {
+
+// Seconds of the fixed work on this thread, now: arithmetic, and a walk through what only the last-level cache holds.
+// The median of several times each; takes about a millisecond.
+double gauge_seconds();
+
+inline constexpr double gauge_tolerance = 0.08;  // by so much longer than at its best: slowed down
+inline constexpr size_t least_undisturbed = 3;   // fewer have no median worth the name
+
+// What one in ten of them stays below. (The very least may come from a moment when the whole chip was idle.)
+double best_gauge(std::vector<double> gauges);                                    // of one device; at least one
+std::vector<double> best_gauges(const std::vector<std::vector<double>>& gauges);  // [repeat][device] → [device]
+
+// gauges: [repeat][device], before each repeat; best: [device]. The repeats before and after which all devices were as
+// fast as at their best; after the last one nobody looked. They may be none.
+std::vector<size_t> undisturbed(const std::vector<std::vector<double>>& gauges, const std::vector<double>& best);
+
+// The same, judged by these repeats alone; all of them if these would be fewer than least_undisturbed.
+std::vector<size_t> counting_repeats(const std::vector<std::vector<double>>& gauges);
+
+}  // namespace nlsplit

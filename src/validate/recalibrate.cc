@@ -1,0 +1,75 @@
+#include "validate/recalibrate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+namespace nlsplit {
+namespace {
+
+std::optional<Quality> quality_of_plans(const std::vector<ValidatedPlan>& plans) {
+  std::vector<Outcome> outcomes;
+  for (const ValidatedPlan& plan : plans) {
+    if (!plan.runs.empty()) outcomes.push_back(plan.outcome);
+  }
+  return quality_of(outcomes);
+}
+
+}  // namespace
+
+Corrections learn(const std::vector<ValidatedPlan>& plans) {
+  constexpr double least_share = 0.1;
+  std::map<std::string, std::vector<double>> computing;
+  std::vector<double> messages;
+  for (const ValidatedPlan& plan : plans) {
+    const PredictedPlan& p = *plan.predicted;
+    const double busiest = p.compute_s.empty() ? 0 : *std::ranges::max_element(p.compute_s);
+    for (const PlanRun* run : plan.runs) {
+      for (size_t d = 0; d < p.devices.size() && d < p.compute_s.size() && d < run->compute_s.size(); ++d) {
+        if (p.compute_s[d] > 0 && p.compute_s[d] >= least_share * busiest)
+          computing[p.devices[d]].push_back(run->compute_s[d] / p.compute_s[d]);
+      }
+      if (p.messages_s > 0 && run->messages_s > 0) messages.push_back(run->messages_s / p.messages_s);
+    }
+  }
+  Corrections corrections;
+  for (auto& [device, ratios] : computing) {
+    if (const double factor = quantile(std::move(ratios), 0.5); factor > 0) corrections.computing[device] = factor;
+  }
+  if (!messages.empty()) corrections.messages = quantile(std::move(messages), 0.5);
+  return corrections;
+}
+
+Result<Recalibration> recalibrate(const PlanSet& set, const std::vector<PlanRun>& runs,
+                                  const std::function<Result<PlanSet>(const Corrections&)>& predict) {
+  const std::vector<ValidatedPlan> plans = join(set, runs);
+  Recalibration result;
+  result.corrections = learn(plans);
+  result.before = quality_of_plans(plans);
+  std::array<std::vector<ValidatedPlan>, 2> halves;
+  size_t measured = 0;
+  std::map<std::string, size_t> half_of;  // by fingerprint
+  for (const ValidatedPlan& plan : plans) {
+    if (plan.runs.empty()) continue;
+    half_of[plan.predicted->fingerprint] = measured % 2;
+    halves[measured++ % 2].push_back(plan);
+  }
+  if (halves[1].empty()) return invalid_input("--recalibrate needs at least two plans that ran");
+  PlanSet corrected = set;
+  for (const size_t teachers : {size_t{0}, size_t{1}}) {
+    ASSIGN_OR_RETURN(const PlanSet again, predict(learn(halves[teachers])));
+    if (again.plans.size() != set.plans.size())
+      return failed("the plans of the second prediction are not those of the first");
+    for (size_t i = 0; i < set.plans.size(); ++i) {
+      if (again.plans[i].fingerprint != set.plans[i].fingerprint)
+        return failed(fmt::format("plan {} of the second prediction is another one", i + 1));
+      const auto half = half_of.find(set.plans[i].fingerprint);
+      if (half != half_of.end() && half->second != teachers) corrected.plans[i] = again.plans[i];
+    }
+  }
+  result.after = quality_of_plans(join(corrected, runs));
+  return result;
+}
+
+}  // namespace nlsplit

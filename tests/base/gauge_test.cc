@@ -1,0 +1,39 @@
+#include "base/gauge.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace nlsplit {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+TEST(Gauge, TakesSomeTime) {
+  const double once = gauge_seconds();
+  EXPECT_GT(once, 1e-6);
+  EXPECT_LT(once, 0.1);
+}
+
+TEST(Gauge, ItsBestIsWhatOneInTenStaysBelow) {
+  EXPECT_EQ(best_gauge({7}), 7);
+  EXPECT_EQ(best_gauge({9, 8, 3, 2, 4, 5, 6, 7, 1, 10}), 2);
+  EXPECT_THAT(best_gauges({{1, 5}, {2, 4}}), ElementsAre(1, 4));
+}
+
+TEST(Gauge, ARepeatCountsIfAllDevicesWereFastBeforeAndAfterIt) {
+  const std::vector<double> best = {1, 2};
+  EXPECT_THAT(undisturbed({{1, 2}, {1.04, 2.1}, {1.3, 2}, {1, 2}, {1, 2.9}, {1, 2}}, best), ElementsAre(0, 5));
+  EXPECT_THAT(undisturbed({{1.3, 2}, {1, 2.9}}, best), IsEmpty());
+  EXPECT_THAT(undisturbed({}, best), IsEmpty());
+}
+
+TEST(Gauge, WhereTooFewCountAllDo) {
+  EXPECT_THAT(counting_repeats({{1}, {1}, {2}, {1}, {1}, {1}}), ElementsAre(0, 3, 4, 5));
+  EXPECT_THAT(counting_repeats({{1}, {2}, {2}, {1}}), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(counting_repeats({{1}, {1}}), ElementsAre(0, 1));
+  EXPECT_THAT(counting_repeats({{}, {}}), ElementsAre(0, 1)) << "nobody looked";
+}
+
+}  // namespace
+}  // namespace nlsplit
