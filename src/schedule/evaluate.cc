@@ -12,10 +12,6 @@ namespace {
 
 constexpr double not_yet = -1;
 
-std::string place(int device, int slot, const ScheduledSlot& what) {
-  return fmt::format("device {}, slot {} ({})", device, slot + 1, to_string(what));
-}
-
 // Where each (phase, stage, micro-batch) stands in the table.
 class Places {
  public:
@@ -24,7 +20,8 @@ class Places {
     int slot = -1;
   };
 
-  Places(const ScheduleInput& input, const SlotTable& table) : input_(input), table_(table) {
+  Places(const ScheduleInput& input, const SlotTable& table, const SlotNames& names)
+      : input_(input), table_(table), names_(names) {
     const size_t stages = input.stage_devices.size();
     places_.resize(3 * stages * at(input.micro_batches));
     steps_.resize(stages * at(input.devices));
@@ -62,7 +59,7 @@ class Places {
     if (slot.stage < 0 || slot.stage >= stages) return fmt::format("no stage {}; there are {}", slot.stage, stages);
     const std::vector<int>& hosts = input_.stage_devices[at(slot.stage)];
     if (std::ranges::find(hosts, device) == hosts.end())
-      return fmt::format("stage {} is not on this device but on {}", slot.stage, fmt::join(hosts, ", "));
+      return fmt::format("stage {} is not on this {} but on {}", slot.stage, names_.device, fmt::join(hosts, ", "));
     if (slot.phase != Phase::step && (slot.micro_batch < 0 || slot.micro_batch >= input_.micro_batches))
       return fmt::format("no micro-batch {}; there are {}", slot.micro_batch, input_.micro_batches);
     if (slot.whole) {
@@ -73,18 +70,19 @@ class Places {
     }
     Place& place = slot.phase == Phase::step ? steps_[at(slot.stage) * at(input_.devices) + at(device)]
                                              : places_[index(slot.phase, slot.stage, slot.micro_batch)];
-    if (place.device >= 0)
-      return fmt::format("a second time; first in slot {} of device {}", place.slot + 1, place.device);
+    if (place.device >= 0) return fmt::format("a second time; first in {}", names_.of(place.device, place.slot));
     place = {device, i};
     return "";
   }
 
   const ScheduleInput& input_;
   const SlotTable& table_;
+  const SlotNames& names_;
   std::vector<Place> places_, steps_;
 };
 
-std::optional<TableFault> missing_or_misplaced(const ScheduleInput& input, const Places& places) {
+std::optional<TableFault> missing_or_misplaced(const ScheduleInput& input, const Places& places,
+                                               const SlotNames& names) {
   const std::vector<Phase> phases =
       input.training() ? std::vector<Phase>{Phase::forward, Phase::input_gradient, Phase::weight_gradient}
                        : std::vector<Phase>{Phase::forward};
@@ -101,33 +99,33 @@ std::optional<TableFault> missing_or_misplaced(const ScheduleInput& input, const
         }
         if (here.device != forward.device) {
           return TableFault{here.device, here.slot,
-                            fmt::format("{} was on device {} in slot {}: what it kept is there",
-                                        to_string({s, Phase::forward, m}), forward.device, forward.slot + 1)};
+                            fmt::format("{} was in {}: what it kept is there", to_string({s, Phase::forward, m}),
+                                        names.of(forward.device, forward.slot))};
         }
         if (before != nullptr && here.slot < before->slot)
           return TableFault{here.device, here.slot,
-                            fmt::format("before the slot it needs, which is {}", before->slot + 1)};
+                            fmt::format("before what it needs, {}", names.of(before->device, before->slot))};
         before = &here;
       }
       if (!input.training()) continue;
       const Places::Place& step = places.step(s, forward.device);
       if (step.device >= 0 && step.slot < before->slot) {
         return TableFault{step.device, step.slot,
-                          fmt::format("the update comes before {} in slot {}",
-                                      to_string({s, Phase::weight_gradient, m}), before->slot + 1)};
+                          fmt::format("the update comes before {} in {}", to_string({s, Phase::weight_gradient, m}),
+                                      names.of(before->device, before->slot))};
       }
     }
     if (!input.training()) continue;
     for (const int device : input.stage_devices[at(s)]) {
       if (places.step(s, device).device < 0)
-        return TableFault{device, -1, fmt::format("stage {} has no step slot on device {}", s, device)};
+        return TableFault{device, -1, fmt::format("stage {} has no step slot on {} {}", s, names.device, device)};
     }
   }
   return std::nullopt;
 }
 
 // Device a waits for a slot of device b, whose turn is behind the slot at which b waits for … a.
-TableFault circle(const SlotPlayer& player, const SlotTable& table, const Places& places) {
+TableFault circle(const SlotPlayer& player, const SlotTable& table, const Places& places, const SlotNames& names) {
   int device = -1;
   for (int d = 0; at(d) < table.devices.size() && device < 0; ++d) {
     if (player.reached()[at(d)] < table.devices[at(d)].size()) device = d;
@@ -149,8 +147,8 @@ TableFault circle(const SlotPlayer& player, const SlotTable& table, const Places
     const ScheduledSlot needed = *player.waits_for(table, stuck);
     const Places::Place& there = places.of(needed.phase, needed.stage, needed.micro_batch);
     if (d != members[0]) text += "; ";
-    text += fmt::format("{} waits for {} in slot {} of device {}", place(d, slot, stuck), to_string(needed),
-                        there.slot + 1, there.device);
+    text += fmt::format("{} ({}) waits for {} in {}", names.of(d, slot), to_string(stuck), to_string(needed),
+                        names.of(there.device, there.slot));
   }
   return {members[0], static_cast<int>(player.reached()[at(members[0])]), text};
 }
@@ -209,6 +207,11 @@ std::optional<TableFault> too_much_kept(const ScheduleInput& input, const SlotTa
 std::string to_string(const ScheduledSlot& slot) {
   if (slot.phase == Phase::step) return fmt::format("{}step", slot.stage);
   return fmt::format("{}{}{}", slot.stage, name_of(slot.phase), slot.micro_batch);
+}
+
+std::string SlotNames::of(int device_index, int slot) const {
+  const int column = columns == nullptr ? slot : (*columns)[at(device_index)][at(slot)];
+  return fmt::format("slot {} of {} {}", column + 1, device, device_index);
 }
 
 double SlotTiming::bubble() const {
@@ -331,14 +334,14 @@ bool SlotPlayer::play(const SlotTable& table) {
   return left == 0;
 }
 
-std::optional<TableFault> find_fault(const ScheduleInput& input, const SlotTable& table) {
+std::optional<TableFault> find_fault(const ScheduleInput& input, const SlotTable& table, const SlotNames& names) {
   if (const Status status = check_schedule_input(input); !status.ok())
     return TableFault{-1, -1, status.error().message};
-  Places places(input, table);
+  Places places(input, table, names);
   if (auto fault = places.read()) return fault;
-  if (auto fault = missing_or_misplaced(input, places)) return fault;
+  if (auto fault = missing_or_misplaced(input, places, names)) return fault;
   SlotPlayer player(input);
-  if (!player.play(table)) return circle(player, table, places);
+  if (!player.play(table)) return circle(player, table, places, names);
   return too_much_kept(input, table);
 }
 
@@ -346,7 +349,8 @@ Result<SlotTiming> evaluate(const ScheduleInput& input, const SlotTable& table) 
   if (const auto fault = find_fault(input, table)) {
     if (fault->device < 0 || fault->slot < 0) return invalid_input(fault->reason);
     const ScheduledSlot& slot = table.devices[at(fault->device)][at(fault->slot)];
-    return invalid_input(fmt::format("{}: {}", place(fault->device, fault->slot, slot), fault->reason));
+    return invalid_input(
+        fmt::format("{} ({}): {}", SlotNames().of(fault->device, fault->slot), to_string(slot), fault->reason));
   }
   SlotPlayer player(input);
   player.play(table);

@@ -41,12 +41,20 @@ struct TableFault {
   std::string reason;
 };
 
+// How messages call a place. A file's slots have columns of their own, because some of its cells are idle.
+struct SlotNames {
+  std::string_view device = "device";
+  const std::vector<std::vector<int>>* columns = nullptr;  // [device][slot]
+
+  std::string of(int device_index, int slot) const;  // "slot 3 of device 1"; slots count from 1
+};
+
 // Every micro-batch exactly once through every phase of every stage, on a device that hosts the stage and all on the
 // same one; a step for every stage of a device after its last W; devices do not wait for each other in a circle; what
 // is kept fits. Training tables have F, I, W and step, others F.
-std::optional<TableFault> find_fault(const ScheduleInput& input, const SlotTable& table);
+std::optional<TableFault> find_fault(const ScheduleInput& input, const SlotTable& table, const SlotNames& names = {});
 
-// Error: the fault, as "device 1, slot 3 (1F0): …"; slots count from 1.
+// Error: the fault, as "slot 3 of device 1 (1F0): …".
 Result<SlotTiming> evaluate(const ScheduleInput& input, const SlotTable& table);
 
 std::string to_string(const ScheduledSlot& slot);  // "2F0", as PyTorch writes it; "2step"
