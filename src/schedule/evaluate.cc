@@ -204,6 +204,12 @@ std::optional<TableFault> too_much_kept(const ScheduleInput& input, const SlotTa
 
 }  // namespace
 
+Bytes most_kept(const ScheduleInput& input, const std::vector<ScheduledSlot>& order) {
+  int64_t most = 0;
+  walk_kept(input, order, [&](int, int, int64_t kept) { most = std::max(most, kept); });
+  return bytes(most);
+}
+
 std::string to_string(const ScheduledSlot& slot) {
   if (slot.phase == Phase::step) return fmt::format("{}step", slot.stage);
   return fmt::format("{}{}{}", slot.stage, name_of(slot.phase), slot.micro_batch);
@@ -280,7 +286,7 @@ std::optional<ScheduledSlot> SlotPlayer::waits_for(const SlotTable& table, const
   return std::nullopt;
 }
 
-bool SlotPlayer::play(const SlotTable& table) {
+bool SlotPlayer::play(const SlotTable& table, const std::vector<std::vector<double>>* slot_seconds) {
   std::ranges::fill(finish_, not_yet);
   std::ranges::fill(waiter_, -1);
   std::ranges::fill(next_waiter_, -1);
@@ -312,7 +318,7 @@ bool SlotPlayer::play(const SlotTable& table) {
         const bool window = slot.phase == Phase::forward && slot.stage == 0;  // word of it costs no time
         start = std::max(start, finish_[wanted] + (window ? 0 : message(std::min(needed->stage, slot.stage), from, d)));
       }
-      const double finish = start + seconds(d, slot);
+      const double finish = start + (slot_seconds == nullptr ? seconds(d, slot) : (*slot_seconds)[at(d)][next_[at(d)]]);
       spans_[at(d)][next_[at(d)]] = {start, finish};
       free_[at(d)] = finish;
       makespan_ = std::max(makespan_, finish);

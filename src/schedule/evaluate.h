@@ -57,6 +57,9 @@ std::optional<TableFault> find_fault(const ScheduleInput& input, const SlotTable
 // Error: the fault, as "slot 3 of device 1 (1F0): …".
 Result<SlotTiming> evaluate(const ScheduleInput& input, const SlotTable& table);
 
+// The most a device keeps on the way through this order.
+Bytes most_kept(const ScheduleInput& input, const std::vector<ScheduledSlot>& order);
+
 std::string to_string(const ScheduledSlot& slot);  // "2F0", as PyTorch writes it; "2step"
 
 // The same play for a search that asks a million times: the table is known to hold every slot once; only whether it can
@@ -65,7 +68,8 @@ class SlotPlayer {
  public:
   explicit SlotPlayer(const ScheduleInput& input);
 
-  bool play(const SlotTable& table);  // false: devices wait for each other in a circle
+  // False: devices wait for each other in a circle. `slot_seconds` [device][slot]: instead of the input's durations.
+  bool play(const SlotTable& table, const std::vector<std::vector<double>>* slot_seconds = nullptr);
 
   double makespan() const { return makespan_; }
   const std::vector<std::vector<SlotSpan>>& spans() const { return spans_; }

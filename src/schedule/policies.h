@@ -19,4 +19,7 @@ Result<SlotTable> schedule_zb_v(const ScheduleInput& input);
 Result<SlotTable> schedule_dualpipe(const ScheduleInput& input);
 Result<SlotTable> schedule_dualpipe_v(const ScheduleInput& input);
 
+Result<SlotTable> schedule_list(const ScheduleInput& input);
+Result<SlotTable> schedule_search(const ScheduleInput& input);
+
 }  // namespace nlsplit

@@ -13,7 +13,7 @@ namespace {
 
 using enum ScheduleMode;
 
-constexpr std::array<SchedulePolicy, 12> policies = {{
+constexpr std::array<SchedulePolicy, 14> policies = {{
     {"streaming", "as micro-batches come, two to a buffer, back-pressure; memory does not grow with their number", "",
      inference, StagePlacement::any, schedule_streaming},
     {"fill_drain", "all micro-batches in flight, a bank for each", "GPipe, Huang et al. 2019, section 2.3", inference,
@@ -40,6 +40,10 @@ constexpr std::array<SchedulePolicy, 12> policies = {{
      "DeepSeek-V3, 2024, section 3.2.1", training, StagePlacement::mirrored, schedule_dualpipe},
     {"dualpipe_v", "half of DualPipe: the way back is the second half of the stages", "DualPipe, DeepSeek-AI 2025",
      training, StagePlacement::v, schedule_dualpipe_v},
+    {"list", "whenever a device is free, the ready slot with the longest way to the end, on real times",
+     "Graham 1969; HEFT, Topcuoglu et al. 2002, section 4.1", both, StagePlacement::any, schedule_list},
+    {"search", "the best of all others, shortened by simulated annealing on real times under the memory limit",
+     "van Laarhoven et al. 1992", both, StagePlacement::any, schedule_search},
 }};
 
 constexpr std::array<Phase, 6> phases = {

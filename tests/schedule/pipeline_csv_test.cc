@@ -71,7 +71,7 @@ TEST(PipelineCsv, PyTorchsSchedulesAreOurs) {
 
 TEST(PipelineCsv, EveryPolicysTableComesBack) {
   for (const SchedulePolicy& policy : all_schedules()) {
-    if (policy.mode == ScheduleMode::inference) continue;
+    if (policy.mode == ScheduleMode::inference || policy.name == "search") continue;
     const bool one_each = policy.placement == StagePlacement::chain || policy.placement == StagePlacement::mirrored;
     const ScheduleInput input = training_shape(policy.name, 4, one_each ? 4 : 8, 8);
     const SlotTable table = make_schedule(policy.name, input).value();

@@ -210,7 +210,7 @@ TEST(TrainingPolicies, DualPipeHasThePublishedBubbleAndMemory) {
 TEST(TrainingPolicies, EveryTableIsWhole) {
   int made = 0;
   for (const SchedulePolicy& policy : all_schedules()) {
-    if (policy.mode == ScheduleMode::inference) continue;
+    if (policy.mode == ScheduleMode::inference || policy.name == "search") continue;
     for (const int p : {1, 2, 3, 4, 8}) {
       for (const int v : {1, 2, 4}) {
         if (!make_placement(policy.placement, p, v * p).ok()) continue;
@@ -238,7 +238,7 @@ TEST(TrainingPolicies, UnlikeStagesChangeNothingOfAStaticOrderAndBreakNoOther) {
   for (uint64_t seed = 0; seed < 200; ++seed) {
     Random random(seed);
     for (const SchedulePolicy& policy : all_schedules()) {
-      if (policy.mode == ScheduleMode::inference) continue;
+      if (policy.mode == ScheduleMode::inference || policy.name == "search") continue;
       const int p = 2 * (1 + static_cast<int>(random.below(3)));
       const int stages = policy.placement == StagePlacement::chain || policy.placement == StagePlacement::mirrored ||
                                  policy.placement == StagePlacement::any
