@@ -53,9 +53,9 @@ class Places {
   std::string add(int device, int i, const ScheduledSlot& slot) {
     const auto stages = static_cast<int>(input_.stage_devices.size());
     if (slot.phase == Phase::init || slot.phase == Phase::recompute)
-      return fmt::format("a schedule has no {} slots", name_of(slot.phase));
+      return fmt::format("phase {} has no place in a schedule", name_of(slot.phase));
     if (slot.phase != Phase::forward && !input_.training())
-      return fmt::format("a {} slot, and there is no training", name_of(slot.phase));
+      return fmt::format("phase {} where there is no training", name_of(slot.phase));
     if (slot.stage < 0 || slot.stage >= stages) return fmt::format("no stage {}; there are {}", slot.stage, stages);
     const std::vector<int>& hosts = input_.stage_devices[at(slot.stage)];
     if (std::ranges::find(hosts, device) == hosts.end())

@@ -5,7 +5,9 @@
 #include <array>
 #include <vector>
 
+#include "base/file.h"
 #include "base/text_reader.h"
+#include "schedule/pipeline_csv.h"
 #include "schedule/policies.h"
 
 namespace nlsplit {
@@ -118,6 +120,12 @@ Result<const SchedulePolicy*> find_schedule(std::string_view name) {
 }
 
 Result<SlotTable> make_schedule(std::string_view name, const ScheduleInput& input) {
+  if (name.starts_with(schedule_file_prefix)) {
+    const std::string path(name.substr(schedule_file_prefix.size()));
+    ASSIGN_OR_RETURN(const std::string text, read_file(path));
+    ASSIGN_OR_RETURN(const PipelineCsv csv, parse_pipeline_csv(text, path));
+    return table_of(csv, input);
+  }
   ASSIGN_OR_RETURN(const SchedulePolicy* policy, find_schedule(name));
   const ScheduleMode mode = input.training() ? training : inference;
   if (policy->mode != both && policy->mode != mode) {

@@ -88,8 +88,11 @@ std::string_view name_of(StagePlacement placement);  // any chain loop v mirrore
 std::span<const SchedulePolicy> all_schedules();
 Result<const SchedulePolicy*> find_schedule(std::string_view name);  // error: unknown, with the list
 
-// Errors: unknown name; a policy for training without the times of training or the reverse; a placement, a number of
-// micro-batches or of stages that the policy cannot serve.
+// "file:mine.csv" is a schedule too: the file's, its ranks being the devices (schedule/pipeline_csv.h).
+inline constexpr std::string_view schedule_file_prefix = "file:";
+
+// Errors: unknown name; a file that cannot be read or does not fit; a policy for training without the times of training
+// or the reverse; a placement, a number of micro-batches or of stages that the policy cannot serve.
 Result<SlotTable> make_schedule(std::string_view name, const ScheduleInput& input);
 
 }  // namespace nlsplit
