@@ -279,7 +279,8 @@ class Messages {
     const Kind receive = forward ? Kind::receive_forward : Kind::receive_gradient;
     const auto stages = static_cast<int>(input_.stage_devices.size());
     for (const auto& [key, place] : places_) {
-      const auto [kind, stage, micro_batch] = key;
+      const Kind kind = std::get<0>(key);
+      const int stage = std::get<1>(key), micro_batch = std::get<2>(key);
       const int next = forward ? stage + 1 : stage - 1, previous = forward ? stage - 1 : stage + 1;
       if (kind == send || kind == receive) {
         const int other = kind == send ? next : previous;
