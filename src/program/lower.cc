@@ -210,6 +210,10 @@ Result<Program> lower(const KernelGraph& graph, const Plan& plan, const Cluster&
   ASSIGN_OR_RETURN(schedule.stage_seconds,
                    stage_seconds(graph, plan, cluster, costs, hosted > lineup.plan_devices.size()));
   ASSIGN_OR_RETURN(const SlotTable table, make_schedule(plan.schedule, schedule));
+  if (table.in_flight > 0 && lineup.plan_devices.size() > 1) {
+    return unsupported(
+        fmt::format("schedule {}: a Program of several devices cannot hold micro-batches back", plan.schedule));
+  }
 
   ASSIGN_OR_RETURN(const std::vector<Flow> flows, find_flows(graph, plan));
   ASSIGN_OR_RETURN(Placement placement, place(plan, lineup, table, program.devices.size()));

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "scenario/parse.h"
+#include "schedule/pipeline_csv.h"
 #include "schedule/schedules.h"
 
 namespace nlsplit {
@@ -52,6 +53,35 @@ Result<UserPlan> parse_stages_of(const Source& source, const Yaml& node, std::st
     plan.stages.push_back(std::move(part));
   }
   return plan;
+}
+
+// A name, or {file: mine.csv}, which is found beside the file it is named in and read right away, so that what is wrong
+// with its text is said before anything else is done. It also says the number of micro-batches.
+Status parse_plan_schedule(const Source& source, const Yaml& node, int64_t workload_batch, UserPlan& plan) {
+  if (!node.is_map()) {
+    ASSIGN_OR_RETURN(plan.schedule, parse_schedule_name(source, node));
+    return ok_status();
+  }
+  ASSIGN_OR_RETURN(const Fields fields, Fields::open(source, node, "a schedule", {"file"}));
+  ASSIGN_OR_RETURN(const Yaml* file, fields.need("file"));
+  ASSIGN_OR_RETURN(const std::string path, read_text(source, *file, "a path"));
+  const std::string resolved = beside(source.file, path);
+  const auto text = read_file(resolved);
+  if (!text.ok()) return source.at(*file, text.error());
+  ASSIGN_OR_RETURN(const PipelineCsv csv, parse_pipeline_csv(*text, resolved));
+  ASSIGN_OR_RETURN(const PipelineShape shape, shape_of(csv));
+  if (!plan.micro_batches.empty() && plan.micro_batches != std::vector{shape.micro_batches}) {
+    return source.at(
+        node, fmt::format("the schedule is for {} micro-batches: leave micro_batches away", shape.micro_batches));
+  }
+  if (workload_batch > 0 && workload_batch % shape.micro_batches != 0) {
+    return source.at(node,
+                     fmt::format("the schedule is for {} micro-batches, and they do not divide the batch of {} evenly",
+                                 shape.micro_batches, workload_batch));
+  }
+  plan.micro_batches = {shape.micro_batches};
+  plan.schedule = std::string(schedule_file_prefix) + resolved;
+  return ok_status();
 }
 
 }  // namespace
@@ -100,7 +130,7 @@ Result<UserPlan> parse_plan(const Source& source, const Yaml& node, std::string 
     ASSIGN_OR_RETURN(plan.micro_batches, parse_micro_batches(source, *counts, workload_batch));
   }
   if (const Yaml* schedule = fields.find("schedule")) {
-    ASSIGN_OR_RETURN(plan.schedule, parse_schedule_name(source, *schedule));
+    RETURN_IF_ERROR(parse_plan_schedule(source, *schedule, workload_batch, plan));
   }
   return plan;
 }
@@ -125,7 +155,12 @@ std::string plan_file_text(const UserPlan& plan) {
     text +=
         fmt::format("micro_batches: {}\n", flow_list(plan.micro_batches, [](int n) { return fmt::format("{}", n); }));
   }
-  if (!plan.schedule.empty()) text += fmt::format("schedule: {}\n", yaml_quote(plan.schedule));
+  if (plan.schedule.starts_with(schedule_file_prefix)) {
+    const std::string path = std::filesystem::absolute(plan.schedule.substr(schedule_file_prefix.size())).string();
+    text += fmt::format("schedule: {{file: {}}}\n", yaml_quote(path));
+  } else if (!plan.schedule.empty()) {
+    text += fmt::format("schedule: {}\n", yaml_quote(plan.schedule));
+  }
   return text;
 }
 

@@ -6,10 +6,10 @@
 #include <cmath>
 #include <limits>
 
+#include "schedule/index.h"
+
 namespace nlsplit {
 namespace {
-
-size_t at(int i) { return static_cast<size_t>(i); }
 
 // The slots that one device still has to run of one stage, micro-batches ascending.
 struct Queue {
@@ -132,21 +132,35 @@ Status check_schedule_input(const ScheduleInput& input) {
   if (input.stage_devices.empty()) return invalid_input("a schedule needs at least one stage");
   if (input.stage_seconds.size() != input.stage_devices.size())
     return invalid_input("a schedule needs the times of every stage");
-  for (size_t s = 0; s < input.stage_devices.size(); ++s) {
+  if (input.in_flight < 0) return invalid_input("a schedule cannot have fewer than no micro-batches in flight");
+  const size_t stages = input.stage_devices.size();
+  const bool training = input.training();
+  if ((training && (input.input_gradient_seconds.size() != stages || input.weight_gradient_seconds.size() != stages)) ||
+      (!input.step_seconds.empty() && input.step_seconds.size() != stages) ||
+      (!input.message_seconds.empty() && input.message_seconds.size() != stages) ||
+      (!input.kept_until_input_gradient.empty() && input.kept_until_input_gradient.size() != stages) ||
+      (!input.kept_until_weight_gradient.empty() && input.kept_until_weight_gradient.size() != stages))
+    return invalid_input("a schedule for training needs the times and bytes of every stage");
+  if (!input.device_memory.empty() && input.device_memory.size() != at(input.devices))
+    return invalid_input("a schedule needs the memory of every device, or of none");
+  for (size_t s = 0; s < stages; ++s) {
     const std::vector<int>& devices = input.stage_devices[s];
     if (devices.empty()) return invalid_input(fmt::format("stage {} has no device", s));
-    if (input.stage_seconds[s].size() != devices.size()) {
-      return invalid_input(
-          fmt::format("stage {} has {} devices, but times for {}", s, devices.size(), input.stage_seconds[s].size()));
-    }
     for (size_t r = 0; r < devices.size(); ++r) {
       if (devices[r] < 0 || devices[r] >= input.devices)
         return invalid_input(fmt::format("stage {}: no device {}", s, devices[r]));
       if (std::count(devices.begin(), devices.end(), devices[r]) > 1) {
         return invalid_input(fmt::format("stage {}: device {} twice", s, devices[r]));
       }
-      if (!(input.stage_seconds[s][r] >= 0) || !std::isfinite(input.stage_seconds[s][r])) {
-        return invalid_input(fmt::format("stage {}: impossible time {}", s, input.stage_seconds[s][r]));
+      for (const auto* times :
+           {&input.stage_seconds, &input.input_gradient_seconds, &input.weight_gradient_seconds, &input.step_seconds}) {
+        if (times->empty()) continue;
+        if ((*times)[s].size() != devices.size()) {
+          return invalid_input(
+              fmt::format("stage {} has {} devices, but times for {}", s, devices.size(), (*times)[s].size()));
+        }
+        if (!((*times)[s][r] >= 0) || !std::isfinite((*times)[s][r]))
+          return invalid_input(fmt::format("stage {}: impossible time {}", s, (*times)[s][r]));
       }
     }
   }

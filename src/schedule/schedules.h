@@ -6,6 +6,7 @@
 // Adding one: one file, one row in schedules.cc, one test with its published bubble and memory formulas.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -26,6 +27,9 @@ struct ScheduledSlot {
   int stage = 0;
   Phase phase = Phase::forward;
   int micro_batch = 0;
+  // Of I: it and the W directly after it are one backward, B, and the gradient leaves when both are done, as where one
+  // call computes both. Without it the gradient leaves after I.
+  bool whole = false;
   friend bool operator==(const ScheduledSlot&, const ScheduledSlot&) = default;
 };
 
@@ -39,7 +43,13 @@ struct ScheduleInput {
   // one micro-batch from F until I, and from then until W.
   std::vector<std::vector<double>> input_gradient_seconds = {}, weight_gradient_seconds = {};  // [stage][replica]
   std::vector<Bytes> kept_until_input_gradient = {}, kept_until_weight_gradient = {};          // [stage]
-  std::vector<Bytes> device_memory = {};  // [device]: left for what is kept; empty: no limit
+  std::vector<Bytes> device_memory = {};               // [device]: left for what is kept; empty: no limit
+  std::vector<std::vector<double>> step_seconds = {};  // [stage][replica]; empty: no time
+
+  // Of a micro-batch from stage s to s + 1 or of its gradient back, where they are on different devices; nobody is busy
+  // with it. Empty: no time.
+  std::vector<double> message_seconds = {};  // [stage], the last one's means nothing
+  int in_flight = 0;                         // for `streaming`: micro-batches to a buffer; 0: two
 
   bool training() const { return !input_gradient_seconds.empty(); }
 };
@@ -47,16 +57,42 @@ struct ScheduleInput {
 struct SlotTable {
   std::vector<std::vector<ScheduledSlot>> devices;  // in the order they run
   int banks = 1;  // how many micro-batches' worth of every communication buffer a device holds
+  // At most so many micro-batches between the first stage and the last: F of micro-batch m on stage 0 waits for F of
+  // micro-batch m - in_flight on the last stage. 0: as many as the orders let in.
+  int in_flight = 0;
+};
+
+enum class ScheduleMode { inference, training, both };
+
+// Which stages a policy wants on which device; schedule/placement.h makes and checks them.
+enum class StagePlacement {
+  any,
+  chain,     // one stage a device
+  loop,      // p devices, v·p stages: stage s on device s mod p
+  v,         // p devices, 2p stages: stages s and 2p - 1 - s on device s
+  mirrored,  // p devices, p stages: stage s on devices s and p - 1 - s, once for each direction
 };
 
 struct SchedulePolicy {
   std::string_view name;
-  std::string_view what;  // one line with its source
-  Result<SlotTable> (*make)(const ScheduleInput& input);
+  std::string_view what;    // one line
+  std::string_view source;  // the paper and its section; empty: nobody's
+  ScheduleMode mode = ScheduleMode::inference;
+  StagePlacement placement = StagePlacement::any;
+  Result<SlotTable> (*make)(const ScheduleInput& input) = nullptr;
 };
 
+std::string_view name_of(ScheduleMode mode);         // inference training both
+std::string_view name_of(StagePlacement placement);  // any chain loop v mirrored
+
 std::span<const SchedulePolicy> all_schedules();
-Result<SlotTable> make_schedule(std::string_view name,
-                                const ScheduleInput& input);  // error: unknown name, with the list
+Result<const SchedulePolicy*> find_schedule(std::string_view name);  // error: unknown, with the list
+
+// "file:mine.csv" is a schedule too: the file's, its ranks being the devices (schedule/pipeline_csv.h).
+inline constexpr std::string_view schedule_file_prefix = "file:";
+
+// Errors: unknown name; a file that cannot be read or does not fit; a policy for training without the times of training
+// or the reverse; a placement, a number of micro-batches or of stages that the policy cannot serve.
+Result<SlotTable> make_schedule(std::string_view name, const ScheduleInput& input);
 
 }  // namespace nlsplit

@@ -13,6 +13,7 @@ void add_show_command(CLI::App& app, int& code);
 void add_export_command(CLI::App& app, int& code);
 void add_lower_command(CLI::App& app, int& code);
 void add_simulate_command(CLI::App& app, int& code);
+void add_schedule_command(CLI::App& app, int& code);
 void add_profile_command(CLI::App& app, int& code);
 void add_zoo_command(CLI::App& app, int& code);
 

@@ -1,0 +1,62 @@
+// Online policies: one pure function that is asked which slot comes next, whenever a device is free and has slots whose
+// inputs are there. Its answers are logged as a table of slots, which replays.
+//
+//   ASSIGN_OR_RETURN(const OnlinePolicy* policy, find_online_policy("longest_path"));
+//   ASSIGN_OR_RETURN(OnlineRun run, run_online(input, *policy, {}));
+//   SlotPlayer(input).play(run.table, &run.slot_seconds)    // the same times again, bit for bit
+//
+// Here a device's clock is the input's durations, stretched by jitter if asked for; an executor asks with its own.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "schedule/schedules.h"
+
+namespace nlsplit {
+
+// A slot whose inputs are there.
+struct ReadySlot {
+  ScheduledSlot slot;
+  double since = 0;      // when the last input came
+  double remaining = 0;  // the longest way from its start to the end of the step, on mean durations: slots and messages
+};
+
+// What a device knows of itself.
+struct DeviceState {
+  int device = 0;
+  double now = 0;
+  std::span<const ScheduledSlot> done;  // its slots so far, in order
+  int64_t kept_bytes = 0;
+};
+
+struct OnlinePolicy {
+  std::string_view name;
+  std::string_view what;
+  // The place in `ready` (never empty) of the slot to start; nothing: wait for more. Pure: equal arguments, equal
+  // answers, or a log would not replay.
+  std::optional<size_t> (*next)(std::span<const ReadySlot> ready, const DeviceState& state) = nullptr;
+};
+std::span<const OnlinePolicy> all_online_policies();
+Result<const OnlinePolicy*> find_online_policy(std::string_view name);
+
+struct OnlineOptions {
+  // Training: micro-batches between their first F and their W on stage 0; 0: all. Fewer keep less memory.
+  int window = 0;
+  // Every slot takes its duration times a number drawn evenly from 1 to 1 + jitter.
+  double jitter = 0;
+  uint64_t seed = 1;
+};
+struct OnlineRun {
+  SlotTable table;                                // what was decided
+  std::vector<std::vector<double>> slot_seconds;  // [device][slot of the table]: what they took, jitter included
+  std::vector<std::vector<double>> slot_starts;   // [device][slot]
+  double makespan = 0;
+};
+// Forwards whose memory does not fit wait; replicas take turns by who would be done first. Error: the policy or the
+// memory left every device waiting.
+Result<OnlineRun> run_online(const ScheduleInput& input, const OnlinePolicy& policy, const OnlineOptions& options);
+
+}  // namespace nlsplit
