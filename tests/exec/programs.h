@@ -49,7 +49,9 @@ inline ContentLookup seeded_contents(const Program& program) {
 }
 
 inline Job seeded_job(const Program& program) {
-  Job job{seeded_contents(program), *wanted_inputs(program)};
+  Job job;
+  job.contents = seeded_contents(program);
+  job.inputs = *wanted_inputs(program);
   for (size_t i = 0; i < job.inputs.size(); ++i)
     job.inputs[i].values = normals(77 + i, element_count(job.inputs[i].type.shape));
   return job;
