@@ -41,7 +41,21 @@ struct TrainingOrders {
   std::vector<std::vector<int>> rings;             // [stage]: devices that reduce its gradients, in the ring's order
 };
 
-// Errors: a table that is not of this plan; orders that wait for each other.
+using SlotLists = std::vector<std::vector<ScheduledSlot>>;  // [device of the plan]
+std::string slot_text(const ScheduledSlot& slot);           // "stage 1 F of micro-batch 3", "the step of stage 1"
+
+// The table, with a recomputation before every I if the workload recomputes and the table does not say where, and no
+// step where there is nothing to update. Fills in stage_device and rings. Errors: every micro-batch must go once
+// through F, I and W of each stage, all on one device that has the stage, and every such device must step it once.
+Result<SlotLists> complete_table(const TrainingInput& input, TrainingOrders& orders);
+
+// [device][slot]: its number in a sequence of all slots, from 1, in which each comes behind all it needs: every slot is
+// played as soon as its device is free and its data is there, and they are numbered as they end; of those that end
+// together the ones that free memory go first. Error: they wait for each other.
+Result<std::vector<std::vector<int>>> play_training(const TrainingInput& input, const TrainingOrders& orders,
+                                                    const SlotLists& table);
+
+// Errors: those of the two.
 Result<TrainingOrders> order_training(const TrainingInput& input, const std::vector<Flow>& flows, int devices);
 
 // Fills in program.devices, whose names, kinds, hosts, isas and memories are set, and program.descs.
@@ -54,6 +68,16 @@ struct InternedDescs {
 };
 void lower_training_device(const TrainingInput& input, const std::vector<Flow>& flows, const TrainingOrders& orders,
                            int d, InternedDescs& interned, Program& program);
+
+// Of one slot: its place in the sequence, and of what it receives, the buffer and the sender's place.
+struct SlotTimes {
+  double time = 0;
+  std::vector<std::pair<BufferId, double>> arrivals;
+};
+// The bank of every buffer in `banked`, for each micro-batch: one that is free from when the value is there (a message:
+// from when it is sent) to its last use. There are as many as lives overlap, and two at least where a message leaves,
+// so that the next can be made while it is under way. Also those of inputs, one a micro-batch.
+void assign_training_banks(DeviceProgram& device, const std::vector<SlotTimes>& times, const std::vector<bool>& banked);
 
 // What training needs of a device's memory whatever the schedule (weights, their gradients, the optimizer's state), and
 // what one micro-batch keeps there.

@@ -68,7 +68,10 @@ class TrainingBuilder {
       buffer.bytes = size_of(buffer.type);
     }
     settle_kinds();
-    assign();
+    std::vector<bool> banked;
+    for (size_t b = 0; b < out_.buffers.size(); ++b)
+      banked.push_back(uses_[b].local && out_.buffers[b].kind != BufferKind::scratch);
+    assign_training_banks(out_, slot_times(), banked);
     place_buffers(out_, lifetimes());
   }
 
@@ -669,8 +672,6 @@ class TrainingBuilder {
     }
   }
 
-  bool banked(BufferId b) const { return uses_[b.index()].local && out_.buffer(b).kind != BufferKind::scratch; }
-
   std::vector<std::vector<ScratchLifetime>> lifetimes() const {
     std::map<int, std::vector<ScratchLifetime>> of_group;
     for (size_t b = 0; b < out_.buffers.size(); ++b) {
@@ -682,76 +683,19 @@ class TrainingBuilder {
     return all;
   }
 
-  // The bank of every buffer that lives longer than a slot, for each micro-batch: the lowest that is free from when the
-  // value is there (a message: from when it is sent) to its last use. That is the fewest banks there can be, with one
-  // more where a message leaves, so that the next can be made while it is under way.
-  void assign() {
-    struct Life {
-      double begin = std::numeric_limits<double>::infinity(), end = 0;
-      int bank = 0;
-    };
-    std::map<std::pair<BufferId, int>, Life> lives;  // by micro-batch
-    std::vector<std::vector<BufferId>> touched(out_.segments.size());
-    std::vector<std::vector<BufferId>> inputs(out_.segments.size());
-    std::vector<bool> leaves(out_.buffers.size(), false);
-    for (size_t s = 0; s < out_.segments.size(); ++s) {
-      std::set<BufferId> seen;
-      for (const Instr& instr : out_.segments[s].instrs) {
-        for (const auto* operands : {&instr.reads, &instr.writes}) {
-          for (const Operand& operand : *operands) {
-            if (!operand.buffer.valid()) continue;
-            const BufferId root = out_.root(operand.buffer);
-            if (instr.opcode == Opcode::send) leaves[root.index()] = true;
-            if (!seen.insert(root).second) continue;
-            if (banked(root)) touched[s].push_back(root);
-            if (out_.buffer(root).kind == BufferKind::input) inputs[s].push_back(root);
-          }
-        }
+  std::vector<SlotTimes> slot_times() const {
+    std::vector<SlotTimes> times;
+    for (const TrainingSlot& slot : order_) {
+      SlotTimes& of = times.emplace_back();
+      of.time = slot.time;
+      for (size_t r = 0; r < slot.recvs.size(); ++r) {
+        const TrainingPort& port = slot.recvs[r];
+        const BufferId buffer = port.of < 0 ? places_.at({Place::flow, -1, flows_[at(port.flow)].root}).buffer
+                                            : handed_.at({port.flow, port.of});
+        of.arrivals.emplace_back(buffer, slot.received_at[r]);
       }
     }
-    for (size_t i = 0; i < out_.order.size(); ++i) {
-      const Slot& slot = out_.order[i];
-      for (const BufferId b : touched[at(slot.segment)]) {
-        Life& life = lives[{b, slot.micro_batch}];
-        life.begin = std::min(life.begin, order_[i].time);
-        life.end = std::max(life.end, order_[i].time);
-      }
-      for (size_t r = 0; r < order_[i].recvs.size(); ++r) {
-        const TrainingPort& port = order_[i].recvs[r];
-        const BufferId b = port.of < 0 ? flow_place(port.flow).buffer : handed(port.flow, port.of);
-        Life& life = lives[{out_.root(b), slot.micro_batch}];
-        life.begin = std::min(life.begin, order_[i].received_at[r]);
-      }
-    }
-    std::map<BufferId, std::vector<std::pair<int, Life*>>> of_buffer;
-    for (auto& [key, life] : lives) of_buffer[key.first].emplace_back(key.second, &life);
-    for (auto& [b, all] : of_buffer) {
-      std::ranges::stable_sort(all, {}, [](const auto& one) { return one.second->begin; });
-      std::vector<double> until;
-      if (leaves[b.index()] && all.size() > 1) until.assign(2, -1);
-      size_t next = 0;
-      for (const auto& [m, life] : all) {
-        size_t bank = until.size();
-        for (size_t k = 0; k < until.size() && bank == until.size(); ++k) {
-          if (until[(next + k) % until.size()] < life->begin) bank = (next + k) % until.size();
-        }
-        if (bank == until.size()) until.push_back(0);
-        until[bank] = life->end;
-        next = (bank + 1) % until.size();
-        life->bank = static_cast<int>(bank);
-      }
-      out_.buffers[b.index()].banks = static_cast<int>(until.size());
-    }
-    for (size_t i = 0; i < out_.order.size(); ++i) {
-      Slot& slot = out_.order[i];
-      std::vector<BankUse> uses;
-      for (const BufferId b : touched[at(slot.segment)]) uses.push_back({b, lives.at({b, slot.micro_batch}).bank});
-      for (const BufferId b : inputs[at(slot.segment)]) uses.push_back({b, slot.micro_batch});
-      std::ranges::sort(uses, {}, &BankUse::buffer);
-      for (const BankUse& use : uses) {
-        if (use.bank != 0) slot.banks.push_back(use);
-      }
-    }
+    return times;
   }
 
   const TrainingInput& in_;
@@ -797,49 +741,6 @@ class TrainingBuilder {
 void lower_training_device(const TrainingInput& input, const std::vector<Flow>& flows, const TrainingOrders& orders,
                            int d, InternedDescs& interned, Program& program) {
   TrainingBuilder(input, flows, orders, d, interned, program).build();
-}
-
-StageMemory stage_memory(const KernelGraph& graph, const Stage& stage) {
-  const Graph& g = graph.graph;
-  const Training& training = *graph.training;
-  StageMemory memory{bytes(0), bytes(0), bytes(0)};
-  std::set<ValueId> weights, kept_for_input, kept_for_weights, output_gradients;
-  for (size_t n = stage.begin; n < stage.end; ++n) {
-    if (is_view(g.nodes[n].op)) continue;
-    for (const ValueId read : reads_of(g.nodes[n])) {
-      const ValueId root = graph.root[read.index()];
-      if (g.value(root).kind == ValueKind::weight) weights.insert(root);
-    }
-    const auto keep = [&](const NodeGradient& part, std::set<ValueId>& kept) {
-      for (const ValueId value : part.keeps) {
-        const ValueId root = graph.root[value.index()];
-        if (g.value(root).kind != ValueKind::weight) kept.insert(root);
-      }
-    };
-    keep(training.input_gradients[n], kept_for_input);
-    keep(training.weight_gradients[n], kept_for_weights);
-    if (training.weight_gradients[n].by != 0) output_gradients.insert(g.nodes[n].outputs[0]);
-  }
-  for (const ValueId loss : training.losses) {
-    const size_t made = g.value(graph.root[loss.index()]).producer.index();
-    if (stage.begin <= made && made < stage.end) kept_for_input.insert(graph.root[loss.index()]);
-  }
-  for (const ValueId root : weights) {
-    const int copies = training.trained[root.index()] ? 2 + state_tensors(training.options.optimizer) : 1;
-    memory.weights += bytes(copies * size_of(g.value(root).type).value());
-  }
-  std::set<ValueId> kept = kept_for_weights;
-  kept.insert(kept_for_input.begin(), kept_for_input.end());
-  const auto given = [&](ValueId root) {
-    const Value& value = g.value(root);
-    return value.kind != ValueKind::node || value.producer.index() < stage.begin;
-  };
-  for (const ValueId root : kept) {
-    if (!training.options.recompute || given(root)) memory.kept_until_input += size_of(g.value(root).type);
-  }
-  for (const ValueId root : kept_for_weights) memory.kept_until_weights += size_of(g.value(root).type);
-  for (const ValueId root : output_gradients) memory.kept_until_weights += size_of(g.value(root).type);
-  return memory;
 }
 
 }  // namespace nlsplit

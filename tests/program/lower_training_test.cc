@@ -205,6 +205,37 @@ TEST(LowerTraining, RecomputationKeepsWhatAStageWasGiven) {
   EXPECT_EQ(repeats, 4);
 }
 
+TEST(LowerTraining, SchedulesAreToldTimesAndMemory) {
+  // Of a stage's micro-batch: until I what it was given and relu's result; until W what it was given and the product's
+  // gradient. Left for them: the memory without the weights, their gradients and Adam's two numbers. I does not know
+  // the first layer's input gradient: nobody wants one.
+  for (const bool recompute : {false, true}) {
+    const KernelGraph kernels = kernels_of(layers(2), {Optimizer::adam, recompute});
+    const Plan plan = layer_each(kernels, 2, 2);
+    const Cluster cluster = star(2);
+    const auto input = schedule_input(kernels, plan, cluster, nullptr);
+    ASSERT_TRUE(input.ok()) << input.error().message;
+    EXPECT_TRUE(input->training());
+    for (size_t s = 0; s < 2; ++s) {
+      // With the loss the last stage reads its result in I; it is relu's, which is counted once.
+      EXPECT_EQ(input->kept_until_input_gradient[s].value(), (recompute ? 1 : 2) * tensor);
+      EXPECT_EQ(input->kept_until_weight_gradient[s].value(), 2 * tensor);
+      EXPECT_EQ(input->device_memory[s].value(), cluster.devices[s].memory.value() - 4 * tensor);
+    }
+    // Arithmetic takes all the time: 1 second for the operations of one product, 2 x 64^3.
+    const double product = 2.0 * width * width * width;
+    const CostTable costs(std::vector<CostSource>(2, Roofline{flops_per_second(product), bytes_per_second(1e30)}), "t");
+    const auto timed = schedule_input(kernels, plan, cluster, &costs);
+    ASSERT_TRUE(timed.ok()) << timed.error().message;
+    const double relu = width * width / product;
+    const double forward = 1 + relu;
+    EXPECT_DOUBLE_EQ(timed->stage_seconds[1][0], forward);
+    EXPECT_DOUBLE_EQ(timed->input_gradient_seconds[0][0], relu + (recompute ? forward : 0));
+    EXPECT_DOUBLE_EQ(timed->input_gradient_seconds[1][0], 1 + relu + (recompute ? forward : 0));
+    EXPECT_DOUBLE_EQ(timed->weight_gradient_seconds[1][0], 1);
+  }
+}
+
 TEST(LowerTraining, CopiesReduceTheirGradientsInARing) {
   // 3 copies, 2 layers of 4096 weights: chunks of 2730 and 2731; each copy sends 2 x 2 of them (Patarasuk and Yuan
   // 2009: 2 (p - 1) messages, 2 (p - 1) / p of the bytes).
