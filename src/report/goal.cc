@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <iterator>
 
@@ -32,7 +33,15 @@ bool is_start(const TimedGraph& graph, const TimedEdge& edge) {
 
 std::string goal_text(const Program& program, const Dependencies& dependencies, const TimedGraph& graph) {
   std::vector<std::string> ranks(program.devices.size());
-  std::vector<double> owed(program.devices.size(), 0);  // of a nanosecond, that calcs have left out so far
+  std::vector<double> owed(program.devices.size(), 0);          // of a nanosecond, that calcs have left out so far
+  std::vector<std::vector<int>> peers(program.devices.size());  // in the order in which a rank meets them
+  const auto card = [&](int rank, int peer) {
+    std::vector<int>& known = peers[static_cast<size_t>(rank)];
+    const auto at = std::ranges::find(known, peer);
+    if (at != known.end()) return static_cast<int>(at - known.begin());
+    known.push_back(peer);
+    return static_cast<int>(known.size()) - 1;
+  };
   const auto add = [&](int rank, const std::string& line) { ranks[static_cast<size_t>(rank)] += line + "\n"; };
   for (size_t i = 0; i < graph.activities.size(); ++i) {
     const Activity& activity = graph.activities[i];
@@ -41,8 +50,10 @@ std::string goal_text(const Program& program, const Dependencies& dependencies, 
       const Instance& send = dependencies.instances[activity.first_instance];
       const Instr& instr = instr_of(program, send);
       const int64_t size = bytes_of(program.devices[d], instr.reads[0]).value();
-      add(activity.device, fmt::format("s{}: send {}b to {} tag {}", i, size, activity.peer, instr.tag));
-      add(activity.peer, fmt::format("r{}: recv {}b from {} tag {}", i, size, activity.device, instr.tag));
+      add(activity.device, fmt::format("s{}: send {}b to {} tag {} nic {}", i, size, activity.peer, instr.tag,
+                                       card(activity.device, activity.peer)));
+      add(activity.peer, fmt::format("r{}: recv {}b from {} tag {} nic {}", i, size, activity.device, instr.tag,
+                                     card(activity.peer, activity.device)));
     } else {
       const double exact = activity.duration * nanoseconds + owed[d];
       const double whole = std::max(0.0, std::round(exact));

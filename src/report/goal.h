@@ -5,16 +5,17 @@
 //   num_ranks 2
 //   rank 0 {
 //   b0: calc 1500
-//   s1: send 4096b to 1 tag 0
+//   s1: send 4096b to 1 tag 0 nic 0
 //   s1 requires b0
 //   }
 //
 // A rank for each device. A block of computations is a calc, in nanoseconds; what is rounded off goes to the next one.
 // `requires` waits for the end of an operation, `irequires` for its start: a recv is posted when the one before it on
-// its FIFO is; the buffer of an eager message is free when it is sent off.
-// GOAL says what happens and not how fast a network is. LogGOPSim's model is ours where all links are alike, nothing
-// contends and messages take no processor: L the latency of a way, G the seconds a byte takes, o = g = O = 0, S the
-// eager limit.
+// its FIFO is; the buffer of an eager message is free when it is sent off. Each peer has a card of its own (nic), so
+// messages to different ones do not wait for each other.
+// GOAL says what happens and not how fast a network is. LogGOPSim with L the latency of a way and o = g = O = 0 has our
+// model where all ways are alike, nothing contends, all messages are eager and take no time but their latency: a byte's
+// G is charged to the processor that receives it, and a message and a computation that could start together take turns.
 #pragma once
 
 #include <string>

@@ -54,6 +54,10 @@ std::optional<std::vector<Rank>> parse_goal(const std::string& text) {
       if (word == "send" || word == "recv") {
         std::string unit, way, tag;
         words >> unit >> way >> op.peer >> tag >> op.tag;
+        std::string nic;
+        int card = -1;
+        words >> nic >> card;
+        if (nic != "nic" || card < 0) return std::nullopt;
         if (unit != "b" || way != (word == "send" ? "to" : "from") || tag != "tag") return std::nullopt;
       } else if (word != "calc") {
         return std::nullopt;
@@ -239,12 +243,12 @@ device B cpu host b isa v2 memory 4096
 
 rank 0 {
 b0: calc 1000
-s1: send 16b to 1 tag 3
+s1: send 16b to 1 tag 3 nic 0
 s1 requires b0
 }
 
 rank 1 {
-r1: recv 16b from 0 tag 3
+r1: recv 16b from 0 tag 3 nic 0
 b2: calc 2000
 b2 requires r1
 }
