@@ -101,7 +101,6 @@ class TrainingBuilder {
     if (stored.as == value || out_.buffer(stored.buffer).type == g_.value(value).type) return stored.buffer;
     BufferId& known = views_[{stored.buffer, g_.value(value).type.shape}];
     if (known.valid()) return known;
-    Buffer view;
     known = add(g_.value(value).name, g_.value(value).type, BufferKind::view);
     out_.buffers[known.index()].of = stored.buffer;
     return known;
