@@ -321,7 +321,7 @@ TEST(LowerTraining, WeightGradientsMayComeLate) {
   const KernelGraph kernels = kernels_of(layers(2));
   SlotTable table = one_f_one_b(2, 4);
   for (std::vector<ScheduledSlot>& order : table.devices) {
-    std::ranges::stable_partition(order, [](const ScheduledSlot& slot) {
+    std::stable_partition(order.begin(), order.end(), [](const ScheduledSlot& slot) {
       return slot.phase != Phase::weight_gradient && slot.phase != Phase::step;
     });
   }
