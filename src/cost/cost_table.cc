@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <map>
 
+#include "kernels/gradient.h"
+
 namespace nlsplit {
 
 namespace {
@@ -93,10 +95,11 @@ Result<Cost> CostTable::cost(DeviceId device, const ComputeDesc& desc, std::stri
       return Cost{prediction->time + profile->dispatch.median, CostOrigin::predicted, prediction->spread,
                   company_of(*profile, prediction->time, prediction->beside)};
   }
-  return missing(device, key, layer);
+  return missing(device, desc, key, layer);
 }
 
-Error CostTable::missing(DeviceId device, const std::string& key, std::string_view layer) const {
+Error CostTable::missing(DeviceId device, const ComputeDesc& desc, const std::string& key,
+                         std::string_view layer) const {
   const Profile* profile = std::get_if<Profile>(&sources_[device.index()]);
   const std::string name =
       names_.devices.empty() ? fmt::format("{}", device.index()) : fmt::format("'{}'", names_.devices[device.index()]);
@@ -111,14 +114,23 @@ Error CostTable::missing(DeviceId device, const std::string& key, std::string_vi
     }
     if (profile->predict) message += ", and too few of its kind to predict it from";
   }
+  Error error = invalid_input({});
+  error.fragment = key;
+  if (has_no_kernel(desc)) {  // nothing runs them, so nothing can measure them
+    error.message = fmt::format(
+        "{}; nlbench measures no gradients and updates yet: give the device a roofline, or put a time you know under "
+        "this "
+        "signature into the profile",
+        message);
+    return error;
+  }
   // The first file of a list: the others serve other models too.
   const std::string files = profile == nullptr ? "" : profile->file;
   const std::string file = files.empty() ? "profile.json" : files.substr(0, files.find(", "));
   message += fmt::format("; measure on that machine with: nlbench profile {} -o {}", names_.scenario, file);
   if (profile != nullptr && !profile->predict)
     message += ", or let it be predicted from what was measured: costs: {profile: ..., predict: true}";
-  Error error = invalid_input(std::move(message));
-  error.fragment = key;
+  error.message = std::move(message);
   return error;
 }
 

@@ -72,7 +72,7 @@ class CostTable {
   const CostSource& source(DeviceId device) const { return sources_[device.index()]; }
 
  private:
-  Error missing(DeviceId device, const std::string& key, std::string_view layer) const;
+  Error missing(DeviceId device, const ComputeDesc& desc, const std::string& key, std::string_view layer) const;
 
   std::vector<CostSource> sources_;
   std::vector<std::optional<KernelFit>> fits_;  // of the sources that may be predicted from

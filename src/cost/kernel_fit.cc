@@ -199,7 +199,9 @@ std::vector<const Known*> pointers_to(const std::vector<Known>& known) {
 }  // namespace
 
 std::string KernelFit::kind_of(const ComputeDesc& desc, int cores) {
-  return fmt::format("{} {} {}", desc.kernel, name_of(desc.op), cores);
+  std::string kind = fmt::format("{} {} {}", desc.kernel, name_of(desc.op), cores);
+  if (desc.gradient_by != 0) kind += fmt::format(" by {}", desc.gradient_by);
+  return kind;
 }
 
 KernelFit::KernelFit(const Profile& profile) {

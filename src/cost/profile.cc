@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "kernels/gradient.h"
 #include "kernels/signature.h"
 
 namespace nlsplit {
@@ -17,6 +18,8 @@ constexpr std::string_view on = " on ", cores_word = " cores";
 // A movement within a device has no kernel in the catalogue (sim/data_movement.h); its types must be sound all the
 // same.
 Status check_computation(const ComputeDesc& desc) {
+  if (is_gradient(desc)) return verify_gradient(desc);
+  if (update_of(desc)) return verify_update(desc);
   const bool moves = desc.op == Op::Identity || desc.op == Op::Sum;
   if (find_kernel(desc.kernel) != nullptr || !moves) return verify(desc);
   if (!desc.kernel.empty() && desc.attrs.empty() && desc.epilogue.empty() && !desc.inputs.empty() &&

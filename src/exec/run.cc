@@ -16,6 +16,7 @@
 #include "exec/collectives.h"
 #include "exec/distribute.h"
 #include "exec/kernels/kernel_library.h"
+#include "kernels/gradient.h"
 #include "program/text.h"
 #include "program/verify.h"
 
@@ -273,6 +274,22 @@ Result<size_t> sum_of(size_t mine, Transport& transport, const Waiting& waiting)
   return sum;
 }
 
+// Error: the Program computes what there is no code for.
+Status check_runnable(const Program& program) {
+  for (const DeviceProgram& device : program.devices) {
+    for (const Segment& segment : device.segments) {
+      for (const Instr& instr : segment.instrs) {
+        if (instr.opcode != Opcode::compute || !has_no_kernel(program.descs[static_cast<size_t>(instr.desc)])) continue;
+        return unsupported(
+            fmt::format("this program trains, and training runs in simulation only (nlsim simulate): there is no code "
+                        "yet for device {} segment {} `{}`",
+                        device.name, segment.name, to_string(program, device, instr)));
+      }
+    }
+  }
+  return ok_status();
+}
+
 // Rank 0 judges the Program and the job, every rank that it is the same Program.
 Status check_all(const Program& program, const Job& job, Transport& transport, const RunOptions& options,
                  const Waiting& waiting) {
@@ -280,6 +297,7 @@ Status check_all(const Program& program, const Job& job, Transport& transport, c
   if (transport.rank() == 0) {
     status = check_ranks(program, transport.size());
     if (status.ok()) status = verify(program);
+    if (status.ok()) status = check_runnable(program);
     if (status.ok()) status = check_job(program, job);
   }
   RETURN_IF_ERROR(agree(transport, status, waiting));

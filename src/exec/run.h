@@ -78,7 +78,7 @@ struct RunResult {
 
 // Errors, the same on all ranks: too many or too few ranks, a Program that verify rejects, inputs that do not fit,
 // missing contents, not enough memory, a CPU without the level the kernels need, a hang (the watchdog says where),
-// repeats that differ in their bits.
+// repeats that differ in their bits, a Program with gradients or updates (there is no code for them yet).
 Result<RunResult> run(const Program& program, const Job& job, Transport& transport, const RunOptions& options);
 
 // "this plan runs on 3 devices (A, B, C): start it with mpirun -np 3"

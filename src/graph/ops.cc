@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/text_reader.h"
+#include "graph/ops_gradient.h"
 #include "graph/ops_infer.h"
 
 namespace nlsplit {
@@ -216,48 +217,48 @@ Inferred checked(Types inputs, const Attrs& attrs) {
 }
 
 // clang-format off
-#define ROW(op, least, most, view, attrs, infer, flops, batch) \
-  {Op::op, #op, least, most, view, attrs, checked<Op::op, infer>, flops, batch}
+#define ROW(op, least, most, view, attrs, infer, flops, batch, gradient) \
+  {Op::op, #op, least, most, view, attrs, checked<Op::op, infer>, flops, batch, gradient}
 constexpr OpInfo table[] = {
-    //  op                 inputs  view   attributes          types              work                  batch
-    ROW(Conv,               2,  3, false, conv_attrs,         infer_conv,        flops_conv,           keeps_first),
-    ROW(ConvTranspose,      2,  3, false, conv_transpose_attrs, infer_conv_transpose, flops_conv_transpose, keeps_first),
-    ROW(Gemm,               2,  3, false, gemm_attrs,         infer_gemm,        flops_gemm,           keeps_gemm),
-    ROW(MatMul,             2,  2, false, no_attrs,           infer_matmul,      flops_matmul,         keeps_matmul),
-    ROW(Add,                2,  2, false, no_attrs,           infer_broadcast,   flops_each,           keeps_broadcast),
-    ROW(Sub,                2,  2, false, no_attrs,           infer_broadcast,   flops_each,           keeps_broadcast),
-    ROW(Mul,                2,  2, false, no_attrs,           infer_broadcast,   flops_each,           keeps_broadcast),
-    ROW(Div,                2,  2, false, no_attrs,           infer_broadcast,   flops_each,           keeps_broadcast),
-    ROW(Sum,                1, -1, false, no_attrs,           infer_same,        flops_sum,            keeps_broadcast),
-    ROW(Relu,               1,  1, false, no_attrs,           infer_same,        flops_each,           keeps_first),
-    ROW(Sigmoid,            1,  1, false, no_attrs,           infer_same,        flops_transcendental, keeps_first),
-    ROW(Tanh,               1,  1, false, no_attrs,           infer_same,        flops_transcendental, keeps_first),
-    ROW(HardSwish,          1,  1, false, no_attrs,           infer_same,        flops_each,           keeps_first),
-    ROW(Exp,                1,  1, false, no_attrs,           infer_same,        flops_transcendental, keeps_first),
-    ROW(Sqrt,               1,  1, false, no_attrs,           infer_same,        flops_transcendental, keeps_first),
-    ROW(Neg,                1,  1, false, no_attrs,           infer_same,        flops_each,           keeps_first),
-    ROW(Erf,                1,  1, false, no_attrs,           infer_same,        flops_transcendental, keeps_first),
-    ROW(LeakyRelu,          1,  1, false, leaky_attrs,        infer_same,        flops_each,           keeps_first),
-    ROW(HardSigmoid,        1,  1, false, hard_sigmoid_attrs, infer_same,        flops_each,           keeps_first),
-    ROW(Clip,               1,  1, false, clip_attrs,         infer_same,        flops_each,           keeps_first),
-    ROW(MaxPool,            1,  1, false, max_pool_attrs,     infer_pool,        flops_pool,           keeps_first),
-    ROW(AveragePool,        1,  1, false, average_pool_attrs, infer_pool,        flops_pool,           keeps_first),
-    ROW(GlobalAveragePool,  1,  1, false, no_attrs,           infer_global_pool, flops_reduce,         keeps_first),
-    ROW(BatchNormalization, 5,  5, false, epsilon_attrs,      infer_batch_norm,  flops_batch_norm,     keeps_first),
-    ROW(LayerNormalization, 2,  3, false, layer_norm_attrs,   infer_layer_norm,  flops_normalize,      keeps_layer_norm),
-    ROW(InstanceNormalization, 3, 3, false, epsilon_attrs,    infer_instance_norm, flops_normalize,    keeps_first),
-    ROW(LRN,                1,  1, false, lrn_attrs,          infer_lrn,         flops_lrn,            keeps_first),
-    ROW(Softmax,            1,  1, false, axis_attrs,         infer_axis,        flops_softmax,        keeps_softmax),
-    ROW(Concat,             1, -1, false, axis_attrs,         infer_concat,      no_flops,             keeps_concat),
-    ROW(Reshape,            1,  1, true,  reshape_attrs,      infer_reshape,     no_flops,             keeps_reshape),
-    ROW(Flatten,            1,  1, true,  axis_attrs,         infer_flatten,     no_flops,             keeps_flatten),
-    ROW(Transpose,          1,  1, false, transpose_attrs,    infer_transpose,   no_flops,             keeps_transpose),
-    ROW(ReduceMean,         1,  1, false, reduce_attrs,       infer_reduce,      flops_reduce,         keeps_reduce),
-    ROW(Pad,                1,  1, false, pad_attrs,          infer_pad,         no_flops,             keeps_pad),
-    ROW(LSTM,               4,  7, false, recurrent_attrs,    infer_lstm,        flops_lstm,           keeps_recurrent),
-    ROW(GRU,                4,  5, false, gru_attrs,          infer_gru,         flops_gru,            keeps_recurrent),
-    ROW(RNN,                4,  5, false, recurrent_attrs,    infer_rnn,         flops_rnn,            keeps_recurrent),
-    ROW(Identity,           1,  1, true,  no_attrs,           infer_same,        no_flops,             keeps_first),
+    //  op                 inputs  view   attributes          types              work                  batch              gradient
+    ROW(Conv,               2,  3, false, conv_attrs,         infer_conv,        flops_conv,           keeps_first,  gradient_conv),
+    ROW(ConvTranspose,      2,  3, false, conv_transpose_attrs, infer_conv_transpose, flops_conv_transpose, keeps_first,  gradient_conv_transpose),
+    ROW(Gemm,               2,  3, false, gemm_attrs,         infer_gemm,        flops_gemm,           keeps_gemm,  gradient_gemm),
+    ROW(MatMul,             2,  2, false, no_attrs,           infer_matmul,      flops_matmul,         keeps_matmul,  gradient_matmul),
+    ROW(Add,                2,  2, false, no_attrs,           infer_broadcast,   flops_each,           keeps_broadcast,  gradient_add),
+    ROW(Sub,                2,  2, false, no_attrs,           infer_broadcast,   flops_each,           keeps_broadcast,  gradient_sub),
+    ROW(Mul,                2,  2, false, no_attrs,           infer_broadcast,   flops_each,           keeps_broadcast,  gradient_mul),
+    ROW(Div,                2,  2, false, no_attrs,           infer_broadcast,   flops_each,           keeps_broadcast,  gradient_div),
+    ROW(Sum,                1, -1, false, no_attrs,           infer_same,        flops_sum,            keeps_broadcast,  gradient_pass),
+    ROW(Relu,               1,  1, false, no_attrs,           infer_same,        flops_each,           keeps_first,  gradient_relu),
+    ROW(Sigmoid,            1,  1, false, no_attrs,           infer_same,        flops_transcendental, keeps_first,  gradient_sigmoid),
+    ROW(Tanh,               1,  1, false, no_attrs,           infer_same,        flops_transcendental, keeps_first,  gradient_tanh),
+    ROW(HardSwish,          1,  1, false, no_attrs,           infer_same,        flops_each,           keeps_first,  gradient_hard_swish),
+    ROW(Exp,                1,  1, false, no_attrs,           infer_same,        flops_transcendental, keeps_first,  gradient_exp),
+    ROW(Sqrt,               1,  1, false, no_attrs,           infer_same,        flops_transcendental, keeps_first,  gradient_sqrt),
+    ROW(Neg,                1,  1, false, no_attrs,           infer_same,        flops_each,           keeps_first,  gradient_neg),
+    ROW(Erf,                1,  1, false, no_attrs,           infer_same,        flops_transcendental, keeps_first,  gradient_erf),
+    ROW(LeakyRelu,          1,  1, false, leaky_attrs,        infer_same,        flops_each,           keeps_first,  gradient_leaky_relu),
+    ROW(HardSigmoid,        1,  1, false, hard_sigmoid_attrs, infer_same,        flops_each,           keeps_first,  gradient_clamp),
+    ROW(Clip,               1,  1, false, clip_attrs,         infer_same,        flops_each,           keeps_first,  gradient_clamp),
+    ROW(MaxPool,            1,  1, false, max_pool_attrs,     infer_pool,        flops_pool,           keeps_first,  gradient_max_pool),
+    ROW(AveragePool,        1,  1, false, average_pool_attrs, infer_pool,        flops_pool,           keeps_first,  gradient_average_pool),
+    ROW(GlobalAveragePool,  1,  1, false, no_attrs,           infer_global_pool, flops_reduce,         keeps_first,  gradient_mean),
+    ROW(BatchNormalization, 5,  5, false, epsilon_attrs,      infer_batch_norm,  flops_batch_norm,     keeps_first,  gradient_batch_norm),
+    ROW(LayerNormalization, 2,  3, false, layer_norm_attrs,   infer_layer_norm,  flops_normalize,      keeps_layer_norm,  gradient_normalize),
+    ROW(InstanceNormalization, 3, 3, false, epsilon_attrs,    infer_instance_norm, flops_normalize,    keeps_first,  gradient_normalize),
+    ROW(LRN,                1,  1, false, lrn_attrs,          infer_lrn,         flops_lrn,            keeps_first,  gradient_lrn),
+    ROW(Softmax,            1,  1, false, axis_attrs,         infer_axis,        flops_softmax,        keeps_softmax,  gradient_softmax),
+    ROW(Concat,             1, -1, false, axis_attrs,         infer_concat,      no_flops,             keeps_concat,  gradient_copy),
+    ROW(Reshape,            1,  1, true,  reshape_attrs,      infer_reshape,     no_flops,             keeps_reshape,  gradient_pass),
+    ROW(Flatten,            1,  1, true,  axis_attrs,         infer_flatten,     no_flops,             keeps_flatten,  gradient_pass),
+    ROW(Transpose,          1,  1, false, transpose_attrs,    infer_transpose,   no_flops,             keeps_transpose,  gradient_copy),
+    ROW(ReduceMean,         1,  1, false, reduce_attrs,       infer_reduce,      flops_reduce,         keeps_reduce,  gradient_mean),
+    ROW(Pad,                1,  1, false, pad_attrs,          infer_pad,         no_flops,             keeps_pad,  gradient_copy),
+    ROW(LSTM,               4,  7, false, recurrent_attrs,    infer_lstm,        flops_lstm,           keeps_recurrent,  nullptr),
+    ROW(GRU,                4,  5, false, gru_attrs,          infer_gru,         flops_gru,            keeps_recurrent,  nullptr),
+    ROW(RNN,                4,  5, false, recurrent_attrs,    infer_rnn,         flops_rnn,            keeps_recurrent,  nullptr),
+    ROW(Identity,           1,  1, true,  no_attrs,           infer_same,        no_flops,             keeps_first,  gradient_pass),
 };
 #undef ROW
 // clang-format on
@@ -319,6 +320,24 @@ Work work_of(Op op, const Attrs& attrs, std::span<const EpilogueStep> epilogue, 
   for (const EpilogueStep& step : epilogue) {
     work.flops += flops(count(outputs[0]));
     if (is_binary_elementwise(step.op)) work.bytes_read += size_of(outputs[0]);
+  }
+  return work;
+}
+
+Result<Gradient> gradient_of(Op op, const GradientQuery& query) {
+  const OpInfo& row = info(op);
+  if (row.gradient == nullptr) return unsupported(fmt::format("no gradient of {} is known", row.name));
+  return row.gradient(query);
+}
+
+Work gradient_work(Op op, const GradientQuery& query) {
+  const Gradient gradient = gradient_of(op, query).value();
+  Work work{gradient.flops, bytes(0), bytes(0)};
+  for (const TensorType& type : query.outputs) work.bytes_read += size_of(type);
+  if (gradient.keeps_output) work.bytes_read += size_of(query.outputs[0]);
+  for (size_t i = 0; i < query.inputs.size(); ++i) {
+    if (i < 64 && (gradient.keeps_inputs >> i & 1) != 0) work.bytes_read += size_of(query.inputs[i]);
+    if (i < 64 && ((query.by & ~gradient.passes) >> i & 1) != 0) work.bytes_written += size_of(query.inputs[i]);
   }
   return work;
 }

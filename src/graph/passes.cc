@@ -9,9 +9,11 @@ namespace {
 
 constexpr Pass list[] = {
     {"remove_identity", "Takes out nodes that change nothing.", remove_identity},
-    {"fold_batch_norm", "Folds a BatchNormalization into the weights of the Conv in front of it.", fold_batch_norm},
+    {"fold_batch_norm", "Folds a BatchNormalization into the weights of the Conv in front of it.", fold_batch_norm,
+     false},
     {"fuse_bias", "Makes the constant that is added to every channel of a Conv its bias.", fuse_bias},
-    {"fuse_elementwise", "Lets a node apply the element-wise steps behind it to its own result.", fuse_elementwise},
+    {"fuse_elementwise", "Lets a node apply the element-wise steps behind it to its own result.", fuse_elementwise,
+     false},
     {"remove_dead", "Drops nodes from which no output can be reached.", remove_dead},
 };
 
@@ -57,9 +59,10 @@ Result<int64_t> batch_of(const Graph& graph) {
 
 std::span<const Pass> all_passes() { return list; }
 
-Result<Graph> optimize(const Graph& graph, WeightStore& weights) {
+Result<Graph> optimize(const Graph& graph, WeightStore& weights, Purpose purpose) {
   Graph now = graph;
   for (const Pass& pass : list) {
+    if (purpose == Purpose::training && !pass.in_training) continue;
     ASSIGN_OR_RETURN(now, pass.run(now, weights));
     const Status sound = verify(now);
     CHECK(sound.ok(), fmt::format("pass {} broke the graph: {}", pass.name, sound.ok() ? "" : sound.error().message));

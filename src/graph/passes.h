@@ -9,16 +9,19 @@
 
 namespace nlsplit {
 
+enum class Purpose : uint8_t { inference, training };
+
 struct Pass {
   std::string_view name;
   std::string_view what;                                           // one sentence
   Result<Graph> (*run)(const Graph& graph, WeightStore& weights);  // may add derived weights
+  bool in_training = true;                                         // false: the gradients need what it takes away
 };
 
 std::span<const Pass> all_passes();  // in the order they run
 
-// All passes in order.
-Result<Graph> optimize(const Graph& graph, WeightStore& weights);
+// All passes in order; for training those that leave every node its own gradient.
+Result<Graph> optimize(const Graph& graph, WeightStore& weights, Purpose purpose = Purpose::inference);
 
 // The same network for another batch size: axis 0 of every input becomes `batch`, all types are inferred again, and a
 // Reshape that wrote the old batch down literally follows. Error: an operator mixes samples (it is named), inputs

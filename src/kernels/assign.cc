@@ -171,7 +171,8 @@ std::optional<ComputeDesc> in_blocks(const ComputeDesc& desc, Isa isa, const Ker
   return blocked;
 }
 
-Result<Assignment> assign_kernels(const Graph& graph, Isa isa, const KernelPreference& prefer) {
+Result<Assignment> assign_kernels(const Graph& graph, Isa isa, const KernelPreference& prefer,
+                                  const std::vector<bool>& changing) {
   std::vector<std::optional<ComputeDesc>> blocked(graph.nodes.size());
   Assignment chosen;
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
@@ -179,6 +180,9 @@ Result<Assignment> assign_kernels(const Graph& graph, Isa isa, const KernelPrefe
     ComputeDesc& desc = chosen.descs.emplace_back();
     if (is_view(node.op)) continue;
     desc = describe(graph, node);
+    for (size_t i = 0; i < node.inputs.size() && !changing.empty(); ++i) {
+      if (node.inputs[i].valid() && changing[node.inputs[i].index()] && i < 64) desc.weights &= ~(uint64_t{1} << i);
+    }
     blocked[n] = in_blocks(desc, isa, prefer);
   }
   const std::vector<Uses> uses = find_uses(graph);

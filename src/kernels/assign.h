@@ -33,7 +33,9 @@ std::optional<ComputeDesc> in_blocks(const ComputeDesc& desc, Isa isa, const Ker
 
 // Convolutions work on blocks of channels. All else is laid out so that the fewest bytes are reordered: a minimum cut.
 // Outputs of the graph, and what views read, are row-major.
+// changing: [value], weights that are trained: no kernel may take them for constants. Empty: none are.
 // Error: a node that no kernel accepts; names the layer.
-Result<Assignment> assign_kernels(const Graph& graph, Isa isa, const KernelPreference& prefer = {});
+Result<Assignment> assign_kernels(const Graph& graph, Isa isa, const KernelPreference& prefer = {},
+                                  const std::vector<bool>& changing = {});
 
 }  // namespace nlsplit

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "program/lower_device.h"
+#include "program/lower_training.h"
 
 namespace nlsplit {
 namespace {
@@ -71,19 +72,72 @@ bool alike(const Cluster& cluster, const CostTable& costs, DeviceId a, DeviceId 
   return !one.file.empty() && one.file == std::get<Profile>(costs.source(b)).file;
 }
 
-// [stage][replica]: seconds of one micro-batch. The schedules need them only to tell unlike replicas apart, and to
-// interleave the stages of one device; everywhere else the order does not depend on them, and looking up costs would
-// take longer than lowering.
-Result<std::vector<std::vector<double>>> stage_seconds(const KernelGraph& graph, const Plan& plan,
-                                                       const Cluster& cluster, const CostTable* costs, bool shared) {
-  std::vector<std::vector<double>> seconds;
-  for (const Stage& stage : plan.stages) seconds.emplace_back(stage.devices.size(), 1.0);
+// The times of one stage's phases for a micro-batch on one device. Recomputation counts as part of I.
+struct PhaseSeconds {
+  double forward = 1, input_gradient = 1, weight_gradient = 1;
+};
+
+// Equal computations are looked up once.
+class KnownCosts {
+ public:
+  KnownCosts(const CostTable& costs, DeviceId device) : costs_(costs), device_(device) {}
+  Result<double> operator()(size_t distinct, const ComputeDesc& desc, std::string_view layer) {
+    const auto found = std::ranges::find(known_, distinct, &std::pair<size_t, double>::first);
+    if (found != known_.end()) return found->second;
+    ASSIGN_OR_RETURN(const Cost cost, costs_.cost(device_, desc, layer));
+    known_.emplace_back(distinct, cost.time.value());
+    return cost.time.value();
+  }
+
+ private:
+  const CostTable& costs_;
+  DeviceId device_;
+  std::vector<std::pair<size_t, double>> known_;
+};
+
+Result<PhaseSeconds> phase_seconds(const KernelGraph& graph, const Stage& stage, const Cluster& cluster,
+                                   const CostTable& costs, DeviceId device) {
+  const Isa isa = cluster.device(device).isa;
+  const std::vector<ComputeDesc>& descs = graph.chosen.at(isa).descs;
+  const std::vector<NodeKernel>& kernels = graph.kernels.at(isa);
+  KnownCosts forward(costs, device), input(costs, device), weight(costs, device);
+  PhaseSeconds sum{0, 0, 0};
+  for (size_t n = stage.begin; n < stage.end; ++n) {
+    const Node& node = graph.graph.nodes[n];
+    if (is_view(node.op)) continue;
+    ASSIGN_OR_RETURN(const double f, forward(kernels[n].same_as, descs[n], node.name));
+    sum.forward += f;
+    if (!graph.training) continue;
+    const NodeGradient& by_inputs = graph.training->input_gradients[n];
+    const NodeGradient& by_weights = graph.training->weight_gradients[n];
+    if (by_inputs.computes()) {
+      ASSIGN_OR_RETURN(const double i, input(by_inputs.same_as, by_inputs.desc, node.name));
+      sum.input_gradient += i;
+    }
+    if (by_weights.computes()) {
+      ASSIGN_OR_RETURN(const double w, weight(by_weights.same_as, by_weights.desc, node.name));
+      sum.weight_gradient += w;
+    }
+  }
+  if (graph.training && graph.training->options.recompute) sum.input_gradient += sum.forward;
+  return sum;
+}
+
+// [stage][replica]. Forward-only schedules need times only to tell unlike replicas apart, and to interleave the stages
+// of one device; everywhere else the order does not depend on them, and looking up costs would take longer than
+// lowering. Without costs all are 1 (with recomputation I is 2).
+Result<std::vector<std::vector<PhaseSeconds>>> stage_seconds(const KernelGraph& graph, const Plan& plan,
+                                                             const Cluster& cluster, const CostTable* costs,
+                                                             bool shared) {
+  const PhaseSeconds units{1, graph.training && graph.training->options.recompute ? 2.0 : 1.0, 1};
+  std::vector<std::vector<PhaseSeconds>> seconds;
+  for (const Stage& stage : plan.stages) seconds.emplace_back(stage.devices.size(), units);
   if (costs == nullptr) return seconds;
   const bool unlike = std::any_of(plan.stages.begin(), plan.stages.end(), [&](const Stage& stage) {
     return std::any_of(stage.devices.begin(), stage.devices.end(),
                        [&](DeviceId device) { return !alike(cluster, *costs, device, stage.devices[0]); });
   });
-  if (!unlike && !shared) return seconds;
+  if (!unlike && !shared && !graph.training) return seconds;
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     const Stage& stage = plan.stages[s];
     for (size_t r = 0; r < stage.devices.size(); ++r) {
@@ -93,26 +147,44 @@ Result<std::vector<std::vector<double>>> stage_seconds(const KernelGraph& graph,
         seconds[s][r] = seconds[s][q];
         continue;
       }
-      const Isa isa = cluster.device(stage.devices[r]).isa;
-      const std::vector<ComputeDesc>& descs = graph.chosen.at(isa).descs;
-      const std::vector<NodeKernel>& kernels = graph.kernels.at(isa);
-      std::vector<std::pair<size_t, double>> known;  // equal computations are looked up once
-      double sum = 0;
-      for (size_t n = stage.begin; n < stage.end; ++n) {
-        if (is_view(graph.graph.nodes[n].op)) continue;
-        const size_t distinct = kernels[n].same_as;
-        auto found =
-            std::find_if(known.begin(), known.end(), [&](const auto& entry) { return entry.first == distinct; });
-        if (found == known.end()) {
-          ASSIGN_OR_RETURN(const Cost cost, costs->cost(stage.devices[r], descs[n], graph.graph.nodes[n].name));
-          found = known.insert(known.end(), {distinct, cost.time.value()});
-        }
-        sum += found->second;
-      }
-      seconds[s][r] = sum;
+      ASSIGN_OR_RETURN(seconds[s][r], phase_seconds(graph, stage, cluster, *costs, stage.devices[r]));
     }
   }
   return seconds;
+}
+
+Result<ScheduleInput> make_schedule_input(const KernelGraph& graph, const Plan& plan, const Lineup& lineup,
+                                          const Cluster& cluster, const CostTable* costs) {
+  ScheduleInput schedule;
+  schedule.micro_batches = plan.micro_batches;
+  schedule.devices = static_cast<int>(lineup.plan_devices.size());
+  schedule.stage_devices = lineup.stage_devices;
+  size_t hosted = 0;
+  for (const Stage& stage : plan.stages) hosted += stage.devices.size();
+  ASSIGN_OR_RETURN(const auto seconds, stage_seconds(graph, plan, cluster, costs, hosted > lineup.plan_devices.size()));
+  for (const std::vector<PhaseSeconds>& stage : seconds) {
+    std::vector<double>& forward = schedule.stage_seconds.emplace_back();
+    for (const PhaseSeconds& replica : stage) forward.push_back(replica.forward);
+    if (!graph.training) continue;
+    std::vector<double>& input = schedule.input_gradient_seconds.emplace_back();
+    std::vector<double>& weight = schedule.weight_gradient_seconds.emplace_back();
+    for (const PhaseSeconds& replica : stage) {
+      input.push_back(replica.input_gradient);
+      weight.push_back(replica.weight_gradient);
+    }
+  }
+  if (!graph.training) return schedule;
+  for (const DeviceId device : lineup.plan_devices) schedule.device_memory.push_back(cluster.device(device).memory);
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    const StageMemory memory = stage_memory(graph, plan.stages[s]);
+    schedule.kept_until_input_gradient.push_back(memory.kept_until_input);
+    schedule.kept_until_weight_gradient.push_back(memory.kept_until_weights);
+    for (const int device : lineup.stage_devices[s]) {
+      Bytes& left = schedule.device_memory[at(device)];
+      left = std::max(bytes(0), left - memory.weights);
+    }
+  }
+  return schedule;
 }
 
 Result<Placement> place(const Plan& plan, const Lineup& lineup, const SlotTable& table, size_t devices) {
@@ -174,13 +246,9 @@ std::string program_name(const Plan& plan, const Graph& graph, const Cluster& cl
   return fmt::format("{} [{}]", graph.name, fmt::join(stage_parts(plan, graph, cluster), ", "));
 }
 
-}  // namespace
-
-Result<Program> lower(const KernelGraph& graph, const Plan& plan, const Cluster& cluster, const Endpoints& endpoints,
-                      const CostTable* costs) {
+// A Program with its devices, and nothing on them.
+Result<Program> empty_program(const KernelGraph& graph, const Plan& plan, const Cluster& cluster) {
   CHECK(graph.root.size() == graph.graph.values.size(), "a KernelGraph that choose_kernels did not make");
-  CHECK(endpoints.source.index() < cluster.hosts.size() && endpoints.sink.index() < cluster.hosts.size(),
-        "unknown endpoints");
   const int64_t batch = samples_of(graph.graph) * plan.micro_batches;
   RETURN_IF_ERROR(check_plan(plan, graph.graph, cluster, batch));
   for (const Stage& stage : plan.stages) {
@@ -192,29 +260,21 @@ Result<Program> lower(const KernelGraph& graph, const Plan& plan, const Cluster&
       }
     }
   }
-
   Program program;
   program.name = program_name(plan, graph.graph, cluster);
   program.batch = batch;
   program.micro_batches = plan.micro_batches;
   program.eager_limit = cluster.eager_limit;
   program.nic_window = cluster.nic_window;
-  const Lineup lineup = line_up(plan, cluster, endpoints, program);
+  return program;
+}
 
-  ScheduleInput schedule;
-  schedule.micro_batches = plan.micro_batches;
-  schedule.devices = static_cast<int>(lineup.plan_devices.size());
-  schedule.stage_devices = lineup.stage_devices;
-  size_t hosted = 0;
-  for (const Stage& stage : plan.stages) hosted += stage.devices.size();
-  ASSIGN_OR_RETURN(schedule.stage_seconds,
-                   stage_seconds(graph, plan, cluster, costs, hosted > lineup.plan_devices.size()));
-  ASSIGN_OR_RETURN(const SlotTable table, make_schedule(plan.schedule, schedule));
+Result<Program> lower_forward(const KernelGraph& graph, const Plan& plan, const Cluster& cluster, const Lineup& lineup,
+                              const ScheduleInput& schedule, const SlotTable& table, Program program) {
   if (table.in_flight > 0 && lineup.plan_devices.size() > 1) {
     return unsupported(
         fmt::format("schedule {}: a Program of several devices cannot hold micro-batches back", plan.schedule));
   }
-
   ASSIGN_OR_RETURN(const std::vector<Flow> flows, find_flows(graph, plan));
   ASSIGN_OR_RETURN(Placement placement, place(plan, lineup, table, program.devices.size()));
   LowerInput input;
@@ -241,6 +301,48 @@ Result<Program> lower(const KernelGraph& graph, const Plan& plan, const Cluster&
   for (size_t d = 0; d < program.devices.size(); ++d)
     lower_device(input, orders[d], static_cast<int>(d), interned, program);
   return program;
+}
+
+// table: nullptr: what the plan's policy makes.
+Result<Program> lower_with(const KernelGraph& graph, const Plan& plan, const Cluster& cluster,
+                           const Endpoints& endpoints, const CostTable* costs, const SlotTable* table) {
+  CHECK(endpoints.source.index() < cluster.hosts.size() && endpoints.sink.index() < cluster.hosts.size(),
+        "unknown endpoints");
+  ASSIGN_OR_RETURN(Program program, empty_program(graph, plan, cluster));
+  // A training step ends with its updates: it has nothing to deliver.
+  const Lineup lineup =
+      line_up(plan, cluster, {endpoints.source, graph.training ? endpoints.source : endpoints.sink}, program);
+  ASSIGN_OR_RETURN(const ScheduleInput schedule, make_schedule_input(graph, plan, lineup, cluster, costs));
+  SlotTable made;
+  if (table == nullptr) {
+    ASSIGN_OR_RETURN(made, make_schedule(plan.schedule, schedule));
+    table = &made;
+  }
+  if (!graph.training) return lower_forward(graph, plan, cluster, lineup, schedule, *table, std::move(program));
+  const bool trains = std::ranges::any_of(table->devices, [](const std::vector<ScheduledSlot>& order) {
+    return std::ranges::any_of(order, [](const ScheduledSlot& slot) { return slot.phase == Phase::step; });
+  });
+  if (!trains) return unsupported(fmt::format("schedule {} is for inference: it has no backward slots", plan.schedule));
+  RETURN_IF_ERROR(lower_training({&graph, &plan, table, &schedule, lineup.source}, program));
+  return program;
+}
+
+}  // namespace
+
+Result<Program> lower(const KernelGraph& graph, const Plan& plan, const Cluster& cluster, const Endpoints& endpoints,
+                      const CostTable* costs) {
+  return lower_with(graph, plan, cluster, endpoints, costs, nullptr);
+}
+
+Result<Program> lower_table(const KernelGraph& graph, const Plan& plan, const Cluster& cluster,
+                            const Endpoints& endpoints, const CostTable* costs, const SlotTable& table) {
+  return lower_with(graph, plan, cluster, endpoints, costs, &table);
+}
+
+Result<ScheduleInput> schedule_input(const KernelGraph& graph, const Plan& plan, const Cluster& cluster,
+                                     const CostTable* costs) {
+  ASSIGN_OR_RETURN(Program program, empty_program(graph, plan, cluster));
+  return make_schedule_input(graph, plan, line_up(plan, cluster, {HostId(0), HostId(0)}, program), cluster, costs);
 }
 
 Result<Program> lower_unsplit(const KernelGraph& graph, int micro_batches, const Device& device,

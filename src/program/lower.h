@@ -6,6 +6,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "kernels/assign.h"
 #include "partition/plan.h"
 #include "program/program.h"
+#include "program/training.h"
 #include "schedule/schedules.h"
 
 namespace nlsplit {
@@ -35,9 +37,12 @@ struct KernelGraph {
   std::vector<ValueId> root;                       // [value]: what it is a view of, in the end; else itself
   std::vector<std::vector<size_t>> readers;  // [root value]: the nodes that compute with it or its views, ascending
   std::vector<std::string> labels;           // [node]: "conv1, relu1"
+  std::optional<Training> training;          // none: inference
 };
+// training: lower a training step instead of inference. Errors then also: what plan_training says.
 Result<KernelGraph> choose_kernels(Graph at_micro_batch, const std::vector<Isa>& levels,
-                                   const KernelPreference& prefer = {});
+                                   const KernelPreference& prefer = {},
+                                   const std::optional<TrainingOptions>& training = std::nullopt);
 
 struct Endpoints {
   HostId source;  // where inputs come from
@@ -46,9 +51,21 @@ struct Endpoints {
 
 // The plan's devices in order of first use, then an endpoint for the source or sink host if none of them is on it.
 // costs decide only the order of slots (a replica twice as fast takes more turns), never results; nullptr: all alike.
-// Errors: the plan does not fit the graph; unknown schedule; an output that is a constant. Memory is verify's business.
+// In training there are no outputs to deliver: the execution ends with the last update.
+// Errors: the plan does not fit the graph; unknown schedule, or one that does not exist for this plan; an output that
+// is a constant; in training, a weight that two stages share. Memory is verify's business.
 Result<Program> lower(const KernelGraph& graph, const Plan& plan, const Cluster& cluster, const Endpoints& endpoints,
                       const CostTable* costs);
+
+// The same in the order of a table of one's own. Errors also: a table that is not of this plan (a micro-batch that runs
+// nowhere or twice, a slot on a device that does not have the stage).
+Result<Program> lower_table(const KernelGraph& graph, const Plan& plan, const Cluster& cluster,
+                            const Endpoints& endpoints, const CostTable* costs, const SlotTable& table);
+
+// What `lower` tells the plan's policy: stages, devices (numbered in order of first use), times, in training also what
+// is kept and the memory left for it.
+Result<ScheduleInput> schedule_input(const KernelGraph& graph, const Plan& plan, const Cluster& cluster,
+                                     const CostTable* costs);
 
 // The whole graph on one device, source and sink there too: what --check compares with, and what profiling measures.
 Result<Program> lower_unsplit(const KernelGraph& graph, int micro_batches, const Device& device,

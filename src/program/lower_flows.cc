@@ -31,7 +31,7 @@ Result<std::vector<Flow>> find_flows(const KernelGraph& graph, const Plan& plan)
       if (stage > producer && (flow.consumers.empty() || flow.consumers.back() != stage))
         flow.consumers.push_back(stage);
     }
-    if (is_output[root.index()]) flow.consumers.push_back(stages);
+    if (is_output[root.index()] && !graph.training) flow.consumers.push_back(stages);
     if (!flow.consumers.empty()) flows.push_back(std::move(flow));
   };
   for (const ValueId input : g.inputs) add(input, source_stage);

@@ -37,13 +37,16 @@ NodeKernel facts_of(const ComputeDesc& desc, Isa isa) {
 
 }  // namespace
 
-Result<KernelGraph> choose_kernels(Graph at_micro_batch, const std::vector<Isa>& levels,
-                                   const KernelPreference& prefer) {
+Result<KernelGraph> choose_kernels(Graph at_micro_batch, const std::vector<Isa>& levels, const KernelPreference& prefer,
+                                   const std::optional<TrainingOptions>& training) {
   KernelGraph result;
   result.graph = std::move(at_micro_batch);
   const Graph& graph = result.graph;
   result.root = find_roots(graph);
   result.readers.resize(graph.values.size());
+  if (training) {
+    ASSIGN_OR_RETURN(result.training, plan_training(graph, result.root, *training));
+  }
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     result.labels.push_back(label_of(graph.nodes[n]));
     if (is_view(graph.nodes[n].op)) continue;
@@ -52,9 +55,11 @@ Result<KernelGraph> choose_kernels(Graph at_micro_batch, const std::vector<Isa>&
       if (readers.empty() || readers.back() != n) readers.push_back(n);
     }
   }
+  const std::vector<bool> no_weights;
   for (const Isa isa : levels) {
     if (result.chosen.contains(isa)) continue;
-    ASSIGN_OR_RETURN(result.chosen[isa], assign_kernels(graph, isa, prefer));
+    ASSIGN_OR_RETURN(result.chosen[isa],
+                     assign_kernels(graph, isa, prefer, result.training ? result.training->trained : no_weights));
     const std::vector<ComputeDesc>& descs = result.chosen[isa].descs;
     std::vector<NodeKernel>& kernels = result.kernels[isa];
     std::unordered_multimap<uint64_t, size_t> by_signature;

@@ -9,6 +9,7 @@
 
 #include "base/hash.h"
 #include "base/text_reader.h"
+#include "kernels/gradient.h"
 #include "program/text_words.h"
 
 namespace nlsplit {
@@ -38,6 +39,20 @@ void print_attrs(std::string& out, const Attrs& attrs) {
 
 void print_compute(std::string& out, const Program& program, const DeviceProgram& device, const Instr& instr) {
   const ComputeDesc& desc = program.descs[static_cast<size_t>(instr.desc)];
+  if (is_gradient(desc)) {
+    ComputeDesc of = desc;
+    of.kernel.clear();
+    fmt::format_to(Out(out), "{}(", gradient_word);
+    print_operands(out, device, instr.reads);
+    fmt::format_to(Out(out), ") of {}", quote(signature(of)));
+    return;
+  }
+  if (update_of(desc)) {
+    fmt::format_to(Out(out), "{}(", update_word);
+    print_operands(out, device, instr.reads);
+    fmt::format_to(Out(out), ") by {}", desc.kernel);
+    return;
+  }
   const std::span<const Operand> reads(instr.reads);
   size_t next = reads.size() - std::min(desc.operand_count(), reads.size());
   fmt::format_to(Out(out), "{}(", name_of(desc.op));

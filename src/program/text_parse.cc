@@ -11,6 +11,8 @@
 #include "base/text_reader.h"
 #include "graph/attr_text.h"
 #include "graph/memory.h"
+#include "kernels/gradient.h"
+#include "kernels/signature.h"
 #include "program/text.h"
 #include "program/text_words.h"
 #include "program/verify.h"
@@ -406,7 +408,15 @@ class Parser {
         instr.opcode = opcode;
         moves = true;
       }
-      RETURN_IF_ERROR(moves ? movement(instr) : compute(instr, word));
+      if (moves) {
+        RETURN_IF_ERROR(movement(instr));
+      } else if (word == gradient_word) {
+        RETURN_IF_ERROR(gradient(instr));
+      } else if (word == update_word) {
+        RETURN_IF_ERROR(update(instr));
+      } else {
+        RETURN_IF_ERROR(compute(instr, word));
+      }
     }
     if (in_.accept("as")) {
       ASSIGN_OR_RETURN(instr.label, in_.quoted("a label"));
@@ -475,6 +485,34 @@ class Parser {
       desc.outputs.push_back(type_of(*device_, write));
     }
     instr.desc = intern(desc);
+    return ok_status();
+  }
+
+  // gradient(dy, …) of "Conv(f32[8,3,8,8], by f32[16,3,3,3]) {…} -> f32[8,16,8,8]"
+  Status gradient(Instr& instr) {
+    instr.opcode = Opcode::compute;
+    RETURN_IF_ERROR(in_.expect("("));
+    ASSIGN_OR_RETURN(instr.reads, operands(")"));
+    RETURN_IF_ERROR(in_.expect("of"));
+    ASSIGN_OR_RETURN(const std::string of, in_.quoted("what it is the gradient of"));
+    auto desc = parse_signature(of);
+    if (!desc) return in_.error(desc.error().message);
+    desc->kernel = gradient_kernel;
+    instr.desc = intern(*desc);
+    return ok_status();
+  }
+
+  // update(weight, gradient, state, …) by adam
+  Status update(Instr& instr) {
+    instr.opcode = Opcode::compute;
+    RETURN_IF_ERROR(in_.expect("("));
+    ASSIGN_OR_RETURN(instr.reads, operands(")"));
+    RETURN_IF_ERROR(in_.expect("by"));
+    ASSIGN_OR_RETURN(const std::string_view name, in_.word("an optimizer"));
+    const std::optional<Optimizer> optimizer = find_optimizer(name);
+    if (!optimizer) return in_.error(fmt::format("there is no optimizer called {}", name));
+    if (instr.writes.empty() || !instr.writes[0].buffer.valid()) return in_.error("an update of nothing");
+    instr.desc = intern(update_desc(*optimizer, type_of(*device_, instr.writes[0])));
     return ok_status();
   }
 

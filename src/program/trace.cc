@@ -28,6 +28,14 @@ double covered(std::vector<std::pair<double, double>>& intervals) {
 
 }  // namespace
 
+bool is_training(const Program& program) {
+  return std::ranges::any_of(program.devices, [](const DeviceProgram& device) {
+    return std::ranges::any_of(device.segments, [](const Segment& segment) {
+      return segment.phase == Phase::input_gradient || segment.phase == Phase::weight_gradient;
+    });
+  });
+}
+
 std::vector<DeviceTimes> device_times(const Program& program, const Trace& trace) {
   std::vector<DeviceTimes> times(program.devices.size());
   std::vector<std::vector<std::pair<double, double>>> transfers(program.devices.size());

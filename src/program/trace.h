@@ -1,6 +1,7 @@
 // Trace: when each instruction ran. Both executors answer with one; only the times differ.
 #pragma once
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,10 @@ struct Trace {
   std::vector<Bytes> peak_bytes;  // of each device's arena
   double makespan = 0;            // seconds
 };
+
+// Seconds by phase.
+using PhaseTimes = std::array<double, static_cast<size_t>(Phase::step) + 1>;
+bool is_training(const Program& program);  // it has gradients
 
 // Sums over a trace, by device.
 struct DeviceTimes {

@@ -7,13 +7,39 @@
 #include <set>
 #include <tuple>
 
+#include "kernels/gradient.h"
 #include "program/text.h"
 
 namespace nlsplit {
 namespace {
 
+// A weight's gradient may lie in a buffer of all gradients of a stage: then it is a slice, flat but of the same size.
+Status check_operands(const DeviceProgram& device, std::string_view what, std::span<const Operand> operands,
+                      std::span<const TensorType> types) {
+  if (operands.size() != types.size())
+    return invalid_input(fmt::format("{} {}s where there must be {}", operands.size(), what, types.size()));
+  for (size_t i = 0; i < operands.size(); ++i) {
+    if (!operands[i].buffer.valid()) return invalid_input(fmt::format("{} {} is left out", what, i));
+    const TensorType given = type_of(device, operands[i]);
+    const bool slice = !operands[i].whole() && given.dtype == types[i].dtype &&
+                       element_count(given.shape) == element_count(types[i].shape);
+    if (given != types[i] && !slice)
+      return invalid_input(fmt::format("{} {} is {}, not {}", what, i, to_string(given), to_string(types[i])));
+  }
+  return ok_status();
+}
+
+// Gradients and updates: no kernel, so no level, packing or workspace.
+Status check_training(const DeviceProgram& device, const Instr& instr, const ComputeDesc& desc) {
+  RETURN_IF_ERROR(is_gradient(desc) ? verify_gradient(desc) : verify_update(desc));
+  const GradientOperands of = is_gradient(desc) ? gradient_operands(desc) : GradientOperands{desc.inputs, desc.outputs};
+  RETURN_IF_ERROR(check_operands(device, "operand", instr.reads, of.reads));
+  return check_operands(device, "result", instr.writes, of.writes);
+}
+
 Status check_compute(const Program& program, const DeviceProgram& device, const Instr& instr) {
   const ComputeDesc& desc = program.descs[static_cast<size_t>(instr.desc)];
+  if (has_no_kernel(desc)) return check_training(device, instr, desc);
   const KernelInfo* kernel = find_kernel(desc.kernel);
   if (kernel == nullptr) return invalid_input(fmt::format("there is no kernel called {}", desc.kernel));
   if (isa_of(desc.kernel) != device.isa) {

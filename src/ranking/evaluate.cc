@@ -29,6 +29,20 @@ void add_latency(const LoweredPlan& lowered, const Timing& timing, Estimate& est
   }
 }
 
+// Of each device of the Program.
+std::vector<PhaseTimes> phases_of(const LoweredPlan& lowered) {
+  std::vector<PhaseTimes> times(lowered.program.devices.size(), PhaseTimes{});
+  for (const Activity& activity : lowered.timed.activities) {
+    if (activity.is_transfer) continue;
+    const Instance& at = lowered.dependencies.instances[lowered.timed.members[activity.first_instance]];
+    const DeviceProgram& device = lowered.program.devices[static_cast<size_t>(at.device)];
+    const Slot& slot = device.order[static_cast<size_t>(at.slot)];
+    const Phase phase = device.segments[static_cast<size_t>(slot.segment)].phase;
+    times[static_cast<size_t>(at.device)][static_cast<size_t>(phase)] += activity.duration;
+  }
+  return times;
+}
+
 }  // namespace
 
 Result<LoweredPlan> lower_plan(const Scenario& scenario, const PreparedModel& prepared, const Plan& plan,
@@ -51,6 +65,7 @@ Estimate estimate_of(const Scenario& scenario, const LoweredPlan& lowered, const
   estimate.makespan_s = timing.makespan;
   estimate.throughput = timing.makespan > 0 ? static_cast<double>(lowered.program.batch) / timing.makespan : 0;
   add_latency(lowered, timing, estimate);
+  const std::vector<PhaseTimes> phases = phases_of(lowered);
   for (size_t d = 0; d < lowered.program.devices.size(); ++d) {
     const DeviceProgram& device = lowered.program.devices[d];
     const double share = timing.makespan > 0 ? lowered.load.device_seconds[d] / timing.makespan : 0;
@@ -59,7 +74,7 @@ Estimate estimate_of(const Scenario& scenario, const LoweredPlan& lowered, const
       estimate.busiest_device = device.name;
     }
     if (device.kind == DeviceKind::host) continue;
-    estimate.devices.push_back({device.name, share, device.arena});
+    estimate.devices.push_back({device.name, share, device.arena, {}, phases[d]});
     if (device.arena > estimate.largest_memory) {
       estimate.largest_memory = device.arena;
       estimate.largest_device = device.name;

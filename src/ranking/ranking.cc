@@ -16,6 +16,7 @@
 #include "program/verify.h"
 #include "ranking/evaluate.h"
 #include "ranking/noise_runs.h"
+#include "ranking/training_costs.h"
 #include "ranking/verdict.h"
 #include "sim/disturb.h"
 #include "sim/simgrid/simgrid_tier.h"
@@ -120,9 +121,7 @@ class Ranker {
     for (const int count : scenario_.micro_batches) {
       const size_t index = prepared_index(count);
       const Graph& graph = prepared_[index].kernels.graph;
-      ASSIGN_OR_RETURN(const SearchCosts costs, search_costs(graph, count, scenario_.cluster, costs_));
-      SearchResult found = search_layers(graph, scenario_.cluster, scenario_.endpoints.source, scenario_.endpoints.sink,
-                                         costs, scenario_.search);
+      ASSIGN_OR_RETURN(SearchResult found, search(graph, index, count));
       ranking_.devices = found.devices;
       ranking_.space += found.space * static_cast<double>(scenario_.schedules.size());
       for (ScoredPlan& scored : found.plans) {
@@ -148,6 +147,32 @@ class Ranker {
     std::stable_sort(candidates_.begin(), candidates_.end(),
                      [](const Candidate& a, const Candidate& b) { return a.bound < b.bound; });
     return ok_status();
+  }
+
+  Result<SearchResult> search(const Graph& graph, size_t index, int count) const {
+    const HostId source = scenario_.endpoints.source;
+    if (scenario_.training) {
+      ASSIGN_OR_RETURN(const SearchCosts costs,
+                       training_search_costs(prepared_[index].kernels, count, scenario_.cluster, costs_));
+      Graph without_outputs = graph;  // nothing goes to the sink
+      without_outputs.outputs.clear();
+      return search_layers(without_outputs, scenario_.cluster, source, source, costs, scenario_.search);
+    }
+    ASSIGN_OR_RETURN(const SearchCosts costs, search_costs(graph, count, scenario_.cluster, costs_));
+    return search_layers(graph, scenario_.cluster, source, scenario_.endpoints.sink, costs, scenario_.search);
+  }
+
+  // Not every schedule exists for every plan: such a plan is left out, unless the user asked for just this one.
+  bool has_no_schedule(const Candidate& candidate, const Error& error) const {
+    if (!scenario_.training) return false;
+    const Plan& plan = candidate.ranked.plan;
+    const bool asked_for = candidate.ranked.own && std::ranges::any_of(scenario_.plans, [&](const UserPlan& own) {
+                             return own.name == plan.name && own.schedule == plan.schedule;
+                           });
+    if (asked_for) return false;
+    if (error.kind == ErrorKind::unsupported) return true;
+    const auto input = schedule_input(prepared_[candidate.prepared].kernels, plan, scenario_.cluster, &costs_);
+    return input.ok() && !make_schedule(plan.schedule, *input).ok();
   }
 
   void count_misfit(const DeviceProgram& device, const Candidate& candidate) {
@@ -189,8 +214,13 @@ class Ranker {
       }
       if (i % 64 == 0) progress("timing plans", i, candidates_.size());
       Candidate& candidate = candidates_[i];
-      ASSIGN_OR_RETURN(const LoweredPlan lowered,
-                       lower_plan(scenario_, prepared_[candidate.prepared], candidate.ranked.plan, costs_));
+      auto result = lower_plan(scenario_, prepared_[candidate.prepared], candidate.ranked.plan, costs_);
+      if (!result) {
+        if (!has_no_schedule(candidate, result.error())) return result.error();
+        if (ranking_.unscheduled++ == 0) ranking_.why_unscheduled = result.error().message;
+        continue;
+      }
+      const LoweredPlan& lowered = *result;
       ++ranking_.considered;
       if (lowered.too_large != nullptr) {
         count_misfit(*lowered.too_large, candidate);
@@ -221,6 +251,11 @@ class Ranker {
   }
 
   Error nothing_fits() const {
+    if (ranking_.misfits.empty()) {
+      Error error = unsupported(fmt::format("no plan can be scheduled: {}", ranking_.why_unscheduled));
+      error.where.file = scenario_.file;
+      return error;
+    }
     std::string text = "no plan fits in the devices' memory:";
     for (const Misfit& misfit : ranking_.misfits) {
       text += fmt::format("\n  {} has {}, the most modest plan that uses it needs {}", misfit.device,
@@ -320,7 +355,13 @@ class Ranker {
       for (const auto& [isa, chosen] : prepared.kernels.chosen) {
         for (size_t d = 0; d < scenario_.cluster.devices.size(); ++d) {
           if (scenario_.cluster.devices[d].isa != isa) continue;
-          for (const ComputeDesc& desc : chosen.descs) {
+          std::vector<ComputeDesc> descs = chosen.descs;
+          if (const auto& training = prepared.kernels.training) {
+            for (const auto* parts : {&training->input_gradients, &training->weight_gradients}) {
+              for (const NodeGradient& part : *parts) descs.push_back(part.desc);
+            }
+          }
+          for (const ComputeDesc& desc : descs) {
             if (desc.kernel.empty()) continue;
             if (const auto cost = costs_.cost(DeviceId(d), desc))
               seen.emplace(std::pair(signature(desc), cost->origin), cost->spread);
@@ -366,8 +407,10 @@ Result<PreparedModel> prepare_model(const Scenario& scenario, const Graph& optim
   }
   PreparedModel prepared;
   prepared.micro_batches = micro_batches;
-  ASSIGN_OR_RETURN(prepared.kernels, choose_kernels(std::move(graph), levels_of(scenario.cluster),
-                                                    prefer ? prefer : fastest_measured(scenario.costs)));
+  auto kernels = choose_kernels(std::move(graph), levels_of(scenario.cluster),
+                                prefer ? prefer : fastest_measured(scenario.costs), scenario.training);
+  if (!kernels) return kernels.error();
+  prepared.kernels = std::move(*kernels);
   return prepared;
 }
 
@@ -467,6 +510,7 @@ Result<TimedPlan> time_plan(const Scenario& scenario, const Graph& optimized, co
   add_breakdown(lowered, timed.breakdown, scenario.cluster, timed.estimate);
   timed.trace = to_trace(lowered.program, lowered.dependencies, lowered.timed, timings[0]);
   timed.program = std::move(lowered.program);
+  timed.graph = std::move(lowered.timed);
   return timed;
 }
 

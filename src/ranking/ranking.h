@@ -25,6 +25,7 @@ struct DeviceEstimate {
   double share = 0;  // of the makespan it computes
   Bytes memory;      // its arena
   DeviceBreakdown breakdown = {};
+  PhaseTimes phases = {};  // seconds it computes in each
 };
 
 struct LinkEstimate {
@@ -124,11 +125,13 @@ struct Ranking {
   double seconds = 0;     // it took, after loading
   std::vector<Misfit> misfits;
   std::vector<OwnMisfit> own_misfits;
-  bool interrupted = false;    // by RankOptions::interrupted: not all candidates were looked at
-  size_t measured_costs = 0;   // distinct computations costed from measurements
-  size_t predicted_costs = 0;  // from measurements of others like them
-  size_t estimated_costs = 0;  // and from a roofline
-  double largest_spread = 0;   // of the predicted ones: each is right within that in 9 of 10 cases
+  size_t unscheduled = 0;       // plans that their schedule does not exist for (in training)
+  std::string why_unscheduled;  // of the first of them
+  bool interrupted = false;     // by RankOptions::interrupted: not all candidates were looked at
+  size_t measured_costs = 0;    // distinct computations costed from measurements
+  size_t predicted_costs = 0;   // from measurements of others like them
+  size_t estimated_costs = 0;   // and from a roofline
+  double largest_spread = 0;    // of the predicted ones: each is right within that in 9 of 10 cases
   Verdict verdict;
 };
 
@@ -172,6 +175,7 @@ struct TimedPlan {
   Trace trace;
   Estimate estimate;
   Breakdown breakdown;
+  TimedGraph graph;  // with the noise of the run, if it is one
 };
 // noise_run: under the scenario's noise, in this run of it. Error: there is no such run. timed_by: the same scenario
 // with other costs, which time the Program that the scenario's own made.

@@ -54,7 +54,9 @@ std::string chrome_trace(const Program& program, const Trace& trace) {
     const std::string stream = stream_name(program, instr);
     const auto [thread, added] = threads[d].try_emplace(stream, static_cast<int>(threads[d].size()));
     if (added) events.push_back(metadata("thread_name", d, thread->second, stream));
-    json args = {{"slot", slot_name(device, slot)}, {"instruction", to_string(program, device, instr)}};
+    json args = {{"slot", slot_name(device, slot)},
+                 {"phase", name_of(segment.phase)},
+                 {"instruction", to_string(program, device, instr)}};
     if (slot.micro_batch >= 0) args["micro_batch"] = slot.micro_batch;
     if (is_transfer(instr.opcode)) {
       args["bytes"] = bytes_of(device, instr.opcode == Opcode::send ? instr.reads[0] : instr.writes[0]).value();

@@ -20,7 +20,8 @@ Result<Model> build_model(const Scenario& scenario) {
 
 Result<Model> build_optimized(const Scenario& scenario) {
   ASSIGN_OR_RETURN(Model model, build_model(scenario));
-  ASSIGN_OR_RETURN(model.graph, optimize(model.graph, model.weights));
+  const Purpose purpose = scenario.training ? Purpose::training : Purpose::inference;
+  ASSIGN_OR_RETURN(model.graph, optimize(model.graph, model.weights, purpose));
   return model;
 }
 

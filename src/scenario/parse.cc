@@ -81,15 +81,44 @@ Status parse_model(const Source& source, const Yaml& node, Scenario& scenario) {
   return ok_status();
 }
 
+// Of training, once the mode is known.
+Status parse_training(const Source& source, const Fields& workload, Scenario& scenario) {
+  const Yaml* optimizer = workload.find("optimizer");
+  const Yaml* recompute = workload.find("recompute");
+  if (!scenario.training) {
+    for (const Yaml* key : {optimizer, recompute}) {
+      if (key == nullptr) continue;
+      return source.at(
+          *key, fmt::format("'{}' is for training: mode: training", key == optimizer ? "optimizer" : "recompute"));
+    }
+    return ok_status();
+  }
+  if (optimizer != nullptr) {
+    std::vector<std::string_view> names;
+    for (const Optimizer one : all_optimizers()) names.push_back(name_of(one));
+    ASSIGN_OR_RETURN(const size_t chosen, read_choice(source, *optimizer, "optimizer", names));
+    scenario.training->optimizer = all_optimizers()[chosen];
+  }
+  if (recompute != nullptr) {
+    static constexpr std::array<std::string_view, 2> amounts = {"none", "full"};
+    ASSIGN_OR_RETURN(const size_t chosen, read_choice(source, *recompute, "recompute", amounts));
+    scenario.training->recompute = chosen == 1;
+  }
+  return ok_status();
+}
+
 Status parse_workload(const Source& source, const Yaml& node, Scenario& scenario) {
-  ASSIGN_OR_RETURN(const Fields workload, Fields::open(source, node, "workload", {"mode", "batch", "micro_batches"}));
+  ASSIGN_OR_RETURN(const Fields workload, Fields::open(source, node, "workload",
+                                                       {"mode", "batch", "micro_batches", "optimizer", "recompute"}));
   if (const Yaml* mode = workload.find("mode")) {
     static constexpr std::array<std::string_view, 2> modes = {"inference", "training"};
     ASSIGN_OR_RETURN(const size_t chosen, read_choice(source, *mode, "mode", modes));
     if (chosen == 1) {
-      return source.at(*mode, unsupported("mode 'training' is not supported yet; 'inference' is"));
+      scenario.training.emplace();
+      scenario.schedules = {"gpipe", "1f1b"};
     }
   }
+  RETURN_IF_ERROR(parse_training(source, workload, scenario));
   ASSIGN_OR_RETURN(const Yaml* batch, workload.need("batch"));
   ASSIGN_OR_RETURN(scenario.batch, read_integer(source, *batch, "batch", 1, max_batch));
   if (const Yaml* counts = workload.find("micro_batches")) {

@@ -35,7 +35,8 @@ struct Scenario {
   std::map<std::string, Shape> input_shapes;
   uint64_t weights_seed = 1;
   int64_t batch = 1;
-  std::vector<int> micro_batches;  // to try; each divides the batch
+  std::vector<int> micro_batches;           // to try; each divides the batch
+  std::optional<TrainingOptions> training;  // none: inference
   Cluster cluster;
   std::vector<CostSource> costs;  // one a device
   bool corrected = false;         // costs and measured messages, by the file `corrections` names

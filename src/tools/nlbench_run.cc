@@ -320,6 +320,7 @@ void add_run_command(CLI::App& app, int& code) {
       "Only print the host of each rank, a line each: a hostfile for mpirun --map-by seq --hostfile FILE");
   command->add_option("--nlsim", a->job.nlsim,
                       "Where nlsim is, which plans scenarios and reads models (default: beside nlbench)");
+  command->footer("Scenarios with `mode: training` are refused: training runs in simulation only (nlsim).");
   command->callback([a, &code] { code = run_command(*a); });
 }
 

@@ -31,6 +31,11 @@ Result<SavedProgram> lower_chosen(Loaded& loaded, const LowerArguments& argument
   if (is_scenario(arguments.what)) {
     ASSIGN_OR_RETURN(const RankedPlan chosen, choose_plan(loaded, arguments.choice));
     ASSIGN_OR_RETURN(TimedPlan timed, time_plan(loaded.scenario, loaded.model.graph, chosen.plan));
+    if (loaded.scenario.training) {  // it is printed, not saved
+      SavedProgram printed;
+      printed.program = std::move(timed.program);
+      return printed;
+    }
     return saved_form(loaded, chosen.plan, std::move(timed));
   }
   if (!arguments.choice.plan.empty() || !arguments.choice.file.empty())
@@ -147,6 +152,14 @@ Status lower_command(const LowerArguments& arguments) {
       return invalid_input("--isa is for a model alone: a scenario says the levels of its devices itself");
     ASSIGN_OR_RETURN(loaded.scenario.cluster.devices[0].isa, parse_isa(arguments.isa));
   }
+  const bool to_run = !arguments.save.empty() || !arguments.profile_set.empty() || !arguments.validation.dir.empty();
+  if (loaded.scenario.training && to_run) {
+    Error error = unsupported(
+        "this scenario trains, and training runs in simulation only: nothing can run or measure gradients yet; nlsim "
+        "rank, simulate and lower take it, and with mode: inference it runs");
+    error.where.file = loaded.scenario.file;
+    return error;
+  }
   if (!arguments.profile_set.empty()) return write_profile_set(loaded, arguments.profile_set);
   if (!arguments.network_set.empty()) {
     if (!is_scenario(arguments.what)) return invalid_input("--network-set needs a scenario: it has the hosts");
@@ -234,6 +247,7 @@ void add_lower_command(CLI::App& app, int& code) {
   command->add_option("--eager-limit", arguments->eager_limit, "Of a network set: where the transport changes its ways")
       ->type_name("SIZE")
       ->needs(network);
+  command->footer("A scenario with `mode: training` is printed, not saved: training runs in simulation only.");
   command->callback([arguments, &code] {
     if (const Status status = lower_command(*arguments); !status.ok()) code = report(status.error());
   });

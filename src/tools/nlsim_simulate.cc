@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "report/chrome_trace.h"
+#include "report/goal.h"
 #include "report/ranking/breakdown_report.h"
 #include "report/table.h"
 #include "tools/commands.h"
@@ -18,7 +19,7 @@ namespace nlsplit {
 namespace {
 
 struct SimulateArguments {
-  std::string scenario, trace, json;
+  std::string scenario, trace, json, goal;
   PlanChoice choice;
   int noise_run = 0;  // from 1; 0: without noise
 };
@@ -35,6 +36,7 @@ void print_timing(const RankedPlan& chosen, const TimedPlan& timed) {
 std::string timing_json(const RankedPlan& chosen, const TimedPlan& timed) {
   nlohmann::json devices = nlohmann::json::array();
   const std::vector<DeviceTimes> times = device_times(timed.program, timed.trace);
+  auto estimated = timed.estimate.devices.begin();
   for (size_t d = 0; d < times.size(); ++d) {
     devices.push_back({{"name", timed.program.devices[d].name},
                        {"compute_s", timed.breakdown.devices[d].computing},
@@ -42,6 +44,9 @@ std::string timing_json(const RankedPlan& chosen, const TimedPlan& timed) {
                        {"waiting_s", timed.breakdown.devices[d].waiting},
                        {"communicate_s", times[d].communicate},
                        {"memory_bytes", timed.program.devices[d].arena.value()}});
+    if (timed.program.devices[d].kind == DeviceKind::host) continue;
+    if (is_training(timed.program)) devices.back()["phases_s"] = phases_json(estimated->phases);
+    ++estimated;
   }
   const nlohmann::json file = {{"format", "nlsplit-simulation"},
                                {"version", 1},
@@ -65,6 +70,10 @@ Status simulate(const SimulateArguments& arguments) {
   const std::optional<int> run = arguments.noise_run > 0 ? std::optional(arguments.noise_run - 1) : std::nullopt;
   ASSIGN_OR_RETURN(const TimedPlan timed, time_plan(loaded.scenario, loaded.model.graph, chosen.plan, run));
   if (!arguments.trace.empty()) RETURN_IF_ERROR(write_file(arguments.trace, chrome_trace(timed.program, timed.trace)));
+  if (!arguments.goal.empty()) {
+    ASSIGN_OR_RETURN(const Dependencies deps, dependencies(timed.program));
+    RETURN_IF_ERROR(write_file(arguments.goal, goal_text(timed.program, deps, timed.graph)));
+  }
   if (arguments.json == "-") {
     fmt::print("{}", timing_json(chosen, timed));
     return ok_status();
@@ -94,6 +103,10 @@ void add_simulate_command(CLI::App& app, int& code) {
       ->check(at_least(1));
   command
       ->add_option("--trace", arguments->trace, "Write a Chrome trace, for https://ui.perfetto.dev or chrome://tracing")
+      ->type_name("FILE");
+  command
+      ->add_option("--goal", arguments->goal,
+                   "Write the plan with its durations as GOAL text, which LogGOPSim simulates (docs/training.md)")
       ->type_name("FILE");
   command->add_option("--json", arguments->json, "Write the figures as JSON to this file, - for standard output")
       ->type_name("FILE");

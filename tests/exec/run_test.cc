@@ -51,6 +51,32 @@ TEST(Run, AProgramThatVerifyRejectsIsNotRun) {
   EXPECT_THAT(error_of(run_threads(program, job, test_options())), HasSubstr("tags are crossed"));
 }
 
+// A hand-made training step of ordinary kernels runs (contract_test.cc); gradients have no code yet.
+TEST(Run, GradientsRunInSimulationOnly) {
+  const auto program = parse_program(R"(nlsplit program 1
+program train batch 2 micro_batches 1
+device A cpu host a isa v2 memory 1048576
+  buffer x f32[2,4] input
+  buffer dy f32[2,3] input
+  buffer w f32[4,3] state content 7
+  buffer dw f32[4,3] stash
+  segment W stage 0 phase W
+    dw = gradient(dy, x) of "MatMul(f32[2,4], by f32[4,3]) -> f32[2,3]" as "dw fc"
+  segment S stage 0 phase step
+    w = update(w, dw) by sgd
+  order
+    W.0
+    S.-
+)",
+                                     "train.nls");
+  ASSERT_TRUE(program.ok()) << program.error().to_string();
+  const Result<RunResult> result = run_threads(*program, seeded_job(*program), test_options());
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(exit_code(result.error()), 2);
+  EXPECT_THAT(result.error().message, AllOf(HasSubstr("training runs in simulation only"),
+                                            HasSubstr("device A segment W `dw = gradient(dy, x)")));
+}
+
 // Two devices whose computations are said to take 20 ms each: they do, whatever this machine can, and so does the
 // whole.
 TEST(Run, ADeviceClockSaysWhatComputationsTake) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "graph/ops.h"
+#include "kernels/gradient.h"
 #include "kernels/random_desc.h"
 
 namespace nlsplit {
@@ -27,6 +28,55 @@ TEST(Signature, ParsesBack) {
     }
   }
   EXPECT_GT(tried, 500);
+}
+
+TEST(Signature, GradientsAndUpdatesParseBack) {
+  ComputeDesc forward;
+  forward.kernel = "matmul_v3";
+  forward.op = Op::MatMul;
+  forward.weights = 2;
+  forward.inputs = {{DType::f32, {2, 4}}, {DType::f32, {4, 3}}};
+  forward.outputs = {{DType::f32, {2, 3}}};
+  const ComputeDesc gradient = gradient_desc(forward, 3);
+  EXPECT_EQ(signature(gradient), "gradient MatMul(by f32[2,4], by f32[4,3]) -> f32[2,3]");
+  EXPECT_EQ(signature(gradient_desc(forward, 2)), "gradient MatMul(f32[2,4], by f32[4,3]) -> f32[2,3]");
+  EXPECT_EQ(signature(update_desc(Optimizer::adam, {DType::f32, {4}})),
+            "adam Identity(f32[4], f32[4], f32[4], f32[4]) -> f32[4] f32[4] f32[4]");
+  for (const ComputeDesc& desc :
+       {gradient, gradient_desc(forward, 1), update_desc(Optimizer::sgd, {DType::f32, {4}})}) {
+    const auto parsed = parse_signature(signature(desc));
+    ASSERT_TRUE(parsed.ok()) << parsed.error().to_string();
+    EXPECT_EQ(*parsed, desc);
+  }
+}
+
+TEST(GradientDesc, WhatItReadsAndWritesAndWhatIsRefused) {
+  ComputeDesc forward;
+  forward.op = Op::MatMul;
+  forward.inputs = {{DType::f32, {2, 4}}, {DType::f32, {4, 3}}};
+  forward.outputs = {{DType::f32, {2, 3}}};
+  const GradientOperands operands = gradient_operands(gradient_desc(forward, 2));
+  ASSERT_EQ(operands.reads.size(), 2u);  // the result's gradient, then the other factor
+  EXPECT_EQ(operands.reads[0], forward.outputs[0]);
+  EXPECT_EQ(operands.reads[1], forward.inputs[0]);
+  EXPECT_EQ(operands.writes, std::vector<TensorType>{forward.inputs[1]});
+  EXPECT_TRUE(verify_gradient(gradient_desc(forward, 2)).ok());
+  EXPECT_THAT(verify_gradient(gradient_desc(forward, 4)).error().message, ::testing::HasSubstr("more inputs than"));
+  ComputeDesc wrong = gradient_desc(forward, 1);
+  wrong.outputs[0].shape = {2, 5};
+  EXPECT_THAT(verify_gradient(wrong).error().message, ::testing::HasSubstr("results of other types"));
+  ComputeDesc fused = gradient_desc(forward, 1);
+  fused.epilogue.push_back({Op::Relu, {}});
+  EXPECT_THAT(verify_gradient(fused).error().message, ::testing::HasSubstr("several steps at once"));
+  ComputeDesc sum = forward;
+  sum.op = Op::Add;
+  sum.inputs = {forward.outputs[0], forward.outputs[0]};
+  EXPECT_THAT(verify_gradient(gradient_desc(sum, 3)).error().message, ::testing::HasSubstr("nothing to compute"));
+  ComputeDesc update = update_desc(Optimizer::momentum, {DType::f32, {4}});
+  EXPECT_TRUE(verify_update(update).ok());
+  update.inputs.pop_back();
+  EXPECT_THAT(verify_update(update).error().message,
+              ::testing::HasSubstr("momentum reads a weight, its gradient and 1"));
 }
 
 TEST(Signature, OtherTextsAreRefused) {

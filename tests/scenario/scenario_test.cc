@@ -46,6 +46,23 @@ TEST(Scenario, DefaultsServe) {
   EXPECT_TRUE(s.plans.empty());
 }
 
+TEST(Scenario, TrainingHasItsOwnKeysAndSchedules) {
+  EXPECT_FALSE(parse(smallest).training.has_value());
+  const auto workload = [](const std::string& text) {
+    std::string scenario(smallest);
+    return parse(scenario.replace(scenario.find("{batch: 12}"), 11, text));
+  };
+  const Scenario plain = workload("{mode: training, batch: 12}");
+  ASSERT_TRUE(plain.training.has_value());
+  EXPECT_EQ(plain.training->optimizer, Optimizer::sgd);
+  EXPECT_FALSE(plain.training->recompute);
+  EXPECT_THAT(plain.schedules, ElementsAre("gpipe", "1f1b"));  // streaming is for inference
+  const Scenario full = workload("{mode: training, batch: 12, optimizer: adam, recompute: full}");
+  EXPECT_EQ(full.training->optimizer, Optimizer::adam);
+  EXPECT_TRUE(full.training->recompute);
+  EXPECT_FALSE(workload("{mode: training, batch: 12, recompute: none}").training->recompute);
+}
+
 TEST(Scenario, EveryKeyArrives) {
   const Scenario s = parse(R"(
 model: {path: nets/x.onnx, inputs: {x: [1, 3, 48, 192], y: []}}

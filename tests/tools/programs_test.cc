@@ -29,6 +29,34 @@ TEST_F(Programs, EveryBundledScenarioRanks) {
   }
 }
 
+TEST_F(Programs, TrainingIsRankedSimulatedAndPrinted) {
+  const std::string text = with(with(small_scenario(), "mode: inference", "mode: training, optimizer: adam"),
+                                "schedules: [streaming]", "schedules: [1f1b, zb_h1]");
+  const std::string file = scratch_.write("train.yaml", text);
+  const Outcome ranked = nlsim("rank " + file);
+  ASSERT_EQ(ranked.code, 0) << ranked.err;
+  for (const char* part : {"training simple_cnn, batch 8", "its phases", "F ", "I ", "W ", "simulation only"})
+    EXPECT_THAT(ranked.out, HasSubstr(part));
+  const Outcome timed = nlsim("simulate " + file + " --plan mine --json - --trace " + (scratch_ / "t.json") +
+                              " --goal " + (scratch_ / "t.goal"));
+  ASSERT_EQ(timed.code, 0) << timed.err;
+  const json answer = json::parse(timed.out);
+  EXPECT_NEAR(answer.at("throughput_per_s").get<double>() * answer.at("makespan_s").get<double>(), 8, 1e-9);
+  for (const json& device : answer.at("devices")) {
+    double sum = 0;
+    for (const auto& [phase, time] : device.at("phases_s").items()) sum += time.get<double>();
+    EXPECT_NEAR(sum, device.at("compute_s").get<double>(), 1e-12);
+    EXPECT_GT(device.at("phases_s").at("step").get<double>(), 0);
+    EXPECT_EQ(device.at("phases_s").at("R"), 0);
+  }
+  EXPECT_THAT(*read_file(scratch_ / "t.json"), HasSubstr("\"phase\":\"I\""));
+  EXPECT_THAT(*read_file(scratch_ / "t.goal"), ::testing::StartsWith("num_ranks 3\n"));
+  const Outcome printed = nlsim("lower " + file + " --plan mine");
+  ASSERT_EQ(printed.code, 0) << printed.err;
+  for (const char* part : {" = gradient(", ") of \"Conv(", " = update(", ") by adam", "phase step"})
+    EXPECT_THAT(printed.out, HasSubstr(part));
+}
+
 TEST_F(Programs, RankingIsTheSameEveryTime) {
   const std::string first = nlsim("rank " + scenario_ + " --csv -").out;
   EXPECT_THAT(first, HasSubstr("rank,name,plan,micro_batches"));

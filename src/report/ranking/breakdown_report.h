@@ -13,6 +13,12 @@ namespace nlsplit {
 // link that carries something.
 std::string breakdown_text(const TimedPlan& timed);
 
+// {"F": …, "I": …, "W": …, "step": …}: seconds a device computes in each phase that the Program can have; in training
+// only, else nothing.
+nlohmann::json phases_json(const PhaseTimes& phases);
+// "F 31 %, I 30 %, W 29 %, step 1 %" of the makespan, without those that take nothing.
+std::string phases_text(const PhaseTimes& phases, double makespan_s);
+
 // [{"name", "bytes", "utilisation", "busy_share"}]
 nlohmann::json links_json(const std::vector<LinkEstimate>& links);
 

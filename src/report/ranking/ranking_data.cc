@@ -36,6 +36,7 @@ json plan_json(const Ranking& ranking, size_t index, const Scenario& scenario, c
                        {"compute_s", device.breakdown.computing},
                        {"exposed_communication_s", device.breakdown.exposed_communication},
                        {"waiting_s", device.breakdown.waiting}});
+    if (scenario.training) devices.back()["phases_s"] = phases_json(device.phases);
   }
   json plan = {{"rank", index + 1},
                {"name", ranked.plan.name},
@@ -141,6 +142,11 @@ std::string ranking_json(const Ranking& ranking, const Scenario& scenario, const
                  {"break_even_bandwidth_factor", v.break_even ? json(*v.break_even) : json(nullptr)},
                  {"gain_without_network", v.gain_without_network ? json(*v.gain_without_network) : json(nullptr)}}},
                {"plans", std::move(plans)}};
+  if (scenario.training) {
+    file["training"] = {{"optimizer", name_of(scenario.training->optimizer)},
+                        {"recompute", scenario.training->recompute ? "full" : "none"},
+                        {"unscheduled", ranking.unscheduled}};
+  }
   if (ranking.noise_runs > 0) {
     file["noise"] = {{"seed", scenario.noise.value().seed}, {"runs", ranking.noise_runs}, {"robust", ranking.robust}};
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "report/ranking/breakdown_report.h"
 #include "report/ranking/ranking_report.h"
 #include "report/ranking/verdict_text.h"
 #include "report/table.h"
@@ -43,9 +44,10 @@ std::string noise_line(const Ranking& ranking, const Noise& noise) {
 
 std::string head(const Ranking& ranking, const Scenario& scenario) {
   const auto considered = static_cast<double>(ranking.considered);
-  std::string text = fmt::format("{}, batch {} on {}, best {}{} first\n", ranking.model, ranking.batch,
-                                 counted(static_cast<int64_t>(scenario.cluster.devices.size()), "device"),
-                                 ranking.robust ? "p95 of " : "", objective_name(ranking.objective));
+  std::string text =
+      fmt::format("{}{}, batch {} on {}, best {}{} first\n", scenario.training ? "training " : "", ranking.model,
+                  ranking.batch, counted(static_cast<int64_t>(scenario.cluster.devices.size()), "device"),
+                  ranking.robust ? "p95 of " : "", objective_name(ranking.objective));
   text += ranking.space > considered ? fmt::format("{} of {} possible plans", grouped(considered), about(ranking.space))
                                      : fmt::format("{} plan{}", grouped(considered), considered == 1 ? "" : "s");
   text += fmt::format(" timed in {:.2g} s, {} of them simulated", ranking.seconds, ranking.judged.size());
@@ -57,6 +59,10 @@ std::string head(const Ranking& ranking, const Scenario& scenario) {
     text += fmt::format("{} do not fit: {} has {}, the most modest of them needs {} more\n",
                         counted(static_cast<int64_t>(misfit.plans), "plan"), misfit.device, to_string(misfit.has),
                         to_string(bytes(misfit.least_needed.value() - misfit.has.value())));
+  }
+  if (ranking.unscheduled > 0) {
+    text += fmt::format("{} left out, whose schedule does not exist: {}\n",
+                        counted(static_cast<int64_t>(ranking.unscheduled), "plan"), ranking.why_unscheduled);
   }
   if (ranking.devices > 0 && ranking.devices < scenario.cluster.devices.size()) {
     text += fmt::format(
@@ -72,7 +78,13 @@ std::string busiest(const std::string& what, double share) {
   return what.empty() ? "-" : fmt::format("{} {}", what, percent(share));
 }
 
-std::string table(const Ranking& ranking) {
+// Of the busiest device.
+std::string busiest_phases(const Estimate& estimate) {
+  const auto at = std::ranges::find(estimate.devices, estimate.busiest_device, &DeviceEstimate::name);
+  return at == estimate.devices.end() ? "-" : phases_text(at->phases, estimate.makespan_s);
+}
+
+std::string table(const Ranking& ranking, bool training) {
   using enum Align;
   std::vector<Table::Column> columns = {{"#", right},
                                         {"plan", left},
@@ -84,6 +96,7 @@ std::string table(const Ranking& ranking) {
                                         {"busiest\ndevice", left},
                                         {"busiest\nlink", left},
                                         {"largest\nmemory", left}};
+  if (training) columns.insert(columns.end() - 2, {"its phases", left});
   const bool noisy = ranking.noise_runs > 0;
   const bool by_latency = ranking.objective == Objective::latency;
   // Beside the figure that plans are ordered by.
@@ -110,6 +123,7 @@ std::string table(const Ranking& ranking) {
                                       busiest(e.busiest_device, e.busiest_device_share),
                                       busiest(e.busiest_link, e.busiest_link_share),
                                       fmt::format("{} ({})", to_string(e.largest_memory), e.largest_device)};
+    if (training) cells.insert(cells.end() - 2, busiest_phases(e));
     if (noisy) {
       const NoisyEstimate& n = ranked.noisy.value();
       const auto cell = [&](double makespan_s, double latency_s) {
@@ -134,6 +148,10 @@ std::string quoted(const std::string& word) {
 
 std::string next_step(const Ranking& ranking, const Scenario& scenario) {
   if (ranking.judged.empty()) return "";
+  if (scenario.training) {  // nothing runs it yet
+    return fmt::format("next     nlsim simulate {} --plan {} --trace trace.json (training runs in simulation only)\n",
+                       quoted(scenario.file), ranking.order[0] + 1);
+  }
   if (ranking.interrupted) {  // a complete ranking has other numbers
     return "next     let it finish, or keep these with --save-plans DIR and name one with --plan-file DIR/01.yaml\n";
   }
@@ -163,7 +181,7 @@ std::string next_step(const Ranking& ranking, const Scenario& scenario) {
 
 std::string ranking_text(const Ranking& ranking, const Scenario& scenario) {
   std::string text = head(ranking, scenario);
-  if (!ranking.judged.empty()) text += "\n" + table(ranking) + "\n";
+  if (!ranking.judged.empty()) text += "\n" + table(ranking, scenario.training.has_value()) + "\n";
   std::vector<std::string> notes;
   for (const OwnMisfit& misfit : ranking.own_misfits) notes.push_back(to_string(misfit));
   for (const RankedPlan& ranked : ranking.judged) {

@@ -200,11 +200,14 @@ std::vector<std::string> reasons(const Ranking& ranking, const Scenario& scenari
     const Estimate& split = ranking.judged[*v.throughput.split].estimate;
     const Estimate& copies = ranking.judged[*throughput.rival].estimate;
     const double mine = mean_share(split), theirs = mean_share(copies);
-    lines.push_back(theirs > mine
-                        ? fmt::format("Copies keep their devices busier ({} on average): no cut into layers is as even "
-                                      "as equal shares of the batch.",
-                                      percent(theirs))
-                        : "Copies send only inputs and outputs over the links, and all of them work from the start.");
+    lines.push_back(
+        theirs > mine ? fmt::format("Copies keep their devices busier ({} on average): no cut into layers is as even "
+                                    "as equal shares of the batch.",
+                                    percent(theirs))
+        : scenario.training
+            ? "Copies send only inputs and, once a batch, gradients over the links, and all of them work from "
+              "the start."
+            : "Copies send only inputs and outputs over the links, and all of them work from the start.");
   }
   const Comparison latency = compare(ranking, all[1]);
   if (latency.rival && !latency.rival_is_copies && latency.lead > clearly) {

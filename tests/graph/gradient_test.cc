@@ -1,0 +1,200 @@
+// Gradients of the op table: arithmetic, traffic and what is kept, against sums done by hand.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "graph/ops.h"
+#include "graph/optimizer.h"
+
+namespace nlsplit {
+namespace {
+
+using ::testing::HasSubstr;
+using Ints = std::vector<int64_t>;
+
+TensorType f32(Shape shape) { return {DType::f32, std::move(shape)}; }
+
+struct Case {
+  Op op;
+  std::vector<TensorType> inputs;
+  Attrs attrs = {};
+};
+
+// "flops F reads R writes W keeps 0 1 y passes 0": bytes, and the inputs it keeps and passes on.
+std::string gradient(const Case& one, uint64_t by) {
+  const auto outputs = info(one.op).infer(one.inputs, one.attrs);
+  EXPECT_TRUE(outputs.ok()) << outputs.error().message;
+  const GradientQuery query{one.inputs, *outputs, one.attrs, by};
+  const auto found = gradient_of(one.op, query);
+  if (!found) return found.error().message;
+  const Work work = gradient_work(one.op, query);
+  std::string text = "flops " + std::to_string(static_cast<int64_t>(work.flops.value())) + " reads " +
+                     std::to_string(work.bytes_read.value()) + " writes " + std::to_string(work.bytes_written.value());
+  text += " keeps";
+  for (size_t i = 0; i < one.inputs.size(); ++i) {
+    if ((found->keeps_inputs >> i & 1) != 0) text += " " + std::to_string(i);
+  }
+  if (found->keeps_output) text += " y";
+  if (found->passes != 0) text += " passes";
+  for (size_t i = 0; i < one.inputs.size(); ++i) {
+    if ((found->passes >> i & 1) != 0) text += " " + std::to_string(i);
+  }
+  return text;
+}
+
+constexpr uint64_t first = 1, second = 2, third = 4;
+
+Attrs conv(Ints kernel, Ints strides, Ints pads, int64_t group = 1) {
+  return {{"dilations", Ints{1, 1}}, {"group", group}, {"kernel_shape", kernel}, {"pads", pads}, {"strides", strides}};
+}
+Attrs pool(Ints kernel, bool average) {
+  Attrs attrs{{"ceil_mode", int64_t{0}}, {"kernel_shape", kernel}, {"pads", Ints{0, 0, 0, 0}}, {"strides", kernel}};
+  if (average)
+    set_attr(attrs, "count_include_pad", int64_t{0});
+  else
+    set_attr(attrs, "dilations", Ints{1, 1});
+  return attrs;
+}
+Attrs gemm() { return {{"alpha", 1.0}, {"beta", 1.0}, {"transA", int64_t{0}}, {"transB", int64_t{0}}}; }
+
+TEST(Gradient, OfAConvolutionIsTwoConvolutionsAndASum) {
+  // x 2x3x8x8, 16 filters of 3x3, y 2x16x8x8 = 2048 elements; each meets 27 taps: 2 x 27 x 2048 = 110592 operations,
+  // both by x and by w. x 384, w 432, y 2048 elements of 4 bytes.
+  const Case c{Op::Conv, {f32({2, 3, 8, 8}), f32({16, 3, 3, 3}), f32({16})}, conv({3, 3}, {1, 1}, {1, 1, 1, 1})};
+  EXPECT_EQ(gradient(c, first), "flops 110592 reads 9920 writes 1536 keeps 1");   // dy 8192 + w 1728
+  EXPECT_EQ(gradient(c, second), "flops 110592 reads 9728 writes 1728 keeps 0");  // dy + x 1536
+  EXPECT_EQ(gradient(c, third), "flops 2048 reads 8192 writes 64 keeps");         // the bias: dy is summed
+  EXPECT_EQ(gradient(c, second | third), "flops 112640 reads 9728 writes 1792 keeps 0");
+  // As much as the forward pass, whose work is known to be right (ops_test.cc).
+  const auto outputs = info(c.op).infer(c.inputs, c.attrs).value();
+  EXPECT_EQ(work_of(c.op, c.attrs, {}, c.inputs, outputs).flops.value(), 110592);
+}
+
+TEST(Gradient, OfADepthwiseConvolutionCountsItsOneChannel) {
+  // y 1x4x6x6 = 144 elements, 9 taps each: 2 x 9 x 144 = 2592.
+  const Case c{Op::Conv, {f32({1, 4, 6, 6}), f32({4, 1, 3, 3})}, conv({3, 3}, {1, 1}, {1, 1, 1, 1}, 4)};
+  EXPECT_EQ(gradient(c, first), "flops 2592 reads 720 writes 576 keeps 1");
+  EXPECT_EQ(gradient(c, second), "flops 2592 reads 1152 writes 144 keeps 0");
+}
+
+TEST(Gradient, OfATransposedConvolution) {
+  // x 1x2x3x3 = 18 elements, each meets w[its channel] = 5x2x2 = 20 weights: 2 x 20 x 18 = 720. y 1x5x6x6 = 180.
+  Attrs attrs = conv({2, 2}, {2, 2}, {0, 0, 0, 0});
+  set_attr(attrs, "output_padding", Ints{0, 0});
+  const Case c{Op::ConvTranspose, {f32({1, 2, 3, 3}), f32({2, 5, 2, 2}), f32({5})}, attrs};
+  EXPECT_EQ(gradient(c, first), "flops 720 reads 880 writes 72 keeps 1");            // dy 720 + w 160
+  EXPECT_EQ(gradient(c, second | third), "flops 900 reads 792 writes 180 keeps 0");  // + 180 for the bias
+}
+
+TEST(Gradient, OfProducts) {
+  // 2x4 by 4x5: y 2x5; 2 x 4 x 10 = 80 operations each way. The bias gets sums of 10 numbers.
+  const Case g{Op::Gemm, {f32({2, 4}), f32({4, 5}), f32({5})}, gemm()};
+  EXPECT_EQ(gradient(g, first), "flops 80 reads 120 writes 32 keeps 1");           // dy 40 + w 80
+  EXPECT_EQ(gradient(g, second | third), "flops 90 reads 72 writes 100 keeps 0");  // dy 40 + x 32
+  // Attention: both are activations. 3 heads of 2x4 by 4x2: y 3x2x2 = 12, 2 x 4 x 12 = 96 each.
+  const Case m{Op::MatMul, {f32({3, 2, 4}), f32({3, 4, 2})}};
+  EXPECT_EQ(gradient(m, first | second), "flops 192 reads 240 writes 192 keeps 0 1");
+  // One matrix for all: the same arithmetic, its sums go on over the batch.
+  const Case w{Op::MatMul, {f32({3, 2, 4}), f32({4, 2})}};
+  EXPECT_EQ(gradient(w, second), "flops 96 reads 144 writes 32 keeps 0");
+}
+
+TEST(Gradient, OfSumsPassesUnlessItWasBroadcast) {
+  const std::vector<TensorType> same{f32({2, 3}), f32({2, 3})}, row{f32({2, 3}), f32({3})};
+  EXPECT_EQ(gradient({Op::Add, same}, first | second), "flops 0 reads 24 writes 0 keeps passes 0 1");
+  EXPECT_EQ(gradient({Op::Sum, same}, first | second), "flops 0 reads 24 writes 0 keeps passes 0 1");
+  EXPECT_EQ(gradient({Op::Add, row}, second), "flops 6 reads 24 writes 12 keeps");
+  EXPECT_EQ(gradient({Op::Sub, same}, first | second), "flops 6 reads 24 writes 24 keeps passes 0");  // db = -dy
+  EXPECT_EQ(gradient({Op::Sub, row}, second), "flops 6 reads 24 writes 12 keeps");
+}
+
+TEST(Gradient, OfAProductOfElementsKeepsTheOther) {
+  const std::vector<TensorType> same{f32({2, 3}), f32({2, 3})}, row{f32({2, 3}), f32({3})};
+  EXPECT_EQ(gradient({Op::Mul, same}, first), "flops 6 reads 48 writes 24 keeps 1");
+  EXPECT_EQ(gradient({Op::Mul, same}, first | second), "flops 12 reads 72 writes 48 keeps 0 1");
+  EXPECT_EQ(gradient({Op::Mul, row}, second), "flops 12 reads 48 writes 12 keeps 0");  // 6 products, 6 additions
+  EXPECT_EQ(gradient({Op::Div, same}, first), "flops 6 reads 48 writes 24 keeps 1");
+  EXPECT_EQ(gradient({Op::Div, same}, second), "flops 18 reads 72 writes 24 keeps 1 y");  // dy y / b, its sign
+}
+
+TEST(Gradient, OfFunctionsReadsWhatTheDerivativeNeeds) {
+  const auto of = [](Op op, const Attrs& attrs = {}) { return gradient({op, {f32({10})}, attrs}, first); };
+  EXPECT_EQ(of(Op::Relu), "flops 10 reads 80 writes 40 keeps y");
+  EXPECT_EQ(of(Op::Sigmoid), "flops 30 reads 80 writes 40 keeps y");
+  EXPECT_EQ(of(Op::Tanh), "flops 30 reads 80 writes 40 keeps y");
+  EXPECT_EQ(of(Op::HardSwish), "flops 30 reads 80 writes 40 keeps 0");
+  EXPECT_EQ(of(Op::Exp), "flops 10 reads 80 writes 40 keeps y");
+  EXPECT_EQ(of(Op::Sqrt), "flops 20 reads 80 writes 40 keeps y");
+  EXPECT_EQ(of(Op::Neg), "flops 10 reads 40 writes 40 keeps");
+  EXPECT_EQ(of(Op::Erf), "flops 50 reads 80 writes 40 keeps 0");
+  EXPECT_EQ(of(Op::LeakyRelu, {{"alpha", 0.1}}), "flops 10 reads 80 writes 40 keeps y");
+  EXPECT_EQ(of(Op::LeakyRelu, {{"alpha", -0.1}}), "flops 10 reads 80 writes 40 keeps 0");  // y > 0 on both sides
+  EXPECT_EQ(of(Op::HardSigmoid, {{"alpha", 0.2}, {"beta", 0.5}}), "flops 10 reads 80 writes 40 keeps y");
+  EXPECT_EQ(of(Op::Clip, {{"max", 6.0}, {"min", 0.0}}), "flops 10 reads 80 writes 40 keeps y");
+}
+
+TEST(Gradient, OfPooling) {
+  const std::vector<TensorType> x{f32({1, 2, 4, 4})};  // 32 elements; y 1x2x2x2 = 8 of 4 taps
+  EXPECT_EQ(gradient({Op::MaxPool, x, pool({2, 2}, false)}, first), "flops 32 reads 192 writes 128 keeps 0 y");
+  EXPECT_EQ(gradient({Op::AveragePool, x, pool({2, 2}, true)}, first), "flops 32 reads 32 writes 128 keeps");
+  EXPECT_EQ(gradient({Op::GlobalAveragePool, x}, first), "flops 2 reads 8 writes 128 keeps");
+  EXPECT_EQ(gradient({Op::ReduceMean, x, {{"axes", Ints{2, 3}}, {"keepdims", int64_t{0}}}}, first),
+            "flops 2 reads 8 writes 128 keeps");
+}
+
+TEST(Gradient, OfNormalizations) {
+  // 24 elements of 2 channels.
+  const TensorType x = f32({1, 2, 3, 4}), c = f32({2});
+  const Case bn{Op::BatchNormalization, {x, c, c, c, c}, {{"epsilon", 1e-5}}};
+  EXPECT_EQ(gradient(bn, first), "flops 24 reads 112 writes 96 keeps 1 4");             // dy, scale, variance
+  EXPECT_EQ(gradient(bn, second | third), "flops 96 reads 208 writes 16 keeps 0 3 4");  // 3 + 1 an element
+  EXPECT_THAT(gradient(bn, 8), HasSubstr("no gradient by them"));
+  const Case ln{
+      Op::LayerNormalization, {f32({2, 12}), f32({12}), f32({12})}, {{"axis", int64_t{1}}, {"epsilon", 1e-5}}};
+  EXPECT_EQ(gradient(ln, first), "flops 336 reads 240 writes 96 keeps 0 1");         // 14 an element
+  EXPECT_EQ(gradient(ln, second | third), "flops 216 reads 192 writes 96 keeps 0");  // 8 + 1
+  const Case in{Op::InstanceNormalization, {x, c, c}, {{"epsilon", 1e-5}}};
+  EXPECT_EQ(gradient(in, first), "flops 336 reads 200 writes 96 keeps 0 1");
+  const Case lrn{Op::LRN, {x}, {{"alpha", 1e-4}, {"beta", 0.75}, {"bias", 1.0}, {"size", int64_t{5}}}};
+  EXPECT_EQ(gradient(lrn, first), "flops 576 reads 288 writes 96 keeps 0 y");  // 3 x 5 + 9 an element
+  EXPECT_EQ(gradient({Op::Softmax, {f32({2, 12})}, {{"axis", int64_t{1}}}}, first),
+            "flops 96 reads 192 writes 96 keeps y");  // 4 an element
+}
+
+TEST(Gradient, OfRearrangementsIsACopyAndOfViewsNothing) {
+  const TensorType x = f32({2, 3});
+  EXPECT_EQ(gradient({Op::Concat, {x, x}, {{"axis", int64_t{1}}}}, first | second), "flops 0 reads 48 writes 48 keeps");
+  EXPECT_EQ(gradient({Op::Transpose, {x}, {{"perm", Ints{1, 0}}}}, first), "flops 0 reads 24 writes 24 keeps");
+  EXPECT_EQ(gradient({Op::Pad, {x}, {{"pads", Ints{0, 1, 0, 1}}, {"value", 0.0}}}, first),
+            "flops 0 reads 40 writes 24 keeps");
+  EXPECT_EQ(gradient({Op::Flatten, {x}, {{"axis", int64_t{1}}}}, first), "flops 0 reads 24 writes 0 keeps passes 0");
+  EXPECT_EQ(gradient({Op::Identity, {x}}, first), "flops 0 reads 24 writes 0 keeps passes 0");
+}
+
+TEST(Gradient, EveryOperatorHasOneOrSaysThatNoneIsKnown) {
+  std::string without;
+  for (int i = 0; i < op_count; ++i) {
+    const OpInfo& row = info(static_cast<Op>(i));
+    if (row.gradient == nullptr) without += std::string(row.name) + " ";
+  }
+  EXPECT_EQ(without, "LSTM GRU RNN ");
+  const std::vector<TensorType> none;
+  const Attrs attrs;
+  const auto lstm = gradient_of(Op::LSTM, {none, none, attrs, 1});
+  ASSERT_FALSE(lstm.ok());
+  EXPECT_EQ(lstm.error().message, "no gradient of LSTM is known");
+  EXPECT_EQ(lstm.error().kind, ErrorKind::unsupported);
+}
+
+TEST(Optimizers, CountTheirOperationsAndState) {
+  EXPECT_EQ(update_flops(Optimizer::sgd, 100).value(), 200);       // w - rate g
+  EXPECT_EQ(update_flops(Optimizer::momentum, 100).value(), 400);  // and decay v + g
+  EXPECT_EQ(update_flops(Optimizer::adam, 100).value(), 1200);
+  EXPECT_EQ(state_tensors(Optimizer::sgd), 0);
+  EXPECT_EQ(state_tensors(Optimizer::momentum), 1);
+  EXPECT_EQ(state_tensors(Optimizer::adam), 2);
+  for (const Optimizer optimizer : all_optimizers()) EXPECT_EQ(find_optimizer(name_of(optimizer)), optimizer);
+  EXPECT_FALSE(find_optimizer("lion").has_value());
+}
+
+}  // namespace
+}  // namespace nlsplit

@@ -1,0 +1,125 @@
+// Rankings of training steps, with every policy that schedules them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "ranking/small_scenario.h"
+#include "schedule/schedules.h"
+
+namespace nlsplit {
+namespace {
+
+using ::testing::HasSubstr;
+
+bool trains(std::string_view name) {
+  ScheduleInput input;
+  input.micro_batches = 2;
+  input.devices = 2;
+  input.stage_devices = {{0}, {1}};
+  input.stage_seconds = input.input_gradient_seconds = input.weight_gradient_seconds = {{1}, {1}};
+  input.kept_until_input_gradient = input.kept_until_weight_gradient = {bytes(1), bytes(1)};
+  const auto table = make_schedule(name, input);
+  return table.ok() &&
+         std::ranges::any_of(table->devices[0], [](const ScheduledSlot& slot) { return slot.phase == Phase::step; });
+}
+
+std::vector<std::string> training_policies() {
+  std::vector<std::string> names;
+  for (const SchedulePolicy& policy : all_schedules()) {
+    if (trains(policy.name)) names.emplace_back(policy.name);
+  }
+  return names;
+}
+
+Scenario training_scenario(const std::string& schedules, const std::string& memory_b = "1GiB",
+                           const std::string& workload = "optimizer: adam") {
+  auto scenario = parse_scenario(fmt::format(R"(model: zoo:simple_cnn
+workload: {{mode: training, batch: 16, micro_batches: [2, 4], {}}}
+devices:
+  A: {{host: a, memory: 1GiB, costs: {{roofline: {{compute: 1GFLOPS, memory: 10GBps}}}}}}
+  B: {{host: b, memory: {}, costs: {{roofline: {{compute: 1GFLOPS, memory: 10GBps}}}}}}
+links:
+  - {{between: [a, b], bandwidth: 10Gbps, latency: 5us}}
+source: a
+sink: b
+search: {{schedules: [{}]}}
+plans: {{mine: [..relu1@A, rest@B]}}
+)",
+                                             workload, memory_b, schedules),
+                                 "train.yaml");
+  EXPECT_TRUE(scenario.ok()) << scenario.error().to_string();
+  return *scenario;
+}
+
+Result<Ranking> ranked(const Scenario& scenario) {
+  auto model = load_model(scenario);
+  EXPECT_TRUE(model.ok()) << model.error().to_string();
+  return rank_plans(scenario, *model, {});
+}
+
+TEST(TrainingRanking, EveryPolicyThatTrainsIsRanked) {
+  const std::vector<std::string> policies = training_policies();
+  if (policies.empty()) GTEST_SKIP() << "no schedule makes training tables yet";
+  for (const std::string& policy : policies) {
+    const Scenario scenario = training_scenario(policy);
+    const auto ranking = ranked(scenario);
+    if (!ranking.ok()) {  // one that wants several stages a device does not exist for these plans
+      EXPECT_EQ(ranking.error().kind, ErrorKind::unsupported) << policy << ": " << ranking.error().to_string();
+      continue;
+    }
+    for (const RankedPlan& plan : ranking->judged) {
+      const Estimate& e = plan.estimate;
+      EXPECT_GT(e.makespan_s, 0);
+      EXPECT_NEAR(e.throughput, 16 / e.makespan_s, 1e-9 * e.throughput);  // samples of a whole step
+      for (const DeviceEstimate& device : e.devices) {
+        double sum = 0;
+        for (const double time : device.phases) sum += time;
+        EXPECT_NEAR(sum, device.share * e.makespan_s, 1e-9 * e.makespan_s);
+        EXPECT_GT(device.phases[static_cast<size_t>(Phase::input_gradient)] +
+                      device.phases[static_cast<size_t>(Phase::weight_gradient)],
+                  0);
+        EXPECT_GT(device.phases[static_cast<size_t>(Phase::step)], 0);
+      }
+    }
+  }
+}
+
+TEST(TrainingRanking, PlansThatKeepTooMuchAreLeftOut) {
+  const std::vector<std::string> policies = training_policies();
+  if (policies.empty()) GTEST_SKIP() << "no schedule makes training tables yet";
+  // simple_cnn's parameters, gradients and two of Adam's numbers do not fit in 64 KiB, whoever has activations there.
+  const auto ranking = ranked(training_scenario(policies[0], "64KiB"));
+  ASSERT_TRUE(ranking.ok()) << ranking.error().to_string();
+  ASSERT_FALSE(ranking->misfits.empty());
+  EXPECT_EQ(ranking->misfits[0].device, "B");
+  for (const RankedPlan& plan : ranking->judged) {
+    for (const DeviceEstimate& device : plan.estimate.devices) {
+      if (device.name != "B") continue;
+      EXPECT_LE(device.memory, bytes(64 << 10));
+    }
+  }
+}
+
+TEST(TrainingRanking, RecomputationTradesTimeForMemory) {
+  const std::vector<std::string> policies = training_policies();
+  if (policies.empty()) GTEST_SKIP() << "no schedule makes training tables yet";
+  const auto single = [&](const std::string& workload) {
+    const auto ranking = ranked(training_scenario(policies[0], "1GiB", workload));
+    EXPECT_TRUE(ranking.ok()) << ranking.error().to_string();
+    return ranking->judged[ranking->verdict.memory.single.value()].estimate;
+  };
+  const Estimate keeps = single("recompute: none"), again = single("recompute: full");
+  EXPECT_GT(again.makespan_s, keeps.makespan_s);
+  EXPECT_LT(again.largest_memory, keeps.largest_memory);
+}
+
+TEST(TrainingRanking, AnInferenceScheduleIsRefusedWithItsReason) {
+  const auto ranking = ranked(training_scenario("streaming"));
+  ASSERT_FALSE(ranking.ok());
+  EXPECT_EQ(exit_code(ranking.error()), 2);
+  EXPECT_THAT(ranking.error().to_string(), HasSubstr("schedule streaming is for inference"));
+}
+
+}  // namespace
+}  // namespace nlsplit
