@@ -109,7 +109,9 @@ class Messages {
     for (const auto& [d, i] : sequence) {
       TrainingSlot& slot = orders_.devices[at(d)][i];
       if (slot.phase == Phase::forward) send_forward(d, slot, where);
-      if (slot.phase == Phase::input_gradient) send_back(d, slot, where);
+      const bool backward = slot.phase == Phase::input_gradient || slot.phase == Phase::weight_gradient;
+      const bool last_part = slot.phase == Phase::weight_gradient;
+      if (backward && orders_.whole[at(slot.stage)][at(slot.micro_batch)] == last_part) send_back(d, slot, where);
       if (slot.phase != Phase::step) continue;
       const std::vector<int>& ring = orders_.rings[at(slot.stage)];
       if (ring.size() < 2) continue;

@@ -38,6 +38,7 @@ struct TrainingSlot {
 struct TrainingOrders {
   std::vector<std::vector<TrainingSlot>> devices;  // of the Program
   std::vector<std::vector<int>> stage_device;      // [stage][micro-batch]
+  std::vector<std::vector<bool>> whole;            // [stage][micro-batch]: its gradient leaves with W, not with I
   std::vector<std::vector<int>> rings;             // [stage]: devices that reduce its gradients, in the ring's order
 };
 
@@ -45,7 +46,7 @@ using SlotLists = std::vector<std::vector<ScheduledSlot>>;  // [device of the pl
 std::string slot_text(const ScheduledSlot& slot);           // "stage 1 F of micro-batch 3", "the step of stage 1"
 
 // The table, with a recomputation before every I if the workload recomputes and the table does not say where, and no
-// step where there is nothing to update. Fills in stage_device and rings. Errors: every micro-batch must go once
+// step where there is nothing to update. Fills in stage_device, whole and rings. Errors: every micro-batch must go once
 // through F, I and W of each stage, all on one device that has the stage, and every such device must step it once.
 Result<SlotLists> complete_table(const TrainingInput& input, TrainingOrders& orders);
 

@@ -481,7 +481,8 @@ class TrainingBuilder {
   }
 
   // The first micro-batch writes the gradients, later ones add: gradient = gradient + part.
-  void fill_weight_gradient(Segment& segment, int stage, bool first) {
+  void fill_weight_gradient(Segment& segment, const TrainingSlot& slot, bool first) {
+    const int stage = slot.stage;
     std::set<ValueId> written;
     const Stage& nodes = in_.plan->stages[at(stage)];
     for (size_t n = nodes.end; n-- > nodes.begin;) {
@@ -519,6 +520,9 @@ class TrainingBuilder {
       }
       for (Instr& sum : sums) emit(segment, std::move(sum), moment);
     }
+    const auto end = static_cast<int64_t>(nodes.end - nodes.begin);
+    for (const TrainingPort& port : slot.sends)  // of a backward in one piece
+      emit(segment, transfer(Opcode::send, {handed(port.flow, stage)}, port.peer, tag_of(port)), end);
   }
 
   BufferId part_buffer(int stage, size_t n, size_t input, ValueId value) {
@@ -628,7 +632,7 @@ class TrainingBuilder {
         fill_input_gradient(segment, slot);
         break;
       case Phase::weight_gradient:
-        fill_weight_gradient(segment, slot.stage, first);
+        fill_weight_gradient(segment, slot, first);
         break;
       case Phase::step:
         fill_step(segment, slot.stage);

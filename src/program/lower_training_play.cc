@@ -58,6 +58,12 @@ class Play {
   static constexpr size_t phase_index(Phase phase) { return static_cast<size_t>(phase); }
   bool done(int stage, Phase phase, int m) const { return done_[phase_index(phase)][at(stage)][at(m)]; }
 
+  // Of a backward in one piece the gradient leaves with W.
+  bool gradient_left(int stage, int m) const {
+    const bool whole = orders_.whole[at(stage)][at(m)];
+    return done(stage, whole ? Phase::weight_gradient : Phase::input_gradient, m);
+  }
+
   bool ready(size_t d, const ScheduledSlot& slot) const {
     const int last = static_cast<int>(in_.plan->stages.size()) - 1;
     switch (slot.phase) {
@@ -67,7 +73,7 @@ class Play {
         return done(slot.stage, Phase::forward, slot.micro_batch);
       case Phase::input_gradient:
         return done(slot.stage, Phase::forward, slot.micro_batch) &&
-               (slot.stage == last || done(slot.stage + 1, Phase::input_gradient, slot.micro_batch)) &&
+               (slot.stage == last || gradient_left(slot.stage + 1, slot.micro_batch)) &&
                (!in_.graph->training->options.recompute || done(slot.stage, Phase::recompute, slot.micro_batch));
       case Phase::weight_gradient:
         return done(slot.stage, Phase::input_gradient, slot.micro_batch);
@@ -140,7 +146,7 @@ class Play {
       start(at(orders_.stage_device[at(stage)][at(which.micro_batch)]), slot.finish);
     };
     if (which.phase == Phase::forward) wake(which.stage + 1);
-    if (which.phase == Phase::input_gradient) wake(which.stage - 1);
+    if (which.phase == Phase::input_gradient || which.phase == Phase::weight_gradient) wake(which.stage - 1);
     for (const std::vector<int>& ring : orders_.rings) {  // whoever waits for this device at a step
       if (ring.size() < 2 || std::ranges::find(ring, static_cast<int>(slot.device)) == ring.end()) continue;
       for (const int device : ring) start(at(device), slot.finish);

@@ -23,6 +23,7 @@ class Table {
     const auto micro_batches = at(in_.plan->micro_batches);
     const size_t stages = in_.plan->stages.size();
     orders_.stage_device.assign(stages, std::vector<int>(micro_batches, -1));
+    orders_.whole.assign(stages, std::vector<bool>(micro_batches, false));
     orders_.rings.assign(stages, {});
     const bool recompute = in_.graph->training->options.recompute;
     bool has_recompute = false;
@@ -62,7 +63,8 @@ class Table {
         if (slot.phase == Phase::step && std::ranges::find(ring, static_cast<int>(d)) == ring.end()) continue;
         if (recompute && !has_recompute && slot.phase == Phase::input_gradient)
           complete[d].push_back({slot.stage, Phase::recompute, slot.micro_batch});
-        complete[d].push_back({slot.stage, slot.phase, slot.phase == Phase::step ? 0 : slot.micro_batch});
+        complete[d].push_back(slot);
+        if (slot.phase == Phase::step) complete[d].back().micro_batch = 0;
       }
     }
     return complete;
@@ -101,6 +103,7 @@ class Table {
         at(slot.micro_batch);
     if (seen_[index]) return wrong(fmt::format("{} runs twice, the second time on device {}", slot_text(slot), d));
     seen_[index] = true;
+    if (slot.phase == Phase::input_gradient) orders_.whole[at(slot.stage)][at(slot.micro_batch)] = slot.whole;
     int& device = orders_.stage_device[at(slot.stage)][at(slot.micro_batch)];
     if (device >= 0 && device != d)
       return wrong(

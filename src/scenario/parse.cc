@@ -107,17 +107,6 @@ Status parse_training(const Source& source, const Fields& workload, Scenario& sc
   return ok_status();
 }
 
-// Those of the usual training schedules that there are.
-std::vector<std::string> training_schedules() {
-  std::vector<std::string> names;
-  for (const std::string_view usual : {"fill_drain", "1f1b"}) {
-    for (const SchedulePolicy& policy : all_schedules()) {
-      if (policy.name == usual) names.emplace_back(usual);
-    }
-  }
-  return names;
-}
-
 Status parse_workload(const Source& source, const Yaml& node, Scenario& scenario) {
   ASSIGN_OR_RETURN(const Fields workload, Fields::open(source, node, "workload",
                                                        {"mode", "batch", "micro_batches", "optimizer", "recompute"}));
@@ -126,7 +115,7 @@ Status parse_workload(const Source& source, const Yaml& node, Scenario& scenario
     ASSIGN_OR_RETURN(const size_t chosen, read_choice(source, *mode, "mode", modes));
     if (chosen == 1) {
       scenario.training.emplace();
-      scenario.schedules = training_schedules();
+      scenario.schedules = {"gpipe", "1f1b"};
     }
   }
   RETURN_IF_ERROR(parse_training(source, workload, scenario));

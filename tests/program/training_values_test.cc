@@ -253,6 +253,45 @@ TEST(TrainingValues, OfAConvolutionalNetworkNeither) {
   expect_same_updates(graph, {{2}, {1, 4}});
 }
 
+// Every training policy there is, with the placements it wants.
+TEST(TrainingValues, NoPolicyChangesUpdates) {
+  const Graph graph = tangled();
+  const size_t nodes = graph.nodes.size();
+  const auto on = [&](const std::vector<size_t>& cuts, int m, const std::vector<std::vector<size_t>>& devices_of) {
+    Plan plan = plan_of(cuts, nodes, m);
+    for (size_t s = 0; s < plan.stages.size(); ++s) {
+      plan.stages[s].devices.clear();
+      for (const size_t d : devices_of[s]) plan.stages[s].devices.push_back(DeviceId(d));
+    }
+    return plan;
+  };
+  for (const bool recompute : {false, true}) {
+    const TrainingOptions options{Optimizer::momentum, recompute};
+    const auto kernels = choose_kernels(graph, {Isa::v3}, {}, options).value();
+    for (const int m : {4, 8}) {
+      const auto wanted = updated(graph, plan_of({}, nodes, m), one_f_one_b(1, m), 0, options);
+      for (const SchedulePolicy& policy : all_schedules()) {
+        if (policy.mode == ScheduleMode::inference) continue;
+        int lowered = 0;
+        for (const Plan& shape :
+             {on({2, 7}, m, {{0}, {1}, {2}}), on({3, 6, 9}, m, {{0}, {1}, {0}, {1}}),
+              on({3, 6, 9}, m, {{0}, {1}, {1}, {0}}), on({6}, m, {{0, 1}, {1, 0}}), on({6}, m, {{0, 1}, {2}})}) {
+          Plan plan = shape;
+          plan.schedule = policy.name;
+          const Cluster cluster = devices(3);
+          const auto input = schedule_input(kernels, plan, cluster, nullptr);
+          ASSERT_TRUE(input.ok()) << input.error().message;
+          const auto table = make_schedule(policy.name, *input);
+          if (!table.ok()) continue;  // not a placement it serves
+          EXPECT_EQ(updated(graph, plan, *table, 0, options), wanted) << policy.name << ", " << m << " micro-batches";
+          ++lowered;
+        }
+        EXPECT_GE(lowered, 1) << policy.name;
+      }
+    }
+  }
+}
+
 TEST(TrainingValues, CopiesOfAStageInAPipeline) {
   // Stage 0 on D0 and D1, stage 1 on D2, 1F1B by hand: replicas take turns.
   const Graph graph = tangled();

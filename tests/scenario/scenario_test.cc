@@ -56,7 +56,7 @@ TEST(Scenario, TrainingHasItsOwnKeysAndSchedules) {
   ASSERT_TRUE(plain.training.has_value());
   EXPECT_EQ(plain.training->optimizer, Optimizer::sgd);
   EXPECT_FALSE(plain.training->recompute);
-  EXPECT_EQ(plain.schedules.front(), "fill_drain");  // streaming is for inference
+  EXPECT_THAT(plain.schedules, ElementsAre("gpipe", "1f1b"));  // streaming is for inference
   const Scenario full = workload("{mode: training, batch: 12, optimizer: adam, recompute: full}");
   EXPECT_EQ(full.training->optimizer, Optimizer::adam);
   EXPECT_TRUE(full.training->recompute);

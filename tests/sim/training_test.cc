@@ -143,6 +143,18 @@ TEST(TrainingSimulation, GradientsLeaveBeforeTheWeightsGradientsAreMade) {
   }
 }
 
+TEST(TrainingSimulation, AWholeBackwardSendsItsGradientBehindW) {
+  // 1F1B with I and W as one piece: (p - 1) (F + I + W) again.
+  for (const int p : {2, 3, 4}) {
+    const int m = 2 * p;
+    const Cluster cluster = chain(p, 0, 1e30);
+    const Program program = lowered(p, 1, cluster, one_f_one_b(p, m, true), m, {});
+    const testing::Case one = timed(program, cluster, measured(program, cluster, 1, 1, 1));
+    EXPECT_NEAR(testing::fast(one).makespan, (m + p - 1) * 3, 1e-9);
+    expect_same(testing::fast(one), testing::simgrid(one), 1e-9, "whole");
+  }
+}
+
 TEST(TrainingSimulation, RecomputationTakesAnotherForwardPass) {
   const Cluster cluster = chain(2, 0, 1e30);
   const int m = 4;

@@ -8,14 +8,15 @@
 
 namespace nlsplit::testing {
 
-inline void backward(std::vector<ScheduledSlot>& order, int stage, int m) {
-  order.push_back({stage, Phase::input_gradient, m});
+// whole: in one piece, its gradient leaves behind W.
+inline void backward(std::vector<ScheduledSlot>& order, int stage, int m, bool whole = false) {
+  order.push_back({stage, Phase::input_gradient, m, whole});
   order.push_back({stage, Phase::weight_gradient, m});
 }
 
 // One forward, one backward (PipeDream-flush: Narayanan et al., "Memory-efficient pipeline-parallel DNN training",
 // 2021): stage s of p runs p - s - 1 micro-batches ahead, so it holds at most p - s of them. Device s has stage s.
-inline SlotTable one_f_one_b(int stages, int micro_batches) {
+inline SlotTable one_f_one_b(int stages, int micro_batches, bool whole = false) {
   SlotTable table;
   for (int s = 0; s < stages; ++s) {
     std::vector<ScheduledSlot>& order = table.devices.emplace_back();
@@ -23,7 +24,7 @@ inline SlotTable one_f_one_b(int stages, int micro_batches) {
     for (int m = 0; m < ahead; ++m) order.push_back({s, Phase::forward, m});
     for (int m = 0; m < micro_batches; ++m) {
       if (m + ahead < micro_batches) order.push_back({s, Phase::forward, m + ahead});
-      backward(order, s, m);
+      backward(order, s, m, whole);
     }
     order.push_back({s, Phase::step, 0});
   }

@@ -22,7 +22,6 @@ TEST_F(Programs, EveryBundledScenarioRanks) {
   for (const auto& entry : std::filesystem::directory_iterator(NLS_SOURCE_DIR "/scenarios")) {
     if (entry.path().extension() != ".yaml") continue;
     const Outcome outcome = nlsim("rank " + entry.path().string() + " --top 2");
-    if (outcome.err.find("is for inference") != std::string::npos) continue;  // no training schedule in this build
     EXPECT_EQ(outcome.code, 0) << entry.path() << outcome.err;
     EXPECT_EQ(outcome.err, "") << entry.path();  // no progress bar in a pipe
     for (const char* part : {"samples/s", "verdict", "why", "next"})
@@ -32,10 +31,9 @@ TEST_F(Programs, EveryBundledScenarioRanks) {
 
 TEST_F(Programs, TrainingIsRankedSimulatedAndPrinted) {
   const std::string text = with(with(small_scenario(), "mode: inference", "mode: training, optimizer: adam"),
-                                "schedules: [streaming]", "schedules: [fill_drain]");
+                                "schedules: [streaming]", "schedules: [1f1b, zb_h1]");
   const std::string file = scratch_.write("train.yaml", text);
   const Outcome ranked = nlsim("rank " + file);
-  if (ranked.err.find("is for inference") != std::string::npos) GTEST_SKIP() << "no schedule makes training tables yet";
   ASSERT_EQ(ranked.code, 0) << ranked.err;
   for (const char* part : {"training simple_cnn, batch 8", "its phases", "F ", "I ", "W ", "simulation only"})
     EXPECT_THAT(ranked.out, HasSubstr(part));
