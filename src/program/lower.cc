@@ -128,7 +128,7 @@ Result<PhaseSeconds> phase_seconds(const KernelGraph& graph, const Stage& stage,
 // lowering. Without costs all are 1 (with recomputation I is 2).
 Result<std::vector<std::vector<PhaseSeconds>>> stage_seconds(const KernelGraph& graph, const Plan& plan,
                                                              const Cluster& cluster, const CostTable* costs,
-                                                             bool shared) {
+                                                             bool needed) {
   const PhaseSeconds units{1, graph.training && graph.training->options.recompute ? 2.0 : 1.0, 1};
   std::vector<std::vector<PhaseSeconds>> seconds;
   for (const Stage& stage : plan.stages) seconds.emplace_back(stage.devices.size(), units);
@@ -137,7 +137,7 @@ Result<std::vector<std::vector<PhaseSeconds>>> stage_seconds(const KernelGraph& 
     return std::any_of(stage.devices.begin(), stage.devices.end(),
                        [&](DeviceId device) { return !alike(cluster, *costs, device, stage.devices[0]); });
   });
-  if (!unlike && !shared && !graph.training) return seconds;
+  if (!unlike && !needed && !graph.training) return seconds;
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     const Stage& stage = plan.stages[s];
     for (size_t r = 0; r < stage.devices.size(); ++r) {
@@ -153,15 +153,17 @@ Result<std::vector<std::vector<PhaseSeconds>>> stage_seconds(const KernelGraph& 
   return seconds;
 }
 
+// all_times: also where the order does not depend on them.
 Result<ScheduleInput> make_schedule_input(const KernelGraph& graph, const Plan& plan, const Lineup& lineup,
-                                          const Cluster& cluster, const CostTable* costs) {
+                                          const Cluster& cluster, const CostTable* costs, bool all_times) {
   ScheduleInput schedule;
   schedule.micro_batches = plan.micro_batches;
   schedule.devices = static_cast<int>(lineup.plan_devices.size());
   schedule.stage_devices = lineup.stage_devices;
   size_t hosted = 0;
   for (const Stage& stage : plan.stages) hosted += stage.devices.size();
-  ASSIGN_OR_RETURN(const auto seconds, stage_seconds(graph, plan, cluster, costs, hosted > lineup.plan_devices.size()));
+  const bool needed = all_times || hosted > lineup.plan_devices.size();
+  ASSIGN_OR_RETURN(const auto seconds, stage_seconds(graph, plan, cluster, costs, needed));
   for (const std::vector<PhaseSeconds>& stage : seconds) {
     std::vector<double>& forward = schedule.stage_seconds.emplace_back();
     for (const PhaseSeconds& replica : stage) forward.push_back(replica.forward);
@@ -312,7 +314,7 @@ Result<Program> lower_with(const KernelGraph& graph, const Plan& plan, const Clu
   // A training step ends with its updates: it has nothing to deliver.
   const Lineup lineup =
       line_up(plan, cluster, {endpoints.source, graph.training ? endpoints.source : endpoints.sink}, program);
-  ASSIGN_OR_RETURN(const ScheduleInput schedule, make_schedule_input(graph, plan, lineup, cluster, costs));
+  ASSIGN_OR_RETURN(const ScheduleInput schedule, make_schedule_input(graph, plan, lineup, cluster, costs, false));
   SlotTable made;
   if (table == nullptr) {
     ASSIGN_OR_RETURN(made, make_schedule(plan.schedule, schedule));
@@ -342,7 +344,8 @@ Result<Program> lower_table(const KernelGraph& graph, const Plan& plan, const Cl
 Result<ScheduleInput> schedule_input(const KernelGraph& graph, const Plan& plan, const Cluster& cluster,
                                      const CostTable* costs) {
   ASSIGN_OR_RETURN(Program program, empty_program(graph, plan, cluster));
-  return make_schedule_input(graph, plan, line_up(plan, cluster, {HostId(0), HostId(0)}, program), cluster, costs);
+  return make_schedule_input(graph, plan, line_up(plan, cluster, {HostId(0), HostId(0)}, program), cluster, costs,
+                             true);
 }
 
 Result<Program> lower_unsplit(const KernelGraph& graph, int micro_batches, const Device& device,

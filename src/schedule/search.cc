@@ -82,7 +82,7 @@ class Annealing {
     const auto [first, last] = room(order, chosen->slot);
     if (first == last) return;
     // Near places more often: half the moves are by one or two.
-    int to = first + static_cast<int>(random_.below(static_cast<uint64_t>(last - first + 1)));
+    int to = first + static_cast<int>(random_.below(static_cast<uint64_t>(last - first) + 1));
     if (random_.below(2) == 0) {
       const int by = 1 + static_cast<int>(random_.below(2));
       to = std::clamp(chosen->slot + (random_.below(2) == 0 ? by : -by), first, last);

@@ -8,22 +8,26 @@
 #include <optional>
 
 #include "base/file.h"
+#include "program/lower.h"
 #include "report/schedule_report.h"
 #include "report/table.h"
 #include "schedule/pipeline_csv.h"
 #include "schedule/placement.h"
 #include "tools/commands.h"
 #include "tools/exit.h"
+#include "tools/planning.h"
 
 namespace nlsplit {
 namespace {
 
 struct ScheduleArguments {
-  std::string what, times, placement, output, json;
-  int devices = 0, stages = 0, micro_batches = 0;  // 0: not said
+  std::string what, times, placement, output, json;  // what: a name, FILE.csv or a scenario
+  int devices = 0, stages = 0, micro_batches = 0;    // 0: not said
   int keep = 0, in_flight = 0, width = 160;
   double message = 0;
   bool list = false;
+  PlanChoice choice;
+  std::string schedule;  // of a scenario's plan: instead of its own
 };
 
 bool is_csv(const std::string& what) { return what.ends_with(".csv"); }
@@ -81,6 +85,7 @@ struct Made {
   ScheduleInput input;
   SlotTable table;
   PipelineCsv csv;
+  std::string name;
 };
 
 Result<Made> from_file(const ScheduleArguments& arguments) {
@@ -125,6 +130,33 @@ Result<Made> from_policy(const ScheduleArguments& arguments) {
   return made;
 }
 
+// A scenario's plan, with what its stages take on its devices and keep of them; messages are for `nlsim simulate`.
+Result<Made> from_scenario(const ScheduleArguments& arguments) {
+  if (arguments.devices > 0 || arguments.stages > 0 || arguments.micro_batches > 0 || !arguments.placement.empty() ||
+      !arguments.times.empty() || arguments.keep > 0) {
+    return invalid_input(fmt::format(
+        "{}: the scenario and its plan say devices, stages, micro-batches, times and memory: leave those options away",
+        arguments.what));
+  }
+  ASSIGN_OR_RETURN(Loaded loaded, load(arguments.what, 1));
+  ASSIGN_OR_RETURN(const RankedPlan chosen, choose_plan(loaded, arguments.choice));
+  const Scenario& scenario = loaded.scenario;
+  ASSIGN_OR_RETURN(const PreparedModel prepared,
+                   prepare_model(scenario, loaded.model.graph, chosen.plan.micro_batches));
+  const CostTable costs = cost_table(scenario, loaded.model.graph.name);
+  Made made;
+  ASSIGN_OR_RETURN(made.input, schedule_input(prepared.kernels, chosen.plan, scenario.cluster, &costs));
+  made.input.message_seconds.assign(made.input.stage_devices.size(), arguments.message);
+  made.input.in_flight = arguments.in_flight;
+  std::string schedule = arguments.schedule.empty() ? chosen.plan.schedule : arguments.schedule;
+  if (is_csv(schedule) && !schedule.starts_with(schedule_file_prefix))
+    schedule = std::string(schedule_file_prefix) + schedule;
+  ASSIGN_OR_RETURN(made.table, make_schedule(schedule, made.input));
+  made.csv = csv_of(made.table);
+  made.name = fmt::format("{} · {}, seconds", chosen.text, schedule);
+  return made;
+}
+
 Status schedule_command(const ScheduleArguments& arguments) {
   if (arguments.list) {
     std::fputs(schedules_text().c_str(), stdout);
@@ -134,17 +166,23 @@ Status schedule_command(const ScheduleArguments& arguments) {
     return invalid_input("nlsim schedule needs the name of a schedule or a FILE.csv; --list shows the names");
   if (!(arguments.message >= 0) || !std::isfinite(arguments.message))
     return invalid_input("--message takes a time from 0 on");
-  auto made = is_csv(arguments.what) ? from_file(arguments) : from_policy(arguments);
+  const bool scenario = is_scenario(arguments.what);
+  if (!scenario && (!arguments.choice.plan.empty() || !arguments.choice.file.empty() || !arguments.schedule.empty()))
+    return invalid_input("--plan, --plan-file and --schedule need a scenario (*.yaml)");
+  auto made = scenario                 ? from_scenario(arguments)
+              : is_csv(arguments.what) ? from_file(arguments)
+                                       : from_policy(arguments);
   if (!made.ok()) return made.error();
+  if (made->name.empty()) made->name = arguments.what;
   ASSIGN_OR_RETURN(const SlotTiming timing, evaluate(made->input, made->table));
   if (!arguments.output.empty()) RETURN_IF_ERROR(write_file(arguments.output, to_text(made->csv)));
-  const std::string json = schedule_json(arguments.what, made->input, made->table, timing);
+  const std::string json = schedule_json(made->name, made->input, made->table, timing);
   if (arguments.json == "-") {
     std::fputs(json.c_str(), stdout);
     return ok_status();
   }
   if (!arguments.json.empty()) RETURN_IF_ERROR(write_file(arguments.json, json));
-  fmt::print("{} · {}, {}, {}\n\n", arguments.what, counted(made->input.devices, "device"),
+  fmt::print("{} · {}, {}, {}\n\n", made->name, counted(made->input.devices, "device"),
              counted(static_cast<int64_t>(made->input.stage_devices.size()), "stage"),
              counted(made->input.micro_batches, "micro-batch"));
   std::fputs(schedule_text(made->input, made->table, timing, arguments.width).c_str(), stdout);
@@ -157,7 +195,16 @@ void add_schedule_command(CLI::App& app, int& code) {
   CLI::App* command =
       app.add_subcommand("schedule", "Draw a schedule on paper times, check one's own, with its bubble and memory");
   const auto arguments = std::make_shared<ScheduleArguments>();
-  command->add_option("SCHEDULE", arguments->what, "A schedule's name, or a FILE.csv as PyTorch writes it")
+  command->add_option("SCHEDULE", arguments->what, "A schedule's name, a FILE.csv as PyTorch writes it, or a scenario")
+      ->type_name("NAME|FILE.csv|SCENARIO");
+  CLI::Option* plan = command
+                          ->add_option("--plan", arguments->choice.plan,
+                                       "Of a scenario: number in the ranking, or name of one of its plans (default 1)")
+                          ->type_name("K|NAME");
+  command->add_option("--plan-file", arguments->choice.file, "Of a scenario: a plan in a file of its own")
+      ->type_name("FILE")
+      ->excludes(plan);
+  command->add_option("--schedule", arguments->schedule, "Of a scenario: this schedule instead of the plan's")
       ->type_name("NAME|FILE.csv");
   command->add_flag("--list", arguments->list, "List the schedules: mode, placement of stages, source");
   command->add_option("--devices", arguments->devices, "Devices of the pipeline (default 4)")

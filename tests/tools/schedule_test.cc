@@ -105,6 +105,26 @@ TEST_F(Schedule, APlanMayHaveAFileOfItsOwn) {
   EXPECT_EQ(ran.code, 0) << ran.err;
 }
 
+TEST_F(Schedule, AScenariosPlanIsDrawnOnItsTimes) {
+  const std::string scenario = NLS_SOURCE_DIR "/scenarios/schedule_file.yaml";
+  const auto answer = [&](const std::string& arguments) {
+    const Outcome outcome = nlsim(fmt::format("schedule {} --plan mine --json - {}", scenario, arguments));
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return nlohmann::json::parse(outcome.out);
+  };
+  const auto own = answer(""), searched = answer("--schedule search");
+  EXPECT_EQ(own.at("devices")[0].at("slots")[2].at("stage"), 2);  // as the file has it
+  EXPECT_GT(own.at("makespan_s").get<double>(), 1e-5);            // of the machines, not paper's
+  EXPECT_LE(searched.at("makespan_s"), own.at("makespan_s"));
+  refuse(scenario + " --plan mine --times 1", "the scenario and its plan say devices, stages, micro-batches, times");
+  refuse("1f1b --plan mine", "--plan, --plan-file and --schedule need a scenario");
+  refuse(scenario + " --plan mine --schedule 1f1b", "schedule 1f1b is for training; for inference there are streaming");
+  const Outcome training =
+      nlsim(fmt::format("schedule {}/scenarios/training.yaml --plan quarters --schedule zb_h1", NLS_SOURCE_DIR));
+  EXPECT_EQ(training.code, 0) << training.err;
+  EXPECT_THAT(training.out, HasSubstr("zb_h1, seconds · 4 devices, 4 stages"));
+}
+
 TEST_F(Schedule, AFileThatDoesNotFitThePlanIsRefused) {
   const auto refuse_plan = [&](const std::string& csv, const std::string& plan, const std::string& message) {
     scratch_.write("mine.csv", csv);
