@@ -153,6 +153,25 @@ Result<std::vector<std::vector<PhaseSeconds>>> stage_seconds(const KernelGraph& 
   return seconds;
 }
 
+// [stage]: all messages of a micro-batch to the next stage, between the first devices of both; alone on their way.
+Result<std::vector<double>> message_seconds(const KernelGraph& graph, const Plan& plan, const Cluster& cluster) {
+  ASSIGN_OR_RETURN(const std::vector<Flow> flows, find_flows(graph, plan));
+  std::vector<double> seconds(plan.stages.size(), 0);
+  for (size_t s = 0; s + 1 < plan.stages.size(); ++s) {
+    const DeviceId from = plan.stages[s].devices[0], to = plan.stages[s + 1].devices[0];
+    if (from == to) continue;
+    ASSIGN_OR_RETURN(const Route route, find_route(cluster, cluster.device(from).host, cluster.device(to).host));
+    for (const Flow& flow : flows) {
+      const int next = static_cast<int>(s) + 1;
+      if (flow.producer != static_cast<int>(s) || !std::ranges::binary_search(flow.consumers, next)) continue;
+      const Bytes size = size_of(graph.graph.values[flow.root.index()].type);
+      const MessageCost& cost = size <= cluster.eager_limit ? route.eager : route.rendezvous;
+      seconds[s] += (cost.latency + size / cost.bandwidth).value();
+    }
+  }
+  return seconds;
+}
+
 // all_times: also where the order does not depend on them.
 Result<ScheduleInput> make_schedule_input(const KernelGraph& graph, const Plan& plan, const Lineup& lineup,
                                           const Cluster& cluster, const CostTable* costs, bool all_times) {
@@ -174,6 +193,9 @@ Result<ScheduleInput> make_schedule_input(const KernelGraph& graph, const Plan& 
       input.push_back(replica.input_gradient);
       weight.push_back(replica.weight_gradient);
     }
+  }
+  if (costs != nullptr && (needed || graph.training)) {
+    ASSIGN_OR_RETURN(schedule.message_seconds, message_seconds(graph, plan, cluster));
   }
   if (!graph.training) return schedule;
   for (const DeviceId device : lineup.plan_devices) schedule.device_memory.push_back(cluster.device(device).memory);

@@ -31,10 +31,10 @@ struct BadScenario {
 const BadScenario cases[] = {
     // clang-format off
     {"UnknownKeyWithHint", "sink: b", "sinc: b",
-     "s.yaml:9:1: unknown key 'sinc' in the scenario: did you mean 'sink'? Its keys are model, workload, topology, devices, switches, links, network, source, sink, search, plans, noise"
+     "s.yaml:9:1: unknown key 'sinc' in the scenario: did you mean 'sink'? Its keys are model, workload, topology, devices, switches, links, network, source, sink, search, plans, noise, corrections"
        "\n  | sinc: b"},
     {"UnknownKeyWithoutHint", "sink: b", "sink: b\ncolour: red",
-     "s.yaml:10:1: unknown key 'colour' in the scenario; its keys are model, workload, topology, devices, switches, links, network, source, sink, search, plans, noise"
+     "s.yaml:10:1: unknown key 'colour' in the scenario; its keys are model, workload, topology, devices, switches, links, network, source, sink, search, plans, noise, corrections"
        "\n  | colour: red"},
     {"MissingSink", "sink: b\n", "",
      "s.yaml:1:1: the scenario lacks 'sink'"

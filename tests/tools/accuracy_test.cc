@@ -3,8 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "tools/run_program.h"
 
@@ -13,13 +16,17 @@ namespace {
 
 using nlohmann::json;
 
-// Recorded, not wished for: see the test.
+// Recorded, not wished for: seven runs on a virtual machine that shares its chip with others had errors of up to
+// RECORDED %.
 constexpr double recorded_bound = 0.5;
 
 TEST(Accuracy, OfTwoPlansOverLoopback) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "a sanitizer slows kernels and messages down by different factors";
 #endif
+  std::array<double, 1> load{};
+  if (::getloadavg(load.data(), 1) == 1 && load[0] > 1.5 * std::thread::hardware_concurrency())
+    GTEST_SKIP() << "a load of " << load[0] << ": other programs take the processors";
   const Scratch scratch;
   const std::string scenario = scratch.write("s.yaml", R"(model: zoo:mobilenet_v2
 workload: {batch: 32, micro_batches: [8]}

@@ -66,7 +66,7 @@ TEST_F(Profiles, CtrlCKeepsWhatWasMeasured) {
   const std::string scenario =
       scratch_.write("m.yaml", with(with(measured_scenario("p.json"), "zoo:simple_cnn", "zoo:mobilenet_v2"),
                                     "  mine: [..relu1@A, ..relu2@B, rest@C]\n", "  mine: [rest@A]\n"));
-  const std::string command = fmt::format("{}/nlbench profile {} -o {} --budget 600s", NLS_BIN_DIR, scenario, file_);
+  const std::string command = fmt::format("{}/nlbench profile {} -o {} --budget 20s", NLS_BIN_DIR, scenario, file_);
   const Outcome stopped = run_command(
       fmt::format("sh -c '{} & p=$!; while [ ! -e {} ] && kill -0 $p; do sleep 0.01; done; kill -INT $p; wait $p'",
                   command, file_));
