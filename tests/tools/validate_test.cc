@@ -60,7 +60,8 @@ TEST_F(Validate, GoesOnWhereItStopped) {
 TEST_F(Validate, RoundsAreJoined) {
   ASSERT_EQ(nlbench(command()).code, 0);
   ASSERT_EQ(nlbench(command("--rounds 2")).code, 0);
-  for (const json& plan : report()["plans"]) EXPECT_EQ(plan["measured"]["runs"], 2);
+  const json figures = report();
+  for (const json& plan : figures["plans"]) EXPECT_EQ(plan["measured"]["runs"], 2);
 }
 
 TEST_F(Validate, RecalibratesAScenario) {
