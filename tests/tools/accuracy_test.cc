@@ -17,7 +17,7 @@ namespace {
 using nlohmann::json;
 
 // Recorded, not wished for: on a virtual machine that shares its chip with others, and while other programs ran, the
-// errors were 9.6 and 6.7 %; processors of such a machine may be a third slower for a while.
+// errors were 7 to 18 %; processors of such a machine may be a third slower for a while.
 constexpr double recorded_bound = 0.5;
 
 TEST(Accuracy, OfTwoPlansOverLoopback) {
