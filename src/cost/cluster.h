@@ -72,9 +72,11 @@ struct MessageCost {
 };
 
 // Seconds a byte takes from the computing of the device that sends or receives it meanwhile: the `O` of LogGOPS
-// (Hoefler, Schneider, Lumsdaine, HPDC 2010), for a CPU that also computes.
+// (Hoefler, Schneider, Lumsdaine, HPDC 2010), for a CPU that also computes. And the reverse: a message above the eager
+// limit needs 1 + slowed times as long while both its ends compute, half as much more while one does.
 struct Overheads {
   double sender = 0, receiver = 0;
+  double slowed = 0;
   friend bool operator==(const Overheads&, const Overheads&) = default;
 };
 

@@ -24,16 +24,19 @@ MessageCost cost_of(const json& value) {
 }
 
 json to_json(const Overheads& overheads) {
-  return {{"sender_s_per_byte", overheads.sender}, {"receiver_s_per_byte", overheads.receiver}};
+  return {{"sender_s_per_byte", overheads.sender},
+          {"receiver_s_per_byte", overheads.receiver},
+          {"slowed", overheads.slowed}};
 }
 
 Overheads overheads_of(const json& value) {
-  return {value.at("sender_s_per_byte").get<double>(), value.at("receiver_s_per_byte").get<double>()};
+  return {value.at("sender_s_per_byte").get<double>(), value.at("receiver_s_per_byte").get<double>(),
+          value.at("slowed").get<double>()};
 }
 
 bool possible(const Overheads& overheads) {
   const auto fine = [](double s) { return std::isfinite(s) && s >= 0; };
-  return fine(overheads.sender) && fine(overheads.receiver);
+  return fine(overheads.sender) && fine(overheads.receiver) && fine(overheads.slowed);
 }
 
 bool possible(const MessageCost& cost) {
@@ -49,9 +52,9 @@ Result<NetworkProfile> read_network_profile(const std::string& path) {
   profile.file = path;
   try {
     const json value = json::parse(text);
-    if (value.at("format") != "nlsplit-network" || value.at("version") != 2)
+    if (value.at("format") != "nlsplit-network" || value.at("version") != 3)
       return invalid_input(
-          fmt::format("{}: not the measurements of a network, version 2 (nlbench network makes them)", path));
+          fmt::format("{}: not the measurements of a network, version 3 (nlbench network makes them)", path));
     value.at("machine").get_to(profile.machine);
     const auto limit = value.at("eager_limit_bytes").get<int64_t>();
     if (limit < 0) return invalid_input(fmt::format("{}: an eager limit of {} bytes", path, limit));
@@ -91,7 +94,7 @@ Status write_network_profile(const std::string& path, const NetworkProfile& prof
                     {"crossing_bytes_per_s", way.crossing.value()}});
   }
   const json file = {{"format", "nlsplit-network"},
-                     {"version", 2},
+                     {"version", 3},
                      {"machine", profile.machine},
                      {"eager_limit_bytes", profile.eager_limit.value()},
                      {"ways", std::move(ways)}};

@@ -24,10 +24,10 @@ struct NetworkProfile {
   std::vector<NamedWay> ways;
 };
 
-// JSON {"format": "nlsplit-network", "version": 2, "machine": …, "eager_limit_bytes": …, "ways": [{"from", "to",
-// "eager": {"latency_s", "bytes_per_s"}, "rendezvous": {…}, "overheads": {"sender_s_per_byte", "receiver_s_per_byte"},
-// "largest_error", "crossing_bytes_per_s"}]}. Errors: not JSON, another format or version, missing or impossible
-// figures, a way twice; each names the file and entry.
+// JSON {"format": "nlsplit-network", "version": 3, "machine": …, "eager_limit_bytes": …, "ways": [{"from", "to",
+// "eager": {"latency_s", "bytes_per_s"}, "rendezvous": {…}, "overheads": {"sender_s_per_byte", "receiver_s_per_byte",
+// "slowed"}, "largest_error", "crossing_bytes_per_s"}]}. Errors: not JSON, another format or version, missing or
+// impossible figures, a way twice; each names the file and entry.
 Result<NetworkProfile> read_network_profile(const std::string& path);
 Status write_network_profile(const std::string& path, const NetworkProfile& profile);
 

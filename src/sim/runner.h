@@ -44,6 +44,9 @@ class Runner {
     }
     computing_.assign(graph.host_of_device.size(), {});
     stolen_.assign(graph.host_of_device.size(), 0);
+    computed_.assign(graph.host_of_device.size(), 0);
+    if (std::ranges::any_of(graph.activities, [](const Activity& activity) { return activity.slowed > 0; }))
+      ends_computed_.assign(count, 0);
     if (graph.nic_window > 0) {
       int hosts = 0;
       for (const int host : graph.host_of_device) hosts = std::max(hosts, host + 1);
@@ -101,6 +104,7 @@ class Runner {
   struct Life {
     uint32_t missing_start = 0, missing_post = 0;
     bool ready = false, posted = false, arrived = false;
+    bool delayed = false;  // by computing at its ends
   };
   struct Out {
     uint32_t to;
@@ -226,6 +230,7 @@ class Runner {
       return;
     }
     const bool was_computing = std::exchange(computing.active, false);
+    if (was_computing) computed_[device] += now - timing_.start[i];
     if (was_computing && shares_machine(device)) pace(device, now);
     timing_.posted[i] = timing_.sent[i] = now;
     finish(i, now);
@@ -281,6 +286,7 @@ class Runner {
 
   void start_flow(uint32_t i, double now) {
     timing_.moves[i] = now;
+    if (graph_.activities[i].slowed > 0) ends_computed_[i] = ends_computed(graph_.activities[i], now);
     if (graph_.activities[i].duration > 0) {
       clock_.flow(i, now);
     } else {
@@ -288,8 +294,34 @@ class Runner {
     }
   }
 
+  // Seconds both ends of a message have computed by now, the mean of the two.
+  double ends_computed(const Activity& transfer, double now) const {
+    const auto of = [&](int device) {
+      const auto d = static_cast<size_t>(device);
+      return computed_[d] + (computing_[d].active ? now - timing_.start[computing_[d].block] : 0);
+    };
+    return (of(transfer.device) + of(transfer.peer)) / 2;
+  }
+
+  // How much longer a message takes whose ends computed while it moved: what they kept it from, at the same pace.
+  double delay(uint32_t i, double now) const {
+    const Activity& transfer = graph_.activities[i];
+    const double moving = now - timing_.moves[i];
+    if (transfer.slowed <= 0 || moving <= 0) return 0;
+    const double share = (ends_computed(transfer, now) - ends_computed_[i]) / moving;
+    const double lost = share * transfer.slowed / (1 + transfer.slowed);
+    return moving * lost / (1 - lost);
+  }
+
   void flow_done(uint32_t i, double now) {
     const Activity& activity = graph_.activities[i];
+    if (!life_[i].delayed) {
+      if (const double late = delay(i, now); late > 0) {
+        life_[i].delayed = true;
+        clock_.at(now + late, i, Step::flow_done);
+        return;
+      }
+    }
     timing_.sent[i] = now;
     if (activity.sender_overhead > 0) steal(activity.device, activity.sender_overhead);
     if (activity.receiver_overhead > 0) steal(activity.peer, activity.receiver_overhead);
@@ -317,11 +349,13 @@ class Runner {
   std::vector<Life> life_;
   std::vector<uint32_t> out_begin_;  // out_[out_begin_[i] … out_begin_[i+1]): who waits for activity i
   std::vector<Out> out_;
-  std::vector<Open> open_;            // gates that opened and are not yet acted upon
-  std::vector<Computing> computing_;  // by device
-  std::vector<double> stolen_;        // by device: seconds that messages took from it so far
-  std::vector<Card> cards_;           // by host; empty without a window
-  std::vector<int> asked_;            // cards that may have something to take
+  std::vector<Open> open_;             // gates that opened and are not yet acted upon
+  std::vector<Computing> computing_;   // by device
+  std::vector<double> stolen_;         // by device: seconds that messages took from it so far
+  std::vector<double> computed_;       // by device: seconds it computed until its last block's end
+  std::vector<double> ends_computed_;  // by activity: what its ends had when it began to move; empty: nothing is slowed
+  std::vector<Card> cards_;            // by host; empty without a window
+  std::vector<int> asked_;             // cards that may have something to take
 };
 
 }  // namespace nlsplit

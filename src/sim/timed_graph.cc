@@ -197,7 +197,10 @@ class Builder {
       const MessageCost& cost = activity.eager ? route.eager : route.rendezvous;
       activity.duration = (size / cost.bandwidth).value();
       activity.latency = route.eager.latency.value();
-      if (!activity.eager) activity.handshake = std::max(0.0, (cost.latency - route.eager.latency).value());
+      if (!activity.eager) {
+        activity.handshake = std::max(0.0, (cost.latency - route.eager.latency).value());
+        activity.slowed = route.overheads.slowed;
+      }
       activity.sender_overhead = route.overheads.sender * activity.bytes;
       activity.receiver_overhead = route.overheads.receiver * activity.bytes;
       if (cost.bandwidth != route.narrowest) activity.bytes = activity.duration * route.narrowest.value();

@@ -16,8 +16,10 @@
 //              sent
 //   overhead   when a transfer's last byte moves, the block that runs on its sender at that moment ends sender_overhead
 //   later, and the one on its receiver receiver_overhead: a CPU that moves bytes does not compute. What a device that
-//   waits spends on messages is part of what they take. (The sweep of the fast tier leaves it out.)
-//   company    while k other devices of its machine compute, a block needs 1 + k company / duration times as long
+//   waits spends on messages is part of what they take. (The sweep of the fast tier leaves this and
+//   the next out.)
+//   slowed     a large message moves 1 + slowed times as slowly while both its ends compute, half of that while one
+//   does company    while k other devices of its machine compute, a block needs 1 + k company / duration times as long
 //   card       with nic_window = w > 0 a host moves at most w of its outgoing messages at a time. A message asks for
 //   the card when it
 //              could start (so one that waits for its receiver holds up nobody and nothing new can deadlock); the card
@@ -61,7 +63,8 @@ struct Activity {
   double bytes = 0;      // transfer: what its links carry, so that the narrowest alone takes `duration`
   // transfer: seconds it takes from a computation under way on the device, or on the peer, when its last byte moves
   double sender_overhead = 0, receiver_overhead = 0;
-  int route = -1;  // transfer: index into TimedGraph::routes; -1: no distance (same device)
+  double slowed = 0;  // transfer: seconds more for each second in which both ends compute
+  int route = -1;     // transfer: index into TimedGraph::routes; -1: no distance (same device)
 };
 
 struct TimedGraph {

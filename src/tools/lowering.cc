@@ -137,6 +137,16 @@ Status write_validation_set(const Loaded& loaded, const ValidationSetArguments& 
   return write_file(arguments.dir + "/plans.json", to_json(set));
 }
 
+namespace {
+
+// Bytes of one that moves for 20 ms: long beside the agreement on it.
+int64_t large_message(const Route& route) {
+  constexpr double message_s = 0.02;
+  return std::clamp<int64_t>(static_cast<int64_t>(route.narrowest.value() * message_s) / 64 * 64, 256 << 10, 32 << 20);
+}
+
+}  // namespace
+
 Status write_network_set(const Loaded& loaded, const std::string& dir, Bytes eager_limit) {
   const Cluster& cluster = loaded.scenario.cluster;
   std::vector<int> devices(cluster.hosts.size(), 0);  // and endpoints: who may send or receive there
@@ -147,7 +157,7 @@ Status write_network_set(const Loaded& loaded, const std::string& dir, Bytes eag
   std::error_code failure;
   std::filesystem::create_directories(dir, failure);
   if (failure) return io_error(fmt::format("cannot create {}: {}", dir, failure.message()));
-  GameSet set{eager_limit, {}, {}, {}};
+  GameSet set{eager_limit, {}, {}, {}, {}};
   const auto device_on = [&](size_t host) {
     return std::ranges::find_if(cluster.devices, [&](const Device& device) { return device.host == HostId(host); });
   };
@@ -162,15 +172,11 @@ Status write_network_set(const Loaded& loaded, const std::string& dir, Bytes eag
       set.games.push_back({folder, cluster.hosts[a].name, cluster.hosts[b].name, std::move(game.sizes)});
       if (a != b) {
         ASSIGN_OR_RETURN(const Route route, find_path(cluster, HostId(a), HostId(b)));
-        constexpr double message_s = 0.02;  // long beside the agreement on a large message
-        const CrossingOptions options{
-            std::clamp<int64_t>(static_cast<int64_t>(route.narrowest.value() * message_s) / 64 * 64, 256 << 10,
-                                32 << 20),
-            eager_limit};
+        const CrossingOptions options{large_message(route), eager_limit};
         const Program program = crossing(cluster.hosts[a].name, cluster.hosts[b].name, options);
         RETURN_IF_ERROR(verify(program));
-        CrossingGame both{fmt::format("c{}", set.crossings.size() + 1), cluster.hosts[a].name, cluster.hosts[b].name,
-                          options.message_bytes * options.messages};
+        MessageGame both{fmt::format("c{}", set.crossings.size() + 1), cluster.hosts[a].name, cluster.hosts[b].name,
+                         options.message_bytes * options.messages, options.messages};
         RETURN_IF_ERROR(save_program(dir + "/" + both.folder, {program, program, false, {}, {}}, loaded.model.weights));
         set.crossings.push_back(std::move(both));
       }
@@ -193,6 +199,17 @@ Status write_network_set(const Loaded& loaded, const std::string& dir, Bytes eag
                                        {program, program, false, {}, {}}, loaded.model.weights));
         }
         set.pairs.push_back(std::move(pair));
+
+        // Large messages, as long as those above, within computing that takes longer.
+        BusyPairOptions busy{large_message(route), eager_limit};
+        busy.slots = 6, busy.chores = 6000;
+        const Program slowed =
+            busy_pair(cluster.hosts[from].name, cluster.hosts[to].name, sender->isa, receiver->isa, busy);
+        RETURN_IF_ERROR(verify(slowed));
+        MessageGame game{fmt::format("s{}", set.slowed.size() + 1), cluster.hosts[from].name, cluster.hosts[to].name,
+                         busy.message_bytes * busy.slots, busy.slots};
+        RETURN_IF_ERROR(save_program(dir + "/" + game.folder, {slowed, slowed, false, {}, {}}, loaded.model.weights));
+        set.slowed.push_back(std::move(game));
       }
     }
   }

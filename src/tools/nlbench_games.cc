@@ -51,7 +51,7 @@ Result<Played> run_saved(const LaunchArguments& arguments, const std::string& fo
   }
   ASSIGN_OR_RETURN(const std::string text, read_file(figures));
   ASSIGN_OR_RETURN(const PlanRun run, parse_run(text, figures));
-  return Played{quantile(run.makespans_s, 0.5), run.compute_s};
+  return Played{quantile(run.makespans_s, 0.5), run.compute_s, run.messages_s};
 }
 
 Result<Overheads> measure_overheads(const LaunchArguments& arguments, const std::string& set, const BusyPair& pair) {
@@ -66,6 +66,18 @@ Result<Overheads> measure_overheads(const LaunchArguments& arguments, const std:
   }
   // Below zero it is noise.
   return Overheads{std::max(0.0, quantile(sender, 0.5)), std::max(0.0, quantile(receiver, 0.5))};
+}
+
+Result<double> measure_slowed(const LaunchArguments& arguments, const std::string& set, const MessageGame& game,
+                              const MessageCost& alone) {
+  constexpr int turns = 7, repeats = 3;
+  const double alone_s = (alone.latency * game.messages + bytes(game.bytes) / alone.bandwidth).value();
+  std::vector<double> slowed;
+  for (int turn = 0; turn < turns && !interrupted(); ++turn) {
+    ASSIGN_OR_RETURN(const Played played, run_saved(arguments, set + "/" + game.folder, {game.a, game.b}, repeats));
+    slowed.push_back(played.messages_s / alone_s - 1);
+  }
+  return std::max(0.0, quantile(slowed, 0.5));
 }
 
 }  // namespace nlsplit

@@ -22,11 +22,17 @@ Result<WayFit> play(const LaunchArguments& arguments, const std::string& set, co
 struct Played {
   double makespan_s = 0;
   std::vector<double> compute_s;  // by device
+  double messages_s = 0;          // of all messages together
 };
 Result<Played> run_saved(const LaunchArguments& arguments, const std::string& folder,
                          const std::vector<std::string>& hosts, int repeats);
 
-// What messages take from the computing of both ends: the median of differences, with and without, in turns.
+// What messages take from the computing of both ends: the median of differences, with and without, in turns. `slowed`
+// stays 0.
 Result<Overheads> measure_overheads(const LaunchArguments& arguments, const std::string& set, const BusyPair& pair);
+
+// Overheads::slowed: how much longer than `alone` large messages take while both ends compute. The median of some runs.
+Result<double> measure_slowed(const LaunchArguments& arguments, const std::string& set, const MessageGame& game,
+                              const MessageCost& alone);
 
 }  // namespace nlsplit

@@ -34,13 +34,15 @@ std::string table_of(const NetworkProfile& profile) {
                {"while others\ncome back", Align::right},
                {"error of\nthe lines", Align::right},
                {"from computing,\nof the sender", Align::right},
-               {"of the\nreceiver", Align::right}});
+               {"of the\nreceiver", Align::right},
+               {"slower while\nboth compute", Align::right}});
   for (const NamedWay& way : profile.ways) {
     table.add({fmt::format("{} > {}", way.from, way.to), to_string(way.eager.latency), to_string(way.eager.bandwidth),
                to_string(way.rendezvous.latency), to_string(way.rendezvous.bandwidth),
                way.crossing.value() > 0 ? to_string(way.crossing) : "-",
                fmt::format("{:.1f} %", way.largest_error * 100), fmt::format("{:.2f} ns/B", way.overheads.sender * 1e9),
-               fmt::format("{:.2f} ns/B", way.overheads.receiver * 1e9)});
+               fmt::format("{:.2f} ns/B", way.overheads.receiver * 1e9),
+               fmt::format("{:.1f} %", way.overheads.slowed * 100)});
   }
   return table.to_string();
 }
@@ -64,7 +66,7 @@ Status measure_network(const NetworkArguments& arguments) {
   }
   for (size_t i = 0; i < set.crossings.size(); ++i) {
     show_progress("measuring messages both ways at once", i, set.crossings.size());
-    const CrossingGame& game = set.crossings[i];
+    const MessageGame& game = set.crossings[i];
     constexpr int repeats = 5;
     auto played = run_saved(arguments.launch, dir + "/" + game.folder, {game.a, game.b}, repeats);
     if (interrupted()) return ok_status();
@@ -84,6 +86,16 @@ Status measure_network(const NetworkArguments& arguments) {
     if (!overheads) return overheads.error();
     for (NamedWay& way : profile.ways) {
       if (way.from == set.pairs[i].a && way.to == set.pairs[i].b) way.overheads = *overheads;
+    }
+  }
+  for (size_t i = 0; i < set.slowed.size(); ++i) {
+    show_progress("measuring messages while both ends compute", i, set.slowed.size());
+    for (NamedWay& way : profile.ways) {
+      if (way.from != set.slowed[i].a || way.to != set.slowed[i].b) continue;
+      auto slowed = measure_slowed(arguments.launch, dir, set.slowed[i], way.rendezvous);
+      if (interrupted()) return ok_status();
+      if (!slowed) return slowed.error();
+      way.overheads.slowed = *slowed;
     }
   }
   clear_progress();

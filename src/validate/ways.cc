@@ -144,12 +144,11 @@ namespace {
 // A computation that lives in a second-level cache: its time is the CPU's alone. Long enough that what an instruction
 // costs beside its kernel does not count.
 constexpr int64_t chore_floats = 16384;
-constexpr int chores = 750;  // a slot
 
 }  // namespace
 
 Program busy_pair(const std::string& a, const std::string& b, Isa isa_a, Isa isa_b, const BusyPairOptions& options) {
-  const auto& [message_bytes, eager_limit, messages, slots] = options;
+  const auto& [message_bytes, eager_limit, messages, slots, chores] = options;
   Program program;
   program.name = fmt::format("busy [{}, {}]", a, b);
   program.eager_limit = eager_limit;
@@ -236,15 +235,41 @@ Program crossing(const std::string& a, const std::string& b, const CrossingOptio
 }
 
 Clocks busy_clock(const Program& busy, double slot_s) {
+  const auto is_chore = [&](int desc) { return busy.descs[static_cast<size_t>(desc)].op == Op::Erf; };
+  const auto chores = std::ranges::count_if(busy.devices[0].segments[0].instrs, [&](const Instr& instr) {
+    return instr.opcode == Opcode::compute && is_chore(instr.desc);
+  });
   std::vector<double> seconds;
-  for (const ComputeDesc& desc : busy.descs) seconds.push_back(desc.op == Op::Erf ? slot_s / chores : 0);
+  for (size_t d = 0; d < busy.descs.size(); ++d)
+    seconds.push_back(is_chore(static_cast<int>(d)) ? slot_s / static_cast<double>(chores) : 0);
   return Clocks(busy.devices.size(), seconds);
 }
 
+namespace {
+
+json to_json(const std::vector<MessageGame>& games) {
+  json list = json::array();
+  for (const MessageGame& game : games) {
+    list.push_back(
+        {{"folder", game.folder}, {"a", game.a}, {"b", game.b}, {"bytes", game.bytes}, {"messages", game.messages}});
+  }
+  return list;
+}
+
+std::vector<MessageGame> message_games_of(const json& list) {
+  std::vector<MessageGame> games;
+  for (const json& entry : list) {
+    games.push_back({entry.at("folder").get<std::string>(), entry.at("a").get<std::string>(),
+                     entry.at("b").get<std::string>(), entry.at("bytes").get<int64_t>(),
+                     entry.at("messages").get<int>()});
+  }
+  return games;
+}
+
+}  // namespace
+
 std::string to_json(const GameSet& set) {
-  json games = json::array(), pairs = json::array(), crossings = json::array();
-  for (const CrossingGame& game : set.crossings)
-    crossings.push_back({{"folder", game.folder}, {"a", game.a}, {"b", game.b}, {"bytes", game.bytes}});
+  json games = json::array(), pairs = json::array();
   for (const BusyPair& pair : set.pairs) {
     pairs.push_back({{"quiet", pair.quiet}, {"loud", pair.loud}, {"a", pair.a}, {"b", pair.b}, {"bytes", pair.bytes}});
   }
@@ -256,7 +281,8 @@ std::string to_json(const GameSet& set) {
               {"eager_limit_bytes", set.eager_limit.value()},
               {"games", std::move(games)},
               {"pairs", std::move(pairs)},
-              {"crossings", std::move(crossings)}}
+              {"crossings", to_json(set.crossings)},
+              {"slowed", to_json(set.slowed)}}
              .dump() +
          "\n";
 }
@@ -277,10 +303,8 @@ Result<GameSet> parse_game_set(const std::string& text, const std::string& file)
                            entry.at("a").get<std::string>(), entry.at("b").get<std::string>(),
                            entry.at("bytes").get<int64_t>()});
     }
-    for (const json& entry : value.at("crossings")) {
-      set.crossings.push_back({entry.at("folder").get<std::string>(), entry.at("a").get<std::string>(),
-                               entry.at("b").get<std::string>(), entry.at("bytes").get<int64_t>()});
-    }
+    set.crossings = message_games_of(value.at("crossings"));
+    set.slowed = message_games_of(value.at("slowed"));
     return set;
   } catch (const json::exception& e) {
     return invalid_input(fmt::format("{}: {}", file, e.what()));

@@ -26,7 +26,8 @@ struct BusyPairOptions {
   int64_t message_bytes = 0;
   Bytes eager_limit;
   bool messages = true;
-  int slots = 8;  // in each a computation, and a message of what the slot before has made
+  int slots = 8;     // in each computations, and a message of what the slot before has made
+  int chores = 750;  // computations of a slot
 };
 Program busy_pair(const std::string& a, const std::string& b, Isa isa_a, Isa isa_b, const BusyPairOptions& options);
 // A clock by which each of its slots computes so long, whatever the machine.
@@ -51,15 +52,17 @@ struct BusyPair {
   std::string a, b;
   int64_t bytes = 0;  // of all messages of an execution
 };
-struct CrossingGame {
+struct MessageGame {
   std::string folder, a, b;
-  int64_t bytes = 0;  // of all messages of one way
+  int64_t bytes = 0;  // of all messages from a to b
+  int messages = 0;
 };
 struct GameSet {
   Bytes eager_limit;
   std::vector<Game> games;
   std::vector<BusyPair> pairs;
-  std::vector<CrossingGame> crossings;
+  std::vector<MessageGame> crossings;  // messages both ways at once
+  std::vector<MessageGame> slowed;     // large ones from a to b while both compute
 };
 std::string to_json(const GameSet& set);
 Result<GameSet> parse_game_set(const std::string& text, const std::string& file);

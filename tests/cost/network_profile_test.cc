@@ -103,10 +103,10 @@ TEST_F(Network, NonsenseIsRefused) {
   EXPECT_THAT(refusal("{}"), HasSubstr("format"));
   EXPECT_THAT(refusal(R"({"format": "nlsplit-profile", "version": 1})"),
               HasSubstr("not the measurements of a network"));
-  const std::string head = R"({"format": "nlsplit-network", "version": 2, "machine": "m", "eager_limit_bytes": )";
+  const std::string head = R"({"format": "nlsplit-network", "version": 3, "machine": "m", "eager_limit_bytes": )";
   EXPECT_THAT(refusal(head + R"(-1, "ways": []})"), HasSubstr("an eager limit of -1"));
   const auto way = [](const std::string& latency, const std::string& bandwidth) {
-    return R"({"from": "a", "to": "b", "largest_error": 0, "crossing_bytes_per_s": 0, "overheads": {"sender_s_per_byte": 0, "receiver_s_per_byte": 0}, "rendezvous": {"latency_s": 0, "bytes_per_s": 1}, "eager": {"latency_s": )" +
+    return R"({"from": "a", "to": "b", "largest_error": 0, "crossing_bytes_per_s": 0, "overheads": {"sender_s_per_byte": 0, "receiver_s_per_byte": 0, "slowed": 0}, "rendezvous": {"latency_s": 0, "bytes_per_s": 1}, "eager": {"latency_s": )" +
            latency + R"(, "bytes_per_s": )" + bandwidth + "}}";
   };
   EXPECT_EQ(refusal(head + "0, \"ways\": [" + way("0", "1") + "]}"), "");

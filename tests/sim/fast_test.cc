@@ -103,5 +103,37 @@ TEST(Fast, DevicesOfOneMachineSlowEachOtherDown) {
   EXPECT_NEAR(timing.makespan, 2, 1e-12);
 }
 
+// A message of 1 s on its own, which needs 1.2 s while both ends compute and 12/11 s while one does.
+TEST(Fast, MessagesAreSlowerWhileTheirEndsCompute) {
+  TimedGraph graph;
+  Activity message;
+  message.is_transfer = true;
+  message.device = 0, message.peer = 1;
+  message.duration = 1, message.slowed = 0.2;
+  graph.activities.push_back(message);
+  for (int device = 0; device < 2; ++device) {
+    Activity block;
+    block.device = device;
+    block.duration = 2;
+    graph.activities.push_back(block);
+  }
+  graph.edge_begin = {0, 0, 0, 0};
+  graph.host_of_device = {0, 1};
+  graph.machine_of_device = {-1, -1};
+  graph.nic_window = 1;
+  Timing timing;
+  const auto arrives = [&] {
+    simulate_fast(graph, timing);
+    return timing.finish[0];
+  };
+  EXPECT_NEAR(arrives(), 1.2, 1e-12);
+  graph.activities[2].duration = 0;
+  EXPECT_NEAR(arrives(), 12.0 / 11, 1e-12);
+  graph.activities[1].duration = 0.5;  // a quarter of both ends' time until it would have arrived
+  EXPECT_NEAR(arrives(), 1 / (1 - 0.25 * 0.2 / 1.2), 1e-12);
+  graph.activities[1].duration = 0;
+  EXPECT_NEAR(arrives(), 1, 1e-12);
+}
+
 }  // namespace
 }  // namespace nlsplit::testing

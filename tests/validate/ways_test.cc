@@ -64,6 +64,28 @@ TEST(BusyPair, ComputesTheSameWithAndWithoutMessages) {
   EXPECT_EQ(computations[0] + 8, computations[1]) << "and what arrived is read";
 }
 
+TEST(BusyPair, ItsClockIsShared) {
+  BusyPairOptions options{100000, bytes(65480)};
+  options.slots = 2, options.chores = 40;
+  const Program program = busy_pair("a", "b", Isa::v2, Isa::v2, options);
+  const Clocks clocks = busy_clock(program, 0.01);
+  double slot = 0;
+  for (const Instr& instr : program.devices[0].segments[0].instrs)
+    slot += instr.opcode == Opcode::compute ? clocks[0][static_cast<size_t>(instr.desc)] : 0;
+  EXPECT_NEAR(slot, 0.01, 1e-12);
+}
+
+TEST(Games, SurviveTheirFile) {
+  GameSet set{
+      bytes(65480), {{"g1", "a", "b", {256, 512}}}, {{"q1", "l1", "a", "b", 800}}, {{"c1", "a", "b", 1600, 16}}, {}};
+  set.slowed.push_back({"s1", "b", "a", 600, 6});
+  const auto read = parse_game_set(to_json(set), "set.json");
+  ASSERT_TRUE(read.ok()) << read.error().to_string();
+  EXPECT_EQ(to_json(*read), to_json(set));
+  EXPECT_EQ(read->slowed[0].messages, 6);
+  EXPECT_FALSE(parse_game_set("{}", "set.json").ok());
+}
+
 std::vector<WaySample> samples_of(const std::vector<int64_t>& sizes, double (*time)(int64_t)) {
   std::vector<WaySample> samples;
   for (const int64_t size : sizes) {

@@ -438,10 +438,11 @@ Result<std::unique_ptr<Transport>> start_mpi(MpiOptions options) {
   const Clock::time_point begin = Clock::now();
   const StartGuard guard(*exit, options.lifeline_s, options.rank);
   int provided = MPI_THREAD_SINGLE;
-  // Over TCP Open MPI 4.1 asks for a large message in one piece. What the other side must know of such a message waits
-  // behind all of one that goes there: two large ones that cross take turns. In pieces they do not
-  // (docs/performance.md).
-  ::setenv("OMPI_MCA_btl_tcp_rdma_pipeline_frag_size", "262144", 0);
+  // Over TCP Open MPI 4.1 has the receiver ask for each piece of a large message, and both ends' processors compute
+  // meanwhile: so the sender is to send all of it once the receiver is ready. What the other side must know of a
+  // message waits behind what the socket holds of one that goes there: so it holds little (docs/performance.md).
+  ::setenv("OMPI_MCA_btl_tcp_flags", "send,inplace,hetero-rdma", 0);
+  ::setenv("OMPI_MCA_btl_tcp_sndbuf", "524288", 0);
   if (const int code = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided); code != MPI_SUCCESS) {
     return failed("MPI does not start: " + text_of(code));
   }
