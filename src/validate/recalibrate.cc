@@ -6,18 +6,6 @@
 #include <array>
 
 namespace nlsplit {
-namespace {
-
-std::optional<Quality> quality_of_plans(const std::vector<ValidatedPlan>& plans) {
-  std::vector<Outcome> outcomes;
-  for (const ValidatedPlan& plan : plans) {
-    if (!plan.runs.empty()) outcomes.push_back(plan.outcome);
-  }
-  return quality_of(outcomes);
-}
-
-}  // namespace
-
 Corrections learn(const std::vector<ValidatedPlan>& plans) {
   constexpr double least_share = 0.1;
   std::map<std::string, std::vector<double>> computing;
@@ -46,7 +34,7 @@ Result<Recalibration> recalibrate(const PlanSet& set, const std::vector<PlanRun>
   const std::vector<ValidatedPlan> plans = join(set, runs);
   Recalibration result;
   result.corrections = learn(plans);
-  result.before = quality_of_plans(plans);
+  result.before = quality_of(plans);
   std::array<std::vector<ValidatedPlan>, 2> halves;
   size_t measured = 0;
   std::map<std::string, size_t> half_of;  // by fingerprint
@@ -68,7 +56,7 @@ Result<Recalibration> recalibrate(const PlanSet& set, const std::vector<PlanRun>
       if (half != half_of.end() && half->second != teachers) corrected.plans[i] = again.plans[i];
     }
   }
-  result.after = quality_of_plans(join(corrected, runs));
+  result.after = quality_of(join(corrected, runs));
   return result;
 }
 

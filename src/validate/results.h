@@ -68,6 +68,10 @@ struct ErrorSources {
 };
 ErrorSources error_sources(const std::vector<ValidatedPlan>& plans);
 
+// Over the plans that ran, all or only those that nothing disturbed. None: fewer than two, or there is no difference.
+std::optional<Quality> quality_of(const std::vector<ValidatedPlan>& plans);
+std::optional<Quality> quality_of_undisturbed(const std::vector<ValidatedPlan>& plans);
+
 std::vector<ValidatedPlan> join(const PlanSet& set, const std::vector<PlanRun>& runs);
 
 }  // namespace nlsplit

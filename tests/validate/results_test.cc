@@ -139,6 +139,21 @@ TEST_F(Results, OfSlowProcessorsCountOnlyWhereThereAreNoOthers) {
   EXPECT_FALSE(plans[1].disturbed);
 }
 
+TEST_F(Results, AreJudgedWithAndWithoutDisturbedOnes) {
+  set_.plans.push_back(set_.plans[1]);
+  set_.plans[2].fingerprint = "cc";
+  PlanRun good = run("aa", 0, {3, 3, 3}), slow = run("cc", 0, {30, 30, 30});
+  good.gauges_s["A"] = {1, 1, 1};
+  std::vector<PlanRun> runs = {good, run("bb", 0, {5, 5}), slow};
+  EXPECT_FALSE(quality_of_undisturbed(join(set_, runs))) << "nothing was disturbed";
+  runs[2].gauges_s["A"] = {2, 2, 2};
+  const std::vector<ValidatedPlan> plans = join(set_, runs);
+  ASSERT_TRUE(quality_of(plans) && quality_of_undisturbed(plans));
+  EXPECT_EQ(quality_of(plans)->plans, 3u);
+  EXPECT_EQ(quality_of_undisturbed(plans)->plans, 2u);
+  EXPECT_LT(quality_of_undisturbed(plans)->throughput_error.max, quality_of(plans)->throughput_error.max);
+}
+
 TEST_F(Results, AnErrorIsForgottenOnceItWorks) {
   PlanRun failure;
   failure.fingerprint = "aa";

@@ -29,7 +29,6 @@ json to_json(const Quality& q) {
 }  // namespace
 
 json validation_data(const PlanSet& set, const std::vector<ValidatedPlan>& plans, bool timelines) {
-  std::vector<Outcome> outcomes;
   json list = json::array();
   for (const ValidatedPlan& plan : plans) {
     const PredictedPlan& p = *plan.predicted;
@@ -44,7 +43,6 @@ json validation_data(const PlanSet& set, const std::vector<ValidatedPlan>& plans
     if (!plan.error.empty()) entry["failure"] = plan.error;
     if (!plan.runs.empty()) {
       const Outcome& o = plan.outcome;
-      outcomes.push_back(o);
       entry["measured"] = {{"makespan_s", o.measured},
                            {"spread_s", o.spread},
                            {"latency_mean_s", o.measured_latency},
@@ -64,11 +62,13 @@ json validation_data(const PlanSet& set, const std::vector<ValidatedPlan>& plans
                {"model", set.model},
                {"batch", set.batch},
                {"quality", nullptr},
+               {"quality_undisturbed", nullptr},
                {"plans", std::move(list)}};
   const ErrorSources sources = error_sources(plans);
   file["computing_error"] = sources.computing ? to_json(*sources.computing) : json();
   file["message_error"] = sources.messages ? to_json(*sources.messages) : json();
-  if (const std::optional<Quality> q = quality_of(outcomes)) file["quality"] = to_json(*q);
+  if (const std::optional<Quality> q = quality_of(plans)) file["quality"] = to_json(*q);
+  if (const std::optional<Quality> q = quality_of_undisturbed(plans)) file["quality_undisturbed"] = to_json(*q);
   return file;
 }
 

@@ -63,7 +63,7 @@ std::string validation_text(const PlanSet& set, const std::vector<ValidatedPlan>
                {"error", Align::right},
                {"computing", Align::right},
                {"messages", Align::right}});
-  std::vector<Outcome> outcomes;
+  size_t ran = 0;
   std::map<std::string, std::vector<std::string>> failures;  // by what was said
   int64_t disturbed = 0;
   const auto batch = static_cast<double>(set.batch);
@@ -76,7 +76,7 @@ std::string validation_text(const PlanSet& set, const std::vector<ValidatedPlan>
       if (!plan.error.empty()) failures[plan.error].push_back(p.text);
     } else {
       const Outcome& o = plan.outcome;
-      outcomes.push_back(o);
+      ++ran;
       disturbed += plan.disturbed ? 1 : 0;
       row.insert(row.end(), {rate_text(batch / o.measured), "±" + percent(o.spread / o.measured),
                              signed_percent(o.measured / o.predicted - 1), signed_percent(plan.compute_error),
@@ -85,18 +85,22 @@ std::string validation_text(const PlanSet& set, const std::vector<ValidatedPlan>
     table.add(std::move(row));
   }
   std::string text =
-      fmt::format("{} · batch {} · {} of {} plans measured\n\n", set.model, set.batch, outcomes.size(), plans.size());
+      fmt::format("{} · batch {} · {} of {} plans measured\n\n", set.model, set.batch, ran, plans.size());
   text += table.to_string();
   text +=
       "\nerror: of the predicted throughput; computing: how much longer the busiest device computed than predicted;\n"
       "messages: how much longer all of them took\n\n";
-  if (const std::optional<Quality> quality = quality_of(outcomes)) text += quality_text(*quality);
+  if (const std::optional<Quality> quality = quality_of(plans)) text += quality_text(*quality);
   const ErrorSources sources = error_sources(plans);
   if (sources.computing) text += fmt::format("computing alone    {}\n", quantiles_text(*sources.computing));
   if (sources.messages) text += fmt::format("messages alone     {}\n", quantiles_text(*sources.messages));
   if (disturbed > 0) {
     text += fmt::format("disturbed          {}: a processor was slower than at its best in all their executions\n",
                         counted(disturbed, "plan"));
+    if (const std::optional<Quality> quality = quality_of_undisturbed(plans)) {
+      text += fmt::format("  without them     throughput error {}; Kendall's tau {:.3f}\n",
+                          quantiles_text(quality->throughput_error), quality->all.tau);
+    }
   }
   for (const auto& [said, failed] : failures) {
     text += fmt::format("\n{} failed ({}): {}\n", counted(static_cast<int64_t>(failed.size()), "plan"),

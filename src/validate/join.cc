@@ -1,0 +1,137 @@
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "base/gauge.h"
+#include "validate/results.h"
+
+namespace nlsplit {
+namespace {
+
+// A run of a plan, and which of its repeats count.
+struct Counted {
+  const PlanRun* run;
+  std::vector<size_t> repeats;
+};
+
+std::vector<size_t> all_repeats(const PlanRun& run) {
+  std::vector<size_t> all(run.makespans_s.size());
+  std::iota(all.begin(), all.end(), size_t{0});
+  return all;
+}
+
+// Runs without any undisturbed repeat are left out; if that would be all of them, all count.
+std::vector<Counted> counted_of(const std::vector<const PlanRun*>& runs, const std::map<std::string, double>& best) {
+  std::vector<Counted> counted;
+  for (const PlanRun* run : runs) {
+    std::vector<size_t> repeats = undisturbed(*run, best);
+    if (!repeats.empty()) counted.push_back({run, std::move(repeats)});
+  }
+  return counted;
+}
+
+}  // namespace
+
+std::map<std::string, double> best_gauges(const std::vector<PlanRun>& runs) {
+  std::map<std::string, std::vector<double>> all;
+  for (const PlanRun& run : runs) {
+    for (const auto& [device, gauges] : run.gauges_s)
+      all[device].insert(all[device].end(), gauges.begin(), gauges.end());
+  }
+  std::map<std::string, double> best;
+  for (auto& [device, gauges] : all) {
+    if (!gauges.empty()) best[device] = best_gauge(std::move(gauges));
+  }
+  return best;
+}
+
+std::vector<size_t> undisturbed(const PlanRun& run, const std::map<std::string, double>& best) {
+  std::vector<std::vector<double>> gauges(run.makespans_s.size());
+  std::vector<double> best_here;
+  for (const auto& [device, of_device] : run.gauges_s) {
+    const auto known = best.find(device);
+    if (known == best.end() || of_device.size() != gauges.size()) continue;
+    for (size_t r = 0; r < gauges.size(); ++r) gauges[r].push_back(of_device[r]);
+    best_here.push_back(known->second);
+  }
+  return undisturbed(gauges, best_here);
+}
+
+ErrorSources error_sources(const std::vector<ValidatedPlan>& plans) {
+  std::vector<double> computing, messages;
+  for (const ValidatedPlan& plan : plans) {
+    if (plan.runs.empty()) continue;
+    computing.push_back(std::abs(plan.compute_error));
+    if (plan.predicted->messages_s > 0) messages.push_back(std::abs(plan.message_error));
+  }
+  ErrorSources sources;
+  if (!computing.empty()) sources.computing = quantiles_of(computing);
+  if (!messages.empty()) sources.messages = quantiles_of(messages);
+  return sources;
+}
+
+std::optional<Quality> quality_of(const std::vector<ValidatedPlan>& plans) {
+  std::vector<Outcome> outcomes;
+  for (const ValidatedPlan& plan : plans) {
+    if (!plan.runs.empty()) outcomes.push_back(plan.outcome);
+  }
+  return quality_of(outcomes);
+}
+
+std::optional<Quality> quality_of_undisturbed(const std::vector<ValidatedPlan>& plans) {
+  std::vector<Outcome> outcomes;
+  size_t disturbed = 0;
+  for (const ValidatedPlan& plan : plans) {
+    if (plan.runs.empty()) continue;
+    if (plan.disturbed)
+      ++disturbed;
+    else
+      outcomes.push_back(plan.outcome);
+  }
+  return disturbed > 0 ? quality_of(outcomes) : std::nullopt;
+}
+
+std::vector<ValidatedPlan> join(const PlanSet& set, const std::vector<PlanRun>& runs) {
+  std::vector<ValidatedPlan> plans;
+  const std::map<std::string, double> best = best_gauges(runs);
+  for (const PredictedPlan& predicted : set.plans) {
+    ValidatedPlan plan;
+    plan.predicted = &predicted;
+    for (const PlanRun& run : runs) {
+      if (run.fingerprint != predicted.fingerprint) continue;
+      if (run.error.empty())
+        plan.runs.push_back(&run);
+      else
+        plan.error = run.error;
+    }
+    if (plan.runs.empty()) {
+      plan.disturbed = true;
+      plans.push_back(std::move(plan));
+      continue;
+    }
+    plan.error.clear();
+    std::vector<Counted> counted = counted_of(plan.runs, best);
+    plan.disturbed = counted.empty();
+    if (plan.disturbed) {
+      for (const PlanRun* run : plan.runs) counted.push_back({run, all_repeats(*run)});
+    }
+    const auto longest =
+        static_cast<size_t>(std::ranges::max_element(predicted.compute_s) - predicted.compute_s.begin());
+    std::vector<double> makespans, latencies, computing, sending;
+    for (const auto& [run, repeats] : counted) {
+      for (const size_t r : repeats) makespans.push_back(run->makespans_s[r]);
+      latencies.push_back(run->latency_mean_s);
+      if (longest < run->compute_s.size()) computing.push_back(run->compute_s[longest]);
+      sending.push_back(run->messages_s);
+    }
+    plan.outcome = {predicted.makespan_s, quantile(makespans, 0.5), predicted.latency_mean_s, quantile(latencies, 0.5),
+                    (quantile(makespans, 0.75) - quantile(makespans, 0.25)) / 2};
+    if (!computing.empty() && predicted.compute_s[longest] > 0)
+      plan.compute_error = quantile(computing, 0.5) / predicted.compute_s[longest] - 1;
+    if (predicted.messages_s > 0) plan.message_error = quantile(sending, 0.5) / predicted.messages_s - 1;
+    plans.push_back(std::move(plan));
+  }
+  return plans;
+}
+
+}  // namespace nlsplit
