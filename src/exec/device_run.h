@@ -2,22 +2,34 @@
 //
 // Two threads. The caller's owns the transport: it posts each recv as soon as its bank is free, starts each send when
 // its data is written and the one before it on its FIFO is gone, and rests in between. A second one computes, slot by
-// slot, in the order of the Program, each instruction as soon as what it reads has arrived and what it overwrites has
-// left. So transfers and computing overlap wherever the Program lets them. What waits for what comes from
-// dependencies() and from nowhere else.
+// slot, in the order of the Program or in the one an online policy chooses, each instruction as soon as what it reads
+// has arrived and what it overwrites has left. So transfers and computing overlap wherever the Program lets them. What
+// waits for what comes from dependencies() and from nowhere else.
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "exec/instructions.h"
 #include "exec/transport.h"
 #include "program/dependencies.h"
+#include "program/relax.h"
+#include "program/turns.h"
 
 namespace nlsplit {
 
 struct Interval {
   double start = 0, finish = 0;  // seconds since the start of this execution
+};
+
+// Who decides what a device computes next, in a run that is online, and what is bound all the same.
+struct OnlineDevice {
+  const OnlinePolicy* policy = nullptr;
+  std::span<const RelaxedSlot> slots = {};  // of the device; borrowed
+  std::vector<double> remaining_s = {};     // [slot]
+  std::vector<ScheduledSlot> table = {};    // replay only
 };
 
 struct DeviceRunOptions {
@@ -30,11 +42,12 @@ struct DeviceRunOptions {
   // what waits for it goes on at its nominal end. Nominal ends, not measured ones, are added up, so errors do not
   // pile up.
   std::vector<double> clock = {};
+  std::optional<OnlineDevice> online = {};  // none: slot by slot, in the order of the Program
 };
 
 class DeviceRun {
  public:
-  // Everything is borrowed and must outlive this.
+  // Everything is borrowed and must outlive this. Online the dependencies are those of the RelaxedOrder.
   DeviceRun(const Program& program, const Dependencies& dependencies, int device, const KernelTable& kernels,
             std::byte* arena, Transport& transport, const DeviceRunOptions& options);
   ~DeviceRun();
@@ -47,6 +60,9 @@ class DeviceRun {
 
   // With a clock: computations of the last execution after which this machine was later than the clock allows.
   size_t overruns() const;
+
+  // The slots that computed in the last execution, in the order in which they did.
+  const std::vector<int>& decided() const;
 
  private:
   struct State;

@@ -131,6 +131,7 @@ struct Repeats {
   std::vector<double> makespans;            // on rank 0: of the slowest device; elsewhere its own
   std::vector<std::vector<double>> gauges;  // on rank 0: [repeat][device]
   std::deque<std::vector<Interval>> kept;
+  std::deque<std::vector<int>> decided;  // of those
   size_t overruns = 0;
 };
 
@@ -161,12 +162,13 @@ bool wants_another(const RunOptions& options, const Repeats& repeats, double ela
 
 // All repeats, warm-up first. Rank 0 says after each whether there is another one.
 Result<Repeats> repeat(const Program& program, const Dependencies& deps, const KernelTable& kernels, std::byte* arena,
-                       Transport& transport, const RunOptions& options, std::vector<double> clock, Waiting waiting) {
+                       Transport& transport, const RunOptions& options, std::vector<double> clock,
+                       std::optional<OnlineDevice> online, Waiting waiting) {
   const int rank = transport.rank();
   const DeviceProgram& device = program.devices[static_cast<size_t>(rank)];
   const Reset reset(device, arena, options.poison);
   DeviceRun device_run(program, deps, rank, kernels, arena, transport,
-                       {options.watchdog_s, options.cancelled, std::move(clock)});
+                       {options.watchdog_s, options.cancelled, std::move(clock), std::move(online)});
   Repeats repeats;
   Status same_bits;
   uint64_t first_hash = 0;
@@ -201,7 +203,11 @@ Result<Repeats> repeat(const Program& program, const Dependencies& deps, const K
     }
     repeats.overruns += device_run.overruns();
     repeats.kept.push_back(std::move(times));
-    if (repeats.kept.size() > static_cast<size_t>(std::max(1, options.keep))) repeats.kept.pop_front();
+    repeats.decided.push_back(device_run.decided());
+    if (repeats.kept.size() > static_cast<size_t>(std::max(1, options.keep))) {
+      repeats.kept.pop_front();
+      repeats.decided.pop_front();
+    }
   }
   waiting.what = "the end of the last repeat";
   RETURN_IF_ERROR(agree(transport, same_bits, waiting));
@@ -261,6 +267,40 @@ Result<std::vector<double>> own_clock(const Program& program, const Clocks& cloc
   auto all = parse_clocks(text, program, "the clocks of rank 0");
   if (!all) return give_up(transport, all.error().message);
   return std::move((*all)[static_cast<size_t>(transport.rank())]);
+}
+
+// Rank 0 knows who decides; all ranks get the same knowledge.
+Result<std::optional<Online>> shared_online(const Program& program, const std::optional<Online>& mine,
+                                            Transport& transport, const Waiting& waiting) {
+  std::string text = mine ? online_text(*mine) : "";
+  RETURN_IF_ERROR(broadcast(transport, &text, waiting));
+  if (text.empty()) return std::optional<Online>();
+  auto online = parse_online(text, program, "the online run of rank 0");
+  const Status fits = online.ok() ? ok_status() : Status(online.error());
+  RETURN_IF_ERROR(agree(transport, fits, waiting));
+  return std::optional<Online>(std::move(*online));
+}
+
+// What this device is bound to, and whom it asks.
+Result<OnlineDevice> online_device(const Program& program, const RelaxedOrder& relaxed, Online& online, size_t rank,
+                                   const RunOptions& options) {
+  OnlineDevice device;
+  ASSIGN_OR_RETURN(device.policy, find_online_policy(online.policy));
+  if (device.policy == &replay_policy()) RETURN_IF_ERROR(check_table(program, relaxed, online.table));
+  if (options.policy != nullptr) device.policy = options.policy;
+  device.slots = relaxed.devices[rank];
+  device.remaining_s = std::move(online.remaining_s[rank]);
+  if (rank < online.table.size()) device.table = std::move(online.table[rank]);
+  return device;
+}
+
+// On rank 0, of all devices.
+Result<std::vector<std::vector<int>>> gather_decided(const std::vector<int>& mine, Transport& transport,
+                                                     const Waiting& waiting) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> all, gather(transport, as_text(mine), waiting));
+  std::vector<std::vector<int>> decided;
+  for (const std::string& text : all) decided.push_back(from_text<int>(text));
+  return decided;
 }
 
 // On rank 0.
@@ -359,8 +399,20 @@ Result<RunResult> run(const Program& program, const Job& job, Transport& transpo
 
   RunResult result;
   ASSIGN_OR_RETURN(std::vector<double> clock, own_clock(program, job.clocks, transport, waiting));
-  ASSIGN_OR_RETURN(Repeats repeats, repeat(program, *deps, kernels->table, arena->data(), transport, options,
-                                           std::move(clock), waiting));
+  waiting.what = "the distribution of the online policy";
+  ASSIGN_OR_RETURN(std::optional<Online> online, shared_online(program, job.online, transport, waiting));
+  std::optional<RelaxedOrder> relaxed;
+  std::optional<OnlineDevice> turns;
+  if (online) {
+    auto order = relax(program);
+    if (order.ok()) relaxed = std::move(*order);
+    auto device = order.ok() ? online_device(program, *relaxed, *online, rank, options) : order.error();
+    RETURN_IF_ERROR(agree(transport, device.ok() ? ok_status() : Status(device.error()), waiting));
+    turns = std::move(*device);
+  }
+  const Dependencies& bound = relaxed ? relaxed->dependencies : *deps;
+  ASSIGN_OR_RETURN(Repeats repeats, repeat(program, bound, kernels->table, arena->data(), transport, options,
+                                           std::move(clock), std::move(turns), waiting));
   waiting.what = "the collection of results";
   result.makespans_s = std::move(repeats.makespans);
   result.gauges_s = std::move(repeats.gauges);
@@ -368,6 +420,11 @@ Result<RunResult> run(const Program& program, const Job& job, Transport& transpo
   ASSIGN_OR_RETURN(result.overruns, sum_of(repeats.overruns, transport, waiting));
   ASSIGN_OR_RETURN(const size_t chosen, choose_repeat(result, repeats.kept.size(), transport, waiting));
   ASSIGN_OR_RETURN(result.trace, gather_trace(program, *deps, repeats.kept[chosen], transport, waiting));
+  if (online) {
+    ASSIGN_OR_RETURN(result.decided, gather_decided(repeats.decided[chosen], transport, waiting));
+  } else {
+    result.decided = static_order(program);
+  }
   ASSIGN_OR_RETURN(result.outputs, collect_outputs(program, arena->data(), transport, waiting));
   return result;
 }

@@ -9,12 +9,14 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "exec/device_run.h"
 #include "exec/transport.h"
+#include "program/online.h"
 #include "program/program.h"
 #include "program/saved.h"
 #include "program/trace.h"
@@ -33,8 +35,9 @@ using ContentLookup = std::function<Result<std::string_view>(ContentId)>;
 // What rank 0 brings. Other ranks may have contents too, which then need not travel.
 struct Job {
   ContentLookup contents;
-  std::vector<NamedTensor> inputs;  // by the names of the Program's input buffers
-  Clocks clocks = {};               // program/saved.h
+  std::vector<NamedTensor> inputs;    // by the names of the Program's input buffers
+  Clocks clocks = {};                 // program/saved.h
+  std::optional<Online> online = {};  // none: every device in the order of the Program
 };
 
 struct Repeat {
@@ -49,10 +52,11 @@ struct RunOptions {
   int repeats = 5;  // at least so many
   // And at least so long, warm-up not counted; up to three times as long while fewer than `repeats` were undisturbed.
   double duration_s = 0;
-  int keep = 64;                  // so many of the last repeats keep their times; more costs memory
-  bool poison = false;            // fills all but weights, states and inputs with NaN before each repeat: for tests
-  double watchdog_s = 10;         // see DeviceRunOptions
-  bool (*cancelled)() = nullptr;  // becomes true when the user has had enough; asked often
+  int keep = 64;           // so many of the last repeats keep their times; more costs memory
+  bool poison = false;     // fills all but weights, states and inputs with NaN before each repeat: for tests
+  double watchdog_s = 10;  // see DeviceRunOptions
+  const OnlinePolicy* policy = nullptr;  // instead of the one that the job's `online` names: for tests
+  bool (*cancelled)() = nullptr;         // becomes true when the user has had enough; asked often
   // On rank 0, after each counted repeat: its makespan. For those who want to keep what was measured if the run does
   // not end well.
   std::function<void(double makespan_s)> keep_makespan = nullptr;
@@ -71,14 +75,16 @@ struct RunResult {
   std::vector<std::vector<double>> gauges_s;  // [repeat][device]: base/gauge.h
   std::vector<size_t> counting;               // the repeats that no device's core spoiled; all, if these are too few
   std::vector<OutputTensor> outputs;          // by device and buffer; of the last repeat
+  std::vector<std::vector<int>> decided;      // [device]: the order of its slots in the repeat of the trace
   size_t overruns = 0;                        // of device clocks, in all repeats
 
   std::vector<double> counted_makespans_s() const;
 };
 
 // Errors, the same on all ranks: too many or too few ranks, a Program that verify rejects, inputs that do not fit,
-// missing contents, not enough memory, a CPU without the level the kernels need, a hang (the watchdog says where),
-// repeats that differ in their bits, a Program with gradients or updates (there is no code for them yet).
+// missing contents, an online run of another Program, not enough memory, a CPU without the level the kernels need, a
+// hang (the watchdog says where), repeats that differ in their bits, a Program with gradients or updates (there is no
+// code for them yet).
 Result<RunResult> run(const Program& program, const Job& job, Transport& transport, const RunOptions& options);
 
 // "this plan runs on 3 devices (A, B, C): start it with mpirun -np 3"

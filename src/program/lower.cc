@@ -318,7 +318,7 @@ Result<Program> lower_forward(const KernelGraph& graph, const Plan& plan, const 
   input.placement = &placement;
   input.flows = &flows;
   input.flow_block = flow_blocks(graph, cluster, static_cast<int>(plan.stages.size()), flows);
-  input.banks = table.banks;
+  input.banks = std::max(table.banks, table.room);
   input.flow_of.assign(graph.graph.values.size(), -1);
   for (size_t f = 0; f < flows.size(); ++f) input.flow_of[flows[f].root.index()] = static_cast<int>(f);
   std::map<Isa, std::vector<int>> interned;

@@ -77,8 +77,10 @@ struct SlotTimes {
 };
 // The bank of every buffer in `banked`, for each micro-batch: one that is free from when the value is there (a message:
 // from when it is sent) to its last use. There are as many as lives overlap, and two at least where a message leaves,
-// so that the next can be made while it is under way. Also those of inputs, one a micro-batch.
-void assign_training_banks(DeviceProgram& device, const std::vector<SlotTimes>& times, const std::vector<bool>& banked);
+// so that the next can be made while it is under way; and at least `room`, for as many micro-batches. Also those of
+// inputs, one a micro-batch.
+void assign_training_banks(DeviceProgram& device, const std::vector<SlotTimes>& times, const std::vector<bool>& banked,
+                           int room);
 
 // What training needs of a device's memory whatever the schedule (weights, their gradients, the optimizer's state), and
 // what one micro-batch keeps there.

@@ -64,8 +64,8 @@ int share_banks(std::vector<Life*>& lives, size_t at_least) {
 
 }  // namespace
 
-void assign_training_banks(DeviceProgram& device, const std::vector<SlotTimes>& times,
-                           const std::vector<bool>& banked) {
+void assign_training_banks(DeviceProgram& device, const std::vector<SlotTimes>& times, const std::vector<bool>& banked,
+                           int room) {
   const Touched touched = find_touched(device, banked);
   std::vector<std::map<int, Life>> lives(device.buffers.size());  // [buffer]: by micro-batch
   for (size_t i = 0; i < device.order.size(); ++i) {
@@ -85,7 +85,8 @@ void assign_training_banks(DeviceProgram& device, const std::vector<SlotTimes>& 
     if (lives[b].empty()) continue;
     std::vector<Life*> all;
     for (auto& [m, life] : lives[b]) all.push_back(&life);
-    device.buffers[b].banks = share_banks(all, touched.leaves[b] && all.size() > 1 ? double_buffer : 0);
+    const size_t needed = touched.leaves[b] && all.size() > 1 ? double_buffer : 0;
+    device.buffers[b].banks = share_banks(all, std::max(needed, std::min(all.size(), at(room))));
   }
   for (Slot& slot : device.order) {
     for (const BufferId b : touched.banked[at(slot.segment)]) {

@@ -31,6 +31,7 @@ constexpr const char* unsplit_file = "unsplit.nls";
 constexpr const char* index_file = "weights.idx";
 constexpr const char* weights_file = "weights.bin";
 constexpr const char* clock_file = "clock.json";
+constexpr const char* online_file = "online.json";
 constexpr const char* prediction_file = "predicted.json";
 constexpr size_t content_alignment = 64;
 
@@ -90,6 +91,7 @@ Status write_programs(const std::string& dir, const SavedProgram& saved) {
   RETURN_IF_ERROR(write_file(dir + "/" + program_file, to_string(saved.program)));
   RETURN_IF_ERROR(write_file(dir + "/" + unsplit_file, to_string(saved.unsplit)));
   if (!saved.clocks.empty()) RETURN_IF_ERROR(write_file(dir + "/" + clock_file, clocks_text(saved.clocks)));
+  if (saved.online) RETURN_IF_ERROR(write_file(dir + "/" + online_file, online_text(*saved.online)));
   if (!saved.has_prediction) return ok_status();
   const Prediction& p = saved.prediction;
   const json text = {{"format", "nlsplit-prediction"},      {"version", 1},
@@ -184,6 +186,10 @@ Result<SavedProgram> load_program(const std::string& dir) {
   if (fs::exists(dir + "/" + clock_file, failure)) {
     ASSIGN_OR_RETURN(const std::string text, read_file(dir + "/" + clock_file));
     ASSIGN_OR_RETURN(saved.clocks, parse_clocks(text, saved.program, dir + "/" + clock_file));
+  }
+  if (fs::exists(dir + "/" + online_file, failure)) {
+    ASSIGN_OR_RETURN(const std::string text, read_file(dir + "/" + online_file));
+    ASSIGN_OR_RETURN(saved.online, parse_online(text, saved.program, dir + "/" + online_file));
   }
   if (fs::exists(dir + "/" + prediction_file, failure)) {
     ASSIGN_OR_RETURN(saved.prediction, read_prediction(dir + "/" + prediction_file));

@@ -5,13 +5,16 @@
 //   weights.idx     one line a content: id, offset, bytes
 //   weights.bin     their bytes
 //   clock.json      what computations take on devices with a clock (absent if there are none)
+//   online.json     who decides, if the plan is run online, and what it may know (absent if it is not)
 //   predicted.json  what the simulator expects, for comparison (absent for a model without a cluster)
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 
 #include "graph/weights.h"
+#include "program/online.h"
 #include "program/program.h"
 
 namespace nlsplit {
@@ -32,7 +35,8 @@ struct SavedProgram {
   Program unsplit;
   bool has_prediction = false;
   Prediction prediction;
-  Clocks clocks = {};  // by device of the Program; empty: no device has one
+  Clocks clocks = {};                 // by device of the Program; empty: no device has one
+  std::optional<Online> online = {};  // none: in the order of the Program
 };
 
 // Writes into a new folder next to DIR and renames it; DIR must not exist or must be a folder this function wrote.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "schedule/online_choice.h"
+
 namespace nlsplit {
 namespace {
 
@@ -43,6 +45,20 @@ std::vector<PhaseTimes> phases_of(const LoweredPlan& lowered) {
   return times;
 }
 
+// Who decides in an online plan, and what is bound whatever is decided.
+Status prepare_online(const Scenario& scenario, const PreparedModel& prepared, const Plan& plan, const CostTable& costs,
+                      LoweredPlan& lowered) {
+  ASSIGN_OR_RETURN(const OnlineChoice choice, parse_online_choice(plan.schedule));
+  ASSIGN_OR_RETURN(lowered.relaxed, relax(lowered.program));
+  lowered.online.policy = choice.policy;
+  if (choice.replay.empty()) return ok_status();
+  ASSIGN_OR_RETURN(const ScheduleInput input, schedule_input(prepared.kernels, plan, scenario.cluster, &costs));
+  ASSIGN_OR_RETURN(SlotTable table, decisions_to_replay(choice, input));
+  lowered.online.policy = replay_policy().name;
+  lowered.online.table = std::move(table.devices);
+  return ok_status();
+}
+
 }  // namespace
 
 Result<LoweredPlan> lower_plan(const Scenario& scenario, const PreparedModel& prepared, const Plan& plan,
@@ -55,9 +71,15 @@ Result<LoweredPlan> lower_plan(const Scenario& scenario, const PreparedModel& pr
     return lowered;
   }
   ASSIGN_OR_RETURN(lowered.dependencies, dependencies(lowered.program));
-  ASSIGN_OR_RETURN(lowered.timed, build_timed_graph(lowered.program, lowered.dependencies, scenario.cluster, costs));
+  if (is_online(plan.schedule)) RETURN_IF_ERROR(prepare_online(scenario, prepared, plan, costs, lowered));
+  ASSIGN_OR_RETURN(lowered.timed, timed_graph_of(lowered, scenario.cluster, costs));
   lowered.load = load_of(lowered.timed, scenario.cluster, lowered.program.devices.size());
   return lowered;
+}
+
+Result<TimedGraph> timed_graph_of(const LoweredPlan& lowered, const Cluster& cluster, const CostTable& costs) {
+  if (lowered.relaxed) return build_online_graph(lowered.program, *lowered.relaxed, lowered.online, cluster, costs);
+  return build_timed_graph(lowered.program, lowered.dependencies, cluster, costs);
 }
 
 Estimate estimate_of(const Scenario& scenario, const LoweredPlan& lowered, const Timing& timing) {

@@ -1,16 +1,20 @@
 // One plan: lowered, timed, and summed up.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "ranking/ranking.h"
 #include "sim/fast.h"
+#include "sim/online.h"
 
 namespace nlsplit {
 
 struct LoweredPlan {
   Program program;
   Dependencies dependencies;
+  std::optional<RelaxedOrder> relaxed;  // of an online plan
+  Online online;                        // the same
   TimedGraph timed;
   Load load;  // busy seconds of devices and links
   const DeviceProgram* too_large =
@@ -23,6 +27,9 @@ struct LoweredPlan {
 
 Result<LoweredPlan> lower_plan(const Scenario& scenario, const PreparedModel& prepared, const Plan& plan,
                                const CostTable& costs);
+
+// Its activities on these costs.
+Result<TimedGraph> timed_graph_of(const LoweredPlan& lowered, const Cluster& cluster, const CostTable& costs);
 
 // From the times of its activities, whoever found them.
 Estimate estimate_of(const Scenario& scenario, const LoweredPlan& lowered, const Timing& timing);

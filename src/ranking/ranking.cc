@@ -497,8 +497,7 @@ Result<TimedPlan> time_plan(const Scenario& scenario, const Graph& optimized, co
   }
   if (timed_by != nullptr) {
     const CostTable others = cost_table(*timed_by, optimized.name);
-    ASSIGN_OR_RETURN(lowered.timed,
-                     build_timed_graph(lowered.program, lowered.dependencies, timed_by->cluster, others));
+    ASSIGN_OR_RETURN(lowered.timed, timed_graph_of(lowered, timed_by->cluster, others));
     lowered.load = load_of(lowered.timed, timed_by->cluster, lowered.program.devices.size());
   }
   const std::vector<const TimedGraph*> graphs = {&lowered.timed};
@@ -508,6 +507,8 @@ Result<TimedPlan> time_plan(const Scenario& scenario, const Graph& optimized, co
   timed.estimate = estimate_of(scenario, lowered, timings[0]);
   timed.breakdown = break_down(lowered.timed, timings[0], scenario.cluster);
   add_breakdown(lowered, timed.breakdown, scenario.cluster, timed.estimate);
+  timed.decided = lowered.timed.online ? decisions_of(lowered.timed, timings[0], lowered.program.devices.size())
+                                       : static_order(lowered.program);
   timed.trace = to_trace(lowered.program, lowered.dependencies, lowered.timed, timings[0]);
   timed.program = std::move(lowered.program);
   timed.graph = std::move(lowered.timed);

@@ -176,6 +176,8 @@ struct TimedPlan {
   Estimate estimate;
   Breakdown breakdown;
   TimedGraph graph;  // with the noise of the run, if it is one
+  // [device]: its slots in the order in which they ran; of an online plan those that compute
+  std::vector<std::vector<int>> decided;
 };
 // noise_run: under the scenario's noise, in this run of it. Error: there is no such run. timed_by: the same scenario
 // with other costs, which time the Program that the scenario's own made.

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "scenario/parse.h"
+#include "schedule/online_choice.h"
 #include "schedule/pipeline_csv.h"
 #include "schedule/schedules.h"
 
@@ -55,19 +56,14 @@ Result<UserPlan> parse_stages_of(const Source& source, const Yaml& node, std::st
   return plan;
 }
 
-// A name, or {file: mine.csv}, which is found beside the file it is named in and read right away, so that what is wrong
-// with its text is said before anything else is done. It also says the number of micro-batches.
-Status parse_plan_schedule(const Source& source, const Yaml& node, int64_t workload_batch, UserPlan& plan) {
-  if (!node.is_map()) {
-    ASSIGN_OR_RETURN(plan.schedule, parse_schedule_name(source, node));
-    return ok_status();
-  }
-  ASSIGN_OR_RETURN(const Fields fields, Fields::open(source, node, "a schedule", {"file"}));
-  ASSIGN_OR_RETURN(const Yaml* file, fields.need("file"));
-  ASSIGN_OR_RETURN(const std::string path, read_text(source, *file, "a path"));
+// A file of slots that a schedule names: found beside the file it is named in and read right away, so that what is
+// wrong with its text is said before anything else is done. It also says the number of micro-batches. Answers its path.
+Result<std::string> read_schedule_file(const Source& source, const Yaml& node, const Yaml& file, int64_t workload_batch,
+                                       UserPlan& plan) {
+  ASSIGN_OR_RETURN(const std::string path, read_text(source, file, "a path"));
   const std::string resolved = beside(source.file, path);
   const auto text = read_file(resolved);
-  if (!text.ok()) return source.at(*file, text.error());
+  if (!text.ok()) return source.at(file, text.error());
   ASSIGN_OR_RETURN(const PipelineCsv csv, parse_pipeline_csv(*text, resolved));
   ASSIGN_OR_RETURN(const PipelineShape shape, shape_of(csv));
   if (!plan.micro_batches.empty() && plan.micro_batches != std::vector{shape.micro_batches}) {
@@ -80,8 +76,58 @@ Status parse_plan_schedule(const Source& source, const Yaml& node, int64_t workl
                                  shape.micro_batches, workload_batch));
   }
   plan.micro_batches = {shape.micro_batches};
-  plan.schedule = std::string(schedule_file_prefix) + resolved;
+  return resolved;
+}
+
+Status parse_online_schedule(const Source& source, const Yaml& node, const Fields& fields, int64_t workload_batch,
+                             UserPlan& plan) {
+  std::vector<std::string_view> names;
+  for (const OnlinePolicy& policy : all_online_policies()) names.push_back(policy.name);
+  const Yaml* online = fields.find("online");
+  if (online == nullptr) return source.at(node, "a schedule has a `file`, or asks an `online` policy");
+  ASSIGN_OR_RETURN(const size_t chosen, read_choice(source, *online, "online policy", names));
+  OnlineChoice choice;
+  choice.policy = names[chosen];
+  if (const Yaml* base = fields.find("base")) {
+    ASSIGN_OR_RETURN(choice.base, parse_schedule_name(source, *base));
+  }
+  if (const Yaml* count = fields.find("in_flight")) {
+    ASSIGN_OR_RETURN(const int64_t room, read_integer(source, *count, "in_flight", 1, max_micro_batches));
+    choice.in_flight = static_cast<int>(room);
+  }
+  if (const Yaml* replay = fields.find("replay")) {
+    ASSIGN_OR_RETURN(choice.replay, read_schedule_file(source, node, *replay, workload_batch, plan));
+  }
+  plan.schedule = to_string(choice);
   return ok_status();
+}
+
+// A name, {file: mine.csv} or {online: longest_path}.
+Status parse_plan_schedule(const Source& source, const Yaml& node, int64_t workload_batch, UserPlan& plan) {
+  if (!node.is_map()) {
+    ASSIGN_OR_RETURN(plan.schedule, parse_schedule_name(source, node));
+    return ok_status();
+  }
+  ASSIGN_OR_RETURN(const Fields fields,
+                   Fields::open(source, node, "a schedule", {"file", "online", "base", "in_flight", "replay"}));
+  const Yaml* file = fields.find("file");
+  if (file == nullptr) return parse_online_schedule(source, node, fields, workload_batch, plan);
+  for (const std::string_view key : {"online", "base", "in_flight", "replay"}) {
+    if (const Yaml* other = fields.find(key))
+      return source.at(*other, fmt::format("a schedule in a file leaves nothing for '{}' to say", key));
+  }
+  ASSIGN_OR_RETURN(const std::string path, read_schedule_file(source, node, *file, workload_batch, plan));
+  plan.schedule = std::string(schedule_file_prefix) + path;
+  return ok_status();
+}
+
+std::string online_schedule_text(const OnlineChoice& choice) {
+  std::string text = fmt::format("schedule: {{online: {}", yaml_quote(choice.policy));
+  if (!choice.base.empty()) text += fmt::format(", base: {}", yaml_quote(choice.base));
+  if (choice.in_flight > 0) text += fmt::format(", in_flight: {}", choice.in_flight);
+  if (!choice.replay.empty())
+    text += fmt::format(", replay: {}", yaml_quote(std::filesystem::absolute(choice.replay).string()));
+  return text + "}\n";
 }
 
 }  // namespace
@@ -158,6 +204,10 @@ std::string plan_file_text(const UserPlan& plan) {
   if (plan.schedule.starts_with(schedule_file_prefix)) {
     const std::string path = std::filesystem::absolute(plan.schedule.substr(schedule_file_prefix.size())).string();
     text += fmt::format("schedule: {{file: {}}}\n", yaml_quote(path));
+  } else if (is_online(plan.schedule)) {
+    const auto choice = parse_online_choice(plan.schedule);
+    CHECK(choice.ok(), "an online schedule nobody wrote");
+    text += online_schedule_text(*choice);
   } else if (!plan.schedule.empty()) {
     text += fmt::format("schedule: {}\n", yaml_quote(plan.schedule));
   }

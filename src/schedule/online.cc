@@ -278,16 +278,28 @@ std::optional<size_t> backward_first(std::span<const ReadySlot> ready, const Dev
   return places[*longest_path(gradients, state)];
 }
 
+std::optional<size_t> follow_table(std::span<const ReadySlot> ready, const DeviceState& state) {
+  if (state.done.size() >= state.table.size()) return std::nullopt;
+  const auto next = std::ranges::find(ready, state.table[state.done.size()], &ReadySlot::slot);
+  if (next == ready.end()) return std::nullopt;
+  return static_cast<size_t>(next - ready.begin());
+}
+
 constexpr std::array<OnlinePolicy, 2> online_policies = {{
     {"longest_path", "the slot with the longest way to the end of the step", longest_path},
     {"backward_first", "input gradients first, among equals the longest way: memory is free sooner", backward_first},
 }};
 
+constexpr OnlinePolicy replay = {"replay", "the order of a table", follow_table};
+
 }  // namespace
 
 std::span<const OnlinePolicy> all_online_policies() { return online_policies; }
 
+const OnlinePolicy& replay_policy() { return replay; }
+
 Result<const OnlinePolicy*> find_online_policy(std::string_view name) {
+  if (name == replay.name) return &replay;
   std::vector<std::string_view> names;
   for (const OnlinePolicy& policy : online_policies) {
     if (policy.name == name) return &policy;

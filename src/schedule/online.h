@@ -5,7 +5,8 @@
 //   ASSIGN_OR_RETURN(OnlineRun run, run_online(input, *policy, {}));
 //   SlotPlayer(input).play(run.table, &run.slot_seconds)    // the same times again, bit for bit
 //
-// Here a device's clock is the input's durations, stretched by jitter if asked for; an executor asks with its own.
+// Here a device's clock is the input's durations, stretched by jitter if asked for. Programs are run online by the
+// simulator (sim/runner.h) and the executor (exec/device_run.h), each asking with its own clock.
 #pragma once
 
 #include <optional>
@@ -29,7 +30,8 @@ struct DeviceState {
   int device = 0;
   double now = 0;
   std::span<const ScheduledSlot> done;  // its slots so far, in order
-  int64_t kept_bytes = 0;
+  int64_t kept_bytes = 0;  // run_online only: elsewhere buffers have their places, and what does not fit is not ready
+  std::span<const ScheduledSlot> table = {};  // replay only: the order it has to follow
 };
 
 struct OnlinePolicy {
@@ -41,6 +43,9 @@ struct OnlinePolicy {
 };
 std::span<const OnlinePolicy> all_online_policies();
 Result<const OnlinePolicy*> find_online_policy(std::string_view name);
+// Follows DeviceState::table: its next slot, once that is ready. What a policy that never waits has decided, it decides
+// again at the same times. Not among all_online_policies, and find_online_policy finds it by its name, "replay".
+const OnlinePolicy& replay_policy();
 
 struct OnlineOptions {
   // Training: micro-batches between their first F and their W on stage 0; 0: all. Fewer keep less memory.

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/text_reader.h"
+#include "schedule/online_choice.h"
 #include "schedule/pipeline_csv.h"
 #include "schedule/policies.h"
 
@@ -126,6 +127,7 @@ Result<SlotTable> make_schedule(std::string_view name, const ScheduleInput& inpu
     ASSIGN_OR_RETURN(const PipelineCsv csv, parse_pipeline_csv(text, path));
     return table_of(csv, input);
   }
+  if (is_online(name)) return make_online_base(name, input);
   ASSIGN_OR_RETURN(const SchedulePolicy* policy, find_schedule(name));
   const ScheduleMode mode = input.training() ? training : inference;
   if (policy->mode != both && policy->mode != mode) {

@@ -60,6 +60,9 @@ struct SlotTable {
   // At most so many micro-batches between the first stage and the last: F of micro-batch m on stage 0 waits for F of
   // micro-batch m - in_flight on the last stage. 0: as many as the orders let in.
   int in_flight = 0;
+  // Every buffer that holds a micro-batch has room for so many at least, whatever the orders need: an online policy may
+  // want others.
+  int room = 0;
 };
 
 enum class ScheduleMode { inference, training, both };
@@ -90,6 +93,7 @@ Result<const SchedulePolicy*> find_schedule(std::string_view name);  // error: u
 
 // "file:mine.csv" is a schedule too: the file's, its ranks being the devices (schedule/pipeline_csv.h).
 inline constexpr std::string_view schedule_file_prefix = "file:";
+// And "online:longest_path" (schedule/online_choice.h): the table is then that of its base.
 
 // Errors: unknown name; a file that cannot be read or does not fit; a policy for training without the times of training
 // or the reverse; a placement, a number of micro-batches or of stages that the policy cannot serve.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <numeric>
 #include <optional>
 #include <string>
 
@@ -96,8 +97,11 @@ std::vector<DeviceBreakdown> devices_of(const TimedGraph& graph, const Timing& t
     parts[d].exposed_communication += exposed;
     parts[d].waiting += gap - exposed;
   };
-  // A device's blocks stand in their order: each waits for the one before it.
-  for (uint32_t i = 0; i < graph.activities.size(); ++i) {
+  // A device's blocks stand in their order, each waiting for the one before it, unless their slots have come in turns.
+  std::vector<uint32_t> order(graph.activities.size());
+  std::iota(order.begin(), order.end(), 0u);
+  if (graph.online) std::ranges::stable_sort(order, {}, [&](uint32_t i) { return timing.start[i]; });
+  for (const uint32_t i : order) {
     const Activity& activity = graph.activities[i];
     if (activity.is_transfer) {
       for (const int end : {activity.device, activity.peer}) {
@@ -109,7 +113,7 @@ std::vector<DeviceBreakdown> devices_of(const TimedGraph& graph, const Timing& t
     const auto d = static_cast<size_t>(activity.device);
     idle(d, idleness.cause_of(i, Gate::start), timing.start[i]);
     parts[d].computing += timing.finish[i] - timing.start[i];
-    devices[d].idle_since = timing.finish[i];
+    devices[d].idle_since = std::max(devices[d].idle_since, timing.finish[i]);
   }
   for (size_t d = 0; d < parts.size(); ++d) idle(d, devices[d].last_message, timing.makespan);
   return parts;

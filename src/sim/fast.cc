@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
+#include <optional>
 
 #include "sim/runner.h"
 
@@ -51,8 +53,9 @@ struct QueueClock {
   void flow(uint32_t activity, double now) { at(now + graph.activities[activity].duration, activity, Step::flow_done); }
 };
 
-// Who goes first at a card depends on time, so activities are taken in its order.
-void event_loop(const TimedGraph& graph, Timing& timing) {
+// Who goes first at a card, or on a device that chooses, depends on time, so activities are taken in its order. Error:
+// an online policy left every device waiting.
+Status event_loop(const TimedGraph& graph, Timing& timing) {
   QueueClock clock{graph, {}};
   Runner runner(graph, timing, clock);
   runner.begin();
@@ -65,18 +68,26 @@ void event_loop(const TimedGraph& graph, Timing& timing) {
     }
     runner.admit(now);
   }
+  if (std::optional<Error> why = runner.why()) return *std::move(why);
   CHECK(runner.unfinished() == 0, "a timed graph is acyclic, so all its activities end");
+  return ok_status();
 }
 
 }  // namespace
 
 void simulate_fast(const TimedGraph& graph, Timing& timing) {
   const bool company = std::ranges::any_of(graph.machine_of_device, [](int machine) { return machine >= 0; });
-  if (graph.nic_window > 0 || company || !graph.slowness.empty()) {
-    event_loop(graph, timing);
+  if (graph.nic_window > 0 || company || !graph.slowness.empty() || graph.online) {
+    if (!event_loop(graph, timing).ok()) timing.makespan = std::numeric_limits<double>::infinity();
   } else {
+    timing.turn.clear();
     sweep(graph, timing);
   }
+}
+
+Status simulate_online(const TimedGraph& graph, Timing& timing) {
+  CHECK(graph.online.has_value(), "nobody decides anything in this graph");
+  return event_loop(graph, timing);
 }
 
 }  // namespace nlsplit

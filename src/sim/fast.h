@@ -9,8 +9,11 @@
 namespace nlsplit {
 
 // One longest-path sweep; with nic_window > 0, or devices that slow each other down, an event loop, in which messages
-// of one host take turns and blocks have company as in the SimGrid tier. Reuses the vectors of `timing`.
+// of one host take turns and blocks have company as in the SimGrid tier; so too with online decisions, and if these
+// leave every device waiting the makespan is infinite. Reuses the vectors of `timing`.
 void simulate_fast(const TimedGraph& graph, Timing& timing);
+// The same for a graph with online decisions. Error: the policy left every device waiting.
+Status simulate_online(const TimedGraph& graph, Timing& timing);
 
 // Utilisation and bounds that hold with contention too: seconds each link direction and each device must be busy.
 struct Load {

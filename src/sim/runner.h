@@ -8,14 +8,17 @@
 //   };
 //   Runner runner(graph, timing, clock);
 //   runner.begin();                                          // then the clock's loop; after the steps of a moment:
-//   runner.admit(now) runner.unfinished();                                     // 0, or something never happened
+//   runner.admit(now);                                       // cards take messages, devices that choose begin slots
+//   runner.unfinished();                                     // 0, or something never happened: runner.why()
 #pragma once
 
 #include <algorithm>
+#include <optional>
 #include <span>
 #include <utility>
 
 #include "sim/event_queue.h"
+#include "sim/online.h"
 #include "sim/timed_graph.h"
 
 namespace nlsplit {
@@ -29,6 +32,12 @@ class Runner {
     for (auto* times : {&timing.posted, &timing.start, &timing.moves, &timing.sent, &timing.finish})
       times->assign(count, 0);
     timing.makespan = 0;
+    timing.turn.clear();
+    if (graph.online) {
+      timing.turn.assign(count, -1);
+      turns_.emplace(graph);
+      lanes_.resize(graph.host_of_device.size() * graph.host_of_device.size());
+    }
     life_.resize(count);
     out_begin_.assign(count + 1, 0);
     for (const TimedEdge& edge : graph.edges) ++out_begin_[edge.from + 1];
@@ -69,7 +78,7 @@ class Runner {
         if (!is_stale(i, now)) block_done(i, now);
         break;
       case Step::handshake_done:
-        ask_for_card(i, now);
+        ask_for_lane(i, now);
         break;
       case Step::flow_done:
         flow_done(i, now);
@@ -81,8 +90,29 @@ class Runner {
     settle(now);
   }
 
-  // Lets the cards take messages that asked for them up to now.
+  // When all of a moment is known: what is taken in turns.
   void admit(double now) {
+    admit_messages(now);
+    if (!turns_) return;
+    double turn = 0;
+    while (const std::optional<uint32_t> block = turns_->next(now, turn)) {
+      timing_.turn[*block] = turn;
+      start_block(*block, now);
+      settle(now);
+      admit_messages(now);
+    }
+  }
+
+  // Whether `admit` may have something to do.
+  bool has_asked() const { return !asked_.empty() || (turns_ && turns_->may_have_next()); }
+
+  size_t unfinished() const { return left_; }
+  // Why something is unfinished though nothing is under way: an online policy chose nobody.
+  std::optional<Error> why() const { return turns_ && left_ > 0 ? std::optional(turns_->stuck()) : std::nullopt; }
+
+ private:
+  // Lets the cards take messages that asked for them up to now.
+  void admit_messages(double now) {
     while (!asked_.empty()) {
       Card& card = cards_[static_cast<size_t>(asked_.back())];
       asked_.pop_back();
@@ -96,11 +126,6 @@ class Runner {
     }
   }
 
-  bool has_asked() const { return !asked_.empty(); }  // whether `admit` may have something to do
-
-  size_t unfinished() const { return left_; }
-
- private:
   struct Life {
     uint32_t missing_start = 0, missing_post = 0;
     bool ready = false, posted = false, arrived = false;
@@ -128,6 +153,11 @@ class Runner {
     int moving = 0;
     EventQueue waiting;  // by when they asked, then by activity
   };
+  // Online only: from one device to another one message moves at a time, of those that could whoever asked first.
+  struct Lane {
+    bool taken = false;
+    EventQueue waiting;
+  };
 
   // Opens gates until nothing more happens at this moment. A list instead of recursion: chains of instant activities
   // may be long.
@@ -140,15 +170,22 @@ class Runner {
       } else if (graph_.activities[next.activity].is_transfer) {
         ready(next.activity, now);
       } else {
-        timing_.start[next.activity] = timing_.moves[next.activity] = now;
-        const double duration = graph_.activities[next.activity].duration;
-        if (duration > 0) {
-          begin_block(next.activity, duration, now);
-        } else {
-          block_done(next.activity, now);
-        }
+        const bool has_turns = turns_ && turns_->begins_slot(next.activity);
+        if (has_turns)
+          turns_->ready(next.activity, now);
+        else
+          start_block(next.activity, now);
       }
     }
+  }
+
+  void start_block(uint32_t i, double now) {
+    timing_.start[i] = timing_.moves[i] = now;
+    const double duration = graph_.activities[i].duration;
+    if (duration > 0)
+      begin_block(i, duration, now);
+    else
+      block_done(i, now);
   }
 
   void fire(uint32_t i, Event event) {
@@ -234,6 +271,7 @@ class Runner {
     if (was_computing && shares_machine(device)) pace(device, now);
     timing_.posted[i] = timing_.sent[i] = now;
     finish(i, now);
+    if (turns_) turns_->block_ended(i);
   }
 
   void posted(uint32_t i, double now) {
@@ -253,7 +291,7 @@ class Runner {
     timing_.start[i] = now;
     fire(i, Event::ready);
     if (graph_.activities[i].eager) {
-      ask_for_card(i, now);
+      ask_for_lane(i, now);
     } else if (life_[i].posted) {
       shake_hands(i, now);
     }
@@ -264,8 +302,38 @@ class Runner {
     if (handshake > 0) {
       clock_.at(now + handshake, i, Step::handshake_done);
     } else {
+      ask_for_lane(i, now);
+    }
+  }
+
+  Lane& lane_of_transfer(const Activity& activity) {
+    const size_t devices = graph_.host_of_device.size();
+    return lanes_[static_cast<size_t>(activity.device) * devices + static_cast<size_t>(activity.peer)];
+  }
+
+  // It could start.
+  void ask_for_lane(uint32_t i, double now) {
+    if (!turns_) {
+      ask_for_card(i, now);
+      return;
+    }
+    Lane& lane = lane_of_transfer(graph_.activities[i]);
+    if (lane.taken) {
+      lane.waiting.push({now, i, Step::flow_done});
+    } else {
+      lane.taken = true;
       ask_for_card(i, now);
     }
+  }
+
+  // Its last byte has left.
+  void leave_lane(uint32_t i, double now) {
+    Lane& lane = lane_of_transfer(graph_.activities[i]);
+    lane.taken = !lane.waiting.empty();
+    if (!lane.taken) return;
+    const uint32_t next = lane.waiting.top().activity;
+    lane.waiting.pop();
+    ask_for_card(next, now);
   }
 
   int card_of(const Activity& activity) const {
@@ -329,6 +397,7 @@ class Runner {
       --cards_[static_cast<size_t>(card)].moving;
       asked_.push_back(card);
     }
+    if (turns_) leave_lane(i, now);
     fire(i, Event::sent);
     if (activity.latency > 0) {
       clock_.at(now + activity.latency, i, Step::arrived);
@@ -356,6 +425,8 @@ class Runner {
   std::vector<double> ends_computed_;  // by activity: what its ends had when it began to move; empty: nothing is slowed
   std::vector<Card> cards_;            // by host; empty without a window
   std::vector<int> asked_;             // cards that may have something to take
+  std::optional<Turns> turns_;         // online
+  std::vector<Lane> lanes_;            // online: [from * devices + to]
 };
 
 }  // namespace nlsplit

@@ -10,6 +10,7 @@
 
 #include "program/text.h"
 #include "sim/data_movement.h"
+#include "sim/online.h"
 
 namespace nlsplit {
 namespace {
@@ -26,8 +27,11 @@ struct RawEdge {
 
 class Builder {
  public:
-  Builder(const Program& program, const Dependencies& deps, const Cluster& cluster, const CostTable& costs)
-      : program_(program), deps_(deps), cluster_(cluster), costs_(costs) {}
+  Builder(const Program& program, const Dependencies& deps, const Cluster& cluster, const CostTable& costs,
+          const RelaxedOrder* relaxed = nullptr)
+      : program_(program), deps_(deps), cluster_(cluster), costs_(costs), relaxed_(relaxed) {
+    if (relaxed != nullptr) graph_.online.emplace();
+  }
 
   Result<TimedGraph> run() {
     CHECK(deps_.device_begin.size() == program_.devices.size() + 1, "dependencies of another program");
@@ -107,9 +111,10 @@ class Builder {
       std::vector<std::vector<Duration>> seconds(device.segments.size());  // [segment][instruction]
       desc_seconds_.assign(program_.descs.size(), {-1, 0});
       uint32_t block = no_activity;  // the last one of this device's compute stream
-      for (const Slot& slot : device.order) {
-        const Segment& segment = device.segments[static_cast<size_t>(slot.segment)];
-        std::vector<Duration>& times = seconds[static_cast<size_t>(slot.segment)];
+      for (size_t s = 0; s < device.order.size(); ++s) {
+        const Segment& segment = device.segments[static_cast<size_t>(device.order[s].segment)];
+        if (relaxed_ != nullptr) block = no_activity;  // of this slot
+        std::vector<Duration>& times = seconds[static_cast<size_t>(device.order[s].segment)];
         if (times.size() != segment.instrs.size()) {
           ASSIGN_OR_RETURN(times, segment_seconds(d, segment));
         }
@@ -122,6 +127,7 @@ class Builder {
                   {.device = static_cast<int>(d), .first_instance = static_cast<uint32_t>(graph_.members.size())});
               if (block != no_activity) raw_.push_back({block, next, Event::delivered, Gate::start});
               block = next;
+              if (relaxed_ != nullptr) note_block(d, s, next);
             }
             Activity& activity = activities_[block];
             graph_.members.push_back(instance);
@@ -241,9 +247,37 @@ class Builder {
         } else if (from == Kind::recv && edge.kind == EdgeKind::stream) {
           when = Event::posted;
         }
-        raw_.push_back({activity_of_[edge.from], activity_of_[i], when, what});
+        raw_.push_back({activity_of_[edge.from], waiter(i), when, what});
       }
     }
+  }
+
+  // ---- Online: slots.
+  // A block of slot s, the first or the next one.
+  void note_block(size_t d, size_t s, uint32_t block) {
+    OnlineGraph& online = *graph_.online;
+    if (online_slot_.empty()) online_slot_.resize(program_.devices.size());
+    std::vector<int>& slots = online_slot_[d];
+    slots.resize(program_.devices[d].order.size(), -1);
+    if (slots[s] < 0) {
+      const RelaxedSlot& relaxed = relaxed_->devices[d][s];
+      slots[s] = static_cast<int>(online.slots.size());
+      online.slots.push_back({static_cast<int>(d), static_cast<int>(s), block, block, relaxed.chosen, relaxed.slot, 0});
+      for (const int before : relaxed.after) {
+        const OnlineSlot& earlier = online.slots[static_cast<size_t>(slots[static_cast<size_t>(before)])];
+        raw_.push_back({earlier.last, block, Event::delivered, Gate::start});
+      }
+    }
+    online.slots[static_cast<size_t>(slots[s])].last = block;
+  }
+
+  // Who waits where instance i has to: in an online run the first block of its slot, unless that keeps its place and so
+  // may wait in its middle.
+  uint32_t waiter(uint32_t i) const {
+    const Instance& at = deps_.instances[i];
+    const auto d = static_cast<size_t>(at.device), s = static_cast<size_t>(at.slot);
+    if (relaxed_ == nullptr || kinds_[i] != Kind::compute || relaxed_->devices[d][s].fixed) return activity_of_[i];
+    return graph_.online->slots[static_cast<size_t>(online_slot_[d][s])].first;
   }
 
   // Which devices may slow each other down.
@@ -301,6 +335,7 @@ class Builder {
       return invalid_input(fmt::format("{} of the program's {} activities wait for each other: a deadlock",
                                        count - order.size(), count));
     }
+    if (graph_.online) number_slots(number);
     graph_.activities.reserve(count);
     for (const uint32_t i : order) graph_.activities.push_back(activities_[i]);
     graph_.edges.resize(raw_.size());
@@ -309,10 +344,25 @@ class Builder {
     return ok_status();
   }
 
+  void number_slots(const std::vector<uint32_t>& number) {
+    OnlineGraph& online = *graph_.online;
+    for (OnlineSlot& slot : online.slots) {
+      slot.first = number[slot.first];
+      slot.last = number[slot.last];
+    }
+    online.slot_of.assign(number.size(), -1);
+    for (uint32_t i = 0; i < number.size(); ++i) {
+      if (activities_[i].is_transfer) continue;
+      const Instance& at = deps_.instances[graph_.members[activities_[i].first_instance]];
+      online.slot_of[number[i]] = online_slot_[static_cast<size_t>(at.device)][static_cast<size_t>(at.slot)];
+    }
+  }
+
   const Program& program_;
   const Dependencies& deps_;
   const Cluster& cluster_;
   const CostTable& costs_;
+  const RelaxedOrder* relaxed_;  // nullptr: in the order of the Program
   TimedGraph graph_;
   std::vector<HostId> hosts_;           // by dense number
   std::vector<DeviceId> device_ids_;    // by device of the Program; none for endpoints
@@ -323,6 +373,7 @@ class Builder {
   std::vector<uint32_t> activity_of_;
   std::vector<Activity> activities_;  // in order of their making
   std::vector<RawEdge> raw_;
+  std::vector<std::vector<int>> online_slot_;  // [device][slot]: index into OnlineGraph::slots; -1: it computes nothing
 };
 
 }  // namespace
@@ -330,6 +381,18 @@ class Builder {
 Result<TimedGraph> build_timed_graph(const Program& program, const Dependencies& dependencies, const Cluster& cluster,
                                      const CostTable& costs) {
   return Builder(program, dependencies, cluster, costs).run();
+}
+
+Result<TimedGraph> build_online_graph(const Program& program, const RelaxedOrder& relaxed, const Online& online,
+                                      const Cluster& cluster, const CostTable& costs) {
+  ASSIGN_OR_RETURN(const OnlinePolicy* policy, find_online_policy(online.policy));
+  if (policy == &replay_policy()) RETURN_IF_ERROR(check_table(program, relaxed, online.table));
+  ASSIGN_OR_RETURN(TimedGraph graph, Builder(program, relaxed.dependencies, cluster, costs, &relaxed).run());
+  graph.online->policy = policy;
+  graph.online->table = online.table;
+  graph.online->table.resize(program.devices.size());
+  find_remaining(graph);
+  return graph;
 }
 
 }  // namespace nlsplit

@@ -28,10 +28,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "cost/cost_table.h"
 #include "program/dependencies.h"
+#include "program/online.h"
 #include "program/program.h"
 #include "program/trace.h"
 #include "sim/link_course.h"
@@ -67,6 +69,23 @@ struct Activity {
   int route = -1;     // transfer: index into TimedGraph::routes; -1: no distance (same device)
 };
 
+// A slot whose turn on its device is not decided beforehand.
+struct OnlineSlot {
+  int device = 0;
+  int index = 0;                 // in the order of its device
+  uint32_t first = 0, last = 0;  // its blocks; all that comes from outside the slot is waited for by the first one
+  bool chosen = true;            // by the policy; else it has its turn before all that are, once it is ready
+  ScheduledSlot slot;
+  double remaining = 0;  // ReadySlot::remaining, without noise
+};
+
+struct OnlineGraph {
+  const OnlinePolicy* policy = nullptr;
+  std::vector<std::vector<ScheduledSlot>> table;  // replay only: [device]
+  std::vector<OnlineSlot> slots;                  // device by device, in order
+  std::vector<int> slot_of;                       // [activity]: of a block its slot; -1: a transfer
+};
+
 struct TimedGraph {
   std::vector<Activity> activities;  // in a topological order
   std::vector<uint32_t> edge_begin;  // edges[edge_begin[i] … edge_begin[i+1]) end at activity i
@@ -81,6 +100,8 @@ struct TimedGraph {
   // What noise adds (sim/disturb.h); both empty without it.
   std::vector<Slowness> slowness;   // by device
   std::vector<LinkCourse> courses;  // of links whose bandwidth changes; the fast tier does not look at them
+  // None: every device runs its slots in the order of the Program. Else its blocks do not wait for the slot before.
+  std::optional<OnlineGraph> online;
 };
 
 // Costs come from `costs`, looked up once for each device and computation; copy, pack, unpack and reduce have the desc
@@ -89,6 +110,11 @@ struct TimedGraph {
 // instructions that wait for each other.
 Result<TimedGraph> build_timed_graph(const Program& program, const Dependencies& dependencies, const Cluster& cluster,
                                      const CostTable& costs);
+// The same for a run in which `online` decides. `relaxed` is of the program; a transfer that could move also waits
+// while another one of its two devices, in its direction, does: those of one tag come in their order, others as they
+// can. Errors also: no such policy, a table of another program.
+Result<TimedGraph> build_online_graph(const Program& program, const RelaxedOrder& relaxed, const Online& online,
+                                      const Cluster& cluster, const CostTable& costs);
 
 // When each activity happened: what a tier answers. Index as in TimedGraph::activities.
 struct Timing {
@@ -97,6 +123,7 @@ struct Timing {
   std::vector<double> moves;   // block: start; transfer: its first byte moves
   std::vector<double> sent;    // transfer: last byte out; block: end
   std::vector<double> finish;  // block: end; transfer: delivered
+  std::vector<double> turn;    // online only: of a slot's first block, how many slots its device ran before; else -1
   double makespan = 0;
 };
 

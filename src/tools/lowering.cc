@@ -12,6 +12,7 @@
 #include "program/text.h"
 #include "program/verify.h"
 #include "report/timeline.h"
+#include "sim/online.h"
 #include "tools/terminal.h"
 #include "validate/plan_set.h"
 #include "validate/ways.h"
@@ -72,6 +73,7 @@ Result<SavedProgram> saved_form(const Loaded& loaded, const Plan& plan, TimedPla
   saved.prediction.fingerprint = timed.trace.fingerprint;
   saved.prediction.makespan_s = timed.estimate.makespan_s;
   saved.prediction.latency_mean_s = timed.estimate.latency_mean_s;
+  if (timed.graph.online) saved.online = online_of(timed.graph, timed.program);
   for (const DeviceTimes& times : device_times(timed.program, timed.trace))
     saved.prediction.device_compute_s.push_back(times.compute);
   saved.program = std::move(timed.program);

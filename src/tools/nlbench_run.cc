@@ -17,6 +17,7 @@
 #include "exec/run_threads.h"
 #include "program/text.h"
 #include "report/chrome_trace.h"
+#include "schedule/pipeline_csv.h"
 #include "tools/exit.h"
 #include "tools/nlbench_commands.h"
 #include "tools/nlbench_report.h"
@@ -27,7 +28,7 @@ namespace {
 
 struct RunArguments {
   JobArguments job;
-  std::string output, json, trace, started, duration, transport = "mpi", polling = "auto";
+  std::string output, json, trace, decisions, started, duration, transport = "mpi", polling = "auto";
   bool check = false, hosts = false;
   double tolerance = -1;
   int repeats = 5, warmup = 1;
@@ -77,7 +78,7 @@ Result<RunOptions> options_of(const RunArguments& arguments) {
 
 // Before minutes are spent: can the answers be written?
 Status check_places(const RunArguments& arguments) {
-  for (const std::string* path : {&arguments.output, &arguments.json, &arguments.trace}) {
+  for (const std::string* path : {&arguments.output, &arguments.json, &arguments.trace, &arguments.decisions}) {
     const std::filesystem::path parent = std::filesystem::path(*path).parent_path();
     std::error_code failure;
     if (!path->empty() && !parent.empty() && !std::filesystem::is_directory(parent, failure)) {
@@ -100,6 +101,10 @@ Status conclude(const RunArguments& arguments, const LoadedJob& job, const RunRe
   if (!arguments.json.empty()) RETURN_IF_ERROR(write_file(arguments.json, report_json(report)));
   if (!arguments.trace.empty())
     RETURN_IF_ERROR(write_file(arguments.trace, chrome_trace(job.saved.program, result.trace)));
+  if (!arguments.decisions.empty()) {
+    const SlotTable table = table_of_slots(job.saved.program, result.decided);
+    RETURN_IF_ERROR(write_file(arguments.decisions, to_text(csv_of(table))));
+  }
   std::fputs(report_text(report).c_str(), stdout);
   std::fflush(stdout);
   finished.reported = true;
@@ -134,7 +139,8 @@ Status run_in_threads(const RunArguments& arguments, RunOptions options) {
   Finished finished;
   ASSIGN_OR_RETURN(const LoadedJob job, begin(arguments, folder));
   keep_in(finished, job.saved.program, options);
-  const auto result = run_threads(job.saved.program, {job.contents(), job.inputs, job.saved.clocks}, options);
+  const auto result =
+      run_threads(job.saved.program, {job.contents(), job.inputs, job.saved.clocks, job.saved.online}, options);
   if (!result) {
     save_finished(arguments, finished, result.error().message);
     return result.error();
@@ -169,7 +175,7 @@ Status run_over_mpi(const RunArguments& arguments, RunOptions options, Transport
   if (transport.rank() == 0) keep_in(finished, program, options);
   std::optional<WeightFile> here;  // of a folder that this rank sees as well
   if (transport.rank() == 0) {
-    job = {(*loaded)->contents(), (*loaded)->inputs, (*loaded)->saved.clocks};
+    job = {(*loaded)->contents(), (*loaded)->inputs, (*loaded)->saved.clocks, (*loaded)->saved.online};
   } else if (auto weights = WeightFile::open(arguments.job.what)) {
     here.emplace(std::move(*weights));
     job.contents = [&here](ContentId id) { return here->bytes(id); };
@@ -289,6 +295,11 @@ void add_run_command(CLI::App& app, int& code) {
   command->add_option("--duration", a->duration, "Go on measuring for at least so long, such as 5s or 500ms");
   command->add_option("--json", a->json, "Write all figures to FILE");
   command->add_option("--trace", a->trace, "Write the median execution to FILE, for https://ui.perfetto.dev");
+  command->add_option(
+      "--decisions", a->decisions,
+      "Write which slots every device ran in which order in the median execution, as PyTorch's pipeline CSV: an "
+      "online plan\n"
+      "can `replay` it (docs/schedules.md)");
   command
       ->add_option("--transport", a->transport,
                    "mpi: a rank a device (default); threads: all devices in this process, without mpirun")

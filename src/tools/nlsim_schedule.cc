@@ -11,6 +11,7 @@
 #include "program/lower.h"
 #include "report/schedule_report.h"
 #include "report/table.h"
+#include "schedule/online_choice.h"
 #include "schedule/pipeline_csv.h"
 #include "schedule/placement.h"
 #include "tools/commands.h"
@@ -149,7 +150,7 @@ Result<Made> from_scenario(const ScheduleArguments& arguments) {
   made.input.message_seconds.assign(made.input.stage_devices.size(), arguments.message);
   made.input.in_flight = arguments.in_flight;
   std::string schedule = arguments.schedule.empty() ? chosen.plan.schedule : arguments.schedule;
-  if (is_csv(schedule) && !schedule.starts_with(schedule_file_prefix))
+  if (is_csv(schedule) && !schedule.starts_with(schedule_file_prefix) && !is_online(schedule))
     schedule = std::string(schedule_file_prefix) + schedule;
   ASSIGN_OR_RETURN(made.table, make_schedule(schedule, made.input));
   made.csv = csv_of(made.table);

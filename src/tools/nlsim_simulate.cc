@@ -11,6 +11,7 @@
 #include "report/goal.h"
 #include "report/ranking/breakdown_report.h"
 #include "report/table.h"
+#include "schedule/pipeline_csv.h"
 #include "tools/commands.h"
 #include "tools/exit.h"
 #include "tools/planning.h"
@@ -19,7 +20,7 @@ namespace nlsplit {
 namespace {
 
 struct SimulateArguments {
-  std::string scenario, trace, json, goal;
+  std::string scenario, trace, json, goal, decisions;
   PlanChoice choice;
   int noise_run = 0;  // from 1; 0: without noise
 };
@@ -70,7 +71,12 @@ Status simulate(const SimulateArguments& arguments) {
   const std::optional<int> run = arguments.noise_run > 0 ? std::optional(arguments.noise_run - 1) : std::nullopt;
   ASSIGN_OR_RETURN(const TimedPlan timed, time_plan(loaded.scenario, loaded.model.graph, chosen.plan, run));
   if (!arguments.trace.empty()) RETURN_IF_ERROR(write_file(arguments.trace, chrome_trace(timed.program, timed.trace)));
+  if (!arguments.decisions.empty())
+    RETURN_IF_ERROR(write_file(arguments.decisions, to_text(csv_of(table_of_slots(timed.program, timed.decided)))));
   if (!arguments.goal.empty()) {
+    if (timed.graph.online)
+      return unsupported(
+          "GOAL has an order for every rank: export a plan that is not online, or follow its decisions as a file");
     ASSIGN_OR_RETURN(const Dependencies deps, dependencies(timed.program));
     RETURN_IF_ERROR(write_file(arguments.goal, goal_text(timed.program, deps, timed.graph)));
   }
@@ -107,6 +113,12 @@ void add_simulate_command(CLI::App& app, int& code) {
   command
       ->add_option("--goal", arguments->goal,
                    "Write the plan with its durations as GOAL text, which LogGOPSim simulates (docs/training.md)")
+      ->type_name("FILE");
+  command
+      ->add_option("--decisions", arguments->decisions,
+                   "Write which slots every device ran in which order, as PyTorch's pipeline CSV: an online plan can "
+                   "`replay` it\n"
+                   "(docs/schedules.md)")
       ->type_name("FILE");
   command->add_option("--json", arguments->json, "Write the figures as JSON to this file, - for standard output")
       ->type_name("FILE");

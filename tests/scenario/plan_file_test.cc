@@ -37,6 +37,8 @@ TEST_F(PlanFile, TextReadsBack) {
   const std::vector<UserPlan> plans = {
       {"mine", {"..layer3.4@A", "rest@B+C"}, {4, 8}, "streaming", {}, {}},
       {"3", {"rest@A"}, {}, "", {}, {}},
+      {"o", {"rest@A"}, {8}, "online:longest_path", {}, {}},
+      {"p", {"rest@A"}, {}, "online:backward_first,base=zb_v,in_flight=8", {}, {}},
       {"a \"name\", with: signs # \\ \t and \x7f", {"..features/conv {1}@A", "rest@B"}, {1}, "", {}, {}},
   };
   for (const UserPlan& plan : plans) {
@@ -61,6 +63,19 @@ TEST_F(PlanFile, MayBeAListAlone) {
   const UserPlan plan = read("[..conv2@A, rest@B]\n").value();
   EXPECT_EQ(plan.name, "found-3");  // the file's
   EXPECT_THAT(plan.stages, testing::ElementsAre("..conv2@A", "rest@B"));
+}
+
+// Decisions to follow are read at once: they say the number of micro-batches.
+TEST_F(PlanFile, AnOnlinePolicyMayFollowALog) {
+  ASSERT_TRUE(write_file(dir_ / "log, the first.csv", "0F0,0F1\r\n").ok());
+  const auto plan =
+      read("stages: [rest@A]\nschedule: {online: longest_path, in_flight: 2, replay: \"log, the first.csv\"}\n");
+  ASSERT_TRUE(plan.ok()) << plan.error().to_string();
+  EXPECT_EQ(plan->schedule, "online:longest_path,in_flight=2,replay=" + (dir_ / "log, the first.csv").string());
+  EXPECT_THAT(plan->micro_batches, testing::ElementsAre(2));
+  const auto back = read(plan_file_text(*plan));
+  ASSERT_TRUE(back.ok()) << back.error().to_string();
+  EXPECT_EQ(back->schedule, plan->schedule);
 }
 
 TEST_F(PlanFile, Errors) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <simgrid/kernel/Timer.hpp>
 #include <simgrid/s4u.hpp>
 #include <string>
@@ -111,6 +112,8 @@ class SimGridClock {
     engine.run();
     return runner_.unfinished();
   }
+
+  std::optional<Error> why() const { return runner_.why(); }
 
   void at(double time, uint32_t activity, Step step) { queue_.push({time, activity, step}); }
 
@@ -230,6 +233,7 @@ Status run_or_throw(const TimedGraph& graph, const Cluster& cluster, Timing& tim
   SimGridClock clock(graph, timing, make_platform(graph, cluster, unit), unit);
   const size_t left = clock.run(engine);
   if (left == 0) return ok_status();
+  if (std::optional<Error> why = clock.why()) return *std::move(why);
   const auto first =
       static_cast<size_t>(std::find(timing.finish.begin(), timing.finish.end(), 0.0) - timing.finish.begin());
   return failed(fmt::format("SimGrid ended at {} s with {} of {} activities left; one of them is number {}",

@@ -14,6 +14,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "sim/simgrid/engine.h"
 #include "sim/simgrid/simgrid_tier.h"
@@ -23,9 +24,11 @@ namespace {
 
 enum class Outcome : uint32_t { none, finished, failed };
 
-// What a child leaves in memory it shares with us, followed by posted, start, moves, sent and finish of every activity.
+// What a child leaves in memory it shares with us, followed by posted, start, moves, sent, finish and if it is online
+// turn of every activity.
 struct Header {
   Outcome outcome = Outcome::none;
+  ErrorKind kind = ErrorKind::failed;
   uint32_t message_length = 0;
   double makespan = 0;
   std::array<char, 1000> message{};
@@ -50,9 +53,10 @@ class SharedMemory {
   char* data_ = nullptr;
 };
 
-constexpr size_t part_count = 5;
-std::array<std::vector<double>*, part_count> parts(Timing& timing) {
-  return {&timing.posted, &timing.start, &timing.moves, &timing.sent, &timing.finish};
+std::vector<std::vector<double>*> parts(Timing& timing, bool online) {
+  std::vector<std::vector<double>*> all = {&timing.posted, &timing.start, &timing.moves, &timing.sent, &timing.finish};
+  if (online) all.push_back(&timing.turn);
+  return all;
 }
 
 // Never returns, and runs none of the parent's exit handlers.
@@ -73,11 +77,13 @@ std::array<std::vector<double>*, part_count> parts(Timing& timing) {
   }
   if (status.ok()) {
     auto* values = reinterpret_cast<double*>(shared + sizeof(Header));
-    for (const std::vector<double>* part : parts(timing)) values = std::copy(part->begin(), part->end(), values);
+    for (const std::vector<double>* part : parts(timing, simulation.graph->online.has_value()))
+      values = std::copy(part->begin(), part->end(), values);
     header->makespan = timing.makespan;
     header->outcome = Outcome::finished;
   } else {
     const std::string& message = status.error().message;
+    header->kind = status.error().kind;
     header->message_length = static_cast<uint32_t>(std::min(message.size(), header->message.size()));
     std::copy_n(message.begin(), header->message_length, header->message.begin());
     header->outcome = Outcome::failed;
@@ -99,14 +105,18 @@ std::string last_words(int from) {
 
 struct Job {
   size_t index = 0, activities = 0;
+  bool online = false;
   SharedMemory shared;
   pid_t process = -1;
   int words = -1;  // where its standard error can be read, without blocking
 };
 
 Result<Job> start(const Cluster& cluster, const Simulation& simulation, size_t index) {
-  Job job{index, simulation.graph->activities.size(),
-          SharedMemory(sizeof(Header) + part_count * simulation.graph->activities.size() * sizeof(double))};
+  const size_t activities = simulation.graph->activities.size();
+  const bool online = simulation.graph->online.has_value();
+  Timing empty;
+  Job job{index, activities, online,
+          SharedMemory(sizeof(Header) + parts(empty, online).size() * activities * sizeof(double))};
   if (job.shared.data() == nullptr)
     return io_error(fmt::format("no memory to share with a simulation: {}", std::strerror(errno)));
   new (job.shared.data()) Header;
@@ -127,7 +137,7 @@ Result<Job> start(const Cluster& cluster, const Simulation& simulation, size_t i
   return job;
 }
 
-Result<Timing> collect(const Job& job, size_t activities) {
+Result<Timing> collect(const Job& job) {
   int status = 0;
   while (::waitpid(job.process, &status, 0) < 0 && errno == EINTR) {
   }
@@ -135,8 +145,10 @@ Result<Timing> collect(const Job& job, size_t activities) {
   ::close(job.words);
   const auto* header = reinterpret_cast<const Header*>(job.shared.data());
   if (header->outcome == Outcome::failed) {
-    return failed(
-        std::string(header->message.data(), std::min<size_t>(header->message_length, header->message.size())));
+    Error error =
+        failed(std::string(header->message.data(), std::min<size_t>(header->message_length, header->message.size())));
+    error.kind = header->kind;  // what the user said may be wrong: decisions that cannot be followed
+    return error;
   }
   if (header->outcome != Outcome::finished) {
     const std::string how = WIFSIGNALED(status)
@@ -146,9 +158,9 @@ Result<Timing> collect(const Job& job, size_t activities) {
   }
   Timing timing;
   const auto* values = reinterpret_cast<const double*>(job.shared.data() + sizeof(Header));
-  for (std::vector<double>* part : parts(timing)) {
-    part->assign(values, values + activities);
-    values += activities;
+  for (std::vector<double>* part : parts(timing, job.online)) {
+    part->assign(values, values + job.activities);
+    values += job.activities;
   }
   timing.makespan = header->makespan;
   return timing;
@@ -165,7 +177,7 @@ Status simulate_each(const Cluster& cluster, size_t count, const std::function<S
   const auto collect_first = [&] {
     const Job job = std::move(running.front());
     running.pop_front();
-    auto timing = collect(job, job.activities);  // also after trouble: nobody is left behind
+    auto timing = collect(job);  // also after trouble: nobody is left behind
     if (timing) {
       go_on = go_on && take(job.index, std::move(timing).value());
     } else if (!trouble) {
