@@ -8,6 +8,7 @@
 // Here a device's clock is the input's durations, stretched by jitter if asked for; an executor asks with its own.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -48,6 +49,8 @@ struct OnlineOptions {
   // Every slot takes its duration times a number drawn evenly from 1 to 1 + jitter.
   double jitter = 0;
   uint64_t seed = 1;
+  // Instead of jitter: what the slot takes is its duration times this. Nobody knows it beforehand.
+  std::function<double(int device, const ScheduledSlot& slot)> stretch = {};
 };
 struct OnlineRun {
   SlotTable table;                                // what was decided
