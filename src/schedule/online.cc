@@ -177,7 +177,9 @@ class Loop {
       if (slot.stage == 0) ++under_way_;
     }
     device.busy = true;
-    const double stretch = options_.jitter > 0 ? 1 + random_.uniform(0, options_.jitter) : 1;
+    const double stretch = options_.stretch      ? options_.stretch(d, slot)
+                           : options_.jitter > 0 ? 1 + random_.uniform(0, options_.jitter)
+                                                 : 1;
     const double seconds = player_.seconds(d, slot) * stretch;
     order.push_back(slot);
     run_.slot_seconds[at(d)].push_back(seconds);

@@ -9,6 +9,7 @@
 // simulator (sim/runner.h) and the executor (exec/device_run.h), each asking with its own clock.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -53,6 +54,8 @@ struct OnlineOptions {
   // Every slot takes its duration times a number drawn evenly from 1 to 1 + jitter.
   double jitter = 0;
   uint64_t seed = 1;
+  // Instead of jitter: what the slot takes is its duration times this. Nobody knows it beforehand.
+  std::function<double(int device, const ScheduledSlot& slot)> stretch = {};
 };
 struct OnlineRun {
   SlotTable table;                                // what was decided

@@ -1,4 +1,4 @@
-// nlsim: rank, show, lower, simulate, schedule. A thin main: what it does is in the rooms above.
+// nlsim: rank, show, lower, simulate, schedule, sweep. A thin main: what it does is in the rooms above.
 #include <CLI/CLI.hpp>
 
 #include "tools/commands.h"
@@ -14,6 +14,7 @@ int main(int argc, char** argv) {
       "  nlsim simulate SCENARIO --plan 1 --trace t.json  one plan in time, for https://ui.perfetto.dev\n"
       "  nlsim lower SCENARIO --plan 1                  what every machine will do, instruction by instruction\n"
       "  nlsim schedule 1f1b --micro-batches 8          a schedule drawn, with its bubble and memory\n"
+      "  nlsim sweep EXPERIMENT.yaml                    a grid of schedules, link speeds, noise: one CSV and a page\n"
       "  nlsim show zoo:resnet50 --fused                a network as text\n"
       "  nlsim profile show desk.json                   what nlbench measured, and how well it predicts other kernels\n"
       "  nlsim export zoo:resnet50 -o resnet50.onnx     the same for other runtimes\n",
@@ -31,6 +32,7 @@ int main(int argc, char** argv) {
   add_lower_command(app, code);
   add_simulate_command(app, code);
   add_schedule_command(app, code);
+  add_sweep_command(app, code);
   add_profile_command(app, code);
   add_zoo_command(app, code);
   return parse_and_run(app, argc, argv, code);

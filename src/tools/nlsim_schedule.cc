@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "program/lower.h"
 #include "report/schedule_report.h"
+#include "report/schedule_svg.h"
 #include "report/table.h"
 #include "schedule/online_choice.h"
 #include "schedule/pipeline_csv.h"
@@ -22,8 +23,8 @@ namespace nlsplit {
 namespace {
 
 struct ScheduleArguments {
-  std::string what, times, placement, output, json;  // what: a name, FILE.csv or a scenario
-  int devices = 0, stages = 0, micro_batches = 0;    // 0: not said
+  std::string what, times, placement, output, json, svg;  // what: a name, FILE.csv or a scenario
+  int devices = 0, stages = 0, micro_batches = 0;         // 0: not said
   int keep = 0, in_flight = 0, width = 160;
   double message = 0;
   bool list = false;
@@ -177,6 +178,8 @@ Status schedule_command(const ScheduleArguments& arguments) {
   if (made->name.empty()) made->name = arguments.what;
   ASSIGN_OR_RETURN(const SlotTiming timing, evaluate(made->input, made->table));
   if (!arguments.output.empty()) RETURN_IF_ERROR(write_file(arguments.output, to_text(made->csv)));
+  if (!arguments.svg.empty())
+    RETURN_IF_ERROR(write_file(arguments.svg, schedule_svg(made->name, made->input, made->table, timing)));
   const std::string json = schedule_json(made->name, made->input, made->table, timing);
   if (arguments.json == "-") {
     std::fputs(json.c_str(), stdout);
@@ -243,6 +246,7 @@ void add_schedule_command(CLI::App& app, int& code) {
       ->type_name("FILE");
   command->add_option("--json", arguments->json, "Write slots and figures as JSON to this file, - for standard output")
       ->type_name("FILE");
+  command->add_option("--svg", arguments->svg, "Write the drawing as an SVG picture")->type_name("FILE");
   command->footer(
       "Times are in any unit, as the papers have them. docs/schedules.md explains schedules, the CSV and its errors.");
   command->callback([arguments, &code] {

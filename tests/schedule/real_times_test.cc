@@ -182,5 +182,23 @@ TEST(Online, ErrorsSayWhatIsWrong) {
   EXPECT_EQ(run_online(any_plan(1, true), lazy, {}).error().message, "online policy lazy left every device waiting");
 }
 
+TEST(Online, AStretchIsWhatSlotsTakeAndNobodyKnows) {
+  const ScheduleInput input = training_shape("1f1b", 3, 3, 6);
+  const OnlinePolicy& policy = **find_online_policy("longest_path");
+  OnlineOptions options;
+  options.stretch = [](int device, const ScheduledSlot& slot) { return device == 1 && slot.micro_batch > 2 ? 3 : 1; };
+  const OnlineRun run = run_online(input, policy, options).value(), plain = run_online(input, policy, {}).value();
+  for (size_t i = 0; i < run.table.devices[1].size(); ++i) {
+    const ScheduledSlot& slot = run.table.devices[1][i];
+    if (slot.phase == Phase::step) continue;
+    EXPECT_EQ(run.slot_seconds[1][i], slot.micro_batch > 2 ? 3 : 1);
+  }
+  EXPECT_GT(run.makespan, plain.makespan);
+  EXPECT_EQ(run.table.devices[2][0], plain.table.devices[2][0]);  // nothing was slow yet
+  SlotPlayer player(input);
+  EXPECT_TRUE(player.play(run.table, &run.slot_seconds));
+  EXPECT_EQ(player.makespan(), run.makespan);
+}
+
 }  // namespace
 }  // namespace nlsplit

@@ -66,6 +66,16 @@ TEST_F(Schedule, WritesAndReadsFiles) {
   EXPECT_EQ(made.out.substr(made.out.find("device 0")), read.out.substr(read.out.find("device 0")));
 }
 
+TEST_F(Schedule, WritesAPicture) {
+  const Outcome outcome =
+      nlsim(fmt::format("schedule zb_v --devices 2 --micro-batches 4 --svg {}", scratch_ / "s.svg"));
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(*read_file(scratch_ / "s.svg"), StartsWith("<svg xmlns="));
+  EXPECT_THAT(*read_file(scratch_ / "s.svg"), HasSubstr("zb_v · 2 devices, 4 stages, 4 micro-batches"));
+  refuse(fmt::format("zb_v --devices 3 --stages 4 --svg {}", scratch_ / "t.svg"), "placement v");
+  EXPECT_FALSE(std::filesystem::exists(scratch_ / "t.svg"));
+}
+
 TEST_F(Schedule, RefusesWhatCannotBe) {
   refuse("1f1bb", "unknown schedule '1f1bb'; did you mean '1f1b'? (there are streaming");
   refuse("", "needs the name of a schedule or a FILE.csv; --list shows the names");

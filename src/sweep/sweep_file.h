@@ -1,0 +1,45 @@
+// The CSV of a sweep: a line a point, appended as points are done, so that what was done stays done whatever happens.
+#pragma once
+
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace nlsplit {
+
+using CsvRow = std::vector<std::string>;
+
+// One line with its end. Cells with commas or quotes are quoted; a line break in a cell becomes a space, so that a row
+// stays a line.
+std::string csv_line(const CsvRow& cells);
+// The cells of a line without its end. Error: a quote that does not end, or stands in the middle of a cell.
+Result<CsvRow> parse_csv_line(std::string_view line);
+
+// What is in the file. A last line that was not written to its end does not count. Errors: other columns; a line that
+// is no row of them; at file:line.
+struct SweepRows {
+  std::vector<CsvRow> rows;
+  size_t bytes = 0;  // of all whole lines
+};
+Result<SweepRows> read_sweep_rows(const std::string& path, const CsvRow& columns);
+
+class SweepFile {
+ public:
+  // Cuts off what is behind `keep` bytes; 0: a new file with these columns, which replaces an old one at once.
+  static Result<SweepFile> open(const std::string& path, const CsvRow& columns, size_t keep);
+  // On the disk, as far as the system tells, when it returns.
+  Status append(const std::vector<CsvRow>& rows);
+
+ private:
+  struct Close {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+  std::unique_ptr<std::FILE, Close> file_;
+  std::string path_;
+};
+
+}  // namespace nlsplit
