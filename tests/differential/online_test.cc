@@ -110,7 +110,11 @@ void check_case(const Case& c, uint64_t seed, int& refused) {
   job.online = online_of(follow(fast), program);
   const auto replayed = run_threads(program, job, once(nullptr));
   ASSERT_TRUE(replayed.ok()) << replayed.error().to_string();
-  EXPECT_EQ(table_of(replayed->decided), job.online->table);
+  const auto without_hosts = [](std::vector<std::vector<ScheduledSlot>> table) {  // they come last and decide nothing
+    while (!table.empty() && table.back().empty()) table.pop_back();
+    return table;
+  };
+  EXPECT_EQ(without_hosts(table_of(replayed->decided)), without_hosts(job.online->table));
   expect_same_outputs(*replayed, *wanted);
   job.online->policy = "longest_path";
   for (const OnlinePolicy* other : {&policy, static_cast<const OnlinePolicy*>(nullptr)}) {
