@@ -225,8 +225,7 @@ class Relaxer {
           since.push_back(static_cast<int>(s));
         }
         std::ranges::sort(slot.after);
-        const auto repeated = std::ranges::unique(slot.after);
-        slot.after.erase(repeated.begin(), repeated.end());
+        slot.after.erase(std::unique(slot.after.begin(), slot.after.end()), slot.after.end());
       }
     }
   }

@@ -99,7 +99,8 @@ void RelaxedMemory::touch(uint32_t instance, int slot, const Instr& instr, std::
     const int64_t begin = buffer.offset + bank * buffer.stride();
     const Range range = range_of(device_, operand);
     access({instance, slot, begin + range.begin, begin + range.end, writes, is_transfer(instr.opcode), place.own},
-           lists_[static_cast<size_t>(place.list + place.per_bank * bank)], edges, after);
+           lists_[static_cast<size_t>(place.list) + static_cast<size_t>(place.per_bank) * static_cast<size_t>(bank)],
+           edges, after);
   };
   for (const Operand& operand : instr.reads) look(operand, false);
   look(instr.workspace, true);
