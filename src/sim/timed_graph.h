@@ -16,10 +16,10 @@
 //              sent
 //   overhead   when a transfer's last byte moves, the block that runs on its sender at that moment ends sender_overhead
 //   later, and the one on its receiver receiver_overhead: a CPU that moves bytes does not compute. What a device that
-//   waits spends on messages is part of what they take. (The sweep of the fast tier leaves this and
-//   the next out.)
-//   slowed     a large message moves 1 + slowed times as slowly while both its ends compute, half of that while one
-//   does company    while k other devices of its machine compute, a block needs 1 + k company / duration times as long
+//   waits spends on messages is part of what they take. (The sweep of the fast tier leaves out this and the next.)
+//   slowed     while both its ends compute a message above the eager limit needs 1 + slowed times as long, while one
+//   does 1 + slowed / 2
+//   company    while k other devices of its machine compute, a block needs 1 + k company / duration times as long
 //   card       with nic_window = w > 0 a host moves at most w of its outgoing messages at a time. A message asks for
 //   the card when it
 //              could start (so one that waits for its receiver holds up nobody and nothing new can deadlock); the card
