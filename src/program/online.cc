@@ -11,13 +11,12 @@
 #include <tuple>
 
 #include "schedule/evaluate.h"
+#include "schedule/index.h"
 
 namespace nlsplit {
 namespace {
 
 using nlohmann::json;
-
-size_t at(int i) { return static_cast<size_t>(i); }
 
 using SlotKey = std::tuple<int, Phase, int>;
 SlotKey key_of(const ScheduledSlot& slot) { return {slot.stage, slot.phase, slot.micro_batch}; }

@@ -4,12 +4,12 @@
 #include <map>
 #include <tuple>
 
+#include "program/online.h"
 #include "program/relax_memory.h"
+#include "schedule/index.h"
 
 namespace nlsplit {
 namespace {
-
-size_t at(int i) { return static_cast<size_t>(i); }
 
 // Slots as one node each, and messages: the two ends of one are one node. Finds the slots that some circle goes
 // through.
@@ -164,9 +164,7 @@ class Relaxer {
       made.computes =
           std::ranges::any_of(segment.instrs, [](const Instr& instr) { return !is_transfer(instr.opcode); });
       made.slot = {segment.stage, segment.phase, slot.micro_batch};
-      made.chosen = made.computes && segment.stage >= 0 && slot.micro_batch >= 0 &&
-                    (segment.phase == Phase::forward || segment.phase == Phase::input_gradient ||
-                     segment.phase == Phase::weight_gradient);
+      made.chosen = made.computes && is_work(made.slot);
     }
     return ok_status();
   }

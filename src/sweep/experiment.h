@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "scenario/scenario.h"
+#include "schedule/online_choice.h"
 
 namespace nlsplit {
 
@@ -51,8 +52,6 @@ struct Axis {
   bool given = true;  // false: what the scenario says; a plan of it then takes only the values that are its own
 };
 bool is_numeric(AxisKind kind);  // its values have an order of their own
-
-inline constexpr std::string_view online_prefix = "online:";
 
 // Work is the same for every number of stages: `times`, `kept_*` are of one device's share of the network, and each of
 // v stages of a device takes a v-th of it.

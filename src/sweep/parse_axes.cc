@@ -224,10 +224,12 @@ class AxesReader {
     }
     if (kind == "online") {
       if (!experiment_.pipeline)
-        return source_.at(*at, "online policies are asked in pipelines only, not yet in the simulation of a scenario");
+        return source_.at(*at,
+                          "online policies are asked in pipelines only; a plan of the scenario names its own "
+                          "(schedule: {online: ...})");
       const auto policy = find_online_policy(name);
       if (!policy) return source_.at(*at, policy.error());
-      return AxisValue{fmt::format("online:{}", name), fmt::format("{}{}", online_prefix, name), {}};
+      return AxisValue{fmt::format("{}{}", online_prefix, name), fmt::format("{}{}", online_prefix, name), {}};
     }
     const auto policy = find_schedule(name);
     if (!policy) return source_.at(node, policy.error());

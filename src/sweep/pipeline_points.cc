@@ -29,7 +29,7 @@ struct StageShape {
 Result<StagePlacement> placement_of(const Setting& setting) {
   const std::string& wanted = setting.pipeline.placement;
   StagePlacement own = StagePlacement::any;
-  if (!setting.schedule.starts_with(online_prefix)) {
+  if (!is_online(setting.schedule)) {
     ASSIGN_OR_RETURN(const SchedulePolicy* policy, find_schedule(setting.schedule));
     own = policy->placement;
   }
@@ -159,7 +159,7 @@ Planned plan_point(const Setting& setting) {
   Planned planned;
   const auto make = [&]() -> Status {
     ASSIGN_OR_RETURN(planned.input, input_of(setting));
-    if (setting.schedule.starts_with(online_prefix)) return ok_status();
+    if (is_online(setting.schedule)) return ok_status();
     ASSIGN_OR_RETURN(planned.table, make_schedule(setting.schedule, planned.input));
     ASSIGN_OR_RETURN(planned.timing, evaluate(planned.input, planned.table));
     return ok_status();
@@ -252,7 +252,7 @@ PointResult play_point(const Setting& setting, const Planned& planned, bool draw
         fmt::format("the straggler is device {}, and there are {} devices", device, planned.input.devices);
     return none;
   }
-  if (setting.schedule.starts_with(online_prefix)) return play_online(setting, planned, draw);
+  if (is_online(setting.schedule)) return play_online(setting, planned, draw);
   const Stretch stretch(setting);
   if (!stretch.changes()) return result_of(planned.input, planned.table, planned.timing, planned.timing.slots, draw);
   SlotPlayer player(planned.input);
