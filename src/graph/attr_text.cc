@@ -5,21 +5,30 @@
 namespace nlsplit {
 namespace {
 
+// A number with a point, an exponent, or inf is a float.
+bool floats_follow(TextReader& in) { return in.peek().find_first_of(".einf") != std::string_view::npos; }
+
+template <class T, class Read>
+Result<AttrValue> parse_list(TextReader& in, Read read) {
+  std::vector<T> list;
+  while (true) {
+    ASSIGN_OR_RETURN(list.emplace_back(), read());
+    if (in.accept("]")) return AttrValue(std::move(list));
+    RETURN_IF_ERROR(in.expect(","));
+  }
+}
+
 Result<AttrValue> parse_value(TextReader& in) {
   if (in.peek().starts_with('"')) {
     ASSIGN_OR_RETURN(std::string text, in.quoted("a string"));
     return AttrValue(std::move(text));
   }
   if (in.accept("[")) {
-    std::vector<int64_t> list;
-    if (in.accept("]")) return AttrValue(std::move(list));
-    while (true) {
-      ASSIGN_OR_RETURN(list.emplace_back(), in.integer("an integer"));
-      if (in.accept("]")) return AttrValue(std::move(list));
-      RETURN_IF_ERROR(in.expect(","));
-    }
+    if (in.accept("]")) return AttrValue(std::vector<int64_t>{});
+    if (floats_follow(in)) return parse_list<double>(in, [&] { return in.number("a number"); });
+    return parse_list<int64_t>(in, [&] { return in.integer("an integer"); });
   }
-  if (in.peek().find_first_of(".einf") != std::string_view::npos) {
+  if (floats_follow(in)) {
     ASSIGN_OR_RETURN(const double value, in.number("a number"));
     return AttrValue(value);
   }

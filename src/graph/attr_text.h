@@ -7,7 +7,8 @@
 namespace nlsplit {
 
 // At "{": reads {axis=1, alpha=0.5, mode="same", pads=[0,0,0,0]} up to and with "}". A number with a point, an
-// exponent, or inf is a float; one without is an integer. Errors: syntax, a name twice.
+// exponent, or inf is a float; one without is an integer; a list of floats begins with one. Errors: syntax, a name
+// twice.
 Result<Attrs> parse_attrs(TextReader& in);
 
 }  // namespace nlsplit

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <set>
 
 #include "base/text_reader.h"
@@ -23,6 +24,13 @@ const T& attr_as(const Attrs& attrs, std::string_view name) {
   return std::get<T>(*value);
 }
 
+// A float must not read back as an integer.
+std::string float_text(double value) {
+  std::string number = shortest(value);
+  if (number.find_first_of(".einf") == std::string::npos) number += ".0";
+  return number;
+}
+
 std::string to_string(const AttrValue& value) {
   if (const auto* integer = std::get_if<int64_t>(&value)) return fmt::format("{}", *integer);
   if (const auto* text = std::get_if<std::string>(&value)) return quote(*text);
@@ -31,10 +39,12 @@ std::string to_string(const AttrValue& value) {
     for (const int64_t element : *list) out += (out.size() > 1 ? "," : "") + std::to_string(element);
     return out + "]";
   }
-  std::string number = shortest(std::get<double>(value));
-  // A float must not read back as an integer.
-  if (number.find_first_of(".einf") == std::string::npos) number += ".0";
-  return number;
+  if (const auto* list = std::get_if<std::vector<double>>(&value)) {
+    std::string out = "[";
+    for (const double element : *list) out += (out.size() > 1 ? "," : "") + float_text(element);
+    return out + "]";
+  }
+  return float_text(std::get<double>(value));
 }
 
 Status check_value(const Graph& graph, size_t index, std::set<std::string_view>& names) {
@@ -109,40 +119,51 @@ Status check_node(const Graph& graph, size_t index, std::vector<bool>& made) {
 
 }  // namespace
 
-std::string_view name_of(DType type) {
-  switch (type) {
-    case DType::f32:
-      return "f32";
-    case DType::i64:
-      return "i64";
-    case DType::i32:
-      return "i32";
-    case DType::boolean:
-      return "bool";
+namespace {
+
+struct DTypeRow {
+  DType type;
+  std::string_view name;
+  int64_t bytes;
+};
+constexpr DTypeRow dtype_rows[] = {{DType::f32, "f32", 4},      {DType::i64, "i64", 8}, {DType::i32, "i32", 4},
+                                   {DType::boolean, "bool", 1}, {DType::f16, "f16", 2}, {DType::bf16, "bf16", 2},
+                                   {DType::f64, "f64", 8},      {DType::i8, "i8", 1},   {DType::u8, "u8", 1},
+                                   {DType::i16, "i16", 2},      {DType::u16, "u16", 2}, {DType::u32, "u32", 4},
+                                   {DType::u64, "u64", 8}};
+constexpr std::array dtypes = {DType::f32, DType::i64, DType::i32, DType::boolean, DType::f16, DType::bf16, DType::f64,
+                               DType::i8,  DType::u8,  DType::i16, DType::u16,     DType::u32, DType::u64};
+static_assert(std::size(dtype_rows) == dtypes.size());
+constexpr bool rows_in_order() {
+  for (size_t i = 0; i < dtypes.size(); ++i) {
+    if (static_cast<size_t>(dtype_rows[i].type) != i || static_cast<size_t>(dtypes[i]) != i) return false;
   }
-  CHECK(false, "unknown data type");
+  return true;
 }
+static_assert(rows_in_order(), "rows stand in the order of the enumerators");
+
+}  // namespace
+
+std::string_view name_of(DType type) { return dtype_rows[static_cast<size_t>(type)].name; }
+
+std::span<const DType> all_dtypes() { return dtypes; }
 
 Result<DType> parse_dtype(std::string_view name) {
-  for (const DType type : {DType::f32, DType::i64, DType::i32, DType::boolean}) {
-    if (name_of(type) == name) return type;
+  for (const DTypeRow& row : dtype_rows) {
+    if (row.name == name) return row.type;
   }
-  return invalid_input(fmt::format("unknown data type {}; there are f32, i64, i32, bool", name));
+  std::string known;
+  for (const DTypeRow& row : dtype_rows) known += fmt::format("{}{}", known.empty() ? "" : ", ", row.name);
+  return invalid_input(fmt::format("unknown data type {}; there are {}", name, known));
 }
 
-int64_t size_of(DType type) {
-  switch (type) {
-    case DType::f32:
-      return 4;
-    case DType::i64:
-      return 8;
-    case DType::i32:
-      return 4;
-    case DType::boolean:
-      return 1;
-  }
-  CHECK(false, "unknown data type");
+int64_t size_of(DType type) { return dtype_rows[static_cast<size_t>(type)].bytes; }
+
+bool is_real(DType type) {
+  return type == DType::f32 || type == DType::f16 || type == DType::bf16 || type == DType::f64;
 }
+
+bool is_whole(DType type) { return !is_real(type) && type != DType::boolean; }
 
 int64_t element_count(const Shape& shape) {
   int64_t count = 1;
@@ -243,6 +264,10 @@ double attr_float(const Attrs& attrs, std::string_view name) { return attr_as<do
 const std::string& attr_string(const Attrs& attrs, std::string_view name) { return attr_as<std::string>(attrs, name); }
 const std::vector<int64_t>& attr_ints(const Attrs& attrs, std::string_view name) {
   return attr_as<std::vector<int64_t>>(attrs, name);
+}
+
+const std::vector<double>& attr_floats(const Attrs& attrs, std::string_view name) {
+  return attr_as<std::vector<double>>(attrs, name);
 }
 
 std::string to_string(const Attrs& attrs) {

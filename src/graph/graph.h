@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -25,11 +26,15 @@
 
 namespace nlsplit {
 
-enum class DType : uint8_t { f32, i64, i32, boolean };
+// The reference evaluator computes all of them; fast kernels are for f32 (kernels/catalogue.h).
+enum class DType : uint8_t { f32, i64, i32, boolean, f16, bf16, f64, i8, u8, i16, u16, u32, u64 };
 
 std::string_view name_of(DType type);  // "f32", "i64", …
+std::span<const DType> all_dtypes();
 Result<DType> parse_dtype(std::string_view name);
 int64_t size_of(DType type);  // bytes of an element
+bool is_real(DType type);     // f32, f16, bf16, f64
+bool is_whole(DType type);    // signed and unsigned integers; not bool
 
 using Shape = std::vector<int64_t>;         // [] is a scalar; every extent >= 0 and known
 int64_t element_count(const Shape& shape);  // 1 for a scalar
@@ -54,7 +59,7 @@ Status check_type(const TensorType& type);
 
 // Attributes of a node, sorted by name. After import every attribute the operator's semantics need is present
 // (graph/ops.h lists them), so nobody downstream knows a default or an opset.
-using AttrValue = std::variant<int64_t, double, std::string, std::vector<int64_t>>;
+using AttrValue = std::variant<int64_t, double, std::string, std::vector<int64_t>, std::vector<double>>;
 struct Attr {
   std::string name;
   AttrValue value;
@@ -69,6 +74,7 @@ int64_t attr_int(const Attrs& attrs, std::string_view name);
 double attr_float(const Attrs& attrs, std::string_view name);
 const std::string& attr_string(const Attrs& attrs, std::string_view name);
 const std::vector<int64_t>& attr_ints(const Attrs& attrs, std::string_view name);
+const std::vector<double>& attr_floats(const Attrs& attrs, std::string_view name);
 std::string to_string(const Attrs& attrs);  // "{axis=1, pads=[0,0,0,0]}", "" if there are none
 
 // What a weight's bytes are, whatever their shape: equal ids, equal bytes. graph/weights.h makes and resolves them.

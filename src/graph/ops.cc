@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "base/text_reader.h"
+#include "graph/ops_batch.h"
 #include "graph/ops_gradient.h"
 #include "graph/ops_infer.h"
 
@@ -34,6 +36,44 @@ constexpr AttrSpec reduce_attrs[] = {{"axes", 'l'}, {"keepdims", 'i'}};
 constexpr AttrSpec pad_attrs[] = {{"pads", 'l'}, {"value", 'f'}};
 constexpr AttrSpec recurrent_attrs[] = {{"direction", 's'}};
 constexpr AttrSpec gru_attrs[] = {{"direction", 's'}, {"linear_before_reset", 'i'}};
+constexpr AttrSpec alpha_attrs[] = {{"alpha", 'f'}};
+constexpr AttrSpec selu_attrs[] = {{"alpha", 'f'}, {"gamma", 'f'}};
+constexpr AttrSpec shrink_attrs[] = {{"bias", 'f'}, {"lambd", 'f'}};
+constexpr AttrSpec is_inf_attrs[] = {{"detect_negative", 'i'}, {"detect_positive", 'i'}};
+constexpr AttrSpec cast_attrs[] = {{"to", 's'}};
+constexpr AttrSpec mod_attrs[] = {{"fmod", 'i'}};
+constexpr AttrSpec shift_attrs[] = {{"direction", 's'}};
+constexpr AttrSpec arg_attrs[] = {{"axis", 'i'}, {"keepdims", 'i'}, {"select_last_index", 'i'}};
+constexpr AttrSpec cumsum_attrs[] = {{"axis", 'i'}, {"exclusive", 'i'}, {"reverse", 'i'}};
+constexpr AttrSpec top_k_attrs[] = {{"axis", 'i'}, {"k", 'i'}, {"largest", 'i'}, {"sorted", 'i'}};
+constexpr AttrSpec tile_attrs[] = {{"repeats", 'l'}};
+constexpr AttrSpec slice_attrs[] = {{"axes", 'l'}, {"ends", 'l'}, {"starts", 'l'}, {"steps", 'l'}};
+constexpr AttrSpec gather_nd_attrs[] = {{"batch_dims", 'i'}};
+constexpr AttrSpec scatter_attrs[] = {{"axis", 'i'}, {"reduction", 's'}};
+constexpr AttrSpec scatter_nd_attrs[] = {{"reduction", 's'}};
+constexpr AttrSpec one_hot_attrs[] = {{"axis", 'i'}, {"depth", 'i'}};
+constexpr AttrSpec reverse_attrs[] = {{"batch_axis", 'i'}, {"time_axis", 'i'}};
+constexpr AttrSpec einsum_attrs[] = {{"equation", 's'}};
+constexpr AttrSpec resize_attrs[] = {{"coordinate_transformation_mode", 's'},
+                                     {"cubic_coeff_a", 'f'},
+                                     {"exclude_outside", 'i'},
+                                     {"extrapolation_value", 'f'},
+                                     {"mode", 's'},
+                                     {"nearest_mode", 's'},
+                                     {"roi", 'd'},
+                                     {"scales", 'd'},
+                                     {"sizes", 'l'}};
+constexpr AttrSpec lp_pool_attrs[] = {
+    {"ceil_mode", 'i'}, {"kernel_shape", 'l'}, {"p", 'i'}, {"pads", 'l'}, {"strides", 'l'}};
+constexpr AttrSpec pool_indices_attrs[] = {{"ceil_mode", 'i'}, {"dilations", 'l'},     {"kernel_shape", 'l'},
+                                           {"pads", 'l'},      {"storage_order", 'i'}, {"strides", 'l'}};
+constexpr AttrSpec roi_align_attrs[] = {{"coordinate_transformation_mode", 's'},
+                                        {"mode", 's'},
+                                        {"output_height", 'i'},
+                                        {"output_width", 'i'},
+                                        {"sampling_ratio", 'i'},
+                                        {"spatial_scale", 'f'}};
+constexpr AttrSpec grid_sample_attrs[] = {{"align_corners", 'i'}, {"mode", 's'}, {"padding_mode", 's'}};
 constexpr std::span<const AttrSpec> no_attrs;
 
 double count(const TensorType& type) { return static_cast<double>(element_count(type.shape)); }
@@ -81,6 +121,59 @@ Flops flops_softmax(Types, Types out, const Attrs&) {
   return flops(5 * count(out[0]));
 }  // max, subtract, exp, sum, divide
 
+// Two for an element: the function of it, then the sum.
+Flops flops_reduce_function(Types in, Types, const Attrs&) { return flops(2 * count(in[0])); }
+// Each element meets a heap of the best k.
+Flops flops_top_k(Types in, Types, const Attrs& attrs) {
+  return flops(count(in[0]) * (1 + std::log2(static_cast<double>(std::max<int64_t>(attr_int(attrs, "k"), 1)))));
+}
+// Each update meets an element.
+Flops flops_scatter(Types in, Types, const Attrs& attrs) {
+  return flops(attr_string(attrs, "reduction") == "none" ? 0 : count(in[2]));
+}
+// Scale, round, shift, and the two bounds; or shift and scale.
+Flops flops_quantize(Types, Types out, const Attrs&) { return flops(5 * count(out[0])); }
+Flops flops_dequantize(Types, Types out, const Attrs&) { return flops(2 * count(out[0])); }
+// Every combination of the labels is one multiply-add for each operand after the first.
+Flops flops_einsum(Types in, Types, const Attrs& attrs) {
+  const auto terms = einsum_terms(in, attr_string(attrs, "equation"));
+  std::map<int, double> extents;
+  for (size_t i = 0; terms.ok() && i < in.size(); ++i) {
+    for (size_t axis = 0; axis < terms->inputs[i].size(); ++axis) {
+      double& extent = extents[terms->inputs[i][axis]];
+      extent = std::max(extent, static_cast<double>(in[i].shape[axis]));
+    }
+  }
+  double all = 2 * static_cast<double>(std::max<size_t>(in.size() - 1, 1));
+  for (const auto& [label, extent] : extents) all *= extent;
+  return flops(all);
+}
+// Gaussian elimination of n × n.
+Flops flops_det(Types in, Types out, const Attrs&) {
+  const auto n = static_cast<double>(in[0].shape.back());
+  return flops(2.0 / 3.0 * n * n * n * count(out[0]));
+}
+// Taps of an output element, a multiply-add each: 1, 2 or 4 an axis that changes.
+Flops flops_resize(Types in, Types out, const Attrs& attrs) {
+  const std::string& mode = attr_string(attrs, "mode");
+  if (mode == "nearest") return flops(0);
+  double taps = 1;
+  for (size_t axis = 0; axis < out[0].shape.size(); ++axis) {
+    if (in[0].shape[axis] != out[0].shape[axis]) taps *= mode == "cubic" ? 4 : 2;
+  }
+  return flops(2 * taps * count(out[0]));
+}
+Flops flops_grid_sample(Types, Types out, const Attrs& attrs) {
+  const std::string& mode = attr_string(attrs, "mode");
+  const double taps = mode == "nearest" ? 0 : mode == "cubic" ? 16 : 4;
+  return flops(2 * taps * count(out[0]));
+}
+// Four taps a sample; as many samples as the average needs (at least one).
+Flops flops_roi_align(Types, Types out, const Attrs& attrs) {
+  const auto ratio = static_cast<double>(std::max<int64_t>(attr_int(attrs, "sampling_ratio"), 1));
+  return flops(8 * ratio * ratio * count(out[0]));
+}
+
 // At every step each row of both weights meets the input and the state; `each`: what is done for a hidden unit besides.
 Flops flops_recurrent(Types in, Types out, double each) {
   const double rows = static_cast<double>(in[1].shape[1]), hidden = static_cast<double>(in[2].shape[2]);
@@ -93,81 +186,6 @@ Flops flops_lstm(Types in, Types out, const Attrs&) { return flops_recurrent(in,
 Flops flops_gru(Types in, Types out, const Attrs&) { return flops_recurrent(in, out, 8); }
 Flops flops_rnn(Types in, Types out, const Attrs&) { return flops_recurrent(in, out, 1); }
 
-// ---- the batch axis
-
-bool batch_of_first(uint64_t batched) { return (batched & 1) != 0; }
-
-// Input 0 has samples, the others are parameters.
-bool keeps_first(Types, uint64_t batched, const Attrs&) { return batched == 1; }
-bool keeps_gemm(Types, uint64_t batched, const Attrs& attrs) { return batched == 1 && attr_int(attrs, "transA") == 0; }
-bool keeps_matmul(Types in, uint64_t batched, const Attrs&) {
-  if (!batch_of_first(batched) || in[0].shape.size() < 2) return false;
-  if ((batched & 2) == 0) {  // b must not add axes in front, nor have a matrix of its own for each sample
-    const size_t rank = in[0].shape.size();
-    return in[1].shape.size() < rank || (in[1].shape.size() == rank && (rank == 2 || in[1].shape[0] == 1));
-  }
-  return in[0].shape.size() == in[1].shape.size() && in[0].shape.size() >= 3;
-}
-// Broadcasting element-wise: axis 0 of the result must be the samples' axis of every operand that has one, and no
-// other's.
-bool keeps_broadcast(Types in, uint64_t batched, const Attrs&) {
-  size_t rank = 0;
-  for (const TensorType& type : in) rank = std::max(rank, type.shape.size());
-  for (size_t i = 0; i < in.size(); ++i) {
-    const bool has_samples = (batched >> i & 1) != 0;
-    if (has_samples && in[i].shape.size() != rank) return false;
-    if (!has_samples && in[i].shape.size() == rank && in[i].shape[0] != 1) return false;
-  }
-  return batched != 0;
-}
-bool keeps_layer_norm(Types in, uint64_t batched, const Attrs& attrs) {
-  const auto axis = axis_of(attr_int(attrs, "axis"), in[0].shape.size());
-  return batched == 1 && axis.ok() && *axis != 0;
-}
-bool keeps_softmax(Types in, uint64_t batched, const Attrs& attrs) {
-  const auto axis = axis_of(attr_int(attrs, "axis"), in[0].shape.size());
-  return batched == 1 && axis.ok() && *axis != 0;
-}
-bool keeps_concat(Types in, uint64_t batched, const Attrs& attrs) {
-  const auto axis = axis_of(attr_int(attrs, "axis"), in[0].shape.size());
-  const uint64_t all = in.size() >= 64 ? ~uint64_t{0} : (uint64_t{1} << in.size()) - 1;
-  return batched == all && axis.ok() && *axis != 0;
-}
-bool keeps_reshape(Types in, uint64_t batched, const Attrs& attrs) {
-  const auto out = infer_reshape(in, attrs);
-  return batched == 1 && out.ok() && !(*out)[0].shape.empty() && !in[0].shape.empty() &&
-         (*out)[0].shape[0] == in[0].shape[0];
-}
-bool keeps_flatten(Types in, uint64_t batched, const Attrs& attrs) {
-  const int64_t axis = attr_int(attrs, "axis");
-  return batched == 1 && (axis < 0 ? axis + static_cast<int64_t>(in[0].shape.size()) : axis) == 1;
-}
-bool keeps_transpose(Types, uint64_t batched, const Attrs& attrs) {
-  const std::vector<int64_t>& perm = attr_ints(attrs, "perm");
-  return batched == 1 && !perm.empty() && perm[0] == 0;
-}
-bool keeps_reduce(Types in, uint64_t batched, const Attrs& attrs) {
-  if (batched != 1) return false;
-  for (const int64_t given : attr_ints(attrs, "axes")) {
-    const auto axis = axis_of(given, in[0].shape.size());
-    if (!axis.ok() || *axis == 0) return false;
-  }
-  return true;
-}
-bool keeps_pad(Types in, uint64_t batched, const Attrs& attrs) {
-  const std::vector<int64_t>& pads = attr_ints(attrs, "pads");
-  return batched == 1 && pads[0] == 0 && pads[in[0].shape.size()] == 0;
-}
-// An initial state is each sample's own, or all samples'.
-bool keeps_recurrent(Types in, uint64_t batched, const Attrs&) {
-  const size_t states = in[1].shape[1] == 4 * in[2].shape[2] ? 2 : 1;
-  for (size_t i = 1; i < in.size(); ++i) {
-    const bool has_samples = (batched >> i & 1) != 0, is_state = i >= 4 && i < 4 + states;
-    if (is_state ? in[i].shape[0] != (has_samples ? in[0].shape[0] : 1) : has_samples) return false;
-  }
-  return batch_of_first(batched);
-}
-
 // ---- what every inference checks first
 
 bool is_kind(const AttrValue& value, char kind) {
@@ -178,6 +196,8 @@ bool is_kind(const AttrValue& value, char kind) {
       return std::holds_alternative<double>(value);
     case 's':
       return std::holds_alternative<std::string>(value);
+    case 'd':
+      return std::holds_alternative<std::vector<double>>(value);
     case 'l':
       return std::holds_alternative<std::vector<int64_t>>(value);
     default:
@@ -231,24 +251,24 @@ constexpr OpInfo table[] = {
     ROW(Div,                2,  2, false, no_attrs,           infer_broadcast,   flops_each,           keeps_broadcast,  gradient_div),
     ROW(Sum,                1, -1, false, no_attrs,           infer_same,        flops_sum,            keeps_broadcast,  gradient_pass),
     ROW(Relu,               1,  1, false, no_attrs,           infer_same,        flops_each,           keeps_first,  gradient_relu),
-    ROW(Sigmoid,            1,  1, false, no_attrs,           infer_same,        flops_transcendental, keeps_first,  gradient_sigmoid),
-    ROW(Tanh,               1,  1, false, no_attrs,           infer_same,        flops_transcendental, keeps_first,  gradient_tanh),
-    ROW(HardSwish,          1,  1, false, no_attrs,           infer_same,        flops_each,           keeps_first,  gradient_hard_swish),
-    ROW(Exp,                1,  1, false, no_attrs,           infer_same,        flops_transcendental, keeps_first,  gradient_exp),
-    ROW(Sqrt,               1,  1, false, no_attrs,           infer_same,        flops_transcendental, keeps_first,  gradient_sqrt),
+    ROW(Sigmoid,            1,  1, false, no_attrs,           infer_function,        flops_transcendental, keeps_first,  gradient_sigmoid),
+    ROW(Tanh,               1,  1, false, no_attrs,           infer_function,        flops_transcendental, keeps_first,  gradient_tanh),
+    ROW(HardSwish,          1,  1, false, no_attrs,           infer_function,        flops_each,           keeps_first,  gradient_hard_swish),
+    ROW(Exp,                1,  1, false, no_attrs,           infer_function,        flops_transcendental, keeps_first,  gradient_exp),
+    ROW(Sqrt,               1,  1, false, no_attrs,           infer_function,        flops_transcendental, keeps_first,  gradient_sqrt),
     ROW(Neg,                1,  1, false, no_attrs,           infer_same,        flops_each,           keeps_first,  gradient_neg),
-    ROW(Erf,                1,  1, false, no_attrs,           infer_same,        flops_transcendental, keeps_first,  gradient_erf),
-    ROW(LeakyRelu,          1,  1, false, leaky_attrs,        infer_same,        flops_each,           keeps_first,  gradient_leaky_relu),
-    ROW(HardSigmoid,        1,  1, false, hard_sigmoid_attrs, infer_same,        flops_each,           keeps_first,  gradient_clamp),
+    ROW(Erf,                1,  1, false, no_attrs,           infer_function,        flops_transcendental, keeps_first,  gradient_erf),
+    ROW(LeakyRelu,          1,  1, false, leaky_attrs,        infer_function,        flops_each,           keeps_first,  gradient_leaky_relu),
+    ROW(HardSigmoid,        1,  1, false, hard_sigmoid_attrs, infer_function,        flops_each,           keeps_first,  gradient_clamp),
     ROW(Clip,               1,  1, false, clip_attrs,         infer_same,        flops_each,           keeps_first,  gradient_clamp),
-    ROW(MaxPool,            1,  1, false, max_pool_attrs,     infer_pool,        flops_pool,           keeps_first,  gradient_max_pool),
+    ROW(MaxPool,            1,  1, false, max_pool_attrs,     infer_max_pool,    flops_pool,           keeps_first,  gradient_max_pool),
     ROW(AveragePool,        1,  1, false, average_pool_attrs, infer_pool,        flops_pool,           keeps_first,  gradient_average_pool),
     ROW(GlobalAveragePool,  1,  1, false, no_attrs,           infer_global_pool, flops_reduce,         keeps_first,  gradient_mean),
     ROW(BatchNormalization, 5,  5, false, epsilon_attrs,      infer_batch_norm,  flops_batch_norm,     keeps_first,  gradient_batch_norm),
     ROW(LayerNormalization, 2,  3, false, layer_norm_attrs,   infer_layer_norm,  flops_normalize,      keeps_layer_norm,  gradient_normalize),
     ROW(InstanceNormalization, 3, 3, false, epsilon_attrs,    infer_instance_norm, flops_normalize,    keeps_first,  gradient_normalize),
     ROW(LRN,                1,  1, false, lrn_attrs,          infer_lrn,         flops_lrn,            keeps_first,  gradient_lrn),
-    ROW(Softmax,            1,  1, false, axis_attrs,         infer_axis,        flops_softmax,        keeps_softmax,  gradient_softmax),
+    ROW(Softmax,            1,  1, false, axis_attrs,         infer_axis,        flops_softmax,        keeps_axis,  gradient_softmax),
     ROW(Concat,             1, -1, false, axis_attrs,         infer_concat,      no_flops,             keeps_concat,  gradient_copy),
     ROW(Reshape,            1,  1, true,  reshape_attrs,      infer_reshape,     no_flops,             keeps_reshape,  gradient_pass),
     ROW(Flatten,            1,  1, true,  axis_attrs,         infer_flatten,     no_flops,             keeps_flatten,  gradient_pass),
@@ -258,7 +278,91 @@ constexpr OpInfo table[] = {
     ROW(LSTM,               4,  7, false, recurrent_attrs,    infer_lstm,        flops_lstm,           keeps_recurrent,  nullptr),
     ROW(GRU,                4,  5, false, gru_attrs,          infer_gru,         flops_gru,            keeps_recurrent,  nullptr),
     ROW(RNN,                4,  5, false, recurrent_attrs,    infer_rnn,         flops_rnn,            keeps_recurrent,  nullptr),
-    ROW(Identity,           1,  1, true,  no_attrs,           infer_same,        no_flops,             keeps_first,  gradient_pass),
+    ROW(Identity,           1,  1, true,  no_attrs,           infer_identity,    no_flops,             keeps_first,  gradient_pass),
+    ROW(Abs,                1,  1, false, no_attrs,           infer_same,        flops_each,           keeps_first,  nullptr),
+    ROW(Acos,               1,  1, false, no_attrs,           infer_function,    flops_transcendental, keeps_first,  nullptr),
+    ROW(Acosh,              1,  1, false, no_attrs,           infer_function,    flops_transcendental, keeps_first,  nullptr),
+    ROW(Asin,               1,  1, false, no_attrs,           infer_function,    flops_transcendental, keeps_first,  nullptr),
+    ROW(Asinh,              1,  1, false, no_attrs,           infer_function,    flops_transcendental, keeps_first,  nullptr),
+    ROW(Atan,               1,  1, false, no_attrs,           infer_function,    flops_transcendental, keeps_first,  nullptr),
+    ROW(Atanh,              1,  1, false, no_attrs,           infer_function,    flops_transcendental, keeps_first,  nullptr),
+    ROW(Ceil,               1,  1, false, no_attrs,           infer_function,    flops_each,           keeps_first,  nullptr),
+    ROW(Cos,                1,  1, false, no_attrs,           infer_function,    flops_transcendental, keeps_first,  nullptr),
+    ROW(Cosh,               1,  1, false, no_attrs,           infer_function,    flops_transcendental, keeps_first,  nullptr),
+    ROW(Floor,              1,  1, false, no_attrs,           infer_function,    flops_each,           keeps_first,  nullptr),
+    ROW(Log,                1,  1, false, no_attrs,           infer_function,    flops_transcendental, keeps_first,  nullptr),
+    ROW(Mish,               1,  1, false, no_attrs,           infer_function,    flops_transcendental, keeps_first,  nullptr),
+    ROW(Reciprocal,         1,  1, false, no_attrs,           infer_function,    flops_each,           keeps_first,  nullptr),
+    ROW(Round,              1,  1, false, no_attrs,           infer_function,    flops_each,           keeps_first,  nullptr),
+    ROW(Sign,               1,  1, false, no_attrs,           infer_same,        flops_each,           keeps_first,  nullptr),
+    ROW(Sin,                1,  1, false, no_attrs,           infer_function,    flops_transcendental, keeps_first,  nullptr),
+    ROW(Sinh,               1,  1, false, no_attrs,           infer_function,    flops_transcendental, keeps_first,  nullptr),
+    ROW(Softplus,           1,  1, false, no_attrs,           infer_function,    flops_transcendental, keeps_first,  nullptr),
+    ROW(Softsign,           1,  1, false, no_attrs,           infer_function,    flops_each,           keeps_first,  nullptr),
+    ROW(Tan,                1,  1, false, no_attrs,           infer_function,    flops_transcendental, keeps_first,  nullptr),
+    ROW(Celu,               1,  1, false, alpha_attrs,        infer_function,    flops_transcendental, keeps_first,  nullptr),
+    ROW(Elu,                1,  1, false, alpha_attrs,        infer_function,    flops_transcendental, keeps_first,  nullptr),
+    ROW(Selu,               1,  1, false, selu_attrs,         infer_function,    flops_transcendental, keeps_first,  nullptr),
+    ROW(Shrink,             1,  1, false, shrink_attrs,       infer_same,        flops_each,           keeps_first,  nullptr),
+    ROW(ThresholdedRelu,    1,  1, false, alpha_attrs,        infer_function,    flops_each,           keeps_first,  nullptr),
+    ROW(Not,                1,  1, false, no_attrs,           infer_not,         flops_each,           keeps_first,  nullptr),
+    ROW(BitwiseNot,         1,  1, false, no_attrs,           infer_bits,        flops_each,           keeps_first,  nullptr),
+    ROW(IsNaN,              1,  1, false, no_attrs,           infer_test,        flops_each,           keeps_first,  nullptr),
+    ROW(IsInf,              1,  1, false, is_inf_attrs,       infer_test,        flops_each,           keeps_first,  nullptr),
+    ROW(Cast,               1,  1, false, cast_attrs,         infer_cast,        flops_each,           keeps_first,  nullptr),
+    ROW(Pow,                2,  2, false, no_attrs,           infer_pow,         flops_each,           keeps_broadcast,  nullptr),
+    ROW(Mod,                2,  2, false, mod_attrs,          infer_broadcast,   flops_each,           keeps_broadcast,  nullptr),
+    ROW(PRelu,              2,  2, false, no_attrs,           infer_prelu,       flops_each,           keeps_broadcast,  nullptr),
+    ROW(BitShift,           2,  2, false, shift_attrs,        infer_bits,        flops_each,           keeps_broadcast,  nullptr),
+    ROW(BitwiseAnd,         2,  2, false, no_attrs,           infer_bits,        flops_each,           keeps_broadcast,  nullptr),
+    ROW(BitwiseOr,          2,  2, false, no_attrs,           infer_bits,        flops_each,           keeps_broadcast,  nullptr),
+    ROW(BitwiseXor,         2,  2, false, no_attrs,           infer_bits,        flops_each,           keeps_broadcast,  nullptr),
+    ROW(And,                2,  2, false, no_attrs,           infer_logic,       flops_each,           keeps_broadcast,  nullptr),
+    ROW(Or,                 2,  2, false, no_attrs,           infer_logic,       flops_each,           keeps_broadcast,  nullptr),
+    ROW(Xor,                2,  2, false, no_attrs,           infer_logic,       flops_each,           keeps_broadcast,  nullptr),
+    ROW(Equal,              2,  2, false, no_attrs,           infer_compare,     flops_each,           keeps_broadcast,  nullptr),
+    ROW(Greater,            2,  2, false, no_attrs,           infer_compare,     flops_each,           keeps_broadcast,  nullptr),
+    ROW(GreaterOrEqual,     2,  2, false, no_attrs,           infer_compare,     flops_each,           keeps_broadcast,  nullptr),
+    ROW(Less,               2,  2, false, no_attrs,           infer_compare,     flops_each,           keeps_broadcast,  nullptr),
+    ROW(LessOrEqual,        2,  2, false, no_attrs,           infer_compare,     flops_each,           keeps_broadcast,  nullptr),
+    ROW(Where,              3,  3, false, no_attrs,           infer_where,       no_flops,             keeps_broadcast,  nullptr),
+    ROW(Max,                1, -1, false, no_attrs,           infer_variadic,    flops_sum,       keeps_broadcast,  nullptr),
+    ROW(Mean,               1, -1, false, no_attrs,           infer_variadic,    flops_sum,       keeps_broadcast,  nullptr),
+    ROW(Min,                1, -1, false, no_attrs,           infer_variadic,    flops_sum,       keeps_broadcast,  nullptr),
+    ROW(ReduceL1,           1,  1, false, reduce_attrs,       infer_reduce,      flops_reduce_function, keeps_reduce,  nullptr),
+    ROW(ReduceL2,           1,  1, false, reduce_attrs,       infer_reduce,      flops_reduce_function, keeps_reduce,  nullptr),
+    ROW(ReduceLogSum,       1,  1, false, reduce_attrs,       infer_reduce,      flops_reduce,         keeps_reduce,  nullptr),
+    ROW(ReduceLogSumExp,    1,  1, false, reduce_attrs,       infer_reduce,      flops_reduce_function, keeps_reduce,  nullptr),
+    ROW(ReduceMax,          1,  1, false, reduce_attrs,       infer_reduce_any,  flops_reduce,         keeps_reduce,  nullptr),
+    ROW(ReduceMin,          1,  1, false, reduce_attrs,       infer_reduce_any,  flops_reduce,         keeps_reduce,  nullptr),
+    ROW(ReduceProd,         1,  1, false, reduce_attrs,       infer_reduce,      flops_reduce,         keeps_reduce,  nullptr),
+    ROW(ReduceSum,          1,  1, false, reduce_attrs,       infer_reduce,      flops_reduce,         keeps_reduce,  nullptr),
+    ROW(ReduceSumSquare,    1,  1, false, reduce_attrs,       infer_reduce,      flops_reduce_function, keeps_reduce,  nullptr),
+    ROW(ArgMax,             1,  1, false, arg_attrs,          infer_arg_reduce,  flops_reduce,         keeps_axis,  nullptr),
+    ROW(ArgMin,             1,  1, false, arg_attrs,          infer_arg_reduce,  flops_reduce,         keeps_axis,  nullptr),
+    ROW(CumSum,             1,  1, false, cumsum_attrs,       infer_cumsum,      flops_each,           keeps_axis,  nullptr),
+    ROW(LogSoftmax,         1,  1, false, axis_attrs,         infer_axis,        flops_softmax,        keeps_axis,  nullptr),
+    ROW(TopK,               1,  1, false, top_k_attrs,        infer_top_k,       flops_top_k,          keeps_axis,  nullptr),
+    ROW(Expand,             1,  1, false, reshape_attrs,      infer_expand,      no_flops,             keeps_expand,  nullptr),
+    ROW(Tile,               1,  1, false, tile_attrs,         infer_tile,        no_flops,             keeps_tile,  nullptr),
+    ROW(Slice,              1,  1, false, slice_attrs,        infer_slice,       no_flops,             keeps_slice,  nullptr),
+    ROW(Gather,             2,  2, false, axis_attrs,         infer_gather,      no_flops,             keeps_gather,  nullptr),
+    ROW(GatherElements,     2,  2, false, axis_attrs,         infer_gather_elements, no_flops,         keeps_all,  nullptr),
+    ROW(GatherND,           2,  2, false, gather_nd_attrs,    infer_gather_nd,   no_flops,             keeps_gather_nd,  nullptr),
+    ROW(ScatterElements,    3,  3, false, scatter_attrs,      infer_scatter_elements, flops_scatter,   keeps_all,  nullptr),
+    ROW(ScatterND,          3,  3, false, scatter_nd_attrs,   infer_scatter_nd,  flops_scatter,        keeps_none,  nullptr),
+    ROW(OneHot,             2,  2, false, one_hot_attrs,      infer_one_hot,     no_flops,             keeps_one_hot,  nullptr),
+    ROW(ReverseSequence,    2,  2, false, reverse_attrs,      infer_reverse_sequence, no_flops,        keeps_none,  nullptr),
+    ROW(QuantizeLinear,     3,  3, false, axis_attrs,         infer_quantize,    flops_quantize,       keeps_quantize,  nullptr),
+    ROW(DequantizeLinear,   2,  3, false, axis_attrs,         infer_dequantize,  flops_dequantize,     keeps_quantize,  nullptr),
+    ROW(Einsum,             1, -1, false, einsum_attrs,       infer_einsum,      flops_einsum,         keeps_einsum,  nullptr),
+    ROW(Det,                1,  1, false, no_attrs,           infer_det,         flops_det,            keeps_det,  nullptr),
+    ROW(Resize,             1,  1, false, resize_attrs,       infer_resize,      flops_resize,         keeps_resize,  nullptr),
+    ROW(LpPool,             1,  1, false, lp_pool_attrs,      infer_pool,        flops_pool,           keeps_first,  nullptr),
+    ROW(MaxPoolIndices,     1,  1, false, pool_indices_attrs, infer_max_pool_indices, flops_pool,      keeps_none,  nullptr),
+    ROW(MaxUnpool,          2,  2, false, reshape_attrs,      infer_max_unpool,  no_flops,             keeps_none,  nullptr),
+    ROW(RoiAlign,           3,  3, false, roi_align_attrs,    infer_roi_align,   flops_roi_align,      keeps_none,  nullptr),
+    ROW(GridSample,         2,  2, false, grid_sample_attrs,  infer_grid_sample, flops_grid_sample,    keeps_pairs,  nullptr),
 };
 #undef ROW
 // clang-format on

@@ -1,7 +1,7 @@
 // The one table of operators. One row an op: arity, attributes, type inference, work, and how it treats the batch axis.
 // Adding an op: one enumerator, one row in ops.cc (a static_assert counts them), a case in the reference evaluator, and
-// a kernel. The semantics are ONNX's (https://onnx.ai/onnx/operators/) in the canonical form below, whatever opset the
-// file was.
+// a kernel unless the reference loops suffice. The semantics are ONNX's (https://onnx.ai/onnx/operators/) in the
+// canonical form below, whatever opset the file was.
 #pragma once
 
 #include <span>
@@ -12,7 +12,7 @@
 
 namespace nlsplit {
 
-// Canonical attributes (all required unless marked ?). i = int, f = float, s = string, [i] = ints.
+// Canonical attributes (all required unless marked ?). i = int, f = float, s = string, [i] = ints, [f] = floats.
 enum class Op : uint8_t {
   Conv,  // (x, w, b?) dilations[i] group i kernel_shape[i] pads[i] (begins then ends) strides[i]; 2 spatial axes
   // (x, w[channels, filters of a group, h, w], b?) Conv's, and output_padding[i]: rows and columns more at the end
@@ -59,8 +59,102 @@ enum class Op : uint8_t {
   GRU,   // … linear_before_reset i
   RNN,
   Identity,  // (x); Dropout in inference
+
+  // From here on: computed by the reference evaluator alone, on any device (kernel "reference"), for every element type
+  // the operator has in ONNX. (x) with one result of x's shape:
+  Abs,
+  Acos,
+  Acosh,
+  Asin,
+  Asinh,
+  Atan,
+  Atanh,
+  Ceil,
+  Cos,
+  Cosh,
+  Floor,
+  Log,
+  Mish,
+  Reciprocal,
+  Round,  // halves to even
+  Sign,
+  Sin,
+  Sinh,
+  Softplus,
+  Softsign,
+  Tan,
+  Celu,             // alpha f
+  Elu,              // alpha f
+  Selu,             // alpha f gamma f
+  Shrink,           // bias f lambd f
+  ThresholdedRelu,  // alpha f
+  Not,
+  BitwiseNot,
+  IsNaN,
+  IsInf,  // detect_negative i detect_positive i
+  Cast,   // to s, a type's name: "f16"
+  // (a, b), numpy broadcasting:
+  Pow,       // the result has a's type
+  Mod,       // fmod i: 1: the sign is a's, else b's
+  PRelu,     // (x, slope)
+  BitShift,  // direction s: "LEFT", "RIGHT"
+  BitwiseAnd,
+  BitwiseOr,
+  BitwiseXor,
+  And,
+  Or,
+  Xor,
+  Equal,
+  Greater,
+  GreaterOrEqual,
+  Less,
+  LessOrEqual,
+  Where,  // (condition, a, b)
+  Max,
+  Mean,
+  Min,  // (a, …)
+  // (x) axes[i] keepdims i:
+  ReduceL1,
+  ReduceL2,
+  ReduceLogSum,
+  ReduceLogSumExp,
+  ReduceMax,
+  ReduceMin,
+  ReduceProd,
+  ReduceSum,
+  ReduceSumSquare,
+  ArgMax,            // (x) axis i keepdims i select_last_index i
+  ArgMin,            // likewise
+  CumSum,            // (x) axis i exclusive i reverse i
+  LogSoftmax,        // (x) axis i; as Softmax
+  TopK,              // (x) axis i k i largest i sorted i -> (values, their indices)
+  Expand,            // (x) shape[i], numpy broadcasting both ways
+  Tile,              // (x) repeats[i]
+  Slice,             // (x) axes[i] ends[i] starts[i] steps[i]
+  Gather,            // (x, indices) axis i
+  GatherElements,    // (x, indices) axis i
+  GatherND,          // (x, indices) batch_dims i
+  ScatterElements,   // (x, indices, updates) axis i reduction s: "none", "add", "mul", "max", "min"
+  ScatterND,         // (x, indices, updates) reduction s
+  OneHot,            // (indices, values[2]) axis i depth i
+  ReverseSequence,   // (x, lengths) batch_axis i time_axis i
+  QuantizeLinear,    // (x, scale, zero) axis i; the result has zero's type
+  DequantizeLinear,  // (x, scale, zero?) axis i; the result has scale's type
+  Einsum,            // (a, …) equation s
+  Det,               // (x[…, n, n])
+  // (x) … as ONNX has them; sizes[i]: the extents of the result, 0 is x's own; scales[f]: result over operand; roi[f]:
+  // starts, then ends
+  Resize,
+  LpPool,          // (x) ceil_mode i kernel_shape[i] p i pads[i] strides[i]
+  MaxPoolIndices,  // (x) MaxPool's and storage_order i: ONNX's second result of MaxPool alone
+  MaxUnpool,       // (x, indices) shape[i]: of the result, its first two extents 0: x's own
+  RoiAlign,        // (x, rois[n, 4], batch_indices[n]) … as ONNX has them
+  GridSample,      // (x, grid) align_corners i mode s padding_mode s
 };
-inline constexpr int op_count = static_cast<int>(Op::Identity) + 1;
+inline constexpr int op_count = static_cast<int>(Op::GridSample) + 1;
+// The operators in front of this one have kernels of their own, the others the reference evaluator only.
+inline constexpr int first_general_op = static_cast<int>(Op::Abs);
+inline bool is_general(Op op) { return static_cast<int>(op) >= first_general_op; }
 
 // Arithmetic and traffic of one execution. A fused multiply-add is two operations; bytes count every operand and result
 // once.
@@ -77,7 +171,7 @@ using Types =
 
 struct AttrSpec {
   std::string_view name;
-  char kind;  // i integer, f float, s string, l list of integers
+  char kind;  // i integer, f float, s string, l list of integers, d list of floats
 };
 
 // What the gradient computation of an operator is asked for.

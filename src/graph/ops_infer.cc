@@ -8,27 +8,22 @@
 namespace nlsplit {
 namespace {
 
-// Extents come from files. Beyond these sums and products below could overflow, and no tensor is as large.
-constexpr int64_t largest_extent = int64_t{1} << 40;
-
 Error wrong(std::string why) { return invalid_input(std::move(why)); }
 
-Inferred one(DType dtype, Shape shape) {
-  double elements = 1;
-  for (const int64_t extent : shape) {
-    if (extent < 0 || extent > largest_extent) return wrong(fmt::format("an extent of {} in the result", extent));
-    elements *= static_cast<double>(std::max<int64_t>(extent, 1));  // what stands beside a zero is multiplied elsewhere
-  }
-  if (elements > static_cast<double>(largest_extent)) return wrong("the result is too large");
-  return std::vector<TensorType>{{dtype, std::move(shape)}};
-}
+Inferred one(DType dtype, Shape shape) { return one_result(dtype, std::move(shape)); }
 
 Status floats(Types inputs) {
-  for (const TensorType& type : inputs) {
-    if (type.dtype != DType::f32)
-      return unsupported(fmt::format("operands of type {}; only f32 is supported", name_of(type.dtype)));
-  }
-  return ok_status();
+  return same_type(
+      inputs, [](DType type) { return is_real(type) && type != DType::f64; }, "f32, f16 and bf16");
+}
+Status reals(Types inputs) { return same_type(inputs, is_real, "floats"); }
+Status any_type(Types inputs) {
+  return same_type(
+      inputs, [](DType) { return true; }, "");
+}
+Status numbers(Types inputs) {
+  return same_type(
+      inputs, [](DType type) { return type != DType::boolean; }, "numbers");
 }
 
 struct Window {
@@ -72,7 +67,29 @@ Result<int64_t> window_positions(int64_t extent, const Window& window, size_t ax
   return positions;
 }
 
-Result<Shape> broadcast(const Shape& a, const Shape& b) {
+}  // namespace
+
+Inferred one_result(DType dtype, Shape shape) {
+  double elements = 1;
+  for (const int64_t extent : shape) {
+    if (extent < 0 || extent > largest_extent) return wrong(fmt::format("an extent of {} in the result", extent));
+    elements *= static_cast<double>(std::max<int64_t>(extent, 1));  // what stands beside a zero is multiplied elsewhere
+  }
+  if (elements > static_cast<double>(largest_extent)) return wrong("the result is too large");
+  return std::vector<TensorType>{{dtype, std::move(shape)}};
+}
+
+Status same_type(Types inputs, bool (*accepts)(DType), std::string_view known) {
+  for (const TensorType& type : inputs) {
+    if (!accepts(type.dtype))
+      return unsupported(fmt::format("operands of type {}; only {} are supported", name_of(type.dtype), known));
+    if (type.dtype != inputs[0].dtype)
+      return wrong(fmt::format("operands of types {} and {}", name_of(inputs[0].dtype), name_of(type.dtype)));
+  }
+  return ok_status();
+}
+
+Result<Shape> broadcast_shapes(const Shape& a, const Shape& b) {
   Shape out(std::max(a.size(), b.size()), 1);
   for (size_t i = 0; i < out.size(); ++i) {
     const int64_t x = i < a.size() ? a[a.size() - 1 - i] : 1, y = i < b.size() ? b[b.size() - 1 - i] : 1;
@@ -82,54 +99,76 @@ Result<Shape> broadcast(const Shape& a, const Shape& b) {
   return out;
 }
 
-}  // namespace
-
 Result<size_t> axis_of(int64_t axis, size_t rank) {
   const auto r = static_cast<int64_t>(rank);
   if (axis < -r || axis >= r) return wrong(fmt::format("axis {} of a tensor with {} axes", axis, rank));
   return static_cast<size_t>(axis < 0 ? axis + r : axis);
 }
 
-Inferred infer_conv(Types inputs, const Attrs& attrs) {
-  RETURN_IF_ERROR(floats(inputs));
+namespace {
+
+// [x, w, …] with the spatial axes the window has; returns how many.
+Result<size_t> spatial_axes(Types inputs) {
   const Shape &x = inputs[0].shape, &w = inputs[1].shape;
-  if (x.size() != 4 || w.size() != 4) return unsupported("convolutions over other than two spatial axes");
-  ASSIGN_OR_RETURN(const Window window, window_of(attrs, 2));
+  if (x.size() < 3 || x.size() != w.size())
+    return wrong(fmt::format("an input {} and weights {}", to_string(inputs[0]), to_string(inputs[1])));
+  return x.size() - 2;
+}
+
+Status check_kernel(const Shape& w, const Window& window) {
+  for (size_t axis = 0; axis < window.kernel.size(); ++axis) {
+    if (w[axis + 2] != window.kernel[axis])
+      return wrong(fmt::format("kernel_shape is {}, the weight's {}", fmt::join(window.kernel, "x"),
+                               fmt::join(w.begin() + 2, w.end(), "x")));
+  }
+  return ok_status();
+}
+
+// Floats, or the integers of ConvInteger.
+Status floats_or_i32(Types inputs) {
+  return same_type(
+      inputs, [](DType type) { return (is_real(type) && type != DType::f64) || type == DType::i32; },
+      "f32, f16, bf16 and i32");
+}
+
+}  // namespace
+
+Inferred infer_conv(Types inputs, const Attrs& attrs) {
+  RETURN_IF_ERROR(floats_or_i32(inputs));
+  const Shape &x = inputs[0].shape, &w = inputs[1].shape;
+  ASSIGN_OR_RETURN(const size_t spatial, spatial_axes(inputs));
+  ASSIGN_OR_RETURN(const Window window, window_of(attrs, spatial));
   const int64_t group = attr_int(attrs, "group");
   if (group < 1 || w[0] < 1 || w[0] % group != 0)
     return wrong(fmt::format("{} output channels in {} groups", w[0], group));
   if (x[1] % group != 0 || x[1] / group != w[1]) {
     return wrong(fmt::format("the input has {} channels, the weight is for {} in {} groups", x[1], w[1], group));
   }
-  if (w[2] != window.kernel[0] || w[3] != window.kernel[1]) {
-    return wrong(
-        fmt::format("kernel_shape is {}x{}, the weight {}x{}", window.kernel[0], window.kernel[1], w[2], w[3]));
-  }
+  RETURN_IF_ERROR(check_kernel(w, window));
   if (inputs.size() > 2 && inputs[2].shape != Shape{w[0]}) return wrong(fmt::format("the bias is not [{}]", w[0]));
-  ASSIGN_OR_RETURN(const int64_t height, window_positions(x[2], window, 0, 2, false));
-  ASSIGN_OR_RETURN(const int64_t width, window_positions(x[3], window, 1, 2, false));
-  return one(DType::f32, {x[0], w[0], height, width});
+  Shape out{x[0], w[0]};
+  for (size_t axis = 0; axis < spatial; ++axis) {
+    ASSIGN_OR_RETURN(out.emplace_back(), window_positions(x[axis + 2], window, axis, spatial, false));
+  }
+  return one(inputs[0].dtype, std::move(out));
 }
 
 Inferred infer_conv_transpose(Types inputs, const Attrs& attrs) {
   RETURN_IF_ERROR(floats(inputs));
   const Shape &x = inputs[0].shape, &w = inputs[1].shape;
-  if (x.size() != 4 || w.size() != 4) return unsupported("transposed convolutions over other than two spatial axes");
-  ASSIGN_OR_RETURN(const Window window, window_of(attrs, 2));
+  ASSIGN_OR_RETURN(const size_t spatial, spatial_axes(inputs));
+  ASSIGN_OR_RETURN(const Window window, window_of(attrs, spatial));
   const int64_t group = attr_int(attrs, "group");
   if (group < 1 || x[1] < 1 || x[1] % group != 0) return wrong(fmt::format("{} channels in {} groups", x[1], group));
   if (x[1] != w[0]) return wrong(fmt::format("the input has {} channels, the weight is for {}", x[1], w[0]));
   if (w[1] < 1 || w[1] > largest_extent / group) return wrong(fmt::format("{} filters a group", w[1]));
-  if (w[2] != window.kernel[0] || w[3] != window.kernel[1]) {
-    return wrong(
-        fmt::format("kernel_shape is {}x{}, the weight {}x{}", window.kernel[0], window.kernel[1], w[2], w[3]));
-  }
+  RETURN_IF_ERROR(check_kernel(w, window));
   if (inputs.size() > 2 && inputs[2].shape != Shape{w[1] * group})
     return wrong(fmt::format("the bias is not [{}]", w[1] * group));
   const std::vector<int64_t>& more = attr_ints(attrs, "output_padding");
-  if (more.size() != 2) return wrong("output_padding does not have two spatial axes");
+  if (more.size() != spatial) return wrong(fmt::format("output_padding does not have {} spatial axes", spatial));
   Shape out{x[0], w[1] * group};
-  for (size_t axis = 0; axis < 2; ++axis) {
+  for (size_t axis = 0; axis < spatial; ++axis) {
     // Beyond that the rows would lie past every window's reach, and another input extent would give the same output.
     if (more[axis] < 0 || more[axis] >= std::max(window.strides[axis], window.dilations[axis]))
       return wrong(fmt::format("an output_padding of {} with a stride of {}", more[axis], window.strides[axis]));
@@ -137,29 +176,29 @@ Inferred infer_conv_transpose(Types inputs, const Attrs& attrs) {
     if (x[axis + 2] < 1 || x[axis + 2] > largest_extent / window.strides[axis])
       return wrong(fmt::format("an input extent of {}", x[axis + 2]));
     const int64_t whole = (x[axis + 2] - 1) * window.strides[axis] + reach + more[axis];
-    const int64_t pads = window.pads[axis] + window.pads[axis + 2];
+    const int64_t pads = window.pads[axis] + window.pads[axis + spatial];
     if (whole <= pads) return wrong(fmt::format("pads of {} leave nothing of an extent of {}", pads, whole));
     out.push_back(whole - pads);
   }
-  return one(DType::f32, std::move(out));
+  return one(inputs[0].dtype, std::move(out));
 }
 
 Inferred infer_gemm(Types inputs, const Attrs& attrs) {
-  RETURN_IF_ERROR(floats(inputs));
+  RETURN_IF_ERROR(numbers(inputs));
   const Shape &a = inputs[0].shape, &b = inputs[1].shape;
   if (a.size() != 2 || b.size() != 2) return wrong("Gemm needs two matrices");
   const bool ta = attr_int(attrs, "transA") != 0, tb = attr_int(attrs, "transB") != 0;
   const int64_t m = ta ? a[1] : a[0], k = ta ? a[0] : a[1], k2 = tb ? b[1] : b[0], n = tb ? b[0] : b[1];
   if (k != k2) return wrong(fmt::format("inner extents {} and {} differ", k, k2));
   if (inputs.size() > 2) {
-    const auto sum = broadcast(inputs[2].shape, {m, n});
+    const auto sum = broadcast_shapes(inputs[2].shape, {m, n});
     if (!sum.ok() || *sum != Shape{m, n}) return wrong(fmt::format("the bias does not broadcast to [{},{}]", m, n));
   }
-  return one(DType::f32, {m, n});
+  return one(inputs[0].dtype, {m, n});
 }
 
 Inferred infer_matmul(Types inputs, const Attrs&) {
-  RETURN_IF_ERROR(floats(inputs));
+  RETURN_IF_ERROR(numbers(inputs));
   Shape a = inputs[0].shape, b = inputs[1].shape;
   if (a.empty() || b.empty()) return wrong("MatMul of a scalar");
   const bool row = a.size() == 1, column = b.size() == 1;
@@ -167,41 +206,59 @@ Inferred infer_matmul(Types inputs, const Attrs&) {
   if (column) b.push_back(1);
   const int64_t k = a.back(), k2 = b[b.size() - 2];
   if (k != k2) return wrong(fmt::format("inner extents {} and {} differ", k, k2));
-  ASSIGN_OR_RETURN(Shape out, broadcast(Shape(a.begin(), a.end() - 2), Shape(b.begin(), b.end() - 2)));
+  ASSIGN_OR_RETURN(Shape out, broadcast_shapes(Shape(a.begin(), a.end() - 2), Shape(b.begin(), b.end() - 2)));
   if (!row) out.push_back(a[a.size() - 2]);
   if (!column) out.push_back(b.back());
-  return one(DType::f32, std::move(out));
+  return one(inputs[0].dtype, std::move(out));
 }
 
 Inferred infer_broadcast(Types inputs, const Attrs&) {
-  RETURN_IF_ERROR(floats(inputs));
-  ASSIGN_OR_RETURN(Shape out, broadcast(inputs[0].shape, inputs[1].shape));
-  return one(DType::f32, std::move(out));
+  RETURN_IF_ERROR(numbers(inputs));
+  ASSIGN_OR_RETURN(Shape out, broadcast_shapes(inputs[0].shape, inputs[1].shape));
+  return one(inputs[0].dtype, std::move(out));
 }
 
 Inferred infer_same(Types inputs, const Attrs&) {
-  RETURN_IF_ERROR(floats(inputs));
+  RETURN_IF_ERROR(numbers(inputs));
   for (const TensorType& type : inputs) {
     if (type.shape != inputs[0].shape)
       return wrong(fmt::format("operands {} and {} differ", to_string(inputs[0]), to_string(type)));
   }
-  return one(DType::f32, inputs[0].shape);
+  return one(inputs[0].dtype, inputs[0].shape);
 }
+
+Inferred infer_function(Types inputs, const Attrs&) {
+  RETURN_IF_ERROR(reals(inputs));
+  return one(inputs[0].dtype, inputs[0].shape);
+}
+
+Inferred infer_identity(Types inputs, const Attrs&) { return one(inputs[0].dtype, inputs[0].shape); }
 
 Inferred infer_pool(Types inputs, const Attrs& attrs) {
   RETURN_IF_ERROR(floats(inputs));
+  return infer_pooled(inputs, attrs);
+}
+
+Inferred infer_max_pool(Types inputs, const Attrs& attrs) {
+  const DType type = inputs[0].dtype;
+  if (type != DType::i8 && type != DType::u8) RETURN_IF_ERROR(floats(inputs));
+  return infer_pooled(inputs, attrs);
+}
+
+Inferred infer_pooled(Types inputs, const Attrs& attrs) {
   const Shape& x = inputs[0].shape;
-  if (x.size() != 4) return unsupported("pools over other than two spatial axes");
-  ASSIGN_OR_RETURN(const Window window, window_of(attrs, 2));
-  for (size_t axis = 0; axis < 2; ++axis) {
-    const int64_t reach = (window.kernel[axis] - 1) * window.dilations[axis] + 1;
-    if (window.pads[axis] >= reach || window.pads[axis + 2] >= reach)
-      return wrong("a pool's padding is as wide as its kernel");
-  }
+  if (x.size() < 3) return wrong("a pool needs channels and spatial axes");
+  const size_t spatial = x.size() - 2;
+  ASSIGN_OR_RETURN(const Window window, window_of(attrs, spatial));
   const bool ceil_mode = attr_int(attrs, "ceil_mode") != 0;
-  ASSIGN_OR_RETURN(const int64_t height, window_positions(x[2], window, 0, 2, ceil_mode));
-  ASSIGN_OR_RETURN(const int64_t width, window_positions(x[3], window, 1, 2, ceil_mode));
-  return one(DType::f32, {x[0], x[1], height, width});
+  Shape out{x[0], x[1]};
+  for (size_t axis = 0; axis < spatial; ++axis) {
+    const int64_t reach = (window.kernel[axis] - 1) * window.dilations[axis] + 1;
+    if (window.pads[axis] >= reach || window.pads[axis + spatial] >= reach)
+      return wrong("a pool's padding is as wide as its kernel");
+    ASSIGN_OR_RETURN(out.emplace_back(), window_positions(x[axis + 2], window, axis, spatial, ceil_mode));
+  }
+  return one(inputs[0].dtype, std::move(out));
 }
 
 Inferred infer_global_pool(Types inputs, const Attrs&) {
@@ -209,7 +266,7 @@ Inferred infer_global_pool(Types inputs, const Attrs&) {
   Shape out = inputs[0].shape;
   if (out.size() < 3) return wrong("a global pool needs spatial axes");
   std::fill(out.begin() + 2, out.end(), 1);
-  return one(DType::f32, std::move(out));
+  return one(inputs[0].dtype, std::move(out));
 }
 
 Inferred infer_batch_norm(Types inputs, const Attrs&) {
@@ -220,7 +277,7 @@ Inferred infer_batch_norm(Types inputs, const Attrs&) {
     if (inputs[i].shape != Shape{x[1]})
       return wrong(fmt::format("parameter {} is {}, not [{}]", i, to_string(inputs[i]), x[1]));
   }
-  return one(DType::f32, x);
+  return one(inputs[0].dtype, x);
 }
 
 Inferred infer_layer_norm(Types inputs, const Attrs& attrs) {
@@ -234,7 +291,7 @@ Inferred infer_layer_norm(Types inputs, const Attrs& attrs) {
                                to_string(TensorType{DType::f32, normalized})));
     }
   }
-  return one(DType::f32, x);
+  return one(inputs[0].dtype, x);
 }
 
 Inferred infer_instance_norm(Types inputs, const Attrs&) {
@@ -245,24 +302,25 @@ Inferred infer_instance_norm(Types inputs, const Attrs&) {
     if (inputs[i].shape != Shape{x[1]})
       return wrong(fmt::format("parameter {} is {}, not [{}]", i, to_string(inputs[i]), x[1]));
   }
-  return one(DType::f32, x);
+  return one(inputs[0].dtype, x);
 }
 
 Inferred infer_lrn(Types inputs, const Attrs& attrs) {
   if (inputs[0].shape.size() < 3) return wrong("LRN needs channels and spatial axes");
   const int64_t size = attr_int(attrs, "size");
   if (size < 1 || size > (int64_t{1} << 20)) return wrong(fmt::format("a window of {} channels", size));
-  return infer_same(inputs, attrs);
+  RETURN_IF_ERROR(floats(inputs));
+  return one(inputs[0].dtype, inputs[0].shape);
 }
 
 Inferred infer_axis(Types inputs, const Attrs& attrs) {
-  RETURN_IF_ERROR(floats(inputs));
+  RETURN_IF_ERROR(reals(inputs));
   if (const auto axis = axis_of(attr_int(attrs, "axis"), inputs[0].shape.size()); !axis) return axis.error();
-  return one(DType::f32, inputs[0].shape);
+  return one(inputs[0].dtype, inputs[0].shape);
 }
 
 Inferred infer_concat(Types inputs, const Attrs& attrs) {
-  RETURN_IF_ERROR(floats(inputs));
+  RETURN_IF_ERROR(any_type(inputs));
   Shape out = inputs[0].shape;
   ASSIGN_OR_RETURN(const size_t axis, axis_of(attr_int(attrs, "axis"), out.size()));
   for (size_t i = 1; i < inputs.size(); ++i) {
@@ -275,7 +333,7 @@ Inferred infer_concat(Types inputs, const Attrs& attrs) {
     if (next[axis] > largest_extent - out[axis]) return wrong("the result is too large");
     out[axis] += next[axis];
   }
-  return one(DType::f32, std::move(out));
+  return one(inputs[0].dtype, std::move(out));
 }
 
 Inferred infer_reshape(Types inputs, const Attrs& attrs) {
@@ -331,7 +389,11 @@ Inferred infer_transpose(Types inputs, const Attrs& attrs) {
 }
 
 Inferred infer_reduce(Types inputs, const Attrs& attrs) {
-  RETURN_IF_ERROR(floats(inputs));
+  RETURN_IF_ERROR(numbers(inputs));
+  return infer_reduce_any(inputs, attrs);
+}
+
+Inferred infer_reduce_any(Types inputs, const Attrs& attrs) {
   const Shape& x = inputs[0].shape;
   std::vector<bool> reduced(x.size(), false);
   for (const int64_t given : attr_ints(attrs, "axes")) {
@@ -345,20 +407,22 @@ Inferred infer_reduce(Types inputs, const Attrs& attrs) {
     else if (attr_int(attrs, "keepdims") != 0)
       out.push_back(1);
   }
-  return one(DType::f32, std::move(out));
+  return one(inputs[0].dtype, std::move(out));
 }
 
 Inferred infer_pad(Types inputs, const Attrs& attrs) {
-  RETURN_IF_ERROR(floats(inputs));
+  RETURN_IF_ERROR(any_type(inputs));
   Shape out = inputs[0].shape;
   const std::vector<int64_t>& pads = attr_ints(attrs, "pads");
   if (pads.size() != 2 * out.size()) return wrong("pads do not have a begin and an end for every axis");
   for (size_t i = 0; i < out.size(); ++i) {
-    if (pads[i] < 0 || pads[i + out.size()] < 0) return unsupported("negative pads");
-    if (pads[i] > largest_extent || pads[i + out.size()] > largest_extent) return wrong("impossible pads");
+    // Negative ones crop.
+    for (const int64_t pad : {pads[i], pads[i + out.size()]}) {
+      if (pad < -largest_extent || pad > largest_extent) return wrong("impossible pads");
+    }
     out[i] += pads[i] + pads[i + out.size()];
   }
-  return one(DType::f32, std::move(out));
+  return one(inputs[0].dtype, std::move(out));
 }
 
 namespace {
@@ -387,8 +451,8 @@ Inferred infer_recurrent(Types inputs, const Attrs& attrs, int64_t gates, size_t
     RETURN_IF_ERROR(check(i, "initial states", {shared ? 1 : x[0], directions, hidden}));
   }
   RETURN_IF_ERROR(check(4 + states, "peepholes", {directions, 3 * hidden}));
-  ASSIGN_OR_RETURN(std::vector<TensorType> types, one(DType::f32, {x[0], x[1], directions, hidden}));
-  types.insert(types.end(), states, {DType::f32, {x[0], directions, hidden}});
+  ASSIGN_OR_RETURN(std::vector<TensorType> types, one(inputs[0].dtype, {x[0], x[1], directions, hidden}));
+  types.insert(types.end(), states, {inputs[0].dtype, {x[0], directions, hidden}});
   return types;
 }
 

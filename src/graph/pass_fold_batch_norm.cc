@@ -11,6 +11,7 @@ Node* foldable(Graph& graph, const Node& norm, const std::vector<int>& uses) {
   if (input.kind != ValueKind::node || uses[norm.inputs[0].index()] != 1) return nullptr;
   Node& conv = graph.nodes[input.producer.index()];
   if (conv.op != Op::Conv || !conv.epilogue.empty()) return nullptr;
+  if (graph.value(norm.inputs[1]).type.dtype != DType::f32) return nullptr;  // derived weights are f32
   const auto constant = [&](const std::vector<ValueId>& values) {
     for (size_t i = 1; i < values.size(); ++i) {
       if (values[i].valid() && graph.value(values[i]).kind != ValueKind::weight) return false;

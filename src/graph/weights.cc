@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <span>
 
 #include "base/hash.h"
 #include "base/random.h"
+#include "graph/elements.h"
 
 namespace nlsplit {
 namespace {
@@ -83,25 +85,11 @@ std::string derive(Derivation how, const std::vector<std::string>& in, double pa
 }
 
 std::string filled(const TensorType& type, double value) {
+  const std::string element = is_real(type.dtype) ? raw_of(type.dtype, std::array{value})
+                                                  : raw_of(type.dtype, std::array{static_cast<int64_t>(value)});
   std::string out(static_cast<size_t>(size_of(type).value()), '\0');
-  const auto fill = [&](auto element) {
-    for (size_t at = 0; at + sizeof(element) <= out.size(); at += sizeof(element))
-      std::memcpy(&out[at], &element, sizeof(element));
-  };
-  switch (type.dtype) {
-    case DType::f32:
-      fill(static_cast<float>(value));
-      break;
-    case DType::i64:
-      fill(static_cast<int64_t>(value));
-      break;
-    case DType::i32:
-      fill(static_cast<int32_t>(value));
-      break;
-    case DType::boolean:
-      fill(static_cast<char>(value != 0));
-      break;
-  }
+  for (size_t at = 0; at + element.size() <= out.size(); at += element.size())
+    std::memcpy(&out[at], element.data(), element.size());
   return out;
 }
 
@@ -118,6 +106,17 @@ ContentId WeightStore::add_bytes(TensorType type, std::string raw) {
   entry.type = std::move(type);
   const uint64_t hash = hash_bytes(raw.data(), raw.size());
   entry.raw = std::move(raw);
+  return insert(hash, std::move(entry));
+}
+
+ContentId WeightStore::add_mapped(TensorType type, MappedBytes bytes) {
+  const std::string_view view = bytes.view();
+  CHECK(static_cast<int64_t>(view.size()) == size_of(type).value(), "bytes of another size than their type");
+  Entry entry;
+  entry.kind = Entry::Kind::mapped;
+  entry.type = std::move(type);
+  const uint64_t hash = hash_bytes(view.data(), view.size());
+  entry.mapped = std::move(bytes);
   return insert(hash, std::move(entry));
 }
 
@@ -171,6 +170,8 @@ Result<std::string> WeightStore::materialise(ContentId id) const {
   switch (entry.kind) {
     case Entry::Kind::raw:
       return entry.raw;
+    case Entry::Kind::mapped:
+      return std::string(entry.mapped.view());
     case Entry::Kind::fill:
       return filled(entry.type, entry.a);
     case Entry::Kind::random: {

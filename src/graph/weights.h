@@ -2,6 +2,7 @@
 // bytes.
 //
 //   ContentId w = store.add_bytes(type, std::move(raw));      // from a file
+//   ContentId m = store.add_mapped(type, bytes);              // from a file that stays where it is
 //   ContentId r = store.add_random(type, seed, 0.05f);        // the zoo's: nothing stored until materialised
 //   ContentId f = store.add_derived(Derivation::bn_weight, {w, scale, var}, 1e-5, type);  // a folded BatchNorm
 //   ASSIGN_OR_RETURN(std::string raw, store.materialise(f));
@@ -13,6 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/mapped_file.h"
 #include "graph/graph.h"
 
 namespace nlsplit {
@@ -28,6 +30,7 @@ enum class Derivation : uint8_t {
 class WeightStore {
  public:
   ContentId add_bytes(TensorType type, std::string raw);
+  ContentId add_mapped(TensorType type, MappedBytes bytes);  // of a file, which stays mapped
   ContentId add_random(TensorType type, uint64_t seed, float deviation, float mean = 0);  // normal, f32
   ContentId add_fill(TensorType type, double value);
   ContentId add_derived(Derivation how, std::vector<ContentId> from, double parameter, TensorType type);
@@ -39,9 +42,10 @@ class WeightStore {
 
  private:
   struct Entry {
-    enum class Kind : uint8_t { raw, random, fill, derived } kind = Kind::raw;
+    enum class Kind : uint8_t { raw, mapped, random, fill, derived } kind = Kind::raw;
     TensorType type;
     std::string raw;
+    MappedBytes mapped;
     uint64_t seed = 0;
     double a = 0;  // deviation, fill value or parameter
     double b = 0;  // mean

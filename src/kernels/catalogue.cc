@@ -127,6 +127,23 @@ Standing standing_winograd(const ComputeDesc& desc) {
 }
 
 Standing last_resort(const ComputeDesc&) { return Standing::last_resort; }
+bool is_window(Op op) {
+  return op == Op::Conv || op == Op::ConvTranspose || op == Op::MaxPool || op == Op::AveragePool;
+}
+
+bool has_other_types(const ComputeDesc& desc) {
+  const auto other = [](const TensorType& type) { return type.dtype != DType::f32; };
+  return std::ranges::any_of(desc.inputs, other) || std::ranges::any_of(desc.outputs, other);
+}
+
+// What all others refuse, whatever the values.
+std::string refuse_reference(const ComputeDesc& desc) {
+  const bool many_axes =
+      std::ranges::any_of(desc.inputs, [](const TensorType& type) { return type.shape.size() > most_axes; });
+  const bool needed = is_general(desc.op) || has_other_types(desc) || many_axes ||
+                      (is_window(desc.op) && desc.inputs[0].shape.size() != 4);
+  return needed ? "" : "other kernels compute it";
+}
 
 // Below about this many pixels a vector of channels is filled better than vectors of pixels: 7 × 7 is 3.06 vectors
 // of 16.
@@ -444,6 +461,11 @@ constexpr std::array kernels = {
                .what = "between row-major and blocks of channels",
                .layouts = own,
                .refuses = refuse_reorder},
+    KernelInfo{.name = "reference",
+               .what = "the reference evaluator's loops: any operator, elements of any type; slow",
+               .layouts = plain,
+               .refuses = refuse_reference,
+               .any_type = true},
 };
 
 constexpr std::array levels = {Isa::v2, Isa::v3, Isa::v4, Isa::neon};
@@ -473,7 +495,6 @@ bool is_reorder(const ComputeDesc& desc) {
 std::string refuse_any(const ComputeDesc& desc, Isa isa) {
   if (is_view(desc.op) && !is_reorder(desc)) return fmt::format("{} is a view, not a computation", name_of(desc.op));
   const auto odd = [&](const TensorType& type) -> std::string {
-    if (type.dtype != DType::f32) return fmt::format("{} is not f32", to_string(type));
     if (type.block != 0 && type.block != vector_width(isa))
       return fmt::format("{}: level {} has blocks of {}", to_string(type), name_of(isa), vector_width(isa));
     return {};
@@ -493,6 +514,17 @@ std::string refuse_any(const ComputeDesc& desc, Isa isa) {
     if (!may_be_step(step.op)) return fmt::format("{} is no epilogue step", name_of(step.op));
   }
   return {};
+}
+
+// All kernels but one are for f32, and windows for two spatial axes.
+std::string refuse_types(const KernelInfo& kernel, const ComputeDesc& desc) {
+  if (kernel.any_type) return {};
+  for (const std::vector<TensorType>* types : {&desc.inputs, &desc.outputs}) {
+    for (const TensorType& type : *types) {
+      if (type.dtype != DType::f32) return fmt::format("{} is not f32", to_string(type));
+    }
+  }
+  return is_window(desc.op) && desc.inputs[0].shape.size() != 4 ? "it works on two spatial axes" : "";
 }
 
 std::string refuse_layouts(const KernelInfo& kernel, const ComputeDesc& desc) {
@@ -628,6 +660,7 @@ std::string full_id(const KernelInfo& kernel, Isa isa) { return fmt::format("{}_
 
 std::string refusal(const KernelInfo& kernel, const ComputeDesc& desc, Isa isa) {
   if (std::string why = refuse_any(desc, isa); !why.empty()) return why;
+  if (std::string why = refuse_types(kernel, desc); !why.empty()) return why;
   if (std::string why = kernel.refuses(desc); !why.empty()) return why;
   return refuse_layouts(kernel, desc);
 }

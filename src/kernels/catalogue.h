@@ -91,6 +91,7 @@ struct KernelInfo {
   // weight.
   Bytes (*packed_bytes)(const ComputeDesc& desc, size_t i, Isa isa) = nullptr;
   Standing (*standing)(const ComputeDesc& desc) = nullptr;  // nullptr: usual
+  bool any_type = false;    // of elements, and of spatial axes any number; false: f32, and two of a window
   bool exact_batch = true;  // an output element's bits do not depend on the extent or position along the batch axis
 };
 

@@ -218,6 +218,7 @@ Result<Placement> place(const Plan& plan, const Lineup& lineup, const SlotTable&
   placement.devices = static_cast<int>(devices);
   placement.source = lineup.source;
   placement.sink = lineup.sink;
+  placement.in_flight = table.in_flight;
   placement.stage_device.assign(plan.stages.size(), std::vector<int>(at(plan.micro_batches), -1));
   for (size_t d = 0; d < table.devices.size(); ++d) {
     for (const ScheduledSlot& slot : table.devices[d]) {
@@ -295,10 +296,6 @@ Result<Program> empty_program(const KernelGraph& graph, const Plan& plan, const 
 
 Result<Program> lower_forward(const KernelGraph& graph, const Plan& plan, const Cluster& cluster, const Lineup& lineup,
                               const ScheduleInput& schedule, const SlotTable& table, Program program) {
-  if (table.in_flight > 0 && lineup.plan_devices.size() > 1) {
-    return unsupported(
-        fmt::format("schedule {}: a Program of several devices cannot hold micro-batches back", plan.schedule));
-  }
   ASSIGN_OR_RETURN(const std::vector<Flow> flows, find_flows(graph, plan));
   ASSIGN_OR_RETURN(Placement placement, place(plan, lineup, table, program.devices.size()));
   LowerInput input;

@@ -58,11 +58,16 @@ class DeviceBuilder {
   void find_traffic() {
     transferred_.assign(flows_.size(), false);
     for (const OrderedSlot& slot : order_) {
-      for (const Port& port : slot.recvs) transferred_[at(port.flow)] = true;
-      for (const Port& port : slot.sends) transferred_[at(port.flow)] = true;
+      for (const Port& port : slot.recvs) note_transfer(port);
+      for (const Port& port : slot.sends) note_transfer(port);
       const bool own = slot.stage >= 0 && slot.stage < placement_.stages;
       if (own && !runs_here(slot.stage)) stages_here_.push_back(slot.stage);
     }
+  }
+
+  bool is_credit(const Port& port) const { return at(port.flow) == flows_.size(); }
+  void note_transfer(const Port& port) {
+    if (!is_credit(port)) transferred_[at(port.flow)] = true;
   }
 
   // How many micro-batches of a flow pass through this device.
@@ -371,6 +376,27 @@ class DeviceBuilder {
     return instr;
   }
 
+  // ---- Credits. Their value means nothing: copying it is what makes the computations behind it wait for it, and it
+  // for those before.
+  BufferId credit(BufferId& known, std::string_view name) {
+    if (!known.valid()) known = add_stored(unique_name(std::string(name)), {DType::f32, {1}}, BufferKind::comm, 1);
+    return known;
+  }
+
+  BufferId token() {
+    if (!token_.valid()) token_ = add_stored(unique_name("token"), {DType::f32, {1}}, BufferKind::state, 1);
+    return token_;
+  }
+
+  static Instr copy_credit(BufferId from, BufferId to) {
+    Instr copy;
+    copy.opcode = Opcode::copy;
+    copy.reads = {{from}};
+    copy.writes = {{to}};
+    copy.label = "credit";
+    return copy;
+  }
+
   // A buffer that lives only within the slots of `stage`: when, counted in nodes.
   void note_lifetimes(int stage) {
     if (lifetimes_noted_[at(stage)]) return;
@@ -400,11 +426,16 @@ class DeviceBuilder {
     segment.stage = slot.stage < 0 || slot.stage == placement_.stages ? io_stage : slot.stage;
     segment.shard = slot.stage == placement_.stages ? 1 : slot.stage == ahead_stage ? 2 : 0;
     for (const Port& port : slot.recvs) {
-      segment.instrs.push_back(transfer(Opcode::recv, message_buffer(flows_[at(port.flow)]), port.peer, port.flow));
+      const BufferId buffer = is_credit(port) ? credit(credit_in_, "credit_in") : message_buffer(flows_[at(port.flow)]);
+      segment.instrs.push_back(transfer(Opcode::recv, buffer, port.peer, port.flow));
     }
+    if (std::ranges::any_of(slot.recvs, [this](const Port& port) { return is_credit(port); }))
+      segment.instrs.push_back(copy_credit(credit_in_, token()));
     size_t next_send = 0;
     const auto send_while = [&](auto condition) {
-      for (; next_send < slot.sends.size() && condition(flows_[at(slot.sends[next_send].flow)]); ++next_send) {
+      for (; next_send < slot.sends.size() && !is_credit(slot.sends[next_send]) &&
+             condition(flows_[at(slot.sends[next_send].flow)]);
+           ++next_send) {
         const Port& port = slot.sends[next_send];
         segment.instrs.push_back(transfer(Opcode::send, message_buffer(flows_[at(port.flow)]), port.peer, port.flow));
       }
@@ -417,6 +448,12 @@ class DeviceBuilder {
         send_while([&](const Flow& flow) { return g_.value(flow.root).producer.index() == n; });
       }
       note_lifetimes(slot.stage);
+      for (; next_send < slot.sends.size() && is_credit(slot.sends[next_send]); ++next_send) {
+        const BufferId buffer = credit(credit_out_, "credit_out");
+        segment.instrs.push_back(copy_credit(token(), buffer));
+        segment.instrs.push_back(
+            transfer(Opcode::send, buffer, slot.sends[next_send].peer, slot.sends[next_send].flow));
+      }
     } else if (slot.stage == source_stage) {
       send_while([](const Flow&) { return true; });
     } else if (slot.stage == placement_.stages) {
@@ -467,6 +504,7 @@ class DeviceBuilder {
   std::vector<std::pair<ValueId, BufferId>> copies_;     // outputs that are copied, and to where
   std::vector<int> stages_here_;
   BufferId workspace_;
+  BufferId credit_in_, credit_out_, token_;
   std::vector<bool> lifetimes_noted_;                         // [stage]
   std::vector<std::vector<ScratchLifetime>> lifetimes_;       // [stage]
   std::vector<std::pair<const OrderedSlot*, int>> variants_;  // the slot a segment was made for

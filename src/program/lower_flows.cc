@@ -40,7 +40,7 @@ Result<std::vector<Flow>> find_flows(const KernelGraph& graph, const Plan& plan)
     for (const ValueId output : g.nodes[n].outputs) add(output, stage_of[n]);
   }
   constexpr size_t most_tags = 32768;  // program/program.h: what MPI guarantees
-  if (flows.size() > most_tags)
+  if (flows.size() >= most_tags)       // one more for credits
     return unsupported(fmt::format("{} values cross stages, more than there are tags", flows.size()));
   return flows;
 }

@@ -29,6 +29,7 @@ struct Placement {
   int stages = 0;
   int devices = 0;
   int source = 0, sink = 0;  // devices
+  int in_flight = 0;         // SlotTable::in_flight
   bool sink_copies = false;  // the sink must act for every micro-batch, not only for those it receives
   std::vector<std::vector<int>> stage_device;  // [stage][micro-batch]
 
@@ -39,8 +40,10 @@ struct Placement {
   }
 };
 
-struct Port {  // one end of a message
-  int flow = 0;
+// Micro-batch m + in_flight may enter the first stage when m has left the last one. Where those are different devices a
+// *credit* says so: a message without a value, numbered like a flow behind the last one.
+struct Port {    // one end of a message
+  int flow = 0;  // the number of flows: a credit
   int peer = 0;  // device
   friend bool operator==(const Port&, const Port&) = default;
 };

@@ -98,6 +98,11 @@ class Timeline {
   bool play(const ScheduledSlot& slot, double& device_free) {
     const size_t s = at(slot.stage), m = at(slot.micro_batch);
     double begin = device_free;
+    if (slot.stage == 0 && placement_.in_flight > 0 && slot.micro_batch >= placement_.in_flight) {
+      const double left = finish.back()[at(slot.micro_batch - placement_.in_flight)];
+      if (!(left >= 0)) return false;
+      begin = std::max(begin, left);
+    }
     if (slot.stage > 0) {
       if (!(finish[s - 1][m] >= 0)) return false;
       begin = std::max(begin, finish[s - 1][m]);
@@ -237,6 +242,13 @@ std::vector<std::vector<Message>> send_messages(const std::vector<Flow>& flows, 
           fifos[at(d) * at(placement.devices) + at(to)].push_back(
               {f, slot.micro_batch, slot_of[at(c)][at(slot.micro_batch)], 0});
         }
+      }
+      const int enters = slot.micro_batch + placement.in_flight;
+      if (placement.in_flight > 0 && slot.stage == placement.stages - 1 && enters < placement.micro_batches) {
+        const int to = placement.device_of(0, enters), credit = static_cast<int>(flows.size());
+        if (to == d) continue;
+        slot.sends.push_back({credit, to});
+        fifos[at(d) * at(placement.devices) + at(to)].push_back({credit, enters, slot_of[0][at(enters)], 0});
       }
     }
   }

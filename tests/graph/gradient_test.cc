@@ -172,7 +172,7 @@ TEST(Gradient, OfRearrangementsIsACopyAndOfViewsNothing) {
 
 TEST(Gradient, EveryOperatorHasOneOrSaysThatNoneIsKnown) {
   std::string without;
-  for (int i = 0; i < op_count; ++i) {
+  for (int i = 0; i < first_general_op; ++i) {
     const OpInfo& row = info(static_cast<Op>(i));
     if (row.gradient == nullptr) without += std::string(row.name) + " ";
   }

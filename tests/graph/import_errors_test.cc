@@ -59,11 +59,11 @@ TEST(ImportErrors, Files) {
 
 TEST(ImportErrors, UnsupportedOperatorNamesNodeOperatorAndOpset) {
   OnnxFile file = small_network();
-  file.graph().mutable_node(2)->set_op_type("Einsum");
-  EXPECT_THAT(error_of(file.import()), HasSubstr("node relu (Einsum, opset 11): the operator is not supported"));
+  file.graph().mutable_node(2)->set_op_type("Loop");
+  EXPECT_THAT(error_of(file.import()), HasSubstr("node relu (Loop, opset 11): the operator is not supported"));
   EXPECT_EQ(file.import().error().kind, ErrorKind::unsupported);
   file.graph().mutable_node(2)->clear_name();
-  EXPECT_THAT(error_of(file.import()), HasSubstr("node c (Einsum, opset 11)"))
+  EXPECT_THAT(error_of(file.import()), HasSubstr("node c (Loop, opset 11)"))
       << "without a name it is called like its output";
   file.graph().mutable_node(2)->set_domain("com.microsoft");
   EXPECT_THAT(error_of(file.import()), HasSubstr("operators of the domain com.microsoft"));
@@ -82,8 +82,8 @@ TEST(ImportErrors, Tensors) {
   EXPECT_THAT(broken([](auto& g) { g.mutable_initializer(0)->set_dims(0, int64_t{1} << 62); }), HasSubstr("too large"));
   EXPECT_THAT(broken([](auto& g) { g.mutable_initializer(0)->mutable_raw_data()->pop_back(); }),
               HasSubstr("f32[3,2,3,3] has 215 B of data, but needs 216 B"));
-  EXPECT_THAT(broken([](auto& g) { g.mutable_initializer(0)->set_data_type(onnx::TensorProto::FLOAT16); }),
-              HasSubstr("tensor w: element type FLOAT16"));
+  EXPECT_THAT(broken([](auto& g) { g.mutable_initializer(0)->set_data_type(onnx::TensorProto::COMPLEX64); }),
+              HasSubstr("tensor w: element type COMPLEX64"));
   EXPECT_THAT(broken([](auto& g) { g.mutable_initializer(0)->set_data_type(777); }), HasSubstr("element type 777"));
   EXPECT_THAT(broken([](auto& g) {
                 g.mutable_initializer(0)->clear_raw_data();
@@ -92,7 +92,7 @@ TEST(ImportErrors, Tensors) {
                 location.set_key("location");
                 location.set_value("../../etc/passwd");
               }),
-              HasSubstr("tensor w: its data is in another file (external data)"));
+              HasSubstr("tensor w: its data is in '../../etc/passwd', outside of the model's folder"));
   EXPECT_THAT(broken([](auto& g) { g.mutable_initializer(0)->clear_raw_data(); }), HasSubstr("has 0 B of data"));
 }
 

@@ -42,7 +42,7 @@ TEST(Ops, TableIsFoundByNameAndByOp) {
     EXPECT_LE(row.min_inputs, row.max_inputs < 0 ? 64 : row.max_inputs);
   }
   EXPECT_EQ(parse_op("Convv").error().message, "unknown operator Convv; did you mean Conv?");
-  EXPECT_EQ(parse_op("Einsum").error().kind, ErrorKind::unsupported);
+  EXPECT_EQ(parse_op("Loop").error().kind, ErrorKind::unsupported);
 }
 
 TEST(Ops, WindowsCountTheirPositions) {
@@ -65,7 +65,8 @@ TEST(Ops, RefusesWhatDoesNotFit) {
   EXPECT_THAT(infer(Op::Conv, {f32({1, 4, 8, 8}), f32({8, 3, 3, 3})}, three), HasSubstr("the input has 4 channels"));
   EXPECT_THAT(infer(Op::Conv, {f32({1, 3, 2, 8}), f32({8, 3, 3, 3})}, three),
               HasSubstr("a kernel that reaches 3 exceeds the padded input of 2"));
-  EXPECT_THAT(infer(Op::Conv, {f32({1, 3, 8}), f32({8, 3, 3, 3})}, three), HasSubstr("two spatial axes"));
+  EXPECT_THAT(infer(Op::Conv, {f32({1, 3, 8}), f32({8, 3, 3, 3})}, three),
+              HasSubstr("an input f32[1,3,8] and weights f32[8,3,3,3]"));
   EXPECT_THAT(infer(Op::Conv, {f32({1, 3, 8, 8}), f32({8, 3, 3, 3})}, {}), HasSubstr("attribute dilations is missing"));
   EXPECT_THAT(infer(Op::Conv, {f32({1, 3, 8, 8}), f32({8, 3, 3, 3})}, conv({3, 3}, {0, 1}, {0, 0, 0, 0})),
               HasSubstr("must be positive"));
@@ -75,7 +76,8 @@ TEST(Ops, RefusesWhatDoesNotFit) {
   EXPECT_THAT(infer(Op::LeakyRelu, {f32({1})}, {{"alpha", std::numeric_limits<double>::quiet_NaN()}}),
               HasSubstr("not a number"));
   EXPECT_THAT(infer(Op::Add, {f32({2, 3}), f32({2})}), HasSubstr("extents 3 and 2 do not broadcast"));
-  EXPECT_THAT(infer(Op::Add, {{DType::i64, {2}}, f32({2})}), HasSubstr("only f32"));
+  EXPECT_THAT(infer(Op::Add, {{DType::i64, {2}}, f32({2})}), HasSubstr("operands of types i64 and f32"));
+  EXPECT_THAT(infer(Op::Sigmoid, {{DType::i64, {2}}}), HasSubstr("operands of type i64; only floats are supported"));
   EXPECT_THAT(infer(Op::MatMul, {f32({2, 3}), f32({4, 2})}), HasSubstr("inner extents 3 and 4 differ"));
   EXPECT_THAT(infer(Op::Reshape, {f32({2, 3})}, {{"shape", Ints{-1, -1}}}), HasSubstr("two extents open"));
   EXPECT_THAT(infer(Op::Reshape, {f32({2, 3})}, {{"shape", Ints{4, 2}}}), HasSubstr("6 elements cannot become 8"));
@@ -102,7 +104,7 @@ TEST(Ops, ConvTransposeUndoesWindows) {
   EXPECT_THAT(of({2, 8, 5, 6}, {8, 7, 3, 3}, attrs({2, 3}, {0, 0, 0, 0}, {0, 0})), HasSubstr("kernel_shape is 4x3"));
   EXPECT_THAT(of({2, 8, 5, 6}, {8, 7, 4, 3}, attrs({2, 3}, {0, 0, 0, 0}, {2, 0})), HasSubstr("output_padding of 2"));
   EXPECT_THAT(of({2, 8, 1, 1}, {8, 7, 4, 3}, attrs({1, 1}, {2, 0, 2, 0}, {0, 0})), HasSubstr("leave nothing"));
-  EXPECT_THAT(of({2, 8, 5}, {8, 7, 4, 3}, attrs({1, 1}, {0, 0, 0, 0}, {0, 0})), HasSubstr("two spatial axes"));
+  EXPECT_THAT(of({2, 8, 5}, {8, 7, 4, 3}, attrs({1, 1}, {0, 0, 0, 0}, {0, 0})), HasSubstr("an input f32[2,8,5]"));
   EXPECT_THAT(
       infer(Op::ConvTranspose, {f32({1, 8, 5, 6}), f32({8, 7, 4, 3}), f32({8})}, attrs({1, 1}, {0, 0, 0, 0}, {0, 0})),
       HasSubstr("the bias is not [7]"));
@@ -136,6 +138,20 @@ TEST(Ops, RefusesExtentsThatOverflow) {
   EXPECT_FALSE(check_type(f32({huge, huge})).ok());
   EXPECT_FALSE(check_type(f32({0, huge, huge})).ok()) << "products that leave the zero out would overflow";
   EXPECT_FALSE(check_type(f32({-1})).ok());
+}
+
+// An index always counts as one inside, so there must be something inside.
+TEST(Ops, IndicesIntoEmptyAxesAreRefused) {
+  const TensorType empty = f32({0, 3}), one_index{DType::i64, {1, 3}}, pair{DType::i64, {1, 1}};
+  const Attrs axis0 = {{"axis", int64_t{0}}};
+  const Attrs scatter = {{"axis", int64_t{0}}, {"reduction", std::string("none")}};
+  EXPECT_THAT(infer(Op::Gather, {empty, one_index}, axis0), HasSubstr("indices into axis 0 of f32[0,3]"));
+  EXPECT_THAT(infer(Op::GatherElements, {empty, one_index}, axis0), HasSubstr("indices into axis 0 of f32[0,3]"));
+  EXPECT_THAT(infer(Op::GatherND, {empty, pair}, {{"batch_dims", int64_t{0}}}), HasSubstr("indices into axis 0"));
+  EXPECT_THAT(infer(Op::ScatterElements, {empty, one_index, f32({1, 3})}, scatter), HasSubstr("indices into axis 0"));
+  EXPECT_THAT(infer(Op::ScatterND, {empty, pair, f32({1, 3})}, {{"reduction", std::string("none")}}),
+              HasSubstr("indices into axis 0"));
+  EXPECT_EQ(infer(Op::Gather, {empty, {DType::i64, {0}}}, axis0), "f32[0,3]");
 }
 
 TEST(Ops, ShapesOfTheRest) {

@@ -57,7 +57,7 @@ TEST(ReferenceEvaluate, RefusesWhatDoesNotFit) {
 }
 
 TEST(RandomGraph, IsValidAndItsOutputsAreSane) {
-  std::vector<bool> seen(op_count, false);
+  std::vector<bool> seen(static_cast<size_t>(op_count), false);
   for (uint64_t seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE(seed);
     const Model model = random_graph(seed, static_cast<int>(1 + seed % 15));

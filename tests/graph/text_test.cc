@@ -90,7 +90,7 @@ TEST(Text, ErrorsShowThePlace) {
   EXPECT_THAT(error_of(replaced(good, "Conv(", "Convv(")),
               HasSubstr("bad.nls:5:25: unknown operator Convv; did you mean Conv?"));
   EXPECT_THAT(error_of(replaced(good, "(%x, %w", "(%x, %v")), HasSubstr("%v is not made before this line"));
-  EXPECT_THAT(error_of(replaced(good, "f32[1,4,6,6]", "f16[1,4,6,6]")), HasSubstr("bad.nls:2:"));
+  EXPECT_THAT(error_of(replaced(good, "f32[1,4,6,6]", "f8[1,4,6,6]")), HasSubstr("bad.nls:2:"));
   EXPECT_THAT(error_of(replaced(good, "f32[1,4,6,6]", "f32[1,4,6,")), HasSubstr("no tensor type"));
   EXPECT_THAT(error_of(replaced(good, "[1,4,6,6]", "[1,4,99999999999999,6666]")), HasSubstr("too large"));
   EXPECT_THAT(error_of(replaced(good, "group=1", "group=1, group=2")), HasSubstr("stands twice"));
@@ -148,7 +148,7 @@ TEST(Text, TensorTypes) {
     EXPECT_EQ(to_string(parse_tensor_type(text).value()), text);
   }
   for (const char* text :
-       {"", "f32", "f32[", "f32[1,]", "f32[,1]", "f32[-1]", "f32[1]x", "u8[1]", "f32[99999999,99999999]"}) {
+       {"", "f32", "f32[", "f32[1,]", "f32[,1]", "f32[-1]", "f32[1]x", "q8[1]", "f32[99999999,99999999]"}) {
     EXPECT_FALSE(parse_tensor_type(text).ok()) << text;
   }
 }

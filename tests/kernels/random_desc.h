@@ -296,7 +296,7 @@ inline std::optional<ComputeDesc> random_desc(Op op, Random& random) { return Ra
 
 inline std::vector<Op> computed_ops() {
   std::vector<Op> ops;
-  for (int i = 0; i < op_count; ++i) {
+  for (int i = 0; i < first_general_op; ++i) {
     if (!is_view(static_cast<Op>(i))) ops.push_back(static_cast<Op>(i));
   }
   return ops;

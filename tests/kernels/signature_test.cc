@@ -14,7 +14,7 @@ namespace {
 TEST(Signature, ParsesBack) {
   Random random(11);
   int tried = 0;
-  for (int op = 0; op < op_count; ++op) {
+  for (int op = 0; op < first_general_op; ++op) {
     for (int draw = 0; draw < 40; ++draw) {
       auto desc = testing::RandomDesc(static_cast<Op>(op), random).draw();
       if (!desc || desc->inputs.empty()) continue;

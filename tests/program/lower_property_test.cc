@@ -40,7 +40,7 @@ Cluster random_cluster(Random& random) {
 Plan random_plan(Random& random, const Graph& graph, const Cluster& cluster, bool apart) {
   Plan plan;
   plan.micro_batches = 1 + static_cast<int>(random.below(9));
-  plan.schedule = std::array{"fill_drain", "streaming", "list"}[random.below(3)];
+  plan.schedule = std::array{"fill_drain", "streaming", "list", "sequential"}[random.below(4)];
   std::vector<DeviceId> free;
   for (size_t d = 0; d < cluster.devices.size(); ++d) free.push_back(DeviceId(d));
   size_t begin = 0;

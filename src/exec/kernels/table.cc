@@ -44,6 +44,7 @@ extern "C" __attribute__((visibility("default"))) const nlsplit::KernelEntry* nl
       recurrent_packed,
       recurrent_plain,
       reorder,
+      reference_loops,
   };
   *count = entries.size();
   return entries.data();

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "graph/elements.h"
 #include "graph/ops.h"
 #include "graph/ops_infer.h"
 
@@ -132,7 +133,10 @@ Maybe fold_constant_node(const OnnxNode& node, WeightStore& weights) {
 
 Maybe fold_cast(const OnnxNode& node, const std::vector<const Constant*>& inputs, WeightStore& weights) {
   const int64_t to = int_attr(node, "to", 0);
-  const bool whole = inputs[0]->type.dtype != DType::f32;
+  const DType from = inputs[0]->type.dtype;
+  const bool whole = from != DType::f32;
+  if (from != DType::f32 && from != DType::i64 && from != DType::i32 && from != DType::boolean)
+    return std::optional<Constant>();
   const DType target = to == 7 ? DType::i64 : to == 6 ? DType::i32 : to == 1 ? DType::f32 : DType::boolean;
   if (to != 7 && to != 6 && to != 1) return std::optional<Constant>();
   if (target == inputs[0]->type.dtype) return std::optional(*inputs[0]);
@@ -161,7 +165,7 @@ Maybe fold_cast(const OnnxNode& node, const std::vector<const Constant*>& inputs
 }
 
 Maybe fold_gather(const OnnxNode& node, const std::vector<const Constant*>& inputs, WeightStore& weights) {
-  const bool whole = inputs[0]->type.dtype != DType::f32;
+  const bool whole = !is_real(inputs[0]->type.dtype);
   if (!whole || inputs[0]->type.shape.size() != 1 || int_attr(node, "axis", 0) != 0) return std::optional<Constant>();
   ASSIGN_OR_RETURN(const std::vector<int64_t> data, integers_of(*inputs[0], weights));
   ASSIGN_OR_RETURN(const std::vector<int64_t> indices, integers_of(*inputs[1], weights));
@@ -174,7 +178,7 @@ Maybe fold_gather(const OnnxNode& node, const std::vector<const Constant*>& inpu
 }
 
 Maybe fold_slice(const OnnxNode& node, const std::vector<const Constant*>& inputs, WeightStore& weights) {
-  if (inputs[0]->type.dtype == DType::f32 || inputs[0]->type.shape.size() != 1) return std::optional<Constant>();
+  if (is_real(inputs[0]->type.dtype) || inputs[0]->type.shape.size() != 1) return std::optional<Constant>();
   std::vector<int64_t> starts, ends, steps = {1};
   if (const auto given = ints_attr(node, "starts")) {
     starts = *given;
@@ -202,12 +206,53 @@ Maybe fold_slice(const OnnxNode& node, const std::vector<const Constant*>& input
 Maybe fold_concat(const std::vector<const Constant*>& inputs, WeightStore& weights) {
   std::vector<int64_t> out;
   for (const Constant* input : inputs) {
-    if (input->type.dtype == DType::f32 || input->type.shape.size() != 1) return std::optional<Constant>();
+    if (is_real(input->type.dtype) || input->type.shape.size() != 1) return std::optional<Constant>();
     ASSIGN_OR_RETURN(const std::vector<int64_t> values, integers_of(*input, weights));
     out.insert(out.end(), values.begin(), values.end());
   }
   const auto length = static_cast<int64_t>(out.size());
   return std::optional(integer_constant(out, {length}, inputs[0]->type.dtype, weights));
+}
+
+// The places of what is not zero: [axes, how many]. Only of constants: its extent depends on values.
+Maybe fold_non_zero(const std::vector<const Constant*>& inputs, WeightStore& weights) {
+  const Shape& shape = inputs[0]->type.shape;
+  ASSIGN_OR_RETURN(const std::vector<double> values, numbers_of(*inputs[0], weights));
+  const size_t axes = std::max<size_t>(shape.size(), 1);
+  std::vector<std::vector<int64_t>> places(axes);
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (values[i] == 0) continue;
+    auto rest = static_cast<int64_t>(i);
+    for (size_t axis = axes; axis-- > 0;) {
+      const int64_t extent = shape.empty() ? 1 : shape[axis];
+      places[axis].push_back(rest % extent);
+      rest /= extent;
+    }
+  }
+  std::vector<int64_t> all;
+  for (const auto& list : places) all.insert(all.end(), list.begin(), list.end());
+  const auto count = static_cast<int64_t>(places[0].size());
+  return std::optional(integer_constant(all, {static_cast<int64_t>(axes), count}, DType::i64, weights));
+}
+
+Maybe fold_range(const std::vector<const Constant*>& inputs, WeightStore& weights) {
+  std::vector<double> ends;
+  const DType type = inputs[0]->type.dtype;
+  for (size_t i = 0; i < 3; ++i) {
+    if (inputs[i]->type.dtype != type || element_count(inputs[i]->type.shape) != 1)
+      return invalid_input("start, limit and delta are not numbers of one type");
+    ASSIGN_OR_RETURN(const std::vector<double> number, numbers_of(*inputs[i], weights));
+    ends.push_back(number[0]);
+  }
+  const double count = std::ceil((ends[1] - ends[0]) / ends[2]);
+  if (!(count < static_cast<double>(small))) return unsupported("a range of that many elements");
+  std::vector<double> values;
+  for (double i = 0; i < count; ++i) values.push_back(ends[0] + i * ends[2]);
+  const std::vector<int64_t> whole(values.begin(), values.end());
+  const TensorType made{type, {static_cast<int64_t>(values.size())}};
+  return std::optional(
+      Constant{made, weights.add_bytes(made, is_real(type) ? raw_of(type, std::span<const double>(values))
+                                                           : raw_of(type, std::span<const int64_t>(whole)))});
 }
 
 Maybe fold_arithmetic(const OnnxNode& node, const std::vector<const Constant*>& inputs, WeightStore& weights) {
@@ -224,7 +269,7 @@ Maybe fold_arithmetic(const OnnxNode& node, const std::vector<const Constant*>& 
         weights.add_derived(node.op == "Add" ? Derivation::add : Derivation::mul, {a.content, b.content}, 0, type);
     return std::optional(Constant{type, content});
   }
-  if (a.type.dtype != b.type.dtype) return std::optional<Constant>();
+  if (a.type.dtype != b.type.dtype || is_real(a.type.dtype)) return std::optional<Constant>();
   ASSIGN_OR_RETURN(const std::vector<int64_t> x, integers_of(a, weights));
   ASSIGN_OR_RETURN(const std::vector<int64_t> y, integers_of(b, weights));
   std::vector<int64_t> out;
@@ -273,48 +318,25 @@ std::optional<std::vector<std::string>> strings_attr(const OnnxNode& node, const
 
 Result<std::vector<int64_t>> integers_of(const Constant& constant, const WeightStore& weights) {
   const int64_t count = element_count(constant.type.shape);
-  if (constant.type.dtype == DType::f32) return invalid_input("integers are needed where floats are");
+  if (is_real(constant.type.dtype)) return invalid_input("integers are needed where floats are");
   if (count > small) return unsupported(fmt::format("an integer constant of {} elements", count));
   ASSIGN_OR_RETURN(const std::string raw, weights.materialise(constant.content));
-  std::vector<int64_t> values(static_cast<size_t>(count));
-  const auto width = static_cast<size_t>(size_of(constant.type.dtype));
-  for (size_t i = 0; i < values.size(); ++i) {
-    const char* at = raw.data() + i * width;
-    if (width == 8) {
-      std::memcpy(&values[i], at, 8);
-    } else if (width == 4) {
-      int32_t value = 0;
-      std::memcpy(&value, at, 4);
-      values[i] = value;
-    } else {
-      values[i] = *at;
-    }
-  }
-  return values;
+  return wholes_of(constant.type.dtype, raw);
 }
 
 Result<std::vector<double>> numbers_of(const Constant& constant, const WeightStore& weights) {
-  if (constant.type.dtype != DType::f32) {
+  if (!is_real(constant.type.dtype)) {
     ASSIGN_OR_RETURN(const std::vector<int64_t> whole, integers_of(constant, weights));
     return std::vector<double>(whole.begin(), whole.end());
   }
   const int64_t count = element_count(constant.type.shape);
   if (count > small) return unsupported(fmt::format("a constant of {} elements where a few are expected", count));
   ASSIGN_OR_RETURN(const std::string raw, weights.materialise(constant.content));
-  std::vector<double> values;
-  for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
-    float value = 0;
-    std::memcpy(&value, raw.data() + i * sizeof(float), sizeof value);
-    values.push_back(value);
-  }
-  return values;
+  return reals_of(constant.type.dtype, raw);
 }
 
 Constant integer_constant(const std::vector<int64_t>& values, Shape shape, DType dtype, WeightStore& weights) {
-  const auto width = static_cast<size_t>(size_of(dtype));
-  std::string raw(values.size() * width, '\0');
-  for (size_t i = 0; i < values.size(); ++i)
-    std::memcpy(&raw[i * width], &values[i], width);  // little-endian, as ONNX is
+  std::string raw = raw_of(dtype, values);
   TensorType type{dtype, std::move(shape)};
   const ContentId content = weights.add_bytes(type, std::move(raw));
   return {std::move(type), content};
@@ -338,8 +360,10 @@ Result<std::optional<Constant>> fold_constant(const OnnxNode& node, int64_t, con
   if (node.op == "Cast") return fold_cast(node, inputs, weights);
   if (node.op == "Slice") return fold_slice(node, inputs, weights);
   if (node.op == "Concat") return has(inputs.size()) ? fold_concat(inputs, weights) : std::optional<Constant>();
-  if (node.op == "Reshape" && has(2)) return fold_reshape(inputs, weights);
+  if (node.op == "Reshape" && has(2) && int_attr(node, "allowzero", 0) == 0) return fold_reshape(inputs, weights);
   if (node.op == "Gather" && has(2)) return fold_gather(node, inputs, weights);
+  if (node.op == "NonZero") return fold_non_zero(inputs, weights);
+  if (node.op == "Range" && has(3)) return fold_range(inputs, weights);
   const bool arithmetic = node.op == "Add" || node.op == "Sub" || node.op == "Mul" || node.op == "Div";
   if (arithmetic && has(2)) return fold_arithmetic(node, inputs, weights);
   return std::optional<Constant>();

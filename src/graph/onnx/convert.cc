@@ -6,96 +6,23 @@
 #include <limits>
 #include <numeric>
 
+#include "graph/elements.h"
+#include "graph/onnx/convert_tools.h"
+#include "graph/onnx/onnx_types.h"
 #include "graph/onnx/transposes.h"
 #include "graph/ops_infer.h"
 
 namespace nlsplit {
 namespace {
 
-using Converted = Result<ValueId>;
-
-Converted emit(const ConvertContext& c, Op op, std::vector<ValueId> inputs, Attrs attrs = {}) {
-  return c.graph.add(op, c.name, std::move(inputs), std::move(attrs), c.node.outputs[0]);
-}
-
-// An extra node in front of or behind the main one.
-Converted emit_helper(const ConvertContext& c, Op op, const std::string& suffix, std::vector<ValueId> inputs,
-                      Attrs attrs = {}) {
-  return c.graph.add(op, c.name + suffix, std::move(inputs), std::move(attrs));
-}
-
-Converted one_to_one(const ConvertContext& c, Op op, Attrs attrs = {}) {
-  std::vector<ValueId> inputs;
-  for (size_t i = 0; i < c.inputs.size(); ++i) {
-    if (!c.given(i)) break;
-    ASSIGN_OR_RETURN(inputs.emplace_back(), c.value(i));
-  }
-  return emit(c, op, std::move(inputs), std::move(attrs));
-}
-
-// kernel_shape, strides, pads, dilations with their defaults, auto_pad resolved (ONNX: SAME_UPPER puts the odd one at
-// the end).
-Result<Attrs> window_attrs(const ConvertContext& c, const Shape& kernel, bool dilated) {
-  const size_t spatial = kernel.size();
-  const Shape& x = c.type(0).shape;
-  if (x.size() != spatial + 2 || spatial == 0)
-    return invalid_input(fmt::format("a {}-axis kernel over {}", spatial, to_string(c.type(0))));
-  std::vector<int64_t> strides = ints_attr(c.node, "strides").value_or(std::vector<int64_t>(spatial, 1));
-  std::vector<int64_t> dilations = ints_attr(c.node, "dilations").value_or(std::vector<int64_t>(spatial, 1));
-  std::vector<int64_t> pads = ints_attr(c.node, "pads").value_or(std::vector<int64_t>(2 * spatial, 0));
-  if (strides.size() != spatial || dilations.size() != spatial || pads.size() != 2 * spatial) {
-    return invalid_input("strides, dilations or pads have the wrong length");
-  }
-  for (const auto& list : {kernel, strides, dilations}) {
-    for (const int64_t extent : list) {
-      if (extent < 1 || extent > (int64_t{1} << 20))
-        return invalid_input(fmt::format("a kernel, stride or dilation of {}", extent));
-    }
-  }
-  if (!dilated && dilations != std::vector<int64_t>(spatial, 1)) return unsupported("dilations of a pool");
-  const std::string mode = string_attr(c.node, "auto_pad", "NOTSET");
-  if (mode == "VALID") {
-    pads.assign(2 * spatial, 0);
-  } else if (mode == "SAME_UPPER" || mode == "SAME_LOWER") {
-    for (size_t i = 0; i < spatial; ++i) {
-      const int64_t reach = (kernel[i] - 1) * dilations[i] + 1;
-      const int64_t out = (x[i + 2] + strides[i] - 1) / strides[i];
-      const int64_t total = std::max<int64_t>(0, (out - 1) * strides[i] + reach - x[i + 2]);
-      const int64_t less = total / 2, more = total - less;
-      pads[i] = mode == "SAME_UPPER" ? less : more;
-      pads[i + spatial] = mode == "SAME_UPPER" ? more : less;
-    }
-  } else if (mode != "NOTSET") {
-    return unsupported(fmt::format("auto_pad {}", mode));
-  }
-  Attrs attrs;
-  set_attr(attrs, "kernel_shape", kernel);
-  set_attr(attrs, "strides", std::move(strides));
-  set_attr(attrs, "pads", std::move(pads));
-  if (dilated) set_attr(attrs, "dilations", std::move(dilations));
-  return attrs;
-}
-
 Converted conv(const ConvertContext& c) {
   if (!c.given(0) || !c.given(1)) return invalid_input("an input is missing");
   const Shape& w = c.type(1).shape;
-  if (w.size() != 4) return unsupported("convolutions over other than two spatial axes");
+  if (w.size() < 3) return invalid_input("a convolution without spatial axes");
   ASSIGN_OR_RETURN(Attrs attrs,
                    window_attrs(c, ints_attr(c.node, "kernel_shape").value_or(Shape(w.begin() + 2, w.end())), true));
   set_attr(attrs, "group", int_attr(c.node, "group", 1));
   return one_to_one(c, Op::Conv, std::move(attrs));
-}
-
-// A list of one integer a spatial axis.
-Result<std::vector<int64_t>> spatial_list(const ConvertContext& c, const std::string& name, size_t spatial,
-                                          int64_t otherwise) {
-  std::vector<int64_t> list = ints_attr(c.node, name).value_or(std::vector<int64_t>(spatial, otherwise));
-  if (list.size() != spatial) return invalid_input(fmt::format("{} has the wrong length", name));
-  constexpr int64_t most = int64_t{1} << 20;
-  for (const int64_t value : list) {
-    if (value < 0 || value > most) return invalid_input(fmt::format("{} of {}", name, value));
-  }
-  return list;
 }
 
 // The pads of a transposed convolution take away what is too much. Where the output's extent is given instead (by
@@ -104,8 +31,8 @@ Result<std::vector<int64_t>> spatial_list(const ConvertContext& c, const std::st
 Converted conv_transpose(const ConvertContext& c) {
   if (!c.given(0) || !c.given(1)) return invalid_input("an input is missing");
   const Shape &x = c.type(0).shape, &w = c.type(1).shape;
-  if (x.size() != 4 || w.size() != 4) return unsupported("transposed convolutions over other than two spatial axes");
-  constexpr size_t spatial = 2;
+  if (w.size() < 3 || x.size() != w.size()) return invalid_input("input and weights differ in their number of axes");
+  const size_t spatial = w.size() - 2;
   const Shape kernel = ints_attr(c.node, "kernel_shape").value_or(Shape(w.begin() + 2, w.end()));
   if (kernel.size() != spatial) return invalid_input("kernel_shape has the wrong length");
   ASSIGN_OR_RETURN(auto strides, spatial_list(c, "strides", spatial, 1));
@@ -196,55 +123,87 @@ Converted lrn(const ConvertContext& c) {
   return one_to_one(c, Op::LRN, std::move(attrs));
 }
 
-// Before opset 13 Softmax ran over all axes from `axis` on: the same as over the last one of a matrix.
+// Softmax and its kin along one axis; `suffix` is empty for the node itself.
+Converted along_axis(const ConvertContext& c, ValueId x, int64_t axis, const std::string& suffix) {
+  const auto make = [&](Op op, std::vector<ValueId> inputs, Attrs attrs) {
+    return suffix.empty() ? emit(c, op, std::move(inputs), std::move(attrs))
+                          : emit_helper(c, op, suffix, std::move(inputs), std::move(attrs));
+  };
+  Attrs attrs;
+  set_attr(attrs, "axis", axis);
+  if (c.node.op == "Softmax") return make(Op::Softmax, {x}, std::move(attrs));
+  if (c.node.op == "LogSoftmax") return make(Op::LogSoftmax, {x}, std::move(attrs));
+  // Hardmax: one where the largest is, the first of them.
+  const TensorType type = c.graph.type(x);
+  set_attr(attrs, "keepdims", int64_t{0});
+  set_attr(attrs, "select_last_index", int64_t{0});
+  ASSIGN_OR_RETURN(const ValueId best, emit_helper(c, Op::ArgMax, ".argmax", {x}, std::move(attrs)));
+  Attrs hot;
+  set_attr(hot, "axis", axis);
+  set_attr(hot, "depth", type.shape[static_cast<size_t>(axis)]);
+  const std::vector<double> off_on = {0, 1};
+  const TensorType pair{type.dtype, {2}};
+  const ValueId values =
+      c.graph.weight(c.name + ".values", pair, c.weights.add_bytes(pair, raw_of(type.dtype, off_on)));
+  return make(Op::OneHot, {best, values}, std::move(hot));
+}
+
+// Before opset 13 they ran over all axes from `axis` on: the same as over the last one of a matrix.
 Converted softmax(const ConvertContext& c) {
   if (!c.given(0)) return invalid_input("an input is missing");
   const Shape shape = c.type(0).shape;
   const auto rank = static_cast<int64_t>(shape.size());
   int64_t axis = int_attr(c.node, "axis", c.opset < 13 ? 1 : -1);
-  if (axis < -rank || axis >= std::max<int64_t>(rank, 1))
-    return invalid_input(fmt::format("axis {} of {} axes", axis, rank));
+  if (axis < -rank || axis >= rank) return invalid_input(fmt::format("axis {} of {} axes", axis, rank));
   if (axis < 0) axis += rank;
   ASSIGN_OR_RETURN(const ValueId x, c.value(0));
-  Attrs attrs;
-  if (c.opset >= 13 || axis == rank - 1) {
-    set_attr(attrs, "axis", axis);
-    return emit(c, Op::Softmax, {x}, std::move(attrs));
-  }
+  // [N, C, 1, 1] with axis 1: nothing but C to run over
   const bool flat = std::all_of(shape.begin() + axis + 1, shape.end(), [](int64_t extent) { return extent == 1; });
-  if (flat) {  // [N, C, 1, 1] with axis 1: nothing but C to run over
-    set_attr(attrs, "axis", axis);
-    return emit(c, Op::Softmax, {x}, std::move(attrs));
-  }
+  if (c.opset >= 13 || flat) return along_axis(c, x, axis, "");
   // For a later axis the samples keep an axis of their own: [N, before, from axis on].
   Attrs flat_attrs, back;
   ValueId merged;
   if (axis <= 1) {
     set_attr(flat_attrs, "axis", axis);
     ASSIGN_OR_RETURN(merged, emit_helper(c, Op::Flatten, ".flatten", {x}, std::move(flat_attrs)));
-    set_attr(attrs, "axis", int64_t{1});
   } else {
     const int64_t before = element_count(Shape(shape.begin() + 1, shape.begin() + axis));
     set_attr(flat_attrs, "shape", Shape{0, before, element_count(Shape(shape.begin() + axis, shape.end()))});
     ASSIGN_OR_RETURN(merged, emit_helper(c, Op::Reshape, ".flatten", {x}, std::move(flat_attrs)));
-    set_attr(attrs, "axis", int64_t{2});
   }
-  ASSIGN_OR_RETURN(const ValueId soft, emit_helper(c, Op::Softmax, ".matrix", {merged}, std::move(attrs)));
+  ASSIGN_OR_RETURN(const ValueId soft, along_axis(c, merged, axis <= 1 ? 1 : 2, ".matrix"));
   Shape original = shape;
   if (axis >= 1) original[0] = 0;
   set_attr(back, "shape", std::move(original));
   return emit(c, Op::Reshape, {soft}, std::move(back));
 }
 
+// Limits that are not constant, or of other types than floats: the larger of x and the low one, the smaller of that and
+// the high one.
+Converted clip_by_values(const ConvertContext& c) {
+  ASSIGN_OR_RETURN(ValueId x, c.value(0));
+  const bool high = c.given(2);
+  if (c.given(1)) {
+    ASSIGN_OR_RETURN(const ValueId low, c.value(1));
+    ASSIGN_OR_RETURN(x, high ? emit_helper(c, Op::Max, ".max", {x, low}) : emit(c, Op::Max, {x, low}));
+  }
+  if (!high) return c.given(1) ? Converted(x) : emit(c, Op::Identity, {x});
+  ASSIGN_OR_RETURN(const ValueId limit, c.value(2));
+  return emit(c, Op::Min, {x, limit});
+}
+
 Converted clip(const ConvertContext& c) {
+  if (!c.given(0)) return invalid_input("an input is missing");
   double low = std::numeric_limits<float>::lowest(), high = std::numeric_limits<float>::max();
   if (c.opset < 11) {
     low = float_attr(c.node, "min", low);
     high = float_attr(c.node, "max", high);
+  } else if (c.type(0).dtype != DType::f32 || (c.given(1) && c.inputs[1].constant == nullptr) ||
+             (c.given(2) && c.inputs[2].constant == nullptr)) {
+    return clip_by_values(c);
   } else {
     for (const size_t i : {1, 2}) {
       if (!c.given(i)) continue;
-      if (c.inputs[i].constant == nullptr) return unsupported("limits that are not constant");
       ASSIGN_OR_RETURN(const std::vector<double> limit, numbers_of(*c.inputs[i].constant, c.weights));
       if (limit.size() != 1) return invalid_input("a limit must be one number");
       (i == 1 ? low : high) = limit[0];
@@ -294,22 +253,6 @@ Converted transpose(const ConvertContext& c) {
   return emit(c, Op::Transpose, {whole.of}, std::move(attrs));
 }
 
-// Integers given as an attribute by older opsets and as input `i` by newer ones.
-Result<std::optional<std::vector<int64_t>>> integers(const ConvertContext& c, const std::string& attr, size_t i) {
-  if (auto given = ints_attr(c.node, attr)) return given;
-  if (!c.given(i)) return std::optional<std::vector<int64_t>>();
-  if (c.inputs[i].constant == nullptr) return unsupported(fmt::format("{} that is not constant", attr));
-  ASSIGN_OR_RETURN(std::vector<int64_t> values, integers_of(*c.inputs[i].constant, c.weights));
-  return std::optional(std::move(values));
-}
-
-Converted reshape_to(const ConvertContext& c, Shape shape) {
-  Attrs attrs;
-  set_attr(attrs, "shape", std::move(shape));
-  ASSIGN_OR_RETURN(const ValueId x, c.value(0));
-  return emit(c, Op::Reshape, {x}, std::move(attrs));
-}
-
 // The same where the input is transposed: first to `shape`, then transposed.
 Converted reshape_under(const ConvertContext& c, Transposed input, Shape shape) {
   Attrs attrs, turned;
@@ -321,9 +264,14 @@ Converted reshape_under(const ConvertContext& c, Transposed input, Shape shape) 
 }
 
 Converted reshape(const ConvertContext& c) {
-  if (int_attr(c.node, "allowzero", 0) != 0) return unsupported("allowzero");
   ASSIGN_OR_RETURN(const auto shape, integers(c, "shape", 1));
   if (!shape) return invalid_input("shape is missing");
+  if (int_attr(c.node, "allowzero", 0) != 0 && std::ranges::find(*shape, 0) != shape->end()) {
+    // No elements, whatever the operand.
+    if (element_count(c.type(0).shape) != 0 || std::ranges::find(*shape, -1) != shape->end())
+      return invalid_input("a shape without elements");
+    return filled(c, ".empty", {c.type(0).dtype, *shape}, 0);
+  }
   // Only the axes that `shape` copies are transposed: the others merge or split as well before.
   ASSIGN_OR_RETURN(const ValueId x, c.value(0));
   const Transposed input = seen_through(c.graph, {x, order_of(c.type(0).shape.size())});
@@ -375,39 +323,69 @@ Converted squeeze(const ConvertContext& c, bool inserts) {
   return reshape_to(c, std::move(out));
 }
 
-Converted reduce_mean(const ConvertContext& c) {
-  if (!c.given(0)) return invalid_input("an input is missing");
-  ASSIGN_OR_RETURN(auto axes, integers(c, "axes", 1));
-  const bool none = !axes || axes->empty();
-  if (none && int_attr(c.node, "noop_with_empty_axes", 0) != 0) return one_to_one(c, Op::Identity);
-  if (none) {
-    axes.emplace(c.type(0).shape.size());
-    std::iota(axes->begin(), axes->end(), int64_t{0});
+// Other fills than one value: elements of x again, axis after axis.
+Converted pad_by_elements(const ConvertContext& c, const std::string& mode, const std::vector<int64_t>& pads) {
+  ASSIGN_OR_RETURN(ValueId x, c.value(0));
+  const Shape shape = c.type(0).shape;
+  const size_t rank = shape.size();
+  size_t last = rank;  // axis that changes
+  for (size_t axis = 0; axis < rank; ++axis) {
+    if (pads[axis] != 0 || pads[axis + rank] != 0) last = axis;
   }
-  Attrs attrs;
-  set_attr(attrs, "axes", *axes);
-  set_attr(attrs, "keepdims", int_attr(c.node, "keepdims", 1));
-  ASSIGN_OR_RETURN(const ValueId x, c.value(0));
-  return emit(c, Op::ReduceMean, {x}, std::move(attrs));
+  if (last == rank) return emit(c, Op::Identity, {x});
+  for (size_t axis = 0; axis <= last; ++axis) {
+    if (pads[axis] == 0 && pads[axis + rank] == 0) continue;
+    const int64_t extent = shape[axis], turn = std::max<int64_t>(2 * (extent - 1), 1);
+    if (extent < 1) return invalid_input("it pads an empty axis with its elements");
+    std::vector<int64_t> from;
+    for (int64_t i = -pads[axis]; i < extent + pads[axis + rank]; ++i) {
+      const int64_t around = (i % turn + turn) % turn;
+      from.push_back(mode == "edge"   ? std::clamp<int64_t>(i, 0, extent - 1)
+                     : mode == "wrap" ? (i % extent + extent) % extent
+                     : extent == 1    ? 0
+                                      : std::min(around, turn - around));
+    }
+    const ValueId indices = listed(c, fmt::format(".indices{}", axis), from, {static_cast<int64_t>(from.size())});
+    Attrs attrs;
+    set_attr(attrs, "axis", static_cast<int64_t>(axis));
+    ASSIGN_OR_RETURN(x, axis == last
+                            ? emit(c, Op::Gather, {x, indices}, std::move(attrs))
+                            : emit_helper(c, Op::Gather, fmt::format(".axis{}", axis), {x, indices}, std::move(attrs)));
+  }
+  return x;
 }
 
 Converted pad(const ConvertContext& c) {
   if (!c.given(0)) return invalid_input("an input is missing");
-  if (const std::string mode = string_attr(c.node, "mode", "constant"); mode != "constant")
+  const std::string mode = string_attr(c.node, "mode", "constant");
+  if (mode != "constant" && mode != "edge" && mode != "reflect" && mode != "wrap")
     return unsupported(fmt::format("mode {}", mode));
-  if (c.given(3)) return unsupported("axes");
-  ASSIGN_OR_RETURN(const auto pads, integers(c, "pads", 1));
-  if (!pads) return invalid_input("pads are missing");
-  double value = float_attr(c.node, "value", 0);
-  if (c.given(2)) {
-    if (c.inputs[2].constant == nullptr) return unsupported("a value that is not constant");
-    ASSIGN_OR_RETURN(const std::vector<double> numbers, numbers_of(*c.inputs[2].constant, c.weights));
-    if (numbers.size() != 1) return invalid_input("the value must be one number");
-    value = numbers[0];
+  ASSIGN_OR_RETURN(const auto given, integers(c, "pads", 1));
+  if (!given) return invalid_input("pads are missing");
+  std::vector<int64_t> pads = *given;
+  const size_t rank = c.type(0).shape.size();
+  if (c.given(3)) {  // those of some axes
+    ASSIGN_OR_RETURN(const auto axes, integers(c, "axes", 3));
+    if (pads.size() != 2 * axes->size()) return invalid_input("pads are not a begin and an end for every axis");
+    pads.assign(2 * rank, 0);
+    for (size_t i = 0; i < axes->size(); ++i) {
+      ASSIGN_OR_RETURN(const size_t axis, axis_of((*axes)[i], rank));
+      pads[axis] = (*given)[i];
+      pads[axis + rank] = (*given)[i + axes->size()];
+    }
   }
+  if (pads.size() != 2 * rank) return invalid_input("pads are not a begin and an end for every axis");
+  if (mode != "constant") {
+    constexpr int64_t most = int64_t{1} << 20;
+    for (const int64_t pad : pads) {
+      if (pad > most || pad < -most) return invalid_input(fmt::format("a pad of {}", pad));
+    }
+    return pad_by_elements(c, mode, pads);
+  }
+  ASSIGN_OR_RETURN(const auto value, number(c, "value", 2));
   Attrs attrs;
-  set_attr(attrs, "pads", *pads);
-  set_attr(attrs, "value", value);
+  set_attr(attrs, "pads", std::move(pads));
+  set_attr(attrs, "value", value.value_or(0));
   ASSIGN_OR_RETURN(const ValueId x, c.value(0));
   return emit(c, Op::Pad, {x}, std::move(attrs));
 }
@@ -419,29 +397,65 @@ Converted binary(const ConvertContext& c, Op op) {
   return one_to_one(c, op);
 }
 
+// Operands of other shapes than the result's are added one by one.
 Converted sum(const ConvertContext& c) {
-  return c.inputs.size() == 2 ? one_to_one(c, Op::Add) : one_to_one(c, Op::Sum);
-}
-
-// In inference Dropout is nothing; its mask output does not exist here.
-Converted dropout(const ConvertContext& c) {
-  if (c.given(2)) {
-    if (c.inputs[2].constant == nullptr) return unsupported("a training_mode that is not constant");
-    ASSIGN_OR_RETURN(const std::vector<double> training, numbers_of(*c.inputs[2].constant, c.weights));
-    if (training.size() != 1 || training[0] != 0) return unsupported("training_mode");
+  if (c.inputs.size() <= 2) return one_to_one(c, c.inputs.size() == 2 ? Op::Add : Op::Sum);
+  bool same = true;
+  for (size_t i = 0; i < c.inputs.size(); ++i) {
+    if (!c.given(i)) return invalid_input("an input is missing");
+    same = same && c.type(i).shape == c.type(0).shape;
   }
-  ASSIGN_OR_RETURN(const ValueId x, c.value(0));
-  return emit(c, Op::Identity, {x});
+  if (same) return one_to_one(c, Op::Sum);
+  ASSIGN_OR_RETURN(ValueId total, c.value(0));
+  for (size_t i = 1; i < c.inputs.size(); ++i) {
+    ASSIGN_OR_RETURN(const ValueId next, c.value(i));
+    ASSIGN_OR_RETURN(total, i + 1 == c.inputs.size() ? emit(c, Op::Add, {total, next})
+                                                     : emit_helper(c, Op::Add, fmt::format(".{}", i), {total, next}));
+  }
+  return total;
 }
 
-// Everything is f32 here, so a cast to it is nothing.
-Converted cast(const ConvertContext& c) {
-  constexpr int64_t to_float = 1;
+// In inference Dropout is nothing, and its mask all true.
+Result<std::vector<ValueId>> dropout(const ConvertContext& c) {
   if (!c.given(0)) return invalid_input("an input is missing");
-  if (int_attr(c.node, "to", 0) != to_float || c.type(0).dtype != DType::f32)
-    return unsupported("a cast that changes the type");
+  if (c.given(2)) {
+    ASSIGN_OR_RETURN(const auto training, number(c, "training_mode", 2));
+    bool drops = *training != 0;
+    if (drops && c.given(1) && c.inputs[1].constant != nullptr) {  // a ratio that is not there is one half
+      ASSIGN_OR_RETURN(const auto ratio, number(c, "ratio", 1));
+      drops = *ratio != 0;
+    }
+    if (drops) return unsupported("training_mode");
+  }
+  const Shape shape = c.type(0).shape;
   ASSIGN_OR_RETURN(const ValueId x, c.value(0));
-  return emit(c, Op::Identity, {x});
+  ASSIGN_OR_RETURN(const ValueId out, emit(c, Op::Identity, {x}));
+  std::vector<ValueId> made = {out};
+  if (wants_output(c, 1)) {
+    TensorType mask{c.opset < 10 ? c.type(0).dtype : DType::boolean, shape};
+    made.push_back(filled(c, ".mask", std::move(mask), 1));
+  }
+  return made;
+}
+
+Converted cast(const ConvertContext& c) {
+  if (!c.given(0)) return invalid_input("an input is missing");
+  DType to{};
+  if (c.node.op == "CastLike") {
+    if (!c.given(1)) return invalid_input("an input is missing");
+    to = c.type(1).dtype;
+  } else {
+    const int64_t number = int_attr(c.node, "to", 0);
+    const auto known = dtype_of_onnx(number);
+    if (!known) return unsupported(fmt::format("a cast to element type {}", number));
+    to = *known;
+  }
+  const bool same = c.type(0).dtype == to;
+  ASSIGN_OR_RETURN(const ValueId x, c.value(0));
+  if (same) return emit(c, Op::Identity, {x});
+  Attrs attrs;
+  set_attr(attrs, "to", std::string(name_of(to)));
+  return emit(c, Op::Cast, {x}, std::move(attrs));
 }
 
 Converted identity(const ConvertContext& c) {
@@ -461,7 +475,7 @@ Converted convert_one(const ConvertContext& c) {
   if (op == "Gemm") return gemm(c);
   if (op == "BatchNormalization") return batch_norm(c);
   if (op == "LRN") return lrn(c);
-  if (op == "Softmax") return softmax(c);
+  if (op == "Softmax" || op == "LogSoftmax" || op == "Hardmax") return softmax(c);
   if (op == "Clip") return clip(c);
   if (op == "HardSigmoid") return hard_sigmoid(c);
   if (op == "LeakyRelu") return leaky_relu(c);
@@ -471,11 +485,10 @@ Converted convert_one(const ConvertContext& c) {
   if (op == "Reshape") return reshape(c);
   if (op == "Squeeze") return squeeze(c, false);
   if (op == "Unsqueeze") return squeeze(c, true);
-  if (op == "ReduceMean") return reduce_mean(c);
+  if (op == "ReduceMean") return convert_reduction(c, Op::ReduceMean);
   if (op == "Pad") return pad(c);
   if (op == "Sum") return sum(c);
-  if (op == "Dropout") return dropout(c);
-  if (op == "Cast") return cast(c);
+  if (op == "Cast" || op == "CastLike") return cast(c);
   if (op == "Identity") return identity(c);
   if (op == "Add" || op == "Sub" || op == "Mul" || op == "Div") {
     ASSIGN_OR_RETURN(const Op known, parse_op(op));
@@ -504,6 +517,11 @@ const TensorType& ConvertContext::type(size_t i) const {
 Result<std::vector<ValueId>> convert_node(const ConvertContext& c) {
   for (const Op op : {Op::LSTM, Op::GRU, Op::RNN}) {
     if (name_of(op) == c.node.op) return convert_recurrent(c, op);
+  }
+  if (c.node.op == "Dropout") return dropout(c);
+  for (const auto family : {convert_composite, convert_images, convert_quantized, convert_shapes, convert_plain}) {
+    ASSIGN_OR_RETURN(auto made, family(c));
+    if (made) return std::move(*made);
   }
   ASSIGN_OR_RETURN(const ValueId first, convert_one(c));
   return std::vector{first};

@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <unordered_set>
 
 #include "graph/onnx/onnx_file.h"
+#include "graph/onnx/onnx_types.h"
 #include "graph/ops.h"
 
 namespace nlsplit {
@@ -26,6 +28,11 @@ OnnxAttr to_onnx(const AttrValue& value) {
   if (const auto* number = std::get_if<double>(&value)) return to_float(*number);
   if (const auto* whole = std::get_if<int64_t>(&value)) return *whole;
   if (const auto* list = std::get_if<std::vector<int64_t>>(&value)) return *list;
+  if (const auto* floats = std::get_if<std::vector<double>>(&value)) {
+    std::vector<float> list;
+    for (const double number : *floats) list.push_back(to_float(number));
+    return list;
+  }
   return std::get<std::string>(value);
 }
 
@@ -86,6 +93,10 @@ class Exporter {
   // An epilogue's steps are nodes of their own again; the node's output is what the last of them makes.
   Status add_node(const Node& node) {
     if (node.op == Op::LSTM || node.op == Op::GRU || node.op == Op::RNN) return add_recurrent(node);
+    if (is_general(node.op) && node.epilogue.empty()) return add_general(node);
+    const bool typed = node.op == Op::Pad || node.op == Op::Clip;  // its constants are written as f32
+    if (is_general(node.op) || (typed && graph_.value(node.outputs[0]).type.dtype != DType::f32))
+      return unsupported(fmt::format("node {} ({}): it cannot be written", node.name, name_of(node.op)));
     std::vector<std::string> inputs;
     for (const ValueId id : node.inputs) inputs.push_back(value_name(id));
     while (!inputs.empty() && inputs.back().empty()) inputs.pop_back();
@@ -99,6 +110,119 @@ class Exporter {
       made = i + 1 == node.epilogue.size() ? last : fresh(step.name);
       add_operation(step.op, step.name, std::move(operands), step.attrs, made);
     }
+    return ok_status();
+  }
+
+  // Operators that only the reference evaluator computes.
+  Status add_general(const Node& node) {
+    OnnxNode out;
+    out.name = node.name;
+    out.op = name_of(node.op);
+    for (const ValueId id : node.inputs) out.inputs.push_back(value_name(id));
+    for (const ValueId id : node.outputs) out.outputs.push_back(value_name(id));
+    const auto later = [&] {
+      return unsupported(fmt::format("node {} ({}): not written in opset {}", node.name, out.op, opset));
+    };
+    std::vector<std::string> inputs_only;  // attributes of ours that are inputs there
+    const auto as_integers = [&](const std::string& attr) {
+      inputs_only.push_back(attr);
+      return add_integers(node.name + "." + attr, attr_ints(node.attrs, attr));
+    };
+    const auto as_integer = [&](const std::string& attr, Shape shape) {
+      inputs_only.push_back(attr);
+      const int64_t value = attr_int(node.attrs, attr);
+      return add_constant(node.name + "." + attr, {DType::i64, std::move(shape)}, raw_of(&value, 1));
+    };
+    const AttrValue* reduction = find_attr(node.attrs, "reduction");
+    const bool newer_reduction = reduction != nullptr && (*reduction == AttrValue(std::string("max")) ||
+                                                          *reduction == AttrValue(std::string("min")));
+    switch (node.op) {
+      case Op::Mish:
+      case Op::BitwiseNot:
+      case Op::BitwiseAnd:
+      case Op::BitwiseOr:
+      case Op::BitwiseXor:
+      case Op::MaxPoolIndices:
+      case Op::MaxUnpool:
+        return later();
+      case Op::ScatterElements:
+      case Op::ScatterND:
+        if (newer_reduction) return later();
+        break;
+      case Op::Cast: {
+        ASSIGN_OR_RETURN(const DType to, parse_dtype(attr_string(node.attrs, "to")));
+        out.attrs["to"] = int64_t{onnx_type_of(to)};
+        inputs_only.emplace_back("to");
+        break;
+      }
+      case Op::ReduceSum:
+        out.inputs.push_back(as_integers("axes"));
+        break;
+      case Op::Expand:
+        out.inputs.push_back(as_integers("shape"));
+        break;
+      case Op::Tile:
+        out.inputs.push_back(as_integers("repeats"));
+        break;
+      case Op::Slice:
+        for (const char* attr : {"starts", "ends", "axes", "steps"}) out.inputs.push_back(as_integers(attr));
+        break;
+      case Op::TopK:
+        out.inputs.push_back(as_integer("k", {1}));
+        break;
+      case Op::CumSum:
+        out.inputs.push_back(as_integer("axis", {}));
+        break;
+      case Op::OneHot:
+        out.inputs.insert(out.inputs.begin() + 1, as_integer("depth", {}));
+        break;
+      case Op::GridSample: {
+        const std::string& mode = attr_string(node.attrs, "mode");
+        out.attrs["mode"] = mode == "linear"  ? std::string("bilinear")
+                            : mode == "cubic" ? std::string("bicubic")
+                                              : mode;
+        inputs_only.emplace_back("mode");
+        break;
+      }
+      case Op::Resize:
+        RETURN_IF_ERROR(add_resize_inputs(node, out));
+        inputs_only = {"roi", "scales", "sizes"};
+        break;
+      default:
+        break;
+    }
+    for (const Attr& attr : node.attrs) {
+      if (std::ranges::find(inputs_only, attr.name) == inputs_only.end()) out.attrs[attr.name] = to_onnx(attr.value);
+    }
+    out_.nodes.push_back(std::move(out));
+    return ok_status();
+  }
+
+  // By its scales where those alone give the extents.
+  Status add_resize_inputs(const Node& node, OnnxNode& out) {
+    const Shape &x = graph_.value(node.inputs[0]).type.shape, &y = graph_.value(node.outputs[0]).type.shape;
+    const std::vector<double>& scales = attr_floats(node.attrs, "scales");
+    bool by_scales = true, by_sizes = true;
+    for (size_t axis = 0; axis < x.size(); ++axis) {
+      const auto in = static_cast<double>(x[axis]), made = static_cast<double>(y[axis]);
+      by_scales = by_scales && std::floor(in * static_cast<double>(to_float(scales[axis]))) == made;
+      by_sizes = by_sizes && made / in == scales[axis];
+    }
+    const auto floats = [&](const std::string& attr, const std::vector<double>& values) {
+      std::vector<float> list;
+      for (const double value : values) list.push_back(to_float(value));
+      return add_constant(node.name + "." + attr, {DType::f32, {static_cast<int64_t>(list.size())}},
+                          raw_of(list.data(), list.size()));
+    };
+    out.inputs.push_back(floats("roi", attr_floats(node.attrs, "roi")));
+    if (by_sizes && !by_scales) {
+      out.inputs.emplace_back();
+      out.inputs.push_back(add_integers(node.name + ".sizes", y));
+      return ok_status();
+    }
+    if (!by_scales)
+      return unsupported(fmt::format("node {} (Resize): neither scales nor sizes alone say what it does", node.name));
+    out.inputs.push_back(floats("scales", scales));
     return ok_status();
   }
 
@@ -232,6 +356,8 @@ class Exporter {
       case Op::Identity:
         plain = true;
         break;
+      default:
+        CHECK(false, "add_general writes these");
     }
     for (const Attr& attr : attrs) {
       if (plain) node.attrs[attr.name] = to_onnx(attr.value);

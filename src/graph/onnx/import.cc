@@ -7,7 +7,9 @@
 #include <unordered_map>
 
 #include "graph/onnx/convert.h"
+#include "graph/onnx/subgraph.h"
 #include "graph/pass_list.h"
+#include "graph/reference/evaluate.h"
 
 namespace nlsplit {
 namespace {
@@ -25,21 +27,12 @@ class Importer {
       : model_(std::move(model)), options_(options), graph_(file_stem(path)) {}
 
   Result<Model> run() {
-    RETURN_IF_ERROR(take_initializers());
+    take_initializers(model_.initializers);
     for (const OnnxNode& node : model_.nodes) {
       for (const std::string& output : node.outputs) made_.insert(output);
     }
     RETURN_IF_ERROR(add_inputs());
-    ASSIGN_OR_RETURN(const std::vector<size_t> order, sorted());
-    for (const size_t index : order) {
-      const OnnxNode& node = model_.nodes[index];
-      if (const Status status = add_node(node); !status.ok()) {
-        Error error = status.error();
-        error.message =
-            fmt::format("node {} ({}, opset {}): {}", display_name(node), node.op, model_.opset, error.message);
-        return error;
-      }
-    }
+    RETURN_IF_ERROR(add_nodes(model_.nodes, model_.outputs));
     RETURN_IF_ERROR(add_outputs());
     Model out{std::move(graph_).finish(), std::move(weights_)};
     RETURN_IF_ERROR(verify(out.graph));
@@ -52,19 +45,50 @@ class Importer {
   }
 
  private:
-  Status take_initializers() {
-    for (auto& [name, tensor] : model_.initializers) {
+  void take_initializers(std::map<std::string, OnnxTensor>& initializers) {
+    for (auto& [name, tensor] : initializers) {
       const TensorType type = tensor.type;
-      constants_[name] = {type, weights_.add_bytes(type, std::move(tensor.raw))};
+      constants_[name] = {type, tensor.mapped.file != nullptr ? weights_.add_mapped(type, std::move(tensor.mapped))
+                                                              : weights_.add_bytes(type, std::move(tensor.raw))};
     }
+  }
+
+  // Those the outputs need, in order.
+  Status add_nodes(const std::vector<OnnxNode>& nodes, const std::vector<std::string>& outputs) {
+    ASSIGN_OR_RETURN(const std::vector<size_t> order, sorted(nodes, outputs));
+    for (const size_t index : order) {
+      const OnnxNode& node = nodes[index];
+      if (const Status status = add_node(node); !status.ok()) {
+        Error error = status.error();
+        error.message =
+            fmt::format("node {} ({}, opset {}): {}", display_name(node), node.op, model_.opset, error.message);
+        return error;
+      }
+    }
+    return ok_status();
+  }
+
+  // An input that is a constant of this network.
+  Status add_constant(const OnnxInput& input, const ImportedConstant& constant) {
+    const TensorType& type = constant.type;
+    bool fits = type.dtype == input.dtype && (!input.ranked || type.shape.size() == input.shape.size());
+    for (size_t i = 0; fits && input.ranked && i < type.shape.size(); ++i)
+      fits = input.shape[i] < 0 || input.shape[i] == type.shape[i];
+    if (!fits || static_cast<int64_t>(constant.raw.size()) != size_of(type).value())
+      return invalid_input(fmt::format("input {} cannot be a constant {}", input.name, to_string(type)));
+    constants_[input.name] = {type, weights_.add_bytes(type, constant.raw)};
     return ok_status();
   }
 
   Status add_inputs() {
     std::string unbound;
-    std::set<std::string> used;
+    std::set<std::string> used, used_dims;
     for (const OnnxInput& input : model_.inputs) {
       if (made_.contains(input.name)) continue;  // some files list values of nodes as inputs
+      if (const auto known = options_.constants.find(input.name); known != options_.constants.end()) {
+        RETURN_IF_ERROR(add_constant(input, known->second));
+        continue;
+      }
       Shape shape = input.shape;
       bool ranked = input.ranked;
       if (const auto given = options_.input_shapes.find(input.name); given != options_.input_shapes.end()) {
@@ -90,6 +114,12 @@ class Importer {
         if (other_batch) batch_ = given->second[0];
         for (size_t i = other_batch ? 1 : 0; i < shape.size(); ++i) shape[i] = given->second[i];
       }
+      for (size_t i = 0; i < std::min(shape.size(), input.symbols.size()); ++i) {
+        const auto bound = options_.dims.find(input.symbols[i]);
+        if (input.symbols[i].empty() || bound == options_.dims.end()) continue;
+        used_dims.insert(bound->first);
+        if (shape[i] < 0) shape[i] = bound->second;
+      }
       if (!ranked) unbound += fmt::format("{}all of {}", unbound.empty() ? "" : ", ", input.name);
       for (size_t i = 0; i < shape.size(); ++i) {
         if (shape[i] >= 0) continue;
@@ -104,41 +134,46 @@ class Importer {
       values_[input.name] = graph_.input(input.name, {input.dtype, std::move(shape)});
     }
     if (!unbound.empty())
-      return invalid_input(fmt::format("the model leaves extents open: {}; give the inputs' shapes", unbound));
+      return invalid_input(
+          fmt::format("the model leaves extents open: {}; give the inputs' shapes, or bind the names", unbound));
+    for (const auto& [name, extent] : options_.dims) {
+      if (!used_dims.contains(name)) return invalid_input(fmt::format("the model has no extent called {}", name));
+      if (extent < 1) return invalid_input(fmt::format("an extent {} of {}", extent, name));
+    }
     for (const auto& [name, shape] : options_.input_shapes) {
       if (!used.contains(name)) return invalid_input(fmt::format("the model has no input called {}", name));
     }
-    if (graph_.graph().inputs.empty()) return invalid_input("the model has no inputs");
+    if (graph_.graph().inputs.empty() && options_.constants.empty()) return invalid_input("the model has no inputs");
     return ok_status();
   }
 
   // Topological order of the nodes an output needs; it keeps the file's wherever that is one (Kahn, smallest index
   // first).
-  Result<std::vector<size_t>> sorted() const {
+  Result<std::vector<size_t>> sorted(const std::vector<OnnxNode>& nodes,
+                                     const std::vector<std::string>& outputs) const {
     std::unordered_map<std::string, size_t> producer;
-    for (size_t i = 0; i < model_.nodes.size(); ++i) {
-      for (const std::string& output : model_.nodes[i].outputs) {
+    for (size_t i = 0; i < nodes.size(); ++i) {
+      for (const std::string& output : nodes[i].outputs) {
         if (!output.empty() && !producer.emplace(output, i).second)
           return invalid_input(fmt::format("value {} is made twice", output));
       }
     }
-    std::vector<bool> needed(model_.nodes.size(), false);
-    std::vector<std::string> wanted = model_.outputs;
+    std::vector<bool> needed(nodes.size(), false);
+    std::vector<std::string> wanted = outputs;
     while (!wanted.empty()) {
       const auto from = producer.find(wanted.back());
       wanted.pop_back();
       if (from == producer.end() || needed[from->second]) continue;
       needed[from->second] = true;
-      const std::vector<std::string>& reads = model_.nodes[from->second].inputs;
+      const std::vector<std::string> reads = names_read(nodes[from->second]);
       wanted.insert(wanted.end(), reads.begin(), reads.end());
     }
-    std::vector<size_t> missing(model_.nodes.size(), 0);
-    std::vector<std::vector<size_t>> readers(model_.nodes.size());
-    for (size_t i = 0; i < model_.nodes.size(); ++i) {
-      const OnnxNode& node = model_.nodes[i];
+    std::vector<size_t> missing(nodes.size(), 0);
+    std::vector<std::vector<size_t>> readers(nodes.size());
+    for (size_t i = 0; i < nodes.size(); ++i) {
+      const OnnxNode& node = nodes[i];
       if (!needed[i]) continue;
-      for (const std::string& input : node.inputs) {
-        if (input.empty()) continue;
+      for (const std::string& input : names_read(node)) {
         if (const auto from = producer.find(input); from != producer.end()) {
           readers[from->second].push_back(i);
           ++missing[i];
@@ -164,7 +199,7 @@ class Importer {
     if (order.size() != static_cast<size_t>(std::count(needed.begin(), needed.end(), true))) {
       const auto at = static_cast<size_t>(std::find_if(missing.begin(), missing.end(), [](size_t m) { return m > 0; }) -
                                           missing.begin());
-      return invalid_input(fmt::format("the graph has a cycle through node {}", display_name(model_.nodes[at])));
+      return invalid_input(fmt::format("the graph has a cycle through node {}", display_name(nodes[at])));
     }
     return order;
   }
@@ -209,7 +244,10 @@ class Importer {
         return unsupported(fmt::format("it reads {}, a further output of a node that is not supported", operand.name));
       }
     }
+    if (node.op == "If") return add_branch(node, inputs);
+    if (!node.graphs.empty()) return unsupported("the operator is not supported");
     if (node.op == "Shape") return add_shape(node, inputs);
+    if (node.op == "Size") return add_size(node, inputs);
     const bool known = std::all_of(inputs.begin(), inputs.end(), [](const OnnxOperand& operand) {
       return operand.constant != nullptr || operand.name.empty();
     });
@@ -221,6 +259,8 @@ class Importer {
         constants_[node.outputs[0]] = *folded;
         return ok_status();
       }
+      ASSIGN_OR_RETURN(const bool evaluated, fold_by_evaluation(node, inputs));
+      if (evaluated) return ok_status();
     }
     const ConvertContext context{
         node, model_.opset, unique_name(node), inputs, graph_, weights_, [this](const OnnxOperand& operand) {
@@ -228,16 +268,87 @@ class Importer {
         }};
     ASSIGN_OR_RETURN(const std::vector<ValueId> made, convert_node(context));
     for (size_t i = 0; i < std::min(made.size(), node.outputs.size()); ++i) {
-      if (!node.outputs[i].empty()) values_[node.outputs[i]] = made[i];
+      if (!node.outputs[i].empty() && made[i].valid()) values_[node.outputs[i]] = made[i];
     }
     return ok_status();
+  }
+
+  // A node of constants as a graph of its own, which the reference evaluator computes. false: its result is too large
+  // to be kept twice, so it stays a node.
+  Result<bool> fold_by_evaluation(const OnnxNode& node, const std::vector<OnnxOperand>& inputs) {
+    GraphBuilder scratch("constants");
+    std::unordered_map<std::string, ValueId> taken;
+    const ConvertContext context{
+        node, model_.opset, display_name(node), inputs, scratch, weights_, [&](const OnnxOperand& operand) {
+          const auto [at, added] = taken.try_emplace(operand.name);
+          // Constants of the file have names of their own, which a helper of the conversion might have, too.
+          if (added)
+            at->second = scratch.weight("given " + operand.name, operand.constant->type, operand.constant->content);
+          return at->second;
+        }};
+    ASSIGN_OR_RETURN(const std::vector<ValueId> made, convert_node(context));
+    std::vector<std::string> names;
+    for (size_t i = 0; i < std::min(made.size(), node.outputs.size()); ++i) {
+      if (node.outputs[i].empty() || !made[i].valid()) continue;
+      scratch.output(made[i]);
+      names.push_back(node.outputs[i]);
+    }
+    double elements = 0;
+    for (const Value& value : scratch.graph().values) elements += static_cast<double>(element_count(value.type.shape));
+    constexpr double most = 1 << 26;
+    if (elements > most) return false;
+    const Graph graph = std::move(scratch).finish();
+    ASSIGN_OR_RETURN(const std::vector<Tensor> results, evaluate(graph, weights_, {}));
+    for (size_t i = 0; i < names.size(); ++i)
+      constants_[names[i]] = {results[i].type, weights_.add_bytes(results[i].type, std::string(bytes_of(results[i])))};
+    return true;
+  }
+
+  // The branch that a constant condition chooses, in place of the If.
+  Status add_branch(const OnnxNode& node, const std::vector<OnnxOperand>& inputs) {
+    if (inputs.empty() || !inputs[0].given()) return invalid_input("an input is missing");
+    if (inputs[0].constant == nullptr) return unsupported("a condition that is not constant");
+    ASSIGN_OR_RETURN(const std::vector<double> condition, numbers_of(*inputs[0].constant, weights_));
+    if (condition.size() != 1) return invalid_input("a condition must be one truth value");
+    const std::string wanted = condition[0] != 0 ? "then_branch" : "else_branch";
+    const auto chosen = std::ranges::find(node.graphs, wanted, &OnnxSubgraph::attr);
+    if (chosen == node.graphs.end()) return invalid_input(wanted + " is missing");
+    OnnxSubgraph branch = renamed(*chosen, unique_name(node) + "/", node.outputs);
+    if (branch.outputs.size() != node.outputs.size())
+      return invalid_input(
+          fmt::format("{} has {} outputs, the node {}", wanted, branch.outputs.size(), node.outputs.size()));
+    take_initializers(branch.initializers);
+    RETURN_IF_ERROR(add_nodes(branch.nodes, branch.outputs));
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      const std::string& from = branch.outputs[i];
+      if (node.outputs[i].empty() || from == node.outputs[i]) continue;
+      if (const auto known = constants_.find(from); known != constants_.end()) {
+        const Constant constant = known->second;  // the map may move it when it grows
+        constants_[node.outputs[i]] = constant;
+      } else if (const auto value = values_.find(from); value != values_.end()) {
+        const ValueId id = value->second;
+        values_[node.outputs[i]] = id;
+      } else {
+        return invalid_input(fmt::format("output {} of {} is made by no node", from, wanted));
+      }
+    }
+    return ok_status();
+  }
+
+  Status add_size(const OnnxNode& node, const std::vector<OnnxOperand>& inputs) {
+    if (inputs.empty() || !inputs[0].given()) return invalid_input("an input is missing");
+    constants_[node.outputs[0]] = integer_constant({element_count(shape_of(inputs[0]))}, {}, DType::i64, weights_);
+    return ok_status();
+  }
+
+  Shape shape_of(const OnnxOperand& operand) const {
+    return operand.constant != nullptr ? operand.constant->type.shape : graph_.type(operand.value).shape;
   }
 
   // Extents are known, so a Shape is a constant.
   Status add_shape(const OnnxNode& node, const std::vector<OnnxOperand>& inputs) {
     if (inputs.empty() || !inputs[0].given()) return invalid_input("an input is missing");
-    const Shape& shape =
-        inputs[0].constant != nullptr ? inputs[0].constant->type.shape : graph_.type(inputs[0].value).shape;
+    const Shape shape = shape_of(inputs[0]);
     const auto rank = static_cast<int64_t>(shape.size());
     const auto clamp = [&](int64_t at) { return std::clamp<int64_t>(at < 0 ? at + rank : at, 0, rank); };
     const int64_t start = clamp(int_attr(node, "start", 0)), end = std::max(start, clamp(int_attr(node, "end", rank)));
@@ -256,11 +367,14 @@ class Importer {
     if (model_.outputs.empty()) return invalid_input("the model has no outputs");
     for (const std::string& name : model_.outputs) {
       const auto value = values_.find(name);
+      if (const auto constant = constants_.find(name); value == values_.end() && constant != constants_.end()) {
+        graph_.output(add_weight({&constant->second, ValueId(), name}));
+        continue;
+      }
       if (value == values_.end()) {
-        if (made_.contains(name) && !constants_.contains(name))
-          return unsupported(fmt::format("output {} is a further output of a node that is not supported", name));
-        return invalid_input(constants_.contains(name) ? fmt::format("output {} does not depend on the input", name)
-                                                       : fmt::format("output {} is made by no node", name));
+        return made_.contains(name)
+                   ? unsupported(fmt::format("output {} is a further output of a node that is not supported", name))
+                   : invalid_input(fmt::format("output {} is made by no node", name));
       }
       graph_.output(value->second);
     }

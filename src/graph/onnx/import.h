@@ -8,16 +8,25 @@
 
 namespace nlsplit {
 
+struct ImportedConstant {
+  TensorType type;
+  std::string raw;  // row-major bytes
+};
+
 struct ImportOptions {
   // Shapes of the model's inputs by name; needed for those with dynamic extents. A literal batch may be overridden
   // later by with_batch.
-  std::map<std::string, Shape> input_shapes;
+  std::map<std::string, Shape> input_shapes = {};
+  // Dynamic extents by the names the file gives them: {"batch": 8, "width": 192}.
+  std::map<std::string, int64_t> dims = {};
+  // Inputs that are constants of this network: what depends on their values (shapes, axes) is then known.
+  std::map<std::string, ImportedConstant> constants = {};
 };
 
 // Errors name the file, and the node, operator and opset where that is the trouble: missing, empty, truncated or no
 // ONNX at all; an unsupported operator or attribute; types that do not fit; unbound dynamic extents (all are listed).
-// Constant subgraphs are folded; nodes nobody reads are dropped; unsorted graphs are sorted; initializers may also be
-// inputs.
+// Constant subgraphs are folded, an If of a constant condition is its branch; nodes nobody reads are dropped; unsorted
+// graphs are sorted; initializers may also be inputs. An output that is constant is a weight of the graph.
 Result<Model> import_onnx(const std::string& path, const ImportOptions& options = {});
 
 }  // namespace nlsplit

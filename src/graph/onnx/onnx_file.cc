@@ -5,31 +5,25 @@
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <onnx/onnx_pb.h>
 
+#include <algorithm>
+#include <charconv>
 #include <cstring>
+#include <filesystem>
 #include <limits>
 
 #include "base/file.h"
+#include "graph/onnx/onnx_types.h"
 
 namespace nlsplit {
 namespace {
 
 Result<DType> dtype_of(int32_t type) {
-  switch (type) {
-    case onnx::TensorProto::FLOAT:
-      return DType::f32;
-    case onnx::TensorProto::INT64:
-      return DType::i64;
-    case onnx::TensorProto::INT32:
-      return DType::i32;
-    case onnx::TensorProto::BOOL:
-      return DType::boolean;
-    default: {
-      const std::string name = onnx::TensorProto::DataType_IsValid(type)
-                                   ? onnx::TensorProto::DataType_Name(static_cast<onnx::TensorProto::DataType>(type))
-                                   : std::to_string(type);
-      return unsupported(fmt::format("element type {}; supported are FLOAT, INT64, INT32 and BOOL", name));
-    }
-  }
+  if (const auto known = dtype_of_onnx(type)) return *known;
+  const std::string name = onnx::TensorProto::DataType_IsValid(type)
+                               ? onnx::TensorProto::DataType_Name(static_cast<onnx::TensorProto::DataType>(type))
+                               : std::to_string(type);
+  return unsupported(
+      fmt::format("element type {}; supported are floats of 16, 32 and 64 bits, integers and BOOL", name));
 }
 
 template <class T, class List>
@@ -42,8 +36,65 @@ std::string bytes_of_list(const List& list) {
   return raw;
 }
 
+// Where a tensor's elements are if not in raw_data: one list serves several types.
+std::string bytes_of_lists(const onnx::TensorProto& tensor, DType type) {
+  switch (type) {
+    case DType::f32:
+      return bytes_of_list<float>(tensor.float_data());
+    case DType::f64:
+      return bytes_of_list<double>(tensor.double_data());
+    case DType::i64:
+      return bytes_of_list<int64_t>(tensor.int64_data());
+    case DType::u32:
+      return bytes_of_list<uint32_t>(tensor.uint64_data());
+    case DType::u64:
+      return bytes_of_list<uint64_t>(tensor.uint64_data());
+    case DType::i32:
+      return bytes_of_list<int32_t>(tensor.int32_data());
+    case DType::i16:
+    case DType::u16:
+    case DType::f16:  // their bits
+    case DType::bf16:
+      return bytes_of_list<uint16_t>(tensor.int32_data());
+    case DType::i8:
+    case DType::u8:
+    case DType::boolean:
+      return bytes_of_list<uint8_t>(tensor.int32_data());
+  }
+  CHECK(false, "unknown data type");
+}
+
+// The part of another file that has the tensor's bytes. Whoever made the model must not read what it has no business
+// with: only files in the model's folder or below, links followed.
+Result<MappedBytes> external_bytes(const onnx::TensorProto& tensor, const std::string& folder, int64_t needed) {
+  std::string location;
+  uint64_t offset = 0, length = static_cast<uint64_t>(needed);
+  for (const auto& entry : tensor.external_data()) {
+    if (entry.key() == "location") location = entry.value();
+    if (entry.key() != "offset" && entry.key() != "length") continue;
+    const char* end = entry.value().data() + entry.value().size();
+    const auto [stop, code] = std::from_chars(entry.value().data(), end, entry.key() == "offset" ? offset : length);
+    if (code != std::errc() || stop != end)
+      return invalid_input(fmt::format("an {} of \"{}\"", entry.key(), entry.value()));
+  }
+  if (location.empty()) return invalid_input("external data without a location");
+  std::error_code unknown;
+  const std::filesystem::path base = std::filesystem::weakly_canonical(folder, unknown);
+  const std::filesystem::path path = std::filesystem::weakly_canonical(base / location, unknown);
+  const auto within = std::mismatch(base.begin(), base.end(), path.begin(), path.end());
+  if (unknown || std::filesystem::path(location).is_absolute() || within.first != base.end())
+    return invalid_input(fmt::format("its data is in '{}', outside of the model's folder", location));
+  if (length != static_cast<uint64_t>(needed))
+    return invalid_input(fmt::format("{} B of external data, but needs {} B", length, needed));
+  ASSIGN_OR_RETURN(auto file, MappedFile::open(path.string()));
+  const uint64_t size = file->bytes().size();
+  if (offset > size || length > size - offset)
+    return invalid_input(fmt::format("'{}' ends before its {} B at {}", location, length, offset));
+  return MappedBytes{std::move(file), static_cast<size_t>(offset), static_cast<size_t>(length)};
+}
+
 // Takes the bytes out of `tensor`, so that a large model is not held twice.
-Result<OnnxTensor> take_tensor(onnx::TensorProto& tensor) {
+Result<OnnxTensor> take_tensor(onnx::TensorProto& tensor, const std::string& folder) {
   const auto wrong = [&](const std::string& why) {
     return invalid_input(fmt::format("tensor {}: {}", tensor.name(), why));
   };
@@ -54,26 +105,15 @@ Result<OnnxTensor> take_tensor(onnx::TensorProto& tensor) {
   out.type.shape.assign(tensor.dims().begin(), tensor.dims().end());
   if (const Status sound = check_type(out.type); !sound.ok()) return wrong(sound.error().message);
   if (tensor.data_location() == onnx::TensorProto::EXTERNAL) {
-    return unsupported(fmt::format("tensor {}: its data is in another file (external data), which is not supported yet",
-                                   tensor.name()));
+    auto bytes = external_bytes(tensor, folder, size_of(out.type).value());
+    if (!bytes) return wrong(bytes.error().message);
+    out.mapped = std::move(bytes).value();
+    return out;
   }
   if (tensor.has_raw_data()) {
     out.raw = std::move(*tensor.mutable_raw_data());
   } else {
-    switch (out.type.dtype) {
-      case DType::f32:
-        out.raw = bytes_of_list<float>(tensor.float_data());
-        break;
-      case DType::i64:
-        out.raw = bytes_of_list<int64_t>(tensor.int64_data());
-        break;
-      case DType::i32:
-        out.raw = bytes_of_list<int32_t>(tensor.int32_data());
-        break;
-      case DType::boolean:
-        out.raw = bytes_of_list<char>(tensor.int32_data());
-        break;
-    }
+    out.raw = bytes_of_lists(tensor, out.type.dtype);
   }
   if (static_cast<int64_t>(out.raw.size()) != size_of(out.type).value()) {
     return wrong(fmt::format("{} has {} B of data, but needs {} B", to_string(out.type), out.raw.size(),
@@ -82,7 +122,9 @@ Result<OnnxTensor> take_tensor(onnx::TensorProto& tensor) {
   return out;
 }
 
-Result<OnnxNode> take_node(onnx::NodeProto& node) {
+Result<OnnxSubgraph> take_subgraph(onnx::GraphProto& graph, const std::string& attr, const std::string& folder);
+
+Result<OnnxNode> take_node(onnx::NodeProto& node, const std::string& folder) {
   OnnxNode out;
   out.name = node.name();
   out.op = node.op_type();
@@ -109,8 +151,14 @@ Result<OnnxNode> take_node(onnx::NodeProto& node) {
       case onnx::AttributeProto::STRINGS:
         out.attrs[attr.name()] = std::vector<std::string>(attr.strings().begin(), attr.strings().end());
         break;
+      case onnx::AttributeProto::GRAPH: {
+        ASSIGN_OR_RETURN(out.graphs.emplace_back(), take_subgraph(*attr.mutable_g(), attr.name(), folder));
+        break;
+      }
       case onnx::AttributeProto::TENSOR: {
-        ASSIGN_OR_RETURN(out.attrs[attr.name()], take_tensor(*attr.mutable_t()));
+        ASSIGN_OR_RETURN(OnnxTensor tensor, take_tensor(*attr.mutable_t(), folder));
+        if (tensor.mapped.file != nullptr) tensor.raw = std::string(tensor.mapped.view());
+        out.attrs[attr.name()] = std::move(tensor);
         break;
       }
       default:
@@ -118,6 +166,32 @@ Result<OnnxNode> take_node(onnx::NodeProto& node) {
         break;
     }
   }
+  return out;
+}
+
+Result<std::vector<OnnxNode>> take_nodes(onnx::GraphProto& graph, const std::string& folder) {
+  std::vector<OnnxNode> nodes;
+  for (onnx::NodeProto& node : *graph.mutable_node()) {
+    auto taken = take_node(node, folder);
+    if (!taken) {
+      Error error = taken.error();
+      error.message = fmt::format("node {} ({}): {}", node.name(), node.op_type(), error.message);
+      return error;
+    }
+    nodes.push_back(std::move(taken).value());
+  }
+  return nodes;
+}
+
+Result<OnnxSubgraph> take_subgraph(onnx::GraphProto& graph, const std::string& attr, const std::string& folder) {
+  OnnxSubgraph out;
+  out.attr = attr;
+  for (onnx::TensorProto& tensor : *graph.mutable_initializer()) {
+    ASSIGN_OR_RETURN(out.initializers[tensor.name()], take_tensor(tensor, folder));
+  }
+  ASSIGN_OR_RETURN(out.nodes, take_nodes(graph, folder));
+  for (const auto& value : graph.input()) out.inputs.push_back(value.name());
+  for (const auto& value : graph.output()) out.outputs.push_back(value.name());
   return out;
 }
 
@@ -132,7 +206,7 @@ Result<OnnxInput> input_of(const onnx::ValueInfoProto& value) {
   out.ranked = tensor.has_shape();
   for (const auto& dim : tensor.shape().dim()) {
     const bool fixed = dim.value_case() == onnx::TensorShapeProto::Dimension::kDimValue;
-    if (fixed && dim.dim_value() < 1)
+    if (fixed && dim.dim_value() < 0)
       return invalid_input(fmt::format("input {} has an extent of {}", value.name(), dim.dim_value()));
     out.shape.push_back(fixed ? dim.dim_value() : -1);
     out.symbols.push_back(fixed ? "" : dim.dim_param());
@@ -140,7 +214,7 @@ Result<OnnxInput> input_of(const onnx::ValueInfoProto& value) {
   return out;
 }
 
-Result<OnnxModel> take_model(onnx::ModelProto& model) {
+Result<OnnxModel> take_model(onnx::ModelProto& model, const std::string& folder) {
   OnnxModel out;
   for (const auto& opset : model.opset_import()) {
     if (opset.domain().empty() || opset.domain() == "ai.onnx") out.opset = opset.version();
@@ -150,18 +224,10 @@ Result<OnnxModel> take_model(onnx::ModelProto& model) {
   onnx::GraphProto& graph = *model.mutable_graph();
   out.name = graph.name();
   for (onnx::TensorProto& tensor : *graph.mutable_initializer()) {
-    ASSIGN_OR_RETURN(out.initializers[tensor.name()], take_tensor(tensor));
+    ASSIGN_OR_RETURN(out.initializers[tensor.name()], take_tensor(tensor, folder));
   }
   if (graph.sparse_initializer_size() > 0) return unsupported("sparse initializers");
-  for (onnx::NodeProto& node : *graph.mutable_node()) {
-    auto taken = take_node(node);
-    if (!taken) {
-      Error error = taken.error();
-      error.message = fmt::format("node {} ({}): {}", node.name(), node.op_type(), error.message);
-      return error;
-    }
-    out.nodes.push_back(std::move(taken).value());
-  }
+  ASSIGN_OR_RETURN(out.nodes, take_nodes(graph, folder));
   for (const auto& value : graph.input()) {
     if (out.initializers.contains(value.name())) continue;  // older files list weights as inputs too
     ASSIGN_OR_RETURN(out.inputs.emplace_back(), input_of(value));
@@ -190,7 +256,8 @@ Result<OnnxModel> read_onnx(const std::string& path) {
       return placed(invalid_input("not an ONNX model, or a truncated one"));
     }
     text = {};  // parsed: no need to hold it twice
-    auto out = take_model(model);
+    const size_t slash = path.rfind('/');
+    auto out = take_model(model, slash == std::string::npos ? "." : path.substr(0, slash + 1));
     if (!out) return placed(out.error());
     return out;
   } catch (const std::exception& e) {  // protobuf throws on its own limits

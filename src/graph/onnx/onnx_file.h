@@ -7,23 +7,36 @@
 #include <variant>
 #include <vector>
 
+#include "base/mapped_file.h"
 #include "graph/graph.h"
 
 namespace nlsplit {
 
 struct OnnxTensor {
   TensorType type;
-  std::string raw;  // row-major, as long as the type says
+  std::string raw;  // row-major, as long as the type says; empty if the bytes are mapped
+  MappedBytes mapped;
 };
 
 using OnnxAttr = std::variant<int64_t, float, std::string, std::vector<int64_t>, std::vector<float>,
                               std::vector<std::string>, OnnxTensor>;
 
+struct OnnxSubgraph;
+
 struct OnnxNode {
   std::string name, op, domain;
   std::vector<std::string> inputs, outputs;  // "": left out
   std::map<std::string, OnnxAttr> attrs;
-  std::vector<std::string> unreadable;  // attributes of kinds we do not read (graphs, sparse tensors)
+  std::vector<OnnxSubgraph> graphs;     // attributes that are graphs
+  std::vector<std::string> unreadable;  // attributes of kinds we do not read (sparse tensors, types)
+};
+
+// A branch of an If: reads values of the graph around it by their names.
+struct OnnxSubgraph {
+  std::string attr;  // whose value it is
+  std::vector<OnnxNode> nodes;
+  std::map<std::string, OnnxTensor> initializers;
+  std::vector<std::string> inputs, outputs;
 };
 
 struct OnnxInput {
@@ -48,7 +61,7 @@ struct OnnxModel {
 inline constexpr int64_t largest_onnx_file = (int64_t{1} << 31) - 1;
 
 // Errors name the file and the tensor or node: missing, empty, truncated, no ONNX; a tensor whose bytes do not fit its
-// shape, negative extents, external data, an element type we do not have.
+// shape, negative extents, an element type we do not have, external data that is not in the model's folder or below.
 Result<OnnxModel> read_onnx(const std::string& path);
 
 // IR version 8, whole or not at all. Takes the model over, as its weights are large. Errors: above largest_onnx_file;

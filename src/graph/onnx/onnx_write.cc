@@ -3,28 +3,15 @@
 
 #include "base/file.h"
 #include "graph/onnx/onnx_file.h"
+#include "graph/onnx/onnx_types.h"
 
 namespace nlsplit {
 namespace {
 
 constexpr int64_t ir_version = 8;  // the one that goes with opset 17
 
-int32_t element_type(DType dtype) {
-  switch (dtype) {
-    case DType::f32:
-      return onnx::TensorProto::FLOAT;
-    case DType::i64:
-      return onnx::TensorProto::INT64;
-    case DType::i32:
-      return onnx::TensorProto::INT32;
-    case DType::boolean:
-      return onnx::TensorProto::BOOL;
-  }
-  CHECK(false, "unknown element type");
-}
-
 void put_tensor(onnx::TensorProto& to, OnnxTensor tensor) {
-  to.set_data_type(element_type(tensor.type.dtype));
+  to.set_data_type(onnx_type_of(tensor.type.dtype));
   for (const int64_t extent : tensor.type.shape) to.add_dims(extent);
   to.set_raw_data(std::move(tensor.raw));
 }
@@ -79,7 +66,7 @@ void put_node(onnx::NodeProto& to, OnnxNode node) {
 onnx::TypeProto::Tensor& put_value(onnx::ValueInfoProto& to, const std::string& name, DType dtype) {
   to.set_name(name);
   onnx::TypeProto::Tensor& tensor = *to.mutable_type()->mutable_tensor_type();
-  tensor.set_elem_type(element_type(dtype));
+  tensor.set_elem_type(onnx_type_of(dtype));
   return tensor;
 }
 

@@ -7,74 +7,104 @@
 #include <cstring>
 #include <optional>
 
-#include "graph/reference/loops.h"
+#include "graph/reference/array.h"
 
 namespace nlsplit {
 namespace {
 
 bool whole(const Tensor& tensor) {
-  return tensor.type.dtype == DType::f32 &&
-         static_cast<int64_t>(tensor.values.size()) == element_count(tensor.type.shape);
+  const int64_t count = element_count(tensor.type.shape), size = size_of(tensor.type.dtype);
+  return tensor.type.dtype == DType::f32
+             ? static_cast<int64_t>(tensor.values.size()) == count && tensor.raw.empty()
+             : static_cast<int64_t>(tensor.raw.size()) == count * size && tensor.values.empty();
 }
 
 Result<Tensor> weight_tensor(const Value& value, const WeightStore& weights) {
-  if (value.type.dtype != DType::f32) {
-    return unsupported(
-        fmt::format("weight {} is {}: the reference evaluator knows f32 only", value.name, to_string(value.type)));
-  }
-  ASSIGN_OR_RETURN(const std::string raw, weights.materialise(value.content));
-  Tensor tensor{value.type, std::vector<float>(static_cast<size_t>(element_count(value.type.shape)))};
-  if (raw.size() != tensor.values.size() * sizeof(float)) {
+  ASSIGN_OR_RETURN(std::string raw, weights.materialise(value.content));
+  if (static_cast<int64_t>(raw.size()) != size_of(value.type).value()) {
     return invalid_input(
         fmt::format("weight {} is {} but has {} bytes", value.name, to_string(value.type), raw.size()));
   }
-  if (!raw.empty()) std::memcpy(tensor.values.data(), raw.data(), raw.size());
-  return tensor;
+  return tensor_of(value.type, std::move(raw));
 }
 
-}  // namespace
-
-std::vector<Tensor> evaluate_op(Op op, const Attrs& attrs, const std::vector<const Tensor*>& in, Types outputs) {
-  CHECK(!in.empty() && in[0] != nullptr, "every op has a first input");
-  for (const Tensor* input : in)
-    CHECK(input == nullptr || whole(*input), "inputs are f32, as large as their type says");
-  std::vector<Tensor> all;
-  for (const TensorType& type : outputs) {
-    CHECK(type.dtype == DType::f32, "the outputs are f32");
-    all.push_back({type, std::vector<float>(static_cast<size_t>(element_count(type.shape)))});
+// What has loops of its own for f32: long sums, images of two spatial axes.
+bool f32_loops(Op op, const std::vector<const Tensor*>& in, Types outputs) {
+  switch (op) {
+    case Op::Conv:
+    case Op::ConvTranspose:
+    case Op::MaxPool:
+    case Op::AveragePool:
+      if (outputs[0].shape.size() != 4) return false;
+      break;
+    case Op::Gemm:
+    case Op::MatMul:
+    case Op::GlobalAveragePool:
+    case Op::BatchNormalization:
+    case Op::LayerNormalization:
+    case Op::InstanceNormalization:
+    case Op::LRN:
+    case Op::LSTM:
+    case Op::GRU:
+    case Op::RNN:
+      break;
+    default:
+      return false;
   }
-  Tensor& out = all.at(0);
-  auto f = [&](std::string_view name) { return attr_float(attrs, name); };
+  return std::ranges::all_of(in, [](const Tensor* t) { return t == nullptr || t->type.dtype == DType::f32; }) &&
+         std::ranges::all_of(outputs, [](const TensorType& type) { return type.dtype == DType::f32; });
+}
 
-  // A table, so left as it is. No default: a new op does not compile until it is here.
+std::vector<Tensor> evaluate_f32(Op op, const Attrs& attrs, const std::vector<const Tensor*>& in, Types outputs);
+
+// Any types. What has floats only and no loops for others is evaluated as f32 and rounded.
+std::vector<Tensor> evaluate_any(Op op, const Attrs& attrs, const std::vector<const Tensor*>& in, Types outputs) {
+  std::vector<reference::Array> operands, results;
+  for (const Tensor* tensor : in)
+    operands.push_back(tensor == nullptr ? reference::Array{} : reference::to_array(*tensor));
+  for (const TensorType& type : outputs) results.push_back(reference::zeros(type));
+  reference::Arrays given;
+  for (size_t i = 0; i < in.size(); ++i) given.push_back(in[i] == nullptr ? nullptr : &operands[i]);
+  std::vector<Tensor> made;
+  if (reference::general(op, attrs, given, results)) {
+    for (const reference::Array& result : results) made.push_back(to_tensor(result));
+    return made;
+  }
+  const auto widened = [](TensorType type) {
+    type.dtype = DType::f32;
+    return type;
+  };
+  std::vector<Tensor> wide;
+  for (reference::Array& operand : operands) {
+    operand.type = widened(operand.type);
+    wide.push_back(to_tensor(operand));
+  }
+  std::vector<const Tensor*> wide_in;
+  for (size_t i = 0; i < in.size(); ++i) wide_in.push_back(in[i] == nullptr ? nullptr : &wide[i]);
+  std::vector<TensorType> wide_types;
+  for (const TensorType& type : outputs) wide_types.push_back(widened(type));
+  const std::vector<Tensor> wide_made = evaluate_f32(op, attrs, wide_in, wide_types);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    reference::Array result = reference::to_array(wide_made[i]);
+    result.type = outputs[i];
+    made.push_back(to_tensor(result));
+  }
+  return made;
+}
+
+std::vector<Tensor> evaluate_f32(Op op, const Attrs& attrs, const std::vector<const Tensor*>& in, Types outputs) {
+  std::vector<Tensor> all;
+  for (const TensorType& type : outputs)
+    all.push_back({type, std::vector<float>(static_cast<size_t>(element_count(type.shape)))});
+  Tensor& out = all.at(0);
+
+  // A table, so left as it is.
   // clang-format off
   switch (op) {
     case Op::Conv: reference::conv(attrs, in, out); break;
     case Op::ConvTranspose: reference::conv_transpose(attrs, in, out); break;
     case Op::Gemm: reference::gemm(attrs, in, out); break;
     case Op::MatMul: reference::matmul(in, out); break;
-    case Op::Add: reference::binary(in, out, [](double a, double b) { return a + b; }); break;
-    case Op::Sub: reference::binary(in, out, [](double a, double b) { return a - b; }); break;
-    case Op::Mul: reference::binary(in, out, [](double a, double b) { return a * b; }); break;
-    case Op::Div: reference::binary(in, out, [](double a, double b) { return a / b; }); break;
-    case Op::Sum: reference::sum(in, out); break;
-    case Op::Relu: reference::unary(in, out, [](double x) { return std::max(x, 0.0); }); break;
-    case Op::Sigmoid: reference::unary(in, out, [](double x) { return 1 / (1 + std::exp(-x)); }); break;
-    case Op::Tanh: reference::unary(in, out, [](double x) { return std::tanh(x); }); break;
-    case Op::HardSwish:
-      reference::unary(in, out, [](double x) { return x * std::clamp(x / 6 + 0.5, 0.0, 1.0); });
-      break;
-    case Op::Exp: reference::unary(in, out, [](double x) { return std::exp(x); }); break;
-    case Op::Sqrt: reference::unary(in, out, [](double x) { return std::sqrt(x); }); break;
-    case Op::Neg: reference::unary(in, out, [](double x) { return -x; }); break;
-    case Op::Erf: reference::unary(in, out, [](double x) { return std::erf(x); }); break;
-    case Op::LeakyRelu: reference::unary(in, out, [a = f("alpha")](double x) { return x < 0 ? a * x : x; }); break;
-    case Op::HardSigmoid:
-      reference::unary(in, out, [a = f("alpha"), b = f("beta")](double x) { return std::clamp(a * x + b, 0.0, 1.0); });
-      break;
-    case Op::Clip:  // not std::clamp: ONNX allows min > max, and max wins
-      reference::unary(in, out, [lo = f("min"), hi = f("max")](double x) { return std::min(std::max(x, lo), hi); });
-      break;
     case Op::MaxPool: reference::max_pool(attrs, in, out); break;
     case Op::AveragePool: reference::average_pool(attrs, in, out); break;
     case Op::GlobalAveragePool: reference::global_average_pool(in, out); break;
@@ -82,19 +112,39 @@ std::vector<Tensor> evaluate_op(Op op, const Attrs& attrs, const std::vector<con
     case Op::LayerNormalization: reference::layer_normalization(attrs, in, out); break;
     case Op::InstanceNormalization: reference::instance_normalization(attrs, in, out); break;
     case Op::LRN: reference::lrn(attrs, in, out); break;
-    case Op::Softmax: reference::softmax(attrs, in, out); break;
-    case Op::Concat: reference::concat(attrs, in, out); break;
-    case Op::Transpose: reference::transpose(attrs, in, out); break;
-    case Op::ReduceMean: reference::reduce_mean(attrs, in, out); break;
-    case Op::Pad: reference::pad(attrs, in, out); break;
     case Op::LSTM: reference::lstm(attrs, in, all); break;
     case Op::GRU: reference::gru(attrs, in, all); break;
     case Op::RNN: reference::rnn(attrs, in, all); break;
-    case Op::Reshape:
-    case Op::Flatten:
-    case Op::Identity: reference::copy(in, out); break;
+    default: CHECK(false, "it has no loops of f32 alone");
   }
   // clang-format on
+  return all;
+}
+
+}  // namespace
+
+Tensor tensor_of(TensorType type, std::string raw) {
+  CHECK(static_cast<int64_t>(raw.size()) == size_of(type).value(), "bytes of another size than their type");
+  Tensor tensor{std::move(type), {}};
+  if (tensor.type.dtype == DType::f32) {
+    tensor.values.resize(raw.size() / sizeof(float));
+    if (!raw.empty()) std::memcpy(tensor.values.data(), raw.data(), raw.size());
+  } else {
+    tensor.raw = std::move(raw);
+  }
+  return tensor;
+}
+
+std::string_view bytes_of(const Tensor& tensor) {
+  if (tensor.type.dtype != DType::f32) return tensor.raw;
+  return {reinterpret_cast<const char*>(tensor.values.data()), tensor.values.size() * sizeof(float)};
+}
+
+std::vector<Tensor> evaluate_op(Op op, const Attrs& attrs, const std::vector<const Tensor*>& in, Types outputs) {
+  CHECK(!in.empty() && in[0] != nullptr, "every op has a first input");
+  for (const Tensor* input : in) CHECK(input == nullptr || whole(*input), "inputs are as large as their type says");
+  std::vector<Tensor> all =
+      f32_loops(op, in, outputs) ? evaluate_f32(op, attrs, in, outputs) : evaluate_any(op, attrs, in, outputs);
   for (const Tensor& made : all) CHECK(whole(made), "the loops keep the size");
   return all;
 }
@@ -154,11 +204,7 @@ Result<std::vector<Tensor>> evaluate(const Graph& graph, const WeightStore& weig
     }
     std::vector<TensorType> types;
     for (const ValueId output : node.outputs) {
-      const TensorType& type = types.emplace_back(graph.value(output).type);
-      if (type.dtype != DType::f32) {
-        return unsupported(
-            fmt::format("node {} makes {}: the reference evaluator knows f32 only", node.name, to_string(type)));
-      }
+      types.push_back(graph.value(output).type);
     }
     std::vector<Tensor> results = evaluate_op(node.op, node.attrs, node.epilogue, in, types);
     for (size_t i = 0; i < results.size(); ++i) made[node.outputs[i].index()] = std::move(results[i]);

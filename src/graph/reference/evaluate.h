@@ -1,11 +1,12 @@
 // The slow reference evaluator: what every kernel is measured against. Plain loops, sums in double, no blocking, no
-// tricks. Only tests link it.
+// tricks. It also folds constants at import, and is the kernel of operators that have no other.
 //
 //   ASSIGN_OR_RETURN(std::vector<Tensor> outputs, evaluate(model.graph, model.weights, {image}));
 #pragma once
 
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "graph/ops.h"
@@ -15,11 +16,29 @@ namespace nlsplit {
 
 struct Tensor {
   TensorType type;
-  std::vector<float> values;  // f32 only; integer tensors do not survive import
+  std::vector<float> values;  // of f32; empty for all other types
+  std::string raw = {};       // row-major bytes of all other types; empty for f32
+};
+
+// From and to row-major bytes.
+Tensor tensor_of(TensorType type, std::string raw);
+std::string_view bytes_of(const Tensor& tensor);
+
+// While it lives, evaluations by its thread use no others.
+class OneThread {
+ public:
+  OneThread();
+  ~OneThread();
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  bool before_;
 };
 
 // One op. `inputs` in the order of the op table, nullptr for an optional one left out; all of them and `outputs` are as
-// the table's type rules accept and infer them, else CHECK fails.
+// the table's type rules accept and infer them, else CHECK fails. An index outside of what it points into counts as the
+// nearest one inside.
 std::vector<Tensor> evaluate_op(Op op, const Attrs& attrs, const std::vector<const Tensor*>& inputs, Types outputs);
 
 // One op with its epilogue: the op's own inputs, then the steps' operands in their order. Every step's result is
@@ -28,7 +47,7 @@ std::vector<Tensor> evaluate_op(Op op, const Attrs& attrs, std::span<const Epilo
                                 const std::vector<const Tensor*>& inputs, Types outputs);
 
 // The whole graph; `inputs` in the order of graph.inputs. Errors: a graph that does not verify, counts or types that do
-// not fit, types other than f32, a weight that is not in the store.
+// not fit, a weight that is not in the store.
 Result<std::vector<Tensor>> evaluate(const Graph& graph, const WeightStore& weights, const std::vector<Tensor>& inputs);
 
 }  // namespace nlsplit

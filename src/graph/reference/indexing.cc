@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <atomic>
 #include <thread>
+#include <utility>
 
 #include "graph/reference/loops.h"
 
@@ -42,7 +43,17 @@ int64_t offset_of(const Shape& index, const std::vector<int64_t>& strides) {
   return offset;
 }
 
+namespace {
+
+thread_local bool one_thread = false;
+
+}  // namespace
+
 void parallel_for(int64_t count, const std::function<void(int64_t)>& work) {
+  if (one_thread) {
+    for (int64_t i = 0; i < count; ++i) work(i);
+    return;
+  }
   const int64_t cores = std::max<int64_t>(1, std::thread::hardware_concurrency());
   std::atomic<int64_t> next = 0;
   auto worker = [&] {
@@ -53,4 +64,13 @@ void parallel_for(int64_t count, const std::function<void(int64_t)>& work) {
   worker();
 }
 
+bool set_one_thread(bool value) { return std::exchange(one_thread, value); }
+
 }  // namespace nlsplit::reference
+
+namespace nlsplit {
+
+OneThread::OneThread() : before_(reference::set_one_thread(true)) {}
+OneThread::~OneThread() { reference::set_one_thread(before_); }
+
+}  // namespace nlsplit

@@ -22,22 +22,11 @@ void lrn(const Attrs& attrs, const Inputs& inputs, Tensor& out);
 
 void gemm(const Attrs& attrs, const Inputs& inputs, Tensor& out);
 void matmul(const Inputs& inputs, Tensor& out);
-void softmax(const Attrs& attrs, const Inputs& inputs, Tensor& out);
-void reduce_mean(const Attrs& attrs, const Inputs& inputs, Tensor& out);
 
 // Of all outputs.
 void lstm(const Attrs& attrs, const Inputs& inputs, std::vector<Tensor>& outputs);
 void gru(const Attrs& attrs, const Inputs& inputs, std::vector<Tensor>& outputs);
 void rnn(const Attrs& attrs, const Inputs& inputs, std::vector<Tensor>& outputs);
-
-void concat(const Attrs& attrs, const Inputs& inputs, Tensor& out);
-void transpose(const Attrs& attrs, const Inputs& inputs, Tensor& out);
-void pad(const Attrs& attrs, const Inputs& inputs, Tensor& out);
-void copy(const Inputs& inputs, Tensor& out);  // Reshape, Flatten, Identity
-
-void unary(const Inputs& inputs, Tensor& out, const std::function<double(double)>& f);
-void binary(const Inputs& inputs, Tensor& out, const std::function<double(double, double)>& f);  // broadcasts
-void sum(const Inputs& inputs, Tensor& out);
 
 // Elements between neighbours along each axis of a row-major tensor.
 std::vector<int64_t> strides_of(const Shape& shape);
@@ -49,5 +38,6 @@ int64_t offset_of(const Shape& index, const std::vector<int64_t>& strides);
 
 // work(0) … work(count - 1) on as many threads as the machine has; the calls must not write what others read.
 void parallel_for(int64_t count, const std::function<void(int64_t)>& work);
+bool set_one_thread(bool value);  // of this thread alone: no others; what it was
 
 }  // namespace nlsplit::reference

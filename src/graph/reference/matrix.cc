@@ -1,8 +1,4 @@
-// Products of matrices, and reductions along axes.
-#include <algorithm>
-#include <cmath>
-#include <limits>
-
+// Products of matrices of f32.
 #include "graph/reference/loops.h"
 
 namespace nlsplit::reference {
@@ -58,42 +54,6 @@ void matmul(const Inputs& inputs, Tensor& out) {
       }
     }
   });
-}
-
-void softmax(const Attrs& attrs, const Inputs& inputs, Tensor& out) {
-  const Shape& shape = out.type.shape;
-  const int64_t rank = static_cast<int64_t>(shape.size());
-  const int64_t written = attr_int(attrs, "axis");
-  const size_t axis = static_cast<size_t>(written < 0 ? written + rank : written);
-  const std::vector<int64_t> strides = strides_of(shape);
-  const int64_t stride = strides[axis];
-  Shape others = shape;
-  others[axis] = std::min<int64_t>(1, others[axis]);
-  for_each_index(others, [&](const Shape& index) {
-    const int64_t start = offset_of(index, strides);
-    double largest = -std::numeric_limits<double>::infinity(), sum = 0;
-    for (int64_t i = 0; i < shape[axis]; ++i)
-      largest = std::max<double>(largest, inputs[0]->values[start + i * stride]);
-    for (int64_t i = 0; i < shape[axis]; ++i) sum += std::exp(inputs[0]->values[start + i * stride] - largest);
-    for (int64_t i = 0; i < shape[axis]; ++i) {
-      out.values[start + i * stride] =
-          static_cast<float>(std::exp(inputs[0]->values[start + i * stride] - largest) / sum);
-    }
-  });
-}
-
-void reduce_mean(const Attrs& attrs, const Inputs& inputs, Tensor& out) {
-  const Shape& shape = inputs[0]->type.shape;
-  Shape kept = shape;  // the result's shape if the reduced axes stay with extent 1
-  for (int64_t axis : attr_ints(attrs, "axes")) {
-    kept[static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(shape.size()) : axis)] = 1;
-  }
-  const std::vector<int64_t> to = broadcast_strides(kept, shape);
-  std::vector<double> sums(out.values.size(), 0.0);
-  size_t from = 0;
-  for_each_index(shape, [&](const Shape& index) { sums[offset_of(index, to)] += inputs[0]->values[from++]; });
-  const double reduced = static_cast<double>(inputs[0]->values.size()) / static_cast<double>(sums.size());
-  for (size_t i = 0; i < sums.size(); ++i) out.values[i] = static_cast<float>(sums[i] / reduced);
 }
 
 }  // namespace nlsplit::reference

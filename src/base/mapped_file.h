@@ -1,0 +1,40 @@
+// A file's bytes where the operating system keeps them: read when they are looked at, given up when memory is short.
+//
+//   ASSIGN_OR_RETURN(const auto file, MappedFile::open("weights.bin"));
+//   file->bytes().substr(offset, size);
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace nlsplit {
+
+class MappedFile {
+ public:
+  // Errors: missing, a directory, unreadable; the message names the path.
+  static Result<std::shared_ptr<const MappedFile>> open(const std::string& path);
+
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  ~MappedFile();
+
+  std::string_view bytes() const { return {static_cast<const char*>(address_), size_}; }
+
+ private:
+  MappedFile(void* address, size_t size) : address_(address), size_(size) {}
+
+  void* address_;  // nullptr: an empty file
+  size_t size_;
+};
+
+// A part of one, which keeps the file mapped.
+struct MappedBytes {
+  std::shared_ptr<const MappedFile> file;  // nullptr: nothing
+  size_t offset = 0, size = 0;
+  std::string_view view() const { return file == nullptr ? std::string_view() : file->bytes().substr(offset, size); }
+};
+
+}  // namespace nlsplit

@@ -1,0 +1,13 @@
+// Element types by ONNX's numbers: TensorProto's, which Cast's attribute `to` has, too.
+#pragma once
+
+#include <optional>
+
+#include "graph/graph.h"
+
+namespace nlsplit {
+
+std::optional<DType> dtype_of_onnx(int64_t number);  // none: a type we do not have
+int32_t onnx_type_of(DType type);
+
+}  // namespace nlsplit

@@ -1,0 +1,97 @@
+// A tensor of any element type, as numbers: floats of every width as double, all else as int64_t (u64 as its bits).
+#pragma once
+
+#include "graph/elements.h"
+#include "graph/reference/loops.h"
+
+namespace nlsplit::reference {
+
+struct Array {
+  TensorType type;
+  std::vector<double> reals;
+  std::vector<int64_t> wholes;
+
+  bool real() const { return is_real(type.dtype); }
+  int64_t count() const { return element_count(type.shape); }
+  // Element i, whatever its type.
+  double number(int64_t i) const {
+    const auto at = static_cast<size_t>(i);
+    if (real()) return reals[at];
+    return type.dtype == DType::u64 ? static_cast<double>(static_cast<uint64_t>(wholes[at]))
+                                    : static_cast<double>(wholes[at]);
+  }
+  // Rounded to the type; a fraction is cut off where it is an integer's, as Cast does it.
+  void set(int64_t i, double value);
+  void copy(int64_t to, const Array& from, int64_t i) {
+    if (real())
+      reals[static_cast<size_t>(to)] = from.reals[static_cast<size_t>(i)];
+    else
+      wholes[static_cast<size_t>(to)] = from.wholes[static_cast<size_t>(i)];
+  }
+};
+
+using Arrays = std::vector<const Array*>;  // nullptr: left out
+
+Array zeros(const TensorType& type);
+Array to_array(const Tensor& tensor);
+Tensor to_tensor(const Array& array);
+
+// The elements along one axis, `inner` apart, for each of outer × inner places.
+struct Lines {
+  int64_t outer = 1, extent = 1, inner = 1;
+  int64_t at(int64_t o, int64_t i, int64_t k) const { return (o * extent + k) * inner + i; }
+};
+Lines lines_of(const Shape& shape, int64_t axis);  // -1: the last
+
+// Every index of `out`, with the offset that `strides` give it and its place in row-major order.
+void walk(const Shape& shape, const std::vector<int64_t>& strides,
+          const std::function<void(int64_t at, int64_t offset)>& visit);
+
+// ---- the families; each computes the operators that general.cc hands to it
+
+void unary_function(Op op, const Attrs& attrs, const Array& x, Array& out);
+void cast(const Array& x, Array& out);
+void binary_function(Op op, const Attrs& attrs, const Array& a, const Array& b, Array& out);
+void variadic(Op op, const Arrays& inputs, Array& out);  // Sum, Max, Min, Mean
+void where(const Arrays& inputs, Array& out);
+
+void reduce(Op op, const Attrs& attrs, const Array& x, Array& out);
+void arg_reduce(Op op, const Attrs& attrs, const Array& x, Array& out);
+void cumsum(const Attrs& attrs, const Array& x, Array& out);
+void softmax(Op op, const Attrs& attrs, const Array& x, Array& out);  // Softmax, LogSoftmax
+void top_k(const Attrs& attrs, const Array& x, Array& values, Array& indices);
+
+void concat(const Attrs& attrs, const Arrays& inputs, Array& out);
+void transpose(const Attrs& attrs, const Array& x, Array& out);
+void pad(const Attrs& attrs, const Array& x, Array& out);
+void expand(const Array& x, Array& out);
+void tile(const Array& x, Array& out);
+void slice(const Attrs& attrs, const Array& x, Array& out);
+void gather(const Attrs& attrs, const Arrays& inputs, Array& out);
+void gather_elements(const Attrs& attrs, const Arrays& inputs, Array& out);
+void gather_nd(const Attrs& attrs, const Arrays& inputs, Array& out);
+void scatter_elements(const Attrs& attrs, const Arrays& inputs, Array& out);
+void scatter_nd(const Attrs& attrs, const Arrays& inputs, Array& out);
+void one_hot(const Attrs& attrs, const Arrays& inputs, Array& out);
+void reverse_sequence(const Attrs& attrs, const Arrays& inputs, Array& out);
+
+void quantize(const Attrs& attrs, const Arrays& inputs, Array& out);
+void dequantize(const Attrs& attrs, const Arrays& inputs, Array& out);
+void matmul(const Arrays& inputs, Array& out);
+void gemm(const Attrs& attrs, const Arrays& inputs, Array& out);
+void einsum(const Attrs& attrs, const Arrays& inputs, Array& out);
+void det(const Array& x, Array& out);
+
+// Any number of spatial axes.
+void conv(const Attrs& attrs, const Arrays& inputs, Array& out);
+void conv_transpose(const Attrs& attrs, const Arrays& inputs, Array& out);
+void pool(Op op, const Attrs& attrs, const Array& x, Array& out);  // Max-, Average-, LpPool, MaxPoolIndices
+void max_unpool(const Arrays& inputs, Array& out);
+void resize(const Attrs& attrs, const Array& x, Array& out);
+void roi_align(const Attrs& attrs, const Arrays& inputs, Array& out);
+void grid_sample(const Attrs& attrs, const Arrays& inputs, Array& out);
+
+// All operators but those that have floats only and are evaluated as f32 (evaluate.cc); false: it is one of those.
+bool general(Op op, const Attrs& attrs, const Arrays& inputs, std::vector<Array>& outputs);
+
+}  // namespace nlsplit::reference

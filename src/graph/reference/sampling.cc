@@ -1,0 +1,264 @@
+// Images at places between their pixels: Resize, RoiAlign, GridSample.
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "graph/reference/array.h"
+
+namespace nlsplit::reference {
+namespace {
+
+struct Tap {
+  int64_t at;
+  double weight;
+};
+
+// Keys, "Cubic convolution interpolation for digital image processing", 1981: weights of the four neighbours at -1, 0,
+// 1 and 2 of a place `t` behind the second.
+void cubic_weights(double t, double a, double (&weights)[4]) {
+  const auto near = [a](double d) { return ((a + 2) * d - (a + 3)) * d * d + 1; };
+  const auto far = [a](double d) { return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a; };
+  weights[0] = far(1 + t), weights[1] = near(t), weights[2] = near(1 - t), weights[3] = far(2 - t);
+}
+
+// ---- Resize
+
+struct Axis {
+  int64_t in, out;
+  double scale, start, end;  // of the region of interest
+
+  // ONNX's reference takes the scale times the extent for the result's, a fraction.
+  double length() const { return scale * static_cast<double>(in); }
+};
+
+double source(const std::string& mode, const Axis& axis, int64_t place) {
+  const auto o = static_cast<double>(place), in = static_cast<double>(axis.in);
+  if (mode == "align_corners") return axis.length() == 1 ? 0 : o * (in - 1) / (axis.length() - 1);
+  if (mode == "asymmetric") return o / axis.scale;
+  if (mode == "tf_half_pixel_for_nn") return (o + 0.5) / axis.scale;
+  if (mode == "pytorch_half_pixel") return axis.length() == 1 ? 0 : (o + 0.5) / axis.scale - 0.5;
+  if (mode == "half_pixel_symmetric") {
+    const double adjustment = static_cast<double>(axis.out) / axis.length();
+    return in / 2 * (1 - adjustment) + (o + 0.5) / axis.scale - 0.5;
+  }
+  if (mode == "tf_crop_and_resize") {
+    if (axis.out == 1) return (axis.start + axis.end) / 2 * (in - 1);
+    return axis.start * (in - 1) + o * (axis.end - axis.start) * (in - 1) / static_cast<double>(axis.out - 1);
+  }
+  return (o + 0.5) / axis.scale - 0.5;  // half_pixel
+}
+
+int64_t nearest(const std::string& mode, double x) {
+  const double place = mode == "floor"               ? std::floor(x)
+                       : mode == "ceil"              ? std::ceil(x)
+                       : mode == "round_prefer_ceil" ? std::floor(x + 0.5)
+                                                     : std::ceil(x - 0.5);
+  return static_cast<int64_t>(place);
+}
+
+std::vector<Tap> taps_of(const Attrs& attrs, const Axis& axis, double x) {
+  const std::string& mode = attr_string(attrs, "mode");
+  const auto inside = [&](int64_t at) { return std::clamp<int64_t>(at, 0, axis.in - 1); };
+  if (mode == "nearest") return {{inside(nearest(attr_string(attrs, "nearest_mode"), x)), 1}};
+  const double floor = std::floor(x);
+  const auto first = static_cast<int64_t>(floor);
+  if (mode == "linear") return {{inside(first), 1 - (x - floor)}, {inside(first + 1), x - floor}};
+  double weights[4];
+  cubic_weights(x - floor, attr_float(attrs, "cubic_coeff_a"), weights);
+  const bool excludes = attr_int(attrs, "exclude_outside") != 0;
+  std::vector<Tap> taps;
+  double sum = 0;
+  for (int64_t k = 0; k < 4; ++k) {
+    const int64_t at = first - 1 + k;
+    if (excludes && inside(at) != at) continue;
+    taps.push_back({inside(at), weights[k]});
+    sum += weights[k];
+  }
+  for (Tap& tap : taps) tap.weight /= excludes ? sum : 1;
+  return taps;
+}
+
+}  // namespace
+
+// Axis by axis: every element of the result is a sum over the product of its axes' taps.
+void resize(const Attrs& attrs, const Array& x, Array& out) {
+  const std::string& mode = attr_string(attrs, "coordinate_transformation_mode");
+  const auto &scales = attr_floats(attrs, "scales"), &roi = attr_floats(attrs, "roi");
+  const size_t rank = x.type.shape.size();
+  std::vector<std::vector<std::vector<Tap>>> taps(rank);
+  std::vector<std::vector<bool>> outside(rank);  // of the image, for tf_crop_and_resize
+  for (size_t i = 0; i < rank; ++i) {
+    const Axis axis{x.type.shape[i], out.type.shape[i], scales[i], roi[i], roi[rank + i]};
+    const bool same =
+        axis.in == axis.out && axis.scale == 1 && (mode != "tf_crop_and_resize" || (roi[i] == 0 && roi[rank + i] == 1));
+    for (int64_t o = 0; o < axis.out; ++o) {
+      const double at = same ? static_cast<double>(o) : source(mode, axis, o);
+      taps[i].push_back(same ? std::vector<Tap>{{o, 1}} : taps_of(attrs, axis, at));
+      outside[i].push_back(mode == "tf_crop_and_resize" && (at < 0 || at > static_cast<double>(axis.in - 1)));
+    }
+  }
+  const std::vector<int64_t> strides = strides_of(x.type.shape);
+  const double extrapolated = attr_float(attrs, "extrapolation_value");
+  int64_t at = 0;
+  for_each_index(out.type.shape, [&](const Shape& place) {
+    Shape counts;
+    bool beyond = false;
+    for (size_t i = 0; i < rank; ++i) {
+      const auto o = static_cast<size_t>(place[i]);
+      counts.push_back(std::ssize(taps[i][o]));
+      beyond = beyond || outside[i][o];
+    }
+    double sum = 0;
+    for_each_index(counts, [&](const Shape& k) {
+      double weight = 1;
+      int64_t from = 0;
+      for (size_t i = 0; i < rank; ++i) {
+        const Tap& tap = taps[i][static_cast<size_t>(place[i])][static_cast<size_t>(k[i])];
+        weight *= tap.weight;
+        from += tap.at * strides[i];
+      }
+      sum += weight * x.number(from);
+    });
+    out.set(at++, beyond ? extrapolated : sum);
+  });
+}
+
+// ---- RoiAlign: He, Gkioxari, Dollár, Girshick, "Mask R-CNN", 2017; samples beyond the border as in its code.
+
+namespace {
+
+double bilinear(const Array& x, int64_t plane, int64_t height, int64_t width, double y, double v) {
+  const auto near = [](double place, int64_t extent) { return place >= -1 && place <= static_cast<double>(extent); };
+  if (!near(y, height) || !near(v, width)) return 0;
+  const auto split = [](double place, int64_t extent) {
+    place = std::clamp(place, 0.0, static_cast<double>(extent - 1));
+    const auto low = static_cast<int64_t>(place);
+    return std::pair(low, place - static_cast<double>(low));
+  };
+  const auto [row, down] = split(y, height);
+  const auto [column, right] = split(v, width);
+  const int64_t below = std::min(row + 1, height - 1), beside = std::min(column + 1, width - 1);
+  const int64_t top = (plane * height + row) * width, bottom = (plane * height + below) * width;
+  return (1 - down) * ((1 - right) * x.number(top + column) + right * x.number(top + beside)) +
+         down * ((1 - right) * x.number(bottom + column) + right * x.number(bottom + beside));
+}
+
+}  // namespace
+
+void roi_align(const Attrs& attrs, const Arrays& inputs, Array& out) {
+  const Array &x = *inputs[0], &rois = *inputs[1], &samples = *inputs[2];
+  const bool half_pixel = attr_string(attrs, "coordinate_transformation_mode") == "half_pixel";
+  const bool takes_largest = attr_string(attrs, "mode") == "max";
+  const double scale = attr_float(attrs, "spatial_scale"), shift = half_pixel ? 0.5 : 0;
+  const int64_t ratio = attr_int(attrs, "sampling_ratio");
+  const Shape &in = x.type.shape, &to = out.type.shape;  // [N, C, H, W]
+  int64_t at = 0;
+  for_each_index(to, [&](const Shape& index) {
+    const int64_t region = index[0];
+    const auto corner = [&](int64_t i) { return rois.number(region * 4 + i) * scale - shift; };
+    double width = corner(2) - corner(0), height = corner(3) - corner(1);
+    if (!half_pixel) width = std::max(width, 1.0), height = std::max(height, 1.0);
+    const double bin_h = height / static_cast<double>(to[2]), bin_w = width / static_cast<double>(to[3]);
+    const int64_t rows = ratio > 0 ? ratio : static_cast<int64_t>(std::ceil(bin_h));
+    const int64_t columns = ratio > 0 ? ratio : static_cast<int64_t>(std::ceil(bin_w));
+    const int64_t sample = std::clamp<int64_t>(samples.wholes[static_cast<size_t>(region)], 0, in[0] - 1);
+    double sum = 0, largest = 0;
+    for (int64_t r = 0; r < rows; ++r) {
+      for (int64_t c = 0; c < columns; ++c) {
+        const auto place = [](double start, int64_t bin, double size, int64_t i, int64_t count) {
+          return start +
+                 (static_cast<double>(bin) + (static_cast<double>(i) + 0.5) / static_cast<double>(count)) * size;
+        };
+        const double value =
+            bilinear(x, sample * in[1] + index[1], in[2], in[3], place(corner(1), index[2], bin_h, r, rows),
+                     place(corner(0), index[3], bin_w, c, columns));
+        sum += value;
+        largest = r == 0 && c == 0 ? value : std::max(largest, value);
+      }
+    }
+    out.set(at++, takes_largest ? largest : sum / static_cast<double>(std::max<int64_t>(rows * columns, 1)));
+  });
+}
+
+// ---- GridSample
+
+namespace {
+
+// Mirrored at both ends until it is between them.
+double reflected(double x, double low, double high) {
+  const double range = high - low;
+  if (range <= 0) return low;
+  const double past = std::abs(x < low ? low - x : x > high ? x - high : 0);
+  if (past == 0) return x;
+  const double turns = std::floor(past / range), rest = past - turns * range;
+  const bool even = std::fmod(turns, 2) == 0;
+  return (x < low) == even ? low + rest : high - rest;
+}
+
+struct Sampler {
+  const Array& x;
+  int64_t height, width;
+  std::string padding;
+  bool corners;
+
+  double place(double normalised, int64_t extent) const {
+    const auto n = static_cast<double>(extent);
+    return corners ? (normalised + 1) / 2 * (n - 1) : ((normalised + 1) * n - 1) / 2;
+  }
+  // The pixel that stands for one outside; -1: a zero.
+  int64_t fixed(int64_t at, int64_t extent) const {
+    if (at >= 0 && at < extent) return at;
+    if (padding == "zeros") return -1;
+    const auto n = static_cast<double>(extent);
+    if (padding == "reflection") {
+      const double low = corners ? 0 : -0.5, high = corners ? n - 1 : n - 0.5;
+      at = static_cast<int64_t>(reflected(static_cast<double>(at), low, high));
+    }
+    return std::clamp<int64_t>(at, 0, extent - 1);
+  }
+  double pixel(int64_t plane, int64_t row, int64_t column) const {
+    row = fixed(row, height), column = fixed(column, width);
+    return row < 0 || column < 0 ? 0 : x.number((plane * height + row) * width + column);
+  }
+};
+
+}  // namespace
+
+void grid_sample(const Attrs& attrs, const Arrays& inputs, Array& out) {
+  const Array &x = *inputs[0], &grid = *inputs[1];
+  const Shape &in = x.type.shape, &to = out.type.shape;
+  const Sampler sampler{x, in[2], in[3], attr_string(attrs, "padding_mode"), attr_int(attrs, "align_corners") != 0};
+  const std::string& mode = attr_string(attrs, "mode");
+  // Beyond it a double has no fraction, and a cast to an integer soon no value; what is no number is far outside.
+  const auto bounded = [](double place) { return std::isnan(place) ? -1e15 : std::clamp(place, -1e15, 1e15); };
+  int64_t at = 0;
+  for_each_index(to, [&](const Shape& index) {
+    const int64_t plane = index[0] * to[1] + index[1];
+    const int64_t from = ((index[0] * to[2] + index[2]) * to[3] + index[3]) * 2;
+    const double column = bounded(sampler.place(grid.number(from), in[3]));
+    const double row = bounded(sampler.place(grid.number(from + 1), in[2]));
+    if (mode == "nearest") {
+      out.set(at++, sampler.pixel(plane, static_cast<int64_t>(std::nearbyint(row)),
+                                  static_cast<int64_t>(std::nearbyint(column))));
+      return;
+    }
+    const auto top = static_cast<int64_t>(std::floor(row)), left = static_cast<int64_t>(std::floor(column));
+    const double down = row - std::floor(row), right = column - std::floor(column);
+    double rows[4] = {0, 1 - down, down, 0}, columns[4] = {0, 1 - right, right, 0};
+    if (mode == "cubic") {
+      constexpr double coefficient = -0.75;
+      cubic_weights(down, coefficient, rows);
+      cubic_weights(right, coefficient, columns);
+    }
+    double sum = 0;
+    for (int64_t r = 0; r < 4; ++r) {
+      for (int64_t c = 0; c < 4; ++c) {
+        if (rows[r] == 0 || columns[c] == 0) continue;
+        sum += rows[r] * columns[c] * sampler.pixel(plane, top - 1 + r, left - 1 + c);
+      }
+    }
+    out.set(at++, sum);
+  });
+}
+
+}  // namespace nlsplit::reference
