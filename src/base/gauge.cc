@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <numeric>
 
@@ -70,6 +71,13 @@ double gauge_seconds() {
 double best_gauge(std::vector<double> gauges) {
   std::ranges::sort(gauges);
   return gauges[gauges.size() / 10];
+}
+
+void BestGauge::add(double gauge_s) {
+  if (!std::isfinite(gauge_s)) return;
+  seen_.push_back(gauge_s);
+  best_s_ = best_gauge(seen_);
+  if (known_s_ > 0) best_s_ = std::min(best_s_, known_s_);
 }
 
 std::vector<double> best_gauges(const std::vector<std::vector<double>>& gauges) {

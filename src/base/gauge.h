@@ -21,6 +21,20 @@ inline constexpr size_t least_undisturbed = 3;   // fewer have no median worth t
 double best_gauge(std::vector<double> gauges);                                    // of one device; at least one
 std::vector<double> best_gauges(const std::vector<std::vector<double>>& gauges);  // [repeat][device] → [device]
 
+// The best of one core over many measurements, also of earlier ones: what is slow all the time that it is looked at
+// would else count as fast.
+class BestGauge {
+ public:
+  explicit BestGauge(double known_s = 0) : known_s_(known_s) {}  // 0: none known
+  void add(double gauge_s);
+  double best_s() const { return best_s_ > 0 ? best_s_ : known_s_; }  // 0: nothing seen, none known
+  bool slow(double gauge_s) const { return best_s() > 0 && gauge_s > (1 + gauge_tolerance) * best_s(); }
+
+ private:
+  double known_s_ = 0, best_s_ = 0;
+  std::vector<double> seen_;
+};
+
 // gauges: [repeat][device], before each repeat; best: [device]. The repeats before and after which all devices were as
 // fast as at their best; after the last one nobody looked. They may be none.
 std::vector<size_t> undisturbed(const std::vector<std::vector<double>>& gauges, const std::vector<double>& best);

@@ -95,6 +95,9 @@ Result<Cost> CostTable::cost(DeviceId device, const ComputeDesc& desc, std::stri
       return Cost{prediction->time + profile->dispatch.median, CostOrigin::predicted, prediction->spread,
                   company_of(*profile, prediction->time, prediction->beside)};
   }
+  constexpr int64_t word = 8;  // bytes: a credit's copy is a load and a store, and all its time is the dispatch
+  if (profile != nullptr && desc.kernel == "copy" && size_of(desc.outputs[0]).value() <= word)
+    return Cost{profile->dispatch.median, CostOrigin::measured};
   return missing(device, desc, key, layer);
 }
 

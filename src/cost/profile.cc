@@ -84,6 +84,7 @@ Result<Profile> join(std::vector<Profile> profiles) {
       if (std::ranges::find(all.models, model) == all.models.end()) all.models.push_back(std::move(model));
     }
     all.measured_at = std::min(all.measured_at, next.measured_at);
+    if (all.gauge_s == 0 || (next.gauge_s > 0 && next.gauge_s < all.gauge_s)) all.gauge_s = next.gauge_s;
     if (all.dispatch.repeats == 0) all.dispatch = next.dispatch;
     all.kernels.merge(next.kernels);  // what is there stays
     all.choices.merge(next.choices);

@@ -29,6 +29,7 @@ struct Profile {
   std::string machine;              // CPU model, cores, memory
   int beside = 0;                   // copies of the network that ran meanwhile, for MeasuredCost::beside
   int64_t measured_at = 0;          // seconds since 1970, when it was last added to; the oldest of those joined
+  double gauge_s = 0;               // what base/gauge.h says of its processor at its best; 0: unknown
   MeasuredCost dispatch;            // from the end of one computation to the start of the next; no repeats: unknown
   std::map<std::string, MeasuredCost> kernels;  // by profile_key
   std::map<std::string, std::string> choices;   // the kernel that was fastest, its full id, by choice_key
@@ -45,10 +46,10 @@ struct ProfileKey {
 Result<ProfileKey> parse_profile_key(std::string_view key);
 
 // JSON {"format": "nlsplit-profile", "version": 2, "models": […], "machine": …, "beside": …, "measured_at_s": …,
-// "dispatch": {"median_s", "spread_s", "repeats"}, "kernels": [{"signature", "median_s", "spread_s", "repeats",
-// "beside_s"}], "choices": [{"computation", "kernel"}]}. "dispatch", "choices" and "beside_s" may be absent. Errors:
-// not JSON, cut short, another format or version, missing or negative figures, duplicate signatures or computations, a
-// choice of no such kernel; each names the file and entry.
+// "gauge_s": …, "dispatch": {"median_s", "spread_s", "repeats"}, "kernels": [{"signature", "median_s", "spread_s",
+// "repeats", "beside_s"}], "choices": [{"computation", "kernel"}]}. "gauge_s", "dispatch", "choices" and "beside_s" may
+// be absent. Errors: not JSON, cut short, another format or version, missing or negative figures, duplicate signatures
+// or computations, a choice of no such kernel; each names the file and entry.
 Result<Profile> read_profile(const std::string& path);
 Status write_profile(const std::string& path, const Profile& profile);
 

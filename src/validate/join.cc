@@ -32,7 +32,8 @@ std::vector<Counted> counted_of(const std::vector<const PlanRun*>& runs, const s
 
 }  // namespace
 
-std::map<std::string, double> best_gauges(const std::vector<PlanRun>& runs) {
+std::map<std::string, double> best_gauges(const std::vector<PlanRun>& runs,
+                                          const std::map<std::string, double>& known) {
   std::map<std::string, std::vector<double>> all;
   for (const PlanRun& run : runs) {
     for (const auto& [device, gauges] : run.gauges_s)
@@ -40,7 +41,10 @@ std::map<std::string, double> best_gauges(const std::vector<PlanRun>& runs) {
   }
   std::map<std::string, double> best;
   for (auto& [device, gauges] : all) {
-    if (!gauges.empty()) best[device] = best_gauge(std::move(gauges));
+    if (gauges.empty()) continue;
+    best[device] = best_gauge(std::move(gauges));
+    const auto before = known.find(device);
+    if (before != known.end()) best[device] = std::min(best[device], before->second);
   }
   return best;
 }
@@ -93,7 +97,7 @@ std::optional<Quality> quality_of_undisturbed(const std::vector<ValidatedPlan>& 
 
 std::vector<ValidatedPlan> join(const PlanSet& set, const std::vector<PlanRun>& runs) {
   std::vector<ValidatedPlan> plans;
-  const std::map<std::string, double> best = best_gauges(runs);
+  const std::map<std::string, double> best = best_gauges(runs, set.gauges_s);
   for (const PredictedPlan& predicted : set.plans) {
     ValidatedPlan plan;
     plan.predicted = &predicted;

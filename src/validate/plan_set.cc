@@ -28,7 +28,8 @@ std::string to_json(const PlanSet& set) {
                      {"timeline", json::parse(p.timeline)}});
   }
   const json file = {{"format", "nlsplit-plan-set"}, {"version", 1},       {"scenario", set.scenario},
-                     {"model", set.model},           {"batch", set.batch}, {"plans", std::move(plans)}};
+                     {"model", set.model},           {"batch", set.batch}, {"plans", std::move(plans)},
+                     {"gauges_s", set.gauges_s}};
   return file.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
@@ -41,6 +42,7 @@ Result<PlanSet> parse_plan_set(const std::string& text, const std::string& file)
     value.at("scenario").get_to(set.scenario);
     value.at("model").get_to(set.model);
     value.at("batch").get_to(set.batch);
+    value.at("gauges_s").get_to(set.gauges_s);
     for (const json& entry : value.at("plans")) {
       PredictedPlan p;
       entry.at("folder").get_to(p.folder);

@@ -5,6 +5,7 @@
 //   DIR/p1 …         a saved Program each (program/saved.h)
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,8 @@ struct PlanSet {
   std::string scenario, model;
   int64_t batch = 1;
   std::vector<PredictedPlan> plans;  // best predicted first
+  std::map<std::string, double> gauges_s =
+      {};  // by device: of its processor at its best (Profile::gauge_s), where known
 };
 
 std::string to_json(const PlanSet& set);

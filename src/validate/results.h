@@ -46,7 +46,8 @@ class ResultsFile {
 // The executions of a run that no device's core spoiled, judged by all runs there are: a processor may have been slow
 // during all of this one.
 std::vector<size_t> undisturbed(const PlanRun& run, const std::map<std::string, double>& best);
-std::map<std::string, double> best_gauges(const std::vector<PlanRun>& runs);  // by device
+// By device, of all runs and what was known before.
+std::map<std::string, double> best_gauges(const std::vector<PlanRun>& runs, const std::map<std::string, double>& known);
 
 // The figures `nlbench run --json` wrote.
 Result<PlanRun> parse_run(const std::string& text, const std::string& file);
