@@ -15,7 +15,7 @@ Result<Model> build_model(const Scenario& scenario) {
   if (scenario.model.starts_with(zoo_prefix)) {
     return zoo_model(std::string_view(scenario.model).substr(zoo_prefix.size()), scenario.weights_seed);
   }
-  return import_onnx(scenario.model, {scenario.input_shapes});
+  return import_onnx(scenario.model, {scenario.input_shapes, scenario.dims});
 }
 
 Result<Model> build_optimized(const Scenario& scenario) {

@@ -40,7 +40,7 @@ Result<Shape> parse_shape(const Source& source, const Yaml& node) {
 }
 
 Status parse_model_map(const Source& source, const Yaml& node, Scenario& scenario) {
-  ASSIGN_OR_RETURN(const Fields model, Fields::open(source, node, "model", {"path", "zoo", "inputs", "seed"}));
+  ASSIGN_OR_RETURN(const Fields model, Fields::open(source, node, "model", {"path", "zoo", "inputs", "dims", "seed"}));
   const Yaml* path = model.find("path");
   const Yaml* zoo = model.find("zoo");
   if ((path == nullptr) == (zoo == nullptr)) return source.at(node, "model needs either 'path' or 'zoo'");
@@ -57,6 +57,14 @@ Status parse_model_map(const Source& source, const Yaml& node, Scenario& scenari
     if (!inputs->is_map()) return source.at(*inputs, "'inputs' must be a map, e.g. {x: [1, 3, 224, 224]}");
     for (size_t i = 0; i < inputs->keys.size(); ++i) {
       ASSIGN_OR_RETURN(scenario.input_shapes[inputs->keys[i].text], parse_shape(source, inputs->items[i]));
+    }
+  }
+  if (const Yaml* dims = model.find("dims")) {
+    if (zoo != nullptr) return source.at(*dims, "'dims' binds extents of an ONNX file; zoo models have theirs");
+    if (!dims->is_map()) return source.at(*dims, "'dims' must be a map, e.g. {batch: 8, width: 192}");
+    for (size_t i = 0; i < dims->keys.size(); ++i) {
+      ASSIGN_OR_RETURN(scenario.dims[dims->keys[i].text],
+                       read_integer(source, dims->items[i], "an extent", 1, max_extent));
     }
   }
   if (const Yaml* seed = model.find("seed")) {

@@ -33,6 +33,7 @@ struct Scenario {
   std::string file;
   std::string model;  // "zoo:NAME" or a path, already relative to the working directory
   std::map<std::string, Shape> input_shapes;
+  std::map<std::string, int64_t> dims;  // extents an ONNX file names but leaves open
   uint64_t weights_seed = 1;
   int64_t batch = 1;
   std::vector<int> micro_batches;           // to try; each divides the batch

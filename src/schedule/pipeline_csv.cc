@@ -23,7 +23,7 @@ struct KindName {
   bool has_micro_batch;
 };
 
-constexpr std::array<KindName, 11> kinds = {{
+constexpr std::array<KindName, 14> kinds = {{
     {Kind::forward, "F", true},
     {Kind::input_gradient, "I", true},
     {Kind::weight_gradient, "W", true},
@@ -32,9 +32,12 @@ constexpr std::array<KindName, 11> kinds = {{
     {Kind::receive_forward, "RECV_F", true},
     {Kind::send_gradient, "SEND_B", true},
     {Kind::receive_gradient, "RECV_B", true},
+    {Kind::wait_send_forward, "WAIT_SEND_F", true},
+    {Kind::wait_send_gradient, "WAIT_SEND_B", true},
     {Kind::unshard, "UNSHARD", false},
     {Kind::reshard, "RESHARD", false},
     {Kind::reduce_gradient, "REDUCE_GRAD", false},
+    {Kind::wait_reduce_gradient, "WAIT_REDUCE_GRAD", false},
 }};
 constexpr std::string_view overlap_name = "OVERLAP_F_B";
 constexpr int most = 1'000'000;  // stages and micro-batches
@@ -245,9 +248,12 @@ class Messages {
       case Kind::receive_gradient:
         any_ = true;
         break;
+      case Kind::wait_send_forward:
+      case Kind::wait_send_gradient:
       case Kind::unshard:
       case Kind::reshard:
       case Kind::reduce_gradient:
+      case Kind::wait_reduce_gradient:
       case Kind::overlap:
         break;
     }
@@ -268,8 +274,9 @@ class Messages {
           csv_, rank, column,
           fmt::format("a second time; first in slot {} of rank {}", before->second.column + 1, before->second.rank));
     }
+    const bool waits = action.kind == Kind::wait_send_forward || action.kind == Kind::wait_send_gradient;
     const bool sends = action.kind == Kind::send_forward || action.kind == Kind::send_gradient;
-    (sends ? sent_ : received_).push_back({action, rank, column});
+    if (!waits) (sends ? sent_ : received_).push_back({action, rank, column});
     return ok_status();
   }
 

@@ -5,8 +5,8 @@
 //   ,1F0,1B0,1F1,1B1
 //
 // A cell is STAGE ACTION MICRO-BATCH: F forward, I input gradient, W weight gradient, B both; SEND_F RECV_F SEND_B
-// RECV_B messages; UNSHARD RESHARD REDUCE_GRAD, without micro-batch; or (0F7;7B3)OVERLAP_F_B, a forward beside a
-// backward. What is read is written again byte for byte.
+// RECV_B messages, WAIT_SEND_F WAIT_SEND_B; UNSHARD RESHARD REDUCE_GRAD WAIT_REDUCE_GRAD, without micro-batch; or
+// (0F7;7B3)OVERLAP_F_B, a forward beside a backward. What is read is written again byte for byte.
 #pragma once
 
 #include <optional>
@@ -29,9 +29,12 @@ struct PipelineAction {
     receive_forward,
     send_gradient,
     receive_gradient,
+    wait_send_forward,  // the send's memory is free from here on; not timed, like the collectives below
+    wait_send_gradient,
     unshard,
     reshard,
     reduce_gradient,
+    wait_reduce_gradient,
     overlap,
   };
   Kind kind = Kind::forward;

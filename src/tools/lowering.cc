@@ -101,6 +101,11 @@ Status write_validation_set(const Loaded& loaded, const ValidationSetArguments& 
   }
   ASSIGN_OR_RETURN(const Ranking ranking, rank_plans(loaded.scenario, loaded.model, options));
   PlanSet set{loaded.scenario.file, ranking.model, ranking.batch, {}};
+  for (size_t d = 0; d < loaded.scenario.cluster.devices.size(); ++d) {
+    const Profile* profile = std::get_if<Profile>(&loaded.scenario.costs[d]);
+    const Device& device = loaded.scenario.cluster.devices[d];
+    if (profile != nullptr && profile->gauge_s > 0) set.gauges_s[device.name] = profile->gauge_s;
+  }
   std::set<std::string> known;
   const std::vector<size_t> chosen = chosen_plans(ranking, arguments);
   for (const size_t i : chosen) {
@@ -141,10 +146,15 @@ Status write_validation_set(const Loaded& loaded, const ValidationSetArguments& 
 
 namespace {
 
-// Bytes of one that moves for 20 ms: long beside the agreement on it.
+constexpr double long_s = 0.02;  // a message's time that is long beside the agreement on it
+
+// Bytes of one that moves for so long, and that is large beside what a socket takes at once (512 KiB: start_mpi):
+// only the rest needs its sender's processor while it moves. On the slowest links no longer than 200 ms.
 int64_t large_message(const Route& route) {
-  constexpr double message_s = 0.02;
-  return std::clamp<int64_t>(static_cast<int64_t>(route.narrowest.value() * message_s) / 64 * 64, 256 << 10, 32 << 20);
+  constexpr double longest_s = 0.2;
+  const double rate = route.narrowest.value();
+  const double size = std::max(rate * long_s, std::min<double>(2 << 20, rate * longest_s));
+  return std::clamp<int64_t>(static_cast<int64_t>(size) / 64 * 64, 256 << 10, 32 << 20);
 }
 
 }  // namespace
@@ -206,7 +216,8 @@ Status write_network_set(const Loaded& loaded, const std::string& dir, Bytes eag
 
         // Large messages, as long as those above, within computing that takes longer.
         BusyPairOptions busy{large_message(route), eager_limit};
-        busy.slots = 6, busy.chores = 6000;
+        const double moves_s = static_cast<double>(busy.message_bytes) / route.narrowest.value();
+        busy.slots = 6, busy.chores = static_cast<int>(6000 * std::clamp(moves_s / long_s, 1.0, 20.0));
         const Program slowed =
             busy_pair(cluster.hosts[from].name, cluster.hosts[to].name, sender->isa, receiver->isa, busy);
         RETURN_IF_ERROR(verify(slowed));

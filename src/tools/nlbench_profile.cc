@@ -120,8 +120,8 @@ struct Measured {
   std::string folder;
   Program program;
   Samples samples, company;  // alone, and with copies of the network beside it
-  Measured(std::string dir, Program unsplit, std::set<std::string>& taken)
-      : folder(std::move(dir)), program(std::move(unsplit)), samples(program, taken), company(samples) {}
+  Measured(std::string dir, Program unsplit, std::set<std::string>& taken, BestGauge& best)
+      : folder(std::move(dir)), program(std::move(unsplit)), samples(program, taken, best), company(samples) {}
   Measured(const Measured&) = delete;
   Measured& operator=(const Measured&) = delete;
 };
@@ -134,6 +134,7 @@ struct Session {
   Profile profile;
   std::string model = {};
   MeasuredCost dispatch_before = {};
+  BestGauge best = BestGauge(profile.gauge_s);
   std::deque<Measured> programs = {};
   Clock::time_point start = Clock::now();
 
@@ -198,6 +199,7 @@ Status write(Session& session) {
   }
   for (auto& [computation, kernel] : fastest_kernels(all, session.profile))
     session.profile.choices[computation] = kernel;
+  session.profile.gauge_s = session.best.best_s();
   session.profile.measured_at =
       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
   return session.profile.kernels.empty() ? ok_status() : write_profile(session.arguments.output, session.profile);
@@ -266,7 +268,7 @@ Status load_set(Session& session, const std::string& set) {
       continue;
     }
     session.model = saved.unsplit.name.substr(0, saved.unsplit.name.find(" ["));  // a Program is called "MODEL [PLAN]"
-    session.programs.emplace_back(folder, std::move(saved.unsplit), taken);
+    session.programs.emplace_back(folder, std::move(saved.unsplit), taken, session.best);
   }
   if (session.programs.empty()) return unsupported("nothing could be measured on this machine");
   if (std::ranges::find(session.profile.models, session.model) == session.profile.models.end())

@@ -36,7 +36,7 @@ void keep_surer(MeasuredCost& known, const MeasuredCost& cost) {
 bool Samples::enough(size_t measurable) const { return samples_[measurable].size() >= least_repeats; }
 
 bool Samples::undisturbed(size_t execution) const {
-  return gauges_[execution] <= slow_ && (execution + 1 == gauges_.size() || gauges_[execution + 1] <= slow_);
+  return !best_->slow(gauges_[execution]) && (execution + 1 == gauges_.size() || !best_->slow(gauges_[execution + 1]));
 }
 
 std::vector<double> Samples::clean(size_t measurable) const {
@@ -66,7 +66,8 @@ size_t Samples::disturbed() const {
   return count;
 }
 
-Samples::Samples(const Program& program, std::set<std::string>& taken) : program_(program) {
+Samples::Samples(const Program& program, std::set<std::string>& taken, BestGauge& best)
+    : program_(program), best_(&best) {
   CHECK(program.devices.size() == 1, "the unsplit network has one device");
   auto deps = dependencies(program);
   CHECK(deps.ok(), "one device exchanges no messages");
@@ -97,7 +98,7 @@ Samples::Samples(const Program& program, std::set<std::string>& taken) : program
 void Samples::add(const std::vector<Interval>& times, double gauge_s) {
   const size_t execution = gauges_.size();
   gauges_.push_back(gauge_s);
-  slow_ = (1 + gauge_tolerance) * best_gauge(gauges_);
+  best_->add(gauge_s);
   const Interval* before = nullptr;
   for (size_t i = 0; i < times.size(); ++i) {
     const Instance& at = deps_.instances[i];

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/gauge.h"
 #include "cost/profile.h"
 #include "exec/device_run.h"
 #include "program/dependencies.h"
@@ -32,8 +33,8 @@ struct Measurable {
 class Samples {
  public:
   // Of the Program's computations those whose keys are not in `taken`; it then has theirs too. The Program has one
-  // device and outlives this.
-  Samples(const Program& program, std::set<std::string>& taken);
+  // device; it and `best`, which all share that are measured on this machine, outlive this.
+  Samples(const Program& program, std::set<std::string>& taken, BestGauge& best);
 
   // The times of one execution. gauge_s: how fast the core was before it (base/gauge.h); infinite: other work kept the
   // device from computing. Samples of a core that was slower than at its best count only where there are not enough
@@ -71,7 +72,7 @@ class Samples {
   std::vector<std::vector<int>> index_;       // [segment][instruction]: index into measurables_; -1: others measure it
   std::vector<std::vector<Sample>> samples_;  // by measurable
   std::vector<double> gauges_;                // by execution
-  double slow_ = 0;                           // a gauge above: disturbed
+  BestGauge* best_;
   std::vector<double> gaps_;
 };
 

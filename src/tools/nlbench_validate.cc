@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 
@@ -61,14 +62,14 @@ Result<Attempt> run_plan(const ValidateArguments& arguments, const PredictedPlan
 
 // Again if something else slowed a processor down; of several tries the one that it disturbed least.
 Result<Attempt> run_undisturbed(const ValidateArguments& arguments, const PredictedPlan& plan, const std::string& set,
-                                int round, std::vector<PlanRun> runs) {
+                                int round, std::vector<PlanRun> runs, const std::map<std::string, double>& gauges_s) {
   Attempt best;
   size_t best_count = 0;
   for (int t = 0; t < arguments.tries; ++t) {
     ASSIGN_OR_RETURN(Attempt attempt, run_plan(arguments, plan, set, round));
     if (interrupted() || !attempt.run.error.empty()) return attempt;
     runs.push_back(attempt.run);
-    const size_t count = undisturbed(attempt.run, best_gauges(runs)).size();
+    const size_t count = undisturbed(attempt.run, best_gauges(runs, gauges_s)).size();
     if (t == 0 || count > best_count) {
       best = std::move(attempt);
       best_count = count;
@@ -162,7 +163,7 @@ Status validate(const ValidateArguments& arguments) {
       show_progress("running plans", done++, total);
       if (results.has(plan.fingerprint, round)) continue;
       if (failures >= patience) break;
-      const auto attempt = run_undisturbed(arguments, plan, dir, round, results.runs());
+      const auto attempt = run_undisturbed(arguments, plan, dir, round, results.runs(), set.gauges_s);
       if (interrupted()) break;
       if (!attempt) return attempt.error();
       failures = attempt->run.error.empty() ? 0 : failures + 1;

@@ -31,6 +31,19 @@ Status add_input_shape(const std::string& text, std::map<std::string, Shape>& sh
   return ok_status();
 }
 
+// "batch=8"
+Status add_dim(const std::string& text, std::map<std::string, int64_t>& dims) {
+  const size_t equals = text.rfind('=');
+  int64_t extent = 0;
+  const char* end = text.data() + text.size();
+  const char* from = text.data() + (equals == std::string::npos ? text.size() : equals + 1);
+  const auto [stop, failure] = std::from_chars(from, end, extent);
+  if (equals == std::string::npos || equals == 0 || failure != std::errc() || stop != end || extent < 1)
+    return invalid_input(fmt::format("--dim {}: write NAME=8", text));
+  dims[text.substr(0, equals)] = extent;
+  return ok_status();
+}
+
 }  // namespace
 
 void add_model_options(CLI::App& command, ModelArguments& arguments) {
@@ -40,15 +53,18 @@ void add_model_options(CLI::App& command, ModelArguments& arguments) {
   command.add_option("--batch", arguments.batch, "Another batch size")->type_name("COUNT")->check(at_least(1));
   command.add_option("--input-shape", arguments.inputs, "NAME=1,3,48,192 for inputs the file leaves open; repeatable")
       ->type_name("NAME=SHAPE");
+  command.add_option("--dim", arguments.dims, "NAME=8 for an extent the file names but leaves open; repeatable")
+      ->type_name("NAME=EXTENT");
 }
 
 Result<Model> load_model(const ModelArguments& arguments) {
   ImportOptions options;
   for (const std::string& text : arguments.inputs) RETURN_IF_ERROR(add_input_shape(text, options.input_shapes));
+  for (const std::string& text : arguments.dims) RETURN_IF_ERROR(add_dim(text, options.dims));
   const bool zoo = arguments.model.starts_with("zoo:");
-  if (zoo && !arguments.inputs.empty()) {
+  if (zoo && !(arguments.inputs.empty() && arguments.dims.empty())) {
     return invalid_input(
-        "--input-shape is for files that leave shapes open; those of the zoo do not (--batch sets the batch)");
+        "--input-shape and --dim are for files that leave extents open; the zoo leaves none (--batch sets the batch)");
   }
   ASSIGN_OR_RETURN(Model model, zoo ? zoo_model(arguments.model.substr(4)) : import_onnx(arguments.model, options));
   if (arguments.batch > 0) {

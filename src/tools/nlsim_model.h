@@ -16,10 +16,11 @@ namespace nlsplit {
 struct ModelArguments {
   std::string model;                // FILE or zoo:NAME
   std::vector<std::string> inputs;  // NAME=1,3,48,192
+  std::vector<std::string> dims;    // NAME=8
   int64_t batch = 0;                // 0: the model's own
 };
 
-// MODEL, --batch and --input-shape. `arguments` must outlive the parsing.
+// MODEL, --batch, --input-shape and --dim. `arguments` must outlive the parsing.
 void add_model_options(CLI::App& command, ModelArguments& arguments);
 
 // As the file or the zoo has it: no passes have run.

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 namespace nlsplit {
 namespace {
 
@@ -19,6 +21,20 @@ TEST(Gauge, ItsBestIsWhatOneInTenStaysBelow) {
   EXPECT_EQ(best_gauge({7}), 7);
   EXPECT_EQ(best_gauge({9, 8, 3, 2, 4, 5, 6, 7, 1, 10}), 2);
   EXPECT_THAT(best_gauges({{1, 5}, {2, 4}}), ElementsAre(1, 4));
+}
+
+TEST(Gauge, WhatIsSlowAllTheTimeIsSlowBesideWhatWasKnown) {
+  BestGauge fresh, before(1);
+  EXPECT_FALSE(fresh.slow(5)) << "nothing seen yet";
+  EXPECT_TRUE(before.slow(1.1));
+  for (const double gauge : {1.5, 1.52, 1.49, std::numeric_limits<double>::infinity()})
+    fresh.add(gauge), before.add(gauge);
+  EXPECT_FALSE(fresh.slow(1.5));
+  EXPECT_TRUE(before.slow(1.5));
+  EXPECT_EQ(fresh.best_s(), 1.49);
+  EXPECT_EQ(before.best_s(), 1);
+  before.add(0.9);
+  EXPECT_EQ(before.best_s(), 0.9);
 }
 
 TEST(Gauge, ARepeatCountsIfAllDevicesWereFastBeforeAndAfterIt) {

@@ -106,7 +106,7 @@ class CaseMaker {
     const int64_t per_micro_batch = between(1, 3);
     out.plan.micro_batches = between(1, 5);
     out.batch = per_micro_batch * out.plan.micro_batches;
-    out.plan.schedule = pick<const char*>({"streaming", "fill_drain", "list"});
+    out.plan.schedule = pick<const char*>({"streaming", "fill_drain", "list", "sequential"});
   }
 
   Random random_;

@@ -63,6 +63,12 @@ const BadScenario cases[] = {
     {"ModelInputsOfZoo", "zoo:simple_cnn", "{zoo: a, inputs: {x: [1]}}",
      "s.yaml:1:25: 'inputs' gives shapes to an ONNX file; zoo models have theirs"
        "\n  | model: {zoo: a, inputs: {x: [1]}}"},
+    {"ModelDimsOfZoo", "zoo:simple_cnn", "{zoo: a, dims: {n: 1}}",
+     "s.yaml:1:23: 'dims' binds extents of an ONNX file; zoo models have theirs"
+       "\n  | model: {zoo: a, dims: {n: 1}}"},
+    {"ModelDimNotPositive", "zoo:simple_cnn", "{path: b.onnx, dims: {n: 0}}",
+     "s.yaml:1:33: an extent must be from 1 to 2147483648, not 0"
+       "\n  | model: {path: b.onnx, dims: {n: 0}}"},
     {"ModelShapeNotPositive", "zoo:simple_cnn", "{path: b.onnx, inputs: {x: [1, 0]}}",
      "s.yaml:1:39: an extent must be from 1 to 2147483648, not 0"
        "\n  | model: {path: b.onnx, inputs: {x: [1, 0]}}"},

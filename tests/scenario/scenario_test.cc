@@ -65,7 +65,7 @@ TEST(Scenario, TrainingHasItsOwnKeysAndSchedules) {
 
 TEST(Scenario, EveryKeyArrives) {
   const Scenario s = parse(R"(
-model: {path: nets/x.onnx, inputs: {x: [1, 3, 48, 192], y: []}}
+model: {path: nets/x.onnx, inputs: {x: [1, 3, 48, 192], y: []}, dims: {width: 192}}
 workload: {mode: inference, batch: 24, micro_batches: 8}
 devices:
   A: &m {host: a, kind: cpu, memory: 1.5GiB, isa: v4, costs: {roofline: {compute: 60GFLOPS, memory: 10GBps}}}
@@ -88,6 +88,7 @@ plans:
   EXPECT_EQ(s.model, "dir/sub/nets/x.onnx");
   EXPECT_THAT(s.input_shapes.at("x"), ElementsAre(1, 3, 48, 192));
   EXPECT_TRUE(s.input_shapes.at("y").empty());
+  EXPECT_EQ(s.dims.at("width"), 192);
   EXPECT_EQ(s.batch, 24);
   EXPECT_THAT(s.micro_batches, ElementsAre(8));
 

@@ -47,6 +47,7 @@ const std::vector<Fixture> fixtures = {
     {"interleaved1f1b_4rank_8mb", "interleaved", 4, 8}, {"loopedbfs_2rank_4mb", "looped_bfs", 2, 4},
     {"interleavedzerobubble_2rank_4mb", "", 2, 4},      {"zbvzerobubble_2rank_4mb", "", 2, 4},
     {"dualpipev_4rank_10mb", "dualpipe_v", 4, 10},      {"dualpipev_4rank_10mb_comms", "dualpipe_v", 4, 10},
+    {"zbvzerobubble_2rank_4mb_comms_2.15", "", 2, 4},
 };
 
 TEST(PipelineCsv, PyTorchsFilesComeBackByteForByte) {

@@ -108,15 +108,26 @@ TEST_F(Refusals, AFullDiskBehindStandardOutputIsNotSilent) {
 
 TEST_F(Refusals, UsageIsSaidInAFewWords) {
   const std::string file = scratch_.write("s.yaml", small_scenario());
-  for (const std::string& arguments :
-       {"rank " + file + " --bogus", "rank " + file + " --top 0", "rank " + file + " --top many",
-        "rank " + file + " --seed -1", "rank " + file + " --json - --csv -", std::string("rank m.onnx"),
-        "lower " + file + " --plan 1 --plan-file p.yaml", std::string("lower zoo:simple_cnn --plan 1"),
-        "lower " + file + " --isa v3", std::string("lower zoo:simple_cnn --isa v9"), std::string("lower what"),
-        std::string("simulate zoo:simple_cnn"), std::string("export zoo:simple_cnn"),
-        std::string("export zoo:lenet -o x.onnx"), std::string("export m.onnx -o x.onnx"),
-        std::string("show zoo:simple_cnn --input-shape input=1,x"),
-        std::string("show zoo:simple_cnn --input-shape input=1,3,8,8")}) {
+  for (const std::string& arguments : {"rank " + file + " --bogus",
+                                       "rank " + file + " --top 0",
+                                       "rank " + file + " --top many",
+                                       "rank " + file + " --seed -1",
+                                       "rank " + file + " --json - --csv -",
+                                       std::string("rank m.onnx"),
+                                       "lower " + file + " --plan 1 --plan-file p.yaml",
+                                       std::string("lower zoo:simple_cnn --plan 1"),
+                                       "lower " + file + " --isa v3",
+                                       std::string("lower zoo:simple_cnn --isa v9"),
+                                       std::string("lower what"),
+                                       std::string("simulate zoo:simple_cnn"),
+                                       std::string("export zoo:simple_cnn"),
+                                       std::string("export zoo:lenet -o x.onnx"),
+                                       std::string("export m.onnx -o x.onnx"),
+                                       std::string("show zoo:simple_cnn --input-shape input=1,x"),
+                                       std::string("show zoo:simple_cnn --input-shape input=1,3,8,8"),
+                                       std::string("show zoo:simple_cnn --dim n=1"),
+                                       std::string("show m.onnx --dim n"),
+                                       std::string("show m.onnx --dim n=x")}) {
     const Outcome outcome = nlsim(arguments);
     expect_refused(outcome, ::testing::Not(""));
     EXPECT_LT(outcome.err.size(), 300u) << arguments << "\n" << outcome.err;

@@ -72,8 +72,9 @@ TEST_F(SweepTool, KeepsPointsOfAnotherExperiment) {
 TEST_F(SweepTool, CtrlCKeepsWhatIsDone) {
   constexpr int seeds = 50'000;  // far more than a moment's worth, however many cores there are
   experiment(fmt::format("schedule: [1f1b], jitter: [10%], seeds: {}", seeds), "devices: 16, micro_batches: 256");
-  const Outcome outcome = run_command(fmt::format("timeout --preserve-status -s INT 2 {}/nlsim sweep {} -o {}",
-                                                  NLS_BIN_DIR, scratch_ / "e.yaml", scratch_ / "out"));
+  const Outcome outcome =
+      run_command(fmt::format("timeout --foreground --preserve-status -s INT 2 {}/nlsim sweep {} -o {}", NLS_BIN_DIR,
+                              scratch_ / "e.yaml", scratch_ / "out"));
   EXPECT_EQ(outcome.code, 130) << outcome.err;
   EXPECT_EQ(outcome.out, "");
   EXPECT_THAT(outcome.err, HasSubstr("the same command goes on from there"));
@@ -82,8 +83,9 @@ TEST_F(SweepTool, CtrlCKeepsWhatIsDone) {
   EXPECT_LT(std::ranges::count(before, '\n'), seeds);
   EXPECT_EQ(before.back(), '\n');
   EXPECT_FALSE(std::filesystem::exists(scratch_ / "out/report.html"));
-  const Outcome more = run_command(fmt::format("timeout --preserve-status -s INT 2 {}/nlsim sweep {} -o {}",
-                                               NLS_BIN_DIR, scratch_ / "e.yaml", scratch_ / "out"));
+  const Outcome more =
+      run_command(fmt::format("timeout --foreground --preserve-status -s INT 2 {}/nlsim sweep {} -o {}", NLS_BIN_DIR,
+                              scratch_ / "e.yaml", scratch_ / "out"));
   EXPECT_EQ(more.code, 130) << more.err;
   EXPECT_GT(csv().size(), before.size());
   EXPECT_THAT(csv(), StartsWith(before));
