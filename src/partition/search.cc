@@ -5,6 +5,7 @@
 #include <numeric>
 #include <set>
 
+#include "partition/cuts.h"
 #include "partition/search_beam.h"
 
 namespace nlsplit {
@@ -17,16 +18,6 @@ double binomial(size_t n, size_t k) {
   double result = 1;
   for (size_t i = 0; i < k; ++i) result = result * static_cast<double>(n - i) / static_cast<double>(i + 1);
   return std::round(result);
-}
-
-// Where a stage may end: not before a view, which has no work of its own.
-std::vector<size_t> find_cuts(const Graph& graph) {
-  std::vector<size_t> cuts;
-  for (size_t n = 1; n < graph.nodes.size(); ++n) {
-    if (!is_view(graph.nodes[n].op)) cuts.push_back(n);
-  }
-  cuts.push_back(graph.nodes.size());
-  return cuts;
 }
 
 // Every sequence of groups with every choice of cuts.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "ranking/training_costs.h"
 #include "schedule/online_choice.h"
 
 namespace nlsplit {
@@ -60,6 +61,22 @@ Status prepare_online(const Scenario& scenario, const PreparedModel& prepared, c
 }
 
 }  // namespace
+
+Result<SearchCosts> search_costs(const Scenario& scenario, const PreparedModel& prepared, const CostTable& costs) {
+  if (scenario.training)
+    return training_search_costs(prepared.kernels, prepared.micro_batches, scenario.cluster, costs);
+  return search_costs(prepared.kernels.graph, prepared.micro_batches, scenario.cluster, costs);
+}
+
+double score_of(Objective objective, const Estimate& estimate) {
+  switch (objective) {
+    case Objective::throughput:
+      return estimate.makespan_s;
+    case Objective::latency:
+      return estimate.latency_mean_s;
+  }
+  CHECK(false, "unknown objective");
+}
 
 Result<LoweredPlan> lower_plan(const Scenario& scenario, const PreparedModel& prepared, const Plan& plan,
                                const CostTable& costs) {

@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "partition/search.h"
 #include "ranking/ranking.h"
 #include "sim/fast.h"
 #include "sim/online.h"
@@ -25,6 +26,9 @@ struct LoweredPlan {
   LoweredPlan& operator=(LoweredPlan&&) = default;
 };
 
+// What search needs to know of the model at one micro-batch count, in training of a whole step.
+Result<SearchCosts> search_costs(const Scenario& scenario, const PreparedModel& prepared, const CostTable& costs);
+
 Result<LoweredPlan> lower_plan(const Scenario& scenario, const PreparedModel& prepared, const Plan& plan,
                                const CostTable& costs);
 
@@ -33,6 +37,8 @@ Result<TimedGraph> timed_graph_of(const LoweredPlan& lowered, const Cluster& clu
 
 // From the times of its activities, whoever found them.
 Estimate estimate_of(const Scenario& scenario, const LoweredPlan& lowered, const Timing& timing);
+
+double score_of(Objective objective, const Estimate& estimate);  // smaller is better
 
 // Adds the breakdown of a simulation without noise.
 void add_breakdown(const LoweredPlan& lowered, const Breakdown& breakdown, const Cluster& cluster, Estimate& estimate);

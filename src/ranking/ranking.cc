@@ -15,8 +15,8 @@
 #include "graph/passes.h"
 #include "program/verify.h"
 #include "ranking/evaluate.h"
+#include "ranking/judge_baselines.h"
 #include "ranking/noise_runs.h"
-#include "ranking/training_costs.h"
 #include "ranking/verdict.h"
 #include "sim/disturb.h"
 #include "sim/simgrid/simgrid_tier.h"
@@ -40,16 +40,6 @@ std::vector<Isa> levels_of(const Cluster& cluster) {
   std::set<Isa> levels;
   for (const Device& device : cluster.devices) levels.insert(device.isa);
   return {levels.begin(), levels.end()};
-}
-
-double score_of(Objective objective, const Estimate& estimate) {
-  switch (objective) {
-    case Objective::throughput:
-      return estimate.makespan_s;
-    case Objective::latency:
-      return estimate.latency_mean_s;
-  }
-  CHECK(false, "unknown objective");
 }
 
 double score_of(Objective objective, const NoisyEstimate& estimate) {
@@ -85,6 +75,9 @@ class Ranker {
     RETURN_IF_ERROR(collect_candidates());
     RETURN_IF_ERROR(fast_tier());
     RETURN_IF_ERROR(judge());
+    if (options_.baselines) {
+      ASSIGN_OR_RETURN(ranking_.baselines, judge_baselines(scenario_, graph_, prepared_, costs_, options_));
+    }
     count_costs();
     ranking_.keep = std::min(ranking_.judged.size(), static_cast<size_t>(scenario_.keep));
     ASSIGN_OR_RETURN(ranking_.verdict, make_verdict(scenario_, prepared_, costs_, ranking_));
@@ -120,8 +113,7 @@ class Ranker {
     }
     for (const int count : scenario_.micro_batches) {
       const size_t index = prepared_index(count);
-      const Graph& graph = prepared_[index].kernels.graph;
-      ASSIGN_OR_RETURN(SearchResult found, search(graph, index, count));
+      ASSIGN_OR_RETURN(SearchResult found, search(prepared_[index]));
       ranking_.devices = found.devices;
       ranking_.space += found.space * static_cast<double>(scenario_.schedules.size());
       for (ScoredPlan& scored : found.plans) {
@@ -149,17 +141,15 @@ class Ranker {
     return ok_status();
   }
 
-  Result<SearchResult> search(const Graph& graph, size_t index, int count) const {
+  Result<SearchResult> search(const PreparedModel& prepared) const {
     const HostId source = scenario_.endpoints.source;
-    if (scenario_.training) {
-      ASSIGN_OR_RETURN(const SearchCosts costs,
-                       training_search_costs(prepared_[index].kernels, count, scenario_.cluster, costs_));
-      Graph without_outputs = graph;  // nothing goes to the sink
-      without_outputs.outputs.clear();
-      return search_layers(without_outputs, scenario_.cluster, source, source, costs, scenario_.search);
-    }
-    ASSIGN_OR_RETURN(const SearchCosts costs, search_costs(graph, count, scenario_.cluster, costs_));
-    return search_layers(graph, scenario_.cluster, source, scenario_.endpoints.sink, costs, scenario_.search);
+    ASSIGN_OR_RETURN(const SearchCosts costs, search_costs(scenario_, prepared, costs_));
+    const Graph& graph = prepared.kernels.graph;
+    if (!scenario_.training)
+      return search_layers(graph, scenario_.cluster, source, scenario_.endpoints.sink, costs, scenario_.search);
+    Graph without_outputs = graph;  // nothing goes to the sink
+    without_outputs.outputs.clear();
+    return search_layers(without_outputs, scenario_.cluster, source, source, costs, scenario_.search);
   }
 
   // Not every schedule exists for every plan: such a plan is left out, unless the user asked for just this one.

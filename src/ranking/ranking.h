@@ -72,6 +72,15 @@ struct RankedPlan {
   std::optional<NoisyEstimate> noisy;
 };
 
+// What a rule of today (partition/baselines.h) would choose, at the micro-batch count and schedule that suit it best.
+struct RankedBaseline {
+  std::string name, rule;
+  Plan plan;
+  std::string text;                  // to_string(plan, …)
+  std::optional<Estimate> estimate;  // by SimGrid; none: `why_not`
+  std::string why_not;               // it cannot run: too little memory, no route, no such schedule
+};
+
 struct Misfit {  // plans left out because a device's memory is too small
   std::string device;
   Bytes has;
@@ -133,6 +142,7 @@ struct Ranking {
   size_t estimated_costs = 0;   // and from a roofline
   double largest_spread = 0;    // of the predicted ones: each is right within that in 9 of 10 cases
   Verdict verdict;
+  std::vector<RankedBaseline> baselines;  // if RankOptions::baselines
 };
 
 struct RankOptions {
@@ -142,8 +152,9 @@ struct RankOptions {
   // runs must not be checked on its own favourites only.
   size_t samples = 0;
   uint64_t seed = 1;
-  bool noise = false;   // simulate the judged plans under the scenario's noise too, if it has any
-  bool robust = false;  // that, and Ranking::order by p95
+  bool noise = false;      // simulate the judged plans under the scenario's noise too, if it has any
+  bool robust = false;     // that, and Ranking::order by p95
+  bool baselines = false;  // time what today's rules would choose, too
 };
 
 // The scenario's model at one micro-batch count, ready to be lowered.

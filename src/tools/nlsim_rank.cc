@@ -19,7 +19,7 @@ struct RankArguments {
   std::string scenario, json, csv, save_plans;
   int top = 0;
   bool has_seed = false;
-  bool robust = false;
+  bool robust = false, baselines = false;
   uint64_t seed = 1;
 };
 
@@ -65,6 +65,7 @@ Status rank(const RankArguments& arguments) {
   RankOptions options = terminal_options();
   options.noise = true;
   options.robust = arguments.robust;
+  options.baselines = arguments.baselines;
   auto ranking = rank_plans(loaded.scenario, loaded.model, options);
   clear_progress();
   if (!ranking) return ranking.error();
@@ -99,6 +100,8 @@ void add_rank_command(CLI::App& app, int& code) {
       ->type_name("NUMBER");
   command->add_flag("--robust", arguments->robust,
                     "Order by what 95 of 100 runs reach under the scenario's `noise` (numbers stay those for --plan)");
+  command->add_flag("--baselines", arguments->baselines,
+                    "Beside them what today's rules would choose (even layers, by memory, torchgpipe, PipeDream)");
   command->add_option("--json", arguments->json, "Write the answer as JSON to this file, - for standard output")
       ->type_name("FILE");
   command->add_option("--csv", arguments->csv, "Write the plans as CSV to this file, - for standard output")

@@ -121,6 +121,21 @@ TEST(RankingText, InterruptedNoiseSaysHowFarItCame) {
               AllOf(HasSubstr("interrupted before all plans had met the noise once"), Not(HasSubstr("with noise"))));
 }
 
+TEST(RankingText, TodaysRulesStandBelowTheVerdict) {
+  EXPECT_THAT(text_of({}), Not(HasSubstr("today's rule")));
+  const Ranked ranked = rank({.memory_b = "512KiB"}, {.baselines = true});
+  const std::string text = ranking_text(ranked.ranking, ranked.scenario);
+  EXPECT_THAT(text,
+              AllOf(HasSubstr("\ntoday's rule"), HasSubstr("\nmemory-proportional  "), HasSubstr("x\n"),
+                    HasSubstr("\nnote     even-layers cannot run (A "), HasSubstr("): B has 512 KiB and would need ")));
+  EXPECT_LT(text.find("verdict"), text.find("today's rule"));
+  EXPECT_LT(text.find("today's rule"), text.find("\nnext "));
+  const auto answer = nlohmann::json::parse(ranking_json(ranked.ranking, ranked.scenario, ranked.model.graph));
+  ASSERT_EQ(answer.at("baselines").size(), ranked.ranking.baselines.size());
+  EXPECT_THAT(answer.at("baselines")[0].at("cannot_run").get<std::string>(), HasSubstr("would need"));
+  EXPECT_EQ(answer.at("baselines")[1].at("makespan_s"), ranked.ranking.baselines[1].estimate->makespan_s);
+}
+
 TEST(RankingData, NoiseIsInJsonAndCsv) {
   using nlohmann::json;
   const Ranked ranked = rank_with_noise(true);

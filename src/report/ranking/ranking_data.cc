@@ -64,6 +64,27 @@ json plan_json(const Ranking& ranking, size_t index, const Scenario& scenario, c
   return plan;
 }
 
+json baselines_json(const Ranking& ranking, const Scenario& scenario, const Graph& graph) {
+  json all = json::array();
+  for (const RankedBaseline& baseline : ranking.baselines) {
+    json one = {{"name", baseline.name}, {"rule", baseline.rule}};
+    if (!baseline.plan.stages.empty()) {
+      one["plan"] = stage_parts(baseline.plan, graph, scenario.cluster);
+      one["micro_batches"] = baseline.plan.micro_batches;
+      one["schedule"] = baseline.plan.schedule;
+    }
+    if (baseline.estimate) {
+      one["makespan_s"] = baseline.estimate->makespan_s;
+      one["throughput_per_s"] = baseline.estimate->throughput;
+      one["latency_mean_s"] = baseline.estimate->latency_mean_s;
+    } else {
+      one["cannot_run"] = baseline.why_not;
+    }
+    all.push_back(std::move(one));
+  }
+  return all;
+}
+
 // Kept, of one's own, or spoken of in the verdict; in the user's order.
 std::vector<size_t> told(const Ranking& ranking) {
   const std::vector<size_t> top = kept(ranking);
@@ -142,6 +163,7 @@ std::string ranking_json(const Ranking& ranking, const Scenario& scenario, const
                  {"break_even_bandwidth_factor", v.break_even ? json(*v.break_even) : json(nullptr)},
                  {"gain_without_network", v.gain_without_network ? json(*v.gain_without_network) : json(nullptr)}}},
                {"plans", std::move(plans)}};
+  if (!ranking.baselines.empty()) file["baselines"] = baselines_json(ranking, scenario, graph);
   if (scenario.training) {
     file["training"] = {{"optimizer", name_of(scenario.training->optimizer)},
                         {"recompute", scenario.training->recompute ? "full" : "none"},

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "report/ranking/baselines_text.h"
 #include "report/ranking/breakdown_report.h"
 #include "report/ranking/ranking_report.h"
 #include "report/ranking/verdict_text.h"
@@ -193,7 +194,9 @@ std::string ranking_text(const Ranking& ranking, const Scenario& scenario) {
   for (const std::string& note : notes) text += "note     " + note + "\n";
   if (!notes.empty()) text += "\n";
   if (ranking.judged.empty()) return text;
-  return text + verdict_text(ranking, scenario) + "\n" + next_step(ranking, scenario);
+  text += verdict_text(ranking, scenario) + "\n";
+  if (const std::string rules = baselines_text(ranking); !rules.empty()) text += rules + "\n";
+  return text + next_step(ranking, scenario);
 }
 
 }  // namespace nlsplit

@@ -1,0 +1,29 @@
+// What people split by today, to hold the found plans against: rules that each see less than the search does. All of
+// them take the devices in the cluster's order and cut the model's layers in their topological order.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "partition/search.h"
+
+namespace nlsplit {
+
+struct Baseline {
+  std::string_view name;
+  std::string_view rule;  // in a few words
+  // Stages in order; fewer than there are devices where some would be empty. None: the rule knows no plan here.
+  std::vector<Stage> (*stages)(const Graph& graph, const Cluster& cluster, const SearchCosts& costs);
+};
+
+// even-layers          as many layers on each device
+// memory-proportional  layers in proportion to the devices' memory, as exo's ring and llama.cpp's layer split do
+// balance-compute      the slowest stage as quick as it can be, by the times of the first device, transfers for free:
+//                      torchgpipe's balance_by_time (Kim et al., 2020, section 3.2)
+// pipedream            the same with replicated stages and transfers, all devices like the first, all links like the
+//                      slowest between neighbours (Narayanan et al., SOSP 2019, section 3.1). Of a model of more than
+//                      128 layers it looks at 128 cuts, of the least bytes in their neighbourhoods, and at 64 devices.
+std::span<const Baseline> baselines();
+
+}  // namespace nlsplit

@@ -1,0 +1,12 @@
+// What today's rules would choose, as a table below the verdict.
+#pragma once
+
+#include <string>
+
+#include "ranking/ranking.h"
+
+namespace nlsplit {
+
+std::string baselines_text(const Ranking& ranking);  // empty if they were not asked for
+
+}  // namespace nlsplit
