@@ -2,6 +2,8 @@
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
+#include "base/random.h"
+#include "graph/memory.h"
 #include "graph/passes.h"
 #include "graph/zoo.h"
 #include "partition/search.h"
@@ -77,6 +79,27 @@ void search_resnet50(benchmark::State& state) {
   state.SetItemsProcessed(static_cast<int64_t>(plans));
 }
 BENCHMARK(search_resnet50)->Args({4, 0})->Args({4, 1})->Args({16, 0})->Args({16, 1})->Unit(benchmark::kMillisecond);
+
+// Each of the nodes reads two of the last few values; one in twenty reads far back. items = nodes.
+void plan_arena_of_nodes(benchmark::State& state) {
+  Random random(1);
+  std::vector<Lifetime> lifetimes;
+  for (int64_t n = 0; n < state.range(0); ++n) {
+    lifetimes.push_back({bytes(static_cast<int64_t>(64 * (1 + random.below(4000)))), n, n + 1});
+    for (int i = 0; i < 2; ++i) {
+      const auto back = static_cast<int64_t>(random.below(20) == 0 ? 1 + random.below(200) : 1 + random.below(6));
+      if (back <= n) lifetimes[static_cast<size_t>(n - back)].last = n;
+    }
+  }
+  double over = 0;
+  for (auto _ : state) {
+    const ArenaPlan plan = plan_arena(lifetimes);
+    over = plan.size / plan.bound - 1;
+  }
+  state.counters["over_bound"] = over;
+  state.SetItemsProcessed(state.iterations() * state.range(0));
+}
+BENCHMARK(plan_arena_of_nodes)->Arg(100)->Arg(1'000)->Arg(10'000)->Unit(benchmark::kMillisecond);
 
 void choose_kernels_resnet50(benchmark::State& state) {
   const Graph graph = resnet50();

@@ -14,7 +14,9 @@ namespace nlsplit {
 
 namespace {
 
-// Closes on every way out. close()'s own answer matters only after writing; there `release` hands it over.
+constexpr int64_t largest_file = int64_t{1} << 32;  // a device such as /dev/zero has no end
+
+// Closes on every way out.
 class Descriptor {
  public:
   explicit Descriptor(int fd) : fd_(fd) {}
@@ -25,7 +27,6 @@ class Descriptor {
   Descriptor& operator=(const Descriptor&) = delete;
 
   int get() const { return fd_; }
-  int release() { return std::exchange(fd_, -1); }
 
  private:
   int fd_;
@@ -56,11 +57,13 @@ Result<std::string> read_file(const std::string& path) {
   if (::fstat(file.get(), &info) != 0) return os_error("read", path, errno);
   if (S_ISDIR(info.st_mode)) return os_error("read", path, EISDIR);
 
+  if (info.st_size > largest_file) return os_error("read", path, EFBIG);
   // The size is a first guess only: a pipe says 0, and a file may grow while we read. One more byte, so that a file of
   // the size it said ends without another allocation.
   std::string content(static_cast<size_t>(info.st_size > 0 ? info.st_size : 4095) + 1, '\0');
   size_t filled = 0;
   while (true) {
+    if (filled > static_cast<size_t>(largest_file)) return os_error("read", path, EFBIG);  // it never ends
     if (filled == content.size()) content.resize(content.size() * 2);
     const ssize_t n = ::read(file.get(), content.data() + filled, content.size() - filled);
     if (n < 0 && errno == EINTR) continue;
@@ -74,25 +77,50 @@ Result<std::string> read_file(const std::string& path) {
 
 // Two threads must not write the same PATH at once: they would share the temporary file.
 // There is no fsync: the promise is to other processes, not across a power cut.
-Status write_file(const std::string& path, std::string_view content) {
+Result<FileWriter> FileWriter::open(const std::string& path) {
   struct stat info {};
   // A rename would replace /dev/stdout or a pipe by a file.
   if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
     if (S_ISDIR(info.st_mode)) return os_error("write", path, EISDIR);
     return io_error(fmt::format("cannot write '{}': it is not a regular file", path));
   }
+  std::string temporary = fmt::format("{}.tmp.{}", path, ::getpid());
+  const int descriptor = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (descriptor < 0) return os_error("write", path, errno);
+  return FileWriter(path, std::move(temporary), descriptor);
+}
 
-  const std::string temporary = fmt::format("{}.tmp.{}", path, ::getpid());
-  Descriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (file.get() < 0) return os_error("write", path, errno);
-  int code = write_all(file.get(), content);
-  if (::close(file.release()) != 0 && code == 0) code = errno;  // some file systems report a full disk only here
-  if (code == 0 && ::rename(temporary.c_str(), path.c_str()) != 0) code = errno;
-  if (code != 0) {
-    ::unlink(temporary.c_str());
-    return os_error("write", path, code);
-  }
-  return ok_status();
+FileWriter::FileWriter(FileWriter&& other) noexcept
+    : path_(std::move(other.path_)),
+      temporary_(std::move(other.temporary_)),
+      descriptor_(std::exchange(other.descriptor_, -1)) {}
+
+FileWriter::~FileWriter() {
+  if (descriptor_ < 0) return;
+  ::close(descriptor_);
+  ::unlink(temporary_.c_str());
+}
+
+Status FileWriter::write(std::string_view content) {
+  CHECK(descriptor_ >= 0, "the file is finished");
+  const int code = write_all(descriptor_, content);
+  return code == 0 ? ok_status() : os_error("write", path_, code);
+}
+
+Status FileWriter::commit() {
+  CHECK(descriptor_ >= 0, "the file is finished");
+  int code = 0;
+  if (::close(std::exchange(descriptor_, -1)) != 0) code = errno;  // some file systems report a full disk only here
+  if (code == 0 && ::rename(temporary_.c_str(), path_.c_str()) != 0) code = errno;
+  if (code == 0) return ok_status();
+  ::unlink(temporary_.c_str());
+  return os_error("write", path_, code);
+}
+
+Status write_file(const std::string& path, std::string_view content) {
+  ASSIGN_OR_RETURN(FileWriter file, FileWriter::open(path));
+  RETURN_IF_ERROR(file.write(content));
+  return file.commit();
 }
 
 }  // namespace nlsplit

@@ -110,9 +110,17 @@ bool parse_header(std::string_view text, Header& header) {
   return header.type && header.fortran_order && header.shape;
 }
 
-// Bytes of float32 values; nullopt if that overflows.
-std::optional<size_t> byte_count(const std::vector<int64_t>& shape) {
-  size_t count = sizeof(float);
+// Of an element of a plain little-endian type; 0: it is none ("<f4", "|b1", but not ">f4", "<U8", "[('x', …)]").
+size_t element_size(std::string_view type) {
+  if (type.size() != 3 || type[2] < '1' || type[2] > '8') return 0;
+  const auto size = static_cast<size_t>(type[2] - '0');
+  if (type[0] != '<' && !(type[0] == '|' && size == 1)) return 0;
+  return std::string_view("fiub").find(type[1]) == std::string_view::npos ? 0 : size;
+}
+
+// Bytes of all values; nullopt if that overflows.
+std::optional<size_t> byte_count(const std::vector<int64_t>& shape, size_t element = sizeof(float)) {
+  size_t count = element;
   for (const int64_t size : shape) {
     if (__builtin_mul_overflow(count, static_cast<size_t>(size), &count)) return std::nullopt;
   }
@@ -127,7 +135,7 @@ std::string shape_text(const std::vector<int64_t>& shape) {
 
 }  // namespace
 
-Result<NpyArray> read_npy(const std::string& path) {
+Result<NpyRaw> read_npy_raw(const std::string& path) {
   ASSIGN_OR_RETURN(const std::string content, read_file(path));
   std::string_view rest = content;
   const auto bad = [&](std::string_view why) { return invalid_input(fmt::format("'{}' {}", path, why)); };
@@ -156,20 +164,29 @@ Result<NpyArray> read_npy(const std::string& path) {
     error.fragment = std::string(text.substr(0, text.find_last_not_of(" \n") + 1).substr(0, 200));
     return error;
   }
-  if (*header.type != "<f4") {
+  const size_t element = element_size(*header.type);
+  if (element == 0) {
     return unsupported(fmt::format("'{}' holds values of type '{}'; we read '<f4' (float32)", path, *header.type));
   }
   if (*header.fortran_order) {
     return unsupported(fmt::format("'{}' is in Fortran order; save it with numpy.ascontiguousarray", path));
   }
-  const std::optional<size_t> size = byte_count(*header.shape);
+  const std::optional<size_t> size = byte_count(*header.shape, element);
   if (!size || *size != rest.size()) {
     return bad(fmt::format("says its shape is {}, which needs {} bytes of values, but {} follow its header",
                            shape_text(*header.shape), size ? fmt::to_string(*size) : "more than 2^64", rest.size()));
   }
 
-  NpyArray array{std::move(*header.shape), std::vector<float>(*size / sizeof(float))};
-  if (*size > 0) std::memcpy(array.values.data(), rest.data(), *size);
+  return NpyRaw{std::move(*header.type), std::move(*header.shape), std::string(rest)};
+}
+
+Result<NpyArray> read_npy(const std::string& path) {
+  ASSIGN_OR_RETURN(NpyRaw read, read_npy_raw(path));
+  if (read.type != "<f4") {
+    return unsupported(fmt::format("'{}' holds values of type '{}'; we read '<f4' (float32)", path, read.type));
+  }
+  NpyArray array{std::move(read.shape), std::vector<float>(read.raw.size() / sizeof(float))};
+  if (!read.raw.empty()) std::memcpy(array.values.data(), read.raw.data(), read.raw.size());
   return array;
 }
 

@@ -10,6 +10,7 @@
 // Columns count bytes. At the end of the text an error has the last line's number and no column.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -72,6 +73,9 @@ std::string nearest(std::string_view word, const Range& candidates) {
   std::string best;
   size_t best_distance = 3;
   for (const auto& candidate : candidates) {
+    const std::string_view other(candidate);
+    const size_t longer = std::max(word.size(), other.size()), shorter = std::min(word.size(), other.size());
+    if (longer - shorter >= best_distance) continue;  // what a file calls a word may be long
     const size_t distance = edit_distance(word, candidate);
     if (distance < best_distance && distance < word.size()) {
       best_distance = distance;

@@ -31,21 +31,25 @@ Result<Arena> Arena::allocate(Bytes size) {
   ::munmap(begin + length, huge_page - before);
   ::madvise(begin, length, MADV_HUGEPAGE);  // a refusal does not matter
   arena.data_ = begin;
-  arena.size_ = length;
+  arena.size_ = static_cast<size_t>(size.value());
+  arena.mapped_ = length;
   return arena;
 }
 
 Arena::Arena(Arena&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+    : data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)),
+      mapped_(std::exchange(other.mapped_, 0)) {}
 
 Arena& Arena::operator=(Arena&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
+  std::swap(mapped_, other.mapped_);
   return *this;
 }
 
 Arena::~Arena() {
-  if (data_ != nullptr) ::munmap(data_, size_);
+  if (data_ != nullptr) ::munmap(data_, mapped_);
 }
 
 }  // namespace nlsplit

@@ -18,12 +18,13 @@ class Arena {
   ~Arena();
 
   std::byte* data() const { return data_; }
-  std::span<std::byte> bytes() const { return {data_, size_}; }
+  std::span<std::byte> bytes() const { return {data_, size_}; }  // as many as were asked for
 
  private:
   Arena() = default;
   std::byte* data_ = nullptr;
   size_t size_ = 0;
+  size_t mapped_ = 0;  // whole pages
 };
 
 }  // namespace nlsplit

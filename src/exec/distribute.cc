@@ -50,15 +50,16 @@ std::string banks_of(const Buffer& buffer, std::byte* arena) {
   return all;
 }
 
+std::span<const std::byte> bytes_of(const NamedTensor& tensor) {
+  return tensor.type.dtype == DType::f32 ? std::as_bytes(std::span(tensor.values))
+                                         : std::as_bytes(std::span(tensor.raw));
+}
+
 Result<std::vector<NamedTensor>> wanted_inputs(const Program& program) {
   std::vector<NamedTensor> wanted;
   for (const DeviceProgram& device : program.devices) {
     for (const Buffer& buffer : device.buffers) {
       if (buffer.kind != BufferKind::input) continue;
-      if (buffer.type.dtype != DType::f32) {
-        return unsupported(fmt::format("device {} input {} is {}: inputs must be f32", device.name, buffer.name,
-                                       to_string(buffer.type)));
-      }
       const TensorType type = whole_type(buffer);
       bool known = false;
       for (const NamedTensor& other : wanted) {
@@ -69,7 +70,7 @@ Result<std::vector<NamedTensor>> wanted_inputs(const Program& program) {
                                            to_string(type), device.name, to_string(other.type)));
         }
       }
-      if (!known) wanted.push_back({buffer.name, type, {}});
+      if (!known) wanted.push_back({buffer.name, type, {}, {}});
     }
   }
   return wanted;
@@ -82,11 +83,10 @@ Status check_job(const Program& program, const Job& job) {
     if (given == nullptr)
       return invalid_input(
           fmt::format("the program needs input {} ({}), which is missing", want.name, to_string(want.type)));
-    const bool fits =
-        given->type.dtype == DType::f32 && static_cast<int64_t>(given->values.size()) == element_count(want.type.shape);
-    if (!fits) {
-      return invalid_input(fmt::format("input {} must be {}, but {} with {} values was given", want.name,
-                                       to_string(want.type), to_string(given->type), given->values.size()));
+    const auto size = static_cast<int64_t>(bytes_of(*given).size());
+    if (given->type.dtype != want.type.dtype || size != size_of(want.type).value()) {
+      return invalid_input(fmt::format("input {} must be {}, but {} with {} B was given", want.name,
+                                       to_string(want.type), to_string(given->type), size));
     }
   }
   for (const DeviceProgram& device : program.devices) {
@@ -173,7 +173,7 @@ Status place_inputs(const Program& program, const Job& job, std::byte* arena, Tr
     for (const Buffer& buffer : program.devices[static_cast<size_t>(rank)].buffers) {
       if (buffer.kind != BufferKind::input) continue;
       if (transport.rank() == 0) {
-        const std::span<const std::byte> data = std::as_bytes(std::span(find_input(job, buffer.name)->values));
+        const std::span<const std::byte> data = bytes_of(*find_input(job, buffer.name));
         if (rank == 0)
           fill_banks(buffer, data, arena);
         else
@@ -206,7 +206,7 @@ Result<std::vector<OutputTensor>> collect_outputs(const Program& program, std::b
         data.resize(size_of_banks(buffer));
         RETURN_IF_ERROR(recv_bytes(transport, rank, std::as_writable_bytes(std::span(data)), waiting));
       }
-      OutputTensor& output = outputs.emplace_back(OutputTensor{device.name, {buffer.name, whole_type(buffer), {}}});
+      OutputTensor& output = outputs.emplace_back(OutputTensor{device.name, {buffer.name, whole_type(buffer), {}, {}}});
       output.tensor.values.resize(data.size() / sizeof(float));
       if (!data.empty()) std::memcpy(output.tensor.values.data(), data.data(), data.size());
     }

@@ -235,11 +235,27 @@ Result<size_t> choose_repeat(const RunResult& result, size_t kept, Transport& tr
   return static_cast<size_t>(received[0]);
 }
 
+// What every rank has allocated; other ranks than 0 know their own only.
+Result<std::vector<Bytes>> gather_arenas(const Program& program, const Arena& own, Transport& transport,
+                                         const Waiting& waiting) {
+  const auto mine = static_cast<int64_t>(own.bytes().size());
+  ASSIGN_OR_RETURN(const std::vector<std::string> all, gather(transport, as_text(std::vector<int64_t>{mine}), waiting));
+  std::vector<Bytes> arenas;
+  for (const std::string& text : all) {
+    const std::vector<int64_t> of_rank = from_text<int64_t>(text);
+    if (of_rank.size() != 1) return give_up(transport, "a rank answered with other figures of its arena");
+    arenas.push_back(bytes(of_rank[0]));
+  }
+  arenas.resize(program.devices.size(), bytes(0));
+  arenas[static_cast<size_t>(transport.rank())] = bytes(mine);
+  return arenas;
+}
+
 Result<Trace> gather_trace(const Program& program, const Dependencies& deps, const std::vector<Interval>& own,
-                           Transport& transport, const Waiting& waiting) {
+                           const Arena& arena, Transport& transport, const Waiting& waiting) {
   Trace trace;
   trace.fingerprint = fingerprint(program);
-  for (const DeviceProgram& device : program.devices) trace.peak_bytes.push_back(device.arena);
+  ASSIGN_OR_RETURN(trace.peak_bytes, gather_arenas(program, arena, transport, waiting));
   ASSIGN_OR_RETURN(std::vector<std::string> all, gather(transport, as_text(own), waiting));
   if (transport.rank() != 0) all.assign(program.devices.size(), "");
   for (size_t d = 0; d < program.devices.size(); ++d) {
@@ -419,7 +435,7 @@ Result<RunResult> run(const Program& program, const Job& job, Transport& transpo
   result.counting = counting_repeats(result.gauges_s);
   ASSIGN_OR_RETURN(result.overruns, sum_of(repeats.overruns, transport, waiting));
   ASSIGN_OR_RETURN(const size_t chosen, choose_repeat(result, repeats.kept.size(), transport, waiting));
-  ASSIGN_OR_RETURN(result.trace, gather_trace(program, *deps, repeats.kept[chosen], transport, waiting));
+  ASSIGN_OR_RETURN(result.trace, gather_trace(program, *deps, repeats.kept[chosen], *arena, transport, waiting));
   if (online) {
     ASSIGN_OR_RETURN(result.decided, gather_decided(repeats.decided[chosen], transport, waiting));
   } else {

@@ -10,6 +10,7 @@
 
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,9 +26,11 @@ namespace nlsplit {
 
 struct NamedTensor {
   std::string name;
-  TensorType type;  // f32; of the whole batch
-  std::vector<float> values;
+  TensorType type;            // of the whole batch
+  std::vector<float> values;  // of f32; empty for all other types
+  std::string raw = {};       // row-major bytes of all other types; empty for f32
 };
+std::span<const std::byte> bytes_of(const NamedTensor& tensor);
 
 // Row-major bytes of a content, valid until the next call.
 using ContentLookup = std::function<Result<std::string_view>(ContentId)>;
@@ -90,9 +93,13 @@ Result<RunResult> run(const Program& program, const Job& job, Transport& transpo
 // "this plan runs on 3 devices (A, B, C): start it with mpirun -np 3"
 Status check_ranks(const Program& program, int ranks);
 
-// The inputs a Program wants, by name, with the shape of the whole batch. Error: two devices disagree, or one is not
-// f32.
+// The inputs a Program wants, by name, with the shape of the whole batch. Error: two devices disagree.
 Result<std::vector<NamedTensor>> wanted_inputs(const Program& program);
+
+// Gives every input that has no values yet seeded ones: normal floats; integers that point into whatever they index
+// (below the extent of every table that is gathered by them), from 0 to 1 where they index nothing; random truth
+// values.
+void fill_inputs(const Program& program, uint64_t seed, std::vector<NamedTensor>& inputs);
 
 double median(std::vector<double> values);  // of at least one
 

@@ -5,6 +5,8 @@
 namespace nlsplit {
 namespace {
 
+constexpr size_t most_attrs = 256;  // they are kept sorted, each where it belongs
+
 // A number with a point, an exponent, or inf is a float.
 bool floats_follow(TextReader& in) { return in.peek().find_first_of(".einf") != std::string_view::npos; }
 
@@ -45,6 +47,7 @@ Result<Attrs> parse_attrs(TextReader& in) {
   while (true) {
     ASSIGN_OR_RETURN(const std::string_view word, in.word("an attribute's name"));
     const std::string name(word);
+    if (attrs.size() == most_attrs) return in.error(fmt::format("more than {} attributes", most_attrs));
     if (find_attr(attrs, name) != nullptr) return in.error(fmt::format("attribute {} stands twice", name));
     RETURN_IF_ERROR(in.expect("="));
     ASSIGN_OR_RETURN(AttrValue value, parse_value(in));

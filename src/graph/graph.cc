@@ -229,8 +229,10 @@ Result<TensorType> parse_tensor_type(std::string_view text) {
 }
 
 Status check_type(const TensorType& type) {
-  constexpr int64_t most = int64_t{1} << 48;
+  constexpr int64_t most = int64_t{1} << 40;
   int64_t count = 1;
+  if (type.shape.size() > most_axes)
+    return invalid_input(fmt::format("a tensor of {} axes; at most {} are supported", type.shape.size(), most_axes));
   for (const int64_t extent : type.shape) {
     if (extent < 0) return invalid_input(fmt::format("{} has a negative extent", to_string(type)));
     if (extent > most || (extent > 0 && count > most / extent))

@@ -1,10 +1,11 @@
-// Graph: a neural network as a value. Nodes in topological order, values in SSA form, weights by reference.
+// Graph: a neural network as a value. Nodes in topological order, values in SSA form, weights by reference. docs/ir.md
+// is the specification of its text.
 //
 //   graph "toy"
 //   input %x f32[1,3,8,8]
 //   weight %w f32[16,3,3,3] content 9c1e04d2a8b1f370
-//   %y f32[1,16,8,8] = Conv(%x, %w) {dilations=[1,1], group=1, kernel_shape=[3,3], pads=[1,1,1,1], strides=[1,1]} as
-//   "conv1" output %y
+//   %y f32[1,16,8,8] = Conv(%x, %w) {pads=[1,1,1,1]} as "conv1"
+//   output %y
 //
 // A fused node carries an epilogue: element-wise steps applied to its (one) output, each with the name of the node it
 // came from:
@@ -53,8 +54,10 @@ Bytes size_of(const TensorType& type);            // of what is stored
 TensorType with_block(TensorType type, int block);
 std::string to_string(const TensorType& type);  // "f32[8,3,224,224]", "f32[8,64,56,56]c16" in blocks of 16
 Result<TensorType> parse_tensor_type(std::string_view text);
-// Error: a negative extent, more elements than byte counts can hold (2^48; a zero extent counts as one), a block no
-// kernel has. Whoever takes extents from outside calls it before any arithmetic on them.
+// No exporter writes nearly as many, but a Gather of a tensor from itself doubles them each time.
+inline constexpr size_t most_axes = 64;
+// Error: a negative extent, more elements than sums of byte counts can hold (2^40; a zero extent is one), more than
+// most_axes, a block no kernel has. Whoever takes extents from outside calls it before any arithmetic on them.
 Status check_type(const TensorType& type);
 
 // Attributes of a node, sorted by name. After import every attribute the operator's semantics need is present
@@ -100,8 +103,8 @@ struct Value {
 };
 
 // One element-wise step on a node's only output, in order: out = op(out) or out = op(out, operand).
-// Unary: Relu, Clip, Sigmoid, HardSigmoid, HardSwish, Tanh, LeakyRelu. Binary (operand of the output's own shape): Add,
-// Mul.
+// Unary: Relu, Clip, Sigmoid, HardSigmoid, HardSwish, Tanh, LeakyRelu, Gelu. Binary (operand of the output's own
+// shape): Add, Mul.
 struct EpilogueStep {
   Op op{};
   ValueId operand;  // none for a unary step
@@ -139,8 +142,8 @@ std::vector<ValueId> reads_of(const Node& node);
 // The message names the node or value.
 Status verify(const Graph& graph);
 
-// The text form shown above. to_string(with_costs) adds "# 7.1 MFLOP, 1.2 MiB" comments; parse ignores comments.
-// parse_graph(to_string(g)) == g.
+// The text form shown above, attributes only where they are not the default (graph/attr_defaults.h).
+// to_string(with_costs) adds "# 7.1 MFLOP, 1.2 MiB" comments; parse ignores comments. parse_graph(to_string(g)) == g.
 std::string to_string(const Graph& graph, bool with_costs = false);
 Result<Graph> parse_graph(std::string_view text, const std::string& file);
 

@@ -21,6 +21,7 @@ constexpr AttrSpec conv_transpose_attrs[] = {{"dilations", 'l'},      {"group", 
 constexpr AttrSpec gemm_attrs[] = {{"alpha", 'f'}, {"beta", 'f'}, {"transA", 'i'}, {"transB", 'i'}};
 constexpr AttrSpec leaky_attrs[] = {{"alpha", 'f'}};
 constexpr AttrSpec hard_sigmoid_attrs[] = {{"alpha", 'f'}, {"beta", 'f'}};
+constexpr AttrSpec gelu_attrs[] = {{"approximate", 's'}};
 constexpr AttrSpec clip_attrs[] = {{"max", 'f'}, {"min", 'f'}};
 constexpr AttrSpec max_pool_attrs[] = {
     {"ceil_mode", 'i'}, {"dilations", 'l'}, {"kernel_shape", 'l'}, {"pads", 'l'}, {"strides", 'l'}};
@@ -54,7 +55,8 @@ constexpr AttrSpec scatter_nd_attrs[] = {{"reduction", 's'}};
 constexpr AttrSpec one_hot_attrs[] = {{"axis", 'i'}, {"depth", 'i'}};
 constexpr AttrSpec reverse_attrs[] = {{"batch_axis", 'i'}, {"time_axis", 'i'}};
 constexpr AttrSpec einsum_attrs[] = {{"equation", 's'}};
-constexpr AttrSpec resize_attrs[] = {{"coordinate_transformation_mode", 's'},
+constexpr AttrSpec resize_attrs[] = {{"antialias", 'i'},
+                                     {"coordinate_transformation_mode", 's'},
                                      {"cubic_coeff_a", 'f'},
                                      {"exclude_outside", 'i'},
                                      {"extrapolation_value", 'f'},
@@ -85,15 +87,19 @@ Flops flops_each(Types, Types out, const Attrs&) { return flops(count(out[0])); 
 Flops flops_transcendental(Types, Types out, const Attrs&) {
   return flops(count(out[0]));
 }  // a call counts as one operation
+// Scale, erf, and (1 + it) x / 2; or x (r + c x²), tanh, and the same.
+Flops flops_gelu(Types, Types out, const Attrs& attrs) {
+  return flops((attr_string(attrs, "approximate") == "tanh" ? 8 : 5) * count(out[0]));
+}
+// Weights are [outputs, inputs of a group, spatial extents…].
+double taps_of(const TensorType& weights) {
+  return static_cast<double>(element_count(Shape(weights.shape.begin() + 1, weights.shape.end())));
+}
 Flops flops_conv(Types in, Types out, const Attrs&) {
-  const Shape& w = in[1].shape;  // [outputs, inputs of a group, height, width]
-  const double taps = static_cast<double>(w[1] * w[2] * w[3]);
-  return flops(2 * taps * count(out[0]));  // the bias replaces the first addition's zero
+  return flops(2 * taps_of(in[1]) * count(out[0]));  // the bias replaces the first addition's zero
 }
-Flops flops_conv_transpose(Types in, Types, const Attrs&) {
-  const Shape& w = in[1].shape;  // [channels, outputs of a group, height, width]: every input meets so many weights
-  return flops(2 * static_cast<double>(w[1] * w[2] * w[3]) * count(in[0]));
-}
+// [channels, outputs of a group, spatial extents…]: every input meets so many weights
+Flops flops_conv_transpose(Types in, Types, const Attrs&) { return flops(2 * taps_of(in[1]) * count(in[0])); }
 Flops flops_gemm(Types in, Types out, const Attrs& attrs) {
   const Shape& a = in[0].shape;
   const double k = static_cast<double>(attr_int(attrs, "transA") != 0 ? a[0] : a[1]);
@@ -153,13 +159,15 @@ Flops flops_det(Types in, Types out, const Attrs&) {
   const auto n = static_cast<double>(in[0].shape.back());
   return flops(2.0 / 3.0 * n * n * n * count(out[0]));
 }
-// Taps of an output element, a multiply-add each: 1, 2 or 4 an axis that changes.
+// Taps of an output element, a multiply-add each: 1, 2 or 4 an axis that changes, more where it is made smaller and
+// smoothed.
 Flops flops_resize(Types in, Types out, const Attrs& attrs) {
   const std::string& mode = attr_string(attrs, "mode");
   if (mode == "nearest") return flops(0);
   double taps = 1;
   for (size_t axis = 0; axis < out[0].shape.size(); ++axis) {
-    if (in[0].shape[axis] != out[0].shape[axis]) taps *= mode == "cubic" ? 4 : 2;
+    const double spread = attr_int(attrs, "antialias") != 0 ? std::min(1.0, attr_floats(attrs, "scales")[axis]) : 1;
+    if (in[0].shape[axis] != out[0].shape[axis]) taps *= (mode == "cubic" ? 4 : 2) / spread;
   }
   return flops(2 * taps * count(out[0]));
 }
@@ -244,7 +252,7 @@ constexpr OpInfo table[] = {
     ROW(Conv,               2,  3, false, conv_attrs,         infer_conv,        flops_conv,           keeps_first,  gradient_conv),
     ROW(ConvTranspose,      2,  3, false, conv_transpose_attrs, infer_conv_transpose, flops_conv_transpose, keeps_first,  gradient_conv_transpose),
     ROW(Gemm,               2,  3, false, gemm_attrs,         infer_gemm,        flops_gemm,           keeps_gemm,  gradient_gemm),
-    ROW(MatMul,             2,  2, false, no_attrs,           infer_matmul,      flops_matmul,         keeps_matmul,  gradient_matmul),
+    ROW(MatMul,             2,  3, false, no_attrs,           infer_matmul,      flops_matmul,         keeps_matmul,  gradient_matmul),
     ROW(Add,                2,  2, false, no_attrs,           infer_broadcast,   flops_each,           keeps_broadcast,  gradient_add),
     ROW(Sub,                2,  2, false, no_attrs,           infer_broadcast,   flops_each,           keeps_broadcast,  gradient_sub),
     ROW(Mul,                2,  2, false, no_attrs,           infer_broadcast,   flops_each,           keeps_broadcast,  gradient_mul),
@@ -278,6 +286,7 @@ constexpr OpInfo table[] = {
     ROW(LSTM,               4,  7, false, recurrent_attrs,    infer_lstm,        flops_lstm,           keeps_recurrent,  nullptr),
     ROW(GRU,                4,  5, false, gru_attrs,          infer_gru,         flops_gru,            keeps_recurrent,  nullptr),
     ROW(RNN,                4,  5, false, recurrent_attrs,    infer_rnn,         flops_rnn,            keeps_recurrent,  nullptr),
+    ROW(Gelu,               1,  1, false, gelu_attrs,         infer_gelu,        flops_gelu,           keeps_first,  gradient_gelu),
     ROW(Identity,           1,  1, true,  no_attrs,           infer_identity,    no_flops,             keeps_first,  gradient_pass),
     ROW(Abs,                1,  1, false, no_attrs,           infer_same,        flops_each,           keeps_first,  nullptr),
     ROW(Acos,               1,  1, false, no_attrs,           infer_function,    flops_transcendental, keeps_first,  nullptr),
@@ -345,8 +354,8 @@ constexpr OpInfo table[] = {
     ROW(TopK,               1,  1, false, top_k_attrs,        infer_top_k,       flops_top_k,          keeps_axis,  nullptr),
     ROW(Expand,             1,  1, false, reshape_attrs,      infer_expand,      no_flops,             keeps_expand,  nullptr),
     ROW(Tile,               1,  1, false, tile_attrs,         infer_tile,        no_flops,             keeps_tile,  nullptr),
-    ROW(Slice,              1,  1, false, slice_attrs,        infer_slice,       no_flops,             keeps_slice,  nullptr),
-    ROW(Gather,             2,  2, false, axis_attrs,         infer_gather,      no_flops,             keeps_gather,  nullptr),
+    ROW(Slice,              1,  1, false, slice_attrs,        infer_slice,       no_flops,             keeps_slice,  gradient_copy),
+    ROW(Gather,             2,  2, false, axis_attrs,         infer_gather,      no_flops,             keeps_gather,  gradient_gather),
     ROW(GatherElements,     2,  2, false, axis_attrs,         infer_gather_elements, no_flops,         keeps_all,  nullptr),
     ROW(GatherND,           2,  2, false, gather_nd_attrs,    infer_gather_nd,   no_flops,             keeps_gather_nd,  nullptr),
     ROW(ScatterElements,    3,  3, false, scatter_attrs,      infer_scatter_elements, flops_scatter,   keeps_all,  nullptr),
@@ -409,6 +418,7 @@ bool is_unary_elementwise(Op op) {
     case Op::LeakyRelu:
     case Op::HardSigmoid:
     case Op::Clip:
+    case Op::Gelu:
       return true;
     default:
       return false;  // a new op is no epilogue step until its kernels say so
@@ -421,6 +431,8 @@ Work work_of(Op op, const Attrs& attrs, std::span<const EpilogueStep> epilogue, 
   Work work{info(op).flops(inputs, outputs, attrs), bytes(0), bytes(0)};
   for (const TensorType& type : inputs) work.bytes_read += size_of(type);
   for (const TensorType& type : outputs) work.bytes_written += size_of(type);
+  // Of its table it reads what it takes out.
+  if (op == Op::Gather) work.bytes_read = size_of(outputs[0]) + size_of(inputs[1]);
   for (const EpilogueStep& step : epilogue) {
     work.flops += flops(count(outputs[0]));
     if (is_binary_elementwise(step.op)) work.bytes_read += size_of(outputs[0]);

@@ -18,7 +18,7 @@ enum class Op : uint8_t {
   // (x, w[channels, filters of a group, h, w], b?) Conv's, and output_padding[i]: rows and columns more at the end
   ConvTranspose,
   Gemm,    // (a, b, c?) alpha f beta f transA i transB i
-  MatMul,  // (a, b) numpy semantics, batched
+  MatMul,  // (a, b, bias[columns of b]?) numpy semantics, batched
   Add,
   Sub,
   Mul,
@@ -58,10 +58,11 @@ enum class Op : uint8_t {
   LSTM,  // (…, state?, cell?, p?[directions, 3 * hidden]) -> (…, the last cell like the last state)
   GRU,   // … linear_before_reset i
   RNN,
+  Gelu,      // (x) approximate s: "none" (x Φ(x), Φ by erf), "tanh"
   Identity,  // (x); Dropout in inference
 
-  // From here on: computed by the reference evaluator alone, on any device (kernel "reference"), for every element type
-  // the operator has in ONNX. (x) with one result of x's shape:
+  // From here on: computed by the reference evaluator, on any device (kernel "reference"; Gather has one of its own),
+  // for every element type the operator has in ONNX. (x) with one result of x's shape:
   Abs,
   Acos,
   Acosh,

@@ -22,6 +22,7 @@ bool along_another_axis(const TensorType& type, const Attrs& attrs) {
 bool keeps_first(Types, uint64_t batched, const Attrs&) { return batched == 1; }
 bool keeps_gemm(Types, uint64_t batched, const Attrs& attrs) { return batched == 1 && attr_int(attrs, "transA") == 0; }
 bool keeps_matmul(Types in, uint64_t batched, const Attrs&) {
+  if ((batched & 4) != 0) return false;
   if (!batch_of_first(batched) || in[0].shape.size() < 2) return false;
   if ((batched & 2) == 0) {  // b must not add axes in front, nor have a matrix of its own for each sample
     const size_t rank = in[0].shape.size();

@@ -49,20 +49,23 @@ Gradient product(const GradientQuery& query, double forward_flops) {
   return gradient;
 }
 
+// Multiply-adds of an output element: weights are [outputs, inputs of a group, spatial extents…].
+double taps_of(const TensorType& weights) {
+  return static_cast<double>(element_count(Shape(weights.shape.begin() + 1, weights.shape.end())));
+}
+
 }  // namespace
 
 // y[o] = sum over taps of w[tap] x[o + tap]. Every pair (output, tap) is one multiply-add of y, one of dx
 // (dx[o + tap] += w[tap] dy[o]) and one of dw (dw[tap] += x[o + tap] dy[o]); db sums dy. Chetlur et al., "cuDNN:
 // efficient primitives for deep learning", 2014, have the three as one family of the same cost.
 Differentiated gradient_conv(const GradientQuery& query) {
-  const Shape& w = query.inputs[1].shape;
-  return product(query, 2 * static_cast<double>(w[1] * w[2] * w[3]) * results(query));
+  return product(query, 2 * taps_of(query.inputs[1]) * results(query));
 }
 
 // The same pairs with x and y exchanged.
 Differentiated gradient_conv_transpose(const GradientQuery& query) {
-  const Shape& w = query.inputs[1].shape;
-  return product(query, 2 * static_cast<double>(w[1] * w[2] * w[3]) * count(query.inputs[0]));
+  return product(query, 2 * taps_of(query.inputs[1]) * count(query.inputs[0]));
 }
 
 // y = a b + c, M x K by K x N: da = dy bᵀ and db = aᵀ dy are M N K multiply-adds each; dc sums or scales dy.
@@ -145,6 +148,13 @@ Differentiated gradient_neg(const GradientQuery& query) { return each(query, 1, 
 // dx = dy (2 / sqrt(pi)) exp(-(x x))
 Differentiated gradient_erf(const GradientQuery& query) { return each(query, 5, true, false); }
 
+// dx = dy (Φ(x) + x φ(x)): Φ by a scale, erf, (1 + it) / 2 (4), φ by a square, a scale, exp, a scale (4), and the
+// formula (3). With t = tanh(u), u = x (r + r c x²): dx = dy ((1 + t) / 2 + x (1 - t²) / 2 (r + 3 r c x²)): t (5), each
+// bracket (2, 2, 2), and the products and sums between them (5).
+Differentiated gradient_gelu(const GradientQuery& query) {
+  return each(query, attr_string(query.attrs, "approximate") == "tanh" ? 16 : 11, true, false);
+}
+
 // dx = dy, or alpha dy where x < 0. Unless alpha is negative y has x's sign.
 Differentiated gradient_leaky_relu(const GradientQuery& query) {
   const bool same_sign = attr_float(query.attrs, "alpha") >= 0;
@@ -223,7 +233,16 @@ Differentiated gradient_lrn(const GradientQuery& query) {
 // dx = y (dy - sum(dy y))
 Differentiated gradient_softmax(const GradientQuery& query) { return each(query, 4, false, true); }
 
-// Parts of dy go back to where they came from.
+// Parts of dy go back to where they came from; what was left out gets zeros.
 Differentiated gradient_copy(const GradientQuery&) { return Gradient{}; }
+
+// dx[index] += dy, for every element of dy; the gradient by a table is as large as the table.
+Differentiated gradient_gather(const GradientQuery& query) {
+  if (asks(query, 1)) return unsupported("its indices have no gradient");
+  Gradient gradient;
+  gradient.flops = flops(results(query));
+  gradient.keeps_inputs = bit(1);
+  return gradient;
+}
 
 }  // namespace nlsplit

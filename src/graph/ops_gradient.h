@@ -26,6 +26,7 @@ Differentiated gradient_exp(const GradientQuery& query);
 Differentiated gradient_sqrt(const GradientQuery& query);
 Differentiated gradient_neg(const GradientQuery& query);
 Differentiated gradient_erf(const GradientQuery& query);
+Differentiated gradient_gelu(const GradientQuery& query);
 Differentiated gradient_leaky_relu(const GradientQuery& query);
 Differentiated gradient_clamp(const GradientQuery& query);  // Clip, HardSigmoid
 Differentiated gradient_max_pool(const GradientQuery& query);
@@ -35,6 +36,7 @@ Differentiated gradient_batch_norm(const GradientQuery& query);
 Differentiated gradient_normalize(const GradientQuery& query);  // LayerNormalization, InstanceNormalization
 Differentiated gradient_lrn(const GradientQuery& query);
 Differentiated gradient_softmax(const GradientQuery& query);
-Differentiated gradient_copy(const GradientQuery& query);  // Concat, Transpose, Pad
+Differentiated gradient_copy(const GradientQuery& query);  // Concat, Transpose, Pad, Slice
+Differentiated gradient_gather(const GradientQuery& query);
 
 }  // namespace nlsplit

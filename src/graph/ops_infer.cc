@@ -71,6 +71,8 @@ Result<int64_t> window_positions(int64_t extent, const Window& window, size_t ax
 
 Inferred one_result(DType dtype, Shape shape) {
   double elements = 1;
+  if (shape.size() > most_axes)
+    return wrong(fmt::format("a result of {} axes; at most {} are supported", shape.size(), most_axes));
   for (const int64_t extent : shape) {
     if (extent < 0 || extent > largest_extent) return wrong(fmt::format("an extent of {} in the result", extent));
     elements *= static_cast<double>(std::max<int64_t>(extent, 1));  // what stands beside a zero is multiplied elsewhere
@@ -209,6 +211,9 @@ Inferred infer_matmul(Types inputs, const Attrs&) {
   ASSIGN_OR_RETURN(Shape out, broadcast_shapes(Shape(a.begin(), a.end() - 2), Shape(b.begin(), b.end() - 2)));
   if (!row) out.push_back(a[a.size() - 2]);
   if (!column) out.push_back(b.back());
+  if (inputs.size() > 2 && (column || inputs[2].shape != Shape{b.back()}))
+    return wrong(
+        fmt::format("a bias {} of a product {}", to_string(inputs[2]), to_string(TensorType{inputs[0].dtype, out})));
   return one(inputs[0].dtype, std::move(out));
 }
 
@@ -230,6 +235,12 @@ Inferred infer_same(Types inputs, const Attrs&) {
 Inferred infer_function(Types inputs, const Attrs&) {
   RETURN_IF_ERROR(reals(inputs));
   return one(inputs[0].dtype, inputs[0].shape);
+}
+
+Inferred infer_gelu(Types inputs, const Attrs& attrs) {
+  const std::string& form = attr_string(attrs, "approximate");
+  if (form != "none" && form != "tanh") return wrong(fmt::format("approximate is \"{}\", not none or tanh", form));
+  return infer_function(inputs, attrs);
 }
 
 Inferred infer_identity(Types inputs, const Attrs&) { return one(inputs[0].dtype, inputs[0].shape); }

@@ -15,6 +15,7 @@ Inferred infer_matmul(Types inputs, const Attrs& attrs);
 Inferred infer_broadcast(Types inputs, const Attrs& attrs);
 Inferred infer_same(Types inputs, const Attrs& attrs);      // all inputs alike, and so the output
 Inferred infer_function(Types inputs, const Attrs& attrs);  // of floats, element by element
+Inferred infer_gelu(Types inputs, const Attrs& attrs);
 Inferred infer_identity(Types inputs, const Attrs& attrs);
 Inferred infer_pool(Types inputs, const Attrs& attrs);
 Inferred infer_max_pool(Types inputs, const Attrs& attrs);
@@ -70,6 +71,7 @@ Inferred infer_reverse_sequence(Types inputs, const Attrs& attrs);
 Inferred infer_resize(Types inputs, const Attrs& attrs);
 Inferred infer_max_pool_indices(Types inputs, const Attrs& attrs);
 Inferred infer_max_unpool(Types inputs, const Attrs& attrs);
+inline constexpr int64_t most_samples = 1 << 15;  // of RoiAlign along one side of a bin
 Inferred infer_roi_align(Types inputs, const Attrs& attrs);
 Inferred infer_grid_sample(Types inputs, const Attrs& attrs);
 
@@ -92,7 +94,7 @@ Result<size_t> axis_of(int64_t axis, size_t rank);
 
 // Extents come from files. Beyond this sums and products of them could overflow, and no tensor is as large.
 inline constexpr int64_t largest_extent = int64_t{1} << 40;
-Inferred one_result(DType dtype, Shape shape);  // error: extents below 0 or beyond that
+Inferred one_result(DType dtype, Shape shape);  // error: extents below 0 or beyond that, too many axes
 Result<Shape> broadcast_shapes(const Shape& a, const Shape& b);
 // All of one type that `accepts` takes; `known` is for the message ("f32 and f16").
 Status same_type(Types inputs, bool (*accepts)(DType), std::string_view known);

@@ -35,6 +35,8 @@ Inferred infer_resize(Types inputs, const Attrs& attrs) {
     return wrong(fmt::format("sizes, scales or roi are not for {}", to_string(inputs[0])));
   for (size_t axis = 0; axis < rank; ++axis) {
     if (!(scales[axis] > 0) || !std::isfinite(scales[axis])) return wrong(fmt::format("a scale of {}", scales[axis]));
+    if (attr_int(attrs, "antialias") != 0 && scales[axis] < 0x1p-16)
+      return wrong(fmt::format("antialias at a scale of {}", scales[axis]));
     if (!std::isfinite(roi[axis]) || !std::isfinite(roi[axis + rank])) return wrong("a roi without bounds");
     if (out[axis] == 0) out[axis] = inputs[0].shape[axis];
     if (out[axis] > 0 && inputs[0].shape[axis] == 0) return wrong("it enlarges an empty axis");
@@ -73,7 +75,9 @@ Inferred infer_roi_align(Types inputs, const Attrs& attrs) {
         fmt::format("regions {} of {} by {}", to_string(inputs[1]), to_string(inputs[0]), to_string(inputs[2])));
   if (element_count(x) == 0) return wrong("it samples an empty image");
   const int64_t height = attr_int(attrs, "output_height"), width = attr_int(attrs, "output_width");
-  if (height < 1 || width < 1 || attr_int(attrs, "sampling_ratio") < 0) return wrong("extents that are not positive");
+  if (height < 1 || width < 1) return wrong("extents that are not positive");
+  const int64_t ratio = attr_int(attrs, "sampling_ratio");
+  if (ratio < 0 || ratio > most_samples) return wrong(fmt::format("a sampling_ratio of {}", ratio));
   return one_result(inputs[0].dtype, {rois[0], x[1], height, width});
 }
 

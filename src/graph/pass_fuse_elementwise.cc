@@ -12,11 +12,16 @@ bool takes_epilogue(Op op) {
     case Op::Gemm:
     case Op::MatMul:
     case Op::BatchNormalization:
+    case Op::LayerNormalization:
+    case Op::InstanceNormalization:
     case Op::Add:
+    case Op::Sub:
     case Op::Mul:
+    case Op::Div:
+    case Op::Sum:
       return true;
     default:
-      return false;
+      return is_unary_elementwise(op);
   }
 }
 

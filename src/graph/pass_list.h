@@ -7,7 +7,15 @@
 namespace nlsplit {
 
 Result<Graph> remove_identity(const Graph& graph, WeightStore& weights);
+Result<Graph> fold_constant_views(const Graph& graph, WeightStore& weights);
+Result<Graph> merge_pairs(const Graph& graph, WeightStore& weights);
+Result<Graph> merge_common(const Graph& graph, WeightStore& weights);
+Result<Graph> recognize_layer_norm(const Graph& graph, WeightStore& weights);
+Result<Graph> recognize_softmax(const Graph& graph, WeightStore& weights);
+Result<Graph> recognize_gelu(const Graph& graph, WeightStore& weights);
+Result<Graph> sink_transposes(const Graph& graph, WeightStore& weights);
 Result<Graph> fold_batch_norm(const Graph& graph, WeightStore& weights);
+Result<Graph> fold_batch_norm_ahead(const Graph& graph, WeightStore& weights);
 Result<Graph> fuse_bias(const Graph& graph, WeightStore& weights);
 Result<Graph> fuse_elementwise(const Graph& graph, WeightStore& weights);
 Result<Graph> remove_dead(const Graph& graph, WeightStore& weights);

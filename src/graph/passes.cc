@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
+
+#include "base/text_reader.h"
 #include "graph/pass_list.h"
 
 namespace nlsplit {
@@ -9,9 +13,20 @@ namespace {
 
 constexpr Pass list[] = {
     {"remove_identity", "Takes out nodes that change nothing.", remove_identity},
-    {"fold_batch_norm", "Folds a BatchNormalization into the weights of the Conv in front of it.", fold_batch_norm,
+    {"fold_constant_views", "Gives a constant the shape that a reshape of it asks for.", fold_constant_views, false},
+    {"merge_pairs", "Makes one of two reshapes or two transposes in a row, or none where they cancel.", merge_pairs},
+    {"merge_common", "Computes once what several nodes compute alike.", merge_common, false},
+    {"recognize_layer_norm", "Makes one LayerNormalization of its parts.", recognize_layer_norm},
+    {"recognize_softmax", "Makes one Softmax of its parts.", recognize_softmax},
+    {"recognize_gelu", "Makes one Gelu of its parts, by erf or by tanh.", recognize_gelu},
+    {"sink_transposes", "Moves transposes behind element-wise nodes, towards others that they cancel with.",
+     sink_transposes},
+    {"fold_batch_norm",
+     "Folds a BatchNormalization into the weights of the Conv, ConvTranspose or Gemm in front of it.", fold_batch_norm,
      false},
-    {"fuse_bias", "Makes the constant that is added to every channel of a Conv its bias.", fuse_bias},
+    {"fold_batch_norm_ahead", "Folds a BatchNormalization into the weights of the Conv behind it.",
+     fold_batch_norm_ahead, false},
+    {"fuse_bias", "Makes the constant that is added to every channel of a convolution or product its bias.", fuse_bias},
     {"fuse_elementwise", "Lets a node apply the element-wise steps behind it to its own result.", fuse_elementwise,
      false},
     {"remove_dead", "Drops nodes from which no output can be reached.", remove_dead},
@@ -55,19 +70,57 @@ Result<int64_t> batch_of(const Graph& graph) {
   return batch;
 }
 
+Error no_such_pass(std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const Pass& pass : list) names.push_back(pass.name);
+  const std::string near = nearest(name, names);
+  return invalid_input(fmt::format("no pass is called \"{}\"{}; there are {}; or write all or none", name,
+                                   near.empty() ? "" : fmt::format(", did you mean {}?", near),
+                                   fmt::join(names, ", ")));
+}
+
 }  // namespace
 
 std::span<const Pass> all_passes() { return list; }
 
-Result<Graph> optimize(const Graph& graph, WeightStore& weights, Purpose purpose) {
+Result<std::vector<Pass>> select_passes(std::string_view names) {
+  if (names == "none") return std::vector<Pass>{};
+  std::vector<Pass> chosen;
+  while (true) {
+    const size_t comma = names.find(',');
+    const std::string_view word = names.substr(0, comma);
+    const bool leaves_out = word.starts_with('-');
+    const std::string_view name = leaves_out ? word.substr(1) : word;
+    const auto named = [&](const Pass& pass) { return pass.name == name; };
+    if (word == "all") {
+      chosen.insert(chosen.end(), std::begin(list), std::end(list));
+    } else if (const auto found = std::ranges::find_if(list, named); found == std::end(list)) {
+      return no_such_pass(name);
+    } else if (!leaves_out) {
+      chosen.push_back(*found);
+    } else if (std::erase_if(chosen, named) == 0) {
+      return invalid_input(fmt::format("{} cannot be left out: it is not among the passes named before", name));
+    }
+    if (comma == std::string_view::npos) return chosen;
+    names.remove_prefix(comma + 1);
+  }
+}
+
+Result<Graph> run_passes(const Graph& graph, WeightStore& weights, std::span<const Pass> passes) {
   Graph now = graph;
-  for (const Pass& pass : list) {
-    if (purpose == Purpose::training && !pass.in_training) continue;
+  for (const Pass& pass : passes) {
     ASSIGN_OR_RETURN(now, pass.run(now, weights));
     const Status sound = verify(now);
     CHECK(sound.ok(), fmt::format("pass {} broke the graph: {}", pass.name, sound.ok() ? "" : sound.error().message));
   }
   return now;
+}
+
+Result<Graph> optimize(const Graph& graph, WeightStore& weights, Purpose purpose) {
+  std::vector<Pass> passes;
+  std::ranges::copy_if(list, std::back_inserter(passes),
+                       [&](const Pass& pass) { return purpose == Purpose::inference || pass.in_training; });
+  return run_passes(graph, weights, passes);
 }
 
 Result<std::vector<bool>> batched_values(const Graph& graph) {

@@ -3,6 +3,7 @@
 
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "graph/graph.h"
 #include "graph/weights.h"
@@ -19,6 +20,14 @@ struct Pass {
 };
 
 std::span<const Pass> all_passes();  // in the order they run
+
+// Some of them, for experiments: names separated by commas, which run in the order they are named in; "all" stands for
+// the whole list, "none" for no pass, and "-NAME" takes one out of what stands before it ("all,-fuse_bias").
+// Error: a name that is none; the message has those that are.
+Result<std::vector<Pass>> select_passes(std::string_view names);
+
+// One after the other, each verified.
+Result<Graph> run_passes(const Graph& graph, WeightStore& weights, std::span<const Pass> passes);
 
 // All passes in order; for training those that leave every node its own gradient.
 Result<Graph> optimize(const Graph& graph, WeightStore& weights, Purpose purpose = Purpose::inference);

@@ -1,5 +1,9 @@
 #include "graph/rewrite.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
 namespace nlsplit {
 
 std::vector<int> use_counts(const Graph& graph) {
@@ -9,6 +13,30 @@ std::vector<int> use_counts(const Graph& graph) {
   }
   for (const ValueId output : graph.outputs) ++uses[output.index()];
   return uses;
+}
+
+std::vector<bool> output_flags(const Graph& graph) {
+  std::vector<bool> flags(graph.values.size(), false);
+  for (const ValueId output : graph.outputs) flags[output.index()] = true;
+  return flags;
+}
+
+bool has_constant_parameters(const Graph& graph, const Node& node) {
+  return std::all_of(node.inputs.begin() + 1, node.inputs.end(),
+                     [&](ValueId input) { return !input.valid() || graph.value(input).kind == ValueKind::weight; });
+}
+
+std::string unused_name(const Graph& graph, const std::string& wanted) {
+  std::string name = wanted;
+  for (int n = 2; std::ranges::find(graph.values, name, &Value::name) != graph.values.end(); ++n)
+    name = fmt::format("{}{}", wanted, n);
+  return name;
+}
+
+ValueId add_weight(Graph& graph, const std::string& wanted, TensorType type, ContentId content) {
+  const ValueId id(graph.values.size());
+  graph.values.push_back({unused_name(graph, wanted), std::move(type), ValueKind::weight, {}, content});
+  return id;
 }
 
 void redirect(Graph& graph, ValueId from, ValueId to) {

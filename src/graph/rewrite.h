@@ -1,6 +1,7 @@
 // What passes share: who reads a value, and putting a graph in order after nodes were taken out.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "graph/graph.h"
@@ -9,6 +10,17 @@ namespace nlsplit {
 
 // How often each value is read by nodes, plus once for each time it is an output of the graph.
 std::vector<int> use_counts(const Graph& graph);
+
+// One flag a value: an output of the graph, which keeps its name.
+std::vector<bool> output_flags(const Graph& graph);
+
+// All inputs but the first are weights, or left out.
+bool has_constant_parameters(const Graph& graph, const Node& node);
+
+// `wanted`, or with the first number behind it that makes it no value's name.
+std::string unused_name(const Graph& graph, const std::string& wanted);
+// A weight more; its name is `wanted` if that is free.
+ValueId add_weight(Graph& graph, const std::string& wanted, TensorType type, ContentId content);
 
 // Everybody who read `from` reads `to`.
 void redirect(Graph& graph, ValueId from, ValueId to);

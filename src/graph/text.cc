@@ -1,11 +1,11 @@
-// A Graph's text form: print and parse. The grammar is the example in graph.h: one line a value, in the order they are
-// made.
+// A Graph's text form: print and parse. docs/ir.md is its specification: one line a value, in the order they are made.
 #include <fmt/format.h>
 
 #include <unordered_map>
 
 #include "base/hash.h"
 #include "base/text_reader.h"
+#include "graph/attr_defaults.h"
 #include "graph/attr_text.h"
 #include "graph/graph.h"
 #include "graph/ops.h"
@@ -45,12 +45,15 @@ std::string print_node(const Graph& graph, const Node& node) {
   out += fmt::format(" = {}(", name_of(node.op));
   for (size_t i = 0; i < node.inputs.size(); ++i) out += (i > 0 ? ", " : "") + reference(graph, node.inputs[i]);
   out += ")";
-  if (!node.attrs.empty()) out += " " + to_string(node.attrs);
+  const auto add_attrs = [&](Op op, const Attrs& attrs, Types inputs) {
+    if (const Attrs unusual = without_defaults(op, attrs, inputs); !unusual.empty()) out += " " + to_string(unusual);
+  };
+  add_attrs(node.op, node.attrs, input_types(graph, node));
   out += " as " + quote(node.name);
   for (const EpilogueStep& step : node.epilogue) {
     out += fmt::format(" + {}", name_of(step.op));
     if (step.operand.valid()) out += "(" + reference(graph, step.operand) + ")";
-    if (!step.attrs.empty()) out += " " + to_string(step.attrs);
+    add_attrs(step.op, step.attrs, Types(&graph.value(node.outputs[0]).type, 1));
     out += " as " + quote(step.name);
   }
   return out;
@@ -152,9 +155,13 @@ class Parser {
     return parsed;
   }
 
-  Result<Attrs> attrs() {
-    if (in_.peek() != "{") return Attrs{};
-    return parse_attrs(in_);
+  Result<Attrs> attrs(Op op, Types inputs) {
+    Attrs attrs;
+    if (in_.peek() == "{") {
+      ASSIGN_OR_RETURN(attrs, parse_attrs(in_));
+    }
+    add_defaults(op, inputs, attrs);
+    return attrs;
   }
 
   Status node() {
@@ -173,7 +180,7 @@ class Parser {
       ASSIGN_OR_RETURN(node.inputs.emplace_back(), use(true));
       if (in_.peek() != ")") RETURN_IF_ERROR(in_.expect(","));
     }
-    ASSIGN_OR_RETURN(node.attrs, attrs());
+    ASSIGN_OR_RETURN(node.attrs, attrs(node.op, input_types(graph_, node)));
     RETURN_IF_ERROR(in_.expect("as"));
     ASSIGN_OR_RETURN(node.name, in_.quoted("the node's name"));
     while (in_.accept("+")) {
@@ -183,7 +190,8 @@ class Parser {
         ASSIGN_OR_RETURN(step.operand, use(false));
         RETURN_IF_ERROR(in_.expect(")"));
       }
-      ASSIGN_OR_RETURN(step.attrs, attrs());
+      const TensorType result = graph_.value(node.outputs[0]).type;
+      ASSIGN_OR_RETURN(step.attrs, attrs(step.op, Types(&result, 1)));
       RETURN_IF_ERROR(in_.expect("as"));
       ASSIGN_OR_RETURN(step.name, in_.quoted("the step's name"));
       node.epilogue.push_back(std::move(step));

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -18,6 +19,17 @@ uint64_t hash_recipe(std::string_view recipe) { return hash_text(recipe, 1); }
 
 std::span<const float> floats(const std::string& raw) {
   return {reinterpret_cast<const float*>(raw.data()), raw.size() / sizeof(float)};
+}
+
+std::string transposed(const std::string& raw, size_t columns) {
+  std::string out(raw.size(), '\0');
+  const auto from = floats(raw);
+  auto* to = reinterpret_cast<float*>(out.data());
+  const size_t rows = columns == 0 ? 0 : from.size() / columns;
+  for (size_t r = 0; r < rows; ++r) {
+    for (size_t c = 0; c < columns; ++c) to[c * rows + r] = from[r * columns + c];
+  }
+  return out;
 }
 
 // One row per output channel of a weight [outputs, …].
@@ -58,6 +70,36 @@ std::string norm_scale(const std::vector<std::string>& in, double epsilon) {
   return out;
 }
 
+// in: (w, s), w of that shape. Groups are as many as s has channels for each input of one.
+std::string scale_inputs(const std::vector<std::string>& in, const Shape& shape) {
+  std::string out = in[0];
+  const auto scale = floats(in[1]);
+  if (out.empty() || scale.empty()) return out;
+  auto* values = reinterpret_cast<float*>(out.data());
+  const auto rows = static_cast<size_t>(shape[0]), inputs = static_cast<size_t>(shape[1]);
+  const size_t taps = floats(in[0]).size() / (rows * inputs), rows_of_group = rows * inputs / scale.size();
+  for (size_t o = 0; o < rows; ++o) {
+    for (size_t i = 0; i < inputs; ++i) {
+      const double factor = scale[o / rows_of_group * inputs + i];
+      for (size_t t = 0; t < taps; ++t, ++values) *values = static_cast<float>(*values * factor);
+    }
+  }
+  return out;
+}
+
+std::string row_sums(const std::string& in, size_t rows) {
+  const auto values = floats(in);
+  std::string out(rows * sizeof(float), '\0');
+  auto* sums = reinterpret_cast<float*>(out.data());
+  const size_t row = rows == 0 ? 0 : values.size() / rows;
+  for (size_t o = 0; o < rows; ++o) {
+    double sum = 0;
+    for (size_t i = 0; i < row; ++i) sum += values[o * row + i];
+    sums[o] = static_cast<float>(sum);
+  }
+  return out;
+}
+
 template <class Combine>
 std::string elementwise(const std::vector<std::string>& in, Combine combine) {
   const bool swap = in[0].size() < in[1].size();
@@ -68,7 +110,10 @@ std::string elementwise(const std::vector<std::string>& in, Combine combine) {
   return out;
 }
 
-std::string derive(Derivation how, const std::vector<std::string>& in, double parameter) {
+// Whether the shape decides what becomes of the bytes.
+bool depends_on_shape(Derivation how) { return how == Derivation::scale_inputs || how == Derivation::row_sums; }
+
+std::string derive(Derivation how, const std::vector<std::string>& in, double parameter, const Shape& shape) {
   switch (how) {
     case Derivation::bn_weight:
       return fold_weight(in, parameter);
@@ -80,6 +125,12 @@ std::string derive(Derivation how, const std::vector<std::string>& in, double pa
       return elementwise(in, [](float a, float b) { return a + b; });
     case Derivation::mul:
       return elementwise(in, [](float a, float b) { return a * b; });
+    case Derivation::transpose:
+      return transposed(in[0], static_cast<size_t>(parameter));
+    case Derivation::scale_inputs:
+      return scale_inputs(in, shape);
+    case Derivation::row_sums:
+      return row_sums(in[0], static_cast<size_t>(element_count(shape)));
   }
   CHECK(false, "unknown derivation");
 }
@@ -96,7 +147,8 @@ std::string filled(const TensorType& type, double value) {
 }  // namespace
 
 ContentId WeightStore::insert(uint64_t hash, Entry entry) {
-  entries_.try_emplace(hash, std::move(entry));
+  const auto [at, added] = entries_.try_emplace(hash, std::move(entry));
+  if (added) stored_ += static_cast<int64_t>(at->second.raw.size());
   return ContentId{hash};
 }
 
@@ -143,19 +195,51 @@ ContentId WeightStore::add_fill(TensorType type, double value) {
   return insert(hash, std::move(entry));
 }
 
+ContentId WeightStore::add_formula(Formula formula, TensorType type, double parameter) {
+  CHECK(type.dtype == DType::f32, "formulas are f32");
+  const uint64_t hash = hash_recipe(fmt::format("formula {} {} {}", name_of(formula), to_string(type), parameter));
+  Entry entry;
+  entry.kind = Entry::Kind::formula;
+  entry.type = std::move(type);
+  entry.a = parameter;
+  entry.formula = formula;
+  return insert(hash, std::move(entry));
+}
+
 ContentId WeightStore::add_derived(Derivation how, std::vector<ContentId> from, double parameter, TensorType type) {
   std::string recipe = fmt::format("derived {} {}", static_cast<int>(how), parameter);
   for (const ContentId id : from) recipe += " " + hex16(id.value);
+  if (depends_on_shape(how)) recipe += " " + to_string(type);
   Entry entry;
   entry.kind = Entry::Kind::derived;
   entry.type = std::move(type);
   entry.a = parameter;
   entry.how = how;
+  constexpr int64_t most = int64_t{1} << 32;  // a value added to itself again and again doubles them
+  for (const ContentId id : from) entry.reads = std::min(most, entry.reads + reads(id));
   entry.from = std::move(from);
   return insert(hash_recipe(recipe), std::move(entry));
 }
 
 bool WeightStore::contains(ContentId id) const { return entries_.contains(id.value); }
+
+bool WeightStore::is_random(ContentId id) const {
+  const auto found = entries_.find(id.value);
+  return found != entries_.end() && found->second.kind == Entry::Kind::random;
+}
+
+std::vector<ContentId> WeightStore::formulas() const {
+  std::vector<ContentId> found;
+  for (const auto& [hash, entry] : entries_) {
+    if (entry.kind == Entry::Kind::formula) found.push_back(ContentId{hash});
+  }
+  return found;
+}
+
+int64_t WeightStore::reads(ContentId id) const {
+  const auto found = entries_.find(id.value);
+  return found == entries_.end() ? 1 : found->second.reads;
+}
 
 const TensorType& WeightStore::type(ContentId id) const {
   const auto found = entries_.find(id.value);
@@ -174,6 +258,8 @@ Result<std::string> WeightStore::materialise(ContentId id) const {
       return std::string(entry.mapped.view());
     case Entry::Kind::fill:
       return filled(entry.type, entry.a);
+    case Entry::Kind::formula:
+      return values_of(entry.formula, entry.type.shape, entry.a);
     case Entry::Kind::random: {
       const int64_t count = element_count(entry.type.shape);
       std::string out(static_cast<size_t>(count) * sizeof(float), '\0');
@@ -192,16 +278,12 @@ Result<std::string> WeightStore::materialise(ContentId id) const {
       for (const ContentId from : entry.from) {
         ASSIGN_OR_RETURN(inputs.emplace_back(), materialise(from));
       }
-      return derive(entry.how, inputs, entry.a);
+      return derive(entry.how, inputs, entry.a, entry.type.shape);
     }
   }
   CHECK(false, "unknown kind of weight");
 }
 
-Bytes WeightStore::stored_bytes() const {
-  int64_t total = 0;
-  for (const auto& [hash, entry] : entries_) total += static_cast<int64_t>(entry.raw.size());
-  return bytes(total);
-}
+Bytes WeightStore::stored_bytes() const { return bytes(stored_); }
 
 }  // namespace nlsplit

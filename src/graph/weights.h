@@ -4,6 +4,7 @@
 //   ContentId w = store.add_bytes(type, std::move(raw));      // from a file
 //   ContentId m = store.add_mapped(type, bytes);              // from a file that stays where it is
 //   ContentId r = store.add_random(type, seed, 0.05f);        // the zoo's: nothing stored until materialised
+//   ContentId t = store.add_formula(Formula::causal_mask, type, -1e9);  // likewise
 //   ContentId f = store.add_derived(Derivation::bn_weight, {w, scale, var}, 1e-5, type);  // a folded BatchNorm
 //   ASSIGN_OR_RETURN(std::string raw, store.materialise(f));
 //
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "base/mapped_file.h"
+#include "graph/formula.h"
 #include "graph/graph.h"
 
 namespace nlsplit {
@@ -25,6 +27,10 @@ enum class Derivation : uint8_t {
   bn_scale,   // (scale, var) eps: scale / sqrt(var + eps)
   add,        // (a, b): element-wise, same shape or b a scalar
   mul,        // likewise
+  transpose,  // (w) columns: a matrix of so many columns, turned
+  // (w, s): w[o,i,…] * s[c], c being the channel that input i of o's group is: BatchNorm folded into the Conv behind it
+  scale_inputs,
+  row_sums,  // (w): the sum over all axes but the first
 };
 
 class WeightStore {
@@ -33,16 +39,21 @@ class WeightStore {
   ContentId add_mapped(TensorType type, MappedBytes bytes);  // of a file, which stays mapped
   ContentId add_random(TensorType type, uint64_t seed, float deviation, float mean = 0);  // normal, f32
   ContentId add_fill(TensorType type, double value);
+  ContentId add_formula(Formula formula, TensorType type, double parameter);  // f32
   ContentId add_derived(Derivation how, std::vector<ContentId> from, double parameter, TensorType type);
 
   bool contains(ContentId id) const;
+  bool is_random(ContentId id) const;       // in this store, by add_random: a parameter of the zoo's
+  std::vector<ContentId> formulas() const;  // all that add_formula has made: constants that nobody trains
+  // How many entries materialise() reads for it: derived ones read all they are made of, as often as it is named.
+  int64_t reads(ContentId id) const;
   const TensorType& type(ContentId id) const;           // as it was added; a Value may view it under another shape
   Result<std::string> materialise(ContentId id) const;  // row-major bytes; error: not in this store
   Bytes stored_bytes() const;                           // what the store itself holds in memory
 
  private:
   struct Entry {
-    enum class Kind : uint8_t { raw, mapped, random, fill, derived } kind = Kind::raw;
+    enum class Kind : uint8_t { raw, mapped, random, fill, formula, derived } kind = Kind::raw;
     TensorType type;
     std::string raw;
     MappedBytes mapped;
@@ -50,10 +61,13 @@ class WeightStore {
     double a = 0;  // deviation, fill value or parameter
     double b = 0;  // mean
     Derivation how{};
+    Formula formula{};
     std::vector<ContentId> from;
+    int64_t reads = 1;
   };
   ContentId insert(uint64_t hash, Entry entry);
   std::unordered_map<uint64_t, Entry> entries_;
+  int64_t stored_ = 0;  // bytes
 };
 
 // A network and its weights, as import and the zoo give them.

@@ -1,5 +1,6 @@
-// The zoo's families, one file each. All take one image (batch 1); layers are named as in torchvision, activations
-// that it shares between places get a number ("layer1.0.relu2"), Dropout is left out.
+// The zoo's families, one file each. All have batch 1; layers of image networks are named as in torchvision, those of
+// language models as in Hugging Face's transformers, activations that are shared between places get a number
+// ("layer1.0.relu2"), Dropout is left out.
 #pragma once
 
 #include "graph/weights.h"
@@ -8,8 +9,35 @@ namespace nlsplit {
 
 Model build_simple_cnn(uint64_t seed);                              // 3x8x8; the hand-written three-machine example
 Model build_alexnet(uint64_t seed);                                 // 3x224x224
-Model build_vgg16(uint64_t seed);                                   // 3x224x224
+Model build_vgg(int depth, uint64_t seed);                          // depth 16 or 19; 3x224x224
 Model build_resnet(int depth, uint64_t seed, int64_t image = 224);  // depth 18 or 50; any image of at least 1x1
 Model build_mobilenet_v2(uint64_t seed, int64_t image = 224);
+Model build_densenet121(uint64_t seed, int64_t image = 224);   // at least 29x29
+Model build_inception_v3(uint64_t seed, int64_t image = 299);  // at least 75x75; without the auxiliary classifier
+Model build_efficientnet_b0(uint64_t seed, int64_t image = 224);
+
+// What the sizes of a transformer have to do with each other is checked by whoever takes them from outside (zoo.cc):
+// hidden is a multiple of heads.
+struct VitSizes {  // ViT-B/16's
+  int64_t layers = 12, hidden = 768, heads = 12, ffn = 3072, image = 224, patch = 16;
+};
+Model build_vit(const VitSizes& sizes, uint64_t seed);
+
+struct BertSizes {  // BERT base, uncased
+  int64_t layers = 12, hidden = 768, heads = 12, ffn = 3072, vocab = 30522, length = 128;
+  static constexpr int64_t positions = 512;  // the longest length
+};
+Model build_bert(const BertSizes& sizes, uint64_t seed);
+
+struct GptSizes {  // GPT-2's smallest
+  int64_t layers = 12, hidden = 768, heads = 12, vocab = 50257, length = 128;
+  static constexpr int64_t positions = 1024;
+};
+Model build_gpt2(const GptSizes& sizes, uint64_t seed);
+
+struct LlamaSizes {  // Llama 3 8B's; head width even, heads a multiple of kv_heads
+  int64_t layers = 32, hidden = 4096, heads = 32, kv_heads = 8, ffn = 14336, vocab = 128256, length = 128;
+};
+Model build_llama(const LlamaSizes& sizes, uint64_t seed);
 
 }  // namespace nlsplit

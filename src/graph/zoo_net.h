@@ -23,6 +23,9 @@ struct ConvSpec {
   int64_t groups = 1;      // = input channels: depthwise
   bool bias = true;        // false where a BatchNormalization follows
   bool after_relu = true;  // half of the input is zero, so weights are sqrt(2) larger
+  int64_t kernel_w = 0;    // 0: square; else the kernel is `kernel` rows high and so many columns wide
+  int64_t pad_w = 0;       // of a kernel that is not square
+  double gain = 1;         // of the weights' deviation, where an activation or a gate has made the input smaller
 };
 
 class ZooNet {
@@ -30,24 +33,38 @@ class ZooNet {
   ZooNet(std::string name, uint64_t seed) : builder_(std::move(name)), seed_(seed) {}
 
   ValueId input(Shape shape) { return builder_.input("input", {DType::f32, std::move(shape)}); }
+  ValueId tokens(const std::string& name, Shape shape) { return builder_.input(name, {DType::i64, std::move(shape)}); }
   ValueId conv(const std::string& name, ValueId x, const ConvSpec& spec);
   // `scale`: the mean of its scales; less than 1 where a residual sum follows, so that sums do not grow with depth.
-  ValueId batch_norm(const std::string& name, ValueId x, float scale = 1);
+  ValueId batch_norm(const std::string& name, ValueId x, float scale = 1, double epsilon = 1e-5);
   ValueId relu(const std::string& name, ValueId x);
   ValueId relu6(const std::string& name, ValueId x);
+  ValueId silu(const std::string& name, ValueId x);  // x sigmoid(x)
   ValueId add(const std::string& name, ValueId a, ValueId b);
+  ValueId mul(const std::string& name, ValueId a, ValueId b);
+  ValueId concat(const std::string& name, std::vector<ValueId> parts, int64_t axis = 1);
   ValueId max_pool(const std::string& name, ValueId x, int64_t kernel, int64_t stride, int64_t pad = 0);
+  // The padding counts, as in PyTorch.
+  ValueId average_pool(const std::string& name, ValueId x, int64_t kernel, int64_t stride, int64_t pad = 0);
   ValueId global_average_pool(const std::string& name, ValueId x);
   ValueId flatten(const std::string& name, ValueId x);
   ValueId linear(const std::string& name, ValueId x, int64_t features, bool after_relu = true);
 
-  int64_t channels(ValueId x) const { return builder_.type(x).shape[1]; }
-  Model finish(ValueId output) &&;
-
- private:
+  // Whatever has no function of its own. Attributes by name in alphabetical order, as everywhere.
   ValueId node(Op op, const std::string& name, std::vector<ValueId> inputs, Attrs attrs = {});
   ValueId weight(const std::string& name, Shape shape, double deviation, double mean = 0);
+  ValueId scalar(const std::string& name, double value);
+  // What is computed from the position alone and never trained; nothing is stored until it is needed.
+  ValueId table(const std::string& name, Formula formula, Shape shape, double parameter);
+  // The transpose of a matrix made before, sharing its recipe: a tied weight.
+  ValueId transposed(const std::string& name, ValueId matrix);
 
+  const Shape& shape(ValueId x) const { return builder_.type(x).shape; }
+  int64_t channels(ValueId x) const { return builder_.type(x).shape[1]; }
+  Model finish(ValueId output) && { return std::move(*this).finish(std::vector<ValueId>{output}); }
+  Model finish(const std::vector<ValueId>& outputs) &&;
+
+ private:
   GraphBuilder builder_;
   WeightStore weights_;
   uint64_t seed_;

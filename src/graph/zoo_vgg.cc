@@ -1,5 +1,5 @@
 // Simonyan and Zisserman, "Very deep convolutional networks for large-scale image recognition", ICLR 2015,
-// configuration D.
+// configurations D and E.
 #include <string>
 
 #include "graph/zoo_families.h"
@@ -7,16 +7,18 @@
 
 namespace nlsplit {
 
-Model build_vgg16(uint64_t seed) {
-  ZooNet net("vgg16", seed);
+Model build_vgg(int depth, uint64_t seed) {
+  CHECK(depth == 16 || depth == 19, "the depths the zoo offers");
+  ZooNet net("vgg" + std::to_string(depth), seed);
   ValueId x = net.input({1, 3, 224, 224});
   struct Stage {
     int convolutions;
     int64_t channels;
   };
+  const int late = depth == 16 ? 3 : 4;
   int index = 0;
   auto name = [&index] { return "features." + std::to_string(index++); };
-  for (const Stage& stage : {Stage{2, 64}, {2, 128}, {3, 256}, {3, 512}, {3, 512}}) {
+  for (const Stage& stage : {Stage{2, 64}, {2, 128}, {late, 256}, {late, 512}, {late, 512}}) {
     for (int i = 0; i < stage.convolutions; ++i) {
       const bool after_relu = index != 0;
       x = net.conv(name(), x, {.channels = stage.channels, .kernel = 3, .pad = 1, .after_relu = after_relu});

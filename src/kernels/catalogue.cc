@@ -136,8 +136,15 @@ bool has_other_types(const ComputeDesc& desc) {
   return std::ranges::any_of(desc.inputs, other) || std::ranges::any_of(desc.outputs, other);
 }
 
+std::string refuse_gather(const ComputeDesc& desc) {
+  if (std::string why = only<Op::Gather>(desc); !why.empty()) return why;
+  const bool plain = desc.epilogue.empty() || desc.outputs[0].dtype == DType::f32;
+  return plain ? "" : "the steps behind it are not in f32";
+}
+
 // What all others refuse, whatever the values.
 std::string refuse_reference(const ComputeDesc& desc) {
+  if (refuse_gather(desc).empty()) return "other kernels compute it";
   const bool many_axes =
       std::ranges::any_of(desc.inputs, [](const TensorType& type) { return type.shape.size() > most_axes; });
   const bool needed = is_general(desc.op) || has_other_types(desc) || many_axes ||
@@ -271,6 +278,10 @@ Bytes packed_recurrent(const ComputeDesc& desc, size_t i, Isa isa) {
                   : bytes(0);
 }
 
+// Results in the place of an operand: of kernels that go element by element.
+constexpr uint64_t over_first = 0b1;  // a sum takes its first operand before all others
+constexpr uint64_t over_either = 0b11;
+
 constexpr auto plain = Layouts::row_major;
 constexpr auto one = Layouts::one;
 constexpr auto own = Layouts::own;
@@ -365,16 +376,19 @@ constexpr std::array kernels = {
     KernelInfo{.name = "binary",
                .what = "element-wise on two operands, numpy broadcasting",
                .layouts = one,
-               .refuses = refuse_binary},
+               .refuses = refuse_binary,
+               .in_place = over_either},
     KernelInfo{.name = "sum",
                .what = "element-wise sum of any number of operands, in their order",
                .layouts = one,
-               .refuses = only<Op::Sum>},
+               .refuses = only<Op::Sum>,
+               .in_place = over_first},
     KernelInfo{.name = "unary",
                .what = "element-wise on one operand",
                .layouts = one,
                .refuses = only<Op::Relu, Op::Sigmoid, Op::Tanh, Op::HardSwish, Op::Exp, Op::Sqrt, Op::Neg, Op::Erf,
-                               Op::LeakyRelu, Op::HardSigmoid, Op::Clip>},
+                               Op::LeakyRelu, Op::HardSigmoid, Op::Clip, Op::Gelu>,
+               .in_place = over_first},
     KernelInfo{.name = "max_pool_blocked",
                .what = "vectors of channels",
                .layouts = own,
@@ -404,11 +418,13 @@ constexpr std::array kernels = {
     KernelInfo{.name = "batch_norm_blocked",
                .what = "one scale and shift a channel, vectors of channels",
                .layouts = own,
-               .refuses = only_blocked<Op::BatchNormalization>},
+               .refuses = only_blocked<Op::BatchNormalization>,
+               .in_place = over_first},
     KernelInfo{.name = "batch_norm",
                .what = "one scale and shift a plane",
                .layouts = plain,
-               .refuses = only<Op::BatchNormalization>},
+               .refuses = only<Op::BatchNormalization>,
+               .in_place = over_first},
     KernelInfo{.name = "layer_norm",
                .what = "mean, then variance, then scale and shift, row by row",
                .layouts = plain,
@@ -444,6 +460,11 @@ constexpr std::array kernels = {
                .refuses = only_few_axes<Op::ReduceMean>},
     KernelInfo{
         .name = "pad", .what = "copies into a filled output", .layouts = plain, .refuses = only_few_axes<Op::Pad>},
+    KernelInfo{.name = "gather",
+               .what = "copies what an index points at, elements of any type",
+               .layouts = plain,
+               .refuses = refuse_gather,
+               .any_type = true},
     KernelInfo{
         .name = "recurrent_packed",
         .what = "inputs' part of the gates for many steps at once, then step by step; both weights packed at load",
@@ -479,6 +500,7 @@ bool may_be_step(Op op) {
     case Op::HardSwish:
     case Op::Tanh:
     case Op::LeakyRelu:
+    case Op::Gelu:
     case Op::Add:
     case Op::Mul:
       return true;
@@ -516,7 +538,7 @@ std::string refuse_any(const ComputeDesc& desc, Isa isa) {
   return {};
 }
 
-// All kernels but one are for f32, and windows for two spatial axes.
+// All kernels but those that say so are for f32, and windows for two spatial axes.
 std::string refuse_types(const KernelInfo& kernel, const ComputeDesc& desc) {
   if (kernel.any_type) return {};
   for (const std::vector<TensorType>* types : {&desc.inputs, &desc.outputs}) {
@@ -667,6 +689,15 @@ std::string refusal(const KernelInfo& kernel, const ComputeDesc& desc, Isa isa) 
 
 Bytes workspace_of(const KernelInfo& kernel, const ComputeDesc& desc, Isa isa, int workers) {
   return kernel.workspace == nullptr ? bytes(0) : kernel.workspace(desc, isa, workers);
+}
+
+uint64_t in_place_inputs(const KernelInfo& kernel, const ComputeDesc& desc) {
+  uint64_t inputs = 0;
+  if (kernel.in_place == 0 || desc.outputs.size() != 1) return inputs;
+  for (size_t i = 0; i < std::min<size_t>(desc.own_inputs(), 64); ++i) {
+    if (desc.inputs[i] == desc.outputs[0]) inputs |= uint64_t{1} << i;
+  }
+  return inputs & kernel.in_place;
 }
 
 ComputeDesc reorder_desc(const TensorType& from, int block, Isa isa) {

@@ -93,6 +93,9 @@ struct KernelInfo {
   Standing (*standing)(const ComputeDesc& desc) = nullptr;  // nullptr: usual
   bool any_type = false;    // of elements, and of spatial axes any number; false: f32, and two of a window
   bool exact_batch = true;  // an output element's bits do not depend on the extent or position along the batch axis
+  // Bit i: the result may lie on input i's bytes, if nobody needs them afterwards: each of its elements is read before
+  // the result's element is written there, and never again.
+  uint64_t in_place = 0;
 };
 
 std::span<const KernelInfo> all_kernels();
@@ -111,6 +114,8 @@ std::string choice_key(const ComputeDesc& desc, Isa isa);
 
 std::string refusal(const KernelInfo& kernel, const ComputeDesc& desc, Isa isa);  // empty: it accepts
 Bytes workspace_of(const KernelInfo& kernel, const ComputeDesc& desc, Isa isa, int workers);
+// KernelInfo::in_place of those inputs that have the result's type and so its bytes; never of an epilogue's operand.
+uint64_t in_place_inputs(const KernelInfo& kernel, const ComputeDesc& desc);
 std::string full_id(const KernelInfo& kernel, Isa isa);
 // From a full id; nullptr if there is no such kernel or level.
 const KernelInfo* find_kernel(std::string_view full_id);

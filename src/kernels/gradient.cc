@@ -44,9 +44,11 @@ Status verify_gradient(const ComputeDesc& desc) {
   if (desc.inputs.size() < 64 && desc.gradient_by >> desc.inputs.size() != 0)
     return refused("it differentiates by more inputs than there are");
   for (const std::vector<TensorType>* types : {&desc.inputs, &desc.outputs}) {
-    for (const TensorType& type : *types) {
+    for (size_t i = 0; i < types->size(); ++i) {
+      const TensorType& type = (*types)[i];
       RETURN_IF_ERROR(check_type(type));
-      if (type.dtype != DType::f32) return refused(fmt::format("{} is not f32", to_string(type)));
+      const bool index = types == &desc.inputs && is_whole(type.dtype) && !has(desc.gradient_by, i);
+      if (type.dtype != DType::f32 && !index) return refused(fmt::format("{} is not f32", to_string(type)));
       if (type.block != 0) return refused(fmt::format("{} is not row-major", to_string(type)));
     }
   }

@@ -1,5 +1,7 @@
 #include "partition/cuts.h"
 
+#include "graph/ops.h"
+
 namespace nlsplit {
 
 std::vector<size_t> find_cuts(const Graph& graph) {

@@ -39,6 +39,22 @@ void enumerate(DeviceGroups& groups, const std::vector<size_t>& cuts, size_t max
   }
 }
 
+// BeamInput::weight_bytes.
+std::vector<double> weight_bytes_before(const Graph& graph) {
+  std::vector<double> sums = {0};
+  std::vector<bool> seen(graph.values.size(), false);
+  for (const Node& node : graph.nodes) {
+    double sum = sums.back();
+    for (const ValueId read : reads_of(node)) {
+      if (graph.value(read).kind != ValueKind::weight || seen[read.index()]) continue;
+      seen[read.index()] = true;
+      sum += static_cast<double>(size_of(graph.value(read).type).value());
+    }
+    sums.push_back(sum);
+  }
+  return sums;
+}
+
 bool before(const ScoredPlan& a, const ScoredPlan& b) {
   if (a.bound_seconds != b.bound_seconds) return a.bound_seconds < b.bound_seconds;
   const std::vector<Stage>&x = a.plan.stages, &y = b.plan.stages;
@@ -118,8 +134,8 @@ SearchResult search_layers(const Graph& graph, const Cluster& cluster, HostId so
     std::vector<Stage> stages;
     enumerate(groups, cuts, max_stages, 0, 0, stages, candidates);
   } else {
-    candidates = search_beam(
-        {&cluster, &network, source, sink, &costs, &scorer, &groups, cuts, max_stages, wanted, options.seed});
+    candidates = search_beam({&cluster, &network, source, sink, &costs, &scorer, &groups, cuts,
+                              weight_bytes_before(graph), max_stages, wanted, options.seed});
   }
   for (std::vector<Stage>& stages : candidates) {
     if (stages.size() == 1 && !whole.insert(stages[0].devices).second) continue;

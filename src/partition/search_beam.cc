@@ -80,12 +80,15 @@ class Beam {
       const double fill = from.fill + in.latency + bytes * in.per_byte;
       const std::vector<double>* rest = may_continue ? &rest_rates(now.used) : nullptr;
       const size_t end = in_.cuts.size();
+      const double memory = least_memory(devices);
       for (size_t c = layer == 0 ? 0 : from.cut + 1; c < end; ++c) {
         const bool last = c + 1 == end;
         if (!last && (!may_continue || (*rest)[c] == 0)) {
           c = end - 2;  // no devices left: straight to the end
           continue;
         }
+        // A device has a stage's weights at least, so that longer ones do not fit either.
+        if (in_.weight_bytes[in_.cuts[c]] - in_.weight_bytes[begin] > memory) break;
         double first = 0;
         const double seconds = stage_seconds(devices, begin, in_.cuts[c], first);
         now.cut = c;
@@ -116,6 +119,13 @@ class Beam {
       if (alike[{partial.used, partial.last, partial.cut}]++ < most_alike) partials[kept++] = partial;
     }
     partials.resize(kept);
+  }
+
+  double least_memory(const std::vector<DeviceId>& devices) const {
+    double least = std::numeric_limits<double>::infinity();
+    for (const DeviceId device : devices)
+      least = std::min(least, static_cast<double>(in_.cluster->device(device).memory.value()));
+    return least;
   }
 
   double stage_seconds(const std::vector<DeviceId>& devices, size_t begin, size_t end, double& first) const {

@@ -16,7 +16,8 @@ struct BeamInput {
   const SearchCosts* costs = nullptr;
   const Scorer* scorer = nullptr;
   DeviceGroups* groups = nullptr;
-  std::vector<size_t> cuts;  // where a stage may end, ascending; the last is the end of the graph
+  std::vector<size_t> cuts;          // where a stage may end, ascending; the last is the end of the graph
+  std::vector<double> weight_bytes;  // [node]: of the weights that nodes before it are the first to read; nodes + 1
   size_t max_stages = 1;
   size_t wanted = 0;  // how many plans to answer
   uint64_t seed = 1;

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "kernels/layout.h"
+#include "program/in_place.h"
 
 namespace nlsplit {
 namespace {
@@ -50,7 +51,7 @@ class DeviceBuilder {
       buffer.bytes = size_of(buffer.type);
     }
     assign_banks(out_, placement_.micro_batches);
-    place_buffers(out_, lifetimes_);
+    place_buffers(out_, lifetimes_, in_place_);
   }
 
  private:
@@ -278,16 +279,8 @@ class DeviceBuilder {
     segment.instrs.push_back(std::move(instr));
   }
 
-  int last_reader(ValueId root, const Stage& stage, size_t from) const {
-    size_t last = from;
-    for (const size_t reader : in_.graph->readers[root.index()]) {
-      if (reader < stage.end) last = std::max(last, reader);
-    }
-    return static_cast<int>(last);
-  }
-
-  // Where node n of a stage finds a root in the layout it wants; reordered before it if need be.
-  Stored wanted(Segment& segment, ValueId root, int block, size_t n) {
+  // Where the next computation of a stage finds a root in the layout it wants; reordered before it if need be.
+  Stored wanted(Segment& segment, ValueId root, int block) {
     Available& there = available_[root.index()];
     const int number = static_cast<int>(out_.segments.size());  // of the segment being made
     if (there.segment != number) {
@@ -306,9 +299,6 @@ class DeviceBuilder {
     if (is_new) {
       const std::string name = unique_name(g_.value(root).name + (block == 0 ? "_rows" : fmt::format("_c{}", block)));
       copy->second = {add_stored(name, with_block(g_.value(root).type, block), BufferKind::scratch, 1), root};
-      const Stage& stage = in_.plan->stages[at(segment.stage)];
-      lifetimes_[at(segment.stage)].push_back(
-          {copy->second.buffer, static_cast<int64_t>(n), last_reader(root, stage, n)});
     }
     emit_reorder(segment, root, place_of(root, have), have, copy->second, block);
     there.set(block);
@@ -333,7 +323,7 @@ class DeviceBuilder {
         if (g_.value(root).kind == ValueKind::weight) {  // a view of a constant
           instr.reads.push_back({seen_as({weight_buffer(root, "", 0, bytes(0)), root}, value)});
         } else {
-          instr.reads.push_back({seen_as(wanted(segment, root, desc.inputs[i].block, n), value)});
+          instr.reads.push_back({seen_as(wanted(segment, root, desc.inputs[i].block), value)});
         }
       }
     };
@@ -352,6 +342,7 @@ class DeviceBuilder {
       program_.descs.push_back(desc);
     }
     instr.desc = index;
+    if (!lifetimes_noted_[at(segment.stage)]) note_in_place(instr, in_place_inputs(*kernel.kernel, desc));
     segment.instrs.push_back(std::move(instr));
     for (const ValueId value : node.outputs) {
       const int made = made_in(value), f = in_.flow_of[value.index()];
@@ -397,18 +388,40 @@ class DeviceBuilder {
     return copy;
   }
 
-  // A buffer that lives only within the slots of `stage`: when, counted in nodes.
-  void note_lifetimes(int stage) {
-    if (lifetimes_noted_[at(stage)]) return;
-    lifetimes_noted_[at(stage)] = true;
-    const Stage& nodes = in_.plan->stages[at(stage)];
-    for (size_t n = nodes.begin; n < nodes.end; ++n) {
-      if (is_view(g_.nodes[n].op)) continue;
-      for (const ValueId value : g_.nodes[n].outputs) {
-        const BufferId buffer = place_of(value, made_in(value)).buffer;
-        if (out_.buffer(buffer).kind != BufferKind::scratch) continue;
-        lifetimes_[at(stage)].push_back({buffer, static_cast<int64_t>(n), last_reader(value, nodes, n)});
-      }
+  // The scratch that the only result, if it is scratch too, may overwrite.
+  void note_in_place(const Instr& instr, uint64_t reads) {
+    if (reads == 0) return;
+    const BufferId result = out_.root(instr.writes[0].buffer);
+    if (out_.buffer(result).kind != BufferKind::scratch) return;
+    for (const Operand& read : instr.reads) {
+      const BufferId held = out_.root(read.buffer);
+      if (out_.buffer(held).kind == BufferKind::scratch && may_overwrite(out_, instr, reads, held))
+        in_place_.push_back({result, held});
+    }
+  }
+
+  // When the scratch of a stage lives, counted in instructions of the first segment that is made of it: in the others
+  // only messages differ, and those touch no scratch.
+  void note_lifetimes(const Segment& segment) {
+    if (lifetimes_noted_[at(segment.stage)]) return;
+    lifetimes_noted_[at(segment.stage)] = true;
+    std::vector<ScratchLifetime>& lives = lifetimes_[at(segment.stage)];
+    constexpr size_t unseen = ~size_t{0};
+    std::vector<size_t> index(out_.buffers.size(), unseen);
+    for (size_t i = 0; i < segment.instrs.size(); ++i) {
+      const auto touch = [&](const Operand& operand) {
+        const BufferId buffer = out_.root(operand.buffer);
+        if (out_.buffer(buffer).kind != BufferKind::scratch) return;
+        const auto moment = static_cast<int64_t>(i);
+        size_t& known = index[buffer.index()];
+        if (known == unseen) {
+          known = lives.size();
+          lives.push_back({buffer, moment, moment});
+        }
+        lives[known].last = moment;
+      };
+      for (const Operand& read : segment.instrs[i].reads) touch(read);
+      for (const Operand& write : segment.instrs[i].writes) touch(write);
     }
   }
 
@@ -447,7 +460,7 @@ class DeviceBuilder {
         compute(segment, n);
         send_while([&](const Flow& flow) { return g_.value(flow.root).producer.index() == n; });
       }
-      note_lifetimes(slot.stage);
+      note_lifetimes(segment);
       for (; next_send < slot.sends.size() && is_credit(slot.sends[next_send]); ++next_send) {
         const BufferId buffer = credit(credit_out_, "credit_out");
         segment.instrs.push_back(copy_credit(token(), buffer));
@@ -505,8 +518,9 @@ class DeviceBuilder {
   std::vector<int> stages_here_;
   BufferId workspace_;
   BufferId credit_in_, credit_out_, token_;
-  std::vector<bool> lifetimes_noted_;                         // [stage]
-  std::vector<std::vector<ScratchLifetime>> lifetimes_;       // [stage]
+  std::vector<bool> lifetimes_noted_;                    // [stage]
+  std::vector<std::vector<ScratchLifetime>> lifetimes_;  // [stage]
+  std::vector<InPlace> in_place_;
   std::vector<std::pair<const OrderedSlot*, int>> variants_;  // the slot a segment was made for
 };
 

@@ -28,12 +28,18 @@ void lower_device(const LowerInput& input, const std::vector<OrderedSlot>& order
 void assign_banks(DeviceProgram& device, int micro_batches);
 
 // Where everything goes: what is needed all the time first, then messages, then the scratch of the stages, which share
-// one region because the slots of a device run one after another. lifetimes[stage]: (buffer, first, last node that
-// touches it).
+// one region because the slots of a device run one after another (so computations never reuse the bytes of a message,
+// nor wait for one because of them). lifetimes[stage]: (buffer, first and last moment that touches it).
 struct ScratchLifetime {
   BufferId buffer;
   int64_t first = 0, last = 0;
 };
-void place_buffers(DeviceProgram& device, const std::vector<std::vector<ScratchLifetime>>& lifetimes);
+// A computation may write `result` on the bytes of `held` (program/in_place.h). It does if that is the end of one and
+// the beginning of the other, and the arena is no larger for it.
+struct InPlace {
+  BufferId result, held;
+};
+void place_buffers(DeviceProgram& device, const std::vector<std::vector<ScratchLifetime>>& lifetimes,
+                   const std::vector<InPlace>& in_place);
 
 }  // namespace nlsplit

@@ -72,7 +72,7 @@ class TrainingBuilder {
     for (size_t b = 0; b < out_.buffers.size(); ++b)
       banked.push_back(uses_[b].local && out_.buffers[b].kind != BufferKind::scratch);
     assign_training_banks(out_, slot_times(), banked, in_.table->room);
-    place_buffers(out_, lifetimes());
+    place_buffers(out_, lifetimes(), {});
   }
 
  private:

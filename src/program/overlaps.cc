@@ -1,12 +1,15 @@
 // Buffers that share bytes of an arena. A *generation* of a buffer's bank is one value it holds: from the write that
 // makes it to the last access before the next such write. Of two overlapping buffers, every generation of one must be
-// over (happens-before) when a generation of the other begins.
+// over (happens-before) when a generation of the other begins. Only a computation in place may read one and write the
+// other, if both have the same bytes.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <optional>
 
+#include "program/in_place.h"
 #include "program/text.h"
 #include "program/verify.h"
 
@@ -30,8 +33,9 @@ bool persistent(BufferKind kind) {
 }
 
 struct Generation {
-  uint32_t first;  // instances in the device's order
-  std::vector<uint32_t> accesses;
+  uint32_t first;                  // instances in the device's order
+  std::vector<uint32_t> accesses;  // ascending
+  bool computes = true;            // none is a transfer
 };
 
 // Vector clocks over streams: compute of a device, and each end of each FIFO. clock[i][s] counts the instances of
@@ -100,8 +104,15 @@ class Checker {
       : program_(program), deps_(deps), order_(order), device_(program.devices[d]), d_(d) {}
 
   Status run(std::optional<HappensBefore>& lazy) {
-    const std::vector<std::pair<uint32_t, uint32_t>> pairs = overlapping_buffers();
-    if (pairs.empty()) return ok_status();
+    const std::vector<uint32_t> by_offset = stored_buffers();
+    const std::vector<bool> shares = sharing_buffers(by_offset);
+    if (std::ranges::none_of(shares, [](bool one) { return one; })) return ok_status();
+    collect_generations(shares);
+    // Most buffers are touched by computations alone, which are in one order: these are looked at all at once. If they
+    // clash, the pairs say which.
+    std::vector<bool> apart = computed_buffers();
+    if (!lives_apart(apart)) apart.assign(apart.size(), false);
+    const std::vector<std::pair<uint32_t, uint32_t>> pairs = overlapping_buffers(by_offset, apart);
     for (const auto& [x, y] : pairs) {
       for (const uint32_t one : {x, y}) {
         if (persistent(device_.buffers[one].kind)) {
@@ -111,12 +122,11 @@ class Checker {
         }
       }
     }
-    collect_generations(pairs);
     for (const auto& [x, y] : pairs) {
       const Buffer &bx = device_.buffers[x], &by = device_.buffers[y];
-      for (int i = 0; i < bx.banks; ++i) {
-        for (int j = 0; j < by.banks; ++j) {
-          if (overlap(place(bx, i), place(by, j))) RETURN_IF_ERROR(check_pair({x, i}, {y, j}, lazy));
+      for (const Key& i : used_banks(x)) {
+        for (const Key& j : used_banks(y)) {
+          if (overlap(place(bx, i.second), place(by, j.second))) RETURN_IF_ERROR(check_pair(i, j, lazy));
         }
       }
     }
@@ -126,29 +136,99 @@ class Checker {
  private:
   using Key = std::pair<uint32_t, int>;  // buffer, bank
 
-  std::vector<std::pair<uint32_t, uint32_t>> overlapping_buffers() const {
+  struct Life {  // of one generation
+    uint32_t first, last;
+    Range at;
+    Key key;
+  };
+
+  // By where they begin.
+  std::vector<uint32_t> stored_buffers() const {
     std::vector<uint32_t> by_offset;
     for (uint32_t b = 0; b < device_.buffers.size(); ++b) {
       if (device_.buffers[b].kind != BufferKind::view && device_.buffers[b].bytes.value() > 0) by_offset.push_back(b);
     }
     std::stable_sort(by_offset.begin(), by_offset.end(),
                      [&](uint32_t a, uint32_t b) { return device_.buffers[a].offset < device_.buffers[b].offset; });
+    return by_offset;
+  }
+
+  // All banks.
+  int64_t end_of(uint32_t buffer) const {
+    const Buffer& b = device_.buffers[buffer];
+    return b.offset + (b.banks - 1) * b.stride() + b.bytes.value();
+  }
+
+  // [buffer]: another has bytes between its first and its last.
+  std::vector<bool> sharing_buffers(const std::vector<uint32_t>& by_offset) const {
+    std::vector<bool> shares(device_.buffers.size(), false);
+    int64_t reached = std::numeric_limits<int64_t>::min();
+    for (size_t i = 0; i < by_offset.size(); ++i) {
+      const uint32_t b = by_offset[i];
+      const bool next = i + 1 < by_offset.size() && device_.buffers[by_offset[i + 1]].offset < end_of(b);
+      shares[b] = next || device_.buffers[b].offset < reached;
+      reached = std::max(reached, end_of(b));
+    }
+    return shares;
+  }
+
+  // [buffer]: no transfer touches it, and it is not needed all the time.
+  std::vector<bool> computed_buffers() const {
+    std::vector<bool> computed;
+    for (const Buffer& buffer : device_.buffers) computed.push_back(!persistent(buffer.kind));
+    for (const auto& [key, generations] : generations_) {
+      for (const Generation& generation : generations) {
+        if (!generation.computes) computed[key.first] = false;
+      }
+    }
+    return computed;
+  }
+
+  // Whether none of these buffers' generations begins where another is not over: in the order of their beginnings, with
+  // what is held at each place.
+  bool lives_apart(const std::vector<bool>& buffers) const {
+    std::vector<Life> lives;
+    for (const auto& [key, generations] : generations_) {
+      if (!buffers[key.first]) continue;
+      const Range at = place(device_.buffers[key.first], key.second);
+      for (const Generation& generation : generations)
+        lives.push_back({generation.first, generation.accesses.back(), at, key});
+    }
+    std::ranges::stable_sort(lives, {}, &Life::first);
+    std::map<int64_t, const Life*> held;  // by their beginnings; no two have bytes in common
+    for (const Life& life : lives) {
+      auto at = held.upper_bound(life.at.begin);
+      if (at != held.begin() && std::prev(at)->second->at.end > life.at.begin) --at;
+      while (at != held.end() && at->first < life.at.end) {
+        const Life& other = *at->second;
+        const bool over = other.key == life.key || other.last < life.first ||
+                          (other.last == life.first && in_place(life.first, other.key, life.key));
+        if (!over) return false;
+        at = held.erase(at);
+      }
+      held[life.at.begin] = &life;
+    }
+    return true;
+  }
+
+  // But not those that are known to be apart.
+  std::vector<std::pair<uint32_t, uint32_t>> overlapping_buffers(const std::vector<uint32_t>& by_offset,
+                                                                 const std::vector<bool>& apart) const {
     std::vector<std::pair<uint32_t, uint32_t>> pairs;
     for (size_t i = 0; i < by_offset.size(); ++i) {
-      const Buffer& a = device_.buffers[by_offset[i]];
-      const int64_t end = a.offset + (a.banks - 1) * a.stride() + a.bytes.value();
+      const uint32_t a = by_offset[i];
+      const int64_t end = end_of(a);
       for (size_t j = i + 1; j < by_offset.size() && device_.buffers[by_offset[j]].offset < end; ++j) {
-        pairs.emplace_back(by_offset[i], by_offset[j]);
+        if (!apart[a] || !apart[by_offset[j]]) pairs.emplace_back(a, by_offset[j]);
       }
     }
     return pairs;
   }
 
-  void collect_generations(const std::vector<std::pair<uint32_t, uint32_t>>& pairs) {
-    std::vector<bool> wanted(device_.buffers.size(), false);
-    for (const auto& [x, y] : pairs) wanted[x] = wanted[y] = true;
+  void collect_generations(const std::vector<bool>& wanted) {
     for (uint32_t i = deps_.device_begin[d_]; i < deps_.device_begin[d_ + 1]; ++i) {
       const Instr& instr = instr_of(program_, deps_.instances[i]);
+      const bool transfer = is_transfer(instr.opcode);
       const Slot& slot = device_.order[static_cast<size_t>(deps_.instances[i].slot)];
       const auto access = [&](const Operand& operand, bool writes) {
         if (!operand.buffer.valid()) return;
@@ -160,11 +240,20 @@ class Checker {
           generations.push_back({i, {}});
         }
         generations.back().accesses.push_back(i);
+        generations.back().computes = generations.back().computes && !transfer;
       };
       for (const Operand& operand : instr.reads) access(operand, false);
       for (const Operand& operand : instr.writes) access(operand, true);
       access(instr.workspace, true);
     }
+  }
+
+  // A text may say a million banks; those that nobody uses cannot clash.
+  std::vector<Key> used_banks(uint32_t buffer) const {
+    std::vector<Key> used;
+    for (auto at = generations_.lower_bound({buffer, 0}); at != generations_.end() && at->first.first == buffer; ++at)
+      used.push_back(at->first);
+    return used;
   }
 
   bool on_compute(uint32_t i) const { return !is_transfer(instr_of(program_, deps_.instances[i]).opcode); }
@@ -185,10 +274,13 @@ class Checker {
       const bool take_x =
           j == gy->second.size() || (i < gx->second.size() && gx->second[i].first < gy->second[j].first);
       const Generation& next = take_x ? gx->second[i++] : gy->second[j++];
-      if (last != nullptr && last_is_x != take_x) {
+      // Of instances on one stream the order says it all: most pairs are such.
+      const bool plain = last != nullptr && last->computes && next.computes && last->accesses.back() < next.accesses[0];
+      if (last != nullptr && last_is_x != take_x && !plain) {
         for (const uint32_t a : last->accesses) {
           for (const uint32_t b : next.accesses) {
-            if (a == b || !before(a, b, lazy)) return clash(last_is_x ? x : y, a, take_x ? x : y, b);
+            const Key held = last_is_x ? x : y, wanted = take_x ? x : y;
+            if (a == b ? !in_place(a, held, wanted) : !before(a, b, lazy)) return clash(held, a, wanted, b);
           }
         }
       }
@@ -196,6 +288,15 @@ class Checker {
       last_is_x = take_x;
     }
     return ok_status();
+  }
+
+  bool in_place(uint32_t i, Key held, Key wanted) const {
+    const Range from = place(device_.buffers[held.first], held.second);
+    const Range to = place(device_.buffers[wanted.first], wanted.second);
+    if (from.begin != to.begin || from.end != to.end) return false;
+    const Instr& instr = instr_of(program_, deps_.instances[i]);
+    return may_overwrite(device_, instr, in_place_reads(program_, instr), BufferId(held.first)) &&
+           device_.root(instr.writes[0].buffer) == BufferId(wanted.first);
   }
 
   Error clash(Key held, uint32_t a, Key wanted, uint32_t b) const {

@@ -13,6 +13,9 @@ namespace {
 
 constexpr int64_t most_bytes = int64_t{1} << 50;  // no device has a petabyte: sums below cannot overflow
 constexpr int most_banks = 1 << 20;
+constexpr int64_t most_banks_of_device = int64_t{1}
+                                         << 22;   // each has a list of who used it, while dependencies are found
+constexpr int64_t most_steps = int64_t{1} << 27;  // instructions times the slots they run in: 4 GB of dependencies
 
 Status check_buffer(const DeviceProgram& device, size_t index) {
   const Buffer& buffer = device.buffers[index];
@@ -99,11 +102,14 @@ Status check_device(const Program& program, size_t d) {
     return invalid_input(fmt::format("device {}: impossible size of memory or arena", device.name));
   }
   std::set<std::string_view> names;
+  int64_t banks = 0;
   for (size_t b = 0; b < device.buffers.size(); ++b) {
     if (!names.insert(device.buffers[b].name).second) {
       return invalid_input(fmt::format("device {}: two buffers are called {}", device.name, device.buffers[b].name));
     }
     RETURN_IF_ERROR(check_buffer(device, b));
+    banks += device.buffers[b].banks;
+    if (banks > most_banks_of_device) return invalid_input(fmt::format("device {}: too many banks", device.name));
   }
   names.clear();
   for (const Segment& segment : device.segments) {
@@ -151,6 +157,13 @@ Status check_structure(const Program& program) {
       return invalid_input(fmt::format("two devices are called {}", program.devices[d].name));
     }
     RETURN_IF_ERROR(check_device(program, d));
+  }
+  int64_t steps = 0;
+  for (const DeviceProgram& device : program.devices) {
+    for (const Slot& slot : device.order) {
+      steps += std::ssize(device.segments[static_cast<size_t>(slot.segment)].instrs);
+      if (steps > most_steps) return invalid_input("too many instructions to run");
+    }
   }
   return ok_status();
 }

@@ -23,7 +23,7 @@ struct Span {
 struct Trace {
   uint64_t fingerprint = 0;       // of the Program
   std::vector<Span> spans;        // by device, slot, instruction
-  std::vector<Bytes> peak_bytes;  // of each device's arena
+  std::vector<Bytes> peak_bytes;  // of each device's arena; of a real run what it allocated (rank 0 knows all)
   double makespan = 0;            // seconds
 };
 

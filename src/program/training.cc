@@ -62,6 +62,7 @@ class Planner {
       const uint64_t bit = uint64_t{1} << i;
       if (root.kind == ValueKind::weight) {
         if (root.type.dtype != DType::f32 || element_count(root.type.shape) <= 1) continue;
+        if (training_.options.constants.contains(root.content)) continue;
         if (info(node.op).gradient == nullptr) return no_gradient(node, known_none(node));
         const auto gradient = gradient_of(node.op, {types_, outputs, node.attrs, bit});
         if (!gradient) continue;  // statistics that are given, say

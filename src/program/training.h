@@ -6,6 +6,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <vector>
 
 #include "graph/optimizer.h"
@@ -17,6 +18,7 @@ namespace nlsplit {
 struct TrainingOptions {
   Optimizer optimizer = Optimizer::sgd;
   bool recompute = false;  // a stage keeps only what it was given, and computes the rest again before its gradients
+  std::set<ContentId> constants = {};  // weights that are none: masks, tables of positions (WeightStore::formulas)
 };
 
 // One part of a node's gradient: I or W.
@@ -39,8 +41,8 @@ struct Training {
 };
 
 // root: of KernelGraph. A weight is trained if it is f32, has more than one element (scalars are constants of a
-// formula) and its operator has a gradient by it. Errors: a node of which no gradient is known, by name; nothing to
-// train.
+// formula), is not among the constants and its operator has a gradient by it. Errors: a node of which no gradient is
+// known, by name; nothing to train.
 Result<Training> plan_training(const Graph& graph, const std::vector<ValueId>& root, const TrainingOptions& options);
 
 }  // namespace nlsplit

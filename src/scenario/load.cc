@@ -48,6 +48,11 @@ Result<Model> load_model(const Scenario& scenario) {
   return model;
 }
 
+void name_constants(const Model& model, Scenario& scenario) {
+  if (!scenario.training) return;
+  for (const ContentId content : model.weights.formulas()) scenario.training->constants.insert(content);
+}
+
 CostTable cost_table(const Scenario& scenario, const std::string& graph_name) {
   CostNames names{scenario.file, graph_name, {}};
   for (const Device& device : scenario.cluster.devices) {

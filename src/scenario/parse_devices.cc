@@ -138,7 +138,7 @@ Result<std::vector<HostId>> read_hosts(const Source& source, const Yaml& node, c
       if (!read)
         return source.at(item, fmt::format("'{}' is no range of hosts; h0..h7 is one, from h0 to h7", item.text));
       range = *read;
-      if (range.last - range.first >= max_devices)
+      if (range.last - range.first >= max_devices - std::ssize(hosts))
         return source.at(item, fmt::format("'{}' means more than {} hosts", item.text, max_devices));
     }
     for (int64_t n = range.first; n <= range.last; ++n) {
@@ -146,6 +146,7 @@ Result<std::vector<HostId>> read_hosts(const Source& source, const Yaml& node, c
       ASSIGN_OR_RETURN(const HostId host, read_host(source, named, cluster));
       if (std::ranges::find(hosts, host) != hosts.end())
         return source.at(item, fmt::format("host '{}' is given twice", named.text));
+      if (std::ssize(hosts) == max_devices) return source.at(item, fmt::format("more than {} hosts", max_devices));
       hosts.push_back(host);
     }
   }

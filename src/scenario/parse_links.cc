@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
 
 #include "base/text_reader.h"
 #include "cost/network_profile.h"
@@ -26,15 +28,18 @@ Result<HostId> read_link_end(const Source& source, const Yaml& node, const Clust
                                      name, near.empty() ? "; hosts" : fmt::format(": did you mean '{}'? Hosts", near)));
 }
 
-bool has_link(const Cluster& cluster, std::string_view name) {
-  return std::any_of(cluster.links.begin(), cluster.links.end(), [&](const Link& link) { return link.name == name; });
-}
+// Of the links so far.
+struct LinkNames {
+  std::unordered_set<std::string> taken;
+  std::unordered_map<std::string, int> next;  // number to try for a name that is taken
+};
 
 // "a-b", and "a-b.2" for the second one between them.
-std::string link_name(const Cluster& cluster, const Link& link) {
+std::string link_name(const Cluster& cluster, const Link& link, LinkNames& names) {
   const std::string base = fmt::format("{}-{}", cluster.hosts[link.a.index()].name, cluster.hosts[link.b.index()].name);
   std::string name = base;
-  for (int n = 2; has_link(cluster, name); ++n) name = fmt::format("{}.{}", base, n);
+  int& n = names.next.try_emplace(base, 2).first->second;
+  for (; !names.taken.insert(name).second; ++n) name = fmt::format("{}.{}", base, n);
   return name;
 }
 
@@ -63,7 +68,7 @@ Status parse_ends(const Source& source, const Yaml& node, const Cluster& cluster
   return ok_status();
 }
 
-Status parse_link(const Source& source, const Yaml& node, size_t number, Cluster& cluster) {
+Status parse_link(const Source& source, const Yaml& node, size_t number, Cluster& cluster, LinkNames& names) {
   const std::string what = fmt::format("link {}", number);
   ASSIGN_OR_RETURN(const Fields fields,
                    Fields::open(source, node, what, {"between", "bandwidth", "latency", "duplex", "name"}));
@@ -76,9 +81,10 @@ Status parse_link(const Source& source, const Yaml& node, size_t number, Cluster
   link.full_duplex = spec.full_duplex;
   if (const Yaml* name = fields.find("name")) {
     ASSIGN_OR_RETURN(link.name, read_name(source, *name, "a link"));
-    if (has_link(cluster, link.name)) return source.at(*name, fmt::format("there is already a link '{}'", link.name));
+    if (!names.taken.insert(link.name).second)
+      return source.at(*name, fmt::format("there is already a link '{}'", link.name));
   } else {
-    link.name = link_name(cluster, link);
+    link.name = link_name(cluster, link, names);
   }
   cluster.links.push_back(std::move(link));
   return ok_status();
@@ -147,7 +153,10 @@ Status parse_switches(const Source& source, const Yaml& node, Cluster& cluster) 
 Status parse_links(const Source& source, const Yaml& node, Cluster& cluster) {
   RETURN_IF_ERROR(expect_list(source, node, "links"));
   if (node.items.size() > max_devices) return source.at(node, fmt::format("more than {} links", max_devices));
-  for (size_t i = 0; i < node.items.size(); ++i) RETURN_IF_ERROR(parse_link(source, node.items[i], i + 1, cluster));
+  LinkNames names;
+  for (const Link& link : cluster.links) names.taken.insert(link.name);
+  for (size_t i = 0; i < node.items.size(); ++i)
+    RETURN_IF_ERROR(parse_link(source, node.items[i], i + 1, cluster, names));
   return ok_status();
 }
 

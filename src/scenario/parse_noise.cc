@@ -102,11 +102,10 @@ Status parse_straggler(const Source& source, const Yaml& node, const Cluster& cl
 Result<LinkId> read_link(const Source& source, const Fields& fields, const Cluster& cluster) {
   ASSIGN_OR_RETURN(const Yaml* node, fields.need("link"));
   ASSIGN_OR_RETURN(const std::string name, read_text(source, *node, "a link"));
+  const auto known = std::ranges::find(cluster.links, name, &Link::name);
+  if (known != cluster.links.end()) return LinkId(static_cast<size_t>(known - cluster.links.begin()));
   std::vector<std::string> names;
-  for (size_t i = 0; i < cluster.links.size(); ++i) {
-    if (cluster.links[i].name == name) return LinkId(i);
-    names.push_back(cluster.links[i].name);
-  }
+  for (const Link& link : cluster.links) names.push_back(link.name);
   const std::string near = nearest(name, names);
   return source.at(*node, fmt::format("unknown link '{}'{} x-y is the name of a link between x and y that has none",
                                       name, near.empty() ? ";" : fmt::format(": did you mean '{}'?", near)));

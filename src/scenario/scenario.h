@@ -72,6 +72,8 @@ Scenario bare_scenario(std::string model, int64_t batch, Bytes memory, Isa isa =
 
 // The model of the scenario, imported or built, optimized. Errors point at the scenario's line.
 Result<Model> load_model(const Scenario& scenario);
+// A scenario that trains is told which of its model's weights are constants: TrainingOptions::constants.
+void name_constants(const Model& model, Scenario& scenario);
 
 // The scenario's costs with the names its errors need. `graph_name`: of load_model's graph.
 CostTable cost_table(const Scenario& scenario, const std::string& graph_name);

@@ -13,6 +13,8 @@
 #include <algorithm>
 #include <map>
 #include <sstream>
+#include <unordered_map>
+#include <unordered_set>
 
 #include "base/units.h"
 
@@ -36,8 +38,9 @@ Yaml node_at(const YAML::Mark& mark, Yaml::Kind kind) {
   return node;
 }
 
+// What a copy of it takes: values, and a long text as many of them.
 size_t count(const Yaml& node) {
-  size_t n = 1;
+  size_t n = 1 + node.text.size() / 256;
   for (const Yaml& key : node.keys) n += count(key);
   for (const Yaml& item : node.items) n += count(item);
   return n;
@@ -88,6 +91,7 @@ class TreeBuilder : public YAML::EventHandler {
   struct Open {
     Yaml node;
     YAML::anchor_t anchor;
+    std::unordered_map<std::string, int> lines = {};  // of a map's keys
   };
 
   [[noreturn]] void fail(const Yaml& where, std::string message) const {
@@ -107,7 +111,7 @@ class TreeBuilder : public YAML::EventHandler {
     }
     Yaml& parent = open_.back().node;
     if (parent.is_map() && parent.keys.size() == parent.items.size()) {
-      check_key(parent, node);
+      check_key(open_.back(), node);
       parent.keys.push_back(std::move(node));
     } else {
       parent.items.push_back(std::move(node));
@@ -120,11 +124,10 @@ class TreeBuilder : public YAML::EventHandler {
     add(std::move(done.node), done.anchor);
   }
 
-  void check_key(const Yaml& map, const Yaml& key) const {
+  void check_key(Open& map, const Yaml& key) const {
     if (!key.is_scalar()) fail(key, "a key must be a text");
-    if (const Yaml* first = find_key(map, key.text)) {
-      fail(key, fmt::format("'{}' is given twice here, first in line {}", key.text, first->line));
-    }
+    const auto [first, added] = map.lines.emplace(key.text, key.line);
+    if (!added) fail(key, fmt::format("'{}' is given twice here, first in line {}", key.text, first->second));
   }
 
   // https://yaml.org/type/merge.html: keys of its own win, then earlier merged maps.
@@ -136,17 +139,19 @@ class TreeBuilder : public YAML::EventHandler {
     const Yaml merged = std::move(map.items[static_cast<size_t>(index)]);
     map.keys.erase(map.keys.begin() + index);
     map.items.erase(map.items.begin() + index);
+    std::unordered_set<std::string> known;
+    for (const Yaml& own : map.keys) known.insert(own.text);
     if (merged.is_list()) {
-      for (const Yaml& one : merged.items) merge_one(map, one, where);
+      for (const Yaml& one : merged.items) merge_one(map, known, one, where);
     } else {
-      merge_one(map, merged, where);
+      merge_one(map, known, merged, where);
     }
   }
 
-  void merge_one(Yaml& map, const Yaml& from, const Yaml& where) const {
+  void merge_one(Yaml& map, std::unordered_set<std::string>& known, const Yaml& from, const Yaml& where) const {
     if (!from.is_map()) fail(where, "'<<' merges a map, e.g. '<<: *name' where '&name' marks one");
     for (size_t i = 0; i < from.keys.size(); ++i) {
-      if (find_key(map, from.keys[i].text) != nullptr) continue;
+      if (!known.insert(from.keys[i].text).second) continue;
       map.keys.push_back(from.keys[i]);
       map.items.push_back(from.items[i]);
     }

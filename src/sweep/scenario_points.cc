@@ -121,7 +121,8 @@ class ScenarioRunner : public PointRunner {
 
   // What all points share.
   Status prepare() {
-    const Scenario& scenario = experiment_.scenario;
+    Scenario scenario = experiment_.scenario;
+    name_constants(model_, scenario);
     std::vector<int> counts;
     for (const Axis& axis : experiment_.axes) {
       if (axis.kind != AxisKind::micro_batches) continue;

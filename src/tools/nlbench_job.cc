@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <cstring>
 #include <filesystem>
 
 #include "base/npy.h"
-#include "base/random.h"
 
 namespace nlsplit {
 namespace {
@@ -45,7 +45,7 @@ Result<std::string> lower_to(const TemporaryFolder& folder, const JobArguments& 
     }
     int64_t batch = arguments.batch;
     if (batch == 0 && !arguments.inputs.empty()) {
-      ASSIGN_OR_RETURN(const NpyArray first, read_npy(split_argument(arguments.inputs[0]).path));
+      ASSIGN_OR_RETURN(const NpyRaw first, read_npy_raw(split_argument(arguments.inputs[0]).path));
       if (!first.shape.empty()) batch = first.shape[0];
     }
     if (batch > 0) words.insert(words.end(), {"--batch", fmt::format("{}", batch)});
@@ -55,14 +55,56 @@ Result<std::string> lower_to(const TemporaryFolder& folder, const JobArguments& 
   return saved;
 }
 
+// What NumPy calls it.
+std::string_view npy_type(DType type) {
+  switch (type) {
+    case DType::f32:
+      return "<f4";
+    case DType::i64:
+      return "<i8";
+    case DType::i32:
+      return "<i4";
+    case DType::boolean:
+      return "|b1";
+    case DType::f16:
+      return "<f2";
+    case DType::bf16:
+      return "<u2";  // NumPy has none: their bits
+    case DType::f64:
+      return "<f8";
+    case DType::i8:
+      return "|i1";
+    case DType::u8:
+      return "|u1";
+    case DType::i16:
+      return "<i2";
+    case DType::u16:
+      return "<u2";
+    case DType::u32:
+      return "<u4";
+    case DType::u64:
+      return "<u8";
+  }
+  CHECK(false, "unknown data type");
+}
+
 Status take_file(NamedTensor& input, const std::string& path) {
-  ASSIGN_OR_RETURN(NpyArray array, read_npy(path));
+  ASSIGN_OR_RETURN(NpyRaw array, read_npy_raw(path));
   if (array.shape != input.type.shape) {
     return invalid_input(fmt::format("{} is {}, but input {} is {}", path,
                                      to_string(TensorType{DType::f32, array.shape}), input.name,
                                      to_string(input.type)));
   }
-  input.values = std::move(array.values);
+  if (array.type != npy_type(input.type.dtype)) {
+    return invalid_input(fmt::format("'{}' holds values of type '{}', but input {} is {} ('{}')", path, array.type,
+                                     input.name, to_string(input.type), npy_type(input.type.dtype)));
+  }
+  if (input.type.dtype == DType::f32) {
+    input.values.resize(array.raw.size() / sizeof(float));
+    if (!array.raw.empty()) std::memcpy(input.values.data(), array.raw.data(), array.raw.size());
+  } else {
+    input.raw = std::move(array.raw);
+  }
   return ok_status();
 }
 
@@ -107,11 +149,7 @@ Result<std::vector<NamedTensor>> make_inputs(const Program& program, const std::
     }
     RETURN_IF_ERROR(take_file(*input, file.path));
   }
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    if (!inputs[i].values.empty()) continue;
-    inputs[i].values.resize(static_cast<size_t>(element_count(inputs[i].type.shape)));
-    fill_normal(seed + i, inputs[i].values.data(), static_cast<int64_t>(inputs[i].values.size()));
-  }
+  fill_inputs(program, seed, inputs);
   return inputs;
 }
 

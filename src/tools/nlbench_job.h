@@ -34,7 +34,7 @@ struct LoadedJob {
 // `folder` holds what nlsim wrote while this runs; afterwards nobody needs it.
 Result<LoadedJob> load_job(const JobArguments& arguments, std::optional<TemporaryFolder>& folder);
 
-// The inputs of a Program: from files, and seeded normal values for the others.
+// The inputs of a Program: from files, and seeded values for the others (fill_inputs).
 Result<std::vector<NamedTensor>> make_inputs(const Program& program, const std::vector<std::string>& files,
                                              uint64_t seed);
 

@@ -284,8 +284,9 @@ void add_run_command(CLI::App& app, int& code) {
                    "levels differ, whose roundings do)")
       ->check(CLI::NonNegativeNumber);
   command
-      ->add_option("--input", a->job.inputs,
-                   "X.npy, or NAME=X.npy, once for each input (default: seeded normal values)")
+      ->add_option(
+          "--input", a->job.inputs,
+          "X.npy, or NAME=X.npy, once for each input (default: seeded normal values, and indices into what they index)")
       ->allow_extra_args(false);
   command->add_option("--output", a->output, "Write the network's output to Y.npy");
   command->add_option("--seed", a->job.seed, "Of the default input (default 1)");

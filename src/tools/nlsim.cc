@@ -15,7 +15,7 @@ int main(int argc, char** argv) {
       "  nlsim lower SCENARIO --plan 1                  what every machine will do, instruction by instruction\n"
       "  nlsim schedule 1f1b --micro-batches 8          a schedule drawn, with its bubble and memory\n"
       "  nlsim sweep EXPERIMENT.yaml                    a grid of schedules, link speeds, noise: one CSV and a page\n"
-      "  nlsim show zoo:resnet50 --fused                a network as text\n"
+      "  nlsim show zoo:resnet50 --fused                a network as text; --costs, --memory, --dot\n"
       "  nlsim profile show desk.json                   what nlbench measured, and how well it predicts other kernels\n"
       "  nlsim export zoo:resnet50 -o resnet50.onnx     the same for other runtimes\n",
       "nlsim");

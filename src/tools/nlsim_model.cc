@@ -6,6 +6,7 @@
 #include <charconv>
 #include <map>
 
+#include "graph/onnx/export.h"
 #include "graph/onnx/import.h"
 #include "graph/passes.h"
 #include "graph/zoo.h"
@@ -71,6 +72,20 @@ Result<Model> load_model(const ModelArguments& arguments) {
     ASSIGN_OR_RETURN(model.graph, with_batch(model.graph, arguments.batch));
   }
   return model;
+}
+
+void add_export_options(CLI::App& command, ExportArguments& arguments, bool required) {
+  command.add_option("-o,--output", arguments.output, "The file to write")->type_name("FILE.onnx")->required(required);
+  command.add_flag("--external-data", arguments.external_data,
+                   "Put the weights into FILE.onnx.data beside it, whatever their size");
+}
+
+Status export_model(const ExportArguments& arguments) {
+  ASSIGN_OR_RETURN(const Model model, load_model(arguments.model));
+  RETURN_IF_ERROR(
+      export_onnx(model.graph, model.weights, arguments.output, {.external_data = arguments.external_data}));
+  fmt::print("wrote {} to {}\n", model.graph.name, arguments.output);
+  return ok_status();
 }
 
 }  // namespace nlsplit

@@ -26,4 +26,15 @@ void add_model_options(CLI::App& command, ModelArguments& arguments);
 // As the file or the zoo has it: no passes have run.
 Result<Model> load_model(const ModelArguments& arguments);
 
+struct ExportArguments {
+  ModelArguments model;
+  std::string output;
+  bool external_data = false;
+};
+
+// --output and --external-data.
+void add_export_options(CLI::App& command, ExportArguments& arguments, bool required = true);
+// Writes the file and says so.
+Status export_model(const ExportArguments& arguments);
+
 }  // namespace nlsplit

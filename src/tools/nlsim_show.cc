@@ -1,27 +1,35 @@
+#include "tools/nlsim_show.h"
+
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "graph/dot.h"
 #include "graph/ops.h"
 #include "graph/passes.h"
-#include "graph/zoo.h"
 #include "tools/commands.h"
 #include "tools/exit.h"
-#include "tools/nlsim_model.h"
 
 namespace nlsplit {
 namespace {
 
-struct ShowArguments {
-  ModelArguments model;
-  bool fused = false;
-};
-
 Status show(const ShowArguments& arguments) {
+  if (arguments.memory) return show_memory(arguments);
+  if (!arguments.json.empty() && !arguments.costs) return invalid_input("--json needs --costs or --memory");
+  if (is_scenario(arguments.model.model)) return invalid_input("of a scenario `show` knows the memory: add --memory");
   ASSIGN_OR_RETURN(Model model, load_model(arguments.model));
   if (arguments.fused) {
     ASSIGN_OR_RETURN(model.graph, optimize(model.graph, model.weights));
+  }
+  if (!arguments.passes.empty()) {
+    ASSIGN_OR_RETURN(const std::vector<Pass> passes, select_passes(arguments.passes));
+    ASSIGN_OR_RETURN(model.graph, run_passes(model.graph, model.weights, passes));
+  }
+  if (arguments.costs) return show_costs(arguments, model.graph);
+  if (arguments.dot) {
+    std::fputs(to_dot(model.graph).c_str(), stdout);
+    return ok_status();
   }
   std::fputs(to_string(model.graph, true).c_str(), stdout);
   Work total;
@@ -37,23 +45,65 @@ Status show(const ShowArguments& arguments) {
   return ok_status();
 }
 
+std::string pass_list() {
+  std::string text = "Passes, in the order of --fused:\n";
+  for (const Pass& pass : all_passes()) text += fmt::format("  {:<24} {}\n", pass.name, pass.what);
+  return text;
+}
+
 }  // namespace
 
 void add_show_command(CLI::App& app, int& code) {
-  CLI::App* command = app.add_subcommand("show", "Print a network as text: shapes, FLOPs, bytes");
+  CLI::App* command =
+      app.add_subcommand("show", "Print a network as text: shapes, FLOPs, bytes; or its costs, its memory, a drawing");
   const auto arguments = std::make_shared<ShowArguments>();
   add_model_options(*command, arguments->model);
-  command->add_flag("--fused", arguments->fused, "After the passes: BatchNorm folded, element-wise steps fused");
+  CLI::Option* fused = command->add_flag("--fused", arguments->fused, "After all passes, as it is planned and run");
+  CLI::Option* passes =
+      command
+          ->add_option(
+              "--passes", arguments->passes,
+              "After these passes only, in this order, e.g. fold_batch_norm,fuse_bias; none; all,-NAME: all but one")
+          ->type_name("LIST")
+          ->excludes(fused);
+  CLI::Option* costs = command->add_flag("--costs", arguments->costs,
+                                         "A table of every layer: FLOPs, bytes read and written, its shares, FLOPs "
+                                         "for each byte");
+  CLI::Option* dot =
+      command->add_flag("--dot", arguments->dot, "A drawing for Graphviz: `… --dot | dot -Tsvg -o model.svg`")
+          ->excludes(costs);
+  CLI::Option* memory = command
+                            ->add_flag("--memory", arguments->memory,
+                                       "What it takes of a device's memory when it runs: weights as the kernels want "
+                                       "them, activations beside the\n"
+                                       "bound that no plan can beat and the layer where it is reached, workspace, "
+                                       "messages. MODEL may be a\n"
+                                       "scenario: then of every device and stage of a plan")
+                            ->excludes(costs, dot, fused, passes);
+  command
+      ->add_option("--json", arguments->json,
+                   "With --costs or --memory: the figures as JSON to this file, - for "
+                   "standard output")
+      ->type_name("FILE");
+  CLI::Option* plan = command
+                          ->add_option("--plan", arguments->choice.plan,
+                                       "With --memory: number in the scenario's ranking, or name of one of its plans "
+                                       "(default 1)")
+                          ->type_name("K|NAME")
+                          ->needs(memory);
+  command->add_option("--plan-file", arguments->choice.file, "With --memory: a plan in a file of its own")
+      ->type_name("FILE")
+      ->needs(memory)
+      ->excludes(plan);
+  command
+      ->add_option("--isa", arguments->isa,
+                   "With --memory of a model: kernels of this instruction level (v2, v3, v4, neon; default: this "
+                   "machine's)")
+      ->type_name("LEVEL")
+      ->needs(memory);
+  command->footer(pass_list() + "\n" + command->get_footer());
   command->callback([arguments, &code] {
     if (const Status status = show(*arguments); !status.ok()) code = report(status.error());
-  });
-}
-
-void add_zoo_command(CLI::App& app, int& code) {
-  CLI::App* command = app.add_subcommand("zoo", "List the networks that come with the program");
-  command->callback([&code] {
-    for (const ZooEntry& entry : zoo()) fmt::print("zoo:{:<14} {}\n", entry.name, entry.what);
-    code = 0;
   });
 }
 

@@ -35,6 +35,7 @@ Result<Loaded> load(const std::string& what, int64_t batch, bool need_profiles) 
     return invalid_input(fmt::format("{}: neither a scenario (*.yaml) nor a model (*.onnx or zoo:NAME)", what));
   }
   ASSIGN_OR_RETURN(loaded.model, load_model(loaded.scenario));
+  name_constants(loaded.model, loaded.scenario);
   return loaded;
 }
 

@@ -13,6 +13,7 @@
 #include "kernels/cpu.h"
 #include "onnx_case.h"
 #include "run_kernels.h"
+#include "testing/paths.h"
 
 namespace nlsplit::testing {
 namespace {
@@ -87,8 +88,7 @@ std::string try_model(const KernelLibrary& library, const OnnxCase& onnx_case, M
 
 // As it is; else with the inputs that decide extents as constants, as they are in real networks; else with all inputs
 // as constants, folded at import.
-Outcome try_case(const KernelLibrary& library, const std::filesystem::path& folder) {
-  const auto onnx_case = read_case(folder);
+Outcome try_case(const KernelLibrary& library, const Result<OnnxCase>& onnx_case) {
   if (!onnx_case) return {onnx_case.error().message};
   std::set<std::string> all;
   for (const auto& [name, tensor] : onnx_case->inputs) all.insert(name);
@@ -146,7 +146,7 @@ TEST(Conformance, SingleOperators) {
   for (const std::filesystem::path& folder : folders) {
     const std::string name = folder.filename().string();
     const bool is_expanded = name.ends_with("_expanded");  // the operator written as a function of others
-    const Outcome outcome = try_case(*library, folder);
+    const Outcome outcome = try_case(*library, read_case(folder));
     expanded += is_expanded;
     if (outcome.trouble.empty()) {
       (is_expanded ? passed_expanded : passed) += 1;
@@ -159,6 +159,27 @@ TEST(Conformance, SingleOperators) {
   fmt::print("{} of {} operator tests pass, {} of {} of operators written as functions; {} of them as constants only\n",
              passed, std::ssize(folders) - expanded, passed_expanded, expanded, folded);
   EXPECT_GT(passed, 560);
+}
+
+// Operators as opsets 18 to 24 define them: cases made by scripts/export/later_opsets.py.
+TEST(Conformance, LaterOpsets) {
+  const auto library = KernelLibrary::load(best_isa().value());
+  ASSERT_TRUE(library.ok()) << library.error().to_string();
+  const std::map<std::string, std::string> unsupported = unsupported_cases();
+  int passed = 0, cases = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(NLS_SOURCE_DIR "/tests/conformance/later")) {
+    if (entry.path().extension() != ".onnx") continue;
+    ++cases;
+    const std::string name = "later/" + entry.path().stem().string();
+    const Outcome outcome = try_case(*library, read_later_case(entry.path()));
+    passed += outcome.trouble.empty();
+    if (outcome.trouble.empty())
+      EXPECT_FALSE(unsupported.contains(name)) << name << " passes: take it out of unsupported.txt";
+    else
+      EXPECT_TRUE(unsupported.contains(name)) << name << ": " << outcome.trouble;
+  }
+  fmt::print("{} of {} cases of opsets 18 to 24 pass\n", passed, cases);
+  EXPECT_GT(passed, 200);
 }
 
 }  // namespace

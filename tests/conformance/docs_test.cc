@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "graph/ops.h"
 #include "kernels/catalogue.h"
+#include "testing/paths.h"
 
 namespace nlsplit {
 namespace {
@@ -40,11 +41,12 @@ TEST(OperatorsPage, HasEveryOperatorOfTheTable) {
     if (op == Op::MaxPoolIndices) continue;  // a part of ONNX's MaxPool
     const auto row = rows.find(std::string(name_of(op)));
     ASSERT_TRUE(row != rows.end()) << name_of(op);
-    EXPECT_EQ(row->second, is_view(op) ? "none: the same bytes" : is_general(op) ? "reference" : "fast") << name_of(op);
+    const bool slow = is_general(op) && op != Op::Gather;
+    EXPECT_EQ(row->second, is_view(op) ? "none: the same bytes" : slow ? "reference" : "fast") << name_of(op);
   }
 }
 
-// The reference kernel alone takes other types than f32.
+// The reference kernel and Gather's alone take other types than f32.
 TEST(OperatorsPage, OtherTypesAreComputedByTheReferenceKernel) {
   ComputeDesc desc;
   desc.op = Op::Add;
@@ -54,6 +56,13 @@ TEST(OperatorsPage, OtherTypesAreComputedByTheReferenceKernel) {
   for (TensorType& type : desc.inputs) type.dtype = DType::f32;
   desc.outputs[0].dtype = DType::f32;
   EXPECT_EQ(choose_kernel(desc, Isa::v3).value(), "binary_v3");
+
+  ComputeDesc gather;
+  gather.op = Op::Gather;
+  gather.attrs = {{"axis", int64_t{0}}};
+  gather.inputs = {{DType::u8, {5, 3}}, {DType::i64, {2}}};
+  gather.outputs = {{DType::u8, {2, 3}}};
+  EXPECT_EQ(candidates(gather, Isa::v3).value(), std::vector<std::string>{"gather_v3"});
 }
 
 }  // namespace

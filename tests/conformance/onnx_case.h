@@ -32,10 +32,7 @@ std::string raw_list(const List& list) {
   return raw;
 }
 
-inline Result<Tensor> read_tensor(const std::string& path) {
-  ASSIGN_OR_RETURN(const std::string text, read_file(path));
-  onnx::TensorProto proto;
-  if (!proto.ParseFromString(text)) return unsupported(path + " is no tensor");
+inline Result<Tensor> tensor_of_proto(const onnx::TensorProto& proto, const std::string& path) {
   const auto type = dtype_of_onnx(proto.data_type());
   if (!type)
     return unsupported(onnx::TensorProto::DataType_Name(static_cast<onnx::TensorProto::DataType>(proto.data_type())) +
@@ -67,6 +64,13 @@ inline Result<Tensor> read_tensor(const std::string& path) {
   return tensor_of(std::move(whole), std::move(raw));
 }
 
+inline Result<Tensor> read_tensor(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::string text, read_file(path));
+  onnx::TensorProto proto;
+  if (!proto.ParseFromString(text)) return unsupported(path + " is no tensor");
+  return tensor_of_proto(proto, path);
+}
+
 // numpy has no bf16, so ONNX 1.12 wrote such tensors as u16; the model says what they are.
 inline void as_declared(const onnx::ValueInfoProto& value, Tensor& tensor) {
   if (value.type().tensor_type().elem_type() == onnx::TensorProto::BFLOAT16 && tensor.type.dtype == DType::u16)
@@ -91,29 +95,30 @@ inline std::vector<int> parameter_places(const std::string& op) {
       {"Resize", {1, 2, 3}},    {"Upsample", {1}},    {"TopK", {1}},      {"CumSum", {1}},
       {"OneHot", {1}},          {"Trilu", {1}},       {"Compress", {1}},  {"NonZero", {0}},
       {"ConstantOfShape", {0}}, {"Range", {0, 1, 2}}, {"If", {0}},        {"Dropout", {1, 2}},
-      {"MaxUnpool", {2}},       {"LSTM", {4}},        {"GRU", {4}},       {"RNN", {4}}};
+      {"MaxUnpool", {2}},       {"LSTM", {4}},        {"GRU", {4}},       {"RNN", {4}},
+      {"CenterCropPad", {1}},   {"AffineGrid", {1}},  {"Attention", {6}}, {"TensorScatter", {2}}};
   const auto found = places.find(op);
   return found == places.end() ? std::vector<int>{} : found->second;
 }
 
-inline Result<OnnxCase> read_case(const std::filesystem::path& folder) {
+// read(role, i): "input" or "output" number i.
+template <class Read>
+Result<OnnxCase> read_case_with(std::string name_of_case, std::string model, const Read& read) {
   OnnxCase out;
-  out.name = folder.filename().string();
-  out.model = (folder / "model.onnx").string();
+  out.name = std::move(name_of_case);
+  out.model = std::move(model);
   ASSIGN_OR_RETURN(const std::string text, read_file(out.model));
   onnx::ModelProto proto;
   if (!proto.ParseFromString(text)) return unsupported("not an ONNX model");
   std::set<std::string> names;
-  const std::filesystem::path data = folder / "test_data_set_0";
   for (int i = 0; i < proto.graph().input_size(); ++i) {
     const std::string& name = proto.graph().input(i).name();
     names.insert(name);
-    ASSIGN_OR_RETURN(out.inputs[name], read_tensor((data / ("input_" + std::to_string(i) + ".pb")).string()));
+    ASSIGN_OR_RETURN(out.inputs[name], read("input", i));
     as_declared(proto.graph().input(i), out.inputs[name]);
   }
   for (int i = 0; i < proto.graph().output_size(); ++i) {
-    ASSIGN_OR_RETURN(out.outputs.emplace_back(),
-                     read_tensor((data / ("output_" + std::to_string(i) + ".pb")).string()));
+    ASSIGN_OR_RETURN(out.outputs.emplace_back(), read("output", i));
     as_declared(proto.graph().output(i), out.outputs.back());
   }
   for (const auto& node : proto.graph().node()) {
@@ -123,6 +128,28 @@ inline Result<OnnxCase> read_case(const std::filesystem::path& folder) {
     }
   }
   return out;
+}
+
+inline Result<OnnxCase> read_case(const std::filesystem::path& folder) {
+  return read_case_with(
+      folder.filename().string(), (folder / "model.onnx").string(), [&](const std::string& role, int i) {
+        return read_tensor((folder / "test_data_set_0" / (role + "_" + std::to_string(i) + ".pb")).string());
+      });
+}
+
+// One of tests/conformance/later: NAME.onnx, and NAME.data with the tensors as initializers of a graph.
+inline Result<OnnxCase> read_later_case(const std::filesystem::path& model) {
+  std::filesystem::path data = model;
+  ASSIGN_OR_RETURN(const std::string text, read_file(data.replace_extension(".data").string()));
+  onnx::GraphProto tensors;
+  if (!tensors.ParseFromString(text)) return unsupported(data.string() + " is no graph");
+  return read_case_with(model.stem().string(), model.string(), [&](const std::string& role, int i) -> Result<Tensor> {
+    const std::string wanted = role + "_" + std::to_string(i);
+    for (const onnx::TensorProto& tensor : tensors.initializer()) {
+      if (tensor.name() == wanted) return tensor_of_proto(tensor, data.string());
+    }
+    return unsupported(data.string() + " has no " + wanted);
+  });
 }
 
 // With these inputs as constants of the network.

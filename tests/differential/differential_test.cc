@@ -24,6 +24,7 @@
 #include "program/verify.h"
 #include "sim/fast.h"
 #include "sim/simgrid/simgrid_tier.h"
+#include "testing/paths.h"
 #include "testing/tensors.h"
 
 namespace nlsplit {

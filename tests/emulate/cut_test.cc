@@ -7,6 +7,7 @@
 
 #include "program/saved.h"
 #include "program/text.h"
+#include "testing/paths.h"
 #include "tools/run_program.h"
 
 namespace nlsplit {

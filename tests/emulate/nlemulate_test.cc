@@ -12,6 +12,7 @@
 #include <sstream>
 #include <thread>
 
+#include "testing/paths.h"
 #include "tools/run_program.h"
 
 namespace nlsplit {

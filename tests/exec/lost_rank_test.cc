@@ -17,6 +17,7 @@
 #include "base/file.h"
 #include "exec/programs.h"
 #include "program/saved.h"
+#include "testing/paths.h"
 
 namespace nlsplit {
 namespace {

@@ -9,6 +9,7 @@
 #include "base/npy.h"
 #include "exec/programs.h"
 #include "program/saved.h"
+#include "testing/paths.h"
 
 namespace nlsplit {
 namespace {

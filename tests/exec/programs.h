@@ -11,6 +11,7 @@
 #include "base/random.h"
 #include "exec/run_threads.h"
 #include "program/text.h"
+#include "testing/paths.h"
 
 namespace nlsplit::testing {
 

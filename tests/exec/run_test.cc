@@ -1,10 +1,19 @@
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstring>
 
 #include "exec/arena.h"
+#include "exec/kernels/kernel_library.h"
 #include "exec/programs.h"
 #include "exec/transport_threads.h"
+#include "graph/passes.h"
+#include "graph/zoo.h"
+#include "program/footprint.h"
+#include "program/lower.h"
+#include "testing/random_graph.h"
 
 namespace nlsplit {
 namespace {
@@ -194,6 +203,118 @@ TEST(Run, ReceivesArePostedAhead) {
   ASSERT_EQ(recvs.size(), 6u);
   for (int slot = 0; slot < 4; ++slot)
     EXPECT_LE(recvs[static_cast<size_t>(slot)].start, computes[0].start) << "slot " << slot;
+}
+
+// On one device of the level this machine has.
+Program unsplit(const Graph& graph, int micro_batches) {
+  Device device;
+  device.name = "A";
+  device.memory = bytes(int64_t{1} << 40);
+  device.isa = best_isa().value();
+  const KernelGraph kernels = choose_kernels(graph, {device.isa}).value();
+  return lower_unsplit(kernels, micro_batches, device, "here").value();
+}
+
+Job job_of(const Program& program, const WeightStore& weights) {
+  Job job = seeded_job(program);
+  job.contents = contents_of(weights);
+  return job;
+}
+
+TEST(Memory, AnArenaIsAsLargeAsAskedFor) {
+  for (const int64_t size : {int64_t{1}, int64_t{4096}, int64_t{3} << 20}) {
+    const Arena arena = Arena::allocate(bytes(size)).value();
+    EXPECT_EQ(static_cast<int64_t>(arena.bytes().size()), size);
+    arena.bytes().back() = std::byte{1};
+  }
+  EXPECT_EQ(Arena::allocate(bytes(0)).value().bytes().size(), 0u);
+}
+
+// What is measured of a run is what the Program's parts add up to.
+TEST(Memory, ARunAllocatesWhatTheFootprintSays) {
+  Model model = zoo_model("simple_cnn").value();
+  const Program program = unsplit(optimize(model.graph, model.weights).value(), 2);
+  const auto result = run_threads(program, job_of(program, model.weights), test_options());
+  ASSERT_TRUE(result.ok()) << error_of(result);
+  ASSERT_EQ(result->trace.peak_bytes.size(), 1u);
+  EXPECT_EQ(result->trace.peak_bytes[0], footprints(program)[0].total());
+  const Program three = program_of("train_1f1b");
+  const auto pipeline = run_threads(three, seeded_job(three), test_options());
+  ASSERT_TRUE(pipeline.ok()) << error_of(pipeline);
+  ASSERT_EQ(pipeline->trace.peak_bytes.size(), 3u);
+  for (size_t d = 0; d < 3; ++d) EXPECT_EQ(pipeline->trace.peak_bytes[d], three.devices[d].arena);
+}
+
+// Nothing is written beside the arena, and its last bytes are used.
+TEST(Memory, ARunStaysWithinItsArena) {
+  Model model = zoo_model("simple_cnn").value();
+  const Program program = unsplit(optimize(model.graph, model.weights).value(), 2);
+  const DeviceProgram& device = program.devices[0];
+  const auto library = KernelLibrary::load(device.isa);
+  ASSERT_TRUE(library.ok()) << library.error().to_string();
+  KernelTable kernels;
+  for (const ComputeDesc& desc : program.descs) kernels.push_back(library->find(desc.kernel).value());
+  constexpr std::byte untouched{0xa5};
+  const auto size = static_cast<size_t>(device.arena.value());
+  constexpr size_t guard = 1 << 16;
+  std::vector<std::byte> memory(size + 2 * guard + 64, untouched);
+  const size_t begin = guard + (64 - std::bit_cast<uintptr_t>(memory.data() + guard) % 64) % 64;
+  std::byte* arena = memory.data() + begin;
+  int64_t last_end = 0;
+  for (const Buffer& buffer : device.buffers) {
+    if (buffer.kind == BufferKind::view) continue;
+    last_end = std::max(last_end, buffer.offset + buffer.banks * buffer.stride());
+    if (buffer.kind == BufferKind::input)
+      std::memset(arena + buffer.offset, 0, static_cast<size_t>(buffer.banks * buffer.stride()));
+    if (!buffer.has_content) continue;
+    const std::string raw = model.weights.materialise(buffer.content).value();
+    ASSERT_TRUE(place_content(program, device, kernels, buffer, raw, arena).ok());
+  }
+  EXPECT_EQ(last_end, device.arena.value());
+  const auto deps = dependencies(program);
+  ASSERT_TRUE(deps.ok());
+  ThreadWorld world(1, bytes(0));
+  DeviceRun device_run(program, *deps, 0, kernels, arena, world.endpoint(0), {});
+  device_run.arm();
+  ASSERT_TRUE(device_run.start().ok());
+  for (size_t i = 0; i < memory.size(); ++i) {
+    if (i >= begin && i < begin + size) continue;
+    ASSERT_EQ(memory[i], untouched) << "byte " << static_cast<int64_t>(i) - static_cast<int64_t>(begin);
+  }
+}
+
+// Results in their operands' places are the same bits as results in places of their own.
+TEST(Memory, ComputingInPlaceChangesNoBit) {
+  int in_place = 0;
+  for (uint64_t seed = 0; seed < 30; ++seed) {
+    SCOPED_TRACE(seed);
+    const Model model = random_graph(seed, 12);  // no passes: element-wise nodes stand alone
+    const Program program = unsplit(model.graph, 2);
+    for (const Instr& instr : program.devices[0].segments[0].instrs) {
+      const auto place = [&](const Operand& operand) {
+        const DeviceProgram& device = program.devices[0];
+        return device.buffer(device.root(operand.buffer)).offset;
+      };
+      if (std::ranges::any_of(instr.reads, [&](const Operand& read) { return place(read) == place(instr.writes[0]); }))
+        ++in_place;
+    }
+    Program apart = program;
+    DeviceProgram& device = apart.devices[0];
+    for (Buffer& buffer : device.buffers) {
+      if (buffer.kind != BufferKind::scratch) continue;
+      buffer.offset = device.arena.value();
+      device.arena += bytes(buffer.stride());
+    }
+    const auto shared_run = run_threads(program, job_of(program, model.weights), test_options());
+    const auto apart_run = run_threads(apart, job_of(apart, model.weights), test_options());
+    ASSERT_TRUE(shared_run.ok()) << error_of(shared_run);
+    ASSERT_TRUE(apart_run.ok()) << error_of(apart_run);
+    ASSERT_EQ(shared_run->outputs.size(), 1u);
+    const std::vector<float>&a = shared_run->outputs[0].tensor.values, &b = apart_run->outputs[0].tensor.values;
+    ASSERT_EQ(a.size(), b.size());
+    EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size() * sizeof(float)), 0);
+  }
+  EXPECT_GT(in_place, 30);
 }
 
 TEST(Place, StatesWithoutContentAreZero) {

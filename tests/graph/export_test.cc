@@ -103,20 +103,89 @@ void expect_same_model(const Model& actual, const Model& expected) {
   EXPECT_EQ(to_string(actual.graph), to_string(want));
 }
 
-class ExportZoo : public Export, public ::testing::WithParamInterface<ZooEntry> {};
+// Every network, the large ones at sizes that a test can write; with all its positions, so that no node is made of
+// constants alone, which import folds.
+std::vector<std::string> exported() {
+  std::vector<std::string> names;
+  for (const ZooEntry& entry : zoo()) {
+    std::string name(entry.name);
+    if (name == "vgg19") continue;    // vgg16's layers
+    if (name == "vit_b16") continue;  // below
+    if (name == "bert_base") name += "?layers=1&hidden=64&heads=4&ffn=96&vocab=100&length=512";
+    if (name == "gpt2") name += "?layers=1&hidden=64&heads=4&vocab=100&length=1024";
+    if (name == "llama") name += "?layers=2&hidden=64&heads=4&kv_heads=2&ffn=96&vocab=100&length=8";
+    names.push_back(name);
+  }
+  return names;
+}
+
+class ExportZoo : public Export, public ::testing::WithParamInterface<std::string> {};
 
 TEST_P(ExportZoo, ComesBack) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  if (GetParam().name == "vgg16") GTEST_SKIP() << "half a gigabyte of weights; smaller networks run under sanitizers";
+  if (GetParam() == "vgg16") GTEST_SKIP() << "half a gigabyte of weights; smaller networks run under sanitizers";
 #endif
-  const Model model = zoo_model(GetParam().name).value();
+  const Model model = zoo_model(GetParam()).value();
   const auto back = round_trip(model);
   ASSERT_TRUE(back.ok()) << back.error().to_string();
   expect_same_model(*back, model);
 }
 
-INSTANTIATE_TEST_SUITE_P(Zoo, ExportZoo, ::testing::ValuesIn(zoo().begin(), zoo().end()),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Zoo, ExportZoo, ::testing::ValuesIn(exported()),
+                         [](const auto& info) { return info.param.substr(0, info.param.find('?')); });
+
+// Nodes of constants alone come back folded: the same values.
+TEST_F(Export, FoldedConstantsChangeNothing) {
+  for (const char* name : {"vit_b16?layers=1&hidden=32&heads=2&ffn=48&image=32",
+                           "bert_base?layers=1&hidden=32&heads=2&ffn=48&vocab=50&length=7",
+                           "gpt2?layers=1&hidden=32&heads=2&vocab=50&length=7"}) {
+    SCOPED_TRACE(name);
+    const Model model = zoo_model(name).value();
+    const auto back = round_trip(model);
+    ASSERT_TRUE(back.ok()) << back.error().to_string();
+    EXPECT_EQ(back->graph.nodes.size() + 1, model.graph.nodes.size());
+    const std::vector<Tensor> inputs = random_inputs(model.graph, 1);
+    const std::vector<Tensor> want = evaluate(model.graph, model.weights, inputs).value();
+    const std::vector<Tensor> got = evaluate(back->graph, back->weights, inputs).value();
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t i = 0; i < want.size(); ++i) expect_close(got[i], want[i]);  // epsilons are 32-bit there
+  }
+}
+
+// Beside the file, each weight of some size at a multiple of 4096; and by itself where the file would be too large.
+TEST_F(Export, WeightsInAFileOfTheirOwn) {
+  const Model model = zoo_model("simple_cnn").value();
+  const std::string path = path_of(model.graph);
+  for (const OnnxWriteOptions& options :
+       {OnnxWriteOptions{.external_data = true}, OnnxWriteOptions{.largest = 1 << 20}}) {
+    ASSERT_TRUE(export_onnx(model.graph, model.weights, path, options).ok());
+    EXPECT_LT(std::filesystem::file_size(path), 10000u);
+    EXPECT_GT(std::filesystem::file_size(path + ".data"), 4u * 128 * 2048);
+    onnx::ModelProto message;
+    ASSERT_TRUE(message.ParseFromString(*read_file(path)));
+    size_t outside = 0;
+    for (const onnx::TensorProto& tensor : message.graph().initializer()) {
+      if (tensor.data_location() != onnx::TensorProto::EXTERNAL) continue;
+      ++outside;
+      for (const auto& entry : tensor.external_data()) {
+        if (entry.key() == "location") {
+          EXPECT_EQ(entry.value(), "simple_cnn.onnx.data");
+        } else if (entry.key() == "offset") {
+          EXPECT_EQ(std::stoll(entry.value()) % 4096, 0);
+        }
+      }
+    }
+    EXPECT_EQ(outside, 4u) << "four weights; the biases are small";
+    const auto back = import_onnx(path);
+    ASSERT_TRUE(back.ok()) << back.error().to_string();
+    expect_same_model(*back, model);
+    std::filesystem::remove(path);
+    std::filesystem::remove(path + ".data");
+  }
+  // Without need there is no such file.
+  ASSERT_TRUE(export_onnx(model.graph, model.weights, path).ok());
+  EXPECT_FALSE(std::filesystem::exists(path + ".data"));
+}
 
 TEST_F(Export, AnotherBatchComesBack) {
   Model model = zoo_model("simple_cnn").value();
@@ -192,7 +261,7 @@ Model model_of(const std::string& line) {
       {"x", {2, 4, 6, 6}}, {"x2", {6, 3}}, {"x3", {2, 4, 6, 6}}, {"m", {3, 2}}, {"m2", {5, 3}}};
   const std::pair<std::string, Shape> weights[] = {
       {"w", {6, 2, 3, 2}}, {"u", {4, 5, 3, 2}}, {"b", {6}},  {"b1", {4, 1, 1}}, {"s", {5}},    {"c1", {4}},
-      {"c2", {4}},         {"c3", {4}},         {"c4", {4}}, {"l", {6, 6}},     {"l2", {6, 6}}};
+      {"c", {3}},          {"c2", {4}},         {"c3", {4}}, {"c4", {4}},       {"l", {6, 6}}, {"l2", {6, 6}}};
   for (const auto& [name, shape] : inputs) {
     if (mentioned(name)) known.emplace_back(name, builder.input(name, type(shape)));
   }
@@ -231,8 +300,40 @@ TEST_F(Export, EveryOperatorComesBack) {
     ASSERT_TRUE(back.ok()) << back.error().to_string();
     expect_same_model(*back, model);
   }
-  for (const Op recurrent : {Op::LSTM, Op::GRU, Op::RNN}) seen.insert(recurrent);  // they have a test of their own
+  for (const Op other : {Op::LSTM, Op::GRU, Op::RNN, Op::Gelu}) seen.insert(other);  // they have tests of their own
   EXPECT_EQ(static_cast<int>(seen.size()), first_general_op);
+}
+
+TEST_F(Export, ABiasOfAMatMulIsAnAddAndFusedAgain) {
+  Model model = model_of("MatMul(%x, %x2, %c)");
+  auto back = round_trip(model);
+  ASSERT_TRUE(back.ok()) << back.error().to_string();
+  ASSERT_EQ(back->graph.nodes.size(), 2u);
+  EXPECT_EQ(back->graph.nodes[1].op, Op::Add);
+  const std::vector<Tensor> inputs = random_inputs(model.graph, 3);
+  const std::vector<Tensor> want = evaluate(model.graph, model.weights, inputs).value();
+  expect_same_bits(evaluate(back->graph, back->weights, inputs).value(), want);
+  const Graph again = optimize(back->graph, back->weights).value();
+  ASSERT_EQ(again.nodes.size(), 1u) << to_string(again);
+  EXPECT_EQ(again.nodes[0].inputs, model.graph.nodes[0].inputs);
+  expect_same_bits(evaluate(again, back->weights, inputs).value(), want);
+}
+
+// Opset 17 has its parts only.
+TEST_F(Export, AGeluIsItsPartsAndIsRecognizedAgain) {
+  for (const char* line : {"Gelu(%x) {approximate=\"none\"}", "Gelu(%x) {approximate=\"tanh\"}"}) {
+    SCOPED_TRACE(line);
+    const Model model = model_of(line);
+    auto back = round_trip(model);
+    ASSERT_TRUE(back.ok()) << back.error().to_string();
+    EXPECT_GT(back->graph.nodes.size(), 4u);
+    const std::vector<Tensor> inputs = random_inputs(model.graph, 3);
+    expect_close(evaluate(back->graph, back->weights, inputs).value(),
+                 evaluate(model.graph, model.weights, inputs).value(), {1e-5, 1e-6});
+    const Graph again = optimize(back->graph, back->weights).value();
+    ASSERT_EQ(again.nodes.size(), 1u) << to_string(again);
+    EXPECT_EQ(again.nodes[0], model.graph.nodes[0]);
+  }
 }
 
 // To ONNX an empty list of axes means all of them; to us it means none.
@@ -286,16 +387,6 @@ TEST_F(Export, Refusals) {
   strange.weights = {};
   const std::string path = path_of(strange.graph);
   EXPECT_THAT(refusal(strange, path), HasSubstr("weight b1: there is no weight with content"));
-
-  Model large;
-  GraphBuilder builder("large");
-  const TensorType type{DType::f32, {1 << 15, 1 << 15}};  // 4 GiB, and nobody must make them
-  const ValueId x = builder.input("x", {DType::f32, {1, 1 << 15}});
-  const ValueId w = builder.weight("w", type, large.weights.add_random(type, 1, 1));
-  builder.output(builder.add(Op::MatMul, "y", {x, w}, {}).value());
-  large.graph = std::move(builder).finish();
-  EXPECT_THAT(refusal(large, path), HasSubstr("4.0 GiB of weights, and ONNX files end at 2 GiB"));
-  EXPECT_FALSE(std::filesystem::exists(path));
 
   EXPECT_THAT(refusal(zoo_model("simple_cnn").value(), "/nowhere/x.onnx"), HasSubstr("cannot write '/nowhere/x.onnx'"));
 }

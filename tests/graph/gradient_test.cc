@@ -96,6 +96,8 @@ TEST(Gradient, OfProducts) {
   // One matrix for all: the same arithmetic, its sums go on over the batch.
   const Case w{Op::MatMul, {f32({3, 2, 4}), f32({4, 2})}};
   EXPECT_EQ(gradient(w, second), "flops 96 reads 144 writes 32 keeps 0");
+  const Case b{Op::MatMul, {f32({3, 2, 4}), f32({4, 2}), f32({2})}};
+  EXPECT_EQ(gradient(b, third), "flops 12 reads 48 writes 8 keeps");
 }
 
 TEST(Gradient, OfSumsPassesUnlessItWasBroadcast) {
@@ -126,10 +128,22 @@ TEST(Gradient, OfFunctionsReadsWhatTheDerivativeNeeds) {
   EXPECT_EQ(of(Op::Sqrt), "flops 20 reads 80 writes 40 keeps y");
   EXPECT_EQ(of(Op::Neg), "flops 10 reads 40 writes 40 keeps");
   EXPECT_EQ(of(Op::Erf), "flops 50 reads 80 writes 40 keeps 0");
+  EXPECT_EQ(of(Op::Gelu, {{"approximate", std::string("none")}}), "flops 110 reads 80 writes 40 keeps 0");
+  EXPECT_EQ(of(Op::Gelu, {{"approximate", std::string("tanh")}}), "flops 160 reads 80 writes 40 keeps 0");
   EXPECT_EQ(of(Op::LeakyRelu, {{"alpha", 0.1}}), "flops 10 reads 80 writes 40 keeps y");
   EXPECT_EQ(of(Op::LeakyRelu, {{"alpha", -0.1}}), "flops 10 reads 80 writes 40 keeps 0");  // y > 0 on both sides
   EXPECT_EQ(of(Op::HardSigmoid, {{"alpha", 0.2}, {"beta", 0.5}}), "flops 10 reads 80 writes 40 keeps y");
   EXPECT_EQ(of(Op::Clip, {{"max", 6.0}, {"min", 0.0}}), "flops 10 reads 80 writes 40 keeps y");
+}
+
+TEST(Gradient, OfWhatIsTakenOut) {
+  // 6 rows of 4 from a table of 10: an addition for each of 24 elements; the gradient is as large as the table.
+  const Case rows{Op::Gather, {f32({10, 4}), {DType::i64, {2, 3}}}, {{"axis", int64_t{0}}}};
+  EXPECT_EQ(gradient(rows, first), "flops 24 reads 144 writes 160 keeps 1");
+  EXPECT_THAT(gradient(rows, second), HasSubstr("its indices have no gradient"));
+  const Case slice{
+      Op::Slice, {f32({4, 6})}, {{"axes", Ints{1}}, {"ends", Ints{5}}, {"starts", Ints{1}}, {"steps", Ints{1}}}};
+  EXPECT_EQ(gradient(slice, first), "flops 0 reads 64 writes 96 keeps");
 }
 
 TEST(Gradient, OfPooling) {

@@ -9,6 +9,7 @@
 #include "graph/passes.h"
 #include "graph/reference/evaluate.h"
 #include "onnx_file.h"
+#include "testing/paths.h"
 
 namespace nlsplit {
 namespace {
@@ -45,14 +46,14 @@ Result<Model> one(int64_t opset, const std::string& op, const Ints& shape) {
 
 TEST(Import, ClipLimitsAreAttributesThenInputs) {
   EXPECT_EQ(nodes_of(one(6, "Clip", {1, 4}, [](OnnxFile&, onnx::NodeProto& n) { set(n, "max", 6.0f); })),
-            "%y f32[1,4] = Clip(%x) {max=6.0, min=-3.4028234663852886e+38} as \"it\"\n");
+            "%y f32[1,4] = Clip(%x) {max=6.0} as \"it\"\n");
   EXPECT_EQ(nodes_of(one(11, "Clip", {1, 4},
                          [](OnnxFile& f, onnx::NodeProto& n) {
                            f.floats("high", {}, {6});
                            n.add_input("");
                            n.add_input("high");
                          })),
-            "%y f32[1,4] = Clip(%x) {max=6.0, min=-3.4028234663852886e+38} as \"it\"\n");
+            "%y f32[1,4] = Clip(%x) {max=6.0} as \"it\"\n");
   // Others become operands of Max and Min.
   EXPECT_EQ(nodes_of(one(11, "Clip", {1, 4}, [](OnnxFile&, onnx::NodeProto& n) { n.add_input("x"); })),
             "%y f32[1,4] = Max(%x, %x) as \"it\"\n");
@@ -68,13 +69,10 @@ TEST(Import, AutoPad) {
       set(n, "auto_pad", mode);
     }));
   };
-  EXPECT_THAT(
-      padded("SAME_UPPER"),
-      HasSubstr("f32[1,1,3,3] = MaxPool(%x) {ceil_mode=0, dilations=[1,1], kernel_shape=[3,3], pads=[0,0,1,1]"));
+  EXPECT_THAT(padded("SAME_UPPER"),
+              HasSubstr("f32[1,1,3,3] = MaxPool(%x) {kernel_shape=[3,3], pads=[0,0,1,1], strides=[2,2]}"));
   EXPECT_THAT(padded("SAME_LOWER"), HasSubstr("pads=[1,1,0,0]"));
-  EXPECT_THAT(
-      padded("VALID"),
-      HasSubstr("f32[1,1,2,2] = MaxPool(%x) {ceil_mode=0, dilations=[1,1], kernel_shape=[3,3], pads=[0,0,0,0]"));
+  EXPECT_THAT(padded("VALID"), HasSubstr("f32[1,1,2,2] = MaxPool(%x) {kernel_shape=[3,3], strides=[2,2]}"));
   EXPECT_THAT(padded("ELSE"), HasSubstr("auto_pad ELSE"));
 }
 
@@ -86,9 +84,7 @@ TEST(Import, ConvTransposeExtentsAreResolved) {
       build(n);
     }));
   };
-  EXPECT_EQ(made(11, [](onnx::NodeProto&) {}),
-            "%y f32[1,3,6,6] = ConvTranspose(%x, %w) {dilations=[1,1], group=1, kernel_shape=[3,3], "
-            "output_padding=[0,0], pads=[0,0,0,0], strides=[1,1]} as \"it\"\n");
+  EXPECT_EQ(made(11, [](onnx::NodeProto&) {}), "%y f32[1,3,6,6] = ConvTranspose(%x, %w) as \"it\"\n");
   // Stride 2: windows reach 3 * 2 + 3 = 9. SAME wants 8, one less: behind for SAME_UPPER, in front for SAME_LOWER.
   const auto same = [&](int64_t opset, const char* mode) {
     return made(opset, [&](onnx::NodeProto& n) {
@@ -122,7 +118,7 @@ TEST(Import, NormalizationsHaveDefaults) {
                            f.floats("s", {3}, {1, 1, 1});
                            n.add_input("s");
                          })),
-            "%y f32[2,3] = LayerNormalization(%x, %s) {axis=-1, epsilon=9.999999747378752e-06} as \"it\"\n");
+            "%y f32[2,3] = LayerNormalization(%x, %s) as \"it\"\n");
   EXPECT_EQ(nodes_of(one(7, "InstanceNormalization", {2, 3, 4},
                          [](OnnxFile& f, onnx::NodeProto& n) {
                            f.floats("s", {3}, {1, 1, 1});
@@ -138,12 +134,11 @@ TEST(Import, NormalizationsHaveDefaults) {
   file.node("LayerNormalization", {"x", "s"}, "y", "it").add_output("mean");
   file.output("y");
   file.output("mean");
-  EXPECT_THAT(nodes_of(file.import()),
-              HasSubstr("%mean f32[2,1] = ReduceMean(%x) {axes=[1], keepdims=1} as \"it.mean\""));
+  EXPECT_THAT(nodes_of(file.import()), HasSubstr("%mean f32[2,1] = ReduceMean(%x) {axes=[1]} as \"it.mean\""));
 }
 
 TEST(Import, ReduceMeanAxesAreAttributeThenInput) {
-  const std::string expected = "%y f32[2,1,4] = ReduceMean(%x) {axes=[1], keepdims=1} as \"it\"\n";
+  const std::string expected = "%y f32[2,1,4] = ReduceMean(%x) {axes=[1]} as \"it\"\n";
   EXPECT_EQ(nodes_of(one(13, "ReduceMean", {2, 3, 4}, [](OnnxFile&, onnx::NodeProto& n) { set(n, "axes", Ints{1}); })),
             expected);
   EXPECT_EQ(nodes_of(one(18, "ReduceMean", {2, 3, 4},
@@ -394,7 +389,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Published{"light_squeezenet.onnx", {}, 66, 39, 0.35},
                       Published{"light_vgg19.onnx", {}, 46, 26, 19.6},
                       Published{"light_bvlc_alexnet.onnx", {}, 24, 15, 0.66},
-                      Published{"ppocr_mobile_v2_cls.onnx", {{{"x", {1, 3, 48, 192}}}}, 215, 113, 0.0163}),
+                      Published{"ppocr_mobile_v2_cls.onnx", {{{"x", {1, 3, 48, 192}}}}, 215, 112, 0.0163}),
     [](const auto& info) {
       const std::string name = info.param.file;
       return name.substr(0, name.find('.'));

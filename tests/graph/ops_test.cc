@@ -79,6 +79,8 @@ TEST(Ops, RefusesWhatDoesNotFit) {
   EXPECT_THAT(infer(Op::Add, {{DType::i64, {2}}, f32({2})}), HasSubstr("operands of types i64 and f32"));
   EXPECT_THAT(infer(Op::Sigmoid, {{DType::i64, {2}}}), HasSubstr("operands of type i64; only floats are supported"));
   EXPECT_THAT(infer(Op::MatMul, {f32({2, 3}), f32({4, 2})}), HasSubstr("inner extents 3 and 4 differ"));
+  EXPECT_EQ(infer(Op::MatMul, {f32({2, 3}), f32({3, 2}), f32({3})}), "a bias f32[3] of a product f32[2,2]");
+  EXPECT_EQ(infer(Op::MatMul, {f32({2, 3}), f32({3}), f32({1})}), "a bias f32[1] of a product f32[2]");
   EXPECT_THAT(infer(Op::Reshape, {f32({2, 3})}, {{"shape", Ints{-1, -1}}}), HasSubstr("two extents open"));
   EXPECT_THAT(infer(Op::Reshape, {f32({2, 3})}, {{"shape", Ints{4, 2}}}), HasSubstr("6 elements cannot become 8"));
   EXPECT_THAT(infer(Op::Transpose, {f32({2, 3})}, {{"perm", Ints{0, 0}}}), HasSubstr("no permutation"));
@@ -160,6 +162,7 @@ TEST(Ops, ShapesOfTheRest) {
             "f32[2,3]");
   EXPECT_EQ(infer(Op::MatMul, {f32({7, 1, 2, 3}), f32({4, 3, 5})}), "f32[7,4,2,5]");
   EXPECT_EQ(infer(Op::MatMul, {f32({3}), f32({3})}), "f32[]");
+  EXPECT_EQ(infer(Op::MatMul, {f32({7, 2, 3}), f32({3, 5}), f32({5})}), "f32[7,2,5]");
   EXPECT_EQ(infer(Op::Mul, {f32({2, 1, 3}), f32({4, 1})}), "f32[2,4,3]");
   EXPECT_EQ(infer(Op::Concat, {f32({1, 2, 4}), f32({1, 3, 4})}, {{"axis", int64_t{-2}}}), "f32[1,5,4]");
   EXPECT_EQ(infer(Op::Flatten, {f32({2, 3, 4})}, {{"axis", int64_t{-1}}}), "f32[6,4]");
@@ -177,12 +180,26 @@ TEST(Ops, WorkCountsAMultiplyAddAsTwo) {
   EXPECT_EQ(work.flops.value(), 2.0 * 32 * 8 * 8 * 16 * 9);
   EXPECT_EQ(work.bytes_read.value(), 4 * (16 * 64 + 32 * 16 * 9 + 32));
   EXPECT_EQ(work.bytes_written.value(), 4 * 32 * 64);
+  // Over one axis: 32*8 results of 16*3
+  EXPECT_EQ(work_of(Op::Conv, {}, {}, std::vector<TensorType>{f32({1, 16, 8}), f32({32, 16, 3})},
+                    std::vector<TensorType>{f32({1, 32, 8})})
+                .flops.value(),
+            2.0 * 32 * 8 * 16 * 3);
   // An operand is read, the intermediate result is not.
   const std::vector<EpilogueStep> epilogue = {{Op::Add, ValueId(0), {}, "add"}, {Op::Relu, {}, {}, "relu"}};
   const Work fused = work_of(Op::Conv, attrs, epilogue, in, out);
   EXPECT_EQ(fused.flops.value() - work.flops.value(), 2.0 * 32 * 64);
   EXPECT_EQ(fused.bytes_read.value() - work.bytes_read.value(), 4 * 32 * 64);
   EXPECT_EQ(fused.bytes_written, work.bytes_written);
+}
+
+// A row of an embedding costs what the row has, not the whole table.
+TEST(Ops, WorkOfAGatherIsWhatItTakesOut) {
+  const Work work =
+      work_of(Op::Gather, {{"axis", int64_t{0}}}, {}, std::vector<TensorType>{f32({100000, 64}), {DType::i64, {2, 3}}},
+              std::vector<TensorType>{f32({2, 3, 64})});
+  EXPECT_EQ(work.bytes_read.value(), 4 * 6 * 64 + 8 * 6);
+  EXPECT_EQ(work.bytes_written.value(), 4 * 6 * 64);
 }
 
 TEST(Ops, BatchAxis) {
@@ -202,6 +219,8 @@ TEST(Ops, BatchAxis) {
   EXPECT_FALSE(keeps(Op::MatMul, {f32({1, 4, 3}), f32({6, 3, 2})}, 1)) << "one sample becomes six";
   EXPECT_TRUE(keeps(Op::MatMul, {f32({8, 4, 3}), f32({8, 3, 2})}, 3));
   EXPECT_FALSE(keeps(Op::MatMul, {f32({8, 3}), f32({8, 3})}, 2));
+  EXPECT_TRUE(keeps(Op::MatMul, {f32({8, 3}), f32({3, 2}), f32({2})}, 1));
+  EXPECT_FALSE(keeps(Op::MatMul, {f32({8, 3}), f32({3, 2}), f32({2})}, 5));
   EXPECT_FALSE(keeps(Op::Softmax, {f32({8, 3})}, 1, {{"axis", int64_t{-2}}}));
   EXPECT_TRUE(keeps(Op::Softmax, {f32({8, 3})}, 1, {{"axis", int64_t{-1}}}));
   EXPECT_FALSE(keeps(Op::LayerNormalization, {f32({8, 3}), f32({8, 3})}, 1, {{"axis", int64_t{-2}}}));

@@ -4,50 +4,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstring>
 
+#include "base/file.h"
+#include "graph/pass_text.h"
 #include "graph/zoo.h"
+#include "testing/paths.h"
 #include "testing/random_graph.h"
 
 namespace nlsplit {
 namespace {
 
 using ::testing::HasSubstr;
-
-const Pass& pass(std::string_view name) {
-  const auto found = std::ranges::find(all_passes(), name, &Pass::name);
-  CHECK(found != all_passes().end(), name);
-  return *found;
-}
-
-// Contents are hashes: golden texts leave them out.
-std::string without_contents(const std::string& text) {
-  std::string out;
-  for (size_t at = 0; at < text.size();) {
-    const size_t mark = std::min(text.find(" content ", at), text.size());
-    out += text.substr(at, mark - at);
-    at = mark == text.size() ? mark : std::min(text.find('\n', mark), text.size());
-  }
-  return out;
-}
-
-Graph parse(std::string_view text) {
-  auto graph = parse_graph(text, "test");
-  CHECK(graph.ok(), graph.ok() ? "" : graph.error().to_string());
-  return std::move(graph).value();
-}
-
-std::string after(std::string_view name, std::string_view text, WeightStore* weights = nullptr) {
-  WeightStore none;
-  auto out = pass(name).run(parse(text), weights != nullptr ? *weights : none);
-  if (!out.ok()) return out.error().message;
-  const Status sound = verify(*out);
-  EXPECT_TRUE(sound.ok()) << sound.error().message;
-  return without_contents(to_string(*out));
-}
-
-#define CONV1 "{dilations=[1,1], group=1, kernel_shape=[1,1], pads=[0,0,0,0], strides=[1,1]}"
 
 TEST(Passes, RemoveIdentity) {
   EXPECT_EQ(after("remove_identity", R"(graph "g"
@@ -71,7 +39,7 @@ output %e
 constexpr std::string_view normed = R"(graph "g"
 input %x f32[1,2,3,3]
 weight %w f32[4,2,1,1] content 1
-%a f32[1,4,3,3] = Conv(%x, %w) )" CONV1 R"( as "conv"
+%a f32[1,4,3,3] = Conv(%x, %w) as "conv"
 weight %scale f32[4] content 2
 weight %bias f32[4] content 3
 weight %mean f32[4] content 4
@@ -87,7 +55,7 @@ TEST(Passes, FoldBatchNorm) {
 input %x f32[1,2,3,3]
 weight %norm.folded_weight f32[4,2,1,1]
 weight %norm.folded_bias f32[4]
-%b f32[1,4,3,3] = Conv(%x, %norm.folded_weight, %norm.folded_bias) )" CONV1 R"( as "conv"
+%b f32[1,4,3,3] = Conv(%x, %norm.folded_weight, %norm.folded_bias) as "conv"
 %c f32[1,4,3,3] = Relu(%b) as "relu"
 output %c
 )");
@@ -109,10 +77,10 @@ TEST(Passes, FuseBias) {
   EXPECT_EQ(after("fuse_bias", R"(graph "g"
 input %x f32[1,2,3,3]
 weight %w f32[4,2,1,1] content 1
-%a f32[1,4,3,3] = Conv(%x, %w) )" CONV1 R"( as "conv"
+%a f32[1,4,3,3] = Conv(%x, %w) as "conv"
 weight %b f32[1,4,1,1] content 2
 %s f32[1,4,3,3] = Add(%b, %a) as "add"
-%a2 f32[1,4,3,3] = Conv(%x, %w) )" CONV1 R"( as "conv2"
+%a2 f32[1,4,3,3] = Conv(%x, %w) as "conv2"
 weight %b2 f32[4,1,3] content 3
 %s2 f32[1,4,3,3] = Add(%a2, %b2) as "no bias"
 output %s
@@ -122,13 +90,72 @@ output %s2
 input %x f32[1,2,3,3]
 weight %w f32[4,2,1,1]
 weight %b.flat f32[4]
-%s f32[1,4,3,3] = Conv(%x, %w, %b.flat) )" CONV1 R"( as "conv"
-%a2 f32[1,4,3,3] = Conv(%x, %w) )" CONV1 R"( as "conv2"
+%s f32[1,4,3,3] = Conv(%x, %w, %b.flat) as "conv"
+%a2 f32[1,4,3,3] = Conv(%x, %w) as "conv2"
 weight %b2 f32[4,1,3]
 %s2 f32[1,4,3,3] = Add(%a2, %b2) as "no bias"
 output %s
 output %s2
 )");
+}
+
+TEST(Passes, FuseBiasOfProducts) {
+  EXPECT_EQ(after("fuse_bias", R"(graph "g"
+input %x f32[2,3,4]
+weight %w f32[4,5] content 1
+%a f32[2,3,5] = MatMul(%x, %w) as "fc"
+weight %b f32[5] content 2
+%c f32[2,3,5] = Add(%b, %a) as "fc.add"
+weight %w2 f32[5,5] content 3
+%d f32[2,3,5] = MatMul(%c, %w2) as "fc2"
+weight %row f32[1,1,5] content 4
+%e f32[2,3,5] = Add(%d, %row) as "fc2.add"
+%f f32[6,5] = Reshape(%e) {shape=[6,5]} as "rows"
+%g f32[6,5] = Gemm(%f, %w2) {alpha=2.0, beta=0.5, transA=0, transB=0} as "gemm"
+%h f32[6,5] = Add(%g, %b) as "gemm.add"
+output %h
+)"),
+            R"(graph "g"
+input %x f32[2,3,4]
+weight %w f32[4,5]
+weight %b f32[5]
+%c f32[2,3,5] = MatMul(%x, %w, %b) as "fc"
+weight %w2 f32[5,5]
+weight %row.flat f32[5]
+%e f32[2,3,5] = MatMul(%c, %w2, %row.flat) as "fc2"
+%f f32[6,5] = Reshape(%e) {shape=[6,5]} as "rows"
+%h f32[6,5] = Gemm(%f, %w2, %b) {alpha=2.0} as "gemm"
+output %h
+)");
+}
+
+// No bias: one value a row, a result of more axes, a product by a vector, one that has a bias, one that others read.
+TEST(Passes, FuseBiasLeavesOtherSums) {
+  constexpr std::string_view text = R"(graph "g"
+input %x f32[3,4]
+weight %w f32[4,3] content 1
+%a f32[3,3] = MatMul(%x, %w) as "a"
+weight %rows f32[3,1] content 4
+%a2 f32[3,3] = Add(%a, %rows) as "a2"
+%c f32[3,3] = MatMul(%x, %w) as "c"
+weight %three f32[1,1,3] content 5
+%c2 f32[1,3,3] = Add(%c, %three) as "c2"
+weight %v f32[4] content 3
+%d f32[3] = MatMul(%x, %v) as "d"
+weight %b f32[3] content 2
+%d2 f32[3] = Add(%d, %b) as "d2"
+%e f32[3,3] = MatMul(%x, %w, %b) as "e"
+%e2 f32[3,3] = Add(%e, %b) as "e2"
+%f f32[3,3] = MatMul(%x, %w) as "f"
+%f2 f32[3,3] = Add(%f, %b) as "f2"
+output %a2
+output %c2
+output %d2
+output %e2
+output %f
+output %f2
+)";
+  EXPECT_EQ(after("fuse_bias", text), without_contents(to_string(parse(text))));
 }
 
 // The skip connection goes behind the later convolution, whose operand is there by then; the earlier could not wait for
@@ -137,8 +164,8 @@ TEST(Passes, FuseElementwise) {
   EXPECT_EQ(after("fuse_elementwise", R"(graph "g"
 input %x f32[1,2,3,3]
 weight %w f32[2,2,1,1] content 1
-%a f32[1,2,3,3] = Conv(%x, %w) )" CONV1 R"( as "left"
-%b f32[1,2,3,3] = Conv(%x, %w) )" CONV1 R"( as "right"
+%a f32[1,2,3,3] = Conv(%x, %w) as "left"
+%b f32[1,2,3,3] = Conv(%x, %w) as "right"
 %r f32[1,2,3,3] = Clip(%b) {max=6.0, min=0.0} as "clip"
 %s f32[1,2,3,3] = Add(%a, %r) as "add"
 %t f32[1,2,3,3] = Relu(%s) as "relu"
@@ -148,11 +175,43 @@ output %u
             R"(graph "g"
 input %x f32[1,2,3,3]
 weight %w f32[2,2,1,1]
-%a f32[1,2,3,3] = Conv(%x, %w) )" CONV1 R"( as "left"
-%t f32[1,2,3,3] = Conv(%x, %w) )" CONV1
-            R"( as "right" + Clip {max=6.0, min=0.0} as "clip" + Add(%a) as "add" + Relu as "relu"
+%a f32[1,2,3,3] = Conv(%x, %w) as "left"
+%t f32[1,2,3,3] = Conv(%x, %w) as "right" + Clip {max=6.0, min=0.0} as "clip" + Add(%a) as "add" + Relu as "relu"
 %u f32[1,2,3,3] = Exp(%t) as "exp"
 output %u
+)");
+}
+
+// Each of these kernels applies steps to its own result; x * sigmoid(x) reads x twice, which is there both times.
+TEST(Passes, FuseElementwiseBehindWhateverTakesSteps) {
+  EXPECT_EQ(after("fuse_elementwise", R"(graph "g"
+input %x f32[2,3]
+weight %s f32[3] content 1
+%a f32[2,3] = LayerNormalization(%x, %s) {axis=1, epsilon=0.1} as "norm"
+%b f32[2,3] = Gelu(%a) {approximate="tanh"} as "gelu"
+%c f32[2,3] = Sigmoid(%b) as "sigmoid"
+%d f32[2,3] = Mul(%b, %c) as "swish"
+%e f32[2,3] = Sub(%d, %s) as "sub"
+%f f32[2,3] = Relu(%e) as "relu"
+%g f32[2,3] = Div(%f, %s) as "div"
+%h f32[2,3] = Tanh(%g) as "tanh"
+%i f32[2,3] = Sum(%h, %x, %h) as "sum"
+%j f32[2,3] = Relu(%i) as "relu2"
+%k f32[2,3] = Softmax(%j) {axis=1} as "softmax"
+%l f32[2,3] = Relu(%k) as "relu3"
+output %l
+)"),
+            R"(graph "g"
+input %x f32[2,3]
+weight %s f32[3]
+%b f32[2,3] = LayerNormalization(%x, %s) {axis=1, epsilon=0.1} as "norm" + Gelu {approximate="tanh"} as "gelu"
+%d f32[2,3] = Sigmoid(%b) as "sigmoid" + Mul(%b) as "swish"
+%f f32[2,3] = Sub(%d, %s) as "sub" + Relu as "relu"
+%h f32[2,3] = Div(%f, %s) as "div" + Tanh as "tanh"
+%j f32[2,3] = Sum(%h, %x, %h) as "sum" + Relu as "relu2"
+%k f32[2,3] = Softmax(%j) {axis=1} as "softmax"
+%l f32[2,3] = Relu(%k) as "relu3"
+output %l
 )");
 }
 
@@ -161,12 +220,12 @@ TEST(Passes, FuseElementwiseLeavesWhatItMust) {
   const std::string_view text = R"(graph "g"
 input %x f32[1,2,3,3]
 weight %w f32[2,2,1,1]
-%a f32[1,2,3,3] = Conv(%x, %w) )" CONV1 R"( as "a"
+%a f32[1,2,3,3] = Conv(%x, %w) as "a"
 %a2 f32[1,2,3,3] = Relu(%a) as "relu a"
-%b f32[1,2,3,3] = Conv(%a, %w) )" CONV1 R"( as "b"
+%b f32[1,2,3,3] = Conv(%a, %w) as "b"
 %m f32[1,2,1,1] = GlobalAveragePool(%a2) as "mean"
 %b2 f32[1,2,3,3] = Mul(%b, %m) as "gate"
-%c f32[1,2,3,3] = Conv(%b2, %w) )" CONV1 R"( as "c"
+%c f32[1,2,3,3] = Conv(%b2, %w) as "c"
 weight %k f32[1,2,3,3]
 %c2 f32[1,2,3,3] = Add(%c, %k) as "constant"
 output %c2
@@ -199,7 +258,8 @@ TEST(Passes, OptimizeDoesThemAll) {
   WeightStore weights;
   std::string text(normed);
   text.replace(text.find("output %c\n"), 10, R"(%d f32[1,4,3,3] = Identity(%c) as "dropout"
-%e f32[1,4,3,3] = Conv(%x, %w) )" CONV1 R"( as "conv2"
+weight %w2 f32[4,2,1,1] content 6
+%e f32[1,4,3,3] = Conv(%x, %w2) as "conv2"
 %f f32[1,4,3,3] = Add(%e, %d) as "skip"
 %g f32[1,4,3,3] = Relu(%f) as "relu2"
 output %g
@@ -209,11 +269,47 @@ output %g
 input %x f32[1,2,3,3]
 weight %norm.folded_weight f32[4,2,1,1]
 weight %norm.folded_bias f32[4]
-%c f32[1,4,3,3] = Conv(%x, %norm.folded_weight, %norm.folded_bias) )" CONV1 R"( as "conv" + Relu as "relu"
-weight %w f32[4,2,1,1]
-%g f32[1,4,3,3] = Conv(%x, %w) )" CONV1 R"( as "conv2" + Add(%c) as "skip" + Relu as "relu2"
+%c f32[1,4,3,3] = Conv(%x, %norm.folded_weight, %norm.folded_bias) as "conv" + Relu as "relu"
+weight %w2 f32[4,2,1,1]
+%g f32[1,4,3,3] = Conv(%x, %w2) as "conv2" + Add(%c) as "skip" + Relu as "relu2"
 output %g
 )");
+}
+
+std::string selected(std::string_view names) {
+  const auto passes = select_passes(names);
+  if (!passes) return passes.error().message;
+  std::string text;
+  for (const Pass& one : *passes) text += (text.empty() ? "" : " ") + std::string(one.name);
+  return text;
+}
+
+TEST(Passes, AreSelectedByTheirNames) {
+  std::string all;
+  for (const Pass& one : all_passes()) all += (all.empty() ? "" : " ") + std::string(one.name);
+  EXPECT_EQ(selected("all"), all);
+  EXPECT_EQ(selected("none"), "");
+  EXPECT_EQ(selected("remove_dead,fuse_bias,remove_dead"), "remove_dead fuse_bias remove_dead");
+  EXPECT_EQ(selected("fuse_bias,remove_dead,fuse_bias,-fuse_bias"), "remove_dead");
+  EXPECT_EQ(selected("all,-remove_dead") + " remove_dead", all) << "it is the last";
+  EXPECT_EQ(selected("fuse_bias,-remove_dead"),
+            "remove_dead cannot be left out: it is not among the passes named before");
+  EXPECT_THAT(selected("fuse_bia"), HasSubstr("no pass is called \"fuse_bia\", did you mean fuse_bias?; there are "));
+  for (const char* wrong : {"", "fuse_bias,", "none,fuse_bias", "-none", "ALL"})
+    EXPECT_THAT(selected(wrong), HasSubstr("no pass is called")) << wrong;
+}
+
+// "## NAME" for each, in their order, and below it what `--help` says.
+TEST(Passes, StandInTheirManualInOrder) {
+  const auto manual = read_file(NLS_SOURCE_DIR "/docs/optimizer.md");
+  ASSERT_TRUE(manual.ok());
+  std::string expected, headings;
+  for (const Pass& one : all_passes())
+    expected += "## " + std::string(one.name) + "\n\n" + std::string(one.what) + "\n";
+  for (size_t at = manual->find("\n## "); at != std::string::npos; at = manual->find("\n## ", at + 1)) {
+    headings += manual->substr(at + 1, manual->find('\n', manual->find("\n\n", at) + 2) - at);
+  }
+  EXPECT_EQ(headings, expected);
 }
 
 TEST(Passes, OptimizeIsIdempotent) {
@@ -286,7 +382,7 @@ output %a
               HasSubstr("the inputs do not agree on a batch axis"));
   EXPECT_THAT(mixes(R"(graph "g"
 input %x f32[]
-%a f32[] = Pad(%x) {pads=[], value=0.0} as "pad"
+%a f32[] = Pad(%x) {pads=[]} as "pad"
 output %a
 )"),
               HasSubstr("input x is f32[]"));

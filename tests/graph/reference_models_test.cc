@@ -12,6 +12,7 @@
 #include "graph/passes.h"
 #include "graph/reference/evaluate.h"
 #include "onnx_file.h"
+#include "testing/paths.h"
 #include "testing/tensors.h"
 
 namespace nlsplit {

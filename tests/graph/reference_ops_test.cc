@@ -168,6 +168,8 @@ TEST(ReferenceOps, MatMulFollowsNumpy) {
   expect_close(run(Op::MatMul, {}, {a, v}), tensor({2}, {321, 654}));
   expect_close(run(Op::MatMul, {}, {tensor({2}, {1, 10}), a}), tensor({3}, {41, 52, 63}));
   expect_close(run(Op::MatMul, {}, {v, v}), tensor({}, {10101}));
+  expect_close(run(Op::MatMul, {}, {tensor({2}, {1, 10}), a, tensor({3}, {100, 200, 300})}),
+               tensor({3}, {141, 252, 363}));
   // A batch of two matrices by one matrix: the identity doubled.
   expect_close(run(Op::MatMul, {}, {tensor({2, 1, 2}, {1, 2, 3, 4}), tensor({2, 2}, {2, 0, 0, 2})}),
                tensor({2, 1, 2}, {2, 4, 6, 8}));

@@ -1,11 +1,17 @@
 // The text form of a Graph: golden, round trip, and errors that show the place.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "base/file.h"
 #include "base/random.h"
+#include "graph/attr_defaults.h"
 #include "graph/builder.h"
 #include "graph/passes.h"
 #include "graph/zoo.h"
+#include "testing/paths.h"
 #include "testing/random_graph.h"
 
 namespace nlsplit {
@@ -17,13 +23,19 @@ constexpr std::string_view residual = R"(graph "residual"
 input %x f32[1,4,6,6]
 weight %w f32[4,4,3,3] content 00000000000000aa
 weight %b f32[4] content 00000000000000bb
-%"sum 1" f32[1,4,6,6] = Conv(%x, %w, %b) {dilations=[1,1], group=1, kernel_shape=[3,3], pads=[1,1,1,1], strides=[1,1]} as "conv1" + Add(%x) as "add1" + LeakyRelu {alpha=1.0} as "a \"quoted\" # name"
+%"sum 1" f32[1,4,6,6] = Conv(%x, %w, %b) {pads=[1,1,1,1]} as "conv1" + Add(%x) as "add1" + LeakyRelu {alpha=1.0} as "a \"quoted\" # name"
 weight %w2 f32[4,4,1,1] content 0000000000000001
-%y f32[1,4,6,6] = Conv(%"sum 1", %w2) {dilations=[1,1], group=1, kernel_shape=[1,1], pads=[0,0,0,0], strides=[1,1]} as "conv2"
-%flat f32[1,144] = Flatten(%y) {axis=1} as "flat"
+%y f32[1,4,6,6] = Conv(%"sum 1", %w2) as "conv2"
+%flat f32[1,144] = Flatten(%y) as "flat"
 output %flat
 output %y
 )";
+
+std::string replaced(std::string text, std::string_view from, std::string_view to) {
+  const size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
 
 TEST(Text, ParsesAndPrintsBack) {
   const auto graph = parse_graph(residual, "residual.nls");
@@ -36,6 +48,64 @@ TEST(Text, ParsesAndPrintsBack) {
   EXPECT_EQ(conv.epilogue[0].operand, graph->inputs[0]);
   EXPECT_EQ(conv.epilogue[1].name, "a \"quoted\" # name");
   EXPECT_EQ(attr_float(conv.epilogue[1].attrs, "alpha"), 1.0);
+}
+
+// Whether they are written or not, the graph has them.
+TEST(Text, UsualAttributesNeedNotBeWritten) {
+  const Graph graph = parse_graph(residual, "residual.nls").value();
+  EXPECT_EQ(attr_ints(graph.nodes[0].attrs, "kernel_shape"), (std::vector<int64_t>{3, 3})) << "its weights'";
+  EXPECT_EQ(attr_ints(graph.nodes[1].attrs, "pads"), (std::vector<int64_t>{0, 0, 0, 0}));
+  EXPECT_EQ(attr_int(graph.nodes[2].attrs, "axis"), 1);
+  const std::string written =
+      replaced(replaced(std::string(residual), "{pads=[1,1,1,1]}",
+                        "{dilations=[1,1], group=1, kernel_shape=[3,3], pads=[1,1,1,1], strides=[1,1]}"),
+               "Flatten(%y)", "Flatten(%y) {axis=1}");
+  EXPECT_EQ(parse_graph(written, "written").value(), graph);
+  // What is nearly usual is not left out.
+  for (const char* line : {"Pad(%x) {pads=[0,0,0,0], value=-0.0}", "LeakyRelu(%x) {alpha=0.01}", "Softmax(%x) {axis=1}",
+                           "Clip(%x) {max=6.0}"}) {
+    const std::string text =
+        fmt::format("graph \"g\"\ninput %x f32[2,3]\n%y f32[2,3] = {} as \"y\"\noutput %y\n", line);
+    EXPECT_EQ(to_string(parse_graph(text, "g").value()), text);
+  }
+}
+
+// In every attribute that may be missing: the kind its operator asks for, and the documentation's row.
+TEST(Text, UsualAttributesAreDocumented) {
+  const std::string docs = *read_file(NLS_SOURCE_DIR "/docs/ir.md");
+  const std::vector<TensorType> inputs = {{DType::f32, {1, 4, 6, 6}}, {DType::f32, {4, 4, 3, 3}}};
+  size_t documented = 0;
+  for (int i = 0; i < op_count; ++i) {
+    const Op op = static_cast<Op>(i);
+    const Attrs attrs = default_attrs(op, inputs);
+    if (attrs.empty()) continue;
+    EXPECT_TRUE(std::ranges::is_sorted(attrs, {}, &Attr::name)) << name_of(op);
+    for (const Attr& attr : attrs) {
+      const auto spec = std::ranges::find(info(op).attrs, attr.name, &AttrSpec::name);
+      ASSERT_NE(spec, info(op).attrs.end()) << name_of(op);
+      EXPECT_EQ(std::string_view("ifsld").find(spec->kind), attr.value.index()) << name_of(op) << " " << attr.name;
+    }
+    const std::string text = to_string(attrs), row = "`" + text.substr(1, text.size() - 2) + "`";
+    bool found = false;
+    for (size_t at = docs.find("\n| `"); at != std::string::npos; at = docs.find("\n| `", at + 1)) {
+      const std::string line = docs.substr(at + 1, docs.find('\n', at + 1) - at - 1);
+      found = found ||
+              (line.find(fmt::format("`{}`", name_of(op))) != std::string::npos && line.find(row) != std::string::npos);
+    }
+    EXPECT_TRUE(found) << "docs/ir.md has no row for " << name_of(op) << ": " << row;
+    ++documented;
+  }
+  EXPECT_GT(documented, 40u);
+}
+
+TEST(Text, TheExampleOfTheDocumentationIsAGraph) {
+  const std::string docs = *read_file(NLS_SOURCE_DIR "/docs/ir.md");
+  const size_t begin = docs.find("graph \"block\"");
+  ASSERT_NE(begin, std::string::npos);
+  const std::string example = docs.substr(begin, docs.find("```", begin) - begin);
+  const auto graph = parse_graph(example, "docs/ir.md");
+  ASSERT_TRUE(graph.ok()) << graph.error().to_string();
+  EXPECT_EQ(to_string(*graph), example);
 }
 
 TEST(Text, CostsAreComments) {
@@ -77,12 +147,6 @@ std::string error_of(std::string_view text) {
   return graph.ok() ? "accepted" : graph.error().to_string();
 }
 
-std::string replaced(std::string text, std::string_view from, std::string_view to) {
-  const size_t at = text.find(from);
-  EXPECT_NE(at, std::string::npos) << from;
-  return text.replace(at, from.size(), to);
-}
-
 TEST(Text, ErrorsShowThePlace) {
   const std::string good(residual);
   EXPECT_THAT(error_of(""), HasSubstr("no graph"));
@@ -93,9 +157,10 @@ TEST(Text, ErrorsShowThePlace) {
   EXPECT_THAT(error_of(replaced(good, "f32[1,4,6,6]", "f8[1,4,6,6]")), HasSubstr("bad.nls:2:"));
   EXPECT_THAT(error_of(replaced(good, "f32[1,4,6,6]", "f32[1,4,6,")), HasSubstr("no tensor type"));
   EXPECT_THAT(error_of(replaced(good, "[1,4,6,6]", "[1,4,99999999999999,6666]")), HasSubstr("too large"));
-  EXPECT_THAT(error_of(replaced(good, "group=1", "group=1, group=2")), HasSubstr("stands twice"));
-  EXPECT_THAT(error_of(replaced(good, "group=1, ", "")), HasSubstr("node conv1 (Conv): attribute group is missing"));
-  EXPECT_THAT(error_of(replaced(good, "group=1", "group=1.0")), HasSubstr("attribute group has the wrong type"));
+  EXPECT_THAT(error_of(replaced(good, "{pads", "{group=1, group=2, pads")), HasSubstr("stands twice"));
+  EXPECT_THAT(error_of(replaced(good, "Flatten(", "Transpose(")),
+              HasSubstr("node flat (Transpose): attribute perm is missing"));
+  EXPECT_THAT(error_of(replaced(good, "{pads", "{group=1.0, pads")), HasSubstr("attribute group has the wrong type"));
   EXPECT_THAT(error_of(replaced(good, "as \"conv2\"", "")), HasSubstr("expected 'as'"));
   EXPECT_THAT(error_of(replaced(good, "weight %b", "weight %w")), HasSubstr("two values are called w"));
   EXPECT_THAT(error_of(replaced(good, "as \"flat\"", "as \"conv2\"")), HasSubstr("two nodes are called conv2"));
@@ -108,6 +173,25 @@ TEST(Text, ErrorsShowThePlace) {
               HasSubstr("expected a number (a number), found 'nan'"));
   EXPECT_THAT(error_of(replaced(replaced(good, "output %flat\n", ""), "output %y\n", "")),
               HasSubstr("without outputs"));
+}
+
+TEST(Text, SeedsOfTheFuzzerAreAccepted) {
+  for (const char* name : {"network", "shapes", "recurrent"}) {
+    const std::string path = std::string(NLS_SOURCE_DIR "/tests/fuzz/seeds/graph_text/") + name + ".txt";
+    const auto text = read_file(path);
+    ASSERT_TRUE(text.ok());
+    EXPECT_EQ(error_of(*text), "accepted") << name;
+  }
+}
+
+TEST(Text, CountsAreBounded) {
+  std::string ones = "1", attrs = "a0=1";
+  for (int i = 1; i < 65; ++i) ones += ",1";
+  for (int i = 1; i < 300; ++i) attrs += fmt::format(", a{}=1", i);
+  EXPECT_THAT(error_of("graph \"g\"\ninput %x f32[" + ones + "]\noutput %x\n"),
+              HasSubstr("a tensor of 65 axes; at most 64 are supported"));
+  EXPECT_THAT(error_of("graph \"g\"\ninput %x f32[1]\n%y f32[1] = Relu(%x) {" + attrs + "} as \"y\"\noutput %y\n"),
+              HasSubstr("more than 256 attributes"));
 }
 
 // Whatever a text says, it is accepted or refused; what is accepted prints and parses back.

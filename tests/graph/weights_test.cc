@@ -105,12 +105,77 @@ TEST(WeightStore, Arithmetic) {
   EXPECT_EQ(made(Derivation::mul, {a, s}), (std::vector<float>{10, 20, 30}));
 }
 
+TEST(WeightStore, ATransposedMatrixIsARecipe) {
+  WeightStore store;
+  const ContentId a = store.add_bytes(f32({2, 3}), raw_of({1, 2, 3, 4, 5, 6}));
+  const ContentId turned = store.add_derived(Derivation::transpose, {a}, 3, f32({3, 2}));
+  EXPECT_EQ(floats_of(store.materialise(turned).value()), (std::vector<float>{1, 4, 2, 5, 3, 6}));
+}
+
+TEST(WeightStore, FormulasHoldNoBytes) {
+  WeightStore store;
+  const auto made = [&](Formula formula, Shape shape, double parameter) {
+    return floats_of(store.materialise(store.add_formula(formula, f32(std::move(shape)), parameter)).value());
+  };
+  EXPECT_EQ(made(Formula::causal_mask, {3, 3}, -9), (std::vector<float>{0, -9, -9, 0, 0, -9, 0, 0, 0}));
+  // Position 1 turns the first pair by 1, the second by 100^(-2/4) = 0.1; the middle axis repeats nothing here.
+  const std::vector<float> cosines = made(Formula::rotary_cos, {2, 1, 4}, 100);
+  const std::vector<float> sines = made(Formula::rotary_sin, {2, 1, 4}, 100);
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(cosines[i], 1);
+    EXPECT_EQ(sines[i], 0);
+    const double angle = i % 2 == 0 ? 1 : 0.1;
+    EXPECT_FLOAT_EQ(cosines[4 + i], static_cast<float>(std::cos(angle)));
+    EXPECT_FLOAT_EQ(sines[4 + i], static_cast<float>((i < 2 ? -1 : 1) * std::sin(angle)));
+  }
+  EXPECT_EQ(store.formulas().size(), 3u);
+  EXPECT_EQ(store.stored_bytes(), bytes(0));
+  // A terabyte that nobody asks for.
+  EXPECT_TRUE(store.contains(store.add_formula(Formula::causal_mask, f32({1 << 19, 1 << 19}), -9)));
+}
+
+// Two filters in one group see both channels; four in two groups see one each.
+TEST(WeightStore, ScalesInputsByTheirChannel) {
+  WeightStore store;
+  const ContentId w = store.add_bytes(f32({2, 2, 1, 2}), raw_of({1, 2, 3, 4, 5, 6, 7, 8}));
+  const ContentId s = store.add_bytes(f32({2}), raw_of({10, 100}));
+  const auto made = [&](TensorType type) {
+    return floats_of(
+        store.materialise(store.add_derived(Derivation::scale_inputs, {w, s}, 0, std::move(type))).value());
+  };
+  EXPECT_EQ(made(f32({2, 2, 1, 2})), (std::vector<float>{10, 20, 300, 400, 50, 60, 700, 800}));
+  EXPECT_EQ(made(f32({4, 1, 1, 2})), (std::vector<float>{10, 20, 30, 40, 500, 600, 700, 800}));
+}
+
+TEST(WeightStore, SumsRows) {
+  WeightStore store;
+  const ContentId w = store.add_bytes(f32({2, 1, 3}), raw_of({1, 2, 3, 40, 50, 60}));
+  const auto made = [&](TensorType type) {
+    return floats_of(store.materialise(store.add_derived(Derivation::row_sums, {w}, 0, std::move(type))).value());
+  };
+  EXPECT_EQ(made(f32({2})), (std::vector<float>{6, 150}));
+  EXPECT_EQ(made(f32({3})), (std::vector<float>{3, 43, 110})) << "the same bytes as three rows";
+}
+
 TEST(WeightStore, UnknownContentIsAnError) {
   WeightStore store;
   EXPECT_FALSE(store.contains({42}));
   EXPECT_EQ(store.materialise({42}).error().message, "there is no weight with content 000000000000002a");
   const ContentId orphan = store.add_derived(Derivation::bn_scale, {{1}, {2}}, 0, f32({1}));
   EXPECT_FALSE(store.materialise(orphan).ok());
+}
+
+TEST(Weights, ReadsCountsWhatADerivedOneIsMadeOf) {
+  WeightStore store;
+  const TensorType type{DType::f32, {2}};
+  ContentId id = store.add_fill(type, 1);
+  EXPECT_EQ(store.reads(id), 1);
+  for (int i = 0; i < 40; ++i) id = store.add_derived(Derivation::add, {id, id}, 0, type);
+  EXPECT_EQ(store.reads(id), int64_t{1} << 32);  // 2^41 - 1 is counted no further
+  EXPECT_EQ(store.stored_bytes().value(), 0);
+  store.add_bytes(type, std::string(8, 'a'));
+  store.add_bytes(type, std::string(8, 'a'));
+  EXPECT_EQ(store.stored_bytes().value(), 8);
 }
 
 }  // namespace

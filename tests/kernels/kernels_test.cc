@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "graph/elements.h"
 #include "kernels/layout.h"
 #include "kernels/random_desc.h"
 #include "kernels/run_kernel.h"
@@ -118,6 +119,38 @@ TEST_P(Kernels, AgreeWithTheReference) {
                                                   {Op::RNN, 2},
                                                   {Op::Concat, 2}};
   EXPECT_EQ(used.size(), kernels_of.contains(GetParam().op) ? kernels_of.at(GetParam().op) : 1);
+}
+
+// What in_place_inputs promises: the same bits where the result is written on the operand's bytes.
+TEST_P(Kernels, OverwriteTheirOperandsWhereTheCatalogueSaysSo) {
+  static const std::set<Op> element_wise = {
+      Op::Add, Op::Sub,  Op::Mul, Op::Div, Op::Sum,  Op::Relu,      Op::Sigmoid,     Op::Tanh, Op::HardSwish,
+      Op::Exp, Op::Sqrt, Op::Neg, Op::Erf, Op::Gelu, Op::LeakyRelu, Op::HardSigmoid, Op::Clip, Op::BatchNormalization};
+  Random random(static_cast<uint64_t>(GetParam().op) * 15485863 + 3);
+  int compared = 0;
+  for (int tried = 0; tried < 60; ++tried) {
+    const std::optional<ComputeDesc> desc = random_desc(GetParam().op, random);
+    if (!desc) continue;
+    const std::vector<Tensor> inputs = operands(*desc, static_cast<uint64_t>(tried));
+    for (ComputeDesc form : layouts_of(*desc, static_cast<int>(vector_width(GetParam().isa)))) {
+      for (const KernelInfo& kernel : all_kernels()) {
+        if (!refusal(kernel, form, GetParam().isa).empty()) continue;
+        form.kernel = full_id(kernel, GetParam().isa);
+        const uint64_t allowed = in_place_inputs(kernel, form);
+        for (size_t i = 0; i < form.inputs.size(); ++i) {
+          if (i >= 64 || (allowed >> i & 1) == 0) continue;
+          ASSERT_LT(i, form.own_inputs()) << "an epilogue reads its operands after the result is there";
+          ASSERT_EQ(form.inputs[i], form.outputs[0]);
+          const std::vector<Tensor> apart = run_kernel(*library_, form, pointers(inputs));
+          for (const int workers : {1, 3})
+            expect_same_bits(run_kernel(*library_, form, pointers(inputs), workers, static_cast<int>(i)), apart);
+          ASSERT_FALSE(HasFailure()) << "input " << i << " of " << signature(form);
+          ++compared;
+        }
+      }
+    }
+  }
+  EXPECT_EQ(compared > 0, element_wise.contains(GetParam().op));
 }
 
 // Samples [begin, begin + count) of a batched tensor.
@@ -276,6 +309,111 @@ TEST(Erf, IsErf) {
     EXPECT_LT(worst_relative, 4e-7) << name_of(isa);
     EXPECT_EQ(y.values[0], 1);
     EXPECT_EQ(y.values[1], -1);
+  }
+}
+
+// Rows of tables of any type, by indices that may count from the end or lie outside.
+TEST(Gather, IsTheReference) {
+  using Case = std::tuple<DType, Shape, DType, Shape, int64_t>;
+  for (const auto& [type, table, index_type, indices, axis] :
+       {Case{DType::f32, {7, 5}, DType::i64, {2, 3}, 0}, Case{DType::f32, {7, 5}, DType::i32, {4}, 1},
+        Case{DType::u8, {3, 4, 3}, DType::i64, {2}, -2}, Case{DType::i64, {9}, DType::i32, {}, 0},
+        Case{DType::f16, {2, 3, 1, 2}, DType::i64, {3, 1}, 1}, Case{DType::f32, {600, 70}, DType::i64, {500}, 0},
+        Case{DType::f32, {4, 2}, DType::i64, {0}, 0}}) {
+    ComputeDesc desc;
+    desc.op = Op::Gather;
+    desc.attrs = {{"axis", axis}};
+    desc.inputs = {{type, table}, {index_type, indices}};
+    desc.outputs = info(desc.op).infer(desc.inputs, desc.attrs).value();
+    SCOPED_TRACE(signature(desc));
+    Random random(7);
+    std::vector<int64_t> numbers(static_cast<size_t>(element_count(table)));
+    for (int64_t& number : numbers) number = static_cast<int64_t>(random.below(100));
+    const std::vector<double> reals(numbers.begin(), numbers.end());
+    const Tensor x = tensor_of(desc.inputs[0], is_real(type) ? raw_of(type, std::span<const double>(reals))
+                                                             : raw_of(type, std::span<const int64_t>(numbers)));
+    const int64_t extent = table[static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(table.size()) : axis)];
+    std::vector<int64_t> places(static_cast<size_t>(element_count(indices)));
+    for (int64_t& place : places)
+      place = static_cast<int64_t>(random.below(static_cast<uint64_t>(4 * extent))) - 2 * extent;
+    const Tensor at = tensor_of(desc.inputs[1], raw_of(index_type, std::span<const int64_t>(places)));
+    const Tensor want = run_reference(desc, {&x, &at})[0];
+    for (const Isa isa : supported_levels()) {
+      desc.kernel = choose_kernel(desc, isa).value();
+      EXPECT_EQ(desc.kernel, fmt::format("gather_{}", name_of(isa)));
+      ASSERT_TRUE(verify(desc).ok()) << verify(desc).error().to_string();
+      const KernelLibrary library = KernelLibrary::load(isa).value();
+      for (int workers : {1, 3}) {
+        std::string made(bytes_of(want).size(), 'x');
+        const void* inputs[] = {bytes_of(x).data(), bytes_of(at).data()};
+        void* outputs[] = {made.data()};
+        (**library.find(desc.kernel)).run({&desc, inputs, outputs, nullptr, {workers, run_on_threads, &workers}});
+        EXPECT_EQ(made, bytes_of(want));
+      }
+    }
+  }
+}
+
+// As erf or tanh times half of x, added to it.
+TEST(Gelu, IsGelu) {
+  constexpr int64_t steps = 200001;
+  Tensor x{{DType::f32, {steps}}, {}};
+  for (int64_t i = 0; i < steps; ++i) x.values.push_back(static_cast<float>(i - steps / 2) * 1e-4f);  // -10 … 10
+  const double root = std::sqrt(2 / std::acos(-1.0));
+  for (Isa isa : supported_levels()) {
+    const KernelLibrary library = KernelLibrary::load(isa).value();
+    for (const bool by_tanh : {false, true}) {
+      ComputeDesc desc;
+      desc.op = Op::Gelu;
+      desc.attrs = {{"approximate", std::string(by_tanh ? "tanh" : "none")}};
+      desc.inputs = desc.outputs = {x.type};
+      desc.kernel = choose_kernel(desc, isa).value();
+      const Tensor y = run_kernel(library, desc, {&x})[0];
+      double worst = 0;  // of an error relative to x, or to 1 below it
+      for (size_t i = 0; i < x.values.size(); ++i) {
+        const double v = x.values[i];
+        const double curve = by_tanh ? std::tanh(root * (v + 0.044715 * v * v * v)) : std::erf(v / std::sqrt(2.0));
+        worst = std::max(worst, std::abs(y.values[i] - v / 2 * (1 + curve)) / std::max(1.0, std::abs(v)));
+      }
+      EXPECT_LT(worst, 3e-7) << desc.kernel << (by_tanh ? " by tanh" : "");
+    }
+  }
+}
+
+TEST(Gelu, IsAStepOfEveryProductAndConvolution) {
+  const Tensor x = random_tensor({DType::f32, {2, 16, 9, 10}}, 1), w = random_tensor({DType::f32, {32, 16, 3, 3}}, 2);
+  const Tensor a = random_tensor({DType::f32, {7, 30}}, 3), b = random_tensor({DType::f32, {30, 20}}, 4);
+  ComputeDesc conv, product;
+  conv.op = Op::Conv;
+  conv.attrs = {{"dilations", std::vector<int64_t>{1, 1}},
+                {"group", int64_t{1}},
+                {"kernel_shape", std::vector<int64_t>{3, 3}},
+                {"pads", std::vector<int64_t>(4, 1)},
+                {"strides", std::vector<int64_t>{1, 1}}};
+  conv.inputs = {x.type, w.type};
+  product.op = Op::MatMul;
+  product.inputs = {a.type, b.type};
+  for (ComputeDesc* desc : {&conv, &product}) {
+    desc->weights = 0b10;
+    desc->outputs = info(desc->op).infer(desc->inputs, desc->attrs).value();
+    desc->epilogue = {{Op::Gelu, {{"approximate", std::string(desc == &conv ? "none" : "tanh")}}}};
+    const std::vector<const Tensor*> inputs =
+        desc == &conv ? std::vector<const Tensor*>{&x, &w} : std::vector<const Tensor*>{&a, &b};
+    const Tensor expected = run_reference(*desc, inputs)[0];
+    for (Isa isa : supported_levels()) {
+      const KernelLibrary library = KernelLibrary::load(isa).value();
+      int ran = 0;
+      for (ComputeDesc form : layouts_of(*desc, static_cast<int>(vector_width(isa)))) {
+        for (const KernelInfo& kernel : all_kernels()) {
+          if (!refusal(kernel, form, isa).empty()) continue;
+          form.kernel = full_id(kernel, isa);
+          ASSERT_TRUE(verify(form).ok()) << verify(form).error().to_string();
+          EXPECT_TRUE(compare(run_kernel(library, form, inputs)[0], expected, tolerance_of(form))) << signature(form);
+          ++ran;
+        }
+      }
+      EXPECT_GE(ran, desc == &conv ? 4 : 2);
+    }
   }
 }
 

@@ -69,6 +69,8 @@ class RandomDesc {
         return {{"alpha", 0.125}};
       case Op::HardSigmoid:
         return {{"alpha", 0.25}, {"beta", 0.5}};
+      case Op::Gelu:
+        return {{"approximate", std::string("none")}};
       default:
         return {};
     }
@@ -146,6 +148,7 @@ class RandomDesc {
     if (!vector_b) b.push_back(n);
     input(a);
     input(b, chance(0.5));
+    if (!vector_b && chance(0.4)) input({n}, true);
   }
 
   void recurrent(int64_t gates, size_t states) {
@@ -266,6 +269,7 @@ class RandomDesc {
       }
       default:
         desc_.attrs = unary_attrs(op_);
+        if (op_ == Op::Gelu && chance(0.5)) set_attr(desc_.attrs, "approximate", std::string("tanh"));
         return input(any_shape(axes));
     }
   }

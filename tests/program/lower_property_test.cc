@@ -9,6 +9,7 @@
 #include "graph/passes.h"
 #include "graph/zoo.h"
 #include "lower_symbolic.h"
+#include "program/footprint.h"
 #include "program/text.h"
 #include "program/verify.h"
 #include "testing/random_graph.h"
@@ -93,6 +94,16 @@ void check_everything(const KernelGraph& kernels, const Plan& plan, const Cluste
         EXPECT_EQ(buffer.banks, 1);
     }
     EXPECT_LE(device.arena.value(), all);
+  }
+  const std::vector<DeviceFootprint> memory = footprints(*program);
+  for (size_t d = 0; d < memory.size(); ++d) {
+    EXPECT_EQ(memory[d].total(), program->devices[d].arena);
+    Bytes largest;
+    for (const StageFootprint& stage : memory[d].stages) {
+      EXPECT_LE(stage.bound, stage.activations);
+      largest = std::max(largest, stage.activations);
+    }
+    EXPECT_EQ(largest, memory[d].activations);
   }
 }
 

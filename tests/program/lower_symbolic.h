@@ -12,6 +12,7 @@
 #include "base/hash.h"
 #include "base/random.h"
 #include "program/dependencies.h"
+#include "program/in_place.h"
 #include "program/lower.h"
 
 namespace nlsplit {
@@ -145,6 +146,7 @@ class SymbolicRun {
  private:
   struct Range {
     int64_t begin, size;
+    bool operator==(const Range&) const = default;
   };
   Range range(const Instance& at, const Operand& operand) const {
     const DeviceProgram& device = program_.devices[static_cast<size_t>(at.device)];
@@ -169,11 +171,16 @@ class SymbolicRun {
         instr.opcode == Opcode::copy ||
         (instr.opcode == Opcode::compute && program_.descs[static_cast<size_t>(instr.desc)].op == Op::Identity);
     for (size_t o = 0; o < instr.writes.size(); ++o) {
-      // A result is written while the operands are still read: they must not overlap.
+      // A result is written while the operands are still read: they must not overlap, but for one that it may replace.
       write(at, instr.writes[o], keeps ? reads[0] : symbol_of(fmt::format("{} {}", instr.label, o), reads));
     }
+    const uint64_t replaceable = in_place_reads(program_, instr);
+    const DeviceProgram& device = program_.devices[static_cast<size_t>(at.device)];
     for (size_t i = 0; i < reads.size(); ++i) {
       if (read(at, instr.reads[i]) == reads[i]) continue;
+      if (range(at, instr.reads[i]) == range(at, instr.writes[0]) &&
+          may_overwrite(device, instr, replaceable, device.root(instr.reads[i].buffer)))
+        continue;
       for (const Operand& result : instr.writes) write(at, result, symbol_of("overwrote its operand", {}));
     }
   }

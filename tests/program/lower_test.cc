@@ -18,6 +18,7 @@
 #include "program/lower_device.h"
 #include "program/text.h"
 #include "program/verify.h"
+#include "testing/paths.h"
 
 namespace nlsplit {
 namespace {
@@ -85,11 +86,12 @@ std::string slots(const DeviceProgram& device) {
   return text;
 }
 
-// Relus r0 … in a row.
-KernelGraph chain(size_t n) {
+// r0 … in a row.
+KernelGraph chain(size_t n, Op op = Op::Relu) {
+  const Attrs attrs = op == Op::Softmax ? Attrs{{"axis", int64_t{1}}} : Attrs{};
   GraphBuilder builder("chain");
   ValueId value = builder.input("x", {DType::f32, {1, 16}});
-  for (size_t i = 0; i < n; ++i) value = builder.add(Op::Relu, fmt::format("r{}", i), {value}, {}).value();
+  for (size_t i = 0; i < n; ++i) value = builder.add(op, fmt::format("r{}", i), {value}, attrs).value();
   builder.output(value);
   return choose_kernels(std::move(builder).finish(), {Isa::v3}).value();
 }
@@ -279,16 +281,54 @@ TEST(Lower, EqualWeightsAreOneBuffer) {
 TEST(Lower, ScratchTakesWhatItsLifetimesNeed) {
   // A chain of equal values needs two places, however long it is: one is read while the other is written. The first
   // reads the input and the last writes the output.
+  const int64_t value = 64;  // 16 floats
+  const Program apart = lowered(chain(9, Op::Softmax), star(1), {"rest@A"}, 3, {HostId(0), HostId(0)});
+  EXPECT_EQ(apart.devices[0].arena.value(), 3 * value + 3 * value + 2 * value);
+  // Element by element it needs one: each result lies where its operand lay.
   const Program program = lowered(chain(9), star(1), {"rest@A"}, 3, {HostId(0), HostId(0)});
   const DeviceProgram& a = program.devices[0];
-  const int64_t value = 64;  // 16 floats
-  EXPECT_EQ(a.arena.value(), 3 * value + 3 * value + 2 * value);
+  EXPECT_EQ(a.arena.value(), 3 * value + 3 * value + value);
   EXPECT_EQ(
       std::count_if(a.buffers.begin(), a.buffers.end(), [](const Buffer& b) { return b.kind == BufferKind::scratch; }),
       8);
   // Two stages of one device share the region; what passes between them does not.
   const Program twice = lowered(chain(9), star(2), {"..r3@A", "..r4@B", "rest@A"}, 1, {HostId(0), HostId(0)});
-  EXPECT_EQ(device(twice, "A").arena.value(), value + value + 2 * value + 2 * value);  // x, r8; r3, r4; two places
+  EXPECT_EQ(device(twice, "A").arena.value(), value + value + 2 * value + value);  // x, r8; r3, r4; one place
+}
+
+// A value takes its operand's place only where nobody needs the operand afterwards, and where the kernel takes it
+// element by element.
+TEST(Lower, ResultsTakeTheirOperandsPlaceWhereNobodyNeedsThemAnyMore) {
+  GraphBuilder builder("place");
+  const TensorType type{DType::f32, {2, 16}};
+  const ValueId x = builder.input("x", type), row = builder.input("row", {DType::f32, {1, 16}});
+  const auto add = [&](Op op, const std::string& name, std::vector<ValueId> inputs, Attrs attrs = {}) {
+    return builder.add(op, name, std::move(inputs), std::move(attrs)).value();
+  };
+  const ValueId a = add(Op::Exp, "a", {x});
+  const ValueId kept = add(Op::Tanh, "kept", {a});       // a dies: in its place
+  const ValueId early = add(Op::Sqrt, "early", {kept});  // `kept` is read once more: apart
+  const ValueId both = add(Op::Mul, "both", {kept, early});
+  const ValueId twice = add(Op::Add, "twice", {both, both});
+  const ValueId small = add(Op::Neg, "small", {row});
+  const ValueId wide = add(Op::Sub, "wide", {small, twice});  // not in the place of the one that is repeated
+  const ValueId soft = add(Op::Softmax, "soft", {wide}, {{"axis", int64_t{1}}});  // reads a row twice: apart
+  const ValueId sum = add(Op::Sum, "sum", {soft, soft});  // would overwrite its second operand before reading it
+  builder.output(add(Op::Neg, "end", {sum}));
+  const KernelGraph kernels = choose_kernels(std::move(builder).finish(), {Isa::v3}).value();
+  const Program program = lowered(kernels, star(1), {"rest@A"}, 1, {HostId(0), HostId(0)});
+  const DeviceProgram& device = program.devices[0];
+  const auto at = [&](const char* name) { return buffer(device, name).offset; };
+  EXPECT_EQ(at("kept"), at("a"));
+  EXPECT_NE(at("early"), at("kept"));
+  EXPECT_TRUE(at("both") == at("kept") || at("both") == at("early"));
+  EXPECT_EQ(at("twice"), at("both"));
+  EXPECT_EQ(at("wide"), at("twice"));
+  EXPECT_NE(at("wide"), at("small"));
+  EXPECT_NE(at("soft"), at("wide"));
+  EXPECT_NE(at("sum"), at("soft"));
+  // x, row, end; two places of 128 bytes and `small`, which lives beside one.
+  EXPECT_EQ(device.arena.value(), 128 + 64 + 128 + 2 * 128);
 }
 
 TEST(Lower, AllNetworksPeakWhereThePlannerSays) {

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "program/text.h"
 #include "program/verify.h"
+#include "testing/paths.h"
 
 namespace nlsplit {
 namespace {
@@ -136,6 +137,35 @@ device B cpu host b isa v2 memory 4096
   }
 }
 
+// A kernel that goes element by element may write its result where its operand lies; not beside it, not while somebody
+// still needs the operand, and no other kernel.
+TEST(Verify, ResultsInTheirOperandsPlace) {
+  const auto with = [](const std::string& buffers, const std::string& work) {
+    return "nlsplit program 1\nprogram place batch 1 micro_batches 1\ndevice A cpu host a isa v2 memory 4096\n"
+           "  buffer x f32[2,16] input bytes 128 at 0\n  buffer y f32[2,16] output bytes 128 at 128\n" +
+           buffers + "  segment F stage 0 phase F\n    a = copy(x)\n" + work + "  order\n    F.0\n";
+  };
+  const std::string shared =
+      "  buffer a f32[2,16] scratch bytes 128 at 512\n  buffer b f32[2,16] scratch bytes 128 at 512\n";
+  const std::string beside =
+      replaced(shared, "buffer b f32[2,16] scratch bytes 128 at 512", "buffer b f32[2,16] scratch bytes 128 at 576");
+  const std::string relu = "    b = Relu(a) kernel unary_v2\n    y = copy(b)\n";
+  EXPECT_EQ(complaint(with(shared, relu)), "");
+  EXPECT_EQ(complaint(with(shared, "    b = Add(a, x) kernel binary_v2\n    y = copy(b)\n")), "");
+  EXPECT_EQ(complaint(with(shared, "    b = Add(x, a) kernel binary_v2\n    y = copy(b)\n")), "");
+  const std::string overwritten = "uses buffer b, whose bytes buffer a may still need";
+  for (const std::string& text :
+       {with(beside, relu),                                                       // not the same bytes
+        with(shared, "    b = Relu(a) kernel unary_v2\n    y = reduce(a, b)\n"),  // a is read once more
+        with(shared, "    b = Relu(x) + Add(a) kernel unary_v2\n    y = copy(b)\n"),
+        with(shared, "    b = Relu(a) + Mul(a) kernel unary_v2\n    y = copy(b)\n"),
+        with(shared, "    b = Sum(x, a) kernel sum_v2\n    y = copy(b)\n"),
+        with(shared, "    b = Softmax(a) {axis=1} kernel softmax_v2\n    y = copy(b)\n")}) {
+    const std::string message = complaint(text);
+    EXPECT_NE(message.find(overwritten), std::string::npos) << message << "\nin\n" << text;
+  }
+}
+
 TEST(Verify, ScratchThatOverlapsALiveBuffer) {
   // s and t share bytes, and s is still read after t was written.
   std::string text =
@@ -216,6 +246,18 @@ TEST(Parse, SlicesAndBanksStayInside) {
   EXPECT_NE(complaint(replaced(good, "send a to B", "send a[4:9] to B")).find("leaves buffer a"), std::string::npos);
   EXPECT_NE(complaint(replaced(good, "F.1 x:1 a:1", "F.1 x:1 a:2")).find("a has banks 0 … 1"), std::string::npos);
   EXPECT_NE(complaint(replaced(good, "F.1 x:1", "F.2 x:1")).find("micro-batch must be 0 … 1"), std::string::npos);
+}
+
+// A few bytes of text, and memory or time without end.
+TEST(Parse, BanksAreCounted) {
+  std::string many;
+  for (int i = 0; i < 5; ++i) many += "  buffer b" + std::to_string(i) + " f32[1] scratch banks 1048576\n";
+  EXPECT_NE(complaint(replaced(good, "  buffer x", many + "  buffer x")).find("device A: too many banks"),
+            std::string::npos);
+  // Two that overlap: 2^40 pairs of banks, of which nobody uses any.
+  const std::string pair =
+      "  buffer p f32[1] scratch banks 1048576 at 0\n  buffer q f32[1] scratch banks 1048576 at 0\n";
+  EXPECT_NE(complaint(replaced(good, "  buffer x", pair + "  buffer x")).find("of memory"), std::string::npos);
 }
 
 TEST(Parse, FingerprintAndVersion) {

@@ -13,6 +13,7 @@
 #include "program/lower.h"
 #include "program/text.h"
 #include "program/verify.h"
+#include "testing/paths.h"
 #include "testing/random_graph.h"
 
 namespace nlsplit {

@@ -5,6 +5,7 @@
 
 #include "ranking/noise_runs.h"
 #include "ranking/small_scenario.h"
+#include "testing/paths.h"
 
 namespace nlsplit {
 namespace {

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "program/text.h"
 #include "sim/fast.h"
+#include "testing/paths.h"
 
 namespace nlsplit {
 namespace {

@@ -7,6 +7,7 @@
 #include "partition/plan.h"
 #include "scenario/scenario.h"
 #include "sim/simgrid/platform.h"
+#include "testing/paths.h"
 
 namespace nlsplit {
 namespace {

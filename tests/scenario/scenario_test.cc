@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "sim/simgrid/platform.h"
+#include "testing/paths.h"
 
 namespace nlsplit {
 namespace {

@@ -88,6 +88,10 @@ TEST(Yaml, BombsAreRefused) {
     laughs += "]\n";
   }
   EXPECT_NE(error_of(laughs).find("more than 100000 values"), std::string::npos);
+  // A long text counts as what its copies take.
+  std::string copies = "a: &a " + std::string(100'000, 'x') + "\nb: [";
+  for (int i = 0; i < 1000; ++i) copies += "*a, ";
+  EXPECT_NE(error_of(copies + "]\n").find("more than 100000 values"), std::string::npos);
   for (const std::string open : {"[", "{a: "}) {
     std::string deep;
     for (int i = 0; i < 20'000; ++i) deep += open;

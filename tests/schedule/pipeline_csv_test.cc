@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "schedule/index.h"
 #include "schedule/shapes.h"
+#include "testing/paths.h"
 
 namespace nlsplit {
 namespace {

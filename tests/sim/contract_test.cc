@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "sim/cases.h"
+#include "testing/paths.h"
 
 namespace nlsplit::testing {
 namespace {

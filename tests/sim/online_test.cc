@@ -12,6 +12,7 @@
 #include "sim/breakdown.h"
 #include "sim/cases.h"
 #include "sim/disturb.h"
+#include "testing/paths.h"
 
 namespace nlsplit::testing {
 namespace {

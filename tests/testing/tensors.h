@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "graph/elements.h"
 #include "graph/reference/evaluate.h"
 
 namespace nlsplit {
@@ -27,10 +28,36 @@ inline Tensor random_tensor(const TensorType& type, uint64_t seed) {
   return tensor;
 }
 
-// One for every input of the graph, each from a seed of its own.
+inline Tensor random_indices(const TensorType& type, int64_t bound, uint64_t seed) {
+  Random random(seed);
+  std::vector<int64_t> values(static_cast<size_t>(element_count(type.shape)));
+  for (int64_t& value : values) value = static_cast<int64_t>(random.below(static_cast<uint64_t>(bound)));
+  return tensor_of(type, raw_of(type.dtype, std::span<const int64_t>(values)));
+}
+
+// The smallest table that is gathered by this value.
+inline int64_t extent_indexed_by(const Graph& graph, ValueId value) {
+  int64_t bound = 2;
+  bool first = true;
+  for (const Node& node : graph.nodes) {
+    if (node.op != Op::Gather || node.inputs[1] != value) continue;
+    const int64_t extent =
+        graph.value(node.inputs[0]).type.shape[static_cast<size_t>(attr_int(node.attrs, "axis"))];  // not negative
+    bound = first ? extent : std::min(bound, extent);
+    first = false;
+  }
+  return bound;
+}
+
+// One for every input of the graph, each from a seed of its own: normal floats, or integers that are valid indices.
 inline std::vector<Tensor> random_inputs(const Graph& graph, uint64_t seed) {
   std::vector<Tensor> inputs;
-  for (ValueId id : graph.inputs) inputs.push_back(random_tensor(graph.value(id).type, seed + 1000003 * inputs.size()));
+  for (ValueId id : graph.inputs) {
+    const TensorType& type = graph.value(id).type;
+    const uint64_t own = seed + 1000003 * inputs.size();
+    inputs.push_back(type.dtype == DType::f32 ? random_tensor(type, own)
+                                              : random_indices(type, extent_indexed_by(graph, id), own));
+  }
   return inputs;
 }
 

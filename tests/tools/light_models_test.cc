@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/npy.h"
 #include "exec/kernels/kernel_library.h"
+#include "testing/paths.h"
 
 namespace nlsplit {
 namespace {

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "testing/paths.h"
 #include "tools/run_program.h"
 
 namespace nlsplit {
@@ -215,6 +216,25 @@ TEST_F(Programs, ShowIsTextThatParses) {
   const Outcome plain = nlsim("show zoo:simple_cnn"), fused = nlsim("show zoo:simple_cnn --fused");
   EXPECT_THAT(plain.out, HasSubstr("= Relu(%conv1)"));
   EXPECT_THAT(fused.out, HasSubstr(R"(as "conv1" + Relu as "relu1")"));
+}
+
+TEST_F(Programs, ShowRunsThePassesItIsAskedFor) {
+  const auto show = [](const std::string& arguments) { return nlsim("show zoo:simple_cnn " + arguments); };
+  EXPECT_EQ(show("--passes none").out, show("").out);
+  EXPECT_EQ(show("--passes all").out, show("--fused").out);
+  EXPECT_NE(show("").out, show("--fused").out);
+  EXPECT_EQ(show("--passes all,-fuse_elementwise").out, show("").out) << "there is nothing else to do";
+  EXPECT_EQ(show("--passes remove_dead,fuse_elementwise").out, show("--fused").out);
+  const Outcome unknown = show("--passes fuse_elementwis");
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("no pass is called \"fuse_elementwis\", did you mean fuse_elementwise?"));
+  EXPECT_THAT(unknown.err, HasSubstr("there are remove_identity, "));
+  EXPECT_EQ(show("--passes fuse_elementwise,-remove_dead").code, 2);
+  EXPECT_EQ(show("--passes all --fused").code, 2);
+  const Outcome help = show("--help");
+  EXPECT_EQ(help.code, 0);
+  EXPECT_THAT(help.out, HasSubstr("--passes LIST"));
+  EXPECT_THAT(help.out, HasSubstr("Drops nodes from which no output can be reached."));
 }
 
 // The exported file is the same network as the model it came from: it computes the same bits.

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "testing/paths.h"
 #include "tools/run_program.h"
 
 namespace nlsplit {

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/file.h"
+#include "testing/paths.h"
 
 namespace nlsplit {
 

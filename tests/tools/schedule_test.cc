@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "testing/paths.h"
 #include "tools/run_program.h"
 
 namespace nlsplit {

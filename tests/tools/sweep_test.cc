@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "testing/paths.h"
 #include "tools/run_program.h"
 
 namespace nlsplit {

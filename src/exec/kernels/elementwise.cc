@@ -49,7 +49,8 @@ void run_sum(const KernelCall& call) {
   const Epilogue epilogue(call);
   float* to = output(call);
   in_runs(call, stored_elements(desc.outputs[0]), [&](int64_t begin, int64_t count) {
-    std::memcpy(to + begin, input(call, 0) + begin, static_cast<size_t>(count) * sizeof(float));
+    if (to != input(call, 0))
+      std::memcpy(to + begin, input(call, 0) + begin, static_cast<size_t>(count) * sizeof(float));
     for (size_t i = 1; i < desc.own_inputs(); ++i) map_row(to + begin, count, add, to + begin, input(call, i) + begin);
     epilogue.apply(to, begin, count);
   });

@@ -15,6 +15,8 @@ UnaryParameters unary_parameters(Op op, const Attrs& attrs) {
       return {number("alpha"), number("beta")};
     case Op::Clip:
       return {number("min"), number("max")};
+    case Op::Gelu:
+      return {attr_string(attrs, "approximate") == "tanh" ? 1.0f : 0.0f, 0};
     default:
       return {};
   }

@@ -131,6 +131,7 @@ void run_matmul(const KernelCall& call, bool packed) {
   const Shape &a = desc.inputs[0].shape, &b = desc.inputs[1].shape, &result = desc.outputs[0].shape;
   Epilogue epilogue(call);
   Finish finish;
+  if (desc.own_inputs() > 2) finish.column_bias = input(call, 2);
   finish.head = epilogue.take_head();
   const float* operand = finish.head.operand;
   // A vector times a stack of matrices has no axis for its one row.

@@ -1,4 +1,4 @@
-// Concat, Transpose, Pad: they only move floats.
+// Concat, Transpose, Pad, Gather: they only move elements, all but Gather floats.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -141,10 +141,40 @@ void run_pad(const KernelCall& call) {
   Epilogue(call).apply(output(call), 0, total);
 }
 
+// What lies behind one index is one piece of memory. An index outside counts as the nearest inside.
+void run_gather(const KernelCall& call) {
+  const ComputeDesc& desc = *call.desc;
+  const Shape& table = desc.inputs[0].shape;
+  const auto axes = static_cast<int64_t>(table.size());
+  int64_t axis = attr_int(desc.attrs, "axis");
+  if (axis < 0) axis += axes;
+  int64_t piece = size_of(desc.inputs[0].dtype);
+  for (int64_t i = axis + 1; i < axes; ++i) piece *= table[static_cast<size_t>(i)];
+  const int64_t extent = table[static_cast<size_t>(axis)], count = element_count(desc.inputs[1].shape);
+  const int64_t total = element_count(desc.outputs[0].shape);
+  if (total == 0) return;
+  const bool wide = desc.inputs[1].dtype == DType::i64;
+  const auto* from = static_cast<const char*>(call.inputs[0]);
+  auto* to = static_cast<char*>(call.outputs[0]);
+  const int64_t units = total * size_of(desc.inputs[0].dtype) / piece;
+  const int64_t at_once = std::max<int64_t>(1, 32768 / piece);
+  parallel_for(call, (units + at_once - 1) / at_once, [&](int64_t part) {
+    for (int64_t unit = part * at_once; unit < std::min(units, (part + 1) * at_once); ++unit) {
+      const int64_t i = unit % count, outer = unit / count;
+      int64_t index = wide ? static_cast<const int64_t*>(call.inputs[1])[i]
+                           : int64_t{static_cast<const int32_t*>(call.inputs[1])[i]};
+      index = std::clamp<int64_t>(index < 0 ? index + extent : index, 0, extent - 1);
+      std::memcpy(to + unit * piece, from + (outer * extent + index) * piece, static_cast<size_t>(piece));
+    }
+  });
+  if (!desc.epilogue.empty()) Epilogue(call).apply(output(call), 0, total);
+}
+
 }  // namespace
 
 const KernelEntry concat = {"concat", run_concat, nullptr};
 const KernelEntry transpose = {"transpose", run_transpose, nullptr};
 const KernelEntry pad = {"pad", run_pad, nullptr};
+const KernelEntry gather = {"gather", run_gather, nullptr};
 
 }  // namespace nlsplit

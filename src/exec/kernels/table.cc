@@ -41,6 +41,7 @@ extern "C" __attribute__((visibility("default"))) const nlsplit::KernelEntry* nl
       transpose,
       reduce_mean,
       pad,
+      gather,
       recurrent_packed,
       recurrent_plain,
       reorder,

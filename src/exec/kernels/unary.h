@@ -21,6 +21,7 @@ inline bool is_unary_function(Op op) {
     case Op::LeakyRelu:
     case Op::HardSigmoid:
     case Op::Clip:
+    case Op::Gelu:
       return true;
     default:
       return false;
@@ -55,6 +56,18 @@ inline Packet sigmoid_of(const Packet& x) {
 
 inline Packet tanh_of(const Packet& x) { return Eigen::internal::ptanh(x); }
 
+// x (1 + erf(x / sqrt(2))) / 2, and its approximation x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x³))) / 2.
+inline Packet gelu_of(const Packet& x) {
+  const Packet half = multiply(x, broadcast(0.5f));
+  return multiply_add(half, erf_of(multiply(x, broadcast(0.7071067811865476f))), half);
+}
+inline Packet gelu_by_tanh_of(const Packet& x) {
+  constexpr float root = 0.7978845608028654f;  // sqrt(2 / pi)
+  const Packet half = multiply(x, broadcast(0.5f));
+  const Packet slope = multiply_add(multiply(x, x), broadcast(root * 0.044715f), broadcast(root));
+  return multiply_add(half, tanh_of(multiply(x, slope)), half);
+}
+
 // Calls use(f) with f: Packet → Packet. a, b: the operator's parameters (unary_parameters).
 template <class Use>
 inline void with_unary(Op op, float a, float b, Use&& use) {
@@ -88,6 +101,9 @@ inline void with_unary(Op op, float a, float b, Use&& use) {
       return use([=](const Packet& x) { return hard_sigmoid(x, pa, pb); });
     case Op::Clip:
       return use([=](const Packet& x) { return at_most(at_least(x, pa), pb); });
+    case Op::Gelu:
+      if (a != 0) return use([](const Packet& x) { return gelu_by_tanh_of(x); });
+      return use([](const Packet& x) { return gelu_of(x); });
     default:
       CHECK(false, "not an element-wise function of one operand");
   }

@@ -78,6 +78,9 @@ std::vector<Step> unary_steps(Op op, const Attrs& attrs) {
       return {{algorithm::eltwise_linear, number("alpha"), number("beta")}, {algorithm::eltwise_clip, 0, 1}};
     case Op::Clip:
       return {{algorithm::eltwise_clip, number("min"), number("max")}};
+    case Op::Gelu:
+      return {
+          {attr_string(attrs, "approximate") == "tanh" ? algorithm::eltwise_gelu_tanh : algorithm::eltwise_gelu_erf}};
     case Op::Exp:
       return {{algorithm::eltwise_exp}};
     case Op::Sqrt:

@@ -21,7 +21,7 @@ bool flag(const Chain& chain, std::string_view name) {
   return chain.desc.op == Op::Gemm && attr_int(chain.desc.attrs, name) != 0;
 }
 
-// What a Gemm has beyond the product.
+// What is done beyond the product.
 struct Extras {
   float alpha = 1;
   std::optional<memory> bias;  // one a column, added before the scaling
@@ -30,12 +30,12 @@ struct Extras {
 
 Extras extras_of(const Chain& chain, int64_t n, const Dims& bias_dims) {
   Extras extras;
-  if (chain.desc.op != Op::Gemm) return extras;
-  extras.alpha = static_cast<float>(attr_float(chain.desc.attrs, "alpha"));
+  const bool gemm = chain.desc.op == Op::Gemm;
+  if (gemm) extras.alpha = static_cast<float>(attr_float(chain.desc.attrs, "alpha"));
   if (chain.desc.own_inputs() < 3) return extras;
   Dims dims = chain.shape(2);
   dims.insert(dims.begin(), 2 - dims.size(), 1);
-  const auto beta = static_cast<float>(attr_float(chain.desc.attrs, "beta"));
+  const auto beta = gemm ? static_cast<float>(attr_float(chain.desc.attrs, "beta")) : 1.0f;
   if (extras.alpha == 1 && dims == Dims{1, n})
     extras.bias = chain.operand(2, bias_dims, beta);
   else
@@ -81,7 +81,7 @@ void add_product(Chain& chain) {
   Dims out = a;
   for (size_t axis = 0; axis + 2 < axes; ++axis) out[axis] = std::max(a[axis], b[axis]);
   out.back() = b.back();
-  add_matmul(chain, chain.operand(0, a), chain.operand(1, b), out, {});
+  add_matmul(chain, chain.operand(0, a), chain.operand(1, b), out, extras_of(chain, p.n, with_axes({p.n}, axes)));
 }
 
 void add_inner_product(Chain& chain) {

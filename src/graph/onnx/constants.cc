@@ -23,6 +23,9 @@ const T* attr(const OnnxNode& node, const std::string& name) {
 
 using Maybe = Result<std::optional<Constant>>;
 
+// Left to the reference evaluator, which has a measure for what is too much.
+bool is_large(const Constant& constant) { return element_count(constant.type.shape) > small; }
+
 Constant reshaped(const Constant& constant, Shape shape) {
   return {{constant.type.dtype, std::move(shape)}, constant.content};
 }
@@ -82,7 +85,13 @@ Maybe fold_reshape(const std::vector<const Constant*>& inputs, WeightStore& weig
 Maybe fold_integer_fill(TensorType type, const OnnxTensor& value, WeightStore& weights) {
   const int64_t count = element_count(type.shape);
   if (element_count(value.type.shape) != 1) return invalid_input("value must have one element");
-  if (count > small) return unsupported(fmt::format("an integer constant of {} elements", count));
+  if (count > small) {
+    const double number = is_real(type.dtype) ? reals_of(type.dtype, value.raw)[0]
+                                              : static_cast<double>(wholes_of(type.dtype, value.raw)[0]);
+    if (!(std::abs(number) < 0x1p53)) return unsupported(fmt::format("an integer constant of {} elements", count));
+    const ContentId content = weights.add_fill(type, number);
+    return std::optional(Constant{std::move(type), content});
+  }
   std::string raw;
   for (int64_t i = 0; i < count; ++i) raw += value.raw;
   const ContentId content = weights.add_bytes(type, std::move(raw));
@@ -93,6 +102,7 @@ Maybe fold_fill(const OnnxNode& node, const std::vector<const Constant*>& inputs
   ASSIGN_OR_RETURN(Shape shape, integers_of(*inputs[0], weights));
   TensorType type{DType::f32, std::move(shape)};
   RETURN_IF_ERROR(check_type(type));
+  RETURN_IF_ERROR(check_constant(type));
   double value = 0;
   if (const auto* given = attr<OnnxTensor>(node, "value")) {
     type.dtype = given->type.dtype;
@@ -109,7 +119,9 @@ Maybe fold_fill(const OnnxNode& node, const std::vector<const Constant*>& inputs
 
 Maybe fold_constant_node(const OnnxNode& node, WeightStore& weights) {
   if (const auto* tensor = attr<OnnxTensor>(node, "value")) {
-    return std::optional(Constant{tensor->type, weights.add_bytes(tensor->type, tensor->raw)});
+    const bool mapped = tensor->mapped.file != nullptr;
+    return std::optional(Constant{tensor->type, mapped ? weights.add_mapped(tensor->type, tensor->mapped)
+                                                       : weights.add_bytes(tensor->type, tensor->raw)});
   }
   if (const auto* value = attr<int64_t>(node, "value_int"))
     return std::optional(integer_constant({*value}, {}, DType::i64, weights));
@@ -166,6 +178,7 @@ Maybe fold_cast(const OnnxNode& node, const std::vector<const Constant*>& inputs
 
 Maybe fold_gather(const OnnxNode& node, const std::vector<const Constant*>& inputs, WeightStore& weights) {
   const bool whole = !is_real(inputs[0]->type.dtype);
+  if (is_large(*inputs[0]) || is_large(*inputs[1])) return std::optional<Constant>();
   if (!whole || inputs[0]->type.shape.size() != 1 || int_attr(node, "axis", 0) != 0) return std::optional<Constant>();
   ASSIGN_OR_RETURN(const std::vector<int64_t> data, integers_of(*inputs[0], weights));
   ASSIGN_OR_RETURN(const std::vector<int64_t> indices, integers_of(*inputs[1], weights));
@@ -179,6 +192,7 @@ Maybe fold_gather(const OnnxNode& node, const std::vector<const Constant*>& inpu
 
 Maybe fold_slice(const OnnxNode& node, const std::vector<const Constant*>& inputs, WeightStore& weights) {
   if (is_real(inputs[0]->type.dtype) || inputs[0]->type.shape.size() != 1) return std::optional<Constant>();
+  if (is_large(*inputs[0])) return std::optional<Constant>();
   std::vector<int64_t> starts, ends, steps = {1};
   if (const auto given = ints_attr(node, "starts")) {
     starts = *given;
@@ -205,7 +219,10 @@ Maybe fold_slice(const OnnxNode& node, const std::vector<const Constant*>& input
 
 Maybe fold_concat(const std::vector<const Constant*>& inputs, WeightStore& weights) {
   std::vector<int64_t> out;
+  int64_t total = 0;
   for (const Constant* input : inputs) {
+    total += std::min(element_count(input->type.shape), small + 1);
+    if (total > small) return std::optional<Constant>();
     if (is_real(input->type.dtype) || input->type.shape.size() != 1) return std::optional<Constant>();
     ASSIGN_OR_RETURN(const std::vector<int64_t> values, integers_of(*input, weights));
     out.insert(out.end(), values.begin(), values.end());
@@ -245,10 +262,15 @@ Maybe fold_range(const std::vector<const Constant*>& inputs, WeightStore& weight
     ends.push_back(number[0]);
   }
   const double count = std::ceil((ends[1] - ends[0]) / ends[2]);
-  if (!(count < static_cast<double>(small))) return unsupported("a range of that many elements");
+  if (!(count <= static_cast<double>(small))) return unsupported("a range of that many elements");
   std::vector<double> values;
   for (double i = 0; i < count; ++i) values.push_back(ends[0] + i * ends[2]);
-  const std::vector<int64_t> whole(values.begin(), values.end());
+  std::vector<int64_t> whole;
+  for (const double number : values) {
+    if (is_real(type)) break;
+    if (!(std::abs(number) < 0x1p63)) return invalid_input("a range beyond what integers can be");
+    whole.push_back(static_cast<int64_t>(number));
+  }
   const TensorType made{type, {static_cast<int64_t>(values.size())}};
   return std::optional(
       Constant{made, weights.add_bytes(made, is_real(type) ? raw_of(type, std::span<const double>(values))
@@ -264,12 +286,14 @@ Maybe fold_arithmetic(const OnnxNode& node, const std::vector<const Constant*>& 
   if ((na != count && na != 1) || (nb != count && nb != 1)) return std::optional<Constant>();  // rows against columns
   const TensorType type{a.type.dtype, sum[0].shape};
   if (a.type.dtype == DType::f32 && b.type.dtype == DType::f32) {
-    if (node.op != "Add" && node.op != "Mul") return std::optional<Constant>();
+    if ((node.op != "Add" && node.op != "Mul") || count == 0) return std::optional<Constant>();
+    constexpr int64_t most_reads = 16;  // of recipes of recipes; their number may double from node to node
+    if (weights.reads(a.content) + weights.reads(b.content) > most_reads) return std::optional<Constant>();
     const ContentId content =
         weights.add_derived(node.op == "Add" ? Derivation::add : Derivation::mul, {a.content, b.content}, 0, type);
     return std::optional(Constant{type, content});
   }
-  if (a.type.dtype != b.type.dtype || is_real(a.type.dtype)) return std::optional<Constant>();
+  if (a.type.dtype != b.type.dtype || is_real(a.type.dtype) || count > small) return std::optional<Constant>();
   ASSIGN_OR_RETURN(const std::vector<int64_t> x, integers_of(a, weights));
   ASSIGN_OR_RETURN(const std::vector<int64_t> y, integers_of(b, weights));
   std::vector<int64_t> out;
@@ -314,6 +338,13 @@ std::optional<std::vector<int64_t>> ints_attr(const OnnxNode& node, const std::s
 std::optional<std::vector<std::string>> strings_attr(const OnnxNode& node, const std::string& name) {
   const auto* value = attr<std::vector<std::string>>(node, name);
   return value == nullptr ? std::nullopt : std::optional(*value);
+}
+
+Status check_constant(const TensorType& type) {
+  constexpr int64_t most = int64_t{1} << 31;
+  const int64_t count = element_count(type.shape);
+  if (count <= most) return ok_status();
+  return unsupported(fmt::format("a constant of {} elements; at most {} are supported", count, most));
 }
 
 Result<std::vector<int64_t>> integers_of(const Constant& constant, const WeightStore& weights) {

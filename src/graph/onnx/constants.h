@@ -18,6 +18,8 @@ struct Constant {
 // A constant's elements as integers or floats; only for small ones. Error: too many elements, or another type.
 Result<std::vector<int64_t>> integers_of(const Constant& constant, const WeightStore& weights);
 Result<std::vector<double>> numbers_of(const Constant& constant, const WeightStore& weights);
+// Error: larger than the weights of any network. What a file says of extents must not become as much memory.
+Status check_constant(const TensorType& type);
 Constant integer_constant(const std::vector<int64_t>& values, Shape shape, DType dtype, WeightStore& weights);
 
 // The node's result if all its inputs are constants and it is one of the operators exporters compute shapes and weights

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 #include <numeric>
 
@@ -49,6 +50,9 @@ Converted conv_transpose(const ConvertContext& c) {
   if (wanted && wanted->size() != spatial) return invalid_input("output_shape has the wrong length");
   for (size_t i = 0; (wanted || same) && i < spatial; ++i) {
     if (kernel[i] < 1 || kernel[i] > int64_t{1} << 20) return invalid_input(fmt::format("a kernel of {}", kernel[i]));
+    if (x[i + 2] > largest_extent) return invalid_input(fmt::format("an input extent of {}", x[i + 2]));
+    if (wanted && ((*wanted)[i] < 1 || (*wanted)[i] > largest_extent))
+      return invalid_input(fmt::format("an output_shape of {}", (*wanted)[i]));
     const int64_t target = wanted ? (*wanted)[i] : x[i + 2] * strides[i];
     int64_t total = (x[i + 2] - 1) * strides[i] + (kernel[i] - 1) * dilations[i] + 1 + more[i] - target;
     if (total < 0) {  // more than the windows reach: zeros behind
@@ -270,6 +274,7 @@ Converted reshape(const ConvertContext& c) {
     // No elements, whatever the operand.
     if (element_count(c.type(0).shape) != 0 || std::ranges::find(*shape, -1) != shape->end())
       return invalid_input("a shape without elements");
+    RETURN_IF_ERROR(check_type({c.type(0).dtype, *shape}));
     return filled(c, ".empty", {c.type(0).dtype, *shape}, 0);
   }
   // Only the axes that `shape` copies are transposed: the others merge or split as well before.
@@ -337,6 +342,8 @@ Converted pad_by_elements(const ConvertContext& c, const std::string& mode, cons
     if (pads[axis] == 0 && pads[axis + rank] == 0) continue;
     const int64_t extent = shape[axis], turn = std::max<int64_t>(2 * (extent - 1), 1);
     if (extent < 1) return invalid_input("it pads an empty axis with its elements");
+    if (extent > int64_t{1} << 24) return unsupported(fmt::format("mode {} along an extent of {}", mode, extent));
+    RETURN_IF_ERROR(c.spend(static_cast<double>(extent + std::abs(pads[axis]) + std::abs(pads[axis + rank]))));
     std::vector<int64_t> from;
     for (int64_t i = -pads[axis]; i < extent + pads[axis + rank]; ++i) {
       const int64_t around = (i % turn + turn) % turn;
@@ -494,6 +501,8 @@ Converted convert_one(const ConvertContext& c) {
     ASSIGN_OR_RETURN(const Op known, parse_op(op));
     return binary(c, known);
   }
+  if (op == "MatMul" && c.inputs.size() > 2)
+    return invalid_input(fmt::format("{} inputs, MatMul takes 2", c.inputs.size()));
   // Those without attributes, the same in every opset.
   for (const Op known : {Op::MatMul, Op::Relu, Op::Sigmoid, Op::Tanh, Op::HardSwish, Op::Exp, Op::Sqrt, Op::Neg,
                          Op::Erf, Op::GlobalAveragePool}) {
@@ -519,7 +528,8 @@ Result<std::vector<ValueId>> convert_node(const ConvertContext& c) {
     if (name_of(op) == c.node.op) return convert_recurrent(c, op);
   }
   if (c.node.op == "Dropout") return dropout(c);
-  for (const auto family : {convert_composite, convert_images, convert_quantized, convert_shapes, convert_plain}) {
+  for (const auto family :
+       {convert_composite, convert_attention, convert_images, convert_quantized, convert_shapes, convert_plain}) {
     ASSIGN_OR_RETURN(auto made, family(c));
     if (made) return std::move(*made);
   }

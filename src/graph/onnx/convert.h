@@ -26,6 +26,7 @@ struct ConvertContext {
   GraphBuilder& graph;
   WeightStore& weights;
   std::function<ValueId(const OnnxOperand&)> weight;  // a constant as a weight of the graph, made once for each name
+  std::function<Status(double)> spend;  // before elements are made at import. Error: more than a file may ask for
 
   // The input as a value of the graph. Error: left out.
   Result<ValueId> value(size_t i) const;

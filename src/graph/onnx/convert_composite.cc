@@ -6,46 +6,11 @@
 #include <cmath>
 #include <numeric>
 
-#include "graph/onnx/convert_tools.h"
+#include "graph/onnx/convert_chain.h"
 #include "graph/ops_infer.h"
 
 namespace nlsplit {
 namespace {
-
-// Nodes in a row, each called like the ONNX node with a suffix; last() is the ONNX node itself.
-class Chain {
- public:
-  explicit Chain(const ConvertContext& c) : c_(c) {}
-
-  ValueId step(const std::string& suffix, Op op, std::vector<ValueId> inputs, Attrs attrs = {}) {
-    if (failed_) return {};
-    return taken(emit_helper(c_, op, suffix, std::move(inputs), std::move(attrs)));
-  }
-  // The node's output number i.
-  ValueId output(size_t i, const std::string& suffix, Op op, std::vector<ValueId> inputs, Attrs attrs = {}) {
-    if (failed_) return {};
-    return taken(c_.graph.add(op, c_.name + suffix, std::move(inputs), std::move(attrs), output_name(c_, i)));
-  }
-  ValueId last(Op op, std::vector<ValueId> inputs, Attrs attrs = {}) {
-    return output(0, "", op, std::move(inputs), std::move(attrs));
-  }
-  ValueId scalar(const std::string& suffix, DType type, double value) { return filled(c_, suffix, {type, {}}, value); }
-  Converted result(ValueId value) const { return failed_ ? Converted(*failed_) : Converted(value); }
-  Result<std::vector<ValueId>> results(std::vector<ValueId> values) const {
-    if (failed_) return *failed_;
-    return values;
-  }
-
- private:
-  ValueId taken(Converted made) {
-    if (made) return *made;
-    failed_ = made.error();
-    return {};
-  }
-
-  const ConvertContext& c_;
-  std::optional<Error> failed_;
-};
 
 Attrs with_axes(std::vector<int64_t> axes, bool keeps = true) {
   Attrs attrs;
@@ -176,29 +141,11 @@ Converted lp_norm(const ConvertContext& c) {
   return chain.result(chain.last(Op::Div, {x, norm}));
 }
 
-// x Φ(x), Φ by erf; or by its approximation with tanh (Hendrycks and Gimpel, "Gaussian error linear units", 2016).
 Converted gelu(const ConvertContext& c) {
   ASSIGN_OR_RETURN(const ValueId x, c.value(0));
-  const DType type = c.graph.type(x).dtype;
-  const std::string approximate = string_attr(c.node, "approximate", "none");
-  if (approximate != "none" && approximate != "tanh") return unsupported(fmt::format("approximate {}", approximate));
-  Chain chain(c);
-  ValueId curve;
-  if (approximate == "none") {
-    const ValueId scaled = chain.step(".scaled", Op::Mul, {x, chain.scalar(".root_half", type, std::sqrt(0.5))});
-    curve = chain.step(".erf", Op::Erf, {scaled});
-  } else {
-    const ValueId square = chain.step(".square", Op::Mul, {x, x});
-    const ValueId cube = chain.step(".cube", Op::Mul, {square, x});
-    const ValueId part = chain.step(".part", Op::Mul, {cube, chain.scalar(".cubic", type, 0.044715)});
-    const ValueId sum = chain.step(".sum", Op::Add, {x, part});
-    const double root = std::sqrt(2 / std::acos(-1.0));
-    const ValueId scaled = chain.step(".scaled", Op::Mul, {sum, chain.scalar(".root", type, root)});
-    curve = chain.step(".tanh", Op::Tanh, {scaled});
-  }
-  const ValueId above = chain.step(".above", Op::Add, {curve, chain.scalar(".one", type, 1)});
-  const ValueId half = chain.step(".half", Op::Mul, {above, chain.scalar(".one_half", type, 0.5)});
-  return chain.result(chain.last(Op::Mul, {half, x}));
+  Attrs attrs;
+  set_attr(attrs, "approximate", string_attr(c.node, "approximate", "none"));
+  return emit(c, Op::Gelu, {x}, std::move(attrs));
 }
 
 // x sigmoid(alpha x)

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "graph/elements.h"
 #include "graph/onnx/convert_tools.h"
 #include "graph/ops_infer.h"
 
@@ -52,6 +53,8 @@ Result<Sizes> from_sizes(const ConvertContext& c, const std::vector<int64_t>& gi
     return unsupported(fmt::format("keep_aspect_ratio_policy {}", policy));
   double common = policy == "not_larger" ? std::numeric_limits<double>::infinity() : 0;
   for (size_t axis = 0; axis < x.size(); ++axis) {
+    if (sizes[axis] < 0 || sizes[axis] > largest_extent || (sizes[axis] > 0 && x[axis] == 0))
+      return invalid_input(fmt::format("a size of {} of an extent of {}", sizes[axis], x[axis]));
     if (sizes[axis] == 0) continue;
     const double scale = static_cast<double>(sizes[axis]) / static_cast<double>(x[axis]);
     common = policy == "not_larger" ? std::min(common, scale) : std::max(common, scale);
@@ -59,8 +62,11 @@ Result<Sizes> from_sizes(const ConvertContext& c, const std::vector<int64_t>& gi
   Sizes out{sizes, std::vector<double>(x.size(), 1)};
   for (size_t axis = 0; axis < x.size(); ++axis) {
     if (sizes[axis] == 0) continue;
-    if (policy != "stretch")
-      out.sizes[axis] = static_cast<int64_t>(std::floor(static_cast<double>(x[axis]) * common + 0.5));
+    if (policy != "stretch") {
+      const double size = std::floor(static_cast<double>(x[axis]) * common + 0.5);
+      if (!(size <= static_cast<double>(largest_extent))) return invalid_input(fmt::format("a size of {}", size));
+      out.sizes[axis] = static_cast<int64_t>(size);
+    }
     out.scales[axis] = policy == "stretch" ? static_cast<double>(sizes[axis]) / static_cast<double>(x[axis]) : common;
     if (out.sizes[axis] == x[axis] && out.scales[axis] == 1) out.sizes[axis] = 0;  // whatever the batch
   }
@@ -74,7 +80,7 @@ Result<Sizes> from_scales(const ConvertContext& c, const std::vector<double>& gi
   ASSIGN_OR_RETURN(out.scales, spread<double>(given, axes, x.size(), 1));
   for (size_t axis = 0; axis < x.size(); ++axis) {
     const double scale = out.scales[axis], extent = std::floor(static_cast<double>(x[axis]) * scale);
-    if (!(scale > 0) || extent > static_cast<double>(largest_extent))
+    if (!(scale > 0) || !(extent <= static_cast<double>(largest_extent)))
       return invalid_input(fmt::format("a scale of {}", scale));
     out.sizes.push_back(scale == 1 ? 0 : static_cast<int64_t>(extent));
   }
@@ -84,7 +90,6 @@ Result<Sizes> from_scales(const ConvertContext& c, const std::vector<double>& gi
 // Upsample is Resize without a choice: opset 10's nearest one took the place below, too.
 Converted resize(const ConvertContext& c, bool upsample) {
   if (!c.given(0)) return invalid_input("an input is missing");
-  if (int_attr(c.node, "antialias", 0) != 0) return unsupported("antialias");
   const size_t rank = c.type(0).shape.size();
   const bool early = upsample || c.opset < 11;
   const auto axes = ints_attr(c.node, "axes");
@@ -114,6 +119,7 @@ Converted resize(const ConvertContext& c, bool upsample) {
   std::string mode = string_attr(c.node, "mode", "nearest");
   if (mode == "bilinear" || mode == "trilinear") mode = "linear";
   Attrs attrs;
+  set_attr(attrs, "antialias", int64_t{!early && int_attr(c.node, "antialias", 0) != 0});
   set_attr(attrs, "coordinate_transformation_mode", how);
   set_attr(attrs, "cubic_coeff_a", float_attr(c.node, "cubic_coeff_a", -0.75));
   set_attr(attrs, "exclude_outside", int_attr(c.node, "exclude_outside", 0));
@@ -163,6 +169,13 @@ Converted max_unpool(const ConvertContext& c) {
   ASSIGN_OR_RETURN(const auto strides, spatial_list(c, "strides", kernel->size(), 1));
   const auto pads = ints_attr(c.node, "pads").value_or(std::vector<int64_t>(2 * kernel->size(), 0));
   if (pads.size() != 2 * kernel->size()) return invalid_input("pads have the wrong length");
+  // So that nothing below overflows: spatial_list has bounded the strides.
+  const auto bounded = [](const std::vector<int64_t>& list, int64_t most) {
+    return std::ranges::all_of(list, [most](int64_t value) { return value >= 0 && value <= most; });
+  };
+  constexpr int64_t most = int64_t{1} << 20;
+  if (!bounded(pads, most) || !bounded(*kernel, most) || !bounded(x, largest_extent))
+    return invalid_input("a kernel, pad or input extent beyond what is supported");
   Shape shape = {0, 0};
   for (size_t i = 0; i < kernel->size(); ++i)
     shape.push_back((x[i + 2] - 1) * strides[i] - pads[i] - pads[i + kernel->size()] + (*kernel)[i]);
@@ -172,7 +185,8 @@ Converted max_unpool(const ConvertContext& c) {
   Attrs attrs;
   set_attr(attrs, "shape", shape);
   if (!wanted) return emit(c, Op::MaxUnpool, {value, indices}, std::move(attrs));
-  if (wanted->size() != x.size()) return invalid_input("output_shape has the wrong length");
+  if (wanted->size() != x.size() || !bounded(*wanted, largest_extent))
+    return invalid_input("output_shape has the wrong length, or extents that cannot be");
   ASSIGN_OR_RETURN(const ValueId placed, emit_helper(c, Op::MaxUnpool, ".placed", {value, indices}, std::move(attrs)));
   Attrs fill;
   std::vector<int64_t> behind(2 * x.size(), 0);
@@ -192,6 +206,51 @@ Converted roi_align(const ConvertContext& c) {
   set_attr(attrs, "sampling_ratio", int_attr(c.node, "sampling_ratio", 0));
   set_attr(attrs, "spatial_scale", float_attr(c.node, "spatial_scale", 1));
   return one_to_one(c, Op::RoiAlign, std::move(attrs));
+}
+
+// Places in [-1, 1] of a regular grid, turned by a matrix a sample: [N, 2, 3] or [N, 3, 4] times columns (x, y, 1).
+Converted affine_grid(const ConvertContext& c) {
+  if (!c.given(0)) return invalid_input("an input is missing");
+  const TensorType theta = c.type(0);
+  ASSIGN_OR_RETURN(const auto size, integers(c, "size", 1));
+  const size_t axes = size && size->size() > 2 ? size->size() - 2 : 0;
+  const auto rows = static_cast<int64_t>(axes);
+  if (axes < 2 || axes > 3 || theta.shape != Shape{(*size)[0], rows, rows + 1} || !is_real(theta.dtype))
+    return invalid_input(fmt::format("matrices {} for a grid of {} axes", to_string(theta), axes));
+  double pixels = 1;
+  for (size_t i = 0; i < axes; ++i) {
+    const int64_t extent = (*size)[i + 2];
+    if (extent < 1 || extent > largest_extent) return invalid_input(fmt::format("a grid's extent of {}", extent));
+    pixels *= static_cast<double>(extent);
+  }
+  if (pixels > 0x1p26) return unsupported(fmt::format("a grid of {} places", pixels));
+  RETURN_IF_ERROR(c.spend(pixels * static_cast<double>(rows + 1)));
+  const auto count = static_cast<int64_t>(pixels);
+  const bool corners = int_attr(c.node, "align_corners", 0) != 0;
+  std::vector<double> places;
+  for (size_t coordinate = axes; coordinate-- > 0;) {  // x is the last axis
+    const int64_t extent = (*size)[coordinate + 2];
+    int64_t inner = 1;
+    for (size_t i = coordinate + 1; i < axes; ++i) inner *= (*size)[i + 2];
+    for (int64_t at = 0; at < count; ++at) {
+      const auto k = static_cast<double>(at / inner % extent), n = static_cast<double>(extent);
+      places.push_back(corners ? (extent == 1 ? -1 : 2 * k / (n - 1) - 1) : (2 * k + 1) / n - 1);
+    }
+  }
+  places.insert(places.end(), static_cast<size_t>(count), 1.0);
+  const TensorType type{theta.dtype, {rows + 1, count}};
+  const ValueId grid = c.graph.weight(c.name + ".grid", type,
+                                      c.weights.add_bytes(type, raw_of(type.dtype, std::span<const double>(places))));
+  ASSIGN_OR_RETURN(const ValueId matrices, c.value(0));
+  ASSIGN_OR_RETURN(const ValueId turned, emit_helper(c, Op::MatMul, ".turned", {matrices, grid}));
+  Attrs perm, shape;
+  set_attr(perm, "perm", std::vector<int64_t>{0, 2, 1});
+  Shape out = {0};
+  out.insert(out.end(), size->begin() + 2, size->end());
+  out.push_back(rows);
+  set_attr(shape, "shape", std::move(out));
+  ASSIGN_OR_RETURN(const ValueId columns, emit_helper(c, Op::Transpose, ".columns", {turned}, std::move(perm)));
+  return emit(c, Op::Reshape, {columns}, std::move(shape));
 }
 
 // Opset 20 gave the modes Resize's names.
@@ -217,6 +276,7 @@ MaybeConverted convert_images(const ConvertContext& c) {
   if (op == "MaxUnpool") return one(max_unpool(c));
   if (op == "RoiAlign") return one(roi_align(c));
   if (op == "GridSample") return one(grid_sample(c));
+  if (op == "AffineGrid") return one(affine_grid(c));
   return std::optional<std::vector<ValueId>>();
 }
 

@@ -132,7 +132,9 @@ class Recurrent {
       return invalid_input(
           fmt::format("input {} is {}, not {}", i, to_string(c_.type(i)), to_string(TensorType{DType::f32, wanted})));
     }
-    if (c_.inputs[i].constant == nullptr) {
+    // Looked at only where it is as small as states are.
+    const TensorType& type = c_.type(i);
+    if (c_.inputs[i].constant == nullptr || type.dtype != DType::f32 || element_count(shape) > int64_t{1} << 24) {
       ASSIGN_OR_RETURN(const ValueId value, c_.value(i));
       return batch_first_ ? value : transposed(value, {1, 0, 2}, suffix, "");
     }
@@ -150,8 +152,8 @@ class Recurrent {
       samples.resize(1);
     std::string bytes;
     for (const std::string& sample : samples) bytes += sample;
-    const TensorType type{DType::f32, {static_cast<int64_t>(samples.size()), directions_, hidden_}};
-    return c_.graph.weight(c_.name + suffix, type, c_.weights.add_bytes(type, std::move(bytes)));
+    const TensorType made{DType::f32, {static_cast<int64_t>(samples.size()), directions_, hidden_}};
+    return c_.graph.weight(c_.name + suffix, made, c_.weights.add_bytes(made, std::move(bytes)));
   }
 
   Result<ValueId> transposed(ValueId x, std::vector<int64_t> perm, const std::string& suffix, std::string made) {

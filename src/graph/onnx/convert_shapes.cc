@@ -6,6 +6,7 @@
 
 #include "graph/onnx/convert_tools.h"
 #include "graph/onnx/onnx_types.h"
+#include "graph/onnx/transposes.h"
 #include "graph/ops_infer.h"
 
 namespace nlsplit {
@@ -69,7 +70,13 @@ Result<std::vector<ValueId>> split(const ConvertContext& c) {
     parts.emplace();
     for (int64_t i = 0; i < count; ++i) parts->push_back(std::clamp<int64_t>(shape[axis] - i * part, 0, part));
   }
-  if (std::ssize(*parts) != count || std::accumulate(parts->begin(), parts->end(), int64_t{0}) != shape[axis])
+  int64_t left = shape[axis];  // sums of what a file says could overflow
+  for (const int64_t part : *parts) {
+    if (part < 0 || part > left)
+      return invalid_input(fmt::format("a part of {} of an extent of {}", part, shape[axis]));
+    left -= part;
+  }
+  if (std::ssize(*parts) != count || left != 0)
     return invalid_input(fmt::format("its parts are not an extent of {} for {} outputs", shape[axis], count));
   ASSIGN_OR_RETURN(const ValueId x, c.value(0));
   std::vector<ValueId> made;
@@ -86,11 +93,11 @@ Result<std::vector<ValueId>> split(const ConvertContext& c) {
 }
 
 Result<std::vector<ValueId>> top_k(const ConvertContext& c) {
-  ASSIGN_OR_RETURN(const auto k, number(c, "k", 1));
+  ASSIGN_OR_RETURN(const auto k, whole_number(c, "k", 1));
   if (!k) return invalid_input("k is missing");
   Attrs attrs;
   set_attr(attrs, "axis", int_attr(c.node, "axis", -1));
-  set_attr(attrs, "k", static_cast<int64_t>(*k));
+  set_attr(attrs, "k", *k);
   set_attr(attrs, "largest", int_attr(c.node, "largest", 1));
   set_attr(attrs, "sorted", int_attr(c.node, "sorted", 1));
   ASSIGN_OR_RETURN(const ValueId x, c.value(0));
@@ -98,10 +105,10 @@ Result<std::vector<ValueId>> top_k(const ConvertContext& c) {
 }
 
 Converted cumsum(const ConvertContext& c) {
-  ASSIGN_OR_RETURN(const auto axis, number(c, "axis", 1));
+  ASSIGN_OR_RETURN(const auto axis, whole_number(c, "axis", 1));
   if (!axis) return invalid_input("axis is missing");
   Attrs attrs;
-  set_attr(attrs, "axis", static_cast<int64_t>(*axis));
+  set_attr(attrs, "axis", *axis);
   set_attr(attrs, "exclusive", int_attr(c.node, "exclusive", 0));
   set_attr(attrs, "reverse", int_attr(c.node, "reverse", 0));
   ASSIGN_OR_RETURN(const ValueId x, c.value(0));
@@ -109,11 +116,11 @@ Converted cumsum(const ConvertContext& c) {
 }
 
 Converted one_hot(const ConvertContext& c) {
-  ASSIGN_OR_RETURN(const auto depth, number(c, "depth", 1));
+  ASSIGN_OR_RETURN(const auto depth, whole_number(c, "depth", 1));
   if (!depth) return invalid_input("depth is missing");
   Attrs attrs;
   set_attr(attrs, "axis", int_attr(c.node, "axis", -1));
-  set_attr(attrs, "depth", static_cast<int64_t>(*depth));
+  set_attr(attrs, "depth", *depth);
   ASSIGN_OR_RETURN(const ValueId indices, c.value(0));
   ASSIGN_OR_RETURN(const ValueId values, c.value(2));
   return emit(c, Op::OneHot, {indices, values}, std::move(attrs));
@@ -124,17 +131,14 @@ Converted trilu(const ConvertContext& c) {
   if (!c.given(0)) return invalid_input("an input is missing");
   const TensorType type = c.type(0);
   if (type.shape.size() < 2) return invalid_input(fmt::format("{} is no matrix", to_string(type)));
-  ASSIGN_OR_RETURN(const auto given, number(c, "k", 1));
-  const auto k = static_cast<int64_t>(given.value_or(0));
+  ASSIGN_OR_RETURN(const auto given, whole_number(c, "k", 1));
+  const int64_t k = given.value_or(0);
   const bool upper = int_attr(c.node, "upper", 1) != 0;
   const int64_t rows = type.shape[type.shape.size() - 2], columns = type.shape.back();
-  if (rows > 0 && columns > (int64_t{1} << 28) / rows) return unsupported("a mask of that many elements");
-  std::vector<int64_t> mask;
-  for (int64_t row = 0; row < rows; ++row) {
-    for (int64_t column = 0; column < columns; ++column) mask.push_back(upper ? column - row >= k : column - row <= k);
-  }
   ASSIGN_OR_RETURN(const ValueId x, c.value(0));
-  const ValueId keeps = listed(c, ".mask", mask, {rows, columns}, DType::boolean);
+  ASSIGN_OR_RETURN(const ValueId keeps, mask(c, ".mask", rows, columns, [&](int64_t row, int64_t column) {
+                     return upper ? column - row >= k : column - row <= k;
+                   }));
   return emit(c, Op::Where, {keeps, x, filled(c, ".zero", {type.dtype, {}}, 0)});
 }
 
@@ -170,7 +174,10 @@ Converted depth_to_space(const ConvertContext& c, bool back) {
   if (!c.given(0)) return invalid_input("an input is missing");
   const Shape x = c.type(0).shape;
   const int64_t block = int_attr(c.node, "blocksize", 0);
-  if (x.size() != 4 || block < 1) return invalid_input(fmt::format("blocks of {} in {}", block, to_string(c.type(0))));
+  constexpr int64_t most = int64_t{1} << 15;  // so that no product below overflows
+  const bool sound = x.size() == 4 && block >= 1 && block <= most &&
+                     std::ranges::all_of(x, [](int64_t extent) { return extent <= largest_extent >> 10; });
+  if (!sound) return invalid_input(fmt::format("blocks of {} in {}", block, to_string(c.type(0))));
   const std::string mode = string_attr(c.node, "mode", "DCR");
   if (mode != "DCR" && mode != "CRD") return unsupported(fmt::format("mode {}", mode));
   Shape apart, together;
@@ -198,24 +205,44 @@ Converted depth_to_space(const ConvertContext& c, bool back) {
   return emit(c, Op::Reshape, {value}, std::move(last));
 }
 
+// Each axis cut or filled up with zeros on both sides; of an odd number the larger part is at the end.
+Converted center_crop_pad(const ConvertContext& c) {
+  if (!c.given(0)) return invalid_input("an input is missing");
+  ASSIGN_OR_RETURN(const auto wanted, integers(c, "shape", 1));
+  if (!wanted) return invalid_input("shape is missing");
+  const Shape shape = c.type(0).shape;
+  std::vector<int64_t> axes = ints_attr(c.node, "axes").value_or(order_of(shape.size()));
+  if (axes.size() != wanted->size()) return invalid_input("shape is not an extent for every axis");
+  std::vector<int64_t> pads(2 * shape.size(), 0);
+  for (size_t i = 0; i < axes.size(); ++i) {
+    ASSIGN_OR_RETURN(const size_t axis, axis_of(axes[i], shape.size()));
+    const int64_t to = (*wanted)[i];
+    if (to < 0 || to > largest_extent) return invalid_input(fmt::format("an extent of {}", to));
+    const int64_t more = to - shape[axis], front = more / 2;  // towards zero, when it cuts too
+    pads[axis] = front;
+    pads[axis + shape.size()] = more - front;
+  }
+  Attrs attrs;
+  set_attr(attrs, "pads", std::move(pads));
+  set_attr(attrs, "value", 0.0);
+  ASSIGN_OR_RETURN(const ValueId x, c.value(0));
+  return emit(c, Op::Pad, {x}, std::move(attrs));
+}
+
 // Ones on a diagonal; only the operand's shape counts.
 Converted eye_like(const ConvertContext& c) {
   if (!c.given(0)) return invalid_input("an input is missing");
   const TensorType type = c.type(0);
   if (type.shape.size() != 2) return invalid_input(fmt::format("{} is no matrix", to_string(type)));
-  if (element_count(type.shape) > int64_t{1} << 28) return unsupported("a diagonal of that many elements");
-  std::vector<int64_t> ones;
   const int64_t k = int_attr(c.node, "k", 0);
-  for (int64_t row = 0; row < type.shape[0]; ++row) {
-    for (int64_t column = 0; column < type.shape[1]; ++column) ones.push_back(column - row == k);
-  }
-  const ValueId mask = listed(c, ".diagonal", ones, type.shape, DType::boolean);
+  ASSIGN_OR_RETURN(const ValueId ones, mask(c, ".diagonal", type.shape[0], type.shape[1],
+                                            [k](int64_t row, int64_t column) { return column - row == k; }));
   const int64_t said = int_attr(c.node, "dtype", 0);
   const auto known = dtype_of_onnx(said);
   if (said != 0 && !known) return unsupported(fmt::format("element type {}", said));
   Attrs attrs;
   set_attr(attrs, "to", std::string(name_of(said == 0 ? type.dtype : *known)));
-  return emit(c, Op::Cast, {mask}, std::move(attrs));
+  return emit(c, Op::Cast, {ones}, std::move(attrs));
 }
 
 }  // namespace
@@ -254,6 +281,7 @@ MaybeConverted convert_shapes(const ConvertContext& c) {
   if (op == "DepthToSpace") return one(depth_to_space(c, false));
   if (op == "SpaceToDepth") return one(depth_to_space(c, true));
   if (op == "EyeLike") return one(eye_like(c));
+  if (op == "CenterCropPad") return one(center_crop_pad(c));
   return std::optional<std::vector<ValueId>>();
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "graph/elements.h"
@@ -112,6 +113,13 @@ Result<std::optional<double>> number(const ConvertContext& c, const std::string&
   return std::optional(values[0]);
 }
 
+Result<std::optional<int64_t>> whole_number(const ConvertContext& c, const std::string& attr, size_t i) {
+  ASSIGN_OR_RETURN(const std::optional<double> given, number(c, attr, i));
+  if (!given) return std::optional<int64_t>();
+  if (!(std::abs(*given) < 0x1p53)) return invalid_input(fmt::format("{} of {}", attr, *given));
+  return std::optional(static_cast<int64_t>(*given));
+}
+
 ValueId filled(const ConvertContext& c, const std::string& suffix, TensorType type, double value) {
   const ContentId content = c.weights.add_fill(type, value);
   return c.graph.weight(c.name + suffix, std::move(type), content);
@@ -121,6 +129,20 @@ ValueId listed(const ConvertContext& c, const std::string& suffix, const std::ve
                DType type) {
   const Constant constant = integer_constant(values, std::move(shape), type, c.weights);
   return c.graph.weight(c.name + suffix, constant.type, constant.content);
+}
+
+Result<ValueId> mask(const ConvertContext& c, const std::string& suffix, int64_t rows, int64_t columns,
+                     const std::function<bool(int64_t row, int64_t column)>& is_set) {
+  const auto size = static_cast<double>(rows) * static_cast<double>(columns);
+  if (size > 0x1p28) return unsupported(fmt::format("a mask of {} x {}", rows, columns));
+  RETURN_IF_ERROR(c.spend(size));
+  std::string raw;
+  raw.reserve(static_cast<size_t>(rows * columns));
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t column = 0; column < columns; ++column) raw += is_set(row, column) ? '\1' : '\0';
+  }
+  const TensorType type{DType::boolean, {rows, columns}};
+  return c.graph.weight(c.name + suffix, type, c.weights.add_bytes(type, std::move(raw)));
 }
 
 MaybeConverted one(Converted made) {

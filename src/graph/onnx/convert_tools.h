@@ -28,11 +28,17 @@ Result<std::vector<int64_t>> spatial_list(const ConvertContext& c, const std::st
 // Given as an attribute by older opsets and as input `i` by newer ones. Error: an input that is not constant.
 Result<std::optional<std::vector<int64_t>>> integers(const ConvertContext& c, const std::string& attr, size_t i);
 Result<std::optional<double>> number(const ConvertContext& c, const std::string& attr, size_t i);
+// The same cut off to an integer. Error: beyond 2^53, or no number at all.
+Result<std::optional<int64_t>> whole_number(const ConvertContext& c, const std::string& attr, size_t i);
 
 // New constants, called like the node with the suffix.
 ValueId filled(const ConvertContext& c, const std::string& suffix, TensorType type, double value);
 ValueId listed(const ConvertContext& c, const std::string& suffix, const std::vector<int64_t>& values, Shape shape,
                DType type = DType::i64);
+
+// [rows, columns] of bool, row after row; counted as effort of the import.
+Result<ValueId> mask(const ConvertContext& c, const std::string& suffix, int64_t rows, int64_t columns,
+                     const std::function<bool(int64_t row, int64_t column)>& is_set);
 
 std::string output_name(const ConvertContext& c, size_t i);  // "" if nobody asked for it
 bool wants_output(const ConvertContext& c, size_t i);
@@ -42,6 +48,7 @@ using MaybeConverted = Result<std::optional<std::vector<ValueId>>>;
 MaybeConverted convert_plain(const ConvertContext& c);      // ONNX's attributes are ours (convert_plain.cc)
 MaybeConverted convert_shapes(const ConvertContext& c);     // what moves elements
 MaybeConverted convert_composite(const ConvertContext& c);  // operators that are several of ours
+MaybeConverted convert_attention(const ConvertContext& c);  // Attention, RotaryEmbedding
 MaybeConverted convert_quantized(const ConvertContext& c);
 MaybeConverted convert_images(const ConvertContext& c);  // Resize, RoiAlign, further outputs of MaxPool, …
 Converted convert_reduction(const ConvertContext& c, Op op);

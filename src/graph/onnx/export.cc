@@ -6,8 +6,10 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numbers>
 #include <unordered_set>
 
+#include "base/hash.h"
 #include "graph/onnx/onnx_file.h"
 #include "graph/onnx/onnx_types.h"
 #include "graph/ops.h"
@@ -47,7 +49,8 @@ class Exporter {
     for (const Value& value : graph.values) names_.insert(value.name);
   }
 
-  Result<OnnxModel> run() && {
+  // Its weights are made by this exporter, of the graph it was given.
+  Result<OnnxModel> run() {
     out_.opset = opset;
     out_.name = graph_.name.empty() ? "graph" : graph_.name;  // ONNX wants one
     for (const ValueId id : graph_.inputs) {
@@ -94,7 +97,8 @@ class Exporter {
   Status add_node(const Node& node) {
     if (node.op == Op::LSTM || node.op == Op::GRU || node.op == Op::RNN) return add_recurrent(node);
     if (is_general(node.op) && node.epilogue.empty()) return add_general(node);
-    const bool typed = node.op == Op::Pad || node.op == Op::Clip;  // its constants are written as f32
+    // Their constants are written as f32.
+    const bool typed = node.op == Op::Pad || node.op == Op::Clip || node.op == Op::Gelu;
     if (is_general(node.op) || (typed && graph_.value(node.outputs[0]).type.dtype != DType::f32))
       return unsupported(fmt::format("node {} ({}): it cannot be written", node.name, name_of(node.op)));
     std::vector<std::string> inputs;
@@ -288,6 +292,30 @@ class Exporter {
     return to;
   }
 
+  // ONNX has it from opset 20 on; before, its parts. The node becomes the last of them.
+  void add_gelu(OnnxNode& node, std::vector<std::string>& inputs, bool by_tanh) {
+    const std::string x = inputs[0], prefix = node.outputs[0];
+    const auto part = [&](const std::string& op, std::vector<std::string> operands, const std::string& suffix) {
+      std::string made = fresh(prefix + suffix);
+      add_plain(op, std::move(operands), made);
+      return made;
+    };
+    const auto times = [&](const std::string& value, double factor, const std::string& suffix) {
+      return part("Mul", {value, add_scalar(prefix + suffix + "_factor", factor)}, suffix);
+    };
+    std::string curve;
+    if (by_tanh) {
+      const std::string square = part("Mul", {x, x}, ".square"), cube = part("Mul", {square, x}, ".cube");
+      const std::string sum = part("Add", {x, times(cube, 0.044715, ".cubic")}, ".sum");
+      curve = part("Tanh", {times(sum, std::sqrt(2 / std::numbers::pi), ".scaled")}, ".tanh");
+    } else {
+      curve = part("Erf", {times(x, std::sqrt(0.5), ".scaled")}, ".erf");
+    }
+    const std::string above = part("Add", {curve, add_scalar(prefix + ".one", 1)}, ".above");
+    inputs = {times(above, 0.5, ".half"), x};
+    node.op = "Mul";
+  }
+
   void add_plain(const std::string& op, std::vector<std::string> inputs, const std::string& output) {
     OnnxNode& node = out_.nodes.emplace_back();
     node.name = output;
@@ -319,6 +347,18 @@ class Exporter {
         plain = !attr_ints(attrs, "axes").empty();
         if (!plain) node.op = name_of(Op::Identity);  // to ONNX no axes means all of them
         break;
+      case Op::MatMul:
+        if (inputs.size() > 2) {  // ONNX's has no bias: the node becomes the Add of it
+          const std::string product = fresh(output + ".product"), bias = inputs[2];
+          inputs.pop_back();
+          add_plain("MatMul", std::move(inputs), product);
+          node.op = name_of(Op::Add);
+          inputs = {product, bias};
+        }
+        break;
+      case Op::Gelu:
+        add_gelu(node, inputs, attr_string(attrs, "approximate") == "tanh");
+        break;
       case Op::LSTM:
       case Op::GRU:
       case Op::RNN:
@@ -326,7 +366,6 @@ class Exporter {
       case Op::Conv:
       case Op::ConvTranspose:
       case Op::Gemm:
-      case Op::MatMul:
       case Op::Add:
       case Op::Sub:
       case Op::Mul:
@@ -366,27 +405,17 @@ class Exporter {
     out_.nodes.push_back(std::move(node));
   }
 
-  // Whether they fit is asked before any is made: a graph is small, what its recipes stand for need not be.
+  // Their bytes are made when they are written: a graph is small, what its recipes stand for need not be.
   Status add_weights() {
     std::unordered_set<std::string> read(out_.outputs.begin(), out_.outputs.end());
     for (const OnnxNode& node : out_.nodes) read.insert(node.inputs.begin(), node.inputs.end());
-    double total = 0;
-    for (const Value& value : graph_.values) {
-      if (value.kind == ValueKind::weight) total += static_cast<double>(size_of(value.type).value());
-    }
-    if (total > static_cast<double>(largest_onnx_file)) {
-      return unsupported(
-          fmt::format("{:.1f} GiB of weights, and ONNX files end at 2 GiB (weights in files of their own are not "
-                      "supported yet)",
-                      total / static_cast<double>(int64_t{1} << 30)));
-    }
     for (const Value& value : graph_.values) {
       // An initial state has become a constant of another shape.
       if (value.kind != ValueKind::weight || !read.contains(value.name)) continue;
-      ASSIGN_OR_RETURN(std::string raw, raw_weight(value));
-      OnnxTensor& tensor = out_.initializers[value.name];
-      tensor.type = value.type;
-      tensor.raw = std::move(raw);
+      if (!weights_.contains(value.content))
+        return invalid_input(
+            fmt::format("weight {}: there is no weight with content {}", value.name, hex16(value.content.value)));
+      out_.weights.push_back({value.name, value.type, [this, &value] { return raw_weight(value); }});
     }
     return ok_status();
   }
@@ -399,14 +428,16 @@ class Exporter {
 
 }  // namespace
 
-Status export_onnx(const Graph& graph, const WeightStore& weights, const std::string& path) {
-  auto model = Exporter(graph, weights).run();
+Status export_onnx(const Graph& graph, const WeightStore& weights, const std::string& path,
+                   const OnnxWriteOptions& options) {
+  Exporter exporter(graph, weights);
+  auto model = exporter.run();
   if (!model) {
     Error error = model.error();
     error.message = fmt::format("cannot write '{}': {}", path, error.message);
     return error;
   }
-  return write_onnx(path, std::move(model).value());
+  return write_onnx(path, *model, options);
 }
 
 }  // namespace nlsplit

@@ -27,6 +27,7 @@ class Importer {
       : model_(std::move(model)), options_(options), graph_(file_stem(path)) {}
 
   Result<Model> run() {
+    effort_ = options_.effort;
     take_initializers(model_.initializers);
     for (const OnnxNode& node : model_.nodes) {
       for (const std::string& output : node.outputs) made_.insert(output);
@@ -48,6 +49,7 @@ class Importer {
   void take_initializers(std::map<std::string, OnnxTensor>& initializers) {
     for (auto& [name, tensor] : initializers) {
       const TensorType type = tensor.type;
+      effort_ += 16 * static_cast<double>(element_count(type.shape));
       constants_[name] = {type, tensor.mapped.file != nullptr ? weights_.add_mapped(type, std::move(tensor.mapped))
                                                               : weights_.add_bytes(type, std::move(tensor.raw))};
     }
@@ -66,6 +68,12 @@ class Importer {
       }
     }
     return ok_status();
+  }
+
+  Status spend(double effort) {
+    effort_ -= effort;
+    if (effort_ >= 0) return ok_status();
+    return unsupported("computing its constants takes more than a file of that size may ask for");
   }
 
   // An input that is a constant of this network.
@@ -213,8 +221,10 @@ class Importer {
   }
 
   std::string unique_name(const OnnxNode& node) {
-    std::string name = display_name(node);
-    for (int n = 2; !names_.insert(name).second; ++n) name = fmt::format("{}_{}", display_name(node), n);
+    const std::string plain = display_name(node);
+    std::string name = plain;
+    int& n = next_number_.try_emplace(plain, 2).first->second;  // not from 2 again each time: that would be quadratic
+    for (; !names_.insert(name).second; ++n) name = fmt::format("{}_{}", plain, n);
     return name;
   }
 
@@ -223,6 +233,7 @@ class Importer {
     for (const std::string& input : node.inputs) {
       OnnxOperand& operand = list.emplace_back();
       operand.name = input;
+      if (input.empty()) continue;
       if (const auto known = constants_.find(input); known != constants_.end())
         operand.constant = &known->second;
       else if (const auto value = values_.find(input); value != values_.end())
@@ -253,8 +264,18 @@ class Importer {
     });
     if (known) {
       std::vector<const Constant*> constants;
-      for (const OnnxOperand& operand : inputs) constants.push_back(operand.constant);
+      double looked_at = 0;  // by the folding below, which stops at constants that are larger
+      for (const OnnxOperand& operand : inputs) {
+        constants.push_back(operand.constant);
+        if (operand.constant != nullptr)
+          looked_at += static_cast<double>(std::min(element_count(operand.constant->type.shape), int64_t{1} << 16));
+      }
+      const double stored = static_cast<double>(weights_.stored_bytes().value());
       ASSIGN_OR_RETURN(const auto folded, fold_constant(node, model_.opset, constants, weights_));
+      if (node.op == "Constant")  // as good as an initializer
+        effort_ += 16 * static_cast<double>(element_count(folded->type.shape));
+      else
+        RETURN_IF_ERROR(spend(looked_at + static_cast<double>(weights_.stored_bytes().value()) - stored));
       if (folded) {
         constants_[node.outputs[0]] = *folded;
         return ok_status();
@@ -262,10 +283,14 @@ class Importer {
       ASSIGN_OR_RETURN(const bool evaluated, fold_by_evaluation(node, inputs));
       if (evaluated) return ok_status();
     }
-    const ConvertContext context{
-        node, model_.opset, unique_name(node), inputs, graph_, weights_, [this](const OnnxOperand& operand) {
-          return add_weight(operand);
-        }};
+    const ConvertContext context{node,
+                                 model_.opset,
+                                 unique_name(node),
+                                 inputs,
+                                 graph_,
+                                 weights_,
+                                 [this](const OnnxOperand& operand) { return add_weight(operand); },
+                                 [this](double effort) { return spend(effort); }};
     ASSIGN_OR_RETURN(const std::vector<ValueId> made, convert_node(context));
     for (size_t i = 0; i < std::min(made.size(), node.outputs.size()); ++i) {
       if (!node.outputs[i].empty() && made[i].valid()) values_[node.outputs[i]] = made[i];
@@ -273,19 +298,51 @@ class Importer {
     return ok_status();
   }
 
+  // What evaluating a graph takes. Memory in elements: its values, and the borders that windows add.
+  struct Effort {
+    double elements = 0, operations = 0;
+    bool known = true;
+  };
+  static Effort effort_of(const Graph& graph) {
+    Effort effort;
+    for (const Value& value : graph.values) effort.elements += static_cast<double>(element_count(value.type.shape));
+    for (const Node& node : graph.nodes) {
+      if (node.op == Op::RoiAlign) effort.known = false;  // as many samples as the regions' values say
+      std::vector<TensorType> outputs;
+      for (const ValueId output : node.outputs) outputs.push_back(graph.value(output).type);
+      effort.operations += info(node.op).flops(input_types(graph, node), outputs, node.attrs).value();
+      if (find_attr(node.attrs, "kernel_shape") == nullptr) continue;
+      const Shape& x = graph.value(node.inputs[0]).type.shape;
+      const std::vector<int64_t>& pads = attr_ints(node.attrs, "pads");
+      double padded = static_cast<double>(x[0]) * static_cast<double>(x[1]);
+      for (size_t axis = 2; axis < x.size(); ++axis)
+        padded *= static_cast<double>(x[axis] + pads[axis - 2] + pads[axis - 2 + pads.size() / 2]);
+      effort.elements += padded;
+    }
+    return effort;
+  }
+
   // A node of constants as a graph of its own, which the reference evaluator computes. false: its result is too large
-  // to be kept twice, so it stays a node.
+  // to be kept twice, or all constants together take too much, so it stays a node.
   Result<bool> fold_by_evaluation(const OnnxNode& node, const std::vector<OnnxOperand>& inputs) {
     GraphBuilder scratch("constants");
     std::unordered_map<std::string, ValueId> taken;
-    const ConvertContext context{
-        node, model_.opset, display_name(node), inputs, scratch, weights_, [&](const OnnxOperand& operand) {
-          const auto [at, added] = taken.try_emplace(operand.name);
-          // Constants of the file have names of their own, which a helper of the conversion might have, too.
-          if (added)
-            at->second = scratch.weight("given " + operand.name, operand.constant->type, operand.constant->content);
-          return at->second;
-        }};
+    const ConvertContext context{node,
+                                 model_.opset,
+                                 display_name(node),
+                                 inputs,
+                                 scratch,
+                                 weights_,
+                                 [&](const OnnxOperand& operand) {
+                                   const auto [at, added] = taken.try_emplace(operand.name);
+                                   // Constants of the file have names of their own, which a helper of the conversion
+                                   // might have, too.
+                                   if (added)
+                                     at->second = scratch.weight("given " + operand.name, operand.constant->type,
+                                                                 operand.constant->content);
+                                   return at->second;
+                                 },
+                                 [this](double effort) { return spend(effort); }};
     ASSIGN_OR_RETURN(const std::vector<ValueId> made, convert_node(context));
     std::vector<std::string> names;
     for (size_t i = 0; i < std::min(made.size(), node.outputs.size()); ++i) {
@@ -293,10 +350,11 @@ class Importer {
       scratch.output(made[i]);
       names.push_back(node.outputs[i]);
     }
-    double elements = 0;
-    for (const Value& value : scratch.graph().values) elements += static_cast<double>(element_count(value.type.shape));
-    constexpr double most = 1 << 26;
-    if (elements > most) return false;
+    for (const ValueId output : scratch.graph().outputs) RETURN_IF_ERROR(check_constant(scratch.type(output)));
+    constexpr double most_elements = 1 << 26;
+    const Effort effort = effort_of(scratch.graph());
+    if (!effort.known || effort.elements > most_elements || effort.elements + effort.operations > effort_) return false;
+    RETURN_IF_ERROR(spend(effort.elements + effort.operations));
     const Graph graph = std::move(scratch).finish();
     ASSIGN_OR_RETURN(const std::vector<Tensor> results, evaluate(graph, weights_, {}));
     for (size_t i = 0; i < names.size(); ++i)
@@ -383,6 +441,7 @@ class Importer {
 
   OnnxModel model_;
   const ImportOptions& options_;
+  double effort_ = 0;  // that is left
   int64_t batch_ = 0;  // asked for instead of the file's own; 0: none
   GraphBuilder graph_;
   WeightStore weights_;
@@ -390,6 +449,7 @@ class Importer {
   std::unordered_map<std::string, ValueId> values_;
   std::unordered_map<std::string, ValueId> weight_values_;  // constants that became weights of the graph
   std::set<std::string> names_, made_;
+  std::unordered_map<std::string, int> next_number_;  // for names that several nodes have
 };
 
 }  // namespace

@@ -11,7 +11,7 @@
 #include <filesystem>
 #include <limits>
 
-#include "base/file.h"
+#include "graph/onnx/cut_tensors.h"
 #include "graph/onnx/onnx_types.h"
 
 namespace nlsplit {
@@ -75,9 +75,12 @@ Result<MappedBytes> external_bytes(const onnx::TensorProto& tensor, const std::s
     const char* end = entry.value().data() + entry.value().size();
     const auto [stop, code] = std::from_chars(entry.value().data(), end, entry.key() == "offset" ? offset : length);
     if (code != std::errc() || stop != end)
-      return invalid_input(fmt::format("an {} of \"{}\"", entry.key(), entry.value()));
+      return invalid_input(
+          fmt::format("{} of \"{}\"", entry.key() == "offset" ? "an offset" : "a length", entry.value()));
   }
   if (location.empty()) return invalid_input("external data without a location");
+  // The operating system would take what stands in front of it for the whole name, and that is not what is checked.
+  if (location.find('\0') != std::string::npos) return invalid_input("a location with a zero byte");
   std::error_code unknown;
   const std::filesystem::path base = std::filesystem::weakly_canonical(folder, unknown);
   const std::filesystem::path path = std::filesystem::weakly_canonical(base / location, unknown);
@@ -93,8 +96,30 @@ Result<MappedBytes> external_bytes(const onnx::TensorProto& tensor, const std::s
   return MappedBytes{std::move(file), static_cast<size_t>(offset), static_cast<size_t>(length)};
 }
 
+// Where the bytes of tensors are that are not in the message.
+struct Places {
+  std::string folder;  // of external data
+  std::shared_ptr<const MappedFile> file;
+  std::vector<CutModel::Range> ranges;  // of the file
+};
+
+// What cut_tensors has taken out of this one; nothing if it left it alone.
+Result<MappedBytes> cut_bytes(const onnx::TensorProto& tensor, const Places& places) {
+  MappedBytes bytes;
+  for (const auto& entry : tensor.external_data()) {
+    if (entry.key() != cut_key) continue;
+    size_t number = 0;
+    const char* end = entry.value().data() + entry.value().size();
+    const auto [stop, code] = std::from_chars(entry.value().data(), end, number);
+    if (code != std::errc() || stop != end || number >= places.ranges.size())
+      return invalid_input(fmt::format("an entry {} of \"{}\"", cut_key, entry.value()));
+    bytes = {places.file, places.ranges[number].offset, places.ranges[number].size};
+  }
+  return bytes;
+}
+
 // Takes the bytes out of `tensor`, so that a large model is not held twice.
-Result<OnnxTensor> take_tensor(onnx::TensorProto& tensor, const std::string& folder) {
+Result<OnnxTensor> take_tensor(onnx::TensorProto& tensor, const Places& places) {
   const auto wrong = [&](const std::string& why) {
     return invalid_input(fmt::format("tensor {}: {}", tensor.name(), why));
   };
@@ -105,26 +130,31 @@ Result<OnnxTensor> take_tensor(onnx::TensorProto& tensor, const std::string& fol
   out.type.shape.assign(tensor.dims().begin(), tensor.dims().end());
   if (const Status sound = check_type(out.type); !sound.ok()) return wrong(sound.error().message);
   if (tensor.data_location() == onnx::TensorProto::EXTERNAL) {
-    auto bytes = external_bytes(tensor, folder, size_of(out.type).value());
+    auto bytes = external_bytes(tensor, places.folder, size_of(out.type).value());
     if (!bytes) return wrong(bytes.error().message);
     out.mapped = std::move(bytes).value();
     return out;
   }
-  if (tensor.has_raw_data()) {
+  auto cut = cut_bytes(tensor, places);
+  if (!cut) return wrong(cut.error().message);
+  if (cut->file != nullptr) {
+    out.mapped = std::move(cut).value();
+  } else if (tensor.has_raw_data()) {
     out.raw = std::move(*tensor.mutable_raw_data());
   } else {
     out.raw = bytes_of_lists(tensor, out.type.dtype);
   }
-  if (static_cast<int64_t>(out.raw.size()) != size_of(out.type).value()) {
-    return wrong(fmt::format("{} has {} B of data, but needs {} B", to_string(out.type), out.raw.size(),
-                             size_of(out.type).value()));
+  const size_t given = out.mapped.file != nullptr ? out.mapped.size : out.raw.size();
+  if (static_cast<int64_t>(given) != size_of(out.type).value()) {
+    return wrong(
+        fmt::format("{} has {} B of data, but needs {} B", to_string(out.type), given, size_of(out.type).value()));
   }
   return out;
 }
 
-Result<OnnxSubgraph> take_subgraph(onnx::GraphProto& graph, const std::string& attr, const std::string& folder);
+Result<OnnxSubgraph> take_subgraph(onnx::GraphProto& graph, const std::string& attr, const Places& places);
 
-Result<OnnxNode> take_node(onnx::NodeProto& node, const std::string& folder) {
+Result<OnnxNode> take_node(onnx::NodeProto& node, const Places& places) {
   OnnxNode out;
   out.name = node.name();
   out.op = node.op_type();
@@ -152,12 +182,15 @@ Result<OnnxNode> take_node(onnx::NodeProto& node, const std::string& folder) {
         out.attrs[attr.name()] = std::vector<std::string>(attr.strings().begin(), attr.strings().end());
         break;
       case onnx::AttributeProto::GRAPH: {
-        ASSIGN_OR_RETURN(out.graphs.emplace_back(), take_subgraph(*attr.mutable_g(), attr.name(), folder));
+        ASSIGN_OR_RETURN(out.graphs.emplace_back(), take_subgraph(*attr.mutable_g(), attr.name(), places));
         break;
       }
       case onnx::AttributeProto::TENSOR: {
-        ASSIGN_OR_RETURN(OnnxTensor tensor, take_tensor(*attr.mutable_t(), folder));
-        if (tensor.mapped.file != nullptr) tensor.raw = std::string(tensor.mapped.view());
+        ASSIGN_OR_RETURN(OnnxTensor tensor, take_tensor(*attr.mutable_t(), places));
+        if (tensor.mapped.file != nullptr && out.op != "Constant") {  // a small parameter, then
+          tensor.raw = std::string(tensor.mapped.view());
+          tensor.mapped = {};
+        }
         out.attrs[attr.name()] = std::move(tensor);
         break;
       }
@@ -169,10 +202,10 @@ Result<OnnxNode> take_node(onnx::NodeProto& node, const std::string& folder) {
   return out;
 }
 
-Result<std::vector<OnnxNode>> take_nodes(onnx::GraphProto& graph, const std::string& folder) {
+Result<std::vector<OnnxNode>> take_nodes(onnx::GraphProto& graph, const Places& places) {
   std::vector<OnnxNode> nodes;
   for (onnx::NodeProto& node : *graph.mutable_node()) {
-    auto taken = take_node(node, folder);
+    auto taken = take_node(node, places);
     if (!taken) {
       Error error = taken.error();
       error.message = fmt::format("node {} ({}): {}", node.name(), node.op_type(), error.message);
@@ -183,13 +216,13 @@ Result<std::vector<OnnxNode>> take_nodes(onnx::GraphProto& graph, const std::str
   return nodes;
 }
 
-Result<OnnxSubgraph> take_subgraph(onnx::GraphProto& graph, const std::string& attr, const std::string& folder) {
+Result<OnnxSubgraph> take_subgraph(onnx::GraphProto& graph, const std::string& attr, const Places& places) {
   OnnxSubgraph out;
   out.attr = attr;
   for (onnx::TensorProto& tensor : *graph.mutable_initializer()) {
-    ASSIGN_OR_RETURN(out.initializers[tensor.name()], take_tensor(tensor, folder));
+    ASSIGN_OR_RETURN(out.initializers[tensor.name()], take_tensor(tensor, places));
   }
-  ASSIGN_OR_RETURN(out.nodes, take_nodes(graph, folder));
+  ASSIGN_OR_RETURN(out.nodes, take_nodes(graph, places));
   for (const auto& value : graph.input()) out.inputs.push_back(value.name());
   for (const auto& value : graph.output()) out.outputs.push_back(value.name());
   return out;
@@ -214,7 +247,7 @@ Result<OnnxInput> input_of(const onnx::ValueInfoProto& value) {
   return out;
 }
 
-Result<OnnxModel> take_model(onnx::ModelProto& model, const std::string& folder) {
+Result<OnnxModel> take_model(onnx::ModelProto& model, const Places& places) {
   OnnxModel out;
   for (const auto& opset : model.opset_import()) {
     if (opset.domain().empty() || opset.domain() == "ai.onnx") out.opset = opset.version();
@@ -224,10 +257,10 @@ Result<OnnxModel> take_model(onnx::ModelProto& model, const std::string& folder)
   onnx::GraphProto& graph = *model.mutable_graph();
   out.name = graph.name();
   for (onnx::TensorProto& tensor : *graph.mutable_initializer()) {
-    ASSIGN_OR_RETURN(out.initializers[tensor.name()], take_tensor(tensor, folder));
+    ASSIGN_OR_RETURN(out.initializers[tensor.name()], take_tensor(tensor, places));
   }
   if (graph.sparse_initializer_size() > 0) return unsupported("sparse initializers");
-  ASSIGN_OR_RETURN(out.nodes, take_nodes(graph, folder));
+  ASSIGN_OR_RETURN(out.nodes, take_nodes(graph, places));
   for (const auto& value : graph.input()) {
     if (out.initializers.contains(value.name())) continue;  // older files list weights as inputs too
     ASSIGN_OR_RETURN(out.inputs.emplace_back(), input_of(value));
@@ -239,25 +272,27 @@ Result<OnnxModel> take_model(onnx::ModelProto& model, const std::string& folder)
 }  // namespace
 
 Result<OnnxModel> read_onnx(const std::string& path) {
-  ASSIGN_OR_RETURN(std::string text, read_file(path));
+  ASSIGN_OR_RETURN(const auto file, MappedFile::open(path));
   const auto placed = [&](Error error) {
     error.where.file = path;
     return error;
   };
-  if (text.empty()) return placed(invalid_input("the file is empty"));
-  if (text.size() > static_cast<size_t>(std::numeric_limits<int>::max()))
-    return placed(unsupported("models above 2 GiB"));
+  if (file->bytes().empty()) return placed(invalid_input("the file is empty"));
+  const auto broken = [&] { return placed(invalid_input("not an ONNX model, or a truncated one")); };
+  auto cut = cut_tensors(file->bytes());
+  if (!cut) return broken();
+  if (cut->rest.size() > static_cast<size_t>(std::numeric_limits<int>::max()))
+    return placed(unsupported("more than 2 GiB besides the weights"));
   try {
     onnx::ModelProto model;
-    google::protobuf::io::ArrayInputStream stream(text.data(), static_cast<int>(text.size()));
+    google::protobuf::io::ArrayInputStream stream(cut->rest.data(), static_cast<int>(cut->rest.size()));
     google::protobuf::io::CodedInputStream coded(&stream);
     coded.SetTotalBytesLimit(std::numeric_limits<int>::max());
-    if (!model.ParseFromCodedStream(&coded) || !coded.ConsumedEntireMessage()) {
-      return placed(invalid_input("not an ONNX model, or a truncated one"));
-    }
-    text = {};  // parsed: no need to hold it twice
+    if (!model.ParseFromCodedStream(&coded) || !coded.ConsumedEntireMessage()) return broken();
+    cut->rest = {};  // parsed: no need to hold it twice
     const size_t slash = path.rfind('/');
-    auto out = take_model(model, slash == std::string::npos ? "." : path.substr(0, slash + 1));
+    const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+    auto out = take_model(model, {folder, file, std::move(cut->ranges)});
     if (!out) return placed(out.error());
     return out;
   } catch (const std::exception& e) {  // protobuf throws on its own limits

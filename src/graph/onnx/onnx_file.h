@@ -2,6 +2,7 @@
 // onnx and protobuf.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <variant>
@@ -14,7 +15,7 @@ namespace nlsplit {
 
 struct OnnxTensor {
   TensorType type;
-  std::string raw;  // row-major, as long as the type says; empty if the bytes are mapped
+  std::string raw;  // row-major, as long as the type says; empty if the bytes are mapped: those of large tensors are
   MappedBytes mapped;
 };
 
@@ -47,11 +48,19 @@ struct OnnxInput {
   std::vector<std::string> symbols;  // the dynamic extents' names, "" elsewhere
 };
 
+// An initializer whose bytes are asked for when they are written, one after the other.
+struct OnnxWeight {
+  std::string name;
+  TensorType type;
+  std::function<Result<std::string>()> bytes;
+};
+
 struct OnnxModel {
   int64_t opset = 0;  // of the default domain
   std::string name;
   std::vector<OnnxNode> nodes;  // in the file's order
   std::map<std::string, OnnxTensor> initializers;
+  std::vector<OnnxWeight> weights;  // further initializers, for write_onnx
   std::vector<OnnxInput> inputs;
   std::vector<std::string> outputs;
   std::vector<TensorType> output_types;  // one an output, for write_onnx; read_onnx does not need what files say there
@@ -64,8 +73,13 @@ inline constexpr int64_t largest_onnx_file = (int64_t{1} << 31) - 1;
 // shape, negative extents, an element type we do not have, external data that is not in the model's folder or below.
 Result<OnnxModel> read_onnx(const std::string& path);
 
-// IR version 8, whole or not at all. Takes the model over, as its weights are large. Errors: above largest_onnx_file;
-// the file cannot be written.
-Status write_onnx(const std::string& path, OnnxModel model);
+struct OnnxWriteOptions {
+  bool external_data = false;           // the weights in FILE.data beside FILE, which names it
+  int64_t largest = largest_onnx_file;  // bytes; above them external_data is true
+};
+
+// IR version 8, whole or not at all; holds one weight at a time. Errors: one of OnnxWeight::bytes; a message above
+// 2 GiB even without weights; a file cannot be written.
+Status write_onnx(const std::string& path, const OnnxModel& model, const OnnxWriteOptions& options = {});
 
 }  // namespace nlsplit

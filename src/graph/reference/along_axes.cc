@@ -46,8 +46,17 @@ double reduced(Op op, const std::vector<double>& values) {
   }
 }
 
+// The largest or smallest of no integers: the least or greatest that there is.
+int64_t of_none(Op op, DType type) {
+  const int64_t all_bits = wrapped(type, -1);
+  if (all_bits >= 0 || type == DType::u64) return op == Op::ReduceMax ? 0 : all_bits;
+  const int64_t least = INT64_MIN >> (64 - 8 * size_of(type));
+  return op == Op::ReduceMax ? least : ~least;
+}
+
 // Those of integers that stay integers.
-bool reduced_whole(Op op, bool is_unsigned, const std::vector<int64_t>& values, int64_t& result) {
+bool reduced_whole(Op op, DType type, const std::vector<int64_t>& values, int64_t& result) {
+  const bool is_unsigned = type == DType::u64;
   uint64_t sum = 0, product = 1;
   for (const int64_t v : values) {
     const auto bits = static_cast<uint64_t>(v);
@@ -68,7 +77,10 @@ bool reduced_whole(Op op, bool is_unsigned, const std::vector<int64_t>& values, 
       return true;
     case Op::ReduceMax:
     case Op::ReduceMin:
-      if (values.empty()) return false;
+      if (values.empty()) {
+        result = of_none(op, type);
+        return true;
+      }
       result = op == Op::ReduceMax ? *std::ranges::max_element(values, less) : *std::ranges::min_element(values, less);
       return true;
     default:
@@ -96,7 +108,7 @@ void reduce(Op op, const Attrs& attrs, const Array& x, Array& out) {
       reals.push_back(x.number(i));
     });
     int64_t whole = 0;
-    if (!x.real() && reduced_whole(op, x.type.dtype == DType::u64, wholes, whole))
+    if (!x.real() && reduced_whole(op, x.type.dtype, wholes, whole))
       out.wholes[static_cast<size_t>(at)] = wrapped(out.type.dtype, whole);
     else
       out.set(at, reduced(op, reals));

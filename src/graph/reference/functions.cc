@@ -1,6 +1,7 @@
 // Element-wise functions of one, two or more operands, of every type they are for.
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <type_traits>
 
 #include "graph/reference/array.h"
@@ -29,6 +30,13 @@ std::function<double(double)> real_function(Op op, const Attrs& attrs) {
       return [](double x) { return -x; };
     case Op::Erf:
       return [](double x) { return std::erf(x); };
+    case Op::Gelu:
+      if (attr_string(attrs, "approximate") == "tanh") {
+        return [](double x) {
+          return x / 2 * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+        };
+      }
+      return [](double x) { return x / 2 * (1 + std::erf(x / std::numbers::sqrt2)); };
     case Op::LeakyRelu:
       return [a = f("alpha")](double x) { return x < 0 ? a * x : x; };
     case Op::HardSigmoid:
@@ -92,6 +100,12 @@ std::function<double(double)> real_function(Op op, const Attrs& attrs) {
   }
 }
 
+// The nearest 64-bit integer; 0 for what is no number.
+int64_t saturated(double value) {
+  constexpr double limit = 0x1p63;
+  return value >= limit ? INT64_MAX : value <= -limit ? INT64_MIN : std::isnan(value) ? 0 : static_cast<int64_t>(value);
+}
+
 // Arithmetic on 64-bit integers that overflows as the hardware does.
 int64_t wrapping(int64_t a, int64_t b, Op op) {
   const auto x = static_cast<uint64_t>(a), y = static_cast<uint64_t>(b);
@@ -114,7 +128,7 @@ std::function<int64_t(int64_t)> whole_function(Op op, const Attrs& attrs) {
       return [](int64_t x) { return ~x; };
     default: {  // the others as functions of floats, cut off
       auto f = real_function(op, attrs);
-      return [f](int64_t x) { return static_cast<int64_t>(f(static_cast<double>(x))); };
+      return [f](int64_t x) { return saturated(f(static_cast<double>(x))); };
     }
   }
 }

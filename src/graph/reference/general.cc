@@ -55,6 +55,7 @@ bool general(Op op, const Attrs& attrs, const Arrays& in, std::vector<Array>& ou
     case Op::Sqrt:
     case Op::Neg:
     case Op::Erf:
+    case Op::Gelu:
     case Op::LeakyRelu:
     case Op::HardSigmoid:
     case Op::Clip:

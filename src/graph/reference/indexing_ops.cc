@@ -80,7 +80,7 @@ void pad(const Attrs& attrs, const Array& x, Array& out) {
     for (size_t i = 0; i < index.size(); ++i) {
       const int64_t position = index[i] - pads[i];  // a negative pad crops
       inside = inside && position >= 0 && position < x.type.shape[i];
-      from += position * strides[i];
+      if (inside) from += position * strides[i];  // far outside the product would overflow
     }
     if (inside)
       out.copy(at, x, from);

@@ -37,6 +37,7 @@ void matmul(const Inputs& inputs, Tensor& out) {
     b.push_back(1);
     o.push_back(1);
   }
+  const Tensor* bias = inputs.size() > 2 ? inputs[2] : nullptr;  // added to the rounded sum, as an Add would
   const int64_t m = o[o.size() - 2], n = o[o.size() - 1], k = a.back();
   const Shape batch(o.begin(), o.end() - 2);
   const std::vector<int64_t> a_strides = broadcast_strides(Shape(a.begin(), a.end() - 2), batch);
@@ -51,6 +52,7 @@ void matmul(const Inputs& inputs, Tensor& out) {
         double sum = 0;
         for (int64_t p = 0; p < k; ++p) sum += static_cast<double>(left[i * k + p]) * right[p * n + j];
         to[i * n + j] = static_cast<float>(sum);
+        if (bias != nullptr) to[i * n + j] += bias->values[j];
       }
     }
   });

@@ -30,6 +30,16 @@ struct Sum {
   }
 };
 
+// Rounded before and after, as an Add would.
+void add_to(Array& out, int64_t at, const Array& addend, int64_t i) {
+  if (out.real())
+    out.set(at, out.number(at) + addend.number(i));
+  else
+    out.wholes[static_cast<size_t>(at)] =
+        wrapped(out.type.dtype, static_cast<int64_t>(static_cast<uint64_t>(out.wholes[static_cast<size_t>(at)]) +
+                                                     static_cast<uint64_t>(addend.wholes[static_cast<size_t>(i)])));
+}
+
 // The place of a parameter that is one for all elements or one an index of the axis.
 int64_t parameter_at(const Array& parameter, const Lines& lines, int64_t element) {
   return parameter.count() == 1 ? 0 : element / lines.inner % lines.extent;
@@ -75,6 +85,7 @@ void matmul(const Arrays& inputs, Array& out) {
     b.push_back(1);
     o.push_back(1);
   }
+  const Array* bias = inputs.size() > 2 ? inputs[2] : nullptr;
   const int64_t m = o[o.size() - 2], n = o[o.size() - 1], k = a.back();
   const Shape batch(o.begin(), o.end() - 2);
   const std::vector<int64_t> a_strides = broadcast_strides(Shape(a.begin(), a.end() - 2), batch);
@@ -86,7 +97,9 @@ void matmul(const Arrays& inputs, Array& out) {
       for (int64_t j = 0; j < n; ++j) {
         Sum sum;
         for (int64_t p = 0; p < k; ++p) sum.add(*inputs[0], left + i * k + p, *inputs[1], right + p * n + j);
-        sum.store(out, at++);
+        sum.store(out, at);
+        if (bias != nullptr) add_to(out, at, *bias, j);
+        ++at;
       }
     }
   });

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include "graph/ops_infer.h"
 #include "graph/reference/array.h"
 
 namespace nlsplit::reference {
@@ -48,6 +49,9 @@ double source(const std::string& mode, const Axis& axis, int64_t place) {
   return (o + 0.5) / axis.scale - 0.5;  // half_pixel
 }
 
+// Beyond it a double has no fraction, and a cast to an integer soon no value; what is no number is far outside.
+double bounded(double place) { return std::isnan(place) ? -1e15 : std::clamp(place, -1e15, 1e15); }
+
 int64_t nearest(const std::string& mode, double x) {
   const double place = mode == "floor"               ? std::floor(x)
                        : mode == "ceil"              ? std::ceil(x)
@@ -56,12 +60,35 @@ int64_t nearest(const std::string& mode, double x) {
   return static_cast<int64_t>(place);
 }
 
+// A smaller result: the same curve, wider by as much, over all pixels it covers.
+std::vector<Tap> smoothed_taps(const Attrs& attrs, const Axis& axis, double x) {
+  const bool cubic = attr_string(attrs, "mode") == "cubic", excludes = attr_int(attrs, "exclude_outside") != 0;
+  const double a = attr_float(attrs, "cubic_coeff_a"), reach = (cubic ? 2 : 1) / axis.scale;
+  const auto curve = [&](double d) {
+    d = std::abs(d);
+    if (!cubic) return std::max(0.0, 1 - d);
+    if (d <= 1) return ((a + 2) * d - (a + 3)) * d * d + 1;
+    return d < 2 ? ((a * d - 5 * a) * d + 8 * a) * d - 4 * a : 0.0;
+  };
+  std::vector<Tap> taps;
+  double sum = 0;
+  for (auto at = static_cast<int64_t>(std::floor(x - reach)) + 1; static_cast<double>(at) < x + reach; ++at) {
+    if (excludes && (at < 0 || at >= axis.in)) continue;
+    const double weight = curve((static_cast<double>(at) - x) * axis.scale);
+    taps.push_back({std::clamp<int64_t>(at, 0, axis.in - 1), weight});
+    sum += weight;
+  }
+  for (Tap& tap : taps) tap.weight /= sum;
+  return taps;
+}
+
 std::vector<Tap> taps_of(const Attrs& attrs, const Axis& axis, double x) {
   const std::string& mode = attr_string(attrs, "mode");
   const auto inside = [&](int64_t at) { return std::clamp<int64_t>(at, 0, axis.in - 1); };
   if (mode == "nearest") return {{inside(nearest(attr_string(attrs, "nearest_mode"), x)), 1}};
   const double floor = std::floor(x);
   const auto first = static_cast<int64_t>(floor);
+  if (attr_int(attrs, "antialias") != 0 && axis.scale < 1) return smoothed_taps(attrs, axis, x);
   if (mode == "linear") return {{inside(first), 1 - (x - floor)}, {inside(first + 1), x - floor}};
   double weights[4];
   cubic_weights(x - floor, attr_float(attrs, "cubic_coeff_a"), weights);
@@ -92,7 +119,7 @@ void resize(const Attrs& attrs, const Array& x, Array& out) {
     const bool same =
         axis.in == axis.out && axis.scale == 1 && (mode != "tf_crop_and_resize" || (roi[i] == 0 && roi[rank + i] == 1));
     for (int64_t o = 0; o < axis.out; ++o) {
-      const double at = same ? static_cast<double>(o) : source(mode, axis, o);
+      const double at = same ? static_cast<double>(o) : bounded(source(mode, axis, o));
       taps[i].push_back(same ? std::vector<Tap>{{o, 1}} : taps_of(attrs, axis, at));
       outside[i].push_back(mode == "tf_crop_and_resize" && (at < 0 || at > static_cast<double>(axis.in - 1)));
     }
@@ -159,8 +186,12 @@ void roi_align(const Attrs& attrs, const Arrays& inputs, Array& out) {
     double width = corner(2) - corner(0), height = corner(3) - corner(1);
     if (!half_pixel) width = std::max(width, 1.0), height = std::max(height, 1.0);
     const double bin_h = height / static_cast<double>(to[2]), bin_w = width / static_cast<double>(to[3]);
-    const int64_t rows = ratio > 0 ? ratio : static_cast<int64_t>(std::ceil(bin_h));
-    const int64_t columns = ratio > 0 ? ratio : static_cast<int64_t>(std::ceil(bin_w));
+    // One a pixel, but no more than that of a region that may be any size.
+    const auto samples_in = [&](double bin) {
+      const double wanted = std::ceil(bin), most = static_cast<double>(most_samples);
+      return ratio > 0 ? ratio : !(wanted > 0) ? 0 : static_cast<int64_t>(std::min(wanted, most));
+    };
+    const int64_t rows = samples_in(bin_h), columns = samples_in(bin_w);
     const int64_t sample = std::clamp<int64_t>(samples.wholes[static_cast<size_t>(region)], 0, in[0] - 1);
     double sum = 0, largest = 0;
     for (int64_t r = 0; r < rows; ++r) {
@@ -229,8 +260,6 @@ void grid_sample(const Attrs& attrs, const Arrays& inputs, Array& out) {
   const Shape &in = x.type.shape, &to = out.type.shape;
   const Sampler sampler{x, in[2], in[3], attr_string(attrs, "padding_mode"), attr_int(attrs, "align_corners") != 0};
   const std::string& mode = attr_string(attrs, "mode");
-  // Beyond it a double has no fraction, and a cast to an integer soon no value; what is no number is far outside.
-  const auto bounded = [](double place) { return std::isnan(place) ? -1e15 : std::clamp(place, -1e15, 1e15); };
   int64_t at = 0;
   for_each_index(to, [&](const Shape& index) {
     const int64_t plane = index[0] * to[1] + index[1];

@@ -1,0 +1,67 @@
+// Inputs for those who bring none: what a network can be measured with.
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+#include "exec/run.h"
+#include "graph/elements.h"
+
+namespace nlsplit {
+namespace {
+
+constexpr int64_t pointing_nowhere = 2;  // masks and flags
+
+// The smallest extent of what is gathered by each input, wherever it is read: on its device or on one it is sent to,
+// where its buffer has its name.
+std::map<std::string, int64_t> extents_pointed_into(const Program& program) {
+  std::map<std::string, int64_t> smallest;
+  for (const DeviceProgram& device : program.devices) {
+    for (const Segment& segment : device.segments) {
+      for (const Instr& instr : segment.instrs) {
+        if (instr.opcode != Opcode::compute || instr.reads.size() < 2 || !instr.reads[1].buffer.valid()) continue;
+        const ComputeDesc& desc = program.descs[static_cast<size_t>(instr.desc)];
+        if (desc.op != Op::Gather && desc.op != Op::GatherElements) continue;
+        const Shape& table = desc.inputs[0].shape;
+        const int64_t given = attr_int(desc.attrs, "axis"), axes = static_cast<int64_t>(table.size());
+        const int64_t extent = table[static_cast<size_t>(given < 0 ? given + axes : given)];
+        const auto [at, first] = smallest.try_emplace(device.buffer(device.root(instr.reads[1].buffer)).name, extent);
+        at->second = std::min(at->second, extent);
+      }
+    }
+  }
+  return smallest;
+}
+
+}  // namespace
+
+void fill_inputs(const Program& program, uint64_t seed, std::vector<NamedTensor>& inputs) {
+  const std::map<std::string, int64_t> pointed = extents_pointed_into(program);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    NamedTensor& input = inputs[i];
+    if (!bytes_of(input).empty()) continue;
+    const int64_t count = element_count(input.type.shape);
+    if (input.type.dtype == DType::f32) {
+      input.values.resize(static_cast<size_t>(count));
+      fill_normal(seed + i, input.values.data(), count);
+      continue;
+    }
+    Random random(seed + i);
+    if (is_real(input.type.dtype)) {
+      std::vector<double> values(static_cast<size_t>(count));
+      for (double& value : values) value = random.normal();
+      input.raw = raw_of(input.type.dtype, std::span<const double>(values));
+      continue;
+    }
+    const auto known = pointed.find(input.name);
+    const int64_t bound = input.type.dtype == DType::boolean || known == pointed.end()
+                              ? pointing_nowhere
+                              : std::max<int64_t>(known->second, 1);
+    std::vector<int64_t> values(static_cast<size_t>(count));
+    for (int64_t& value : values) value = static_cast<int64_t>(random.below(static_cast<uint64_t>(bound)));
+    input.raw = raw_of(input.type.dtype, std::span<const int64_t>(values));
+  }
+}
+
+}  // namespace nlsplit

@@ -1,0 +1,61 @@
+#include "graph/formula.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+namespace nlsplit {
+namespace {
+
+// f(first index, last index), whatever is between.
+std::string filled(const Shape& shape, const std::function<double(int64_t, int64_t)>& f) {
+  CHECK(shape.size() >= 2, "a table has positions and columns");
+  const int64_t columns = shape.back();
+  const int64_t between = element_count(shape) / std::max<int64_t>(shape[0] * columns, 1);
+  std::string out(static_cast<size_t>(element_count(shape)) * sizeof(float), '\0');
+  auto* to = reinterpret_cast<float*>(out.data());
+  for (int64_t p = 0; p < shape[0]; ++p) {
+    for (int64_t repeat = 0; repeat < between; ++repeat) {
+      for (int64_t column = 0; column < columns; ++column) *to++ = static_cast<float>(f(p, column));
+    }
+  }
+  return out;
+}
+
+double angle(int64_t position, int64_t column, int64_t columns, double base) {
+  const int64_t half = columns / 2;
+  return static_cast<double>(position) *
+         std::pow(base, -2.0 * static_cast<double>(column % half) / static_cast<double>(columns));
+}
+
+}  // namespace
+
+std::string_view name_of(Formula formula) {
+  switch (formula) {
+    case Formula::causal_mask:
+      return "causal_mask";
+    case Formula::rotary_cos:
+      return "rotary_cos";
+    case Formula::rotary_sin:
+      return "rotary_sin";
+  }
+  CHECK(false, "unknown formula");
+}
+
+std::string values_of(Formula formula, const Shape& shape, double parameter) {
+  const int64_t columns = shape.back();
+  switch (formula) {
+    case Formula::causal_mask:
+      return filled(shape, [&](int64_t row, int64_t column) { return column <= row ? 0 : parameter; });
+    case Formula::rotary_cos:
+      return filled(shape, [&](int64_t p, int64_t c) { return std::cos(angle(p, c, columns, parameter)); });
+    case Formula::rotary_sin:
+      return filled(shape, [&](int64_t p, int64_t c) {
+        const double sine = std::sin(angle(p, c, columns, parameter));
+        return c < columns / 2 ? -sine : sine;
+      });
+  }
+  CHECK(false, "unknown formula");
+}
+
+}  // namespace nlsplit

@@ -1,0 +1,27 @@
+// Tables that follow from the position of an element alone: what transformers add to or multiply into activations. A
+// WeightStore keeps their recipe (graph/weights.h), this makes their values.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "graph/graph.h"
+
+namespace nlsplit {
+
+enum class Formula : uint8_t {
+  // [rows, columns]: 0 where column <= row, the parameter elsewhere: no position sees a later one.
+  causal_mask,
+  // [positions, …, d], the same for all axes between: cos and sin of p base^(-2 i / d) at position p and columns i and
+  // i + d / 2, the parameter being the base (Su et al., "RoFormer: enhanced transformer with rotary position
+  // embedding", 2021). The sine is negative in the first half of the columns: it meets x's halves exchanged.
+  rotary_cos,
+  rotary_sin,
+};
+
+std::string_view name_of(Formula formula);
+// Row-major f32 bytes.
+std::string values_of(Formula formula, const Shape& shape, double parameter);
+
+}  // namespace nlsplit

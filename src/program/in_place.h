@@ -1,0 +1,18 @@
+// Results that lie where an operand lay: a computation may overwrite what it reads if its kernel goes element by
+// element (KernelInfo::in_place) and nobody reads the operand afterwards. lower uses it, verify allows nothing else.
+#pragma once
+
+#include <cstdint>
+
+#include "program/program.h"
+
+namespace nlsplit {
+
+// As the catalogue says for this instruction: bits of its reads. 0: it is no computation of a kernel that may.
+uint64_t in_place_reads(const Program& program, const Instr& instr);
+
+// Whether its only result may lie on the bytes of buffer `held`: all that it reads of that buffer it reads whole, as
+// one of the operands `allowed` by in_place_reads, and both have as many bytes.
+bool may_overwrite(const DeviceProgram& device, const Instr& instr, uint64_t allowed, BufferId held);
+
+}  // namespace nlsplit

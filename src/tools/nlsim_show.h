@@ -1,0 +1,30 @@
+// `nlsim show`: what it was asked for, and the answers that are no text of a network. One file each.
+#pragma once
+
+#include <string>
+
+#include "graph/graph.h"
+#include "tools/nlsim_model.h"
+#include "tools/planning.h"
+
+namespace nlsplit {
+
+struct ShowArguments {
+  ModelArguments model;
+  bool fused = false, costs = false, memory = false, dot = false;
+  std::string passes = {};  // empty: not asked for
+  std::string json;         // of costs or memory: a file, - for standard output
+  std::string isa;          // of memory: the level whose kernels are meant
+  PlanChoice choice;        // of memory, where the model is a scenario
+};
+
+// The table of every layer's FLOPs, bytes, intensity and shares.
+Status show_costs(const ShowArguments& arguments, const Graph& graph);
+
+// What the network takes of one device's memory; of a scenario, what a plan takes of every device's.
+Status show_memory(const ShowArguments& arguments);
+
+// A text, or its figures as JSON, where the user wants them.
+Status print_or_save(const std::string& text, const std::string& json, const std::string& file);
+
+}  // namespace nlsplit

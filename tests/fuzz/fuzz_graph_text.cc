@@ -1,0 +1,23 @@
+// The text form of graphs: what is accepted prints back, has costs, takes another batch and goes through the passes.
+#include <cstdint>
+#include <string_view>
+
+#include "fuzz/expect.h"
+#include "graph/graph.h"
+#include "graph/passes.h"
+#include "graph/weights.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace nlsplit;
+  using namespace nlsplit::fuzz;
+  const auto graph = parse_graph({reinterpret_cast<const char*>(data), size}, "fuzz");
+  if (!accepted(graph)) return 0;
+  const auto again = parse_graph(to_string(*graph), "again");
+  expect(again.ok() && *again == *graph, "the text form says it all");
+  expect(parse_graph(to_string(*graph, true), "costs").ok(), "costs are comments");
+  if (const auto batched = with_batch(*graph, 3); accepted(batched))
+    expect(verify(*batched).ok(), "another batch gives a sound graph");
+  WeightStore weights;
+  (void)accepted(optimize(*graph, weights));  // which verifies after every pass
+  return 0;
+}

@@ -1,0 +1,140 @@
+// nlsim show: costs, memory and drawing of a network, and the memory of a plan.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tools/run_program.h"
+
+namespace nlsplit {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+class Show : public ::testing::Test {
+ protected:
+  json answer(const std::string& arguments) {
+    const Outcome outcome = nlsim("show " + arguments + " --json -");
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return json::parse(outcome.out);
+  }
+
+  Scratch scratch_;
+  std::string scenario_ = scratch_.write("s.yaml", small_scenario());
+};
+
+TEST_F(Show, CostsOfEveryLayer) {
+  const json costs = answer("zoo:simple_cnn --costs");
+  EXPECT_EQ(costs.at("format"), "nlsplit-costs");
+  const json& conv = costs.at("layers").at(0);
+  EXPECT_EQ(conv.at("name"), "conv1");
+  EXPECT_EQ(conv.at("operator"), "Conv");
+  EXPECT_EQ(conv.at("result"), "f32[1,16,8,8]");
+  // 3x3 of 3 channels for each of 16 * 64 results; the image, the weights and the bias in, the result out.
+  constexpr double flops = 2 * 27 * 16 * 64;
+  constexpr int read = 4 * (3 * 64 + 16 * 27 + 16), written = 4 * 16 * 64;
+  EXPECT_EQ(conv.at("flops"), flops);
+  EXPECT_EQ(conv.at("bytes_read"), read);
+  EXPECT_EQ(conv.at("bytes_written"), written);
+  EXPECT_DOUBLE_EQ(conv.at("flops_per_byte").get<double>(), flops / (read + written));
+  double of_flops = 0, of_bytes = 0, sum = 0;
+  for (const json& layer : costs.at("layers")) {
+    EXPECT_NE(layer.at("name"), "flatten") << "a view costs nothing";
+    of_flops += layer.at("share_of_flops").get<double>();
+    of_bytes += layer.at("share_of_bytes").get<double>();
+    sum += layer.at("flops").get<double>();
+  }
+  EXPECT_NEAR(of_flops, 1, 1e-9);
+  EXPECT_NEAR(of_bytes, 1, 1e-9);
+  EXPECT_DOUBLE_EQ(sum, costs.at("all").at("flops").get<double>());
+  EXPECT_DOUBLE_EQ(conv.at("share_of_flops").get<double>(), flops / sum);
+}
+
+TEST_F(Show, CostsAsATable) {
+  const Outcome plain = nlsim("show zoo:simple_cnn --costs"), fused = nlsim("show zoo:simple_cnn --costs --fused");
+  ASSERT_EQ(plain.code, 0) << plain.err;
+  for (const char* part : {"simple_cnn", "layer", "operator", "FLOP/B", "conv2", "55.3 kFLOP", "100.0 %"})
+    EXPECT_THAT(plain.out, HasSubstr(part));
+  EXPECT_THAT(fused.out, HasSubstr("conv1, relu1"));
+  EXPECT_THAT(fused.out, HasSubstr("Conv+Relu"));
+  const std::string file = scratch_ / "costs.json";
+  EXPECT_EQ(nlsim("show zoo:simple_cnn --costs --json " + file).out, plain.out) << "the table too";
+  EXPECT_EQ(json::parse(*read_file(file)), answer("zoo:simple_cnn --costs"));
+}
+
+// What --memory says, what the Program says, and what a run allocates.
+TEST_F(Show, MemoryIsWhatARunAllocates) {
+  const auto expect_allocated = [&](const json& memory, const std::string& what, const std::string& name) {
+    const std::string folder = scratch_ / name, figures = folder + ".json";
+    ASSERT_EQ(nlsim("lower " + what + " --save " + folder).code, 0);
+    const Outcome run =
+        nlbench(fmt::format("run {} --transport threads --repeats 1 --warmup 0 --json {}", folder, figures));
+    ASSERT_EQ(run.code, 0) << run.err;
+    const json devices = json::parse(*read_file(figures)).at("devices");
+    ASSERT_EQ(devices.size(), memory.at("devices").size());
+    for (size_t d = 0; d < devices.size(); ++d) {
+      const json& device = memory.at("devices").at(d);
+      EXPECT_EQ(device.at("name"), devices[d].at("name"));
+      EXPECT_EQ(device.at("arena_bytes"), devices[d].at("arena_bytes"));
+      int64_t parts = 0;
+      for (const char* part :
+           {"weights", "states", "activations", "workspace", "messages", "stash", "inputs", "outputs"})
+        parts += device.at(fmt::format("{}_bytes", part)).get<int64_t>();
+      EXPECT_EQ(parts, device.at("arena_bytes").get<int64_t>());
+      for (const json& stage : device.at("stages")) {
+        EXPECT_LE(stage.at("bound_bytes"), stage.at("activations_bytes"));
+        EXPECT_LE(stage.at("activations_bytes"), device.at("activations_bytes"));
+        EXPECT_LE(stage.at("weights_bytes"), device.at("weights_bytes"));
+      }
+    }
+  };
+  const json model = answer("zoo:simple_cnn --memory");
+  EXPECT_EQ(model.at("format"), "nlsplit-memory");
+  // The second convolution's result, 32 x 64 floats, beside what it is made of or made into.
+  const json& stage = model.at("devices").at(0).at("stages").at(0);
+  EXPECT_GE(stage.at("bound_bytes"), 4 * (32 + 16) * 64);
+  EXPECT_THAT(stage.at("most_at").get<std::string>(), HasSubstr("relu2"));
+  expect_allocated(model, "zoo:simple_cnn", "model");
+  const json plan = answer(scenario_ + " --memory --plan mine");
+  EXPECT_EQ(plan.at("devices").size(), 3u);
+  EXPECT_GT(plan.at("devices").at(1).at("messages_bytes"), 0);
+  EXPECT_EQ(plan.at("devices").at(1).at("stages").at(0).at("stage"), 1);
+  expect_allocated(plan, scenario_ + " --plan mine", "plan");
+}
+
+TEST_F(Show, MemoryAsATable) {
+  const Outcome model = nlsim("show zoo:simple_cnn --memory --isa v2 --batch 2");
+  ASSERT_EQ(model.code, 0) << model.err;
+  for (const char* part : {"simple_cnn unsplit, kernels of level v2, batch 2", "of weights in the model", "activations",
+                           "bound", "most at", "relu2", "arena"})
+    EXPECT_THAT(model.out, HasSubstr(part));
+  EXPECT_THAT(model.out, Not(HasSubstr("messages"))) << "there are none";
+  const Outcome plan = nlsim("show " + scenario_ + " --memory --plan mine");
+  ASSERT_EQ(plan.code, 0) << plan.err;
+  for (const char* part : {"..relu1", "messages", "in, out"}) EXPECT_THAT(plan.out, HasSubstr(part));
+}
+
+TEST_F(Show, ADrawing) {
+  const Outcome drawing = nlsim("show zoo:simple_cnn --dot --fused");
+  ASSERT_EQ(drawing.code, 0) << drawing.err;
+  EXPECT_THAT(drawing.out, StartsWith("digraph \"simple_cnn\" {\n"));
+  EXPECT_THAT(drawing.out, HasSubstr("label=\"conv1, relu1\\nConv + Relu\\n"));
+}
+
+TEST_F(Show, WhatDoesNotGoTogetherIsRefused) {
+  for (const std::string& arguments :
+       {std::string("zoo:simple_cnn --json -"), scenario_, scenario_ + " --costs",
+        std::string("zoo:simple_cnn --costs --memory"), std::string("zoo:simple_cnn --costs --dot"),
+        std::string("zoo:simple_cnn --memory --fused"), std::string("zoo:simple_cnn --memory --plan 1"),
+        std::string("zoo:simple_cnn --isa v2"), std::string("zoo:simple_cnn --memory --isa v9"),
+        scenario_ + " --memory --isa v2", scenario_ + " --memory --batch 4", scenario_ + " --memory --plan nobody"}) {
+    const Outcome outcome = nlsim("show " + arguments);
+    EXPECT_EQ(outcome.code, 2) << arguments << "\n" << outcome.out;
+    EXPECT_NE(outcome.err, "") << arguments;
+  }
+}
+
+}  // namespace
+}  // namespace nlsplit
