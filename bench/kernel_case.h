@@ -24,7 +24,7 @@ inline std::vector<Tensor> operands_of(const ComputeDesc& desc, uint64_t seed) {
     float scale = 1;
     if (recurrent && (i == 1 || i == 2))
       scale = 1 / std::sqrt(static_cast<float>(desc.inputs[i].shape[2]));
-    else if (i == 1 && desc.op != Op::Add)
+    else if (i == 1 && desc.op != Op::Add && desc.inputs[i].shape.size() > 1)
       scale = 1 / std::sqrt(static_cast<float>(count / desc.inputs[i].shape[0]));
     for (float& v : raw.values) v *= scale;
   }

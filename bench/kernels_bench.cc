@@ -1,12 +1,14 @@
 // Flop/s of every distinct kernel of some networks at batch 1 (by the layer that has it first), at each level this CPU
 // has, of the networks as a whole, and of single computations that those networks do not have ("single"). The result of
 // each is checked against the reference evaluator before it is timed. A build with oneDNN (-DNLSPLIT_ONEDNN=ON) has its
-// rows, ".../onednn", beside ours at this CPU's best level.
+// rows, ".../onednn", beside ours at this CPU's best level. Transformers are timed at that level only, as they are and
+// with the products and the Softmax that Attention is made of ("bert_base_in_parts").
 //
 //   kernels_bench --benchmark_filter='resnet50/v4/'
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <set>
 #include <string>
@@ -18,6 +20,7 @@
 #include "graph/zoo.h"
 #include "kernel_case.h"
 #include "kernels/assign.h"
+#include "kernels/layout.h"
 #include "onednn_row.h"
 #include "testing/layouts.h"
 
@@ -108,12 +111,14 @@ void time_network(benchmark::State& state, const KernelLibrary& library, const s
   count(state, work);
 }
 
-void add_network(const std::string& name, const KernelLibrary& library) {
+// passes: as select_passes takes them.
+void add_network(const std::string& name, const KernelLibrary& library, const std::string& label,
+                 std::string_view passes = "all") {
   Model model = zoo_model(name).value();
-  const Graph graph = optimize(model.graph, model.weights).value();
+  const Graph graph = run_passes(model.graph, model.weights, select_passes(passes).value()).value();
   std::vector<ComputeDesc> all;
   std::set<std::string> seen;
-  const std::string prefix = fmt::format("{}/{}/", name, name_of(library.isa()));
+  const std::string prefix = fmt::format("{}/{}/", label, name_of(library.isa()));
   const Assignment chosen = assign_kernels(graph, library.isa()).value();
   std::vector<std::pair<ComputeDesc, std::string>> computations;
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
@@ -125,7 +130,9 @@ void add_network(const std::string& name, const KernelLibrary& library) {
     }
     if (!is_view(graph.nodes[n].op)) computations.emplace_back(chosen.descs[n], graph.nodes[n].name);
   }
+  const auto is_float = [](const TensorType& type) { return type.dtype == DType::f32; };
   for (const auto& [desc, layer] : computations) {
+    if (!std::ranges::all_of(desc.inputs, is_float)) continue;  // looked up by number: any would be out of range
     all.push_back(desc);
     if (!seen.insert(signature(desc)).second) continue;
     add_row(prefix + fmt::format("{}/{}", layer, desc.kernel), library, desc);
@@ -135,8 +142,9 @@ void add_network(const std::string& name, const KernelLibrary& library) {
   })->Unit(benchmark::kMillisecond);
 }
 
-// Constant from input `first_weight` on.
-ComputeDesc computation(Op op, Attrs attrs, const std::vector<Shape>& inputs, size_t first_weight, Isa isa) {
+// Constant from input `first_weight` on. block: of all tensors; 0: row-major.
+ComputeDesc computation(Op op, Attrs attrs, const std::vector<Shape>& inputs, size_t first_weight, Isa isa,
+                        int block = 0) {
   ComputeDesc desc;
   desc.op = op;
   desc.attrs = std::move(attrs);
@@ -145,6 +153,8 @@ ComputeDesc computation(Op op, Attrs attrs, const std::vector<Shape>& inputs, si
     desc.inputs.push_back({DType::f32, shape});
   }
   desc.outputs = info(op).infer(desc.inputs, desc.attrs).value();
+  for (TensorType& type : desc.inputs) type.block = block;
+  for (TensorType& type : desc.outputs) type.block = block;
   desc.kernel = choose_kernel(desc, isa).value();
   return desc;
 }
@@ -160,8 +170,34 @@ void add_singles(const KernelLibrary& library) {
   add("scores", Op::MatMul, {}, {{12, 128, 64}, {12, 64, 128}}, 2);
   add("softmax", Op::Softmax, {{"axis", int64_t{-1}}}, {{12, 128, 128}}, 1);
   add("context", Op::MatMul, {}, {{12, 128, 128}, {12, 128, 64}}, 2);
+  for (const int64_t tokens : {128, 1024}) {
+    const Shape heads{1, 12, tokens, 64};
+    for (const int64_t causal : {0, 1}) {
+      add(fmt::format("attention_{}{}", tokens, causal != 0 ? "_causal" : ""), Op::Attention,
+          {{"causal", causal}, {"scale", 0.125}}, {heads, heads, heads}, 3);
+    }
+  }
   add("layer_norm", Op::LayerNormalization, {{"axis", int64_t{-1}}, {"epsilon", 1e-5}}, {{128, 768}, {768}, {768}}, 1);
   add("erf", Op::Erf, {}, {{128, 3072}}, 1);
+  // What split plans move: a halo's rows, half of the columns, half of the channels, and everything joined again.
+  const auto slice = [](int64_t axis, int64_t begin, int64_t end) {
+    return Attrs{{"axes", Ints{axis}}, {"ends", Ints{end}}, {"starts", Ints{begin}}, {"steps", Ints{1}}};
+  };
+  const int block = static_cast<int>(vector_width(library.isa()));
+  const auto add_moves = [&](const std::string& name, Op op, const Attrs& attrs, const std::vector<Shape>& inputs) {
+    for (const int of : {0, block})
+      add_row(fmt::format("single/{}/{}{}", name_of(library.isa()), name, of == 0 ? "" : "_blocked"), library,
+              computation(op, attrs, inputs, inputs.size(), library.isa(), of));
+  };
+  add_moves("halo", Op::Slice, slice(2, 54, 56), {{1, 64, 56, 56}});
+  add_moves("columns", Op::Slice, slice(3, 0, 28), {{1, 64, 56, 56}});
+  add_moves("channels", Op::Slice, slice(1, 32, 64), {{1, 64, 56, 56}});
+  for (const int64_t axis : {1, 2, 3}) {
+    Shape half{1, 64, 56, 56};
+    half[static_cast<size_t>(axis)] /= 2;
+    add_moves(fmt::format("join_axis_{}", axis), Op::Concat, {{"axis", axis}}, {half, half});
+  }
+  add_moves("sum", Op::Sum, {}, {{1, 64, 56, 56}, {1, 64, 56, 56}, {1, 64, 56, 56}});
   // Few rows: weights that stay in a cache, and 64 MiB that do not.
   for (const int64_t rows : {1, 2, 4, 8, 16, 128}) {
     add(fmt::format("linear_768x3072_rows_{}", rows), Op::MatMul, {}, {{rows, 768}, {768, 3072}}, 1);
@@ -203,8 +239,12 @@ int main(int argc, char** argv) {
   }
   for (const KernelLibrary& library : libraries) {
     for (const char* network : {"resnet50", "resnet18", "mobilenet_v2", "vgg16", "alexnet", "simple_cnn"})
-      add_network(network, library);
+      add_network(network, library, network);
     add_singles(library);
+  }
+  for (const char* network : {"bert_base", "gpt2", "vit_b16"}) {
+    add_network(network, libraries.back(), network);
+    add_network(network, libraries.back(), fmt::format("{}_in_parts", network), "all,-recognize_attention");
   }
   benchmark::RunSpecifiedBenchmarks();
 }

@@ -42,7 +42,7 @@ void lower_resnet50(benchmark::State& state) {
   const KernelGraph kernels = choose_kernels(resnet50(), {Isa::v3}).value();
   const auto micro_batches = static_cast<int>(state.range(0));
   const SearchCosts search = search_costs(kernels.graph, micro_batches, cluster, costs).value();
-  const SearchResult found = search_layers(kernels.graph, cluster, HostId(0), HostId(0), search, {});
+  const SearchResult found = search_layers(kernels.graph, cluster, HostId(0), HostId(0), search, {}).value();
   for (size_t i = 0; i < found.plans.size(); i += 50) {
     const Status sound = verify(*lower(kernels, found.plans[i].plan, cluster, {HostId(0), HostId(0)}, &costs));
     if (!sound.ok()) {
@@ -73,7 +73,7 @@ void search_resnet50(benchmark::State& state) {
   }
   size_t plans = 0;
   for (auto _ : state) {
-    const SearchResult found = search_layers(graph, cluster, HostId(0), HostId(0), costs, {});
+    const SearchResult found = search_layers(graph, cluster, HostId(0), HostId(0), costs, {}).value();
     plans += found.plans.size();
   }
   state.SetItemsProcessed(static_cast<int64_t>(plans));

@@ -68,7 +68,8 @@ void plan_by_plan(benchmark::State& state, Upto upto) {
   const PreparedModel prepared = prepare_model(scenario, model.graph, 16).value();
   const SearchCosts search = search_costs(prepared.kernels.graph, 16, scenario.cluster, costs).value();
   const SearchResult found = search_layers(prepared.kernels.graph, scenario.cluster, scenario.endpoints.source,
-                                           scenario.endpoints.sink, search, scenario.search);
+                                           scenario.endpoints.sink, search, scenario.search)
+                                 .value();
   size_t next = 0;
   for (auto _ : state) {
     const Plan& plan = found.plans[next++ % found.plans.size()].plan;

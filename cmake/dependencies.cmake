@@ -5,6 +5,15 @@ find_package(nlohmann_json REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 
+# Optional: a rule to compare with (partition/baseline_metis.cc).
+find_path(METIS_INCLUDE metis.h)
+find_library(METIS_LIBRARY metis)
+if(METIS_INCLUDE AND METIS_LIBRARY)
+  set(METIS_FOUND TRUE)
+else()
+  message(STATUS "no METIS (Debian: libmetis-dev): built without its rule in nlsim rank --baselines")
+endif()
+
 if(NLSPLIT_NLSIM)
   find_package(Protobuf REQUIRED)
   find_package(ONNX REQUIRED)

@@ -1,5 +1,6 @@
 #include "graph/attr_defaults.h"
 
+#include <algorithm>
 #include <limits>
 
 namespace nlsplit {
@@ -31,6 +32,23 @@ Attrs conv_defaults(Types inputs) {
   return attrs;
 }
 
+// Of the whole operand, which keeps its extents.
+Attrs resize_defaults(Types inputs) {
+  const size_t rank = inputs.empty() ? 0 : inputs[0].shape.size();
+  std::vector<double> roi(2 * rank, 0);
+  std::fill_n(roi.begin() + static_cast<std::ptrdiff_t>(rank), rank, 1);
+  return {{"antialias", int64_t{0}},
+          {"coordinate_transformation_mode", std::string("half_pixel")},
+          {"cubic_coeff_a", -0.75},
+          {"exclude_outside", int64_t{0}},
+          {"extrapolation_value", 0.0},
+          {"mode", std::string("nearest")},
+          {"nearest_mode", std::string("round_prefer_floor")},
+          {"roi", std::move(roi)},
+          {"scales", std::vector<double>(rank, 1)},
+          {"sizes", Ints(rank, 0)}};
+}
+
 // By the name of the attribute; an operator that has no such attribute is asked in vain.
 Attrs usual_attrs(Op op, Types inputs) {
   switch (op) {
@@ -45,6 +63,8 @@ Attrs usual_attrs(Op op, Types inputs) {
       return {{"alpha", 1.0}, {"beta", 1.0}, {"transA", int64_t{0}}, {"transB", int64_t{0}}};
     case Op::LeakyRelu:
       return {{"alpha", f32(0.01f)}};
+    case Op::Gelu:
+      return {{"approximate", std::string("none")}};
     case Op::HardSigmoid:
       return {{"alpha", f32(0.2f)}, {"beta", 0.5}};
     case Op::Clip:
@@ -95,6 +115,8 @@ Attrs usual_attrs(Op op, Types inputs) {
       return {{"axis", int64_t{-1}}, {"largest", int64_t{1}}, {"sorted", int64_t{1}}};
     case Op::Pad:
       return {{"value", 0.0}};
+    case Op::Attention:
+      return {{"causal", int64_t{0}}};
     case Op::LSTM:
     case Op::RNN:
       return {{"direction", std::string("forward")}};
@@ -124,15 +146,16 @@ Attrs usual_attrs(Op op, Types inputs) {
     case Op::ReverseSequence:
       return {{"batch_axis", int64_t{1}}, {"time_axis", int64_t{0}}};
     case Op::Resize:
-      return {{"cubic_coeff_a", -0.75},       {"exclude_outside", int64_t{0}},   {"extrapolation_value", 0.0},
-              {"roi", std::vector<double>()}, {"scales", std::vector<double>()}, {"sizes", Ints()}};
+      return resize_defaults(inputs);
     case Op::RoiAlign:
-      return {{"output_height", int64_t{1}},
+      return {{"coordinate_transformation_mode", std::string("half_pixel")},
+              {"mode", std::string("avg")},
+              {"output_height", int64_t{1}},
               {"output_width", int64_t{1}},
               {"sampling_ratio", int64_t{0}},
               {"spatial_scale", 1.0}};
     case Op::GridSample:
-      return {{"align_corners", int64_t{0}}, {"padding_mode", std::string("zeros")}};
+      return {{"align_corners", int64_t{0}}, {"mode", std::string("linear")}, {"padding_mode", std::string("zeros")}};
     default:
       return {};  // every attribute it has must be written
   }

@@ -22,6 +22,7 @@ constexpr AttrSpec gemm_attrs[] = {{"alpha", 'f'}, {"beta", 'f'}, {"transA", 'i'
 constexpr AttrSpec leaky_attrs[] = {{"alpha", 'f'}};
 constexpr AttrSpec hard_sigmoid_attrs[] = {{"alpha", 'f'}, {"beta", 'f'}};
 constexpr AttrSpec gelu_attrs[] = {{"approximate", 's'}};
+constexpr AttrSpec attention_attrs[] = {{"causal", 'i'}, {"scale", 'f'}};
 constexpr AttrSpec clip_attrs[] = {{"max", 'f'}, {"min", 'f'}};
 constexpr AttrSpec max_pool_attrs[] = {
     {"ceil_mode", 'i'}, {"dilations", 'l'}, {"kernel_shape", 'l'}, {"pads", 'l'}, {"strides", 'l'}};
@@ -126,6 +127,15 @@ Flops flops_lrn(Types, Types out, const Attrs& attrs) {
 Flops flops_softmax(Types, Types out, const Attrs&) {
   return flops(5 * count(out[0]));
 }  // max, subtract, exp, sum, divide
+
+// For each key that a query sees two products, scaled, masked, and a softmax.
+Flops flops_attention(Types in, Types out, const Attrs& attrs) {
+  const Shape& q = in[0].shape;
+  const double queries = static_cast<double>(q[2]), keys = static_cast<double>(in[1].shape[2]);
+  const bool causal = attr_int(attrs, "causal") != 0;
+  const double seen = static_cast<double>(q[0] * q[1]) * queries * (causal ? keys - (queries - 1) / 2 : keys);
+  return flops(seen * static_cast<double>(2 * (q[3] + out[0].shape[3]) + (in.size() > 3 ? 7 : 6)));
+}
 
 // Two for an element: the function of it, then the sum.
 Flops flops_reduce_function(Types in, Types, const Attrs&) { return flops(2 * count(in[0])); }
@@ -287,6 +297,7 @@ constexpr OpInfo table[] = {
     ROW(GRU,                4,  5, false, gru_attrs,          infer_gru,         flops_gru,            keeps_recurrent,  nullptr),
     ROW(RNN,                4,  5, false, recurrent_attrs,    infer_rnn,         flops_rnn,            keeps_recurrent,  nullptr),
     ROW(Gelu,               1,  1, false, gelu_attrs,         infer_gelu,        flops_gelu,           keeps_first,  gradient_gelu),
+    ROW(Attention,          3,  4, false, attention_attrs,    infer_attention,   flops_attention,      keeps_attention,  nullptr),
     ROW(Identity,           1,  1, true,  no_attrs,           infer_identity,    no_flops,             keeps_first,  gradient_pass),
     ROW(Abs,                1,  1, false, no_attrs,           infer_same,        flops_each,           keeps_first,  nullptr),
     ROW(Acos,               1,  1, false, no_attrs,           infer_function,    flops_transcendental, keeps_first,  nullptr),
@@ -431,7 +442,8 @@ Work work_of(Op op, const Attrs& attrs, std::span<const EpilogueStep> epilogue, 
   Work work{info(op).flops(inputs, outputs, attrs), bytes(0), bytes(0)};
   for (const TensorType& type : inputs) work.bytes_read += size_of(type);
   for (const TensorType& type : outputs) work.bytes_written += size_of(type);
-  // Of its table it reads what it takes out.
+  // Of a tensor or a table they read what they take out.
+  if (op == Op::Slice) work.bytes_read = size_of(outputs[0]);
   if (op == Op::Gather) work.bytes_read = size_of(outputs[0]) + size_of(inputs[1]);
   for (const EpilogueStep& step : epilogue) {
     work.flops += flops(count(outputs[0]));

@@ -58,11 +58,16 @@ enum class Op : uint8_t {
   LSTM,  // (…, state?, cell?, p?[directions, 3 * hidden]) -> (…, the last cell like the last state)
   GRU,   // … linear_before_reset i
   RNN,
-  Gelu,      // (x) approximate s: "none" (x Φ(x), Φ by erf), "tanh"
+  Gelu,  // (x) approximate s: "none" (x Φ(x), Φ by erf), "tanh"
+  // (q[batch, heads, queries, size], k[batch, kv_heads, keys, size], v[batch, kv_heads, keys, width], mask?) causal i
+  // scale f -> [batch, heads, queries, width]: softmax(scale q kᵀ + mask) v, head by head; a head of k and v serves
+  // heads / kv_heads of q, one behind the other. The mask broadcasts to [batch, heads, queries, keys] along the axes in
+  // front of its last. causal 1: query i sees the keys up to i + keys - queries only. One that sees none gives zeros.
+  Attention,
   Identity,  // (x); Dropout in inference
 
-  // From here on: computed by the reference evaluator, on any device (kernel "reference"; Gather has one of its own),
-  // for every element type the operator has in ONNX. (x) with one result of x's shape:
+  // From here on: computed by the reference evaluator, on any device (kernel "reference"; Slice and Gather have their
+  // own), for every element type the operator has in ONNX. (x) with one result of x's shape:
   Abs,
   Acos,
   Acosh,

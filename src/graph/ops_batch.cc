@@ -76,6 +76,13 @@ bool keeps_pad(Types in, uint64_t batched, const Attrs& attrs) {
   const std::vector<int64_t>& pads = attr_ints(attrs, "pads");
   return batched == 1 && pads[0] == 0 && pads[in[0].shape.size()] == 0;
 }
+// A mask is each sample's own, or all samples'.
+bool keeps_attention(Types in, uint64_t batched, const Attrs&) {
+  if ((batched & 7) != 7) return false;
+  if (in.size() < 4) return true;
+  const bool has_samples = (batched & 8) != 0;
+  return in[3].shape.size() < 4 ? !has_samples : has_samples || in[3].shape[0] == 1;
+}
 // An initial state is each sample's own, or all samples'.
 bool keeps_recurrent(Types in, uint64_t batched, const Attrs&) {
   const size_t states = in[1].shape[1] == 4 * in[2].shape[2] ? 2 : 1;

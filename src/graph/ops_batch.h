@@ -20,6 +20,7 @@ bool keeps_flatten(Types inputs, uint64_t batched, const Attrs& attrs);
 bool keeps_transpose(Types inputs, uint64_t batched, const Attrs& attrs);
 bool keeps_reduce(Types inputs, uint64_t batched, const Attrs& attrs);
 bool keeps_pad(Types inputs, uint64_t batched, const Attrs& attrs);
+bool keeps_attention(Types inputs, uint64_t batched, const Attrs& attrs);
 bool keeps_recurrent(Types inputs, uint64_t batched, const Attrs& attrs);
 bool keeps_expand(Types inputs, uint64_t batched, const Attrs& attrs);
 bool keeps_tile(Types inputs, uint64_t batched, const Attrs& attrs);

@@ -421,6 +421,32 @@ Inferred infer_reduce_any(Types inputs, const Attrs& attrs) {
   return one(inputs[0].dtype, std::move(out));
 }
 
+Inferred infer_attention(Types inputs, const Attrs& attrs) {
+  RETURN_IF_ERROR(floats(inputs));
+  const Shape &q = inputs[0].shape, &k = inputs[1].shape, &v = inputs[2].shape;
+  const auto refused = [&](std::string_view why) {
+    return wrong(
+        fmt::format("{}: q {}, k {}, v {}", why, to_string(inputs[0]), to_string(inputs[1]), to_string(inputs[2])));
+  };
+  if (q.size() != 4 || k.size() != 4 || v.size() != 4) return refused("not four axes each");
+  for (const Shape* shape : {&q, &k, &v}) {
+    if (std::ranges::any_of(*shape, [](int64_t extent) { return extent < 1; })) return refused("nothing to attend to");
+  }
+  if (k[0] != q[0] || v[0] != q[0]) return refused("the batches differ");
+  if (k[1] != v[1] || q[1] % k[1] != 0) return refused("the heads do not share keys and values evenly");
+  if (k[2] != v[2]) return refused("not a value for each key");
+  if (k[3] != q[3]) return refused("queries and keys differ in size");
+  if (attr_int(attrs, "causal") != 0 && k[2] < q[2]) return refused("a query that is in front of all keys");
+  if (inputs.size() > 3) {
+    const Shape &mask = inputs[3].shape, scores{q[0], q[1], q[2], k[2]};
+    const auto sum = broadcast_shapes(mask, scores);
+    if (mask.empty() || mask.back() != k[2] || !sum.ok() || *sum != scores)
+      return wrong(
+          fmt::format("a mask {} for scores {}", to_string(inputs[3]), to_string(TensorType{inputs[0].dtype, scores})));
+  }
+  return one(inputs[0].dtype, {q[0], q[1], q[2], v[3]});
+}
+
 Inferred infer_pad(Types inputs, const Attrs& attrs) {
   RETURN_IF_ERROR(any_type(inputs));
   Shape out = inputs[0].shape;

@@ -31,6 +31,7 @@ Inferred infer_flatten(Types inputs, const Attrs& attrs);
 Inferred infer_transpose(Types inputs, const Attrs& attrs);
 Inferred infer_reduce(Types inputs, const Attrs& attrs);
 Inferred infer_pad(Types inputs, const Attrs& attrs);
+Inferred infer_attention(Types inputs, const Attrs& attrs);
 Inferred infer_lstm(Types inputs, const Attrs& attrs);
 Inferred infer_gru(Types inputs, const Attrs& attrs);
 Inferred infer_rnn(Types inputs, const Attrs& attrs);

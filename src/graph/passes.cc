@@ -18,6 +18,8 @@ constexpr Pass list[] = {
     {"merge_common", "Computes once what several nodes compute alike.", merge_common, false},
     {"recognize_layer_norm", "Makes one LayerNormalization of its parts.", recognize_layer_norm},
     {"recognize_softmax", "Makes one Softmax of its parts.", recognize_softmax},
+    {"recognize_attention", "Makes one Attention of two products and the Softmax between them.", recognize_attention,
+     false},
     {"recognize_gelu", "Makes one Gelu of its parts, by erf or by tanh.", recognize_gelu},
     {"sink_transposes", "Moves transposes behind element-wise nodes, towards others that they cancel with.",
      sink_transposes},

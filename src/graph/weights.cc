@@ -221,6 +221,32 @@ ContentId WeightStore::add_derived(Derivation how, std::vector<ContentId> from, 
   return insert(hash_recipe(recipe), std::move(entry));
 }
 
+WeightStore::Cut WeightStore::cut_of(int axis, int64_t begin, int64_t end, const TensorType& whole) {
+  const auto at = static_cast<size_t>(axis);
+  CHECK(axis >= 0 && at < whole.shape.size() && begin >= 0 && begin < end && end <= whole.shape[at],
+        fmt::format("a slice [{}, {}) along axis {} of {}", begin, end, axis, to_string(whole)));
+  int64_t inner = size_of(whole.dtype);
+  for (size_t i = at + 1; i < whole.shape.size(); ++i) inner *= whole.shape[i];
+  return {whole.shape[at] * inner, begin * inner, end * inner};
+}
+
+// The same bytes by another type are the same slice.
+ContentId WeightStore::slice_id(ContentId from, int axis, int64_t begin, int64_t end, const TensorType& whole) {
+  const Cut cut = cut_of(axis, begin, end, whole);
+  return ContentId{hash_recipe(fmt::format("slice {} {} {} {}", hex16(from.value), cut.stride, cut.begin, cut.end))};
+}
+
+ContentId WeightStore::add_slice(ContentId from, int axis, int64_t begin, int64_t end, const TensorType& whole) {
+  Entry entry;
+  entry.kind = Entry::Kind::slice;
+  entry.type = whole;
+  entry.type.shape[static_cast<size_t>(axis)] = end - begin;
+  entry.cut = cut_of(axis, begin, end, whole);
+  entry.reads = 1 + reads(from);
+  entry.from = {from};
+  return insert(slice_id(from, axis, begin, end, whole).value, std::move(entry));
+}
+
 bool WeightStore::contains(ContentId id) const { return entries_.contains(id.value); }
 
 bool WeightStore::is_random(ContentId id) const {
@@ -234,6 +260,12 @@ std::vector<ContentId> WeightStore::formulas() const {
     if (entry.kind == Entry::Kind::formula) found.push_back(ContentId{hash});
   }
   return found;
+}
+
+std::optional<WeightStore::FormulaRecipe> WeightStore::formula_of(ContentId id) const {
+  const auto found = entries_.find(id.value);
+  if (found == entries_.end() || found->second.kind != Entry::Kind::formula) return std::nullopt;
+  return FormulaRecipe{found->second.formula, found->second.a};
 }
 
 int64_t WeightStore::reads(ContentId id) const {
@@ -252,6 +284,8 @@ Result<std::string> WeightStore::materialise(ContentId id) const {
   if (found == entries_.end()) return invalid_input(fmt::format("there is no weight with content {}", hex16(id.value)));
   const Entry& entry = found->second;
   switch (entry.kind) {
+    case Entry::Kind::slice:
+      return materialise_slice(entry);
     case Entry::Kind::raw:
       return entry.raw;
     case Entry::Kind::mapped:
@@ -282,6 +316,32 @@ Result<std::string> WeightStore::materialise(ContentId id) const {
     }
   }
   CHECK(false, "unknown kind of weight");
+}
+
+// What the store holds, or a file, is not copied whole for it.
+Result<std::string> WeightStore::materialise_slice(const Entry& entry) const {
+  if (entry.cut.stride == 0) return std::string();
+  std::string made;
+  std::string_view whole;
+  const auto found = entries_.find(entry.from[0].value);
+  if (found != entries_.end() && found->second.kind == Entry::Kind::raw) {
+    whole = found->second.raw;
+  } else if (found != entries_.end() && found->second.kind == Entry::Kind::mapped) {
+    whole = found->second.mapped.view();
+  } else {
+    ASSIGN_OR_RETURN(made, materialise(entry.from[0]));
+    whole = made;
+  }
+  const auto stride = static_cast<size_t>(entry.cut.stride), begin = static_cast<size_t>(entry.cut.begin),
+             length = static_cast<size_t>(entry.cut.end) - begin;
+  if (whole.size() % stride != 0) {
+    return invalid_input(fmt::format("a slice of content {}, which has {} bytes and not rows of {}",
+                                     hex16(entry.from[0].value), whole.size(), stride));
+  }
+  std::string out;
+  out.reserve(whole.size() / stride * length);
+  for (size_t at = 0; at < whole.size(); at += stride) out += whole.substr(at + begin, length);
+  return out;
 }
 
 Bytes WeightStore::stored_bytes() const { return bytes(stored_); }

@@ -6,11 +6,13 @@
 //   ContentId r = store.add_random(type, seed, 0.05f);        // the zoo's: nothing stored until materialised
 //   ContentId t = store.add_formula(Formula::causal_mask, type, -1e9);  // likewise
 //   ContentId f = store.add_derived(Derivation::bn_weight, {w, scale, var}, 1e-5, type);  // a folded BatchNorm
+//   ContentId h = store.add_slice(w, 0, 0, 32, {DType::f32, {64, 3, 3, 3}});  // its first 32 filters, when asked for
 //   ASSIGN_OR_RETURN(std::string raw, store.materialise(f));
 //
 // The id of bytes is their hash; the id of anything else hashes how it is made, so equal recipes are stored once.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -41,10 +43,20 @@ class WeightStore {
   ContentId add_fill(TensorType type, double value);
   ContentId add_formula(Formula formula, TensorType type, double parameter);  // f32
   ContentId add_derived(Derivation how, std::vector<ContentId> from, double parameter, TensorType type);
+  // Elements [begin, end) along an axis of a tensor of type `whole`, whose bytes `from` is: any element type, also a
+  // slice. `from` may be added later.
+  ContentId add_slice(ContentId from, int axis, int64_t begin, int64_t end, const TensorType& whole);
+  // The same id, without a store.
+  static ContentId slice_id(ContentId from, int axis, int64_t begin, int64_t end, const TensorType& whole);
 
   bool contains(ContentId id) const;
   bool is_random(ContentId id) const;       // in this store, by add_random: a parameter of the zoo's
   std::vector<ContentId> formulas() const;  // all that add_formula has made: constants that nobody trains
+  struct FormulaRecipe {
+    Formula formula{};
+    double parameter = 0;
+  };
+  std::optional<FormulaRecipe> formula_of(ContentId id) const;  // none: not in this store, or not by add_formula
   // How many entries materialise() reads for it: derived ones read all they are made of, as often as it is named.
   int64_t reads(ContentId id) const;
   const TensorType& type(ContentId id) const;           // as it was added; a Value may view it under another shape
@@ -52,8 +64,12 @@ class WeightStore {
   Bytes stored_bytes() const;                           // what the store itself holds in memory
 
  private:
+  // What a slice takes: of every `stride` bytes those from `begin` to `end`.
+  struct Cut {
+    int64_t stride = 0, begin = 0, end = 0;
+  };
   struct Entry {
-    enum class Kind : uint8_t { raw, mapped, random, fill, formula, derived } kind = Kind::raw;
+    enum class Kind : uint8_t { raw, mapped, random, fill, formula, derived, slice } kind = Kind::raw;
     TensorType type;
     std::string raw;
     MappedBytes mapped;
@@ -63,8 +79,11 @@ class WeightStore {
     Derivation how{};
     Formula formula{};
     std::vector<ContentId> from;
+    Cut cut;
     int64_t reads = 1;
   };
+  static Cut cut_of(int axis, int64_t begin, int64_t end, const TensorType& whole);
+  Result<std::string> materialise_slice(const Entry& entry) const;
   ContentId insert(uint64_t hash, Entry entry);
   std::unordered_map<uint64_t, Entry> entries_;
   int64_t stored_ = 0;  // bytes

@@ -41,12 +41,14 @@ std::vector<Uses> find_uses(const Graph& graph) {
 // Which of the nodes that could work on blocks shall. A vertex on the source's side does.
 class LayoutCut {
  public:
-  LayoutCut(const Graph& graph, const std::vector<std::optional<ComputeDesc>>& blocked, const std::vector<Uses>& uses)
+  // bound: [node], those that must, besides the convolutions.
+  LayoutCut(const Graph& graph, const std::vector<std::optional<ComputeDesc>>& blocked, const std::vector<bool>& bound,
+            const std::vector<Uses>& uses)
       : graph_(graph), blocked_(blocked), cut_(2), vertex_(graph.nodes.size(), MinCut::sink) {
     for (size_t n = 0; n < graph.nodes.size(); ++n) {
       if (!blocked[n]) continue;
       vertex_[n] = cut_.add_vertex();
-      if (blocked[n]->op == Op::Conv) cut_.add(MinCut::source, vertex_[n], MinCut::never);
+      if (blocked[n]->op == Op::Conv || bound[n]) cut_.add(MinCut::source, vertex_[n], MinCut::never);
     }
     for (size_t v = 0; v < graph.values.size(); ++v) {
       if (graph.values[v].kind != ValueKind::weight) add_value(v, uses[v]);
@@ -138,9 +140,21 @@ std::vector<Reorder> find_reorders(const Graph& graph, const Assignment& chosen,
   return reorders;
 }
 
-}  // namespace
+bool is_called(const KernelInfo& kernel, Isa isa, std::string_view name) {
+  return kernel.name == name || full_id(kernel, isa) == name;
+}
 
-std::optional<ComputeDesc> in_blocks(const ComputeDesc& desc, Isa isa, const KernelPreference& prefer) {
+// The wanted kernel if it accepts the computation as it is laid out.
+const KernelInfo* find_wanted(const ComputeDesc& desc, Isa isa, std::string_view wanted) {
+  for (const KernelInfo& kernel : all_kernels()) {
+    if (!wanted.empty() && is_called(kernel, isa, wanted))
+      return refusal(kernel, desc, isa).empty() ? &kernel : nullptr;
+  }
+  return nullptr;
+}
+
+// All that may be, in blocks of channels; a convolution of few channels reads them row-major, unless `also_few`.
+std::optional<ComputeDesc> laid_out_in_blocks(const ComputeDesc& desc, Isa isa, bool also_few) {
   const int block = static_cast<int>(vector_width(isa));
   if (desc.outputs.size() != 1 || desc.outputs[0].shape.size() != 4) return std::nullopt;
   ComputeDesc blocked = desc;
@@ -148,7 +162,7 @@ std::optional<ComputeDesc> in_blocks(const ComputeDesc& desc, Isa isa, const Ker
   size_t tensors = desc.own_inputs();  // how many of the first inputs are activations
   switch (desc.op) {
     case Op::Conv:
-      tensors = desc.inputs[0].shape[1] < fewest_channels_in_blocks ? 0 : 1;
+      tensors = desc.inputs[0].shape[1] < fewest_channels_in_blocks && !also_few ? 0 : 1;
       break;
     case Op::GlobalAveragePool:
       blocked.outputs[0].block = 0;  // one number a channel: row-major at no cost
@@ -165,15 +179,44 @@ std::optional<ComputeDesc> in_blocks(const ComputeDesc& desc, Isa isa, const Ker
     if (blocked.inputs[i].shape.size() != 4) return std::nullopt;
     blocked.inputs[i].block = operand ? blocked.outputs[0].block : block;
   }
-  auto kernel = choose_kernel(blocked, isa, prefer);
+  return blocked;
+}
+
+// Blocks are of the value that a view is of, not of the view.
+bool reads_view_in_blocks(const Graph& graph, const Node& node, const ComputeDesc& blocked) {
+  const std::vector<ValueId> reads = reads_of(node);  // as describe() counts them
+  for (size_t i = 0; i < reads.size(); ++i) {
+    const Value& value = graph.value(reads[i]);
+    if (blocked.inputs[i].block == 0 || value.kind != ValueKind::node) continue;
+    if (is_view(graph.node(value.producer).op)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::optional<ComputeDesc> in_blocks(const ComputeDesc& desc, Isa isa, const KernelPreference& prefer,
+                                     std::string_view wanted) {
+  for (const bool also_few : {false, true}) {
+    std::optional<ComputeDesc> blocked = laid_out_in_blocks(desc, isa, also_few);
+    if (!blocked) return std::nullopt;
+    if (const KernelInfo* kernel = find_wanted(*blocked, isa, wanted)) {
+      blocked->kernel = full_id(*kernel, isa);
+      return blocked;
+    }
+  }
+  std::optional<ComputeDesc> blocked = laid_out_in_blocks(desc, isa, false);
+  auto kernel = choose_kernel(*blocked, isa, prefer);
   if (!kernel) return std::nullopt;
-  blocked.kernel = std::move(kernel).value();
+  blocked->kernel = std::move(kernel).value();
   return blocked;
 }
 
 Result<Assignment> assign_kernels(const Graph& graph, Isa isa, const KernelPreference& prefer,
-                                  const std::vector<bool>& changing) {
+                                  const std::vector<bool>& changing, std::span<const std::string> wanted) {
+  CHECK(wanted.empty() || wanted.size() == graph.nodes.size(), "a wanted kernel for each node, or none");
   std::vector<std::optional<ComputeDesc>> blocked(graph.nodes.size());
+  std::vector<bool> bound(graph.nodes.size(), false);
   Assignment chosen;
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node& node = graph.nodes[n];
@@ -183,10 +226,18 @@ Result<Assignment> assign_kernels(const Graph& graph, Isa isa, const KernelPrefe
     for (size_t i = 0; i < node.inputs.size() && !changing.empty(); ++i) {
       if (node.inputs[i].valid() && changing[node.inputs[i].index()] && i < 64) desc.weights &= ~(uint64_t{1} << i);
     }
-    blocked[n] = in_blocks(desc, isa, prefer);
+    const std::string_view name = wanted.empty() ? std::string_view() : wanted[n];
+    blocked[n] = in_blocks(desc, isa, prefer, name);
+    if (blocked[n] && reads_view_in_blocks(graph, node, *blocked[n])) blocked[n].reset();
+    const KernelInfo* plain = find_wanted(desc, isa, name);
+    if (plain != nullptr) desc.kernel = full_id(*plain, isa);
+    if (name.empty() || !blocked[n]) continue;
+    const bool has_it = is_called(*find_kernel(blocked[n]->kernel), isa, name);
+    bound[n] = has_it && plain == nullptr;
+    if (!has_it && plain != nullptr) blocked[n].reset();
   }
   const std::vector<Uses> uses = find_uses(graph);
-  const std::vector<bool> chosen_blocked = LayoutCut(graph, blocked, uses).solve();
+  const std::vector<bool> chosen_blocked = LayoutCut(graph, blocked, bound, uses).solve();
   chosen.made_in.assign(graph.values.size(), 0);
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node& node = graph.nodes[n];
@@ -194,7 +245,7 @@ Result<Assignment> assign_kernels(const Graph& graph, Isa isa, const KernelPrefe
     ComputeDesc& desc = chosen.descs[n];
     if (chosen_blocked[n]) {
       desc = *blocked[n];
-    } else {
+    } else if (desc.kernel.empty()) {
       auto kernel = choose_kernel(desc, isa, prefer);
       if (!kernel) {
         Error error = kernel.error();

@@ -7,6 +7,9 @@
 #pragma once
 
 #include <optional>
+#include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "graph/graph.h"
@@ -29,13 +32,18 @@ struct Assignment {
 };
 
 // The same computation in blocks of channels and its kernel, if the operator has such a thing and a kernel accepts it.
-std::optional<ComputeDesc> in_blocks(const ComputeDesc& desc, Isa isa, const KernelPreference& prefer = {});
+// wanted: a kernel's id, with or without the level; taken where it accepts the computation in blocks. Empty: none.
+std::optional<ComputeDesc> in_blocks(const ComputeDesc& desc, Isa isa, const KernelPreference& prefer = {},
+                                     std::string_view wanted = {});
 
 // Convolutions work on blocks of channels. All else is laid out so that the fewest bytes are reordered: a minimum cut.
 // Outputs of the graph, and what views read, are row-major.
 // changing: [value], weights that are trained: no kernel may take them for constants. Empty: none are.
+// wanted: [node], the kernel a node shall have, "conv_winograd_v3" or without the level; "": any. It is taken, and with
+// it a layout that it has, wherever it accepts the node, and before a preference is asked: so a part of a layer has the
+// kernel, and the bits, of the whole. Where it does not, the node is as free as the others. Empty: all are.
 // Error: a node that no kernel accepts; names the layer.
 Result<Assignment> assign_kernels(const Graph& graph, Isa isa, const KernelPreference& prefer = {},
-                                  const std::vector<bool>& changing = {});
+                                  const std::vector<bool>& changing = {}, std::span<const std::string> wanted = {});
 
 }  // namespace nlsplit

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "graph/ops_infer.h"
 #include "kernels/gradient.h"
 #include "kernels/layout.h"
 
@@ -58,11 +59,11 @@ std::string refuse_global_average_pool_blocked(const ComputeDesc& desc) {
 
 std::string refuse_concat_blocked(const ComputeDesc& desc) {
   if (std::string why = only_blocked<Op::Concat>(desc); !why.empty()) return why;
-  if (attr_int(desc.attrs, "axis") != 1) return "it joins channels only";
+  const size_t axis = axis_of(attr_int(desc.attrs, "axis"), desc.outputs[0].shape.size()).value();
   for (size_t i = 0; i < desc.own_inputs(); ++i) {
     const TensorType& type = desc.inputs[i];
     if (type.block != desc.outputs[0].block) return "its operands differ in layout";
-    if (i + 1 < desc.own_inputs() && type.shape[1] % type.block != 0)
+    if (axis == 1 && i + 1 < desc.own_inputs() && type.shape[1] % type.block != 0)
       return fmt::format("{} does not end with a whole block", to_string(type));
   }
   return {};
@@ -136,15 +137,35 @@ bool has_other_types(const ComputeDesc& desc) {
   return std::ranges::any_of(desc.inputs, other) || std::ranges::any_of(desc.outputs, other);
 }
 
-std::string refuse_gather(const ComputeDesc& desc) {
-  if (std::string why = only<Op::Gather>(desc); !why.empty()) return why;
+// Of kernels for any type.
+std::string refuse_other_steps(const ComputeDesc& desc) {
   const bool plain = desc.epilogue.empty() || desc.outputs[0].dtype == DType::f32;
   return plain ? "" : "the steps behind it are not in f32";
 }
 
+std::string refuse_gather(const ComputeDesc& desc) {
+  if (std::string why = only<Op::Gather>(desc); !why.empty()) return why;
+  return refuse_other_steps(desc);
+}
+
+std::string refuse_slice(const ComputeDesc& desc) {
+  if (std::string why = only_few_axes<Op::Slice>(desc); !why.empty()) return why;
+  const auto& steps = attr_ints(desc.attrs, "steps");
+  if (std::ranges::any_of(steps, [](int64_t step) { return step != 1; })) return "it takes neighbours only";
+  return refuse_other_steps(desc);
+}
+
+// Lanes past the last channel have no meaning, so where the channels end does not matter.
+std::string refuse_slice_blocked(const ComputeDesc& desc) {
+  if (std::string why = refuse_slice(desc); !why.empty()) return why;
+  if (std::string why = refuse_unless_blocked(desc); !why.empty()) return why;
+  const int64_t first = sliced_axes(desc.inputs[0].shape, desc.attrs).value()[1].start;
+  return first % desc.inputs[0].block == 0 ? "" : fmt::format("channel {} does not begin a block", first);
+}
+
 // What all others refuse, whatever the values.
 std::string refuse_reference(const ComputeDesc& desc) {
-  if (refuse_gather(desc).empty()) return "other kernels compute it";
+  if (refuse_gather(desc).empty() || refuse_slice(desc).empty()) return "other kernels compute it";
   const bool many_axes =
       std::ranges::any_of(desc.inputs, [](const TensorType& type) { return type.shape.size() > most_axes; });
   const bool needed = is_general(desc.op) || has_other_types(desc) || many_axes ||
@@ -245,6 +266,12 @@ Bytes scratch_recurrent(const ComputeDesc& desc, Isa isa, int) {
   return floats(r.scratch_floats() + r.input_panels(isa) + r.state_panels(isa));
 }
 
+// Keys and values as panels, for all workers, and what each has of its own.
+Bytes scratch_attention(const ComputeDesc& desc, Isa isa, int workers) {
+  const Attention a = attention_of(desc);
+  return floats(a.batch * a.kv_heads * (a.key_panels(isa) + a.value_panels(isa)) + workers * a.worker_floats());
+}
+
 // ---- packed weights
 
 Bytes packed_conv_1x1(const ComputeDesc& desc, size_t i, Isa) { return i == 1 ? size_of(desc.inputs[1]) : bytes(0); }
@@ -282,6 +309,8 @@ Bytes packed_recurrent(const ComputeDesc& desc, size_t i, Isa isa) {
 constexpr uint64_t over_first = 0b1;  // a sum takes its first operand before all others
 constexpr uint64_t over_either = 0b11;
 
+constexpr uint8_t image_axes = exact::batch | exact::channels | exact::height | exact::width;
+
 constexpr auto plain = Layouts::row_major;
 constexpr auto one = Layouts::one;
 constexpr auto own = Layouts::own;
@@ -291,180 +320,236 @@ constexpr std::array kernels = {
                .what = "one channel a filter; vectors of channels",
                .layouts = own,
                .refuses = refuse_conv_depthwise_blocked,
-               .packed_bytes = packed_conv_depthwise},
+               .packed_bytes = packed_conv_depthwise,
+               .exact_axes = image_axes},
     KernelInfo{.name = "conv_winograd",
                .what = "F(4x4, 3x3): tiles of 6x6 transformed, 36 products, transformed back; vectors of channels",
                .layouts = own,
                .refuses = refuse_conv_winograd,
                .workspace = scratch_conv_winograd,
                .packed_bytes = packed_conv_winograd,
-               .standing = standing_winograd},
+               .standing = standing_winograd,
+               .exact_axes = image_axes,
+               .exact_multiple = Winograd::side},
     KernelInfo{.name = "conv_blocked",
                .what = "vectors of output channels, pixels read in blocks of channels, no im2col",
                .layouts = own,
                .refuses = refuse_conv_blocked,
                .workspace = scratch_conv_blocked,
-               .packed_bytes = packed_conv_direct},
+               .packed_bytes = packed_conv_direct,
+               .exact_axes = image_axes},
     KernelInfo{.name = "conv_stem",
                .what = "as conv_blocked, but reads a row-major operand of few channels",
                .layouts = own,
                .refuses = refuse_conv_stem,
                .workspace = scratch_conv_direct,
-               .packed_bytes = packed_conv_direct},
+               .packed_bytes = packed_conv_direct,
+               .exact_axes = image_axes},
     KernelInfo{.name = "conv_depthwise",
                .what = "one channel a filter, NCHW; vectors of pixels over the plane's padded image",
                .layouts = plain,
                .refuses = refuse_conv_depthwise,
-               .workspace = scratch_window},
+               .workspace = scratch_window,
+               .exact_axes = image_axes},
     KernelInfo{.name = "conv_1x1",
                .what = "NCHW; a product of the weights (packed) and the sample's planes, vectors of pixels",
                .layouts = plain,
                .refuses = refuse_conv_1x1,
                .workspace = scratch_conv_1x1,
                .packed_bytes = packed_conv_1x1,
-               .standing = standing_1x1},
+               .standing = standing_1x1,
+               .exact_axes = image_axes},
     KernelInfo{
         .name = "conv_direct",
         .what = "NCHW; vectors of output channels (weights packed), pixels read from the padded image, no im2col",
         .layouts = plain,
         .refuses = refuse_conv_packed,
         .workspace = scratch_conv_direct,
-        .packed_bytes = packed_conv_direct},
+        .packed_bytes = packed_conv_direct,
+        .exact_axes = image_axes},
     KernelInfo{.name = "conv",
                .what = "conv_direct with weights that become known only at run time",
                .layouts = plain,
                .refuses = only<Op::Conv>,
                .workspace = scratch_conv,
-               .standing = last_resort},
+               .standing = last_resort,
+               .exact_axes = image_axes},
     KernelInfo{
         .name = "conv_transpose_packed",
         .what = "NCHW; a product of the weights (packed) and the sample's planes, its rows gathered where they overlap",
         .layouts = plain,
         .refuses = refuse_conv_transpose_packed,
         .workspace = scratch_conv_transpose,
-        .packed_bytes = packed_conv_transpose},
+        .packed_bytes = packed_conv_transpose,
+        .exact_axes = image_axes},
     KernelInfo{.name = "conv_transpose",
                .what = "conv_transpose_packed with weights that become known only at run time",
                .layouts = plain,
                .refuses = only<Op::ConvTranspose>,
                .workspace = scratch_conv_transpose,
-               .standing = last_resort},
+               .standing = last_resort,
+               .exact_axes = image_axes},
     KernelInfo{.name = "gemm_packed",
                .what = "matrix product, the right operand packed into vector panels at load",
                .layouts = plain,
                .refuses = refuse_gemm_packed,
                .workspace = scratch_product_packed,
-               .packed_bytes = packed_product},
+               .packed_bytes = packed_product,
+               .exact_axes = exact::batch | exact::channels},
     KernelInfo{.name = "gemm",
                .what = "matrix product of plain operands, packed block by block",
                .layouts = plain,
                .refuses = only<Op::Gemm>,
                .workspace = scratch_product,
-               .standing = last_resort},
+               .standing = last_resort,
+               .exact_axes = exact::batch | exact::channels},
     KernelInfo{.name = "matmul_packed",
                .what = "product with one matrix for the whole batch, packed into vector panels at load",
                .layouts = plain,
                .refuses = refuse_matmul_packed,
                .workspace = scratch_product_packed,
-               .packed_bytes = packed_product},
+               .packed_bytes = packed_product,
+               .exact_axes = exact::all},
     KernelInfo{.name = "matmul",
                .what = "batched matrix product of plain operands, packed block by block",
                .layouts = plain,
                .refuses = only_few_axes<Op::MatMul>,
                .workspace = scratch_product,
-               .standing = last_resort},
+               .standing = last_resort,
+               .exact_axes = exact::all},
     KernelInfo{.name = "binary",
                .what = "element-wise on two operands, numpy broadcasting",
                .layouts = one,
                .refuses = refuse_binary,
+               .exact_axes = exact::all,
                .in_place = over_either},
     KernelInfo{.name = "sum",
                .what = "element-wise sum of any number of operands, in their order",
                .layouts = one,
                .refuses = only<Op::Sum>,
+               .exact_axes = exact::all,
                .in_place = over_first},
     KernelInfo{.name = "unary",
                .what = "element-wise on one operand",
                .layouts = one,
                .refuses = only<Op::Relu, Op::Sigmoid, Op::Tanh, Op::HardSwish, Op::Exp, Op::Sqrt, Op::Neg, Op::Erf,
                                Op::LeakyRelu, Op::HardSigmoid, Op::Clip, Op::Gelu>,
+               .exact_axes = exact::all,
                .in_place = over_first},
     KernelInfo{.name = "max_pool_blocked",
                .what = "vectors of channels",
                .layouts = own,
-               .refuses = only_blocked<Op::MaxPool>},
+               .refuses = only_blocked<Op::MaxPool>,
+               .exact_axes = image_axes},
     KernelInfo{.name = "max_pool",
                .what = "vectors of pixels over the plane's padded image",
                .layouts = plain,
                .refuses = only<Op::MaxPool>,
-               .workspace = scratch_window},
+               .workspace = scratch_window,
+               .exact_axes = image_axes},
     KernelInfo{.name = "average_pool_blocked",
                .what = "vectors of channels",
                .layouts = own,
-               .refuses = only_blocked<Op::AveragePool>},
+               .refuses = only_blocked<Op::AveragePool>,
+               .exact_axes = image_axes},
     KernelInfo{.name = "average_pool",
                .what = "vectors of pixels over the plane's padded image",
                .layouts = plain,
                .refuses = only<Op::AveragePool>,
-               .workspace = scratch_window},
+               .workspace = scratch_window,
+               .exact_axes = image_axes},
     KernelInfo{.name = "global_average_pool_blocked",
                .what = "vectors of channels; a row-major result",
                .layouts = own,
-               .refuses = refuse_global_average_pool_blocked},
+               .refuses = refuse_global_average_pool_blocked,
+               .exact_axes = exact::batch | exact::channels},
     KernelInfo{.name = "global_average_pool",
                .what = "one row sum a plane",
                .layouts = plain,
-               .refuses = only<Op::GlobalAveragePool>},
+               .refuses = only<Op::GlobalAveragePool>,
+               .exact_axes = exact::batch | exact::channels},
     KernelInfo{.name = "batch_norm_blocked",
                .what = "one scale and shift a channel, vectors of channels",
                .layouts = own,
                .refuses = only_blocked<Op::BatchNormalization>,
+               .exact_axes = image_axes,
                .in_place = over_first},
     KernelInfo{.name = "batch_norm",
                .what = "one scale and shift a plane",
                .layouts = plain,
                .refuses = only<Op::BatchNormalization>,
+               .exact_axes = image_axes,
                .in_place = over_first},
     KernelInfo{.name = "layer_norm",
                .what = "mean, then variance, then scale and shift, row by row",
                .layouts = plain,
-               .refuses = only<Op::LayerNormalization>},
+               .refuses = only<Op::LayerNormalization>,
+               .exact_axes = exact::batch | exact::channels | exact::height | exact::tokens},
     KernelInfo{.name = "instance_norm",
                .what = "mean, then variance, then scale and shift, plane by plane",
                .layouts = plain,
-               .refuses = only<Op::InstanceNormalization>},
+               .refuses = only<Op::InstanceNormalization>,
+               .exact_axes = exact::batch | exact::channels},
     KernelInfo{.name = "lrn_blocked",
                .what = "sum of squares over neighbouring channels, vectors of channels",
                .layouts = own,
-               .refuses = only_blocked<Op::LRN>},
+               .refuses = only_blocked<Op::LRN>,
+               .exact_axes = exact::batch | exact::height | exact::width},
     KernelInfo{.name = "lrn",
                .what = "sum of squares over neighbouring channels, vectors of pixels",
                .layouts = plain,
-               .refuses = only<Op::LRN>},
+               .refuses = only<Op::LRN>,
+               .exact_axes = exact::batch | exact::height | exact::width},
     KernelInfo{.name = "softmax",
                .what = "largest, exponentials, sum, along one axis",
                .layouts = plain,
-               .refuses = only<Op::Softmax>},
+               .refuses = only<Op::Softmax>,
+               .exact_axes = exact::all},
+    KernelInfo{.name = "attention",
+               .what = "scores of some queries and keys at a time, their exponentials relative to the largest so far",
+               .layouts = plain,
+               .refuses = only<Op::Attention>,
+               .workspace = scratch_attention,
+               .exact_axes = image_axes},
     KernelInfo{.name = "concat_blocked",
                .what = "copies blocks of channels",
                .layouts = own,
-               .refuses = refuse_concat_blocked},
-    KernelInfo{.name = "concat", .what = "copies", .layouts = plain, .refuses = only<Op::Concat>},
+               .refuses = refuse_concat_blocked,
+               .exact_axes = image_axes},
+    KernelInfo{
+        .name = "concat", .what = "copies", .layouts = plain, .refuses = only<Op::Concat>, .exact_axes = exact::all},
+    KernelInfo{.name = "slice_blocked",
+               .what = "copies runs of blocks of channels",
+               .layouts = own,
+               .refuses = refuse_slice_blocked,
+               .exact_axes = image_axes},
+    KernelInfo{.name = "slice",
+               .what = "copies runs as long as they come, elements of any type",
+               .layouts = plain,
+               .refuses = refuse_slice,
+               .any_type = true,
+               .exact_axes = exact::all},
     KernelInfo{.name = "transpose",
                .what = "copies; tiles where the last axis moves",
                .layouts = plain,
-               .refuses = only_few_axes<Op::Transpose>},
+               .refuses = only_few_axes<Op::Transpose>,
+               .exact_axes = exact::all},
     KernelInfo{.name = "reduce_mean",
                .what = "sums in the order of the reduced axes",
                .layouts = plain,
-               .refuses = only_few_axes<Op::ReduceMean>},
-    KernelInfo{
-        .name = "pad", .what = "copies into a filled output", .layouts = plain, .refuses = only_few_axes<Op::Pad>},
+               .refuses = only_few_axes<Op::ReduceMean>,
+               .exact_axes = exact::all},
+    KernelInfo{.name = "pad",
+               .what = "copies into a filled output",
+               .layouts = plain,
+               .refuses = only_few_axes<Op::Pad>,
+               .exact_axes = exact::all},
     KernelInfo{.name = "gather",
                .what = "copies what an index points at, elements of any type",
                .layouts = plain,
                .refuses = refuse_gather,
-               .any_type = true},
+               .any_type = true,
+               .exact_axes = exact::all},
     KernelInfo{
         .name = "recurrent_packed",
         .what = "inputs' part of the gates for many steps at once, then step by step; both weights packed at load",
@@ -689,6 +774,22 @@ std::string refusal(const KernelInfo& kernel, const ComputeDesc& desc, Isa isa) 
 
 Bytes workspace_of(const KernelInfo& kernel, const ComputeDesc& desc, Isa isa, int workers) {
   return kernel.workspace == nullptr ? bytes(0) : kernel.workspace(desc, isa, workers);
+}
+
+uint8_t exact_axis(size_t axis, size_t rank) {
+  constexpr uint8_t image[] = {exact::batch, exact::channels, exact::height, exact::width};
+  constexpr uint8_t sequence[] = {exact::batch, exact::tokens, exact::channels};
+  if (axis == 0 && rank > 0) return exact::batch;
+  if (axis >= rank || rank > std::size(image)) return 0;
+  return rank == std::size(sequence) ? sequence[axis] : image[axis];
+}
+
+bool is_exact(const KernelInfo& kernel, const ComputeDesc& desc, size_t axis, int64_t begin, int64_t end) {
+  const Shape& result = desc.outputs[0].shape;
+  const uint8_t which = exact_axis(axis, result.size());
+  if ((kernel.exact_axes & which) == 0) return false;
+  if ((which & (exact::height | exact::width)) == 0) return true;
+  return begin % kernel.exact_multiple == 0 && (end % kernel.exact_multiple == 0 || end == result[axis]);
 }
 
 uint64_t in_place_inputs(const KernelInfo& kernel, const ComputeDesc& desc) {

@@ -79,6 +79,13 @@ enum class Standing : uint8_t {
   last_resort,  // only if no other accepts
 };
 
+// Axes of a result [N, C, H, W]; of three axes [N, tokens, features], the features as channels; of a matrix [N, C].
+namespace exact {
+inline constexpr uint8_t batch = 1, channels = 2, height = 4, width = 8, tokens = 16, all = 31;
+}  // namespace exact
+// Which of them axis `axis` of `rank` is; 0: none, nothing is promised.
+uint8_t exact_axis(size_t axis, size_t rank);
+
 struct KernelInfo {
   std::string_view name;  // without the level
   std::string_view what;  // one line: algorithm and layout
@@ -91,8 +98,13 @@ struct KernelInfo {
   // weight.
   Bytes (*packed_bytes)(const ComputeDesc& desc, size_t i, Isa isa) = nullptr;
   Standing (*standing)(const ComputeDesc& desc) = nullptr;  // nullptr: usual
-  bool any_type = false;    // of elements, and of spatial axes any number; false: f32, and two of a window
-  bool exact_batch = true;  // an output element's bits do not depend on the extent or position along the batch axis
+  bool any_type = false;  // of elements, and of spatial axes any number; false: f32, and two of a window
+  // Axes of the result along which an element's bits depend neither on the extent nor on the position, as far as the
+  // operator itself keeps them apart there: a piece computed alone has the bits it has within the whole.
+  // What stands in the catalogue is what a test has cut.
+  uint8_t exact_axes = exact::batch;
+  // Along height and width that holds only for pieces that begin at multiples of this and end at one or with the whole.
+  int64_t exact_multiple = 1;
   // Bit i: the result may lie on input i's bytes, if nobody needs them afterwards: each of its elements is read before
   // the result's element is written there, and never again.
   uint64_t in_place = 0;
@@ -114,6 +126,9 @@ std::string choice_key(const ComputeDesc& desc, Isa isa);
 
 std::string refusal(const KernelInfo& kernel, const ComputeDesc& desc, Isa isa);  // empty: it accepts
 Bytes workspace_of(const KernelInfo& kernel, const ComputeDesc& desc, Isa isa, int workers);
+// Has the piece [begin, end) along that axis of this computation's result the bits it has within the whole, if the same
+// kernel computes it? (Where the operator mixes elements along the axis there are no pieces to ask about.)
+bool is_exact(const KernelInfo& kernel, const ComputeDesc& desc, size_t axis, int64_t begin, int64_t end);
 // KernelInfo::in_place of those inputs that have the result's type and so its bytes; never of an epilogue's operand.
 uint64_t in_place_inputs(const KernelInfo& kernel, const ComputeDesc& desc);
 std::string full_id(const KernelInfo& kernel, Isa isa);

@@ -184,4 +184,15 @@ int64_t conv_packed_floats(const Window& window, Isa isa) {
   return window.groups * vector_panels(k, window.out_channels / window.groups, isa);
 }
 
+Shape stored_shape(const TensorType& type) {
+  if (type.block == 0) return type.shape;
+  const Shape& s = type.shape;
+  return {s[0], (s[1] + type.block - 1) / type.block, s[2], s[3], type.block};
+}
+
+Attention attention_of(const ComputeDesc& desc) {
+  const Shape &q = desc.inputs[0].shape, &k = desc.inputs[1].shape, &v = desc.inputs[2].shape;
+  return {q[0], q[1], k[1], q[2], k[2], q[3], v[3]};
+}
+
 }  // namespace nlsplit

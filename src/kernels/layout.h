@@ -143,6 +143,9 @@ constexpr int64_t blocks_of(int64_t channels, Isa isa) {
   return (channels + vector_width(isa) - 1) / vector_width(isa);
 }
 
+// What lies where, as extents: [N, ceil(C / b), H, W, b] in blocks, else the shape itself.
+Shape stored_shape(const TensorType& type);
+
 // So many samples are convolved together that small images fill the tiles and weights are read once for all of them.
 int64_t samples_at_once(const Window& window);
 // Their padded images, phase by phase as Window says, each pixel one block of channels; 0 if in place.
@@ -158,10 +161,45 @@ struct Winograd {
   int64_t in_blocks = 0, out_blocks = 0, width = 0;
   int64_t panel_floats = 0;  // of one of the 36
   static constexpr int64_t points = 36;
+  static constexpr int64_t side = 4;  // of a result's tile
 
   int64_t scratch_floats() const { return points * chunk * (in_blocks + out_blocks) * width; }
   int64_t packed_floats() const { return points * panel_floats; }
 };
 Winograd winograd_of(const Window& window, Isa isa);
+
+// ---- Attention
+
+// Scores are never stored but for `attention_rows` queries and `attention_keys` keys at a time; what each further block
+// of keys adds is brought to the largest score so far: M. Milakov and N. Gimelshein, "Online normalizer calculation for
+// softmax", 2018; the tiles are those of T. Dao et al., "FlashAttention: fast and memory-efficient exact attention with
+// IO-awareness", NeurIPS 2022. Both are fixed, and the keys' is part of what a result's bits depend on: the
+// exponentials of a block are summed before they meet the others'. The block of scores, 56 KiB, stays in a second-level
+// cache.
+inline constexpr int64_t attention_rows = 56;   // four register tiles of v4
+inline constexpr int64_t attention_keys = 256;  // a whole number of vector panels at any level
+
+struct Attention {
+  int64_t batch = 1, heads = 1, kv_heads = 1, queries = 1, keys = 1, size = 1, value_size = 1;
+
+  int64_t row_blocks() const { return (queries + attention_rows - 1) / attention_rows; }
+  int64_t key_blocks() const { return (keys + attention_keys - 1) / attention_keys; }
+  // Of one head's keys and values, all of them: vector panels, block of keys after block of keys.
+  int64_t key_panels(Isa isa) const { return vector_panels(size, keys, isa); }
+  int64_t value_panels(Isa isa) const { return vector_panels(keys, value_size, isa); }
+  // Of one worker, part after part, each rounded up to widest_vector: queries as scalar panels, scores, the scores once
+  // more as scalar panels, what a block of keys gives, and three numbers a row.
+  int64_t most_rows() const { return queries < attention_rows ? queries : attention_rows; }
+  int64_t most_keys() const { return keys < attention_keys ? keys : attention_keys; }
+  int64_t query_floats() const { return round_up(most_rows() * size, widest_vector); }
+  int64_t score_floats() const { return round_up(most_rows() * most_keys(), widest_vector); }
+  int64_t result_floats() const { return round_up(most_rows() * value_size, widest_vector); }
+  int64_t worker_floats() const {
+    return query_floats() + 2 * score_floats() + result_floats() + 3 * round_up(most_rows(), widest_vector);
+  }
+  // Keys that row `query` sees where none sees a later one.
+  int64_t seen(int64_t query) const { return query + 1 + keys - queries; }
+};
+Attention attention_of(const ComputeDesc& desc);
 
 }  // namespace nlsplit

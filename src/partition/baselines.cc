@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "partition/baseline_metis.h"
 #include "partition/cuts.h"
 
 namespace nlsplit {
@@ -105,26 +106,11 @@ double seconds_per_byte(const Cluster& cluster, size_t devices) {
   return slowest;
 }
 
-// At most so many cuts, the end among them: of equally many layers each, the one with the least bytes.
-std::vector<size_t> thinned(std::vector<size_t> cuts, const SearchCosts& costs, size_t most) {
-  if (cuts.size() <= most) return cuts;
-  std::vector<size_t> kept;
-  const size_t inner = cuts.size() - 1;
-  for (size_t k = 0; k + 1 < most; ++k) {
-    const auto begin = cuts.begin() + static_cast<std::ptrdiff_t>(k * inner / (most - 1));
-    const auto end = cuts.begin() + static_cast<std::ptrdiff_t>((k + 1) * inner / (most - 1));
-    kept.push_back(
-        *std::min_element(begin, end, [&](size_t a, size_t b) { return costs.cut_bytes[a] < costs.cut_bytes[b]; }));
-  }
-  kept.push_back(cuts.back());
-  return kept;
-}
-
 std::vector<Stage> pipedream(const Graph& graph, const Cluster& cluster, const SearchCosts& costs) {
   const size_t devices = std::min(cluster.devices.size(), most_pipedream_devices);
   const double per_byte = seconds_per_byte(cluster, devices);
   if (!std::isfinite(per_byte)) return {};
-  const std::vector<size_t> cuts = thinned(find_cuts(graph), costs, most_pipedream_cuts);
+  const std::vector<size_t> cuts = thin_cuts(find_cuts(graph), costs.cut_bytes, most_pipedream_cuts);
   const std::vector<double> time = times_so_far(cuts, costs);
   const size_t layers = cuts.size(), most_replicas = static_cast<size_t>(costs.micro_batches);
   struct Best {
@@ -162,11 +148,14 @@ std::vector<Stage> pipedream(const Graph& graph, const Cluster& cluster, const S
   return stages;
 }
 
-constexpr std::array<Baseline, 4> all = {{
+constexpr std::array<Baseline, 5> all = {{
     {"even-layers", "as many layers on each device", even_layers},
     {"memory-proportional", "layers in proportion to memory (exo, llama.cpp)", memory_proportional},
     {"balance-compute", "equal computing as on the first device (torchgpipe)", balance_compute},
-    {"pipedream", "equal devices, one link speed, replicas (PipeDream)", pipedream},
+    {"pipedream", "equal devices, one link speed, replicas (PipeDream)", pipedream,
+     "two of the devices cannot talk to each other"},
+    {"metis", "graph partitioning by seconds and bytes (METIS)", metis_stages,
+     "this nlsim was built without METIS (Debian: libmetis-dev)"},
 }};
 
 }  // namespace

@@ -15,6 +15,7 @@ struct Baseline {
   std::string_view rule;  // in a few words
   // Stages in order; fewer than there are devices where some would be empty. None: the rule knows no plan here.
   std::vector<Stage> (*stages)(const Graph& graph, const Cluster& cluster, const SearchCosts& costs);
+  std::string_view why_none = {};  // what no stages mean
 };
 
 // even-layers          as many layers on each device
@@ -24,6 +25,7 @@ struct Baseline {
 // pipedream            the same with replicated stages and transfers, all devices like the first, all links like the
 //                      slowest between neighbours (Narayanan et al., SOSP 2019, section 3.1). Of a model of more than
 //                      128 layers it looks at 128 cuts, of the least bytes in their neighbourhoods, and at 64 devices.
+// metis                a graph partitioner (baseline_metis.h); no plan in a build without it
 std::span<const Baseline> baselines();
 
 }  // namespace nlsplit

@@ -11,8 +11,9 @@ constexpr double few_states = 4096;  // sets of used devices up to which sequenc
 
 }  // namespace
 
-DeviceGroups::DeviceGroups(std::vector<DeviceId> devices, const std::vector<size_t>& class_of, int most_replicas)
-    : devices_(std::move(devices)), most_replicas_(most_replicas) {
+DeviceGroups::DeviceGroups(std::vector<DeviceId> devices, const std::vector<size_t>& class_of, int most_replicas,
+                           size_t most_devices)
+    : devices_(std::move(devices)), most_replicas_(most_replicas), most_devices_(most_devices) {
   CHECK(devices_.size() <= 64, "more devices than a DeviceSet holds");
   std::vector<size_t> representative;
   for (size_t i = 0; i < devices_.size(); ++i) {
@@ -31,6 +32,9 @@ const std::vector<DeviceSet>& DeviceGroups::after(DeviceSet used) {
   const auto [at, added] = after_.try_emplace(used);
   std::vector<DeviceSet>& groups = at->second;
   if (!added) return groups;
+  const auto taken = static_cast<size_t>(std::popcount(used));
+  if (taken >= most_devices_) return groups;
+  const int most_here = static_cast<int>(std::min(static_cast<size_t>(most_replicas_), most_devices_ - taken));
   std::vector<std::vector<size_t>> free;
   double count = 1;
   for (const std::vector<size_t>& members : classes_) {
@@ -43,10 +47,10 @@ const std::vector<DeviceSet>& DeviceGroups::after(DeviceSet used) {
     free.push_back(std::move(left));
   }
   for (const std::vector<size_t>& left : free) groups.push_back(DeviceSet{1} << left[0]);
-  if (most_replicas_ < 2) return groups;
+  if (most_here < 2) return groups;
   const auto add = [&](DeviceSet set) {
     const int size = std::popcount(set);
-    if (size >= 2 && size <= most_replicas_ && std::find(groups.begin(), groups.end(), set) == groups.end())
+    if (size >= 2 && size <= most_here && std::find(groups.begin(), groups.end(), set) == groups.end())
       groups.push_back(set);
   };
   if (count - 1 <= few_groups) {
@@ -80,13 +84,17 @@ const std::vector<DeviceSet>& DeviceGroups::after(DeviceSet used) {
   return groups;
 }
 
+double DeviceGroups::sets() const {
+  double count = 1;
+  for (const std::vector<size_t>& members : classes_) count *= static_cast<double>(members.size()) + 1;
+  return count;
+}
+
 std::vector<double> DeviceGroups::sequences(size_t longest) {
-  double states = 1;
-  for (const std::vector<size_t>& members : classes_) states *= static_cast<double>(members.size()) + 1;
-  if (states <= few_states) return sequences_after(0, longest);
+  if (sets() <= few_states) return sequences_after(0, longest);
   std::vector<double> counts(longest, 0);
   double count = 1;
-  for (size_t k = 0; k < longest && k < devices_.size(); ++k)
+  for (size_t k = 0; k < longest && k < most_devices_ && k < devices_.size(); ++k)
     counts[k] = count *= static_cast<double>(devices_.size() - k);
   return counts;
 }

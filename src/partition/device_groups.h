@@ -14,8 +14,10 @@ using DeviceSet = uint64_t;  // bit i: the i-th of DeviceGroups' devices
 class DeviceGroups {
  public:
   // `devices` in the order they are taken within a class; class_of as interchangeable_devices() answers it. At most 64
-  // devices. Replicas beyond `most_replicas` would have nothing to do; 1: no replication.
-  DeviceGroups(std::vector<DeviceId> devices, const std::vector<size_t>& class_of, int most_replicas);
+  // devices. Replicas beyond `most_replicas` would have nothing to do; 1: no replication. No plan has more than
+  // `most_devices`.
+  DeviceGroups(std::vector<DeviceId> devices, const std::vector<size_t>& class_of, int most_replicas,
+               size_t most_devices);
 
   // The groups a stage may take when those of `used` are taken, single devices first. Of a class always the first free
   // ones. All of them while they are few; else single devices, groups within a class, and the first free ones of all
@@ -27,6 +29,8 @@ class DeviceGroups {
   std::vector<double> sequences(size_t longest);
 
   std::vector<DeviceId> members(DeviceSet set) const;  // ascending
+  double sets() const;  // how many sets of used devices there are, alike ones counted once
+  int most_replicas() const { return most_replicas_; }
   size_t size() const { return devices_.size(); }
   DeviceId device(size_t i) const { return devices_[i]; }
 
@@ -36,6 +40,7 @@ class DeviceGroups {
   std::vector<DeviceId> devices_;
   std::vector<std::vector<size_t>> classes_;  // indices into devices_
   int most_replicas_;
+  size_t most_devices_;
   std::unordered_map<DeviceSet, std::vector<DeviceSet>> after_;
   std::unordered_map<DeviceSet, std::vector<double>> sequences_;
 };

@@ -1,8 +1,12 @@
 #include "partition/plan.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
+#include <charconv>
+#include <optional>
 
 #include "base/name_range.h"
 #include "base/text_reader.h"
@@ -13,6 +17,8 @@ namespace {
 
 constexpr std::string_view rest_word = "rest";
 constexpr std::string_view up_to = "..";
+constexpr std::array<std::string_view, split_axis_count> axis_names = {"batch",    "height", "width",
+                                                                       "channels", "tensor", "sequence"};
 
 std::string_view trim(std::string_view text) {
   const size_t begin = text.find_first_not_of(" \t");
@@ -35,13 +41,48 @@ Error unknown_device(std::string_view part, std::string_view name, const Cluster
       part, fmt::format("'{}': no device is called '{}'{} (there are {})", part, name, hint, join_names(names, ", ")));
 }
 
-Result<std::vector<DeviceId>> parse_devices(std::string_view part, std::string_view text, const Cluster& cluster) {
+// Who does a stage, and how.
+struct Hands {
   std::vector<DeviceId> devices;
+  std::optional<Split> split;
+};
+
+constexpr std::string_view recompute_word = "-recompute";
+constexpr int64_t max_share = 1'000'000;
+
+// "2" of "A:2".
+Result<int64_t> parse_share(std::string_view part, std::string_view device, std::string_view text) {
+  int64_t share = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), share);
+  if (failure != std::errc() || end != text.data() + text.size() || share < 1 || share > max_share) {
+    return wrong(part, fmt::format("'{}': the share of {} must be a whole number from 1 to {}, not '{}'", part, device,
+                                   max_share, text));
+  }
+  return share;
+}
+
+// Puts the devices of "A:2+D1..D4" behind those that are there. shares: where theirs go; nullptr: they may have none.
+Status parse_devices(std::string_view part, std::string_view text, const Cluster& cluster,
+                     std::vector<DeviceId>& devices, std::vector<int64_t>* shares) {
   for (size_t begin = 0; begin <= text.size();) {
     const size_t end = std::min(text.find('+', begin), text.size());
-    const std::string_view name = trim(text.substr(begin, end - begin));
+    std::string_view name = trim(text.substr(begin, end - begin));
     begin = end + 1;
-    if (name.empty()) return wrong(part, fmt::format("'{}': a device is missing after '@' or '+'", part));
+    int64_t share = 1;
+    if (const size_t colon = name.rfind(':'); colon != std::string_view::npos) {
+      const std::string_view device = trim(name.substr(0, colon));
+      if (shares == nullptr) {
+        return wrong(part, fmt::format("'{}': '{}' is a share, and devices that take turns have none; a split inside "
+                                       "the layers has them: height(A:2+B)",
+                                       part, name));
+      }
+      ASSIGN_OR_RETURN(share, parse_share(part, device, trim(name.substr(colon + 1))));
+      name = device;
+    }
+    if (name.empty()) {
+      return wrong(part,
+                   fmt::format("'{}': a device is missing after '{}' or '+'", part, shares == nullptr ? "@" : "("));
+    }
     const auto add = [&](std::string_view one) -> Status {
       const DeviceId device = cluster.find_device(one);
       if (!device.valid()) return unknown_device(part, one, cluster);
@@ -49,6 +90,7 @@ Result<std::vector<DeviceId>> parse_devices(std::string_view part, std::string_v
         return wrong(part, fmt::format("'{}': device {} twice in one stage", part, one));
       }
       devices.push_back(device);
+      if (shares != nullptr) shares->push_back(share);
       return ok_status();
     };
     const auto range = parse_name_range(name);
@@ -58,16 +100,122 @@ Result<std::vector<DeviceId>> parse_devices(std::string_view part, std::string_v
     }
     for (int64_t n = range->first; n <= range->last; ++n) RETURN_IF_ERROR(add(range->name(n)));
   }
-  return devices;
+  return ok_status();
+}
+
+// "height", "height-recompute".
+Result<Split> parse_split_word(std::string_view part, std::string_view word) {
+  Split split;
+  const bool recompute = word.ends_with(recompute_word);
+  const std::string_view axis = recompute ? word.substr(0, word.size() - recompute_word.size()) : word;
+  if (const auto found = parse_split_axis(axis)) {
+    split.axis = *found;
+    split.recompute_halo = recompute;
+    if (recompute && split.axis != SplitAxis::height && split.axis != SplitAxis::width) {
+      return wrong(part, fmt::format("'{}': '{}': only height and width have a halo to recompute", part, word));
+    }
+    return split;
+  }
+  if (word.find('+') != std::string_view::npos) {
+    return wrong(part, fmt::format("'{}': a stage is split inside its layers as a whole, or its devices take turns: "
+                                   "'{}' stands before the '('",
+                                   part, word));
+  }
+  std::string hint = nearest(axis, axis_names);
+  if (!hint.empty()) hint = fmt::format("; did you mean '{}'?", hint);
+  return wrong(part, fmt::format("'{}': layers are not split by '{}'{} (but by {})", part, word, hint,
+                                 fmt::join(axis_names, ", ")));
+}
+
+// "height(A:2+B)+height(C:2+D)": one group, or several that take turns.
+Result<Hands> parse_groups(std::string_view part, std::string_view text, const Cluster& cluster) {
+  Hands hands;
+  std::string_view first;
+  for (std::string_view left = trim(text); !left.empty();) {
+    const size_t open = left.find('(');
+    const size_t close = left.find(')');
+    if (open == std::string_view::npos || close < open) {
+      return wrong(part, fmt::format("'{}': the '(' before '{}' is missing", part, trim(left)));
+    }
+    const std::string_view word = trim(left.substr(0, open));
+    if (close == std::string_view::npos || left.find('(', open + 1) < close)
+      return wrong(part, fmt::format("'{}': the ')' of '{}(' is missing", part, word));
+    const std::string_view group = left.substr(0, close + 1);
+    const std::string_view inside = left.substr(open + 1, close - open - 1);
+    ASSIGN_OR_RETURN(Split split, parse_split_word(part, word));
+    RETURN_IF_ERROR(parse_devices(part, inside, cluster, hands.devices, &split.shares));
+    if (split.shares.size() < 2) {
+      return wrong(part, fmt::format("'{}': '{}' has one device, and a split needs two at least", part, group));
+    }
+    if (hands.split && *hands.split != split) {
+      return wrong(part, fmt::format("'{}': groups that take turns are split alike, by one axis and with the same "
+                                     "shares; '{}' is not like '{}'",
+                                     part, group, first));
+    }
+    if (!hands.split) first = group;
+    hands.split = std::move(split);
+    left = trim(left.substr(close + 1));
+    if (left.empty()) break;
+    const std::string_view more = left.front() == '+' ? trim(left.substr(1)) : std::string_view{};
+    if (more.empty()) {
+      return wrong(part,
+                   fmt::format("'{}': behind '{}' may stand '+' and another such group, not '{}'", part, group, left));
+    }
+    left = more;
+  }
+  return hands;
+}
+
+Result<Hands> parse_hands(std::string_view part, std::string_view text, const Cluster& cluster) {
+  if (text.find_first_of("()") != std::string_view::npos) return parse_groups(part, text, cluster);
+  Hands hands;
+  RETURN_IF_ERROR(parse_devices(part, text, cluster, hands.devices, nullptr));
+  return hands;
 }
 
 std::string stage_devices(const Stage& stage, const Cluster& cluster) {
   std::vector<std::string> names;
   for (const DeviceId device : stage.devices) names.push_back(cluster.device(device).name);
-  return join_names(names, "+");
+  if (!stage.split) return join_names(names, "+");
+  const std::vector<int64_t>& shares = stage.split->shares;
+  std::string text;
+  for (size_t begin = 0; begin < names.size(); begin += shares.size()) {
+    std::vector<std::string> group;
+    for (size_t k = 0; k < shares.size() && begin + k < names.size(); ++k)
+      group.push_back(shares[k] == 1 ? names[begin + k] : fmt::format("{}:{}", names[begin + k], shares[k]));
+    text += fmt::format("{}{}{}({})", text.empty() ? "" : "+", name_of(stage.split->axis),
+                        stage.split->recompute_halo ? recompute_word : "", join_names(group, "+"));
+    if (shares.empty()) break;
+  }
+  return text;
+}
+
+// What is wrong with the shares of a stage, or empty.
+std::string wrong_shares(const Stage& stage) {
+  const size_t shards = stage.split->shares.size();
+  if (shards < 2) return fmt::format("is split into {} shard{}; two are the least", shards, shards == 1 ? "" : "s");
+  for (const int64_t share : stage.split->shares) {
+    if (share <= 0) return fmt::format("has a share of {}; shares are positive", share);
+  }
+  if (stage.devices.size() % shards == 0) return {};
+  return fmt::format("has {} devices for {} shards; each group of devices has one for every shard",
+                     stage.devices.size(), shards);
 }
 
 }  // namespace
+
+std::string_view name_of(SplitAxis axis) { return axis_names.at(static_cast<size_t>(axis)); }
+
+std::optional<SplitAxis> parse_split_axis(std::string_view word) {
+  for (size_t i = 0; i < axis_names.size(); ++i) {
+    if (axis_names[i] == word) return static_cast<SplitAxis>(i);
+  }
+  return std::nullopt;
+}
+
+bool has_splits(const Plan& plan) {
+  return std::ranges::any_of(plan.stages, [](const Stage& stage) { return stage.split.has_value(); });
+}
 
 Result<std::vector<Stage>> parse_stages(const std::vector<std::string>& parts, const Graph& graph,
                                         const Cluster& cluster, std::vector<PlanNote>* notes) {
@@ -83,7 +231,9 @@ Result<std::vector<Stage>> parse_stages(const std::vector<std::string>& parts, c
     const std::string_view what = trim(part.substr(0, at));
     Stage stage;
     stage.begin = stages.empty() ? 0 : stages.back().end;
-    ASSIGN_OR_RETURN(stage.devices, parse_devices(part, part.substr(at + 1), cluster));
+    ASSIGN_OR_RETURN(Hands hands, parse_hands(part, part.substr(at + 1), cluster));
+    stage.devices = std::move(hands.devices);
+    stage.split = std::move(hands.split);
     const bool last = i + 1 == parts.size();
     if (what == rest_word) {
       if (!last) return wrong(part, fmt::format("'{}': only the last stage may be 'rest'", part));
@@ -174,6 +324,10 @@ Status check_plan(const Plan& plan, const Graph& graph, const Cluster& cluster, 
           stage.devices.begin() + static_cast<std::ptrdiff_t>(i)) {
         return wrong_stage(fmt::format("has device {} twice", cluster.device(device).name));
       }
+    }
+    if (stage.split) {
+      std::string why = wrong_shares(stage);
+      if (!why.empty()) return wrong_stage(std::move(why));
     }
     next = stage.end;
   }

@@ -41,6 +41,12 @@ std::vector<Crossing> find_crossings(const Graph& graph) {
   return kept;
 }
 
+double shared_seconds(const std::vector<double>& seconds) {
+  double rate = 0;
+  for (const double s : seconds) rate += 1 / s;  // no time at all: infinitely fast, which is right
+  return 1 / rate;
+}
+
 std::vector<int> share_jobs(int jobs, const std::vector<double>& seconds) {
   std::vector<int> share(seconds.size(), 0);
   if (std::all_of(seconds.begin(), seconds.end(), [&](double s) { return s == seconds[0]; })) {
@@ -73,7 +79,7 @@ Scorer::Scorer(const Cluster& cluster, const Network& network, HostId source, Ho
   }
 }
 
-double Scorer::bound(const std::vector<Stage>& stages) const {
+Score Scorer::score(const std::vector<Stage>& stages) const {
   struct Place {      // who works for a stage, or the source, or the sink
     DeviceId device;  // none: an endpoint without a device
     HostId host;
@@ -98,6 +104,21 @@ double Scorer::bound(const std::vector<Stage>& stages) const {
     seconds_of.clear();
     for (const DeviceId device : stages[s].devices)
       seconds_of.push_back(seconds(device, stages[s].begin, stages[s].end));
+    if (stages[s].split) {
+      // Its groups of devices take turns. A group counts by itself: which of its devices is busy how long depends on
+      // the shares.
+      std::vector<double> group_seconds;
+      const size_t shards = stages[s].split->shares.size();
+      for (size_t d = 0; d + shards <= seconds_of.size(); d += shards) {
+        const auto begin = seconds_of.begin() + static_cast<std::ptrdiff_t>(d);
+        group_seconds.push_back(shared_seconds({begin, begin + static_cast<std::ptrdiff_t>(shards)}));
+      }
+      const std::vector<int> jobs = share_jobs(micro_batches, group_seconds);
+      const double first = *std::min_element(group_seconds.begin(), group_seconds.end());
+      fill += first;
+      for (size_t g = 0; g < jobs.size(); ++g) busiest = std::max(busiest, jobs[g] * group_seconds[g] - first);
+      continue;  // no places: nothing is sent from or to it
+    }
     const std::vector<int> jobs = share_jobs(micro_batches, seconds_of);
     const double first = *std::min_element(seconds_of.begin(), seconds_of.end());
     fill += first;
@@ -135,14 +156,14 @@ double Scorer::bound(const std::vector<Stage>& stages) const {
               (x.device.valid() ? x.device == y.device : !y.device.valid() && x.host == y.host))
             continue;
           const Path& path = network_.path(x.host, y.host);
-          if (!path.exists) return never;
+          if (!path.exists) return {never, never, 0};
           for (const uint32_t lane : path.lanes) lane_bytes[lane] += crossing.bytes * x.share * y.share * micro_batches;
         }
       }
     }
   }
   for (size_t p = 0; p + 1 < places.size(); ++p) {
-    if (step_bytes[p] == 0) continue;
+    if (step_bytes[p] == 0 || places[p].empty() || places[p + 1].empty()) continue;
     double fastest = never;
     const Path* taken = nullptr;
     for (const Place& x : places[p]) {
@@ -156,7 +177,7 @@ double Scorer::bound(const std::vector<Stage>& stages) const {
         }
       }
     }
-    if (fastest == never) return never;
+    if (fastest == never) return {never, never, 0};
     fill += fastest;
     if (taken == nullptr) continue;
     for (const uint32_t lane : taken->lanes) lane_first[lane] += fastest;
@@ -164,7 +185,7 @@ double Scorer::bound(const std::vector<Stage>& stages) const {
   for (size_t lane = 0; lane < lane_bytes.size(); ++lane) {
     busiest = std::max(busiest, lane_bytes[lane] * network_.lane_seconds_per_byte[lane] - lane_first[lane]);
   }
-  return fill + busiest;
+  return {fill + busiest, fill, *std::max_element(device_seconds.begin(), device_seconds.end())};
 }
 
 }  // namespace nlsplit

@@ -1,17 +1,18 @@
 #include "partition/search.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <set>
 
+#include "graph/ops.h"
 #include "partition/cuts.h"
-#include "partition/search_beam.h"
+#include "partition/search_methods.h"
 
 namespace nlsplit {
 namespace {
-
-constexpr double exhaustive_factor = 8;  // spaces up to so many times max_candidates are scored entirely
 
 double binomial(size_t n, size_t k) {
   if (k > n) return 0;
@@ -20,26 +21,7 @@ double binomial(size_t n, size_t k) {
   return std::round(result);
 }
 
-// Every sequence of groups with every choice of cuts.
-void enumerate(DeviceGroups& groups, const std::vector<size_t>& cuts, size_t max_stages, size_t next_cut,
-               DeviceSet used, std::vector<Stage>& stages, std::vector<std::vector<Stage>>& found) {
-  const std::vector<DeviceSet> choices = groups.after(used);
-  const size_t begin = stages.empty() ? 0 : stages.back().end;
-  for (const DeviceSet group : choices) {
-    const std::vector<DeviceId> devices = groups.members(group);
-    stages.push_back({begin, cuts.back(), devices});
-    found.push_back(stages);
-    if (stages.size() < max_stages) {
-      for (size_t c = next_cut; c + 1 < cuts.size(); ++c) {
-        stages.back().end = cuts[c];
-        enumerate(groups, cuts, max_stages, c + 1, used | group, stages, found);
-      }
-    }
-    stages.pop_back();
-  }
-}
-
-// BeamInput::weight_bytes.
+// SearchSpace::weight_bytes.
 std::vector<double> weight_bytes_before(const Graph& graph) {
   std::vector<double> sums = {0};
   std::vector<bool> seen(graph.values.size(), false);
@@ -55,6 +37,21 @@ std::vector<double> weight_bytes_before(const Graph& graph) {
   return sums;
 }
 
+// [node]: what it reads and writes but weights, all of which is there while it runs.
+std::vector<double> bytes_around(const Graph& graph) {
+  std::vector<double> bytes;
+  for (const Node& node : graph.nodes) {
+    double sum = 0;
+    for (const ValueId read : reads_of(node)) {
+      if (graph.value(read).kind != ValueKind::weight)
+        sum += static_cast<double>(size_of(graph.value(read).type).value());
+    }
+    for (const ValueId made : node.outputs) sum += static_cast<double>(size_of(graph.value(made).type).value());
+    bytes.push_back(is_view(node.op) ? 0 : sum);
+  }
+  return bytes;
+}
+
 bool before(const ScoredPlan& a, const ScoredPlan& b) {
   if (a.bound_seconds != b.bound_seconds) return a.bound_seconds < b.bound_seconds;
   const std::vector<Stage>&x = a.plan.stages, &y = b.plan.stages;
@@ -66,10 +63,19 @@ bool before(const ScoredPlan& a, const ScoredPlan& b) {
   return false;
 }
 
+Error unknown_method(const std::string& name) {
+  std::string names;
+  for (const SearchMethod& method : search_methods())
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", method.name);
+  return invalid_input(fmt::format("unknown search method '{}'; there are {}", name, names));
+}
+
 }  // namespace
 
-SearchResult search_layers(const Graph& graph, const Cluster& cluster, HostId source, HostId sink,
-                           const SearchCosts& costs, const SearchOptions& options) {
+Result<SearchResult> search_layers(const Graph& graph, const Cluster& cluster, HostId source, HostId sink,
+                                   const SearchCosts& costs, const SearchOptions& options) {
+  const SearchMethod* method = find_search_method(options.method);
+  if (method == nullptr) return unknown_method(options.method);
   CHECK(costs.node_seconds.size() == cluster.devices.size() && !graph.nodes.empty(),
         "costs of another cluster or an empty graph");
   const size_t nodes = graph.nodes.size();
@@ -97,10 +103,20 @@ SearchResult search_layers(const Graph& graph, const Cluster& cluster, HostId so
 
   std::set<std::vector<DeviceId>> whole;  // one-stage plans there are already
   std::vector<ScoredPlan> always, found;
+  const std::vector<double> weights = weight_bytes_before(graph);
+  const std::vector<double> values = bytes_around(graph);
   const auto add = [&](std::vector<Stage> stages, std::vector<ScoredPlan>& to) {
+    const Score score = scorer.score(stages);
+    if (!std::isfinite(score.bound)) return;  // two of its devices cannot talk to each other
     ScoredPlan scored;
-    scored.bound_seconds = scorer.bound(stages);
-    if (!std::isfinite(scored.bound_seconds)) return;  // two of its devices cannot talk to each other
+    scored.bound_seconds = score.bound;
+    scored.latency_seconds = score.latency;
+    scored.busiest_seconds = score.busiest;
+    for (const Stage& stage : stages) {
+      const auto around = std::max_element(values.begin() + static_cast<std::ptrdiff_t>(stage.begin),
+                                           values.begin() + static_cast<std::ptrdiff_t>(stage.end));
+      scored.memory_bytes = std::max(scored.memory_bytes, weights[stage.end] - weights[stage.begin] + *around);
+    }
     scored.plan.stages = std::move(stages);
     scored.plan.micro_batches = costs.micro_batches;
     to.push_back(std::move(scored));
@@ -109,7 +125,9 @@ SearchResult search_layers(const Graph& graph, const Cluster& cluster, HostId so
     whole.insert({device});
     add({{0, nodes, {device}}}, always);
   }
-  const size_t most_replicas = options.replicate ? static_cast<size_t>(costs.micro_batches) : 1;
+  const size_t most_devices =
+      options.max_devices > 0 ? std::min(options.max_devices, by_speed.size()) : by_speed.size();
+  const size_t most_replicas = options.replicate ? std::min(static_cast<size_t>(costs.micro_batches), most_devices) : 1;
   for (size_t k = 2; k <= std::min(by_speed.size(), most_replicas); ++k) {
     std::vector<DeviceId> fastest(by_speed.begin(), by_speed.begin() + static_cast<std::ptrdiff_t>(k));
     std::sort(fastest.begin(), fastest.end());
@@ -121,23 +139,19 @@ SearchResult search_layers(const Graph& graph, const Cluster& cluster, HostId so
   result.devices = by_speed.size();
   const size_t wanted = options.max_candidates > always.size() ? options.max_candidates - always.size() : 0;
   DeviceGroups groups(by_speed, interchangeable_devices(cluster, source, sink, network, costs.node_seconds),
-                      static_cast<int>(most_replicas));
-  const std::vector<size_t> cuts = find_cuts(graph);
-  size_t max_stages = std::min(by_speed.size(), cuts.size());
+                      static_cast<int>(most_replicas), most_devices);
+  const std::vector<size_t> cuts = distinct_cuts(find_cuts(graph), costs.node_seconds, costs.cut_bytes);
+  size_t max_stages = std::min(most_devices, cuts.size());
   if (options.max_stages > 0) max_stages = std::min(max_stages, options.max_stages);
   if (!options.layers) max_stages = 1;
   const std::vector<double> sequences = groups.sequences(max_stages);
   for (size_t k = 0; k < max_stages; ++k) result.space += sequences[k] * binomial(cuts.size() - 1, k);
 
-  std::vector<std::vector<Stage>> candidates;
-  if (result.space <= exhaustive_factor * static_cast<double>(options.max_candidates)) {
-    std::vector<Stage> stages;
-    enumerate(groups, cuts, max_stages, 0, 0, stages, candidates);
-  } else {
-    candidates = search_beam({&cluster, &network, source, sink, &costs, &scorer, &groups, cuts,
-                              weight_bytes_before(graph), max_stages, wanted, options.seed});
-  }
-  for (std::vector<Stage>& stages : candidates) {
+  const SearchSpace space{&graph, &cluster, &network,   source,       sink,   &costs,       &scorer,     &groups,
+                          cuts,   weights,  max_stages, most_devices, wanted, result.space, options.seed};
+  ASSIGN_OR_RETURN(FoundPlans candidates, method->find(space));
+  result.proved = candidates.proved;
+  for (std::vector<Stage>& stages : candidates.plans) {
     if (stages.size() == 1 && !whole.insert(stages[0].devices).second) continue;
     add(std::move(stages), found);
   }

@@ -3,7 +3,7 @@
 // (PipeDream, Narayanan et al., SOSP 2019, section 3.1, extended to unequal devices and links).
 #pragma once
 
-#include <functional>
+#include <string>
 #include <vector>
 
 #include "cost/cost_table.h"
@@ -12,11 +12,14 @@
 namespace nlsplit {
 
 struct SearchOptions {
-  bool layers = true;            // split by layers over devices
-  bool replicate = true;         // whole-model replication, and replicated stages
-  size_t max_candidates = 2000;  // for each micro-batch count; more finds better plans and takes longer
-  size_t max_stages = 0;         // 0: as many as there are devices
-  uint64_t seed = 1;             // only for ties and sampling when the space is larger than max_candidates
+  bool layers = true;                // split by layers over devices
+  bool replicate = true;             // whole-model replication, and replicated stages
+  size_t max_candidates = 2000;      // for each micro-batch count; more finds better plans and takes longer
+  size_t max_stages = 0;             // 0: as many as there are devices
+  size_t max_devices = 0;            // of one plan; 0: all
+  uint64_t seed = 1;                 // only for ties and sampling when the space is larger than max_candidates
+  std::string method = "auto";       // of search_methods()
+  std::vector<SplitAxis> axes = {};  // on which stages may be split inside their layers; none: not at all
 };
 
 // What search needs to know about one micro-batch size: the time of every node on every device and the bytes over every
@@ -33,21 +36,26 @@ Result<SearchCosts> search_costs(const Graph& at_micro_batch, int micro_batches,
 
 struct ScoredPlan {
   Plan plan;
-  double bound_seconds = 0;  // lower bound of the time a whole batch takes
+  double bound_seconds = 0;    // lower bound of the time a whole batch takes
+  double latency_seconds = 0;  // of one micro-batch that nothing holds up
+  double busiest_seconds = 0;  // in which the busiest device computes, of a whole batch
+  // Of the stage that needs the most: its weights, and what its largest layer reads and writes.
+  double memory_bytes = 0;
 };
 
 inline constexpr size_t most_searched_devices = 64;
 
 struct SearchResult {
   std::vector<ScoredPlan>
-      plans;           // best bound first; always contains every single device and, if asked for, plain replication
-  double space = 0;    // how many plans the space holds; plans.size() < space: it was pruned
-  size_t devices = 0;  // that were looked at: the fastest, if the cluster has more than most_searched_devices
+      plans;            // best bound first; always contains every single device and, if asked for, plain replication
+  double space = 0;     // how many plans the space holds; plans.size() < space: it was pruned
+  size_t devices = 0;   // that were looked at: the fastest, if the cluster has more than most_searched_devices
+  bool proved = false;  // nothing in the space has a better bound than the first plan
 };
 
-// All devices in any order and subset, contiguous stages, one micro-batch count. Exhaustive while the space is small,
-// else beam over (devices used, last device, cut) states. Deterministic.
-SearchResult search_layers(const Graph& graph, const Cluster& cluster, HostId source, HostId sink,
-                           const SearchCosts& costs, const SearchOptions& options);
+// All devices in any order and subset, contiguous stages, one micro-batch count, by options.method. Deterministic.
+// Errors: no such method; exhaustive, and the space is too large (says how large).
+Result<SearchResult> search_layers(const Graph& graph, const Cluster& cluster, HostId source, HostId sink,
+                                   const SearchCosts& costs, const SearchOptions& options);
 
 }  // namespace nlsplit

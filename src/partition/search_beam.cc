@@ -35,7 +35,7 @@ struct Transfer {
 
 class Beam {
  public:
-  explicit Beam(const BeamInput& input) : in_(input), micro_batches_(input.costs->micro_batches) {}
+  explicit Beam(const SearchSpace& space) : in_(space), micro_batches_(space.costs->micro_batches) {}
 
   std::vector<std::vector<Stage>> run() {
     const size_t groups = in_.groups->after(0).size();
@@ -111,6 +111,11 @@ class Beam {
 
   // The best, not too many of a kind.
   void keep_best(std::vector<Partial>& partials, size_t width) {
+    // Those far behind are of use only where nearly all before them are alike.
+    if (const size_t front = width * most_alike; front < partials.size()) {
+      std::nth_element(partials.begin(), partials.begin() + static_cast<std::ptrdiff_t>(front), partials.end(), better);
+      partials.resize(front);
+    }
     std::sort(partials.begin(), partials.end(), better);
     std::map<std::tuple<DeviceSet, DeviceSet, size_t>, size_t> alike;
     size_t kept = 0;
@@ -218,7 +223,7 @@ class Beam {
 
   static constexpr DeviceSet endpoint_place = 0;  // the source before the first stage, the sink behind the last
 
-  const BeamInput& in_;
+  const SearchSpace& in_;
   double micro_batches_;
   std::vector<std::vector<Partial>> layers_;
   std::vector<Complete> complete_;
@@ -229,6 +234,6 @@ class Beam {
 
 }  // namespace
 
-std::vector<std::vector<Stage>> search_beam(const BeamInput& input) { return Beam(input).run(); }
+Result<FoundPlans> search_beam(const SearchSpace& space) { return FoundPlans{Beam(space).run(), false}; }
 
 }  // namespace nlsplit

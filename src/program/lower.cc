@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "program/lower_device.h"
 #include "program/lower_training.h"
+#include "schedule/assign.h"
 
 namespace nlsplit {
 namespace {
@@ -172,6 +174,24 @@ Result<std::vector<double>> message_seconds(const KernelGraph& graph, const Plan
   return seconds;
 }
 
+// What stages take from each other, if some of them are parts of one that was split inside its layers.
+Status add_needs(const KernelGraph& graph, const Plan& plan, ScheduleInput& schedule) {
+  std::set<int> whole;
+  for (const Stage& stage : plan.stages) whole.insert(stage.part_of);
+  if (whole.contains(-1)) return ok_status();
+  schedule.pipeline_stages = static_cast<int>(whole.size());
+  schedule.needs.resize(plan.stages.size());
+  ASSIGN_OR_RETURN(const std::vector<Flow> flows, find_flows(graph, plan));
+  for (const Flow& flow : flows) {
+    for (const int consumer : flow.consumers) {
+      if (flow.producer == source_stage || at(consumer) >= plan.stages.size()) continue;
+      std::vector<int>& needs = schedule.needs[at(consumer)];
+      if (std::ranges::find(needs, flow.producer) == needs.end()) needs.push_back(flow.producer);
+    }
+  }
+  return ok_status();
+}
+
 // all_times: also where the order does not depend on them.
 Result<ScheduleInput> make_schedule_input(const KernelGraph& graph, const Plan& plan, const Lineup& lineup,
                                           const Cluster& cluster, const CostTable* costs, bool all_times) {
@@ -179,6 +199,7 @@ Result<ScheduleInput> make_schedule_input(const KernelGraph& graph, const Plan& 
   schedule.micro_batches = plan.micro_batches;
   schedule.devices = static_cast<int>(lineup.plan_devices.size());
   schedule.stage_devices = lineup.stage_devices;
+  RETURN_IF_ERROR(add_needs(graph, plan, schedule));
   size_t hosted = 0;
   for (const Stage& stage : plan.stages) hosted += stage.devices.size();
   const bool needed = all_times || hosted > lineup.plan_devices.size();
@@ -211,7 +232,8 @@ Result<ScheduleInput> make_schedule_input(const KernelGraph& graph, const Plan& 
   return schedule;
 }
 
-Result<Placement> place(const Plan& plan, const Lineup& lineup, const SlotTable& table, size_t devices) {
+Result<Placement> place(const Plan& plan, const Lineup& lineup, const ScheduleInput& schedule, const SlotTable& table,
+                        size_t devices) {
   Placement placement;
   placement.micro_batches = plan.micro_batches;
   placement.stages = static_cast<int>(plan.stages.size());
@@ -219,6 +241,7 @@ Result<Placement> place(const Plan& plan, const Lineup& lineup, const SlotTable&
   placement.source = lineup.source;
   placement.sink = lineup.sink;
   placement.in_flight = table.in_flight;
+  placement.needs = stage_needs(schedule);
   placement.stage_device.assign(plan.stages.size(), std::vector<int>(at(plan.micro_batches), -1));
   for (size_t d = 0; d < table.devices.size(); ++d) {
     for (const ScheduledSlot& slot : table.devices[d]) {
@@ -274,6 +297,7 @@ std::string program_name(const Plan& plan, const Graph& graph, const Cluster& cl
 // A Program with its devices, and nothing on them.
 Result<Program> empty_program(const KernelGraph& graph, const Plan& plan, const Cluster& cluster) {
   CHECK(graph.root.size() == graph.graph.values.size(), "a KernelGraph that choose_kernels did not make");
+  CHECK(!has_splits(plan), "a plan that splits layers, and nobody has expanded it");
   const int64_t batch = samples_of(graph.graph) * plan.micro_batches;
   RETURN_IF_ERROR(check_plan(plan, graph.graph, cluster, batch));
   for (const Stage& stage : plan.stages) {
@@ -297,7 +321,7 @@ Result<Program> empty_program(const KernelGraph& graph, const Plan& plan, const 
 Result<Program> lower_forward(const KernelGraph& graph, const Plan& plan, const Cluster& cluster, const Lineup& lineup,
                               const ScheduleInput& schedule, const SlotTable& table, Program program) {
   ASSIGN_OR_RETURN(const std::vector<Flow> flows, find_flows(graph, plan));
-  ASSIGN_OR_RETURN(Placement placement, place(plan, lineup, table, program.devices.size()));
+  ASSIGN_OR_RETURN(Placement placement, place(plan, lineup, schedule, table, program.devices.size()));
   LowerInput input;
   place_outputs(graph, placement, input);
   std::vector<std::vector<double>> seconds(plan.stages.size(), std::vector<double>(at(plan.micro_batches)));

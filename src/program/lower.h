@@ -7,6 +7,7 @@
 
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -39,10 +40,16 @@ struct KernelGraph {
   std::vector<std::string> labels;           // [node]: "conv1, relu1"
   std::optional<Training> training;          // none: inference
 };
+// [node], at each level that there is one for: the kernel that a node shall have where that accepts it, "": any.
+using WantedKernels = std::map<Isa, std::vector<std::string>>;
+// Those of the nodes that the parts are of. origin: [part], a node of `whole`, or -1: of none.
+WantedKernels wanted_kernels(const KernelGraph& whole, std::span<const int> origin);
+
 // training: lower a training step instead of inference. Errors then also: what plan_training says.
 Result<KernelGraph> choose_kernels(Graph at_micro_batch, const std::vector<Isa>& levels,
                                    const KernelPreference& prefer = {},
-                                   const std::optional<TrainingOptions>& training = std::nullopt);
+                                   const std::optional<TrainingOptions>& training = std::nullopt,
+                                   const WantedKernels& wanted = {});
 
 struct Endpoints {
   HostId source;  // where inputs come from

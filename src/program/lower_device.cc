@@ -29,6 +29,7 @@ class DeviceBuilder {
         out_(program.devices[at(d)]),
         row_major_(g_.values.size()),
         blocked_(g_.values.size()),
+        named_(g_.values.size(), false),
         available_(g_.values.size()),
         lifetimes_noted_(at(placement_.stages), false),
         lifetimes_(at(placement_.stages)) {
@@ -83,17 +84,18 @@ class DeviceBuilder {
     return uses;
   }
 
-  // ---- Buffers. A value's first buffer has its name, which no other value has.
-  bool is_taken(const std::string& name) const {
-    return std::any_of(out_.buffers.begin(), out_.buffers.end(),
-                       [&](const Buffer& buffer) { return buffer.name == name; });
+  // ---- Buffers. A value's first buffer has its name, which no other value has, nor any name that is made up.
+  std::string free_name(ValueId value) {
+    return named_[value.index()] ? unique_name(g_.value(value).name) : own_name(value);
   }
-  std::string free_name(const std::string& of_value) const {
-    return is_taken(of_value) ? unique_name(of_value) : of_value;
+  std::string own_name(ValueId value) {
+    named_[value.index()] = true;
+    return g_.value(value).name;
   }
   std::string unique_name(const std::string& wanted) const {
     const auto taken = [&](const std::string& name) {
-      return is_taken(name) ||
+      return std::any_of(out_.buffers.begin(), out_.buffers.end(),
+                         [&](const Buffer& buffer) { return buffer.name == name; }) ||
              std::any_of(g_.values.begin(), g_.values.end(), [&](const Value& value) { return value.name == name; });
     };
     std::string name = wanted;
@@ -128,8 +130,8 @@ class DeviceBuilder {
 
   void add_inputs() {
     for (const ValueId value : g_.inputs) {
-      const Value& input = g_.value(value);
-      place_of(value, 0) = {add_stored(input.name, input.type, BufferKind::input, placement_.micro_batches), value};
+      const TensorType& type = g_.value(value).type;
+      place_of(value, 0) = {add_stored(own_name(value), type, BufferKind::input, placement_.micro_batches), value};
     }
   }
 
@@ -140,8 +142,7 @@ class DeviceBuilder {
       const ValueId root = in_.graph->root[value.index()];
       const bool copied =
           std::find(in_.copied_outputs.begin(), in_.copied_outputs.end(), i) != in_.copied_outputs.end();
-      const BufferId buffer =
-          add_stored(free_name(output.name), output.type, BufferKind::output, placement_.micro_batches);
+      const BufferId buffer = add_stored(free_name(value), output.type, BufferKind::output, placement_.micro_batches);
       if (copied) {
         copies_.emplace_back(value, buffer);
       } else {
@@ -151,10 +152,9 @@ class DeviceBuilder {
   }
 
   // "conv1", or "conv1_c16" if the value lies here in another layout already.
-  std::string layout_name(ValueId root, int block) const {
-    const std::string& name = g_.value(root).name;
-    if (!(block == 0 ? blocked_ : row_major_)[root.index()].buffer.valid()) return name;
-    return unique_name(name + (block == 0 ? "_rows" : fmt::format("_c{}", block)));
+  std::string layout_name(ValueId root, int block) {
+    if (!(block == 0 ? blocked_ : row_major_)[root.index()].buffer.valid()) return own_name(root);
+    return unique_name(g_.value(root).name + (block == 0 ? "_rows" : fmt::format("_c{}", block)));
   }
 
   // Made when first asked for; `as` says under which type if it is row-major.
@@ -168,7 +168,7 @@ class DeviceBuilder {
       kind = transferred_[at(f)] ? BufferKind::comm : BufferKind::stash;
       banks = std::min(in_.banks, uses_of(flows_[at(f)]));
     }
-    const std::string name = as == root ? layout_name(root, block) : free_name(g_.value(as).name);
+    const std::string name = as == root ? layout_name(root, block) : free_name(as);
     place = {add_stored(name, with_block(g_.value(as).type, block), kind, banks), as};
     return place;
   }
@@ -179,7 +179,7 @@ class DeviceBuilder {
     BufferId& known = views_[{stored.buffer, value}];
     if (known.valid()) return known;
     Buffer view;
-    view.name = free_name(g_.value(value).name);
+    view.name = free_name(value);
     view.type = g_.value(value).type;
     view.kind = BufferKind::view;
     view.of = stored.buffer;
@@ -199,7 +199,7 @@ class DeviceBuilder {
       if (same_packing && known.type == v.type) return it->second;
     }
     Buffer buffer;
-    buffer.name = place_of(value, 0).buffer.valid() ? unique_name(v.name) : v.name;
+    buffer.name = place_of(value, 0).buffer.valid() ? unique_name(v.name) : own_name(value);
     buffer.type = v.type;
     buffer.kind = BufferKind::weight;
     buffer.bytes = packs ? packed : size_of(v.type);
@@ -512,6 +512,7 @@ class DeviceBuilder {
   std::vector<Stored> row_major_, blocked_;                          // [root value]
   std::map<std::tuple<int, ValueId, int>, Stored> copies_of_stage_;  // by stage, root and layout
   std::map<std::pair<BufferId, ValueId>, BufferId> views_;
+  std::vector<bool> named_;                              // [value]: a buffer has its name
   std::vector<Available> available_;                     // [root value]
   std::unordered_multimap<uint64_t, BufferId> weights_;  // by content
   std::vector<std::pair<ValueId, BufferId>> copies_;     // outputs that are copied, and to where

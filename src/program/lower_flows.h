@@ -28,9 +28,10 @@ struct Placement {
   int micro_batches = 1;
   int stages = 0;
   int devices = 0;
-  int source = 0, sink = 0;  // devices
-  int in_flight = 0;         // SlotTable::in_flight
-  bool sink_copies = false;  // the sink must act for every micro-batch, not only for those it receives
+  int source = 0, sink = 0;             // devices
+  int in_flight = 0;                    // SlotTable::in_flight
+  std::vector<std::vector<int>> needs;  // [stage]: as stage_needs(schedule)
+  bool sink_copies = false;             // the sink must act for every micro-batch, not only for those it receives
   std::vector<std::vector<int>> stage_device;  // [stage][micro-batch]
 
   int device_of(int stage, int m) const {

@@ -37,8 +37,17 @@ NodeKernel facts_of(const ComputeDesc& desc, Isa isa) {
 
 }  // namespace
 
+WantedKernels wanted_kernels(const KernelGraph& whole, std::span<const int> origin) {
+  WantedKernels wanted;
+  for (const auto& [isa, chosen] : whole.chosen) {
+    for (const int node : origin)
+      wanted[isa].push_back(node < 0 ? std::string() : chosen.descs[static_cast<size_t>(node)].kernel);
+  }
+  return wanted;
+}
+
 Result<KernelGraph> choose_kernels(Graph at_micro_batch, const std::vector<Isa>& levels, const KernelPreference& prefer,
-                                   const std::optional<TrainingOptions>& training) {
+                                   const std::optional<TrainingOptions>& training, const WantedKernels& wanted) {
   KernelGraph result;
   result.graph = std::move(at_micro_batch);
   const Graph& graph = result.graph;
@@ -58,8 +67,10 @@ Result<KernelGraph> choose_kernels(Graph at_micro_batch, const std::vector<Isa>&
   const std::vector<bool> no_weights;
   for (const Isa isa : levels) {
     if (result.chosen.contains(isa)) continue;
+    const auto found = wanted.find(isa);
     ASSIGN_OR_RETURN(result.chosen[isa],
-                     assign_kernels(graph, isa, prefer, result.training ? result.training->trained : no_weights));
+                     assign_kernels(graph, isa, prefer, result.training ? result.training->trained : no_weights,
+                                    found == wanted.end() ? std::span<const std::string>() : found->second));
     const std::vector<ComputeDesc>& descs = result.chosen[isa].descs;
     std::vector<NodeKernel>& kernels = result.kernels[isa];
     std::unordered_multimap<uint64_t, size_t> by_signature;

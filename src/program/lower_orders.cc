@@ -103,9 +103,9 @@ class Timeline {
       if (!(left >= 0)) return false;
       begin = std::max(begin, left);
     }
-    if (slot.stage > 0) {
-      if (!(finish[s - 1][m] >= 0)) return false;
-      begin = std::max(begin, finish[s - 1][m]);
+    for (const int before : placement_.needs[s]) {
+      if (!(finish[at(before)][m] >= 0)) return false;
+      begin = std::max(begin, finish[at(before)][m]);
     }
     if (needs_input(slot.stage) && placement_.device_of(slot.stage, slot.micro_batch) != placement_.source) {
       double sent = -1;  // before everything else
@@ -168,9 +168,12 @@ Orders order_slots(const std::vector<Flow>& flows, const Placement& placement, c
   const std::vector<ScheduledSlot>& at_sink = of_device(placement.sink);
   // When the last message a slot waits for was sent.
   const auto fed = [&](const ScheduledSlot& slot) {
-    if (slot.stage > 0) return time.finish[at(slot.stage) - 1][at(slot.micro_batch)];
+    const std::vector<int>& needs = placement.needs[at(slot.stage)];
+    double last = 0;
+    for (const int before : needs) last = std::max(last, time.finish[at(before)][at(slot.micro_batch)]);
+    if (!needs.empty()) return last;
     const double sent = time.source[at(slot.micro_batch)];
-    return sent == sent ? sent : time.start[0][at(slot.micro_batch)];
+    return sent == sent ? sent : time.start[at(slot.stage)][at(slot.micro_batch)];
   };
   for (int m = 0; m < placement.micro_batches; ++m) {
     if (const double when = time.source[at(m)]; when == when) {
@@ -220,8 +223,9 @@ std::vector<std::vector<Message>> send_messages(const std::vector<Flow>& flows, 
   std::vector<std::vector<Message>> fifos(at(placement.devices) * at(placement.devices));
   std::vector<std::vector<int>> made_by(at(placement.stages) + 1);  // [stage + 1]: flows
   for (size_t f = 0; f < flows.size(); ++f) made_by[at(flows[f].producer + 1)].push_back(static_cast<int>(f));
+  constexpr size_t no_slot = std::numeric_limits<size_t>::max();  // a sink that need not act
   std::vector<std::vector<size_t>> slot_of(at(placement.stages) + 1,
-                                           std::vector<size_t>(at(placement.micro_batches), 0));
+                                           std::vector<size_t>(at(placement.micro_batches), no_slot));
   for (const std::vector<OrderedSlot>& order : orders) {
     for (size_t i = 0; i < order.size(); ++i) {
       if (order[i].stage >= 0) slot_of[at(order[i].stage)][at(order[i].micro_batch)] = i;
@@ -238,9 +242,13 @@ std::vector<std::vector<Message>> send_messages(const std::vector<Flow>& flows, 
           if (to == d || std::find(sent.begin(), sent.end(), to) != sent.end()) continue;
           sent.push_back(to);
           slot.sends.push_back({f, to});
-          // The first of the receiver's slots that needs it: stages of a micro-batch run one after the other.
-          fifos[at(d) * at(placement.devices) + at(to)].push_back(
-              {f, slot.micro_batch, slot_of[at(c)][at(slot.micro_batch)], 0});
+          size_t first = slot_of[at(c)][at(slot.micro_batch)];  // of the receiver's slots that need it
+          for (const int other : flows[at(f)].consumers) {
+            if (placement.device_of(other, slot.micro_batch) == to)
+              first = std::min(first, slot_of[at(other)][at(slot.micro_batch)]);
+          }
+          CHECK(first != no_slot, "a message that no slot receives");
+          fifos[at(d) * at(placement.devices) + at(to)].push_back({f, slot.micro_batch, first, 0});
         }
       }
       const int enters = slot.micro_batch + placement.in_flight;

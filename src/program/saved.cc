@@ -32,6 +32,7 @@ constexpr const char* index_file = "weights.idx";
 constexpr const char* weights_file = "weights.bin";
 constexpr const char* clock_file = "clock.json";
 constexpr const char* online_file = "online.json";
+constexpr const char* promise_file = "promise.json";
 constexpr const char* prediction_file = "predicted.json";
 constexpr size_t content_alignment = 64;
 
@@ -92,6 +93,13 @@ Status write_programs(const std::string& dir, const SavedProgram& saved) {
   RETURN_IF_ERROR(write_file(dir + "/" + unsplit_file, to_string(saved.unsplit)));
   if (!saved.clocks.empty()) RETURN_IF_ERROR(write_file(dir + "/" + clock_file, clocks_text(saved.clocks)));
   if (saved.online) RETURN_IF_ERROR(write_file(dir + "/" + online_file, online_text(*saved.online)));
+  if (saved.promise != Promise{}) {
+    const json promise = {{"format", "nlsplit-promise"},
+                          {"version", 1},
+                          {"tolerance", saved.promise.tolerance},
+                          {"why", saved.promise.why}};
+    RETURN_IF_ERROR(write_file(dir + "/" + promise_file, promise.dump(2) + "\n"));
+  }
   if (!saved.has_prediction) return ok_status();
   const Prediction& p = saved.prediction;
   const json text = {{"format", "nlsplit-prediction"},      {"version", 1},
@@ -114,6 +122,21 @@ Result<Prediction> read_prediction(const std::string& path) {
     p.device_compute_s = value.at("device_compute_s").get<std::vector<double>>();
     return p;
   } catch (const std::exception& e) {
+    return invalid_input(fmt::format("{}: {}", path, e.what()));
+  }
+}
+
+Result<Promise> read_promise(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::string text, read_file(path));
+  try {
+    const json value = json::parse(text);
+    if (value.at("format") != "nlsplit-promise" || value.at("version") != 1)
+      return invalid_input(fmt::format("{}: not a promise of version 1", path));
+    Promise promise{value.at("tolerance").get<double>(), value.at("why").get<std::string>()};
+    if (!std::isfinite(promise.tolerance) || promise.tolerance < 0)
+      return invalid_input(fmt::format("{}: a tolerance of {}", path, promise.tolerance));
+    return promise;
+  } catch (const json::exception& e) {
     return invalid_input(fmt::format("{}: {}", path, e.what()));
   }
 }
@@ -177,7 +200,8 @@ Result<Clocks> parse_clocks(const std::string& text, const Program& program, con
 
 Result<SavedProgram> load_program(const std::string& dir) {
   SavedProgram saved;
-  for (const auto& [name, program] : {std::pair{program_file, &saved.program}, {unsplit_file, &saved.unsplit}}) {
+  for (const auto& [name, program] :
+       {std::pair(program_file, &saved.program), std::pair(unsplit_file, &saved.unsplit)}) {
     const std::string path = dir + "/" + name;
     ASSIGN_OR_RETURN(const std::string text, read_file(path));
     ASSIGN_OR_RETURN(*program, parse_program(text, path));
@@ -190,6 +214,9 @@ Result<SavedProgram> load_program(const std::string& dir) {
   if (fs::exists(dir + "/" + online_file, failure)) {
     ASSIGN_OR_RETURN(const std::string text, read_file(dir + "/" + online_file));
     ASSIGN_OR_RETURN(saved.online, parse_online(text, saved.program, dir + "/" + online_file));
+  }
+  if (fs::exists(dir + "/" + promise_file, failure)) {
+    ASSIGN_OR_RETURN(saved.promise, read_promise(dir + "/" + promise_file));
   }
   if (fs::exists(dir + "/" + prediction_file, failure)) {
     ASSIGN_OR_RETURN(saved.prediction, read_prediction(dir + "/" + prediction_file));

@@ -6,6 +6,7 @@
 //   weights.bin     their bytes
 //   clock.json      what computations take on devices with a clock (absent if there are none)
 //   online.json     who decides, if the plan is run online, and what it may know (absent if it is not)
+//   promise.json    how near to the unsplit results it comes (absent: bit for bit, between devices of one level)
 //   predicted.json  what the simulator expects, for comparison (absent for a model without a cluster)
 #pragma once
 
@@ -30,6 +31,13 @@ struct Prediction {
 // takes.
 using Clocks = std::vector<std::vector<double>>;
 
+// How near to the unsplit network's its results are: what --check may ask of it.
+struct Promise {
+  double tolerance = 0;  // relative to the largest value; 0: bit for bit
+  std::string why = {};  // there is one: "partial sums are added in the order of the shards"
+  friend bool operator==(const Promise&, const Promise&) = default;
+};
+
 struct SavedProgram {
   Program program;
   Program unsplit;
@@ -37,6 +45,7 @@ struct SavedProgram {
   Prediction prediction;
   Clocks clocks = {};                 // by device of the Program; empty: no device has one
   std::optional<Online> online = {};  // none: in the order of the Program
+  Promise promise = {};
 };
 
 // Writes into a new folder next to DIR and renames it; DIR must not exist or must be a folder this function wrote.

@@ -1,5 +1,5 @@
 // Text → Program. Recursive descent, a line at a time; names are resolved as they are read, except those of peers and
-// views, which may come later.
+// views, which may come later. text_parse_instr.cc has the lines of segments.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,16 +9,17 @@
 
 #include "base/hash.h"
 #include "base/text_reader.h"
-#include "graph/attr_text.h"
 #include "graph/memory.h"
-#include "kernels/gradient.h"
-#include "kernels/signature.h"
 #include "program/text.h"
+#include "program/text_fields.h"
+#include "program/text_parse_instr.h"
 #include "program/text_words.h"
 #include "program/verify.h"
 
 namespace nlsplit {
 namespace {
+
+constexpr int64_t most_bytes = std::numeric_limits<int64_t>::max() / 4;  // sums of two do not overflow
 
 class Parser {
  public:
@@ -44,46 +45,13 @@ class Parser {
   }
 
  private:
-  // ---- small pieces
-
-  Result<std::string> name(std::string_view what) {
-    if (in_.peek().starts_with('"')) return in_.quoted(what);
-    ASSIGN_OR_RETURN(const std::string_view word, in_.word(what));
-    return std::string(word);
-  }
-
-  Result<int64_t> integer(std::string_view what, int64_t low, int64_t high) {
-    ASSIGN_OR_RETURN(const int64_t value, in_.integer(what));
-    if (value < low || value > high) return in_.error(fmt::format("{} must be {} … {}", what, low, high));
-    return value;
-  }
-  Result<int> small(std::string_view what, int low = 0) {
-    ASSIGN_OR_RETURN(const int64_t value, integer(what, low, std::numeric_limits<int>::max() / 2));
-    return static_cast<int>(value);
-  }
-  Result<int64_t> keyed(std::string_view key) {
-    RETURN_IF_ERROR(in_.expect(key));
-    return integer(key, 0, std::numeric_limits<int64_t>::max());
-  }
-
-  Error unknown(std::string_view what, std::string_view name, const std::string& hint) const {
-    return in_.error(
-        fmt::format("unknown {} {}{}", what, name, hint.empty() ? "" : fmt::format("; did you mean {}?", hint)));
-  }
-
   // ---- the head
 
   Status collect_device_names() {
     TextReader in(text_, file_);
     while (in.next_line()) {
       if (!in.accept("device")) continue;
-      std::string name;
-      if (in.peek().starts_with('"')) {
-        ASSIGN_OR_RETURN(name, in.quoted("a device name"));
-      } else {
-        ASSIGN_OR_RETURN(const std::string_view word, in.word("a device name"));
-        name = std::string(word);
-      }
+      ASSIGN_OR_RETURN(const std::string name, read_name(in, "a device name"));
       if (!devices_.emplace(name, static_cast<int>(devices_.size())).second) {
         return in.error(fmt::format("two devices are called {}", name));
       }
@@ -108,16 +76,16 @@ class Parser {
     RETURN_IF_ERROR(in_.end_of_line());
     if (!in_.next_line()) return in_.error("the line `program …` is missing");
     RETURN_IF_ERROR(in_.expect("program"));
-    ASSIGN_OR_RETURN(program_.name, name("the program's name"));
-    ASSIGN_OR_RETURN(program_.batch, keyed("batch"));
+    ASSIGN_OR_RETURN(program_.name, read_name(in_, "the program's name"));
+    ASSIGN_OR_RETURN(program_.batch, read_keyed(in_, "batch"));
     RETURN_IF_ERROR(in_.expect("micro_batches"));
-    ASSIGN_OR_RETURN(program_.micro_batches, small("micro_batches", 1));
+    ASSIGN_OR_RETURN(program_.micro_batches, read_small(in_, "micro_batches", 1));
     if (in_.accept("eager_limit")) {
-      ASSIGN_OR_RETURN(const int64_t limit, integer("eager_limit", 0, std::numeric_limits<int64_t>::max() / 4));
+      ASSIGN_OR_RETURN(const int64_t limit, read_integer(in_, "eager_limit", 0, most_bytes));
       program_.eager_limit = bytes(limit);
     }
     if (in_.accept("nic_window")) {
-      ASSIGN_OR_RETURN(program_.nic_window, small("nic_window"));
+      ASSIGN_OR_RETURN(program_.nic_window, read_small(in_, "nic_window"));
     }
     return in_.end_of_line();
   }
@@ -132,13 +100,13 @@ class Parser {
     segments_.clear();
     views_.clear();
     unplaced_.clear();
-    ASSIGN_OR_RETURN(device.name, name("a device name"));
+    ASSIGN_OR_RETURN(device.name, read_name(in_, "a device name"));
     ASSIGN_OR_RETURN(const std::string_view kind, in_.word("a kind of device"));
     auto parsed_kind = parse_device_kind(kind);
     if (!parsed_kind) return in_.error(parsed_kind.error().message);
     device.kind = *parsed_kind;
     RETURN_IF_ERROR(in_.expect("host"));
-    ASSIGN_OR_RETURN(device.host, name("a host name"));
+    ASSIGN_OR_RETURN(device.host, read_name(in_, "a host name"));
     if (in_.accept("isa")) {
       ASSIGN_OR_RETURN(const std::string_view text, in_.word("an instruction level"));
       auto isa = parse_isa(text);
@@ -146,13 +114,13 @@ class Parser {
       device.isa = *isa;
     }
     if (in_.accept("cores")) {
-      ASSIGN_OR_RETURN(device.cores, small("cores", 1));
+      ASSIGN_OR_RETURN(device.cores, read_small(in_, "cores", 1));
     }
-    ASSIGN_OR_RETURN(const int64_t memory, keyed("memory"));
+    ASSIGN_OR_RETURN(const int64_t memory, read_keyed(in_, "memory"));
     device.memory = bytes(memory);
     bool has_arena = false;
     if (in_.accept("arena")) {
-      ASSIGN_OR_RETURN(const int64_t arena, integer("arena", 0, std::numeric_limits<int64_t>::max() / 4));
+      ASSIGN_OR_RETURN(const int64_t arena, read_integer(in_, "arena", 0, most_bytes));
       device.arena = bytes(arena);
       has_arena = true;
     }
@@ -208,25 +176,25 @@ class Parser {
 
   Status buffer() {
     Buffer buffer;
-    ASSIGN_OR_RETURN(buffer.name, name("a buffer name"));
+    ASSIGN_OR_RETURN(buffer.name, read_name(in_, "a buffer name"));
     ASSIGN_OR_RETURN(buffer.type, type());
     ASSIGN_OR_RETURN(buffer.kind, buffer_kind());
     const auto index = device_->buffers.size();
     if (buffer.kind == BufferKind::view) {
       RETURN_IF_ERROR(in_.expect("of"));
-      ASSIGN_OR_RETURN(const std::string of, name("a buffer name"));
+      ASSIGN_OR_RETURN(const std::string of, read_name(in_, "a buffer name"));
       views_.push_back({index, of, in_.error("")});
     } else {
       buffer.bytes = size_of(buffer.type);
       if (in_.accept("bytes")) {
-        ASSIGN_OR_RETURN(const int64_t size, integer("bytes", 0, std::numeric_limits<int64_t>::max() / 4));
+        ASSIGN_OR_RETURN(const int64_t size, read_integer(in_, "bytes", 0, most_bytes));
         buffer.bytes = bytes(size);
       }
       if (in_.accept("banks")) {
-        ASSIGN_OR_RETURN(buffer.banks, small("banks", 1));
+        ASSIGN_OR_RETURN(buffer.banks, read_small(in_, "banks", 1));
       }
       if (in_.accept("at")) {
-        ASSIGN_OR_RETURN(buffer.offset, integer("a place in the arena", 0, std::numeric_limits<int64_t>::max() / 4));
+        ASSIGN_OR_RETURN(buffer.offset, read_integer(in_, "a place in the arena", 0, most_bytes));
       } else {
         unplaced_.push_back(index);
       }
@@ -238,7 +206,7 @@ class Parser {
         ASSIGN_OR_RETURN(const std::string_view kernel, in_.word("a kernel"));
         buffer.packed_for = std::string(kernel);
         RETURN_IF_ERROR(in_.expect("input"));
-        ASSIGN_OR_RETURN(buffer.packed_input, small("input"));
+        ASSIGN_OR_RETURN(buffer.packed_input, read_small(in_, "input"));
       }
     }
     if (!buffers_.emplace(buffer.name, BufferId(index)).second) {
@@ -286,15 +254,15 @@ class Parser {
   // Answers whether there is a line after the segment, already begun.
   Result<bool> segment() {
     Segment segment;
-    ASSIGN_OR_RETURN(segment.name, name("a segment name"));
+    ASSIGN_OR_RETURN(segment.name, read_name(in_, "a segment name"));
     RETURN_IF_ERROR(in_.expect("stage"));
     if (in_.accept(io_stage_word)) {
       segment.stage = io_stage;
     } else {
-      ASSIGN_OR_RETURN(segment.stage, small("a stage"));
+      ASSIGN_OR_RETURN(segment.stage, read_small(in_, "a stage"));
     }
     if (in_.accept("shard")) {
-      ASSIGN_OR_RETURN(segment.shard, small("a shard"));
+      ASSIGN_OR_RETURN(segment.shard, read_small(in_, "a shard"));
     }
     RETURN_IF_ERROR(in_.expect("phase"));
     ASSIGN_OR_RETURN(const std::string_view phase, in_.word("a phase"));
@@ -318,7 +286,7 @@ class Parser {
         RETURN_IF_ERROR(in_.end_of_line());
         region = -1;
       } else {
-        ASSIGN_OR_RETURN(Instr instr, instruction());
+        ASSIGN_OR_RETURN(Instr instr, instructions_.parse(*device_, buffers_));
         instr.collective = region;
         segment.instrs.push_back(std::move(instr));
       }
@@ -329,200 +297,6 @@ class Parser {
     }
     device_->segments.push_back(std::move(segment));
     return more;
-  }
-
-  Result<Operand> operand() {
-    Operand operand;
-    if (in_.accept(no_operand_word)) return operand;
-    ASSIGN_OR_RETURN(const std::string buffer, name("a buffer"));
-    const auto found = buffers_.find(buffer);
-    if (found == buffers_.end()) {
-      std::vector<std::string> known;
-      for (const auto& [name, id] : buffers_) known.push_back(name);
-      std::sort(known.begin(), known.end());
-      return unknown("buffer", buffer, nearest(buffer, known));
-    }
-    operand.buffer = found->second;
-    if (in_.accept("[")) {
-      ASSIGN_OR_RETURN(const std::string_view range, in_.word("a slice begin:end"));
-      ASSIGN_OR_RETURN(const auto ends, split_range(range));
-      std::tie(operand.begin, operand.end) = ends;
-      RETURN_IF_ERROR(in_.expect("]"));
-    }
-    return operand;
-  }
-
-  Result<std::pair<int64_t, int64_t>> split_range(std::string_view range) {
-    const size_t colon = range.find(':');
-    TextReader left(range.substr(0, colon), file_);
-    TextReader right(colon == std::string_view::npos ? "" : range.substr(colon + 1), file_);
-    if (colon != std::string_view::npos && left.next_line() && right.next_line()) {
-      const auto begin = left.integer("begin"), end = right.integer("end");
-      if (begin.ok() && end.ok() && *begin >= 0 && *begin < *end) return std::pair(*begin, *end);
-    }
-    return in_.error("a slice is [begin:end], elements, begin < end");
-  }
-
-  Result<std::vector<Operand>> operands(std::string_view closing) {
-    std::vector<Operand> list;
-    if (in_.accept(closing)) return list;
-    while (true) {
-      ASSIGN_OR_RETURN(list.emplace_back(), operand());
-      if (in_.accept(closing)) return list;
-      RETURN_IF_ERROR(in_.expect(","));
-    }
-  }
-
-  Status transfer(Instr& instr) {
-    const bool sends = instr.opcode == Opcode::send;
-    ASSIGN_OR_RETURN(Operand moved, operand());
-    (sends ? instr.reads : instr.writes).push_back(moved);
-    RETURN_IF_ERROR(in_.expect(sends ? "to" : "from"));
-    ASSIGN_OR_RETURN(const std::string peer, name("a device"));
-    const auto found = devices_.find(peer);
-    if (found == devices_.end()) {
-      std::vector<std::string> known;
-      for (const auto& [name, id] : devices_) known.push_back(name);
-      return unknown("device", peer, nearest(peer, known));
-    }
-    instr.peer = found->second;
-    RETURN_IF_ERROR(in_.expect("tag"));
-    ASSIGN_OR_RETURN(instr.tag, small("a tag"));
-    return ok_status();
-  }
-
-  Result<Instr> instruction() {
-    Instr instr;
-    if (in_.accept("send")) {
-      instr.opcode = Opcode::send;
-      RETURN_IF_ERROR(transfer(instr));
-    } else if (in_.accept("recv")) {
-      instr.opcode = Opcode::recv;
-      RETURN_IF_ERROR(transfer(instr));
-    } else {
-      ASSIGN_OR_RETURN(instr.writes, operands("="));
-      ASSIGN_OR_RETURN(const std::string_view word, in_.word("an operator"));
-      bool moves = false;
-      for (const Opcode opcode : {Opcode::reduce, Opcode::copy, Opcode::pack, Opcode::unpack}) {
-        if (name_of(opcode) != word) continue;
-        instr.opcode = opcode;
-        moves = true;
-      }
-      if (moves) {
-        RETURN_IF_ERROR(movement(instr));
-      } else if (word == gradient_word) {
-        RETURN_IF_ERROR(gradient(instr));
-      } else if (word == update_word) {
-        RETURN_IF_ERROR(update(instr));
-      } else {
-        RETURN_IF_ERROR(compute(instr, word));
-      }
-    }
-    if (in_.accept("as")) {
-      ASSIGN_OR_RETURN(instr.label, in_.quoted("a label"));
-    }
-    RETURN_IF_ERROR(in_.end_of_line());
-    return instr;
-  }
-
-  Status movement(Instr& instr) {
-    RETURN_IF_ERROR(in_.expect("("));
-    ASSIGN_OR_RETURN(instr.reads, operands(")"));
-    if (instr.opcode == Opcode::pack || instr.opcode == Opcode::unpack) {
-      RETURN_IF_ERROR(in_.expect("axis"));
-      ASSIGN_OR_RETURN(instr.axis, small("an axis"));
-      ASSIGN_OR_RETURN(instr.begin, keyed("begin"));
-      ASSIGN_OR_RETURN(instr.end, keyed("end"));
-    }
-    return ok_status();
-  }
-
-  Status compute(Instr& instr, std::string_view word) {
-    instr.opcode = Opcode::compute;
-    ComputeDesc desc;
-    auto op = parse_op(word);
-    if (!op) return in_.error(op.error().message);
-    desc.op = *op;
-    RETURN_IF_ERROR(in_.expect("("));
-    ASSIGN_OR_RETURN(instr.reads, operands(")"));
-    if (in_.peek() == "{") {
-      ASSIGN_OR_RETURN(desc.attrs, parse_attrs(in_));
-    }
-    while (in_.accept("+")) {
-      DescStep step;
-      ASSIGN_OR_RETURN(const std::string_view step_word, in_.word("an element-wise operator"));
-      auto step_op = parse_op(step_word);
-      if (!step_op) return in_.error(step_op.error().message);
-      step.op = *step_op;
-      if (!is_unary_elementwise(step.op) && !is_binary_elementwise(step.op)) {
-        return in_.error(fmt::format("{} is not element-wise and cannot follow another operator", step_word));
-      }
-      if (is_binary_elementwise(step.op)) {
-        RETURN_IF_ERROR(in_.expect("("));
-        ASSIGN_OR_RETURN(instr.reads.emplace_back(), operand());
-        RETURN_IF_ERROR(in_.expect(")"));
-      }
-      if (in_.peek() == "{") {
-        ASSIGN_OR_RETURN(step.attrs, parse_attrs(in_));
-      }
-      desc.epilogue.push_back(std::move(step));
-    }
-    RETURN_IF_ERROR(in_.expect("kernel"));
-    ASSIGN_OR_RETURN(const std::string_view kernel, in_.word("a kernel"));
-    desc.kernel = std::string(kernel);
-    if (in_.accept("workspace")) {
-      ASSIGN_OR_RETURN(instr.workspace, operand());
-    }
-    for (size_t i = 0; i < instr.reads.size(); ++i) {
-      const Operand& read = instr.reads[i];
-      if (!read.buffer.valid()) return in_.error("a computation's operands cannot be left out");
-      desc.inputs.push_back(type_of(*device_, read));
-      const bool constant = device_->buffer(device_->root(read.buffer)).kind == BufferKind::weight;
-      if (constant && i < 64) desc.weights |= uint64_t{1} << i;
-    }
-    for (const Operand& write : instr.writes) {
-      if (!write.buffer.valid()) return in_.error("a result cannot be left out");
-      desc.outputs.push_back(type_of(*device_, write));
-    }
-    instr.desc = intern(desc);
-    return ok_status();
-  }
-
-  // gradient(dy, …) of "Conv(f32[8,3,8,8], by f32[16,3,3,3]) {…} -> f32[8,16,8,8]"
-  Status gradient(Instr& instr) {
-    instr.opcode = Opcode::compute;
-    RETURN_IF_ERROR(in_.expect("("));
-    ASSIGN_OR_RETURN(instr.reads, operands(")"));
-    RETURN_IF_ERROR(in_.expect("of"));
-    ASSIGN_OR_RETURN(const std::string of, in_.quoted("what it is the gradient of"));
-    auto desc = parse_signature(of);
-    if (!desc) return in_.error(desc.error().message);
-    desc->kernel = gradient_kernel;
-    instr.desc = intern(*desc);
-    return ok_status();
-  }
-
-  // update(weight, gradient, state, …) by adam
-  Status update(Instr& instr) {
-    instr.opcode = Opcode::compute;
-    RETURN_IF_ERROR(in_.expect("("));
-    ASSIGN_OR_RETURN(instr.reads, operands(")"));
-    RETURN_IF_ERROR(in_.expect("by"));
-    ASSIGN_OR_RETURN(const std::string_view name, in_.word("an optimizer"));
-    const std::optional<Optimizer> optimizer = find_optimizer(name);
-    if (!optimizer) return in_.error(fmt::format("there is no optimizer called {}", name));
-    if (instr.writes.empty() || !instr.writes[0].buffer.valid()) return in_.error("an update of nothing");
-    instr.desc = intern(update_desc(*optimizer, type_of(*device_, instr.writes[0])));
-    return ok_status();
-  }
-
-  int intern(const ComputeDesc& desc) {
-    const auto [at, added] = descs_.try_emplace(fmt::format("{} {}", signature(desc), desc.weights), 0);
-    if (added) {
-      at->second = static_cast<int>(program_.descs.size());
-      program_.descs.push_back(desc);
-    }
-    return at->second;
   }
 
   // ---- order
@@ -544,7 +318,7 @@ class Parser {
       micro_batch = std::string(word.substr(dot + 1));
     }
     const auto found = segments_.find(segment);
-    if (found == segments_.end()) return unknown("segment", segment, "");
+    if (found == segments_.end()) return unknown_name(in_, "segment", segment);
     slot.segment = found->second;
     if (micro_batch != "-") {
       TextReader number(micro_batch, file_);
@@ -572,7 +346,7 @@ class Parser {
       number = std::string(colon == std::string_view::npos ? "" : word.substr(colon + 1));
     }
     const auto found = buffers_.find(buffer);
-    if (found == buffers_.end()) return unknown("buffer", buffer, "");
+    if (found == buffers_.end()) return unknown_name(in_, "buffer", buffer);
     TextReader reader(number, file_);
     const auto value = reader.next_line() ? reader.integer("a bank") : Result<int64_t>(-1);
     if (!value.ok() || *value < 0 || *value >= device_->buffer(found->second).banks) {
@@ -600,7 +374,7 @@ class Parser {
   std::unordered_map<std::string, int> segments_;
   std::vector<View> views_;
   std::vector<size_t> unplaced_;
-  std::unordered_map<std::string, int> descs_;
+  InstrParser instructions_{in_, file_, program_, devices_};
 };
 
 }  // namespace

@@ -48,6 +48,7 @@ Status check_compute(const Program& program, const DeviceProgram& device, const 
   if (instr.reads.size() != desc.inputs.size() || instr.writes.size() != desc.outputs.size()) {
     return invalid_input("the operands do not fit the computation's description");
   }
+  RETURN_IF_ERROR(verify(desc));  // before a kernel is asked anything about it
   for (size_t i = 0; i < instr.reads.size(); ++i) {
     const Operand& operand = instr.reads[i];
     if (!operand.buffer.valid()) return invalid_input(fmt::format("operand {} is left out", i));
@@ -60,7 +61,6 @@ Status check_compute(const Program& program, const DeviceProgram& device, const 
       return invalid_input(fmt::format("operand {} ({}) is not packed as {} wants it", i, buffer.name, desc.kernel));
     }
   }
-  RETURN_IF_ERROR(verify(desc));
   for (size_t i = 0; i < instr.writes.size(); ++i) {
     if (type_of(device, instr.writes[i]) != desc.outputs[i]) {
       return invalid_input(fmt::format("result {} is {}, but {} makes {}", i,

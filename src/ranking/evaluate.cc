@@ -1,8 +1,12 @@
 #include "ranking/evaluate.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <limits>
 
+#include "ranking/split_plan.h"
 #include "ranking/training_costs.h"
 #include "schedule/online_choice.h"
 
@@ -47,13 +51,13 @@ std::vector<PhaseTimes> phases_of(const LoweredPlan& lowered) {
 }
 
 // Who decides in an online plan, and what is bound whatever is decided.
-Status prepare_online(const Scenario& scenario, const PreparedModel& prepared, const Plan& plan, const CostTable& costs,
+Status prepare_online(const Scenario& scenario, const KernelGraph& kernels, const Plan& plan, const CostTable& costs,
                       LoweredPlan& lowered) {
   ASSIGN_OR_RETURN(const OnlineChoice choice, parse_online_choice(plan.schedule));
   ASSIGN_OR_RETURN(lowered.relaxed, relax(lowered.program));
   lowered.online.policy = choice.policy;
   if (choice.replay.empty()) return ok_status();
-  ASSIGN_OR_RETURN(const ScheduleInput input, schedule_input(prepared.kernels, plan, scenario.cluster, &costs));
+  ASSIGN_OR_RETURN(const ScheduleInput input, schedule_input(kernels, plan, scenario.cluster, &costs));
   ASSIGN_OR_RETURN(SlotTable table, decisions_to_replay(choice, input));
   lowered.online.policy = replay_policy().name;
   lowered.online.table = std::move(table.devices);
@@ -68,27 +72,65 @@ Result<SearchCosts> search_costs(const Scenario& scenario, const PreparedModel& 
   return search_costs(prepared.kernels.graph, prepared.micro_batches, scenario.cluster, costs);
 }
 
-double score_of(Objective objective, const Estimate& estimate) {
-  switch (objective) {
+const PreparedModel& prepared_for(const std::vector<PreparedModel>& prepared, int micro_batches) {
+  const auto at = std::ranges::find(prepared, micro_batches, &PreparedModel::micro_batches);
+  CHECK(at != prepared.end(), "a plan with a micro-batch count nobody prepared");
+  return *at;
+}
+
+Goal goal_of(const Scenario& scenario) { return {scenario.objective, scenario.weights, 0, 0}; }
+
+void set_yardstick(Goal& goal, const std::vector<Estimate>& singles, const std::vector<Estimate>& others) {
+  goal.makespan_s = goal.latency_s = std::numeric_limits<double>::infinity();
+  for (const Estimate& estimate : singles.empty() ? others : singles) {
+    goal.makespan_s = std::min(goal.makespan_s, estimate.makespan_s);
+    goal.latency_s = std::min(goal.latency_s, estimate.latency_mean_s);
+  }
+}
+
+double score_of(const Goal& goal, double makespan_s, double latency_s) {
+  switch (goal.objective) {
     case Objective::throughput:
-      return estimate.makespan_s;
+      return makespan_s;
     case Objective::latency:
-      return estimate.latency_mean_s;
+      return latency_s;
+    case Objective::weighted:
+      CHECK(goal.makespan_s > 0 && goal.latency_s > 0, "a weighted objective without what it is relative to");
+      return goal.weights.throughput * makespan_s / goal.makespan_s + goal.weights.latency * latency_s / goal.latency_s;
   }
   CHECK(false, "unknown objective");
+}
+
+double score_of(const Goal& goal, const Estimate& estimate) {
+  return score_of(goal, estimate.makespan_s, estimate.latency_mean_s);
 }
 
 Result<LoweredPlan> lower_plan(const Scenario& scenario, const PreparedModel& prepared, const Plan& plan,
                                const CostTable& costs) {
   LoweredPlan lowered;
-  ASSIGN_OR_RETURN(lowered.program, lower(prepared.kernels, plan, scenario.cluster, scenario.endpoints, &costs));
+  std::optional<SplitPlan> split;
+  if (has_splits(plan)) {
+    RETURN_IF_ERROR(check_plan(plan, prepared.kernels.graph, scenario.cluster, scenario.batch));
+    ASSIGN_OR_RETURN(split, expand_plan(scenario, prepared, plan));
+  }
+  const KernelGraph& kernels = split ? split->kernels : prepared.kernels;
+  const Plan& ordinary = split ? split->plan : plan;
+  ASSIGN_OR_RETURN(lowered.program, lower(kernels, ordinary, scenario.cluster, scenario.endpoints, &costs));
+  if (split) {
+    const Graph& whole = prepared.kernels.graph;
+    lowered.program.name =
+        fmt::format("{} [{}]", whole.name, fmt::join(stage_parts(plan, whole, scenario.cluster), ", "));
+    lowered.slices = std::move(split->slices);
+    lowered.notes = std::move(split->notes);
+    lowered.promise = std::move(split->promise);
+  }
   for (const DeviceProgram& device : lowered.program.devices) {
     if (device.arena <= device.memory) continue;
     lowered.too_large = &device;
     return lowered;
   }
   ASSIGN_OR_RETURN(lowered.dependencies, dependencies(lowered.program));
-  if (is_online(plan.schedule)) RETURN_IF_ERROR(prepare_online(scenario, prepared, plan, costs, lowered));
+  if (is_online(plan.schedule)) RETURN_IF_ERROR(prepare_online(scenario, kernels, ordinary, costs, lowered));
   ASSIGN_OR_RETURN(lowered.timed, timed_graph_of(lowered, scenario.cluster, costs));
   lowered.load = load_of(lowered.timed, scenario.cluster, lowered.program.devices.size());
   return lowered;

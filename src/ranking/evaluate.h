@@ -17,7 +17,10 @@ struct LoweredPlan {
   std::optional<RelaxedOrder> relaxed;  // of an online plan
   Online online;                        // the same
   TimedGraph timed;
-  Load load;  // busy seconds of devices and links
+  Load load;                        // busy seconds of devices and links
+  std::vector<WeightSlice> slices;  // of a plan that splits layers: what its weights are cut to
+  std::vector<PlanNote> notes;      // of such a plan
+  Promise promise;                  // how near to the unsplit results it comes
   const DeviceProgram* too_large =
       nullptr;  // into `program`: the first device whose memory is too small; then nothing is timed
 
@@ -29,6 +32,10 @@ struct LoweredPlan {
 // What search needs to know of the model at one micro-batch count, in training of a whole step.
 Result<SearchCosts> search_costs(const Scenario& scenario, const PreparedModel& prepared, const CostTable& costs);
 
+// The one at this count, which must be among them.
+const PreparedModel& prepared_for(const std::vector<PreparedModel>& prepared, int micro_batches);
+
+// A plan with splits inside layers is expanded first (ranking/split_plan.h).
 Result<LoweredPlan> lower_plan(const Scenario& scenario, const PreparedModel& prepared, const Plan& plan,
                                const CostTable& costs);
 
@@ -38,7 +45,12 @@ Result<TimedGraph> timed_graph_of(const LoweredPlan& lowered, const Cluster& clu
 // From the times of its activities, whoever found them.
 Estimate estimate_of(const Scenario& scenario, const LoweredPlan& lowered, const Timing& timing);
 
-double score_of(Objective objective, const Estimate& estimate);  // smaller is better
+Goal goal_of(const Scenario& scenario);
+// Of these estimates, or, if there are none, of `others`: no device may hold the whole model.
+void set_yardstick(Goal& goal, const std::vector<Estimate>& singles, const std::vector<Estimate>& others);
+
+double score_of(const Goal& goal, double makespan_s, double latency_s);  // smaller is better
+double score_of(const Goal& goal, const Estimate& estimate);
 
 // Adds the breakdown of a simulation without noise.
 void add_breakdown(const LoweredPlan& lowered, const Breakdown& breakdown, const Cluster& cluster, Estimate& estimate);

@@ -18,8 +18,8 @@ struct Chosen {
   double score = std::numeric_limits<double>::infinity();  // by the fast tier
 };
 
-void consider(const Scenario& scenario, const PreparedModel& prepared, const CostTable& costs, Plan plan,
-              Chosen& chosen) {
+void consider(const Scenario& scenario, const PreparedModel& prepared, const CostTable& costs, const Goal& goal,
+              Plan plan, Chosen& chosen) {
   auto lowered = lower_plan(scenario, prepared, plan, costs);
   if (!lowered || lowered->too_large != nullptr) {
     if (!chosen.ranked.why_not.empty()) return;  // the first reason will do
@@ -30,7 +30,7 @@ void consider(const Scenario& scenario, const PreparedModel& prepared, const Cos
                 : lowered.error().message;
     return;
   }
-  const double score = score_of(scenario.objective, estimate_fast(scenario, *lowered));
+  const double score = score_of(goal, estimate_fast(scenario, *lowered));
   if (score >= chosen.score) return;
   chosen.score = score;
   chosen.ranked.plan = std::move(plan);
@@ -41,7 +41,7 @@ void consider(const Scenario& scenario, const PreparedModel& prepared, const Cos
 
 Result<std::vector<RankedBaseline>> judge_baselines(const Scenario& scenario, const Graph& graph,
                                                     const std::vector<PreparedModel>& prepared, const CostTable& costs,
-                                                    const RankOptions& options) {
+                                                    const Goal& goal, const RankOptions& options) {
   std::vector<Chosen> all;
   for (const Baseline& baseline : baselines()) {
     Chosen& chosen = all.emplace_back();
@@ -58,11 +58,11 @@ Result<std::vector<RankedBaseline>> judge_baselines(const Scenario& scenario, co
     for (size_t b = 0; b < all.size(); ++b) {
       const std::vector<Stage> stages = baselines()[b].stages(at->kernels.graph, scenario.cluster, seconds);
       if (stages.empty()) {
-        all[b].ranked.why_not = "two of the devices cannot talk to each other";
+        all[b].ranked.why_not = baselines()[b].why_none;
         continue;
       }
       for (const std::string& schedule : scenario.schedules)
-        consider(scenario, *at, costs, {"", stages, count, schedule}, all[b]);
+        consider(scenario, *at, costs, goal, {"", stages, count, schedule}, all[b]);
     }
   }
   std::vector<Chosen*> running;

@@ -3,13 +3,14 @@
 
 #include <vector>
 
-#include "ranking/ranking.h"
+#include "ranking/evaluate.h"
 
 namespace nlsplit {
 
-// One for each of partition/baselines.h. `prepared` has the scenario's micro-batch counts. Error: a missing cost.
+// One for each of partition/baselines.h, at its best by `goal`. `prepared` has the scenario's micro-batch counts.
+// Error: a missing cost.
 Result<std::vector<RankedBaseline>> judge_baselines(const Scenario& scenario, const Graph& graph,
                                                     const std::vector<PreparedModel>& prepared, const CostTable& costs,
-                                                    const RankOptions& options);
+                                                    const Goal& goal, const RankOptions& options);
 
 }  // namespace nlsplit

@@ -11,8 +11,10 @@
 #include <string>
 #include <vector>
 
+#include "partition/expand.h"
 #include "partition/plan.h"
 #include "program/program.h"
+#include "program/saved.h"
 #include "program/trace.h"
 #include "scenario/scenario.h"
 #include "sim/breakdown.h"
@@ -64,11 +66,13 @@ struct NoisyEstimate {
 
 struct RankedPlan {
   Plan plan;
-  std::string text;      // to_string(plan, …)
-  bool own = false;      // the scenario's; plan.name is its name there
-  bool sampled = false;  // drawn at random (RankOptions::samples), whatever its place
-  std::vector<PlanNote> notes;
-  Estimate estimate;  // without noise
+  std::string text;                      // to_string(plan, …)
+  std::vector<std::string> layers = {};  // of each stage: "..layer2", "rest"; "all" of the only one
+  bool own = false;                      // the scenario's; plan.name is its name there
+  bool sampled = false;                  // drawn at random (RankOptions::samples), whatever its place
+  std::vector<PlanNote> notes;           // where its cuts really are; of a split inside layers: what had to be gathered
+  Promise promise;                       // how near to the unsplit results it comes, between devices of one level
+  Estimate estimate;                     // without noise
   std::optional<NoisyEstimate> noisy;
 };
 
@@ -81,7 +85,7 @@ struct RankedBaseline {
   std::string why_not;               // it cannot run: too little memory, no route, no such schedule
 };
 
-struct Misfit {  // plans left out because a device's memory is too small
+struct Misfit {  // of the plans considered, those left out because a device's memory is too small
   std::string device;
   Bytes has;
   Bytes least_needed;  // by the most modest of them
@@ -97,12 +101,28 @@ struct OwnMisfit {  // a plan of the scenario that does not fit at these micro-b
 };
 std::string to_string(const OwnMisfit& misfit);
 
+struct OwnLeftOut {  // a plan of the scenario that splits layers, where these micro-batches do not let it
+  std::string name;
+  int micro_batches = 1;
+  std::string why;
+};
+
+// What plans are ordered by. For Objective::weighted it needs to know what the best single device does.
+struct Goal {
+  Objective objective = Objective::throughput;
+  ObjectiveWeights weights = {};
+  double makespan_s = 0, latency_s = 0;  // of the best single device in each respect; 0: none known yet
+};
+
+// Over several devices that do not only take turns: layers on different ones, or a layer on several.
+bool is_split(const Plan& plan);
+
 // Plans closer than this are equally good: simulations do not see finer.
 inline constexpr double clearly_faster = 1.02;
 
 // The best plan of each kind in one respect: indices into Ranking::judged. None: does not fit, or was not asked for.
 struct Yardsticks {
-  std::optional<size_t> split;   // layers over several devices
+  std::optional<size_t> split;   // layers over several devices, or a layer: is_split
   std::optional<size_t> single;  // the whole model on one device
   std::optional<size_t> copies;  // the whole model on several devices
 };
@@ -119,23 +139,47 @@ struct Verdict {
   std::optional<double> gain_without_network;
 };
 
+// Why a plan is as good as it is.
+struct Explanation {
+  enum class Bottleneck : uint8_t { stage, link, nothing };  // nothing is busy: filling, draining, waiting for messages
+  size_t plan = 0;                                           // index into Ranking::judged
+  Bottleneck bottleneck = Bottleneck::nothing;
+  std::string name;             // of the busiest device, or of the link
+  std::optional<size_t> stage;  // that the busiest device has; none: it has several
+  double share = 0;             // of the makespan that it is busy
+  std::string fullest_device;   // by memory: the one with the largest part of it taken
+  double fullest_share = 0;     // of its memory
+  // With every bandwidth, or every latency and handshake, scaled by this the plan is just clearly faster than the best
+  // single device, by the fast tier and the load bounds. Bandwidth: it pays above; latency: below. None: no factor
+  // between a thousandth and a million changes the answer, or no device holds the whole model.
+  std::optional<double> break_even_bandwidth, break_even_latency;
+  double gain = 0;                  // over the best single device, as the links are; 0: there is none
+  double gain_without_network = 0;  // the same if messages took no time
+};
+
 struct Ranking {
   std::string model;
   int64_t batch = 1;
   Objective objective = Objective::throughput;
+  Goal goal;                       // the same, with what a weighted one is relative to
   std::vector<RankedPlan> judged;  // by SimGrid, best first, without noise; a plan's number is its index + 1
   std::vector<size_t> order;       // into judged, as the user wants to see them: as they are, or by p95 if `robust`
   bool robust = false;
   int noise_runs = 0;     // that stand behind each plan's `noisy`; 0: none was asked for, or it was interrupted
   size_t keep = 0;        // how many of them the user wants to see
-  size_t considered = 0;  // lowered and timed by the fast tier
+  size_t considered = 0;  // lowered and timed by the fast tier; what ranking/pruning.h leaves out is not
+  bool proved = false;    // search has seen that no other plan of its space has a better bound, for all counts
   size_t devices = 0;     // that search looked at; fewer than the cluster has if it has very many
-  double space = 0;       // plans there are; more than `considered` if search pruned
+  double space = 0;       // plans there are; more than `considered` if some were pruned
   double seconds = 0;     // it took, after loading
   std::vector<Misfit> misfits;
   std::vector<OwnMisfit> own_misfits;
+  std::vector<OwnLeftOut> own_left_out;
   size_t unscheduled = 0;       // plans that their schedule does not exist for (in training)
   std::string why_unscheduled;  // of the first of them
+  size_t split_inside = 0;      // of those considered have stages split inside their layers
+  size_t left_out = 0;          // plans that split layers and that search found, but that cannot be planned for
+  std::string why_left_out;     // of the first of them: a shard's kernel without a cost, …
   bool interrupted = false;     // by RankOptions::interrupted: not all candidates were looked at
   size_t measured_costs = 0;    // distinct computations costed from measurements
   size_t predicted_costs = 0;   // from measurements of others like them
@@ -143,6 +187,9 @@ struct Ranking {
   double largest_spread = 0;    // of the predicted ones: each is right within that in 9 of 10 cases
   Verdict verdict;
   std::vector<RankedBaseline> baselines;  // if RankOptions::baselines
+  // [node of the model]: share of the time of the whole model, mean over the devices; for drawings.
+  std::vector<double> node_shares;
+  std::vector<Explanation> explanations;  // if RankOptions::explain, of the kept plans in the user's order
 };
 
 struct RankOptions {
@@ -155,6 +202,7 @@ struct RankOptions {
   bool noise = false;      // simulate the judged plans under the scenario's noise too, if it has any
   bool robust = false;     // that, and Ranking::order by p95
   bool baselines = false;  // time what today's rules would choose, too
+  bool explain = false;    // fill Ranking::explanations
 };
 
 // The scenario's model at one micro-batch count, ready to be lowered.
@@ -170,7 +218,10 @@ Result<PreparedModel> prepare_model(const Scenario& scenario, const Graph& optim
 // try.
 Result<std::vector<RankedPlan>> resolve_own_plan(const Scenario& scenario, const Graph& optimized, const UserPlan& own);
 
-// The first `keep` in the user's order.
+// What plans are ordered by; smaller is better.
+double cost_of(const Ranking& ranking, const Estimate& estimate);
+
+// The first `keep` in the user's order, without those alike to one before (ranking/alike.h).
 std::vector<size_t> kept(const Ranking& ranking);
 
 // Errors: a missing cost, a plan of one's own that is wrong, nothing fits (says what is missing on which device),
@@ -186,7 +237,10 @@ struct TimedPlan {
   Trace trace;
   Estimate estimate;
   Breakdown breakdown;
-  TimedGraph graph;  // with the noise of the run, if it is one
+  TimedGraph graph;                 // with the noise of the run, if it is one
+  std::vector<WeightSlice> slices;  // of a plan that splits layers: the WeightStore must know them (add_slices)
+  std::vector<PlanNote> notes;      // of such a plan
+  Promise promise;                  // how near to the unsplit results it comes
   // [device]: its slots in the order in which they ran; of an online plan those that compute
   std::vector<std::vector<int>> decided;
 };

@@ -3,11 +3,11 @@
 
 #include <vector>
 
-#include "ranking/ranking.h"
+#include "ranking/evaluate.h"
 
 namespace nlsplit {
 
-Result<Verdict> make_verdict(const Scenario& scenario, const std::vector<PreparedModel>& prepared,
-                             const CostTable& costs, const Ranking& ranking);
+// judged: the lowered plans of ranking.judged, in its order.
+Verdict make_verdict(const Ranking& ranking, const std::vector<LoweredPlan>& judged);
 
 }  // namespace nlsplit

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "report/html_text.h"
 #include "report/table.h"
 
 namespace nlsplit {
@@ -13,23 +14,6 @@ namespace {
 // In pixels.
 constexpr double label_width = 80, row_height = 26, bar_height = 20, top = 34, margin = 12, letter_width = 6.6;
 constexpr double least_width = 480, most_width = 1600;  // of the time axis
-
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '&')
-      out += "&amp;";
-    else if (c == '<')
-      out += "&lt;";
-    else if (c == '>')
-      out += "&gt;";
-    else if (c == '"')
-      out += "&quot;";
-    else
-      out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;  // XML has no control characters
-  }
-  return out;
-}
 
 struct Bar {
   std::string label;
@@ -102,7 +86,7 @@ std::string schedule_svg(const std::string& name, const ScheduleInput& input, co
       "fill=\"#ffffff\"/>\n",
       label_width + width + margin, height + 30);
   svg +=
-      fmt::format("<text x=\"8\" y=\"20\" font-size=\"14\">{} · {}, {}, {}</text>\n", escaped(name),
+      fmt::format("<text x=\"8\" y=\"20\" font-size=\"14\">{} · {}, {}, {}</text>\n", html_escaped(name),
                   counted(input.devices, "device"), counted(static_cast<int64_t>(input.stage_devices.size()), "stage"),
                   counted(input.micro_batches, "micro-batch"));
   for (size_t d = 0; d < rows.size(); ++d) {
@@ -116,10 +100,10 @@ std::string schedule_svg(const std::string& name, const ScheduleInput& input, co
       svg += fmt::format(
           "<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{:.1f}\" fill=\"{}\" stroke=\"#ffffff\" "
           "stroke-width=\"0.5\"><title>{}</title></rect>\n",
-          x, y, wide, bar_height, bar.fill, escaped(bar.title));
+          x, y, wide, bar_height, bar.fill, html_escaped(bar.title));
       if (wide >= static_cast<double>(bar.label.size()) * letter_width)
         svg += fmt::format("<text x=\"{:.2f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text>\n", x + wide / 2, y + 14,
-                           escaped(bar.label));
+                           html_escaped(bar.label));
     }
   }
   svg += fmt::format(

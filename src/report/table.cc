@@ -33,6 +33,15 @@ std::string rate_text(double per_second) {
   return fmt::format("{:.{}f}", per_second, decimals);
 }
 
+std::string grouped(double value) {
+  std::string digits = fmt::format("{:.0f}", value);
+  for (size_t at = digits.size(); at > 3;) {
+    at -= 3;
+    digits.insert(at, ",");
+  }
+  return digits;
+}
+
 std::string counted(int64_t count, std::string_view thing) {
   return fmt::format("{} {}{}", count, thing, count == 1 ? "" : thing.ends_with("ch") ? "es" : "s");
 }

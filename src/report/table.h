@@ -29,6 +29,9 @@ class Table {
 // Samples a second, with three digits or more: "0.312", "9.20", "28.7", "53618".
 std::string rate_text(double per_second);
 
+// 1,234,567
+std::string grouped(double value);
+
 // "1 device", "2 devices"; "1 micro-batch", "4 micro-batches".
 std::string counted(int64_t count, std::string_view thing);
 

@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/text_reader.h"
+#include "partition/search_methods.h"
 #include "scenario/scenario.h"
 
 namespace nlsplit {
@@ -22,6 +23,7 @@ constexpr int64_t max_candidates = 1'000'000;
 constexpr int64_t max_extent = int64_t{1} << 31;
 constexpr int64_t max_elements = int64_t{1} << 40;
 constexpr size_t max_axes = 8;
+constexpr double max_weight = 1e6;
 
 Result<Shape> parse_shape(const Source& source, const Yaml& node) {
   RETURN_IF_ERROR(expect_list(source, node, "the shape of an input"));
@@ -139,16 +141,25 @@ Status parse_workload(const Source& source, const Yaml& node, Scenario& scenario
   return ok_status();
 }
 
+// layer, replicate, and the axes along which layers are split.
 Status parse_splits(const Source& source, const Yaml& node, SearchOptions& options) {
-  static constexpr std::array<std::string_view, 2> splits = {"layer", "replicate"};
+  static constexpr std::array<SplitAxis, split_axis_count> axes = {SplitAxis::batch,  SplitAxis::height,
+                                                                   SplitAxis::width,  SplitAxis::channels,
+                                                                   SplitAxis::tensor, SplitAxis::sequence};
+  std::vector<std::string_view> splits = {"layer", "replicate"};
+  for (const SplitAxis axis : axes) splits.push_back(name_of(axis));
   RETURN_IF_ERROR(expect_list(source, node, "splits"));
   options.layers = options.replicate = false;
+  options.axes.clear();
+  std::vector<bool> given(splits.size(), false);
   for (const Yaml& item : node.items) {
     ASSIGN_OR_RETURN(const size_t chosen, read_choice(source, item, "split", splits));
-    bool& on = chosen == 0 ? options.layers : options.replicate;
-    if (on) return source.at(item, fmt::format("'{}' is given twice", item.text));
-    on = true;
+    if (given[chosen]) return source.at(item, fmt::format("'{}' is given twice", item.text));
+    given[chosen] = true;
+    if (chosen >= 2) options.axes.push_back(axes.at(chosen - 2));
   }
+  options.layers = given[0];
+  options.replicate = given[1];
   return ok_status();
 }
 
@@ -166,10 +177,56 @@ Status parse_schedules(const Source& source, const Yaml& node, std::vector<std::
   return ok_status();
 }
 
+// `throughput`, `latency`, or both with their weights: {throughput: 0.7, latency: 0.3}.
+Status parse_objective(const Source& source, const Yaml& node, Scenario& scenario) {
+  if (node.is_map()) {
+    ASSIGN_OR_RETURN(const Fields weights, Fields::open(source, node, "objective", {"throughput", "latency"}));
+    scenario.objective = Objective::weighted;
+    scenario.weights = {0, 0};
+    if (const Yaml* weight = weights.find("throughput")) {
+      ASSIGN_OR_RETURN(scenario.weights.throughput,
+                       read_number(source, *weight, "the weight of throughput", 0, max_weight));
+    }
+    if (const Yaml* weight = weights.find("latency")) {
+      ASSIGN_OR_RETURN(scenario.weights.latency, read_number(source, *weight, "the weight of latency", 0, max_weight));
+    }
+    if (scenario.weights.throughput + scenario.weights.latency == 0)
+      return source.at(node, "one of the weights must be above 0, e.g. {throughput: 0.7, latency: 0.3}");
+    return ok_status();
+  }
+  static constexpr std::array<std::string_view, 2> objectives = {"throughput", "latency"};
+  ASSIGN_OR_RETURN(const size_t chosen, read_choice(source, node, "objective", objectives));
+  scenario.objective = chosen == 0 ? Objective::throughput : Objective::latency;
+  return ok_status();
+}
+
+// What a plan may use at most: so many devices, so much memory of each.
+Status parse_limits(const Source& source, const Yaml& node, Scenario& scenario) {
+  ASSIGN_OR_RETURN(const Fields limits, Fields::open(source, node, "limits", {"devices", "memory"}));
+  if (const Yaml* devices = limits.find("devices")) {
+    ASSIGN_OR_RETURN(const int64_t value, read_integer(source, *devices, "devices", 1, max_devices));
+    scenario.search.max_devices = static_cast<size_t>(value);
+  }
+  if (const Yaml* memory = limits.find("memory")) {
+    ASSIGN_OR_RETURN(const Bytes most, read_quantity(source, *memory, parse_size));
+    if (most == bytes(0)) return source.at(*memory, "a plan without memory cannot be");
+    for (Device& device : scenario.cluster.devices) device.memory = std::min(device.memory, most);
+  }
+  return ok_status();
+}
+
+Status parse_method(const Source& source, const Yaml& node, SearchOptions& options) {
+  std::vector<std::string_view> names;
+  for (const SearchMethod& method : search_methods()) names.push_back(method.name);
+  ASSIGN_OR_RETURN(const size_t chosen, read_choice(source, node, "method", names));
+  options.method = names[chosen];
+  return ok_status();
+}
+
 Status parse_search(const Source& source, const Yaml& node, Scenario& scenario) {
-  ASSIGN_OR_RETURN(const Fields search,
-                   Fields::open(source, node, "search",
-                                {"splits", "schedules", "objective", "keep", "max_candidates", "max_stages", "seed"}));
+  ASSIGN_OR_RETURN(const Fields search, Fields::open(source, node, "search",
+                                                     {"splits", "schedules", "objective", "method", "limits", "keep",
+                                                      "max_candidates", "max_stages", "seed"}));
   if (const Yaml* splits = search.find("splits")) {
     RETURN_IF_ERROR(parse_splits(source, *splits, scenario.search));
   }
@@ -177,9 +234,13 @@ Status parse_search(const Source& source, const Yaml& node, Scenario& scenario) 
     RETURN_IF_ERROR(parse_schedules(source, *schedules, scenario.schedules));
   }
   if (const Yaml* objective = search.find("objective")) {
-    static constexpr std::array<std::string_view, 2> objectives = {"throughput", "latency"};
-    ASSIGN_OR_RETURN(const size_t chosen, read_choice(source, *objective, "objective", objectives));
-    scenario.objective = chosen == 0 ? Objective::throughput : Objective::latency;
+    RETURN_IF_ERROR(parse_objective(source, *objective, scenario));
+  }
+  if (const Yaml* method = search.find("method")) {
+    RETURN_IF_ERROR(parse_method(source, *method, scenario.search));
+  }
+  if (const Yaml* limits = search.find("limits")) {
+    RETURN_IF_ERROR(parse_limits(source, *limits, scenario));
   }
   if (const Yaml* keep = search.find("keep")) {
     ASSIGN_OR_RETURN(const int64_t value, read_integer(source, *keep, "keep", 1, max_keep));
@@ -256,6 +317,8 @@ Result<Scenario> parse_scenario(std::string_view text, const std::string& file, 
   RETURN_IF_ERROR(parse_cluster(source, root, options, scenario));
   if (const Yaml* search = root.find("search")) {
     RETURN_IF_ERROR(parse_search(source, *search, scenario));
+    if (scenario.training && !scenario.search.axes.empty())
+      return source.at(*search, "splits inside layers are for inference: nothing splits gradients yet");
   }
   if (const Yaml* plans = root.find("plans")) {
     RETURN_IF_ERROR(parse_plans(source, *plans, scenario));

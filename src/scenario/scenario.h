@@ -18,7 +18,15 @@
 
 namespace nlsplit {
 
-enum class Objective : uint8_t { throughput, latency };
+// What plans are ordered by. weighted: Scenario::weights.
+enum class Objective : uint8_t { throughput, latency, weighted };
+
+// Plans by weights.throughput * makespan + weights.latency * latency, each relative to the best single device's, so
+// that 0.7 and 0.3 trade 3 % of the one for 7 % of the other.
+struct ObjectiveWeights {
+  double throughput = 1;  // >= 0, not both 0
+  double latency = 0;
+};
 
 struct UserPlan {
   std::string name;
@@ -45,7 +53,8 @@ struct Scenario {
   SearchOptions search;
   std::vector<std::string> schedules;
   Objective objective = Objective::throughput;
-  int keep = 20;  // plans kept in the answer
+  ObjectiveWeights weights;  // of Objective::weighted
+  int keep = 20;             // plans kept in the answer
   std::vector<UserPlan> plans;
   std::optional<Noise> noise;
   Location model_where;  // for errors about the model, with the line there; no file in a bare_scenario

@@ -32,29 +32,37 @@ std::vector<Queue> queues_of(const ScheduleInput& input, const std::vector<std::
   return queues;
 }
 
+// When micro-batch m has left all of these stages; infinite: not known yet.
+double ready_at(const std::vector<int>& stages, const std::vector<std::vector<double>>& finished, int m) {
+  double ready = 0;
+  for (const int stage : stages) ready = std::max(ready, finished[at(stage)][at(m)]);
+  return ready;
+}
+
 SlotTable list_schedule(const ScheduleInput& input, int in_flight) {
   SlotTable table;
   table.devices.resize(at(input.devices));
   std::vector<Queue> queues = queues_of(input, assign_replicas(input));
   const size_t stages = input.stage_devices.size();
   constexpr double never = std::numeric_limits<double>::infinity();
-  // When a micro-batch left its latest stage, and which stage it needs next.
-  std::vector<double> ready(at(input.micro_batches), 0);
-  std::vector<int> next_stage(at(input.micro_batches), 0);
+  const std::vector<std::vector<int>> needs = stage_needs(input);
+  std::vector<std::vector<double>> finished(stages, std::vector<double>(at(input.micro_batches), never));
+  std::vector<size_t> stages_left(at(input.micro_batches), stages);
   std::vector<double> device_free(at(input.devices), 0);
-  std::vector<double> left;  // when the i-th micro-batch left the last stage, ascending
+  std::vector<double> left;  // when the i-th micro-batch left all stages, ascending
   const size_t slots = stages * at(input.micro_batches);
-  int entered = 0;
+  std::vector<int> entered(stages, 0);  // of those that need no other
   for (size_t step = 0; step < slots; ++step) {
     Queue* best = nullptr;
     double best_start = never;
     for (Queue& queue : queues) {
       if (queue.next == queue.micro_batches.size()) continue;
       const int m = queue.micro_batches[queue.next];
-      if (next_stage[at(m)] != queue.stage) continue;
-      double start = std::max(device_free[at(queue.device)], ready[at(m)]);
-      if (queue.stage == 0) {
-        if (m != entered) continue;  // they enter in order, so that "in flight" is a window
+      const double ready = ready_at(needs[at(queue.stage)], finished, m);
+      if (ready == never) continue;
+      double start = std::max(device_free[at(queue.device)], ready);
+      if (needs[at(queue.stage)].empty()) {
+        if (m != entered[at(queue.stage)]) continue;  // they enter in order, so that "in flight" is a window
         if (m >= in_flight) {
           if (left.size() <= at(m - in_flight)) continue;
           start = std::max(start, left[at(m - in_flight)]);
@@ -70,28 +78,40 @@ SlotTable list_schedule(const ScheduleInput& input, int in_flight) {
     const double finish = best_start + best->seconds;
     table.devices[at(best->device)].push_back({best->stage, Phase::forward, m});
     device_free[at(best->device)] = finish;
-    ready[at(m)] = finish;
-    next_stage[at(m)] = best->stage + 1;
-    if (best->stage == 0) ++entered;
-    if (at(best->stage) + 1 == stages) left.insert(std::upper_bound(left.begin(), left.end(), finish), finish);
+    finished[at(best->stage)][at(m)] = finish;
+    if (needs[at(best->stage)].empty()) ++entered[at(best->stage)];
+    if (--stages_left[at(m)] > 0) continue;
+    double last = 0;
+    for (const std::vector<double>& stage : finished) last = std::max(last, stage[at(m)]);
+    left.insert(std::upper_bound(left.begin(), left.end(), last), last);
   }
   return table;
 }
 
 }  // namespace
 
+std::vector<std::vector<int>> stage_needs(const ScheduleInput& input) {
+  if (!input.needs.empty()) return input.needs;
+  std::vector<std::vector<int>> needs(input.stage_devices.size());
+  for (size_t s = 1; s < needs.size(); ++s) needs[s] = {static_cast<int>(s) - 1};
+  return needs;
+}
+
 std::vector<std::vector<int>> assign_replicas(const ScheduleInput& input) {
   std::vector<std::vector<int>> replica(input.stage_devices.size(), std::vector<int>(at(input.micro_batches), 0));
-  std::vector<double> arrives(at(input.micro_batches), 0);
+  const std::vector<std::vector<int>> needs = stage_needs(input);
+  std::vector<std::vector<double>> finished(input.stage_devices.size(),
+                                            std::vector<double>(at(input.micro_batches), 0));
   for (size_t s = 0; s < input.stage_devices.size(); ++s) {
     const std::vector<double>& seconds = input.stage_seconds[s];
     std::vector<double> free(seconds.size(), 0);
     std::vector<int> taken(seconds.size(), 0);
-    for (size_t m = 0; m < arrives.size(); ++m) {
+    for (size_t m = 0; m < finished[s].size(); ++m) {
+      const double arrives = ready_at(needs[s], finished, static_cast<int>(m));
       size_t best = 0;
       double best_finish = std::numeric_limits<double>::infinity();
       for (size_t r = 0; r < seconds.size(); ++r) {
-        const double finish = std::max(free[r], arrives[m]) + seconds[r];
+        const double finish = std::max(free[r], arrives) + seconds[r];
         if (finish < best_finish || (finish == best_finish && taken[r] < taken[best])) {
           best = r;
           best_finish = finish;
@@ -100,7 +120,7 @@ std::vector<std::vector<int>> assign_replicas(const ScheduleInput& input) {
       free[best] = best_finish;
       ++taken[best];
       replica[s][m] = static_cast<int>(best);
-      arrives[m] = best_finish;
+      finished[s][m] = best_finish;
     }
   }
   return replica;
@@ -134,6 +154,13 @@ Status check_schedule_input(const ScheduleInput& input) {
     return invalid_input("a schedule needs the times of every stage");
   if (input.in_flight < 0) return invalid_input("a schedule cannot have fewer than no micro-batches in flight");
   const size_t stages = input.stage_devices.size();
+  if (!input.needs.empty() && input.needs.size() != stages)
+    return invalid_input("a schedule needs to know of every stage which others it needs, or of none");
+  for (size_t s = 0; s < input.needs.size(); ++s) {
+    for (const int before : input.needs[s]) {
+      if (before < 0 || at(before) >= s) return invalid_input(fmt::format("stage {} needs stage {}", s, before));
+    }
+  }
   const bool training = input.training();
   if ((training && (input.input_gradient_seconds.size() != stages || input.weight_gradient_seconds.size() != stages)) ||
       (!input.step_seconds.empty() && input.step_seconds.size() != stages) ||

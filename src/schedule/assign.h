@@ -9,6 +9,9 @@ namespace nlsplit {
 // replica that would finish it first, among equals to the one that has taken the fewest (so equal replicas take turns).
 std::vector<std::vector<int>> assign_replicas(const ScheduleInput& input);
 
+// ScheduleInput::needs, or that each stage needs the one before it.
+std::vector<std::vector<int>> stage_needs(const ScheduleInput& input);
+
 // Whether some device hosts more than one stage.
 bool shares_devices(const ScheduleInput& input);
 

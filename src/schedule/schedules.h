@@ -51,6 +51,11 @@ struct ScheduleInput {
   std::vector<double> message_seconds = {};  // [stage], the last one's means nothing
   int in_flight = 0;                         // for `streaming`: micro-batches to a buffer; 0: two
 
+  // Where layers are split over devices their shards are stages that run side by side (partition/expand.h).
+  std::vector<std::vector<int>> needs =
+      {};                   // [stage]: the earlier ones it takes something from; empty: each the one before
+  int pipeline_stages = 0;  // as many as there were before layers were split; 0: as many as there are
+
   bool training() const { return !input_gradient_seconds.empty(); }
 };
 

@@ -12,8 +12,9 @@ namespace nlsplit {
 Result<SlotTable> schedule_streaming(const ScheduleInput& input) {
   RETURN_IF_ERROR(check_schedule_input(input));
   const int64_t to_a_buffer = input.in_flight > 0 ? input.in_flight : 2;  // one computed with, one under way
-  const int64_t wanted =
-      shares_devices(input) ? to_a_buffer * static_cast<int64_t>(input.stage_devices.size()) : to_a_buffer;
+  const int64_t stages =
+      input.pipeline_stages > 0 ? input.pipeline_stages : static_cast<int64_t>(input.stage_devices.size());
+  const int64_t wanted = shares_devices(input) ? to_a_buffer * stages : to_a_buffer;
   const int banks = static_cast<int>(std::min<int64_t>(wanted, input.micro_batches));
   ASSIGN_OR_RETURN(SlotTable table, forward_table(input, banks));
   table.banks = banks;

@@ -9,6 +9,7 @@ class App;
 namespace nlsplit {
 
 void add_rank_command(CLI::App& app, int& code);
+void add_check_command(CLI::App& app, int& code);
 void add_show_command(CLI::App& app, int& code);
 void add_export_command(CLI::App& app, int& code);
 void add_lower_command(CLI::App& app, int& code);

@@ -11,6 +11,7 @@
 #include "base/hash.h"
 #include "program/text.h"
 #include "program/verify.h"
+#include "ranking/split_plan.h"
 #include "report/timeline.h"
 #include "sim/online.h"
 #include "tools/terminal.h"
@@ -59,16 +60,23 @@ std::vector<size_t> chosen_plans(const Ranking& ranking, const ValidationSetArgu
 Result<Program> unsplit_program(const Scenario& scenario, const Graph& optimized, int micro_batches, const Device& like,
                                 const KernelPreference& prefer) {
   ASSIGN_OR_RETURN(const PreparedModel prepared, prepare_model(scenario, optimized, micro_batches, prefer));
+  return on_one_device(scenario, prepared.kernels, micro_batches, like);
+}
+
+Result<Program> on_one_device(const Scenario& scenario, const KernelGraph& kernels, int micro_batches,
+                              const Device& like) {
   Device device = like;
   device.memory = bytes(std::numeric_limits<int64_t>::max() / 2);
-  ASSIGN_OR_RETURN(Program program, lower_unsplit(prepared.kernels, micro_batches, device,
-                                                  scenario.cluster.hosts[like.host.index()].name));
+  ASSIGN_OR_RETURN(Program program,
+                   lower_unsplit(kernels, micro_batches, device, scenario.cluster.hosts[like.host.index()].name));
   RETURN_IF_ERROR(verify(program));
   return program;
 }
 
-Result<SavedProgram> saved_form(const Loaded& loaded, const Plan& plan, TimedPlan timed) {
+Result<SavedProgram> saved_form(Loaded& loaded, const Plan& plan, TimedPlan timed) {
+  add_slices(timed.slices, loaded.model.weights);
   SavedProgram saved;
+  saved.promise = std::move(timed.promise);
   saved.has_prediction = true;
   saved.prediction.fingerprint = timed.trace.fingerprint;
   saved.prediction.makespan_s = timed.estimate.makespan_s;
@@ -83,7 +91,7 @@ Result<SavedProgram> saved_form(const Loaded& loaded, const Plan& plan, TimedPla
   return saved;
 }
 
-Status write_validation_set(const Loaded& loaded, const ValidationSetArguments& arguments) {
+Status write_validation_set(Loaded& loaded, const ValidationSetArguments& arguments) {
   std::error_code failure;
   std::filesystem::create_directories(arguments.dir, failure);
   if (failure) return io_error(fmt::format("cannot create {}: {}", arguments.dir, failure.message()));
@@ -133,10 +141,12 @@ Status write_validation_set(const Loaded& loaded, const ValidationSetArguments& 
     plan.messages_s = message_seconds(timed.program, timed.trace);
     plan.timeline = timeline_json(timed.program, timed.trace);
     if (arguments.corrections.empty()) {
+      const bool cuts_weights = !timed.slices.empty();  // the other folders have only whole ones
       ASSIGN_OR_RETURN(const SavedProgram saved, saved_form(loaded, ranked.plan, std::move(timed)));
       const std::string dir = arguments.dir + "/" + plan.folder;
-      RETURN_IF_ERROR(set.plans.empty() ? save_program(dir, saved, loaded.model.weights)
-                                        : save_program_like(dir, saved, arguments.dir + "/" + set.plans[0].folder));
+      RETURN_IF_ERROR(set.plans.empty() || cuts_weights
+                          ? save_program(dir, saved, loaded.model.weights)
+                          : save_program_like(dir, saved, arguments.dir + "/" + set.plans[0].folder));
     }
     set.plans.push_back(std::move(plan));
   }

@@ -11,9 +11,13 @@ namespace nlsplit {
 // The whole graph on one device of this level, whatever its memory: it is compared with, not planned for.
 Result<Program> unsplit_program(const Scenario& scenario, const Graph& optimized, int micro_batches, const Device& like,
                                 const KernelPreference& prefer = {});
+// The same of a graph whose kernels are chosen: also of a plan that splits layers, with all its shards.
+Result<Program> on_one_device(const Scenario& scenario, const KernelGraph& kernels, int micro_batches,
+                              const Device& like);
 
-// The plan's Program, what is predicted of it, and the unsplit network in as many micro-batches.
-Result<SavedProgram> saved_form(const Loaded& loaded, const Plan& plan, TimedPlan timed);
+// The plan's Program, what is predicted of it, and the unsplit network in as many micro-batches. The model's
+// WeightStore then knows the slices that the Program names.
+Result<SavedProgram> saved_form(Loaded& loaded, const Plan& plan, TimedPlan timed);
 
 struct ValidationSetArguments {
   std::string dir;
@@ -25,7 +29,7 @@ struct ValidationSetArguments {
 
 // Writes the best plans and some drawn at random, with their predictions, to a folder (validate/plan_set.h). Plans that
 // come to the same Program count once.
-Status write_validation_set(const Loaded& loaded, const ValidationSetArguments& arguments);
+Status write_validation_set(Loaded& loaded, const ValidationSetArguments& arguments);
 
 // Writes a game of ping-pong (validate/ways.h) for every two hosts of the scenario that may exchange messages: a saved
 // Program each, g1 …, and network.json, which lists them.

@@ -49,7 +49,16 @@ Result<Comparison> check_against_unsplit(const LoadedJob& job, const RunResult& 
   Comparison comparison;
   std::set<Isa> levels = levels_of(job.saved.program);
   levels.merge(levels_of(job.saved.unsplit));
-  comparison.tolerance = tolerance >= 0 ? tolerance : levels.size() > 1 ? mixed_levels_tolerance : 0;
+  if (tolerance >= 0) {
+    comparison.tolerance = tolerance;
+  } else {
+    comparison.tolerance = job.saved.promise.tolerance;
+    comparison.why = job.saved.promise.why;
+    if (levels.size() > 1 && comparison.tolerance < mixed_levels_tolerance) {
+      comparison.tolerance = mixed_levels_tolerance;
+      comparison.why = "the devices' instruction levels differ";
+    }
+  }
   for (const OutputTensor& want : unsplit.outputs) {
     const auto got = std::find_if(result.outputs.begin(), result.outputs.end(),
                                   [&](const OutputTensor& output) { return output.tensor.name == want.tensor.name; });
@@ -69,8 +78,8 @@ std::string to_string(const Comparison& c) {
       "{} of {} values differ from the unsplit run, the largest difference is {:.3g} (largest value {:.3g})",
       c.different, c.values, c.largest_difference, c.largest_value);
   if (c.tolerance == 0) return how + "; equal bits were expected";
-  return fmt::format("{}; {} the tolerance of {:g} of the largest value", how, c.equal() ? "within" : "beyond",
-                     c.tolerance);
+  return fmt::format("{}; {} the tolerance of {:g} of the largest value{}", how, c.equal() ? "within" : "beyond",
+                     c.tolerance, c.why.empty() ? "" : fmt::format(" ({})", c.why));
 }
 
 }  // namespace nlsplit

@@ -15,12 +15,13 @@ struct Comparison {
   double largest_difference = 0;  // absolute; infinite where one is NaN and the other is not
   double largest_value = 0;       // of the unsplit run
   double tolerance = 0;           // allowed, relative to largest_value; 0: bit for bit
+  std::string why = {};           // there is a tolerance; empty: the user asked for it
   bool equal() const { return different == 0 || (tolerance > 0 && largest_difference <= tolerance * largest_value); }
 };
 
-// Runs the unsplit Program here, in this process. `tolerance` < 0: 0, but where devices differ in their instruction
-// level (whose roundings differ) mixed_levels_tolerance. Errors: the unsplit run failed; an output is missing or has
-// another type.
+// Runs the unsplit Program here, in this process. `tolerance` < 0: what the saved Program promises; where devices
+// differ in their instruction level (whose roundings differ) mixed_levels_tolerance if that is more. Errors: the
+// unsplit run failed; an output is missing or has another type.
 inline constexpr double mixed_levels_tolerance =
     1e-3;  // the bound that imported networks are held to against other programs
 Result<Comparison> check_against_unsplit(const LoadedJob& job, const RunResult& result, double tolerance,

@@ -204,7 +204,9 @@ std::string report_json(const RunReport& report) {
                      {"values", c.values},
                      {"different", c.different},
                      {"largest_difference", c.largest_difference},  // null where it is infinite
+                     {"largest_value", c.largest_value},
                      {"tolerance", c.tolerance}};
+    if (!c.why.empty()) file["check"]["tolerance_because"] = c.why;
   }
   return file.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }

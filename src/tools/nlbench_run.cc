@@ -276,12 +276,13 @@ void add_run_command(CLI::App& app, int& code) {
                       "Of a model: kernels of this instruction level (v2, v3, v4, neon; default: this machine's)");
   command->add_flag(
       "--check", a->check,
-      "Also run the unsplit network on rank 0 and compare the results bit for bit; exit code 1 if they differ");
+      "Also run the unsplit network on rank 0 and compare the results: bit for bit, or within the tolerance that the "
+      "plan promises (docs/plans.md); exit code 1 if they differ");
   command
       ->add_option("--tolerance", a->tolerance,
-                   "With --check: allowed difference, relative to the largest value (default 0; 1e-3 if the devices' "
-                   "instruction\n"
-                   "levels differ, whose roundings do)")
+                   "With --check: allowed difference, relative to the largest value (default 0; 1e-4 if the plan adds "
+                   "partial sums,\n"
+                   "1e-3 if the devices' instruction levels differ, whose roundings do)")
       ->check(CLI::NonNegativeNumber);
   command
       ->add_option(

@@ -1,4 +1,4 @@
-// nlsim: rank, show, lower, simulate, schedule, sweep. A thin main: what it does is in the rooms above.
+// nlsim: rank, check, show, lower, simulate, schedule, sweep. A thin main: what it does is in the rooms above.
 #include <CLI/CLI.hpp>
 
 #include "tools/commands.h"
@@ -11,6 +11,7 @@ int main(int argc, char** argv) {
       "it fit,\n"
       "and does splitting pay at all?\n\n"
       "  nlsim rank scenarios/quickstart.yaml           rank split plans\n"
+      "  nlsim check SCENARIO --plan-file mine.yaml     what is wrong with a plan of your own, or how good it is\n"
       "  nlsim simulate SCENARIO --plan 1 --trace t.json  one plan in time, for https://ui.perfetto.dev\n"
       "  nlsim lower SCENARIO --plan 1                  what every machine will do, instruction by instruction\n"
       "  nlsim schedule 1f1b --micro-batches 8          a schedule drawn, with its bubble and memory\n"
@@ -27,6 +28,7 @@ int main(int argc, char** argv) {
 
   int code = 0;
   add_rank_command(app, code);
+  add_check_command(app, code);
   add_show_command(app, code);
   add_export_command(app, code);
   add_lower_command(app, code);

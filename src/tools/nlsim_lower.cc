@@ -10,6 +10,7 @@
 #include "program/saved.h"
 #include "program/text.h"
 #include "program/verify.h"
+#include "ranking/split_plan.h"
 #include "report/table.h"
 #include "tools/commands.h"
 #include "tools/exit.h"
@@ -49,9 +50,8 @@ Result<SavedProgram> lower_chosen(Loaded& loaded, const LowerArguments& argument
 
 // Between devices of unlike levels every value travels row-major. Here each layer is a stage of its own on one device,
 // in company of a device of another level, so that all reorders happen that any cut can need.
-Result<Program> reordering_program(const Scenario& scenario, const Graph& optimized, int micro_batches,
+Result<Program> reordering_program(const Scenario& scenario, const KernelGraph& kernels, int micro_batches,
                                    const Device& like) {
-  ASSIGN_OR_RETURN(const PreparedModel prepared, prepare_model(scenario, optimized, micro_batches));
   Cluster cluster;
   cluster.hosts.push_back({scenario.cluster.hosts[like.host.index()].name, false});
   for (const Device& device :
@@ -62,14 +62,14 @@ Result<Program> reordering_program(const Scenario& scenario, const Graph& optimi
   }
   Plan plan;
   plan.micro_batches = micro_batches;
-  const Graph& graph = prepared.kernels.graph;
+  const Graph& graph = kernels.graph;
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     if (plan.stages.empty() || !is_view(graph.nodes[n].op))
       plan.stages.push_back({n, n + 1, {DeviceId(0)}});
     else
       plan.stages.back().end = n + 1;
   }
-  ASSIGN_OR_RETURN(Program program, lower(prepared.kernels, plan, cluster, {HostId(0), HostId(0)}, nullptr));
+  ASSIGN_OR_RETURN(Program program, lower(kernels, plan, cluster, {HostId(0), HostId(0)}, nullptr));
   RETURN_IF_ERROR(verify(program));
   return program;
 }
@@ -86,16 +86,17 @@ Scenario shortened(const Scenario& scenario, int count, int& micro_batches) {
   return shorter;
 }
 
-// Folders of one network share their weights.
+// Folders of one network share their weights; `cut`: but not this one, which has slices of them.
 class ProfileSet {
  public:
   ProfileSet(std::string dir, const WeightStore& weights) : dir_(std::move(dir)), weights_(weights) {}
 
-  Status add(const std::string& name, Program program) {
+  Status add(const std::string& name, Program program, bool cut = false) {
     SavedProgram saved;
     saved.unsplit = std::move(program);
     saved.program = saved.unsplit;
     const std::string folder = fmt::format("{}/{:04}-{}", dir_, count_++, name);
+    if (cut) return save_program(folder, saved, weights_);
     Status status = first_.empty() ? save_program(folder, saved, weights_) : save_program_like(folder, saved, first_);
     if (first_.empty()) first_ = folder;
     return status;
@@ -107,11 +108,79 @@ class ProfileSet {
   int count_ = 0;
 };
 
+// The scenario's own plans that split layers, where they are tried in so many micro-batches.
+Result<std::vector<Plan>> own_splits(const Loaded& loaded, int micro_batches) {
+  std::vector<Plan> plans;
+  for (const UserPlan& own : loaded.scenario.plans) {
+    ASSIGN_OR_RETURN(const std::vector<RankedPlan> ways, resolve_own_plan(loaded.scenario, loaded.model.graph, own));
+    for (const RankedPlan& way : ways) {
+      const bool known = std::ranges::find(plans, way.plan.stages, &Plan::stages) != plans.end();
+      if (way.plan.micro_batches == micro_batches && has_splits(way.plan) && !known) plans.push_back(way.plan);
+    }
+  }
+  return plans;
+}
+
 // The network unsplit, for each micro-batch count, level and number of cores, as often as its computations have kernels
-// to choose from: together these Programs hold every computation any plan of the scenario can need. They are numbered
+// to choose from: together these Programs hold every computation any plan of the scenario can need, but for those that
+// split layers. Each of the scenario's own that does so is there too, all its shards on one device. They are numbered
 // in the order in which they are measured, the usual kernels first: a computation that several hold is measured in the
 // first of them.
-Status write_profile_set(const Loaded& loaded, const std::string& dir) {
+class ProfileSetMaker {
+ public:
+  ProfileSetMaker(Loaded& loaded, const std::string& dir) : loaded_(loaded), set_(dir, loaded.model.weights) {}
+
+  Status make(const Device& device, int count, bool mixed) {
+    int micro_batches = 0;
+    const Scenario shorter = shortened(loaded_.scenario, count, micro_batches);
+    ASSIGN_OR_RETURN(std::vector<Plan> splits, own_splits(loaded_, count));
+    for (Plan& plan : splits) plan.micro_batches = micro_batches;
+    const std::string name = fmt::format("mb{}-{}-{}", count, name_of(device.isa), device.cores);
+    size_t most = 1;
+    for (size_t variant = 0; variant < most; ++variant) {
+      const auto prefer = [&](const ComputeDesc& desc, std::span<const std::string> candidates) {
+        if (isa_of(candidates[0]) == device.isa && !desc.outputs.empty()) most = std::max(most, candidates.size());
+        return variant < candidates.size() ? variant : size_t{0};
+      };
+      ASSIGN_OR_RETURN(const PreparedModel prepared,
+                       prepare_model(shorter, loaded_.model.graph, micro_batches, prefer));
+      ASSIGN_OR_RETURN(Program program, on_one_device(shorter, prepared.kernels, micro_batches, device));
+      RETURN_IF_ERROR(set_.add(fmt::format("{}-{}", name, variant), std::move(program)));
+      for (size_t s = 0; s < splits.size(); ++s) {
+        auto split = expand_plan(shorter, prepared, splits[s], prefer);
+        if (!split) continue;  // nothing to measure; nlsim rank says why
+        ASSIGN_OR_RETURN(Program shards, on_one_device(shorter, split->kernels, micro_batches, device));
+        RETURN_IF_ERROR(add_cut(fmt::format("{}-{}-split{}", name, variant, s + 1), split->slices, std::move(shards)));
+      }
+    }
+    return mixed ? make_reorders(shorter, device, micro_batches, splits, name + "-reorders") : ok_status();
+  }
+
+ private:
+  Status make_reorders(const Scenario& shorter, const Device& device, int micro_batches,
+                       const std::vector<Plan>& splits, const std::string& name) {
+    ASSIGN_OR_RETURN(const PreparedModel prepared, prepare_model(shorter, loaded_.model.graph, micro_batches));
+    ASSIGN_OR_RETURN(Program program, reordering_program(shorter, prepared.kernels, micro_batches, device));
+    RETURN_IF_ERROR(set_.add(name, std::move(program)));
+    for (size_t s = 0; s < splits.size(); ++s) {
+      auto split = expand_plan(shorter, prepared, splits[s]);
+      if (!split) continue;
+      ASSIGN_OR_RETURN(Program shards, reordering_program(shorter, split->kernels, micro_batches, device));
+      RETURN_IF_ERROR(add_cut(fmt::format("{}-split{}", name, s + 1), split->slices, std::move(shards)));
+    }
+    return ok_status();
+  }
+
+  Status add_cut(const std::string& name, const std::vector<WeightSlice>& slices, Program program) {
+    add_slices(slices, loaded_.model.weights);
+    return set_.add(name, std::move(program), true);
+  }
+
+  Loaded& loaded_;
+  ProfileSet set_;
+};
+
+Status write_profile_set(Loaded& loaded, const std::string& dir) {
   std::set<int> counts(loaded.scenario.micro_batches.begin(), loaded.scenario.micro_batches.end());
   for (const UserPlan& own : loaded.scenario.plans) counts.insert(own.micro_batches.begin(), own.micro_batches.end());
   std::error_code failure;
@@ -119,27 +188,11 @@ Status write_profile_set(const Loaded& loaded, const std::string& dir) {
   if (failure) return io_error(fmt::format("cannot create {}: {}", dir, failure.message()));
   const std::vector<Device>& devices = loaded.scenario.cluster.devices;
   const bool mixed = std::ranges::any_of(devices, [&](const Device& device) { return device.isa != devices[0].isa; });
-  ProfileSet set(dir, loaded.model.weights);
+  ProfileSetMaker maker(loaded, dir);
   std::set<std::pair<Isa, int>> done;
-  for (const Device& device : loaded.scenario.cluster.devices) {
+  for (const Device& device : devices) {
     if (!done.emplace(device.isa, device.cores).second) continue;
-    for (const int count : counts) {
-      int micro_batches = 0;
-      const Scenario shorter = shortened(loaded.scenario, count, micro_batches);
-      const std::string name = fmt::format("mb{}-{}-{}", count, name_of(device.isa), device.cores);
-      size_t most = 1;
-      for (size_t variant = 0; variant < most; ++variant) {
-        const auto prefer = [&](const ComputeDesc& desc, std::span<const std::string> candidates) {
-          if (isa_of(candidates[0]) == device.isa && !desc.outputs.empty()) most = std::max(most, candidates.size());
-          return variant < candidates.size() ? variant : size_t{0};
-        };
-        ASSIGN_OR_RETURN(Program program, unsplit_program(shorter, loaded.model.graph, micro_batches, device, prefer));
-        RETURN_IF_ERROR(set.add(fmt::format("{}-{}", name, variant), std::move(program)));
-      }
-      if (!mixed) continue;
-      ASSIGN_OR_RETURN(Program program, reordering_program(shorter, loaded.model.graph, micro_batches, device));
-      RETURN_IF_ERROR(set.add(name + "-reorders", std::move(program)));
-    }
+    for (const int count : counts) RETURN_IF_ERROR(maker.make(device, count, mixed));
   }
   return ok_status();
 }

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "base/file.h"
+#include "partition/search_methods.h"
 #include "report/ranking/ranking_report.h"
 #include "tools/commands.h"
 #include "tools/exit.h"
@@ -16,10 +17,10 @@ namespace nlsplit {
 namespace {
 
 struct RankArguments {
-  std::string scenario, json, csv, save_plans;
+  std::string scenario, json, csv, html, save_plans, method;
   int top = 0;
   bool has_seed = false;
-  bool robust = false, baselines = false;
+  bool robust = false, baselines = false, explain = false;
   uint64_t seed = 1;
 };
 
@@ -60,12 +61,14 @@ Status rank(const RankArguments& arguments) {
   }
   ASSIGN_OR_RETURN(Loaded loaded, load(arguments.scenario, 1));
   if (arguments.top > 0) loaded.scenario.keep = arguments.top;
+  if (!arguments.method.empty()) loaded.scenario.search.method = arguments.method;
   if (arguments.has_seed) loaded.scenario.search.seed = arguments.seed;
   catch_interrupts();
   RankOptions options = terminal_options();
   options.noise = true;
   options.robust = arguments.robust;
   options.baselines = arguments.baselines;
+  options.explain = arguments.explain || !arguments.html.empty();
   auto ranking = rank_plans(loaded.scenario, loaded.model, options);
   clear_progress();
   if (!ranking) return ranking.error();
@@ -73,6 +76,10 @@ Status rank(const RankArguments& arguments) {
     RETURN_IF_ERROR(write_to(arguments.json, ranking_json(*ranking, loaded.scenario, loaded.model.graph)));
   }
   if (!arguments.csv.empty()) RETURN_IF_ERROR(write_to(arguments.csv, ranking_csv(*ranking)));
+  if (!arguments.html.empty()) {
+    RETURN_IF_ERROR(write_file(arguments.html, ranking_html(*ranking, loaded.scenario)));
+    if (!arguments.explain) ranking->explanations.clear();
+  }
   if (!arguments.save_plans.empty()) RETURN_IF_ERROR(save_plans(arguments.save_plans, *ranking, loaded));
   if (arguments.json != "-" && arguments.csv != "-")
     std::fputs(ranking_text(*ranking, loaded.scenario).c_str(), stdout);
@@ -100,8 +107,21 @@ void add_rank_command(CLI::App& app, int& code) {
       ->type_name("NUMBER");
   command->add_flag("--robust", arguments->robust,
                     "Order by what 95 of 100 runs reach under the scenario's `noise` (numbers stay those for --plan)");
-  command->add_flag("--baselines", arguments->baselines,
-                    "Beside them what today's rules would choose (even layers, by memory, torchgpipe, PipeDream)");
+  command->add_flag(
+      "--baselines", arguments->baselines,
+      "Beside them what today's rules would choose (even layers, by memory, torchgpipe, PipeDream, METIS)");
+  std::vector<std::string> methods;
+  std::string about = "How to search:";
+  for (const SearchMethod& method : search_methods()) {
+    methods.emplace_back(method.name);
+    about += fmt::format(" {} ({}){}", method.name, method.what, methods.size() < search_methods().size() ? ";" : "");
+  }
+  command->add_option("--method", arguments->method, about)->type_name("NAME")->check(CLI::IsMember(methods));
+  command->add_flag("--explain", arguments->explain,
+                    "Draw each plan shown, and say what bounds it, over which links it pays, and what the next one "
+                    "does otherwise");
+  command->add_option("--html", arguments->html, "Write a page with the table and a drawing of each plan to this file")
+      ->type_name("FILE");
   command->add_option("--json", arguments->json, "Write the answer as JSON to this file, - for standard output")
       ->type_name("FILE");
   command->add_option("--csv", arguments->csv, "Write the plans as CSV to this file, - for standard output")

@@ -32,6 +32,8 @@ void print_timing(const RankedPlan& chosen, const TimedPlan& timed) {
              to_string(seconds(e.makespan_s)), rate_text(e.throughput), to_string(seconds(e.latency_mean_s)),
              to_string(seconds(e.latency_max_s)));
   fmt::print("{}", breakdown_text(timed));
+  if (!timed.notes.empty()) fmt::print("\n");
+  for (const PlanNote& note : timed.notes) fmt::print("note     {}\n", note.text);
 }
 
 std::string timing_json(const RankedPlan& chosen, const TimedPlan& timed) {
@@ -49,17 +51,18 @@ std::string timing_json(const RankedPlan& chosen, const TimedPlan& timed) {
     if (is_training(timed.program)) devices.back()["phases_s"] = phases_json(estimated->phases);
     ++estimated;
   }
-  const nlohmann::json file = {{"format", "nlsplit-simulation"},
-                               {"version", 1},
-                               {"plan", chosen.text},
-                               {"fingerprint", hex16(timed.trace.fingerprint)},
-                               {"batch", timed.program.batch},
-                               {"makespan_s", timed.estimate.makespan_s},
-                               {"throughput_per_s", timed.estimate.throughput},
-                               {"latency_mean_s", timed.estimate.latency_mean_s},
-                               {"latency_max_s", timed.estimate.latency_max_s},
-                               {"devices", std::move(devices)},
-                               {"links", links_json(timed.estimate.links)}};
+  nlohmann::json file = {{"format", "nlsplit-simulation"},
+                         {"version", 1},
+                         {"plan", chosen.text},
+                         {"fingerprint", hex16(timed.trace.fingerprint)},
+                         {"batch", timed.program.batch},
+                         {"makespan_s", timed.estimate.makespan_s},
+                         {"throughput_per_s", timed.estimate.throughput},
+                         {"latency_mean_s", timed.estimate.latency_mean_s},
+                         {"latency_max_s", timed.estimate.latency_max_s},
+                         {"devices", std::move(devices)},
+                         {"links", links_json(timed.estimate.links)}};
+  for (const PlanNote& note : timed.notes) file["notes"].push_back(note.text);
   return file.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 

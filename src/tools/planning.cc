@@ -48,6 +48,7 @@ Result<RankedPlan> choose_plan(Loaded& loaded, const PlanChoice& choice) {
     loaded.scenario.plans = {std::move(own)};
     loaded.scenario.search.layers = false;  // nothing but this plan and its yardsticks
     loaded.scenario.search.replicate = false;
+    loaded.scenario.search.axes.clear();
   }
   ASSIGN_OR_RETURN(const Ranking ranking, rank_plans(loaded.scenario, loaded.model, terminal_options()));
   clear_progress();

@@ -41,12 +41,12 @@ TEST(OperatorsPage, HasEveryOperatorOfTheTable) {
     if (op == Op::MaxPoolIndices) continue;  // a part of ONNX's MaxPool
     const auto row = rows.find(std::string(name_of(op)));
     ASSERT_TRUE(row != rows.end()) << name_of(op);
-    const bool slow = is_general(op) && op != Op::Gather;
+    const bool slow = is_general(op) && op != Op::Gather && op != Op::Slice;
     EXPECT_EQ(row->second, is_view(op) ? "none: the same bytes" : slow ? "reference" : "fast") << name_of(op);
   }
 }
 
-// The reference kernel and Gather's alone take other types than f32.
+// The reference kernel, Slice's and Gather's alone take other types than f32.
 TEST(OperatorsPage, OtherTypesAreComputedByTheReferenceKernel) {
   ComputeDesc desc;
   desc.op = Op::Add;

@@ -6,8 +6,10 @@
 
 #include "base/random.h"
 #include "graph/passes.h"
+#include "partition/expand.h"
 #include "program/lower.h"
 #include "testing/random_graph.h"
+#include "testing/random_sequence.h"
 
 namespace nlsplit {
 
@@ -32,6 +34,18 @@ class CaseMaker {
     return out;
   }
 
+  // The same with splits inside layers, wherever they are legal; on two devices at least.
+  Result<Case> make_with_splits() {
+    const bool tokens = seed_ % 4 == 0;  // else images
+    Case out{tokens ? random_sequence(seed_, between(2, 8)) : random_graph(seed_, between(3, 14)), {}, {}, {}, 1, {}};
+    ASSIGN_OR_RETURN(out.model.graph, optimize(out.model.graph, out.model.weights));
+    make_cluster(out, 2);
+    make_plan(out);
+    ASSIGN_OR_RETURN(const Graph graph, with_batch(out.model.graph, out.batch / out.plan.micro_batches));
+    for (size_t s = 0; s < out.plan.stages.size(); ++s) split_stage(out, graph, s);
+    return out;
+  }
+
  private:
   int between(int low, int high) {
     return low + static_cast<int>(random_.below(static_cast<uint64_t>(high - low + 1)));
@@ -42,7 +56,7 @@ class CaseMaker {
     return list.begin()[random_.below(list.size())];
   }
 
-  void make_cluster(Case& out) {
+  void make_cluster(Case& out, int least_devices = 1) {
     Cluster& cluster = out.cluster;
     const int hosts = between(1, 4);
     for (int h = 0; h < hosts; ++h) cluster.hosts.push_back({std::string(1, static_cast<char>('a' + h)), false});
@@ -63,7 +77,7 @@ class CaseMaker {
       cluster.hosts.push_back({"sw", true});
       for (int h = 0; h < hosts; ++h) link(static_cast<size_t>(h), static_cast<size_t>(hosts));
     }
-    const int devices = between(1, 4);
+    const int devices = between(least_devices, 4);
     for (int d = 0; d < devices; ++d) {
       Device device;
       device.name = std::string(1, static_cast<char>('A' + d));
@@ -107,6 +121,25 @@ class CaseMaker {
     out.plan.micro_batches = between(1, 5);
     out.batch = per_micro_batch * out.plan.micro_batches;
     out.plan.schedule = pick<const char*>({"streaming", "fill_drain", "list", "sequential"});
+  }
+
+  void split_stage(Case& out, const Graph& graph, size_t s) {
+    Plan plan = out.plan;
+    Stage& stage = plan.stages[s];
+    const std::vector<SplitAxis> axes = applicable_axes(graph, stage.begin, stage.end);
+    if (axes.empty() || chance(0.25)) return;
+    Split split;
+    split.axis = axes[random_.below(axes.size())];
+    split.recompute_halo = (split.axis == SplitAxis::height || split.axis == SplitAxis::width) && chance(0.4);
+    const size_t devices = out.cluster.devices.size();
+    const size_t shards = 2 + random_.below(devices - 1);
+    for (size_t k = 0; k < shards; ++k) split.shares.push_back(between(1, 3));
+    const size_t groups = 2 * shards <= devices && chance(0.5) ? 2 : 1;
+    const size_t first = random_.below(devices);
+    stage.devices.clear();
+    for (size_t i = 0; i < shards * groups; ++i) stage.devices.push_back(DeviceId((first + i) % devices));
+    stage.split = std::move(split);
+    if (expand_splits(graph, plan).ok()) out.plan = std::move(plan);
   }
 
   Random random_;

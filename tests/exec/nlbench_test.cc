@@ -107,6 +107,27 @@ TEST_F(Nlbench, SplitOverMpiEqualsUnsplit) {
   EXPECT_EQ(over_mpi->values, in_threads->values);
 }
 
+TEST_F(Nlbench, ChecksWhatTheSavedProgramPromises) {
+  const std::string run = "run lying --transport threads --check --repeats 1 --warmup 0";
+  const std::string file = dir_ + "/lying/promise.json";
+  EXPECT_EQ(nlbench(run).code, 1);
+  const std::string promise =
+      R"({"format": "nlsplit-promise", "version": 1, "tolerance": 1000, "why": "its weights are others"})";
+  ASSERT_TRUE(write_file(file, promise).ok());
+  const Outcome kept = nlbench(run);
+  EXPECT_EQ(kept.code, 0) << kept.text;
+  EXPECT_THAT(kept.text, HasSubstr("; within the tolerance of 1000 of the largest value (its weights are others)"));
+  const Outcome strict = nlbench(run + " --tolerance 0");  // the user's word counts more
+  EXPECT_EQ(strict.code, 1);
+  EXPECT_THAT(strict.text, HasSubstr("equal bits were expected"));
+  for (const char* wrong : {"{}", R"({"format": "nlsplit-promise", "version": 1, "tolerance": -1, "why": ""})"}) {
+    ASSERT_TRUE(write_file(file, wrong).ok());
+    const Outcome refused = nlbench(run);
+    EXPECT_EQ(refused.code, 2) << refused.text;
+    EXPECT_THAT(refused.text, HasSubstr("lying/promise.json: "));
+  }
+}
+
 TEST_F(Nlbench, OnlyRankZeroNeedsFiles) {
   fs::create_directory(dir_ + "/elsewhere");
   const std::string arguments = program_ + " run saved --check --output y.npy";

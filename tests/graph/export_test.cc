@@ -300,7 +300,8 @@ TEST_F(Export, EveryOperatorComesBack) {
     ASSERT_TRUE(back.ok()) << back.error().to_string();
     expect_same_model(*back, model);
   }
-  for (const Op other : {Op::LSTM, Op::GRU, Op::RNN, Op::Gelu}) seen.insert(other);  // they have tests of their own
+  for (const Op other : {Op::LSTM, Op::GRU, Op::RNN, Op::Gelu, Op::Attention})
+    seen.insert(other);  // they have tests of their own
   EXPECT_EQ(static_cast<int>(seen.size()), first_general_op);
 }
 
@@ -333,6 +334,43 @@ TEST_F(Export, AGeluIsItsPartsAndIsRecognizedAgain) {
     const Graph again = optimize(back->graph, back->weights).value();
     ASSERT_EQ(again.nodes.size(), 1u) << to_string(again);
     EXPECT_EQ(again.nodes[0], model.graph.nodes[0]);
+  }
+}
+
+// Heads of their own or shared, with a mask for all, a mask for each head, or the operator's own.
+TEST_F(Export, AnAttentionIsItsPartsAndIsRecognizedAgain) {
+  for (const int64_t kv_heads : {4, 2, 1}) {
+    for (const Shape& mask : {Shape{}, Shape{5, 7}, Shape{4, 1, 7}, Shape{2, 1, 5, 7}, Shape{2, 4, 5, 7}}) {
+      for (const int64_t causal : {0, 1}) {
+        if (causal == 1 && !mask.empty()) continue;  // two sums in a row are not recognized
+        GraphBuilder builder("attention");
+        const auto input = [&](const char* name, Shape shape) {
+          return builder.input(name, {DType::f32, std::move(shape)});
+        };
+        std::vector<ValueId> operands{input("q", {2, 4, 5, 6}), input("k", {2, kv_heads, 7, 6}),
+                                      input("v", {2, kv_heads, 7, 3})};
+        if (!mask.empty()) operands.push_back(input("mask", mask));
+        builder.output(
+            builder.add(Op::Attention, "attend", operands, {{"causal", causal}, {"scale", 0.25}}, "y").value());
+        Model model;
+        model.graph = std::move(builder).finish();
+        SCOPED_TRACE(to_string(model.graph));
+        auto back = round_trip(model);
+        ASSERT_TRUE(back.ok()) << back.error().to_string();
+        EXPECT_GT(back->graph.nodes.size(), 4u);
+        const std::vector<Tensor> inputs = random_inputs(model.graph, 3);
+        const std::vector<Tensor> want = evaluate(model.graph, model.weights, inputs).value();
+        expect_close(evaluate(back->graph, back->weights, inputs).value(), want, {1e-5, 1e-6});
+        const Graph again = optimize(back->graph, back->weights).value();
+        const auto attends = [](const Node& node) { return node.op == Op::Attention; };
+        ASSERT_EQ(std::ranges::count_if(again.nodes, attends), 1) << to_string(again);
+        EXPECT_EQ(std::ranges::find_if(again.nodes, attends)->attrs, model.graph.nodes[0].attrs);
+        EXPECT_TRUE(std::ranges::none_of(again.nodes, [](const Node& node) {
+          return node.op == Op::MatMul || node.op == Op::Softmax || node.op == Op::Transpose;
+        })) << to_string(again);
+        expect_close(evaluate(again, back->weights, inputs).value(), want, {1e-5, 1e-6});
+      }
+    }
   }
 }
 

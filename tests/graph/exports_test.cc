@@ -1,11 +1,16 @@
-// Networks as exporters write them (scripts/export/pytorch.py), against the outputs of the framework they come from.
+// Networks as exporters write them (scripts/export/), against the outputs of the framework they come from.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <string>
+#include <vector>
 
 #include "base/npy.h"
 #include "graph/onnx/import.h"
+#include "graph/onnx/onnx_file.h"
 #include "graph/passes.h"
 #include "graph/reference/evaluate.h"
 #include "testing/paths.h"
@@ -27,38 +32,58 @@ void expect_equal(const Graph& graph, const WeightStore& weights, const NpyArray
   }
 }
 
-class Exports : public ::testing::TestWithParam<const char*> {};
-
-TEST_P(Exports, GiveWhatTheFrameworkGives) {
-  const std::string name = GetParam();
-  const auto input = read_npy(folder + name + "_input.npy"), output = read_npy(folder + name + "_output.npy");
-  ASSERT_TRUE(input.ok() && output.ok());
-  for (const char* exporter : {"_dynamo", "_trace"}) {
-    const std::string what = name + exporter;
-    ImportOptions options;
-    options.input_shapes["x"] = input->shape;
-    auto model = import_onnx(folder + what + ".onnx", options);
-    ASSERT_TRUE(model.ok()) << model.error().to_string();
-    expect_equal(model->graph, model->weights, *input, *output, what);
-    const auto optimized = optimize(model->graph, model->weights);
-    ASSERT_TRUE(optimized.ok()) << optimized.error().to_string();
-    expect_equal(*optimized, model->weights, *input, *output, what + ", optimized");
-    // The batch that the exporter left open: one sample, and its own output.
-    options.input_shapes["x"][0] = 1;
-    const auto single = import_onnx(folder + what + ".onnx", options);
-    ASSERT_TRUE(single.ok()) << what << ": " << single.error().to_string();
-    const auto first = [](const NpyArray& all) {
-      NpyArray one = all;
-      one.shape[0] = 1;
-      one.values.resize(all.values.size() / static_cast<size_t>(all.shape[0]));
-      return one;
-    };
-    expect_equal(single->graph, single->weights, first(*input), first(*output), what + ", one sample");
+// Every ONNX file of the folder: NAME_EXPORTER. Its input and output are its own, or those of NAME, which several
+// exporters share.
+std::vector<std::string> fixtures() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() == ".onnx") names.push_back(entry.path().stem().string());
   }
+  std::ranges::sort(names);
+  return names;
 }
 
-INSTANTIATE_TEST_SUITE_P(PyTorch, Exports, ::testing::Values("simple_cnn", "block"),
-                         [](const auto& info) { return std::string(info.param); });
+NpyArray first_sample(const NpyArray& all) {
+  NpyArray one = all;
+  one.shape[0] = 1;
+  one.values.resize(all.values.size() / static_cast<size_t>(all.shape[0]));
+  return one;
+}
+
+class Exports : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(Exports, GiveWhatTheFrameworkGives) {
+  const std::string name = GetParam(), path = folder + name + ".onnx";
+  const bool own = std::filesystem::exists(folder + name + "_input.npy");
+  const std::string data = folder + (own ? name : name.substr(0, name.rfind('_')));
+  const auto input = read_npy(data + "_input.npy"), output = read_npy(data + "_output.npy");
+  ASSERT_TRUE(input.ok()) << input.error().to_string();
+  ASSERT_TRUE(output.ok()) << output.error().to_string();
+  const auto file = read_onnx(path);
+  ASSERT_TRUE(file.ok()) << file.error().to_string();
+  ASSERT_EQ(file->inputs.size(), 1u);
+  ImportOptions options;
+  Shape& shape = options.input_shapes[file->inputs[0].name];
+  shape = input->shape;
+  auto model = import_onnx(path, options);
+  ASSERT_TRUE(model.ok()) << model.error().to_string();
+  expect_equal(model->graph, model->weights, *input, *output, name);
+  const auto optimized = optimize(model->graph, model->weights);
+  ASSERT_TRUE(optimized.ok()) << optimized.error().to_string();
+  expect_equal(*optimized, model->weights, *input, *output, name + ", optimized");
+  // The batch that the exporter left open: one sample, and its own output.
+  shape[0] = 1;
+  const auto single = import_onnx(path, options);
+  ASSERT_TRUE(single.ok()) << single.error().to_string();
+  expect_equal(single->graph, single->weights, first_sample(*input), first_sample(*output), name + ", one sample");
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, Exports, ::testing::ValuesIn(fixtures()), [](const auto& info) { return info.param; });
+
+TEST(ExportsFolder, HasBothExportersOfPyTorch) {
+  EXPECT_THAT(fixtures(),
+              ::testing::IsSupersetOf({"simple_cnn_dynamo", "simple_cnn_trace", "block_dynamo", "block_trace"}));
+}
 
 }  // namespace
 }  // namespace nlsplit

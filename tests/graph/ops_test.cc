@@ -193,6 +193,48 @@ TEST(Ops, WorkCountsAMultiplyAddAsTwo) {
   EXPECT_EQ(fused.bytes_written, work.bytes_written);
 }
 
+// A box costs what is in it, not what it is cut out of.
+TEST(Ops, WorkOfASliceIsWhatItTakesOut) {
+  const Attrs attrs = {{"axes", Ints{0}}, {"ends", Ints{5}}, {"starts", Ints{2}}, {"steps", Ints{1}}};
+  const Work work =
+      work_of(Op::Slice, attrs, {}, std::vector<TensorType>{f32({1000, 64})}, std::vector<TensorType>{f32({3, 64})});
+  EXPECT_EQ(work.bytes_read.value(), 4 * 3 * 64);
+  EXPECT_EQ(work.bytes_written.value(), 4 * 3 * 64);
+}
+
+TEST(Ops, Attention) {
+  const auto attrs = [](int64_t causal) { return Attrs{{"causal", causal}, {"scale", 0.5}}; };
+  const TensorType q = f32({2, 6, 5, 4}), k = f32({2, 3, 7, 4}), v = f32({2, 3, 7, 9});
+  EXPECT_EQ(infer(Op::Attention, {q, k, v}, attrs(1)), "f32[2,6,5,9]");
+  for (const Shape& mask : {Shape{7}, Shape{5, 7}, Shape{6, 1, 7}, Shape{2, 1, 5, 7}})
+    EXPECT_EQ(infer(Op::Attention, {q, k, v, f32(mask)}, attrs(0)), "f32[2,6,5,9]");
+  EXPECT_THAT(infer(Op::Attention, {q, k, v, f32({5, 1})}, attrs(0)), HasSubstr("a mask f32[5,1] for scores"));
+  EXPECT_THAT(infer(Op::Attention, {q, k, v, f32({3, 5, 7})}, attrs(0)), HasSubstr("a mask f32[3,5,7] for scores"));
+  EXPECT_THAT(infer(Op::Attention, {q, f32({2, 4, 7, 4}), v}, attrs(0)), HasSubstr("do not share keys and values"));
+  EXPECT_THAT(infer(Op::Attention, {q, k, f32({2, 3, 6, 9})}, attrs(0)), HasSubstr("not a value for each key"));
+  EXPECT_THAT(infer(Op::Attention, {q, f32({2, 3, 7, 5}), v}, attrs(0)), HasSubstr("differ in size"));
+  EXPECT_THAT(infer(Op::Attention, {q, f32({1, 3, 7, 4}), v}, attrs(0)), HasSubstr("the batches differ"));
+  EXPECT_THAT(infer(Op::Attention, {f32({2, 6, 8, 4}), k, v}, attrs(1)), HasSubstr("in front of all keys"));
+  // 12 heads of 5 queries that see 7 keys: two products of 4 and 9, scale and softmax are 1 and 5.
+  const auto flops = [&](int64_t causal) {
+    return work_of(Op::Attention, attrs(causal), {}, std::vector<TensorType>{q, k, v},
+                   std::vector<TensorType>{f32({2, 6, 5, 9})})
+        .flops.value();
+  };
+  EXPECT_EQ(flops(0), 12.0 * 5 * 7 * (2 * (4 + 9) + 6));
+  EXPECT_EQ(flops(1), 12.0 * (3 + 4 + 5 + 6 + 7) * (2 * (4 + 9) + 6)) << "the last query sees them all";
+  const auto keeps = [&](std::vector<TensorType> types, uint64_t batched) {
+    return info(Op::Attention).keeps_batch(types, batched, attrs(0));
+  };
+  EXPECT_TRUE(keeps({q, k, v}, 7));
+  EXPECT_FALSE(keeps({q, k, v}, 1)) << "keys that are the same for all samples would have to be repeated";
+  EXPECT_TRUE(keeps({q, k, v, f32({5, 7})}, 7));
+  EXPECT_TRUE(keeps({q, k, v, f32({2, 1, 5, 7})}, 15));
+  EXPECT_TRUE(keeps({q, k, v, f32({1, 6, 5, 7})}, 7));
+  EXPECT_FALSE(keeps({q, k, v, f32({2, 1, 5, 7})}, 7)) << "a constant that differs for each sample";
+  EXPECT_FALSE(keeps({q, k, v, f32({5, 7})}, 15));
+}
+
 // A row of an embedding costs what the row has, not the whole table.
 TEST(Ops, WorkOfAGatherIsWhatItTakesOut) {
   const Work work =

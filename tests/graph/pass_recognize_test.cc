@@ -192,7 +192,7 @@ TEST(RecognizeGelu, ByErfHoweverItIsWritten) {
                 "%a f32[2,9] = Add(%f, %o) as \"a\"\nweight %h 0.5\n" + product + "output %y\n");
       EXPECT_EQ(to_string(pass("recognize_gelu").run(text.graph, text.weights).value()), R"(graph "g"
 input %x f32[2,9]
-%y f32[2,9] = Gelu(%x) {approximate="none"} as "y"
+%y f32[2,9] = Gelu(%x) as "y"
 output %y
 )");
       text.expect("recognize_gelu", "Gelu");

@@ -63,11 +63,33 @@ TEST(Text, UsualAttributesNeedNotBeWritten) {
   EXPECT_EQ(parse_graph(written, "written").value(), graph);
   // What is nearly usual is not left out.
   for (const char* line : {"Pad(%x) {pads=[0,0,0,0], value=-0.0}", "LeakyRelu(%x) {alpha=0.01}", "Softmax(%x) {axis=1}",
-                           "Clip(%x) {max=6.0}"}) {
+                           "Clip(%x) {max=6.0}", "Gelu(%x)", "Gelu(%x) {approximate=\"tanh\"}"}) {
     const std::string text =
         fmt::format("graph \"g\"\ninput %x f32[2,3]\n%y f32[2,3] = {} as \"y\"\noutput %y\n", line);
     EXPECT_EQ(to_string(parse_graph(text, "g").value()), text);
   }
+}
+
+TEST(Text, ImagesAreSampledInTheUsualWay) {
+  constexpr std::string_view text = R"(graph "images"
+input %x f32[1,2,4,4]
+input %where f32[1,3,3,2]
+input %regions f32[3,4]
+input %of i64[3]
+%larger f32[1,2,8,8] = Resize(%x) {scales=[1.0,1.0,2.0,2.0], sizes=[0,0,8,8]} as "larger"
+%smooth f32[1,2,8,8] = Resize(%x) {mode="linear", scales=[1.0,1.0,2.0,2.0], sizes=[0,0,8,8]} as "smooth"
+%there f32[1,2,3,3] = GridSample(%x, %where) as "there"
+%cut f32[3,2,2,2] = RoiAlign(%x, %regions, %of) {output_height=2, output_width=2} as "cut"
+%curve f32[1,2,4,4] = Gelu(%x) as "curve"
+output %larger
+output %smooth
+output %there
+output %cut
+output %curve
+)";
+  const auto graph = parse_graph(text, "images.nls");
+  ASSERT_TRUE(graph.ok()) << graph.error().to_string();
+  EXPECT_EQ(to_string(*graph), text);
 }
 
 // In every attribute that may be missing: the kind its operator asks for, and the documentation's row.

@@ -178,5 +178,44 @@ TEST(Weights, ReadsCountsWhatADerivedOneIsMadeOf) {
   EXPECT_EQ(store.stored_bytes().value(), 8);
 }
 
+TEST(WeightStore, SlicesAreCutWhenAskedFor) {
+  WeightStore store;
+  const ContentId whole = store.add_bytes(f32({2, 3, 2}), raw_of({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}));
+  const ContentId rows = store.add_slice(whole, 1, 1, 3, f32({2, 3, 2}));
+  EXPECT_EQ(floats_of(store.materialise(rows).value()), (std::vector<float>{2, 3, 4, 5, 8, 9, 10, 11}));
+  EXPECT_EQ(store.type(rows), f32({2, 2, 2}));
+  EXPECT_EQ(store.stored_bytes(), bytes(48)) << "nothing more";
+  EXPECT_EQ(rows, WeightStore::slice_id(whole, 1, 1, 3, f32({2, 3, 2})));
+  // The same bytes as columns of a matrix of two rows.
+  EXPECT_EQ(rows, store.add_slice(whole, 1, 2, 6, f32({2, 6})));
+  const ContentId of_slice = store.add_slice(rows, 2, 0, 1, f32({2, 2, 2}));
+  EXPECT_EQ(floats_of(store.materialise(of_slice).value()), (std::vector<float>{2, 4, 8, 10}));
+}
+
+TEST(WeightStore, SlicesOfRecipesAndOfEveryType) {
+  WeightStore store;
+  const ContentId random = store.add_random(f32({4, 5}), 3, 1.0f);
+  const ContentId twice = store.add_derived(Derivation::add, {random, random}, 0, f32({4, 5}));
+  const ContentId part = store.add_slice(twice, 0, 1, 3, f32({4, 5}));
+  const std::vector<float> all = floats_of(store.materialise(twice).value());
+  EXPECT_EQ(floats_of(store.materialise(part).value()), std::vector<float>(all.begin() + 5, all.begin() + 15));
+  EXPECT_EQ(store.reads(part), store.reads(twice) + 1);
+  for (const DType dtype : all_dtypes()) {
+    const TensorType type{dtype, {3, 4}};
+    std::string raw(static_cast<size_t>(size_of(type).value()), '\0');
+    for (size_t i = 0; i < raw.size(); ++i) raw[i] = static_cast<char>(i);
+    const ContentId id = store.add_slice(store.add_bytes(type, raw), 1, 2, 4, type);
+    const std::string cut = store.materialise(id).value();
+    const auto element = static_cast<size_t>(size_of(dtype));
+    ASSERT_EQ(cut.size(), 6 * element) << name_of(dtype);
+    for (size_t row = 0; row < 3; ++row) {
+      EXPECT_EQ(cut.substr(row * 2 * element, 2 * element), raw.substr((row * 4 + 2) * element, 2 * element));
+    }
+  }
+  WeightStore empty;
+  const ContentId later = empty.add_slice(random, 0, 0, 1, f32({4, 5}));
+  EXPECT_FALSE(empty.materialise(later).ok()) << "what it is a slice of is not there";
+}
+
 }  // namespace
 }  // namespace nlsplit

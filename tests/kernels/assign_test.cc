@@ -96,6 +96,98 @@ TEST(Assign, APreferenceIsFollowed) {
   EXPECT_EQ(winograd, 3u) << "last of its candidates only at 7 x 7 pixels";
 }
 
+Graph one_conv(const Shape& x, const Shape& w, int64_t group) {
+  using Ints = std::vector<int64_t>;
+  GraphBuilder g("conv");
+  const ValueId input = g.input("x", {DType::f32, x}), weight = g.weight("w", {DType::f32, w}, ContentId{1});
+  g.output(g.add(Op::Conv, "conv", {input, weight},
+                 {{"dilations", Ints{1, 1}},
+                  {"group", group},
+                  {"kernel_shape", Ints{w[2], w[3]}},
+                  {"pads", Ints(4, w[2] / 2)},
+                  {"strides", Ints{1, 1}}})
+               .value());
+  return std::move(g).finish();
+}
+
+// A few rows of a layer that is large as a whole: left to itself it would have another kernel.
+// Blocks of channels are of the value that a view is of, which has other axes.
+TEST(Assign, AViewIsReadRowMajor) {
+  WeightStore weights;
+  GraphBuilder builder("tokens_as_image");
+  const ValueId x = builder.input("x", {DType::f32, {1, 16, 32}});
+  const ValueId sum = builder.add(Op::Add, "sum", {x, x}, {}).value();
+  const ValueId image =
+      builder.add(Op::Reshape, "image", {sum}, {{"shape", std::vector<int64_t>{1, 16, 1, 32}}}).value();
+  const TensorType filters{DType::f32, {16, 16, 1, 3}};
+  const ValueId weight = builder.weight("w", filters, weights.add_random(filters, 1, 0.1f));
+  const Attrs attrs = {{"dilations", std::vector<int64_t>{1, 1}},
+                       {"group", int64_t{1}},
+                       {"kernel_shape", std::vector<int64_t>{1, 3}},
+                       {"pads", std::vector<int64_t>{0, 1, 0, 1}},
+                       {"strides", std::vector<int64_t>{1, 1}}};
+  builder.output(builder.add(Op::Conv, "conv", {image, weight}, attrs).value());
+  const Graph graph = std::move(builder).finish();
+  for (const Isa isa : {Isa::v2, Isa::v3, Isa::v4}) {
+    const Assignment chosen = assign_kernels(graph, isa).value();
+    EXPECT_EQ(chosen.descs[2].inputs[0].block, 0) << chosen.descs[2].kernel;
+    EXPECT_TRUE(verify(chosen.descs[2]).ok()) << verify(chosen.descs[2]).error().to_string();
+    for (const Reorder& reorder : chosen.reorders) EXPECT_EQ(reorder.block, 0);
+  }
+}
+
+TEST(Assign, AWantedKernelIsTakenWhereItAccepts) {
+  const Graph rows = one_conv({1, 32, 6, 20}, {32, 32, 3, 3}, 1);
+  const auto chosen = [](const Graph& graph, const std::string& wanted) {
+    const std::vector<std::string> all(graph.nodes.size(), wanted);
+    return assign_kernels(graph, Isa::v3, {}, {}, all).value().descs[0].kernel;
+  };
+  EXPECT_EQ(chosen(rows, ""), "conv_blocked_v3");
+  EXPECT_EQ(chosen(rows, "conv_winograd_v3"), "conv_winograd_v3");
+  EXPECT_EQ(chosen(rows, "conv_winograd"), "conv_winograd_v3") << "at whatever level";
+  EXPECT_EQ(chosen(rows, "conv_winograd_v4"), "conv_blocked_v3") << "of another level";
+  EXPECT_EQ(chosen(rows, "conv_depthwise_v3"), "conv_blocked_v3") << "it does not accept this";
+  EXPECT_EQ(chosen(rows, "conv_magic_v3"), "conv_blocked_v3");
+  EXPECT_EQ(chosen(rows, "conv_v3"), "conv_v3") << "a last resort, row-major";
+  EXPECT_EQ(chosen(rows, "conv_direct_v3"), "conv_direct_v3") << "row-major, though it could be in blocks";
+  // Before a preference is asked.
+  const std::vector<std::string> wanted{"conv_winograd_v3"};
+  const auto first = [](const ComputeDesc&, std::span<const std::string>) { return size_t{0}; };
+  EXPECT_EQ(assign_kernels(rows, Isa::v3, first, {}, wanted).value().descs[0].kernel, "conv_winograd_v3");
+}
+
+// Some input channels of a layer that read all of them in blocks, few as they are.
+TEST(Assign, AWantedKernelBringsItsLayout) {
+  const Graph few = one_conv({1, 4, 20, 20}, {32, 4, 3, 3}, 1);
+  EXPECT_EQ(assign_kernels(few, Isa::v3).value().descs[0].kernel, "conv_stem_v3");
+  const std::vector<std::string> blocked{"conv_blocked_v3"};
+  const Assignment chosen = assign_kernels(few, Isa::v3, {}, {}, blocked).value();
+  EXPECT_EQ(chosen.descs[0].kernel, "conv_blocked_v3");
+  EXPECT_EQ(chosen.descs[0].inputs[0].block, 8);
+  EXPECT_EQ(chosen.reorders.size(), 2u) << "there and back";
+
+  // Left to itself a normalization stays as its operand comes.
+  GraphBuilder g("lrn");
+  const ValueId x = g.input("x", {DType::f32, {1, 16, 8, 8}});
+  g.output(g.add(Op::LRN, "lrn", {x}, {{"alpha", 1e-4}, {"beta", 0.75}, {"bias", 1.0}, {"size", int64_t{5}}}).value());
+  const Graph graph = std::move(g).finish();
+  EXPECT_EQ(assign_kernels(graph, Isa::v3).value().descs[0].kernel, "lrn_v3");
+  const std::vector<std::string> lrn{"lrn_blocked"};
+  EXPECT_EQ(assign_kernels(graph, Isa::v3, {}, {}, lrn).value().descs[0].kernel, "lrn_blocked_v3");
+}
+
+TEST(Assign, WhatTheWholeHasItWants) {
+  const Graph graph = optimized("resnet18");
+  for (const Isa isa : {Isa::v3, Isa::v4}) {
+    const auto last = [](const ComputeDesc&, std::span<const std::string> candidates) { return candidates.size() - 1; };
+    const Assignment whole = assign_kernels(graph, isa, last).value();
+    std::vector<std::string> wanted;
+    for (const ComputeDesc& desc : whole.descs) wanted.push_back(desc.kernel);
+    const Assignment again = assign_kernels(graph, isa, {}, {}, wanted).value();
+    for (size_t n = 0; n < wanted.size(); ++n) EXPECT_EQ(again.descs[n].kernel, wanted[n]);
+  }
+}
+
 // Bytes that are stored once more if node n works on blocks where labels[n] says so.
 int64_t reordered_bytes(const Graph& graph, const std::vector<std::optional<ComputeDesc>>& blocked,
                         const std::vector<bool>& labels) {

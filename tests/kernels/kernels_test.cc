@@ -5,6 +5,7 @@
 #include <set>
 
 #include "graph/elements.h"
+#include "kernels/kernel_operands.h"
 #include "kernels/layout.h"
 #include "kernels/random_desc.h"
 #include "kernels/run_kernel.h"
@@ -35,31 +36,8 @@ class Kernels : public ::testing::TestWithParam<Param> {
     library_.emplace(std::move(*loaded));
   }
 
-  std::vector<Tensor> operands(const ComputeDesc& desc, uint64_t seed) const {
-    std::vector<Tensor> tensors;
-    for (const TensorType& type : desc.inputs) tensors.push_back(random_tensor(type, seed * 100 + tensors.size()));
-    for (size_t i = 0; i < tensors.size(); ++i) {
-      const bool divisor = desc.op == Op::Div && i == 1;
-      const bool positive = desc.op == Op::Sqrt || (desc.op == Op::BatchNormalization && i == 4);
-      for (float& v : tensors[i].values) {
-        if (divisor || positive) v = std::abs(v) + 0.25f;
-        // As a trained network's: the sums stay near 1, where the functions are not flat.
-        if (recurrent(desc.op) && (i == 1 || i == 2)) v /= std::sqrt(static_cast<float>(desc.inputs[i].shape[2]));
-      }
-    }
-    return tensors;
-  }
-
-  static bool recurrent(Op op) { return op == Op::LSTM || op == Op::GRU || op == Op::RNN; }
-
   std::optional<KernelLibrary> library_;
 };
-
-std::vector<const Tensor*> pointers(const std::vector<Tensor>& tensors) {
-  std::vector<const Tensor*> all;
-  for (const Tensor& tensor : tensors) all.push_back(&tensor);
-  return all;
-}
 
 // Errors of a sum grow with its terms' magnitude, about 1 each. Winograd's transforms multiply by up to 8 and cancel.
 Tolerance tolerance_of(const ComputeDesc& desc) {
@@ -69,6 +47,7 @@ Tolerance tolerance_of(const ComputeDesc& desc) {
   if (desc.op == Op::ConvTranspose)
     terms = static_cast<double>(element_count(desc.inputs[1].shape)) / static_cast<double>(desc.inputs[1].shape[1]);
   if (desc.op == Op::Gemm || desc.op == Op::MatMul) terms = 600;
+  if (desc.op == Op::Attention) return {1e-5, 1e-5};
   const double factor = desc.kernel.starts_with("conv_winograd") ? 10 : 1;
   return {2e-5 * factor, 2e-6 * factor * (1 + std::sqrt(terms)) * std::max(1.0, std::sqrt(terms / 600))};
 }
@@ -85,7 +64,7 @@ TEST_P(Kernels, AgreeWithTheReference) {
     // Not only the one that would be chosen: all that accept.
     auto chosen = choose_kernel(*desc, GetParam().isa);
     ASSERT_TRUE(chosen.ok()) << chosen.error().to_string();
-    const std::vector<Tensor> inputs = operands(*desc, static_cast<uint64_t>(tried));
+    const std::vector<Tensor> inputs = kernel_operands(*desc, static_cast<uint64_t>(tried));
     const std::vector<Tensor> expected = run_reference(*desc, pointers(inputs));
     for (ComputeDesc form : layouts_of(*desc, static_cast<int>(vector_width(GetParam().isa)))) {
       for (const KernelInfo& kernel : all_kernels()) {
@@ -117,7 +96,8 @@ TEST_P(Kernels, AgreeWithTheReference) {
                                                   {Op::LSTM, 2},
                                                   {Op::GRU, 2},
                                                   {Op::RNN, 2},
-                                                  {Op::Concat, 2}};
+                                                  {Op::Concat, 2},
+                                                  {Op::Slice, 2}};
   EXPECT_EQ(used.size(), kernels_of.contains(GetParam().op) ? kernels_of.at(GetParam().op) : 1);
 }
 
@@ -131,7 +111,7 @@ TEST_P(Kernels, OverwriteTheirOperandsWhereTheCatalogueSaysSo) {
   for (int tried = 0; tried < 60; ++tried) {
     const std::optional<ComputeDesc> desc = random_desc(GetParam().op, random);
     if (!desc) continue;
-    const std::vector<Tensor> inputs = operands(*desc, static_cast<uint64_t>(tried));
+    const std::vector<Tensor> inputs = kernel_operands(*desc, static_cast<uint64_t>(tried));
     for (ComputeDesc form : layouts_of(*desc, static_cast<int>(vector_width(GetParam().isa)))) {
       for (const KernelInfo& kernel : all_kernels()) {
         if (!refusal(kernel, form, GetParam().isa).empty()) continue;
@@ -168,7 +148,7 @@ std::vector<Tensor> samples(const std::vector<Tensor>& wholes, int64_t begin, in
   return parts;
 }
 
-// What "exact_batch" promises: a sample's bits are the same alone, and anywhere in any batch.
+// What exact::batch promises: a sample's bits are the same alone, and anywhere in any batch.
 TEST_P(Kernels, DoNotLetTheBatchTouchASamplesBits) {
   Random random(static_cast<uint64_t>(GetParam().op) * 104729 + 5);
   int compared = 0;
@@ -183,7 +163,8 @@ TEST_P(Kernels, DoNotLetTheBatchTouchASamplesBits) {
     for (size_t i = 0; i < desc->inputs.size(); ++i) {
       if (desc->is_weight(i)) continue;
       const Shape& shape = desc->inputs[i].shape;
-      const bool samples_of_rank_three = recurrent(desc->op) && (i == 0 || i == 4 || (i == 5 && desc->op == Op::LSTM));
+      const bool samples_of_rank_three =
+          is_recurrent(desc->op) && (i == 0 || i == 4 || (i == 5 && desc->op == Op::LSTM));
       const bool same_rank = samples_of_rank_three || shape.size() == desc->outputs[0].shape.size();
       if (same_rank && shape[0] == drawn) {
         batched |= uint64_t{1} << i;
@@ -213,9 +194,9 @@ TEST_P(Kernels, DoNotLetTheBatchTouchASamplesBits) {
       const size_t form = i % forms;
       const KernelInfo& kernel = all_kernels()[i / forms];
       if (!refusal(kernel, layouts_of(*whole, block)[form], GetParam().isa).empty()) continue;
-      ASSERT_TRUE(kernel.exact_batch);
+      ASSERT_NE(kernel.exact_axes & exact::batch, 0);
       const std::string id = full_id(kernel, GetParam().isa);
-      const std::vector<Tensor> inputs = operands(*whole, static_cast<uint64_t>(tried));
+      const std::vector<Tensor> inputs = kernel_operands(*whole, static_cast<uint64_t>(tried));
       const auto run = [&](const ComputeDesc& rows, int64_t begin, int64_t count) {
         ComputeDesc part = layouts_of(rows, block)[form];
         part.kernel = id;
@@ -351,6 +332,88 @@ TEST(Gather, IsTheReference) {
         EXPECT_EQ(made, bytes_of(want));
       }
     }
+  }
+}
+
+// Boxes of any type, from blocks as well, large enough to be handed out in pieces.
+TEST(Slice, IsTheReference) {
+  using Ints = std::vector<int64_t>;
+  struct Case {
+    DType type;
+    Shape shape;
+    Ints axes, starts, ends;
+  };
+  for (const auto& [type, shape, axes, starts, ends] :
+       {Case{DType::f32, {7, 5}, {0}, {2}, {6}}, Case{DType::u8, {3, 40, 3}, {-2, 0}, {-7, 1}, {1000, 3}},
+        Case{DType::i64, {9}, {0}, {0}, {1}}, Case{DType::f16, {2, 3, 1, 2}, {3, 1}, {1, 1}, {2, 3}},
+        Case{DType::f32, {60, 500}, {1}, {3}, {499}}, Case{DType::f32, {3, 40000}, {0}, {1}, {3}},
+        Case{DType::boolean, {2, 3, 4, 5, 6, 2, 2, 3}, {1, 4, 7}, {1, 2, 1}, {3, 5, 3}},
+        Case{DType::i32, {4, 5}, {0}, {3}, {3}}, Case{DType::f32, {2, 3}, {}, {}, {}}}) {
+    ComputeDesc desc;
+    desc.op = Op::Slice;
+    desc.attrs = {{"axes", axes}, {"ends", ends}, {"starts", starts}, {"steps", Ints(axes.size(), 1)}};
+    desc.inputs = {{type, shape}};
+    desc.outputs = info(desc.op).infer(desc.inputs, desc.attrs).value();
+    SCOPED_TRACE(signature(desc));
+    std::vector<int64_t> numbers(static_cast<size_t>(element_count(shape)));
+    for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<int64_t>(i * 7919 % 101);
+    const std::vector<double> reals(numbers.begin(), numbers.end());
+    const Tensor x = tensor_of(desc.inputs[0], is_real(type) ? raw_of(type, std::span<const double>(reals))
+                                                             : raw_of(type, std::span<const int64_t>(numbers)));
+    const Tensor want = run_reference(desc, {&x})[0];
+    for (const Isa isa : supported_levels()) {
+      desc.kernel = choose_kernel(desc, isa).value();
+      EXPECT_EQ(desc.kernel, fmt::format("slice_{}", name_of(isa)));
+      ASSERT_TRUE(verify(desc).ok()) << verify(desc).error().to_string();
+      const KernelLibrary library = KernelLibrary::load(isa).value();
+      for (int workers : {1, 3}) {
+        std::string made(bytes_of(want).size(), 'x');
+        const void* inputs[] = {bytes_of(x).data()};
+        void* outputs[] = {made.data()};
+        (**library.find(desc.kernel)).run({&desc, inputs, outputs, nullptr, {workers, run_on_threads, &workers}});
+        EXPECT_EQ(made, bytes_of(want));
+      }
+    }
+  }
+}
+
+TEST(Slice, InStepsIsTheReferencesBusiness) {
+  ComputeDesc desc;
+  desc.op = Op::Slice;
+  using Ints = std::vector<int64_t>;
+  desc.attrs = {{"axes", Ints{0}}, {"ends", Ints{9}}, {"starts", Ints{0}}, {"steps", Ints{2}}};
+  desc.inputs = {{DType::f32, {9}}};
+  desc.outputs = {{DType::f32, {5}}};
+  EXPECT_EQ(choose_kernel(desc, Isa::v3).value(), "reference_v3");
+}
+
+// Keys and values in several blocks, masks that hide whole rows, queries that are few or many.
+TEST(Attention, QueriesThatSeeNoKeyGiveZeros) {
+  constexpr float hidden = -std::numeric_limits<float>::infinity();
+  const Tensor q = random_tensor({DType::f32, {1, 2, 70, 24}}, 1), k = random_tensor({DType::f32, {1, 1, 600, 24}}, 2),
+               v = random_tensor({DType::f32, {1, 1, 600, 40}}, 3);
+  Tensor mask = random_tensor({DType::f32, {70, 600}}, 4);
+  for (int64_t i = 0; i < 70; ++i) {
+    // None; the first block; the last; every second key.
+    for (int64_t j = 0; j < 600; ++j) {
+      const bool hides =
+          i % 5 == 0 || (i % 5 == 1 && j < 256) || (i % 5 == 2 && j >= 512) || (i % 5 == 3 && j % 2 == 0);
+      if (hides) mask.values[static_cast<size_t>(i * 600 + j)] = hidden;
+    }
+  }
+  ComputeDesc desc;
+  desc.op = Op::Attention;
+  desc.attrs = {{"causal", int64_t{0}}, {"scale", 0.2}};
+  desc.inputs = {q.type, k.type, v.type, mask.type};
+  desc.outputs = info(desc.op).infer(desc.inputs, desc.attrs).value();
+  const Tensor want = run_reference(desc, {&q, &k, &v, &mask})[0];
+  for (int64_t c = 0; c < 40; ++c) EXPECT_EQ(want.values[static_cast<size_t>(c)], 0);
+  for (Isa isa : supported_levels()) {
+    desc.kernel = choose_kernel(desc, isa).value();
+    const KernelLibrary library = KernelLibrary::load(isa).value();
+    const Tensor made = run_kernel(library, desc, {&q, &k, &v, &mask})[0];
+    EXPECT_TRUE(compare(made, want, {1e-5, 1e-5})) << desc.kernel;
+    expect_same_bits(run_kernel(library, desc, {&q, &k, &v, &mask}, 3)[0], made);
   }
 }
 

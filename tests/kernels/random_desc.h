@@ -6,6 +6,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -173,6 +174,38 @@ class RandomDesc {
     if (optional > states) input({d, 3 * hidden}, true);
   }
 
+  void attention() {
+    const int64_t batch = between(1, 2), kv_heads = between(1, 2), heads = kv_heads * pick({1, 1, 2}),
+                  keys = pick({1, 7, 33, 64, 300}), queries = chance(0.4) ? keys : pick({1, 5, 60}),
+                  size = pick({1, 8, 20, 64}), width = pick({1, 16, 20, 33, 64});
+    const bool causal = keys >= queries && chance(0.4);
+    desc_.attrs = {{"causal", int64_t{causal}},
+                   {"scale", chance(0.2) ? 1.0 : 1 / std::sqrt(static_cast<double>(size))}};
+    input({batch, heads, queries, size});
+    input({batch, kv_heads, keys, size});
+    input({batch, kv_heads, keys, width});
+    if (chance(0.5)) return;
+    Shape mask{batch, heads, queries, keys};
+    for (size_t axis = 0; axis < 3; ++axis) mask[axis] = chance(0.4) ? 1 : mask[axis];
+    mask.erase(mask.begin(), mask.begin() + (chance(0.4) ? between(0, 3) : 0));
+    input(mask);
+  }
+
+  // Channels from where a block of some level begins, or from anywhere.
+  void slice(const Shape& shape) {
+    Ints which, starts, ends;
+    for (size_t axis = 0; axis < shape.size(); ++axis) {
+      if (chance(0.4)) continue;
+      int64_t start = between(0, shape[axis] - 1);
+      if (axis == 1 && chance(0.7)) start = start / 16 * 16;
+      which.push_back(static_cast<int64_t>(axis));
+      ends.push_back(between(start + 1, shape[axis] + 1));
+      starts.push_back(chance(0.3) ? start - shape[axis] : start);
+    }
+    desc_.attrs = {{"axes", which}, {"ends", ends}, {"starts", starts}, {"steps", Ints(which.size(), 1)}};
+    input(shape);
+  }
+
   void fill() {
     const int64_t axes = between(1, 4);
     switch (op_) {
@@ -252,6 +285,10 @@ class RandomDesc {
         desc_.attrs = {{"perm", perm}};
         return input(any_shape(axes));
       }
+      case Op::Attention:
+        return attention();
+      case Op::Slice:
+        return slice(chance(0.6) ? image() : any_shape(axes));
       case Op::ReduceMean: {
         Ints reduced;
         for (int64_t i = 0; i < axes; ++i) {
@@ -303,6 +340,7 @@ inline std::vector<Op> computed_ops() {
   for (int i = 0; i < first_general_op; ++i) {
     if (!is_view(static_cast<Op>(i))) ops.push_back(static_cast<Op>(i));
   }
+  ops.push_back(Op::Slice);
   return ops;
 }
 

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "base/random.h"
+#include "partition/baseline_metis.h"
 #include "partition/chains.h"
 
 namespace nlsplit {
@@ -150,6 +151,73 @@ TEST(Baselines, PipeDreamCutsALongModelWhereLittleCrosses) {
   const std::vector<Stage> stages = stages_of("pipedream", chain(600, 1), star(2, 1e4), costs);
   ASSERT_EQ(stages.size(), 2u);
   EXPECT_EQ(stages[0].end, 301u);
+}
+
+TEST(Metis, PartsComeInTheOrderOfTheirLayers) {
+  EXPECT_EQ(parts_in_order({2, 2, 0, 2, 0, 1}, 3), (std::vector<size_t>{2, 0, 1}));
+  EXPECT_EQ(parts_in_order({1, 1}, 3), (std::vector<size_t>{1, 0, 2}));  // empty ones last
+}
+
+// Against every way to cut the order into runs.
+TEST(Metis, TheLightestLayersMoveUntilPartsAreRuns) {
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    Random random(seed);
+    const size_t layers = 1 + random.below(7), parts = 1 + random.below(3);
+    std::vector<size_t> part_of(layers);
+    std::vector<double> weight(layers);
+    for (size_t i = 0; i < layers; ++i) {
+      part_of[i] = random.below(parts);
+      weight[i] = random.uniform(1, 2);
+    }
+    const std::vector<size_t> order = parts_in_order(part_of, parts);
+    const auto place = [&](size_t part) { return std::ranges::find(order, part) - order.begin(); };
+    const auto moved = [&](const std::vector<size_t>& other) {
+      double sum = 0;
+      for (size_t i = 0; i < layers; ++i) sum += other[i] == part_of[i] ? 0 : weight[i];
+      return sum;
+    };
+    double least = std::numeric_limits<double>::infinity();
+    std::vector<size_t> runs(layers, 0);
+    const std::function<void(size_t, size_t)> every = [&](size_t i, size_t from) {
+      if (i == layers) {
+        least = std::min(least, moved(runs));
+        return;
+      }
+      for (size_t p = from; p < parts; ++p) {
+        runs[i] = order[p];
+        every(i + 1, p);
+      }
+    };
+    every(0, 0);
+    const std::vector<size_t> got = contiguous_parts(part_of, order, weight);
+    EXPECT_NEAR(moved(got), least, 1e-12) << "seed " << seed;
+    for (size_t i = 1; i < layers; ++i) EXPECT_LE(place(got[i - 1]), place(got[i])) << "seed " << seed;
+  }
+}
+
+TEST(Metis, CutsAChainIntoOneRunForEachDevice) {
+  if (!has_metis()) GTEST_SKIP() << "built without METIS";
+  // Equal layers, and A twice as fast as B and C: half of them on A.
+  const Graph graph = chain(40, 100);
+  const SearchCosts costs = costs_of(40, {1, 2, 2}, 400, 4);
+  const std::vector<Stage> stages = metis_stages(graph, star(3, 1e6), costs);
+  Plan plan;
+  plan.stages = stages;
+  plan.micro_batches = 4;
+  EXPECT_TRUE(check_plan(plan, graph, star(3, 1e6), 4).ok());
+  ASSERT_EQ(stages.size(), 3u);
+  for (const Stage& stage : stages) {
+    const size_t layers = stage.end - stage.begin;
+    EXPECT_NEAR(static_cast<double>(layers), stage.devices[0] == DeviceId(0) ? 20 : 10, 2) << layers;
+  }
+  EXPECT_EQ(metis_stages(graph, star(3, 1e6), costs), stages);
+  EXPECT_EQ(sizes(metis_stages(chain(3, 1), star(1, 1e6), costs_of(3, {1}, 4, 1))), (std::vector<size_t>{3}));
+}
+
+TEST(Metis, SaysWhenItIsNotThere) {
+  if (has_metis()) GTEST_SKIP() << "built with METIS";
+  EXPECT_TRUE(stages_of("metis", chain(3, 1), star(2, 1e6), costs_of(3, {1, 1}, 4, 1)).empty());
+  EXPECT_NE(baselines()[4].why_none.find("without METIS"), std::string_view::npos);
 }
 
 }  // namespace

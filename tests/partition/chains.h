@@ -32,6 +32,23 @@ inline Graph chain(size_t n, int64_t count) {
   return std::move(builder).finish();
 }
 
+// n convolutions in a row, 8 channels of 16x16: they can be split by samples, rows, columns and channels.
+inline Graph convolutions(size_t n) {
+  GraphBuilder builder("convolutions");
+  ValueId value = builder.input("x", {DType::f32, {4, 8, 16, 16}});
+  for (size_t i = 0; i < n; ++i) {
+    const ValueId weight = builder.weight(fmt::format("w{}", i), {DType::f32, {8, 8, 3, 3}}, ContentId{i + 1});
+    const Attrs attrs = {{"dilations", std::vector<int64_t>{1, 1}},
+                         {"group", int64_t{1}},
+                         {"kernel_shape", std::vector<int64_t>{3, 3}},
+                         {"pads", std::vector<int64_t>{1, 1, 1, 1}},
+                         {"strides", std::vector<int64_t>{1, 1}}};
+    value = builder.add(Op::Conv, fmt::format("c{}", i), {value, weight}, attrs).value();
+  }
+  builder.output(value);
+  return std::move(builder).finish();
+}
+
 inline SearchCosts costs_of(size_t nodes, const std::vector<double>& seconds_per_node, double cut, int micro_batches) {
   SearchCosts costs;
   costs.micro_batches = micro_batches;

@@ -66,7 +66,7 @@ TEST(Search, IsTheBruteForceWhereTheSpaceIsSmall) {
 
   SearchOptions options;
   options.max_candidates = 100000;
-  const SearchResult result = search_layers(graph, cluster, a, a, costs, options);
+  const SearchResult result = search_layers(graph, cluster, a, a, costs, options).value();
   EXPECT_EQ(result.space, static_cast<double>(expected.size()));
   ASSERT_EQ(result.plans.size(), expected.size());
   auto want = expected.begin();
@@ -87,9 +87,9 @@ TEST(Search, PrunedSearchFindsTheBestOfARandomSpace) {
     const HostId a(0), d(3);
     SearchOptions options;
     options.max_candidates = 1'000'000;
-    const SearchResult all = search_layers(graph, cluster, a, d, costs, options);
+    const SearchResult all = search_layers(graph, cluster, a, d, costs, options).value();
     options.max_candidates = 200;
-    const SearchResult pruned = search_layers(graph, cluster, a, d, costs, options);
+    const SearchResult pruned = search_layers(graph, cluster, a, d, costs, options).value();
     EXPECT_EQ(static_cast<double>(all.plans.size()), all.space);
     EXPECT_LE(pruned.plans.size(), 200u);
     EXPECT_EQ(pruned.space, all.space);
@@ -107,7 +107,7 @@ TEST(Search, KnowsTheBestSplitOfAChainOverUnequalMachines) {
   const SearchCosts costs = costs_of(12, {1, 2, 3}, 4, 1000);
   SearchOptions options;
   options.replicate = false;
-  const SearchResult result = search_layers(graph, cluster, HostId(0), HostId(0), costs, options);
+  const SearchResult result = search_layers(graph, cluster, HostId(0), HostId(0), costs, options).value();
   const ScoredPlan& best = result.plans[0];
   EXPECT_NEAR(best.bound_seconds, 1000 * 7.0 + 6 + 6, 1e-6);
   std::map<std::string, size_t> layers;
@@ -122,7 +122,7 @@ TEST(Search, ReplicasShareByTheirSpeed) {
   const Graph graph = chain(12, 1);
   const Cluster cluster = star(2, 1e15);
   const SearchResult result =
-      search_layers(graph, cluster, HostId(0), HostId(0), costs_of(12, {1, 2}, 4, 9), SearchOptions{});
+      search_layers(graph, cluster, HostId(0), HostId(0), costs_of(12, {1, 2}, 4, 9), SearchOptions{}).value();
   const auto both = std::find_if(result.plans.begin(), result.plans.end(), [](const ScoredPlan& plan) {
     return plan.plan.stages.size() == 1 && plan.plan.stages[0].devices.size() == 2;
   });
@@ -145,7 +145,7 @@ TEST(Search, PruningKnowsThatWeightsTakeMemory) {
   SearchOptions options;
   options.max_candidates = 50;
   const SearchResult result =
-      search_layers(graph, cluster, HostId(0), HostId(0), costs_of(40, {1, 0.1, 1, 1}, 256, 4), options);
+      search_layers(graph, cluster, HostId(0), HostId(0), costs_of(40, {1, 0.1, 1, 1}, 256, 4), options).value();
   size_t splits = 0;
   for (const ScoredPlan& plan : result.plans) {
     if (plan.plan.stages.size() == 1) continue;  // yardsticks, which others judge
@@ -186,7 +186,7 @@ TEST(Search, EqualMachinesAreNotTriedInEveryOrder) {
             (std::vector<size_t>{0, 1, 1, 3}));
   SearchOptions options;
   options.replicate = false;
-  const SearchResult result = search_layers(graph, cluster, HostId(0), HostId(0), costs, options);
+  const SearchResult result = search_layers(graph, cluster, HostId(0), HostId(0), costs, options).value();
   std::set<std::string> seen;
   for (const ScoredPlan& plan : result.plans) {
     EXPECT_TRUE(seen.insert(text_of(plan, graph, cluster)).second) << "twice: " << text_of(plan, graph, cluster);
@@ -224,7 +224,7 @@ TEST(Search, AlwaysAnswersEverySingleDeviceAndPlainReplication) {
   SearchOptions options;
   options.max_candidates = 5;
   const SearchResult result =
-      search_layers(graph, cluster, HostId(0), HostId(0), costs_of(8, {3, 1, 2}, 400, 6), options);
+      search_layers(graph, cluster, HostId(0), HostId(0), costs_of(8, {3, 1, 2}, 400, 6), options).value();
   std::set<std::string> texts;
   for (const ScoredPlan& plan : result.plans) texts.insert(text_of(plan, graph, cluster));
   for (const char* text : {"A all", "B all", "C all", "B+C all", "A+B+C all"})
@@ -237,7 +237,7 @@ TEST(Search, OptionsNarrowTheSpace) {
   const Cluster cluster = star(3, 1e6);
   const SearchCosts costs = costs_of(6, {3, 1, 2}, 400, 6);
   const auto all_plans = [&](SearchOptions options) {
-    return search_layers(graph, cluster, HostId(0), HostId(0), costs, options).plans;
+    return search_layers(graph, cluster, HostId(0), HostId(0), costs, options).value().plans;
   };
   SearchOptions options;
   options.replicate = false;
@@ -255,7 +255,7 @@ TEST(Search, ADeviceNobodyCanReachIsLeftOut) {
   Cluster cluster = star(3, 1e6);
   cluster.links.pop_back();
   const SearchResult result =
-      search_layers(graph, cluster, HostId(0), HostId(0), costs_of(4, {1, 1, 1}, 400, 2), SearchOptions{});
+      search_layers(graph, cluster, HostId(0), HostId(0), costs_of(4, {1, 1, 1}, 400, 2), SearchOptions{}).value();
   for (const ScoredPlan& plan : result.plans) {
     EXPECT_EQ(text_of(plan, graph, cluster).find('C'), std::string::npos);
     EXPECT_TRUE(std::isfinite(plan.bound_seconds));
@@ -289,9 +289,9 @@ TEST(Search, IsDeterministicAndFastForResNet50OnFourMachines) {
                         "scenario");
   const SearchCosts costs = search_costs(graph, 16, cluster, table).value();
   const auto begin = std::chrono::steady_clock::now();
-  const SearchResult one = search_layers(graph, cluster, HostId(0), HostId(0), costs, SearchOptions{});
+  const SearchResult one = search_layers(graph, cluster, HostId(0), HostId(0), costs, SearchOptions{}).value();
   const double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  const SearchResult two = search_layers(graph, cluster, HostId(0), HostId(0), costs, SearchOptions{});
+  const SearchResult two = search_layers(graph, cluster, HostId(0), HostId(0), costs, SearchOptions{}).value();
   EXPECT_EQ(one.plans.size(), SearchOptions{}.max_candidates);
   ASSERT_EQ(one.plans.size(), two.plans.size());
   for (size_t i = 0; i < one.plans.size(); ++i) EXPECT_EQ(one.plans[i].plan, two.plans[i].plan);

@@ -166,6 +166,27 @@ TEST(Verify, ResultsInTheirOperandsPlace) {
   }
 }
 
+// How it would pack a weight, say: the answer reads extents and attributes that need not be there.
+TEST(Verify, AKernelIsAskedNothingAboutWhatItCannotRun) {
+  for (const char* kernel : {"conv_direct_v2", "conv_winograd_v2", "conv_blocked_v2"}) {
+    for (const char* work : {"Relu(x)", "Conv(x, x)", "Conv(x, x) {strides=[0]}"}) {
+      const std::string text =
+          replaced(good, "a = reduce(x, x)", "a = " + std::string(work) + " kernel " + std::string(kernel));
+      EXPECT_NE(complaint(text).find("cannot run"), std::string::npos) << complaint(text);
+    }
+  }
+}
+
+// It would be printed as a computation whose operands need not be there.
+TEST(Verify, AGradientIsBySomething) {
+  for (const char* of : {"Relu(f32[2,4])", "Relu(f32[2,4], f32[2,4], f32[2,4]) + Add + Add"}) {
+    const std::string text =
+        replaced(good, "a = reduce(x, x)", "a = gradient(x) of \"" + std::string(of) + " -> f32[2,4]\"");
+    EXPECT_NE(complaint(text).find("test.nls:7:"), std::string::npos) << complaint(text);
+    EXPECT_NE(complaint(text).find("the gradient by nothing"), std::string::npos) << complaint(text);
+  }
+}
+
 TEST(Verify, ScratchThatOverlapsALiveBuffer) {
   // s and t share bytes, and s is still read after t was written.
   std::string text =

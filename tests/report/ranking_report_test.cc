@@ -58,6 +58,71 @@ TEST(RankingText, RowsAreTheTopAndTheBestOfEachOwnPlan) {
   EXPECT_THAT(text, HasSubstr("\nnext     mpirun -np 1 nlbench run small.yaml --plan 1 --check\n"));
 }
 
+TEST(RankingText, SplitPlansAndWhereTheyCannotBe) {
+  const Ranked ranked = rank({.plans = "{pair: {stages: [rest@batch(A:2+B)], micro_batches: [1, 8]}}"});
+  const std::string text = ranking_text(ranked.ranking, ranked.scenario);
+  EXPECT_THAT(text, AllOf(HasSubstr("pair: batch(A:2+B) all"),
+                          HasSubstr("\nnote     pair cannot be run in 8 micro-batches: ")));
+  const auto json = nlohmann::json::parse(ranking_json(ranked.ranking, ranked.scenario, ranked.model.graph));
+  ASSERT_EQ(json.at("own_left_out").size(), 1u);
+  EXPECT_EQ(json.at("own_left_out").at(0).at("micro_batches"), 8);
+  size_t found = 0;
+  for (const auto& plan : json.at("plans")) {
+    if (plan.at("name") != "pair") continue;
+    ++found;
+    const auto& split = plan.at("stages").at(0).at("split");
+    EXPECT_EQ(split.at("axis"), "batch");
+    EXPECT_EQ(split.at("shares"), (nlohmann::json{2, 1}));
+    EXPECT_EQ(split.at("recompute_halo"), false);
+    EXPECT_EQ(plan.at("plan").at(0), "rest@batch(A:2+B)");
+  }
+  EXPECT_EQ(found, 1u);
+}
+
+// A deep network has a note for every layer that had to be gathered: only the first ones in the text, all in the JSON.
+TEST(RankingText, NotesOfOwnPlansOnly) {
+  Ranked ranked = rank();
+  const auto own = std::ranges::find_if(ranked.ranking.judged, [](const RankedPlan& plan) { return plan.own; });
+  const auto found = std::ranges::find_if(ranked.ranking.judged, [](const RankedPlan& plan) { return !plan.own; });
+  found->notes.push_back({"a note of a found plan"});
+  for (int i = 0; i < 9; ++i) own->notes.push_back({fmt::format("layer {} was gathered", i)});
+  const std::string text = ranking_text(ranked.ranking, ranked.scenario);
+  EXPECT_THAT(text, AllOf(HasSubstr("\nnote     mine: layer 5 was gathered\n"), Not(HasSubstr("layer 6 was gathered")),
+                          HasSubstr("\nnote     mine: and 3 more such notes, all of them with --json\n"),
+                          Not(HasSubstr("a note of a found plan"))));
+  const std::string json = ranking_json(ranked.ranking, ranked.scenario, ranked.model.graph);
+  EXPECT_THAT(json, AllOf(HasSubstr("layer 8 was gathered"), HasSubstr("a note of a found plan")));
+}
+
+TEST(RankingText, TheSameOfManyLayersIsSaidOnce) {
+  Ranked ranked = rank();
+  const auto own = std::ranges::find_if(ranked.ranking.judged, [](const RankedPlan& plan) { return plan.own; });
+  for (int i = 0; i < 9; ++i) own->notes.push_back({fmt::format("Softmax 'p{}' is gathered", i)});
+  own->notes.push_back({"Conv 'c' is gathered"});
+  EXPECT_THAT(ranking_text(ranked.ranking, ranked.scenario),
+              AllOf(HasSubstr("\nnote     mine: Softmax 'p0' is gathered (and so for 8 more layers)\n"),
+                    Not(HasSubstr("'p1'")), HasSubstr("\nnote     mine: Conv 'c' is gathered\n")));
+}
+
+TEST(RankingText, DevicesThatLackTheSameShareALine) {
+  Ranked ranked = rank();
+  ranked.ranking.misfits = {{"A", bytes(1 << 20), bytes(3 << 20), 4},
+                            {"B", bytes(1 << 20), bytes(3 << 20), 1},
+                            {"C", bytes(1 << 20), bytes(2 << 20), 1}};
+  EXPECT_THAT(
+      ranking_text(ranked.ranking, ranked.scenario),
+      HasSubstr("\n5 plans do not fit: A and 1 other have 1 MiB each, the most modest of them needs 2 MiB more\n"
+                "1 plan does not fit: C has 1 MiB, the most modest of them needs 1 MiB more\n"));
+}
+
+TEST(RankingText, LongPlansComeLast) {
+  Ranked ranked = rank();
+  ranked.ranking.judged[ranked.ranking.order[0]].text = std::string(120, 'x');
+  const std::string text = ranking_text(ranked.ranking, ranked.scenario);
+  EXPECT_THAT(text, HasSubstr("\n 1  ")) << text;
+  EXPECT_THAT(text, HasSubstr("  " + std::string(120, 'x') + "\n")) << text;
+}
+
 TEST(RankingText, ColumnsStandUnderEachOther) {
   const std::string text = text_of({});
   const size_t head = text.find("\n #  plan"), end = text.find("\n\n", head + 1);

@@ -241,7 +241,7 @@ const BadScenario cases[] = {
      "s.yaml:8:24: '64' has no unit; write e.g. 64KiB, 64MiB or 64GiB"
        "\n  | network: {eager_limit: 64}"},
     {"SplitUnknown", "source: a", "search: {splits: [layers]}\nsource: a",
-     "s.yaml:8:19: unknown split 'layers'; it is 'layer' or 'replicate'"
+     "s.yaml:8:19: unknown split 'layers'; it is 'layer', 'replicate', 'batch', 'height', 'width', 'channels', 'tensor' or 'sequence'"
        "\n  | search: {splits: [layers]}"},
     {"SplitTwice", "source: a", "search: {splits: [layer, layer]}\nsource: a",
      "s.yaml:8:26: 'layer' is given twice"
@@ -249,6 +249,15 @@ const BadScenario cases[] = {
     {"Objective", "source: a", "search: {objective: speed}\nsource: a",
      "s.yaml:8:21: unknown objective 'speed'; it is 'throughput' or 'latency'"
        "\n  | search: {objective: speed}"},
+    {"ObjectiveWithoutWeight", "source: a", "search: {objective: {latency: 0}}\nsource: a",
+     "s.yaml:8:21: one of the weights must be above 0, e.g. {throughput: 0.7, latency: 0.3}"
+       "\n  | search: {objective: {latency: 0}}"},
+    {"SearchMethod", "source: a", "search: {method: greedy}\nsource: a",
+     "s.yaml:8:18: unknown method 'greedy'; it is 'auto', 'exhaustive', 'dp', 'beam' or 'anneal'"
+       "\n  | search: {method: greedy}"},
+    {"LimitsMemory", "source: a", "search: {limits: {memory: 64}}\nsource: a",
+     "s.yaml:8:27: '64' has no unit; write e.g. 64KiB, 64MiB or 64GiB"
+       "\n  | search: {limits: {memory: 64}}"},
     {"MergeOfText", "  B: {host: b, memory", "  B: {<<: A, host: b, memory",
      "s.yaml:5:7: '<<' merges a map, e.g. '<<: *name' where '&name' marks one"
        "\n  |   B: {<<: A, host: b, memory: 1GiB, costs: {roofline: {compute: 60GFLOPS, memory: 10GBps}}}"},
@@ -256,7 +265,7 @@ const BadScenario cases[] = {
      "s.yaml:8:16: keep must be from 1 to 100000, not 0"
        "\n  | search: {keep: 0}"},
     {"SearchAsList", "source: a", "search: [layer]\nsource: a",
-     "s.yaml:8:9: search must be a map with the keys splits, schedules, objective, keep, max_candidates, max_stages, seed; this is a list"
+     "s.yaml:8:9: search must be a map with the keys splits, schedules, objective, method, limits, keep, max_candidates, max_stages, seed; this is a list"
        "\n  | search: [layer]"},
     {"PlanAsText", "[..relu1@A, rest@B]", "..relu1@A",
      "s.yaml:11:9: the stages of a plan, e.g. [..conv2@A, rest@B], must be a list; this is a single value"

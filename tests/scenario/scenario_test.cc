@@ -219,6 +219,49 @@ TEST(Scenario, BundledOnesParse) {
   EXPECT_GE(count, 14);
 }
 
+TEST(Scenario, SplitsNameTheAxes) {
+  const auto search = [](const std::string& splits) {
+    return parse(std::string(smallest) + "search: {splits: " + splits + "}\n").search;
+  };
+  EXPECT_TRUE(parse(smallest).search.axes.empty());
+  const SearchOptions all = search("[layer, batch, height, width, channels, tensor, sequence]");
+  EXPECT_TRUE(all.layers);
+  EXPECT_FALSE(all.replicate);
+  EXPECT_THAT(all.axes, ElementsAre(SplitAxis::batch, SplitAxis::height, SplitAxis::width, SplitAxis::channels,
+                                    SplitAxis::tensor, SplitAxis::sequence));
+  const SearchOptions one = search("[tensor]");
+  EXPECT_FALSE(one.layers);
+  EXPECT_THAT(one.axes, ElementsAre(SplitAxis::tensor));
+  const auto twice = parse_scenario(std::string(smallest) + "search: {splits: [height, width, height]}\n", "s.yaml");
+  ASSERT_FALSE(twice.ok());
+  EXPECT_EQ(twice.error().message, "'height' is given twice");
+  EXPECT_EQ(twice.error().where.column, 34);
+  std::string training(smallest);
+  training.replace(training.find("{batch"), 1, "{mode: training, ");
+  const auto refused = parse_scenario(training + "search: {splits: [tensor]}\n", "s.yaml");
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().message, "splits inside layers are for inference: nothing splits gradients yet");
+  EXPECT_EQ(refused.error().where.line, 6);
+}
+
+TEST(Scenario, SearchHasMethodObjectiveAndLimits) {
+  const Scenario plain = parse(smallest);
+  EXPECT_EQ(plain.search.method, "auto");
+  EXPECT_EQ(plain.search.max_devices, 0u);
+  const Scenario s = parse(std::string(smallest) +
+                           "search: {method: dp, objective: {throughput: 0.7, latency: 0.3}, "
+                           "limits: {devices: 3, memory: 512MiB}}\n");
+  EXPECT_EQ(s.search.method, "dp");
+  EXPECT_EQ(s.objective, Objective::weighted);
+  EXPECT_EQ(s.weights.throughput, 0.7);
+  EXPECT_EQ(s.weights.latency, 0.3);
+  EXPECT_EQ(s.search.max_devices, 3u);
+  EXPECT_EQ(s.cluster.devices[0].memory, bytes(512 << 20));
+  // A limit gives no device more than it has.
+  const Scenario large = parse(std::string(smallest) + "search: {limits: {memory: 2GiB}}\n");
+  EXPECT_EQ(large.cluster.devices[0].memory, bytes(1 << 30));
+}
+
 TEST(Scenario, QuickstartIsWhatItSays) {
   const Scenario s = read_scenario(NLS_SOURCE_DIR "/scenarios/quickstart.yaml").value();
   EXPECT_EQ(s.model, "zoo:resnet50");

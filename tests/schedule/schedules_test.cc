@@ -52,6 +52,20 @@ TEST(Schedules, StreamingHoldsAsManyAsItIsTold) {
   EXPECT_EQ(make_schedule("streaming", input)->banks, 6);
 }
 
+// A stage split over two devices, that exchange halves in the middle: stages 0 and 1 are its front halves, 2 and 3 what
+// follows the exchange. Both devices begin at once, and two micro-batches are under way as of one stage.
+TEST(Streaming, ShardsOfAStageRunSideBySide) {
+  ScheduleInput input{3, 2, {{0}, {1}, {0}, {1}}, {{1}, {1}, {1}, {1}}};
+  input.needs = {{}, {}, {0, 1}, {0, 1}};
+  input.pipeline_stages = 1;
+  EXPECT_EQ(schedule("streaming", input), "0: 0F0 2F0 0F1 2F1 0F2 2F2 | 1: 1F0 3F0 1F1 3F1 1F2 3F2 | banks 2");
+  // A device that would wait for a slower one takes the next micro-batch meanwhile.
+  input.stage_seconds = {{1}, {5}, {1}, {1}};
+  EXPECT_EQ(schedule("streaming", input), "0: 0F0 0F1 2F0 0F2 2F1 2F2 | 1: 1F0 3F0 1F1 3F1 1F2 3F2 | banks 2");
+  input.needs = {{}, {}, {0, 1}, {3}};
+  EXPECT_FALSE(make_schedule("streaming", input).ok());
+}
+
 TEST(Schedules, SequentialHasOneDeviceAtWork) {
   // GPipe, figure 2b: S stages of t seconds one after the other for every micro-batch, so 1 / S of the devices' time.
   for (const int stages : {1, 2, 4}) {

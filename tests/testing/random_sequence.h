@@ -7,6 +7,7 @@
 // One input [1, steps, features] and one output; samples stay apart (with_batch works); values stay near 1.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <iterator>
 #include <numbers>
@@ -182,7 +183,7 @@ class RandomSequence {
     const ValueId scale = weight(channels, 0.2, 1), bias = weight(channels, 0.3), mean = weight(channels, 0.3);
     const ValueId norm =
         node(Op::BatchNormalization, {image, scale, bias, mean, weight(channels, 0.1, 1)}, {{"epsilon", 1e-3}});
-    const int64_t filters = between(2, 6), taps = between(1, 2);
+    const int64_t filters = between(2, 6), taps = std::min(between(1, 2), as[2]);
     std::vector<ValueId> inputs{norm,
                                 weight({filters, as[1], 1, taps}, 1 / std::sqrt(static_cast<double>(as[1] * taps)))};
     if (chance(0.5)) inputs.push_back(weight({filters}, 0.3));

@@ -1,4 +1,4 @@
-// What else works on blocks of channels: BatchNormalization, LRN, Concat, and the way between layouts.
+// What else works on blocks of channels: BatchNormalization, LRN, and the way between layouts.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -79,22 +79,6 @@ void run_lrn(const KernelCall& call) {
   });
 }
 
-// Every operand but the last ends with a whole block.
-void run_concat(const KernelCall& call) {
-  const ComputeDesc& desc = *call.desc;
-  const Extents out = extents_of(desc.outputs[0]);
-  parallel_for(call, out.batch, [&](int64_t sample) {
-    float* to = output(call) + sample * out.blocks * out.pixels * width;
-    for (size_t i = 0; i < desc.own_inputs(); ++i) {
-      const Extents in = extents_of(desc.inputs[i]);
-      const int64_t floats = in.blocks * in.pixels * width;
-      std::memcpy(to, input(call, i) + sample * floats, static_cast<size_t>(floats) * sizeof(float));
-      to += floats;
-    }
-  });
-  Epilogue(call).apply(output(call), 0, out.batch * out.blocks * out.pixels * width);
-}
-
 // A block of channels of one sample: `lanes` planes to or from pixels of one vector each.
 void planes_to_block(const float* planes, int64_t lanes, int64_t pixels, float* block) {
   constexpr int64_t together = 16;  // pixels: a cache line of each plane
@@ -134,7 +118,6 @@ void run_reorder(const KernelCall& call) {
 
 const KernelEntry batch_norm_blocked = {"batch_norm_blocked", run_batch_norm, nullptr};
 const KernelEntry lrn_blocked = {"lrn_blocked", run_lrn, nullptr};
-const KernelEntry concat_blocked = {"concat_blocked", run_concat, nullptr};
 const KernelEntry reorder = {"reorder", run_reorder, nullptr};
 
 }  // namespace nlsplit

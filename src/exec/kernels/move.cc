@@ -1,11 +1,14 @@
-// Concat, Transpose, Pad, Gather: they only move elements, all but Gather floats.
+// Concat, Slice, Transpose, Pad, Gather: they only move elements, all but Slice and Gather floats.
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <vector>
 
 #include "exec/kernels/epilogue.h"
 #include "exec/kernels/odometer.h"
 #include "exec/kernels/run.h"
+#include "graph/ops_infer.h"
+#include "kernels/layout.h"
 
 namespace nlsplit {
 namespace {
@@ -16,27 +19,77 @@ void copy_floats(float* to, const float* from, int64_t n) {
   std::memcpy(to, from, static_cast<size_t>(n) * sizeof(float));
 }
 
+// f(begin, end) for pieces of [0, count) that are worth handing out.
+template <class F>
+void in_pieces(const KernelCall& call, int64_t count, const F& f) {
+  constexpr int64_t piece = 8192;
+  parallel_for(call, (count + piece - 1) / piece, [&](int64_t i) { f(i * piece, std::min(count, (i + 1) * piece)); });
+}
+
+// Row-major or in blocks (stored_shape): what is joined along an axis are runs of memory, one of each operand in turn.
 void run_concat(const KernelCall& call) {
   const ComputeDesc& desc = *call.desc;
-  const Shape& out = desc.outputs[0].shape;
-  int64_t axis = attr_int(desc.attrs, "axis");
-  if (axis < 0) axis += static_cast<int64_t>(out.size());
-  int64_t outer = 1, inner = 1;
-  for (int64_t i = 0; i < static_cast<int64_t>(out.size()); ++i) {
-    const int64_t extent = out[static_cast<size_t>(i)];
-    if (i < axis) outer *= extent;
-    if (i > axis) inner *= extent;
-  }
-  const int64_t out_row = out[static_cast<size_t>(axis)] * inner;
-  int64_t begin = 0;
+  const auto axis = axis_of(attr_int(desc.attrs, "axis"), desc.outputs[0].shape.size()).value();
+  const Shape out = stored_shape(desc.outputs[0]);
+  int64_t inner = 1;
+  for (size_t i = axis + 1; i < out.size(); ++i) inner *= out[i];
+  std::vector<int64_t> ends;  // of each operand's run within a row of the result
+  int64_t row = 0;
   for (size_t i = 0; i < desc.own_inputs(); ++i) {
-    const int64_t row = desc.inputs[i].shape[static_cast<size_t>(axis)] * inner;
-    for (int64_t o = 0; row > 0 && o < outer; ++o) {
-      copy_floats(output(call) + o * out_row + begin, input(call, i) + o * row, row);
-    }
-    begin += row;
+    row += stored_shape(desc.inputs[i])[axis] * inner;
+    ends.push_back(row);
   }
-  Epilogue(call).apply(output(call), 0, outer * out_row);
+  const Epilogue epilogue(call);
+  in_pieces(call, element_count(out), [&](int64_t begin, int64_t end) {
+    for (int64_t at = begin; at < end;) {
+      const int64_t within = at % row;
+      const auto i = static_cast<size_t>(std::ranges::upper_bound(ends, within) - ends.begin());
+      const int64_t first = i == 0 ? 0 : ends[i - 1];
+      const int64_t count = std::min(ends[i] - within, end - at);
+      copy_floats(output(call) + at, input(call, i) + at / row * (ends[i] - first) + within - first, count);
+      at += count;
+    }
+    epilogue.apply(output(call), begin, end - begin);
+  });
+}
+
+// The box that is taken out, in steps of one: runs of memory as long as they come.
+void run_slice(const KernelCall& call) {
+  const ComputeDesc& desc = *call.desc;
+  const TensorType& in = desc.inputs[0];
+  const std::vector<SlicedAxis> sliced = sliced_axes(in.shape, desc.attrs).value();
+  const Shape whole = stored_shape(in), taken = stored_shape(desc.outputs[0]);
+  const int64_t total = element_count(taken);
+  if (total == 0) return;
+  int64_t first = 0, run = 1, stride = 1;
+  bool in_run = true;  // until an axis that is not taken as a whole
+  Extents strides{};
+  size_t outer = 0;  // so many axes are in front of the run
+  for (size_t axis = whole.size(); axis-- > 0; stride *= whole[axis]) {
+    strides[axis] = stride;
+    // The last of an image in blocks is the block itself.
+    const int64_t start = axis >= sliced.size() ? 0 : sliced[axis].start;
+    first += (axis == 1 && in.block > 0 ? start / in.block : start) * stride;
+    if (!in_run) continue;
+    run *= taken[axis];
+    outer = axis;
+    in_run = taken[axis] == whole[axis];
+  }
+  Axes others;
+  for (size_t axis = 0; axis < outer; ++axis) others.push(taken[axis], strides[axis], 0);
+  const int64_t element = size_of(in.dtype);
+  const char* from = static_cast<const char*>(call.inputs[0]) + first * element;
+  char* to = static_cast<char*>(call.outputs[0]);
+  const Epilogue epilogue(call);
+  in_pieces(call, total, [&](int64_t begin, int64_t end) {
+    Odometer place(others, begin / run);
+    for (int64_t at = begin, within = begin % run; at < end; within = 0, place.next()) {
+      const int64_t count = std::min(run - within, end - at);
+      std::memcpy(to + at * element, from + (place.a + within) * element, static_cast<size_t>(count * element));
+      at += count;
+    }
+    if (!epilogue.empty()) epilogue.apply(output(call), begin, end - begin);
+  });
 }
 
 // The output is walked in its order with the input's strides. Where the input's last axis lies elsewhere, that axis and
@@ -173,6 +226,9 @@ void run_gather(const KernelCall& call) {
 }  // namespace
 
 const KernelEntry concat = {"concat", run_concat, nullptr};
+const KernelEntry concat_blocked = {"concat_blocked", run_concat, nullptr};
+const KernelEntry slice = {"slice", run_slice, nullptr};
+const KernelEntry slice_blocked = {"slice_blocked", run_slice, nullptr};
 const KernelEntry transpose = {"transpose", run_transpose, nullptr};
 const KernelEntry pad = {"pad", run_pad, nullptr};
 const KernelEntry gather = {"gather", run_gather, nullptr};

@@ -14,10 +14,12 @@ namespace {
 // Extents before, at and behind an axis.
 struct Around {
   int64_t outer = 1, extent = 1, inner = 1;
+  bool last = false;  // there is no axis behind it
 };
 Around around(const Shape& shape, size_t axis) {
   Around r;
   for (size_t i = 0; i < shape.size(); ++i) (i < axis ? r.outer : i == axis ? r.extent : r.inner) *= shape[i];
+  r.last = axis + 1 == shape.size();
   return r;
 }
 
@@ -70,13 +72,6 @@ void run_lrn(const KernelCall& call) {
   }
 }
 
-float largest_of_row(const float* from, int64_t n) {
-  if (n < width) return *std::max_element(from, from + n);
-  Packet largest = load(from + n - width);  // the last ones may be met twice
-  for (int64_t i = 0; i + width < n; i += width) largest = at_least(load(from + i), largest);
-  return Eigen::internal::predux_max(largest);
-}
-
 void softmax_row(const float* from, float* to, int64_t n) {
   const Packet largest = broadcast(largest_of_row(from, n));
   const auto exponential = [&](const Packet& x) { return Eigen::internal::pexp(subtract(x, largest)); };
@@ -124,8 +119,9 @@ void run_softmax(const KernelCall& call) {
   parallel_for(call, (s.outer + at_once - 1) / at_once, [&](int64_t piece) {
     for (int64_t o = piece * at_once; o < std::min(s.outer, (piece + 1) * at_once); ++o) {
       const int64_t at = o * each;
-      if (s.inner == 1) softmax_row(input(call, 0) + at, output(call) + at, s.extent);
-      for (int64_t i = 0; s.inner > 1 && i < s.inner; i += width) {
+      // By the axis, not by how many elements are behind it: a piece of a result may have one of many.
+      if (s.last) softmax_row(input(call, 0) + at, output(call) + at, s.extent);
+      for (int64_t i = 0; !s.last && i < s.inner; i += width) {
         softmax_columns(input(call, 0) + at + i, output(call) + at + i, s.extent, s.inner,
                         std::min<int64_t>(width, s.inner - i));
       }

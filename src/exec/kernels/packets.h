@@ -6,6 +6,7 @@
 #pragma once
 
 #include <Eigen/Core>
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -96,6 +97,14 @@ inline Packet square_root(const Packet& a) {
 #else
   return _mm_sqrt_ps(a);
 #endif
+}
+
+// n > 0
+inline float largest_of_row(const float* from, int64_t n) {
+  if (n < width) return *std::max_element(from, from + n);
+  Packet largest = load(from + n - width);  // the last ones may be met twice
+  for (int64_t i = 0; i + width < n; i += width) largest = at_least(load(from + i), largest);
+  return Eigen::internal::predux_max(largest);
 }
 
 // The sum of a row in an order fixed by its length alone: element i belongs to lane i mod width, lanes are then taken

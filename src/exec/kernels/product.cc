@@ -155,8 +155,10 @@ void pack_vector_panel(const Right& right, int64_t column, int64_t columns, int6
     }
     return;
   }
+  const int64_t done =
+      columns == wide && right.k_stride == 1 ? transpose_rows(from, right.column_stride, wide, k, to) : 0;
   for (int64_t c = 0; c < wide; ++c) {
-    for (int64_t i = 0; i < k; ++i) {
+    for (int64_t i = done; i < k; ++i) {
       to[i * wide + c] = c < columns ? from[c * right.column_stride + i * right.k_stride] : 0.0f;
     }
   }

@@ -49,7 +49,8 @@ extern const KernelEntry batch_norm, lrn, softmax, reduce_mean;
 extern const KernelEntry layer_norm, instance_norm;
 extern const KernelEntry batch_norm_blocked, lrn_blocked;
 extern const KernelEntry recurrent_packed, recurrent_plain;
-extern const KernelEntry concat, concat_blocked, transpose, pad, gather, reorder;
+extern const KernelEntry concat, concat_blocked, slice, slice_blocked, transpose, pad, gather, reorder;
+extern const KernelEntry attention;
 extern const KernelEntry reference_loops;
 
 }  // namespace nlsplit

@@ -87,6 +87,7 @@ std::string refuse_operator(const ComputeDesc& desc) {
   switch (desc.op) {
     case Op::Erf:
     case Op::InstanceNormalization:
+    case Op::Attention:
       return "oneDNN has no such primitive";
     case Op::LSTM:
     case Op::GRU:

@@ -98,7 +98,7 @@ class Exporter {
     if (node.op == Op::LSTM || node.op == Op::GRU || node.op == Op::RNN) return add_recurrent(node);
     if (is_general(node.op) && node.epilogue.empty()) return add_general(node);
     // Their constants are written as f32.
-    const bool typed = node.op == Op::Pad || node.op == Op::Clip || node.op == Op::Gelu;
+    const bool typed = node.op == Op::Pad || node.op == Op::Clip || node.op == Op::Gelu || node.op == Op::Attention;
     if (is_general(node.op) || (typed && graph_.value(node.outputs[0]).type.dtype != DType::f32))
       return unsupported(fmt::format("node {} ({}): it cannot be written", node.name, name_of(node.op)));
     std::vector<std::string> inputs;
@@ -106,7 +106,10 @@ class Exporter {
     while (!inputs.empty() && inputs.back().empty()) inputs.pop_back();
     const std::string last = value_name(node.outputs[0]);
     std::string made = node.epilogue.empty() ? last : fresh(node.name);
-    add_operation(node.op, node.name, std::move(inputs), node.attrs, made);
+    if (node.op == Op::Attention)
+      add_attention(node, made);
+    else
+      add_operation(node.op, node.name, std::move(inputs), node.attrs, made);
     for (size_t i = 0; i < node.epilogue.size(); ++i) {
       const EpilogueStep& step = node.epilogue[i];
       std::vector<std::string> operands{made};
@@ -316,6 +319,71 @@ class Exporter {
     node.op = "Mul";
   }
 
+  // ONNX has it from opset 23 on; before, its parts. Heads that share keys and values are an axis of their own, along
+  // which the products repeat those.
+  void add_attention(const Node& node, const std::string& output) {
+    const auto shape = [&](size_t i) -> const Shape& { return graph_.value(node.inputs[i]).type.shape; };
+    const int64_t kv_heads = shape(1)[1], shared = shape(0)[1] / kv_heads, queries = shape(0)[2], keys = shape(1)[2];
+    const auto part = [&](const std::string& op, std::vector<std::string> operands, const std::string& suffix) {
+      std::string made = fresh(output + suffix);
+      add_plain(op, std::move(operands), made);
+      return made;
+    };
+    const auto reshaped = [&](const std::string& value, Shape to, const std::string& suffix) {
+      return part("Reshape", {value, add_integers(output + suffix + "_shape", to)}, suffix);
+    };
+    const auto apart = [&](size_t i, int64_t of_a_kind, const std::string& suffix) {
+      std::string value = value_name(node.inputs[i]);
+      if (shared == 1) return value;
+      return reshaped(value, {0, kv_heads, of_a_kind, shape(i)[2], shape(i)[3]}, suffix);
+    };
+    const std::string q = apart(0, shared, ".q"), v = apart(2, 1, ".v");
+    std::string turned = fresh(output + ".turned_k");
+    turned = add_transpose(apart(1, 1, ".k"), shared == 1 ? Shape{0, 1, 3, 2} : Shape{0, 1, 2, 4, 3}, turned);
+    std::string scores = part("MatMul", {q, turned}, ".scores");
+    const double scale = attr_float(node.attrs, "scale");
+    if (scale != 1) scores = part("Mul", {scores, add_scalar(output + ".scale", scale)}, ".scaled");
+    if (node.inputs.size() > 3) {
+      const Shape& mask = shape(3);
+      std::string operand = value_name(node.inputs[3]);
+      if (shared > 1 && mask.size() > 2) {
+        const int64_t heads = mask[mask.size() - 3];
+        Shape to{mask.size() == 4 ? 0 : 1, heads == 1 ? 1 : kv_heads, heads == 1 ? 1 : shared, mask[mask.size() - 2],
+                 keys};
+        operand = reshaped(operand, std::move(to), ".mask_heads");
+      }
+      scores = part("Add", {scores, operand}, ".masked");
+    }
+    if (attr_int(node.attrs, "causal") != 0) {
+      const std::string places = fresh(output + ".places");
+      out_.weights.push_back({places, {DType::f32, {queries, keys}}, [queries, keys]() -> Result<std::string> {
+                                return hidden_places(queries, keys);
+                              }});
+      scores = part("Add", {scores, places}, ".causal");
+    }
+    const std::string shares = part("Softmax", {scores}, ".shares");
+    out_.nodes.back().attrs["axis"] = int64_t{-1};
+    add_plain("MatMul", {shares, v}, shared == 1 ? output : fresh(output + ".apart"));
+    if (shared > 1) {
+      const Shape& y = graph_.value(node.outputs[0]).type.shape;
+      const std::string made = out_.nodes.back().outputs[0];
+      add_plain("Reshape", {made, add_integers(output + ".shape", {0, y[1], y[2], y[3]})}, output);
+    }
+    out_.nodes.back().name = node.name;
+  }
+
+  // Zeros where a query sees the key, as Op::Attention's `causal` has it, else what hides it.
+  static std::string hidden_places(int64_t queries, int64_t keys) {
+    std::vector<float> row(static_cast<size_t>(keys));
+    std::string bytes;
+    for (int64_t i = 0; i < queries; ++i) {
+      for (int64_t j = 0; j < keys; ++j)
+        row[static_cast<size_t>(j)] = j <= i + keys - queries ? 0.0f : -std::numeric_limits<float>::infinity();
+      bytes += raw_of(row.data(), row.size());
+    }
+    return bytes;
+  }
+
   void add_plain(const std::string& op, std::vector<std::string> inputs, const std::string& output) {
     OnnxNode& node = out_.nodes.emplace_back();
     node.name = output;
@@ -362,7 +430,8 @@ class Exporter {
       case Op::LSTM:
       case Op::GRU:
       case Op::RNN:
-        CHECK(false, "add_recurrent writes these");
+      case Op::Attention:
+        CHECK(false, "add_recurrent and add_attention write these");
       case Op::Conv:
       case Op::ConvTranspose:
       case Op::Gemm:

@@ -47,6 +47,7 @@ bool f32_loops(Op op, const std::vector<const Tensor*>& in, Types outputs) {
     case Op::LSTM:
     case Op::GRU:
     case Op::RNN:
+    case Op::Attention:
       break;
     default:
       return false;
@@ -115,6 +116,7 @@ std::vector<Tensor> evaluate_f32(Op op, const Attrs& attrs, const std::vector<co
     case Op::LSTM: reference::lstm(attrs, in, all); break;
     case Op::GRU: reference::gru(attrs, in, all); break;
     case Op::RNN: reference::rnn(attrs, in, all); break;
+    case Op::Attention: reference::attention(attrs, in, out); break;
     default: CHECK(false, "it has no loops of f32 alone");
   }
   // clang-format on

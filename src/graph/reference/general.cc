@@ -168,6 +168,7 @@ bool general(Op op, const Attrs& attrs, const Arrays& in, std::vector<Array>& ou
     case Op::LSTM:
     case Op::GRU:
     case Op::RNN:
+    case Op::Attention:
       return false;
   }
   CHECK(false, "unknown operator");

@@ -23,6 +23,8 @@ void lrn(const Attrs& attrs, const Inputs& inputs, Tensor& out);
 void gemm(const Attrs& attrs, const Inputs& inputs, Tensor& out);
 void matmul(const Inputs& inputs, Tensor& out);
 
+void attention(const Attrs& attrs, const Inputs& inputs, Tensor& out);
+
 // Of all outputs.
 void lstm(const Attrs& attrs, const Inputs& inputs, std::vector<Tensor>& outputs);
 void gru(const Attrs& attrs, const Inputs& inputs, std::vector<Tensor>& outputs);

@@ -8,8 +8,7 @@ namespace nlsplit {
 
 std::string baselines_text(const Ranking& ranking) {
   if (ranking.baselines.empty() || ranking.judged.empty()) return "";
-  const bool by_latency = ranking.objective == Objective::latency;
-  const auto cost = [&](const Estimate& e) { return by_latency ? e.latency_mean_s : e.makespan_s; };
+  const auto cost = [&](const Estimate& e) { return cost_of(ranking, e); };
   const Estimate& best = ranking.judged[0].estimate;
   Table table({{"today's rule", Align::left},
                {"sees", Align::left},

@@ -6,6 +6,7 @@
 
 #include "partition/plan.h"
 #include "report/ranking/breakdown_report.h"
+#include "report/ranking/explanation_text.h"
 #include "report/ranking/ranking_report.h"
 
 namespace nlsplit {
@@ -27,7 +28,14 @@ json plan_json(const Ranking& ranking, size_t index, const Scenario& scenario, c
     for (size_t n = stage.begin; n < stage.end; ++n) layers.push_back(graph.nodes[n].name);
     for (const DeviceId device : stage.devices) devices.push_back(scenario.cluster.device(device).name);
     stages.push_back({{"layers", std::move(layers)}, {"devices", std::move(devices)}});
+    if (stage.split) {
+      stages.back()["split"] = {{"axis", name_of(stage.split->axis)},
+                                {"shares", stage.split->shares},
+                                {"recompute_halo", stage.split->recompute_halo}};
+    }
   }
+  json notes = json::array();
+  for (const PlanNote& note : ranked.notes) notes.push_back(note.text);
   json devices = json::array();
   for (const DeviceEstimate& device : e.devices) {
     devices.push_back({{"name", device.name},
@@ -57,6 +65,11 @@ json plan_json(const Ranking& ranking, size_t index, const Scenario& scenario, c
                {"links", links_json(e.links)},
                {"largest_device", e.largest_device},
                {"largest_memory_bytes", e.largest_memory.value()}};
+  if (!notes.empty()) plan["notes"] = std::move(notes);
+  if (ranked.promise.tolerance > 0) {
+    plan["tolerance"] = ranked.promise.tolerance;
+    plan["tolerance_because"] = ranked.promise.why;
+  }
   if (ranked.noisy) {
     plan["with_noise"] = {{"makespan_s", spread_json(ranked.noisy->makespan_s)},
                           {"latency_s", spread_json(ranked.noisy->latency_s)}};
@@ -102,6 +115,36 @@ std::vector<size_t> told(const Ranking& ranking) {
   return ordered;
 }
 
+json objective_json(const Ranking& ranking) {
+  switch (ranking.objective) {
+    case Objective::throughput:
+      return "throughput";
+    case Objective::latency:
+      return "latency";
+    case Objective::weighted:
+      return {{"throughput", ranking.goal.weights.throughput}, {"latency", ranking.goal.weights.latency}};
+  }
+  CHECK(false, "unknown objective");
+}
+
+json factor_or_null(const std::optional<double>& factor) { return factor ? json(*factor) : json(nullptr); }
+
+json explanation_json(const Ranking& ranking, const Scenario& scenario, const Explanation& why) {
+  static constexpr std::string_view kinds[] = {"stage", "link", "nothing"};
+  return {{"rank", why.plan + 1},
+          {"bottleneck", kinds[static_cast<size_t>(why.bottleneck)]},
+          {"name", why.name},
+          {"stage", why.stage ? json(*why.stage + 1) : json(nullptr)},
+          {"busy_share", why.share},
+          {"fullest_device", why.fullest_device},
+          {"fullest_share", why.fullest_share},
+          {"break_even_bandwidth_factor", factor_or_null(why.break_even_bandwidth)},
+          {"break_even_latency_factor", factor_or_null(why.break_even_latency)},
+          {"gain", why.gain},
+          {"gain_without_network", why.gain_without_network},
+          {"text", explanation_sentences(ranking, scenario, why)}};
+}
+
 json number_or_null(const std::optional<size_t>& index) { return index ? json(*index + 1) : json(nullptr); }
 
 json yardsticks_json(const Yardsticks& best) {
@@ -143,10 +186,13 @@ std::string ranking_json(const Ranking& ranking, const Scenario& scenario, const
                {"scenario", scenario.file},
                {"model", ranking.model},
                {"batch", ranking.batch},
-               {"objective", ranking.objective == Objective::throughput ? "throughput" : "latency"},
+               {"objective", objective_json(ranking)},
                {"considered", ranking.considered},
                {"simulated", ranking.judged.size()},
                {"space", ranking.space},
+               {"method", scenario.search.method},
+               {"proved", ranking.proved},
+               {"split_inside", ranking.split_inside},
                {"interrupted", ranking.interrupted},
                {"took_s", ranking.seconds},
                {"misfits", std::move(misfits)},
@@ -163,6 +209,15 @@ std::string ranking_json(const Ranking& ranking, const Scenario& scenario, const
                  {"break_even_bandwidth_factor", v.break_even ? json(*v.break_even) : json(nullptr)},
                  {"gain_without_network", v.gain_without_network ? json(*v.gain_without_network) : json(nullptr)}}},
                {"plans", std::move(plans)}};
+  if (ranking.left_out > 0) file["left_out"] = {{"plans", ranking.left_out}, {"first_because", ranking.why_left_out}};
+  if (!ranking.own_left_out.empty()) {
+    json left_out = json::array();
+    for (const OwnLeftOut& other : ranking.own_left_out)
+      left_out.push_back({{"name", other.name}, {"micro_batches", other.micro_batches}, {"because", other.why}});
+    file["own_left_out"] = std::move(left_out);
+  }
+  for (const Explanation& why : ranking.explanations)
+    file["explanations"].push_back(explanation_json(ranking, scenario, why));
   if (!ranking.baselines.empty()) file["baselines"] = baselines_json(ranking, scenario, graph);
   if (scenario.training) {
     file["training"] = {{"optimizer", name_of(scenario.training->optimizer)},

@@ -17,4 +17,7 @@ std::string ranking_json(const Ranking& ranking, const Scenario& scenario, const
 // One line a plan, with a header; units are in the column names.
 std::string ranking_csv(const Ranking& ranking);
 
+// One page without references to others: the table, and of each kept plan a drawing and what there is to say about it.
+std::string ranking_html(const Ranking& ranking, const Scenario& scenario);
+
 }  // namespace nlsplit

@@ -5,6 +5,8 @@
 
 #include "report/ranking/baselines_text.h"
 #include "report/ranking/breakdown_report.h"
+#include "report/ranking/explanation_text.h"
+#include "report/ranking/plan_drawing.h"
 #include "report/ranking/ranking_report.h"
 #include "report/ranking/verdict_text.h"
 #include "report/table.h"
@@ -12,22 +14,26 @@
 namespace nlsplit {
 namespace {
 
-std::string percent(double share) { return fmt::format("{:.0f} %", share * 100); }
+constexpr size_t head_width = 9;     // of "verdict  "
+constexpr size_t widest_plan = 100;  // beside its figures
 
-// 1,234,567
-std::string grouped(double value) {
-  std::string digits = fmt::format("{:.0f}", value);
-  for (size_t at = digits.size(); at > 3;) {
-    at -= 3;
-    digits.insert(at, ",");
-  }
-  return digits;
-}
+std::string percent(double share) { return fmt::format("{:.0f} %", share * 100); }
 
 // 1,234,567; beyond ten millions 3.2e+12
 std::string about(double value) { return value < 1e7 ? grouped(value) : fmt::format("{:.1e}", value); }
 
-std::string objective_name(Objective objective) { return objective == Objective::latency ? "latency" : "throughput"; }
+std::string objective_name(const Ranking& ranking) {
+  switch (ranking.objective) {
+    case Objective::throughput:
+      return "throughput";
+    case Objective::latency:
+      return "latency";
+    case Objective::weighted:
+      return fmt::format("{} x throughput and {} x latency", ranking.goal.weights.throughput,
+                         ranking.goal.weights.latency);
+  }
+  CHECK(false, "unknown objective");
+}
 
 std::string noise_line(const Ranking& ranking, const Noise& noise) {
   if (ranking.noise_runs == 0) return "interrupted before all plans had met the noise once\n";
@@ -43,27 +49,57 @@ std::string noise_line(const Ranking& ranking, const Noise& noise) {
                                 : "; order and other columns are without it\n");
 }
 
+// Devices of which the same is to be said share a line.
+std::string misfits_text(const std::vector<Misfit>& misfits) {
+  std::string text;
+  std::vector<bool> said(misfits.size(), false);
+  for (size_t i = 0; i < misfits.size(); ++i) {
+    if (said[i]) continue;
+    const Misfit& misfit = misfits[i];
+    size_t plans = 0;
+    int64_t others = -1;
+    for (size_t k = i; k < misfits.size(); ++k) {
+      if (misfits[k].has != misfit.has || misfits[k].least_needed != misfit.least_needed) continue;
+      said[k] = true;
+      plans += misfits[k].plans;
+      ++others;
+    }
+    const std::string who = others == 0 ? fmt::format("{} has {}", misfit.device, to_string(misfit.has))
+                                        : fmt::format("{} and {} have {} each", misfit.device, counted(others, "other"),
+                                                      to_string(misfit.has));
+    text += fmt::format("{} not fit: {}, the most modest of them needs {} more\n",
+                        plans == 1 ? "1 plan does" : grouped(static_cast<double>(plans)) + " plans do", who,
+                        to_string(bytes(misfit.least_needed.value() - misfit.has.value())));
+  }
+  return text;
+}
+
 std::string head(const Ranking& ranking, const Scenario& scenario) {
   const auto considered = static_cast<double>(ranking.considered);
   std::string text =
       fmt::format("{}{}, batch {} on {}, best {}{} first\n", scenario.training ? "training " : "", ranking.model,
                   ranking.batch, counted(static_cast<int64_t>(scenario.cluster.devices.size()), "device"),
-                  ranking.robust ? "p95 of " : "", objective_name(ranking.objective));
+                  ranking.robust ? "p95 of " : "", objective_name(ranking));
   text += ranking.space > considered ? fmt::format("{} of {} possible plans", grouped(considered), about(ranking.space))
                                      : fmt::format("{} plan{}", grouped(considered), considered == 1 ? "" : "s");
-  text += fmt::format(" timed in {:.2g} s, {} of them simulated", ranking.seconds, ranking.judged.size());
+  text += fmt::format(" timed in {:.2g} s, ", ranking.seconds);
+  if (ranking.split_inside > 0)
+    text += fmt::format("{} of them split inside layers, ", grouped(static_cast<double>(ranking.split_inside)));
+  text += fmt::format("{}{} simulated", ranking.judged.size(), ranking.split_inside > 0 ? "" : " of them");
   text += fmt::format("; kernel costs: {} measured, ", ranking.measured_costs);
   if (ranking.predicted_costs > 0)
     text += fmt::format("{} predicted (±{:.0f} % or better), ", ranking.predicted_costs, ranking.largest_spread * 100);
   text += fmt::format("{} by roofline\n", ranking.estimated_costs);
-  for (const Misfit& misfit : ranking.misfits) {
-    text += fmt::format("{} do not fit: {} has {}, the most modest of them needs {} more\n",
-                        counted(static_cast<int64_t>(misfit.plans), "plan"), misfit.device, to_string(misfit.has),
-                        to_string(bytes(misfit.least_needed.value() - misfit.has.value())));
-  }
+  if (ranking.proved && ranking.space > considered)
+    text += "no plan of layers and replicas has a better bound than the first of them: proved by the search\n";
+  text += misfits_text(ranking.misfits);
   if (ranking.unscheduled > 0) {
     text += fmt::format("{} left out, whose schedule does not exist: {}\n",
                         counted(static_cast<int64_t>(ranking.unscheduled), "plan"), ranking.why_unscheduled);
+  }
+  if (ranking.left_out > 0) {
+    text += fmt::format("{} with splits inside layers left out, the first because: {}\n",
+                        counted(static_cast<int64_t>(ranking.left_out), "plan"), ranking.why_left_out);
   }
   if (ranking.devices > 0 && ranking.devices < scenario.cluster.devices.size()) {
     text += fmt::format(
@@ -103,9 +139,16 @@ std::string table(const Ranking& ranking, bool training) {
   // Beside the figure that plans are ordered by.
   const auto beside = static_cast<std::ptrdiff_t>(by_latency ? 7 : 5);
   if (noisy) columns.insert(columns.begin() + beside, {{"with noise\nmean", right}, {"with noise\np95", right}});
+  const std::vector<size_t> top = kept(ranking);
+  // Long plans come last, where they do not push the figures out of sight.
+  const bool plan_last =
+      std::ranges::any_of(top, [&](size_t i) { return display_width(ranking.judged[i].text) > widest_plan; });
+  const auto arrange = [&](auto& cells) {
+    if (plan_last) std::rotate(cells.begin() + 1, cells.begin() + 2, cells.end());
+  };
+  arrange(columns);
   Table table(columns);
   const auto single = ranking.verdict.throughput.single;
-  const std::vector<size_t> top = kept(ranking);
   std::set<std::string> own;  // beyond the top only the best of each plan of one's own
   for (const size_t i : ranking.order) {
     const RankedPlan& ranked = ranking.judged[i];
@@ -134,6 +177,7 @@ std::string table(const Ranking& ranking, bool training) {
       cells.insert(cells.begin() + beside,
                    {cell(n.makespan_s.mean, n.latency_s.mean), cell(n.makespan_s.p95, n.latency_s.p95)});
     }
+    arrange(cells);
     table.add(std::move(cells));
   }
   return table.to_string();
@@ -178,23 +222,89 @@ std::string next_step(const Ranking& ranking, const Scenario& scenario) {
                      first + 1);
 }
 
+constexpr size_t most_notes = 6;  // of one plan; a split of a deep network may have one for every layer
+
+// "Softmax 'prob' is gathered" → "Softmax '' is gathered"
+std::string without_name(std::string text) {
+  const size_t begin = text.find('\''), end = begin == std::string::npos ? begin : text.find('\'', begin + 1);
+  if (end != std::string::npos) text.erase(begin + 1, end - begin - 1);
+  return text;
+}
+
+// Of layers of which the same is to be said, the first.
+std::vector<std::string> grouped_notes(const std::vector<std::string>& notes) {
+  std::vector<std::string> patterns, firsts;
+  std::vector<int64_t> more;
+  for (const std::string& note : notes) {
+    const std::string pattern = without_name(note);
+    const auto at = std::ranges::find(patterns, pattern);
+    if (at != patterns.end()) {
+      ++more[static_cast<size_t>(at - patterns.begin())];
+      continue;
+    }
+    patterns.push_back(pattern);
+    firsts.push_back(note);
+    more.push_back(0);
+  }
+  for (size_t i = 0; i < firsts.size(); ++i) {
+    if (more[i] > 0) firsts[i] += fmt::format(" (and so for {})", counted(more[i], "more layer"));
+  }
+  return firsts;
+}
+
+// What is to be known of the user's own plans.
+std::vector<std::string> notes_of(const Ranking& ranking) {
+  std::vector<std::string> sentences;
+  for (const OwnMisfit& misfit : ranking.own_misfits) sentences.push_back(to_string(misfit));
+  for (const OwnLeftOut& other : ranking.own_left_out) {
+    sentences.push_back(
+        fmt::format("{} cannot be run in {}: {}", other.name, counted(other.micro_batches, "micro-batch"), other.why));
+  }
+  std::vector<std::string> names;
+  for (const RankedPlan& ranked : ranking.judged) {
+    if (ranked.own && std::ranges::find(names, ranked.plan.name) == names.end()) names.push_back(ranked.plan.name);
+  }
+  for (const std::string& name : names) {
+    std::vector<std::string> notes;
+    for (const RankedPlan& ranked : ranking.judged) {
+      if (!ranked.own || ranked.plan.name != name) continue;
+      for (const PlanNote& note : ranked.notes) {
+        const std::string sentence = fmt::format("{}: {}", name, note.text);
+        if (std::ranges::find(notes, sentence) == notes.end()) notes.push_back(sentence);
+      }
+    }
+    notes = grouped_notes(notes);
+    const size_t more = notes.size() > most_notes + 1 ? notes.size() - most_notes : 0;
+    if (more > 0) {
+      notes.resize(most_notes);
+      notes.push_back(fmt::format("{}: and {} more such notes, all of them with --json", name, more));
+    }
+    std::ranges::move(notes, std::back_inserter(sentences));
+  }
+  return sentences;
+}
+
 }  // namespace
 
 std::string ranking_text(const Ranking& ranking, const Scenario& scenario) {
   std::string text = head(ranking, scenario);
   if (!ranking.judged.empty()) text += "\n" + table(ranking, scenario.training.has_value()) + "\n";
-  std::vector<std::string> notes;
-  for (const OwnMisfit& misfit : ranking.own_misfits) notes.push_back(to_string(misfit));
-  for (const RankedPlan& ranked : ranking.judged) {
-    for (const PlanNote& note : ranked.notes) {
-      const std::string sentence = fmt::format("{}: {}", ranked.plan.name, note.text);
-      if (std::find(notes.begin(), notes.end(), sentence) == notes.end()) notes.push_back(sentence);
-    }
-  }
+  const std::vector<std::string> notes = notes_of(ranking);
   for (const std::string& note : notes) text += "note     " + note + "\n";
   if (!notes.empty()) text += "\n";
   if (ranking.judged.empty()) return text;
   text += verdict_text(ranking, scenario) + "\n";
+  if (ranking.explanations.empty()) {
+    const size_t first = ranking.order[0];
+    const RankedPlan& best = ranking.judged[first];
+    if (best.plan.stages.size() > 1 || best.plan.stages[0].devices.size() > 1) {
+      text += plan_drawing(fmt::format("plan {}", first + 1), head_width,
+                           drawn_stages(best, ranking.node_shares, scenario.cluster)) +
+              "\n";
+    }
+  } else {
+    text += explanations_text(ranking, scenario);
+  }
   if (const std::string rules = baselines_text(ranking); !rules.empty()) text += rules + "\n";
   return text + next_step(ranking, scenario);
 }

@@ -116,6 +116,8 @@ std::string sentence(const Ranking& ranking, const std::array<Respect, 3>& all) 
          joined(not_worth, ", nor ", ", nor ") + ".";
 }
 
+constexpr size_t longest_plan = 100;  // that is told in a sentence
+
 double mean_share(const Estimate& estimate) {
   double sum = 0;
   for (const DeviceEstimate& device : estimate.devices) sum += device.share;
@@ -124,10 +126,13 @@ double mean_share(const Estimate& estimate) {
 
 std::string percent(double share) { return fmt::format("{:.0f} %", share * 100); }
 
-// What keeps the plan from being faster than it is.
-std::string bound_by(const Ranking& ranking, size_t index) {
+}  // namespace
+
+std::string bound_by_text(const Ranking& ranking, size_t index) {
   const Estimate& e = ranking.judged[index].estimate;
-  const std::string name = fmt::format("Plan {} ({})", index + 1, ranking.judged[index].text);
+  const std::string& plan = ranking.judged[index].text;
+  const std::string name =
+      fmt::format("Plan {}{}", index + 1, plan.size() <= longest_plan ? fmt::format(" ({})", plan) : "");
   const std::string on_average =
       e.devices.size() > 1 ? fmt::format(", its devices {} on average", percent(mean_share(e))) : "";
   if (e.busiest_link_share > 0.9 && e.busiest_link_share >= e.busiest_device_share) {
@@ -146,6 +151,8 @@ std::string bound_by(const Ranking& ranking, size_t index) {
       name, e.busiest_device, percent(e.busiest_device_share), on_average, links);
 }
 
+namespace {
+
 // The one bandwidth all links have, or none.
 std::optional<BytesPerSecond> common_bandwidth(const Cluster& cluster) {
   std::optional<BytesPerSecond> common;
@@ -154,11 +161,6 @@ std::optional<BytesPerSecond> common_bandwidth(const Cluster& cluster) {
     common = link.bandwidth;
   }
   return common;
-}
-
-std::string bandwidth_at(const Scenario& scenario, double factor) {
-  if (const auto common = common_bandwidth(scenario.cluster)) return to_string(*common * factor);
-  return fmt::format("{:.2g} times today's bandwidth", factor);
 }
 
 // What would make splitting pay against one device, or what would end that.
@@ -191,7 +193,7 @@ std::string network_says(const Ranking& ranking, const Scenario& scenario) {
 
 std::vector<std::string> reasons(const Ranking& ranking, const Scenario& scenario, const std::array<Respect, 3>& all) {
   const Verdict& v = ranking.verdict;
-  std::vector<std::string> lines = {bound_by(ranking, *v.throughput.split)};
+  std::vector<std::string> lines = {bound_by_text(ranking, *v.throughput.split)};
   if (v.throughput.single) {
     if (std::string text = network_says(ranking, scenario); !text.empty()) lines.push_back(std::move(text));
   }
@@ -219,6 +221,11 @@ std::vector<std::string> reasons(const Ranking& ranking, const Scenario& scenari
 }
 
 }  // namespace
+
+std::string bandwidth_at(const Scenario& scenario, double factor) {
+  if (const auto common = common_bandwidth(scenario.cluster)) return to_string(*common * factor);
+  return fmt::format("{:.2g} times today's bandwidth", factor);
+}
 
 std::string verdict_text(const Ranking& ranking, const Scenario& scenario) {
   const std::array<Respect, 3> all = respects(ranking.verdict);

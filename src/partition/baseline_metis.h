@@ -1,0 +1,29 @@
+// What a graph partitioner would choose: METIS (Karypis, Kumar, "A fast and high quality multilevel scheme for
+// partitioning irregular graphs", SIAM J. Sci. Comput. 20, 1998), as people use it for placing networks.
+//
+// The layers are its vertices, weighted by their seconds on the first device, the values between them its edges,
+// weighted by their bytes; as many parts as devices, each to be as large as its device is fast. METIS knows no
+// direction, so its parts are no pipeline: they are put in the order of their layers' mean place, and the fewest
+// seconds of layers are moved that make each part a run of layers.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "partition/search.h"
+
+namespace nlsplit {
+
+bool has_metis();  // in this build; without it there are no stages
+
+// Baseline::stages of partition/baselines.h.
+std::vector<Stage> metis_stages(const Graph& graph, const Cluster& cluster, const SearchCosts& costs);
+
+// Makes parts runs: part_of[layer] is a number below `parts`; order: which part comes first, second, …. The part of
+// each layer so that these do not decrease in that order, and the layers that changed have the least weight in all.
+std::vector<size_t> contiguous_parts(const std::vector<size_t>& part_of, const std::vector<size_t>& order,
+                                     const std::vector<double>& weight);
+// Parts by the mean place of their layers; empty ones last.
+std::vector<size_t> parts_in_order(const std::vector<size_t>& part_of, size_t parts);
+
+}  // namespace nlsplit

@@ -1,0 +1,71 @@
+#include "partition/search_methods.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+namespace nlsplit {
+namespace {
+
+constexpr double exhaustive_factor = 8;  // auto scores spaces up to so many times the wanted plans entirely
+
+// Every sequence of groups with every choice of cuts.
+void enumerate(const SearchSpace& space, size_t next_cut, DeviceSet used, std::vector<Stage>& stages,
+               std::vector<std::vector<Stage>>& found) {
+  const std::vector<DeviceSet> choices = space.groups->after(used);
+  const std::vector<size_t>& cuts = space.cuts;
+  const size_t begin = stages.empty() ? 0 : stages.back().end;
+  for (const DeviceSet group : choices) {
+    stages.push_back({begin, cuts.back(), space.groups->members(group)});
+    found.push_back(stages);
+    if (stages.size() < space.max_stages) {
+      for (size_t c = next_cut; c + 1 < cuts.size(); ++c) {
+        stages.back().end = cuts[c];
+        enumerate(space, c + 1, used | group, stages, found);
+      }
+    }
+    stages.pop_back();
+  }
+}
+
+FoundPlans all_of(const SearchSpace& space) {
+  FoundPlans found;
+  std::vector<Stage> stages;
+  enumerate(space, 0, 0, stages, found.plans);
+  found.proved = true;
+  return found;
+}
+
+Result<FoundPlans> search_auto(const SearchSpace& space) {
+  if (space.plans <= exhaustive_factor * static_cast<double>(space.wanted)) return all_of(space);
+  return search_beam(space);
+}
+
+constexpr std::array<SearchMethod, 5> all = {{
+    {"auto", "exhaustive where the space is small, else beam", search_auto},
+    {"exhaustive", "every plan, or an error that says how many there are", search_exhaustive},
+    {"dp", "the best bound, proved, by dynamic programming over cuts and devices", search_dp},
+    {"beam", "the most promising partial plans, stage by stage", search_beam},
+    {"anneal", "simulated annealing: small changes to one plan", search_anneal},
+}};
+
+}  // namespace
+
+std::span<const SearchMethod> search_methods() { return all; }
+
+const SearchMethod* find_search_method(std::string_view name) {
+  for (const SearchMethod& method : all) {
+    if (method.name == name) return &method;
+  }
+  return nullptr;
+}
+
+Result<FoundPlans> search_exhaustive(const SearchSpace& space) {
+  if (space.plans <= most_exhaustive) return all_of(space);
+  return unsupported(
+      fmt::format("the space holds {:.2g} plans of {} micro-batches, and an exhaustive search looks at no more than "
+                  "{:.2g}: narrow it (search.splits, max_stages, limits) or take another method",
+                  space.plans, space.costs->micro_batches, most_exhaustive));
+}
+
+}  // namespace nlsplit

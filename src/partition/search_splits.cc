@@ -1,0 +1,194 @@
+#include "partition/search_splits.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <tuple>
+
+#include "partition/cuts.h"
+#include "partition/expand.h"
+
+namespace nlsplit {
+namespace {
+
+constexpr int64_t most_shares_each = 8;    // so many for each device, on average
+constexpr double good_enough = 1.03;       // times what exact shares would take
+constexpr size_t most_prefix_cuts = 12;    // ends of a prefix that are looked at
+constexpr size_t most_prefix_devices = 8;  // that share a prefix
+constexpr size_t most_layer_plans = 100;   // whose stages are split
+
+class SplitSearch {
+ public:
+  SplitSearch(const Graph& graph, const Cluster& cluster, HostId source, HostId sink, const SearchCosts& costs,
+              const SearchOptions& options)
+      : graph_(graph),
+        costs_(costs),
+        options_(options),
+        network_(make_network(cluster, source, sink)),
+        scorer_(cluster, network_, source, sink, costs, find_crossings(graph)) {
+    std::vector<double> whole;
+    for (size_t d = 0; d < cluster.devices.size(); ++d) {
+      by_speed_.push_back(DeviceId(d));
+      whole.push_back(scorer_.seconds(DeviceId(d), 0, graph.nodes.size()));
+    }
+    // Of equals those where the inputs are.
+    std::ranges::stable_sort(by_speed_, [&](DeviceId a, DeviceId b) {
+      const double x = whole[a.index()], y = whole[b.index()];
+      return x != y ? x < y : (cluster.device(a).host == source) > (cluster.device(b).host == source);
+    });
+    for (const double seconds : network_.lane_seconds_per_byte) slowest_link_ = std::max(slowest_link_, seconds);
+    const Shape& input = graph.value(graph.inputs[0]).type.shape;
+    if (!input.empty()) samples_ = input[0];
+    most_devices_ = options.max_devices > 0 ? std::min(options.max_devices, by_speed_.size()) : by_speed_.size();
+  }
+
+  void split_stages_of(const std::vector<ScoredPlan>& layers) {
+    size_t looked_at = 0;
+    for (const ScoredPlan& scored : layers) {
+      const std::vector<Stage>& stages = scored.plan.stages;
+      if (std::ranges::none_of(stages, [](const Stage& stage) { return stage.devices.size() > 1; })) continue;
+      if (looked_at++ >= most_layer_plans) return;
+      for (size_t s = 0; s < stages.size(); ++s) {
+        if (stages[s].devices.size() > 1) split(stages, s);
+      }
+    }
+  }
+
+  void split_prefixes() {
+    const std::vector<size_t> cuts = thin_cuts(find_cuts(graph_), costs_.cut_bytes, most_prefix_cuts);
+    for (size_t k = 2; k <= std::min(most_devices_, most_prefix_devices); ++k) {
+      std::vector<DeviceId> devices(by_speed_.begin(), by_speed_.begin() + static_cast<std::ptrdiff_t>(k));
+      std::sort(devices.begin(), devices.end());
+      for (const size_t cut : cuts) {
+        const Stage prefix{0, cut, devices};
+        if (cut == graph_.nodes.size()) {
+          split({prefix}, 0);
+          continue;
+        }
+        if (options_.max_stages == 1) continue;
+        split({prefix, {cut, graph_.nodes.size(), {by_speed_[0]}}}, 0);
+        if (k < most_devices_) split({prefix, {cut, graph_.nodes.size(), {by_speed_[k]}}}, 0);
+      }
+    }
+  }
+
+  // The best of each kind in turn.
+  std::vector<ScoredPlan> best(size_t most) {
+    std::vector<ScoredPlan> plans;
+    for (auto& [kind, all] : kinds_) {
+      std::stable_sort(all.begin(), all.end(), [](const Found& a, const Found& b) { return a.guess < b.guess; });
+    }
+    for (size_t place = 0, before = 1; plans.size() < most && before > 0; ++place) {
+      before = 0;
+      for (auto& [kind, all] : kinds_) {
+        if (place >= all.size() || plans.size() >= most) continue;
+        plans.push_back(std::move(all[place].scored));
+        ++before;
+      }
+    }
+    std::stable_sort(plans.begin(), plans.end(),
+                     [](const ScoredPlan& a, const ScoredPlan& b) { return a.bound_seconds < b.bound_seconds; });
+    return plans;
+  }
+
+ private:
+  using Kind = std::tuple<SplitAxis, bool, size_t>;  // recompute the halo, devices of the split stage
+  struct Found {
+    ScoredPlan scored;
+    double guess = 0;  // the bound, and what its pieces take on the slowest link: only to choose among its kind
+  };
+
+  void split(std::vector<Stage> stages, size_t s) {
+    Stage& stage = stages[s];
+    const auto [axes, added] = axes_.try_emplace({stage.begin, stage.end});
+    if (added) axes->second = applicable_axes(graph_, stage.begin, stage.end);
+    const std::vector<int64_t> shares = shares_by_speed(costs_, stage);
+    for (const SplitAxis axis : options_.axes) {
+      if (std::ranges::find(axes->second, axis) == axes->second.end()) continue;
+      if (axis == SplitAxis::batch && samples_ < static_cast<int64_t>(shares.size())) continue;
+      const bool rows = axis == SplitAxis::height || axis == SplitAxis::width;
+      for (const bool recompute : {false, true}) {
+        if (recompute && !rows) continue;
+        stage.split = Split{axis, recompute, shares};
+        add(stages, {axis, recompute, stage.devices.size()}, costs_.cut_bytes[stage.end]);
+      }
+    }
+  }
+
+  void add(const std::vector<Stage>& stages, const Kind& kind, double joined_bytes) {
+    Found found;
+    found.scored.bound_seconds = scorer_.bound(stages);
+    if (!std::isfinite(found.scored.bound_seconds)) return;
+    std::vector<Found>& all = kinds_[kind];
+    if (std::ranges::any_of(all, [&](const Found& other) { return other.scored.plan.stages == stages; })) return;
+    found.scored.plan.stages = stages;
+    found.scored.plan.micro_batches = costs_.micro_batches;
+    found.guess = found.scored.bound_seconds + costs_.micro_batches * joined_bytes * slowest_link_;
+    all.push_back(std::move(found));
+  }
+
+  const Graph& graph_;
+  const SearchCosts& costs_;
+  const SearchOptions& options_;
+  Network network_;
+  Scorer scorer_;
+  std::vector<DeviceId> by_speed_;
+  double slowest_link_ = 0;  // seconds for a byte
+  size_t most_devices_ = 0;
+  int64_t samples_ = 1;                                               // of a micro-batch
+  std::map<std::pair<size_t, size_t>, std::vector<SplitAxis>> axes_;  // by begin and end of a stage
+  std::map<Kind, std::vector<Found>> kinds_;
+};
+
+}  // namespace
+
+std::vector<int64_t> small_shares(const std::vector<double>& seconds) {
+  const auto count = static_cast<int64_t>(seconds.size());
+  std::vector<int64_t> best(seconds.size(), 1);
+  if (std::ranges::any_of(seconds, [](double s) { return s <= 0; })) return best;
+  const auto time_of = [&](const std::vector<int64_t>& shares) {
+    const auto all = static_cast<double>(std::accumulate(shares.begin(), shares.end(), int64_t{0}));
+    double slowest = 0;
+    for (size_t i = 0; i < shares.size(); ++i)
+      slowest = std::max(slowest, static_cast<double>(shares[i]) / all * seconds[i]);
+    return slowest;
+  };
+  const double ideal = shared_seconds(seconds);
+  double least = time_of(best);
+  for (int64_t all = count + 1; all <= count * most_shares_each && least > good_enough * ideal; ++all) {
+    const std::vector<int> jobs = share_jobs(static_cast<int>(all), seconds);
+    if (std::ranges::find(jobs, 0) != jobs.end()) continue;
+    const std::vector<int64_t> shares(jobs.begin(), jobs.end());
+    const double time = time_of(shares);
+    if (time >= least) continue;
+    least = time;
+    best = shares;
+  }
+  int64_t divisor = 0;
+  for (const int64_t share : best) divisor = std::gcd(divisor, share);
+  for (int64_t& share : best) share /= divisor;
+  return best;
+}
+
+std::vector<int64_t> shares_by_speed(const SearchCosts& costs, const Stage& stage) {
+  std::vector<double> seconds;
+  for (const DeviceId device : stage.devices) {
+    const std::vector<double>& of = costs.node_seconds[device.index()];
+    seconds.push_back(std::accumulate(of.begin() + static_cast<std::ptrdiff_t>(stage.begin),
+                                      of.begin() + static_cast<std::ptrdiff_t>(stage.end), 0.0));
+  }
+  return small_shares(seconds);
+}
+
+std::vector<ScoredPlan> search_splits(const Graph& graph, const Cluster& cluster, HostId source, HostId sink,
+                                      const SearchCosts& costs, const SearchOptions& options,
+                                      const std::vector<ScoredPlan>& layers, size_t most) {
+  if (options.axes.empty() || cluster.devices.size() < 2) return {};
+  SplitSearch search(graph, cluster, source, sink, costs, options);
+  search.split_stages_of(layers);
+  search.split_prefixes();
+  return search.best(most);
+}
+
+}  // namespace nlsplit

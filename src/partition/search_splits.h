@@ -1,0 +1,30 @@
+// Candidates in which stages are split inside their layers: several devices share each micro-batch.
+//
+//   height(A:2+B) ..layer2 | A rest        rows of the first convolutions on two devices, A twice as many; the rest on
+//   A
+//
+// Stages of several devices in the best layer and replica plans, split on each axis they can be instead of taking
+// turns; and the network up to each of a few cuts on the 2, 3, … fastest devices, the rest on one. A bound cannot tell
+// the good ones, because it knows nothing of the messages within a stage: the fast tier must.
+#pragma once
+
+#include <vector>
+
+#include "partition/score.h"
+
+namespace nlsplit {
+
+// Small whole numbers (8 for each device at most) in proportion to the speed of devices that take so long for the same
+// work: within 3 % of the best if such are there. {1, 2} → {2, 1}.
+std::vector<int64_t> small_shares(const std::vector<double>& seconds);
+
+// Of the devices of a stage, by the seconds they take for its layers.
+std::vector<int64_t> shares_by_speed(const SearchCosts& costs, const Stage& stage);
+
+// At most `most`, of every axis, count of devices and way to treat the halo about as many; best bound first. `layers`:
+// what search_layers found. options.axes says on which axes.
+std::vector<ScoredPlan> search_splits(const Graph& graph, const Cluster& cluster, HostId source, HostId sink,
+                                      const SearchCosts& costs, const SearchOptions& options,
+                                      const std::vector<ScoredPlan>& layers, size_t most);
+
+}  // namespace nlsplit

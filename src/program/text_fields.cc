@@ -1,0 +1,36 @@
+#include "program/text_fields.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+namespace nlsplit {
+
+Result<std::string> read_name(TextReader& in, std::string_view what) {
+  if (in.peek().starts_with('"')) return in.quoted(what);
+  ASSIGN_OR_RETURN(const std::string_view word, in.word(what));
+  return std::string(word);
+}
+
+Result<int64_t> read_integer(TextReader& in, std::string_view what, int64_t low, int64_t high) {
+  ASSIGN_OR_RETURN(const int64_t value, in.integer(what));
+  if (value < low || value > high) return in.error(fmt::format("{} must be {} … {}", what, low, high));
+  return value;
+}
+
+Result<int> read_small(TextReader& in, std::string_view what, int low) {
+  ASSIGN_OR_RETURN(const int64_t value, read_integer(in, what, low, std::numeric_limits<int>::max() / 2));
+  return static_cast<int>(value);
+}
+
+Result<int64_t> read_keyed(TextReader& in, std::string_view key) {
+  RETURN_IF_ERROR(in.expect(key));
+  return read_integer(in, key, 0, std::numeric_limits<int64_t>::max());
+}
+
+Error unknown_name(const TextReader& in, std::string_view what, std::string_view name, const std::string& hint) {
+  return in.error(
+      fmt::format("unknown {} {}{}", what, name, hint.empty() ? "" : fmt::format("; did you mean {}?", hint)));
+}
+
+}  // namespace nlsplit

@@ -1,0 +1,48 @@
+// Plans that differ by next to nothing: the same devices in the same way, cut a few layers further on. A deep network
+// has hundreds of them, and who chooses wants to see the others.
+//
+//   Variants variants(ranking.node_shares);
+//   for (…) if (!variants.enough(scored, schedule)) { …; variants.note(scored, schedule); }
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "ranking/pruning.h"
+
+namespace nlsplit {
+
+// Two plans are alike if all their cuts differ by less than this part of an even stage's work.
+inline constexpr double alike_cuts = 0.05;
+
+// As many micro-batches, the same schedule, the same devices in the same way in each stage, cuts that are alike.
+// node_shares: [node]: of the time of the whole model; none, or of another model: no two plans are alike.
+bool are_alike(const Plan& a, const Plan& b, const std::vector<double>& node_shares);
+
+// Which of the plans that search found have been looked at often enough in another form.
+class Variants {
+ public:
+  static constexpr size_t most = 3;
+
+  explicit Variants(const std::vector<double>& node_shares);
+
+  // `most` plans noted before are alike, and by what search says no more than 2 % worse in any respect.
+  bool enough(const ScoredPlan& plan, const std::string& schedule) const;
+  void note(const ScoredPlan& plan, const std::string& schedule);
+
+ private:
+  struct Seen {
+    std::vector<double> cuts;  // share of the work before each
+    Respects respects;
+  };
+  using Kind = std::pair<std::vector<int64_t>, std::string>;  // micro-batches and devices of the stages; schedule
+  Kind kind_of(const ScoredPlan& plan, const std::string& schedule) const;
+  std::vector<double> cuts_of(const ScoredPlan& plan) const;
+
+  std::vector<double> before_;  // [node]: share of the work before it
+  std::map<Kind, std::vector<Seen>> seen_;
+};
+
+}  // namespace nlsplit

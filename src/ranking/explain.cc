@@ -1,0 +1,70 @@
+#include "ranking/explain.h"
+
+#include <algorithm>
+
+#include "ranking/evaluate.h"
+#include "ranking/scaled_links.h"
+
+namespace nlsplit {
+namespace {
+
+constexpr double busy = 0.9;  // of the makespan: what is busier than this is the bottleneck
+
+// The only stage this device has a part in.
+std::optional<size_t> stage_of(const Plan& plan, DeviceId device) {
+  std::optional<size_t> found;
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    if (std::ranges::find(plan.stages[s].devices, device) == plan.stages[s].devices.end()) continue;
+    if (found) return std::nullopt;
+    found = s;
+  }
+  return found;
+}
+
+void find_bottleneck(const Scenario& scenario, const RankedPlan& ranked, Explanation& why) {
+  const Estimate& e = ranked.estimate;
+  const bool link = e.busiest_link_share > busy && e.busiest_link_share >= e.busiest_device_share;
+  why.bottleneck = link                            ? Explanation::Bottleneck::link
+                   : e.busiest_device_share > busy ? Explanation::Bottleneck::stage
+                                                   : Explanation::Bottleneck::nothing;
+  why.name = link ? e.busiest_link : e.busiest_device;
+  why.share = link ? e.busiest_link_share : e.busiest_device_share;
+  if (const DeviceId device = scenario.cluster.find_device(e.busiest_device); device.valid() && !link)
+    why.stage = stage_of(ranked.plan, device);
+  for (const DeviceEstimate& device : e.devices) {
+    const DeviceId id = scenario.cluster.find_device(device.name);
+    if (!id.valid()) continue;
+    const double share = device.memory / scenario.cluster.device(id).memory;
+    if (share <= why.fullest_share) continue;
+    why.fullest_share = share;
+    why.fullest_device = device.name;
+  }
+}
+
+}  // namespace
+
+std::vector<Explanation> explain(const Scenario& scenario, const Ranking& ranking,
+                                 const std::vector<LoweredPlan>& judged) {
+  const std::optional<size_t> best_single = ranking.verdict.throughput.single;
+  const LoweredPlan* single = best_single ? &judged[*best_single] : nullptr;
+  std::vector<Explanation> all;
+  for (const size_t i : kept(ranking)) {
+    Explanation& why = all.emplace_back();
+    why.plan = i;
+    find_bottleneck(scenario, ranking.judged[i], why);
+    if (single == nullptr) continue;
+    why.gain = ranking.judged[i].estimate.throughput / ranking.judged[*best_single].estimate.throughput;
+    if (ranking.judged[i].plan.stages.size() == 1 && ranking.judged[i].plan.stages[0].devices.size() == 1) continue;
+    const LoweredPlan& plan = judged[i];
+    const auto wins = [&](const ScaledLinks& links) {
+      return makespan_over(plan, links) < makespan_over(*single, links) / clearly_faster;
+    };
+    why.break_even_bandwidth = where_it_changes([&](double f) { return wins({.bandwidth = f}); }, true);
+    why.break_even_latency = where_it_changes([&](double f) { return wins({.latency = f}); }, false);
+    const double quickest = makespan_over(plan, no_network);
+    if (quickest > 0) why.gain_without_network = makespan_over(*single, no_network) / quickest;
+  }
+  return all;
+}
+
+}  // namespace nlsplit

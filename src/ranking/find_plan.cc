@@ -1,0 +1,64 @@
+// What users ask of a ranking: a plan by its number or name, those they want to see, why one of theirs is not there.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <set>
+
+#include "ranking/alike.h"
+#include "ranking/ranking.h"
+
+namespace nlsplit {
+
+std::string to_string(const OwnMisfit& misfit) {
+  std::string counts;
+  for (size_t i = 0; i < misfit.micro_batches.size(); ++i) {
+    counts += i == 0 ? "" : i + 1 == misfit.micro_batches.size() ? " or " : ", ";
+    counts += fmt::format("{}", misfit.micro_batches[i]);
+  }
+  return fmt::format("{} does not fit in {} micro-batch{}: {} has {} and would need {}{}", misfit.name, counts,
+                     counts == "1" ? "" : "es", misfit.device, to_string(misfit.has), to_string(misfit.least_needed),
+                     misfit.micro_batches.size() > 1 ? " or more" : "");
+}
+
+Result<RankedPlan> find_plan(const Ranking& ranking, const std::string& which) {
+  size_t number = 0;
+  const auto [end, failure] = std::from_chars(which.data(), which.data() + which.size(), number);
+  if (failure == std::errc() && end == which.data() + which.size()) {
+    if (number >= 1 && number <= ranking.judged.size()) return ranking.judged[number - 1];
+    return invalid_input(fmt::format("there is no plan {}; the ranking has 1 … {}", which, ranking.judged.size()));
+  }
+  if (ranking.judged.empty()) return invalid_input("the ranking is empty");
+  for (const OwnMisfit& misfit : ranking.own_misfits) {
+    const bool fits = std::any_of(ranking.judged.begin(), ranking.judged.end(),
+                                  [&](const RankedPlan& p) { return p.own && p.plan.name == misfit.name; });
+    if (!fits && misfit.name == which) return invalid_input("plan " + to_string(misfit));
+  }
+  std::string names;
+  std::set<std::string> listed;
+  for (const RankedPlan& plan : ranking.judged) {
+    if (!plan.own) continue;
+    if (plan.plan.name == which) return plan;
+    if (!listed.insert(plan.plan.name).second) continue;
+    names += (names.empty() ? "" : ", ") + plan.plan.name;
+  }
+  return invalid_input(fmt::format("there is no plan called {}; take a number 1 … {}{}", which, ranking.judged.size(),
+                                   names.empty() ? "" : " or one of " + names));
+}
+
+std::vector<size_t> kept(const Ranking& ranking) {
+  std::vector<size_t> plans;
+  for (const size_t i : ranking.order) {
+    if (plans.size() >= ranking.keep) break;
+    const RankedPlan& ranked = ranking.judged[i];
+    const bool seen = !ranked.own && std::ranges::any_of(plans, [&](size_t other) {
+      const RankedPlan& better = ranking.judged[other];
+      return !better.own && are_alike(ranked.plan, better.plan, ranking.node_shares) &&
+             cost_of(ranking, ranked.estimate) < clearly_faster * cost_of(ranking, better.estimate);
+    });
+    if (!seen) plans.push_back(i);
+  }
+  return plans;
+}
+
+}  // namespace nlsplit

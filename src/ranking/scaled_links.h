@@ -1,0 +1,27 @@
+// What a plan would take over other links, by timing it again with messages that take longer or shorter.
+//
+//   makespan_over(lowered, {.bandwidth = 0.5, .latency = 1})      // half of every bandwidth
+//   makespan_over(lowered, no_network)                            // messages take no time
+#pragma once
+
+#include <functional>
+#include <optional>
+
+#include "ranking/evaluate.h"
+
+namespace nlsplit {
+
+struct ScaledLinks {
+  double bandwidth = 1;  // of every link, times today's
+  double latency = 1;    // and handshakes
+};
+inline constexpr ScaledLinks no_network = {1e300, 0};
+
+// By the fast tier, and no shorter than the busiest link or device.
+double makespan_over(const LoweredPlan& lowered, const ScaledLinks& links);
+
+// The factor at which `wins` changes, by bisection over nine decades, if it does so once: true from there on if
+// `rising`, else true up to there. None: it is the same at both ends.
+std::optional<double> where_it_changes(const std::function<bool(double)>& wins, bool rising);
+
+}  // namespace nlsplit

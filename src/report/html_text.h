@@ -1,0 +1,11 @@
+// Text that stands in HTML or SVG as it is.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace nlsplit {
+
+std::string html_escaped(std::string_view text);  // & < > " and control characters
+
+}  // namespace nlsplit

@@ -1,0 +1,110 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <string_view>
+
+#include "report/html_text.h"
+#include "report/ranking/explanation_text.h"
+#include "report/ranking/plan_drawing.h"
+#include "report/ranking/ranking_report.h"
+#include "report/ranking/verdict_text.h"
+#include "report/table.h"
+
+namespace nlsplit {
+namespace {
+
+constexpr std::string_view page_head = R"(<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>nlsplit ranking</title>
+<style>
+body{font:14px/1.4 system-ui,sans-serif;margin:2em auto;max-width:80em;color:#222}
+table{border-collapse:collapse}td,th{padding:.15em .7em;text-align:right;border-bottom:1px solid #ddd}
+td.l,th.l{text-align:left}svg text{font:12px system-ui,sans-serif;fill:#222}
+h2{margin-top:1.6em}section{margin:1.6em 0}.dim{color:#777}pre{font-size:12px;overflow-x:auto}
+</style></head><body>
+)";
+
+std::string row(std::string_view tag, const std::vector<std::string>& cells) {
+  std::string text = "<tr>";
+  for (size_t i = 0; i < cells.size(); ++i) {
+    const bool left = i == 1 || i == 3;  // words: the plan, its schedule
+    text += fmt::format("<{0}{1}>{2}</{0}>", tag, left ? " class=\"l\"" : "", html_escaped(cells[i]));
+  }
+  return text + "</tr>\n";
+}
+
+std::string html_escaped_lines(const std::string& text) {
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    out += html_escaped(text.substr(at, end - at)) + "\n";
+    at = end + 1;
+  }
+  return out;
+}
+
+// The kept plans, and the best of each of the scenario's own.
+std::vector<size_t> shown(const Ranking& ranking) {
+  const std::vector<size_t> top = kept(ranking);
+  std::vector<size_t> plans;
+  std::set<std::string> own;
+  for (const size_t i : ranking.order) {
+    const RankedPlan& ranked = ranking.judged[i];
+    const bool first_own = ranked.own && own.insert(ranked.plan.name).second;
+    if (first_own || std::ranges::find(top, i) != top.end()) plans.push_back(i);
+  }
+  return plans;
+}
+
+std::string table(const Ranking& ranking, const std::vector<size_t>& plans) {
+  std::string text = "<table>\n" + row("th", {"#", "plan", "micro-batches", "schedule", "samples/s", "latency",
+                                              "busiest device", "busiest link", "largest memory"});
+  for (const size_t i : plans) {
+    const RankedPlan& ranked = ranking.judged[i];
+    const Estimate& e = ranked.estimate;
+    text += row("td",
+                {fmt::format("{}", i + 1), (ranked.own ? ranked.plan.name + ": " : "") + ranked.text,
+                 fmt::format("{}", ranked.plan.micro_batches), ranked.plan.schedule, rate_text(e.throughput),
+                 to_string(seconds(e.latency_mean_s)),
+                 fmt::format("{} {:.0f} %", e.busiest_device, e.busiest_device_share * 100),
+                 e.busiest_link.empty() ? "-" : fmt::format("{} {:.0f} %", e.busiest_link, e.busiest_link_share * 100),
+                 fmt::format("{} ({})", to_string(e.largest_memory), e.largest_device)});
+  }
+  return text + "</table>\n";
+}
+
+}  // namespace
+
+std::string ranking_html(const Ranking& ranking, const Scenario& scenario) {
+  std::string page(page_head);
+  page += fmt::format("<h1>{}, batch {} on {}</h1>\n<p class=\"dim\">{}: {} plans timed, {} of them simulated</p>\n",
+                      html_escaped(ranking.model), ranking.batch,
+                      counted(static_cast<int64_t>(scenario.cluster.devices.size()), "device"),
+                      html_escaped(scenario.file), ranking.considered, ranking.judged.size());
+  if (ranking.judged.empty()) return page + "</body></html>\n";
+  const std::vector<size_t> plans = shown(ranking);
+  page += table(ranking, plans);
+  page += "<h2>Is it worth it</h2>\n<pre>" + html_escaped_lines(verdict_text(ranking, scenario)) +
+          "</pre>\n<h2>Plans</h2>\n";
+  page +=
+      "<p class=\"dim\">The network from its first layer to its last, as wide as their share of the time; stacked "
+      "are the devices of a stage, by their shares of it.</p>\n";
+  for (const size_t i : plans) {
+    const RankedPlan& ranked = ranking.judged[i];
+    page += fmt::format("<section id=\"plan{0}\"><h3>{0}: {1}</h3>\n<p class=\"dim\">{2}, {3}, {4} samples/s</p>\n",
+                        i + 1, html_escaped(ranked.text), counted(ranked.plan.micro_batches, "micro-batch"),
+                        html_escaped(ranked.plan.schedule), rate_text(ranked.estimate.throughput));
+    page += plan_svg(drawn_stages(ranked, ranking.node_shares, scenario.cluster));
+    const auto why = std::ranges::find(ranking.explanations, i, &Explanation::plan);
+    if (why != ranking.explanations.end()) {
+      page += "<ul>\n";
+      for (const std::string& line : explanation_sentences(ranking, scenario, *why))
+        page += "<li>" + html_escaped(line) + "</li>\n";
+      page += "</ul>\n";
+    }
+    page += "</section>\n";
+  }
+  return page + "</body></html>\n";
+}
+
+}  // namespace nlsplit

@@ -1,0 +1,119 @@
+// Candidates whose stages are split inside their layers.
+#include "partition/search_splits.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/random.h"
+#include "partition/chains.h"
+#include "partition/expand.h"
+
+namespace nlsplit {
+namespace {
+
+using namespace testing;
+
+TEST(SmallShares, AreInProportionToSpeed) {
+  EXPECT_EQ(small_shares({1, 1, 1}), (std::vector<int64_t>{1, 1, 1}));
+  EXPECT_EQ(small_shares({1, 2}), (std::vector<int64_t>{2, 1}));
+  EXPECT_EQ(small_shares({6, 3, 2}), (std::vector<int64_t>{1, 2, 3}));
+  EXPECT_EQ(small_shares({0, 0}), (std::vector<int64_t>{1, 1}));
+}
+
+TEST(SmallShares, NobodyIsLeftOutAndNobodyIsMuchLater) {
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    Random random(seed);
+    std::vector<double> seconds(2 + random.below(5));
+    for (double& s : seconds) s = random.uniform(1, 3);
+    const std::vector<int64_t> shares = small_shares(seconds);
+    ASSERT_EQ(shares.size(), seconds.size());
+    double all = 0, slowest = 0;
+    for (const int64_t share : shares) all += static_cast<double>(share);
+    for (size_t i = 0; i < shares.size(); ++i) {
+      EXPECT_GE(shares[i], 1);
+      slowest = std::max(slowest, static_cast<double>(shares[i]) / all * seconds[i]);
+    }
+    EXPECT_LE(slowest, shared_seconds(seconds) * 1.15) << "seed " << seed;
+  }
+}
+
+// A stage split inside its layers: a lower bound, so never above what equal shares without a message would take.
+TEST(Score, ASplitStageTakesItsWorkOverTheSumOfSpeeds) {
+  const Graph graph = chain(4, 1000);
+  const Cluster cluster = star(3, 1e3);  // links so slow that any message would be seen
+  const SearchCosts costs = costs_of(4, {1, 2, 2}, 4000, 6);
+  const Network network = make_network(cluster, HostId(0), HostId(0));
+  const Scorer scorer(cluster, network, HostId(0), HostId(0), costs, find_crossings(graph));
+  // Alone 4, 8 and 8 s: together 1 / (1/4 + 1/8 + 1/8) = 2 s for each of 6 micro-batches.
+  const Split three{SplitAxis::batch, false, {2, 1, 1}};
+  EXPECT_DOUBLE_EQ(scorer.bound({{0, 4, {DeviceId(0), DeviceId(1), DeviceId(2)}, three}}), 12);
+  // Two of the layers split over B and C (2 s each together), then A (2 s): a pipeline of 2 + 2 s, and 5 times 2 more.
+  const Split two{SplitAxis::batch, false, {1, 1}};
+  EXPECT_DOUBLE_EQ(scorer.bound({{0, 2, {DeviceId(1), DeviceId(2)}, two}, {2, 4, {DeviceId(0)}}}), 14);
+  // Four devices in two groups that take turns.
+  const Cluster four = star(4, 1e3);
+  const SearchCosts equal = costs_of(4, {1, 1, 1, 1}, 4000, 6);
+  const Network network4 = make_network(four, HostId(0), HostId(0));
+  const Scorer scorer4(four, network4, HostId(0), HostId(0), equal, find_crossings(graph));
+  // 2 s for each group, three micro-batches each.
+  EXPECT_DOUBLE_EQ(scorer4.bound({{0, 4, {DeviceId(0), DeviceId(1), DeviceId(2), DeviceId(3)}, two}}), 6);
+}
+
+class SearchSplits : public ::testing::Test {
+ protected:
+  std::vector<ScoredPlan> found(size_t most) {
+    const SearchResult layers = search_layers(graph_, cluster_, HostId(0), HostId(0), costs_, options_).value();
+    return search_splits(graph_, cluster_, HostId(0), HostId(0), costs_, options_, layers.plans, most);
+  }
+
+  Graph graph_ = convolutions(6);
+  Cluster cluster_ = star(3, 1e7);
+  SearchCosts costs_ = costs_of(6, {1, 2, 2}, 4 * 8 * 16 * 16 * 4, 2);
+  SearchOptions options_;
+};
+
+TEST_F(SearchSplits, NoneIfNotAskedFor) { EXPECT_TRUE(found(100).empty()); }
+
+TEST_F(SearchSplits, AreSoundAndOnTheAxesAskedFor) {
+  options_.axes = {SplitAxis::height, SplitAxis::batch};
+  const std::vector<ScoredPlan> plans = found(60);
+  EXPECT_LE(plans.size(), 60u);
+  ASSERT_GT(plans.size(), 20u);
+  std::set<std::pair<SplitAxis, bool>> kinds;
+  std::set<size_t> counts;
+  for (const ScoredPlan& scored : plans) {
+    EXPECT_TRUE(check_plan(scored.plan, graph_, cluster_, 4).ok());
+    EXPECT_TRUE(has_splits(scored.plan));
+    for (const Stage& stage : scored.plan.stages) {
+      if (!stage.split) continue;
+      const std::vector<SplitAxis> can = applicable_axes(graph_, stage.begin, stage.end);
+      EXPECT_NE(std::ranges::find(can, stage.split->axis), can.end());
+      kinds.insert({stage.split->axis, stage.split->recompute_halo});
+      counts.insert(stage.devices.size());
+      EXPECT_EQ(stage.split->shares, shares_by_speed(costs_, stage));
+    }
+  }
+  EXPECT_EQ(kinds, (std::set<std::pair<SplitAxis, bool>>{
+                       {SplitAxis::batch, false}, {SplitAxis::height, false}, {SplitAxis::height, true}}));
+  EXPECT_EQ(counts, (std::set<size_t>{2, 3}));
+  // A twice as fast as B: it has twice the share.
+  EXPECT_TRUE(std::ranges::any_of(plans, [](const ScoredPlan& scored) {
+    const Stage& first = scored.plan.stages[0];
+    return first.split && first.split->shares == std::vector<int64_t>{2, 1};
+  }));
+}
+
+TEST_F(SearchSplits, KeepToTheLimits) {
+  options_.axes = {SplitAxis::batch};
+  options_.max_devices = 2;
+  options_.max_stages = 1;
+  for (const ScoredPlan& scored : found(100)) {
+    EXPECT_EQ(scored.plan.stages.size(), 1u);
+    EXPECT_EQ(scored.plan.stages[0].devices.size(), 2u);
+  }
+}
+
+}  // namespace
+}  // namespace nlsplit

@@ -1,0 +1,82 @@
+// Plans that differ by next to nothing are seen once.
+#include "ranking/alike.h"
+
+#include <gtest/gtest.h>
+
+namespace nlsplit {
+namespace {
+
+// A hundred layers of equal work on two devices, cut before layer `cut`.
+Plan cut_at(size_t cut) { return {"", {{0, cut, {DeviceId(0)}}, {cut, 100, {DeviceId(1)}}}, 4, "streaming"}; }
+
+const std::vector<double> even(100, 0.01);
+
+TEST(Alike, CutsAFewLayersFurtherOn) {
+  EXPECT_TRUE(are_alike(cut_at(50), cut_at(50), even));
+  EXPECT_TRUE(are_alike(cut_at(50), cut_at(52), even));   // 0.02 of an even stage's 0.5: 4 %
+  EXPECT_FALSE(are_alike(cut_at(50), cut_at(53), even));  // 6 %
+  EXPECT_FALSE(are_alike(cut_at(50), cut_at(50), {}));    // of another model
+}
+
+TEST(Alike, NothingElseMayDiffer) {
+  Plan other = cut_at(50);
+  other.micro_batches = 8;
+  EXPECT_FALSE(are_alike(cut_at(50), other, even));
+  other = cut_at(50);
+  other.schedule = "gpipe";
+  EXPECT_FALSE(are_alike(cut_at(50), other, even));
+  other = cut_at(50);
+  other.stages[1].devices = {DeviceId(2)};
+  EXPECT_FALSE(are_alike(cut_at(50), other, even));
+  other.stages[1] = {50, 100, {DeviceId(1), DeviceId(2)}};
+  Plan split = other;
+  split.stages[1].split = Split{SplitAxis::batch, false, {1, 1}};
+  EXPECT_FALSE(are_alike(other, split, even));
+}
+
+ScoredPlan scored(size_t cut, double bound, double latency) {
+  ScoredPlan plan;
+  plan.plan = cut_at(cut);
+  plan.bound_seconds = bound;
+  plan.latency_seconds = latency;
+  plan.memory_bytes = plan.busiest_seconds = 1;
+  return plan;
+}
+
+TEST(Variants, AreEnoughWhenThreeStandForTheNext) {
+  Variants variants(even);
+  for (const size_t cut : {50, 51, 49}) {
+    EXPECT_FALSE(variants.enough(scored(cut, 1, 1), "streaming"));
+    variants.note(scored(cut, 1, 1), "streaming");
+  }
+  EXPECT_TRUE(variants.enough(scored(51, 1.1, 1), "streaming"));
+  EXPECT_TRUE(variants.enough(scored(51, 0.99, 1), "streaming")) << "1 % is nothing";
+  EXPECT_FALSE(variants.enough(scored(51, 1, 1), "gpipe"));
+  EXPECT_FALSE(variants.enough(scored(53, 1, 1), "streaming")) << "6 % of a stage from the first";
+  EXPECT_FALSE(variants.enough(scored(51, 1.1, 0.9), "streaming")) << "clearly better in latency";
+}
+
+TEST(Kept, ListsOnlyOneOfThoseAlikeAndAllOfOnesOwn) {
+  Ranking ranking;
+  ranking.node_shares = even;
+  const auto add = [&](size_t cut, double makespan, bool own) {
+    RankedPlan plan;
+    plan.plan = cut_at(cut);
+    plan.own = own;
+    plan.estimate.makespan_s = makespan;
+    ranking.order.push_back(ranking.judged.size());
+    ranking.judged.push_back(std::move(plan));
+  };
+  add(50, 1, false);
+  add(51, 1.01, false);  // alike
+  add(51, 1.015, true);  // the user's
+  add(49, 1.03, false);  // alike, but clearly worse
+  add(70, 1.04, false);
+  ranking.keep = 3;
+  EXPECT_EQ(kept(ranking), (std::vector<size_t>{0, 2, 3}));
+  ranking.keep = 5;
+  EXPECT_EQ(kept(ranking), (std::vector<size_t>{0, 2, 3, 4}));
+}
+
+}  // namespace
+}  // namespace nlsplit

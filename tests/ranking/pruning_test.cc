@@ -1,0 +1,91 @@
+// Pruning: what is left out cannot matter, as far as the plans before it tell.
+#include "ranking/pruning.h"
+
+#include <gtest/gtest.h>
+
+#include "ranking/small_scenario.h"
+
+namespace nlsplit {
+namespace {
+
+using namespace testing;
+
+// A split of which search says so; the weights are 1 GB.
+ScoredPlan split(double bound, double latency, double busiest) {
+  ScoredPlan plan;
+  plan.plan.stages = {{0, 1, {DeviceId(0)}}, {1, 2, {DeviceId(1)}}};
+  plan.bound_seconds = bound;
+  plan.latency_seconds = latency;
+  plan.busiest_seconds = busiest;
+  plan.memory_bytes = 1e9;
+  return plan;
+}
+
+// Lowering finds 1.25 times of each; the bounds are 1, 2, 3, …
+Pruning after(size_t plans, size_t wanted) {
+  Pruning pruning(wanted, Objective::throughput);
+  for (size_t i = 1; i <= plans; ++i) {
+    const auto bound = static_cast<double>(i);
+    const ScoredPlan plan = split(bound, 1, 1);
+    EXPECT_TRUE(pruning.worth(plan)) << i;
+    pruning.note(&plan, 1.25 * bound, {1.25 * bound, 1.25, 1.25e9, 1.25}, true);
+  }
+  return pruning;
+}
+
+TEST(Pruning, LooksAtSomeInAnyCase) {
+  EXPECT_TRUE(after(Pruning::surely_timed - 1, 10).worth(split(1e9, 1, 1)));
+  EXPECT_FALSE(after(Pruning::surely_timed, 10).worth(split(1e9, 1, 1)));
+}
+
+TEST(Pruning, LeavesOutWhatCannotBeAmongTheBest) {
+  const Pruning pruning = after(Pruning::surely_timed, 10);
+  // The tenth takes 12.5 s. What is said to take 10 s takes 12.5 s.
+  EXPECT_TRUE(pruning.worth(split(10, 1, 1)));
+  EXPECT_FALSE(pruning.worth(split(10.1, 1, 1)));
+}
+
+TEST(Pruning, KeepsWhatIsClearlyBetterInAnotherRespect) {
+  const Pruning pruning = after(Pruning::surely_timed, 10);
+  EXPECT_TRUE(pruning.worth(split(1e9, 0.9, 1)));
+  EXPECT_TRUE(pruning.worth(split(1e9, 1, 0.9)));
+  EXPECT_FALSE(pruning.worth(split(1e9, 0.99, 0.99))) << "2 % are nothing";
+  ScoredPlan small = split(1e9, 1, 1);
+  small.memory_bytes = 0.9e9;
+  EXPECT_TRUE(pruning.worth(small));
+}
+
+// One plan that beats its bound: others may.
+TEST(Pruning, LearnsHowFarTheBoundIsFromTheTruth) {
+  Pruning pruning = after(Pruning::surely_timed, 10);
+  const ScoredPlan overlapped = split(100, 1, 1);
+  pruning.note(&overlapped, 50, {50, 1.25, 1.25e9, 1.25}, true);
+  EXPECT_TRUE(pruning.worth(split(24.9, 1, 1)));
+  EXPECT_FALSE(pruning.worth(split(25.1, 1, 1)));
+}
+
+// Samples are of all plans, so with them nothing is pruned.
+TEST(Pruning, DoesNotChangeTheTable) {
+  const Screws screws = {.plans = "{mine: [rest@A]}", .model = "zoo:mobilenet_v2"};
+  RankOptions all;
+  all.samples = 1;
+  const Ranking pruned = rank(screws).ranking, whole = rank(screws, all).ranking;
+  EXPECT_LT(pruned.considered, whole.considered);
+  ASSERT_GT(pruned.keep, 5u);
+  for (size_t i = 0; i < pruned.keep; ++i) {
+    EXPECT_EQ(pruned.judged[i].text, whole.judged[i].text);
+    EXPECT_EQ(pruned.judged[i].plan.micro_batches, whole.judged[i].plan.micro_batches);
+    EXPECT_EQ(pruned.judged[i].estimate.makespan_s, whole.judged[i].estimate.makespan_s);
+  }
+  // Nor, but for what is within 2 %, the best splits in other respects.
+  const auto best = [](const Ranking& ranking, Yardsticks Verdict::*respect) {
+    return ranking.judged.at((ranking.verdict.*respect).split.value()).estimate;
+  };
+  EXPECT_LE(best(pruned, &Verdict::latency).latency_mean_s,
+            best(whole, &Verdict::latency).latency_mean_s * clearly_faster);
+  EXPECT_LE(static_cast<double>(best(pruned, &Verdict::memory).largest_memory.value()),
+            static_cast<double>(best(whole, &Verdict::memory).largest_memory.value()) * clearly_faster);
+}
+
+}  // namespace
+}  // namespace nlsplit

@@ -1,0 +1,221 @@
+// Plans that split layers, in the ranking: they are expanded, lowered and judged like others, and what cannot be split
+// is said.
+#include <gmock/gmock.h>
+
+#include <set>
+
+#include "program/verify.h"
+#include "ranking/evaluate.h"
+#include "ranking/own_plan.h"
+#include "ranking/small_scenario.h"
+#include "ranking/split_plan.h"
+
+namespace nlsplit {
+namespace {
+
+using namespace testing;
+using ::testing::HasSubstr;
+
+constexpr const char* all_axes =
+    "{rows: [..relu2@height(A:2+B), rest@A], columns: [..relu2@width-recompute(A+B), rest@B], "
+    "samples: [rest@batch(A+B)], channels: [rest@channels(A+B)], matrices: [rest@tensor(A+B)]}";
+
+std::vector<RankedPlan> own_plans(const Ranking& ranking) {
+  std::vector<RankedPlan> own;
+  for (const RankedPlan& plan : ranking.judged) {
+    if (plan.own) own.push_back(plan);
+  }
+  return own;
+}
+
+// What rank_plans answers where it must refuse.
+std::string refusal(const Screws& screws) {
+  const Scenario scenario = small_scenario(screws);
+  const Model model = load_model(scenario).value();
+  const auto ranking = rank_plans(scenario, model, {});
+  return ranking.ok() ? "no error" : ranking.error().to_string();
+}
+
+TEST(Splits, OfEveryAxisAreJudged) {
+  const Ranked ranked = rank({.plans = all_axes});
+  const std::vector<RankedPlan> own = own_plans(ranked.ranking);
+  std::set<std::string> names;
+  for (const RankedPlan& plan : own) {
+    names.insert(plan.plan.name);
+    EXPECT_TRUE(is_split(plan.plan)) << plan.text;
+    EXPECT_GT(plan.estimate.throughput, 0) << plan.text;
+    EXPECT_NEAR(plan.estimate.throughput * plan.estimate.makespan_s, 8, 1e-9) << plan.text;
+    EXPECT_EQ(plan.estimate.devices.size(), 2u) << plan.text;
+    for (const DeviceEstimate& device : plan.estimate.devices) EXPECT_GT(device.share, 0) << plan.text;
+  }
+  EXPECT_EQ(names, (std::set<std::string>{"rows", "columns", "samples", "channels", "matrices"}));
+  EXPECT_EQ(own.size(), 5u * 3u);  // 1, 2 and 4 micro-batches
+}
+
+TEST(Splits, AreNeitherSinglesNorCopies) {
+  const Ranking ranking = rank({.search = "{splits: []}", .plans = "{pair: [rest@batch(A+B)]}"}).ranking;
+  ASSERT_TRUE(ranking.verdict.throughput.split.has_value());
+  EXPECT_TRUE(ranking.judged[*ranking.verdict.throughput.split].own);
+  EXPECT_FALSE(ranking.verdict.throughput.copies.has_value());
+}
+
+// Two machines, each with half of the samples and a link that costs nearly nothing.
+TEST(Splits, HalfTheSamplesTakeHalfTheTime) {
+  const Ranking ranking = rank({.bandwidth = "1000Gbps",
+                                .latency = "0s",
+                                .compute = "100MFLOPS",
+                                .search = "{splits: []}",
+                                .plans = "{pair: {stages: [rest@batch(A+B)], micro_batches: 1}}"})
+                              .ranking;
+  double single = 0, pair = 0;
+  for (const RankedPlan& plan : ranking.judged) {
+    if (plan.own) pair = plan.estimate.makespan_s;
+    if (plan.text == "A all" && plan.plan.micro_batches == 1) single = plan.estimate.makespan_s;
+  }
+  EXPECT_NEAR(pair / single, 0.5, 0.02);
+}
+
+TEST(Splits, ProgramsVerifyAndKeepThePlansName) {
+  const Ranked ranked = rank({.plans = all_axes});
+  for (const RankedPlan& plan : own_plans(ranked.ranking)) {
+    const auto timed = time_plan(ranked.scenario, ranked.model.graph, plan.plan);
+    ASSERT_TRUE(timed.ok()) << timed.error().to_string();
+  }
+  auto timed = time_plan(ranked.scenario, ranked.model.graph, find_plan(ranked.ranking, "rows").value().plan);
+  ASSERT_TRUE(timed.ok());
+  EXPECT_EQ(timed->program.name, "simple_cnn [..relu2@height(A:2+B), rest@A]");
+  EXPECT_EQ(timed->program.devices.size(), 2u);
+  EXPECT_EQ(timed->program.batch, 8);
+}
+
+TEST(Splits, SlicesAreAllThatAProgramNeedsBesidesTheModel) {
+  Ranked ranked = rank({.plans = all_axes});
+  size_t slices = 0;
+  for (const RankedPlan& plan : own_plans(ranked.ranking)) {
+    const auto timed = time_plan(ranked.scenario, ranked.model.graph, plan.plan);
+    ASSERT_TRUE(timed.ok());
+    const TimedPlan& made = timed.value();
+    add_slices(made.slices, ranked.model.weights);
+    add_slices(made.slices, ranked.model.weights);  // twice is once
+    slices += made.slices.size();
+    for (const DeviceProgram& device : made.program.devices) {
+      for (const Buffer& buffer : device.buffers) {
+        if (!buffer.has_content) continue;
+        EXPECT_TRUE(ranked.model.weights.materialise(buffer.content).ok()) << plan.text;
+      }
+    }
+  }
+  EXPECT_GT(slices, 0u);
+}
+
+TEST(Splits, PartialSumsPromiseATolerance) {
+  const Ranking ranking = rank({.plans = all_axes}).ranking;
+  EXPECT_EQ(find_plan(ranking, "matrices").value().promise,
+            (Promise{other_rounding_tolerance, "partial sums are added in the order of the shards"}));
+  EXPECT_EQ(find_plan(ranking, "samples").value().promise, Promise{});
+}
+
+TEST(Splits, MicroBatchesThatDoNotLetAPlanLeaveItOut) {
+  const Ranking ranking = rank({.plans = "{pair: {stages: [rest@batch(A+B)], micro_batches: [1, 8]}}"}).ranking;
+  ASSERT_EQ(ranking.own_left_out.size(), 1u);
+  EXPECT_EQ(ranking.own_left_out[0].name, "pair");
+  EXPECT_EQ(ranking.own_left_out[0].micro_batches, 8);
+  EXPECT_EQ(own_plans(ranking).size(), 1u);
+}
+
+TEST(Splits, APlanThatCannotBeSplitAtAllIsAnErrorAtItsPlace) {
+  const std::string text = refusal({.plans = "{tokens: [rest@sequence(A+B)]}"});
+  EXPECT_THAT(text, HasSubstr("small.yaml:11:"));
+  EXPECT_THAT(text, HasSubstr("sequence"));
+}
+
+TEST(Splits, AreForInference) {
+  Scenario scenario = small_scenario({.plans = "{rows: [..relu2@height(A+B), rest@A]}"});
+  scenario.training.emplace();
+  scenario.schedules = {"gpipe"};
+  const Model model = load_model(scenario).value();
+  const auto ranking = rank_plans(scenario, model, {});
+  ASSERT_FALSE(ranking.ok());
+  EXPECT_EQ(ranking.error().kind, ErrorKind::unsupported);
+  EXPECT_THAT(ranking.error().message, HasSubstr("splits inside layers are for inference"));
+  EXPECT_EQ(ranking.error().where.line, 11);
+}
+
+// A shard has the kernel of its layer, so a search for the fastest kernel of small shapes changes no bits.
+TEST(Splits, PartsHaveTheKernelOfTheirLayer) {
+  const Ranked ranked = rank({.plans = all_axes});
+  const auto prepared = prepare_model(ranked.scenario, ranked.model.graph, 1);
+  ASSERT_TRUE(prepared.ok());
+  const Plan plan = [&] {
+    Plan samples = find_plan(ranked.ranking, "samples").value().plan;
+    samples.micro_batches = 1;
+    return samples;
+  }();
+  const auto split = expand_plan(ranked.scenario, *prepared, plan);
+  ASSERT_TRUE(split.ok()) << split.error().to_string();
+  const SplitPlan& made = split.value();
+  EXPECT_FALSE(has_splits(made.plan));
+  std::multiset<std::string> whole, parts;
+  for (const ComputeDesc& desc : prepared.value().kernels.chosen.begin()->second.descs) {
+    for (int shard = 0; shard < 2 && !desc.kernel.empty(); ++shard) whole.insert(desc.kernel);
+  }
+  for (const ComputeDesc& desc : made.kernels.chosen.begin()->second.descs) {
+    if (!desc.kernel.empty() && desc.op != Op::Slice && desc.op != Op::Concat) parts.insert(desc.kernel);
+  }
+  EXPECT_EQ(parts, whole);
+}
+
+UserPlan user_plan(std::vector<std::string> stages) {
+  UserPlan plan;
+  plan.name = "mine";
+  plan.stages = std::move(stages);
+  return plan;
+}
+
+TEST(CheckOwnPlan, OneThatIsFineHasAPlace) {
+  const Scenario scenario = small_scenario({.plans = "{}"});
+  const Model model = load_model(scenario).value();
+  const auto checked = check_own_plan(scenario, model, user_plan({"..relu2@height(A+B)", "rest@A"}), {});
+  ASSERT_TRUE(checked.ok()) << checked.error().to_string();
+  const CheckedPlan& made = checked.value();
+  ASSERT_TRUE(made.ranking.has_value());
+  EXPECT_TRUE(made.troubles.empty());
+  EXPECT_EQ(made.text, "height(A+B) ..relu2 | A rest");
+  const std::vector<RankedPlan>& judged = made.ranking->judged;
+  EXPECT_TRUE(judged[made.place].own);
+  for (size_t i = 0; i < made.place; ++i) EXPECT_FALSE(judged[i].own);
+  EXPECT_GT(judged.size(), 10u);  // the found ones are there
+}
+
+TEST(CheckOwnPlan, TroublesNameTheReason) {
+  const Scenario scenario = small_scenario({.memory_b = "64KiB", .plans = "{}"});
+  const Model model = load_model(scenario).value();
+  const auto first = [&](const UserPlan& plan) {
+    const auto checked = check_own_plan(scenario, model, plan, {});
+    EXPECT_TRUE(checked.ok());
+    if (!checked.ok() || checked.value().ranking) return std::string("no trouble");
+    return checked.value().troubles.at(0).error.message;
+  };
+  EXPECT_THAT(first(user_plan({"..relu9@A", "rest@B"})), HasSubstr("no layer is called 'relu9'"));
+  EXPECT_THAT(first(user_plan({"rest@hieght(A+B)"})), HasSubstr("did you mean 'height'?"));
+  EXPECT_THAT(first(user_plan({"rest@sequence(A+B)"})), HasSubstr("sequence"));
+  EXPECT_THAT(first(user_plan({"..relu1@A", "rest@B"})), HasSubstr("B has 64 KiB and would need "));
+}
+
+// Some micro-batches let it, others do not.
+TEST(CheckOwnPlan, TroublesOfSomeWaysLeaveTheOthers) {
+  const Scenario scenario = small_scenario({.plans = "{}"});
+  const Model model = load_model(scenario).value();
+  UserPlan plan = user_plan({"rest@batch(A+B)"});
+  plan.micro_batches = {2, 8};
+  const auto checked = check_own_plan(scenario, model, plan, {});
+  ASSERT_TRUE(checked.ok()) << checked.error().to_string();
+  const CheckedPlan& made = checked.value();
+  ASSERT_EQ(made.troubles.size(), 1u);
+  EXPECT_EQ(made.troubles[0].micro_batches, 8);
+  ASSERT_TRUE(made.ranking.has_value());
+  EXPECT_EQ(made.ranking->judged[made.place].plan.micro_batches, 2);
+}
+
+}  // namespace
+}  // namespace nlsplit

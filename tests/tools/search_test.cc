@@ -1,0 +1,85 @@
+// nlsim rank's ways to search, to explain and to draw, as a user asks for them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+
+#include "tools/run_program.h"
+
+namespace nlsplit {
+namespace {
+
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class RankSearch : public ::testing::Test {
+ protected:
+  Scratch scratch_;
+  std::string scenario_ = scratch_.write("s.yaml", small_scenario());
+};
+
+TEST_F(RankSearch, EveryMethodAnswersTheSameBest) {
+  json best;
+  for (const std::string method : {"auto", "exhaustive", "dp", "beam", "anneal"}) {
+    const Outcome outcome = nlsim(fmt::format("rank {} --method {} --json -", scenario_, method));
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    const json answer = json::parse(outcome.out);
+    EXPECT_EQ(answer["method"], method);
+    const double makespan = answer["plans"][0]["makespan_s"];
+    if (best.is_null()) best = makespan;
+    EXPECT_NEAR(makespan, best.get<double>(), 0.02 * best.get<double>()) << method;
+  }
+}
+
+TEST_F(RankSearch, AnUnknownMethodIsRefused) {
+  const Outcome outcome = nlsim("rank " + scenario_ + " --method magic");
+  EXPECT_NE(outcome.code, 0);
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("magic"), HasSubstr("anneal")));
+}
+
+TEST_F(RankSearch, ExhaustiveSaysHowManyPlansThereAre) {
+  std::string devices;
+  for (int i = 0; i < 12; ++i) {
+    devices +=
+        fmt::format("  X{}: {{host: x{}, memory: 64MiB, costs: {{roofline: {{compute: {}GFLOPS, memory: 10GBps}}}}}}\n",
+                    i, i, 10 + i);
+  }
+  std::string links = "links:\n";
+  for (int i = 0; i < 12; ++i) links += fmt::format("  - {{between: [a, x{}], bandwidth: 1Gbps, latency: 10us}}\n", i);
+  const std::string text =
+      with(with(with(small_scenario(), "links:\n", devices + links), "zoo:simple_cnn", "zoo:resnet18"),
+           "plans:\n  mine: [..relu1@A, ..relu2@B, rest@C]\n", "");
+  const Outcome outcome = nlsim("rank " + scratch_.write("large.yaml", text) + " --method exhaustive");
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err,
+              AllOf(HasSubstr("the space holds "), HasSubstr("an exhaustive search looks at no more than 4e+06")));
+}
+
+TEST_F(RankSearch, ExplainsAndDraws) {
+  const std::string page = scratch_ / "page.html";
+  const Outcome outcome = nlsim(fmt::format("rank {} --explain --html {}", scenario_, page));
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("\nplan 1   "), HasSubstr("         |"), HasSubstr("Plan 2 ")));
+  EXPECT_THAT(*read_file(page), AllOf(HasSubstr("<svg"), HasSubstr("id=\"plan1\"")));
+}
+
+TEST_F(RankSearch, WeightsAndLimitsComeFromTheScenario) {
+  const std::string text =
+      with(small_scenario(), "keep: 5", "keep: 5, objective: {throughput: 0.7, latency: 0.3}, limits: {devices: 2}");
+  const Outcome outcome = nlsim("rank " + scratch_.write("w.yaml", text) + " --json -");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const json answer = json::parse(outcome.out);
+  EXPECT_EQ(answer["objective"]["throughput"], 0.7);
+  for (const json& plan : answer["plans"]) {
+    if (plan["own"].get<bool>()) continue;
+    std::set<std::string> devices;
+    for (const json& stage : plan["stages"]) devices.insert(stage["devices"].begin(), stage["devices"].end());
+    EXPECT_LE(devices.size(), 2u);
+  }
+}
+
+}  // namespace
+}  // namespace nlsplit
