@@ -78,6 +78,8 @@ const PreparedModel& prepared_for(const std::vector<PreparedModel>& prepared, in
   return *at;
 }
 
+bool is_single(const Plan& plan) { return plan.stages.size() == 1 && plan.stages[0].devices.size() == 1; }
+
 Goal goal_of(const Scenario& scenario) { return {scenario.objective, scenario.weights, 0, 0}; }
 
 void set_yardstick(Goal& goal, const std::vector<Estimate>& singles, const std::vector<Estimate>& others) {

@@ -35,6 +35,8 @@ Result<SearchCosts> search_costs(const Scenario& scenario, const PreparedModel& 
 // The one at this count, which must be among them.
 const PreparedModel& prepared_for(const std::vector<PreparedModel>& prepared, int micro_batches);
 
+bool is_single(const Plan& plan);  // the whole model on one device
+
 // A plan with splits inside layers is expanded first (ranking/split_plan.h).
 Result<LoweredPlan> lower_plan(const Scenario& scenario, const PreparedModel& prepared, const Plan& plan,
                                const CostTable& costs);

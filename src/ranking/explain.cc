@@ -54,7 +54,7 @@ std::vector<Explanation> explain(const Scenario& scenario, const Ranking& rankin
     find_bottleneck(scenario, ranking.judged[i], why);
     if (single == nullptr) continue;
     why.gain = ranking.judged[i].estimate.throughput / ranking.judged[*best_single].estimate.throughput;
-    if (ranking.judged[i].plan.stages.size() == 1 && ranking.judged[i].plan.stages[0].devices.size() == 1) continue;
+    if (is_single(ranking.judged[i].plan)) continue;
     const LoweredPlan& plan = judged[i];
     const auto wins = [&](const ScaledLinks& links) {
       return makespan_over(plan, links) < makespan_over(*single, links) / clearly_faster;

@@ -40,7 +40,6 @@ constexpr size_t most_yardsticks = 100;  // plans that are no split and are all 
 struct Candidate {
   RankedPlan ranked;
   std::optional<ScoredPlan> found;  // by search, and may be pruned
-  size_t prepared = 0;              // index into the prepared models
   double bound = 0;                 // seconds no schedule of it can beat; 0: look at it first
   double fast_score = 0;            // smaller is better
   double noise_factor = 0;          // what noise makes of it, if there is any
@@ -57,8 +56,6 @@ std::vector<Isa> levels_of(const Cluster& cluster) {
 double score_of(const Goal& goal, const NoisyEstimate& estimate) {
   return score_of(goal, estimate.makespan_s.p95, estimate.latency_s.p95);
 }
-
-bool is_single(const Plan& plan) { return plan.stages.size() == 1 && plan.stages[0].devices.size() == 1; }
 
 Error no_noise(const Scenario& scenario, std::string_view what) {
   Error error = invalid_input(
@@ -101,11 +98,8 @@ class Ranker {
     if (options_.progress) options_.progress(phase, done, total);
   }
 
-  size_t prepared_index(int micro_batches) const {
-    for (size_t i = 0; i < prepared_.size(); ++i) {
-      if (prepared_[i].micro_batches == micro_batches) return i;
-    }
-    CHECK(false, "a micro-batch count nobody prepared");
+  const PreparedModel& prepared_for(const Plan& plan) const {
+    return nlsplit::prepared_for(prepared_, plan.micro_batches);
   }
 
   Status collect_candidates() {
@@ -126,8 +120,7 @@ class Ranker {
     }
     ranking_.proved = true;
     for (const int count : scenario_.micro_batches) {
-      const size_t index = prepared_index(count);
-      ASSIGN_OR_RETURN(SearchResult found, search(prepared_[index]));
+      ASSIGN_OR_RETURN(SearchResult found, search(nlsplit::prepared_for(prepared_, count)));
       ranking_.devices = found.devices;
       ranking_.proved &= found.proved;
       ranking_.space += found.space * static_cast<double>(scenario_.schedules.size());
@@ -136,7 +129,6 @@ class Ranker {
           Candidate candidate;
           candidate.ranked.plan = scored.plan;
           candidate.ranked.plan.schedule = schedule;
-          candidate.prepared = index;
           candidate.must_judge = !is_split(scored.plan);
           candidate.bound = candidate.must_judge ? 0 : scored.bound_seconds;
           if (!candidate.must_judge) candidate.found = scored;
@@ -146,7 +138,6 @@ class Ranker {
     }
     for (RankedPlan& plan : own) {
       Candidate candidate;
-      candidate.prepared = prepared_index(plan.plan.micro_batches);
       candidate.ranked = std::move(plan);
       candidate.must_judge = true;
       candidates_.push_back(std::move(candidate));
@@ -171,7 +162,7 @@ class Ranker {
       std::vector<ScoredPlan> split =
           search_splits(graph, scenario_.cluster, source, sink, costs, scenario_.search, found.plans, most);
       std::move(split.begin(), split.end(), std::back_inserter(found.plans));
-      costs_of_.emplace(prepared.micro_batches, costs);
+      if (!first_costs_ || costs.micro_batches < first_costs_->micro_batches) first_costs_ = costs;
       return found;
     }
     Graph without_outputs = graph;  // nothing goes to the sink
@@ -199,7 +190,7 @@ class Ranker {
                            });
     if (asked_for) return false;
     if (error.kind == ErrorKind::unsupported) return true;
-    const auto input = schedule_input(prepared_[candidate.prepared].kernels, plan, scenario_.cluster, &costs_);
+    const auto input = schedule_input(prepared_for(plan).kernels, plan, scenario_.cluster, &costs_);
     return input.ok() && !make_schedule(plan.schedule, *input).ok();
   }
 
@@ -254,7 +245,7 @@ class Ranker {
 
   // The fast tier's word on a candidate; none: it is counted among those that cannot be.
   Result<std::optional<Estimate>> time(Candidate& candidate) {
-    auto result = lower_plan(scenario_, prepared_[candidate.prepared], candidate.ranked.plan, costs_);
+    auto result = lower_plan(scenario_, prepared_for(candidate.ranked.plan), candidate.ranked.plan, costs_);
     if (!result) {
       if (has_splits(candidate.ranked.plan)) {
         RETURN_IF_ERROR(leave_out(candidate, result.error()));
@@ -358,7 +349,7 @@ class Ranker {
     }
     AnnealSpace space;
     space.graph = &prepared_.front().kernels.graph;
-    const SearchCosts& costs = costs_of_.begin()->second;
+    const SearchCosts& costs = *first_costs_;
     space.cuts = distinct_cuts(find_cuts(*space.graph), costs.node_seconds, costs.cut_bytes);
     for (size_t d = 0; d < scenario_.cluster.devices.size(); ++d) space.devices.push_back(DeviceId(d));
     space.max_devices =
@@ -368,7 +359,7 @@ class Ranker {
     space.replicate = scenario_.search.replicate;
     space.axes = scenario_.search.axes;
     space.micro_batches = scenario_.micro_batches;
-    space.shares = [&](const Stage& stage) { return shares_by_speed(costs_of_.begin()->second, stage); };
+    space.shares = [&](const Stage& stage) { return shares_by_speed(costs, stage); };
     const auto is_same = [](const Plan& a, const Plan& b) {
       return a.stages == b.stages && a.micro_batches == b.micro_batches && a.schedule == b.schedule;
     };
@@ -383,7 +374,6 @@ class Ranker {
       if (done++ % 16 == 0) progress("changing the best plans", done, refining_steps);
       Candidate candidate;
       candidate.ranked.plan = plan;
-      candidate.prepared = prepared_index(plan.micro_batches);
       auto estimate = time(candidate);
       if (!estimate) {
         status = estimate.error();
@@ -492,7 +482,7 @@ class Ranker {
     for (Candidate& candidate : chosen) {
       progress("lowering", lowered.size(), chosen.size());
       const Plan& plan = candidate.ranked.plan;
-      ASSIGN_OR_RETURN(LoweredPlan one, lower_plan(scenario_, prepared_[candidate.prepared], plan, costs_));
+      ASSIGN_OR_RETURN(LoweredPlan one, lower_plan(scenario_, prepared_for(plan), plan, costs_));
       if (const Status sound = verify(one.program); !sound.ok()) {
         // One device has several stages then, and its messages may need another order than its slots.
         if (has_splits(plan) && !candidate.ranked.own) {
@@ -637,7 +627,7 @@ class Ranker {
   CostTable costs_;
   Goal goal_;
   std::optional<NoiseBound> noise_bound_;
-  std::map<int, SearchCosts> costs_of_;  // by micro-batch count; of inference
+  std::optional<SearchCosts> first_costs_;  // of the fewest micro-batches; of inference
   std::vector<PreparedModel> prepared_;
   std::vector<Candidate> candidates_;
   std::vector<LoweredPlan> judged_;            // as Ranking::judged

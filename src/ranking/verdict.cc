@@ -8,8 +8,6 @@
 namespace nlsplit {
 namespace {
 
-bool is_single(const Plan& plan) { return plan.stages.size() == 1 && plan.stages[0].devices.size() == 1; }
-
 // The bandwidth factor from which on the first split is clearly faster than the single device.
 std::optional<double> break_even(const std::vector<const LoweredPlan*>& splits, const LoweredPlan& single) {
   return where_it_changes(
