@@ -8,7 +8,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
 endif()
 
 # AArch64 has fused multiply-adds from the start, x86-64 has not: without them planning and simulating round alike on both.
-add_compile_options(-ffp-contract=off)
+add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>)
 
 # nlsplit_library(NAME [DEPS other rooms…] [LIBS foreign libraries…]): all *.cc of this folder, not of the folders below it.
 # DEPS are public (their types appear in our headers), LIBS private: nobody else may include what they bring.

@@ -40,6 +40,8 @@ std::string_view name_of(DeviceKind kind) {
   switch (kind) {
     case DeviceKind::cpu:
       return "cpu";
+    case DeviceKind::cuda:
+      return "cuda";
     case DeviceKind::host:
       return "host";
   }
@@ -47,11 +49,10 @@ std::string_view name_of(DeviceKind kind) {
 }
 
 Result<DeviceKind> parse_device_kind(std::string_view text) {
-  for (const DeviceKind kind : {DeviceKind::cpu, DeviceKind::host}) {
+  for (const DeviceKind kind : {DeviceKind::cpu, DeviceKind::cuda, DeviceKind::host}) {
     if (name_of(kind) == text) return kind;
   }
-  if (text == "cuda") return unsupported("devices of kind 'cuda' are not supported yet; 'cpu' is");
-  return invalid_input(fmt::format("unknown device kind '{}'; 'cpu' is supported", text));
+  return invalid_input(fmt::format("unknown device kind '{}'; 'cpu' and 'cuda' are supported", text));
 }
 
 DeviceId Cluster::find_device(std::string_view name) const {

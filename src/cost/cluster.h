@@ -29,8 +29,9 @@ struct Host {
 
 enum class DeviceKind : uint8_t {
   cpu,
-  host
-};  // host: an endpoint that only holds data (source or sink); Programs have it, clusters not
+  cuda,  // a GPU; its level is one of gpu_levels()
+  host   // an endpoint that only holds data (source or sink); Programs have it, clusters not
+};
 std::string_view name_of(DeviceKind kind);
 Result<DeviceKind> parse_device_kind(std::string_view text);
 
@@ -126,7 +127,7 @@ struct Cluster {
 // once, by the fabric's own route; of equals that one is taken. Error: not connected (names both hosts), or a == b
 // without a link.
 Result<Route> find_path(const Cluster& cluster, HostId from, HostId to);
-// The same with what was measured, if anything was. Error also: ways were measured, but not this one.
+// The same by what was measured, buses of devices added. Error also: ways were measured, but not this one.
 Result<Route> find_route(const Cluster& cluster, HostId from, HostId to);
 
 // Every pair of hosts that hold devices, source or sink is connected; the error names a pair.

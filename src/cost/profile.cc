@@ -86,6 +86,7 @@ Result<Profile> join(std::vector<Profile> profiles) {
     all.measured_at = std::min(all.measured_at, next.measured_at);
     if (all.gauge_s == 0 || (next.gauge_s > 0 && next.gauge_s < all.gauge_s)) all.gauge_s = next.gauge_s;
     if (all.dispatch.repeats == 0) all.dispatch = next.dispatch;
+    if (!all.copies) all.copies = std::move(next.copies);
     all.kernels.merge(next.kernels);  // what is there stays
     all.choices.merge(next.choices);
   }

@@ -5,11 +5,13 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
 #include "base/units.h"
+#include "cost/copies.h"
 #include "kernels/catalogue.h"
 
 namespace nlsplit {
@@ -33,6 +35,7 @@ struct Profile {
   MeasuredCost dispatch;            // from the end of one computation to the start of the next; no repeats: unknown
   std::map<std::string, MeasuredCost> kernels;  // by profile_key
   std::map<std::string, std::string> choices;   // the kernel that was fastest, its full id, by choice_key
+  std::optional<HostCopies> copies = {};        // of a GPU's machine
   bool predict = false;                         // the scenario allows predictions of what was not measured
 };
 
@@ -47,9 +50,11 @@ Result<ProfileKey> parse_profile_key(std::string_view key);
 
 // JSON {"format": "nlsplit-profile", "version": 2, "models": […], "machine": …, "beside": …, "measured_at_s": …,
 // "gauge_s": …, "dispatch": {"median_s", "spread_s", "repeats"}, "kernels": [{"signature", "median_s", "spread_s",
-// "repeats", "beside_s"}], "choices": [{"computation", "kernel"}]}. "gauge_s", "dispatch", "choices" and "beside_s" may
-// be absent. Errors: not JSON, cut short, another format or version, missing or negative figures, duplicate signatures
-// or computations, a choice of no such kernel; each names the file and entry.
+// "repeats", "beside_s"}], "choices": [{"computation", "kernel"}], "copies": {"gpu", "pinned": {"in": {"latency_s",
+// "bytes_per_s", "largest_error"}, "out": {…}, "both_bytes_per_s"}, "pageable": {…}}}. "gauge_s", "dispatch",
+// "choices", "copies" and "beside_s" may be absent. Errors: not JSON, cut short, another format or version, missing or
+// negative figures, duplicate signatures or computations, a choice of no such kernel, copies without bandwidth; each
+// names the file and entry.
 Result<Profile> read_profile(const std::string& path);
 Status write_profile(const std::string& path, const Profile& profile);
 

@@ -65,6 +65,14 @@ Result<double> time_field(const json& object, const char* key) {
   return value;
 }
 
+Result<BytesPerSecond> rate_field(const json& object, const char* key) {
+  const auto at = object.find(key);
+  if (at == object.end()) return invalid_input(fmt::format("\"{}\" is missing", key));
+  if (!at->is_number() || !std::isfinite(at->get<double>()) || at->get<double>() <= 0)
+    return invalid_input(fmt::format("\"{}\" must be a number of bytes a second, it is {}", key, at->dump()));
+  return bytes_per_second(at->get<double>());
+}
+
 Result<int64_t> integer_field(const json& object, const char* key, int64_t least, int64_t most) {
   const auto at = object.find(key);
   if (at == object.end()) return invalid_input(fmt::format("\"{}\" is missing", key));
@@ -153,6 +161,57 @@ Status parse_dispatch(const json& root, Profile& profile) {
   return ok_status();
 }
 
+Result<json> object_field(const json& object, const char* key) {
+  const auto at = object.find(key);
+  if (at == object.end()) return invalid_input(fmt::format("\"{}\" is missing", key));
+  if (!at->is_object()) return invalid_input(fmt::format("\"{}\" must be an object", key));
+  return *at;
+}
+
+Result<CopyLine> parse_line(const json& copies, const char* direction) {
+  ASSIGN_OR_RETURN(const json entry, object_field(copies, direction));
+  CopyLine line;
+  ASSIGN_OR_RETURN(const double latency, time_field(entry, "latency_s"));
+  ASSIGN_OR_RETURN(line.cost.bandwidth, rate_field(entry, "bytes_per_s"));
+  ASSIGN_OR_RETURN(line.largest_error, time_field(entry, "largest_error"));
+  line.cost.latency = seconds(latency);
+  return line;
+}
+
+Result<Copies> parse_copies(const json& root, const char* memory) {
+  ASSIGN_OR_RETURN(const json entry, object_field(root, memory));
+  Copies copies;
+  ASSIGN_OR_RETURN(copies.in, parse_line(entry, "in"));
+  ASSIGN_OR_RETURN(copies.out, parse_line(entry, "out"));
+  ASSIGN_OR_RETURN(copies.both, rate_field(entry, "both_bytes_per_s"));
+  return copies;
+}
+
+// Only machines with a GPU have them.
+Result<std::optional<HostCopies>> parse_host_copies(const json& root) {
+  if (!root.contains("copies")) return std::optional<HostCopies>();
+  ASSIGN_OR_RETURN(const json entry, object_field(root, "copies"));
+  const auto parse = [&]() -> Result<HostCopies> {
+    HostCopies all;
+    ASSIGN_OR_RETURN(all.gpu, text_field(entry, "gpu"));
+    ASSIGN_OR_RETURN(all.pinned, parse_copies(entry, "pinned"));
+    ASSIGN_OR_RETURN(all.pageable, parse_copies(entry, "pageable"));
+    return all;
+  };
+  auto all = parse();
+  if (!all) return invalid_input("\"copies\": " + all.error().message);
+  return std::optional<HostCopies>(std::move(*all));
+}
+
+nlohmann::ordered_json copies_json(const Copies& copies) {
+  const auto line = [](const CopyLine& one) -> nlohmann::ordered_json {
+    return {{"latency_s", one.cost.latency.value()},
+            {"bytes_per_s", one.cost.bandwidth.value()},
+            {"largest_error", one.largest_error}};
+  };
+  return {{"in", line(copies.in)}, {"out", line(copies.out)}, {"both_bytes_per_s", copies.both.value()}};
+}
+
 Result<Profile> parse_profile(const std::string& path, const json& root) {
   RETURN_IF_ERROR(check_format(root));
   Profile profile;
@@ -166,6 +225,7 @@ Result<Profile> parse_profile(const std::string& path, const json& root) {
     ASSIGN_OR_RETURN(profile.gauge_s, time_field(root, "gauge_s"));
   }
   RETURN_IF_ERROR(parse_dispatch(root, profile));
+  ASSIGN_OR_RETURN(profile.copies, parse_host_copies(root));
   const auto kernels = root.find("kernels");
   if (kernels == root.end()) return invalid_input("\"kernels\" is missing");
   if (!kernels->is_array()) return invalid_input("\"kernels\" must be a list");
@@ -193,6 +253,13 @@ Result<Profile> parse_profile(const std::string& path, const json& root) {
 }
 
 bool writable(Seconds time) { return std::isfinite(time.value()) && time.value() >= 0; }
+bool writable(const Copies& copies) {
+  const auto possible = [](const CopyLine& line) {
+    return writable(line.cost.latency) && writable(seconds(line.largest_error)) &&
+           std::isfinite(line.cost.bandwidth.value()) && line.cost.bandwidth.value() > 0;
+  };
+  return possible(copies.in) && possible(copies.out) && std::isfinite(copies.both.value()) && copies.both.value() > 0;
+}
 bool writable(const MeasuredCost& cost) {
   return writable(cost.median) && writable(cost.spread) && writable(cost.beside) && cost.repeats >= 1;
 }
@@ -236,6 +303,12 @@ Status write_profile(const std::string& path, const Profile& profile) {
   root["choices"] = nlohmann::ordered_json::array();
   for (const auto& [computation, kernel] : profile.choices)
     root["choices"].push_back({{"computation", computation}, {"kernel", kernel}});
+  if (profile.copies) {
+    if (!writable(profile.copies->pinned) || !writable(profile.copies->pageable)) return refused("copies");
+    root["copies"] = {{"gpu", profile.copies->gpu},
+                      {"pinned", copies_json(profile.copies->pinned)},
+                      {"pageable", copies_json(profile.copies->pageable)}};
+  }
   return write_file(path, root.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
 }
 

@@ -145,6 +145,12 @@ Route with_costs(const Cluster& cluster, Route route) {
   return route;
 }
 
+// What the network knows a host by: a device behind a bus sends and receives as the host it is in.
+HostId outer(const Cluster& cluster, HostId host) {
+  const HostId inside = cluster.hosts[host.index()].inside;
+  return inside.valid() ? inside : host;
+}
+
 // The link from a host to itself that is fastest there; or the fabric's route, if it has one.
 Result<Route> route_within(const Cluster& cluster, HostId host) {
   std::optional<size_t> best;
@@ -200,7 +206,15 @@ Result<Route> find_path(const Cluster& cluster, HostId from, HostId to) {
 Result<Route> find_route(const Cluster& cluster, HostId from, HostId to) {
   ASSIGN_OR_RETURN(Route route, find_path(cluster, from, to));
   if (cluster.ways.empty()) return route;
-  const auto way = std::ranges::find_if(cluster.ways, [&](const Way& w) { return w.from == from && w.to == to; });
+  const auto find_way = [&](HostId a, HostId b) {
+    return std::ranges::find_if(cluster.ways, [&](const Way& w) { return w.from == a && w.to == b; });
+  };
+  auto way = find_way(from, to);
+  const HostId a = outer(cluster, from), b = outer(cluster, to);
+  if (way == cluster.ways.end() && (a != from || b != to)) {
+    if (a == b) return route;
+    way = find_way(a, b);
+  }
   if (way == cluster.ways.end()) {
     return invalid_input(
         fmt::format("{} has no measurement of messages from host '{}' to host '{}'; nlbench network makes them all",
@@ -208,6 +222,14 @@ Result<Route> find_route(const Cluster& cluster, HostId from, HostId to) {
   }
   route.eager = way->eager;
   route.rendezvous = way->rendezvous;
+  for (const auto& [device, host] : {std::pair(from, way->from), std::pair(to, way->to)}) {
+    if (device == host) continue;
+    ASSIGN_OR_RETURN(const Route bus, find_path(cluster, device, host));
+    for (MessageCost* cost : {&route.eager, &route.rendezvous}) {
+      cost->latency += bus.eager.latency;
+      cost->bandwidth = std::min(cost->bandwidth, bus.narrowest);
+    }
+  }
   route.overheads = way->overheads;
   if (way->meeting.valid()) route.hops.push_back({way->meeting, true});
   return route;

@@ -8,13 +8,12 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
-#include <map>
 #include <mutex>
 #include <thread>
-#include <tuple>
 
 #include "base/check.h"
 #include "base/gauge.h"
+#include "exec/device_index.h"
 #include "exec/workers.h"
 
 namespace nlsplit {
@@ -22,19 +21,22 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// How often a copy to or from a GPU is asked whether it is done: in so long PCIe 4 moves half a megabyte.
+constexpr std::chrono::microseconds copy_look(20);
+
 // One direction of traffic with one peer, in order; online that of one tag.
 struct Fifo {
   struct InFlight {
     uint32_t instance;
     Transport::Request request;
+    cuda::Event* copy = nullptr;  // to or from a GPU; not nullptr: under way, before a send and after a recv
   };
-  int peer = -1;
-  bool sends = false;
   std::deque<InFlight> in_flight;
   std::atomic<uint32_t> first{no_instance};  // of in_flight, for other threads
 
-  void add(uint32_t instance, Transport::Request request) {
-    in_flight.push_back({instance, request});
+  void add(const InFlight& transfer) {
+    const uint32_t instance = transfer.instance;
+    in_flight.push_back(transfer);
     if (in_flight.size() == 1) first.store(instance, std::memory_order_relaxed);
   }
   void remove_first() {
@@ -45,31 +47,13 @@ struct Fifo {
 
 }  // namespace
 
-struct DeviceRun::State {
-  // Instances are counted from the device's first one here.
-  const Program& program;
-  const Dependencies& deps;
-  const DeviceProgram& device;
+struct DeviceRun::State : DeviceIndex {
   const KernelTable& kernels;
   std::byte* arena;
   Transport& transport;
   DeviceRunOptions options;
 
-  int device_number;
-  uint32_t begin, count;
-  std::vector<uint32_t> computes;         // in order
-  std::vector<uint32_t> computes_of;      // computes[computes_of[s] … computes_of[s + 1]): of slot s
-  std::vector<uint32_t> successor_begin;  // successors[successor_begin[i] …]: who waits for the end of i
-  std::vector<uint32_t> successors;
-  std::vector<uint32_t> next_on_fifo;  // of a transfer; no_instance: it is the last
-  std::vector<int>
-      waits_for_at_start;            // how many ends (for a recv also: posts of the one before) an instance waits for
-  std::vector<uint32_t> fifo_index;  // of a transfer
   std::vector<Fifo> fifos;
-
-  // Online: how many ends a slot waits for. All that comes from outside, but if it keeps its place only slots.
-  std::vector<int> slot_waits_at_start;
-  std::vector<std::vector<int>> slots_after;  // who waits for the end of a slot
 
   std::vector<int> waits_for;        // computes': under `mutex`; transfers': the caller's thread alone
   std::vector<int> slot_waits;       // under `mutex`
@@ -85,6 +69,9 @@ struct DeviceRun::State {
   mutable std::mutex mutex;
   std::condition_variable condition;  // a compute's inputs have come, or go, or stop
   bool go = false, stop = false, armed = false;
+  std::optional<Error> broken;  // why the GPU does not go on; under `mutex`
+  std::atomic<bool> is_broken{false};
+  double gpu_zero = 0;  // when the GPU's clock began, by ours; the worker alone
   double gauge_s = 0;
   Clock::time_point gauged = {};
   Clock::time_point zero;
@@ -94,104 +81,16 @@ struct DeviceRun::State {
 
   State(const Program& program, const Dependencies& deps, int d, const KernelTable& kernels, std::byte* arena,
         Transport& transport, const DeviceRunOptions& options)
-      : program(program),
-        deps(deps),
-        device(program.devices[static_cast<size_t>(d)]),
+      : DeviceIndex(program, deps, d, options.online ? options.online->slots : std::span<const RelaxedSlot>()),
         kernels(kernels),
         arena(arena),
         transport(transport),
         options(options),
-        device_number(d),
-        begin(deps.device_begin[static_cast<size_t>(d)]),
-        count(deps.device_begin[static_cast<size_t>(d) + 1] - begin),
-        workers(device.cores, choose_cores(program, d, transport.same_machine())) {
-    index();
-  }
+        fifos(fifo_peers.size()),
+        ran(computes.size(), 0),
+        workers(device.cores, choose_cores(program, d, transport.same_machine())) {}
 
-  const Instr& instr(uint32_t i) const { return instr_of(program, deps.instances[begin + i]); }
-  const Slot& slot(uint32_t i) const { return device.order[static_cast<size_t>(deps.instances[begin + i].slot)]; }
-  std::string describe(uint32_t i) const { return describe_instance(program, deps.instances[begin + i]); }
-  bool transfers(uint32_t i) const { return is_transfer(instr(i).opcode); }
-  int slot_of(uint32_t i) const { return deps.instances[begin + i].slot; }
   double now() const { return std::chrono::duration<double>(Clock::now() - zero).count(); }
-
-  // An edge counts only if the streams do not already see to it. Calls visit(from, to) for those that count.
-  template <class Visit>
-  void visit_edges(const Visit& visit) const {
-    for (uint32_t to = 0; to < count; ++to) {
-      const bool to_transfer = transfers(to);
-      for (const Edge& edge : deps.into(begin + to)) {
-        const uint32_t from = edge.from - begin;
-        if (edge.kind != EdgeKind::stream && (to_transfer || transfers(from))) visit(from, to);
-      }
-    }
-  }
-
-  // An end that a slot as a whole waits for, not the computation alone.
-  bool holds_slot(uint32_t to) const {
-    return options.online && !transfers(to) && !options.online->slots[static_cast<size_t>(slot_of(to))].fixed;
-  }
-
-  void index_fifos() {
-    std::map<std::tuple<int, bool, int>, uint32_t> known;
-    fifo_index.assign(count, no_instance);
-    for (uint32_t i = 0; i < count; ++i) {
-      if (!transfers(i)) continue;
-      const Instr& what = instr(i);
-      const auto number = static_cast<uint32_t>(known.size());
-      fifo_index[i] = known.try_emplace({what.peer, what.opcode == Opcode::send, options.online ? what.tag : 0}, number)
-                          .first->second;
-    }
-    fifos = std::vector<Fifo>(known.size());
-    for (const auto& [key, number] : known) {
-      fifos[number].peer = std::get<0>(key);
-      fifos[number].sends = std::get<1>(key);
-    }
-  }
-
-  void index_slots() {
-    const size_t slots = device.order.size();
-    computes_of.assign(slots + 1, 0);
-    for (const uint32_t i : computes) ++computes_of[static_cast<size_t>(slot_of(i)) + 1];
-    for (size_t s = 0; s < slots; ++s) computes_of[s + 1] += computes_of[s];
-    ran.assign(computes.size(), 0);
-    if (!options.online) return;
-    slots_after.resize(slots);
-    for (size_t s = 0; s < slots; ++s) {
-      for (const int before : options.online->slots[s].after) {
-        slots_after[static_cast<size_t>(before)].push_back(static_cast<int>(s));
-        ++slot_waits_at_start[s];
-      }
-    }
-  }
-
-  void index() {
-    waits_for_at_start.assign(count, 0);
-    slot_waits_at_start.assign(device.order.size(), 0);
-    next_on_fifo.assign(count, no_instance);
-    successor_begin.assign(count + 1, 0);
-    visit_edges([&](uint32_t from, uint32_t to) {
-      ++successor_begin[from + 1];
-      ++(holds_slot(to) ? slot_waits_at_start[static_cast<size_t>(slot_of(to))] : waits_for_at_start[to]);
-    });
-    for (uint32_t i = 0; i < count; ++i) successor_begin[i + 1] += successor_begin[i];
-    successors.resize(successor_begin[count]);
-    std::vector<uint32_t> at(successor_begin.begin(), successor_begin.end() - 1);
-    visit_edges([&](uint32_t from, uint32_t to) { successors[at[from]++] = to; });
-    for (uint32_t i = 0; i < count; ++i) {
-      if (!transfers(i)) {
-        computes.push_back(i);
-        continue;
-      }
-      for (const Edge& edge : deps.into(begin + i)) {
-        if (edge.kind != EdgeKind::stream) continue;
-        next_on_fifo[edge.from - begin] = i;
-        ++waits_for_at_start[i];
-      }
-    }
-    index_fifos();
-    index_slots();
-  }
 
   void release(uint32_t to) {
     if (transfers(to)) {
@@ -236,14 +135,21 @@ struct DeviceRun::State {
       condition.notify_one();
       condition.wait(lock, [this] { return go || stop; });
     }
+    if (options.gpu != nullptr) {
+      if (const Status status = options.gpu->begin(); !status.ok()) return give_up(status.error());
+      gpu_zero = now();
+    }
     size_t k = 0;
     for (size_t turn = 0; turn < device.order.size() && k < computes.size(); ++turn) {
       const std::optional<int> next = next_slot(static_cast<int>(turn), nominal);
       if (!next) return;
       const auto s = static_cast<size_t>(*next);
-      for (uint32_t c = computes_of[s]; c < computes_of[s + 1]; ++c, ++k) {
-        const bool ends_slot = options.online && c + 1 == computes_of[s + 1];
-        if (!run_one(computes[c], k, ends_slot, nominal)) return;
+      for (uint32_t c = computes_of[s]; c < computes_of[s + 1];) {
+        const uint32_t end = run_end(c, computes_of[s + 1]);
+        const bool ends_slot = options.online && end == computes_of[s + 1];
+        if (!run_some({computes.data() + c, computes.data() + end}, k, ends_slot, nominal)) return;
+        k += end - c;
+        c = end;
       }
       if (options.online) end_slot(s);
     }
@@ -272,8 +178,19 @@ struct DeviceRun::State {
     }
   }
 
-  // The k-th computation to run, once what it needs is there. false: stop.
-  bool run_one(uint32_t i, size_t k, bool ends_slot, double& nominal) {
+  bool is_awaited(uint32_t i) const { return successor_begin[i] != successor_begin[i + 1]; }
+
+  // How far a GPU is given computations at once, from the c-th on: none but the first waits for a transfer, none but
+  // the last is awaited by one. With a clock each is looked at by itself.
+  uint32_t run_end(uint32_t c, uint32_t slot_end) const {
+    if (options.gpu == nullptr || !options.clock.empty()) return c + 1;
+    while (c + 1 < slot_end && !is_awaited(computes[c]) && waits_for_at_start[computes[c + 1]] == 0) ++c;
+    return c + 1;
+  }
+
+  // Computations, the first of them the k-th to run, once what it needs is there. false: stop.
+  bool run_some(std::span<const uint32_t> some, size_t k, bool ends_slot, double& nominal) {
+    const uint32_t i = some.front();
     {
       std::unique_lock lock(mutex);
       if (waits_for[i] != 0) {
@@ -282,18 +199,47 @@ struct DeviceRun::State {
       }
       if (stop) return false;
     }
-    const bool awaited = successor_begin[i] != successor_begin[i + 1] || k + 1 == computes.size();
+    const size_t done = k + some.size();
+    const bool awaited = is_awaited(some.back()) || done == computes.size();
+    const bool settle = awaited || ends_slot || !options.clock.empty();
     transport.liveness().computing(true);
-    times[i].start = now();
-    execute(program, device, kernels, slot(i), instr(i), arena, workers.crew());
-    times[i].finish = now();
+    if (options.gpu == nullptr) {
+      times[i].start = now();
+      execute(program, device, kernels, slot(i), instr(i), arena, workers.crew());
+      times[i].finish = now();
+    } else if (const Status status = run_on_gpu(some, settle); !status.ok()) {
+      give_up(status.error());
+      return false;
+    }
     // Whoever is asked what comes next is asked by the device's clock.
     if (!options.clock.empty()) nominal = keep_time(i, nominal, awaited || ends_slot);
-    transport.liveness().computing(false);
-    ran[k] = i;
-    computed.store(static_cast<uint32_t>(k + 1), std::memory_order_release);
+    transport.liveness().computing(false);  // a GPU may; but the next one may wait for a message, and that can hang
+    std::ranges::copy(some, ran.begin() + static_cast<std::ptrdiff_t>(k));
+    if (options.gpu != nullptr && !settle) return true;
+    computed.store(static_cast<uint32_t>(done), std::memory_order_release);
     if (awaited) transport.wake();
     return true;
+  }
+
+  // Begins them; `settle`: and waits for their end, and so for all that were begun.
+  Status run_on_gpu(std::span<const uint32_t> some, bool settle) {
+    std::vector<Gpu::Step> steps;
+    for (const uint32_t i : some) steps.push_back({i, &instr(i)});
+    RETURN_IF_ERROR(options.gpu->execute(slot(some.front()), steps));
+    if (!settle) return ok_status();
+    ASSIGN_OR_RETURN(const std::vector<GpuTime> all, options.gpu->finish());
+    for (const GpuTime& ran : all) times[ran.tag] = {gpu_zero + ran.start_s, gpu_zero + ran.finish_s};
+    return ok_status();
+  }
+
+  void give_up(const Error& why) {
+    transport.liveness().computing(false);
+    {
+      const std::lock_guard lock(mutex);
+      broken = why;
+    }
+    is_broken.store(true, std::memory_order_release);
+    transport.wake();
   }
 
   // Not before each of many short repeats.
@@ -319,39 +265,88 @@ struct DeviceRun::State {
     return end;
   }
 
-  void issue(uint32_t i) {
+  bool by_mirror() const { return options.gpu != nullptr && !options.direct; }
+
+  // What it moves: in the arena, its mirror, or the GPU's memory.
+  std::span<std::byte> data_of(uint32_t i) const {
+    const Instr& transfer = instr(i);
+    const Operand& operand = transfer.opcode == Opcode::send ? transfer.reads[0] : transfer.writes[0];
+    if (options.direct) return options.gpu->operand(slot(i), operand);
+    return {arena + address_of(device, slot(i), operand), static_cast<size_t>(bytes_of(device, operand).value())};
+  }
+
+  // To the mirror before a send, from it after a recv.
+  Result<cuda::Event*> begin_copy(uint32_t i) {
+    const Instr& transfer = instr(i);
+    return transfer.opcode == Opcode::send ? options.gpu->copy_out(slot(i), transfer.reads[0])
+                                           : options.gpu->copy_in(slot(i), transfer.writes[0]);
+  }
+
+  Status issue(uint32_t i) {
     const Instr& transfer = instr(i);
     const bool sends = transfer.opcode == Opcode::send;
-    const Operand& operand = sends ? transfer.reads[0] : transfer.writes[0];
-    const std::span<std::byte> data(arena + address_of(device, slot(i), operand),
-                                    static_cast<size_t>(bytes_of(device, operand).value()));
     times[i].start = now();
-    const Transport::Request request =
-        sends ? transport.isend(transfer.peer, transfer.tag, data) : transport.irecv(transfer.peer, transfer.tag, data);
-    fifos[fifo_index[i]].add(i, request);
+    Fifo::InFlight under_way{i, {}, nullptr};
+    if (sends && by_mirror()) {
+      ASSIGN_OR_RETURN(under_way.copy, begin_copy(i));
+    } else if (sends) {
+      under_way.request = transport.isend(transfer.peer, transfer.tag, data_of(i));
+    } else {
+      under_way.request = transport.irecv(transfer.peer, transfer.tag, data_of(i));
+    }
+    fifos[fifo_index[i]].add(under_way);
     if (!sends && next_on_fifo[i] != no_instance) release(next_on_fifo[i]);  // receives are posted ahead
+    return ok_status();
+  }
+
+  // Whether the first transfer of a FIFO has ended. On a GPU a send's copy is followed by its message, a recv's message
+  // by its copy.
+  Result<bool> has_ended(Fifo::InFlight& first) {
+    const bool sends = instr(first.instance).opcode == Opcode::send;
+    if (first.copy != nullptr) {
+      ASSIGN_OR_RETURN(const bool copied, options.gpu->copied(first.copy));
+      if (!copied) return false;
+      first.copy = nullptr;
+      if (!sends) return true;
+      const Instr& transfer = instr(first.instance);
+      first.request = transport.isend(transfer.peer, transfer.tag, data_of(first.instance));
+    }
+    switch (transport.test(first.request)) {
+      case Transport::State::pending:
+        return false;
+      case Transport::State::failed:
+        return transport.error();
+      case Transport::State::done:
+        break;
+    }
+    if (sends || !by_mirror()) return true;
+    ASSIGN_OR_RETURN(first.copy, begin_copy(first.instance));
+    return false;
   }
 
   // One turn: what has ended, what can begin. Says whether anything happened.
   Result<bool> turn(size_t& seen) {
     bool progress = false;
+    if (is_broken.load(std::memory_order_acquire)) {
+      const std::lock_guard lock(mutex);
+      return *broken;
+    }
     for (const uint32_t done = computed.load(std::memory_order_acquire); seen < done; ++seen) {
       const uint32_t i = ran[seen];
       end(i);
-      progress = progress || left == 0 || successor_begin[i] != successor_begin[i + 1];  // somebody waited for it
+      progress = progress || left == 0 || is_awaited(i);  // somebody waited for it
     }
     while (!ready.empty()) {
       const uint32_t i = ready.back();
       ready.pop_back();
-      issue(i);
+      RETURN_IF_ERROR(issue(i));
       progress = true;
     }
     for (Fifo& fifo : fifos) {
       while (!fifo.in_flight.empty()) {  // messages of a FIFO end in order: only the first is asked
-        const auto [i, request] = fifo.in_flight.front();
-        const Transport::State state = transport.test(request);
-        if (state == Transport::State::pending) break;
-        if (state == Transport::State::failed) return transport.error();
+        const uint32_t i = fifo.in_flight.front().instance;
+        ASSIGN_OR_RETURN(const bool ended, has_ended(fifo.in_flight.front()));
+        if (!ended) break;
         times[i].finish = now();
         fifo.remove_first();
         if (instr(i).opcode == Opcode::send && next_on_fifo[i] != no_instance) release(next_on_fifo[i]);
@@ -391,12 +386,18 @@ struct DeviceRun::State {
     for (const bool any : {false, true}) {
       for (size_t f = 0; f < fifos.size(); ++f) {
         const uint32_t i = fifos[f].first.load(std::memory_order_relaxed);
-        if (i != no_instance && (any || fifos[f].peer == peer)) return describe(i);
+        if (i != no_instance && (any || fifo_peers[f] == peer)) return describe(i);
       }
     }
     const uint32_t done = computed.load(std::memory_order_acquire);
     if (done >= computes.size()) return fmt::format("device {}: the end of a repeat", device.name);
     return options.online ? fmt::format("device {}: {}", device.name, next_work(done)) : describe(computes[done]);
+  }
+
+  // Nobody wakes us when they end.
+  bool copies_under_way() const {
+    return std::ranges::any_of(
+        fifos, [](const Fifo& fifo) { return !fifo.in_flight.empty() && fifo.in_flight.front().copy != nullptr; });
   }
 
   Status drive() {
@@ -414,7 +415,10 @@ struct DeviceRun::State {
       if (options.watchdog_s > 0 && liveness.idle_s() > options.watchdog_s && transport.idle_s() > options.watchdog_s) {
         return lost(missing());
       }
-      transport.pause(rounds++);
+      if (copies_under_way())
+        std::this_thread::sleep_for(copy_look);
+      else
+        transport.pause(rounds++);
     }
     return ok_status();
   }
@@ -452,6 +456,8 @@ void DeviceRun::arm() {
   s.overruns = 0;
   s.computed = 0;
   s.go = s.stop = s.armed = false;
+  s.broken.reset();
+  s.is_broken = false;
   if (s.options.online) {
     const OnlineDevice& online = *s.options.online;
     s.turns.emplace(s.device_number, *online.policy, online.table);

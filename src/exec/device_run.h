@@ -3,8 +3,10 @@
 // Two threads. The caller's owns the transport: it posts each recv as soon as its bank is free, starts each send when
 // its data is written and the one before it on its FIFO is gone, and rests in between. A second one computes, slot by
 // slot, in the order of the Program or in the one an online policy chooses, each instruction as soon as what it reads
-// has arrived and what it overwrites has left. So transfers and computing overlap wherever the Program lets them. What
-// waits for what comes from dependencies() and from nowhere else.
+// has arrived and what it overwrites has left. On a GPU it begins all at once between two waits for transfers, and
+// waits only where a transfer does; messages pass through the arena's mirror on the host, copied there and back beside
+// the computing. So transfers and computing overlap wherever the Program lets them. What waits for what comes from
+// dependencies() and from nowhere else.
 #pragma once
 
 #include <memory>
@@ -12,6 +14,7 @@
 #include <span>
 #include <vector>
 
+#include "exec/cuda/gpu.h"
 #include "exec/instructions.h"
 #include "exec/transport.h"
 #include "program/dependencies.h"
@@ -43,6 +46,9 @@ struct DeviceRunOptions {
   // pile up.
   std::vector<double> clock = {};
   std::optional<OnlineDevice> online = {};  // none: slot by slot, in the order of the Program
+  // A device of kind cuda: computes on this GPU; `arena` is then its mirror, where messages come and go. Borrowed.
+  Gpu* gpu = nullptr;
+  bool direct = false;  // messages come and go in the GPU's memory itself: the transport takes that
 };
 
 class DeviceRun {

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "exec/sum.h"
 
 namespace nlsplit {
 namespace {
@@ -36,18 +37,12 @@ void compute(const Program& program, const DeviceProgram& device, const KernelTa
   kernels[desc]->run({&program.descs[desc], inputs, outputs, address(instr.workspace), crew});
 }
 
-// In the order written, element by element: the same bits on every machine. The result may be one of the operands.
 void reduce(const DeviceProgram& device, const Slot& slot, const Instr& instr, std::byte* arena) {
-  std::vector<const float*> terms;
-  for (const Operand& read : instr.reads)
-    terms.push_back(reinterpret_cast<const float*>(arena + address_of(device, slot, read)));
-  auto* sum = reinterpret_cast<float*>(arena + address_of(device, slot, instr.writes[0]));
-  const int64_t count = stored_elements(type_of(device, instr.writes[0]));
-  for (int64_t i = 0; i < count; ++i) {
-    float total = terms[0][i];
-    for (size_t t = 1; t < terms.size(); ++t) total += terms[t][i];
-    sum[i] = total;
-  }
+  std::vector<const void*> terms;
+  for (const Operand& read : instr.reads) terms.push_back(arena + address_of(device, slot, read));
+  const TensorType type = type_of(device, instr.writes[0]);
+  add_terms(type.dtype, arena + address_of(device, slot, instr.writes[0]), terms.data(), terms.size(),
+            stored_elements(type));
 }
 
 // Between a tensor and its part [begin, end) along an axis: one run of bytes for each index of the axes before it.

@@ -9,11 +9,14 @@
 #include <deque>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "base/gauge.h"
 #include "base/hash.h"
 #include "exec/arena.h"
 #include "exec/collectives.h"
+#include "exec/cuda/gpu.h"
+#include "exec/cuda/library.h"
 #include "exec/distribute.h"
 #include "exec/kernels/kernel_library.h"
 #include "kernels/gradient.h"
@@ -30,9 +33,10 @@ struct LoadedKernels {
   KernelTable table;
 };
 
-// The code of every computation this device runs.
+// The code of every computation this device runs. A GPU has its own.
 Result<LoadedKernels> load_kernels(const Program& program, const DeviceProgram& device) {
   LoadedKernels kernels{std::nullopt, KernelTable(program.descs.size(), nullptr)};
+  if (device.kind == DeviceKind::cuda) return kernels;
   for (const Segment& segment : device.segments) {
     for (const Instr& instr : segment.instrs) {
       if (instr.opcode != Opcode::compute) continue;
@@ -47,6 +51,20 @@ Result<LoadedKernels> load_kernels(const Program& program, const DeviceProgram& 
     }
   }
   return kernels;
+}
+
+// The GPU of a device of kind cuda, or what stands in for it; none for others.
+Result<std::optional<Gpu>> open_gpu(const Program& program, const Transport& transport, std::byte* mirror,
+                                    const RunOptions& options) {
+  const int rank = transport.rank();
+  const DeviceProgram& device = program.devices[static_cast<size_t>(rank)];
+  if (device.kind != DeviceKind::cuda) return std::optional<Gpu>();
+  ASSIGN_OR_RETURN(const ChosenBackend chosen, choose_backend(options.gpu));
+  if (!chosen.notice.empty() && options.notice)
+    options.notice(fmt::format("device {}: {}", device.name, chosen.notice));
+  const int number = gpu_number(program, rank, transport.same_machine(), chosen.devices);
+  ASSIGN_OR_RETURN(Gpu gpu, Gpu::open(*chosen.backend, number, program, device, mirror, options.gpu.graphs));
+  return std::optional<Gpu>(std::move(gpu));
 }
 
 // What changes during an execution and must be as before at the next one.
@@ -160,19 +178,29 @@ bool wants_another(const RunOptions& options, const Repeats& repeats, double ela
   return undisturbed(repeats.gauges, best_gauges(repeats.gauges)).size() < least;
 }
 
+// What reset() has changed in the mirror. An error is the end for all: they are about to start.
+Status refill(Gpu& gpu, bool poison, Transport& transport) {
+  Status status = poison ? gpu.upload({BufferKind::state, BufferKind::output, BufferKind::stash, BufferKind::scratch,
+                                       BufferKind::comm})
+                         : gpu.upload({BufferKind::state});
+  if (status.ok()) return status;
+  return give_up(transport, status.error().message);
+}
+
 // All repeats, warm-up first. Rank 0 says after each whether there is another one.
 Result<Repeats> repeat(const Program& program, const Dependencies& deps, const KernelTable& kernels, std::byte* arena,
-                       Transport& transport, const RunOptions& options, std::vector<double> clock,
+                       Gpu* gpu, Transport& transport, const RunOptions& options, std::vector<double> clock,
                        std::optional<OnlineDevice> online, Waiting waiting) {
   const int rank = transport.rank();
   const DeviceProgram& device = program.devices[static_cast<size_t>(rank)];
   const Reset reset(device, arena, options.poison);
   DeviceRun device_run(program, deps, rank, kernels, arena, transport,
-                       {options.watchdog_s, options.cancelled, std::move(clock), std::move(online)});
+                       {options.watchdog_s, options.cancelled, std::move(clock), std::move(online), gpu,
+                        gpu != nullptr && options.gpu.direct_messages && transport.takes_device_memory()});
   Repeats repeats;
   Status same_bits;
   uint64_t first_hash = 0;
-  bool enough = false;
+  bool enough = false, told = false;
   Clock::time_point counted_from = Clock::now();
   for (int r = -options.warmup;; ++r) {
     if (r == 0) counted_from = Clock::now();
@@ -182,10 +210,18 @@ Result<Repeats> repeat(const Program& program, const Dependencies& deps, const K
     RETURN_IF_ERROR(broadcast(transport, &again, waiting));
     if (again != "1") break;
     reset();
+    if (gpu != nullptr) RETURN_IF_ERROR(refill(*gpu, options.poison, transport));
     device_run.arm();
     RETURN_IF_ERROR(barrier(transport, false, waiting));  // some are long done, and sleep
     RETURN_IF_ERROR(barrier(transport, true, waiting));   // now all are awake, and leave together
     ASSIGN_OR_RETURN(std::vector<Interval> times, device_run.start());
+    if (gpu != nullptr) {
+      if (!gpu->no_graphs().empty() && !std::exchange(told, true) && options.notice)
+        options.notice(fmt::format("{}; {}", gpu->no_graphs(), without_graphs));
+      if (const Status taken = gpu->download({BufferKind::output}); !taken.ok()) {
+        return give_up(transport, taken.error().message);
+      }
+    }
     const uint64_t hash = hash_outputs(device, arena);
     if (r == -options.warmup) first_hash = hash;
     if (hash != first_hash && same_bits.ok()) {
@@ -410,6 +446,12 @@ Result<RunResult> run(const Program& program, const Job& job, Transport& transpo
   RETURN_IF_ERROR(agree(transport, placed, waiting));
   waiting.what = "the distribution of the inputs";
   RETURN_IF_ERROR(place_inputs(program, job, arena->data(), transport, waiting));
+  waiting.what = "the preparation of the GPUs";
+  auto gpu = open_gpu(program, transport, arena->data(), options);  // ends before its mirror does
+  Status uploaded = gpu.ok() ? ok_status() : Status(gpu.error());
+  if (gpu.ok() && gpu->has_value())
+    uploaded = (*gpu)->upload({BufferKind::weight, BufferKind::state, BufferKind::input});
+  RETURN_IF_ERROR(agree(transport, uploaded, waiting));
   waiting.patience_s = options.watchdog_s;
   waiting.what = "the distribution of the device clocks";
 
@@ -427,8 +469,9 @@ Result<RunResult> run(const Program& program, const Job& job, Transport& transpo
     turns = std::move(*device);
   }
   const Dependencies& bound = relaxed ? relaxed->dependencies : *deps;
-  ASSIGN_OR_RETURN(Repeats repeats, repeat(program, bound, kernels->table, arena->data(), transport, options,
-                                           std::move(clock), std::move(turns), waiting));
+  ASSIGN_OR_RETURN(Repeats repeats,
+                   repeat(program, bound, kernels->table, arena->data(), gpu->has_value() ? &**gpu : nullptr, transport,
+                          options, std::move(clock), std::move(turns), waiting));
   waiting.what = "the collection of results";
   result.makespans_s = std::move(repeats.makespans);
   result.gauges_s = std::move(repeats.gauges);

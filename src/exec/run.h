@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "exec/cuda/library.h"
 #include "exec/device_run.h"
 #include "exec/transport.h"
 #include "program/online.h"
@@ -63,6 +64,10 @@ struct RunOptions {
   // On rank 0, after each counted repeat: its makespan. For those who want to keep what was measured if the run does
   // not end well.
   std::function<void(double makespan_s)> keep_makespan = nullptr;
+  GpuOptions gpu = {};  // for devices of kind cuda
+  // Told, on any rank and from its thread, what the user should know of how the run goes: that a CPU computes in place
+  // of a GPU.
+  std::function<void(const std::string& notice)> notice = nullptr;
   // On rank 0, after each counted repeat. false: that is enough.
   std::function<bool(const Repeat&)> after_repeat;
 };
@@ -86,8 +91,8 @@ struct RunResult {
 
 // Errors, the same on all ranks: too many or too few ranks, a Program that verify rejects, inputs that do not fit,
 // missing contents, an online run of another Program, not enough memory, a CPU without the level the kernels need, a
-// hang (the watchdog says where), repeats that differ in their bits, a Program with gradients or updates (there is no
-// code for them yet).
+// GPU that is missing or refuses, a hang (the watchdog says where), repeats that differ in their bits, a Program with
+// gradients or updates (there is no code for them yet).
 Result<RunResult> run(const Program& program, const Job& job, Transport& transport, const RunOptions& options);
 
 // "this plan runs on 3 devices (A, B, C): start it with mpirun -np 3"

@@ -32,6 +32,9 @@ class Transport {
   // The ranks on this one's machine, ascending, itself included: they share its cores.
   virtual std::vector<int> same_machine() const = 0;
 
+  // Whether the bytes of messages may lie in a GPU's memory.
+  virtual bool takes_device_memory() const { return false; }
+
   virtual Request isend(int peer, int tag, std::span<const std::byte> data) = 0;
   virtual Request irecv(int peer, int tag, std::span<std::byte> room) = 0;
   // Also drives the transport. After done or failed the request is gone.

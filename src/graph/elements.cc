@@ -5,6 +5,8 @@
 #include <cstring>
 #include <limits>
 
+#include "graph/half.h"
+
 namespace nlsplit {
 namespace {
 
@@ -38,20 +40,6 @@ uint16_t encode(const HalfFormat& format, double value) {
   const auto significand = static_cast<uint32_t>(std::ldexp(size, fraction_bits - exponent));
   const auto field = static_cast<uint32_t>(exponent + format.exponent_bias - 1) << fraction_bits;
   return static_cast<uint16_t>(sign | (field + significand));
-}
-
-double decode(const HalfFormat& format, uint16_t bits) {
-  const int fraction_bits = format.digits - 1;
-  const uint32_t fraction = bits & ((1u << fraction_bits) - 1), field = (bits & 0x7fffu) >> fraction_bits;
-  double size = 0;
-  if (field == 2u * static_cast<uint32_t>(format.exponent_bias) + 1) {
-    size = fraction == 0 ? std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
-  } else {
-    const uint32_t hidden = field == 0 ? 0 : 1u << fraction_bits;
-    const int exponent = field == 0 ? format.smallest_exponent : static_cast<int>(field) - format.exponent_bias;
-    size = std::ldexp(static_cast<double>(fraction + hidden), exponent - fraction_bits);
-  }
-  return (bits & 0x8000u) != 0 ? -size : size;
 }
 
 template <class Stored, class Number, class Convert>
@@ -112,6 +100,21 @@ double rounded(DType type, double value) {
   }
 }
 
+double largest_of(DType type) {
+  switch (type) {
+    case DType::f32:
+      return static_cast<double>(std::numeric_limits<float>::max());
+    case DType::f16:
+      return f16_format.largest;
+    case DType::bf16:
+      return bf16_format.largest;
+    case DType::f64:
+      return std::numeric_limits<double>::max();
+    default:
+      CHECK(false, "not a type of floats");
+  }
+}
+
 int64_t wrapped(DType type, int64_t value) {
   switch (type) {
     case DType::boolean:
@@ -143,9 +146,9 @@ std::vector<double> reals_of(DType type, std::string_view raw) {
     case DType::f64:
       return read<double, double>(raw, [](double stored) { return stored; });
     case DType::f16:
-      return read<uint16_t, double>(raw, [](uint16_t bits) { return decode(f16_format, bits); });
+      return read<uint16_t, double>(raw, [](uint16_t bits) { return static_cast<double>(f16_value(bits)); });
     case DType::bf16:
-      return read<uint16_t, double>(raw, [](uint16_t bits) { return decode(bf16_format, bits); });
+      return read<uint16_t, double>(raw, [](uint16_t bits) { return static_cast<double>(bf16_value(bits)); });
     default:
       CHECK(false, "not a type of floats");
   }

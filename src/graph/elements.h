@@ -18,6 +18,7 @@ namespace nlsplit {
 // bool 0 or 1.
 double rounded(DType type, double value);
 int64_t wrapped(DType type, int64_t value);
+double largest_of(DType type);  // the largest finite one; is_real(type)
 
 std::vector<double> reals_of(DType type, std::string_view raw);    // is_real(type)
 std::vector<int64_t> wholes_of(DType type, std::string_view raw);  // all others

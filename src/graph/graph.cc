@@ -163,6 +163,8 @@ bool is_real(DType type) {
   return type == DType::f32 || type == DType::f16 || type == DType::bf16 || type == DType::f64;
 }
 
+bool is_half(DType type) { return type == DType::f16 || type == DType::bf16; }
+
 bool is_whole(DType type) { return !is_real(type) && type != DType::boolean; }
 
 int64_t element_count(const Shape& shape) {

@@ -27,7 +27,7 @@
 
 namespace nlsplit {
 
-// The reference evaluator computes all of them; fast kernels are for f32 (kernels/catalogue.h).
+// The reference evaluator computes all of them; fast kernels are for f32, f16 and bf16 (kernels/catalogue.h).
 enum class DType : uint8_t { f32, i64, i32, boolean, f16, bf16, f64, i8, u8, i16, u16, u32, u64 };
 
 std::string_view name_of(DType type);  // "f32", "i64", …
@@ -35,6 +35,7 @@ std::span<const DType> all_dtypes();
 Result<DType> parse_dtype(std::string_view name);
 int64_t size_of(DType type);  // bytes of an element
 bool is_real(DType type);     // f32, f16, bf16, f64
+bool is_half(DType type);     // f16, bf16
 bool is_whole(DType type);    // signed and unsigned integers; not bool
 
 using Shape = std::vector<int64_t>;         // [] is a scalar; every extent >= 0 and known

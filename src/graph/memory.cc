@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <limits>
 #include <numeric>
@@ -30,8 +31,9 @@ class ArenaPlanner {
 
   void first_try() { attempt(by(&ArenaPlanner::sizes_), Fit::smallest_gap); }
 
+  bool found() const { return best_.end == bound_; }
+
   void search() {
-    if (found()) return;
     if (!listed_) list_neighbours();
     for (size_t i = 0; i < lives_.size(); ++i)
       areas_.push_back(static_cast<double>(sizes_[i]) * static_cast<double>(lives_[i].last - lives_[i].first + 1));
@@ -52,11 +54,12 @@ class ArenaPlanner {
  private:
   // So few are looked through as fast as listed.
   static constexpr size_t few = 128;
-  // Above that (buffers that all live at once) lists would take more memory than they save time.
+  // Above these lists take more time than they save: pairs, and as a share of all there could be.
   static constexpr size_t most_pairs = size_t{1} << 21;
+  static constexpr double most_crowded = 0.125;
   static constexpr int round_repairs = 32, most_repairs = 3 * round_repairs;
-  // Neighbours looked at, all tries together: some tenths of a second.
-  static constexpr int64_t most_work = 20'000'000;
+  // Neighbours looked at for each buffer, all tries together: some tenths of a second for 10,000 of them.
+  static constexpr int64_t most_work = 2'000;
 
   struct Attempt {
     Order order;
@@ -68,12 +71,12 @@ class ArenaPlanner {
   struct Range {
     int64_t begin, end;
   };
+  struct Placed {
+    int64_t begin, end;   // bytes
+    int64_t first, last;  // moments
+  };
 
-  bool found() const { return best_.end == bound_; }
-  bool spent() const { return work_ >= most_work; }
-  bool together(uint32_t a, uint32_t b) const {
-    return lives_[a].first <= lives_[b].last && lives_[b].first <= lives_[a].last;
-  }
+  bool spent() const { return work_ >= most_work * std::ssize(lives_); }
 
   // Largest first; buffers without bytes need no place.
   template <class T>
@@ -92,9 +95,11 @@ class ArenaPlanner {
     std::ranges::stable_sort(by_first, {}, [&](uint32_t i) { return lives_[i].first; });
     std::vector<std::pair<uint32_t, uint32_t>> pairs;
     std::vector<uint32_t> live;
+    const auto all = static_cast<double>(lives_.size()) * static_cast<double>(lives_.size()) / 2;
+    const size_t most = std::min(most_pairs, static_cast<size_t>(all * most_crowded));
     for (const uint32_t next : by_first) {
       std::erase_if(live, [&](uint32_t i) { return lives_[i].last < lives_[next].first; });
-      if (pairs.size() + live.size() > most_pairs) return;
+      if (pairs.size() + live.size() > most) return;
       for (const uint32_t other : live) pairs.emplace_back(next, other);
       live.push_back(next);
     }
@@ -111,8 +116,9 @@ class ArenaPlanner {
   void find_busy(uint32_t next) {
     busy_.clear();
     if (!listed_) {
-      for (const uint32_t other : placed_) {
-        if (together(next, other)) busy_.push_back({offsets_[other], offsets_[other] + sizes_[other]});
+      const auto [size, first, last] = lives_[next];
+      for (const Placed& other : placed_) {
+        if (other.first <= last && first <= other.last) busy_.push_back({other.begin, other.end});
       }
       work_ += static_cast<int64_t>(placed_.size());
       return;
@@ -153,9 +159,8 @@ class ArenaPlanner {
       offsets_[next] = find_place(sizes_[next], fit, !high_.empty(), !high_.empty() && high_[next]);
       end = std::max(end, offsets_[next] + sizes_[next]);
       if (listed_) continue;
-      const auto behind =
-          std::ranges::upper_bound(placed_, offsets_[next], {}, [&](uint32_t i) { return offsets_[i]; });
-      placed_.insert(behind, next);
+      const auto behind = std::ranges::upper_bound(placed_, offsets_[next], {}, &Placed::begin);
+      placed_.insert(behind, {offsets_[next], offsets_[next] + sizes_[next], lives_[next].first, lives_[next].last});
     }
     return end;
   }
@@ -213,7 +218,7 @@ class ArenaPlanner {
   bool listed_ = false;
   std::vector<size_t> neighbour_begin_;  // neighbours_[neighbour_begin_[i] … neighbour_begin_[i + 1]): of i
   std::vector<uint32_t> neighbours_;
-  std::vector<uint32_t> placed_;  // by offset; where nothing is listed
+  std::vector<Placed> placed_;  // by offset; where nothing is listed
   std::vector<Range> busy_;
   int64_t work_ = 0;
   Attempt best_;
@@ -241,8 +246,21 @@ Bytes live_bound(std::span<const Lifetime> lifetimes) {
 ArenaPlan plan_arena(std::span<const Lifetime> lifetimes) {
   ArenaPlanner planner(lifetimes);
   planner.first_try();
+  if (planner.found()) return std::move(planner).result();
+  // Devices that share a stage, and plans that differ elsewhere, ask the same again and again.
+  struct Known {
+    std::vector<Lifetime> lifetimes;
+    ArenaPlan plan;
+  };
+  constexpr size_t most_known = 64;
+  thread_local std::deque<Known> latest;
+  const auto same =
+      std::ranges::find_if(latest, [&](const Known& one) { return std::ranges::equal(one.lifetimes, lifetimes); });
+  if (same != latest.end()) return same->plan;
   planner.search();
-  return std::move(planner).result();
+  latest.push_front({{lifetimes.begin(), lifetimes.end()}, std::move(planner).result()});
+  if (latest.size() > most_known) latest.pop_back();
+  return latest.front().plan;
 }
 
 ArenaPlan plan_arena_by_size(std::span<const Lifetime> lifetimes) {

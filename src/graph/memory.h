@@ -27,6 +27,7 @@ struct Lifetime {
   Bytes size;
   int64_t first = 0;  // first and last moment it is needed, both inclusive
   int64_t last = 0;
+  friend bool operator==(const Lifetime&, const Lifetime&) = default;
 };
 
 struct ArenaPlan {

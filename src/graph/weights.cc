@@ -11,6 +11,7 @@
 #include "base/hash.h"
 #include "base/random.h"
 #include "graph/elements.h"
+#include "graph/half.h"
 
 namespace nlsplit {
 namespace {
@@ -110,6 +111,20 @@ std::string elementwise(const std::vector<std::string>& in, Combine combine) {
   return out;
 }
 
+template <class Convert>
+std::string halved(const std::string& raw, DType type, Convert convert) {
+  const auto most = static_cast<float>(largest_of(type));
+  std::string out(raw.size() / sizeof(float) * sizeof(uint16_t), '\0');
+  char* to = out.data();
+  for (float value : floats(raw)) {
+    if (std::isfinite(value)) value = std::clamp(value, -most, most);
+    const uint16_t half = convert(value);
+    std::memcpy(to, &half, sizeof(half));
+    to += sizeof(half);
+  }
+  return out;
+}
+
 // Whether the shape decides what becomes of the bytes.
 bool depends_on_shape(Derivation how) { return how == Derivation::scale_inputs || how == Derivation::row_sums; }
 
@@ -131,6 +146,10 @@ std::string derive(Derivation how, const std::vector<std::string>& in, double pa
       return scale_inputs(in, shape);
     case Derivation::row_sums:
       return row_sums(in[0], static_cast<size_t>(element_count(shape)));
+    case Derivation::to_f16:
+      return halved(in[0], DType::f16, f16_bits);
+    case Derivation::to_bf16:
+      return halved(in[0], DType::bf16, bf16_bits);
   }
   CHECK(false, "unknown derivation");
 }

@@ -33,6 +33,9 @@ enum class Derivation : uint8_t {
   // (w, s): w[o,i,…] * s[c], c being the channel that input i of o's group is: BatchNorm folded into the Conv behind it
   scale_inputs,
   row_sums,  // (w): the sum over all axes but the first
+  // (w): rounded to the nearest of the type; what is finite and beyond the largest becomes that, as exporters have it
+  to_f16,
+  to_bf16,
 };
 
 class WeightStore {

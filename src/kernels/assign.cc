@@ -156,6 +156,7 @@ const KernelInfo* find_wanted(const ComputeDesc& desc, Isa isa, std::string_view
 // All that may be, in blocks of channels; a convolution of few channels reads them row-major, unless `also_few`.
 std::optional<ComputeDesc> laid_out_in_blocks(const ComputeDesc& desc, Isa isa, bool also_few) {
   const int block = static_cast<int>(vector_width(isa));
+  if (is_gpu(isa)) return std::nullopt;
   if (desc.outputs.size() != 1 || desc.outputs[0].shape.size() != 4) return std::nullopt;
   ComputeDesc blocked = desc;
   blocked.outputs[0].block = block;

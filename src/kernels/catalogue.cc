@@ -6,8 +6,10 @@
 #include <array>
 
 #include "graph/ops_infer.h"
+#include "kernels/gpu.h"
 #include "kernels/gradient.h"
 #include "kernels/layout.h"
+#include "kernels/widened.h"
 
 namespace nlsplit {
 namespace {
@@ -143,6 +145,23 @@ std::string refuse_other_steps(const ComputeDesc& desc) {
   return plain ? "" : "the steps behind it are not in f32";
 }
 
+bool is_small_float(DType type) { return type == DType::f32 || is_half(type); }
+
+std::string refuse_cast(const ComputeDesc& desc) {
+  if (std::string why = only<Op::Cast>(desc); !why.empty()) return why;
+  if (!is_small_float(desc.inputs[0].dtype) || !is_small_float(desc.outputs[0].dtype))
+    return "it casts between f32, f16 and bf16";
+  return desc.epilogue.empty() ? "" : "there are steps behind it";
+}
+
+std::string refuse_widened(const ComputeDesc& desc) {
+  const DType type = desc.outputs[0].dtype;
+  if (!is_half(type)) return fmt::format("{} is no half", to_string(desc.outputs[0]));
+  if (std::ranges::any_of(desc.inputs, [&](const TensorType& input) { return input.dtype != type; }))
+    return "its operands are not all of one type";
+  return kernel_of_widened(desc) != nullptr ? "" : "no kernel computes it in f32";
+}
+
 std::string refuse_gather(const ComputeDesc& desc) {
   if (std::string why = only<Op::Gather>(desc); !why.empty()) return why;
   return refuse_other_steps(desc);
@@ -165,7 +184,9 @@ std::string refuse_slice_blocked(const ComputeDesc& desc) {
 
 // What all others refuse, whatever the values.
 std::string refuse_reference(const ComputeDesc& desc) {
-  if (refuse_gather(desc).empty() || refuse_slice(desc).empty()) return "other kernels compute it";
+  for (const auto refuses : {refuse_gather, refuse_slice, refuse_cast, refuse_widened}) {
+    if (refuses(desc).empty()) return "other kernels compute it";
+  }
   const bool many_axes =
       std::ranges::any_of(desc.inputs, [](const TensorType& type) { return type.shape.size() > most_axes; });
   const bool needed = is_general(desc.op) || has_other_types(desc) || many_axes ||
@@ -214,6 +235,8 @@ std::string refuse_recurrent_packed(const ComputeDesc& desc) {
 // ---- scratch
 
 Bytes floats(int64_t count) { return bytes(count * float_bytes); }
+
+Bytes scratch_widened(const ComputeDesc& desc, Isa isa, int workers) { return widened_of(desc, isa, workers).size; }
 
 Bytes scratch_conv_1x1(const ComputeDesc& desc, Isa, int) {
   const Window window = window_of(desc);
@@ -308,6 +331,7 @@ Bytes packed_recurrent(const ComputeDesc& desc, size_t i, Isa isa) {
 // Results in the place of an operand: of kernels that go element by element.
 constexpr uint64_t over_first = 0b1;  // a sum takes its first operand before all others
 constexpr uint64_t over_either = 0b11;
+constexpr uint64_t over_any = ~uint64_t{0};  // all are read before the result is written
 
 constexpr uint8_t image_axes = exact::batch | exact::channels | exact::height | exact::width;
 
@@ -567,6 +591,19 @@ constexpr std::array kernels = {
                .what = "between row-major and blocks of channels",
                .layouts = own,
                .refuses = refuse_reorder},
+    KernelInfo{.name = "cast",
+               .what = "element-wise between f32, f16 and bf16",
+               .layouts = plain,
+               .refuses = refuse_cast,
+               .any_type = true,
+               .exact_axes = exact::all},
+    KernelInfo{.name = widened_kernel,
+               .what = "f16 and bf16: operands widened to f32 for the kernel that computes that, the result rounded",
+               .layouts = plain,
+               .refuses = refuse_widened,
+               .workspace = scratch_widened,
+               .halves = true,
+               .in_place = over_any},
     KernelInfo{.name = "reference",
                .what = "the reference evaluator's loops: any operator, elements of any type; slow",
                .layouts = plain,
@@ -574,7 +611,8 @@ constexpr std::array kernels = {
                .any_type = true},
 };
 
-constexpr std::array levels = {Isa::v2, Isa::v3, Isa::v4, Isa::neon};
+constexpr std::array levels = {Isa::v2, Isa::v3, Isa::v4, Isa::neon, Isa::cuda, Isa::tf32};
+constexpr size_t cpu_levels = 4;  // the first
 
 bool may_be_step(Op op) {
   switch (op) {
@@ -602,6 +640,8 @@ bool is_reorder(const ComputeDesc& desc) {
 std::string refuse_any(const ComputeDesc& desc, Isa isa) {
   if (is_view(desc.op) && !is_reorder(desc)) return fmt::format("{} is a view, not a computation", name_of(desc.op));
   const auto odd = [&](const TensorType& type) -> std::string {
+    if (type.block != 0 && is_gpu(isa))
+      return fmt::format("{}: a GPU's kernels work on row-major tensors", to_string(type));
     if (type.block != 0 && type.block != vector_width(isa))
       return fmt::format("{}: level {} has blocks of {}", to_string(type), name_of(isa), vector_width(isa));
     return {};
@@ -626,9 +666,10 @@ std::string refuse_any(const ComputeDesc& desc, Isa isa) {
 // All kernels but those that say so are for f32, and windows for two spatial axes.
 std::string refuse_types(const KernelInfo& kernel, const ComputeDesc& desc) {
   if (kernel.any_type) return {};
+  const DType result = desc.outputs[0].dtype, wanted = kernel.halves && is_half(result) ? result : DType::f32;
   for (const std::vector<TensorType>* types : {&desc.inputs, &desc.outputs}) {
     for (const TensorType& type : *types) {
-      if (type.dtype != DType::f32) return fmt::format("{} is not f32", to_string(type));
+      if (type.dtype != wanted) return fmt::format("{} is not {}", to_string(type), name_of(wanted));
     }
   }
   return is_window(desc.op) && desc.inputs[0].shape.size() != 4 ? "it works on two spatial axes" : "";
@@ -660,7 +701,9 @@ std::string results_text(Types types) {
 
 }  // namespace
 
-std::span<const Isa> all_levels() { return levels; }
+std::span<const Isa> all_levels() { return std::span(levels).first(cpu_levels); }
+std::span<const Isa> gpu_levels() { return std::span(levels).subspan(cpu_levels); }
+bool is_gpu(Isa isa) { return isa == Isa::cuda || isa == Isa::tf32; }
 
 std::string_view name_of(Isa isa) {
   switch (isa) {
@@ -672,6 +715,10 @@ std::string_view name_of(Isa isa) {
       return "v4";
     case Isa::neon:
       return "neon";
+    case Isa::cuda:
+      return "cuda";
+    case Isa::tf32:
+      return "tf32";
   }
   CHECK(false, "no such level");
 }
@@ -686,6 +733,10 @@ std::string_view full_name_of(Isa isa) {
       return "x86-64-v4";
     case Isa::neon:
       return "armv8-a";
+    case Isa::cuda:
+      return "cuda-float32";
+    case Isa::tf32:
+      return "cuda-tf32";
   }
   CHECK(false, "no such level");
 }
@@ -695,7 +746,7 @@ Result<Isa> parse_isa(std::string_view text) {
     if (text == name_of(isa) || text == full_name_of(isa)) return isa;
   }
   std::string known;
-  for (Isa isa : levels) known += fmt::format("{}{}", known.empty() ? "" : ", ", name_of(isa));
+  for (Isa isa : all_levels()) known += fmt::format("{}{}", known.empty() ? "" : ", ", name_of(isa));
   return invalid_input(fmt::format("unknown instruction level \"{}\": one of {}", text, known));
 }
 
@@ -762,6 +813,7 @@ ComputeDesc describe(const Graph& graph, const Node& node) {
 }
 
 std::span<const KernelInfo> all_kernels() { return kernels; }
+std::span<const KernelInfo> kernels_of(Isa isa) { return is_gpu(isa) ? gpu_kernels() : all_kernels(); }
 
 std::string full_id(const KernelInfo& kernel, Isa isa) { return fmt::format("{}_{}", kernel.name, name_of(isa)); }
 
@@ -785,6 +837,7 @@ uint8_t exact_axis(size_t axis, size_t rank) {
 }
 
 bool is_exact(const KernelInfo& kernel, const ComputeDesc& desc, size_t axis, int64_t begin, int64_t end) {
+  if (kernel.name == widened_kernel) return is_exact(*kernel_of_widened(desc), widened(desc), axis, begin, end);
   const Shape& result = desc.outputs[0].shape;
   const uint8_t which = exact_axis(axis, result.size());
   if ((kernel.exact_axes & which) == 0) return false;
@@ -816,7 +869,7 @@ Result<std::vector<std::string>> candidates(const ComputeDesc& desc, Isa isa) {
   }
   std::string said;
   std::vector<std::string> ids[3];  // by standing
-  for (const KernelInfo& kernel : kernels) {
+  for (const KernelInfo& kernel : kernels_of(isa)) {
     const std::string why = refusal(kernel, desc, isa);
     if (why.empty()) {
       const Standing standing = kernel.standing == nullptr ? Standing::usual : kernel.standing(desc);
@@ -858,7 +911,7 @@ const KernelInfo* find_kernel(std::string_view full_id) {
     const std::string suffix = fmt::format("_{}", name_of(isa));
     if (!full_id.ends_with(suffix)) continue;
     const std::string_view name = full_id.substr(0, full_id.size() - suffix.size());
-    for (const KernelInfo& kernel : kernels) {
+    for (const KernelInfo& kernel : kernels_of(isa)) {
       if (kernel.name == name) return &kernel;
     }
   }

@@ -20,11 +20,15 @@
 namespace nlsplit {
 
 // Instruction levels: x86-64's micro-architecture levels (System V psABI), and 64-bit Arm with its Advanced SIMD
-// (Armv8-A has it from the start). The level is part of a kernel's id: other instructions, other last bits.
-enum class Isa : uint8_t { v2, v3, v4, neon };
-std::span<const Isa> all_levels();             // in the order of the enum: within an architecture the lowest first
-std::string_view name_of(Isa isa);             // "v2" … "neon"
-std::string_view full_name_of(Isa isa);        // as compilers call it: "x86-64-v2" … "armv8-a"
+// (Armv8-A has it from the start). The level is part of a kernel's id: other instructions, other last bits. A GPU has
+// two, its kernels in kernels/gpu.h: `cuda` computes in float32, `tf32` multiplies in TF32 (10 bits of mantissa) and
+// sums in float32.
+enum class Isa : uint8_t { v2, v3, v4, neon, cuda, tf32 };
+std::span<const Isa> all_levels();       // of CPUs, in the order of the enum: within an architecture the lowest first
+std::span<const Isa> gpu_levels();       // of GPUs
+bool is_gpu(Isa isa);                    // its kernels run on a GPU
+std::string_view name_of(Isa isa);       // "v2" … "tf32"
+std::string_view full_name_of(Isa isa);  // as compilers call it: "x86-64-v2" … "armv8-a"
 Result<Isa> parse_isa(std::string_view text);  // either name
 
 struct DescStep {  // an epilogue step; a binary one takes the next of the trailing inputs
@@ -99,6 +103,7 @@ struct KernelInfo {
   Bytes (*packed_bytes)(const ComputeDesc& desc, size_t i, Isa isa) = nullptr;
   Standing (*standing)(const ComputeDesc& desc) = nullptr;  // nullptr: usual
   bool any_type = false;  // of elements, and of spatial axes any number; false: f32, and two of a window
+  bool halves = false;    // f16 and bf16 as well, all operands and results of one of them
   // Axes of the result along which an element's bits depend neither on the extent nor on the position, as far as the
   // operator itself keeps them apart there: a piece computed alone has the bits it has within the whole.
   // What stands in the catalogue is what a test has cut.
@@ -110,7 +115,8 @@ struct KernelInfo {
   uint64_t in_place = 0;
 };
 
-std::span<const KernelInfo> all_kernels();
+std::span<const KernelInfo> all_kernels();        // of CPUs; a GPU's are gpu_kernels()
+std::span<const KernelInfo> kernels_of(Isa isa);  // one or the other
 
 // Full ids of the kernels to choose from: the usual ones in the catalogue's order, then those that seldom pay; a last
 // resort only if it is the only one. Error: what every kernel said.

@@ -30,6 +30,9 @@ bool cpu_supports(Isa isa) {
       return v4;
     case Isa::neon:
       return neon;
+    case Isa::cuda:
+    case Isa::tf32:
+      return false;  // a GPU's
   }
   return false;
 }

@@ -5,9 +5,12 @@
 #include <numeric>
 
 #ifdef NLSPLIT_METIS
+#include <fcntl.h>
 #include <metis.h>
+#include <unistd.h>
 
 #include <cmath>
+#include <cstdio>
 #include <map>
 
 #include "partition/cuts.h"
@@ -57,6 +60,30 @@ std::vector<size_t> contiguous_parts(const std::vector<size_t>& part_of, const s
 
 #ifdef NLSPLIT_METIS
 namespace {
+
+// METIS says on standard output what it thinks of odd graphs (a layer heavier than a part), and there our answer goes.
+class NoOutput {
+ public:
+  NoOutput() {
+    std::fflush(stdout);
+    const int nowhere = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
+    if (nowhere < 0) return;
+    before_ = ::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0);
+    if (before_ >= 0) ::dup2(nowhere, STDOUT_FILENO);
+    ::close(nowhere);
+  }
+  NoOutput(const NoOutput&) = delete;
+  NoOutput& operator=(const NoOutput&) = delete;
+  ~NoOutput() {
+    if (before_ < 0) return;
+    std::fflush(stdout);
+    ::dup2(before_, STDOUT_FILENO);
+    ::close(before_);
+  }
+
+ private:
+  int before_ = -1;
+};
 
 constexpr double all_weight = 1e8;  // METIS counts in whole numbers of 32 bits
 
@@ -137,6 +164,7 @@ std::vector<Stage> metis_stages(const Graph& graph, const Cluster& cluster, cons
     std::vector<idx_t> part(cuts.size(), 0);
     // Its manual: recursive bisection for up to 8 parts.
     const auto partition = parts <= 8 ? METIS_PartGraphRecursive : METIS_PartGraphKway;
+    const NoOutput quiet;
     const int code =
         partition(&vertices, &constraints, layers.begin.data(), layers.to.data(), layers.seconds.data(), nullptr,
                   layers.bytes.data(), &count, targets.data(), nullptr, options, &cut_bytes, part.data());

@@ -7,13 +7,17 @@ namespace nlsplit {
 namespace {
 
 constexpr double few_groups = 64;    // all groups of the free devices are looked at up to here
+constexpr int few_replicas = 8;      // groups of more have a size that equal replicas profit from
 constexpr double few_states = 4096;  // sets of used devices up to which sequences are counted exactly
 
 }  // namespace
 
-DeviceGroups::DeviceGroups(std::vector<DeviceId> devices, const std::vector<size_t>& class_of, int most_replicas,
-                           size_t most_devices)
-    : devices_(std::move(devices)), most_replicas_(most_replicas), most_devices_(most_devices) {
+DeviceGroups::DeviceGroups(std::vector<DeviceId> devices, const std::vector<size_t>& class_of, int micro_batches,
+                           int most_replicas, size_t most_devices)
+    : devices_(std::move(devices)),
+      micro_batches_(micro_batches),
+      most_replicas_(most_replicas),
+      most_devices_(most_devices) {
   CHECK(devices_.size() <= 64, "more devices than a DeviceSet holds");
   std::vector<size_t> representative;
   for (size_t i = 0; i < devices_.size(); ++i) {
@@ -48,12 +52,15 @@ const std::vector<DeviceSet>& DeviceGroups::after(DeviceSet used) {
   }
   for (const std::vector<size_t>& left : free) groups.push_back(DeviceSet{1} << left[0]);
   if (most_here < 2) return groups;
+  const auto busiest = [&](int replicas) { return (micro_batches_ + replicas - 1) / replicas; };
+  const bool few = count - 1 <= few_groups;
   const auto add = [&](DeviceSet set) {
     const int size = std::popcount(set);
-    if (size >= 2 && size <= most_here && std::find(groups.begin(), groups.end(), set) == groups.end())
-      groups.push_back(set);
+    if (size < 2 || size > most_here) return;
+    if ((!few || size > few_replicas) && busiest(size) == busiest(size - 1)) return;
+    if (std::find(groups.begin(), groups.end(), set) == groups.end()) groups.push_back(set);
   };
-  if (count - 1 <= few_groups) {
+  if (few) {
     std::vector<size_t> take(free.size(), 0);  // an odometer: how many of each class
     for (bool more = true; more;) {
       DeviceSet set = 0;

@@ -247,7 +247,7 @@ class Expander {
       if (plan_.stages[static_cast<size_t>(stage_)].split) then.name = fmt::format("{}#{}", step.name, shard);
       if (step.operand.valid()) then.operand = out_.fetch(step.operand, made, stage_, static_cast<int>(shard));
     }
-    return out_.emit(std::move(copy), value_names, stage_, static_cast<int>(shard), static_cast<int>(n));
+    return out_.emit(std::move(copy), value_names, stage_, static_cast<int>(shard), static_cast<int>(n), made);
   }
 
   const Graph& graph_;

@@ -2,7 +2,8 @@
 // stage is replaced by one for each shard that does its part (rows of an image, columns of a weight, ...), Slice,
 // Concat and Sum stand where shards exchange pieces, and the work of each shard between two exchanges is a stage of one
 // device. Everything behind that, from the choice of kernels to both executors, need not know of splits: what crosses
-// devices are the flows between stages.
+// devices are the flows between stages. Of an input of the graph a shard is sent the part that it reads: these Slices
+// come first, in no stage, and are made where the input is.
 //
 //   plan: ..conv2@height(A+B), rest@C            A: conv1#0, the row that B needs | B: conv1#1, the row that A needs
 //                                                A: the row taken in, conv2#0     | B: the row taken in, conv2#1
@@ -31,10 +32,13 @@ void add_slices(const std::vector<WeightSlice>& slices, WeightStore& weights);
 
 struct Expanded {
   Graph graph;  // nodes of shard k are called "conv1#k"; exchanges "conv1#k.part", "conv1.halo#k", "conv1.join#k", …
-  Plan plan;    // no splits left; same name, micro-batches, schedule
+  size_t input_parts = 0;  // nodes [0, input_parts): parts of inputs, KernelGraph::input_parts
+  Plan plan;  // no splits left; same name, micro-batches, schedule; its stages begin behind the input parts
   std::vector<WeightSlice> slices;  // each once
   std::vector<int> origin;          // [node of graph]: the node of the unsplit graph it is (a part of); -1: an exchange
-  std::vector<PlanNote> notes;      // what could not be split and was gathered, a sentence each
+  std::vector<Region> regions;  // [node of graph]: the part of that node's result it makes; an axis of -1: all of it,
+                                // a partial sum, or an exchange
+  std::vector<PlanNote> notes;  // what could not be split and was gathered, a sentence each
 };
 
 // The plan's stages must cover the graph (check_plan). A graph output keeps its name and place. Errors: a stage of

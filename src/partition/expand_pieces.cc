@@ -42,7 +42,7 @@ std::string PieceGraph::unused(const std::string& wanted, std::set<std::string>&
 }
 
 std::vector<ValueId> PieceGraph::emit(Node node, const std::vector<std::string>& value_names, int stage, int shard,
-                                      int origin) {
+                                      int origin, const Region& region) {
   auto types = info(node.op).infer(input_types(graph_, node), node.attrs);
   CHECK(types.ok(), fmt::format("splitting made a {} '{}' that is none: {}", name_of(node.op), node.name,
                                 types.ok() ? "" : types.error().message));
@@ -65,6 +65,7 @@ std::vector<ValueId> PieceGraph::emit(Node node, const std::vector<std::string>&
   graph_.nodes.push_back(std::move(node));
   places_.push_back(place);
   origin_.push_back(origin);
+  regions_.push_back(region);
   return outputs;
 }
 
@@ -121,6 +122,15 @@ DeviceId PieceGraph::device_of(const Place& place) const {
   return plan_.stages[at(place.stage)].devices[at(place.shard)];
 }
 
+std::vector<DeviceId> PieceGraph::devices_of(const Place& place) const {
+  const Stage& stage = plan_.stages[at(place.stage)];
+  if (!stage.split) return stage.devices;
+  std::vector<DeviceId> devices;
+  for (size_t d = at(place.shard); d < stage.devices.size(); d += stage.split->shares.size())
+    devices.push_back(stage.devices[d]);
+  return devices;
+}
+
 // Its own, else one on its own device, else the first.
 size_t PieceGraph::nearest_copy(const std::vector<ShardPiece>& copies, int stage, int shard) const {
   const DeviceId here = device_of({stage, shard, 0});
@@ -140,7 +150,7 @@ ValueId PieceGraph::fetch_whole_layout(ValueId value, Region region, int stage, 
   CHECK(!copies.empty(), fmt::format("'{}' is read before it is made", from_.value(value).name));
   const ValueId copy = copies[nearest_copy(copies, stage, shard)].value;
   const Value& made = graph_.value(copy);
-  // Cut where it is, so that only the part travels; inputs of the graph are cut by who needs them.
+  // Cut where it is, so that only the part travels; of inputs of the graph see cut_inputs().
   const Place place = made.kind == ValueKind::node ? places_[made.producer.index()] : Place{stage, shard, 0};
   return slice(copy, {region}, place, fmt::format("{}.part{}", from_.value(value).name, shard));
 }
@@ -213,18 +223,87 @@ ValueId PieceGraph::fetch_output(ValueId value) {
   return stage < 0 ? pieces_[value.index()][0].value : fetch(value, {}, stage, 0);
 }
 
-// Nodes that an output needs, sorted.
-std::vector<size_t> PieceGraph::order() const {
+// [node]: an output needs it.
+std::vector<bool> PieceGraph::needed() const {
   std::vector<bool> needed(graph_.nodes.size(), false);
+  std::vector<size_t> open;
   const auto need = [&](ValueId value) {
-    if (graph_.value(value).kind == ValueKind::node) needed[graph_.value(value).producer.index()] = true;
+    if (graph_.value(value).kind != ValueKind::node) return;
+    const size_t n = graph_.value(value).producer.index();
+    if (!needed[n]) open.push_back(n);
+    needed[n] = true;
   };
   for (const ValueId output : graph_.outputs) need(output);
+  while (!open.empty()) {
+    const size_t n = open.back();
+    open.pop_back();
+    for (const ValueId read : reads_of(graph_.nodes[n])) need(read);
+  }
+  return needed;
+}
+
+// What shards take of an input is cut where the input is, so that no more than that travels. A device that reads all of
+// it, or parts that lie over each other, is sent these once and cuts them itself.
+void PieceGraph::cut_inputs() {
+  const std::vector<bool> used = needed(), output = output_flags(graph_);
+  for (const ValueId input : graph_.inputs) {
+    std::map<std::vector<DeviceId>, std::vector<size_t>> cuts;  // by who does them
+    std::set<std::vector<DeviceId>> whole;
+    for (size_t n = 0; n < used.size(); ++n) {
+      const Node& node = graph_.nodes[n];
+      const std::vector<ValueId> reads = reads_of(node);
+      if (!used[n] || std::ranges::find(reads, input) == reads.end()) continue;
+      if (node.op == Op::Slice && origin_[n] < 0 && !output[node.outputs[0].index()])
+        cuts[devices_of(places_[n])].push_back(n);
+      else
+        whole.insert(devices_of(places_[n]));
+    }
+    for (const auto& [devices, nodes] : cuts) {
+      if (!whole.contains(devices)) cut_input(input, nodes);
+    }
+  }
+}
+
+// For one device, or those that take turns.
+void PieceGraph::cut_input(ValueId input, const std::vector<size_t>& nodes) {
+  std::vector<Region> regions;  // of one axis each: nothing else is taken of a value that is not split
+  for (const size_t n : nodes) {
+    const Attrs& attrs = graph_.nodes[n].attrs;
+    regions.push_back(
+        {static_cast<int>(attr_ints(attrs, "axes")[0]), attr_ints(attrs, "starts")[0], attr_ints(attrs, "ends")[0]});
+  }
+  Region hull = regions[0];
+  int64_t apart = 0;  // elements, if every part is sent alone
+  for (size_t i = 0; i < regions.size(); ++i) {
+    if (regions[i].axis != hull.axis) return;
+    hull.begin = std::min(hull.begin, regions[i].begin);
+    hull.end = std::max(hull.end, regions[i].end);
+    const auto here = regions.begin() + static_cast<std::ptrdiff_t>(i);
+    if (std::find(regions.begin(), here, *here) == here) apart += here->end - here->begin;
+  }
+  const bool together = apart > hull.end - hull.begin;
+  if (together && is_all(hull, graph_.value(input).type.shape)) return;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const Region& sent = together ? hull : regions[i];
+    const std::string name = fmt::format("{}#{}-{}", graph_.value(input).name, sent.begin, sent.end);
+    const ValueId part = slice(input, {sent}, {}, name);
+    Node& node = graph_.nodes[nodes[i]];
+    if (sent == regions[i]) {
+      redirect(graph_, node.outputs[0], part);
+      continue;
+    }
+    node.inputs[0] = part;
+    set_attr(node.attrs, "starts", std::vector<int64_t>{regions[i].begin - sent.begin});
+    set_attr(node.attrs, "ends", std::vector<int64_t>{regions[i].end - sent.begin});
+  }
+}
+
+// Nodes that an output needs, sorted.
+std::vector<size_t> PieceGraph::order() const {
+  const std::vector<bool> needed = this->needed();
   std::vector<size_t> kept;
   for (size_t n = graph_.nodes.size(); n-- > 0;) {
-    if (!needed[n]) continue;
-    for (const ValueId read : reads_of(graph_.nodes[n])) need(read);
-    kept.push_back(n);
+    if (needed[n]) kept.push_back(n);
   }
   // What others wait for is cut and sent as soon as it is made, not after the shard's next layers.
   std::vector<size_t> moment(graph_.nodes.size());
@@ -251,10 +330,11 @@ std::vector<Stage> without_idle(const Graph& graph, std::vector<Stage> stages) {
     const auto last = graph.nodes.begin() + static_cast<std::ptrdiff_t>(stage.end);
     const bool idle = std::all_of(first, last, [](const Node& node) { return is_view(node.op); });
     if (kept.empty() || !idle) {
-      const bool join = kept.size() == 1 &&
-                        std::all_of(graph.nodes.begin(), first, [](const Node& node) { return is_view(node.op); });
+      const bool join =
+          kept.size() == 1 && std::all_of(graph.nodes.begin() + static_cast<std::ptrdiff_t>(kept[0].begin), first,
+                                          [](const Node& node) { return is_view(node.op); });
       if (join) {
-        stage.begin = 0;
+        stage.begin = kept[0].begin;
         kept.clear();
       }
       kept.push_back(std::move(stage));
@@ -277,30 +357,30 @@ Expanded PieceGraph::finish(const std::vector<ValueId>& outputs) {
       value.name = name;
     }
   }
+  cut_inputs();
   Expanded out;
   Graph sorted = graph_;
   sorted.nodes.clear();
   std::vector<Stage> stages;
   Place last;
   for (const size_t n : order()) {
-    const Place& place = places_[n];
-    if (stages.empty() ||
-        std::tie(last.stage, last.level, last.shard) != std::tie(place.stage, place.level, place.shard)) {
-      const Stage& from = plan_.stages[at(place.stage)];
-      Stage& stage = stages.emplace_back();
-      stage.begin = stage.end = sorted.nodes.size();
-      stage.part_of = place.stage;
-      if (from.split) {
-        for (size_t d = at(place.shard); d < from.devices.size(); d += from.split->shares.size())
-          stage.devices.push_back(from.devices[d]);
-      } else {
-        stage.devices = from.devices;
-      }
-      last = place;
-    }
     sorted.nodes.push_back(graph_.nodes[n]);
     out.origin.push_back(origin_[n]);
-    ++stages.back().end;
+    out.regions.push_back(regions_[n]);
+    const Place& place = places_[n];
+    if (place.stage < 0) {
+      ++out.input_parts;
+      continue;
+    }
+    if (stages.empty() ||
+        std::tie(last.stage, last.level, last.shard) != std::tie(place.stage, place.level, place.shard)) {
+      Stage& stage = stages.emplace_back();
+      stage.begin = sorted.nodes.size() - 1;
+      stage.part_of = place.stage;
+      stage.devices = devices_of(place);
+      last = place;
+    }
+    stages.back().end = sorted.nodes.size();
   }
   out.graph = compacted(sorted, std::vector<bool>(sorted.nodes.size(), false));
   out.plan.name = plan_.name;

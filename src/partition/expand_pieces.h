@@ -6,6 +6,7 @@
 //   all-gather     all of a value that is split: a Concat of everybody's piece, by everybody
 //   resharding     channels [0, 32) of a value that is split by rows: Slices of every piece, a Concat of these
 //   scatter        rows [0, 28) of a whole value: a Slice where it is
+//   input          the same, for all shards of a device that need that part
 #pragma once
 
 #include <functional>
@@ -22,7 +23,7 @@ namespace nlsplit {
 // The shard of a stage (0 of one that is not split) at which a node runs. Its level is the number of exchanges between
 // shards on the longest way to it from the stage's inputs.
 struct Place {
-  int stage = -1;  // -1: an input or weight of the graph, which is wherever it is needed
+  int stage = -1;  // -1: where the graph's inputs are
   int shard = 0;
   int level = 0;
 };
@@ -43,8 +44,9 @@ class PieceGraph {
   // The same part for an exchange of partial sums, which are no values of the unsplit graph: sliced where it is.
   ValueId part_of(ValueId partial, const std::vector<Region>& regions, const std::string& name);
 
-  // Appends a node whose inputs are there; its outputs are called `value_names`.
-  std::vector<ValueId> emit(Node node, const std::vector<std::string>& value_names, int stage, int shard, int origin);
+  // Appends a node whose inputs are there; its outputs are called `value_names`. origin, region: as in Expanded.
+  std::vector<ValueId> emit(Node node, const std::vector<std::string>& value_names, int stage, int shard, int origin,
+                            const Region& region = {});
   // How a shard of the stage that is being rewritten makes part of a value that is made on demand.
   void set_maker(std::function<ValueId(ValueId, const Region&, int)> maker) { make_ = std::move(maker); }
   void set_pieces(ValueId value, std::vector<ShardPiece> pieces) { pieces_[value.index()] = std::move(pieces); }
@@ -61,14 +63,19 @@ class PieceGraph {
   ValueId slice(ValueId from, const std::vector<Region>& regions, Place at, const std::string& name);
   DeviceId device_of(const Place& place) const;
   static std::string unused(const std::string& wanted, std::set<std::string>& taken);
+  std::vector<DeviceId> devices_of(const Place& place) const;
+  void cut_inputs();
+  void cut_input(ValueId input, const std::vector<size_t>& nodes);
+  std::vector<bool> needed() const;
   std::vector<size_t> order() const;
 
   const Graph& from_;
   const Plan& plan_;
   const std::vector<Layout>& layouts_;
   Graph graph_;
-  std::vector<Place> places_;  // [node of graph_]
-  std::vector<int> origin_;    // [node of graph_]
+  std::vector<Place> places_;    // [node of graph_]
+  std::vector<int> origin_;      // [node of graph_]
+  std::vector<Region> regions_;  // [node of graph_]
   std::vector<WeightSlice> slices_;
   std::vector<std::vector<ShardPiece>> pieces_;  // [value of from_]
   std::vector<std::vector<ValueId>> joined_;     // [value of from_]: where all of it has been put together

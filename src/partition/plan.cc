@@ -296,7 +296,7 @@ std::vector<std::string> stage_parts(const Plan& plan, const Graph& graph, const
   return parts;
 }
 
-Status check_plan(const Plan& plan, const Graph& graph, const Cluster& cluster, int64_t batch) {
+Status check_plan(const Plan& plan, const Graph& graph, const Cluster& cluster, int64_t batch, size_t first) {
   const std::string name = plan.name.empty() ? "plan" : fmt::format("plan {}", plan.name);
   if (plan.stages.empty()) return invalid_input(fmt::format("{}: no stages", name));
   if (plan.micro_batches < 1)
@@ -305,7 +305,7 @@ Status check_plan(const Plan& plan, const Graph& graph, const Cluster& cluster, 
     return invalid_input(
         fmt::format("{}: {} micro-batches do not divide the batch of {}", name, plan.micro_batches, batch));
   }
-  size_t next = 0;
+  size_t next = first;
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     const Stage& stage = plan.stages[s];
     const auto wrong_stage = [&](std::string why) {

@@ -80,8 +80,8 @@ std::string to_string(const Plan& plan, const Graph& graph, const Cluster& clust
 // The parts parse_stages reads: {"..layer2@A", "..layer3.4@height(B:2+C)", "rest@D"}.
 std::vector<std::string> stage_parts(const Plan& plan, const Graph& graph, const Cluster& cluster);
 
-// Stages cover the graph, devices exist, micro_batches divides the batch, shares fit the devices. The error names the
-// stage.
-Status check_plan(const Plan& plan, const Graph& graph, const Cluster& cluster, int64_t batch);
+// Stages cover the graph from node `first` on, devices exist, micro_batches divides the batch, shares fit the devices.
+// The error names the stage.
+Status check_plan(const Plan& plan, const Graph& graph, const Cluster& cluster, int64_t batch, size_t first = 0);
 
 }  // namespace nlsplit

@@ -135,9 +135,9 @@ Score Scorer::score(const std::vector<Stage>& stages) const {
   std::vector<double> lane_bytes(network_.lane_seconds_per_byte.size(), 0), lane_first(lane_bytes.size(), 0);
   std::vector<double> step_bytes(stages.size() + 1, 0);  // [p]: of one micro-batch from place p to p + 1
   const auto stage_of = [&](size_t node) {
-    size_t s = 0;
-    while (stages[s].end <= node) ++s;
-    return s;
+    const auto at = std::upper_bound(stages.begin(), stages.end(), node,
+                                     [](size_t n, const Stage& stage) { return n < stage.end; });
+    return static_cast<size_t>(at - stages.begin());
   };
   std::vector<size_t> needed_at;
   for (const Crossing& crossing : crossings_) {

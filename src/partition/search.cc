@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <set>
 
@@ -13,6 +14,8 @@
 
 namespace nlsplit {
 namespace {
+
+constexpr size_t few_devices = 8;  // of more, those that are no different from others are not looked at by themselves
 
 double binomial(size_t n, size_t k) {
   if (k > n) return 0;
@@ -50,6 +53,16 @@ std::vector<double> bytes_around(const Graph& graph) {
     bytes.push_back(is_view(node.op) ? 0 : sum);
   }
   return bytes;
+}
+
+// Seconds in which the busiest of these copies of the whole model computes. whole_model: [device].
+double busiest_copy(int micro_batches, const std::vector<DeviceId>& devices, const std::vector<double>& whole_model) {
+  std::vector<double> seconds;
+  for (const DeviceId device : devices) seconds.push_back(whole_model[device.index()]);
+  const std::vector<int> jobs = share_jobs(micro_batches, seconds);
+  double busiest = 0;
+  for (size_t i = 0; i < jobs.size(); ++i) busiest = std::max(busiest, jobs[i] * seconds[i]);
+  return busiest;
 }
 
 bool before(const ScoredPlan& a, const ScoredPlan& b) {
@@ -121,25 +134,29 @@ Result<SearchResult> search_layers(const Graph& graph, const Cluster& cluster, H
     scored.plan.micro_batches = costs.micro_batches;
     to.push_back(std::move(scored));
   };
+  const std::vector<size_t> class_of = interchangeable_devices(cluster, source, sink, network, costs.node_seconds);
+  const bool many = by_speed.size() > few_devices;
   for (const DeviceId device : in_order) {
     whole.insert({device});
-    add({{0, nodes, {device}}}, always);
+    if (!many || class_of[device.index()] == device.index()) add({{0, nodes, {device}}}, always);
   }
   const size_t most_devices =
       options.max_devices > 0 ? std::min(options.max_devices, by_speed.size()) : by_speed.size();
   const size_t most_replicas = options.replicate ? std::min(static_cast<size_t>(costs.micro_batches), most_devices) : 1;
+  double busiest = std::numeric_limits<double>::infinity();  // of one copy less
   for (size_t k = 2; k <= std::min(by_speed.size(), most_replicas); ++k) {
     std::vector<DeviceId> fastest(by_speed.begin(), by_speed.begin() + static_cast<std::ptrdiff_t>(k));
+    const double seconds = busiest_copy(costs.micro_batches, fastest, whole_model);
     std::sort(fastest.begin(), fastest.end());
     whole.insert(fastest);
-    add({{0, nodes, fastest}}, always);
+    if (!many || seconds < busiest) add({{0, nodes, fastest}}, always);
+    busiest = std::min(busiest, seconds);
   }
 
   SearchResult result;
   result.devices = by_speed.size();
   const size_t wanted = options.max_candidates > always.size() ? options.max_candidates - always.size() : 0;
-  DeviceGroups groups(by_speed, interchangeable_devices(cluster, source, sink, network, costs.node_seconds),
-                      static_cast<int>(most_replicas), most_devices);
+  DeviceGroups groups(by_speed, class_of, costs.micro_batches, static_cast<int>(most_replicas), most_devices);
   const std::vector<size_t> cuts = distinct_cuts(find_cuts(graph), costs.node_seconds, costs.cut_bytes);
   size_t max_stages = std::min(most_devices, cuts.size());
   if (options.max_stages > 0) max_stages = std::min(max_stages, options.max_stages);

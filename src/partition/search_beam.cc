@@ -35,26 +35,37 @@ struct Transfer {
 
 class Beam {
  public:
-  explicit Beam(const SearchSpace& space) : in_(space), micro_batches_(space.costs->micro_batches) {}
+  explicit Beam(const SearchSpace& space) : in_(space), micro_batches_(space.costs->micro_batches) {
+    for (size_t i = 0; i < in_.groups->size(); ++i) {
+      const std::vector<double>& mine = in_.costs->node_seconds[in_.groups->device(i).index()];
+      const auto known = std::ranges::find_if(
+          speeds_, [&](size_t first) { return in_.costs->node_seconds[in_.groups->device(first).index()] == mine; });
+      speed_of_.push_back(static_cast<size_t>(known - speeds_.begin()));
+      if (known != speeds_.end()) continue;
+      speeds_.push_back(i);
+      std::vector<double>& rates = rates_.emplace_back();
+      for (const size_t cut : in_.cuts)
+        rates.push_back(1 / in_.scorer->seconds(in_.groups->device(i), cut, in_.cuts.back()));
+    }
+  }
 
   std::vector<std::vector<Stage>> run() {
     const size_t groups = in_.groups->after(0).size();
     const size_t expansions = std::max<size_t>(1, in_.max_stages * groups * (in_.cuts.size() / 2 + 1));
-    const size_t width = std::max(least_width, std::min(in_.wanted, most_expansions / expansions));
+    width_ = std::max(least_width, std::min(in_.wanted, most_expansions / expansions));
     layers_.push_back({Partial{}});
     for (size_t layer = 0; layer < in_.max_stages && !layers_.back().empty(); ++layer) {
       std::vector<Partial> next;
       const bool may_continue = layer + 1 < in_.max_stages;
+      front_limit_ = std::numeric_limits<double>::infinity();
       for (uint32_t p = 0; p < layers_[layer].size(); ++p) expand(layer, p, may_continue, next);
-      keep_best(next, width);
+      keep_best(next);
       layers_.push_back(std::move(next));
     }
     // The exact score decides later; it differs from ours by what skip connections and shared links add.
-    const size_t kept = std::min(complete_.size(), in_.wanted * 2);
-    std::nth_element(complete_.begin(), complete_.begin() + static_cast<std::ptrdiff_t>(kept), complete_.end(),
-                     [](const Complete& a, const Complete& b) { return better(a.last, b.last); });
+    keep_best_complete();
     std::vector<std::vector<Stage>> plans;
-    for (size_t i = 0; i < kept; ++i) plans.push_back(stages_of(complete_[i]));
+    for (const Complete& complete : complete_) plans.push_back(stages_of(complete));
     return plans;
   }
 
@@ -71,7 +82,7 @@ class Beam {
     const std::vector<DeviceSet> groups = in_.groups->after(from.used);
     for (const DeviceSet group : groups) {
       const Transfer in = transfer(layer == 0 ? endpoint_place : from.last, group);
-      const std::vector<DeviceId>& devices = members(group);
+      const std::vector<Part>& devices = parts(group);
       Partial now = from;
       now.parent = p;
       now.used |= group;
@@ -80,7 +91,7 @@ class Beam {
       const double fill = from.fill + in.latency + bytes * in.per_byte;
       const std::vector<double>* rest = may_continue ? &rest_rates(now.used) : nullptr;
       const size_t end = in_.cuts.size();
-      const double memory = least_memory(devices);
+      const double memory = least_memory(members(group));
       for (size_t c = layer == 0 ? 0 : from.cut + 1; c < end; ++c) {
         const bool last = c + 1 == end;
         if (!last && (!may_continue || (*rest)[c] == 0)) {
@@ -100,26 +111,47 @@ class Beam {
           now.bottleneck = std::max(now.bottleneck, in_.costs->output_bytes * out.load);
           now.fill += out.latency + in_.costs->output_bytes * out.per_byte;
           now.score = micro_batches_ * now.bottleneck + now.fill - now.bottleneck;
+          if (now.score > limit_) continue;
           complete_.push_back({layer, now});
+          if (complete_.size() >= 4 * in_.wanted + 1000) keep_best_complete();
         } else {
           now.score = micro_batches_ * std::max(now.bottleneck, 1 / (*rest)[c]) + now.fill;
+          if (now.score > std::min(limit_ + now.bottleneck, front_limit_)) continue;
           next.push_back(now);
+          if (next.size() >= 4 * most_alike * width_) keep_front(next);
         }
       }
     }
   }
 
+  // What is behind the last of those that are wanted needs no longer be looked at.
+  void keep_best_complete() {
+    const size_t kept = in_.wanted * 2;
+    if (complete_.size() <= kept) return;
+    const auto last = complete_.begin() + static_cast<std::ptrdiff_t>(kept);
+    std::nth_element(complete_.begin(), last, complete_.end(),
+                     [](const Complete& a, const Complete& b) { return better(a.last, b.last); });
+    limit_ = last->last.score;
+    complete_.erase(last, complete_.end());
+  }
+
+  // Those far behind are of use only where nearly all before them are alike.
+  void keep_front(std::vector<Partial>& partials) {
+    const size_t front = width_ * most_alike;
+    if (partials.size() <= front) return;
+    const auto last = partials.begin() + static_cast<std::ptrdiff_t>(front);
+    std::nth_element(partials.begin(), last, partials.end(), better);
+    front_limit_ = last->score;
+    partials.erase(last, partials.end());
+  }
+
   // The best, not too many of a kind.
-  void keep_best(std::vector<Partial>& partials, size_t width) {
-    // Those far behind are of use only where nearly all before them are alike.
-    if (const size_t front = width * most_alike; front < partials.size()) {
-      std::nth_element(partials.begin(), partials.begin() + static_cast<std::ptrdiff_t>(front), partials.end(), better);
-      partials.resize(front);
-    }
+  void keep_best(std::vector<Partial>& partials) {
+    keep_front(partials);
     std::sort(partials.begin(), partials.end(), better);
     std::map<std::tuple<DeviceSet, DeviceSet, size_t>, size_t> alike;
     size_t kept = 0;
-    for (size_t i = 0; i < partials.size() && kept < width; ++i) {
+    for (size_t i = 0; i < partials.size() && kept < width_; ++i) {
       const Partial partial = partials[i];
       if (alike[{partial.used, partial.last, partial.cut}]++ < most_alike) partials[kept++] = partial;
     }
@@ -133,14 +165,30 @@ class Beam {
     return least;
   }
 
-  double stage_seconds(const std::vector<DeviceId>& devices, size_t begin, size_t end, double& first) const {
-    if (devices.size() == 1) return first = in_.scorer->seconds(devices[0], begin, end);
+  // Devices of a group that are as fast as each other.
+  struct Part {
+    DeviceId device;
+    double count = 0;
+  };
+  const std::vector<Part>& parts(DeviceSet set) {
+    const auto [at, added] = parts_.try_emplace(set);
+    if (!added) return at->second;
+    std::vector<double> counts(speeds_.size(), 0);
+    for (size_t i = 0; i < in_.groups->size(); ++i) counts[speed_of_[i]] += static_cast<double>(set >> i & 1);
+    for (size_t s = 0; s < speeds_.size(); ++s) {
+      if (counts[s] > 0) at->second.push_back({in_.groups->device(speeds_[s]), counts[s]});
+    }
+    return at->second;
+  }
+
+  double stage_seconds(const std::vector<Part>& group, size_t begin, size_t end, double& first) const {
+    first = in_.scorer->seconds(group[0].device, begin, end);
+    if (group.size() == 1) return first / group[0].count;
     double rate = 0;
-    first = std::numeric_limits<double>::infinity();
-    for (const DeviceId device : devices) {
-      const double seconds = in_.scorer->seconds(device, begin, end);
+    for (const Part& part : group) {
+      const double seconds = in_.scorer->seconds(part.device, begin, end);
       first = std::min(first, seconds);
-      rate += 1 / seconds;  // no time at all: infinitely fast, which is right
+      rate += part.count / seconds;  // no time at all: infinitely fast, which is right
     }
     return 1 / rate;
   }
@@ -150,12 +198,12 @@ class Beam {
   const std::vector<double>& rest_rates(DeviceSet used) {
     const auto [at, added] = rest_rates_.try_emplace(used);
     if (!added) return at->second;
+    std::vector<double> free(speeds_.size(), 0);
+    for (size_t i = 0; i < in_.groups->size(); ++i) free[speed_of_[i]] += (used >> i & 1) == 0 ? 1 : 0;
     at->second.assign(in_.cuts.size(), 0);
-    for (size_t i = 0; i < in_.groups->size(); ++i) {
-      if ((used >> i & 1) != 0) continue;
-      for (size_t c = 0; c < in_.cuts.size(); ++c) {
-        at->second[c] += 1 / in_.scorer->seconds(in_.groups->device(i), in_.cuts[c], in_.cuts.back());
-      }
+    for (size_t s = 0; s < speeds_.size(); ++s) {
+      if (free[s] == 0) continue;
+      for (size_t c = 0; c < in_.cuts.size(); ++c) at->second[c] += free[s] * rates_[s][c];
     }
     return at->second;
   }
@@ -227,7 +275,13 @@ class Beam {
   double micro_batches_;
   std::vector<std::vector<Partial>> layers_;
   std::vector<Complete> complete_;
+  size_t width_ = 0;        // partial plans that are kept of each number of stages
+  double front_limit_ = 0;  // score beyond which a partial plan of this number of stages is not kept
+  double limit_ = std::numeric_limits<double>::infinity();  // score beyond which nothing is wanted
+  std::vector<size_t> speed_of_, speeds_;   // [device of the groups]: index into speeds_; the first device of each
+  std::vector<std::vector<double>> rates_;  // [speed][cut]: 1 / seconds of what is behind the cut
   std::map<DeviceSet, std::vector<double>> rest_rates_;
+  std::map<DeviceSet, std::vector<Part>> parts_;
   std::map<DeviceSet, std::vector<DeviceId>> members_;
   std::map<std::pair<DeviceSet, DeviceSet>, Transfer> transfers_;
 };

@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <map>
 
+#include "cost/same_costs.h"
 #include "kernels/assign.h"
 #include "partition/score.h"
 
 namespace nlsplit {
-
 Result<SearchCosts> search_costs(const Graph& at_micro_batch, int micro_batches, const Cluster& cluster,
                                  const CostTable& costs) {
   const Graph& graph = at_micro_batch;
@@ -17,6 +17,10 @@ Result<SearchCosts> search_costs(const Graph& at_micro_batch, int micro_batches,
     ASSIGN_OR_RETURN(chosen[device.isa], assign_kernels(graph, device.isa, costs.preference()));
   }
   for (size_t d = 0; d < cluster.devices.size(); ++d) {
+    if (const DeviceId same = first_with_costs_of(DeviceId(d), cluster, costs); same != DeviceId(d)) {
+      result.node_seconds.push_back(result.node_seconds[same.index()]);
+      continue;
+    }
     const Isa isa = cluster.devices[d].isa;
     const Assignment& kernels = chosen[isa];
     std::vector<double>& seconds = result.node_seconds.emplace_back(graph.nodes.size(), 0.0);

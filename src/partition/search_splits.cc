@@ -93,17 +93,46 @@ class SplitSearch {
   }
 
  private:
-  using Kind = std::tuple<SplitAxis, bool, size_t>;  // recompute the halo, devices of the split stage
+  using Kind = std::tuple<SplitAxis, bool, size_t, size_t>;  // recompute the halo, devices of the split stage, shards
   struct Found {
     ScoredPlan scored;
     double guess = 0;  // the bound, and what its pieces take on the slowest link: only to choose among its kind
   };
 
   void split(std::vector<Stage> stages, size_t s) {
+    split_among(stages, s, stages[s].devices.size());
+    for (size_t shards = 2; shards * 2 <= stages[s].devices.size(); ++shards) {
+      if (group_devices(stages[s], shards)) split_among(stages, s, shards);
+    }
+  }
+
+  // Puts devices in groups of so many that take turns, all with the same shares. False: they cannot be.
+  bool group_devices(Stage& stage, size_t shards) const {
+    const size_t groups = stage.devices.size() / shards;
+    if (groups * shards != stage.devices.size() || groups > static_cast<size_t>(costs_.micro_batches)) return false;
+    // As fast as each other: devices of a group are neighbours. Else the fastest of each group first, then the second.
+    const auto seconds = [&](DeviceId device) { return scorer_.seconds(device, stage.begin, stage.end); };
+    const auto alike = [&](DeviceId a, DeviceId b) { return seconds(a) <= good_enough * seconds(b); };
+    std::vector<DeviceId> by_speed = stage.devices;
+    std::ranges::stable_sort(by_speed, {}, seconds);
+    if (alike(by_speed.back(), by_speed.front())) return true;
+    std::vector<DeviceId> grouped(by_speed.size());
+    for (size_t shard = 0; shard < shards; ++shard) {
+      if (!alike(by_speed[shard * groups + groups - 1], by_speed[shard * groups])) return false;
+      for (size_t g = 0; g < groups; ++g) grouped[g * shards + shard] = by_speed[shard * groups + g];
+    }
+    stage.devices = std::move(grouped);
+    return true;
+  }
+
+  // In groups of so many shards, in the order of their devices.
+  void split_among(std::vector<Stage>& stages, size_t s, size_t shards) {
     Stage& stage = stages[s];
     const auto [axes, added] = axes_.try_emplace({stage.begin, stage.end});
     if (added) axes->second = applicable_axes(graph_, stage.begin, stage.end);
-    const std::vector<int64_t> shares = shares_by_speed(costs_, stage);
+    Stage group = stage;
+    group.devices.resize(shards);
+    const std::vector<int64_t> shares = shares_by_speed(costs_, group);
     for (const SplitAxis axis : options_.axes) {
       if (std::ranges::find(axes->second, axis) == axes->second.end()) continue;
       if (axis == SplitAxis::batch && samples_ < static_cast<int64_t>(shares.size())) continue;
@@ -111,7 +140,7 @@ class SplitSearch {
       for (const bool recompute : {false, true}) {
         if (recompute && !rows) continue;
         stage.split = Split{axis, recompute, shares};
-        add(stages, {axis, recompute, stage.devices.size()}, costs_.cut_bytes[stage.end]);
+        add(stages, {axis, recompute, stage.devices.size(), shards}, costs_.cut_bytes[stage.end]);
       }
     }
   }

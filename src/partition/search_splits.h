@@ -4,8 +4,9 @@
 //   A
 //
 // Stages of several devices in the best layer and replica plans, split on each axis they can be instead of taking
-// turns; and the network up to each of a few cuts on the 2, 3, … fastest devices, the rest on one. A bound cannot tell
-// the good ones, because it knows nothing of the messages within a stage: the fast tier must.
+// turns; and the network up to each of a few cuts on the 2, 3, … fastest devices, the rest on one. Four devices or more
+// also in groups of two, three, … that take turns, where the groups are equally fast. A bound cannot tell the good
+// ones, because it knows nothing of the messages within a stage: the fast tier must.
 #pragma once
 
 #include <vector>
@@ -21,8 +22,8 @@ std::vector<int64_t> small_shares(const std::vector<double>& seconds);
 // Of the devices of a stage, by the seconds they take for its layers.
 std::vector<int64_t> shares_by_speed(const SearchCosts& costs, const Stage& stage);
 
-// At most `most`, of every axis, count of devices and way to treat the halo about as many; best bound first. `layers`:
-// what search_layers found. options.axes says on which axes.
+// At most `most`, of every axis, count of devices and shards and way to treat the halo about as many; best bound first.
+// `layers`: what search_layers found. options.axes says on which axes.
 std::vector<ScoredPlan> search_splits(const Graph& graph, const Cluster& cluster, HostId source, HostId sink,
                                       const SearchCosts& costs, const SearchOptions& options,
                                       const std::vector<ScoredPlan>& layers, size_t most);

@@ -51,7 +51,7 @@ int column_axis(const Graph& graph, const Node& node);
 // The extent of Conv's groups on that axis: pieces of whole groups need no other input channels. 1 of one group.
 int64_t column_grain(const Graph& graph, const Node& node);
 
-// ---- for the rules themselves (split_rules.cc, split_windows.cc)
+// ---- for the rules themselves (split_rules.cc, split_moves.cc, split_windows.cc)
 
 struct PieceQuery {
   const Node& node;
@@ -60,11 +60,23 @@ struct PieceQuery {
   size_t axis;
   int64_t begin, end;
 };
-// Of Conv, ConvTranspose and pools along a spatial axis. Expects attrs to be the node's, inputs whole.
+inline Region along(size_t axis, int64_t begin, int64_t end) { return {static_cast<int>(axis), begin, end}; }
+inline Region same_axis(const PieceQuery& q) { return along(q.axis, q.begin, q.end); }
+// Axes are counted from the last; an operand of extent 1, or without the axis, is every part's.
+Region broadcast_part(const PieceQuery& q, const TensorType& type);
+
+// All of these expect attrs to be the node's, inputs whole. Of Conv, ConvTranspose and pools along a spatial axis:
 bool window_piece(const PieceQuery& query, NodePiece& piece);
 bool transposed_window_piece(const PieceQuery& query, NodePiece& piece);
 // Of Resize and Pad along any axis.
 bool resize_piece(const PieceQuery& query, NodePiece& piece);
 bool pad_piece(const PieceQuery& query, NodePiece& piece);
+// Of what only moves elements, along any axis.
+bool view_piece(const PieceQuery& q, NodePiece& piece);
+bool reshape_piece(const PieceQuery& q, NodePiece& piece);
+bool concat_piece(const PieceQuery& q, NodePiece& piece);
+bool slice_piece(const PieceQuery& q, NodePiece& piece);
+bool gather_piece(const PieceQuery& q, NodePiece& piece);
+bool expand_piece(const PieceQuery& q, NodePiece& piece);
 
 }  // namespace nlsplit

@@ -299,7 +299,7 @@ Result<Program> empty_program(const KernelGraph& graph, const Plan& plan, const 
   CHECK(graph.root.size() == graph.graph.values.size(), "a KernelGraph that choose_kernels did not make");
   CHECK(!has_splits(plan), "a plan that splits layers, and nobody has expanded it");
   const int64_t batch = samples_of(graph.graph) * plan.micro_batches;
-  RETURN_IF_ERROR(check_plan(plan, graph.graph, cluster, batch));
+  RETURN_IF_ERROR(check_plan(plan, graph.graph, cluster, batch, graph.input_parts));
   for (const Stage& stage : plan.stages) {
     for (const DeviceId id : stage.devices) {
       const Device& device = cluster.device(id);
@@ -398,7 +398,7 @@ Result<Program> lower_unsplit(const KernelGraph& graph, int micro_batches, const
   cluster.devices.push_back(device);
   cluster.devices[0].host = HostId(0);
   Plan plan;
-  plan.stages.push_back({0, graph.graph.nodes.size(), {DeviceId(0)}});
+  plan.stages.push_back({graph.input_parts, graph.graph.nodes.size(), {DeviceId(0)}});
   plan.micro_batches = micro_batches;
   return lower(graph, plan, cluster, {HostId(0), HostId(0)}, nullptr);
 }

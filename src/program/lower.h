@@ -38,7 +38,13 @@ struct KernelGraph {
   std::vector<ValueId> root;                       // [value]: what it is a view of, in the end; else itself
   std::vector<std::vector<size_t>> readers;  // [root value]: the nodes that compute with it or its views, ascending
   std::vector<std::string> labels;           // [node]: "conv1, relu1"
-  std::optional<Training> training;          // none: inference
+  // Nodes [0, input_parts) are in no stage: Slices of inputs by one axis, made where the inputs are, so that a device
+  // is sent the part it needs. Set by who has made them (Expanded::input_parts).
+  size_t input_parts = 0;
+  bool is_input_part(ValueId value) const {
+    return graph.value(value).kind == ValueKind::node && graph.value(value).producer.index() < input_parts;
+  }
+  std::optional<Training> training;  // none: inference
 };
 // [node], at each level that there is one for: the kernel that a node shall have where that accepts it, "": any.
 using WantedKernels = std::map<Isa, std::vector<std::string>>;

@@ -9,7 +9,7 @@ namespace nlsplit {
 Result<std::vector<Flow>> find_flows(const KernelGraph& graph, const Plan& plan) {
   const Graph& g = graph.graph;
   const int stages = static_cast<int>(plan.stages.size());
-  std::vector<int> stage_of(g.nodes.size(), 0);
+  std::vector<int> stage_of(g.nodes.size(), source_stage);  // parts of inputs
   for (int s = 0; s < stages; ++s) {
     const Stage& stage = plan.stages[static_cast<size_t>(s)];
     std::fill(stage_of.begin() + static_cast<std::ptrdiff_t>(stage.begin),

@@ -19,8 +19,8 @@ struct Flow {
   std::vector<int> consumers;   // stages, ascending; the number of stages stands for the sink
 };
 
-// Inputs first, then by the producing node: the order in which a slot makes and sends them. In training nothing goes to
-// the sink. Error: an output that is a constant.
+// Inputs first, then their parts, then by the producing node: the order in which a slot makes and sends them. In
+// training nothing goes to the sink. Error: an output that is a constant.
 Result<std::vector<Flow>> find_flows(const KernelGraph& graph, const Plan& plan);
 
 // Where everything happens. Devices are those of the Program.

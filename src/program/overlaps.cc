@@ -176,9 +176,11 @@ class Checker {
   std::vector<bool> computed_buffers() const {
     std::vector<bool> computed;
     for (const Buffer& buffer : device_.buffers) computed.push_back(!persistent(buffer.kind));
-    for (const auto& [key, generations] : generations_) {
-      for (const Generation& generation : generations) {
-        if (!generation.computes) computed[key.first] = false;
+    for (size_t b = 0; b < generations_.size(); ++b) {
+      for (const auto& [bank, generations] : generations_[b]) {
+        for (const Generation& generation : generations) {
+          if (!generation.computes) computed[b] = false;
+        }
       }
     }
     return computed;
@@ -188,11 +190,13 @@ class Checker {
   // what is held at each place.
   bool lives_apart(const std::vector<bool>& buffers) const {
     std::vector<Life> lives;
-    for (const auto& [key, generations] : generations_) {
-      if (!buffers[key.first]) continue;
-      const Range at = place(device_.buffers[key.first], key.second);
-      for (const Generation& generation : generations)
-        lives.push_back({generation.first, generation.accesses.back(), at, key});
+    for (uint32_t b = 0; b < generations_.size(); ++b) {
+      if (!buffers[b]) continue;
+      for (const auto& [bank, generations] : generations_[b]) {
+        const Range at = place(device_.buffers[b], bank);
+        for (const Generation& generation : generations)
+          lives.push_back({generation.first, generation.accesses.back(), at, {b, bank}});
+      }
     }
     std::ranges::stable_sort(lives, {}, &Life::first);
     std::map<int64_t, const Life*> held;  // by their beginnings; no two have bytes in common
@@ -226,6 +230,7 @@ class Checker {
   }
 
   void collect_generations(const std::vector<bool>& wanted) {
+    generations_.resize(device_.buffers.size());
     for (uint32_t i = deps_.device_begin[d_]; i < deps_.device_begin[d_ + 1]; ++i) {
       const Instr& instr = instr_of(program_, deps_.instances[i]);
       const bool transfer = is_transfer(instr.opcode);
@@ -234,7 +239,7 @@ class Checker {
         if (!operand.buffer.valid()) return;
         const BufferId root = device_.root(operand.buffer);
         if (!wanted[root.index()]) return;
-        auto& generations = generations_[{static_cast<uint32_t>(root.index()), bank_of(device_, slot, root)}];
+        auto& generations = generations_[root.index()][bank_of(device_, slot, root)];
         const bool begins = writes && operand.whole();  // a write of a part continues the value
         if (generations.empty() || begins) {
           generations.push_back({i, {}});
@@ -251,8 +256,7 @@ class Checker {
   // A text may say a million banks; those that nobody uses cannot clash.
   std::vector<Key> used_banks(uint32_t buffer) const {
     std::vector<Key> used;
-    for (auto at = generations_.lower_bound({buffer, 0}); at != generations_.end() && at->first.first == buffer; ++at)
-      used.push_back(at->first);
+    for (const auto& [bank, generations] : generations_[buffer]) used.emplace_back(buffer, bank);
     return used;
   }
 
@@ -265,8 +269,8 @@ class Checker {
   }
 
   Status check_pair(Key x, Key y, std::optional<HappensBefore>& lazy) const {
-    const auto gx = generations_.find(x), gy = generations_.find(y);
-    if (gx == generations_.end() || gy == generations_.end()) return ok_status();
+    const auto gx = generations_[x.first].find(x.second), gy = generations_[y.first].find(y.second);
+    if (gx == generations_[x.first].end() || gy == generations_[y.first].end()) return ok_status();
     size_t i = 0, j = 0;
     const Generation* last = nullptr;
     bool last_is_x = false;
@@ -311,7 +315,7 @@ class Checker {
   const std::vector<uint32_t>& order_;
   const DeviceProgram& device_;
   size_t d_;
-  std::map<Key, std::vector<Generation>> generations_;
+  std::vector<std::map<int, std::vector<Generation>>> generations_;  // [buffer], by bank
 };
 
 }  // namespace

@@ -167,6 +167,17 @@ Status save(const std::string& dir, const SavedProgram& saved, const Fill& fill)
 
 }  // namespace
 
+double rounding_tolerance(DType coarsest) {
+  switch (coarsest) {
+    case DType::f16:
+      return 1e-2;
+    case DType::bf16:
+      return 8e-2;
+    default:
+      return 1e-4;
+  }
+}
+
 Status save_program(const std::string& dir, const SavedProgram& saved, const WeightStore& weights) {
   return save(dir, saved,
               [&](const std::string& folder) { return write_weights(folder, contents_of(saved), weights); });

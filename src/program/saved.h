@@ -38,6 +38,10 @@ struct Promise {
   friend bool operator==(const Promise&, const Promise&) = default;
 };
 
+// Relative to the largest value: how far results may be from the unsplit network's where sums are rounded otherwise.
+// `coarsest`: of the types of the network's values (graph/precision.h).
+double rounding_tolerance(DType coarsest);
+
 struct SavedProgram {
   Program program;
   Program unsplit;

@@ -101,6 +101,10 @@ Status check_device(const Program& program, size_t d) {
   if (device.memory.value() < 0 || device.arena.value() < 0 || device.arena.value() > 2 * most_bytes) {
     return invalid_input(fmt::format("device {}: impossible size of memory or arena", device.name));
   }
+  if ((device.kind == DeviceKind::cuda) != is_gpu(device.isa)) {
+    return invalid_input(fmt::format("device {}: a device of kind {} has no level {}", device.name,
+                                     name_of(device.kind), name_of(device.isa)));
+  }
   std::set<std::string_view> names;
   int64_t banks = 0;
   for (size_t b = 0; b < device.buffers.size(); ++b) {

@@ -37,10 +37,13 @@ Status check_training(const DeviceProgram& device, const Instr& instr, const Com
   return check_operands(device, "result", instr.writes, of.writes);
 }
 
-Status check_compute(const Program& program, const DeviceProgram& device, const Instr& instr) {
+// known: [desc]: the kernel of a description that was verified before.
+Status check_compute(const Program& program, const DeviceProgram& device, const Instr& instr,
+                     std::vector<const KernelInfo*>& known) {
   const ComputeDesc& desc = program.descs[static_cast<size_t>(instr.desc)];
   if (has_no_kernel(desc)) return check_training(device, instr, desc);
-  const KernelInfo* kernel = find_kernel(desc.kernel);
+  const KernelInfo*& seen = known[static_cast<size_t>(instr.desc)];
+  const KernelInfo* kernel = seen != nullptr ? seen : find_kernel(desc.kernel);
   if (kernel == nullptr) return invalid_input(fmt::format("there is no kernel called {}", desc.kernel));
   if (isa_of(desc.kernel) != device.isa) {
     return invalid_input(fmt::format("kernel {} is not of the device's level {}", desc.kernel, name_of(device.isa)));
@@ -48,7 +51,8 @@ Status check_compute(const Program& program, const DeviceProgram& device, const 
   if (instr.reads.size() != desc.inputs.size() || instr.writes.size() != desc.outputs.size()) {
     return invalid_input("the operands do not fit the computation's description");
   }
-  RETURN_IF_ERROR(verify(desc));  // before a kernel is asked anything about it
+  if (seen == nullptr) RETURN_IF_ERROR(verify(desc));  // before a kernel is asked anything about it
+  seen = kernel;
   for (size_t i = 0; i < instr.reads.size(); ++i) {
     const Operand& operand = instr.reads[i];
     if (!operand.buffer.valid()) return invalid_input(fmt::format("operand {} is left out", i));
@@ -86,9 +90,12 @@ Status check_movement(const DeviceProgram& device, const Instr& instr) {
       return ok_status();
     case Opcode::reduce:
       for (const Operand& read : instr.reads) {
-        if (type(read).dtype != DType::f32 || type(read).block != type(instr.writes[0]).block ||
+        const DType dtype = type(read).dtype;
+        if (!is_real(dtype) || dtype == DType::f64 || dtype != type(instr.writes[0]).dtype)
+          return invalid_input("reduce needs operands of its result's type: f32, f16 or bf16");
+        if (type(read).block != type(instr.writes[0]).block ||
             stored_elements(type(read)) != stored_elements(type(instr.writes[0]))) {
-          return invalid_input("reduce needs f32 operands with as many elements as its result, in its layout");
+          return invalid_input("reduce needs operands with as many elements as its result, in its layout");
         }
       }
       return ok_status();
@@ -119,11 +126,12 @@ Status check_movement(const DeviceProgram& device, const Instr& instr) {
 }
 
 Status check_instructions(const Program& program) {
+  std::vector<const KernelInfo*> known(program.descs.size(), nullptr);
   for (const DeviceProgram& device : program.devices) {
     for (const Segment& segment : device.segments) {
       for (const Instr& instr : segment.instrs) {
-        const Status status =
-            instr.opcode == Opcode::compute ? check_compute(program, device, instr) : check_movement(device, instr);
+        const Status status = instr.opcode == Opcode::compute ? check_compute(program, device, instr, known)
+                                                              : check_movement(device, instr);
         if (!status.ok()) {
           return invalid_input(fmt::format("device {} segment {} `{}`: {}", device.name, segment.name,
                                            to_string(program, device, instr), status.error().message));

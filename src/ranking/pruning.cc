@@ -21,31 +21,35 @@ Respects respects_of(const Estimate& estimate) {
 
 Pruning::Pruning(size_t wanted, Objective objective)
     : wanted_(wanted), objective_(objective == Objective::throughput ? 0 : 1) {
-  share_.fill(none_yet);
-  least_.fill(none_yet);
+  for (Kind& kind : kinds_) {
+    kind.share.fill(none_yet);
+    kind.least.fill(none_yet);
+  }
 }
 
 bool Pruning::worth(const ScoredPlan& plan) const {
-  if (noted_ < surely_timed || best_.size() < wanted_) return true;
+  const PlanKind which = kind_of(plan.plan);
+  const Kind& of = kind(which);
+  if (of.noted < (which == PlanKind::split ? surely_timed : surely_timed_yardsticks)) return true;
   const Respects cheap = estimated(plan);
-  const auto expected = [&](size_t respect) { return cheap[respect] > 0 ? cheap[respect] * share_[respect] : 0; };
-  if (expected(objective_) <= best_.top()) return true;
-  if (plan.plan.stages.size() < 2) return false;
+  const auto expected = [&](size_t respect) { return cheap[respect] > 0 ? cheap[respect] * of.share[respect] : 0; };
+  if (best_.size() < wanted_ || expected(objective_) <= best_.top()) return true;
   for (size_t r = 0; r < cheap.size(); ++r) {
-    if (expected(r) * clearly_faster < least_[r]) return true;
+    if (expected(r) * clearly_faster < of.least[r]) return true;
   }
   return false;
 }
 
-void Pruning::note(const ScoredPlan* found, double score, const Respects& exact, bool split) {
+void Pruning::note(const ScoredPlan* found, double score, const Respects& exact, PlanKind which) {
   best_.push(score);
   if (best_.size() > wanted_) best_.pop();
-  for (size_t r = 0; split && r < exact.size(); ++r) least_[r] = std::min(least_[r], exact[r]);
+  Kind& of = kind(which);
+  for (size_t r = 0; r < exact.size(); ++r) of.least[r] = std::min(of.least[r], exact[r]);
   if (found == nullptr) return;
-  ++noted_;
+  ++of.noted;
   const Respects cheap = estimated(*found);
   for (size_t r = 0; r < exact.size(); ++r) {
-    if (cheap[r] > 0) share_[r] = std::min(share_[r], exact[r] / cheap[r]);
+    if (cheap[r] > 0) of.share[r] = std::min(of.share[r], exact[r] / cheap[r]);
   }
 }
 

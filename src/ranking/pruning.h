@@ -2,14 +2,15 @@
 // takes milliseconds, and most candidates cannot be among the best.
 //
 //   Pruning pruning(wanted, Objective::throughput);
-//   for (…) if (pruning.worth(scored)) { …; pruning.note(&scored, score, respects_of(estimate), split); }
+//   for (…) if (pruning.worth(scored)) { …; pruning.note(&scored, score, respects_of(estimate), kind_of(plan)); }
 //
 // Search says of every plan, for next to nothing, how long it takes at least, how long one micro-batch does, how long
 // its busiest device computes, and how many bytes a stage needs. What lowering finds is never less than some
 // share of that, the same for all plans of a ranking or nearly so: links that overlap, messages that leave early.
-// Pruning learns the least such share from the plans it sees, and then leaves out those whose estimates say that they
-// are neither among the best by the objective nor the best split in another respect. So the order of the table is that
-// of all candidates unless one that was left out beats its estimate by more than any that was looked at.
+// Pruning learns the least such share from the plans of a kind it sees, and then leaves out those whose estimates say
+// that they are neither among the best by the objective nor the best of their kind in another respect. So the order of
+// the table is that of all candidates unless one that was left out beats its estimate by more than any that was looked
+// at.
 #pragma once
 
 #include <array>
@@ -29,8 +30,8 @@ Respects estimated(const ScoredPlan& plan);  // what search says of them
 
 class Pruning {
  public:
-  // So many are looked at before any is left out.
-  static constexpr size_t surely_timed = 100;
+  // So many are looked at before any is left out; of plans that are no split, whose estimates are nearer, fewer.
+  static constexpr size_t surely_timed = 100, surely_timed_yardsticks = 3;
 
   // wanted: how many of the best by the objective must not be missed.
   Pruning(size_t wanted, Objective objective);
@@ -39,13 +40,19 @@ class Pruning {
 
   // A plan that was lowered and fits: `score` is what the best are chosen by, no less than the objective's respect.
   // found: as search found it; nullptr: it was not found by search.
-  void note(const ScoredPlan* found, double score, const Respects& exact, bool split);
+  void note(const ScoredPlan* found, double score, const Respects& exact, PlanKind kind);
 
  private:
+  struct Kind {
+    size_t noted = 0;       // that search found
+    Respects share, least;  // lowest exact / estimated; lowest of all
+  };
+  Kind& kind(PlanKind kind) { return kinds_[static_cast<size_t>(kind)]; }
+  const Kind& kind(PlanKind kind) const { return kinds_[static_cast<size_t>(kind)]; }
+
   size_t wanted_, objective_;         // objective_: index into Respects
-  size_t noted_ = 0;                  // that search found
   std::priority_queue<double> best_;  // the `wanted_` lowest scores
-  Respects share_, least_;            // lowest exact / estimated; lowest of all splits
+  std::array<Kind, plan_kind_count> kinds_;
 };
 
 }  // namespace nlsplit

@@ -114,7 +114,13 @@ struct Goal {
   double makespan_s = 0, latency_s = 0;  // of the best single device in each respect; 0: none known yet
 };
 
-// Over several devices that do not only take turns: layers on different ones, or a layer on several.
+enum class PlanKind : uint8_t {
+  split,   // over several devices that do not only take turns: layers on different ones, or a layer on several
+  single,  // the whole model on one device
+  copies,  // the whole model on several devices
+};
+inline constexpr size_t plan_kind_count = 3;
+PlanKind kind_of(const Plan& plan);
 bool is_split(const Plan& plan);
 
 // Plans closer than this are equally good: simulations do not see finer.
@@ -168,6 +174,7 @@ struct Ranking {
   int noise_runs = 0;     // that stand behind each plan's `noisy`; 0: none was asked for, or it was interrupted
   size_t keep = 0;        // how many of them the user wants to see
   size_t considered = 0;  // lowered and timed by the fast tier; what ranking/pruning.h leaves out is not
+  size_t untimed = 0;     // that might be among the best, but lowering so large a model so often takes too long
   bool proved = false;    // search has seen that no other plan of its space has a better bound, for all counts
   size_t devices = 0;     // that search looked at; fewer than the cluster has if it has very many
   double space = 0;       // plans there are; more than `considered` if some were pruned
@@ -203,6 +210,7 @@ struct RankOptions {
   bool robust = false;     // that, and Ranking::order by p95
   bool baselines = false;  // time what today's rules would choose, too
   bool explain = false;    // fill Ranking::explanations
+  size_t workers = 0;      // cores that share the work; 0: all. The answer is the same
 };
 
 // The scenario's model at one micro-batch count, ready to be lowered.

@@ -3,11 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
-#include <map>
 #include <numeric>
 #include <string>
-#include <string_view>
+
+#include "graph/precision.h"
 
 namespace nlsplit {
 namespace {
@@ -41,83 +40,41 @@ std::vector<int64_t> exact_multiples(const KernelGraph& kernels) {
   return multiples;
 }
 
-// "conv1#2": 2. Nodes are called so by expand_splits.
-int shard_of(std::string_view name) {
-  const size_t mark = name.rfind('#');
-  int shard = 0;
-  if (mark != std::string_view::npos) std::from_chars(name.data() + mark + 1, name.data() + name.size(), shard);
-  return shard;
-}
-
-// The parts of one node that are pieces of its result, and the axis along which they are.
-struct Pieces {
-  size_t axis = 0;
-  std::map<int, size_t> nodes;  // by shard
-};
-
-std::map<size_t, Pieces> pieces_of(const Graph& whole, const Graph& parts, const std::vector<int>& origin) {
-  std::map<size_t, Pieces> pieces;
-  for (size_t n = 0; n < parts.nodes.size(); ++n) {
-    if (origin[n] < 0 || is_view(parts.nodes[n].op)) continue;
-    const auto from = static_cast<size_t>(origin[n]);
-    if (whole.nodes[from].op != parts.nodes[n].op) continue;
-    const Shape& all = whole.value(whole.nodes[from].outputs[0]).type.shape;
-    const Shape& part = parts.value(parts.nodes[n].outputs[0]).type.shape;
-    const size_t rank = std::min(all.size(), part.size());
-    for (size_t axis = 0; axis < rank; ++axis) {
-      if (all[axis] == part[axis]) continue;
-      pieces[from].axis = axis;
-      pieces[from].nodes[shard_of(parts.nodes[n].name)] = n;
-    }
-  }
-  return pieces;
-}
-
-// The first of the pieces that its kernel computes with other roundings than within the whole, or none.
-const Node* inexact_piece(const KernelGraph& whole, size_t node, const KernelGraph& parts, const Pieces& pieces,
-                          Isa isa) {
-  const auto extent = [&](const Graph& graph, const Node& of) {
-    return graph.value(of.outputs[0]).type.shape[pieces.axis];
-  };
-  int64_t covered = 0;
-  for (const auto& [shard, n] : pieces.nodes) covered += extent(parts.graph, parts.graph.nodes[n]);
-  // Shards that compute rows around their own begin anywhere.
-  const bool in_order = covered == extent(whole.graph, whole.graph.nodes[node]);
-  const KernelInfo& kernel = *whole.kernels.at(isa)[node].kernel;
-  const ComputeDesc& desc = whole.chosen.at(isa).descs[node];
-  int64_t begin = 0;
-  for (const auto& [shard, n] : pieces.nodes) {
-    const int64_t end = begin + extent(parts.graph, parts.graph.nodes[n]);
-    if (!is_exact(kernel, desc, pieces.axis, in_order ? begin : 1, in_order ? end : 1)) return &parts.graph.nodes[n];
-    begin = end;
-  }
-  return nullptr;
+// Whether a kernel computes that part of a node with the roundings it has within the whole.
+bool is_exact_part(const KernelGraph& whole, size_t node, const Region& part, Isa isa) {
+  if (part.axis < 0) return true;
+  const auto axis = static_cast<size_t>(part.axis);
+  const Graph& graph = whole.graph;
+  const int64_t extent = graph.value(graph.nodes[node].outputs[0]).type.shape[axis];
+  if (part.begin == 0 && part.end == extent) return true;
+  return is_exact(*whole.kernels.at(isa)[node].kernel, whole.chosen.at(isa).descs[node], axis, part.begin, part.end);
 }
 
 }  // namespace
 
-Promise promise_of(const KernelGraph& whole, const KernelGraph& parts, const std::vector<int>& origin) {
+Promise promise_of(const KernelGraph& whole, const KernelGraph& parts, std::span<const int> origin,
+                   std::span<const Region> regions) {
   const std::vector<Node>& nodes = parts.graph.nodes;
+  const double tolerance = rounding_tolerance(coarsest_type(whole.graph));
   for (size_t n = 0; n < nodes.size(); ++n) {
     if (origin[n] < 0 && nodes[n].op == Op::Sum)
-      return {other_rounding_tolerance, "partial sums are added in the order of the shards"};
+      return {tolerance, "partial sums are added in the order of the shards"};
   }
   for (const auto& [isa, chosen] : parts.chosen) {
     for (size_t n = 0; n < nodes.size(); ++n) {
       if (origin[n] < 0 || is_view(nodes[n].op)) continue;
       const std::string& kernel = whole.chosen.at(isa).descs[static_cast<size_t>(origin[n])].kernel;
       if (chosen.descs[n].kernel == kernel) continue;
-      return {other_rounding_tolerance, fmt::format("{} is computed by {}, and its whole layer by {}", nodes[n].name,
-                                                    chosen.descs[n].kernel, kernel)};
+      return {tolerance, fmt::format("{} is computed by {}, and its whole layer by {}", nodes[n].name,
+                                     chosen.descs[n].kernel, kernel)};
     }
   }
-  const std::map<size_t, Pieces> all = pieces_of(whole.graph, parts.graph, origin);
   for (const auto& [isa, chosen] : parts.chosen) {
-    for (const auto& [node, pieces] : all) {
-      const Node* inexact = inexact_piece(whole, node, parts, pieces, isa);
-      if (inexact == nullptr) continue;
-      return {other_rounding_tolerance,
-              fmt::format("{} is cut where its kernel rounds otherwise than within the whole layer", inexact->name)};
+    for (size_t n = 0; n < nodes.size(); ++n) {
+      if (origin[n] < 0 || is_view(nodes[n].op)) continue;
+      if (is_exact_part(whole, static_cast<size_t>(origin[n]), regions[n], isa)) continue;
+      return {tolerance,
+              fmt::format("{} is cut where its kernel rounds otherwise than within the whole layer", nodes[n].name)};
     }
   }
   return {};
@@ -137,10 +94,11 @@ Result<SplitPlan> expand_plan(const Scenario& scenario, const PreparedModel& pre
   ASSIGN_OR_RETURN(split.kernels,
                    choose_kernels(std::move(expanded.graph), levels, prefer ? prefer : fastest_measured(scenario.costs),
                                   std::nullopt, wanted_kernels(prepared.kernels, expanded.origin)));
+  split.kernels.input_parts = expanded.input_parts;
   split.plan = std::move(expanded.plan);
   split.slices = std::move(expanded.slices);
   split.notes = std::move(expanded.notes);
-  split.promise = promise_of(prepared.kernels, split.kernels, expanded.origin);
+  split.promise = promise_of(prepared.kernels, split.kernels, expanded.origin, expanded.regions);
   return split;
 }
 

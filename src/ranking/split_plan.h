@@ -5,6 +5,7 @@
 //   lower(split.kernels, split.plan, scenario.cluster, scenario.endpoints, &costs);
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "partition/expand.h"
@@ -12,9 +13,6 @@
 #include "ranking/ranking.h"
 
 namespace nlsplit {
-
-// Relative to the largest value: how far results may be from the unsplit network's where sums are rounded otherwise.
-inline constexpr double other_rounding_tolerance = 1e-4;
 
 struct SplitPlan {
   KernelGraph kernels;
@@ -32,8 +30,9 @@ Result<SplitPlan> expand_plan(const Scenario& scenario, const PreparedModel& pre
                               const KernelPreference& prefer = {});
 
 // Whether the parts have the bits that they have within the whole: the same kernels, cut where these are exact, and no
-// sums of partial sums. origin: [node of parts], as in Expanded.
-Promise promise_of(const KernelGraph& whole, const KernelGraph& parts, const std::vector<int>& origin);
+// sums of partial sums. origin, regions: [node of parts], as in Expanded.
+Promise promise_of(const KernelGraph& whole, const KernelGraph& parts, std::span<const int> origin,
+                   std::span<const Region> regions);
 
 // What `lower` would tell the policy of this plan's schedule; of a plan with splits, of the plan it expands to.
 Result<ScheduleInput> schedule_input_of(const Scenario& scenario, const PreparedModel& prepared, const Plan& plan,

@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include "cost/same_costs.h"
 #include "partition/score.h"
 
 namespace nlsplit {
@@ -29,6 +30,10 @@ Result<SearchCosts> training_search_costs(const KernelGraph& graph, int micro_ba
   result.micro_batches = micro_batches;
   for (size_t d = 0; d < cluster.devices.size(); ++d) {
     const DeviceId device(d);
+    if (const DeviceId same = first_with_costs_of(device, cluster, costs); same != device) {
+      result.node_seconds.push_back(result.node_seconds[same.index()]);
+      continue;
+    }
     const Isa isa = cluster.devices[d].isa;
     const std::vector<ComputeDesc>& descs = graph.chosen.at(isa).descs;
     const std::vector<NodeKernel>& kernels = graph.kernels.at(isa);

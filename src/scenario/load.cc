@@ -1,6 +1,7 @@
 // From a scenario to the values the other rooms work on.
 #include "graph/onnx/import.h"
 #include "graph/passes.h"
+#include "graph/precision.h"
 #include "graph/zoo.h"
 #include "scenario/fields.h"
 #include "scenario/scenario.h"
@@ -22,6 +23,9 @@ Result<Model> build_optimized(const Scenario& scenario) {
   ASSIGN_OR_RETURN(Model model, build_model(scenario));
   const Purpose purpose = scenario.training ? Purpose::training : Purpose::inference;
   ASSIGN_OR_RETURN(model.graph, optimize(model.graph, model.weights, purpose));
+  if (scenario.precision) {
+    ASSIGN_OR_RETURN(model.graph, with_precision(model.graph, model.weights, *scenario.precision));
+  }
   return model;
 }
 

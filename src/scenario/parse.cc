@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/text_reader.h"
+#include "graph/precision.h"
 #include "partition/search_methods.h"
 #include "scenario/scenario.h"
 
@@ -42,7 +43,8 @@ Result<Shape> parse_shape(const Source& source, const Yaml& node) {
 }
 
 Status parse_model_map(const Source& source, const Yaml& node, Scenario& scenario) {
-  ASSIGN_OR_RETURN(const Fields model, Fields::open(source, node, "model", {"path", "zoo", "inputs", "dims", "seed"}));
+  ASSIGN_OR_RETURN(const Fields model,
+                   Fields::open(source, node, "model", {"path", "zoo", "inputs", "dims", "seed", "precision"}));
   const Yaml* path = model.find("path");
   const Yaml* zoo = model.find("zoo");
   if ((path == nullptr) == (zoo == nullptr)) return source.at(node, "model needs either 'path' or 'zoo'");
@@ -73,6 +75,10 @@ Status parse_model_map(const Source& source, const Yaml& node, Scenario& scenari
     if (zoo == nullptr) return source.at(*seed, "'seed' makes the weights of zoo models; an ONNX file has its own");
     ASSIGN_OR_RETURN(const int64_t value, read_integer(source, *seed, "seed", 0, INT64_MAX));
     scenario.weights_seed = static_cast<uint64_t>(value);
+  }
+  if (const Yaml* precision = model.find("precision")) {
+    ASSIGN_OR_RETURN(const size_t chosen, read_choice(source, *precision, "precision", precision_words()));
+    ASSIGN_OR_RETURN(scenario.precision, parse_precision(precision_words()[chosen]));
   }
   return ok_status();
 }
@@ -124,6 +130,8 @@ Status parse_workload(const Source& source, const Yaml& node, Scenario& scenario
     static constexpr std::array<std::string_view, 2> modes = {"inference", "training"};
     ASSIGN_OR_RETURN(const size_t chosen, read_choice(source, *mode, "mode", modes));
     if (chosen == 1) {
+      if (scenario.precision)
+        return source.at(*mode, "a model with a precision is for inference: gradients are known in float32 only");
       scenario.training.emplace();
       scenario.schedules = {"gpipe", "1f1b"};
     }

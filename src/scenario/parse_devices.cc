@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "base/name_range.h"
 #include "scenario/parse_cluster.h"
@@ -76,8 +77,21 @@ Result<DeviceKind> read_kind(const Source& source, const Yaml& node) {
   ASSIGN_OR_RETURN(const std::string text, read_text(source, node, "a device kind"));
   auto kind = parse_device_kind(text);
   if (!kind.ok()) return source.at(node, kind.error());
-  if (*kind == DeviceKind::host) return source.at(node, "unknown device kind 'host'; 'cpu' is supported");
+  if (*kind == DeviceKind::host) return source.at(node, "unknown device kind 'host'; 'cpu' and 'cuda' are supported");
   return kind;
+}
+
+// How a GPU multiplies.
+Status parse_precision(const Source& source, const Fields& fields, Device& device) {
+  if (device.kind == DeviceKind::cuda) device.isa = Isa::cuda;
+  const Yaml* precision = fields.find("precision");
+  if (precision == nullptr) return ok_status();
+  if (device.kind != DeviceKind::cuda)
+    return source.at(*precision, "'precision' is for devices of kind cuda; a CPU computes in float32");
+  static constexpr std::array<std::string_view, 2> words = {"float32", "tf32"};
+  ASSIGN_OR_RETURN(const size_t chosen, read_choice(source, *precision, "precision", words));
+  device.isa = chosen == 1 ? Isa::tf32 : Isa::cuda;
+  return ok_status();
 }
 
 // All but where it is.
@@ -97,8 +111,12 @@ Status parse_figures(const Source& source, const Fields& fields, const ScenarioO
     ASSIGN_OR_RETURN(const std::string text, read_text(source, *isa, "an instruction level"));
     auto level = parse_isa(text);
     if (!level.ok()) return source.at(*isa, level.error());
+    if (device.kind == DeviceKind::cuda)
+      return source.at(*isa, "a GPU has no instruction level; 'precision' says how it computes");
+    if (is_gpu(*level)) return source.at(*isa, fmt::format("'{}' is a GPU's level; write kind: cuda", text));
     device.isa = *level;
   }
+  RETURN_IF_ERROR(parse_precision(source, fields, device));
   ASSIGN_OR_RETURN(const Yaml* costs, fields.need("costs"));
   ASSIGN_OR_RETURN(cost, parse_costs(source, *costs, options));
   if (const Yaml* slowdown = fields.find("slowdown")) {
@@ -154,7 +172,16 @@ Result<std::vector<HostId>> read_hosts(const Source& source, const Yaml& node, c
   return hosts;
 }
 
-Result<Bus> parse_bus(const Source& source, const Yaml& node) {
+// What the scenario says; else, of a GPU, what was measured with its costs, if it was.
+Result<std::optional<Bus>> parse_bus(const Source& source, const Yaml* given, const Device& device,
+                                     const CostSource& costs) {
+  if (given == nullptr) {
+    const Profile* profile = std::get_if<Profile>(&costs);
+    if (device.kind != DeviceKind::cuda || profile == nullptr || !profile->copies) return std::optional<Bus>();
+    return std::optional<Bus>(bus_of(profile->copies->pinned));
+  }
+  const Yaml& node = *given;
+  if (node.is_scalar() && node.text == "none") return std::optional<Bus>();
   Bus bus;
   ASSIGN_OR_RETURN(const Fields fields,
                    Fields::open(source, node, "bus", {"bandwidth", "latency", "duplex", "shared"}));
@@ -164,7 +191,7 @@ Result<Bus> parse_bus(const Source& source, const Yaml& node) {
     ASSIGN_OR_RETURN(const size_t chosen, read_choice(source, *shared, "value of shared", words));
     bus.shared = chosen == 1;
   }
-  return bus;
+  return std::optional<Bus>(bus);
 }
 
 Result<Peers> parse_peers(const Source& source, const Yaml& node) {
@@ -186,7 +213,7 @@ Status parse_line(const Source& source, const Yaml& key, const Yaml& node, const
   ASSIGN_OR_RETURN(const std::string name, read_name(source, key, "a device"));
   ASSIGN_OR_RETURN(const Fields fields, Fields::open(source, node, fmt::format("device '{}'", name),
                                                      {"host", "hosts", "count", "kind", "cores", "memory", "isa",
-                                                      "costs", "slowdown", "machine", "bus", "peers"}));
+                                                      "precision", "costs", "slowdown", "machine", "bus", "peers"}));
   const Yaml* many = fields.find("hosts");
   const Yaml* count = fields.find("count");
   std::vector<HostId> hosts;
@@ -207,14 +234,13 @@ Status parse_line(const Source& source, const Yaml& key, const Yaml& node, const
   Device device;
   CostSource cost;
   RETURN_IF_ERROR(parse_figures(source, fields, options, device, cost));
-  const Yaml *bus = fields.find("bus"), *peers = fields.find("peers");
-  if (peers != nullptr && bus == nullptr)
+  ASSIGN_OR_RETURN(const std::optional<Bus> bus, parse_bus(source, fields.find("bus"), device, cost));
+  const Yaml* peers = fields.find("peers");
+  if (peers != nullptr && !bus)
     return source.at(*peers, "devices with 'peers' need a 'bus' too: how else would data come from the host?");
   InnerNetwork inner;
   inner.name = name;
-  if (bus != nullptr) {
-    ASSIGN_OR_RETURN(inner.bus, parse_bus(source, *bus));
-  }
+  if (bus) inner.bus = *bus;
   if (peers != nullptr) {
     ASSIGN_OR_RETURN(inner.peers, parse_peers(source, *peers));
   }
@@ -225,7 +251,7 @@ Status parse_line(const Source& source, const Yaml& key, const Yaml& node, const
     for (int64_t k = 0; k < each; ++k, ++number) {
       device.name = many != nullptr || count != nullptr ? fmt::format("{}{}", name, number) : name;
       device.host = host;
-      if (bus != nullptr) {
+      if (bus) {
         device.host = HostId(cluster.hosts.size());
         cluster.hosts.push_back({fmt::format("{}.{}", cluster.hosts[host.index()].name, device.name), false, host});
         inner.devices.push_back(device.host);
@@ -234,7 +260,7 @@ Status parse_line(const Source& source, const Yaml& key, const Yaml& node, const
       scenario.costs.push_back(cost);
       parsed.keys.push_back(&key);
     }
-    if (bus != nullptr) parsed.inner.push_back(inner);
+    if (bus) parsed.inner.push_back(inner);
   }
   return ok_status();
 }

@@ -43,6 +43,7 @@ struct Scenario {
   std::map<std::string, Shape> input_shapes;
   std::map<std::string, int64_t> dims;  // extents an ONNX file names but leaves open
   uint64_t weights_seed = 1;
+  std::optional<DType> precision;  // of what is float32 in the model (graph/precision.h); none: as the model is
   int64_t batch = 1;
   std::vector<int> micro_batches;           // to try; each divides the batch
   std::optional<TrainingOptions> training;  // none: inference
@@ -79,7 +80,8 @@ std::string plan_file_text(const UserPlan& plan);  // what read_plan_file reads
 // A model alone, to run or profile: one device `cpu0` of one host, which is source and sink, without costs.
 Scenario bare_scenario(std::string model, int64_t batch, Bytes memory, Isa isa = Isa::v3);
 
-// The model of the scenario, imported or built, optimized. Errors point at the scenario's line.
+// The model of the scenario, imported or built, optimized, in the scenario's precision. Errors point at the scenario's
+// line.
 Result<Model> load_model(const Scenario& scenario);
 // A scenario that trains is told which of its model's weights are constants: TrainingOptions::constants.
 void name_constants(const Model& model, Scenario& scenario);

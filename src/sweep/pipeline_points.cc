@@ -6,6 +6,7 @@
 #include <array>
 #include <map>
 
+#include "base/cores.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/random.h"

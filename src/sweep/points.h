@@ -2,7 +2,6 @@
 // table of slots.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -54,9 +53,6 @@ class PointRunner {
 Result<std::unique_ptr<PointRunner>> make_scenario_runner(const Experiment& experiment);
 std::unique_ptr<PointRunner> make_pipeline_runner(const Experiment& experiment);
 Result<std::unique_ptr<PointRunner>> make_runner(const Experiment& experiment);
-
-// work(0), …, work(count - 1), on all cores; waits for all of them.
-void on_all_cores(size_t count, const std::function<void(size_t)>& work);
 
 // When a device computes; slots are added in the order they run.
 struct DeviceSpan {

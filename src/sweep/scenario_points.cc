@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/cores.h"
 #include "program/verify.h"
 #include "ranking/evaluate.h"
 #include "ranking/split_plan.h"

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
-#include <thread>
 
+#include "base/cores.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/text_reader.h"
@@ -117,7 +117,7 @@ Result<Sweep> run_sweep(const Experiment& experiment, PointRunner& runner, const
   // What is left is all behind what is there, or else has to be put between it.
   ordered = ordered && (left.empty() || left.front() == sweep.done_before);
   // Small, so that an interrupt loses little time; large enough that the slowest point of one keeps few cores idle.
-  const size_t batch = 8 * std::max(1u, std::thread::hardware_concurrency());
+  const size_t batch = 8 * core_count();
   for (size_t begin = 0; begin < left.size() && !sweep.interrupted; begin += batch) {
     if (options.progress) options.progress(sweep.done, sweep.points.size());
     const size_t end = std::min(left.size(), begin + batch);
@@ -139,7 +139,7 @@ Result<Sweep> run_sweep(const Experiment& experiment, PointRunner& runner, const
 
 Result<std::vector<Drawing>> draw_points(PointRunner& runner, const Sweep& sweep, const std::vector<size_t>& which) {
   std::vector<Drawing> drawings;
-  const size_t batch = 8 * std::max(1u, std::thread::hardware_concurrency());
+  const size_t batch = 8 * core_count();
   for (size_t begin = 0; begin < which.size(); begin += batch) {
     std::vector<Setting> settings;
     for (size_t i = begin; i < std::min(which.size(), begin + batch); ++i)

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "exec/run_threads.h"
+#include "graph/precision.h"
 
 namespace nlsplit {
 namespace {
@@ -17,10 +18,20 @@ namespace {
 std::set<Isa> levels_of(const Program& program) {
   std::set<Isa> levels;
   for (const DeviceProgram& device : program.devices) {
-    if (device.kind == DeviceKind::cpu) levels.insert(device.isa);
+    if (device.kind != DeviceKind::host) levels.insert(device.isa);
   }
   return levels;
 }
+
+DType coarsest_type(const Program& program) {
+  DType type = DType::f32;
+  for (const ComputeDesc& desc : program.descs) {
+    for (const TensorType& output : desc.outputs) type = coarser(type, output.dtype);
+  }
+  return type;
+}
+
+}  // namespace
 
 void compare(const std::vector<float>& got, const std::vector<float>& want, Comparison& into) {
   for (size_t i = 0; i < want.size(); ++i) {
@@ -35,8 +46,6 @@ void compare(const std::vector<float>& got, const std::vector<float>& want, Comp
   }
 }
 
-}  // namespace
-
 Result<Comparison> check_against_unsplit(const LoadedJob& job, const RunResult& result, double tolerance,
                                          const RunOptions& options) {
   RunOptions once;
@@ -44,6 +53,7 @@ Result<Comparison> check_against_unsplit(const LoadedJob& job, const RunResult& 
   once.repeats = 1;
   once.watchdog_s = options.watchdog_s;
   once.cancelled = options.cancelled;
+  once.gpu = options.gpu;
   ASSIGN_OR_RETURN(const RunResult unsplit, run_threads(job.saved.unsplit, {job.contents(), job.inputs}, once));
 
   Comparison comparison;
@@ -54,8 +64,9 @@ Result<Comparison> check_against_unsplit(const LoadedJob& job, const RunResult& 
   } else {
     comparison.tolerance = job.saved.promise.tolerance;
     comparison.why = job.saved.promise.why;
-    if (levels.size() > 1 && comparison.tolerance < mixed_levels_tolerance) {
-      comparison.tolerance = mixed_levels_tolerance;
+    const double mixed = std::max(mixed_levels_tolerance, rounding_tolerance(coarsest_type(job.saved.unsplit)));
+    if (levels.size() > 1 && comparison.tolerance < mixed) {
+      comparison.tolerance = mixed;
       comparison.why = "the devices' instruction levels differ";
     }
   }

@@ -19,9 +19,12 @@ struct Comparison {
   bool equal() const { return different == 0 || (tolerance > 0 && largest_difference <= tolerance * largest_value); }
 };
 
+// Adds the differences of values that should be the same.
+void compare(const std::vector<float>& got, const std::vector<float>& want, Comparison& into);
+
 // Runs the unsplit Program here, in this process. `tolerance` < 0: what the saved Program promises; where devices
-// differ in their instruction level (whose roundings differ) mixed_levels_tolerance if that is more. Errors: the
-// unsplit run failed; an output is missing or has another type.
+// differ in their instruction level (whose roundings differ) mixed_levels_tolerance, or rounding_tolerance of halves,
+// if that is more. Errors: the unsplit run failed; an output is missing or has another type.
 inline constexpr double mixed_levels_tolerance =
     1e-3;  // the bound that imported networks are held to against other programs
 Result<Comparison> check_against_unsplit(const LoadedJob& job, const RunResult& result, double tolerance,

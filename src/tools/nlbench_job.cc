@@ -39,6 +39,8 @@ Result<std::string> lower_to(const TemporaryFolder& folder, const JobArguments& 
     if (arguments.batch > 0) return invalid_input("--batch is for a model alone: a scenario says its batch itself");
     if (!arguments.isa.empty())
       return invalid_input("--isa is for a model alone: a scenario says the levels of its devices itself");
+    if (!arguments.precision.empty())
+      return invalid_input("--precision is for a model alone: a scenario says its model's itself");
   } else {
     if (!arguments.plan.empty() || !arguments.plan_file.empty()) {
       return invalid_input("--plan and --plan-file need a scenario (.yaml): a model alone runs on one device");
@@ -50,6 +52,7 @@ Result<std::string> lower_to(const TemporaryFolder& folder, const JobArguments& 
     }
     if (batch > 0) words.insert(words.end(), {"--batch", fmt::format("{}", batch)});
     if (!arguments.isa.empty()) words.insert(words.end(), {"--isa", arguments.isa});
+    if (!arguments.precision.empty()) words.insert(words.end(), {"--precision", arguments.precision});
   }
   RETURN_IF_ERROR(run_nlsim(arguments.nlsim, words));
   return saved;
@@ -113,9 +116,11 @@ Status take_file(NamedTensor& input, const std::string& path) {
 Result<LoadedJob> load_job(const JobArguments& arguments, std::optional<TemporaryFolder>& folder) {
   std::string dir = arguments.what;
   if (is_saved(dir)) {
-    if (!arguments.plan.empty() || !arguments.plan_file.empty() || arguments.batch > 0 || !arguments.isa.empty()) {
+    if (!arguments.plan.empty() || !arguments.plan_file.empty() || arguments.batch > 0 || !arguments.isa.empty() ||
+        !arguments.precision.empty()) {
       return invalid_input(fmt::format(
-          "{} holds one plan already: --plan, --plan-file, --batch and --isa are for scenarios and models", dir));
+          "{} holds one plan already: --plan, --plan-file, --batch, --isa and --precision are for scenarios and models",
+          dir));
     }
   } else {
     ASSIGN_OR_RETURN(folder, TemporaryFolder::create());

@@ -17,6 +17,7 @@ struct JobArguments {
   std::string nlsim;
   int64_t batch = 0;                // of a model; 0: the input file's, else 1
   std::string isa;                  // of a model; empty: this machine's
+  std::string precision = {};       // of a model; empty: its own
   std::vector<std::string> inputs;  // FILE or NAME=FILE
   uint64_t seed = 1;                // of the default inputs
 };

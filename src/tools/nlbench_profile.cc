@@ -21,6 +21,7 @@
 #include <thread>
 
 #include "base/units.h"
+#include "exec/cuda/copies.h"
 #include "exec/kernels/kernel_library.h"
 #include "exec/run_threads.h"
 #include "tools/exit.h"
@@ -38,7 +39,7 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 struct ProfileArguments {
-  std::string scenario, output, budget = "60s", nlsim;
+  std::string scenario, output, budget = "60s", nlsim, gpu_backend;
   int beside = 0;
   bool fresh = false;
 };
@@ -63,9 +64,14 @@ Result<std::vector<std::string>> saved_folders(const std::string& set) {
   return folders;
 }
 
-// The network's own instruction level, if this machine has it.
-Status check_level(const Program& program) {
+// The network's own instruction level, if this machine has it; of a GPU, that there is one: what stands in for it has
+// other times.
+Status check_level(const Program& program, const GpuOptions& gpu) {
   for (const DeviceProgram& device : program.devices) {
+    if (device.kind == DeviceKind::cuda) {
+      if (auto backend = choose_backend(gpu); !backend) return backend.error();
+      continue;
+    }
     if (auto library = KernelLibrary::load(device.isa); !library) return library.error();
   }
   return ok_status();
@@ -128,6 +134,11 @@ struct Measured {
 
 constexpr double patience = 2;  // budgets after the budget
 
+bool on_gpu(const Program& program) {
+  return std::ranges::any_of(program.devices,
+                             [](const DeviceProgram& device) { return device.kind == DeviceKind::cuda; });
+}
+
 struct Session {
   const ProfileArguments& arguments;
   double budget_s = 0;
@@ -138,6 +149,7 @@ struct Session {
   std::deque<Measured> programs = {};
   Clock::time_point start = Clock::now();
 
+  GpuOptions gpu() const { return {arguments.gpu_backend, GpuMissing::error}; }
   double left() const { return budget_s - seconds_since(start); }
   size_t all_kernels() const {
     size_t count = 0;
@@ -222,9 +234,11 @@ Status measure(Session& session, Measured& one, int beside, double share_s) {
   options.duration_s = share_s;
   options.keep = 1;
   options.cancelled = interrupted;
+  options.gpu = session.gpu();
+  const bool gpu = on_gpu(job.saved.unsplit);
   options.after_repeat = [&](const Repeat& repeat) {
-    // In company nobody can tell whose the time was.
-    const bool kept_off = disturbance.since(repeat.times) && beside == 0;
+    // In company nobody can tell whose the time was; and a GPU's is not the processor's.
+    const bool kept_off = disturbance.since(repeat.times) && beside == 0 && !gpu;
     samples.add(repeat.times, kept_off ? std::numeric_limits<double>::infinity() : repeat.gauge_s);
     session.draw_progress();
     return !interrupted() && (repeat.count < least_repeats || !enough());
@@ -256,13 +270,23 @@ Status measure_all(Session& session) {
   return ok_status();
 }
 
+// What copies to and from its GPU take, if a Program needs one.
+Status measure_host_copies(Session& session) {
+  if (session.profile.copies) return ok_status();
+  if (std::ranges::none_of(session.programs, [](const Measured& one) { return on_gpu(one.program); }))
+    return ok_status();
+  ASSIGN_OR_RETURN(const ChosenBackend chosen, choose_backend(session.gpu()));
+  ASSIGN_OR_RETURN(session.profile.copies, measure_copies(*chosen.backend, 0, {}));
+  return ok_status();
+}
+
 // The Programs of the scenario's set that this machine can run.
 Status load_set(Session& session, const std::string& set) {
   std::set<std::string> taken, absent;  // absent: levels this machine has not
   ASSIGN_OR_RETURN(const std::vector<std::string> folders, saved_folders(set));
   for (const std::string& folder : folders) {
     ASSIGN_OR_RETURN(SavedProgram saved, load_program(folder));
-    if (const Status level = check_level(saved.unsplit); !level.ok()) {
+    if (const Status level = check_level(saved.unsplit, session.gpu()); !level.ok()) {
       if (absent.insert(level.error().message).second)
         std::fprintf(stderr, "note: left out: %s\n", level.error().message.c_str());
       continue;
@@ -331,6 +355,7 @@ Status profile_all(const ProfileArguments& arguments) {
   session.dispatch_before = session.profile.dispatch;
   RETURN_IF_ERROR(load_set(session, set));
   const size_t before = session.known_kernels();
+  RETURN_IF_ERROR(measure_host_copies(session));
   RETURN_IF_ERROR(measure_all(session));
   print_summary(session, before);
   return interrupted() ? Status(failed("interrupted")) : ok_status();
@@ -345,6 +370,7 @@ void add_profile_command(CLI::App& app, int& code) {
       "  nlbench profile scenarios/mine.yaml -o profiles/mine.json\n"
       "and then, in the scenario, for devices like this one:  costs: profiles/mine.json\n"
       "It runs the whole network again and again and takes each kernel's median, so caches are as in a real run.\n"
+      "Of a GPU it also measures the copies to and from the host: a scenario that gives no `bus` has theirs.\n"
       "Ctrl-C keeps what was measured; the same command goes on there. A file that is there is added to: other sizes,\n"
       "other models. `nlsim profile show FILE` says what is in it.");
   const auto a = std::make_shared<ProfileArguments>();
@@ -360,6 +386,8 @@ void add_profile_command(CLI::App& app, int& code) {
           "Measure a second time with so many copies of the network beside it: what devices that share this machine's\n"
           "caches and memory take from each other (default 0: do not)")
       ->check(at_least(0));
+  command->add_option("--gpu-backend", a->gpu_backend,
+                      "What computes on GPUs (default: libbackend_cuda.so beside nlbench)");
   command->add_flag("--fresh", a->fresh, "Replace what the file holds instead of adding to it");
   command->add_option("--nlsim", a->nlsim, "Where nlsim is (default: beside nlbench)");
   command->callback([a, &code] {

@@ -29,7 +29,8 @@ namespace {
 struct RunArguments {
   JobArguments job;
   std::string output, json, trace, decisions, started, duration, transport = "mpi", polling = "auto";
-  bool check = false, hosts = false;
+  std::string gpu_missing = "cpu", gpu_graphs = "on", gpu_messages = "auto", gpu_backend;
+  bool check = false, hosts = false, places = false;
   double tolerance = -1;
   int repeats = 5, warmup = 1;
   double watchdog_s = 10, lifeline_s = 10;
@@ -64,6 +65,13 @@ Result<RunOptions> options_of(const RunArguments& arguments) {
   options.warmup = arguments.warmup;
   options.watchdog_s = arguments.watchdog_s;
   options.cancelled = interrupted;
+  options.gpu.missing = arguments.gpu_missing == "error" ? GpuMissing::error : GpuMissing::cpu;
+  options.gpu.backend = arguments.gpu_backend;
+  options.gpu.direct_messages = arguments.gpu_messages == "auto";
+  options.gpu.graphs = arguments.gpu_graphs == "off"       ? GpuGraphs::off
+                       : arguments.gpu_graphs == "untimed" ? GpuGraphs::untimed
+                                                           : GpuGraphs::timed;
+  options.notice = [](const std::string& notice) { fmt::print(stderr, "nlbench: {}\n", notice); };
   if (!arguments.duration.empty()) {
     ASSIGN_OR_RETURN(const Seconds duration, parse_time(arguments.duration));
     options.duration_s = duration.value();
@@ -121,7 +129,11 @@ Result<LoadedJob> begin(const RunArguments& arguments, std::optional<TemporaryFo
 Status print_hosts(const RunArguments& arguments) {
   std::optional<TemporaryFolder> folder;
   ASSIGN_OR_RETURN(const LoadedJob job, begin(arguments, folder));
-  for (const DeviceProgram& device : job.saved.program.devices) fmt::print("{}\n", device.host);
+  for (const DeviceProgram& device : job.saved.program.devices) {
+    const std::string_view host = device.host;
+    const std::string inner = "." + device.name;  // behind a bus: cost/cluster.h
+    fmt::print("{}\n", arguments.places || !host.ends_with(inner) ? host : host.substr(0, host.size() - inner.size()));
+  }
   std::fflush(stdout);
   return ok_status();
 }
@@ -272,8 +284,12 @@ void add_run_command(CLI::App& app, int& code) {
   command->add_option("--plan-file", a->job.plan_file, "Of a scenario: a plan in a file of its own")->excludes(plan);
   command->add_option("--batch", a->job.batch, "Of a model: samples (default: as many as --input has, else 1)")
       ->check(CLI::PositiveNumber);
-  command->add_option("--isa", a->job.isa,
-                      "Of a model: kernels of this instruction level (v2, v3, v4, neon; default: this machine's)");
+  command->add_option(
+      "--isa", a->job.isa,
+      "Of a model: kernels of this instruction level (v2, v3, v4, neon; cuda, tf32: a GPU's; default: this\n"
+      "machine's)");
+  command->add_option("--precision", a->job.precision,
+                      "Of a model: float16 or bfloat16 instead of float32, but for inputs and outputs");
   command->add_flag(
       "--check", a->check,
       "Also run the unsplit network on rank 0 and compare the results: bit for bit, or within the tolerance that the "
@@ -291,6 +307,27 @@ void add_run_command(CLI::App& app, int& code) {
       ->allow_extra_args(false);
   command->add_option("--output", a->output, "Write the network's output to Y.npy");
   command->add_option("--seed", a->job.seed, "Of the default input (default 1)");
+  command
+      ->add_option("--gpu-missing", a->gpu_missing,
+                   "Devices of kind cuda where no GPU can be used: cpu (default: the CPU computes, and a message says "
+                   "so) or error")
+      ->check(CLI::IsMember({"cpu", "error"}));
+  command
+      ->add_option(
+          "--gpu-graphs", a->gpu_graphs,
+          "How a GPU gets computations that no transfer interrupts. on: as one CUDA graph, with the times of "
+          "each (default);\n"
+          "untimed: a graph without them, so a trace shows all of its time at its first computation; off: one by "
+          "one")
+      ->check(CLI::IsMember({"on", "untimed", "off"}));
+  command
+      ->add_option("--gpu-messages", a->gpu_messages,
+                   "auto: messages go from and to a GPU's memory where the MPI library says that it is CUDA-aware "
+                   "(default); mirror:\n"
+                   "always by the host's memory")
+      ->check(CLI::IsMember({"auto", "mirror"}));
+  command->add_option("--gpu-backend", a->gpu_backend,
+                      "What computes on GPUs (default: libbackend_cuda.so beside nlbench)");
   command->add_option("--repeats", a->repeats, "Measured executions, at least (default 5)")->check(CLI::PositiveNumber);
   command->add_option("--warmup", a->warmup, "Executions before, not measured (default 1)")
       ->check(CLI::NonNegativeNumber);
@@ -333,6 +370,9 @@ void add_run_command(CLI::App& app, int& code) {
       "Only print the host of each rank, a line each: a hostfile for mpirun --map-by seq --hostfile FILE");
   command->add_option("--nlsim", a->job.nlsim,
                       "Where nlsim is, which plans scenarios and reads models (default: beside nlbench)");
+  command->add_flag(
+      "--places", a->places,
+      "With --hosts: of a device behind a bus the place of its own in an emulated cluster, not the machine");
   command->footer("Scenarios with `mode: training` are refused: training runs in simulation only (nlsim).");
   command->callback([a, &code] { code = run_command(*a); });
 }

@@ -73,7 +73,7 @@ bool is_nlbench_run(const std::vector<std::string>& command) {
 
 Result<std::vector<std::string>> hosts_of_nlbench_run(const std::vector<std::string>& command) {
   std::vector<std::string> words = command;
-  words.emplace_back("--hosts");
+  words.insert(words.end(), {"--hosts", "--places"});
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);

@@ -21,7 +21,7 @@ namespace nlsplit {
 namespace {
 
 struct LowerArguments {
-  std::string what, save, profile_set, isa;
+  std::string what, save, profile_set, isa, precision;
   ValidationSetArguments validation;
   std::string network_set, eager_limit;
   PlanChoice choice;
@@ -63,7 +63,7 @@ Result<Program> reordering_program(const Scenario& scenario, const KernelGraph& 
   Plan plan;
   plan.micro_batches = micro_batches;
   const Graph& graph = kernels.graph;
-  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+  for (size_t n = kernels.input_parts; n < graph.nodes.size(); ++n) {
     if (plan.stages.empty() || !is_view(graph.nodes[n].op))
       plan.stages.push_back({n, n + 1, {DeviceId(0)}});
     else
@@ -198,12 +198,14 @@ Status write_profile_set(Loaded& loaded, const std::string& dir) {
 }
 
 Status lower_command(const LowerArguments& arguments) {
-  ASSIGN_OR_RETURN(Loaded loaded, load(arguments.what, arguments.batch,
-                                       arguments.profile_set.empty() && arguments.network_set.empty()));
+  const bool need_profiles = arguments.profile_set.empty() && arguments.network_set.empty();
+  ASSIGN_OR_RETURN(Loaded loaded, load(arguments.what, arguments.batch, need_profiles, arguments.precision));
   if (!arguments.isa.empty()) {
     if (is_scenario(arguments.what))
       return invalid_input("--isa is for a model alone: a scenario says the levels of its devices itself");
-    ASSIGN_OR_RETURN(loaded.scenario.cluster.devices[0].isa, parse_isa(arguments.isa));
+    Device& device = loaded.scenario.cluster.devices[0];
+    ASSIGN_OR_RETURN(device.isa, parse_isa(arguments.isa));
+    if (is_gpu(device.isa)) device.kind = DeviceKind::cuda;
   }
   const bool to_run = !arguments.save.empty() || !arguments.profile_set.empty() || !arguments.validation.dir.empty();
   if (loaded.scenario.training && to_run) {
@@ -262,6 +264,10 @@ void add_lower_command(CLI::App& app, int& code) {
       ->add_option("--isa", arguments->isa,
                    "Of a model: kernels of this instruction level (v2, v3, v4, neon; default: this machine's)")
       ->type_name("LEVEL");
+  command
+      ->add_option("--precision", arguments->precision,
+                   "Of a model: float16 or bfloat16 instead of float32, but for inputs and outputs")
+      ->type_name("TYPE");
   CLI::Option* save =
       command
           ->add_option(

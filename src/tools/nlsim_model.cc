@@ -9,6 +9,7 @@
 #include "graph/onnx/export.h"
 #include "graph/onnx/import.h"
 #include "graph/passes.h"
+#include "graph/precision.h"
 #include "graph/zoo.h"
 #include "tools/exit.h"
 
@@ -56,6 +57,10 @@ void add_model_options(CLI::App& command, ModelArguments& arguments) {
       ->type_name("NAME=SHAPE");
   command.add_option("--dim", arguments.dims, "NAME=8 for an extent the file names but leaves open; repeatable")
       ->type_name("NAME=EXTENT");
+  command
+      .add_option("--precision", arguments.precision,
+                  "float16 or bfloat16 instead of float32, but for inputs and outputs (default: as the model is)")
+      ->type_name("TYPE");
 }
 
 Result<Model> load_model(const ModelArguments& arguments) {
@@ -74,6 +79,13 @@ Result<Model> load_model(const ModelArguments& arguments) {
   return model;
 }
 
+Status convert_precision(const ModelArguments& arguments, Model& model) {
+  if (arguments.precision.empty()) return ok_status();
+  ASSIGN_OR_RETURN(const DType type, parse_precision(arguments.precision));
+  ASSIGN_OR_RETURN(model.graph, with_precision(model.graph, model.weights, type));
+  return ok_status();
+}
+
 void add_export_options(CLI::App& command, ExportArguments& arguments, bool required) {
   command.add_option("-o,--output", arguments.output, "The file to write")->type_name("FILE.onnx")->required(required);
   command.add_flag("--external-data", arguments.external_data,
@@ -81,7 +93,8 @@ void add_export_options(CLI::App& command, ExportArguments& arguments, bool requ
 }
 
 Status export_model(const ExportArguments& arguments) {
-  ASSIGN_OR_RETURN(const Model model, load_model(arguments.model));
+  ASSIGN_OR_RETURN(Model model, load_model(arguments.model));
+  RETURN_IF_ERROR(convert_precision(arguments.model, model));
   RETURN_IF_ERROR(
       export_onnx(model.graph, model.weights, arguments.output, {.external_data = arguments.external_data}));
   fmt::print("wrote {} to {}\n", model.graph.name, arguments.output);

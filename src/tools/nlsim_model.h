@@ -18,13 +18,16 @@ struct ModelArguments {
   std::vector<std::string> inputs;  // NAME=1,3,48,192
   std::vector<std::string> dims;    // NAME=8
   int64_t batch = 0;                // 0: the model's own
+  std::string precision = {};       // empty: the model's own
 };
 
-// MODEL, --batch, --input-shape and --dim. `arguments` must outlive the parsing.
+// MODEL, --batch, --input-shape, --dim and --precision. `arguments` must outlive the parsing.
 void add_model_options(CLI::App& command, ModelArguments& arguments);
 
-// As the file or the zoo has it: no passes have run.
+// As the file or the zoo has it: no passes have run, and it is in its own precision.
 Result<Model> load_model(const ModelArguments& arguments);
+// In the precision asked for; behind the passes, if any shall run.
+Status convert_precision(const ModelArguments& arguments, Model& model);
 
 struct ExportArguments {
   ModelArguments model;

@@ -26,6 +26,7 @@ Status show(const ShowArguments& arguments) {
     ASSIGN_OR_RETURN(const std::vector<Pass> passes, select_passes(arguments.passes));
     ASSIGN_OR_RETURN(model.graph, run_passes(model.graph, model.weights, passes));
   }
+  RETURN_IF_ERROR(convert_precision(arguments.model, model));
   if (arguments.costs) return show_costs(arguments, model.graph);
   if (arguments.dot) {
     std::fputs(to_dot(model.graph).c_str(), stdout);

@@ -45,7 +45,9 @@ Result<Shown> unsplit(const ShowArguments& arguments) {
     device.isa = *best;
   }
   ASSIGN_OR_RETURN(Model model, load_model(arguments.model));
-  ASSIGN_OR_RETURN(Graph graph, optimize(model.graph, model.weights));
+  ASSIGN_OR_RETURN(model.graph, optimize(model.graph, model.weights));
+  RETURN_IF_ERROR(convert_precision(arguments.model, model));
+  Graph graph = std::move(model.graph);
   Shown shown;
   shown.what = fmt::format("{} unsplit, kernels of level {}", graph.name, name_of(device.isa));
   shown.parameters = parameters_of(graph);
@@ -57,8 +59,11 @@ Result<Shown> unsplit(const ShowArguments& arguments) {
 
 Result<Shown> of_plan(const ShowArguments& arguments) {
   const ModelArguments& model = arguments.model;
-  if (!arguments.isa.empty() || model.batch > 0 || !model.inputs.empty() || !model.dims.empty())
-    return invalid_input("--isa, --batch, --input-shape and --dim are for a model: a scenario says all that itself");
+  if (!arguments.isa.empty() || model.batch > 0 || !model.inputs.empty() || !model.dims.empty() ||
+      !model.precision.empty()) {
+    return invalid_input(
+        "--isa, --batch, --input-shape, --dim and --precision are for a model: a scenario says all that itself");
+  }
   ASSIGN_OR_RETURN(Loaded loaded, load(model.model, 1));
   ASSIGN_OR_RETURN(const RankedPlan chosen, choose_plan(loaded, arguments.choice));
   ASSIGN_OR_RETURN(TimedPlan timed, time_plan(loaded.scenario, loaded.model.graph, chosen.plan));

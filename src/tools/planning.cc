@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "graph/precision.h"
 #include "kernels/cpu.h"
 #include "sim/simgrid/platform.h"
 #include "tools/terminal.h"
@@ -24,13 +25,18 @@ Isa machine_isa() {
 
 bool is_scenario(const std::string& what) { return what.ends_with(".yaml") || what.ends_with(".yml"); }
 
-Result<Loaded> load(const std::string& what, int64_t batch, bool need_profiles) {
+Result<Loaded> load(const std::string& what, int64_t batch, bool need_profiles, const std::string& precision) {
   Loaded loaded;
   if (is_scenario(what)) {
     ASSIGN_OR_RETURN(loaded.scenario,
                      read_scenario(what, {.need_profiles = need_profiles, .platforms = simgrid_platforms()}));
+    if (!precision.empty())
+      return invalid_input("--precision is for a model alone: a scenario says its model's itself");
   } else if (what.starts_with("zoo:") || what.ends_with(".onnx")) {
     loaded.scenario = bare_scenario(what, batch, physical_memory(), machine_isa());
+    if (!precision.empty()) {
+      ASSIGN_OR_RETURN(loaded.scenario.precision, parse_precision(precision));
+    }
   } else {
     return invalid_input(fmt::format("{}: neither a scenario (*.yaml) nor a model (*.onnx or zoo:NAME)", what));
   }

@@ -13,8 +13,10 @@ struct Loaded {
 };
 
 // A scenario file (*.yaml, *.yml), or a model alone (an .onnx path or zoo:NAME), which is a scenario of one device.
-// need_profiles = false: costs may name files that do not exist yet, because they are about to be measured.
-Result<Loaded> load(const std::string& what, int64_t batch, bool need_profiles = true);
+// need_profiles = false: costs may name files that do not exist yet, because they are about to be measured. precision:
+// of a model alone, as --precision has it.
+Result<Loaded> load(const std::string& what, int64_t batch, bool need_profiles = true,
+                    const std::string& precision = {});
 bool is_scenario(const std::string& what);
 
 // Options `--plan K|NAME` and `--plan-file FILE` of which at most one is given.

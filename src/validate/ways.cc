@@ -7,6 +7,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "cost/copies.h"
 #include "validate/statistics.h"
 
 namespace nlsplit {
@@ -64,17 +65,6 @@ Segment rally(int64_t floats, bool even, bool is_ping) {
   segment.stage = is_ping ? 0 : 1;
   segment.instrs = is_ping ? std::vector{send, recv} : std::vector{recv, send};
   return segment;
-}
-
-// a + b x, the relative errors least.
-MessageCost line_through(const std::map<int64_t, double>& times) {
-  double w = 0, wx = 0, wxx = 0, wy = 0, wxy = 0;
-  for (const auto& [size, time] : times) {
-    const double x = static_cast<double>(size), weight = 1 / (time * time);
-    w += weight, wx += weight * x, wxx += weight * x * x, wy += weight * time, wxy += weight * x * time;
-  }
-  const double slope = (w * wxy - wx * wy) / (w * wxx - wx * wx);
-  return {seconds((wy - slope * wx) / w), bytes_per_second(1 / slope)};
 }
 
 bool rises(const MessageCost& line) { return std::isfinite(line.bandwidth.value()) && line.bandwidth.value() > 0; }

@@ -50,6 +50,24 @@ TEST_F(Network, SurvivesItsFile) {
   EXPECT_EQ(read->ways[0].overheads, profile_.ways[0].overheads);
 }
 
+// A GPU on `a` behind 2.5e7 B/s, which is less than the network has.
+TEST_F(Network, BusesAddToWhatWasMeasuredBetweenTheirHosts) {
+  Cluster cluster = two_hosts();
+  cluster.hosts.push_back({"a.G", false, HostId(0)});
+  cluster.links.push_back({"a.G-a", HostId(3), HostId(0), bytes_per_second(2.5e7), seconds(10e-6), true});
+  cluster.inner = {{2, 1}, {}, {}, {}};
+  cluster.inner_links = 1;
+  apply(profile_, cluster);
+  const Route route = find_route(cluster, HostId(3), HostId(1)).value();
+  EXPECT_DOUBLE_EQ(route.eager.latency.value(), 1e-4 + 10e-6);
+  EXPECT_EQ(route.eager.bandwidth, bytes_per_second(2.5e7));
+  EXPECT_DOUBLE_EQ(route.rendezvous.latency.value(), 3e-4 + 10e-6);
+  EXPECT_EQ(route.overheads, profile_.ways[0].overheads);
+  const Route within = find_route(cluster, HostId(3), HostId(0)).value();
+  EXPECT_DOUBLE_EQ(within.eager.latency.value(), 10e-6);
+  EXPECT_EQ(find_route(cluster, HostId(1), HostId(3)).error().message.find(" has no measurement of messages"), 0u);
+}
+
 TEST_F(Network, ReplacesWhatLinksSay) {
   Cluster cluster = two_hosts();
   const Route by_links = find_route(cluster, HostId(0), HostId(1)).value();

@@ -79,6 +79,50 @@ TEST_F(ProfileFile, ChoicesReadBack) {
   EXPECT_EQ(read_profile(path_).value().choices, profile.choices);
 }
 
+TEST_F(ProfileFile, CopiesReadBack) {
+  Profile profile;
+  profile.copies = HostCopies{"a GPU", {}, {}};
+  double next = 1e-6;
+  for (Copies* copies : {&profile.copies->pinned, &profile.copies->pageable}) {
+    for (CopyLine* line : {&copies->in, &copies->out}) {
+      line->cost = {seconds(next), bytes_per_second(next * 1e16)};
+      line->largest_error = next * 1e4;
+      next *= 1.5;
+    }
+    copies->both = bytes_per_second(next * 1e15);
+  }
+  ASSERT_TRUE(write_profile(path_, profile).ok());
+  EXPECT_EQ(read_profile(path_).value().copies, profile.copies);
+  profile.copies->pageable.out.cost.bandwidth = bytes_per_second(0);
+  EXPECT_EQ(write_profile(path_, profile).error().fragment, "copies");
+}
+
+TEST_F(ProfileFile, ErrorsOfCopiesNameThem) {
+  const auto with_copies = [](const std::string& copies) {
+    return std::string(head) + R"(, "kernels": [], "copies": )" + copies + "}";
+  };
+  const std::string line = R"({"latency_s": 1e-5, "bytes_per_s": 2e10, "largest_error": 0.1})";
+  const std::string one = R"({"in": )" + line + R"(, "out": )" + line + R"(, "both_bytes_per_s": 1e10})";
+  EXPECT_EQ(error_of(with_copies(R"({"gpu": "g", "pinned": )" + one + R"(, "pageable": )" + one + "}")), "fine");
+  EXPECT_EQ(error_of(with_copies("7")), "p.json: \"copies\" must be an object");
+  EXPECT_EQ(error_of(with_copies("{}")), "p.json: \"copies\": \"gpu\" is missing");
+  EXPECT_EQ(error_of(with_copies(R"({"gpu": "g", "pinned": )" + one + "}")),
+            "p.json: \"copies\": \"pageable\" is missing");
+  EXPECT_EQ(error_of(with_copies(R"({"gpu": "g", "pinned": {"in": {"latency_s": 1, "bytes_per_s": 0}}})")),
+            "p.json: \"copies\": \"bytes_per_s\" must be a number of bytes a second, it is 0");
+  EXPECT_EQ(error_of(with_copies(R"({"gpu": "g", "pinned": {"in": {"latency_s": -1}}})")),
+            "p.json: \"copies\": \"latency_s\" is negative: -1");
+}
+
+// Of several files the first that has them.
+TEST(JoinedProfiles, TakeCopiesOfTheFirstThatHasThem) {
+  Profile none, one, other;
+  one.copies = HostCopies{"one", {}, {}};
+  other.copies = HostCopies{"other", {}, {}};
+  EXPECT_EQ(join({none, one, other}).value().copies->gpu, "one");
+  EXPECT_FALSE(join({none, none}).value().copies);
+}
+
 TEST_F(ProfileFile, ErrorsOfAChoiceNameIt) {
   const auto with_choices = [](const std::string& choices) {
     return std::string(head) + R"(, "kernels": [], "choices": )" + choices + "}";

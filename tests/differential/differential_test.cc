@@ -76,7 +76,8 @@ Result<Lowerable> lowerable(const Case& c, const KernelGraph& whole) {
   const Isa isa = whole.chosen.begin()->first;
   ASSIGN_OR_RETURN(made.kernels, choose_kernels(std::move(expanded.graph), {isa}, {}, std::nullopt,
                                                 wanted_kernels(whole, expanded.origin)));
-  made.promise = promise_of(whole, made.kernels, expanded.origin);
+  made.kernels.input_parts = expanded.input_parts;
+  made.promise = promise_of(whole, made.kernels, expanded.origin, expanded.regions);
   made.plan = std::move(expanded.plan);
   return made;
 }

@@ -84,6 +84,7 @@ class CaseMaker {
       device.host = HostId(static_cast<size_t>(between(0, hosts - 1)));
       device.memory = bytes(int64_t{1} << 34);
       device.isa = isa_;
+      device.kind = is_gpu(isa_) ? DeviceKind::cuda : DeviceKind::cpu;
       cluster.devices.push_back(device);
       out.costs.push_back(
           Roofline{flops_per_second(random_.uniform(1e9, 1e10)), bytes_per_second(random_.uniform(1e9, 1e10))});

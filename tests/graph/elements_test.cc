@@ -4,9 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
+
+#include "base/random.h"
+#include "graph/half.h"
 
 namespace nlsplit {
 namespace {
@@ -30,6 +34,27 @@ TEST(Elements, EveryHalfComesBack) {
       ASSERT_EQ(bits_of(type, value), stored) << name_of(type) << " " << value;
     }
   }
+}
+
+// The fast conversions from float are those of doubles, for what a float can be.
+TEST(Elements, FloatsBecomeTheSameHalvesEitherWay) {
+  Random random(5);
+  const auto check = [](float value) {
+    ASSERT_EQ(f16_bits(value), bits_of(DType::f16, value)) << value;
+    ASSERT_EQ(bf16_bits(value), bits_of(DType::bf16, value)) << value;
+  };
+  for (int i = 0; i < 200000; ++i) {
+    const auto any = std::bit_cast<float>(static_cast<uint32_t>(random.below(uint64_t{1} << 32)));
+    if (std::isnan(any)) {
+      EXPECT_TRUE(std::isnan(f16_value(f16_bits(any))) && std::isnan(bf16_value(bf16_bits(any))));
+      continue;
+    }
+    check(any);
+    check(static_cast<float>(std::ldexp(random.uniform() - 0.5, static_cast<int>(random.below(48)) - 30)));
+  }
+  for (const float value : {65504.0f, 65519.996f, 65520.0f, 65536.0f, 0x1p-24f, 0x1p-25f, 0x1.000002p-25f, 0x1p-14f,
+                            0x1.ffcp-15f, 0x1.ffep-15f, 0.0f, -0.0f, 3.3961775e38f, 0x1.fffffep127f})
+    check(value);
 }
 
 // IEEE 754's own examples: halves to even, overflow from the middle between the largest and the next.

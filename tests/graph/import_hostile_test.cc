@@ -206,6 +206,12 @@ const std::vector<Case>& attributes() {
          node.add_output("y2");
        },
        "a part of -4 of an extent of 4"},
+      {"Hardmax of integers",
+       [](OnnxFile& f) {
+         f.integers("whole", {1, 2, 3, 4});
+         f.node("Hardmax", {"whole"}, "y", "it");
+       },
+       "node it (Hardmax, opset 13): an operand of type i64"},
       {"TopK", [](OnnxFile& f) { with_integers(f, "TopK", {huge}); }, "k of 9.223372036854776e+18"},
       {"CumSum, an axis that is no number",
        [](OnnxFile& f) {

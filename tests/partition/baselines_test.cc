@@ -214,6 +214,17 @@ TEST(Metis, CutsAChainIntoOneRunForEachDevice) {
   EXPECT_EQ(sizes(metis_stages(chain(3, 1), star(1, 1e6), costs_of(3, {1}, 4, 1))), (std::vector<size_t>{3}));
 }
 
+// One layer heavier than all others together, in 16 parts: METIS complains, but not where answers are printed.
+TEST(Metis, IsQuiet) {
+  if (!has_metis()) GTEST_SKIP() << "built without METIS";
+  SearchCosts costs = costs_of(40, std::vector<double>(16, 1), 400, 4);
+  for (std::vector<double>& seconds : costs.node_seconds) seconds[20] = 100;
+  ::testing::internal::CaptureStdout();
+  const std::vector<Stage> stages = metis_stages(chain(40, 100), star(16, 1e6), costs);
+  EXPECT_EQ(::testing::internal::GetCapturedStdout(), "");
+  EXPECT_FALSE(stages.empty());
+}
+
 TEST(Metis, SaysWhenItIsNotThere) {
   if (has_metis()) GTEST_SKIP() << "built with METIS";
   EXPECT_TRUE(stages_of("metis", chain(3, 1), star(2, 1e6), costs_of(3, {1, 1}, 4, 1)).empty());

@@ -30,14 +30,23 @@ inline Plan split_plan(const Graph& graph, Split split) {
 
 enum class Bits { equal, close };  // close: where partial sums are added
 
-// The stages cover the nodes in order; each has work on one device a group; nothing is read before it is made (verify),
-// and by a later stage only.
+// The first nodes cut inputs, and no others do so on devices that are sent no more of them. The stages cover the rest
+// in order; each has work on one device a group; nothing is read before it is made (verify), and by a later stage only.
 inline void expect_sound(const Expanded& expanded, const Graph& unsplit) {
   const auto verified = verify(expanded.graph);
   ASSERT_TRUE(verified.ok()) << verified.error().to_string() << "\n" << to_string(expanded.graph);
   ASSERT_EQ(expanded.origin.size(), expanded.graph.nodes.size());
+  ASSERT_EQ(expanded.regions.size(), expanded.graph.nodes.size());
   EXPECT_FALSE(has_splits(expanded.plan));
-  size_t next = 0;
+  size_t next = expanded.input_parts;
+  for (size_t n = 0; n < next; ++n) {
+    const Node& node = expanded.graph.nodes[n];
+    EXPECT_EQ(node.op, Op::Slice) << node.name;
+    EXPECT_EQ(expanded.graph.value(node.inputs[0]).kind, ValueKind::input) << node.name;
+    EXPECT_EQ(attr_ints(node.attrs, "axes").size(), 1u) << node.name;
+    EXPECT_EQ(attr_ints(node.attrs, "steps"), std::vector<int64_t>{1}) << node.name;
+    EXPECT_EQ(expanded.origin[n], -1) << node.name;
+  }
   for (const Stage& stage : expanded.plan.stages) {
     ASSERT_EQ(stage.begin, next);
     ASSERT_LT(stage.begin, stage.end);
@@ -52,6 +61,13 @@ inline void expect_sound(const Expanded& expanded, const Graph& unsplit) {
     const int origin = expanded.origin[n];
     if (origin >= 0) {
       ASSERT_LT(static_cast<size_t>(origin), unsplit.nodes.size());
+      if (const Region& made = expanded.regions[n]; made.axis >= 0) {  // of its origin's result
+        Shape shape = unsplit.value(unsplit.nodes[static_cast<size_t>(origin)].outputs[0]).type.shape;
+        ASSERT_LE(made.end, shape[static_cast<size_t>(made.axis)]) << expanded.graph.nodes[n].name;
+        shape[static_cast<size_t>(made.axis)] = made.end - made.begin;
+        EXPECT_EQ(expanded.graph.value(expanded.graph.nodes[n].outputs[0]).type.shape, shape)
+            << expanded.graph.nodes[n].name;
+      }
     } else {
       const Op op = expanded.graph.nodes[n].op;
       EXPECT_TRUE(op == Op::Slice || op == Op::Concat || op == Op::Sum) << expanded.graph.nodes[n].name;

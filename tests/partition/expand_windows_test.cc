@@ -187,12 +187,12 @@ TEST(ExpandWindows, GoldenText) {
   ASSERT_TRUE(expanded.ok()) << expanded.error().to_string();
   EXPECT_EQ(to_string(expanded->graph), R"(graph "two"
 input %x f32[1,2,8,4]
-%x.part0 f32[1,2,5,4] = Slice(%x) {axes=[2], ends=[5], starts=[0], steps=[1]} as "x.part0"
+%"x#0-5" f32[1,2,5,4] = Slice(%x) {axes=[2], ends=[5], starts=[0], steps=[1]} as "x#0-5"
+%"x#3-8" f32[1,2,5,4] = Slice(%x) {axes=[2], ends=[8], starts=[3], steps=[1]} as "x#3-8"
 weight %w1 f32[2,2,3,3] content 00000000000000aa
-%"conv1#0" f32[1,2,4,4] = Conv(%x.part0, %w1) {pads=[1,1,0,1]} as "conv1#0" + Relu as "relu1#0"
+%"conv1#0" f32[1,2,4,4] = Conv(%"x#0-5", %w1) {pads=[1,1,0,1]} as "conv1#0" + Relu as "relu1#0"
 %"conv1#0.part" f32[1,2,1,4] = Slice(%"conv1#0") {axes=[2], ends=[4], starts=[3], steps=[1]} as "conv1#0.part"
-%x.part1 f32[1,2,5,4] = Slice(%x) {axes=[2], ends=[8], starts=[3], steps=[1]} as "x.part1"
-%"conv1#1" f32[1,2,4,4] = Conv(%x.part1, %w1) {pads=[0,1,1,1]} as "conv1#1" + Relu as "relu1#1"
+%"conv1#1" f32[1,2,4,4] = Conv(%"x#3-8", %w1) {pads=[0,1,1,1]} as "conv1#1" + Relu as "relu1#1"
 %"conv1#1.part" f32[1,2,1,4] = Slice(%"conv1#1") {axes=[2], ends=[1], starts=[0], steps=[1]} as "conv1#1.part"
 %"conv1.halo#0" f32[1,2,5,4] = Concat(%"conv1#0", %"conv1#1.part") {axis=2} as "conv1.halo#0"
 weight %w2 f32[2,2,3,3] content 00000000000000bb

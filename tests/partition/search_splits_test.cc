@@ -105,6 +105,30 @@ TEST_F(SearchSplits, AreSoundAndOnTheAxesAskedFor) {
   }));
 }
 
+// A and D are as fast as each other, B and C too: A+B and D+C take turns, one third to the slower ones.
+TEST_F(SearchSplits, EquallyFastGroupsTakeTurns) {
+  cluster_ = star(4, 1e7);
+  costs_ = costs_of(6, {1, 2, 2, 1}, 4 * 8 * 16 * 16 * 4, 2);
+  options_.axes = {SplitAxis::height};
+  size_t pairs = 0;
+  for (const ScoredPlan& scored : found(200)) {
+    EXPECT_TRUE(check_plan(scored.plan, graph_, cluster_, 4).ok());
+    for (const Stage& stage : scored.plan.stages) {
+      if (!stage.split || stage.split->shares.size() == stage.devices.size()) continue;
+      ++pairs;
+      EXPECT_EQ(stage.split->shares, (std::vector<int64_t>{2, 1}));
+      EXPECT_EQ(stage.devices, (std::vector<DeviceId>{DeviceId(0), DeviceId(1), DeviceId(3), DeviceId(2)}));
+    }
+  }
+  EXPECT_GT(pairs, 0u);
+  // Of one micro-batch nobody else has a turn.
+  costs_.micro_batches = 1;
+  for (const ScoredPlan& scored : found(200)) {
+    for (const Stage& stage : scored.plan.stages)
+      EXPECT_TRUE(!stage.split || stage.split->shares.size() == stage.devices.size());
+  }
+}
+
 TEST_F(SearchSplits, KeepToTheLimits) {
   options_.axes = {SplitAxis::batch};
   options_.max_devices = 2;

@@ -28,7 +28,7 @@ Pruning after(size_t plans, size_t wanted) {
     const auto bound = static_cast<double>(i);
     const ScoredPlan plan = split(bound, 1, 1);
     EXPECT_TRUE(pruning.worth(plan)) << i;
-    pruning.note(&plan, 1.25 * bound, {1.25 * bound, 1.25, 1.25e9, 1.25}, true);
+    pruning.note(&plan, 1.25 * bound, {1.25 * bound, 1.25, 1.25e9, 1.25}, PlanKind::split);
   }
   return pruning;
 }
@@ -45,6 +45,24 @@ TEST(Pruning, LeavesOutWhatCannotBeAmongTheBest) {
   EXPECT_FALSE(pruning.worth(split(10.1, 1, 1)));
 }
 
+// Whole models are held against whole models: many that are worse than the best splits are left out, but for the best.
+TEST(Pruning, KeepsTheBestOfEachKind) {
+  Pruning pruning = after(Pruning::surely_timed, 10);
+  const auto single = [](double bound) {
+    ScoredPlan plan = split(bound, bound, bound);
+    plan.plan.stages = {{0, 2, {DeviceId(0)}}};
+    return plan;
+  };
+  for (size_t i = 0; i < Pruning::surely_timed_yardsticks; ++i) {
+    EXPECT_TRUE(pruning.worth(single(50))) << i;
+    const ScoredPlan plan = single(50);
+    pruning.note(&plan, 60, {60, 60, 1e9, 60}, PlanKind::single);
+  }
+  EXPECT_FALSE(pruning.worth(single(50)));
+  EXPECT_TRUE(pruning.worth(single(48)));
+  EXPECT_FALSE(pruning.worth(split(48, 48, 48))) << "and splits against splits";
+}
+
 TEST(Pruning, KeepsWhatIsClearlyBetterInAnotherRespect) {
   const Pruning pruning = after(Pruning::surely_timed, 10);
   EXPECT_TRUE(pruning.worth(split(1e9, 0.9, 1)));
@@ -59,7 +77,7 @@ TEST(Pruning, KeepsWhatIsClearlyBetterInAnotherRespect) {
 TEST(Pruning, LearnsHowFarTheBoundIsFromTheTruth) {
   Pruning pruning = after(Pruning::surely_timed, 10);
   const ScoredPlan overlapped = split(100, 1, 1);
-  pruning.note(&overlapped, 50, {50, 1.25, 1.25e9, 1.25}, true);
+  pruning.note(&overlapped, 50, {50, 1.25, 1.25e9, 1.25}, PlanKind::split);
   EXPECT_TRUE(pruning.worth(split(24.9, 1, 1)));
   EXPECT_FALSE(pruning.worth(split(25.1, 1, 1)));
 }

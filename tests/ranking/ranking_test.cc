@@ -103,8 +103,10 @@ TEST(Ranking, FindsPlansByNumberAndName) {
 
 TEST(Ranking, AnInterruptKeepsWhatThereIs) {
   int asked = 0;
+  bool timing = false;
   RankOptions options;
-  options.interrupted = [&asked] { return ++asked > 12; };
+  options.progress = [&timing](std::string_view phase, size_t, size_t) { timing |= phase == "timing plans"; };
+  options.interrupted = [&] { return timing && ++asked > 12; };
   const Ranking ranking = rank({}, options).ranking;
   EXPECT_TRUE(ranking.interrupted);
   EXPECT_EQ(ranking.judged.size(), 12u);

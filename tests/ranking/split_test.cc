@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 
 #include <set>
+#include <tuple>
+#include <utility>
 
 #include "program/verify.h"
 #include "ranking/evaluate.h"
@@ -108,11 +110,58 @@ TEST(Splits, SlicesAreAllThatAProgramNeedsBesidesTheModel) {
   EXPECT_GT(slices, 0u);
 }
 
+// B computes rows 4 to 8 of a 3x3 convolution's result.
+TEST(Splits, ADeviceIsSentTheRowsThatItReads) {
+  const Ranked ranked = rank({.plans = "{rows: {stages: [..relu2@height(A+B), rest@A], micro_batches: 2}}"});
+  const auto timed = time_plan(ranked.scenario, ranked.model.graph, find_plan(ranked.ranking, "rows").value().plan);
+  ASSERT_TRUE(timed.ok()) << timed.error().to_string();
+  const DeviceProgram &a = timed->program.devices[0], &b = timed->program.devices[1];
+  const auto source = std::ranges::find(a.segments, "source", &Segment::name);
+  ASSERT_NE(source, a.segments.end());
+  ASSERT_EQ(source->instrs.size(), 2u);
+  const Instr &cut = source->instrs[0], &sent = source->instrs[1];
+  EXPECT_EQ(cut.opcode, Opcode::pack);
+  EXPECT_EQ(a.buffer(cut.reads[0].buffer).kind, BufferKind::input);
+  EXPECT_EQ(std::tuple(cut.axis, cut.begin, cut.end), std::tuple(2, 3, 8));
+  EXPECT_EQ(sent.opcode, Opcode::send);
+  EXPECT_EQ(sent.reads, cut.writes);
+  EXPECT_EQ(a.buffer(sent.reads[0].buffer).banks, 2) << "the device computes on while they are sent";
+  const TensorType rows{DType::f32, {4, 3, 5, 8}};
+  EXPECT_EQ(type_of(a, sent.reads[0]), rows);
+  const Instr& received = b.segments[0].instrs[0];
+  EXPECT_EQ(received.opcode, Opcode::recv);
+  EXPECT_EQ(type_of(b, received.writes[0]), rows);
+  for (const Buffer& buffer : b.buffers) EXPECT_NE(buffer.type.shape, (Shape{4, 3, 8, 8})) << buffer.name;
+}
+
 TEST(Splits, PartialSumsPromiseATolerance) {
   const Ranking ranking = rank({.plans = all_axes}).ranking;
   EXPECT_EQ(find_plan(ranking, "matrices").value().promise,
-            (Promise{other_rounding_tolerance, "partial sums are added in the order of the shards"}));
+            (Promise{rounding_tolerance(DType::f32), "partial sums are added in the order of the shards"}));
   EXPECT_EQ(find_plan(ranking, "samples").value().promise, Promise{});
+}
+
+// Winograd computes four rows at once. Boundaries are at such multiples, but for rows that are computed again: those
+// are where they are.
+TEST(Splits, RowsCutInsideATilePromiseATolerance) {
+  const Ranking ranking = rank({.plans = "{rows: [..relu2@height(A:3+B), rest@A], "
+                                         "even: [..relu2@height-recompute(A+B), rest@A], "
+                                         "uneven: [..relu2@height-recompute(A:3+B), rest@A]}"})
+                              .ranking;
+  EXPECT_EQ(find_plan(ranking, "rows").value().promise, Promise{});
+  EXPECT_EQ(find_plan(ranking, "even").value().promise, Promise{});
+  EXPECT_EQ(find_plan(ranking, "uneven").value().promise,
+            (Promise{rounding_tolerance(DType::f32),
+                     "conv2#0 is cut where its kernel rounds otherwise than within the whole layer"}));
+}
+
+TEST(Splits, HalvesPromiseWhatTheirRoundingsAllow) {
+  for (const auto& [word, type] : {std::pair("float16", DType::f16), std::pair("bfloat16", DType::bf16)}) {
+    const std::string model = fmt::format("{{zoo: simple_cnn, precision: {}}}", word);
+    const Ranking ranking = rank({.plans = all_axes, .model = model}).ranking;
+    EXPECT_EQ(find_plan(ranking, "matrices").value().promise.tolerance, rounding_tolerance(type));
+    EXPECT_EQ(find_plan(ranking, "samples").value().promise, Promise{});
+  }
 }
 
 TEST(Splits, MicroBatchesThatDoNotLetAPlanLeaveItOut) {

@@ -60,6 +60,9 @@ const BadScenario cases[] = {
     {"ModelSeedOfFile", "zoo:simple_cnn", "{path: b.onnx, seed: 3}",
      "s.yaml:1:29: 'seed' makes the weights of zoo models; an ONNX file has its own"
        "\n  | model: {path: b.onnx, seed: 3}"},
+    {"UnknownPrecision", "zoo:simple_cnn", "{zoo: simple_cnn, precision: fp16}",
+     "s.yaml:1:37: unknown precision 'fp16'; it is 'float16' or 'bfloat16'"
+       "\n  | model: {zoo: simple_cnn, precision: fp16}"},
     {"ModelInputsOfZoo", "zoo:simple_cnn", "{zoo: a, inputs: {x: [1]}}",
      "s.yaml:1:25: 'inputs' gives shapes to an ONNX file; zoo models have theirs"
        "\n  | model: {zoo: a, inputs: {x: [1]}}"},
@@ -121,7 +124,7 @@ const BadScenario cases[] = {
      "s.yaml:2:55: at least one micro-batch count is needed"
        "\n  | workload: {mode: inference, batch: 16, micro_batches: []}"},
     {"DeviceUnknownKey", "A: {host: a,", "A: {host: a, core: 4,",
-     "s.yaml:4:16: unknown key 'core' in device 'A': did you mean 'cores'? Its keys are host, hosts, count, kind, cores, memory, isa, costs, slowdown, machine, bus, peers"
+     "s.yaml:4:16: unknown key 'core' in device 'A': did you mean 'cores'? Its keys are host, hosts, count, kind, cores, memory, isa, precision, costs, slowdown, machine, bus, peers"
        "\n  |   A: {host: a, core: 4, memory: 1GiB, costs: {roofline: {compute: 60GFLOPS, memory: 10GBps}}}"},
     {"DeviceThatSpeedsUp", "A: {host: a,", "A: {host: a, slowdown: 0.5,",
      "s.yaml:4:26: slowdown must be a number from 1 to 1000000, not '0.5'"
@@ -144,14 +147,14 @@ const BadScenario cases[] = {
     {"DeviceName", "  B: {", "  B+C: {",
      "s.yaml:5:3: 'B+C' cannot be the name of a device: use letters, digits, '_', '-' and '.'"
        "\n  |   B+C: {host: b, memory: 1GiB, costs: {roofline: {compute: 60GFLOPS, memory: 10GBps}}}"},
-    {"DeviceCuda", "A: {host: a,", "A: {host: a, kind: cuda,",
-     "s.yaml:4:22: devices of kind 'cuda' are not supported yet; 'cpu' is"
-       "\n  |   A: {host: a, kind: cuda, memory: 1GiB, costs: {roofline: {compute: 60GFLOPS, memory: 10GBps}}}"},
+    {"PrecisionOfCpu", "A: {host: a,", "A: {host: a, precision: tf32,",
+     "s.yaml:4:27: 'precision' is for devices of kind cuda; a CPU computes in float32"
+       "\n  |   A: {host: a, precision: tf32, memory: 1GiB, costs: {roofline: {compute: 60GFLOPS, memory: 10GBps}}}"},
     {"DeviceKindHost", "A: {host: a,", "A: {host: a, kind: host,",
-     "s.yaml:4:22: unknown device kind 'host'; 'cpu' is supported"
+     "s.yaml:4:22: unknown device kind 'host'; 'cpu' and 'cuda' are supported"
        "\n  |   A: {host: a, kind: host, memory: 1GiB, costs: {roofline: {compute: 60GFLOPS, memory: 10GBps}}}"},
     {"DeviceKindUnknown", "A: {host: a,", "A: {host: a, kind: gpu,",
-     "s.yaml:4:22: unknown device kind 'gpu'; 'cpu' is supported"
+     "s.yaml:4:22: unknown device kind 'gpu'; 'cpu' and 'cuda' are supported"
        "\n  |   A: {host: a, kind: gpu, memory: 1GiB, costs: {roofline: {compute: 60GFLOPS, memory: 10GBps}}}"},
     {"MemoryWithoutUnit", "A: {host: a, memory: 1GiB", "A: {host: a, memory: 1",
      "s.yaml:4:24: '1' has no unit; write e.g. 1KiB, 1MiB or 1GiB"
@@ -310,10 +313,20 @@ INSTANTIATE_TEST_SUITE_P(All, ScenarioError, testing::ValuesIn(cases),
 
 TEST(ScenarioErrors, TheGoodOneIsGood) { EXPECT_TRUE(parse_scenario(good, "s.yaml").ok()); }
 
-TEST(ScenarioErrors, UnsupportedIsToldApartFromWrong) {
+TEST(ScenarioErrors, LevelsAndPrecisionsKnowTheirDevices) {
+  const auto error_of = [](const std::string& words) {
+    std::string text(good);
+    text.replace(text.find("host: a"), 7, "host: a, " + words);
+    return parse_scenario(text, "s.yaml").error().message;
+  };
+  EXPECT_EQ(error_of("kind: cuda, isa: v3"), "a GPU has no instruction level; 'precision' says how it computes");
+  EXPECT_EQ(error_of("isa: tf32"), "'tf32' is a GPU's level; write kind: cuda");
   std::string cuda(good);
-  cuda.replace(cuda.find("host: a"), 7, "host: a, kind: cuda");
-  EXPECT_EQ(parse_scenario(cuda, "s.yaml").error().kind, ErrorKind::unsupported);
+  cuda.replace(cuda.find("host: a"), 7, "host: a, kind: cuda, precision: tf32");
+  const auto scenario = parse_scenario(cuda, "s.yaml");
+  ASSERT_TRUE(scenario.ok()) << scenario.error().to_string();
+  EXPECT_EQ(scenario->cluster.devices[0].kind, DeviceKind::cuda);
+  EXPECT_EQ(scenario->cluster.devices[0].isa, Isa::tf32);
 }
 
 TEST(ScenarioErrors, UnknownScheduleListsThem) {

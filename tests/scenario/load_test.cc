@@ -38,6 +38,24 @@ TEST(LoadModel, SeedsMakeOtherWeights) {
   EXPECT_NE(graph("{zoo: simple_cnn, seed: 2}"), graph("zoo:simple_cnn"));  // other content ids
 }
 
+TEST(LoadModel, ConvertsBehindThePasses) {
+  const auto graph = [](const std::string& model) {
+    return load_model(parse_scenario(scenario_text(model), "s.yaml").value()).value().graph;
+  };
+  const Graph plain = graph("zoo:simple_cnn"), half = graph("{zoo: simple_cnn, precision: bfloat16}");
+  EXPECT_EQ(half.nodes.size(), plain.nodes.size() + 2) << "a Cast at each end";
+  EXPECT_EQ(half.value(half.nodes[1].outputs[0]).type.dtype, DType::bf16);
+  EXPECT_EQ(half.value(half.outputs[0]).type, plain.value(plain.outputs[0]).type);
+}
+
+TEST(LoadModel, TrainsInFloat32Only) {
+  std::string text = scenario_text("{zoo: simple_cnn, precision: float16}");
+  text.replace(text.find("{batch: 4}"), 10, "{mode: training, batch: 4}");
+  EXPECT_EQ(parse_scenario(text, "s.yaml").error().to_string(),
+            "s.yaml:2:18: a model with a precision is for inference: gradients are known in float32 only\n"
+            "  | workload: {mode: training, batch: 4}");
+}
+
 TEST(LoadModel, ErrorsPointAtTheScenario) {
   const auto unknown = load_model(parse_scenario(scenario_text("zoo:resnet5"), "s.yaml").value());
   ASSERT_FALSE(unknown.ok());

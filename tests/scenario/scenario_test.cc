@@ -274,5 +274,50 @@ TEST(Scenario, QuickstartIsWhatItSays) {
   EXPECT_DOUBLE_EQ(route.narrowest.value(), 125e6);
 }
 
+// What was measured with its costs is the bus of a GPU that the scenario gives none.
+TEST(Scenario, GpusHaveTheBusThatWasMeasured) {
+  const auto dir = std::filesystem::temp_directory_path() / ("nlsplit_bus_" + std::to_string(getpid()));
+  std::filesystem::create_directories(dir);
+  Profile profile;
+  profile.kernels["k"] = {seconds(1), seconds(0), 3};
+  ASSERT_TRUE(write_profile((dir / "plain.json").string(), profile).ok());
+  profile.copies = HostCopies{"a GPU", {}, {}};
+  for (Copies* copies : {&profile.copies->pinned, &profile.copies->pageable}) {
+    copies->in.cost = copies->out.cost = {seconds(10e-6), bytes_per_second(25e9)};
+    copies->both = bytes_per_second(20e9);
+  }
+  profile.copies->pageable.in.cost.bandwidth = bytes_per_second(5e9);  // not what messages pass through
+  ASSERT_TRUE(write_profile((dir / "copies.json").string(), profile).ok());
+  const auto scenario = [&](const std::string& device) {
+    return parse_scenario("model: zoo:simple_cnn\nworkload: {batch: 4}\ndevices: {G: {host: a, memory: 1GiB, " +
+                              device + "}}\nsource: a\nsink: a\n",
+                          (dir / "s.yaml").string());
+  };
+  const auto host_of = [&](const std::string& device) {
+    const auto made = scenario(device);
+    EXPECT_TRUE(made.ok()) << made.error().to_string();
+    return made.ok() ? made->cluster.hosts[made->cluster.devices[0].host.index()].name : "";
+  };
+  const Cluster c = scenario("kind: cuda, costs: copies.json").value().cluster;
+  const Route bus = find_path(c, c.find_host("a.G"), c.find_host("a")).value();
+  EXPECT_EQ(bus.eager.bandwidth, bytes_per_second(25e9));
+  EXPECT_DOUBLE_EQ(bus.eager.latency.value(), 10e-6);
+  EXPECT_TRUE(c.links[0].full_duplex);
+  EXPECT_EQ(host_of("kind: cuda, costs: plain.json"), "a");
+  EXPECT_EQ(host_of("kind: cuda, bus: none, costs: copies.json"), "a");
+  EXPECT_EQ(host_of("costs: copies.json"), "a") << "a CPU is its host";
+  EXPECT_EQ(host_of("bus: none, costs: plain.json"), "a");
+  const Cluster own = scenario("kind: cuda, bus: {bandwidth: 1GBps, latency: 1us}, costs: copies.json").value().cluster;
+  EXPECT_EQ(own.links[0].bandwidth, bytes_per_second(1e9));
+  // What is measured is as good as what is given for those who need a bus.
+  const Cluster pair =
+      scenario("kind: cuda, count: 2, costs: copies.json, peers: {kind: mesh, bandwidth: 100GBps, latency: 2us}")
+          .value()
+          .cluster;
+  EXPECT_EQ(find_path(pair, pair.devices[0].host, pair.devices[1].host)->narrowest, bytes_per_second(100e9));
+  EXPECT_THAT(scenario("kind: cuda, bus: fast, costs: copies.json").error().message, testing::HasSubstr("bus"));
+  std::filesystem::remove_all(dir);
+}
+
 }  // namespace
 }  // namespace nlsplit

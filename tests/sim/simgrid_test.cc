@@ -111,6 +111,46 @@ TEST(SimGrid, TwoFlowsShareALink) {
   expect_near_relative(fast(one).makespan, 5 * ms, 1e-9, "the fast tier sees no sharing: 3 + 2");
 }
 
+// A has the link to C for itself up to 1 ms, half of it while B sends, all of it again; the last message meets nobody.
+TEST(SimGrid, AMessageIsJoinedOnItsWay) {
+  const Case one = make_case(R"(
+program joined batch 1 micro_batches 1
+device A cpu host a memory 1000000
+  buffer x f32[3000] input
+  segment F stage 0 shard 0 phase F
+    send x to C tag 0
+  order
+    F.0
+device B cpu host b memory 1000000
+  buffer x f32[1000] input
+  buffer first f32[1000] comm
+  buffer big f32[4000] scratch
+  buffer late f32[4000] comm
+  segment F stage 0 shard 1 phase F
+    first = copy(x)
+    send first to C tag 0
+    late = copy(big)
+    send late to C tag 1
+  order
+    F.0
+device C cpu host c memory 1000000
+  buffer ya f32[3000] output
+  buffer yb f32[1000] output
+  buffer yc f32[4000] output
+  segment F stage 1 phase F
+    recv ya from A tag 0
+    recv yb from B tag 0
+    recv yc from B tag 1
+  order
+    F.0
+)",
+                             star(3, 0));
+  const Timing timing = simgrid(one);
+  expect_near_relative(timing.sent[activity_of(one, "B", 0, 1)], 3 * ms, 1e-9, "1000 at half the rate from 1 ms on");
+  expect_near_relative(timing.sent[activity_of(one, "A", 0, 0)], 4 * ms, 1e-9, "1000, 1000 in 2 ms, 1000");
+  expect_near_relative(timing.sent[activity_of(one, "B", 0, 3)], 9 * ms, 1e-9, "4000 from 5 ms on");
+}
+
 // Sharing does not depend on latency: A is far away (SimGrid by itself would give it less).
 TEST(SimGrid, SharingIsFairWhateverTheLatency) {
   Cluster cluster = star(3, 1 * ms);
@@ -221,9 +261,9 @@ TEST(SimGrid, NothingToDo) {
 
 // A platform that SimGrid refuses, or dies of, is an error, and the process goes on.
 TEST(SimGrid, TroubleIsAnError) {
-  const Case good = make_case(text_of({{1000, 1000}, 1}), chain(2, 2 * ms));
+  const Case good = make_case(two_senders(1000, 1000), star(3, 0));
   Cluster broken = good.cluster;
-  broken.links[0].bandwidth = bytes_per_second(-1);
+  for (Link& link : broken.links) link.bandwidth = bytes_per_second(-1);
   const auto timings = simulate_all(broken, {&good.graph, &good.graph, &good.graph});
   ASSERT_FALSE(timings.ok());
   EXPECT_EQ(timings.error().kind, ErrorKind::failed);

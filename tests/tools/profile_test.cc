@@ -172,6 +172,46 @@ TEST_F(Profiles, ShowSaysWhatIsInThem) {
   EXPECT_THAT(against.out, HasSubstr("that are not here, predicted"));
 }
 
+// Of a GPU also what copies take; on a backend that stands for one.
+TEST_F(Profiles, OfAGpuHaveItsCopies) {
+  std::string text = small_scenario();
+  for (int i = 0; i < 3; ++i)
+    text = with(text, "kind: cpu, memory: 64MiB, isa: v2, costs: {roofline: {compute: 10GFLOPS, memory: 10GBps}}",
+                "kind: cuda, memory: 64MiB, costs: p.json");
+  scratch_.write("s.yaml", text);
+  const std::string fake = fmt::format(" --gpu-backend {}/../lib/libfake_gpu.so", NLS_BIN_DIR);
+  const Outcome refused = measure("--budget 1ms --gpu-backend /nowhere.so");
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("no GPU: there is no /nowhere.so"));
+  const Outcome first = measure("--budget 1ms" + fake);
+  ASSERT_EQ(first.code, 0) << first.err;
+  json profile = read();
+  EXPECT_THAT(profile["copies"]["gpu"].get<std::string>(), HasSubstr("in place of a GPU"));
+  for (const char* memory : {"pinned", "pageable"}) {
+    for (const char* direction : {"in", "out"})
+      EXPECT_GT(profile["copies"][memory][direction]["bytes_per_s"].get<double>(), 1e6);
+    EXPECT_GT(profile["copies"][memory]["both_bytes_per_s"].get<double>(), 1e6);
+  }
+  // What is there is not measured again.
+  profile["copies"]["pinned"]["in"]["bytes_per_s"] = 25e9;
+  profile["copies"]["pinned"]["in"]["latency_s"] = 8e-6;
+  write(profile);
+  ASSERT_EQ(measure("--budget 1ms" + fake).code, 0);
+  EXPECT_EQ(read()["copies"], profile["copies"]);
+  const Outcome shown = nlsim("profile show " + file_);
+  EXPECT_THAT(shown.out, HasSubstr("copies    a CPU of level"));
+  EXPECT_THAT(shown.out, HasSubstr("pinned    to it 8 us + 25 GB/s (±"));
+  EXPECT_EQ(json::parse(nlsim("profile show --json - " + file_).out)["copies"], profile["copies"]);
+  // And plans go over that bus: the source is on the host, the GPU is behind it.
+  const Outcome lowered = nlsim("lower --plan mine " + scenario_);
+  ASSERT_EQ(lowered.code, 0) << lowered.err;
+  EXPECT_THAT(lowered.out, HasSubstr("device A cuda host a.A "));
+  EXPECT_THAT(lowered.out, HasSubstr("device a host host a "));
+  const Outcome hosts = nlbench("run --hosts --plan mine " + scenario_);
+  EXPECT_EQ(hosts.out, "a\nb\nc\na\nc\n") << "machines, which mpirun knows";
+  EXPECT_EQ(nlbench("run --hosts --places --plan mine " + scenario_).out, "a.A\nb.B\nc.C\na\nc\n");
+}
+
 TEST_F(Profiles, ShowRefusesWhatIsNone) {
   EXPECT_EQ(nlsim("profile").code, 2);
   EXPECT_EQ(nlsim("profile show").code, 2);

@@ -58,6 +58,23 @@ TEST_F(Programs, TrainingIsRankedSimulatedAndPrinted) {
     EXPECT_THAT(printed.out, HasSubstr(part));
 }
 
+// Half the bytes on every link, and a split run equal to the unsplit one.
+TEST_F(Programs, AModelInHalvesIsSimulatedAndRun) {
+  const std::string half = scratch_.write(
+      "half.yaml", with(small_scenario(), "model: zoo:simple_cnn", "model: {zoo: simple_cnn, precision: float16}"));
+  const Outcome plain = nlsim("simulate " + scenario_ + " --plan mine --json -");
+  const Outcome timed = nlsim("simulate " + half + " --plan mine --json -");
+  ASSERT_EQ(timed.code, 0) << timed.err;
+  const json before = json::parse(plain.out).at("links"), after = json::parse(timed.out).at("links");
+  ASSERT_EQ(after.size(), before.size());
+  for (size_t i = 0; i < after.size(); ++i)
+    EXPECT_EQ(2 * after[i].at("bytes").get<int64_t>(), before[i].at("bytes").get<int64_t>()) << after[i];
+  const Outcome ran = nlbench("run " + half + " --plan mine --check --transport threads --repeats 1");
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("bit for bit"));
+  EXPECT_EQ(nlbench("run zoo:simple_cnn --precision bfloat16 --transport threads --repeats 1").code, 0);
+}
+
 TEST_F(Programs, RankingIsTheSameEveryTime) {
   const std::string first = nlsim("rank " + scenario_ + " --csv -").out;
   EXPECT_THAT(first, HasSubstr("rank,name,plan,micro_batches"));

@@ -51,6 +51,21 @@ TEST_F(Refusals, SayWhereAndShowTheText) {
                     StartsWith("error: " + (scratch_ / "s.yaml") + ":"));
 }
 
+TEST_F(Refusals, PrecisionsThereAreNone) {
+  const auto words = HasSubstr("unknown precision \"half\"; it is float16 or bfloat16");
+  expect_refused(nlsim("show zoo:simple_cnn --precision half"), words);
+  expect_refused(nlsim("show zoo:simple_cnn --memory --precision half"), words);
+  expect_refused(nlsim(fmt::format("export zoo:simple_cnn --precision half -o {}", scratch_ / "m.onnx")), words);
+  expect_refused(nlsim(fmt::format("lower zoo:simple_cnn --precision half --save {}", scratch_ / "saved")), words);
+  expect_refused(nlbench("run zoo:simple_cnn --precision half --transport threads"), words);
+  const std::string file = scratch_.write("s.yaml", small_scenario());
+  const auto itself = HasSubstr("--precision is for a model alone: a scenario says its model's itself");
+  expect_refused(nlsim(fmt::format("lower {} --precision float16", file)), itself);
+  expect_refused(nlbench(fmt::format("run {} --precision float16 --transport threads", file)), itself);
+  expect_refused(nlsim(fmt::format("show {} --memory --precision float16", file)),
+                 HasSubstr("--precision are for a model: a scenario says all that itself"));
+}
+
 TEST_F(Refusals, TrainingRunsInSimulationOnly) {
   const std::string file = scratch_.write("s.yaml", with(small_scenario(), "mode: inference", "mode: training"));
   const auto only = HasSubstr("s.yaml: this scenario trains, and training runs in simulation only");

@@ -52,6 +52,19 @@ TEST_F(Show, CostsOfEveryLayer) {
   EXPECT_DOUBLE_EQ(conv.at("share_of_flops").get<double>(), flops / sum);
 }
 
+// All tensors but the image and the result, which stay float32 and are cast.
+TEST_F(Show, PrecisionHalvesTheBytes) {
+  const json plain = answer("zoo:simple_cnn --costs"), half = answer("zoo:simple_cnn --costs --precision float16");
+  const json &before = plain.at("layers").at(0), &after = half.at("layers").at(1);
+  EXPECT_EQ(half.at("layers").at(0).at("operator"), "Cast");
+  EXPECT_EQ(after.at("name"), "conv1");
+  EXPECT_EQ(after.at("result"), "f16[1,16,8,8]");
+  EXPECT_EQ(after.at("flops"), before.at("flops"));
+  EXPECT_EQ(2 * after.at("bytes_read").get<int64_t>(), before.at("bytes_read").get<int64_t>());
+  EXPECT_EQ(2 * after.at("bytes_written").get<int64_t>(), before.at("bytes_written").get<int64_t>());
+  EXPECT_THAT(nlsim("show zoo:simple_cnn --fused --precision bfloat16").out, HasSubstr("bf16[1,16,8,8] = Conv"));
+}
+
 TEST_F(Show, CostsAsATable) {
   const Outcome plain = nlsim("show zoo:simple_cnn --costs"), fused = nlsim("show zoo:simple_cnn --costs --fused");
   ASSERT_EQ(plain.code, 0) << plain.err;

@@ -12,6 +12,7 @@ namespace nlsplit {
 namespace {
 
 Status check_level(Isa isa) {
+  if (is_gpu(isa)) return unsupported(fmt::format("level {} is a GPU's: a device of kind cuda has it", name_of(isa)));
   if (cpu_supports(isa)) return ok_status();
   return unsupported(
       fmt::format("this CPU lacks the {} instructions, which the Program's kernels need", full_name_of(isa)));
@@ -19,19 +20,24 @@ Status check_level(Isa isa) {
 
 }  // namespace
 
-Result<KernelLibrary> KernelLibrary::load(Isa isa) {
-  RETURN_IF_ERROR(check_level(isa));
-  const std::string name = fmt::format("libnlsplit_kernels_{}.so", name_of(isa));
+Result<std::string> find_module(std::string_view name) {
   std::error_code error;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
   if (error) return io_error(fmt::format("cannot tell where this program lies: {}", error.message()));
   std::string tried;
   for (const char* folder : {"../lib", NLSPLIT_INSTALLED_KERNELS}) {
     const std::filesystem::path path = (program.parent_path() / folder / name).lexically_normal();
-    if (std::filesystem::exists(path, error)) return load_file(isa, path.string());
+    if (std::filesystem::exists(path, error)) return path.string();
     tried += fmt::format("{}{}", tried.empty() ? "" : " nor ", path.string());
   }
-  return io_error(fmt::format("the kernels of level {} are missing: neither {}", name_of(isa), tried));
+  return io_error(fmt::format("there is neither {}", tried));
+}
+
+Result<KernelLibrary> KernelLibrary::load(Isa isa) {
+  RETURN_IF_ERROR(check_level(isa));
+  const auto path = find_module(fmt::format("libnlsplit_kernels_{}.so", name_of(isa)));
+  if (path) return load_file(isa, *path);
+  return io_error(fmt::format("the kernels of level {} are missing: {}", name_of(isa), path.error().message));
 }
 
 Result<KernelLibrary> KernelLibrary::load_file(Isa isa, const std::string& path) {

@@ -13,10 +13,14 @@
 
 namespace nlsplit {
 
+// A file from beside the running program: ../lib where it was built, ../<libdir>/nlsplit where it was installed. Error:
+// there is none; names the places.
+Result<std::string> find_module(std::string_view name);
+
 class KernelLibrary {
  public:
-  // libnlsplit_kernels_<isa>.so from beside the running program. Errors: the CPU lacks the level; no such file; not one
-  // of ours.
+  // libnlsplit_kernels_<isa>.so from beside the running program. Errors: the CPU lacks the level; it is a GPU's; no
+  // such file; not one of ours.
   static Result<KernelLibrary> load(Isa isa);
   static Result<KernelLibrary> load_file(Isa isa, const std::string& path);
 

@@ -48,6 +48,8 @@ extern "C" __attribute__((visibility("default"))) const nlsplit::KernelEntry* nl
       recurrent_packed,
       recurrent_plain,
       reorder,
+      cast,
+      widened_halves,
       reference_loops,
   };
   *count = entries.size();

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 #define OMPI_SKIP_MPICXX 1  // the C bindings are enough; those for C++ are long deprecated
 #include <mpi.h>
+#if __has_include(<mpi-ext.h>)
+#include <mpi-ext.h>  // Open MPI's: whether it is CUDA-aware
+#endif
 #include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -267,6 +270,14 @@ class MpiTransport : public Transport {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   std::vector<int> same_machine() const override { return same_machine_; }
+
+  bool takes_device_memory() const override {
+#ifdef MPIX_CUDA_AWARE_SUPPORT
+    return MPIX_Query_cuda_support() == 1;
+#else
+    return false;
+#endif
+  }
 
   Request isend(int peer, int tag, std::span<const std::byte> data) override {
     const Request request = new_request(false);

@@ -136,6 +136,7 @@ Converted along_axis(const ConvertContext& c, ValueId x, int64_t axis, const std
   if (c.node.op == "LogSoftmax") return make(Op::LogSoftmax, {x}, std::move(attrs));
   // Hardmax: one where the largest is, the first of them.
   const TensorType type = c.graph.type(x);
+  if (!is_real(type.dtype)) return invalid_input(fmt::format("an operand of type {}", name_of(type.dtype)));
   set_attr(attrs, "keepdims", int64_t{0});
   set_attr(attrs, "select_last_index", int64_t{0});
   ASSIGN_OR_RETURN(const ValueId best, emit_helper(c, Op::ArgMax, ".argmax", {x}, std::move(attrs)));

@@ -189,6 +189,7 @@ std::string ranking_json(const Ranking& ranking, const Scenario& scenario, const
                {"objective", objective_json(ranking)},
                {"considered", ranking.considered},
                {"simulated", ranking.judged.size()},
+               {"untimed", ranking.untimed},
                {"space", ranking.space},
                {"method", scenario.search.method},
                {"proved", ranking.proved},

@@ -90,6 +90,11 @@ std::string head(const Ranking& ranking, const Scenario& scenario) {
   if (ranking.predicted_costs > 0)
     text += fmt::format("{} predicted (±{:.0f} % or better), ", ranking.predicted_costs, ranking.largest_spread * 100);
   text += fmt::format("{} by roofline\n", ranking.estimated_costs);
+  if (ranking.untimed > 0) {
+    text += fmt::format(
+        "{} more may be as good and were not timed, for large plans take long: search.max_candidates sets the limit\n",
+        grouped(static_cast<double>(ranking.untimed)));
+  }
   if (ranking.proved && ranking.space > considered)
     text += "no plan of layers and replicas has a better bound than the first of them: proved by the search\n";
   text += misfits_text(ranking.misfits);

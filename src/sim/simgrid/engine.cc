@@ -10,9 +10,11 @@
 #include <simgrid/kernel/Timer.hpp>
 #include <simgrid/s4u.hpp>
 #include <string>
+#include <utility>
 
 #include "sim/fast.h"
 #include "sim/runner.h"
+#include "sim/simgrid/lone_flows.h"
 
 namespace nlsplit {
 namespace {
@@ -32,8 +34,8 @@ double time_unit(const TimedGraph& graph, const Cluster& cluster, Timing& timing
 // are no whole number, and for a fast way may be none: so it gets its bytes in such parts. A power of two, again.
 constexpr double parts_of_a_byte = 4096;
 
-uint64_t payload_of(const Activity& transfer) {
-  return std::max<uint64_t>(1, static_cast<uint64_t>(std::llround(transfer.bytes * parts_of_a_byte)));
+uint64_t payload_of(double bytes) {
+  return std::max<uint64_t>(1, static_cast<uint64_t>(std::llround(bytes * parts_of_a_byte)));
 }
 
 // The parts of the cluster that routes use. A host is two of SimGrid's, one that sends and one that receives, so that
@@ -86,29 +88,34 @@ Platform make_platform(const TimedGraph& graph, const Cluster& cluster, double u
   return platform;
 }
 
-// Steps are queued here and not in SimGrid, which has a timer for the earliest of them: so steps of one moment come in
-// a fixed order. Where an earlier one came in later, SimGrid has a timer for both, but never two for one moment.
+// Steps are queued here and not in SimGrid, which has one timer, for the earliest of them: so steps of one moment come
+// in a fixed order. Nor does SimGrid get a message that has its way to itself, before another one joins it; and while
+// it has no message at all it is not asked for the time.
 class SimGridClock {
  public:
-  SimGridClock(const TimedGraph& graph, Timing& timing, Platform platform, double unit)
+  SimGridClock(const TimedGraph& graph, const Cluster& cluster, Timing& timing, Platform platform, double unit)
       : graph_(graph),
+        timing_(timing),
         platform_(std::move(platform)),
         unit_(unit),
         runner_(graph, timing, *this),
         comms_(graph.activities.size()),
-        courses_(graph.courses) {
+        ways_(graph.activities.size(), Way::not_here),
+        courses_(graph.courses),
+        lone_(graph, cluster, links_of(courses_)) {
     for (sg::Link* link : platform_.links) bandwidths_.push_back(link != nullptr ? link->get_bandwidth() : 0);
     std::erase_if(courses_, [this](const LinkCourse& course) { return !is_used(course.link()); });
     for (const LinkCourse& course : courses_) follow(course);
     sg::Comm::on_completion_cb([this](const sg::Activity& activity) {
       const auto* which = activity.get_data<const sg::CommPtr>();
-      flow_done(static_cast<uint32_t>(which - comms_.data()));
+      shared_flow_done(static_cast<uint32_t>(which - comms_.data()));
     });
   }
 
   size_t run(const sg::Engine& engine) {
-    drain([&] { runner_.begin(); });
+    runner_.begin();
     await_change();
+    after_steps();
     engine.run();
     return runner_.unfinished();
   }
@@ -117,25 +124,59 @@ class SimGridClock {
 
   void at(double time, uint32_t activity, Step step) { queue_.push({time, activity, step}); }
 
-  void flow(uint32_t activity, double) {
-    ++moving_;
-    const Activity& what = graph_.activities[activity];
-    sg::CommPtr& comm = comms_[activity];
-    comm = sg::Comm::sendto_init();
-    comm->set_payload_size(payload_of(what));  // must come first: without one it would never start
-    comm->set_data(&comm);
-    comm->set_source(platform_.senders[host_of(what.device)]);
-    comm->set_destination(platform_.receivers[host_of(what.peer)]);  // starts it
+  void flow(uint32_t activity, double now) {
+    joined_.clear();
+    if (lone_.begin(activity, joined_)) {
+      ways_[activity] = Way::alone;
+      at(now + graph_.activities[activity].duration, activity, Step::flow_done);
+      return;
+    }
+    for (const uint32_t other : joined_) {
+      const double duration = graph_.activities[other].duration;
+      ways_[other] = Way::joined;
+      share(other, std::max(0.0, timing_.moves[other] + duration - now) / duration);
+    }
+    share(activity, 1);
   }
 
  private:
-  size_t host_of(int device) const { return static_cast<size_t>(graph_.host_of_device[static_cast<size_t>(device)]); }
-  double now() const { return sg::Engine::get_clock() * unit_; }
+  // How a message moves: by itself, by SimGrid though the end it had alone is still in the queue, or neither.
+  enum class Way : uint8_t { not_here, alone, joined };
 
-  void flow_done(uint32_t activity) {
-    --moving_;
+  static std::vector<LinkId> links_of(const std::vector<LinkCourse>& courses) {
+    std::vector<LinkId> links;
+    for (const LinkCourse& course : courses) links.push_back(course.link());
+    return links;
+  }
+
+  size_t host_of(int device) const { return static_cast<size_t>(graph_.host_of_device[static_cast<size_t>(device)]); }
+
+  // SimGrid moves the rest of a message. Begun by begin_shared(), when its clock is there.
+  void share(uint32_t activity, double rest) {
+    ++shared_;
+    waiting_.push_back({activity, payload_of(graph_.activities[activity].bytes * rest)});
+  }
+
+  void begin_shared() {
+    for (const auto& [activity, payload] : waiting_) {
+      const Activity& what = graph_.activities[activity];
+      sg::CommPtr& comm = comms_[activity];
+      comm = sg::Comm::sendto_init();
+      comm->set_payload_size(payload);  // must come first: without one it would never start
+      comm->set_data(&comm);
+      comm->set_source(platform_.senders[host_of(what.device)]);
+      comm->set_destination(platform_.receivers[host_of(what.peer)]);  // starts it
+    }
+    waiting_.clear();
+  }
+
+  void shared_flow_done(uint32_t activity) {
+    --shared_;
     release();
-    drain([&] { runner_.step(activity, Step::flow_done, now()); });
+    lone_.end(activity);
+    now_ = clock();
+    runner_.step(activity, Step::flow_done, now_);
+    after_steps();
     finished_.push_back(activity);
   }
 
@@ -145,18 +186,82 @@ class SimGridClock {
     finished_.clear();
   }
 
-  void on_timer() {
-    const double date = armed_.back();
-    armed_.pop_back();
-    drain([&] {
-      while (!queue_.empty() && queue_.top().time <= date) {
-        const TimedStep next = queue_.top();
-        queue_.pop();
-        runner_.step(next.activity, next.step, next.time);
+  // The queue's steps up to a moment; not further than to the first message that SimGrid must move while its clock is
+  // elsewhere.
+  void take_steps(double until, bool stop_when_shared) {
+    while (!queue_.empty() && queue_.top().time <= until && !(stop_when_shared && shared_ > 0)) {
+      const TimedStep next = queue_.top();
+      queue_.pop();
+      if (next.step == Step::flow_done) {
+        const Way way = std::exchange(ways_[next.activity], Way::not_here);
+        if (way == Way::joined) continue;
+        if (way == Way::alone) lone_.end(next.activity);
       }
-    });
+      runner_.step(next.activity, next.step, next.time);
+    }
+  }
+
+  // While SimGrid has nothing to move and no link changes, time is the queue's.
+  void go_on() {
+    if (shared_ == 0 && courses_.empty()) {
+      cancel(timer_);
+      cancel(admission_);
+      for (;;) {
+        take_steps(now_, true);
+        if (shared_ == 0 && runner_.has_asked()) runner_.admit(now_);
+        if (shared_ > 0 || queue_.empty()) break;
+        now_ = std::max(now_, queue_.top().time);
+      }
+    }
+    arm();
+  }
+
+  static void cancel(simgrid::kernel::timer::Timer*& timer) {
+    if (timer != nullptr) timer->remove();
+    timer = nullptr;
+  }
+
+  // One timer, for messages that wait for SimGrid's clock, or else for the next step.
+  void arm() {
+    if (waiting_.empty() && queue_.empty()) return;
+    const double next = waiting_.empty() ? queue_.top().time : now_;
+    if (timer_ != nullptr && timer_due_ <= next) return;
+    cancel(timer_);
+    timer_due_ = next;
+    timer_ =
+        simgrid::kernel::timer::Timer::set(std::max(next / unit_, sg::Engine::get_clock()), [this] { on_timer(); });
+  }
+
+  void on_timer() {
+    timer_ = nullptr;
+    now_ = timer_due_;
+    begin_shared();
+    take_steps(now_, false);
+    after_steps();
     release();
   }
+
+  // SimGrid's clock is at the moment of the last steps.
+  void after_steps() {
+    begin_shared();
+    if (runner_.has_asked() && (shared_ > 0 || !courses_.empty())) admit_after_this_moment();
+    go_on();
+  }
+
+  // A card takes messages when all steps of a moment are done, or who asked first would depend on whether SimGrid ends
+  // a flow before a timer of the same time. The next time a double can hold comes after all of this one.
+  void admit_after_this_moment() {
+    if (admission_ != nullptr) return;
+    const double after = std::nextafter(sg::Engine::get_clock(), std::numeric_limits<double>::infinity());
+    admission_ = simgrid::kernel::timer::Timer::set(after, [this] {
+      admission_ = nullptr;
+      now_ = clock();
+      runner_.admit(now_);
+      after_steps();
+    });
+  }
+
+  double clock() const { return sg::Engine::get_clock() * unit_; }
 
   bool is_used(LinkId link) const {
     return platform_.links[link.index() * 2] != nullptr || platform_.links[link.index() * 2 + 1] != nullptr;
@@ -174,47 +279,32 @@ class SimGridClock {
     const auto next = std::ranges::min_element(courses_, {}, &LinkCourse::until);
     if (next == courses_.end() || next->until() == for_ever) return;
     simgrid::kernel::timer::Timer::set(next->until() / unit_, [this, &course = *next] {
-      if (moving_ == 0 && queue_.empty() && !admission_armed_) return;
+      if (shared_ == 0 && queue_.empty() && admission_ == nullptr) return;
       course.advance();
       follow(course);
       await_change();
     });
   }
 
-  // A card takes messages when all steps of a moment are done, or who asked first would depend on whether SimGrid ends
-  // a flow before a timer of the same time. The next time a double can hold comes after all of this one.
-  void admit_after_this_moment() {
-    if (admission_armed_) return;
-    admission_armed_ = true;
-    const double after = std::nextafter(sg::Engine::get_clock(), std::numeric_limits<double>::infinity());
-    simgrid::kernel::timer::Timer::set(after, [this] {
-      admission_armed_ = false;
-      drain([&] { runner_.admit(now()); });
-    });
-  }
-
-  template <class Steps>
-  void drain(const Steps& steps) {
-    steps();
-    if (runner_.has_asked()) admit_after_this_moment();
-    if (!queue_.empty() && (armed_.empty() || queue_.top().time < armed_.back())) {
-      armed_.push_back(queue_.top().time);
-      simgrid::kernel::timer::Timer::set(armed_.back() / unit_, [this] { on_timer(); });
-    }
-  }
-
   const TimedGraph& graph_;
+  const Timing& timing_;
   Platform platform_;
   double unit_;
   Runner<SimGridClock> runner_;
   EventQueue queue_;
-  std::vector<double> armed_;  // moments for which there is a timer, the earliest last
-  bool admission_armed_ = false;
-  std::vector<sg::CommPtr> comms_;  // by activity, while under way
+  double now_ = 0;  // of the last steps
+  simgrid::kernel::timer::Timer* timer_ = nullptr;
+  double timer_due_ = 0;
+  simgrid::kernel::timer::Timer* admission_ = nullptr;
+  std::vector<sg::CommPtr> comms_;  // by activity, while SimGrid moves it
   std::vector<uint32_t> finished_;
-  size_t moving_ = 0;                // messages under way
-  std::vector<LinkCourse> courses_;  // of links that change, at what they are now
-  std::vector<double> bandwidths_;   // by link and direction, what they have at best
+  size_t shared_ = 0;                                   // messages that SimGrid moves
+  std::vector<std::pair<uint32_t, uint64_t>> waiting_;  // of these, what it has not been told yet: activity and payload
+  std::vector<Way> ways_;                               // by activity
+  std::vector<LinkCourse> courses_;                     // of links that change, at what they are now
+  std::vector<double> bandwidths_;                      // by link and direction, what they have at best
+  LoneFlows lone_;
+  std::vector<uint32_t> joined_;
 };
 
 Status run_or_throw(const TimedGraph& graph, const Cluster& cluster, Timing& timing) {
@@ -230,7 +320,7 @@ Status run_or_throw(const TimedGraph& graph, const Cluster& cluster, Timing& tim
        {"network/model:CM02", "network/crosstraffic:no", "network/TCP-gamma:1e30", "surf/precision:1e-13"}) {
     sg::Engine::set_config(std::string(setting));
   }
-  SimGridClock clock(graph, timing, make_platform(graph, cluster, unit), unit);
+  SimGridClock clock(graph, cluster, timing, make_platform(graph, cluster, unit), unit);
   const size_t left = clock.run(engine);
   if (left == 0) return ok_status();
   if (std::optional<Error> why = clock.why()) return *std::move(why);

@@ -4,6 +4,8 @@
 //
 // B bytes alone on a route take B/bandwidth + latency exactly: network model CM02 without its TCP corrections, links
 // without latency of their own (SimGrid would weigh its sharing by it); the latency is waited after the last byte.
+// What nobody shares is not asked of SimGrid: a message that has its way to itself is handed over when another one
+// joins it.
 #pragma once
 
 #include <functional>

@@ -12,10 +12,10 @@
 #include <deque>
 #include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
+#include "base/cores.h"
 #include "sim/simgrid/engine.h"
 #include "sim/simgrid/simgrid_tier.h"
 
@@ -171,7 +171,7 @@ Result<Timing> collect(const Job& job) {
 Status simulate_each(const Cluster& cluster, size_t count, const std::function<Simulation(size_t)>& simulation,
                      const std::function<bool(size_t, Timing)>& take) {
   std::deque<Job> running;
-  const size_t width = std::max(1u, std::thread::hardware_concurrency());
+  const size_t width = core_count();
   std::optional<Error> trouble;
   bool go_on = true;
   const auto collect_first = [&] {

@@ -1,0 +1,48 @@
+// Which backend runs the devices of kind cuda, and which of the machine's GPUs each gets.
+//
+//   ASSIGN_OR_RETURN(const ChosenBackend chosen, choose_backend({}));
+//   if (!chosen.notice.empty()) …     // "no GPU: libbackend_cuda.so is not built; the CPU computes in its place"
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "base/result.h"
+#include "exec/cuda/backend.h"
+#include "program/program.h"
+
+namespace nlsplit {
+
+enum class GpuMissing : uint8_t {
+  cpu,   // the CPU computes in its place, and a notice says so
+  error  // the run ends before it starts
+};
+
+// How runs of computations that nothing interrupts are begun.
+enum class GpuGraphs : uint8_t {
+  timed,    // as one CUDA graph, which also says when each of them ran
+  untimed,  // as one that does not: in a trace the first computation has all of the run's time
+  off       // one by one
+};
+
+struct GpuOptions {
+  std::string backend = {};  // the backend's file; empty: libbackend_cuda.so from beside the program
+  GpuMissing missing = GpuMissing::cpu;
+  GpuGraphs graphs = GpuGraphs::timed;
+  bool direct_messages = true;  // from and to the GPU's memory, where the transport takes that; false: by the mirror
+};
+
+struct ChosenBackend {
+  const cuda::Backend* backend = nullptr;  // valid until the process ends: what CUDA has started is not unloaded
+  int devices = 0;                         // 1 and above
+  std::string notice = {};                 // why the CPU stands in; empty: it does not
+};
+
+// A file that is not there, or finds no device, is missing; one that is no backend, or of another version, is an error
+// in any case.
+Result<ChosenBackend> choose_backend(const GpuOptions& options);
+
+// The GPUs of a machine go round among its devices of kind cuda, in the order of the Program. Expects devices > 0.
+int gpu_number(const Program& program, int device, std::span<const int> devices_of_this_machine, int devices);
+
+}  // namespace nlsplit

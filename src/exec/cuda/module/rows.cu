@@ -1,0 +1,180 @@
+// One block a row: softmax, means, normalisation, attention. Sums are taken in a fixed order, so that a row's bits do
+// not depend on what else is computed.
+#include <math_constants.h>
+
+#include "exec/cuda/module/element.cuh"
+#include "exec/cuda/module/grid.cuh"
+#include "exec/cuda/module/launch.h"
+
+namespace nlsplit::cuda {
+namespace {
+
+struct Largest {
+  __device__ static float none() { return -CUDART_INF_F; }
+  // A NaN wins, so that it is seen.
+  __device__ static float join(float a, float b) { return a > b || isnan(a) ? a : b; }
+};
+struct Total {
+  __device__ static float none() { return 0.0f; }
+  __device__ static float join(float a, float b) { return a + b; }
+};
+
+// Of all threads of the block, to all of them: a tree in shared memory.
+template <class Join>
+__device__ float over_block(float value) {
+  __shared__ float parts[block_threads];
+  __syncthreads();  // the one before has been read
+  parts[threadIdx.x] = value;
+  for (int half = block_threads / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (static_cast<int>(threadIdx.x) < half)
+      parts[threadIdx.x] = Join::join(parts[threadIdx.x], parts[threadIdx.x + half]);
+  }
+  __syncthreads();
+  return parts[0];
+}
+
+template <class Join, class Value>
+__device__ float over_row(int64_t extent, const Value& value) {
+  float own = Join::none();
+  for (int64_t i = threadIdx.x; i < extent; i += block_threads) own = Join::join(own, value(i));
+  return over_block<Join>(own);
+}
+
+// Row r begins here: rows lie side by side within `inner`.
+__device__ int64_t row_begin(int64_t row, int64_t extent, int64_t inner) {
+  return row / inner * extent * inner + row % inner;
+}
+
+template <class T>
+__global__ void run_softmax(const T* x, T* to, int64_t rows, int64_t extent, int64_t inner) {
+  for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+    const int64_t begin = row_begin(row, extent, inner);
+    const T* from = x + begin;
+    const float top = over_row<Largest>(extent, [&](int64_t i) { return value_of(from[i * inner]); });
+    const float sum = over_row<Total>(extent, [&](int64_t i) { return expf(value_of(from[i * inner]) - top); });
+    for (int64_t i = threadIdx.x; i < extent; i += block_threads)
+      store(to + begin + i * inner, expf(value_of(from[i * inner]) - top) / sum);
+  }
+}
+
+template <class T>
+__global__ void run_mean(const T* x, T* to, int64_t rows, int64_t extent, int64_t inner) {
+  for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+    const T* from = x + row_begin(row, extent, inner);
+    const float sum = over_row<Total>(extent, [&](int64_t i) { return value_of(from[i * inner]); });
+    if (threadIdx.x == 0) store(to + row, sum / static_cast<float>(extent));
+  }
+}
+
+template <class T>
+__global__ void run_normalize(const T* x, const T* scale, const T* bias, T* to, int64_t rows, int64_t extent,
+                              int64_t channels, bool one_a_row, double epsilon) {
+  for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+    const T* from = x + row * extent;
+    const auto count = static_cast<float>(extent);
+    const float mean = over_row<Total>(extent, [&](int64_t i) { return value_of(from[i]); }) / count;
+    const float squares = over_row<Total>(extent, [&](int64_t i) {
+      const float apart = value_of(from[i]) - mean;
+      return apart * apart;
+    });
+    const auto inverse = static_cast<float>(1 / sqrt(static_cast<double>(squares / count) + epsilon));
+    for (int64_t i = threadIdx.x; i < extent; i += block_threads) {
+      const int64_t p = one_a_row ? row % channels : i;
+      const float y = (value_of(from[i]) - mean) * inverse * value_of(scale[p]);
+      store(to + row * extent + i, bias != nullptr ? y + value_of(bias[p]) : y);
+    }
+  }
+}
+
+// One block a query. Keys come block_threads at a time: a thread a score, its exponential relative to the largest so
+// far (kernels/layout.h has the sources), then a thread a column of the values.
+template <class T>
+__global__ void run_attention(const T* q, const T* k, const T* v, const T* mask, T* to, int64_t rows,
+                              AttentionShape s) {
+  constexpr int most_columns = most_attention_width / block_threads;  // of one thread
+  __shared__ float weights[block_threads];
+  for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+    const int64_t head = row / s.queries % s.heads, query = row % s.queries, sample = row / (s.queries * s.heads);
+    const int64_t kv_head = sample * s.kv_heads + head / (s.heads / s.kv_heads);
+    const T *keys = k + kv_head * s.keys * s.size, *values = v + kv_head * s.keys * s.value_size;
+    const T* hidden = mask + (sample * s.mask_stride[0] + head * s.mask_stride[1] + query * s.mask_stride[2]);
+    const int64_t seen = s.causal ? query + 1 + s.keys - s.queries : s.keys;
+    float top = -CUDART_INF_F, sum = 0, result[most_columns] = {};
+    for (int64_t first = 0; first < seen; first += block_threads) {
+      const int64_t key = first + threadIdx.x;
+      float score = -CUDART_INF_F;
+      if (key < seen) {
+        float product = 0;
+        for (int64_t p = 0; p < s.size; ++p)
+          product += value_of(q[row * s.size + p]) * value_of(keys[key * s.size + p]);
+        score = product * s.scale + (mask != nullptr ? value_of(hidden[key * s.mask_stride[3]]) : 0.0f);
+      }
+      const float next = Largest::join(top, over_block<Largest>(score));
+      const bool none = next == -CUDART_INF_F;  // no key counts so far
+      const float shrink = none ? 0.0f : expf(top - next), weight = none ? 0.0f : expf(score - next);
+      weights[threadIdx.x] = weight;
+      sum = sum * shrink + over_block<Total>(weight);  // all have written their weight
+      top = next;
+      const int64_t count = seen - first < block_threads ? seen - first : block_threads;
+#pragma unroll
+      for (int c = 0; c < most_columns; ++c) {
+        const int64_t column = static_cast<int64_t>(c) * block_threads + threadIdx.x;
+        if (column >= s.value_size) break;
+        float total = 0;
+        for (int64_t j = 0; j < count; ++j) total += weights[j] * value_of(values[(first + j) * s.value_size + column]);
+        result[c] = result[c] * shrink + total;
+      }
+    }
+#pragma unroll
+    for (int c = 0; c < most_columns; ++c) {
+      const int64_t column = static_cast<int64_t>(c) * block_threads + threadIdx.x;
+      if (column < s.value_size) store(to + row * s.value_size + column, top == -CUDART_INF_F ? 0.0f : result[c] / sum);
+    }
+  }
+}
+
+unsigned row_blocks(int64_t rows) {
+  constexpr int64_t most = 1 << 20;
+  return static_cast<unsigned>(rows < most ? rows : most);
+}
+
+}  // namespace
+
+cudaError_t launch_softmax(Element type, const void* x, void* to, int64_t outer, int64_t extent, int64_t inner,
+                           cudaStream_t stream) {
+  return with_type(type, [&](auto one) {
+    using T = decltype(one);
+    return launch(run_softmax<T>, row_blocks(outer * inner), stream, in<T>(x), out<T>(to), outer * inner, extent,
+                  inner);
+  });
+}
+
+cudaError_t launch_mean(Element type, const void* x, void* to, int64_t outer, int64_t extent, int64_t inner,
+                        cudaStream_t stream) {
+  return with_type(type, [&](auto one) {
+    using T = decltype(one);
+    return launch(run_mean<T>, row_blocks(outer * inner), stream, in<T>(x), out<T>(to), outer * inner, extent, inner);
+  });
+}
+
+cudaError_t launch_attention(Element type, const void* q, const void* k, const void* v, const void* mask, void* to,
+                             const AttentionShape& shape, cudaStream_t stream) {
+  const int64_t rows = shape.batch * shape.heads * shape.queries;
+  return with_type(type, [&](auto one) {
+    using T = decltype(one);
+    return launch(run_attention<T>, row_blocks(rows), stream, in<T>(q), in<T>(k), in<T>(v), in<T>(mask), out<T>(to),
+                  rows, shape);
+  });
+}
+
+cudaError_t launch_normalize(Element type, const void* x, const void* scale, const void* bias, void* to, int64_t rows,
+                             int64_t extent, int64_t channels, bool one_a_row, double epsilon, cudaStream_t stream) {
+  return with_type(type, [&](auto one) {
+    using T = decltype(one);
+    return launch(run_normalize<T>, row_blocks(rows), stream, in<T>(x), in<T>(scale), in<T>(bias), out<T>(to), rows,
+                  extent, channels, one_a_row, epsilon);
+  });
+}
+
+}  // namespace nlsplit::cuda

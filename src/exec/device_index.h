@@ -1,0 +1,58 @@
+// DeviceIndex: what waits for what on one device, taken from dependencies() once and asked all through a run.
+//
+//   const DeviceIndex index(program, dependencies, 0, {});
+//   for (uint32_t s = index.successor_begin[i]; s < index.successor_begin[i + 1]; ++s) … index.successors[s]
+//
+// Instances are counted from the device's first one here. An edge is left out where a stream already sees to it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "program/dependencies.h"
+#include "program/relax.h"
+
+namespace nlsplit {
+
+struct DeviceIndex {
+  // Everything is borrowed and must outlive this. `online`: the device's slots in a RelaxedOrder, whose dependencies
+  // are given then; empty: not online.
+  DeviceIndex(const Program& program, const Dependencies& dependencies, int device,
+              std::span<const RelaxedSlot> online);
+
+  const Program& program;
+  const Dependencies& deps;
+  const DeviceProgram& device;
+  int device_number;
+  uint32_t begin, count;
+  std::span<const RelaxedSlot> online_slots;
+
+  std::vector<uint32_t> computes;         // in order
+  std::vector<uint32_t> computes_of;      // computes[computes_of[s] … computes_of[s + 1]): of slot s
+  std::vector<uint32_t> successor_begin;  // successors[successor_begin[i] …]: who waits for the end of i
+  std::vector<uint32_t> successors;
+  // How many ends (for a recv also: posts of the one before) an instance waits for.
+  std::vector<int> waits_for_at_start;
+  // FIFOs: one direction of traffic with one peer; online that of one tag.
+  std::vector<uint32_t> next_on_fifo;  // of a transfer; no_instance: it is the last
+  std::vector<uint32_t> fifo_index;    // of a transfer
+  std::vector<int> fifo_peers;
+  // Online: how many ends a slot waits for. All that comes from outside, but if it keeps its place only slots.
+  std::vector<int> slot_waits_at_start;
+  std::vector<std::vector<int>> slots_after;  // who waits for the end of a slot
+
+  const Instr& instr(uint32_t i) const { return instr_of(program, deps.instances[begin + i]); }
+  int slot_of(uint32_t i) const { return deps.instances[begin + i].slot; }
+  const Slot& slot(uint32_t i) const { return device.order[static_cast<size_t>(slot_of(i))]; }
+  bool transfers(uint32_t i) const { return is_transfer(instr(i).opcode); }
+  std::string describe(uint32_t i) const { return describe_instance(program, deps.instances[begin + i]); }
+
+  // An end that a slot as a whole waits for, not the computation alone.
+  bool holds_slot(uint32_t to) const {
+    return !online_slots.empty() && !transfers(to) && !online_slots[static_cast<size_t>(slot_of(to))].fixed;
+  }
+};
+
+}  // namespace nlsplit

@@ -1,0 +1,103 @@
+// float16 and bfloat16: computed in float32 by another kernel, and Casts between the three.
+#include "kernels/widened.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+#include <vector>
+
+#include "exec/kernels/run.h"
+#include "graph/half.h"
+
+namespace nlsplit {
+namespace {
+
+// f(begin, end) for pieces of [0, count) that are worth handing out.
+template <class F>
+void in_pieces(const KernelCall& call, int64_t count, const F& f) {
+  constexpr int64_t piece = 16384;
+  parallel_for(call, (count + piece - 1) / piece, [&](int64_t i) { f(i * piece, std::min(count, (i + 1) * piece)); });
+}
+
+void widen(const KernelCall& call, DType type, const void* from, float* to, int64_t count) {
+  const auto* halves = static_cast<const uint16_t*>(from);
+  in_pieces(call, count, [&](int64_t begin, int64_t end) {
+    if (type == DType::f16) {
+      for (int64_t i = begin; i < end; ++i) to[i] = f16_value(halves[i]);
+    } else {
+      for (int64_t i = begin; i < end; ++i) to[i] = bf16_value(halves[i]);
+    }
+  });
+}
+
+void round(const KernelCall& call, DType type, const float* from, void* to, int64_t count) {
+  auto* halves = static_cast<uint16_t*>(to);
+  in_pieces(call, count, [&](int64_t begin, int64_t end) {
+    if (type == DType::f16) {
+      for (int64_t i = begin; i < end; ++i) halves[i] = f16_bits(from[i]);
+    } else {
+      for (int64_t i = begin; i < end; ++i) halves[i] = bf16_bits(from[i]);
+    }
+  });
+}
+
+const KernelEntry& entry_of(std::string_view name) {
+  size_t count = 0;
+  const KernelEntry* entries = nlsplit_kernels(&count);
+  const auto* found = std::find_if(entries, entries + count, [&](const KernelEntry& e) { return e.name == name; });
+  CHECK(found != entries + count, name);
+  return *found;
+}
+
+void run_widened(const KernelCall& call) {
+  const ComputeDesc& desc = *call.desc;
+  const Isa isa = isa_of(desc.kernel);
+  const KernelInfo& by = *kernel_of_widened(desc);
+  ComputeDesc wide = widened(desc);
+  wide.kernel = full_id(by, isa);
+  const Widened room = widened_of(desc, isa, call.crew.workers);
+  std::vector<const void*> inputs;
+  std::vector<void*> outputs;
+  for (size_t i = 0; i < desc.inputs.size(); ++i) {
+    float* at = workspace(call) + room.inputs[i];
+    widen(call, desc.inputs[i].dtype, call.inputs[i], at, element_count(desc.inputs[i].shape));
+    inputs.push_back(at);
+  }
+  for (const int64_t at : room.outputs) outputs.push_back(workspace(call) + at);
+  entry_of(by.name).run({&wide, inputs.data(), outputs.data(), workspace(call) + room.workspace, call.crew});
+  for (size_t i = 0; i < desc.outputs.size(); ++i) {
+    round(call, desc.outputs[i].dtype, workspace(call) + room.outputs[i], call.outputs[i],
+          element_count(desc.outputs[i].shape));
+  }
+}
+
+// From one half to the other by way of float32, which has both: rounded once.
+void run_cast(const KernelCall& call) {
+  const TensorType &from = call.desc->inputs[0], &to = call.desc->outputs[0];
+  const int64_t count = element_count(to.shape);
+  if (from.dtype == to.dtype) {
+    if (count > 0) std::memmove(call.outputs[0], call.inputs[0], static_cast<size_t>(size_of(to).value()));
+  } else if (to.dtype == DType::f32) {
+    widen(call, from.dtype, call.inputs[0], output(call), count);
+  } else if (from.dtype == DType::f32) {
+    round(call, to.dtype, input(call, 0), call.outputs[0], count);
+  } else {
+    in_pieces(call, count, [&](int64_t begin, int64_t end) {
+      const KernelCall alone = {call.desc, nullptr, nullptr, nullptr, {}};
+      constexpr int64_t most = 1024;
+      float wide[most];
+      for (int64_t at = begin; at < end; at += most) {
+        const int64_t some = std::min(most, end - at);
+        widen(alone, from.dtype, static_cast<const uint16_t*>(call.inputs[0]) + at, wide, some);
+        round(alone, to.dtype, wide, static_cast<uint16_t*>(call.outputs[0]) + at, some);
+      }
+    });
+  }
+}
+
+}  // namespace
+
+const KernelEntry widened_halves = {"widened", run_widened, nullptr};
+const KernelEntry cast = {"cast", run_cast, nullptr};
+
+}  // namespace nlsplit

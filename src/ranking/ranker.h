@@ -1,0 +1,129 @@
+// A ranking in the making (ranking/ranking.h): candidates are collected, timed by the fast tier, the best simulated.
+// ranker_candidates.cc, ranker_timing.cc and ranker_judge.cc have a step each.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ranking/evaluate.h"
+#include "ranking/noise_runs.h"
+#include "ranking/pruning.h"
+#include "ranking/ranking.h"
+
+namespace nlsplit {
+
+struct Candidate {
+  RankedPlan ranked;
+  std::optional<ScoredPlan> found;  // by search, and may be pruned
+  double bound = 0;                 // seconds no schedule of it can beat; 0: look at it first
+  double fast_score = 0;            // smaller is better
+  double noise_factor = 0;          // what noise makes of it, if there is any
+  double noisy_score = 0;           // the score under noise
+  bool must_judge = false;          // own plans and yardsticks
+};
+
+// What lowering a plan takes: its layers, those of each replica.
+size_t layers_lowered(const Plan& plan);
+
+class Ranker {
+ public:
+  Ranker(const Scenario& scenario, const Model& model, const RankOptions& options);
+  Result<Ranking> run();
+
+ private:
+  // The fast tier's word on a candidate.
+  struct Timed {
+    std::optional<Estimate> estimate;  // none: it cannot be, for the reason below
+    double noise_factor = 0;
+    std::optional<Error> trouble;     // it cannot be lowered
+    std::optional<Misfit> too_large;  // a device's memory is too small
+  };
+
+  struct TooSmall {  // for the whole model, as one of so many copies
+    size_t copies = 0;
+    Misfit misfit;
+  };
+
+  bool interrupted() const { return options_.interrupted && options_.interrupted(); }
+  void progress(std::string_view phase, size_t done, size_t total) const {
+    if (options_.progress) options_.progress(phase, done, total);
+  }
+  const PreparedModel& prepared_for(const Plan& plan) const {
+    return nlsplit::prepared_for(prepared_, plan.micro_batches);
+  }
+  size_t wanted() const;   // so many of the best go to SimGrid
+  size_t workers() const;  // cores to share the work among: they change nothing but the time it takes
+  bool wants_noise() const { return scenario_.noise && (options_.noise || options_.robust); }
+  static bool is_yardstick(const Candidate& candidate) {
+    return !candidate.ranked.own && !is_split(candidate.ranked.plan);
+  }
+
+  // ---- ranker_candidates.cc
+  struct Searched {
+    SearchCosts costs;
+    SearchResult found;
+  };
+  Status collect_candidates();
+  void choose_yardsticks();
+  Status prepare_models(const std::vector<RankedPlan>& own);
+  Status search_all();
+  Result<Searched> search(const PreparedModel& prepared) const;
+  void add_found(SearchResult found);
+  void set_node_shares(const SearchCosts& costs);
+
+  // ---- ranker_timing.cc
+  Status fast_tier();
+  void time_ahead(size_t first, const std::function<bool(const Candidate&)>& worth,
+                  std::map<size_t, Timed>& ahead) const;
+  const Misfit* known_misfit(const Plan& plan) const;
+  Timed time(const Candidate& candidate) const;
+  Status note(Candidate& candidate, const Timed& timed);
+  bool has_no_schedule(const Candidate& candidate, const Error& error) const;
+  Status leave_out(const Candidate& candidate, const Error& error);
+  void count_misfit(const Misfit& misfit, const Candidate& candidate);
+  void count_own_misfit(const Misfit& misfit, const Plan& plan);
+  Error nothing_fits() const;
+  void measure_against_singles(const std::vector<Estimate>& estimates);
+  void score(const std::vector<Estimate>& estimates, size_t from);
+  bool may_refine() const;
+  Status refine(std::vector<Estimate>& estimates);
+  void choose_champions(const std::vector<Estimate>& estimates);
+  template <class Among>
+  void choose_best(const std::vector<Estimate>& estimates, const Among& among);
+
+  // ---- ranker_judge.cc
+  Status judge();
+  Status judge_some(std::span<Candidate> chosen);
+  void draw_samples();
+  void choose_robust(size_t most);
+  void sort_judged();
+  void measure_judged();
+  std::vector<std::string> layers_of(const Plan& plan) const;
+  void count_cost(DeviceId device, const ComputeDesc& desc);
+  void count_costs_of(const Program& program);
+  void count_costs();
+
+  const Scenario& scenario_;
+  const Graph& graph_;
+  const RankOptions& options_;
+  CostTable costs_;
+  Goal goal_;
+  std::optional<NoiseBound> noise_bound_;
+  std::optional<SearchCosts> first_costs_;  // of the fewest micro-batches; of inference
+  std::vector<PreparedModel> prepared_;
+  std::vector<Candidate> candidates_;
+  bool many_yardsticks_ = false;                            // only the best of them are simulated
+  std::vector<LoweredPlan> judged_;                         // as Ranking::judged; Programs only if noise is wanted
+  std::map<std::pair<int, DeviceId>, TooSmall> too_small_;  // by micro-batches and device
+  std::map<std::string, size_t> own_ways_;                  // by name: micro-batch counts and schedules still possible
+  std::map<std::string, Error> own_troubles_;               // by name: the first reason why one is not
+  std::map<std::pair<std::string, CostOrigin>, double> seen_costs_;  // by signature: its spread
+  Ranking ranking_;
+};
+
+}  // namespace nlsplit

@@ -1,0 +1,156 @@
+// What is looked at: the plans that search finds for each micro-batch count, and the user's own.
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <set>
+
+#include "base/cores.h"
+#include "partition/search_splits.h"
+#include "ranking/ranker.h"
+
+namespace nlsplit {
+namespace {
+
+// Plans with stages split inside their layers that are looked at: max_candidates / 5, shared by the micro-batch counts,
+// for they take longer to lower than others.
+constexpr size_t split_candidates_part = 5, least_split_candidates = 50;
+// Plans that are no split, and their layers, each copy counted, up to which all are simulated.
+constexpr size_t most_yardsticks = 100, most_yardstick_layers = 100'000;
+
+}  // namespace
+
+Status Ranker::collect_candidates() {
+  std::vector<RankedPlan> own;
+  for (const UserPlan& plan : scenario_.plans) {
+    ASSIGN_OR_RETURN(std::vector<RankedPlan> resolved, resolve_own_plan(scenario_, graph_, plan));
+    std::move(resolved.begin(), resolved.end(), std::back_inserter(own));
+  }
+  for (const RankedPlan& plan : own) ++own_ways_[plan.plan.name];
+  RETURN_IF_ERROR(prepare_models(own));
+  RETURN_IF_ERROR(search_all());
+  choose_yardsticks();
+  for (RankedPlan& plan : own) {
+    Candidate candidate;
+    candidate.ranked = std::move(plan);
+    candidate.must_judge = true;
+    candidates_.push_back(std::move(candidate));
+  }
+  // The promising ones first, yardsticks and own plans before them all, in case somebody interrupts.
+  std::ranges::stable_sort(candidates_, {}, &Candidate::bound);
+  return ok_status();
+}
+
+// All of them are timed and simulated where that is little work; else the best three of each kind are timed first, and
+// the others if they may be better.
+void Ranker::choose_yardsticks() {
+  std::array<std::vector<Candidate*>, plan_kind_count> kinds;
+  size_t count = 0, layers = 0;
+  for (Candidate& candidate : candidates_) {
+    if (!is_yardstick(candidate)) continue;
+    kinds[static_cast<size_t>(kind_of(candidate.ranked.plan))].push_back(&candidate);
+    ++count;
+    layers += layers_lowered(candidate.ranked.plan);
+  }
+  many_yardsticks_ = count > most_yardsticks || layers > most_yardstick_layers;
+  for (std::vector<Candidate*>& kind : kinds) {
+    std::ranges::stable_sort(kind, {}, [](const Candidate* candidate) { return candidate->bound; });
+    for (size_t i = 0; i < kind.size(); ++i) {
+      if (many_yardsticks_ && i >= Pruning::surely_timed_yardsticks) continue;
+      kind[i]->bound = 0;
+      if (many_yardsticks_) continue;
+      kind[i]->must_judge = true;
+      kind[i]->found.reset();
+    }
+  }
+}
+
+Status Ranker::prepare_models(const std::vector<RankedPlan>& own) {
+  std::set<int> counts(scenario_.micro_batches.begin(), scenario_.micro_batches.end());
+  for (const RankedPlan& plan : own) counts.insert(plan.plan.micro_batches);
+  progress("preparing the model", 0, counts.size());
+  const std::vector<int> all(counts.begin(), counts.end());
+  std::vector<std::optional<Result<PreparedModel>>> models(all.size());
+  on_all_cores(
+      all.size(), [&](size_t i) { models[i] = prepare_model(scenario_, graph_, all[i]); }, workers());
+  for (std::optional<Result<PreparedModel>>& model : models) {
+    ASSIGN_OR_RETURN(PreparedModel prepared, *std::move(model));
+    prepared_.push_back(std::move(prepared));
+  }
+  return ok_status();
+}
+
+Status Ranker::search_all() {
+  ranking_.proved = true;
+  const std::vector<int>& counts = scenario_.micro_batches;
+  for (size_t begin = 0; begin < counts.size(); begin += workers()) {
+    progress("searching", begin, counts.size());
+    if (begin > 0 && interrupted()) {
+      ranking_.interrupted = true;
+      ranking_.proved = false;
+      break;
+    }
+    std::vector<std::optional<Result<Searched>>> results(std::min(workers(), counts.size() - begin));
+    on_all_cores(
+        results.size(), [&](size_t i) { results[i] = search(nlsplit::prepared_for(prepared_, counts[begin + i])); },
+        workers());
+    for (std::optional<Result<Searched>>& result : results) {
+      ASSIGN_OR_RETURN(Searched searched, *std::move(result));
+      add_found(std::move(searched.found));
+      set_node_shares(searched.costs);
+      if (!first_costs_ || searched.costs.micro_batches < first_costs_->micro_batches)
+        first_costs_ = std::move(searched.costs);
+    }
+  }
+  return ok_status();
+}
+
+Result<Ranker::Searched> Ranker::search(const PreparedModel& prepared) const {
+  const HostId source = scenario_.endpoints.source, sink = scenario_.endpoints.sink;
+  const Graph& graph = prepared.kernels.graph;
+  Searched searched;
+  ASSIGN_OR_RETURN(searched.costs, search_costs(scenario_, prepared, costs_));
+  if (scenario_.training) {
+    Graph without_outputs = graph;  // nothing goes to the sink
+    without_outputs.outputs.clear();
+    ASSIGN_OR_RETURN(searched.found, search_layers(without_outputs, scenario_.cluster, source, source, searched.costs,
+                                                   scenario_.search));
+    return searched;
+  }
+  ASSIGN_OR_RETURN(searched.found,
+                   search_layers(graph, scenario_.cluster, source, sink, searched.costs, scenario_.search));
+  const size_t most = std::max(
+      least_split_candidates, scenario_.search.max_candidates / split_candidates_part / scenario_.micro_batches.size());
+  std::ranges::move(search_splits(graph, scenario_.cluster, source, sink, searched.costs, scenario_.search,
+                                  searched.found.plans, most),
+                    std::back_inserter(searched.found.plans));
+  return searched;
+}
+
+void Ranker::add_found(SearchResult found) {
+  ranking_.devices = found.devices;
+  ranking_.proved &= found.proved;
+  ranking_.space += found.space * static_cast<double>(scenario_.schedules.size());
+  for (ScoredPlan& scored : found.plans) {
+    for (const std::string& schedule : scenario_.schedules) {
+      Candidate candidate;
+      candidate.ranked.plan = scored.plan;
+      candidate.ranked.plan.schedule = schedule;
+      candidate.found = scored;
+      candidate.bound = scored.bound_seconds;
+      candidates_.push_back(std::move(candidate));
+    }
+  }
+}
+
+void Ranker::set_node_shares(const SearchCosts& costs) {
+  if (!ranking_.node_shares.empty()) return;
+  ranking_.node_shares.assign(costs.node_seconds[0].size(), 0);
+  for (const std::vector<double>& seconds : costs.node_seconds) {
+    const double all = std::accumulate(seconds.begin(), seconds.end(), 0.0);
+    if (all <= 0) continue;
+    for (size_t n = 0; n < seconds.size(); ++n)
+      ranking_.node_shares[n] += seconds[n] / all / static_cast<double>(costs.node_seconds.size());
+  }
+}
+
+}  // namespace nlsplit

@@ -1,0 +1,232 @@
+// The best candidates, simulated over links that share their bandwidth: the order of the table.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/cores.h"
+#include "base/random.h"
+#include "cost/same_costs.h"
+#include "program/verify.h"
+#include "ranking/ranker.h"
+#include "sim/simgrid/simgrid_tier.h"
+
+namespace nlsplit {
+namespace {
+
+constexpr size_t plans_a_core = 4;  // lowered before they are simulated
+
+double score_of(const Goal& goal, const NoisyEstimate& estimate) {
+  return score_of(goal, estimate.makespan_s.p95, estimate.latency_s.p95);
+}
+
+// What the verdict and the explanations look at: how long its activities take.
+void keep_times_only(LoweredPlan& plan) {
+  plan.program = {};
+  plan.dependencies = {};
+  plan.relaxed.reset();
+  plan.timed.members = {};
+  plan.timed.member_offset = {};
+}
+
+}  // namespace
+
+Status Ranker::judge() {
+  std::stable_sort(candidates_.begin(), candidates_.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.fast_score < b.fast_score; });
+  draw_samples();
+  if (noise_bound_) choose_robust(wanted());
+  std::vector<Candidate> chosen;
+  for (size_t i = 0; i < candidates_.size(); ++i) {
+    if (i < wanted() || candidates_[i].must_judge) chosen.push_back(std::move(candidates_[i]));
+  }
+  candidates_.clear();
+  // Some at a time: the Programs of a large model take tens of megabytes each.
+  const size_t batch = plans_a_core * workers();
+  for (size_t begin = 0; begin < chosen.size(); begin += batch) {
+    progress("simulating", begin, chosen.size());
+    const size_t end = std::min(chosen.size(), begin + batch);
+    RETURN_IF_ERROR(judge_some({chosen.data() + begin, end - begin}));
+  }
+  if (wants_noise()) {
+    ASSIGN_OR_RETURN(const NoiseRuns noisy, run_noise(scenario_, judged_, options_));
+    ranking_.noise_runs = noisy.runs;
+    for (size_t i = 0; i < noisy.plans.size(); ++i) ranking_.judged[i].noisy = noisy.plans[i];
+  }
+  measure_judged();
+  sort_judged();
+  ranking_.order.resize(ranking_.judged.size());
+  std::iota(ranking_.order.begin(), ranking_.order.end(), size_t{0});
+  if (options_.robust && ranking_.noise_runs > 0) {
+    ranking_.robust = true;
+    std::ranges::stable_sort(ranking_.order, {},
+                             [&](size_t i) { return score_of(goal_, ranking_.judged[i].noisy.value()); });
+  }
+  return ok_status();
+}
+
+// Appends to judged_ and Ranking::judged.
+Status Ranker::judge_some(std::span<Candidate> chosen) {
+  std::vector<std::optional<Result<LoweredPlan>>> made(chosen.size());
+  std::vector<Status> sound(chosen.size(), ok_status());
+  on_all_cores(
+      chosen.size(),
+      [&](size_t i) {
+        const Plan& plan = chosen[i].ranked.plan;
+        made[i] = lower_plan(scenario_, prepared_for(plan), plan, costs_);
+        if (made[i]->ok()) sound[i] = verify(made[i]->value().program);
+      },
+      workers());
+  std::vector<LoweredPlan> lowered;
+  std::vector<RankedPlan> plans;
+  for (size_t i = 0; i < chosen.size(); ++i) {
+    ASSIGN_OR_RETURN(LoweredPlan one, *std::move(made[i]));
+    RankedPlan& ranked = chosen[i].ranked;
+    if (!sound[i].ok()) {
+      // One device has several stages then, and its messages may need another order than its slots.
+      if (has_splits(ranked.plan) && !ranked.own) {
+        RETURN_IF_ERROR(leave_out(chosen[i], sound[i].error()));
+        continue;
+      }
+      CHECK(ranked.own, fmt::format("a plan found by search does not verify: {}: {}",
+                                    to_string(ranked.plan, graph_, scenario_.cluster), sound[i].error().message));
+      Error error = sound[i].error();
+      error.message = fmt::format("plan {} cannot run: {}", ranked.plan.name, error.message);
+      return error;
+    }
+    if (has_splits(ranked.plan)) count_costs_of(one.program);
+    lowered.push_back(std::move(one));
+    plans.push_back(std::move(ranked));
+  }
+  RETURN_IF_ERROR(simulate_each(
+      scenario_.cluster, lowered.size(),
+      [&](size_t i) {
+        return Simulation{&lowered[i].timed, {}};
+      },
+      [&](size_t i, const Timing& timing) {
+        RankedPlan& plan = plans[i];
+        plan.estimate = estimate_of(scenario_, lowered[i], timing);
+        add_breakdown(lowered[i], break_down(lowered[i].timed, timing, scenario_.cluster), scenario_.cluster,
+                      plan.estimate);
+        plan.text = to_string(plan.plan, graph_, scenario_.cluster);
+        std::ranges::copy(lowered[i].notes, std::back_inserter(plan.notes));
+        plan.promise = lowered[i].promise;
+        plan.layers = layers_of(plan.plan);
+        return true;
+      }));
+  for (LoweredPlan& one : lowered) {
+    if (!wants_noise()) keep_times_only(one);
+    judged_.push_back(std::move(one));
+  }
+  std::ranges::move(plans, std::back_inserter(ranking_.judged));
+  return ok_status();
+}
+
+void Ranker::draw_samples() {
+  Random random(options_.seed);
+  std::vector<size_t> order(candidates_.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  for (size_t i = 0; i < std::min(options_.samples, order.size()); ++i) {
+    std::swap(order[i], order[i + random.below(order.size() - i)]);
+    candidates_[order[i]].ranked.sampled = candidates_[order[i]].must_judge = true;
+  }
+}
+
+// Whether or not noise is asked for now: a plan's number must not depend on it.
+void Ranker::choose_robust(size_t most) {
+  std::vector<size_t> order(candidates_.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, {}, [&](size_t i) { return candidates_[i].noisy_score; });
+  for (size_t i = 0; i < std::min(most, order.size()); ++i) candidates_[order[i]].must_judge = true;
+}
+
+// Best first, and the lowered plans with them.
+void Ranker::sort_judged() {
+  std::vector<size_t> order(judged_.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, {}, [&](size_t i) { return score_of(goal_, ranking_.judged[i].estimate); });
+  std::vector<RankedPlan> plans;
+  std::vector<LoweredPlan> lowered;
+  for (const size_t i : order) {
+    plans.push_back(std::move(ranking_.judged[i]));
+    lowered.push_back(std::move(judged_[i]));
+  }
+  ranking_.judged = std::move(plans);
+  judged_ = std::move(lowered);
+}
+
+std::vector<std::string> Ranker::layers_of(const Plan& plan) const {
+  if (plan.stages.size() == 1) return {"all"};
+  std::vector<std::string> layers;
+  for (const Stage& stage : plan.stages)
+    layers.push_back(stage.end == graph_.nodes.size() ? "rest" : ".." + cut_name(graph_, stage.end));
+  return layers;
+}
+
+// From here on the objective is relative to what SimGrid says.
+void Ranker::measure_judged() {
+  std::vector<Estimate> singles, others;
+  for (const RankedPlan& plan : ranking_.judged) {
+    std::vector<Estimate>& kind = is_single(plan.plan) ? singles : others;
+    kind.push_back(plan.estimate);
+  }
+  if (!ranking_.judged.empty()) set_yardstick(goal_, singles, others);
+  ranking_.goal = goal_;
+}
+
+void Ranker::count_cost(DeviceId device, const ComputeDesc& desc) {
+  if (desc.kernel.empty()) return;
+  if (const auto cost = costs_.cost(device, desc))
+    seen_costs_.emplace(std::pair(signature(desc), cost->origin), cost->spread);
+}
+
+// Of a plan that splits layers: no other has its shards.
+void Ranker::count_costs_of(const Program& program) {
+  for (const DeviceProgram& device : program.devices) {
+    const DeviceId id = scenario_.cluster.find_device(device.name);
+    if (device.kind == DeviceKind::host || !id.valid()) continue;
+    for (const Segment& segment : device.segments) {
+      for (const Instr& instr : segment.instrs) {
+        if (instr.opcode == Opcode::compute) count_cost(id, program.descs[static_cast<size_t>(instr.desc)]);
+      }
+    }
+  }
+}
+
+// How many distinct computations stand behind the answer, and where their costs come from. One that has none is
+// needed by no plan.
+void Ranker::count_costs() {
+  for (size_t d = 0; d < scenario_.cluster.devices.size(); ++d) {
+    const DeviceId device(d);
+    if (first_with_costs_of(device, scenario_.cluster, costs_) != device) continue;
+    const Isa isa = scenario_.cluster.device(device).isa;
+    for (const PreparedModel& prepared : prepared_) {
+      const std::vector<ComputeDesc>& descs = prepared.kernels.chosen.at(isa).descs;
+      const std::vector<NodeKernel>& kernels = prepared.kernels.kernels.at(isa);
+      for (size_t n = 0; n < descs.size(); ++n) {
+        if (kernels[n].same_as == n) count_cost(device, descs[n]);
+      }
+      if (const auto& training = prepared.kernels.training) {
+        for (const auto* parts : {&training->input_gradients, &training->weight_gradients}) {
+          for (const NodeGradient& part : *parts) count_cost(device, part.desc);
+        }
+      }
+    }
+  }
+  for (const auto& [what, spread] : seen_costs_) {
+    switch (what.second) {
+      case CostOrigin::measured:
+        ++ranking_.measured_costs;
+        break;
+      case CostOrigin::predicted:
+        ++ranking_.predicted_costs;
+        ranking_.largest_spread = std::max(ranking_.largest_spread, spread);
+        break;
+      case CostOrigin::roofline:
+        ++ranking_.estimated_costs;
+        break;
+    }
+  }
+}
+
+}  // namespace nlsplit

@@ -1,0 +1,345 @@
+// The fast tier: candidates are lowered and timed without contention, the best of them changed a little, and those
+// chosen that SimGrid shall judge.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "base/cores.h"
+#include "partition/anneal.h"
+#include "partition/cuts.h"
+#include "partition/search_splits.h"
+#include "ranking/alike.h"
+#include "ranking/ranker.h"
+
+namespace nlsplit {
+namespace {
+
+// The best of all are changed a little, so many times.
+constexpr size_t refined_plans = 4, refining_steps = 200;
+// What lowering may take: as much as of max_candidates plans of so many layers, each copy of a layer counted.
+constexpr size_t layers_a_candidate = 600;
+constexpr size_t layers_a_device = 40;  // what else lowering does for a device takes as long as so many layers
+
+constexpr size_t farthest_ahead =
+    256;  // candidates that other cores may time before it is known whether they are worth it
+
+}  // namespace
+
+size_t layers_lowered(const Plan& plan) {
+  size_t layers = 0;
+  for (const Stage& stage : plan.stages) layers += (stage.end - stage.begin + layers_a_device) * stage.devices.size();
+  return layers;
+}
+
+// Which candidates are timed depends on what was found of those before them. So on several cores more are timed ahead
+// than needed, and the rest goes on as if it were one.
+Status Ranker::fast_tier() {
+  std::vector<Candidate> fitting;
+  std::vector<Estimate> estimates;  // of each
+  // Samples are of all plans that fit; and what a weighted objective is relative to is not known yet.
+  const bool prune = options_.samples == 0 && scenario_.objective != Objective::weighted;
+  Pruning pruning(wanted(), scenario_.objective);
+  Variants variants(ranking_.node_shares);
+  const std::function<bool(const Candidate&)> worth = [&](const Candidate& candidate) {
+    if (!prune || !candidate.found) return true;
+    return !variants.enough(*candidate.found, candidate.ranked.plan.schedule) && pruning.worth(*candidate.found);
+  };
+  const size_t most_layers = scenario_.search.max_candidates * layers_a_candidate;
+  size_t layers = 0;              // of those found by search
+  std::map<size_t, Timed> ahead;  // by index
+  for (size_t i = 0; i < candidates_.size(); ++i) {
+    if (i % 64 == 0) progress("timing plans", i, candidates_.size());
+    if (interrupted()) {
+      ranking_.interrupted = true;
+      break;
+    }
+    Candidate& candidate = candidates_[i];
+    if (!worth(candidate)) continue;
+    if (candidate.found && options_.samples == 0 && layers > most_layers) {
+      ++ranking_.untimed;
+      continue;
+    }
+    Timed timed;
+    if (const Misfit* known = known_misfit(candidate.ranked.plan)) {
+      timed.too_large = *known;
+    } else {
+      if (!ahead.contains(i)) time_ahead(i, worth, ahead);
+      timed = std::move(ahead.extract(i).mapped());
+    }
+    RETURN_IF_ERROR(note(candidate, timed));
+    if (candidate.found) layers += layers_lowered(candidate.ranked.plan);
+    if (!timed.estimate) continue;
+    if (prune) {
+      pruning.note(candidate.found ? &*candidate.found : nullptr,
+                   score_of(goal_, *timed.estimate) * (noise_bound_ ? candidate.noise_factor : 1),
+                   respects_of(*timed.estimate), kind_of(candidate.ranked.plan));
+      if (candidate.found) variants.note(*candidate.found, candidate.ranked.plan.schedule);
+    }
+    estimates.push_back(*timed.estimate);
+    fitting.push_back(std::move(candidate));
+  }
+  candidates_ = std::move(fitting);
+  if (candidates_.empty() && !ranking_.interrupted) return nothing_fits();
+  measure_against_singles(estimates);
+  score(estimates, 0);
+  if (may_refine() && !ranking_.interrupted) RETURN_IF_ERROR(refine(estimates));
+  choose_champions(estimates);
+  return ok_status();
+}
+
+// This candidate, and on the other cores those next that look worth it by now.
+void Ranker::time_ahead(size_t first, const std::function<bool(const Candidate&)>& worth,
+                        std::map<size_t, Timed>& ahead) const {
+  std::vector<size_t> next = {first};
+  const size_t end = std::min(candidates_.size(), first + farthest_ahead);
+  for (size_t j = first + 1; j < end && next.size() < workers(); ++j) {
+    const Candidate& candidate = candidates_[j];
+    if (!ahead.contains(j) && worth(candidate) && known_misfit(candidate.ranked.plan) == nullptr) next.push_back(j);
+  }
+  std::vector<Timed> timed(next.size());
+  on_all_cores(
+      next.size(), [&](size_t k) { timed[k] = time(candidates_[next[k]]); }, workers());
+  for (size_t k = 0; k < next.size(); ++k) ahead.emplace(next[k], std::move(timed[k]));
+}
+
+// A device that was too small for the whole model as one of more copies of it is too small as one of fewer: more
+// micro-batches pass through it. nullptr: none of these was.
+const Misfit* Ranker::known_misfit(const Plan& plan) const {
+  if (is_split(plan)) return nullptr;
+  const std::vector<DeviceId>& copies = plan.stages[0].devices;
+  for (const DeviceId device : copies) {
+    const auto known = too_small_.find({plan.micro_batches, device});
+    if (known != too_small_.end() && known->second.copies >= copies.size()) return &known->second.misfit;
+  }
+  return nullptr;
+}
+
+Ranker::Timed Ranker::time(const Candidate& candidate) const {
+  const Plan& plan = candidate.ranked.plan;
+  Timed timed;
+  auto lowered = lower_plan(scenario_, prepared_for(plan), plan, costs_);
+  if (!lowered) {
+    timed.trouble = lowered.error();
+  } else if (const DeviceProgram* device = lowered->too_large; device != nullptr) {
+    timed.too_large = Misfit{device->name, device->memory, device->arena, 1};
+  } else {
+    timed.estimate = estimate_fast(scenario_, *lowered);
+    if (noise_bound_) timed.noise_factor = noise_bound_->factor(*lowered, timed.estimate->makespan_s);
+  }
+  return timed;
+}
+
+// Counts it, among those that cannot be if it cannot.
+Status Ranker::note(Candidate& candidate, const Timed& timed) {
+  const Plan& plan = candidate.ranked.plan;
+  if (timed.trouble) {
+    if (has_splits(plan)) return leave_out(candidate, *timed.trouble);
+    if (!has_no_schedule(candidate, *timed.trouble)) return *timed.trouble;
+    if (ranking_.unscheduled++ == 0) ranking_.why_unscheduled = timed.trouble->message;
+    return ok_status();
+  }
+  ++ranking_.considered;
+  if (has_splits(plan)) ++ranking_.split_inside;
+  if (timed.too_large) {
+    count_misfit(*timed.too_large, candidate);
+    const DeviceId device = scenario_.cluster.find_device(timed.too_large->device);
+    if (!is_split(plan))
+      too_small_.try_emplace({plan.micro_batches, device}, TooSmall{plan.stages[0].devices.size(), *timed.too_large});
+  }
+  candidate.noise_factor = timed.noise_factor;
+  return ok_status();
+}
+
+// Not every schedule exists for every plan: such a plan is left out, unless the user asked for just this one.
+bool Ranker::has_no_schedule(const Candidate& candidate, const Error& error) const {
+  if (!scenario_.training) return false;
+  const Plan& plan = candidate.ranked.plan;
+  const bool asked_for = candidate.ranked.own && std::ranges::any_of(scenario_.plans, [&](const UserPlan& own) {
+                           return own.name == plan.name && own.schedule == plan.schedule;
+                         });
+  if (asked_for) return false;
+  if (error.kind == ErrorKind::unsupported) return true;
+  const auto input = schedule_input(prepared_for(plan).kernels, plan, scenario_.cluster, &costs_);
+  return input.ok() && !make_schedule(plan.schedule, *input).ok();
+}
+
+// A plan that splits layers cannot always be planned for: more shards than rows, a shard's kernel without a cost. One
+// that search found is left out; so is one of the user's, as long as another micro-batch count or schedule is left.
+Status Ranker::leave_out(const Candidate& candidate, const Error& error) {
+  const Plan& plan = candidate.ranked.plan;
+  if (!candidate.ranked.own) {
+    if (ranking_.left_out++ == 0) ranking_.why_left_out = error.message;
+    return ok_status();
+  }
+  const Error& first = own_troubles_.try_emplace(plan.name, error).first->second;
+  if (--own_ways_[plan.name] == 0) {
+    const auto at = std::ranges::find(scenario_.plans, plan.name, &UserPlan::name);
+    CHECK(at != scenario_.plans.end(), "a plan of one's own that the scenario has not");
+    return at_plan(*at, first);
+  }
+  const bool known = std::ranges::any_of(ranking_.own_left_out, [&](const OwnLeftOut& other) {
+    return other.name == plan.name && other.micro_batches == plan.micro_batches;
+  });
+  if (!known) ranking_.own_left_out.push_back({plan.name, plan.micro_batches, error.message});
+  return ok_status();
+}
+
+void Ranker::count_misfit(const Misfit& misfit, const Candidate& candidate) {
+  auto at = std::ranges::find(ranking_.misfits, misfit.device, &Misfit::device);
+  if (at == ranking_.misfits.end()) {
+    ranking_.misfits.push_back({misfit.device, misfit.has, misfit.least_needed, 0});
+    at = ranking_.misfits.end() - 1;
+  }
+  ++at->plans;
+  at->least_needed = std::min(at->least_needed, misfit.least_needed);
+  if (candidate.ranked.own) count_own_misfit(misfit, candidate.ranked.plan);
+}
+
+void Ranker::count_own_misfit(const Misfit& misfit, const Plan& plan) {
+  auto at = std::find_if(ranking_.own_misfits.begin(), ranking_.own_misfits.end(),
+                         [&](const OwnMisfit& m) { return m.name == plan.name && m.device == misfit.device; });
+  if (at == ranking_.own_misfits.end()) {
+    ranking_.own_misfits.push_back({plan.name, {}, misfit.device, misfit.has, misfit.least_needed});
+    at = ranking_.own_misfits.end() - 1;
+  }
+  if (std::find(at->micro_batches.begin(), at->micro_batches.end(), plan.micro_batches) == at->micro_batches.end()) {
+    at->micro_batches.push_back(plan.micro_batches);
+  }
+  at->least_needed = std::min(at->least_needed, misfit.least_needed);
+}
+
+Error Ranker::nothing_fits() const {
+  if (ranking_.misfits.empty()) {
+    Error error =
+        unsupported(ranking_.unscheduled > 0 ? fmt::format("no plan can be scheduled: {}", ranking_.why_unscheduled)
+                                             : fmt::format("no plan can be lowered: {}", ranking_.why_left_out));
+    error.where.file = scenario_.file;
+    return error;
+  }
+  std::string text = "no plan fits in the devices' memory:";
+  for (const Misfit& misfit : ranking_.misfits) {
+    text += fmt::format("\n  {} has {}, the most modest plan that uses it needs {}", misfit.device,
+                        to_string(misfit.has), to_string(misfit.least_needed));
+  }
+  Error error = invalid_input(text);
+  error.where.file = scenario_.file;
+  return error;
+}
+
+bool Ranker::may_refine() const {
+  const SearchOptions& search = scenario_.search;
+  const bool annealed = search.method == "anneal" && (search.layers || search.replicate);
+  return !scenario_.training && (annealed || !search.axes.empty());
+}
+
+// What a weighted objective is relative to: the best single device among the candidates.
+void Ranker::measure_against_singles(const std::vector<Estimate>& estimates) {
+  std::vector<Estimate> singles, others;
+  for (size_t i = 0; i < candidates_.size(); ++i) {
+    std::vector<Estimate>& kind = is_single(candidates_[i].ranked.plan) ? singles : others;
+    kind.push_back(estimates[i]);
+  }
+  if (!candidates_.empty()) set_yardstick(goal_, singles, others);
+}
+
+void Ranker::score(const std::vector<Estimate>& estimates, size_t from) {
+  for (size_t i = from; i < candidates_.size(); ++i) {
+    candidates_[i].fast_score = score_of(goal_, estimates[i]);
+    candidates_[i].noisy_score = candidates_[i].fast_score * candidates_[i].noise_factor;
+  }
+}
+
+// Small changes to the best plans, each timed by the fast tier: split stages, their shares and where they end are too
+// many to list.
+Status Ranker::refine(std::vector<Estimate>& estimates) {
+  std::vector<size_t> order(candidates_.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, {}, [&](size_t i) { return candidates_[i].fast_score; });
+  // The best of all, and the best that have a split stage.
+  std::vector<Plan> starts;
+  for (const bool split : {false, true}) {
+    size_t taken = 0;
+    for (const size_t i : order) {
+      const Candidate& candidate = candidates_[i];
+      if (candidate.ranked.own || (split && !has_splits(candidate.ranked.plan))) continue;
+      if (std::ranges::find(starts, candidate.ranked.plan) == starts.end()) starts.push_back(candidate.ranked.plan);
+      if (++taken == refined_plans / 2) break;
+    }
+  }
+  AnnealSpace space;
+  space.graph = &prepared_.front().kernels.graph;
+  const SearchCosts& costs = *first_costs_;
+  space.cuts = distinct_cuts(find_cuts(*space.graph), costs.node_seconds, costs.cut_bytes);
+  for (size_t d = 0; d < scenario_.cluster.devices.size(); ++d) space.devices.push_back(DeviceId(d));
+  space.max_devices =
+      scenario_.search.max_devices > 0 ? scenario_.search.max_devices : scenario_.cluster.devices.size();
+  space.max_stages = scenario_.search.max_stages > 0 ? scenario_.search.max_stages : space.max_devices;
+  if (!scenario_.search.layers) space.max_stages = 1;
+  space.replicate = scenario_.search.replicate;
+  space.axes = scenario_.search.axes;
+  space.micro_batches = scenario_.micro_batches;
+  space.shares = [&](const Stage& stage) { return shares_by_speed(costs, stage); };
+  const auto is_same = [](const Plan& a, const Plan& b) {
+    return a.stages == b.stages && a.micro_batches == b.micro_batches && a.schedule == b.schedule;
+  };
+  Status status = ok_status();
+  size_t done = 0;
+  space.cost = [&](const Plan& plan) {
+    constexpr double cannot_be = std::numeric_limits<double>::infinity();
+    if (!status.ok() || interrupted()) return cannot_be;
+    for (const Candidate& known : candidates_) {
+      if (!known.ranked.own && is_same(known.ranked.plan, plan)) return known.fast_score;
+    }
+    if (done++ % 16 == 0) progress("changing the best plans", done, refining_steps);
+    Candidate candidate;
+    candidate.ranked.plan = plan;
+    const Timed timed = time(candidate);
+    status = note(candidate, timed);
+    if (!timed.estimate) return cannot_be;
+    estimates.push_back(*timed.estimate);
+    candidates_.push_back(std::move(candidate));
+    score(estimates, candidates_.size() - 1);
+    return candidates_.back().fast_score;
+  };
+  anneal(space, starts, {.steps = refining_steps, .seed = scenario_.search.seed});
+  if (interrupted()) ranking_.interrupted = true;
+  return status;
+}
+
+// The best split in each respect is simulated whatever the objective: the verdict speaks of all three. So is the most
+// even one, which would be the best over faster links. And the yardsticks: all of them where they are few, else the
+// best device and the best copies in each respect.
+void Ranker::choose_champions(const std::vector<Estimate>& estimates) {
+  for (const PlanKind kind : {PlanKind::split, PlanKind::single, PlanKind::copies}) {
+    if (kind != PlanKind::split && !many_yardsticks_) continue;
+    choose_best(estimates, [&](const Candidate& candidate) {
+      return kind_of(candidate.ranked.plan) == kind && (kind == PlanKind::split || !candidate.ranked.own);
+    });
+  }
+}
+
+// Of these the best in each respect must be judged.
+template <class Among>
+void Ranker::choose_best(const std::vector<Estimate>& estimates, const Among& among) {
+  Respects least;
+  std::array<size_t, std::tuple_size_v<Respects>> champion = {};
+  least.fill(std::numeric_limits<double>::infinity());
+  for (size_t i = 0; i < candidates_.size(); ++i) {
+    if (!among(candidates_[i])) continue;
+    const Respects scores = respects_of(estimates[i]);
+    for (size_t s = 0; s < scores.size(); ++s) {
+      if (scores[s] >= least[s]) continue;
+      least[s] = scores[s];
+      champion[s] = i;
+    }
+  }
+  for (size_t s = 0; s < champion.size(); ++s) {
+    if (std::isfinite(least[s])) candidates_[champion[s]].must_judge = true;
+  }
+}
+
+}  // namespace nlsplit

@@ -1,0 +1,74 @@
+// Programs for devices of kind cuda, and how their results compare.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "exec/programs.h"
+#include "exec/run_threads.h"
+#include "kernels/gpu.h"
+#include "program/lower.h"
+#include "program/text.h"
+#include "testing/paths.h"
+
+namespace nlsplit::testing {
+
+inline Device gpu_device(Isa isa = Isa::cuda) {
+  Device device;
+  device.name = "G";
+  device.kind = is_gpu(isa) ? DeviceKind::cuda : DeviceKind::cpu;
+  device.memory = bytes(int64_t{1} << 40);
+  device.isa = isa;
+  return device;
+}
+
+inline Program unsplit_on(const Graph& graph, int micro_batches, Isa isa) {
+  return lower_unsplit(choose_kernels(graph, {isa}).value(), micro_batches, gpu_device(isa), "here").value();
+}
+
+inline Job job_of(const Program& program, const WeightStore& weights) {
+  Job job = seeded_job(program);
+  job.contents = contents_of(weights);
+  return job;
+}
+
+inline std::string error_of(const Result<RunResult>& result) {
+  return result.ok() ? "no error" : result.error().to_string();
+}
+
+inline void expect_close(const RunResult& got, const RunResult& want) {
+  ASSERT_EQ(got.outputs.size(), want.outputs.size());
+  for (size_t o = 0; o < want.outputs.size(); ++o) {
+    const std::vector<float>&a = got.outputs[o].tensor.values, &b = want.outputs[o].tensor.values;
+    ASSERT_EQ(a.size(), b.size());
+    for (size_t i = 0; i < b.size(); ++i) ASSERT_NEAR(a[i], b[i], 1e-4 * (1 + std::abs(b[i]))) << "at " << i;
+  }
+}
+
+// A Program written by hand for level v2, its devices turned into GPUs.
+inline Program on_gpus(const std::string& name) {
+  std::string text = read_file(std::string(NLS_SOURCE_DIR) + "/tests/programs/" + name + ".nls").value();
+  const auto replace = [&](const std::string& from, const std::string& to) {
+    for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
+      text.replace(at, from.size(), to);
+  };
+  for (const char* letter : {"A", "B", "C"}) {
+    const std::string device = std::string("device ") + letter;
+    replace(device + " cpu", device + " cuda");
+  }
+  replace("isa v2", "isa cuda");
+  replace("memory 1048576", "memory 1073741824");
+  replace("matmul_v2", "matmul_cublaslt_cuda");
+  replace("gemm_v2", "gemm_cublaslt_cuda");
+  replace("binary_v2", "binary_cuda");
+  replace("buffer ws f32[4096]", "buffer ws f32[8388608]");  // 32 MiB, as the catalogue says
+  auto program = parse_program(text, name);
+  EXPECT_TRUE(program.ok()) << program.error().to_string();
+  return std::move(program).value();
+}
+
+}  // namespace nlsplit::testing

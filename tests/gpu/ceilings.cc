@@ -1,0 +1,135 @@
+// One computation at a time on a backend: its results, its time, and the bandwidth and arithmetic to hold that against.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "exec/run.h"
+#include "gpu/gpu_check.h"
+#include "gpu/prepared.h"
+#include "graph/passes.h"
+#include "graph/zoo.h"
+#include "kernels/assign.h"
+#include "kernels/gpu.h"
+
+namespace nlsplit::testing {
+Result<Bench> Bench::open(const cuda::Backend& backend) {
+  Bench bench(backend);
+  RETURN_IF_REFUSED(backend.open(0, &bench.device_));
+  const char* text = "";
+  RETURN_IF_REFUSED(backend.describe(bench.device_, &text));
+  bench.text_ = text;
+  return bench;
+}
+
+Bench::Bench(Bench&& other) noexcept
+    : backend_(other.backend_), device_(std::exchange(other.device_, nullptr)), text_(std::move(other.text_)) {}
+
+Bench::~Bench() {
+  if (device_ != nullptr) backend_->close(device_);
+}
+
+Result<std::vector<std::string>> Bench::run(const ComputeDesc& desc, const std::vector<std::string>& inputs) {
+  Prepared p(*backend_, device_);
+  RETURN_IF_ERROR(p.prepare(desc, inputs));
+  const KernelCall call{&desc, p.inputs.data(), p.outputs.data(), p.workspace, {}};
+  RETURN_IF_REFUSED(backend_->launch(device_, p.kernel, &call));
+  std::vector<std::string> results;
+  for (const TensorType& type : desc.outputs) results.emplace_back(static_cast<size_t>(size_of(type).value()), '\0');
+  for (size_t o = 0; o < results.size(); ++o) {
+    RETURN_IF_REFUSED(
+        backend_->copy_out(device_, cuda::Stream::compute, results[o].data(), p.outputs[o], results[o].size()));
+  }
+  RETURN_IF_ERROR(p.wait());
+  return results;
+}
+
+// The median of 20 after 3 that warm up.
+Result<double> Bench::timed(const std::function<cuda::Answer()>& begin) {
+  constexpr int warm_up = 3, repeats = 20;
+  cuda::Event *first = nullptr, *last = nullptr;
+  RETURN_IF_REFUSED(backend_->create_event(device_, &first));
+  RETURN_IF_REFUSED(backend_->create_event(device_, &last));
+  std::vector<double> all;
+  for (int r = 0; r < warm_up + repeats; ++r) {
+    RETURN_IF_REFUSED(backend_->record(device_, cuda::Stream::compute, first));
+    RETURN_IF_REFUSED(begin());
+    RETURN_IF_REFUSED(backend_->record(device_, cuda::Stream::compute, last));
+    RETURN_IF_REFUSED(backend_->wait(device_, last));
+    double took = 0;
+    RETURN_IF_REFUSED(backend_->elapsed(device_, first, last, &took));
+    if (r >= warm_up) all.push_back(took);
+  }
+  backend_->destroy_event(device_, first);
+  backend_->destroy_event(device_, last);
+  return median(all);
+}
+
+Result<double> Bench::seconds(const ComputeDesc& desc) {
+  std::vector<std::string> zeros;
+  for (const TensorType& type : desc.inputs) zeros.emplace_back(static_cast<size_t>(size_of(type).value()), '\0');
+  Prepared p(*backend_, device_);
+  RETURN_IF_ERROR(p.prepare(desc, zeros));
+  const KernelCall call{&desc, p.inputs.data(), p.outputs.data(), p.workspace, {}};
+  return timed([&] { return backend_->launch(device_, p.kernel, &call); });
+}
+
+Result<double> Bench::bandwidth() {
+  constexpr size_t size = size_t{256} << 20;  // above any cache of a GPU
+  Prepared p(*backend_, device_);
+  const std::string zeros(size, '\0');
+  ASSIGN_OR_RETURN(void* from, p.take(size, zeros));
+  ASSIGN_OR_RETURN(void* to, p.take(size, zeros));
+  RETURN_IF_ERROR(p.wait());
+  ASSIGN_OR_RETURN(const double took, timed([&] {
+                     return backend_->move(device_, cuda::Stream::compute, to, size, from, size, size, 1);
+                   }));
+  return 2 * static_cast<double>(size) / took;
+}
+
+namespace {
+
+// The square product that a GPU does best, as the level does it.
+Result<double> arithmetic(Bench& bench, Isa isa) {
+  constexpr int64_t n = 4096;
+  ComputeDesc desc;
+  desc.op = Op::MatMul;
+  desc.inputs = desc.outputs = {{DType::f32, {n, n}}};
+  desc.inputs.push_back(desc.inputs[0]);
+  ASSIGN_OR_RETURN(desc.kernel, choose_kernel(desc, isa));
+  ASSIGN_OR_RETURN(const double took, bench.seconds(desc));
+  return 2.0 * n * n * n / took;
+}
+
+}  // namespace
+
+Status print_table(Bench& bench, const std::string& network, int64_t batch) {
+  ASSIGN_OR_RETURN(Model model, zoo_model(network));
+  ASSIGN_OR_RETURN(const Graph one, optimize(model.graph, model.weights));
+  ASSIGN_OR_RETURN(const Graph graph, with_batch(one, batch));
+  ASSIGN_OR_RETURN(const double bytes_a_second, bench.bandwidth());
+  for (const Isa isa : gpu_levels()) {
+    ASSIGN_OR_RETURN(const double flops_a_second, arithmetic(bench, isa));
+    ASSIGN_OR_RETURN(const Assignment chosen, assign_kernels(graph, isa));
+    fmt::print("\n{} batch {} {}: measured ceilings {:.1f} GB/s, {:.2f} TFLOP/s\n", network, batch, name_of(isa),
+               bytes_a_second * 1e-9, flops_a_second * 1e-12);
+    fmt::print("{:>10} {:>9} {:>9}  {}\n", "us", "% memory", "% flops", "computation");
+    std::set<std::string> seen;
+    double sum = 0;
+    for (const ComputeDesc& desc : chosen.descs) {
+      if (desc.kernel.empty() || gpu_kernel_name(desc.kernel) == host_kernel) continue;
+      ASSIGN_OR_RETURN(const double took, bench.seconds(desc));
+      sum += took;
+      if (!seen.insert(signature(desc)).second) continue;
+      const Work work = work_of(desc);
+      const auto moved = static_cast<double>((work.bytes_read + work.bytes_written).value());
+      fmt::print("{:10.1f} {:9.1f} {:9.1f}  {}\n", took * 1e6, 100 * moved / took / bytes_a_second,
+                 100 * static_cast<double>(work.flops.value()) / took / flops_a_second, signature(desc));
+    }
+    fmt::print("{:10.1f} us all computations, one after the other\n", sum * 1e6);
+  }
+  return ok_status();
+}
+
+}  // namespace nlsplit::testing

@@ -1,0 +1,72 @@
+// What scripts/check_gpu runs on a machine with a GPU: the operators against the reference, split networks against
+// unsplit ones, and a table of kernels with their share of what the GPU was measured to do.
+//
+//   gpu_check operators [SEED [CASES]]      exit code 1: something differs
+//   gpu_check split
+//   gpu_check run DIR                       a Program that `nlsim lower --save DIR` has written, with its weights
+//   gpu_check table [NETWORK [BATCH]]
+//   gpu_check overlap                       copies alone, computing alone, both at once
+//   gpu_check time NETWORK BATCH LEVEL [SECONDS [on|untimed|off]]
+//
+// In front, `--cpu` lets the CPU stand in, to try the program itself where there is no GPU; `--emulated` runs the CUDA
+// backend's own code on the emulated GPU (tests/gpu/emulator).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "exec/cuda/library.h"
+#include "kernels/catalogue.h"
+
+namespace nlsplit::testing {
+
+// A backend's device and one computation on it, with memory of its own.
+class Bench {
+ public:
+  static Result<Bench> open(const cuda::Backend& backend);
+  Bench(Bench&& other) noexcept;
+  Bench& operator=(Bench&&) = delete;
+  ~Bench();
+
+  const std::string& text() const { return text_; }
+  // Row-major bytes of the outputs. They and the workspace are poisoned before.
+  Result<std::vector<std::string>> run(const ComputeDesc& desc, const std::vector<std::string>& inputs);
+  // Seconds of one execution: the median of several, on operands of zeros. Copies count for nothing.
+  Result<double> seconds(const ComputeDesc& desc);
+  // Bytes a second, read and written together, of copying within the memory.
+  Result<double> bandwidth();
+  // A line each: copies in, out and both ways, of pageable and of page-locked memory, beside computing. small: for a
+  // CPU that stands in.
+  Status print_overlap(bool small);
+
+ private:
+  explicit Bench(const cuda::Backend& backend) : backend_(&backend) {}
+  struct Prepared;
+  Result<double> timed(const std::function<cuda::Answer()>& begin);
+
+  const cuda::Backend* backend_;
+  cuda::Device* device_ = nullptr;
+  std::string text_;
+};
+
+// How many computations differ. Every operator, every level, `cases` random computations each.
+Result<int> check_operators(Bench& bench, uint64_t seed, int cases);
+// A line a kernel of the network.
+Status print_table(Bench& bench, const std::string& network, int64_t batch);
+
+// How many ways to run it differ from the unsplit network, or from DIR/expected.npy by more than arithmetic may.
+Result<int> check_saved(const GpuOptions& gpu, const std::string& dir);
+
+struct TimedNetwork {
+  std::string network;  // of the zoo
+  int64_t batch = 1;
+  std::string level;  // "cuda", "tf32", "float16", "bfloat16"
+  double seconds = 1;
+  GpuGraphs graphs = GpuGraphs::untimed;
+};
+// One line of JSON: what executions of the whole network took.
+Status print_times(const GpuOptions& gpu, const TimedNetwork& what);
+
+}  // namespace nlsplit::testing

@@ -1,0 +1,177 @@
+// The GPU's part of the catalogue: what it accepts and where that ends.
+#include "kernels/gpu.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "kernels/assign.h"
+#include "kernels/cpu.h"
+#include "kernels/layout.h"
+#include "kernels/random_desc.h"
+
+namespace nlsplit::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+TensorType f32(Shape shape) { return {DType::f32, std::move(shape)}; }
+
+ComputeDesc conv_desc(Shape x, Shape w, std::vector<int64_t> pads, int64_t stride) {
+  ComputeDesc desc;
+  desc.op = Op::Conv;
+  desc.attrs = {{"dilations", std::vector<int64_t>{1, 1}},
+                {"group", int64_t{1}},
+                {"kernel_shape", std::vector<int64_t>{w[2], w[3]}},
+                {"pads", std::move(pads)},
+                {"strides", std::vector<int64_t>{stride, stride}}};
+  desc.inputs = {f32(std::move(x)), f32(std::move(w))};
+  desc.outputs = info(desc.op).infer(desc.inputs, desc.attrs).value();
+  return desc;
+}
+
+ComputeDesc matmul_desc(Shape a, Shape b) {
+  ComputeDesc desc;
+  desc.op = Op::MatMul;
+  desc.inputs = {f32(std::move(a)), f32(std::move(b))};
+  desc.outputs = info(desc.op).infer(desc.inputs, desc.attrs).value();
+  return desc;
+}
+
+TEST(GpuCatalogue, EveryComputedOperatorHasAKernelOfItsLevel) {
+  Random random(4);
+  int on_host = 0, on_gpu = 0;
+  for (Op op : computed_ops()) {
+    for (int i = 0; i < 20; ++i) {
+      std::optional<ComputeDesc> desc = random_desc(op, random);
+      if (!desc) continue;
+      for (const Isa isa : gpu_levels()) {
+        desc->kernel = choose_kernel(*desc, isa).value();
+        ASSERT_NE(find_kernel(desc->kernel), nullptr) << desc->kernel;
+        EXPECT_EQ(isa_of(desc->kernel), isa);
+        EXPECT_EQ(gpu_kernel_name(desc->kernel), find_kernel(desc->kernel)->name);
+        EXPECT_TRUE(verify(*desc).ok()) << verify(*desc).error().to_string();
+        ++(gpu_kernel_name(desc->kernel) == host_kernel ? on_host : on_gpu);
+      }
+    }
+  }
+  EXPECT_GT(on_gpu, 3 * on_host);  // recurrent networks, transposed convolutions, pads, what is empty
+  EXPECT_GT(on_host, 0);
+}
+
+// What has a kernel of its own in float32 has it in float16 and bfloat16.
+TEST(GpuCatalogue, HalvesHaveTheSameKernels) {
+  Random random(9);
+  int compared = 0;
+  for (Op op : computed_ops()) {
+    for (int i = 0; i < 10; ++i) {
+      const std::optional<ComputeDesc> desc = random_desc(op, random);
+      if (!desc) continue;
+      for (const DType type : {DType::f16, DType::bf16}) {
+        ComputeDesc half = *desc;
+        for (TensorType& input : half.inputs) input.dtype = type;
+        for (TensorType& output : half.outputs) output.dtype = type;
+        half.kernel = choose_kernel(half, Isa::cuda).value();
+        EXPECT_EQ(half.kernel, choose_kernel(*desc, Isa::cuda).value());
+        EXPECT_TRUE(verify(half).ok()) << verify(half).error().to_string();
+        ++compared;
+      }
+    }
+  }
+  EXPECT_GT(compared, 400);
+}
+
+TEST(GpuCatalogue, OperandsAreOfOneType) {
+  ComputeDesc desc = matmul_desc({2, 3}, {3, 4});
+  desc.kernel = "matmul_cublaslt_cuda";
+  ASSERT_TRUE(verify(desc).ok());
+  desc.outputs[0].dtype = DType::f16;
+  EXPECT_THAT(refusal(*find_kernel(desc.kernel), desc, Isa::cuda), HasSubstr("f32[2,3] is not f16"));
+  ComputeDesc cast;
+  cast.op = Op::Cast;
+  cast.attrs = {{"to", std::string("bf16")}};
+  cast.inputs = {f32({2, 3})};
+  cast.outputs = {{DType::bf16, {2, 3}}};
+  EXPECT_EQ(choose_kernel(cast, Isa::cuda).value(), "cast_cuda");
+  cast.inputs[0].dtype = DType::i64;
+  EXPECT_EQ(choose_kernel(cast, Isa::cuda).value(), "host_cuda");
+}
+
+TEST(GpuCatalogue, LevelsAreApartFromCpus) {
+  for (const Isa isa : gpu_levels()) {
+    EXPECT_TRUE(is_gpu(isa));
+    EXPECT_FALSE(cpu_supports(isa));
+    EXPECT_EQ(parse_isa(name_of(isa)).value(), isa);
+  }
+  for (const Isa isa : all_levels()) EXPECT_FALSE(is_gpu(isa));
+  EXPECT_EQ(find_kernel("conv_cudnn_v3"), nullptr);
+  EXPECT_EQ(find_kernel("conv_direct_cuda"), nullptr);
+  EXPECT_NE(find_kernel("conv_cudnn_tf32"), nullptr);
+}
+
+TEST(GpuCatalogue, HasNoBlocksOfChannels) {
+  ComputeDesc desc = conv_desc({1, 32, 8, 8}, {16, 32, 3, 3}, {1, 1, 1, 1}, 1);
+  desc.weights = 0b10;
+  EXPECT_FALSE(in_blocks(desc, Isa::cuda).has_value());
+  desc.inputs[0].block = desc.outputs[0].block = 1;
+  EXPECT_THAT(choose_kernel(desc, Isa::cuda).error().message, HasSubstr("a GPU's kernels work on row-major tensors"));
+}
+
+TEST(GpuCatalogue, CudnnTakesPadsThatComeToTheSame) {
+  // 8 columns, 3 wide: (0, 1) with stride 2 makes 4 columns, and (0, 0) makes 3.
+  const auto chosen = [](const ComputeDesc& desc) { return choose_kernel(desc, Isa::cuda).value(); };
+  EXPECT_EQ(chosen(conv_desc({1, 2, 8, 8}, {4, 2, 3, 3}, {1, 1, 1, 1}, 1)), "conv_cudnn_cuda");
+  EXPECT_EQ(chosen(conv_desc({1, 2, 8, 8}, {4, 2, 3, 3}, {0, 0, 1, 1}, 2)), "conv_loops_cuda");
+  // (1, 0) with stride 2: the last window ends at column 7, as with (1, 1).
+  EXPECT_EQ(chosen(conv_desc({1, 2, 8, 8}, {4, 2, 3, 3}, {1, 1, 0, 0}, 2)), "conv_cudnn_cuda");
+}
+
+TEST(GpuCatalogue, BatchesOfProductsLieAtAFixedDistance) {
+  const auto of = [](Shape a, Shape b) { return batched_product_of(matmul_desc(std::move(a), std::move(b))); };
+  const auto one = of({5, 2, 3}, {3, 4});
+  ASSERT_TRUE(one.has_value());
+  EXPECT_EQ(one->batch, 1);
+  EXPECT_EQ(one->m, 10);
+  const auto both = of({6, 2, 3}, {6, 3, 4});
+  ASSERT_TRUE(both.has_value());
+  EXPECT_EQ(both->batch, 6);
+  EXPECT_EQ(both->a_stride, 6);
+  EXPECT_EQ(both->b_stride, 12);
+  const auto shared = of({2, 3}, {6, 3, 4});
+  ASSERT_TRUE(shared.has_value());
+  EXPECT_EQ(shared->a_stride, 0);
+  EXPECT_EQ(shared->b_stride, 12);
+  EXPECT_FALSE(of({2, 1, 2, 3}, {1, 5, 3, 4}).has_value());
+  EXPECT_EQ(choose_kernel(matmul_desc({2, 1, 2, 3}, {1, 5, 3, 4}), Isa::cuda).value(), "host_cuda");
+}
+
+TEST(GpuCatalogue, ReducedAxesAreNeighbours) {
+  const auto of = [](const Shape& shape, std::vector<int64_t> axes) { return around_axes(shape, axes); };
+  const auto last = of({2, 3, 4}, {-1});
+  ASSERT_TRUE(last.has_value());
+  EXPECT_EQ(last->outer, 6);
+  EXPECT_EQ(last->extent, 4);
+  EXPECT_EQ(last->inner, 1);
+  const auto middle = of({2, 3, 1, 5, 7}, {1, 3});
+  ASSERT_TRUE(middle.has_value());
+  EXPECT_EQ(middle->outer, 2);
+  EXPECT_EQ(middle->extent, 15);
+  EXPECT_EQ(middle->inner, 7);
+  EXPECT_FALSE(of({2, 3, 4}, {0, 2}).has_value());
+  const auto none = of({2, 3}, {});
+  ASSERT_TRUE(none.has_value());
+  EXPECT_EQ(none->outer, 6);
+  EXPECT_EQ(none->extent, 1);
+}
+
+TEST(GpuCatalogue, LibrariesHaveWorkspaceAndOwnKernelsNone) {
+  const ComputeDesc conv = conv_desc({1, 2, 8, 8}, {4, 2, 3, 3}, {1, 1, 1, 1}, 1);
+  for (const KernelInfo& kernel : gpu_kernels()) {
+    const bool by_library = kernel.name.ends_with("cudnn") || kernel.name.ends_with("cublaslt");
+    EXPECT_EQ(workspace_of(kernel, conv, Isa::cuda, 1).value() > 0, by_library) << kernel.name;
+    EXPECT_EQ(kernel.exact_axes, by_library ? 0 : exact::batch) << kernel.name;
+    EXPECT_EQ(kernel.packed_bytes, nullptr) << kernel.name;
+  }
+}
+
+}  // namespace
+}  // namespace nlsplit::testing

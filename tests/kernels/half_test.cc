@@ -1,0 +1,185 @@
+// float16 and bfloat16 on the CPU: bit for bit what float32's kernel makes of the widened operands, rounded once, and
+// near what the reference evaluator makes of the halves.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "graph/elements.h"
+#include "kernels/kernel_operands.h"
+#include "kernels/piece_of.h"
+#include "kernels/random_desc.h"
+#include "kernels/run_kernel.h"
+#include "kernels/widened.h"
+#include "testing/tensors.h"
+
+namespace nlsplit::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+ComputeDesc of_type(ComputeDesc desc, DType type) {
+  for (TensorType& input : desc.inputs) input.dtype = type;
+  for (TensorType& output : desc.outputs) output.dtype = type;
+  return desc;
+}
+
+Tensor rounded_to(const Tensor& tensor, DType type) {
+  const std::vector<double> values(tensor.values.begin(), tensor.values.end());
+  return tensor_of({type, tensor.type.shape}, raw_of(type, std::span<const double>(values)));
+}
+
+Tensor widened_from(const Tensor& tensor) {
+  Tensor wide{{DType::f32, tensor.type.shape}, {}};
+  for (const double value : reals_of(tensor.type.dtype, tensor.raw)) wide.values.push_back(static_cast<float>(value));
+  return wide;
+}
+
+// With a guard behind each operand, at addresses aligned to an element only. `over`: as run_kernel has it.
+std::vector<Tensor> run_halves(const KernelLibrary& library, const ComputeDesc& desc, const std::vector<Tensor>& inputs,
+                               int workers = 1, int over = -1) {
+  constexpr size_t guard = 64;
+  const auto lead = [](const TensorType& type) { return static_cast<size_t>(size_of(type.dtype)); };
+  const auto framed = [&](const TensorType& type, const std::string& content) {
+    return std::string(lead(type), '\xff') + content + std::string(guard, '\xff');
+  };
+  std::vector<std::string> in, out;
+  for (const Tensor& input : inputs) in.push_back(framed(input.type, std::string(bytes_of(input))));
+  for (const TensorType& type : desc.outputs)
+    out.push_back(framed(type, std::string(static_cast<size_t>(size_of(type).value()), '\xff')));
+  const std::vector<std::string> before = in;
+  std::vector<const void*> reads;
+  std::vector<void*> writes;
+  for (size_t i = 0; i < in.size(); ++i) reads.push_back(in[i].data() + lead(inputs[i].type));
+  for (size_t o = 0; o < out.size(); ++o) writes.push_back(out[o].data() + lead(desc.outputs[o]));
+  if (over >= 0) writes[0] = in[static_cast<size_t>(over)].data() + lead(desc.outputs[0]);
+  GuardedFloats workspace(floats_of(workspace_of(*find_kernel(desc.kernel), desc, library.isa(), workers)), 0);
+  (**library.find(desc.kernel))
+      .run({&desc, reads.data(), writes.data(), workspace.data(), {workers, run_on_threads, &workers}});
+  EXPECT_TRUE(workspace.intact()) << "writes outside of its workspace: " << signature(desc);
+  for (size_t i = 0; i < in.size(); ++i)
+    EXPECT_TRUE(static_cast<int>(i) == over || in[i] == before[i]) << "changes its input " << i;
+  std::vector<Tensor> results;
+  for (size_t o = 0; o < out.size(); ++o) {
+    const std::string& made = over >= 0 ? in[static_cast<size_t>(over)] : out[o];
+    EXPECT_EQ(made.substr(made.size() - guard), std::string(guard, '\xff')) << "writes behind its output";
+    const size_t first = lead(desc.outputs[o]);
+    results.push_back(tensor_of(desc.outputs[o], made.substr(first, made.size() - first - guard)));
+  }
+  return results;
+}
+
+class Halves : public ::testing::TestWithParam<Op> {};
+
+TEST_P(Halves, AreFloat32RoundedOnce) {
+  const Isa isa = supported_levels().back();
+  const KernelLibrary library = KernelLibrary::load(isa).value();
+  Random random(static_cast<uint64_t>(GetParam()) * 7919 + 5);
+  int compared = 0;
+  for (int tried = 0; tried < 10; ++tried) {
+    const std::optional<ComputeDesc> plain = random_desc(GetParam(), random);
+    if (!plain) continue;
+    for (const DType type : {DType::f16, DType::bf16}) {
+      ComputeDesc desc = of_type(*plain, type);
+      desc.kernel = choose_kernel(desc, isa).value();
+      SCOPED_TRACE(signature(desc));
+      ASSERT_TRUE(verify(desc).ok()) << verify(desc).error().to_string();
+      if (desc.kernel != fmt::format("widened_{}", name_of(isa))) {
+        EXPECT_EQ(GetParam(), Op::Slice) << "copies halves by itself";
+        continue;
+      }
+      std::vector<Tensor> halves, wide;
+      for (const Tensor& input : kernel_operands(*plain, static_cast<uint64_t>(tried))) {
+        halves.push_back(rounded_to(input, type));
+        wide.push_back(widened_from(halves.back()));
+      }
+      const std::vector<Tensor> got = run_halves(library, desc, halves);
+      ComputeDesc by = widened(desc);
+      by.kernel = full_id(*kernel_of_widened(desc), isa);
+      const std::vector<Tensor> want = run_kernel(library, by, pointers(wide));
+      ASSERT_EQ(got.size(), want.size());
+      for (size_t o = 0; o < got.size(); ++o) EXPECT_EQ(got[o].raw, rounded_to(want[o], type).raw) << "result " << o;
+      EXPECT_EQ(run_halves(library, desc, halves, 3)[0].raw, got[0].raw) << "on three threads";
+      const uint64_t allowed = in_place_inputs(*find_kernel(desc.kernel), desc);
+      for (size_t i = 0; i < desc.own_inputs(); ++i) {
+        if ((allowed >> i & 1) == 0) continue;
+        EXPECT_EQ(run_halves(library, desc, halves, 1, static_cast<int>(i))[0].raw, got[0].raw) << "over input " << i;
+      }
+      // The reference rounds once more for each step; each is half a unit of a result of this size.
+      const double unit = type == DType::f16 ? 0x1p-10 : 0x1p-7;
+      const double steps = 1 + static_cast<double>(desc.epilogue.size());
+      const std::vector<Tensor> reference = run_reference(desc, pointers(halves));
+      for (size_t o = 0; o < got.size(); ++o)
+        expect_close(widened_from(got[o]), widened_from(reference[o]), {unit * steps, unit * steps});
+      ++compared;
+      if (HasFailure()) return;
+    }
+  }
+  EXPECT_GT(compared, GetParam() == Op::Slice ? -1 : 4);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Halves, ::testing::ValuesIn(computed_ops()),
+                         [](const auto& info) { return std::string(name_of(info.param)); });
+
+TEST(HalfCasts, RoundBetweenTheThree) {
+  const Isa isa = supported_levels().back();
+  const KernelLibrary library = KernelLibrary::load(isa).value();
+  const Tensor x = random_tensor({DType::f32, {3, 1999}}, 4);
+  for (const DType from : {DType::f32, DType::f16, DType::bf16}) {
+    for (const DType to : {DType::f32, DType::f16, DType::bf16}) {
+      ComputeDesc desc;
+      desc.op = Op::Cast;
+      desc.attrs = {{"to", std::string(name_of(to))}};
+      desc.inputs = {{from, x.type.shape}};
+      desc.outputs = {{to, x.type.shape}};
+      desc.kernel = choose_kernel(desc, isa).value();
+      EXPECT_EQ(desc.kernel, fmt::format("cast_{}", name_of(isa)));
+      const std::vector<Tensor> in{from == DType::f32 ? x : rounded_to(x, from)};
+      EXPECT_EQ(bytes_of(run_halves(library, desc, in)[0]), bytes_of(run_reference(desc, pointers(in))[0]))
+          << name_of(from) << " to " << name_of(to);
+    }
+  }
+}
+
+TEST(HalfCatalogue, SaysWhatItLeavesToTheReference) {
+  ComputeDesc desc;
+  desc.op = Op::Conv;  // along one axis: no kernel of float32 has it either
+  desc.attrs = {{"dilations", std::vector<int64_t>{1}},
+                {"group", int64_t{1}},
+                {"kernel_shape", std::vector<int64_t>{3}},
+                {"pads", std::vector<int64_t>{1, 1}},
+                {"strides", std::vector<int64_t>{1}}};
+  desc.inputs = {{DType::f16, {1, 2, 9}}, {DType::f16, {4, 2, 3}}};
+  desc.outputs = info(desc.op).infer(desc.inputs, desc.attrs).value();
+  EXPECT_EQ(choose_kernel(desc, Isa::v3).value(), "reference_v3");
+  desc.kernel = "widened_v3";
+  EXPECT_THAT(verify(desc).error().message, HasSubstr("it works on two spatial axes"));
+  desc.op = Op::Floor;  // nor this
+  desc.attrs.clear();
+  desc.inputs.pop_back();
+  desc.outputs = desc.inputs;
+  EXPECT_THAT(verify(desc).error().message, HasSubstr("no kernel computes it in f32"));
+  desc.op = Op::Relu;
+  EXPECT_TRUE(verify(desc).ok());
+  EXPECT_THAT(refusal(*find_kernel("widened_v3"), widened(desc), Isa::v3), HasSubstr("is no half"));
+}
+
+// A cut where float32's kernel has the bits of the whole has those of the halves.
+TEST(HalfCatalogue, IsExactWhereFloat32sKernelIs) {
+  Random random(11);
+  int along_channels = 0;
+  for (int tried = 0; tried < 50; ++tried) {
+    const auto plain = random_desc(Op::Conv, random);
+    if (!plain) continue;
+    const ComputeDesc desc = of_type(*plain, DType::f16);
+    const KernelInfo& kernel = *find_kernel("widened_v3");
+    ASSERT_EQ(refusal(kernel, desc, Isa::v3), "");
+    EXPECT_TRUE(is_exact(kernel, desc, 0, 0, 1));
+    along_channels += is_exact(kernel, desc, 1, 0, 1) ? 1 : 0;
+  }
+  EXPECT_GT(along_channels, 20);
+}
+
+}  // namespace
+}  // namespace nlsplit::testing
