@@ -8,26 +8,6 @@
 
 namespace nlsplit {
 
-inline bool is_unary_function(Op op) {
-  switch (op) {
-    case Op::Relu:
-    case Op::Sigmoid:
-    case Op::Tanh:
-    case Op::HardSwish:
-    case Op::Exp:
-    case Op::Sqrt:
-    case Op::Neg:
-    case Op::Erf:
-    case Op::LeakyRelu:
-    case Op::HardSigmoid:
-    case Op::Clip:
-    case Op::Gelu:
-      return true;
-    default:
-      return false;
-  }
-}
-
 // Within 1.2e-7 of erf, two units in the last place of 1, checked densely by the tests. Below 1 it is x times a
 // polynomial in x², above 1 - exp(polynomial in |x|); both minimax fits (Lawson's iteration), the first of the relative
 // error of erf(x) / x, 4e-8, the second of the absolute error of erf, 2e-8. From 4 on erfc is below half a unit.
