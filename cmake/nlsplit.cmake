@@ -1,5 +1,9 @@
 # One folder of src/ is one library; one folder of tests/ is one test program.
 
+# Sources of a room are compiled eight at a time, their headers once for all of them: a build from nothing takes half as long. Who changes
+# one file again and again is quicker with -DNLSPLIT_UNITY=OFF. (A name in an anonymous namespace is then seen by the files of a room.)
+option(NLSPLIT_UNITY "Compile the sources of a room in groups" ON)
+
 # GCC 12 sees overlaps in `"x" + string` that are not there (its bug 105651), and guesses about what std::variant leaves uninitialized:
 # the first is off, the second only warns, because it has also found a real dangling reference here.
 set(NLS_WARNINGS -Wall -Wextra -Werror)
@@ -7,13 +11,29 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
   list(APPEND NLS_WARNINGS -Wno-restrict -Wno-error=maybe-uninitialized)
 endif()
 
+# A grouped source is included by another, which GCC takes for a header whose types should not be a file's own.
+if(NLSPLIT_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  list(APPEND NLS_WARNINGS -Wno-subobject-linkage)
+endif()
+
 # AArch64 has fused multiply-adds from the start, x86-64 has not: without them planning and simulating round alike on both.
 add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>)
 
-# nlsplit_library(NAME [DEPS other rooms…] [LIBS foreign libraries…]): all *.cc of this folder, not of the folders below it.
+# So that a module of kernels takes of a room what it calls, not the sources that were compiled with it.
+add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-ffunction-sections>)
+
+function(nlsplit_grouped target)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${NLSPLIT_UNITY} UNITY_BUILD_BATCH_SIZE 8)
+endfunction()
+
+# What reads options and files and writes reports is compiled for a short build: at -O3 its JSON and its option parsers take as long as the
+# rest.
+set(NLS_COLD_OPTIONS $<$<CONFIG:Release>:-O1>)
+
+# nlsplit_library(NAME [COLD] [DEPS other rooms…] [LIBS foreign libraries…]): all *.cc of this folder, not of the folders below it.
 # DEPS are public (their types appear in our headers), LIBS private: nobody else may include what they bring.
 function(nlsplit_library name)
-  cmake_parse_arguments(ARG "" "" "DEPS;LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "COLD" "" "DEPS;LIBS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
   list(TRANSFORM ARG_DEPS PREPEND nls_)
   if(NOT sources)
@@ -21,8 +41,9 @@ function(nlsplit_library name)
     return()
   endif()
   add_library(nls_${name} STATIC ${sources})
+  nlsplit_grouped(nls_${name})
   target_include_directories(nls_${name} PUBLIC ${CMAKE_SOURCE_DIR}/src)
-  target_compile_options(nls_${name} PRIVATE ${NLS_WARNINGS})
+  target_compile_options(nls_${name} PRIVATE ${NLS_WARNINGS} $<$<BOOL:${ARG_COLD}>:${NLS_COLD_OPTIONS}>)
   target_link_libraries(nls_${name} PUBLIC ${ARG_DEPS} PRIVATE fmt::fmt ${ARG_LIBS})
 endfunction()
 
@@ -42,6 +63,7 @@ function(nlsplit_test name)
   endif()
   list(TRANSFORM ARG_DEPS PREPEND nls_)
   add_executable(test_${name} ${sources})
+  nlsplit_grouped(test_${name})
   target_include_directories(test_${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests ${CMAKE_BINARY_DIR}/generated)
   target_compile_options(test_${name} PRIVATE ${NLS_WARNINGS} ${NLS_TEST_OPTIONS})
   target_link_libraries(test_${name} PRIVATE ${ARG_DEPS} ${ARG_LIBS} fmt::fmt GTest::gtest GTest::gmock GTest::gtest_main)

@@ -50,7 +50,7 @@ Status enter_namespaces() {
   return write_text("/proc/self/gid_map", fmt::format("0 {} 1", group));
 }
 
-double now_s() {
+double seconds_since_boot() {
   timespec time{};
   ::clock_gettime(CLOCK_MONOTONIC, &time);
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
@@ -70,11 +70,11 @@ int wait_for(pid_t inside, const SandboxOptions& options, const sigset_t& signal
       if (!from_terminal) ::kill(inside, signal);
       const bool shall_end = !from_terminal || signal == SIGHUP || (signal == SIGINT && options.ctrl_c_ends);
       if (shall_end && !deadline) {
-        deadline = now_s() + patience_s;
+        deadline = seconds_since_boot() + patience_s;
         asked = signal;
       }
     }
-    if (deadline && now_s() > *deadline) {
+    if (deadline && seconds_since_boot() > *deadline) {
       std::fprintf(stderr, "%s has not ended within %d s: killed\n", options.command[0].c_str(), patience_s);
       ::kill(inside, SIGKILL);
       ::waitpid(inside, &status, 0);

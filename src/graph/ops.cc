@@ -79,8 +79,6 @@ constexpr AttrSpec roi_align_attrs[] = {{"coordinate_transformation_mode", 's'},
 constexpr AttrSpec grid_sample_attrs[] = {{"align_corners", 'i'}, {"mode", 's'}, {"padding_mode", 's'}};
 constexpr std::span<const AttrSpec> no_attrs;
 
-double count(const TensorType& type) { return static_cast<double>(element_count(type.shape)); }
-
 // ---- work: a multiplication and an addition are two operations
 
 Flops no_flops(Types, Types, const Attrs&) { return flops(0); }
@@ -93,9 +91,6 @@ Flops flops_gelu(Types, Types out, const Attrs& attrs) {
   return flops((attr_string(attrs, "approximate") == "tanh" ? 8 : 5) * count(out[0]));
 }
 // Weights are [outputs, inputs of a group, spatial extents…].
-double taps_of(const TensorType& weights) {
-  return static_cast<double>(element_count(Shape(weights.shape.begin() + 1, weights.shape.end())));
-}
 Flops flops_conv(Types in, Types out, const Attrs&) {
   return flops(2 * taps_of(in[1]) * count(out[0]));  // the bias replaces the first addition's zero
 }

@@ -11,7 +11,6 @@
 namespace nlsplit {
 namespace {
 
-double count(const TensorType& type) { return static_cast<double>(element_count(type.shape)); }
 double results(const GradientQuery& query) { return count(query.outputs[0]); }
 bool asks(const GradientQuery& query, size_t input) { return (query.by >> input & 1) != 0; }
 
@@ -50,10 +49,6 @@ Gradient product(const GradientQuery& query, double forward_flops) {
 }
 
 // Multiply-adds of an output element: weights are [outputs, inputs of a group, spatial extents…].
-double taps_of(const TensorType& weights) {
-  return static_cast<double>(element_count(Shape(weights.shape.begin() + 1, weights.shape.end())));
-}
-
 }  // namespace
 
 // y[o] = sum over taps of w[tap] x[o + tap]. Every pair (output, tap) is one multiply-add of y, one of dx

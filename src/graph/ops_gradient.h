@@ -39,4 +39,10 @@ Differentiated gradient_softmax(const GradientQuery& query);
 Differentiated gradient_copy(const GradientQuery& query);  // Concat, Transpose, Pad, Slice
 Differentiated gradient_gather(const GradientQuery& query);
 
+// What the table's formulas count in.
+inline double count(const TensorType& type) { return static_cast<double>(element_count(type.shape)); }
+inline double taps_of(const TensorType& weights) {  // of one output channel's window
+  return static_cast<double>(element_count(Shape(weights.shape.begin() + 1, weights.shape.end())));
+}
+
 }  // namespace nlsplit

@@ -8,15 +8,12 @@
 namespace nlsplit {
 namespace {
 
-Error wrong(std::string why) { return invalid_input(std::move(why)); }
-
 Inferred one(DType dtype, Shape shape) { return one_result(dtype, std::move(shape)); }
 
 Status floats(Types inputs) {
   return same_type(
       inputs, [](DType type) { return is_real(type) && type != DType::f64; }, "f32, f16 and bf16");
 }
-Status reals(Types inputs) { return same_type(inputs, is_real, "floats"); }
 Status any_type(Types inputs) {
   return same_type(
       inputs, [](DType) { return true; }, "");
@@ -38,20 +35,20 @@ Result<Window> window_of(const Attrs& attrs, size_t spatial) {
   window.dilations.assign(spatial, 1);
   if (const AttrValue* dilations = find_attr(attrs, "dilations")) {
     const auto* list = std::get_if<std::vector<int64_t>>(dilations);
-    if (list == nullptr) return wrong("dilations are not a list");
+    if (list == nullptr) return invalid_input("dilations are not a list");
     window.dilations = *list;
   }
   if (window.kernel.size() != spatial || window.strides.size() != spatial || window.dilations.size() != spatial ||
       window.pads.size() != 2 * spatial) {
-    return wrong(fmt::format("kernel_shape, strides, dilations or pads do not have {} spatial axes", spatial));
+    return invalid_input(fmt::format("kernel_shape, strides, dilations or pads do not have {} spatial axes", spatial));
   }
   const auto within = [](const std::vector<int64_t>& list, int64_t low) {
     return std::all_of(list.begin(), list.end(), [&](int64_t v) { return v >= low && v <= (int64_t{1} << 20); });
   };
   if (!within(window.kernel, 1) || !within(window.strides, 1) || !within(window.dilations, 1)) {
-    return wrong("kernel_shape, strides and dilations must be positive");
+    return invalid_input("kernel_shape, strides and dilations must be positive");
   }
-  if (!within(window.pads, 0)) return wrong("pads must not be negative");
+  if (!within(window.pads, 0)) return invalid_input("pads must not be negative");
   return window;
 }
 
@@ -59,7 +56,7 @@ Result<int64_t> window_positions(int64_t extent, const Window& window, size_t ax
   const int64_t reach = (window.kernel[axis] - 1) * window.dilations[axis] + 1;
   const int64_t padded = extent + window.pads[axis] + window.pads[axis + spatial];
   if (reach > padded)
-    return wrong(fmt::format("a kernel that reaches {} exceeds the padded input of {}", reach, padded));
+    return invalid_input(fmt::format("a kernel that reaches {} exceeds the padded input of {}", reach, padded));
   const int64_t steps = padded - reach, stride = window.strides[axis];
   int64_t positions = (ceil_mode ? (steps + stride - 1) / stride : steps / stride) + 1;
   // A window that would begin in the padding behind the input is left out (ONNX and PyTorch).
@@ -72,21 +69,24 @@ Result<int64_t> window_positions(int64_t extent, const Window& window, size_t ax
 Inferred one_result(DType dtype, Shape shape) {
   double elements = 1;
   if (shape.size() > most_axes)
-    return wrong(fmt::format("a result of {} axes; at most {} are supported", shape.size(), most_axes));
+    return invalid_input(fmt::format("a result of {} axes; at most {} are supported", shape.size(), most_axes));
   for (const int64_t extent : shape) {
-    if (extent < 0 || extent > largest_extent) return wrong(fmt::format("an extent of {} in the result", extent));
+    if (extent < 0 || extent > largest_extent)
+      return invalid_input(fmt::format("an extent of {} in the result", extent));
     elements *= static_cast<double>(std::max<int64_t>(extent, 1));  // what stands beside a zero is multiplied elsewhere
   }
-  if (elements > static_cast<double>(largest_extent)) return wrong("the result is too large");
+  if (elements > static_cast<double>(largest_extent)) return invalid_input("the result is too large");
   return std::vector<TensorType>{{dtype, std::move(shape)}};
 }
+
+Status reals(Types inputs) { return same_type(inputs, is_real, "floats"); }
 
 Status same_type(Types inputs, bool (*accepts)(DType), std::string_view known) {
   for (const TensorType& type : inputs) {
     if (!accepts(type.dtype))
       return unsupported(fmt::format("operands of type {}; only {} are supported", name_of(type.dtype), known));
     if (type.dtype != inputs[0].dtype)
-      return wrong(fmt::format("operands of types {} and {}", name_of(inputs[0].dtype), name_of(type.dtype)));
+      return invalid_input(fmt::format("operands of types {} and {}", name_of(inputs[0].dtype), name_of(type.dtype)));
   }
   return ok_status();
 }
@@ -95,7 +95,7 @@ Result<Shape> broadcast_shapes(const Shape& a, const Shape& b) {
   Shape out(std::max(a.size(), b.size()), 1);
   for (size_t i = 0; i < out.size(); ++i) {
     const int64_t x = i < a.size() ? a[a.size() - 1 - i] : 1, y = i < b.size() ? b[b.size() - 1 - i] : 1;
-    if (x != y && x != 1 && y != 1) return wrong(fmt::format("extents {} and {} do not broadcast", x, y));
+    if (x != y && x != 1 && y != 1) return invalid_input(fmt::format("extents {} and {} do not broadcast", x, y));
     out[out.size() - 1 - i] = x == 1 ? y : x;
   }
   return out;
@@ -103,25 +103,25 @@ Result<Shape> broadcast_shapes(const Shape& a, const Shape& b) {
 
 Result<size_t> axis_of(int64_t axis, size_t rank) {
   const auto r = static_cast<int64_t>(rank);
-  if (axis < -r || axis >= r) return wrong(fmt::format("axis {} of a tensor with {} axes", axis, rank));
+  if (axis < -r || axis >= r) return invalid_input(fmt::format("axis {} of a tensor with {} axes", axis, rank));
   return static_cast<size_t>(axis < 0 ? axis + r : axis);
 }
 
 namespace {
 
 // [x, w, …] with the spatial axes the window has; returns how many.
-Result<size_t> spatial_axes(Types inputs) {
+Result<size_t> check_windows(Types inputs) {
   const Shape &x = inputs[0].shape, &w = inputs[1].shape;
   if (x.size() < 3 || x.size() != w.size())
-    return wrong(fmt::format("an input {} and weights {}", to_string(inputs[0]), to_string(inputs[1])));
+    return invalid_input(fmt::format("an input {} and weights {}", to_string(inputs[0]), to_string(inputs[1])));
   return x.size() - 2;
 }
 
 Status check_kernel(const Shape& w, const Window& window) {
   for (size_t axis = 0; axis < window.kernel.size(); ++axis) {
     if (w[axis + 2] != window.kernel[axis])
-      return wrong(fmt::format("kernel_shape is {}, the weight's {}", fmt::join(window.kernel, "x"),
-                               fmt::join(w.begin() + 2, w.end(), "x")));
+      return invalid_input(fmt::format("kernel_shape is {}, the weight's {}", fmt::join(window.kernel, "x"),
+                                       fmt::join(w.begin() + 2, w.end(), "x")));
   }
   return ok_status();
 }
@@ -138,16 +138,18 @@ Status floats_or_i32(Types inputs) {
 Inferred infer_conv(Types inputs, const Attrs& attrs) {
   RETURN_IF_ERROR(floats_or_i32(inputs));
   const Shape &x = inputs[0].shape, &w = inputs[1].shape;
-  ASSIGN_OR_RETURN(const size_t spatial, spatial_axes(inputs));
+  ASSIGN_OR_RETURN(const size_t spatial, check_windows(inputs));
   ASSIGN_OR_RETURN(const Window window, window_of(attrs, spatial));
   const int64_t group = attr_int(attrs, "group");
   if (group < 1 || w[0] < 1 || w[0] % group != 0)
-    return wrong(fmt::format("{} output channels in {} groups", w[0], group));
+    return invalid_input(fmt::format("{} output channels in {} groups", w[0], group));
   if (x[1] % group != 0 || x[1] / group != w[1]) {
-    return wrong(fmt::format("the input has {} channels, the weight is for {} in {} groups", x[1], w[1], group));
+    return invalid_input(
+        fmt::format("the input has {} channels, the weight is for {} in {} groups", x[1], w[1], group));
   }
   RETURN_IF_ERROR(check_kernel(w, window));
-  if (inputs.size() > 2 && inputs[2].shape != Shape{w[0]}) return wrong(fmt::format("the bias is not [{}]", w[0]));
+  if (inputs.size() > 2 && inputs[2].shape != Shape{w[0]})
+    return invalid_input(fmt::format("the bias is not [{}]", w[0]));
   Shape out{x[0], w[0]};
   for (size_t axis = 0; axis < spatial; ++axis) {
     ASSIGN_OR_RETURN(out.emplace_back(), window_positions(x[axis + 2], window, axis, spatial, false));
@@ -158,28 +160,31 @@ Inferred infer_conv(Types inputs, const Attrs& attrs) {
 Inferred infer_conv_transpose(Types inputs, const Attrs& attrs) {
   RETURN_IF_ERROR(floats(inputs));
   const Shape &x = inputs[0].shape, &w = inputs[1].shape;
-  ASSIGN_OR_RETURN(const size_t spatial, spatial_axes(inputs));
+  ASSIGN_OR_RETURN(const size_t spatial, check_windows(inputs));
   ASSIGN_OR_RETURN(const Window window, window_of(attrs, spatial));
   const int64_t group = attr_int(attrs, "group");
-  if (group < 1 || x[1] < 1 || x[1] % group != 0) return wrong(fmt::format("{} channels in {} groups", x[1], group));
-  if (x[1] != w[0]) return wrong(fmt::format("the input has {} channels, the weight is for {}", x[1], w[0]));
-  if (w[1] < 1 || w[1] > largest_extent / group) return wrong(fmt::format("{} filters a group", w[1]));
+  if (group < 1 || x[1] < 1 || x[1] % group != 0)
+    return invalid_input(fmt::format("{} channels in {} groups", x[1], group));
+  if (x[1] != w[0]) return invalid_input(fmt::format("the input has {} channels, the weight is for {}", x[1], w[0]));
+  if (w[1] < 1 || w[1] > largest_extent / group) return invalid_input(fmt::format("{} filters a group", w[1]));
   RETURN_IF_ERROR(check_kernel(w, window));
   if (inputs.size() > 2 && inputs[2].shape != Shape{w[1] * group})
-    return wrong(fmt::format("the bias is not [{}]", w[1] * group));
+    return invalid_input(fmt::format("the bias is not [{}]", w[1] * group));
   const std::vector<int64_t>& more = attr_ints(attrs, "output_padding");
-  if (more.size() != spatial) return wrong(fmt::format("output_padding does not have {} spatial axes", spatial));
+  if (more.size() != spatial)
+    return invalid_input(fmt::format("output_padding does not have {} spatial axes", spatial));
   Shape out{x[0], w[1] * group};
   for (size_t axis = 0; axis < spatial; ++axis) {
     // Beyond that the rows would lie past every window's reach, and another input extent would give the same output.
     if (more[axis] < 0 || more[axis] >= std::max(window.strides[axis], window.dilations[axis]))
-      return wrong(fmt::format("an output_padding of {} with a stride of {}", more[axis], window.strides[axis]));
+      return invalid_input(
+          fmt::format("an output_padding of {} with a stride of {}", more[axis], window.strides[axis]));
     const int64_t reach = (window.kernel[axis] - 1) * window.dilations[axis] + 1;
     if (x[axis + 2] < 1 || x[axis + 2] > largest_extent / window.strides[axis])
-      return wrong(fmt::format("an input extent of {}", x[axis + 2]));
+      return invalid_input(fmt::format("an input extent of {}", x[axis + 2]));
     const int64_t whole = (x[axis + 2] - 1) * window.strides[axis] + reach + more[axis];
     const int64_t pads = window.pads[axis] + window.pads[axis + spatial];
-    if (whole <= pads) return wrong(fmt::format("pads of {} leave nothing of an extent of {}", pads, whole));
+    if (whole <= pads) return invalid_input(fmt::format("pads of {} leave nothing of an extent of {}", pads, whole));
     out.push_back(whole - pads);
   }
   return one(inputs[0].dtype, std::move(out));
@@ -188,13 +193,14 @@ Inferred infer_conv_transpose(Types inputs, const Attrs& attrs) {
 Inferred infer_gemm(Types inputs, const Attrs& attrs) {
   RETURN_IF_ERROR(numbers(inputs));
   const Shape &a = inputs[0].shape, &b = inputs[1].shape;
-  if (a.size() != 2 || b.size() != 2) return wrong("Gemm needs two matrices");
+  if (a.size() != 2 || b.size() != 2) return invalid_input("Gemm needs two matrices");
   const bool ta = attr_int(attrs, "transA") != 0, tb = attr_int(attrs, "transB") != 0;
   const int64_t m = ta ? a[1] : a[0], k = ta ? a[0] : a[1], k2 = tb ? b[1] : b[0], n = tb ? b[0] : b[1];
-  if (k != k2) return wrong(fmt::format("inner extents {} and {} differ", k, k2));
+  if (k != k2) return invalid_input(fmt::format("inner extents {} and {} differ", k, k2));
   if (inputs.size() > 2) {
     const auto sum = broadcast_shapes(inputs[2].shape, {m, n});
-    if (!sum.ok() || *sum != Shape{m, n}) return wrong(fmt::format("the bias does not broadcast to [{},{}]", m, n));
+    if (!sum.ok() || *sum != Shape{m, n})
+      return invalid_input(fmt::format("the bias does not broadcast to [{},{}]", m, n));
   }
   return one(inputs[0].dtype, {m, n});
 }
@@ -202,17 +208,17 @@ Inferred infer_gemm(Types inputs, const Attrs& attrs) {
 Inferred infer_matmul(Types inputs, const Attrs&) {
   RETURN_IF_ERROR(numbers(inputs));
   Shape a = inputs[0].shape, b = inputs[1].shape;
-  if (a.empty() || b.empty()) return wrong("MatMul of a scalar");
+  if (a.empty() || b.empty()) return invalid_input("MatMul of a scalar");
   const bool row = a.size() == 1, column = b.size() == 1;
   if (row) a.insert(a.begin(), 1);
   if (column) b.push_back(1);
   const int64_t k = a.back(), k2 = b[b.size() - 2];
-  if (k != k2) return wrong(fmt::format("inner extents {} and {} differ", k, k2));
+  if (k != k2) return invalid_input(fmt::format("inner extents {} and {} differ", k, k2));
   ASSIGN_OR_RETURN(Shape out, broadcast_shapes(Shape(a.begin(), a.end() - 2), Shape(b.begin(), b.end() - 2)));
   if (!row) out.push_back(a[a.size() - 2]);
   if (!column) out.push_back(b.back());
   if (inputs.size() > 2 && (column || inputs[2].shape != Shape{b.back()}))
-    return wrong(
+    return invalid_input(
         fmt::format("a bias {} of a product {}", to_string(inputs[2]), to_string(TensorType{inputs[0].dtype, out})));
   return one(inputs[0].dtype, std::move(out));
 }
@@ -227,7 +233,7 @@ Inferred infer_same(Types inputs, const Attrs&) {
   RETURN_IF_ERROR(numbers(inputs));
   for (const TensorType& type : inputs) {
     if (type.shape != inputs[0].shape)
-      return wrong(fmt::format("operands {} and {} differ", to_string(inputs[0]), to_string(type)));
+      return invalid_input(fmt::format("operands {} and {} differ", to_string(inputs[0]), to_string(type)));
   }
   return one(inputs[0].dtype, inputs[0].shape);
 }
@@ -239,7 +245,8 @@ Inferred infer_function(Types inputs, const Attrs&) {
 
 Inferred infer_gelu(Types inputs, const Attrs& attrs) {
   const std::string& form = attr_string(attrs, "approximate");
-  if (form != "none" && form != "tanh") return wrong(fmt::format("approximate is \"{}\", not none or tanh", form));
+  if (form != "none" && form != "tanh")
+    return invalid_input(fmt::format("approximate is \"{}\", not none or tanh", form));
   return infer_function(inputs, attrs);
 }
 
@@ -258,7 +265,7 @@ Inferred infer_max_pool(Types inputs, const Attrs& attrs) {
 
 Inferred infer_pooled(Types inputs, const Attrs& attrs) {
   const Shape& x = inputs[0].shape;
-  if (x.size() < 3) return wrong("a pool needs channels and spatial axes");
+  if (x.size() < 3) return invalid_input("a pool needs channels and spatial axes");
   const size_t spatial = x.size() - 2;
   ASSIGN_OR_RETURN(const Window window, window_of(attrs, spatial));
   const bool ceil_mode = attr_int(attrs, "ceil_mode") != 0;
@@ -266,7 +273,7 @@ Inferred infer_pooled(Types inputs, const Attrs& attrs) {
   for (size_t axis = 0; axis < spatial; ++axis) {
     const int64_t reach = (window.kernel[axis] - 1) * window.dilations[axis] + 1;
     if (window.pads[axis] >= reach || window.pads[axis + spatial] >= reach)
-      return wrong("a pool's padding is as wide as its kernel");
+      return invalid_input("a pool's padding is as wide as its kernel");
     ASSIGN_OR_RETURN(out.emplace_back(), window_positions(x[axis + 2], window, axis, spatial, ceil_mode));
   }
   return one(inputs[0].dtype, std::move(out));
@@ -275,7 +282,7 @@ Inferred infer_pooled(Types inputs, const Attrs& attrs) {
 Inferred infer_global_pool(Types inputs, const Attrs&) {
   RETURN_IF_ERROR(floats(inputs));
   Shape out = inputs[0].shape;
-  if (out.size() < 3) return wrong("a global pool needs spatial axes");
+  if (out.size() < 3) return invalid_input("a global pool needs spatial axes");
   std::fill(out.begin() + 2, out.end(), 1);
   return one(inputs[0].dtype, std::move(out));
 }
@@ -283,10 +290,10 @@ Inferred infer_global_pool(Types inputs, const Attrs&) {
 Inferred infer_batch_norm(Types inputs, const Attrs&) {
   RETURN_IF_ERROR(floats(inputs));
   const Shape& x = inputs[0].shape;
-  if (x.size() < 2) return wrong("BatchNormalization needs a channel axis");
+  if (x.size() < 2) return invalid_input("BatchNormalization needs a channel axis");
   for (size_t i = 1; i < inputs.size(); ++i) {
     if (inputs[i].shape != Shape{x[1]})
-      return wrong(fmt::format("parameter {} is {}, not [{}]", i, to_string(inputs[i]), x[1]));
+      return invalid_input(fmt::format("parameter {} is {}, not [{}]", i, to_string(inputs[i]), x[1]));
   }
   return one(inputs[0].dtype, x);
 }
@@ -298,8 +305,8 @@ Inferred infer_layer_norm(Types inputs, const Attrs& attrs) {
   const Shape normalized(x.begin() + static_cast<std::ptrdiff_t>(axis), x.end());
   for (size_t i = 1; i < inputs.size(); ++i) {
     if (inputs[i].shape != normalized) {
-      return wrong(fmt::format("parameter {} is {}, not of the shape that is normalized, {}", i, to_string(inputs[i]),
-                               to_string(TensorType{DType::f32, normalized})));
+      return invalid_input(fmt::format("parameter {} is {}, not of the shape that is normalized, {}", i,
+                                       to_string(inputs[i]), to_string(TensorType{DType::f32, normalized})));
     }
   }
   return one(inputs[0].dtype, x);
@@ -308,18 +315,18 @@ Inferred infer_layer_norm(Types inputs, const Attrs& attrs) {
 Inferred infer_instance_norm(Types inputs, const Attrs&) {
   RETURN_IF_ERROR(floats(inputs));
   const Shape& x = inputs[0].shape;
-  if (x.size() < 3) return wrong("InstanceNormalization needs channels and spatial axes");
+  if (x.size() < 3) return invalid_input("InstanceNormalization needs channels and spatial axes");
   for (size_t i = 1; i < inputs.size(); ++i) {
     if (inputs[i].shape != Shape{x[1]})
-      return wrong(fmt::format("parameter {} is {}, not [{}]", i, to_string(inputs[i]), x[1]));
+      return invalid_input(fmt::format("parameter {} is {}, not [{}]", i, to_string(inputs[i]), x[1]));
   }
   return one(inputs[0].dtype, x);
 }
 
 Inferred infer_lrn(Types inputs, const Attrs& attrs) {
-  if (inputs[0].shape.size() < 3) return wrong("LRN needs channels and spatial axes");
+  if (inputs[0].shape.size() < 3) return invalid_input("LRN needs channels and spatial axes");
   const int64_t size = attr_int(attrs, "size");
-  if (size < 1 || size > (int64_t{1} << 20)) return wrong(fmt::format("a window of {} channels", size));
+  if (size < 1 || size > (int64_t{1} << 20)) return invalid_input(fmt::format("a window of {} channels", size));
   RETURN_IF_ERROR(floats(inputs));
   return one(inputs[0].dtype, inputs[0].shape);
 }
@@ -336,12 +343,12 @@ Inferred infer_concat(Types inputs, const Attrs& attrs) {
   ASSIGN_OR_RETURN(const size_t axis, axis_of(attr_int(attrs, "axis"), out.size()));
   for (size_t i = 1; i < inputs.size(); ++i) {
     const Shape& next = inputs[i].shape;
-    if (next.size() != out.size()) return wrong("operands with different numbers of axes");
+    if (next.size() != out.size()) return invalid_input("operands with different numbers of axes");
     for (size_t a = 0; a < out.size(); ++a) {
       if (a != axis && next[a] != out[a])
-        return wrong(fmt::format("axis {}: extents {} and {} differ", a, out[a], next[a]));
+        return invalid_input(fmt::format("axis {}: extents {} and {} differ", a, out[a], next[a]));
     }
-    if (next[axis] > largest_extent - out[axis]) return wrong("the result is too large");
+    if (next[axis] > largest_extent - out[axis]) return invalid_input("the result is too large");
     out[axis] += next[axis];
   }
   return one(inputs[0].dtype, std::move(out));
@@ -354,24 +361,24 @@ Inferred infer_reshape(Types inputs, const Attrs& attrs) {
   size_t inferred = out.size();
   for (size_t i = 0; i < out.size(); ++i) {
     if (out[i] == 0) {
-      if (i >= x.size()) return wrong(fmt::format("shape copies axis {}, which the input does not have", i));
+      if (i >= x.size()) return invalid_input(fmt::format("shape copies axis {}, which the input does not have", i));
       out[i] = x[i];
     }
     if (out[i] == -1) {
-      if (inferred != out.size()) return wrong("shape leaves two extents open");
+      if (inferred != out.size()) return invalid_input("shape leaves two extents open");
       inferred = i;
     } else if (out[i] < 0 || (out[i] != 0 && known > largest_extent / out[i])) {
-      return wrong(fmt::format("an extent of {}", out[i]));
+      return invalid_input(fmt::format("an extent of {}", out[i]));
     } else {
       known *= out[i];
     }
   }
   const int64_t count = element_count(x);
   if (inferred != out.size()) {
-    if (known == 0 || count % known != 0) return wrong(fmt::format("{} elements do not fill the shape", count));
+    if (known == 0 || count % known != 0) return invalid_input(fmt::format("{} elements do not fill the shape", count));
     out[inferred] = count / known;
   } else if (known != count) {
-    return wrong(fmt::format("{} elements cannot become {}", count, known));
+    return invalid_input(fmt::format("{} elements cannot become {}", count, known));
   }
   return one(inputs[0].dtype, std::move(out));
 }
@@ -379,7 +386,7 @@ Inferred infer_reshape(Types inputs, const Attrs& attrs) {
 Inferred infer_flatten(Types inputs, const Attrs& attrs) {
   const Shape& x = inputs[0].shape;
   const int64_t given = attr_int(attrs, "axis"), rank = static_cast<int64_t>(x.size());
-  if (given < -rank || given > rank) return wrong(fmt::format("axis {} of a tensor with {} axes", given, rank));
+  if (given < -rank || given > rank) return invalid_input(fmt::format("axis {} of a tensor with {} axes", given, rank));
   const auto axis = static_cast<size_t>(given < 0 ? given + rank : given);
   int64_t rows = 1, columns = 1;
   for (size_t i = 0; i < x.size(); ++i) (i < axis ? rows : columns) *= x[i];
@@ -395,7 +402,7 @@ Inferred infer_transpose(Types inputs, const Attrs& attrs) {
     if (axis < 0 || static_cast<size_t>(axis) >= x.size() || !seen.insert(axis).second) break;
     out.push_back(x[static_cast<size_t>(axis)]);
   }
-  if (out.size() != x.size() || perm.size() != x.size()) return wrong("perm is no permutation of the axes");
+  if (out.size() != x.size() || perm.size() != x.size()) return invalid_input("perm is no permutation of the axes");
   return one(inputs[0].dtype, std::move(out));
 }
 
@@ -425,7 +432,7 @@ Inferred infer_attention(Types inputs, const Attrs& attrs) {
   RETURN_IF_ERROR(floats(inputs));
   const Shape &q = inputs[0].shape, &k = inputs[1].shape, &v = inputs[2].shape;
   const auto refused = [&](std::string_view why) {
-    return wrong(
+    return invalid_input(
         fmt::format("{}: q {}, k {}, v {}", why, to_string(inputs[0]), to_string(inputs[1]), to_string(inputs[2])));
   };
   if (q.size() != 4 || k.size() != 4 || v.size() != 4) return refused("not four axes each");
@@ -441,7 +448,7 @@ Inferred infer_attention(Types inputs, const Attrs& attrs) {
     const Shape &mask = inputs[3].shape, scores{q[0], q[1], q[2], k[2]};
     const auto sum = broadcast_shapes(mask, scores);
     if (mask.empty() || mask.back() != k[2] || !sum.ok() || *sum != scores)
-      return wrong(
+      return invalid_input(
           fmt::format("a mask {} for scores {}", to_string(inputs[3]), to_string(TensorType{inputs[0].dtype, scores})));
   }
   return one(inputs[0].dtype, {q[0], q[1], q[2], v[3]});
@@ -451,11 +458,11 @@ Inferred infer_pad(Types inputs, const Attrs& attrs) {
   RETURN_IF_ERROR(any_type(inputs));
   Shape out = inputs[0].shape;
   const std::vector<int64_t>& pads = attr_ints(attrs, "pads");
-  if (pads.size() != 2 * out.size()) return wrong("pads do not have a begin and an end for every axis");
+  if (pads.size() != 2 * out.size()) return invalid_input("pads do not have a begin and an end for every axis");
   for (size_t i = 0; i < out.size(); ++i) {
     // Negative ones crop.
     for (const int64_t pad : {pads[i], pads[i + out.size()]}) {
-      if (pad < -largest_extent || pad > largest_extent) return wrong("impossible pads");
+      if (pad < -largest_extent || pad > largest_extent) return invalid_input("impossible pads");
     }
     out[i] += pads[i] + pads[i + out.size()];
   }
@@ -469,16 +476,17 @@ Inferred infer_recurrent(Types inputs, const Attrs& attrs, int64_t gates, size_t
   RETURN_IF_ERROR(floats(inputs));
   const Shape &x = inputs[0].shape, &w = inputs[1].shape, &r = inputs[2].shape;
   if (x.size() != 3 || w.size() != 3 || r.size() != 3)
-    return wrong("the input and both weights of a recurrent operator need three axes");
+    return invalid_input("the input and both weights of a recurrent operator need three axes");
   const std::string& direction = attr_string(attrs, "direction");
   if (direction != "forward" && direction != "reverse" && direction != "bidirectional")
-    return wrong(fmt::format("a direction \"{}\"", direction));
+    return invalid_input(fmt::format("a direction \"{}\"", direction));
   const int64_t directions = direction == "bidirectional" ? 2 : 1, in = x[2], hidden = r[2];
   if (x[0] < 1 || x[1] < 1 || in < 1 || hidden < 1 || hidden > largest_extent / 8)
-    return wrong(fmt::format("an input {} and {} hidden units", to_string(inputs[0]), hidden));
+    return invalid_input(fmt::format("an input {} and {} hidden units", to_string(inputs[0]), hidden));
   const auto check = [&](size_t i, std::string_view what, const Shape& shape) -> Status {
     if (i >= inputs.size() || inputs[i].shape == shape) return ok_status();
-    return wrong(fmt::format("the {} are {}, not {}", what, to_string(inputs[i]), to_string({DType::f32, shape})));
+    return invalid_input(
+        fmt::format("the {} are {}, not {}", what, to_string(inputs[i]), to_string(TensorType{DType::f32, shape})));
   };
   RETURN_IF_ERROR(check(1, "input weights", {directions, gates * hidden, in}));
   RETURN_IF_ERROR(check(2, "recurrent weights", {directions, gates * hidden, hidden}));

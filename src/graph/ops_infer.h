@@ -99,6 +99,7 @@ Inferred one_result(DType dtype, Shape shape);  // error: extents below 0 or bey
 Result<Shape> broadcast_shapes(const Shape& a, const Shape& b);
 // All of one type that `accepts` takes; `known` is for the message ("f32 and f16").
 Status same_type(Types inputs, bool (*accepts)(DType), std::string_view known);
+Status reals(Types inputs);                               // error: an operand that is not of floats
 Inferred infer_pooled(Types inputs, const Attrs& attrs);  // whatever the type
 
 }  // namespace nlsplit

@@ -10,8 +10,6 @@
 namespace nlsplit {
 namespace {
 
-Error wrong(std::string why) { return invalid_input(std::move(why)); }
-
 Result<Shape> broadcast_all(Types inputs) {
   Shape out;
   for (const TensorType& type : inputs) {
@@ -29,7 +27,7 @@ Status check_direction(const Attrs& attrs) {
   if (find_attr(attrs, "direction") == nullptr) return ok_status();
   const std::string& direction = attr_string(attrs, "direction");
   if (direction == "LEFT" || direction == "RIGHT") return ok_status();
-  return wrong(fmt::format("a direction \"{}\"", direction));
+  return invalid_input(fmt::format("a direction \"{}\"", direction));
 }
 
 }  // namespace
@@ -68,7 +66,7 @@ Inferred infer_prelu(Types inputs, const Attrs&) {
       inputs, [](DType type) { return type != DType::boolean; }, "numbers"));
   ASSIGN_OR_RETURN(const Shape out, broadcast_shapes(inputs[0].shape, inputs[1].shape));
   if (out != inputs[0].shape)
-    return wrong(fmt::format("a slope {} for {}", to_string(inputs[1]), to_string(inputs[0])));
+    return invalid_input(fmt::format("a slope {} for {}", to_string(inputs[1]), to_string(inputs[0])));
   return one_result(inputs[0].dtype, out);
 }
 
@@ -85,7 +83,7 @@ Inferred infer_compare(Types inputs, const Attrs&) {
 }
 
 Inferred infer_where(Types inputs, const Attrs&) {
-  if (inputs[0].dtype != DType::boolean) return wrong(fmt::format("a condition {}", to_string(inputs[0])));
+  if (inputs[0].dtype != DType::boolean) return invalid_input(fmt::format("a condition {}", to_string(inputs[0])));
   RETURN_IF_ERROR(same_type(
       inputs.subspan(1), [](DType) { return true; }, ""));
   return broadcast_to(inputs, inputs[1].dtype);
@@ -102,7 +100,7 @@ Inferred infer_arg_reduce(Types inputs, const Attrs& attrs) {
       inputs, [](DType type) { return type != DType::boolean; }, "numbers"));
   Shape out = inputs[0].shape;
   ASSIGN_OR_RETURN(const size_t axis, axis_of(attr_int(attrs, "axis"), out.size()));
-  if (out[axis] < 1) return wrong("the largest or smallest of no elements");
+  if (out[axis] < 1) return invalid_input("the largest or smallest of no elements");
   if (attr_int(attrs, "keepdims") != 0)
     out[axis] = 1;
   else
@@ -123,7 +121,7 @@ Inferred infer_top_k(Types inputs, const Attrs& attrs) {
   Shape out = inputs[0].shape;
   ASSIGN_OR_RETURN(const size_t axis, axis_of(attr_int(attrs, "axis"), out.size()));
   const int64_t k = attr_int(attrs, "k");
-  if (k < 0 || k > out[axis]) return wrong(fmt::format("the best {} of {} elements", k, out[axis]));
+  if (k < 0 || k > out[axis]) return invalid_input(fmt::format("the best {} of {} elements", k, out[axis]));
   out[axis] = k;
   ASSIGN_OR_RETURN(std::vector<TensorType> types, one_result(inputs[0].dtype, out));
   types.push_back({DType::i64, std::move(out)});
@@ -134,13 +132,13 @@ namespace {
 
 // One number for all, or one an index of the axis.
 Status check_scale(Types inputs, const Attrs& attrs) {
-  if (!is_real(inputs[1].dtype)) return wrong(fmt::format("a scale {}", to_string(inputs[1])));
+  if (!is_real(inputs[1].dtype)) return invalid_input(fmt::format("a scale {}", to_string(inputs[1])));
   for (size_t i = 1; i < inputs.size(); ++i) {
     if (element_count(inputs[i].shape) == 1 && inputs[i].shape.size() <= 1) continue;
     ASSIGN_OR_RETURN(const size_t axis, axis_of(attr_int(attrs, "axis"), inputs[0].shape.size()));
     if (inputs[i].shape != Shape{inputs[0].shape[axis]}) {
-      return wrong(fmt::format("{} is {}, neither one number nor one for each of {}", i == 1 ? "the scale" : "the zero",
-                               to_string(inputs[i]), inputs[0].shape[axis]));
+      return invalid_input(fmt::format("{} is {}, neither one number nor one for each of {}",
+                                       i == 1 ? "the scale" : "the zero", to_string(inputs[i]), inputs[0].shape[axis]));
     }
   }
   return ok_status();
@@ -152,7 +150,7 @@ Inferred infer_quantize(Types inputs, const Attrs& attrs) {
   if (!is_real(inputs[0].dtype) && inputs[0].dtype != DType::i32)
     return unsupported(fmt::format("operands of type {}", name_of(inputs[0].dtype)));
   RETURN_IF_ERROR(check_scale(inputs, attrs));
-  if (!is_whole(inputs[2].dtype)) return wrong(fmt::format("a zero {}", to_string(inputs[2])));
+  if (!is_whole(inputs[2].dtype)) return invalid_input(fmt::format("a zero {}", to_string(inputs[2])));
   return one_result(inputs[2].dtype, inputs[0].shape);
 }
 
@@ -160,7 +158,7 @@ Inferred infer_dequantize(Types inputs, const Attrs& attrs) {
   if (!is_whole(inputs[0].dtype)) return unsupported(fmt::format("operands of type {}", name_of(inputs[0].dtype)));
   RETURN_IF_ERROR(check_scale(inputs, attrs));
   if (inputs.size() > 2 && inputs[2].dtype != inputs[0].dtype)
-    return wrong(fmt::format("a zero {} for {}", to_string(inputs[2]), to_string(inputs[0])));
+    return invalid_input(fmt::format("a zero {} for {}", to_string(inputs[2]), to_string(inputs[0])));
   return one_result(inputs[1].dtype, inputs[0].shape);
 }
 
@@ -172,14 +170,14 @@ Result<std::vector<int>> labels_of(std::string_view term, size_t ellipsis_axes) 
   bool seen = false;
   while (!term.empty()) {
     if (term.starts_with("...")) {
-      if (seen) return wrong("two ellipses in a term of the equation");
+      if (seen) return invalid_input("two ellipses in a term of the equation");
       seen = true;
       for (size_t i = ellipsis_axes; i-- > 0;) labels.push_back(-1 - static_cast<int>(i));
       term.remove_prefix(3);
       continue;
     }
     if (std::isalpha(static_cast<unsigned char>(term[0])) == 0)
-      return wrong(fmt::format("the equation has a '{}'", term[0]));
+      return invalid_input(fmt::format("the equation has a '{}'", term[0]));
     labels.push_back(term[0]);
     term.remove_prefix(1);
   }
@@ -200,13 +198,13 @@ Result<EinsumTerms> einsum_terms(Types inputs, const std::string& equation) {
   for (size_t i = 0; i < inputs.size(); ++i) {
     const size_t comma = std::min(left.find(','), left.size());
     if ((i + 1 == inputs.size()) != (comma == left.size()))
-      return wrong(fmt::format("the equation is not for {} operands", inputs.size()));
+      return invalid_input(fmt::format("the equation is not for {} operands", inputs.size()));
     const std::string_view term = left.substr(0, comma);
     ASSIGN_OR_RETURN(const std::vector<int> letters, labels_of(term, 0));
     const size_t rank = inputs[i].shape.size();
     const bool open = term.find("...") != term.npos;
     if (letters.size() > rank || (!open && letters.size() != rank))
-      return wrong(fmt::format("operand {} is {}, its term \"{}\"", i + 1, to_string(inputs[i]), term));
+      return invalid_input(fmt::format("operand {} is {}, its term \"{}\"", i + 1, to_string(inputs[i]), term));
     if (open) widest = std::max(widest, rank - letters.size());
     ASSIGN_OR_RETURN(terms.inputs.emplace_back(), labels_of(term, rank - letters.size()));
     left.remove_prefix(std::min(comma + 1, left.size()));
@@ -237,15 +235,15 @@ Inferred infer_einsum(Types inputs, const Attrs& attrs) {
       const auto [known, added] = extents.emplace(terms.inputs[i][axis], here);
       if (known->second == 1) known->second = here;
       if (here != 1 && here != known->second)
-        return wrong(fmt::format("extents {} and {} for one label", known->second, here));
+        return invalid_input(fmt::format("extents {} and {} for one label", known->second, here));
     }
   }
   Shape out;
   for (size_t i = 0; i < terms.output.size(); ++i) {
     const auto known = extents.find(terms.output[i]);
-    if (known == extents.end()) return wrong("the result has a label that no operand has");
+    if (known == extents.end()) return invalid_input("the result has a label that no operand has");
     if (std::count(terms.output.begin(), terms.output.end(), terms.output[i]) > 1)
-      return wrong("the result has a label twice");
+      return invalid_input("the result has a label twice");
     out.push_back(known->second);
   }
   return one_result(inputs[0].dtype, std::move(out));
@@ -255,7 +253,7 @@ Inferred infer_det(Types inputs, const Attrs&) {
   RETURN_IF_ERROR(same_type(inputs, is_real, "floats"));
   const Shape& x = inputs[0].shape;
   if (x.size() < 2 || x[x.size() - 1] != x[x.size() - 2])
-    return wrong(fmt::format("{} is no square matrix", to_string(inputs[0])));
+    return invalid_input(fmt::format("{} is no square matrix", to_string(inputs[0])));
   return one_result(inputs[0].dtype, Shape(x.begin(), x.end() - 2));
 }
 

@@ -8,27 +8,25 @@
 namespace nlsplit {
 namespace {
 
-Error wrong(std::string why) { return invalid_input(std::move(why)); }
-
 Status check_indices(const TensorType& type) {
   if (type.dtype == DType::i64 || type.dtype == DType::i32) return ok_status();
-  return wrong(fmt::format("indices {}", to_string(type)));
+  return invalid_input(fmt::format("indices {}", to_string(type)));
 }
 
 // Whatever the indices are, they point at something: `count` of them along `axis`.
 Status check_not_empty(const TensorType& x, size_t axis, int64_t count) {
   if (x.shape[axis] > 0 || count == 0) return ok_status();
-  return wrong(fmt::format("indices into axis {} of {}", axis, to_string(x)));
+  return invalid_input(fmt::format("indices into axis {} of {}", axis, to_string(x)));
 }
 
 Status check_reduction(const Attrs& attrs, DType type) {
   const std::string& reduction = attr_string(attrs, "reduction");
   for (const std::string_view known : {"none", "add", "mul", "max", "min"}) {
     if (reduction != known) continue;
-    if (known != "none" && type == DType::boolean) return wrong(fmt::format("the reduction {} of bool", known));
+    if (known != "none" && type == DType::boolean) return invalid_input(fmt::format("the reduction {} of bool", known));
     return ok_status();
   }
-  return wrong(fmt::format("a reduction \"{}\"", reduction));
+  return invalid_input(fmt::format("a reduction \"{}\"", reduction));
 }
 
 }  // namespace
@@ -36,7 +34,7 @@ Status check_reduction(const Attrs& attrs, DType type) {
 Inferred infer_expand(Types inputs, const Attrs& attrs) {
   const Shape& to = attr_ints(attrs, "shape");
   for (const int64_t extent : to) {
-    if (extent < 0) return wrong(fmt::format("an extent of {}", extent));
+    if (extent < 0) return invalid_input(fmt::format("an extent of {}", extent));
   }
   ASSIGN_OR_RETURN(Shape out, broadcast_shapes(inputs[0].shape, to));
   return one_result(inputs[0].dtype, std::move(out));
@@ -45,10 +43,11 @@ Inferred infer_expand(Types inputs, const Attrs& attrs) {
 Inferred infer_tile(Types inputs, const Attrs& attrs) {
   Shape out = inputs[0].shape;
   const std::vector<int64_t>& repeats = attr_ints(attrs, "repeats");
-  if (repeats.size() != out.size()) return wrong(fmt::format("{} repeats of {}", repeats.size(), to_string(inputs[0])));
+  if (repeats.size() != out.size())
+    return invalid_input(fmt::format("{} repeats of {}", repeats.size(), to_string(inputs[0])));
   for (size_t axis = 0; axis < out.size(); ++axis) {
     if (repeats[axis] < 0 || (out[axis] > 0 && repeats[axis] > largest_extent / out[axis]))
-      return wrong(fmt::format("{} repeats of an extent of {}", repeats[axis], out[axis]));
+      return invalid_input(fmt::format("{} repeats of an extent of {}", repeats[axis], out[axis]));
     out[axis] *= repeats[axis];
   }
   return one_result(inputs[0].dtype, std::move(out));
@@ -59,15 +58,15 @@ Result<std::vector<SlicedAxis>> sliced_axes(const Shape& shape, const Attrs& att
   const auto &axes = attr_ints(attrs, "axes"), &starts = attr_ints(attrs, "starts"), &ends = attr_ints(attrs, "ends"),
              &steps = attr_ints(attrs, "steps");
   if (starts.size() != axes.size() || ends.size() != axes.size() || steps.size() != axes.size())
-    return wrong("axes, starts, ends and steps are not of one length");
+    return invalid_input("axes, starts, ends and steps are not of one length");
   std::vector<SlicedAxis> out;
   for (const int64_t extent : shape) out.push_back({0, 1, extent});
   std::vector<bool> seen(shape.size(), false);
   for (size_t i = 0; i < axes.size(); ++i) {
     ASSIGN_OR_RETURN(const size_t axis, axis_of(axes[i], shape.size()));
-    if (seen[axis]) return wrong(fmt::format("axis {} twice", axis));
+    if (seen[axis]) return invalid_input(fmt::format("axis {} twice", axis));
     seen[axis] = true;
-    if (steps[i] == 0) return wrong("a step of 0");
+    if (steps[i] == 0) return invalid_input("a step of 0");
     const int64_t extent = shape[axis];
     const bool forward = steps[i] > 0;
     // Clamped first: the sums below cannot overflow then.
@@ -106,10 +105,10 @@ Inferred infer_gather_elements(Types inputs, const Attrs& attrs) {
   const Shape &x = inputs[0].shape, &indices = inputs[1].shape;
   RETURN_IF_ERROR(check_indices(inputs[1]));
   ASSIGN_OR_RETURN(const size_t axis, axis_of(attr_int(attrs, "axis"), x.size()));
-  if (x.size() != indices.size()) return wrong("the indices have another number of axes");
+  if (x.size() != indices.size()) return invalid_input("the indices have another number of axes");
   for (size_t i = 0; i < x.size(); ++i) {
     if (i != axis && indices[i] > x[i])
-      return wrong(fmt::format("indices {} of {}", to_string(inputs[1]), to_string(inputs[0])));
+      return invalid_input(fmt::format("indices {} of {}", to_string(inputs[1]), to_string(inputs[0])));
   }
   RETURN_IF_ERROR(check_not_empty(inputs[0], axis, element_count(indices)));
   return one_result(inputs[0].dtype, indices);
@@ -120,11 +119,11 @@ Inferred infer_gather_nd(Types inputs, const Attrs& attrs) {
   RETURN_IF_ERROR(check_indices(inputs[1]));
   const int64_t given = attr_int(attrs, "batch_dims");
   if (indices.empty() || given < 0 || given >= static_cast<int64_t>(std::min(x.size(), indices.size())))
-    return wrong(fmt::format("{} batch axes of indices {}", given, to_string(inputs[1])));
+    return invalid_input(fmt::format("{} batch axes of indices {}", given, to_string(inputs[1])));
   const auto batch = static_cast<size_t>(given);
-  if (!std::equal(x.begin(), x.begin() + given, indices.begin())) return wrong("the batch axes differ");
+  if (!std::equal(x.begin(), x.begin() + given, indices.begin())) return invalid_input("the batch axes differ");
   if (indices.back() < 1 || batch + static_cast<size_t>(indices.back()) > x.size())
-    return wrong(fmt::format("indices {} into {}", to_string(inputs[1]), to_string(inputs[0])));
+    return invalid_input(fmt::format("indices {} into {}", to_string(inputs[1]), to_string(inputs[0])));
   Shape out(indices.begin(), indices.end() - 1);
   out.insert(out.end(), x.begin() + given + indices.back(), x.end());
   for (size_t k = 0; k < static_cast<size_t>(indices.back()); ++k)
@@ -138,10 +137,10 @@ Inferred infer_scatter_elements(Types inputs, const Attrs& attrs) {
   const Shape &x = inputs[0].shape, &indices = inputs[1].shape;
   ASSIGN_OR_RETURN(const size_t axis, axis_of(attr_int(attrs, "axis"), x.size()));
   if (inputs[2] != TensorType{inputs[0].dtype, indices} || indices.size() != x.size())
-    return wrong(fmt::format("updates {} at indices {}", to_string(inputs[2]), to_string(inputs[1])));
+    return invalid_input(fmt::format("updates {} at indices {}", to_string(inputs[2]), to_string(inputs[1])));
   for (size_t i = 0; i < x.size(); ++i) {
     if (i != axis && indices[i] > x[i])
-      return wrong(fmt::format("indices {} of {}", to_string(inputs[1]), to_string(inputs[0])));
+      return invalid_input(fmt::format("indices {} of {}", to_string(inputs[1]), to_string(inputs[0])));
   }
   RETURN_IF_ERROR(check_not_empty(inputs[0], axis, element_count(indices)));
   return one_result(inputs[0].dtype, x);
@@ -152,11 +151,11 @@ Inferred infer_scatter_nd(Types inputs, const Attrs& attrs) {
   RETURN_IF_ERROR(check_reduction(attrs, inputs[0].dtype));
   const Shape &x = inputs[0].shape, &indices = inputs[1].shape;
   if (indices.empty() || indices.back() < 0 || indices.back() > static_cast<int64_t>(x.size()))
-    return wrong(fmt::format("indices {} into {}", to_string(inputs[1]), to_string(inputs[0])));
+    return invalid_input(fmt::format("indices {} into {}", to_string(inputs[1]), to_string(inputs[0])));
   Shape updates(indices.begin(), indices.end() - 1);
   updates.insert(updates.end(), x.begin() + indices.back(), x.end());
   if (inputs[2] != TensorType{inputs[0].dtype, updates})
-    return wrong(fmt::format("updates {} at indices {}", to_string(inputs[2]), to_string(inputs[1])));
+    return invalid_input(fmt::format("updates {} at indices {}", to_string(inputs[2]), to_string(inputs[1])));
   for (size_t k = 0; k < static_cast<size_t>(indices.back()); ++k)
     RETURN_IF_ERROR(check_not_empty(inputs[0], k, element_count(updates)));
   return one_result(inputs[0].dtype, x);
@@ -164,11 +163,11 @@ Inferred infer_scatter_nd(Types inputs, const Attrs& attrs) {
 
 Inferred infer_one_hot(Types inputs, const Attrs& attrs) {
   if (inputs[0].dtype == DType::boolean || inputs[1].shape != Shape{2})
-    return wrong(fmt::format("indices {} and values {}", to_string(inputs[0]), to_string(inputs[1])));
+    return invalid_input(fmt::format("indices {} and values {}", to_string(inputs[0]), to_string(inputs[1])));
   Shape out = inputs[0].shape;
   ASSIGN_OR_RETURN(const size_t axis, axis_of(attr_int(attrs, "axis"), out.size() + 1));
   const int64_t depth = attr_int(attrs, "depth");
-  if (depth < 1) return wrong(fmt::format("a depth of {}", depth));
+  if (depth < 1) return invalid_input(fmt::format("a depth of {}", depth));
   out.insert(out.begin() + static_cast<std::ptrdiff_t>(axis), depth);
   return one_result(inputs[1].dtype, std::move(out));
 }
@@ -178,8 +177,8 @@ Inferred infer_reverse_sequence(Types inputs, const Attrs& attrs) {
   RETURN_IF_ERROR(check_indices(inputs[1]));
   ASSIGN_OR_RETURN(const size_t batch, axis_of(attr_int(attrs, "batch_axis"), x.size()));
   ASSIGN_OR_RETURN(const size_t time, axis_of(attr_int(attrs, "time_axis"), x.size()));
-  if (batch == time) return wrong("one axis for samples and steps");
-  if (inputs[1].shape != Shape{x[batch]}) return wrong(fmt::format("{} lengths", to_string(inputs[1])));
+  if (batch == time) return invalid_input("one axis for samples and steps");
+  if (inputs[1].shape != Shape{x[batch]}) return invalid_input(fmt::format("{} lengths", to_string(inputs[1])));
   return one_result(inputs[0].dtype, x);
 }
 

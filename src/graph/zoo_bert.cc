@@ -6,7 +6,7 @@
 namespace nlsplit {
 namespace {
 
-constexpr double epsilon = 1e-12;
+constexpr double bert_epsilon = 1e-12;
 constexpr int64_t kinds = 2;  // of tokens: of the first or the second sentence
 
 ValueId encoder_layer(ZooNet& net, const std::string& name, ValueId x, const BertSizes& sizes) {
@@ -17,11 +17,12 @@ ValueId encoder_layer(ZooNet& net, const std::string& name, ValueId x, const Ber
   const ValueId v = project(net, attend + ".value", x, {.features = width});
   ValueId y = attention(net, attend, q, k, v, {.heads = sizes.heads});
   y = project(net, name + ".attention.output.dense", y, {.features = width});
-  x = layer_norm(net, name + ".attention.output.LayerNorm", net.add(name + ".attention.output.add", y, x), epsilon);
+  x = layer_norm(net, name + ".attention.output.LayerNorm", net.add(name + ".attention.output.add", y, x),
+                 bert_epsilon);
   y = project(net, name + ".intermediate.dense", x, {.features = sizes.ffn});
   y = gelu(net, name + ".intermediate.activation", y);
   y = project(net, name + ".output.dense", y, {.features = width});
-  return layer_norm(net, name + ".output.LayerNorm", net.add(name + ".output.add", y, x), epsilon);
+  return layer_norm(net, name + ".output.LayerNorm", net.add(name + ".output.add", y, x), bert_epsilon);
 }
 
 }  // namespace
@@ -36,7 +37,7 @@ Model build_bert(const BertSizes& sizes, uint64_t seed) {
   ValueId positions = net.weight("embeddings.position_embeddings.weight", {BertSizes::positions, width}, 0.3);
   if (sizes.length < BertSizes::positions)
     positions = rows(net, "embeddings.position_embeddings", positions, 0, 0, sizes.length);
-  x = layer_norm(net, "embeddings.LayerNorm", net.add("embeddings.placed", x, positions), epsilon);
+  x = layer_norm(net, "embeddings.LayerNorm", net.add("embeddings.placed", x, positions), bert_epsilon);
   for (int64_t i = 0; i < sizes.layers; ++i) x = encoder_layer(net, "encoder.layer." + std::to_string(i), x, sizes);
   ValueId pooled = reshape(net, "pooler.token", rows(net, "pooler.first", x, 1, 0, 1), {0, width});
   pooled = net.linear("pooler.dense", pooled, width, /*after_relu=*/false);

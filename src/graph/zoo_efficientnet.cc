@@ -11,8 +11,7 @@ namespace {
 
 // Of a normal x: E[(x sigmoid(x))^2] is 0.36 where E[relu(x)^2] is 0.5.
 constexpr double after_silu = 1.18;
-constexpr double after_gate = 1.5;    // a sigmoid about halves what it gates
-constexpr float branch_scale = 0.5f;  // of a block's last normalisation where its input is added
+constexpr double after_gate = 1.5;  // a sigmoid about halves what it gates
 
 ValueId conv_bn(ZooNet& net, const std::string& module, ValueId x, ConvSpec spec, float scale = 1) {
   spec.bias = false;
@@ -49,7 +48,7 @@ ValueId inverted_residual(ZooNet& net, const std::string& name, ValueId x, int64
   y = squeeze_and_excite(net, module(), y, std::max<int64_t>(1, in / 4));
   const bool adds = stride == 1 && in == channels;
   y = conv_bn(net, module(), y, {.channels = channels, .kernel = 1, .gain = after_silu * after_gate},
-              adds ? branch_scale : 1);
+              adds ? inverted_residual_scale : 1);
   return adds ? net.add(name + ".add", x, y) : y;
 }
 

@@ -8,7 +8,7 @@
 namespace nlsplit {
 namespace {
 
-constexpr double epsilon = 0.001;
+constexpr double inception_epsilon = 0.001;
 
 // "Mixed_5b": its branches write paths like path(x, "branch5x5_1", …).
 struct Mixed {
@@ -19,7 +19,7 @@ struct Mixed {
     const std::string module = name.empty() ? layer : name + "." + layer;
     spec.bias = false;
     x = net.conv(module + ".conv", x, spec);
-    return net.relu(module + ".relu", net.batch_norm(module + ".bn", x, 1, epsilon));
+    return net.relu(module + ".relu", net.batch_norm(module + ".bn", x, 1, inception_epsilon));
   }
   ValueId square(const std::string& layer, ValueId x, int64_t channels, int64_t kernel, int64_t stride = 1,
                  int64_t pad = 0) const {

@@ -7,8 +7,6 @@
 namespace nlsplit {
 namespace {
 
-constexpr float branch_scale = 0.5f;  // of a block's last normalisation where its input is added
-
 // Conv, BatchNormalization and ReLU6 are 0, 1, 2 of the module they are in.
 ValueId conv_bn_relu6(ZooNet& net, const std::string& module, ValueId x, const ConvSpec& spec) {
   x = net.conv(module + ".0", x, spec);
@@ -27,7 +25,7 @@ ValueId inverted_residual(ZooNet& net, const std::string& name, ValueId x, int64
   y = conv_bn_relu6(net, module(), y,
                     {.channels = hidden, .kernel = 3, .stride = stride, .pad = 1, .groups = hidden, .bias = false});
   y = net.conv(module(), y, {.channels = channels, .kernel = 1, .bias = false});
-  y = net.batch_norm(module(), y, adds ? branch_scale : 1);
+  y = net.batch_norm(module(), y, adds ? inverted_residual_scale : 1);
   return adds ? net.add(name + ".add", x, y) : y;
 }
 

@@ -15,6 +15,10 @@
 
 namespace nlsplit {
 
+// Of the last normalisation of an inverted residual block (Sandler et al., MobileNetV2, CVPR 2018) whose input is
+// added.
+inline constexpr float inverted_residual_scale = 0.5f;
+
 struct ConvSpec {
   int64_t channels;  // out
   int64_t kernel;    // square

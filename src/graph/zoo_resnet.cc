@@ -8,7 +8,7 @@
 namespace nlsplit {
 namespace {
 
-constexpr float branch_scale = 0.25f;  // of the last normalisation before a residual sum
+constexpr float residual_scale = 0.25f;  // of the last normalisation before a residual sum
 
 struct Block {
   ZooNet& net;
@@ -26,14 +26,14 @@ struct Block {
 
   ValueId basic(ValueId x, int64_t width, int64_t stride) {
     ValueId y = conv_bn_relu(1, x, width, 3, stride);
-    y = conv_bn(2, y, width, 3, 1, branch_scale);
+    y = conv_bn(2, y, width, 3, 1, residual_scale);
     return join(x, y, stride, 2);
   }
 
   ValueId bottleneck(ValueId x, int64_t width, int64_t stride) {
     ValueId y = conv_bn_relu(1, x, width, 1, 1);
     y = conv_bn_relu(2, y, width, 3, stride);
-    y = conv_bn(3, y, 4 * width, 1, 1, branch_scale);
+    y = conv_bn(3, y, 4 * width, 1, 1, residual_scale);
     return join(x, y, stride, 3);
   }
 

@@ -6,7 +6,7 @@
 namespace nlsplit {
 namespace {
 
-constexpr double hidden_from_sight = -1e9;  // added to a score: nothing is left of its exponential
+constexpr double masked_score = -1e9;  // added to a score: nothing is left of its exponential
 
 Attrs axes_attrs(std::vector<int64_t> axes) { return {{"axes", std::move(axes)}, {"keepdims", int64_t{1}}}; }
 
@@ -115,7 +115,7 @@ ValueId attention(ZooNet& net, const std::string& name, ValueId q, ValueId k, Va
   scores = net.mul(name + ".scaled", scores, net.scalar(name + ".scale", 1 / std::sqrt(static_cast<double>(d))));
   if (spec.causal) {
     scores = net.add(name + ".masked", scores,
-                     net.table(name + ".mask", Formula::causal_mask, {tokens, tokens}, hidden_from_sight));
+                     net.table(name + ".mask", Formula::causal_mask, {tokens, tokens}, masked_score));
   }
   const auto last = static_cast<int64_t>(net.shape(scores).size()) - 1;
   const ValueId shares = net.node(Op::Softmax, name + ".softmax", {scores}, {{"axis", last}});

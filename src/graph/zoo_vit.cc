@@ -5,7 +5,7 @@
 namespace nlsplit {
 namespace {
 
-constexpr double epsilon = 1e-6;
+constexpr double vit_epsilon = 1e-6;
 
 // In front of the patches, for any batch: the patches get a row of zeros there, to which it is added.
 ValueId with_class_token(ZooNet& net, ValueId patches, int64_t tokens, int64_t width) {
@@ -20,7 +20,7 @@ ValueId with_class_token(ZooNet& net, ValueId patches, int64_t tokens, int64_t w
 
 ValueId encoder_layer(ZooNet& net, const std::string& name, ValueId x, const VitSizes& sizes) {
   const int64_t width = sizes.hidden;
-  ValueId y = layer_norm(net, name + ".ln_1", x, epsilon);
+  ValueId y = layer_norm(net, name + ".ln_1", x, vit_epsilon);
   const std::string attend = name + ".self_attention";
   const ValueId q = project(net, attend + ".in_proj.q", y, {.features = width});
   const ValueId k = project(net, attend + ".in_proj.k", y, {.features = width});
@@ -28,7 +28,7 @@ ValueId encoder_layer(ZooNet& net, const std::string& name, ValueId x, const Vit
   y = attention(net, attend, q, k, v, {.heads = sizes.heads});
   y = project(net, attend + ".out_proj", y, {.features = width, .gain = branch_gain(sizes.layers)});
   x = net.add(name + ".add1", x, y);
-  y = layer_norm(net, name + ".ln_2", x, epsilon);
+  y = layer_norm(net, name + ".ln_2", x, vit_epsilon);
   y = project(net, name + ".mlp.0", y, {.features = sizes.ffn});
   y = gelu(net, name + ".mlp.1", y);
   y = project(net, name + ".mlp.3", y, {.features = width, .gain = branch_gain(sizes.layers)});
@@ -48,7 +48,7 @@ Model build_vit(const VitSizes& sizes, uint64_t seed) {
   x = net.add("encoder.positions", x, net.weight("encoder.pos_embedding", {1, tokens, width}, 0.2));
   for (int64_t i = 0; i < sizes.layers; ++i)
     x = encoder_layer(net, "encoder.layers.encoder_layer_" + std::to_string(i), x, sizes);
-  x = layer_norm(net, "encoder.ln", x, epsilon);
+  x = layer_norm(net, "encoder.ln", x, vit_epsilon);
   x = reshape(net, "flatten", rows(net, "encoder.class", x, 1, 0, 1), {0, width});
   x = net.linear("heads.head", x, 1000, /*after_relu=*/false);
   return std::move(net).finish(x);

@@ -9,6 +9,7 @@
 #include "kernels/layout.h"
 
 namespace nlsplit {
+namespace gpu {
 namespace {
 
 constexpr size_t most_strided_axes = 8;  // of kernels that walk over arbitrary axes
@@ -222,8 +223,9 @@ constexpr std::array kernels = {
 };
 
 }  // namespace
+}  // namespace gpu
 
-std::span<const KernelInfo> gpu_kernels() { return kernels; }
+std::span<const KernelInfo> gpu_kernels() { return gpu::kernels; }
 
 std::string_view gpu_kernel_name(std::string_view full_id) { return full_id.substr(0, full_id.rfind('_')); }
 

@@ -101,7 +101,7 @@ Result<FoundPlans> search_anneal(const SearchSpace& space) {
   in.max_stages = space.max_stages;
   in.max_devices = space.max_devices;
   in.replicate = space.groups->most_replicas() > 1;
-  in.cost = [&](const Plan& plan) { return space.scorer->bound(plan.stages); };
+  in.cost = [&](const Plan& plan) { return space.interrupted() ? never : space.scorer->bound(plan.stages); };
   // The fastest device alone, and as many layers on each of the 2, 4, … fastest.
   std::vector<Plan> starts;
   for (size_t count = 1; count <= std::min({space.max_stages, space.max_devices, in.devices.size()}); count *= 2) {

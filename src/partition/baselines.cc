@@ -7,11 +7,11 @@
 
 #include "partition/baseline_metis.h"
 #include "partition/cuts.h"
+#include "partition/network.h"
 
 namespace nlsplit {
 namespace {
 
-constexpr double never = std::numeric_limits<double>::infinity();
 constexpr size_t most_pipedream_cuts = 128;  // its table has cuts² x devices² entries to try
 constexpr size_t most_pipedream_devices = 64;
 
@@ -148,7 +148,7 @@ std::vector<Stage> pipedream(const Graph& graph, const Cluster& cluster, const S
   return stages;
 }
 
-constexpr std::array<Baseline, 5> all = {{
+constexpr std::array<Baseline, 5> all_baselines = {{
     {"even-layers", "as many layers on each device", even_layers},
     {"memory-proportional", "layers in proportion to memory (exo, llama.cpp)", memory_proportional},
     {"balance-compute", "equal computing as on the first device (torchgpipe)", balance_compute},
@@ -160,6 +160,6 @@ constexpr std::array<Baseline, 5> all = {{
 
 }  // namespace
 
-std::span<const Baseline> baselines() { return all; }
+std::span<const Baseline> baselines() { return all_baselines; }
 
 }  // namespace nlsplit

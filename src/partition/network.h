@@ -3,11 +3,14 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "cost/cluster.h"
 
 namespace nlsplit {
+
+inline constexpr double never = std::numeric_limits<double>::infinity();  // seconds of what cannot be done
 
 struct Path {
   bool exists = false;

@@ -6,8 +6,6 @@
 namespace nlsplit {
 namespace {
 
-constexpr double never = std::numeric_limits<double>::infinity();
-
 std::vector<size_t> roots_of(const Graph& graph) {
   std::vector<size_t> root(graph.values.size());
   for (size_t v = 0; v < root.size(); ++v) root[v] = v;

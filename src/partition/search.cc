@@ -164,10 +164,11 @@ Result<SearchResult> search_layers(const Graph& graph, const Cluster& cluster, H
   const std::vector<double> sequences = groups.sequences(max_stages);
   for (size_t k = 0; k < max_stages; ++k) result.space += sequences[k] * binomial(cuts.size() - 1, k);
 
-  const SearchSpace space{&graph, &cluster, &network,   source,       sink,   &costs,       &scorer,     &groups,
-                          cuts,   weights,  max_stages, most_devices, wanted, result.space, options.seed};
+  const SearchSpace space{
+      &graph, &cluster, &network,   source,       sink,   &costs,       &scorer,      &groups,
+      cuts,   weights,  max_stages, most_devices, wanted, result.space, options.seed, &options.interrupted};
   ASSIGN_OR_RETURN(FoundPlans candidates, method->find(space));
-  result.proved = candidates.proved;
+  result.proved = candidates.proved && !space.interrupted();
   for (std::vector<Stage>& stages : candidates.plans) {
     if (stages.size() == 1 && !whole.insert(stages[0].devices).second) continue;
     add(std::move(stages), found);

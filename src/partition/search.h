@@ -3,6 +3,7 @@
 // (PipeDream, Narayanan et al., SOSP 2019, section 3.1, extended to unequal devices and links).
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,8 @@ struct SearchOptions {
   uint64_t seed = 1;                 // only for ties and sampling when the space is larger than max_candidates
   std::string method = "auto";       // of search_methods()
   std::vector<SplitAxis> axes = {};  // on which stages may be split inside their layers; none: not at all
+  // True: answer what was found so far, which is then not the same every time. May be empty; asked by several threads.
+  std::function<bool()> interrupted = {};
 };
 
 // What search needs to know about one micro-batch size: the time of every node on every device and the bytes over every

@@ -58,7 +58,7 @@ class Beam {
       std::vector<Partial> next;
       const bool may_continue = layer + 1 < in_.max_stages;
       front_limit_ = std::numeric_limits<double>::infinity();
-      for (uint32_t p = 0; p < layers_[layer].size(); ++p) expand(layer, p, may_continue, next);
+      for (uint32_t p = 0; p < layers_[layer].size() && !in_.interrupted(); ++p) expand(layer, p, may_continue, next);
       keep_best(next);
       layers_.push_back(std::move(next));
     }

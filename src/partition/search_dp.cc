@@ -13,11 +13,10 @@
 namespace nlsplit {
 namespace {
 
-constexpr double never = std::numeric_limits<double>::infinity();
 constexpr double few_sets = 256;           // device sets up to which all of them are states
 constexpr double most_steps = 3e7;         // from state to state: beyond it cuts are left out
 constexpr size_t most_labels = 1'000'000;  // partial plans in memory
-constexpr size_t most_alike = 256;         // of one state
+constexpr size_t most_alike_labels = 256;  // of one state
 constexpr size_t most_labels_in_order = 50'000, most_alike_in_order = 16;  // where nothing is proved anyway
 constexpr double still_interesting = 1.05;                                 // times the best bound
 
@@ -74,6 +73,7 @@ class Dp {
     extend(0, 0);
     for (size_t at = 1; at < cuts_.size(); ++at) {
       for (const auto& [state, alive] : states_[at]) {
+        if (in_.interrupted()) break;
         for (const uint32_t label : alive) extend(label, at);
       }
     }
@@ -308,7 +308,7 @@ class Dp {
     }
     std::erase_if(alive, [&](uint32_t other) { return no_worse(label, labels_[other]); });
     const size_t few = in_order_ ? most_labels_in_order : most_labels;
-    const size_t most = labels_.size() >= few ? 1 : in_order_ ? most_alike_in_order : most_alike;
+    const size_t most = labels_.size() >= few ? 1 : in_order_ ? most_alike_in_order : most_alike_labels;
     if (alive.size() >= most) {
       exact_ = false;
       const auto score = [&](const Label& l) { return l.fill + l.busiest; };

@@ -16,6 +16,7 @@ void enumerate(const SearchSpace& space, size_t next_cut, DeviceSet used, std::v
   const std::vector<size_t>& cuts = space.cuts;
   const size_t begin = stages.empty() ? 0 : stages.back().end;
   for (const DeviceSet group : choices) {
+    if (space.interrupted()) return;
     stages.push_back({begin, cuts.back(), space.groups->members(group)});
     found.push_back(stages);
     if (stages.size() < space.max_stages) {
@@ -41,7 +42,7 @@ Result<FoundPlans> search_auto(const SearchSpace& space) {
   return search_beam(space);
 }
 
-constexpr std::array<SearchMethod, 5> all = {{
+constexpr std::array<SearchMethod, 5> all_methods = {{
     {"auto", "exhaustive where the space is small, else beam", search_auto},
     {"exhaustive", "every plan, or an error that says how many there are", search_exhaustive},
     {"dp", "the best bound, proved, by dynamic programming over cuts and devices", search_dp},
@@ -51,10 +52,10 @@ constexpr std::array<SearchMethod, 5> all = {{
 
 }  // namespace
 
-std::span<const SearchMethod> search_methods() { return all; }
+std::span<const SearchMethod> search_methods() { return all_methods; }
 
 const SearchMethod* find_search_method(std::string_view name) {
-  for (const SearchMethod& method : all) {
+  for (const SearchMethod& method : all_methods) {
     if (method.name == name) return &method;
   }
   return nullptr;

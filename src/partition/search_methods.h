@@ -6,6 +6,7 @@
 // and order it by the same bound (partition/score.h). They differ in how much of it they see.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -31,6 +32,9 @@ struct SearchSpace {
   size_t wanted = 0;       // how many plans to answer; more may come
   double plans = 0;        // in the space
   uint64_t seed = 1;
+  const std::function<bool()>* stop = nullptr;  // SearchOptions::interrupted
+
+  bool interrupted() const { return stop != nullptr && *stop && (*stop)(); }
 };
 
 struct FoundPlans {

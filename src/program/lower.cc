@@ -12,8 +12,6 @@
 namespace nlsplit {
 namespace {
 
-size_t at(int i) { return static_cast<size_t>(i); }
-
 // The plan's devices in order of first use; endpoints behind them.
 struct Lineup {
   std::vector<DeviceId> plan_devices;

@@ -4,11 +4,7 @@
 #include "program/lower_device.h"
 
 namespace nlsplit {
-namespace {
-
-size_t at(int i) { return static_cast<size_t>(i); }
-
-}  // namespace
+namespace {}  // namespace
 
 void assign_banks(DeviceProgram& device, int micro_batches) {
   // The banked buffers that each segment touches.

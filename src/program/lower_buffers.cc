@@ -9,8 +9,6 @@
 namespace nlsplit {
 namespace {
 
-size_t at(int i) { return static_cast<size_t>(i); }
-
 std::string layout_suffix(int block) { return block == 0 ? "_rows" : fmt::format("_c{}", block); }
 
 }  // namespace

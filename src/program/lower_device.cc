@@ -12,8 +12,6 @@
 namespace nlsplit {
 namespace {
 
-size_t at(int i) { return static_cast<size_t>(i); }
-
 class DeviceBuilder {
  public:
   DeviceBuilder(const LowerInput& input, const std::vector<OrderedSlot>& order, int d,

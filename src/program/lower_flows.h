@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/index.h"
 #include "program/lower.h"
 
 namespace nlsplit {

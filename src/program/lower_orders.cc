@@ -14,8 +14,6 @@
 namespace nlsplit {
 namespace {
 
-size_t at(int i) { return static_cast<size_t>(i); }
-
 constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
 
 class Timeline {

@@ -14,9 +14,7 @@
 namespace nlsplit {
 namespace {
 
-size_t at(int i) { return static_cast<size_t>(i); }
-
-struct Message {
+struct TrainingMessage {
   int flow = -1;  // -1: of a ring, received within its step
   int of = -1;    // gradient: of this stage
   int micro_batch = 0;
@@ -88,7 +86,7 @@ class Messages {
 
   using SlotKey = std::tuple<int, Phase, int>;  // stage, phase, micro-batch
 
-  std::vector<Message>& fifo(int from, int to) { return fifos_[at(from) * orders_.devices.size() + at(to)]; }
+  std::vector<TrainingMessage>& fifo(int from, int to) { return fifos_[at(from) * orders_.devices.size() + at(to)]; }
 
   void send() {
     fifos_.resize(orders_.devices.size() * orders_.devices.size());
@@ -164,7 +162,7 @@ class Messages {
       std::vector<TrainingSlot>& order = orders_.devices[at(to)];
       std::vector<Ahead> aheads;
       for (int from = 0; from < devices; ++from) {
-        std::vector<Message>& messages = fifo(from, to);
+        std::vector<TrainingMessage>& messages = fifo(from, to);
         size_t earliest = std::numeric_limits<size_t>::max();
         for (size_t i = messages.size(); i-- > 0;) {
           messages[i].received = earliest = std::min(earliest, messages[i].needed);
@@ -178,7 +176,7 @@ class Messages {
             if (messages[end].needed != messages[end].received || messages[end].flow < 0) own = end + 1;
           }
           for (size_t i = begin; i < end; ++i) {
-            const Message& message = messages[i];
+            const TrainingMessage& message = messages[i];
             if (message.flow < 0) continue;
             const TrainingPort port{message.flow, message.of, from};
             if (i >= own) {
@@ -214,7 +212,7 @@ class Messages {
   const TrainingInput& in_;
   const std::vector<Flow>& flows_;
   TrainingOrders& orders_;
-  std::vector<std::vector<Message>> fifos_;  // [from * devices + to]
+  std::vector<std::vector<TrainingMessage>> fifos_;  // [from * devices + to]
 };
 
 // One weight in two stages would have two gradients that nobody adds.

@@ -9,8 +9,6 @@
 namespace nlsplit {
 namespace {
 
-size_t at(int i) { return static_cast<size_t>(i); }
-
 // One micro-batch's value of a buffer.
 struct Life {
   double begin = std::numeric_limits<double>::infinity(), end = 0;

@@ -16,8 +16,6 @@
 namespace nlsplit {
 namespace {
 
-size_t at(int i) { return static_cast<size_t>(i); }
-
 // Values as buffers hold them: one buffer, under the type of one of the values that share its bytes.
 struct Stored {
   BufferId buffer;

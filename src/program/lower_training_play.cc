@@ -10,8 +10,6 @@
 namespace nlsplit {
 namespace {
 
-size_t at(int i) { return static_cast<size_t>(i); }
-
 // The sequence. Slots are numbered in the order in which they end; of those that end together the ones that free
 // memory go first.
 class Play {

@@ -8,8 +8,6 @@
 namespace nlsplit {
 namespace {
 
-size_t at(int i) { return static_cast<size_t>(i); }
-
 // Which phases every micro-batch goes through.
 constexpr Phase work_phases[] = {Phase::forward, Phase::input_gradient, Phase::weight_gradient};
 

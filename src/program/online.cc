@@ -10,8 +10,8 @@
 #include <span>
 #include <tuple>
 
+#include "base/index.h"
 #include "schedule/evaluate.h"
-#include "schedule/index.h"
 
 namespace nlsplit {
 namespace {

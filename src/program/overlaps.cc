@@ -88,15 +88,15 @@ class HappensBefore {
   size_t width_ = 0;
 };
 
-struct Range {
+struct ArenaRange {
   int64_t begin, end;
 };
 
-Range place(const Buffer& buffer, int bank) {
+ArenaRange place(const Buffer& buffer, int bank) {
   const int64_t begin = buffer.offset + bank * buffer.stride();
   return {begin, begin + buffer.bytes.value()};
 }
-bool overlap(Range a, Range b) { return a.begin < b.end && b.begin < a.end; }
+bool overlap(ArenaRange a, ArenaRange b) { return a.begin < b.end && b.begin < a.end; }
 
 class Checker {
  public:
@@ -138,7 +138,7 @@ class Checker {
 
   struct Life {  // of one generation
     uint32_t first, last;
-    Range at;
+    ArenaRange at;
     Key key;
   };
 
@@ -193,7 +193,7 @@ class Checker {
     for (uint32_t b = 0; b < generations_.size(); ++b) {
       if (!buffers[b]) continue;
       for (const auto& [bank, generations] : generations_[b]) {
-        const Range at = place(device_.buffers[b], bank);
+        const ArenaRange at = place(device_.buffers[b], bank);
         for (const Generation& generation : generations)
           lives.push_back({generation.first, generation.accesses.back(), at, {b, bank}});
       }
@@ -295,8 +295,8 @@ class Checker {
   }
 
   bool in_place(uint32_t i, Key held, Key wanted) const {
-    const Range from = place(device_.buffers[held.first], held.second);
-    const Range to = place(device_.buffers[wanted.first], wanted.second);
+    const ArenaRange from = place(device_.buffers[held.first], held.second);
+    const ArenaRange to = place(device_.buffers[wanted.first], wanted.second);
     if (from.begin != to.begin || from.end != to.end) return false;
     const Instr& instr = instr_of(program_, deps_.instances[i]);
     return may_overwrite(device_, instr, in_place_reads(program_, instr), BufferId(held.first)) &&

@@ -4,9 +4,9 @@
 #include <map>
 #include <tuple>
 
+#include "base/index.h"
 #include "program/online.h"
 #include "program/relax_memory.h"
-#include "schedule/index.h"
 
 namespace nlsplit {
 namespace {

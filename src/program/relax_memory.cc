@@ -6,21 +6,21 @@
 namespace nlsplit {
 namespace {
 
-struct Range {
+struct RootRange {
   int64_t begin, end;
 };
 
 // Of an operand, in bytes of its root buffer's bank.
-Range range_of(const DeviceProgram& device, const Operand& operand) {
+RootRange range_of(const DeviceProgram& device, const Operand& operand) {
   if (operand.whole()) return {0, device.buffer(device.root(operand.buffer)).bytes.value()};
   const int64_t element = size_of(device.buffer(operand.buffer).type.dtype);
   return {operand.begin * element, operand.end * element};
 }
 
 // Whether these ranges together have all of `wanted`.
-bool covers(std::vector<Range> ranges, Range wanted) {
-  std::ranges::sort(ranges, {}, &Range::begin);
-  for (const Range& range : ranges) {
+bool covers(std::vector<RootRange> ranges, RootRange wanted) {
+  std::ranges::sort(ranges, {}, &RootRange::begin);
+  for (const RootRange& range : ranges) {
     if (range.begin <= wanted.begin) wanted.begin = std::max(wanted.begin, range.end);
   }
   return wanted.begin >= wanted.end;
@@ -37,13 +37,13 @@ RelaxedMemory::RelaxedMemory(const DeviceProgram& device) : device_(device), pla
 void RelaxedMemory::find_own_scratch() {
   for (size_t b = 0; b < places_.size(); ++b) places_[b].own = device_.buffers[b].kind == BufferKind::scratch;
   for (const Segment& segment : device_.segments) {
-    std::map<size_t, std::vector<Range>> written;
+    std::map<size_t, std::vector<RootRange>> written;
     for (const Instr& instr : segment.instrs) {
       const auto look = [&](const Operand& operand, bool writes) {
         if (!operand.buffer.valid()) return;
         const size_t root = device_.root(operand.buffer).index();
         if (!places_[root].own) return;
-        const Range range = range_of(device_, operand);
+        const RootRange range = range_of(device_, operand);
         if (is_transfer(instr.opcode) || (!writes && !covers(written[root], range))) places_[root].own = false;
         if (writes) written[root].push_back(range);
       };
@@ -97,7 +97,7 @@ void RelaxedMemory::touch(uint32_t instance, int slot, const Instr& instr, std::
     const int bank = bank_of(device_, of, root);
     const Buffer& buffer = device_.buffer(root);
     const int64_t begin = buffer.offset + bank * buffer.stride();
-    const Range range = range_of(device_, operand);
+    const RootRange range = range_of(device_, operand);
     access({instance, slot, begin + range.begin, begin + range.end, writes, is_transfer(instr.opcode), place.own},
            lists_[static_cast<size_t>(place.list) + static_cast<size_t>(place.per_bank) * static_cast<size_t>(bank)],
            edges, after);

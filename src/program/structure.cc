@@ -11,7 +11,7 @@
 namespace nlsplit {
 namespace {
 
-constexpr int64_t most_bytes = int64_t{1} << 50;  // no device has a petabyte: sums below cannot overflow
+constexpr int64_t most_buffer_bytes = int64_t{1} << 50;  // no device has a petabyte: sums below cannot overflow
 constexpr int most_banks = 1 << 20;
 constexpr int64_t most_banks_of_device = int64_t{1}
                                          << 22;   // each has a list of who used it, while dependencies are found
@@ -23,7 +23,7 @@ Status check_buffer(const DeviceProgram& device, size_t index) {
     return invalid_input(fmt::format("device {} buffer {}: {}", device.name, buffer.name, why));
   };
   if (const Status sound = check_type(buffer.type); !sound.ok()) return wrong(sound.error().message.c_str());
-  if (size_of(buffer.type).value() > most_bytes) return wrong("too large");
+  if (size_of(buffer.type).value() > most_buffer_bytes) return wrong("too large");
   if (buffer.kind == BufferKind::view) {
     if (!buffer.of.valid() || buffer.of.index() >= device.buffers.size()) return wrong("a view of nothing");
     const Buffer& root = device.buffer(buffer.of);
@@ -33,13 +33,13 @@ Status check_buffer(const DeviceProgram& device, size_t index) {
       return wrong("a view of what is not row-major");
     return ok_status();
   }
-  if (buffer.bytes.value() < 0 || buffer.bytes.value() > most_bytes) return wrong("impossible size");
+  if (buffer.bytes.value() < 0 || buffer.bytes.value() > most_buffer_bytes) return wrong("impossible size");
   if (buffer.packed_for.empty() && buffer.bytes < size_of(buffer.type)) return wrong("fewer bytes than its type needs");
   if (buffer.banks < 1 || buffer.banks > most_banks) return wrong("impossible number of banks");
-  if (buffer.banks > 1 && buffer.stride() > most_bytes / buffer.banks) return wrong("too large");
+  if (buffer.banks > 1 && buffer.stride() > most_buffer_bytes / buffer.banks) return wrong("too large");
   if (buffer.offset < 0 || buffer.offset % arena_alignment != 0) return wrong("its place in the arena is not aligned");
   const int64_t end = buffer.offset + (buffer.banks - 1) * buffer.stride() + buffer.bytes.value();
-  if (buffer.offset > most_bytes || end > device.arena.value()) return wrong("leaves the arena");
+  if (buffer.offset > most_buffer_bytes || end > device.arena.value()) return wrong("leaves the arena");
   const bool travels =
       buffer.kind == BufferKind::stash || buffer.kind == BufferKind::scratch || buffer.kind == BufferKind::comm;
   if (buffer.type.block != 0 && !travels)
@@ -98,7 +98,7 @@ Status check_instr(const Program& program, size_t d, const Segment& segment, con
 
 Status check_device(const Program& program, size_t d) {
   const DeviceProgram& device = program.devices[d];
-  if (device.memory.value() < 0 || device.arena.value() < 0 || device.arena.value() > 2 * most_bytes) {
+  if (device.memory.value() < 0 || device.arena.value() < 0 || device.arena.value() > 2 * most_buffer_bytes) {
     return invalid_input(fmt::format("device {}: impossible size of memory or arena", device.name));
   }
   if ((device.kind == DeviceKind::cuda) != is_gpu(device.isa)) {

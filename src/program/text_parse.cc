@@ -19,7 +19,7 @@
 namespace nlsplit {
 namespace {
 
-constexpr int64_t most_bytes = std::numeric_limits<int64_t>::max() / 4;  // sums of two do not overflow
+constexpr int64_t most_summable_bytes = std::numeric_limits<int64_t>::max() / 4;  // sums of two do not overflow
 
 class Parser {
  public:
@@ -81,7 +81,7 @@ class Parser {
     RETURN_IF_ERROR(in_.expect("micro_batches"));
     ASSIGN_OR_RETURN(program_.micro_batches, read_small(in_, "micro_batches", 1));
     if (in_.accept("eager_limit")) {
-      ASSIGN_OR_RETURN(const int64_t limit, read_integer(in_, "eager_limit", 0, most_bytes));
+      ASSIGN_OR_RETURN(const int64_t limit, read_integer(in_, "eager_limit", 0, most_summable_bytes));
       program_.eager_limit = bytes(limit);
     }
     if (in_.accept("nic_window")) {
@@ -120,7 +120,7 @@ class Parser {
     device.memory = bytes(memory);
     bool has_arena = false;
     if (in_.accept("arena")) {
-      ASSIGN_OR_RETURN(const int64_t arena, read_integer(in_, "arena", 0, most_bytes));
+      ASSIGN_OR_RETURN(const int64_t arena, read_integer(in_, "arena", 0, most_summable_bytes));
       device.arena = bytes(arena);
       has_arena = true;
     }
@@ -187,14 +187,14 @@ class Parser {
     } else {
       buffer.bytes = size_of(buffer.type);
       if (in_.accept("bytes")) {
-        ASSIGN_OR_RETURN(const int64_t size, read_integer(in_, "bytes", 0, most_bytes));
+        ASSIGN_OR_RETURN(const int64_t size, read_integer(in_, "bytes", 0, most_summable_bytes));
         buffer.bytes = bytes(size);
       }
       if (in_.accept("banks")) {
         ASSIGN_OR_RETURN(buffer.banks, read_small(in_, "banks", 1));
       }
       if (in_.accept("at")) {
-        ASSIGN_OR_RETURN(buffer.offset, read_integer(in_, "a place in the arena", 0, most_bytes));
+        ASSIGN_OR_RETURN(buffer.offset, read_integer(in_, "a place in the arena", 0, most_summable_bytes));
       } else {
         unplaced_.push_back(index);
       }

@@ -84,11 +84,7 @@ Status Ranker::search_all() {
   const std::vector<int>& counts = scenario_.micro_batches;
   for (size_t begin = 0; begin < counts.size(); begin += workers()) {
     progress("searching", begin, counts.size());
-    if (begin > 0 && interrupted()) {
-      ranking_.interrupted = true;
-      ranking_.proved = false;
-      break;
-    }
+    if (begin > 0 && interrupted()) break;
     std::vector<std::optional<Result<Searched>>> results(std::min(workers(), counts.size() - begin));
     on_all_cores(
         results.size(), [&](size_t i) { results[i] = search(nlsplit::prepared_for(prepared_, counts[begin + i])); },
@@ -101,23 +97,29 @@ Status Ranker::search_all() {
         first_costs_ = std::move(searched.costs);
     }
   }
+  if (interrupted()) {
+    ranking_.interrupted = true;
+    ranking_.proved = false;
+  }
   return ok_status();
 }
 
 Result<Ranker::Searched> Ranker::search(const PreparedModel& prepared) const {
   const HostId source = scenario_.endpoints.source, sink = scenario_.endpoints.sink;
   const Graph& graph = prepared.kernels.graph;
+  SearchOptions options = scenario_.search;
+  options.interrupted = options_.interrupted;
   Searched searched;
   ASSIGN_OR_RETURN(searched.costs, search_costs(scenario_, prepared, costs_));
   if (scenario_.training) {
     Graph without_outputs = graph;  // nothing goes to the sink
     without_outputs.outputs.clear();
-    ASSIGN_OR_RETURN(searched.found, search_layers(without_outputs, scenario_.cluster, source, source, searched.costs,
-                                                   scenario_.search));
+    ASSIGN_OR_RETURN(searched.found,
+                     search_layers(without_outputs, scenario_.cluster, source, source, searched.costs, options));
     return searched;
   }
-  ASSIGN_OR_RETURN(searched.found,
-                   search_layers(graph, scenario_.cluster, source, sink, searched.costs, scenario_.search));
+  ASSIGN_OR_RETURN(searched.found, search_layers(graph, scenario_.cluster, source, sink, searched.costs, options));
+  if (interrupted()) return searched;
   const size_t most = std::max(
       least_split_candidates, scenario_.search.max_candidates / split_candidates_part / scenario_.micro_batches.size());
   std::ranges::move(search_splits(graph, scenario_.cluster, source, sink, searched.costs, scenario_.search,

@@ -24,6 +24,9 @@ constexpr size_t refined_plans = 4, refining_steps = 200;
 constexpr size_t layers_a_candidate = 600;
 constexpr size_t layers_a_device = 40;  // what else lowering does for a device takes as long as so many layers
 
+// Plans that are timed even after an interrupt, so that there is an answer.
+constexpr size_t least_answer = 8;
+
 constexpr size_t farthest_ahead =
     256;  // candidates that other cores may time before it is known whether they are worth it
 
@@ -55,7 +58,7 @@ Status Ranker::fast_tier() {
     if (i % 64 == 0) progress("timing plans", i, candidates_.size());
     if (interrupted()) {
       ranking_.interrupted = true;
-      break;
+      if (fitting.size() >= least_answer) break;
     }
     Candidate& candidate = candidates_[i];
     if (!worth(candidate)) continue;

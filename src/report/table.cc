@@ -33,6 +33,8 @@ std::string rate_text(double per_second) {
   return fmt::format("{:.{}f}", per_second, decimals);
 }
 
+std::string percent(double share) { return fmt::format("{:.0f} %", share * 100); }
+
 std::string grouped(double value) {
   std::string digits = fmt::format("{:.0f}", value);
   for (size_t at = digits.size(); at > 3;) {

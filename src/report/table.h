@@ -29,6 +29,9 @@ class Table {
 // Samples a second, with three digits or more: "0.312", "9.20", "28.7", "53618".
 std::string rate_text(double per_second);
 
+// A share as whole percents: "93 %".
+std::string percent(double share);
+
 // 1,234,567
 std::string grouped(double value);
 

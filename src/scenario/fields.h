@@ -15,6 +15,8 @@
 
 namespace nlsplit {
 
+inline constexpr double max_slowdown = 1e6;  // of a device against its own kind, of a straggler against itself
+
 class Fields {
  public:
   // Errors: not a map, an unknown key (with the nearest known one), a key without a value. `what` is for messages:

@@ -12,7 +12,6 @@ namespace nlsplit {
 namespace {
 
 constexpr int64_t max_cores = 4096;
-constexpr double max_slowdown = 1e6;
 constexpr int64_t max_on_host = 1024;
 
 Result<Profile> read_costs_file(const Source& source, const Yaml& node) {

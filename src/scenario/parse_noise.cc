@@ -14,8 +14,7 @@ namespace nlsplit {
 namespace {
 
 constexpr int64_t least_runs = 2, max_runs = 10'000;
-constexpr double max_jitter = 1;  // 100 %
-constexpr double max_slowdown = 1e6;
+constexpr double max_jitter = 1;      // 100 %
 constexpr double max_time = 3600;     // s, as latencies
 constexpr double least_burst = 1e-6;  // s: every burst is simulated
 constexpr double min_rate = 1;        // byte/s, as links

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "schedule/index.h"
+#include "base/index.h"
 
 namespace nlsplit {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "base/index.h"
 #include "schedule/assign.h"
-#include "schedule/index.h"
 
 namespace nlsplit {
 namespace {

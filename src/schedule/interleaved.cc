@@ -23,7 +23,7 @@ Turn turn(int k, int devices, int chunks) {
   return {k % (devices * chunks) / devices, k / (devices * chunks) * devices + k % devices};
 }
 
-Result<Orders> make(const Line& line) {
+Result<Orders> make_interleaved(const Line& line) {
   const int p = line.devices, chunks = line.stages / p, total = chunks * line.micro_batches;
   if (line.micro_batches % p != 0) {
     return unsupported(
@@ -52,7 +52,7 @@ Result<Orders> make(const Line& line) {
 }  // namespace
 
 Result<SlotTable> schedule_interleaved(const ScheduleInput& input) {
-  return schedule_lines("interleaved", StagePlacement::loop, input, make);
+  return schedule_lines("interleaved", StagePlacement::loop, input, make_interleaved);
 }
 
 }  // namespace nlsplit

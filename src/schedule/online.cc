@@ -7,10 +7,10 @@
 #include <limits>
 #include <queue>
 
+#include "base/index.h"
 #include "base/random.h"
 #include "schedule/assign.h"
 #include "schedule/evaluate.h"
-#include "schedule/index.h"
 #include "schedule/placement.h"
 
 namespace nlsplit {

@@ -6,7 +6,7 @@
 #include <array>
 #include <charconv>
 
-#include "schedule/index.h"
+#include "base/index.h"
 #include "schedule/pipeline_csv_cells.h"
 
 namespace nlsplit {

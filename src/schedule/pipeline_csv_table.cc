@@ -6,7 +6,7 @@
 #include <set>
 #include <tuple>
 
-#include "schedule/index.h"
+#include "base/index.h"
 #include "schedule/pipeline_csv_cells.h"
 #include "schedule/placement.h"
 

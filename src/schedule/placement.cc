@@ -7,9 +7,9 @@
 #include <optional>
 #include <set>
 
+#include "base/index.h"
 #include "schedule/assign.h"
 #include "schedule/evaluate.h"
-#include "schedule/index.h"
 
 namespace nlsplit {
 namespace {

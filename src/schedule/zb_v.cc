@@ -13,7 +13,7 @@
 #include <limits>
 #include <optional>
 
-#include "schedule/index.h"
+#include "base/index.h"
 #include "schedule/placement.h"
 #include "schedule/policies.h"
 
@@ -263,7 +263,7 @@ void level(std::vector<double>& seconds) {
   std::ranges::fill(seconds, sum / static_cast<double>(seconds.size()));
 }
 
-Result<Orders> make(const Line& line) {
+Result<Orders> make_zb_v(const Line& line) {
   // Fewer micro-batches than fill the V are the first of that many.
   const int micro_batches = std::max(line.micro_batches, 2 * line.devices);
   Orders best = best_variant(line, micro_batches);
@@ -283,7 +283,7 @@ Result<Orders> make(const Line& line) {
 }  // namespace
 
 Result<SlotTable> schedule_zb_v(const ScheduleInput& input) {
-  return schedule_lines("zb_v", StagePlacement::v, input, make);
+  return schedule_lines("zb_v", StagePlacement::v, input, make_zb_v);
 }
 
 }  // namespace nlsplit

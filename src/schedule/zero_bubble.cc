@@ -19,7 +19,7 @@ struct Lead {
   int late = 0;   // input gradients before the first weight gradient, less one
 };
 
-Result<Orders> make(const Line& line, Lead (*lead)(int devices, int i)) {
+Result<Orders> make_zero_bubble(const Line& line, Lead (*lead)(int devices, int i)) {
   Orders orders(static_cast<size_t>(line.devices));
   for (int i = 0; i < line.devices; ++i) {
     std::vector<ScheduledSlot>& order = orders[static_cast<size_t>(i)];
@@ -40,13 +40,13 @@ Result<Orders> make(const Line& line, Lead (*lead)(int devices, int i)) {
 
 Result<SlotTable> schedule_zb_h1(const ScheduleInput& input) {
   return schedule_lines("zb_h1", StagePlacement::chain, input, [](const Line& line) {
-    return make(line, [](int p, int i) { return Lead{p - i, i}; });
+    return make_zero_bubble(line, [](int p, int i) { return Lead{p - i, i}; });
   });
 }
 
 Result<SlotTable> schedule_zb_h2(const ScheduleInput& input) {
   return schedule_lines("zb_h2", StagePlacement::chain, input, [](const Line& line) {
-    return make(line, [](int p, int i) { return Lead{2 * (p - i) - 1, 2 * i}; });
+    return make_zero_bubble(line, [](int p, int i) { return Lead{2 * (p - i) - 1, 2 * i}; });
   });
 }
 

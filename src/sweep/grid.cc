@@ -8,8 +8,8 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/index.h"
 #include "base/text_reader.h"
-#include "schedule/index.h"
 
 namespace nlsplit {
 namespace {

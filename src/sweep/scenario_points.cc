@@ -6,10 +6,10 @@
 #include <map>
 
 #include "base/cores.h"
+#include "base/index.h"
 #include "program/verify.h"
 #include "ranking/evaluate.h"
 #include "ranking/split_plan.h"
-#include "schedule/index.h"
 #include "sim/disturb.h"
 #include "sim/simgrid/simgrid_tier.h"
 #include "sweep/points.h"

@@ -21,7 +21,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-struct ShowArguments {
+struct ProfileShowArguments {
   std::vector<std::string> files;
   std::string json, against;
   bool kernels = false;
@@ -55,7 +55,7 @@ struct Test {
   double took = 0, predicted = 0;  // seconds of those that were predicted
 };
 
-struct Shown {
+struct ShownProfile {
   Profile profile;
   std::vector<Profile> files;  // as they were read
   std::vector<Row> rows;
@@ -69,7 +69,7 @@ std::string name_of(const FitQuality& q) {
   return q.cores == 1 ? q.kernel : fmt::format("{} on {} cores", q.kernel, q.cores);
 }
 
-void sort_into_kinds(const KernelFit& fit, Shown& shown) {
+void sort_into_kinds(const KernelFit& fit, ShownProfile& shown) {
   std::map<std::tuple<std::string, Op, int>, Kind> kinds;
   for (const FitQuality& quality : fit.quality()) kinds[{quality.kernel, quality.op, quality.cores}].quality = quality;
   for (const Row& row : shown.rows) {
@@ -84,7 +84,7 @@ void sort_into_kinds(const KernelFit& fit, Shown& shown) {
   std::ranges::stable_sort(shown.kinds, std::ranges::greater(), &Kind::seconds);
 }
 
-Status test_against(const std::string& path, const KernelFit& fit, Shown& shown) {
+Status test_against(const std::string& path, const KernelFit& fit, ShownProfile& shown) {
   ASSIGN_OR_RETURN(const Profile other, read_profile(path));
   ASSIGN_OR_RETURN(const Profile both, join({shown.profile, other}));  // says if they do not mix
   for (const auto& [key, cost] : other.kernels) {
@@ -107,11 +107,11 @@ Status test_against(const std::string& path, const KernelFit& fit, Shown& shown)
 
 // ---- text
 
-std::string percent(double part) { return fmt::format("{:.{}f} %", part * 100, part < 0.0995 ? 1 : 0); }
+std::string fine_percent(double part) { return fmt::format("{:.{}f} %", part * 100, part < 0.0995 ? 1 : 0); }
 
 std::string errors_text(const FitErrors& errors) {
   if (!errors.p90) return "-";
-  return fmt::format("{} / {}", percent(errors.median), percent(*errors.p90));
+  return fmt::format("{} / {}", fine_percent(errors.median), fine_percent(*errors.p90));
 }
 
 std::string age_text(int64_t measured_at) {
@@ -129,13 +129,13 @@ std::string copies_text(const Copies& copies) {
   const auto rate = [](BytesPerSecond bandwidth) { return fmt::format("{:.3g} GB/s", bandwidth.value() * 1e-9); };
   const auto line = [&](const CopyLine& one) {
     return fmt::format("{} + {} (±{})", to_string(one.cost.latency), rate(one.cost.bandwidth),
-                       percent(one.largest_error));
+                       fine_percent(one.largest_error));
   };
   return fmt::format("to it {}, from it {}, both at once {} each way", line(copies.in), line(copies.out),
                      rate(copies.both));
 }
 
-std::string heading(const Shown& shown) {
+std::string heading(const ShownProfile& shown) {
   const Profile& profile = shown.profile;
   std::vector<double> uncertainties;
   for (const auto& [key, cost] : profile.kernels) uncertainties.push_back(uncertainty(cost));
@@ -151,7 +151,7 @@ std::string heading(const Shown& shown) {
   text += fmt::format("kernels   {}", profile.kernels.size());
   if (!uncertainties.empty()) {
     text += fmt::format("; their medians are known to ±{} in the middle, ±{} at worst",
-                        percent(uncertainties[uncertainties.size() / 2]), percent(uncertainties.back()));
+                        fine_percent(uncertainties[uncertainties.size() / 2]), fine_percent(uncertainties.back()));
   }
   if (shown.unknown > 0) text += fmt::format("; {} are of another version and unknown here", shown.unknown);
   text += "\n";
@@ -168,12 +168,12 @@ std::string heading(const Shown& shown) {
         "overlap   {} and {} both hold {}: the first one counts; they differ by {} in the middle, {} at "
         "most\n",
         shown.files[0].file, shown.files[i].file, counted(static_cast<int64_t>(overlap.kernels), "kernel"),
-        percent(overlap.median_difference), percent(overlap.largest_difference));
+        fine_percent(overlap.median_difference), fine_percent(overlap.largest_difference));
   }
   return text + "\n";
 }
 
-std::string kinds_text(const Shown& shown) {
+std::string kinds_text(const ShownProfile& shown) {
   Table table({{"kernel"},
                {"computes"},
                {"kernels", Align::right},
@@ -185,8 +185,8 @@ std::string kinds_text(const Shown& shown) {
                {"error, other\nshapes only", Align::right}});
   for (const Kind& kind : shown.kinds) {
     table.add({name_of(kind.quality), std::string(name_of(kind.quality.op)), fmt::format("{}", kind.rows.size()),
-               percent(kind.seconds / shown.seconds), fmt::format("{:.1f}", kind.flops / kind.seconds / 1e9),
-               fmt::format("{:.1f}", kind.bytes / kind.seconds / 1e9), "±" + percent(kind.spread()),
+               fine_percent(kind.seconds / shown.seconds), fmt::format("{:.1f}", kind.flops / kind.seconds / 1e9),
+               fmt::format("{:.1f}", kind.bytes / kind.seconds / 1e9), "±" + fine_percent(kind.spread()),
                errors_text(kind.quality.other_sizes), errors_text(kind.quality.other_shapes)});
   }
   return table.to_string() +
@@ -195,7 +195,7 @@ std::string kinds_text(const Shown& shown) {
          "sizes among them, or not; -: too few\n";
 }
 
-std::string kernels_text(const Shown& shown) {
+std::string kernels_text(const ShownProfile& shown) {
   Table table({{"median", Align::right},
                {"spread", Align::right},
                {"repeats", Align::right},
@@ -205,7 +205,7 @@ std::string kernels_text(const Shown& shown) {
   for (const Kind& kind : shown.kinds) {
     for (const Row* row : kind.rows) {
       const double time = row->cost.median.value();
-      table.add({to_string(row->cost.median), "±" + percent(row->cost.spread / row->cost.median),
+      table.add({to_string(row->cost.median), "±" + fine_percent(row->cost.spread / row->cost.median),
                  fmt::format("{}", row->cost.repeats), fmt::format("{:.1f}", row->work.flops.value() / time / 1e9),
                  fmt::format("{:.1f}", static_cast<double>((row->work.bytes_read + row->work.bytes_written).value()) /
                                            time / 1e9),
@@ -224,7 +224,7 @@ std::vector<std::string> cells_of(const std::string& name, const Test& test) {
     cells.resize(cells.size() + 4, "-");
     return cells;
   }
-  cells.push_back(fmt::format("{} / {}", percent(errors[n / 2]), percent(errors[(9 * n + 9) / 10 - 1])));
+  cells.push_back(fmt::format("{} / {}", fine_percent(errors[n / 2]), fine_percent(errors[(9 * n + 9) / 10 - 1])));
   cells.push_back(fmt::format("{} of {}", test.within, n));
   cells.push_back(to_string(seconds(test.took)));
   cells.push_back(
@@ -232,7 +232,7 @@ std::vector<std::string> cells_of(const std::string& name, const Test& test) {
   return cells;
 }
 
-std::string tests_text(const Shown& shown, const std::string& against) {
+std::string tests_text(const ShownProfile& shown, const std::string& against) {
   Table table({{"kernel"},
                {"kernels", Align::right},
                {"not\npredicted", Align::right},
@@ -270,7 +270,7 @@ ordered_json copies_json(const Copies& copies) {
   return {{"in", line(copies.in)}, {"out", line(copies.out)}, {"both_bytes_per_s", copies.both.value()}};
 }
 
-ordered_json to_json(const Shown& shown, const ShowArguments& arguments) {
+ordered_json to_json(const ShownProfile& shown, const ProfileShowArguments& arguments) {
   ordered_json root = {{"files", arguments.files},
                        {"machine", shown.profile.machine},
                        {"models", shown.profile.models},
@@ -315,8 +315,8 @@ ordered_json to_json(const Shown& shown, const ShowArguments& arguments) {
   return root;
 }
 
-Status show(const ShowArguments& arguments) {
-  Shown shown;
+Status show_profile(const ProfileShowArguments& arguments) {
+  ShownProfile shown;
   for (const std::string& path : arguments.files) {
     ASSIGN_OR_RETURN(Profile one, read_profile(path));
     shown.files.push_back(std::move(one));
@@ -357,7 +357,7 @@ void add_profile_command(CLI::App& app, int& code) {
       "Machine, models and age of a profile, and for each kind of kernel: how many, how fast, how steady,\n"
       "and how far off one of them is when it is predicted from the others.\n"
       "Of several files the first that holds a kernel counts, as in a scenario's `costs: [a.json, b.json]`.");
-  const auto a = std::make_shared<ShowArguments>();
+  const auto a = std::make_shared<ProfileShowArguments>();
   shows->add_option("FILES", a->files, "Profiles of one machine")->type_name("FILE...")->required();
   shows->add_flag("--kernels", a->kernels, "Every kernel too");
   shows
@@ -366,7 +366,7 @@ void add_profile_command(CLI::App& app, int& code) {
       ->type_name("FILE");
   shows->add_option("--json", a->json, "The same figures as JSON ('-': to the terminal)")->type_name("FILE");
   shows->callback([a, &code] {
-    if (const Status status = show(*a); !status.ok()) code = report(status.error());
+    if (const Status status = show_profile(*a); !status.ok()) code = report(status.error());
   });
 }
 

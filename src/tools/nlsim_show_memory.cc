@@ -16,7 +16,7 @@
 namespace nlsplit {
 namespace {
 
-struct Shown {
+struct ShownMemory {
   Program program;
   std::string what;     // "resnet50 unsplit", or the plan
   std::string details;  // "batch 8 in 2 micro-batches"
@@ -33,7 +33,7 @@ Bytes parameters_of(const Graph& graph) {
 }
 
 // The whole network on one device, as `nlbench run MODEL` runs it.
-Result<Shown> unsplit(const ShowArguments& arguments) {
+Result<ShownMemory> unsplit(const ShowArguments& arguments) {
   if (!arguments.choice.plan.empty() || !arguments.choice.file.empty())
     return invalid_input("--plan and --plan-file need a scenario: a model alone runs on one device");
   Device device;
@@ -48,7 +48,7 @@ Result<Shown> unsplit(const ShowArguments& arguments) {
   ASSIGN_OR_RETURN(model.graph, optimize(model.graph, model.weights));
   RETURN_IF_ERROR(convert_precision(arguments.model, model));
   Graph graph = std::move(model.graph);
-  Shown shown;
+  ShownMemory shown;
   shown.what = fmt::format("{} unsplit, kernels of level {}", graph.name, name_of(device.isa));
   shown.parameters = parameters_of(graph);
   ASSIGN_OR_RETURN(const KernelGraph kernels, choose_kernels(std::move(graph), {device.isa}));
@@ -57,7 +57,7 @@ Result<Shown> unsplit(const ShowArguments& arguments) {
   return shown;
 }
 
-Result<Shown> of_plan(const ShowArguments& arguments) {
+Result<ShownMemory> of_plan(const ShowArguments& arguments) {
   const ModelArguments& model = arguments.model;
   if (!arguments.isa.empty() || model.batch > 0 || !model.inputs.empty() || !model.dims.empty() ||
       !model.precision.empty()) {
@@ -67,7 +67,7 @@ Result<Shown> of_plan(const ShowArguments& arguments) {
   ASSIGN_OR_RETURN(Loaded loaded, load(model.model, 1));
   ASSIGN_OR_RETURN(const RankedPlan chosen, choose_plan(loaded, arguments.choice));
   ASSIGN_OR_RETURN(TimedPlan timed, time_plan(loaded.scenario, loaded.model.graph, chosen.plan));
-  Shown shown;
+  ShownMemory shown;
   shown.what = chosen.text;
   shown.parameters = parameters_of(loaded.model.graph);
   shown.program = std::move(timed.program);
@@ -95,7 +95,7 @@ std::string sparse_table(const std::vector<Table::Column>& columns, const std::v
   return table.to_string();
 }
 
-std::string memory_text(const Shown& shown, const std::vector<DeviceFootprint>& devices) {
+std::string memory_text(const ShownMemory& shown, const std::vector<DeviceFootprint>& devices) {
   std::vector<std::vector<std::string>> stages, totals;
   for (const DeviceFootprint& device : devices) {
     for (const StageFootprint& stage : device.stages) {
@@ -133,7 +133,7 @@ std::string memory_text(const Shown& shown, const std::vector<DeviceFootprint>& 
   return text;
 }
 
-std::string memory_json(const Shown& shown, const std::vector<DeviceFootprint>& devices) {
+std::string memory_json(const ShownMemory& shown, const std::vector<DeviceFootprint>& devices) {
   nlohmann::json rows = nlohmann::json::array();
   for (size_t d = 0; d < devices.size(); ++d) {
     const DeviceFootprint& device = devices[d];
@@ -173,7 +173,8 @@ std::string memory_json(const Shown& shown, const std::vector<DeviceFootprint>& 
 }  // namespace
 
 Status show_memory(const ShowArguments& arguments) {
-  ASSIGN_OR_RETURN(const Shown shown, is_scenario(arguments.model.model) ? of_plan(arguments) : unsplit(arguments));
+  ASSIGN_OR_RETURN(const ShownMemory shown,
+                   is_scenario(arguments.model.model) ? of_plan(arguments) : unsplit(arguments));
   const std::vector<DeviceFootprint> devices = footprints(shown.program);
   return print_or_save(memory_text(shown, devices), memory_json(shown, devices), arguments.json);
 }

@@ -10,7 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class File : public testing::Test {
+class File : public ::testing::Test {
  protected:
   void SetUp() override {
     std::string name = (fs::temp_directory_path() / "file_test.XXXXXX").string();

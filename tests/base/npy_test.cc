@@ -11,10 +11,10 @@
 namespace nlsplit {
 namespace {
 
-class Npy : public testing::Test {
+class Npy : public ::testing::Test {
  protected:
   void SetUp() override {
-    path_ = testing::TempDir() + "npy_test.XXXXXX";
+    path_ = ::testing::TempDir() + "npy_test.XXXXXX";
     const int fd = ::mkstemp(path_.data());
     ASSERT_GE(fd, 0);
     ::close(fd);

@@ -6,7 +6,7 @@
 namespace nlsplit {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 HostId host(size_t i) { return HostId(i); }
 

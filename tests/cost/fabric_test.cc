@@ -131,10 +131,11 @@ TEST(Torus, RoutesAreManhattanDistancesRoundTheEdges) {
 TEST(Torus, GoesAlongTheFirstAxisFirst) {
   const Cluster cluster = made(TorusNetwork{{{4, 4}}, spec()});
   const Route route = find_path(cluster, HostId(0), HostId(6)).value();
-  EXPECT_THAT(route.hops, testing::ElementsAre(Hop{LinkId(0), true}, Hop{LinkId(1), true}, Hop{LinkId(16 + 2), true}));
+  EXPECT_THAT(route.hops,
+              ::testing::ElementsAre(Hop{LinkId(0), true}, Hop{LinkId(1), true}, Hop{LinkId(16 + 2), true}));
   // Back, from x 2 to x 0: as far both ways, and the destination's coordinate is smaller.
   EXPECT_THAT(find_path(cluster, HostId(2), HostId(0))->hops,
-              testing::ElementsAre(Hop{LinkId(1), false}, Hop{LinkId(0), false}));
+              ::testing::ElementsAre(Hop{LinkId(1), false}, Hop{LinkId(0), false}));
 }
 
 TEST(Dragonfly, RoutesAreMinimal) {
@@ -207,7 +208,7 @@ TEST(Topology, SizesAreChecked) {
            Wan{{{"a", 60'000, spec()}, {"b", 60'000, spec()}}}}) {
     const Status status = add_topology(cluster, huge);
     ASSERT_FALSE(status.ok());
-    EXPECT_THAT(status.error().message, testing::HasSubstr("at most 65536 hosts"));
+    EXPECT_THAT(status.error().message, ::testing::HasSubstr("at most 65536 hosts"));
     EXPECT_TRUE(cluster.hosts.empty());
   }
 }

@@ -162,7 +162,7 @@ TEST(KernelFit, IsUsedWhereTheScenarioAllowsIt) {
   const CostNames names{"mine.yaml", "", {"A"}};
   const auto without = CostTable({profile}, names).cost(DeviceId(0), asked);
   ASSERT_FALSE(without.ok());
-  EXPECT_THAT(without.error().message, testing::HasSubstr("predict: true"));
+  EXPECT_THAT(without.error().message, ::testing::HasSubstr("predict: true"));
   profile.predict = true;
   const CostTable costs({profile}, names);
   const Cost predicted = costs.cost(DeviceId(0), asked).value();
@@ -173,7 +173,7 @@ TEST(KernelFit, IsUsedWhereTheScenarioAllowsIt) {
   other.kernel = "matmul_v4";
   const auto none = costs.cost(DeviceId(0), other);
   ASSERT_FALSE(none.ok());
-  EXPECT_THAT(none.error().message, testing::HasSubstr("too few of its kind to predict it from"));
+  EXPECT_THAT(none.error().message, ::testing::HasSubstr("too few of its kind to predict it from"));
 }
 
 }  // namespace

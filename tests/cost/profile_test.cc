@@ -13,11 +13,11 @@
 namespace nlsplit {
 namespace {
 
-class ProfileFile : public testing::Test {
+class ProfileFile : public ::testing::Test {
  protected:
   void SetUp() override {
     dir_ = std::filesystem::temp_directory_path() / ("nlsplit_profile_" + std::to_string(getpid()) + "_" +
-                                                     testing::UnitTest::GetInstance()->current_test_info()->name());
+                                                     ::testing::UnitTest::GetInstance()->current_test_info()->name());
     std::filesystem::create_directories(dir_);
     path_ = (dir_ / "p.json").string();
   }
@@ -195,7 +195,7 @@ TEST_F(ProfileFile, ErrorsOfTheWhole) {
   EXPECT_EQ(error_of(std::string(head) + ",\n \"kernels\": ["),
             "p.json:2:14: the file ends in the middle: it was cut short");
   EXPECT_THAT(error_of(with_kernels(R"({"signature": "k", "median_s": 1e999})")),
-              testing::StartsWith("p.json: this is not usable JSON: "));
+              ::testing::StartsWith("p.json: this is not usable JSON: "));
 }
 
 TEST_F(ProfileFile, ErrorsOfAKernelNameIt) {

@@ -41,7 +41,6 @@ constexpr uint64_t usual_cases = 40;  // ten times slower
 constexpr uint64_t usual_cases = 300;
 #endif
 constexpr uint64_t cases_per_mpirun = 500;
-constexpr uint64_t input_seed = 5;
 
 // NLSPLIT_DIFFERENTIAL_CASES=10000 test_differential --gtest_filter='*GeneratedSplits': some minutes by hand.
 uint64_t case_count() {

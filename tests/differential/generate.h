@@ -13,6 +13,8 @@
 
 namespace nlsplit {
 
+inline constexpr uint64_t input_seed = 5;
+
 struct Case {
   Model model;  // optimized
   Cluster cluster;

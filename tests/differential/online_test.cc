@@ -24,7 +24,6 @@ constexpr uint64_t cases = 15;  // ten times slower
 #else
 constexpr uint64_t cases = 60;
 #endif
-constexpr uint64_t input_seed = 5;
 
 template <uint64_t seed>
 std::optional<size_t> by_lot(std::span<const ReadySlot> ready, const DeviceState& state) {

@@ -30,16 +30,6 @@ inline Program unsplit_on(const Graph& graph, int micro_batches, Isa isa) {
   return lower_unsplit(choose_kernels(graph, {isa}).value(), micro_batches, gpu_device(isa), "here").value();
 }
 
-inline Job job_of(const Program& program, const WeightStore& weights) {
-  Job job = seeded_job(program);
-  job.contents = contents_of(weights);
-  return job;
-}
-
-inline std::string error_of(const Result<RunResult>& result) {
-  return result.ok() ? "no error" : result.error().to_string();
-}
-
 inline void expect_close(const RunResult& got, const RunResult& want) {
   ASSERT_EQ(got.outputs.size(), want.outputs.size());
   for (size_t o = 0; o < want.outputs.size(); ++o) {

@@ -19,13 +19,13 @@ using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
 // The limit is short for a test but long for a busy machine.
-constexpr double limit_s = 1;
+constexpr double lifeline_limit_s = 1;
 
 // A link that can be cut: bytes go through until then, and afterwards nowhere, without any end of the connection.
-class Link {
+class CuttableLink {
  public:
-  explicit Link(uint16_t to) : listener_(listen_anywhere()), to_(to), thread_([this] { serve(); }) {}
-  ~Link() {
+  explicit CuttableLink(uint16_t to) : listener_(listen_anywhere()), to_(to), thread_([this] { serve(); }) {}
+  ~CuttableLink() {
     done_ = true;
     thread_.join();
   }
@@ -60,7 +60,7 @@ struct Ranks {
   std::deque<Liveness> livenesses;
   std::deque<std::promise<Ending>> promises;
   std::vector<std::future<Ending>> endings;
-  std::unique_ptr<Link> link;  // between ranks 0 and 1, if wanted
+  std::unique_ptr<CuttableLink> link;  // between ranks 0 and 1, if wanted
   std::vector<std::unique_ptr<Lifeline>> lifelines;
 
   explicit Ranks(int size, bool with_link = false)
@@ -69,9 +69,9 @@ struct Ranks {
     for (size_t r = 0; r < livenesses.size(); ++r) {
       livenesses[r].begin("phase of rank " + std::to_string(r));
       endings.push_back(promises[r].get_future());
-      auto opened =
-          Lifeline::open(static_cast<int>(r), "test", livenesses[r],
-                         {limit_s, "", nullptr, [this, r](const Ending& ending) { promises[r].set_value(ending); }});
+      auto opened = Lifeline::open(
+          static_cast<int>(r), "test", livenesses[r],
+          {lifeline_limit_s, "", nullptr, [this, r](const Ending& ending) { promises[r].set_value(ending); }});
       EXPECT_TRUE(opened.ok());
       lifelines.push_back(std::move(*opened));
       greetings.push_back(lifelines.back()->greeting());
@@ -79,7 +79,7 @@ struct Ranks {
     std::vector<std::thread> threads;
     std::vector<Greeting> through_link = greetings;
     if (with_link) {
-      link = std::make_unique<Link>(greetings[0].port);
+      link = std::make_unique<CuttableLink>(greetings[0].port);
       through_link[0].port = link->port();
     }
     for (auto& lifeline : lifelines) {
@@ -105,7 +105,7 @@ TEST(Lifeline, ADeadRankIsNamedOnceAndAllEnd) {
     EXPECT_EQ(ending.speaks, r == 0);
   }
   EXPECT_EQ(spoke, 1);
-  EXPECT_LT(Clock::now() - begin, std::chrono::duration<double>(limit_s));
+  EXPECT_LT(Clock::now() - begin, std::chrono::duration<double>(lifeline_limit_s));
 }
 
 TEST(Lifeline, FarewellsAreNoAlarm) {
@@ -144,7 +144,7 @@ TEST(Lifeline, ACutLinkEndsAllWithOneMessage) {
       EXPECT_THAT(ending.error.message, AllOf(HasSubstr("lost rank "), HasSubstr("silent for 0.")));
       spoke += ending.speaks ? 1 : 0;
     }
-    EXPECT_LT(Clock::now() - begin, std::chrono::duration<double>(limit_s));
+    EXPECT_LT(Clock::now() - begin, std::chrono::duration<double>(lifeline_limit_s));
     // Two that are alone cannot tell each other; the second to speak is late enough for mpirun to have ended it.
     EXPECT_EQ(spoke, size == 2 ? 2 : 1);
   }

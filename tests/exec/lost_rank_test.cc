@@ -31,7 +31,7 @@ using namespace std::chrono_literals;
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-constexpr double limit_s = 3;  // shorter ones are no test on a busy machine
+constexpr double nlbench_limit_s = 3;  // shorter ones are no test on a busy machine
 constexpr auto patience = 60s;
 
 std::string text_of(const fs::path& path) {
@@ -185,7 +185,7 @@ void in_set_up(int signal, const std::string& how) {
   MpiRun run;
   run.save_slow_planner();
   run.start("s.yaml --nlsim ./plans_slowly" + limits);
-  EXPECT_LT(run.strike(1, signal, [&] { return run.exists("planning"); }), limit_s);
+  EXPECT_LT(run.strike(1, signal, [&] { return run.exists("planning"); }), nlbench_limit_s);
   EXPECT_EQ(run.code(), signal == SIGKILL ? 128 + SIGKILL : 3);
   run.expect_one_message("error: lost rank 1 on host ");
   EXPECT_THAT(run.err(), AllOf(HasSubstr(how), HasSubstr("waited in the planning")));
@@ -195,7 +195,7 @@ void in_steady_state(int rank, int signal, const std::string& how) {
   MpiRun run;
   run.save(0.02, 0.02);
   run.start("saved --duration 60s" + limits);
-  EXPECT_LT(run.strike(rank, signal, [&] { return run.repeats(); }), limit_s);
+  EXPECT_LT(run.strike(rank, signal, [&] { return run.repeats(); }), nlbench_limit_s);
   EXPECT_EQ(run.code(), signal == SIGKILL ? 128 + SIGKILL : 3);  // mpirun puts a signal above all codes
   run.expect_one_message("error: lost rank " + std::to_string(rank) + " on host ");
   EXPECT_THAT(run.err(), HasSubstr(how));
@@ -220,7 +220,7 @@ void in_tear_down(int signal, const std::string& how) {
                          blocked = blocked || run.block_writing("t.json");
                          return run.exists("r.json");
                        }),
-            limit_s);
+            nlbench_limit_s);
   EXPECT_EQ(run.code(), signal == SIGKILL ? 128 + SIGKILL : 3);
   run.expect_one_message("error: lost rank 1 on host ");
   EXPECT_THAT(run.err(), AllOf(HasSubstr(how), HasSubstr("waited in the end of the run")));
@@ -232,7 +232,7 @@ void while_mpi_starts() {
   MpiRun run;
   run.save(0, 0);
   run.start("saved" + limits);
-  EXPECT_LT(run.strike(1, SIGSTOP, [] { return true; }), limit_s + 1);  // counted from the start of the other
+  EXPECT_LT(run.strike(1, SIGSTOP, [] { return true; }), nlbench_limit_s + 1);  // counted from the start of the other
   EXPECT_EQ(run.code(), 3);
   run.expect_one_message("error: rank 0 on host ");
 }

@@ -68,12 +68,6 @@ Network network(Model model, DType type) {
   return made;
 }
 
-Job job_of(const Program& program, const WeightStore& weights) {
-  Job job = seeded_job(program);
-  job.contents = contents_of(weights);
-  return job;
-}
-
 int64_t bytes_sent(const DeviceProgram& device) {
   int64_t sum = 0;
   for (const Segment& segment : device.segments) {

@@ -58,6 +58,12 @@ inline Job seeded_job(const Program& program) {
   return job;
 }
 
+inline Job job_of(const Program& program, const WeightStore& weights) {
+  Job job = seeded_job(program);
+  job.contents = contents_of(weights);
+  return job;
+}
+
 inline const std::vector<float>& input_of(const Job& job, const std::string& name) {
   for (const NamedTensor& input : job.inputs) {
     if (input.name == name) return input.values;
@@ -73,6 +79,10 @@ inline const std::vector<float>& output_of(const RunResult& result, const std::s
   ADD_FAILURE() << "no output " << name;
   static const std::vector<float> none;
   return none;
+}
+
+inline std::string error_of(const Result<RunResult>& result) {
+  return result.ok() ? "no error" : result.error().to_string();
 }
 
 // Poisoned memory, so that a value nobody wrote is seen.

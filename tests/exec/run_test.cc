@@ -22,8 +22,6 @@ using namespace testing;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-std::string error_of(const Result<RunResult>& result) { return result.ok() ? "no error" : result.error().to_string(); }
-
 TEST(Run, NeedsAsManyRanksAsDevices) {
   const Program program = program_of("train_1f1b");
   const Status status = check_ranks(program, 2);
@@ -213,12 +211,6 @@ Program unsplit(const Graph& graph, int micro_batches) {
   device.isa = best_isa().value();
   const KernelGraph kernels = choose_kernels(graph, {device.isa}).value();
   return lower_unsplit(kernels, micro_batches, device, "here").value();
-}
-
-Job job_of(const Program& program, const WeightStore& weights) {
-  Job job = seeded_job(program);
-  job.contents = contents_of(weights);
-  return job;
 }
 
 TEST(Memory, AnArenaIsAsLargeAsAskedFor) {

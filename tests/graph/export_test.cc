@@ -249,7 +249,7 @@ constexpr const char* operators[] = {
 };
 
 // A network of this one node.
-Model model_of(const std::string& line) {
+Model model_of_node(const std::string& line) {
   Model model;
   GraphBuilder builder("operator");
   std::vector<std::pair<std::string, ValueId>> known;
@@ -294,7 +294,7 @@ TEST_F(Export, EveryOperatorComesBack) {
   std::set<Op> seen;
   for (const char* line : operators) {
     SCOPED_TRACE(line);
-    const Model model = model_of(line);
+    const Model model = model_of_node(line);
     seen.insert(model.graph.nodes[0].op);
     const auto back = round_trip(model);
     ASSERT_TRUE(back.ok()) << back.error().to_string();
@@ -306,7 +306,7 @@ TEST_F(Export, EveryOperatorComesBack) {
 }
 
 TEST_F(Export, ABiasOfAMatMulIsAnAddAndFusedAgain) {
-  Model model = model_of("MatMul(%x, %x2, %c)");
+  Model model = model_of_node("MatMul(%x, %x2, %c)");
   auto back = round_trip(model);
   ASSERT_TRUE(back.ok()) << back.error().to_string();
   ASSERT_EQ(back->graph.nodes.size(), 2u);
@@ -324,7 +324,7 @@ TEST_F(Export, ABiasOfAMatMulIsAnAddAndFusedAgain) {
 TEST_F(Export, AGeluIsItsPartsAndIsRecognizedAgain) {
   for (const char* line : {"Gelu(%x) {approximate=\"none\"}", "Gelu(%x) {approximate=\"tanh\"}"}) {
     SCOPED_TRACE(line);
-    const Model model = model_of(line);
+    const Model model = model_of_node(line);
     auto back = round_trip(model);
     ASSERT_TRUE(back.ok()) << back.error().to_string();
     EXPECT_GT(back->graph.nodes.size(), 4u);
@@ -376,7 +376,7 @@ TEST_F(Export, AnAttentionIsItsPartsAndIsRecognizedAgain) {
 
 // To ONNX an empty list of axes means all of them; to us it means none.
 TEST_F(Export, AMeanOverNoAxesIsNothing) {
-  const auto back = round_trip(model_of("ReduceMean(%x) {axes=[], keepdims=1}"));
+  const auto back = round_trip(model_of_node("ReduceMean(%x) {axes=[], keepdims=1}"));
   ASSERT_TRUE(back.ok()) << back.error().to_string();
   EXPECT_THAT(to_string(back->graph), HasSubstr("%y f32[2,4,6,6] = Identity(%x)"));
 }
@@ -421,7 +421,7 @@ TEST_F(Export, Refusals) {
     EXPECT_FALSE(status.ok());
     return status.ok() ? "" : status.error().to_string();
   };
-  Model strange = model_of("Add(%x, %b1)");
+  Model strange = model_of_node("Add(%x, %b1)");
   strange.weights = {};
   const std::string path = path_of(strange.graph);
   EXPECT_THAT(refusal(strange, path), HasSubstr("weight b1: there is no weight with content"));

@@ -2,8 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "graph/op_attrs.h"
 #include "graph/ops.h"
 #include "graph/optimizer.h"
+#include "testing/types.h"
 
 namespace nlsplit {
 namespace {
@@ -11,16 +13,14 @@ namespace {
 using ::testing::HasSubstr;
 using Ints = std::vector<int64_t>;
 
-TensorType f32(Shape shape) { return {DType::f32, std::move(shape)}; }
-
-struct Case {
+struct GradientCase {
   Op op;
   std::vector<TensorType> inputs;
   Attrs attrs = {};
 };
 
 // "flops F reads R writes W keeps 0 1 y passes 0": bytes, and the inputs it keeps and passes on.
-std::string gradient(const Case& one, uint64_t by) {
+std::string gradient(const GradientCase& one, uint64_t by) {
   const auto outputs = info(one.op).infer(one.inputs, one.attrs);
   EXPECT_TRUE(outputs.ok()) << outputs.error().message;
   const GradientQuery query{one.inputs, *outputs, one.attrs, by};
@@ -43,9 +43,6 @@ std::string gradient(const Case& one, uint64_t by) {
 
 constexpr uint64_t first = 1, second = 2, third = 4;
 
-Attrs conv(Ints kernel, Ints strides, Ints pads, int64_t group = 1) {
-  return {{"dilations", Ints{1, 1}}, {"group", group}, {"kernel_shape", kernel}, {"pads", pads}, {"strides", strides}};
-}
 Attrs pool(Ints kernel, bool average) {
   Attrs attrs{{"ceil_mode", int64_t{0}}, {"kernel_shape", kernel}, {"pads", Ints{0, 0, 0, 0}}, {"strides", kernel}};
   if (average)
@@ -59,7 +56,8 @@ Attrs gemm() { return {{"alpha", 1.0}, {"beta", 1.0}, {"transA", int64_t{0}}, {"
 TEST(Gradient, OfAConvolutionIsTwoConvolutionsAndASum) {
   // x 2x3x8x8, 16 filters of 3x3, y 2x16x8x8 = 2048 elements; each meets 27 taps: 2 x 27 x 2048 = 110592 operations,
   // both by x and by w. x 384, w 432, y 2048 elements of 4 bytes.
-  const Case c{Op::Conv, {f32({2, 3, 8, 8}), f32({16, 3, 3, 3}), f32({16})}, conv({3, 3}, {1, 1}, {1, 1, 1, 1})};
+  const GradientCase c{
+      Op::Conv, {f32({2, 3, 8, 8}), f32({16, 3, 3, 3}), f32({16})}, conv({3, 3}, {1, 1}, {1, 1, 1, 1})};
   EXPECT_EQ(gradient(c, first), "flops 110592 reads 9920 writes 1536 keeps 1");   // dy 8192 + w 1728
   EXPECT_EQ(gradient(c, second), "flops 110592 reads 9728 writes 1728 keeps 0");  // dy + x 1536
   EXPECT_EQ(gradient(c, third), "flops 2048 reads 8192 writes 64 keeps");         // the bias: dy is summed
@@ -71,7 +69,7 @@ TEST(Gradient, OfAConvolutionIsTwoConvolutionsAndASum) {
 
 TEST(Gradient, OfADepthwiseConvolutionCountsItsOneChannel) {
   // y 1x4x6x6 = 144 elements, 9 taps each: 2 x 9 x 144 = 2592.
-  const Case c{Op::Conv, {f32({1, 4, 6, 6}), f32({4, 1, 3, 3})}, conv({3, 3}, {1, 1}, {1, 1, 1, 1}, 4)};
+  const GradientCase c{Op::Conv, {f32({1, 4, 6, 6}), f32({4, 1, 3, 3})}, conv({3, 3}, {1, 1}, {1, 1, 1, 1}, 4)};
   EXPECT_EQ(gradient(c, first), "flops 2592 reads 720 writes 576 keeps 1");
   EXPECT_EQ(gradient(c, second), "flops 2592 reads 1152 writes 144 keeps 0");
 }
@@ -80,23 +78,23 @@ TEST(Gradient, OfATransposedConvolution) {
   // x 1x2x3x3 = 18 elements, each meets w[its channel] = 5x2x2 = 20 weights: 2 x 20 x 18 = 720. y 1x5x6x6 = 180.
   Attrs attrs = conv({2, 2}, {2, 2}, {0, 0, 0, 0});
   set_attr(attrs, "output_padding", Ints{0, 0});
-  const Case c{Op::ConvTranspose, {f32({1, 2, 3, 3}), f32({2, 5, 2, 2}), f32({5})}, attrs};
+  const GradientCase c{Op::ConvTranspose, {f32({1, 2, 3, 3}), f32({2, 5, 2, 2}), f32({5})}, attrs};
   EXPECT_EQ(gradient(c, first), "flops 720 reads 880 writes 72 keeps 1");            // dy 720 + w 160
   EXPECT_EQ(gradient(c, second | third), "flops 900 reads 792 writes 180 keeps 0");  // + 180 for the bias
 }
 
 TEST(Gradient, OfProducts) {
   // 2x4 by 4x5: y 2x5; 2 x 4 x 10 = 80 operations each way. The bias gets sums of 10 numbers.
-  const Case g{Op::Gemm, {f32({2, 4}), f32({4, 5}), f32({5})}, gemm()};
+  const GradientCase g{Op::Gemm, {f32({2, 4}), f32({4, 5}), f32({5})}, gemm()};
   EXPECT_EQ(gradient(g, first), "flops 80 reads 120 writes 32 keeps 1");           // dy 40 + w 80
   EXPECT_EQ(gradient(g, second | third), "flops 90 reads 72 writes 100 keeps 0");  // dy 40 + x 32
   // Attention: both are activations. 3 heads of 2x4 by 4x2: y 3x2x2 = 12, 2 x 4 x 12 = 96 each.
-  const Case m{Op::MatMul, {f32({3, 2, 4}), f32({3, 4, 2})}};
+  const GradientCase m{Op::MatMul, {f32({3, 2, 4}), f32({3, 4, 2})}};
   EXPECT_EQ(gradient(m, first | second), "flops 192 reads 240 writes 192 keeps 0 1");
   // One matrix for all: the same arithmetic, its sums go on over the batch.
-  const Case w{Op::MatMul, {f32({3, 2, 4}), f32({4, 2})}};
+  const GradientCase w{Op::MatMul, {f32({3, 2, 4}), f32({4, 2})}};
   EXPECT_EQ(gradient(w, second), "flops 96 reads 144 writes 32 keeps 0");
-  const Case b{Op::MatMul, {f32({3, 2, 4}), f32({4, 2}), f32({2})}};
+  const GradientCase b{Op::MatMul, {f32({3, 2, 4}), f32({4, 2}), f32({2})}};
   EXPECT_EQ(gradient(b, third), "flops 12 reads 48 writes 8 keeps");
 }
 
@@ -138,10 +136,10 @@ TEST(Gradient, OfFunctionsReadsWhatTheDerivativeNeeds) {
 
 TEST(Gradient, OfWhatIsTakenOut) {
   // 6 rows of 4 from a table of 10: an addition for each of 24 elements; the gradient is as large as the table.
-  const Case rows{Op::Gather, {f32({10, 4}), {DType::i64, {2, 3}}}, {{"axis", int64_t{0}}}};
+  const GradientCase rows{Op::Gather, {f32({10, 4}), {DType::i64, {2, 3}}}, {{"axis", int64_t{0}}}};
   EXPECT_EQ(gradient(rows, first), "flops 24 reads 144 writes 160 keeps 1");
   EXPECT_THAT(gradient(rows, second), HasSubstr("its indices have no gradient"));
-  const Case slice{
+  const GradientCase slice{
       Op::Slice, {f32({4, 6})}, {{"axes", Ints{1}}, {"ends", Ints{5}}, {"starts", Ints{1}}, {"steps", Ints{1}}}};
   EXPECT_EQ(gradient(slice, first), "flops 0 reads 64 writes 96 keeps");
 }
@@ -158,17 +156,17 @@ TEST(Gradient, OfPooling) {
 TEST(Gradient, OfNormalizations) {
   // 24 elements of 2 channels.
   const TensorType x = f32({1, 2, 3, 4}), c = f32({2});
-  const Case bn{Op::BatchNormalization, {x, c, c, c, c}, {{"epsilon", 1e-5}}};
+  const GradientCase bn{Op::BatchNormalization, {x, c, c, c, c}, {{"epsilon", 1e-5}}};
   EXPECT_EQ(gradient(bn, first), "flops 24 reads 112 writes 96 keeps 1 4");             // dy, scale, variance
   EXPECT_EQ(gradient(bn, second | third), "flops 96 reads 208 writes 16 keeps 0 3 4");  // 3 + 1 an element
   EXPECT_THAT(gradient(bn, 8), HasSubstr("no gradient by them"));
-  const Case ln{
+  const GradientCase ln{
       Op::LayerNormalization, {f32({2, 12}), f32({12}), f32({12})}, {{"axis", int64_t{1}}, {"epsilon", 1e-5}}};
   EXPECT_EQ(gradient(ln, first), "flops 336 reads 240 writes 96 keeps 0 1");         // 14 an element
   EXPECT_EQ(gradient(ln, second | third), "flops 216 reads 192 writes 96 keeps 0");  // 8 + 1
-  const Case in{Op::InstanceNormalization, {x, c, c}, {{"epsilon", 1e-5}}};
+  const GradientCase in{Op::InstanceNormalization, {x, c, c}, {{"epsilon", 1e-5}}};
   EXPECT_EQ(gradient(in, first), "flops 336 reads 200 writes 96 keeps 0 1");
-  const Case lrn{Op::LRN, {x}, {{"alpha", 1e-4}, {"beta", 0.75}, {"bias", 1.0}, {"size", int64_t{5}}}};
+  const GradientCase lrn{Op::LRN, {x}, {{"alpha", 1e-4}, {"beta", 0.75}, {"bias", 1.0}, {"size", int64_t{5}}}};
   EXPECT_EQ(gradient(lrn, first), "flops 576 reads 288 writes 96 keeps 0 y");  // 3 x 5 + 9 an element
   EXPECT_EQ(gradient({Op::Softmax, {f32({2, 12})}, {{"axis", int64_t{1}}}}, first),
             "flops 96 reads 192 writes 96 keeps y");  // 4 an element

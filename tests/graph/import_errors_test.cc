@@ -15,8 +15,6 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 using Ints = std::vector<int64_t>;
 
-std::string error_of(const Result<Model>& model) { return model.ok() ? "accepted" : model.error().to_string(); }
-
 // conv → norm → relu → gemm with a folded constant: something of everything.
 OnnxFile small_network() {
   OnnxFile file(11);
@@ -70,22 +68,25 @@ TEST(ImportErrors, UnsupportedOperatorNamesNodeOperatorAndOpset) {
 }
 
 // Changes one thing of the network and gives the error.
-std::string broken(const std::function<void(onnx::GraphProto&)>& change) {
+std::string error_of_broken_file(const std::function<void(onnx::GraphProto&)>& change) {
   OnnxFile file = small_network();
   change(file.graph());
   return error_of(file.import());
 }
 
 TEST(ImportErrors, Tensors) {
-  EXPECT_THAT(broken([](auto& g) { g.mutable_initializer(0)->set_dims(0, -3); }),
+  EXPECT_THAT(error_of_broken_file([](auto& g) { g.mutable_initializer(0)->set_dims(0, -3); }),
               HasSubstr("tensor w: f32[-3,2,3,3] has a negative extent"));
-  EXPECT_THAT(broken([](auto& g) { g.mutable_initializer(0)->set_dims(0, int64_t{1} << 62); }), HasSubstr("too large"));
-  EXPECT_THAT(broken([](auto& g) { g.mutable_initializer(0)->mutable_raw_data()->pop_back(); }),
+  EXPECT_THAT(error_of_broken_file([](auto& g) { g.mutable_initializer(0)->set_dims(0, int64_t{1} << 62); }),
+              HasSubstr("too large"));
+  EXPECT_THAT(error_of_broken_file([](auto& g) { g.mutable_initializer(0)->mutable_raw_data()->pop_back(); }),
               HasSubstr("f32[3,2,3,3] has 215 B of data, but needs 216 B"));
-  EXPECT_THAT(broken([](auto& g) { g.mutable_initializer(0)->set_data_type(onnx::TensorProto::COMPLEX64); }),
-              HasSubstr("tensor w: element type COMPLEX64"));
-  EXPECT_THAT(broken([](auto& g) { g.mutable_initializer(0)->set_data_type(777); }), HasSubstr("element type 777"));
-  EXPECT_THAT(broken([](auto& g) {
+  EXPECT_THAT(
+      error_of_broken_file([](auto& g) { g.mutable_initializer(0)->set_data_type(onnx::TensorProto::COMPLEX64); }),
+      HasSubstr("tensor w: element type COMPLEX64"));
+  EXPECT_THAT(error_of_broken_file([](auto& g) { g.mutable_initializer(0)->set_data_type(777); }),
+              HasSubstr("element type 777"));
+  EXPECT_THAT(error_of_broken_file([](auto& g) {
                 g.mutable_initializer(0)->clear_raw_data();
                 g.mutable_initializer(0)->set_data_location(onnx::TensorProto::EXTERNAL);
                 auto& location = *g.mutable_initializer(0)->add_external_data();
@@ -93,29 +94,33 @@ TEST(ImportErrors, Tensors) {
                 location.set_value("../../etc/passwd");
               }),
               HasSubstr("tensor w: its data is in '../../etc/passwd', outside of the model's folder"));
-  EXPECT_THAT(broken([](auto& g) { g.mutable_initializer(0)->clear_raw_data(); }), HasSubstr("has 0 B of data"));
+  EXPECT_THAT(error_of_broken_file([](auto& g) { g.mutable_initializer(0)->clear_raw_data(); }),
+              HasSubstr("has 0 B of data"));
 }
 
 TEST(ImportErrors, Graphs) {
-  EXPECT_THAT(broken([](auto& g) { g.mutable_node(0)->set_input(0, "c"); }),
+  EXPECT_THAT(error_of_broken_file([](auto& g) { g.mutable_node(0)->set_input(0, "c"); }),
               HasSubstr("the graph has a cycle through node conv"));
-  EXPECT_THAT(broken([](auto& g) { g.mutable_node(2)->set_input(0, "nowhere"); }),
+  EXPECT_THAT(error_of_broken_file([](auto& g) { g.mutable_node(2)->set_input(0, "nowhere"); }),
               HasSubstr("node relu (Relu) reads nowhere, which nothing makes"));
-  EXPECT_THAT(broken([](auto& g) { g.mutable_node(2)->set_output(0, "a"); }), HasSubstr("value a is made twice"));
-  EXPECT_THAT(broken([](auto& g) { g.mutable_output(0)->set_name("z"); }), HasSubstr("output z is made by no node"));
-  EXPECT_THAT(broken([](auto& g) { g.clear_output(); }), HasSubstr("no outputs"));
-  EXPECT_THAT(broken([](auto& g) { g.clear_input(); }), HasSubstr("the model has no inputs"));
-  EXPECT_THAT(broken([](auto& g) { g.clear_node(); }), HasSubstr("a model without a graph"));
-  EXPECT_THAT(broken([](auto& g) { g.mutable_node(2)->clear_input(); }), HasSubstr("node relu (Relu, opset 11)"));
-  EXPECT_THAT(broken([](auto& g) { g.mutable_node(0)->mutable_input()->RemoveLast(); }),
+  EXPECT_THAT(error_of_broken_file([](auto& g) { g.mutable_node(2)->set_output(0, "a"); }),
+              HasSubstr("value a is made twice"));
+  EXPECT_THAT(error_of_broken_file([](auto& g) { g.mutable_output(0)->set_name("z"); }),
+              HasSubstr("output z is made by no node"));
+  EXPECT_THAT(error_of_broken_file([](auto& g) { g.clear_output(); }), HasSubstr("no outputs"));
+  EXPECT_THAT(error_of_broken_file([](auto& g) { g.clear_input(); }), HasSubstr("the model has no inputs"));
+  EXPECT_THAT(error_of_broken_file([](auto& g) { g.clear_node(); }), HasSubstr("a model without a graph"));
+  EXPECT_THAT(error_of_broken_file([](auto& g) { g.mutable_node(2)->clear_input(); }),
+              HasSubstr("node relu (Relu, opset 11)"));
+  EXPECT_THAT(error_of_broken_file([](auto& g) { g.mutable_node(0)->mutable_input()->RemoveLast(); }),
               HasSubstr("node conv (Conv, opset 11): an input is missing"));
   EXPECT_THAT(
-      broken([](auto& g) {
+      error_of_broken_file([](auto& g) {
         g.mutable_input(0)->mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim(2)->set_dim_value(-4);
       }),
       HasSubstr("input x has an extent of -4"));
   EXPECT_THAT(
-      broken([](auto& g) {
+      error_of_broken_file([](auto& g) {
         g.mutable_input(0)->mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim(1)->set_dim_value(5);
       }),
       HasSubstr("node conv (Conv, opset 11): node conv (Conv): the input has 5 channels"));
@@ -123,7 +128,7 @@ TEST(ImportErrors, Graphs) {
 
 TEST(ImportErrors, Attributes) {
   const auto conv = [](const Ints& kernel, const Ints& pads, const char* auto_pad) {
-    return broken([&](auto& g) {
+    return error_of_broken_file([&](auto& g) {
       onnx::NodeProto& node = *g.mutable_node(0);
       node.clear_attribute();
       set(node, "kernel_shape", kernel);

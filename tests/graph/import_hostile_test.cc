@@ -18,9 +18,7 @@ using ::testing::HasSubstr;
 using Ints = std::vector<int64_t>;
 constexpr int64_t huge = std::numeric_limits<int64_t>::max();
 
-std::string error_of(const Result<Model>& model) { return model.ok() ? "accepted" : model.error().to_string(); }
-
-struct Case {
+struct HostileCase {
   const char* what;
   std::function<void(OnnxFile&)> build;  // an input x f32[1,4,4,4] is there; y is the output
   const char* message;
@@ -57,8 +55,8 @@ void doubles(OnnxFile& f, const char* op, int n, int64_t axis = -1) {
   }
 }
 
-const std::vector<Case>& sizes() {
-  static const std::vector<Case> cases = {
+const std::vector<HostileCase>& sizes() {
+  static const std::vector<HostileCase> cases = {
       {"ConstantOfShape",
        [](OnnxFile& f) {
          f.integers("to", {1 << 20, 1 << 20});
@@ -184,8 +182,8 @@ const std::vector<Case>& sizes() {
   return cases;
 }
 
-const std::vector<Case>& attributes() {
-  static const std::vector<Case> cases = {
+const std::vector<HostileCase>& attributes() {
+  static const std::vector<HostileCase> cases = {
       {"DepthToSpace, a square that is zero in 64 bits",
        [](OnnxFile& f) { set(f.node("DepthToSpace", {"x"}, "y", "it"), "blocksize", int64_t{1} << 32); },
        "node it (DepthToSpace, opset 13): blocks of 4294967296"},
@@ -297,8 +295,8 @@ const std::vector<Case>& attributes() {
   return cases;
 }
 
-const std::vector<Case>& cycles() {
-  static const std::vector<Case> cases = {
+const std::vector<HostileCase>& cycles() {
+  static const std::vector<HostileCase> cases = {
       {"itself",
        [](OnnxFile& f) {
          f.node("Add", {"x", "y"}, "y", "it");
@@ -334,8 +332,8 @@ const std::vector<Case>& cycles() {
   return cases;
 }
 
-void expect_refused(const std::vector<Case>& cases) {
-  for (const Case& one : cases) {
+void expect_refused(const std::vector<HostileCase>& cases) {
+  for (const HostileCase& one : cases) {
     OnnxFile file(13);
     file.input("x", {1, 4, 4, 4});
     one.build(file);
@@ -503,7 +501,7 @@ TEST_F(HostileExternalData, PlacesThatAreNotThere) {
 }
 
 // Something of everything whose extents or counts stand in bytes: initializers, integers that become shapes, lists.
-std::string small_network() {
+std::string network_with_counts() {
   OnnxFile file(13);
   file.input("x", {1, 2, 4, 4});
   file.floats("w", {3, 2, 3, 3}, std::vector<float>(54, 0.5f));
@@ -544,7 +542,7 @@ void expect_handled(const std::string& bytes, const std::string& what) {
 }
 
 TEST(HostileImport, EveryPrefixIsRefused) {
-  const std::string good = small_network();
+  const std::string good = network_with_counts();
   for (size_t length = 0; length < good.size(); ++length) {
     const std::string path = OnnxFile::write(good.substr(0, length));
     const auto model = import_onnx(path);
@@ -556,7 +554,7 @@ TEST(HostileImport, EveryPrefixIsRefused) {
 }
 
 TEST(HostileImport, EveryFlippedBitIsHandled) {
-  const std::string good = small_network();
+  const std::string good = network_with_counts();
   for (size_t at = 0; at < good.size(); ++at) {
     for (int bit = 0; bit < 8; ++bit) {
       std::string bad = good;

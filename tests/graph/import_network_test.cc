@@ -20,8 +20,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Ints = std::vector<int64_t>;
 
-std::string error_of(const Result<Model>& model) { return model.ok() ? "accepted" : model.error().to_string(); }
-
 std::vector<float> outputs_of(const Result<Model>& model, const std::vector<Tensor>& inputs) {
   if (!model.ok()) return {};
   const auto outputs = evaluate(model->graph, model->weights, inputs);

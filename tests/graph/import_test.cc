@@ -17,19 +17,6 @@ namespace {
 using ::testing::HasSubstr;
 using Ints = std::vector<int64_t>;
 
-// The graph's nodes, one a line, without "graph", weights' contents and outputs.
-std::string nodes_of(const Result<Model>& model) {
-  if (!model.ok()) return model.error().to_string();
-  std::string text = to_string(model->graph), out;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = text.find('\n', at);
-    const std::string line = text.substr(at, end - at);
-    if (line.starts_with('%')) out += line + "\n";
-    at = end + 1;
-  }
-  return out;
-}
-
 // One node reading x (and what `build` adds).
 template <class Build>
 Result<Model> one(int64_t opset, const std::string& op, const Ints& shape, Build build) {
@@ -344,7 +331,7 @@ TEST(Import, LiteralBatchMayBeOverridden) {
 
 // ---- networks nobody here wrote
 
-struct Published {
+struct PublishedModel {
   const char* file;
   ImportOptions options;
   size_t nodes;               // of the file, less constants and shape arithmetic
@@ -352,9 +339,9 @@ struct Published {
   double giga_multiply_adds;  // of Conv, Gemm and MatMul: published figures, to two digits
 };
 
-void PrintTo(const Published& published, std::ostream* out) { *out << published.file; }
+void PrintTo(const PublishedModel& published, std::ostream* out) { *out << published.file; }
 
-class ImportModels : public ::testing::TestWithParam<Published> {};
+class ImportModels : public ::testing::TestWithParam<PublishedModel> {};
 
 TEST_P(ImportModels, ImportsAsItIs) {
   const std::string path = std::string(NLS_SOURCE_DIR) + "/../shared/models/" + GetParam().file;
@@ -385,11 +372,11 @@ TEST_P(ImportModels, ImportsAsItIs) {
 //               counted from the shapes that ONNX's own inference gives.
 INSTANTIATE_TEST_SUITE_P(
     Light, ImportModels,
-    ::testing::Values(Published{"light_resnet50.onnx", {}, 176, 58, 4.1},
-                      Published{"light_squeezenet.onnx", {}, 66, 39, 0.35},
-                      Published{"light_vgg19.onnx", {}, 46, 26, 19.6},
-                      Published{"light_bvlc_alexnet.onnx", {}, 24, 15, 0.66},
-                      Published{"ppocr_mobile_v2_cls.onnx", {{{"x", {1, 3, 48, 192}}}}, 215, 112, 0.0163}),
+    ::testing::Values(PublishedModel{"light_resnet50.onnx", {}, 176, 58, 4.1},
+                      PublishedModel{"light_squeezenet.onnx", {}, 66, 39, 0.35},
+                      PublishedModel{"light_vgg19.onnx", {}, 46, 26, 19.6},
+                      PublishedModel{"light_bvlc_alexnet.onnx", {}, 24, 15, 0.66},
+                      PublishedModel{"ppocr_mobile_v2_cls.onnx", {{{"x", {1, 3, 48, 192}}}}, 215, 112, 0.0163}),
     [](const auto& info) {
       const std::string name = info.param.file;
       return name.substr(0, name.find('.'));

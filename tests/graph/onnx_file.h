@@ -127,4 +127,19 @@ inline void set(onnx::NodeProto& node, const std::string& name, const std::vecto
   for (const int64_t value : values) attr.add_ints(value);
 }
 
+inline std::string error_of(const Result<Model>& model) { return model.ok() ? "accepted" : model.error().to_string(); }
+
+// The graph's nodes, one a line, without "graph", weights' contents and outputs.
+inline std::string nodes_of(const Result<Model>& model) {
+  if (!model.ok()) return model.error().to_string();
+  std::string text = to_string(model->graph), out;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = text.find('\n', at);
+    const std::string line = text.substr(at, end - at);
+    if (line.starts_with('%')) out += line + "\n";
+    at = end + 1;
+  }
+  return out;
+}
+
 }  // namespace nlsplit

@@ -6,13 +6,14 @@
 
 #include <limits>
 
+#include "graph/op_attrs.h"
+#include "testing/types.h"
+
 namespace nlsplit {
 namespace {
 
 using ::testing::HasSubstr;
 using Ints = std::vector<int64_t>;
-
-TensorType f32(Shape shape) { return {DType::f32, std::move(shape)}; }
 
 std::string infer(Op op, const std::vector<TensorType>& inputs, const Attrs& attrs = {}) {
   const auto types = info(op).infer(inputs, attrs);
@@ -21,11 +22,6 @@ std::string infer(Op op, const std::vector<TensorType>& inputs, const Attrs& att
 
 Attrs window(Ints kernel, Ints strides, Ints pads) {
   return {{"dilations", Ints{1, 1}}, {"kernel_shape", kernel}, {"pads", pads}, {"strides", strides}};
-}
-Attrs conv(Ints kernel, Ints strides, Ints pads, int64_t group = 1) {
-  Attrs attrs = window(kernel, strides, pads);
-  set_attr(attrs, "group", group);
-  return attrs;
 }
 Attrs max_pool(Ints kernel, Ints strides, Ints pads, int64_t ceil_mode) {
   Attrs attrs = window(kernel, strides, pads);

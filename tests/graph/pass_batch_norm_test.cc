@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "graph/builder.h"
+#include "graph/op_attrs.h"
 #include "graph/pass_text.h"
 #include "testing/tensors.h"
 
@@ -12,8 +13,8 @@ namespace {
 using Ints = std::vector<int64_t>;
 
 // A network of an input, and parameters that are random but for what is named.
-struct Network {
-  explicit Network(Shape input) : x(builder.input("x", {DType::f32, std::move(input)})) {}
+struct RandomNetwork {
+  explicit RandomNetwork(Shape input) : x(builder.input("x", {DType::f32, std::move(input)})) {}
 
   ValueId weight(Shape shape, float deviation, float mean = 0) {
     const TensorType type{DType::f32, std::move(shape)};
@@ -56,22 +57,14 @@ struct Network {
   ValueId x;
 };
 
-Attrs conv(Ints kernel, Ints pads, int64_t group) {
-  return {{"dilations", Ints{1, 1}},
-          {"group", group},
-          {"kernel_shape", std::move(kernel)},
-          {"pads", std::move(pads)},
-          {"strides", Ints{1, 1}}};
-}
-
 Attrs gemm(double alpha, double beta, int64_t transposed) {
   return {{"alpha", alpha}, {"beta", beta}, {"transA", int64_t{0}}, {"transB", transposed}};
 }
 
 TEST(FoldBatchNorm, IntoATransposedConvolution) {
   for (const int64_t group : {1, 2}) {
-    Network net({2, 4, 5, 5});
-    Attrs attrs = conv({3, 2}, {1, 0, 0, 1}, group);
+    RandomNetwork net({2, 4, 5, 5});
+    Attrs attrs = conv({3, 2}, {1, 1}, {1, 0, 0, 1}, group);
     set_attr(attrs, "output_padding", Ints{0, 0});
     const ValueId y =
         net.add(Op::ConvTranspose, "up", {net.x, net.weight({4, 3, 3, 2}, 0.3f), net.weight({3 * group}, 1)}, attrs);
@@ -82,7 +75,7 @@ TEST(FoldBatchNorm, IntoATransposedConvolution) {
 TEST(FoldBatchNorm, IntoAGemmEitherWayRound) {
   for (const int64_t transposed : {0, 1}) {
     for (const bool biased : {false, true}) {
-      Network net({3, 7});
+      RandomNetwork net({3, 7});
       std::vector<ValueId> inputs{net.x, net.weight(transposed ? Shape{5, 7} : Shape{7, 5}, 0.4f)};
       if (biased) inputs.push_back(net.weight({5}, 1));
       const ValueId y = net.add(Op::Gemm, "fc", inputs, gemm(1, biased ? 1 : 0.5, transposed));
@@ -93,7 +86,7 @@ TEST(FoldBatchNorm, IntoAGemmEitherWayRound) {
 
 TEST(FoldBatchNorm, NotIntoAGemmThatScales) {
   for (const auto& [alpha, beta] : {std::pair{2.0, 1.0}, std::pair{1.0, 0.5}}) {
-    Network net({3, 7});
+    RandomNetwork net({3, 7});
     const ValueId y =
         net.add(Op::Gemm, "fc", {net.x, net.weight({7, 5}, 0.4f), net.weight({5}, 1)}, gemm(alpha, beta, 0));
     net.expect_after("fold_batch_norm", net.norm(y), 2);
@@ -130,12 +123,12 @@ TEST(FoldBatchNormAhead, OnlyWhereNobodyElseReadsTheNorm) {
 TEST(FoldBatchNormAhead, KeepsWhatIsComputed) {
   for (const int64_t group : {1, 2, 4}) {
     for (const bool biased : {false, true}) {
-      Network net({2, 4, 6, 5});
+      RandomNetwork net({2, 4, 6, 5});
       const ValueId in = net.norm(net.x);
       std::vector<ValueId> inputs{in, net.weight({8, 4 / group, 3, 2}, 0.3f)};
       if (biased) inputs.push_back(net.weight({8}, 1));
-      net.expect_after("fold_batch_norm_ahead", net.add(Op::Conv, "conv", inputs, conv({3, 2}, {0, 0, 0, 0}, group)),
-                       1);
+      net.expect_after("fold_batch_norm_ahead",
+                       net.add(Op::Conv, "conv", inputs, conv({3, 2}, {1, 1}, {0, 0, 0, 0}, group)), 1);
     }
   }
 }
@@ -143,9 +136,9 @@ TEST(FoldBatchNormAhead, KeepsWhatIsComputed) {
 // A zero behind the norm is not one in front of it.
 TEST(FoldBatchNormAhead, UnderPaddingOnlyWithoutAShift) {
   for (const bool shifts : {false, true}) {
-    Network net({2, 4, 6, 5});
+    RandomNetwork net({2, 4, 6, 5});
     const ValueId y = net.add(Op::Conv, "conv", {net.norm(net.x, shifts), net.weight({8, 4, 3, 3}, 0.3f)},
-                              conv({3, 3}, {1, 1, 1, 1}, 1));
+                              conv({3, 3}, {1, 1}, {1, 1, 1, 1}));
     net.expect_after("fold_batch_norm_ahead", y, shifts ? 2 : 1);
   }
 }

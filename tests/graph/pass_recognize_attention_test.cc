@@ -19,8 +19,8 @@ namespace {
 
 // Texts name constants by how they are made: "weight %c f32[] fill 0.5", "weight %m f32[5,5] causal -1e9" (the zoo's
 // recipe), "weight %m f32[5,7] places -inf" (bytes: each of the last 5 of 7 positions sees those before it).
-struct Text {
-  explicit Text(const std::string& lines) {
+struct AttentionText {
+  explicit AttentionText(const std::string& lines) {
     std::string text = "graph \"g\"\n";
     std::istringstream in(lines);
     for (std::string line; std::getline(in, line);) text += (line.starts_with("weight ") ? weight(line) : line) + "\n";
@@ -73,7 +73,7 @@ struct Text {
 constexpr const char* operands = "input %q f32[2,3,5,4]\ninput %k f32[2,3,7,4]\ninput %v f32[2,3,7,6]\n";
 constexpr const char* turned = "%t f32[2,3,4,7] = Transpose(%k) {perm=[0,1,3,2]} as \"turned\"\n";
 constexpr const char* product = "%s f32[2,3,5,7] = MatMul(%q, %t) as \"scores\"\n";
-constexpr const char* scaled = "weight %c f32[] fill 0.5\n%d f32[2,3,5,7] = Mul(%s, %c) as \"scaled\"\n";
+constexpr const char* scaled_scores = "weight %c f32[] fill 0.5\n%d f32[2,3,5,7] = Mul(%s, %c) as \"scaled\"\n";
 // Of %d or %s.
 std::string shares(const std::string& of) {
   return "%p f32[2,3,5,7] = Softmax(" + of +
@@ -81,8 +81,8 @@ std::string shares(const std::string& of) {
 }
 
 TEST(RecognizeAttention, WithScaleAndMask) {
-  Text text(std::string("input %m f32[5,7]\n") + operands + turned + product + scaled +
-            "%a f32[2,3,5,7] = Add(%m, %d) as \"masked\"\n" + shares("%a"));
+  AttentionText text(std::string("input %m f32[5,7]\n") + operands + turned + product + scaled_scores +
+                     "%a f32[2,3,5,7] = Add(%m, %d) as \"masked\"\n" + shares("%a"));
   EXPECT_EQ(to_string(text.after("recognize_attention")), R"(graph "g"
 input %m f32[5,7]
 input %q f32[2,3,5,4]
@@ -96,9 +96,10 @@ output %y
 
 TEST(RecognizeAttention, HoweverItIsScaled) {
   const std::string head = operands;
-  EXPECT_EQ(attr_float(Text(head + turned + product + shares("%s")).expect("Attention").nodes[0].attrs, "scale"), 1);
-  const Graph divided = Text(head + turned + product + "weight %c f32[1] fill 4\n" +
-                             "%d f32[2,3,5,7] = Div(%s, %c) as \"scaled\"\n" + shares("%d"))
+  EXPECT_EQ(
+      attr_float(AttentionText(head + turned + product + shares("%s")).expect("Attention").nodes[0].attrs, "scale"), 1);
+  const Graph divided = AttentionText(head + turned + product + "weight %c f32[1] fill 4\n" +
+                                      "%d f32[2,3,5,7] = Div(%s, %c) as \"scaled\"\n" + shares("%d"))
                             .expect("Attention");
   EXPECT_EQ(attr_float(divided.nodes[0].attrs, "scale"), 0.25);
   // As PyTorch: a root on both sides, behind the transpose or in front of it.
@@ -108,20 +109,20 @@ TEST(RecognizeAttention, HoweverItIsScaled) {
       "%i f32[2,3,7,4] = Mul(%k, %c) as \"k root\"\n%h f32[2,3,4,7] = Transpose(%i) {perm=[0,1,3,2]} as \"turned\"\n";
   for (const std::string& k : {behind, before}) {
     const Graph made =
-        Text(root + k + "%s f32[2,3,5,7] = MatMul(%g, %h) as \"scores\"\n" + shares("%s")).expect("Attention");
+        AttentionText(root + k + "%s f32[2,3,5,7] = MatMul(%g, %h) as \"scores\"\n" + shares("%s")).expect("Attention");
     EXPECT_EQ(attr_float(made.nodes[0].attrs, "scale"), 0.25);
   }
   // Who scales keys that others read, too, does that once more.
-  Text(root + behind + "%s f32[2,3,5,7] = MatMul(%g, %h) as \"scores\"\n" + shares("%s") + "output %h\n")
+  AttentionText(root + behind + "%s f32[2,3,5,7] = MatMul(%g, %h) as \"scores\"\n" + shares("%s") + "output %h\n")
       .expect("Transpose Mul Transpose Attention");
 }
 
 TEST(RecognizeAttention, HoweverTheKeysLie) {
   const std::string head = "input %q f32[2,3,5,4]\ninput %v f32[2,3,7,6]\n";
   const std::string steps_first = "input %k f32[2,7,3,4]\n%t f32[2,3,4,7] = Transpose(%k) {perm=[0,2,3,1]} as \"k\"\n";
-  const Graph made = Text(head + steps_first + product + shares("%s")).expect("Transpose Attention");
+  const Graph made = AttentionText(head + steps_first + product + shares("%s")).expect("Transpose Attention");
   EXPECT_EQ(attr_ints(made.nodes[0].attrs, "perm"), (std::vector<int64_t>{0, 2, 1, 3}));
-  Text(head + "input %t f32[2,3,4,7]\n" + product + shares("%s")).expect("Transpose Attention");
+  AttentionText(head + "input %t f32[2,3,4,7]\n" + product + shares("%s")).expect("Transpose Attention");
 }
 
 TEST(RecognizeAttention, AMaskOfLaterPositionsIsCausal) {
@@ -135,20 +136,20 @@ TEST(RecognizeAttention, AMaskOfLaterPositionsIsCausal) {
       "%y f32[2,3,5,6] = MatMul(%p, %v) as \"context\"\noutput %y\n";
   for (const char* mask : {"f32[5,5] causal -1e9", "f32[5,5] places -1e10", "f32[1,1,5,5] places -inf"}) {
     SCOPED_TRACE(mask);
-    const Graph made = Text(square + "weight %m " + mask + "\n" + rest).expect("Attention");
+    const Graph made = AttentionText(square + "weight %m " + mask + "\n" + rest).expect("Attention");
     EXPECT_EQ(attr_int(made.nodes[0].attrs, "causal"), 1);
     EXPECT_EQ(made.nodes[0].inputs.size(), 3u);
   }
   for (const char* mask :
        {"f32[5,5] causal -10", "f32[5,5] places -100", "f32[5,5] random", "f32[3,5,5] places -inf"}) {
     SCOPED_TRACE(mask);
-    const Graph made = Text(square + "weight %m " + mask + "\n" + rest).expect("Attention");
+    const Graph made = AttentionText(square + "weight %m " + mask + "\n" + rest).expect("Attention");
     EXPECT_EQ(attr_int(made.nodes[0].attrs, "causal"), 0);
     EXPECT_EQ(made.nodes[0].inputs.size(), 4u);
   }
   // More keys than queries: the last of them are the queries' own.
-  const Graph made = Text(std::string(operands) + turned + product + "weight %m f32[5,7] places -inf\n" +
-                          "%a f32[2,3,5,7] = Add(%s, %m) as \"masked\"\n" + shares("%a"))
+  const Graph made = AttentionText(std::string(operands) + turned + product + "weight %m f32[5,7] places -inf\n" +
+                                   "%a f32[2,3,5,7] = Add(%s, %m) as \"masked\"\n" + shares("%a"))
                          .expect("Attention");
   EXPECT_EQ(attr_int(made.nodes[0].attrs, "causal"), 1);
 }
@@ -167,13 +168,13 @@ TEST(RecognizeAttention, RepeatedHeadsAreShared) {
                            "%s f32[2,6,5,7] = MatMul(%q, %t) as \"scores\"\n"
                            "%p f32[2,6,5,7] = Softmax(%s) {axis=3} as \"shares\"\n"
                            "%y f32[2,6,5,6] = MatMul(%p, %v3) as \"context\"\noutput %y\n";
-  const Graph made = Text(text).expect("Attention");
+  const Graph made = AttentionText(text).expect("Attention");
   EXPECT_EQ(made.value(made.nodes[0].inputs[1]).type.shape, (Shape{2, 2, 7, 4}));
 }
 
 // One head, without an axis for it.
 TEST(RecognizeAttention, OfThreeAxes) {
-  Text(R"(input %q f32[2,5,4]
+  AttentionText(R"(input %q f32[2,5,4]
 input %k f32[2,7,4]
 input %v f32[2,7,6]
 input %m f32[2,5,7]
@@ -189,21 +190,21 @@ output %y
 
 TEST(RecognizeAttention, LeavesWhatIsNone) {
   const std::string head = std::string(operands) + turned + product;
-  Text(head + shares("%s") + "output %s\n").expect("Transpose MatMul Softmax MatMul");
-  Text(head + shares("%s") + "output %p\n").expect("Transpose MatMul Softmax MatMul");
-  Text(head +
-       "%p f32[2,3,5,7] = Softmax(%s) {axis=2} as \"shares\"\n%y f32[2,3,5,6] = MatMul(%p, %v) as \"context\"\n" +
-       "output %y\n")
+  AttentionText(head + shares("%s") + "output %s\n").expect("Transpose MatMul Softmax MatMul");
+  AttentionText(head + shares("%s") + "output %p\n").expect("Transpose MatMul Softmax MatMul");
+  AttentionText(
+      head + "%p f32[2,3,5,7] = Softmax(%s) {axis=2} as \"shares\"\n%y f32[2,3,5,6] = MatMul(%p, %v) as \"context\"\n" +
+      "output %y\n")
       .expect("Transpose MatMul Softmax MatMul");
-  Text(head + "%u f32[2,3,5,7] = Tanh(%s) as \"capped\"\n" + shares("%u"))
+  AttentionText(head + "%u f32[2,3,5,7] = Tanh(%s) as \"capped\"\n" + shares("%u"))
       .expect("Transpose MatMul Tanh Softmax MatMul");
   // A mask that is the same for all keys changes nothing, but it is not the operator's.
-  Text("input %m f32[5,1]\n" + head + "%a f32[2,3,5,7] = Add(%s, %m) as \"masked\"\n" + shares("%a"))
+  AttentionText("input %m f32[5,1]\n" + head + "%a f32[2,3,5,7] = Add(%s, %m) as \"masked\"\n" + shares("%a"))
       .expect("Transpose MatMul Add Softmax MatMul");
 }
 
 TEST(RecognizeAttention, NotForTraining) {
-  Text text(std::string(operands) + turned + product + scaled + shares("%d"));
+  AttentionText text(std::string(operands) + turned + product + scaled_scores + shares("%d"));
   const Graph made = optimize(text.graph, text.weights, Purpose::training).value();
   EXPECT_TRUE(std::ranges::none_of(made.nodes, [](const Node& node) { return node.op == Op::Attention; }));
   EXPECT_EQ(optimize(text.graph, text.weights).value().nodes.size(), 1u);

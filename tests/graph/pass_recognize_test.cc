@@ -12,8 +12,8 @@ namespace nlsplit {
 namespace {
 
 // Texts name constants "weight %two 2" and random weights "weight %w f32[4] random".
-struct Text {
-  explicit Text(std::string_view lines) {
+struct OperatorText {
+  explicit OperatorText(std::string_view lines) {
     std::string text = "graph \"g\"\n";
     for (size_t at = 0; at < lines.size();) {
       const size_t end = std::min(lines.find('\n', at), lines.size());
@@ -76,7 +76,7 @@ output %y
 )";
 
 TEST(RecognizeLayerNorm, WithScaleAndBias) {
-  Text text(fmt::format("{}{}{}{}{}{}", centered, squared, raised, divided, scaled, shifted));
+  OperatorText text(fmt::format("{}{}{}{}{}{}", centered, squared, raised, divided, scaled, shifted));
   const Graph made = pass("recognize_layer_norm").run(text.graph, text.weights).value();
   EXPECT_EQ(without_contents(to_string(made)), R"(graph "g"
 input %x f32[2,3,8]
@@ -99,20 +99,21 @@ TEST(RecognizeLayerNorm, HoweverItIsWritten) {
       "weight %h 0.5\n%s f32[2,3,1] = Pow(%r, %h) as \"root\"\n%n f32[2,3,8] = Div(%d, %s) as \"normal\"\n", divided};
   for (const std::string& square : {power, std::string(squared)}) {
     for (const std::string& root : roots) {
-      Text(centered + square + raised + root + "output %n\n").expect("recognize_layer_norm", "LayerNormalization");
-      Text(centered + square + raised + root + scaled + "output %g\n")
+      OperatorText(centered + square + raised + root + "output %n\n")
+          .expect("recognize_layer_norm", "LayerNormalization");
+      OperatorText(centered + square + raised + root + scaled + "output %g\n")
           .expect("recognize_layer_norm", "LayerNormalization");
     }
   }
   // As older exporters do: the difference twice.
-  Text(std::string(centered) +
-       "%d2 f32[2,3,8] = Sub(%x, %m) as \"again\"\n%q f32[2,3,8] = Mul(%d2, %d2) as \"square\"\n" + raised + divided +
-       "output %n\n")
+  OperatorText(std::string(centered) +
+               "%d2 f32[2,3,8] = Sub(%x, %m) as \"again\"\n%q f32[2,3,8] = Mul(%d2, %d2) as \"square\"\n" + raised +
+               divided + "output %n\n")
       .expect("merge_common,recognize_layer_norm", "LayerNormalization");
 }
 
 TEST(RecognizeLayerNorm, OverSeveralAxes) {
-  Text(R"(input %x f32[2,3,8]
+  OperatorText(R"(input %x f32[2,3,8]
 %m f32[2,1,1] = ReduceMean(%x) {axes=[2,-2], keepdims=1} as "mean"
 %d f32[2,3,8] = Sub(%x, %m) as "apart"
 %q f32[2,3,8] = Mul(%d, %d) as "square"
@@ -131,10 +132,11 @@ output %g
 TEST(RecognizeLayerNorm, LeavesWhatIsNone) {
   const std::string head = std::string(centered) + squared;
   const std::string untouched = "ReduceMean Sub Mul ReduceMean Add Sqrt Div";
-  Text(head + raised + divided + "output %n\noutput %v\n").expect("recognize_layer_norm", untouched);
-  Text(std::string(centered) + "%q f32[2,3,8] = Mul(%d, %x) as \"no square\"\n" + raised + divided + "output %n\n")
+  OperatorText(head + raised + divided + "output %n\noutput %v\n").expect("recognize_layer_norm", untouched);
+  OperatorText(std::string(centered) + "%q f32[2,3,8] = Mul(%d, %x) as \"no square\"\n" + raised + divided +
+               "output %n\n")
       .expect("recognize_layer_norm", untouched);
-  Text(R"(input %x f32[2,8,8]
+  OperatorText(R"(input %x f32[2,8,8]
 %m f32[2,1,8] = ReduceMean(%x) {axes=[1], keepdims=1} as "mean"
 %d f32[2,8,8] = Sub(%x, %m) as "apart"
 %q f32[2,8,8] = Mul(%d, %d) as "square"
@@ -147,7 +149,8 @@ output %n
 )")
       .expect("recognize_layer_norm", untouched);
   // One factor a row is not one an element: the norm is recognized, the product stays.
-  Text(head + raised + divided + "weight %w f32[3,1] random\n%g f32[2,3,8] = Mul(%n, %w) as \"rows\"\noutput %g\n")
+  OperatorText(head + raised + divided +
+               "weight %w f32[3,1] random\n%g f32[2,3,8] = Mul(%n, %w) as \"rows\"\noutput %g\n")
       .expect("recognize_layer_norm", "LayerNormalization Mul");
 }
 
@@ -165,16 +168,16 @@ output %y
 }
 
 TEST(RecognizeSoftmax, GoldenAndLeftAlone) {
-  Text text(softmax(-1, "%d"));
+  OperatorText text(softmax(-1, "%d"));
   EXPECT_EQ(to_string(pass("recognize_softmax").run(text.graph, text.weights).value()), R"(graph "g"
 input %x f32[2,4,5]
 %y f32[2,4,5] = Softmax(%x) as "quotient"
 output %y
 )");
   text.expect("recognize_softmax", "Softmax");
-  Text(softmax(1, "%d")).expect("recognize_softmax", "Softmax");
-  Text(softmax(1, "%d") + "output %e\n").expect("recognize_softmax", "ReduceMax Sub Exp ReduceSum Div");
-  Text(softmax(1, "%x")).expect("remove_dead,recognize_softmax", "Exp ReduceSum Div");
+  OperatorText(softmax(1, "%d")).expect("recognize_softmax", "Softmax");
+  OperatorText(softmax(1, "%d") + "output %e\n").expect("recognize_softmax", "ReduceMax Sub Exp ReduceSum Div");
+  OperatorText(softmax(1, "%x")).expect("remove_dead,recognize_softmax", "Exp ReduceSum Div");
 }
 
 // %r: whose curve, %o: one, %h: one half.
@@ -188,8 +191,8 @@ TEST(RecognizeGelu, ByErfHoweverItIsWritten) {
   };
   for (const std::string& curve : curves) {
     for (const std::string& product : products) {
-      Text text("input %x f32[2,9]\n" + curve + "%f f32[2,9] = Erf(%i) as \"f\"\nweight %o 1\n" +
-                "%a f32[2,9] = Add(%f, %o) as \"a\"\nweight %h 0.5\n" + product + "output %y\n");
+      OperatorText text("input %x f32[2,9]\n" + curve + "%f f32[2,9] = Erf(%i) as \"f\"\nweight %o 1\n" +
+                        "%a f32[2,9] = Add(%f, %o) as \"a\"\nweight %h 0.5\n" + product + "output %y\n");
       EXPECT_EQ(to_string(pass("recognize_gelu").run(text.graph, text.weights).value()), R"(graph "g"
 input %x f32[2,9]
 %y f32[2,9] = Gelu(%x) as "y"
@@ -214,12 +217,12 @@ weight %h 0.5
 output %y
 )";
   for (const std::string& cube : cubes) {
-    Text("input %x f32[2,9]\nweight %c 0.044715\n" + cube + "%s f32[2,9] = Add(%x, %q) as \"s\"\n" +
-         "weight %r 0.7978845608\n%v f32[2,9] = Mul(%r, %s) as \"v\"\n" + tail)
+    OperatorText("input %x f32[2,9]\nweight %c 0.044715\n" + cube + "%s f32[2,9] = Add(%x, %q) as \"s\"\n" +
+                 "weight %r 0.7978845608\n%v f32[2,9] = Mul(%r, %s) as \"v\"\n" + tail)
         .expect("recognize_gelu", "Gelu");
   }
   // As TensorFlow's: sqrt(2 / pi) x (1 + 0.044715 x²)
-  Text(R"(input %x f32[2,9]
+  OperatorText(R"(input %x f32[2,9]
 weight %c 0.044715
 %p f32[2,9] = Mul(%x, %x) as "p"
 %q f32[2,9] = Mul(%c, %p) as "q"
@@ -231,8 +234,8 @@ weight %r 0.7978845608
 )" + tail)
       .expect("recognize_gelu", "Gelu");
   // Another constant is another function.
-  Text("input %x f32[2,9]\nweight %c 0.0447\n" + cubes[0] + "%s f32[2,9] = Add(%x, %q) as \"s\"\n" +
-       "weight %r 0.7978845608\n%v f32[2,9] = Mul(%r, %s) as \"v\"\n" + tail)
+  OperatorText("input %x f32[2,9]\nweight %c 0.0447\n" + cubes[0] + "%s f32[2,9] = Add(%x, %q) as \"s\"\n" +
+               "weight %r 0.7978845608\n%v f32[2,9] = Mul(%r, %s) as \"v\"\n" + tail)
       .expect("recognize_gelu", "Pow Mul Add Mul Tanh Add Mul Mul");
 }
 
@@ -247,11 +250,11 @@ weight %o 1
 weight %h 0.5
 )";
   const std::string untouched = "Div Erf Add Mul Mul";
-  Text(head + "%p f32[2,9] = Mul(%z, %a) as \"another x\"\n%y f32[2,9] = Mul(%p, %h) as \"y\"\noutput %y\n")
+  OperatorText(head + "%p f32[2,9] = Mul(%z, %a) as \"another x\"\n%y f32[2,9] = Mul(%p, %h) as \"y\"\noutput %y\n")
       .expect("recognize_gelu", untouched);
-  Text(head + "%p f32[2,9] = Mul(%x, %a) as \"p\"\n%y f32[2,9] = Mul(%p, %h) as \"y\"\noutput %y\noutput %p\n")
+  OperatorText(head + "%p f32[2,9] = Mul(%x, %a) as \"p\"\n%y f32[2,9] = Mul(%p, %h) as \"y\"\noutput %y\noutput %p\n")
       .expect("recognize_gelu", untouched);
-  Text(head + "%p f32[2,9] = Mul(%x, %a) as \"p\"\n%y f32[2,9] = Mul(%p, %o) as \"not halved\"\noutput %y\n")
+  OperatorText(head + "%p f32[2,9] = Mul(%x, %a) as \"p\"\n%y f32[2,9] = Mul(%p, %o) as \"not halved\"\noutput %y\n")
       .expect("recognize_gelu", untouched);
 }
 
@@ -259,7 +262,7 @@ weight %h 0.5
 TEST(RecognizeGelu, ALongProductIsLeftSoon) {
   std::string text = "input %x f32[4]\n%p0 f32[4] = Tanh(%x) as \"p0\"\n";
   for (int i = 1; i <= 3000; ++i) text += fmt::format("%p{} f32[4] = Mul(%p{}, %x) as \"p{}\"\n", i, i - 1, i);
-  Text chain(text + "output %p3000\n");
+  OperatorText chain(text + "output %p3000\n");
   EXPECT_EQ(pass("recognize_gelu").run(chain.graph, chain.weights).value(), chain.graph);
 }
 

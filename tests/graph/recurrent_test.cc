@@ -12,6 +12,7 @@
 #include "graph/reference/evaluate.h"
 #include "onnx_file.h"
 #include "testing/tensors.h"
+#include "testing/types.h"
 
 namespace nlsplit {
 namespace {
@@ -20,18 +21,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using Ints = std::vector<int64_t>;
 
-TensorType f32(Shape shape) { return {DType::f32, std::move(shape)}; }
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
-
-std::vector<Tensor> run(Op op, const Attrs& attrs, const std::vector<Tensor>& inputs) {
-  std::vector<TensorType> types;
-  std::vector<const Tensor*> pointers;
-  for (const Tensor& input : inputs) {
-    types.push_back(input.type);
-    pointers.push_back(&input);
-  }
-  return evaluate_op(op, attrs, pointers, info(op).infer(types, attrs).value());
-}
 
 const Attrs forward{{"direction", std::string("forward")}};
 
@@ -57,8 +47,8 @@ TEST(Recurrent, LstmByHand) {
   Tensor bias = column(b), peepholes = column(p);
   bias.type.shape = {1, 8}, peepholes.type.shape = {1, 3};
   const auto y =
-      run(Op::LSTM, forward,
-          {column(x), column(w), column(r), bias, tensor({1, 1, 1}, {0.3f}), tensor({1, 1, 1}, {-0.6f}), peepholes});
+      run_op(Op::LSTM, forward,
+             {column(x), column(w), column(r), bias, tensor({1, 1, 1}, {0.3f}), tensor({1, 1, 1}, {-0.6f}), peepholes});
   ASSERT_EQ(y.size(), 3u);
   expect_close(y[0], tensor({1, 2, 1, 1}, expected));
   expect_close(y[1], tensor({1, 1, 1}, {expected[1]}));
@@ -74,10 +64,10 @@ TEST(Recurrent, GruByHand) {
     h = (1 - z) * std::tanh(w[2] * 1.5 + b[2] + from_state) + z * h;
     Attrs attrs = forward;
     set_attr(attrs, "linear_before_reset", after);
-    const auto y =
-        run(Op::GRU, attrs,
-            {tensor({1, 1, 1}, {1.5}), tensor({1, 3, 1}, {0.5f, -0.4f, 0.7f}), tensor({1, 3, 1}, {0.2f, 0.6f, -0.5f}),
-             tensor({1, 6}, {0.01f, 0.02f, 0.03f, 0.1f, 0.2f, 0.3f}), tensor({1, 1, 1}, {0.8f})});
+    const auto y = run_op(
+        Op::GRU, attrs,
+        {tensor({1, 1, 1}, {1.5}), tensor({1, 3, 1}, {0.5f, -0.4f, 0.7f}), tensor({1, 3, 1}, {0.2f, 0.6f, -0.5f}),
+         tensor({1, 6}, {0.01f, 0.02f, 0.03f, 0.1f, 0.2f, 0.3f}), tensor({1, 1, 1}, {0.8f})});
     expect_close(y[0], tensor({1, 1, 1, 1}, {static_cast<float>(h)}));
   }
 }
@@ -87,11 +77,11 @@ TEST(Recurrent, Directions) {
   const float one = std::tanh(1.0f), two = std::tanh(2.0f);
   const float then_two = std::tanh(2 + one), then_one = std::tanh(1 + two);
   const Tensor x = tensor({1, 2, 1}, {1, 2}), unit = tensor({1, 1, 1}, {1}), zeros = tensor({1, 2}, {0, 0});
-  const auto reverse = run(Op::RNN, {{"direction", std::string("reverse")}}, {x, unit, unit, zeros});
+  const auto reverse = run_op(Op::RNN, {{"direction", std::string("reverse")}}, {x, unit, unit, zeros});
   expect_close(reverse[0], tensor({1, 2, 1, 1}, {then_one, two}));
   expect_close(reverse[1], tensor({1, 1, 1}, {then_one}));
   const Tensor units = tensor({2, 1, 1}, {1, 1}), both_zeros = tensor({2, 2}, {0, 0, 0, 0});
-  const auto both = run(Op::RNN, {{"direction", std::string("bidirectional")}}, {x, units, units, both_zeros});
+  const auto both = run_op(Op::RNN, {{"direction", std::string("bidirectional")}}, {x, units, units, both_zeros});
   expect_close(both[0], tensor({1, 2, 2, 1}, {one, then_one, then_two, two}));
   expect_close(both[1], tensor({1, 2, 1}, {then_two, then_one}));
 }
@@ -144,18 +134,6 @@ std::vector<float> ramp(int64_t count) {
 
 void weight(OnnxFile& file, const std::string& name, const Shape& shape) {
   file.floats(name, shape, ramp(element_count(shape)));
-}
-
-std::string nodes_of(const Result<Model>& model) {
-  if (!model.ok()) return model.error().to_string();
-  const std::string text = to_string(model->graph);
-  std::string out;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = text.find('\n', at);
-    if (text[at] == '%') out += text.substr(at, end + 1 - at);
-    at = end + 1;
-  }
-  return out;
 }
 
 // x is [steps, batch, 3], two units; `build` may add inputs and attributes.

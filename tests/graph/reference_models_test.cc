@@ -37,13 +37,13 @@ Tensor load(const fs::path& path) {
 
 constexpr Tolerance tolerance{1e-3, 1e-7};
 
-struct Network {
+struct ReferenceModel {
   const char* name;
   const char* dynamic_input;  // whose shape the model leaves open, or nullptr
   bool large;                 // 20 giga-multiply-adds: too slow for a sanitizer, or twice
 };
 
-class ReferenceModels : public ::testing::TestWithParam<Network> {};
+class ReferenceModels : public ::testing::TestWithParam<ReferenceModel> {};
 
 TEST_P(ReferenceModels, EqualOnnxRuntime) {
   const fs::path folder = reference / GetParam().name;
@@ -68,11 +68,11 @@ TEST_P(ReferenceModels, EqualOnnxRuntime) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Networks, ReferenceModels,
-                         ::testing::Values(Network{"light_bvlc_alexnet", nullptr, false},
-                                           Network{"light_resnet50", nullptr, false},
-                                           Network{"light_squeezenet", nullptr, false},
-                                           Network{"light_vgg19", nullptr, true},
-                                           Network{"ppocr_mobile_v2_cls", "x", false}),
+                         ::testing::Values(ReferenceModel{"light_bvlc_alexnet", nullptr, false},
+                                           ReferenceModel{"light_resnet50", nullptr, false},
+                                           ReferenceModel{"light_squeezenet", nullptr, false},
+                                           ReferenceModel{"light_vgg19", nullptr, true},
+                                           ReferenceModel{"ppocr_mobile_v2_cls", "x", false}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 // LayerNormalization's cases ask for its mean and deviation too.

@@ -13,16 +13,7 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-Tensor run(Op op, const Attrs& attrs, const std::vector<Tensor>& inputs) {
-  std::vector<TensorType> types;
-  std::vector<const Tensor*> pointers;
-  for (const Tensor& input : inputs) {
-    types.push_back(input.type);
-    pointers.push_back(&input);
-  }
-  const auto output = info(op).infer(types, attrs);
-  return evaluate_op(op, attrs, pointers, output.value())[0];
-}
+Tensor run(Op op, const Attrs& attrs, const std::vector<Tensor>& inputs) { return run_op(op, attrs, inputs)[0]; }
 
 Attrs conv_attrs(Ints kernel, Ints pads, Ints strides, Ints dilations, int64_t group) {
   return {{"dilations", dilations}, {"group", group}, {"kernel_shape", kernel}, {"pads", pads}, {"strides", strides}};

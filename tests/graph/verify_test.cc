@@ -22,7 +22,7 @@ Graph two_nodes() {
   return std::move(g).finish();
 }
 
-std::string broken(const std::function<void(Graph&)>& change) {
+std::string error_of_broken_graph(const std::function<void(Graph&)>& change) {
   Graph graph = two_nodes();
   change(graph);
   const Status status = verify(graph);
@@ -30,46 +30,51 @@ std::string broken(const std::function<void(Graph&)>& change) {
 }
 
 TEST(Verify, AcceptsWhatIsSound) {
-  EXPECT_EQ(broken([](Graph&) {}), "accepted");
+  EXPECT_EQ(error_of_broken_graph([](Graph&) {}), "accepted");
 }
 
 TEST(Verify, NamesTheTrouble) {
-  EXPECT_THAT(broken([](Graph& g) { g.values[1].name = "x"; }), HasSubstr("two values are called x"));
-  EXPECT_THAT(broken([](Graph& g) { g.values[1].name = ""; }), HasSubstr("a value without a name"));
-  EXPECT_THAT(broken([](Graph& g) { g.nodes[1].name = "relu1"; }), HasSubstr("two nodes are called relu1"));
-  EXPECT_THAT(broken([](Graph& g) { std::swap(g.nodes[0], g.nodes[1]); }),
+  EXPECT_THAT(error_of_broken_graph([](Graph& g) { g.values[1].name = "x"; }), HasSubstr("two values are called x"));
+  EXPECT_THAT(error_of_broken_graph([](Graph& g) { g.values[1].name = ""; }), HasSubstr("a value without a name"));
+  EXPECT_THAT(error_of_broken_graph([](Graph& g) { g.nodes[1].name = "relu1"; }),
+              HasSubstr("two nodes are called relu1"));
+  EXPECT_THAT(error_of_broken_graph([](Graph& g) { std::swap(g.nodes[0], g.nodes[1]); }),
               HasSubstr("node add1 (Add): reads a before it is made"));
-  EXPECT_THAT(broken([](Graph& g) { g.nodes[0].inputs[0] = ValueId(99); }),
+  EXPECT_THAT(error_of_broken_graph([](Graph& g) { g.nodes[0].inputs[0] = ValueId(99); }),
               HasSubstr("reads a value that does not exist"));
-  EXPECT_THAT(broken([](Graph& g) { g.nodes[0].outputs[0] = ValueId(99); }),
+  EXPECT_THAT(error_of_broken_graph([](Graph& g) { g.nodes[0].outputs[0] = ValueId(99); }),
               HasSubstr("writes a value that does not exist"));
-  EXPECT_THAT(broken([](Graph& g) { g.nodes[0].outputs.clear(); }), HasSubstr("another number of outputs"));
-  EXPECT_THAT(broken([](Graph& g) { g.values[1].producer = NodeId(1); }), HasSubstr("value a has another producer"));
-  EXPECT_THAT(broken([](Graph& g) { g.nodes[1].outputs[0] = ValueId(2); }), HasSubstr("its output w stands before w"));
-  EXPECT_THAT(broken([](Graph& g) {
+  EXPECT_THAT(error_of_broken_graph([](Graph& g) { g.nodes[0].outputs.clear(); }),
+              HasSubstr("another number of outputs"));
+  EXPECT_THAT(error_of_broken_graph([](Graph& g) { g.values[1].producer = NodeId(1); }),
+              HasSubstr("value a has another producer"));
+  EXPECT_THAT(error_of_broken_graph([](Graph& g) { g.nodes[1].outputs[0] = ValueId(2); }),
+              HasSubstr("its output w stands before w"));
+  EXPECT_THAT(error_of_broken_graph([](Graph& g) {
                 g.values[3].type.shape = {3, 2};
               }),
               HasSubstr("output b is said to be f32[3,2], but is f32[2,3]"));
-  EXPECT_THAT(broken([](Graph& g) { g.values[2].type.shape = {4}; }), HasSubstr("do not broadcast"));
-  EXPECT_THAT(broken([](Graph& g) { g.values[0].type.shape = {-2}; }),
+  EXPECT_THAT(error_of_broken_graph([](Graph& g) { g.values[2].type.shape = {4}; }), HasSubstr("do not broadcast"));
+  EXPECT_THAT(error_of_broken_graph([](Graph& g) { g.values[0].type.shape = {-2}; }),
               HasSubstr("value x: f32[-2] has a negative extent"));
-  EXPECT_THAT(broken([](Graph& g) {
+  EXPECT_THAT(error_of_broken_graph([](Graph& g) {
                 g.nodes[0].inputs = {ValueId(), ValueId(0)};
               }),
               HasSubstr("an input left out before one that is there"));
-  EXPECT_THAT(broken([](Graph& g) { g.inputs.clear(); }), HasSubstr("the list of inputs"));
-  EXPECT_THAT(broken([](Graph& g) { g.inputs[0] = ValueId(2); }), HasSubstr("the list of inputs"));
-  EXPECT_THAT(broken([](Graph& g) { g.outputs.clear(); }), HasSubstr("without outputs"));
-  EXPECT_THAT(broken([](Graph& g) { g.outputs[0] = ValueId(); }), HasSubstr("an output that nobody makes"));
-  EXPECT_THAT(broken([](Graph& g) {
+  EXPECT_THAT(error_of_broken_graph([](Graph& g) { g.inputs.clear(); }), HasSubstr("the list of inputs"));
+  EXPECT_THAT(error_of_broken_graph([](Graph& g) { g.inputs[0] = ValueId(2); }), HasSubstr("the list of inputs"));
+  EXPECT_THAT(error_of_broken_graph([](Graph& g) { g.outputs.clear(); }), HasSubstr("without outputs"));
+  EXPECT_THAT(error_of_broken_graph([](Graph& g) { g.outputs[0] = ValueId(); }),
+              HasSubstr("an output that nobody makes"));
+  EXPECT_THAT(error_of_broken_graph([](Graph& g) {
                 g.nodes[0].epilogue = {{Op::Exp, {}, {}, "e"}};
               }),
               HasSubstr("Exp cannot be fused"));
-  EXPECT_THAT(broken([](Graph& g) {
+  EXPECT_THAT(error_of_broken_graph([](Graph& g) {
                 g.nodes[0].epilogue = {{Op::Clip, {}, {}, "c"}};
               }),
               HasSubstr("attribute max is missing"));
-  EXPECT_THAT(broken([](Graph& g) {
+  EXPECT_THAT(error_of_broken_graph([](Graph& g) {
                 g.nodes[0].epilogue = {{Op::Add, ValueId(3), {}, "c"}};
               }),
               HasSubstr("reads b before it is made"));
@@ -77,7 +82,7 @@ TEST(Verify, NamesTheTrouble) {
 
 TEST(Verify, ValuesStandInTheOrderOfTheText) {
   // w behind the node that reads it: the text could not be parsed back
-  EXPECT_THAT(broken([](Graph& g) {
+  EXPECT_THAT(error_of_broken_graph([](Graph& g) {
                 std::swap(g.values[2], g.values[3]);
                 g.nodes[1].inputs[1] = ValueId(3);
                 g.nodes[1].outputs[0] = g.outputs[0] = ValueId(2);

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/hash.h"
+#include "testing/types.h"
 
 namespace nlsplit {
 namespace {
@@ -19,7 +20,6 @@ std::vector<float> floats_of(const std::string& raw) {
   std::memcpy(values.data(), raw.data(), raw.size());
   return values;
 }
-TensorType f32(Shape shape) { return {DType::f32, std::move(shape)}; }
 
 TEST(WeightStore, EqualBytesAreStoredOnce) {
   WeightStore store;

@@ -6,13 +6,12 @@
 #include "graph/builder.h"
 #include "kernels/layout.h"
 #include "kernels/random_desc.h"
+#include "testing/types.h"
 
 namespace nlsplit::testing {
 namespace {
 
 using ::testing::HasSubstr;
-
-TensorType f32(Shape shape) { return {DType::f32, std::move(shape)}; }
 
 Attrs conv_attrs(int64_t kernel, int64_t pad, int64_t group = 1) {
   using Ints = std::vector<int64_t>;

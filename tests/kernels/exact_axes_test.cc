@@ -14,7 +14,7 @@
 namespace nlsplit::testing {
 namespace {
 
-class ExactAxes : public ::testing::TestWithParam<std::pair<Isa, Op>> {
+class ExactAxes : public ::testing::TestWithParam<LevelAndOp> {
  protected:
   void SetUp() override {
     if (!cpu_supports(isa())) GTEST_SKIP() << "this CPU lacks " << full_name_of(isa());
@@ -22,19 +22,11 @@ class ExactAxes : public ::testing::TestWithParam<std::pair<Isa, Op>> {
     ASSERT_TRUE(loaded.ok()) << loaded.error().to_string();
     library_.emplace(std::move(*loaded));
   }
-  static Isa isa() { return GetParam().first; }
-  static Op op() { return GetParam().second; }
+  static Isa isa() { return GetParam().isa; }
+  static Op op() { return GetParam().op; }
 
   std::optional<KernelLibrary> library_;
 };
-
-std::vector<std::pair<Isa, Op>> params() {
-  std::vector<std::pair<Isa, Op>> all;
-  for (Isa isa : all_levels()) {
-    for (Op op : computed_ops()) all.emplace_back(isa, op);
-  }
-  return all;
-}
 
 // The piece with its tensors laid out as the whole's.
 ComputeDesc laid_out(ComputeDesc piece, const ComputeDesc& whole) {
@@ -138,8 +130,8 @@ TEST(ExactAxis, NamesTheAxesOfAResult) {
   EXPECT_EQ(exact_axis(2, 2), 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, ExactAxes, ::testing::ValuesIn(params()), [](const auto& info) {
-  return std::string(name_of(info.param.second)) + "_" + std::string(name_of(info.param.first));
+INSTANTIATE_TEST_SUITE_P(All, ExactAxes, ::testing::ValuesIn(levels_and_ops()), [](const auto& info) {
+  return std::string(name_of(info.param.op)) + "_" + std::string(name_of(info.param.isa));
 });
 
 }  // namespace

@@ -8,13 +8,12 @@
 #include "kernels/cpu.h"
 #include "kernels/layout.h"
 #include "kernels/random_desc.h"
+#include "testing/types.h"
 
 namespace nlsplit::testing {
 namespace {
 
 using ::testing::HasSubstr;
-
-TensorType f32(Shape shape) { return {DType::f32, std::move(shape)}; }
 
 ComputeDesc conv_desc(Shape x, Shape w, std::vector<int64_t> pads, int64_t stride) {
   ComputeDesc desc;

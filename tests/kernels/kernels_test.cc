@@ -14,20 +14,7 @@
 namespace nlsplit::testing {
 namespace {
 
-struct Param {
-  Isa isa;
-  Op op;
-};
-
-std::vector<Param> params() {
-  std::vector<Param> all;
-  for (Isa isa : all_levels()) {
-    for (Op op : computed_ops()) all.push_back({isa, op});
-  }
-  return all;
-}
-
-class Kernels : public ::testing::TestWithParam<Param> {
+class Kernels : public ::testing::TestWithParam<LevelAndOp> {
  protected:
   void SetUp() override {
     if (!cpu_supports(GetParam().isa)) GTEST_SKIP() << "this CPU lacks " << full_name_of(GetParam().isa);
@@ -495,7 +482,7 @@ TEST(Reorder, ThereAndBack) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Kernels, ::testing::ValuesIn(params()), [](const auto& info) {
+INSTANTIATE_TEST_SUITE_P(All, Kernels, ::testing::ValuesIn(levels_and_ops()), [](const auto& info) {
   return std::string(name_of(info.param.op)) + "_" + std::string(name_of(info.param.isa));
 });
 

@@ -344,4 +344,18 @@ inline std::vector<Op> computed_ops() {
   return ops;
 }
 
+struct LevelAndOp {
+  Isa isa;
+  Op op;
+};
+
+// Each level of CPUs with each computed operator.
+inline std::vector<LevelAndOp> levels_and_ops() {
+  std::vector<LevelAndOp> all;
+  for (Isa isa : all_levels()) {
+    for (Op op : computed_ops()) all.push_back({isa, op});
+  }
+  return all;
+}
+
 }  // namespace nlsplit::testing

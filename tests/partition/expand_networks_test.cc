@@ -60,16 +60,16 @@ TEST(ExpandNetworks, Transformers) {
 }
 
 // Every stage on devices of its own, or not split; batch where there is one.
-struct Case {
+struct ExpandCase {
   Model model;
   Plan plan;
   bool sums = false;
 };
 
-Case random_case(uint64_t seed) {
+ExpandCase random_expand_case(uint64_t seed) {
   Random random(seed);
   const int size = static_cast<int>(2 + random.below(12));
-  Case made{random.below(3) == 0 ? random_sequence(seed, size) : random_graph(seed, size), {}};
+  ExpandCase made{random.below(3) == 0 ? random_sequence(seed, size) : random_graph(seed, size), {}};
   if (random.below(2) == 0) made.model.graph = optimize(made.model.graph, made.model.weights).value();
   made.model.graph = with_batch(made.model.graph, static_cast<int64_t>(1 + random.below(4))).value();
   const size_t nodes = made.model.graph.nodes.size();
@@ -92,7 +92,7 @@ Case random_case(uint64_t seed) {
 }
 
 // Splits that a stage refuses are left out of the plan; returns how many stages stay split.
-size_t drop_refused(Case& made) {
+size_t drop_refused(ExpandCase& made) {
   size_t kept = 0;
   for (size_t s = 0; s < made.plan.stages.size(); ++s) {
     Stage& stage = made.plan.stages[s];
@@ -113,7 +113,7 @@ size_t drop_refused(Case& made) {
 }
 
 void check_random(uint64_t seed, size_t& split_stages) {
-  Case made = random_case(seed);
+  ExpandCase made = random_expand_case(seed);
   split_stages += drop_refused(made);
   expect_expands(made.model, made.plan, made.sums ? Bits::close : Bits::equal, deep);
 }

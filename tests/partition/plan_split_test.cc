@@ -18,7 +18,7 @@ Graph three_relus() {
   return std::move(builder).finish();
 }
 
-class SplitPlans : public testing::Test {
+class SplitPlans : public ::testing::Test {
  protected:
   SplitPlans() {
     for (const char* name : {"A", "B", "C", "D", "D1", "D2", "D3", "D4"}) {

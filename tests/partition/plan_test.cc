@@ -36,7 +36,7 @@ Graph named(const std::vector<std::string>& names) {
   return std::move(builder).finish();
 }
 
-class Plans : public testing::Test {
+class Plans : public ::testing::Test {
  protected:
   std::vector<Stage> stages(const std::vector<std::string>& parts, const Graph& graph) {
     notes.clear();

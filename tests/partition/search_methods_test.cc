@@ -16,7 +16,7 @@ namespace {
 using namespace testing;
 using ::testing::HasSubstr;
 
-struct Case {
+struct SearchCase {
   Graph graph;
   Cluster cluster;
   SearchCosts costs;
@@ -25,11 +25,11 @@ struct Case {
 
 // A chain on a star: equal or unequal devices, links from much too slow to free, some with latency, source and sink
 // where devices are or where none is.
-Case random_case(uint64_t seed, size_t most_nodes, size_t most_devices) {
+SearchCase random_search_case(uint64_t seed, size_t most_nodes, size_t most_devices) {
   Random random(seed);
   const size_t nodes = 1 + random.below(most_nodes), devices = 1 + random.below(most_devices);
   const int64_t count = 1000;
-  Case c{chain(nodes, count), star(devices, std::pow(10, random.uniform(4, 9))), {}, HostId(0), HostId(0)};
+  SearchCase c{chain(nodes, count), star(devices, std::pow(10, random.uniform(4, 9))), {}, HostId(0), HostId(0)};
   c.costs = costs_of(nodes, std::vector<double>(devices, 0.01), 4.0 * count, 1 + static_cast<int>(random.below(12)));
   const bool equal = random.below(3) == 0, uneven_layers = random.below(3) > 0;
   std::vector<double> layer(nodes, 1);
@@ -60,7 +60,7 @@ Case random_case(uint64_t seed, size_t most_nodes, size_t most_devices) {
   return c;
 }
 
-SearchResult found(const Case& c, const std::string& method, SearchOptions options = {}) {
+SearchResult found(const SearchCase& c, const std::string& method, SearchOptions options = {}) {
   options.method = method;
   auto result = search_layers(c.graph, c.cluster, c.source, c.sink, c.costs, options);
   EXPECT_TRUE(result.ok()) << result.error().message;
@@ -71,7 +71,7 @@ TEST(SearchMethods, DpIsExhaustiveOnChains) {
   size_t pipelines = 0, replicas = 0;
   for (uint64_t seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE(seed);
-    const Case c = random_case(seed, 12, 4);
+    const SearchCase c = random_search_case(seed, 12, 4);
     SearchOptions options;
     options.replicate = seed % 4 != 0;  // copies of the whole chain are often the best, and hide the rest
     const SearchResult all = found(c, "exhaustive", options), dp = found(c, "dp", options);
@@ -89,7 +89,7 @@ TEST(SearchMethods, DpIsExhaustiveOnChains) {
 TEST(SearchMethods, DpIsExhaustiveWithFewerStagesAndDevices) {
   for (uint64_t seed = 1000; seed < 1060; ++seed) {
     SCOPED_TRACE(seed);
-    const Case c = random_case(seed, 10, 4);
+    const SearchCase c = random_search_case(seed, 10, 4);
     SearchOptions options;
     options.max_stages = 2;
     options.max_devices = 3;
@@ -115,8 +115,8 @@ TEST(SearchMethods, DpProvesNothingAboutSkips) {
   const ValueId r1 = builder.add(Op::Relu, "r1", {r0}, {}).value();
   const ValueId r2 = builder.add(Op::Relu, "r2", {r1}, {}).value();
   builder.output(builder.add(Op::Add, "add", {r2, r0}, {}).value());
-  const Case c{std::move(builder).finish(), star(3, 1e5), costs_of(4, {0.01, 0.02, 0.03}, 400, 4), HostId(0),
-               HostId(0)};
+  const SearchCase c{std::move(builder).finish(), star(3, 1e5), costs_of(4, {0.01, 0.02, 0.03}, 400, 4), HostId(0),
+                     HostId(0)};
   const SearchResult dp = found(c, "dp"), all = found(c, "exhaustive");
   EXPECT_FALSE(dp.proved);
   EXPECT_GE(dp.plans[0].bound_seconds, all.plans[0].bound_seconds);
@@ -125,8 +125,8 @@ TEST(SearchMethods, DpProvesNothingAboutSkips) {
 TEST(SearchMethods, DpTakesManyUnlikeDevicesInOrder) {
   const size_t devices = 20, nodes = 40;
   Random random(3);
-  Case c{chain(nodes, 10), star(devices, 1e9), costs_of(nodes, std::vector<double>(devices, 0.01), 40, 32), HostId(0),
-         HostId(0)};
+  SearchCase c{chain(nodes, 10), star(devices, 1e9), costs_of(nodes, std::vector<double>(devices, 0.01), 40, 32),
+               HostId(0), HostId(0)};
   for (auto& row : c.costs.node_seconds) {
     const double speed = random.uniform(0.5, 2);
     for (double& s : row) s *= speed;
@@ -142,8 +142,8 @@ TEST(SearchMethods, DpTakesManyUnlikeDevicesInOrder) {
 }
 
 TEST(SearchMethods, ExhaustiveSaysHowLargeTheSpaceIs) {
-  const Case c{chain(60, 10), star(10, 1e6), costs_of(60, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, 40, 8), HostId(0),
-               HostId(0)};
+  const SearchCase c{chain(60, 10), star(10, 1e6), costs_of(60, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, 40, 8), HostId(0),
+                     HostId(0)};
   SearchOptions options;
   options.method = "exhaustive";
   const auto result = search_layers(c.graph, c.cluster, c.source, c.sink, c.costs, options);
@@ -159,7 +159,7 @@ TEST(SearchMethods, ExhaustiveSaysHowLargeTheSpaceIs) {
 // The others may miss the best, but not by much, and never claim a bound below it.
 TEST(SearchMethods, AllAreNearTheBest) {
   for (uint64_t seed = 0; seed < 40; ++seed) {
-    const Case c = random_case(seed, 10, 4);
+    const SearchCase c = random_search_case(seed, 10, 4);
     const double best = found(c, "exhaustive").plans[0].bound_seconds;
     for (const SearchMethod& method : search_methods()) {
       SCOPED_TRACE(fmt::format("{} seed {}", method.name, seed));
@@ -175,7 +175,7 @@ TEST(SearchMethods, AllAreNearTheBest) {
 }
 
 TEST(SearchMethods, EachIsDeterministicAndAnswersNoPlanTwice) {
-  const Case c = random_case(17, 12, 4);
+  const SearchCase c = random_search_case(17, 12, 4);
   for (const SearchMethod& method : search_methods()) {
     SCOPED_TRACE(std::string(method.name));
     SearchOptions options;

@@ -16,6 +16,7 @@
 #include "graph/zoo.h"
 #include "lower_symbolic.h"
 #include "program/lower_device.h"
+#include "program/star.h"
 #include "program/text.h"
 #include "program/verify.h"
 #include "testing/paths.h"
@@ -23,22 +24,7 @@
 namespace nlsplit {
 namespace {
 
-using testing::HasSubstr;
-
-// Devices A, B, … on hosts a, b, … around a switch.
-Cluster star(size_t devices) {
-  Cluster cluster;
-  for (size_t i = 0; i < devices; ++i) {
-    cluster.hosts.push_back({std::string(1, static_cast<char>('a' + i)), false});
-    cluster.devices.push_back(
-        {std::string(1, static_cast<char>('A' + i)), HostId(i), DeviceKind::cpu, bytes(int64_t{1} << 33), Isa::v3});
-  }
-  cluster.hosts.push_back({"sw", true});
-  for (size_t i = 0; i < devices; ++i) {
-    cluster.links.push_back({"", HostId(i), HostId(devices), bytes_per_second(125e6), seconds(1e-4), true});
-  }
-  return cluster;
-}
+using ::testing::HasSubstr;
 
 KernelGraph zoo_kernels(std::string_view name) {
   Model model = zoo_model(name).value();
@@ -103,7 +89,7 @@ TEST(Lower, SimpleCnnOnThreeMachinesReadsLikeThis) {
       lowered(zoo_kernels("simple_cnn"), cluster, {"..relu1@A", "..relu2@B", "rest@C"}, 2, {HostId(0), HostId(2)}));
   const auto golden = read_file(file);
   if (golden.ok() && *golden == text) return;
-  const std::string actual = testing::TempDir() + "lower_simple_cnn_abc.nls";
+  const std::string actual = ::testing::TempDir() + "lower_simple_cnn_abc.nls";
   ASSERT_TRUE(write_file(actual, text).ok());
   FAIL() << "differs from the golden text; if that is right: cp " << actual << " " << file;
 }

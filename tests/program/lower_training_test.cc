@@ -10,8 +10,10 @@
 #include "graph/passes.h"
 #include "graph/zoo.h"
 #include "program/lower.h"
+#include "program/star.h"
 #include "program/text.h"
 #include "program/verify.h"
+#include "testing/layers.h"
 #include "testing/training.h"
 
 namespace nlsplit {
@@ -22,20 +24,7 @@ using testing::copies;
 using ::testing::HasSubstr;
 using testing::one_f_one_b;
 
-// Devices A, B, … on hosts a, b, … around a switch.
-Cluster star(size_t devices) {
-  Cluster cluster;
-  for (size_t i = 0; i < devices; ++i) {
-    cluster.hosts.push_back({std::string(1, static_cast<char>('a' + i)), false});
-    cluster.devices.push_back(
-        {std::string(1, static_cast<char>('A' + i)), HostId(i), DeviceKind::cpu, bytes(int64_t{1} << 36), Isa::v3});
-  }
-  cluster.hosts.push_back({"sw", true});
-  for (size_t i = 0; i < devices; ++i) {
-    cluster.links.push_back({"", HostId(i), HostId(devices), bytes_per_second(125e6), seconds(1e-4), true});
-  }
-  return cluster;
-}
+const Bytes device_memory = bytes(int64_t{1} << 36);
 
 KernelGraph kernels_of(Graph graph, const TrainingOptions& options = {}) {
   auto kernels = choose_kernels(std::move(graph), {Isa::v3}, {}, options);
@@ -51,20 +40,9 @@ KernelGraph zoo_training(std::string_view name, int64_t batch, const TrainingOpt
 
 // y_i = relu(y_{i-1} w_i), square matrices, so that every tensor of a kind has the same size: 64 samples of 64 numbers
 // are 16 KiB, and so is a matrix.
-constexpr int64_t width = 64;
-constexpr int64_t tensor = width * width * 4;
-Graph layers(int count) {
-  GraphBuilder builder("layers");
-  ValueId value = builder.input("x", {DType::f32, {width, width}});
-  for (int i = 0; i < count; ++i) {
-    const ValueId w =
-        builder.weight(fmt::format("w{}", i), {DType::f32, {width, width}}, {static_cast<uint64_t>(i + 1)});
-    value = builder.add(Op::MatMul, fmt::format("fc{}", i), {value, w}, {}).value();
-    value = builder.add(Op::Relu, fmt::format("relu{}", i), {value}, {}).value();
-  }
-  builder.output(value);
-  return std::move(builder).finish();
-}
+constexpr int64_t layer_width = 64;
+constexpr int64_t tensor_bytes = layer_width * layer_width * 4;
+Graph layers(int count) { return testing::layers(count, layer_width, layer_width); }
 
 // A layer a device.
 Plan layer_each(const KernelGraph& kernels, int stages, int micro_batches) {
@@ -80,7 +58,7 @@ Plan layer_each(const KernelGraph& kernels, int stages, int micro_batches) {
 }
 
 Program lowered(const KernelGraph& kernels, const Plan& plan, size_t devices, const SlotTable& table) {
-  auto program = lower_table(kernels, plan, star(devices), {HostId(0), HostId(0)}, nullptr, table);
+  auto program = lower_table(kernels, plan, star(devices, device_memory), {HostId(0), HostId(0)}, nullptr, table);
   EXPECT_TRUE(program.ok()) << program.error().message;
   const Status sound = verify(*program);
   EXPECT_TRUE(sound.ok()) << sound.error().message << "\n" << to_string(*program);
@@ -95,7 +73,7 @@ Program lowered(const KernelGraph& kernels, const Plan& plan, size_t devices, co
 }
 
 Error refusal(const KernelGraph& kernels, const Plan& plan, size_t devices, const SlotTable& table) {
-  const auto program = lower_table(kernels, plan, star(devices), {HostId(0), HostId(0)}, nullptr, table);
+  const auto program = lower_table(kernels, plan, star(devices, device_memory), {HostId(0), HostId(0)}, nullptr, table);
   EXPECT_FALSE(program.ok());
   return program.ok() ? Error{} : program.error();
 }
@@ -143,7 +121,7 @@ TEST(LowerTraining, OneForwardOneBackwardKeepsAtMostSoManyMicroBatches) {
 }
 
 TEST(LowerTraining, MemoryIsTheSumOfWhatIsHeld) {
-  // The last of 3 stages under 1F1B, 6 micro-batches: one in flight. Everything is `tensor` bytes.
+  // The last of 3 stages under 1F1B, 6 micro-batches: one in flight. Everything is `tensor_bytes` large.
   //   state    w, momentum                                   2
   //   stash    gradient of w; relu (kept for I: 1 bank);
   //            d_fc (made by I for W: 1 bank)                3
@@ -154,28 +132,28 @@ TEST(LowerTraining, MemoryIsTheSumOfWhatIsHeld) {
   const KernelGraph kernels = kernels_of(layers(3), {.optimizer = Optimizer::momentum});
   const Program program = lowered(kernels, layer_each(kernels, 3, 6), 3, one_f_one_b(3, 6));
   const DeviceProgram& last = program.devices[2];
-  EXPECT_EQ(bytes_of_kind(last, BufferKind::state), 2 * tensor);
-  EXPECT_EQ(bytes_of_kind(last, BufferKind::stash), 3 * tensor);
+  EXPECT_EQ(bytes_of_kind(last, BufferKind::state), 2 * tensor_bytes);
+  EXPECT_EQ(bytes_of_kind(last, BufferKind::stash), 3 * tensor_bytes);
   const Buffer* given = find(last, "relu1");
   ASSERT_NE(given, nullptr);
   EXPECT_EQ(given->banks, 2);
-  EXPECT_EQ(bytes_of_kind(last, BufferKind::comm), (2 + 2) * tensor);
+  EXPECT_EQ(bytes_of_kind(last, BufferKind::comm), (2 + 2) * tensor_bytes);
   const Buffer* workspace = find(last, "workspace");
   const int64_t scratch = workspace == nullptr ? 0 : workspace->stride();
-  EXPECT_EQ(last.arena.value(), (2 + 3 + 4 + 1) * tensor + scratch);
+  EXPECT_EQ(last.arena.value(), (2 + 3 + 4 + 1) * tensor_bytes + scratch);
   // GPipe keeps all six of everything that F leaves for I and W.
   const Program gpipe = lowered(kernels, layer_each(kernels, 3, 6), 3, all_forward_first(3, 6));
   const DeviceProgram& same = gpipe.devices[2];
   EXPECT_EQ(find(same, "relu2")->banks, 6);
   EXPECT_EQ(find(same, "relu1")->banks, 6);
-  EXPECT_EQ(same.arena.value() - last.arena.value(), (5 + 4) * tensor);
+  EXPECT_EQ(same.arena.value() - last.arena.value(), (5 + 4) * tensor_bytes);
 }
 
 TEST(LowerTraining, OptimizersKeepTheirState) {
   for (const Optimizer optimizer : all_optimizers()) {
     const KernelGraph kernels = kernels_of(layers(2), {.optimizer = optimizer});
     const Program program = lowered(kernels, layer_each(kernels, 2, 2), 2, one_f_one_b(2, 2));
-    EXPECT_EQ(bytes_of_kind(program.devices[0], BufferKind::state), (1 + state_tensors(optimizer)) * tensor);
+    EXPECT_EQ(bytes_of_kind(program.devices[0], BufferKind::state), (1 + state_tensors(optimizer)) * tensor_bytes);
   }
 }
 
@@ -212,22 +190,22 @@ TEST(LowerTraining, SchedulesAreToldTimesAndMemory) {
   for (const bool recompute : {false, true}) {
     const KernelGraph kernels = kernels_of(layers(2), {Optimizer::adam, recompute});
     const Plan plan = layer_each(kernels, 2, 2);
-    const Cluster cluster = star(2);
+    const Cluster cluster = star(2, device_memory);
     const auto input = schedule_input(kernels, plan, cluster, nullptr);
     ASSERT_TRUE(input.ok()) << input.error().message;
     EXPECT_TRUE(input->training());
     for (size_t s = 0; s < 2; ++s) {
       // With the loss the last stage reads its result in I; it is relu's, which is counted once.
-      EXPECT_EQ(input->kept_until_input_gradient[s].value(), (recompute ? 1 : 2) * tensor);
-      EXPECT_EQ(input->kept_until_weight_gradient[s].value(), 2 * tensor);
-      EXPECT_EQ(input->device_memory[s].value(), cluster.devices[s].memory.value() - 4 * tensor);
+      EXPECT_EQ(input->kept_until_input_gradient[s].value(), (recompute ? 1 : 2) * tensor_bytes);
+      EXPECT_EQ(input->kept_until_weight_gradient[s].value(), 2 * tensor_bytes);
+      EXPECT_EQ(input->device_memory[s].value(), cluster.devices[s].memory.value() - 4 * tensor_bytes);
     }
     // Arithmetic takes all the time: 1 second for the operations of one product, 2 x 64^3.
-    const double product = 2.0 * width * width * width;
+    const double product = 2.0 * layer_width * layer_width * layer_width;
     const CostTable costs(std::vector<CostSource>(2, Roofline{flops_per_second(product), bytes_per_second(1e30)}), "t");
     const auto timed = schedule_input(kernels, plan, cluster, &costs);
     ASSERT_TRUE(timed.ok()) << timed.error().message;
-    const double relu = width * width / product;
+    const double relu = layer_width * layer_width / product;
     const double forward = 1 + relu;
     EXPECT_DOUBLE_EQ(timed->stage_seconds[1][0], forward);
     EXPECT_DOUBLE_EQ(timed->input_gradient_seconds[0][0], relu + (recompute ? forward : 0));
@@ -244,7 +222,7 @@ TEST(LowerTraining, CopiesReduceTheirGradientsInARing) {
   plan.stages.push_back({0, kernels.graph.nodes.size(), {DeviceId(0), DeviceId(1), DeviceId(2)}});
   plan.micro_batches = 6;
   const Program program = lowered(kernels, plan, 3, copies(3, 6));
-  constexpr int64_t weights = 2 * width * width;
+  constexpr int64_t weights = 2 * layer_width * layer_width;
   int64_t sent = 0;
   for (const DeviceProgram& device : program.devices) {
     int messages = 0;
@@ -368,7 +346,7 @@ TEST(LowerTraining, AnInferenceScheduleIsNoTrainingSchedule) {
 
 TEST(LowerTraining, AWeightThatStagesShareIsRefused) {
   GraphBuilder builder("tied");
-  const TensorType type{DType::f32, {width, width}};
+  const TensorType type{DType::f32, {layer_width, layer_width}};
   const ValueId w = builder.weight("tied_w", type, {1});
   ValueId value = builder.input("x", type);
   value = builder.add(Op::MatMul, "in", {value, w}, {}).value();

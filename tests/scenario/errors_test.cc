@@ -28,7 +28,7 @@ struct BadScenario {
   const char* expected;  // the whole error
 };
 
-const BadScenario cases[] = {
+const BadScenario bad_scenarios[] = {
     // clang-format off
     {"UnknownKeyWithHint", "sink: b", "sinc: b",
      "s.yaml:9:1: unknown key 'sinc' in the scenario: did you mean 'sink'? Its keys are model, workload, topology, devices, switches, links, network, source, sink, search, plans, noise, corrections"
@@ -294,7 +294,7 @@ const BadScenario cases[] = {
     // clang-format on
 };
 
-class ScenarioError : public testing::TestWithParam<BadScenario> {};
+class ScenarioError : public ::testing::TestWithParam<BadScenario> {};
 
 TEST_P(ScenarioError, IsWhatTheUserNeedsToRead) {
   std::string text(good);
@@ -308,7 +308,7 @@ TEST_P(ScenarioError, IsWhatTheUserNeedsToRead) {
   EXPECT_EQ(exit_code(scenario.error()), 2);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, ScenarioError, testing::ValuesIn(cases),
+INSTANTIATE_TEST_SUITE_P(All, ScenarioError, ::testing::ValuesIn(bad_scenarios),
                          [](const auto& info) { return std::string(info.param.name); });
 
 TEST(ScenarioErrors, TheGoodOneIsGood) { EXPECT_TRUE(parse_scenario(good, "s.yaml").ok()); }

@@ -12,7 +12,7 @@
 namespace nlsplit {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::string scenario_text(const std::string& model) {
   return "model: " + model + R"(
@@ -89,7 +89,7 @@ TEST(BundledScenarios, PlansNameLayersOfTheirModels) {
 TEST(BareScenario, IsOneDeviceWithoutCosts) {
   const Scenario s = bare_scenario("zoo:simple_cnn", 3, bytes(1000), Isa::v2);
   EXPECT_EQ(s.batch, 3);
-  EXPECT_THAT(s.micro_batches, testing::ElementsAre(1));
+  EXPECT_THAT(s.micro_batches, ::testing::ElementsAre(1));
   ASSERT_EQ(s.cluster.devices.size(), 1u);
   EXPECT_EQ(s.cluster.devices[0].name, "cpu0");
   EXPECT_EQ(s.cluster.devices[0].memory, bytes(1000));

@@ -91,7 +91,7 @@ struct BadNoise {
   const char* message;
 };
 
-const BadNoise cases[] = {
+const BadNoise bad_noises[] = {
     // clang-format off
     {"Nothing", "{}", 8, "this noise disturbs nothing: give it compute, links, stragglers, background or degrade"},
     {"SeedAlone", "{seed: 3}", 8, "this noise disturbs nothing: give it compute, links, stragglers, background or degrade"},
@@ -130,7 +130,7 @@ const BadNoise cases[] = {
     // clang-format on
 };
 
-class BadNoiseTest : public testing::TestWithParam<BadNoise> {};
+class BadNoiseTest : public ::testing::TestWithParam<BadNoise> {};
 
 TEST_P(BadNoiseTest, IsRefusedAtItsPlace) {
   const auto scenario = parse_scenario(with_noise(GetParam().noise), "s.yaml");
@@ -140,7 +140,7 @@ TEST_P(BadNoiseTest, IsRefusedAtItsPlace) {
   EXPECT_EQ(exit_code(scenario.error()), 2);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, BadNoiseTest, testing::ValuesIn(cases),
+INSTANTIATE_TEST_SUITE_P(All, BadNoiseTest, ::testing::ValuesIn(bad_noises),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

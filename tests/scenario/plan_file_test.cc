@@ -10,11 +10,11 @@
 namespace nlsplit {
 namespace {
 
-class PlanFile : public testing::Test {
+class PlanFile : public ::testing::Test {
  protected:
   void SetUp() override {
     dir_ = std::filesystem::temp_directory_path() / ("nlsplit_plan_" + std::to_string(getpid()) + "_" +
-                                                     testing::UnitTest::GetInstance()->current_test_info()->name());
+                                                     ::testing::UnitTest::GetInstance()->current_test_info()->name());
     std::filesystem::create_directories(dir_);
     path_ = (dir_ / "found-3.yaml").string();
   }
@@ -62,7 +62,7 @@ TEST_F(PlanFile, TextIsReadable) {
 TEST_F(PlanFile, MayBeAListAlone) {
   const UserPlan plan = read("[..conv2@A, rest@B]\n").value();
   EXPECT_EQ(plan.name, "found-3");  // the file's
-  EXPECT_THAT(plan.stages, testing::ElementsAre("..conv2@A", "rest@B"));
+  EXPECT_THAT(plan.stages, ::testing::ElementsAre("..conv2@A", "rest@B"));
 }
 
 // Decisions to follow are read at once: they say the number of micro-batches.
@@ -72,7 +72,7 @@ TEST_F(PlanFile, AnOnlinePolicyMayFollowALog) {
       read("stages: [rest@A]\nschedule: {online: longest_path, in_flight: 2, replay: \"log, the first.csv\"}\n");
   ASSERT_TRUE(plan.ok()) << plan.error().to_string();
   EXPECT_EQ(plan->schedule, "online:longest_path,in_flight=2,replay=" + (dir_ / "log, the first.csv").string());
-  EXPECT_THAT(plan->micro_batches, testing::ElementsAre(2));
+  EXPECT_THAT(plan->micro_batches, ::testing::ElementsAre(2));
   const auto back = read(plan_file_text(*plan));
   ASSERT_TRUE(back.ok()) << back.error().to_string();
   EXPECT_EQ(back->schedule, plan->schedule);

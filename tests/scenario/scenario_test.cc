@@ -13,7 +13,7 @@
 namespace nlsplit {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 constexpr std::string_view smallest = R"(model: zoo:simple_cnn
 workload: {batch: 12}
@@ -188,11 +188,11 @@ TEST(Scenario, ProfilesAreReadFromBesideTheFile) {
   profile.machine = "another";
   ASSERT_TRUE(write_profile((dir / "q.json").string(), profile).ok());
   EXPECT_THAT(parse_scenario(replaced("[p.json, q.json]"), file).error().message,
-              testing::HasSubstr("come from one machine"));
+              ::testing::HasSubstr("come from one machine"));
   const auto refusal = [&](const std::string& costs) { return parse_scenario(replaced(costs), file).error().message; };
   EXPECT_EQ(refusal("[]"), "costs: an empty list of profiles");
   EXPECT_EQ(refusal("{predict: true}"), "costs lacks 'profile'");
-  EXPECT_THAT(refusal("{profile: p.json, predict: perhaps}"), testing::HasSubstr("predict"));
+  EXPECT_THAT(refusal("{profile: p.json, predict: perhaps}"), ::testing::HasSubstr("predict"));
   EXPECT_EQ(refusal("{profile: p.json, roofline: {compute: 60GFLOPS, memory: 10GBps}}"),
             "costs are a profile or a roofline, not both");
 
@@ -315,7 +315,7 @@ TEST(Scenario, GpusHaveTheBusThatWasMeasured) {
           .value()
           .cluster;
   EXPECT_EQ(find_path(pair, pair.devices[0].host, pair.devices[1].host)->narrowest, bytes_per_second(100e9));
-  EXPECT_THAT(scenario("kind: cuda, bus: fast, costs: copies.json").error().message, testing::HasSubstr("bus"));
+  EXPECT_THAT(scenario("kind: cuda, bus: fast, costs: copies.json").error().message, ::testing::HasSubstr("bus"));
   std::filesystem::remove_all(dir);
 }
 

@@ -10,8 +10,8 @@
 namespace nlsplit {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 constexpr std::string_view figures = "memory: 1GiB, costs: {roofline: {compute: 60GFLOPS, memory: 10GBps}}";
 constexpr std::string_view link = "{bandwidth: 1Gbps, latency: 50us}";
@@ -191,17 +191,17 @@ const Bad bad[] = {
     {"SwitchThatIsAHost", star(), machine, "switches: [h0]\n", "'h0' is a host of the topology"},
 };
 
-class BadTopology : public testing::TestWithParam<Bad> {};
+class BadTopology : public ::testing::TestWithParam<Bad> {};
 
 TEST_P(BadTopology, IsAnError) {
   const auto s = parse_scenario(text_of(GetParam().topology, GetParam().devices, GetParam().more), "s.yaml");
   ASSERT_FALSE(s.ok());
   EXPECT_EQ(exit_code(s.error()), 2);
   EXPECT_THAT(s.error().to_string(), HasSubstr(GetParam().expected));
-  EXPECT_THAT(s.error().to_string(), testing::StartsWith("s.yaml:"));
+  EXPECT_THAT(s.error().to_string(), ::testing::StartsWith("s.yaml:"));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, BadTopology, testing::ValuesIn(bad),
+INSTANTIATE_TEST_SUITE_P(All, BadTopology, ::testing::ValuesIn(bad),
                          [](const auto& info) { return std::string(info.param.name); });
 
 TEST(Devices, AllNeedsATopology) {

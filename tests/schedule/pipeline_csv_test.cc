@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "base/file.h"
-#include "schedule/index.h"
+#include "base/index.h"
 #include "schedule/shapes.h"
 #include "testing/paths.h"
 

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "base/index.h"
 #include "base/random.h"
-#include "schedule/index.h"
 #include "schedule/online.h"
 #include "schedule/shapes.h"
 

@@ -9,7 +9,7 @@
 
 namespace nlsplit {
 
-struct PhaseTimes {
+struct StageTimes {
   double forward = 1, input_gradient = 1, weight_gradient = 1;
   double backward() const { return input_gradient + weight_gradient; }
   double all() const { return forward + backward(); }
@@ -17,7 +17,7 @@ struct PhaseTimes {
 
 // Training of `stages` equal stages in the placement the policy needs.
 inline ScheduleInput training_shape(std::string_view policy, int devices, int stages, int micro_batches,
-                                    PhaseTimes times = {}, double message_seconds = 0) {
+                                    StageTimes times = {}, double message_seconds = 0) {
   ScheduleInput input;
   input.micro_batches = micro_batches;
   input.devices = devices;

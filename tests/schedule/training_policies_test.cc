@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <map>
 
+#include "base/index.h"
 #include "base/random.h"
-#include "schedule/index.h"
 #include "schedule/shapes.h"
 
 namespace nlsplit {
@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const std::vector<PhaseTimes> unlike_times = {{1, 1, 1}, {2, 3, 1}, {10, 12, 8}, {3, 3, 2}, {5, 5, 1}};
+const std::vector<StageTimes> unlike_times = {{1, 1, 1}, {2, 3, 1}, {10, 12, 8}, {3, 3, 2}, {5, 5, 1}};
 
 // Plays the policy; what it takes must be what the devices compute plus `bubble`.
 SlotTiming timing_of(std::string_view policy, const ScheduleInput& input) {
@@ -24,7 +24,7 @@ SlotTiming timing_of(std::string_view policy, const ScheduleInput& input) {
 TEST(TrainingPolicies, GpipeAnd1f1bHaveThePublishedBubbleAndMemory) {
   for (const int p : {1, 2, 3, 4, 8}) {
     for (const int m : {1, 2, p, 4 * p}) {
-      for (const PhaseTimes& t : unlike_times) {
+      for (const StageTimes& t : unlike_times) {
         SCOPED_TRACE(fmt::format("p {} m {} F {} I {} W {}", p, m, t.forward, t.input_gradient, t.weight_gradient));
         const SlotTiming gpipe = timing_of("gpipe", training_shape("gpipe", p, p, m, t));
         EXPECT_NEAR(gpipe.makespan, (m + p - 1) * t.all(), 1e-9);
@@ -45,7 +45,7 @@ TEST(TrainingPolicies, InterleavedAndLoopedHaveAVthOfTheBubble) {
   for (const int p : {2, 3, 4, 8}) {
     for (const int v : {1, 2, 4}) {
       for (const int m : {p, 2 * p, 4 * p}) {
-        for (const PhaseTimes& t : unlike_times) {
+        for (const StageTimes& t : unlike_times) {
           SCOPED_TRACE(fmt::format("p {} v {} m {} F {} I {}", p, v, m, t.forward, t.input_gradient));
           // T of a whole device's model part is v times a stage's: (p - 1) T / v seconds, (p - 1) / (v m) of the ideal.
           const double ideal = v * m * t.all();
@@ -69,7 +69,7 @@ TEST(TrainingPolicies, InterleavedAndLoopedHaveAVthOfTheBubble) {
 TEST(TrainingPolicies, ZeroBubbleChainsHaveThePublishedBubbleAndMemory) {
   for (const int p : {2, 3, 4, 8}) {
     for (const int m : {p, 2 * p, 4 * p}) {
-      for (const PhaseTimes& t : unlike_times) {
+      for (const StageTimes& t : unlike_times) {
         SCOPED_TRACE(fmt::format("p {} m {} F {} I {} W {}", p, m, t.forward, t.input_gradient, t.weight_gradient));
         const SlotTiming h1 = timing_of("zb_h1", training_shape("zb_h1", p, p, m, t));
         EXPECT_NEAR(h1.inner_bubble(), (p - 1) * (t.forward + t.input_gradient - t.weight_gradient), 1e-9);
@@ -105,7 +105,7 @@ TEST(TrainingPolicies, ZbVHasNoBubbleForEqualTimesWithTheMemoryOf1f1b) {
 
 TEST(TrainingPolicies, ZbVFindsWhatThePublishedGeneratorFinds) {
   // github.com/sail-sg/zero-bubble-pipeline-parallelism, scheduler/zbv.py, run on these figures.
-  const auto bubble = [](int p, int m, PhaseTimes t, double message) {
+  const auto bubble = [](int p, int m, StageTimes t, double message) {
     return timing_of("zb_v", training_shape("zb_v", p, 2 * p, m, t, message)).inner_bubble();
   };
   EXPECT_NEAR(bubble(4, 8, {10, 10, 10}, 0), 0, 1e-9);
@@ -117,7 +117,7 @@ TEST(TrainingPolicies, ZbVFindsWhatThePublishedGeneratorFinds) {
 // at its end. This plays a table so: F directly before the B of another stage are one, but for a device's first B,
 // which
 //  the implementation leaves alone ("to further reduce bubble size").
-double makespan_of_pairs(const ScheduleInput& input, const SlotTable& table, const PhaseTimes& t, double pair_seconds) {
+double makespan_of_pairs(const ScheduleInput& input, const SlotTable& table, const StageTimes& t, double pair_seconds) {
   struct Atom {
     std::vector<ScheduledSlot> slots;
     double seconds = 0;
@@ -185,7 +185,7 @@ TEST(TrainingPolicies, DualPipeHasThePublishedBubbleAndMemory) {
         const char* policy = mirrored ? "dualpipe" : "dualpipe_v";
         const int devices = mirrored ? p : p / 2;
         const int pairs = mirrored ? m / 2 : m;  // of every device: two stages' micro-batches
-        for (const PhaseTimes& t : unlike_times) {
+        for (const StageTimes& t : unlike_times) {
           const ScheduleInput input = training_shape(policy, devices, p, m, t);
           const SlotTable table = make_schedule(policy, input).value();
           const SlotTiming timing = evaluate(input, table).value();

@@ -19,13 +19,13 @@ TimedGraph disturbed(const Case& one, const Noise& noise, int run = 0) {
   return graph;
 }
 
-Timing simgrid(const Case& one, const TimedGraph& graph) {
+Timing simgrid_timing(const Case& one, const TimedGraph& graph) {
   auto timings = simulate_all(one.cluster, {&graph});
   EXPECT_TRUE(timings.ok()) << timings.error().to_string();
   return timings.ok() ? timings->front() : Timing{};
 }
 
-Timing fast(const TimedGraph& graph) {
+Timing fast_timing(const TimedGraph& graph) {
   Timing timing;
   simulate_fast(graph, timing);
   return timing;
@@ -39,10 +39,10 @@ TEST(Disturb, AStragglerByHand) {
   Noise noise;
   noise.stragglers.push_back({.device = DeviceId(1), .slowdown = 3, .from = 4.5 * ms});
   const TimedGraph graph = disturbed(one, noise);
-  for (const Timing& timing : {fast(graph), simgrid(one, graph)})
+  for (const Timing& timing : {fast_timing(graph), simgrid_timing(one, graph)})
     expect_near_relative(timing.makespan, (4.5 + 0.5 * 3) * ms, 1e-9, "half of it at a third of the speed");
   noise.stragglers[0].until = 5.1 * ms;  // 0.6 ms do 0.2 ms of work
-  for (const Timing& timing : {fast(disturbed(one, noise)), simgrid(one, disturbed(one, noise))})
+  for (const Timing& timing : {fast_timing(disturbed(one, noise)), simgrid_timing(one, disturbed(one, noise))})
     expect_near_relative(timing.makespan, (5.1 + 0.3) * ms, 1e-9, "and on at its own");
 }
 
@@ -51,15 +51,19 @@ TEST(Disturb, ALinkThatDegradesByHand) {
   const Case one = two_stages(1);
   Noise noise;
   noise.degradations.push_back({LinkId(0), bytes_per_second(0.5e6), 1.5 * ms});
-  expect_near_relative(simgrid(one, disturbed(one, noise)).makespan, (1.5 + 4 + 2 + 1) * ms, 1e-9, "degraded");
+  expect_near_relative(simgrid_timing(one, disturbed(one, noise)).makespan, (1.5 + 4 + 2 + 1) * ms, 1e-9, "degraded");
   noise.degradations[0].until = 3.5 * ms;  // 1000 B in 2 ms, then 1000 B in 0.25 ms
-  expect_near_relative(simgrid(one, disturbed(one, noise)).makespan, (3.5 + 0.25 + 2 + 1) * ms, 1e-9, "and recovered");
+  expect_near_relative(simgrid_timing(one, disturbed(one, noise)).makespan, (3.5 + 0.25 + 2 + 1) * ms, 1e-9,
+                       "and recovered");
   noise.background.push_back({LinkId(0), 0.5});  // 1000 B until 1.5 ms, 500 B until 3.5 ms, 2500 B at 2 MB/s
-  expect_near_relative(simgrid(one, disturbed(one, noise)).makespan, (3.5 + 1.25 + 2 + 1) * ms, 1e-9, "and shared");
+  expect_near_relative(simgrid_timing(one, disturbed(one, noise)).makespan, (3.5 + 1.25 + 2 + 1) * ms, 1e-9,
+                       "and shared");
   noise.degradations[0].to = bytes_per_second(4);  // a millionth: almost nothing passes
-  EXPECT_EQ(fast(disturbed(one, noise)).makespan, fast(one.graph).makespan) << "the fast tier looks at no links";
+  EXPECT_EQ(fast_timing(disturbed(one, noise)).makespan, fast_timing(one.graph).makespan)
+      << "the fast tier looks at no links";
   noise.degradations[0].until = for_ever;
-  expect_near_relative(simgrid(one, disturbed(one, noise)).makespan, 1.5 * ms + 3000 / 2.0 + 3 * ms, 1e-9, "slow");
+  expect_near_relative(simgrid_timing(one, disturbed(one, noise)).makespan, 1.5 * ms + 3000 / 2.0 + 3 * ms, 1e-9,
+                       "slow");
 }
 
 // A change of a link that nobody uses, and one after the end, change nothing.
@@ -70,7 +74,7 @@ TEST(Disturb, WhatNobodyMeetsChangesNothing) {
   noise.degradations.push_back({LinkId(0), bytes_per_second(1), 10});
   noise.stragglers.push_back({.device = DeviceId(2), .slowdown = 9});
   noise.background.push_back({LinkId(1), 0.9, 1e-3, 1e-3});
-  expect_same(simgrid(one, disturbed(one, noise)), simgrid(one, one.graph), 1e-12, "undisturbed");
+  expect_same(simgrid_timing(one, disturbed(one, noise)), simgrid_timing(one, one.graph), 1e-12, "undisturbed");
 }
 
 // Contended or not, disturbed or not: the tiers agree about devices and messages where no link is shared.
@@ -83,7 +87,7 @@ TEST(Disturb, TiersAgreeOnJitterAndStragglers) {
     noise.stragglers.push_back({.slowdown = 2, .from = 2 * ms, .until = 7 * ms, .chance = 0.5});
     const TimedGraph graph = disturbed(one, noise, run);
     // SimGrid counts parts of bytes: half of one for each message is what it may be off.
-    expect_same(simgrid(one, graph), fast(graph), 1e-7, fmt::format("run {}", run));
+    expect_same(simgrid_timing(one, graph), fast_timing(graph), 1e-7, fmt::format("run {}", run));
   }
 }
 
@@ -173,7 +177,7 @@ TEST(Disturb, TracesOfDisturbedRunsAreWhole) {
   noise.compute_jitter = 0.4;
   noise.stragglers.push_back({.device = DeviceId(0), .slowdown = 3, .from = 2 * ms});
   const TimedGraph graph = disturbed(one, noise, 2);
-  const Timing timing = fast(graph);
+  const Timing timing = fast_timing(graph);
   const Trace trace = to_trace(one.program, one.dependencies, graph, timing);
   for (size_t a = 0; a < graph.activities.size(); ++a) {
     const Activity& activity = graph.activities[a];
@@ -216,10 +220,11 @@ TEST(SimulateEach, DisturbsInTheChildAndKeepsTheOrder) {
   const std::vector<double> all = run(9, 100);
   ASSERT_EQ(all.size(), 9u);
   for (size_t i = 0; i < all.size(); ++i)
-    EXPECT_EQ(all[i], simgrid(one, disturbed(one, noise, static_cast<int>(i))).makespan) << i;
+    EXPECT_EQ(all[i], simgrid_timing(one, disturbed(one, noise, static_cast<int>(i))).makespan) << i;
   EXPECT_NE(all[0], all[1]);
   EXPECT_EQ(run(9, 4), std::vector<double>(all.begin(), all.begin() + 4));
-  EXPECT_EQ(fast(one.graph).makespan, fast(two_stages(6).graph).makespan) << "the parent's graph is untouched";
+  EXPECT_EQ(fast_timing(one.graph).makespan, fast_timing(two_stages(6).graph).makespan)
+      << "the parent's graph is untouched";
 }
 
 }  // namespace

@@ -4,28 +4,15 @@
 
 #include <map>
 
-#include "graph/builder.h"
 #include "program/lower.h"
 #include "program/verify.h"
 #include "schedule/placement.h"
 #include "sim/cases.h"
+#include "testing/layers.h"
 #include "testing/training.h"
 
 namespace nlsplit {
 namespace {
-
-// y_i = relu(y_{i-1} w_i), a layer a stage.
-Graph layers(int count) {
-  GraphBuilder builder("layers");
-  ValueId value = builder.input("x", {DType::f32, {2, 8}});
-  for (int i = 0; i < count; ++i) {
-    const ValueId w = builder.weight(fmt::format("w{}", i), {DType::f32, {8, 8}}, {static_cast<uint64_t>(i + 1)});
-    value = builder.add(Op::MatMul, fmt::format("fc{}", i), {value, w}, {}).value();
-    value = builder.add(Op::Relu, fmt::format("relu{}", i), {value}, {}).value();
-  }
-  builder.output(value);
-  return std::move(builder).finish();
-}
 
 // Everybody has a cable to everybody.
 Cluster mesh(int devices) {
@@ -41,12 +28,12 @@ Cluster mesh(int devices) {
   return cluster;
 }
 
-struct Shape {
+struct DrawnShape {
   int devices, stages, micro_batches;
 };
 
-std::vector<Shape> shapes_for(const SchedulePolicy& policy) {
-  std::vector<Shape> shapes;
+std::vector<DrawnShape> shapes_for(const SchedulePolicy& policy) {
+  std::vector<DrawnShape> shapes;
 #if defined(__SANITIZE_ADDRESS__)
   const std::vector<int> devices = {2, 3};  // the others take minutes
 #else
@@ -77,8 +64,9 @@ TEST_P(EverySchedule, IsVerifiedAndTimedAlikeByBothTiers) {
       if (!placement.ok()) continue;
       std::optional<KernelGraph>& network = networks[stages];
       if (!network) {
-        auto chosen = training ? choose_kernels(layers(stages), {Isa::v3}, {}, TrainingOptions{Optimizer::adam, false})
-                               : choose_kernels(layers(stages), {Isa::v3});
+        auto chosen = training ? choose_kernels(testing::layers(stages, 2, 8), {Isa::v3}, {},
+                                                TrainingOptions{Optimizer::adam, false})
+                               : choose_kernels(testing::layers(stages, 2, 8), {Isa::v3});
         ASSERT_TRUE(chosen.ok()) << chosen.error().message;
         network = std::move(chosen).value();
       }
@@ -146,7 +134,7 @@ TEST(Sequential, OneMicroBatchIsUnderWayAtATime) {
     const Cluster cluster = mesh(3);
     const CostTable costs(
         std::vector<CostSource>(cluster.devices.size(), Roofline{flops_per_second(1e9), bytes_per_second(1e9)}), "");
-    const auto network = choose_kernels(layers(3), {Isa::v3});
+    const auto network = choose_kernels(testing::layers(3, 2, 8), {Isa::v3});
     ASSERT_TRUE(network.ok());
     testing::Case one;
     one.cluster = cluster;

@@ -16,10 +16,10 @@
 namespace nlsplit {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
-class PlatformFile : public testing::Test {
+class PlatformFile : public ::testing::Test {
  protected:
   PlatformFile() { std::filesystem::create_directories(dir_); }
   ~PlatformFile() override { std::filesystem::remove_all(dir_); }
@@ -49,7 +49,7 @@ class PlatformFile : public testing::Test {
     EXPECT_EQ(exit_code(error), 2) << error.to_string();
     EXPECT_THAT(error.message, HasSubstr(part));
     EXPECT_THAT(error.message, HasSubstr("p.xml"));
-    EXPECT_THAT(error.message, testing::Not(HasSubstr("acktrace")));
+    EXPECT_THAT(error.message, ::testing::Not(HasSubstr("acktrace")));
   }
 
   const std::filesystem::path dir_ =

@@ -11,8 +11,6 @@
 namespace nlsplit::testing {
 namespace {
 
-constexpr double rate = 4e6;
-
 LinkSpec spec(double bandwidth, double latency, bool full_duplex = true) {
   return {bytes_per_second(bandwidth), seconds(latency), full_duplex};
 }
@@ -35,7 +33,7 @@ Cluster of(const Topology& topology) {
 Cluster node_with_nvlink() {
   Cluster cluster;
   cluster.hosts.push_back({"node", false});
-  InnerNetwork inner{HostId(0), "g", {}, {spec(rate / 4, 5 * us), false}, Peers{spec(rate, 2 * us), false}};
+  InnerNetwork inner{HostId(0), "g", {}, {spec(link_rate / 4, 5 * us), false}, Peers{spec(link_rate, 2 * us), false}};
   for (int d = 0; d < 3; ++d) {
     inner.devices.push_back(HostId(cluster.hosts.size()));
     cluster.hosts.push_back({fmt::format("node.g{}", d), false, HostId(0)});
@@ -46,28 +44,32 @@ Cluster node_with_nvlink() {
 
 std::vector<Made> topologies() {
   std::vector<Made> all;
-  all.push_back({"star", of(Star{3, spec(rate, 1 * ms)}), {"h0", "h1", "h2"}, 2 * ms, rate});
-  all.push_back(
-      {"racks", of(Racks{2, 2, spec(rate, 1 * ms), spec(rate / 2, 3 * ms)}), {"h1", "h2", "h0"}, 8 * ms, rate / 2});
+  all.push_back({"star", of(Star{3, spec(link_rate, 1 * ms)}), {"h0", "h1", "h2"}, 2 * ms, link_rate});
+  all.push_back({"racks",
+                 of(Racks{2, 2, spec(link_rate, 1 * ms), spec(link_rate / 2, 3 * ms)}),
+                 {"h1", "h2", "h0"},
+                 8 * ms,
+                 link_rate / 2});
   // Level 1 has 1 ms a link, level 2 3 ms, half as wide.
   all.push_back({"fat tree",
-                 of(FatTreeNetwork{{{{2, 1, 1}, {2, 2, 2}}}, {spec(rate, 1 * ms), spec(rate / 2, 3 * ms)}}),
+                 of(FatTreeNetwork{{{{2, 1, 1}, {2, 2, 2}}}, {spec(link_rate, 1 * ms), spec(link_rate / 2, 3 * ms)}}),
                  {"h0", "h3", "h1"},
                  8 * ms,
-                 rate / 2});
-  all.push_back({"torus", of(TorusNetwork{{{4, 3}}, spec(rate, 1 * ms)}), {"h0", "h6", "h7"}, 3 * ms, rate});
+                 link_rate / 2});
+  all.push_back({"torus", of(TorusNetwork{{{4, 3}}, spec(link_rate, 1 * ms)}), {"h0", "h6", "h7"}, 3 * ms, link_rate});
   // h0 at g0r0, h5 at g1r1. g0 meets g1 at router 0 mod 2, g1 meets g0 at its router 0: host, global, local, host.
-  all.push_back({"dragonfly",
-                 of(DragonflyNetwork{{3, 2, 1}, spec(rate, 1 * ms), spec(rate, 2 * ms), spec(rate / 2, 5 * ms)}),
-                 {"h0", "h3", "h2"},
-                 9 * ms,
-                 rate / 2});
-  Cluster wan = of(Wan{{{"x", 2, spec(rate, 1 * ms)}, {"y", 1, spec(rate, 1 * ms)}}});
-  add_link(wan, "x", "y", 20 * ms, rate / 4);
-  all.push_back({"wan", std::move(wan), {"x1", "y0"}, 22 * ms, rate / 4});
-  all.push_back({"wifi", of(Wifi{2, spec(rate, 1 * ms)}), {"h0", "h1"}, 2 * ms, rate / 2});
-  all.push_back({"nvlink", node_with_nvlink(), {"node.g0", "node.g2", "node.g1"}, 2 * us, rate});
-  Made pcie{"pcie", node_with_nvlink(), {"node.g0", "node"}, 5 * us, rate / 4};
+  all.push_back(
+      {"dragonfly",
+       of(DragonflyNetwork{{3, 2, 1}, spec(link_rate, 1 * ms), spec(link_rate, 2 * ms), spec(link_rate / 2, 5 * ms)}),
+       {"h0", "h3", "h2"},
+       9 * ms,
+       link_rate / 2});
+  Cluster wan = of(Wan{{{"x", 2, spec(link_rate, 1 * ms)}, {"y", 1, spec(link_rate, 1 * ms)}}});
+  add_link(wan, "x", "y", 20 * ms, link_rate / 4);
+  all.push_back({"wan", std::move(wan), {"x1", "y0"}, 22 * ms, link_rate / 4});
+  all.push_back({"wifi", of(Wifi{2, spec(link_rate, 1 * ms)}), {"h0", "h1"}, 2 * ms, link_rate / 2});
+  all.push_back({"nvlink", node_with_nvlink(), {"node.g0", "node.g2", "node.g1"}, 2 * us, link_rate});
+  Made pcie{"pcie", node_with_nvlink(), {"node.g0", "node"}, 5 * us, link_rate / 4};
   all.push_back(std::move(pcie));
   for (Made& made : all) {
     for (size_t d = 0; d < made.hosts.size(); ++d)
@@ -137,11 +139,11 @@ device C cpu host desk memory 1000000
   order
     F.0
 )";
-  Cluster wifi = of(Wifi{2, spec(rate, 0)});
+  Cluster wifi = of(Wifi{2, spec(link_rate, 0)});
   add_device(wifi, "A", "h0");
   add_device(wifi, "B", "h1");
   add_device(wifi, "C", "desk");
-  add_link(wifi, "desk", "ap", 0, 100 * rate);
+  add_link(wifi, "desk", "ap", 0, 100 * link_rate);
   const Case shared = make_case(text, wifi);
   EXPECT_NEAR(simgrid(shared).makespan, 2 * ms, 1e-9 * ms);  // 8000 B at 4 MB/s
   EXPECT_NEAR(load_of(shared.graph, shared.cluster, 3).busiest(), 2 * ms, 1e-9 * ms);

@@ -6,11 +6,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "graph/builder.h"
 #include "kernels/gradient.h"
 #include "program/lower.h"
 #include "sim/cases.h"
 #include "sim/data_movement.h"
+#include "testing/layers.h"
 
 namespace nlsplit {
 namespace {
@@ -22,22 +22,9 @@ using testing::expect_same;
 using ::testing::HasSubstr;
 using testing::one_f_one_b;
 
-// y_i = relu(y_{i-1} w_i) on 16 samples, a layer a stage.
-Graph layers(int count) {
-  GraphBuilder builder("layers");
-  ValueId value = builder.input("x", {DType::f32, {16, 32}});
-  for (int i = 0; i < count; ++i) {
-    const ValueId w = builder.weight(fmt::format("w{}", i), {DType::f32, {32, 32}}, {static_cast<uint64_t>(i + 1)});
-    value = builder.add(Op::MatMul, fmt::format("fc{}", i), {value, w}, {}).value();
-    value = builder.add(Op::Relu, fmt::format("relu{}", i), {value}, {}).value();
-  }
-  builder.output(value);
-  return std::move(builder).finish();
-}
-
 Program lowered(int stages, int replicas, const Cluster& cluster, const SlotTable& table, int micro_batches,
                 const TrainingOptions& options) {
-  const auto kernels = choose_kernels(layers(stages), {Isa::v3}, {}, options);
+  const auto kernels = choose_kernels(testing::layers(stages, 16, 32), {Isa::v3}, {}, options);
   EXPECT_TRUE(kernels.ok()) << kernels.error().message;
   Plan plan;
   plan.micro_batches = micro_batches;

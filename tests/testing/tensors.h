@@ -17,6 +17,7 @@
 
 #include "base/random.h"
 #include "graph/elements.h"
+#include "graph/ops.h"
 #include "graph/reference/evaluate.h"
 
 namespace nlsplit {
@@ -63,6 +64,17 @@ inline std::vector<Tensor> random_inputs(const Graph& graph, uint64_t seed) {
 
 inline Tensor tensor(Shape shape, std::vector<float> values) {
   return {{DType::f32, std::move(shape)}, std::move(values)};
+}
+
+// What the reference evaluator makes of one operator.
+inline std::vector<Tensor> run_op(Op op, const Attrs& attrs, const std::vector<Tensor>& inputs) {
+  std::vector<TensorType> types;
+  std::vector<const Tensor*> pointers;
+  for (const Tensor& input : inputs) {
+    types.push_back(input.type);
+    pointers.push_back(&input);
+  }
+  return evaluate_op(op, attrs, pointers, info(op).infer(types, attrs).value());
 }
 
 // Within |actual - expected| <= absolute + relative * |expected|, as numpy.allclose; NaN is close to nothing.

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <fmt/format.h>
+#include <spawn.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,6 +19,7 @@ namespace nlsplit {
 struct Outcome {
   int code = -1;  // exit code; -1: it died of a signal
   std::string out, err;
+  long peak_kib = 0;  // of memory, of the largest process it was
 };
 
 // A folder of one's own for the time of a test.
@@ -47,8 +50,16 @@ class Scratch {
 // "nlsim rank x.yaml" through the shell, from the folder the programs are in.
 inline Outcome run_command(const std::string& command) {
   const Scratch scratch;
-  const int status = std::system(fmt::format("{} > {} 2> {}", command, scratch / "out", scratch / "err").c_str());
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, *read_file(scratch / "out"), *read_file(scratch / "err")};
+  const std::string line = fmt::format("{} > {} 2> {}", command, scratch / "out", scratch / "err");
+  const char* const arguments[] = {"sh", "-c", line.c_str(), nullptr};
+  pid_t child = 0;
+  int status = 0;
+  rusage usage{};
+  CHECK(::posix_spawn(&child, "/bin/sh", nullptr, nullptr, const_cast<char* const*>(arguments), environ) == 0 &&
+            ::wait4(child, &status, 0, &usage) == child,
+        "a test cannot start a shell");
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, *read_file(scratch / "out"), *read_file(scratch / "err"),
+          usage.ru_maxrss};
 }
 inline Outcome nlsim(const std::string& arguments) {
   return run_command(fmt::format("{}/nlsim {}", NLS_BIN_DIR, arguments));

@@ -28,7 +28,7 @@ TEST(Spearman, CorrelatesRanks) {
 }
 
 TEST(Quality, NeedsTwoPlans) {
-  EXPECT_FALSE(quality_of({}).has_value());
+  EXPECT_FALSE(quality_of(std::vector<Outcome>{}).has_value());
   EXPECT_FALSE(quality_of(std::vector{outcome(1, 1)}).has_value());
 }
 

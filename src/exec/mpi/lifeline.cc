@@ -29,8 +29,6 @@ constexpr int beats_per_limit = 10;
 constexpr std::chrono::milliseconds settling(100);
 constexpr size_t longest_text = 4000;
 
-steady_clock::duration of_seconds(double s) { return duration_cast<steady_clock::duration>(duration<double>(s)); }
-
 std::string random_token() {
   uint64_t words[2] = {};
   if (::getrandom(words, sizeof(words), 0) != sizeof(words)) return "";

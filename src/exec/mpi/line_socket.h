@@ -12,6 +12,10 @@ namespace nlsplit {
 
 using Deadline = std::chrono::steady_clock::time_point;
 
+inline std::chrono::steady_clock::duration of_seconds(double s) {
+  return std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(s));
+}
+
 // A descriptor that is closed with this value.
 class Socket {
  public:

@@ -52,10 +52,6 @@ constexpr double never_s = 1e8;      // some years
 
 double turn_of(int rank) { return turn_share * std::min(rank, turns); }
 
-Clock::duration of_seconds(double s) {
-  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(s));
-}
-
 std::string text_of(int code) {
   char text[MPI_MAX_ERROR_STRING];
   int length = 0;

@@ -26,7 +26,7 @@ std::vector<int64_t> axes_from(size_t first, size_t rank) {
 }
 
 // The mean and the reciprocal deviation, too, which only training reads.
-Result<std::vector<ValueId>> layer_norm(const ConvertContext& c) {
+Result<std::vector<ValueId>> layer_norm_with_statistics(const ConvertContext& c) {
   if (!c.given(0) || !c.given(1)) return invalid_input("an input is missing");
   const TensorType type = c.type(0);
   const int64_t given = int_attr(c.node, "axis", -1);
@@ -181,7 +181,8 @@ Converted global_pool(const ConvertContext& c) {
 
 MaybeConverted convert_composite(const ConvertContext& c) {
   const std::string& op = c.node.op;
-  if (op == "LayerNormalization" && (wants_output(c, 1) || wants_output(c, 2))) return all(layer_norm(c));
+  if (op == "LayerNormalization" && (wants_output(c, 1) || wants_output(c, 2)))
+    return all(layer_norm_with_statistics(c));
   if (op == "RMSNormalization") return one(rms_norm(c));
   if (op == "GroupNormalization") return one(group_norm(c));
   if (op == "MeanVarianceNormalization") return one(mean_variance_norm(c));

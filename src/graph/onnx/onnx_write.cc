@@ -123,14 +123,14 @@ Result<std::string> bytes_of(const OnnxWeight& weight) {
 
 // ---- the wire format, as far as needed to write the weights past protobuf, which would want all of them at once
 
-std::string varint(uint64_t value) {
+std::string varint_bytes(uint64_t value) {
   std::string out;
   for (; value >= 0x80; value >>= 7) out += static_cast<char>(value | 0x80);
   return out += static_cast<char>(value);
 }
 
 // What stands in front of the content of a field that has a length.
-std::string field_head(uint64_t field, uint64_t size) { return varint(field << 3 | 2) + varint(size); }
+std::string field_head(uint64_t field, uint64_t size) { return varint_bytes(field << 3 | 2) + varint_bytes(size); }
 
 constexpr uint64_t graph_field = 7, initializer_field = 5, raw_data_field = 9;
 

@@ -8,7 +8,7 @@
 namespace nlsplit::reference {
 namespace {
 
-struct Window {
+struct WindowOfAnyAxes {
   Shape kernel, strides, dilations, pads;
   Shape in, out;  // spatial extents
   std::vector<int64_t> in_strides;
@@ -29,8 +29,8 @@ struct Window {
 
 Shape spatial(const TensorType& type) { return {type.shape.begin() + 2, type.shape.end()}; }
 
-Window window_of(const Attrs& attrs, const TensorType& in, const TensorType& out) {
-  Window w;
+WindowOfAnyAxes window_of(const Attrs& attrs, const TensorType& in, const TensorType& out) {
+  WindowOfAnyAxes w;
   w.kernel = attr_ints(attrs, "kernel_shape");
   w.strides = attr_ints(attrs, "strides");
   w.pads = attr_ints(attrs, "pads");
@@ -45,7 +45,7 @@ Window window_of(const Attrs& attrs, const TensorType& in, const TensorType& out
 
 void conv(const Attrs& attrs, const Arrays& inputs, Array& out) {
   const Array &x = *inputs[0], &weights = *inputs[1];
-  const Window w = window_of(attrs, x.type, out.type);
+  const WindowOfAnyAxes w = window_of(attrs, x.type, out.type);
   const int64_t filters = out.type.shape[1], depth = weights.type.shape[1], channels = x.type.shape[1];
   const int64_t filters_per_group = filters / attr_int(attrs, "group");
   const int64_t plane = element_count(w.in), taps = element_count(w.kernel), pixels = element_count(w.out);
@@ -72,7 +72,7 @@ void conv(const Attrs& attrs, const Arrays& inputs, Array& out) {
 // convolution of the output.
 void conv_transpose(const Attrs& attrs, const Arrays& inputs, Array& out) {
   const Array &x = *inputs[0], &weights = *inputs[1];
-  const Window w = window_of(attrs, out.type, x.type);  // slides over the output
+  const WindowOfAnyAxes w = window_of(attrs, out.type, x.type);  // slides over the output
   const int64_t channels = x.type.shape[1], filters = out.type.shape[1], per_group = weights.type.shape[1];
   const int64_t channels_per_group = channels / attr_int(attrs, "group");
   const int64_t plane = element_count(w.in), taps = element_count(w.kernel), pixels = element_count(w.out);
@@ -114,7 +114,7 @@ int64_t column_major(int64_t offset, const Shape& extents) {
 }  // namespace
 
 void pool(Op op, const Attrs& attrs, const Array& x, Array& out) {
-  const Window w = window_of(attrs, x.type, out.type);
+  const WindowOfAnyAxes w = window_of(attrs, x.type, out.type);
   const bool counts_padding = op == Op::AveragePool && attr_int(attrs, "count_include_pad") != 0;
   const double p = op == Op::LpPool ? static_cast<double>(attr_int(attrs, "p")) : 1;
   const bool columns = op == Op::MaxPoolIndices && attr_int(attrs, "storage_order") != 0;

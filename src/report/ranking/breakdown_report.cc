@@ -15,8 +15,6 @@ std::string part(double time, double makespan) {
   return fmt::format("{} ({:.0f} %)", to_string(seconds(time)), makespan > 0 ? time / makespan * 100 : 0);
 }
 
-std::string percent(double share) { return fmt::format("{:.0f} %", share * 100); }
-
 constexpr Phase told_phases[] = {Phase::forward, Phase::recompute, Phase::input_gradient, Phase::weight_gradient,
                                  Phase::step};
 double of(const PhaseTimes& phases, Phase phase) { return phases[static_cast<size_t>(phase)]; }

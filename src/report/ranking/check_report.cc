@@ -13,8 +13,6 @@ namespace {
 
 using nlohmann::json;
 
-std::string percent(double share) { return fmt::format("{:.0f} %", share * 100); }
-
 std::string way_text(const Plan& plan) {
   return fmt::format("{}, {}", counted(plan.micro_batches, "micro-batch"), plan.schedule);
 }

@@ -15,8 +15,6 @@ namespace {
 constexpr size_t indent = 9;         // as in the verdict
 constexpr double nearly_full = 0.9;  // of a device's memory
 
-std::string percent(double share) { return fmt::format("{:.0f} %", share * 100); }
-
 // 0.35, 1.2, 46, 16,000
 std::string times_text(double factor) {
   if (factor < 100) return fmt::format("{:.2g}", factor);

@@ -30,8 +30,6 @@ std::string centered(const std::string& text, size_t width) {
   return std::string(left, ' ') + text + std::string(width - used - left, ' ');
 }
 
-std::string percent(double share) { return fmt::format("{:.0f} %", share * 100); }
-
 // Distinct for the first dozen devices, repeating later.
 std::string colour_of(DeviceId device) {
   const size_t turn = device.index() * 5 % 12;

@@ -17,8 +17,6 @@ namespace {
 constexpr size_t head_width = 9;     // of "verdict  "
 constexpr size_t widest_plan = 100;  // beside its figures
 
-std::string percent(double share) { return fmt::format("{:.0f} %", share * 100); }
-
 // 1,234,567; beyond ten millions 3.2e+12
 std::string about(double value) { return value < 1e7 ? grouped(value) : fmt::format("{:.1e}", value); }
 

@@ -124,8 +124,6 @@ double mean_share(const Estimate& estimate) {
   return estimate.devices.empty() ? 0 : sum / static_cast<double>(estimate.devices.size());
 }
 
-std::string percent(double share) { return fmt::format("{:.0f} %", share * 100); }
-
 }  // namespace
 
 std::string bound_by_text(const Ranking& ranking, size_t index) {

@@ -40,13 +40,13 @@ uint64_t payload_of(double bytes) {
 
 // The parts of the cluster that routes use. A host is two of SimGrid's, one that sends and one that receives, so that
 // messages within a host are routed over its own link like all others.
-struct Platform {
+struct SimGridPlatform {
   std::vector<sg::Host*> senders, receivers;  // by dense host number; nullptr where nothing is sent or received
   std::vector<sg::Link*> links;               // by link of the cluster, two directions each; nullptr where unused
 };
 
-Platform make_platform(const TimedGraph& graph, const Cluster& cluster, double unit) {
-  Platform platform;
+SimGridPlatform make_platform(const TimedGraph& graph, const Cluster& cluster, double unit) {
+  SimGridPlatform platform;
   sg::NetZone* zone = sg::create_full_zone("cluster");
   int hosts = 0;
   for (const int host : graph.host_of_device) hosts = std::max(hosts, host + 1);
@@ -93,7 +93,7 @@ Platform make_platform(const TimedGraph& graph, const Cluster& cluster, double u
 // it has no message at all it is not asked for the time.
 class SimGridClock {
  public:
-  SimGridClock(const TimedGraph& graph, const Cluster& cluster, Timing& timing, Platform platform, double unit)
+  SimGridClock(const TimedGraph& graph, const Cluster& cluster, Timing& timing, SimGridPlatform platform, double unit)
       : graph_(graph),
         timing_(timing),
         platform_(std::move(platform)),
@@ -288,7 +288,7 @@ class SimGridClock {
 
   const TimedGraph& graph_;
   const Timing& timing_;
-  Platform platform_;
+  SimGridPlatform platform_;
   double unit_;
   Runner<SimGridClock> runner_;
   EventQueue queue_;

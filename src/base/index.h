@@ -1,4 +1,4 @@
-// Stages, devices and micro-batches are ints; vectors want size_t.
+// Stages, devices, slots and micro-batches are ints; vectors want size_t.
 #pragma once
 
 #include <cstddef>
