@@ -59,7 +59,7 @@ class ArenaPlanner {
   static constexpr double most_crowded = 0.125;
   static constexpr int round_repairs = 32, most_repairs = 3 * round_repairs;
   // Neighbours looked at for each buffer, all tries together: some tenths of a second for 10,000 of them.
-  static constexpr int64_t most_work = 2'000;
+  static constexpr int64_t most_work = 500;
 
   struct Attempt {
     Order order;

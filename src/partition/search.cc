@@ -144,12 +144,14 @@ Result<SearchResult> search_layers(const Graph& graph, const Cluster& cluster, H
       options.max_devices > 0 ? std::min(options.max_devices, by_speed.size()) : by_speed.size();
   const size_t most_replicas = options.replicate ? std::min(static_cast<size_t>(costs.micro_batches), most_devices) : 1;
   double busiest = std::numeric_limits<double>::infinity();  // of one copy less
-  for (size_t k = 2; k <= std::min(by_speed.size(), most_replicas); ++k) {
+  const size_t most_copies = std::min(by_speed.size(), most_replicas);
+  for (size_t k = 2; k <= most_copies; ++k) {
     std::vector<DeviceId> fastest(by_speed.begin(), by_speed.begin() + static_cast<std::ptrdiff_t>(k));
     const double seconds = busiest_copy(costs.micro_batches, fastest, whole_model);
     std::sort(fastest.begin(), fastest.end());
     whole.insert(fastest);
-    if (!many || seconds < busiest) add({{0, nodes, fastest}}, always);
+    const bool all = k == most_copies && seconds <= busiest;
+    if (!many || seconds < busiest || all) add({{0, nodes, fastest}}, always);
     busiest = std::min(busiest, seconds);
   }
 

@@ -50,8 +50,8 @@ inline constexpr size_t most_searched_devices = 64;
 
 struct SearchResult {
   std::vector<ScoredPlan>
-      plans;            // best bound first; always contains every single device and, if asked for, plain replication;
-                        // of more than 8 devices one of each kind, and copies that take less time than fewer
+      plans;  // best bound first; always contains every single device and, if asked for, plain replication;
+              // of more than 8 devices one of each kind, copies that take less time than fewer, and as many as can be
   double space = 0;     // how many plans the space holds; plans.size() < space: it was pruned
   size_t devices = 0;   // that were looked at: the fastest, if the cluster has more than most_searched_devices
   bool proved = false;  // nothing in the space has a better bound than the first plan
