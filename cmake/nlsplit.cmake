@@ -1,7 +1,7 @@
 # One folder of src/ is one library; one folder of tests/ is one test program.
 
-# Sources of a room are compiled eight at a time, their headers once for all of them: a build from nothing takes half as long. Who changes
-# one file again and again is quicker with -DNLSPLIT_UNITY=OFF. (A name in an anonymous namespace is then seen by the files of a room.)
+# Sources of a room are compiled eight at a time, their headers once for all of them: half the processor time on the rooms measured. Who
+# changes one file again and again is quicker with -DNLSPLIT_UNITY=OFF. (A name in an anonymous namespace is then seen by the files of a room.)
 option(NLSPLIT_UNITY "Compile the sources of a room in groups" ON)
 
 # GCC 12 sees overlaps in `"x" + string` that are not there (its bug 105651), and guesses about what std::variant leaves uninitialized:

@@ -33,7 +33,7 @@ std::string rate_text(double per_second) {
   return fmt::format("{:.{}f}", per_second, decimals);
 }
 
-std::string percent(double share) { return fmt::format("{:.0f} %", share * 100); }
+std::string percent(double share, int decimals) { return fmt::format("{:.{}f} %", share * 100, decimals); }
 
 std::string grouped(double value) {
   std::string digits = fmt::format("{:.0f}", value);

@@ -29,8 +29,8 @@ class Table {
 // Samples a second, with three digits or more: "0.312", "9.20", "28.7", "53618".
 std::string rate_text(double per_second);
 
-// A share as whole percents: "93 %".
-std::string percent(double share);
+// A share in percent: "93 %", with a decimal "92.7 %".
+std::string percent(double share, int decimals = 0);
 
 // 1,234,567
 std::string grouped(double value);

@@ -47,8 +47,6 @@ double share_of_bytes(const Work& part, const Work& all) {
   return share(static_cast<double>(traffic(part).value()), static_cast<double>(traffic(all).value()));
 }
 
-std::string tenths_of_percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
-
 std::string costs_text(const Graph& graph, const std::vector<Layer>& layers, const Work& all) {
   Table table({{"layer"},
                {"operator"},
@@ -60,8 +58,8 @@ std::string costs_text(const Graph& graph, const std::vector<Layer>& layers, con
                {"of all", Align::right},
                {"FLOP/B", Align::right}});
   const auto add = [&](const std::string& name, const std::string& ops, const std::string& result, const Work& work) {
-    table.add({name, ops, result, to_string(work.flops), tenths_of_percent(share_of_flops(work, all)),
-               to_string(work.bytes_read), to_string(work.bytes_written), tenths_of_percent(share_of_bytes(work, all)),
+    table.add({name, ops, result, to_string(work.flops), percent(share_of_flops(work, all), 1),
+               to_string(work.bytes_read), to_string(work.bytes_written), percent(share_of_bytes(work, all), 1),
                fmt::format("{:.1f}", intensity(work))});
   };
   for (const Layer& layer : layers) add(layer.name, layer.ops, layer.result, layer.work);

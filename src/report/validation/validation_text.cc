@@ -9,12 +9,11 @@
 namespace nlsplit {
 namespace {
 
-std::string tenths_percent(double part) { return fmt::format("{:.1f} %", part * 100); }
 std::string signed_percent(double part) { return fmt::format("{:+.1f} %", part * 100); }
 
 std::string quantiles_text(const Quantiles& q) {
-  return fmt::format("median {}, 9 of 10 within {}, largest {}", tenths_percent(q.median), tenths_percent(q.p90),
-                     tenths_percent(q.max));
+  return fmt::format("median {}, 9 of 10 within {}, largest {}", percent(q.median, 1), percent(q.p90, 1),
+                     percent(q.max, 1));
 }
 
 std::string agreement_text(const Agreement& agreement) {
@@ -27,13 +26,13 @@ std::string quality_text(const Quality& q) {
   std::string text;
   text += fmt::format("throughput error   {}\n", quantiles_text(q.throughput_error));
   text += fmt::format("latency error      {}\n", quantiles_text(q.latency_error));
-  text += fmt::format("run to run         ±{} (median of the plans)\n", tenths_percent(q.spread));
+  text += fmt::format("run to run         ±{} (median of the plans)\n", percent(q.spread, 1));
   text += fmt::format("order              {}\n", agreement_text(q.all));
   text += fmt::format("  near the best    {} (plans within {:.0f} %)\n", agreement_text(q.near_best), near_best * 100);
   text += fmt::format("  all plans        Spearman's rho {:.3f}\n", q.spearman);
   text += fmt::format("best plan first    {}\n", q.best_first ? "yes, or none is clearly better" : "no");
   text += fmt::format("regret             {} trusting the first plan, {} trying the first five\n",
-                      tenths_percent(q.regret_1), tenths_percent(q.regret_5));
+                      percent(q.regret_1, 1), percent(q.regret_5, 1));
   return text;
 }
 
@@ -47,8 +46,8 @@ std::string recalibration_text(const Recalibration& r) {
   text += fmt::format("throughput error   {}; before: {}\n", quantiles_text(r.after->throughput_error),
                       quantiles_text(r.before->throughput_error));
   text += fmt::format("order              Kendall's tau {:.3f}; before: {:.3f}\n", r.after->all.tau, r.before->all.tau);
-  text += fmt::format("regret             {}; before: {}\n", tenths_percent(r.after->regret_1),
-                      tenths_percent(r.before->regret_1));
+  text +=
+      fmt::format("regret             {}; before: {}\n", percent(r.after->regret_1, 1), percent(r.before->regret_1, 1));
   return text;
 }
 
@@ -80,7 +79,7 @@ std::string validation_text(const PlanSet& set, const std::vector<ValidatedPlan>
       const Outcome& o = plan.outcome;
       ++ran;
       disturbed += plan.disturbed ? 1 : 0;
-      row.insert(row.end(), {rate_text(batch / o.measured), "±" + tenths_percent(o.spread / o.measured),
+      row.insert(row.end(), {rate_text(batch / o.measured), "±" + percent(o.spread / o.measured, 1),
                              signed_percent(o.measured / o.predicted - 1), signed_percent(plan.compute_error),
                              signed_percent(plan.message_error)});
     }
