@@ -44,7 +44,7 @@ Result<Program> split_program(const KernelGraph& kernels, size_t nodes, size_t d
   return lower(kernels, plan, cluster, {HostId(0), HostId(devices - 1)}, nullptr);
 }
 
-Result<int> check_split(const GpuOptions& gpu) {
+Result<int> check_split(const GpuOptions& gpu, int repeats) {
   int differing = 0;
   for (const char* network : {"simple_cnn", "resnet50"}) {
     ASSIGN_OR_RETURN(Model model, zoo_model(network));
@@ -61,6 +61,7 @@ Result<int> check_split(const GpuOptions& gpu) {
       ASSIGN_OR_RETURN(const Program whole, lower_unsplit(kernels, micro_batches, gpu_device(0, isa), "h0"));
       RunOptions options;
       options.poison = true;
+      options.repeats = repeats;
       options.gpu = gpu;
       ASSIGN_OR_RETURN(std::vector<NamedTensor> inputs, wanted_inputs(whole));
       fill_inputs(whole, 1, inputs);
@@ -76,6 +77,7 @@ Result<int> check_split(const GpuOptions& gpu) {
         fmt::print("{} {} {} on {} devices: {} ({:.3f} ms unsplit, {:.3f} ms split)\n", network, name_of(type),
                    name_of(isa), devices, same ? "the same bits" : "OTHER BITS", median(want.makespans_s) * 1e3,
                    median(got.makespans_s) * 1e3);
+        std::fflush(stdout);
       }
     }
   }
@@ -113,6 +115,7 @@ std::optional<TimedNetwork> timed_network(const std::vector<std::string_view>& w
 int run_command(std::vector<std::string_view> words) {
   GpuOptions gpu;
   gpu.missing = GpuMissing::error;
+  int repeats = 5;
   if (!words.empty() && words[0] == "--cpu") {
     gpu = {"/nonexistent", GpuMissing::cpu};
     words.erase(words.begin());
@@ -120,13 +123,14 @@ int run_command(std::vector<std::string_view> words) {
     auto found = find_module("libbackend_cuda_emulated.so");
     if (!found.ok()) return report(found.error());
     gpu.backend = std::move(*found);
+    repeats = 1;  // some seconds for an image, and the times are not a GPU's
     words.erase(words.begin());
   }
   const std::string_view command = words.empty() ? "" : words[0];
   const auto chosen = choose_backend(gpu);
   if (!chosen.ok()) return report(chosen.error());
   if (command == "split") {
-    const auto differing = check_split(gpu);
+    const auto differing = check_split(gpu, repeats);
     return differing.ok() ? (*differing == 0 ? 0 : 1) : report(differing.error());
   }
   if (command == "run" && words.size() == 2) {
