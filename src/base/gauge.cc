@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
-#include <numeric>
 
 namespace nlsplit {
 namespace {
@@ -103,14 +102,6 @@ std::vector<size_t> undisturbed(const std::vector<std::vector<double>>& gauges, 
     if (fast(gauges[r]) && (r + 1 == gauges.size() || fast(gauges[r + 1]))) good.push_back(r);
   }
   return good;
-}
-
-std::vector<size_t> counting_repeats(const std::vector<std::vector<double>>& gauges) {
-  std::vector<size_t> counting = undisturbed(gauges, best_gauges(gauges));
-  if (counting.size() >= std::min(least_undisturbed, gauges.size())) return counting;
-  counting.resize(gauges.size());
-  std::iota(counting.begin(), counting.end(), size_t{0});
-  return counting;
 }
 
 }  // namespace nlsplit

@@ -15,7 +15,6 @@ namespace nlsplit {
 double gauge_seconds();
 
 inline constexpr double gauge_tolerance = 0.08;  // by so much longer than at its best: slowed down
-inline constexpr size_t least_undisturbed = 3;   // fewer have no median worth the name
 
 // What one in ten of them stays below. (The very least may come from a moment when the whole chip was idle.)
 double best_gauge(std::vector<double> gauges);                                    // of one device; at least one
@@ -38,8 +37,5 @@ class BestGauge {
 // gauges: [repeat][device], before each repeat; best: [device]. The repeats before and after which all devices were as
 // fast as at their best; after the last one nobody looked. They may be none.
 std::vector<size_t> undisturbed(const std::vector<std::vector<double>>& gauges, const std::vector<double>& best);
-
-// The same, judged by these repeats alone; all of them if these would be fewer than least_undisturbed.
-std::vector<size_t> counting_repeats(const std::vector<std::vector<double>>& gauges);
 
 }  // namespace nlsplit

@@ -17,18 +17,6 @@ void lengthen(MessageCost& cost, double factor) {
   cost.bandwidth = bytes_per_second(cost.bandwidth.value() / factor);
 }
 
-// Measured costs keep what company adds, in proportion.
-void lengthen(CostSource& source, double factor) {
-  std::map<std::string, Seconds> beside;
-  if (const auto* profile = std::get_if<Profile>(&source)) {
-    for (const auto& [key, cost] : profile->kernels) beside[key] = cost.beside;
-  }
-  source = slowed_down(std::move(source), factor);
-  if (auto* profile = std::get_if<Profile>(&source)) {
-    for (auto& [key, cost] : profile->kernels) cost.beside = beside[key] * factor;
-  }
-}
-
 }  // namespace
 
 std::string to_json(const Corrections& corrections) {
@@ -65,7 +53,8 @@ Status apply(const Corrections& corrections, Cluster& cluster, std::vector<CostS
     const DeviceId device = cluster.find_device(name);
     if (!device.valid())
       return invalid_input(fmt::format("corrections for device '{}', which this cluster has not", name));
-    lengthen(costs[device.index()], factor);
+    CostSource& source = costs[device.index()];
+    source = slowed_down(std::move(source), factor);
   }
   for (Way& way : cluster.ways) {
     lengthen(way.eager, corrections.messages);

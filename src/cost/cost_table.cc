@@ -34,12 +34,19 @@ CostSource slowed_down(CostSource source, double slowdown) {
     const auto slow = [&](MeasuredCost& cost) {
       cost.median = cost.median * slowdown;
       cost.spread = cost.spread * slowdown;
+      cost.beside = cost.beside * slowdown;
+      cost.mean = cost.mean * slowdown;
     };
-    for (auto& [key, cost] : profile->kernels) {
-      slow(cost);
-      cost.beside = {};  // a device clock keeps time whoever computes beside it
-    }
+    for (auto& [key, cost] : profile->kernels) slow(cost);
     slow(profile->dispatch);
+  }
+  return source;
+}
+
+CostSource by_clock(CostSource source, double slowdown) {
+  source = slowed_down(std::move(source), slowdown);
+  if (auto* profile = std::get_if<Profile>(&source)) {
+    for (auto& [key, cost] : profile->kernels) cost.beside = cost.mean = {};
   }
   return source;
 }
@@ -86,8 +93,8 @@ Result<Cost> CostTable::cost(DeviceId device, const ComputeDesc& desc, std::stri
     if (found != profile->kernels.end()) {
       const MeasuredCost& cost = found->second;
       const double spread = cost.median.value() > 0 ? cost.spread / cost.median : 0;
-      return Cost{cost.median + profile->dispatch.median, CostOrigin::measured, spread,
-                  company_of(*profile, cost.median, cost.beside)};
+      return Cost{usual(cost) + profile->dispatch.median, CostOrigin::measured, spread,
+                  company_of(*profile, usual(cost), cost.beside)};
     }
   }
   if (const std::optional<KernelFit>& fit = fits_[device.index()]) {

@@ -2,7 +2,7 @@
 // allows it; or a roofline where the user asked for one. Never guessed.
 //
 //   roofline   max(flops / peak, bytes / memory bandwidth)      Williams, Waterman, Patterson, CACM 52(4), 2009
-//   profile    the median measured by `nlbench profile` for exactly this signature (kernels/catalogue.h), and what it
+//   profile    the mean measured by `nlbench profile` for exactly this signature (kernels/catalogue.h), and what it
 //              takes to get from one computation to the next
 //   predicted  what measured neighbours say of a signature that was not measured (cost/kernel_fit.h)
 #pragma once
@@ -35,6 +35,8 @@ using CostSource = std::variant<Roofline, Profile, NoCosts>;
 
 // The costs of a device so many times as slow.
 CostSource slowed_down(CostSource source, double slowdown);
+// The same with a device clock: it keeps time whatever else its processor does, and whoever computes beside it.
+CostSource by_clock(CostSource source, double slowdown);
 
 // Takes what was measured to be fastest: by the first of the profiles that tells, so that all devices of a level agree.
 KernelPreference fastest_measured(std::span<const CostSource> sources);

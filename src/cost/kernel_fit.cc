@@ -216,8 +216,8 @@ KernelFit::KernelFit(const Profile& profile) {
     kind.quality.op = parsed->desc.op;
     kind.quality.cores = parsed->cores;
     Known& known = kind.known.emplace_back(facts_of(parsed->desc));
-    known.seconds = cost.median.value();
-    if (cost.beside.value() > 0) known.beside = cost.beside / cost.median;
+    known.seconds = usual(cost).value();
+    if (cost.beside.value() > 0) known.beside = cost.beside / usual(cost);
     kind.computations.insert(known.computation);
   }
   for (auto& [name, kind] : kinds_) {

@@ -36,6 +36,8 @@ std::string setting_of(const Profile& profile) {
 
 }  // namespace
 
+Seconds usual(const MeasuredCost& cost) { return cost.mean.value() > 0 ? cost.mean : cost.median; }
+
 double uncertainty(const MeasuredCost& cost) {
   if (cost.repeats < 1 || cost.median.value() <= 0) return 0;
   return cost.spread / cost.median / std::sqrt(static_cast<double>(cost.repeats));
@@ -91,6 +93,16 @@ Result<Profile> join(std::vector<Profile> profiles) {
     all.choices.merge(next.choices);
   }
   return all;
+}
+
+double slowness_of(const Profile& profile) {
+  Seconds means = seconds(0), medians = seconds(0);
+  for (const auto& [key, cost] : profile.kernels) {
+    if (cost.mean.value() <= 0) continue;
+    means += cost.mean;
+    medians += cost.median;
+  }
+  return medians.value() > 0 ? means / medians : 0;
 }
 
 Overlap overlap_of(const Profile& first, const Profile& second) {

@@ -17,11 +17,16 @@
 namespace nlsplit {
 
 struct MeasuredCost {
-  Seconds median;
+  Seconds median;  // of a processor at its best, if it was that often enough
   Seconds spread;  // half the distance between the quartiles
   int repeats = 0;
-  Seconds beside{};  // median with other devices computing (Profile::beside of them); 0: not measured
+  // The mean with other devices computing (Profile::beside of them); 0: not measured.
+  Seconds beside{};
+  // On the average, of a processor that others share: the median, times by how much longer than all medians say the
+  // executions it was measured in took. 0: the median.
+  Seconds mean{};
 };
+Seconds usual(const MeasuredCost& cost);  // the mean, or what stands for it
 // How well the median is known: its standard error, taken as spread / sqrt(repeats), relative to it.
 double uncertainty(const MeasuredCost& cost);
 
@@ -50,17 +55,20 @@ Result<ProfileKey> parse_profile_key(std::string_view key);
 
 // JSON {"format": "nlsplit-profile", "version": 2, "models": […], "machine": …, "beside": …, "measured_at_s": …,
 // "gauge_s": …, "dispatch": {"median_s", "spread_s", "repeats"}, "kernels": [{"signature", "median_s", "spread_s",
-// "repeats", "beside_s"}], "choices": [{"computation", "kernel"}], "copies": {"gpu", "pinned": {"in": {"latency_s",
-// "bytes_per_s", "largest_error"}, "out": {…}, "both_bytes_per_s"}, "pageable": {…}}}. "gauge_s", "dispatch",
-// "choices", "copies" and "beside_s" may be absent. Errors: not JSON, cut short, another format or version, missing or
-// negative figures, duplicate signatures or computations, a choice of no such kernel, copies without bandwidth; each
-// names the file and entry.
+// "repeats", "beside_s", "mean_s"}], "choices": [{"computation", "kernel"}], "copies": {"gpu", "pinned": {"in":
+// {"latency_s", "bytes_per_s", "largest_error"}, "out": {…}, "both_bytes_per_s"}, "pageable": {…}}}. "gauge_s",
+// "dispatch", "choices", "copies", "beside_s" and "mean_s" may be absent. Errors: not JSON, cut short, another format
+// or version, missing or negative figures, duplicate signatures or computations, a choice of no such kernel, copies
+// without bandwidth; each names the file and entry.
 Result<Profile> read_profile(const std::string& path);
 Status write_profile(const std::string& path, const Profile& profile);
 
 // Several files for one device, of one machine and setting: where two hold the same signature, or choose for the same
 // computation, the earlier one counts. Errors: another machine, another number of copies beside; at least one is given.
 Result<Profile> join(std::vector<Profile> profiles);
+
+// All means by all medians; 0: it has no means.
+double slowness_of(const Profile& profile);
 
 // What two profiles of one machine say of the same kernels.
 struct Overlap {

@@ -92,6 +92,10 @@ Result<MeasuredCost> measured_cost(const json& entry) {
     ASSIGN_OR_RETURN(const double beside, time_field(entry, "beside_s"));
     cost.beside = seconds(beside);
   }
+  if (entry.contains("mean_s")) {
+    ASSIGN_OR_RETURN(const double mean, time_field(entry, "mean_s"));
+    cost.mean = seconds(mean);
+  }
   return cost;
 }
 
@@ -99,6 +103,7 @@ nlohmann::ordered_json cost_json(const MeasuredCost& cost) {
   nlohmann::ordered_json json = {
       {"median_s", cost.median.value()}, {"spread_s", cost.spread.value()}, {"repeats", cost.repeats}};
   if (cost.beside.value() > 0) json["beside_s"] = cost.beside.value();
+  if (cost.mean.value() > 0) json["mean_s"] = cost.mean.value();
   return json;
 }
 
@@ -261,7 +266,8 @@ bool writable(const Copies& copies) {
   return possible(copies.in) && possible(copies.out) && std::isfinite(copies.both.value()) && copies.both.value() > 0;
 }
 bool writable(const MeasuredCost& cost) {
-  return writable(cost.median) && writable(cost.spread) && writable(cost.beside) && cost.repeats >= 1;
+  return writable(cost.median) && writable(cost.spread) && writable(cost.beside) && writable(cost.mean) &&
+         cost.repeats >= 1;
 }
 
 }  // namespace

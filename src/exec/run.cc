@@ -171,11 +171,8 @@ Status add_repeat(double makespan, double gauge, Repeats& repeats, Transport& tr
 
 // Whether there should be another one after so many.
 bool wants_another(const RunOptions& options, const Repeats& repeats, double elapsed_s) {
-  constexpr double patience = 3;
   const auto least = static_cast<size_t>(std::max(1, options.repeats));
-  if (repeats.makespans.size() < least || elapsed_s < options.duration_s) return true;
-  if (elapsed_s >= patience * options.duration_s) return false;
-  return undisturbed(repeats.gauges, best_gauges(repeats.gauges)).size() < least;
+  return repeats.makespans.size() < least || elapsed_s < options.duration_s;
 }
 
 // What reset() has changed in the mirror. An error is the end for all: they are about to start.
@@ -250,16 +247,16 @@ Result<Repeats> repeat(const Program& program, const Dependencies& deps, const K
   return repeats;
 }
 
-// The kept repeat that counts nearest the median; all ranks must take the same.
+// The kept repeat nearest the median; all ranks must take the same.
 Result<size_t> choose_repeat(const RunResult& result, size_t kept, Transport& transport, const Waiting& waiting) {
   size_t best = kept - 1;
   if (transport.rank() == 0) {
-    const double middle = median(result.counted_makespans_s());
+    const double middle = median(result.makespans_s);
     const size_t skipped = result.makespans_s.size() - kept;
     double least = std::numeric_limits<double>::infinity();
-    for (const size_t r : result.counting) {
+    for (size_t r = skipped; r < result.makespans_s.size(); ++r) {
       const double distance = std::abs(result.makespans_s[r] - middle);
-      if (r < skipped || distance >= least) continue;
+      if (distance >= least) continue;
       best = r - skipped;
       least = distance;
     }
@@ -405,12 +402,6 @@ Status check_all(const Program& program, const Job& job, Transport& transport, c
 
 }  // namespace
 
-std::vector<double> RunResult::counted_makespans_s() const {
-  std::vector<double> counted;
-  for (const size_t r : counting) counted.push_back(makespans_s[r]);
-  return counted;
-}
-
 double median(std::vector<double> values) {
   CHECK(!values.empty(), "the median of nothing");
   std::sort(values.begin(), values.end());
@@ -475,7 +466,6 @@ Result<RunResult> run(const Program& program, const Job& job, Transport& transpo
   waiting.what = "the collection of results";
   result.makespans_s = std::move(repeats.makespans);
   result.gauges_s = std::move(repeats.gauges);
-  result.counting = counting_repeats(result.gauges_s);
   ASSIGN_OR_RETURN(result.overruns, sum_of(repeats.overruns, transport, waiting));
   ASSIGN_OR_RETURN(const size_t chosen, choose_repeat(result, repeats.kept.size(), transport, waiting));
   ASSIGN_OR_RETURN(result.trace, gather_trace(program, *deps, repeats.kept[chosen], *arena, transport, waiting));

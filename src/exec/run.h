@@ -54,7 +54,7 @@ struct Repeat {
 struct RunOptions {
   int warmup = 1;   // repeats that are not counted: caches, page tables and connections settle
   int repeats = 5;  // at least so many
-  // And at least so long, warm-up not counted; up to three times as long while fewer than `repeats` were undisturbed.
+  // And at least so long, warm-up not counted.
   double duration_s = 0;
   int keep = 64;           // so many of the last repeats keep their times; more costs memory
   bool poison = false;     // fills all but weights, states and inputs with NaN before each repeat: for tests
@@ -78,15 +78,12 @@ struct OutputTensor {
 };
 
 struct RunResult {
-  Trace trace;                                // the kept repeat that counts whose makespan is nearest their median
+  Trace trace;                                // the kept repeat whose makespan is nearest the median of all
   std::vector<double> makespans_s;            // of each repeat
   std::vector<std::vector<double>> gauges_s;  // [repeat][device]: base/gauge.h
-  std::vector<size_t> counting;               // the repeats that no device's core spoiled; all, if these are too few
   std::vector<OutputTensor> outputs;          // by device and buffer; of the last repeat
   std::vector<std::vector<int>> decided;      // [device]: the order of its slots in the repeat of the trace
   size_t overruns = 0;                        // of device clocks, in all repeats
-
-  std::vector<double> counted_makespans_s() const;
 };
 
 // Errors, the same on all ranks: too many or too few ranks, a Program that verify rejects, inputs that do not fit,

@@ -120,7 +120,7 @@ Status parse_figures(const Source& source, const Fields& fields, const ScenarioO
   ASSIGN_OR_RETURN(cost, parse_costs(source, *costs, options));
   if (const Yaml* slowdown = fields.find("slowdown")) {
     ASSIGN_OR_RETURN(device.slowdown, read_number(source, *slowdown, "slowdown", 1, max_slowdown));
-    cost = slowed_down(std::move(cost), device.slowdown);
+    cost = by_clock(std::move(cost), device.slowdown);
   }
   if (const Yaml* machine = fields.find("machine")) {
     ASSIGN_OR_RETURN(device.machine, read_name(source, *machine, "a machine"));

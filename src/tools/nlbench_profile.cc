@@ -132,7 +132,9 @@ struct Measured {
   Measured& operator=(const Measured&) = delete;
 };
 
-constexpr double patience = 2;  // budgets after the budget
+// Sizes take turns, so that a minute in which the processor is slow falls on all of them alike.
+constexpr int least_rounds = 3, repeats_in_a_row = 2;
+static_assert(least_rounds * repeats_in_a_row >= least_repeats);
 
 bool on_gpu(const Program& program) {
   return std::ranges::any_of(program.devices,
@@ -217,7 +219,7 @@ Status write(Session& session) {
   return session.profile.kernels.empty() ? ok_status() : write_profile(session.arguments.output, session.profile);
 }
 
-// Runs a Program for so long, or until all it is measured for is known well.
+// Runs a Program for so long, at least twice, or until all it is measured for is known well.
 Status measure(Session& session, Measured& one, int beside, double share_s) {
   ASSIGN_OR_RETURN(SavedProgram saved, load_program(one.folder));
   ASSIGN_OR_RETURN(WeightFile weights, WeightFile::open(one.folder));
@@ -230,7 +232,7 @@ Status measure(Session& session, Measured& one, int beside, double share_s) {
   };
   Disturbance disturbance;
   RunOptions options;
-  options.repeats = least_repeats;
+  options.repeats = repeats_in_a_row;
   options.duration_s = share_s;
   options.keep = 1;
   options.cancelled = interrupted;
@@ -241,29 +243,27 @@ Status measure(Session& session, Measured& one, int beside, double share_s) {
     const bool kept_off = disturbance.since(repeat.times) && beside == 0 && !gpu;
     samples.add(repeat.times, kept_off ? std::numeric_limits<double>::infinity() : repeat.gauge_s);
     session.draw_progress();
-    return !interrupted() && (repeat.count < least_repeats || !enough());
+    return !interrupted() && (samples.executions() < least_repeats || !enough());
   };
   auto result = run_threads(job.saved.unsplit, {job.contents(), job.inputs}, options);
   if (!result && !interrupted()) return result.error();
   return write(session);  // after each, so that nothing but a Program's own time is ever lost
 }
 
-// Every Program once; then those that need more again, for as long as the budget lasts; and up to three times as long
-// those that something else disturbed nearly always.
+// Every Program in turn, those that need more again and again, for as long as the budget lasts.
 Status measure_all(Session& session) {
   for (int round = 1; !interrupted(); ++round) {
     std::vector<std::pair<Measured*, int>> open;  // with so many beside
-    const bool late = round > 1 && session.left() <= 0;
     for (Measured& one : session.programs) {
-      if (late ? one.samples.spoiled() : !one.samples.all_settled(session.profile)) open.emplace_back(&one, 0);
-      if (session.arguments.beside > 0 &&
-          (late ? one.company.spoiled() : !one.company.company_settled(session.profile)))
+      if (!one.samples.all_settled(session.profile)) open.emplace_back(&one, 0);
+      if (session.arguments.beside > 0 && !one.company.company_settled(session.profile))
         open.emplace_back(&one, session.arguments.beside);
     }
-    if (open.empty() || (late && session.left() <= -patience * session.budget_s)) break;
-    for (size_t i = 0; i < open.size() && !interrupted() && (round == 1 || late || session.left() > 0); ++i) {
+    if (open.empty() || (round > least_rounds && session.left() <= 0)) break;
+    const double until = session.left() * std::max(0, least_rounds - round) / std::max(1, least_rounds - round + 1);
+    for (size_t i = 0; i < open.size() && !interrupted() && (round <= least_rounds || session.left() > 0); ++i) {
       RETURN_IF_ERROR(measure(session, *open[i].first, open[i].second,
-                              std::max(0.0, session.left()) / static_cast<double>(open.size() - i)));
+                              std::max(0.0, session.left() - until) / static_cast<double>(open.size() - i)));
     }
   }
   clear_progress();
@@ -338,6 +338,9 @@ void print_summary(const Session& session, size_t known_before) {
         "kernels with fewer than {} others\n",
         disturbed, executions, least_repeats);
   }
+  if (const double slowness = slowness_of(session.profile); slowness > 0)
+    fmt::print("on the average kernels took {:.3f} times as long as these medians: predictions count with that\n",
+               slowness);
 }
 
 Status profile_all(const ProfileArguments& arguments) {
@@ -369,17 +372,18 @@ void add_profile_command(CLI::App& app, int& code) {
       "Measure each distinct kernel of a scenario's network on this machine, at all its micro-batch sizes.\n"
       "  nlbench profile scenarios/mine.yaml -o profiles/mine.json\n"
       "and then, in the scenario, for devices like this one:  costs: profiles/mine.json\n"
-      "It runs the whole network again and again and takes each kernel's median, so caches are as in a real run.\n"
+      "It runs the whole network again and again and takes each kernel's median and mean, so caches are as in a real "
+      "run.\n"
       "Of a GPU it also measures the copies to and from the host: a scenario that gives no `bus` has theirs.\n"
       "Ctrl-C keeps what was measured; the same command goes on there. A file that is there is added to: other sizes,\n"
       "other models. `nlsim profile show FILE` says what is in it.");
   const auto a = std::make_shared<ProfileArguments>();
   command->add_option("SCENARIO", a->scenario, "The scenario")->required();
   command->add_option("-o,--output", a->output, "The profile to write or to add to (.json)")->required();
-  command->add_option(
-      "--budget", a->budget,
-      "Time to spend, over all sizes together; it ends early when every kernel is known to ±1 %, and takes up to\n"
-      "three times as long while processors are slowed down (default 60s; each size is run at least 5 times)");
+  command->add_option("--budget", a->budget,
+                      "Time to spend, over all sizes together; it ends early when every kernel is known to ±1 % "
+                      "(default 60s; each size\n"
+                      "is run at least 5 times)");
   command
       ->add_option(
           "--beside", a->beside,

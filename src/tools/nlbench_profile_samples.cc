@@ -1,6 +1,7 @@
 #include "tools/nlbench_profile_samples.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/check.h"
 #include "base/gauge.h"
@@ -120,9 +121,27 @@ bool Samples::all_settled(const Profile& profile) const {
   return true;
 }
 
-void Samples::write_to(Profile& profile) const {
+double Samples::slowness() const {
+  double took = 0, expected = 0;
   for (size_t i = 0; i < measurables_.size(); ++i) {
-    if (enough(i)) keep_surer(profile.kernels[measurables_[i].key], cost(i));
+    if (!enough(i)) continue;
+    const double median_s = cost(i).median.value();
+    for (const Sample& sample : samples_[i]) {
+      if (!std::isfinite(gauges_[sample.execution])) continue;
+      took += sample.seconds;
+      expected += median_s;
+    }
+  }
+  return expected > 0 ? took / expected : 1;
+}
+
+void Samples::write_to(Profile& profile) const {
+  const double slower = slowness();
+  for (size_t i = 0; i < measurables_.size(); ++i) {
+    if (!enough(i)) continue;
+    MeasuredCost measured = cost(i);
+    measured.mean = measured.median * slower;
+    keep_surer(profile.kernels[measurables_[i].key], measured);
   }
 }
 
@@ -137,9 +156,10 @@ bool Samples::company_settled(const Profile& profile) const {
 }
 
 void Samples::write_company_to(Profile& profile) const {
+  const double slower = slowness();
   for (size_t i = 0; i < measurables_.size(); ++i) {
     const auto known = profile.kernels.find(measurables_[i].key);
-    if (known != profile.kernels.end() && enough(i)) known->second.beside = cost(i).median;
+    if (known != profile.kernels.end() && enough(i)) known->second.beside = cost(i).median * slower;
   }
 }
 

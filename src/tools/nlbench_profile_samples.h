@@ -41,7 +41,6 @@ class Samples {
   // others.
   void add(const std::vector<Interval>& times, double gauge_s);
   size_t executions() const { return gauges_.size(); }
-  bool spoiled() const { return executions() > 0 && executions() - disturbed() < least_repeats; }  // it says little
   size_t disturbed() const;
 
   const std::vector<Measurable>& measurables() const { return measurables_; }
@@ -65,6 +64,7 @@ class Samples {
   bool settled_here(size_t measurable) const;  // by executions that nothing disturbed
   std::vector<double> clean(size_t measurable) const;
   MeasuredCost cost(size_t measurable) const;
+  double slowness() const;  // of all executions that other work did not keep from computing, against these medians
 
   const Program& program_;
   Dependencies deps_;

@@ -37,7 +37,7 @@ struct Figures {
 Figures figures_of(const RunReport& report) {
   const Program& program = report.saved->program;
   Figures f;
-  const Makespans makespans = makespans_of(report.result->counted_makespans_s());
+  const Makespans makespans = makespans_of(report.result->makespans_s);
   f.makespan = makespans.middle;
   f.spread = makespans.spread;
   f.throughput = static_cast<double>(program.batch) / f.makespan;
@@ -77,6 +77,14 @@ double largest_slowdown(const RunResult& result) {
   return largest;
 }
 
+// Of the repeats before and after which every device's core was at its best.
+std::vector<double> undisturbed_makespans_s(const RunResult& result) {
+  std::vector<double> makespans;
+  for (const size_t r : undisturbed(result.gauges_s, best_gauges(result.gauges_s)))
+    makespans.push_back(result.makespans_s[r]);
+  return makespans;
+}
+
 // "measured 4.2 % slower"
 std::string error_text(double measured, double predicted) {
   const double error = (measured - predicted) / predicted * 100;
@@ -114,9 +122,8 @@ std::string report_text(const RunReport& report) {
   const Program& program = report.saved->program;
   const Figures f = figures_of(report);
   const size_t repeats = report.result->makespans_s.size(), devices = program.devices.size();
-  const size_t counting = report.result->counting.size();
   std::string text =
-      headline(program, report.transport) + throughput_line(f.throughput, {f.makespan, f.spread}, counting);
+      headline(program, report.transport) + throughput_line(f.throughput, {f.makespan, f.spread}, repeats);
   text += fmt::format("latency     {} of a micro-batch, longest {}\n", to_string(seconds(f.latency.mean)),
                       to_string(seconds(f.latency.max)));
   const bool predicted = report.saved->has_prediction;
@@ -144,10 +151,11 @@ std::string report_text(const RunReport& report) {
     table.add(std::move(row));
   }
   text += "\n" + table.to_string();
-  if (counting < repeats) {
-    text += fmt::format(
-        "\ndisturbed   {} of {} repeats: a processor was slower than at its best, by up to {:.0f} %; left out\n",
-        repeats - counting, repeats, largest_slowdown(*report.result) * 100);
+  if (const std::vector<double> others = undisturbed_makespans_s(*report.result); others.size() < repeats) {
+    text += fmt::format("\ndisturbed   {} of {} repeats: a processor was slower than at its best, by up to {:.0f} %",
+                        repeats - others.size(), repeats, largest_slowdown(*report.result) * 100);
+    if (!others.empty()) text += fmt::format("; the others took {}", to_string(seconds(median(others))));
+    text += "\n";
   }
   if (report.result->overruns > 0) {
     text += fmt::format("\ndevice clock  this machine was late {} in {}: figures are too low\n",
@@ -182,7 +190,7 @@ std::string report_json(const RunReport& report) {
                {"makespan_s", f.makespan},
                {"makespan_spread_s", f.spread},
                {"makespans_s", report.result->makespans_s},
-               {"counting", report.result->counting},  // which of them count
+               {"undisturbed", undisturbed(report.result->gauges_s, best_gauges(report.result->gauges_s))},
                {"throughput_per_s", f.throughput},
                {"latency_mean_s", f.latency.mean},
                {"latency_max_s", f.latency.max},

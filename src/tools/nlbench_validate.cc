@@ -8,7 +8,6 @@
 #include <optional>
 
 #include "base/file.h"
-#include "base/gauge.h"
 #include "base/units.h"
 #include "report/table.h"
 #include "report/validation/validation_report.h"
@@ -27,7 +26,7 @@ struct ValidateArguments {
   std::string scenario, output, nlsim;
   LaunchArguments launch;
   std::string duration = "3s";
-  int top = 10, also = 10, rounds = 1, tries = 3;
+  int top = 10, also = 10, rounds = 1;
   uint64_t seed = 1;
   bool recalibrate = false;
 };
@@ -58,25 +57,6 @@ Result<Attempt> run_plan(const ValidateArguments& arguments, const PredictedPlan
   run.fingerprint = plan.fingerprint;
   run.round = round;
   return attempt;
-}
-
-// Again if something else slowed a processor down; of several tries the one that it disturbed least.
-Result<Attempt> run_undisturbed(const ValidateArguments& arguments, const PredictedPlan& plan, const std::string& set,
-                                int round, std::vector<PlanRun> runs, const std::map<std::string, double>& gauges_s) {
-  Attempt best;
-  size_t best_count = 0;
-  for (int t = 0; t < arguments.tries; ++t) {
-    ASSIGN_OR_RETURN(Attempt attempt, run_plan(arguments, plan, set, round));
-    if (interrupted() || !attempt.run.error.empty()) return attempt;
-    runs.push_back(attempt.run);
-    const size_t count = undisturbed(attempt.run, best_gauges(runs, gauges_s)).size();
-    if (t == 0 || count > best_count) {
-      best = std::move(attempt);
-      best_count = count;
-    }
-    if (best_count >= least_undisturbed) break;
-  }
-  return best;
 }
 
 std::vector<std::string> set_words(const ValidateArguments& a, const std::string& dir) {
@@ -163,7 +143,7 @@ Status validate(const ValidateArguments& arguments) {
       show_progress("running plans", done++, total);
       if (results.has(plan.fingerprint, round)) continue;
       if (failures >= patience) break;
-      const auto attempt = run_undisturbed(arguments, plan, dir, round, results.runs(), set.gauges_s);
+      const auto attempt = run_plan(arguments, plan, dir, round);
       if (interrupted()) break;
       if (!attempt) return attempt.error();
       failures = attempt->run.error.empty() ? 0 : failures + 1;
@@ -197,14 +177,7 @@ void add_validate_command(CLI::App& app, int& code) {
   command->add_option("--seed", a->seed, "of the drawing (default 1)");
   command->add_option("--rounds", a->rounds, "Run all plans so many times, one after the other (default 1)")
       ->check(at_least(1));
-  command
-      ->add_option("--tries", a->tries,
-                   "So often a plan runs if each time something else slowed a processor down during nearly all "
-                   "executions;\nof them the least disturbed run counts (default 3)")
-      ->check(at_least(1));
-  command->add_option("--duration", a->duration,
-                      "Each run goes on for so long, at least 3 executions; up to three times as long while processors "
-                      "are slowed down\n(default 3s)");
+  command->add_option("--duration", a->duration, "Each run goes on for so long, at least 3 executions (default 3s)");
   add_launch_options(*command, a->launch);
   command->add_flag("--recalibrate", a->recalibrate,
                     "Learn from these runs by how much computing and messages take longer than predicted, show what "

@@ -76,7 +76,7 @@ Result<Program> reordering_program(const Scenario& scenario, const KernelGraph& 
 
 // More micro-batches of one size in an execution tell nothing new: caches are as they are in the middle of a run when
 // one has followed another.
-constexpr int most_micro_batches = 4;
+constexpr int most_micro_batches = 2;
 
 // The scenario with its micro-batches of this count, but no more of them than it takes to measure.
 Scenario shortened(const Scenario& scenario, int count, int& micro_batches) {

@@ -96,9 +96,9 @@ Status test_against(const std::string& path, const KernelFit& fit, ShownProfile&
       ++test.refused;
       continue;
     }
-    const double error = std::abs(predicted->time / cost.median - 1);
+    const double error = std::abs(predicted->time / usual(cost) - 1);
     test.errors.push_back(error);
-    test.took += cost.median.value();
+    test.took += usual(cost).value();
     test.predicted += predicted->time.value();
     test.within += error <= predicted->spread ? 1 : 0;
   }
@@ -155,6 +155,8 @@ std::string heading(const ShownProfile& shown) {
   }
   if (shown.unknown > 0) text += fmt::format("; {} are of another version and unknown here", shown.unknown);
   text += "\n";
+  if (const double slowness = slowness_of(profile); slowness > 0)
+    text += fmt::format("slowness  x{:.3f}: so much longer than these medians they took on the average\n", slowness);
   if (profile.dispatch.repeats > 0)
     text += fmt::format("dispatch  {} from one computation to the next\n", to_string(profile.dispatch.median));
   if (profile.copies) {
@@ -277,6 +279,7 @@ ordered_json to_json(const ShownProfile& shown, const ProfileShowArguments& argu
                        {"beside", shown.profile.beside},
                        {"measured_at_s", shown.profile.measured_at},
                        {"unknown_kernels", shown.unknown}};
+  if (const double slowness = slowness_of(shown.profile); slowness > 0) root["slowness"] = slowness;
   if (shown.profile.dispatch.repeats > 0) root["dispatch_s"] = shown.profile.dispatch.median.value();
   if (const std::optional<HostCopies>& copies = shown.profile.copies) {
     root["copies"] = {
@@ -298,6 +301,7 @@ ordered_json to_json(const ShownProfile& shown, const ProfileShowArguments& argu
       if (!arguments.kernels) break;
       root["kernels"].push_back({{"signature", row->key},
                                  {"median_s", row->cost.median.value()},
+                                 {"mean_s", usual(row->cost).value()},
                                  {"spread_s", row->cost.spread.value()},
                                  {"repeats", row->cost.repeats},
                                  {"flops", row->work.flops.value()},

@@ -1,36 +1,10 @@
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "base/gauge.h"
 #include "validate/results.h"
 
 namespace nlsplit {
-namespace {
-
-// A run of a plan, and which of its repeats count.
-struct Counted {
-  const PlanRun* run;
-  std::vector<size_t> repeats;
-};
-
-std::vector<size_t> all_repeats(const PlanRun& run) {
-  std::vector<size_t> all(run.makespans_s.size());
-  std::iota(all.begin(), all.end(), size_t{0});
-  return all;
-}
-
-// Runs without any undisturbed repeat are left out; if that would be all of them, all count.
-std::vector<Counted> counted_of(const std::vector<const PlanRun*>& runs, const std::map<std::string, double>& best) {
-  std::vector<Counted> counted;
-  for (const PlanRun* run : runs) {
-    std::vector<size_t> repeats = undisturbed(*run, best);
-    if (!repeats.empty()) counted.push_back({run, std::move(repeats)});
-  }
-  return counted;
-}
-
-}  // namespace
 
 std::map<std::string, double> best_gauges(const std::vector<PlanRun>& runs,
                                           const std::map<std::string, double>& known) {
@@ -82,19 +56,6 @@ std::optional<Quality> quality_of(const std::vector<ValidatedPlan>& plans) {
   return quality_of(outcomes);
 }
 
-std::optional<Quality> quality_of_undisturbed(const std::vector<ValidatedPlan>& plans) {
-  std::vector<Outcome> outcomes;
-  size_t disturbed = 0;
-  for (const ValidatedPlan& plan : plans) {
-    if (plan.runs.empty()) continue;
-    if (plan.disturbed)
-      ++disturbed;
-    else
-      outcomes.push_back(plan.outcome);
-  }
-  return disturbed > 0 ? quality_of(outcomes) : std::nullopt;
-}
-
 std::vector<ValidatedPlan> join(const PlanSet& set, const std::vector<PlanRun>& runs) {
   std::vector<ValidatedPlan> plans;
   const std::map<std::string, double> best = best_gauges(runs, set.gauges_s);
@@ -114,16 +75,13 @@ std::vector<ValidatedPlan> join(const PlanSet& set, const std::vector<PlanRun>& 
       continue;
     }
     plan.error.clear();
-    std::vector<Counted> counted = counted_of(plan.runs, best);
-    plan.disturbed = counted.empty();
-    if (plan.disturbed) {
-      for (const PlanRun* run : plan.runs) counted.push_back({run, all_repeats(*run)});
-    }
+    plan.disturbed =
+        std::ranges::all_of(plan.runs, [&](const PlanRun* run) { return undisturbed(*run, best).empty(); });
     const auto longest =
         static_cast<size_t>(std::ranges::max_element(predicted.compute_s) - predicted.compute_s.begin());
     std::vector<double> makespans, latencies, computing, sending;
-    for (const auto& [run, repeats] : counted) {
-      for (const size_t r : repeats) makespans.push_back(run->makespans_s[r]);
+    for (const PlanRun* run : plan.runs) {
+      makespans.insert(makespans.end(), run->makespans_s.begin(), run->makespans_s.end());
       latencies.push_back(run->latency_mean_s);
       if (longest < run->compute_s.size()) computing.push_back(run->compute_s[longest]);
       sending.push_back(run->messages_s);

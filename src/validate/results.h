@@ -43,8 +43,8 @@ class ResultsFile {
   std::vector<PlanRun> runs_;
 };
 
-// The executions of a run that no device's core spoiled, judged by all runs there are: a processor may have been slow
-// during all of this one.
+// The executions of a run during which no device's core was slower than at its best, judged by all runs there are: a
+// processor may have been slow during all of this one.
 std::vector<size_t> undisturbed(const PlanRun& run, const std::map<std::string, double>& best);
 // By device, of all runs and what was known before.
 std::map<std::string, double> best_gauges(const std::vector<PlanRun>& runs, const std::map<std::string, double>& known);
@@ -57,8 +57,8 @@ struct ValidatedPlan {
   const PredictedPlan* predicted = nullptr;
   std::vector<const PlanRun*> runs;  // that did not fail
   std::string error;                 // of the last one that did, if none did not
-  Outcome outcome;                   // if there are runs: over all their repeats that count
-  bool disturbed = false;            // in each run something else slowed a processor down nearly all the time
+  Outcome outcome;                   // if there are runs: over all their repeats
+  bool disturbed = false;            // in all of them a processor was slower than at its best
   // Relative to what was predicted: the computing of the device that was to compute longest, and all messages' times
   // (clocks of hosts agree as well as their starts do: to about a message's latency).
   double compute_error = 0, message_error = 0;
@@ -69,9 +69,8 @@ struct ErrorSources {
 };
 ErrorSources error_sources(const std::vector<ValidatedPlan>& plans);
 
-// Over the plans that ran, all or only those that nothing disturbed. None: fewer than two, or there is no difference.
+// Over the plans that ran. None: fewer than two.
 std::optional<Quality> quality_of(const std::vector<ValidatedPlan>& plans);
-std::optional<Quality> quality_of_undisturbed(const std::vector<ValidatedPlan>& plans);
 
 std::vector<ValidatedPlan> join(const PlanSet& set, const std::vector<PlanRun>& runs);
 

@@ -44,12 +44,5 @@ TEST(Gauge, ARepeatCountsIfAllDevicesWereFastBeforeAndAfterIt) {
   EXPECT_THAT(undisturbed({}, best), IsEmpty());
 }
 
-TEST(Gauge, WhereTooFewCountAllDo) {
-  EXPECT_THAT(counting_repeats({{1}, {1}, {2}, {1}, {1}, {1}}), ElementsAre(0, 3, 4, 5));
-  EXPECT_THAT(counting_repeats({{1}, {2}, {2}, {1}}), ElementsAre(0, 1, 2, 3));
-  EXPECT_THAT(counting_repeats({{1}, {1}}), ElementsAre(0, 1));
-  EXPECT_THAT(counting_repeats({{}, {}}), ElementsAre(0, 1)) << "nobody looked";
-}
-
 }  // namespace
 }  // namespace nlsplit

@@ -74,6 +74,25 @@ TEST(CostTable, ADispatchGoesWithEachMeasuredComputation) {
   EXPECT_EQ(CostTable({slow}, names_of_one()).cost(DeviceId(0), product()).value().time, seconds(1.5));
 }
 
+// A profile's medians are of a processor at its best; what a shared one gives on the average is what a plan will see.
+TEST(CostTable, AMeasuredComputationTakesWhatItTakesOnTheAverage) {
+  Profile profile = profile_with(0.5);
+  profile.dispatch = {seconds(0.25), seconds(0), 9};
+  profile.beside = 1;
+  MeasuredCost& kernel = profile.kernels.begin()->second;
+  kernel.mean = seconds(0.75);
+  kernel.beside = seconds(1);
+  const Cost usual = CostTable({profile}, names_of_one()).cost(DeviceId(0), product()).value();
+  EXPECT_EQ(usual.time, seconds(1));
+  EXPECT_EQ(usual.company, seconds(0.25));
+  const Cost half_as_fast = CostTable({slowed_down(profile, 2)}, names_of_one()).cost(DeviceId(0), product()).value();
+  EXPECT_EQ(half_as_fast.time, seconds(2));
+  EXPECT_EQ(half_as_fast.company, seconds(0.5));
+  const Cost clocked = CostTable({by_clock(profile, 2)}, names_of_one()).cost(DeviceId(0), product()).value();
+  EXPECT_EQ(clocked.time, seconds(1.5)) << "a clock keeps time";
+  EXPECT_EQ(clocked.company, seconds(0));
+}
+
 TEST(CostTable, WithoutCostsTheErrorNamesTheCommand) {
   const CostTable costs({NoCosts{}}, "zoo:resnet18");
   EXPECT_EQ(costs.cost(DeviceId(0), product(), "conv1").error().message,

@@ -52,7 +52,7 @@ TEST_F(ProfileFile, ReadsBackWhatWasWritten) {
   profile.dispatch = {seconds(1e-7), seconds(1e-9), 1000};
   profile.machine = "a CPU with \"quotes\" and \xC3\xBC";
   profile.kernels["conv_gemm_v3 Conv(f32[1,3,8,8]) {} -> f32[1,16,8,8]"] = {seconds(0.1), seconds(1e-9 / 3), 7};
-  profile.kernels["b"] = {seconds(1.0 / 3), seconds(0), 1, seconds(0.5)};
+  profile.kernels["b"] = {seconds(1.0 / 3), seconds(0), 1, seconds(0.5), seconds(1.25 / 3)};
   ASSERT_TRUE(write_profile(path_, profile).ok());
   const Profile read = read_profile(path_).value();
   EXPECT_EQ(read.file, path_);
@@ -60,6 +60,7 @@ TEST_F(ProfileFile, ReadsBackWhatWasWritten) {
   EXPECT_EQ(read.beside, 2);
   EXPECT_EQ(read.measured_at, 1795273442);
   EXPECT_EQ(read.dispatch.median, seconds(1e-7));
+  EXPECT_DOUBLE_EQ(slowness_of(read), 1.25);
   EXPECT_EQ(read.dispatch.repeats, 1000);
   EXPECT_EQ(read.machine, profile.machine);
   ASSERT_EQ(read.kernels.size(), 2u);

@@ -40,6 +40,8 @@ TEST_F(Profiles, GoOnWhereTheyStopped) {
   const json whole = read();
   EXPECT_EQ(whole["version"], 2);
   EXPECT_GT(whole["dispatch"]["median_s"].get<double>(), 0);
+  EXPECT_GT(whole["kernels"][0]["mean_s"].get<double>(), 0);
+  EXPECT_THAT(first.out, HasSubstr("times as long as these medians"));
   // Half of them are lost, and what is left was measured so well that nothing could be better.
   json half = whole;
   half["kernels"] = json::array();
@@ -149,8 +151,8 @@ TEST_F(Profiles, ShowSaysWhatIsInThem) {
   ASSERT_EQ(measure().code, 0);
   const Outcome shown = nlsim("profile show --kernels " + file_);
   ASSERT_EQ(shown.code, 0) << shown.err;
-  for (const std::string part :
-       {"machine ", "models    simple_cnn", "ago, alone", "dispatch ", "GFLOP/s", "shapes only", "Conv(f32["})
+  for (const std::string part : {"machine ", "models    simple_cnn", "ago, alone", "slowness  x", "dispatch ",
+                                 "GFLOP/s", "shapes only", "Conv(f32["})
     EXPECT_THAT(shown.out, HasSubstr(part));
   const Outcome figures = nlsim("profile show --kernels --json - " + file_);
   ASSERT_EQ(figures.code, 0) << figures.err;

@@ -124,34 +124,17 @@ TEST_F(Results, AreJoinedOverRounds) {
 }
 
 // What a run looks like by itself does not matter: its processor may have been slow all the time.
-TEST_F(Results, OfSlowProcessorsCountOnlyWhereThereAreNoOthers) {
+TEST_F(Results, OfSlowProcessorsCountAsWellAndAreTold) {
   PlanRun slow = run("aa", 0, {7, 8, 9}), partly = run("aa", 1, {3, 4, 5, 9}), other = run("bb", 0, {5, 6});
   slow.gauges_s["A"] = {1.5, 1.5, 1.5};
-  slow.latency_mean_s = 3;
   partly.gauges_s["A"] = {1, 1.01, 1.02, 1.5};  // slow from the end of the third one
   std::vector<ValidatedPlan> plans = join(set_, {slow, partly, other});
-  EXPECT_EQ(plans[0].outcome.measured, 3.5);
-  EXPECT_EQ(plans[0].outcome.measured_latency, 0.5);
+  EXPECT_EQ(plans[0].outcome.measured, 7);
   EXPECT_FALSE(plans[0].disturbed);
   plans = join(set_, {slow, other});
   EXPECT_EQ(plans[0].outcome.measured, 8);
   EXPECT_TRUE(plans[0].disturbed);
   EXPECT_FALSE(plans[1].disturbed);
-}
-
-TEST_F(Results, AreJudgedWithAndWithoutDisturbedOnes) {
-  set_.plans.push_back(set_.plans[1]);
-  set_.plans[2].fingerprint = "cc";
-  PlanRun good = run("aa", 0, {3, 3, 3}), slow = run("cc", 0, {30, 30, 30});
-  good.gauges_s["A"] = {1, 1, 1};
-  std::vector<PlanRun> runs = {good, run("bb", 0, {5, 5}), slow};
-  EXPECT_FALSE(quality_of_undisturbed(join(set_, runs))) << "nothing was disturbed";
-  runs[2].gauges_s["A"] = {2, 2, 2};
-  const std::vector<ValidatedPlan> plans = join(set_, runs);
-  ASSERT_TRUE(quality_of(plans) && quality_of_undisturbed(plans));
-  EXPECT_EQ(quality_of(plans)->plans, 3u);
-  EXPECT_EQ(quality_of_undisturbed(plans)->plans, 2u);
-  EXPECT_LT(quality_of_undisturbed(plans)->throughput_error.max, quality_of(plans)->throughput_error.max);
 }
 
 TEST_F(Results, AnErrorIsForgottenOnceItWorks) {

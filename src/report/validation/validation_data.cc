@@ -62,13 +62,11 @@ json validation_data(const PlanSet& set, const std::vector<ValidatedPlan>& plans
                {"model", set.model},
                {"batch", set.batch},
                {"quality", nullptr},
-               {"quality_undisturbed", nullptr},
                {"plans", std::move(list)}};
   const ErrorSources sources = error_sources(plans);
   file["computing_error"] = sources.computing ? to_json(*sources.computing) : json();
   file["message_error"] = sources.messages ? to_json(*sources.messages) : json();
   if (const std::optional<Quality> q = quality_of(plans)) file["quality"] = to_json(*q);
-  if (const std::optional<Quality> q = quality_of_undisturbed(plans)) file["quality_undisturbed"] = to_json(*q);
   return file;
 }
 

@@ -12,8 +12,7 @@ namespace nlsplit {
 // recalibration: nullptr where none was asked for.
 std::string validation_text(const PlanSet& set, const std::vector<ValidatedPlan>& plans,
                             const Recalibration* recalibration = nullptr);
-// {"format": "nlsplit-validation-report", "version": 1, "quality": {…} or null, "quality_undisturbed": the same without
-// the plans that something disturbed, null if there are none, "plans": […], "recalibration": {…}}
+// {"format": "nlsplit-validation-report", "version": 1, "quality": {…} or null, "plans": […], "recalibration": {…}}
 std::string validation_json(const PlanSet& set, const std::vector<ValidatedPlan>& plans,
                             const Recalibration* recalibration = nullptr);
 // One file without references to others: predicted against measured, and each plan's two Gantt charts on one axis.

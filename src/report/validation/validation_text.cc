@@ -98,10 +98,6 @@ std::string validation_text(const PlanSet& set, const std::vector<ValidatedPlan>
   if (disturbed > 0) {
     text += fmt::format("disturbed          {}: a processor was slower than at its best in all their executions\n",
                         counted(disturbed, "plan"));
-    if (const std::optional<Quality> quality = quality_of_undisturbed(plans)) {
-      text += fmt::format("  without them     throughput error {}; Kendall's tau {:.3f}\n",
-                          quantiles_text(quality->throughput_error), quality->all.tau);
-    }
   }
   for (const auto& [said, failed] : failures) {
     text += fmt::format("\n{} failed ({}): {}\n", counted(static_cast<int64_t>(failed.size()), "plan"),
