@@ -372,8 +372,8 @@ void add_profile_command(CLI::App& app, int& code) {
       "Measure each distinct kernel of a scenario's network on this machine, at all its micro-batch sizes.\n"
       "  nlbench profile scenarios/mine.yaml -o profiles/mine.json\n"
       "and then, in the scenario, for devices like this one:  costs: profiles/mine.json\n"
-      "It runs the whole network again and again and takes each kernel's median and mean, so caches are as in a real "
-      "run.\n"
+      "It runs the whole network again and again, so caches are as in a real run, and keeps each kernel's median and\n"
+      "mean.\n"
       "Of a GPU it also measures the copies to and from the host: a scenario that gives no `bus` has theirs.\n"
       "Ctrl-C keeps what was measured; the same command goes on there. A file that is there is added to: other sizes,\n"
       "other models. `nlsim profile show FILE` says what is in it.");

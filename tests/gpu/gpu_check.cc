@@ -115,7 +115,7 @@ std::optional<TimedNetwork> timed_network(const std::vector<std::string_view>& w
 int run_command(std::vector<std::string_view> words) {
   GpuOptions gpu;
   gpu.missing = GpuMissing::error;
-  int repeats = 5;
+  bool emulated = false;  // seconds for an image, and the times are not a GPU's
   if (!words.empty() && words[0] == "--cpu") {
     gpu = {"/nonexistent", GpuMissing::cpu};
     words.erase(words.begin());
@@ -123,14 +123,14 @@ int run_command(std::vector<std::string_view> words) {
     auto found = find_module("libbackend_cuda_emulated.so");
     if (!found.ok()) return report(found.error());
     gpu.backend = std::move(*found);
-    repeats = 1;  // some seconds for an image, and the times are not a GPU's
+    emulated = true;
     words.erase(words.begin());
   }
   const std::string_view command = words.empty() ? "" : words[0];
   const auto chosen = choose_backend(gpu);
   if (!chosen.ok()) return report(chosen.error());
   if (command == "split") {
-    const auto differing = check_split(gpu, repeats);
+    const auto differing = check_split(gpu, emulated ? 1 : 5);
     return differing.ok() ? (*differing == 0 ? 0 : 1) : report(differing.error());
   }
   if (command == "run" && words.size() == 2) {
@@ -156,7 +156,7 @@ int run_command(std::vector<std::string_view> words) {
     return printed.ok() ? 0 : report(printed.error());
   }
   if (command == "overlap") {
-    const Status printed = bench->print_overlap(!chosen->notice.empty());
+    const Status printed = bench->print_overlap(emulated || !chosen->notice.empty());
     return printed.ok() ? 0 : report(printed.error());
   }
   fmt::print(stderr, "{}", usage);

@@ -10,6 +10,7 @@
 #include "base/random.h"
 #include "gpu/gpu_check.h"
 #include "graph/elements.h"
+#include "graph/graph.h"
 #include "graph/reference/evaluate.h"
 #include "kernels/gpu.h"
 #include "kernels/random_desc.h"
@@ -58,7 +59,11 @@ double tolerance_of(const ComputeDesc& desc) {
     const Shape& w = desc.inputs[1].shape;
     terms = static_cast<double>(element_count(w) / w[0]);
   }
-  if (desc.op == Op::Gemm || desc.op == Op::MatMul) terms = static_cast<double>(desc.inputs[0].shape.back());
+  if (desc.op == Op::Gemm || desc.op == Op::MatMul) {
+    const Shape& a = desc.inputs[0].shape;
+    const bool transposed = desc.op == Op::Gemm && attr_int(desc.attrs, "transA") != 0;
+    terms = static_cast<double>(transposed ? a.front() : a.back());
+  }
   const bool product = desc.op == Op::Conv || desc.op == Op::Gemm || desc.op == Op::MatMul;
   const bool tf32 = product && isa_of(desc.kernel) == Isa::tf32;
   const DType type = desc.outputs[0].dtype;

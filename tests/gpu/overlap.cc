@@ -67,8 +67,9 @@ Status Bench::print_overlap(bool small) {
   RETURN_IF_ERROR(
       p.prepare(desc, std::vector<std::string>(2, std::string(static_cast<size_t>(n * n) * sizeof(float), '\0'))));
   const KernelCall call{&desc, p.inputs.data(), p.outputs.data(), p.workspace, {}};
-  ASSIGN_OR_RETURN(void* memory_in, p.take(size, std::string(size, '\0')));
-  ASSIGN_OR_RETURN(void* memory_out, p.take(size, std::string(size, '\0')));
+  const std::string zeros(size, '\0');  // holds until the copies are done
+  ASSIGN_OR_RETURN(void* memory_in, p.take(size, zeros));
+  ASSIGN_OR_RETURN(void* memory_out, p.take(size, zeros));
   RETURN_IF_ERROR(p.wait());
   const HostPages host_in(size), host_out(size);
   if (host_in.at() == nullptr || host_out.at() == nullptr) return failed("out of memory");
