@@ -23,7 +23,10 @@ struct ValidationSetArguments {
   std::string dir;
   size_t top = 10, also = 10;
   uint64_t seed = 1;
-  // A file of corrections. Then the same plans are predicted with these, and nothing but the predictions is written.
+  // plans.json of an earlier set: its plans, in its order, predicted with the scenario's costs of today. Nothing is
+  // ranked.
+  std::string plans = {};
+  // A file of corrections. Then the plans are predicted with these, and nothing but the predictions is written.
   std::string corrections = {};
 };
 

@@ -66,26 +66,27 @@ void listen(int fd, pid_t child, const ChildOptions& options, const PassOn& pass
   };
   constexpr size_t kept = 4096;
   constexpr std::chrono::seconds to_obey(5);  // from being asked to end to being killed
-  std::optional<Clock::time_point> start_by, ask_at, kill_at;
-  if (!options.sign_of_start.empty()) start_by = after(options.start_s);
+  constexpr Clock::time_point never = Clock::time_point::max();
+  Clock::time_point start_by = options.sign_of_start.empty() ? never : after(options.start_s);
+  Clock::time_point ask_at = never, kill_at = never;
   for (char buffer[1024];;) {
     pollfd item{fd, POLLIN, 0};
     const int ready = ::poll(&item, 1, 500);
     pass_on();
     const Clock::time_point now = Clock::now();
-    if (start_by && now > *start_by) {
-      start_by.reset();
+    if (now > start_by) {
+      start_by = never;
       std::error_code failure;
-      if (!ask_at && !fs::exists(options.sign_of_start, failure)) {
+      if (ask_at == never && !fs::exists(options.sign_of_start, failure)) {
         said += fmt::format("error: its ranks had not started after {} s: can all hosts be reached?", options.start_s);
         ask_at = now;
       }
     }
-    if (kill_at && now > *kill_at) {
+    if (now > kill_at) {
       ::kill(child, SIGKILL);
       break;  // who else holds its stderr may go on
     }
-    if (ask_at && !kill_at && now >= *ask_at) {
+    if (now >= ask_at && kill_at == never) {
       ::kill(child, SIGTERM);
       kill_at = now + to_obey;
     }
@@ -94,7 +95,8 @@ void listen(int fd, pid_t child, const ChildOptions& options, const PassOn& pass
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) break;
     said.append(buffer, static_cast<size_t>(n));
-    if (options.grace_s > 0 && !ask_at && said.find("error: ") != std::string::npos) ask_at = after(options.grace_s);
+    if (options.grace_s > 0 && ask_at == never && said.find("error: ") != std::string::npos)
+      ask_at = after(options.grace_s);
     if (said.size() > 2 * kept) said.erase(0, said.size() - kept);
   }
   if (said.size() > kept) said.erase(0, said.size() - kept);

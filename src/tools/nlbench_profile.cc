@@ -41,7 +41,7 @@ using Clock = std::chrono::steady_clock;
 struct ProfileArguments {
   std::string scenario, output, budget = "60s", nlsim, gpu_backend;
   int beside = 0;
-  bool fresh = false;
+  bool fresh = false, more = false;
 };
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
@@ -146,12 +146,17 @@ struct Session {
   double budget_s = 0;
   Profile profile;
   std::string model = {};
-  MeasuredCost dispatch_before = {};
+  Profile before = {};  // as the file was
   BestGauge best = BestGauge(profile.gauge_s);
   std::deque<Measured> programs = {};
   Clock::time_point start = Clock::now();
 
   GpuOptions gpu() const { return {arguments.gpu_backend, GpuMissing::error}; }
+  // What need not be measured again.
+  const Profile& known() const {
+    static const Profile nothing;
+    return arguments.more ? nothing : profile;
+  }
   double left() const { return budget_s - seconds_since(start); }
   size_t all_kernels() const {
     size_t count = 0;
@@ -202,17 +207,21 @@ Status write(Session& session) {
   std::vector<Measurable> all;
   std::vector<double> gaps;
   for (const Measured& one : session.programs) {
-    one.samples.write_to(session.profile);
-    one.company.write_company_to(session.profile);
+    const Profile* add_to = session.arguments.more ? &session.before : nullptr;
+    one.samples.write_to(session.profile, add_to);
+    one.company.write_company_to(session.profile, add_to);
     gaps.insert(gaps.end(), one.samples.gaps().begin(), one.samples.gaps().end());
     all.insert(all.end(), one.samples.measurables().begin(), one.samples.measurables().end());
   }
   if (gaps.size() >= least_repeats) {
-    session.profile.dispatch = session.dispatch_before;
+    session.profile.dispatch = session.before.dispatch;
     keep_surer(session.profile.dispatch, cost_of(std::move(gaps)));
   }
-  for (auto& [computation, kernel] : fastest_kernels(all, session.profile))
-    session.profile.choices[computation] = kernel;
+  for (auto& [computation, kernel] : fastest_kernels(all, session.profile)) {
+    // With --more runs of today's choices are to be compared with what is predicted then.
+    if (!session.arguments.more || !session.before.choices.contains(computation))
+      session.profile.choices[computation] = kernel;
+  }
   session.profile.gauge_s = session.best.best_s();
   session.profile.measured_at =
       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -228,7 +237,7 @@ Status measure(Session& session, Measured& one, int beside, double share_s) {
   const Company company(job, beside);
   Samples& samples = beside > 0 ? one.company : one.samples;
   const auto enough = [&] {
-    return beside > 0 ? samples.company_settled(session.profile) : samples.all_settled(session.profile);
+    return beside > 0 ? samples.company_settled(session.known()) : samples.all_settled(session.known());
   };
   Disturbance disturbance;
   RunOptions options;
@@ -255,8 +264,8 @@ Status measure_all(Session& session) {
   for (int round = 1; !interrupted(); ++round) {
     std::vector<std::pair<Measured*, int>> open;  // with so many beside
     for (Measured& one : session.programs) {
-      if (!one.samples.all_settled(session.profile)) open.emplace_back(&one, 0);
-      if (session.arguments.beside > 0 && !one.company.company_settled(session.profile))
+      if (!one.samples.all_settled(session.known())) open.emplace_back(&one, 0);
+      if (session.arguments.beside > 0 && !one.company.company_settled(session.known()))
         open.emplace_back(&one, session.arguments.beside);
     }
     if (open.empty() || (round > least_rounds && session.left() <= 0)) break;
@@ -355,7 +364,7 @@ Status profile_all(const ProfileArguments& arguments) {
   const std::string set = folder.path() + "/set";
   RETURN_IF_ERROR(run_nlsim(arguments.nlsim, {"lower", arguments.scenario, "--profile-set", set}));
   Session session{arguments, budget.value(), std::move(known)};
-  session.dispatch_before = session.profile.dispatch;
+  session.before = session.profile;
   RETURN_IF_ERROR(load_set(session, set));
   const size_t before = session.known_kernels();
   RETURN_IF_ERROR(measure_host_copies(session));
@@ -392,7 +401,13 @@ void add_profile_command(CLI::App& app, int& code) {
       ->check(at_least(0));
   command->add_option("--gpu-backend", a->gpu_backend,
                       "What computes on GPUs (default: libbackend_cuda.so beside nlbench)");
-  command->add_flag("--fresh", a->fresh, "Replace what the file holds instead of adding to it");
+  CLI::Option* fresh = command->add_flag("--fresh", a->fresh, "Replace what the file holds instead of adding to it");
+  command
+      ->add_flag("--more", a->more,
+                 "Measure all again, also what is known well, and average it with what the file holds: on a machine "
+                 "that others\nshare, a minute now and then tells more than all of them at once. The choice between "
+                 "kernels stays as it was")
+      ->excludes(fresh);
   command->add_option("--nlsim", a->nlsim, "Where nlsim is (default: beside nlbench)");
   command->callback([a, &code] {
     catch_interrupts();

@@ -34,6 +34,17 @@ void keep_surer(MeasuredCost& known, const MeasuredCost& cost) {
   known.beside = beside;
 }
 
+MeasuredCost pooled(const MeasuredCost& one, const MeasuredCost& other) {
+  const double all = one.repeats + other.repeats;
+  const auto mean = [&](Seconds a, Seconds b) { return (a * one.repeats + b * other.repeats) / all; };
+  MeasuredCost both = one;
+  both.median = mean(one.median, other.median);
+  both.spread = mean(one.spread, other.spread);
+  both.mean = mean(usual(one), usual(other));
+  both.repeats = one.repeats + other.repeats;
+  return both;
+}
+
 bool Samples::enough(size_t measurable) const { return samples_[measurable].size() >= least_repeats; }
 
 bool Samples::undisturbed(size_t execution) const {
@@ -135,13 +146,30 @@ double Samples::slowness() const {
   return expected > 0 ? took / expected : 1;
 }
 
-void Samples::write_to(Profile& profile) const {
+namespace {
+
+const MeasuredCost* find_in(const Profile* profile, const std::string& key) {
+  if (profile == nullptr) return nullptr;
+  const auto found = profile->kernels.find(key);
+  return found == profile->kernels.end() ? nullptr : &found->second;
+}
+
+}  // namespace
+
+void Samples::write_to(Profile& profile, const Profile* before) const {
   const double slower = slowness();
   for (size_t i = 0; i < measurables_.size(); ++i) {
     if (!enough(i)) continue;
     MeasuredCost measured = cost(i);
     measured.mean = measured.median * slower;
-    keep_surer(profile.kernels[measurables_[i].key], measured);
+    const std::string& key = measurables_[i].key;
+    if (const MeasuredCost* known = find_in(before, key)) {
+      const Seconds beside = profile.kernels[key].beside;
+      profile.kernels[key] = pooled(*known, measured);
+      profile.kernels[key].beside = beside;
+    } else {
+      keep_surer(profile.kernels[key], measured);
+    }
   }
 }
 
@@ -155,11 +183,18 @@ bool Samples::company_settled(const Profile& profile) const {
   return true;
 }
 
-void Samples::write_company_to(Profile& profile) const {
+void Samples::write_company_to(Profile& profile, const Profile* before) const {
   const double slower = slowness();
   for (size_t i = 0; i < measurables_.size(); ++i) {
     const auto known = profile.kernels.find(measurables_[i].key);
-    if (known != profile.kernels.end() && enough(i)) known->second.beside = cost(i).median * slower;
+    if (known == profile.kernels.end() || !enough(i)) continue;
+    const MeasuredCost now = cost(i);
+    known->second.beside = now.median * slower;
+    const MeasuredCost* earlier = find_in(before, measurables_[i].key);
+    if (earlier != nullptr && earlier->beside.value() > 0) {  // samples alone and in company are about as many
+      const double share = static_cast<double>(now.repeats) / (now.repeats + earlier->repeats);
+      known->second.beside = known->second.beside * share + earlier->beside * (1 - share);
+    }
   }
 }
 

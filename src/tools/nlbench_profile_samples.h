@@ -22,6 +22,8 @@ MeasuredCost cost_of(std::vector<double> seconds);  // of at least one
 bool settled(const MeasuredCost& cost);
 // Puts a measurement where there may be one already: the one whose median is better known stays.
 void keep_surer(MeasuredCost& known, const MeasuredCost& cost);
+// Both together, as if measured at once; the median is about that of all samples. `beside` is the first one's.
+MeasuredCost pooled(const MeasuredCost& one, const MeasuredCost& other);
 
 // One computation, or one movement of data, and where it is kept in a profile.
 struct Measurable {
@@ -48,11 +50,11 @@ class Samples {
   const std::vector<double>& gaps() const { return gaps_; }
   // All its computations are known well enough, by these samples or by the profile.
   bool all_settled(const Profile& profile) const;
-  // What has enough samples; without the gaps.
-  void write_to(Profile& profile) const;
+  // What has enough samples; without the gaps. before: what these samples are pooled with, instead of one staying.
+  void write_to(Profile& profile, const Profile* before = nullptr) const;
   // The same of samples taken with copies of the network beside it: MeasuredCost::beside of what was measured alone.
   bool company_settled(const Profile& profile) const;
-  void write_company_to(Profile& profile) const;
+  void write_company_to(Profile& profile, const Profile* before = nullptr) const;
 
  private:
   struct Sample {

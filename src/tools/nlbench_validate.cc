@@ -26,7 +26,7 @@ struct ValidateArguments {
   std::string scenario, output, nlsim;
   LaunchArguments launch;
   std::string duration = "3s";
-  int top = 10, also = 10, rounds = 1;
+  int top = 10, also = 10, rounds = 1, repeats = 3;
   uint64_t seed = 1;
   bool recalibrate = false;
 };
@@ -42,7 +42,8 @@ Result<Attempt> run_plan(const ValidateArguments& arguments, const PredictedPlan
   std::error_code failure;
   fs::remove(figures, failure);
   ASSIGN_OR_RETURN(const ChildEnd end, launch(arguments.launch, set + "/" + plan.folder, plan.hosts,
-                                              {"--json", figures, "--duration", arguments.duration, "--repeats", "3"}));
+                                              {"--json", figures, "--duration", arguments.duration, "--repeats",
+                                               fmt::format("{}", arguments.repeats)}));
   Attempt attempt;
   PlanRun& run = attempt.run;
   if (end.code == 0) {
@@ -72,9 +73,23 @@ std::vector<std::string> set_words(const ValidateArguments& a, const std::string
           fmt::format("{}", a.seed)};
 }
 
-Result<PlanSet> read_set(const std::string& dir) {
+// The plans of an earlier command with the same wishes stay, whatever a newer profile would rank first: their runs are
+// there, and the predictions of today can be held against them.
+Result<PlanSet> make_set(const ValidateArguments& a, const std::string& dir) {
+  const std::string kept = a.output + "/plans.json";
+  std::vector<std::string> words = set_words(a, dir);
+  std::error_code failure;
+  if (fs::exists(kept, failure)) {
+    ASSIGN_OR_RETURN(const std::string text, read_file(kept));
+    ASSIGN_OR_RETURN(const PlanSet before, parse_plan_set(text, kept));
+    const PlanDraw wanted = {static_cast<size_t>(a.top), static_cast<size_t>(a.also), a.seed};
+    if (before.draw == wanted) words.insert(words.end(), {"--plans", kept});
+  }
+  RETURN_IF_ERROR(run_nlsim(a.nlsim, words));
   ASSIGN_OR_RETURN(const std::string text, read_file(dir + "/plans.json"));
-  return parse_plan_set(text, dir + "/plans.json");
+  ASSIGN_OR_RETURN(PlanSet set, parse_plan_set(text, dir + "/plans.json"));
+  RETURN_IF_ERROR(write_file(kept, text));
+  return set;
 }
 
 // Learns from the runs there are; the factors stay in a file that the scenario may name.
@@ -85,9 +100,10 @@ Result<Recalibration> recalibrate_with(const ValidateArguments& arguments, const
     const std::string dir = fmt::format("{}/again{}", folder, ++sets), file = dir + ".json";
     RETURN_IF_ERROR(write_file(file, to_json(corrections)));
     std::vector<std::string> words = set_words(arguments, dir);
-    words.insert(words.end(), {"--corrections", file});
+    words.insert(words.end(), {"--plans", arguments.output + "/plans.json", "--corrections", file});
     RETURN_IF_ERROR(run_nlsim(arguments.nlsim, words));
-    return read_set(dir);
+    ASSIGN_OR_RETURN(const std::string text, read_file(dir + "/plans.json"));
+    return parse_plan_set(text, dir + "/plans.json");
   };
   ASSIGN_OR_RETURN(Recalibration recalibration, recalibrate(set, results.runs(), predict));
   RETURN_IF_ERROR(write_file(arguments.output + "/corrections.json", to_json(recalibration.corrections)));
@@ -130,8 +146,7 @@ Status validate(const ValidateArguments& arguments) {
   if (failure) return io_error(fmt::format("cannot create {}: {}", arguments.output, failure.message()));
   ASSIGN_OR_RETURN(const TemporaryFolder folder, TemporaryFolder::create());
   const std::string dir = folder.path() + "/set";
-  RETURN_IF_ERROR(run_nlsim(arguments.nlsim, set_words(arguments, dir)));
-  ASSIGN_OR_RETURN(const PlanSet set, read_set(dir));
+  ASSIGN_OR_RETURN(const PlanSet set, make_set(arguments, dir));
   ASSIGN_OR_RETURN(ResultsFile results,
                    ResultsFile::open(arguments.output + "/results.jsonl", set, describe_machine()));
   // So many failures in a row, and the others will not run either: all need mpirun, and the same hosts.
@@ -165,7 +180,9 @@ void add_validate_command(CLI::App& app, int& code) {
       "  nlbench validate scenarios/mine.yaml -o validation --mpirun 'mpirun --hostfile hosts' --on-hosts\n"
       "Not itself under mpirun: it starts one for each plan. Each result is kept as soon as it is there; the same "
       "command\n"
-      "goes on where an interrupted one stopped, and tries again what failed. A plan whose rank died, was stopped or "
+      "goes on where an interrupted one stopped, tries again what failed, and predicts the same plans anew if costs "
+      "have "
+      "changed. A plan whose rank died, was stopped or "
       "cut "
       "off is\n"
       "left out, the next one is run; exit code 3. Three failures in a row end it.");
@@ -177,7 +194,8 @@ void add_validate_command(CLI::App& app, int& code) {
   command->add_option("--seed", a->seed, "of the drawing (default 1)");
   command->add_option("--rounds", a->rounds, "Run all plans so many times, one after the other (default 1)")
       ->check(at_least(1));
-  command->add_option("--duration", a->duration, "Each run goes on for so long, at least 3 executions (default 3s)");
+  command->add_option("--duration", a->duration, "Each run goes on for so long (default 3s)");
+  command->add_option("--repeats", a->repeats, "and for at least so many executions (default 3)")->check(at_least(1));
   add_launch_options(*command, a->launch);
   command->add_flag("--recalibrate", a->recalibrate,
                     "Learn from these runs by how much computing and messages take longer than predicted, show what "

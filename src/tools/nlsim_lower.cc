@@ -294,6 +294,11 @@ void add_lower_command(CLI::App& app, int& code) {
       ->type_name("N")
       ->needs(validation);
   command
+      ->add_option("--plans", arguments->validation.plans,
+                   "Of a validation set: those of FILE, the plans.json of an earlier one, predicted anew")
+      ->type_name("FILE")
+      ->needs(validation);
+  command
       ->add_option("--corrections", arguments->validation.corrections,
                    "Of a validation set: only predict its plans again, with the costs corrected by FILE")
       ->type_name("FILE")

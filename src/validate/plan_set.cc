@@ -13,6 +13,7 @@ std::string to_json(const PlanSet& set) {
   for (const PredictedPlan& p : set.plans) {
     plans.push_back({{"folder", p.folder},
                      {"plan", p.text},
+                     {"stages", p.stages},
                      {"micro_batches", p.micro_batches},
                      {"schedule", p.schedule},
                      {"fingerprint", p.fingerprint},
@@ -27,8 +28,13 @@ std::string to_json(const PlanSet& set) {
                      {"messages_s", p.messages_s},
                      {"timeline", json::parse(p.timeline)}});
   }
-  const json file = {{"format", "nlsplit-plan-set"}, {"version", 1},       {"scenario", set.scenario},
-                     {"model", set.model},           {"batch", set.batch}, {"plans", std::move(plans)},
+  const json file = {{"format", "nlsplit-plan-set"},
+                     {"version", 2},
+                     {"scenario", set.scenario},
+                     {"model", set.model},
+                     {"batch", set.batch},
+                     {"draw", {{"top", set.draw.top}, {"also", set.draw.also}, {"seed", set.draw.seed}}},
+                     {"plans", std::move(plans)},
                      {"gauges_s", set.gauges_s}};
   return file.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
 }
@@ -36,17 +42,20 @@ std::string to_json(const PlanSet& set) {
 Result<PlanSet> parse_plan_set(const std::string& text, const std::string& file) {
   try {
     const json value = json::parse(text);
-    if (value.at("format") != "nlsplit-plan-set" || value.at("version") != 1)
-      return invalid_input(fmt::format("{}: not a set of plans of version 1", file));
+    if (value.at("format") != "nlsplit-plan-set" || value.at("version") != 2)
+      return invalid_input(fmt::format("{}: not a set of plans of version 2", file));
     PlanSet set;
     value.at("scenario").get_to(set.scenario);
     value.at("model").get_to(set.model);
     value.at("batch").get_to(set.batch);
     value.at("gauges_s").get_to(set.gauges_s);
+    const json& draw = value.at("draw");
+    set.draw = {draw.at("top").get<size_t>(), draw.at("also").get<size_t>(), draw.at("seed").get<uint64_t>()};
     for (const json& entry : value.at("plans")) {
       PredictedPlan p;
       entry.at("folder").get_to(p.folder);
       entry.at("plan").get_to(p.text);
+      entry.at("stages").get_to(p.stages);
       entry.at("micro_batches").get_to(p.micro_batches);
       entry.at("schedule").get_to(p.schedule);
       entry.at("fingerprint").get_to(p.fingerprint);

@@ -14,13 +14,14 @@
 namespace nlsplit {
 
 struct PredictedPlan {
-  std::string folder;  // within DIR
-  std::string text;    // the plan, for people
+  std::string folder;                    // within DIR
+  std::string text;                      // the plan, for people
+  std::vector<std::string> stages = {};  // and for parse_stages
   int micro_batches = 1;
   std::string schedule;
-  std::string fingerprint;                  // of its Program
-  size_t number = 0;                        // in the ranking; 0: drawn at random, and worse than those that were ranked
-  bool sampled = false;                     // drawn at random
+  std::string fingerprint;  // of its Program
+  size_t number = 0;        // in the ranking that chose it; 0: drawn at random, and worse than those that were ranked
+  bool sampled = false;     // drawn at random
   std::vector<std::string> devices, hosts;  // of the Program, so by rank
   double makespan_s = 0, throughput = 0, latency_mean_s = 0;
   std::vector<double> compute_s;  // by device
@@ -28,12 +29,20 @@ struct PredictedPlan {
   std::string timeline;           // report/timeline.h
 };
 
+// What a set was asked for.
+struct PlanDraw {
+  size_t top = 0, also = 0;
+  uint64_t seed = 1;
+  friend bool operator==(const PlanDraw&, const PlanDraw&) = default;
+};
+
 struct PlanSet {
   std::string scenario, model;
   int64_t batch = 1;
-  std::vector<PredictedPlan> plans;  // best predicted first
+  std::vector<PredictedPlan> plans;  // in the order of the ranking that chose them
   std::map<std::string, double> gauges_s =
       {};  // by device: of its processor at its best (Profile::gauge_s), where known
+  PlanDraw draw = {};
 };
 
 std::string to_json(const PlanSet& set);

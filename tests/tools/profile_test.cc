@@ -134,6 +134,35 @@ TEST_F(Profiles, CompanyIsAdded) {
   }
 }
 
+// Minutes in which a shared processor is fast and such in which it is not are averaged.
+TEST_F(Profiles, MoreIsPooledWithWhatIsThere) {
+  ASSERT_EQ(measure("--beside 1 --budget 200ms").code, 0);
+  json known = read();
+  for (json& kernel : known["kernels"]) {
+    kernel["median_s"] = 0.5;
+    kernel["mean_s"] = 0.75;
+    kernel["beside_s"] = 1;
+    kernel["spread_s"] = 0;
+    kernel["repeats"] = 10;
+  }
+  write(known);
+  const Outcome more = measure("--beside 1 --more --budget 200ms");
+  ASSERT_EQ(more.code, 0) << more.err;
+  const json both = read();
+  ASSERT_EQ(both["kernels"].size(), known["kernels"].size());
+  for (const json& kernel : both["kernels"]) {
+    const int added = kernel["repeats"].get<int>() - 10;
+    ASSERT_GE(added, 5);
+    const double weight = 10.0 / (10 + added);
+    EXPECT_NEAR(kernel["median_s"].get<double>(), weight * 0.5, 0.02) << "kernels of simple_cnn take microseconds";
+    EXPECT_NEAR(kernel["mean_s"].get<double>(), weight * 0.75, 0.02);
+    EXPECT_GT(kernel["beside_s"].get<double>(), 1e-4);
+    EXPECT_LT(kernel["beside_s"].get<double>(), 1);
+  }
+  EXPECT_EQ(both.value("choices", json()), known.value("choices", json()));
+  EXPECT_EQ(measure("--more --fresh").code, 2);
+}
+
 // One file serves several models.
 TEST_F(Profiles, ModelsAddUp) {
   ASSERT_EQ(measure("--budget 1ms").code, 0);

@@ -65,6 +65,45 @@ TEST_F(Validate, RoundsAreJoined) {
   for (const json& plan : figures["plans"]) EXPECT_EQ(plan["measured"]["runs"], 2);
 }
 
+// Runs are of plans that were chosen once; what costs say of them may change.
+TEST_F(Validate, OtherCostsPredictTheSamePlans) {
+  ASSERT_EQ(nlbench(command()).code, 0);
+  const std::string runs = *read_file(scratch_ / "v/results.jsonl");
+  const json before = report()["plans"];
+  // All devices alike: the shares of copies stay, and so do the Programs.
+  std::string slower = small_scenario();
+  for (int i = 0; i < 3; ++i)
+    slower = with(slower, "compute: 10GFLOPS, memory: 10GBps", "compute: 5GFLOPS, memory: 5GBps");
+  scratch_.write("s.yaml", slower);
+  const Outcome again = nlbench(command());
+  ASSERT_EQ(again.code, 0) << again.err;
+  EXPECT_EQ(*read_file(scratch_ / "v/results.jsonl"), runs) << "nothing had to be run";
+  const json after = report()["plans"];
+  ASSERT_EQ(after.size(), before.size());
+  size_t changed = 0;
+  for (size_t i = 0; i < after.size(); ++i) {
+    EXPECT_EQ(after[i]["fingerprint"], before[i]["fingerprint"]);
+    EXPECT_EQ(after[i]["measured"], before[i]["measured"]);
+    changed += after[i]["predicted"] != before[i]["predicted"] ? 1 : 0;
+  }
+  EXPECT_GT(changed, 0u);
+  // Other wishes draw anew.
+  const Outcome more = nlbench(
+      fmt::format("validate {} -o {} --top 3 --also 2 --duration 10ms --transport threads", scenario_, scratch_ / "v"));
+  ASSERT_EQ(more.code, 0) << more.err;
+  EXPECT_EQ(report()["plans"].size(), 5u);
+  // Plans of devices that are no more, and a file that is none.
+  scratch_.write("s.yaml", with(with(small_scenario(), "  C: {", "  D: {"), "rest@C", "rest@D"));
+  const Outcome gone = nlbench(
+      fmt::format("validate {} -o {} --top 3 --also 2 --duration 10ms --transport threads", scenario_, scratch_ / "v"));
+  EXPECT_EQ(gone.code, 2);
+  EXPECT_THAT(gone.err, HasSubstr("plans.json"));
+  scratch_.write("v/plans.json", "{}");
+  const Outcome broken = nlbench(command());
+  EXPECT_EQ(broken.code, 2);
+  EXPECT_THAT(broken.err, HasSubstr("plans.json"));
+}
+
 TEST_F(Validate, RecalibratesAScenario) {
   const Outcome outcome = nlbench(command("--recalibrate"));
   ASSERT_EQ(outcome.code, 0) << outcome.err;
