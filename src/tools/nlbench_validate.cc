@@ -179,13 +179,9 @@ void add_validate_command(CLI::App& app, int& code) {
       "  nlbench validate scenarios/mine.yaml -o validation --top 10 --also 40\n"
       "  nlbench validate scenarios/mine.yaml -o validation --mpirun 'mpirun --hostfile hosts' --on-hosts\n"
       "Not itself under mpirun: it starts one for each plan. Each result is kept as soon as it is there; the same "
-      "command\n"
-      "goes on where an interrupted one stopped, tries again what failed, and predicts the same plans anew if costs "
-      "have "
-      "changed. A plan whose rank died, was stopped or "
-      "cut "
-      "off is\n"
-      "left out, the next one is run; exit code 3. Three failures in a row end it.");
+      "command\ngoes on where an interrupted one stopped, tries again what failed, and predicts the same plans anew if "
+      "costs have\nchanged. A plan whose rank died, was stopped or cut off is left out, the next one is run; exit code "
+      "3. Three failures in a row end it.");
   const auto a = std::make_shared<ValidateArguments>();
   command->add_option("SCENARIO", a->scenario, "The scenario, with costs measured by nlbench profile")->required();
   command->add_option("-o,--output", a->output, "Folder for the results")->required();
