@@ -89,6 +89,9 @@ struct Way {
   // A link without ends that this way and the way back share: what both together carry at once. None: each carries as
   // much as alone.
   LinkId meeting = {};
+  // The receiver's answer to the request for a message above the eager limit travels behind what moves the other way
+  // already: at most so long.
+  Seconds answer_wait = seconds(0);
 };
 
 struct Route {
@@ -97,6 +100,7 @@ struct Route {
   // Alone on its way. From the links, latencies added, larger messages with the handshake; or as it was measured.
   MessageCost eager, rendezvous;
   Overheads overheads;  // none unless they were measured
+  Seconds answer_wait = seconds(0);
 };
 
 struct Cluster {

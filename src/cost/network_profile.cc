@@ -52,9 +52,9 @@ Result<NetworkProfile> read_network_profile(const std::string& path) {
   profile.file = path;
   try {
     const json value = json::parse(text);
-    if (value.at("format") != "nlsplit-network" || value.at("version") != 3)
+    if (value.at("format") != "nlsplit-network" || value.at("version") != 4)
       return invalid_input(
-          fmt::format("{}: not the measurements of a network, version 3 (nlbench network makes them)", path));
+          fmt::format("{}: not the measurements of a network, version 4 (nlbench network makes them)", path));
     value.at("machine").get_to(profile.machine);
     const auto limit = value.at("eager_limit_bytes").get<int64_t>();
     if (limit < 0) return invalid_input(fmt::format("{}: an eager limit of {} bytes", path, limit));
@@ -69,9 +69,11 @@ Result<NetworkProfile> read_network_profile(const std::string& path) {
       way.overheads = overheads_of(entry.at("overheads"));
       entry.at("largest_error").get_to(way.largest_error);
       way.crossing = bytes_per_second(entry.at("crossing_bytes_per_s").get<double>());
+      way.answer_wait = seconds(entry.at("answer_wait_s").get<double>());
       const std::string name = fmt::format("{}: from '{}' to '{}'", path, way.from, way.to);
       if (!possible(way.eager) || !possible(way.rendezvous) || !possible(way.overheads) ||
-          !std::isfinite(way.crossing.value()) || way.crossing.value() < 0)
+          !std::isfinite(way.crossing.value()) || way.crossing.value() < 0 || !std::isfinite(way.answer_wait.value()) ||
+          way.answer_wait.value() < 0)
         return invalid_input(name + ": a negative time, or no bandwidth");
       if (!known.emplace(way.from, way.to).second) return invalid_input(name + " twice");
       profile.ways.push_back(std::move(way));
@@ -91,10 +93,11 @@ Status write_network_profile(const std::string& path, const NetworkProfile& prof
                     {"rendezvous", to_json(way.rendezvous)},
                     {"overheads", to_json(way.overheads)},
                     {"largest_error", way.largest_error},
-                    {"crossing_bytes_per_s", way.crossing.value()}});
+                    {"crossing_bytes_per_s", way.crossing.value()},
+                    {"answer_wait_s", way.answer_wait.value()}});
   }
   const json file = {{"format", "nlsplit-network"},
-                     {"version", 3},
+                     {"version", 4},
                      {"machine", profile.machine},
                      {"eager_limit_bytes", profile.eager_limit.value()},
                      {"ways", std::move(ways)}};
@@ -121,7 +124,7 @@ void apply(const NetworkProfile& profile, Cluster& cluster) {
         ++cluster.inner_links;  // the last links: on no way but those that name them
       }
     }
-    cluster.ways.push_back({from, to, way.eager, way.rendezvous, way.overheads, meeting});
+    cluster.ways.push_back({from, to, way.eager, way.rendezvous, way.overheads, meeting, way.answer_wait});
   }
 }
 

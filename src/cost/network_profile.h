@@ -15,6 +15,7 @@ struct NamedWay {
   double largest_error = 0;  // of the two lines over the sizes measured, relative
   // Of large messages while others come the other way: each way's. 0: not measured, there is one way only.
   BytesPerSecond crossing{};
+  Seconds answer_wait = seconds(0);  // cost/cluster.h, Way; 0 also: not measured
 };
 
 struct NetworkProfile {
@@ -24,10 +25,10 @@ struct NetworkProfile {
   std::vector<NamedWay> ways;
 };
 
-// JSON {"format": "nlsplit-network", "version": 3, "machine": …, "eager_limit_bytes": …, "ways": [{"from", "to",
+// JSON {"format": "nlsplit-network", "version": 4, "machine": …, "eager_limit_bytes": …, "ways": [{"from", "to",
 // "eager": {"latency_s", "bytes_per_s"}, "rendezvous": {…}, "overheads": {"sender_s_per_byte", "receiver_s_per_byte",
-// "slowed"}, "largest_error", "crossing_bytes_per_s"}]}. Errors: not JSON, another format or version, missing or
-// impossible figures, a way twice; each names the file and entry.
+// "slowed"}, "largest_error", "crossing_bytes_per_s", "answer_wait_s"}]}. Errors: not JSON, another format or version,
+// missing or impossible figures, a way twice; each names the file and entry.
 Result<NetworkProfile> read_network_profile(const std::string& path);
 Status write_network_profile(const std::string& path, const NetworkProfile& profile);
 

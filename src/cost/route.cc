@@ -231,6 +231,7 @@ Result<Route> find_route(const Cluster& cluster, HostId from, HostId to) {
     }
   }
   route.overheads = way->overheads;
+  route.answer_wait = way->answer_wait;
   if (way->meeting.valid()) route.hops.push_back({way->meeting, true});
   return route;
 }

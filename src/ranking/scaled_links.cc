@@ -12,6 +12,7 @@ double makespan_over(const LoweredPlan& lowered, const ScaledLinks& links) {
     activity.duration /= links.bandwidth;
     activity.latency *= links.latency;
     activity.handshake *= links.latency;
+    activity.answer_wait /= links.bandwidth;
   }
   Timing timing;
   simulate_fast(graph, timing);

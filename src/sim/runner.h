@@ -15,7 +15,9 @@
 #include <algorithm>
 #include <optional>
 #include <span>
+#include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "sim/event_queue.h"
 #include "sim/online.h"
@@ -56,6 +58,7 @@ class Runner {
     computed_.assign(graph.host_of_device.size(), 0);
     if (std::ranges::any_of(graph.activities, [](const Activity& activity) { return activity.slowed > 0; }))
       ends_computed_.assign(count, 0);
+    answers_wait_ = do_answers_wait(graph);
     if (graph.nic_window > 0) {
       int hosts = 0;
       for (const int host : graph.host_of_device) hosts = std::max(hosts, host + 1);
@@ -298,12 +301,28 @@ class Runner {
   }
 
   void shake_hands(uint32_t i, double now) {
-    const double handshake = graph_.activities[i].handshake;
+    const double handshake = graph_.activities[i].handshake + answer_wait(i, now);
     if (handshake > 0) {
       clock_.at(now + handshake, i, Step::handshake_done);
     } else {
       ask_for_lane(i, now);
     }
+  }
+
+  // How long what moves from the receiver of message i to its sender keeps the receiver's answer back.
+  double answer_wait(uint32_t i, double now) const {
+    const Activity& transfer = graph_.activities[i];
+    if (transfer.answer_wait <= 0) return 0;
+    const auto found = on_way_.find(way_of(transfer.peer, transfer.device));
+    if (found == on_way_.end()) return 0;
+    double wait = 0;
+    for (const uint32_t other : found->second)
+      wait += std::max(0.0, timing_.moves[other] + graph_.activities[other].duration - now);
+    return std::min(wait, transfer.answer_wait);
+  }
+
+  uint64_t way_of(int from, int to) const {
+    return static_cast<uint64_t>(from) * graph_.host_of_device.size() + static_cast<uint64_t>(to);
   }
 
   Lane& lane_of_transfer(const Activity& activity) {
@@ -356,6 +375,7 @@ class Runner {
     timing_.moves[i] = now;
     if (graph_.activities[i].slowed > 0) ends_computed_[i] = ends_computed(graph_.activities[i], now);
     if (graph_.activities[i].duration > 0) {
+      if (answers_wait_) on_way_[way_of(graph_.activities[i].device, graph_.activities[i].peer)].push_back(i);
       clock_.flow(i, now);
     } else {
       flow_done(i, now);  // nothing to move, or no distance
@@ -391,6 +411,7 @@ class Runner {
       }
     }
     timing_.sent[i] = now;
+    if (answers_wait_) std::erase(on_way_[way_of(activity.device, activity.peer)], i);
     if (activity.sender_overhead > 0) steal(activity.device, activity.sender_overhead);
     if (activity.receiver_overhead > 0) steal(activity.peer, activity.receiver_overhead);
     if (const int card = card_of(activity); card >= 0) {
@@ -423,10 +444,12 @@ class Runner {
   std::vector<double> stolen_;         // by device: seconds that messages took from it so far
   std::vector<double> computed_;       // by device: seconds it computed until its last block's end
   std::vector<double> ends_computed_;  // by activity: what its ends had when it began to move; empty: nothing is slowed
-  std::vector<Card> cards_;            // by host; empty without a window
-  std::vector<int> asked_;             // cards that may have something to take
-  std::optional<Turns> turns_;         // online
-  std::vector<Lane> lanes_;            // online: [from * devices + to]
+  bool answers_wait_ = false;
+  std::unordered_map<uint64_t, std::vector<uint32_t>> on_way_;  // [way_of]: messages that move, while answers may wait
+  std::vector<Card> cards_;                                     // by host; empty without a window
+  std::vector<int> asked_;                                      // cards that may have something to take
+  std::optional<Turns> turns_;                                  // online
+  std::vector<Lane> lanes_;                                     // online: [from * devices + to]
 };
 
 }  // namespace nlsplit

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <utility>
 #include <variant>
 
 #include "program/text.h"
@@ -42,6 +44,7 @@ class Builder {
     RETURN_IF_ERROR(make_activities());
     make_edges();
     find_machines();
+    find_two_way_traffic();
     RETURN_IF_ERROR(sort());
     return std::move(graph_);
   }
@@ -206,6 +209,7 @@ class Builder {
       if (!activity.eager) {
         activity.handshake = std::max(0.0, (cost.latency - route.eager.latency).value());
         activity.slowed = route.overheads.slowed;
+        activity.answer_wait = route.answer_wait.value();
       }
       activity.sender_overhead = route.overheads.sender * activity.bytes;
       activity.receiver_overhead = route.overheads.receiver * activity.bytes;
@@ -303,6 +307,16 @@ class Builder {
     }
   }
 
+  // No answer waits where nothing ever moves the other way.
+  void find_two_way_traffic() {
+    if (std::ranges::none_of(activities_, [](const Activity& activity) { return activity.answer_wait > 0; })) return;
+    std::set<std::pair<int, int>> ways;
+    for (const Activity& activity : activities_)
+      if (activity.is_transfer && activity.duration > 0) ways.emplace(activity.device, activity.peer);
+    for (Activity& activity : activities_)
+      if (activity.answer_wait > 0 && !ways.contains({activity.peer, activity.device})) activity.answer_wait = 0;
+  }
+
   // Numbers the activities in a topological order (Kahn), and the edges with them.
   Status sort() {
     const size_t count = activities_.size();
@@ -377,6 +391,10 @@ class Builder {
 };
 
 }  // namespace
+
+bool do_answers_wait(const TimedGraph& graph) {
+  return std::ranges::any_of(graph.activities, [](const Activity& activity) { return activity.answer_wait > 0; });
+}
 
 Result<TimedGraph> build_timed_graph(const Program& program, const Dependencies& dependencies, const Cluster& cluster,
                                      const CostTable& costs) {

@@ -10,13 +10,15 @@
 //   block      starts when its device is free and its edges are met; lasts the sum of its kernels' costs
 //   transfer   ready: its data is written and it is at the head of its FIFO
 //              starts at ready (eager), else at max(ready, posted) + handshake; with a card window, when the card takes
-//              it sent = start + bytes/bandwidth (longer where others share the way);  arrives = sent + latency
+//              it; sent = start + bytes/bandwidth (longer where others share the way);  arrives = sent + latency
 //              delivered = arrives, and not before posted;  recvs of one FIFO are posted in order
 //              the next of its FIFO is ready at sent; the sender's buffer is free at ready (eager: it was copied) or
 //              sent
+//   answer     a handshake is longer by what then moves from its receiver to its sender and has yet to pass, alone, but
+//              at most by answer_wait: the receiver's answer waits behind it
 //   overhead   when a transfer's last byte moves, the block that runs on its sender at that moment ends sender_overhead
 //   later, and the one on its receiver receiver_overhead: a CPU that moves bytes does not compute. What a device that
-//   waits spends on messages is part of what they take. (The sweep of the fast tier leaves out this and the next.)
+//   waits spends on messages is part of what they take. (The sweep of the fast tier leaves out this and the next one.)
 //   slowed     while both its ends compute a message above the eager limit needs 1 + slowed times as long, while one
 //   does 1 + slowed / 2
 //   company    while k other devices of its machine compute, a block needs 1 + k company / duration times as long
@@ -57,12 +59,13 @@ struct Activity {
   int device = 0;               // block: where; transfer: the sender
   int peer = -1;                // transfer: the receiver
   uint32_t first_instance = 0;  // block: instances of a block are not contiguous in Dependencies: they are listed in
-  uint32_t count = 0;    //   TimedGraph::members from first_instance on. transfer: the send; its recv is its match
-  double duration = 0;   // block: seconds of computing. transfer: seconds alone on its route, without latency
-  double company = 0;    // block: seconds more for each other device of its machine that computes all the time
-  double latency = 0;    // transfer: seconds of its route
-  double handshake = 0;  // transfer: seconds before it moves, if it is not eager
-  double bytes = 0;      // transfer: what its links carry, so that the narrowest alone takes `duration`
+  uint32_t count = 0;      //   TimedGraph::members from first_instance on. transfer: the send; its recv is its match
+  double duration = 0;     // block: seconds of computing. transfer: seconds alone on its route, without latency
+  double company = 0;      // block: seconds more for each other device of its machine that computes all the time
+  double latency = 0;      // transfer: seconds of its route
+  double handshake = 0;    // transfer: seconds before it moves, if it is not eager
+  double answer_wait = 0;  // transfer: seconds more at most, for what comes the other way; 0 if nothing ever does
+  double bytes = 0;        // transfer: what its links carry, so that the narrowest alone takes `duration`
   // transfer: seconds it takes from a computation under way on the device, or on the peer, when its last byte moves
   double sender_overhead = 0, receiver_overhead = 0;
   double slowed = 0;  // transfer: seconds more for each second in which both ends compute
@@ -103,6 +106,9 @@ struct TimedGraph {
   // None: every device runs its slots in the order of the Program. Else its blocks do not wait for the slot before.
   std::optional<OnlineGraph> online;
 };
+
+// Whether some handshake may be longer by what comes the other way.
+bool do_answers_wait(const TimedGraph& graph);
 
 // Costs come from `costs`, looked up once for each device and computation; copy, pack, unpack and reduce have the desc
 // that sim/data_movement.h gives them, and are free on endpoints (the user's own data, where it lies). Expects a

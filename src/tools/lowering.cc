@@ -16,7 +16,6 @@
 #include "sim/online.h"
 #include "tools/terminal.h"
 #include "validate/plan_set.h"
-#include "validate/ways.h"
 
 namespace nlsplit {
 namespace {
@@ -186,93 +185,6 @@ Status write_validation_set(Loaded& loaded, const ValidationSetArguments& argume
   }
   clear_progress();
   return write_file(arguments.dir + "/plans.json", to_json(set));
-}
-
-namespace {
-
-constexpr double long_s = 0.02;  // a message's time that is long beside the agreement on it
-
-// Bytes of one that moves for so long, and that is large beside what a socket takes at once (512 KiB: start_mpi):
-// only the rest needs its sender's processor while it moves. On the slowest links no longer than 200 ms.
-int64_t large_message(const Route& route) {
-  constexpr double longest_s = 0.2;
-  const double rate = route.narrowest.value();
-  const double size = std::max(rate * long_s, std::min<double>(2 << 20, rate * longest_s));
-  return std::clamp<int64_t>(static_cast<int64_t>(size) / 64 * 64, 256 << 10, 32 << 20);
-}
-
-}  // namespace
-
-Status write_network_set(const Loaded& loaded, const std::string& dir, Bytes eager_limit) {
-  const Cluster& cluster = loaded.scenario.cluster;
-  std::vector<int> devices(cluster.hosts.size(), 0);  // and endpoints: who may send or receive there
-  for (const Device& device : cluster.devices) ++devices[device.host.index()];
-  for (const HostId end : {loaded.scenario.endpoints.source, loaded.scenario.endpoints.sink}) {
-    if (devices[end.index()] == 0) devices[end.index()] = 1;
-  }
-  std::error_code failure;
-  std::filesystem::create_directories(dir, failure);
-  if (failure) return io_error(fmt::format("cannot create {}: {}", dir, failure.message()));
-  GameSet set{eager_limit, {}, {}, {}, {}};
-  const auto device_on = [&](size_t host) {
-    return std::ranges::find_if(cluster.devices, [&](const Device& device) { return device.host == HostId(host); });
-  };
-  for (size_t a = 0; a < devices.size(); ++a) {
-    for (size_t b = a; b < devices.size(); ++b) {
-      if (devices[a] == 0 || devices[b] == 0 || (a == b && devices[a] < 2)) continue;
-      PingPong game = ping_pong(cluster.hosts[a].name, cluster.hosts[b].name, eager_limit);
-      RETURN_IF_ERROR(verify(game.program));
-      const std::string folder = fmt::format("g{}", set.games.size() + 1);
-      RETURN_IF_ERROR(
-          save_program(dir + "/" + folder, {game.program, game.program, false, {}, {}}, loaded.model.weights));
-      set.games.push_back({folder, cluster.hosts[a].name, cluster.hosts[b].name, std::move(game.sizes)});
-      if (a != b) {
-        ASSIGN_OR_RETURN(const Route route, find_path(cluster, HostId(a), HostId(b)));
-        const CrossingOptions options{large_message(route), eager_limit};
-        const Program program = crossing(cluster.hosts[a].name, cluster.hosts[b].name, options);
-        RETURN_IF_ERROR(verify(program));
-        MessageGame both{fmt::format("c{}", set.crossings.size() + 1), cluster.hosts[a].name, cluster.hosts[b].name,
-                         options.message_bytes * options.messages, options.messages};
-        RETURN_IF_ERROR(save_program(dir + "/" + both.folder, {program, program, false, {}, {}}, loaded.model.weights));
-        set.crossings.push_back(std::move(both));
-      }
-      for (const auto& [from, to] : {std::pair{a, b}, {b, a}}) {
-        const auto sender = device_on(from), receiver = device_on(to);
-        if (a == b || sender == cluster.devices.end() || receiver == cluster.devices.end()) continue;
-        // A device clock mostly sleeps, and its processor has time for messages.
-        if (sender->slowdown > 0 || receiver->slowdown > 0) continue;
-        ASSIGN_OR_RETURN(const Route route, find_path(cluster, HostId(from), HostId(to)));
-        // Shorter than the computing it falls into, so that all of it counts: that takes 4 ms with AVX-512 on a Zen 5
-        // core (kernels_bench, single/v4/erf), longer with less.
-        constexpr double busy_s = 0.003;
-        const int64_t size =
-            std::clamp<int64_t>(static_cast<int64_t>(route.narrowest.value() * busy_s) / 64 * 64, 64 << 10, 32 << 20);
-        BusyPair pair{fmt::format("q{}", set.pairs.size() + 1), fmt::format("l{}", set.pairs.size() + 1),
-                      cluster.hosts[from].name, cluster.hosts[to].name, 0};
-        for (const bool messages : {false, true}) {
-          Program program = busy_pair(pair.a, pair.b, sender->isa, receiver->isa, {size, eager_limit, messages});
-          RETURN_IF_ERROR(verify(program));
-          if (messages) pair.bytes = size * program.micro_batches;
-          RETURN_IF_ERROR(save_program(dir + "/" + (messages ? pair.loud : pair.quiet),
-                                       {program, program, false, {}, {}}, loaded.model.weights));
-        }
-        set.pairs.push_back(std::move(pair));
-
-        // Large messages, as long as those above, within computing that takes longer.
-        BusyPairOptions busy{large_message(route), eager_limit};
-        const double moves_s = static_cast<double>(busy.message_bytes) / route.narrowest.value();
-        busy.slots = 6, busy.chores = static_cast<int>(6000 * std::clamp(moves_s / long_s, 1.0, 20.0));
-        const Program slowed =
-            busy_pair(cluster.hosts[from].name, cluster.hosts[to].name, sender->isa, receiver->isa, busy);
-        RETURN_IF_ERROR(verify(slowed));
-        MessageGame game{fmt::format("s{}", set.slowed.size() + 1), cluster.hosts[from].name, cluster.hosts[to].name,
-                         busy.message_bytes * busy.slots, busy.slots};
-        RETURN_IF_ERROR(save_program(dir + "/" + game.folder, {slowed, slowed, false, {}, {}}, loaded.model.weights));
-        set.slowed.push_back(std::move(game));
-      }
-    }
-  }
-  return write_file(dir + "/network.json", to_json(set));
 }
 
 }  // namespace nlsplit

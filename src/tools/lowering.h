@@ -34,8 +34,4 @@ struct ValidationSetArguments {
 // come to the same Program count once.
 Status write_validation_set(Loaded& loaded, const ValidationSetArguments& arguments);
 
-// Writes a game of ping-pong (validate/ways.h) for every two hosts of the scenario that may exchange messages: a saved
-// Program each, g1 …, and network.json, which lists them.
-Status write_network_set(const Loaded& loaded, const std::string& dir, Bytes eager_limit);
-
 }  // namespace nlsplit

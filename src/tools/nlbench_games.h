@@ -31,6 +31,9 @@ Result<Played> run_saved(const LaunchArguments& arguments, const std::string& fo
 // stays 0.
 Result<Overheads> measure_overheads(const LaunchArguments& arguments, const std::string& set, const BusyPair& pair);
 
+// Way::answer_wait of messages from game.a to game.b: medians, with and without what comes the other way, in turns.
+Result<Seconds> measure_answer_wait(const LaunchArguments& arguments, const std::string& set, const AnswersGame& game);
+
 // Overheads::slowed: how much longer than `alone` large messages take while both ends compute. The median of some runs.
 Result<double> measure_slowed(const LaunchArguments& arguments, const std::string& set, const MessageGame& game,
                               const MessageCost& alone);

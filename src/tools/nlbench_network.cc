@@ -32,6 +32,7 @@ std::string table_of(const NetworkProfile& profile) {
                {"latency\nlarger ones", Align::right},
                {"bandwidth\nlarger ones", Align::right},
                {"while others\ncome back", Align::right},
+               {"answers wait\nat most", Align::right},
                {"error of\nthe lines", Align::right},
                {"from computing,\nof the sender", Align::right},
                {"of the\nreceiver", Align::right},
@@ -39,7 +40,7 @@ std::string table_of(const NetworkProfile& profile) {
   for (const NamedWay& way : profile.ways) {
     table.add({fmt::format("{} > {}", way.from, way.to), to_string(way.eager.latency), to_string(way.eager.bandwidth),
                to_string(way.rendezvous.latency), to_string(way.rendezvous.bandwidth),
-               way.crossing.value() > 0 ? to_string(way.crossing) : "-",
+               way.crossing.value() > 0 ? to_string(way.crossing) : "-", to_string(way.answer_wait),
                fmt::format("{:.1f} %", way.largest_error * 100), fmt::format("{:.2f} ns/B", way.overheads.sender * 1e9),
                fmt::format("{:.2f} ns/B", way.overheads.receiver * 1e9),
                fmt::format("{:.1f} %", way.overheads.slowed * 100)});
@@ -61,8 +62,9 @@ Status measure_network(const NetworkArguments& arguments) {
     auto fit = play(arguments.launch, dir, game, set.eager_limit);
     if (interrupted()) return ok_status();
     if (!fit) return fit.error();
-    profile.ways.push_back({game.a, game.b, fit->eager, fit->rendezvous, {}, fit->largest_error});
-    if (game.a != game.b) profile.ways.push_back({game.b, game.a, fit->eager, fit->rendezvous, {}, fit->largest_error});
+    profile.ways.push_back({game.a, game.b, fit->eager, fit->rendezvous, {}, fit->largest_error, {}, {}});
+    if (game.a != game.b)
+      profile.ways.push_back({game.b, game.a, fit->eager, fit->rendezvous, {}, fit->largest_error, {}, {}});
   }
   for (size_t i = 0; i < set.crossings.size(); ++i) {
     show_progress("measuring messages both ways at once", i, set.crossings.size());
@@ -77,6 +79,15 @@ Status measure_network(const NetworkArguments& arguments) {
       // Never more than alone: what is above that is noise.
       way.crossing = std::min(way.rendezvous.bandwidth,
                               bytes_per_second(static_cast<double>(game.bytes) / std::max(moving, 1e-9)));
+    }
+  }
+  for (size_t i = 0; i < set.answers.size(); ++i) {
+    show_progress("measuring how long answers wait", i, set.answers.size());
+    const auto waits = measure_answer_wait(arguments.launch, dir, set.answers[i]);
+    if (interrupted()) return ok_status();
+    if (!waits) return waits.error();
+    for (NamedWay& way : profile.ways) {
+      if (way.from == set.answers[i].a && way.to == set.answers[i].b) way.answer_wait = *waits;
     }
   }
   for (size_t i = 0; i < set.pairs.size(); ++i) {

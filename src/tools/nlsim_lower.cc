@@ -15,6 +15,7 @@
 #include "tools/commands.h"
 #include "tools/exit.h"
 #include "tools/lowering.h"
+#include "tools/network_set.h"
 #include "tools/planning.h"
 
 namespace nlsplit {

@@ -49,17 +49,30 @@ Buffer made(DeviceProgram& device, const std::string& name, int64_t floats, Buff
   return buffer;
 }
 
+Instr send_instr(BufferId buffer, int64_t floats, int peer, int tag) {
+  Instr instr;
+  instr.opcode = Opcode::send;
+  instr.peer = peer;
+  instr.tag = tag;
+  instr.reads = {{buffer, 0, floats}};
+  return instr;
+}
+
+Instr recv_instr(BufferId buffer, int64_t floats, int peer, int tag) {
+  Instr instr;
+  instr.opcode = Opcode::recv;
+  instr.peer = peer;
+  instr.tag = tag;
+  instr.writes = {{buffer, 0, floats}};
+  return instr;
+}
+
 // ping sends one buffer and gets the answer into the other, which it sends next; pong sends back what it got. So each
 // message waits for the one before, and receives are posted before their messages are sent.
 Segment rally(int64_t floats, bool even, bool is_ping) {
   const BufferId one(even ? 0 : 1), other(even ? 1 : 0);
-  const auto part = [&](BufferId buffer) { return Operand{buffer, 0, floats}; };
-  Instr send, recv;
-  send.opcode = Opcode::send;
-  recv.opcode = Opcode::recv;
-  send.peer = recv.peer = is_ping ? 1 : 0;
-  send.reads = {part(one)};
-  recv.writes = {part(is_ping ? other : one)};
+  const int peer = is_ping ? 1 : 0;
+  const Instr send = send_instr(one, floats, peer, 0), recv = recv_instr(is_ping ? other : one, floats, peer, 0);
   Segment segment;
   segment.name = fmt::format("s{}{}", floats * float_bytes, even ? "a" : "b");
   segment.stage = is_ping ? 0 : 1;
@@ -135,6 +148,18 @@ namespace {
 // costs beside its kernel does not count.
 constexpr int64_t chore_floats = 16384;
 
+Instr unary(Program& program, Isa isa, Op op, BufferId from, BufferId to, int64_t count) {
+  ComputeDesc desc;
+  desc.op = op;
+  desc.inputs = desc.outputs = {{DType::f32, {count}}};
+  desc.kernel = fmt::format("unary_{}", name_of(isa));
+  Instr instr;
+  instr.reads = {{from, 0, count}};
+  instr.writes = {{to, 0, count}};
+  instr.desc = intern_desc(program, desc);
+  return instr;
+}
+
 }  // namespace
 
 Program busy_pair(const std::string& a, const std::string& b, Isa isa_a, Isa isa_b, const BusyPairOptions& options) {
@@ -154,15 +179,7 @@ Program busy_pair(const std::string& a, const std::string& b, Isa isa_a, Isa isa
     device.buffers.push_back(made(device, "y", chore_floats, BufferKind::scratch, 1));
     device.memory = device.arena;
     const auto computes = [&](Op op, BufferId from, BufferId to, int64_t count) {
-      ComputeDesc desc;
-      desc.op = op;
-      desc.inputs = desc.outputs = {{DType::f32, {count}}};
-      desc.kernel = fmt::format("unary_{}", name_of(device.isa));
-      Instr instr;
-      instr.reads = {{from, 0, count}};
-      instr.writes = {{to, 0, count}};
-      instr.desc = intern_desc(program, desc);
-      return instr;
+      return unary(program, device.isa, op, from, to, count);
     };
     Segment segment;
     segment.name = "busy";
@@ -192,33 +209,70 @@ Program busy_pair(const std::string& a, const std::string& b, Isa isa_a, Isa isa
   return program;
 }
 
-Program crossing(const std::string& a, const std::string& b, const CrossingOptions& options) {
+Program crossing(const std::string& a, const std::string& b, int64_t message_bytes, Bytes eager_limit) {
   Program program;
   program.name = fmt::format("crossing [{}, {}]", a, b);
-  program.eager_limit = options.eager_limit;
-  program.batch = program.micro_batches = options.messages;
+  program.eager_limit = eager_limit;
+  const int64_t floats = message_bytes / float_bytes;
   for (const bool first : {true, false}) {
     DeviceProgram device;
     device.name = first ? "here" : "there";
     device.host = first ? a : b;
-    const int64_t floats = options.message_bytes / float_bytes;
-    for (const char* name : {"out", "in"}) device.buffers.push_back(made(device, name, floats, BufferKind::comm, 2));
+    for (const char* name : {"out", "in"}) device.buffers.push_back(made(device, name, floats, BufferKind::comm, 1));
     device.memory = device.arena;
-    Instr send, recv;
-    send.opcode = Opcode::send;
-    recv.opcode = Opcode::recv;
-    send.peer = recv.peer = first ? 1 : 0;
-    send.tag = first ? 0 : 1;
-    recv.tag = first ? 1 : 0;
-    send.reads = {{BufferId(0), 0, floats}};
-    recv.writes = {{BufferId(1), 0, floats}};
     Segment segment;
     segment.name = "exchange";
     segment.stage = first ? 0 : 1;
-    segment.instrs = {send, recv};
+    const int peer = first ? 1 : 0;
+    segment.instrs = {send_instr(BufferId(0), floats, peer, first ? 0 : 1),
+                      recv_instr(BufferId(1), floats, peer, first ? 1 : 0)};
     device.segments.push_back(std::move(segment));
-    for (int slot = 0; slot < options.messages; ++slot)
-      device.order.push_back({0, slot, {{BufferId(0), slot % 2}, {BufferId(1), slot % 2}}});
+    device.order.push_back({0, 0, {}});
+    program.devices.push_back(std::move(device));
+  }
+  return program;
+}
+
+Program answers(const std::string& a, const std::string& b, Isa isa_a, Isa isa_b, const AnswersOptions& options) {
+  Program program;
+  program.name = fmt::format("answers [{}, {}]", a, b);
+  program.eager_limit = options.eager_limit;
+  program.batch = program.micro_batches = options.slots;
+  const int64_t floats = options.message_bytes / float_bytes, bulk_floats = options.bulk_bytes / float_bytes;
+  const int64_t few = std::min({floats, bulk_floats, chore_floats});
+  const BufferId message(0), bulk(1), x(2), y(3);
+  for (const bool here : {true, false}) {
+    DeviceProgram device;
+    device.name = here ? "here" : "there";
+    device.host = here ? a : b;
+    device.isa = here ? isa_a : isa_b;
+    device.buffers.push_back(made(device, "message", floats, BufferKind::comm, 1));
+    device.buffers.push_back(made(device, "bulk", bulk_floats, BufferKind::comm, 1));
+    device.buffers.push_back(made(device, "x", chore_floats, BufferKind::scratch, 1));
+    device.buffers.push_back(made(device, "y", chore_floats, BufferKind::scratch, 1));
+    device.memory = device.arena;
+    const auto computes = [&](Op op, BufferId from, BufferId to, int64_t count) {
+      return unary(program, device.isa, op, from, to, count);
+    };
+    Segment segment;
+    segment.name = "answers";
+    segment.stage = here ? 0 : 1;
+    std::vector<Instr>& instrs = segment.instrs;
+    // Each slot begins when both messages of the one before are there: each side ends with reading what it got.
+    if (here) {
+      if (options.bulk) instrs.push_back(recv_instr(bulk, bulk_floats, 1, 1));
+      for (int i = 0; i < options.chores; ++i)
+        instrs.push_back(computes(Op::Erf, i % 2 == 0 ? x : y, i % 2 == 0 ? y : x, chore_floats));
+      instrs.push_back(computes(Op::Neg, x, message, few));
+      instrs.push_back(send_instr(message, floats, 1, 0));
+      if (options.bulk) instrs.push_back(computes(Op::Neg, bulk, x, few));
+    } else {
+      if (options.bulk) instrs.push_back(send_instr(bulk, bulk_floats, 0, 1));
+      instrs.push_back(recv_instr(message, floats, 0, 0));
+      instrs.push_back(computes(Op::Neg, message, options.bulk ? bulk : x, few));
+    }
+    device.segments.push_back(std::move(segment));
+    for (int slot = 0; slot < options.slots; ++slot) device.order.push_back({0, slot, {}});
     program.devices.push_back(std::move(device));
   }
   return program;
@@ -259,20 +313,24 @@ std::vector<MessageGame> message_games_of(const json& list) {
 }  // namespace
 
 std::string to_json(const GameSet& set) {
-  json games = json::array(), pairs = json::array();
+  json games = json::array(), pairs = json::array(), answers = json::array();
   for (const BusyPair& pair : set.pairs) {
     pairs.push_back({{"quiet", pair.quiet}, {"loud", pair.loud}, {"a", pair.a}, {"b", pair.b}, {"bytes", pair.bytes}});
+  }
+  for (const AnswersGame& game : set.answers) {
+    answers.push_back({{"quiet", game.quiet}, {"loud", game.loud}, {"a", game.a}, {"b", game.b}});
   }
   for (const Game& game : set.games) {
     games.push_back({{"folder", game.folder}, {"a", game.a}, {"b", game.b}, {"sizes", game.sizes}});
   }
   return json{{"format", "nlsplit-game-set"},
-              {"version", 1},
+              {"version", 2},
               {"eager_limit_bytes", set.eager_limit.value()},
               {"games", std::move(games)},
               {"pairs", std::move(pairs)},
               {"crossings", to_json(set.crossings)},
-              {"slowed", to_json(set.slowed)}}
+              {"slowed", to_json(set.slowed)},
+              {"answers", std::move(answers)}}
              .dump() +
          "\n";
 }
@@ -280,8 +338,8 @@ std::string to_json(const GameSet& set) {
 Result<GameSet> parse_game_set(const std::string& text, const std::string& file) {
   try {
     const json value = json::parse(text);
-    if (value.at("format") != "nlsplit-game-set" || value.at("version") != 1)
-      return invalid_input(fmt::format("{}: not a set of games of version 1", file));
+    if (value.at("format") != "nlsplit-game-set" || value.at("version") != 2)
+      return invalid_input(fmt::format("{}: not a set of games of version 2", file));
     GameSet set;
     set.eager_limit = bytes(value.at("eager_limit_bytes").get<int64_t>());
     for (const json& entry : value.at("games")) {
@@ -295,6 +353,10 @@ Result<GameSet> parse_game_set(const std::string& text, const std::string& file)
     }
     set.crossings = message_games_of(value.at("crossings"));
     set.slowed = message_games_of(value.at("slowed"));
+    for (const json& entry : value.at("answers")) {
+      set.answers.push_back({entry.at("quiet").get<std::string>(), entry.at("loud").get<std::string>(),
+                             entry.at("a").get<std::string>(), entry.at("b").get<std::string>()});
+    }
     return set;
   } catch (const json::exception& e) {
     return invalid_input(fmt::format("{}: {}", file, e.what()));
@@ -321,6 +383,21 @@ Result<std::vector<WaySample>> samples_of(const Game& game, const std::string& c
   if (samples.size() != game.sizes.size())
     return failed(fmt::format("{} has {} of {} messages", file, samples.size(), game.sizes.size()));
   return samples;
+}
+
+Result<std::vector<double>> send_times(const std::string& chrome_trace, const std::string& file) {
+  std::vector<double> times;
+  try {
+    const json trace = json::parse(chrome_trace);
+    for (const json& event : trace.at("traceEvents")) {
+      if (event.at("ph") == "X" && event.at("pid") == 0 && event.at("cat") == "send")
+        times.push_back(event.at("dur").get<double>() * 1e-6);
+    }
+  } catch (const json::exception& e) {
+    return invalid_input(fmt::format("{}: {}", file, e.what()));
+  }
+  if (times.empty()) return failed(fmt::format("{} has no messages of the first device", file));
+  return times;
 }
 
 }  // namespace nlsplit

@@ -33,13 +33,20 @@ Program busy_pair(const std::string& a, const std::string& b, Isa isa_a, Isa isa
 // A clock by which each of its slots computes so long, whatever the machine.
 Clocks busy_clock(const Program& busy, double slot_s);
 
-// Devices "here" on `a` and "there" on `b` send each other messages, both at once and without computing.
-struct CrossingOptions {
+// Devices "here" on `a` and "there" on `b` send each other a message, both at once and without computing.
+Program crossing(const std::string& a, const std::string& b, int64_t message_bytes, Bytes eager_limit);
+
+// "here" on `a` sends a message above the eager limit to "there" on `b`, whose own long message moves already (or not):
+// what an answer waits behind is the difference of what the first one takes to leave.
+struct AnswersOptions {
   int64_t message_bytes = 0;
+  int64_t bulk_bytes = 0;  // of the long one
   Bytes eager_limit;
-  int messages = 16;  // each way
+  bool bulk = true;
+  int chores = 0;  // that `here` computes before it sends, while the long one begins to move
+  int slots = 8;   // in each one message, and a long one
 };
-Program crossing(const std::string& a, const std::string& b, const CrossingOptions& options);
+Program answers(const std::string& a, const std::string& b, Isa isa_a, Isa isa_b, const AnswersOptions& options);
 
 // Games to be played: what `nlsim lower --network-set` writes and `nlbench network` reads.
 struct Game {
@@ -57,12 +64,17 @@ struct MessageGame {
   int64_t bytes = 0;  // of all messages from a to b
   int messages = 0;
 };
+struct AnswersGame {
+  std::string quiet, loud;  // folders: without long messages, with them
+  std::string a, b;
+};
 struct GameSet {
   Bytes eager_limit;
   std::vector<Game> games;
   std::vector<BusyPair> pairs;
   std::vector<MessageGame> crossings;  // messages both ways at once
   std::vector<MessageGame> slowed;     // large ones from a to b while both compute
+  std::vector<AnswersGame> answers;
 };
 std::string to_json(const GameSet& set);
 Result<GameSet> parse_game_set(const std::string& text, const std::string& file);
@@ -79,6 +91,9 @@ struct WayFit {
 };
 // Of a game, from the trace `nlbench run --trace` writes: half of each slot's time there and back.
 Result<std::vector<WaySample>> samples_of(const Game& game, const std::string& chrome_trace, const std::string& file);
+
+// Of `answers`, from its trace: seconds of each of `here`'s messages until its last byte had left.
+Result<std::vector<double>> send_times(const std::string& chrome_trace, const std::string& file);
 
 // Through the median of each size, by least squares of the relative errors; a line each up to the limit and above it.
 // With no size above it the one line is that of both. Error: too few sizes, or times that do not grow with the size.

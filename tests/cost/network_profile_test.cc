@@ -22,11 +22,17 @@ class Network : public ::testing::Test {
     return profile.ok() ? "" : profile.error().message;
   }
   std::string path_ = std::filesystem::temp_directory_path() / ("network-test-" + std::to_string(::getpid()));
-  const NetworkProfile profile_{
-      "",
-      "a machine",
-      bytes(1000),
-      {{"a", "b", {seconds(1e-4), bytes_per_second(1e8)}, {seconds(3e-4), bytes_per_second(9e7)}, {1e-9, 2e-9}, 0.1}}};
+  const NetworkProfile profile_{"",
+                                "a machine",
+                                bytes(1000),
+                                {{"a",
+                                  "b",
+                                  {seconds(1e-4), bytes_per_second(1e8)},
+                                  {seconds(3e-4), bytes_per_second(9e7)},
+                                  {1e-9, 2e-9},
+                                  0.1,
+                                  {},
+                                  seconds(0.02)}}};
 };
 
 Cluster two_hosts() {
@@ -48,6 +54,7 @@ TEST_F(Network, SurvivesItsFile) {
   EXPECT_EQ(read->ways[0].eager, profile_.ways[0].eager);
   EXPECT_EQ(read->ways[0].rendezvous, profile_.ways[0].rendezvous);
   EXPECT_EQ(read->ways[0].overheads, profile_.ways[0].overheads);
+  EXPECT_EQ(read->ways[0].answer_wait, seconds(0.02));
 }
 
 // A GPU on `a` behind 2.5e7 B/s, which is less than the network has.
@@ -121,15 +128,18 @@ TEST_F(Network, NonsenseIsRefused) {
   EXPECT_THAT(refusal("{}"), HasSubstr("format"));
   EXPECT_THAT(refusal(R"({"format": "nlsplit-profile", "version": 1})"),
               HasSubstr("not the measurements of a network"));
-  const std::string head = R"({"format": "nlsplit-network", "version": 3, "machine": "m", "eager_limit_bytes": )";
+  const std::string head = R"({"format": "nlsplit-network", "version": 4, "machine": "m", "eager_limit_bytes": )";
   EXPECT_THAT(refusal(head + R"(-1, "ways": []})"), HasSubstr("an eager limit of -1"));
   const auto way = [](const std::string& latency, const std::string& bandwidth) {
-    return R"({"from": "a", "to": "b", "largest_error": 0, "crossing_bytes_per_s": 0, "overheads": {"sender_s_per_byte": 0, "receiver_s_per_byte": 0, "slowed": 0}, "rendezvous": {"latency_s": 0, "bytes_per_s": 1}, "eager": {"latency_s": )" +
+    return R"({"from": "a", "to": "b", "largest_error": 0, "crossing_bytes_per_s": 0, "answer_wait_s": 0.5, "overheads": {"sender_s_per_byte": 0, "receiver_s_per_byte": 0, "slowed": 0}, "rendezvous": {"latency_s": 0, "bytes_per_s": 1}, "eager": {"latency_s": )" +
            latency + R"(, "bytes_per_s": )" + bandwidth + "}}";
   };
   EXPECT_EQ(refusal(head + "0, \"ways\": [" + way("0", "1") + "]}"), "");
   EXPECT_THAT(refusal(head + "0, \"ways\": [" + way("-1", "1") + "]}"), HasSubstr("from 'a' to 'b': a negative time"));
   EXPECT_THAT(refusal(head + "0, \"ways\": [" + way("0", "0") + "]}"), HasSubstr("no bandwidth"));
+  std::string early = way("0", "1");
+  early.replace(early.find("0.5"), 3, "-0.5");
+  EXPECT_THAT(refusal(head + "0, \"ways\": [" + early + "]}"), HasSubstr("a negative time"));
   EXPECT_THAT(refusal(head + "0, \"ways\": [" + way("0", "1") + "," + way("0", "1") + "]}"), HasSubstr("twice"));
   EXPECT_NE(refusal(head + "0, \"ways\": [{}]}"), "");
 }

@@ -108,6 +108,34 @@ inline std::string exchange() {
   return text;
 }
 
+// B sends A 4000 floats at time 0; A writes as many as `floats` and then sends them to B, which reads them.
+inline std::string message_against_bulk(int floats) {
+  return fmt::format(R"(
+program against batch 1 micro_batches 1
+device A cpu host a memory 1000000
+  buffer x f32[{0}] input
+  buffer a f32[{0}] comm
+  buffer bulk f32[4000] output
+  segment F stage 0 shard 0 phase F
+    recv bulk from B tag 0
+    a = copy(x)
+    send a to B tag 0
+  order
+    F.0
+device B cpu host b memory 1000000
+  buffer big f32[4000] input
+  buffer a f32[{0}] comm
+  buffer y f32[{0}] output
+  segment F stage 0 shard 1 phase F
+    send big to A tag 0
+    recv a from A tag 0
+    y = copy(a)
+  order
+    F.0
+)",
+                     floats);
+}
+
 inline std::vector<HandCase> hand_cases() {
   std::vector<HandCase> cases;
   const auto add = [&](std::string name, const std::string& text, Cluster cluster, double makespan,
@@ -153,6 +181,22 @@ inline std::vector<HandCase> hand_cases() {
     cluster.handshake = seconds(0.5 * ms);
     add("handshake", late_receiver(0, 2), cluster, 10, {{"A", 0, 1, 0, 1, 2.5, 4.5}, {"A", 1, 1, 5.5, 2.5, 7, 9}});
     add("handshake, eager", late_receiver(4000, 2), cluster, 9, {{"A", 0, 1, 0, 1, 2, 4}, {"A", 1, 1, 5, 2, 3, 5}});
+  }
+
+  // B's answer to A's request waits behind the 4 ms that B sends from 0.5 on, up to 2 ms. Asked at 1 ms: 3.5 ms are
+  // left, so A sends 1 + 0.5 + 2 = 3.5 to 4.5, there at 6.5. Asked at 3 ms: 1.5 are left, 5 to 8. There is no such wait
+  // if it was not measured, nor for A's answer: nothing of A moves at 0.
+  {
+    Cluster cluster = chain(2, 2 * ms);
+    const MessageCost eager{seconds(2 * ms), bytes_per_second(link_rate)},
+        rendezvous{seconds(2.5 * ms), bytes_per_second(link_rate)};
+    for (const auto& [from, to] : {std::pair{0, 1}, {1, 0}})
+      cluster.ways.push_back({HostId(from), HostId(to), eager, rendezvous, {}, {}, seconds(2 * ms)});
+    add("an answer waits", message_against_bulk(1000), cluster, 7.5,
+        {{"B", 0, 0, 0, 0, 4.5, 6.5}, {"A", 0, 2, 0, 1, 4.5, 6.5}});
+    add("an answer waits for the rest", message_against_bulk(3000), cluster, 13, {{"A", 0, 2, 0, 3, 8, 10}});
+    for (Way& way : cluster.ways) way.answer_wait = seconds(0);
+    add("an answer that passes", message_against_bulk(1000), cluster, 6.5, {{"A", 0, 2, 0, 1, 2.5, 4.5}});
   }
 
   // Back-pressure. A takes 1 ms a micro-batch, the link 1 + 2, B 3. With one bank each y waits for a message that waits

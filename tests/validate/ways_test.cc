@@ -75,9 +75,61 @@ TEST(BusyPair, ItsClockIsShared) {
   EXPECT_NEAR(slot, 0.01, 1e-12);
 }
 
+TEST(Crossing, IsAProgramThatRuns) {
+  const Program program = crossing("a", "b", 4000, bytes(1000));
+  const Status sound = verify(program);
+  ASSERT_TRUE(sound.ok()) << sound.error().to_string();
+  const auto result = run_threads(program, {}, {});
+  EXPECT_TRUE(result.ok()) << result.error().to_string();
+}
+
+// A slot's message is sent after its chores, and no slot begins before both messages of the one before are there.
+TEST(Answers, TakeTurns) {
+  for (const bool bulk : {false, true}) {
+    const AnswersOptions options{8000, 100000, bytes(4000), bulk, 5, 3};
+    const Program program = answers("a", "b", Isa::v2, Isa::v2, options);
+    const Status sound = verify(program);
+    ASSERT_TRUE(sound.ok()) << sound.error().to_string();
+    RunOptions once;
+    once.repeats = 1;
+    const auto result = run_threads(program, {}, once);
+    ASSERT_TRUE(result.ok()) << result.error().to_string();
+    std::vector<double> sent(3, 0), computed(3, 0), there(3, 0), bulk_there(3, 0);  // [slot]
+    for (const Span& span : result->trace.spans) {
+      const Instr& instr =
+          program.devices[static_cast<size_t>(span.device)].segments[0].instrs[static_cast<size_t>(span.instr)];
+      const auto slot = static_cast<size_t>(span.slot);
+      if (instr.opcode == Opcode::recv) (span.device == 0 ? bulk_there : there)[slot] = span.finish;
+      if (span.device != 0) continue;
+      if (instr.opcode == Opcode::send) sent[slot] = span.start;
+      if (instr.opcode == Opcode::compute && instr.writes[0].buffer == BufferId(0)) computed[slot] = span.finish;
+    }
+    for (size_t slot = 0; slot < 3; ++slot) {
+      EXPECT_GE(sent[slot], computed[slot]);
+      EXPECT_GE(there[slot], sent[slot]);
+      EXPECT_EQ(bulk_there[slot] > 0, bulk);
+      if (slot > 0 && bulk) {
+        EXPECT_GE(sent[slot], std::max(bulk_there[slot - 1], there[slot - 1]));
+      }
+    }
+  }
+}
+
+TEST(Answers, TimesAreOfTheFirstDevice) {
+  const std::string trace =
+      R"({"traceEvents": [{"ph": "M"}, {"ph": "X", "pid": 0, "cat": "send", "ts": 5, "dur": 2000},)"
+      R"({"ph": "X", "pid": 1, "cat": "send", "ts": 5, "dur": 9}, {"ph": "X", "pid": 0, "cat": "recv", "ts": 5, "dur": 8}]})";
+  const auto times = send_times(trace, "t.json");
+  ASSERT_TRUE(times.ok()) << times.error().to_string();
+  ASSERT_EQ(times->size(), 1u);
+  EXPECT_DOUBLE_EQ(times->front(), 0.002);
+  EXPECT_FALSE(send_times(R"({"traceEvents": []})", "t.json").ok());
+  EXPECT_FALSE(send_times("[", "t.json").ok());
+}
+
 TEST(Games, SurviveTheirFile) {
-  GameSet set{
-      bytes(65480), {{"g1", "a", "b", {256, 512}}}, {{"q1", "l1", "a", "b", 800}}, {{"c1", "a", "b", 1600, 16}}, {}};
+  GameSet set{bytes(65480), {{"g1", "a", "b", {256, 512}}}, {{"q1", "l1", "a", "b", 800}}, {{"c1", "a", "b", 1600, 1}},
+              {},           {{"x1", "y1", "a", "b"}}};
   set.slowed.push_back({"s1", "b", "a", 600, 6});
   const auto read = parse_game_set(to_json(set), "set.json");
   ASSERT_TRUE(read.ok()) << read.error().to_string();

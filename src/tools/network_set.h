@@ -1,0 +1,14 @@
+// The Programs that `nlbench network` plays: what lower's option --network-set writes.
+#pragma once
+
+#include <string>
+
+#include "tools/planning.h"
+
+namespace nlsplit {
+
+// Writes the games (validate/ways.h) of every two hosts of the scenario that may exchange messages: a saved Program
+// each, and network.json, which lists them.
+Status write_network_set(const Loaded& loaded, const std::string& dir, Bytes eager_limit);
+
+}  // namespace nlsplit
