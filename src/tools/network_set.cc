@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "program/saved.h"
 #include "program/verify.h"
-#include "validate/ways.h"
+#include "validate/games.h"
 
 namespace nlsplit {
 namespace {
@@ -94,7 +94,7 @@ class NetworkSet {
     ASSIGN_OR_RETURN(const Route route, find_path(cluster_, sender.host, receiver.host));
     // The long message has been agreed on and fills what can be filled when the other one asks, and goes on for long
     // enough after it: several times what Open MPI and a socket hold (1 MiB).
-    constexpr double waits_s = 0.2;
+    constexpr double waits_s = 0.1;
     const double lasts_s = std::max(waits_s, 40 * route.rendezvous.latency.value());
     AnswersOptions options;
     options.eager_limit = set_.eager_limit;

@@ -7,7 +7,7 @@
 
 namespace nlsplit {
 
-// Writes the games (validate/ways.h) of every two hosts of the scenario that may exchange messages: a saved Program
+// Writes the games (validate/games.h) of every two hosts of the scenario that may exchange messages: a saved Program
 // each, and network.json, which lists them.
 Status write_network_set(const Loaded& loaded, const std::string& dir, Bytes eager_limit);
 

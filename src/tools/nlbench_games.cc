@@ -69,21 +69,17 @@ Result<Overheads> measure_overheads(const LaunchArguments& arguments, const std:
 }
 
 Result<Seconds> measure_answer_wait(const LaunchArguments& arguments, const std::string& set, const AnswersGame& game) {
-  constexpr int turns = 3;
-  std::vector<double> quiet, loud;
-  for (int turn = 0; turn < turns && !interrupted(); ++turn) {
-    for (const bool is_loud : {false, true}) {
-      const std::string folder = set + "/" + (is_loud ? game.loud : game.quiet), trace = folder + ".json";
-      ASSIGN_OR_RETURN(const ChildEnd end,
-                       launch(arguments, folder, {game.a, game.b}, {"--trace", trace, "--repeats", "1"}));
-      if (end.code != 0) return launch_error(end, fmt::format("messages between {} and {}", game.a, game.b));
-      ASSIGN_OR_RETURN(const std::string text, read_file(trace));
-      ASSIGN_OR_RETURN(const std::vector<double> times, send_times(text, trace));
-      (is_loud ? loud : quiet).insert((is_loud ? loud : quiet).end(), times.begin(), times.end());
-    }
+  double waits = 0;
+  for (const bool loud : {false, true}) {
+    const std::string folder = set + "/" + (loud ? game.loud : game.quiet), trace = folder + ".json";
+    ASSIGN_OR_RETURN(const ChildEnd end,
+                     launch(arguments, folder, {game.a, game.b}, {"--trace", trace, "--repeats", "1"}));
+    if (end.code != 0) return launch_error(end, fmt::format("messages between {} and {}", game.a, game.b));
+    ASSIGN_OR_RETURN(const std::string text, read_file(trace));
+    ASSIGN_OR_RETURN(const std::vector<double> times, send_times(text, trace));
+    waits = quantile(times, 0.5) - waits;
   }
-  if (loud.empty()) return seconds(0);  // interrupted
-  return seconds(std::max(0.0, quantile(loud, 0.5) - quantile(quiet, 0.5)));
+  return seconds(std::max(0.0, waits));
 }
 
 Result<double> measure_slowed(const LaunchArguments& arguments, const std::string& set, const MessageGame& game,

@@ -1,5 +1,5 @@
 // Small Programs that are played to measure a network: messages there and back, computing with and without messages.
-// validate/ways.h makes them.
+// validate/games.h makes them.
 #pragma once
 
 #include <string>
@@ -31,7 +31,7 @@ Result<Played> run_saved(const LaunchArguments& arguments, const std::string& fo
 // stays 0.
 Result<Overheads> measure_overheads(const LaunchArguments& arguments, const std::string& set, const BusyPair& pair);
 
-// Way::answer_wait of messages from game.a to game.b: medians, with and without what comes the other way, in turns.
+// Way::answer_wait of messages from game.a to game.b: medians, with what comes the other way and without.
 Result<Seconds> measure_answer_wait(const LaunchArguments& arguments, const std::string& set, const AnswersGame& game);
 
 // Overheads::slowed: how much longer than `alone` large messages take while both ends compute. The median of some runs.

@@ -2,8 +2,9 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <filesystem>
+#include <algorithm>
 #include <memory>
+#include <utility>
 
 #include "base/file.h"
 #include "base/units.h"
@@ -48,68 +49,95 @@ std::string table_of(const NetworkProfile& profile) {
   return table.to_string();
 }
 
+// What is known of a scenario's ways so far, and how to learn more.
+class Measurement {
+ public:
+  Measurement(const LaunchArguments& launch, const GameSet& set, const std::string& dir)
+      : launch_(launch), set_(set), dir_(dir) {
+    profile_.machine = describe_machine();
+    profile_.eager_limit = set.eager_limit;
+  }
+
+  // After an interrupt it ends early, and what it knows is of no use.
+  Result<NetworkProfile> run() {
+    RETURN_IF_ERROR(each(set_.games, "measuring messages", &Measurement::alone));
+    RETURN_IF_ERROR(each(set_.crossings, "measuring messages both ways at once", &Measurement::both_ways));
+    RETURN_IF_ERROR(each(set_.answers, "measuring how long answers wait", &Measurement::answers));
+    RETURN_IF_ERROR(each(set_.pairs, "measuring what messages take from computing", &Measurement::overheads));
+    RETURN_IF_ERROR(each(set_.slowed, "measuring messages while both ends compute", &Measurement::slowed));
+    clear_progress();
+    return std::move(profile_);
+  }
+
+ private:
+  template <class T>
+  Status each(const std::vector<T>& games, const std::string& doing, Status (Measurement::*measure)(const T&)) {
+    for (size_t i = 0; i < games.size() && !interrupted(); ++i) {
+      show_progress(doing, i, games.size());
+      if (Status status = (this->*measure)(games[i]); !status.ok() && !interrupted()) return status;
+    }
+    return ok_status();
+  }
+
+  NamedWay& way(const std::string& from, const std::string& to) {
+    const auto found = std::ranges::find_if(
+        profile_.ways, [&](const NamedWay& known) { return known.from == from && known.to == to; });
+    CHECK(found != profile_.ways.end(), "a game between hosts that play no ping-pong");
+    return *found;
+  }
+
+  Status alone(const Game& game) {
+    ASSIGN_OR_RETURN(const WayFit fit, play(launch_, dir_, game, set_.eager_limit));
+    NamedWay way{game.a, game.b, fit.eager, fit.rendezvous, {}, fit.largest_error, {}, {}};
+    profile_.ways.push_back(way);
+    if (game.a == game.b) return ok_status();
+    std::swap(way.from, way.to);
+    profile_.ways.push_back(std::move(way));
+    return ok_status();
+  }
+
+  Status both_ways(const MessageGame& game) {
+    constexpr int repeats = 5;
+    ASSIGN_OR_RETURN(const Played played, run_saved(launch_, dir_ + "/" + game.folder, {game.a, game.b}, repeats));
+    for (NamedWay* way : {&this->way(game.a, game.b), &this->way(game.b, game.a)}) {
+      const double moving = played.makespan_s - way->rendezvous.latency.value();
+      // Never more than alone: what is above that is noise.
+      way->crossing = std::min(way->rendezvous.bandwidth,
+                               bytes_per_second(static_cast<double>(game.bytes) / std::max(moving, 1e-9)));
+    }
+    return ok_status();
+  }
+
+  Status answers(const AnswersGame& game) {
+    ASSIGN_OR_RETURN(way(game.a, game.b).answer_wait, measure_answer_wait(launch_, dir_, game));
+    return ok_status();
+  }
+
+  Status overheads(const BusyPair& pair) {
+    ASSIGN_OR_RETURN(way(pair.a, pair.b).overheads, measure_overheads(launch_, dir_, pair));
+    return ok_status();
+  }
+
+  Status slowed(const MessageGame& game) {
+    NamedWay& way = this->way(game.a, game.b);
+    ASSIGN_OR_RETURN(way.overheads.slowed, measure_slowed(launch_, dir_, game, way.rendezvous));
+    return ok_status();
+  }
+
+  const LaunchArguments& launch_;
+  const GameSet& set_;
+  const std::string& dir_;
+  NetworkProfile profile_;
+};
+
 Status measure_network(const NetworkArguments& arguments) {
   ASSIGN_OR_RETURN(const Bytes eager_limit, parse_size(arguments.eager_limit));
   RETURN_IF_ERROR(check(arguments.launch));
   ASSIGN_OR_RETURN(const TemporaryFolder folder, TemporaryFolder::create());
   const std::string dir = folder.path() + "/set";
   ASSIGN_OR_RETURN(const GameSet set, make_games(arguments.nlsim, arguments.scenario, dir, eager_limit));
-  NetworkProfile profile;
-  profile.machine = describe_machine();
-  profile.eager_limit = set.eager_limit;
-  for (const Game& game : set.games) {
-    show_progress("measuring messages", profile.ways.size(), set.games.size());
-    auto fit = play(arguments.launch, dir, game, set.eager_limit);
-    if (interrupted()) return ok_status();
-    if (!fit) return fit.error();
-    profile.ways.push_back({game.a, game.b, fit->eager, fit->rendezvous, {}, fit->largest_error, {}, {}});
-    if (game.a != game.b)
-      profile.ways.push_back({game.b, game.a, fit->eager, fit->rendezvous, {}, fit->largest_error, {}, {}});
-  }
-  for (size_t i = 0; i < set.crossings.size(); ++i) {
-    show_progress("measuring messages both ways at once", i, set.crossings.size());
-    const MessageGame& game = set.crossings[i];
-    constexpr int repeats = 5;
-    auto played = run_saved(arguments.launch, dir + "/" + game.folder, {game.a, game.b}, repeats);
-    if (interrupted()) return ok_status();
-    if (!played) return played.error();
-    for (NamedWay& way : profile.ways) {
-      if ((way.from != game.a || way.to != game.b) && (way.from != game.b || way.to != game.a)) continue;
-      const double moving = played->makespan_s - way.rendezvous.latency.value();
-      // Never more than alone: what is above that is noise.
-      way.crossing = std::min(way.rendezvous.bandwidth,
-                              bytes_per_second(static_cast<double>(game.bytes) / std::max(moving, 1e-9)));
-    }
-  }
-  for (size_t i = 0; i < set.answers.size(); ++i) {
-    show_progress("measuring how long answers wait", i, set.answers.size());
-    const auto waits = measure_answer_wait(arguments.launch, dir, set.answers[i]);
-    if (interrupted()) return ok_status();
-    if (!waits) return waits.error();
-    for (NamedWay& way : profile.ways) {
-      if (way.from == set.answers[i].a && way.to == set.answers[i].b) way.answer_wait = *waits;
-    }
-  }
-  for (size_t i = 0; i < set.pairs.size(); ++i) {
-    show_progress("measuring what messages take from computing", i, set.pairs.size());
-    auto overheads = measure_overheads(arguments.launch, dir, set.pairs[i]);
-    if (interrupted()) return ok_status();
-    if (!overheads) return overheads.error();
-    for (NamedWay& way : profile.ways) {
-      if (way.from == set.pairs[i].a && way.to == set.pairs[i].b) way.overheads = *overheads;
-    }
-  }
-  for (size_t i = 0; i < set.slowed.size(); ++i) {
-    show_progress("measuring messages while both ends compute", i, set.slowed.size());
-    for (NamedWay& way : profile.ways) {
-      if (way.from != set.slowed[i].a || way.to != set.slowed[i].b) continue;
-      auto slowed = measure_slowed(arguments.launch, dir, set.slowed[i], way.rendezvous);
-      if (interrupted()) return ok_status();
-      if (!slowed) return slowed.error();
-      way.overheads.slowed = *slowed;
-    }
-  }
-  clear_progress();
+  ASSIGN_OR_RETURN(const NetworkProfile profile, Measurement(arguments.launch, set, dir).run());
+  if (interrupted()) return ok_status();
   RETURN_IF_ERROR(write_network_profile(arguments.output, profile));
   fmt::print("{}\n{}: messages up to {} start at once, larger ones when the receiver is ready\n", table_of(profile),
              arguments.output, to_string(profile.eager_limit));

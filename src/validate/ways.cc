@@ -15,353 +15,9 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int64_t float_bytes = 4;
-
-// Powers of two from 256 B to 4 MiB, and the two sizes on either side of the limit: that is where lines are most often
-// wrong.
-std::vector<int64_t> sizes_for(Bytes eager_limit) {
-  constexpr int64_t smallest = 256, largest = int64_t{4} << 20;
-  const int64_t limit = eager_limit.value() / float_bytes * float_bytes;
-  std::vector<int64_t> sizes;
-  for (int64_t size = smallest; size <= largest; size *= 4) sizes.push_back(size);
-  for (const int64_t size :
-       {limit / 2 / float_bytes * float_bytes, limit, limit + float_bytes, limit * 3 / 2 / float_bytes * float_bytes}) {
-    if (size >= smallest && size <= largest) sizes.push_back(size);
-  }
-  std::sort(sizes.begin(), sizes.end());
-  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
-  return sizes;
-}
-
-// Small messages are quick and vary most.
-int repeats_of(int64_t size) { return size <= 65536 ? 10 : 4; }
-
-// A buffer of floats behind the others of its device.
-Buffer made(DeviceProgram& device, const std::string& name, int64_t floats, BufferKind kind, int banks) {
-  Buffer buffer;
-  buffer.name = name;
-  buffer.type = {DType::f32, {floats}};
-  buffer.kind = kind;
-  buffer.bytes = bytes(floats * float_bytes);
-  buffer.banks = banks;
-  buffer.offset = device.arena.value();
-  device.arena = device.arena + bytes(buffer.stride() * banks);
-  return buffer;
-}
-
-Instr send_instr(BufferId buffer, int64_t floats, int peer, int tag) {
-  Instr instr;
-  instr.opcode = Opcode::send;
-  instr.peer = peer;
-  instr.tag = tag;
-  instr.reads = {{buffer, 0, floats}};
-  return instr;
-}
-
-Instr recv_instr(BufferId buffer, int64_t floats, int peer, int tag) {
-  Instr instr;
-  instr.opcode = Opcode::recv;
-  instr.peer = peer;
-  instr.tag = tag;
-  instr.writes = {{buffer, 0, floats}};
-  return instr;
-}
-
-// ping sends one buffer and gets the answer into the other, which it sends next; pong sends back what it got. So each
-// message waits for the one before, and receives are posted before their messages are sent.
-Segment rally(int64_t floats, bool even, bool is_ping) {
-  const BufferId one(even ? 0 : 1), other(even ? 1 : 0);
-  const int peer = is_ping ? 1 : 0;
-  const Instr send = send_instr(one, floats, peer, 0), recv = recv_instr(is_ping ? other : one, floats, peer, 0);
-  Segment segment;
-  segment.name = fmt::format("s{}{}", floats * float_bytes, even ? "a" : "b");
-  segment.stage = is_ping ? 0 : 1;
-  segment.instrs = is_ping ? std::vector{send, recv} : std::vector{recv, send};
-  return segment;
-}
-
 bool rises(const MessageCost& line) { return std::isfinite(line.bandwidth.value()) && line.bandwidth.value() > 0; }
 
 }  // namespace
-
-PingPong ping_pong(const std::string& a, const std::string& b, Bytes eager_limit) {
-  PingPong result;
-  Program& program = result.program;
-  program.name = fmt::format("ping-pong [{}, {}]", a, b);
-  program.eager_limit = eager_limit;
-  const std::vector<int64_t> sizes = sizes_for(eager_limit);
-  for (const bool is_ping : {true, false}) {
-    DeviceProgram device;
-    device.name = is_ping ? "ping" : "pong";
-    device.host = is_ping ? a : b;
-    for (const char* name : {"even", "odd"})
-      device.buffers.push_back(made(device, name, sizes.back() / float_bytes, BufferKind::comm, 1));
-    device.memory = device.arena;
-    for (const int64_t size : sizes) {
-      for (const bool even : {true, false}) device.segments.push_back(rally(size / float_bytes, even, is_ping));
-    }
-    int number = 0;
-    for (size_t s = 0; s < sizes.size(); ++s) {
-      for (int repeat = 0; repeat < repeats_of(sizes[s]); ++repeat, ++number) {
-        Slot slot;
-        slot.segment = static_cast<int>(2 * s) + number % 2;
-        slot.micro_batch = number;
-        device.order.push_back(slot);
-        if (is_ping) result.sizes.push_back(sizes[s]);
-      }
-    }
-    program.batch = program.micro_batches = number;
-    program.devices.push_back(std::move(device));
-  }
-  return result;
-}
-
-Result<WayFit> fit_way(const std::vector<WaySample>& samples, Bytes eager_limit) {
-  std::map<int64_t, std::vector<double>> by_size;
-  for (const WaySample& sample : samples) by_size[sample.bytes].push_back(sample.seconds);
-  std::map<int64_t, double> eager, rendezvous;
-  for (const auto& [size, times] : by_size)
-    (bytes(size) <= eager_limit ? eager : rendezvous)[size] = quantile(times, 0.5);
-  if (rendezvous.empty() && eager.size() >= 2) rendezvous = eager;  // all messages start at once: one line
-  if (rendezvous.size() < 2) return invalid_input("too few sizes above the eager limit were measured");
-  WayFit fit;
-  fit.rendezvous = line_through(rendezvous);
-  if (!rises(fit.rendezvous)) return failed("longer messages took no longer: the measurement was disturbed");
-  fit.eager = eager.size() < 2 ? fit.rendezvous : line_through(eager);
-  if (!rises(fit.eager)) {  // small ones differ by less than the noise: what larger ones take for a byte will do
-    std::vector<double> latencies;
-    for (const auto& [size, time] : eager) latencies.push_back(time - (bytes(size) / fit.rendezvous.bandwidth).value());
-    fit.eager = {seconds(quantile(latencies, 0.5)), fit.rendezvous.bandwidth};
-  }
-  for (MessageCost* cost : {&fit.eager, &fit.rendezvous}) cost->latency = seconds(std::max(0.0, cost->latency.value()));
-  for (const auto& [size, times] : by_size) {
-    const MessageCost& cost = bytes(size) <= eager_limit ? fit.eager : fit.rendezvous;
-    const double fitted = (cost.latency + bytes(size) / cost.bandwidth).value(), median = quantile(times, 0.5);
-    fit.largest_error = std::max(fit.largest_error, std::abs(fitted / median - 1));
-  }
-  return fit;
-}
-
-namespace {
-
-// A computation that lives in a second-level cache: its time is the CPU's alone. Long enough that what an instruction
-// costs beside its kernel does not count.
-constexpr int64_t chore_floats = 16384;
-
-Instr unary(Program& program, Isa isa, Op op, BufferId from, BufferId to, int64_t count) {
-  ComputeDesc desc;
-  desc.op = op;
-  desc.inputs = desc.outputs = {{DType::f32, {count}}};
-  desc.kernel = fmt::format("unary_{}", name_of(isa));
-  Instr instr;
-  instr.reads = {{from, 0, count}};
-  instr.writes = {{to, 0, count}};
-  instr.desc = intern_desc(program, desc);
-  return instr;
-}
-
-}  // namespace
-
-Program busy_pair(const std::string& a, const std::string& b, Isa isa_a, Isa isa_b, const BusyPairOptions& options) {
-  const auto& [message_bytes, eager_limit, messages, slots, chores] = options;
-  Program program;
-  program.name = fmt::format("busy [{}, {}]", a, b);
-  program.eager_limit = eager_limit;
-  program.batch = program.micro_batches = slots;
-  const int64_t floats = message_bytes / float_bytes;
-  for (const bool sends : {true, false}) {
-    DeviceProgram device;
-    device.name = sends ? "sender" : "receiver";
-    device.host = sends ? a : b;
-    device.isa = sends ? isa_a : isa_b;
-    device.buffers.push_back(made(device, "message", floats, BufferKind::comm, 2));
-    device.buffers.push_back(made(device, "x", chore_floats, BufferKind::scratch, 1));
-    device.buffers.push_back(made(device, "y", chore_floats, BufferKind::scratch, 1));
-    device.memory = device.arena;
-    const auto computes = [&](Op op, BufferId from, BufferId to, int64_t count) {
-      return unary(program, device.isa, op, from, to, count);
-    };
-    Segment segment;
-    segment.name = "busy";
-    segment.stage = sends ? 0 : 1;
-    Instr message;
-    message.opcode = sends ? Opcode::send : Opcode::recv;
-    message.peer = sends ? 1 : 0;
-    (sends ? message.reads : message.writes) = {Operand{BufferId(0), 0, -1}};
-    const BufferId x(1), y(2), content(0);
-    // What is sent is written at the end of a slot and moves during the next one; what arrives is read at its start.
-    if (!sends && messages) {
-      segment.instrs.push_back(message);
-      segment.instrs.push_back(computes(Op::Neg, content, x, std::min(floats, chore_floats)));
-    }
-    for (int i = 0; i < chores; ++i)
-      segment.instrs.push_back(computes(Op::Erf, i % 2 == 0 ? x : y, i % 2 == 0 ? y : x, chore_floats));
-    if (sends) {
-      segment.instrs.push_back(computes(Op::Neg, x, content, std::min(floats, chore_floats)));
-      if (messages) segment.instrs.push_back(message);
-    }
-    device.segments.push_back(std::move(segment));
-    for (int slot = 0; slot < slots; ++slot) {
-      device.order.push_back({0, slot, {{BufferId(0), slot % 2}}});
-    }
-    program.devices.push_back(std::move(device));
-  }
-  return program;
-}
-
-Program crossing(const std::string& a, const std::string& b, int64_t message_bytes, Bytes eager_limit) {
-  Program program;
-  program.name = fmt::format("crossing [{}, {}]", a, b);
-  program.eager_limit = eager_limit;
-  const int64_t floats = message_bytes / float_bytes;
-  for (const bool first : {true, false}) {
-    DeviceProgram device;
-    device.name = first ? "here" : "there";
-    device.host = first ? a : b;
-    for (const char* name : {"out", "in"}) device.buffers.push_back(made(device, name, floats, BufferKind::comm, 1));
-    device.memory = device.arena;
-    Segment segment;
-    segment.name = "exchange";
-    segment.stage = first ? 0 : 1;
-    const int peer = first ? 1 : 0;
-    segment.instrs = {send_instr(BufferId(0), floats, peer, first ? 0 : 1),
-                      recv_instr(BufferId(1), floats, peer, first ? 1 : 0)};
-    device.segments.push_back(std::move(segment));
-    device.order.push_back({0, 0, {}});
-    program.devices.push_back(std::move(device));
-  }
-  return program;
-}
-
-Program answers(const std::string& a, const std::string& b, Isa isa_a, Isa isa_b, const AnswersOptions& options) {
-  Program program;
-  program.name = fmt::format("answers [{}, {}]", a, b);
-  program.eager_limit = options.eager_limit;
-  program.batch = program.micro_batches = options.slots;
-  const int64_t floats = options.message_bytes / float_bytes, bulk_floats = options.bulk_bytes / float_bytes;
-  const int64_t few = std::min({floats, bulk_floats, chore_floats});
-  const BufferId message(0), bulk(1), x(2), y(3);
-  for (const bool here : {true, false}) {
-    DeviceProgram device;
-    device.name = here ? "here" : "there";
-    device.host = here ? a : b;
-    device.isa = here ? isa_a : isa_b;
-    device.buffers.push_back(made(device, "message", floats, BufferKind::comm, 1));
-    device.buffers.push_back(made(device, "bulk", bulk_floats, BufferKind::comm, 1));
-    device.buffers.push_back(made(device, "x", chore_floats, BufferKind::scratch, 1));
-    device.buffers.push_back(made(device, "y", chore_floats, BufferKind::scratch, 1));
-    device.memory = device.arena;
-    const auto computes = [&](Op op, BufferId from, BufferId to, int64_t count) {
-      return unary(program, device.isa, op, from, to, count);
-    };
-    Segment segment;
-    segment.name = "answers";
-    segment.stage = here ? 0 : 1;
-    std::vector<Instr>& instrs = segment.instrs;
-    // Each slot begins when both messages of the one before are there: each side ends with reading what it got.
-    if (here) {
-      if (options.bulk) instrs.push_back(recv_instr(bulk, bulk_floats, 1, 1));
-      for (int i = 0; i < options.chores; ++i)
-        instrs.push_back(computes(Op::Erf, i % 2 == 0 ? x : y, i % 2 == 0 ? y : x, chore_floats));
-      instrs.push_back(computes(Op::Neg, x, message, few));
-      instrs.push_back(send_instr(message, floats, 1, 0));
-      if (options.bulk) instrs.push_back(computes(Op::Neg, bulk, x, few));
-    } else {
-      if (options.bulk) instrs.push_back(send_instr(bulk, bulk_floats, 0, 1));
-      instrs.push_back(recv_instr(message, floats, 0, 0));
-      instrs.push_back(computes(Op::Neg, message, options.bulk ? bulk : x, few));
-    }
-    device.segments.push_back(std::move(segment));
-    for (int slot = 0; slot < options.slots; ++slot) device.order.push_back({0, slot, {}});
-    program.devices.push_back(std::move(device));
-  }
-  return program;
-}
-
-Clocks busy_clock(const Program& busy, double slot_s) {
-  const auto is_chore = [&](int desc) { return busy.descs[static_cast<size_t>(desc)].op == Op::Erf; };
-  const auto chores = std::ranges::count_if(busy.devices[0].segments[0].instrs, [&](const Instr& instr) {
-    return instr.opcode == Opcode::compute && is_chore(instr.desc);
-  });
-  std::vector<double> seconds;
-  for (size_t d = 0; d < busy.descs.size(); ++d)
-    seconds.push_back(is_chore(static_cast<int>(d)) ? slot_s / static_cast<double>(chores) : 0);
-  return Clocks(busy.devices.size(), seconds);
-}
-
-namespace {
-
-json to_json(const std::vector<MessageGame>& games) {
-  json list = json::array();
-  for (const MessageGame& game : games) {
-    list.push_back(
-        {{"folder", game.folder}, {"a", game.a}, {"b", game.b}, {"bytes", game.bytes}, {"messages", game.messages}});
-  }
-  return list;
-}
-
-std::vector<MessageGame> message_games_of(const json& list) {
-  std::vector<MessageGame> games;
-  for (const json& entry : list) {
-    games.push_back({entry.at("folder").get<std::string>(), entry.at("a").get<std::string>(),
-                     entry.at("b").get<std::string>(), entry.at("bytes").get<int64_t>(),
-                     entry.at("messages").get<int>()});
-  }
-  return games;
-}
-
-}  // namespace
-
-std::string to_json(const GameSet& set) {
-  json games = json::array(), pairs = json::array(), answers = json::array();
-  for (const BusyPair& pair : set.pairs) {
-    pairs.push_back({{"quiet", pair.quiet}, {"loud", pair.loud}, {"a", pair.a}, {"b", pair.b}, {"bytes", pair.bytes}});
-  }
-  for (const AnswersGame& game : set.answers) {
-    answers.push_back({{"quiet", game.quiet}, {"loud", game.loud}, {"a", game.a}, {"b", game.b}});
-  }
-  for (const Game& game : set.games) {
-    games.push_back({{"folder", game.folder}, {"a", game.a}, {"b", game.b}, {"sizes", game.sizes}});
-  }
-  return json{{"format", "nlsplit-game-set"},
-              {"version", 2},
-              {"eager_limit_bytes", set.eager_limit.value()},
-              {"games", std::move(games)},
-              {"pairs", std::move(pairs)},
-              {"crossings", to_json(set.crossings)},
-              {"slowed", to_json(set.slowed)},
-              {"answers", std::move(answers)}}
-             .dump() +
-         "\n";
-}
-
-Result<GameSet> parse_game_set(const std::string& text, const std::string& file) {
-  try {
-    const json value = json::parse(text);
-    if (value.at("format") != "nlsplit-game-set" || value.at("version") != 2)
-      return invalid_input(fmt::format("{}: not a set of games of version 2", file));
-    GameSet set;
-    set.eager_limit = bytes(value.at("eager_limit_bytes").get<int64_t>());
-    for (const json& entry : value.at("games")) {
-      set.games.push_back({entry.at("folder").get<std::string>(), entry.at("a").get<std::string>(),
-                           entry.at("b").get<std::string>(), entry.at("sizes").get<std::vector<int64_t>>()});
-    }
-    for (const json& entry : value.at("pairs")) {
-      set.pairs.push_back({entry.at("quiet").get<std::string>(), entry.at("loud").get<std::string>(),
-                           entry.at("a").get<std::string>(), entry.at("b").get<std::string>(),
-                           entry.at("bytes").get<int64_t>()});
-    }
-    set.crossings = message_games_of(value.at("crossings"));
-    set.slowed = message_games_of(value.at("slowed"));
-    for (const json& entry : value.at("answers")) {
-      set.answers.push_back({entry.at("quiet").get<std::string>(), entry.at("loud").get<std::string>(),
-                             entry.at("a").get<std::string>(), entry.at("b").get<std::string>()});
-    }
-    return set;
-  } catch (const json::exception& e) {
-    return invalid_input(fmt::format("{}: {}", file, e.what()));
-  }
-}
 
 Result<std::vector<WaySample>> samples_of(const Game& game, const std::string& chrome_trace, const std::string& file) {
   std::vector<WaySample> samples;
@@ -398,6 +54,32 @@ Result<std::vector<double>> send_times(const std::string& chrome_trace, const st
   }
   if (times.empty()) return failed(fmt::format("{} has no messages of the first device", file));
   return times;
+}
+
+Result<WayFit> fit_way(const std::vector<WaySample>& samples, Bytes eager_limit) {
+  std::map<int64_t, std::vector<double>> by_size;
+  for (const WaySample& sample : samples) by_size[sample.bytes].push_back(sample.seconds);
+  std::map<int64_t, double> eager, rendezvous;
+  for (const auto& [size, times] : by_size)
+    (bytes(size) <= eager_limit ? eager : rendezvous)[size] = quantile(times, 0.5);
+  if (rendezvous.empty() && eager.size() >= 2) rendezvous = eager;  // all messages start at once: one line
+  if (rendezvous.size() < 2) return invalid_input("too few sizes above the eager limit were measured");
+  WayFit fit;
+  fit.rendezvous = line_through(rendezvous);
+  if (!rises(fit.rendezvous)) return failed("longer messages took no longer: the measurement was disturbed");
+  fit.eager = eager.size() < 2 ? fit.rendezvous : line_through(eager);
+  if (!rises(fit.eager)) {  // small ones differ by less than the noise: what larger ones take for a byte will do
+    std::vector<double> latencies;
+    for (const auto& [size, time] : eager) latencies.push_back(time - (bytes(size) / fit.rendezvous.bandwidth).value());
+    fit.eager = {seconds(quantile(latencies, 0.5)), fit.rendezvous.bandwidth};
+  }
+  for (MessageCost* cost : {&fit.eager, &fit.rendezvous}) cost->latency = seconds(std::max(0.0, cost->latency.value()));
+  for (const auto& [size, times] : by_size) {
+    const MessageCost& cost = bytes(size) <= eager_limit ? fit.eager : fit.rendezvous;
+    const double fitted = (cost.latency + bytes(size) / cost.bandwidth).value(), median = quantile(times, 0.5);
+    fit.largest_error = std::max(fit.largest_error, std::abs(fitted / median - 1));
+  }
+  return fit;
 }
 
 }  // namespace nlsplit

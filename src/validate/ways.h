@@ -1,83 +1,13 @@
-// What messages between two hosts take: a Program that plays ping-pong with them, and lines through its times.
-//
-// Calibration is a Program run by exec, the same path as the real thing, so what a rank adds by the way it waits for
-// messages is in the figures.
+// What messages between two hosts take: from the times of a game (validate/games.h), and lines through them.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "cost/cluster.h"
-#include "program/program.h"
-#include "program/saved.h"
+#include "validate/games.h"
 
 namespace nlsplit {
-
-// Devices "ping" on host `a` and "pong" on host `b`. Each slot is a message there and back.
-struct PingPong {
-  Program program;
-  std::vector<int64_t> sizes;  // of each slot's message, bytes
-};
-PingPong ping_pong(const std::string& a, const std::string& b, Bytes eager_limit);
-
-// Two devices compute for some milliseconds, again and again, while messages from `a` to `b` pass (or not): what they
-// take from the computing of either end is the difference.
-struct BusyPairOptions {
-  int64_t message_bytes = 0;
-  Bytes eager_limit;
-  bool messages = true;
-  int slots = 8;     // in each computations, and a message of what the slot before has made
-  int chores = 750;  // computations of a slot
-};
-Program busy_pair(const std::string& a, const std::string& b, Isa isa_a, Isa isa_b, const BusyPairOptions& options);
-// A clock by which each of its slots computes so long, whatever the machine.
-Clocks busy_clock(const Program& busy, double slot_s);
-
-// Devices "here" on `a` and "there" on `b` send each other a message, both at once and without computing.
-Program crossing(const std::string& a, const std::string& b, int64_t message_bytes, Bytes eager_limit);
-
-// "here" on `a` sends a message above the eager limit to "there" on `b`, whose own long message moves already (or not):
-// what an answer waits behind is the difference of what the first one takes to leave.
-struct AnswersOptions {
-  int64_t message_bytes = 0;
-  int64_t bulk_bytes = 0;  // of the long one
-  Bytes eager_limit;
-  bool bulk = true;
-  int chores = 0;  // that `here` computes before it sends, while the long one begins to move
-  int slots = 8;   // in each one message, and a long one
-};
-Program answers(const std::string& a, const std::string& b, Isa isa_a, Isa isa_b, const AnswersOptions& options);
-
-// Games to be played: what `nlsim lower --network-set` writes and `nlbench network` reads.
-struct Game {
-  std::string folder;  // a saved Program
-  std::string a, b;    // hosts
-  std::vector<int64_t> sizes;
-};
-struct BusyPair {
-  std::string quiet, loud;  // folders: without messages, with them
-  std::string a, b;
-  int64_t bytes = 0;  // of all messages of an execution
-};
-struct MessageGame {
-  std::string folder, a, b;
-  int64_t bytes = 0;  // of all messages from a to b
-  int messages = 0;
-};
-struct AnswersGame {
-  std::string quiet, loud;  // folders: without long messages, with them
-  std::string a, b;
-};
-struct GameSet {
-  Bytes eager_limit;
-  std::vector<Game> games;
-  std::vector<BusyPair> pairs;
-  std::vector<MessageGame> crossings;  // messages both ways at once
-  std::vector<MessageGame> slowed;     // large ones from a to b while both compute
-  std::vector<AnswersGame> answers;
-};
-std::string to_json(const GameSet& set);
-Result<GameSet> parse_game_set(const std::string& text, const std::string& file);
 
 // Seconds one way, of a message of so many bytes.
 struct WaySample {

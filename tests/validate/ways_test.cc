@@ -2,120 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-
-#include "exec/run_threads.h"
-#include "program/dependencies.h"
-#include "program/verify.h"
-
 namespace nlsplit {
 namespace {
 
-size_t device_slots(const Program& program) { return program.devices[0].order.size(); }
-
-TEST(PingPong, IsAProgramThatRuns) {
-  const PingPong game = ping_pong("a", "b", bytes(65480));
-  const Status sound = verify(game.program);
-  ASSERT_TRUE(sound.ok()) << sound.error().to_string();
-  EXPECT_EQ(game.program.devices[0].order.size(), game.sizes.size());
-  RunOptions options;
-  options.repeats = 1;
-  const auto result = run_threads(game.program, {}, options);
-  ASSERT_TRUE(result.ok()) << result.error().to_string();
-  // Of ping's spans, send and recv of each slot: there is no message before the one before has come back.
-  double last = 0;
-  for (size_t slot = 0; slot < game.sizes.size(); ++slot) {
-    const Span &send = result->trace.spans[2 * slot], &recv = result->trace.spans[2 * slot + 1];
-    EXPECT_GE(send.start, last);
-    EXPECT_GE(recv.finish, send.start);
-    last = recv.finish;
-  }
-}
-
-TEST(PingPong, TriesBothSidesOfTheLimit) {
-  for (const int64_t limit : {int64_t{0}, int64_t{4000}, int64_t{65480}, int64_t{1} << 40}) {
-    const PingPong game = ping_pong("a", "a", bytes(limit));
-    EXPECT_TRUE(verify(game.program).ok());
-    const auto has = [&](int64_t size) { return std::ranges::count(game.sizes, size) > 0; };
-    EXPECT_EQ(has(limit), limit >= 256 && limit <= 4 << 20) << limit;
-    EXPECT_TRUE(has(4 << 20));
-  }
-}
-
-TEST(BusyPair, ComputesTheSameWithAndWithoutMessages) {
-  size_t computations[2] = {0, 0};
-  for (const bool messages : {false, true}) {
-    const Program program = busy_pair("a", "b", Isa::v2, Isa::v2, {100000, bytes(65480), messages});
-    const Status sound = verify(program);
-    ASSERT_TRUE(sound.ok()) << sound.error().to_string();
-    RunOptions options;
-    options.repeats = 1;
-    const auto result = run_threads(program, {}, options);
-    ASSERT_TRUE(result.ok()) << result.error().to_string();
-    size_t sends = 0;
-    for (const Span& span : result->trace.spans) {
-      const DeviceProgram& device = program.devices[static_cast<size_t>(span.device)];
-      const Instr& instr = device.segments[0].instrs[static_cast<size_t>(span.instr)];
-      computations[messages ? 1 : 0] += instr.opcode == Opcode::compute ? 1 : 0;
-      sends += instr.opcode == Opcode::send ? 1 : 0;
-    }
-    EXPECT_EQ(sends, messages ? device_slots(program) : 0);
-  }
-  EXPECT_EQ(computations[0] + 8, computations[1]) << "and what arrived is read";
-}
-
-TEST(BusyPair, ItsClockIsShared) {
-  BusyPairOptions options{100000, bytes(65480)};
-  options.slots = 2, options.chores = 40;
-  const Program program = busy_pair("a", "b", Isa::v2, Isa::v2, options);
-  const Clocks clocks = busy_clock(program, 0.01);
-  double slot = 0;
-  for (const Instr& instr : program.devices[0].segments[0].instrs)
-    slot += instr.opcode == Opcode::compute ? clocks[0][static_cast<size_t>(instr.desc)] : 0;
-  EXPECT_NEAR(slot, 0.01, 1e-12);
-}
-
-TEST(Crossing, IsAProgramThatRuns) {
-  const Program program = crossing("a", "b", 4000, bytes(1000));
-  const Status sound = verify(program);
-  ASSERT_TRUE(sound.ok()) << sound.error().to_string();
-  const auto result = run_threads(program, {}, {});
-  EXPECT_TRUE(result.ok()) << result.error().to_string();
-}
-
-// A slot's message is sent after its chores, and no slot begins before both messages of the one before are there.
-TEST(Answers, TakeTurns) {
-  for (const bool bulk : {false, true}) {
-    const AnswersOptions options{8000, 100000, bytes(4000), bulk, 5, 3};
-    const Program program = answers("a", "b", Isa::v2, Isa::v2, options);
-    const Status sound = verify(program);
-    ASSERT_TRUE(sound.ok()) << sound.error().to_string();
-    RunOptions once;
-    once.repeats = 1;
-    const auto result = run_threads(program, {}, once);
-    ASSERT_TRUE(result.ok()) << result.error().to_string();
-    std::vector<double> sent(3, 0), computed(3, 0), there(3, 0), bulk_there(3, 0);  // [slot]
-    for (const Span& span : result->trace.spans) {
-      const Instr& instr =
-          program.devices[static_cast<size_t>(span.device)].segments[0].instrs[static_cast<size_t>(span.instr)];
-      const auto slot = static_cast<size_t>(span.slot);
-      if (instr.opcode == Opcode::recv) (span.device == 0 ? bulk_there : there)[slot] = span.finish;
-      if (span.device != 0) continue;
-      if (instr.opcode == Opcode::send) sent[slot] = span.start;
-      if (instr.opcode == Opcode::compute && instr.writes[0].buffer == BufferId(0)) computed[slot] = span.finish;
-    }
-    for (size_t slot = 0; slot < 3; ++slot) {
-      EXPECT_GE(sent[slot], computed[slot]);
-      EXPECT_GE(there[slot], sent[slot]);
-      EXPECT_EQ(bulk_there[slot] > 0, bulk);
-      if (slot > 0 && bulk) {
-        EXPECT_GE(sent[slot], std::max(bulk_there[slot - 1], there[slot - 1]));
-      }
-    }
-  }
-}
-
-TEST(Answers, TimesAreOfTheFirstDevice) {
+TEST(Ways, SendTimesAreOfTheFirstDevice) {
   const std::string trace =
       R"({"traceEvents": [{"ph": "M"}, {"ph": "X", "pid": 0, "cat": "send", "ts": 5, "dur": 2000},)"
       R"({"ph": "X", "pid": 1, "cat": "send", "ts": 5, "dur": 9}, {"ph": "X", "pid": 0, "cat": "recv", "ts": 5, "dur": 8}]})";
@@ -125,17 +15,6 @@ TEST(Answers, TimesAreOfTheFirstDevice) {
   EXPECT_DOUBLE_EQ(times->front(), 0.002);
   EXPECT_FALSE(send_times(R"({"traceEvents": []})", "t.json").ok());
   EXPECT_FALSE(send_times("[", "t.json").ok());
-}
-
-TEST(Games, SurviveTheirFile) {
-  GameSet set{bytes(65480), {{"g1", "a", "b", {256, 512}}}, {{"q1", "l1", "a", "b", 800}}, {{"c1", "a", "b", 1600, 1}},
-              {},           {{"x1", "y1", "a", "b"}}};
-  set.slowed.push_back({"s1", "b", "a", 600, 6});
-  const auto read = parse_game_set(to_json(set), "set.json");
-  ASSERT_TRUE(read.ok()) << read.error().to_string();
-  EXPECT_EQ(to_json(*read), to_json(set));
-  EXPECT_EQ(read->slowed[0].messages, 6);
-  EXPECT_FALSE(parse_game_set("{}", "set.json").ok());
 }
 
 std::vector<WaySample> samples_of(const std::vector<int64_t>& sizes, double (*time)(int64_t)) {
