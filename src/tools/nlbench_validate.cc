@@ -2,8 +2,10 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <filesystem>
-#include <map>
+#include <iterator>
+#include <limits>
 #include <memory>
 #include <optional>
 
@@ -26,7 +28,7 @@ struct ValidateArguments {
   std::string scenario, output, nlsim;
   LaunchArguments launch;
   std::string duration = "3s";
-  int top = 10, also = 10, rounds = 1, repeats = 3;
+  int top = 10, also = 10, rounds = 1, final_rounds = 0, repeats = 3;
   uint64_t seed = 1;
   bool recalibrate = false;
 };
@@ -58,6 +60,62 @@ Result<Attempt> run_plan(const ValidateArguments& arguments, const PredictedPlan
   run.fingerprint = plan.fingerprint;
   run.round = round;
   return attempt;
+}
+
+class Runs {
+ public:
+  Runs(const ValidateArguments& arguments, const std::string& set, ResultsFile& results)
+      : arguments_(arguments), set_(set), results_(results) {}
+
+  // A round of these plans, but for those that have one. Ends early after an interrupt, and when nothing runs.
+  Status add(const std::vector<const PredictedPlan*>& plans, int round, const std::string& doing, int rounds) {
+    // So many failures in a row, and the others will not run either: all need mpirun, and the same hosts.
+    constexpr size_t patience = 3;
+    for (size_t i = 0; i < plans.size() && !interrupted() && failures_ < patience; ++i) {
+      show_progress(fmt::format("{}, round {} of {}", doing, round + 1, rounds), i, plans.size());
+      if (results_.has(plans[i]->fingerprint, round)) continue;
+      const auto attempt = run_plan(arguments_, *plans[i], set_, round);
+      if (interrupted()) break;
+      if (!attempt) return attempt.error();
+      failures_ = attempt->run.error.empty() ? 0 : failures_ + 1;
+      losses_ += attempt->lost_a_rank ? 1 : 0;
+      RETURN_IF_ERROR(results_.append(attempt->run));
+    }
+    return ok_status();
+  }
+
+  size_t losses() const { return losses_; }
+
+ private:
+  const ValidateArguments& arguments_;
+  const std::string& set_;
+  ResultsFile& results_;
+  size_t failures_ = 0, losses_ = 0;
+};
+
+std::vector<const PredictedPlan*> all_of(const PlanSet& set) {
+  std::vector<const PredictedPlan*> plans;
+  for (const PredictedPlan& plan : set.plans) plans.push_back(&plan);
+  return plans;
+}
+
+// What a reader of the ranking would choose among, and what turned out about as good as the best in the rounds before
+// this one (later ones may be there already: the same command then finds nothing to do).
+std::vector<const PredictedPlan*> contenders(const PlanSet& set, const ResultsFile& results, int round) {
+  constexpr size_t first_ones = 5;
+  std::vector<PlanRun> before;
+  std::ranges::copy_if(results.runs(), std::back_inserter(before),
+                       [&](const PlanRun& run) { return run.round < round; });
+  std::vector<ValidatedPlan> plans = join(set, before);
+  std::erase_if(plans, [](const ValidatedPlan& plan) { return plan.runs.empty(); });
+  std::ranges::stable_sort(plans, {}, [](const ValidatedPlan& plan) { return plan.outcome.predicted; });
+  double best = std::numeric_limits<double>::infinity();
+  for (const ValidatedPlan& plan : plans) best = std::min(best, plan.outcome.measured);
+  std::vector<const PredictedPlan*> chosen;
+  for (size_t i = 0; i < plans.size(); ++i) {
+    if (i < first_ones || plans[i].outcome.measured <= best * (1 + near_best)) chosen.push_back(plans[i].predicted);
+  }
+  return chosen;
 }
 
 std::vector<std::string> set_words(const ValidateArguments& a, const std::string& dir) {
@@ -149,25 +207,14 @@ Status validate(const ValidateArguments& arguments) {
   ASSIGN_OR_RETURN(const PlanSet set, make_set(arguments, dir));
   ASSIGN_OR_RETURN(ResultsFile results,
                    ResultsFile::open(arguments.output + "/results.jsonl", set, describe_machine()));
-  // So many failures in a row, and the others will not run either: all need mpirun, and the same hosts.
-  constexpr size_t patience = 3;
-  size_t done = 0, failures = 0, losses = 0;
-  const size_t total = set.plans.size() * static_cast<size_t>(arguments.rounds);
-  for (int round = 0; round < arguments.rounds && !interrupted(); ++round) {
-    for (const PredictedPlan& plan : set.plans) {
-      show_progress("running plans", done++, total);
-      if (results.has(plan.fingerprint, round)) continue;
-      if (failures >= patience) break;
-      const auto attempt = run_plan(arguments, plan, dir, round);
-      if (interrupted()) break;
-      if (!attempt) return attempt.error();
-      failures = attempt->run.error.empty() ? 0 : failures + 1;
-      losses += attempt->lost_a_rank ? 1 : 0;
-      RETURN_IF_ERROR(results.append(attempt->run));
-    }
-  }
+  Runs runs(arguments, dir, results);
+  for (int round = 0; round < arguments.rounds; ++round)
+    RETURN_IF_ERROR(runs.add(all_of(set), round, "running plans", arguments.rounds));
+  const int all_rounds = arguments.rounds + arguments.final_rounds;
+  for (int round = arguments.rounds; round < all_rounds && !interrupted(); ++round)
+    RETURN_IF_ERROR(runs.add(contenders(set, results, round), round, "running the best plans", all_rounds));
   clear_progress();
-  return conclude(arguments, set, results, losses, folder.path());
+  return conclude(arguments, set, results, runs.losses(), folder.path());
 }
 
 }  // namespace
@@ -190,6 +237,11 @@ void add_validate_command(CLI::App& app, int& code) {
   command->add_option("--seed", a->seed, "of the drawing (default 1)");
   command->add_option("--rounds", a->rounds, "Run all plans so many times, one after the other (default 1)")
       ->check(at_least(1));
+  command
+      ->add_option("--final", a->final_rounds,
+                   "then the best ones so many times more: the first five of the ranking, and all that were measured "
+                   "within\n10 % of the best (default 0)")
+      ->check(at_least(0));
   command->add_option("--duration", a->duration, "Each run goes on for so long (default 3s)");
   command->add_option("--repeats", a->repeats, "and for at least so many executions (default 3)")->check(at_least(1));
   add_launch_options(*command, a->launch);

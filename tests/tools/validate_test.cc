@@ -65,6 +65,27 @@ TEST_F(Validate, RoundsAreJoined) {
   for (const json& plan : figures["plans"]) EXPECT_EQ(plan["measured"]["runs"], 2);
 }
 
+TEST_F(Validate, TheBestRunMoreOften) {
+  const std::string more = fmt::format(
+      "validate {} -o {} --top 3 --also 5 --duration 10ms --transport threads --final 3", scenario_, scratch_ / "v");
+  const Outcome outcome = nlbench(more);
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const json plans = report()["plans"];
+  ASSERT_EQ(plans.size(), 8u);
+  std::vector<std::pair<double, int>> runs;  // by what was predicted
+  for (const json& plan : plans) runs.emplace_back(plan["predicted"]["makespan_s"], plan["measured"]["runs"]);
+  std::ranges::sort(runs);
+  for (size_t i = 0; i < runs.size(); ++i) {
+    EXPECT_GE(runs[i].second, i < 5 ? 4 : 1);
+    EXPECT_LE(runs[i].second, 4);
+  }
+  // All of it is there already.
+  const std::string before = *read_file(scratch_ / "v/results.jsonl");
+  ASSERT_EQ(nlbench(more).code, 0);
+  EXPECT_EQ(*read_file(scratch_ / "v/results.jsonl"), before);
+  EXPECT_EQ(nlbench(command("--final -1")).code, 2);
+}
+
 // Runs are of plans that were chosen once; what costs say of them may change.
 TEST_F(Validate, OtherCostsPredictTheSamePlans) {
   ASSERT_EQ(nlbench(command()).code, 0);
