@@ -77,7 +77,7 @@ Status event_loop(const TimedGraph& graph, Timing& timing) {
 
 void simulate_fast(const TimedGraph& graph, Timing& timing) {
   const bool company = std::ranges::any_of(graph.machine_of_device, [](int machine) { return machine >= 0; });
-  if (graph.nic_window > 0 || company || !graph.slowness.empty() || graph.online || do_answers_wait(graph)) {
+  if (graph.nic_window > 0 || company || !graph.slowness.empty() || graph.online || graph.answers_wait) {
     if (!event_loop(graph, timing).ok()) timing.makespan = std::numeric_limits<double>::infinity();
   } else {
     timing.turn.clear();

@@ -58,7 +58,6 @@ class Runner {
     computed_.assign(graph.host_of_device.size(), 0);
     if (std::ranges::any_of(graph.activities, [](const Activity& activity) { return activity.slowed > 0; }))
       ends_computed_.assign(count, 0);
-    answers_wait_ = do_answers_wait(graph);
     if (graph.nic_window > 0) {
       int hosts = 0;
       for (const int host : graph.host_of_device) hosts = std::max(hosts, host + 1);
@@ -375,7 +374,7 @@ class Runner {
     timing_.moves[i] = now;
     if (graph_.activities[i].slowed > 0) ends_computed_[i] = ends_computed(graph_.activities[i], now);
     if (graph_.activities[i].duration > 0) {
-      if (answers_wait_) on_way_[way_of(graph_.activities[i].device, graph_.activities[i].peer)].push_back(i);
+      if (graph_.answers_wait) on_way_[way_of(graph_.activities[i].device, graph_.activities[i].peer)].push_back(i);
       clock_.flow(i, now);
     } else {
       flow_done(i, now);  // nothing to move, or no distance
@@ -411,7 +410,7 @@ class Runner {
       }
     }
     timing_.sent[i] = now;
-    if (answers_wait_) std::erase(on_way_[way_of(activity.device, activity.peer)], i);
+    if (graph_.answers_wait) std::erase(on_way_[way_of(activity.device, activity.peer)], i);
     if (activity.sender_overhead > 0) steal(activity.device, activity.sender_overhead);
     if (activity.receiver_overhead > 0) steal(activity.peer, activity.receiver_overhead);
     if (const int card = card_of(activity); card >= 0) {
@@ -444,7 +443,6 @@ class Runner {
   std::vector<double> stolen_;         // by device: seconds that messages took from it so far
   std::vector<double> computed_;       // by device: seconds it computed until its last block's end
   std::vector<double> ends_computed_;  // by activity: what its ends had when it began to move; empty: nothing is slowed
-  bool answers_wait_ = false;
   std::unordered_map<uint64_t, std::vector<uint32_t>> on_way_;  // [way_of]: messages that move, while answers may wait
   std::vector<Card> cards_;                                     // by host; empty without a window
   std::vector<int> asked_;                                      // cards that may have something to take

@@ -313,8 +313,10 @@ class Builder {
     std::set<std::pair<int, int>> ways;
     for (const Activity& activity : activities_)
       if (activity.is_transfer && activity.duration > 0) ways.emplace(activity.device, activity.peer);
-    for (Activity& activity : activities_)
-      if (activity.answer_wait > 0 && !ways.contains({activity.peer, activity.device})) activity.answer_wait = 0;
+    for (Activity& activity : activities_) {
+      if (!ways.contains({activity.peer, activity.device})) activity.answer_wait = 0;
+      graph_.answers_wait = graph_.answers_wait || activity.answer_wait > 0;
+    }
   }
 
   // Numbers the activities in a topological order (Kahn), and the edges with them.
@@ -391,10 +393,6 @@ class Builder {
 };
 
 }  // namespace
-
-bool do_answers_wait(const TimedGraph& graph) {
-  return std::ranges::any_of(graph.activities, [](const Activity& activity) { return activity.answer_wait > 0; });
-}
 
 Result<TimedGraph> build_timed_graph(const Program& program, const Dependencies& dependencies, const Cluster& cluster,
                                      const CostTable& costs) {

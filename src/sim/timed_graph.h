@@ -97,6 +97,7 @@ struct TimedGraph {
   std::vector<double> member_offset;  // seconds from the block's start to each member's start
   std::vector<Route> routes;          // between hosts of the Program's devices, as used
   int nic_window = 0;
+  bool answers_wait = false;        // some activity has an answer_wait
   std::vector<int> host_of_device;  // dense numbers: devices of one host share its network card
   // Dense numbers of machines that several devices share and whose blocks have a `company`; -1: the device has its own.
   std::vector<int> machine_of_device;
@@ -106,9 +107,6 @@ struct TimedGraph {
   // None: every device runs its slots in the order of the Program. Else its blocks do not wait for the slot before.
   std::optional<OnlineGraph> online;
 };
-
-// Whether some handshake may be longer by what comes the other way.
-bool do_answers_wait(const TimedGraph& graph);
 
 // Costs come from `costs`, looked up once for each device and computation; copy, pack, unpack and reduce have the desc
 // that sim/data_movement.h gives them, and are free on endpoints (the user's own data, where it lies). Expects a

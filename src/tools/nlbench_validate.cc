@@ -131,6 +131,11 @@ std::vector<std::string> set_words(const ValidateArguments& a, const std::string
           fmt::format("{}", a.seed)};
 }
 
+Result<PlanSet> read_set(const std::string& file) {
+  ASSIGN_OR_RETURN(const std::string text, read_file(file));
+  return parse_plan_set(text, file);
+}
+
 // The plans of an earlier command with the same wishes stay, whatever a newer profile would rank first: their runs are
 // there, and the predictions of today can be held against them.
 Result<PlanSet> make_set(const ValidateArguments& a, const std::string& dir) {
@@ -138,15 +143,13 @@ Result<PlanSet> make_set(const ValidateArguments& a, const std::string& dir) {
   std::vector<std::string> words = set_words(a, dir);
   std::error_code failure;
   if (fs::exists(kept, failure)) {
-    ASSIGN_OR_RETURN(const std::string text, read_file(kept));
-    ASSIGN_OR_RETURN(const PlanSet before, parse_plan_set(text, kept));
+    ASSIGN_OR_RETURN(const PlanSet before, read_set(kept));
     const PlanDraw wanted = {static_cast<size_t>(a.top), static_cast<size_t>(a.also), a.seed};
     if (before.draw == wanted) words.insert(words.end(), {"--plans", kept});
   }
   RETURN_IF_ERROR(run_nlsim(a.nlsim, words));
-  ASSIGN_OR_RETURN(const std::string text, read_file(dir + "/plans.json"));
-  ASSIGN_OR_RETURN(PlanSet set, parse_plan_set(text, dir + "/plans.json"));
-  RETURN_IF_ERROR(write_file(kept, text));
+  ASSIGN_OR_RETURN(PlanSet set, read_set(dir + "/plans.json"));
+  RETURN_IF_ERROR(write_file(kept, to_json(set)));
   return set;
 }
 
@@ -160,8 +163,7 @@ Result<Recalibration> recalibrate_with(const ValidateArguments& arguments, const
     std::vector<std::string> words = set_words(arguments, dir);
     words.insert(words.end(), {"--plans", arguments.output + "/plans.json", "--corrections", file});
     RETURN_IF_ERROR(run_nlsim(arguments.nlsim, words));
-    ASSIGN_OR_RETURN(const std::string text, read_file(dir + "/plans.json"));
-    return parse_plan_set(text, dir + "/plans.json");
+    return read_set(dir + "/plans.json");
   };
   ASSIGN_OR_RETURN(Recalibration recalibration, recalibrate(set, results.runs(), predict));
   RETURN_IF_ERROR(write_file(arguments.output + "/corrections.json", to_json(recalibration.corrections)));

@@ -115,6 +115,11 @@ namespace {
 // costs beside its kernel does not count.
 constexpr int64_t chore_floats = 16384;
 
+void add_chore_buffers(DeviceProgram& device) {
+  for (const char* name : {"x", "y"})
+    device.buffers.push_back(made(device, name, chore_floats, BufferKind::scratch, 1));
+}
+
 Instr unary(Program& program, Isa isa, Op op, BufferId from, BufferId to, int64_t count) {
   ComputeDesc desc;
   desc.op = op;
@@ -125,6 +130,11 @@ Instr unary(Program& program, Isa isa, Op op, BufferId from, BufferId to, int64_
   instr.writes = {{to, 0, count}};
   instr.desc = intern_desc(program, desc);
   return instr;
+}
+
+void add_chores(std::vector<Instr>& instrs, Program& program, Isa isa, BufferId x, BufferId y, int chores) {
+  for (int i = 0; i < chores; ++i)
+    instrs.push_back(unary(program, isa, Op::Erf, i % 2 == 0 ? x : y, i % 2 == 0 ? y : x, chore_floats));
 }
 
 }  // namespace
@@ -142,29 +152,21 @@ Program busy_pair(const std::string& a, const std::string& b, Isa isa_a, Isa isa
     device.host = sends ? a : b;
     device.isa = sends ? isa_a : isa_b;
     device.buffers.push_back(made(device, "message", floats, BufferKind::comm, 2));
-    device.buffers.push_back(made(device, "x", chore_floats, BufferKind::scratch, 1));
-    device.buffers.push_back(made(device, "y", chore_floats, BufferKind::scratch, 1));
+    add_chore_buffers(device);
     device.memory = device.arena;
-    const auto computes = [&](Op op, BufferId from, BufferId to, int64_t count) {
-      return unary(program, device.isa, op, from, to, count);
-    };
     Segment segment;
     segment.name = "busy";
     segment.stage = sends ? 0 : 1;
-    Instr message;
-    message.opcode = sends ? Opcode::send : Opcode::recv;
-    message.peer = sends ? 1 : 0;
-    (sends ? message.reads : message.writes) = {Operand{BufferId(0), 0, -1}};
-    const BufferId x(1), y(2), content(0);
+    const BufferId content(0), x(1), y(2);
+    const Instr message = sends ? send_instr(content, floats, 1, 0) : recv_instr(content, floats, 0, 0);
     // What is sent is written at the end of a slot and moves during the next one; what arrives is read at its start.
     if (!sends && messages) {
       segment.instrs.push_back(message);
-      segment.instrs.push_back(computes(Op::Neg, content, x, std::min(floats, chore_floats)));
+      segment.instrs.push_back(unary(program, device.isa, Op::Neg, content, x, std::min(floats, chore_floats)));
     }
-    for (int i = 0; i < chores; ++i)
-      segment.instrs.push_back(computes(Op::Erf, i % 2 == 0 ? x : y, i % 2 == 0 ? y : x, chore_floats));
+    add_chores(segment.instrs, program, device.isa, x, y, chores);
     if (sends) {
-      segment.instrs.push_back(computes(Op::Neg, x, content, std::min(floats, chore_floats)));
+      segment.instrs.push_back(unary(program, device.isa, Op::Neg, x, content, std::min(floats, chore_floats)));
       if (messages) segment.instrs.push_back(message);
     }
     device.segments.push_back(std::move(segment));
@@ -215,12 +217,8 @@ Program answers(const std::string& a, const std::string& b, Isa isa_a, Isa isa_b
     device.isa = here ? isa_a : isa_b;
     device.buffers.push_back(made(device, "message", floats, BufferKind::comm, 1));
     device.buffers.push_back(made(device, "bulk", bulk_floats, BufferKind::comm, 1));
-    device.buffers.push_back(made(device, "x", chore_floats, BufferKind::scratch, 1));
-    device.buffers.push_back(made(device, "y", chore_floats, BufferKind::scratch, 1));
+    add_chore_buffers(device);
     device.memory = device.arena;
-    const auto computes = [&](Op op, BufferId from, BufferId to, int64_t count) {
-      return unary(program, device.isa, op, from, to, count);
-    };
     Segment segment;
     segment.name = "answers";
     segment.stage = here ? 0 : 1;
@@ -228,15 +226,14 @@ Program answers(const std::string& a, const std::string& b, Isa isa_a, Isa isa_b
     // Each slot begins when both messages of the one before are there: each side ends with reading what it got.
     if (here) {
       if (options.bulk) instrs.push_back(recv_instr(bulk, bulk_floats, 1, 1));
-      for (int i = 0; i < options.chores; ++i)
-        instrs.push_back(computes(Op::Erf, i % 2 == 0 ? x : y, i % 2 == 0 ? y : x, chore_floats));
-      instrs.push_back(computes(Op::Neg, x, message, few));
+      add_chores(instrs, program, device.isa, x, y, options.chores);
+      instrs.push_back(unary(program, device.isa, Op::Neg, x, message, few));
       instrs.push_back(send_instr(message, floats, 1, 0));
-      if (options.bulk) instrs.push_back(computes(Op::Neg, bulk, x, few));
+      if (options.bulk) instrs.push_back(unary(program, device.isa, Op::Neg, bulk, x, few));
     } else {
       if (options.bulk) instrs.push_back(send_instr(bulk, bulk_floats, 0, 1));
       instrs.push_back(recv_instr(message, floats, 0, 0));
-      instrs.push_back(computes(Op::Neg, message, options.bulk ? bulk : x, few));
+      instrs.push_back(unary(program, device.isa, Op::Neg, message, options.bulk ? bulk : x, few));
     }
     device.segments.push_back(std::move(segment));
     for (int slot = 0; slot < options.slots; ++slot) device.order.push_back({0, slot, {}});
