@@ -22,6 +22,7 @@
 
 #include "base/file.h"
 #include "emulate/packet_switch.h"
+#include "emulate/private_etc.h"
 
 namespace nlsplit {
 namespace {
@@ -78,13 +79,9 @@ Status make_files(const EmulatedNetwork& network, const SandboxOptions& options)
     names += fmt::format("{} {}\n", address_text(p), network.places[p].name);
   for (const Place& place : network.places)
     RETURN_IF_ERROR(write_file(cpus_file(place.name), fmt::format("{}", fmt::join(place.cpus, " "))));
-  const std::string hosts = fmt::format("{}/hosts", sandbox_folder);
-  RETURN_IF_ERROR(write_file(hosts, names));
   for (const auto& [name, content] : options.files)
     RETURN_IF_ERROR(write_file(fmt::format("{}/{}", sandbox_folder, name), content));
-  if (::mount(hosts.c_str(), "/etc/hosts", nullptr, MS_BIND, nullptr) != 0)
-    return system_error("cannot put names into /etc/hosts");
-  return ok_status();
+  return mount_private_etc(sandbox_folder, names);
 }
 
 double slowest_link(const EmulatedNetwork& network, size_t place) {

@@ -16,10 +16,15 @@ bool is_first_rank() {
   return rank == nullptr || std::string_view(rank) == "0";
 }
 
+// Open MPI asks hwloc for the devices of this machine, and hwloc's GL plugin looks for ten X displays, each by the name
+// localhost. Where there is no /etc/hosts and the name server does not answer, MPI_Init then takes most of a minute.
+void look_for_no_displays() { ::setenv("HWLOC_COMPONENTS", "-gl", 0); }
+
 }  // namespace
 
 int main(int argc, char** argv) {
   using namespace nlsplit;
+  look_for_no_displays();  // here, so that an mpirun we start looks for none either
   CLI::App app(
       "nlbench runs split plans for real, measures them, and says how far the prediction was off.\n\n"
       "  mpirun -np 3 nlbench run SCENARIO --plan 1 --check   plan 1 of the scenario's ranking, compared with the "

@@ -116,6 +116,7 @@ Result<SandboxOptions> launch(const Cluster& cluster, const EmulatedNetwork& net
   for (const auto& [name, value] : mpi_settings(cluster)) options.environment["OMPI_MCA_" + name] = value;
   options.environment["OMPI_ALLOW_RUN_AS_ROOT"] = "1";  // root of this sandbox only, perhaps
   options.environment["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1";
+  options.environment["HWLOC_COMPONENTS"] = "-gl";  // as in nlbench.cc
   // For programs that start mpirun themselves (nlbench network, nlbench validate).
   options.environment["NLBENCH_MPIRUN"] = "mpirun";
   options.environment["NLBENCH_ON_HOSTS"] = "1";

@@ -12,6 +12,7 @@
 #include <sstream>
 #include <thread>
 
+#include "emulate/private_etc.h"
 #include "testing/paths.h"
 #include "tools/run_program.h"
 
@@ -112,6 +113,37 @@ TEST_F(Nlemulate, HostsAreMachinesOfTheirOwn) {
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(outcome.out, ::testing::MatchesRegex("b\nc\n10.133.0.1 +a\n"));
   EXPECT_EQ(outcome.err, "");
+}
+
+TEST(PrivateEtc, KeepsAllLinesButThatOfHosts) {
+  EXPECT_EQ(only_hosts_file("passwd: files systemd\n hosts: dns\nnetworks: files"),
+            "hosts: files\npasswd: files systemd\nnetworks: files\n");
+  EXPECT_EQ(only_hosts_file(""), "hosts: files\n");
+}
+
+// As on a fresh Debian: no such file, or one that only root can write to, and a name server that nobody can reach.
+TEST_F(Nlemulate, HostsHaveNamesWithoutAnEtcHosts) {
+  const std::string etc = scratch_ / "etc";
+  const Outcome copied = run_command(fmt::format(
+      "cp -a /etc {0} && rm -f {0}/hosts {0}/resolv.conf && echo nameserver 192.0.2.1 > {0}/resolv.conf", etc));
+  if (copied.code != 0) GTEST_SKIP() << "/etc cannot be copied: " << copied.err;
+  const auto without = [&](const std::string& more, const std::string& command) {
+    return run_command(fmt::format("unshare {} --mount sh -c 'mount --bind {} /etc && {} {} {} --quiet {} -- {}'",
+                                   ::geteuid() == 0 ? "" : "--map-root-user", etc,
+                                   "! test -e /etc/hosts && PATH=$PATH:/usr/sbin", program("nlemulate"), scenario_,
+                                   more, command));
+  };
+  const Outcome names = without("--on b", "getent hosts a localhost && test -e /etc/passwd");
+  EXPECT_EQ(names.code, 0) << names.err;
+  EXPECT_THAT(names.out, ::testing::MatchesRegex("10.133.0.1 +a\n127.0.0.1 +localhost\n"));
+#ifdef NLS_HAS_MPI
+  const auto begin = std::chrono::steady_clock::now();
+  const Outcome ranks = without("--ranks-on a,c", "hostname");
+  EXPECT_EQ(ranks.code, 0) << ranks.err;
+  EXPECT_THAT(ranks.out, ::testing::AllOf(HasSubstr("a\n"), HasSubstr("c\n")));
+  // One name that is asked of the server takes ten seconds, and Open MPI asks for ten.
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+#endif
 }
 
 // The network namespaces of the processes whose command line holds the word.
