@@ -80,7 +80,8 @@ PacketSwitch::Carrier::Carrier(size_t place, Port port)
       port(std::move(port)),
       event(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
       wake(0),
-      incoming(std::make_unique_for_overwrite<std::byte[]>(Port::largest_packet)) {}
+      incoming(std::make_unique_for_overwrite<std::byte[]>(Port::largest_packet)),
+      chance(place) {}
 
 PacketSwitch::PacketSwitch(const EmulatedNetwork& network, std::vector<Port> ports)
     : network_(network), fluid_(network.rates) {
@@ -153,6 +154,10 @@ void PacketSwitch::accept(Carrier& carrier, size_t size) {
   if (to >= carriers_.size() || to == from) return;  // nobody's: multicast, an address that is not used
   if (!network_.cuts.empty() && is_cut(network_.route(from, to), now_s())) {
     ++carrier.report.cut_off;
+    return;
+  }
+  if (network_.loss > 0 && carrier.chance.uniform() < network_.loss) {
+    ++carrier.report.dropped;
     return;
   }
   const uint64_t flow = static_cast<uint64_t>(from) << 48 | static_cast<uint64_t>(to) << 32 | ports_of(ip);
@@ -253,6 +258,7 @@ void PacketSwitch::conclude(double elapsed) {
     report_.bytes += carrier.report.bytes;
     report_.lost += carrier.report.lost + carrier.port.overrun();
     report_.cut_off += carrier.report.cut_off;
+    report_.dropped += carrier.report.dropped;
     report_.cpu_s += carrier.report.cpu_s;
     report_.late_worst_s = std::max(report_.late_worst_s, carrier.report.late_worst_s);
     report_.priority = std::max(report_.priority, carrier.report.priority);
@@ -273,11 +279,12 @@ void PacketSwitch::conclude(double elapsed) {
 
 std::string to_string(const SwitchReport& report) {
   static constexpr std::array<const char*, 3> priorities = {"real-time", "high", "normal"};
-  const std::string cut = report.cut_off > 0 ? fmt::format(", {} met a cut link", report.cut_off) : "";
+  std::string faults = report.cut_off > 0 ? fmt::format(", {} met a cut link", report.cut_off) : "";
+  if (report.dropped > 0) faults += fmt::format(", {} dropped on purpose", report.dropped);
   return fmt::format(
       "{} in {} packets, {} lost, {} sent again{}; late by {} (median), {} (99 %), {} (worst); the switch used {} of "
       "CPU in {} at {} priority",
-      to_string(bytes(static_cast<int64_t>(report.bytes))), report.packets, report.lost, report.sent_again, cut,
+      to_string(bytes(static_cast<int64_t>(report.bytes))), report.packets, report.lost, report.sent_again, faults,
       to_string(seconds(report.late_median_s)), to_string(seconds(report.late_99_s)),
       to_string(seconds(report.late_worst_s)), to_string(seconds(report.cpu_s)), to_string(seconds(report.elapsed_s)),
       priorities[static_cast<size_t>(report.priority)]);

@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "base/random.h"
 #include "emulate/fluid.h"
 #include "emulate/places.h"
 #include "emulate/port.h"
@@ -37,6 +38,7 @@ struct SwitchReport {
   uint64_t lost = 0;        // no room to wait to be read, or the kernel did not take them
   uint64_t sent_again = 0;  // by TCP in all places, which took them for lost
   uint64_t cut_off = 0;     // met a link that was cut
+  uint64_t dropped = 0;     // thrown away because the network is to lose some
   double elapsed_s = 0, cpu_s = 0;
   // How long after its time a packet was handed over: mostly the time to wake up.
   double late_median_s = 0, late_99_s = 0, late_worst_s = 0;
@@ -79,6 +81,7 @@ class PacketSwitch {
     double wake;  // until when it sleeps
     std::unique_ptr<std::byte[]> incoming;
     std::array<uint64_t, late_buckets> late{};
+    Random chance;  // for packets that are to be lost
     SwitchReport report;
   };
 

@@ -88,9 +88,12 @@ Result<EmulatedNetwork> emulated_network(const Cluster& cluster) {
 }
 
 Result<Cut> parse_cut(const Cluster& cluster, const std::string& text) {
-  const size_t comma = text.find(','), at = text.find('@');
-  if (comma == std::string::npos || at == std::string::npos || comma > at)
-    return invalid_input(fmt::format("--cut {}: it reads HOST,HOST@TIME, such as a,b@3s", text));
+  const size_t comma = text.find_first_of(",>"), at = text.find('@');
+  if (comma == std::string::npos || at == std::string::npos || comma > at) {
+    return invalid_input(
+        fmt::format("--cut {}: it reads HOST,HOST@TIME, such as a,b@3s, or a>b@3s for one direction", text));
+  }
+  const bool one_way = text[comma] == '>';
   Cut cut;
   ASSIGN_OR_RETURN(const Seconds after, parse_time(std::string_view(text).substr(at + 1)));
   if (after.value() < 0) return invalid_input(fmt::format("--cut {}: there is no time before the start", text));
@@ -104,8 +107,15 @@ Result<Cut> parse_cut(const Cluster& cluster, const std::string& text) {
   }
   for (size_t l = 0; l < cluster.links.size(); ++l) {
     const Link& link = cluster.links[l];
-    if ((link.a != ends[0] || link.b != ends[1]) && (link.a != ends[1] || link.b != ends[0])) continue;
-    cut.links.insert(cut.links.end(), {static_cast<int>(2 * l), static_cast<int>(2 * l + 1)});  // both directions
+    const bool forward = link.a == ends[0] && link.b == ends[1], backward = link.a == ends[1] && link.b == ends[0];
+    if (!forward && !backward) continue;
+    if (one_way && !link.full_duplex) {
+      return invalid_input(fmt::format("--cut {}: the link between {} and {} is half duplex: its directions are one",
+                                       text, names[0], names[1]));
+    }
+    const int lane = static_cast<int>(2 * l);
+    if (!one_way || forward) cut.links.push_back(lane);
+    if (!one_way || !forward) cut.links.push_back(lane + 1);
   }
   if (cut.links.empty())
     return invalid_input(fmt::format("--cut {}: no link goes from {} to {}", text, names[0], names[1]));

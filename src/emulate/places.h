@@ -32,6 +32,7 @@ struct EmulatedNetwork {
   std::vector<double> rates;       // of the fluid's links, byte/s
   std::vector<FluidRoute> routes;  // from × to; of no use from a place to itself
   std::vector<Cut> cuts;
+  double loss = 0;  // share of the packets that are thrown away, 0 to 1; in what is sent from each place by chance
 
   const FluidRoute& route(size_t from, size_t to) const { return routes[from * places.size() + to]; }
 };
@@ -39,7 +40,8 @@ struct EmulatedNetwork {
 // Errors: what cannot be emulated (a card's window, names that are not host names), hosts without a connection.
 Result<EmulatedNetwork> emulated_network(const Cluster& cluster);
 
-// "a,sw@3s": all links between hosts a and sw, from 3 s on. Errors: not of that form, an unknown host, no such link.
+// "a,sw@3s": all links between hosts a and sw, from 3 s on. "a>sw@3s": only what goes from a to sw. Errors: not of that
+// form, an unknown host, no such link, one direction of a half-duplex link.
 Result<Cut> parse_cut(const Cluster& cluster, const std::string& text);
 
 // Gives each place with a device as many processors of this machine as the device has cores, to itself: else the

@@ -27,6 +27,7 @@ struct Arguments {
   std::string scenario;
   LaunchArguments launch;
   std::vector<std::string> cuts;
+  double loss_percent = 0;
   bool loopback = false, quiet = false;
 };
 
@@ -64,7 +65,9 @@ Result<int> emulate(Arguments& arguments) {
     ASSIGN_OR_RETURN(Cut cut, parse_cut(scenario.cluster, text));
     network.cuts.push_back(std::move(cut));
   }
+  network.loss = arguments.loss_percent / 100;
   if (arguments.loopback && !network.cuts.empty()) return invalid_input("--loopback has no links to --cut");
+  if (arguments.loopback && network.loss > 0) return invalid_input("--loopback has no links that could have a --loss");
   share_out(usable_cpus(), network);
   if (!arguments.loopback) RETURN_IF_ERROR(can_sandbox());
   if (arguments.launch.command.empty()) {
@@ -131,9 +134,13 @@ int main(int argc, char** argv) {
                "No emulation: the same over TCP on this machine's loopback, which shapes nothing");
   app.add_option("--cut", arguments.cuts,
                  "The link between two hosts (or a host and a switch) carries nothing from TIME after COMMAND's start "
-                 "on:\na,b@3s; may be given several times")
+                 "on:\na,b@3s; a>b@3s: only what goes from a to b. May be given several times")
       ->type_name("HOST,HOST@TIME")
       ->allow_extra_args(false);
+  app.add_option("--loss", arguments.loss_percent,
+                 "Percentage of the packets between hosts that are thrown away, chosen at random (default: 0)")
+      ->type_name("PERCENT")
+      ->check(CLI::Range(0.0, 100.0));
   app.add_flag("--quiet", arguments.quiet, "No line on stderr about what the network did");
   app.footer(
       "Exit codes: COMMAND's; 128 + n when signal n ended it; 2 bad input, or this machine cannot. Needs root, or user "

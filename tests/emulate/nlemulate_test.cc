@@ -99,6 +99,15 @@ TEST_F(Nlemulate, LinksHaveTheirBandwidthAndLatency) {
   }
 }
 
+TEST_F(Nlemulate, LosesPacketsAsToldAndTcpSendsThemAgain) {
+  const std::string probe = program("link_probe");
+  const Outcome outcome = run(fmt::format("--loss 2 --on a -- sh -c 'on b {} serve & {} b 200 1000000'", probe, probe));
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr(" dropped on purpose"));  // 8 of 400 are expected: none has a chance of 0.0003
+  EXPECT_EQ(run("--loss 101 -- true").code, 2);
+  EXPECT_EQ(run("--loopback --loss 1 -- true").code, 2);
+}
+
 TEST_F(Nlemulate, TheExitCodeIsTheCommands) {
   EXPECT_EQ(run("-- sh -c 'exit 7'").code, 7);
   EXPECT_EQ(run("-- sh -c 'kill -9 $$'").code, 128 + 9);

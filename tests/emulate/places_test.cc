@@ -63,6 +63,9 @@ TEST(Places, ACutHasBothDirections) {
   EXPECT_THAT(cut->links, ElementsAre(2, 3));  // of the second link
   EXPECT_DOUBLE_EQ(cut->after_s, 1.5);
   EXPECT_EQ(parse_cut(cluster, "b,sw@0s")->links, cut->links);
+  EXPECT_THAT(parse_cut(cluster, "a>sw@1s")->links, ElementsAre(0));  // one direction
+  EXPECT_THAT(parse_cut(cluster, "sw>a@1s")->links, ElementsAre(1));
+  EXPECT_THAT(parse_cut(cluster, "sw>b@1s").error().message, HasSubstr("its directions are one"));
   for (const char* wrong :
        {"", "a", "a,sw", "@1s", "a,sw@", "a,sw@-1s", "a,sw@1", "sw@1s,a", "a,b@1s", "a,c@1s", ",@1s"})
     EXPECT_FALSE(parse_cut(cluster, wrong).ok()) << wrong;
