@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "base/file.h"
+#include "testing/value_of.h"
 
 namespace nlsplit {
 namespace {
@@ -70,7 +71,7 @@ TEST_F(Npy, WritesWhatNumPyWrites) {
   header.resize(117, ' ');
   const std::string expected =
       std::string("\x93NUMPY\x01\0\x76\0", 10) + header + '\n' + std::string("\0\0\x80\x3f", 4);
-  EXPECT_EQ(*read_file(path_), expected);
+  EXPECT_EQ(value_of(read_file(path_)), expected);
 }
 
 TEST_F(Npy, ReadsFormatTwoAndAnyKeyOrder) {
@@ -120,7 +121,7 @@ TEST_F(Npy, ShowsAHeaderThatItDoesNotUnderstand) {
 // Whatever is cut off, there is an error and no read past the end (run under the sanitizers to be sure).
 TEST_F(Npy, RefusesEveryTruncation) {
   ASSERT_TRUE(write_npy(path_, {{2}, {1, 2}}));
-  const std::string whole = *read_file(path_);
+  const std::string whole = value_of(read_file(path_));
   for (size_t size = 0; size < whole.size(); ++size) {
     EXPECT_FALSE(read_bytes(whole.substr(0, size))) << size;
   }

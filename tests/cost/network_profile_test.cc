@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "testing/value_of.h"
 
 namespace nlsplit {
 namespace {
@@ -99,7 +100,7 @@ TEST_F(Network, WaysThatMeetShareWhatBothCarryAtOnce) {
   std::swap(profile.ways[1].from, profile.ways[1].to);
   ASSERT_TRUE(write_network_profile(path_, profile).ok());
   Cluster cluster = two_hosts();
-  apply(read_network_profile(path_).value(), cluster);
+  apply(value_of(read_network_profile(path_)), cluster);
   ASSERT_EQ(cluster.links.size(), 3u);
   const Link& meeting = cluster.links[2];
   EXPECT_EQ(meeting.name, "a<>b");

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/random.h"
 #include "cost/cost_table.h"
+#include "testing/value_of.h"
 
 namespace nlsplit {
 namespace {
@@ -54,7 +55,7 @@ TEST_F(ProfileFile, ReadsBackWhatWasWritten) {
   profile.kernels["conv_gemm_v3 Conv(f32[1,3,8,8]) {} -> f32[1,16,8,8]"] = {seconds(0.1), seconds(1e-9 / 3), 7};
   profile.kernels["b"] = {seconds(1.0 / 3), seconds(0), 1, seconds(0.5), seconds(1.25 / 3)};
   ASSERT_TRUE(write_profile(path_, profile).ok());
-  const Profile read = read_profile(path_).value();
+  const Profile read = value_of(read_profile(path_));
   EXPECT_EQ(read.file, path_);
   EXPECT_EQ(read.models, profile.models);
   EXPECT_EQ(read.beside, 2);
@@ -77,7 +78,7 @@ TEST_F(ProfileFile, ChoicesReadBack) {
   Profile profile;
   profile.choices["v3 Conv(f32[1,3,8,8]) -> f32[1,16,8,8]"] = "conv_winograd_v3";
   ASSERT_TRUE(write_profile(path_, profile).ok());
-  EXPECT_EQ(read_profile(path_).value().choices, profile.choices);
+  EXPECT_EQ(value_of(read_profile(path_)).choices, profile.choices);
 }
 
 TEST_F(ProfileFile, CopiesReadBack) {
@@ -93,7 +94,7 @@ TEST_F(ProfileFile, CopiesReadBack) {
     copies->both = bytes_per_second(next * 1e15);
   }
   ASSERT_TRUE(write_profile(path_, profile).ok());
-  EXPECT_EQ(read_profile(path_).value().copies, profile.copies);
+  EXPECT_EQ(value_of(read_profile(path_)).copies, profile.copies);
   profile.copies->pageable.out.cost.bandwidth = bytes_per_second(0);
   EXPECT_EQ(write_profile(path_, profile).error().fragment, "copies");
 }
@@ -234,7 +235,7 @@ TEST_F(ProfileFile, DamagedOnesAreReadOrRefused) {
   profile.kernels["copy Identity(f32[64]) -> f32[64]"] = {seconds(1e-6), seconds(0), 9};
   profile.choices["c"] = "conv_winograd_v3";
   ASSERT_TRUE(write_profile(path_, profile).ok());
-  const std::string text = read_file(path_).value();
+  const std::string text = value_of(read_file(path_));
   size_t refused = 0, read = 0;
   const auto attempt = [&](const std::string& damaged) {
     ASSERT_TRUE(write_file(path_, damaged).ok());

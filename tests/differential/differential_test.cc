@@ -29,6 +29,7 @@
 #include "sim/simgrid/simgrid_tier.h"
 #include "testing/paths.h"
 #include "testing/tensors.h"
+#include "testing/value_of.h"
 
 namespace nlsplit {
 namespace {
@@ -176,11 +177,13 @@ void check_mpi(const std::map<size_t, std::vector<std::string>>& by_ranks) {
         fmt::format("ASAN_OPTIONS=detect_leaks=0 mpirun {} --oversubscribe -np {} {}/differential_mpi {}",
                     ::geteuid() == 0 ? "--allow-run-as-root" : "", ranks, NLS_BIN_DIR, input_seed);
     for (const std::string& folder : folders) command += " " + folder;
-    ASSERT_EQ(std::system((command + " > " + folders[0] + "/log 2>&1").c_str()), 0) << *read_file(folders[0] + "/log");
+    ASSERT_EQ(std::system((command + " > " + folders[0] + "/log 2>&1").c_str()), 0)
+        << value_of(read_file(folders[0] + "/log"));
     for (const std::string& folder : folders) {
       SCOPED_TRACE(folder);
-      EXPECT_EQ(*read_file(folder + "/mpi.digest"), *read_file(folder + "/expected.digest"));
-      EXPECT_EQ(*read_file(folder + "/mpi.npy"), *read_file(folder + "/expected.npy"));  // bit for bit
+      EXPECT_EQ(value_of(read_file(folder + "/mpi.digest")), value_of(read_file(folder + "/expected.digest")));
+      EXPECT_EQ(value_of(read_file(folder + "/mpi.npy")),
+                value_of(read_file(folder + "/expected.npy")));  // bit for bit
     }
   }
 }

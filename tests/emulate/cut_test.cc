@@ -8,6 +8,7 @@
 #include "program/saved.h"
 #include "program/text.h"
 #include "testing/paths.h"
+#include "testing/value_of.h"
 #include "tools/run_program.h"
 
 namespace nlsplit {
@@ -108,8 +109,8 @@ TEST_F(CutLink, InAnyPhaseEndsBothRanks) {
   set_up.join();
   steady.join();
   tear_down.join();
-  EXPECT_THAT(*read_file(scratch_ / "steady.json"), HasSubstr("\"incomplete\": \"lost rank 1"));
-  EXPECT_THAT(*read_file(scratch_ / "tear_down.json"), HasSubstr("\"incomplete\": \"lost rank 1"));
+  EXPECT_THAT(value_of(read_file(scratch_ / "steady.json")), HasSubstr("\"incomplete\": \"lost rank 1"));
+  EXPECT_THAT(value_of(read_file(scratch_ / "tear_down.json")), HasSubstr("\"incomplete\": \"lost rank 1"));
   EXPECT_FALSE(read_file(scratch_ / "set_up.json").ok());
 }
 #endif

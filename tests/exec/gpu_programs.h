@@ -14,6 +14,7 @@
 #include "program/lower.h"
 #include "program/text.h"
 #include "testing/paths.h"
+#include "testing/value_of.h"
 
 namespace nlsplit::testing {
 
@@ -41,7 +42,7 @@ inline void expect_close(const RunResult& got, const RunResult& want) {
 
 // A Program written by hand for level v2, its devices turned into GPUs.
 inline Program on_gpus(const std::string& name) {
-  std::string text = read_file(std::string(NLS_SOURCE_DIR) + "/tests/programs/" + name + ".nls").value();
+  std::string text = value_of(read_file(std::string(NLS_SOURCE_DIR) + "/tests/programs/" + name + ".nls"));
   const auto replace = [&](const std::string& from, const std::string& to) {
     for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
       text.replace(at, from.size(), to);

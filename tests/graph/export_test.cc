@@ -17,6 +17,7 @@
 #include "onnx_file.h"
 #include "testing/random_graph.h"
 #include "testing/tensors.h"
+#include "testing/value_of.h"
 
 namespace nlsplit {
 namespace {
@@ -53,7 +54,7 @@ class Export : public ::testing::Test {
 
   static void expect_valid(const std::string& path) {
     onnx::ModelProto message;
-    ASSERT_TRUE(message.ParseFromString(*read_file(path)));
+    ASSERT_TRUE(message.ParseFromString(value_of(read_file(path))));
     EXPECT_EQ(message.ir_version(), 8);
     ASSERT_EQ(message.opset_import_size(), 1);
     EXPECT_EQ(message.opset_import(0).version(), 17);
@@ -162,7 +163,7 @@ TEST_F(Export, WeightsInAFileOfTheirOwn) {
     EXPECT_LT(std::filesystem::file_size(path), 10000u);
     EXPECT_GT(std::filesystem::file_size(path + ".data"), 4u * 128 * 2048);
     onnx::ModelProto message;
-    ASSERT_TRUE(message.ParseFromString(*read_file(path)));
+    ASSERT_TRUE(message.ParseFromString(value_of(read_file(path))));
     size_t outside = 0;
     for (const onnx::TensorProto& tensor : message.graph().initializer()) {
       if (tensor.data_location() != onnx::TensorProto::EXTERNAL) continue;

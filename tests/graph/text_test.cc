@@ -13,6 +13,7 @@
 #include "graph/zoo.h"
 #include "testing/paths.h"
 #include "testing/random_graph.h"
+#include "testing/value_of.h"
 
 namespace nlsplit {
 namespace {
@@ -94,7 +95,7 @@ output %curve
 
 // In every attribute that may be missing: the kind its operator asks for, and the documentation's row.
 TEST(Text, UsualAttributesAreDocumented) {
-  const std::string docs = *read_file(NLS_SOURCE_DIR "/docs/ir.md");
+  const std::string docs = value_of(read_file(NLS_SOURCE_DIR "/docs/ir.md"));
   const std::vector<TensorType> inputs = {{DType::f32, {1, 4, 6, 6}}, {DType::f32, {4, 4, 3, 3}}};
   size_t documented = 0;
   for (int i = 0; i < op_count; ++i) {
@@ -121,7 +122,7 @@ TEST(Text, UsualAttributesAreDocumented) {
 }
 
 TEST(Text, TheExampleOfTheDocumentationIsAGraph) {
-  const std::string docs = *read_file(NLS_SOURCE_DIR "/docs/ir.md");
+  const std::string docs = value_of(read_file(NLS_SOURCE_DIR "/docs/ir.md"));
   const size_t begin = docs.find("graph \"block\"");
   ASSERT_NE(begin, std::string::npos);
   const std::string example = docs.substr(begin, docs.find("```", begin) - begin);

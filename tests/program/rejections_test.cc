@@ -7,6 +7,7 @@
 #include "program/text.h"
 #include "program/verify.h"
 #include "testing/paths.h"
+#include "testing/value_of.h"
 
 namespace nlsplit {
 namespace {
@@ -69,7 +70,7 @@ TEST(Verify, AcceptsTheContractPrograms) {
 
 // The example of the specification is a Program.
 TEST(Verify, AcceptsTheExampleOfTheDocumentation) {
-  const std::string docs = *read_file(NLS_SOURCE_DIR "/docs/program.md");
+  const std::string docs = value_of(read_file(NLS_SOURCE_DIR "/docs/program.md"));
   const size_t begin = docs.find("nlsplit program 1\nprogram two_steps");
   ASSERT_NE(begin, std::string::npos);
   EXPECT_EQ(complaint(docs.substr(begin, docs.find("```", begin) - begin)), "");
@@ -296,7 +297,7 @@ TEST(Parse, FingerprintAndVersion) {
 // Whatever is done to a text, the answer is a value or an error, never a crash; the sanitizers watch.
 TEST(Parse, SurvivesDamage) {
   for (const char* name : {"train_1f1b", "interleaved", "ring_all_reduce", "replicas", "banks"}) {
-    const std::string text = *read_file(std::string(NLS_SOURCE_DIR "/tests/programs/") + name + ".nls");
+    const std::string text = value_of(read_file(std::string(NLS_SOURCE_DIR "/tests/programs/") + name + ".nls"));
     for (size_t cut = 0; cut < text.size(); cut += 7) (void)complaint(text.substr(0, cut));
     uint32_t state = 1;
     const auto random = [&] { return state = state * 1664525u + 1013904223u; };

@@ -15,6 +15,7 @@
 #include "program/verify.h"
 #include "testing/paths.h"
 #include "testing/random_graph.h"
+#include "testing/value_of.h"
 
 namespace nlsplit {
 namespace {
@@ -29,7 +30,7 @@ Program parse(const std::string& text) {
 }
 
 Program contract_program(const std::string& name) {
-  return parse(*read_file(fmt::format("{}/tests/programs/{}.nls", NLS_SOURCE_DIR, name)));
+  return parse(value_of(read_file(fmt::format("{}/tests/programs/{}.nls", NLS_SOURCE_DIR, name))));
 }
 
 RelaxedOrder relaxed(const Program& program) {
@@ -302,7 +303,7 @@ void expect_conflicts_ordered(const Program& program) {
 TEST(RelaxConflicts, OfAllContractPrograms) {
   for (const auto& entry : std::filesystem::directory_iterator(NLS_SOURCE_DIR "/tests/programs")) {
     SCOPED_TRACE(entry.path());
-    expect_conflicts_ordered(parse(*read_file(entry.path())));
+    expect_conflicts_ordered(parse(value_of(read_file(entry.path()))));
   }
 }
 

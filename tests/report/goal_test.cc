@@ -12,6 +12,7 @@
 #include "program/text.h"
 #include "sim/fast.h"
 #include "testing/paths.h"
+#include "testing/value_of.h"
 
 namespace nlsplit {
 namespace {
@@ -134,7 +135,7 @@ struct Lowered {
 Lowered contract(const std::string& name) {
   Lowered lowered;
   const std::string path = std::string(NLS_SOURCE_DIR) + "/tests/programs/" + name + ".nls";
-  lowered.program = parse_program(read_file(path).value(), path).value();
+  lowered.program = parse_program(value_of(read_file(path)), path).value();
   lowered.dependencies = dependencies(lowered.program).value();
   Cluster cluster;
   cluster.hosts.push_back({"sw", true});

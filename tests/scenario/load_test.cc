@@ -8,6 +8,7 @@
 #include "scenario/scenario.h"
 #include "sim/simgrid/platform.h"
 #include "testing/paths.h"
+#include "testing/value_of.h"
 
 namespace nlsplit {
 namespace {
@@ -74,7 +75,7 @@ TEST(BundledScenarios, PlansNameLayersOfTheirModels) {
   int plans = 0;
   for (const auto& entry : std::filesystem::directory_iterator(NLS_SOURCE_DIR "/scenarios")) {
     if (entry.path().extension() != ".yaml") continue;
-    const Scenario s = read_scenario(entry.path().string(), {.platforms = simgrid_platforms()}).value();
+    const Scenario s = value_of(read_scenario(entry.path().string(), {.platforms = simgrid_platforms()}));
     const Model model = load_model(s).value();
     for (const UserPlan& plan : s.plans) {
       ++plans;

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "sim/simgrid/platform.h"
 #include "testing/paths.h"
+#include "testing/value_of.h"
 
 namespace nlsplit {
 namespace {
@@ -263,7 +264,7 @@ TEST(Scenario, SearchHasMethodObjectiveAndLimits) {
 }
 
 TEST(Scenario, QuickstartIsWhatItSays) {
-  const Scenario s = read_scenario(NLS_SOURCE_DIR "/scenarios/quickstart.yaml").value();
+  const Scenario s = value_of(read_scenario(NLS_SOURCE_DIR "/scenarios/quickstart.yaml"));
   EXPECT_EQ(s.model, "zoo:resnet50");
   EXPECT_EQ(s.batch, 64);
   ASSERT_EQ(s.cluster.devices.size(), 4u);

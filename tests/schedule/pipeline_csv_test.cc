@@ -8,6 +8,7 @@
 #include "base/index.h"
 #include "schedule/shapes.h"
 #include "testing/paths.h"
+#include "testing/value_of.h"
 
 namespace nlsplit {
 namespace {
@@ -53,7 +54,8 @@ const std::vector<Fixture> fixtures = {
 
 TEST(PipelineCsv, PyTorchsFilesComeBackByteForByte) {
   for (const Fixture& fixture : fixtures) {
-    const std::string text = *read_file(fmt::format("{}/tests/schedule/pytorch/{}.csv", NLS_SOURCE_DIR, fixture.file));
+    const std::string text =
+        value_of(read_file(fmt::format("{}/tests/schedule/pytorch/{}.csv", NLS_SOURCE_DIR, fixture.file)));
     const auto csv = parse_pipeline_csv(text, fixture.file);
     ASSERT_TRUE(csv.ok()) << csv.error().to_string();
     EXPECT_EQ(to_text(*csv), text) << fixture.file;
@@ -62,7 +64,8 @@ TEST(PipelineCsv, PyTorchsFilesComeBackByteForByte) {
 
 TEST(PipelineCsv, PyTorchsSchedulesAreOurs) {
   for (const Fixture& fixture : fixtures) {
-    const std::string text = *read_file(fmt::format("{}/tests/schedule/pytorch/{}.csv", NLS_SOURCE_DIR, fixture.file));
+    const std::string text =
+        value_of(read_file(fmt::format("{}/tests/schedule/pytorch/{}.csv", NLS_SOURCE_DIR, fixture.file)));
     const auto table = read_table(text);
     ASSERT_TRUE(table.ok()) << table.error().to_string();
     if (fixture.policy == std::string_view()) continue;

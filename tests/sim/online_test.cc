@@ -13,6 +13,7 @@
 #include "sim/cases.h"
 #include "sim/disturb.h"
 #include "testing/paths.h"
+#include "testing/value_of.h"
 
 namespace nlsplit::testing {
 namespace {
@@ -232,7 +233,7 @@ TEST(OnlineRun, ALogReplaysBitForBit) {
 TEST(OnlineRun, FollowingTheProgramIsTheProgram) {
   for (const auto& entry : std::filesystem::directory_iterator(NLS_SOURCE_DIR "/tests/programs")) {
     SCOPED_TRACE(entry.path());
-    const std::string text = *read_file(entry.path());
+    const std::string text = value_of(read_file(entry.path()));
     const Program program = parse_program(text, entry.path()).value();
     Cluster cluster;
     for (const DeviceProgram& device : program.devices) add_device(cluster, device.name, device.host);

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "testing/value_of.h"
 #include "tools/run_program.h"
 
 namespace nlsplit {
@@ -38,7 +39,7 @@ TEST(SweepFile, DropsALastLineThatBrokeOff) {
   auto file = SweepFile::open(path, columns, read->bytes);
   ASSERT_TRUE(file.ok()) << file.error().to_string();
   ASSERT_TRUE(file->append({{"5", "6"}}).ok());
-  EXPECT_EQ(*read_file(path), "x,y\n1,2\n3,4\n5,6\n");
+  EXPECT_EQ(value_of(read_file(path)), "x,y\n1,2\n3,4\n5,6\n");
 }
 
 TEST(SweepFile, AHeaderThatBrokeOffIsWrittenAgain) {
@@ -49,7 +50,7 @@ TEST(SweepFile, AHeaderThatBrokeOffIsWrittenAgain) {
     const auto read = read_sweep_rows(path, columns);
     ASSERT_TRUE(read.ok()) << text;
     ASSERT_TRUE(SweepFile::open(path, columns, read->bytes).ok());
-    EXPECT_EQ(*read_file(path), "x,y\n");
+    EXPECT_EQ(value_of(read_file(path)), "x,y\n");
   }
 }
 

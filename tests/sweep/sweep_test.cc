@@ -7,6 +7,7 @@
 
 #include "ranking/evaluate.h"
 #include "sweep/experiments.h"
+#include "testing/value_of.h"
 
 namespace nlsplit {
 namespace {
@@ -141,7 +142,7 @@ TEST(SweepScenario, SeedsAreRunsOfTheNoise) {
     EXPECT_NE(cell(sweep, 2, "makespan_s"), cell(sweep, 1, "makespan_s"));
   }
   // Run 1 of the scenario's own noise is the point with its seed.
-  Scenario scenario = read_scenario(scratch / "s.yaml").value();
+  Scenario scenario = value_of(read_scenario(scratch / "s.yaml"));
   scenario.plans[0].schedule = "1f1b";
   scenario.plans[0].micro_batches = {4};
   const Model model = load_model(scenario).value();
@@ -191,7 +192,7 @@ TEST(SweepResume, GoesOnWhereItWasInterrupted) {
     sum = sweep.done;
     more = sweep.interrupted;
     // And what was interrupted breaks off in the middle of a row.
-    const std::string text = *read_file(parts);
+    const std::string text = value_of(read_file(parts));
     if (more) {
       std::filesystem::resize_file(parts, text.size() - 7);
       --sum;
@@ -199,11 +200,11 @@ TEST(SweepResume, GoesOnWhereItWasInterrupted) {
     ASSERT_LT(runs, 1000u);
   }
   EXPECT_GT(runs, 1u);
-  EXPECT_EQ(*read_file(parts), *read_file(whole));
+  EXPECT_EQ(value_of(read_file(parts)), value_of(read_file(whole)));
   const Sweep again = sweep_of(experiment, {.csv = parts, .interrupted = [] { return true; }});
   EXPECT_EQ(again.done_before, 3000u);
   EXPECT_FALSE(again.interrupted);
-  EXPECT_EQ(*read_file(parts), *read_file(whole));
+  EXPECT_EQ(value_of(read_file(parts)), value_of(read_file(whole)));
 }
 
 TEST(SweepResume, AGridThatGrowsKeepsItsPoints) {
@@ -215,23 +216,23 @@ TEST(SweepResume, AGridThatGrowsKeepsItsPoints) {
   EXPECT_EQ(sweep.done_before, 4u);
   EXPECT_EQ(sweep.done, 6u);
   sweep_of(experiment_of(grown), {.csv = whole});
-  EXPECT_EQ(*read_file(csv), *read_file(whole));
+  EXPECT_EQ(value_of(read_file(csv)), value_of(read_file(whole)));
 }
 
 TEST(SweepResume, RefusesPointsOfAnotherExperiment) {
   const Scratch scratch;
   const std::string csv = scratch / "p.csv";
   sweep_of(experiment_of(std::string(zero_bubble)), {.csv = csv});
-  const std::string before = *read_file(csv);
+  const std::string before = value_of(read_file(csv));
   const Experiment other = experiment_of(with(std::string(zero_bubble), "20s, 20s, 20s", "20s, 20s, 10s"));
   auto runner = make_runner(other).value();
   const auto refused = run_sweep(other, *runner, {.csv = csv});
   ASSERT_FALSE(refused.ok());
   EXPECT_THAT(refused.error().to_string(), HasSubstr("p.csv:2:1: this point (gpipe, 8, 0, , fingerprint "));
   EXPECT_THAT(refused.error().to_string(), HasSubstr("--fresh starts anew"));
-  EXPECT_EQ(*read_file(csv), before);
+  EXPECT_EQ(value_of(read_file(csv)), before);
   EXPECT_EQ(sweep_of(other, {.csv = csv, .fresh = true}).done_before, 0u);
-  EXPECT_NE(*read_file(csv), before);
+  EXPECT_NE(value_of(read_file(csv)), before);
   scratch.write("p.csv", before + before.substr(before.find('\n') + 1));
   runner = make_runner(experiment_of(std::string(zero_bubble))).value();
   EXPECT_THAT(run_sweep(experiment_of(std::string(zero_bubble)), *runner, {.csv = csv}).error().to_string(),

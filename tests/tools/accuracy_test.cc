@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "testing/value_of.h"
 #include "tools/run_program.h"
 
 namespace nlsplit {
@@ -46,7 +47,7 @@ sink: here
   ASSERT_EQ(done.code, 0) << done.err;
   done = nlbench(fmt::format("validate {} -o {} --top 1 --also 1 --duration 1s", scenario, scratch / "v") + mpi);
   ASSERT_EQ(done.code, 0) << done.err;
-  const json report = json::parse(*read_file(scratch / "v/report.json"));
+  const json report = json::parse(value_of(read_file(scratch / "v/report.json")));
   ASSERT_EQ(report["plans"].size(), 2u);
   for (const json& plan : report["plans"]) {
     const double error = plan["error"]["throughput"];

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "testing/value_of.h"
 #include "tools/run_program.h"
 
 namespace nlsplit {
@@ -139,7 +140,7 @@ TEST_F(Check, SplitPlansRunAndKeepTheirPromise) {
     const Outcome run =
         nlbench(fmt::format("run {} --transport threads --repeats 1 --warmup 0 --check --json {}", folder, figures));
     ASSERT_EQ(run.code, 0) << run.err;
-    const json check = json::parse(*read_file(figures)).at("check");
+    const json check = json::parse(value_of(read_file(figures))).at("check");
     EXPECT_EQ(check.at("equal"), true);
     const bool promised = std::filesystem::exists(folder + "/promise.json");
     EXPECT_EQ(check.at("tolerance"), promised ? 1e-4 : 0);
@@ -179,7 +180,7 @@ TEST_F(Check, EveryCommandTakesASplitPlan) {
   EXPECT_EQ(timing.at("plan"), "height(A:2+B) ..relu2 | C rest");
   const std::string trace = scratch_ / "t.json";
   EXPECT_EQ(nlsim(fmt::format("simulate {} --plan rows --trace {}", scenario_, trace)).code, 0);
-  EXPECT_THAT(*read_file(trace), HasSubstr("conv1#0"));
+  EXPECT_THAT(value_of(read_file(trace)), HasSubstr("conv1#0"));
 }
 
 TEST_F(Check, SavedPlansReadBack) {
@@ -187,7 +188,7 @@ TEST_F(Check, SavedPlansReadBack) {
   ASSERT_EQ(nlsim(fmt::format("rank {} --save-plans {}", scenario_, dir)).code, 0);
   size_t splits = 0;
   for (const auto& entry : std::filesystem::directory_iterator(dir)) {
-    const std::string text = *read_file(entry.path());
+    const std::string text = value_of(read_file(entry.path()));
     if (text.find('(') == std::string::npos) continue;
     ++splits;
     const json plan = answer("--plan-file " + entry.path().string()).at("plans").at(0);

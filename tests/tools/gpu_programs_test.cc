@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/npy.h"
+#include "testing/value_of.h"
 #include "tools/run_program.h"
 
 namespace nlsplit {
@@ -25,7 +26,8 @@ class SavedForGpus : public ::testing::TestWithParam<const char*> {};
 TEST_P(SavedForGpus, AreWhatNlsimWrites) {
   const Outcome lowered = nlsim("lower --plan fixture " + programs + GetParam() + ".yaml");
   ASSERT_EQ(lowered.code, 0) << lowered.err;
-  EXPECT_EQ(lowered.out, read_file(programs + GetParam() + "/program.nls").value()) << "run scripts/save_gpu_programs";
+  EXPECT_EQ(lowered.out, value_of(read_file(programs + GetParam() + "/program.nls")))
+      << "run scripts/save_gpu_programs";
 }
 
 TEST_P(SavedForGpus, GiveWhatIsExpected) {
@@ -39,7 +41,7 @@ TEST_P(SavedForGpus, GiveWhatIsExpected) {
 TEST_P(SavedForGpus, OtherResultsAreFound) {
   const Scratch scratch;
   std::filesystem::copy(programs + GetParam(), scratch / "p");
-  NpyArray expected = read_npy(scratch / "p/expected.npy").value();
+  NpyArray expected = value_of(read_npy(scratch / "p/expected.npy"));
   expected.values.back() += 1;
   ASSERT_TRUE(write_npy(scratch / "p/expected.npy", expected).ok());
   const Outcome run = gpu_check("--cpu run " + scratch / "p");

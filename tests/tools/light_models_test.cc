@@ -14,6 +14,7 @@
 #include "base/npy.h"
 #include "exec/kernels/kernel_library.h"
 #include "testing/paths.h"
+#include "testing/value_of.h"
 
 namespace nlsplit {
 namespace {
@@ -40,7 +41,7 @@ class LightModels : public ::testing::TestWithParam<const char*> {
     const std::string command = fmt::format(
         "{}/nlbench run {} --transport threads --repeats 1 --warmup 0 --input {}/input.npy --output {} > {} 2>&1",
         NLS_BIN_DIR, what, reference_, output, (scratch_ / "log").string());
-    ASSERT_EQ(std::system(command.c_str()), 0) << command << "\n" << *read_file(scratch_ / "log");
+    ASSERT_EQ(std::system(command.c_str()), 0) << command << "\n" << value_of(read_file(scratch_ / "log"));
     const auto got = read_npy(output), want = read_npy(reference_ + "/output.npy");
     ASSERT_TRUE(got.ok() && want.ok());
     ASSERT_EQ(got->values.size(), want->values.size());

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "testing/value_of.h"
 #include "tools/run_program.h"
 
 namespace nlsplit {
@@ -38,12 +39,12 @@ TEST_F(OnlinePlans, ALogOfTheSimulatorReplaysBitForBit) {
   for (const char* noise : {"", "--noise-run 1", "--noise-run 3"}) {
     SCOPED_TRACE(noise);
     const json first = simulated(online, fmt::format("--decisions {} {}", scratch_ / "log.csv", noise));
-    const std::string log = *read_file(scratch_ / "log.csv");
+    const std::string log = value_of(read_file(scratch_ / "log.csv"));
     EXPECT_THAT(log, AllOf(::testing::StartsWith("0F0,0F1,"), HasSubstr("2F7"), HasSubstr("1F0")));
     const std::string replayed = scenario("replayed.yaml", "{online: longest_path, in_flight: 4, replay: log.csv}");
     const json again = simulated(replayed, fmt::format("--decisions {} {}", scratch_ / "again.csv", noise));
     EXPECT_EQ(again, first);  // every figure, bit for bit
-    EXPECT_EQ(*read_file(scratch_ / "again.csv"), log);
+    EXPECT_EQ(value_of(read_file(scratch_ / "again.csv")), log);
   }
 }
 
@@ -51,7 +52,7 @@ TEST_F(OnlinePlans, TheSamePlanRunsForReal) {
   const std::string online = scenario("online.yaml", "{online: longest_path, in_flight: 4}");
   const std::string folder = scratch_ / "saved";
   ASSERT_EQ(nlsim("lower " + online + " --plan mine --save " + folder).code, 0);
-  EXPECT_THAT(*read_file(folder + "/online.json"), HasSubstr("\"policy\":\"longest_path\""));
+  EXPECT_THAT(value_of(read_file(folder + "/online.json")), HasSubstr("\"policy\":\"longest_path\""));
   const Outcome threads =
       nlbench(fmt::format("run {} --transport threads --check --repeats 3 --decisions {} --output {}", folder,
                           scratch_ / "threads.csv", scratch_ / "threads.npy"));
@@ -61,26 +62,26 @@ TEST_F(OnlinePlans, TheSamePlanRunsForReal) {
                                             scratch_ / "mpi.csv", scratch_ / "mpi.npy"));
   ASSERT_EQ(mpi.code, 0) << mpi.err;
   EXPECT_THAT(mpi.out, HasSubstr("equal to the unsplit run, bit for bit"));
-  EXPECT_EQ(*read_file(scratch_ / "threads.npy"), *read_file(scratch_ / "mpi.npy"));
+  EXPECT_EQ(value_of(read_file(scratch_ / "threads.npy")), value_of(read_file(scratch_ / "mpi.npy")));
   // What a real run decided can be followed: by a real run, and by the simulator.
   const std::string replayed = scenario("replayed.yaml", "{online: longest_path, in_flight: 4, replay: mpi.csv}");
   const Outcome again = mpirun(2, fmt::format("run {} --plan mine --check --repeats 3 --decisions {} --output {}",
                                               replayed, scratch_ / "again.csv", scratch_ / "again.npy"));
   ASSERT_EQ(again.code, 0) << again.err;
-  EXPECT_EQ(*read_file(scratch_ / "again.csv"), *read_file(scratch_ / "mpi.csv"));
-  EXPECT_EQ(*read_file(scratch_ / "again.npy"), *read_file(scratch_ / "mpi.npy"));
+  EXPECT_EQ(value_of(read_file(scratch_ / "again.csv")), value_of(read_file(scratch_ / "mpi.csv")));
+  EXPECT_EQ(value_of(read_file(scratch_ / "again.npy")), value_of(read_file(scratch_ / "mpi.npy")));
   simulated(replayed, fmt::format("--decisions {}", scratch_ / "simulated.csv"));
-  EXPECT_EQ(*read_file(scratch_ / "simulated.csv"), *read_file(scratch_ / "mpi.csv"));
+  EXPECT_EQ(value_of(read_file(scratch_ / "simulated.csv")), value_of(read_file(scratch_ / "mpi.csv")));
 }
 
 // Any plan's order can be written; an online plan of the same base then does the same.
 TEST_F(OnlinePlans, AStaticOrderIsALogToo) {
   const std::string fixed = scenario("fixed.yaml", "streaming");
   simulated(fixed, "--decisions " + (scratch_ / "log.csv"));
-  const std::string log = *read_file(scratch_ / "log.csv");
+  const std::string log = value_of(read_file(scratch_ / "log.csv"));
   const std::string replayed = scenario("replayed.yaml", "{online: longest_path, replay: log.csv}");
   simulated(replayed, "--decisions " + (scratch_ / "again.csv"));
-  EXPECT_EQ(*read_file(scratch_ / "again.csv"), log);
+  EXPECT_EQ(value_of(read_file(scratch_ / "again.csv")), log);
 }
 
 TEST_F(OnlinePlans, TrainingIsSimulated) {
@@ -89,7 +90,7 @@ TEST_F(OnlinePlans, TrainingIsSimulated) {
   text = with(text, "schedules: [streaming]", "schedules: [1f1b]");
   const std::string online = scratch_.write("train.yaml", text);
   const json first = simulated(online, fmt::format("--noise-run 2 --decisions {}", scratch_ / "log.csv"));
-  const std::string log = *read_file(scratch_ / "log.csv");
+  const std::string log = value_of(read_file(scratch_ / "log.csv"));
   for (const char* slot : {"0F7", "2I0", "1W3"}) EXPECT_THAT(log, HasSubstr(slot));
   const std::string replayed =
       scratch_.write("replayed.yaml", with(text, "in_flight: 8", "in_flight: 8, replay: log.csv"));
@@ -106,11 +107,11 @@ TEST_F(OnlinePlans, SavedPlansComeBack) {
   ASSERT_EQ(nlsim("rank " + online + " --save-plans " + (scratch_ / "plans")).code, 0);
   std::string found;
   for (const auto& entry : std::filesystem::directory_iterator(scratch_ / "plans")) {
-    const std::string text = *read_file(entry.path());
+    const std::string text = value_of(read_file(entry.path()));
     if (text.find("online") != std::string::npos) found = entry.path();
   }
   ASSERT_NE(found, "");
-  EXPECT_THAT(*read_file(found),
+  EXPECT_THAT(value_of(read_file(found)),
               HasSubstr("schedule: {online: \"backward_first\", base: \"fill_drain\", in_flight: 4}"));
   const Outcome by_file = nlsim("simulate " + online + " --json - --plan-file " + found);
   ASSERT_EQ(by_file.code, 0) << by_file.err;

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "testing/paths.h"
+#include "testing/value_of.h"
 #include "tools/run_program.h"
 
 namespace nlsplit {
@@ -18,7 +19,7 @@ class Profiles : public ::testing::Test {
   Outcome measure(const std::string& more = "--budget 200ms") const {
     return nlbench(fmt::format("profile {} -o {} {}", scenario_, file_, more));
   }
-  json read() const { return json::parse(*read_file(file_)); }
+  json read() const { return json::parse(value_of(read_file(file_))); }
   void write(const json& profile) const { scratch_.write("p.json", profile.dump()); }
 
   static std::string measured_scenario(const std::string& costs) {
@@ -90,12 +91,12 @@ TEST_F(Profiles, OfSomethingElseAreLeftAlone) {
   const json good = read();
   const auto refused = [&](const json& known, const std::string& options, const std::string& why) {
     write(known);
-    const std::string before = *read_file(file_);
+    const std::string before = value_of(read_file(file_));
     const Outcome outcome = measure(options);
     EXPECT_EQ(outcome.code, 2) << why;
     EXPECT_THAT(outcome.err, HasSubstr(why));
     EXPECT_THAT(outcome.err, HasSubstr("--fresh"));
-    EXPECT_EQ(*read_file(file_), before);
+    EXPECT_EQ(value_of(read_file(file_)), before);
   };
   json other = good;
   other["machine"] = "an abacus";

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "testing/paths.h"
+#include "testing/value_of.h"
 #include "tools/run_program.h"
 
 namespace nlsplit {
@@ -50,8 +51,8 @@ TEST_F(Programs, TrainingIsRankedSimulatedAndPrinted) {
     EXPECT_GT(device.at("phases_s").at("step").get<double>(), 0);
     EXPECT_EQ(device.at("phases_s").at("R"), 0);
   }
-  EXPECT_THAT(*read_file(scratch_ / "t.json"), HasSubstr("\"phase\":\"I\""));
-  EXPECT_THAT(*read_file(scratch_ / "t.goal"), ::testing::StartsWith("num_ranks 3\n"));
+  EXPECT_THAT(value_of(read_file(scratch_ / "t.json")), HasSubstr("\"phase\":\"I\""));
+  EXPECT_THAT(value_of(read_file(scratch_ / "t.goal")), ::testing::StartsWith("num_ranks 3\n"));
   const Outcome printed = nlsim("lower " + file + " --plan mine");
   ASSERT_EQ(printed.code, 0) << printed.err;
   for (const char* part : {" = gradient(", ") of \"Conv(", " = update(", ") by adam", "phase step"})
@@ -141,7 +142,7 @@ TEST_F(Programs, TraceIsOfTheProgram) {
   const std::string file = scratch_ / "trace.json";
   const Outcome outcome = nlsim("simulate " + scenario_ + " --plan mine --trace " + file);
   ASSERT_EQ(outcome.code, 0) << outcome.err;
-  const json trace = json::parse(*read_file(file));
+  const json trace = json::parse(value_of(read_file(file)));
   const std::string program = nlsim("lower " + scenario_ + " --plan mine").out;
   EXPECT_THAT(program, HasSubstr("fingerprint " + trace.at("otherData").at("fingerprint").get<std::string>()));
   double last = 0;
@@ -160,19 +161,19 @@ TEST_F(Programs, ASavedPlanRunsAlone) {
   ASSERT_EQ(threads.code, 0) << threads.err;
   EXPECT_THAT(threads.out, HasSubstr("equal to the unsplit run, bit for bit"));
   EXPECT_THAT(threads.out, HasSubstr("predicted"));
-  EXPECT_TRUE(json::accept(*read_file(scratch_ / "run.json")));
-  EXPECT_TRUE(json::accept(*read_file(scratch_ / "run.trace")));
+  EXPECT_TRUE(json::accept(value_of(read_file(scratch_ / "run.json"))));
+  EXPECT_TRUE(json::accept(value_of(read_file(scratch_ / "run.trace"))));
   const Outcome mpi = mpirun(3, fmt::format("run {} --check --repeats 2 --output {}", folder, scratch_ / "mpi.npy"));
   ASSERT_EQ(mpi.code, 0) << mpi.err;
   EXPECT_THAT(mpi.out, HasSubstr("bit for bit"));
-  EXPECT_EQ(*read_file(scratch_ / "threads.npy"), *read_file(scratch_ / "mpi.npy"));
+  EXPECT_EQ(value_of(read_file(scratch_ / "threads.npy")), value_of(read_file(scratch_ / "mpi.npy")));
 }
 
 // --check is worth something only if it can fail.
 TEST_F(Programs, CheckSeesAnotherResult) {
   const std::string folder = scratch_ / "saved";
   ASSERT_EQ(nlsim("lower " + scenario_ + " --plan mine --save " + folder).code, 0);
-  std::string text = *read_file(folder + "/program.nls");
+  std::string text = value_of(read_file(folder + "/program.nls"));
   text.erase(text.find(" fingerprint"), 29);  // we change it on purpose
   text = with(text, " + Relu kernel", " + Tanh kernel");
   ASSERT_TRUE(write_file(folder + "/program.nls", text).ok());
@@ -204,7 +205,7 @@ TEST_F(Programs, ProfileOfUnlikeLevelsHoldsWhatTheirMessagesCost) {
   const std::string scenario = scratch_.write("measured.yaml", text), profile = scratch_ / "p.json";
   const Outcome measured = nlbench(fmt::format("profile {} -o {} --budget 1s", scenario, profile));
   ASSERT_EQ(measured.code, 0) << measured.err;
-  const std::string written = *read_file(profile);
+  const std::string written = value_of(read_file(profile));
   EXPECT_THAT(written, HasSubstr("reorder_v2 Identity"));
   EXPECT_THAT(written, HasSubstr(" on 2 cores"));
   EXPECT_THAT(written, HasSubstr("\"kernel\": \"conv_"));  // a choice between two of them
@@ -266,11 +267,11 @@ TEST_F(Programs, AnExportedModelRunsTheSame) {
         nlbench(fmt::format("run {} --batch 4 --transport threads --repeats 1 --output {}", what, scratch_ / npy)).code,
         0);
   }
-  EXPECT_EQ(*read_file(scratch_ / "a.npy"), *read_file(scratch_ / "b.npy"));
+  EXPECT_EQ(value_of(read_file(scratch_ / "a.npy")), value_of(read_file(scratch_ / "b.npy")));
   // A file exports to itself, at its own batch and back at another's.
   std::filesystem::create_directory(scratch_ / "again");
   ASSERT_EQ(nlsim("export " + file + " -o " + again).code, 0);
-  EXPECT_EQ(*read_file(again), *read_file(file));
+  EXPECT_EQ(value_of(read_file(again)), value_of(read_file(file)));
   ASSERT_EQ(nlsim("export " + file + " --batch 1 -o " + again).code, 0);
   EXPECT_EQ(nlsim("show " + again + " --batch 4").out, nlsim("show " + file).out);
 }

@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "testing/paths.h"
+#include "testing/value_of.h"
 #include "tools/run_program.h"
 
 namespace nlsplit {
@@ -155,7 +156,7 @@ TEST_F(Refusals, UsageIsSaidInAFewWords) {
 // A search that would take minutes answers Ctrl-C at once with what it found so far. `--foreground`: one signal, not
 // two.
 TEST_F(Refusals, AnInterruptIsExitCode130) {
-  const std::string quickstart = *read_file(std::string(NLS_SOURCE_DIR) + "/scenarios/quickstart.yaml");
+  const std::string quickstart = value_of(read_file(std::string(NLS_SOURCE_DIR) + "/scenarios/quickstart.yaml"));
   const std::string long_search = with(quickstart, "  keep: 20", "  max_candidates: 1000000\n  keep: 20");
   const auto begin = std::chrono::steady_clock::now();
   const Outcome outcome = run_command(fmt::format("timeout --foreground --preserve-status -s INT 3 {}/nlsim rank {}",

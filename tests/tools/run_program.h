@@ -13,6 +13,7 @@
 
 #include "base/file.h"
 #include "testing/paths.h"
+#include "testing/value_of.h"
 
 namespace nlsplit {
 
@@ -58,8 +59,8 @@ inline Outcome run_command(const std::string& command) {
   CHECK(::posix_spawn(&child, "/bin/sh", nullptr, nullptr, const_cast<char* const*>(arguments), environ) == 0 &&
             ::wait4(child, &status, 0, &usage) == child,
         "a test cannot start a shell");
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, *read_file(scratch / "out"), *read_file(scratch / "err"),
-          usage.ru_maxrss};
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, value_of(read_file(scratch / "out")),
+          value_of(read_file(scratch / "err")), usage.ru_maxrss};
 }
 inline Outcome nlsim(const std::string& arguments) {
   return run_command(fmt::format("{}/nlsim {}", NLS_BIN_DIR, arguments));

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "testing/paths.h"
+#include "testing/value_of.h"
 #include "tools/run_program.h"
 
 namespace nlsplit {
@@ -63,7 +64,7 @@ TEST_F(Schedule, WritesAndReadsFiles) {
   ASSERT_EQ(made.code, 0) << made.err;
   const Outcome read = nlsim(fmt::format("schedule {} -o {}", file, again));
   ASSERT_EQ(read.code, 0) << read.err;
-  EXPECT_EQ(*read_file(file), *read_file(again));
+  EXPECT_EQ(value_of(read_file(file)), value_of(read_file(again)));
   EXPECT_EQ(made.out.substr(made.out.find("device 0")), read.out.substr(read.out.find("device 0")));
 }
 
@@ -71,8 +72,8 @@ TEST_F(Schedule, WritesAPicture) {
   const Outcome outcome =
       nlsim(fmt::format("schedule zb_v --devices 2 --micro-batches 4 --svg {}", scratch_ / "s.svg"));
   EXPECT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_THAT(*read_file(scratch_ / "s.svg"), StartsWith("<svg xmlns="));
-  EXPECT_THAT(*read_file(scratch_ / "s.svg"), HasSubstr("zb_v · 2 devices, 4 stages, 4 micro-batches"));
+  EXPECT_THAT(value_of(read_file(scratch_ / "s.svg")), StartsWith("<svg xmlns="));
+  EXPECT_THAT(value_of(read_file(scratch_ / "s.svg")), HasSubstr("zb_v · 2 devices, 4 stages, 4 micro-batches"));
   refuse(fmt::format("zb_v --devices 3 --stages 4 --svg {}", scratch_ / "t.svg"), "placement v");
   EXPECT_FALSE(std::filesystem::exists(scratch_ / "t.svg"));
 }

@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 
+#include "testing/value_of.h"
 #include "tools/run_program.h"
 
 namespace nlsplit {
@@ -63,7 +64,7 @@ TEST_F(RankSearch, ExplainsAndDraws) {
   const Outcome outcome = nlsim(fmt::format("rank {} --explain --html {}", scenario_, page));
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("\nplan 1   "), HasSubstr("         |"), HasSubstr("Plan 2 ")));
-  EXPECT_THAT(*read_file(page), AllOf(HasSubstr("<svg"), HasSubstr("id=\"plan1\"")));
+  EXPECT_THAT(value_of(read_file(page)), AllOf(HasSubstr("<svg"), HasSubstr("id=\"plan1\"")));
 }
 
 TEST_F(RankSearch, WeightsAndLimitsComeFromTheScenario) {

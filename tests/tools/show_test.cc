@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "testing/value_of.h"
 #include "tools/run_program.h"
 
 namespace nlsplit {
@@ -74,7 +75,7 @@ TEST_F(Show, CostsAsATable) {
   EXPECT_THAT(fused.out, HasSubstr("Conv+Relu"));
   const std::string file = scratch_ / "costs.json";
   EXPECT_EQ(nlsim("show zoo:simple_cnn --costs --json " + file).out, plain.out) << "the table too";
-  EXPECT_EQ(json::parse(*read_file(file)), answer("zoo:simple_cnn --costs"));
+  EXPECT_EQ(json::parse(value_of(read_file(file))), answer("zoo:simple_cnn --costs"));
 }
 
 // What --memory says, what the Program says, and what a run allocates.
@@ -85,7 +86,7 @@ TEST_F(Show, MemoryIsWhatARunAllocates) {
     const Outcome run =
         nlbench(fmt::format("run {} --transport threads --repeats 1 --warmup 0 --json {}", folder, figures));
     ASSERT_EQ(run.code, 0) << run.err;
-    const json devices = json::parse(*read_file(figures)).at("devices");
+    const json devices = json::parse(value_of(read_file(figures))).at("devices");
     ASSERT_EQ(devices.size(), memory.at("devices").size());
     for (size_t d = 0; d < devices.size(); ++d) {
       const json& device = memory.at("devices").at(d);

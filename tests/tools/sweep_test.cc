@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "testing/paths.h"
+#include "testing/value_of.h"
 #include "tools/run_program.h"
 
 namespace nlsplit {
@@ -21,7 +22,7 @@ class SweepTool : public ::testing::Test {
   Outcome sweep(const std::string& more = "") const {
     return nlsim(fmt::format("sweep {} -o {} {}", scratch_ / "e.yaml", scratch_ / "out", more));
   }
-  std::string csv() const { return *read_file(scratch_ / "out/points.csv"); }
+  std::string csv() const { return value_of(read_file(scratch_ / "out/points.csv")); }
   Scratch scratch_;
 };
 
@@ -35,7 +36,7 @@ TEST_F(SweepTool, WritesPointsAndPage) {
               StartsWith("schedule,micro_batches,message_s,seed,status,reason,makespan_s,throughput_samples_per_s,"
                          "latency_mean_s,bubble,inner_bubble_s,busiest_device,busiest_device_share,busiest_link,"
                          "busiest_link_share,peak_memory_bytes,kept_micro_batches,fingerprint\n1f1b,32,0,,ok,,"));
-  EXPECT_THAT(*read_file(scratch_ / "out/report.html"), HasSubstr("<h1>Sweep</h1>"));
+  EXPECT_THAT(value_of(read_file(scratch_ / "out/report.html")), HasSubstr("<h1>Sweep</h1>"));
   const std::string before = csv();
   const Outcome again = sweep();
   EXPECT_EQ(again.code, 0) << again.err;

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "testing/paths.h"
+#include "testing/value_of.h"
 #include "tools/run_program.h"
 
 namespace nlsplit {
@@ -19,7 +20,7 @@ class Validate : public ::testing::Test {
     return fmt::format("validate {} -o {} --top 2 --also 2 --duration 10ms --transport threads {}", scenario_,
                        scratch_ / "v", more);
   }
-  json report() const { return json::parse(*read_file(scratch_ / "v/report.json")); }
+  json report() const { return json::parse(value_of(read_file(scratch_ / "v/report.json"))); }
 
   Scratch scratch_;
   std::string scenario_ = scratch_.write("s.yaml", small_scenario());
@@ -40,12 +41,12 @@ TEST_F(Validate, MeasuresWhatItPredicted) {
   }
   EXPECT_EQ(sampled, 2);
   EXPECT_EQ(figures["quality"]["plans"], 4);
-  EXPECT_THAT(*read_file(scratch_ / "v/report.html"), HasSubstr("</html>"));
+  EXPECT_THAT(value_of(read_file(scratch_ / "v/report.html")), HasSubstr("</html>"));
 }
 
 TEST_F(Validate, GoesOnWhereItStopped) {
   ASSERT_EQ(nlbench(command()).code, 0);
-  const std::string first = *read_file(scratch_ / "v/results.jsonl");
+  const std::string first = value_of(read_file(scratch_ / "v/results.jsonl"));
   // The third run of four is lost, half of it is left.
   size_t at = 0;
   for (int line = 0; line < 3; ++line) at = first.find('\n', at) + 1;
@@ -53,7 +54,7 @@ TEST_F(Validate, GoesOnWhereItStopped) {
   const Outcome outcome = nlbench(command());
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("4 of 4 plans measured"));
-  const std::string second = *read_file(scratch_ / "v/results.jsonl");
+  const std::string second = value_of(read_file(scratch_ / "v/results.jsonl"));
   EXPECT_EQ(second.substr(0, at), first.substr(0, at)) << "what was there is kept";
   EXPECT_EQ(std::count(second.begin(), second.end(), '\n'), 5);
 }
@@ -80,16 +81,16 @@ TEST_F(Validate, TheBestRunMoreOften) {
     EXPECT_LE(runs[i].second, 4);
   }
   // All of it is there already.
-  const std::string before = *read_file(scratch_ / "v/results.jsonl");
+  const std::string before = value_of(read_file(scratch_ / "v/results.jsonl"));
   ASSERT_EQ(nlbench(more).code, 0);
-  EXPECT_EQ(*read_file(scratch_ / "v/results.jsonl"), before);
+  EXPECT_EQ(value_of(read_file(scratch_ / "v/results.jsonl")), before);
   EXPECT_EQ(nlbench(command("--final -1")).code, 2);
 }
 
 // Runs are of plans that were chosen once; what costs say of them may change.
 TEST_F(Validate, OtherCostsPredictTheSamePlans) {
   ASSERT_EQ(nlbench(command()).code, 0);
-  const std::string runs = *read_file(scratch_ / "v/results.jsonl");
+  const std::string runs = value_of(read_file(scratch_ / "v/results.jsonl"));
   const json before = report()["plans"];
   // All devices alike: the shares of copies stay, and so do the Programs.
   std::string slower = small_scenario();
@@ -98,7 +99,7 @@ TEST_F(Validate, OtherCostsPredictTheSamePlans) {
   scratch_.write("s.yaml", slower);
   const Outcome again = nlbench(command());
   ASSERT_EQ(again.code, 0) << again.err;
-  EXPECT_EQ(*read_file(scratch_ / "v/results.jsonl"), runs) << "nothing had to be run";
+  EXPECT_EQ(value_of(read_file(scratch_ / "v/results.jsonl")), runs) << "nothing had to be run";
   const json after = report()["plans"];
   ASSERT_EQ(after.size(), before.size());
   size_t changed = 0;
@@ -178,7 +179,7 @@ TEST_F(Validate, ALostRankCostsOnePlan) {
   const Outcome outcome = nlbench(words);
   EXPECT_EQ(outcome.code, 3) << outcome.err;
   EXPECT_THAT(outcome.err, HasSubstr("1 run lost a rank, and 1 of 2 plans have no figures"));
-  EXPECT_THAT(*read_file(scratch_ / "v/results.jsonl"),
+  EXPECT_THAT(value_of(read_file(scratch_ / "v/results.jsonl")),
               HasSubstr("\"error\":\"exit code 137: error: lost rank 1 on host b\""));
   const Outcome again = nlbench(words);
   EXPECT_EQ(again.code, 0) << again.err;
@@ -187,7 +188,7 @@ TEST_F(Validate, ALostRankCostsOnePlan) {
 
 // On one host, so the two devices exchange messages over its own link.
 TEST_F(Validate, TheNetworkIsMeasuredAndUsed) {
-  std::string text = *read_file(NLS_SOURCE_DIR "/scenarios/loopback.yaml");
+  std::string text = value_of(read_file(NLS_SOURCE_DIR "/scenarios/loopback.yaml"));
   const size_t model = text.find("zoo:mobilenet_v2"), halves = text.find("\nplans:");
   ASSERT_NE(model, std::string::npos);
   ASSERT_NE(halves, std::string::npos);
@@ -201,7 +202,7 @@ TEST_F(Validate, TheNetworkIsMeasuredAndUsed) {
   const Outcome measured = nlbench(fmt::format("network {} -o {} --transport threads", scenario, profile));
   ASSERT_EQ(measured.code, 0) << measured.err;
   EXPECT_THAT(measured.out, HasSubstr("laptop > laptop"));
-  json figures = json::parse(*read_file(profile));
+  json figures = json::parse(value_of(read_file(profile)));
   ASSERT_EQ(figures["ways"].size(), 1u);
   EXPECT_GT(figures["ways"][0]["rendezvous"]["bytes_per_s"].get<double>(), 1e6);
   const std::string quick = nlsim("rank --csv - " + scenario).out;

@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "base/npy.h"
+#include "testing/value_of.h"
 #include "tools/run_program.h"
 
 namespace nlsplit {
@@ -37,7 +38,7 @@ TEST(Zoo, WritesAFileThatRunsTheSame) {
             nlbench(fmt::format("run {} --batch 2 --transport threads --repeats 1 --output {}", what, scratch / npy));
         ASSERT_EQ(run.code, 0) << run.err;
       }
-      const NpyArray a = read_npy(scratch / "a.npy").value(), b = read_npy(scratch / "b.npy").value();
+      const NpyArray a = value_of(read_npy(scratch / "a.npy")), b = value_of(read_npy(scratch / "b.npy"));
       ASSERT_EQ(a.shape, b.shape);
       for (size_t i = 0; i < a.values.size(); ++i) ASSERT_NEAR(a.values[i], b.values[i], 1e-5) << i;
     }
@@ -80,7 +81,7 @@ TEST(Zoo, TokensFromAFile) {
     const Outcome outcome = run(npy("<i8", tokens(first)), fmt::format("{}.npy", first));
     ASSERT_EQ(outcome.code, 0) << outcome.err;
   }
-  EXPECT_NE(read_npy(scratch / "1.npy").value().values, read_npy(scratch / "2.npy").value().values);
+  EXPECT_NE(value_of(read_npy(scratch / "1.npy")).values, value_of(read_npy(scratch / "2.npy")).values);
   const Outcome refused = run(npy("<f4", std::string(24, '\0')), "y.npy");
   EXPECT_EQ(refused.code, 2);
   EXPECT_THAT(refused.err, AllOf(HasSubstr("'<f4'"), HasSubstr("input_ids is i64[1,6] ('<i8')")));
