@@ -223,7 +223,8 @@ Result<PipelineCsv> parse_pipeline_csv(std::string_view text, std::string file) 
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find('\n', begin), text.size());
     std::string_view line = text.substr(begin, end - begin);
-    if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
+    const bool ended = end < text.size();  // a '\r' alone ends no line
+    if (ended && !line.empty() && line.back() == '\r') line.remove_suffix(1);
     cells.push_back(cells_of(line));
     std::vector<std::string>& row = rows.emplace_back();
     for (const Cell& cell : cells.back()) row.push_back(cell.text);

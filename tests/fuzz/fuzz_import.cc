@@ -1,36 +1,15 @@
-// The ONNX importer: what is accepted verifies, prints back, and goes through the passes.
-#include <unistd.h>
-
+// The ONNX importer: what is accepted verifies, prints back, goes through the passes, and is executed.
 #include <cstdint>
-#include <filesystem>
-#include <fstream>
 #include <string>
 
-#include "fuzz/expect.h"
+#include "fuzz/execute.h"
+#include "fuzz/files.h"
 #include "graph/onnx/import.h"
 #include "graph/onnx/onnx_file.h"
 #include "graph/passes.h"
 
 namespace nlsplit::fuzz {
 namespace {
-
-// A folder with a file of external data and one beside it that no model may read.
-class Folder {
- public:
-  Folder() : root_(std::filesystem::temp_directory_path() / ("fuzz_import_" + std::to_string(getpid()))) {
-    std::filesystem::create_directories(root_ / "model");
-    std::ofstream(root_ / "secret.bin", std::ios::binary) << std::string(4096, 'S');
-    std::ofstream(root_ / "model/w.bin", std::ios::binary) << std::string(4096, '\0');
-  }
-  ~Folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(root_, ignored);
-  }
-  std::string model() const { return (root_ / "model/model.onnx").string(); }
-
- private:
-  std::filesystem::path root_;
-};
 
 // Every extent that is left open is 2.
 ImportOptions options_for(const OnnxModel& file) {
@@ -51,7 +30,7 @@ ImportOptions options_for(const OnnxModel& file) {
   return options;
 }
 
-void try_import(const std::string& path) {
+void try_import(const std::string& path, uint64_t seed) {
   const auto file = read_onnx(path);
   if (!accepted(file)) return;
   const auto model = import_onnx(path, options_for(*file));
@@ -60,16 +39,20 @@ void try_import(const std::string& path) {
   const auto again = parse_graph(to_string(model->graph), "again");
   expect(again.ok() && *again == model->graph, "the text form says it all");
   WeightStore weights = model->weights;
-  (void)accepted(optimize(model->graph, weights));  // which verifies after every pass
+  const auto optimized = optimize(model->graph, weights);  // which verifies after every pass
+  if (accepted(optimized)) execute_graph(*optimized, weights, seed);
 }
 
 }  // namespace
 }  // namespace nlsplit::fuzz
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const nlsplit::fuzz::Folder folder;
-  std::ofstream(folder.model(), std::ios::binary | std::ios::trunc)
-      .write(reinterpret_cast<const char*>(data), static_cast<std::streamsize>(size));
-  nlsplit::fuzz::try_import(folder.model());
+  using namespace nlsplit::fuzz;
+  // A file of external data beside the model, and one that no model may read.
+  static const Folder folder("import");
+  static const bool written = !folder.write("secret.bin", std::string(4096, 'S')).empty() &&
+                              !folder.write("model/w.bin", std::string(4096, '\0')).empty();
+  expect(written, "the files beside the model are there");
+  try_import(folder.write("model/model.onnx", text_of(data, size)), seed_of(text_of(data, size)));
   return 0;
 }

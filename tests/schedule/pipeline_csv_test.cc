@@ -151,6 +151,13 @@ TEST(PipelineCsv, MemoryIsCounted) {
   EXPECT_TRUE(table_of(*csv, input).ok());
 }
 
+// Written again it would be a file of no ranks.
+TEST(PipelineCsv, ACarriageReturnAloneEndsNoLine) {
+  EXPECT_TRUE(parse_pipeline_csv("0F0\r\n", "s.csv").ok());
+  EXPECT_THAT(parse_pipeline_csv("0F0\r", "s.csv").error().to_string(), HasSubstr("s.csv:1:1: rank 0, slot 1"));
+  EXPECT_FALSE(parse_pipeline_csv("\r", "s.csv").ok());
+}
+
 TEST(PipelineCsv, MessagesMustMatch) {
   const std::string good =
       "0F0,0SEND_F0,0RECV_B0,0B0\n"
