@@ -12,16 +12,13 @@
 #include "exec/run_threads.h"
 #include "program/text.h"
 #include "testing/paths.h"
+#include "testing/value_of.h"
 
 namespace nlsplit::testing {
 
 inline Program program_of(const std::string& name) {
   const std::string path = std::string(NLS_SOURCE_DIR) + "/tests/programs/" + name + ".nls";
-  auto text = read_file(path);
-  EXPECT_TRUE(text.ok()) << text.error().to_string();
-  auto program = parse_program(*text, path);
-  EXPECT_TRUE(program.ok()) << program.error().to_string();
-  return std::move(program).value();
+  return value_of(parse_program(value_of(read_file(path)), path));
 }
 
 inline std::vector<float> normals(uint64_t seed, int64_t count) {

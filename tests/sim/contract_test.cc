@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "sim/cases.h"
 #include "testing/paths.h"
+#include "testing/value_of.h"
 
 namespace nlsplit::testing {
 namespace {
@@ -24,13 +25,10 @@ std::vector<std::string> contract_programs() {
 }
 
 Program read_contract_program(const std::string& path) {
-  auto text = read_file(path);
-  EXPECT_TRUE(text.ok()) << text.error().to_string();
-  auto program = parse_program(*text, path);
-  EXPECT_TRUE(program.ok()) << program.error().to_string();
-  const Status sound = verify(*program);
+  Program program = value_of(parse_program(value_of(read_file(path)), path));
+  const Status sound = verify(program);
   EXPECT_TRUE(sound.ok()) << sound.error().to_string();
-  return std::move(program).value();
+  return program;
 }
 
 // The Program's devices, each on its host.
