@@ -36,9 +36,10 @@ Result<std::string> recv_text(Transport& transport, int peer, const Waiting& wai
   return text;
 }
 
-Status wait_until_done(Transport& transport, Transport::Request request, bool spin, const Waiting& waiting) {
+Status wait_until_done(Transport& transport, int peer, Transport::Request request, bool spin, const Waiting& waiting) {
   Liveness& liveness = transport.liveness();
-  liveness.begin(waiting.what);
+  const Liveness::Wait waits(liveness);
+  liveness.begin(waiting.what, peer);
   for (int rounds = 0;; ++rounds) {
     switch (transport.test(request)) {
       case Transport::State::done:
@@ -70,26 +71,31 @@ Status wait_until_done(Transport& transport, Transport::Request request, bool sp
 
 }  // namespace
 
-Status wait(Transport& transport, Transport::Request request, const Waiting& waiting) {
-  return wait_until_done(transport, request, false, waiting);
+Status wait(Transport& transport, int peer, Transport::Request request, const Waiting& waiting) {
+  return wait_until_done(transport, peer, request, false, waiting);
 }
 
 Status send_bytes(Transport& transport, int peer, std::span<const std::byte> data, const Waiting& waiting) {
-  return wait(transport, transport.isend(peer, control_tag, data), waiting);
+  return wait(transport, peer, transport.isend(peer, control_tag, data), waiting);
 }
 
 Status recv_bytes(Transport& transport, int peer, std::span<std::byte> room, const Waiting& waiting) {
-  return wait(transport, transport.irecv(peer, control_tag, room), waiting);
+  return wait(transport, peer, transport.irecv(peer, control_tag, room), waiting);
+}
+
+Status recv_at_once(Transport& transport, int peer, std::span<std::byte> room, const Waiting& waiting) {
+  return wait_until_done(transport, peer, transport.irecv(peer, control_tag, room), true, waiting);
 }
 
 Status barrier(Transport& transport, bool spin, const Waiting& waiting) {
   const int size = transport.size(), rank = transport.rank();
   for (int distance = 1; distance < size; distance *= 2) {
     std::byte out{}, in{};
-    const auto receiving = transport.irecv((rank - distance % size + size) % size, control_tag, bytes_in(in));
-    const auto sending = transport.isend((rank + distance) % size, control_tag, bytes_in(out));
-    RETURN_IF_ERROR(wait_until_done(transport, sending, spin, waiting));
-    RETURN_IF_ERROR(wait_until_done(transport, receiving, spin, waiting));
+    const int before = (rank - distance % size + size) % size, after = (rank + distance) % size;
+    const auto receiving = transport.irecv(before, control_tag, bytes_in(in));
+    const auto sending = transport.isend(after, control_tag, bytes_in(out));
+    RETURN_IF_ERROR(wait_until_done(transport, after, sending, spin, waiting));
+    RETURN_IF_ERROR(wait_until_done(transport, before, receiving, spin, waiting));
   }
   return ok_status();
 }

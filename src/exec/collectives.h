@@ -22,11 +22,13 @@ struct Waiting {
   std::string what;               // for the message: "the start of repeat 3"
 };
 
-// Waits for one request. After an error the run is aborted: no request is in flight any more.
-Status wait(Transport& transport, Transport::Request request, const Waiting& waiting);
+// Waits for one request, of a message with `peer`. After an error the run is aborted: no request is in flight any more.
+Status wait(Transport& transport, int peer, Transport::Request request, const Waiting& waiting);
 
 Status send_bytes(Transport& transport, int peer, std::span<const std::byte> data, const Waiting& waiting);
 Status recv_bytes(Transport& transport, int peer, std::span<std::byte> room, const Waiting& waiting);
+// Does not sleep: for a message that is about to come, and whose time counts.
+Status recv_at_once(Transport& transport, int peer, std::span<std::byte> room, const Waiting& waiting);
 
 // Everybody arrives before anybody leaves. Dissemination: Hensgen, Finkel, Manber, "Two algorithms for barrier
 // synchronization", 1988. `spin` does not sleep: devices then leave within a few message times of each other.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -13,6 +14,7 @@
 
 #include "base/check.h"
 #include "base/gauge.h"
+#include "exec/device_flight.h"
 #include "exec/device_index.h"
 #include "exec/workers.h"
 
@@ -29,7 +31,8 @@ struct Fifo {
   struct InFlight {
     uint32_t instance;
     Transport::Request request;
-    cuda::Event* copy = nullptr;  // to or from a GPU; not nullptr: under way, before a send and after a recv
+    cuda::Event* copy;  // to or from a GPU; not nullptr: under way, before a send and after a recv
+    Clock::time_point posted;
   };
   std::deque<InFlight> in_flight;
   std::atomic<uint32_t> first{no_instance};  // of in_flight, for other threads
@@ -56,15 +59,18 @@ struct DeviceRun::State : DeviceIndex {
   std::vector<Fifo> fifos;
 
   std::vector<int> waits_for;        // computes': under `mutex`; transfers': the caller's thread alone
+  std::vector<double> there;         // with a clock: when the last of what a compute waited for ended; under `mutex`
   std::vector<int> slot_waits;       // under `mutex`
   std::optional<DeviceTurns> turns;  // under `mutex`
   bool asked_again = false;          // under `mutex`: a slot has become ready since the policy was asked
   std::vector<uint32_t> ran;         // computes, in the order in which they ran: `computed` of them can be read
   std::vector<int> decided;          // slots, in the same; the worker alone
   std::vector<Interval> times;
-  std::vector<uint32_t> ready;        // transfers to issue
-  uint32_t left = 0;                  // instances that have not ended
-  std::atomic<uint32_t> computed{0};  // how many of `ran` have ended
+  std::vector<uint32_t> ready;                 // transfers to issue
+  uint32_t left = 0;                           // instances that have not ended
+  std::atomic<uint32_t> computed{0};           // how many of `ran` have ended
+  std::atomic<uint32_t> current{no_instance};  // what the worker computes, or computed last
+  std::atomic<pid_t> worker_thread{0};
 
   mutable std::mutex mutex;
   std::condition_variable condition;  // a compute's inputs have come, or go, or stop
@@ -78,6 +84,7 @@ struct DeviceRun::State : DeviceIndex {
   size_t overruns = 0;
   std::thread worker;
   Workers workers;  // who share its computations
+  DeviceFlight flight;
 
   State(const Program& program, const Dependencies& deps, int d, const KernelTable& kernels, std::byte* arena,
         Transport& transport, const DeviceRunOptions& options)
@@ -88,11 +95,21 @@ struct DeviceRun::State : DeviceIndex {
         options(options),
         fifos(fifo_peers.size()),
         ran(computes.size(), 0),
-        workers(device.cores, choose_cores(program, d, transport.same_machine())) {}
+        workers(device.cores, choose_cores(program, d, transport.same_machine())),
+        flight(*this, options.recorder) {}
 
-  double now() const { return std::chrono::duration<double>(Clock::now() - zero).count(); }
+  double now() const { return since_zero(Clock::now()); }
+  double since_zero(Clock::time_point at) const { return std::chrono::duration<double>(at - zero).count(); }
 
-  void release(uint32_t to) {
+  // Now; and kept for the flight recorder.
+  double note(FlightEvent event, uint32_t i) {
+    const Clock::time_point at = Clock::now();
+    flight.computes(at, event, i);
+    return since_zero(at);
+  }
+
+  // `at`: when what it waited for ended.
+  void release(uint32_t to, double at) {
     if (transfers(to)) {
       if (--waits_for[to] == 0) ready.push_back(to);
       return;
@@ -100,6 +117,7 @@ struct DeviceRun::State : DeviceIndex {
     bool met;
     {
       const std::lock_guard lock(mutex);
+      if (!there.empty()) there[to] = std::max(there[to], at);
       if (holds_slot(to)) {
         met = --slot_waits[static_cast<size_t>(slot_of(to))] == 0;
         if (met) slot_is_ready(slot_of(to));
@@ -112,7 +130,7 @@ struct DeviceRun::State : DeviceIndex {
 
   void end(uint32_t i) {
     --left;
-    for (uint32_t s = successor_begin[i]; s < successor_begin[i + 1]; ++s) release(successors[s]);
+    for (uint32_t s = successor_begin[i]; s < successor_begin[i + 1]; ++s) release(successors[s], times[i].finish);
   }
 
   // Under `mutex`.
@@ -125,6 +143,7 @@ struct DeviceRun::State : DeviceIndex {
   // The worker: all computes, slot by slot.
   void compute() {
     workers.pin_caller();
+    worker_thread.store(::gettid(), std::memory_order_relaxed);
     ::prctl(PR_SET_NAME, "nls-compute");  // for top -H
     ::prctl(PR_SET_TIMERSLACK, 1UL);      // of this thread: sleeps of a device clock end in time
     double nominal = 0;                   // when the computation before ended, by the device clock
@@ -153,6 +172,7 @@ struct DeviceRun::State : DeviceIndex {
       }
       if (options.online) end_slot(s);
     }
+    note(FlightEvent::finishes, no_instance);
   }
 
   // The slot for this turn; online when there is one whose turn it is. None: stop.
@@ -165,6 +185,7 @@ struct DeviceRun::State : DeviceIndex {
         return chosen;
       }
       asked_again = false;
+      note(FlightEvent::waits, no_instance);
       condition.wait(lock, [this] { return stop || asked_again; });
       nominal = std::max(nominal, now());
     }
@@ -194,19 +215,23 @@ struct DeviceRun::State : DeviceIndex {
     {
       std::unique_lock lock(mutex);
       if (waits_for[i] != 0) {
+        note(FlightEvent::waits, i);
         condition.wait(lock, [&] { return stop || waits_for[i] == 0; });
         nominal = std::max(nominal, now());
       }
       if (stop) return false;
+      // What it waited for may have come while this machine was behind the clock.
+      if (!there.empty()) nominal = std::max(nominal, there[i]);
     }
     const size_t done = k + some.size();
     const bool awaited = is_awaited(some.back()) || done == computes.size();
     const bool settle = awaited || ends_slot || !options.clock.empty();
+    current.store(i, std::memory_order_relaxed);
     transport.liveness().computing(true);
     if (options.gpu == nullptr) {
-      times[i].start = now();
+      times[i].start = note(FlightEvent::begins, i);
       execute(program, device, kernels, slot(i), instr(i), arena, workers.crew());
-      times[i].finish = now();
+      times[i].finish = note(FlightEvent::ends, i);
     } else if (const Status status = run_on_gpu(some, settle); !status.ok()) {
       give_up(status.error());
       return false;
@@ -224,11 +249,22 @@ struct DeviceRun::State : DeviceIndex {
   // Begins them; `settle`: and waits for their end, and so for all that were begun.
   Status run_on_gpu(std::span<const uint32_t> some, bool settle) {
     std::vector<Gpu::Step> steps;
-    for (const uint32_t i : some) steps.push_back({i, &instr(i)});
+    const double begun = note(FlightEvent::begins, some.front());
+    for (const uint32_t i : some) {
+      steps.push_back({i, &instr(i)});
+      times[i].start = begun;
+    }
     RETURN_IF_ERROR(options.gpu->execute(slot(some.front()), steps));
     if (!settle) return ok_status();
     ASSIGN_OR_RETURN(const std::vector<GpuTime> all, options.gpu->finish());
-    for (const GpuTime& ran : all) times[ran.tag] = {gpu_zero + ran.start_s, gpu_zero + ran.finish_s};
+    // Its clock runs a little faster or slower than ours, and where its zero lies among our times is known to some
+    // microseconds only. None ran before it was begun, nor after its end was seen.
+    const double seen = note(FlightEvent::ends, some.back());
+    for (const GpuTime& ran : all) {
+      Interval& time = times[ran.tag];
+      time.start = std::clamp(gpu_zero + ran.start_s, time.start, seen);
+      time.finish = std::clamp(gpu_zero + ran.finish_s, time.start, seen);
+    }
     return ok_status();
   }
 
@@ -285,8 +321,9 @@ struct DeviceRun::State : DeviceIndex {
   Status issue(uint32_t i) {
     const Instr& transfer = instr(i);
     const bool sends = transfer.opcode == Opcode::send;
-    times[i].start = now();
-    Fifo::InFlight under_way{i, {}, nullptr};
+    Fifo::InFlight under_way{i, {}, nullptr, Clock::now()};
+    times[i].start = since_zero(under_way.posted);
+    flight.posts(under_way.posted, i);
     if (sends && by_mirror()) {
       ASSIGN_OR_RETURN(under_way.copy, begin_copy(i));
     } else if (sends) {
@@ -295,7 +332,9 @@ struct DeviceRun::State : DeviceIndex {
       under_way.request = transport.irecv(transfer.peer, transfer.tag, data_of(i));
     }
     fifos[fifo_index[i]].add(under_way);
-    if (!sends && next_on_fifo[i] != no_instance) release(next_on_fifo[i]);  // receives are posted ahead
+    if (fifos[fifo_index[i]].in_flight.size() == 1) flight.first_of(fifo_index[i], i, under_way.posted);
+    if (!sends && next_on_fifo[i] != no_instance)
+      release(next_on_fifo[i], times[i].start);  // receives are posted ahead
     return ok_status();
   }
 
@@ -347,9 +386,14 @@ struct DeviceRun::State : DeviceIndex {
         const uint32_t i = fifo.in_flight.front().instance;
         ASSIGN_OR_RETURN(const bool ended, has_ended(fifo.in_flight.front()));
         if (!ended) break;
-        times[i].finish = now();
+        const Clock::time_point at = Clock::now();
+        times[i].finish = since_zero(at);
         fifo.remove_first();
-        if (instr(i).opcode == Opcode::send && next_on_fifo[i] != no_instance) release(next_on_fifo[i]);
+        flight.completes(at, i);
+        const bool more = !fifo.in_flight.empty();
+        flight.first_of(fifo_index[i], fifo.first, more ? fifo.in_flight.front().posted : at);
+        if (instr(i).opcode == Opcode::send && next_on_fifo[i] != no_instance)
+          release(next_on_fifo[i], times[i].finish);
         end(i);
         progress = true;
       }
@@ -403,6 +447,7 @@ struct DeviceRun::State : DeviceIndex {
   Status drive() {
     size_t seen = 0;
     Liveness& liveness = transport.liveness();
+    const Liveness::Wait waits(liveness);
     liveness.moved();
     for (int rounds = 0; left > 0;) {
       ASSIGN_OR_RETURN(const bool progress, turn(seen));
@@ -448,6 +493,7 @@ void DeviceRun::arm() {
   s.decided.clear();
   s.asked_again = false;
   s.times.assign(s.count, {});
+  if (!s.options.clock.empty()) s.there.assign(s.count, 0);
   s.ready.clear();
   for (uint32_t i = 0; i < s.count; ++i) {
     if (s.transfers(i) && s.waits_for[i] == 0) s.ready.push_back(i);
@@ -472,20 +518,32 @@ void DeviceRun::arm() {
 
 double DeviceRun::gauge_s() const { return state_->gauge_s; }
 
+std::vector<pid_t> DeviceRun::threads() const {
+  std::vector<pid_t> all = state_->workers.threads();
+  if (const pid_t worker = state_->worker_thread.load(std::memory_order_relaxed); worker != 0) all.push_back(worker);
+  return all;
+}
+
+std::string DeviceRun::computes() const {
+  const uint32_t i = state_->current.load(std::memory_order_relaxed);
+  return i == no_instance ? "device " + state_->device.name : state_->describe(i);
+}
+
 size_t DeviceRun::overruns() const { return state_->overruns; }
 
 const std::vector<int>& DeviceRun::decided() const { return state_->decided; }
 
-Result<std::vector<Interval>> DeviceRun::start() {
+Result<std::vector<Interval>> DeviceRun::start(Clock::time_point zero) {
   State& s = *state_;
   CHECK(s.worker.joinable(), "arm() comes first");
   {
     const std::lock_guard lock(s.mutex);
-    s.zero = Clock::now();
+    s.zero = zero;
     s.go = true;
   }
   s.condition.notify_one();
   s.transport.liveness().explain([&s](int peer) { return s.waits_in(peer); });
+  s.flight.execution(true);
   const Status status = s.drive();
   s.transport.liveness().explain(nullptr);
   if (!status.ok()) {
@@ -498,6 +556,7 @@ Result<std::vector<Interval>> DeviceRun::start() {
     return status.error();
   }
   s.join(false);
+  s.flight.execution(false);
   return s.times;
 }
 

@@ -9,12 +9,16 @@
 // dependencies() and from nowhere else.
 #pragma once
 
+#include <sys/types.h>
+
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "exec/cuda/gpu.h"
+#include "exec/flight_recorder.h"
 #include "exec/instructions.h"
 #include "exec/transport.h"
 #include "program/dependencies.h"
@@ -24,7 +28,7 @@
 namespace nlsplit {
 
 struct Interval {
-  double start = 0, finish = 0;  // seconds since the start of this execution
+  double start = 0, finish = 0;  // seconds since the start of this execution, which is the same moment on all devices
 };
 
 // Who decides what a device computes next, in a run that is online, and what is bound all the same.
@@ -48,7 +52,8 @@ struct DeviceRunOptions {
   std::optional<OnlineDevice> online = {};  // none: slot by slot, in the order of the Program
   // A device of kind cuda: computes on this GPU; `arena` is then its mirror, where messages come and go. Borrowed.
   Gpu* gpu = nullptr;
-  bool direct = false;  // messages come and go in the GPU's memory itself: the transport takes that
+  bool direct = false;                 // messages come and go in the GPU's memory itself: the transport takes that
+  FlightRecorder* recorder = nullptr;  // none: nothing is kept
 };
 
 class DeviceRun {
@@ -58,11 +63,16 @@ class DeviceRun {
             std::byte* arena, Transport& transport, const DeviceRunOptions& options);
   ~DeviceRun();
 
-  // Gets ready for an execution; then start() when all devices are ready. The answer: when each of the device's
-  // instances ran, in their order. Error: the transport's, or the watchdog's; the run is then aborted on all devices.
+  // Gets ready for an execution; then start() when all devices are ready. `zero`: the start of the execution. The
+  // answer: when each of the device's instances ran, in their order. Error: the transport's, or the watchdog's; the run
+  // is then aborted on all devices.
   void arm();
-  Result<std::vector<Interval>> start();
+  Result<std::vector<Interval>> start(std::chrono::steady_clock::time_point zero);
   double gauge_s() const;  // of the core that computes, when it was last armed: see base/gauge.h
+
+  // Any thread, while this lives: who computes, and what.
+  std::vector<pid_t> threads() const;
+  std::string computes() const;
 
   // With a clock: computations of the last execution after which this machine was later than the clock allows.
   size_t overruns() const;

@@ -127,6 +127,7 @@ Status place_weights(const Program& program, const Job& job, const KernelTable& 
   ASSIGN_OR_RETURN(const std::vector<std::string> owns, gather(transport, own ? "y" : "n", waiting));
   Status mine;
   const auto place = [&](const DeviceProgram& device, const Buffer& buffer, std::string_view raw) {
+    transport.liveness().moved();  // one piece after the other: each has its own deadline
     const Status placed = place_content(program, device, kernels, buffer, raw, arena);
     if (!placed.ok() && mine.ok()) mine = placed;
   };

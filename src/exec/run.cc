@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <limits>
@@ -15,6 +17,7 @@
 #include "base/hash.h"
 #include "exec/arena.h"
 #include "exec/collectives.h"
+#include "exec/common_clock.h"
 #include "exec/cuda/gpu.h"
 #include "exec/cuda/library.h"
 #include "exec/distribute.h"
@@ -34,7 +37,7 @@ struct LoadedKernels {
 };
 
 // The code of every computation this device runs. A GPU has its own.
-Result<LoadedKernels> load_kernels(const Program& program, const DeviceProgram& device) {
+Result<LoadedKernels> load_kernels(const Program& program, const DeviceProgram& device, const RunOptions& options) {
   LoadedKernels kernels{std::nullopt, KernelTable(program.descs.size(), nullptr)};
   if (device.kind == DeviceKind::cuda) return kernels;
   for (const Segment& segment : device.segments) {
@@ -42,6 +45,10 @@ Result<LoadedKernels> load_kernels(const Program& program, const DeviceProgram& 
       if (instr.opcode != Opcode::compute) continue;
       const auto desc = static_cast<size_t>(instr.desc);
       if (kernels.table[desc] != nullptr) continue;
+      if (options.kernels) {
+        kernels.table[desc] = options.kernels(program.descs[desc].kernel);
+        continue;
+      }
       if (!kernels.library) {
         auto library = KernelLibrary::load(device.isa);
         if (!library) return library.error();
@@ -151,6 +158,7 @@ struct Repeats {
   std::deque<std::vector<Interval>> kept;
   std::deque<std::vector<int>> decided;  // of those
   size_t overruns = 0;
+  std::optional<CommonClock> common;
 };
 
 // On rank 0: a repeat takes as long as its slowest device.
@@ -187,13 +195,20 @@ Status refill(Gpu& gpu, bool poison, Transport& transport) {
 // All repeats, warm-up first. Rank 0 says after each whether there is another one.
 Result<Repeats> repeat(const Program& program, const Dependencies& deps, const KernelTable& kernels, std::byte* arena,
                        Gpu* gpu, Transport& transport, const RunOptions& options, std::vector<double> clock,
-                       std::optional<OnlineDevice> online, Waiting waiting) {
+                       std::optional<OnlineDevice> online, double predicted_s, WorkWatch& watch, Waiting waiting) {
   const int rank = transport.rank();
   const DeviceProgram& device = program.devices[static_cast<size_t>(rank)];
   const Reset reset(device, arena, options.poison);
   DeviceRun device_run(program, deps, rank, kernels, arena, transport,
                        {options.watchdog_s, options.cancelled, std::move(clock), std::move(online), gpu,
-                        gpu != nullptr && options.gpu.direct_messages && transport.takes_device_memory()});
+                        gpu != nullptr && options.gpu.direct_messages && transport.takes_device_memory(),
+                        options.flight == nullptr ? nullptr : &options.flight->of(rank, transport.size())});
+  const WorkWatch::Watched watched(
+      watch, {[&device_run] { return device_run.threads(); }, [&device_run] { return device_run.computes(); }});
+  double known_s = predicted_s;
+  watch.expect(known_s, "the predicted");
+  waiting.what = "the comparison of the clocks";
+  ASSIGN_OR_RETURN(CommonClock common, CommonClock::measure(transport, options.foreign_clocks_s, waiting));
   Repeats repeats;
   Status same_bits;
   uint64_t first_hash = 0;
@@ -208,10 +223,13 @@ Result<Repeats> repeat(const Program& program, const Dependencies& deps, const K
     if (again != "1") break;
     reset();
     if (gpu != nullptr) RETURN_IF_ERROR(refill(*gpu, options.poison, transport));
+    if (options.flight != nullptr) options.flight->of(rank, transport.size()).repeat(r + options.warmup + 1);
     device_run.arm();
-    RETURN_IF_ERROR(barrier(transport, false, waiting));  // some are long done, and sleep
-    RETURN_IF_ERROR(barrier(transport, true, waiting));   // now all are awake, and leave together
-    ASSIGN_OR_RETURN(std::vector<Interval> times, device_run.start());
+    RETURN_IF_ERROR(common.refresh(transport, waiting));
+    ASSIGN_OR_RETURN(const Clock::time_point zero, common.agree_on_start(transport, waiting));
+    ASSIGN_OR_RETURN(std::vector<Interval> times, device_run.start(zero));
+    if (const double took_s = last_finish(times); took_s > known_s)
+      watch.expect(known_s = took_s, "the longest execution's");
     if (gpu != nullptr) {
       if (!gpu->no_graphs().empty() && !std::exchange(told, true) && options.notice)
         options.notice(fmt::format("{}; {}", gpu->no_graphs(), without_graphs));
@@ -242,6 +260,7 @@ Result<Repeats> repeat(const Program& program, const Dependencies& deps, const K
       repeats.decided.pop_front();
     }
   }
+  repeats.common = common;
   waiting.what = "the end of the last repeat";
   RETURN_IF_ERROR(agree(transport, same_bits, waiting));
   return repeats;
@@ -316,6 +335,18 @@ Result<std::vector<double>> own_clock(const Program& program, const Clocks& cloc
   auto all = parse_clocks(text, program, "the clocks of rank 0");
   if (!all) return give_up(transport, all.error().message);
   return std::move((*all)[static_cast<size_t>(transport.rank())]);
+}
+
+// The longest that one of this device's computations is expected to take, which rank 0 knows; 0: nobody does.
+Result<double> expected_s(const std::vector<double>& predicted, const std::vector<double>& clock, Transport& transport,
+                          const Waiting& waiting) {
+  std::string text = as_text(predicted);
+  RETURN_IF_ERROR(broadcast(transport, &text, waiting));
+  const std::vector<double> all = from_text<double>(text);
+  const auto rank = static_cast<size_t>(transport.rank());
+  double longest = rank < all.size() && std::isfinite(all[rank]) ? all[rank] : 0;
+  for (const double computation : clock) longest = std::max(longest, computation);
+  return longest;
 }
 
 // Rank 0 knows who decides; all ranks get the same knowledge.
@@ -420,12 +451,23 @@ Status check_ranks(const Program& program, int ranks) {
 }
 
 Result<RunResult> run(const Program& program, const Job& job, Transport& transport, const RunOptions& options) {
-  Waiting waiting{0, options.cancelled, "the preparations"};  // planning and reading take what they take
+  Waiting waiting{options.deadlines.prepare_s, options.cancelled, "the preparations"};
+  FlightRecorder* recorder =
+      options.flight == nullptr ? nullptr : &options.flight->of(transport.rank(), transport.size());
+  transport.liveness().record_in(recorder);
+  const Liveness::Work work(transport.liveness());
+  const auto on_stuck = options.on_stuck ? options.on_stuck : [](const Error& why) {
+    std::fprintf(stderr, "error: %s\n", why.message.c_str());
+    std::_Exit(exit_code(why));
+  };
+  WorkWatch watch(transport.liveness(),
+                  {options.deadlines, [&transport](const Error& why) { transport.abort(why); }, on_stuck});
   RETURN_IF_ERROR(check_all(program, job, transport, options, waiting));
   const auto rank = static_cast<size_t>(transport.rank());
+  if (recorder != nullptr) recorder->name_device(program.devices[rank].name);
   auto deps = dependencies(program);
   CHECK(deps.ok(), "verify has seen them");
-  auto kernels = load_kernels(program, program.devices[rank]);
+  auto kernels = load_kernels(program, program.devices[rank], options);
   auto arena = Arena::allocate(program.devices[rank].arena);
   RETURN_IF_ERROR(agree(transport,
                         !kernels ? Status(kernels.error())
@@ -448,6 +490,7 @@ Result<RunResult> run(const Program& program, const Job& job, Transport& transpo
 
   RunResult result;
   ASSIGN_OR_RETURN(std::vector<double> clock, own_clock(program, job.clocks, transport, waiting));
+  ASSIGN_OR_RETURN(const double predicted_s, expected_s(job.predicted_compute_s, clock, transport, waiting));
   waiting.what = "the distribution of the online policy";
   ASSIGN_OR_RETURN(std::optional<Online> online, shared_online(program, job.online, transport, waiting));
   std::optional<RelaxedOrder> relaxed;
@@ -462,11 +505,12 @@ Result<RunResult> run(const Program& program, const Job& job, Transport& transpo
   const Dependencies& bound = relaxed ? relaxed->dependencies : *deps;
   ASSIGN_OR_RETURN(Repeats repeats,
                    repeat(program, bound, kernels->table, arena->data(), gpu->has_value() ? &**gpu : nullptr, transport,
-                          options, std::move(clock), std::move(turns), waiting));
+                          options, std::move(clock), std::move(turns), predicted_s, watch, waiting));
   waiting.what = "the collection of results";
   result.makespans_s = std::move(repeats.makespans);
   result.gauges_s = std::move(repeats.gauges);
   ASSIGN_OR_RETURN(result.overruns, sum_of(repeats.overruns, transport, waiting));
+  ASSIGN_OR_RETURN(result.clock_error_s, repeats.common->worst_error_s(transport, waiting));
   ASSIGN_OR_RETURN(const size_t chosen, choose_repeat(result, repeats.kept.size(), transport, waiting));
   ASSIGN_OR_RETURN(result.trace, gather_trace(program, *deps, repeats.kept[chosen], *arena, transport, waiting));
   if (online) {

@@ -17,7 +17,9 @@
 
 #include "exec/cuda/library.h"
 #include "exec/device_run.h"
+#include "exec/kernels/kernel.h"
 #include "exec/transport.h"
+#include "exec/work_watch.h"
 #include "program/online.h"
 #include "program/program.h"
 #include "program/saved.h"
@@ -39,9 +41,10 @@ using ContentLookup = std::function<Result<std::string_view>(ContentId)>;
 // What rank 0 brings. Other ranks may have contents too, which then need not travel.
 struct Job {
   ContentLookup contents;
-  std::vector<NamedTensor> inputs;    // by the names of the Program's input buffers
-  Clocks clocks = {};                 // program/saved.h
-  std::optional<Online> online = {};  // none: every device in the order of the Program
+  std::vector<NamedTensor> inputs;               // by the names of the Program's input buffers
+  Clocks clocks = {};                            // program/saved.h
+  std::optional<Online> online = {};             // none: every device in the order of the Program
+  std::vector<double> predicted_compute_s = {};  // by device, in an execution: for deadlines; empty: nobody knows
 };
 
 struct Repeat {
@@ -59,8 +62,19 @@ struct RunOptions {
   int keep = 64;           // so many of the last repeats keep their times; more costs memory
   bool poison = false;     // fills all but weights, states and inputs with NaN before each repeat: for tests
   double watchdog_s = 10;  // see DeviceRunOptions
+  Deadlines deadlines = {};
+  FlightRecords* flight = nullptr;  // keeps what the ranks of this process did last; none: nothing is kept
+  // Over threads: told why before the run is aborted, while all devices are still where they were.
+  std::function<void(const Error& why)> on_failure = nullptr;
+  // A computation is overdue and does not notice that the run has ended; over a transport whose abort() ends the
+  // process it is not called. Default: prints why, and ends the process.
+  std::function<void(const Error& why)> on_stuck = nullptr;
   const OnlinePolicy* policy = nullptr;  // instead of the one that the job's `online` names: for tests
-  bool (*cancelled)() = nullptr;         // becomes true when the user has had enough; asked often
+  // Instead of the library's kernels: for tests.
+  std::function<const KernelEntry*(std::string_view kernel)> kernels = nullptr;
+  // [rank]: not 0: as if on a machine whose clock is so far ahead: for tests.
+  std::vector<double> foreign_clocks_s = {};
+  bool (*cancelled)() = nullptr;  // becomes true when the user has had enough; asked often
   // On rank 0, after each counted repeat: its makespan. For those who want to keep what was measured if the run does
   // not end well.
   std::function<void(double makespan_s)> keep_makespan = nullptr;
@@ -84,6 +98,7 @@ struct RunResult {
   std::vector<OutputTensor> outputs;          // by device and buffer; of the last repeat
   std::vector<std::vector<int>> decided;      // [device]: the order of its slots in the repeat of the trace
   size_t overruns = 0;                        // of device clocks, in all repeats
+  double clock_error_s = 0;  // times of two devices may be apart by so much; 0: all ranks have the same clock
 };
 
 // Errors, the same on all ranks: too many or too few ranks, a Program that verify rejects, inputs that do not fit,

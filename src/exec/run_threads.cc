@@ -12,7 +12,7 @@ namespace nlsplit {
 Result<RunResult> run_threads(const Program& program, const Job& job, const RunOptions& options) {
   const size_t devices = program.devices.size();
   if (devices == 0) return invalid_input("a program without devices");
-  ThreadWorld world(static_cast<int>(devices), program.eager_limit);
+  ThreadWorld world(static_cast<int>(devices), program.eager_limit, options.on_failure);
   std::vector<std::optional<Result<RunResult>>> results(devices);
   std::vector<std::thread> threads;
   const Job nothing;

@@ -51,7 +51,7 @@ class Transport {
   virtual double idle_s() const = 0;
 
   // Ends the run on all devices, saying why. Requests in flight are dropped; their bytes are the caller's again.
-  // Over MPI it ends the process: a peer that hangs cannot be asked.
+  // Over MPI it ends the process: a peer that hangs cannot be asked. Any thread: the owner may be what hangs.
   virtual void abort(const Error& why) = 0;
 };
 

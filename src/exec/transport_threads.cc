@@ -55,12 +55,15 @@ struct ThreadWorld::Shared {
   mutable std::mutex why_mutex;
   std::optional<Error> why;
 
-  Shared(int size, size_t eager_limit)
+  std::function<void(const Error&)> on_failure;
+
+  Shared(int size, size_t eager_limit, std::function<void(const Error&)> on_failure)
       : size(size),
         eager_limit(eager_limit),
         channels(static_cast<size_t>(size) * static_cast<size_t>(size)),
         livenesses(static_cast<size_t>(size)),
-        wakers(static_cast<size_t>(size)) {}
+        wakers(static_cast<size_t>(size)),
+        on_failure(std::move(on_failure)) {}
 
   Channel& channel(int source, int destination) {
     return channels[static_cast<size_t>(source) * static_cast<size_t>(size) + static_cast<size_t>(destination)];
@@ -80,9 +83,12 @@ struct ThreadWorld::Shared {
     if (sender != nullptr) sender->store(Transport::State::done, std::memory_order_release);
   }
 
-  void note(const Error& error) {
+  // Whether it was the first.
+  bool note(const Error& error) {
     const std::lock_guard lock(why_mutex);
-    if (!why) why = error;
+    if (why) return false;
+    why = error;
+    return true;
   }
 
   void fail() {
@@ -175,7 +181,7 @@ class ThreadWorld::Endpoint : public Transport {
   }
 
   void abort(const Error& why) override {
-    shared_.note(why);
+    if (shared_.note(why) && shared_.on_failure) shared_.on_failure(why);
     shared_.fail();
   }
 
@@ -197,8 +203,8 @@ class ThreadWorld::Endpoint : public Transport {
   std::vector<Request> free_;
 };
 
-ThreadWorld::ThreadWorld(int size, Bytes eager_limit)
-    : shared_(std::make_unique<Shared>(size, static_cast<size_t>(eager_limit.value()))) {
+ThreadWorld::ThreadWorld(int size, Bytes eager_limit, std::function<void(const Error&)> on_failure)
+    : shared_(std::make_unique<Shared>(size, static_cast<size_t>(eager_limit.value()), std::move(on_failure))) {
   CHECK(size > 0, "a world without devices");
   for (int rank = 0; rank < size; ++rank) endpoints_.push_back(std::make_unique<Endpoint>(*shared_, rank));
 }

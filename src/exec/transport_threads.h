@@ -7,6 +7,7 @@
 // once, a larger one waits until the receiver has posted, and is then copied once.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -18,7 +19,8 @@ namespace nlsplit {
 
 class ThreadWorld {
  public:
-  ThreadWorld(int size, Bytes eager_limit);
+  // `on_failure`: told the first reason for an abort(), on the thread that found it, before anybody else knows.
+  ThreadWorld(int size, Bytes eager_limit, std::function<void(const Error&)> on_failure = nullptr);
   ~ThreadWorld();
   Transport& endpoint(int rank);
   std::optional<Error> failure() const;  // why the first abort() happened

@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstddef>
@@ -73,8 +74,10 @@ struct Workers::State {
   std::atomic<int> busy{0};        // workers other than the caller still at it
   bool stop = false;
   std::vector<std::thread> threads;
+  std::vector<std::atomic<pid_t>> ids;  // [worker]; 0: has not begun
 
   void work(int worker) {
+    ids[static_cast<size_t>(worker)].store(::gettid(), std::memory_order_relaxed);
     if (!pins.empty()) pin(pins[static_cast<size_t>(worker)]);
     for (uint32_t seen = 0;;) {
       for (int i = 0; i < spins_before_sleep && round.load(std::memory_order_acquire) == seen; ++i) rest_a_moment();
@@ -112,6 +115,7 @@ struct Workers::State {
 Workers::Workers(int count, std::vector<int> pins) : state_(std::make_unique<State>()) {
   CHECK(count >= 1 && (pins.empty() || pins.size() == static_cast<size_t>(count)), "a core for each worker, or none");
   state_->pins = std::move(pins);
+  state_->ids = std::vector<std::atomic<pid_t>>(static_cast<size_t>(count));
   for (int worker = 1; worker < count; ++worker)
     state_->threads.emplace_back([state = state_.get(), worker] { state->work(worker); });
 }
@@ -128,6 +132,14 @@ void Workers::pin_caller() const {
 
 Crew Workers::crew() {
   return {static_cast<int>(state_->threads.size()) + 1, state_->threads.empty() ? nullptr : &State::run, state_.get()};
+}
+
+std::vector<pid_t> Workers::threads() const {
+  std::vector<pid_t> begun;
+  for (const std::atomic<pid_t>& id : state_->ids) {
+    if (const pid_t thread = id.load(std::memory_order_relaxed); thread != 0) begun.push_back(thread);
+  }
+  return begun;
 }
 
 }  // namespace nlsplit

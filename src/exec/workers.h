@@ -7,6 +7,8 @@
 //   kernel.run({…, workers.crew()});
 #pragma once
 
+#include <sys/types.h>
+
 #include <memory>
 #include <vector>
 
@@ -28,8 +30,9 @@ class Workers {
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
 
-  void pin_caller() const;  // the calling thread will be worker 0
-  Crew crew();              // one thread at a time may use it
+  void pin_caller() const;             // the calling thread will be worker 0
+  Crew crew();                         // one thread at a time may use it
+  std::vector<pid_t> threads() const;  // of all but the caller, those that have begun
 
  private:
   struct State;

@@ -37,7 +37,8 @@ int main(int argc, char** argv) {
       "planning\n"
       "  nlbench network SCENARIO -o network.json             measure what messages take between the hosts\n"
       "  nlbench validate SCENARIO -o DIR                     run the best plans and some others: was the ranking "
-      "right?\n",
+      "right?\n"
+      "  nlbench explain-failure DIR                          why a run ended before its time: who waited for whom\n",
       "nlbench");
   app.require_subcommand(1);
   app.footer(
@@ -54,6 +55,7 @@ int main(int argc, char** argv) {
   add_network_command(app, code);
   add_overlap_command(app, code);
   add_validate_command(app, code);
+  add_explain_command(app, code);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

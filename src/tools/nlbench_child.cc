@@ -8,12 +8,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include "tools/terminal.h"
@@ -102,6 +104,28 @@ void listen(int fd, pid_t child, const ChildOptions& options, const PassOn& pass
   if (said.size() > kept) said.erase(0, said.size() - kept);
 }
 
+// Until it has ended. Error: it passed a limit, and is gone now.
+template <class PassOn>
+Status wait_for(pid_t child, const std::string& name, const ChildLimits& limits, const PassOn& pass_on, int& status) {
+  constexpr std::chrono::milliseconds shortest(1), longest(100);
+  const bool limited = limits.idle_s > 0 || limits.processor_s > 0 || limits.got_on;
+  ChildWatch watch(child, limits);
+  for (std::chrono::milliseconds rest = shortest;; rest = std::min(longest, rest * 2)) {
+    const pid_t ended = ::waitpid(child, &status, limited ? WNOHANG : 0);
+    if (ended == child) return ok_status();
+    if (ended < 0 && errno != EINTR) return io_error(fmt::format("cannot wait for {}: {}", name, std::strerror(errno)));
+    pass_on();
+    if (!limited) continue;
+    std::this_thread::sleep_for(rest);
+    if (rest < longest) continue;
+    if (const Status gets_on = watch.look(); !gets_on.ok()) {
+      ::kill(child, SIGKILL);
+      (void)::waitpid(child, &status, 0);
+      return lost(fmt::format("{} was ended: {}", name, gets_on.error().message));
+    }
+  }
+}
+
 }  // namespace
 
 Result<ChildEnd> run_child(const std::vector<std::string>& words, const ChildOptions& options) {
@@ -137,21 +161,23 @@ Result<ChildEnd> run_child(const std::vector<std::string>& words, const ChildOpt
     ::close(said[0]);
   }
   int status = 0;
-  while (::waitpid(child, &status, 0) < 0) {
-    if (errno != EINTR) return io_error(fmt::format("cannot wait for {}: {}", words[0], std::strerror(errno)));
-    pass_on();
-  }
+  RETURN_IF_ERROR(wait_for(child, words[0], options.limits, pass_on, status));
   end.code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
   return end;
 }
 
-Status run_nlsim(const std::string& nlsim, const std::vector<std::string>& arguments) {
+Status run_nlsim(const std::string& nlsim, const std::vector<std::string>& arguments, const ChildLimits& limits) {
   std::vector<std::string> words = {nlsim.empty() ? neighbour("nlsim") : nlsim};
   words.insert(words.end(), arguments.begin(), arguments.end());
-  auto end = run_child(words);
+  ChildOptions options;
+  options.limits = limits;
+  auto end = run_child(words, options);
   if (!end) {
     Error error = end.error();
-    error.message += " (--nlsim PATH says where it is; a folder saved by nlsim needs none)";
+    if (error.kind == ErrorKind::lost)
+      error.message += " (--prepare-limit, --planning-limit)";
+    else
+      error.message += " (--nlsim PATH says where it is; a folder saved by nlsim needs none)";
     return error;
   }
   if (end->code == 0) return ok_status();

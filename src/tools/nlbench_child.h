@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "tools/nlbench_child_watch.h"
 
 namespace nlsplit {
 
@@ -38,10 +39,11 @@ struct ChildOptions {
   // And if this file does not exist after so many seconds; empty: any start is in time.
   std::string sign_of_start = {};
   double start_s = 0;
+  ChildLimits limits = {0};  // a child that passes one is ended: an error of kind `lost`; default: none
 };
 
 // Runs words[0], looked for in PATH unless it has a '/', and waits. Its stdout is dropped. A Ctrl-C that reached us
-// alone is passed on. Error: it cannot be started.
+// alone is passed on. Error: it cannot be started, or passed a limit.
 Result<ChildEnd> run_child(const std::vector<std::string>& words, const ChildOptions& options = {});
 
 // Our own executable, and its neighbour of another name.
@@ -50,6 +52,6 @@ std::string neighbour(const std::string& name);
 
 // Runs `nlsim ARGUMENTS…` and waits. Its stderr is ours, its stdout is dropped. `nlsim`: its path; empty: beside our
 // own executable. Error: it cannot be started, or it failed (it has said why; the kind keeps its exit code).
-Status run_nlsim(const std::string& nlsim, const std::vector<std::string>& arguments);
+Status run_nlsim(const std::string& nlsim, const std::vector<std::string>& arguments, const ChildLimits& limits = {});
 
 }  // namespace nlsplit

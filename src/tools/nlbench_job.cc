@@ -54,7 +54,7 @@ Result<std::string> lower_to(const TemporaryFolder& folder, const JobArguments& 
     if (!arguments.isa.empty()) words.insert(words.end(), {"--isa", arguments.isa});
     if (!arguments.precision.empty()) words.insert(words.end(), {"--precision", arguments.precision});
   }
-  RETURN_IF_ERROR(run_nlsim(arguments.nlsim, words));
+  RETURN_IF_ERROR(run_nlsim(arguments.nlsim, words, arguments.planning));
   return saved;
 }
 

@@ -20,6 +20,7 @@ struct JobArguments {
   std::string precision = {};       // of a model; empty: its own
   std::vector<std::string> inputs;  // FILE or NAME=FILE
   uint64_t seed = 1;                // of the default inputs
+  ChildLimits planning = {};        // of nlsim, which plans
 };
 
 struct LoadedJob {

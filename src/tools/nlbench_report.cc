@@ -162,6 +162,10 @@ std::string report_text(const RunReport& report) {
                         counted(static_cast<int64_t>(report.result->overruns), "time"),
                         counted(static_cast<int64_t>(repeats), "repeat"));
   }
+  if (report.result->clock_error_s > 0) {
+    text += fmt::format("\nclocks      the ranks' clocks differ; a trace's times of two devices may be apart by up to {}\n",
+                        to_string(seconds(report.result->clock_error_s)));
+  }
   if (report.check) text += fmt::format("\ncheck       {}\n", to_string(*report.check));
   return text;
 }
@@ -198,6 +202,7 @@ std::string report_json(const RunReport& report) {
                {"devices", std::move(devices)},
                {"timeline", json::parse(timeline_json(program, report.result->trace))},
                {"overruns", report.result->overruns},
+               {"clock_error_s", report.result->clock_error_s},
                {"predicted", nullptr},
                {"check", nullptr}};
   if (report.saved->has_prediction) {

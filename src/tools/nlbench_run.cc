@@ -1,10 +1,12 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <atomic>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <memory>
 #include <mutex>
@@ -29,11 +31,14 @@ namespace {
 struct RunArguments {
   JobArguments job;
   std::string output, json, trace, decisions, started, duration, transport = "mpi", polling = "auto";
+  std::string flight;
   std::string gpu_missing = "cpu", gpu_graphs = "on", gpu_messages = "auto", gpu_backend;
   bool check = false, hosts = false, places = false;
   double tolerance = -1;
   int repeats = 5, warmup = 1;
   double watchdog_s = 10, lifeline_s = 10;
+  Deadlines deadlines;
+  double planning_s = 3600;
 };
 
 // Ctrl-C at a terminal; mpirun passes it on as SIGTERM.
@@ -46,6 +51,65 @@ struct Finished {
   std::vector<double> makespans_s;
   bool reported = false;  // all of it: nothing is left to save
 };
+
+// Where the flight recorders' files go: as asked, or beside the figures, or here.
+std::string flight_dir(const RunArguments& arguments) {
+  if (!arguments.flight.empty()) return arguments.flight;
+  return arguments.json.empty() ? "nlbench.flight" : arguments.json + ".flight";
+}
+
+// The same on all ranks of an mpirun, another one for the next.
+std::string run_id() {
+  const char* job = std::getenv("PMIX_NAMESPACE");
+  return job != nullptr ? job : fmt::format("{}-{}", ::getpid(), std::time(nullptr));
+}
+
+// What the ranks of this process did last, for a run that ends before its time. A user who pressed Ctrl-C gets it where
+// a place for it was named.
+void write_flight(const RunArguments& arguments, FlightRecords& records, Error& why) {
+  if (records.empty() ||
+      (why.kind != ErrorKind::lost && interrupted() && arguments.flight.empty() && arguments.json.empty()))
+    return;
+  if (records.write(why.message))
+    why.message += fmt::format("\n  what each rank did last stands in {0}: nlbench explain-failure {0}", records.dir());
+  else
+    why.message += fmt::format("\n  what each rank did last could not be written to {}", records.dir());
+}
+
+// What a signal handler can get at.
+FlightRecords*& records_of_crashes() {
+  static FlightRecords* records = nullptr;
+  return records;
+}
+
+// A crash, of a kernel perhaps: the record is written, and the process ends as it would have.
+void on_crash(int signal) {
+  std::signal(signal, SIG_DFL);
+  if (FlightRecords* records = records_of_crashes(); records != nullptr && !records->empty()) {
+    switch (signal) {
+      case SIGSEGV:
+        records->write("this rank crashed: SIGSEGV");
+        break;
+      case SIGABRT:
+        records->write("this rank crashed: SIGABRT");
+        break;
+      default:
+        records->write("this rank crashed: SIGILL or SIGFPE");
+        break;
+    }
+  }
+  std::raise(signal);
+}
+
+void record_crashes(FlightRecords& records) {
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which say more of a crash themselves
+  records_of_crashes() = &records;
+  for (const int signal : {SIGSEGV, SIGABRT, SIGILL, SIGFPE}) std::signal(signal, on_crash);
+#else
+  static_cast<void>(records);
+  static_cast<void>(on_crash);
+#endif
+}
 
 // On rank 0 of a run that ends before its time.
 void save_finished(const RunArguments& arguments, Finished& finished, const std::string& why) {
@@ -64,6 +128,7 @@ Result<RunOptions> options_of(const RunArguments& arguments) {
   options.repeats = arguments.repeats;
   options.warmup = arguments.warmup;
   options.watchdog_s = arguments.watchdog_s;
+  options.deadlines = arguments.deadlines;
   options.cancelled = interrupted;
   options.gpu.missing = arguments.gpu_missing == "error" ? GpuMissing::error : GpuMissing::cpu;
   options.gpu.backend = arguments.gpu_backend;
@@ -120,9 +185,20 @@ Status conclude(const RunArguments& arguments, const LoadedJob& job, const RunRe
   return ok_status();
 }
 
-Result<LoadedJob> begin(const RunArguments& arguments, std::optional<TemporaryFolder>& folder) {
+// `got_on`: called while the planner does something.
+Result<LoadedJob> begin(const RunArguments& arguments, std::optional<TemporaryFolder>& folder,
+                        std::function<void()> got_on = nullptr) {
   RETURN_IF_ERROR(check_places(arguments));
-  return load_job(arguments.job, folder);
+  JobArguments job = arguments.job;
+  job.planning = {arguments.deadlines.prepare_s, arguments.planning_s, std::move(got_on)};
+  return load_job(job, folder);
+}
+
+Job job_of(const LoadedJob& loaded) {
+  const SavedProgram& saved = loaded.saved;
+  Job job{loaded.contents(), loaded.inputs, saved.clocks, saved.online};
+  if (saved.has_prediction) job.predicted_compute_s = saved.prediction.device_compute_s;
+  return job;
 }
 
 // Rank r belongs on the host in line r. No MPI: who starts the ranks asks this before.
@@ -146,16 +222,27 @@ void keep_in(Finished& finished, const Program& program, RunOptions& options) {
   };
 }
 
-Status run_in_threads(const RunArguments& arguments, RunOptions options) {
+Status run_in_threads(const RunArguments& arguments, RunOptions options, FlightRecords& records) {
   std::optional<TemporaryFolder> folder;
   Finished finished;
+  options.flight = &records;
+  options.on_failure = [&](Error why) { write_flight(arguments, records, why); };
+  options.on_stuck = [&](Error why) {
+    clear_progress();
+    write_flight(arguments, records, why);  // only says where it stands: it has been written
+    report(why);
+    save_finished(arguments, finished, why.message);
+    std::fflush(nullptr);
+    std::_Exit(exit_code(why));
+  };
   ASSIGN_OR_RETURN(const LoadedJob job, begin(arguments, folder));
   keep_in(finished, job.saved.program, options);
-  const auto result =
-      run_threads(job.saved.program, {job.contents(), job.inputs, job.saved.clocks, job.saved.online}, options);
+  const auto result = run_threads(job.saved.program, job_of(job), options);
   if (!result) {
     save_finished(arguments, finished, result.error().message);
-    return result.error();
+    Error why = result.error();
+    if (exit_code(why) != 2) write_flight(arguments, records, why);
+    return why;
   }
   return conclude(arguments, job, *result, options, finished);
 }
@@ -163,13 +250,17 @@ Status run_in_threads(const RunArguments& arguments, RunOptions options) {
 // All ranks come to the same answer; rank 0 alone reads, writes and prints.
 Status run_over_mpi(const RunArguments& arguments, RunOptions options, Transport& transport,
                     std::optional<TemporaryFolder>& folder, Finished& finished) {
-  Waiting patient{0, interrupted, "the planning"};
-  transport.liveness().begin(patient.what);
+  // Without a heartbeat nobody knows whether rank 0 still works.
+  Waiting patient{arguments.lifeline_s > 0 ? arguments.deadlines.prepare_s : 0, interrupted, "the planning"};
+  Liveness& liveness = transport.liveness();
+  liveness.begin(patient.what);
   std::optional<Result<LoadedJob>> loaded;
   Status mine;
   std::string text;
   if (transport.rank() == 0) {
-    loaded.emplace(begin(arguments, folder));
+    const Liveness::Work work(liveness);
+    const WorkWatch watch(liveness, {arguments.deadlines, [&transport](const Error& why) { transport.abort(why); }});
+    loaded.emplace(begin(arguments, folder, [&liveness] { liveness.moved(); }));
     if (!loaded->ok())
       mine = loaded->error();
     else
@@ -187,15 +278,18 @@ Status run_over_mpi(const RunArguments& arguments, RunOptions options, Transport
   if (transport.rank() == 0) keep_in(finished, program, options);
   std::optional<WeightFile> here;  // of a folder that this rank sees as well
   if (transport.rank() == 0) {
-    job = {(*loaded)->contents(), (*loaded)->inputs, (*loaded)->saved.clocks, (*loaded)->saved.online};
+    job = job_of(**loaded);
   } else if (auto weights = WeightFile::open(arguments.job.what)) {
     here.emplace(std::move(*weights));
     job.contents = [&here](ContentId id) { return here->bytes(id); };
   }
   ASSIGN_OR_RETURN(const RunResult result, run(program, job, transport, options));
   patient.what = "the end of the run";
-  transport.liveness().begin(patient.what);
-  if (transport.rank() == 0) mine = conclude(arguments, **loaded, result, options, finished);
+  liveness.begin(patient.what);
+  if (transport.rank() == 0) {
+    const Liveness::Work work(liveness);
+    mine = conclude(arguments, **loaded, result, options, finished);
+  }
   return agree(transport, mine, patient);
 }
 
@@ -220,10 +314,13 @@ int finish(const Status& status, bool speaks) {
 int run_command(const RunArguments& arguments) {
   catch_interrupts();
   std::signal(SIGTERM, on_terminate);
-  const auto options = options_of(arguments);
+  auto options = options_of(arguments);
   if (!options) return report(options.error());
   if (arguments.hosts) return finish(print_hosts(arguments), true);
-  if (arguments.transport == "threads") return finish(run_in_threads(arguments, *options), true);
+  // Beyond the end of this function: another thread may end the process at any time.
+  static FlightRecords records(flight_dir(arguments), run_id());
+  record_crashes(records);
+  if (arguments.transport == "threads") return finish(run_in_threads(arguments, *options, records), true);
 
   std::optional<TemporaryFolder> folder;
   MpiOptions mpi;
@@ -236,7 +333,8 @@ int run_command(const RunArguments& arguments) {
   mpi.rank = rank;
   mpi.lifeline_s = arguments.lifeline_s;
   Finished finished;
-  mpi.last_words = [&](const Error& why, bool speaks) {
+  mpi.last_words = [&](Error why, bool speaks) {
+    if (started && exit_code(why) != 2) write_flight(arguments, records, why);
     clear_progress();
     if (folder) folder->remove();
     // A rank that is gone makes mpirun end the others: that is no interrupt.
@@ -252,6 +350,8 @@ int run_command(const RunArguments& arguments) {
   if (!transport) return report(transport.error());
   rank = (*transport)->rank();
   started = true;
+  options->flight = &records;
+  (*transport)->liveness().record_in(&records.of(rank, (*transport)->size()));
   // Who asked for it judges by its absence alone.
   if (rank == 0 && !arguments.started.empty()) (void)write_file(arguments.started, "").ok();
   const Status status = run_over_mpi(arguments, *options, **transport, folder, finished);
@@ -362,6 +462,34 @@ void add_run_command(CLI::App& app, int& code) {
                    "code 3; also, "
                    "so long may\n"
                    "all ranks take to start. 0: never, and no TCP connections for it (default 10)")
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--flight", a->flight,
+                      "Folder for what each rank did last, if the run ends before its time: for nlbench "
+                      "explain-failure\n"
+                      "(default: FILE.flight with --json FILE, else nlbench.flight)");
+  command
+      ->add_option("--deadline-factor", a->deadlines.factor,
+                   "A computation may take so many times what its device is predicted to compute in an execution, or "
+                   "the longest\n"
+                   "execution so far took, and --deadline-floor more; then the run ends with exit code 3 (default 10). "
+                   "Time in\n"
+                   "which a busy machine does not let it run does not count")
+      ->check(CLI::NonNegativeNumber);
+  command
+      ->add_option("--deadline-floor", a->deadlines.floor_s,
+                   "Seconds; alone where nothing is predicted and in the first execution; 0: computations may take for "
+                   "ever (default 120)")
+      ->check(CLI::NonNegativeNumber);
+  command
+      ->add_option(
+          "--prepare-limit", a->deadlines.prepare_s,
+          "Give up, with exit code 3, when planning, reading or handing out the weights makes no progress for so "
+          "many seconds;\n"
+          "0: never (default 300)")
+      ->check(CLI::NonNegativeNumber);
+  command
+      ->add_option("--planning-limit", a->planning_s,
+                   "Seconds of processor time that nlsim may use for planning; 0: any (default 3600)")
       ->check(CLI::NonNegativeNumber);
   command->add_option("--started", a->started,
                       "Rank 0 writes an empty FILE when all ranks have met: for who starts them and waits");

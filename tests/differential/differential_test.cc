@@ -27,6 +27,7 @@
 #include "ranking/split_plan.h"
 #include "sim/fast.h"
 #include "sim/simgrid/simgrid_tier.h"
+#include "testing/causality.h"
 #include "testing/paths.h"
 #include "testing/tensors.h"
 #include "testing/value_of.h"
@@ -136,6 +137,7 @@ void check_case(const Case& c, const fs::path& folder, std::map<size_t, std::vec
   const auto whole_run =
       run_threads(saved.unsplit, {contents_of(weights), *seeded_inputs(saved.unsplit, input_seed)}, once);
   ASSERT_TRUE(whole_run.ok()) << whole_run.error().to_string();
+  testing::expect_causal(saved.program, split_run->trace);
   ASSERT_EQ(split_run->outputs.size(), 1u);
   const Tensor split{split_run->outputs[0].tensor.type, split_run->outputs[0].tensor.values};
   const Tensor whole{whole_run->outputs[0].tensor.type, whole_run->outputs[0].tensor.values};

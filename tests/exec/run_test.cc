@@ -180,7 +180,7 @@ TEST(Watchdog, NamesDeviceSlotAndWhatIsMissing) {
   const KernelTable kernels;
   DeviceRun device_run(program, *deps, 1, kernels, arena->data(), world.endpoint(1), {0.1, nullptr});
   device_run.arm();
-  const auto result = device_run.start();
+  const auto result = device_run.start(std::chrono::steady_clock::now());
   ASSERT_FALSE(result.ok());
   EXPECT_THAT(result.error().message, AllOf(HasSubstr("device B: nothing happened for 0.1 s, and no device computes"),
                                             HasSubstr("waits to run   device B slot 0 (F.0) `half = pack(a)"),
@@ -268,7 +268,7 @@ TEST(Memory, ARunStaysWithinItsArena) {
   ThreadWorld world(1, bytes(0));
   DeviceRun device_run(program, *deps, 0, kernels, arena, world.endpoint(0), {});
   device_run.arm();
-  ASSERT_TRUE(device_run.start().ok());
+  ASSERT_TRUE(device_run.start(std::chrono::steady_clock::now()).ok());
   for (size_t i = 0; i < memory.size(); ++i) {
     if (i >= begin && i < begin + size) continue;
     ASSERT_EQ(memory[i], untouched) << "byte " << static_cast<int64_t>(i) - static_cast<int64_t>(begin);

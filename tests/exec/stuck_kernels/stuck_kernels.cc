@@ -1,0 +1,73 @@
+// A library of kernels whose matrix product never returns from some call on, for tests of deadlines. The environment
+// says how:
+//   STUCK_REAL   the library that computes         STUCK_RANK   of mpirun: whose it is; none: every rank's
+//   STUCK_AFTER  calls that are well (default 0)   STUCK_HOW    spin, block, crash, or the seconds each call spins
+//   longer
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <vector>
+
+#include "exec/kernels/kernel.h"
+
+namespace {
+
+using nlsplit::KernelCall;
+using nlsplit::KernelEntry;
+
+std::atomic<int> calls{0};
+void (*real_run)(const KernelCall&) = nullptr;
+
+const char* environment(const char* name, const char* otherwise) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : otherwise;
+}
+
+double processor_time_s() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+bool is_this_rank() {
+  const char* rank = std::getenv("STUCK_RANK");
+  return rank == nullptr || std::strcmp(rank, environment("OMPI_COMM_WORLD_RANK", "0")) == 0;
+}
+
+void run(const KernelCall& call) {
+  real_run(call);
+  if (!is_this_rank() || calls.fetch_add(1) < std::atoi(environment("STUCK_AFTER", "0"))) return;
+  const char* how = environment("STUCK_HOW", "block");
+  while (std::strcmp(how, "block") == 0) ::sleep(1);
+  if (std::strcmp(how, "crash") == 0) std::raise(SIGSEGV);
+  const double end = std::strcmp(how, "spin") == 0 ? 1e9 : processor_time_s() + std::atof(how);
+  while (processor_time_s() < end) {
+  }
+}
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) const KernelEntry* nlsplit_kernels(size_t* count) {
+  static std::vector<KernelEntry> entries;
+  if (entries.empty()) {
+    void* handle = ::dlopen(environment("STUCK_REAL", ""), RTLD_LOCAL | RTLD_NOW);
+    const auto table =
+        handle == nullptr ? nullptr : reinterpret_cast<decltype(&nlsplit_kernels)>(::dlsym(handle, "nlsplit_kernels"));
+    if (table == nullptr) return *count = 0, nullptr;
+    size_t size = 0;
+    const KernelEntry* real = table(&size);
+    entries.assign(real, real + size);
+    for (KernelEntry& entry : entries) {
+      if (std::strcmp(entry.name, "matmul") != 0) continue;
+      real_run = entry.run;
+      entry.run = run;
+    }
+  }
+  *count = entries.size();
+  return entries.data();
+}
