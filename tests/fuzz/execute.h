@@ -31,7 +31,8 @@ bool execute_watched(const Program& program, const ContentLookup& contents, uint
 // Values for every content that the Program names, as large as its buffers want them.
 ContentLookup seeded_contents(const Program& program, uint64_t seed);
 
-// Lowers the graph to one device or to two, at a level this processor has, and executes that. All by the seed.
-void execute_graph(const Graph& optimized, const WeightStore& weights, uint64_t seed);
+// Lowers the graph to one device or to two, at a level this processor has, and executes that. All by the seed. Without
+// weights their contents are seeded, too.
+void execute_graph(const Graph& optimized, const WeightStore* weights, uint64_t seed);
 
 }  // namespace nlsplit::fuzz

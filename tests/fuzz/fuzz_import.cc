@@ -40,7 +40,7 @@ void try_import(const std::string& path, uint64_t seed) {
   expect(again.ok() && *again == model->graph, "the text form says it all");
   WeightStore weights = model->weights;
   const auto optimized = optimize(model->graph, weights);  // which verifies after every pass
-  if (accepted(optimized)) execute_graph(*optimized, weights, seed);
+  if (accepted(optimized)) execute_graph(*optimized, &weights, seed);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "fuzz/execute.h"
 #include "fuzz/files.h"
+#include "fuzz/mutate.h"
 #include "program/text.h"
 #include "program/verify.h"
 

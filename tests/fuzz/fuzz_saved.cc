@@ -7,6 +7,7 @@
 
 #include "fuzz/execute.h"
 #include "fuzz/files.h"
+#include "fuzz/mutate.h"
 #include "program/online.h"
 #include "program/verify.h"
 

@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "fuzz/expect.h"
+#include "fuzz/mutate.h"
 #include "scenario/scenario.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
