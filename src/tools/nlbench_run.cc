@@ -36,7 +36,7 @@ struct RunArguments {
   bool check = false, hosts = false, places = false;
   double tolerance = -1;
   int repeats = 5, warmup = 1;
-  double watchdog_s = 10, lifeline_s = 10;
+  double watchdog_s = 10, heartbeat_s = 10, start_timeout_s = 60;
   Deadlines deadlines;
   double planning_s = 3600;
 };
@@ -251,7 +251,7 @@ Status run_in_threads(const RunArguments& arguments, RunOptions options, FlightR
 Status run_over_mpi(const RunArguments& arguments, RunOptions options, Transport& transport,
                     std::optional<TemporaryFolder>& folder, Finished& finished) {
   // Without a heartbeat nobody knows whether rank 0 still works.
-  Waiting patient{arguments.lifeline_s > 0 ? arguments.deadlines.prepare_s : 0, interrupted, "the planning"};
+  Waiting patient{arguments.heartbeat_s > 0 ? arguments.deadlines.prepare_s : 0, interrupted, "the planning"};
   Liveness& liveness = transport.liveness();
   liveness.begin(patient.what);
   std::optional<Result<LoadedJob>> loaded;
@@ -293,9 +293,9 @@ Status run_over_mpi(const RunArguments& arguments, RunOptions options, Transport
   return agree(transport, mine, patient);
 }
 
-// Which rank mpirun says this one is going to be; 0 without mpirun.
-int rank_by_mpirun() {
-  const char* text = std::getenv("OMPI_COMM_WORLD_RANK");
+// A number that mpirun gives its processes; 0 without mpirun.
+int number_by_mpirun(const char* name) {
+  const char* text = std::getenv(name);
   int rank = 0;
   if (text != nullptr) std::from_chars(text, text + std::strlen(text), rank);
   return rank;
@@ -327,11 +327,14 @@ int run_command(const RunArguments& arguments) {
   mpi.polling = arguments.polling == "spin"    ? Polling::spin
                 : arguments.polling == "sleep" ? Polling::sleep
                                                : Polling::automatic;
-  std::atomic<int> rank{rank_by_mpirun()};
+  std::atomic<int> rank{number_by_mpirun("OMPI_COMM_WORLD_RANK")};
   std::atomic<bool> started{false};
   mpi.program = "nlbench " NLS_VERSION;
   mpi.rank = rank;
-  mpi.lifeline_s = arguments.lifeline_s;
+  mpi.is_first_on_host = number_by_mpirun("OMPI_COMM_WORLD_LOCAL_RANK") == 0;
+  mpi.heartbeat_s = arguments.heartbeat_s;
+  mpi.start_timeout_s = arguments.start_timeout_s;
+  mpi.notice = options->notice;
   Finished finished;
   mpi.last_words = [&](Error why, bool speaks) {
     if (started && exit_code(why) != 2) write_flight(arguments, records, why);
@@ -457,11 +460,14 @@ void add_run_command(CLI::App& app, int& code) {
           "missing; 0: never (default 10)")
       ->check(CLI::NonNegativeNumber);
   command
-      ->add_option("--lifeline", a->lifeline_s,
+      ->add_option("--heartbeat,--lifeline", a->heartbeat_s,
                    "So many seconds after a rank has died, is stopped or cut off, all others have ended, with exit "
-                   "code 3; also, "
-                   "so long may\n"
-                   "all ranks take to start. 0: never, and no TCP connections for it (default 10)")
+                   "code 3. 0: never,\n"
+                   "and no TCP connections for it (default 10)")
+      ->check(CLI::NonNegativeNumber);
+  command
+      ->add_option("--start-timeout", a->start_timeout_s,
+                   "So many seconds all ranks may take to start and to find each other; 0: for ever (default 60)")
       ->check(CLI::NonNegativeNumber);
   command->add_option("--flight", a->flight,
                       "Folder for what each rank did last, if the run ends before its time: for nlbench "

@@ -79,10 +79,16 @@ class MpiRun {
     fs::permissions(dir_ + "/plans_slowly", fs::perms::owner_all);
   }
 
-  void start(const std::string& arguments) {
-    const std::string command =
-        "cd " + dir_ + " && exec mpirun --oversubscribe " + (::geteuid() == 0 ? "--allow-run-as-root " : "") +
-        "--mca btl_vader_single_copy_mechanism none -np 2 " NLS_BIN_DIR "/nlbench run " + arguments + " > out 2> err";
+  // `slow_calls`: see exec/slow_calls/slow_calls.cc.
+  void start(const std::string& arguments, const std::string& slow_calls = "") {
+    const std::string preload =
+        slow_calls.empty()
+            ? ""
+            : "-x LD_PRELOAD=" NLS_BIN_DIR "/../lib/libslow_calls.so -x SLOW_CALLS='" + slow_calls + "' ";
+    const std::string command = "cd " + dir_ + " && exec mpirun --oversubscribe " +
+                                (::geteuid() == 0 ? "--allow-run-as-root " : "") +
+                                "--mca btl_vader_single_copy_mechanism none " + preload +
+                                "-np 2 " NLS_BIN_DIR "/nlbench run " + arguments + " > out 2> err";
     child_ = ::fork();
     if (child_ == 0) {
       ::execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
@@ -170,7 +176,7 @@ void at_once(const std::vector<std::function<void()>>& cases) {
   for (std::thread& thread : threads) thread.join();
 }
 
-const std::string limits = " --lifeline 3 --json r.json ";
+const std::string limits = " --heartbeat 3 --start-timeout 3 --json r.json ";
 
 class LostRank : public ::testing::Test {
  protected:
@@ -188,7 +194,7 @@ void in_set_up(int signal, const std::string& how) {
   EXPECT_LT(run.strike(1, signal, [&] { return run.exists("planning"); }), nlbench_limit_s);
   EXPECT_EQ(run.code(), signal == SIGKILL ? 128 + SIGKILL : 3);
   run.expect_one_message("error: lost rank 1 on host ");
-  EXPECT_THAT(run.err(), AllOf(HasSubstr(how), HasSubstr("waited in the planning")));
+  EXPECT_THAT(run.err(), AllOf(HasSubstr(how), HasSubstr("worked on the planning")));
 }
 
 void in_steady_state(int rank, int signal, const std::string& how) {
@@ -223,7 +229,7 @@ void in_tear_down(int signal, const std::string& how) {
             nlbench_limit_s);
   EXPECT_EQ(run.code(), signal == SIGKILL ? 128 + SIGKILL : 3);
   run.expect_one_message("error: lost rank 1 on host ");
-  EXPECT_THAT(run.err(), AllOf(HasSubstr(how), HasSubstr("waited in the end of the run")));
+  EXPECT_THAT(run.err(), AllOf(HasSubstr(how), HasSubstr("worked on the end of the run")));
   EXPECT_THAT(run.read("r.json"), Not(HasSubstr("incomplete")));
 }
 
@@ -249,11 +255,38 @@ TEST_F(LostRank, StoppedInAnyPhase) {
            [&] { in_tear_down(SIGSTOP, how); }, [&] { in_steady_state(0, SIGSTOP, how); }, while_mpi_starts});
 }
 
-// Each computation takes longer than the watchdog waits and a lifeline may be silent; the other rank only waits.
+// One rank alone does not come back from it, though its heartbeat goes on.
+void in_finalize() {
+  MpiRun run;
+  run.save(0, 0);
+  run.start("saved --repeats 1 --heartbeat 2", "1 MPI_Finalize 40");
+  EXPECT_EQ(run.code(), 3);
+  run.expect_one_message("error: rank 0 on host ");
+  EXPECT_THAT(run.err(), AllOf(HasSubstr("waited 2 s in MPI_Finalize"), HasSubstr("\n  rank 1 on host ")));
+  EXPECT_THAT(run.read("out"), HasSubstr("samples/s")) << "what was measured is not lost";
+}
+
+// Open MPI resolves names in its start. That is slow, and no lost rank.
+void slow_name() {
+  MpiRun run;
+  run.save(0, 0);
+  run.start("saved --repeats 1 --heartbeat 3", "0 getaddrinfo 7,1 getaddrinfo 7,0 MPI_Init 7,1 MPI_Init 7");
+  EXPECT_EQ(run.code(), 0) << run.err();
+  const std::string text = run.err();
+  const size_t first = text.find("nlbench: rank 0 on host ");
+  ASSERT_NE(first, std::string::npos) << text;
+  EXPECT_EQ(text.find("nlbench: ", first + 1), std::string::npos) << text;
+  EXPECT_THAT(text, AllOf(HasSubstr(" still waits in MPI_Init; the name of this host, '"),
+                          HasSubstr("', is not resolved after 5.")));
+}
+
+TEST_F(LostRank, CallsOfMpiThatTakeLong) { at_once({in_finalize, slow_name}); }
+
+// Each computation takes longer than the watchdog waits and a heartbeat may be silent; the other rank only waits.
 TEST_F(LostRank, ALongComputationIsNone) {
   MpiRun run;
   run.save(0, 1.6);
-  run.start("saved --repeats 1 --warmup 0 --watchdog 1 --lifeline 2");
+  run.start("saved --repeats 1 --warmup 0 --watchdog 1 --heartbeat 2");
   EXPECT_EQ(run.code(), 0) << run.err();
 }
 

@@ -157,7 +157,7 @@ TEST_F(Nlbench, TooManyAndTooFewRanks) {
 TEST_F(Nlbench, RanksThatDoNotFitTogether) {
   for (const auto& [first, second, message] :
        {std::tuple("--warmup 1", "--warmup 2", "with 2 warm-up and 64 kept repeats, rank 0 has "),
-        std::tuple("--lifeline 20", "--lifeline 30", " with a lifeline of 30 s, rank 0 on host ")}) {
+        std::tuple("--heartbeat 20", "--lifeline 30", "ranks differ in their --heartbeat: rank 1 on host ")}) {
     const std::string run = "-np 1 " + program_ + " run saved ";
     const Outcome outcome = shell(mpirun() + run + first + " : " + run + second);
     EXPECT_EQ(outcome.code, 2) << outcome.text;

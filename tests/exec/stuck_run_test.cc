@@ -126,7 +126,7 @@ TEST_F(StuckRun, AKernelThatBlocksInThreads) {
 }
 
 TEST_F(StuckRun, AKernelThatCrashesLeavesARecord) {
-  const StuckOutcome run = run_shell(mpirun("STUCK_RANK=1 STUCK_AFTER=5 STUCK_HOW=crash") + "saved --lifeline 5");
+  const StuckOutcome run = run_shell(mpirun("STUCK_RANK=1 STUCK_AFTER=5 STUCK_HOW=crash") + "saved --heartbeat 5");
   EXPECT_NE(run.code, 0);
   EXPECT_THAT(run.text, HasSubstr("error: lost rank 1 on host "));
   const StuckOutcome why = run_shell("cd " + dir_ + " && bin/nlbench explain-failure nlbench.flight");
@@ -142,7 +142,7 @@ TEST_F(StuckRun, SlowOnesOnABusyMachineAreNone) {
       "for i in $(seq " + std::to_string(8 * cores) + "); do timeout 60 sh -c 'while :; do :; done' & done; ";
   const StuckOutcome run =
       run_shell(load + mpirun("STUCK_HOW=0.05") +
-                "saved --repeats 1 --warmup 0 --deadline-floor 0.4 --lifeline 60 --watchdog 60; code=$?; "
+                "saved --repeats 1 --warmup 0 --deadline-floor 0.4 --heartbeat 60 --watchdog 60; code=$?; "
                 "kill $(jobs -p); exit $code");
   EXPECT_EQ(run.code, 0) << run.text;
   EXPECT_FALSE(fs::exists(dir_ + "/nlbench.flight"));

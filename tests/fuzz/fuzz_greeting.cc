@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <string>
 
-#include "exec/mpi/greeting.h"
+#include "exec/heartbeat/greeting.h"
 #include "fuzz/files.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -12,17 +12,20 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
 #include "base/check.h"
-#include "exec/mpi/lifeline.h"
+#include "exec/heartbeat/heartbeat_thread.h"
+#include "exec/heartbeat/traffic.h"
+#include "exec/mpi/deadline_guard.h"
 #include "exec/mpi/socket_waiter.h"
-#include "exec/mpi/traffic.h"
+#include "exec/mpi/start_watch.h"
 
 namespace nlsplit {
 namespace {
@@ -41,13 +44,12 @@ constexpr int calls_of_a_look = 8;
 // MPI does not say whether it moved anything. But a look at nothing takes less than a microsecond or two, one that
 // copied a fragment (32 KiB through shared memory) longer.
 constexpr std::chrono::microseconds busy_look(3);
-constexpr std::chrono::milliseconds echo(250);  // longer than the lifeline waits after a broken connection
-// Of the limit: to meet, and to start MPI and meet. The guard cannot say who is missing, so it comes second. Ranks give
-// up one after the other, and mpirun ends the others when one has: so one speaks.
-constexpr double meet_share = 0.65, guard_share = 0.8, turn_share = 0.05;
-constexpr int guard_steps = 20;
+constexpr std::chrono::milliseconds echo(250);  // longer than the heartbeat waits after a broken connection
+// Of the start's patience: to exchange greetings, to meet, and to get through MPI_Init. What knows less about who is
+// missing comes later. Ranks give up one after the other, and mpirun ends the others when one has: so one speaks.
+constexpr double exchange_share = 0.85, guard_share = 0.9, turn_share = 0.05;
 constexpr int turns = 2;             // the first two ranks have turns of their own, the others one together
-constexpr double grace_share = 0.1;  // of the limit, for last words; the lifeline takes up to 0.8
+constexpr double grace_share = 0.1;  // of the heartbeat's limit, for last words; the heartbeat takes up to 0.9
 constexpr double never_s = 1e8;      // some years
 
 double turn_of(int rank) { return turn_share * std::min(rank, turns); }
@@ -59,7 +61,7 @@ std::string text_of(int code) {
   return {text, static_cast<size_t>(length)};
 }
 
-// The interfaces or networks Open MPI was told to send messages over, "eth0,10.0.0.0/24"; empty: any. A lifeline over
+// The interfaces or networks Open MPI was told to send messages over, "eth0,10.0.0.0/24"; empty: any. A heartbeat over
 // another one would not notice when these are cut.
 std::string data_network() {
   int provided = 0, index = 0, count = 0;
@@ -128,79 +130,79 @@ class Exit {
   double grace_s_;
 };
 
-// Ends the process if the start takes too long: until the ranks know each other, MPI waits for a stopped one for ever.
-class StartGuard {
+// Everybody's greeting, by rank. By way of rank 0, so that there are few messages, but not as a collective: that cannot
+// say whose greeting is missing.
+class Exchange {
  public:
-  StartGuard(Exit& exit, double limit_s, int rank) {
-    if (limit_s <= 0) return;
-    thread_ = std::thread([this, &exit, rank, patience = (guard_share + turn_of(rank)) * limit_s] {
-      std::unique_lock lock(mutex_);
-      // In short steps, so that time this process was itself stopped for counts as one of them: otherwise a stopped
-      // rank that mpirun continues in order to end it would accuse the others.
-      const auto step = std::chrono::duration_cast<std::chrono::system_clock::duration>(
-          std::chrono::duration<double>(patience / guard_steps));
-      for (int i = 0; i < guard_steps; ++i) {
-        // The system clock: see waker.h.
-        if (condition_.wait_until(lock, std::chrono::system_clock::now() + step, [this] { return done_; })) return;
-      }
-      exit(lost(fmt::format("rank {} on host {} waited {:.3g} s in MPI_Init: another rank died, hangs or is stopped, "
-                            "or its host cannot be reached",
-                            rank, own_host(), patience)),
-           true);
-    });
-  }
-  ~StartGuard() {
-    if (!thread_.joinable()) return;
-    {
-      const std::lock_guard lock(mutex_);
-      done_ = true;
+  Exchange(const Greeting& own, int rank, int size) : rank_(rank), size_(size), host_(own.host) {
+    std::string text = to_string(own);
+    text.resize(greeting_size);
+    all_.resize(greeting_size * static_cast<size_t>(size));
+    text.copy(at(rank), greeting_size);
+    if (rank != 0) {
+      MPI_Isend(at(rank), greeting_size, MPI_CHAR, 0, 0, MPI_COMM_WORLD, &requests_.emplace_back());
+      MPI_Irecv(all_.data(), static_cast<int>(all_.size()), MPI_CHAR, 0, 1, MPI_COMM_WORLD, &requests_.emplace_back());
+      return;
     }
-    condition_.notify_one();
-    thread_.join();
+    for (int peer = 1; peer < size; ++peer)
+      MPI_Irecv(at(peer), greeting_size, MPI_CHAR, peer, 0, MPI_COMM_WORLD, &requests_.emplace_back());
+  }
+
+  // Error: not all in time. The requests are then left as they are: the process is to end.
+  Result<std::vector<Greeting>> finish(Clock::time_point begin, double patience_s, const StartWatch& watch) {
+    RETURN_IF_ERROR(complete(begin, patience_s, watch));
+    if (rank_ == 0) {
+      requests_.clear();
+      for (int peer = 1; peer < size_; ++peer) {
+        MPI_Isend(all_.data(), static_cast<int>(all_.size()), MPI_CHAR, peer, 1, MPI_COMM_WORLD,
+                  &requests_.emplace_back());
+      }
+      RETURN_IF_ERROR(complete(begin, patience_s, watch));
+    }
+    std::vector<Greeting> greetings;
+    for (int peer = 0; peer < size_; ++peer) {
+      // As long as it is, but at most its room.
+      const std::string text(at(peer), strnlen(at(peer), greeting_size));
+      ASSIGN_OR_RETURN(Greeting greeting, parse_greeting(text, peer));
+      greetings.push_back(std::move(greeting));
+    }
+    RETURN_IF_ERROR(check_greetings(greetings));
+    return greetings;
   }
 
  private:
-  std::mutex mutex_;
-  std::condition_variable condition_;
-  bool done_ = false;
-  std::thread thread_;
-};
+  char* at(int rank) { return all_.data() + greeting_size * static_cast<size_t>(rank); }
 
-// Between all ranks, but not as a collective: that cannot say whose greeting is missing.
-Result<std::vector<Greeting>> exchange(const Greeting& own, int rank, int size, Deadline deadline) {
-  const auto ranks = static_cast<size_t>(size);
-  std::string mine = to_string(own);
-  mine.resize(greeting_size);
-  std::vector<std::string> texts(ranks, std::string(greeting_size, '\0'));
-  std::vector<MPI_Request> requests(2 * ranks, MPI_REQUEST_NULL);
-  for (int peer = 0; peer < size; ++peer) {
-    if (peer == rank) continue;
-    const auto p = static_cast<size_t>(peer);
-    MPI_Irecv(texts[p].data(), greeting_size, MPI_CHAR, peer, 0, MPI_COMM_WORLD, &requests[p]);
-    MPI_Isend(mine.data(), greeting_size, MPI_CHAR, peer, 0, MPI_COMM_WORLD, &requests[ranks + p]);
-  }
-  for (int done = 0; done == 0;) {
-    MPI_Testall(2 * size, requests.data(), &done, MPI_STATUSES_IGNORE);
-    if (done != 0) break;
-    std::this_thread::sleep_for(longest_sleep);
-    if (Clock::now() < deadline) continue;
-    std::string missing;
-    for (size_t p = 0; p < ranks; ++p) {
-      if (requests[p] != MPI_REQUEST_NULL) missing += fmt::format("{}{}", missing.empty() ? "" : ", ", p);
+  // "1, 3"; for others than rank 0 it is all that is known.
+  std::string missing() const {
+    if (rank_ != 0) return "0";
+    std::string ranks;
+    for (size_t r = 0; r < requests_.size(); ++r) {
+      if (requests_[r] != MPI_REQUEST_NULL) ranks += fmt::format("{}{}", ranks.empty() ? "" : ", ", r + 1);
     }
-    return lost(
-        fmt::format("rank {} on host {} waited in the start for rank {}: it has died, hangs, is stopped or cut off",
-                    rank, own.host, missing));
+    return ranks;
   }
-  std::vector<Greeting> greetings;
-  texts[static_cast<size_t>(rank)] = mine;
-  for (size_t p = 0; p < ranks; ++p) {
-    ASSIGN_OR_RETURN(Greeting greeting, parse_greeting(texts[p].c_str(), static_cast<int>(p)));
-    greetings.push_back(std::move(greeting));
+
+  Status complete(Clock::time_point begin, double patience_s, const StartWatch& watch) {
+    for (int done = 0;;) {
+      MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, MPI_STATUSES_IGNORE);
+      if (done != 0) return ok_status();
+      std::this_thread::sleep_for(longest_sleep);
+      const double waited_s = std::chrono::duration<double>(Clock::now() - begin).count();
+      if (rank_ == 0) watch.say_what_is_missing("rank " + missing());
+      if (waited_s < patience_s) continue;
+      return lost(
+          fmt::format("rank {} on host {} waited {:.3g} s in the start for rank {}: it has died, hangs, is stopped or "
+                      "cut off{}",
+                      rank_, host_, waited_s, missing(), watch.slow_name()));
+    }
   }
-  RETURN_IF_ERROR(check_greetings(greetings));
-  return greetings;
-}
+
+  const int rank_, size_;
+  const std::string host_;
+  std::string all_;
+  std::vector<MPI_Request> requests_;
+};
 
 // The calling thread sleeps most of the time, and a message waits for it when it wakes: before the thread that computes
 // on the same core. Since Linux 6.6 who wakes may have to wait for milliseconds unless its turns are short (6.12 lets
@@ -229,20 +231,31 @@ class MpiTransport : public Transport {
     MPI_Comm_size(MPI_COMM_WORLD, &size_);
   }
 
-  // Before any other word between ranks.
-  Status meet(Clock::time_point begin) {
+  // Before any other word between ranks. `begin`: of the start.
+  Status meet(Clock::time_point begin, const StartWatch& watch) {
     if (size_ == 1) return ok_status();
-    const auto on_end = [this](const Ending& ending) { (*exit_)(ending.error, ending.speaks); };
-    const double limit_s = options_.lifeline_s > 0 ? options_.lifeline_s : never_s;
-    const Deadline deadline = begin + of_seconds((meet_share + turn_of(rank_)) * limit_s);
-    const std::string program = fmt::format("{} with a lifeline of {} s", options_.program, options_.lifeline_s);
-    ASSIGN_OR_RETURN(std::unique_ptr<Lifeline> lifeline,
-                     Lifeline::open(rank_, program, liveness_, {limit_s, data_network(), tcp_traffic, on_end}));
-    ASSIGN_OR_RETURN(const std::vector<Greeting> greetings, exchange(lifeline->greeting(), rank_, size_, deadline));
-    if (options_.lifeline_s <= 0) return ok_status();
-    RETURN_IF_ERROR(lifeline->connect(greetings, deadline));
-    lifeline_ = std::move(lifeline);
-    lifeline_sockets_ = lifeline_->descriptors();
+    std::vector<Fact> facts = {{"program", options_.program}};
+    for (Fact& fact : facts_of_process()) facts.push_back(std::move(fact));
+    facts.push_back({"--heartbeat", fmt::format("{} s", options_.heartbeat_s)});
+    facts.push_back({"--start-timeout", fmt::format("{} s", options_.start_timeout_s)});
+    HeartbeatOptions options;
+    options.limit_s = options_.heartbeat_s > 0 ? options_.heartbeat_s : never_s;
+    options.data_network = data_network();
+    options.traffic = tcp_traffic;
+    options.on_traffic = [this] { liveness_.moved(); };
+    options.on_end = [this](const Ending& ending) { (*exit_)(ending.error, ending.speaks); };
+    options.notice = options_.notice;
+    const OwnActivity own{[this] { return liveness_.idle_s(); }, [this](int peer) { return liveness_.doing(peer); }};
+    ASSIGN_OR_RETURN(auto heartbeat, HeartbeatThread::open(rank_, std::move(facts), own, std::move(options)));
+    const double patience_s = options_.start_timeout_s > 0 ? options_.start_timeout_s : never_s;
+    Exchange exchange(heartbeat->greeting(), rank_, size_);
+    ASSIGN_OR_RETURN(const std::vector<Greeting> greetings,
+                     exchange.finish(begin, (exchange_share + turn_of(rank_)) * patience_s, watch));
+    if (options_.heartbeat_s <= 0) return ok_status();
+    const double spent_s = std::chrono::duration<double>(Clock::now() - begin).count();
+    heartbeat_ = std::move(heartbeat);
+    if (!heartbeat_->connect(greetings, (guard_share + turn_of(rank_)) * patience_s - spent_s).ok()) wait_for_end();
+    heartbeat_sockets_ = heartbeat_->descriptors();
     return ok_status();
   }
 
@@ -257,10 +270,19 @@ class MpiTransport : public Transport {
   }
 
   ~MpiTransport() override {
-    MPI_Comm_free(&program_);
-    MPI_Comm_free(&control_);
-    MPI_Finalize();  // waits for all ranks, so the lifeline lasts until then
-    if (lifeline_) lifeline_->leave();
+    {
+      // Waits for all ranks, so the heartbeat lasts until then.
+      const DeadlineGuard guard(finalize_patience_s(), [this](double waited_s) {
+        abort(
+            lost(fmt::format("rank {} on host {} waited {:.3g} s in MPI_Finalize: another rank does not come to its "
+                             "end, or MPI hangs",
+                             rank_, own_host(), waited_s)));
+      });
+      MPI_Comm_free(&program_);
+      MPI_Comm_free(&control_);
+      MPI_Finalize();
+    }
+    if (heartbeat_) heartbeat_->leave();
   }
 
   int rank() const override { return rank_; }
@@ -342,18 +364,16 @@ class MpiTransport : public Transport {
   }
 
   Liveness& liveness() override { return liveness_; }
-  double idle_s() const override { return lifeline_ ? lifeline_->idle_s() : liveness_.idle_s(); }
+  double idle_s() const override { return heartbeat_ ? heartbeat_->idle_s() : liveness_.idle_s(); }
 
   [[noreturn]] void abort(const Error& why) override {
-    if (!lifeline_) (*exit_)(why, true);
-    // What went wrong here may be the echo of a rank that died, which the lifeline is about to tell; and of a hang,
+    if (!heartbeat_) (*exit_)(why, true);
+    // What went wrong here may be the echo of a rank that died, which the heartbeat is about to tell; and of a hang,
     // which all find at once, rank 0 is to tell.
     std::this_thread::sleep_for(rank_ == 0 ? echo : 2 * echo);
     Error whole = why;
-    if (why.kind == ErrorKind::lost) whole.message += lifeline_->others();
-    if (!lifeline_->end(whole)) {
-      for (;;) std::this_thread::sleep_for(std::chrono::seconds(1));  // the lifeline's thread ends the process
-    }
+    if (why.kind == ErrorKind::lost) whole.message += heartbeat_->others();
+    if (!heartbeat_->end(whole)) wait_for_end();
     (*exit_)(whole, true);
   }
 
@@ -364,6 +384,17 @@ class MpiTransport : public Transport {
     size_t next = 0;
     bool receives = false;
   };
+
+  // The heartbeat's thread ends the process.
+  [[noreturn]] static void wait_for_end() {
+    for (;;) std::this_thread::sleep_for(std::chrono::seconds(1));
+  }
+
+  // Ranks enter MPI_Finalize together. What is stopped or died then, the heartbeat finds before.
+  double finalize_patience_s() const {
+    const double patience_s = options_.heartbeat_s > 0 ? options_.heartbeat_s : options_.start_timeout_s;
+    return (1 + turn_of(rank_)) * patience_s;
+  }
 
   template <class Piece>
   static void in_pieces(size_t size, const Piece& piece) {
@@ -398,7 +429,7 @@ class MpiTransport : public Transport {
   bool sockets_tell() {
     if (same_machine_.size() > 1 || misses_ > tolerated_misses) return false;
     if (const Clock::time_point now = Clock::now(); now >= next_search_) {
-      waiter_.find_sockets(lifeline_sockets_);
+      waiter_.find_sockets(heartbeat_sockets_);
       next_search_ = now + between_searches;
     }
     return waiter_.has_sockets();
@@ -422,8 +453,8 @@ class MpiTransport : public Transport {
   MpiOptions options_;
   std::unique_ptr<Exit> exit_;
   Liveness liveness_;
-  std::unique_ptr<Lifeline> lifeline_;  // none: one rank, or not wanted
-  std::vector<int> lifeline_sockets_;   // no business of this thread
+  std::unique_ptr<HeartbeatThread> heartbeat_;  // none: one rank, or not wanted
+  std::vector<int> heartbeat_sockets_;          // no business of this thread
   std::vector<int> same_machine_;
   int rank_ = 0, size_ = 1;
   MPI_Comm program_ = MPI_COMM_NULL, control_ = MPI_COMM_NULL;
@@ -441,9 +472,18 @@ class MpiTransport : public Transport {
 }  // namespace
 
 Result<std::unique_ptr<Transport>> start_mpi(MpiOptions options) {
-  auto exit = std::make_unique<Exit>(options.last_words, options.lifeline_s > 0 ? grace_share * options.lifeline_s : 2);
+  auto exit =
+      std::make_unique<Exit>(options.last_words, options.heartbeat_s > 0 ? grace_share * options.heartbeat_s : 2);
   const Clock::time_point begin = Clock::now();
-  const StartGuard guard(*exit, options.lifeline_s, options.rank);
+  StartWatch watch(options.rank, options.is_first_on_host, options.notice);
+  // Ends the process if MPI_Init takes too long: until the ranks know each other, MPI waits for a stopped one for ever.
+  std::optional<DeadlineGuard> guard;
+  guard.emplace((guard_share + turn_of(options.rank)) * options.start_timeout_s, [&](double waited_s) {
+    (*exit)(lost(fmt::format("rank {} on host {} waited {:.3g} s in MPI_Init: another rank died, hangs or is stopped, "
+                             "or its host cannot be reached{}",
+                             options.rank, own_host(), waited_s, watch.slow_name())),
+            true);
+  });
   int provided = MPI_THREAD_SINGLE;
   // Over TCP Open MPI 4.1 has the receiver ask for each piece of a large message, and both ends' processors compute
   // meanwhile: so the sender is to send all of it once the receiver is ready. What the other side must know of a
@@ -453,6 +493,8 @@ Result<std::unique_ptr<Transport>> start_mpi(MpiOptions options) {
   if (const int code = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided); code != MPI_SUCCESS) {
     return failed("MPI does not start: " + text_of(code));
   }
+  watch.mpi_has_started();
+  guard.reset();  // what follows keeps its own time
   if (provided < MPI_THREAD_FUNNELED) {
     MPI_Finalize();
     return unsupported("this MPI was built without threads (MPI_THREAD_FUNNELED)");
@@ -465,7 +507,7 @@ Result<std::unique_ptr<Transport>> start_mpi(MpiOptions options) {
   Exit& leave = *exit;
   auto transport = std::make_unique<MpiTransport>(std::move(options), std::move(*waiter), std::move(exit));
   // Whoever is missing or different: MPI_Finalize would wait for it.
-  if (const Status met = transport->meet(begin); !met.ok()) {
+  if (const Status met = transport->meet(begin, watch); !met.ok()) {
     const bool all_know = met.error().kind != ErrorKind::lost;
     if (all_know && transport->rank() != 0) std::this_thread::sleep_for(2 * echo);  // rank 0 is to say it
     leave(met.error(), !all_know || transport->rank() == 0);

@@ -4,7 +4,7 @@
 //
 // MPI_THREAD_FUNNELED: the thread that starts it owns MPI. Open MPI moves messages only inside its calls, so the owner
 // keeps calling MPI_Test and sleeps 50 to 500 us in between (longer while nothing happens), or only yields where there
-// is a core to spare for it. What MPI does not tell, that a rank is lost, exec/mpi/lifeline.h finds out. Not to be
+// is a core to spare for it. What MPI does not tell, that a rank is lost, exec/heartbeat/ finds out. Not to be
 // linked with SimGrid, which exports functions of the same names.
 #pragma once
 
@@ -26,11 +26,16 @@ enum class Polling : uint8_t {
 struct MpiOptions {
   Polling polling = Polling::automatic;
   std::string program = "nlsplit";  // and its version: all ranks must run the same
-  // A rank that died, is stopped or is cut off is found out and all others have ended after so many seconds; also, so
-  // long may all of them take to start. Must be the same on all ranks. 0: never, and no connections for it.
-  double lifeline_s = 10;
+  // A rank that died, is stopped or is cut off is found out and all others have ended after so many seconds. Must be
+  // the same on all ranks. 0: never, and no connections for it.
+  double heartbeat_s = 10;
+  // So long may all ranks take to start. Must be the same on all ranks. 0: for ever.
+  double start_timeout_s = 60;
   // Which one this is going to be, if whoever starts it knows: while MPI starts, the lowest that waits speaks.
   int rank = 0;
+  bool is_first_on_host = true;  // of the ranks on its host the one to say what concerns the host
+  // What a start that takes long waits for; on any thread. Default: says nothing.
+  std::function<void(const std::string&)> notice;
   // Called when the run ends before its time, on any thread but once; the process then ends with the exit code it
   // answers. `speaks`: this is the rank to say why. Default: prints it.
   std::function<int(const Error& why, bool speaks)> last_words;

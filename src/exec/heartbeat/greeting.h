@@ -1,4 +1,4 @@
-// Greeting: what ranks tell each other before anything else: whether they fit together, and where their lifelines are.
+// Greeting: what ranks tell each other before anything else: whether they fit together, and where they listen.
 #pragma once
 
 #include <cstdint>
@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "base/result.h"
+#include "exec/heartbeat/facts.h"
 
 namespace nlsplit {
 
 struct Greeting {
-  std::string program;  // "nlbench 0.1.0"
-  std::string layout;   // of numbers in messages: "8-byte words, little-endian"
+  std::vector<Fact> facts;  // that all must agree on
   std::string host;
   uint16_t port = 0;
   std::string token;                   // random, so that nobody else is taken for a peer
@@ -20,14 +20,16 @@ struct Greeting {
 };
 
 // Greetings travel in messages of this size whatever the version, so that any two understand each other so far.
-inline constexpr size_t greeting_size = 1024;
+inline constexpr size_t greeting_size = 2048;
 
-std::string own_layout();
 std::string own_host();
 std::string to_string(const Greeting& greeting);  // at most greeting_size; addresses that find no room are left out
 Result<Greeting> parse_greeting(const std::string& text, int rank);
 
-// By rank. Error: two of them would not understand each other.
+// By rank. Error: two of them must not run together.
 Status check_greetings(const std::vector<Greeting>& greetings);
+
+// "rank 1 on host b"
+std::string name_of(int rank, const Greeting& greeting);
 
 }  // namespace nlsplit

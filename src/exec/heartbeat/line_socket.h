@@ -1,20 +1,11 @@
-// Lines of text over TCP between processes that know each other's address and token. Linux; IPv4. Nothing here blocks
-// but connect_to() and wait_line().
+// Lines of text over TCP between processes that know each other's address. Linux; IPv4. Nothing here blocks.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
 namespace nlsplit {
-
-using Deadline = std::chrono::steady_clock::time_point;
-
-inline std::chrono::steady_clock::duration of_seconds(double s) {
-  return std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(s));
-}
 
 // A descriptor that is closed with this value.
 class Socket {
@@ -35,13 +26,15 @@ struct Listener {
   uint16_t port = 0;
 };
 Listener listen_anywhere();
-Socket accept_until(const Socket& listener, Deadline deadline);
+Socket accept_now(const Socket& listener);  // not open: nobody waits, or `errno` says why
 
 // Of this machine's interfaces that are up, loopback first. `networks`: only of these, if there are any of them and
 // apart from loopback: "eth0,10.0.0.0/24".
 std::vector<std::string> own_addresses(const std::string& networks = "");
-// Not open: refused, unreachable, or too slow.
-Socket connect_to(const std::string& address, uint16_t port, Deadline deadline);
+// Not open: it fails at once. Once it is writable, is_connected() says whether it was not refused, unreachable or too
+// slow.
+Socket begin_to_connect(const std::string& address, uint16_t port);
+bool is_connected(int fd);
 
 class LineSocket {
  public:
@@ -51,9 +44,9 @@ class LineSocket {
 
   // Never waits. A line that finds no room is dropped: the other side has not read for a long time.
   void send(const std::string& line);
-  // What has arrived. `closed` becomes true at the end of the stream or after an error, once all lines are taken.
-  std::vector<std::string> receive(bool& closed);
-  std::optional<std::string> wait_line(Deadline deadline);
+  // What has arrived, without the ends of the lines. `closed` becomes true at the end of the stream, after an error, or
+  // at a line longer than `longest`; the lines before are taken.
+  std::vector<std::string> receive(size_t longest, bool& closed);
 
  private:
   Socket socket_;

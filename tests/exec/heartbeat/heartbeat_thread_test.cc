@@ -1,5 +1,5 @@
-// Lifelines of several ranks in one process: who notices what, who says it, and when.
-#include "exec/mpi/lifeline.h"
+// Heartbeats of several ranks in one process, over real sockets: who notices what, who says it, and when.
+#include "exec/heartbeat/heartbeat_thread.h"
 
 #include <gmock/gmock.h>
 #include <poll.h>
@@ -8,7 +8,7 @@
 #include <deque>
 #include <future>
 
-#include "exec/mpi/traffic.h"
+#include "exec/heartbeat/traffic.h"
 
 namespace nlsplit {
 namespace {
@@ -19,7 +19,19 @@ using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
 // The limit is short for a test but long for a busy machine.
-constexpr double lifeline_limit_s = 1;
+constexpr double heartbeat_limit_s = 1;
+
+bool is_ready(int fd, short events) {
+  pollfd item{fd, events, 0};
+  return ::poll(&item, 1, 5000) > 0;
+}
+
+Socket accept_soon(const Socket& listener) { return is_ready(listener.fd(), POLLIN) ? accept_now(listener) : Socket(); }
+
+Socket connect_here(uint16_t port) {
+  Socket socket = begin_to_connect("127.0.0.1", port);
+  return is_ready(socket.fd(), POLLOUT) && is_connected(socket.fd()) ? std::move(socket) : Socket();
+}
 
 // A link that can be cut: bytes go through until then, and afterwards nowhere, without any end of the connection.
 class CuttableLink {
@@ -34,8 +46,8 @@ class CuttableLink {
 
  private:
   void serve() {
-    const Socket in = accept_until(listener_.socket, Clock::now() + 5s);
-    const Socket out = connect_to("127.0.0.1", to_, Clock::now() + 5s);
+    const Socket in = accept_soon(listener_.socket);
+    const Socket out = connect_here(to_);
     pollfd ends[2] = {{in.fd(), POLLIN, 0}, {out.fd(), POLLIN, 0}};
     while (!done_) {
       if (cut_ || ::poll(ends, 2, 5) <= 0) {
@@ -56,25 +68,37 @@ class CuttableLink {
   std::thread thread_;
 };
 
+// What a rank does: it waits, or computes.
+struct Doing {
+  std::string phase;
+  std::atomic<bool> computes{false};
+  std::atomic<Clock::time_point> since{Clock::now()};
+  OwnActivity activity() {
+    return {[this] { return computes ? 0.0 : std::chrono::duration<double>(Clock::now() - since.load()).count(); },
+            [this](int) { return computes ? "computes" : "waits in " + phase; }};
+  }
+};
+
 struct Ranks {
-  std::deque<Liveness> livenesses;
+  std::deque<Doing> doings;
   std::deque<std::promise<Ending>> promises;
   std::vector<std::future<Ending>> endings;
   std::unique_ptr<CuttableLink> link;  // between ranks 0 and 1, if wanted
-  std::vector<std::unique_ptr<Lifeline>> lifelines;
+  std::vector<std::unique_ptr<HeartbeatThread>> heartbeats;
 
   explicit Ranks(int size, bool with_link = false)
-      : livenesses(static_cast<size_t>(size)), promises(static_cast<size_t>(size)) {
+      : doings(static_cast<size_t>(size)), promises(static_cast<size_t>(size)) {
     std::vector<Greeting> greetings;
-    for (size_t r = 0; r < livenesses.size(); ++r) {
-      livenesses[r].begin("phase of rank " + std::to_string(r));
+    for (size_t r = 0; r < doings.size(); ++r) {
+      doings[r].phase = "phase of rank " + std::to_string(r);
       endings.push_back(promises[r].get_future());
-      auto opened = Lifeline::open(
-          static_cast<int>(r), "test", livenesses[r],
-          {lifeline_limit_s, "", nullptr, [this, r](const Ending& ending) { promises[r].set_value(ending); }});
+      HeartbeatOptions options;
+      options.limit_s = heartbeat_limit_s;
+      options.on_end = [this, r](const Ending& ending) { promises[r].set_value(ending); };
+      auto opened = HeartbeatThread::open(static_cast<int>(r), {{"test", "1"}}, doings[r].activity(), options);
       EXPECT_TRUE(opened.ok());
-      lifelines.push_back(std::move(*opened));
-      greetings.push_back(lifelines.back()->greeting());
+      heartbeats.push_back(std::move(*opened));
+      greetings.push_back(heartbeats.back()->greeting());
     }
     std::vector<std::thread> threads;
     std::vector<Greeting> through_link = greetings;
@@ -82,19 +106,25 @@ struct Ranks {
       link = std::make_unique<CuttableLink>(greetings[0].port);
       through_link[0].port = link->port();
     }
-    for (auto& lifeline : lifelines) {
-      const bool second = lifeline == lifelines[1];
-      threads.emplace_back(
-          [&, second] { EXPECT_TRUE(lifeline->connect(second ? through_link : greetings, Clock::now() + 5s).ok()); });
+    for (auto& heartbeat : heartbeats) {
+      const bool second = heartbeat == heartbeats[1];
+      threads.emplace_back([&, second] { EXPECT_TRUE(heartbeat->connect(second ? through_link : greetings, 5).ok()); });
     }
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  // Together, as after MPI_Finalize.
+  void leave(const std::vector<size_t>& which) {
+    std::vector<std::thread> threads;
+    for (const size_t r : which) threads.emplace_back([this, r] { heartbeats[r]->leave(); });
     for (std::thread& thread : threads) thread.join();
   }
 };
 
-TEST(Lifeline, ADeadRankIsNamedOnceAndAllEnd) {
+TEST(HeartbeatThread, ADeadRankIsNamedOnceAndAllEnd) {
   Ranks ranks(3);
   const auto begin = Clock::now();
-  ranks.lifelines[1].reset();  // its connections close without a farewell
+  ranks.heartbeats[1].reset();  // its connections close without a farewell
   int spoke = 0;
   for (const size_t r : {0, 2}) {
     ASSERT_EQ(ranks.endings[r].wait_for(2s), std::future_status::ready);
@@ -105,22 +135,21 @@ TEST(Lifeline, ADeadRankIsNamedOnceAndAllEnd) {
     EXPECT_EQ(ending.speaks, r == 0);
   }
   EXPECT_EQ(spoke, 1);
-  EXPECT_LT(Clock::now() - begin, std::chrono::duration<double>(lifeline_limit_s));
+  EXPECT_LT(Clock::now() - begin, std::chrono::duration<double>(heartbeat_limit_s));
 }
 
-TEST(Lifeline, FarewellsAreNoAlarm) {
+TEST(HeartbeatThread, FarewellsAreNoAlarm) {
   Ranks ranks(3);
-  ranks.lifelines[1]->leave();
-  ranks.lifelines[1].reset();
+  ranks.leave({1});
+  ranks.heartbeats[1].reset();
   EXPECT_EQ(ranks.endings[0].wait_for(1500ms), std::future_status::timeout);
-  ranks.lifelines[0]->leave();
-  ranks.lifelines[2]->leave();
+  ranks.leave({0, 2});
 }
 
-TEST(Lifeline, OneRankEndsTheRunForAllWithItsError) {
+TEST(HeartbeatThread, OneRankEndsTheRunForAllWithItsError) {
   Ranks ranks(3);
-  EXPECT_TRUE(ranks.lifelines[2]->end(failed("device C: out of patience\n  for good")));
-  EXPECT_FALSE(ranks.lifelines[2]->end(failed("again")));
+  EXPECT_TRUE(ranks.heartbeats[2]->end(failed("device C: out of patience\n  for good")));
+  EXPECT_FALSE(ranks.heartbeats[2]->end(failed("again")));
   for (const size_t r : {0, 1}) {
     ASSERT_EQ(ranks.endings[r].wait_for(2s), std::future_status::ready);
     const Ending ending = ranks.endings[r].get();
@@ -130,7 +159,7 @@ TEST(Lifeline, OneRankEndsTheRunForAllWithItsError) {
   }
 }
 
-TEST(Lifeline, ACutLinkEndsAllWithOneMessage) {
+TEST(HeartbeatThread, ACutLinkEndsAllWithOneMessage) {
   for (const int size : {2, 3}) {
     Ranks ranks(size, true);
     std::this_thread::sleep_for(300ms);
@@ -144,50 +173,25 @@ TEST(Lifeline, ACutLinkEndsAllWithOneMessage) {
       EXPECT_THAT(ending.error.message, AllOf(HasSubstr("lost rank "), HasSubstr("silent for 0.")));
       spoke += ending.speaks ? 1 : 0;
     }
-    EXPECT_LT(Clock::now() - begin, std::chrono::duration<double>(lifeline_limit_s));
+    EXPECT_LT(Clock::now() - begin, std::chrono::duration<double>(heartbeat_limit_s));
     // Two that are alone cannot tell each other; the second to speak is late enough for mpirun to have ended it.
     EXPECT_EQ(spoke, size == 2 ? 2 : 1);
   }
 }
 
 // One computes, however long: nobody calls that a hang. All idle: everybody knows for how long.
-TEST(Lifeline, IdleIsWhatAllRanksAre) {
+TEST(HeartbeatThread, IdleIsWhatAllRanksAre) {
   Ranks ranks(3);
-  ranks.livenesses[2].computing(true);
+  ranks.doings[2].computes = true;
   std::this_thread::sleep_for(700ms);
-  EXPECT_GT(ranks.livenesses[0].idle_s(), 0.5);
-  EXPECT_EQ(ranks.lifelines[0]->idle_s(), 0);
-  EXPECT_THAT(ranks.lifelines[0]->others(), AllOf(HasSubstr("rank 1"), HasSubstr("waits in phase of rank 1"),
-                                                  HasSubstr("rank 2"), HasSubstr("computes")));
-  ranks.livenesses[2].computing(false);
+  EXPECT_EQ(ranks.heartbeats[0]->idle_s(), 0);
+  EXPECT_THAT(ranks.heartbeats[0]->others(), AllOf(HasSubstr("rank 1"), HasSubstr("waits in phase of rank 1"),
+                                                   HasSubstr("rank 2"), HasSubstr("computes")));
+  ranks.doings[2].since = Clock::now();
+  ranks.doings[2].computes = false;
   std::this_thread::sleep_for(700ms);
-  EXPECT_GT(ranks.lifelines[0]->idle_s(), 0.3);
-  for (auto& lifeline : ranks.lifelines) lifeline->leave();
-}
-
-TEST(Greeting, SurvivesItsTextAndTellsVersionsApart) {
-  const Greeting a{"nlbench 1.0", own_layout(), "alpha", 1234, "0badcafe", {"127.0.0.1", "10.0.0.1"}};
-  const auto parsed = parse_greeting(to_string(a), 0);
-  ASSERT_TRUE(parsed.ok());
-  EXPECT_EQ(*parsed, a);
-  Greeting b = a;
-  b.host = "beta";
-  EXPECT_TRUE(check_greetings({a, b}).ok());
-  b.program = "nlbench 1.1";
-  const Status status = check_greetings({a, b});
-  ASSERT_FALSE(status.ok());
-  EXPECT_EQ(exit_code(status.error()), 2);
-  EXPECT_EQ(status.error().message,
-            "rank 1 on host beta runs nlbench 1.1, rank 0 on host alpha runs nlbench 1.0: all ranks must agree");
-  const auto other = parse_greeting("nlsplit-ranks 0\nwhat came before", 4);
-  ASSERT_FALSE(other.ok());
-  EXPECT_EQ(exit_code(other.error()), 2);
-}
-
-TEST(Greeting, ManyAddressesFindNoRoom) {
-  Greeting a{"p", own_layout(), "h", 1, "t", {}};
-  a.addresses.assign(200, "192.168.100.100");
-  EXPECT_LE(to_string(a).size(), greeting_size);
+  EXPECT_GT(ranks.heartbeats[0]->idle_s(), 0.3);
+  ranks.leave({0, 1, 2});
 }
 
 TEST(OwnAddresses, AreThoseOfTheNetworkNamed) {
@@ -201,15 +205,18 @@ TEST(OwnAddresses, AreThoseOfTheNetworkNamed) {
   }
 }
 
-// The lifeline's own descriptors would make it look busy for ever.
+// Otherwise the heartbeat would make its rank look busy for ever.
 TEST(Traffic, CountsWhatConnectionsCarried) {
   const Listener listener = listen_anywhere();
-  LineSocket here(connect_to("127.0.0.1", listener.port, Clock::now() + 5s));
-  LineSocket there(accept_until(listener.socket, Clock::now() + 5s));
+  LineSocket here(connect_here(listener.port));
+  LineSocket there(accept_soon(listener.socket));
   ASSERT_TRUE(here.open() && there.open());
   const uint64_t before = tcp_traffic({}), without = tcp_traffic({here.fd(), there.fd()});
   here.send(std::string(1000, 'x'));
-  ASSERT_TRUE(there.wait_line(Clock::now() + 5s) == std::nullopt) << "a line of this length is none of ours";
+  ASSERT_TRUE(is_ready(there.fd(), POLLIN));
+  bool closed = false;
+  EXPECT_THAT(there.receive(longest_greeting_line, closed), ::testing::IsEmpty());
+  EXPECT_TRUE(closed) << "a line of this length is none of ours";
   EXPECT_GE(tcp_traffic({}), before + 1001);
   EXPECT_EQ(tcp_traffic({here.fd(), there.fd()}), without);
 }

@@ -1,4 +1,4 @@
-#include "exec/mpi/traffic.h"
+#include "exec/heartbeat/traffic.h"
 
 #include <linux/tcp.h>  // the C library's own is without the counts of bytes
 #include <netinet/in.h>

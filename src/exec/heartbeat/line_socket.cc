@@ -1,4 +1,4 @@
-#include "exec/mpi/line_socket.h"
+#include "exec/heartbeat/line_socket.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -6,7 +6,6 @@
 #include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -14,23 +13,9 @@
 #include <cerrno>
 #include <charconv>
 #include <sstream>
-#include <utility>
 
 namespace nlsplit {
 namespace {
-
-// true: it happened before the deadline.
-bool wait_for(int fd, short events, Deadline deadline) {
-  for (;;) {
-    const auto left =
-        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()).count();
-    pollfd item{fd, events, 0};
-    const int ready = ::poll(&item, 1, static_cast<int>(std::clamp<long>(left, 0, 60'000)));
-    if (ready > 0) return true;
-    if (ready < 0 && errno != EINTR) return false;
-    if (left <= 0) return false;
-  }
-}
 
 // Small messages at once.
 void no_delay(int fd) {
@@ -57,6 +42,7 @@ bool is_among(const std::string& networks, const std::string& interface, in_addr
   return false;
 }
 
+constexpr int pieces_at_once = 16;
 constexpr int flags = SOCK_NONBLOCK | SOCK_CLOEXEC;
 
 }  // namespace
@@ -88,14 +74,10 @@ Listener listen_anywhere() {
   return listener;
 }
 
-Socket accept_until(const Socket& listener, Deadline deadline) {
-  while (wait_for(listener.fd(), POLLIN, deadline)) {
-    const int fd = ::accept4(listener.fd(), nullptr, nullptr, flags);
-    if (fd < 0) continue;  // it went away again
-    no_delay(fd);
-    return Socket(fd);
-  }
-  return Socket();
+Socket accept_now(const Socket& listener) {
+  Socket socket(::accept4(listener.fd(), nullptr, nullptr, flags));
+  if (socket.open()) no_delay(socket.fd());
+  return socket;
 }
 
 std::vector<std::string> own_addresses(const std::string& networks) {
@@ -116,23 +98,23 @@ std::vector<std::string> own_addresses(const std::string& networks) {
   return loopback;
 }
 
-Socket connect_to(const std::string& address, uint16_t port, Deadline deadline) {
+Socket begin_to_connect(const std::string& address, uint16_t port) {
   sockaddr_in to{};
   to.sin_family = AF_INET;
   to.sin_port = htons(port);
   if (::inet_pton(AF_INET, address.c_str(), &to.sin_addr) != 1) return Socket();
   Socket socket(::socket(AF_INET, SOCK_STREAM | flags, 0));
   if (!socket.open()) return socket;
-  if (::connect(socket.fd(), reinterpret_cast<const sockaddr*>(&to), sizeof(to)) != 0) {
-    int failure = errno;
-    if (failure == EINPROGRESS && wait_for(socket.fd(), POLLOUT, deadline)) {
-      socklen_t size = sizeof(failure);
-      if (::getsockopt(socket.fd(), SOL_SOCKET, SO_ERROR, &failure, &size) != 0) failure = errno;
-    }
-    if (failure != 0) return Socket();
-  }
   no_delay(socket.fd());
+  if (::connect(socket.fd(), reinterpret_cast<const sockaddr*>(&to), sizeof(to)) != 0 && errno != EINPROGRESS)
+    return Socket();
   return socket;
+}
+
+bool is_connected(int fd) {
+  int failure = 0;
+  socklen_t size = sizeof(failure);
+  return ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &failure, &size) == 0 && failure == 0;
 }
 
 void LineSocket::send(const std::string& line) {
@@ -142,32 +124,27 @@ void LineSocket::send(const std::string& line) {
   broken_ = sent > 0 && static_cast<size_t>(sent) < text.size();
 }
 
-std::vector<std::string> LineSocket::receive(bool& closed) {
+std::vector<std::string> LineSocket::receive(size_t longest, bool& closed) {
   std::vector<std::string> lines;
-  char piece[4096];
-  ssize_t count;
-  while ((count = ::recv(fd(), piece, sizeof(piece), MSG_DONTWAIT)) > 0)
+  // However much is sent, so much is taken at once; of it never more than a line and a piece is kept.
+  for (int pieces = 0; pieces < pieces_at_once; ++pieces) {
+    char piece[4096];
+    const ssize_t count = ::recv(fd(), piece, sizeof(piece), MSG_DONTWAIT);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) {
+      closed = closed || count == 0 || (errno != EAGAIN && errno != EWOULDBLOCK);
+      return lines;
+    }
     buffer_.append(piece, static_cast<size_t>(count));
-  closed = count == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
-  size_t begin = 0;
-  for (size_t end; (end = buffer_.find('\n', begin)) != std::string::npos; begin = end + 1)
-    lines.push_back(buffer_.substr(begin, end - begin));
-  buffer_.erase(0, begin);
-  return lines;
-}
-
-std::optional<std::string> LineSocket::wait_line(Deadline deadline) {
-  // Byte by byte, so that what follows the line stays in the socket.
-  while (wait_for(fd(), POLLIN, deadline)) {
-    char c;
-    const ssize_t count = ::recv(fd(), &c, 1, MSG_DONTWAIT);
-    if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR)) return std::nullopt;
-    if (count < 0) continue;
-    if (c == '\n') return std::exchange(buffer_, {});
-    buffer_ += c;
-    if (buffer_.size() > 256) return std::nullopt;  // none of ours
+    size_t begin = 0;
+    for (size_t end; (end = buffer_.find('\n', begin)) != std::string::npos && end - begin <= longest; begin = end + 1)
+      lines.push_back(buffer_.substr(begin, end - begin));
+    buffer_.erase(0, begin);
+    if (buffer_.size() <= longest) continue;
+    closed = true;
+    return lines;
   }
-  return std::nullopt;
+  return lines;
 }
 
 }  // namespace nlsplit

@@ -1,0 +1,93 @@
+// HeartbeatThread: runs a Session (session.h) on a thread of its own, with TCP sockets and this machine's clock.
+//
+//   auto heartbeat = HeartbeatThread::open(rank, facts, own_activity, {.limit_s = 10, .on_end = end_the_process});
+//   … all ranks exchange greeting() …
+//   RETURN_IF_ERROR(heartbeat->connect(greetings, patience_s));
+//   heartbeat->leave();                                       // the run is over for this rank, and all is well
+//
+// What connections carry counts as no idleness, so that a long message over a slow link is none.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/result.h"
+#include "exec/heartbeat/greeting.h"
+#include "exec/heartbeat/line_socket.h"
+#include "exec/heartbeat/session.h"
+
+namespace nlsplit {
+
+struct HeartbeatOptions {
+  double limit_s = 10;  // all ranks have ended so long after one is lost; smaller: a busy machine raises false alarms
+  std::string data_network = {};  // as of own_addresses(): where the messages pass
+  // What connections have carried, but these: see traffic.h. Without it a long message looks idle.
+  std::function<uint64_t(const std::vector<int>& except)> traffic = nullptr;
+  std::function<void()> on_traffic = nullptr;                // on the thread: connections have carried something
+  std::function<void(const Ending&)> on_end = nullptr;       // once, on the thread, which then ends: the run is over
+  std::function<void(const std::string&)> notice = nullptr;  // on the thread: what the start waits for
+};
+
+class HeartbeatThread {
+ public:
+  // Listens. `facts` are for the greeting; `own` is asked on the thread. Error: the system gives no socket.
+  static Result<std::unique_ptr<HeartbeatThread>> open(int rank, std::vector<Fact> facts, OwnActivity own,
+                                                       HeartbeatOptions options);
+  ~HeartbeatThread();  // without leave(): to the others this rank has died
+
+  const Greeting& greeting() const { return greeting_; }
+  // To each other rank; all must call it. From here on on_end may be called. Error: the run has ended.
+  Status connect(std::vector<Greeting> greetings, double patience_s);
+
+  void leave();
+  // Ends the run for the others, too. false: it has ended already, and on_end is being called.
+  bool end(const Error& why);
+
+  // The least of all ranks, by what was heard last.
+  double idle_s() const;
+  // Its connections. Constant after connect().
+  std::vector<int> descriptors() const;
+  // What the other ranks do, a line each.
+  std::string others() const;
+
+ private:
+  struct Connection {
+    LineSocket line;
+    bool connecting = false, closed = false;
+  };
+
+  HeartbeatThread(int rank, OwnActivity own, HeartbeatOptions options);
+  void watch();
+  bool serve();
+  std::chrono::milliseconds rest() const;
+  void accept_some(Moment now);
+  void read(int number, Connection& connection, Moment now);
+  void perform(Moment now);
+  void count_traffic(Moment now);
+  void linger();
+  void stop();
+
+  const int rank_;
+  const OwnActivity own_;
+  const HeartbeatOptions options_;
+  Greeting greeting_;
+
+  mutable std::mutex mutex_;  // for all below
+  std::condition_variable changed_;
+  Listener listener_;
+  std::optional<Session> session_;
+  std::map<int, Connection> connections_;  // by the session's numbers
+  bool stop_ = false;
+  uint64_t traffic_ = 0;  // of the process at the last look, but these connections
+  Moment next_look_{}, accept_again_{};
+  Socket wake_;
+  std::thread thread_;
+};
+
+}  // namespace nlsplit
