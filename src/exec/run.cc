@@ -21,6 +21,7 @@
 #include "exec/cuda/gpu.h"
 #include "exec/cuda/library.h"
 #include "exec/distribute.h"
+#include "exec/identity.h"
 #include "exec/kernels/kernel_library.h"
 #include "kernels/gradient.h"
 #include "program/text.h"
@@ -474,6 +475,7 @@ Result<RunResult> run(const Program& program, const Job& job, Transport& transpo
                         : !arena ? Status(arena.error())
                                  : ok_status(),
                         waiting));
+  RETURN_IF_ERROR(check_identity(program, kernels->library ? &*kernels->library : nullptr, transport, waiting));
   waiting.what = "the distribution of the weights";
   const Status placed = place_weights(program, job, kernels->table, arena->data(), transport, waiting);
   RETURN_IF_ERROR(agree(transport, placed, waiting));

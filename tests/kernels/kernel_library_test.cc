@@ -10,7 +10,9 @@
 #include <set>
 #include <string>
 
+#include "exec/kernels/kernel_module.h"
 #include "kernels/run_kernel.h"
+#include "testing/paths.h"
 #include "testing/tensors.h"
 
 namespace nlsplit::testing {
@@ -69,7 +71,7 @@ TEST(KernelLibrary, NoKernelAsksForTheCaches) {
     }
     ASSERT_FALSE(path.empty());
     const std::string code = output_of(fmt::format("objdump --disassemble --no-show-raw-insn '{}'", path));
-    ASSERT_THAT(code, HasSubstr("<nlsplit_kernels>:"));  // there it is, and objdump reads it
+    ASSERT_THAT(code, HasSubstr("<nlsplit_kernel_module>:"));  // there it is, and objdump reads it
     for (const char* question : {"\tcpuid", "\tmrs ", "<sysconf@", "<fopen@", "<open@"}) {
       EXPECT_EQ(code.find(question), std::string::npos) << name_of(isa) << question;
     }
@@ -84,6 +86,22 @@ TEST(KernelLibrary, SaysWhatIsMissing) {
   const auto other = KernelLibrary::load_file(best, "libm.so.6");
   ASSERT_FALSE(other.ok());
   EXPECT_THAT(other.error().message, HasSubstr("libm.so.6 holds no kernels"));
+}
+
+// Each is a library with no kernel at all, built for the purpose.
+TEST(KernelLibrary, RefusesLibrariesOfOtherVersionsAndLevels) {
+  const Isa best = best_isa().value();
+  for (const auto& [name, message] :
+       {std::pair("version", fmt::format(" has interface {}, this program {}: build both together",
+                                         kernel_interface + 1, kernel_interface)),
+        std::pair("size", std::string(": build both together")),
+        std::pair("level", fmt::format(" holds kernels of level of_nobody, not {}", name_of(best)))}) {
+    const std::string path = fmt::format("{}/../lib/libfake_kernels_{}.so", NLS_BIN_DIR, name);
+    const auto refused = KernelLibrary::load_file(best, path);
+    ASSERT_FALSE(refused.ok()) << name;
+    EXPECT_EQ(exit_code(refused.error()), 2);
+    EXPECT_THAT(refused.error().message, ::testing::AllOf(HasSubstr(path), HasSubstr(message)));
+  }
 }
 
 TEST(KernelLibrary, RefusesALevelTheCpuLacks) {

@@ -7,6 +7,8 @@
 #include <system_error>
 #include <utility>
 
+#include "exec/kernels/kernel_module.h"
+
 namespace nlsplit {
 
 namespace {
@@ -16,6 +18,26 @@ Status check_level(Isa isa) {
   if (cpu_supports(isa)) return ok_status();
   return unsupported(
       fmt::format("this CPU lacks the {} instructions, which the Program's kernels need", full_name_of(isa)));
+}
+
+// Nothing but the interface's number is looked at before it is known.
+Status check_module(const KernelModule& module, Isa isa, const std::string& path) {
+  if (module.interface != kernel_interface) {
+    return invalid_input(fmt::format("{} has interface {}, this program {}: build both together", path,
+                                     module.interface, kernel_interface));
+  }
+  const KernelModule own;
+  if (module.desc_bytes != own.desc_bytes || module.call_bytes != own.call_bytes ||
+      module.entry_bytes != own.entry_bytes) {
+    return invalid_input(
+        fmt::format("{} has descriptions, calls and entries of {}, {} and {} B, this program of {}, "
+                    "{} and {}: build both together",
+                    path, module.desc_bytes, module.call_bytes, module.entry_bytes, own.desc_bytes, own.call_bytes,
+                    own.entry_bytes));
+  }
+  if (module.level != name_of(isa))
+    return invalid_input(fmt::format("{} holds kernels of level {}, not {}", path, module.level, name_of(isa)));
+  return ok_status();
 }
 
 }  // namespace
@@ -45,15 +67,17 @@ Result<KernelLibrary> KernelLibrary::load_file(Isa isa, const std::string& path)
   // Local: the symbols of two levels must never meet. Now: what is missing shows here, not in the middle of a run.
   void* handle = dlopen(path.c_str(), RTLD_LOCAL | RTLD_NOW);
   if (handle == nullptr) return io_error(fmt::format("cannot load the kernels: {}", dlerror()));
-  using Table = const KernelEntry* (*)(size_t*);
-  const auto table = reinterpret_cast<Table>(dlsym(handle, "nlsplit_kernels"));
-  if (table == nullptr) {
+  const auto function = reinterpret_cast<decltype(&nlsplit_kernel_module)>(dlsym(handle, "nlsplit_kernel_module"));
+  if (function == nullptr) {
     dlclose(handle);
-    return invalid_input(fmt::format("{} holds no kernels", path));
+    return invalid_input(fmt::format("{} holds no kernels of this version: it has no nlsplit_kernel_module", path));
   }
-  size_t count = 0;
-  const KernelEntry* entries = table(&count);
-  return KernelLibrary(isa, handle, {entries, count});
+  const KernelModule& module = *function();
+  if (Status fits = check_module(module, isa, path); !fits.ok()) {
+    dlclose(handle);
+    return std::move(fits).error();
+  }
+  return KernelLibrary(isa, handle, {module.entries, module.count});
 }
 
 KernelLibrary::KernelLibrary(Isa isa, void* handle, std::span<const KernelEntry> entries)

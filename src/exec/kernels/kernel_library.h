@@ -20,7 +20,7 @@ Result<std::string> find_module(std::string_view name);
 class KernelLibrary {
  public:
   // libnlsplit_kernels_<isa>.so from beside the running program. Errors: the CPU lacks the level; it is a GPU's; no
-  // such file; not one of ours.
+  // such file; not one of ours, of another version, or of another level.
   static Result<KernelLibrary> load(Isa isa);
   static Result<KernelLibrary> load_file(Isa isa, const std::string& path);
 

@@ -1,9 +1,13 @@
-// The one function a library of kernels exports.
+// What a library of kernels exports.
 #include <array>
 
+#include "exec/kernels/kernel_module.h"
 #include "exec/kernels/run.h"
 
-extern "C" __attribute__((visibility("default"))) const nlsplit::KernelEntry* nlsplit_kernels(size_t* count) {
+#define NLS_TEXT_OF(name) #name
+#define NLS_TEXT(name) NLS_TEXT_OF(name)
+
+extern "C" const nlsplit::KernelEntry* nlsplit_kernels(size_t* count) {
   using namespace nlsplit;
   static const std::array entries = {
       conv_depthwise_blocked,
@@ -54,4 +58,15 @@ extern "C" __attribute__((visibility("default"))) const nlsplit::KernelEntry* nl
   };
   *count = entries.size();
   return entries.data();
+}
+
+extern "C" __attribute__((visibility("default"))) const nlsplit::KernelModule* nlsplit_kernel_module() {
+  using namespace nlsplit;
+  static const KernelModule module = [] {
+    KernelModule it;
+    it.level = NLS_TEXT(NLSPLIT_LEVEL);
+    it.entries = nlsplit_kernels(&it.count);
+    return it;
+  }();
+  return &module;
 }

@@ -13,7 +13,7 @@
 #include <ctime>
 #include <vector>
 
-#include "exec/kernels/kernel.h"
+#include "exec/kernels/kernel_module.h"
 
 namespace {
 
@@ -52,22 +52,22 @@ void run(const KernelCall& call) {
 
 }  // namespace
 
-extern "C" __attribute__((visibility("default"))) const KernelEntry* nlsplit_kernels(size_t* count) {
+extern "C" __attribute__((visibility("default"))) const nlsplit::KernelModule* nlsplit_kernel_module() {
+  static nlsplit::KernelModule module;
   static std::vector<KernelEntry> entries;
-  if (entries.empty()) {
-    void* handle = ::dlopen(environment("STUCK_REAL", ""), RTLD_LOCAL | RTLD_NOW);
-    const auto table =
-        handle == nullptr ? nullptr : reinterpret_cast<decltype(&nlsplit_kernels)>(::dlsym(handle, "nlsplit_kernels"));
-    if (table == nullptr) return *count = 0, nullptr;
-    size_t size = 0;
-    const KernelEntry* real = table(&size);
-    entries.assign(real, real + size);
-    for (KernelEntry& entry : entries) {
-      if (std::strcmp(entry.name, "matmul") != 0) continue;
-      real_run = entry.run;
-      entry.run = run;
-    }
+  if (!entries.empty()) return &module;
+  void* handle = ::dlopen(environment("STUCK_REAL", ""), RTLD_LOCAL | RTLD_NOW);
+  const auto real = handle == nullptr
+                        ? nullptr
+                        : reinterpret_cast<decltype(&nlsplit_kernel_module)>(::dlsym(handle, "nlsplit_kernel_module"));
+  if (real == nullptr) return &module;  // of no level, so it is refused
+  module = *real();
+  entries.assign(module.entries, module.entries + module.count);
+  module.entries = entries.data();
+  for (KernelEntry& entry : entries) {
+    if (std::strcmp(entry.name, "matmul") != 0) continue;
+    real_run = entry.run;
+    entry.run = run;
   }
-  *count = entries.size();
-  return entries.data();
+  return &module;
 }

@@ -1,0 +1,26 @@
+#include "exec/identity.h"
+
+#include <fmt/format.h>
+
+#include <vector>
+
+#include "base/hash.h"
+#include "exec/heartbeat/facts.h"
+#include "exec/heartbeat/greeting.h"
+#include "program/text.h"
+
+namespace nlsplit {
+
+Status check_identity(const Program& program, const KernelLibrary* library, Transport& transport,
+                      const Waiting& waiting) {
+  std::vector<Fact> mine = {{"Program", hex16(fingerprint(program))}, floating_point_mode()};
+  if (library != nullptr)
+    mine.push_back({fmt::format("kernels of level {}", name_of(library->isa())), build_of(library->entries().data())});
+  const std::string name = fmt::format("rank {} on host {}\n", transport.rank(), own_host());
+  ASSIGN_OR_RETURN(const std::vector<std::string> all, gather(transport, name + to_text(mine), waiting));
+  std::vector<RankFacts> ranks;
+  for (const std::string& text : all) ranks.push_back({text.substr(0, text.find('\n')), facts_from(text)});
+  return agree(transport, check_facts(ranks), waiting);
+}
+
+}  // namespace nlsplit
