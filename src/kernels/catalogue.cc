@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 
+#include "base/limits.h"
+#include "base/sizes.h"
 #include "graph/ops_infer.h"
 #include "kernels/gpu.h"
 #include "kernels/gradient.h"
@@ -182,18 +184,6 @@ std::string refuse_slice_blocked(const ComputeDesc& desc) {
   return first % desc.inputs[0].block == 0 ? "" : fmt::format("channel {} does not begin a block", first);
 }
 
-// What all others refuse, whatever the values.
-std::string refuse_reference(const ComputeDesc& desc) {
-  for (const auto refuses : {refuse_gather, refuse_slice, refuse_cast, refuse_widened}) {
-    if (refuses(desc).empty()) return "other kernels compute it";
-  }
-  const bool many_axes =
-      std::ranges::any_of(desc.inputs, [](const TensorType& type) { return type.shape.size() > most_axes; });
-  const bool needed = is_general(desc.op) || has_other_types(desc) || many_axes ||
-                      (is_window(desc.op) && desc.inputs[0].shape.size() != 4);
-  return needed ? "" : "other kernels compute it";
-}
-
 // Below about this many pixels a vector of channels is filled better than vectors of pixels: 7 × 7 is 3.06 vectors
 // of 16.
 constexpr int64_t conv_1x1_fewest_pixels = 64;
@@ -234,14 +224,14 @@ std::string refuse_recurrent_packed(const ComputeDesc& desc) {
 
 // ---- scratch
 
-Bytes floats(int64_t count) { return bytes(count * float_bytes); }
+Bytes floats(int64_t count) { return bytes(saturating_product(count, float_bytes)); }
 
 Bytes scratch_widened(const ComputeDesc& desc, Isa isa, int workers) { return widened_of(desc, isa, workers).size; }
 
 Bytes scratch_conv_1x1(const ComputeDesc& desc, Isa, int) {
   const Window window = window_of(desc);
-  return floats(round_up(conv_image_floats(window), widest_vector) +
-                product_right_floats(window.channels / window.groups, window.out_pixels()));
+  return floats(saturating_sum(round_up(conv_image_floats(window), widest_vector),
+                               product_right_floats(window.channels / window.groups, window.out_pixels())));
 }
 
 Bytes scratch_conv_direct(const ComputeDesc& desc, Isa, int) { return floats(conv_image_floats(window_of(desc))); }
@@ -256,27 +246,28 @@ Bytes scratch_conv_winograd(const ComputeDesc& desc, Isa isa, int) {
 
 Bytes scratch_conv(const ComputeDesc& desc, Isa, int) {
   const Window window = window_of(desc);
-  return floats(round_up(conv_image_floats(window), widest_vector) + conv_packed_floats(window, Isa::v4));
+  return floats(
+      saturating_sum(round_up(conv_image_floats(window), widest_vector), conv_packed_floats(window, Isa::v4)));
 }
 
 // One plane's image with room for the last vector to run over, and one plane of results with the columns between the
 // rows.
 Bytes scratch_window(const ComputeDesc& desc, Isa, int) {
   const Window window = window_of(desc);
-  return floats(round_up(window.image_floats() + widest_vector, widest_vector) +
-                round_up(window.flat_pixels(), widest_vector));
+  return floats(saturating_sum(round_up(saturating_sum(window.image_floats(), widest_vector), widest_vector),
+                               round_up(window.flat_pixels(), widest_vector)));
 }
 
 Bytes scratch_conv_transpose(const ComputeDesc& desc, Isa, int workers) {
-  return floats(workers * conv_transpose_of(desc).worker_floats());
+  return floats(saturating_product(workers, conv_transpose_of(desc).worker_floats()));
 }
 
 Bytes scratch_product(const ComputeDesc& desc, Isa, int workers) {
-  return floats(workers * product_scratch_floats(product_of(desc), false));
+  return floats(saturating_product(workers, product_scratch_floats(product_of(desc), false)));
 }
 
 Bytes scratch_product_packed(const ComputeDesc& desc, Isa, int workers) {
-  return floats(workers * product_scratch_floats(product_of(desc), true));
+  return floats(saturating_product(workers, product_scratch_floats(product_of(desc), true)));
 }
 
 Bytes scratch_recurrent_packed(const ComputeDesc& desc, Isa, int) {
@@ -286,13 +277,15 @@ Bytes scratch_recurrent_packed(const ComputeDesc& desc, Isa, int) {
 // And one direction's weights.
 Bytes scratch_recurrent(const ComputeDesc& desc, Isa isa, int) {
   const Recurrent r = recurrent_of(desc);
-  return floats(r.scratch_floats() + r.input_panels(isa) + r.state_panels(isa));
+  return floats(saturating_sum(r.scratch_floats(), r.input_panels(isa), r.state_panels(isa)));
 }
 
 // Keys and values as panels, for all workers, and what each has of its own.
 Bytes scratch_attention(const ComputeDesc& desc, Isa isa, int workers) {
   const Attention a = attention_of(desc);
-  return floats(a.batch * a.kv_heads * (a.key_panels(isa) + a.value_panels(isa)) + workers * a.worker_floats());
+  const int64_t panels =
+      saturating_product(a.batch, a.kv_heads, saturating_sum(a.key_panels(isa), a.value_panels(isa)));
+  return floats(saturating_sum(panels, saturating_product(workers, a.worker_floats())));
 }
 
 // ---- packed weights
@@ -309,7 +302,7 @@ Bytes packed_conv_winograd(const ComputeDesc& desc, size_t i, Isa isa) {
 
 Bytes packed_conv_depthwise(const ComputeDesc& desc, size_t i, Isa isa) {
   const Window w = window_of(desc);
-  return i == 1 ? floats(w.taps() * round_up(w.channels, vector_width(isa))) : bytes(0);
+  return i == 1 ? floats(saturating_product(w.taps(), round_up(w.channels, vector_width(isa)))) : bytes(0);
 }
 
 Bytes packed_product(const ComputeDesc& desc, size_t i, Isa isa) {
@@ -323,9 +316,39 @@ Bytes packed_conv_transpose(const ComputeDesc& desc, size_t i, Isa) {
 
 Bytes packed_recurrent(const ComputeDesc& desc, size_t i, Isa isa) {
   const Recurrent r = recurrent_of(desc);
-  return i == 1   ? floats(r.directions * r.input_panels(isa))
-         : i == 2 ? floats(r.directions * r.state_panels(isa))
+  return i == 1   ? floats(saturating_product(r.directions, r.input_panels(isa)))
+         : i == 2 ? floats(saturating_product(r.directions, r.state_panels(isa)))
                   : bytes(0);
+}
+
+// ---- the reference loops, which need neither
+
+// Strides, pads and dilations of a file make the scratch of windows larger than the tensors: of the kernel that takes
+// what all others refuse.
+bool has_no_room(const ComputeDesc& desc) {
+  switch (desc.op) {
+    case Op::Conv:
+      return scratch_conv(desc, Isa::v2, most_cores) > bytes(most_bytes);
+    case Op::ConvTranspose:
+      return scratch_conv_transpose(desc, Isa::v2, most_cores) > bytes(most_bytes);
+    case Op::MaxPool:
+    case Op::AveragePool:
+      return scratch_window(desc, Isa::v2, most_cores) > bytes(most_bytes);
+    default:
+      return false;
+  }
+}
+
+// What all others refuse, whatever the values.
+std::string refuse_reference(const ComputeDesc& desc) {
+  for (const auto refuses : {refuse_gather, refuse_slice, refuse_cast, refuse_widened}) {
+    if (refuses(desc).empty()) return "other kernels compute it";
+  }
+  const bool many_axes =
+      std::ranges::any_of(desc.inputs, [](const TensorType& type) { return type.shape.size() > most_axes; });
+  const bool needed = is_general(desc.op) || has_other_types(desc) || many_axes ||
+                      (is_window(desc.op) && (desc.inputs[0].shape.size() != 4 || has_no_room(desc)));
+  return needed ? "" : "other kernels compute it";
 }
 
 // Results in the place of an operand: of kernels that go element by element.
@@ -686,6 +709,19 @@ std::string refuse_layouts(const KernelInfo& kernel, const ComputeDesc& desc) {
   return kernel.layouts == Layouts::one ? "its operands differ in layout" : "it works on row-major tensors";
 }
 
+// Whatever the number of cores.
+std::string refuse_sizes(const KernelInfo& kernel, const ComputeDesc& desc, Isa isa) {
+  const auto too_much = [](std::string_view what) {
+    return fmt::format("its {} would be larger than any machine's memory", what);
+  };
+  if (workspace_of(kernel, desc, isa, most_cores) > bytes(most_bytes)) return too_much("workspace");
+  if (kernel.packed_bytes == nullptr) return {};
+  for (size_t i = 0; i < desc.own_inputs(); ++i) {
+    if (kernel.packed_bytes(desc, i, isa) > bytes(most_bytes)) return too_much("packed form of a weight");
+  }
+  return {};
+}
+
 // Row-major types: what the operator's own rules speak of.
 std::vector<TensorType> row_major(Types types) {
   std::vector<TensorType> result(types.begin(), types.end());
@@ -821,7 +857,8 @@ std::string refusal(const KernelInfo& kernel, const ComputeDesc& desc, Isa isa) 
   if (std::string why = refuse_any(desc, isa); !why.empty()) return why;
   if (std::string why = refuse_types(kernel, desc); !why.empty()) return why;
   if (std::string why = kernel.refuses(desc); !why.empty()) return why;
-  return refuse_layouts(kernel, desc);
+  if (std::string why = refuse_layouts(kernel, desc); !why.empty()) return why;
+  return refuse_sizes(kernel, desc, isa);
 }
 
 Bytes workspace_of(const KernelInfo& kernel, const ComputeDesc& desc, Isa isa, int workers) {

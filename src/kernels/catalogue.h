@@ -95,7 +95,8 @@ struct KernelInfo {
   std::string_view what;  // one line: algorithm and layout
   Layouts layouts;
   std::string (*refuses)(const ComputeDesc& desc);  // why it cannot do this, beyond what refusal() asks of all of them
-  // Scratch it needs while it runs on `workers` threads; nullptr: none.
+  // Scratch it needs while it runs on `workers` threads; nullptr: none. This and packed_bytes saturate (base/sizes.h);
+  // refusal() holds them against most_bytes (base/limits.h).
   Bytes (*workspace)(const ComputeDesc& desc, Isa isa, int workers) = nullptr;
   // Bytes of input `i` in the kernel's own packed form; 0: it takes the bytes as they are. nullptr: never packs. Where
   // it is not 0 the input must be given packed, and the kernel refuses a desc that does not mark that input as a

@@ -53,13 +53,14 @@ int64_t ConvTranspose::phase_floats() const {
 }
 
 int64_t ConvTranspose::columns_floats() const {
-  return round_up(std::min(filters_at_once, filters) * taps() * pixels(), widest_vector);
+  return round_up(saturating_product(std::min(filters_at_once, filters), taps(), pixels()), widest_vector);
 }
 
 int64_t ConvTranspose::worker_floats() const {
-  const int64_t rows = std::min(filters_at_once, filters) * taps();
-  return round_up(product_left_floats(rows, channels), widest_vector) + product_right_floats(channels, pixels()) +
-         columns_floats() + stride_w * phase_floats();
+  const int64_t rows = saturating_product(std::min(filters_at_once, filters), taps());
+  return saturating_sum(round_up(product_left_floats(rows, channels), widest_vector),
+                        product_right_floats(channels, pixels()), columns_floats(),
+                        saturating_product(stride_w, phase_floats()));
 }
 
 ConvTranspose conv_transpose_of(const ComputeDesc& desc) {
@@ -76,7 +77,7 @@ ConvTranspose conv_transpose_of(const ComputeDesc& desc) {
   r.dilation_h = dilations[0], r.dilation_w = dilations[1], r.pad_top = pads[0], r.pad_left = pads[1];
   // Columns that a second-level cache holds, but rows enough that packing the planes again for each is cheap.
   constexpr int64_t near_floats = 128 * 1024, fewest_rows = 96;
-  const int64_t fit = near_floats / std::max<int64_t>(r.taps() * r.pixels(), 1);
+  const int64_t fit = near_floats / std::max<int64_t>(saturating_product(r.taps(), r.pixels()), 1);
   r.filters_at_once = std::min(r.filters, std::max(fit, (fewest_rows + r.taps() - 1) / r.taps()));
   return r;
 }
@@ -117,14 +118,23 @@ Recurrent recurrent_of(const ComputeDesc& desc) {
   return r;
 }
 
-int64_t Recurrent::gathered_floats() const { return batch == 1 ? 0 : round_up(rows() * in, widest_vector); }
-int64_t Recurrent::left_floats() const { return round_up(std::max(rows() * in, batch * hidden), widest_vector); }
+int64_t Recurrent::gathered_floats() const {
+  return batch == 1 ? 0 : round_up(saturating_product(rows(), in), widest_vector);
+}
+int64_t Recurrent::left_floats() const {
+  return round_up(std::max(saturating_product(rows(), in), saturating_product(batch, hidden)), widest_vector);
+}
 int64_t Recurrent::bias_floats() const { return round_up(gates * hidden, widest_vector); }
-int64_t Recurrent::projected_floats() const { return round_up(gates * rows() * hidden, widest_vector); }
-int64_t Recurrent::gates_floats() const { return round_up(gates * batch * hidden, widest_vector); }
-int64_t Recurrent::reset_floats() const { return resets_first ? round_up(batch * hidden, widest_vector) : 0; }
+int64_t Recurrent::projected_floats() const {
+  return round_up(saturating_product(gates, rows(), hidden), widest_vector);
+}
+int64_t Recurrent::gates_floats() const { return round_up(saturating_product(gates, batch, hidden), widest_vector); }
+int64_t Recurrent::reset_floats() const {
+  return resets_first ? round_up(saturating_product(batch, hidden), widest_vector) : 0;
+}
 int64_t Recurrent::scratch_floats() const {
-  return gathered_floats() + left_floats() + bias_floats() + projected_floats() + gates_floats() + reset_floats();
+  return saturating_sum(gathered_floats(), left_floats(), bias_floats(), projected_floats(), gates_floats(),
+                        reset_floats());
 }
 
 int64_t product_k_step(int64_t m) {
@@ -146,7 +156,7 @@ int64_t product_scratch_floats(const Product& p, bool right_packed) {
 }
 
 int64_t conv_image_floats(const Window& window) {
-  return window.in_place ? 0 : window.channels * window.image_stride();
+  return window.in_place ? 0 : saturating_product(window.channels, window.image_stride());
 }
 
 int64_t samples_at_once(const Window& window) {
@@ -157,7 +167,8 @@ int64_t samples_at_once(const Window& window) {
 
 int64_t blocked_image_floats(const Window& window, Isa isa) {
   if (window.in_place) return 0;
-  return samples_at_once(window) * blocks_of(window.channels, isa) * window.image_floats() * vector_width(isa);
+  return saturating_product(samples_at_once(window), blocks_of(window.channels, isa), window.image_floats(),
+                            vector_width(isa));
 }
 
 Winograd winograd_of(const Window& window, Isa isa) {
@@ -172,7 +183,7 @@ Winograd winograd_of(const Window& window, Isa isa) {
   // Both operands and results of a chunk in a second-level cache; but where the weights do not fit into that, enough
   // tiles that reading them again is cheap.
   constexpr int64_t near_floats = 128 * 1024, far_tiles = 56;
-  const int64_t each = Winograd::points * (r.in_blocks + r.out_blocks) * r.width;
+  const int64_t each = saturating_product(Winograd::points, r.in_blocks + r.out_blocks, r.width);
   int64_t chunk = std::max<int64_t>(near_floats / each / 14 * 14, 14);
   if (r.packed_floats() > near_floats) chunk = std::max(chunk, far_tiles);
   r.chunk = std::min(chunk, std::max<int64_t>(r.tiles, 1));
@@ -181,7 +192,7 @@ Winograd winograd_of(const Window& window, Isa isa) {
 
 int64_t conv_packed_floats(const Window& window, Isa isa) {
   const int64_t k = window.channels / window.groups * window.taps();
-  return window.groups * vector_panels(k, window.out_channels / window.groups, isa);
+  return saturating_product(window.groups, vector_panels(k, window.out_channels / window.groups, isa));
 }
 
 Shape stored_shape(const TensorType& type) {

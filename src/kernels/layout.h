@@ -1,8 +1,12 @@
 // The numbers on which the catalogue (how much memory) and the kernels' code (what lies where) must agree: blocking
 // constants, packed forms, the geometry of sliding windows and of products. All fixed: nothing here asks the machine
 // for its caches, so that a kernel's id and its desc alone say what it computes, bit for bit.
+//
+// Sizes of scratch and of packed forms saturate (base/sizes.h): strides and pads of a file can make them larger than 64
+// bits count. refusal() (kernels/catalogue.h) keeps such computations from the kernels.
 #pragma once
 
+#include "base/sizes.h"
 #include "kernels/catalogue.h"
 
 namespace nlsplit {
@@ -40,11 +44,13 @@ inline constexpr int64_t m_block = 256;
 inline constexpr int64_t n_block = 384;
 inline constexpr int64_t k_block = 256;
 
-constexpr int64_t round_up(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
+constexpr int64_t round_up(int64_t value, int64_t to) { return saturating_round_up(value, to); }
 
 // "Vector panels" of a k × n operand: n is cut into panels of two vectors, the last of one if that suffices, padded
 // with zeros; within a panel row after row of k. How many floats that takes.
-constexpr int64_t vector_panels(int64_t k, int64_t n, Isa isa) { return k * round_up(n, vector_width(isa)); }
+constexpr int64_t vector_panels(int64_t k, int64_t n, Isa isa) {
+  return saturating_product(k, round_up(n, vector_width(isa)));
+}
 
 // "Scalar panels" of an m × k operand: m is cut into the fewest panels of at most tile_rows rows, as equal as can be
 // (longer ones first); within a panel column after column of k. Takes m * k floats.
@@ -72,13 +78,17 @@ struct Window {
 
   int64_t out_pixels() const { return out_h * out_w; }
   int64_t taps() const { return kernel_h * kernel_w; }
-  int64_t image_floats() const { return in_place ? h * w : stride_h * stride_w * image_h * image_w; }
+  int64_t image_floats() const { return in_place ? h * w : saturating_product(stride_h, stride_w, image_h, image_w); }
   // From one channel's image to the next: where it is ours to choose, an odd number of cache lines (of 16 floats), so
   // that the same spot of many channels does not fall into the same few sets of a cache.
-  int64_t image_stride() const { return in_place ? h * w : ((image_floats() + 15) / 16 | 1) * 16; }
+  int64_t image_stride() const {
+    return in_place ? h * w : saturating_product(round_up(image_floats(), 16) / 16 | 1, 16);
+  }
   int64_t tap_offset(int64_t i, int64_t j) const;
   // How far one pass over consecutive pixels goes, the columns between the rows included.
-  int64_t flat_pixels() const { return out_pixels() == 0 ? 0 : (out_h - 1) * image_w + out_w; }
+  int64_t flat_pixels() const {
+    return out_pixels() == 0 ? 0 : saturating_sum(saturating_product(out_h - 1, image_w), out_w);
+  }
 };
 Window window_of(const ComputeDesc& desc);
 
@@ -125,8 +135,9 @@ struct Recurrent {
   int64_t gates_floats() const;      // the states' part, [gates][batch][hidden]
   int64_t reset_floats() const;      // the state after the reset gate, if that comes first
   int64_t scratch_floats() const;
-  int64_t input_panels(Isa isa) const { return gates * vector_panels(in, hidden, isa); }  // of one direction
-  int64_t state_panels(Isa isa) const { return gates * vector_panels(hidden, hidden, isa); }
+  // Of one direction.
+  int64_t input_panels(Isa isa) const { return saturating_product(gates, vector_panels(in, hidden, isa)); }
+  int64_t state_panels(Isa isa) const { return saturating_product(gates, vector_panels(hidden, hidden, isa)); }
 };
 Recurrent recurrent_of(const ComputeDesc& desc);
 
@@ -166,8 +177,8 @@ struct Winograd {
   static constexpr int64_t points = 36;
   static constexpr int64_t side = 4;  // of a result's tile
 
-  int64_t scratch_floats() const { return points * chunk * (in_blocks + out_blocks) * width; }
-  int64_t packed_floats() const { return points * panel_floats; }
+  int64_t scratch_floats() const { return saturating_product(points, chunk, in_blocks + out_blocks, width); }
+  int64_t packed_floats() const { return saturating_product(points, panel_floats); }
 };
 Winograd winograd_of(const Window& window, Isa isa);
 
@@ -194,11 +205,12 @@ struct Attention {
   // more as scalar panels, what a block of keys gives, and three numbers a row.
   int64_t most_rows() const { return queries < attention_rows ? queries : attention_rows; }
   int64_t most_keys() const { return keys < attention_keys ? keys : attention_keys; }
-  int64_t query_floats() const { return round_up(most_rows() * size, widest_vector); }
+  int64_t query_floats() const { return round_up(saturating_product(most_rows(), size), widest_vector); }
   int64_t score_floats() const { return round_up(most_rows() * most_keys(), widest_vector); }
-  int64_t result_floats() const { return round_up(most_rows() * value_size, widest_vector); }
+  int64_t result_floats() const { return round_up(saturating_product(most_rows(), value_size), widest_vector); }
   int64_t worker_floats() const {
-    return query_floats() + 2 * score_floats() + result_floats() + 3 * round_up(most_rows(), widest_vector);
+    return saturating_sum(query_floats(), 2 * score_floats(), result_floats(),
+                          3 * round_up(most_rows(), widest_vector));
   }
   // Keys that row `query` sees where none sees a later one.
   int64_t seen(int64_t query) const { return query + 1 + keys - queries; }

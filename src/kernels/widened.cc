@@ -35,13 +35,14 @@ Widened widened_of(const ComputeDesc& desc, Isa isa, int workers) {
   int64_t end = 0;
   const auto take = [&](int64_t floats) {
     const int64_t at = end;
-    end += round_up(floats, widest_vector);
+    end = saturating_sum(end, round_up(floats, widest_vector));
     return at;
   };
   for (const TensorType& type : wide.inputs) room.inputs.push_back(take(element_count(type.shape)));
   for (const TensorType& type : wide.outputs) room.outputs.push_back(take(element_count(type.shape)));
   room.workspace = end;
-  room.size = bytes(end * size_of(DType::f32)) + workspace_of(*kernel_of_widened(desc), wide, isa, workers);
+  room.size = bytes(saturating_sum(saturating_product(end, size_of(DType::f32)),
+                                   workspace_of(*kernel_of_widened(desc), wide, isa, workers).value()));
   return room;
 }
 

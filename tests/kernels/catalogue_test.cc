@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/limits.h"
+#include "base/sizes.h"
 #include "graph/builder.h"
 #include "kernels/layout.h"
 #include "kernels/random_desc.h"
@@ -205,6 +207,45 @@ TEST(Catalogue, VerifyRejectsWhatATextMayClaim) {
                 d.inputs.push_back(f32({1, 16, 8, 1}));
               }),
               HasSubstr("another type than the result"));
+}
+
+// Extents that a file may name, and sizes of what a kernel would need for them.
+TEST(Catalogue, WhatNoMachineHasRoomForIsTheReferences) {
+  // Its image has a phase for each of 2^20 times 2^20 steps of the stride, for 2^22 channels.
+  ComputeDesc strided = conv_desc({1, 1 << 22, 1, 1}, {1, 1 << 22, 1, 1}, 0);
+  set_attr(strided.attrs, "strides", std::vector<int64_t>{1 << 20, 1 << 20});
+  // 2^18 taps for each of 2^20 pixels.
+  ComputeDesc transposed = strided;
+  transposed.op = Op::ConvTranspose;
+  transposed.attrs = {{"dilations", std::vector<int64_t>{1, 1}},        {"group", int64_t{1}},
+                      {"kernel_shape", std::vector<int64_t>{512, 512}}, {"output_padding", std::vector<int64_t>{0, 0}},
+                      {"pads", std::vector<int64_t>(4, 3 << 18)},       {"strides", std::vector<int64_t>{2048, 2048}}};
+  transposed.inputs = {f32({1, 1, 1024, 1024}), f32({1, 1, 512, 512})};
+  transposed.outputs = info(Op::ConvTranspose).infer(transposed.inputs, transposed.attrs).value();
+  // Rows as wide as the window reaches, which is in the padding.
+  ComputeDesc pooled;
+  pooled.op = Op::MaxPool;
+  pooled.attrs = {{"ceil_mode", int64_t{0}},
+                  {"dilations", std::vector<int64_t>{1, 1 << 19}},
+                  {"kernel_shape", std::vector<int64_t>{1, 4}},
+                  {"pads", std::vector<int64_t>{0, 3 << 18, 0, 3 << 18}},
+                  {"strides", std::vector<int64_t>{1, 1 << 20}}};
+  pooled.inputs = {f32({1, 1, 1 << 28, 1})};
+  pooled.outputs = info(Op::MaxPool).infer(pooled.inputs, pooled.attrs).value();
+  for (const Isa isa : all_levels()) {
+    for (const uint64_t constant : {0b00, 0b10}) {
+      strided.weights = transposed.weights = constant;
+      for (const ComputeDesc* desc : {&strided, &transposed, &pooled})
+        EXPECT_EQ(chosen(*desc, isa), full_id(*find_kernel("reference_v3"), isa)) << signature(*desc);
+    }
+  }
+  for (const char* kernel : {"conv_v3", "conv_direct_v3", "conv_1x1_v3"}) {
+    EXPECT_THAT(refusal(*find_kernel(kernel), strided, Isa::v3),
+                HasSubstr("its workspace would be larger than any machine"));
+    EXPECT_EQ(workspace_of(*find_kernel(kernel), strided, Isa::v3, 1).value(), largest_size);
+  }
+  EXPECT_EQ(refusal(*find_kernel("reference_v3"), conv_desc({1, 3, 8, 8}, {16, 3, 3, 3}, 1), Isa::v3),
+            "other kernels compute it");
 }
 
 TEST(Catalogue, LevelsParse) {
