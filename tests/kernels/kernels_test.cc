@@ -247,6 +247,97 @@ TEST(BlockedConvolutions, AgreeWithTheReferenceWhereTheyAreCutInMany) {
   }
 }
 
+ComputeDesc computation(Op op, Attrs attrs, std::vector<TensorType> inputs, uint64_t weights, std::string kernel) {
+  ComputeDesc desc;
+  desc.kernel = std::move(kernel);
+  desc.op = op;
+  desc.attrs = std::move(attrs);
+  desc.weights = weights;
+  desc.inputs = std::move(inputs);
+  desc.outputs = info(op).infer(desc.inputs, desc.attrs).value();
+  EXPECT_TRUE(verify(desc).ok()) << verify(desc).error().message;
+  return desc;
+}
+
+// Fewer rows take longer blocks of k; a piece of the rows has the workspace of all of them.
+TEST(Products, PiecesOfTheRowsStayInTheirWorkspace) {
+  const Attrs gemm = {{"alpha", 1.0}, {"beta", 1.0}, {"transA", int64_t{0}}, {"transB", int64_t{0}}};
+  for (Isa isa : supported_levels()) {
+    const KernelLibrary library = KernelLibrary::load(isa).value();
+    for (const int64_t rows : {130, 193}) {  // the last piece of two workers has 10 rows of v2's, 13 of v3's tiles
+      const Tensor a = random_tensor({DType::f32, {rows, 7000}}, 1), b = random_tensor({DType::f32, {7000, 16}}, 2);
+      for (const uint64_t constant : {0b00, 0b10}) {
+        const ComputeDesc desc = computation(Op::Gemm, gemm, {a.type, b.type}, constant,
+                                             (constant == 0 ? "gemm_" : "gemm_packed_") + std::string(name_of(isa)));
+        const Tensor alone = run_kernel(library, desc, {&a, &b})[0];
+        for (const int workers : {2, 3}) expect_same_bits(run_kernel(library, desc, {&a, &b}, workers)[0], alone);
+      }
+    }
+  }
+}
+
+TEST(ConvTranspose, TheLastFiltersStayInTheWorkspace) {
+  const Attrs attrs = {{"dilations", std::vector<int64_t>{1, 1}},    {"group", int64_t{1}},
+                       {"kernel_shape", std::vector<int64_t>{1, 1}}, {"output_padding", std::vector<int64_t>{0, 0}},
+                       {"pads", std::vector<int64_t>{0, 0, 0, 0}},   {"strides", std::vector<int64_t>{1, 1}}};
+  // 96 filters at once, then 14.
+  const Tensor x = random_tensor({DType::f32, {1, 1800, 37, 37}}, 1),
+               w = random_tensor({DType::f32, {1800, 110, 1, 1}}, 2);
+  for (Isa isa : supported_levels()) {
+    const KernelLibrary library = KernelLibrary::load(isa).value();
+    const std::string level(name_of(isa));
+    const ComputeDesc plain = computation(Op::ConvTranspose, attrs, {x.type, w.type}, 0, "conv_transpose_" + level);
+    const ComputeDesc packed =
+        computation(Op::ConvTranspose, attrs, {x.type, w.type}, 0b10, "conv_transpose_packed_" + level);
+    expect_same_bits(run_kernel(library, plain, {&x, &w})[0], run_kernel(library, packed, {&x, &w})[0]);
+  }
+}
+
+TEST(Products, OfNothing) {
+  const Attrs gemm = {{"alpha", 1.0}, {"beta", 1.0}, {"transA", int64_t{0}}, {"transB", int64_t{0}}};
+  for (Isa isa : supported_levels()) {
+    const KernelLibrary library = KernelLibrary::load(isa).value();
+    for (const Shape& extents : {Shape{3, 4, 0}, Shape{0, 4, 3}, Shape{3, 0, 4}, Shape{200, 4, 0}}) {
+      const Tensor a = random_tensor({DType::f32, {extents[0], extents[1]}}, 1),
+                   b = random_tensor({DType::f32, {extents[1], extents[2]}}, 2);
+      for (const char* kernel : {"gemm_", "gemm_packed_", "matmul_", "matmul_packed_"}) {
+        const bool is_gemm = std::string_view(kernel).starts_with("gemm"), packs = std::string_view(kernel).size() > 8;
+        const ComputeDesc desc = computation(is_gemm ? Op::Gemm : Op::MatMul, is_gemm ? gemm : Attrs{},
+                                             {a.type, b.type}, packs ? 0b10 : 0, kernel + std::string(name_of(isa)));
+        for (const int workers : {1, 2}) {
+          const std::vector<float> values = run_kernel(library, desc, {&a, &b}, workers)[0].values;
+          EXPECT_TRUE(std::ranges::all_of(values, [](float v) { return v == 0; })) << signature(desc);
+        }
+      }
+    }
+  }
+}
+
+TEST(BlockedConvolutions, OfNoChannels) {
+  const Attrs attrs = {{"dilations", std::vector<int64_t>{1, 1}},
+                       {"group", int64_t{1}},
+                       {"kernel_shape", std::vector<int64_t>{3, 3}},
+                       {"pads", std::vector<int64_t>{1, 1, 1, 1}},
+                       {"strides", std::vector<int64_t>{1, 1}}};
+  const Tensor x = random_tensor({DType::f32, {2, 0, 9, 9}}, 1), w = random_tensor({DType::f32, {20, 0, 3, 3}}, 2);
+  for (Isa isa : supported_levels()) {
+    const KernelLibrary library = KernelLibrary::load(isa).value();
+    int ran = 0;
+    const ComputeDesc plain =
+        computation(Op::Conv, attrs, {x.type, w.type}, 0b10, "conv_direct_" + std::string(name_of(isa)));
+    for (ComputeDesc form : layouts_of(plain, static_cast<int>(vector_width(isa)))) {
+      for (const KernelInfo& kernel : all_kernels()) {
+        if (!refusal(kernel, form, isa).empty()) continue;
+        form.kernel = full_id(kernel, isa);
+        const std::vector<float> values = run_kernel(library, form, {&x, &w}, 2)[0].values;
+        EXPECT_TRUE(std::ranges::all_of(values, [](float v) { return v == 0; })) << signature(form);
+        ++ran;
+      }
+    }
+    EXPECT_GE(ran, 4);
+  }
+}
+
 // 1.2e-7 is two units in the last place of 1.
 TEST(Erf, IsErf) {
   constexpr int64_t steps = 400001;

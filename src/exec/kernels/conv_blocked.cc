@@ -136,7 +136,7 @@ void run_samples(const Convolution& c, const KernelCall& call, int64_t samples, 
                  int64_t image_sample, float* out, const EpilogueHead& head, const Epilogue& rest) {
   constexpr int64_t near_floats = 64 * 1024;
   const std::vector<Spot> spots = spots_of(c.w, samples, image_sample, c.planar ? 1 : width);
-  const int64_t pixels = std::max<int64_t>(near_floats / c.group_channels, 4 * most_tile_rows);
+  const int64_t pixels = std::max<int64_t>(near_floats / std::max<int64_t>(c.group_channels, 1), 4 * most_tile_rows);
   const int64_t count = static_cast<int64_t>(spots.size());
   const int64_t all_pixels = samples * c.w.out_pixels();
   const int64_t blocks = std::max<int64_t>(1, std::min(count, all_pixels / pixels));

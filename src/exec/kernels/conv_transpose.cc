@@ -56,7 +56,8 @@ void run(const KernelCall& call, bool packed) {
     const float* planes = input(call, 0) + (sample * t.groups + g) * t.channels * t.pixels();
     const Left left = packed ? Left{input(call, 1) + (g * t.filters + filter) * t.channels * t.taps(), 0, 0, true}
                              : turned_over(t, input(call, 1), g, filter);
-    product(filters * t.taps(), t.pixels(), t.channels, left, {planes, t.pixels(), 1}, columns, {}, scratch);
+    product(filters * t.taps(), t.pixels(), t.channels, left, {planes, t.pixels(), 1}, columns, {}, scratch,
+            t.filters_at_once * t.taps());
     for (int64_t f = 0; f < filters; ++f) {
       const int64_t channel = g * t.filters + filter + f;
       const int64_t at = (sample * t.groups * t.filters + channel) * plane;

@@ -62,7 +62,8 @@ void shared_product(const KernelCall& call, const Product& p, const Left& left, 
   const bool by_rows = p.m >= 4 * most_tile_rows * wanted;
   const int64_t extent = by_rows ? p.m : p.n;
   const int64_t unit = by_rows ? most_tile_rows : 2 * product_columns_step;
-  const int64_t step = wanted == 1 ? std::max<int64_t>(extent, 1) : round_up((extent + wanted - 1) / wanted, unit);
+  const int64_t all = std::max<int64_t>(extent, 1);
+  const int64_t step = wanted == 1 ? all : round_up((all + wanted - 1) / wanted, unit);
   parallel_for_workers(call, (extent + step - 1) / step, [&](int64_t piece, int worker) {
     const int64_t begin = piece * step, end = std::min(extent, begin + step);
     float* own = workspace(call) + worker * scratch;
@@ -71,7 +72,7 @@ void shared_product(const KernelCall& call, const Product& p, const Left& left, 
     rows.data += begin * left.row_stride;
     Finish part = finish;
     if (part.head.operand != nullptr) part.head.operand += begin * p.n;
-    product(end - begin, p.n, p.k, rows, right, out + begin * p.n, part, own);
+    product(end - begin, p.n, p.k, rows, right, out + begin * p.n, part, own, p.m);
   });
 }
 

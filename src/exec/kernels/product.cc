@@ -168,7 +168,7 @@ void pack_vector_panel(const Right& right, int64_t column, int64_t columns, int6
 class Blocks {
  public:
   Blocks(int64_t m, int64_t n, int64_t k, const Left& left, const Right& right, float* out, const Finish& finish,
-         float* workspace)
+         float* workspace, int64_t room_rows)
       : n_(n),
         k_(k),
         left_(left),
@@ -179,7 +179,7 @@ class Blocks {
         left_in_place_(left.packed || (m == 1 && left.k_stride == 1)),
         right_in_place_(right.packed || (panels_.count == 1 && right.column_stride == 1)),
         left_block_(workspace),
-        right_block_(workspace + (left_in_place_ ? 0 : round_up(product_left_floats(m, k), widest_vector))) {}
+        right_block_(workspace + (left_in_place_ ? 0 : round_up(product_left_floats(room_rows, k), widest_vector))) {}
 
   int64_t panels() const { return panels_.count; }
 
@@ -264,17 +264,18 @@ void pack_right(const Right& right, int64_t k, int64_t n, float* packed) {
 }
 
 void product(int64_t m, int64_t n, int64_t k, const Left& left, const Right& right, float* out, const Finish& finish,
-             float* workspace) {
-  product_columns(0, n, m, n, k, left, right, out, finish, workspace);
+             float* workspace, int64_t room_rows) {
+  product_columns(0, n, m, n, k, left, right, out, finish, workspace, room_rows);
 }
 
 void product_columns(int64_t begin, int64_t end, int64_t m, int64_t n, int64_t k, const Left& left, const Right& right,
-                     float* out, const Finish& finish, float* workspace) {
-  Blocks blocks(m, n, k, left, right, out, finish, workspace);
+                     float* out, const Finish& finish, float* workspace, int64_t room_rows) {
+  room_rows = std::max(room_rows, m);
+  Blocks blocks(m, n, k, left, right, out, finish, workspace, room_rows);
   constexpr int64_t panels_step = m_block / most_tile_rows;
   static_assert(n_block % panel_width == 0);
   if (right.packed) {  // some rows are finished before the next begin, so that their partial sums stay in a cache
-    const int64_t k_step = product_k_step(m);
+    const int64_t k_step = product_k_step(room_rows);
     for (int64_t p0 = 0; p0 < blocks.panels(); p0 += panels_step) {
       const int64_t p1 = std::min(blocks.panels(), p0 + panels_step);
       for (int64_t k0 = 0; k0 == 0 || k0 < k; k0 += k_step) {

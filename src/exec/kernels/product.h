@@ -30,15 +30,16 @@ struct Finish {
 };
 
 // workspace: product_left_floats, rounded up to widest_vector, unless left is packed or a single row of neighbouring
-// elements; then product_right_floats unless right is packed.
+// elements; then product_right_floats unless right is packed. A product of a piece of the rows has the workspace of
+// all of them: `room_rows` is how many these are (fewer rows would take longer blocks of k, and more floats); 0: m.
 void product(int64_t m, int64_t n, int64_t k, const Left& left, const Right& right, float* out, const Finish& finish,
-             float* workspace);
+             float* workspace, int64_t room_rows = 0);
 
 // The same for columns [begin, end) alone; both are multiples of product_columns_step, but for the end of all of them.
 // The bits are those of the whole: an element is one chain over k.
 inline constexpr int64_t product_columns_step = 32;
 void product_columns(int64_t begin, int64_t end, int64_t m, int64_t n, int64_t k, const Left& left, const Right& right,
-                     float* out, const Finish& finish, float* workspace);
+                     float* out, const Finish& finish, float* workspace, int64_t room_rows = 0);
 
 // The packed forms as a whole.
 void pack_left(const Left& left, int64_t m, int64_t k, float* packed);
