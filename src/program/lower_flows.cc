@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/limits.h"
+
 namespace nlsplit {
 
 Result<std::vector<Flow>> find_flows(const KernelGraph& graph, const Plan& plan) {
@@ -39,8 +41,8 @@ Result<std::vector<Flow>> find_flows(const KernelGraph& graph, const Plan& plan)
     if (is_view(g.nodes[n].op)) continue;
     for (const ValueId output : g.nodes[n].outputs) add(output, stage_of[n]);
   }
-  constexpr size_t most_tags = 32768;  // program/program.h: what MPI guarantees
-  if (flows.size() >= most_tags)       // one more for credits
+  constexpr size_t most_tags = largest_tag + 1;
+  if (flows.size() >= most_tags)  // one more for credits
     return unsupported(fmt::format("{} values cross stages, more than there are tags", flows.size()));
   return flows;
 }

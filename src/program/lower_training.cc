@@ -11,6 +11,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/limits.h"
+
 namespace nlsplit {
 namespace {
 
@@ -251,7 +253,7 @@ Result<TrainingOrders> order_training(const TrainingInput& input, const std::vec
 Status lower_training(const TrainingInput& input, Program& program) {
   RETURN_IF_ERROR(check_shared_weights(*input.graph, *input.plan));
   ASSIGN_OR_RETURN(const std::vector<Flow> flows, find_flows(*input.graph, *input.plan));
-  constexpr size_t most_tags = 32768;  // program/program.h: what MPI guarantees
+  constexpr size_t most_tags = largest_tag + 1;
   if (2 * flows.size() + input.plan->stages.size() > most_tags)
     return unsupported(fmt::format("{} values cross stages, more than there are tags", flows.size()));
   ASSIGN_OR_RETURN(const TrainingOrders orders, order_training(input, flows, static_cast<int>(program.devices.size())));

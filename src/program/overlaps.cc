@@ -7,36 +7,13 @@
 #include <algorithm>
 #include <limits>
 #include <map>
-#include <optional>
+#include <memory>
 
 #include "program/in_place.h"
 #include "program/text.h"
-#include "program/verify.h"
+#include "program/verify_parts.h"
 
 namespace nlsplit {
-namespace {
-
-bool persistent(BufferKind kind) {
-  switch (kind) {
-    case BufferKind::input:
-    case BufferKind::output:
-    case BufferKind::weight:
-    case BufferKind::state:
-      return true;
-    case BufferKind::stash:
-    case BufferKind::scratch:
-    case BufferKind::comm:
-    case BufferKind::view:
-      return false;
-  }
-  CHECK(false, "unknown buffer kind");
-}
-
-struct Generation {
-  uint32_t first;                  // instances in the device's order
-  std::vector<uint32_t> accesses;  // ascending
-  bool computes = true;            // none is a transfer
-};
 
 // Vector clocks over streams: compute of a device, and each end of each FIFO. clock[i][s] counts the instances of
 // stream s that are finished before i starts.
@@ -88,6 +65,30 @@ class HappensBefore {
   size_t width_ = 0;
 };
 
+namespace {
+
+bool persistent(BufferKind kind) {
+  switch (kind) {
+    case BufferKind::input:
+    case BufferKind::output:
+    case BufferKind::weight:
+    case BufferKind::state:
+      return true;
+    case BufferKind::stash:
+    case BufferKind::scratch:
+    case BufferKind::comm:
+    case BufferKind::view:
+      return false;
+  }
+  CHECK(false, "unknown buffer kind");
+}
+
+struct Generation {
+  uint32_t first;                  // instances in the device's order
+  std::vector<uint32_t> accesses;  // ascending
+  bool computes = true;            // none is a transfer
+};
+
 struct ArenaRange {
   int64_t begin, end;
 };
@@ -98,12 +99,12 @@ ArenaRange place(const Buffer& buffer, int bank) {
 }
 bool overlap(ArenaRange a, ArenaRange b) { return a.begin < b.end && b.begin < a.end; }
 
-class Checker {
+class DeviceOverlaps {
  public:
-  Checker(const Program& program, const Dependencies& deps, const std::vector<uint32_t>& order, size_t d)
+  DeviceOverlaps(const Program& program, const Dependencies& deps, const std::vector<uint32_t>& order, size_t d)
       : program_(program), deps_(deps), order_(order), device_(program.devices[d]), d_(d) {}
 
-  Status run(std::optional<HappensBefore>& lazy) {
+  Status run(std::unique_ptr<HappensBefore>& lazy) {
     const std::vector<uint32_t> by_offset = stored_buffers();
     const std::vector<bool> shares = sharing_buffers(by_offset);
     if (std::ranges::none_of(shares, [](bool one) { return one; })) return ok_status();
@@ -262,13 +263,13 @@ class Checker {
 
   bool on_compute(uint32_t i) const { return !is_transfer(instr_of(program_, deps_.instances[i]).opcode); }
 
-  bool before(uint32_t earlier, uint32_t later, std::optional<HappensBefore>& lazy) const {
+  bool before(uint32_t earlier, uint32_t later, std::unique_ptr<HappensBefore>& lazy) const {
     if (on_compute(earlier) && on_compute(later)) return earlier < later;  // one stream, in order
-    if (!lazy) lazy.emplace(program_, deps_, order_);
+    if (lazy == nullptr) lazy = std::make_unique<HappensBefore>(program_, deps_, order_);
     return (*lazy)(earlier, later);
   }
 
-  Status check_pair(Key x, Key y, std::optional<HappensBefore>& lazy) const {
+  Status check_pair(Key x, Key y, std::unique_ptr<HappensBefore>& lazy) const {
     const auto gx = generations_[x.first].find(x.second), gy = generations_[y.first].find(y.second);
     if (gx == generations_[x.first].end() || gy == generations_[y.first].end()) return ok_status();
     size_t i = 0, j = 0;
@@ -320,12 +321,14 @@ class Checker {
 
 }  // namespace
 
-Status check_overlaps(const Program& program, const Dependencies& dependencies, const std::vector<uint32_t>& order) {
-  std::optional<HappensBefore> lazy;  // built when the first pair needs it
-  for (size_t d = 0; d < program.devices.size(); ++d) {
-    RETURN_IF_ERROR(Checker(program, dependencies, order, d).run(lazy));
-  }
-  return ok_status();
+OverlapChecker::OverlapChecker(const Program& program, const Dependencies& dependencies,
+                               const std::vector<uint32_t>& order)
+    : program_(program), dependencies_(dependencies), order_(order) {}
+
+OverlapChecker::~OverlapChecker() = default;
+
+Status OverlapChecker::check(size_t device) {
+  return DeviceOverlaps(program_, dependencies_, order_, device).run(happens_before_);
 }
 
 }  // namespace nlsplit

@@ -1,9 +1,11 @@
 // check_structure: the part of verify that makes every index of a Program safe to follow.
 #include <fmt/format.h>
 
-#include <limits>
 #include <set>
+#include <utility>
+#include <vector>
 
+#include "base/limits.h"
 #include "graph/memory.h"
 #include "program/text.h"
 #include "program/verify.h"
@@ -11,11 +13,13 @@
 namespace nlsplit {
 namespace {
 
-constexpr int64_t most_buffer_bytes = int64_t{1} << 50;  // no device has a petabyte: sums below cannot overflow
-constexpr int most_banks = 1 << 20;
-constexpr int64_t most_banks_of_device = int64_t{1}
-                                         << 22;   // each has a list of who used it, while dependencies are found
-constexpr int64_t most_steps = int64_t{1} << 27;  // instructions times the slots they run in: 4 GB of dependencies
+// A packed buffer has the kernel's bytes, not its type's: nothing but the kernel may touch it.
+Status check_packed(const Buffer& buffer) {
+  if (buffer.packed_for.empty()) return ok_status();
+  if (buffer.kind != BufferKind::weight) return invalid_input("only weights are packed for a kernel");
+  if (buffer.packed_input < 0) return invalid_input("packed for no input");
+  return ok_status();
+}
 
 Status check_buffer(const DeviceProgram& device, size_t index) {
   const Buffer& buffer = device.buffers[index];
@@ -23,7 +27,6 @@ Status check_buffer(const DeviceProgram& device, size_t index) {
     return invalid_input(fmt::format("device {} buffer {}: {}", device.name, buffer.name, why));
   };
   if (const Status sound = check_type(buffer.type); !sound.ok()) return wrong(sound.error().message.c_str());
-  if (size_of(buffer.type).value() > most_buffer_bytes) return wrong("too large");
   if (buffer.kind == BufferKind::view) {
     if (!buffer.of.valid() || buffer.of.index() >= device.buffers.size()) return wrong("a view of nothing");
     const Buffer& root = device.buffer(buffer.of);
@@ -33,13 +36,14 @@ Status check_buffer(const DeviceProgram& device, size_t index) {
       return wrong("a view of what is not row-major");
     return ok_status();
   }
-  if (buffer.bytes.value() < 0 || buffer.bytes.value() > most_buffer_bytes) return wrong("impossible size");
+  if (const Status sound = check_packed(buffer); !sound.ok()) return wrong(sound.error().message);
+  if (buffer.bytes.value() < 0 || buffer.bytes.value() > most_bytes) return wrong("impossible size");
   if (buffer.packed_for.empty() && buffer.bytes < size_of(buffer.type)) return wrong("fewer bytes than its type needs");
   if (buffer.banks < 1 || buffer.banks > most_banks) return wrong("impossible number of banks");
-  if (buffer.banks > 1 && buffer.stride() > most_buffer_bytes / buffer.banks) return wrong("too large");
+  if (buffer.stride() > most_bytes / buffer.banks) return wrong("too large");
   if (buffer.offset < 0 || buffer.offset % arena_alignment != 0) return wrong("its place in the arena is not aligned");
-  const int64_t end = buffer.offset + (buffer.banks - 1) * buffer.stride() + buffer.bytes.value();
-  if (buffer.offset > most_buffer_bytes || end > device.arena.value()) return wrong("leaves the arena");
+  const int64_t extent = (buffer.banks - 1) * buffer.stride() + buffer.bytes.value();
+  if (extent > device.arena.value() || buffer.offset > device.arena.value() - extent) return wrong("leaves the arena");
   const bool travels =
       buffer.kind == BufferKind::stash || buffer.kind == BufferKind::scratch || buffer.kind == BufferKind::comm;
   if (buffer.type.block != 0 && !travels)
@@ -70,6 +74,8 @@ Status check_instr(const Program& program, size_t d, const Segment& segment, con
   for (const Operand& operand : instr.reads) RETURN_IF_ERROR(check_operand(device, operand, true));
   for (const Operand& operand : instr.writes) RETURN_IF_ERROR(check_operand(device, operand, false));
   RETURN_IF_ERROR(check_operand(device, instr.workspace, true));
+  if (instr.workspace.buffer.valid() && instr.opcode != Opcode::compute)
+    return invalid_input("only a computation has a workspace");
   if (instr.collective >= static_cast<int>(segment.collectives.size())) return invalid_input("no such collective");
   const bool sends = instr.opcode == Opcode::send, receives = instr.opcode == Opcode::recv;
   const size_t least_reads = receives ? 0 : 1;
@@ -90,17 +96,20 @@ Status check_instr(const Program& program, size_t d, const Segment& segment, con
     if (instr.peer < 0 || static_cast<size_t>(instr.peer) >= program.devices.size())
       return invalid_input("no such peer");
     if (static_cast<size_t>(instr.peer) == d) return invalid_input("a message to itself");
-    if (instr.tag < 0 || instr.tag > 32767)
-      return invalid_input("a tag must be 0 … 32767");  // what MPI guarantees (MPI_TAG_UB)
+    if (instr.tag < 0 || instr.tag > largest_tag)
+      return invalid_input(fmt::format("a tag must be 0 … {}", largest_tag));
   }
   return ok_status();
 }
 
 Status check_device(const Program& program, size_t d) {
   const DeviceProgram& device = program.devices[d];
-  if (device.memory.value() < 0 || device.arena.value() < 0 || device.arena.value() > 2 * most_buffer_bytes) {
+  if (device.memory.value() < 0 || device.memory.value() > unlimited_memory || device.arena.value() < 0 ||
+      device.arena.value() > most_bytes) {
     return invalid_input(fmt::format("device {}: impossible size of memory or arena", device.name));
   }
+  if (device.cores < 1 || device.cores > most_cores)
+    return invalid_input(fmt::format("device {}: cores must be 1 … {}", device.name, most_cores));
   if ((device.kind == DeviceKind::cuda) != is_gpu(device.isa)) {
     return invalid_input(fmt::format("device {}: a device of kind {} has no level {}", device.name,
                                      name_of(device.kind), name_of(device.isa)));
@@ -128,6 +137,7 @@ Status check_device(const Program& program, size_t d) {
       }
     }
   }
+  std::vector<size_t> named_in(device.buffers.size(), 0);  // the last slot that gave a bank, plus 1
   for (size_t s = 0; s < device.order.size(); ++s) {
     const Slot& slot = device.order[s];
     const auto wrong = [&](std::string_view why) {
@@ -142,6 +152,8 @@ Status check_device(const Program& program, size_t d) {
       if (use.bank < 0 || use.bank >= device.buffer(use.buffer).banks) {
         return wrong(fmt::format("buffer {} has no bank {}", device.buffer(use.buffer).name, use.bank));
       }
+      if (std::exchange(named_in[use.buffer.index()], s + 1) == s + 1)
+        return wrong(fmt::format("two banks of buffer {}", device.buffer(use.buffer).name));
     }
   }
   return ok_status();
@@ -152,7 +164,12 @@ Status check_device(const Program& program, size_t d) {
 Status check_structure(const Program& program) {
   if (program.micro_batches < 1 || program.batch < 1)
     return invalid_input("a program needs a batch and at least one micro-batch");
+  if (program.micro_batches > most_micro_batches)
+    return invalid_input(
+        fmt::format("{} micro-batches; at most {} are supported", program.micro_batches, most_micro_batches));
   if (program.devices.empty()) return invalid_input("a program without devices");
+  if (std::ssize(program.devices) > most_devices)
+    return invalid_input(fmt::format("{} devices; at most {} are supported", program.devices.size(), most_devices));
   if (program.nic_window < 0 || program.eager_limit.value() < 0)
     return invalid_input("negative eager_limit or nic_window");
   std::set<std::string_view> names;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/limits.h"
 #include "base/name_range.h"
 #include "scenario/parse_cluster.h"
 
@@ -11,7 +12,6 @@ namespace nlsplit {
 
 namespace {
 
-constexpr int64_t max_cores = 4096;
 constexpr int64_t max_on_host = 1024;
 
 Result<Profile> read_costs_file(const Source& source, const Yaml& node) {
@@ -100,7 +100,7 @@ Status parse_figures(const Source& source, const Fields& fields, const ScenarioO
     ASSIGN_OR_RETURN(device.kind, read_kind(source, *kind));
   }
   if (const Yaml* cores = fields.find("cores")) {
-    ASSIGN_OR_RETURN(const int64_t count, read_integer(source, *cores, "cores", 1, max_cores));
+    ASSIGN_OR_RETURN(const int64_t count, read_integer(source, *cores, "cores", 1, most_cores));
     device.cores = static_cast<int>(count);
   }
   ASSIGN_OR_RETURN(const Yaml* memory, fields.need("memory"));

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <limits>
 #include <set>
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/limits.h"
 #include "program/text.h"
 #include "program/verify.h"
 #include "ranking/split_plan.h"
@@ -94,7 +94,7 @@ Result<Program> unsplit_program(const Scenario& scenario, const Graph& optimized
 Result<Program> on_one_device(const Scenario& scenario, const KernelGraph& kernels, int micro_batches,
                               const Device& like) {
   Device device = like;
-  device.memory = bytes(std::numeric_limits<int64_t>::max() / 2);
+  device.memory = bytes(unlimited_memory);
   ASSIGN_OR_RETURN(Program program,
                    lower_unsplit(kernels, micro_batches, device, scenario.cluster.hosts[like.host.index()].name));
   RETURN_IF_ERROR(verify(program));

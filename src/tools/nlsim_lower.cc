@@ -2,10 +2,10 @@
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
-#include <limits>
 #include <memory>
 #include <set>
 
+#include "base/limits.h"
 #include "base/units.h"
 #include "program/saved.h"
 #include "program/text.h"
@@ -59,7 +59,7 @@ Result<Program> reordering_program(const Scenario& scenario, const KernelGraph& 
        {like, *std::ranges::find_if(scenario.cluster.devices, [&](const Device& d) { return d.isa != like.isa; })}) {
     cluster.devices.push_back(device);
     cluster.devices.back().host = HostId(0);
-    cluster.devices.back().memory = bytes(std::numeric_limits<int64_t>::max() / 2);
+    cluster.devices.back().memory = bytes(unlimited_memory);
   }
   Plan plan;
   plan.micro_batches = micro_batches;

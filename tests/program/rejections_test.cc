@@ -4,8 +4,7 @@
 #include <string>
 
 #include "base/file.h"
-#include "program/text.h"
-#include "program/verify.h"
+#include "program/complaint.h"
 #include "testing/paths.h"
 #include "testing/value_of.h"
 
@@ -37,19 +36,8 @@ device B cpu host b isa v2 memory 4096
     G.1 a:1 y:1
 )";
 
-std::string replaced(std::string text, const std::string& from, const std::string& to) {
-  const size_t at = text.find(from);
-  EXPECT_NE(at, std::string::npos) << "the test no longer fits its text: " << from;
-  return at == std::string::npos ? text : text.replace(at, from.size(), to);
-}
-
-// The message of parsing or verifying; empty: accepted.
-std::string complaint(const std::string& text) {
-  const auto program = parse_program(text, "test.nls");
-  if (!program.ok()) return program.error().to_string();
-  const Status status = verify(*program);
-  return status.ok() ? "" : status.error().to_string();
-}
+using testing::complaint;
+using testing::replaced;
 
 TEST(Verify, AcceptsTheGoodOne) { EXPECT_EQ(complaint(good), ""); }
 

@@ -1,0 +1,269 @@
+// A Program that verify accepts touches no byte outside the buffers it names: what is packed, workspaces, results in
+// their operands' place, and sizes and counts that no machine has.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "base/limits.h"
+#include "program/complaint.h"
+
+namespace nlsplit {
+namespace {
+
+using testing::complaint;
+using ::testing::HasSubstr;
+using testing::replaced;
+
+// One device that does `work` with `buffers`, and an arena for them.
+std::string text_of(const std::string& buffers, const std::string& work, const std::string& device = "memory 1048576") {
+  return "nlsplit program 1\nprogram one batch 2 micro_batches 1\ndevice A cpu host a isa v2 " + device + "\n" +
+         buffers + "  segment F stage 0 phase F\n" + work + "  order\n    F.0\n";
+}
+
+// A product with a packed weight (as many bytes as its type has) and a workspace.
+const std::string buffers =
+    "  buffer x f32[2,4] input\n"
+    "  buffer w f32[4,8] weight content 1f packed_for matmul_packed_v2 input 1\n"
+    "  buffer ws f32[0] scratch bytes 64\n"
+    "  buffer y f32[2,8] output\n";
+const std::string product = "    y = MatMul(x, w) kernel matmul_packed_v2 workspace ws\n";
+
+TEST(VerifyPacked, AcceptsWhatItsKernelReads) { EXPECT_EQ(complaint(text_of(buffers, product)), ""); }
+
+// The first of the three: its type would have been filled far beyond its bytes.
+TEST(VerifyPacked, OnlyWeightsArePacked) {
+  const std::string large =
+      "nlsplit program 1\nprogram one batch 1 micro_batches 1\n"
+      "device A cpu host a isa v2 memory 1048576 arena 256\n"
+      "  buffer x f32[1,16777216] input bytes 64 at 0 packed_for none input 0\n"
+      "  buffer y f32[1,16] output bytes 64 at 64\n"
+      "  segment F stage 0 phase F\n    y = copy(x[0:16])\n  order\n    F.0\n";
+  EXPECT_EQ(complaint(large), "test.nls: device A buffer x: only weights are packed for a kernel");
+  for (const char* kind : {"output", "scratch", "comm", "stash", "state"}) {
+    const std::string text = "  buffer z f32[1024] " + std::string(kind) + " bytes 64 packed_for unary_v2 input 0\n";
+    EXPECT_THAT(complaint(text_of(buffers + text, product)),
+                HasSubstr("device A buffer z: only weights are packed for a kernel"))
+        << kind;
+  }
+  const std::string plain = replaced(large, " packed_for none input 0", "");
+  EXPECT_EQ(complaint(plain), "test.nls: device A buffer x: fewer bytes than its type needs");
+}
+
+TEST(VerifyPacked, OnlyTheirKernelReadsThem) {
+  const std::string more = buffers + "  buffer z f32[4,8] scratch\n";
+  for (const char* work : {"    z = copy(w)\n", "    z = reduce(w, w)\n", "    z = pack(w) axis 0 begin 0 end 4\n",
+                           "    z = unpack(w) axis 0 begin 0 end 4\n"}) {
+    EXPECT_THAT(complaint(text_of(more, product + work)), HasSubstr("reads w, which is packed for matmul_packed_v2"))
+        << work;
+  }
+  EXPECT_THAT(complaint(text_of(more, product + "    z = Relu(w) kernel unary_v2\n")),
+              HasSubstr("operand 0 (w) is not packed as unary_v2 wants it"));
+  EXPECT_THAT(complaint(text_of(buffers + "  buffer v f32[32] view of w\n  buffer z f32[32] scratch\n",
+                                product + "    z = copy(v)\n")),
+              HasSubstr("reads w, which is packed"));
+  EXPECT_THAT(complaint(text_of(more, product + "    z[0:4] = copy(w[0:4])\n")),
+              HasSubstr("a slice of a packed weight"));
+  // A gradient has no kernel.
+  EXPECT_THAT(complaint(text_of(more, product + "    z = gradient(w, w) of \"Relu(by f32[4,8]) -> f32[4,8]\"\n")),
+              HasSubstr("reads w, which is packed for"));
+}
+
+TEST(VerifyPacked, SomebodyReadsThem) {
+  const std::string unread = buffers + "  buffer u f32[4,8] weight content 2f packed_for matmul_packed_v2 input 1\n";
+  EXPECT_EQ(complaint(text_of(unread, product)),
+            "device A buffer u: packed for matmul_packed_v2, which never reads it");
+  EXPECT_THAT(
+      complaint(text_of(replaced(unread, "matmul_packed_v2 input 1\n  buffer ws", "nothing_v2 input 1\n  buffer ws"),
+                        product)),
+      HasSubstr("operand 1 (w) is not packed as matmul_packed_v2 wants it"));
+}
+
+TEST(VerifyPacked, AsTheKernelPacks) {
+  EXPECT_THAT(complaint(text_of(replaced(buffers, " content 1f packed", " bytes 192 content 1f packed"), product)),
+              HasSubstr("operand 1 (w) is not packed"));
+  EXPECT_THAT(complaint(text_of(replaced(buffers, "input 1\n", "input 0\n"), product)),
+              HasSubstr("operand 1 (w) is not packed"));
+  EXPECT_THAT(complaint(text_of(replaced(buffers, " packed_for matmul_packed_v2 input 1", ""), product)),
+              HasSubstr("operand 1 (w) is not packed"));
+}
+
+// The second of the three: the slice began beyond the arena's end.
+TEST(VerifyWorkspace, IsAWholeBuffer) {
+  const std::string large = replaced(buffers, "f32[0] scratch bytes 64", "f32[423424] scratch");
+  const std::string memory = "memory 4194304";
+  EXPECT_EQ(complaint(text_of(large, product, memory)), "");
+  EXPECT_THAT(complaint(text_of(large, replaced(product, "workspace ws", "workspace ws[423423:423424]"), memory)),
+              HasSubstr("a workspace is a whole buffer, not a slice of one"));
+  EXPECT_THAT(complaint(text_of(large, replaced(product, "workspace ws", "workspace ws[0:423424]"), memory)),
+              HasSubstr("a workspace is a whole buffer"));
+}
+
+TEST(VerifyWorkspace, IsScratchOfItsOwn) {
+  for (const char* kind : {"output", "stash", "comm", "state", "input", "weight content 3f"}) {
+    EXPECT_THAT(
+        complaint(text_of(replaced(buffers, "f32[0] scratch bytes 64", "f32[16] " + std::string(kind)), product)),
+        HasSubstr("a workspace is a buffer of kind scratch"))
+        << kind;
+  }
+  EXPECT_THAT(complaint(text_of(buffers + "  buffer big f32[16] scratch\n  buffer v f32[4,4] view of big\n",
+                                replaced(product, "workspace ws", "workspace v"))),
+              HasSubstr("and v is of kind view"));
+  // One that is an operand, a result, or lies where one of them lies.
+  const std::string scratch = buffers + "  buffer a f32[2,4] scratch bytes 64\n  buffer b f32[2,8] scratch\n";
+  const std::string both =
+      "    a = copy(x)\n    b = MatMul(a, w) kernel matmul_packed_v2 workspace ws\n    y = copy(b)\n";
+  EXPECT_EQ(complaint(text_of(scratch, both)), "");
+  EXPECT_THAT(complaint(text_of(scratch, replaced(both, "workspace ws", "workspace a"))),
+              HasSubstr("a is its workspace and an operand"));
+  EXPECT_THAT(complaint(text_of(scratch, replaced(both, "workspace ws", "workspace b"))),
+              HasSubstr("b is its workspace and an operand"));
+  const std::string viewed = scratch + "  buffer av f32[2,4] view of a\n";
+  EXPECT_THAT(
+      complaint(text_of(viewed, replaced(replaced(both, "MatMul(a,", "MatMul(av,"), "workspace ws", "workspace a"))),
+      HasSubstr("a is its workspace and an operand"));
+  for (const char* at : {"a f32[2,4] scratch bytes 64 at 1024", "b f32[2,8] scratch at 1024"}) {
+    std::string aliased = replaced(scratch, "ws f32[0] scratch bytes 64", "ws f32[0] scratch bytes 64 at 1024");
+    aliased = at[0] == 'a' ? replaced(aliased, "a f32[2,4] scratch bytes 64", at)
+                           : replaced(aliased, "b f32[2,8] scratch", at);
+    EXPECT_THAT(complaint(text_of(aliased, both)), HasSubstr("may still need")) << at;
+  }
+}
+
+TEST(VerifyWorkspace, IsThereAndSuffices) {
+  EXPECT_THAT(complaint(text_of(buffers, replaced(product, " workspace ws", ""))),
+              HasSubstr("it needs 64 B of workspace and has 0 B"));
+  const std::string cores = "cores 3 memory 1048576";
+  EXPECT_THAT(complaint(text_of(buffers, product, cores)), HasSubstr("it needs 192 B of workspace and has 64 B"));
+  EXPECT_EQ(complaint(text_of(replaced(buffers, "bytes 64\n", "bytes 192\n"), product, cores)), "");
+  EXPECT_THAT(
+      complaint(text_of(buffers + "  buffer z f32[4,8] scratch\n  buffer g f32[4,8] scratch\n",
+                        product + "    z = gradient(g, g) of \"Relu(by f32[4,8]) -> f32[4,8]\" workspace ws\n")),
+      HasSubstr("test.nls:"));  // the text has no place for one
+}
+
+// Kernels may write a result before they have read their operands.
+TEST(VerifyResults, LieApartFromOperandsOfTheSameBuffer) {
+  const std::string state = "  buffer x f32[2,8] input\n  buffer a f32[2,8] scratch\n  buffer y f32[2,8] output\n";
+  const auto with = [&](const std::string& work) {
+    return complaint(text_of(state, "    a = copy(x)\n" + work + "    y = copy(a)\n"));
+  };
+  EXPECT_EQ(with("    a = Relu(a) kernel unary_v2\n"), "");
+  EXPECT_EQ(with("    a = Add(x, a) kernel binary_v2\n"), "");
+  EXPECT_EQ(with("    a = reduce(a, x)\n"), "");
+  EXPECT_EQ(with("    a[0:8] = reduce(a[0:8], a[8:16])\n"), "");
+  EXPECT_EQ(with("    a[0:8] = Relu(a[8:16]) kernel unary_v2\n"), "");
+  EXPECT_THAT(with("    a = Softmax(a) {axis=1} kernel softmax_v2\n"), HasSubstr("result 0 lies where operand 0 does"));
+  EXPECT_THAT(with("    a = Sum(x, a) kernel sum_v2\n"), HasSubstr("result 0 lies where operand 1 does"));
+  EXPECT_THAT(with("    a = Relu(x) + Add(a) kernel unary_v2\n"), HasSubstr("result 0 lies where operand 1 does"));
+  EXPECT_THAT(with("    a[0:8] = Relu(a[4:12]) kernel unary_v2\n"), HasSubstr("result 0 lies where operand 0 does"));
+  EXPECT_THAT(with("    a[0:8] = reduce(a[4:12], x[0:8])\n"), HasSubstr("reduce writes a part of what it reads"));
+}
+
+TEST(VerifyResults, LieApartFromEachOther) {
+  const std::string lstm =
+      "  buffer x f32[1,1,4] input\n  buffer w f32[1,16,4] weight content 1f\n"
+      "  buffer r f32[1,16,4] weight content 2f\n  buffer b f32[1,32] weight content 3f\n"
+      "  buffer ws f32[4096] scratch\n  buffer h f32[1,1,1,4] scratch\n  buffer l f32[1,1,4] scratch\n"
+      "  buffer c f32[1,1,4] scratch\n  buffer y f32[1,1,4] output\n";
+  const auto with = [&](const std::string& results) {
+    return complaint(text_of(lstm, "    " + results +
+                                       " = LSTM(x, w, r, b) {direction=\"forward\"} kernel recurrent_v2 workspace ws\n"
+                                       "    y = copy(c)\n"));
+  };
+  EXPECT_EQ(with("h, l, c"), "");
+  EXPECT_THAT(with("h, c, c"), HasSubstr("results 1 and 2 share bytes"));
+}
+
+TEST(VerifyLimits, NoMachineHasMore) {
+  const auto with = [&](const std::string& from, const std::string& to) {
+    return complaint(replaced(text_of(buffers, product), from, to));
+  };
+  EXPECT_EQ(with("memory 1048576", "cores 1 memory 4611686018427387903"), "");
+  EXPECT_THAT(with("memory 1048576", "cores 4097 memory 1048576"), HasSubstr("device A: cores must be 1 … 4096"));
+  EXPECT_THAT(with("memory 1048576", "cores 1000000 memory 1048576"), HasSubstr("device A: cores must be 1 … 4096"));
+  EXPECT_THAT(with("memory 1048576", "memory 4611686018427387904"), HasSubstr("impossible size of memory or arena"));
+  EXPECT_THAT(with("memory 1048576", "memory 1048576 arena 1125899906842625"),
+              HasSubstr("impossible size of memory or arena"));
+  const auto workspace = [&](const std::string& to) {
+    return complaint(replaced(text_of(buffers, product, "memory 1048576 arena 1048576"), "bytes 64", to));
+  };
+  EXPECT_EQ(workspace("bytes 64 banks 3 at 1024"), "");
+  EXPECT_THAT(workspace("bytes 1125899906842625"), HasSubstr("device A buffer ws: impossible size"));
+  EXPECT_THAT(workspace("bytes 64 banks 1048577"), HasSubstr("impossible number of banks"));
+  EXPECT_THAT(workspace("bytes 1125899906842624 banks 2"), HasSubstr("device A buffer ws: too large"));
+  EXPECT_THAT(workspace("bytes 64 at 1000"), HasSubstr("device A buffer ws: its place in the arena is not aligned"));
+  EXPECT_THAT(workspace("bytes 1048640"), HasSubstr("device A buffer ws: leaves the arena"));
+  EXPECT_THAT(workspace("bytes 64 banks 2 at 1048512"), HasSubstr("leaves the arena"));
+  EXPECT_THAT(workspace("bytes 64 at 2305843009213693888"), HasSubstr("leaves the arena"));
+  EXPECT_THAT(with("micro_batches 1", "micro_batches 1048577"), HasSubstr("1048577 micro-batches"));
+}
+
+TEST(VerifyLimits, DevicesAreCounted) {
+  std::string text = "nlsplit program 1\nprogram many batch 1 micro_batches 1\n";
+  for (int64_t d = 0; d <= most_devices; ++d)
+    text += "device d" + std::to_string(d) + " host host a memory 0\n  order\n";
+  EXPECT_THAT(complaint(text), HasSubstr("8193 devices; at most 8192 are supported"));
+}
+
+// The executor would take the first, the dependencies the last.
+TEST(VerifyBanks, OneForEachBuffer) {
+  const std::string two =
+      replaced(text_of(buffers, product), "ws f32[0] scratch bytes 64", "ws f32[0] scratch bytes 64 banks 2");
+  EXPECT_EQ(complaint(replaced(two, "    F.0\n", "    F.0 ws:1\n")), "");
+  EXPECT_THAT(complaint(replaced(two, "    F.0\n", "    F.0 ws:1 ws:0\n")),
+              HasSubstr("slot 0: two banks of buffer ws"));
+}
+
+// A device that looks at its own part alone finds what is wrong there, and not what is wrong elsewhere.
+TEST(VerifiedDevice, JudgesItsOwnMemory) {
+  const std::string pair = R"(nlsplit program 1
+program pair batch 2 micro_batches 1
+device A cpu host a isa v2 memory 4096
+  buffer x f32[2,4] input
+  buffer a f32[2,4] comm
+  segment F stage 0 phase F
+    a = Relu(x) kernel unary_v2
+    send a to B tag 0
+  order
+    F.0
+device B cpu host b isa v2 memory 4096
+  buffer a f32[2,4] comm
+  buffer s f32[2,4] scratch bytes 32 at 512
+  buffer y f32[2,4] output
+  segment G stage 1 phase F
+    recv a from A tag 0
+    s = Relu(a) kernel unary_v2
+    y = copy(s)
+  order
+    G.0
+)";
+  const auto of = [](const std::string& text, size_t device) {
+    const auto program = parse_program(text, "test.nls");
+    EXPECT_TRUE(program.ok());
+    const auto deps = verified_device(*program, device);
+    return deps.ok() ? std::string() : deps.error().message;
+  };
+  EXPECT_EQ(of(pair, 0) + of(pair, 1), "");
+  const std::string kernel = replaced(pair, "s = Relu(a) kernel unary_v2", "s = Relu(a) kernel softmax_v2");
+  EXPECT_EQ(of(kernel, 0), "");
+  EXPECT_THAT(of(kernel, 1), HasSubstr("device B segment G"));
+  const std::string overlap =
+      replaced(pair, "  buffer a f32[2,4] comm\n  buffer s", "  buffer a f32[2,4] comm bytes 32 at 544\n  buffer s");
+  EXPECT_THAT(complaint(overlap), HasSubstr("not aligned"));
+  const std::string shared = replaced(pair, "  buffer a f32[2,4] comm\n  buffer s",
+                                      "  buffer a f32[2,4] comm bytes 64 banks 2 at 448\n  buffer s");
+  EXPECT_EQ(of(shared, 1), "");  // the bank at 512 is not used
+  const std::string used = replaced(shared, "    G.0\n", "    G.0 a:1\n");
+  EXPECT_EQ(of(used, 0), "");
+  EXPECT_THAT(of(used, 1), HasSubstr("may still need"));
+  const std::string memory =
+      replaced(pair, "device B cpu host b isa v2 memory 4096", "device B cpu host b isa v2 memory 64");
+  EXPECT_EQ(of(memory, 0), "");
+  EXPECT_THAT(of(memory, 1), HasSubstr("device B has 64 B of memory"));
+  const std::string tag = replaced(pair, "from A tag 0", "from A tag 1");
+  EXPECT_THAT(of(tag, 0), HasSubstr("tags are crossed"));
+}
+
+}  // namespace
+}  // namespace nlsplit
