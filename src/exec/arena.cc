@@ -2,11 +2,15 @@
 
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/sysinfo.h>
 
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
 #include <utility>
+
+#include "base/limits.h"
+#include "base/sizes.h"
 
 namespace nlsplit {
 namespace {
@@ -15,9 +19,19 @@ constexpr size_t huge_page = size_t{2} << 20;
 
 }  // namespace
 
+Bytes machine_memory() {
+  struct sysinfo machine {};
+  if (::sysinfo(&machine) != 0) return bytes(most_bytes);
+  const int64_t units = saturating_sum(static_cast<int64_t>(machine.totalram), static_cast<int64_t>(machine.totalswap));
+  return bytes(saturating_product(units, static_cast<int64_t>(machine.mem_unit)));
+}
+
 Result<Arena> Arena::allocate(Bytes size) {
   Arena arena;
   if (size.value() <= 0) return arena;
+  if (size > machine_memory())
+    return io_error(fmt::format("cannot allocate an arena of {}: this machine has {} of memory", to_string(size),
+                                to_string(machine_memory())));
   // Huge pages: fewer misses in the address translation. Whole ones from the first byte on, so that every run has the
   // same buffers in the same pages.
   const auto length = (static_cast<size_t>(size.value()) + huge_page - 1) / huge_page * huge_page;

@@ -10,9 +10,12 @@
 
 namespace nlsplit {
 
+// Of this machine, swap included. Beyond it an allocation may succeed all the same, until its pages are touched.
+Bytes machine_memory();
+
 class Arena {
  public:
-  static Result<Arena> allocate(Bytes size);  // error: the system has not so much memory
+  static Result<Arena> allocate(Bytes size);  // error: the machine has not so much memory
   Arena(Arena&& other) noexcept;
   Arena& operator=(Arena&& other) noexcept;
   ~Arena();

@@ -411,25 +411,32 @@ Status check_runnable(const Program& program) {
   return ok_status();
 }
 
-// Rank 0 judges the Program and the job, every rank that it is the same Program.
-Status check_all(const Program& program, const Job& job, Transport& transport, const RunOptions& options,
-                 const Waiting& waiting) {
-  Status status;
-  if (transport.rank() == 0) {
-    status = check_ranks(program, transport.size());
-    if (status.ok()) status = verify(program);
-    if (status.ok()) status = check_runnable(program);
-    if (status.ok()) status = check_job(program, job);
-  }
-  RETURN_IF_ERROR(agree(transport, status, waiting));
+// Rank 0 judges the whole Program and the job, every other rank what concerns its own memory; the fingerprint binds the
+// two.
+Result<Dependencies> check_own(const Program& program, const Job& job, const Transport& transport,
+                               const std::string& mine, const std::string& first) {
+  RETURN_IF_ERROR(check_ranks(program, transport.size()));
+  if (first != mine)
+    return invalid_input(fmt::format("rank {} has program {}, rank 0 has {}", transport.rank(), mine, first));
+  if (transport.rank() != 0) return verified_device(program, static_cast<size_t>(transport.rank()));
+  ASSIGN_OR_RETURN(Dependencies deps, verified(program));
+  RETURN_IF_ERROR(check_runnable(program));
+  RETURN_IF_ERROR(check_job(program, job));
+  return deps;
+}
+
+Result<Dependencies> check_all(const Program& program, const Job& job, Transport& transport, const RunOptions& options,
+                               const Waiting& waiting) {
+  const Status sound = check_structure(program);  // before it is printed, and so its fingerprint taken
   // Also what decides how many messages follow.
   const std::string mine =
-      fmt::format("{} with {} warm-up and {} kept repeats", hex16(fingerprint(program)), options.warmup, options.keep);
+      fmt::format("{} with {} warm-up and {} kept repeats", sound.ok() ? hex16(fingerprint(program)) : "no sound one",
+                  options.warmup, options.keep);
   std::string first = mine;
   RETURN_IF_ERROR(broadcast(transport, &first, waiting));
-  if (first != mine)
-    status = invalid_input(fmt::format("rank {} has program {}, rank 0 has {}", transport.rank(), mine, first));
-  return agree(transport, status, waiting);
+  Result<Dependencies> deps = sound.ok() ? check_own(program, job, transport, mine, first) : sound.error();
+  RETURN_IF_ERROR(agree(transport, deps.ok() ? ok_status() : Status(deps.error()), waiting));
+  return deps;
 }
 
 }  // namespace
@@ -463,11 +470,9 @@ Result<RunResult> run(const Program& program, const Job& job, Transport& transpo
   };
   WorkWatch watch(transport.liveness(),
                   {options.deadlines, [&transport](const Error& why) { transport.abort(why); }, on_stuck});
-  RETURN_IF_ERROR(check_all(program, job, transport, options, waiting));
+  ASSIGN_OR_RETURN(const Dependencies deps, check_all(program, job, transport, options, waiting));
   const auto rank = static_cast<size_t>(transport.rank());
   if (recorder != nullptr) recorder->name_device(program.devices[rank].name);
-  auto deps = dependencies(program);
-  CHECK(deps.ok(), "verify has seen them");
   auto kernels = load_kernels(program, program.devices[rank], options);
   auto arena = Arena::allocate(program.devices[rank].arena);
   RETURN_IF_ERROR(agree(transport,
@@ -504,7 +509,7 @@ Result<RunResult> run(const Program& program, const Job& job, Transport& transpo
     RETURN_IF_ERROR(agree(transport, device.ok() ? ok_status() : Status(device.error()), waiting));
     turns = std::move(*device);
   }
-  const Dependencies& bound = relaxed ? relaxed->dependencies : *deps;
+  const Dependencies& bound = relaxed ? relaxed->dependencies : deps;
   ASSIGN_OR_RETURN(Repeats repeats,
                    repeat(program, bound, kernels->table, arena->data(), gpu->has_value() ? &**gpu : nullptr, transport,
                           options, std::move(clock), std::move(turns), predicted_s, watch, waiting));
@@ -514,7 +519,7 @@ Result<RunResult> run(const Program& program, const Job& job, Transport& transpo
   ASSIGN_OR_RETURN(result.overruns, sum_of(repeats.overruns, transport, waiting));
   ASSIGN_OR_RETURN(result.clock_error_s, repeats.common->worst_error_s(transport, waiting));
   ASSIGN_OR_RETURN(const size_t chosen, choose_repeat(result, repeats.kept.size(), transport, waiting));
-  ASSIGN_OR_RETURN(result.trace, gather_trace(program, *deps, repeats.kept[chosen], *arena, transport, waiting));
+  ASSIGN_OR_RETURN(result.trace, gather_trace(program, deps, repeats.kept[chosen], *arena, transport, waiting));
   if (online) {
     ASSIGN_OR_RETURN(result.decided, gather_decided(repeats.decided[chosen], transport, waiting));
   } else {

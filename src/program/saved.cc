@@ -19,6 +19,7 @@
 #include "base/hash.h"
 #include "base/text_reader.h"
 #include "program/text.h"
+#include "program/verify.h"
 
 namespace nlsplit {
 namespace {
@@ -216,6 +217,11 @@ Result<SavedProgram> load_program(const std::string& dir) {
     const std::string path = dir + "/" + name;
     ASSIGN_OR_RETURN(const std::string text, read_file(path));
     ASSIGN_OR_RETURN(*program, parse_program(text, path));
+    if (const Status sound = verify(*program); !sound.ok()) {
+      Error error = sound.error();
+      error.where.file = path;
+      return error;
+    }
   }
   std::error_code failure;
   if (fs::exists(dir + "/" + clock_file, failure)) {

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/npy.h"
+#include "exec/arena.h"
 
 namespace nlsplit {
 namespace {
@@ -136,6 +137,12 @@ Result<LoadedJob> load_job(const JobArguments& arguments, std::optional<Temporar
 Result<std::vector<NamedTensor>> make_inputs(const Program& program, const std::vector<std::string>& files,
                                              uint64_t seed) {
   ASSIGN_OR_RETURN(std::vector<NamedTensor> inputs, wanted_inputs(program));
+  for (const NamedTensor& input : inputs) {
+    if (size_of(input.type) > machine_memory())
+      return unsupported(fmt::format("input {} is {}, {}: this machine has {} of memory", input.name,
+                                     to_string(input.type), to_string(size_of(input.type)),
+                                     to_string(machine_memory())));
+  }
   size_t next = 0;
   for (const std::string& argument : files) {
     const NamedFile file = split_argument(argument);
