@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "base/file.h"
 #include "base/npy.h"
 #include "exec/programs.h"
 #include "program/saved.h"
@@ -162,6 +163,39 @@ TEST_F(Nlbench, RanksThatDoNotFitTogether) {
     const Outcome outcome = shell(mpirun() + run + first + " : " + run + second);
     EXPECT_EQ(outcome.code, 2) << outcome.text;
     EXPECT_THAT(outcome.text, HasSubstr(message));
+    const size_t at = outcome.text.find("error: ");
+    EXPECT_EQ(outcome.text.find("error: ", at + 1), std::string::npos) << outcome.text;
+  }
+}
+
+// A build like that of `file`, but not the same: one byte of the linker's note is another.
+void change_build_id(const std::string& file) {
+  auto text = read_file(file);
+  ASSERT_TRUE(text.ok()) << file;
+  const std::string note("\x14\0\0\0\3\0\0\0GNU\0", 12);
+  const size_t at = text->find(note);
+  ASSERT_NE(at, std::string::npos) << file << " has no build id";
+  (*text)[at + note.size()] ^= 1;
+  ASSERT_TRUE(write_file(file, *text).ok());
+  fs::permissions(file, fs::perms::owner_all);
+}
+
+// Rank 1 has a program, or kernels, of another build.
+TEST_F(Nlbench, RanksOfOtherBuilds) {
+  const fs::path built = fs::path(NLS_BIN_DIR).parent_path();
+  for (const auto& [other, message] :
+       {std::pair("bin/nlbench", "ranks differ in their build for "),
+        std::pair("lib/libnlsplit_kernels_v2.so", "ranks differ in their kernels of level v2: rank 1 on host ")}) {
+    fs::remove_all(dir_ + "/own");
+    for (const char* file : {"bin/nlbench", "lib/libnlsplit_kernels_v2.so"}) {
+      fs::create_directories(fs::path(dir_ + "/own/" + file).parent_path());
+      fs::copy_file(built / file, dir_ + "/own/" + file);
+    }
+    change_build_id(dir_ + "/own/" + other);
+    const Outcome outcome =
+        shell(mpirun() + "-np 1 " + program_ + " run saved : -np 1 " + dir_ + "/own/bin/nlbench run saved");
+    EXPECT_EQ(outcome.code, 2) << outcome.text;
+    EXPECT_THAT(outcome.text, AllOf(HasSubstr(message), HasSubstr("rank 0 on host ")));
     const size_t at = outcome.text.find("error: ");
     EXPECT_EQ(outcome.text.find("error: ", at + 1), std::string::npos) << outcome.text;
   }

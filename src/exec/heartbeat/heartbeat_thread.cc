@@ -144,7 +144,7 @@ bool HeartbeatThread::serve() {
     const auto it = connections_.find(numbers[i]);
     if (items[i + 2].revents != 0 && it != connections_.end()) read(numbers[i], it->second, now);
   }
-  if (items[1].revents != 0) accept_some(now);
+  if (items[1].revents != 0 && !session_->all_met()) accept_some(now);
   count_traffic(now);
   session_->tick(now);
   perform(now);
@@ -182,14 +182,16 @@ void HeartbeatThread::accept_some(Moment now) {
 void HeartbeatThread::read(int number, Connection& connection, Moment now) {
   if (std::exchange(connection.connecting, false)) {
     connection.closed = !is_connected(connection.line.fd());
-    connection.closed ? session_->closed(number, now) : session_->connected(number, now);
-    return perform(now);
+    if (!connection.closed) session_->connected(number, now);
+  } else {
+    const size_t longest = session_->is_peer(number) ? longest_line : longest_greeting_line;
+    for (const std::string& line : connection.line.receive(longest, connection.closed))
+      session_->received(number, line, now);
   }
-  for (const std::string& line :
-       connection.line.receive(session_->is_peer(number) ? longest_line : longest_greeting_line, connection.closed)) {
-    session_->received(number, line, now);
+  if (connection.closed) {
+    session_->closed(number, now);
+    if (!session_->is_peer(number)) connections_.erase(number);
   }
-  if (connection.closed) session_->closed(number, now);
   perform(now);
 }
 

@@ -97,6 +97,10 @@ void Start::call_failed(int rank, bool refused, Moment now) {
 }
 
 int Start::accepted(Moment now) {
+  if (done()) {
+    close(next_connection_);
+    return next_connection_++;
+  }
   if (static_cast<size_t>(std::ranges::count(visitors_, -1, &Visitor::rank)) >= most_visitors)
     dismiss(static_cast<size_t>(std::ranges::find(visitors_, -1, &Visitor::rank) - visitors_.begin()));
   visitors_.push_back({next_connection_, -1, now + of_seconds(options_.visit_s)});

@@ -6,6 +6,8 @@
 #include <sys/socket.h>
 
 #include <deque>
+#include <filesystem>
+#include <functional>
 #include <future>
 
 #include "exec/heartbeat/traffic.h"
@@ -86,7 +88,10 @@ struct Ranks {
   std::unique_ptr<CuttableLink> link;  // between ranks 0 and 1, if wanted
   std::vector<std::unique_ptr<HeartbeatThread>> heartbeats;
 
-  explicit Ranks(int size, bool with_link = false)
+  Clock::duration meeting{};  // took so long
+
+  using Before = std::function<void(const std::vector<Greeting>&)>;
+  explicit Ranks(int size, bool with_link = false, const Before& before = nullptr)
       : doings(static_cast<size_t>(size)), promises(static_cast<size_t>(size)) {
     std::vector<Greeting> greetings;
     for (size_t r = 0; r < doings.size(); ++r) {
@@ -100,6 +105,8 @@ struct Ranks {
       heartbeats.push_back(std::move(*opened));
       greetings.push_back(heartbeats.back()->greeting());
     }
+    if (before) before(greetings);
+    const auto begin = Clock::now();
     std::vector<std::thread> threads;
     std::vector<Greeting> through_link = greetings;
     if (with_link) {
@@ -111,6 +118,7 @@ struct Ranks {
       threads.emplace_back([&, second] { EXPECT_TRUE(heartbeat->connect(second ? through_link : greetings, 5).ok()); });
     }
     for (std::thread& thread : threads) thread.join();
+    meeting = Clock::now() - begin;
   }
 
   // Together, as after MPI_Finalize.
@@ -177,6 +185,31 @@ TEST(HeartbeatThread, ACutLinkEndsAllWithOneMessage) {
     // Two that are alone cannot tell each other; the second to speak is late enough for mpirun to have ended it.
     EXPECT_EQ(spoke, size == 2 ? 2 : 1);
   }
+}
+
+size_t open_files() {
+  return static_cast<size_t>(std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}));
+}
+
+// Before the ranks meet, others are on the port: silent ones, and ones that talk.
+TEST(HeartbeatThread, StrangersOnThePortCostNothing) {
+  const size_t before = open_files();
+  std::vector<Socket> strangers;
+  {
+    Ranks ranks(3, false, [&strangers](const std::vector<Greeting>& greetings) {
+      for (int i = 0; i < 150; ++i) {
+        strangers.push_back(connect_here(greetings[static_cast<size_t>(i % 3)].port));
+        const std::string loud(i % 2 == 0 ? 0 : 10'000, i % 4 == 1 ? 'x' : '\n');
+        (void)::send(strangers.back().fd(), loud.data(), loud.size(), MSG_NOSIGNAL);
+      }
+    });
+    EXPECT_LT(ranks.meeting, 1s);
+    // Each end of the ranks' connections is here.
+    EXPECT_LE(open_files(), before + strangers.size() + 3 * 2 + 3) << "the others are closed";
+    ranks.leave({0, 1, 2});
+  }
+  strangers.clear();
+  EXPECT_EQ(open_files(), before);
 }
 
 // One computes, however long: nobody calls that a hang. All idle: everybody knows for how long.
