@@ -155,8 +155,10 @@ struct DeviceRun::State : DeviceIndex {
       condition.wait(lock, [this] { return go || stop; });
     }
     if (options.gpu != nullptr) {
+      transport.liveness().computing(true);  // it waits for the GPU, which may hang
       if (const Status status = options.gpu->begin(); !status.ok()) return give_up(status.error());
       gpu_zero = now();
+      transport.liveness().computing(false);
     }
     size_t k = 0;
     for (size_t turn = 0; turn < device.order.size() && k < computes.size(); ++turn) {
@@ -457,6 +459,7 @@ struct DeviceRun::State : DeviceIndex {
         continue;
       }
       if (options.cancelled != nullptr && options.cancelled()) return failed("interrupted");
+      if (options.watch != nullptr && options.watch->overdue()) return transport.error();
       if (options.watchdog_s > 0 && liveness.idle_s() > options.watchdog_s && transport.idle_s() > options.watchdog_s) {
         return lost(missing());
       }

@@ -21,6 +21,7 @@
 #include "exec/flight_recorder.h"
 #include "exec/instructions.h"
 #include "exec/transport.h"
+#include "exec/work_watch.h"
 #include "program/dependencies.h"
 #include "program/relax.h"
 #include "program/turns.h"
@@ -54,6 +55,7 @@ struct DeviceRunOptions {
   Gpu* gpu = nullptr;
   bool direct = false;                 // messages come and go in the GPU's memory itself: the transport takes that
   FlightRecorder* recorder = nullptr;  // none: nothing is kept
+  const WorkWatch* watch = nullptr;    // once it has found something overdue, the run has ended
 };
 
 class DeviceRun {

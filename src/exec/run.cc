@@ -203,7 +203,7 @@ Result<Repeats> repeat(const Program& program, const Dependencies& deps, const K
   DeviceRun device_run(program, deps, rank, kernels, arena, transport,
                        {options.watchdog_s, options.cancelled, std::move(clock), std::move(online), gpu,
                         gpu != nullptr && options.gpu.direct_messages && transport.takes_device_memory(),
-                        options.flight == nullptr ? nullptr : &options.flight->of(rank, transport.size())});
+                        options.flight == nullptr ? nullptr : &options.flight->of(rank, transport.size()), &watch});
   const WorkWatch::Watched watched(
       watch, {[&device_run] { return device_run.threads(); }, [&device_run] { return device_run.computes(); }});
   double known_s = predicted_s;
@@ -216,6 +216,7 @@ Result<Repeats> repeat(const Program& program, const Dependencies& deps, const K
   bool enough = false, told = false;
   Clock::time_point counted_from = Clock::now();
   for (int r = -options.warmup;; ++r) {
+    if (watch.overdue()) return transport.error();  // alone, no message says so
     if (r == 0) counted_from = Clock::now();
     const double elapsed = r < 0 ? 0 : std::chrono::duration<double>(Clock::now() - counted_from).count();
     waiting.what = fmt::format("the start of repeat {}", r + options.warmup + 1);

@@ -26,45 +26,53 @@ std::chrono::steady_clock::duration of(double s) {
 }  // namespace
 
 ThreadTimes thread_times(pid_t thread) {
-  const std::string path = fmt::format("/proc/self/task/{}/schedstat", thread);
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "re"), std::fclose);
+  ThreadTimes times;
+  const std::string folder = fmt::format("/proc/self/task/{}/", thread);
+  using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
   unsigned long long ran_ns = 0, waited_ns = 0;
-  if (file == nullptr || std::fscanf(file.get(), "%llu %llu", &ran_ns, &waited_ns) != 2) return {};
-  return {static_cast<double>(waited_ns) * 1e-9, static_cast<double>(ran_ns) * 1e-9};
+  const File file(std::fopen((folder + "schedstat").c_str(), "re"), std::fclose);
+  if (file == nullptr || std::fscanf(file.get(), "%llu %llu", &ran_ns, &waited_ns) != 2) return times;
+  times.waited_s = static_cast<double>(waited_ns) * 1e-9;
+  times.ran_s = static_cast<double>(ran_ns) * 1e-9;
+  if (const File state_file(std::fopen((folder + "stat").c_str(), "re"), std::fclose); state_file != nullptr) {
+    char state = 0;  // behind the name, which may hold anything but is 15 characters at most
+    times.runnable = std::fscanf(state_file.get(), "%*d (%*15[^)]) %c", &state) == 1 && state == 'R';
+  }
+  return times;
 }
 
 void WorkWatch::Charge::begin(uint64_t which, Clock::time_point now) {
   piece = which;
   since = now;
-  charged_s.clear();
-  waited_s.clear();
-  ran_s.clear();
+  threads.clear();
 }
 
-void WorkWatch::Charge::add(const std::vector<pid_t>& threads, double elapsed_s) {
+void WorkWatch::Charge::add(const std::vector<pid_t>& all, double elapsed_s) {
   const double counted = std::min(elapsed_s, longest_charge_s);
-  for (const pid_t thread : threads) {
-    const ThreadTimes times = thread_times(thread);
-    const auto [before, is_new] = waited_s.try_emplace(thread, times.waited_s);
-    if (is_new) {
-      ran_s[thread] = times.ran_s;
-      charged_s[thread] = 0;
-      continue;
-    }
-    charged_s[thread] += std::max(0.0, counted - (times.waited_s - before->second));
-    before->second = times.waited_s;
+  for (const pid_t id : all) {
+    const ThreadTimes now = thread_times(id);
+    const auto [at, is_new] = threads.try_emplace(id, Thread{now, now});
+    if (is_new) continue;
+    Thread& thread = at->second;
+    thread.elapsed_s += counted;
+    const bool queued = now.runnable && now.ran_s == thread.last.ran_s;
+    thread.queued_s = queued ? thread.queued_s + counted : 0;
+    thread.last = now;
   }
 }
 
 double WorkWatch::Charge::least_s() const {
   double least = std::numeric_limits<double>::infinity();
-  for (const auto& [thread, charged] : charged_s) least = std::min(least, charged);
-  return charged_s.empty() ? 0 : least;
+  for (const auto& [id, thread] : threads) {
+    const double waited_s = thread.last.waited_s - thread.first.waited_s + thread.queued_s;
+    least = std::min(least, std::max(0.0, thread.elapsed_s - waited_s));
+  }
+  return threads.empty() ? 0 : least;
 }
 
-double WorkWatch::Charge::ran_since_s() const {
+double WorkWatch::Charge::ran_s() const {
   double most = 0;
-  for (const auto& [thread, before] : ran_s) most = std::max(most, thread_times(thread).ran_s - before);
+  for (const auto& [id, thread] : threads) most = std::max(most, thread.last.ran_s - thread.first.ran_s);
   return most;
 }
 
@@ -133,7 +141,7 @@ void WorkWatch::watch() {
         const Error why = lost(fmt::format(
             "{} has computed for {:.1f} s and does not end: its thread used {:.1f} s of processor time, and {:.3g} s "
             "are allowed ({})",
-            computations_.current(), goes_on_for_s(computation), computation.ran_since_s(), allowed_s_, because_));
+            computations_.current(), goes_on_for_s(computation), computation.ran_s(), allowed_s_, because_));
         return end_run(
             why, [&] { return liveness_.computations() == piece; }, lock);
       }
@@ -147,7 +155,7 @@ void WorkWatch::watch() {
             "{} come to no end: one piece of them has taken {:.1f} s, {:.1f} s of them processor time, and {:.3g} s "
             "are "
             "allowed (--prepare-limit)",
-            liveness_.phase(), goes_on_for_s(preparation), preparation.ran_since_s(), options_.deadlines.prepare_s));
+            liveness_.phase(), goes_on_for_s(preparation), preparation.ran_s(), options_.deadlines.prepare_s));
         return end_run(
             why, [&] { return liveness_.works() && static_cast<uint64_t>(liveness_.last_move()) == piece; }, lock);
       }
@@ -158,6 +166,7 @@ void WorkWatch::watch() {
 void WorkWatch::end_run(const Error& why, const std::function<bool()>& goes_on, std::unique_lock<std::mutex>& lock) {
   lock.unlock();
   if (options_.on_overdue) options_.on_overdue(why);
+  overdue_.store(true, std::memory_order_release);
   lock.lock();
   for (const Clock::time_point until = Clock::now() + of(to_end_s); Clock::now() < until;) {
     if (!goes_on() || !sleep(lock, of(shortest_look_s))) return;

@@ -13,6 +13,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <functional>
@@ -45,9 +46,11 @@ struct Computations {
   std::function<std::string()> current;         // "device A slot 2 (F.2) `y = …`": the one under way
 };
 
-// Seconds that a thread of this process has waited for a core, and those it has run; 0 where the system does not tell.
+// Seconds that a thread of this process has waited for a core, without the wait it is in, and those it has run; 0 where
+// the system does not tell. And whether it runs or waits for a core now: it does not sleep.
 struct ThreadTimes {
   double waited_s = 0, ran_s = 0;
+  bool runnable = false;
 };
 ThreadTimes thread_times(pid_t thread);
 
@@ -76,6 +79,9 @@ class WorkWatch {
    private:
     WorkWatch& watch_;
   };
+  // on_overdue has been told: whoever still can, ends.
+  bool overdue() const { return overdue_.load(std::memory_order_acquire); }
+
   // How long all of a device's computations in an execution take, if anybody knows, and who says so; 0: nobody knows.
   void expect(double known_s, std::string_view who);
 
@@ -83,14 +89,19 @@ class WorkWatch {
   using Clock = std::chrono::steady_clock;
   // The charge of a piece of work since it was first seen.
   struct Charge {
+    struct Thread {
+      ThreadTimes first, last;
+      double elapsed_s = 0;  // on the wall, between looks
+      double queued_s = 0;   // of it at the end, waiting for a core: the system counts that only when it gets one
+    };
     uint64_t piece = 0;
     Clock::time_point since;
-    std::map<pid_t, double> charged_s, waited_s, ran_s;  // by thread; ran_s: when first seen
+    std::map<pid_t, Thread> threads;
 
     void begin(uint64_t which, Clock::time_point now);
-    void add(const std::vector<pid_t>& threads, double elapsed_s);
+    void add(const std::vector<pid_t>& all, double elapsed_s);
     double least_s() const;
-    double ran_since_s() const;  // the most of one thread
+    double ran_s() const;  // the most of one thread
   };
 
   void watch();
@@ -101,6 +112,7 @@ class WorkWatch {
   Liveness& liveness_;
   const Options options_;
   const pid_t owner_;
+  std::atomic<bool> overdue_{false};
   std::mutex mutex_;  // for all below
   std::condition_variable condition_;
   bool stop_ = false;

@@ -228,6 +228,8 @@ Status run_in_threads(const RunArguments& arguments, RunOptions options, FlightR
   options.flight = &records;
   options.on_failure = [&](Error why) { write_flight(arguments, records, why); };
   options.on_stuck = [&](Error why) {
+    static std::mutex ends;
+    ends.lock();  // for good: several devices may be stuck, and the first one ends it
     clear_progress();
     write_flight(arguments, records, why);  // only says where it stands: it has been written
     report(why);

@@ -167,6 +167,29 @@ TEST_F(FakeGpu, EveryFailureEndsTheRunAndSaysWhatWasAskedFor) {
   }
 }
 
+// A GPU that never comes to an end of what it was given, before and while it computes.
+TEST_F(FakeGpu, AWaitThatNeverReturnsEndsTheRun) {
+  Model model = zoo_model("simple_cnn").value();
+  const Program program = unsplit_on(optimize(model.graph, model.weights).value(), 2, Isa::cuda);
+  const Job job = job_of(program, model.weights);
+  RunOptions run_options = options();
+  run_options.warmup = 0;
+  run_options.repeats = 1;
+  fake_fail("", 0);
+  ASSERT_TRUE(run_threads(program, job, run_options).ok());
+  const int waits = fake_calls("wait");
+  ASSERT_GT(waits, 2);
+  run_options.deadlines = {10, 0.3, 0.3};
+  run_options.on_stuck = [](const Error&) { fake_fail("", 0); };  // nlbench ends here
+  for (const int nth : {1, waits - 1}) {
+    fake_fail("hang", nth);
+    const auto result = run_threads(program, job, run_options);
+    ASSERT_FALSE(result.ok()) << nth << " of " << waits;
+    EXPECT_EQ(exit_code(result.error()), 3);
+    EXPECT_THAT(result.error().message, ::testing::AnyOf(HasSubstr("does not end"), HasSubstr("come to no end")));
+  }
+}
+
 // ---- which backend, which GPU
 
 TEST(Backend, AMissingFileMeansTheCpuAndANotice) {

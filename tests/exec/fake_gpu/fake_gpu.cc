@@ -1,10 +1,12 @@
 #include "exec/fake_gpu/fake_gpu.h"
 
+#include <chrono>
 #include <deque>
 #include <functional>
 #include <map>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -30,6 +32,8 @@ struct Fake {
   std::map<std::string, int> calls;
   std::string failing;
   int nth = 0;
+  int hanging = 0;  // this wait from now on does not return until something else is asked for; 0: none
+  bool hangs = false;
   bool patient = false;  // every other question about an event is answered without doing anything
 };
 
@@ -166,6 +170,13 @@ Answer query(Device* device, Event* event, int* reached) {
 }
 
 Answer wait(Device* device, Event* event) {
+  for (bool hangs = true, first = true; hangs; first = false) {
+    if (!first) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    const std::lock_guard lock(fake().mutex);
+    Fake& f = fake();
+    if (first && f.hanging > 0 && f.calls["wait"] + 1 == f.hanging) f.hangs = true;
+    hangs = f.hangs;
+  }
   RETURN_IF_TOLD_TO_FAIL("wait");
   reach(device, event);
   return nullptr;
@@ -259,6 +270,8 @@ __attribute__((visibility("default"))) void fake_gpu_fail(const char* function, 
   nlsplit::cuda::Fake& f = nlsplit::cuda::fake();
   const std::lock_guard lock(f.mutex);
   f.calls.clear();
+  f.hangs = false;
+  f.hanging = std::string(function) == "hang" ? nth : 0;
   f.failing = function;
   f.nth = nth;
 }

@@ -3,6 +3,7 @@
 //
 //   const auto fail = reinterpret_cast<FakeFail>(dlsym(handle, "fake_gpu_fail"));
 //   fail("launch", 3);      // the third launch from now on; ("", 0): nothing fails any more
+//   fail("hang", 3);        // the third wait does not return until fail() is told something else
 #pragma once
 
 namespace nlsplit::testing {
