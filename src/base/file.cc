@@ -7,35 +7,15 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <system_error>
 #include <utility>
+
+#include "base/sync.h"
 
 namespace nlsplit {
 
 namespace {
 
 constexpr int64_t largest_file = int64_t{1} << 32;  // a device such as /dev/zero has no end
-
-// Closes on every way out.
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
-
-// std::strerror is not safe with threads.
-Error os_error(std::string_view verb, const std::string& path, int code) {
-  return io_error(fmt::format("cannot {} '{}': {}", verb, path, std::generic_category().message(code)));
-}
 
 // 0, or errno.
 int write_all(int fd, std::string_view content) {
@@ -47,6 +27,22 @@ int write_all(int fd, std::string_view content) {
   }
   return 0;
 }
+
+// make(name) takes a name beside PATH; another thread, or a process of another PID namespace, may have taken one.
+// Answers 0 or errno.
+template <class Make>
+int take_name(const std::string& path, std::string& name, const Make& make) {
+  for (int attempt = 0;; ++attempt) {
+    name = fmt::format("{}.tmp.{}.{}", path, ::getpid(), attempt);
+    const int code = make(name.c_str());
+    if (code == 0) return 0;
+    if (code == EEXIST) continue;
+    name.clear();
+    return code;
+  }
+}
+
+std::string link_to(int fd) { return fmt::format("/proc/self/fd/{}", fd); }
 
 }  // namespace
 
@@ -75,8 +71,6 @@ Result<std::string> read_file(const std::string& path) {
   return content;
 }
 
-// Two threads must not write the same PATH at once: they would share the temporary file.
-// There is no fsync: the promise is to other processes, not across a power cut.
 Result<FileWriter> FileWriter::open(const std::string& path) {
   struct stat info {};
   // A rename would replace /dev/stdout or a pipe by a file.
@@ -84,37 +78,46 @@ Result<FileWriter> FileWriter::open(const std::string& path) {
     if (S_ISDIR(info.st_mode)) return os_error("write", path, EISDIR);
     return io_error(fmt::format("cannot write '{}': it is not a regular file", path));
   }
-  std::string temporary = fmt::format("{}.tmp.{}", path, ::getpid());
-  const int descriptor = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (descriptor < 0) return os_error("write", path, errno);
-  return FileWriter(path, std::move(temporary), descriptor);
+  // A file without a name is gone with its process, however that ends.
+  Descriptor file(::open(folder_of(path).c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666));
+  if (file.get() >= 0 && ::access(link_to(file.get()).c_str(), F_OK) == 0) return FileWriter(path, "", std::move(file));
+  // Not every file system has such files.
+  std::string temporary;
+  const int code = take_name(path, temporary, [&file](const char* name) {
+    file = Descriptor(::open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    return file.get() >= 0 ? 0 : errno;
+  });
+  if (code != 0) return os_error("write", path, code);
+  return FileWriter(path, std::move(temporary), std::move(file));
 }
 
 FileWriter::FileWriter(FileWriter&& other) noexcept
-    : path_(std::move(other.path_)),
-      temporary_(std::move(other.temporary_)),
-      descriptor_(std::exchange(other.descriptor_, -1)) {}
+    : path_(std::move(other.path_)), temporary_(std::exchange(other.temporary_, {})), file_(std::move(other.file_)) {}
 
 FileWriter::~FileWriter() {
-  if (descriptor_ < 0) return;
-  ::close(descriptor_);
-  ::unlink(temporary_.c_str());
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
 }
 
 Status FileWriter::write(std::string_view content) {
-  CHECK(descriptor_ >= 0, "the file is finished");
-  const int code = write_all(descriptor_, content);
+  CHECK(file_.get() >= 0, "the file is finished");
+  const int code = write_all(file_.get(), content);
   return code == 0 ? ok_status() : os_error("write", path_, code);
 }
 
 Status FileWriter::commit() {
-  CHECK(descriptor_ >= 0, "the file is finished");
-  int code = 0;
-  if (::close(std::exchange(descriptor_, -1)) != 0) code = errno;  // some file systems report a full disk only here
+  CHECK(file_.get() >= 0, "the file is finished");
+  int code = sync_to_disk(file_.get());
+  if (code == 0 && temporary_.empty()) {
+    code = take_name(path_, temporary_, [this](const char* name) {
+      return ::linkat(AT_FDCWD, link_to(file_.get()).c_str(), AT_FDCWD, name, AT_SYMLINK_FOLLOW) == 0 ? 0 : errno;
+    });
+  }
+  if (::close(file_.release()) != 0 && code == 0) code = errno;  // some file systems report a full disk only here
   if (code == 0 && ::rename(temporary_.c_str(), path_.c_str()) != 0) code = errno;
-  if (code == 0) return ok_status();
-  ::unlink(temporary_.c_str());
-  return os_error("write", path_, code);
+  if (code != 0) return os_error("write", path_, code);
+  temporary_.clear();
+  code = sync_folder(folder_of(path_));
+  return code == 0 ? ok_status() : os_error("write", path_, code);
 }
 
 Status write_file(const std::string& path, std::string_view content) {

@@ -1,4 +1,4 @@
-// Files, whole: read, and write so that a reader never sees half of one.
+// Files, whole: read, and write so that nobody ever sees half of one, also after a crash.
 //
 //   ASSIGN_OR_RETURN(FileWriter file, FileWriter::open(path));   // what is too large to be held at once
 //   RETURN_IF_ERROR(file.write(part));
@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/descriptor.h"
 #include "base/result.h"
 
 namespace nlsplit {
@@ -15,7 +16,9 @@ namespace nlsplit {
 // The whole content. Errors: missing, a directory, unreadable, above 4 GiB; the message names the path.
 Result<std::string> read_file(const std::string& path);
 
-// Writes to PATH.tmp.PID, then renames: PATH holds the old content or all of the new. Errors name the path.
+// Writes a new file, waits until it is on disk, then renames it: at any moment PATH holds the old content or all of the
+// new. A process that is killed leaves nothing beside it (where a file system lacks O_TMPFILE: PATH.tmp.PID.0). Errors
+// name the path.
 Status write_file(const std::string& path, std::string_view content);
 
 // The same piece by piece. Without a commit PATH stays as it was.
@@ -30,11 +33,11 @@ class FileWriter {
   Status commit();
 
  private:
-  FileWriter(std::string path, std::string temporary, int descriptor)
-      : path_(std::move(path)), temporary_(std::move(temporary)), descriptor_(descriptor) {}
+  FileWriter(std::string path, std::string temporary, Descriptor file)
+      : path_(std::move(path)), temporary_(std::move(temporary)), file_(std::move(file)) {}
 
-  std::string path_, temporary_;
-  int descriptor_;  // -1: nothing is to be done any more
+  std::string path_, temporary_;  // temporary_: empty while the new file has no name
+  Descriptor file_;
 };
 
 }  // namespace nlsplit

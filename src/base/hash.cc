@@ -9,4 +9,11 @@ uint64_t hash_bytes(const void* data, size_t size, uint64_t seed) { return XXH3_
 
 std::string hex16(uint64_t value) { return fmt::format("{:016x}", value); }
 
+Checksum checksum_of(std::string_view bytes) {
+  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
+  return {hash.high64, hash.low64};
+}
+
+std::string to_string(const Checksum& checksum) { return hex16(checksum.high) + hex16(checksum.low); }
+
 }  // namespace nlsplit

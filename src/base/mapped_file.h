@@ -14,7 +14,7 @@ namespace nlsplit {
 
 class MappedFile {
  public:
-  // Errors: missing, a directory, unreadable; the message names the path.
+  // Errors: missing, a directory, unreadable, too large for this process; the message names the path.
   static Result<std::shared_ptr<const MappedFile>> open(const std::string& path);
 
   MappedFile(const MappedFile&) = delete;
@@ -24,11 +24,16 @@ class MappedFile {
   std::string_view bytes() const { return {static_cast<const char*>(address_), size_}; }
 
  private:
-  MappedFile(void* address, size_t size) : address_(address), size_(size) {}
+  MappedFile(void* address, size_t size, const std::string& path);
 
   void* address_;  // nullptr: an empty file
   size_t size_;
+  struct Registered* registered_ = nullptr;
 };
+
+// The path of the file that is mapped there (its end, if it is long), nullptr if none is. For signal handlers: a file
+// that is truncated while it is mapped ends in SIGBUS (base/memory_faults.h).
+const char* mapped_file_at(const void* address);
 
 // A part of one, which keeps the file mapped.
 struct MappedBytes {

@@ -1,9 +1,21 @@
 #include "base/file.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/folder_writer.h"
+#include "base/output_lock.h"
 
 namespace nlsplit {
 namespace {
@@ -73,6 +85,146 @@ TEST_F(File, DoesNotReplaceAPipeByAFile) {
   EXPECT_EQ(status.error().to_string(), "cannot write '" + path("pipe") + "': it is not a regular file");
   EXPECT_TRUE(fs::is_fifo(path("pipe")));
 }
+
+TEST_F(File, ThreadsMayWriteOneFileAtOnce) {
+  std::vector<std::thread> writers;
+  std::atomic<int> failures = 0;
+  for (char c = 'a'; c < 'e'; ++c) {
+    writers.emplace_back([&, c] {
+      for (int i = 0; i < 20; ++i) failures += write_file(path("x"), std::string(10000, c)).ok() ? 0 : 1;
+    });
+  }
+  for (std::thread& writer : writers) writer.join();
+  EXPECT_EQ(failures, 0);
+  EXPECT_EQ(*read_file(path("x")), std::string(10000, (*read_file(path("x")))[0]));
+  EXPECT_EQ(file_count(), 1u);
+}
+
+// Runs body() in a child and answers its exit code, or -1 if it was killed after so many microseconds.
+template <class Body>
+int in_child(const Body& body, int kill_after_us = 0) {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(body());
+  if (kill_after_us > 0) {
+    std::this_thread::sleep_for(std::chrono::microseconds(kill_after_us));
+    ::kill(child, SIGKILL);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+// A limit on the size of files stands for a disk that is full.
+void fill_the_disk(rlim_t left) {
+  ::signal(SIGXFSZ, SIG_IGN);
+  const rlimit limit{left, left};
+  ::setrlimit(RLIMIT_FSIZE, &limit);
+}
+
+TEST_F(File, AFullDiskLeavesTheOldFile) {
+  ASSERT_TRUE(write_file(path("x"), "old").ok());
+  EXPECT_EQ(
+      in_child([&] {
+        fill_the_disk(1000);
+        const Status status = write_file(path("x"), std::string(5000, 'n'));
+        return !status.ok() && status.error().to_string() == "cannot write '" + path("x") + "': File too large" ? 0 : 1;
+      }),
+      0);
+  EXPECT_EQ(*read_file(path("x")), "old");
+  EXPECT_EQ(file_count(), 1u);
+}
+
+TEST_F(File, AKilledWriterLeavesOneOfTheTwo) {
+  const std::string old_text(300'000, 'o'), new_text(500'000, 'n');
+  ASSERT_TRUE(write_file(path("x"), old_text).ok());
+  for (int run = 0; run < 40; ++run) {
+    in_child(
+        [&] {
+          for (;;) {
+            if (!write_file(path("x"), new_text).ok() || !write_file(path("x"), old_text).ok()) return 1;
+          }
+        },
+        200 + 137 * run);
+    const auto text = read_file(path("x"));
+    ASSERT_TRUE(text.ok() && (*text == old_text || *text == new_text));
+  }
+  // Between getting a name and being renamed a file has two links; no more than a few of 40 kills meet that.
+  EXPECT_LE(file_count(), 4u);
+}
+
+TEST_F(File, TheSecondWriterIsToldOfTheFirst) {
+  auto lock = OutputLock::beside(path("x"));
+  ASSERT_TRUE(lock.ok());
+  const auto second = OutputLock::beside(path("x"));
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.error().kind, ErrorKind::invalid_input);
+  EXPECT_TRUE(second.error().message.starts_with("another run is writing to '" + path("x") + "' (process " +
+                                                 std::to_string(::getpid()) + " on "))
+      << second.error().message;
+  { const OutputLock over = std::move(*lock); }
+  EXPECT_TRUE(OutputLock::beside(path("x")).ok());
+  EXPECT_EQ(file_count(), 0u) << "locks are removed";
+}
+
+TEST_F(File, ALockEndsWithItsProcess) {
+  EXPECT_EQ(in_child([&] {
+              auto lock = OutputLock::of_folder(directory_);
+              ::_exit(lock.ok() ? 7 : 1);  // without its destructor, as if killed
+              return 0;
+            }),
+            7);
+  EXPECT_EQ(file_count(), 1u);
+  EXPECT_TRUE(OutputLock::of_folder(directory_).ok());
+  EXPECT_EQ(file_count(), 0u);
+}
+
+class Folder : public File, public ::testing::WithParamInterface<bool> {
+ protected:
+  Status replace(const std::string& content) {
+    ASSIGN_OR_RETURN(FolderWriter folder, FolderWriter::open(path("out"), GetParam()));
+    RETURN_IF_ERROR(write_file(folder.path() + "/a", content));
+    RETURN_IF_ERROR(write_file(folder.path() + "/b", content));
+    return folder.commit();
+  }
+};
+
+TEST_P(Folder, IsReplacedAsAWhole) {
+  for (const char* content : {"1", "2", "3"}) {
+    ASSERT_TRUE(replace(content).ok());
+    EXPECT_EQ(*read_file(path("out/a")), content);
+    EXPECT_EQ(*read_file(path("out/b")), content);
+    EXPECT_EQ(file_count(), 1u) << "the old one is gone, and the lock";
+  }
+  {
+    auto folder = FolderWriter::open(path("out"), GetParam());
+    ASSERT_TRUE(folder.ok() && write_file(folder->path() + "/a", "4").ok());
+    EXPECT_FALSE(FolderWriter::open(path("out"), GetParam()).ok()) << "another one is at it";
+  }
+  EXPECT_EQ(*read_file(path("out/a")), "3") << "without a commit";
+  EXPECT_EQ(file_count(), 1u);
+}
+
+TEST_P(Folder, SurvivesAKillAtAnyMoment) {
+  ASSERT_TRUE(replace("old").ok());
+  for (int run = 0; run < 40; ++run) {
+    in_child(
+        [&] {
+          for (;;) {
+            if (!replace("new").ok() || !replace("old").ok()) return 1;
+          }
+        },
+        200 + 331 * run);
+    if (!GetParam()) {  // between two renames the old one has another name, until the next writer comes
+      ASSERT_TRUE(FolderWriter::open(path("out"), false).ok());
+    }
+    const auto a = read_file(path("out/a")), b = read_file(path("out/b"));
+    ASSERT_TRUE(a.ok() && b.ok() && *a == *b && (*a == "old" || *a == "new")) << run;
+  }
+  ASSERT_TRUE(replace("last").ok());
+  EXPECT_EQ(file_count(), 1u) << "what killed runs left is removed";
+}
+
+INSTANTIATE_TEST_SUITE_P(Exchange, Folder, ::testing::Bool());
 
 }  // namespace
 }  // namespace nlsplit

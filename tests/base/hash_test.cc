@@ -23,5 +23,17 @@ TEST(Hash, HexHasSixteenDigits) {
   EXPECT_EQ(hex16(~uint64_t{0}), "ffffffffffffffff");
 }
 
+// Checksums stand in saved folders. The value for no bytes is in the XXH3 specification.
+TEST(Checksum, IsXxh3Of128Bits) {
+  EXPECT_EQ(to_string(checksum_of("")), "99aa06d3014798d86001c324468d497f");
+  std::string bytes(1000, 'w');
+  const Checksum before = checksum_of(bytes);
+  for (size_t bit = 0; bit < 8 * bytes.size(); bit += 37) {
+    bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << bit % 8));
+    EXPECT_NE(checksum_of(bytes), before) << bit;
+    bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << bit % 8));
+  }
+}
+
 }  // namespace
 }  // namespace nlsplit

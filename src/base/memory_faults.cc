@@ -1,0 +1,73 @@
+#include "base/memory_faults.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <cstring>
+#include <new>
+
+#include "base/mapped_file.h"
+
+namespace nlsplit {
+namespace {
+
+// Everything here runs where nothing may be allocated and no lock taken.
+void say(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t n = ::write(STDERR_FILENO, text.data(), text.size());
+    if (n <= 0) return;
+    text.remove_prefix(static_cast<size_t>(n));
+  }
+}
+
+extern "C" void on_bus_error(int signal, siginfo_t* info, void*) {
+  const char* file = mapped_file_at(info->si_addr);
+  if (file != nullptr) {
+    say("error: '");
+    say(file);
+    say("' was truncated while it was in use, or its disk failed\n");
+  } else if (info->si_code == BUS_ADRERR) {
+    say("error: memory that is shared by a file is gone (SIGBUS): is /dev/shm or the folder for temporary files "
+        "full?\n");
+  } else {
+    ::signal(signal, SIG_DFL);  // what failed is done again, and ends the process
+    return;
+  }
+  ::_exit(exit_of_a_fault);
+}
+
+// In MiB; 0 if it is not known.
+long memory_held() {
+  char text[64] = "";
+  const int fd = ::open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+  const ssize_t n = fd < 0 ? -1 : ::read(fd, text, sizeof(text) - 1);
+  if (fd >= 0) ::close(fd);
+  if (n <= 0) return 0;
+  const char* second = std::strchr(text, ' ');  // pages of the address space, then pages held
+  long pages = 0;
+  if (second != nullptr) std::from_chars(second + 1, text + n, pages);
+  return pages * (::sysconf(_SC_PAGESIZE) / 1024) / 1024;
+}
+
+void on_no_memory() {
+  char held[32] = "";
+  *std::to_chars(held, held + sizeof(held) - 1, memory_held()).ptr = 0;
+  say("error: out of memory: the system refuses to give this process more; it holds ");
+  say(held);
+  say(" MiB\n");
+  ::_exit(exit_of_a_fault);
+}
+
+}  // namespace
+
+void catch_memory_faults() {
+  struct sigaction action {};
+  action.sa_sigaction = on_bus_error;
+  action.sa_flags = SA_SIGINFO;
+  ::sigaction(SIGBUS, &action, nullptr);
+  std::set_new_handler(on_no_memory);
+}
+
+}  // namespace nlsplit

@@ -1,0 +1,34 @@
+#include "base/sync.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+
+#include "base/descriptor.h"
+
+namespace nlsplit {
+
+// std::strerror is not safe with threads.
+Error os_error(std::string_view verb, const std::string& path, int code) {
+  return io_error(fmt::format("cannot {} '{}': {}", verb, path, std::generic_category().message(code)));
+}
+
+std::string folder_of(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+// File systems that keep nothing answer EINVAL: there is nothing to wait for.
+int sync_to_disk(int fd) { return ::fsync(fd) == 0 || errno == EINVAL ? 0 : errno; }
+
+int sync_folder(const std::string& folder) {
+  const Descriptor opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (opened.get() < 0) return errno == EACCES ? 0 : errno;  // a folder may be writable and not readable
+  return sync_to_disk(opened.get());
+}
+
+}  // namespace nlsplit

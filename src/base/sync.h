@@ -1,0 +1,20 @@
+// What writing files and folders share: errors of the operating system, and waiting for the disk.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace nlsplit {
+
+// "cannot VERB 'PATH': No space left on device". `code` is an errno.
+Error os_error(std::string_view verb, const std::string& path, int code);
+
+std::string folder_of(const std::string& path);  // "." where PATH has no '/'
+
+// 0 once the file, or the names in the folder, are on disk; else errno.
+int sync_to_disk(int fd);
+int sync_folder(const std::string& folder);
+
+}  // namespace nlsplit
