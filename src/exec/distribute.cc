@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/hash.h"
 #include "exec/instructions.h"
 
 namespace nlsplit {
@@ -119,49 +120,118 @@ bool has_contents(const DeviceProgram& device, const Job& job) {
   });
 }
 
+// The layers that read a buffer: "conv1, relu1"; empty if they have no names.
+std::string label_of(const DeviceProgram& device, const Buffer& buffer) {
+  for (const Segment& segment : device.segments) {
+    for (const Instr& instr : segment.instrs) {
+      for (const Operand& operand : instr.reads) {
+        if (operand.buffer.valid() && &device.buffer(device.root(operand.buffer)) == &buffer && !instr.label.empty())
+          return instr.label;
+      }
+    }
+  }
+  return "";
+}
+
+std::vector<const Buffer*> buffers_with_content(const DeviceProgram& device) {
+  std::vector<const Buffer*> buffers;
+  for (const Buffer& buffer : device.buffers) {
+    if (has_bytes(buffer) && buffer.has_content) buffers.push_back(&buffer);
+  }
+  return buffers;
+}
+
+// Error: bits have changed since the weights were saved. `rank` is the one that has these bytes.
+Status check_bits(const Program& program, const DeviceProgram& device, const Buffer& buffer, std::string_view raw,
+                  const Checksum& saved, int rank, std::string_view how) {
+  const Checksum now = checksum_of(raw);
+  if (now == saved) return ok_status();
+  const std::string label = label_of(device, buffer);
+  return invalid_input(fmt::format(
+      "weight {}{} of device {}: rank {} on host {} {} other bytes than were saved (checksum {}, saved {}); "
+      "copy or save the program again, and check that host's disk and memory",
+      buffer.name, label.empty() ? "" : fmt::format(" ({})", label), device.name, rank,
+      program.devices[static_cast<size_t>(rank)].host, how, to_string(now), to_string(saved)));
+}
+
+// The checksums of a device's contents, in the order of its buffers: rank 0 knows them.
+Result<std::vector<Checksum>> share_checksums(const std::vector<const Buffer*>& buffers, int rank, const Job& job,
+                                              Transport& transport, const Waiting& waiting) {
+  std::vector<Checksum> checksums(buffers.size());
+  if (transport.rank() == 0) {
+    for (size_t i = 0; i < buffers.size(); ++i) {
+      if (job.checksums) {
+        ASSIGN_OR_RETURN(checksums[i], job.checksums(buffers[i]->content));
+      } else {
+        ASSIGN_OR_RETURN(const std::string_view raw, job.contents(buffers[i]->content));
+        checksums[i] = checksum_of(raw);
+      }
+    }
+  }
+  if (rank == 0 || buffers.empty()) return checksums;
+  if (transport.rank() == 0)
+    RETURN_IF_ERROR(send_bytes(transport, rank, std::as_bytes(std::span(checksums)), waiting));
+  else
+    RETURN_IF_ERROR(recv_bytes(transport, 0, std::as_writable_bytes(std::span(checksums)), waiting));
+  return checksums;
+}
+
 }  // namespace
 
 Status place_weights(const Program& program, const Job& job, const KernelTable& kernels, std::byte* arena,
                      Transport& transport, const Waiting& waiting) {
-  const bool own = has_contents(program.devices[static_cast<size_t>(transport.rank())], job);
+  const int me = transport.rank();
+  const bool own = has_contents(program.devices[static_cast<size_t>(me)], job);
   ASSIGN_OR_RETURN(const std::vector<std::string> owns, gather(transport, own ? "y" : "n", waiting));
-  Status mine;
-  const auto place = [&](const DeviceProgram& device, const Buffer& buffer, std::string_view raw) {
-    transport.liveness().moved();  // one piece after the other: each has its own deadline
-    const Status placed = place_content(program, device, kernels, buffer, raw, arena);
-    if (!placed.ok() && mine.ok()) mine = placed;
+  Status mine;  // the others wait for what comes next: an error is told afterwards
+  const auto keep = [&mine](const Status& status) {
+    if (!status.ok() && mine.ok()) mine = status;
+  };
+  // check_job saw everything: the file changed under us, and the others already wait for it.
+  const auto give_up = [&transport](const Error& error) -> Error {
+    transport.abort(error);
+    return error;
   };
   for (int rank = 0; rank < transport.size(); ++rank) {
+    if (me != 0 && me != rank) continue;
     const DeviceProgram& device = program.devices[static_cast<size_t>(rank)];
-    if (transport.rank() != 0 && transport.rank() != rank) continue;
-    for (const Buffer& buffer : device.buffers) {
-      if (!has_bytes(buffer)) continue;
+    const std::vector<const Buffer*> buffers = buffers_with_content(device);
+    const auto checksums = share_checksums(buffers, rank, job, transport, waiting);
+    if (!checksums) return me == 0 ? give_up(checksums.error()) : checksums.error();
+    const bool there = me == 0 ? owns[static_cast<size_t>(rank)] == "y" : own;
+    for (size_t i = 0; i < buffers.size(); ++i) {
+      transport.liveness().moved();  // one piece after the other: each has its own deadline
+      const Buffer& buffer = *buffers[i];
+      const Checksum& saved = (*checksums)[i];
       std::string received;
       std::string_view raw;
-      const bool there = transport.rank() == 0 ? owns[static_cast<size_t>(rank)] == "y" : own;
-      if (buffer.has_content && there && transport.rank() == rank) {
+      if (me == 0 && me != rank) {
+        if (there) continue;
         auto found = job.contents(buffer.content);
-        if (!found) {  // it was there a moment ago
-          if (mine.ok()) mine = found.error();
+        if (!found) return give_up(found.error());
+        keep(check_bits(program, device, buffer, *found, saved, me, "reads"));
+        RETURN_IF_ERROR(send_bytes(transport, rank, std::as_bytes(std::span(*found)), waiting));
+        continue;
+      }
+      if (me == 0 || there) {
+        auto found = job.contents(buffer.content);
+        if (!found) {
+          keep(found.error());
           continue;
         }
         raw = *found;
-      } else if (buffer.has_content && there) {
-        continue;  // rank 0 has nothing to do for it
-      } else if (buffer.has_content && transport.rank() == 0) {
-        auto found = job.contents(buffer.content);
-        if (!found) {  // check_job saw it: the file changed under us, and the others already wait for it
-          transport.abort(found.error());
-          return found.error();
-        }
-        raw = *found;
-        if (rank != 0) RETURN_IF_ERROR(send_bytes(transport, rank, std::as_bytes(std::span(raw)), waiting));
-      } else if (buffer.has_content) {
+      } else {
         received.resize(static_cast<size_t>(size_of(buffer.type).value()));
         RETURN_IF_ERROR(recv_bytes(transport, 0, std::as_writable_bytes(std::span(received)), waiting));
         raw = received;
       }
-      if (transport.rank() == rank) place(device, buffer, raw);
+      const Status intact =
+          check_bits(program, device, buffer, raw, saved, me, me == 0 || there ? "reads" : "received");
+      keep(intact.ok() ? place_content(program, device, kernels, buffer, raw, arena) : intact);
+    }
+    if (me != rank) continue;
+    for (const Buffer& buffer : device.buffers) {
+      if (has_bytes(buffer) && !buffer.has_content) keep(place_content(program, device, kernels, buffer, {}, arena));
     }
   }
   return mine;

@@ -17,9 +17,9 @@ std::string banks_of(const Buffer& buffer, std::byte* arena);
 Status check_job(const Program& program, const Job& job);
 
 // Fills the weight, state and input buffers of this rank's arena. Rank 0 sends the weights, but not to a rank whose own
-// job has all it needs (the same files over a shared file system: contents have the same names only if they are the
-// same). An error of one rank does not stop the exchange;
-// agree() afterwards.
+// job has all it needs (the same files over a shared file system, or a copy of them). Rank 0 tells every rank the
+// checksums that were saved with the weights; a rank whose bytes differ, read or received, answers with an error that
+// names the weight, itself and its host. An error of one rank does not stop the exchange; agree() afterwards.
 Status place_weights(const Program& program, const Job& job, const KernelTable& kernels, std::byte* arena,
                      Transport& transport, const Waiting& waiting);
 Status place_inputs(const Program& program, const Job& job, std::byte* arena, Transport& transport,

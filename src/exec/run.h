@@ -37,6 +37,7 @@ std::span<const std::byte> bytes_of(const NamedTensor& tensor);
 
 // Row-major bytes of a content, valid until the next call.
 using ContentLookup = std::function<Result<std::string_view>(ContentId)>;
+using ChecksumLookup = std::function<Result<Checksum>(ContentId)>;
 
 // What rank 0 brings. Other ranks may have contents too, which then need not travel.
 struct Job {
@@ -45,6 +46,7 @@ struct Job {
   Clocks clocks = {};                            // program/saved.h
   std::optional<Online> online = {};             // none: every device in the order of the Program
   std::vector<double> predicted_compute_s = {};  // by device, in an execution: for deadlines; empty: nobody knows
+  ChecksumLookup checksums = {};                 // of the contents when they were saved; none: as rank 0 has them now
 };
 
 struct Repeat {

@@ -165,10 +165,25 @@ std::string filled(const TensorType& type, double value) {
 
 }  // namespace
 
+bool WeightStore::same_content(const Entry& a, const Entry& b) {
+  const auto bytes = [](const Entry& entry) -> std::string_view {
+    return entry.kind == Entry::Kind::mapped ? entry.mapped.view() : std::string_view(entry.raw);
+  };
+  return a.recipe == b.recipe && bytes(a) == bytes(b);
+}
+
 ContentId WeightStore::insert(uint64_t hash, Entry entry) {
-  const auto [at, added] = entries_.try_emplace(hash, std::move(entry));
-  if (added) stored_ += static_cast<int64_t>(at->second.raw.size());
-  return ContentId{hash};
+  for (;; hash = hash_bytes(&hash, sizeof(hash), 2)) {
+    const auto [at, added] = entries_.try_emplace(hash, std::move(entry));  // moves only what is added
+    if (added) stored_ += static_cast<int64_t>(at->second.raw.size());
+    if (added || same_content(at->second, entry)) return ContentId{hash};
+  }
+}
+
+ContentId WeightStore::insert_recipe(std::string recipe, Entry entry) {
+  const uint64_t hash = hash_recipe(recipe);
+  entry.recipe = std::move(recipe);
+  return insert(hash, std::move(entry));
 }
 
 ContentId WeightStore::add_bytes(TensorType type, std::string raw) {
@@ -193,36 +208,34 @@ ContentId WeightStore::add_mapped(TensorType type, MappedBytes bytes) {
 
 ContentId WeightStore::add_random(TensorType type, uint64_t seed, float deviation, float mean) {
   CHECK(type.dtype == DType::f32, "random weights are f32");
-  const uint64_t hash =
-      hash_recipe(fmt::format("random {} {} {} {}", element_count(type.shape), seed, deviation, mean));
+  std::string recipe = fmt::format("random {} {} {} {}", element_count(type.shape), seed, deviation, mean);
   Entry entry;
   entry.kind = Entry::Kind::random;
   entry.type = std::move(type);
   entry.seed = seed;
   entry.a = deviation;
   entry.b = mean;
-  return insert(hash, std::move(entry));
+  return insert_recipe(std::move(recipe), std::move(entry));
 }
 
 ContentId WeightStore::add_fill(TensorType type, double value) {
-  const uint64_t hash =
-      hash_recipe(fmt::format("fill {} {} {}", name_of(type.dtype), element_count(type.shape), value));
+  std::string recipe = fmt::format("fill {} {} {}", name_of(type.dtype), element_count(type.shape), value);
   Entry entry;
   entry.kind = Entry::Kind::fill;
   entry.type = std::move(type);
   entry.a = value;
-  return insert(hash, std::move(entry));
+  return insert_recipe(std::move(recipe), std::move(entry));
 }
 
 ContentId WeightStore::add_formula(Formula formula, TensorType type, double parameter) {
   CHECK(type.dtype == DType::f32, "formulas are f32");
-  const uint64_t hash = hash_recipe(fmt::format("formula {} {} {}", name_of(formula), to_string(type), parameter));
+  std::string recipe = fmt::format("formula {} {} {}", name_of(formula), to_string(type), parameter);
   Entry entry;
   entry.kind = Entry::Kind::formula;
   entry.type = std::move(type);
   entry.a = parameter;
   entry.formula = formula;
-  return insert(hash, std::move(entry));
+  return insert_recipe(std::move(recipe), std::move(entry));
 }
 
 ContentId WeightStore::add_derived(Derivation how, std::vector<ContentId> from, double parameter, TensorType type) {
@@ -237,7 +250,7 @@ ContentId WeightStore::add_derived(Derivation how, std::vector<ContentId> from, 
   constexpr int64_t most = int64_t{1} << 32;  // a value added to itself again and again doubles them
   for (const ContentId id : from) entry.reads = std::min(most, entry.reads + reads(id));
   entry.from = std::move(from);
-  return insert(hash_recipe(recipe), std::move(entry));
+  return insert_recipe(std::move(recipe), std::move(entry));
 }
 
 WeightStore::Cut WeightStore::cut_of(int axis, int64_t begin, int64_t end, const TensorType& whole) {
@@ -250,9 +263,12 @@ WeightStore::Cut WeightStore::cut_of(int axis, int64_t begin, int64_t end, const
 }
 
 // The same bytes by another type are the same slice.
+std::string WeightStore::slice_recipe(ContentId from, const Cut& cut) {
+  return fmt::format("slice {} {} {} {}", hex16(from.value), cut.stride, cut.begin, cut.end);
+}
+
 ContentId WeightStore::slice_id(ContentId from, int axis, int64_t begin, int64_t end, const TensorType& whole) {
-  const Cut cut = cut_of(axis, begin, end, whole);
-  return ContentId{hash_recipe(fmt::format("slice {} {} {} {}", hex16(from.value), cut.stride, cut.begin, cut.end))};
+  return ContentId{hash_recipe(slice_recipe(from, cut_of(axis, begin, end, whole)))};
 }
 
 ContentId WeightStore::add_slice(ContentId from, int axis, int64_t begin, int64_t end, const TensorType& whole) {
@@ -263,7 +279,10 @@ ContentId WeightStore::add_slice(ContentId from, int axis, int64_t begin, int64_
   entry.cut = cut_of(axis, begin, end, whole);
   entry.reads = 1 + reads(from);
   entry.from = {from};
-  return insert(slice_id(from, axis, begin, end, whole).value, std::move(entry));
+  std::string recipe = slice_recipe(from, entry.cut);
+  const ContentId id = insert_recipe(std::move(recipe), std::move(entry));
+  CHECK(id == slice_id(from, axis, begin, end, whole), "Programs name a slice before it is added");
+  return id;
 }
 
 bool WeightStore::contains(ContentId id) const { return entries_.contains(id.value); }

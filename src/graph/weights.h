@@ -9,7 +9,8 @@
 //   ContentId h = store.add_slice(w, 0, 0, 32, {DType::f32, {64, 3, 3, 3}});  // its first 32 filters, when asked for
 //   ASSIGN_OR_RETURN(std::string raw, store.materialise(f));
 //
-// The id of bytes is their hash; the id of anything else hashes how it is made, so equal recipes are stored once.
+// The id of bytes is their hash; the id of anything else hashes how it is made, so equal recipes are stored once. Of 64
+// bits: where hashes are equal bytes or recipes are compared, and what differs gets an id of its own.
 #pragma once
 
 #include <optional>
@@ -83,11 +84,15 @@ class WeightStore {
     Formula formula{};
     std::vector<ContentId> from;
     Cut cut;
+    std::string recipe;  // of what has no bytes: all that its values depend on
     int64_t reads = 1;
   };
+  static std::string slice_recipe(ContentId from, const Cut& cut);
   static Cut cut_of(int axis, int64_t begin, int64_t end, const TensorType& whole);
   Result<std::string> materialise_slice(const Entry& entry) const;
+  static bool same_content(const Entry& a, const Entry& b);
   ContentId insert(uint64_t hash, Entry entry);
+  ContentId insert_recipe(std::string recipe, Entry entry);
   std::unordered_map<uint64_t, Entry> entries_;
   int64_t stored_ = 0;  // bytes
 };

@@ -1,21 +1,16 @@
 #include "program/saved.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
+#include <charconv>
 #include <cmath>
-#include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/file.h"
+#include "base/folder_writer.h"
 #include "base/hash.h"
 #include "base/text_reader.h"
 #include "program/text.h"
@@ -36,6 +31,8 @@ constexpr const char* online_file = "online.json";
 constexpr const char* promise_file = "promise.json";
 constexpr const char* prediction_file = "predicted.json";
 constexpr size_t content_alignment = 64;
+constexpr std::string_view index_header = "nlsplit-weights";
+constexpr int64_t index_version = 2;
 
 std::set<ContentId> contents_of(const SavedProgram& saved) {
   std::set<ContentId> contents;
@@ -51,36 +48,24 @@ std::set<ContentId> contents_of(const SavedProgram& saved) {
 
 // One content after the other, so that a network larger than the memory that is left can still be saved.
 Status write_weights(const std::string& dir, const std::set<ContentId>& contents, const WeightStore& weights) {
-  const std::string path = dir + "/" + weights_file;
-  std::FILE* file = std::fopen(path.c_str(), "wb");
-  if (file == nullptr) return io_error(fmt::format("cannot write {}: {}", path, std::strerror(errno)));
-  std::string index;
+  ASSIGN_OR_RETURN(FileWriter file, FileWriter::open(dir + "/" + weights_file));
+  std::string index = fmt::format("{} {}\n", index_header, index_version);
   size_t at = 0;
-  Status status;
   for (const ContentId id : contents) {
-    auto raw = weights.materialise(id);
-    if (!raw) {
-      status = raw.error();
-      break;
-    }
-    index += fmt::format("{} {} {}\n", hex16(id.value), at, raw->size());
-    raw->resize((raw->size() + content_alignment - 1) / content_alignment * content_alignment, '\0');
-    at += raw->size();
-    if (std::fwrite(raw->data(), 1, raw->size(), file) != raw->size()) {
-      status = io_error(fmt::format("cannot write {}: {}", path, std::strerror(errno)));
-      break;
-    }
+    ASSIGN_OR_RETURN(std::string raw, weights.materialise(id));
+    index += fmt::format("{} {} {} {}\n", hex16(id.value), at, raw.size(), to_string(checksum_of(raw)));
+    raw.resize((raw.size() + content_alignment - 1) / content_alignment * content_alignment, '\0');
+    at += raw.size();
+    RETURN_IF_ERROR(file.write(raw));
   }
-  if (std::fclose(file) != 0 && status.ok())
-    status = io_error(fmt::format("cannot write {}: {}", path, std::strerror(errno)));
-  RETURN_IF_ERROR(status);
+  RETURN_IF_ERROR(file.commit());
   return write_file(dir + "/" + index_file, index);
 }
 
 // Hard links: a folder remains whole when the other is removed.
 Status link_weights(const std::string& dir, const std::set<ContentId>& contents, const std::string& like) {
   ASSIGN_OR_RETURN(const WeightFile file, WeightFile::open(like));
-  for (const ContentId id : contents) RETURN_IF_ERROR(file.bytes(id));
+  for (const ContentId id : contents) RETURN_IF_ERROR(file.find(id));
   for (const char* name : {index_file, weights_file}) {
     std::error_code failure;
     fs::create_hard_link(fs::path(like) / name, fs::path(dir) / name, failure);
@@ -134,8 +119,9 @@ Result<Promise> read_promise(const std::string& path) {
     if (value.at("format") != "nlsplit-promise" || value.at("version") != 1)
       return invalid_input(fmt::format("{}: not a promise of version 1", path));
     Promise promise{value.at("tolerance").get<double>(), value.at("why").get<std::string>()};
-    if (!std::isfinite(promise.tolerance) || promise.tolerance < 0)
-      return invalid_input(fmt::format("{}: a tolerance of {}", path, promise.tolerance));
+    if (!(promise.tolerance >= 0 && promise.tolerance <= rounding_tolerance(DType::bf16)))
+      return invalid_input(fmt::format("{}: a tolerance of {}; no plan promises more than {:g}", path,
+                                       promise.tolerance, rounding_tolerance(DType::bf16)));
     return promise;
   } catch (const json::exception& e) {
     return invalid_input(fmt::format("{}: {}", path, e.what()));
@@ -149,21 +135,25 @@ Status save(const std::string& dir, const SavedProgram& saved, const Fill& fill)
   if (fs::exists(dir, failure) && !fs::exists(dir + "/" + program_file, failure)) {
     return invalid_input(fmt::format("{} exists and is not a saved program; it is left alone", dir));
   }
-  fs::path target = fs::path(dir).lexically_normal();
-  if (!target.has_filename()) target = target.parent_path();  // "x/" is "x"
-  const std::string temporary = fmt::format("{}.tmp.{}", target.string(), ::getpid());
-  if (!fs::create_directories(temporary, failure)) {
-    return io_error(fmt::format("cannot create {}: {}", temporary, failure ? failure.message() : "it exists"));
-  }
-  Status status = fill(temporary);
-  if (status.ok()) status = write_programs(temporary, saved);
-  if (status.ok()) {
-    fs::remove_all(target, failure);
-    fs::rename(temporary, target, failure);
-    if (failure) status = io_error(fmt::format("cannot rename to {}: {}", dir, failure.message()));
-  }
-  if (!status.ok()) fs::remove_all(temporary, failure);
-  return status;
+  ASSIGN_OR_RETURN(FolderWriter folder, FolderWriter::open(dir));
+  RETURN_IF_ERROR(fill(folder.path()));
+  RETURN_IF_ERROR(write_programs(folder.path(), saved));
+  return folder.commit();
+}
+
+// 32 digits.
+Result<Checksum> read_checksum(TextReader& in) {
+  const std::string_view text = in.peek();
+  Checksum checksum;
+  const auto half = [&](size_t at, uint64_t& value) {
+    const char* begin = text.data() + at;
+    const auto [end, failure] = std::from_chars(begin, begin + 16, value, 16);
+    return failure == std::errc() && end == begin + 16;
+  };
+  if (text.size() != 32 || !half(0, checksum.high) || !half(16, checksum.low))
+    return in.error("expected a checksum (32 hexadecimal digits)");
+  RETURN_IF_ERROR(in.expect(text));
+  return checksum;
 }
 
 }  // namespace
@@ -243,58 +233,61 @@ Result<SavedProgram> load_program(const std::string& dir) {
   return saved;
 }
 
-Result<WeightFile> WeightFile::open(const std::string& dir) {
-  WeightFile file;
-  const std::string path = dir + "/" + weights_file;
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) return io_error(fmt::format("cannot read {}: {}", path, std::strerror(errno)));
-  struct stat info {};
-  const bool known = ::fstat(descriptor, &info) == 0 && S_ISREG(info.st_mode);
-  file.size_ = known ? static_cast<size_t>(info.st_size) : 0;
-  if (file.size_ > 0) {
-    void* mapped = ::mmap(nullptr, file.size_, PROT_READ, MAP_PRIVATE, descriptor, 0);
-    if (mapped != MAP_FAILED) file.data_ = static_cast<const char*>(mapped);
+Result<std::map<ContentId, SavedContent>> parse_weight_index(const std::string& text, const std::string& file,
+                                                             size_t weight_bytes) {
+  TextReader in(text, file);
+  const bool known = in.next_line() && in.accept(index_header);
+  if (!known) {
+    return invalid_input(
+        fmt::format("{}: a saved program of an older version, whose weights have no checksums; save it again: nlsim "
+                    "lower … --save DIR",
+                    file));
   }
-  ::close(descriptor);
-  if (!known || (file.size_ > 0 && file.data_ == nullptr)) return io_error(fmt::format("cannot map {}", path));
-
-  const std::string index_path = dir + "/" + index_file;
-  ASSIGN_OR_RETURN(const std::string index, read_file(index_path));
-  TextReader in(index, index_path);
+  ASSIGN_OR_RETURN(const int64_t version, in.integer("a version"));
+  if (version != index_version)
+    return in.error(fmt::format("version {}; this program reads {}", version, index_version));
+  RETURN_IF_ERROR(in.end_of_line());
+  std::map<ContentId, SavedContent> index;
+  const auto total = static_cast<int64_t>(weight_bytes);
   while (in.next_line()) {
     ASSIGN_OR_RETURN(const uint64_t id, in.hex("a content id"));
     ASSIGN_OR_RETURN(const int64_t at, in.integer("an offset"));
     ASSIGN_OR_RETURN(const int64_t size, in.integer("a size"));
+    if (at < 0 || size < 0 || at > total || size > total - at)
+      return in.error(fmt::format("{} is truncated: it has {} B", weights_file, total));
+    ASSIGN_OR_RETURN(const Checksum checksum, read_checksum(in));
     RETURN_IF_ERROR(in.end_of_line());
-    const auto total = static_cast<int64_t>(file.size_);
-    if (at < 0 || size < 0 || at > total || size > total - at) {
-      return in.error(fmt::format("{} is truncated: it has {} B", path, total));
-    }
-    file.index_[ContentId{id}] = {static_cast<size_t>(at), static_cast<size_t>(size)};
+    const SavedContent content{static_cast<size_t>(at), static_cast<size_t>(size), checksum};
+    if (!index.emplace(ContentId{id}, content).second) return in.error(fmt::format("{} stands twice", hex16(id)));
   }
-  return file;
+  return index;
 }
 
-WeightFile::WeightFile(WeightFile&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)),
-      size_(std::exchange(other.size_, 0)),
-      index_(std::move(other.index_)) {}
-
-WeightFile& WeightFile::operator=(WeightFile&& other) noexcept {
-  std::swap(data_, other.data_);
-  std::swap(size_, other.size_);
-  std::swap(index_, other.index_);
-  return *this;
+Result<WeightFile> WeightFile::open(const std::string& dir) {
+  WeightFile weights;
+  weights.dir_ = dir;
+  ASSIGN_OR_RETURN(weights.file_, MappedFile::open(dir + "/" + weights_file));
+  const std::string path = dir + "/" + index_file;
+  ASSIGN_OR_RETURN(const std::string text, read_file(path));
+  ASSIGN_OR_RETURN(weights.index_, parse_weight_index(text, path, weights.file_->bytes().size()));
+  return weights;
 }
 
-WeightFile::~WeightFile() {
-  if (data_ != nullptr) ::munmap(const_cast<char*>(data_), size_);
+Result<SavedContent> WeightFile::find(ContentId id) const {
+  const auto found = index_.find(id);
+  if (found == index_.end())
+    return invalid_input(fmt::format("{}/{} has no content {}", dir_, index_file, hex16(id.value)));
+  return found->second;
 }
 
 Result<std::string_view> WeightFile::bytes(ContentId id) const {
-  const auto found = index_.find(id);
-  if (found == index_.end()) return invalid_input(fmt::format("{} has no content {}", index_file, hex16(id.value)));
-  return std::string_view(data_ + found->second.first, found->second.second);
+  ASSIGN_OR_RETURN(const SavedContent content, find(id));
+  return file_->bytes().substr(content.offset, content.size);
+}
+
+Result<Checksum> WeightFile::checksum(ContentId id) const {
+  ASSIGN_OR_RETURN(const SavedContent content, find(id));
+  return content.checksum;
 }
 
 }  // namespace nlsplit

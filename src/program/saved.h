@@ -2,7 +2,7 @@
 //
 //   program.nls     the Program
 //   unsplit.nls     the same graph on one device, for --check
-//   weights.idx     one line a content: id, offset, bytes
+//   weights.idx     "nlsplit-weights 2", then one line a content: id, offset, bytes, checksum (base/hash.h)
 //   weights.bin     their bytes
 //   clock.json      what computations take on devices with a clock (absent if there are none)
 //   online.json     who decides, if the plan is run online, and what it may know (absent if it is not)
@@ -11,9 +11,12 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 
+#include "base/hash.h"
+#include "base/mapped_file.h"
 #include "graph/weights.h"
 #include "program/online.h"
 #include "program/program.h"
@@ -52,7 +55,8 @@ struct SavedProgram {
   Promise promise = {};
 };
 
-// Writes into a new folder next to DIR and renames it; DIR must not exist or must be a folder this function wrote.
+// Replaces DIR as a whole (base/folder_writer.h); DIR must not exist or must be a folder this function wrote. Error
+// also if another run is saving there.
 Status save_program(const std::string& dir, const SavedProgram& saved, const WeightStore& weights);
 // The same where `like` is a folder saved for the same network: its files of weights are linked, not copied. Error also
 // if they lack a weight of this Program.
@@ -63,20 +67,29 @@ Result<SavedProgram> load_program(const std::string& dir);
 std::string clocks_text(const Clocks& clocks);
 Result<Clocks> parse_clocks(const std::string& text, const Program& program, const std::string& file);
 
-// Weights of a saved folder, mapped. Errors: missing or truncated files, ranges outside the file.
+struct SavedContent {
+  size_t offset = 0, size = 0;  // in weights.bin
+  Checksum checksum;            // of its bytes
+};
+// Of weights.idx, beside a weights.bin of so many bytes. Errors name `file` and the line.
+Result<std::map<ContentId, SavedContent>> parse_weight_index(const std::string& text, const std::string& file,
+                                                             size_t weight_bytes);
+
+// Weights of a saved folder, mapped. Errors: missing or truncated files, ranges outside the file. Who uses the bytes
+// compares them with the checksum (exec/distribute.h): reading them all here would read what other devices need.
 class WeightFile {
  public:
   static Result<WeightFile> open(const std::string& dir);
-  WeightFile(WeightFile&&) noexcept;
-  WeightFile& operator=(WeightFile&&) noexcept;
-  ~WeightFile();
+  // Errors of all: no such content.
+  Result<SavedContent> find(ContentId id) const;
   Result<std::string_view> bytes(ContentId id) const;  // borrowed from the mapping
+  Result<Checksum> checksum(ContentId id) const;
 
  private:
   WeightFile() = default;
-  const char* data_ = nullptr;
-  size_t size_ = 0;
-  std::map<ContentId, std::pair<size_t, size_t>> index_;
+  std::string dir_;
+  std::shared_ptr<const MappedFile> file_;
+  std::map<ContentId, SavedContent> index_;
 };
 
 }  // namespace nlsplit

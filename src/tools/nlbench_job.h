@@ -31,6 +31,9 @@ struct LoadedJob {
   ContentLookup contents() const {
     return [this](ContentId id) { return weights.bytes(id); };
   }
+  ChecksumLookup checksums() const {
+    return [this](ContentId id) { return weights.checksum(id); };
+  }
 };
 
 // `folder` holds what nlsim wrote while this runs; afterwards nobody needs it.

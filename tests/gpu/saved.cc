@@ -81,11 +81,15 @@ Result<bool> check_expected(const LoadedJob& job, const RunResult& result, const
                                        to_string(TensorType{DType::f32, want.shape}), got.tensor.name,
                                        to_string(got.tensor.type)));
     }
-    compare(got.tensor.values, want.values, all);
+    all.outputs.push_back(compare(got.tensor.values, want.values, got.tensor.name));
   }
-  fmt::print(
-      "  {} against {}/expected.npy: the largest difference is {:.3g}, the largest value {:.3g}, allowed {:g} of it\n",
-      all.equal() ? "equal" : "DIFFERS", dir, all.largest_difference, all.largest_value, all.tolerance);
+  for (const OutputComparison& output : all.outputs) {
+    fmt::print(
+        "  {} {} against {}/expected.npy: the largest difference is {:.3g}, the largest value {:.3g}, allowed "
+        "{:g} of it\n",
+        output.name, output.equal(all.tolerance) ? "equal" : "DIFFERS", dir, output.largest_difference,
+        output.largest_value, all.tolerance);
+  }
   return all.equal();
 }
 
@@ -115,7 +119,7 @@ Result<int> check_saved(const GpuOptions& gpu, const std::string& dir) {
     options.gpu = gpu;
     options.gpu.graphs = graphs;
     options.notice = notices.hear();
-    const Job whole{job.contents(), job.inputs, job.saved.clocks, job.saved.online};
+    const Job whole{job.contents(), job.inputs, job.saved.clocks, job.saved.online, job.checksums()};
     ASSIGN_OR_RETURN(const RunResult result, run_threads(job.saved.program, whole, options));
     const char* how = graphs == GpuGraphs::off     ? "one by one"
                       : graphs == GpuGraphs::timed ? "graphs"
@@ -131,11 +135,10 @@ Result<int> check_saved(const GpuOptions& gpu, const std::string& dir) {
     for (const OutputTensor& output : result.outputs)
       values.insert(values.end(), output.tensor.values.begin(), output.tensor.values.end());
     if (graphs == GpuGraphs::off) first = values;
-    Comparison same;
-    if (values.size() == first.size()) compare(values, first, same);
-    if (values.size() == first.size() && same.different == 0) continue;
+    const int64_t different = values.size() == first.size() ? compare(values, first).different : -1;
+    if (different == 0) continue;
     ++differing;
-    fmt::print("  DIFFERS: {} of {} values have other bits than one by one\n", same.different, values.size());
+    fmt::print("  DIFFERS: {} of {} values have other bits than one by one\n", different, values.size());
   }
   return differing;
 }

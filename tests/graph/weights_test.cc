@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <cstring>
 
@@ -30,6 +31,28 @@ TEST(WeightStore, EqualBytesAreStoredOnce) {
   EXPECT_EQ(store.stored_bytes(), bytes(16));
   EXPECT_EQ(store.materialise(a).value(), raw);
   EXPECT_NE(store.add_bytes(f32({4}), raw_of({1, 2, 3, 5})), a);
+}
+
+// Ids have 64 bits, and two weights of 16 bytes with one hash are easily made: XXH3 adds the halves, less fixed masks,
+// to their product. Where one half is 0 the other may stand on either side, turned.
+TEST(WeightStore, EqualHashesAreNotEqualWeights) {
+  const uint64_t low_mask = 0x1fb3b7a4a4404072 ^ 0x78e5c0cc4ee679cb;   // XXH3's secret, bytes 24 to 31 and 32 to 39
+  const uint64_t high_mask = 0x2172ffcc7dd05a82 ^ 0x8e2443f7744608b8;  // 40 to 47 and 48 to 55
+  const uint64_t x = 0x0123456789abcdef;
+  const auto bytes_of = [&](uint64_t low, uint64_t high) {
+    const std::array<uint64_t, 2> words = {low ^ low_mask, high ^ high_mask};
+    return std::string(reinterpret_cast<const char*>(words.data()), sizeof(words));
+  };
+  const std::string one = bytes_of(0, x), other = bytes_of(__builtin_bswap64(x), 0);
+  ASSERT_NE(one, other);
+  ASSERT_EQ(hash_text(one), hash_text(other));
+  WeightStore store;
+  const TensorType type{DType::f32, {4}};
+  const ContentId a = store.add_bytes(type, one), b = store.add_bytes(type, other);
+  EXPECT_NE(a, b);
+  EXPECT_EQ(store.add_bytes(type, other), b);
+  EXPECT_EQ(*store.materialise(a), one);
+  EXPECT_EQ(*store.materialise(b), other);
 }
 
 TEST(WeightStore, RecipesHoldNoBytesAndAreReproducible) {
