@@ -3,9 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
-#include <limits>
 #include <set>
 
 #include "exec/run_threads.h"
@@ -33,19 +30,6 @@ DType coarsest_type(const Program& program) {
 
 }  // namespace
 
-void compare(const std::vector<float>& got, const std::vector<float>& want, Comparison& into) {
-  for (size_t i = 0; i < want.size(); ++i) {
-    ++into.values;
-    const double a = got[i], b = want[i];
-    if (std::isfinite(b)) into.largest_value = std::max(into.largest_value, std::abs(b));
-    if (std::memcmp(&got[i], &want[i], sizeof(float)) == 0) continue;
-    ++into.different;
-    const double difference =
-        std::isfinite(a) && std::isfinite(b) ? std::abs(a - b) : std::numeric_limits<double>::infinity();
-    into.largest_difference = std::max(into.largest_difference, difference);
-  }
-}
-
 Result<Comparison> check_against_unsplit(const LoadedJob& job, const RunResult& result, double tolerance,
                                          const RunOptions& options) {
   RunOptions once;
@@ -54,7 +38,8 @@ Result<Comparison> check_against_unsplit(const LoadedJob& job, const RunResult& 
   once.watchdog_s = options.watchdog_s;
   once.cancelled = options.cancelled;
   once.gpu = options.gpu;
-  ASSIGN_OR_RETURN(const RunResult unsplit, run_threads(job.saved.unsplit, {job.contents(), job.inputs}, once));
+  ASSIGN_OR_RETURN(const RunResult unsplit,
+                   run_threads(job.saved.unsplit, {job.contents(), job.inputs, {}, {}, job.checksums()}, once));
 
   Comparison comparison;
   std::set<Isa> levels = levels_of(job.saved.program);
@@ -78,19 +63,9 @@ Result<Comparison> check_against_unsplit(const LoadedJob& job, const RunResult& 
       return failed(fmt::format("--check: output {} is {}, but {} unsplit", want.tensor.name,
                                 to_string(got->tensor.type), to_string(want.tensor.type)));
     }
-    compare(got->tensor.values, want.tensor.values, comparison);
+    comparison.outputs.push_back(compare(got->tensor.values, want.tensor.values, want.tensor.name));
   }
   return comparison;
-}
-
-std::string to_string(const Comparison& c) {
-  if (c.different == 0) return fmt::format("equal to the unsplit run, bit for bit ({} values)", c.values);
-  const std::string how = fmt::format(
-      "{} of {} values differ from the unsplit run, the largest difference is {:.3g} (largest value {:.3g})",
-      c.different, c.values, c.largest_difference, c.largest_value);
-  if (c.tolerance == 0) return how + "; equal bits were expected";
-  return fmt::format("{}; {} the tolerance of {:g} of the largest value{}", how, c.equal() ? "within" : "beyond",
-                     c.tolerance, c.why.empty() ? "" : fmt::format(" ({})", c.why));
 }
 
 }  // namespace nlsplit

@@ -213,12 +213,17 @@ std::string report_json(const RunReport& report) {
   }
   if (report.check) {
     const Comparison& c = *report.check;
-    file["check"] = {{"equal", c.equal()},
-                     {"values", c.values},
-                     {"different", c.different},
-                     {"largest_difference", c.largest_difference},  // null where it is infinite
-                     {"largest_value", c.largest_value},
-                     {"tolerance", c.tolerance}};
+    json outputs = json::array();
+    for (const OutputComparison& output : c.outputs) {
+      outputs.push_back({{"name", output.name},
+                         {"equal", output.equal(c.tolerance)},
+                         {"values", output.values},
+                         {"different", output.different},
+                         {"not_finite", output.not_finite},
+                         {"largest_difference", output.largest_difference},
+                         {"largest_value", output.largest_value}});
+    }
+    file["check"] = {{"equal", c.equal()}, {"tolerance", c.tolerance}, {"outputs", std::move(outputs)}};
     if (!c.why.empty()) file["check"]["tolerance_because"] = c.why;
   }
   return file.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
