@@ -37,7 +37,7 @@ Result<Arena> Arena::allocate(Bytes size) {
   const auto length = (static_cast<size_t>(size.value()) + huge_page - 1) / huge_page * huge_page;
   void* mapped = ::mmap(nullptr, length + huge_page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED)
-    return io_error(fmt::format("cannot allocate an arena of {}: {}", to_string(size), std::strerror(errno)));
+    return lost(fmt::format("cannot allocate an arena of {}: {}", to_string(size), std::strerror(errno)));
   auto* begin = static_cast<std::byte*>(mapped);
   const size_t before = (huge_page - reinterpret_cast<uintptr_t>(begin) % huge_page) % huge_page;
   if (before > 0) ::munmap(begin, before);

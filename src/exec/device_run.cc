@@ -95,7 +95,7 @@ struct DeviceRun::State : DeviceIndex {
         options(options),
         fifos(fifo_peers.size()),
         ran(computes.size(), 0),
-        workers(device.cores, choose_cores(program, d, transport.same_machine())),
+        workers(device.cores, options.pins),
         flight(*this, options.recorder) {}
 
   double now() const { return since_zero(Clock::now()); }

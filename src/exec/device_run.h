@@ -56,6 +56,7 @@ struct DeviceRunOptions {
   bool direct = false;                 // messages come and go in the GPU's memory itself: the transport takes that
   FlightRecorder* recorder = nullptr;  // none: nothing is kept
   const WorkWatch* watch = nullptr;    // once it has found something overdue, the run has ended
+  std::vector<int> pins = {};          // cores of its workers, one each; none: the system places them
 };
 
 class DeviceRun {

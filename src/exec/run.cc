@@ -11,6 +11,7 @@
 #include <deque>
 #include <limits>
 #include <optional>
+#include <random>
 #include <utility>
 
 #include "base/gauge.h"
@@ -23,6 +24,7 @@
 #include "exec/distribute.h"
 #include "exec/identity.h"
 #include "exec/kernels/kernel_library.h"
+#include "exec/workers.h"
 #include "kernels/gradient.h"
 #include "program/text.h"
 #include "program/verify.h"
@@ -196,14 +198,16 @@ Status refill(Gpu& gpu, bool poison, Transport& transport) {
 // All repeats, warm-up first. Rank 0 says after each whether there is another one.
 Result<Repeats> repeat(const Program& program, const Dependencies& deps, const KernelTable& kernels, std::byte* arena,
                        Gpu* gpu, Transport& transport, const RunOptions& options, std::vector<double> clock,
-                       std::optional<OnlineDevice> online, double predicted_s, WorkWatch& watch, Waiting waiting) {
+                       std::optional<OnlineDevice> online, const ChosenCores& cores, double predicted_s,
+                       WorkWatch& watch, Waiting waiting) {
   const int rank = transport.rank();
   const DeviceProgram& device = program.devices[static_cast<size_t>(rank)];
   const Reset reset(device, arena, options.poison);
   DeviceRun device_run(program, deps, rank, kernels, arena, transport,
                        {options.watchdog_s, options.cancelled, std::move(clock), std::move(online), gpu,
                         gpu != nullptr && options.gpu.direct_messages && transport.takes_device_memory(),
-                        options.flight == nullptr ? nullptr : &options.flight->of(rank, transport.size()), &watch});
+                        options.flight == nullptr ? nullptr : &options.flight->of(rank, transport.size()), &watch,
+                         cores.pins});
   const WorkWatch::Watched watched(
       watch, {[&device_run] { return device_run.threads(); }, [&device_run] { return device_run.computes(); }});
   double known_s = predicted_s;
@@ -396,6 +400,23 @@ Result<size_t> sum_of(size_t mine, Transport& transport, const Waiting& waiting)
   return sum;
 }
 
+// Cores that no other run has, for as long as the answer lives. Rank 0 gives the run its number.
+Result<ChosenCores> claim_cores(const Program& program, Transport& transport, const RunOptions& options,
+                                const Waiting& waiting) {
+  std::string number = as_text(std::vector<unsigned>{std::random_device()(), std::random_device()()});
+  RETURN_IF_ERROR(broadcast(transport, &number, waiting));
+  const std::vector<uint64_t> run = from_text<uint64_t>(number);
+  if (run.size() != 1) return give_up(transport, "rank 0 gave the run no number");
+  ChosenCores cores = choose_cores(program, transport.rank(), transport.same_machine(), run[0]);
+  if (cores.shared && options.notice) {
+    options.notice(
+        fmt::format("device {} shares cores with another run on this machine, which has too few for both: "
+                    "times are longer",
+                    program.devices[static_cast<size_t>(transport.rank())].name));
+  }
+  return cores;
+}
+
 // Error: the Program computes what there is no code for.
 Status check_runnable(const Program& program) {
   for (const DeviceProgram& device : program.devices) {
@@ -511,9 +532,11 @@ Result<RunResult> run(const Program& program, const Job& job, Transport& transpo
     turns = std::move(*device);
   }
   const Dependencies& bound = relaxed ? relaxed->dependencies : deps;
+  waiting.what = "the choice of cores";
+  ASSIGN_OR_RETURN(const ChosenCores cores, claim_cores(program, transport, options, waiting));
   ASSIGN_OR_RETURN(Repeats repeats,
                    repeat(program, bound, kernels->table, arena->data(), gpu->has_value() ? &**gpu : nullptr, transport,
-                          options, std::move(clock), std::move(turns), predicted_s, watch, waiting));
+                          options, std::move(clock), std::move(turns), cores, predicted_s, watch, waiting));
   waiting.what = "the collection of results";
   result.makespans_s = std::move(repeats.makespans);
   result.gauges_s = std::move(repeats.gauges);

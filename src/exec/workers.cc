@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <numeric>
@@ -46,13 +47,13 @@ void pin(int core) {
 
 }  // namespace
 
-std::vector<int> choose_cores(const Program& program, int device, const std::vector<int>& devices_of_this_machine) {
+ChosenCores choose_cores(const Program& program, int device, const std::vector<int>& devices_of_this_machine,
+                         uint64_t run, const std::string& claims) {
   const auto cores_of = [&](int d) {
     const DeviceProgram& what = program.devices[static_cast<size_t>(d)];
     return what.kind == DeviceKind::host ? size_t{0} : static_cast<size_t>(what.cores);
   };
   const size_t wanted = cores_of(device);
-  if (wanted == 0 || (wanted == 1 && devices_of_this_machine.size() == 1)) return {};
   const std::vector<int> usable = usable_cores();
   size_t first = 0, all = 0;
   const bool bound = usable.size() < std::thread::hardware_concurrency();  // mpirun gave this rank cores of its own
@@ -61,9 +62,19 @@ std::vector<int> choose_cores(const Program& program, int device, const std::vec
     if (d < device) first += cores_of(d);
     all += cores_of(d);
   }
-  if (std::max(all, first + wanted) > usable.size()) return {};
-  return {usable.begin() + static_cast<std::ptrdiff_t>(first),
-          usable.begin() + static_cast<std::ptrdiff_t>(first + wanted)};
+  all = std::max(all, first + wanted);
+  ChosenCores chosen;
+  if (wanted == 0 || all > usable.size()) return chosen;
+  // Its own share of the usable ones; what no device of this run would choose; then whatever is free.
+  const auto at = [&usable](size_t i) { return usable.begin() + static_cast<std::ptrdiff_t>(i); };
+  std::vector<int> order(at(first), at(first + wanted));
+  order.insert(order.end(), at(all), usable.end());
+  order.insert(order.end(), usable.begin(), at(first));
+  order.insert(order.end(), at(first + wanted), at(all));
+  chosen.claim = CoreClaim::take(order, wanted, run, claims);
+  chosen.shared = chosen.claim.others_have();
+  if (wanted > 1 || devices_of_this_machine.size() > 1) chosen.pins = chosen.claim.cores();
+  return chosen;
 }
 
 struct Workers::State {

@@ -12,15 +12,24 @@
 #include <memory>
 #include <vector>
 
+#include "base/core_claim.h"
 #include "exec/kernels/kernel.h"
 #include "exec/transport.h"
 #include "program/program.h"
 
 namespace nlsplit {
 
-// The cores for the workers of a device, one each; empty: there are not enough for all devices of this machine, or its
-// only device has one worker only, and the system may place it. (It would at times place two devices on one core.)
-std::vector<int> choose_cores(const Program& program, int device, const std::vector<int>& devices_of_this_machine);
+struct ChosenCores {
+  // For the workers of a device, one each; empty: there are not enough for all devices of this machine, another run has
+  // them, or the only device here has one worker only, and the system may place it. (It would at times place two
+  // devices on one core.)
+  std::vector<int> pins;
+  CoreClaim claim;      // as long as it lives other runs choose other cores
+  bool shared = false;  // with another run: there are not enough for both
+};
+// `run`, `claims`: as of CoreClaim.
+ChosenCores choose_cores(const Program& program, int device, const std::vector<int>& devices_of_this_machine,
+                         uint64_t run, const std::string& claims = {});
 
 class Workers {
  public:

@@ -2,10 +2,16 @@
 
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
+#include <optional>
 #include <set>
+#include <string>
 #include <thread>
+#include <vector>
 
 namespace nlsplit {
 namespace {
@@ -55,26 +61,88 @@ Program program_with(std::vector<int> cores) {
   return program;
 }
 
-TEST(Workers, CoresAreSharedOutOnlyWhereThereAreEnough) {
-  cpu_set_t mine;
-  ASSERT_EQ(sched_getaffinity(0, sizeof(mine), &mine), 0);
-  const int usable = CPU_COUNT(&mine);
-  if (usable < 2) GTEST_SKIP() << "one core only";
-  const std::vector<int> pins = choose_cores(program_with({2}), 0, {0});
-  ASSERT_EQ(pins.size(), 2u);
-  EXPECT_NE(pins[0], pins[1]);
-  for (const int core : pins) EXPECT_TRUE(CPU_ISSET(core, &mine));
-  EXPECT_TRUE(choose_cores(program_with({1}), 0, {0}).empty()) << "the system may place a single worker";
-  EXPECT_TRUE(choose_cores(program_with({usable, 2}), 1, {0, 1}).empty());
-  EXPECT_TRUE(choose_cores(program_with({usable + 1}), 0, {0}).empty());
-  EXPECT_NE(choose_cores(program_with({1, 1}), 0, {0, 1}), choose_cores(program_with({1, 1}), 1, {0, 1}));
+// Claims in a file of the test's own: what else runs on this machine does not matter.
+class Cores : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const int fd = ::mkstemp(file_.data());
+    ASSERT_GE(fd, 0);
+    ::close(fd);
+    ASSERT_EQ(sched_getaffinity(0, sizeof(mine_), &mine_), 0);
+    usable_ = CPU_COUNT(&mine_);
+    if (usable_ < 2) GTEST_SKIP() << "one core only";
+  }
+  void TearDown() override { ::unlink(file_.c_str()); }
+
+  ChosenCores choose(const std::vector<int>& cores, int device, const std::vector<int>& here, uint64_t run = 1) const {
+    return choose_cores(program_with(cores), device, here, run, file_);
+  }
+
+  std::string file_ = "/tmp/cores-test-XXXXXX";
+  cpu_set_t mine_{};
+  int usable_ = 0;
+};
+
+TEST_F(Cores, AreSharedOutOnlyWhereThereAreEnough) {
+  {
+    const std::vector<int> pins = choose({2}, 0, {0}).pins;
+    ASSERT_EQ(pins.size(), 2u);
+    EXPECT_NE(pins[0], pins[1]);
+    for (const int core : pins) EXPECT_TRUE(CPU_ISSET(core, &mine_));
+  }
+  EXPECT_TRUE(choose({1}, 0, {0}).pins.empty()) << "the system may place a single worker";
+  EXPECT_TRUE(choose({usable_, 2}, 1, {0, 1}).pins.empty());
+  EXPECT_TRUE(choose({usable_ + 1}, 0, {0}).pins.empty());
+  {
+    const ChosenCores first = choose({1, 1}, 0, {0, 1}), second = choose({1, 1}, 1, {0, 1});
+    EXPECT_NE(first.pins, second.pins);
+    EXPECT_EQ(second.pins.size(), 1u);
+  }
   // Somewhere else others count: here they do not.
-  EXPECT_EQ(choose_cores(program_with({usable, 2}), 1, {1}).size(), 2u);
+  EXPECT_EQ(choose({usable_, 2}, 1, {1}).pins.size(), 2u);
 }
 
-TEST(Workers, PinnedOnesRunWhereTheyShould) {
-  const std::vector<int> pins = choose_cores(program_with({2}), 0, {0});
-  if (pins.empty()) GTEST_SKIP() << "one core only";
+TEST_F(Cores, OfAnotherRunAreLeftToIt) {
+  std::optional<ChosenCores> ours = choose({1, 1}, 0, {0, 1});
+  ASSERT_EQ(ours->pins.size(), 1u);
+  // The other one would choose the same, and takes another one.
+  const ChosenCores theirs = choose({1}, 0, {0}, 2);
+  ASSERT_EQ(theirs.claim.cores().size(), 1u);
+  EXPECT_NE(theirs.claim.cores(), ours->pins);
+  EXPECT_FALSE(theirs.shared);
+  // There are not enough for these, which is said.
+  const ChosenCores all = choose({usable_}, 0, {0}, 3);
+  EXPECT_TRUE(all.pins.empty());
+  EXPECT_TRUE(all.shared);
+  // Of one run it is known: this is nobody else's doing.
+  const ChosenCores also_ours = choose({usable_}, 0, {0}, 1);
+  EXPECT_TRUE(also_ours.pins.empty());
+  EXPECT_EQ(also_ours.shared, true) << "run 2 has one, too";
+  ours.reset();
+  EXPECT_EQ(choose({1, 1}, 0, {0, 1}, 4).pins.size(), 1u) << "what ended is free";
+}
+
+TEST_F(Cores, OfAKilledRunAreFree) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const ChosenCores held = choose({usable_}, 0, {0}, 7);
+    ::_exit(held.pins.size() == static_cast<size_t>(usable_) ? 0 : 1);  // no destructor, as if killed
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(choose({usable_}, 0, {0}, 8).pins.size(), static_cast<size_t>(usable_));
+}
+
+TEST_F(Cores, WithoutAFileAreNotAskedFor) {
+  file_ = "/nowhere/claims";
+  const ChosenCores one = choose({2}, 0, {0}, 1), other = choose({2}, 0, {0}, 2);
+  EXPECT_EQ(one.pins.size(), 2u);
+  EXPECT_EQ(one.pins, other.pins);
+}
+
+TEST_F(Cores, PinnedWorkersRunWhereTheyShould) {
+  const std::vector<int> pins = choose({2}, 0, {0}).pins;
   Workers workers(2, pins);
   std::thread([&] {
     workers.pin_caller();
