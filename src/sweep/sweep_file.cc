@@ -1,6 +1,7 @@
 #include "sweep/sweep_file.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -102,7 +103,8 @@ Result<SweepFile> SweepFile::open(const std::string& path, const CsvRow& columns
 Status SweepFile::append(const std::vector<CsvRow>& rows) {
   std::string text;
   for (const CsvRow& row : rows) text += csv_line(row);
-  if (std::fwrite(text.data(), 1, text.size(), file_.get()) != text.size() || std::fflush(file_.get()) != 0)
+  if (std::fwrite(text.data(), 1, text.size(), file_.get()) != text.size() || std::fflush(file_.get()) != 0 ||
+      ::fsync(::fileno(file_.get())) != 0)
     return io_error(fmt::format("cannot write {}: {}", path_, std::strerror(errno)));
   return ok_status();
 }

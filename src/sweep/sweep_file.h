@@ -31,7 +31,7 @@ class SweepFile {
  public:
   // Cuts off what is behind `keep` bytes; 0: a new file with these columns, which replaces an old one at once.
   static Result<SweepFile> open(const std::string& path, const CsvRow& columns, size_t keep);
-  // On the disk, as far as the system tells, when it returns.
+  // They are on the disk when it returns. A full disk may leave the last one without its end: it does not count.
   Status append(const std::vector<CsvRow>& rows);
 
  private:

@@ -7,8 +7,10 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
+#include <exception>
 #include <string>
 
+#include "base/memory_faults.h"
 #include "base/result.h"
 
 namespace nlsplit {
@@ -33,6 +35,24 @@ inline CLI::Validator at_least(int64_t least) {
       ">=" + std::to_string(least));
 }
 
+// What a program does before anything else: memory that is gone ends it with a message, and a file that may not grow
+// is an error of the write, not a signal.
+inline void begin_program() {
+  catch_memory_faults();
+  std::signal(SIGXFSZ, SIG_IGN);
+}
+
+// What the system refuses in the middle of the work (threads, memory): a fault.
+inline int report_fault(const std::exception& trouble) {
+  std::fprintf(stderr, "error: %s\n", trouble.what());
+  return exit_of_a_fault;
+}
+
+inline int flush_output() {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return 0;
+  return report(io_error("cannot write to standard output"));
+}
+
 // Parses, runs the chosen subcommand's callback, answers the exit code.
 inline int parse_and_run(CLI::App& app, int argc, char** argv, const int& code) {
   try {
@@ -40,11 +60,11 @@ inline int parse_and_run(CLI::App& app, int argc, char** argv, const int& code) 
   } catch (const CLI::ParseError& error) {
     // --help and --version are "errors" with code 0; every other one is bad usage.
     return app.exit(error) == 0 ? 0 : 2;
+  } catch (const std::exception& trouble) {
+    return report_fault(trouble);
   }
-  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-    return report(io_error("cannot write to standard output"));
-  }
-  return code;
+  const int flushed = flush_output();
+  return flushed != 0 ? flushed : code;
 }
 
 }  // namespace nlsplit

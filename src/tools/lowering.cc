@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/limits.h"
+#include "base/output_lock.h"
 #include "program/text.h"
 #include "program/verify.h"
 #include "ranking/split_plan.h"
@@ -123,6 +124,7 @@ Status write_validation_set(Loaded& loaded, const ValidationSetArguments& argume
   std::error_code failure;
   std::filesystem::create_directories(arguments.dir, failure);
   if (failure) return io_error(fmt::format("cannot create {}: {}", arguments.dir, failure.message()));
+  ASSIGN_OR_RETURN(const OutputLock lock, OutputLock::of_folder(arguments.dir));
   Scenario predicted_by = loaded.scenario;
   if (!arguments.corrections.empty()) {
     if (loaded.scenario.corrected)

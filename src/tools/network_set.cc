@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "base/output_lock.h"
 #include "program/saved.h"
 #include "program/verify.h"
 #include "validate/games.h"
@@ -39,6 +40,7 @@ class NetworkSet {
     std::error_code failure;
     std::filesystem::create_directories(dir_, failure);
     if (failure) return io_error(fmt::format("cannot create {}: {}", dir_, failure.message()));
+    ASSIGN_OR_RETURN(const OutputLock lock, OutputLock::of_folder(dir_));
     std::vector<int> ends(cluster_.hosts.size(), 0);  // devices and endpoints: who may send or receive there
     for (const Device& device : cluster_.devices) ++ends[device.host.index()];
     for (const HostId end : {loaded_.scenario.endpoints.source, loaded_.scenario.endpoints.sink})

@@ -24,6 +24,7 @@ void look_for_no_displays() { ::setenv("HWLOC_COMPONENTS", "-gl", 0); }
 
 int main(int argc, char** argv) {
   using namespace nlsplit;
+  begin_program();
   look_for_no_displays();  // here, so that an mpirun we start looks for none either
   CLI::App app(
       "nlbench runs split plans for real, measures them, and says how far the prediction was off.\n\n"
@@ -63,6 +64,9 @@ int main(int argc, char** argv) {
     std::ostream& out = is_first_rank() ? std::cout : nowhere;
     std::ostream& complaints = is_first_rank() ? std::cerr : nowhere;
     return app.exit(error, out, complaints) == 0 ? 0 : 2;
+  } catch (const std::exception& trouble) {
+    return report_fault(trouble);
   }
-  return code;
+  const int flushed = flush_output();
+  return flushed != 0 ? flushed : code;
 }

@@ -39,7 +39,7 @@ Result<Comparison> check_against_unsplit(const LoadedJob& job, const RunResult& 
   once.cancelled = options.cancelled;
   once.gpu = options.gpu;
   ASSIGN_OR_RETURN(const RunResult unsplit,
-                   run_threads(job.saved.unsplit, {job.contents(), job.inputs, {}, {}, job.checksums()}, once));
+                   run_threads(job.saved.unsplit, {job.contents(), job.inputs, {}, {}, {}, job.checksums()}, once));
 
   Comparison comparison;
   std::set<Isa> levels = levels_of(job.saved.program);

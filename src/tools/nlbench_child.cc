@@ -3,42 +3,81 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <spawn.h>
 #include <stdlib.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
-#include <optional>
-#include <thread>
 #include <utility>
 
+#include "base/child_process.h"
 #include "tools/terminal.h"
 
 namespace nlsplit {
 namespace fs = std::filesystem;
 
+namespace {
+
+constexpr std::string_view folder_prefix = "nlbench-run-";
+constexpr std::string_view folder_pattern = "XXXXXX";
+
+// The lock of the folder's owner; none: somebody has it.
+Descriptor lock_folder(const std::string& path, int how) {
+  Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (folder.get() >= 0 && ::flock(folder.get(), how) != 0) return Descriptor();
+  return folder;
+}
+
+bool still_exists(const Descriptor& folder) {
+  struct stat info {};
+  return folder.get() >= 0 && ::fstat(folder.get(), &info) == 0 && info.st_nlink > 0;
+}
+
+// What killed runs left. One that another user left cannot be removed, and stays.
+void remove_ownerless(const fs::path& base) {
+  std::error_code failure;
+  for (fs::directory_iterator at(base, failure), end; !failure && at != end; at.increment(failure)) {
+    const std::string name = at->path().filename().string();
+    if (!name.starts_with(folder_prefix) || name.size() != folder_prefix.size() + folder_pattern.size()) continue;
+    if (lock_folder(at->path().string(), LOCK_EX | LOCK_NB).get() < 0) continue;
+    std::error_code left;
+    fs::remove_all(at->path(), left);
+  }
+}
+
+}  // namespace
+
 Result<TemporaryFolder> TemporaryFolder::create() {
   std::error_code failure;
   const fs::path base = fs::temp_directory_path(failure);
   if (failure) return io_error("no folder for temporary files: " + failure.message());
-  std::string path = (base / "nlbench-XXXXXX").string();
-  if (::mkdtemp(path.data()) == nullptr)
-    return io_error(fmt::format("cannot create {}: {}", path, std::strerror(errno)));
-  TemporaryFolder folder;
-  folder.path_ = path;
-  return folder;
+  remove_ownerless(base);
+  for (;;) {
+    std::string path = (base / folder_prefix).string().append(folder_pattern);
+    if (::mkdtemp(path.data()) == nullptr)
+      return io_error(fmt::format("cannot create {}: {}", path, std::strerror(errno)));
+    TemporaryFolder folder;
+    folder.lock_ = lock_folder(path, LOCK_EX);
+    if (!still_exists(folder.lock_)) continue;  // another run took it for ownerless before it was locked
+    folder.path_ = path;
+    return folder;
+  }
 }
 
-TemporaryFolder::TemporaryFolder(TemporaryFolder&& other) noexcept : path_(std::exchange(other.path_, {})) {}
+TemporaryFolder::TemporaryFolder(TemporaryFolder&& other) noexcept
+    : path_(std::exchange(other.path_, {})), lock_(std::move(other.lock_)) {}
 
 TemporaryFolder& TemporaryFolder::operator=(TemporaryFolder&& other) noexcept {
   std::swap(path_, other.path_);
+  std::swap(lock_, other.lock_);
   return *this;
 }
 
@@ -48,6 +87,7 @@ void TemporaryFolder::remove() {
   std::error_code failure;
   if (!path_.empty()) fs::remove_all(path_, failure);
   path_.clear();
+  lock_ = Descriptor();
 }
 
 std::string own_program() {
@@ -57,113 +97,139 @@ std::string own_program() {
 
 std::string neighbour(const std::string& name) { return (fs::path(own_program()).parent_path() / name).string(); }
 
+std::string started_line(const std::string& token) { return fmt::format("nlbench[{}] started\n", token); }
+std::string ended_line(const std::string& token, int code) {
+  return fmt::format("nlbench[{}] ended with exit code {}\n", token, code);
+}
+
 namespace {
 
-// Keeps what the child says until it says no more, or has been killed for not ending after an error.
-template <class PassOn>
-void listen(int fd, pid_t child, const ChildOptions& options, const PassOn& pass_on, std::string& said) {
-  using Clock = std::chrono::steady_clock;
-  const auto after = [](double s) {
-    return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(s));
-  };
-  constexpr size_t kept = 4096;
-  constexpr std::chrono::seconds to_obey(5);  // from being asked to end to being killed
-  constexpr Clock::time_point never = Clock::time_point::max();
-  Clock::time_point start_by = options.sign_of_start.empty() ? never : after(options.start_s);
-  Clock::time_point ask_at = never, kill_at = never;
-  for (char buffer[1024];;) {
-    pollfd item{fd, POLLIN, 0};
-    const int ready = ::poll(&item, 1, 500);
-    pass_on();
-    const Clock::time_point now = Clock::now();
-    if (now > start_by) {
-      start_by = never;
-      std::error_code failure;
-      if (ask_at == never && !fs::exists(options.sign_of_start, failure)) {
-        said += fmt::format("error: its ranks had not started after {} s: can all hosts be reached?", options.start_s);
-        ask_at = now;
-      }
-    }
-    if (now > kill_at) {
-      ::kill(child, SIGKILL);
-      break;  // who else holds its stderr may go on
-    }
-    if (now >= ask_at && kill_at == never) {
-      ::kill(child, SIGTERM);
-      kill_at = now + to_obey;
-    }
-    if (ready <= 0) continue;
-    const ssize_t n = ::read(fd, buffer, sizeof buffer);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) break;
-    said.append(buffer, static_cast<size_t>(n));
-    if (options.grace_s > 0 && ask_at == never && said.find("error: ") != std::string::npos)
-      ask_at = after(options.grace_s);
-    if (said.size() > 2 * kept) said.erase(0, said.size() - kept);
-  }
-  if (said.size() > kept) said.erase(0, said.size() - kept);
+using Clock = std::chrono::steady_clock;
+constexpr Clock::time_point never = Clock::time_point::max();
+constexpr std::chrono::seconds to_obey(2);  // from being asked to end to being killed
+
+Clock::time_point after(double s) {
+  return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(s));
 }
 
-// Until it has ended. Error: it passed a limit, and is gone now.
-template <class PassOn>
-Status wait_for(pid_t child, const std::string& name, const ChildLimits& limits, const PassOn& pass_on, int& status) {
-  constexpr std::chrono::milliseconds shortest(1), longest(100);
-  const bool limited = limits.idle_s > 0 || limits.processor_s > 0 || limits.got_on;
-  ChildWatch watch(child, limits);
-  for (std::chrono::milliseconds rest = shortest;; rest = std::min(longest, rest * 2)) {
-    const pid_t ended = ::waitpid(child, &status, limited ? WNOHANG : 0);
-    if (ended == child) return ok_status();
-    if (ended < 0 && errno != EINTR) return io_error(fmt::format("cannot wait for {}: {}", name, std::strerror(errno)));
-    pass_on();
-    if (!limited) continue;
-    std::this_thread::sleep_for(rest);
-    if (rest < longest) continue;
-    if (const Status gets_on = watch.look(); !gets_on.ok()) {
-      ::kill(child, SIGKILL);
-      (void)::waitpid(child, &status, 0);
-      return lost(fmt::format("{} was ended: {}", name, gets_on.error().message));
+// A child and what it said. One thread looks at both in turn.
+class Watched {
+ public:
+  Watched(pid_t child, Descriptor words, const ChildOptions& options)
+      : child_(child), words_(std::move(words)), options_(options), watch_(child, options.limits) {
+    if (!options.token.empty()) start_by_ = after(options.start_s);
+  }
+
+  Result<ChildEnd> wait(const std::string& name) {
+    // Somebody else may hold its stderr when it has ended.
+    constexpr std::chrono::milliseconds last_words(500);
+    Clock::time_point heard_until = never;
+    while (words_.get() >= 0 || !ended_) {
+      listen();
+      if (!ended_ && ::waitpid(child_, &status_, WNOHANG) == child_) {
+        ended_ = true;
+        heard_until = Clock::now() + last_words;
+      }
+      if (ended_ && Clock::now() > heard_until) break;
+      if (ended_) continue;
+      obey_clock();
+      if (const Status gets_on = look(); !gets_on.ok()) {
+        ::kill(child_, SIGKILL);
+        (void)::waitpid(child_, &status_, 0);
+        return lost(fmt::format("{} was ended: {}", name, gets_on.error().message));
+      }
+    }
+    return ChildEnd{WIFSIGNALED(status_) ? 128 + WTERMSIG(status_) : WEXITSTATUS(status_), without_token_lines()};
+  }
+
+ private:
+  // Rests until it says something, for a moment at most.
+  void listen() {
+    constexpr int with_words_ms = 100, without_words_ms = 10;
+    pollfd item{words_.get(), POLLIN, 0};
+    if (::poll(&item, 1, words_.get() >= 0 ? with_words_ms : without_words_ms) <= 0) return;
+    char buffer[1024];
+    const ssize_t n = ::read(words_.get(), buffer, sizeof(buffer));
+    if (n < 0 && errno == EINTR) return;
+    if (n <= 0) {
+      words_ = Descriptor();
+      return;
+    }
+    said_.append(buffer, static_cast<size_t>(n));
+    if (!options_.token.empty()) {
+      const auto seen = [this](const std::string& line) { return said_.find(line) != std::string::npos; };
+      if (seen(started_line(options_.token))) start_by_ = never;
+      if (ask_at_ == never && seen(fmt::format("nlbench[{}] ended", options_.token))) ask_at_ = after(options_.grace_s);
+    }
+    constexpr size_t kept = 4096;
+    if (said_.size() > 2 * kept) said_.erase(0, said_.size() - kept);
+  }
+
+  // Ten times a second at most.
+  Status look() {
+    constexpr std::chrono::milliseconds rest(100);
+    const bool limited = options_.limits.idle_s > 0 || options_.limits.processor_s > 0 || options_.limits.got_on;
+    if (!limited || Clock::now() < look_at_) return ok_status();
+    look_at_ = Clock::now() + rest;
+    return watch_.look();
+  }
+
+  void obey_clock() {
+    const Clock::time_point now = Clock::now();
+    if (interrupted() && !std::exchange(told_, true)) {
+      ::kill(child_, options_.on_interrupt);
+      kill_at_ = std::min(kill_at_, now + to_obey);
+    }
+    if (now > start_by_) {
+      start_by_ = never;
+      said_ += fmt::format("error: its ranks had not started after {} s: can all hosts be reached?", options_.start_s);
+      ask_at_ = std::min(ask_at_, now);
+    }
+    if (now >= ask_at_) {
+      ask_at_ = never;
+      start_by_ = never;
+      ::kill(child_, SIGTERM);
+      kill_at_ = std::min(kill_at_, now + 2 * to_obey);
+    }
+    if (now > kill_at_) {
+      kill_at_ = never;
+      ::kill(child_, SIGKILL);
     }
   }
-}
+
+  std::string without_token_lines() const {
+    std::string text;
+    const std::string mark = fmt::format("nlbench[{}] ", options_.token);
+    for (size_t at = 0; at < said_.size();) {
+      const size_t end = std::min(said_.find('\n', at), said_.size() - 1) + 1;
+      const std::string line = said_.substr(at, end - at);
+      if (options_.token.empty() || line.find(mark) == std::string::npos) text += line;
+      at = end;
+    }
+    return text;
+  }
+
+  pid_t child_;
+  Descriptor words_;  // none: it has closed them
+  const ChildOptions& options_;
+  ChildWatch watch_;
+  Clock::time_point look_at_ = Clock::now() + std::chrono::milliseconds(100);
+  std::string said_;
+  Clock::time_point start_by_ = never, ask_at_ = never, kill_at_ = never;
+  bool told_ = false, ended_ = false;
+  int status_ = 0;
+};
 
 }  // namespace
 
 Result<ChildEnd> run_child(const std::vector<std::string>& words, const ChildOptions& options) {
-  const bool quietly = options.quietly;
-  std::vector<std::string> copies = words;
-  std::vector<char*> argv;
-  for (std::string& word : copies) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  int said[2] = {-1, -1};
-  if (quietly && ::pipe2(said, O_CLOEXEC) != 0) return io_error(fmt::format("no pipe: {}", std::strerror(errno)));
-
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-  if (quietly) posix_spawn_file_actions_adddup2(&actions, said[1], STDERR_FILENO);
-  pid_t child = 0;
-  const int refused = ::posix_spawnp(&child, argv[0], &actions, nullptr, argv.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  if (quietly) ::close(said[1]);
-  if (refused != 0) {
-    if (quietly) ::close(said[0]);
-    return io_error(fmt::format("cannot start {}: {}", words[0], std::strerror(refused)));
-  }
-
-  ChildEnd end;
-  bool told = false;
-  const auto pass_on = [&] {
-    if (interrupted() && !std::exchange(told, true)) ::kill(child, SIGINT);
-  };
-  if (quietly) {
-    listen(said[0], child, options, pass_on, end.said);
-    ::close(said[0]);
-  }
-  int status = 0;
-  RETURN_IF_ERROR(wait_for(child, words[0], options.limits, pass_on, status));
-  end.code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-  return end;
+  std::array<int, 2> said = {-1, -1};
+  if (options.quietly && ::pipe2(said.data(), O_CLOEXEC) != 0)
+    return io_error(fmt::format("no pipe: {}", std::strerror(errno)));
+  Descriptor heard(said[0]), told(said[1]);
+  ASSIGN_OR_RETURN(const pid_t child, start_child(words, {no_file, no_file, told.get(), options.on_parents_death}));
+  told = Descriptor();
+  return Watched(child, std::move(heard), options).wait(words[0]);
 }
 
 Status run_nlsim(const std::string& nlsim, const std::vector<std::string>& arguments, const ChildLimits& limits) {
@@ -181,10 +247,10 @@ Status run_nlsim(const std::string& nlsim, const std::vector<std::string>& argum
     return error;
   }
   if (end->code == 0) return ok_status();
-  if (end->code > 128) return failed(fmt::format("nlsim was ended by signal {}", end->code - 128));
+  if (end->code > 128) return lost("nlsim was ended by " + describe_signal(end->code - 128));
   const std::string why = fmt::format("nlsim {} failed with exit code {}; what it said stands above",
                                       arguments.empty() ? "" : arguments[0], end->code);
-  return end->code == 2 ? invalid_input(why) : failed(why);
+  return end->code == 2 ? invalid_input(why) : end->code == 3 ? lost(why) : failed(why);
 }
 
 }  // namespace nlsplit

@@ -2,15 +2,19 @@
 // saves.
 #pragma once
 
+#include <signal.h>
+
 #include <string>
 #include <vector>
 
+#include "base/descriptor.h"
 #include "base/result.h"
 #include "tools/nlbench_child_watch.h"
 
 namespace nlsplit {
 
-// A new folder under the system's place for temporary files; gone with this value.
+// A new folder under the system's place for temporary files; gone with this value. If the process is killed, the next
+// one that needs such a folder removes it: a lock on the folder says whether its owner lives.
 class TemporaryFolder {
  public:
   static Result<TemporaryFolder> create();
@@ -23,6 +27,7 @@ class TemporaryFolder {
  private:
   TemporaryFolder() = default;
   std::string path_;
+  Descriptor lock_;
 };
 
 // How a child ended: its exit code, or 128 + the signal that ended it.
@@ -32,18 +37,23 @@ struct ChildEnd {
 };
 
 struct ChildOptions {
-  bool quietly = false;  // its stderr is kept, not ours
-  // Only quietly, for mpirun, which may wait for ever for hosts that cannot be reached. Once it has said "error: ", it
-  // is ended after so many seconds, if it has not itself; 0: never.
-  double grace_s = 0;
-  // And if this file does not exist after so many seconds; empty: any start is in time.
-  std::string sign_of_start = {};
-  double start_s = 0;
+  bool quietly = false;            // its stderr is kept, not ours
+  int on_interrupt = SIGTERM;      // what it gets when we are interrupted
+  int on_parents_death = SIGKILL;  // and when we are gone
+  // Only quietly, for mpirun, which may wait for ever for hosts that cannot be reached. The `nlbench run` it starts has
+  // option --supervised TOKEN and says on stderr, in lines of its own, when its ranks have met and how they ended.
+  std::string token = {};    // empty: nothing of this is waited for
+  double start_s = 0;        // no line that they have met after so many seconds: it is ended
+  double grace_s = 0;        // so long after the line that they ended, too
   ChildLimits limits = {0};  // a child that passes one is ended: an error of kind `lost`; default: none
 };
 
-// Runs words[0], looked for in PATH unless it has a '/', and waits. Its stdout is dropped. A Ctrl-C that reached us
-// alone is passed on. Error: it cannot be started, or passed a limit.
+// The lines of `nlbench run --supervised TOKEN`.
+std::string started_line(const std::string& token);
+std::string ended_line(const std::string& token, int code);
+
+// Runs words[0], looked for in PATH unless it has a '/', and waits. Its stdout is dropped. After an interrupt it is
+// asked to end, and killed if it has not 2 s later. Error: it cannot be started, or passed a limit.
 Result<ChildEnd> run_child(const std::vector<std::string>& words, const ChildOptions& options = {});
 
 // Our own executable, and its neighbour of another name.

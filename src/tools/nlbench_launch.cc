@@ -3,8 +3,12 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <filesystem>
+#include <csignal>
+#include <random>
 #include <sstream>
+
+#include "base/child_process.h"
+#include "base/hash.h"
 
 namespace nlsplit {
 namespace {
@@ -52,11 +56,10 @@ Result<ChildEnd> launch(const LaunchArguments& arguments, const std::string& dir
   std::vector<std::string> run = {own_program(),    "run", dir, "--transport", arguments.transport, "--polling",
                                   arguments.polling};
   run.insert(run.end(), options.begin(), options.end());
-  if (arguments.transport == "threads") return run_child(run, {.quietly = true});
-  const std::string sign = dir + ".started";
-  std::error_code failure;
-  std::filesystem::remove(sign, failure);
-  run.insert(run.end(), {"--started", sign});
+  if (arguments.transport == "threads") return run_child(run, {.quietly = true, .on_parents_death = SIGTERM});
+  // Nobody else can say what only our ranks know.
+  const std::string token = hex16(std::random_device()() | uint64_t{std::random_device()()} << 32);
+  run.insert(run.end(), {"--supervised", token});
   std::vector<std::string> words = words_of(arguments.mpirun);
   const auto add = [&](const std::vector<std::string>& more) { words.insert(words.end(), more.begin(), more.end()); };
   if (arguments.on_hosts) {  // one by one, since hosts given together would be sorted
@@ -70,12 +73,20 @@ Result<ChildEnd> launch(const LaunchArguments& arguments, const std::string& dir
     add(run);
   }
   constexpr double grace_s = 15, start_s = 60;
-  return run_child(words, {.quietly = true, .grace_s = grace_s, .sign_of_start = sign, .start_s = start_s});
+  // mpirun passes SIGUSR1 on at once; SIGTERM only a second later.
+  return run_child(words, {.quietly = true,
+                           .on_interrupt = SIGUSR1,
+                           .on_parents_death = SIGTERM,
+                           .token = token,
+                           .start_s = start_s,
+                           .grace_s = grace_s});
 }
 
 Error launch_error(const ChildEnd& end, const std::string& doing) {
-  const std::string message = fmt::format("{}{}exit code {}: {}", doing, doing.empty() ? "" : ": ", end.code,
-                                          end.said.empty() ? "it said nothing" : own_words(end.said));
+  std::string words = end.said.empty() ? "it said nothing" : own_words(end.said);
+  if (end.code > 128 && words.find("error: ") == std::string::npos)
+    words = fmt::format("ended by {}; {}", describe_signal(end.code - 128), words);
+  const std::string message = fmt::format("{}{}exit code {}: {}", doing, doing.empty() ? "" : ": ", end.code, words);
   return end.code == exit_code(lost("")) || end.code > 128 ? lost(message) : failed(message);
 }
 

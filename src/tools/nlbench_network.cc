@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/output_lock.h"
 #include "base/units.h"
 #include "cost/network_profile.h"
 #include "report/table.h"
@@ -133,6 +134,7 @@ class Measurement {
 Status measure_network(const NetworkArguments& arguments) {
   ASSIGN_OR_RETURN(const Bytes eager_limit, parse_size(arguments.eager_limit));
   RETURN_IF_ERROR(check(arguments.launch));
+  ASSIGN_OR_RETURN(const OutputLock lock, OutputLock::beside(arguments.output));
   ASSIGN_OR_RETURN(const TemporaryFolder folder, TemporaryFolder::create());
   const std::string dir = folder.path() + "/set";
   ASSIGN_OR_RETURN(const GameSet set, make_games(arguments.nlsim, arguments.scenario, dir, eager_limit));
@@ -163,7 +165,7 @@ void add_network_command(CLI::App& app, int& code) {
   add_launch_options(*command, a->launch);
   command->add_option("--nlsim", a->nlsim, "Where nlsim is (default: beside nlbench)");
   command->callback([a, &code] {
-    catch_interrupts();
+    catch_interrupts(mpirun_ends_within_s);
     code = end_command(measure_network(*a));
   });
 }

@@ -207,7 +207,7 @@ void add_overlap_command(CLI::App& app, int& code) {
   add_launch_options(*command, a->launch);
   command->add_option("--nlsim", a->nlsim, "Where nlsim is (default: beside nlbench)");
   command->callback([a, &code] {
-    catch_interrupts();
+    catch_interrupts(mpirun_ends_within_s);
     code = end_command(measure_overlap(*a));
   });
 }

@@ -20,6 +20,7 @@
 #include <set>
 #include <thread>
 
+#include "base/output_lock.h"
 #include "base/units.h"
 #include "exec/cuda/copies.h"
 #include "exec/kernels/kernel_library.h"
@@ -87,7 +88,8 @@ class Company {
         options.keep = 1;
         options.repeats = std::numeric_limits<int>::max();
         options.after_repeat = [this](const Repeat&) { return !over_; };
-        static_cast<void>(run_threads(job.saved.unsplit, {job.contents(), job.inputs}, options));
+        static_cast<void>(
+            run_threads(job.saved.unsplit, {job.contents(), job.inputs, {}, {}, {}, job.checksums()}, options));
       });
     }
   }
@@ -254,7 +256,7 @@ Status measure(Session& session, Measured& one, int beside, double share_s) {
     session.draw_progress();
     return !interrupted() && (samples.executions() < least_repeats || !enough());
   };
-  auto result = run_threads(job.saved.unsplit, {job.contents(), job.inputs}, options);
+  auto result = run_threads(job.saved.unsplit, {job.contents(), job.inputs, {}, {}, {}, job.checksums()}, options);
   if (!result && !interrupted()) return result.error();
   return write(session);  // after each, so that nothing but a Program's own time is ever lost
 }
@@ -359,6 +361,7 @@ Status profile_all(const ProfileArguments& arguments) {
   if (!parent.empty() && !fs::is_directory(parent, failure)) {
     return invalid_input(fmt::format("cannot write {}: there is no folder {}", arguments.output, parent.string()));
   }
+  ASSIGN_OR_RETURN(const OutputLock lock, OutputLock::beside(arguments.output));
   ASSIGN_OR_RETURN(Profile known, known_profile(arguments));
   ASSIGN_OR_RETURN(const TemporaryFolder folder, TemporaryFolder::create());
   const std::string set = folder.path() + "/set";

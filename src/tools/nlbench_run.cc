@@ -30,7 +30,7 @@ namespace {
 
 struct RunArguments {
   JobArguments job;
-  std::string output, json, trace, decisions, started, duration, transport = "mpi", polling = "auto";
+  std::string output, json, trace, decisions, supervised, duration, transport = "mpi", polling = "auto";
   std::string flight;
   std::string gpu_missing = "cpu", gpu_graphs = "on", gpu_messages = "auto", gpu_backend;
   bool check = false, hosts = false, places = false;
@@ -40,9 +40,6 @@ struct RunArguments {
   Deadlines deadlines;
   double planning_s = 3600;
 };
-
-// Ctrl-C at a terminal; mpirun passes it on as SIGTERM.
-void on_terminate(int) { std::raise(SIGINT); }
 
 // Rank 0's finished repeats, for when there will be no others. The run may be ended by another thread at any time.
 struct Finished {
@@ -115,6 +112,7 @@ void record_crashes(FlightRecords& records) {
 void save_finished(const RunArguments& arguments, Finished& finished, const std::string& why) {
   const std::lock_guard lock(finished.mutex);  // a report that is being written is written first
   if (finished.reported || finished.makespans_s.empty()) return;
+  write_after_interrupt();
   const IncompleteRun run{&*finished.program, finished.makespans_s, arguments.transport, why};
   if (!arguments.json.empty()) {
     if (const Status written = write_file(arguments.json, report_json(run)); !written.ok()) report(written.error());
@@ -149,8 +147,9 @@ Result<RunOptions> options_of(const RunArguments& arguments) {
   return options;
 }
 
-// Before minutes are spent: can the answers be written?
+// Before minutes are spent: does --check mean something, and can the answers be written?
 Status check_places(const RunArguments& arguments) {
+  RETURN_IF_ERROR(check_tolerance(arguments.tolerance));
   for (const std::string* path : {&arguments.output, &arguments.json, &arguments.trace, &arguments.decisions}) {
     const std::filesystem::path parent = std::filesystem::path(*path).parent_path();
     std::error_code failure;
@@ -197,6 +196,7 @@ Result<LoadedJob> begin(const RunArguments& arguments, std::optional<TemporaryFo
 Job job_of(const LoadedJob& loaded) {
   const SavedProgram& saved = loaded.saved;
   Job job{loaded.contents(), loaded.inputs, saved.clocks, saved.online};
+  job.checksums = loaded.checksums();
   if (saved.has_prediction) job.predicted_compute_s = saved.prediction.device_compute_s;
   return job;
 }
@@ -295,6 +295,10 @@ Status run_over_mpi(const RunArguments& arguments, RunOptions options, Transport
   return agree(transport, mine, patient);
 }
 
+constexpr const char* rank_variable = "OMPI_COMM_WORLD_RANK";
+
+bool is_rank() { return std::getenv(rank_variable) != nullptr; }
+
 // A number that mpirun gives its processes; 0 without mpirun.
 int number_by_mpirun(const char* name) {
   const char* text = std::getenv(name);
@@ -313,9 +317,13 @@ int finish(const Status& status, bool speaks) {
   return speaks ? report(status.error()) : exit_code(status.error());
 }
 
+// To who supervises the run. Every rank comes to the same end, and any of them may be the one that is heard.
+void say_end(const RunArguments& arguments, int code) {
+  if (!arguments.supervised.empty()) std::fputs(ended_line(arguments.supervised, code).c_str(), stderr);
+}
+
 int run_command(const RunArguments& arguments) {
-  catch_interrupts();
-  std::signal(SIGTERM, on_terminate);
+  catch_interrupts(1, !is_rank());
   auto options = options_of(arguments);
   if (!options) return report(options.error());
   if (arguments.hosts) return finish(print_hosts(arguments), true);
@@ -349,7 +357,9 @@ int run_command(const RunArguments& arguments) {
     if (speaks && !was_interrupted) report(why);
     if (rank == 0) save_finished(arguments, finished, why.message);
     if (was_interrupted && rank == 0) std::fputs("interrupted\n", stderr);  // all are, at once
-    return was_interrupted ? exit_interrupted : exit_code(why);
+    const int code = was_interrupted ? exit_interrupted : exit_code(why);
+    if (speaks || rank == 0) say_end(arguments, code);
+    return code;
   };
   auto transport = start_mpi(std::move(mpi));
   if (!transport) return report(transport.error());
@@ -357,9 +367,9 @@ int run_command(const RunArguments& arguments) {
   started = true;
   options->flight = &records;
   (*transport)->liveness().record_in(&records.of(rank, (*transport)->size()));
-  // Who asked for it judges by its absence alone.
-  if (rank == 0 && !arguments.started.empty()) (void)write_file(arguments.started, "").ok();
+  if (rank == 0 && !arguments.supervised.empty()) std::fputs(started_line(arguments.supervised).c_str(), stderr);
   const Status status = run_over_mpi(arguments, *options, **transport, folder, finished);
+  say_end(arguments, interrupted() ? exit_interrupted : status.ok() ? 0 : exit_code(status.error()));
   if (interrupted())
     (*transport)->abort(failed("interrupted"));  // the others may be anywhere: not the time for MPI_Finalize
   return finish(status, rank == 0);
@@ -400,10 +410,12 @@ void add_run_command(CLI::App& app, int& code) {
       "Also run the unsplit network on rank 0 and compare the results: bit for bit, or within the tolerance that the "
       "plan promises (docs/plans.md); exit code 1 if they differ");
   command
-      ->add_option("--tolerance", a->tolerance,
-                   "With --check: allowed difference, relative to the largest value (default 0; 1e-4 if the plan adds "
-                   "partial sums,\n"
-                   "1e-3 if the devices' instruction levels differ, whose roundings do)")
+      ->add_option(
+          "--tolerance", a->tolerance,
+          "With --check: allowed difference of each output, relative to its largest value, at most 0.1 "
+          "(default 0;\n"
+          "1e-4 if the plan adds partial sums, 1e-3 if the devices' instruction levels differ, whose roundings "
+          "do)")
       ->check(CLI::NonNegativeNumber);
   command
       ->add_option(
@@ -499,8 +511,11 @@ void add_run_command(CLI::App& app, int& code) {
       ->add_option("--planning-limit", a->planning_s,
                    "Seconds of processor time that nlsim may use for planning; 0: any (default 3600)")
       ->check(CLI::NonNegativeNumber);
-  command->add_option("--started", a->started,
-                      "Rank 0 writes an empty FILE when all ranks have met: for who starts them and waits");
+  command
+      ->add_option("--supervised", a->supervised,
+                   "Say on stderr when all ranks have met and how they ended, in lines that hold TOKEN: for a program "
+                   "that starts\nthe ranks and waits for them")
+      ->type_name("TOKEN");
   command->add_flag(
       "--hosts", a->hosts,
       "Only print the host of each rank, a line each: a hostfile for mpirun --map-by seq --hostfile FILE");

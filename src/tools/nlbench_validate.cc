@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "base/file.h"
+#include "base/output_lock.h"
 #include "base/units.h"
 #include "report/table.h"
 #include "report/validation/validation_report.h"
@@ -204,6 +205,7 @@ Status validate(const ValidateArguments& arguments) {
   std::error_code failure;
   fs::create_directories(arguments.output, failure);
   if (failure) return io_error(fmt::format("cannot create {}: {}", arguments.output, failure.message()));
+  ASSIGN_OR_RETURN(const OutputLock lock, OutputLock::of_folder(arguments.output));
   ASSIGN_OR_RETURN(const TemporaryFolder folder, TemporaryFolder::create());
   const std::string dir = folder.path() + "/set";
   ASSIGN_OR_RETURN(const PlanSet set, make_set(arguments, dir));
@@ -216,6 +218,7 @@ Status validate(const ValidateArguments& arguments) {
   for (int round = arguments.rounds; round < all_rounds && !interrupted(); ++round)
     RETURN_IF_ERROR(runs.add(contenders(set, results, round), round, "running the best plans", all_rounds));
   clear_progress();
+  write_after_interrupt();
   return conclude(arguments, set, results, runs.losses(), folder.path());
 }
 
@@ -252,7 +255,7 @@ void add_validate_command(CLI::App& app, int& code) {
                     "that does\nto plans it did not learn from, and write DIR/corrections.json for the scenario");
   command->add_option("--nlsim", a->nlsim, "Where nlsim is (default: beside nlbench)");
   command->callback([a, &code] {
-    catch_interrupts();
+    catch_interrupts(mpirun_ends_within_s);
     code = end_command(validate(*a));
   });
 }

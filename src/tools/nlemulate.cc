@@ -109,6 +109,7 @@ int on_command(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  begin_program();
   if (fs::path(argv[0]).filename() == "on") return on_command(argc, argv);
   CLI::App app(
       "Runs a command on a scenario's cluster, emulated on this machine: each host a network namespace, with the "

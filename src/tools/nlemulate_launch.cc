@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,6 +13,8 @@
 #include <set>
 #include <sstream>
 
+#include "base/child_process.h"
+#include "base/descriptor.h"
 #include "emulate/port.h"
 
 namespace nlsplit {
@@ -74,24 +75,16 @@ bool is_nlbench_run(const std::vector<std::string>& command) {
 Result<std::vector<std::string>> hosts_of_nlbench_run(const std::vector<std::string>& command) {
   std::vector<std::string> words = command;
   words.insert(words.end(), {"--hosts", "--places"});
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
   int out[2];
   if (::pipe2(out, O_CLOEXEC) != 0) return io_error(fmt::format("pipe: {}", std::strerror(errno)));
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, out[1], STDOUT_FILENO);
-  pid_t child = 0;
-  const int refused = ::posix_spawnp(&child, argv[0], &actions, nullptr, argv.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  ::close(out[1]);
+  const Descriptor heard(out[0]);
+  Descriptor told(out[1]);
+  ASSIGN_OR_RETURN(const pid_t child, start_child(words, {.out = told.get()}));
+  told = Descriptor();
   std::string text;
   char some[4096];
-  for (ssize_t size; refused == 0 && (size = ::read(out[0], some, sizeof(some))) > 0;)
+  for (ssize_t size; (size = ::read(heard.get(), some, sizeof(some))) > 0;)
     text.append(some, static_cast<size_t>(size));
-  ::close(out[0]);
-  if (refused != 0) return io_error(fmt::format("cannot start {}: {}", command[0], std::strerror(refused)));
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }

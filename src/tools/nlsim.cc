@@ -6,6 +6,7 @@
 
 int main(int argc, char** argv) {
   using namespace nlsplit;
+  begin_program();
   CLI::App app(
       "nlsim answers, before any machine is touched: which layers of a neural network on which machine, how fast, does "
       "it fit,\n"

@@ -60,6 +60,7 @@ Result<bool> check(const CheckArguments& arguments) {
   for (const UserPlan& plan : plans) {
     auto checked = check_own_plan(loaded.scenario, loaded.model, plan, terminal_options());
     clear_progress();
+    write_after_interrupt();
     if (!checked) return checked.error();
     answers.push_back(check_json(*checked, loaded.scenario, loaded.model.graph));
     if (checked->ranking) {

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/limits.h"
+#include "base/output_lock.h"
 #include "base/units.h"
 #include "program/saved.h"
 #include "program/text.h"
@@ -187,6 +188,7 @@ Status write_profile_set(Loaded& loaded, const std::string& dir) {
   std::error_code failure;
   std::filesystem::create_directories(dir, failure);
   if (failure) return io_error(fmt::format("cannot create {}: {}", dir, failure.message()));
+  ASSIGN_OR_RETURN(const OutputLock lock, OutputLock::of_folder(dir));
   const std::vector<Device>& devices = loaded.scenario.cluster.devices;
   const bool mixed = std::ranges::any_of(devices, [&](const Device& device) { return device.isa != devices[0].isa; });
   ProfileSetMaker maker(loaded, dir);

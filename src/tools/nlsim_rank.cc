@@ -71,6 +71,7 @@ Status rank(const RankArguments& arguments) {
   options.explain = arguments.explain || !arguments.html.empty();
   auto ranking = rank_plans(loaded.scenario, loaded.model, options);
   clear_progress();
+  write_after_interrupt();
   if (!ranking) return ranking.error();
   if (!arguments.json.empty()) {
     RETURN_IF_ERROR(write_to(arguments.json, ranking_json(*ranking, loaded.scenario, loaded.model.graph)));

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "base/file.h"
+#include "base/output_lock.h"
 #include "sim/simgrid/platform.h"
 #include "sweep/sweep_report.h"
 #include "tools/commands.h"
@@ -80,6 +81,7 @@ Result<bool> sweep_command(const SweepArguments& arguments) {
   std::error_code failure;
   std::filesystem::create_directories(dir, failure);
   if (failure) return io_error(fmt::format("cannot create {}: {}", dir, failure.message()));
+  ASSIGN_OR_RETURN(const OutputLock lock, OutputLock::of_folder(dir));
   catch_interrupts();
   SweepOptions options;
   options.csv = (std::filesystem::path(dir) / "points.csv").string();
@@ -88,6 +90,7 @@ Result<bool> sweep_command(const SweepArguments& arguments) {
   options.interrupted = interrupted;
   auto swept = run_sweep(experiment, *runner, options);
   clear_progress();
+  write_after_interrupt();
   if (!swept) return swept.error();
   if (swept->interrupted) {
     fmt::print(stderr, "interrupted: {} of {} points are in {}; the same command goes on from there{}\n", swept->done,
@@ -119,8 +122,7 @@ void add_sweep_command(CLI::App& app, int& code) {
   command->add_flag("--fresh", arguments->fresh, "Start anew instead of going on with the points in DIR");
   command->footer(
       "Ctrl-C ends it after the points under way, with exit code 130; the same command goes on from there. Points "
-      "that\n"
-      "cannot exist are rows that say why. docs/sweep.md explains experiments and the columns.");
+      "that\ncannot exist are rows that say why. docs/sweep.md explains experiments and the columns.");
   command->callback([arguments, &code] {
     const Result<bool> complete = sweep_command(*arguments);
     if (!complete.ok())

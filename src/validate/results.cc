@@ -2,16 +2,18 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "base/descriptor.h"
 #include "base/file.h"
+#include "base/sync.h"
 
 namespace nlsplit {
 namespace {
@@ -53,21 +55,23 @@ PlanRun run_of(const json& value) {
   return run;
 }
 
-// Appends and waits until it is on disk.
+// Appends and waits until it is on disk. On a full disk nothing is appended.
 Status append_line(const std::string& path, const std::string& line) {
-  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
-  if (file < 0) return io_error(fmt::format("cannot write {}: {}", path, std::strerror(errno)));
+  const Descriptor file(::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
+  struct stat before {};
+  if (file.get() < 0 || ::fstat(file.get(), &before) != 0) return os_error("write", path, errno);
   size_t done = 0;
   while (done < line.size()) {
-    const ssize_t n = ::write(file, line.data() + done, line.size() - done);
+    const ssize_t n = ::write(file.get(), line.data() + done, line.size() - done);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) break;
     done += static_cast<size_t>(n);
   }
-  const bool whole = done == line.size() && ::fsync(file) == 0;
+  if (done == line.size() && ::fsync(file.get()) == 0) return ok_status();
   const int why = errno;
-  ::close(file);
-  return whole ? ok_status() : Status(io_error(fmt::format("cannot write {}: {}", path, std::strerror(why))));
+  // Refused too: open() leaves out a line without its end.
+  [[maybe_unused]] const int cut = ::ftruncate(file.get(), before.st_size);
+  return os_error("write", path, why);
 }
 
 }  // namespace
@@ -78,7 +82,7 @@ Result<ResultsFile> ResultsFile::open(const std::string& path, const PlanSet& se
   std::error_code failure;
   const json header = header_of(set, machine);
   if (!std::filesystem::exists(path, failure)) {
-    RETURN_IF_ERROR(append_line(path, line_of(header)));
+    RETURN_IF_ERROR(write_file(path, line_of(header)));
     return file;
   }
   ASSIGN_OR_RETURN(const std::string text, read_file(path));

@@ -3,11 +3,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <limits>
 
 #include "base/file.h"
 #include "base/npy.h"
+#include "exec/comparison.h"
 #include "exec/programs.h"
 #include "program/saved.h"
 #include "testing/paths.h"
@@ -113,20 +116,91 @@ TEST_F(Nlbench, ChecksWhatTheSavedProgramPromises) {
   const std::string file = dir_ + "/lying/promise.json";
   EXPECT_EQ(nlbench(run).code, 1);
   const std::string promise =
-      R"({"format": "nlsplit-promise", "version": 1, "tolerance": 1000, "why": "its weights are others"})";
+      R"({"format": "nlsplit-promise", "version": 1, "tolerance": 0.08, "why": "its weights are others"})";
   ASSERT_TRUE(write_file(file, promise).ok());
   const Outcome kept = nlbench(run);
-  EXPECT_EQ(kept.code, 0) << kept.text;
-  EXPECT_THAT(kept.text, HasSubstr("; within the tolerance of 1000 of the largest value (its weights are others)"));
+  EXPECT_EQ(kept.code, 1) << kept.text;
+  EXPECT_THAT(kept.text, HasSubstr("; beyond the tolerance of 0.08 of its largest value (its weights are others)"));
   const Outcome strict = nlbench(run + " --tolerance 0");  // the user's word counts more
   EXPECT_EQ(strict.code, 1);
   EXPECT_THAT(strict.text, HasSubstr("equal bits were expected"));
-  for (const char* wrong : {"{}", R"({"format": "nlsplit-promise", "version": 1, "tolerance": -1, "why": ""})"}) {
+  for (const char* wrong : {"{}", R"({"format": "nlsplit-promise", "version": 1, "tolerance": -1, "why": ""})",
+                            R"({"format": "nlsplit-promise", "version": 1, "tolerance": 0.5, "why": ""})"}) {
     ASSERT_TRUE(write_file(file, wrong).ok());
     const Outcome refused = nlbench(run);
     EXPECT_EQ(refused.code, 2) << refused.text;
     EXPECT_THAT(refused.text, HasSubstr("lying/promise.json: "));
   }
+}
+
+TEST_F(Nlbench, RefusesATolerancesThatChecksNothing) {
+  const Outcome outcome = nlbench("run saved --transport threads --check --tolerance 0.2");
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.text, HasSubstr("--tolerance 0.2: at most 0.1 of an output's largest value; within more than"));
+}
+
+TEST_F(Nlbench, JudgesEachOutputByItself) {
+  const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
+  const OutputComparison large = compare({1000.5f, 1}, {1000, 1}, "large"),
+                         small = compare({0.5f, 0}, {0.1f, 0}, "small");
+  EXPECT_TRUE(large.equal(1e-3));
+  EXPECT_FALSE(small.equal(1e-3)) << "0.4 of 1000 were little, of 0.1 they are not";
+  EXPECT_FALSE((Comparison{{large, small}, 1e-3}.equal()));
+  EXPECT_FALSE(compare({0, 0}, {0, 1e-30f}).equal(0));
+  // Not finite in one run only is a difference that no tolerance allows.
+  for (const auto& [got, want] : {std::pair(nan, 1.f), {1.f, nan}, {inf, 1.f}, {1.f, inf}, {inf, -inf}, {nan, inf}}) {
+    const OutputComparison c = compare({1, 2, got}, {1, 2, want});
+    EXPECT_FALSE(c.equal(0.1)) << got << " " << want;
+    EXPECT_EQ(c.not_finite, 1);
+    EXPECT_EQ(c.first_not_finite, 2);
+  }
+  EXPECT_TRUE(compare({nan, inf, 1}, {nan, inf, 1}).equal(0));
+  EXPECT_TRUE(compare({nan, 1}, {-nan, 1}).equal(1e-4)) << "NaN in both, with other bits";
+  EXPECT_EQ(to_string(Comparison{{compare({nan, 2.5f, 3}, {1, 2, 3}, "y"), compare({1}, {1}, "z")}, 1e-3, "why"}),
+            "y: 2 of 3 values differ from the unsplit run; 1 of them is NaN or infinite in one run only, the first at "
+            "place 0, the largest difference is 0.5 (largest value 3); beyond the tolerance of 0.001 of its largest "
+            "value (why)\n            1 of 2 outputs are equal bit for bit");
+}
+
+// One bit of one weight that rank 1 reads, in the copy of that folder.
+TEST_F(Nlbench, AFlippedBitNamesWeightAndRank) {
+  fs::create_directory(dir_ + "/copy");
+  fs::copy(dir_ + "/saved", dir_ + "/copy/saved");
+  const auto program = parse_program(*read_file(dir_ + "/saved/program.nls"), "program.nls");
+  const auto index = parse_weight_index(*read_file(dir_ + "/saved/weights.idx"), "weights.idx", 1 << 30);
+  ASSERT_TRUE(program.ok() && index.ok());
+  const auto& buffers = program->devices[1].buffers;
+  const auto weight = std::ranges::find(buffers, true, &Buffer::has_content);
+  ASSERT_NE(weight, buffers.end());
+  const auto flip = [&](const std::string& folder) {
+    std::string bytes = *read_file(folder + "/weights.bin");
+    char& byte = bytes[index->at(weight->content).offset + 5];
+    byte = static_cast<char>(byte ^ 4);
+    ASSERT_TRUE(write_file(folder + "/weights.bin", bytes).ok());
+  };
+  const std::string run = program_ + " run saved --repeats 1 --warmup 0";
+  const std::string ranks = mpirun() + "-np 1 -wdir " + dir_ + " " + run + " : -np 1 -wdir " + dir_ + "/copy " + run;
+  const Outcome before = shell(ranks);
+  EXPECT_EQ(before.code, 0) << before.text;
+  flip(dir_ + "/copy/saved");
+  const Outcome theirs = shell(ranks);
+  EXPECT_EQ(theirs.code, 2) << theirs.text;
+  EXPECT_THAT(theirs.text, AllOf(HasSubstr("error: weight " + weight->name + " (layer "),
+                                 HasSubstr(") of device B: rank 1 on host b reads other bytes than were saved")));
+  // Rank 0 looks at what it sends, too.
+  fs::remove_all(dir_ + "/copy/saved");
+  flip(dir_ + "/saved");
+  const Outcome ours = shell(ranks);
+  EXPECT_EQ(ours.code, 2) << ours.text;
+  EXPECT_THAT(ours.text, HasSubstr(" of device B: rank 0 on host a reads other bytes than were saved (checksum "));
+}
+
+TEST_F(Nlbench, SaysHowToRenewAnOldFolder) {
+  ASSERT_TRUE(write_file(dir_ + "/saved/weights.idx", "1234 0 64\n").ok());
+  const Outcome outcome = nlbench("run saved --transport threads");
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.text, HasSubstr("error: saved/weights.idx: a saved program of an older version, whose weights "
+                                      "have no checksums; save it again: nlsim lower … --save DIR"));
 }
 
 TEST_F(Nlbench, OnlyRankZeroNeedsFiles) {

@@ -119,7 +119,7 @@ Result<int> check_saved(const GpuOptions& gpu, const std::string& dir) {
     options.gpu = gpu;
     options.gpu.graphs = graphs;
     options.notice = notices.hear();
-    const Job whole{job.contents(), job.inputs, job.saved.clocks, job.saved.online, job.checksums()};
+    const Job whole{job.contents(), job.inputs, job.saved.clocks, job.saved.online, {}, job.checksums()};
     ASSIGN_OR_RETURN(const RunResult result, run_threads(job.saved.program, whole, options));
     const char* how = graphs == GpuGraphs::off     ? "one by one"
                       : graphs == GpuGraphs::timed ? "graphs"

@@ -16,6 +16,7 @@
 #include <set>
 #include <utility>
 
+#include "base/child_process.h"
 #include "base/file.h"
 #include "sim/simgrid/platform_answer.h"
 #include "sim/simgrid/platform_child.h"
@@ -163,7 +164,8 @@ Result<std::string> probe(const std::string& path, const std::vector<std::string
     return io_error(fmt::format("no memory to share with the process that reads a platform: {}", std::strerror(errno)));
   auto* stage = new (shared) ProbeStage;
   std::fflush(nullptr);  // else the child might write what is still in our buffers a second time
-  const pid_t process = ::fork();
+  const pid_t parent = ::getpid(), process = ::fork();
+  if (process == 0) die_with(parent);
   if (process == 0) child(path, hosts, loops, answer.descriptor(), words.descriptor(), *stage);
   const int fork_errno = errno;
   int status = 0;

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/child_process.h"
 #include "base/cores.h"
 #include "sim/simgrid/engine.h"
 #include "sim/simgrid/simgrid_tier.h"
@@ -125,7 +126,9 @@ Result<Job> start(const Cluster& cluster, const Simulation& simulation, size_t i
     return io_error(fmt::format("no pipe to a simulation: {}", std::strerror(errno)));
   }
   std::fflush(nullptr);  // else the child might write what is still in our buffers a second time
+  const pid_t parent = ::getpid();
   job.process = ::fork();
+  if (job.process == 0) die_with(parent);
   if (job.process == 0) child(simulation, cluster, job.shared.data(), pipe[1]);
   const int fork_errno = errno;
   ::close(pipe[1]);
