@@ -2,11 +2,14 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "base/sync.h"
@@ -14,6 +17,8 @@
 namespace nlsplit {
 
 namespace {
+
+namespace fs = std::filesystem;
 
 constexpr int64_t largest_file = int64_t{1} << 32;  // a device such as /dev/zero has no end
 
@@ -39,6 +44,19 @@ int take_name(const std::string& path, std::string& name, const Make& make) {
     if (code == EEXIST) continue;
     name.clear();
     return code;
+  }
+}
+
+// Files with names that killed writers left beside PATH: a writer holds a lock on its file as long as it lives.
+void remove_ownerless(const std::string& path) {
+  const std::string folder = folder_of(path), prefix = path.substr(path.rfind('/') + 1) + ".tmp.";
+  std::error_code failure;
+  for (fs::directory_iterator at(folder, failure), end; !failure && at != end; at.increment(failure)) {
+    const std::string name = at->path().filename().string();
+    if (!name.starts_with(prefix) || name.find_first_not_of("0123456789.", prefix.size()) != std::string::npos)
+      continue;
+    const Descriptor file(::open(at->path().c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+    if (file.get() >= 0 && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0) ::unlink(at->path().c_str());
   }
 }
 
@@ -80,7 +98,10 @@ Result<FileWriter> FileWriter::open(const std::string& path) {
   }
   // A file without a name is gone with its process, however that ends.
   Descriptor file(::open(folder_of(path).c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666));
-  if (file.get() >= 0 && ::access(link_to(file.get()).c_str(), F_OK) == 0) return FileWriter(path, "", std::move(file));
+  if (file.get() >= 0 && ::access(link_to(file.get()).c_str(), F_OK) == 0) {
+    ::flock(file.get(), LOCK_EX);  // nobody else knows it
+    return FileWriter(path, "", std::move(file));
+  }
   // Not every file system has such files.
   std::string temporary;
   const int code = take_name(path, temporary, [&file](const char* name) {
@@ -88,6 +109,7 @@ Result<FileWriter> FileWriter::open(const std::string& path) {
     return file.get() >= 0 ? 0 : errno;
   });
   if (code != 0) return os_error("write", path, code);
+  ::flock(file.get(), LOCK_EX);
   return FileWriter(path, std::move(temporary), std::move(file));
 }
 
@@ -112,10 +134,11 @@ Status FileWriter::commit() {
       return ::linkat(AT_FDCWD, link_to(file_.get()).c_str(), AT_FDCWD, name, AT_SYMLINK_FOLLOW) == 0 ? 0 : errno;
     });
   }
-  if (::close(file_.release()) != 0 && code == 0) code = errno;  // some file systems report a full disk only here
   if (code == 0 && ::rename(temporary_.c_str(), path_.c_str()) != 0) code = errno;
   if (code != 0) return os_error("write", path_, code);
   temporary_.clear();
+  file_ = Descriptor();
+  remove_ownerless(path_);
   code = sync_folder(folder_of(path_));
   return code == 0 ? ok_status() : os_error("write", path_, code);
 }

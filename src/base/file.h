@@ -17,8 +17,8 @@ namespace nlsplit {
 Result<std::string> read_file(const std::string& path);
 
 // Writes a new file, waits until it is on disk, then renames it: at any moment PATH holds the old content or all of the
-// new. A process that is killed leaves nothing beside it (where a file system lacks O_TMPFILE: PATH.tmp.PID.0). Errors
-// name the path.
+// new. What a killed process leaves beside it (PATH.tmp.PID.0, in the moment before the rename) the next writer of PATH
+// removes. Errors name the path.
 Status write_file(const std::string& path, std::string_view content);
 
 // The same piece by piece. Without a commit PATH stays as it was.

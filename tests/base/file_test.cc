@@ -148,8 +148,8 @@ TEST_F(File, AKilledWriterLeavesOneOfTheTwo) {
     const auto text = read_file(path("x"));
     ASSERT_TRUE(text.ok() && (*text == old_text || *text == new_text));
   }
-  // Between getting a name and being renamed a file has two links; no more than a few of 40 kills meet that.
-  EXPECT_LE(file_count(), 4u);
+  ASSERT_TRUE(write_file(path("x"), "last").ok());
+  EXPECT_EQ(file_count(), 1u) << "what killed writers left is removed";
 }
 
 TEST_F(File, TheSecondWriterIsToldOfTheFirst) {

@@ -79,13 +79,13 @@ class MpiRun {
     fs::permissions(dir_ + "/plans_slowly", fs::perms::owner_all);
   }
 
-  // `slow_calls`: see exec/slow_calls/slow_calls.cc.
-  void start(const std::string& arguments, const std::string& slow_calls = "") {
+  // `slow_calls`: see exec/slow_calls/slow_calls.cc; `environment`: see faults/strike.cc.
+  void start(const std::string& arguments, const std::string& slow_calls = "", const std::string& environment = "") {
     const std::string preload =
         slow_calls.empty()
             ? ""
             : "-x LD_PRELOAD=" NLS_BIN_DIR "/../lib/libslow_calls.so -x SLOW_CALLS='" + slow_calls + "' ";
-    const std::string command = "cd " + dir_ + " && exec mpirun --oversubscribe " +
+    const std::string command = "cd " + dir_ + " && " + environment + "exec mpirun --oversubscribe " +
                                 (::geteuid() == 0 ? "--allow-run-as-root " : "") +
                                 "--mca btl_vader_single_copy_mechanism none " + preload +
                                 "-np 2 " NLS_BIN_DIR "/nlbench run " + arguments + " > out 2> err";
@@ -137,11 +137,6 @@ class MpiRun {
   }
   bool exists(const char* name) const { return fs::exists(dir_ + "/" + name); }
   std::string read(const char* name) const { return text_of(dir_ + "/" + name); }
-  // What rank 0 opens to write file `name`, and then waits for a reader that never comes.
-  bool block_writing(const char* name) const {
-    const pid_t writer = find_rank(0);
-    return writer != 0 && ::mkfifo((dir_ + "/" + name + ".tmp." + std::to_string(writer)).c_str(), 0600) == 0;
-  }
 
   int code() const {
     int status = 0;
@@ -215,18 +210,13 @@ void in_steady_state(int rank, int signal, const std::string& how) {
   EXPECT_THAT(run.read("r.json"), AllOf(HasSubstr("\"incomplete\": \"lost rank 1"), HasSubstr("makespans_s")));
 }
 
-// Rank 0 is about to write a file when rank 1, which only waits for the end, is lost.
+// Rank 0 writes a file, which does not end, when rank 1, which only waits for the end, is lost.
 void in_tear_down(int signal, const std::string& how) {
   MpiRun run;
   run.save(0.04, 0.04);
-  run.start("saved --repeats 1 --trace t.json" + limits);
-  bool blocked = false;
-  EXPECT_LT(run.strike(1, signal,
-                       [&] {
-                         blocked = blocked || run.block_writing("t.json");
-                         return run.exists("r.json");
-                       }),
-            nlbench_limit_s);
+  run.start("saved --repeats 1 --trace t.json" + limits,
+            "LD_PRELOAD=" NLS_BIN_DIR "/../lib/libstrike.so STRIKE_BLOCK=t.json ");
+  EXPECT_LT(run.strike(1, signal, [&] { return run.exists("r.json"); }), nlbench_limit_s);
   EXPECT_EQ(run.code(), signal == SIGKILL ? 128 + SIGKILL : 3);
   run.expect_one_message("error: lost rank 1 on host ");
   EXPECT_THAT(run.err(), AllOf(HasSubstr(how), HasSubstr("worked on the end of the run")));

@@ -3,6 +3,7 @@
 //
 //   STRIKE_FINALIZE=9    MPI_Finalize: this signal on entry, of the rank STRIKE_RANK
 //   STRIKE_SAVE=3        SIGKILL before the third call that puts something into a folder, or takes something out of it
+//   STRIKE_BLOCK=t.json  the call that gives a file this name never returns, in the thread that makes it
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -26,6 +27,11 @@ void count_save() {
   if (at != nullptr && ++calls == std::atoi(at)) ::kill(::getpid(), SIGKILL);
 }
 
+void block_for_ever(const char* name) {
+  const char* blocked = std::getenv("STRIKE_BLOCK");
+  while (blocked != nullptr && std::strstr(name, blocked) != nullptr) ::pause();
+}
+
 }  // namespace
 
 extern "C" {
@@ -40,6 +46,7 @@ int MPI_Finalize() {
 
 int rename(const char* from, const char* to) noexcept {
   count_save();
+  block_for_ever(to);
   return next<int(const char*, const char*)>("rename")(from, to);
 }
 
@@ -50,6 +57,7 @@ int renameat2(int from_folder, const char* from, int to_folder, const char* to, 
 
 int linkat(int from_folder, const char* from, int to_folder, const char* to, int flags) noexcept {
   count_save();
+  block_for_ever(to);
   return next<int(int, const char*, int, const char*, int)>("linkat")(from_folder, from, to_folder, to, flags);
 }
 
