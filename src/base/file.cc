@@ -128,7 +128,7 @@ Status FileWriter::write(std::string_view content) {
 
 Status FileWriter::commit() {
   CHECK(file_.get() >= 0, "the file is finished");
-  int code = sync_to_disk(file_.get());
+  int code = sync_file(file_.get(), path_);
   if (code == 0 && temporary_.empty()) {
     code = take_name(path_, temporary_, [this](const char* name) {
       return ::linkat(AT_FDCWD, link_to(file_.get()).c_str(), AT_FDCWD, name, AT_SYMLINK_FOLLOW) == 0 ? 0 : errno;
