@@ -29,10 +29,10 @@ namespace {
 constexpr std::string_view folder_prefix = "nlbench-run-";
 constexpr std::string_view folder_pattern = "XXXXXX";
 
-// The lock of the folder's owner; none: somebody has it.
+// The open folder, locked. With LOCK_NB none: somebody has the lock, or there are no locks here.
 Descriptor lock_folder(const std::string& path, int how) {
   Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  if (folder.get() >= 0 && ::flock(folder.get(), how) != 0) return Descriptor();
+  if (folder.get() >= 0 && ::flock(folder.get(), how) != 0 && (how & LOCK_NB) != 0) return Descriptor();
   return folder;
 }
 
@@ -47,7 +47,8 @@ void remove_ownerless(const fs::path& base) {
   for (fs::directory_iterator at(base, failure), end; !failure && at != end; at.increment(failure)) {
     const std::string name = at->path().filename().string();
     if (!name.starts_with(folder_prefix) || name.size() != folder_prefix.size() + folder_pattern.size()) continue;
-    if (lock_folder(at->path().string(), LOCK_EX | LOCK_NB).get() < 0) continue;
+    const Descriptor lock = lock_folder(at->path().string(), LOCK_EX | LOCK_NB);  // until it is gone
+    if (lock.get() < 0) continue;
     std::error_code left;
     fs::remove_all(at->path(), left);
   }
@@ -66,7 +67,7 @@ Result<TemporaryFolder> TemporaryFolder::create() {
       return io_error(fmt::format("cannot create {}: {}", path, std::strerror(errno)));
     TemporaryFolder folder;
     folder.lock_ = lock_folder(path, LOCK_EX);
-    if (!still_exists(folder.lock_)) continue;  // another run took it for ownerless before it was locked
+    if (!still_exists(folder.lock_)) continue;  // another run removed it before it was locked
     folder.path_ = path;
     return folder;
   }
