@@ -36,7 +36,7 @@ TEST(WeightStore, EqualBytesAreStoredOnce) {
 // Ids have 64 bits, and two weights of 16 bytes with one hash are easily made: XXH3 adds the halves, less fixed masks,
 // to their product. Where one half is 0 the other may stand on either side, turned.
 TEST(WeightStore, EqualHashesAreNotEqualWeights) {
-  const uint64_t low_mask = 0x1fb3b7a4a4404072 ^ 0x78e5c0cc4ee679cb;   // XXH3's secret, bytes 24 to 31 and 32 to 39
+  const uint64_t low_mask = 0x1f67b3b7a4a44072 ^ 0x78e5c0cc4ee679cb;   // XXH3's secret, bytes 24 to 31 and 32 to 39
   const uint64_t high_mask = 0x2172ffcc7dd05a82 ^ 0x8e2443f7744608b8;  // 40 to 47 and 48 to 55
   const uint64_t x = 0x0123456789abcdef;
   const auto bytes_of = [&](uint64_t low, uint64_t high) {
