@@ -34,7 +34,7 @@ extern "C" void on_interrupt(int signal) {
     return;
   }
   was_interrupted = 1;
-  constexpr double limit_at_terminal_s = 10;
+  constexpr double limit_at_terminal_s = 60;
   end_after(signal == SIGINT ? limit_at_terminal_s : limit_of_interrupt_s);
 }
 
