@@ -138,12 +138,12 @@ TEST_F(StuckRun, AKernelThatCrashesLeavesARecord) {
 // Slow kernels, eight of whom share each core with others: all they do is wait for a core.
 TEST_F(StuckRun, SlowOnesOnABusyMachineAreNone) {
   const auto cores = std::max(1u, std::thread::hardware_concurrency());
-  std::string load =
-      "for i in $(seq " + std::to_string(8 * cores) + "); do timeout 60 sh -c 'while :; do :; done' & done; ";
+  const std::string load = "for i in $(seq " + std::to_string(8 * cores) +
+                           "); do timeout 60 sh -c 'while :; do :; done' & pids=\"$pids $!\"; done; ";
   const StuckOutcome run =
       run_shell(load + mpirun("STUCK_HOW=0.05") +
                 "saved --repeats 1 --warmup 0 --deadline-floor 0.4 --heartbeat 60 --watchdog 60; code=$?; "
-                "kill $(jobs -p); exit $code");
+                "kill $pids; exit $code");
   EXPECT_EQ(run.code, 0) << run.text;
   EXPECT_FALSE(fs::exists(dir_ + "/nlbench.flight"));
 }
