@@ -214,7 +214,7 @@ void in_steady_state(int rank, int signal, const std::string& how) {
 void in_tear_down(int signal, const std::string& how) {
   MpiRun run;
   run.save(0.04, 0.04);
-  run.start("saved --repeats 1 --trace t.json" + limits,
+  run.start("saved --repeats 1 --trace t.json" + limits, "",
             "LD_PRELOAD=" NLS_BIN_DIR "/../lib/libstrike.so STRIKE_BLOCK=t.json ");
   EXPECT_LT(run.strike(1, signal, [&] { return run.exists("r.json"); }), nlbench_limit_s);
   EXPECT_EQ(run.code(), signal == SIGKILL ? 128 + SIGKILL : 3);
