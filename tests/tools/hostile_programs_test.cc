@@ -17,7 +17,7 @@ class HostileProgram : public ::testing::Test {
     std::filesystem::create_directories(scratch_ / "saved");
     scratch_.write("saved/program.nls", program);
     scratch_.write("saved/unsplit.nls", unsplit);
-    scratch_.write("saved/weights.idx", "");
+    scratch_.write("saved/weights.idx", "nlsplit-weights 2\n");
     scratch_.write("saved/weights.bin", "");
     return nlbench("run " + (scratch_ / "saved") + " --transport threads --repeats 1 --check");
   }
