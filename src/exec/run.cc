@@ -203,11 +203,11 @@ Result<Repeats> repeat(const Program& program, const Dependencies& deps, const K
   const int rank = transport.rank();
   const DeviceProgram& device = program.devices[static_cast<size_t>(rank)];
   const Reset reset(device, arena, options.poison);
-  DeviceRun device_run(program, deps, rank, kernels, arena, transport,
-                       {options.watchdog_s, options.cancelled, std::move(clock), std::move(online), gpu,
-                        gpu != nullptr && options.gpu.direct_messages && transport.takes_device_memory(),
-                        options.flight == nullptr ? nullptr : &options.flight->of(rank, transport.size()), &watch,
-                         cores.pins});
+  DeviceRun device_run(
+      program, deps, rank, kernels, arena, transport,
+      {options.watchdog_s, options.cancelled, std::move(clock), std::move(online), gpu,
+       gpu != nullptr && options.gpu.direct_messages && transport.takes_device_memory(),
+       options.flight == nullptr ? nullptr : &options.flight->of(rank, transport.size()), &watch, cores.pins});
   const WorkWatch::Watched watched(
       watch, {[&device_run] { return device_run.threads(); }, [&device_run] { return device_run.computes(); }});
   double known_s = predicted_s;

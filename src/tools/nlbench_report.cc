@@ -163,8 +163,9 @@ std::string report_text(const RunReport& report) {
                         counted(static_cast<int64_t>(repeats), "repeat"));
   }
   if (report.result->clock_error_s > 0) {
-    text += fmt::format("\nclocks      the ranks' clocks differ; a trace's times of two devices may be apart by up to {}\n",
-                        to_string(seconds(report.result->clock_error_s)));
+    text +=
+        fmt::format("\nclocks      the ranks' clocks differ; a trace's times of two devices may be apart by up to {}\n",
+                    to_string(seconds(report.result->clock_error_s)));
   }
   if (report.check) text += fmt::format("\ncheck       {}\n", to_string(*report.check));
   return text;

@@ -11,9 +11,9 @@ void clear_progress();
 
 // After this the first SIGTERM, SIGUSR1 (what mpirun passes on at once) or SIGINT (Ctrl-C) only makes interrupted()
 // true, and whoever works ends with what there is. A process that is still there `limit_s` later ends at once, whatever
-// it does, with exit code 130; its children die with it (base/child_process.h). After Ctrl-C it has a minute: who sits at
-// the terminal wants the best so far, and a second Ctrl-C ends it at once. speaks: says so then. Ranks do not: mpirun
-// also ends those that are left when one has ended.
+// it does, with exit code 130; its children die with it (base/child_process.h). After Ctrl-C it has a minute: who sits
+// at the terminal wants the best so far, and a second Ctrl-C ends it at once. speaks: says so then. Ranks do not:
+// mpirun also ends those that are left when one has ended.
 void catch_interrupts(double limit_s = 1, bool speaks = true);
 bool interrupted();
 // What was found so far is written now, which takes a bounded time: after an interrupt, a new limit from now on.
