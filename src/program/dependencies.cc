@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 
+#include "base/limits.h"
 #include "program/text.h"
 
 namespace nlsplit {
@@ -154,8 +154,7 @@ Result<Dependencies> dependencies(const Program& program) {
   for (const DeviceProgram& device : program.devices) {
     for (const Slot& slot : device.order) total += device.segments[static_cast<size_t>(slot.segment)].instrs.size();
   }
-  if (total >= std::numeric_limits<uint32_t>::max() / 2)
-    return unsupported(fmt::format("{} instructions to execute: too many", total));
+  CHECK(total <= most_steps, "check_structure counts them");
   deps.instances.reserve(total);
   deps.edge_begin.reserve(total + 1);
   deps.edges.reserve(total * 2);

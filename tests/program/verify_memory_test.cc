@@ -175,6 +175,63 @@ TEST(VerifyResults, LieApartFromEachOther) {
   EXPECT_THAT(with("h, c, c"), HasSubstr("results 1 and 2 share bytes"));
 }
 
+TEST(VerifyMoves, BetweenWhatFits) {
+  const std::string moved =
+      "  buffer x f32[4,8] input\n  buffer h f16[4,8] scratch\n  buffer n i32[4,8] scratch\n  buffer s f32[4,4] "
+      "scratch\n"
+      "  buffer b f32[1,8,2,2]c4 scratch\n  buffer c f32[1,8,2,2]c4 scratch\n  buffer p f32[32] scratch\n"
+      "  buffer y f32[4,8] output\n";
+  const auto with = [&](const std::string& work) { return complaint(text_of(moved, "    " + work + "\n")); };
+  EXPECT_EQ(with("y = reduce(x, p)"), "");
+  EXPECT_THAT(with("y = reduce(x, h)"), HasSubstr("reduce needs operands of its result's type"));
+  EXPECT_THAT(with("n = reduce(n, n)"), HasSubstr("reduce needs operands of its result's type"));
+  EXPECT_THAT(with("y = reduce(x, s)"), HasSubstr("as many elements as its result"));
+  EXPECT_THAT(with("y = reduce(x, b)"), HasSubstr("as many elements as its result, in its layout"));
+  EXPECT_EQ(with("c = copy(b)"), "");
+  EXPECT_THAT(with("y = copy(s)"), HasSubstr("copy between different sizes"));
+  EXPECT_THAT(with("y = copy(b)"), HasSubstr("copy between different layouts"));
+  EXPECT_EQ(with("s = pack(x) axis 1 begin 4 end 8"), "");
+  EXPECT_EQ(with("y = unpack(s) axis 1 begin 4 end 8"), "");
+  EXPECT_THAT(with("s[0:8] = pack(b) axis 1 begin 0 end 2"),
+              HasSubstr("a part of f32[1,8,2,2]c4, which is not row-major"));
+  EXPECT_THAT(with("s = pack(x) axis 2 begin 4 end 8"), HasSubstr("no such axis"));
+  EXPECT_THAT(with("s = pack(x) axis 1 begin 5 end 9"), HasSubstr("begin and end leave the axis"));
+  EXPECT_THAT(with("s = pack(x) axis 1 begin 4 end 4"), HasSubstr("begin and end leave the axis"));
+  EXPECT_THAT(with("s = pack(x) axis 1 begin 4 end 7"),
+              HasSubstr("the part is f32[4,3], another size than its buffer"));
+  EXPECT_THAT(with("y = unpack(s) axis 1 begin 4 end 7"), HasSubstr("another size than its buffer"));
+  EXPECT_THAT(with("x = Relu(y) kernel unary_v2"), HasSubstr("writes a buffer of kind input"));
+  EXPECT_THAT(with("x = copy(y)"), HasSubstr("writes a buffer of kind input"));
+  EXPECT_THAT(with("y = Relu(x) kernel nonsense"), HasSubstr("there is no kernel called nonsense"));
+}
+
+TEST(VerifyTraining, OperandsFit) {
+  const std::string trained =
+      "  buffer x f32[2,4] input\n  buffer g f32[2,4] scratch\n  buffer l f32[4,2] scratch\n"
+      "  buffer y f32[2,4] output\n";
+  const auto with = [&](const std::string& work) { return complaint(text_of(trained, "    " + work + "\n")); };
+  const std::string relu = " of \"Relu(by f32[2,4]) -> f32[2,4]\"";
+  EXPECT_EQ(with("y = gradient(x, g)" + relu), "");
+  EXPECT_THAT(with("y = gradient(x)" + relu), HasSubstr("1 operands where there must be 2"));
+  EXPECT_THAT(with("y = gradient(x, _)" + relu), HasSubstr("operand 1 is left out"));
+  EXPECT_THAT(with("y = gradient(x, l)" + relu), HasSubstr("operand 1 is f32[4,2], not f32[2,4]"));
+  EXPECT_THAT(with("l = gradient(x, g)" + relu), HasSubstr("result 0 is f32[4,2], not f32[2,4]"));
+  EXPECT_THAT(with("y = gradient(x, g) of \"Relu(by f32[2,4]) -> f32[4,2]\""), HasSubstr("results of other types"));
+  EXPECT_THAT(with("x = gradient(x, g)" + relu), HasSubstr("writes a buffer of kind input"));
+}
+
+TEST(VerifySlots, RunAsOftenAsTheirPhaseSays) {
+  const auto with = [&](const std::string& phase, const std::string& slots) {
+    const std::string text = replaced(text_of(buffers, product), "stage 0 phase F", phase);
+    return complaint(replaced(text, "    F.0\n", slots));
+  };
+  EXPECT_THAT(with("stage 0 phase F", "    F.-\n"), HasSubstr("a segment of phase F needs a micro-batch"));
+  EXPECT_THAT(with("stage 0 phase init", "    F.0\n"), HasSubstr("a segment of phase init has not a micro-batch"));
+  EXPECT_EQ(with("stage 0 phase init", "    F.-\n"), "");
+  EXPECT_THAT(with("stage 0 phase init", "    F.-\n    F.-\n"), HasSubstr("runs a second time"));
+  EXPECT_THAT(with("stage io phase F", "    F.0\n    F.0\n"), HasSubstr("runs a second time"));
+}
+
 TEST(VerifyLimits, NoMachineHasMore) {
   const auto with = [&](const std::string& from, const std::string& to) {
     return complaint(replaced(text_of(buffers, product), from, to));
