@@ -119,7 +119,7 @@ Failure::Cause follow(const std::vector<Failure::Rank>& ranks, int from) {
       cause.kind = Kind::circle;
       cause.chain.erase(cause.chain.begin(), std::ranges::find(cause.chain, at));
       // Whoever it is entered by, it is one circle.
-      std::ranges::rotate(cause.chain, std::ranges::min_element(cause.chain));
+      std::rotate(cause.chain.begin(), std::ranges::min_element(cause.chain), cause.chain.end());
       return cause;
     }
     seen[static_cast<size_t>(at)] = true;
