@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <charconv>
 #include <cstring>
 #include <new>
@@ -13,7 +14,15 @@
 namespace nlsplit {
 namespace {
 
+std::atomic<void (*)(const char* why)> last_words{nullptr};
+
 // Everything here runs where nothing may be allocated and no lock taken.
+[[noreturn]] void end(const char* why) {
+  // Only once: what it does may fail for the same reason.
+  if (const auto tell = last_words.exchange(nullptr); tell != nullptr) tell(why);
+  ::_exit(exit_of_a_fault);
+}
+
 void say(std::string_view text) {
   while (!text.empty()) {
     const ssize_t n = ::write(STDERR_FILENO, text.data(), text.size());
@@ -35,7 +44,8 @@ extern "C" void on_bus_error(int signal, siginfo_t* info, void*) {
     ::signal(signal, SIG_DFL);  // what failed is done again, and ends the process
     return;
   }
-  ::_exit(exit_of_a_fault);
+  end(file != nullptr ? "a file that it had mapped was truncated, or its disk failed (SIGBUS)"
+                      : "memory that is shared by a file is gone (SIGBUS)");
 }
 
 // In MiB; 0 if it is not known.
@@ -57,10 +67,12 @@ void on_no_memory() {
   say("error: out of memory: the system refuses to give this process more; it holds ");
   say(held);
   say(" MiB\n");
-  ::_exit(exit_of_a_fault);
+  end("the system refuses to give this process more memory");
 }
 
 }  // namespace
+
+void before_a_memory_fault_ends_it(void (*tell)(const char* why)) { last_words = tell; }
 
 void catch_memory_faults() {
   struct sigaction action {};

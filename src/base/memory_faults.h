@@ -13,4 +13,8 @@ inline constexpr int exit_of_a_fault = 3;
 
 void catch_memory_faults();
 
+// `last_words` is told what happened, a few words, before the process ends: on the thread that met the fault, where
+// nothing may be allocated and no lock taken.
+void before_a_memory_fault_ends_it(void (*last_words)(const char* why));
+
 }  // namespace nlsplit

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/rest_a_moment.h"
 
 namespace nlsplit {
 namespace {
@@ -20,6 +21,7 @@ constexpr std::chrono::milliseconds enough_rounds(50);  // over a slow link fewe
 constexpr std::chrono::seconds fresh(1);
 constexpr std::chrono::microseconds to_wake(100);  // from a message's arrival to the receiver's going on
 constexpr std::chrono::milliseconds longest_lead(500);
+constexpr std::chrono::milliseconds longest_spin(1);  // a sleeping thread wakes up later than it should
 
 // What names a clock: the running kernel, and the time namespace, which may shift it.
 std::string clock_name() {
@@ -132,6 +134,7 @@ Result<double> CommonClock::worst_error_s(Transport& transport, const Waiting& w
 }
 
 Result<CommonClock::Clock::time_point> CommonClock::agree_on_start(Transport& transport, const Waiting& waiting) {
+  if (transport.size() == 1) return Clock::now();
   RETURN_IF_ERROR(barrier(transport, false, waiting));  // some are long done, and sleep
   RETURN_IF_ERROR(barrier(transport, true, waiting));   // now all are awake, and soon see rank 0's message
   int64_t start_ns = 0;
@@ -148,7 +151,8 @@ Result<CommonClock::Clock::time_point> CommonClock::agree_on_start(Transport& tr
     RETURN_IF_ERROR(recv_at_once(transport, 0, bytes_in_value(start_ns), waiting));
   }
   const Clock::time_point zero = Clock::time_point(std::chrono::nanoseconds(start_ns)) - offset_ - ahead_;
-  while (Clock::now() < zero) std::this_thread::yield();
+  std::this_thread::sleep_until(zero - longest_spin);
+  while (Clock::now() < zero) rest_a_moment();
   return zero;
 }
 

@@ -10,6 +10,8 @@
 #include <numeric>
 #include <thread>
 
+#include "base/rest_a_moment.h"
+
 namespace nlsplit {
 namespace {
 
@@ -17,16 +19,6 @@ namespace {
 constexpr int spins_before_sleep = 4000;
 
 constexpr size_t line_bytes = 128;  // two lines of 64: they are fetched in pairs
-
-void rest_a_moment() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#else
-  std::this_thread::yield();
-#endif
-}
 
 std::vector<int> usable_cores() {
   std::vector<int> cores;

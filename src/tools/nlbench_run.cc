@@ -4,10 +4,12 @@
 #include <CLI/CLI.hpp>
 #include <atomic>
 #include <charconv>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -43,7 +45,7 @@ struct RunArguments {
 
 // Rank 0's finished repeats, for when there will be no others. The run may be ended by another thread at any time.
 struct Finished {
-  std::mutex mutex;
+  std::timed_mutex mutex;
   std::optional<Program> program;
   std::vector<double> makespans_s;
   bool reported = false;  // all of it: nothing is left to save
@@ -98,20 +100,26 @@ void on_crash(int signal) {
   std::raise(signal);
 }
 
+// Of a memory fault, whose message says more: base/memory_faults.h.
+void on_memory_fault(const char* why) {
+  if (FlightRecords* records = records_of_crashes(); records != nullptr && !records->empty()) records->write(why);
+}
+
 void record_crashes(FlightRecords& records) {
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which say more of a crash themselves
   records_of_crashes() = &records;
+  before_a_memory_fault_ends_it(on_memory_fault);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which say more of a crash themselves
   for (const int signal : {SIGSEGV, SIGABRT, SIGILL, SIGFPE}) std::signal(signal, on_crash);
 #else
-  static_cast<void>(records);
   static_cast<void>(on_crash);
 #endif
 }
 
 // On rank 0 of a run that ends before its time.
 void save_finished(const RunArguments& arguments, Finished& finished, const std::string& why) {
-  const std::lock_guard lock(finished.mutex);  // a report that is being written is written first
-  if (finished.reported || finished.makespans_s.empty()) return;
+  // A report that is being written is written first, unless that does not end. The system clock: see exec/waker.h.
+  const std::unique_lock lock(finished.mutex, std::chrono::system_clock::now() + std::chrono::seconds(1));
+  if (!lock.owns_lock() || finished.reported || finished.makespans_s.empty()) return;
   write_after_interrupt();
   const IncompleteRun run{&*finished.program, finished.makespans_s, arguments.transport, why};
   if (!arguments.json.empty()) {
@@ -160,15 +168,20 @@ Status check_places(const RunArguments& arguments) {
   return ok_status();
 }
 
-// Rank 0, after the run: checks, writes, prints. Error also if --check found a difference.
+// Rank 0, after the run: checks, writes, prints. Error also if --check found a difference. `on_overdue`: ends the run,
+// because the system does not come back from writing. The check has the deadlines of a run of its own.
 Status conclude(const RunArguments& arguments, const LoadedJob& job, const RunResult& result, const RunOptions& options,
-                Finished& finished) {
+                Finished& finished, const std::function<void(const Error&)>& on_overdue) {
   clear_progress();
   RunReport report{&job.saved, &result, arguments.transport, std::nullopt};
   if (arguments.check) {
     ASSIGN_OR_RETURN(report.check, check_against_unsplit(job, result, arguments.tolerance, options));
   }
   const std::lock_guard lock(finished.mutex);
+  Liveness writing;
+  writing.begin("the results");
+  const Liveness::Work work(writing);
+  const WorkWatch watch(writing, {arguments.deadlines, on_overdue});
   if (!arguments.output.empty()) RETURN_IF_ERROR(write_outputs(arguments.output, result.outputs));
   if (!arguments.json.empty()) RETURN_IF_ERROR(write_file(arguments.json, report_json(report)));
   if (!arguments.trace.empty())
@@ -227,7 +240,7 @@ Status run_in_threads(const RunArguments& arguments, RunOptions options, FlightR
   Finished finished;
   options.flight = &records;
   options.on_failure = [&](Error why) { write_flight(arguments, records, why); };
-  options.on_stuck = [&](Error why) {
+  const auto on_stuck = [&](Error why) {
     static std::mutex ends;
     ends.lock();  // for good: several devices may be stuck, and the first one ends it
     clear_progress();
@@ -237,6 +250,7 @@ Status run_in_threads(const RunArguments& arguments, RunOptions options, FlightR
     std::fflush(nullptr);
     std::_Exit(exit_code(why));
   };
+  options.on_stuck = on_stuck;
   ASSIGN_OR_RETURN(const LoadedJob job, begin(arguments, folder));
   keep_in(finished, job.saved.program, options);
   const auto result = run_threads(job.saved.program, job_of(job), options);
@@ -246,7 +260,7 @@ Status run_in_threads(const RunArguments& arguments, RunOptions options, FlightR
     if (exit_code(why) != 2) write_flight(arguments, records, why);
     return why;
   }
-  return conclude(arguments, job, *result, options, finished);
+  return conclude(arguments, job, *result, options, finished, on_stuck);
 }
 
 // All ranks come to the same answer; rank 0 alone reads, writes and prints.
@@ -290,7 +304,8 @@ Status run_over_mpi(const RunArguments& arguments, RunOptions options, Transport
   liveness.begin(patient.what);
   if (transport.rank() == 0) {
     const Liveness::Work work(liveness);
-    mine = conclude(arguments, **loaded, result, options, finished);
+    mine = conclude(arguments, **loaded, result, options, finished,
+                    [&transport](const Error& why) { transport.abort(why); });
   }
   return agree(transport, mine, patient);
 }
@@ -503,9 +518,9 @@ void add_run_command(CLI::App& app, int& code) {
   command
       ->add_option(
           "--prepare-limit", a->deadlines.prepare_s,
-          "Give up, with exit code 3, when planning, reading or handing out the weights makes no progress for so "
-          "many seconds;\n"
-          "0: never (default 300)")
+          "Give up, with exit code 3, when planning, reading or handing out the weights, or writing the results "
+          "makes no progress\n"
+          "for so many seconds; 0: never (default 300)")
       ->check(CLI::NonNegativeNumber);
   command
       ->add_option("--planning-limit", a->planning_s,

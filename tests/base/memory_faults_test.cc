@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <filesystem>
 #include <new>
 #include <string>
@@ -20,6 +21,7 @@ namespace fs = std::filesystem;
 // The sum of a mapped file's bytes, the file being cut to `left` bytes in between.
 int read_while_it_shrinks(const std::string& path, size_t left) {
   catch_memory_faults();
+  before_a_memory_fault_ends_it([](const char* why) { std::fprintf(stderr, "last words: %s\n", why); });
   const auto file = MappedFile::open(path);
   if (!file.ok()) return 1;
   fs::resize_file(path, left);
@@ -32,7 +34,8 @@ TEST(MemoryFaultsDeathTest, AFileTruncatedInUseIsNamed) {
   const std::string path = fs::temp_directory_path() / ("memory-faults-test-" + std::to_string(::getpid()));
   ASSERT_TRUE(write_file(path, std::string(100'000, 'x')).ok());
   EXPECT_EXIT(::_exit(read_while_it_shrinks(path, 10)), ::testing::ExitedWithCode(3),
-              "error: '.*memory-faults-test-[0-9]+' was truncated while it was in use, or its disk failed");
+              "error: '.*memory-faults-test-[0-9]+' was truncated while it was in use, or its disk failed\n"
+              "last words: a file that it had mapped was truncated");
   ASSERT_TRUE(write_file(path, std::string(100'000, 'x')).ok());
   EXPECT_EXIT(::_exit(read_while_it_shrinks(path, 100'000)), ::testing::ExitedWithCode(0), "");
   fs::remove(path);

@@ -135,6 +135,45 @@ TEST_F(StuckRun, AKernelThatCrashesLeavesARecord) {
                               HasSubstr(" computes slot ")));
 }
 
+TEST_F(StuckRun, MemoryThatIsGoneLeavesARecord) {
+  const StuckOutcome bus = run_shell(mpirun("STUCK_RANK=1 STUCK_AFTER=5 STUCK_HOW=bus") + "saved --heartbeat 5");
+  EXPECT_NE(bus.code, 0);
+  EXPECT_THAT(bus.text, HasSubstr("error: memory that is shared by a file is gone (SIGBUS)"));
+  const StuckOutcome why = run_shell("cd " + dir_ + " && bin/nlbench explain-failure nlbench.flight");
+  EXPECT_THAT(why.text, AllOf(HasSubstr("ended   memory that is shared by a file is gone (SIGBUS)"),
+                              HasSubstr("rank 1 (B on host "), HasSubstr(" computes slot ")));
+  const StuckOutcome memory = run_shell(
+      environment_ + "STUCK_AFTER=7 STUCK_HOW=memory bin/nlbench run saved --transport threads --json r.json");
+  expect_one_message(memory, "error: out of memory: the system refuses to give this process more");
+  const StuckOutcome refused = run_shell("cd " + dir_ + " && bin/nlbench explain-failure r.json.flight");
+  EXPECT_THAT(refused.text, HasSubstr("ended   the system refuses to give this process more memory"));
+}
+
+TEST_F(StuckRun, SigtermLeavesARecordWhereAPlaceIsNamed) {
+  const std::string run =
+      environment_ + "STUCK_HOW=0 timeout --preserve-status 1 bin/nlbench run saved --transport threads ";
+  EXPECT_EQ(run_shell(run + "--duration 60s").code, 130);
+  EXPECT_FALSE(fs::exists(dir_ + "/nlbench.flight"));
+  EXPECT_EQ(run_shell(run + "--duration 60s --json r.json").code, 130);
+  const StuckOutcome why = run_shell("cd " + dir_ + " && bin/nlbench explain-failure r.json.flight");
+  EXPECT_EQ(why.code, 0) << why.text;
+  EXPECT_THAT(why.text, AllOf(HasSubstr("rank 0 (A on host "), HasSubstr("rank 1 (B on host ")));
+}
+
+// The preloaded library never gives t.json its name.
+TEST_F(StuckRun, ResultsThatAreWrittenForEver) {
+  const std::string strike = "STUCK_HOW=0 LD_PRELOAD=" NLS_BIN_DIR "/../lib/libstrike.so STRIKE_BLOCK=t.json ",
+                    run = "saved --repeats 1 --json r.json --trace t.json --prepare-limit 1 ";
+  for (const std::string& command :
+       {environment_ + strike + "bin/nlbench run " + run + "--transport threads", mpirun(strike) + run}) {
+    const StuckOutcome outcome = run_shell(command);
+    expect_one_message(outcome, "the results come to no end: one piece of them has taken 1");
+    EXPECT_LT(outcome.seconds, 20);
+    EXPECT_TRUE(fs::exists(dir_ + "/r.json")) << "written before";
+    fs::remove(dir_ + "/r.json");
+  }
+}
+
 // Slow kernels, eight of whom share each core with others: all they do is wait for a core.
 TEST_F(StuckRun, SlowOnesOnABusyMachineAreNone) {
   const auto cores = std::max(1u, std::thread::hardware_concurrency());

@@ -86,8 +86,20 @@ std::string long_search() {
               "  max_candidates: 1000000\n  keep: 20");
 }
 
+// A sweep of many thousands of points.
+std::string long_sweep() {
+  std::string speeds = "1";
+  for (int i = 1; i <= 3000; ++i) speeds += fmt::format(", {:.4f}", 0.0003 * i);
+  return fmt::format(
+      "scenario: {}/scenarios/experiments/training_links_scenario.yaml\ntier: simgrid\naxes:\n"
+      "  schedule: [gpipe, 1f1b, zb_h1, interleaved, zb_v]\n  link_speed: [{}]\n",
+      NLS_SOURCE_DIR, speeds);
+}
+
+// Whatever is ended here would take minutes on any machine.
 TEST_F(Ends, WithinASecondOfSigterm) {
   const std::string slow = scratch_.write("slow.yaml", long_search());
+  const std::string sweep = scratch_.write("sweep.yaml", long_sweep());
   struct Phase {
     std::string program, arguments;
     double after_s;
@@ -98,13 +110,10 @@ TEST_F(Ends, WithinASecondOfSigterm) {
        {Phase{"nlsim", "rank " + slow, 0.7},
         {"nlsim", "simulate " + slow, 0.7},
         {"nlsim", fmt::format("lower {} --save {}", slow, scratch_ / "saved"), 0.7},
-        {"nlsim",
-         fmt::format("sweep {}/scenarios/experiments/training_links.yaml --fresh -o {}", NLS_SOURCE_DIR,
-                     scratch_ / "swept"),
-         0.5},
+        {"nlsim", fmt::format("sweep {} --fresh -o {}", sweep, scratch_ / "swept"), 0.5},
         {"nlbench", fmt::format("run {} --transport threads", slow), 0.7},
         {"nlbench", fmt::format("run {} --transport threads --duration 100s", scenario_), 1.5},
-        {"nlbench", fmt::format("profile {} --budget 100s -o {}", scenario_, scratch_ / "p.json"), 0.4},
+        {"nlbench", fmt::format("profile {} --budget 1000s -o {}", slow, scratch_ / "p.json"), 0.4},
         {"nlbench",
          fmt::format("validate {} -o {} --top 2 --also 0 --duration 100s --transport threads", scenario_,
                      scratch_ / "v"),
