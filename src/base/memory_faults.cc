@@ -17,9 +17,18 @@ namespace {
 std::atomic<void (*)(const char* why)> last_words{nullptr};
 
 // Everything here runs where nothing may be allocated and no lock taken.
+
+// Several threads may run out of memory at once: only the first one goes on from here.
+void come_first() {
+  static std::atomic<pid_t> first{0};
+  pid_t nobody = 0;
+  if (first.compare_exchange_strong(nobody, ::gettid())) return;
+  if (nobody == ::gettid()) ::_exit(exit_of_a_fault);  // the last words fail for the same reason
+  for (;;) ::pause();
+}
+
 [[noreturn]] void end(const char* why) {
-  // Only once: what it does may fail for the same reason.
-  if (const auto tell = last_words.exchange(nullptr); tell != nullptr) tell(why);
+  if (const auto tell = last_words.load(); tell != nullptr) tell(why);
   ::_exit(exit_of_a_fault);
 }
 
@@ -32,6 +41,7 @@ void say(std::string_view text) {
 }
 
 extern "C" void on_bus_error(int signal, siginfo_t* info, void*) {
+  come_first();
   const char* file = mapped_file_at(info->si_addr);
   if (file != nullptr) {
     say("error: '");
@@ -62,6 +72,7 @@ long memory_held() {
 }
 
 void on_no_memory() {
+  come_first();
   char held[32] = "";
   *std::to_chars(held, held + sizeof(held) - 1, memory_held()).ptr = 0;
   say("error: out of memory: the system refuses to give this process more; it holds ");

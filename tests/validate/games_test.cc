@@ -83,7 +83,8 @@ TEST(Crossing, IsAProgramThatRuns) {
   EXPECT_TRUE(result.ok()) << result.error().to_string();
 }
 
-// A slot's message is sent after its chores, and no slot begins before both messages of the one before are there.
+// A slot's message is sent after its chores, and no slot begins before the bulk of the one before is there. (When the
+// other side notices that it has the message is its own affair: on a busy machine long after the sender goes on.)
 TEST(Answers, TakeTurns) {
   for (const bool bulk : {false, true}) {
     const AnswersOptions options{8000, 100000, bytes(4000), bulk, 5, 3};
@@ -109,7 +110,7 @@ TEST(Answers, TakeTurns) {
       EXPECT_GE(there[slot], sent[slot]);
       EXPECT_EQ(bulk_there[slot] > 0, bulk);
       if (slot > 0 && bulk) {
-        EXPECT_GE(sent[slot], std::max(bulk_there[slot - 1], there[slot - 1]));
+        EXPECT_GE(sent[slot], bulk_there[slot - 1]);
       }
     }
   }

@@ -66,18 +66,15 @@ void run(const KernelCall& call) {
   }
 }
 
-}  // namespace
-
-extern "C" __attribute__((visibility("default"))) const nlsplit::KernelModule* nlsplit_kernel_module() {
-  static nlsplit::KernelModule module;
+nlsplit::KernelModule make_module() {
   static std::vector<KernelEntry> entries;
-  if (!entries.empty()) return &module;
   void* handle = ::dlopen(environment("STUCK_REAL", ""), RTLD_LOCAL | RTLD_NOW);
-  const auto real = handle == nullptr
-                        ? nullptr
-                        : reinterpret_cast<decltype(&nlsplit_kernel_module)>(::dlsym(handle, "nlsplit_kernel_module"));
-  if (real == nullptr) return &module;  // of no level, so it is refused
-  module = *real();
+  const auto real =
+      handle == nullptr
+          ? nullptr
+          : reinterpret_cast<const nlsplit::KernelModule* (*)()>(::dlsym(handle, "nlsplit_kernel_module"));
+  if (real == nullptr) return {};  // of no level, so it is refused
+  nlsplit::KernelModule module = *real();
   entries.assign(module.entries, module.entries + module.count);
   module.entries = entries.data();
   for (KernelEntry& entry : entries) {
@@ -85,5 +82,12 @@ extern "C" __attribute__((visibility("default"))) const nlsplit::KernelModule* n
     real_run = entry.run;
     entry.run = run;
   }
+  return module;
+}
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) const nlsplit::KernelModule* nlsplit_kernel_module() {
+  static const nlsplit::KernelModule module = make_module();  // all devices of a process ask, each in its own thread
   return &module;
 }
