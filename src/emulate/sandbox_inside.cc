@@ -63,8 +63,23 @@ Status mount_over(const char* type, const char* where, unsigned long flags) {
   return ok_status();
 }
 
+// What is mounted from here on nobody outside sees. In a chroot / is no mount point, and what holds it cannot be named:
+// a copy of all that is mounted, which lies over /proc, becomes /.
+Status make_mounts_private() {
+  constexpr unsigned long all_private = MS_REC | MS_PRIVATE;
+  if (::mount("none", "/", nullptr, all_private, nullptr) == 0) return ok_status();
+  if (errno != EINVAL) return system_error("cannot make / private");
+  std::error_code failure;
+  const fs::path here = fs::current_path(failure);
+  if (::mount("none", "/proc", nullptr, all_private, nullptr) != 0 ||
+      ::mount("/", "/proc", nullptr, MS_BIND | MS_REC, nullptr) != 0 || ::chroot("/proc") != 0 ||
+      ::chdir(failure ? "/" : here.c_str()) != 0 || ::mount("none", "/", nullptr, all_private, nullptr) != 0)
+    return system_error("cannot make / private in a chroot");
+  return ok_status();
+}
+
 Status make_files(const EmulatedNetwork& network, const SandboxOptions& options) {
-  if (::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return system_error("cannot make / private");
+  RETURN_IF_ERROR(make_mounts_private());
   RETURN_IF_ERROR(mount_over("tmpfs", "/dev/shm", MS_NOSUID | MS_NODEV));
   // Refused in some containers; then `ps` sees what is outside, and nothing else is different.
   const Status own_proc = mount_over("proc", "/proc", MS_NOSUID | MS_NODEV | MS_NOEXEC);
