@@ -79,15 +79,16 @@ Status make_mounts_private() {
 }
 
 Status make_files(const EmulatedNetwork& network, const SandboxOptions& options) {
+  std::error_code failure;
+  const fs::path own_program = fs::read_symlink("/proc/self/exe", failure);  // where it is before anything moves
   RETURN_IF_ERROR(make_mounts_private());
   RETURN_IF_ERROR(mount_over("tmpfs", "/dev/shm", MS_NOSUID | MS_NODEV));
   // Refused in some containers; then `ps` sees what is outside, and nothing else is different.
   const Status own_proc = mount_over("proc", "/proc", MS_NOSUID | MS_NODEV | MS_NOEXEC);
   (void)own_proc;
-  std::error_code failure;
   for (const char* folder : {"", "/net", "/bin", "/cpus"})
     fs::create_directories(std::string(sandbox_folder) + folder, failure);
-  fs::create_symlink(fs::read_symlink("/proc/self/exe", failure), std::string(sandbox_folder) + "/bin/on", failure);
+  fs::create_symlink(own_program, std::string(sandbox_folder) + "/bin/on", failure);
   if (failure) return io_error(fmt::format("{}: {}", sandbox_folder, failure.message()));
   std::string names = "127.0.0.1 localhost\n";
   for (size_t p = 0; p < network.places.size(); ++p)
