@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <optional>
 
 #include "emulate/sandbox_inside.h"
@@ -114,6 +115,9 @@ Result<int> run_sandbox(const EmulatedNetwork& network, const SandboxOptions& op
   for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT}) ::sigaddset(&signals, signal);
   sigset_t before;
   ::sigprocmask(SIG_BLOCK, &signals, &before);
+  std::error_code failure;
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe", failure);  // inside it names another path
+  if (failure) return io_error(fmt::format("/proc/self/exe: {}", failure.message()));
   RETURN_IF_ERROR(enter_namespaces());
   int alive[2];  // its writing end closes when we are gone
   if (::pipe2(alive, O_CLOEXEC | O_NONBLOCK) != 0) return io_error(fmt::format("pipe: {}", std::strerror(errno)));
@@ -122,7 +126,7 @@ Result<int> run_sandbox(const EmulatedNetwork& network, const SandboxOptions& op
   if (inside < 0) return io_error(fmt::format("fork: {}", std::strerror(errno)));
   if (inside == 0) {
     ::close(alive[1]);
-    live_inside(network, options, before, alive[0]);
+    live_inside(network, options, program, before, alive[0]);
   }
   ::close(alive[0]);
   return wait_for(inside, options, signals);

@@ -78,17 +78,16 @@ Status make_mounts_private() {
   return ok_status();
 }
 
-Status make_files(const EmulatedNetwork& network, const SandboxOptions& options) {
-  std::error_code failure;
-  const fs::path own_program = fs::read_symlink("/proc/self/exe", failure);  // where it is before anything moves
+Status make_files(const EmulatedNetwork& network, const SandboxOptions& options, const std::string& program) {
   RETURN_IF_ERROR(make_mounts_private());
   RETURN_IF_ERROR(mount_over("tmpfs", "/dev/shm", MS_NOSUID | MS_NODEV));
   // Refused in some containers; then `ps` sees what is outside, and nothing else is different.
   const Status own_proc = mount_over("proc", "/proc", MS_NOSUID | MS_NODEV | MS_NOEXEC);
   (void)own_proc;
+  std::error_code failure;
   for (const char* folder : {"", "/net", "/bin", "/cpus"})
     fs::create_directories(std::string(sandbox_folder) + folder, failure);
-  fs::create_symlink(own_program, std::string(sandbox_folder) + "/bin/on", failure);
+  fs::create_symlink(program, std::string(sandbox_folder) + "/bin/on", failure);
   if (failure) return io_error(fmt::format("{}: {}", sandbox_folder, failure.message()));
   std::string names = "127.0.0.1 localhost\n";
   for (size_t p = 0; p < network.places.size(); ++p)
@@ -248,12 +247,13 @@ int wait_for_command(pid_t command, const sigset_t& signals) {
 
 }  // namespace
 
-void live_inside(const EmulatedNetwork& network, const SandboxOptions& options, const sigset_t& mask, int alive) {
+void live_inside(const EmulatedNetwork& network, const SandboxOptions& options, const std::string& program,
+                 const sigset_t& mask, int alive) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   char none;
   if (::read(alive, &none, 1) == 0) ::_exit(1);  // it was gone before we asked for the signal
   keep_cores_awake();
-  const Status files = make_files(network, options);
+  const Status files = make_files(network, options, program);
   if (!files.ok()) give_up(files.error());
   auto ports = make_places(network);
   if (!ports.ok()) give_up(ports.error());
