@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <filesystem>
 #include <set>
 #include <sstream>
 #include <thread>
@@ -136,9 +137,15 @@ TEST_F(Nlemulate, HostsHaveNamesWithoutAnEtcHosts) {
   const Outcome copied = run_command(fmt::format(
       "cp -a /etc {0} && rm -f {0}/hosts {0}/resolv.conf && echo nameserver 192.0.2.1 > {0}/resolv.conf", etc));
   if (copied.code != 0) GTEST_SKIP() << "/etc cannot be copied: " << copied.err;
+  const bool has_one = std::filesystem::exists("/etc/hosts");
+  const std::string unshare = fmt::format("unshare {} --mount", ::geteuid() == 0 ? "" : "--map-root-user");
+  if (has_one && run_command(unshare + " true").err.find("propagation") != std::string::npos)
+    GTEST_SKIP() << "in a chroot unshare cannot make a private /etc";
   const auto without = [&](const std::string& more, const std::string& command) {
-    return run_command(fmt::format("unshare {} --mount sh -c 'mount --bind {} /etc && {} {} {} --quiet {} -- {}'",
-                                   ::geteuid() == 0 ? "" : "--map-root-user", etc,
+    if (!has_one) {
+      return run_command(fmt::format("sh -c '{} --quiet {} {} -- {}'", program("nlemulate"), scenario_, more, command));
+    }
+    return run_command(fmt::format("{} sh -c 'mount --bind {} /etc && {} {} {} --quiet {} -- {}'", unshare, etc,
                                    "! test -e /etc/hosts && PATH=$PATH:/usr/sbin", program("nlemulate"), scenario_,
                                    more, command));
   };
