@@ -12,8 +12,8 @@
 
 #include "graph/onnx/export.h"
 #include "graph/onnx/import.h"
-#include "graph/passes.h"
-#include "graph/zoo.h"
+#include "graph/passes/passes.h"
+#include "graph/zoo/zoo.h"
 
 namespace nlsplit {
 namespace {

@@ -36,7 +36,7 @@ inline bool right(const ComputeDesc& desc, const std::vector<Tensor>& operands,
                   const std::vector<std::vector<float>>& actual) {
   std::vector<EpilogueStep> steps;
   for (const DescStep& step : desc.epilogue) {
-    steps.push_back({step.op, is_binary_elementwise(step.op) ? ValueId(0) : ValueId(), step.attrs, {}});
+    steps.push_back({step.op, has(step.op, traits::is_step_with_operand) ? ValueId(0) : ValueId(), step.attrs, {}});
   }
   std::vector<const Tensor*> inputs;
   for (const Tensor& operand : operands) inputs.push_back(&operand);

@@ -16,8 +16,8 @@
 
 #include "base/check.h"
 #include "exec/kernels/kernel_library.h"
-#include "graph/passes.h"
-#include "graph/zoo.h"
+#include "graph/passes/passes.h"
+#include "graph/zoo/zoo.h"
 #include "kernel_case.h"
 #include "kernels/assign.h"
 #include "kernels/layout.h"

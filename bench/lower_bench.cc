@@ -4,8 +4,8 @@
 
 #include "base/random.h"
 #include "graph/memory.h"
-#include "graph/passes.h"
-#include "graph/zoo.h"
+#include "graph/passes/passes.h"
+#include "graph/zoo/zoo.h"
 #include "partition/search.h"
 #include "program/lower.h"
 #include "program/verify.h"

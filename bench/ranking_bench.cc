@@ -2,8 +2,8 @@
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
-#include "graph/passes.h"
-#include "graph/zoo.h"
+#include "graph/passes/passes.h"
+#include "graph/zoo/zoo.h"
 #include "program/verify.h"
 #include "ranking/evaluate.h"
 #include "ranking/ranking.h"

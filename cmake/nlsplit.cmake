@@ -30,11 +30,14 @@ endfunction()
 # rest.
 set(NLS_COLD_OPTIONS $<$<CONFIG:Release>:-O1>)
 
-# nlsplit_library(NAME [COLD] [DEPS other rooms…] [LIBS foreign libraries…]): all *.cc of this folder, not of the folders below it.
+# nlsplit_library(NAME [COLD] [FOLDERS folders…] [DEPS other rooms…] [LIBS foreign libraries…]): all *.cc of this folder and of FOLDERS below
+# it, not of other folders.
 # DEPS are public (their types appear in our headers), LIBS private: nobody else may include what they bring.
 function(nlsplit_library name)
-  cmake_parse_arguments(ARG "COLD" "" "DEPS;LIBS" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
+  cmake_parse_arguments(ARG "COLD" "" "FOLDERS;DEPS;LIBS" ${ARGN})
+  list(TRANSFORM ARG_FOLDERS PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/ OUTPUT_VARIABLE folders)
+  list(TRANSFORM folders APPEND /*.cc)
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc ${folders})
   list(TRANSFORM ARG_DEPS PREPEND nls_)
   if(NOT sources)
     add_library(nls_${name} INTERFACE)

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "graph/graph.h"
-#include "graph/ops.h"
+#include "graph/operators/operator.h"
 
 namespace nlsplit {
 

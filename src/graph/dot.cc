@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "graph/ops.h"
+#include "graph/operators/operator.h"
 
 namespace nlsplit {
 namespace {

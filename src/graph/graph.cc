@@ -7,7 +7,7 @@
 #include <set>
 
 #include "base/text_reader.h"
-#include "graph/ops.h"
+#include "graph/operators/operator.h"
 
 namespace nlsplit {
 namespace {
@@ -104,7 +104,7 @@ Status check_node(const Graph& graph, size_t index, std::vector<bool>& made) {
   if (!node.epilogue.empty() && node.outputs.size() != 1) return wrong("steps fused behind several outputs");
   for (const EpilogueStep& step : node.epilogue) {
     const bool binary = step.op == Op::Add || step.op == Op::Mul;
-    if (!binary && !is_unary_elementwise(step.op))
+    if (!binary && !has(step.op, traits::is_step))
       return wrong(fmt::format("{} cannot be fused behind it", name_of(step.op)));
     if (binary != step.operand.valid())
       return wrong(fmt::format("fused {} has the wrong number of operands", name_of(step.op)));

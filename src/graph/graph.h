@@ -11,7 +11,8 @@
 // came from:
 //   %r … = Conv(%x, %w, %b) {…} as "conv1" + Add(%skip) as "add1" + Relu as "relu1"
 //
-// Values are never changed after they were made except through functions that return a new Graph (graph/passes.h).
+// Values are never changed after they were made except through functions that return a new Graph
+// (graph/passes/passes.h).
 #pragma once
 
 #include <cstdint>
@@ -62,7 +63,7 @@ inline constexpr size_t most_axes = 64;
 Status check_type(const TensorType& type);
 
 // Attributes of a node, sorted by name. After import every attribute the operator's semantics need is present
-// (graph/ops.h lists them), so nobody downstream knows a default or an opset.
+// (graph/operators/operators.def lists them), so nobody downstream knows a default or an opset.
 using AttrValue = std::variant<int64_t, double, std::string, std::vector<int64_t>, std::vector<double>>;
 struct Attr {
   std::string name;
@@ -73,7 +74,7 @@ using Attrs = std::vector<Attr>;
 
 const AttrValue* find_attr(const Attrs& attrs, std::string_view name);
 void set_attr(Attrs& attrs, std::string_view name, AttrValue value);  // inserts or replaces, keeps the order
-// Of the named type, or CHECK-fails: the type rules of graph/ops.h have seen to it that it is there.
+// Of the named type, or CHECK-fails: the type rules of graph/operators/ have seen to it that it is there.
 int64_t attr_int(const Attrs& attrs, std::string_view name);
 double attr_float(const Attrs& attrs, std::string_view name);
 const std::string& attr_string(const Attrs& attrs, std::string_view name);
@@ -87,7 +88,7 @@ struct ContentId {
   friend auto operator<=>(const ContentId&, const ContentId&) = default;
 };
 
-enum class Op : uint8_t;  // graph/ops.h
+enum class Op : uint8_t;  // graph/operators/op.h
 
 using ValueId = Id<struct ValueTag>;
 using NodeId = Id<struct NodeTag>;
@@ -143,7 +144,7 @@ std::vector<ValueId> reads_of(const Node& node);
 // The message names the node or value.
 Status verify(const Graph& graph);
 
-// The text form shown above, attributes only where they are not the default (graph/attr_defaults.h).
+// The text form shown above, attributes only where they are not the default (graph/operators/attributes.h).
 // to_string(with_costs) adds "# 7.1 MFLOP, 1.2 MiB" comments; parse ignores comments. parse_graph(to_string(g)) == g.
 std::string to_string(const Graph& graph, bool with_costs = false);
 Result<Graph> parse_graph(std::string_view text, const std::string& file);

@@ -5,10 +5,10 @@
 
 #include "base/hash.h"
 #include "base/text_reader.h"
-#include "graph/attr_defaults.h"
 #include "graph/attr_text.h"
 #include "graph/graph.h"
-#include "graph/ops.h"
+#include "graph/operators/attributes.h"
+#include "graph/operators/operator.h"
 
 namespace nlsplit {
 namespace {

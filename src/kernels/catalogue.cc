@@ -7,7 +7,7 @@
 
 #include "base/limits.h"
 #include "base/sizes.h"
-#include "graph/ops_infer.h"
+#include "graph/operators/shapes.h"
 #include "kernels/gpu.h"
 #include "kernels/gradient.h"
 #include "kernels/layout.h"
@@ -346,7 +346,7 @@ std::string refuse_reference(const ComputeDesc& desc) {
   }
   const bool many_axes =
       std::ranges::any_of(desc.inputs, [](const TensorType& type) { return type.shape.size() > most_axes; });
-  const bool needed = is_general(desc.op) || has_other_types(desc) || many_axes ||
+  const bool needed = !has(desc.op, traits::has_kernels) || has_other_types(desc) || many_axes ||
                       (is_window(desc.op) && (desc.inputs[0].shape.size() != 4 || has_no_room(desc)));
   return needed ? "" : "other kernels compute it";
 }
@@ -637,24 +637,6 @@ constexpr std::array kernels = {
 constexpr std::array levels = {Isa::v2, Isa::v3, Isa::v4, Isa::neon, Isa::cuda, Isa::tf32};
 constexpr size_t cpu_levels = 4;  // the first
 
-bool may_be_step(Op op) {
-  switch (op) {
-    case Op::Relu:
-    case Op::Clip:
-    case Op::Sigmoid:
-    case Op::HardSigmoid:
-    case Op::HardSwish:
-    case Op::Tanh:
-    case Op::LeakyRelu:
-    case Op::Gelu:
-    case Op::Add:
-    case Op::Mul:
-      return true;
-    default:
-      return false;
-  }
-}
-
 bool is_reorder(const ComputeDesc& desc) {
   return desc.op == Op::Identity && desc.inputs.size() == 1 && desc.inputs[0].block != desc.outputs[0].block;
 }
@@ -681,7 +663,8 @@ std::string refuse_any(const ComputeDesc& desc, Isa isa) {
   }
   if (!desc.epilogue.empty() && desc.outputs.size() != 1) return "an epilogue of several results";
   for (const DescStep& step : desc.epilogue) {
-    if (!may_be_step(step.op)) return fmt::format("{} is no epilogue step", name_of(step.op));
+    if (!has(step.op, traits::is_step) && step.op != Op::Add && step.op != Op::Mul)
+      return fmt::format("{} is no epilogue step", name_of(step.op));
   }
   return {};
 }
@@ -788,7 +771,7 @@ Result<Isa> parse_isa(std::string_view text) {
 
 size_t ComputeDesc::operand_count() const {
   return static_cast<size_t>(
-      std::ranges::count_if(epilogue, [](const DescStep& step) { return is_binary_elementwise(step.op); }));
+      std::ranges::count_if(epilogue, [](const DescStep& step) { return has(step.op, traits::is_step_with_operand); }));
 }
 
 std::string signature(const ComputeDesc& desc) {
@@ -819,7 +802,7 @@ Work work_of(const ComputeDesc& desc) {
   }
   std::vector<EpilogueStep> steps;
   for (const DescStep& step : desc.epilogue) {
-    steps.push_back({step.op, is_binary_elementwise(step.op) ? ValueId(0) : ValueId(), step.attrs, {}});
+    steps.push_back({step.op, has(step.op, traits::is_step_with_operand) ? ValueId(0) : ValueId(), step.attrs, {}});
   }
   return work_of(desc.op, desc.attrs, steps, Types(desc.inputs).first(desc.own_inputs()), desc.outputs);
 }
@@ -842,7 +825,7 @@ ComputeDesc describe(const Graph& graph, const Node& node) {
   }
   for (const EpilogueStep& step : node.epilogue) {
     desc.epilogue.push_back({step.op, step.attrs});
-    if (is_binary_elementwise(step.op)) add_input(step.operand);
+    if (has(step.op, traits::is_step_with_operand)) add_input(step.operand);
   }
   for (ValueId output : node.outputs) desc.outputs.push_back(graph.value(output).type);
   return desc;
@@ -969,7 +952,7 @@ Status verify(const ComputeDesc& desc) {
     return invalid_input(fmt::format("kernel {} cannot run {}: {}", desc.kernel, signature(desc), why));
   };
   const Isa isa = isa_of(desc.kernel);
-  const OpInfo& op = info(desc.op);
+  const Operator& op = info(desc.op);
   for (const std::vector<TensorType>* types : {&desc.inputs, &desc.outputs}) {
     for (const TensorType& type : *types) RETURN_IF_ERROR(check_type(type));
   }
@@ -992,7 +975,7 @@ Status verify(const ComputeDesc& desc) {
     }
   }
   for (const DescStep& step : desc.epilogue) {
-    if (is_binary_elementwise(step.op)) continue;
+    if (has(step.op, traits::is_step_with_operand)) continue;
     auto same = info(step.op).infer(Types(outputs).first(1), step.attrs);
     if (!same.ok()) return refused(fmt::format("epilogue {}: {}", name_of(step.op), same.error().message));
   }

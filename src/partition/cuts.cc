@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "graph/ops.h"
+#include "graph/operators/operator.h"
 
 namespace nlsplit {
 

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "graph/ops.h"
-#include "graph/passes.h"
+#include "graph/operators/operator.h"
+#include "graph/passes/passes.h"
 #include "partition/expand_pieces.h"
 
 namespace nlsplit {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include "graph/ops.h"
-#include "graph/rewrite.h"
+#include "graph/operators/operator.h"
+#include "graph/passes/rewrite.h"
 
 namespace nlsplit {
 namespace {

@@ -8,7 +8,7 @@
 #include <numeric>
 #include <set>
 
-#include "graph/ops.h"
+#include "graph/operators/operator.h"
 #include "partition/cuts.h"
 #include "partition/search_methods.h"
 

@@ -7,8 +7,8 @@
 #include <map>
 #include <numeric>
 
-#include "graph/ops.h"
-#include "graph/rewrite.h"
+#include "graph/operators/operator.h"
+#include "graph/passes/rewrite.h"
 
 namespace nlsplit {
 namespace {

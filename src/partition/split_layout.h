@@ -52,7 +52,7 @@ struct StageLayouts {
 };
 
 // Of the values that nodes [stage.begin, stage.end) make, into `layouts` [value], which has those of earlier stages.
-// `alike`: the stages whose pieces lie as this one's would. `batched`: of graph/passes.h; axis batch only.
+// `alike`: the stages whose pieces lie as this one's would. `batched`: of graph/passes/passes.h; axis batch only.
 struct LayoutQuery {
   const Graph& graph;
   const Stage& stage;

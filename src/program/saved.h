@@ -42,7 +42,7 @@ struct Promise {
 };
 
 // Relative to the largest value: how far results may be from the unsplit network's where sums are rounded otherwise.
-// `coarsest`: of the types of the network's values (graph/precision.h).
+// `coarsest`: of the types of the network's values (graph/passes/precision.h).
 double rounding_tolerance(DType coarsest);
 
 struct SavedProgram {

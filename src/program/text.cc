@@ -61,7 +61,7 @@ void print_compute(std::string& out, const Program& program, const DeviceProgram
   print_attrs(out, desc.attrs);
   for (const DescStep& step : desc.epilogue) {
     fmt::format_to(Out(out), " + {}", name_of(step.op));
-    if (is_binary_elementwise(step.op) && next < reads.size()) {
+    if (has(step.op, traits::is_step_with_operand) && next < reads.size()) {
       out += "(";
       print_operand(out, device, reads[next++]);
       out += ")";

@@ -144,10 +144,10 @@ Status InstrParser::compute(Instr& instr, std::string_view word) {
     auto step_op = parse_op(step_word);
     if (!step_op) return in_.error(step_op.error().message);
     step.op = *step_op;
-    if (!is_unary_elementwise(step.op) && !is_binary_elementwise(step.op)) {
+    if (!has(step.op, traits::is_step) && !has(step.op, traits::is_step_with_operand)) {
       return in_.error(fmt::format("{} is not element-wise and cannot follow another operator", step_word));
     }
-    if (is_binary_elementwise(step.op)) {
+    if (has(step.op, traits::is_step_with_operand)) {
       RETURN_IF_ERROR(in_.expect("("));
       ASSIGN_OR_RETURN(instr.reads.emplace_back(), operand());
       RETURN_IF_ERROR(in_.expect(")"));

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "base/cores.h"
-#include "graph/passes.h"
+#include "graph/passes/passes.h"
 #include "program/verify.h"
 #include "ranking/explain.h"
 #include "ranking/judge_baselines.h"

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <string>
 
-#include "graph/precision.h"
+#include "graph/passes/precision.h"
 
 namespace nlsplit {
 namespace {

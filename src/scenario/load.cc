@@ -1,8 +1,8 @@
 // From a scenario to the values the other rooms work on.
 #include "graph/onnx/import.h"
-#include "graph/passes.h"
-#include "graph/precision.h"
-#include "graph/zoo.h"
+#include "graph/passes/passes.h"
+#include "graph/passes/precision.h"
+#include "graph/zoo/zoo.h"
 #include "scenario/fields.h"
 #include "scenario/scenario.h"
 

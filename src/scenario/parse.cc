@@ -9,7 +9,7 @@
 
 #include "base/file.h"
 #include "base/text_reader.h"
-#include "graph/precision.h"
+#include "graph/passes/precision.h"
 #include "partition/search_methods.h"
 #include "scenario/scenario.h"
 

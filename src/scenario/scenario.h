@@ -43,7 +43,7 @@ struct Scenario {
   std::map<std::string, Shape> input_shapes;
   std::map<std::string, int64_t> dims;  // extents an ONNX file names but leaves open
   uint64_t weights_seed = 1;
-  std::optional<DType> precision;  // of what is float32 in the model (graph/precision.h); none: as the model is
+  std::optional<DType> precision;  // of what is float32 in the model (graph/passes/precision.h); none: as the model is
   int64_t batch = 1;
   std::vector<int> micro_batches;           // to try; each divides the batch
   std::optional<TrainingOptions> training;  // none: inference

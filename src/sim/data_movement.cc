@@ -1,6 +1,6 @@
 #include "sim/data_movement.h"
 
-#include "graph/ops.h"
+#include "graph/operators/operator.h"
 
 namespace nlsplit {
 

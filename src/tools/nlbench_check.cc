@@ -6,7 +6,7 @@
 #include <set>
 
 #include "exec/run_threads.h"
-#include "graph/precision.h"
+#include "graph/passes/precision.h"
 
 namespace nlsplit {
 namespace {

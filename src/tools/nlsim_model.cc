@@ -8,9 +8,9 @@
 
 #include "graph/onnx/export.h"
 #include "graph/onnx/import.h"
-#include "graph/passes.h"
-#include "graph/precision.h"
-#include "graph/zoo.h"
+#include "graph/passes/passes.h"
+#include "graph/passes/precision.h"
+#include "graph/zoo/zoo.h"
 #include "tools/exit.h"
 
 namespace nlsplit {

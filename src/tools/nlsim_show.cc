@@ -6,8 +6,8 @@
 #include <memory>
 
 #include "graph/dot.h"
-#include "graph/ops.h"
-#include "graph/passes.h"
+#include "graph/operators/operator.h"
+#include "graph/passes/passes.h"
 #include "tools/commands.h"
 #include "tools/exit.h"
 

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
-#include "graph/ops.h"
+#include "graph/operators/operator.h"
 #include "report/table.h"
 #include "tools/nlsim_show.h"
 

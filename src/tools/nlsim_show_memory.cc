@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "graph/passes.h"
+#include "graph/passes/passes.h"
 #include "kernels/cpu.h"
 #include "program/footprint.h"
 #include "program/lower.h"

@@ -3,8 +3,8 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
-#include "graph/ops.h"
-#include "graph/zoo.h"
+#include "graph/operators/operator.h"
+#include "graph/zoo/zoo.h"
 #include "report/table.h"
 #include "tools/commands.h"
 #include "tools/exit.h"

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "graph/precision.h"
+#include "graph/passes/precision.h"
 #include "kernels/cpu.h"
 #include "sim/simgrid/platform.h"
 #include "tools/terminal.h"

@@ -1,12 +1,12 @@
-// What an operator says of the samples' axis (OpInfo::keeps_batch) on ONNX's own tests: where it says that samples are
-// independent, a batch is its samples one by one, bit for bit, on the reference evaluator and on the kernels.
+// What an operator says of the samples' axis (Operator::keeps_batch) on ONNX's own tests: where it says that samples
+// are independent, a batch is its samples one by one, bit for bit, on the reference evaluator and on the kernels.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <set>
 
-#include "graph/passes.h"
+#include "graph/passes/passes.h"
 #include "kernels/cpu.h"
 #include "onnx_case.h"
 #include "run_kernels.h"

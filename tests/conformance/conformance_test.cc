@@ -9,7 +9,7 @@
 
 #include "base/text_reader.h"
 #include "graph/elements.h"
-#include "graph/passes.h"
+#include "graph/passes/passes.h"
 #include "kernels/cpu.h"
 #include "onnx_case.h"
 #include "run_kernels.h"

@@ -20,7 +20,7 @@
 #include "exec/kernels/kernel_library.h"
 #include "exec/run_threads.h"
 #include "graph/reference/evaluate.h"
-#include "graph/zoo.h"
+#include "graph/zoo/zoo.h"
 #include "program/saved.h"
 #include "program/text.h"
 #include "program/verify.h"

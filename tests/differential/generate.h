@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/random.h"
-#include "graph/passes.h"
+#include "graph/passes/passes.h"
 #include "partition/expand.h"
 #include "program/lower.h"
 #include "testing/random_graph.h"

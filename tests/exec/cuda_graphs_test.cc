@@ -6,7 +6,7 @@
 #include "differential/generate.h"
 #include "exec/on_fake_gpu.h"
 #include "graph/builder.h"
-#include "graph/zoo.h"
+#include "graph/zoo/zoo.h"
 #include "program/verify.h"
 
 namespace nlsplit {

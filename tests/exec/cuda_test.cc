@@ -11,7 +11,7 @@
 #include "exec/gpu_programs.h"
 #include "exec/on_fake_gpu.h"
 #include "graph/builder.h"
-#include "graph/zoo.h"
+#include "graph/zoo/zoo.h"
 #include "kernels/cpu.h"
 #include "program/verify.h"
 

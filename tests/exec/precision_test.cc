@@ -1,6 +1,6 @@
 // Networks in float16 and bfloat16 as they are run: near the reference evaluator, split equal to unsplit bit for bit,
 // and half the bytes in weights and messages.
-#include "graph/precision.h"
+#include "graph/passes/precision.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -11,10 +11,10 @@
 #include "exec/programs.h"
 #include "exec/sum.h"
 #include "graph/elements.h"
-#include "graph/passes.h"
+#include "graph/passes/passes.h"
 #include "graph/reference/evaluate.h"
-#include "graph/zoo.h"
-#include "graph/zoo_families.h"
+#include "graph/zoo/families.h"
+#include "graph/zoo/zoo.h"
 #include "kernels/cpu.h"
 #include "program/lower.h"
 #include "program/text.h"

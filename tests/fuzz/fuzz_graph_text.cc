@@ -7,7 +7,7 @@
 #include "fuzz/files.h"
 #include "fuzz/mutate.h"
 #include "graph/graph.h"
-#include "graph/passes.h"
+#include "graph/passes/passes.h"
 #include "graph/weights.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -6,7 +6,7 @@
 #include "fuzz/files.h"
 #include "graph/onnx/import.h"
 #include "graph/onnx/onnx_file.h"
-#include "graph/passes.h"
+#include "graph/passes/passes.h"
 
 namespace nlsplit::fuzz {
 namespace {

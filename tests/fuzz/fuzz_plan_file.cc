@@ -2,8 +2,8 @@
 #include <cstdint>
 
 #include "fuzz/files.h"
-#include "graph/passes.h"
-#include "graph/zoo.h"
+#include "graph/passes/passes.h"
+#include "graph/zoo/zoo.h"
 #include "partition/plan.h"
 #include "scenario/scenario.h"
 

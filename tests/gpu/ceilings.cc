@@ -8,8 +8,8 @@
 #include "exec/run.h"
 #include "gpu/gpu_check.h"
 #include "gpu/prepared.h"
-#include "graph/passes.h"
-#include "graph/zoo.h"
+#include "graph/passes/passes.h"
+#include "graph/zoo/zoo.h"
 #include "kernels/assign.h"
 #include "kernels/gpu.h"
 

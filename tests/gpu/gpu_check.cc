@@ -12,9 +12,9 @@
 
 #include "exec/kernels/kernel_library.h"
 #include "exec/run_threads.h"
-#include "graph/passes.h"
-#include "graph/precision.h"
-#include "graph/zoo.h"
+#include "graph/passes/passes.h"
+#include "graph/passes/precision.h"
+#include "graph/zoo/zoo.h"
 #include "program/lower.h"
 
 namespace nlsplit::testing {

@@ -141,7 +141,7 @@ Result<int> check_operators(Bench& bench, uint64_t seed, int cases) {
       }
       std::vector<EpilogueStep> steps;
       for (const DescStep& step : desc.epilogue)
-        steps.push_back({step.op, is_binary_elementwise(step.op) ? ValueId(0) : ValueId(), step.attrs, {}});
+        steps.push_back({step.op, has(step.op, traits::is_step_with_operand) ? ValueId(0) : ValueId(), step.attrs, {}});
       const std::vector<Tensor> want = evaluate_op(desc.op, desc.attrs, steps, pointers, desc.outputs);
       for (const Isa isa : gpu_levels()) {
         ASSIGN_OR_RETURN(const std::vector<std::string> kernels, candidates(desc, isa));

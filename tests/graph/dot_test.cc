@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "graph/ops.h"
-#include "graph/passes.h"
+#include "graph/operators/operator.h"
+#include "graph/passes/passes.h"
 #include "testing/random_graph.h"
 
 namespace nlsplit {

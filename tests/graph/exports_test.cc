@@ -11,7 +11,7 @@
 #include "base/npy.h"
 #include "graph/onnx/import.h"
 #include "graph/onnx/onnx_file.h"
-#include "graph/passes.h"
+#include "graph/passes/passes.h"
 #include "graph/reference/evaluate.h"
 #include "testing/paths.h"
 

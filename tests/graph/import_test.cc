@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "graph/passes.h"
+#include "graph/passes/passes.h"
 #include "graph/reference/evaluate.h"
 #include "onnx_file.h"
 #include "testing/paths.h"

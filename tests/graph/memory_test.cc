@@ -9,9 +9,9 @@
 #include <ctime>
 
 #include "base/random.h"
-#include "graph/ops.h"
-#include "graph/passes.h"
-#include "graph/zoo.h"
+#include "graph/operators/operator.h"
+#include "graph/passes/passes.h"
+#include "graph/zoo/zoo.h"
 #include "testing/random_graph.h"
 
 namespace nlsplit {

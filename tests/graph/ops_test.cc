@@ -1,12 +1,11 @@
 // The table of operators: types, refusals, work and the batch axis.
-#include "graph/ops.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <limits>
 
 #include "graph/op_attrs.h"
+#include "graph/operators/operator.h"
 #include "testing/types.h"
 
 namespace nlsplit {
@@ -31,7 +30,7 @@ Attrs max_pool(Ints kernel, Ints strides, Ints pads, int64_t ceil_mode) {
 
 TEST(Ops, TableIsFoundByNameAndByOp) {
   for (int i = 0; i < op_count; ++i) {
-    const OpInfo& row = info(static_cast<Op>(i));
+    const Operator& row = info(static_cast<Op>(i));
     const auto parsed = parse_op(row.name);
     ASSERT_TRUE(parsed.ok());
     EXPECT_EQ(static_cast<int>(*parsed), i);

@@ -10,7 +10,7 @@
 #include "base/hash.h"
 #include "graph/elements.h"
 #include "graph/pass_text.h"
-#include "graph/zoo.h"
+#include "graph/zoo/zoo.h"
 #include "onnx_file.h"
 #include "testing/tensors.h"
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "graph/passes.h"
+#include "graph/passes/passes.h"
 
 namespace nlsplit {
 

@@ -1,5 +1,5 @@
 // Each pass, golden before and after; with_batch and batched_values.
-#include "graph/passes.h"
+#include "graph/passes/passes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 
 #include "base/file.h"
 #include "graph/pass_text.h"
-#include "graph/zoo.h"
+#include "graph/zoo/zoo.h"
 #include "testing/paths.h"
 #include "testing/random_graph.h"
 

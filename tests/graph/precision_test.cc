@@ -1,5 +1,5 @@
 // Networks in float16 and bfloat16: golden before and after, what stays float32, and what is computed then.
-#include "graph/precision.h"
+#include "graph/passes/precision.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,8 +7,8 @@
 #include <algorithm>
 
 #include "graph/pass_text.h"
-#include "graph/zoo.h"
-#include "graph/zoo_families.h"
+#include "graph/zoo/families.h"
+#include "graph/zoo/zoo.h"
 #include "testing/tensors.h"
 
 namespace nlsplit {

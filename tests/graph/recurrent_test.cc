@@ -8,7 +8,7 @@
 
 #include "graph/builder.h"
 #include "graph/onnx/export.h"
-#include "graph/passes.h"
+#include "graph/passes/passes.h"
 #include "graph/reference/evaluate.h"
 #include "onnx_file.h"
 #include "testing/tensors.h"

@@ -9,7 +9,7 @@
 
 #include "base/npy.h"
 #include "graph/onnx/import.h"
-#include "graph/passes.h"
+#include "graph/passes/passes.h"
 #include "graph/reference/evaluate.h"
 #include "onnx_file.h"
 #include "testing/paths.h"

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "graph/ops.h"
+#include "graph/operators/operator.h"
 #include "graph/reference/evaluate.h"
 #include "testing/tensors.h"
 

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 
-#include "graph/passes.h"
+#include "graph/passes/passes.h"
+#include "graph/passes/rewrite.h"
 #include "graph/reference/evaluate.h"
-#include "graph/rewrite.h"
-#include "graph/zoo_families.h"
+#include "graph/zoo/families.h"
 #include "testing/random_graph.h"
 #include "testing/random_sequence.h"
 #include "testing/tensors.h"

@@ -7,10 +7,10 @@
 
 #include "base/file.h"
 #include "base/random.h"
-#include "graph/attr_defaults.h"
 #include "graph/builder.h"
-#include "graph/passes.h"
-#include "graph/zoo.h"
+#include "graph/operators/attributes.h"
+#include "graph/passes/passes.h"
+#include "graph/zoo/zoo.h"
 #include "testing/paths.h"
 #include "testing/random_graph.h"
 #include "testing/value_of.h"

@@ -6,7 +6,7 @@
 
 #include "graph/elements.h"
 #include "graph/reference/evaluate.h"
-#include "graph/zoo.h"
+#include "graph/zoo/zoo.h"
 #include "testing/tensors.h"
 
 namespace nlsplit {

@@ -1,5 +1,5 @@
 // The zoo against the published figures, and its text.
-#include "graph/zoo.h"
+#include "graph/zoo/zoo.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,9 +8,9 @@
 #include <set>
 
 #include "graph/elements.h"
-#include "graph/ops.h"
+#include "graph/operators/operator.h"
 #include "graph/reference/evaluate.h"
-#include "graph/zoo_families.h"
+#include "graph/zoo/families.h"
 #include "testing/tensors.h"
 
 namespace nlsplit {

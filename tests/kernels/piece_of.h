@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "graph/ops_infer.h"
+#include "graph/operators/shapes.h"
 #include "graph/reference/evaluate.h"
 #include "kernels/catalogue.h"
 

@@ -60,7 +60,7 @@ class RandomDesc {
                                Op::Tanh, Op::LeakyRelu, Op::Add,     Op::Mul};
     const Op op = steps[below(std::size(steps))];
     desc_.epilogue.push_back({op, unary_attrs(op)});
-    if (is_binary_elementwise(op)) desc_.inputs.push_back(desc_.outputs[0]);
+    if (has(op, traits::is_step_with_operand)) desc_.inputs.push_back(desc_.outputs[0]);
   }
   static Attrs unary_attrs(Op op) {
     switch (op) {
@@ -337,8 +337,8 @@ inline std::optional<ComputeDesc> random_desc(Op op, Random& random) { return Ra
 
 inline std::vector<Op> computed_ops() {
   std::vector<Op> ops;
-  for (int i = 0; i < first_general_op; ++i) {
-    if (!is_view(static_cast<Op>(i))) ops.push_back(static_cast<Op>(i));
+  for (int i = 0; i < op_count; ++i) {
+    if (has(static_cast<Op>(i), traits::has_kernels) && !is_view(static_cast<Op>(i))) ops.push_back(static_cast<Op>(i));
   }
   ops.push_back(Op::Slice);
   return ops;

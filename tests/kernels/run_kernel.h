@@ -115,7 +115,7 @@ inline std::vector<Tensor> run_kernel(const KernelLibrary& library, const Comput
 inline std::vector<Tensor> run_reference(const ComputeDesc& desc, const std::vector<const Tensor*>& inputs) {
   std::vector<EpilogueStep> steps;
   for (const DescStep& step : desc.epilogue) {
-    steps.push_back({step.op, is_binary_elementwise(step.op) ? ValueId(0) : ValueId(), step.attrs, {}});
+    steps.push_back({step.op, has(step.op, traits::is_step_with_operand) ? ValueId(0) : ValueId(), step.attrs, {}});
   }
   return evaluate_op(desc.op, desc.attrs, steps, inputs, desc.outputs);
 }

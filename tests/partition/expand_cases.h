@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "graph/builder.h"
-#include "graph/ops.h"
+#include "graph/operators/operator.h"
 #include "partition/expand.h"
 #include "testing/tensors.h"
 

@@ -6,8 +6,8 @@
 #include <cstdlib>
 
 #include "expand_cases.h"
-#include "graph/passes.h"
-#include "graph/zoo.h"
+#include "graph/passes/passes.h"
+#include "graph/zoo/zoo.h"
 #include "testing/random_graph.h"
 #include "testing/random_sequence.h"
 

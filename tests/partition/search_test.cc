@@ -13,8 +13,8 @@
 
 #include "base/random.h"
 #include "graph/builder.h"
-#include "graph/passes.h"
-#include "graph/zoo.h"
+#include "graph/passes/passes.h"
+#include "graph/zoo/zoo.h"
 #include "partition/chains.h"
 #include "partition/score.h"
 

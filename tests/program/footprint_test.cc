@@ -4,8 +4,8 @@
 
 #include <gtest/gtest.h>
 
-#include "graph/passes.h"
-#include "graph/zoo.h"
+#include "graph/passes/passes.h"
+#include "graph/zoo/zoo.h"
 #include "program/lower.h"
 #include "program/text.h"
 #include "program/verify.h"

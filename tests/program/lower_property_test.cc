@@ -6,8 +6,8 @@
 #include <array>
 
 #include "graph/builder.h"
-#include "graph/passes.h"
-#include "graph/zoo.h"
+#include "graph/passes/passes.h"
+#include "graph/zoo/zoo.h"
 #include "lower_symbolic.h"
 #include "program/footprint.h"
 #include "program/text.h"

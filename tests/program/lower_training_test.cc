@@ -7,8 +7,8 @@
 #include <algorithm>
 
 #include "graph/builder.h"
-#include "graph/passes.h"
-#include "graph/zoo.h"
+#include "graph/passes/passes.h"
+#include "graph/zoo/zoo.h"
 #include "program/lower.h"
 #include "program/star.h"
 #include "program/text.h"

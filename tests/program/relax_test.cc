@@ -9,7 +9,7 @@
 #include <filesystem>
 
 #include "base/file.h"
-#include "graph/passes.h"
+#include "graph/passes/passes.h"
 #include "program/lower.h"
 #include "program/text.h"
 #include "program/verify.h"

@@ -8,8 +8,8 @@
 
 #include "base/hash.h"
 #include "graph/builder.h"
-#include "graph/passes.h"
-#include "graph/zoo.h"
+#include "graph/passes/passes.h"
+#include "graph/zoo/zoo.h"
 #include "program/lower.h"
 #include "program/text.h"
 #include "program/verify.h"

@@ -1,8 +1,8 @@
 // choose_kernels with kernels that nodes shall have: parts of a layer get the whole layer's.
 #include <gtest/gtest.h>
 
-#include "graph/passes.h"
-#include "graph/zoo.h"
+#include "graph/passes/passes.h"
+#include "graph/zoo/zoo.h"
 #include "program/lower.h"
 
 namespace nlsplit {

@@ -2,8 +2,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "graph/passes.h"
-#include "graph/zoo_net.h"
+#include "graph/passes/passes.h"
+#include "graph/zoo/net.h"
 #include "ranking/ranking.h"
 
 namespace nlsplit {

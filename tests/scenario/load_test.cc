@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "graph/zoo.h"
+#include "graph/zoo/zoo.h"
 #include "partition/plan.h"
 #include "scenario/scenario.h"
 #include "sim/simgrid/platform.h"

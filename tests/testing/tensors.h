@@ -17,7 +17,7 @@
 
 #include "base/random.h"
 #include "graph/elements.h"
-#include "graph/ops.h"
+#include "graph/operators/operator.h"
 #include "graph/reference/evaluate.h"
 
 namespace nlsplit {

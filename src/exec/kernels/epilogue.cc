@@ -28,7 +28,7 @@ Epilogue::Epilogue(const KernelCall& call) {
   size_t operand = desc.own_inputs();
   for (const DescStep& step : desc.epilogue) {
     const UnaryParameters p = unary_parameters(step.op, step.attrs);
-    const bool binary = is_binary_elementwise(step.op);
+    const bool binary = has(step.op, traits::is_step_with_operand);
     steps_.push_back({step.op, binary ? static_cast<const float*>(call.inputs[operand++]) : nullptr, p.a, p.b});
   }
 }

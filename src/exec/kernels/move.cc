@@ -7,7 +7,7 @@
 #include "exec/kernels/epilogue.h"
 #include "exec/kernels/odometer.h"
 #include "exec/kernels/run.h"
-#include "graph/ops_infer.h"
+#include "graph/operators/shapes.h"
 #include "kernels/layout.h"
 
 namespace nlsplit {

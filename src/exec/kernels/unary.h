@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "exec/kernels/packets.h"
-#include "graph/ops.h"
+#include "graph/operators/operator.h"
 
 namespace nlsplit {
 

@@ -142,7 +142,7 @@ std::vector<Step> Chain::epilogue(const Dims& dims) const {
   std::vector<Step> steps;
   size_t next = desc.own_inputs();
   for (const DescStep& step : desc.epilogue) {
-    if (is_binary_elementwise(step.op)) {
+    if (has(step.op, traits::is_step_with_operand)) {
       const auto algorithm = step.op == Op::Add ? algorithm::binary_add : algorithm::binary_mul;
       steps.push_back({.algorithm = algorithm, .operand = operand(next++, dims)});
     } else {

@@ -7,8 +7,8 @@
 #include <cstring>
 
 #include "graph/elements.h"
-#include "graph/ops.h"
-#include "graph/ops_infer.h"
+#include "graph/operators/operator.h"
+#include "graph/operators/shapes.h"
 
 namespace nlsplit {
 namespace {
@@ -77,7 +77,7 @@ Maybe fold_reshape(const std::vector<const Constant*>& inputs, WeightStore& weig
   Attrs attrs;
   set_attr(attrs, "shape", std::move(shape));
   const std::vector<TensorType> types = {inputs[0]->type};
-  ASSIGN_OR_RETURN(const std::vector<TensorType> out, infer_reshape(types, attrs));
+  ASSIGN_OR_RETURN(const std::vector<TensorType> out, info(Op::Reshape).infer(types, attrs));
   return std::optional(reshaped(*inputs[0], out[0].shape));
 }
 
@@ -280,8 +280,8 @@ Maybe fold_range(const std::vector<const Constant*>& inputs, WeightStore& weight
 Maybe fold_arithmetic(const OnnxNode& node, const std::vector<const Constant*>& inputs, WeightStore& weights) {
   const Constant &a = *inputs[0], &b = *inputs[1];
   const int64_t na = element_count(a.type.shape), nb = element_count(b.type.shape);
-  const TensorType sides[] = {{DType::f32, a.type.shape}, {DType::f32, b.type.shape}};
-  ASSIGN_OR_RETURN(const std::vector<TensorType> sum, infer_broadcast(sides, {}));
+  const std::vector<TensorType> sides = {{DType::f32, a.type.shape}, {DType::f32, b.type.shape}};
+  ASSIGN_OR_RETURN(const std::vector<TensorType> sum, info(Op::Add).infer(sides, {}));
   const int64_t count = element_count(sum[0].shape);
   if ((na != count && na != 1) || (nb != count && nb != 1)) return std::optional<Constant>();  // rows against columns
   const TensorType type{a.type.dtype, sum[0].shape};

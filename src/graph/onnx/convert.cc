@@ -8,7 +8,7 @@
 #include "graph/elements.h"
 #include "graph/onnx/convert_tools.h"
 #include "graph/onnx/onnx_types.h"
-#include "graph/ops_infer.h"
+#include "graph/operators/shapes.h"
 
 namespace nlsplit {
 namespace {
@@ -81,15 +81,6 @@ Converted pool(const ConvertContext& c, Op op) {
   return one_to_one(c, op, std::move(attrs));
 }
 
-Converted gemm(const ConvertContext& c) {
-  Attrs attrs;
-  set_attr(attrs, "alpha", float_attr(c.node, "alpha", 1));
-  set_attr(attrs, "beta", float_attr(c.node, "beta", 1));
-  set_attr(attrs, "transA", int_attr(c.node, "transA", 0));
-  set_attr(attrs, "transB", int_attr(c.node, "transB", 0));
-  return one_to_one(c, Op::Gemm, std::move(attrs));
-}
-
 Converted batch_norm(const ConvertContext& c) {
   if (int_attr(c.node, "training_mode", 0) != 0) return unsupported("training_mode");
   if (c.inputs.size() != 5) return invalid_input(fmt::format("{} inputs, BatchNormalization takes 5", c.inputs.size()));
@@ -106,22 +97,6 @@ Converted layer_norm(const ConvertContext& c) {
   set_attr(attrs, "axis", int_attr(c.node, "axis", -1));
   set_attr(attrs, "epsilon", float_attr(c.node, "epsilon", static_cast<double>(1e-5f)));
   return one_to_one(c, Op::LayerNormalization, std::move(attrs));
-}
-
-Converted instance_norm(const ConvertContext& c) {
-  Attrs attrs;
-  set_attr(attrs, "epsilon", float_attr(c.node, "epsilon", static_cast<double>(1e-5f)));
-  return one_to_one(c, Op::InstanceNormalization, std::move(attrs));
-}
-
-Converted lrn(const ConvertContext& c) {
-  Attrs attrs;
-  set_attr(attrs, "alpha", float_attr(c.node, "alpha", 1e-4));
-  set_attr(attrs, "beta", float_attr(c.node, "beta", 0.75));
-  set_attr(attrs, "bias", float_attr(c.node, "bias", 1));
-  set_attr(attrs, "size", int_attr(c.node, "size", 0));
-  if (attr_int(attrs, "size") < 1) return invalid_input("size is missing");
-  return one_to_one(c, Op::LRN, std::move(attrs));
 }
 
 // Softmax and its kin along one axis; `suffix` is empty for the node itself.
@@ -218,19 +193,6 @@ Converted clip(const ConvertContext& c) {
   return emit(c, Op::Clip, {x}, std::move(attrs));
 }
 
-Converted hard_sigmoid(const ConvertContext& c) {
-  Attrs attrs;
-  set_attr(attrs, "alpha", float_attr(c.node, "alpha", static_cast<double>(0.2f)));
-  set_attr(attrs, "beta", float_attr(c.node, "beta", 0.5));
-  return one_to_one(c, Op::HardSigmoid, std::move(attrs));
-}
-
-Converted leaky_relu(const ConvertContext& c) {
-  Attrs attrs;
-  set_attr(attrs, "alpha", float_attr(c.node, "alpha", static_cast<double>(0.01f)));
-  return one_to_one(c, Op::LeakyRelu, std::move(attrs));
-}
-
 // Before opset 7 a second operand was broadcast only when asked, along an axis.
 Converted binary(const ConvertContext& c, Op op) {
   if (c.opset < 7 && (int_attr(c.node, "broadcast", 0) != 0 || c.node.attrs.contains("axis")))
@@ -304,22 +266,44 @@ Converted identity(const ConvertContext& c) {
   return emit(c, Op::Identity, {x});
 }
 
+// Of another type: as if it were left out.
+std::optional<AttrValue> given_attr(const OnnxNode& node, const AttrSpec& spec) {
+  const auto at = node.attrs.find(std::string(spec.name));
+  if (at == node.attrs.end()) return std::nullopt;
+  if (const auto* number = std::get_if<int64_t>(&at->second); number != nullptr && spec.kind == 'i') return *number;
+  if (const auto* number = std::get_if<float>(&at->second); number != nullptr && spec.kind == 'f')
+    return static_cast<double>(*number);
+  if (const auto* word = std::get_if<std::string>(&at->second); word != nullptr && spec.kind == 's') return *word;
+  if (const auto* list = std::get_if<std::vector<int64_t>>(&at->second); list != nullptr && spec.kind == 'l')
+    return *list;
+  if (const auto* list = std::get_if<std::vector<float>>(&at->second); list != nullptr && spec.kind == 'd')
+    return std::vector<double>(list->begin(), list->end());
+  return std::nullopt;
+}
+
+// As the operator's row has it.
+Converted plain(const ConvertContext& c, Op op) {
+  Attrs attrs;
+  for (const AttrSpec& spec : info(op).attrs) {
+    if (auto given = given_attr(c.node, spec)) set_attr(attrs, std::string(spec.name), std::move(*given));
+  }
+  std::vector<TensorType> types;
+  for (size_t i = 0; i < c.inputs.size() && c.given(i); ++i) types.push_back(c.type(i));
+  add_defaults(op, types, attrs);
+  return one_to_one(c, op, std::move(attrs));
+}
+
 // The first output is the only one.
 Converted convert_one(const ConvertContext& c) {
   const std::string& op = c.node.op;
   if (op == "Conv") return conv(c);
   if (op == "ConvTranspose") return conv_transpose(c);
   if (op == "LayerNormalization") return layer_norm(c);
-  if (op == "InstanceNormalization") return instance_norm(c);
   if (op == "MaxPool") return pool(c, Op::MaxPool);
   if (op == "AveragePool") return pool(c, Op::AveragePool);
-  if (op == "Gemm") return gemm(c);
   if (op == "BatchNormalization") return batch_norm(c);
-  if (op == "LRN") return lrn(c);
   if (op == "Softmax" || op == "LogSoftmax" || op == "Hardmax") return softmax(c);
   if (op == "Clip") return clip(c);
-  if (op == "HardSigmoid") return hard_sigmoid(c);
-  if (op == "LeakyRelu") return leaky_relu(c);
   if (op == "ReduceMean") return convert_reduction(c, Op::ReduceMean);
   if (op == "Sum") return sum(c);
   if (op == "Cast" || op == "CastLike") return cast(c);
@@ -330,11 +314,9 @@ Converted convert_one(const ConvertContext& c) {
   }
   if (op == "MatMul" && c.inputs.size() > 2)
     return invalid_input(fmt::format("{} inputs, MatMul takes 2", c.inputs.size()));
-  // Those without attributes, the same in every opset.
-  for (const Op known : {Op::MatMul, Op::Relu, Op::Sigmoid, Op::Tanh, Op::HardSwish, Op::Exp, Op::Sqrt, Op::Neg,
-                         Op::Erf, Op::GlobalAveragePool}) {
-    if (name_of(known) == op) return one_to_one(c, known);
-  }
+  if (op == "MatMul") return one_to_one(c, Op::MatMul);
+  if (op == "Scatter") return plain(c, Op::ScatterElements);  // before opset 11
+  if (const auto known = parse_op(op); known.ok() && has(*known, traits::plain_in_onnx)) return plain(c, *known);
   return unsupported("the operator is not supported");
 }
 
@@ -355,8 +337,8 @@ Result<std::vector<ValueId>> convert_node(const ConvertContext& c) {
     if (name_of(op) == c.node.op) return convert_recurrent(c, op);
   }
   if (c.node.op == "Dropout") return dropout(c);
-  for (const auto family : {convert_composite, convert_attention, convert_images, convert_quantized, convert_shapes,
-                            convert_arrangement, convert_plain}) {
+  for (const auto family :
+       {convert_composite, convert_attention, convert_images, convert_quantized, convert_shapes, convert_arrangement}) {
     ASSIGN_OR_RETURN(auto made, family(c));
     if (made) return std::move(*made);
   }

@@ -1,4 +1,4 @@
-// One ONNX node, of whatever opset, as canonical nodes of a Graph (graph/ops.h). A row an operator.
+// One ONNX node, of whatever opset, as canonical nodes of a Graph (graph/operators/operators.def).
 #pragma once
 
 #include <functional>

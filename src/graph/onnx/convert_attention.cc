@@ -9,7 +9,7 @@
 #include "graph/elements.h"
 #include "graph/onnx/convert_chain.h"
 #include "graph/onnx/onnx_types.h"
-#include "graph/ops_infer.h"
+#include "graph/operators/shapes.h"
 
 namespace nlsplit {
 namespace {

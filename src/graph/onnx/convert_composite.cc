@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "graph/onnx/convert_chain.h"
-#include "graph/ops_infer.h"
+#include "graph/operators/shapes.h"
 
 namespace nlsplit {
 namespace {

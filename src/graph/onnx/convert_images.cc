@@ -7,7 +7,7 @@
 
 #include "graph/elements.h"
 #include "graph/onnx/convert_tools.h"
-#include "graph/ops_infer.h"
+#include "graph/operators/shapes.h"
 
 namespace nlsplit {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "graph/onnx/convert_tools.h"
 #include "graph/onnx/onnx_types.h"
-#include "graph/ops_infer.h"
+#include "graph/operators/shapes.h"
 
 namespace nlsplit {
 namespace {

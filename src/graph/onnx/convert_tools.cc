@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "graph/elements.h"
-#include "graph/ops_infer.h"
+#include "graph/operators/shapes.h"
 
 namespace nlsplit {
 

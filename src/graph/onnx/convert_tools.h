@@ -45,7 +45,6 @@ bool wants_output(const ConvertContext& c, size_t i);
 
 // The families. All outputs that could be made, or nothing where the operator is not of the family.
 using MaybeConverted = Result<std::optional<std::vector<ValueId>>>;
-MaybeConverted convert_plain(const ConvertContext& c);        // ONNX's attributes are ours (convert_plain.cc)
 MaybeConverted convert_arrangement(const ConvertContext& c);  // Concat, Reshape, Transpose, Pad, …
 MaybeConverted convert_shapes(const ConvertContext& c);       // what else moves elements
 MaybeConverted convert_composite(const ConvertContext& c);    // operators that are several of ours

@@ -12,7 +12,7 @@
 #include "base/hash.h"
 #include "graph/onnx/onnx_file.h"
 #include "graph/onnx/onnx_types.h"
-#include "graph/ops.h"
+#include "graph/operators/operator.h"
 
 namespace nlsplit {
 namespace {
@@ -96,10 +96,10 @@ class Exporter {
   // An epilogue's steps are nodes of their own again; the node's output is what the last of them makes.
   Status add_node(const Node& node) {
     if (node.op == Op::LSTM || node.op == Op::GRU || node.op == Op::RNN) return add_recurrent(node);
-    if (is_general(node.op) && node.epilogue.empty()) return add_general(node);
+    if (!has(node.op, traits::has_kernels) && node.epilogue.empty()) return add_general(node);
     // Their constants are written as f32.
     const bool typed = node.op == Op::Pad || node.op == Op::Clip || node.op == Op::Gelu || node.op == Op::Attention;
-    if (is_general(node.op) || (typed && graph_.value(node.outputs[0]).type.dtype != DType::f32))
+    if (!has(node.op, traits::has_kernels) || (typed && graph_.value(node.outputs[0]).type.dtype != DType::f32))
       return unsupported(fmt::format("node {} ({}): it cannot be written", node.name, name_of(node.op)));
     std::vector<std::string> inputs;
     for (const ValueId id : node.inputs) inputs.push_back(value_name(id));

@@ -8,7 +8,7 @@
 
 #include "graph/onnx/convert.h"
 #include "graph/onnx/subgraph.h"
-#include "graph/pass_list.h"
+#include "graph/passes/pass_list.h"
 #include "graph/reference/evaluate.h"
 
 namespace nlsplit {

@@ -1,4 +1,4 @@
-// ONNX file → Model. The only room that knows opsets: what leaves here is canonical (graph/ops.h).
+// ONNX file → Model. The only room that knows opsets: what leaves here is canonical (graph/operators/operators.def).
 #pragma once
 
 #include <map>

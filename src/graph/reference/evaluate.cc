@@ -154,15 +154,15 @@ std::vector<Tensor> evaluate_op(Op op, const Attrs& attrs, const std::vector<con
 std::vector<Tensor> evaluate_op(Op op, const Attrs& attrs, std::span<const EpilogueStep> epilogue,
                                 const std::vector<const Tensor*>& inputs, Types outputs) {
   CHECK(epilogue.empty() || outputs.size() == 1, "an epilogue is of one output");
-  const auto binary_steps =
-      std::ranges::count_if(epilogue, [](const EpilogueStep& step) { return is_binary_elementwise(step.op); });
+  const auto binary_steps = std::ranges::count_if(
+      epilogue, [](const EpilogueStep& step) { return has(step.op, traits::is_step_with_operand); });
   CHECK(binary_steps < static_cast<std::ptrdiff_t>(inputs.size()),
         "an operand for every binary step, after the op's inputs");
   auto operand = inputs.end() - binary_steps;
   std::vector<Tensor> made = evaluate_op(op, attrs, {inputs.begin(), operand}, outputs);
   for (const EpilogueStep& step : epilogue) {
     std::vector<const Tensor*> in{&made[0]};
-    if (is_binary_elementwise(step.op)) in.push_back(*operand++);
+    if (has(step.op, traits::is_step_with_operand)) in.push_back(*operand++);
     made = evaluate_op(step.op, step.attrs, in, outputs);
   }
   return made;

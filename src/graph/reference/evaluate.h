@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "graph/ops.h"
+#include "graph/operators/operator.h"
 #include "graph/weights.h"
 
 namespace nlsplit {

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "graph/ops_infer.h"
+#include "graph/operators/shapes.h"
 #include "graph/reference/array.h"
 
 namespace nlsplit::reference {

@@ -4,7 +4,7 @@
 #include <map>
 #include <utility>
 
-#include "graph/ops_infer.h"
+#include "graph/operators/shapes.h"
 #include "graph/reference/array.h"
 
 namespace nlsplit::reference {

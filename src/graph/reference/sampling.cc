@@ -3,7 +3,7 @@
 #include <cmath>
 #include <utility>
 
-#include "graph/ops_infer.h"
+#include "graph/operators/shapes.h"
 #include "graph/reference/array.h"
 
 namespace nlsplit::reference {

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "exec/cuda/module/module.h"
-#include "graph/ops_infer.h"
+#include "graph/operators/shapes.h"
 #include "kernels/gpu.h"
 #include "kernels/layout.h"
 
@@ -322,7 +322,7 @@ std::vector<Step> epilogue_steps(const KernelCall& call, size_t first) {
   size_t operand = desc.own_inputs();
   for (size_t i = 0; i < desc.epilogue.size(); ++i) {
     const DescStep& what = desc.epilogue[i];
-    const void* other = is_binary_elementwise(what.op) ? input(call, operand++) : nullptr;
+    const void* other = has(what.op, traits::is_step_with_operand) ? input(call, operand++) : nullptr;
     if (i >= first) steps.push_back(step_of(what, other));
   }
   return steps;

@@ -9,7 +9,7 @@
 #include "exec/gpu_programs.h"
 #include "gpu/emulator/control.h"
 #include "gpu/gpu_check.h"
-#include "graph/zoo.h"
+#include "graph/zoo/zoo.h"
 #include "kernels/cpu.h"
 #include "program/verify.h"
 

@@ -1,0 +1,103 @@
+// Attention.
+#include <fmt/format.h>
+
+#include "graph/operators/rules.h"
+
+namespace nlsplit {
+namespace {
+
+constexpr AttrSpec attention_attrs[] = {integer("causal", 0), real("scale")};
+
+// ---- types
+
+Inferred infer_attention(Types inputs, const Attrs& attrs) {
+  RETURN_IF_ERROR(floats(inputs));
+  const Shape &q = inputs[0].shape, &k = inputs[1].shape, &v = inputs[2].shape;
+  const auto refused = [&](std::string_view why) {
+    return invalid_input(
+        fmt::format("{}: q {}, k {}, v {}", why, to_string(inputs[0]), to_string(inputs[1]), to_string(inputs[2])));
+  };
+  if (q.size() != 4 || k.size() != 4 || v.size() != 4) return refused("not four axes each");
+  for (const Shape* shape : {&q, &k, &v}) {
+    if (std::ranges::any_of(*shape, [](int64_t extent) { return extent < 1; })) return refused("nothing to attend to");
+  }
+  if (k[0] != q[0] || v[0] != q[0]) return refused("the batches differ");
+  if (k[1] != v[1] || q[1] % k[1] != 0) return refused("the heads do not share keys and values evenly");
+  if (k[2] != v[2]) return refused("not a value for each key");
+  if (k[3] != q[3]) return refused("queries and keys differ in size");
+  if (attr_int(attrs, "causal") != 0 && k[2] < q[2]) return refused("a query that is in front of all keys");
+  if (inputs.size() > 3) {
+    const Shape &mask = inputs[3].shape, scores{q[0], q[1], q[2], k[2]};
+    const auto sum = broadcast_shapes(mask, scores);
+    if (mask.empty() || mask.back() != k[2] || !sum.ok() || *sum != scores)
+      return invalid_input(
+          fmt::format("a mask {} for scores {}", to_string(inputs[3]), to_string(TensorType{inputs[0].dtype, scores})));
+  }
+  return one_result(inputs[0].dtype, {q[0], q[1], q[2], v[3]});
+}
+
+// ---- work: a multiplication and an addition are two operations
+
+// For each key that a query sees two products, scaled, masked, and a softmax.
+Flops flops_attention(Types in, Types out, const Attrs& attrs) {
+  const Shape& q = in[0].shape;
+  const double queries = static_cast<double>(q[2]), keys = static_cast<double>(in[1].shape[2]);
+  const bool causal = attr_int(attrs, "causal") != 0;
+  const double seen = static_cast<double>(q[0] * q[1]) * queries * (causal ? keys - (queries - 1) / 2 : keys);
+  return flops(seen * static_cast<double>(2 * (q[3] + out[0].shape[3]) + (in.size() > 3 ? 7 : 6)));
+}
+
+// ---- the batch axis
+
+// A mask is each sample's own, or all samples'.
+bool keeps_attention(Types in, uint64_t batched, const Attrs&) {
+  if ((batched & 7) != 7) return false;
+  if (in.size() < 4) return true;
+  const bool has_samples = (batched & 8) != 0;
+  return in[3].shape.size() < 4 ? !has_samples : has_samples || in[3].shape[0] == 1;
+}
+
+// ---- pieces (pieces.h)
+
+// Samples and heads are apart; so are queries, but each needs all keys and values that it sees: of a causal one those
+// up to its own, so that the last of the piece's queries still is the last of its keys. Heads that share keys and
+// values are a piece if they are all of some groups, or of one group.
+bool attention_piece(const PieceQuery& q, NodePiece& piece) {
+  const Shape &queries = q.inputs[0].shape, &keys = q.inputs[1].shape;
+  if (q.axis == 3) {
+    piece.inputs[2] = same_axis(q);
+    return true;
+  }
+  const bool masked = q.inputs.size() > 3;
+  if (masked) {
+    const PieceQuery scores{q.node, q.inputs, {queries[0], queries[1], queries[2], keys[2]}, q.axis, q.begin, q.end};
+    piece.inputs[3] = broadcast_part(scores, q.inputs[3]);
+  }
+  piece.inputs[0] = same_axis(q);
+  Region of_keys;
+  if (q.axis == 0) of_keys = same_axis(q);
+  if (q.axis == 1) {
+    const int64_t shared = queries[1] / keys[1], first = q.begin / shared, last = (q.end - 1) / shared;
+    const bool of_whole_groups = q.begin % shared == 0 && q.end % shared == 0;
+    if (!of_whole_groups && first != last) return false;
+    of_keys = along(1, first, last + 1);
+  }
+  if (q.axis == 2 && attr_int(q.node.attrs, "causal") != 0) {
+    of_keys = along(2, 0, q.end + keys[2] - queries[2]);
+    if (masked) {
+      if (piece.inputs[3].axis >= 0) return false;  // cut along two axes
+      piece.inputs[3] = along(q.inputs[3].shape.size() - 1, 0, of_keys.end);
+    }
+  }
+  piece.inputs[1] = piece.inputs[2] = of_keys;
+  return true;
+}
+
+}  // namespace
+
+// clang-format off
+//  operator   inputs     attributes       types            work             batch            split            gradient     traits
+ROW(Attention, 3,      4, attention_attrs, infer_attention, flops_attention, keeps_attention, attention_piece, no_gradient, has_kernels)
+// clang-format on
+
+}  // namespace nlsplit

@@ -1,0 +1,86 @@
+#include "graph/operators/operator.h"
+
+#include <fmt/format.h>
+
+#include "base/text_reader.h"
+#include "graph/operators/rules.h"
+
+namespace nlsplit {
+namespace {
+
+constexpr const Operator* table[] = {
+#define NLS_OPERATOR(name) &rows::name,
+#include "graph/operators/operators.def"
+#undef NLS_OPERATOR
+};
+
+}  // namespace
+
+Work& Work::operator+=(const Work& other) {
+  flops += other.flops;
+  bytes_read += other.bytes_read;
+  bytes_written += other.bytes_written;
+  return *this;
+}
+
+const Operator& info(Op op) { return *table[static_cast<size_t>(op)]; }
+
+Result<Op> parse_op(std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const Operator* row : table) {
+    if (row->name == name) return row->op;
+    names.push_back(row->name);
+  }
+  const std::string hint = nearest(name, names);
+  return unsupported(
+      fmt::format("unknown operator {}{}", name, hint.empty() ? "" : fmt::format("; did you mean {}?", hint)));
+}
+
+Work work_of(Op op, const Attrs& attrs, std::span<const EpilogueStep> epilogue, Types inputs, Types outputs) {
+  Work work{info(op).flops(inputs, outputs, attrs), bytes(0), bytes(0)};
+  for (const TensorType& type : inputs) work.bytes_read += size_of(type);
+  for (const TensorType& type : outputs) work.bytes_written += size_of(type);
+  if (has(op, traits::takes_out)) {
+    work.bytes_read = size_of(outputs[0]);
+    for (const TensorType& type : inputs.subspan(1)) work.bytes_read += size_of(type);
+  }
+  for (const EpilogueStep& step : epilogue) {
+    work.flops += flops(count(outputs[0]));
+    if (has(step.op, traits::is_step_with_operand)) work.bytes_read += size_of(outputs[0]);
+  }
+  return work;
+}
+
+Result<Gradient> gradient_of(Op op, const GradientQuery& query) {
+  const Operator& row = info(op);
+  if (row.gradient == no_gradient) return unsupported(fmt::format("no gradient of {} is known", row.name));
+  return row.gradient(query);
+}
+
+Work gradient_work(Op op, const GradientQuery& query) {
+  const Gradient gradient = gradient_of(op, query).value();
+  Work work{gradient.flops, bytes(0), bytes(0)};
+  for (const TensorType& type : query.outputs) work.bytes_read += size_of(type);
+  if (gradient.keeps_output) work.bytes_read += size_of(query.outputs[0]);
+  for (size_t i = 0; i < query.inputs.size(); ++i) {
+    if (i < 64 && (gradient.keeps_inputs >> i & 1) != 0) work.bytes_read += size_of(query.inputs[i]);
+    if (i < 64 && ((query.by & ~gradient.passes) >> i & 1) != 0) work.bytes_written += size_of(query.inputs[i]);
+  }
+  return work;
+}
+
+std::vector<TensorType> input_types(const Graph& graph, const Node& node) {
+  std::vector<TensorType> types;
+  for (const ValueId input : node.inputs) {
+    if (input.valid()) types.push_back(graph.value(input).type);
+  }
+  return types;
+}
+
+Work work_of(const Graph& graph, const Node& node) {
+  std::vector<TensorType> outputs;
+  for (const ValueId output : node.outputs) outputs.push_back(graph.value(output).type);
+  return work_of(node.op, node.attrs, node.epilogue, input_types(graph, node), outputs);
+}
+
+}  // namespace nlsplit

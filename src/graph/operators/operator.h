@@ -1,0 +1,103 @@
+// What the project knows of an operator: one row each, in the file of its family beside this one. Whoever adds an
+// operator writes its line in operators.def and its row; a row without an answer does not compile, an operator without
+// a row does not link. Apart from the row: how ONNX files have it (graph/onnx/), its reference evaluation
+// (graph/reference/), and a fast kernel if the reference loops do not suffice (kernels/catalogue.cc, exec/kernels/).
+//
+//   info(Op::Conv).infer(types, attrs)
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "graph/graph.h"
+#include "graph/operators/attributes.h"
+#include "graph/operators/op.h"
+#include "graph/operators/piece.h"
+
+namespace nlsplit {
+
+// Arithmetic and traffic of one execution. A fused multiply-add is two operations; bytes count every operand and result
+// once.
+struct Work {
+  Flops flops;
+  Bytes bytes_read;
+  Bytes bytes_written;
+  friend bool operator==(const Work&, const Work&) = default;
+  Work& operator+=(const Work& other);
+};
+
+// What the gradient computation of an operator is asked for.
+struct GradientQuery {
+  Types inputs, outputs;  // of the operator
+  const Attrs& attrs;
+  uint64_t by = 0;  // bit i: the gradient by input i is wanted
+};
+
+// What takes the gradient of the loss from an operator's outputs to its inputs.
+struct Gradient {
+  Flops flops = nlsplit::flops(0);
+  uint64_t keeps_inputs = 0;  // bit i: it reads input i's value, so that must be kept since the forward pass
+  bool keeps_output = false;  // it reads the output's value
+  uint64_t passes = 0;        // bit i: the gradient by input i is the output's, unchanged: nothing to compute
+};
+
+// Facts that are true or not.
+namespace traits {
+inline constexpr uint32_t none = 0;
+inline constexpr uint32_t is_view_of_first = 1 << 0;      // the output is the first input's bytes under another shape
+inline constexpr uint32_t maps_elements = 1 << 1;         // one operand; each result is of the element there alone
+inline constexpr uint32_t is_step = 1 << 2;               // may be an epilogue step without an operand of its own
+inline constexpr uint32_t is_step_with_operand = 1 << 3;  // with one: result first, then the operand
+inline constexpr uint32_t takes_steps = 1 << 4;           // its kernels compute an epilogue
+inline constexpr uint32_t has_kernels = 1 << 5;           // in f32 it is never left to the reference loops
+inline constexpr uint32_t takes_out = 1 << 6;             // of its first input it reads what it writes, not all
+// Stays f32 in a network of halves: its operands are places in an image, indices, steps of quantization or sums that
+// grow, which 11 bits do not hold (as DEFAULT_OP_BLOCK_LIST of onnxconverter-common's float16.py).
+inline constexpr uint32_t stays_f32 = 1 << 7;
+// ONNX files have its inputs and attributes as we have them, with the same usual values, in every opset.
+inline constexpr uint32_t plain_in_onnx = 1 << 8;
+}  // namespace traits
+
+struct Operator {
+  Op op;
+  std::string_view name;  // ONNX's
+  int min_inputs;
+  int max_inputs;                   // -1: any number
+  std::span<const AttrSpec> attrs;  // exactly these must be there
+  // Types of the outputs, or why these inputs or attributes are not acceptable ("kernel 7x7 exceeds the padded input
+  // 5x5").
+  Result<std::vector<TensorType>> (*infer)(Types inputs, const Attrs& attrs);
+  Flops (*flops)(Types inputs, Types outputs, const Attrs& attrs);
+  // If input 0 (and every other input whose bit is set in `batched`) has one sample per index of axis 0, does the
+  // output too, with each sample's value independent of the other samples? Inputs not in `batched` are the same for all
+  // samples.
+  bool (*keeps_batch)(Types inputs, uint64_t batched, const Attrs& attrs);
+  SplitRule split;                                           // piece.h; no_split: every axis is mixed, or nobody looked
+  Result<Gradient> (*gradient)(const GradientQuery& query);  // no_gradient: none is known
+  uint32_t traits;
+};
+
+const Operator& info(Op op);
+inline std::string_view name_of(Op op) { return info(op).name; }
+// By ONNX's name. Error: unknown; suggests a similar one.
+Result<Op> parse_op(std::string_view name);
+
+inline bool has(Op op, uint32_t trait) { return (info(op).traits & trait) != 0; }
+inline bool is_view(Op op) { return has(op, traits::is_view_of_first); }
+
+// Whole node including its epilogue: bytes of an epilogue's operand count, its intermediate results do not.
+Work work_of(Op op, const Attrs& attrs, std::span<const EpilogueStep> epilogue, Types inputs, Types outputs);
+Work work_of(const Graph& graph, const Node& node);
+
+// The gradients by the inputs in `by`, given those of the outputs. Error: none is known ("no gradient of LSTM is
+// known").
+Result<Gradient> gradient_of(Op op, const GradientQuery& query);
+// Its arithmetic and traffic: it reads the outputs' gradients and what was kept, and writes the inputs' gradients that
+// do not just pass. Expects what gradient_of accepts.
+Work gradient_work(Op op, const GradientQuery& query);
+
+// Types of the inputs of a node, in the form `infer` takes.
+std::vector<TensorType> input_types(const Graph& graph, const Node& node);
+
+}  // namespace nlsplit

@@ -1,0 +1,230 @@
+#include "graph/operators/rules.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/limits.h"
+
+namespace nlsplit {
+
+Status check_form(const Operator& row, Types inputs, const Attrs& attrs) {
+  const auto given = static_cast<int>(inputs.size());
+  if (given < row.min_inputs || (row.max_inputs >= 0 && given > row.max_inputs)) {
+    return invalid_input(fmt::format("{} inputs, {} takes {}{}", given, row.name, row.min_inputs,
+                                     row.max_inputs < 0                 ? " or more"
+                                     : row.max_inputs == row.min_inputs ? ""
+                                                                        : fmt::format(" to {}", row.max_inputs)));
+  }
+  return check_attrs(row.name, row.attrs, attrs);
+}
+
+// ---- types
+
+Inferred one_result(DType dtype, Shape shape) {
+  double elements = 1;
+  if (shape.size() > most_axes)
+    return invalid_input(fmt::format("a result of {} axes; at most {} are supported", shape.size(), most_axes));
+  for (const int64_t extent : shape) {
+    if (extent < 0 || extent > largest_extent)
+      return invalid_input(fmt::format("an extent of {} in the result", extent));
+    elements *= static_cast<double>(std::max<int64_t>(extent, 1));  // what stands beside a zero is multiplied elsewhere
+  }
+  if (elements > static_cast<double>(largest_extent)) return invalid_input("the result is too large");
+  return std::vector<TensorType>{{dtype, std::move(shape)}};
+}
+
+Status same_type(Types inputs, bool (*accepts)(DType), std::string_view known) {
+  for (const TensorType& type : inputs) {
+    if (!accepts(type.dtype))
+      return unsupported(fmt::format("operands of type {}; only {} are supported", name_of(type.dtype), known));
+    if (type.dtype != inputs[0].dtype)
+      return invalid_input(fmt::format("operands of types {} and {}", name_of(inputs[0].dtype), name_of(type.dtype)));
+  }
+  return ok_status();
+}
+
+Status floats(Types inputs) {
+  return same_type(
+      inputs, [](DType type) { return is_real(type) && type != DType::f64; }, "f32, f16 and bf16");
+}
+
+Status any_type(Types inputs) {
+  return same_type(
+      inputs, [](DType) { return true; }, "");
+}
+
+Status numbers(Types inputs) {
+  return same_type(
+      inputs, [](DType type) { return type != DType::boolean; }, "numbers");
+}
+
+Status reals(Types inputs) { return same_type(inputs, is_real, "floats"); }
+
+Result<Shape> broadcast_shapes(const Shape& a, const Shape& b) {
+  Shape out(std::max(a.size(), b.size()), 1);
+  for (size_t i = 0; i < out.size(); ++i) {
+    const int64_t x = i < a.size() ? a[a.size() - 1 - i] : 1, y = i < b.size() ? b[b.size() - 1 - i] : 1;
+    if (x != y && x != 1 && y != 1) return invalid_input(fmt::format("extents {} and {} do not broadcast", x, y));
+    out[out.size() - 1 - i] = x == 1 ? y : x;
+  }
+  return out;
+}
+
+Result<size_t> axis_of(int64_t axis, size_t rank) {
+  const auto r = static_cast<int64_t>(rank);
+  if (axis < -r || axis >= r) return invalid_input(fmt::format("axis {} of a tensor with {} axes", axis, rank));
+  return static_cast<size_t>(axis < 0 ? axis + r : axis);
+}
+
+Status check_direction(const Attrs& attrs) {
+  if (find_attr(attrs, "direction") == nullptr) return ok_status();
+  const std::string& direction = attr_string(attrs, "direction");
+  if (direction == "LEFT" || direction == "RIGHT") return ok_status();
+  return invalid_input(fmt::format("a direction \"{}\"", direction));
+}
+
+Inferred infer_same(Types inputs, const Attrs&) {
+  RETURN_IF_ERROR(numbers(inputs));
+  for (const TensorType& type : inputs) {
+    if (type.shape != inputs[0].shape)
+      return invalid_input(fmt::format("operands {} and {} differ", to_string(inputs[0]), to_string(type)));
+  }
+  return one_result(inputs[0].dtype, inputs[0].shape);
+}
+
+Inferred infer_function(Types inputs, const Attrs&) {
+  RETURN_IF_ERROR(reals(inputs));
+  return one_result(inputs[0].dtype, inputs[0].shape);
+}
+
+Inferred infer_broadcast(Types inputs, const Attrs&) {
+  RETURN_IF_ERROR(numbers(inputs));
+  ASSIGN_OR_RETURN(Shape out, broadcast_shapes(inputs[0].shape, inputs[1].shape));
+  return one_result(inputs[0].dtype, std::move(out));
+}
+
+Inferred infer_axis(Types inputs, const Attrs& attrs) {
+  RETURN_IF_ERROR(reals(inputs));
+  if (const auto axis = axis_of(attr_int(attrs, "axis"), inputs[0].shape.size()); !axis) return axis.error();
+  return one_result(inputs[0].dtype, inputs[0].shape);
+}
+
+namespace {
+
+Result<Shape> broadcast_all(Types inputs) {
+  Shape out;
+  for (const TensorType& type : inputs) {
+    ASSIGN_OR_RETURN(out, broadcast_shapes(out, type.shape));
+  }
+  return out;
+}
+
+}  // namespace
+
+Inferred broadcast_to(Types inputs, DType result) {
+  ASSIGN_OR_RETURN(Shape out, broadcast_all(inputs));
+  return one_result(result, std::move(out));
+}
+
+Inferred infer_bits(Types inputs, const Attrs& attrs) {
+  RETURN_IF_ERROR(same_type(inputs, is_whole, "integers"));
+  RETURN_IF_ERROR(check_direction(attrs));
+  return broadcast_to(inputs, inputs[0].dtype);
+}
+
+// ---- batch
+
+bool along_another_axis(const TensorType& type, const Attrs& attrs) {
+  const auto axis = axis_of(attr_int(attrs, "axis"), type.shape.size());
+  return axis.ok() && *axis != 0;
+}
+
+// Broadcasting element-wise: axis 0 of the result must be the samples' axis of every operand that has one, and no
+// other's.
+bool keeps_broadcast(Types in, uint64_t batched, const Attrs&) {
+  size_t rank = 0;
+  for (const TensorType& type : in) rank = std::max(rank, type.shape.size());
+  for (size_t i = 0; i < in.size(); ++i) {
+    const bool has_samples = (batched >> i & 1) != 0;
+    if (has_samples && in[i].shape.size() != rank) return false;
+    if (!has_samples && in[i].shape.size() == rank && in[i].shape[0] != 1) return false;
+  }
+  return batched != 0;
+}
+
+bool keeps_axis(Types in, uint64_t batched, const Attrs& attrs) {
+  return batched == 1 && along_another_axis(in[0], attrs);
+}
+
+bool keeps_all(Types in, uint64_t batched, const Attrs& attrs) {
+  return batched == all_of(in) && along_another_axis(in[0], attrs);
+}
+
+// ---- pieces
+
+Region broadcast_part(const PieceQuery& q, const TensorType& type) {
+  const size_t missing = q.out.size() - type.shape.size();
+  if (q.axis < missing || type.shape[q.axis - missing] != q.out[q.axis]) return {};
+  return along(q.axis - missing, q.begin, q.end);
+}
+
+bool broadcast_piece(const PieceQuery& q, NodePiece& piece) {
+  for (size_t i = 0; i < q.inputs.size(); ++i) piece.inputs[i] = broadcast_part(q, q.inputs[i]);
+  return true;
+}
+
+// Every operand has the part, unless the operator works along that axis.
+bool beside_axis(const PieceQuery& q, NodePiece& piece) {
+  const auto axis = axis_of(attr_int(q.node.attrs, "axis"), q.inputs[0].shape.size());
+  if (!axis.ok() || *axis == q.axis) return false;
+  std::ranges::fill(piece.inputs, same_axis(q));
+  return true;
+}
+
+// ---- gradients
+
+double results(const GradientQuery& query) { return count(query.outputs[0]); }
+
+// One gradient only, of an operator with one operand: `each` operations an element.
+Gradient each(const GradientQuery& query, double each_element, bool keeps_input, bool keeps_output) {
+  Gradient gradient;
+  gradient.flops = flops(each_element * results(query));
+  gradient.keeps_inputs = keeps_input ? bit(0) : 0;
+  gradient.keeps_output = keeps_output;
+  return gradient;
+}
+
+// An operand that was broadcast gets the sum over all places it went to.
+double sum_if_broadcast(const GradientQuery& query, size_t input) {
+  return query.inputs[input].shape == query.outputs[0].shape ? 0 : results(query);
+}
+
+// Of two products with as many multiply-adds as the forward one: by the first operand it meets the second, and the
+// reverse; by a bias it is summed.
+Gradient product(const GradientQuery& query, double forward_flops) {
+  Gradient gradient;
+  double sum = 0;
+  if (asks(query, 0)) {
+    sum += forward_flops;
+    gradient.keeps_inputs |= bit(1);
+  }
+  if (asks(query, 1)) {
+    sum += forward_flops;
+    gradient.keeps_inputs |= bit(0);
+  }
+  if (asks(query, 2)) sum += results(query);
+  gradient.flops = flops(sum);
+  return gradient;
+}
+
+Differentiated gradient_pass(const GradientQuery& query) {
+  Gradient gradient;
+  gradient.passes = query.by;
+  return gradient;
+}
+
+// dx = dy / n at all n places.
+Differentiated gradient_mean(const GradientQuery& query) { return each(query, 1, false, false); }
+
+}  // namespace nlsplit

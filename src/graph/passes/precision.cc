@@ -1,0 +1,166 @@
+#include "graph/passes/precision.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <utility>
+
+#include "graph/elements.h"
+#include "graph/operators/operator.h"
+#include "graph/passes/rewrite.h"
+
+namespace nlsplit {
+namespace {
+
+constexpr std::array<std::string_view, 2> words = {"float16", "bfloat16"};
+constexpr std::array types = {DType::f16, DType::bf16};
+
+class Conversion {
+ public:
+  Conversion(const Graph& graph, WeightStore& weights, DType type)
+      : before_(graph), out_(graph), weights_(weights), type_(type), is_output_(output_flags(graph)) {
+    out_.nodes.clear();
+    of_integers_.assign(graph.values.size(), false);
+  }
+
+  Result<Graph> run() {
+    for (const Node& node : before_.nodes) RETURN_IF_ERROR(convert(node));
+    Graph done = compacted(out_, std::vector<bool>(out_.nodes.size(), false));
+    RETURN_IF_ERROR(verify(done));
+    return done;
+  }
+
+ private:
+  bool was_float32(ValueId id) const { return id.valid() && before_.value(id).type.dtype == DType::f32; }
+
+  // Positions, lengths, masks: a Cast from integers, and what is made of that and constants. They are exact in float32,
+  // and functions of them (a rotary embedding's angles) need what float16 has lost.
+  bool from_integers(const Node& node) const {
+    if (node.op == Op::Cast) return !is_real(before_.value(node.inputs[0]).type.dtype);
+    bool some = false;
+    for (const ValueId id : reads_of(node)) {
+      if (!was_float32(id) || before_.value(id).kind == ValueKind::weight) continue;
+      if (!of_integers_[id.index()]) return false;
+      some = true;
+    }
+    return some;
+  }
+
+  Status convert(const Node& node) {
+    Node now = node;
+    const bool integers = from_integers(node);
+    if (node.op != Op::Cast) {  // takes its operand as it is
+      const DType wanted = integers || has(node.op, traits::stays_f32) ? DType::f32 : type_;
+      for (ValueId& id : now.inputs) id = as(id, wanted);
+      for (EpilogueStep& step : now.epilogue) step.operand = as(step.operand, wanted);
+    }
+    auto made = info(now.op).infer(input_types(out_, now), now.attrs);
+    if (!made.ok())
+      return unsupported(
+          fmt::format("node {} ({}) in {}: {}", node.name, name_of(node.op), name_of(type_), made.error().message));
+    for (size_t i = 0; i < now.outputs.size(); ++i) {
+      const ValueId id = now.outputs[i];
+      out_.values[id.index()].type = (*made)[i];
+      of_integers_[id.index()] = integers && was_float32(id);
+    }
+    out_.nodes.push_back(now);
+    for (const ValueId id : now.outputs) {
+      if (is_output_[id.index()] && out_.value(id).type.dtype != before_.value(id).type.dtype) give_back(id);
+    }
+    return ok_status();
+  }
+
+  // An output of the graph keeps its name and type; what the node makes is called otherwise.
+  void give_back(ValueId id) {
+    const std::string name = out_.value(id).name;
+    out_.values[id.index()].name = unused_name(out_, fmt::format("{}.{}", name, name_of(type_)));
+    const ValueId given = cast(id, DType::f32, name);
+    std::ranges::replace(out_.outputs, id, given);
+  }
+
+  // The value in another type than the graph had for it, made once.
+  ValueId as(ValueId id, DType wanted) {
+    if (!was_float32(id) || out_.value(id).type.dtype == wanted) return id;
+    const auto [known, added] = made_.try_emplace({id, wanted});
+    if (!added) return known->second;
+    const Value value = out_.value(id);
+    const std::string name = fmt::format("{}.{}", value.name, name_of(wanted));
+    if (value.kind != ValueKind::weight) return cast(finite(id), wanted, unused_name(out_, name), id);
+    const TensorType type{wanted, value.type.shape};
+    const Derivation how = wanted == DType::f16 ? Derivation::to_f16 : Derivation::to_bf16;
+    return made_[{id, wanted}] = add_weight(out_, name, type, weights_.add_derived(how, {value.content}, 0, type));
+  }
+
+  // A mask may be made of numbers beyond float16's; as weights do, they stay finite.
+  ValueId finite(ValueId id) {
+    if (!of_integers_[id.index()]) return id;
+    const Value value = out_.value(id);
+    const double most = largest_of(type_);
+    const ValueId made = add_value(unused_name(out_, value.name + ".finite"), value.type);
+    out_.nodes.push_back(
+        {Op::Clip, unused_node(value.name + ".finite"), {id}, {made}, {{"max", most}, {"min", -most}}, {}});
+    return made;
+  }
+
+  ValueId cast(ValueId from, DType to, const std::string& name) { return cast(from, to, name, from); }
+  ValueId cast(ValueId from, DType to, const std::string& name, ValueId of) {
+    const ValueId made = add_value(name, {to, out_.value(from).type.shape});
+    Attrs attrs = {{"to", std::string(name_of(to))}};
+    out_.nodes.push_back({Op::Cast, unused_node(name + ".cast"), {from}, {made}, std::move(attrs), {}});
+    made_[{of, to}] = made;
+    return made;
+  }
+
+  ValueId add_value(std::string name, TensorType type) {
+    const ValueId id(out_.values.size());
+    out_.values.push_back({std::move(name), std::move(type), ValueKind::node, {}, {}});
+    return id;
+  }
+
+  std::string unused_node(const std::string& wanted) const {
+    std::string name = wanted;
+    const auto taken = [&](const std::vector<Node>& nodes) {
+      return std::ranges::find(nodes, name, &Node::name) != nodes.end();
+    };
+    for (int n = 2; taken(before_.nodes) || taken(out_.nodes); ++n) name = fmt::format("{}{}", wanted, n);
+    return name;
+  }
+
+  const Graph& before_;
+  Graph out_;  // the values keep their ids, new ones come behind them
+  WeightStore& weights_;
+  const DType type_;
+  const std::vector<bool> is_output_;
+  std::vector<bool> of_integers_;  // of before_'s values
+  std::map<std::pair<ValueId, DType>, ValueId> made_;
+};
+
+}  // namespace
+
+Result<Graph> with_precision(const Graph& graph, WeightStore& weights, DType type) {
+  CHECK(std::ranges::find(types, type) != types.end(), "a precision is f16 or bf16");
+  return Conversion(graph, weights, type).run();
+}
+
+DType coarser(DType a, DType b) {
+  if (a == DType::bf16 || b == DType::bf16) return DType::bf16;
+  return a == DType::f16 || b == DType::f16 ? DType::f16 : DType::f32;
+}
+
+DType coarsest_type(const Graph& graph) {
+  DType type = DType::f32;
+  for (const Value& value : graph.values) type = coarser(type, value.type.dtype);
+  return type;
+}
+
+std::span<const std::string_view> precision_words() { return words; }
+
+Result<DType> parse_precision(std::string_view word) {
+  const auto found = std::ranges::find(words, word);
+  if (found != words.end()) return types[static_cast<size_t>(found - words.begin())];
+  return invalid_input(fmt::format("unknown precision \"{}\"; it is {}", word, fmt::join(words, " or ")));
+}
+
+}  // namespace nlsplit

@@ -1,0 +1,238 @@
+#include "graph/zoo/zoo.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <set>
+#include <vector>
+
+#include "base/text_reader.h"
+#include "graph/zoo/families.h"
+
+namespace nlsplit {
+namespace {
+
+constexpr int64_t most = 1 << 24;  // of any value
+
+// ---- parameters
+
+constexpr ZooParameter image_224[] = {{"image", 224, "pixels a side"}};
+constexpr ZooParameter image_299[] = {{"image", 299, "pixels a side"}};
+constexpr ZooParameter vit_parameters[] = {{"layers", 12, "encoder layers"}, {"hidden", 768, "width"},
+                                           {"heads", 12, "attention heads"}, {"ffn", 3072, "width of an MLP"},
+                                           {"image", 224, "pixels a side"},  {"patch", 16, "pixels a side of a token"}};
+constexpr ZooParameter bert_parameters[] = {
+    {"layers", 12, "encoder layers"}, {"hidden", 768, "width"},   {"heads", 12, "attention heads"},
+    {"ffn", 3072, "width of an MLP"}, {"vocab", 30522, "tokens"}, {"length", 128, "tokens of a sample, at most 512"}};
+constexpr ZooParameter gpt2_parameters[] = {{"layers", 12, "decoder layers"},
+                                            {"hidden", 768, "width"},
+                                            {"heads", 12, "attention heads"},
+                                            {"vocab", 50257, "tokens"},
+                                            {"length", 128, "tokens of a sample, at most 1024"}};
+constexpr ZooParameter llama_parameters[] = {
+    {"layers", 32, "decoder layers"},     {"hidden", 4096, "width"},
+    {"heads", 32, "attention heads"},     {"kv_heads", 8, "heads of keys and values"},
+    {"ffn", 14336, "width of an MLP"},    {"vocab", 128256, "tokens"},
+    {"length", 128, "tokens of a sample"}};
+
+constexpr int64_t largest_image = 4096;
+
+Status check_image(const ZooValues& values, int64_t least) {
+  const int64_t image = values.at("image");
+  if (image >= least && image <= largest_image) return ok_status();
+  return invalid_input(fmt::format("image {} is not from {} to {}", image, least, largest_image));
+}
+
+// All that is wrong at once. `longest`: of the tokens of a sample.
+Status check_transformer(const ZooValues& values, int64_t longest) {
+  std::vector<std::string> wrong;
+  const auto value = [&](std::string_view name) { return values.find(name)->second; };
+  const int64_t hidden = value("hidden"), heads = value("heads");
+  if (hidden % heads != 0) wrong.push_back(fmt::format("hidden {} is not a multiple of heads {}", hidden, heads));
+  if (values.contains("kv_heads")) {
+    const int64_t kv_heads = value("kv_heads");
+    if (heads % kv_heads != 0)
+      wrong.push_back(fmt::format("heads {} is not a multiple of kv_heads {}", heads, kv_heads));
+    if (hidden % heads == 0 && hidden / heads % 2 != 0)
+      wrong.push_back(fmt::format("a head's width of {} is odd, and positions rotate pairs", hidden / heads));
+  }
+  if (value("layers") > 10000) wrong.push_back(fmt::format("layers {} is more than 10000", value("layers")));
+  int64_t length = 0;
+  if (values.contains("patch")) {
+    const int64_t image = value("image"), patch = value("patch"), side = image / patch;
+    if (image % patch != 0) wrong.push_back(fmt::format("image {} is not a multiple of patch {}", image, patch));
+    if (const Status sound = check_image(values, 1); !sound.ok()) wrong.push_back(sound.error().message);
+    length = std::min(side, largest_image) * std::min(side, largest_image) + 1;
+  } else {
+    length = value("length");
+    if (length > longest) wrong.push_back(fmt::format("length {} is more than {}", length, longest));
+  }
+  const auto bound = [&](double elements, std::string_view what) {
+    if (elements > 1e12) wrong.push_back(fmt::format("{} would have {:.2g} elements", what, elements));
+  };
+  const auto real = [](int64_t number) { return static_cast<double>(number); };
+  bound(real(hidden) * real(values.contains("ffn") ? std::max(hidden, value("ffn")) : 4 * hidden), "a layer's weight");
+  bound(real(heads) * real(length) * real(length), "the attention's scores");
+  if (values.contains("vocab")) bound(real(value("vocab")) * real(std::max(hidden, length)), "the vocabulary's weight");
+  if (wrong.empty()) return ok_status();
+  return invalid_input(fmt::format("{}", fmt::join(wrong, "; ")));
+}
+
+// ---- entries
+
+Model build_resnet18(uint64_t seed, int64_t image) { return build_resnet(18, seed, image); }
+Model build_resnet50(uint64_t seed, int64_t image) { return build_resnet(50, seed, image); }
+
+template <Model (*build)(uint64_t, int64_t), int64_t least>
+Result<Model> of_image(uint64_t seed, const ZooValues& values) {
+  RETURN_IF_ERROR(check_image(values, least));
+  return build(seed, values.at("image"));
+}
+
+Result<Model> make_vit(uint64_t seed, const ZooValues& v) {
+  RETURN_IF_ERROR(check_transformer(v, 0));
+  return build_vit({v.at("layers"), v.at("hidden"), v.at("heads"), v.at("ffn"), v.at("image"), v.at("patch")}, seed);
+}
+
+Result<Model> make_bert(uint64_t seed, const ZooValues& v) {
+  RETURN_IF_ERROR(check_transformer(v, BertSizes::positions));
+  return build_bert({v.at("layers"), v.at("hidden"), v.at("heads"), v.at("ffn"), v.at("vocab"), v.at("length")}, seed);
+}
+
+Result<Model> make_gpt2(uint64_t seed, const ZooValues& v) {
+  RETURN_IF_ERROR(check_transformer(v, GptSizes::positions));
+  return build_gpt2({v.at("layers"), v.at("hidden"), v.at("heads"), v.at("vocab"), v.at("length")}, seed);
+}
+
+Result<Model> make_llama(uint64_t seed, const ZooValues& v) {
+  RETURN_IF_ERROR(check_transformer(v, most));
+  return build_llama(
+      {v.at("layers"), v.at("hidden"), v.at("heads"), v.at("kv_heads"), v.at("ffn"), v.at("vocab"), v.at("length")},
+      seed);
+}
+
+constexpr std::array entries = {
+    ZooEntry{"simple_cnn",
+             "two convolutions and two fully connected layers, 3x8x8; small enough to follow by hand",
+             {},
+             [](uint64_t seed, const ZooValues&) -> Result<Model> { return build_simple_cnn(seed); }},
+    ZooEntry{"alexnet",
+             "Krizhevsky 2014, 3x224x224",
+             {},
+             [](uint64_t seed, const ZooValues&) -> Result<Model> { return build_alexnet(seed); }},
+    ZooEntry{"vgg16",
+             "Simonyan and Zisserman 2015, 3x224x224",
+             {},
+             [](uint64_t seed, const ZooValues&) -> Result<Model> { return build_vgg(16, seed); }},
+    ZooEntry{"vgg19",
+             "the same with 19 layers, 3x224x224",
+             {},
+             [](uint64_t seed, const ZooValues&) -> Result<Model> { return build_vgg(19, seed); }},
+    ZooEntry{"resnet18", "He et al. 2016, 3x224x224", image_224, of_image<build_resnet18, 1>},
+    ZooEntry{"resnet50", "He et al. 2016 (v1.5: stride in the 3x3), 3x224x224", image_224, of_image<build_resnet50, 1>},
+    ZooEntry{"mobilenet_v2", "Sandler et al. 2018, 3x224x224", image_224, of_image<build_mobilenet_v2, 1>},
+    ZooEntry{"densenet121", "Huang et al. 2017, 3x224x224", image_224, of_image<build_densenet121, 29>},
+    ZooEntry{"inception_v3", "Szegedy et al. 2016, 3x299x299, without the auxiliary classifier", image_299,
+             of_image<build_inception_v3, 75>},
+    ZooEntry{"efficientnet_b0", "Tan and Le 2019, 3x224x224", image_224, of_image<build_efficientnet_b0, 1>},
+    ZooEntry{"vit_b16", "Dosovitskiy et al. 2021, 3x224x224 in patches of 16x16", vit_parameters, make_vit},
+    ZooEntry{"bert_base", "Devlin et al. 2019, encoder with embeddings and pooler, 128 tokens", bert_parameters,
+             make_bert},
+    ZooEntry{"gpt2", "Radford et al. 2019, with its language-model head, 128 tokens", gpt2_parameters, make_gpt2},
+    ZooEntry{"llama", "the Llama 3 family (8B; 70B: layers=80&hidden=8192&heads=64&ffn=28672), 128 tokens",
+             llama_parameters, make_llama},
+};
+
+ZooValues standard_values(const ZooEntry& entry) {
+  ZooValues values;
+  for (const ZooParameter& parameter : entry.parameters) values.emplace(parameter.name, parameter.standard);
+  return values;
+}
+
+std::string list_of(std::span<const ZooParameter> parameters) {
+  std::string list;
+  for (const ZooParameter& parameter : parameters)
+    list += fmt::format("{}{}={} ({})", list.empty() ? "" : ", ", parameter.name, parameter.standard, parameter.what);
+  return list;
+}
+
+// "layers=32&hidden=4096"
+Result<ZooValues> parse_values(const ZooEntry& entry, std::string_view text) {
+  ZooValues values = standard_values(entry);
+  std::vector<std::string> wrong;
+  std::set<std::string_view> seen;
+  std::vector<std::string_view> names;
+  for (const ZooParameter& parameter : entry.parameters) names.push_back(parameter.name);
+  while (true) {
+    const std::string_view part = text.substr(0, text.find('&'));
+    const size_t equals = part.find('=');
+    const std::string_view name = part.substr(0, equals);
+    const std::string_view number = equals == std::string_view::npos ? "" : part.substr(equals + 1);
+    const auto known = values.find(name);
+    int64_t value = 0;
+    const auto [stop, failure] = std::from_chars(number.data(), number.data() + number.size(), value);
+    if (equals == std::string_view::npos) {
+      wrong.push_back(fmt::format("\"{}\" is not NAME=VALUE", part));
+    } else if (known == values.end()) {
+      const std::string near = nearest(name, names);
+      wrong.push_back(
+          fmt::format("there is no {}{}", name, near.empty() ? "" : fmt::format(", did you mean {}?", near)));
+    } else if (failure != std::errc() || stop != number.data() + number.size() || value < 1 || value > most) {
+      wrong.push_back(fmt::format("{} \"{}\" is no integer from 1 to {}", name, number, most));
+    } else if (!seen.insert(known->first).second) {
+      wrong.push_back(fmt::format("{} stands twice", name));
+    } else {
+      known->second = value;
+    }
+    if (part.size() == text.size()) break;
+    text.remove_prefix(part.size() + 1);
+  }
+  if (!wrong.empty()) return invalid_input(fmt::format("{}", fmt::join(wrong, "; ")));
+  return values;
+}
+
+}  // namespace
+
+Result<Model> ZooEntry::build(uint64_t seed) const { return make(seed, standard_values(*this)); }
+
+std::span<const ZooEntry> zoo() { return entries; }
+
+Result<Model> zoo_model(std::string_view name, uint64_t seed) {
+  const size_t question = name.find('?');
+  const std::string_view family = name.substr(0, question);
+  std::vector<std::string_view> names;
+  for (const ZooEntry& entry : entries) {
+    names.push_back(entry.name);
+    if (entry.name != family) continue;
+    if (question == std::string_view::npos) return entry.build(seed);
+    const auto wrong = [&](const Error& error) {
+      return invalid_input(
+          fmt::format("zoo:{}: {}; {}", name, error.message,
+                      entry.parameters.empty() ? "it takes no parameters" : "it takes " + list_of(entry.parameters)));
+    };
+    const auto values = parse_values(entry, name.substr(question + 1));
+    if (!values) return wrong(values.error());
+    auto model = entry.make(seed, *values);
+    if (!model) return wrong(model.error());
+    return model;
+  }
+  const std::string near = nearest(family, names);
+  return invalid_input(fmt::format("the zoo has no model \"{}\"{}; it has {}", family,
+                                   near.empty() ? "" : fmt::format(", did you mean \"{}\"?", near),
+                                   fmt::join(names, ", ")));
+}
+
+int64_t parameter_count(const Model& model) {
+  std::set<ContentId> seen;
+  int64_t count = 0;
+  for (const Value& value : model.graph.values) {
+    if (value.kind != ValueKind::weight || !model.weights.is_random(value.content)) continue;
+    const bool statistic = value.name.ends_with(".running_mean") || value.name.ends_with(".running_var");
+    if (!statistic && seen.insert(value.content).second) count += element_count(value.type.shape);
+  }
+  return count;
+}
+
+}  // namespace nlsplit
