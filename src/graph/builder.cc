@@ -60,4 +60,27 @@ void GraphBuilder::output(ValueId value) { graph_.outputs.push_back(value); }
 
 Graph GraphBuilder::finish() && { return std::move(graph_); }
 
+Result<GraphBuilder> reopen(const Graph& graph) {
+  for (const Node& node : graph.nodes) {
+    if (!node.epilogue.empty()) return invalid_input(fmt::format("node {} is fused", node.name));
+  }
+  GraphBuilder builder(graph.name);
+  for (size_t v = 0, n = 0; v < graph.values.size();) {
+    const Value& value = graph.values[v];
+    if (value.kind == ValueKind::input) {
+      builder.input(value.name, value.type), ++v;
+    } else if (value.kind == ValueKind::weight) {
+      builder.weight(value.name, value.type, value.content), ++v;
+    } else {
+      const Node& node = graph.nodes[n++];
+      std::vector<std::string> names;
+      for (const ValueId output : node.outputs) names.push_back(graph.value(output).name);
+      ASSIGN_OR_RETURN(const auto made, builder.add_all(node.op, node.name, node.inputs, node.attrs, names));
+      for (const ValueId id : made) CHECK(id.index() == v++, "values in the order of their nodes");
+    }
+  }
+  for (const ValueId output : graph.outputs) builder.output(output);
+  return builder;
+}
+
 }  // namespace nlsplit

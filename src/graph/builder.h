@@ -40,4 +40,7 @@ class GraphBuilder {
   std::unordered_set<std::string> value_names_, node_names_;
 };
 
+// The graph again, so that nodes can be added behind: every value keeps its id. Error: a node with an epilogue.
+Result<GraphBuilder> reopen(const Graph& graph);
+
 }  // namespace nlsplit

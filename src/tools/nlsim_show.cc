@@ -5,6 +5,8 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "graph/differentiate/differentiate.h"
+#include "graph/differentiate/loss.h"
 #include "graph/dot.h"
 #include "graph/operators/operator.h"
 #include "graph/passes/passes.h"
@@ -13,6 +15,16 @@
 
 namespace nlsplit {
 namespace {
+
+// Loss and gradients behind the network.
+Status add_gradients(const std::string& name, Model& model) {
+  ASSIGN_OR_RETURN(const Loss loss, parse_loss(name));
+  ASSIGN_OR_RETURN(const GraphWithLoss with, with_loss(model.graph, loss));
+  ASSIGN_OR_RETURN(Differentiated made,
+                   differentiate(with.graph, with.loss, trained_weights(with, model.weights), model.weights));
+  model.graph = std::move(made.graph);
+  return ok_status();
+}
 
 Status show(const ShowArguments& arguments) {
   if (arguments.memory) return show_memory(arguments);
@@ -26,6 +38,7 @@ Status show(const ShowArguments& arguments) {
     ASSIGN_OR_RETURN(const std::vector<Pass> passes, select_passes(arguments.passes));
     ASSIGN_OR_RETURN(model.graph, run_passes(model.graph, model.weights, passes));
   }
+  if (!arguments.loss.empty()) RETURN_IF_ERROR(add_gradients(arguments.loss, model));
   RETURN_IF_ERROR(convert_precision(arguments.model, model));
   if (arguments.costs) return show_costs(arguments, model.graph);
   if (arguments.dot) {
@@ -67,6 +80,13 @@ void add_show_command(CLI::App& app, int& code) {
               "After these passes only, in this order, e.g. fold_batch_norm,fuse_bias; none; all,-NAME: all but one")
           ->type_name("LIST")
           ->excludes(fused);
+  command
+      ->add_option("--differentiate", arguments->loss,
+                   "With this loss (mean_squared_error, softmax_cross_entropy) of the first output and the gradients "
+                   "of all weights behind it")
+      ->type_name("LOSS")
+      ->excludes(fused)
+      ->excludes(passes);
   CLI::Option* costs = command->add_flag("--costs", arguments->costs,
                                          "A table of every layer: FLOPs, bytes read and written, its shares, FLOPs "
                                          "for each byte");

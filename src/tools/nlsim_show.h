@@ -13,6 +13,7 @@ struct ShowArguments {
   ModelArguments model;
   bool fused = false, costs = false, memory = false, dot = false;
   std::string passes = {};  // empty: not asked for
+  std::string loss = {};    // of --differentiate; empty: no gradients
   std::string json;         // of costs or memory: a file, - for standard output
   std::string isa;          // of memory: the level whose kernels are meant
   PlanChoice choice;        // of memory, where the model is a scenario

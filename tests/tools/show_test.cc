@@ -66,6 +66,19 @@ TEST_F(Show, PrecisionHalvesTheBytes) {
   EXPECT_THAT(nlsim("show zoo:simple_cnn --fused --precision bfloat16").out, HasSubstr("bf16[1,16,8,8] = Conv"));
 }
 
+TEST_F(Show, LossAndGradientsBehindTheNetwork) {
+  const Outcome shown = nlsim("show zoo:simple_cnn --differentiate softmax_cross_entropy");
+  ASSERT_EQ(shown.code, 0) << shown.err;
+  const auto graph = parse_graph(shown.out, "shown");
+  ASSERT_TRUE(graph.ok()) << graph.error().to_string();
+  EXPECT_EQ(graph->outputs.size(), 1u + 8u) << "the loss, and a gradient for each weight and bias";
+  EXPECT_THAT(shown.out, HasSubstr("%d.conv2.0 f32[1,16,8,8] = ConvTranspose(%d.relu2.0, %conv2.weight)"));
+  const Outcome odd = nlsim("show zoo:simple_cnn --differentiate hinge");
+  EXPECT_EQ(odd.code, 2);
+  EXPECT_THAT(odd.err, HasSubstr("'hinge' is no loss"));
+  EXPECT_EQ(nlsim("show zoo:simple_cnn --fused --differentiate mean_squared_error").code, 2);
+}
+
 TEST_F(Show, CostsAsATable) {
   const Outcome plain = nlsim("show zoo:simple_cnn --costs"), fused = nlsim("show zoo:simple_cnn --costs --fused");
   ASSERT_EQ(plain.code, 0) << plain.err;

@@ -95,6 +95,8 @@ class Exporter {
 
   // An epilogue's steps are nodes of their own again; the node's output is what the last of them makes.
   Status add_node(const Node& node) {
+    if (has(node.op, traits::not_in_onnx))
+      return unsupported(fmt::format("node {}: ONNX has no operator {}", node.name, name_of(node.op)));
     if (node.op == Op::LSTM || node.op == Op::GRU || node.op == Op::RNN) return add_recurrent(node);
     if (!has(node.op, traits::has_kernels) && node.epilogue.empty()) return add_general(node);
     // Their constants are written as f32.

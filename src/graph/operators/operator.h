@@ -57,6 +57,7 @@ inline constexpr uint32_t takes_out = 1 << 6;             // of its first input 
 inline constexpr uint32_t stays_f32 = 1 << 7;
 // ONNX files have its inputs and attributes as we have them, with the same usual values, in every opset.
 inline constexpr uint32_t plain_in_onnx = 1 << 8;
+inline constexpr uint32_t not_in_onnx = 1 << 9;  // an operator of ours alone
 }  // namespace traits
 
 struct Operator {

@@ -86,10 +86,21 @@ void det(const Array& x, Array& out);
 void conv(const Attrs& attrs, const Arrays& inputs, Array& out);
 void conv_transpose(const Attrs& attrs, const Arrays& inputs, Array& out);
 void pool(Op op, const Attrs& attrs, const Array& x, Array& out);  // Max-, Average-, LpPool, MaxPoolIndices
+void conv_weight_gradient(const Attrs& attrs, const Arrays& inputs, Array& out);
+void pool_gradient(Op op, const Attrs& attrs, const Arrays& inputs, Array& out);
 void max_unpool(const Arrays& inputs, Array& out);
 void resize(const Attrs& attrs, const Array& x, Array& out);
 void roi_align(const Attrs& attrs, const Arrays& inputs, Array& out);
 void grid_sample(const Attrs& attrs, const Arrays& inputs, Array& out);
+
+// Gradients and losses (gradients.cc).
+void function_gradient(Op op, const Attrs& attrs, const Arrays& inputs, Array& out);
+void layer_norm_gradient(const Attrs& attrs, const Arrays& inputs, Array& out);
+void lrn_gradient(const Attrs& attrs, const Arrays& inputs, Array& out);
+void softmax_gradient(Op op, const Attrs& attrs, const Arrays& inputs, Array& out);
+void gather_gradient(const Attrs& attrs, const Arrays& inputs, Array& out);
+void cross_entropy(const Arrays& inputs, Array& out);
+void cross_entropy_gradient(const Arrays& inputs, Array& out);
 
 // All operators but those that have floats only and are evaluated as f32 (evaluate.cc); false: it is one of those.
 bool general(Op op, const Attrs& attrs, const Arrays& inputs, std::vector<Array>& outputs);

@@ -90,6 +90,34 @@ bool general(Op op, const Attrs& attrs, const Arrays& in, std::vector<Array>& ou
     case Op::IsNaN:
     case Op::IsInf:
       return unary_function(op, attrs, *in[0], out), true;
+    case Op::ReluGradient:
+    case Op::SigmoidGradient:
+    case Op::TanhGradient:
+    case Op::HardSwishGradient:
+    case Op::ErfGradient:
+    case Op::LeakyReluGradient:
+    case Op::HardSigmoidGradient:
+    case Op::ClipGradient:
+    case Op::GeluGradient:
+      return function_gradient(op, attrs, in, out), true;
+    case Op::ConvWeightGradient:
+      return conv_weight_gradient(attrs, in, out), true;
+    case Op::MaxPoolGradient:
+    case Op::AveragePoolGradient:
+      return pool_gradient(op, attrs, in, out), true;
+    case Op::LayerNormalizationGradient:
+      return layer_norm_gradient(attrs, in, out), true;
+    case Op::LRNGradient:
+      return lrn_gradient(attrs, in, out), true;
+    case Op::SoftmaxGradient:
+    case Op::LogSoftmaxGradient:
+      return softmax_gradient(op, attrs, in, out), true;
+    case Op::GatherGradient:
+      return gather_gradient(attrs, in, out), true;
+    case Op::SoftmaxCrossEntropy:
+      return cross_entropy(in, out), true;
+    case Op::SoftmaxCrossEntropyGradient:
+      return cross_entropy_gradient(in, out), true;
     case Op::Cast:
       return cast(*in[0], out), true;
     case Op::ReduceMean:

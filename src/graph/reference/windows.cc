@@ -148,6 +148,63 @@ void pool(Op op, const Attrs& attrs, const Array& x, Array& out) {
   });
 }
 
+// dw[m][c][tap] = Σ dy[n][m][place] x[n][c of m's group][place + tap]
+void conv_weight_gradient(const Attrs& attrs, const Arrays& inputs, Array& out) {
+  const Array &x = *inputs[0], &dy = *inputs[1];
+  const WindowOfAnyAxes w = window_of(attrs, x.type, dy.type);
+  const int64_t filters = dy.type.shape[1], depth = out.type.shape[1], channels = x.type.shape[1];
+  const int64_t filters_per_group = filters / attr_int(attrs, "group");
+  const int64_t plane = element_count(w.in), taps = element_count(w.kernel), pixels = element_count(w.out);
+  parallel_for(filters * depth, [&](int64_t md) {
+    const int64_t m = md / depth, c = m / filters_per_group * depth + md % depth;
+    int64_t tap = 0;
+    for_each_index(w.kernel, [&](const Shape& k) {
+      double sum = 0;
+      for (int64_t n = 0; n < x.type.shape[0]; ++n) {
+        int64_t at = (n * filters + m) * pixels;
+        for_each_index(w.out, [&](const Shape& place) {
+          bool beyond = false;
+          const int64_t from = w.tap(place, k, beyond);
+          if (from >= 0) sum += dy.number(at) * x.number((n * channels + c) * plane + from);
+          ++at;
+        });
+      }
+      out.set(md * taps + tap++, sum);
+    });
+  });
+}
+
+// Each place gives its gradient to the first of the largest of its window; or an equal share to all that were counted.
+void pool_gradient(Op op, const Attrs& attrs, const Arrays& inputs, Array& out) {
+  const Array& dy = *inputs[0];
+  const WindowOfAnyAxes w = window_of(attrs, out.type, dy.type);
+  const int64_t plane = element_count(w.in), pixels = element_count(w.out);
+  const bool padding_counts = op == Op::AveragePoolGradient && attr_int(attrs, "count_include_pad") != 0;
+  std::vector<double> sums(static_cast<size_t>(out.count()), 0);
+  for (int64_t nc = 0; plane > 0 && nc < out.count() / plane; ++nc) {
+    int64_t at = nc * pixels;
+    for_each_index(w.out, [&](const Shape& place) {
+      std::vector<int64_t> inside;
+      int64_t counted = 0, best = -1;
+      for_each_index(w.kernel, [&](const Shape& k) {
+        bool beyond = false;
+        const int64_t from = w.tap(place, k, beyond);
+        if (from >= 0) inside.push_back(nc * plane + from);
+        if (from >= 0 || (padding_counts && !beyond)) ++counted;
+      });
+      for (const int64_t i : inside) {
+        if (op == Op::AveragePoolGradient)
+          sums[static_cast<size_t>(i)] += dy.number(at) / static_cast<double>(counted);
+        else if (best < 0 || inputs[1]->number(i) > inputs[1]->number(best))
+          best = i;
+      }
+      if (best >= 0) sums[static_cast<size_t>(best)] += dy.number(at);
+      ++at;
+    });
+  }
+  for (int64_t i = 0; i < out.count(); ++i) out.set(i, sums[static_cast<size_t>(i)]);
+}
+
 // Indices are into the whole result.
 void max_unpool(const Arrays& inputs, Array& out) {
   const int64_t last = out.count() - 1;

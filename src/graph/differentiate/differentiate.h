@@ -1,0 +1,34 @@
+// Reverse-mode differentiation of a graph: gradients are ordinary nodes behind those of the forward pass, so costs,
+// splits, kernels and schedules treat them like any other.
+//
+//   ASSIGN_OR_RETURN(Differentiated d, differentiate(graph, loss, {w1, w2}, weights));
+//   d.gradients[0]            // the value that is ∂loss/∂w1, of w1's shape
+//
+// The forward nodes stay as they are and come first. A value that several nodes read gets the sum of their gradients
+// (Add). Of the backward nodes those have phase `input` from which the gradient of an activation comes: an earlier
+// stage of a pipeline waits for them. All others make gradients of weights only, and may be computed later (Qi et al.,
+// "Zero Bubble Pipeline Parallelism", 2024, section 2: B and W).
+#pragma once
+
+#include <vector>
+
+#include "graph/graph.h"
+#include "graph/weights.h"
+
+namespace nlsplit {
+
+enum class NodePhase : uint8_t { forward, input, weight };
+
+struct Differentiated {
+  Graph graph;                     // outputs: those of the forward graph, then `gradients`
+  std::vector<NodePhase> phases;   // [node]
+  std::vector<ValueId> gradients;  // [trained]
+};
+
+// `loss`: a value of one element. `trained`: weights of the graph. Constants that the gradients need are added to
+// `weights`. Errors: a loss of several elements; a weight that the loss does not depend on; a node on the way whose
+// operator has no known gradient, or not by that operand (names the node).
+Result<Differentiated> differentiate(const Graph& graph, ValueId loss, const std::vector<ValueId>& trained,
+                                     WeightStore& weights);
+
+}  // namespace nlsplit

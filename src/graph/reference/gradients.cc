@@ -1,0 +1,178 @@
+// Gradients that are operators of their own (graph/operators/gradients.cc), and losses.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "graph/operators/shapes.h"
+#include "graph/reference/array.h"
+
+namespace nlsplit::reference {
+namespace {
+
+// f'(v), v being the result or the operand as the operator has it.
+std::function<double(double)> derivative(Op op, const Attrs& attrs) {
+  const auto f = [&](std::string_view name) { return attr_float(attrs, name); };
+  switch (op) {
+    case Op::ReluGradient:
+      return [](double y) { return y > 0 ? 1.0 : 0.0; };
+    case Op::SigmoidGradient:
+      return [](double y) { return y * (1 - y); };
+    case Op::TanhGradient:
+      return [](double y) { return 1 - y * y; };
+    case Op::HardSwishGradient:
+      return [](double x) { return x <= -3 ? 0 : x >= 3 ? 1 : x / 3 + 0.5; };
+    case Op::ErfGradient:
+      return [](double x) { return 2 * std::numbers::inv_sqrtpi * std::exp(-x * x); };
+    case Op::LeakyReluGradient:
+      return [a = f("alpha")](double x) { return x < 0 ? a : 1.0; };
+    case Op::HardSigmoidGradient:
+      return [a = f("alpha"), b = f("beta")](double x) { return a * x + b > 0 && a * x + b < 1 ? a : 0.0; };
+    case Op::ClipGradient:
+      return [lo = f("min"), hi = f("max")](double x) { return x > lo && x < hi ? 1.0 : 0.0; };
+    case Op::GeluGradient:
+      if (attr_string(attrs, "approximate") == "tanh") {
+        return [](double x) {
+          const double c = std::sqrt(2 / std::numbers::pi), t = std::tanh(c * (x + 0.044715 * x * x * x));
+          return (1 + t) / 2 + x / 2 * (1 - t * t) * c * (1 + 3 * 0.044715 * x * x);
+        };
+      }
+      return [](double x) {  // Φ(x) + x φ(x)
+        return (1 + std::erf(x / std::numbers::sqrt2)) / 2 +
+               x * std::exp(-x * x / 2) * std::numbers::inv_sqrtpi / std::numbers::sqrt2;
+      };
+    default:
+      CHECK(false, "no function of one operand");
+  }
+}
+
+}  // namespace
+
+void function_gradient(Op op, const Attrs& attrs, const Arrays& in, Array& out) {
+  const auto slope = derivative(op, attrs);
+  for (int64_t i = 0; i < out.count(); ++i) out.set(i, in[0]->number(i) * slope(in[1]->number(i)));
+}
+
+// With t = normalized x and g = dy scale, over a row of n: dx = r (g - mean(g) - t mean(g t)), r = 1 / sqrt(var + e).
+void layer_norm_gradient(const Attrs& attrs, const Arrays& in, Array& out) {
+  const Shape& shape = out.type.shape;
+  const auto axis = axis_of(attr_int(attrs, "axis"), shape.size()).value();
+  const int64_t n = element_count(Shape(shape.begin() + static_cast<std::ptrdiff_t>(axis), shape.end()));
+  const auto extent = static_cast<double>(n);
+  for (int64_t row = 0; n > 0 && row < out.count() / n; ++row) {
+    const auto x = [&](int64_t i) { return in[1]->number(row * n + i); };
+    const auto g = [&](int64_t i) { return in[0]->number(row * n + i) * in[2]->number(i); };
+    double mean = 0, variance = 0, sum = 0, sum_t = 0;
+    for (int64_t i = 0; i < n; ++i) mean += x(i) / extent;
+    for (int64_t i = 0; i < n; ++i) variance += (x(i) - mean) * (x(i) - mean) / extent;
+    const double r = 1 / std::sqrt(variance + attr_float(attrs, "epsilon"));
+    for (int64_t i = 0; i < n; ++i) sum += g(i), sum_t += g(i) * (x(i) - mean) * r;
+    for (int64_t i = 0; i < n; ++i)
+      out.set(row * n + i, r * (g(i) - sum / extent - (x(i) - mean) * r * sum_t / extent));
+  }
+}
+
+// y[c] = x[c] s[c]^-b with s[c] = bias + a / size Σ x[k]², k around c:
+// dx[k] = dy[k] s[k]^-b - 2 a b / size x[k] Σ dy[c] x[c] s[c]^(-b - 1), c having k around it.
+void lrn_gradient(const Attrs& attrs, const Arrays& in, Array& out) {
+  const Shape& shape = out.type.shape;
+  const double beta = attr_float(attrs, "beta"), bias = attr_float(attrs, "bias");
+  const int64_t size = attr_int(attrs, "size"), channels = shape[1];
+  const double share = attr_float(attrs, "alpha") / static_cast<double>(size);
+  if (out.count() == 0) return;
+  const int64_t inner = out.count() / (shape[0] * channels);
+  for (int64_t n = 0; n < shape[0]; ++n) {
+    for (int64_t i = 0; i < inner; ++i) {
+      const auto at = [&](int64_t c) { return (n * channels + c) * inner + i; };
+      const auto x = [&](int64_t c) { return in[1]->number(at(c)); };
+      const auto first = [&](int64_t c) { return std::max<int64_t>(0, c - (size - 1) / 2); };
+      const auto last = [&](int64_t c) { return std::min(channels - 1, c + size / 2); };
+      std::vector<double> s(static_cast<size_t>(channels), bias), dx(s.size(), 0);
+      for (int64_t c = 0; c < channels; ++c) {
+        for (int64_t k = first(c); k <= last(c); ++k) s[static_cast<size_t>(c)] += share * x(k) * x(k);
+      }
+      for (int64_t c = 0; c < channels; ++c) {
+        const double dy = in[0]->number(at(c)), own = s[static_cast<size_t>(c)];
+        dx[static_cast<size_t>(c)] += dy * std::pow(own, -beta);
+        for (int64_t k = first(c); k <= last(c); ++k)
+          dx[static_cast<size_t>(k)] -= 2 * share * beta * x(k) * dy * x(c) * std::pow(own, -beta - 1);
+      }
+      for (int64_t c = 0; c < channels; ++c) out.set(at(c), dx[static_cast<size_t>(c)]);
+    }
+  }
+}
+
+// dx = y (dy - Σ dy y); of the logarithm dx = dy - e^y Σ dy.
+void softmax_gradient(Op op, const Attrs& attrs, const Arrays& in, Array& out) {
+  const Lines lines = lines_of(out.type.shape, attr_int(attrs, "axis"));
+  const Array &dy = *in[0], &y = *in[1];
+  for (int64_t o = 0; o < lines.outer; ++o) {
+    for (int64_t i = 0; i < lines.inner; ++i) {
+      double sum = 0;
+      for (int64_t k = 0; k < lines.extent; ++k) {
+        const int64_t at = lines.at(o, i, k);
+        sum += dy.number(at) * (op == Op::SoftmaxGradient ? y.number(at) : 1);
+      }
+      for (int64_t k = 0; k < lines.extent; ++k) {
+        const int64_t at = lines.at(o, i, k);
+        out.set(at, op == Op::SoftmaxGradient ? y.number(at) * (dy.number(at) - sum)
+                                              : dy.number(at) - std::exp(y.number(at)) * sum);
+      }
+    }
+  }
+}
+
+// As Gather takes them: an index below zero counts from the end, and one outside is the nearest inside.
+void gather_gradient(const Attrs& attrs, const Arrays& in, Array& out) {
+  const Lines lines = lines_of(out.type.shape, attr_int(attrs, "axis"));
+  const int64_t count = in[1]->count();
+  std::vector<double> sums(static_cast<size_t>(out.count()), 0);
+  for (int64_t o = 0; o < lines.outer; ++o) {
+    for (int64_t j = 0; j < count; ++j) {
+      int64_t k = in[1]->wholes[static_cast<size_t>(j)];
+      if (k < 0) k += lines.extent;
+      k = std::clamp<int64_t>(k, 0, lines.extent - 1);
+      for (int64_t i = 0; i < lines.inner; ++i)
+        sums[static_cast<size_t>(lines.at(o, i, k))] += in[0]->number((o * count + j) * lines.inner + i);
+    }
+  }
+  for (int64_t i = 0; i < out.count(); ++i) out.set(i, sums[static_cast<size_t>(i)]);
+}
+
+namespace {
+
+struct Row {
+  double largest = -std::numeric_limits<double>::infinity(), sum = 0;
+  int64_t label = 0;
+};
+Row row_of(const Array& logits, const Array& labels, int64_t row, int64_t classes) {
+  Row of;
+  for (int64_t c = 0; c < classes; ++c) of.largest = std::max(of.largest, logits.number(row * classes + c));
+  for (int64_t c = 0; c < classes; ++c) of.sum += std::exp(logits.number(row * classes + c) - of.largest);
+  of.label = std::clamp<int64_t>(labels.wholes[static_cast<size_t>(row)], 0, classes - 1);
+  return of;
+}
+
+}  // namespace
+
+void cross_entropy(const Arrays& in, Array& out) {
+  const int64_t classes = in[0]->type.shape.back();
+  for (int64_t r = 0; classes > 0 && r < out.count(); ++r) {
+    const Row row = row_of(*in[0], *in[1], r, classes);
+    out.set(r, row.largest + std::log(row.sum) - in[0]->number(r * classes + row.label));
+  }
+}
+
+// dx = dy (softmax(x) - one at the label)
+void cross_entropy_gradient(const Arrays& in, Array& out) {
+  const int64_t classes = in[1]->type.shape.back();
+  for (int64_t r = 0; classes > 0 && r < in[0]->count(); ++r) {
+    const Row row = row_of(*in[1], *in[2], r, classes);
+    for (int64_t c = 0; c < classes; ++c) {
+      const double share = std::exp(in[1]->number(r * classes + c) - row.largest) / row.sum;
+      out.set(r * classes + c, in[0]->number(r) * (share - (c == row.label ? 1 : 0)));
+    }
+  }
+}
+
+}  // namespace nlsplit::reference
