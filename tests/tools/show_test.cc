@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "graph/graph.h"
 #include "testing/value_of.h"
 #include "tools/run_program.h"
 
