@@ -1,6 +1,8 @@
 // Attention.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "graph/operators/rules.h"
 
 namespace nlsplit {
