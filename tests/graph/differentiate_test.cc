@@ -342,6 +342,36 @@ TEST(Differentiate, AllNetworksOfTheZoo) {
   }
 }
 
+// Gradients in a file need not fit the operator whose they are.
+TEST(Gradients, RefuseOperandsThatAreNone) {
+  const auto why = [](Op op, std::vector<TensorType> inputs, const Attrs& attrs) {
+    const auto made = info(op).infer(inputs, attrs);
+    return made.ok() ? "accepted" : made.error().message;
+  };
+  const auto f32 = [](Shape shape) { return TensorType{DType::f32, std::move(shape)}; };
+  const Attrs lrn{{"alpha", 1e-4}, {"beta", 0.75}, {"bias", 1.0}, {"size", int64_t{3}}}, axis{{"axis", int64_t{1}}};
+  EXPECT_NE(why(Op::LRNGradient, {f32({4}), f32({4})}, lrn), "accepted");
+  EXPECT_NE(why(Op::LRNGradient, {f32({1, 4}), f32({4, 1})}, lrn), "accepted");
+  EXPECT_NE(why(Op::SoftmaxGradient, {f32({4}), f32({4})}, axis), "accepted");
+  EXPECT_NE(why(Op::ReluGradient, {f32({4}), f32({5})}, {}), "accepted");
+  const Attrs conv = with_attr(windows_of({3, 3}, {1, 1}, {0, 0, 0, 0}, {1, 1}), "group", int64_t{1});
+  EXPECT_EQ(why(Op::ConvWeightGradient, {f32({1, 2, 5, 5}), f32({1, 4, 4, 3})}, conv),
+            "a gradient f32[1,4,4,3] of a result f32[1,4,3,3]");
+  EXPECT_NE(why(Op::ConvWeightGradient, {f32({1, 2, 5, 5}), f32({1, 4, 3})}, conv), "accepted");
+  const Attrs pool = with_attr(windows_of({2, 2}, {1, 1}, {0, 0, 0, 0}, {1, 1}), "ceil_mode", int64_t{0});
+  EXPECT_NE(why(Op::MaxPoolGradient, {f32({1, 2, 5, 5}), f32({1, 2, 5, 5})}, pool), "accepted");
+  const Attrs gather{{"axis", int64_t{1}}, {"extent", int64_t{5}}};
+  const TensorType two{DType::i64, {2}};
+  EXPECT_NE(why(Op::GatherGradient, {f32({3}), two}, gather), "accepted");
+  EXPECT_NE(why(Op::GatherGradient, {f32({3, 3}), two}, gather), "accepted");
+  EXPECT_NE(why(Op::LayerNormalizationGradient, {f32({2, 3}), f32({2, 3}), f32({4})},
+                {{"axis", int64_t{1}}, {"epsilon", 1e-5}}),
+            "accepted");
+  EXPECT_NE(why(Op::SoftmaxCrossEntropy, {f32({3, 4}), two}, {}), "accepted");
+  EXPECT_NE(why(Op::SoftmaxCrossEntropy, {f32({2, 4}), f32({2})}, {}), "accepted");
+  EXPECT_NE(why(Op::SoftmaxCrossEntropyGradient, {f32({3}), f32({2, 4}), two}, {}), "accepted");
+}
+
 TEST(Losses, RefuseWhatTheyCannot) {
   EXPECT_THAT(parse_loss("hinge").error().message, HasSubstr("'hinge' is no loss; there are mean_squared_error"));
   GraphBuilder g("vector");

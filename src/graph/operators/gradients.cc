@@ -82,6 +82,11 @@ Inferred infer_layer_norm_gradient(Types inputs, const Attrs& attrs) {
   return as_second(inputs);
 }
 
+Inferred infer_lrn_gradient(Types inputs, const Attrs& attrs) {
+  RETURN_IF_ERROR(check_forward(Op::LRN, inputs.subspan(1), attrs, inputs[0]));
+  return infer_same(inputs, attrs);
+}
+
 Inferred infer_gather_gradient(Types inputs, const Attrs& attrs) {
   RETURN_IF_ERROR(reals(inputs.first(1)));
   const Shape &dy = inputs[0].shape, &indices = inputs[1].shape;
@@ -186,7 +191,7 @@ ROW(ConvWeightGradient,            2,      2, conv_gradient_attrs,         infer
 ROW(MaxPoolGradient,               2,      2, max_pool_gradient_attrs,     infer_max_pool_gradient,      flops_window_gradient,     keeps_two,        plane_piece,           no_gradient, not_in_onnx)
 ROW(AveragePoolGradient,           1,      1, average_pool_gradient_attrs, infer_average_pool_gradient,  flops_window_gradient,     keeps_first,      plane_piece,           no_gradient, not_in_onnx)
 ROW(LayerNormalizationGradient,    3,      3, layer_norm_gradient_attrs,   infer_layer_norm_gradient,    flops_layer_norm_gradient, keeps_rows,       row_piece,             no_gradient, not_in_onnx)
-ROW(LRNGradient,                   2,      2, lrn_gradient_attrs,          infer_same,                   flops_lrn_gradient,        keeps_pairs,      no_split,              no_gradient, not_in_onnx)
+ROW(LRNGradient,                   2,      2, lrn_gradient_attrs,          infer_lrn_gradient,           flops_lrn_gradient,        keeps_pairs,      no_split,              no_gradient, not_in_onnx)
 ROW(SoftmaxGradient,               2,      2, softmax_gradient_attrs,      infer_axis_gradient,          flops_4,                   keeps_axis_pairs, beside_axis,           no_gradient, not_in_onnx)
 ROW(LogSoftmaxGradient,            2,      2, softmax_gradient_attrs,      infer_axis_gradient,          flops_4,                   keeps_axis_pairs, beside_axis,           no_gradient, not_in_onnx)
 ROW(GatherGradient,                2,      2, gather_gradient_attrs,       infer_gather_gradient,        flops_reduce,              keeps_none,       no_split,              no_gradient, not_in_onnx)
