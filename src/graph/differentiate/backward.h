@@ -34,8 +34,9 @@ class Backward {
   ValueId y() const { return node_->outputs[0]; }
   ValueId dy() const { return dy_; }
   bool wants(size_t input) const { return input < given_.size() && (wanted_ >> input & 1) != 0; }
-  const TensorType& type(ValueId value) const { return graph_.type(value); }
-  const Shape& shape(ValueId value) const { return type(value).shape; }
+  // By value: the graph's own move when it grows.
+  TensorType type(ValueId value) const { return graph_.type(value); }
+  Shape shape(ValueId value) const { return graph_.type(value).shape; }
 
   // ---- what the rule makes
   ValueId add(Op op, std::vector<ValueId> inputs, Attrs attrs = {});  // a node of one result
