@@ -24,6 +24,7 @@ struct Operand {
   double low = -2, high = 2;
   bool trained = true;
   bool indices = false;  // low to high - 1
+  DType integers = DType::i64;
 };
 struct DifferenceCase {
   std::string name;
@@ -90,7 +91,7 @@ double worst_error(const DifferenceCase& what, uint32_t seed) {
   std::map<ValueId, Array> values;
   for (size_t i = 0; i < what.operands.size(); ++i) {
     const Operand& operand = what.operands[i];
-    const TensorType type{operand.indices ? DType::i64 : DType::f32, operand.shape};
+    const TensorType type{operand.indices ? operand.integers : DType::f32, operand.shape};
     const ValueId id = g.weight("w" + std::to_string(i), type, weights.add_fill(type, 0));
     TensorType wide = type;
     if (!operand.indices) wide.dtype = DType::f64;
@@ -141,6 +142,7 @@ std::vector<DifferenceCase> difference_cases() {
       {"Mul", Op::Mul, {{{2, 1, 4}}, {{3, 4}}}},
       {"Div", Op::Div, {{{2, 3}}, {{3}, 0.5, 2}}},
       {"Sum", Op::Sum, {{{2, 3}}, {{2, 3}}, {{2, 3}}}},
+      {"Where", Op::Where, {{{3, 4}, 0, 2, false, true, DType::boolean}, {{3, 4}}, {{2, 1, 4}}}},
       {"Relu", Op::Relu, {{{3, 5}}}},
       {"Sigmoid", Op::Sigmoid, {{{3, 5}}}},
       {"Tanh", Op::Tanh, {{{3, 5}}}},
@@ -225,9 +227,41 @@ TEST(Differentiate, EveryRuleHasItsCase) {
   for (int i = 0; i < op_count; ++i) {
     const Op op = static_cast<Op>(i);
     const bool tested = std::ranges::any_of(all, [&](const DifferenceCase& one) { return one.op == op; });
-    if (backward_rule(op) != nullptr && !tested && op != Op::Where) without += std::string(name_of(op)) + " ";
+    if (backward_rule(op) != nullptr && !tested) without += std::string(name_of(op)) + " ";
   }
   EXPECT_EQ(without, "");
+}
+
+// The work of a gradient's node is what the forward operator's row says of its gradient.
+TEST(Differentiate, WorkIsThatOfTheRow) {
+  const TensorType x{DType::f32, {2, 6, 4}};
+  const std::vector<TensorType> one{x}, two{x, x};
+  const Attrs none, lrn{{"alpha", 1e-4}, {"beta", 0.75}, {"bias", 1.0}, {"size", int64_t{3}}};
+  const auto per_element = [&](Op op, const Attrs& attrs) {
+    return gradient_of(op, {one, one, attrs, 1}).value().flops.value() / 48;
+  };
+  const auto of_node = [&](Op op, const Attrs& attrs) { return info(op).flops(two, one, attrs).value() / 48; };
+  for (const auto& [op, gradient] : std::vector<std::pair<Op, Op>>{{Op::Relu, Op::ReluGradient},
+                                                                   {Op::Sigmoid, Op::SigmoidGradient},
+                                                                   {Op::Tanh, Op::TanhGradient},
+                                                                   {Op::HardSwish, Op::HardSwishGradient},
+                                                                   {Op::Erf, Op::ErfGradient},
+                                                                   {Op::HardSigmoid, Op::HardSigmoidGradient},
+                                                                   {Op::Clip, Op::ClipGradient},
+                                                                   {Op::Softmax, Op::SoftmaxGradient}})
+    EXPECT_EQ(of_node(gradient, none), per_element(op, none)) << name_of(op);
+  for (const char* form : {"none", "tanh"}) {
+    const Attrs attrs{{"approximate", std::string(form)}};
+    EXPECT_EQ(of_node(Op::GeluGradient, attrs), per_element(Op::Gelu, attrs)) << form;
+  }
+  const Attrs leaky{{"alpha", 0.1}};
+  EXPECT_EQ(of_node(Op::LeakyReluGradient, leaky), per_element(Op::LeakyRelu, leaky));
+  EXPECT_EQ(of_node(Op::LRNGradient, lrn), per_element(Op::LRN, lrn) + 1) << "y is made again";
+  const TensorType row{DType::f32, {4}};
+  const std::vector<TensorType> operands{x, row, row};
+  const Attrs norm{{"axis", int64_t{2}}, {"epsilon", 1e-5}};
+  EXPECT_EQ(of_node(Op::LayerNormalizationGradient, norm),
+            gradient_of(Op::LayerNormalization, {operands, one, norm, 1}).value().flops.value() / 48);
 }
 
 // x w1 -> Relu -> w2, with w1 used twice; the loss is the mean of squares.

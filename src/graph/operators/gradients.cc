@@ -1,6 +1,8 @@
 // Gradients that are no other operator, and losses. Which nodes make the gradients of an operator: differentiate/.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "graph/operators/rules.h"
 
 namespace nlsplit {
@@ -118,13 +120,13 @@ Inferred infer_cross_entropy_gradient(Types inputs, const Attrs& attrs) {
   return as_second(inputs);
 }
 
-// ---- work, as gradient_of counts it
+// ---- work: as the `gradient` of the operator's row counts and derives it
 
 Flops flops_3(Types, Types out, const Attrs&) { return flops(3 * count(out[0])); }
 Flops flops_4(Types, Types out, const Attrs&) { return flops(4 * count(out[0])); }
 Flops flops_5(Types, Types out, const Attrs&) { return flops(5 * count(out[0])); }
 Flops flops_gelu_gradient(Types, Types out, const Attrs& attrs) {
-  return flops((attr_string(attrs, "approximate") == "tanh" ? 14 : 9) * count(out[0]));
+  return flops((attr_string(attrs, "approximate") == "tanh" ? 16 : 11) * count(out[0]));
 }
 // Every tap of every output is a multiply-add.
 Flops flops_weight_gradient(Types in, Types out, const Attrs&) { return flops(2 * taps_of(out[0]) * count(in[1])); }
@@ -133,16 +135,14 @@ Flops flops_window_gradient(Types in, Types, const Attrs& attrs) {
 }
 // Two sums over the row, and from them each element: 14 operations.
 Flops flops_layer_norm_gradient(Types, Types out, const Attrs&) { return flops(14 * count(out[0])); }
+// gradient_lrn's, and y again, which that reads: x times the power.
 Flops flops_lrn_gradient(Types, Types out, const Attrs& attrs) {
-  return flops((4 * static_cast<double>(attr_int(attrs, "size")) + 6) * count(out[0]));
+  return flops((3 * static_cast<double>(attr_int(attrs, "size")) + 10) * count(out[0]));
 }
 Flops flops_cross_entropy(Types in, Types, const Attrs&) { return flops(5 * count(in[0])); }
 
 // ---- the batch axis: gradients of each element, or row, are apart
 
-bool keeps_axis_pairs(Types in, uint64_t batched, const Attrs& attrs) {
-  return batched == all_of(in) && along_another_axis(in[0], attrs);
-}
 bool keeps_two(Types, uint64_t batched, const Attrs&) { return batched == 0b11; }
 bool keeps_rows(Types in, uint64_t batched, const Attrs& attrs) {
   const auto axis = axis_of(attr_int(attrs, "axis"), in[1].shape.size());
@@ -158,15 +158,11 @@ bool weight_gradient_piece(const PieceQuery& q, NodePiece& piece) {
   piece.inputs[1 - q.axis] = along(1, q.begin, q.end);
   return true;
 }
-bool plane_piece(const PieceQuery& q, NodePiece& piece) {
-  if (q.axis > 1) return false;
-  for (Region& input : piece.inputs) input = same_axis(q);
+bool all_alike(const PieceQuery& q, NodePiece& piece) {
+  std::ranges::fill(piece.inputs, same_axis(q));
   return true;
 }
-bool label_piece(const PieceQuery& q, NodePiece& piece) {
-  for (Region& input : piece.inputs) input = same_axis(q);
-  return true;
-}
+bool plane_piece(const PieceQuery& q, NodePiece& piece) { return q.axis < 2 && all_alike(q, piece); }
 bool row_piece(const PieceQuery& q, NodePiece& piece) {
   const auto axis = axis_of(attr_int(q.node.attrs, "axis"), q.out.size());
   if (!axis.ok() || q.axis >= *axis) return false;
@@ -192,10 +188,10 @@ ROW(MaxPoolGradient,               2,      2, max_pool_gradient_attrs,     infer
 ROW(AveragePoolGradient,           1,      1, average_pool_gradient_attrs, infer_average_pool_gradient,  flops_window_gradient,     keeps_first,      plane_piece,           no_gradient, not_in_onnx)
 ROW(LayerNormalizationGradient,    3,      3, layer_norm_gradient_attrs,   infer_layer_norm_gradient,    flops_layer_norm_gradient, keeps_rows,       row_piece,             no_gradient, not_in_onnx)
 ROW(LRNGradient,                   2,      2, lrn_gradient_attrs,          infer_lrn_gradient,           flops_lrn_gradient,        keeps_pairs,      no_split,              no_gradient, not_in_onnx)
-ROW(SoftmaxGradient,               2,      2, softmax_gradient_attrs,      infer_axis_gradient,          flops_4,                   keeps_axis_pairs, beside_axis,           no_gradient, not_in_onnx)
-ROW(LogSoftmaxGradient,            2,      2, softmax_gradient_attrs,      infer_axis_gradient,          flops_4,                   keeps_axis_pairs, beside_axis,           no_gradient, not_in_onnx)
+ROW(SoftmaxGradient,               2,      2, softmax_gradient_attrs,      infer_axis_gradient,          flops_4,                   keeps_all,        beside_axis,           no_gradient, not_in_onnx)
+ROW(LogSoftmaxGradient,            2,      2, softmax_gradient_attrs,      infer_axis_gradient,          flops_4,                   keeps_all,        beside_axis,           no_gradient, not_in_onnx)
 ROW(GatherGradient,                2,      2, gather_gradient_attrs,       infer_gather_gradient,        flops_reduce,              keeps_none,       no_split,              no_gradient, not_in_onnx)
-ROW(SoftmaxCrossEntropy,           2,      2, no_attrs,                    infer_cross_entropy,          flops_cross_entropy,       keeps_labels,     label_piece,           no_gradient, not_in_onnx)
+ROW(SoftmaxCrossEntropy,           2,      2, no_attrs,                    infer_cross_entropy,          flops_cross_entropy,       keeps_labels,     all_alike,             no_gradient, not_in_onnx)
 ROW(SoftmaxCrossEntropyGradient,   3,      3, no_attrs,                    infer_cross_entropy_gradient, flops_5,                   keeps_labels,     no_split,              no_gradient, not_in_onnx)
 // clang-format on
 
