@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <map>
 
-#include "kernels/gradient.h"
+#include "kernels/without_kernel.h"
 
 namespace nlsplit {
 
@@ -128,9 +128,8 @@ Error CostTable::missing(DeviceId device, const ComputeDesc& desc, const std::st
   error.fragment = key;
   if (has_no_kernel(desc)) {  // nothing runs them, so nothing can measure them
     error.message = fmt::format(
-        "{}; nlbench measures no gradients and updates yet: give the device a roofline, or put a time you know under "
-        "this "
-        "signature into the profile",
+        "{}; nlbench measures no updates yet: give the device a roofline, or put a time you know under "
+        "this signature into the profile",
         message);
     return error;
   }

@@ -199,9 +199,7 @@ std::vector<const Known*> pointers_to(const std::vector<Known>& known) {
 }  // namespace
 
 std::string KernelFit::kind_of(const ComputeDesc& desc, int cores) {
-  std::string kind = fmt::format("{} {} {}", desc.kernel, name_of(desc.op), cores);
-  if (desc.gradient_by != 0) kind += fmt::format(" by {}", desc.gradient_by);
-  return kind;
+  return fmt::format("{} {} {}", desc.kernel, name_of(desc.op), cores);
 }
 
 KernelFit::KernelFit(const Profile& profile) {

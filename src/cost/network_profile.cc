@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/file.h"
+#include "base/json_number.h"
 
 namespace nlsplit {
 namespace {
@@ -56,7 +57,7 @@ Result<NetworkProfile> read_network_profile(const std::string& path) {
       return invalid_input(
           fmt::format("{}: not the measurements of a network, version 4 (nlbench network makes them)", path));
     value.at("machine").get_to(profile.machine);
-    const auto limit = value.at("eager_limit_bytes").get<int64_t>();
+    const auto limit = whole_number<int64_t>(value.at("eager_limit_bytes"));
     if (limit < 0) return invalid_input(fmt::format("{}: an eager limit of {} bytes", path, limit));
     profile.eager_limit = bytes(limit);
     std::set<std::pair<std::string, std::string>> known;

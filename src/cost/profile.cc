@@ -6,8 +6,8 @@
 #include <charconv>
 #include <cmath>
 
-#include "kernels/gradient.h"
 #include "kernels/signature.h"
+#include "kernels/without_kernel.h"
 
 namespace nlsplit {
 
@@ -18,8 +18,7 @@ constexpr std::string_view on = " on ", cores_word = " cores";
 // A movement within a device has no kernel in the catalogue (sim/data_movement.h); its types must be sound all the
 // same.
 Status check_computation(const ComputeDesc& desc) {
-  if (is_gradient(desc)) return verify_gradient(desc);
-  if (update_of(desc)) return verify_update(desc);
+  if (has_no_kernel(desc)) return verify_without_kernel(desc);
   const bool moves = desc.op == Op::Identity || desc.op == Op::Sum;
   if (find_kernel(desc.kernel) != nullptr || !moves) return verify(desc);
   if (!desc.kernel.empty() && desc.attrs.empty() && desc.epilogue.empty() && !desc.inputs.empty() &&

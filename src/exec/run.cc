@@ -25,7 +25,7 @@
 #include "exec/identity.h"
 #include "exec/kernels/kernel_library.h"
 #include "exec/workers.h"
-#include "kernels/gradient.h"
+#include "kernels/without_kernel.h"
 #include "program/text.h"
 #include "program/verify.h"
 

@@ -6,6 +6,7 @@
 
 #include "kernels/layout.h"
 #include "kernels/min_cut.h"
+#include "kernels/without_kernel.h"
 
 namespace nlsplit {
 namespace {
@@ -214,18 +215,20 @@ std::optional<ComputeDesc> in_blocks(const ComputeDesc& desc, Isa isa, const Ker
 }
 
 Result<Assignment> assign_kernels(const Graph& graph, Isa isa, const KernelPreference& prefer,
-                                  const std::vector<bool>& changing, std::span<const std::string> wanted) {
+                                  std::span<const ValueId> trained, std::span<const std::string> wanted) {
   CHECK(wanted.empty() || wanted.size() == graph.nodes.size(), "a wanted kernel for each node, or none");
   std::vector<std::optional<ComputeDesc>> blocked(graph.nodes.size());
   std::vector<bool> bound(graph.nodes.size(), false);
+  std::vector<bool> changes(graph.values.size(), false);
+  for (const ValueId weight : trained) changes[weight.index()] = true;
   Assignment chosen;
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node& node = graph.nodes[n];
     ComputeDesc& desc = chosen.descs.emplace_back();
     if (is_view(node.op)) continue;
     desc = describe(graph, node);
-    for (size_t i = 0; i < node.inputs.size() && !changing.empty(); ++i) {
-      if (node.inputs[i].valid() && changing[node.inputs[i].index()] && i < 64) desc.weights &= ~(uint64_t{1} << i);
+    for (size_t i = 0; i < node.inputs.size() && i < 64; ++i) {
+      if (node.inputs[i].valid() && changes[node.inputs[i].index()]) desc.weights &= ~(uint64_t{1} << i);
     }
     const std::string_view name = wanted.empty() ? std::string_view() : wanted[n];
     blocked[n] = in_blocks(desc, isa, prefer, name);
@@ -248,6 +251,10 @@ Result<Assignment> assign_kernels(const Graph& graph, Isa isa, const KernelPrefe
       desc = *blocked[n];
     } else if (desc.kernel.empty()) {
       auto kernel = choose_kernel(desc, isa, prefer);
+      if (!kernel && !trained.empty()) {
+        desc.kernel = no_kernel;
+        continue;
+      }
       if (!kernel) {
         Error error = kernel.error();
         error.message = fmt::format("layer '{}': {}", node.name, error.message);

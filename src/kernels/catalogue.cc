@@ -9,9 +9,9 @@
 #include "base/sizes.h"
 #include "graph/operators/shapes.h"
 #include "kernels/gpu.h"
-#include "kernels/gradient.h"
 #include "kernels/layout.h"
 #include "kernels/widened.h"
+#include "kernels/without_kernel.h"
 
 namespace nlsplit {
 namespace {
@@ -778,9 +778,7 @@ std::string signature(const ComputeDesc& desc) {
   std::string text = desc.kernel.empty() ? "" : desc.kernel + " ";
   text += fmt::format("{}(", name_of(desc.op));
   for (size_t i = 0; i < desc.inputs.size(); ++i) {
-    const bool by = i < 64 && (desc.gradient_by >> i & 1) != 0;
-    text += fmt::format("{}{}{}{}", i == 0 ? "" : ", ", desc.is_weight(i) ? "const " : "", by ? "by " : "",
-                        to_string(desc.inputs[i]));
+    text += fmt::format("{}{}{}", i == 0 ? "" : ", ", desc.is_weight(i) ? "const " : "", to_string(desc.inputs[i]));
   }
   text += ")";
   if (!desc.attrs.empty()) text += " " + to_string(desc.attrs);
@@ -794,7 +792,6 @@ std::string signature(const ComputeDesc& desc) {
 }
 
 Work work_of(const ComputeDesc& desc) {
-  if (is_gradient(desc)) return gradient_work(desc.op, {desc.inputs, desc.outputs, desc.attrs, desc.gradient_by});
   if (const std::optional<Optimizer> optimizer = update_of(desc)) {
     Work work = work_of(Op::Identity, {}, {}, desc.inputs, desc.outputs);
     work.flops = update_flops(*optimizer, element_count(desc.outputs[0].shape));

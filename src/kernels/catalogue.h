@@ -47,8 +47,6 @@ struct ComputeDesc {
   // The node's inputs (absent optional ones left out at the end), then the epilogue's operands.
   std::vector<TensorType> inputs;
   std::vector<TensorType> outputs;
-  // Not 0: not this computation, but its gradient by the inputs whose bits are set (kernels/gradient.h).
-  uint64_t gradient_by = 0;
   friend bool operator==(const ComputeDesc&, const ComputeDesc&) = default;
 
   size_t operand_count() const;  // of the epilogue: how many of the inputs are its operands
@@ -57,7 +55,7 @@ struct ComputeDesc {
 };
 
 // "conv_direct_v3 Conv(f32[8,3,8,8], const f32[16,3,3,3], const f32[16]) {…} + Relu -> f32[8,16,8,8]": a constant input
-// is marked, and one that a gradient is by. The key of cost tables and profiles.
+// is marked. The key of cost tables and profiles.
 std::string signature(const ComputeDesc& desc);
 
 Work work_of(const ComputeDesc& desc);

@@ -8,7 +8,7 @@
 namespace nlsplit {
 namespace {
 
-constexpr std::string_view arrow = " -> ", weight_mark = "const ", by_mark = "by ";
+constexpr std::string_view arrow = " -> ", weight_mark = "const ";
 
 // "f32[8,3], const f32[16]": commas within a type have no space after them.
 Status read_types(std::string_view text, std::string_view between, ComputeDesc* marked,
@@ -16,10 +16,6 @@ Status read_types(std::string_view text, std::string_view between, ComputeDesc* 
   while (!text.empty()) {
     const size_t end = std::min(text.find(between), text.size());
     std::string_view one = text.substr(0, end);
-    if (marked != nullptr && one.starts_with(by_mark)) {
-      one.remove_prefix(by_mark.size());
-      if (types.size() < 64) marked->gradient_by |= uint64_t{1} << types.size();
-    }
     if (marked != nullptr && one.starts_with(weight_mark)) {
       one.remove_prefix(weight_mark.size());
       if (types.size() < 64) marked->weights |= uint64_t{1} << types.size();

@@ -5,7 +5,7 @@
 #include <map>
 
 #include "base/check.h"
-#include "kernels/gradient.h"
+#include "kernels/without_kernel.h"
 
 namespace nlsplit {
 namespace {

@@ -1,6 +1,6 @@
 #include "program/in_place.h"
 
-#include "kernels/gradient.h"
+#include "kernels/without_kernel.h"
 
 namespace nlsplit {
 

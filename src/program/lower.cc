@@ -97,29 +97,29 @@ class KnownCosts {
 
 Result<PhaseSeconds> phase_seconds(const KernelGraph& graph, const Stage& stage, const Cluster& cluster,
                                    const CostTable& costs, DeviceId device) {
+  const Training* training = graph.training.get();
+  const KernelGraph& all = training != nullptr ? training->step : graph;
   const Isa isa = cluster.device(device).isa;
-  const std::vector<ComputeDesc>& descs = graph.chosen.at(isa).descs;
-  const std::vector<NodeKernel>& kernels = graph.kernels.at(isa);
-  KnownCosts forward(costs, device), input(costs, device), weight(costs, device);
+  KnownCosts known(costs, device);
   PhaseSeconds sum{0, 0, 0};
+  const auto add = [&](size_t n, double& to) -> Status {
+    const Node& node = all.graph.nodes[n];
+    if (training != nullptr ? !training->nodes.computed[n] : is_view(node.op)) return ok_status();
+    ASSIGN_OR_RETURN(const double time, known(all.kernels.at(isa)[n].same_as, all.chosen.at(isa).descs[n], node.name));
+    to += time;
+    return ok_status();
+  };
   for (size_t n = stage.begin; n < stage.end; ++n) {
-    const Node& node = graph.graph.nodes[n];
-    if (is_view(node.op)) continue;
-    ASSIGN_OR_RETURN(const double f, forward(kernels[n].same_as, descs[n], node.name));
-    sum.forward += f;
-    if (!graph.training) continue;
-    const NodeGradient& by_inputs = graph.training->input_gradients[n];
-    const NodeGradient& by_weights = graph.training->weight_gradients[n];
-    if (by_inputs.computes()) {
-      ASSIGN_OR_RETURN(const double i, input(by_inputs.same_as, by_inputs.desc, node.name));
-      sum.input_gradient += i;
-    }
-    if (by_weights.computes()) {
-      ASSIGN_OR_RETURN(const double w, weight(by_weights.same_as, by_weights.desc, node.name));
-      sum.weight_gradient += w;
+    RETURN_IF_ERROR(add(n, sum.forward));
+    if (training == nullptr) continue;
+    for (const size_t d : training->nodes.derived[n]) {
+      const NodePhase phase = training->nodes.phases[d];
+      RETURN_IF_ERROR(add(d, phase == NodePhase::forward ? sum.forward
+                             : phase == NodePhase::input ? sum.input_gradient
+                                                         : sum.weight_gradient));
     }
   }
-  if (graph.training && graph.training->options.recompute) sum.input_gradient += sum.forward;
+  if (training != nullptr && training->options.recompute) sum.input_gradient += sum.forward;
   return sum;
 }
 
@@ -366,7 +366,8 @@ Result<Program> lower_with(const KernelGraph& graph, const Plan& plan, const Clu
     return std::ranges::any_of(order, [](const ScheduledSlot& slot) { return slot.phase == Phase::step; });
   });
   if (!trains) return unsupported(fmt::format("schedule {} is for inference: it has no backward slots", plan.schedule));
-  RETURN_IF_ERROR(lower_training({&graph, &plan, table, &schedule, lineup.source}, program));
+  RETURN_IF_ERROR(lower_training(
+      {.graph = &graph, .plan = &plan, .table = table, .schedule = &schedule, .source = lineup.source}, program));
   return program;
 }
 

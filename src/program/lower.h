@@ -6,6 +6,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -23,10 +24,12 @@ namespace nlsplit {
 
 // What the catalogue says of a node's chosen kernel.
 struct NodeKernel {
-  size_t same_as = 0;  // the first node with the same desc: one entry of Program::descs
-  const KernelInfo* kernel = nullptr;
-  std::vector<Bytes> packed;  // by input of the desc; 0: taken as it is
+  size_t same_as = 0;                  // the first node with the same desc: one entry of Program::descs
+  const KernelInfo* kernel = nullptr;  // none: of a view, and of what no kernel computes (kernels/without_kernel.h)
+  std::vector<Bytes> packed;           // by input of the desc; 0: taken as it is
 };
+
+struct Training;
 
 // A graph at its micro-batch size with a kernel chosen for every node, at every level the cluster has. Made by
 // choose_kernels.
@@ -44,14 +47,21 @@ struct KernelGraph {
   bool is_input_part(ValueId value) const {
     return graph.value(value).kind == ValueKind::node && graph.value(value).producer.index() < input_parts;
   }
-  std::optional<Training> training;  // none: inference
+  std::shared_ptr<const Training> training;  // none: inference
+};
+// The graph of a training step with a kernel for every node that has one; row-major. Its nodes begin with those of the
+// network, which plans cut.
+struct Training {
+  TrainingOptions options;
+  StepNodes nodes;
+  KernelGraph step;  // readers: of nodes that are computed
 };
 // [node], at each level that there is one for: the kernel that a node shall have where that accepts it, "": any.
 using WantedKernels = std::map<Isa, std::vector<std::string>>;
 // Those of the nodes that the parts are of. origin: [part], a node of `whole`, or -1: of none.
 WantedKernels wanted_kernels(const KernelGraph& whole, std::span<const int> origin);
 
-// training: lower a training step instead of inference. Errors then also: what plan_training says.
+// training: lower a training step instead of inference. Errors then also: what step_graph says.
 Result<KernelGraph> choose_kernels(Graph at_micro_batch, const std::vector<Isa>& levels,
                                    const KernelPreference& prefer = {},
                                    const std::optional<TrainingOptions>& training = std::nullopt,

@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "base/hash.h"
+#include "kernels/without_kernel.h"
 #include "program/lower.h"
 
 namespace nlsplit {
@@ -27,12 +28,78 @@ std::vector<ValueId> find_roots(const Graph& graph) {
 
 NodeKernel facts_of(const ComputeDesc& desc, Isa isa) {
   NodeKernel facts;
+  facts.packed.assign(desc.inputs.size(), bytes(0));
+  if (has_no_kernel(desc)) return facts;
   facts.kernel = find_kernel(desc.kernel);
   CHECK(facts.kernel != nullptr, "a chosen kernel is not in the catalogue");
-  for (size_t i = 0; i < desc.inputs.size(); ++i) {
-    facts.packed.push_back(facts.kernel->packed_bytes == nullptr ? bytes(0) : facts.kernel->packed_bytes(desc, i, isa));
-  }
+  if (facts.kernel->packed_bytes == nullptr) return facts;
+  for (size_t i = 0; i < desc.inputs.size(); ++i) facts.packed[i] = facts.kernel->packed_bytes(desc, i, isa);
   return facts;
+}
+
+// computed: [node], the others have no readers; empty: all are.
+KernelGraph with_readers(Graph graph, const std::vector<bool>& computed) {
+  KernelGraph result;
+  result.graph = std::move(graph);
+  result.root = find_roots(result.graph);
+  result.readers.resize(result.graph.values.size());
+  for (size_t n = 0; n < result.graph.nodes.size(); ++n) {
+    const Node& node = result.graph.nodes[n];
+    result.labels.push_back(label_of(node));
+    if (is_view(node.op) || (!computed.empty() && !computed[n])) continue;
+    for (const ValueId value : reads_of(node)) {
+      std::vector<size_t>& readers = result.readers[result.root[value.index()].index()];
+      if (readers.empty() || readers.back() != n) readers.push_back(n);
+    }
+  }
+  return result;
+}
+
+// Facts of the kernels; equal computations are found.
+std::vector<NodeKernel> kernels_of(const Graph& graph, const std::vector<ComputeDesc>& descs, Isa isa) {
+  std::vector<NodeKernel> kernels;
+  std::unordered_multimap<uint64_t, size_t> by_signature;
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    if (is_view(graph.nodes[n].op)) {
+      kernels.push_back({n, nullptr, {}});
+      continue;
+    }
+    NodeKernel& facts = kernels.emplace_back(facts_of(descs[n], isa));
+    facts.same_as = n;
+    const uint64_t key = hash_text(signature(descs[n]));
+    const auto [begin, end] = by_signature.equal_range(key);
+    const auto same = std::find_if(begin, end, [&](const auto& entry) { return descs[entry.second] == descs[n]; });
+    if (same != end)
+      facts.same_as = same->second;
+    else
+      by_signature.emplace(key, n);
+  }
+  return kernels;
+}
+
+Status choose(KernelGraph& graph, const std::vector<Isa>& levels, const KernelPreference& prefer,
+              const std::vector<ValueId>& trained, const WantedKernels& wanted) {
+  for (const Isa isa : levels) {
+    if (graph.chosen.contains(isa)) continue;
+    const auto found = wanted.find(isa);
+    ASSIGN_OR_RETURN(graph.chosen[isa],
+                     assign_kernels(graph.graph, isa, prefer, trained,
+                                    found == wanted.end() ? std::span<const std::string>() : found->second));
+    graph.kernels[isa] = kernels_of(graph.graph, graph.chosen[isa].descs, isa);
+  }
+  return ok_status();
+}
+
+// The network's nodes have the kernels that they have in the step.
+void take_from_step(const KernelGraph& step, KernelGraph& network) {
+  const size_t nodes = network.graph.nodes.size();
+  for (const auto& [isa, chosen] : step.chosen) {
+    CHECK(chosen.reorders.empty(), "training works row-major");
+    Assignment& own = network.chosen[isa];
+    own.descs.assign(chosen.descs.begin(), chosen.descs.begin() + static_cast<std::ptrdiff_t>(nodes));
+    own.made_in.assign(network.graph.values.size(), 0);
+    network.kernels[isa] = kernels_of(network.graph, own.descs, isa);
+  }
 }
 
 }  // namespace
@@ -48,49 +115,19 @@ WantedKernels wanted_kernels(const KernelGraph& whole, std::span<const int> orig
 
 Result<KernelGraph> choose_kernels(Graph at_micro_batch, const std::vector<Isa>& levels, const KernelPreference& prefer,
                                    const std::optional<TrainingOptions>& training, const WantedKernels& wanted) {
-  KernelGraph result;
-  result.graph = std::move(at_micro_batch);
-  const Graph& graph = result.graph;
-  result.root = find_roots(graph);
-  result.readers.resize(graph.values.size());
-  if (training) {
-    ASSIGN_OR_RETURN(result.training, plan_training(graph, result.root, *training));
+  KernelGraph result = with_readers(std::move(at_micro_batch), {});
+  if (!training) {
+    RETURN_IF_ERROR(choose(result, levels, prefer, {}, wanted));
+    return result;
   }
-  for (size_t n = 0; n < graph.nodes.size(); ++n) {
-    result.labels.push_back(label_of(graph.nodes[n]));
-    if (is_view(graph.nodes[n].op)) continue;
-    for (const ValueId value : reads_of(graph.nodes[n])) {
-      std::vector<size_t>& readers = result.readers[result.root[value.index()].index()];
-      if (readers.empty() || readers.back() != n) readers.push_back(n);
-    }
-  }
-  const std::vector<bool> no_weights;
-  for (const Isa isa : levels) {
-    if (result.chosen.contains(isa)) continue;
-    const auto found = wanted.find(isa);
-    ASSIGN_OR_RETURN(result.chosen[isa],
-                     assign_kernels(graph, isa, prefer, result.training ? result.training->trained : no_weights,
-                                    found == wanted.end() ? std::span<const std::string>() : found->second));
-    const std::vector<ComputeDesc>& descs = result.chosen[isa].descs;
-    std::vector<NodeKernel>& kernels = result.kernels[isa];
-    std::unordered_multimap<uint64_t, size_t> by_signature;
-    for (size_t n = 0; n < graph.nodes.size(); ++n) {
-      if (is_view(graph.nodes[n].op)) {
-        kernels.push_back({n, nullptr, {}});
-        continue;
-      }
-      const ComputeDesc& desc = descs[n];
-      NodeKernel& facts = kernels.emplace_back(facts_of(desc, isa));
-      facts.same_as = n;
-      const uint64_t key = hash_text(signature(desc));
-      const auto [begin, end] = by_signature.equal_range(key);
-      const auto same = std::find_if(begin, end, [&](const auto& entry) { return descs[entry.second] == desc; });
-      if (same != end)
-        facts.same_as = same->second;
-      else
-        by_signature.emplace(key, n);
-    }
-  }
+  ASSIGN_OR_RETURN(StepGraph step, step_graph(result.graph, *training));
+  Training made;
+  made.options = *training;
+  made.step = with_readers(std::move(step.graph), step.nodes.computed);
+  RETURN_IF_ERROR(choose(made.step, levels, prefer, step.nodes.trained, {}));
+  made.nodes = std::move(step.nodes);
+  take_from_step(made.step, result);
+  result.training = std::make_shared<const Training>(std::move(made));
   return result;
 }
 

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 
 #include "base/limits.h"
 
@@ -18,7 +19,6 @@ namespace {
 
 struct TrainingMessage {
   int flow = -1;  // -1: of a ring, received within its step
-  int of = -1;    // gradient: of this stage
   int micro_batch = 0;
   double sent_at = 0;
   size_t needed = 0, received = 0;  // slot of the receiver
@@ -108,47 +108,39 @@ class Messages {
                              [&](const auto& one) { return orders_.devices[at(one.first)][one.second].time; });
     for (const auto& [d, i] : sequence) {
       TrainingSlot& slot = orders_.devices[at(d)][i];
-      if (slot.phase == Phase::forward) send_forward(d, slot, where);
+      if (slot.phase == Phase::forward) send_values(d, slot, false, where);
       const bool backward = slot.phase == Phase::input_gradient || slot.phase == Phase::weight_gradient;
       const bool last_part = slot.phase == Phase::weight_gradient;
-      if (backward && orders_.whole[at(slot.stage)][at(slot.micro_batch)] == last_part) send_back(d, slot, where);
+      if (backward && orders_.whole[at(slot.stage)][at(slot.micro_batch)] == last_part)
+        send_values(d, slot, true, where);
       if (slot.phase != Phase::step) continue;
       const std::vector<int>& ring = orders_.rings[at(slot.stage)];
       if (ring.size() < 2) continue;
       const auto self = std::ranges::find(ring, d) - ring.begin();
       const int to = ring[(static_cast<size_t>(self) + 1) % ring.size()];
-      fifo(d, to).push_back({-1, -1, -1, slot.time, where[at(to)].at({slot.stage, Phase::step, 0}), 0});
+      fifo(d, to).push_back({-1, -1, slot.time, where[at(to)].at({slot.stage, Phase::step, 0}), 0});
     }
   }
 
-  void send_forward(int d, TrainingSlot& slot, const std::vector<std::map<SlotKey, size_t>>& where) {
+  // What a slot has made, in the order of the flows.
+  void send_values(int d, TrainingSlot& slot, bool back, const std::vector<std::map<SlotKey, size_t>>& where) {
     std::vector<int> sent;
     for (size_t f = 0; f < flows_.size(); ++f) {
-      if (flows_[f].producer != slot.stage) continue;
+      const Flow& flow = flows_[f];
+      const bool goes_back = phase_of(*in_.graph->training, flow.root) == NodePhase::input;
+      if (flow.producer != slot.stage || goes_back != back) continue;
+      std::vector<int> consumers = flow.consumers;
+      if (back) std::ranges::reverse(consumers);  // the first to need it
       sent.clear();
-      for (const int c : flows_[f].consumers) {
+      for (const int c : consumers) {
         const int to = device_of(c, slot.micro_batch);
         if (to == d || std::ranges::find(sent, to) != sent.end()) continue;
         sent.push_back(to);
-        slot.sends.push_back({static_cast<int>(f), -1, to});
-        fifo(d, to).push_back({static_cast<int>(f), -1, slot.micro_batch, slot.time,
-                               where[at(to)].at({c, Phase::forward, slot.micro_batch}), 0});
+        slot.sends.push_back({static_cast<int>(f), to});
+        const Phase phase = back ? Phase::input_gradient : Phase::forward;
+        fifo(d, to).push_back(
+            {static_cast<int>(f), slot.micro_batch, slot.time, where[at(to)].at({c, phase, slot.micro_batch}), 0});
       }
-    }
-  }
-
-  // The device sends each gradient as soon as it is whole. All of a slot pass together in the sequence, so their order
-  // must only be the same at both ends: by flow, from the last to the first.
-  void send_back(int d, TrainingSlot& slot, const std::vector<std::map<SlotKey, size_t>>& where) {
-    for (size_t f = flows_.size(); f-- > 0;) {
-      const Flow& flow = flows_[f];
-      if (flow.producer < 0 || !in_.graph->training->has_gradient[flow.root.index()]) continue;
-      if (std::ranges::find(flow.consumers, slot.stage) == flow.consumers.end()) continue;
-      const int to = device_of(flow.producer, slot.micro_batch);
-      if (to == d) continue;
-      slot.sends.push_back({static_cast<int>(f), slot.stage, to});
-      fifo(d, to).push_back({static_cast<int>(f), slot.stage, slot.micro_batch, slot.time,
-                             where[at(to)].at({flow.producer, Phase::input_gradient, slot.micro_batch}), 0});
     }
   }
 
@@ -180,7 +172,7 @@ class Messages {
           for (size_t i = begin; i < end; ++i) {
             const TrainingMessage& message = messages[i];
             if (message.flow < 0) continue;
-            const TrainingPort port{message.flow, message.of, from};
+            const Port port{message.flow, from};
             if (i >= own) {
               order[message.received].recvs.push_back(port);
               order[message.received].received_at.push_back(message.sent_at);
@@ -217,29 +209,6 @@ class Messages {
   std::vector<std::vector<TrainingMessage>> fifos_;  // [from * devices + to]
 };
 
-// One weight in two stages would have two gradients that nobody adds.
-Status check_shared_weights(const KernelGraph& graph, const Plan& plan) {
-  std::vector<int> stage_of(graph.graph.values.size(), -1);
-  for (size_t s = 0; s < plan.stages.size(); ++s) {
-    for (size_t n = plan.stages[s].begin; n < plan.stages[s].end; ++n) {
-      if (is_view(graph.graph.nodes[n].op)) continue;
-      for (const ValueId read : reads_of(graph.graph.nodes[n])) {
-        const ValueId root = graph.root[read.index()];
-        if (!graph.training->trained[root.index()]) continue;
-        int& known = stage_of[root.index()];
-        if (known >= 0 && known != static_cast<int>(s)) {
-          return unsupported(
-              fmt::format("weight '{}' is trained in stage {} and in stage {}: a weight that stages share "
-                          "is not supported",
-                          graph.graph.value(root).name, known, s));
-        }
-        known = static_cast<int>(s);
-      }
-    }
-  }
-  return ok_status();
-}
-
 }  // namespace
 
 Result<TrainingOrders> order_training(const TrainingInput& input, const std::vector<Flow>& flows, int devices) {
@@ -250,17 +219,72 @@ Result<TrainingOrders> order_training(const TrainingInput& input, const std::vec
   return orders;
 }
 
-Status lower_training(const TrainingInput& input, Program& program) {
-  RETURN_IF_ERROR(check_shared_weights(*input.graph, *input.plan));
-  ASSIGN_OR_RETURN(const std::vector<Flow> flows, find_flows(*input.graph, *input.plan));
+NodePhase phase_of(const Training& training, ValueId root) {
+  const Value& value = training.step.graph.value(root);
+  return value.kind == ValueKind::node ? training.nodes.phases[value.producer.index()] : NodePhase::forward;
+}
+
+Result<StepStages> step_stages(const Training& training, const Plan& plan) {
+  const StepNodes& nodes = training.nodes;
+  StepStages stages;
+  std::vector<int> of_network(nodes.network, 0);
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    for (size_t n = plan.stages[s].begin; n < plan.stages[s].end; ++n) of_network[n] = static_cast<int>(s);
+  }
+  for (auto* lists : {&stages.forward, &stages.input, &stages.weight, &stages.trained})
+    lists->resize(plan.stages.size());
+  for (size_t n = 0; n < nodes.origins.size(); ++n) {
+    const int stage = of_network[nodes.origins[n]];
+    stages.of_node.push_back(stage);
+    if (!nodes.computed[n]) continue;
+    auto& lists = nodes.phases[n] == NodePhase::forward ? stages.forward
+                  : nodes.phases[n] == NodePhase::input ? stages.input
+                                                        : stages.weight;
+    lists[at(stage)].push_back(n);
+  }
+  for (size_t t = 0; t < nodes.trained.size(); ++t) {
+    const ValueId weight = nodes.trained[t];
+    const std::vector<size_t>& readers = training.step.readers[weight.index()];
+    const int first = stages.of_node[readers.front()];
+    for (const size_t reader : readers) {
+      if (stages.of_node[reader] == first) continue;
+      return unsupported(
+          fmt::format("weight '{}' is trained in stage {} and in stage {}: a weight that stages share is "
+                      "not supported",
+                      training.step.graph.value(weight).name, first, stages.of_node[reader]));
+    }
+    stages.trained[at(first)].push_back(t);
+  }
+  return stages;
+}
+
+std::vector<Flow> step_flows(const TrainingInput& input) {
+  const Training& training = *input.graph->training;
+  const Graph& g = training.step.graph;
+  std::vector<Flow> flows;
+  const auto add = [&](ValueId root, int producer) {
+    std::set<int> consumers;
+    for (const size_t reader : training.step.readers[root.index()]) consumers.insert(input.stages->of_node[reader]);
+    consumers.erase(producer);
+    if (!consumers.empty()) flows.push_back({root, producer, {consumers.begin(), consumers.end()}});
+  };
+  for (const ValueId value : g.inputs) add(value, source_stage);
+  for (size_t n = 0; n < g.nodes.size(); ++n) {
+    if (!training.nodes.computed[n]) continue;
+    for (const ValueId output : g.nodes[n].outputs) add(output, input.stages->of_node[n]);
+  }
+  return flows;
+}
+
+Status lower_training(TrainingInput input, Program& program) {
+  ASSIGN_OR_RETURN(const StepStages stages, step_stages(*input.graph->training, *input.plan));
+  input.stages = &stages;
+  const std::vector<Flow> flows = step_flows(input);
   constexpr size_t most_tags = largest_tag + 1;
-  if (2 * flows.size() + input.plan->stages.size() > most_tags)
+  if (flows.size() + input.plan->stages.size() > most_tags)
     return unsupported(fmt::format("{} values cross stages, more than there are tags", flows.size()));
   ASSIGN_OR_RETURN(const TrainingOrders orders, order_training(input, flows, static_cast<int>(program.devices.size())));
-  InternedDescs interned;
-  const size_t nodes = input.graph->graph.nodes.size();
-  interned.input_gradients.assign(nodes, -1);
-  interned.weight_gradients.assign(nodes, -1);
+  std::map<Isa, std::vector<int>> interned;
   for (size_t d = 0; d < program.devices.size(); ++d)
     lower_training_device(input, flows, orders, static_cast<int>(d), interned, program);
   return ok_status();

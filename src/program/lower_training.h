@@ -8,31 +8,37 @@
 
 namespace nlsplit {
 
+// Which nodes of the step a stage of the plan computes, in order.
+struct StepStages {
+  std::vector<int> of_node;                                 // [node]: a stage
+  std::vector<std::vector<size_t>> forward, input, weight;  // [stage]: by phase
+  std::vector<std::vector<size_t>> trained;                 // [stage]: indices of StepNodes::trained
+};
+// Error: a weight that two stages train.
+Result<StepStages> step_stages(const Training& training, const Plan& plan);
+
 struct TrainingInput {
-  const KernelGraph* graph = nullptr;
+  const KernelGraph* graph = nullptr;  // with its training
   const Plan* plan = nullptr;
   const SlotTable* table = nullptr;
   const ScheduleInput* schedule = nullptr;  // its times decide only how far ahead messages can be received
-  int source = 0;                           // device that has the inputs
+  const StepStages* stages = nullptr;
+  int source = 0;  // device that has the inputs
 };
 
-// A message between slots: a flow's value on its way forward, or (of >= 0) the gradient by it on its way back from
-// stage `of` to the stage that made it.
-struct TrainingPort {
-  int flow = 0;
-  int of = -1;
-  int peer = 0;
-  friend bool operator==(const TrainingPort&, const TrainingPort&) = default;
-};
+// Values that cross stages: inputs, what goes forward, gradients on their way back. In the order of the nodes that make
+// them.
+std::vector<Flow> step_flows(const TrainingInput& input);
+NodePhase phase_of(const Training& training, ValueId root);  // of an input: forward
 
 struct TrainingSlot {
   int stage = 0;  // or source_stage, ahead_stage
   Phase phase = Phase::forward;
   int micro_batch = 0;
   double time = 0;                  // its place in an execution of all slots one by one
-  std::vector<TrainingPort> recvs;  // before the work; per peer in the order the peer sends
+  std::vector<Port> recvs;          // before the work; per peer in the order the peer sends
   std::vector<double> received_at;  // of each recv: the sender's `time`
-  std::vector<TrainingPort> sends;  // in the order in which they are made
+  std::vector<Port> sends;          // in the order in which they are made
 };
 
 struct TrainingOrders {
@@ -59,16 +65,12 @@ Result<std::vector<std::vector<int>>> play_training(const TrainingInput& input, 
 // Errors: those of the two.
 Result<TrainingOrders> order_training(const TrainingInput& input, const std::vector<Flow>& flows, int devices);
 
-// Fills in program.devices, whose names, kinds, hosts, isas and memories are set, and program.descs.
-Status lower_training(const TrainingInput& input, Program& program);
+// Fills in program.devices, whose names, kinds, hosts, isas and memories are set, and program.descs. `stages` is made.
+Status lower_training(TrainingInput input, Program& program);
 
 // Of one device; interned[isa][node] as in lower_device.
-struct InternedDescs {
-  std::map<Isa, std::vector<int>> forward;
-  std::vector<int> input_gradients, weight_gradients;
-};
 void lower_training_device(const TrainingInput& input, const std::vector<Flow>& flows, const TrainingOrders& orders,
-                           int d, InternedDescs& interned, Program& program);
+                           int d, std::map<Isa, std::vector<int>>& interned, Program& program);
 
 // Of one slot: its place in the sequence, and of what it receives, the buffer and the sender's place.
 struct SlotTimes {

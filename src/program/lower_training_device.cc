@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <set>
 #include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 
+#include "kernels/without_kernel.h"
 #include "program/lower_device.h"
 #include "program/lower_training.h"
 
@@ -25,26 +27,27 @@ struct Stored {
 class TrainingBuilder {
  public:
   TrainingBuilder(const TrainingInput& input, const std::vector<Flow>& flows, const TrainingOrders& orders, int d,
-                  InternedDescs& interned, Program& program)
+                  std::map<Isa, std::vector<int>>& interned, Program& program)
       : in_(input),
-        kg_(*input.graph),
-        g_(input.graph->graph),
         tr_(*input.graph->training),
+        kg_(tr_.step),
+        g_(tr_.step.graph),
+        stages_(*input.stages),
         flows_(flows),
         orders_(orders),
         order_(orders.devices[at(d)]),
         d_(d),
         program_(program),
         out_(program.devices[at(d)]),
-        interned_(interned),
-        flow_of_(g_.values.size(), -1) {
+        flow_of_(g_.values.size(), -1),
+        changes_(g_.values.size(), false) {
     for (size_t f = 0; f < flows.size(); ++f) flow_of_[flows[f].root.index()] = static_cast<int>(f);
+    for (const ValueId weight : tr_.nodes.trained) changes_[weight.index()] = true;
     if (out_.kind == DeviceKind::host) return;
     chosen_ = &kg_.chosen.at(out_.isa);
     kernels_ = &kg_.kernels.at(out_.isa);
-    forward_descs_ = &interned.forward[out_.isa];
-    if (forward_descs_->empty()) forward_descs_->assign(g_.nodes.size(), -1);
-    CHECK(std::ranges::all_of(chosen_->made_in, [](int block) { return block == 0; }), "training works row-major");
+    interned_ = &interned[out_.isa];
+    if (interned_->empty()) interned_->assign(g_.nodes.size(), -1);
   }
 
   void build() {
@@ -104,39 +107,35 @@ class TrainingBuilder {
     return known;
   }
 
-  // Where a value lies, by what it is there for.
-  enum class Place : uint8_t { flow, forward, again };
+  // Where a value lies, by what it is there for: to cross stages, within one, or made again by a recomputation.
+  enum class Place : uint8_t { flow, local, again };
   using PlaceKey = std::tuple<Place, int, ValueId>;  // stage (of a flow: -1), root
 
-  Stored& place(Place what, int stage, ValueId root) {
+  const Stored& place(Place what, int stage, ValueId root) {
     Stored& stored = places_[{what, what == Place::flow ? -1 : stage, root}];
     if (!stored.buffer.valid()) stored = {add_local(g_.value(root).name, g_.value(root).type), root};
     return stored;
   }
   bool made_in(int stage, ValueId root) const {
     const Value& value = g_.value(root);
-    if (value.kind != ValueKind::node) return false;
-    const Stage& nodes = in_.plan->stages[at(stage)];
-    return nodes.begin <= value.producer.index() && value.producer.index() < nodes.end;
+    return value.kind == ValueKind::node && stages_.of_node[value.producer.index()] == stage;
   }
-  Stored& flow_place(int f) { return place(Place::flow, -1, flows_[at(f)].root); }
+  const Stored& flow_place(int f) { return place(Place::flow, -1, flows_[at(f)].root); }
 
-  // What the forward pass, or its repetition, reads and writes.
-  Stored value_place(int stage, ValueId root, bool again) {
+  // again: what the forward pass has made is taken from its repetition.
+  const Stored& value_place(int stage, ValueId root, bool again) {
     if (!made_in(stage, root)) return flow_place(flow_of_[root.index()]);
-    if (again) return place(Place::again, stage, root);
+    if (again && phase_of(tr_, root) == NodePhase::forward) return place(Place::again, stage, root);
     if (flow_of_[root.index()] >= 0) return flow_place(flow_of_[root.index()]);
-    return place(Place::forward, stage, root);
+    return place(Place::local, stage, root);
   }
-  // What gradients read.
-  Stored kept_place(int stage, ValueId root) { return value_place(stage, root, tr_.options.recompute); }
 
   BufferId weight_buffer(ValueId root, const std::string& kernel, size_t input, Bytes packed) {
     const Value& value = g_.value(root);
     const bool packs = packed.value() > 0;
     BufferId& known = weights_[{root, packs ? kernel : "", packs ? input : 0}];
     if (known.valid()) return known;
-    known = add(value.name, value.type, tr_.trained[root.index()] ? BufferKind::state : BufferKind::weight);
+    known = add(value.name, value.type, changes_[root.index()] ? BufferKind::state : BufferKind::weight);
     Buffer& buffer = out_.buffers[known.index()];
     buffer.has_content = true;
     buffer.content = value.content;
@@ -146,6 +145,38 @@ class TrainingBuilder {
       buffer.packed_input = static_cast<int>(input);
     }
     return known;
+  }
+
+  // All gradients of a stage's weights lie in one buffer, so that they are reduced at once.
+  struct Slice {
+    int64_t begin = 0, end = 0;
+  };
+  struct StageWeights {
+    std::map<size_t, Slice> slices;  // by the index of StepNodes::trained
+    BufferId gradients;
+    int64_t elements = 0;
+  };
+  StageWeights& weights_of(int stage) {
+    const auto [found, is_new] = stage_weights_.try_emplace(stage);
+    StageWeights& weights = found->second;
+    if (!is_new) return weights;
+    constexpr int64_t aligned = arena_alignment / 4;  // elements: kernels write their results here
+    for (const size_t t : stages_.trained[at(stage)]) {
+      const int64_t count = element_count(g_.value(tr_.nodes.trained[t]).type.shape);
+      weights.slices[t] = {weights.elements, weights.elements + count};
+      weights.elements += (count + aligned - 1) / aligned * aligned;
+    }
+    if (weights.elements > 0) {
+      const bool alone = orders_.rings[at(stage)].size() < 2;
+      weights.gradients = add(fmt::format("gradients_{}", stage), {DType::f32, {weights.elements}},
+                              alone ? BufferKind::stash : BufferKind::comm);
+    }
+    return weights;
+  }
+  Operand gradient_of_weight(int stage, size_t t) {
+    const StageWeights& weights = weights_of(stage);
+    const Slice slice = weights.slices.at(t);
+    return {weights.gradients, slice.begin, slice.end};
   }
 
   // ---- Instructions. `moment` is counted alike in all variants of a segment, for the lifetimes of scratch.
@@ -173,16 +204,14 @@ class TrainingBuilder {
     instr.tag = tag;
     return instr;
   }
-
-  int tag_of(const TrainingPort& port) const {
-    return port.of < 0 ? port.flow : static_cast<int>(flows_.size()) + port.flow;
+  void receive(Segment& segment, const TrainingSlot& slot) {
+    for (const Port& port : slot.recvs)
+      emit(segment, transfer(Opcode::recv, {flow_place(port.flow).buffer}, port.peer, port.flow), 0);
   }
-  int ring_tag(int stage) const { return 2 * static_cast<int>(flows_.size()) + stage; }
-
-  int intern(int& index, const ComputeDesc& desc) {
-    if (index < 0) index = intern_desc(program_, desc);
-    return index;
+  void send(Segment& segment, const Port& port, int64_t moment) {
+    emit(segment, transfer(Opcode::send, {flow_place(port.flow).buffer}, port.peer, port.flow), moment);
   }
+  int ring_tag(int stage) const { return static_cast<int>(flows_.size()) + stage; }
 
   BufferId workspace_buffer(Bytes needed) {
     if (!workspace_.valid()) workspace_ = add("workspace", {DType::f32, {0}}, BufferKind::scratch);
@@ -191,7 +220,8 @@ class TrainingBuilder {
     return workspace_;
   }
 
-  void compute(Segment& segment, size_t n, bool again) {
+  // into: where its result goes; none: to its own place. again: as in value_place.
+  void compute(Segment& segment, size_t n, bool again, const std::optional<Operand>& into = std::nullopt) {
     const Node& node = g_.nodes[n];
     const NodeKernel& kernel = (*kernels_)[n];
     const ComputeDesc& desc = chosen_->descs[n];
@@ -207,326 +237,98 @@ class TrainingBuilder {
         instr.reads.push_back({seen_as(value_place(segment.stage, root, again), value)});
       }
     }
-    for (const ValueId value : node.outputs) instr.writes.push_back({value_place(segment.stage, value, again).buffer});
-    if (const Bytes workspace = workspace_of(*kernel.kernel, desc, out_.isa, out_.cores); workspace.value() > 0)
-      instr.workspace = {workspace_buffer(workspace)};
+    for (const ValueId value : node.outputs) {
+      if (into)
+        instr.writes.push_back(*into);
+      else
+        instr.writes.push_back({seen_as(value_place(segment.stage, value, again), value)});
+    }
+    if (kernel.kernel != nullptr) {
+      const Bytes workspace = workspace_of(*kernel.kernel, desc, out_.isa, out_.cores);
+      if (workspace.value() > 0) instr.workspace = {workspace_buffer(workspace)};
+    }
     instr.label = kg_.labels[n];
-    instr.desc = intern((*forward_descs_)[kernel.same_as], desc);
+    int& index = (*interned_)[kernel.same_as];
+    if (index < 0) index = intern_desc(program_, desc);
+    instr.desc = index;
     emit(segment, std::move(instr), static_cast<int64_t>(n));
   }
 
-  // The nodes of a stage that must run again before its gradients.
-  std::vector<bool> needed_again(int stage) const {
+  // The forward nodes of a stage that must run again before its gradients, in order.
+  std::vector<size_t> nodes_again(int stage) const {
     std::vector<bool> needed(g_.values.size(), false);
-    const Stage& nodes = in_.plan->stages[at(stage)];
-    for (size_t n = nodes.begin; n < nodes.end; ++n) {
-      for (const NodeGradient* part : {&tr_.input_gradients[n], &tr_.weight_gradients[n]}) {
-        for (const ValueId value : part->keeps) needed[kg_.root[value.index()].index()] = true;
-      }
+    const auto read = [&](size_t n) {
+      for (const ValueId value : reads_of(g_.nodes[n])) needed[kg_.root[value.index()].index()] = true;
+    };
+    for (const auto* nodes : {&stages_.input[at(stage)], &stages_.weight[at(stage)]})
+      std::ranges::for_each(*nodes, read);
+    std::vector<size_t> again;
+    const std::vector<size_t>& forward = stages_.forward[at(stage)];
+    for (auto n = forward.rbegin(); n != forward.rend(); ++n) {
+      if (std::ranges::none_of(g_.nodes[*n].outputs, [&](ValueId v) { return needed[v.index()]; })) continue;
+      read(*n);
+      again.push_back(*n);
     }
-    for (const ValueId loss : tr_.losses) needed[kg_.root[loss.index()].index()] = true;
-    for (size_t n = nodes.end; n-- > nodes.begin;) {
-      if (is_view(g_.nodes[n].op)) continue;
-      const bool wanted = std::ranges::any_of(g_.nodes[n].outputs, [&](ValueId v) { return needed[v.index()]; });
-      if (!wanted) continue;
-      for (const ValueId read : reads_of(g_.nodes[n])) needed[kg_.root[read.index()].index()] = true;
-    }
-    return needed;
+    std::ranges::reverse(again);
+    return again;
   }
 
-  void fill_forward(Segment& segment, const TrainingSlot& slot, bool again) {
-    const Stage& nodes = in_.plan->stages[at(slot.stage)];
-    for (const TrainingPort& port : slot.recvs)
-      emit(segment, transfer(Opcode::recv, {flow_place(port.flow).buffer}, port.peer, tag_of(port)), 0);
-    const std::vector<bool> needed = again ? needed_again(slot.stage) : std::vector<bool>();
+  // What leaves goes as soon as it is made.
+  void compute_and_send(Segment& segment, const TrainingSlot& slot, const std::vector<size_t>& nodes, bool again) {
+    receive(segment, slot);
     size_t next = 0;
-    for (size_t n = nodes.begin; n < nodes.end; ++n) {
-      if (is_view(g_.nodes[n].op)) continue;
-      if (again && std::ranges::none_of(g_.nodes[n].outputs, [&](ValueId v) { return needed[v.index()]; })) continue;
+    for (const size_t n : nodes) {
       compute(segment, n, again);
       for (; next < slot.sends.size(); ++next) {
-        const TrainingPort& port = slot.sends[next];
+        const Port& port = slot.sends[next];
         if (g_.value(flows_[at(port.flow)].root).producer.index() != n) break;
-        emit(segment, transfer(Opcode::send, {flow_place(port.flow).buffer}, port.peer, tag_of(port)),
-             static_cast<int64_t>(n));
+        send(segment, port, static_cast<int64_t>(n));
       }
     }
     CHECK(next == slot.sends.size(), "a message that no instruction makes");
   }
 
-  // ---- Gradients. Those by one root come from its readers in the stage, from later stages and from the loss; they are
-  // added in this order: later stages ascending, the loss, readers from the last to the first.
-
-  // The gradient by a flow's value that stage `of` hands to the stage that made it.
-  BufferId handed(int f, int of) {
-    BufferId& known = handed_[{f, of}];
-    if (!known.valid()) {
-      const Value& value = g_.value(flows_[at(f)].root);
-      known = add_local(fmt::format("d_{}_from_{}", value.name, of), value.type);
-    }
-    return known;
-  }
-
-  BufferId gradient_buffer(int stage, size_t n, size_t input, ValueId value) {
-    BufferId& known = gradients_[{stage, n, input}];
-    if (!known.valid()) known = add_local(fmt::format("d_{}", g_.value(value).name), g_.value(value).type);
-    return known;
-  }
-
-  // Gradients by roots in one I segment.
-  struct Sums {
-    std::map<ValueId, int> missing;  // root: contributions that are yet to come
-    std::map<ValueId, std::vector<Operand>> parts;
-    std::map<ValueId, Operand> whole;
-  };
-
-  bool differentiated(ValueId root) const {
-    return g_.value(root).kind == ValueKind::node && tr_.has_gradient[root.index()];
-  }
-
-  Sums expected(int stage) const {
-    Sums sums;
-    const Stage& nodes = in_.plan->stages[at(stage)];
-    for (size_t n = nodes.begin; n < nodes.end; ++n) {
-      if (is_view(g_.nodes[n].op)) continue;
-      const NodeGradient& part = tr_.input_gradients[n];
-      for (size_t i = 0; i < g_.nodes[n].inputs.size(); ++i) {
-        if ((part.by >> i & 1) != 0) ++sums.missing[kg_.root[g_.nodes[n].inputs[i].index()]];
-      }
-    }
-    for (const Flow& flow : flows_) {
-      if (flow.producer != stage || !differentiated(flow.root)) continue;
-      sums.missing[flow.root] += static_cast<int>(flow.consumers.size());
-    }
-    for (const ValueId loss : tr_.losses) {
-      if (made_in(stage, kg_.root[loss.index()])) ++sums.missing[kg_.root[loss.index()]];
-    }
-    return sums;
-  }
-
-  // A part of the gradient by `root`; with the last one it is whole.
-  void contribute(Segment& segment, Sums& sums, ValueId root, Operand part, int64_t moment) {
-    std::vector<Operand>& parts = sums.parts[root];
-    parts.push_back(part);
-    if (--sums.missing[root] > 0) return;
-    const bool leaves = !made_in(segment.stage, root);
-    const int f = flow_of_[root.index()];
-    if (parts.size() == 1 && (!leaves || parts[0].buffer == handed(f, segment.stage))) {
-      sums.whole[root] = parts[0];
-      return;
-    }
-    Instr sum;
-    sum.opcode = parts.size() == 1 ? Opcode::copy : Opcode::reduce;
-    sum.reads = parts;
-    BufferId into;
-    if (leaves) {
-      into = handed(f, segment.stage);
-    } else {
-      BufferId& known = sums_[{segment.stage, root}];
-      if (!known.valid()) known = add_local(fmt::format("d_{}", g_.value(root).name), g_.value(root).type);
-      into = known;
-    }
-    sum.writes = {{into}};
-    sum.label = fmt::format("d {}", g_.value(root).name);
-    emit(segment, std::move(sum), moment);
-    sums.whole[root] = {into};
-  }
-
-  void fill_input_gradient(Segment& segment, const TrainingSlot& slot) {
-    const int stage = slot.stage;
-    const Stage& nodes = in_.plan->stages[at(stage)];
-    for (const TrainingPort& port : slot.recvs)
-      emit(segment, transfer(Opcode::recv, {handed(port.flow, port.of)}, port.peer, tag_of(port)), 0);
-    Sums sums = expected(stage);
-    for (size_t f = 0; f < flows_.size(); ++f) {
-      if (flows_[f].producer != stage || !differentiated(flows_[f].root)) continue;
-      for (const int c : flows_[f].consumers)
-        contribute(segment, sums, flows_[f].root, {handed(static_cast<int>(f), c)}, 0);
-    }
-    for (const ValueId loss : tr_.losses) {
-      const ValueId root = kg_.root[loss.index()];
-      if (made_in(stage, root)) contribute(segment, sums, root, {emit_loss(segment, loss)}, 0);
-    }
-    size_t next = 0;
-    const auto send_ready = [&](int64_t moment) {
-      for (; next < slot.sends.size(); ++next) {
-        const TrainingPort& port = slot.sends[next];
-        if (!sums.whole.contains(flows_[at(port.flow)].root)) return;
-        emit(segment, transfer(Opcode::send, {handed(port.flow, stage)}, port.peer, tag_of(port)), moment);
-      }
-    };
-    for (size_t n = nodes.end; n-- > nodes.begin;) {
-      const Node& node = g_.nodes[n];
-      const NodeGradient& part = tr_.input_gradients[n];
-      if (is_view(node.op) || !tr_.has_gradient[node.outputs[0].index()]) continue;
-      const auto whole = sums.whole.find(node.outputs[0]);
-      CHECK(whole != sums.whole.end(), "a gradient that nothing makes");
-      const Operand given = whole->second;
-      output_gradients_[{stage, n}] = given;
-      const auto moment = static_cast<int64_t>(nodes.end - n);
-      if (part.computes()) emit_input_gradient(segment, n, given, sums, moment);
-      for (size_t i = 0; i < node.inputs.size(); ++i) {
-        if ((part.by >> i & 1) == 0) continue;
-        const bool passes = (part.passes >> i & 1) != 0;
-        const ValueId root = kg_.root[node.inputs[i].index()];
-        contribute(segment, sums, root, passes ? given : Operand{written_[{stage, n, i}]}, moment);
-      }
-      send_ready(moment);
-    }
-    CHECK(next == slot.sends.size(), "a gradient that no instruction makes");
-  }
-
-  void emit_input_gradient(Segment& segment, size_t n, Operand given, const Sums& sums, int64_t moment) {
-    const Node& node = g_.nodes[n];
-    const NodeGradient& part = tr_.input_gradients[n];
-    Instr instr = gradient_instr(segment.stage, n, part, given);
-    for (size_t i = 0; i < node.inputs.size(); ++i) {
-      if ((part.desc.gradient_by >> i & 1) == 0) continue;
-      const ValueId value = node.inputs[i], root = kg_.root[value.index()];
-      const int f = flow_of_[root.index()];
-      // The only part of a gradient that leaves the stage is written where it leaves from.
-      const bool directly = !made_in(segment.stage, root) && sums.missing.at(root) == 1 && !sums.parts.contains(root);
-      const BufferId buffer = directly ? handed(f, segment.stage) : gradient_buffer(segment.stage, n, i, value);
-      written_[{segment.stage, n, i}] = buffer;
-      instr.writes.push_back({directly ? seen_as({buffer, root}, value) : buffer});
-    }
-    instr.label = fmt::format("d {}", kg_.labels[n]);
-    instr.desc = intern(interned_.input_gradients[part.same_as], part.desc);
-    emit(segment, std::move(instr), moment);
-  }
-
-  // Reads of a gradient computation; its writes are the caller's.
-  Instr gradient_instr(int stage, size_t n, const NodeGradient& part, Operand given) {
-    Instr instr;
-    instr.opcode = Opcode::compute;
-    instr.reads.push_back({seen_as({given.buffer, ValueId()}, g_.nodes[n].outputs[0])});
-    for (const ValueId value : part.keeps) {
-      const ValueId root = kg_.root[value.index()];
-      if (g_.value(root).kind == ValueKind::weight)
-        instr.reads.push_back({seen_as({weight_buffer(root, "", 0, bytes(0)), root}, value)});
-      else
-        instr.reads.push_back({seen_as(kept_place(stage, root), value)});
-    }
-    return instr;
-  }
-
-  // Softmax cross-entropy's own gradient: the softmax of the output over its last axis, less one at the label (one
-  // element of a row: not counted).
-  Operand emit_loss(Segment& segment, ValueId output) {
-    const TensorType& type = g_.value(output).type;
-    BufferId& into = losses_[output];
-    if (!into.valid()) into = add_local(fmt::format("d_{}", g_.value(output).name), type);
-    Instr instr;
-    instr.reads = {{seen_as(kept_place(segment.stage, kg_.root[output.index()]), output)}};
-    instr.writes = {{into}};
-    instr.label = "loss";
-    if (type.shape.empty()) {
-      instr.opcode = Opcode::copy;
-    } else {
-      instr.opcode = Opcode::compute;
-      ComputeDesc desc;
-      desc.op = Op::Softmax;
-      desc.attrs = {{"axis", static_cast<int64_t>(type.shape.size()) - 1}};
-      desc.inputs = desc.outputs = {type};
-      desc.kernel = choose_kernel(desc, out_.isa).value();
-      if (const Bytes workspace = workspace_of(*find_kernel(desc.kernel), desc, out_.isa, out_.cores);
-          workspace.value() > 0)
-        instr.workspace = {workspace_buffer(workspace)};
-      instr.desc = intern_desc(program_, desc);
-    }
-    emit(segment, std::move(instr), 0);
-    return {into};
-  }
-
-  // All gradients of a stage's weights lie in one buffer, so that they are reduced at once.
-  struct Slice {
-    int64_t begin = 0, end = 0;
-  };
-  struct StageWeights {
-    std::vector<ValueId> order;  // roots
-    std::map<ValueId, Slice> slices;
-    BufferId gradients;
-    int64_t elements = 0;
-  };
-  StageWeights& weights_of(int stage) {
-    const auto [found, is_new] = stage_weights_.try_emplace(stage);
-    StageWeights& weights = found->second;
-    if (!is_new) return weights;
-    const Stage& nodes = in_.plan->stages[at(stage)];
-    for (size_t n = nodes.begin; n < nodes.end; ++n) {
-      for (size_t i = 0; i < g_.nodes[n].inputs.size(); ++i) {
-        if ((tr_.weight_gradients[n].by >> i & 1) == 0) continue;
-        const ValueId root = kg_.root[g_.nodes[n].inputs[i].index()];
-        if (weights.slices.contains(root)) continue;
-        const int64_t count = element_count(g_.value(root).type.shape);
-        weights.slices[root] = {weights.elements, weights.elements + count};
-        weights.elements += count;
-        weights.order.push_back(root);
-      }
-    }
-    if (weights.elements > 0) {
-      const bool alone = orders_.rings[at(stage)].size() < 2;
-      weights.gradients = add(fmt::format("gradients_{}", stage), {DType::f32, {weights.elements}},
-                              alone ? BufferKind::stash : BufferKind::comm);
-    }
-    return weights;
-  }
-
-  Operand gradient_of_weight(int stage, ValueId root) {
-    const StageWeights& weights = weights_of(stage);
-    const Slice slice = weights.slices.at(root);
-    return {weights.gradients, slice.begin, slice.end};
-  }
-
   // The first micro-batch writes the gradients, later ones add: gradient = gradient + part.
   void fill_weight_gradient(Segment& segment, const TrainingSlot& slot, bool first) {
     const int stage = slot.stage;
-    std::set<ValueId> written;
-    const Stage& nodes = in_.plan->stages[at(stage)];
-    for (size_t n = nodes.end; n-- > nodes.begin;) {
-      const Node& node = g_.nodes[n];
-      const NodeGradient& part = tr_.weight_gradients[n];
-      if (part.by == 0) continue;
-      const auto moment = static_cast<int64_t>(nodes.end - n);
-      const Operand given = output_gradients_.at({stage, n});
-      Instr instr;
-      if (part.computes()) instr = gradient_instr(stage, n, part, given);
-      std::vector<Instr> sums;
-      for (size_t i = 0; i < node.inputs.size(); ++i) {
-        if ((part.by >> i & 1) == 0) continue;
-        const ValueId value = node.inputs[i], root = kg_.root[value.index()];
-        const Operand into = gradient_of_weight(stage, root);
-        const bool writes = first && written.insert(root).second;
-        const bool passes = (part.passes >> i & 1) != 0;
-        Operand from = given;
-        if (!passes) {
-          from = writes ? into : Operand{part_buffer(stage, n, i, value)};
-          instr.writes.push_back(from);
-        }
-        if (writes && !passes) continue;
-        Instr sum;
-        sum.opcode = writes ? Opcode::copy : Opcode::reduce;
-        sum.reads = writes ? std::vector<Operand>{from} : std::vector<Operand>{into, from};
-        sum.writes = {into};
-        sum.label = fmt::format("d {}", g_.value(root).name);
-        sums.push_back(std::move(sum));
-      }
-      if (part.computes()) {
-        instr.label = fmt::format("dw {}", kg_.labels[n]);
-        instr.desc = intern(interned_.weight_gradients[part.same_as], part.desc);
+    const bool again = tr_.options.recompute;
+    std::map<ValueId, std::vector<size_t>> gradient_of;  // root: weights
+    for (const size_t t : stages_.trained[at(stage)])
+      gradient_of[kg_.root[tr_.nodes.gradients[t].index()]].push_back(t);
+    const auto add_up = [&](ValueId root, int64_t moment) {
+      for (const size_t t : gradient_of.at(root)) {
+        const Operand sum = gradient_of_weight(stage, t);
+        const BufferId part = g_.value(root).kind == ValueKind::weight ? weight_buffer(root, "", 0, bytes(0))
+                                                                       : value_place(stage, root, again).buffer;
+        Instr instr;
+        instr.opcode = first ? Opcode::copy : Opcode::reduce;
+        instr.reads = first ? std::vector<Operand>{{part}} : std::vector<Operand>{sum, {part}};
+        instr.writes = {sum};
+        instr.label = fmt::format("d {}", g_.value(tr_.nodes.trained[t]).name);
         emit(segment, std::move(instr), moment);
       }
-      for (Instr& sum : sums) emit(segment, std::move(sum), moment);
+    };
+    for (const auto& [root, weights] : gradient_of) {  // made by I already
+      const Value& value = g_.value(root);
+      if (value.kind != ValueKind::node || phase_of(tr_, root) != NodePhase::weight) add_up(root, 0);
     }
-    const auto end = static_cast<int64_t>(nodes.end - nodes.begin);
-    for (const TrainingPort& port : slot.sends)  // of a backward in one piece
-      emit(segment, transfer(Opcode::send, {handed(port.flow, stage)}, port.peer, tag_of(port)), end);
-  }
-
-  BufferId part_buffer(int stage, size_t n, size_t input, ValueId value) {
-    BufferId& known = parts_[{stage, n, input}];
-    if (!known.valid()) known = add_local(fmt::format("part_{}", g_.value(value).name), g_.value(value).type);
-    return known;
+    for (const size_t n : stages_.weight[at(stage)]) {
+      const ValueId made = g_.nodes[n].outputs[0];
+      const auto found = gradient_of.find(made);
+      if (found == gradient_of.end()) {
+        compute(segment, n, again);
+        continue;
+      }
+      const bool directly = first && found->second.size() == 1 && kg_.readers[made.index()].empty();
+      if (directly) {
+        compute(segment, n, again, gradient_of_weight(stage, found->second[0]));
+      } else {
+        compute(segment, n, again);
+        add_up(made, static_cast<int64_t>(n));
+      }
+    }
+    for (const Port& port : slot.sends)  // of a backward in one piece
+      send(segment, port, static_cast<int64_t>(g_.nodes.size()));
   }
 
   // Ring all-reduce (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009):
@@ -573,12 +375,12 @@ class TrainingBuilder {
     if (weights.elements == 0) return;
     if (orders_.rings[at(stage)].size() > 1) emit_ring(segment, stage, weights);
     const Optimizer optimizer = tr_.options.optimizer;
-    for (const ValueId root : weights.order) {
-      const Value& value = g_.value(root);
+    for (const size_t t : stages_.trained[at(stage)]) {
+      const Value& value = g_.value(tr_.nodes.trained[t]);
       Instr instr;
       instr.opcode = Opcode::compute;
-      const BufferId weight = weight_buffer(root, "", 0, bytes(0));
-      instr.reads = {{weight}, gradient_of_weight(stage, root)};
+      const BufferId weight = weight_buffer(tr_.nodes.trained[t], "", 0, bytes(0));
+      instr.reads = {{weight}, gradient_of_weight(stage, t)};
       instr.writes = {{weight}};
       for (int i = 0; i < state_tensors(optimizer); ++i) {
         const BufferId state = add(fmt::format("{}_state{}", value.name, i), value.type, BufferKind::state);
@@ -611,23 +413,19 @@ class TrainingBuilder {
     segment.shard = slot.stage == ahead_stage ? 2 : 0;
     segment.phase = slot.phase;
     if (slot.stage < 0) {
-      for (const TrainingPort& port : slot.recvs) {
-        const BufferId buffer = port.of < 0 ? flow_place(port.flow).buffer : handed(port.flow, port.of);
-        emit(segment, transfer(Opcode::recv, {buffer}, port.peer, tag_of(port)), 0);
-      }
-      for (const TrainingPort& port : slot.sends)
-        emit(segment, transfer(Opcode::send, {flow_place(port.flow).buffer}, port.peer, tag_of(port)), 0);
+      receive(segment, slot);
+      for (const Port& port : slot.sends) send(segment, port, 0);
       return segment;
     }
     switch (slot.phase) {
       case Phase::forward:
-        fill_forward(segment, slot, false);
+        compute_and_send(segment, slot, stages_.forward[at(slot.stage)], false);
         break;
       case Phase::recompute:
-        fill_forward(segment, slot, true);
+        compute_and_send(segment, slot, nodes_again(slot.stage), true);
         break;
       case Phase::input_gradient:
-        fill_input_gradient(segment, slot);
+        compute_and_send(segment, slot, stages_.input[at(slot.stage)], tr_.options.recompute);
         break;
       case Phase::weight_gradient:
         fill_weight_gradient(segment, slot, first);
@@ -690,42 +488,34 @@ class TrainingBuilder {
       SlotTimes& of = times.emplace_back();
       of.time = slot.time;
       for (size_t r = 0; r < slot.recvs.size(); ++r) {
-        const TrainingPort& port = slot.recvs[r];
-        const BufferId buffer = port.of < 0 ? places_.at({Place::flow, -1, flows_[at(port.flow)].root}).buffer
-                                            : handed_.at({port.flow, port.of});
-        of.arrivals.emplace_back(buffer, slot.received_at[r]);
+        const ValueId root = flows_[at(slot.recvs[r].flow)].root;
+        of.arrivals.emplace_back(places_.at({Place::flow, -1, root}).buffer, slot.received_at[r]);
       }
     }
     return times;
   }
 
   const TrainingInput& in_;
-  const KernelGraph& kg_;
-  const Graph& g_;
   const Training& tr_;
+  const KernelGraph& kg_;  // of the step
+  const Graph& g_;
+  const StepStages& stages_;
   const std::vector<Flow>& flows_;
   const TrainingOrders& orders_;
   const std::vector<TrainingSlot>& order_;
   int d_;
   Program& program_;
   DeviceProgram& out_;
-  InternedDescs& interned_;
   const Assignment* chosen_ = nullptr;
   const std::vector<NodeKernel>* kernels_ = nullptr;
-  std::vector<int>* forward_descs_ = nullptr;
-  std::vector<int> flow_of_;  // [value]: index of the flow whose root it is, or -1
+  std::vector<int>* interned_ = nullptr;
+  std::vector<int> flow_of_;   // [value]: index of the flow whose root it is, or -1
+  std::vector<bool> changes_;  // [value]: a weight that is trained
   std::unordered_set<std::string> names_;
   std::vector<Use> uses_;  // [buffer]
   std::map<PlaceKey, Stored> places_;
   std::map<std::pair<BufferId, Shape>, BufferId> views_;
   std::map<std::tuple<ValueId, std::string, size_t>, BufferId> weights_;
-  std::map<std::pair<int, int>, BufferId> handed_;                 // flow, stage
-  std::map<std::tuple<int, size_t, size_t>, BufferId> gradients_;  // stage, node, input
-  std::map<std::tuple<int, size_t, size_t>, BufferId> written_;    // the same: where it was written in the end
-  std::map<std::tuple<int, size_t, size_t>, BufferId> parts_;      // the same, of weights
-  std::map<std::pair<int, ValueId>, BufferId> sums_;               // stage, root
-  std::map<ValueId, BufferId> losses_;                             // by output
-  std::map<std::pair<int, size_t>, Operand> output_gradients_;     // stage, node
   std::map<int, StageWeights> stage_weights_;
   BufferId workspace_;
   struct Variant {
@@ -740,7 +530,7 @@ class TrainingBuilder {
 }  // namespace
 
 void lower_training_device(const TrainingInput& input, const std::vector<Flow>& flows, const TrainingOrders& orders,
-                           int d, InternedDescs& interned, Program& program) {
+                           int d, std::map<Isa, std::vector<int>>& interned, Program& program) {
   TrainingBuilder(input, flows, orders, d, interned, program).build();
 }
 

@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "base/index.h"
+#include "base/json_number.h"
 #include "schedule/evaluate.h"
 
 namespace nlsplit {
@@ -23,9 +24,9 @@ SlotKey key_of(const ScheduledSlot& slot) { return {slot.stage, slot.phase, slot
 
 Result<ScheduledSlot> slot_from(const json& value) {
   ScheduledSlot slot;
-  slot.stage = value.at(0).get<int>();
+  slot.stage = whole_number<int>(value.at(0));
   ASSIGN_OR_RETURN(slot.phase, parse_phase(value.at(1).get<std::string>()));
-  slot.micro_batch = value.at(2).get<int>();
+  slot.micro_batch = whole_number<int>(value.at(2));
   return slot;
 }
 

@@ -9,7 +9,7 @@
 
 #include "base/hash.h"
 #include "base/text_reader.h"
-#include "kernels/gradient.h"
+#include "kernels/without_kernel.h"
 #include "program/text_words.h"
 
 namespace nlsplit {
@@ -39,14 +39,6 @@ void print_attrs(std::string& out, const Attrs& attrs) {
 
 void print_compute(std::string& out, const Program& program, const DeviceProgram& device, const Instr& instr) {
   const ComputeDesc& desc = program.descs[static_cast<size_t>(instr.desc)];
-  if (is_gradient(desc)) {
-    ComputeDesc of = desc;
-    of.kernel.clear();
-    fmt::format_to(Out(out), "{}(", gradient_word);
-    print_operands(out, device, instr.reads);
-    fmt::format_to(Out(out), ") of {}", quote(signature(of)));
-    return;
-  }
   if (update_of(desc)) {
     fmt::format_to(Out(out), "{}(", update_word);
     print_operands(out, device, instr.reads);
@@ -73,6 +65,11 @@ void print_compute(std::string& out, const Program& program, const DeviceProgram
     out += " workspace ";
     print_operand(out, device, instr.workspace);
   }
+  const bool as_stored = std::ranges::equal(instr.writes, desc.outputs, {},
+                                            [&](const Operand& operand) { return type_of(device, operand); });
+  if (as_stored) return;
+  fmt::format_to(Out(out), " {}", makes_word);
+  for (const TensorType& type : desc.outputs) fmt::format_to(Out(out), " {}", to_string(type));
 }
 
 void print_instr(std::string& out, const Program& program, const DeviceProgram& device, const Instr& instr) {

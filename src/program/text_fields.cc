@@ -33,4 +33,23 @@ Error unknown_name(const TextReader& in, std::string_view what, std::string_view
       fmt::format("unknown {} {}{}", what, name, hint.empty() ? "" : fmt::format("; did you mean {}?", hint)));
 }
 
+Result<TensorType> read_type(TextReader& in) {
+  ASSIGN_OR_RETURN(const std::string_view dtype, in.word("a tensor type such as f32[8,3]"));
+  std::string text(dtype);
+  RETURN_IF_ERROR(in.expect("["));
+  text += "[";
+  while (!in.accept("]")) {
+    if (in.at_end_of_line()) return in.error("the type's ] is missing");
+    text += in.peek();
+    (void)in.accept(in.peek());
+  }
+  text += "]";
+  for (const std::string_view block : {"c4", "c8", "c16"}) {
+    if (in.accept(block)) text += block;
+  }
+  auto parsed = parse_tensor_type(text);
+  if (!parsed) return in.error(parsed.error().message);
+  return std::move(parsed).value();
+}
+
 }  // namespace nlsplit

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/text_reader.h"
+#include "graph/graph.h"
 
 namespace nlsplit {
 
@@ -16,6 +17,9 @@ Result<int64_t> read_integer(TextReader& in, std::string_view what, int64_t low,
 Result<int> read_small(TextReader& in, std::string_view what, int low = 0);
 // "memory 4096": the key, then a number from 0 on.
 Result<int64_t> read_keyed(TextReader& in, std::string_view key);
+
+// "f32[8,3]", "f32[8,16,7,7]c8"
+Result<TensorType> read_type(TextReader& in);
 
 // "unknown buffer a1; did you mean a2?"; no hint: without the question.
 Error unknown_name(const TextReader& in, std::string_view what, std::string_view name, const std::string& hint = {});

@@ -146,25 +146,6 @@ class Parser {
     return ok_status();
   }
 
-  Result<TensorType> type() {
-    ASSIGN_OR_RETURN(const std::string_view dtype, in_.word("a tensor type such as f32[8,3]"));
-    std::string text(dtype);
-    RETURN_IF_ERROR(in_.expect("["));
-    text += "[";
-    while (!in_.accept("]")) {
-      if (in_.at_end_of_line()) return in_.error("the type's ] is missing");
-      text += in_.peek();
-      (void)in_.accept(in_.peek());
-    }
-    text += "]";
-    for (const std::string_view block : {"c4", "c8", "c16"}) {
-      if (in_.accept(block)) text += block;
-    }
-    auto parsed = parse_tensor_type(text);
-    if (!parsed) return in_.error(parsed.error().message);
-    return std::move(parsed).value();
-  }
-
   Result<BufferKind> buffer_kind() {
     ASSIGN_OR_RETURN(const std::string_view word, in_.word("a kind of buffer"));
     for (const BufferKind kind : {BufferKind::input, BufferKind::output, BufferKind::weight, BufferKind::state,
@@ -177,7 +158,7 @@ class Parser {
   Status buffer() {
     Buffer buffer;
     ASSIGN_OR_RETURN(buffer.name, read_name(in_, "a buffer name"));
-    ASSIGN_OR_RETURN(buffer.type, type());
+    ASSIGN_OR_RETURN(buffer.type, read_type(in_));
     ASSIGN_OR_RETURN(buffer.kind, buffer_kind());
     const auto index = device_->buffers.size();
     if (buffer.kind == BufferKind::view) {

@@ -7,8 +7,8 @@
 #include <tuple>
 
 #include "graph/attr_text.h"
-#include "kernels/gradient.h"
 #include "kernels/signature.h"
+#include "kernels/without_kernel.h"
 #include "program/text_fields.h"
 #include "program/text_words.h"
 
@@ -100,8 +100,6 @@ Result<Instr> InstrParser::instruction() {
     }
     if (moves) {
       RETURN_IF_ERROR(movement(instr));
-    } else if (word == gradient_word) {
-      RETURN_IF_ERROR(gradient(instr));
     } else if (word == update_word) {
       RETURN_IF_ERROR(update(instr));
     } else {
@@ -167,29 +165,19 @@ Status InstrParser::compute(Instr& instr, std::string_view word) {
     const Operand& read = instr.reads[i];
     if (!read.buffer.valid()) return in_.error("a computation's operands cannot be left out");
     desc.inputs.push_back(type_of(*device_, read));
-    const bool constant = device_->buffer(device_->root(read.buffer)).kind == BufferKind::weight;
+    const bool constant = device_->buffer(read.buffer).kind == BufferKind::weight;  // a view is none, as in describe
     if (constant && i < 64) desc.weights |= uint64_t{1} << i;
   }
   for (const Operand& write : instr.writes) {
     if (!write.buffer.valid()) return in_.error("a result cannot be left out");
     desc.outputs.push_back(type_of(*device_, write));
   }
+  if (in_.accept(makes_word)) {
+    for (TensorType& type : desc.outputs) {
+      ASSIGN_OR_RETURN(type, read_type(in_));
+    }
+  }
   instr.desc = intern(desc);
-  return ok_status();
-}
-
-// gradient(dy, …) of "Conv(f32[8,3,8,8], by f32[16,3,3,3]) {…} -> f32[8,16,8,8]"
-Status InstrParser::gradient(Instr& instr) {
-  instr.opcode = Opcode::compute;
-  RETURN_IF_ERROR(in_.expect("("));
-  ASSIGN_OR_RETURN(instr.reads, operands(")"));
-  RETURN_IF_ERROR(in_.expect("of"));
-  ASSIGN_OR_RETURN(const std::string of, in_.quoted("what it is the gradient of"));
-  auto desc = parse_signature(of);
-  if (!desc) return in_.error(desc.error().message);
-  if (!is_gradient(*desc)) return in_.error("the gradient by nothing: what it is by has `by ` before its type");
-  desc->kernel = gradient_kernel;
-  instr.desc = intern(*desc);
   return ok_status();
 }
 

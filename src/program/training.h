@@ -1,48 +1,46 @@
-// What training adds to a graph: which weights are trained, the gradients of every node, and the loss at its outputs.
-//
-// The backward pass is reverse accumulation over the graph's own nodes (docs/training.md): for each node, last one
-// first, an *input gradient* computation (the phase I of schedule/schedules.h) and a *weight gradient* one (W), which
-// may run later. The loss is the softmax cross-entropy of the outputs.
+// A training step as a graph: the network's nodes, then those of the loss, then those of the gradients
+// (graph/differentiate/). Plans cut the network; each further node is in the stage of the node it belongs to.
 #pragma once
 
-#include <map>
 #include <set>
 #include <vector>
 
+#include "graph/differentiate/differentiate.h"
+#include "graph/differentiate/loss.h"
 #include "graph/optimizer.h"
-#include "kernels/assign.h"
-#include "kernels/gradient.h"
+#include "graph/weights.h"
 
 namespace nlsplit {
 
 struct TrainingOptions {
   Optimizer optimizer = Optimizer::sgd;
   bool recompute = false;  // a stage keeps only what it was given, and computes the rest again before its gradients
+  Loss loss = Loss::softmax_cross_entropy;
+  int micro_batches = 1;               // of a step
   std::set<ContentId> constants = {};  // weights that are none: masks, tables of positions (WeightStore::formulas)
 };
 
-// One part of a node's gradient: I or W.
-struct NodeGradient {
-  uint64_t by = 0;              // bit i: the gradient by input i is wanted
-  uint64_t passes = 0;          // of those, the ones that are the output's gradient itself
-  size_t same_as = 0;           // the first node with the same desc
-  ComputeDesc desc;             // by & ~passes; nothing if that is empty
-  std::vector<ValueId> writes;  // the inputs it is by, in the order of the desc's results
-  std::vector<ValueId> keeps;   // values it reads besides the output's gradient, in the order of the desc's operands
-  bool computes() const { return (by & ~passes) != 0; }
+// What a graph of a training step says of its nodes.
+struct StepNodes {
+  size_t network = 0;                        // nodes [0, network) are the network's
+  std::vector<NodePhase> phases;             // [node]
+  std::vector<size_t> origins;               // [node]: the network's node whose stage it is in; of those themselves
+  std::vector<std::vector<size_t>> derived;  // [node of the network]: those of the loss and of gradients it is the
+                                             // origin of, ascending
+  std::vector<bool> computed;                // [node]: the loss or a gradient depends on it; never a view
+  std::vector<ValueId> trained;              // weights
+  std::vector<ValueId> gradients;            // [trained]
+  WeightStore constants;                     // what the gradients need besides the network's weights
 };
 
-struct Training {
-  TrainingOptions options;
-  std::vector<bool> trained;       // [value]: a weight that changes
-  std::vector<bool> has_gradient;  // [value]: made by a node, and depends on a trained weight
-  std::vector<NodeGradient> input_gradients, weight_gradients;  // [node]
-  std::vector<ValueId> losses;                                  // the outputs that have a gradient; one for each root
+struct StepGraph {
+  Graph graph;  // no outputs: a step ends with its updates
+  StepNodes nodes;
 };
 
-// root: of KernelGraph. A weight is trained if it is f32, has more than one element (scalars are constants of a
-// formula), is not among the constants and its operator has a gradient by it. Errors: a node of which no gradient is
-// known, by name; nothing to train.
-Result<Training> plan_training(const Graph& graph, const std::vector<ValueId>& root, const TrainingOptions& options);
+// The loss is of the first output, and a micro-batch's share of it: its mean over all samples of the step.
+// A weight is trained if it is f32, has more than one element (scalars are constants of a formula), is not among the
+// constants, and the loss depends on it. Errors: with_loss's and differentiate's; nothing to train.
+Result<StepGraph> step_graph(const Graph& network, const TrainingOptions& options);
 
 }  // namespace nlsplit

@@ -5,45 +5,50 @@
 namespace nlsplit {
 
 StageMemory stage_memory(const KernelGraph& graph, const Stage& stage) {
-  const Graph& g = graph.graph;
   const Training& training = *graph.training;
-  StageMemory memory{bytes(0), bytes(0), bytes(0)};
-  std::set<ValueId> weights, kept_for_input, kept_for_weights, output_gradients;
-  for (size_t n = stage.begin; n < stage.end; ++n) {
-    if (is_view(g.nodes[n].op)) continue;
+  const StepNodes& nodes = training.nodes;
+  const Graph& g = training.step.graph;
+  std::set<ValueId> weights, read_by_input, read_by_weight;  // roots
+  const auto visit = [&](size_t n) {
+    if (!nodes.computed[n]) return;
     for (const ValueId read : reads_of(g.nodes[n])) {
-      const ValueId root = graph.root[read.index()];
-      if (g.value(root).kind == ValueKind::weight) weights.insert(root);
+      const ValueId root = training.step.root[read.index()];
+      if (g.value(root).kind == ValueKind::weight)
+        weights.insert(root);
+      else if (nodes.phases[n] == NodePhase::input)
+        read_by_input.insert(root);
+      else if (nodes.phases[n] == NodePhase::weight)
+        read_by_weight.insert(root);
     }
-    const auto keep = [&](const NodeGradient& part, std::set<ValueId>& kept) {
-      for (const ValueId value : part.keeps) {
-        const ValueId root = graph.root[value.index()];
-        if (g.value(root).kind != ValueKind::weight) kept.insert(root);
-      }
-    };
-    keep(training.input_gradients[n], kept_for_input);
-    keep(training.weight_gradients[n], kept_for_weights);
-    if (training.weight_gradients[n].by != 0) output_gradients.insert(g.nodes[n].outputs[0]);
+  };
+  for (size_t n = stage.begin; n < stage.end; ++n) {
+    visit(n);
+    for (const size_t derived : nodes.derived[n]) visit(derived);
   }
-  for (const ValueId loss : training.losses) {
-    const size_t made = g.value(graph.root[loss.index()]).producer.index();
-    if (stage.begin <= made && made < stage.end) kept_for_input.insert(graph.root[loss.index()]);
-  }
+  StageMemory memory{bytes(0), bytes(0), bytes(0)};
+  const std::set<ValueId> trained(nodes.trained.begin(), nodes.trained.end());
   for (const ValueId root : weights) {
-    const int copies = training.trained[root.index()] ? 2 + state_tensors(training.options.optimizer) : 1;
+    const int copies = trained.contains(root) ? 2 + state_tensors(training.options.optimizer) : 1;
     memory.weights += bytes(copies * size_of(g.value(root).type).value());
   }
-  std::set<ValueId> kept = kept_for_weights;
-  kept.insert(kept_for_input.begin(), kept_for_input.end());
+  // What each phase leaves for later ones: what was given comes with F, gradients with I.
+  const auto phase_of = [&](ValueId root) {
+    const Value& value = g.value(root);
+    return value.kind == ValueKind::node ? nodes.phases[value.producer.index()] : NodePhase::forward;
+  };
   const auto given = [&](ValueId root) {
     const Value& value = g.value(root);
-    return value.kind != ValueKind::node || value.producer.index() < stage.begin;
+    return value.kind != ValueKind::node || nodes.origins[value.producer.index()] < stage.begin;
   };
+  std::set<ValueId> kept = read_by_weight;
+  kept.insert(read_by_input.begin(), read_by_input.end());
   for (const ValueId root : kept) {
-    if (!training.options.recompute || given(root)) memory.kept_until_input += size_of(g.value(root).type);
+    if (phase_of(root) == NodePhase::forward && (!training.options.recompute || given(root)))
+      memory.kept_until_input += size_of(g.value(root).type);
   }
-  for (const ValueId root : kept_for_weights) memory.kept_until_weights += size_of(g.value(root).type);
-  for (const ValueId root : output_gradients) memory.kept_until_weights += size_of(g.value(root).type);
+  for (const ValueId root : read_by_weight) {
+    if (phase_of(root) != NodePhase::weight) memory.kept_until_weights += size_of(g.value(root).type);
+  }
   return memory;
 }
 

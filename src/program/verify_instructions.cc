@@ -4,7 +4,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "kernels/gradient.h"
+#include "graph/memory.h"
+#include "kernels/without_kernel.h"
 #include "program/text.h"
 #include "program/verify_parts.h"
 
@@ -28,6 +29,11 @@ bool share_bytes(const OperandBytes& a, const OperandBytes& b) {
 }
 
 // A weight's gradient may lie in a buffer of all gradients of a stage: then it is a slice, flat but of the same size.
+bool is_or_holds(const TensorType& given, const Operand& operand, const TensorType& wanted) {
+  return given == wanted || (!operand.whole() && given.dtype == wanted.dtype && given.block == wanted.block &&
+                             element_count(given.shape) == element_count(wanted.shape));
+}
+
 Status check_operands(const DeviceProgram& device, std::string_view what, std::span<const Operand> operands,
                       std::span<const TensorType> types) {
   if (operands.size() != types.size())
@@ -35,21 +41,18 @@ Status check_operands(const DeviceProgram& device, std::string_view what, std::s
   for (size_t i = 0; i < operands.size(); ++i) {
     if (!operands[i].buffer.valid()) return invalid_input(fmt::format("{} {} is left out", what, i));
     const TensorType given = type_of(device, operands[i]);
-    const bool slice = !operands[i].whole() && given.dtype == types[i].dtype &&
-                       element_count(given.shape) == element_count(types[i].shape);
-    if (given != types[i] && !slice)
+    if (!is_or_holds(given, operands[i], types[i]))
       return invalid_input(fmt::format("{} {} is {}, not {}", what, i, to_string(given), to_string(types[i])));
   }
   return ok_status();
 }
 
-// Gradients and updates: no kernel, so no level, packing or workspace.
-Status check_training(const DeviceProgram& device, const Instr& instr, const ComputeDesc& desc) {
+// No kernel, so no level, packing or workspace.
+Status check_without_kernel(const DeviceProgram& device, const Instr& instr, const ComputeDesc& desc) {
   if (instr.workspace.buffer.valid()) return invalid_input("it has no kernel that needs a workspace");
-  RETURN_IF_ERROR(is_gradient(desc) ? verify_gradient(desc) : verify_update(desc));
-  const GradientOperands of = is_gradient(desc) ? gradient_operands(desc) : GradientOperands{desc.inputs, desc.outputs};
-  RETURN_IF_ERROR(check_operands(device, "operand", instr.reads, of.reads));
-  return check_operands(device, "result", instr.writes, of.writes);
+  RETURN_IF_ERROR(verify_without_kernel(desc));
+  RETURN_IF_ERROR(check_operands(device, "operand", instr.reads, desc.inputs));
+  return check_operands(device, "result", instr.writes, desc.outputs);
 }
 
 // A sum may be one of its terms, but not shifted against it.
@@ -196,11 +199,13 @@ Status InstructionChecker::check_kernel(const DeviceProgram& device, const Instr
     if (!wanted.empty()) read_packed[root.index()] = true;
   }
   for (size_t i = 0; i < instr.writes.size(); ++i) {
-    if (type_of(device, instr.writes[i]) != desc.outputs[i]) {
+    if (!is_or_holds(type_of(device, instr.writes[i]), instr.writes[i], desc.outputs[i])) {
       return invalid_input(fmt::format("result {} is {}, but {} makes {}", i,
                                        to_string(type_of(device, instr.writes[i])), name_of(desc.op),
                                        to_string(desc.outputs[i])));
     }
+    if (operand_bytes(device, instr.writes[i]).begin % arena_alignment != 0)
+      return invalid_input(fmt::format("result {} begins at no multiple of {} B", i, arena_alignment));
   }
   RETURN_IF_ERROR(check_results_apart(device, instr, in_place_inputs(*kernel, desc)));
   return check_workspace(device, instr, workspace_of(*kernel, desc, device.isa, device.cores));
@@ -216,7 +221,7 @@ Status InstructionChecker::check_instr(const DeviceProgram& device, const Instr&
   const ComputeDesc& desc = program_.descs[static_cast<size_t>(instr.desc)];
   if (has_no_kernel(desc)) {
     RETURN_IF_ERROR(check_unpacked(device, instr));
-    RETURN_IF_ERROR(check_training(device, instr, desc));
+    RETURN_IF_ERROR(check_without_kernel(device, instr, desc));
   } else {
     RETURN_IF_ERROR(check_kernel(device, instr, read_packed));
   }

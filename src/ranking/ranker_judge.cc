@@ -201,15 +201,11 @@ void Ranker::count_costs() {
     if (first_with_costs_of(device, scenario_.cluster, costs_) != device) continue;
     const Isa isa = scenario_.cluster.device(device).isa;
     for (const PreparedModel& prepared : prepared_) {
-      const std::vector<ComputeDesc>& descs = prepared.kernels.chosen.at(isa).descs;
-      const std::vector<NodeKernel>& kernels = prepared.kernels.kernels.at(isa);
+      const KernelGraph& all = prepared.kernels.training ? prepared.kernels.training->step : prepared.kernels;
+      const std::vector<ComputeDesc>& descs = all.chosen.at(isa).descs;
+      const std::vector<NodeKernel>& kernels = all.kernels.at(isa);
       for (size_t n = 0; n < descs.size(); ++n) {
         if (kernels[n].same_as == n) count_cost(device, descs[n]);
-      }
-      if (const auto& training = prepared.kernels.training) {
-        for (const auto* parts : {&training->input_gradients, &training->weight_gradients}) {
-          for (const NodeGradient& part : *parts) count_cost(device, part.desc);
-        }
       }
     }
   }

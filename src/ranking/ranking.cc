@@ -76,8 +76,10 @@ Result<PreparedModel> prepare_model(const Scenario& scenario, const Graph& optim
   }
   PreparedModel prepared;
   prepared.micro_batches = micro_batches;
+  std::optional<TrainingOptions> training = scenario.training;
+  if (training) training->micro_batches = micro_batches;
   auto kernels = choose_kernels(std::move(graph), levels_of(scenario.cluster),
-                                prefer ? prefer : fastest_measured(scenario.costs), scenario.training);
+                                prefer ? prefer : fastest_measured(scenario.costs), training);
   if (!kernels) return kernels.error();
   prepared.kernels = std::move(*kernels);
   return prepared;

@@ -101,13 +101,16 @@ Status parse_model(const Source& source, const Yaml& node, Scenario& scenario) {
 Status parse_training(const Source& source, const Fields& workload, Scenario& scenario) {
   const Yaml* optimizer = workload.find("optimizer");
   const Yaml* recompute = workload.find("recompute");
+  const Yaml* loss = workload.find("loss");
   if (!scenario.training) {
-    for (const Yaml* key : {optimizer, recompute}) {
-      if (key == nullptr) continue;
-      return source.at(
-          *key, fmt::format("'{}' is for training: mode: training", key == optimizer ? "optimizer" : "recompute"));
+    for (const auto& [key, name] : {std::pair(optimizer, "optimizer"), {recompute, "recompute"}, {loss, "loss"}}) {
+      if (key != nullptr) return source.at(*key, fmt::format("'{}' is for training: mode: training", name));
     }
     return ok_status();
+  }
+  if (loss != nullptr) {
+    ASSIGN_OR_RETURN(const size_t chosen, read_choice(source, *loss, "loss", loss_names()));
+    scenario.training->loss = static_cast<Loss>(chosen);
   }
   if (optimizer != nullptr) {
     std::vector<std::string_view> names;
@@ -125,7 +128,7 @@ Status parse_training(const Source& source, const Fields& workload, Scenario& sc
 
 Status parse_workload(const Source& source, const Yaml& node, Scenario& scenario) {
   ASSIGN_OR_RETURN(const Fields workload, Fields::open(source, node, "workload",
-                                                       {"mode", "batch", "micro_batches", "optimizer", "recompute"}));
+                                                       {"mode", "batch", "micro_batches", "optimizer", "recompute", "loss"}));
   if (const Yaml* mode = workload.find("mode")) {
     static constexpr std::array<std::string_view, 2> modes = {"inference", "training"};
     ASSIGN_OR_RETURN(const size_t chosen, read_choice(source, *mode, "mode", modes));

@@ -213,7 +213,7 @@ Status lower_command(const LowerArguments& arguments) {
   const bool to_run = !arguments.save.empty() || !arguments.profile_set.empty() || !arguments.validation.dir.empty();
   if (loaded.scenario.training && to_run) {
     Error error = unsupported(
-        "this scenario trains, and training runs in simulation only: nothing can run or measure gradients yet; nlsim "
+        "this scenario trains, and training runs in simulation only: nothing can run or measure updates yet; nlsim "
         "rank, simulate and lower take it, and with mode: inference it runs");
     error.where.file = loaded.scenario.file;
     return error;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/json_number.h"
+
 namespace nlsplit {
 namespace {
 
@@ -268,8 +270,8 @@ std::vector<MessageGame> message_games_of(const json& list) {
   std::vector<MessageGame> games;
   for (const json& entry : list) {
     games.push_back({entry.at("folder").get<std::string>(), entry.at("a").get<std::string>(),
-                     entry.at("b").get<std::string>(), entry.at("bytes").get<int64_t>(),
-                     entry.at("messages").get<int>()});
+                     entry.at("b").get<std::string>(), whole_number<int64_t>(entry.at("bytes")),
+                     whole_number<int>(entry.at("messages"))});
   }
   return games;
 }
@@ -305,7 +307,7 @@ Result<GameSet> parse_game_set(const std::string& text, const std::string& file)
     if (value.at("format") != "nlsplit-game-set" || value.at("version") != 2)
       return invalid_input(fmt::format("{}: not a set of games of version 2", file));
     GameSet set;
-    set.eager_limit = bytes(value.at("eager_limit_bytes").get<int64_t>());
+    set.eager_limit = bytes(whole_number<int64_t>(value.at("eager_limit_bytes")));
     for (const json& entry : value.at("games")) {
       set.games.push_back({entry.at("folder").get<std::string>(), entry.at("a").get<std::string>(),
                            entry.at("b").get<std::string>(), entry.at("sizes").get<std::vector<int64_t>>()});
@@ -313,7 +315,7 @@ Result<GameSet> parse_game_set(const std::string& text, const std::string& file)
     for (const json& entry : value.at("pairs")) {
       set.pairs.push_back({entry.at("quiet").get<std::string>(), entry.at("loud").get<std::string>(),
                            entry.at("a").get<std::string>(), entry.at("b").get<std::string>(),
-                           entry.at("bytes").get<int64_t>()});
+                           whole_number<int64_t>(entry.at("bytes"))});
     }
     set.crossings = message_games_of(value.at("crossings"));
     set.slowed = message_games_of(value.at("slowed"));

@@ -4,6 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/json_number.h"
+
 namespace nlsplit {
 
 using nlohmann::json;
@@ -47,19 +49,20 @@ Result<PlanSet> parse_plan_set(const std::string& text, const std::string& file)
     PlanSet set;
     value.at("scenario").get_to(set.scenario);
     value.at("model").get_to(set.model);
-    value.at("batch").get_to(set.batch);
+    set.batch = whole_number<int64_t>(value.at("batch"));
     value.at("gauges_s").get_to(set.gauges_s);
     const json& draw = value.at("draw");
-    set.draw = {draw.at("top").get<size_t>(), draw.at("also").get<size_t>(), draw.at("seed").get<uint64_t>()};
+    set.draw = {whole_number<size_t>(draw.at("top")), whole_number<size_t>(draw.at("also")),
+                whole_number<uint64_t>(draw.at("seed"))};
     for (const json& entry : value.at("plans")) {
       PredictedPlan p;
       entry.at("folder").get_to(p.folder);
       entry.at("plan").get_to(p.text);
       entry.at("stages").get_to(p.stages);
-      entry.at("micro_batches").get_to(p.micro_batches);
+      p.micro_batches = whole_number<int>(entry.at("micro_batches"));
       entry.at("schedule").get_to(p.schedule);
       entry.at("fingerprint").get_to(p.fingerprint);
-      entry.at("number").get_to(p.number);
+      p.number = whole_number<size_t>(entry.at("number"));
       entry.at("sampled").get_to(p.sampled);
       entry.at("devices").get_to(p.devices);
       entry.at("hosts").get_to(p.hosts);

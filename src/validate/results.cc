@@ -13,6 +13,7 @@
 
 #include "base/descriptor.h"
 #include "base/file.h"
+#include "base/json_number.h"
 #include "base/sync.h"
 
 namespace nlsplit {
@@ -41,7 +42,7 @@ json to_json(const PlanRun& run) {
 PlanRun run_of(const json& value) {
   PlanRun run;
   value.at("fingerprint").get_to(run.fingerprint);
-  value.at("round").get_to(run.round);
+  run.round = whole_number<int>(value.at("round"));
   if (value.contains("error")) {
     value.at("error").get_to(run.error);
     return run;

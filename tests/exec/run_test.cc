@@ -59,7 +59,7 @@ TEST(Run, AProgramThatVerifyRejectsIsNotRun) {
 }
 
 // A hand-made training step of ordinary kernels runs (contract_test.cc); gradients have no code yet.
-TEST(Run, GradientsRunInSimulationOnly) {
+TEST(Run, UpdatesRunInSimulationOnly) {
   const auto program = parse_program(R"(nlsplit program 1
 program train batch 2 micro_batches 1
 device A cpu host a isa v2 memory 1048576
@@ -67,8 +67,9 @@ device A cpu host a isa v2 memory 1048576
   buffer dy f32[2,3] input
   buffer w f32[4,3] state content 7
   buffer dw f32[4,3] stash
+  buffer ws f32[4096] scratch
   segment W stage 0 phase W
-    dw = gradient(dy, x) of "MatMul(f32[2,4], by f32[4,3]) -> f32[2,3]" as "dw fc"
+    dw = Gemm(x, dy) {alpha=1.0, beta=1.0, transA=1, transB=0} kernel gemm_v2 workspace ws as "dw fc"
   segment S stage 0 phase step
     w = update(w, dw) by sgd
   order
@@ -81,7 +82,7 @@ device A cpu host a isa v2 memory 1048576
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(exit_code(result.error()), 2);
   EXPECT_THAT(result.error().message, AllOf(HasSubstr("training runs in simulation only"),
-                                            HasSubstr("device A segment W `dw = gradient(dy, x)")));
+                                            HasSubstr("device A segment S `w = update(w, dw) by sgd`")));
 }
 
 // Two devices whose computations are said to take 20 ms each: they do, whatever this machine can, and so does the

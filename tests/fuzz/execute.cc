@@ -15,7 +15,7 @@
 #include "exec/run_threads.h"
 #include "fuzz/expect.h"
 #include "graph/memory.h"
-#include "kernels/gradient.h"
+#include "kernels/without_kernel.h"
 #include "program/lower.h"
 #include "program/text.h"
 #include "program/verify.h"

@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "graph/operators/operator.h"
-#include "kernels/gradient.h"
 #include "kernels/random_desc.h"
+#include "kernels/without_kernel.h"
 
 namespace nlsplit {
 namespace {
@@ -31,52 +33,58 @@ TEST(Signature, ParsesBack) {
   EXPECT_GT(tried, 500);
 }
 
-TEST(Signature, GradientsAndUpdatesParseBack) {
-  ComputeDesc forward;
-  forward.kernel = "matmul_v3";
-  forward.op = Op::MatMul;
-  forward.weights = 2;
-  forward.inputs = {{DType::f32, {2, 4}}, {DType::f32, {4, 3}}};
-  forward.outputs = {{DType::f32, {2, 3}}};
-  const ComputeDesc gradient = gradient_desc(forward, 3);
-  EXPECT_EQ(signature(gradient), "gradient MatMul(by f32[2,4], by f32[4,3]) -> f32[2,3]");
-  EXPECT_EQ(signature(gradient_desc(forward, 2)), "gradient MatMul(f32[2,4], by f32[4,3]) -> f32[2,3]");
+ComputeDesc relu_gradient() {
+  ComputeDesc desc;
+  desc.kernel = no_kernel;
+  desc.op = Op::ReluGradient;
+  desc.inputs = {{DType::f32, {2, 3}}, {DType::f32, {2, 3}}};
+  desc.outputs = {{DType::f32, {2, 3}}};
+  return desc;
+}
+
+TEST(Signature, WhatHasNoKernelParsesBack) {
+  EXPECT_EQ(signature(relu_gradient()), "none ReluGradient(f32[2,3], f32[2,3]) -> f32[2,3]");
   EXPECT_EQ(signature(update_desc(Optimizer::adam, {DType::f32, {4}})),
             "adam Identity(f32[4], f32[4], f32[4], f32[4]) -> f32[4] f32[4] f32[4]");
-  for (const ComputeDesc& desc :
-       {gradient, gradient_desc(forward, 1), update_desc(Optimizer::sgd, {DType::f32, {4}})}) {
+  for (const ComputeDesc& desc : {relu_gradient(), update_desc(Optimizer::sgd, {DType::f32, {4}})}) {
     const auto parsed = parse_signature(signature(desc));
     ASSERT_TRUE(parsed.ok()) << parsed.error().to_string();
     EXPECT_EQ(*parsed, desc);
   }
 }
 
-TEST(GradientDesc, WhatItReadsAndWritesAndWhatIsRefused) {
-  ComputeDesc forward;
-  forward.op = Op::MatMul;
-  forward.inputs = {{DType::f32, {2, 4}}, {DType::f32, {4, 3}}};
-  forward.outputs = {{DType::f32, {2, 3}}};
-  const GradientOperands operands = gradient_operands(gradient_desc(forward, 2));
-  ASSERT_EQ(operands.reads.size(), 2u);  // the result's gradient, then the other factor
-  EXPECT_EQ(operands.reads[0], forward.outputs[0]);
-  EXPECT_EQ(operands.reads[1], forward.inputs[0]);
-  EXPECT_EQ(operands.writes, std::vector<TensorType>{forward.inputs[1]});
-  EXPECT_TRUE(verify_gradient(gradient_desc(forward, 2)).ok());
-  EXPECT_THAT(verify_gradient(gradient_desc(forward, 4)).error().message, ::testing::HasSubstr("more inputs than"));
-  ComputeDesc wrong = gradient_desc(forward, 1);
-  wrong.outputs[0].shape = {2, 5};
-  EXPECT_THAT(verify_gradient(wrong).error().message, ::testing::HasSubstr("results of other types"));
-  ComputeDesc fused = gradient_desc(forward, 1);
-  fused.epilogue.push_back({Op::Relu, {}});
-  EXPECT_THAT(verify_gradient(fused).error().message, ::testing::HasSubstr("several steps at once"));
-  ComputeDesc sum = forward;
-  sum.op = Op::Add;
-  sum.inputs = {forward.outputs[0], forward.outputs[0]};
-  EXPECT_THAT(verify_gradient(gradient_desc(sum, 3)).error().message, ::testing::HasSubstr("nothing to compute"));
+TEST(WithoutKernel, WhatIsRefused) {
+  const auto refusal = [](const std::function<void(ComputeDesc&)>& change) {
+    ComputeDesc desc = relu_gradient();
+    change(desc);
+    const Status status = verify_without_kernel(desc);
+    return status.ok() ? "" : status.error().message;
+  };
+  EXPECT_EQ(refusal([](ComputeDesc&) {}), "");
+  EXPECT_THAT(refusal([](ComputeDesc& desc) {
+                desc.outputs[0].shape = {2, 5};
+              }),
+              ::testing::HasSubstr("results of other types"));
+  EXPECT_THAT(refusal([](ComputeDesc& desc) { desc.inputs.pop_back(); }), ::testing::HasSubstr("ReluGradient"));
+  EXPECT_THAT(refusal([](ComputeDesc& desc) { desc.weights = 4; }), ::testing::HasSubstr("more weights than inputs"));
+  EXPECT_THAT(refusal([](ComputeDesc& desc) {
+                desc.epilogue.push_back({Op::Relu, {}});
+              }),
+              ::testing::HasSubstr("several steps at once"));
+  EXPECT_THAT(refusal([](ComputeDesc& desc) {
+                desc.inputs[1] = {DType::f32, {2, 8, 1, 1}, 8};
+              }),
+              ::testing::HasSubstr("is not row-major"));
+  EXPECT_THAT(refusal([](ComputeDesc& desc) {
+                desc.op = Op::Flatten;
+                desc.inputs.pop_back();
+                desc.attrs = {{"axis", int64_t{1}}};
+              }),
+              ::testing::HasSubstr("a view computes nothing"));
   ComputeDesc update = update_desc(Optimizer::momentum, {DType::f32, {4}});
-  EXPECT_TRUE(verify_update(update).ok());
+  EXPECT_TRUE(verify_without_kernel(update).ok());
   update.inputs.pop_back();
-  EXPECT_THAT(verify_update(update).error().message,
+  EXPECT_THAT(verify_without_kernel(update).error().message,
               ::testing::HasSubstr("momentum reads a weight, its gradient and 1"));
 }
 

@@ -166,16 +166,6 @@ TEST(Verify, AKernelIsAskedNothingAboutWhatItCannotRun) {
   }
 }
 
-// It would be printed as a computation whose operands need not be there.
-TEST(Verify, AGradientIsBySomething) {
-  for (const char* of : {"Relu(f32[2,4])", "Relu(f32[2,4], f32[2,4], f32[2,4]) + Add + Add"}) {
-    const std::string text =
-        replaced(good, "a = reduce(x, x)", "a = gradient(x) of \"" + std::string(of) + " -> f32[2,4]\"");
-    EXPECT_NE(complaint(text).find("test.nls:7:"), std::string::npos) << complaint(text);
-    EXPECT_NE(complaint(text).find("the gradient by nothing"), std::string::npos) << complaint(text);
-  }
-}
-
 TEST(Verify, ScratchThatOverlapsALiveBuffer) {
   // s and t share bytes, and s is still read after t was written.
   std::string text =

@@ -64,8 +64,7 @@ TEST(VerifyPacked, OnlyTheirKernelReadsThem) {
               HasSubstr("reads w, which is packed"));
   EXPECT_THAT(complaint(text_of(more, product + "    z[0:4] = copy(w[0:4])\n")),
               HasSubstr("a slice of a packed weight"));
-  // A gradient has no kernel.
-  EXPECT_THAT(complaint(text_of(more, product + "    z = gradient(w, w) of \"Relu(by f32[4,8]) -> f32[4,8]\"\n")),
+  EXPECT_THAT(complaint(text_of(more, product + "    z = ReluGradient(w, w) kernel none\n")),
               HasSubstr("reads w, which is packed for"));
 }
 
@@ -136,10 +135,9 @@ TEST(VerifyWorkspace, IsThereAndSuffices) {
   const std::string cores = "cores 3 memory 1048576";
   EXPECT_THAT(complaint(text_of(buffers, product, cores)), HasSubstr("it needs 192 B of workspace and has 64 B"));
   EXPECT_EQ(complaint(text_of(replaced(buffers, "bytes 64\n", "bytes 192\n"), product, cores)), "");
-  EXPECT_THAT(
-      complaint(text_of(buffers + "  buffer z f32[4,8] scratch\n  buffer g f32[4,8] scratch\n",
-                        product + "    z = gradient(g, g) of \"Relu(by f32[4,8]) -> f32[4,8]\" workspace ws\n")),
-      HasSubstr("test.nls:"));  // the text has no place for one
+  EXPECT_THAT(complaint(text_of(buffers + "  buffer z f32[4,8] scratch\n  buffer g f32[4,8] scratch\n",
+                                product + "    z = ReluGradient(g, g) kernel none workspace ws\n")),
+              HasSubstr("it has no kernel that needs a workspace"));
 }
 
 // Kernels may write a result before they have read their operands.
@@ -210,14 +208,12 @@ TEST(VerifyTraining, OperandsFit) {
       "  buffer x f32[2,4] input\n  buffer g f32[2,4] scratch\n  buffer l f32[4,2] scratch\n"
       "  buffer y f32[2,4] output\n";
   const auto with = [&](const std::string& work) { return complaint(text_of(trained, "    " + work + "\n")); };
-  const std::string relu = " of \"Relu(by f32[2,4]) -> f32[2,4]\"";
-  EXPECT_EQ(with("y = gradient(x, g)" + relu), "");
-  EXPECT_THAT(with("y = gradient(x)" + relu), HasSubstr("1 operands where there must be 2"));
-  EXPECT_THAT(with("y = gradient(x, _)" + relu), HasSubstr("operand 1 is left out"));
-  EXPECT_THAT(with("y = gradient(x, l)" + relu), HasSubstr("operand 1 is f32[4,2], not f32[2,4]"));
-  EXPECT_THAT(with("l = gradient(x, g)" + relu), HasSubstr("result 0 is f32[4,2], not f32[2,4]"));
-  EXPECT_THAT(with("y = gradient(x, g) of \"Relu(by f32[2,4]) -> f32[4,2]\""), HasSubstr("results of other types"));
-  EXPECT_THAT(with("x = gradient(x, g)" + relu), HasSubstr("writes a buffer of kind input"));
+  EXPECT_EQ(with("y = ReluGradient(x, g) kernel none"), "");
+  EXPECT_THAT(with("y = ReluGradient(x) kernel none"), HasSubstr("1 inputs, ReluGradient takes 2"));
+  EXPECT_THAT(with("y = ReluGradient(x, _) kernel none"), HasSubstr("operands cannot be left out"));
+  EXPECT_THAT(with("y = ReluGradient(l, l) kernel none"), HasSubstr("results of other types"));
+  EXPECT_THAT(with("y = ReluGradient(x, g) kernel none makes f32[4,2]"), HasSubstr("results of other types"));
+  EXPECT_THAT(with("x = ReluGradient(x, g) kernel none"), HasSubstr("writes a buffer of kind input"));
 }
 
 TEST(VerifySlots, RunAsOftenAsTheirPhaseSays) {

@@ -5,7 +5,7 @@
 #include <functional>
 #include <string>
 
-#include "kernels/gradient.h"
+#include "kernels/without_kernel.h"
 #include "program/complaint.h"
 
 namespace nlsplit {
@@ -187,7 +187,7 @@ TEST(Structure, DescriptionsMayComeFromElsewhere) {
   EXPECT_THAT(verified_after([&](Program& p) { compute(p).writes[0] = {BufferId(1)}; }),
               HasSubstr("result 0 is f32[32]"));
   EXPECT_THAT(verified_after([&](Program& p) {
-                p.descs[0] = gradient_desc(p.descs[0], 1);
+                p.descs[0].kernel = no_kernel;
                 compute(p).workspace = {BufferId(4)};
               }),
               HasSubstr("it has no kernel that needs a workspace"));

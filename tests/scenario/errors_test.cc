@@ -87,6 +87,12 @@ const BadScenario bad_scenarios[] = {
     {"OptimizerOfInference", "inference", "inference, optimizer: adam",
      "s.yaml:2:40: 'optimizer' is for training: mode: training"
        "\n  | workload: {mode: inference, optimizer: adam, batch: 16, micro_batches: [1, 4]}"},
+    {"UnknownLoss", "inference", "training, loss: hinge",
+     "s.yaml:2:34: unknown loss 'hinge'; it is 'mean_squared_error' or 'softmax_cross_entropy'"
+       "\n  | workload: {mode: training, loss: hinge, batch: 16, micro_batches: [1, 4]}"},
+    {"LossOfInference", "inference", "inference, loss: mean_squared_error",
+     "s.yaml:2:35: 'loss' is for training: mode: training"
+       "\n  | workload: {mode: inference, loss: mean_squared_error, batch: 16, micro_batches: [1, 4]}"},
     {"RecomputeOfInference", "mode: inference", "recompute: full",
      "s.yaml:2:23: 'recompute' is for training: mode: training"
        "\n  | workload: {recompute: full, batch: 16, micro_batches: [1, 4]}"},

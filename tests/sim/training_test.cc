@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "kernels/gradient.h"
+#include "kernels/without_kernel.h"
 #include "program/lower.h"
 #include "sim/cases.h"
 #include "sim/data_movement.h"
@@ -62,6 +62,7 @@ TEST(TrainingSimulation, TiersAgreeWhereNothingContends) {
     const TrainingOptions options{Optimizer::adam, recompute};
     for (const int p : {1, 2, 3, 4}) {
       for (const int m : {1, 2, 4, 8}) {
+        if (p == 4 && m == 8) continue;  // there labels meet activations on a link
         const Cluster cluster = chain(p, 20e-6, 100e6);
         for (const SlotTable& table : {one_f_one_b(p, m), all_forward_first(p, m)}) {
           const testing::Case one = timed(lowered(p, 1, cluster, table, m, options), cluster, rooflines(cluster));
@@ -77,7 +78,7 @@ TEST(TrainingSimulation, TiersAgreeWhereNothingContends) {
 }
 
 // Every stage takes f, i and w: they are measured for its Relu, for that one's gradient, and for the gradient by the
-// weights; nothing else takes time.
+// weights (a Gemm whose first operand is turned); nothing else takes time.
 CostTable measured(const Program& program, const Cluster& cluster, double f, double i, double w, double step = 0) {
   Profile profile;
   profile.file = "measured.json";
@@ -85,8 +86,8 @@ CostTable measured(const Program& program, const Cluster& cluster, double f, dou
     profile.kernels[profile_key(desc, 1)] = {seconds(time), seconds(0), 1};
   };
   for (const ComputeDesc& desc : program.descs) {
-    const bool by_weights = desc.op == Op::MatMul && desc.gradient_by == 2;
-    put(desc, desc.op == Op::Relu ? (is_gradient(desc) ? i : f) : by_weights ? w : update_of(desc) ? step : 0);
+    const bool by_weights = desc.op == Op::Gemm && attr_int(desc.attrs, "transA") == 1;
+    put(desc, desc.op == Op::Relu ? f : desc.op == Op::ReluGradient ? i : by_weights ? w : update_of(desc) ? step : 0);
   }
   for (const DeviceProgram& device : program.devices) {
     for (const Segment& segment : device.segments) {
@@ -167,22 +168,23 @@ TEST(TrainingSimulation, TheRingTakesTwiceAllButOneChunks) {
   }
   // The input of the second copy, 16 x 32 floats, is as long as a chunk; it comes first.
   EXPECT_NEAR(moved, 3 * 2.048e-3, 1e-12);
-  EXPECT_NEAR(timing.makespan, 3 * 2.048e-3, 1e-9);
+  constexpr double labels = 16 * 8 * 1e-6;  // of the second copy: 16 integers of 8 bytes
+  EXPECT_NEAR(timing.makespan, 3 * 2.048e-3 + labels, 1e-9);
 }
 
-TEST(TrainingSimulation, AGradientThatWasNotMeasuredIsAnErrorThatSaysSo) {
+TEST(TrainingSimulation, AnUpdateThatWasNotMeasuredIsAnErrorThatSaysSo) {
   const Cluster cluster = chain(1, 0, 1e30);
   const Program program = lowered(1, 1, cluster, one_f_one_b(1, 1), 1, {});
   Profile profile;
-  profile.file = "forward_only.json";
+  profile.file = "without_updates.json";
   for (const ComputeDesc& desc : program.descs) {
     if (!has_no_kernel(desc)) profile.kernels[profile_key(desc, 1)] = {seconds(1), seconds(0), 1};
   }
   const CostTable costs({profile}, "test.yaml");
   const auto graph = build_timed_graph(program, dependencies(program).value(), cluster, costs);
   ASSERT_FALSE(graph.ok());
-  EXPECT_THAT(graph.error().message, HasSubstr("nlbench measures no gradients and updates yet"));
-  EXPECT_THAT(graph.error().fragment, HasSubstr("gradient Relu(by f32[16,32]) -> f32[16,32]"));
+  EXPECT_THAT(graph.error().message, HasSubstr("nlbench measures no updates yet"));
+  EXPECT_THAT(graph.error().fragment, HasSubstr("sgd Identity(f32[32,32], f32[32,32]) -> f32[32,32]"));
 }
 
 }  // namespace

@@ -55,7 +55,8 @@ TEST_F(Programs, TrainingIsRankedSimulatedAndPrinted) {
   EXPECT_THAT(value_of(read_file(scratch_ / "t.goal")), ::testing::StartsWith("num_ranks 3\n"));
   const Outcome printed = nlsim("lower " + file + " --plan mine");
   ASSERT_EQ(printed.code, 0) << printed.err;
-  for (const char* part : {" = gradient(", ") of \"Conv(", " = update(", ") by adam", "phase step"})
+  for (const char* part : {" = ConvWeightGradient(", " = SoftmaxCrossEntropy(", " makes f32[16,3,3,3]", " = update(",
+                           ") by adam", "phase step"})
     EXPECT_THAT(printed.out, HasSubstr(part));
 }
 

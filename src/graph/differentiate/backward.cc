@@ -71,6 +71,10 @@ ValueId Backward::transposed(ValueId value) {
   std::vector<int64_t> perm(shape(value).size());
   std::iota(perm.begin(), perm.end(), 0);
   std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
+  if (const Value& it = graph_.graph().value(value); it.kind == ValueKind::node) {
+    const Node& node = graph_.graph().node(it.producer);
+    if (node.op == Op::Transpose && attr_ints(node.attrs, "perm") == perm) return node.inputs[0];  // turned once before
+  }
   return add(Op::Transpose, {value}, {{"perm", std::move(perm)}});
 }
 

@@ -49,7 +49,7 @@ class Backward {
   ValueId summed(ValueId value, std::vector<int64_t> axes);  // which are gone then
   // The sum over all places that an operand of this shape was broadcast to.
   ValueId sum_to(ValueId value, const Shape& shape);
-  ValueId transposed(ValueId value);  // its last two axes
+  ValueId transposed(ValueId value);  // its last two axes; of such a Transpose what that has turned
 
  private:
   GraphBuilder& graph_;

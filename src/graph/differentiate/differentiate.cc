@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "graph/differentiate/backward.h"
-#include "graph/differentiate/rules.h"
+#include "graph/operators/operator.h"
 
 namespace nlsplit {
 namespace {
@@ -18,13 +18,17 @@ class Differentiation {
     depends_.assign(forward.values.size(), false);
   }
 
-  Result<Differentiated> run(ValueId loss, const std::vector<ValueId>& trained) {
+  Result<Differentiated> run(ValueId loss, const std::vector<ValueId>& trained, double seed) {
     mark(trained);
     if (!depends_[loss.index()]) return invalid_input("the loss depends on none of the trained weights");
     const TensorType& type = forward_.value(loss).type;
-    gradient_[loss.index()] = graph_.weight("d." + forward_.value(loss).name, type, weights_.add_fill(type, 1));
-    for (size_t n = forward_.nodes.size(); n-- > 0;) RETURN_IF_ERROR(go_back(forward_.nodes[n]));
+    gradient_[loss.index()] = graph_.weight("d." + forward_.value(loss).name, type, weights_.add_fill(type, seed));
     Differentiated result;
+    for (size_t n = 0; n < forward_.nodes.size(); ++n) result.origins.push_back(n);
+    for (size_t n = forward_.nodes.size(); n-- > 0;) {
+      RETURN_IF_ERROR(go_back(forward_.nodes[n]));
+      result.origins.resize(graph_.graph().nodes.size(), n);
+    }
     for (const ValueId weight : trained) {
       const ValueId gradient = gradient_[weight.index()];
       if (!gradient.valid())
@@ -55,7 +59,7 @@ class Differentiation {
       if (node.inputs[i].valid() && depends_[node.inputs[i].index()]) wanted |= uint64_t{1} << i;
     }
     if (!dy.valid() || wanted == 0) return ok_status();
-    const BackwardRule rule = backward_rule(node.op);
+    const auto rule = info(node.op).gradient;
     if (rule == nullptr || node.outputs.size() != 1 || !node.epilogue.empty())
       return unsupported(fmt::format("node {}: no gradient of {} is known", node.name, name_of(node.op)));
     backward_.begin(node, dy, wanted);
@@ -112,7 +116,7 @@ class Differentiation {
 }  // namespace
 
 Result<Differentiated> differentiate(const Graph& graph, ValueId loss, const std::vector<ValueId>& trained,
-                                     WeightStore& weights) {
+                                     WeightStore& weights, double seed) {
   if (element_count(graph.value(loss).type.shape) != 1)
     return invalid_input(
         fmt::format("the loss {} is {}, not one number", graph.value(loss).name, to_string(graph.value(loss).type)));
@@ -121,7 +125,7 @@ Result<Differentiated> differentiate(const Graph& graph, ValueId loss, const std
       return invalid_input(fmt::format("{} is no weight", graph.value(weight).name));
   }
   ASSIGN_OR_RETURN(GraphBuilder builder, reopen(graph));
-  return Differentiation(graph, std::move(builder), weights).run(loss, trained);
+  return Differentiation(graph, std::move(builder), weights).run(loss, trained, seed);
 }
 
 }  // namespace nlsplit

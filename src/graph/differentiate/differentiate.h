@@ -22,13 +22,15 @@ enum class NodePhase : uint8_t { forward, input, weight };
 struct Differentiated {
   Graph graph;                     // outputs: those of the forward graph, then `gradients`
   std::vector<NodePhase> phases;   // [node]
+  std::vector<size_t> origins;     // [node]: the forward node that it is the gradient of, or itself
   std::vector<ValueId> gradients;  // [trained]
 };
 
 // `loss`: a value of one element. `trained`: weights of the graph. Constants that the gradients need are added to
-// `weights`. Errors: a loss of several elements; a weight that the loss does not depend on; a node on the way whose
-// operator has no known gradient, or not by that operand (names the node).
+// `weights`. `seed`: the gradient of the loss by itself: 1, or the share of a micro-batch. Errors: a loss of several
+// elements; a weight that the loss does not depend on; a node on the way whose operator has no known gradient, or not
+// by that operand (names the node).
 Result<Differentiated> differentiate(const Graph& graph, ValueId loss, const std::vector<ValueId>& trained,
-                                     WeightStore& weights);
+                                     WeightStore& weights, double seed = 1);
 
 }  // namespace nlsplit

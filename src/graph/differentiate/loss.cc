@@ -28,10 +28,15 @@ Status check_free(const Graph& graph, std::string_view name) {
 
 }  // namespace
 
+std::span<const std::string_view> loss_names() {
+  static constexpr std::string_view names[] = {"mean_squared_error", "softmax_cross_entropy"};
+  return names;
+}
+
 Result<Loss> parse_loss(std::string_view name) {
-  if (name == "mean_squared_error") return Loss::mean_squared_error;
-  if (name == "softmax_cross_entropy") return Loss::softmax_cross_entropy;
-  return invalid_input(fmt::format("'{}' is no loss; there are mean_squared_error and softmax_cross_entropy", name));
+  const auto found = std::ranges::find(loss_names(), name);
+  if (found != loss_names().end()) return static_cast<Loss>(found - loss_names().begin());
+  return invalid_input(fmt::format("'{}' is no loss; there are {}", name, fmt::join(loss_names(), " and ")));
 }
 
 Result<GraphWithLoss> with_loss(const Graph& graph, Loss loss) {

@@ -1,6 +1,7 @@
 // The loss as nodes of the graph, behind its first output.
 #pragma once
 
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -16,7 +17,8 @@ enum class Loss : uint8_t {
   // output, or what the Softmax reads that makes it.
   softmax_cross_entropy,
 };
-// "mean_squared_error", "softmax_cross_entropy". Error: neither.
+std::span<const std::string_view> loss_names();  // in the order of the enum
+// Error: none of them.
 Result<Loss> parse_loss(std::string_view name);
 
 struct GraphWithLoss {

@@ -54,92 +54,72 @@ Flops flops_gelu(Types, Types out, const Attrs& attrs) {
 
 // ---- gradients
 
-// dx = dy where y > 0.
-Differentiated gradient_relu(const GradientQuery& query) { return each(query, 1, false, true); }
+// From the result where that says enough, because it is kept anyway.
 
-// dx = dy y (1 - y)
-Differentiated gradient_sigmoid(const GradientQuery& query) { return each(query, 3, false, true); }
-
-// dx = dy (1 - y y)
-Differentiated gradient_tanh(const GradientQuery& query) { return each(query, 3, false, true); }
-
-// y = x clip(x / 6 + 1 / 2, 0, 1): dx = dy (x / 3 + 1 / 2) in the middle, dy or 0 outside. Two x may share a y.
-Differentiated gradient_hard_swish(const GradientQuery& query) { return each(query, 3, true, false); }
-
-// dx = dy y
-Differentiated gradient_exp(const GradientQuery& query) { return each(query, 1, false, true); }
-
-// dx = dy / (y + y)
-Differentiated gradient_sqrt(const GradientQuery& query) { return each(query, 2, false, true); }
-
-Differentiated gradient_neg(const GradientQuery& query) { return each(query, 1, false, false); }
-
-// dx = dy (2 / sqrt(pi)) exp(-(x x))
-Differentiated gradient_erf(const GradientQuery& query) { return each(query, 5, true, false); }
-
-// dx = dy (Φ(x) + x φ(x)): Φ by a scale, erf, (1 + it) / 2 (4), φ by a square, a scale, exp, a scale (4), and the
-// formula (3). With t = tanh(u), u = x (r + r c x²): dx = dy ((1 + t) / 2 + x (1 - t²) / 2 (r + 3 r c x²)): t (5), each
-// bracket (2, 2, 2), and the products and sums between them (5).
-Differentiated gradient_gelu(const GradientQuery& query) {
-  return each(query, attr_string(query.attrs, "approximate") == "tanh" ? 16 : 11, true, false);
+// Unless alpha is negative y has x's sign.
+void back_leaky_relu(Backward& b) {
+  const bool same_sign = attr_float(b.attrs(), "alpha") >= 0;
+  b.give(0, b.add(Op::LeakyReluGradient, {b.dy(), same_sign ? b.y() : b.x(0)}, b.attrs()));
 }
-
-// dx = dy, or alpha dy where x < 0. Unless alpha is negative y has x's sign.
-Differentiated gradient_leaky_relu(const GradientQuery& query) {
-  const bool same_sign = attr_float(query.attrs, "alpha") >= 0;
-  return each(query, 1, !same_sign, same_sign);
+// The slope where y is strictly between its limits.
+void back_hard_sigmoid(Backward& b) {
+  b.give(0, b.add(Op::HardSigmoidGradient, {b.dy(), b.y()}, {{"alpha", attr_float(b.attrs(), "alpha")}}));
 }
-
-// dx = dy (times the slope) where y is strictly between its limits.
-Differentiated gradient_clamp(const GradientQuery& query) { return each(query, 1, false, true); }
+// dx = dy e^x = dy y
+void back_exp(Backward& b) { b.give(0, b.add(Op::Mul, {b.dy(), b.y()})); }
+// dx = dy / (2 y)
+void back_sqrt(Backward& b) { b.give(0, b.add(Op::Div, {b.dy(), b.add(Op::Add, {b.y(), b.y()})})); }
+void back_neg(Backward& b) { b.give(0, b.add(Op::Neg, {b.dy()})); }
+// dx = dy / x
+void back_log(Backward& b) { b.give(0, b.add(Op::Div, {b.dy(), b.x(0)})); }
 
 }  // namespace
 
 // clang-format off
-//  operator         inputs     attributes          types           work                  batch        split        gradient             traits
-ROW(Relu,            1,      1, no_attrs,           infer_same,     flops_each,           keeps_first, first_alike, gradient_relu,       maps_elements | is_step | takes_steps | has_kernels | plain_in_onnx)
-ROW(Sigmoid,         1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, gradient_sigmoid,    maps_elements | is_step | takes_steps | has_kernels | plain_in_onnx)
-ROW(Tanh,            1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, gradient_tanh,       maps_elements | is_step | takes_steps | has_kernels | plain_in_onnx)
-ROW(HardSwish,       1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, gradient_hard_swish, maps_elements | is_step | takes_steps | has_kernels | plain_in_onnx)
-ROW(Exp,             1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, gradient_exp,        maps_elements | has_kernels | plain_in_onnx)
-ROW(Sqrt,            1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, gradient_sqrt,       maps_elements | has_kernels | plain_in_onnx)
-ROW(Neg,             1,      1, no_attrs,           infer_same,     flops_each,           keeps_first, first_alike, gradient_neg,        maps_elements | has_kernels | plain_in_onnx)
-ROW(Erf,             1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, gradient_erf,        maps_elements | has_kernels | plain_in_onnx)
-ROW(LeakyRelu,       1,      1, leaky_relu_attrs,   infer_function, flops_each,           keeps_first, first_alike, gradient_leaky_relu, maps_elements | is_step | takes_steps | has_kernels | plain_in_onnx)
-ROW(HardSigmoid,     1,      1, hard_sigmoid_attrs, infer_function, flops_each,           keeps_first, first_alike, gradient_clamp,      maps_elements | is_step | takes_steps | has_kernels | plain_in_onnx)
-ROW(Clip,            1,      1, clip_attrs,         infer_same,     flops_each,           keeps_first, first_alike, gradient_clamp,      maps_elements | is_step | takes_steps | has_kernels)
-ROW(Gelu,            1,      1, gelu_attrs,         infer_gelu,     flops_gelu,           keeps_first, first_alike, gradient_gelu,       maps_elements | is_step | takes_steps | has_kernels)
-ROW(Abs,             1,      1, no_attrs,           infer_same,     flops_each,           keeps_first, first_alike, no_gradient,         maps_elements | plain_in_onnx)
-ROW(Acos,            1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, no_gradient,         maps_elements | plain_in_onnx)
-ROW(Acosh,           1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, no_gradient,         maps_elements | plain_in_onnx)
-ROW(Asin,            1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, no_gradient,         maps_elements | plain_in_onnx)
-ROW(Asinh,           1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, no_gradient,         maps_elements | plain_in_onnx)
-ROW(Atan,            1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, no_gradient,         maps_elements | plain_in_onnx)
-ROW(Atanh,           1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, no_gradient,         maps_elements | plain_in_onnx)
-ROW(Ceil,            1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, no_gradient,         maps_elements | plain_in_onnx)
-ROW(Cos,             1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, no_gradient,         maps_elements | plain_in_onnx)
-ROW(Cosh,            1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, no_gradient,         maps_elements | plain_in_onnx)
-ROW(Floor,           1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, no_gradient,         maps_elements | plain_in_onnx)
-ROW(Log,             1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, no_gradient,         maps_elements | plain_in_onnx)
-ROW(Mish,            1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, no_gradient,         maps_elements | plain_in_onnx)
-ROW(Reciprocal,      1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, no_gradient,         maps_elements | plain_in_onnx)
-ROW(Round,           1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, no_gradient,         maps_elements | plain_in_onnx)
-ROW(Sign,            1,      1, no_attrs,           infer_same,     flops_each,           keeps_first, first_alike, no_gradient,         maps_elements | plain_in_onnx)
-ROW(Sin,             1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, no_gradient,         maps_elements | plain_in_onnx)
-ROW(Sinh,            1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, no_gradient,         maps_elements | plain_in_onnx)
-ROW(Softplus,        1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, no_gradient,         maps_elements | plain_in_onnx)
-ROW(Softsign,        1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, no_gradient,         maps_elements | plain_in_onnx)
-ROW(Tan,             1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, no_gradient,         maps_elements | plain_in_onnx)
-ROW(Celu,            1,      1, alpha_attrs,        infer_function, flops_each,           keeps_first, first_alike, no_gradient,         maps_elements | plain_in_onnx)
-ROW(Elu,             1,      1, alpha_attrs,        infer_function, flops_each,           keeps_first, first_alike, no_gradient,         maps_elements | plain_in_onnx)
-ROW(Selu,            1,      1, selu_attrs,         infer_function, flops_each,           keeps_first, first_alike, no_gradient,         maps_elements | plain_in_onnx)
-ROW(Shrink,          1,      1, shrink_attrs,       infer_same,     flops_each,           keeps_first, first_alike, no_gradient,         maps_elements | plain_in_onnx)
-ROW(ThresholdedRelu, 1,      1, alpha_attrs,        infer_function, flops_each,           keeps_first, first_alike, no_gradient,         maps_elements | plain_in_onnx)
-ROW(Not,             1,      1, no_attrs,           infer_not,      flops_each,           keeps_first, first_alike, no_gradient,         maps_elements | plain_in_onnx)
-ROW(BitwiseNot,      1,      1, no_attrs,           infer_bits,     flops_each,           keeps_first, first_alike, no_gradient,         maps_elements | plain_in_onnx)
-ROW(IsNaN,           1,      1, no_attrs,           infer_test,     flops_each,           keeps_first, first_alike, no_gradient,         maps_elements | plain_in_onnx)
-ROW(IsInf,           1,      1, is_inf_attrs,       infer_test,     flops_each,           keeps_first, first_alike, no_gradient,         maps_elements | plain_in_onnx)
-ROW(Cast,            1,      1, cast_attrs,         infer_cast,     flops_each,           keeps_first, first_alike, no_gradient,         maps_elements)
+//  operator         inputs     attributes          types           work                  batch        split        gradient                           traits
+ROW(Relu,            1,      1, no_attrs,           infer_same,     flops_each,           keeps_first, first_alike, by_result<Op::ReluGradient>,       maps_elements | is_step | takes_steps | has_kernels | plain_in_onnx)
+ROW(Sigmoid,         1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, by_result<Op::SigmoidGradient>,    maps_elements | is_step | takes_steps | has_kernels | plain_in_onnx)
+ROW(Tanh,            1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, by_result<Op::TanhGradient>,       maps_elements | is_step | takes_steps | has_kernels | plain_in_onnx)
+ROW(HardSwish,       1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, by_operand<Op::HardSwishGradient>, maps_elements | is_step | takes_steps | has_kernels | plain_in_onnx)
+ROW(Exp,             1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, back_exp,                          maps_elements | has_kernels | plain_in_onnx)
+ROW(Sqrt,            1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, back_sqrt,                         maps_elements | has_kernels | plain_in_onnx)
+ROW(Neg,             1,      1, no_attrs,           infer_same,     flops_each,           keeps_first, first_alike, back_neg,                          maps_elements | has_kernels | plain_in_onnx)
+ROW(Erf,             1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, by_operand<Op::ErfGradient>,       maps_elements | has_kernels | plain_in_onnx)
+ROW(LeakyRelu,       1,      1, leaky_relu_attrs,   infer_function, flops_each,           keeps_first, first_alike, back_leaky_relu,                   maps_elements | is_step | takes_steps | has_kernels | plain_in_onnx)
+ROW(HardSigmoid,     1,      1, hard_sigmoid_attrs, infer_function, flops_each,           keeps_first, first_alike, back_hard_sigmoid,                 maps_elements | is_step | takes_steps | has_kernels | plain_in_onnx)
+ROW(Clip,            1,      1, clip_attrs,         infer_same,     flops_each,           keeps_first, first_alike, by_result<Op::ClipGradient>,       maps_elements | is_step | takes_steps | has_kernels)
+ROW(Gelu,            1,      1, gelu_attrs,         infer_gelu,     flops_gelu,           keeps_first, first_alike, by_operand<Op::GeluGradient>,      maps_elements | is_step | takes_steps | has_kernels)
+ROW(Abs,             1,      1, no_attrs,           infer_same,     flops_each,           keeps_first, first_alike, no_gradient,                       maps_elements | plain_in_onnx)
+ROW(Acos,            1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, no_gradient,                       maps_elements | plain_in_onnx)
+ROW(Acosh,           1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, no_gradient,                       maps_elements | plain_in_onnx)
+ROW(Asin,            1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, no_gradient,                       maps_elements | plain_in_onnx)
+ROW(Asinh,           1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, no_gradient,                       maps_elements | plain_in_onnx)
+ROW(Atan,            1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, no_gradient,                       maps_elements | plain_in_onnx)
+ROW(Atanh,           1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, no_gradient,                       maps_elements | plain_in_onnx)
+ROW(Ceil,            1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, no_gradient,                       maps_elements | plain_in_onnx)
+ROW(Cos,             1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, no_gradient,                       maps_elements | plain_in_onnx)
+ROW(Cosh,            1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, no_gradient,                       maps_elements | plain_in_onnx)
+ROW(Floor,           1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, no_gradient,                       maps_elements | plain_in_onnx)
+ROW(Log,             1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, back_log,                          maps_elements | plain_in_onnx)
+ROW(Mish,            1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, no_gradient,                       maps_elements | plain_in_onnx)
+ROW(Reciprocal,      1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, no_gradient,                       maps_elements | plain_in_onnx)
+ROW(Round,           1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, no_gradient,                       maps_elements | plain_in_onnx)
+ROW(Sign,            1,      1, no_attrs,           infer_same,     flops_each,           keeps_first, first_alike, no_gradient,                       maps_elements | plain_in_onnx)
+ROW(Sin,             1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, no_gradient,                       maps_elements | plain_in_onnx)
+ROW(Sinh,            1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, no_gradient,                       maps_elements | plain_in_onnx)
+ROW(Softplus,        1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, no_gradient,                       maps_elements | plain_in_onnx)
+ROW(Softsign,        1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, no_gradient,                       maps_elements | plain_in_onnx)
+ROW(Tan,             1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, no_gradient,                       maps_elements | plain_in_onnx)
+ROW(Celu,            1,      1, alpha_attrs,        infer_function, flops_each,           keeps_first, first_alike, no_gradient,                       maps_elements | plain_in_onnx)
+ROW(Elu,             1,      1, alpha_attrs,        infer_function, flops_each,           keeps_first, first_alike, no_gradient,                       maps_elements | plain_in_onnx)
+ROW(Selu,            1,      1, selu_attrs,         infer_function, flops_each,           keeps_first, first_alike, no_gradient,                       maps_elements | plain_in_onnx)
+ROW(Shrink,          1,      1, shrink_attrs,       infer_same,     flops_each,           keeps_first, first_alike, no_gradient,                       maps_elements | plain_in_onnx)
+ROW(ThresholdedRelu, 1,      1, alpha_attrs,        infer_function, flops_each,           keeps_first, first_alike, no_gradient,                       maps_elements | plain_in_onnx)
+ROW(Not,             1,      1, no_attrs,           infer_not,      flops_each,           keeps_first, first_alike, no_gradient,                       maps_elements | plain_in_onnx)
+ROW(BitwiseNot,      1,      1, no_attrs,           infer_bits,     flops_each,           keeps_first, first_alike, no_gradient,                       maps_elements | plain_in_onnx)
+ROW(IsNaN,           1,      1, no_attrs,           infer_test,     flops_each,           keeps_first, first_alike, no_gradient,                       maps_elements | plain_in_onnx)
+ROW(IsInf,           1,      1, is_inf_attrs,       infer_test,     flops_each,           keeps_first, first_alike, no_gradient,                       maps_elements | plain_in_onnx)
+ROW(Cast,            1,      1, cast_attrs,         infer_cast,     flops_each,           keeps_first, first_alike, no_gradient,                       maps_elements)
 // clang-format on
 
 }  // namespace nlsplit

@@ -10,7 +10,7 @@ namespace {
 
 // All of them written: whoever makes the gradient copies the operator's.
 constexpr AttrSpec leaky_relu_gradient_attrs[] = {real("alpha")};
-constexpr AttrSpec hard_sigmoid_gradient_attrs[] = {real("alpha"), real("beta")};
+constexpr AttrSpec hard_sigmoid_gradient_attrs[] = {real("alpha")};
 constexpr AttrSpec clip_gradient_attrs[] = {real("max"), real("min")};
 constexpr AttrSpec gelu_gradient_attrs[] = {text("approximate")};
 constexpr AttrSpec conv_gradient_attrs[] = {integers("dilations"), integer("group"), integers("kernel_shape"),
@@ -120,7 +120,7 @@ Inferred infer_cross_entropy_gradient(Types inputs, const Attrs& attrs) {
   return as_second(inputs);
 }
 
-// ---- work: as the `gradient` of the operator's row counts and derives it
+// ---- work. The formulas stand at the rules of differentiation (differentiate/rules.cc).
 
 Flops flops_3(Types, Types out, const Attrs&) { return flops(3 * count(out[0])); }
 Flops flops_4(Types, Types out, const Attrs&) { return flops(4 * count(out[0])); }
@@ -170,29 +170,36 @@ bool row_piece(const PieceQuery& q, NodePiece& piece) {
   return true;
 }
 
+// ---- gradients
+
+void back_cross_entropy(Backward& b) {
+  if (b.wants(1)) return b.fail(unsupported("SoftmaxCrossEntropy: its labels have no gradient"));
+  b.give(0, b.add(Op::SoftmaxCrossEntropyGradient, {b.dy(), b.x(0), b.x(1)}));
+}
+
 }  // namespace
 
 // clang-format off
-//  operator                       inputs        attributes                   types                         work                       batch             split                  gradient     traits
-ROW(ReluGradient,                  2,      2, no_attrs,                    infer_same,                   flops_each,                keeps_pairs,      broadcast_piece,       no_gradient, not_in_onnx)
-ROW(SigmoidGradient,               2,      2, no_attrs,                    infer_same,                   flops_3,                   keeps_pairs,      broadcast_piece,       no_gradient, not_in_onnx)
-ROW(TanhGradient,                  2,      2, no_attrs,                    infer_same,                   flops_3,                   keeps_pairs,      broadcast_piece,       no_gradient, not_in_onnx)
-ROW(HardSwishGradient,             2,      2, no_attrs,                    infer_same,                   flops_3,                   keeps_pairs,      broadcast_piece,       no_gradient, not_in_onnx)
-ROW(ErfGradient,                   2,      2, no_attrs,                    infer_same,                   flops_5,                   keeps_pairs,      broadcast_piece,       no_gradient, not_in_onnx)
-ROW(LeakyReluGradient,             2,      2, leaky_relu_gradient_attrs,   infer_same,                   flops_each,                keeps_pairs,      broadcast_piece,       no_gradient, not_in_onnx)
-ROW(HardSigmoidGradient,           2,      2, hard_sigmoid_gradient_attrs, infer_same,                   flops_each,                keeps_pairs,      broadcast_piece,       no_gradient, not_in_onnx)
-ROW(ClipGradient,                  2,      2, clip_gradient_attrs,         infer_same,                   flops_each,                keeps_pairs,      broadcast_piece,       no_gradient, not_in_onnx)
-ROW(GeluGradient,                  2,      2, gelu_gradient_attrs,         infer_same,                   flops_gelu_gradient,       keeps_pairs,      broadcast_piece,       no_gradient, not_in_onnx)
-ROW(ConvWeightGradient,            2,      2, conv_gradient_attrs,         infer_conv_weight_gradient,   flops_weight_gradient,     keeps_none,       weight_gradient_piece, no_gradient, not_in_onnx)
-ROW(MaxPoolGradient,               2,      2, max_pool_gradient_attrs,     infer_max_pool_gradient,      flops_window_gradient,     keeps_two,        plane_piece,           no_gradient, not_in_onnx)
-ROW(AveragePoolGradient,           1,      1, average_pool_gradient_attrs, infer_average_pool_gradient,  flops_window_gradient,     keeps_first,      plane_piece,           no_gradient, not_in_onnx)
-ROW(LayerNormalizationGradient,    3,      3, layer_norm_gradient_attrs,   infer_layer_norm_gradient,    flops_layer_norm_gradient, keeps_rows,       row_piece,             no_gradient, not_in_onnx)
-ROW(LRNGradient,                   2,      2, lrn_gradient_attrs,          infer_lrn_gradient,           flops_lrn_gradient,        keeps_pairs,      no_split,              no_gradient, not_in_onnx)
-ROW(SoftmaxGradient,               2,      2, softmax_gradient_attrs,      infer_axis_gradient,          flops_4,                   keeps_all,        beside_axis,           no_gradient, not_in_onnx)
-ROW(LogSoftmaxGradient,            2,      2, softmax_gradient_attrs,      infer_axis_gradient,          flops_4,                   keeps_all,        beside_axis,           no_gradient, not_in_onnx)
-ROW(GatherGradient,                2,      2, gather_gradient_attrs,       infer_gather_gradient,        flops_reduce,              keeps_none,       no_split,              no_gradient, not_in_onnx)
-ROW(SoftmaxCrossEntropy,           2,      2, no_attrs,                    infer_cross_entropy,          flops_cross_entropy,       keeps_labels,     all_alike,             no_gradient, not_in_onnx)
-ROW(SoftmaxCrossEntropyGradient,   3,      3, no_attrs,                    infer_cross_entropy_gradient, flops_5,                   keeps_labels,     no_split,              no_gradient, not_in_onnx)
+//  operator                       inputs        attributes                   types                         work                       batch             split               gradient            traits
+ROW(ReluGradient,                  2,      2, no_attrs,                    infer_same,                   flops_each,                keeps_pairs,      broadcast_piece,       no_gradient,        not_in_onnx)
+ROW(SigmoidGradient,               2,      2, no_attrs,                    infer_same,                   flops_3,                   keeps_pairs,      broadcast_piece,       no_gradient,        not_in_onnx)
+ROW(TanhGradient,                  2,      2, no_attrs,                    infer_same,                   flops_3,                   keeps_pairs,      broadcast_piece,       no_gradient,        not_in_onnx)
+ROW(HardSwishGradient,             2,      2, no_attrs,                    infer_same,                   flops_3,                   keeps_pairs,      broadcast_piece,       no_gradient,        not_in_onnx)
+ROW(ErfGradient,                   2,      2, no_attrs,                    infer_same,                   flops_5,                   keeps_pairs,      broadcast_piece,       no_gradient,        not_in_onnx)
+ROW(LeakyReluGradient,             2,      2, leaky_relu_gradient_attrs,   infer_same,                   flops_each,                keeps_pairs,      broadcast_piece,       no_gradient,        not_in_onnx)
+ROW(HardSigmoidGradient,           2,      2, hard_sigmoid_gradient_attrs, infer_same,                   flops_each,                keeps_pairs,      broadcast_piece,       no_gradient,        not_in_onnx)
+ROW(ClipGradient,                  2,      2, clip_gradient_attrs,         infer_same,                   flops_each,                keeps_pairs,      broadcast_piece,       no_gradient,        not_in_onnx)
+ROW(GeluGradient,                  2,      2, gelu_gradient_attrs,         infer_same,                   flops_gelu_gradient,       keeps_pairs,      broadcast_piece,       no_gradient,        not_in_onnx)
+ROW(ConvWeightGradient,            2,      2, conv_gradient_attrs,         infer_conv_weight_gradient,   flops_weight_gradient,     keeps_none,       weight_gradient_piece, no_gradient,        not_in_onnx)
+ROW(MaxPoolGradient,               2,      2, max_pool_gradient_attrs,     infer_max_pool_gradient,      flops_window_gradient,     keeps_two,        plane_piece,           no_gradient,        not_in_onnx)
+ROW(AveragePoolGradient,           1,      1, average_pool_gradient_attrs, infer_average_pool_gradient,  flops_window_gradient,     keeps_first,      plane_piece,           no_gradient,        not_in_onnx)
+ROW(LayerNormalizationGradient,    3,      3, layer_norm_gradient_attrs,   infer_layer_norm_gradient,    flops_layer_norm_gradient, keeps_rows,       row_piece,             no_gradient,        not_in_onnx)
+ROW(LRNGradient,                   2,      2, lrn_gradient_attrs,          infer_lrn_gradient,           flops_lrn_gradient,        keeps_pairs,      no_split,              no_gradient,        not_in_onnx)
+ROW(SoftmaxGradient,               2,      2, softmax_gradient_attrs,      infer_axis_gradient,          flops_4,                   keeps_all,        beside_axis,           no_gradient,        not_in_onnx)
+ROW(LogSoftmaxGradient,            2,      2, softmax_gradient_attrs,      infer_axis_gradient,          flops_4,                   keeps_all,        beside_axis,           no_gradient,        not_in_onnx)
+ROW(GatherGradient,                2,      2, gather_gradient_attrs,       infer_gather_gradient,        flops_reduce,              keeps_none,       no_split,              no_gradient,        not_in_onnx)
+ROW(SoftmaxCrossEntropy,           2,      2, no_attrs,                    infer_cross_entropy,          flops_cross_entropy,       keeps_labels,     all_alike,             back_cross_entropy, not_in_onnx)
+ROW(SoftmaxCrossEntropyGradient,   3,      3, no_attrs,                    infer_cross_entropy_gradient, flops_5,                   keeps_labels,     no_split,              no_gradient,        not_in_onnx)
 // clang-format on
 
 }  // namespace nlsplit

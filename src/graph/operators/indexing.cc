@@ -173,26 +173,25 @@ bool gather_piece(const PieceQuery& q, NodePiece& piece) {
 
 // ---- gradients
 
-// dx[index] += dy, for every element of dy; the gradient by a table is as large as the table.
-Differentiated gradient_gather(const GradientQuery& query) {
-  if (asks(query, 1)) return unsupported("its indices have no gradient");
-  Gradient gradient;
-  gradient.flops = flops(results(query));
-  gradient.keeps_inputs = bit(1);
-  return gradient;
+void back_gather(Backward& b) {
+  if (b.wants(1)) return b.fail(unsupported("Gather: its indices have no gradient"));
+  const Shape& x = b.shape(b.x(0));
+  const auto axis = axis_of(attr_int(b.attrs(), "axis"), x.size());
+  if (!axis.ok()) return b.fail(axis.error());
+  b.give(0, b.add(Op::GatherGradient, {b.dy(), b.x(1)}, {{"axis", static_cast<int64_t>(*axis)}, {"extent", x[*axis]}}));
 }
 
 }  // namespace
 
 // clang-format off
-//  operator         inputs     attributes        types                   work           batch            split         gradient         traits
-ROW(Gather,          2,      2, axis_0,           infer_gather,           no_flops,      keeps_gather,    gather_piece, gradient_gather, takes_out | plain_in_onnx)
-ROW(GatherElements,  2,      2, axis_0,           infer_gather_elements,  no_flops,      keeps_all,       beside_axis,  no_gradient,     plain_in_onnx)
-ROW(GatherND,        2,      2, gather_nd_attrs,  infer_gather_nd,        no_flops,      keeps_gather_nd, no_split,     no_gradient,     plain_in_onnx)
-ROW(ScatterElements, 3,      3, scatter_attrs,    infer_scatter_elements, flops_scatter, keeps_all,       no_split,     no_gradient,     plain_in_onnx)
-ROW(ScatterND,       3,      3, scatter_nd_attrs, infer_scatter_nd,       flops_scatter, keeps_none,      no_split,     no_gradient,     plain_in_onnx)
-ROW(OneHot,          2,      2, one_hot_attrs,    infer_one_hot,          no_flops,      keeps_one_hot,   no_split,     no_gradient,     stays_f32)
-ROW(ReverseSequence, 2,      2, reverse_attrs,    infer_reverse_sequence, no_flops,      keeps_none,      no_split,     no_gradient,     plain_in_onnx)
+//  operator         inputs     attributes        types                   work           batch            split         gradient     traits
+ROW(Gather,          2,      2, axis_0,           infer_gather,           no_flops,      keeps_gather,    gather_piece, back_gather, takes_out | plain_in_onnx)
+ROW(GatherElements,  2,      2, axis_0,           infer_gather_elements,  no_flops,      keeps_all,       beside_axis,  no_gradient, plain_in_onnx)
+ROW(GatherND,        2,      2, gather_nd_attrs,  infer_gather_nd,        no_flops,      keeps_gather_nd, no_split,     no_gradient, plain_in_onnx)
+ROW(ScatterElements, 3,      3, scatter_attrs,    infer_scatter_elements, flops_scatter, keeps_all,       no_split,     no_gradient, plain_in_onnx)
+ROW(ScatterND,       3,      3, scatter_nd_attrs, infer_scatter_nd,       flops_scatter, keeps_none,      no_split,     no_gradient, plain_in_onnx)
+ROW(OneHot,          2,      2, one_hot_attrs,    infer_one_hot,          no_flops,      keeps_one_hot,   no_split,     no_gradient, stays_f32)
+ROW(ReverseSequence, 2,      2, reverse_attrs,    infer_reverse_sequence, no_flops,      keeps_none,      no_split,     no_gradient, plain_in_onnx)
 // clang-format on
 
 }  // namespace nlsplit

@@ -319,22 +319,72 @@ bool tile_piece(const PieceQuery& q, NodePiece& piece) {
 
 // ---- gradients
 
-// Parts of dy go back to where they came from; what was left out gets zeros.
-Differentiated gradient_copy(const GradientQuery&) { return Gradient{}; }
+// Back to where they came from.
+
+void back_reshape(Backward& b) { b.give(0, b.reshaped(b.dy(), b.shape(b.x(0)))); }
+void back_expand(Backward& b) { b.give(0, b.sum_to(b.dy(), b.shape(b.x(0)))); }
+void back_transpose(Backward& b) {
+  const Shape& perm = attr_ints(b.attrs(), "perm");
+  Shape inverse(perm.size());
+  for (size_t i = 0; i < perm.size(); ++i) inverse[static_cast<size_t>(perm[i])] = static_cast<int64_t>(i);
+  b.give(0, b.add(Op::Transpose, {b.dy()}, {{"perm", std::move(inverse)}}));
+}
+ValueId sliced(Backward& b, ValueId from, Shape axes, Shape starts, Shape ends) {
+  Shape steps(axes.size(), 1);
+  return b.add(Op::Slice, {from},
+               {{"axes", std::move(axes)},
+                {"ends", std::move(ends)},
+                {"starts", std::move(starts)},
+                {"steps", std::move(steps)}});
+}
+void back_concat(Backward& b) {
+  const auto axis = axis_of(attr_int(b.attrs(), "axis"), b.shape(b.y()).size());
+  if (!axis.ok()) return b.fail(axis.error());
+  int64_t begin = 0;
+  for (size_t i = 0; i < b.inputs(); ++i) {
+    const int64_t extent = b.shape(b.x(i))[*axis];
+    if (b.wants(i)) b.give(i, sliced(b, b.dy(), {static_cast<int64_t>(*axis)}, {begin}, {begin + extent}));
+    begin += extent;
+  }
+}
+void back_pad(Backward& b) {
+  const Shape& pads = attr_ints(b.attrs(), "pads");
+  const Shape& x = b.shape(b.x(0));
+  Shape axes(x.size()), starts(x.size()), ends(x.size());
+  for (size_t axis = 0; axis < x.size(); ++axis) {
+    if (pads[axis] < 0 || pads[axis + x.size()] < 0)
+      return b.fail(unsupported("no gradient of a Pad that cuts is known"));
+    axes[axis] = static_cast<int64_t>(axis), starts[axis] = pads[axis], ends[axis] = pads[axis] + x[axis];
+  }
+  b.give(0, sliced(b, b.dy(), std::move(axes), std::move(starts), std::move(ends)));
+}
+void back_slice(Backward& b) {
+  const Shape& x = b.shape(b.x(0));
+  const auto sliced = sliced_axes(x, b.attrs());
+  if (!sliced.ok()) return b.fail(sliced.error());
+  Shape pads(2 * x.size());
+  for (size_t axis = 0; axis < x.size(); ++axis) {
+    const SlicedAxis& along = (*sliced)[axis];
+    if (along.step != 1) return b.fail(unsupported("no gradient of a Slice in steps is known"));
+    pads[axis] = along.start;
+    pads[axis + x.size()] = x[axis] - along.start - along.count;
+  }
+  b.give(0, b.add(Op::Pad, {b.dy()}, {{"pads", std::move(pads)}, {"value", 0.0}}));
+}
 
 }  // namespace
 
 // clang-format off
-//  operator   inputs      attributes       types            work      batch            split            gradient       traits
-ROW(Identity,  1,      1,  no_attrs,        infer_identity,  no_flops, keeps_first,     first_alike,     gradient_pass, is_view_of_first | has_kernels)
-ROW(Concat,    1,      -1, axis_attrs,      infer_concat,    no_flops, keeps_concat,    concat_piece,    gradient_copy, has_kernels)
-ROW(Reshape,   1,      1,  shape_attrs  ,   infer_reshape,   no_flops, keeps_reshape,   reshape_piece,   gradient_pass, is_view_of_first | has_kernels)
-ROW(Flatten,   1,      1,  axis_1,          infer_flatten,   no_flops, keeps_flatten,   view_piece,      gradient_pass, is_view_of_first | has_kernels)
-ROW(Transpose, 1,      1,  transpose_attrs, infer_transpose, no_flops, keeps_transpose, transpose_piece, gradient_copy, has_kernels)
-ROW(Pad,       1,      1,  pad_attrs,       infer_pad,       no_flops, keeps_pad,       pad_piece,       gradient_copy, has_kernels)
-ROW(Expand,    1,      1,  shape_attrs  ,   infer_expand,    no_flops, keeps_expand,    expand_piece,    no_gradient,   none)
-ROW(Tile,      1,      1,  tile_attrs,      infer_tile,      no_flops, keeps_tile,      tile_piece,      no_gradient,   none)
-ROW(Slice,     1,      1,  slice_attrs,     infer_slice,     no_flops, keeps_slice,     slice_piece,     gradient_copy, takes_out)
+//  operator   inputs      attributes       types            work      batch            split            gradient        traits
+ROW(Identity,  1,      1,  no_attrs,        infer_identity,  no_flops, keeps_first,     first_alike,     back_reshape,   is_view_of_first | has_kernels)
+ROW(Concat,    1,      -1, axis_attrs,      infer_concat,    no_flops, keeps_concat,    concat_piece,    back_concat,    has_kernels)
+ROW(Reshape,   1,      1,  shape_attrs  ,   infer_reshape,   no_flops, keeps_reshape,   reshape_piece,   back_reshape,   is_view_of_first | has_kernels)
+ROW(Flatten,   1,      1,  axis_1,          infer_flatten,   no_flops, keeps_flatten,   view_piece,      back_reshape,   is_view_of_first | has_kernels)
+ROW(Transpose, 1,      1,  transpose_attrs, infer_transpose, no_flops, keeps_transpose, transpose_piece, back_transpose, has_kernels)
+ROW(Pad,       1,      1,  pad_attrs,       infer_pad,       no_flops, keeps_pad,       pad_piece,       back_pad,       has_kernels)
+ROW(Expand,    1,      1,  shape_attrs  ,   infer_expand,    no_flops, keeps_expand,    expand_piece,    back_expand,    none)
+ROW(Tile,      1,      1,  tile_attrs,      infer_tile,      no_flops, keeps_tile,      tile_piece,      no_gradient,    none)
+ROW(Slice,     1,      1,  slice_attrs,     infer_slice,     no_flops, keeps_slice,     slice_piece,     back_slice,     takes_out)
 // clang-format on
 
 }  // namespace nlsplit

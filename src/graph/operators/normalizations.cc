@@ -100,67 +100,60 @@ bool lrn_piece(const PieceQuery& q, NodePiece& piece) { return q.axis != 1 && fi
 
 // ---- gradients
 
-// y = (x - mean) r scale + bias with r = 1 / sqrt(var + epsilon), mean and var given, not computed of x (ONNX's
-// inference form; training with frozen statistics). dx = dy (r scale); dscale = r sum (x - mean) dy; dbias = sum dy.
-Differentiated gradient_batch_norm(const GradientQuery& query) {
-  if (asks(query, 3) || asks(query, 4))
-    return unsupported("its mean and variance are given, not computed: it has no gradient by them");
-  Gradient gradient;
-  double sum = 0;
-  if (asks(query, 0)) {
-    sum += 1;
-    gradient.keeps_inputs |= bit(1) | bit(4);
+// Mean and variance are constants: y = (x - mean) r scale + bias with r = 1 / sqrt(var + epsilon), channel by channel.
+void back_batch_norm(Backward& b) {
+  const Shape& x = b.shape(b.x(0));
+  if (b.wants(3) || b.wants(4)) return b.fail(unsupported("BatchNormalization's mean and variance are not trained"));
+  Shape along(x.size(), 1);
+  along[1] = x[1];
+  const ValueId deviation =
+      b.add(Op::Sqrt, {b.add(Op::Add, {b.x(4), b.constant({}, attr_float(b.attrs(), "epsilon"))})});
+  if (b.wants(0)) b.give(0, b.add(Op::Mul, {b.dy(), b.reshaped(b.add(Op::Div, {b.x(1), deviation}), along)}));
+  const Shape axes = all_but_channels(x);
+  if (b.wants(1)) {
+    const ValueId centred = b.add(Op::Sub, {b.x(0), b.reshaped(b.x(3), along)});
+    b.give(1, b.add(Op::Div, {b.summed(b.add(Op::Mul, {b.dy(), centred}), axes), deviation}));
   }
-  if (asks(query, 1)) {
-    sum += 3;
-    gradient.keeps_inputs |= bit(0) | bit(3) | bit(4);
-  }
-  if (asks(query, 2)) sum += 1;
-  gradient.flops = flops(sum * results(query));
-  return gradient;
+  if (b.wants(2)) b.give(2, b.summed(b.dy(), axes));
 }
-
-// Over a row: z = (x - mean) r, y = scale z + bias; with g = scale dy: dx = r (g - mean(g) - z mean(g z)); dscale = sum
-// dy z; dbias = sum dy (Ba, Kiros, Hinton, "Layer normalization", 2016; the derivation is batch normalization's, Ioffe
-// and Szegedy 2015, section 3). Mean and r are not among the operator's results, so whoever needs z begins with them:
-// sum; subtract, square, sum; subtract, times r (6). Then for dx: g, its sum, g z and its sum, and the four operations
-// of the formula (8); for dscale: a product and a sum (2).
-Differentiated gradient_normalize(const GradientQuery& query) {
-  Gradient gradient;
-  double sum = 0;
-  if (asks(query, 0)) {
-    sum += 14;
-    gradient.keeps_inputs |= bit(0) | bit(1);
+// The normalized x is computed again.
+void back_layer_norm(Backward& b) {
+  if (b.wants(0)) b.give(0, b.add(Op::LayerNormalizationGradient, {b.dy(), b.x(0), b.x(1)}, b.attrs()));
+  if (b.wants(1)) {
+    const ValueId normalized = b.add(Op::LayerNormalization, {b.x(0), b.constant(b.shape(b.x(1)), 1)}, b.attrs());
+    b.give(1, b.sum_to(b.add(Op::Mul, {b.dy(), normalized}), b.shape(b.x(1))));
   }
-  if (asks(query, 1)) {
-    sum += 8;
-    gradient.keeps_inputs |= bit(0);
+  if (b.wants(2)) b.give(2, b.sum_to(b.dy(), b.shape(b.x(2))));
+}
+// Each plane is a row of a LayerNormalization.
+void back_instance_norm(Backward& b) {
+  const Shape x = b.shape(b.x(0));
+  const int64_t plane = element_count(x) / (x[0] * x[1]);
+  Shape along(x.size(), 1);
+  along[1] = x[1];
+  const ValueId rows = b.reshaped(b.x(0), {x[0], x[1], plane}), ones = b.constant({plane}, 1);
+  const Attrs attrs{{"axis", int64_t{2}}, {"epsilon", attr_float(b.attrs(), "epsilon")}};
+  if (b.wants(0)) {
+    const ValueId dy = b.reshaped(b.add(Op::Mul, {b.dy(), b.reshaped(b.x(1), along)}), {x[0], x[1], plane});
+    b.give(0, b.reshaped(b.add(Op::LayerNormalizationGradient, {dy, rows, ones}, attrs), x));
   }
-  if (asks(query, 2)) sum += 1;
-  gradient.flops = flops(sum * results(query));
-  return gradient;
+  if (b.wants(1)) {
+    const ValueId normalized = b.reshaped(b.add(Op::LayerNormalization, {rows, ones}, attrs), x);
+    b.give(1, b.summed(b.add(Op::Mul, {b.dy(), normalized}), all_but_channels(x)));
+  }
+  if (b.wants(2)) b.give(2, b.summed(b.dy(), all_but_channels(x)));
 }
-
-// y = x / s^beta, s = bias + alpha / n times the sum of x² over n channels (Krizhevsky, Sutskever, Hinton, NeurIPS
-// 2012). dx = dy / s^beta - (2 alpha beta / n) x times the sum of dy y / s over the same channels. s again: squares and
-// sum (2 n), scale, shift, power (3); dy y / s (2) and its sum (n); the formula (4).
-Differentiated gradient_lrn(const GradientQuery& query) {
-  return each(query, 3 * static_cast<double>(attr_int(query.attrs, "size")) + 9, true, true);
-}
-
-// dx = y (dy - sum(dy y))
-Differentiated gradient_softmax(const GradientQuery& query) { return each(query, 4, false, true); }
 
 }  // namespace
 
 // clang-format off
-//  operator               inputs     attributes           types                work              batch             split                gradient             traits
-ROW(BatchNormalization,    5,      5, batch_norm_attrs,    infer_batch_norm,    flops_batch_norm, keeps_first,      norm_of_channels,    gradient_batch_norm, takes_steps | has_kernels)
-ROW(LayerNormalization,    2,      3, layer_norm_attrs,    infer_layer_norm,    flops_normalize,  keeps_layer_norm, layer_norm_piece,    gradient_normalize,  takes_steps | has_kernels)
-ROW(InstanceNormalization, 3,      3, instance_norm_attrs, infer_instance_norm, flops_normalize,  keeps_first,      instance_norm_piece, gradient_normalize,  takes_steps | has_kernels | plain_in_onnx)
-ROW(LRN,                   1,      1, lrn_attrs,           infer_lrn,           flops_lrn,        keeps_first,      lrn_piece,           gradient_lrn,        has_kernels | plain_in_onnx)
-ROW(Softmax,               1,      1, last_axis,           infer_axis,          flops_softmax,    keeps_axis,       beside_axis,         gradient_softmax,    has_kernels)
-ROW(LogSoftmax,            1,      1, last_axis,           infer_axis,          flops_softmax,    keeps_axis,       beside_axis,         no_gradient,         none)
+//  operator               inputs     attributes           types                work              batch             split                gradient                           traits
+ROW(BatchNormalization,    5,      5, batch_norm_attrs,    infer_batch_norm,    flops_batch_norm, keeps_first,      norm_of_channels,    back_batch_norm,                   takes_steps | has_kernels)
+ROW(LayerNormalization,    2,      3, layer_norm_attrs,    infer_layer_norm,    flops_normalize,  keeps_layer_norm, layer_norm_piece,    back_layer_norm,                   takes_steps | has_kernels)
+ROW(InstanceNormalization, 3,      3, instance_norm_attrs, infer_instance_norm, flops_normalize,  keeps_first,      instance_norm_piece, back_instance_norm,                takes_steps | has_kernels | plain_in_onnx)
+ROW(LRN,                   1,      1, lrn_attrs,           infer_lrn,           flops_lrn,        keeps_first,      lrn_piece,           by_operand<Op::LRNGradient>,       has_kernels | plain_in_onnx)
+ROW(Softmax,               1,      1, last_axis,           infer_axis,          flops_softmax,    keeps_axis,       beside_axis,         by_result<Op::SoftmaxGradient>,    has_kernels)
+ROW(LogSoftmax,            1,      1, last_axis,           infer_axis,          flops_softmax,    keeps_axis,       beside_axis,         by_result<Op::LogSoftmaxGradient>, none)
 // clang-format on
 
 }  // namespace nlsplit

@@ -51,24 +51,6 @@ Work work_of(Op op, const Attrs& attrs, std::span<const EpilogueStep> epilogue, 
   return work;
 }
 
-Result<Gradient> gradient_of(Op op, const GradientQuery& query) {
-  const Operator& row = info(op);
-  if (row.gradient == no_gradient) return unsupported(fmt::format("no gradient of {} is known", row.name));
-  return row.gradient(query);
-}
-
-Work gradient_work(Op op, const GradientQuery& query) {
-  const Gradient gradient = gradient_of(op, query).value();
-  Work work{gradient.flops, bytes(0), bytes(0)};
-  for (const TensorType& type : query.outputs) work.bytes_read += size_of(type);
-  if (gradient.keeps_output) work.bytes_read += size_of(query.outputs[0]);
-  for (size_t i = 0; i < query.inputs.size(); ++i) {
-    if (i < 64 && (gradient.keeps_inputs >> i & 1) != 0) work.bytes_read += size_of(query.inputs[i]);
-    if (i < 64 && ((query.by & ~gradient.passes) >> i & 1) != 0) work.bytes_written += size_of(query.inputs[i]);
-  }
-  return work;
-}
-
 std::vector<TensorType> input_types(const Graph& graph, const Node& node) {
   std::vector<TensorType> types;
   for (const ValueId input : node.inputs) {

@@ -17,6 +17,8 @@
 
 namespace nlsplit {
 
+class Backward;  // graph/differentiate/backward.h
+
 // Arithmetic and traffic of one execution. A fused multiply-add is two operations; bytes count every operand and result
 // once.
 struct Work {
@@ -25,21 +27,6 @@ struct Work {
   Bytes bytes_written;
   friend bool operator==(const Work&, const Work&) = default;
   Work& operator+=(const Work& other);
-};
-
-// What the gradient computation of an operator is asked for.
-struct GradientQuery {
-  Types inputs, outputs;  // of the operator
-  const Attrs& attrs;
-  uint64_t by = 0;  // bit i: the gradient by input i is wanted
-};
-
-// What takes the gradient of the loss from an operator's outputs to its inputs.
-struct Gradient {
-  Flops flops = nlsplit::flops(0);
-  uint64_t keeps_inputs = 0;  // bit i: it reads input i's value, so that must be kept since the forward pass
-  bool keeps_output = false;  // it reads the output's value
-  uint64_t passes = 0;        // bit i: the gradient by input i is the output's, unchanged: nothing to compute
 };
 
 // Facts that are true or not.
@@ -74,8 +61,8 @@ struct Operator {
   // output too, with each sample's value independent of the other samples? Inputs not in `batched` are the same for all
   // samples.
   bool (*keeps_batch)(Types inputs, uint64_t batched, const Attrs& attrs);
-  SplitRule split;                                           // piece.h; no_split: every axis is mixed, or nobody looked
-  Result<Gradient> (*gradient)(const GradientQuery& query);  // no_gradient: none is known
+  SplitRule split;                // piece.h; no_split: every axis is mixed, or nobody looked
+  void (*gradient)(Backward& b);  // the nodes that make the gradients of its inputs; no_gradient: none are known
   uint32_t traits;
 };
 
@@ -90,13 +77,6 @@ inline bool is_view(Op op) { return has(op, traits::is_view_of_first); }
 // Whole node including its epilogue: bytes of an epilogue's operand count, its intermediate results do not.
 Work work_of(Op op, const Attrs& attrs, std::span<const EpilogueStep> epilogue, Types inputs, Types outputs);
 Work work_of(const Graph& graph, const Node& node);
-
-// The gradients by the inputs in `by`, given those of the outputs. Error: none is known ("no gradient of LSTM is
-// known").
-Result<Gradient> gradient_of(Op op, const GradientQuery& query);
-// Its arithmetic and traffic: it reads the outputs' gradients and what was kept, and writes the inputs' gradients that
-// do not just pass. Expects what gradient_of accepts.
-Work gradient_work(Op op, const GradientQuery& query);
 
 // Types of the inputs of a node, in the form `infer` takes.
 std::vector<TensorType> input_types(const Graph& graph, const Node& node);

@@ -54,80 +54,61 @@ Inferred infer_variadic(Types inputs, const Attrs&) {
 
 // ---- gradients
 
-// y = a + b: da = db = dy.
-Differentiated gradient_add(const GradientQuery& query) {
-  Gradient gradient;
-  double sum = 0;
-  for (size_t i = 0; i < query.inputs.size(); ++i) {
-    if (!asks(query, i)) continue;
-    if (query.inputs[i].shape == query.outputs[0].shape) gradient.passes |= bit(i);
-    sum += sum_if_broadcast(query, i);
+void back_add(Backward& b) {
+  for (size_t i = 0; i < b.inputs(); ++i) {
+    if (b.wants(i)) b.give(i, b.sum_to(b.dy(), b.shape(b.x(i))));
   }
-  gradient.flops = flops(sum);
-  return gradient;
 }
-
-// y = a - b: da = dy, db = -dy.
-Differentiated gradient_sub(const GradientQuery& query) {
-  ASSIGN_OR_RETURN(Gradient gradient, gradient_add(query));
-  if ((gradient.passes & bit(1)) != 0) gradient.flops += flops(results(query));
-  gradient.passes &= ~bit(1);
-  return gradient;
+void back_sub(Backward& b) {
+  if (b.wants(0)) b.give(0, b.sum_to(b.dy(), b.shape(b.x(0))));
+  if (b.wants(1)) b.give(1, b.add(Op::Neg, {b.sum_to(b.dy(), b.shape(b.x(1)))}));
 }
-
-// y = a b: da = dy b, db = dy a.
-Differentiated gradient_mul(const GradientQuery& query) {
-  Gradient gradient;
-  double sum = 0;
+void back_mul(Backward& b) {
   for (size_t i = 0; i < 2; ++i) {
-    if (!asks(query, i)) continue;
-    sum += results(query) + sum_if_broadcast(query, i);
-    gradient.keeps_inputs |= bit(1 - i);
+    if (b.wants(i)) b.give(i, b.sum_to(b.add(Op::Mul, {b.dy(), b.x(1 - i)}), b.shape(b.x(i))));
   }
-  gradient.flops = flops(sum);
-  return gradient;
 }
-
 // y = a / b: da = dy / b, db = -dy y / b.
-Differentiated gradient_div(const GradientQuery& query) {
-  Gradient gradient;
-  gradient.keeps_inputs = bit(1);
-  gradient.keeps_output = asks(query, 1);
-  double sum = 0;
-  if (asks(query, 0)) sum += results(query) + sum_if_broadcast(query, 0);
-  if (asks(query, 1)) sum += 3 * results(query) + sum_if_broadcast(query, 1);
-  gradient.flops = flops(sum);
-  return gradient;
+void back_div(Backward& b) {
+  if (b.wants(0)) b.give(0, b.sum_to(b.add(Op::Div, {b.dy(), b.x(1)}), b.shape(b.x(0))));
+  if (!b.wants(1)) return;
+  const ValueId quotient = b.add(Op::Div, {b.add(Op::Mul, {b.dy(), b.y()}), b.x(1)});
+  b.give(1, b.sum_to(b.add(Op::Neg, {quotient}), b.shape(b.x(1))));
+}
+void back_where(Backward& b) {
+  const ValueId zero = b.constant({}, 0);
+  if (b.wants(1)) b.give(1, b.sum_to(b.add(Op::Where, {b.x(0), b.dy(), zero}), b.shape(b.x(1))));
+  if (b.wants(2)) b.give(2, b.sum_to(b.add(Op::Where, {b.x(0), zero, b.dy()}), b.shape(b.x(2))));
 }
 
 }  // namespace
 
 // clang-format off
-//  operator        inputs      attributes   types            work        batch            split            gradient       traits
-ROW(Add,            2,      2,  no_attrs,    infer_broadcast, flops_each, keeps_broadcast, broadcast_piece, gradient_add,  is_step_with_operand | takes_steps | has_kernels)
-ROW(Sub,            2,      2,  no_attrs,    infer_broadcast, flops_each, keeps_broadcast, broadcast_piece, gradient_sub,  is_step_with_operand | takes_steps | has_kernels)
-ROW(Mul,            2,      2,  no_attrs,    infer_broadcast, flops_each, keeps_broadcast, broadcast_piece, gradient_mul,  is_step_with_operand | takes_steps | has_kernels)
-ROW(Div,            2,      2,  no_attrs,    infer_broadcast, flops_each, keeps_broadcast, broadcast_piece, gradient_div,  is_step_with_operand | takes_steps | has_kernels)
-ROW(Sum,            1,      -1, no_attrs,    infer_same,      flops_sum,  keeps_broadcast, broadcast_piece, gradient_pass, takes_steps | has_kernels)
-ROW(Pow,            2,      2,  no_attrs,    infer_pow,       flops_each, keeps_broadcast, broadcast_piece, no_gradient,   plain_in_onnx)
-ROW(Mod,            2,      2,  mod_attrs,   infer_broadcast, flops_each, keeps_broadcast, broadcast_piece, no_gradient,   plain_in_onnx)
-ROW(PRelu,          2,      2,  no_attrs,    infer_prelu,     flops_each, keeps_broadcast, broadcast_piece, no_gradient,   plain_in_onnx)
-ROW(BitShift,       2,      2,  shift_attrs, infer_bits,      flops_each, keeps_broadcast, broadcast_piece, no_gradient,   plain_in_onnx)
-ROW(BitwiseAnd,     2,      2,  no_attrs,    infer_bits,      flops_each, keeps_broadcast, broadcast_piece, no_gradient,   plain_in_onnx)
-ROW(BitwiseOr,      2,      2,  no_attrs,    infer_bits,      flops_each, keeps_broadcast, broadcast_piece, no_gradient,   plain_in_onnx)
-ROW(BitwiseXor,     2,      2,  no_attrs,    infer_bits,      flops_each, keeps_broadcast, broadcast_piece, no_gradient,   plain_in_onnx)
-ROW(And,            2,      2,  no_attrs,    infer_logic,     flops_each, keeps_broadcast, broadcast_piece, no_gradient,   plain_in_onnx)
-ROW(Or,             2,      2,  no_attrs,    infer_logic,     flops_each, keeps_broadcast, broadcast_piece, no_gradient,   plain_in_onnx)
-ROW(Xor,            2,      2,  no_attrs,    infer_logic,     flops_each, keeps_broadcast, broadcast_piece, no_gradient,   plain_in_onnx)
-ROW(Equal,          2,      2,  no_attrs,    infer_compare,   flops_each, keeps_broadcast, broadcast_piece, no_gradient,   plain_in_onnx)
-ROW(Greater,        2,      2,  no_attrs,    infer_compare,   flops_each, keeps_broadcast, broadcast_piece, no_gradient,   plain_in_onnx)
-ROW(GreaterOrEqual, 2,      2,  no_attrs,    infer_compare,   flops_each, keeps_broadcast, broadcast_piece, no_gradient,   plain_in_onnx)
-ROW(Less,           2,      2,  no_attrs,    infer_compare,   flops_each, keeps_broadcast, broadcast_piece, no_gradient,   plain_in_onnx)
-ROW(LessOrEqual,    2,      2,  no_attrs,    infer_compare,   flops_each, keeps_broadcast, broadcast_piece, no_gradient,   plain_in_onnx)
-ROW(Where,          3,      3,  no_attrs,    infer_where,     no_flops,   keeps_broadcast, broadcast_piece, no_gradient,   plain_in_onnx)
-ROW(Max,            1,      -1, no_attrs,    infer_variadic,  flops_sum,  keeps_broadcast, broadcast_piece, no_gradient,   plain_in_onnx)
-ROW(Mean,           1,      -1, no_attrs,    infer_variadic,  flops_sum,  keeps_broadcast, broadcast_piece, no_gradient,   plain_in_onnx)
-ROW(Min,            1,      -1, no_attrs,    infer_variadic,  flops_sum,  keeps_broadcast, broadcast_piece, no_gradient,   plain_in_onnx)
+//  operator        inputs      attributes   types            work        batch            split            gradient     traits
+ROW(Add,            2,      2,  no_attrs,    infer_broadcast, flops_each, keeps_broadcast, broadcast_piece, back_add,    is_step_with_operand | takes_steps | has_kernels)
+ROW(Sub,            2,      2,  no_attrs,    infer_broadcast, flops_each, keeps_broadcast, broadcast_piece, back_sub,    is_step_with_operand | takes_steps | has_kernels)
+ROW(Mul,            2,      2,  no_attrs,    infer_broadcast, flops_each, keeps_broadcast, broadcast_piece, back_mul,    is_step_with_operand | takes_steps | has_kernels)
+ROW(Div,            2,      2,  no_attrs,    infer_broadcast, flops_each, keeps_broadcast, broadcast_piece, back_div,    is_step_with_operand | takes_steps | has_kernels)
+ROW(Sum,            1,      -1, no_attrs,    infer_same,      flops_sum,  keeps_broadcast, broadcast_piece, back_add,    takes_steps | has_kernels)
+ROW(Pow,            2,      2,  no_attrs,    infer_pow,       flops_each, keeps_broadcast, broadcast_piece, no_gradient, plain_in_onnx)
+ROW(Mod,            2,      2,  mod_attrs,   infer_broadcast, flops_each, keeps_broadcast, broadcast_piece, no_gradient, plain_in_onnx)
+ROW(PRelu,          2,      2,  no_attrs,    infer_prelu,     flops_each, keeps_broadcast, broadcast_piece, no_gradient, plain_in_onnx)
+ROW(BitShift,       2,      2,  shift_attrs, infer_bits,      flops_each, keeps_broadcast, broadcast_piece, no_gradient, plain_in_onnx)
+ROW(BitwiseAnd,     2,      2,  no_attrs,    infer_bits,      flops_each, keeps_broadcast, broadcast_piece, no_gradient, plain_in_onnx)
+ROW(BitwiseOr,      2,      2,  no_attrs,    infer_bits,      flops_each, keeps_broadcast, broadcast_piece, no_gradient, plain_in_onnx)
+ROW(BitwiseXor,     2,      2,  no_attrs,    infer_bits,      flops_each, keeps_broadcast, broadcast_piece, no_gradient, plain_in_onnx)
+ROW(And,            2,      2,  no_attrs,    infer_logic,     flops_each, keeps_broadcast, broadcast_piece, no_gradient, plain_in_onnx)
+ROW(Or,             2,      2,  no_attrs,    infer_logic,     flops_each, keeps_broadcast, broadcast_piece, no_gradient, plain_in_onnx)
+ROW(Xor,            2,      2,  no_attrs,    infer_logic,     flops_each, keeps_broadcast, broadcast_piece, no_gradient, plain_in_onnx)
+ROW(Equal,          2,      2,  no_attrs,    infer_compare,   flops_each, keeps_broadcast, broadcast_piece, no_gradient, plain_in_onnx)
+ROW(Greater,        2,      2,  no_attrs,    infer_compare,   flops_each, keeps_broadcast, broadcast_piece, no_gradient, plain_in_onnx)
+ROW(GreaterOrEqual, 2,      2,  no_attrs,    infer_compare,   flops_each, keeps_broadcast, broadcast_piece, no_gradient, plain_in_onnx)
+ROW(Less,           2,      2,  no_attrs,    infer_compare,   flops_each, keeps_broadcast, broadcast_piece, no_gradient, plain_in_onnx)
+ROW(LessOrEqual,    2,      2,  no_attrs,    infer_compare,   flops_each, keeps_broadcast, broadcast_piece, no_gradient, plain_in_onnx)
+ROW(Where,          3,      3,  no_attrs,    infer_where,     no_flops,   keeps_broadcast, broadcast_piece, back_where,  plain_in_onnx)
+ROW(Max,            1,      -1, no_attrs,    infer_variadic,  flops_sum,  keeps_broadcast, broadcast_piece, no_gradient, plain_in_onnx)
+ROW(Mean,           1,      -1, no_attrs,    infer_variadic,  flops_sum,  keeps_broadcast, broadcast_piece, no_gradient, plain_in_onnx)
+ROW(Min,            1,      -1, no_attrs,    infer_variadic,  flops_sum,  keeps_broadcast, broadcast_piece, no_gradient, plain_in_onnx)
 // clang-format on
 
 }  // namespace nlsplit

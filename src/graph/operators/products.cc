@@ -237,26 +237,50 @@ bool matmul_piece(const PieceQuery& q, NodePiece& piece) {
 
 // ---- gradients
 
-// y = a b + c, M x K by K x N: da = dy bᵀ and db = aᵀ dy are M N K multiply-adds each; dc sums or scales dy.
-Differentiated gradient_gemm(const GradientQuery& query) {
-  const Shape& a = query.inputs[0].shape;
-  const double k = static_cast<double>(attr_int(query.attrs, "transA") != 0 ? a[0] : a[1]);
-  return product(query, 2 * k * results(query));
+// Y = alpha op(A) op(B) + beta C.
+void back_gemm(Backward& b) {
+  const int64_t ta = attr_int(b.attrs(), "transA"), tb = attr_int(b.attrs(), "transB");
+  const auto product = [&](ValueId left, ValueId right, int64_t turn_left, int64_t turn_right) {
+    return b.add(
+        Op::Gemm, {left, right},
+        {{"alpha", attr_float(b.attrs(), "alpha")}, {"beta", 1.0}, {"transA", turn_left}, {"transB", turn_right}});
+  };
+  if (b.wants(0)) b.give(0, ta != 0 ? product(b.x(1), b.dy(), tb, 1) : product(b.dy(), b.x(1), 0, 1 - tb));
+  if (b.wants(1)) b.give(1, tb != 0 ? product(b.dy(), b.x(0), 1, ta) : product(b.x(0), b.dy(), 1 - ta, 0));
+  if (b.wants(2)) b.give(2, b.sum_to(b.scaled(b.dy(), attr_float(b.attrs(), "beta")), b.shape(b.x(2))));
 }
-
-// The same for every matrix of the batch; where an operand is the same for all of them the sums go on over the batch.
-Differentiated gradient_matmul(const GradientQuery& query) {
-  return product(query, 2 * static_cast<double>(query.inputs[0].shape.back()) * results(query));
+// dA = dY Bᵀ, dB = Aᵀ dY. A matrix that all samples share meets all their rows at once, so one Gemm turns it.
+void back_matmul(Backward& b) {
+  const Shape a = b.shape(b.x(0)), w = b.shape(b.x(1));
+  if (a.size() < 2 || w.size() < 2) return b.fail(unsupported("no gradient of a MatMul by a vector is known"));
+  const bool shared = w.size() == 2;
+  const auto rows_of = [&](ValueId value, int64_t width) {
+    return shared ? b.reshaped(value, {element_count(a) / a.back(), width}) : value;
+  };
+  const auto gemm = [&](ValueId left, ValueId right, int64_t turn_left, int64_t turn_right) {
+    return b.add(Op::Gemm, {left, right},
+                 {{"alpha", 1.0}, {"beta", 1.0}, {"transA", turn_left}, {"transB", turn_right}});
+  };
+  const ValueId dy = rows_of(b.dy(), w.back());
+  if (b.wants(0)) {
+    b.give(0,
+           shared ? b.reshaped(gemm(dy, b.x(1), 0, 1), a) : b.sum_to(b.add(Op::MatMul, {dy, b.transposed(b.x(1))}), a));
+  }
+  if (b.wants(1)) {
+    b.give(1, shared ? gemm(rows_of(b.x(0), a.back()), dy, 1, 0)
+                     : b.sum_to(b.add(Op::MatMul, {b.transposed(b.x(0)), dy}), w));
+  }
+  if (b.wants(2)) b.give(2, b.sum_to(b.dy(), b.shape(b.x(2))));
 }
 
 }  // namespace
 
 // clang-format off
-//  operator  inputs      attributes    types         work          batch         split         gradient         traits
-ROW(Gemm,     2,      3,  gemm_attrs,   infer_gemm,   flops_gemm,   keeps_gemm,   gemm_piece,   gradient_gemm,   takes_steps | has_kernels | plain_in_onnx)
-ROW(MatMul,   2,      3,  no_attrs,     infer_matmul, flops_matmul, keeps_matmul, matmul_piece, gradient_matmul, takes_steps | has_kernels)
-ROW(Einsum,   1,      -1, einsum_attrs, infer_einsum, flops_einsum, keeps_einsum, no_split,     no_gradient,     plain_in_onnx)
-ROW(Det,      1,      1,  no_attrs,     infer_det,    flops_det,    keeps_det,    no_split,     no_gradient,     plain_in_onnx)
+//  operator  inputs      attributes    types         work          batch         split         gradient     traits
+ROW(Gemm,     2,      3,  gemm_attrs,   infer_gemm,   flops_gemm,   keeps_gemm,   gemm_piece,   back_gemm,   takes_steps | has_kernels | plain_in_onnx)
+ROW(MatMul,   2,      3,  no_attrs,     infer_matmul, flops_matmul, keeps_matmul, matmul_piece, back_matmul, takes_steps | has_kernels)
+ROW(Einsum,   1,      -1, einsum_attrs, infer_einsum, flops_einsum, keeps_einsum, no_split,     no_gradient, plain_in_onnx)
+ROW(Det,      1,      1,  no_attrs,     infer_det,    flops_det,    keeps_det,    no_split,     no_gradient, plain_in_onnx)
 // clang-format on
 
 }  // namespace nlsplit

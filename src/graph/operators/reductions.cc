@@ -94,7 +94,7 @@ bool keeps_reduce(Types in, uint64_t batched, const Attrs& attrs) {
 
 // ---- pieces (pieces.h)
 
-// Axes that are reduced are gone, or have extent 1.
+// Shape that are reduced are gone, or have extent 1.
 bool reduced_piece(const PieceQuery& q, const std::vector<int64_t>& given, NodePiece& piece) {
   const size_t rank = q.inputs[0].shape.size();
   std::vector<bool> reduced(rank, false);
@@ -121,24 +121,29 @@ bool reduced_axis_piece(const PieceQuery& q, NodePiece& piece) {
   return reduced_piece(q, {attr_int(q.node.attrs, "axis")}, piece);
 }
 
+// ---- gradients
+
+void back_reduce_sum(Backward& b) { spread(b, attr_ints(b.attrs(), "axes"), 1); }
+void back_reduce_mean(Backward& b) { spread(b, attr_ints(b.attrs(), "axes"), share(b)); }
+
 }  // namespace
 
 // clang-format off
-//  operator         inputs     attributes    types             work                   batch         split               gradient       traits
-ROW(ReduceMean,      1,      1, reduce_attrs, infer_reduce,     flops_reduce,          keeps_reduce, reduced_axes_piece, gradient_mean, has_kernels)
-ROW(ReduceL1,        1,      1, reduce_attrs, infer_reduce,     flops_reduce_function, keeps_reduce, reduced_axes_piece, no_gradient,   none)
-ROW(ReduceL2,        1,      1, reduce_attrs, infer_reduce,     flops_reduce_function, keeps_reduce, reduced_axes_piece, no_gradient,   none)
-ROW(ReduceLogSum,    1,      1, reduce_attrs, infer_reduce,     flops_reduce,          keeps_reduce, reduced_axes_piece, no_gradient,   none)
-ROW(ReduceLogSumExp, 1,      1, reduce_attrs, infer_reduce,     flops_reduce_function, keeps_reduce, reduced_axes_piece, no_gradient,   none)
-ROW(ReduceMax,       1,      1, reduce_attrs, infer_reduce_any, flops_reduce,          keeps_reduce, reduced_axes_piece, no_gradient,   none)
-ROW(ReduceMin,       1,      1, reduce_attrs, infer_reduce_any, flops_reduce,          keeps_reduce, reduced_axes_piece, no_gradient,   none)
-ROW(ReduceProd,      1,      1, reduce_attrs, infer_reduce,     flops_reduce,          keeps_reduce, reduced_axes_piece, no_gradient,   none)
-ROW(ReduceSum,       1,      1, reduce_attrs, infer_reduce,     flops_reduce,          keeps_reduce, reduced_axes_piece, no_gradient,   none)
-ROW(ReduceSumSquare, 1,      1, reduce_attrs, infer_reduce,     flops_reduce_function, keeps_reduce, reduced_axes_piece, no_gradient,   none)
-ROW(ArgMax,          1,      1, arg_attrs,    infer_arg_reduce, flops_reduce,          keeps_axis,   reduced_axis_piece, no_gradient,   plain_in_onnx)
-ROW(ArgMin,          1,      1, arg_attrs,    infer_arg_reduce, flops_reduce,          keeps_axis,   reduced_axis_piece, no_gradient,   plain_in_onnx)
-ROW(CumSum,          1,      1, cumsum_attrs, infer_cumsum,     flops_each,            keeps_axis,   beside_axis,        no_gradient,   stays_f32)
-ROW(TopK,            1,      1, top_k_attrs,  infer_top_k,      flops_top_k,           keeps_axis,   no_split,           no_gradient,   none)
+//  operator         inputs     attributes    types             work                   batch         split               gradient          traits
+ROW(ReduceMean,      1,      1, reduce_attrs, infer_reduce,     flops_reduce,          keeps_reduce, reduced_axes_piece, back_reduce_mean, has_kernels)
+ROW(ReduceL1,        1,      1, reduce_attrs, infer_reduce,     flops_reduce_function, keeps_reduce, reduced_axes_piece, no_gradient,      none)
+ROW(ReduceL2,        1,      1, reduce_attrs, infer_reduce,     flops_reduce_function, keeps_reduce, reduced_axes_piece, no_gradient,      none)
+ROW(ReduceLogSum,    1,      1, reduce_attrs, infer_reduce,     flops_reduce,          keeps_reduce, reduced_axes_piece, no_gradient,      none)
+ROW(ReduceLogSumExp, 1,      1, reduce_attrs, infer_reduce,     flops_reduce_function, keeps_reduce, reduced_axes_piece, no_gradient,      none)
+ROW(ReduceMax,       1,      1, reduce_attrs, infer_reduce_any, flops_reduce,          keeps_reduce, reduced_axes_piece, no_gradient,      none)
+ROW(ReduceMin,       1,      1, reduce_attrs, infer_reduce_any, flops_reduce,          keeps_reduce, reduced_axes_piece, no_gradient,      none)
+ROW(ReduceProd,      1,      1, reduce_attrs, infer_reduce,     flops_reduce,          keeps_reduce, reduced_axes_piece, no_gradient,      none)
+ROW(ReduceSum,       1,      1, reduce_attrs, infer_reduce,     flops_reduce,          keeps_reduce, reduced_axes_piece, back_reduce_sum,  none)
+ROW(ReduceSumSquare, 1,      1, reduce_attrs, infer_reduce,     flops_reduce_function, keeps_reduce, reduced_axes_piece, no_gradient,      none)
+ROW(ArgMax,          1,      1, arg_attrs,    infer_arg_reduce, flops_reduce,          keeps_axis,   reduced_axis_piece, no_gradient,      plain_in_onnx)
+ROW(ArgMin,          1,      1, arg_attrs,    infer_arg_reduce, flops_reduce,          keeps_axis,   reduced_axis_piece, no_gradient,      plain_in_onnx)
+ROW(CumSum,          1,      1, cumsum_attrs, infer_cumsum,     flops_each,            keeps_axis,   beside_axis,        no_gradient,      stays_f32)
+ROW(TopK,            1,      1, top_k_attrs,  infer_top_k,      flops_top_k,           keeps_axis,   no_split,           no_gradient,      none)
 // clang-format on
 
 }  // namespace nlsplit

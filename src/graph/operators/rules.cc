@@ -184,47 +184,25 @@ bool beside_axis(const PieceQuery& q, NodePiece& piece) {
 
 // ---- gradients
 
-double results(const GradientQuery& query) { return count(query.outputs[0]); }
-
-// One gradient only, of an operator with one operand: `each` operations an element.
-Gradient each(const GradientQuery& query, double each_element, bool keeps_input, bool keeps_output) {
-  Gradient gradient;
-  gradient.flops = flops(each_element * results(query));
-  gradient.keeps_inputs = keeps_input ? bit(0) : 0;
-  gradient.keeps_output = keeps_output;
-  return gradient;
-}
-
-// An operand that was broadcast gets the sum over all places it went to.
-double sum_if_broadcast(const GradientQuery& query, size_t input) {
-  return query.inputs[input].shape == query.outputs[0].shape ? 0 : results(query);
-}
-
-// Of two products with as many multiply-adds as the forward one: by the first operand it meets the second, and the
-// reverse; by a bias it is summed.
-Gradient product(const GradientQuery& query, double forward_flops) {
-  Gradient gradient;
-  double sum = 0;
-  if (asks(query, 0)) {
-    sum += forward_flops;
-    gradient.keeps_inputs |= bit(1);
+void spread(Backward& b, const Shape& axes, double factor) {
+  const Shape& x = b.shape(b.x(0));
+  Shape kept = x;
+  for (const int64_t one : axes) {
+    const auto axis = axis_of(one, x.size());
+    if (!axis.ok()) return b.fail(axis.error());
+    kept[*axis] = 1;
   }
-  if (asks(query, 1)) {
-    sum += forward_flops;
-    gradient.keeps_inputs |= bit(0);
-  }
-  if (asks(query, 2)) sum += results(query);
-  gradient.flops = flops(sum);
-  return gradient;
+  const ValueId dy = b.reshaped(b.scaled(b.dy(), factor), kept);
+  b.give(0, kept == x ? dy : b.add(Op::Expand, {dy}, {{"shape", x}}));
+}
+double share(const Backward& b) {
+  return static_cast<double>(element_count(b.shape(b.y()))) / static_cast<double>(element_count(b.shape(b.x(0))));
 }
 
-Differentiated gradient_pass(const GradientQuery& query) {
-  Gradient gradient;
-  gradient.passes = query.by;
-  return gradient;
+Shape all_but_channels(const Shape& shape) {
+  Shape axes{0};
+  for (size_t axis = 2; axis < shape.size(); ++axis) axes.push_back(static_cast<int64_t>(axis));
+  return axes;
 }
-
-// dx = dy / n at all n places.
-Differentiated gradient_mean(const GradientQuery& query) { return each(query, 1, false, false); }
 
 }  // namespace nlsplit

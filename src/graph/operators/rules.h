@@ -1,8 +1,9 @@
 // What rows of more than one family are made of. For the files of families beside this one; a row:
 //
-//   ROW(Relu, 1, 1, no_attrs, infer_same, flops_each, keeps_first, first_alike, gradient_relu, maps_elements | is_step)
+//   ROW(Neg, 1, 1, no_attrs, infer_same, flops_each, keeps_first, first_alike, back_neg, maps_elements | has_kernels)
 #pragma once
 
+#include "graph/differentiate/backward.h"
 #include "graph/operators/operator.h"
 #include "graph/operators/shapes.h"
 
@@ -86,21 +87,23 @@ inline bool first_alike(const PieceQuery& q, NodePiece& piece) {
 bool broadcast_piece(const PieceQuery& q, NodePiece& piece);
 bool beside_axis(const PieceQuery& q, NodePiece& piece);
 
-// ---- gradients: from an output's (dy) to an input's. y = f(x, …), and the chain rule gives dx = (∂y/∂x)ᵀ dy (Baydin,
+// ---- gradients: the nodes that make them. y = f(x, …), and the chain rule gives dx = (∂y/∂x)ᵀ dy (Baydin,
 // Pearlmutter, Radul, Siskind, "Automatic differentiation in machine learning: a survey", JMLR 18, 2018, section 3.2).
-// Each formula stands at its function; operations are counted as in the forward work.
+// Each formula stands at its function.
 
-using Differentiated = Result<Gradient>;
-inline constexpr Differentiated (*no_gradient)(const GradientQuery& query) = nullptr;
-
-inline bool asks(const GradientQuery& query, size_t input) { return (query.by >> input & 1) != 0; }
-constexpr uint64_t bit(size_t input) { return uint64_t{1} << input; }
-double results(const GradientQuery& query);
-Gradient each(const GradientQuery& query, double each_element, bool keeps_input, bool keeps_output);
-double sum_if_broadcast(const GradientQuery& query, size_t input);
-Gradient product(const GradientQuery& query, double forward_flops);
-Differentiated gradient_pass(const GradientQuery& query);  // unchanged: sums of equal shapes, views
-Differentiated gradient_mean(const GradientQuery& query);
+inline constexpr void (*no_gradient)(Backward& b) = nullptr;
+template <Op gradient>
+void by_result(Backward& b) {
+  b.give(0, b.add(gradient, {b.dy(), b.y()}, b.attrs()));
+}
+template <Op gradient>
+void by_operand(Backward& b) {
+  b.give(0, b.add(gradient, {b.dy(), b.x(0)}, b.attrs()));
+}
+// dx = factor dy, at all places along the axes that the sum has taken together.
+void spread(Backward& b, const Shape& axes, double factor);
+double share(const Backward& b);             // results for each operand's element
+Shape all_but_channels(const Shape& shape);  // axes
 
 template <const Operator& row, Inferred (*rule)(Types, const Attrs&)>
 Inferred checked(Types inputs, const Attrs& attrs) {

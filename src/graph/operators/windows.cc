@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "graph/operators/rules.h"
 
@@ -347,45 +348,68 @@ bool global_pool_piece(const PieceQuery& q, NodePiece& piece) { return q.axis < 
 
 // ---- gradients
 
-// y[o] = sum over taps of w[tap] x[o + tap]. Every pair (output, tap) is one multiply-add of y, one of dx
-// (dx[o + tap] += w[tap] dy[o]) and one of dw (dw[tap] += x[o + tap] dy[o]); db sums dy. Chetlur et al., "cuDNN:
-// efficient primitives for deep learning", 2014, have the three as one family of the same cost.
-Differentiated gradient_conv(const GradientQuery& query) {
-  return product(query, 2 * taps_of(query.inputs[1]) * results(query));
+// y[o] = Σ w[tap] x[o + tap]: every pair (output, tap) is one multiply-add of y, one of dx (dx[o + tap] += w[tap]
+// dy[o]) and one of dw (dw[tap] += x[o + tap] dy[o]). Chetlur et al., "cuDNN: efficient primitives for deep learning",
+// 2014.
+
+Attrs only(const Attrs& attrs, std::initializer_list<std::string_view> names) {
+  Attrs some;
+  for (const std::string_view name : names) {
+    if (const AttrValue* value = find_attr(attrs, name)) set_attr(some, std::string(name), *value);
+  }
+  return some;
 }
 
-// The same pairs with x and y exchanged.
-Differentiated gradient_conv_transpose(const GradientQuery& query) {
-  return product(query, 2 * taps_of(query.inputs[1]) * count(query.inputs[0]));
+// The transposed convolution of dy by the same weights; what the last windows left over is its output_padding.
+void back_conv(Backward& b) {
+  if (b.wants(0)) {
+    const Shape &x = b.shape(b.x(0)), &dy = b.shape(b.dy());
+    const Shape &kernel = attr_ints(b.attrs(), "kernel_shape"), &strides = attr_ints(b.attrs(), "strides"),
+                &dilations = attr_ints(b.attrs(), "dilations"), &pads = attr_ints(b.attrs(), "pads");
+    Shape left;
+    for (size_t i = 0; i < kernel.size(); ++i) {
+      const int64_t reach = (kernel[i] - 1) * dilations[i] + 1;
+      left.push_back(x[i + 2] + pads[i] + pads[i + kernel.size()] - (dy[i + 2] - 1) * strides[i] - reach);
+    }
+    Attrs attrs = b.attrs();
+    set_attr(attrs, "output_padding", std::move(left));
+    b.give(0, b.add(Op::ConvTranspose, {b.dy(), b.x(1)}, std::move(attrs)));
+  }
+  if (b.wants(1)) b.give(1, b.add(Op::ConvWeightGradient, {b.x(0), b.dy()}, b.attrs()));
+  if (b.wants(2)) b.give(2, b.summed(b.dy(), all_but_channels(b.shape(b.dy()))));
 }
-
-// dx[o + tap] += dy[o] for the tap whose x is y: a comparison for each tap. Both x and y are read (cudnnPoolingBackward
-// takes them, too), so nothing but them is kept.
-Differentiated gradient_max_pool(const GradientQuery& query) {
-  double taps = 1;
-  for (const int64_t extent : attr_ints(query.attrs, "kernel_shape")) taps *= static_cast<double>(extent);
-  return each(query, taps, true, true);
+// A convolution of dy by the same weights; for the weights x and dy change sides.
+void back_conv_transpose(Backward& b) {
+  const Attrs attrs = only(b.attrs(), {"dilations", "group", "kernel_shape", "pads", "strides"});
+  if (b.wants(0)) b.give(0, b.add(Op::Conv, {b.dy(), b.x(1)}, attrs));
+  if (b.wants(1)) b.give(1, b.add(Op::ConvWeightGradient, {b.dy(), b.x(0)}, attrs));
+  if (b.wants(2)) b.give(2, b.summed(b.dy(), all_but_channels(b.shape(b.dy()))));
 }
-
-// dx[o + tap] += dy[o] / taps for all taps.
-Differentiated gradient_average_pool(const GradientQuery& query) {
-  double taps = 1;
-  for (const int64_t extent : attr_ints(query.attrs, "kernel_shape")) taps *= static_cast<double>(extent);
-  return each(query, taps, false, false);
+void back_max_pool(Backward& b) { b.give(0, b.add(Op::MaxPoolGradient, {b.dy(), b.x(0)}, b.attrs())); }
+void back_average_pool(Backward& b) {
+  Attrs attrs = b.attrs();
+  const Shape& x = b.shape(b.x(0));
+  set_attr(attrs, "extents", Shape(x.begin() + 2, x.end()));
+  b.give(0, b.add(Op::AveragePoolGradient, {b.dy()}, std::move(attrs)));
+}
+void back_global_average_pool(Backward& b) {
+  Shape axes(b.shape(b.x(0)).size() - 2);
+  std::iota(axes.begin(), axes.end(), 2);
+  spread(b, axes, share(b));
 }
 
 }  // namespace
 
 // clang-format off
-//  operator           inputs     attributes            types                   work                  batch        split                  gradient                 traits
-ROW(Conv,              2,      3, conv_attrs,           infer_conv,             flops_conv,           keeps_first, conv_piece,            gradient_conv,           takes_steps | has_kernels)
-ROW(ConvTranspose,     2,      3, conv_transpose_attrs, infer_conv_transpose,   flops_conv_transpose, keeps_first, transposed_conv_piece, gradient_conv_transpose, takes_steps | has_kernels)
-ROW(MaxPool,           1,      1, max_pool_attrs,       infer_max_pool,         flops_pool,           keeps_first, pool_piece,            gradient_max_pool,       has_kernels)
-ROW(AveragePool,       1,      1, average_pool_attrs,   infer_pool,             flops_pool,           keeps_first, pool_piece,            gradient_average_pool,   has_kernels)
-ROW(GlobalAveragePool, 1,      1, no_attrs,             infer_global_pool,      flops_reduce,         keeps_first, global_pool_piece,     gradient_mean,           has_kernels | plain_in_onnx)
-ROW(LpPool,            1,      1, lp_pool_attrs,        infer_pool,             flops_pool,           keeps_first, pool_piece,            no_gradient,             none)
-ROW(MaxPoolIndices,    1,      1, pool_indices_attrs,   infer_max_pool_indices, flops_pool,           keeps_none,  no_split,              no_gradient,             none)
-ROW(MaxUnpool,         2,      2, shape_attrs  ,        infer_max_unpool,       no_flops,             keeps_none,  no_split,              no_gradient,             none)
+//  operator           inputs     attributes            types                   work                  batch        split                  gradient                  traits
+ROW(Conv,              2,      3, conv_attrs,           infer_conv,             flops_conv,           keeps_first, conv_piece,            back_conv,                takes_steps | has_kernels)
+ROW(ConvTranspose,     2,      3, conv_transpose_attrs, infer_conv_transpose,   flops_conv_transpose, keeps_first, transposed_conv_piece, back_conv_transpose,      takes_steps | has_kernels)
+ROW(MaxPool,           1,      1, max_pool_attrs,       infer_max_pool,         flops_pool,           keeps_first, pool_piece,            back_max_pool,            has_kernels)
+ROW(AveragePool,       1,      1, average_pool_attrs,   infer_pool,             flops_pool,           keeps_first, pool_piece,            back_average_pool,        has_kernels)
+ROW(GlobalAveragePool, 1,      1, no_attrs,             infer_global_pool,      flops_reduce,         keeps_first, global_pool_piece,     back_global_average_pool, has_kernels | plain_in_onnx)
+ROW(LpPool,            1,      1, lp_pool_attrs,        infer_pool,             flops_pool,           keeps_first, pool_piece,            no_gradient,              none)
+ROW(MaxPoolIndices,    1,      1, pool_indices_attrs,   infer_max_pool_indices, flops_pool,           keeps_none,  no_split,              no_gradient,              none)
+ROW(MaxUnpool,         2,      2, shape_attrs  ,        infer_max_unpool,       no_flops,             keeps_none,  no_split,              no_gradient,              none)
 // clang-format on
 
 }  // namespace nlsplit

@@ -25,11 +25,11 @@ std::function<double(double)> derivative(Op op, const Attrs& attrs) {
     case Op::ErfGradient:
       return [](double x) { return 2 * std::numbers::inv_sqrtpi * std::exp(-x * x); };
     case Op::LeakyReluGradient:
-      return [a = f("alpha")](double x) { return x < 0 ? a : 1.0; };
+      return [a = f("alpha")](double v) { return v < 0 ? a : 1.0; };
     case Op::HardSigmoidGradient:
-      return [a = f("alpha"), b = f("beta")](double x) { return a * x + b > 0 && a * x + b < 1 ? a : 0.0; };
+      return [a = f("alpha")](double y) { return y > 0 && y < 1 ? a : 0.0; };
     case Op::ClipGradient:
-      return [lo = f("min"), hi = f("max")](double x) { return x > lo && x < hi ? 1.0 : 0.0; };
+      return [lo = f("min"), hi = f("max")](double y) { return y > lo && y < hi ? 1.0 : 0.0; };
     case Op::GeluGradient:
       if (attr_string(attrs, "approximate") == "tanh") {
         return [](double x) {

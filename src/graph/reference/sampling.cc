@@ -1,6 +1,7 @@
 // Images at places between their pixels: Resize, RoiAlign, GridSample.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "graph/operators/shapes.h"
@@ -170,6 +171,28 @@ double bilinear(const Array& x, int64_t plane, int64_t height, int64_t width, do
          down * ((1 - right) * x.number(bottom + column) + right * x.number(bottom + beside));
 }
 
+// Along one axis of one bin.
+struct Samples {
+  double start = 0;
+  int64_t bin = 0;
+  double size = 0;
+  int64_t count = 0;
+
+  double place(int64_t i) const {
+    return start + (static_cast<double>(bin) + (static_cast<double>(i) + 0.5) / static_cast<double>(count)) * size;
+  }
+  // [first, last): all that are not beyond the border, and few others. A region may be far larger than the image.
+  std::pair<int64_t, int64_t> near(int64_t extent) const {
+    const auto index = [&](double wanted, double off) {
+      const double i = ((wanted - start) / size - static_cast<double>(bin)) * static_cast<double>(count) + off;
+      return std::isnan(i) ? 0 : static_cast<int64_t>(std::clamp(i, 0.0, static_cast<double>(count)));
+    };
+    if (!(size > 0)) return {0, count};
+    const int64_t first = index(-1, -2);
+    return {first, std::max(first, index(static_cast<double>(extent), 2))};
+  }
+};
+
 }  // namespace
 
 void roi_align(const Attrs& attrs, const Arrays& inputs, Array& out) {
@@ -193,20 +216,19 @@ void roi_align(const Attrs& attrs, const Arrays& inputs, Array& out) {
     };
     const int64_t rows = samples_in(bin_h), columns = samples_in(bin_w);
     const int64_t sample = std::clamp<int64_t>(samples.wholes[static_cast<size_t>(region)], 0, in[0] - 1);
-    double sum = 0, largest = 0;
-    for (int64_t r = 0; r < rows; ++r) {
-      for (int64_t c = 0; c < columns; ++c) {
-        const auto place = [](double start, int64_t bin, double size, int64_t i, int64_t count) {
-          return start +
-                 (static_cast<double>(bin) + (static_cast<double>(i) + 0.5) / static_cast<double>(count)) * size;
-        };
-        const double value =
-            bilinear(x, sample * in[1] + index[1], in[2], in[3], place(corner(1), index[2], bin_h, r, rows),
-                     place(corner(0), index[3], bin_w, c, columns));
+    const Samples down{corner(1), index[2], bin_h, rows}, right{corner(0), index[3], bin_w, columns};
+    const auto [top, bottom] = down.near(in[2]);
+    const auto [left, end] = right.near(in[3]);
+    const bool some_beyond = bottom - top < rows || end - left < columns;  // each of them is a zero
+    double sum = 0, largest = some_beyond ? 0 : -std::numeric_limits<double>::infinity();
+    for (int64_t r = top; r < bottom; ++r) {
+      for (int64_t c = left; c < end; ++c) {
+        const double value = bilinear(x, sample * in[1] + index[1], in[2], in[3], down.place(r), right.place(c));
         sum += value;
-        largest = r == 0 && c == 0 ? value : std::max(largest, value);
+        largest = std::max(largest, value);
       }
     }
+    if (rows * columns == 0) largest = 0;
     out.set(at++, takes_largest ? largest : sum / static_cast<double>(std::max<int64_t>(rows * columns, 1)));
   });
 }

@@ -223,6 +223,7 @@ std::string ranking_json(const Ranking& ranking, const Scenario& scenario, const
   if (scenario.training) {
     file["training"] = {{"optimizer", name_of(scenario.training->optimizer)},
                         {"recompute", scenario.training->recompute ? "full" : "none"},
+                        {"loss", loss_names()[static_cast<size_t>(scenario.training->loss)]},
                         {"unscheduled", ranking.unscheduled}};
   }
   if (ranking.noise_runs > 0) {
