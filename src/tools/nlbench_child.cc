@@ -169,7 +169,7 @@ class Watched {
   // Ten times a second at most.
   Status look() {
     constexpr std::chrono::milliseconds rest(100);
-    const bool limited = options_.limits.idle_s > 0 || options_.limits.processor_s > 0 || options_.limits.got_on;
+    const bool limited = options_.limits.idle_s > 0 || options_.limits.processor_s > 0 || options_.limits.looked;
     if (!limited || Clock::now() < look_at_) return ok_status();
     look_at_ = Clock::now() + rest;
     return watch_.look();

@@ -44,7 +44,7 @@ Status ChildWatch::look() {
   processor_s_ = std::max(processor_s_, processor_s);
   bytes_ = bytes;
   idle_s_ = got_on ? 0 : idle_s_ + std::min(elapsed, longest_between_looks_s);
-  if (got_on && limits_.got_on) limits_.got_on();
+  if (limits_.looked) limits_.looked();
   if (limits_.idle_s > 0 && idle_s_ > limits_.idle_s) {
     return lost(fmt::format("it did nothing for {:.3g} s: it used no processor time, and read and wrote nothing",
                             limits_.idle_s));

@@ -17,7 +17,7 @@ namespace nlsplit {
 struct ChildLimits {
   double idle_s = 300;                     // without processor time, and without a byte read or written; 0: for ever
   double processor_s = 0;                  // of processor time in all; 0: any
-  std::function<void()> got_on = nullptr;  // told when it has got on since the last look
+  std::function<void()> looked = nullptr;  // told at each look: whoever waits is alive, and the child is judged here
 };
 
 class ChildWatch {

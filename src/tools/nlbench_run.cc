@@ -197,12 +197,12 @@ Status conclude(const RunArguments& arguments, const LoadedJob& job, const RunRe
   return ok_status();
 }
 
-// `got_on`: called while the planner does something.
+// `looked`: called while the planner is watched.
 Result<LoadedJob> begin(const RunArguments& arguments, std::optional<TemporaryFolder>& folder,
-                        std::function<void()> got_on = nullptr) {
+                        std::function<void()> looked = nullptr) {
   RETURN_IF_ERROR(check_places(arguments));
   JobArguments job = arguments.job;
-  job.planning = {arguments.deadlines.prepare_s, arguments.planning_s, std::move(got_on)};
+  job.planning = {arguments.deadlines.prepare_s, arguments.planning_s, std::move(looked)};
   return load_job(job, folder);
 }
 
