@@ -365,6 +365,9 @@ TEST(Gradients, RefuseOperandsThatAreNone) {
   const TensorType two{DType::i64, {2}};
   EXPECT_NE(why(Op::GatherGradient, {f32({3}), two}, gather), "accepted");
   EXPECT_NE(why(Op::GatherGradient, {f32({3, 3}), two}, gather), "accepted");
+  EXPECT_NE(why(Op::BatchNormalizationScaleGradient, {f32({2, 3, 4}), f32({2, 3, 4}), f32({3}), f32({4})},
+                {{"epsilon", 1e-5}}),
+            "accepted");
   EXPECT_NE(why(Op::LayerNormalizationGradient, {f32({2, 3}), f32({2, 3}), f32({4})},
                 {{"axis", int64_t{1}}, {"epsilon", 1e-5}}),
             "accepted");

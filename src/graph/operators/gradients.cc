@@ -20,6 +20,7 @@ constexpr AttrSpec max_pool_gradient_attrs[] = {integer("ceil_mode"), integers("
 constexpr AttrSpec average_pool_gradient_attrs[] = {integer("ceil_mode"), integer("count_include_pad"),
                                                     integers("extents"),  integers("kernel_shape"),
                                                     integers("pads"),     integers("strides")};
+constexpr AttrSpec epsilon_attrs[] = {real("epsilon")};
 constexpr AttrSpec layer_norm_gradient_attrs[] = {integer("axis"), real("epsilon")};
 constexpr AttrSpec lrn_gradient_attrs[] = {real("alpha"), real("beta"), real("bias"), integer("size")};
 constexpr AttrSpec softmax_gradient_attrs[] = {integer("axis")};
@@ -79,6 +80,13 @@ Inferred infer_average_pool_gradient(Types inputs, const Attrs& attrs) {
   return made;
 }
 
+Inferred infer_batch_norm_scale_gradient(Types inputs, const Attrs& attrs) {
+  RETURN_IF_ERROR(same_floats(inputs[0], inputs[1]));
+  const std::vector<TensorType> operands{inputs[1], inputs[2], inputs[2], inputs[2], inputs[3]};
+  RETURN_IF_ERROR(check_forward(Op::BatchNormalization, operands, attrs, inputs[0]));
+  return one_result(inputs[0].dtype, inputs[2].shape);
+}
+
 Inferred infer_layer_norm_gradient(Types inputs, const Attrs& attrs) {
   RETURN_IF_ERROR(check_forward(Op::LayerNormalization, inputs.subspan(1), attrs, inputs[0]));
   return as_second(inputs);
@@ -133,6 +141,8 @@ Flops flops_weight_gradient(Types in, Types out, const Attrs&) { return flops(2 
 Flops flops_window_gradient(Types in, Types, const Attrs& attrs) {
   return flops(static_cast<double>(element_count(attr_ints(attrs, "kernel_shape"))) * count(in[0]));
 }
+// Less the mean, times dy, and the sum.
+Flops flops_batch_norm_scale_gradient(Types in, Types, const Attrs&) { return flops(3 * count(in[0])); }
 // Two sums over the row, and from them each element: 14 operations.
 Flops flops_layer_norm_gradient(Types, Types out, const Attrs&) { return flops(14 * count(out[0])); }
 // gradient_lrn's, and y again, which that reads: x times the power.
@@ -180,26 +190,27 @@ void back_cross_entropy(Backward& b) {
 }  // namespace
 
 // clang-format off
-//  operator                       inputs        attributes                   types                         work                       batch             split               gradient            traits
-ROW(ReluGradient,                  2,      2, no_attrs,                    infer_same,                   flops_each,                keeps_pairs,      broadcast_piece,       no_gradient,        not_in_onnx)
-ROW(SigmoidGradient,               2,      2, no_attrs,                    infer_same,                   flops_3,                   keeps_pairs,      broadcast_piece,       no_gradient,        not_in_onnx)
-ROW(TanhGradient,                  2,      2, no_attrs,                    infer_same,                   flops_3,                   keeps_pairs,      broadcast_piece,       no_gradient,        not_in_onnx)
-ROW(HardSwishGradient,             2,      2, no_attrs,                    infer_same,                   flops_3,                   keeps_pairs,      broadcast_piece,       no_gradient,        not_in_onnx)
-ROW(ErfGradient,                   2,      2, no_attrs,                    infer_same,                   flops_5,                   keeps_pairs,      broadcast_piece,       no_gradient,        not_in_onnx)
-ROW(LeakyReluGradient,             2,      2, leaky_relu_gradient_attrs,   infer_same,                   flops_each,                keeps_pairs,      broadcast_piece,       no_gradient,        not_in_onnx)
-ROW(HardSigmoidGradient,           2,      2, hard_sigmoid_gradient_attrs, infer_same,                   flops_each,                keeps_pairs,      broadcast_piece,       no_gradient,        not_in_onnx)
-ROW(ClipGradient,                  2,      2, clip_gradient_attrs,         infer_same,                   flops_each,                keeps_pairs,      broadcast_piece,       no_gradient,        not_in_onnx)
-ROW(GeluGradient,                  2,      2, gelu_gradient_attrs,         infer_same,                   flops_gelu_gradient,       keeps_pairs,      broadcast_piece,       no_gradient,        not_in_onnx)
-ROW(ConvWeightGradient,            2,      2, conv_gradient_attrs,         infer_conv_weight_gradient,   flops_weight_gradient,     keeps_none,       weight_gradient_piece, no_gradient,        not_in_onnx)
-ROW(MaxPoolGradient,               2,      2, max_pool_gradient_attrs,     infer_max_pool_gradient,      flops_window_gradient,     keeps_two,        plane_piece,           no_gradient,        not_in_onnx)
-ROW(AveragePoolGradient,           1,      1, average_pool_gradient_attrs, infer_average_pool_gradient,  flops_window_gradient,     keeps_first,      plane_piece,           no_gradient,        not_in_onnx)
-ROW(LayerNormalizationGradient,    3,      3, layer_norm_gradient_attrs,   infer_layer_norm_gradient,    flops_layer_norm_gradient, keeps_rows,       row_piece,             no_gradient,        not_in_onnx)
-ROW(LRNGradient,                   2,      2, lrn_gradient_attrs,          infer_lrn_gradient,           flops_lrn_gradient,        keeps_pairs,      no_split,              no_gradient,        not_in_onnx)
-ROW(SoftmaxGradient,               2,      2, softmax_gradient_attrs,      infer_axis_gradient,          flops_4,                   keeps_all,        beside_axis,           no_gradient,        not_in_onnx)
-ROW(LogSoftmaxGradient,            2,      2, softmax_gradient_attrs,      infer_axis_gradient,          flops_4,                   keeps_all,        beside_axis,           no_gradient,        not_in_onnx)
-ROW(GatherGradient,                2,      2, gather_gradient_attrs,       infer_gather_gradient,        flops_reduce,              keeps_none,       no_split,              no_gradient,        not_in_onnx)
-ROW(SoftmaxCrossEntropy,           2,      2, no_attrs,                    infer_cross_entropy,          flops_cross_entropy,       keeps_labels,     all_alike,             back_cross_entropy, not_in_onnx)
-ROW(SoftmaxCrossEntropyGradient,   3,      3, no_attrs,                    infer_cross_entropy_gradient, flops_5,                   keeps_labels,     no_split,              no_gradient,        not_in_onnx)
+//  operator                         inputs    attributes                   types                            work                             batch         split                  gradient            traits
+ROW(ReluGradient,                    2, 2, no_attrs,                    infer_same,                      flops_each,                      keeps_pairs,  broadcast_piece,       no_gradient,        not_in_onnx)
+ROW(SigmoidGradient,                 2, 2, no_attrs,                    infer_same,                      flops_3,                         keeps_pairs,  broadcast_piece,       no_gradient,        not_in_onnx)
+ROW(TanhGradient,                    2, 2, no_attrs,                    infer_same,                      flops_3,                         keeps_pairs,  broadcast_piece,       no_gradient,        not_in_onnx)
+ROW(HardSwishGradient,               2, 2, no_attrs,                    infer_same,                      flops_3,                         keeps_pairs,  broadcast_piece,       no_gradient,        not_in_onnx)
+ROW(ErfGradient,                     2, 2, no_attrs,                    infer_same,                      flops_5,                         keeps_pairs,  broadcast_piece,       no_gradient,        not_in_onnx)
+ROW(LeakyReluGradient,               2, 2, leaky_relu_gradient_attrs,   infer_same,                      flops_each,                      keeps_pairs,  broadcast_piece,       no_gradient,        not_in_onnx)
+ROW(HardSigmoidGradient,             2, 2, hard_sigmoid_gradient_attrs, infer_same,                      flops_each,                      keeps_pairs,  broadcast_piece,       no_gradient,        not_in_onnx)
+ROW(ClipGradient,                    2, 2, clip_gradient_attrs,         infer_same,                      flops_each,                      keeps_pairs,  broadcast_piece,       no_gradient,        not_in_onnx)
+ROW(GeluGradient,                    2, 2, gelu_gradient_attrs,         infer_same,                      flops_gelu_gradient,             keeps_pairs,  broadcast_piece,       no_gradient,        not_in_onnx)
+ROW(ConvWeightGradient,              2, 2, conv_gradient_attrs,         infer_conv_weight_gradient,      flops_weight_gradient,           keeps_none,   weight_gradient_piece, no_gradient,        not_in_onnx)
+ROW(MaxPoolGradient,                 2, 2, max_pool_gradient_attrs,     infer_max_pool_gradient,         flops_window_gradient,           keeps_two,    plane_piece,           no_gradient,        not_in_onnx)
+ROW(AveragePoolGradient,             1, 1, average_pool_gradient_attrs, infer_average_pool_gradient,     flops_window_gradient,           keeps_first,  plane_piece,           no_gradient,        not_in_onnx)
+ROW(BatchNormalizationScaleGradient, 4, 4, epsilon_attrs,               infer_batch_norm_scale_gradient, flops_batch_norm_scale_gradient, keeps_none,   no_split,              no_gradient,        not_in_onnx)
+ROW(LayerNormalizationGradient,      3, 3, layer_norm_gradient_attrs,   infer_layer_norm_gradient,       flops_layer_norm_gradient,       keeps_rows,   row_piece,             no_gradient,        not_in_onnx)
+ROW(LRNGradient,                     2, 2, lrn_gradient_attrs,          infer_lrn_gradient,              flops_lrn_gradient,              keeps_pairs,  no_split,              no_gradient,        not_in_onnx)
+ROW(SoftmaxGradient,                 2, 2, softmax_gradient_attrs,      infer_axis_gradient,             flops_4,                         keeps_all,    beside_axis,           no_gradient,        not_in_onnx)
+ROW(LogSoftmaxGradient,              2, 2, softmax_gradient_attrs,      infer_axis_gradient,             flops_4,                         keeps_all,    beside_axis,           no_gradient,        not_in_onnx)
+ROW(GatherGradient,                  2, 2, gather_gradient_attrs,       infer_gather_gradient,           flops_reduce,                    keeps_none,   no_split,              no_gradient,        not_in_onnx)
+ROW(SoftmaxCrossEntropy,             2, 2, no_attrs,                    infer_cross_entropy,             flops_cross_entropy,             keeps_labels, all_alike,             back_cross_entropy, not_in_onnx)
+ROW(SoftmaxCrossEntropyGradient,     3, 3, no_attrs,                    infer_cross_entropy_gradient,    flops_5,                         keeps_labels, no_split,              no_gradient,        not_in_onnx)
 // clang-format on
 
 }  // namespace nlsplit

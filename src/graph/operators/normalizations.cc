@@ -106,15 +106,13 @@ void back_batch_norm(Backward& b) {
   if (b.wants(3) || b.wants(4)) return b.fail(unsupported("BatchNormalization's mean and variance are not trained"));
   Shape along(x.size(), 1);
   along[1] = x[1];
-  const ValueId deviation =
-      b.add(Op::Sqrt, {b.add(Op::Add, {b.x(4), b.constant({}, attr_float(b.attrs(), "epsilon"))})});
-  if (b.wants(0)) b.give(0, b.add(Op::Mul, {b.dy(), b.reshaped(b.add(Op::Div, {b.x(1), deviation}), along)}));
-  const Shape axes = all_but_channels(x);
-  if (b.wants(1)) {
-    const ValueId centred = b.add(Op::Sub, {b.x(0), b.reshaped(b.x(3), along)});
-    b.give(1, b.add(Op::Div, {b.summed(b.add(Op::Mul, {b.dy(), centred}), axes), deviation}));
+  if (b.wants(0)) {
+    const ValueId deviation =
+        b.add(Op::Sqrt, {b.add(Op::Add, {b.x(4), b.constant({}, attr_float(b.attrs(), "epsilon"))})});
+    b.give(0, b.add(Op::Mul, {b.dy(), b.reshaped(b.add(Op::Div, {b.x(1), deviation}), along)}));
   }
-  if (b.wants(2)) b.give(2, b.summed(b.dy(), axes));
+  if (b.wants(1)) b.give(1, b.add(Op::BatchNormalizationScaleGradient, {b.dy(), b.x(0), b.x(3), b.x(4)}, b.attrs()));
+  if (b.wants(2)) b.give(2, b.summed(b.dy(), all_but_channels(x)));
 }
 // The normalized x is computed again.
 void back_layer_norm(Backward& b) {

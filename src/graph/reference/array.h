@@ -95,6 +95,7 @@ void grid_sample(const Attrs& attrs, const Arrays& inputs, Array& out);
 
 // Gradients and losses (gradients.cc).
 void function_gradient(Op op, const Attrs& attrs, const Arrays& inputs, Array& out);
+void batch_norm_scale_gradient(const Attrs& attrs, const Arrays& inputs, Array& out);
 void layer_norm_gradient(const Attrs& attrs, const Arrays& inputs, Array& out);
 void lrn_gradient(const Attrs& attrs, const Arrays& inputs, Array& out);
 void softmax_gradient(Op op, const Attrs& attrs, const Arrays& inputs, Array& out);

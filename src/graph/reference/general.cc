@@ -105,6 +105,8 @@ bool general(Op op, const Attrs& attrs, const Arrays& in, std::vector<Array>& ou
     case Op::MaxPoolGradient:
     case Op::AveragePoolGradient:
       return pool_gradient(op, attrs, in, out), true;
+    case Op::BatchNormalizationScaleGradient:
+      return batch_norm_scale_gradient(attrs, in, out), true;
     case Op::LayerNormalizationGradient:
       return layer_norm_gradient(attrs, in, out), true;
     case Op::LRNGradient:

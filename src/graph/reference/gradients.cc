@@ -53,6 +53,21 @@ void function_gradient(Op op, const Attrs& attrs, const Arrays& in, Array& out) 
   for (int64_t i = 0; i < out.count(); ++i) out.set(i, in[0]->number(i) * slope(in[1]->number(i)));
 }
 
+// Σ dy (x - mean) / sqrt(var + e) over all places of a channel.
+void batch_norm_scale_gradient(const Attrs& attrs, const Arrays& in, Array& out) {
+  const Shape& x = in[1]->type.shape;
+  const int64_t channels = x[1], inner = in[1]->count() / std::max<int64_t>(1, x[0] * channels);
+  for (int64_t c = 0; c < channels; ++c) {
+    const double mean = in[2]->number(c), r = 1 / std::sqrt(in[3]->number(c) + attr_float(attrs, "epsilon"));
+    double sum = 0;
+    for (int64_t n = 0; n < x[0]; ++n) {
+      for (int64_t i = (n * channels + c) * inner; i < (n * channels + c + 1) * inner; ++i)
+        sum += in[0]->number(i) * (in[1]->number(i) - mean);
+    }
+    out.set(c, sum * r);
+  }
+}
+
 // With t = normalized x and g = dy scale, over a row of n: dx = r (g - mean(g) - t mean(g t)), r = 1 / sqrt(var + e).
 void layer_norm_gradient(const Attrs& attrs, const Arrays& in, Array& out) {
   const Shape& shape = out.type.shape;
