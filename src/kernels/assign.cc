@@ -231,7 +231,7 @@ Result<Assignment> assign_kernels(const Graph& graph, Isa isa, const KernelPrefe
       if (node.inputs[i].valid() && changes[node.inputs[i].index()]) desc.weights &= ~(uint64_t{1} << i);
     }
     const std::string_view name = wanted.empty() ? std::string_view() : wanted[n];
-    blocked[n] = in_blocks(desc, isa, prefer, name);
+    if (trained.empty()) blocked[n] = in_blocks(desc, isa, prefer, name);
     if (blocked[n] && reads_view_in_blocks(graph, node, *blocked[n])) blocked[n].reset();
     const KernelInfo* plain = find_wanted(desc, isa, name);
     if (plain != nullptr) desc.kernel = full_id(*plain, isa);
