@@ -127,8 +127,9 @@ Status parse_training(const Source& source, const Fields& workload, Scenario& sc
 }
 
 Status parse_workload(const Source& source, const Yaml& node, Scenario& scenario) {
-  ASSIGN_OR_RETURN(const Fields workload, Fields::open(source, node, "workload",
-                                                       {"mode", "batch", "micro_batches", "optimizer", "recompute", "loss"}));
+  ASSIGN_OR_RETURN(
+      const Fields workload,
+      Fields::open(source, node, "workload", {"mode", "batch", "micro_batches", "optimizer", "recompute", "loss"}));
   if (const Yaml* mode = workload.find("mode")) {
     static constexpr std::array<std::string_view, 2> modes = {"inference", "training"};
     ASSIGN_OR_RETURN(const size_t chosen, read_choice(source, *mode, "mode", modes));
