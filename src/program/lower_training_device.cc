@@ -8,9 +8,9 @@
 #include <optional>
 #include <set>
 #include <tuple>
-#include <unordered_map>
 #include <unordered_set>
 
+#include "graph/memory.h"
 #include "kernels/without_kernel.h"
 #include "program/lower_device.h"
 #include "program/lower_training.h"
