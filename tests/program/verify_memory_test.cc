@@ -203,6 +203,19 @@ TEST(VerifyMoves, BetweenWhatFits) {
   EXPECT_THAT(with("y = Relu(x) kernel nonsense"), HasSubstr("there is no kernel called nonsense"));
 }
 
+// Kernels store whole registers.
+TEST(VerifySlices, AKernelsResultBeginsWhereABufferMay) {
+  const std::string flat = "  buffer x f32[2,4] input\n  buffer s f32[64] scratch\n  buffer y f32[2,4] output\n";
+  const auto with = [&](const std::string& slice, const std::string& makes) {
+    return complaint(text_of(
+        flat, "    " + slice + " = Relu(x) kernel unary_v2 makes " + makes + "\n    y = copy(" + slice + ")\n"));
+  };
+  EXPECT_EQ(with("s[16:24]", "f32[2,4]"), "");
+  EXPECT_THAT(with("s[17:25]", "f32[2,4]"), HasSubstr("result 0 begins at no multiple of 64 B"));
+  EXPECT_THAT(with("s[16:25]", "f32[2,4]"), HasSubstr("result 0 is f32[9], but Relu makes f32[2,4]"));
+  EXPECT_THAT(with("s[16:24]", "f16[2,4]"), HasSubstr("result 0 is f32[8], but Relu makes f16[2,4]"));
+}
+
 TEST(VerifyTraining, OperandsFit) {
   const std::string trained =
       "  buffer x f32[2,4] input\n  buffer g f32[2,4] scratch\n  buffer l f32[4,2] scratch\n"
