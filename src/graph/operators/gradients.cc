@@ -1,4 +1,4 @@
-// Gradients that are no other operator, and losses. Which nodes make the gradients of an operator: differentiate/.
+// Gradients that are no other operator, and losses. Which nodes make the gradients of an operator stands in its own row.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -128,7 +128,7 @@ Inferred infer_cross_entropy_gradient(Types inputs, const Attrs& attrs) {
   return as_second(inputs);
 }
 
-// ---- work. The formulas stand at the rules of differentiation (differentiate/rules.cc).
+// ---- work. The formulas stand at the rules that make these nodes, in the files of the families.
 
 Flops flops_3(Types, Types out, const Attrs&) { return flops(3 * count(out[0])); }
 Flops flops_4(Types, Types out, const Attrs&) { return flops(4 * count(out[0])); }
