@@ -1,4 +1,5 @@
-// Gradients that are no other operator, and losses. Which nodes make the gradients of an operator stands in its own row.
+// Gradients that are no other operator, and losses. Which nodes make the gradients of an operator stands in its own
+// row.
 #include <fmt/format.h>
 
 #include <algorithm>
