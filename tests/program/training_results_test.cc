@@ -81,11 +81,12 @@ Weights updated_unsplit(Lesson& lesson, int64_t batch, std::mt19937& random) {
 // Executes a Program in the order of a dry run.
 class Machine {
  public:
-  Machine(const Program& program, const Lesson& lesson, const WeightStore& constants) : program_(program) {
+  Machine(const Program& program, const Lesson& lesson, const WeightStore& constants)
+      : program_(program), lesson_(lesson), constants_(constants) {
     for (const DeviceProgram& device : program.devices) {
       std::string& arena = arenas_.emplace_back(static_cast<size_t>(device.arena.value()), '\x7f');  // NaN
       for (const Buffer& buffer : device.buffers) {
-        EXPECT_TRUE(buffer.packed_for.empty()) << buffer.name;
+        if (!buffer.packed_for.empty()) continue;  // the reference reads what was packed
         for (int bank = 0; bank < buffer.banks; ++bank) {
           const auto at = static_cast<size_t>(buffer.offset + bank * buffer.stride());
           const auto size = static_cast<size_t>(buffer.bytes.value());
@@ -138,12 +139,19 @@ class Machine {
   }
 
  private:
+  std::string content(const Buffer& buffer) const {
+    return (lesson_.weights.contains(buffer.content) ? lesson_.weights : constants_)
+        .materialise(buffer.content)
+        .value();
+  }
   std::pair<size_t, size_t> place(const Instance& at, const Operand& operand) const {
     const DeviceProgram& device = program_.devices[static_cast<size_t>(at.device)];
     return {static_cast<size_t>(address_of(device, device.order[static_cast<size_t>(at.slot)], operand)),
             static_cast<size_t>(bytes_of(device, operand).value())};
   }
   std::string read(const Instance& at, const Operand& operand) const {
+    const Buffer& buffer = program_.devices[static_cast<size_t>(at.device)].buffer(operand.buffer);
+    if (!buffer.packed_for.empty()) return content(buffer);
     const auto [begin, size] = place(at, operand);
     return arenas_[static_cast<size_t>(at.device)].substr(begin, size);
   }
@@ -180,6 +188,8 @@ class Machine {
   }
 
   const Program& program_;
+  const Lesson& lesson_;
+  const WeightStore& constants_;
   std::vector<std::string> arenas_;  // [device]
   std::map<uint32_t, std::string> sent_;
 };
