@@ -92,13 +92,14 @@ Status choose(KernelGraph& graph, const std::vector<Isa>& levels, const KernelPr
 
 // The network's nodes have the kernels that they have in the step.
 void take_from_step(const KernelGraph& step, KernelGraph& network) {
-  const size_t nodes = network.graph.nodes.size();
+  const auto nodes = static_cast<std::ptrdiff_t>(network.graph.nodes.size());
   for (const auto& [isa, chosen] : step.chosen) {
     CHECK(chosen.reorders.empty(), "training works row-major");
     Assignment& own = network.chosen[isa];
-    own.descs.assign(chosen.descs.begin(), chosen.descs.begin() + static_cast<std::ptrdiff_t>(nodes));
+    own.descs.assign(chosen.descs.begin(), chosen.descs.begin() + nodes);
     own.made_in.assign(network.graph.values.size(), 0);
-    network.kernels[isa] = kernels_of(network.graph, own.descs, isa);
+    const std::vector<NodeKernel>& kernels = step.kernels.at(isa);  // the first that are the same come before
+    network.kernels[isa].assign(kernels.begin(), kernels.begin() + nodes);
   }
 }
 
