@@ -150,8 +150,6 @@ TEST(Run, RepeatsAndDuration) {
   options.after_repeat = nullptr;
   result = run_threads(program, job, options);
   ASSERT_TRUE(result.ok()) << error_of(result);
-  double sum = 0;
-  for (const double makespan : result->makespans_s) sum += makespan;
   EXPECT_GT(result->makespans_s.size(), 2u);  // a repeat takes far less than 250 ms, under a sanitizer too
   EXPECT_EQ(result->trace.peak_bytes[0], program.devices[0].arena);
 
