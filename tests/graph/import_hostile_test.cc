@@ -241,7 +241,7 @@ const std::vector<HostileCase>& attributes() {
          set(node, "kernel_shape", Ints{huge, huge});
          set(node, "pads", Ints{-huge, -huge, huge, huge});
        },
-       "a kernel, pad or input extent beyond what is supported"},
+       "a kernel or pad beyond what is supported"},
       {"Slice without steps",
        [](OnnxFile& f) {
          f.integers("from", {std::numeric_limits<int64_t>::min()});

@@ -47,7 +47,6 @@ Converted conv_transpose(const ConvertContext& c) {
   if (wanted && wanted->size() != spatial) return invalid_input("output_shape has the wrong length");
   for (size_t i = 0; (wanted || same) && i < spatial; ++i) {
     if (kernel[i] < 1 || kernel[i] > int64_t{1} << 20) return invalid_input(fmt::format("a kernel of {}", kernel[i]));
-    if (x[i + 2] > largest_extent) return invalid_input(fmt::format("an input extent of {}", x[i + 2]));
     if (wanted && ((*wanted)[i] < 1 || (*wanted)[i] > largest_extent))
       return invalid_input(fmt::format("an output_shape of {}", (*wanted)[i]));
     const int64_t target = wanted ? (*wanted)[i] : x[i + 2] * strides[i];

@@ -30,7 +30,8 @@ Converted transpose(const ConvertContext& c) {
   std::iota(reversed.rbegin(), reversed.rend(), int64_t{0});
   ASSIGN_OR_RETURN(const ValueId x, c.value(0));
   Transposed whole = seen_through(c.graph, {x, ints_attr(c.node, "perm").value_or(reversed)});
-  if (changes_nothing(whole.perm)) return emit(c, Op::Identity, {whole.of});
+  // One that names fewer axes, in order, would change nothing either: the type rules refuse it.
+  if (whole.perm == order_of(reversed.size())) return emit(c, Op::Identity, {whole.of});
   Attrs attrs;
   set_attr(attrs, "perm", std::move(whole.perm));
   return emit(c, Op::Transpose, {whole.of}, std::move(attrs));

@@ -169,13 +169,12 @@ Converted max_unpool(const ConvertContext& c) {
   ASSIGN_OR_RETURN(const auto strides, spatial_list(c, "strides", kernel->size(), 1));
   const auto pads = ints_attr(c.node, "pads").value_or(std::vector<int64_t>(2 * kernel->size(), 0));
   if (pads.size() != 2 * kernel->size()) return invalid_input("pads have the wrong length");
-  // So that nothing below overflows: spatial_list has bounded the strides.
+  // So that nothing below overflows: spatial_list has bounded the strides, check_type the extents.
   const auto bounded = [](const std::vector<int64_t>& list, int64_t most) {
     return std::ranges::all_of(list, [most](int64_t value) { return value >= 0 && value <= most; });
   };
   constexpr int64_t most = int64_t{1} << 20;
-  if (!bounded(pads, most) || !bounded(*kernel, most) || !bounded(x, largest_extent))
-    return invalid_input("a kernel, pad or input extent beyond what is supported");
+  if (!bounded(pads, most) || !bounded(*kernel, most)) return invalid_input("a kernel or pad beyond what is supported");
   Shape shape = {0, 0};
   for (size_t i = 0; i < kernel->size(); ++i)
     shape.push_back((x[i + 2] - 1) * strides[i] - pads[i] - pads[i + kernel->size()] + (*kernel)[i]);

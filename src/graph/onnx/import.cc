@@ -379,7 +379,7 @@ class Importer {
     RETURN_IF_ERROR(add_nodes(branch.nodes, branch.outputs));
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       const std::string& from = branch.outputs[i];
-      if (node.outputs[i].empty() || from == node.outputs[i]) continue;
+      if (node.outputs[i].empty()) continue;
       if (const auto known = constants_.find(from); known != constants_.end()) {
         const Constant constant = known->second;  // the map may move it when it grows
         constants_[node.outputs[i]] = constant;
@@ -387,7 +387,7 @@ class Importer {
         const ValueId id = value->second;
         values_[node.outputs[i]] = id;
       } else {
-        return invalid_input(fmt::format("output {} of {} is made by no node", from, wanted));
+        return invalid_input(fmt::format("output {} of {} is made by no node", chosen->outputs[i], wanted));
       }
     }
     return ok_status();
