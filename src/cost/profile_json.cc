@@ -60,7 +60,6 @@ Result<double> time_field(const json& object, const char* key) {
   if (!at->is_number())
     return invalid_input(fmt::format("\"{}\" must be a number of seconds, it is {}", key, at->dump()));
   const double value = at->get<double>();
-  if (!std::isfinite(value)) return invalid_input(fmt::format("\"{}\" must be finite", key));
   if (value < 0) return invalid_input(fmt::format("\"{}\" is negative: {}", key, value));
   return value;
 }
@@ -68,7 +67,7 @@ Result<double> time_field(const json& object, const char* key) {
 Result<BytesPerSecond> rate_field(const json& object, const char* key) {
   const auto at = object.find(key);
   if (at == object.end()) return invalid_input(fmt::format("\"{}\" is missing", key));
-  if (!at->is_number() || !std::isfinite(at->get<double>()) || at->get<double>() <= 0)
+  if (!at->is_number() || at->get<double>() <= 0)
     return invalid_input(fmt::format("\"{}\" must be a number of bytes a second, it is {}", key, at->dump()));
   return bytes_per_second(at->get<double>());
 }

@@ -119,6 +119,8 @@ TEST_F(Network, OfOtherHostsIsNoMatter) {
   NetworkProfile other = profile_;
   other.ways[0].to = "elsewhere";
   other.ways.push_back(profile_.ways[0]);
+  other.ways[1].from = "nowhere";
+  other.ways.push_back(profile_.ways[0]);
   apply(other, cluster);
   EXPECT_TRUE(find_route(cluster, HostId(0), HostId(1)).ok());
 }
@@ -138,9 +140,17 @@ TEST_F(Network, NonsenseIsRefused) {
   EXPECT_EQ(refusal(head + "0, \"ways\": [" + way("0", "1") + "]}"), "");
   EXPECT_THAT(refusal(head + "0, \"ways\": [" + way("-1", "1") + "]}"), HasSubstr("from 'a' to 'b': a negative time"));
   EXPECT_THAT(refusal(head + "0, \"ways\": [" + way("0", "0") + "]}"), HasSubstr("no bandwidth"));
-  std::string early = way("0", "1");
-  early.replace(early.find("0.5"), 3, "-0.5");
-  EXPECT_THAT(refusal(head + "0, \"ways\": [" + early + "]}"), HasSubstr("a negative time"));
+  for (const char* key : {"largest_error", "crossing_bytes_per_s", "answer_wait_s", "sender_s_per_byte",
+                          "receiver_s_per_byte", "slowed"}) {
+    std::string bad = way("0", "1");
+    bad.insert(bad.find(key) + std::string_view(key).size() + 3, "-1");  // -10 or -10.5
+    EXPECT_THAT(refusal(head + "0, \"ways\": [" + bad + "]}"), HasSubstr("from 'a' to 'b': a negative time")) << key;
+  }
+  std::string slow = way("0", "1");
+  slow.replace(slow.find("\"bytes_per_s\": 1"), 16, "\"bytes_per_s\": 0");  // of the rendezvous
+  EXPECT_THAT(refusal(head + "0, \"ways\": [" + slow + "]}"), HasSubstr("no bandwidth"));
+  std::string beyond = way("0", "1e999");
+  EXPECT_THAT(refusal(head + "0, \"ways\": [" + beyond + "]}"), HasSubstr("number overflow"));
   EXPECT_THAT(refusal(head + "0, \"ways\": [" + way("0", "1") + "," + way("0", "1") + "]}"), HasSubstr("twice"));
   EXPECT_NE(refusal(head + "0, \"ways\": [{}]}"), "");
 }

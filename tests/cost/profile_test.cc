@@ -112,6 +112,8 @@ TEST_F(ProfileFile, ErrorsOfCopiesNameThem) {
             "p.json: \"copies\": \"pageable\" is missing");
   EXPECT_EQ(error_of(with_copies(R"({"gpu": "g", "pinned": {"in": {"latency_s": 1, "bytes_per_s": 0}}})")),
             "p.json: \"copies\": \"bytes_per_s\" must be a number of bytes a second, it is 0");
+  EXPECT_EQ(error_of(with_copies(R"({"gpu": "g", "pinned": {"in": {"latency_s": 1, "bytes_per_s": "fast"}}})")),
+            "p.json: \"copies\": \"bytes_per_s\" must be a number of bytes a second, it is \"fast\"");
   EXPECT_EQ(error_of(with_copies(R"({"gpu": "g", "pinned": {"in": {"latency_s": -1}}})")),
             "p.json: \"copies\": \"latency_s\" is negative: -1");
 }
@@ -166,6 +168,39 @@ TEST_F(ProfileFile, IsNotWrittenWithFiguresThatAreNoTimes) {
     EXPECT_EQ(write_profile(path_, profile).error().fragment, "k");
     EXPECT_FALSE(std::filesystem::exists(path_));
   }
+  const Seconds never = seconds(-1), once = seconds(1);
+  for (const MeasuredCost& bad : {MeasuredCost{once, never, 1, {}, {}}, MeasuredCost{once, {}, 1, never, {}},
+                                  MeasuredCost{once, {}, 1, {}, never}, MeasuredCost{never, {}, 1, {}, {}}}) {
+    Profile profile;
+    profile.dispatch = bad;
+    EXPECT_EQ(write_profile(path_, profile).error().fragment, "dispatch");
+  }
+  Profile without_repeats;
+  without_repeats.kernels["k"] = {once, {}, 0};
+  EXPECT_EQ(write_profile(path_, without_repeats).error().fragment, "k");
+  EXPECT_FALSE(std::filesystem::exists(path_));
+}
+
+TEST_F(ProfileFile, IsNotWrittenWithCopiesThatCannotBe) {
+  const CopyLine line{{seconds(1e-6), bytes_per_second(1e9)}, 0.1};
+  const Copies good{line, line, bytes_per_second(2e9)};
+  const auto refusal = [&](auto change) {
+    Profile profile;
+    profile.copies.emplace();
+    profile.copies->pinned = good;
+    profile.copies->pageable = good;
+    change(*profile.copies);
+    const Status written = write_profile(path_, profile);
+    return written.ok() ? "" : written.error().fragment;
+  };
+  EXPECT_EQ(refusal([](auto&) {}), "");
+  const double bad[] = {0, -1, std::numeric_limits<double>::infinity()};
+  for (const double rate : bad) {
+    EXPECT_EQ(refusal([&](auto& c) { c.pinned.both = bytes_per_second(rate); }), "copies") << rate;
+    EXPECT_EQ(refusal([&](auto& c) { c.pageable.in.cost.bandwidth = bytes_per_second(rate); }), "copies") << rate;
+  }
+  EXPECT_EQ(refusal([](auto& c) { c.pinned.out.cost.latency = seconds(-1); }), "copies");
+  EXPECT_EQ(refusal([](auto& c) { c.pinned.in.largest_error = -1; }), "copies");
 }
 
 TEST_F(ProfileFile, ThatIsMissingIsAnIoError) { EXPECT_EQ(read_profile(path_).error().kind, ErrorKind::io); }

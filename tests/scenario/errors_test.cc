@@ -297,6 +297,87 @@ const BadScenario bad_scenarios[] = {
     {"PlanStageAsMap", "[..relu1@A, rest@B]", "[{a: b}]",
      "s.yaml:11:10: a stage, e.g. ..conv2@A, is expected; this is a map"
        "\n  |   mine: [{a: b}]"},
+    {"ModelShapeOfManyAxes", "zoo:simple_cnn", "{path: b.onnx, inputs: {x: [1, 1, 1, 1, 1, 1, 1, 1, 1]}}",
+     "s.yaml:1:35: a shape has at most 8 axes"
+       "\n  | model: {path: b.onnx, inputs: {x: [1, 1, 1, 1, 1, 1, 1, 1, 1]}}"},
+    {"ModelInputsAsList", "zoo:simple_cnn", "{path: b.onnx, inputs: [1]}",
+     "s.yaml:1:31: 'inputs' must be a map, e.g. {x: [1, 3, 224, 224]}"
+       "\n  | model: {path: b.onnx, inputs: [1]}"},
+    {"ModelDimsAsList", "zoo:simple_cnn", "{path: b.onnx, dims: [1]}",
+     "s.yaml:1:29: 'dims' must be a map, e.g. {batch: 8, width: 192}"
+       "\n  | model: {path: b.onnx, dims: [1]}"},
+    {"SchedulesEmpty", "source: a", "search: {schedules: []}\nsource: a",
+     "s.yaml:8:21: at least one schedule is needed"
+       "\n  | search: {schedules: []}"},
+    {"ScheduleTwice", "source: a", "search: {schedules: [gpipe, gpipe]}\nsource: a",
+     "s.yaml:8:29: 'gpipe' is given twice"
+       "\n  | search: {schedules: [gpipe, gpipe]}"},
+    {"LimitsWithoutMemory", "source: a", "search: {limits: {memory: 0B}}\nsource: a",
+     "s.yaml:8:27: a plan without memory cannot be"
+       "\n  | search: {limits: {memory: 0B}}"},
+    {"PlansAsList", "plans:\n  mine: [..relu1@A, rest@B]", "plans: [a]",
+     "s.yaml:10:8: plans must be a map, e.g. {mine: [..conv2@A, rest@B]}"
+       "\n  | plans: [a]"},
+    {"PlanWithoutStages", "mine: [..relu1@A, rest@B]", "mine:",
+     "s.yaml:11:3: plan 'mine' has no stages"
+       "\n  |   mine:"},
+    {"CorrectionsMissing", "source: a", "corrections: none/such.json\nsource: a",
+     "s.yaml:8:14: cannot read 'none/such.json': No such file or directory"
+       "\n  | corrections: none/such.json"},
+    {"NameTooLong", "mine:", "nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn:",
+     "s.yaml:11:3: a name has at most 64 letters"
+       "\n  |   nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn: [..relu1@A, rest@B]"},
+    {"CostsEmptyList", "A: {host: a, memory: 1GiB, costs: {roofline: {compute: 60GFLOPS, memory: 10GBps}}}", "A: {host: a, memory: 1GiB, costs: []}",
+     "s.yaml:4:37: costs: an empty list of profiles"
+       "\n  |   A: {host: a, memory: 1GiB, costs: []}"},
+    {"CostsOfBothKinds", "A: {host: a, memory: 1GiB, costs: {roofline: {compute: 60GFLOPS, memory: 10GBps}}}", "A: {host: a, memory: 1GiB, costs: {profile: p.json, roofline: {compute: 60GFLOPS, memory: 10GBps}}}",
+     "s.yaml:4:65: costs are a profile or a roofline, not both"
+       "\n  |   A: {host: a, memory: 1GiB, costs: {profile: p.json, roofline: {compute: 60GFLOPS, memory: 10GBps}}}"},
+    {"CostsPredictAlone", "A: {host: a, memory: 1GiB, costs: {roofline: {compute: 60GFLOPS, memory: 10GBps}}}", "A: {host: a, memory: 1GiB, costs: {predict: true}}",
+     "s.yaml:4:37: costs lacks 'profile'"
+       "\n  |   A: {host: a, memory: 1GiB, costs: {predict: true}}"},
+    {"DevicesAsList", "devices:\n  A: {host: a, memory: 1GiB, costs: {roofline: {compute: 60GFLOPS, memory: 10GBps}}}\n  B: {host: b, memory: 1GiB, costs: {roofline: {compute: 60GFLOPS, memory: 10GBps}}}\n", "devices: [A]\n",
+     "s.yaml:3:10: devices must be a map, e.g. {A: {host: a, memory: 8GiB, costs: profile.json}}"
+       "\n  | devices: [A]"},
+    {"HostsEmpty", "A: {host: a,", "A: {hosts: [],",
+     "s.yaml:4:14: at least one host is needed"
+       "\n  |   A: {hosts: [], memory: 1GiB, costs: {roofline: {compute: 60GFLOPS, memory: 10GBps}}}"},
+    {"HostsAllWithoutTopology", "A: {host: a,", "A: {hosts: all,",
+     "s.yaml:4:14: 'all' means the hosts of a topology, and there is none; list the hosts, e.g. [a, b]"
+       "\n  |   A: {hosts: all, memory: 1GiB, costs: {roofline: {compute: 60GFLOPS, memory: 10GBps}}}"},
+    {"CountOfNone", "A: {host: a,", "A: {host: a, count: 0,",
+     "s.yaml:4:23: count must be from 1 to 1024, not 0"
+       "\n  |   A: {host: a, count: 0, memory: 1GiB, costs: {roofline: {compute: 60GFLOPS, memory: 10GBps}}}"},
+    {"PrecisionUnknown", "A: {host: a,", "A: {host: a, kind: cuda, precision: half,",
+     "s.yaml:4:39: unknown precision 'half'; it is 'float32' or 'tf32'"
+       "\n  |   A: {host: a, kind: cuda, precision: half, memory: 1GiB, costs: {roofline: {compute: 60GFLOPS, memory: 10GBps}}}"},
+    {"LinkUnknownHostNoHint", "[a, b], band", "[a, elsewhere], band",
+     "s.yaml:7:19: unknown host 'elsewhere'; hosts are those that devices, source and sink name, and switches stand under 'switches'"
+       "\n  |   - {between: [a, elsewhere], bandwidth: 1Gbps, latency: 50us}"},
+    {"NetworkProfileMissing", "source: a", "network: {profile: none/such.json}\nsource: a",
+     "s.yaml:8:20: cannot read 'none/such.json': No such file or directory; measure them with: nlbench network s.yaml -o none/such.json"
+       "\n  | network: {profile: none/such.json}"},
+    {"NetworkProfileAndLimit", "source: a", "network: {profile: none/such.json, eager_limit: 64KiB}\nsource: a",
+     "s.yaml:8:49: eager_limit is measured: the profile says it"
+       "\n  | network: {profile: none/such.json, eager_limit: 64KiB}"},
+    {"SwitchesAsText", "source: a", "switches: s\nsource: a",
+     "s.yaml:8:11: switches must be a list; this is a single value"
+       "\n  | switches: s"},
+    {"WorkloadAsList", "{mode: inference, batch: 16, micro_batches: [1, 4]}", "[inference]",
+     "s.yaml:2:11: workload must be a map with the keys mode, batch, micro_batches, optimizer, recompute, loss; this is a list"
+       "\n  | workload: [inference]"},
+    {"MicroBatchesTooMany", "[1, 4]", "[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]",
+     "s.yaml:2:55: at most 64 counts can be tried"
+       "\n  | workload: {mode: inference, batch: 16, micro_batches: [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 ..."},
+    {"PlanScheduleOfNeither", "[..relu1@A, rest@B]", "{stages: [rest@A], schedule: {in_flight: 2}}",
+     "s.yaml:11:38: a schedule has a `file`, or asks an `online` policy"
+       "\n  |   mine: {stages: [rest@A], schedule: {in_flight: 2}}"},
+    {"PlanScheduleOfBoth", "[..relu1@A, rest@B]", "{stages: [rest@A], schedule: {file: a.csv, online: longest_path}}",
+     "s.yaml:11:60: a schedule in a file leaves nothing for 'online' to say"
+       "\n  |   mine: {stages: [rest@A], schedule: {file: a.csv, online: longest_path}}"},
+    {"PlanScheduleFileMissing", "[..relu1@A, rest@B]", "{stages: [rest@A], schedule: {file: none/such.csv}}",
+     "s.yaml:11:45: cannot read 'none/such.csv': No such file or directory"
+       "\n  |   mine: {stages: [rest@A], schedule: {file: none/such.csv}}"},
     // clang-format on
 };
 

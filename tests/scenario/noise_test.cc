@@ -127,6 +127,11 @@ const BadNoise bad_noises[] = {
     {"DegradeToNothing", "{degrade: [{link: a-b, to: 0bps}]}", 35, "a bandwidth of 0bps cannot be"},
     {"DegradeTwiceAtOnce", "{degrade: [{link: a-b, to: 1Mbps, at: 5ms}, {link: a-b, to: 2Mbps, at: 5ms}]}", 79, "link 'a-b' already degrades at 5 ms"},
     {"DegradeLacksTo", "{degrade: [{link: a-b, at: 5ms}]}", 19, "degrade 1 lacks 'to'"},
+    {"JitterBeyondNumbers", "{links: {jitter: 1e999%}}", 25, "'1e999%' is not a percentage; write e.g. 5%"},
+    {"JitterOfInfinity", "{links: {jitter: inf%}}", 25, "'inf%' is not a percentage; write e.g. 5%"},
+    {"UnknownLinkWithoutHint", "{background: [{link: elsewhere, share: 30%}]}", 29, "unknown link 'elsewhere'; x-y is the name of a link between x and y that has none"},
+    {"PausesWithoutBursts", "{background: [{link: a-b, share: 60%, off: 1s}]}", 22, "background 1 has 'off' without 'on': bursts need both; leave both out for traffic without a pause"},
+    {"DegradeTwiceAtTheStart", "{degrade: [{link: a-b, to: 1Mbps}, {link: a-b, to: 2Mbps}]}", 43, "link 'a-b' already degrades at 0 s"},
     // clang-format on
 };
 
