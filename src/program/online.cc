@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -61,19 +60,24 @@ Result<Online> parse_online(const std::string& text, const Program& program, con
       return invalid_input(fmt::format("{}: not an online run of version 1", file));
     Online online;
     value.at("policy").get_to(online.policy);
-    RETURN_IF_ERROR(find_online_policy(online.policy));
+    const auto placed = [&](Error error) {
+      error.where.file = file;
+      return error;
+    };
+    if (const auto policy = find_online_policy(online.policy); !policy) return placed(policy.error());
     value.at("remaining_s").get_to(online.remaining_s);
     bool fits = online.remaining_s.size() == program.devices.size();
     for (size_t d = 0; fits && d < program.devices.size(); ++d) {
       fits = online.remaining_s[d].size() == program.devices[d].order.size() &&
-             std::ranges::all_of(online.remaining_s[d], [](double s) { return s >= 0 && std::isfinite(s); });
+             std::ranges::all_of(online.remaining_s[d], [](double s) { return s >= 0; });
     }
     if (!fits) return invalid_input(fmt::format("{}: this is the online run of another program", file));
     for (const json& row : value.at("table")) {
       std::vector<ScheduledSlot>& order = online.table.emplace_back();
       for (const json& one : row) {
-        ASSIGN_OR_RETURN(const ScheduledSlot slot, slot_from(one));
-        order.push_back(slot);
+        const auto slot = slot_from(one);
+        if (!slot) return placed(slot.error());
+        order.push_back(*slot);
       }
     }
     return online;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -106,6 +105,9 @@ Result<Prediction> read_prediction(const std::string& path) {
     p.makespan_s = value.at("makespan_s").get<double>();
     p.latency_mean_s = value.at("latency_mean_s").get<double>();
     p.device_compute_s = value.at("device_compute_s").get<std::vector<double>>();
+    const bool times = p.makespan_s >= 0 && p.latency_mean_s >= 0 &&
+                       std::ranges::all_of(p.device_compute_s, [](double s) { return s >= 0; });
+    if (!times) return invalid_input(fmt::format("{}: a negative time", path));
     return p;
   } catch (const std::exception& e) {
     return invalid_input(fmt::format("{}: {}", path, e.what()));
@@ -191,7 +193,7 @@ Result<Clocks> parse_clocks(const std::string& text, const Program& program, con
     bool fits = clocks.size() == program.devices.size();
     for (const std::vector<double>& clock : clocks) {
       fits = fits && (clock.empty() || clock.size() == program.descs.size()) &&
-             std::ranges::all_of(clock, [](double s) { return s >= 0 && std::isfinite(s); });
+             std::ranges::all_of(clock, [](double s) { return s >= 0; });  // JSON has no others
     }
     if (!fits) return invalid_input(fmt::format("{}: these are clocks of another program", file));
     return clocks;
@@ -236,8 +238,7 @@ Result<SavedProgram> load_program(const std::string& dir) {
 Result<std::map<ContentId, SavedContent>> parse_weight_index(const std::string& text, const std::string& file,
                                                              size_t weight_bytes) {
   TextReader in(text, file);
-  const bool known = in.next_line() && in.accept(index_header);
-  if (!known) {
+  if (!in.next_line() || !in.accept(index_header)) {
     return invalid_input(
         fmt::format("{}: a saved program of an older version, whose weights have no checksums; save it again: nlsim "
                     "lower … --save DIR",
