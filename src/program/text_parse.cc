@@ -250,6 +250,9 @@ class Parser {
     auto parsed = parse_phase(phase);
     if (!parsed) return in_.error(parsed.error().message);
     segment.phase = *parsed;
+    if (!segments_.emplace(segment.name, static_cast<int>(device_->segments.size())).second) {
+      return in_.error(fmt::format("two segments are called {}", segment.name));
+    }
     RETURN_IF_ERROR(in_.end_of_line());
 
     int region = -1;
@@ -273,9 +276,6 @@ class Parser {
       }
     }
     if (region >= 0) return in_.error("the collective's } is missing");
-    if (!segments_.emplace(segment.name, static_cast<int>(device_->segments.size())).second) {
-      return in_.error(fmt::format("two segments are called {}", segment.name));
-    }
     device_->segments.push_back(std::move(segment));
     return more;
   }
