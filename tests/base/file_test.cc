@@ -1,7 +1,9 @@
 #include "base/file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -67,6 +69,35 @@ TEST_F(File, ReadsWhatDoesNotSayItsSize) {
   EXPECT_TRUE(status->starts_with("Name:"));
 }
 
+TEST_F(File, ReadsAPipeToItsEnd) {
+  ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
+  const std::string content(100'000, 'p');  // more than the first guess
+  std::thread writer([&] {
+    const int fd = ::open(path("pipe").c_str(), O_WRONLY | O_CLOEXEC);
+    for (size_t at = 0; at < content.size();) {
+      const ssize_t n = ::write(fd, content.data() + at, content.size() - at);
+      if (n <= 0) break;
+      at += static_cast<size_t>(n);
+    }
+    ::close(fd);
+  });
+  const Result<std::string> read = read_file(path("pipe"));
+  writer.join();
+  ASSERT_TRUE(read);
+  EXPECT_EQ(*read, content);
+}
+
+TEST_F(File, WhatCannotBeReadIsSaidSo) {
+  const Result<std::string> memory = read_file("/proc/self/mem");  // nothing is mapped at address 0
+  ASSERT_FALSE(memory);
+  EXPECT_EQ(memory.error().to_string(), "cannot read '/proc/self/mem': Input/output error");
+  ASSERT_TRUE(write_file(path("huge"), "").ok());
+  fs::resize_file(path("huge"), (uintmax_t{1} << 32) + 1);  // without blocks of its own
+  const Result<std::string> huge = read_file(path("huge"));
+  ASSERT_FALSE(huge);
+  EXPECT_EQ(huge.error().to_string(), "cannot read '" + path("huge") + "': File too large");
+}
+
 TEST_F(File, WriteErrorsNameThePathAndLeaveNothing) {
   const Status missing = write_file(path("none/x"), "a");
   ASSERT_FALSE(missing);
@@ -76,6 +107,33 @@ TEST_F(File, WriteErrorsNameThePathAndLeaveNothing) {
   ASSERT_FALSE(directory);
   EXPECT_EQ(directory.error().to_string(), "cannot write '" + directory_ + "': Is a directory");
   EXPECT_EQ(file_count(), 0u);
+}
+
+TEST_F(File, AFolderThatAppearsMeanwhileStays) {
+  {
+    auto file = FileWriter::open(path("x"));
+    ASSERT_TRUE(file);
+    ASSERT_TRUE(file->write("new").ok());
+    fs::create_directory(path("x"));
+    const Status status = file->commit();
+    ASSERT_FALSE(status);
+    EXPECT_EQ(status.error().to_string(), "cannot write '" + path("x") + "': Is a directory");
+  }
+  EXPECT_TRUE(fs::is_directory(path("x")));
+  EXPECT_EQ(file_count(), 1u) << "a temporary file was left";
+}
+
+// What a killed writer left goes; what somebody holds, or has another name, stays.
+TEST_F(File, OnlyOwnerlessFilesAreRemoved) {
+  for (const char* name : {"x.tmp.7.0", "x.tmp.8.0", "x.tmp.notes"}) ASSERT_TRUE(write_file(path(name), "a").ok());
+  fs::create_symlink(path("x.tmp.notes"), path("x.tmp.9.0"));
+  const int held = ::open(path("x.tmp.8.0").c_str(), O_RDONLY | O_CLOEXEC);
+  ASSERT_EQ(::flock(held, LOCK_EX), 0);
+  ASSERT_TRUE(write_file(path("x"), "b").ok());
+  ::close(held);
+  EXPECT_FALSE(fs::exists(path("x.tmp.7.0")));
+  for (const char* name : {"x", "x.tmp.8.0", "x.tmp.notes"}) EXPECT_TRUE(fs::exists(path(name))) << name;
+  EXPECT_TRUE(fs::is_symlink(path("x.tmp.9.0")));
 }
 
 TEST_F(File, DoesNotReplaceAPipeByAFile) {
