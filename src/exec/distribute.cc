@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 
 #include "base/hash.h"
 #include "exec/instructions.h"
@@ -259,14 +260,22 @@ Status place_inputs(const Program& program, const Job& job, std::byte* arena, Tr
   return ok_status();
 }
 
-Result<std::vector<OutputTensor>> collect_outputs(const Program& program, std::byte* arena, Transport& transport,
-                                                  const Waiting& waiting) {
+bool is_result(const DeviceProgram& device, const Buffer& buffer) {
+  if (buffer.kind == BufferKind::output) return true;
+  return buffer.kind == BufferKind::state && buffer.type.dtype == DType::f32 &&
+         std::ranges::any_of(device.segments, [](const Segment& segment) { return segment.phase == Phase::step; });
+}
+
+Result<std::vector<OutputTensor>> collect_outputs(const Program& program, bool states, std::byte* arena,
+                                                  Transport& transport, const Waiting& waiting) {
   std::vector<OutputTensor> outputs;
+  std::set<std::string_view> collected;  // states: replicas have the same
   for (int rank = 0; rank < transport.size(); ++rank) {
-    if (transport.rank() != 0 && transport.rank() != rank) continue;
     const DeviceProgram& device = program.devices[static_cast<size_t>(rank)];
     for (const Buffer& buffer : device.buffers) {
-      if (buffer.kind != BufferKind::output) continue;
+      if (!is_result(device, buffer)) continue;
+      if (buffer.kind == BufferKind::state && (!states || !collected.insert(buffer.name).second)) continue;
+      if (transport.rank() != 0 && transport.rank() != rank) continue;
       std::string data;
       if (transport.rank() == rank) data = banks_of(buffer, arena);
       if (transport.rank() != 0) {

@@ -25,8 +25,10 @@ Status place_weights(const Program& program, const Job& job, const KernelTable& 
 Status place_inputs(const Program& program, const Job& job, std::byte* arena, Transport& transport,
                     const Waiting& waiting);
 
-// On rank 0 all outputs, elsewhere none.
-Result<std::vector<OutputTensor>> collect_outputs(const Program& program, std::byte* arena, Transport& transport,
-                                                  const Waiting& waiting);
+// Outputs; of a training step weights and the optimizer's tensors.
+bool is_result(const DeviceProgram& device, const Buffer& buffer);
+// On rank 0 all outputs, elsewhere none. states: also what a training step leaves, of replicas the first one's.
+Result<std::vector<OutputTensor>> collect_outputs(const Program& program, bool states, std::byte* arena,
+                                                  Transport& transport, const Waiting& waiting);
 
 }  // namespace nlsplit

@@ -13,8 +13,8 @@ namespace {
 
 constexpr int64_t pointing_nowhere = 2;  // masks and flags
 
-// The smallest extent of what is gathered by each input, wherever it is read: on its device or on one it is sent to,
-// where its buffer has its name.
+// The smallest extent of what is gathered by each input, the number of classes for labels, wherever it is read: on its
+// device or on one it is sent to, where its buffer has its name.
 std::map<std::string, int64_t> extents_pointed_into(const Program& program) {
   std::map<std::string, int64_t> smallest;
   for (const DeviceProgram& device : program.devices) {
@@ -22,9 +22,10 @@ std::map<std::string, int64_t> extents_pointed_into(const Program& program) {
       for (const Instr& instr : segment.instrs) {
         if (instr.opcode != Opcode::compute || instr.reads.size() < 2 || !instr.reads[1].buffer.valid()) continue;
         const ComputeDesc& desc = program.descs[static_cast<size_t>(instr.desc)];
-        if (desc.op != Op::Gather && desc.op != Op::GatherElements) continue;
+        const bool labels = desc.op == Op::SoftmaxCrossEntropy;
+        if (desc.op != Op::Gather && desc.op != Op::GatherElements && !labels) continue;
         const Shape& table = desc.inputs[0].shape;
-        const int64_t given = attr_int(desc.attrs, "axis"), axes = static_cast<int64_t>(table.size());
+        const int64_t given = labels ? -1 : attr_int(desc.attrs, "axis"), axes = static_cast<int64_t>(table.size());
         const int64_t extent = table[static_cast<size_t>(given < 0 ? given + axes : given)];
         const auto [at, first] = smallest.try_emplace(device.buffer(device.root(instr.reads[1].buffer)).name, extent);
         at->second = std::min(at->second, extent);

@@ -123,7 +123,7 @@ class Reset {
 uint64_t hash_outputs(const DeviceProgram& device, std::byte* arena) {
   uint64_t hash = 0;
   for (const Buffer& buffer : device.buffers) {
-    if (buffer.kind != BufferKind::output) continue;
+    if (!is_result(device, buffer)) continue;
     for (int bank = 0; bank < buffer.banks; ++bank) {
       hash = hash_bytes(bank_data(buffer, bank, arena), static_cast<size_t>(size_of(buffer.type).value()), hash);
     }
@@ -239,7 +239,7 @@ Result<Repeats> repeat(const Program& program, const Dependencies& deps, const K
     if (gpu != nullptr) {
       if (!gpu->no_graphs().empty() && !std::exchange(told, true) && options.notice)
         options.notice(fmt::format("{}; {}", gpu->no_graphs(), without_graphs));
-      if (const Status taken = gpu->download({BufferKind::output}); !taken.ok()) {
+      if (const Status taken = gpu->download({BufferKind::output, BufferKind::state}); !taken.ok()) {
         return give_up(transport, taken.error().message);
       }
     }
@@ -424,8 +424,7 @@ Status check_runnable(const Program& program) {
       for (const Instr& instr : segment.instrs) {
         if (instr.opcode != Opcode::compute || !has_no_kernel(program.descs[static_cast<size_t>(instr.desc)])) continue;
         return unsupported(
-            fmt::format("this program trains, and training runs in simulation only (nlsim simulate): there is no code "
-                        "yet for device {} segment {} `{}`",
+            fmt::format("there is no kernel yet for device {} segment {} `{}`: a GPU computes no gradients",
                         device.name, segment.name, to_string(program, device, instr)));
       }
     }
@@ -549,7 +548,7 @@ Result<RunResult> run(const Program& program, const Job& job, Transport& transpo
   } else {
     result.decided = static_order(program);
   }
-  ASSIGN_OR_RETURN(result.outputs, collect_outputs(program, arena->data(), transport, waiting));
+  ASSIGN_OR_RETURN(result.outputs, collect_outputs(program, options.states, arena->data(), transport, waiting));
   return result;
 }
 

@@ -61,7 +61,9 @@ struct RunOptions {
   int repeats = 5;  // at least so many
   // And at least so long, warm-up not counted.
   double duration_s = 0;
-  int keep = 64;           // so many of the last repeats keep their times; more costs memory
+  int keep = 64;  // so many of the last repeats keep their times; more costs memory
+  // A training step's results too: weights and the optimizer's states, once each. Costs their size in messages.
+  bool states = false;
   bool poison = false;     // fills all but weights, states and inputs with NaN before each repeat: for tests
   double watchdog_s = 10;  // see DeviceRunOptions
   Deadlines deadlines = {};
@@ -106,7 +108,7 @@ struct RunResult {
 // Errors, the same on all ranks: too many or too few ranks, a Program that verify rejects, inputs that do not fit,
 // missing contents, an online run of another Program, not enough memory, a CPU without the level the kernels need, a
 // GPU that is missing or refuses, a hang (the watchdog says where), repeats that differ in their bits, a Program with
-// gradients or updates (there is no code for them yet).
+// gradients on a GPU (there are no kernels for them yet).
 Result<RunResult> run(const Program& program, const Job& job, Transport& transport, const RunOptions& options);
 
 // "this plan runs on 3 devices (A, B, C): start it with mpirun -np 3"

@@ -1,26 +1,15 @@
 #include "graph/optimizer.h"
 
+#include <algorithm>
 #include <array>
 
 #include "base/check.h"
+#include "graph/operators/op.h"
 
 namespace nlsplit {
 namespace {
 
 constexpr std::array all = {Optimizer::sgd, Optimizer::momentum, Optimizer::adam};
-
-// Of one weight.
-double operations(Optimizer optimizer) {
-  switch (optimizer) {
-    case Optimizer::sgd:
-      return 2;
-    case Optimizer::momentum:
-      return 4;
-    case Optimizer::adam:
-      return 3 + 4 + 5;  // m; v; root, add, divide, scale, subtract
-  }
-  CHECK(false, "unknown optimizer");
-}
 
 }  // namespace
 
@@ -38,27 +27,52 @@ std::string_view name_of(Optimizer optimizer) {
   CHECK(false, "unknown optimizer");
 }
 
-std::optional<Optimizer> find_optimizer(std::string_view name) {
-  for (const Optimizer optimizer : all) {
-    if (name_of(optimizer) == name) return optimizer;
-  }
-  return std::nullopt;
-}
-
-int state_tensors(Optimizer optimizer) {
+Op update_op(Optimizer optimizer) {
   switch (optimizer) {
     case Optimizer::sgd:
-      return 0;
+      return Op::SgdUpdate;
     case Optimizer::momentum:
-      return 1;
+      return Op::MomentumUpdate;
     case Optimizer::adam:
-      return 2;
+      return Op::AdamUpdate;
   }
   CHECK(false, "unknown optimizer");
 }
 
-Flops update_flops(Optimizer optimizer, int64_t elements) {
-  return flops(operations(optimizer) * static_cast<double>(elements));
+Attrs update_attrs(Optimizer optimizer, double learning_rate) {
+  Attrs attrs;
+  set_attr(attrs, "learning_rate", learning_rate);
+  if (optimizer == Optimizer::momentum) set_attr(attrs, "decay", 0.9);
+  if (optimizer == Optimizer::adam) {
+    set_attr(attrs, "beta1", 0.9);
+    set_attr(attrs, "beta2", 0.999);
+    set_attr(attrs, "epsilon", 1e-8);
+  }
+  return attrs;
+}
+
+double usual_learning_rate(Optimizer optimizer) { return optimizer == Optimizer::adam ? 1e-3 : 1e-2; }
+
+bool is_update(Op op) {
+  return std::ranges::any_of(all, [&](Optimizer one) { return update_op(one) == op; });
+}
+
+std::vector<TensorType> update_states(Optimizer optimizer, const TensorType& weight) {
+  switch (optimizer) {
+    case Optimizer::sgd:
+      return {};
+    case Optimizer::momentum:
+      return {weight};
+    case Optimizer::adam:
+      return {weight, weight, {DType::i64, {1}}};
+  }
+  CHECK(false, "unknown optimizer");
+}
+
+Bytes update_states_bytes(Optimizer optimizer, const TensorType& weight) {
+  Bytes sum = bytes(0);
+  for (const TensorType& state : update_states(optimizer, weight)) sum += size_of(state);
+  return sum;
 }
 
 }  // namespace nlsplit

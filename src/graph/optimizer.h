@@ -1,16 +1,17 @@
-// Optimizers: what a step does to each weight, given its gradient g, and what it keeps from step to step.
+// Optimizers: what a step does to each weight, given its gradient g, and the states it keeps from step to step.
 //
 //   sgd        w -= rate g
 //   momentum   v = decay v + g; w -= rate v                          Polyak 1964; as in PyTorch's SGD
-//   adam       m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g g;       Kingma and Ba, "Adam", ICLR 2015, algorithm 1 with
-//              w -= rate m / (sqrt(v) + e)                           the corrections of the bias put into rate and e
+//   adam       m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g g;       Kingma and Ba, "Adam", ICLR 2015, algorithm 1;
+//              t += 1; w -= rate (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + e)
 #pragma once
 
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
-#include "base/units.h"
+#include "graph/graph.h"
 
 namespace nlsplit {
 
@@ -18,9 +19,16 @@ enum class Optimizer : uint8_t { sgd, momentum, adam };
 
 std::span<const Optimizer> all_optimizers();
 std::string_view name_of(Optimizer optimizer);
-std::optional<Optimizer> find_optimizer(std::string_view name);
 
-int state_tensors(Optimizer optimizer);                     // of a weight's size: 0, 1, 2
-Flops update_flops(Optimizer optimizer, int64_t elements);  // a function is one operation
+// The node of one weight: its inputs are the weight, the gradient, the states; its outputs the new weight, the new
+// states.
+Op update_op(Optimizer optimizer);
+Attrs update_attrs(Optimizer optimizer, double learning_rate);  // the others are PyTorch's usual values
+double usual_learning_rate(Optimizer optimizer);                // of the examples in PyTorch's documentation
+bool is_update(Op op);
+
+// What it keeps of a weight, zero at first: 0, 1 or 2 tensors of the weight's type; adam also the number of steps.
+std::vector<TensorType> update_states(Optimizer optimizer, const TensorType& weight);
+Bytes update_states_bytes(Optimizer optimizer, const TensorType& weight);
 
 }  // namespace nlsplit

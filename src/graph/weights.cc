@@ -285,6 +285,12 @@ ContentId WeightStore::add_slice(ContentId from, int axis, int64_t begin, int64_
   return id;
 }
 
+void WeightStore::add_all(const WeightStore& other) {
+  for (const auto& [id, entry] : other.entries_) {
+    if (entries_.emplace(id, entry).second) stored_ += static_cast<int64_t>(entry.raw.size());
+  }
+}
+
 bool WeightStore::contains(ContentId id) const { return entries_.contains(id.value); }
 
 bool WeightStore::is_random(ContentId id) const {

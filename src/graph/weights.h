@@ -53,6 +53,8 @@ class WeightStore {
   // The same id, without a store.
   static ContentId slice_id(ContentId from, int axis, int64_t begin, int64_t end, const TensorType& whole);
 
+  void add_all(const WeightStore& other);  // ids stay: they say how contents are made
+
   bool contains(ContentId id) const;
   bool is_random(ContentId id) const;       // in this store, by add_random: a parameter of the zoo's
   std::vector<ContentId> formulas() const;  // all that add_formula has made: constants that nobody trains

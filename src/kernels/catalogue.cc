@@ -8,10 +8,10 @@
 #include "base/limits.h"
 #include "base/sizes.h"
 #include "graph/operators/shapes.h"
+#include "graph/optimizer.h"
 #include "kernels/gpu.h"
 #include "kernels/layout.h"
 #include "kernels/widened.h"
-#include "kernels/without_kernel.h"
 
 namespace nlsplit {
 namespace {
@@ -321,6 +321,11 @@ Bytes packed_recurrent(const ComputeDesc& desc, size_t i, Isa isa) {
                   : bytes(0);
 }
 
+std::string refuse_update(const ComputeDesc& desc) {
+  if (!is_update(desc.op)) return fmt::format("it does not compute {}", name_of(desc.op));
+  return desc.inputs[0].dtype == DType::f32 ? "" : fmt::format("{} is not f32", to_string(desc.inputs[0]));
+}
+
 // ---- the reference loops, which need neither
 
 // Strides, pads and dilations of a file make the scratch of windows larger than the tensors: of the kernel that takes
@@ -620,6 +625,12 @@ constexpr std::array kernels = {
                .refuses = refuse_cast,
                .any_type = true,
                .exact_axes = exact::all},
+    KernelInfo{.name = "update",
+               .what = "of a weight by an optimizer, element by element, where the weight is",
+               .layouts = plain,
+               .refuses = refuse_update,
+               .any_type = true,
+               .in_place = over_any},
     KernelInfo{.name = widened_kernel,
                .what = "f16 and bf16: operands widened to f32 for the kernel that computes that, the result rounded",
                .layouts = plain,
@@ -792,11 +803,6 @@ std::string signature(const ComputeDesc& desc) {
 }
 
 Work work_of(const ComputeDesc& desc) {
-  if (const std::optional<Optimizer> optimizer = update_of(desc)) {
-    Work work = work_of(Op::Identity, {}, {}, desc.inputs, desc.outputs);
-    work.flops = update_flops(*optimizer, element_count(desc.outputs[0].shape));
-    return work;
-  }
   std::vector<EpilogueStep> steps;
   for (const DescStep& step : desc.epilogue) {
     steps.push_back({step.op, has(step.op, traits::is_step_with_operand) ? ValueId(0) : ValueId(), step.attrs, {}});
@@ -864,9 +870,9 @@ bool is_exact(const KernelInfo& kernel, const ComputeDesc& desc, size_t axis, in
 
 uint64_t in_place_inputs(const KernelInfo& kernel, const ComputeDesc& desc) {
   uint64_t inputs = 0;
-  if (kernel.in_place == 0 || desc.outputs.size() != 1) return inputs;
+  if (kernel.in_place == 0 || (desc.outputs.size() != 1 && !is_update(desc.op))) return inputs;
   for (size_t i = 0; i < std::min<size_t>(desc.own_inputs(), 64); ++i) {
-    if (desc.inputs[i] == desc.outputs[0]) inputs |= uint64_t{1} << i;
+    if (std::ranges::find(desc.outputs, desc.inputs[i]) != desc.outputs.end()) inputs |= uint64_t{1} << i;
   }
   return inputs & kernel.in_place;
 }

@@ -109,7 +109,7 @@ struct KernelInfo {
   uint8_t exact_axes = exact::batch;
   // Along height and width that holds only for pieces that begin at multiples of this and end at one or with the whole.
   int64_t exact_multiple = 1;
-  // Bit i: the result may lie on input i's bytes, if nobody needs them afterwards: each of its elements is read before
+  // Bit i: a result may lie on input i's bytes, if nobody needs them afterwards: each of its elements is read before
   // the result's element is written there, and never again.
   uint64_t in_place = 0;
 };
@@ -134,7 +134,8 @@ Bytes workspace_of(const KernelInfo& kernel, const ComputeDesc& desc, Isa isa, i
 // Has the piece [begin, end) along that axis of this computation's result the bits it has within the whole, if the same
 // kernel computes it? (Where the operator mixes elements along the axis there are no pieces to ask about.)
 bool is_exact(const KernelInfo& kernel, const ComputeDesc& desc, size_t axis, int64_t begin, int64_t end);
-// KernelInfo::in_place of those inputs that have the result's type and so its bytes; never of an epilogue's operand.
+// KernelInfo::in_place of those inputs that have a result's type and so its bytes; never of an epilogue's operand. Of
+// several results only those of an update may lie there.
 uint64_t in_place_inputs(const KernelInfo& kernel, const ComputeDesc& desc);
 std::string full_id(const KernelInfo& kernel, Isa isa);
 // From a full id; nullptr if there is no such kernel or level.

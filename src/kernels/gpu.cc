@@ -219,7 +219,8 @@ constexpr std::array kernels = {
                .layouts = plain,
                .refuses = refuse_nothing,
                .standing = last_resort,
-               .any_type = true},
+               .any_type = true,
+               .in_place = ~uint64_t{0}},  // results come back when all is computed
 };
 
 }  // namespace

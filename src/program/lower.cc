@@ -113,10 +113,19 @@ Result<PhaseSeconds> phase_seconds(const KernelGraph& graph, const Stage& stage,
     RETURN_IF_ERROR(add(n, sum.forward));
     if (training == nullptr) continue;
     for (const size_t d : training->nodes.derived[n]) {
-      const NodePhase phase = training->nodes.phases[d];
-      RETURN_IF_ERROR(add(d, phase == NodePhase::forward ? sum.forward
-                             : phase == NodePhase::input ? sum.input_gradient
-                                                         : sum.weight_gradient));
+      switch (training->nodes.phases[d]) {
+        case NodePhase::forward:
+          RETURN_IF_ERROR(add(d, sum.forward));
+          break;
+        case NodePhase::input:
+          RETURN_IF_ERROR(add(d, sum.input_gradient));
+          break;
+        case NodePhase::weight:
+          RETURN_IF_ERROR(add(d, sum.weight_gradient));
+          break;
+        case NodePhase::step:  // of no micro-batch
+          break;
+      }
     }
   }
   if (training != nullptr && training->options.recompute) sum.input_gradient += sum.forward;
@@ -399,6 +408,7 @@ Result<Program> lower_unsplit(const KernelGraph& graph, int micro_batches, const
   Plan plan;
   plan.stages.push_back({graph.input_parts, graph.graph.nodes.size(), {DeviceId(0)}});
   plan.micro_batches = micro_batches;
+  if (graph.training) plan.schedule = "1f1b";  // on one device the least memory
   return lower(graph, plan, cluster, {HostId(0), HostId(0)}, nullptr);
 }
 

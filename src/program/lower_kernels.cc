@@ -125,7 +125,9 @@ Result<KernelGraph> choose_kernels(Graph at_micro_batch, const std::vector<Isa>&
   Training made;
   made.options = *training;
   made.step = with_readers(std::move(step.graph), step.nodes.computed);
-  RETURN_IF_ERROR(choose(made.step, levels, prefer, step.nodes.trained, {}));
+  std::vector<ValueId> states;
+  for (const StateUpdate& update : step.nodes.updates) states.push_back(update.state);
+  RETURN_IF_ERROR(choose(made.step, levels, prefer, states, {}));
   made.nodes = std::move(step.nodes);
   take_from_step(made.step, result);
   result.training = std::make_shared<const Training>(std::move(made));

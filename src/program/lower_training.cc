@@ -236,7 +236,7 @@ Result<StepStages> step_stages(const Training& training, const Plan& plan) {
   for (size_t n = 0; n < nodes.origins.size(); ++n) {
     const int stage = of_network[nodes.origins[n]];
     stages.of_node.push_back(stage);
-    if (!nodes.computed[n]) continue;
+    if (!nodes.computed[n] || nodes.phases[n] == NodePhase::step) continue;
     auto& lists = nodes.phases[n] == NodePhase::forward ? stages.forward
                   : nodes.phases[n] == NodePhase::input ? stages.input
                                                         : stages.weight;

@@ -11,7 +11,7 @@ namespace nlsplit {
 // Which nodes of the step a stage of the plan computes, in order.
 struct StepStages {
   std::vector<int> of_node;                                 // [node]: a stage
-  std::vector<std::vector<size_t>> forward, input, weight;  // [stage]: by phase
+  std::vector<std::vector<size_t>> forward, input, weight;  // [stage]: by phase; updates: see StepNodes
   std::vector<std::vector<size_t>> trained;                 // [stage]: indices of StepNodes::trained
 };
 // Error: a weight that two stages train.

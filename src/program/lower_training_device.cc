@@ -40,9 +40,15 @@ class TrainingBuilder {
         program_(program),
         out_(program.devices[at(d)]),
         flow_of_(g_.values.size(), -1),
-        changes_(g_.values.size(), false) {
+        changes_(g_.values.size(), false),
+        has_content_(g_.values.size(), false),
+        state_of_(g_.values.size()) {
     for (size_t f = 0; f < flows.size(); ++f) flow_of_[flows[f].root.index()] = static_cast<int>(f);
-    for (const ValueId weight : tr_.nodes.trained) changes_[weight.index()] = true;
+    for (const StateUpdate& update : tr_.nodes.updates) {
+      changes_[update.state.index()] = true;
+      state_of_[update.value.index()] = update.state;
+    }
+    for (const ValueId weight : tr_.nodes.trained) has_content_[weight.index()] = true;
     if (out_.kind == DeviceKind::host) return;
     chosen_ = &kg_.chosen.at(out_.isa);
     kernels_ = &kg_.kernels.at(out_.isa);
@@ -136,6 +142,7 @@ class TrainingBuilder {
     BufferId& known = weights_[{root, packs ? kernel : "", packs ? input : 0}];
     if (known.valid()) return known;
     known = add(value.name, value.type, changes_[root.index()] ? BufferKind::state : BufferKind::weight);
+    if (changes_[root.index()] && !has_content_[root.index()]) return known;
     Buffer& buffer = out_.buffers[known.index()];
     buffer.has_content = true;
     buffer.content = value.content;
@@ -221,7 +228,9 @@ class TrainingBuilder {
   }
 
   // into: where its result goes; none: to its own place. again: as in value_place.
-  void compute(Segment& segment, size_t n, bool again, const std::optional<Operand>& into = std::nullopt) {
+  // gradient: what an update reads of the values of micro-batches: their sum.
+  void compute(Segment& segment, size_t n, bool again, const std::optional<Operand>& into = std::nullopt,
+               const std::optional<Operand>& gradient = std::nullopt) {
     const Node& node = g_.nodes[n];
     const NodeKernel& kernel = (*kernels_)[n];
     const ComputeDesc& desc = chosen_->descs[n];
@@ -233,12 +242,16 @@ class TrainingBuilder {
       if (g_.value(root).kind == ValueKind::weight) {
         const Bytes packed = value == root ? kernel.packed[i] : bytes(0);
         instr.reads.push_back({seen_as({weight_buffer(root, desc.kernel, i, packed), root}, value)});
+      } else if (gradient) {
+        instr.reads.push_back(*gradient);
       } else {
         instr.reads.push_back({seen_as(value_place(segment.stage, root, again), value)});
       }
     }
     for (const ValueId value : node.outputs) {
-      if (into)
+      if (const ValueId state = state_of_[value.index()]; state.valid())
+        instr.writes.push_back({weight_buffer(state, "", 0, bytes(0))});
+      else if (into)
         instr.writes.push_back(*into);
       else
         instr.writes.push_back({seen_as(value_place(segment.stage, value, again), value)});
@@ -288,6 +301,11 @@ class TrainingBuilder {
     CHECK(next == slot.sends.size(), "a message that no instruction makes");
   }
 
+  bool read_by_gradients(ValueId root) const {
+    return std::ranges::any_of(kg_.readers[root.index()],
+                               [&](size_t reader) { return tr_.nodes.phases[reader] != NodePhase::step; });
+  }
+
   // The first micro-batch writes the gradients, later ones add: gradient = gradient + part.
   void fill_weight_gradient(Segment& segment, const TrainingSlot& slot, bool first) {
     const int stage = slot.stage;
@@ -319,7 +337,7 @@ class TrainingBuilder {
         compute(segment, n, again);
         continue;
       }
-      const bool directly = first && found->second.size() == 1 && kg_.readers[made.index()].empty();
+      const bool directly = first && found->second.size() == 1 && !read_by_gradients(made);
       if (directly) {
         compute(segment, n, again, gradient_of_weight(stage, found->second[0]));
       } else {
@@ -374,23 +392,8 @@ class TrainingBuilder {
     const StageWeights& weights = weights_of(stage);
     if (weights.elements == 0) return;
     if (orders_.rings[at(stage)].size() > 1) emit_ring(segment, stage, weights);
-    const Optimizer optimizer = tr_.options.optimizer;
-    for (const size_t t : stages_.trained[at(stage)]) {
-      const Value& value = g_.value(tr_.nodes.trained[t]);
-      Instr instr;
-      instr.opcode = Opcode::compute;
-      const BufferId weight = weight_buffer(tr_.nodes.trained[t], "", 0, bytes(0));
-      instr.reads = {{weight}, gradient_of_weight(stage, t)};
-      instr.writes = {{weight}};
-      for (int i = 0; i < state_tensors(optimizer); ++i) {
-        const BufferId state = add(fmt::format("{}_state{}", value.name, i), value.type, BufferKind::state);
-        instr.reads.push_back({state});
-        instr.writes.push_back({state});
-      }
-      instr.label = fmt::format("update {}", value.name);
-      instr.desc = intern_desc(program_, update_desc(optimizer, value.type));
-      emit(segment, std::move(instr), 0);
-    }
+    for (const size_t t : stages_.trained[at(stage)])
+      compute(segment, tr_.nodes.update_nodes[t].index(), false, std::nullopt, gradient_of_weight(stage, t));
   }
 
   // ---- Segments
@@ -509,8 +512,10 @@ class TrainingBuilder {
   const Assignment* chosen_ = nullptr;
   const std::vector<NodeKernel>* kernels_ = nullptr;
   std::vector<int>* interned_ = nullptr;
-  std::vector<int> flow_of_;   // [value]: index of the flow whose root it is, or -1
-  std::vector<bool> changes_;  // [value]: a weight that is trained
+  std::vector<int> flow_of_;       // [value]: index of the flow whose root it is, or -1
+  std::vector<bool> changes_;      // [value]: a state
+  std::vector<bool> has_content_;  // [value]: of those: a weight that is trained; the others are zero at first
+  std::vector<ValueId> state_of_;  // [value]: the state that it updates
   std::unordered_set<std::string> names_;
   std::vector<Use> uses_;  // [buffer]
   std::map<PlaceKey, Stored> places_;

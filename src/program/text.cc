@@ -9,7 +9,6 @@
 
 #include "base/hash.h"
 #include "base/text_reader.h"
-#include "kernels/without_kernel.h"
 #include "program/text_words.h"
 
 namespace nlsplit {
@@ -39,12 +38,6 @@ void print_attrs(std::string& out, const Attrs& attrs) {
 
 void print_compute(std::string& out, const Program& program, const DeviceProgram& device, const Instr& instr) {
   const ComputeDesc& desc = program.descs[static_cast<size_t>(instr.desc)];
-  if (update_of(desc)) {
-    fmt::format_to(Out(out), "{}(", update_word);
-    print_operands(out, device, instr.reads);
-    fmt::format_to(Out(out), ") by {}", desc.kernel);
-    return;
-  }
   const std::span<const Operand> reads(instr.reads);
   size_t next = reads.size() - std::min(desc.operand_count(), reads.size());
   fmt::format_to(Out(out), "{}(", name_of(desc.op));

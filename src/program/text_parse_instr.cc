@@ -8,7 +8,6 @@
 
 #include "graph/attr_text.h"
 #include "kernels/signature.h"
-#include "kernels/without_kernel.h"
 #include "program/text_fields.h"
 #include "program/text_words.h"
 
@@ -100,8 +99,6 @@ Result<Instr> InstrParser::instruction() {
     }
     if (moves) {
       RETURN_IF_ERROR(movement(instr));
-    } else if (word == update_word) {
-      RETURN_IF_ERROR(update(instr));
     } else {
       RETURN_IF_ERROR(compute(instr, word));
     }
@@ -178,20 +175,6 @@ Status InstrParser::compute(Instr& instr, std::string_view word) {
     }
   }
   instr.desc = intern(desc);
-  return ok_status();
-}
-
-// update(weight, gradient, state, …) by adam
-Status InstrParser::update(Instr& instr) {
-  instr.opcode = Opcode::compute;
-  RETURN_IF_ERROR(in_.expect("("));
-  ASSIGN_OR_RETURN(instr.reads, operands(")"));
-  RETURN_IF_ERROR(in_.expect("by"));
-  ASSIGN_OR_RETURN(const std::string_view name, in_.word("an optimizer"));
-  const std::optional<Optimizer> optimizer = find_optimizer(name);
-  if (!optimizer) return in_.error(fmt::format("there is no optimizer called {}", name));
-  if (instr.writes.empty() || !instr.writes[0].buffer.valid()) return in_.error("an update of nothing");
-  instr.desc = intern(update_desc(*optimizer, type_of(*device_, instr.writes[0])));
   return ok_status();
 }
 

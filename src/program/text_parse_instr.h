@@ -30,7 +30,6 @@ class InstrParser {
   Status transfer(Instr& instr);
   Status movement(Instr& instr);
   Status compute(Instr& instr, std::string_view word);
-  Status update(Instr& instr);
   int intern(const ComputeDesc& desc);
 
   TextReader& in_;

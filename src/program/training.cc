@@ -1,7 +1,10 @@
 #include "program/training.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "graph/builder.h"
 #include "graph/operators/operator.h"
 
 namespace nlsplit {
@@ -24,6 +27,44 @@ std::vector<bool> computed_nodes(const Graph& graph, ValueId loss, const std::ve
     for (const ValueId read : reads_of(node)) needed[read.index()] = true;
   }
   return computed;
+}
+
+// One node for each trained weight, in their order; in the stage of the weight's first reader.
+Status add_updates(StepGraph& step, const TrainingOptions& options) {
+  StepNodes& nodes = step.nodes;
+  std::vector<size_t> first_reader(step.graph.values.size(), 0);
+  for (size_t n = nodes.network; n-- > 0;) {
+    for (const ValueId read : reads_of(step.graph.nodes[n])) first_reader[read.index()] = n;
+  }
+  ASSIGN_OR_RETURN(GraphBuilder builder, reopen(step.graph));
+  const Attrs attrs =
+      update_attrs(options.optimizer, options.learning_rate.value_or(usual_learning_rate(options.optimizer)));
+  for (size_t t = 0; t < nodes.trained.size(); ++t) {
+    const ValueId weight = nodes.trained[t];
+    const std::string name = step.graph.value(weight).name;
+    // A stage's gradients are slices of one buffer, where they are flat.
+    ASSIGN_OR_RETURN(const ValueId flat, builder.add(Op::Reshape, fmt::format("d.{}.flat", name), {nodes.gradients[t]},
+                                                     {{"shape", std::vector<int64_t>{-1}}}));
+    std::vector<ValueId> states{weight}, inputs{weight, flat};
+    for (const TensorType& type : update_states(options.optimizer, step.graph.value(weight).type)) {
+      states.push_back(
+          builder.weight(fmt::format("{}_state{}", name, states.size() - 1), type, nodes.constants.add_fill(type, 0)));
+      inputs.push_back(states.back());
+    }
+    ASSIGN_OR_RETURN(const std::vector<ValueId> made,
+                     builder.add_all(update_op(options.optimizer), "update " + name, inputs, attrs));
+    CHECK(made.size() == states.size(), "an update makes what it keeps");
+    for (size_t i = 0; i < made.size(); ++i) nodes.updates.push_back({states[i], made[i]});
+    nodes.update_nodes.push_back(NodeId(builder.graph().nodes.size() - 1));
+    for (size_t n = nodes.phases.size(); n < builder.graph().nodes.size(); ++n) {
+      nodes.phases.push_back(NodePhase::step);
+      nodes.origins.push_back(first_reader[weight.index()]);
+      nodes.derived[nodes.origins.back()].push_back(n);
+      nodes.computed.push_back(!is_view(builder.graph().nodes[n].op));
+    }
+  }
+  step.graph = std::move(builder).finish();
+  return ok_status();
 }
 
 }  // namespace
@@ -54,6 +95,7 @@ Result<StepGraph> step_graph(const Graph& network, const TrainingOptions& option
     if (n >= nodes.network) nodes.derived[origin].push_back(n);
   }
   nodes.computed = computed_nodes(step.graph, with.loss, nodes.gradients);
+  RETURN_IF_ERROR(add_updates(step, options));
   return step;
 }
 

@@ -1,7 +1,9 @@
 // A training step as a graph: the network's nodes, then those of the loss, then those of the gradients
-// (graph/differentiate/). Plans cut the network; each further node is in the stage of the node it belongs to.
+// (graph/differentiate/), then the updates of the weights. Plans cut the network; each further node is in the stage of
+// the node it belongs to.
 #pragma once
 
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -18,6 +20,13 @@ struct TrainingOptions {
   Loss loss = Loss::softmax_cross_entropy;
   int micro_batches = 1;               // of a step
   std::set<ContentId> constants = {};  // weights that are none: masks, tables of positions (WeightStore::formulas)
+  std::optional<double> learning_rate = {};  // none: usual_learning_rate
+};
+
+// What a state holds after the step: state is a trained weight, or what the optimizer keeps of one.
+struct StateUpdate {
+  ValueId state;
+  ValueId value;  // of the node that updates it
 };
 
 // What a graph of a training step says of its nodes.
@@ -27,10 +36,12 @@ struct StepNodes {
   std::vector<size_t> origins;               // [node]: the network's node whose stage it is in; of those themselves
   std::vector<std::vector<size_t>> derived;  // [node of the network]: those of the loss and of gradients it is the
                                              // origin of, ascending
-  std::vector<bool> computed;                // [node]: the loss or a gradient depends on it; never a view
+  std::vector<bool> computed;                // [node]: the loss or an update depends on it; never a view
   std::vector<ValueId> trained;              // weights
-  std::vector<ValueId> gradients;            // [trained]
-  WeightStore constants;                     // what the gradients need besides the network's weights
+  std::vector<ValueId> gradients;            // [trained]: of a micro-batch
+  std::vector<NodeId> update_nodes;          // [trained]
+  std::vector<StateUpdate> updates;          // by update node
+  WeightStore constants;                     // besides the network's weights: what gradients need, states at first
 };
 
 struct StepGraph {

@@ -28,8 +28,8 @@ StageMemory stage_memory(const KernelGraph& graph, const Stage& stage) {
   StageMemory memory{bytes(0), bytes(0), bytes(0)};
   const std::set<ValueId> trained(nodes.trained.begin(), nodes.trained.end());
   for (const ValueId root : weights) {
-    const int copies = trained.contains(root) ? 2 + state_tensors(training.options.optimizer) : 1;
-    memory.weights += bytes(copies * size_of(g.value(root).type).value());
+    memory.weights += size_of(g.value(root).type);                              // also of the optimizer's states
+    if (trained.contains(root)) memory.weights += size_of(g.value(root).type);  // its gradient
   }
   // What each phase leaves for later ones: what was given comes with F, gradients with I.
   const auto phase_of = [&](ValueId root) {

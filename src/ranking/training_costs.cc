@@ -24,7 +24,7 @@ Result<SearchCosts> training_search_costs(const KernelGraph& graph, int micro_ba
     std::vector<double> known(step.nodes.size(), -1);  // by the first node with the same computation
     std::vector<double>& seconds = result.node_seconds.emplace_back(g.nodes.size(), 0.0);
     for (size_t n = 0; n < step.nodes.size(); ++n) {
-      if (!training.nodes.computed[n]) continue;
+      if (!training.nodes.computed[n] || training.nodes.phases[n] == NodePhase::step) continue;
       double& time = known[kernels[n].same_as];
       if (time < 0) {
         ASSIGN_OR_RETURN(const Cost cost, costs.cost(device, descs[n], step.nodes[n].name));

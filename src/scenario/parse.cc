@@ -102,8 +102,10 @@ Status parse_training(const Source& source, const Fields& workload, Scenario& sc
   const Yaml* optimizer = workload.find("optimizer");
   const Yaml* recompute = workload.find("recompute");
   const Yaml* loss = workload.find("loss");
+  const Yaml* rate = workload.find("learning_rate");
   if (!scenario.training) {
-    for (const auto& [key, name] : {std::pair(optimizer, "optimizer"), {recompute, "recompute"}, {loss, "loss"}}) {
+    for (const auto& [key, name] :
+         {std::pair(optimizer, "optimizer"), {recompute, "recompute"}, {loss, "loss"}, {rate, "learning_rate"}}) {
       if (key != nullptr) return source.at(*key, fmt::format("'{}' is for training: mode: training", name));
     }
     return ok_status();
@@ -118,6 +120,10 @@ Status parse_training(const Source& source, const Fields& workload, Scenario& sc
     ASSIGN_OR_RETURN(const size_t chosen, read_choice(source, *optimizer, "optimizer", names));
     scenario.training->optimizer = all_optimizers()[chosen];
   }
+  if (rate != nullptr) {
+    constexpr double least = 1e-12, most = 1e6;
+    ASSIGN_OR_RETURN(scenario.training->learning_rate, read_number(source, *rate, "learning_rate", least, most));
+  }
   if (recompute != nullptr) {
     static constexpr std::array<std::string_view, 2> amounts = {"none", "full"};
     ASSIGN_OR_RETURN(const size_t chosen, read_choice(source, *recompute, "recompute", amounts));
@@ -127,9 +133,9 @@ Status parse_training(const Source& source, const Fields& workload, Scenario& sc
 }
 
 Status parse_workload(const Source& source, const Yaml& node, Scenario& scenario) {
-  ASSIGN_OR_RETURN(
-      const Fields workload,
-      Fields::open(source, node, "workload", {"mode", "batch", "micro_batches", "optimizer", "recompute", "loss"}));
+  ASSIGN_OR_RETURN(const Fields workload,
+                   Fields::open(source, node, "workload",
+                                {"mode", "batch", "micro_batches", "optimizer", "learning_rate", "recompute", "loss"}));
   if (const Yaml* mode = workload.find("mode")) {
     static constexpr std::array<std::string_view, 2> modes = {"inference", "training"};
     ASSIGN_OR_RETURN(const size_t chosen, read_choice(source, *mode, "mode", modes));

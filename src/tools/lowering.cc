@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <set>
 
 #include "base/file.h"
@@ -84,6 +85,21 @@ Result<std::vector<ChosenPlan>> chosen_before(const Loaded& loaded, const PlanSe
   return chosen;
 }
 
+// As one device alone: each stage the gradients of its weights from the first micro-batch to the last.
+bool accumulates_in_order(const Program& program) {
+  for (const DeviceProgram& device : program.devices) {
+    std::map<int, int> last;  // stage: micro-batch
+    for (const Slot& slot : device.order) {
+      const Segment& segment = device.segments[static_cast<size_t>(slot.segment)];
+      if (segment.phase != Phase::weight_gradient) continue;
+      const auto [before, first] = last.try_emplace(segment.stage, slot.micro_batch);
+      if (!first && slot.micro_batch < before->second) return false;
+      before->second = slot.micro_batch;
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 Result<Program> unsplit_program(const Scenario& scenario, const Graph& optimized, int micro_batches, const Device& like,
@@ -116,7 +132,15 @@ Result<SavedProgram> saved_form(Loaded& loaded, const Plan& plan, TimedPlan time
   saved.program = std::move(timed.program);
   ASSIGN_OR_RETURN(saved.clocks, clocks_of(loaded, saved.program));
   const Device& first = loaded.scenario.cluster.device(plan.stages[0].devices[0]);
-  ASSIGN_OR_RETURN(saved.unsplit, unsplit_program(loaded.scenario, loaded.model.graph, plan.micro_batches, first));
+  ASSIGN_OR_RETURN(const PreparedModel prepared,
+                   prepare_model(loaded.scenario, loaded.model.graph, plan.micro_batches));
+  if (prepared.kernels.training) {
+    loaded.model.weights.add_all(prepared.kernels.training->nodes.constants);
+    const bool replicas = std::ranges::any_of(plan.stages, [](const Stage& stage) { return stage.devices.size() > 1; });
+    if (replicas || !accumulates_in_order(saved.program))
+      saved.promise = {rounding_tolerance(DType::f32), "gradients of micro-batches are added in another order"};
+  }
+  ASSIGN_OR_RETURN(saved.unsplit, on_one_device(loaded.scenario, prepared.kernels, plan.micro_batches, first));
   return saved;
 }
 

@@ -34,6 +34,7 @@ Result<Comparison> check_against_unsplit(const LoadedJob& job, const RunResult& 
                                          const RunOptions& options) {
   RunOptions once;
   once.warmup = 0;
+  once.states = true;
   once.repeats = 1;
   once.watchdog_s = options.watchdog_s;
   once.cancelled = options.cancelled;

@@ -147,6 +147,7 @@ Result<RunOptions> options_of(const RunArguments& arguments) {
     ASSIGN_OR_RETURN(const Seconds duration, parse_time(arguments.duration));
     options.duration_s = duration.value();
   }
+  options.states = arguments.check || !arguments.output.empty();
   const int repeats = arguments.repeats;
   options.after_repeat = [repeats](const Repeat& repeat) {
     show_progress("repeat", static_cast<size_t>(repeat.count), static_cast<size_t>(std::max(repeat.count, repeats)));
@@ -539,7 +540,10 @@ void add_run_command(CLI::App& app, int& code) {
   command->add_flag(
       "--places", a->places,
       "With --hosts: of a device behind a bus the place of its own in an emulated cluster, not the machine");
-  command->footer("Scenarios with `mode: training` are refused: training runs in simulation only (nlsim).");
+  command->footer(
+      "Of a scenario with `mode: training` every repeat is the same step, from the same weights: --check compares the "
+      "weights and the optimizer's tensors after the step, --output writes them. Without --input the labels are "
+      "drawn.");
   command->callback([a, &code] { code = run_command(*a); });
 }
 

@@ -34,11 +34,6 @@ Result<SavedProgram> lower_chosen(Loaded& loaded, const LowerArguments& argument
   if (is_scenario(arguments.what)) {
     ASSIGN_OR_RETURN(const RankedPlan chosen, choose_plan(loaded, arguments.choice));
     ASSIGN_OR_RETURN(TimedPlan timed, time_plan(loaded.scenario, loaded.model.graph, chosen.plan));
-    if (loaded.scenario.training) {  // it is printed, not saved
-      SavedProgram printed;
-      printed.program = std::move(timed.program);
-      return printed;
-    }
     return saved_form(loaded, chosen.plan, std::move(timed));
   }
   if (!arguments.choice.plan.empty() || !arguments.choice.file.empty())
@@ -64,6 +59,7 @@ Result<Program> reordering_program(const Scenario& scenario, const KernelGraph& 
   }
   Plan plan;
   plan.micro_batches = micro_batches;
+  if (kernels.training) plan.schedule = "1f1b";
   const Graph& graph = kernels.graph;
   for (size_t n = kernels.input_parts; n < graph.nodes.size(); ++n) {
     if (plan.stages.empty() || !is_view(graph.nodes[n].op))
@@ -88,7 +84,7 @@ Scenario shortened(const Scenario& scenario, int count, int& micro_batches) {
   return shorter;
 }
 
-// Folders of one network share their weights; `cut`: but not this one, which has slices of them.
+// Folders of one network share their weights; `cut`: but not this one, which has slices of them, or others.
 class ProfileSet {
  public:
   ProfileSet(std::string dir, const WeightStore& weights) : dir_(std::move(dir)), weights_(weights) {}
@@ -147,7 +143,9 @@ class ProfileSetMaker {
       ASSIGN_OR_RETURN(const PreparedModel prepared,
                        prepare_model(shorter, loaded_.model.graph, micro_batches, prefer));
       ASSIGN_OR_RETURN(Program program, on_one_device(shorter, prepared.kernels, micro_batches, device));
-      RETURN_IF_ERROR(set_.add(fmt::format("{}-{}", name, variant), std::move(program)));
+      const Training* training = prepared.kernels.training.get();  // its constants depend on the micro-batches
+      if (training != nullptr) loaded_.model.weights.add_all(training->nodes.constants);
+      RETURN_IF_ERROR(set_.add(fmt::format("{}-{}", name, variant), std::move(program), training != nullptr));
       for (size_t s = 0; s < splits.size(); ++s) {
         auto split = expand_plan(shorter, prepared, splits[s], prefer);
         if (!split) continue;  // nothing to measure; nlsim rank says why
@@ -209,14 +207,6 @@ Status lower_command(const LowerArguments& arguments) {
     Device& device = loaded.scenario.cluster.devices[0];
     ASSIGN_OR_RETURN(device.isa, parse_isa(arguments.isa));
     if (is_gpu(device.isa)) device.kind = DeviceKind::cuda;
-  }
-  const bool to_run = !arguments.save.empty() || !arguments.profile_set.empty() || !arguments.validation.dir.empty();
-  if (loaded.scenario.training && to_run) {
-    Error error = unsupported(
-        "this scenario trains, and training runs in simulation only: nothing can run or measure updates yet; nlsim "
-        "rank, simulate and lower take it, and with mode: inference it runs");
-    error.where.file = loaded.scenario.file;
-    return error;
   }
   if (!arguments.profile_set.empty()) return write_profile_set(loaded, arguments.profile_set);
   if (!arguments.network_set.empty()) {
@@ -314,7 +304,6 @@ void add_lower_command(CLI::App& app, int& code) {
   command->add_option("--eager-limit", arguments->eager_limit, "Of a network set: where the transport changes its ways")
       ->type_name("SIZE")
       ->needs(network);
-  command->footer("A scenario with `mode: training` is printed, not saved: training runs in simulation only.");
   command->callback([arguments, &code] {
     if (const Status status = lower_command(*arguments); !status.ok()) code = report(status.error());
   });

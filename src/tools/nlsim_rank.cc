@@ -131,7 +131,7 @@ void add_rank_command(CLI::App& app, int& code) {
       ->type_name("DIR");
   command->footer(
       "Ctrl-C ends the search, or the runs with noise, and answers with what there is so far.\n"
-      "A scenario with `mode: training` is ranked by its training step, in simulation only (docs/training.md).");
+      "A scenario with `mode: training` is ranked by its training step (docs/training.md).");
   command->callback([command, arguments, &code] {
     arguments->has_seed = command->count("--seed") > 0;
     if (const Status status = rank(*arguments); !status.ok())

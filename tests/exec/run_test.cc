@@ -58,31 +58,69 @@ TEST(Run, AProgramThatVerifyRejectsIsNotRun) {
   EXPECT_THAT(error_of(run_threads(program, job, test_options())), HasSubstr("tags are crossed"));
 }
 
-// A hand-made training step of ordinary kernels runs (contract_test.cc); gradients have no code yet.
-TEST(Run, UpdatesRunInSimulationOnly) {
+// A training step of one layer: the gradient by x and dy, and the weight less a quarter of it. Every repeat is the same
+// step.
+TEST(Run, ATrainingStepUpdatesItsWeights) {
   const auto program = parse_program(R"(nlsplit program 1
 program train batch 2 micro_batches 1
 device A cpu host a isa v2 memory 1048576
   buffer x f32[2,4] input
   buffer dy f32[2,3] input
   buffer w f32[4,3] state content 7
-  buffer dw f32[4,3] stash
+  buffer v f32[4,3] state
+  buffer dw f32[12] stash
   buffer ws f32[4096] scratch
   segment W stage 0 phase W
-    dw = Gemm(x, dy) {alpha=1.0, beta=1.0, transA=1, transB=0} kernel gemm_v2 workspace ws as "dw fc"
+    dw[0:12] = Gemm(x, dy) {alpha=1.0, beta=1.0, transA=1, transB=0} kernel gemm_v2 workspace ws makes f32[4,3]
   segment S stage 0 phase step
-    w = update(w, dw) by sgd
+    w, v = MomentumUpdate(w, dw[0:12], v) {decay=0.9, learning_rate=0.25} kernel update_v2
   order
     W.0
     S.-
 )",
                                      "train.nls");
   ASSERT_TRUE(program.ok()) << program.error().to_string();
+  Job job = seeded_job(*program);
+  RunOptions options = test_options();
+  options.states = true;
+  options.repeats = 3;
+  const Result<RunResult> result = run_threads(*program, job, options);
+  ASSERT_TRUE(result.ok()) << result.error().to_string();
+  ASSERT_EQ(result->outputs.size(), 2U);
+  std::vector<float> weight(12);
+  const std::string_view content = job.contents({7}).value();
+  ASSERT_EQ(content.size(), weight.size() * sizeof(float));
+  std::memcpy(weight.data(), content.data(), content.size());
+  const std::vector<float>&x = job.inputs[0].values, &dy = job.inputs[1].values;
+  for (size_t i = 0; i < 4; ++i) {
+    for (size_t k = 0; k < 3; ++k) {
+      const float gradient = x[i] * dy[k] + x[4 + i] * dy[3 + k];
+      EXPECT_NEAR(result->outputs[0].tensor.values[3 * i + k], weight[3 * i + k] - 0.25F * gradient, 1e-6);
+      EXPECT_NEAR(result->outputs[1].tensor.values[3 * i + k], gradient, 1e-6);
+    }
+  }
+  options.states = false;
+  EXPECT_TRUE(run_threads(*program, job, options).value().outputs.empty());
+}
+
+TEST(Run, WhatHasNoKernelIsRefused) {
+  const auto program = parse_program(R"(nlsplit program 1
+program train batch 2 micro_batches 1
+device A cpu host a isa v2 memory 1048576
+  buffer x f32[2,4] input
+  buffer y f32[2,4] output
+  segment F stage 0 phase F
+    y = ReluGradient(x, x) kernel none
+  order
+    F.0
+)",
+                                     "none.nls");
+  ASSERT_TRUE(program.ok()) << program.error().to_string();
   const Result<RunResult> result = run_threads(*program, seeded_job(*program), test_options());
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(exit_code(result.error()), 2);
-  EXPECT_THAT(result.error().message, AllOf(HasSubstr("training runs in simulation only"),
-                                            HasSubstr("device A segment S `w = update(w, dw) by sgd`")));
+  EXPECT_THAT(result.error().message, HasSubstr("there is no kernel yet for device A segment F `y = ReluGradient(x, x) "
+                                                "kernel none`"));
 }
 
 // Two devices whose computations are said to take 20 ms each: they do, whatever this machine can, and so does the

@@ -214,8 +214,8 @@ class Execution {
     if (!accepted(check_job(program_, job))) return;  // outputs of another type than f32
     Alone transport;
     for (size_t d = 0; d < program_.devices.size(); ++d) {
-      open_banks(d, [](const Buffer& buffer) { return buffer.kind == BufferKind::output; });
-      expect(collect_outputs(only(d), arenas_[d]->data(), transport, Waiting{}).ok(), "outputs are collected");
+      open_banks(d, [&](const Buffer& buffer) { return is_result(program_.devices[d], buffer); });
+      expect(collect_outputs(only(d), true, arenas_[d]->data(), transport, Waiting{}).ok(), "outputs are collected");
       arenas_[d]->close();
     }
   }

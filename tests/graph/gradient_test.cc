@@ -206,20 +206,69 @@ TEST(Gradient, EveryOperatorHasOneOrSaysThatNoneIsKnown) {
   std::string without;
   for (int i = 0; i < op_count; ++i) {
     const Operator& row = info(static_cast<Op>(i));
-    if (has(row.op, traits::has_kernels) && row.gradient == nullptr) without += std::string(row.name) + " ";
+    if (has(row.op, traits::has_kernels) && !is_update(row.op) && row.gradient == nullptr)
+      without += std::string(row.name) + " ";
   }
   EXPECT_EQ(without, "LSTM GRU RNN Attention ");
 }
 
+// One step of each by hand, the second of Adam with states that the first has left.
+TEST(Optimizers, UpdateAWeight) {
+  const TensorType type{DType::f32, {2}};
+  const auto tensor = [&](float a, float b) { return Tensor{type, {a, b}}; };
+  const auto step = [&](Optimizer optimizer, double rate, std::vector<Tensor> inputs) {
+    std::vector<TensorType> types{type, {DType::f32, {2, 1}}};
+    for (const TensorType& state : update_states(optimizer, type)) types.push_back(state);
+    const Attrs attrs = update_attrs(optimizer, rate);
+    const auto made = info(update_op(optimizer)).infer(types, attrs).value();
+    std::vector<const Tensor*> pointers;
+    for (const Tensor& one : inputs) pointers.push_back(&one);
+    return evaluate_op(update_op(optimizer), attrs, pointers, made);
+  };
+  const Tensor w = tensor(1, -2), g = tensor(0.5F, 4);
+  EXPECT_EQ(step(Optimizer::sgd, 0.5, {w, g})[0].values, (std::vector<float>{0.75F, -4}));
+  const auto momentum = step(Optimizer::momentum, 0.5, {w, g, tensor(1, 0)});
+  EXPECT_FLOAT_EQ(momentum[1].values[0], 0.9F + 0.5F);
+  EXPECT_FLOAT_EQ(momentum[0].values[0], 1 - 0.5F * 1.4F);
+  EXPECT_FLOAT_EQ(momentum[0].values[1], -4);
+  // The first step of Adam is the rate, whatever the gradient (its epsilon apart).
+  Tensor none = tensor_of({DType::i64, {1}}, std::string(8, '\0'));
+  const auto first = step(Optimizer::adam, 0.25, {w, g, tensor(0, 0), tensor(0, 0), none});
+  EXPECT_NEAR(first[0].values[0], 0.75, 1e-6);
+  EXPECT_NEAR(first[0].values[1], -2.25, 1e-6);
+  const auto second = step(Optimizer::adam, 0.25, {first[0], tensor(0, 4), first[1], first[2], first[3]});
+  const double mean = 0.9 * 0.05 / (1 - 0.81), square = 0.999 * 0.00025 / (1 - 0.999 * 0.999);
+  EXPECT_NEAR(second[0].values[0], 0.75 - 0.25 * mean / std::sqrt(square), 1e-4);
+  EXPECT_NEAR(second[0].values[1], -2.5, 1e-5);
+  int64_t steps = 0;
+  const std::string counted(bytes_of(second[3]));
+  std::memcpy(&steps, counted.data(), sizeof(steps));
+  EXPECT_EQ(steps, 2);
+}
+
 TEST(Optimizers, CountTheirOperationsAndState) {
-  EXPECT_EQ(update_flops(Optimizer::sgd, 100).value(), 200);       // w - rate g
-  EXPECT_EQ(update_flops(Optimizer::momentum, 100).value(), 400);  // and decay v + g
-  EXPECT_EQ(update_flops(Optimizer::adam, 100).value(), 1200);
-  EXPECT_EQ(state_tensors(Optimizer::sgd), 0);
-  EXPECT_EQ(state_tensors(Optimizer::momentum), 1);
-  EXPECT_EQ(state_tensors(Optimizer::adam), 2);
-  for (const Optimizer optimizer : all_optimizers()) EXPECT_EQ(find_optimizer(name_of(optimizer)), optimizer);
-  EXPECT_FALSE(find_optimizer("lion").has_value());
+  const TensorType type{DType::f32, {10, 10}};
+  const auto operations = [&](Optimizer optimizer) {
+    std::vector<TensorType> in{type, {DType::f32, {100}}};
+    for (const TensorType& state : update_states(optimizer, type)) in.push_back(state);
+    const Attrs attrs = update_attrs(optimizer, 1);
+    return info(update_op(optimizer)).flops(in, info(update_op(optimizer)).infer(in, attrs).value(), attrs).value();
+  };
+  EXPECT_EQ(operations(Optimizer::sgd), 200);       // w - rate g
+  EXPECT_EQ(operations(Optimizer::momentum), 400);  // and decay v + g
+  EXPECT_EQ(operations(Optimizer::adam), 1200);
+  EXPECT_EQ(update_states_bytes(Optimizer::sgd, type).value(), 0);
+  EXPECT_EQ(update_states_bytes(Optimizer::momentum, type).value(), 400);
+  EXPECT_EQ(update_states_bytes(Optimizer::adam, type).value(), 808);
+  EXPECT_FALSE(is_update(Op::Add));
+  const auto refused = [&](Op op, std::vector<TensorType> in) {
+    const auto made = info(op).infer(in, update_attrs(op == Op::SgdUpdate ? Optimizer::sgd : Optimizer::adam, 1));
+    return made.ok() ? "accepted" : made.error().message;
+  };
+  const TensorType other{DType::f32, {99}}, count{DType::i64, {1}};
+  EXPECT_THAT(refused(Op::SgdUpdate, {type, other}), ::testing::HasSubstr("an update of f32[10,10] with f32[99]"));
+  EXPECT_THAT(refused(Op::AdamUpdate, {type, type, other, type, count}), ::testing::HasSubstr("with f32[99]"));
+  EXPECT_THAT(refused(Op::AdamUpdate, {type, type, type, type, type}), ::testing::HasSubstr("is i64[1], not f32"));
 }
 
 }  // namespace

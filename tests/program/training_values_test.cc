@@ -46,7 +46,7 @@ class Symbols {
           else if (buffer.kind != BufferKind::state)
             continue;
           const int64_t begin = (buffer.offset + bank * buffer.stride()) / element;
-          for (int64_t i = 0; i < element_count(buffer.type.shape); ++i)
+          for (int64_t i = 0; i < buffer.bytes.value() / element; ++i)
             arena[static_cast<size_t>(begin + i)] = mix(seed, static_cast<uint64_t>(i));
         }
       }

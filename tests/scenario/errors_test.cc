@@ -93,6 +93,12 @@ const BadScenario bad_scenarios[] = {
     {"LossOfInference", "inference", "inference, loss: mean_squared_error",
      "s.yaml:2:35: 'loss' is for training: mode: training"
        "\n  | workload: {mode: inference, loss: mean_squared_error, batch: 16, micro_batches: [1, 4]}"},
+    {"LearningRateOfInference", "inference", "inference, learning_rate: 0.5",
+     "s.yaml:2:44: 'learning_rate' is for training: mode: training"
+       "\n  | workload: {mode: inference, learning_rate: 0.5, batch: 16, micro_batches: [1, 4]}"},
+    {"LearningRateOfNothing", "inference", "training, learning_rate: 0",
+     "s.yaml:2:43: learning_rate must be a number from 1e-12 to 1000000, not '0'"
+       "\n  | workload: {mode: training, learning_rate: 0, batch: 16, micro_batches: [1, 4]}"},
     {"RecomputeOfInference", "mode: inference", "recompute: full",
      "s.yaml:2:23: 'recompute' is for training: mode: training"
        "\n  | workload: {recompute: full, batch: 16, micro_batches: [1, 4]}"},
@@ -364,7 +370,7 @@ const BadScenario bad_scenarios[] = {
      "s.yaml:8:11: switches must be a list; this is a single value"
        "\n  | switches: s"},
     {"WorkloadAsList", "{mode: inference, batch: 16, micro_batches: [1, 4]}", "[inference]",
-     "s.yaml:2:11: workload must be a map with the keys mode, batch, micro_batches, optimizer, recompute, loss; this is a list"
+     "s.yaml:2:11: workload must be a map with the keys mode, batch, micro_batches, optimizer, learning_rate, recompute, loss; this is a list"
        "\n  | workload: [inference]"},
     {"MicroBatchesTooMany", "[1, 4]", "[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]",
      "s.yaml:2:55: at most 64 counts can be tried"

@@ -63,6 +63,8 @@ TEST(Scenario, TrainingHasItsOwnKeysAndSchedules) {
   EXPECT_EQ(full.training->optimizer, Optimizer::adam);
   EXPECT_TRUE(full.training->recompute);
   EXPECT_FALSE(workload("{mode: training, batch: 12, recompute: none}").training->recompute);
+  EXPECT_FALSE(plain.training->learning_rate.has_value());
+  EXPECT_EQ(workload("{mode: training, batch: 12, learning_rate: 0.5}").training->learning_rate, 0.5);
   EXPECT_EQ(plain.training->loss, Loss::softmax_cross_entropy);
   const Scenario squares = workload("{mode: training, batch: 12, loss: mean_squared_error}");
   EXPECT_EQ(squares.training->loss, Loss::mean_squared_error);

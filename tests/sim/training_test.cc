@@ -87,7 +87,11 @@ CostTable measured(const Program& program, const Cluster& cluster, double f, dou
   };
   for (const ComputeDesc& desc : program.descs) {
     const bool by_weights = desc.op == Op::Gemm && attr_int(desc.attrs, "transA") == 1;
-    put(desc, desc.op == Op::Relu ? f : desc.op == Op::ReluGradient ? i : by_weights ? w : update_of(desc) ? step : 0);
+    put(desc, desc.op == Op::Relu           ? f
+              : desc.op == Op::ReluGradient ? i
+              : by_weights                  ? w
+              : is_update(desc.op)          ? step
+                                            : 0);
   }
   for (const DeviceProgram& device : program.devices) {
     for (const Segment& segment : device.segments) {
@@ -178,13 +182,14 @@ TEST(TrainingSimulation, AnUpdateThatWasNotMeasuredIsAnErrorThatSaysSo) {
   Profile profile;
   profile.file = "without_updates.json";
   for (const ComputeDesc& desc : program.descs) {
-    if (!has_no_kernel(desc)) profile.kernels[profile_key(desc, 1)] = {seconds(1), seconds(0), 1};
+    if (!is_update(desc.op)) profile.kernels[profile_key(desc, 1)] = {seconds(1), seconds(0), 1};
   }
   const CostTable costs({profile}, "test.yaml");
   const auto graph = build_timed_graph(program, dependencies(program).value(), cluster, costs);
   ASSERT_FALSE(graph.ok());
-  EXPECT_THAT(graph.error().message, HasSubstr("nlbench measures no updates yet"));
-  EXPECT_THAT(graph.error().fragment, HasSubstr("sgd Identity(f32[32,32], f32[32,32]) -> f32[32,32]"));
+  EXPECT_THAT(graph.error().message, HasSubstr("without_updates.json has no measurement of"));
+  EXPECT_THAT(graph.error().fragment,
+              HasSubstr("update_v3 SgdUpdate(f32[32,32], f32[1024]) {learning_rate=0.01} -> f32[32,32]"));
 }
 
 }  // namespace

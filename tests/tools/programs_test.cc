@@ -37,7 +37,7 @@ TEST_F(Programs, TrainingIsRankedSimulatedAndPrinted) {
   const std::string file = scratch_.write("train.yaml", text);
   const Outcome ranked = nlsim("rank " + file);
   ASSERT_EQ(ranked.code, 0) << ranked.err;
-  for (const char* part : {"training simple_cnn, batch 8", "its phases", "F ", "I ", "W ", "simulation only"})
+  for (const char* part : {"training simple_cnn, batch 8", "its phases", "F ", "I ", "W ", "nlbench run"})
     EXPECT_THAT(ranked.out, HasSubstr(part));
   const Outcome timed = nlsim("simulate " + file + " --plan mine --json - --trace " + (scratch_ / "t.json") +
                               " --goal " + (scratch_ / "t.goal"));
@@ -55,9 +55,42 @@ TEST_F(Programs, TrainingIsRankedSimulatedAndPrinted) {
   EXPECT_THAT(value_of(read_file(scratch_ / "t.goal")), ::testing::StartsWith("num_ranks 3\n"));
   const Outcome printed = nlsim("lower " + file + " --plan mine");
   ASSERT_EQ(printed.code, 0) << printed.err;
-  for (const char* part : {" = ConvWeightGradient(", " = SoftmaxCrossEntropy(", " makes f32[16,3,3,3]", " = update(",
-                           ") by adam", "phase step"})
+  for (const char* part :
+       {" = ConvWeightGradient(", " = SoftmaxCrossEntropy(", " makes f32[16,3,3,3]", " = AdamUpdate(", "phase step"})
     EXPECT_THAT(printed.out, HasSubstr(part));
+}
+
+// Pipelines have the bits of the unsplit step, replicas add in another order; both are checked, and profiled.
+TEST_F(Programs, ATrainingStepRunsAndIsChecked) {
+  for (const std::string optimizer : {"sgd", "momentum", "adam"}) {
+    const std::string file =
+        scratch_.write("train.yaml", with(with(small_scenario(), "mode: inference",
+                                               "mode: training, optimizer: " + optimizer + ", learning_rate: 0.125"),
+                                          "schedules: [streaming]", "schedules: [1f1b, zb_h1]"));
+    const Outcome ran = nlbench("run " + file + " --plan mine --transport threads --check --repeats 2 --json " +
+                                (scratch_ / "r.json") + " --output " + (scratch_ / "w.npy"));
+    ASSERT_EQ(ran.code, 0) << ran.out << ran.err;
+    EXPECT_THAT(ran.out, HasSubstr("equal to the unsplit run, bit for bit"));
+    EXPECT_TRUE(std::filesystem::exists(scratch_ / "w.npy"));
+    EXPECT_TRUE(std::filesystem::exists(scratch_ / "w.conv1.bias.npy"));
+    EXPECT_EQ(std::filesystem::exists(scratch_ / "w.conv1.bias_state0.npy"), optimizer != "sgd");
+    const Outcome printed = nlsim("lower " + file + " --plan mine");
+    EXPECT_THAT(printed.out, HasSubstr("learning_rate=0.125}"));
+  }
+  const std::string replicas =
+      scratch_.write("replicas.yaml", with(with(with(with(small_scenario(), "[1, 2, 4]", "[4]"), "mode: inference",
+                                                     "mode: training, optimizer: momentum"),
+                                                "schedules: [streaming]", "schedules: [1f1b]"),
+                                           "mine: [..relu1@A, ..relu2@B, rest@C]", "mine: [rest@A+B]"));
+  const Outcome ran = nlbench("run " + replicas + " --plan mine --transport threads --check");
+  ASSERT_EQ(ran.code, 0) << ran.out << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("gradients of micro-batches are added in another order"));
+  // What was measured predicts a step.
+  const Outcome profiled = nlbench("profile " + replicas + " --budget 2s -o " + (scratch_ / "p.json"));
+  ASSERT_EQ(profiled.code, 0) << profiled.err;
+  const std::string measured = value_of(read_file(scratch_ / "p.json"));
+  for (const char* part : {"MomentumUpdate", "ConvWeightGradient", "SoftmaxCrossEntropyGradient"})
+    EXPECT_THAT(measured, HasSubstr(part));
 }
 
 // Half the bytes on every link, and a split run equal to the unsplit one.

@@ -69,17 +69,6 @@ TEST_F(Refusals, PrecisionsThereAreNone) {
                  HasSubstr("--precision are for a model: a scenario says all that itself"));
 }
 
-TEST_F(Refusals, TrainingRunsInSimulationOnly) {
-  const std::string file = scratch_.write("s.yaml", with(small_scenario(), "mode: inference", "mode: training"));
-  const auto only = HasSubstr("s.yaml: this scenario trains, and training runs in simulation only");
-  expect_refused(nlsim(fmt::format("lower {} --save {}", file, scratch_ / "saved")), only);
-  expect_refused(nlsim(fmt::format("lower {} --profile-set {}", file, scratch_ / "set")), only);
-  expect_refused(nlsim(fmt::format("lower {} --validation-set {}", file, scratch_ / "plans")), only);
-  expect_refused(nlbench(fmt::format("run {} --transport threads", file)), only);
-  expect_refused(nlbench(fmt::format("profile {} -o {}", file, scratch_ / "p.json")), only);
-  EXPECT_FALSE(std::filesystem::exists(scratch_ / "saved"));
-}
-
 TEST_F(Refusals, AModelIsRefusedAtItsLine) {
   scratch_.write("m.onnx", "no model");
   expect_all_refuse(with(small_scenario(), "zoo:simple_cnn", "m.onnx"),

@@ -21,7 +21,7 @@ struct Crew {
 struct KernelCall {
   const ComputeDesc* desc;
   const void* const* inputs;  // in desc->inputs' order; packed ones in their packed form; nullptr: left out
-  void* const* outputs;       // apart from the inputs, but one may be an input that in_place_inputs names
+  void* const* outputs;       // apart from the inputs, but may be those that in_place_inputs names
   void* workspace;            // KernelInfo::workspace bytes, aligned to arena_alignment
   Crew crew = {};
 };

@@ -51,7 +51,7 @@ extern const KernelEntry batch_norm_blocked, lrn_blocked;
 extern const KernelEntry recurrent_packed, recurrent_plain;
 extern const KernelEntry concat, concat_blocked, slice, slice_blocked, transpose, pad, gather, reorder;
 extern const KernelEntry attention;
-extern const KernelEntry cast, widened_halves;
+extern const KernelEntry cast, update, widened_halves;
 extern const KernelEntry reference_loops;
 
 }  // namespace nlsplit

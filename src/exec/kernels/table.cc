@@ -53,6 +53,7 @@ extern "C" const nlsplit::KernelEntry* nlsplit_kernels(size_t* count) {
       recurrent_plain,
       reorder,
       cast,
+      update,
       widened_halves,
       reference_loops,
   };

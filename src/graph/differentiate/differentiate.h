@@ -17,7 +17,8 @@
 
 namespace nlsplit {
 
-enum class NodePhase : uint8_t { forward, input, weight };
+// step: once a step, not once a micro-batch; what such a node reads of a micro-batch is the sum over all of them.
+enum class NodePhase : uint8_t { forward, input, weight, step };
 
 struct Differentiated {
   Graph graph;                     // outputs: those of the forward graph, then `gradients`

@@ -103,6 +103,11 @@ void gather_gradient(const Attrs& attrs, const Arrays& inputs, Array& out);
 void cross_entropy(const Arrays& inputs, Array& out);
 void cross_entropy_gradient(const Arrays& inputs, Array& out);
 
+// Optimizers (updates.cc).
+void sgd_update(const Attrs& attrs, const Arrays& inputs, Array& weight);
+void momentum_update(const Attrs& attrs, const Arrays& inputs, Array& weight, Array& velocity);
+void adam_update(const Attrs& attrs, const Arrays& inputs, std::vector<Array>& outputs);
+
 // All operators but those that have floats only and are evaluated as f32 (evaluate.cc); false: it is one of those.
 bool general(Op op, const Attrs& attrs, const Arrays& inputs, std::vector<Array>& outputs);
 

@@ -120,6 +120,12 @@ bool general(Op op, const Attrs& attrs, const Arrays& in, std::vector<Array>& ou
       return cross_entropy(in, out), true;
     case Op::SoftmaxCrossEntropyGradient:
       return cross_entropy_gradient(in, out), true;
+    case Op::SgdUpdate:
+      return sgd_update(attrs, in, out), true;
+    case Op::MomentumUpdate:
+      return momentum_update(attrs, in, out, outputs[1]), true;
+    case Op::AdamUpdate:
+      return adam_update(attrs, in, outputs), true;
     case Op::Cast:
       return cast(*in[0], out), true;
     case Op::ReduceMean:

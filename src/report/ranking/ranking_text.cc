@@ -196,10 +196,6 @@ std::string quoted(const std::string& word) {
 
 std::string next_step(const Ranking& ranking, const Scenario& scenario) {
   if (ranking.judged.empty()) return "";
-  if (scenario.training) {  // nothing runs it yet
-    return fmt::format("next     nlsim simulate {} --plan {} --trace trace.json (training runs in simulation only)\n",
-                       quoted(scenario.file), ranking.order[0] + 1);
-  }
   if (ranking.interrupted) {  // a complete ranking has other numbers
     return "next     let it finish, or keep these with --save-plans DIR and name one with --plan-file DIR/01.yaml\n";
   }
