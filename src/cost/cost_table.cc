@@ -128,8 +128,8 @@ Error CostTable::missing(DeviceId device, const ComputeDesc& desc, const std::st
   error.fragment = key;
   if (has_no_kernel(desc)) {  // nothing runs them, so nothing can measure them
     error.message = fmt::format(
-        "{}; nlbench measures no updates yet: give the device a roofline, or put a time you know under "
-        "this signature into the profile",
+        "{}; no kernel computes it yet: give the device a roofline, or put a time you know under this signature into "
+        "the profile",
         message);
     return error;
   }

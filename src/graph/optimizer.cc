@@ -69,10 +69,4 @@ std::vector<TensorType> update_states(Optimizer optimizer, const TensorType& wei
   CHECK(false, "unknown optimizer");
 }
 
-Bytes update_states_bytes(Optimizer optimizer, const TensorType& weight) {
-  Bytes sum = bytes(0);
-  for (const TensorType& state : update_states(optimizer, weight)) sum += size_of(state);
-  return sum;
-}
-
 }  // namespace nlsplit

@@ -29,6 +29,5 @@ bool is_update(Op op);
 
 // What it keeps of a weight, zero at first: 0, 1 or 2 tensors of the weight's type; adam also the number of steps.
 std::vector<TensorType> update_states(Optimizer optimizer, const TensorType& weight);
-Bytes update_states_bytes(Optimizer optimizer, const TensorType& weight);
 
 }  // namespace nlsplit
