@@ -75,6 +75,7 @@ TEST(ProgramText, RefusesWhatCannotBe) {
       {"Relu(x) kernel", "Relu(_) kernel", "test.nls:10:32: a computation's operands cannot be left out"},
       {"b = Relu(x) kernel unary_v2", "- = Relu(x) kernel unary_v2", "test.nls:10:5: unknown buffer -"},
       {"b = Relu(x) kernel unary_v2", "_ = Relu(x) kernel unary_v2", "test.nls:10:32: a result cannot be left out"},
+      {"send a to B tag 3", "send a to C tag 3", "test.nls:12:15: unknown device C"},
       {"send a to B tag 3", "send a to B tag -1", "test.nls:12:21: a tag must be 0 … 1073741823"},
       {"send a to B tag 3", "send a to B", "test.nls:12:16: expected 'tag', found the end of the line"},
       {"a = copy(b)", "a = pack(b) axis 2 begin 0 end 1",
