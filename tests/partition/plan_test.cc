@@ -9,6 +9,7 @@
 #include "graph/passes/passes.h"
 #include "graph/zoo/zoo.h"
 #include "testing/random_graph.h"
+#include "testing/value_of.h"
 
 namespace nlsplit {
 namespace {
@@ -141,6 +142,9 @@ TEST_F(Plans, ErrorsNameTheStage) {
   EXPECT_EQ(error({"..conv1", "rest@C"}, graph),
             "'..conv1': a stage is written ..LAYER@DEVICE or rest@DEVICE; the '@' is missing");
   EXPECT_EQ(error({"conv1@A", "rest@C"}, graph), "'conv1@A': a stage is written ..LAYER@DEVICE or rest@DEVICE");
+  EXPECT_EQ(error({"..@A", "rest@C"}, graph), "'..@A': a stage is written ..LAYER@DEVICE or rest@DEVICE");
+  EXPECT_EQ(error({"rest@height(A:2x+B)"}, graph),
+            "'rest@height(A:2x+B)': the share of A must be a whole number from 1 to 1000000, not '2x'");
   EXPECT_EQ(error({"..conv1@", "rest@C"}, graph), "'..conv1@': a device is missing after '@' or '+'");
   EXPECT_EQ(error({"..conv1@A+", "rest@C"}, graph), "'..conv1@A+': a device is missing after '@' or '+'");
   cluster = cluster_of({"worker1", "worker2"});
@@ -164,6 +168,14 @@ TEST_F(Plans, CheckNamesTheStage) {
   EXPECT_EQ(check(plan, 6), "plan mine: 0 micro-batches; there must be at least one");
   plan.micro_batches = 1;
   Plan wrong = plan;
+  wrong.stages.clear();
+  EXPECT_EQ(check(wrong, 1), "plan mine: no stages");
+  wrong = plan;
+  wrong.stages[0].split = Split{};
+  EXPECT_EQ(check(wrong, 1), "plan mine: stage 0 is split into 0 shards; two are the least");
+  wrong.stages[0].split->shares = {1};
+  EXPECT_EQ(check(wrong, 1), "plan mine: stage 0 is split into 1 shard; two are the least");
+  wrong = plan;
   wrong.stages[1].begin = 1;
   EXPECT_EQ(check(wrong, 1), "plan mine: stage 1 begins at node 1, but the one before it ends at 2");
   wrong = plan;
@@ -216,6 +228,8 @@ TEST(PlanText, RangesOfDevices) {
   plan.stages = *stages;
   EXPECT_EQ(to_string(plan, graph, cluster), "M0..M2 ..relu1 | X+M3 rest");
   EXPECT_EQ(stage_parts(plan, graph, cluster)[0], "..relu1@M0..M2");
+  const Cluster odd = cluster_of({"M0..M1"});  // one device, called like a range
+  EXPECT_EQ(value_of(parse_stages({"rest@M0..M1"}, graph, odd, nullptr))[0].devices, std::vector{DeviceId(0)});
   EXPECT_FALSE(parse_stages({"rest@M2..M4"}, graph, cluster, nullptr).ok());
   EXPECT_FALSE(parse_stages({"rest@M0..M2+M1"}, graph, cluster, nullptr).ok());
 }
