@@ -7,8 +7,8 @@
 #include "graph/passes/passes.h"
 #include "graph/zoo/zoo.h"
 #include "partition/search.h"
-#include "program/lower.h"
 #include "program/verify.h"
+#include "testing/compile_program.h"
 
 namespace nlsplit {
 namespace {
@@ -44,7 +44,8 @@ void lower_resnet50(benchmark::State& state) {
   const SearchCosts search = search_costs(kernels.graph, micro_batches, cluster, costs).value();
   const SearchResult found = search_layers(kernels.graph, cluster, HostId(0), HostId(0), search, {}).value();
   for (size_t i = 0; i < found.plans.size(); i += 50) {
-    const Status sound = verify(*lower(kernels, found.plans[i].plan, cluster, {HostId(0), HostId(0)}, &costs));
+    const Status sound =
+        verify(*compile_program(kernels, found.plans[i].plan, cluster, {HostId(0), HostId(0)}, &costs));
     if (!sound.ok()) {
       state.SkipWithError(sound.error().message.c_str());
       return;
@@ -52,8 +53,8 @@ void lower_resnet50(benchmark::State& state) {
   }
   size_t next = 0;
   for (auto _ : state) {
-    auto program =
-        lower(kernels, found.plans[next++ % found.plans.size()].plan, cluster, {HostId(0), HostId(0)}, &costs);
+    auto program = compile_program(kernels, found.plans[next++ % found.plans.size()].plan, cluster,
+                                   {HostId(0), HostId(0)}, &costs);
     benchmark::DoNotOptimize(program);
   }
   state.SetItemsProcessed(static_cast<int64_t>(state.iterations()));

@@ -7,6 +7,7 @@
 #include "program/verify.h"
 #include "ranking/evaluate.h"
 #include "ranking/ranking.h"
+#include "testing/compile_program.h"
 
 namespace nlsplit {
 namespace {
@@ -79,7 +80,7 @@ void plan_by_plan(benchmark::State& state, Upto upto) {
       benchmark::DoNotOptimize(estimate.makespan_s);
       continue;
     }
-    const auto program = lower(prepared.kernels, plan, scenario.cluster, scenario.endpoints, &costs);
+    const auto program = compile_program(prepared.kernels, plan, scenario.cluster, scenario.endpoints, &costs);
     if (upto == Upto::verified) {
       if (const Status sound = verify(*program); !sound.ok()) return state.SkipWithError(sound.error().message.c_str());
     }

@@ -27,6 +27,11 @@ struct Host {
   int number = -1;         // in the cluster's fabric; -1: not one of its hosts
 };
 
+struct Endpoints {
+  HostId source;  // where inputs come from
+  HostId sink;    // where outputs must go
+};
+
 enum class DeviceKind : uint8_t {
   cpu,
   cuda,  // a GPU; its level is one of gpu_levels()

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <limits>
 
-#include "ranking/split_plan.h"
 #include "ranking/training_costs.h"
 #include "schedule/online_choice.h"
 
@@ -110,29 +109,18 @@ double score_of(const Goal& goal, const Estimate& estimate) {
 Result<LoweredPlan> lower_plan(const Scenario& scenario, const PreparedModel& prepared, const Plan& plan,
                                const CostTable& costs) {
   LoweredPlan lowered;
-  std::optional<SplitPlan> split;
-  if (has_splits(plan)) {
-    RETURN_IF_ERROR(check_plan(plan, prepared.kernels.graph, scenario.cluster, scenario.batch));
-    ASSIGN_OR_RETURN(split, expand_plan(scenario, prepared, plan));
-  }
-  const KernelGraph& kernels = split ? split->kernels : prepared.kernels;
-  const Plan& ordinary = split ? split->plan : plan;
-  ASSIGN_OR_RETURN(lowered.program, lower(kernels, ordinary, scenario.cluster, scenario.endpoints, &costs));
-  if (split) {
-    const Graph& whole = prepared.kernels.graph;
-    lowered.program.name =
-        fmt::format("{} [{}]", whole.name, fmt::join(stage_parts(plan, whole, scenario.cluster), ", "));
-    lowered.slices = std::move(split->slices);
-    lowered.notes = std::move(split->notes);
-    lowered.promise = std::move(split->promise);
-  }
+  ASSIGN_OR_RETURN(Compiled compiled, compile(prepared.kernels, plan, scenario.cluster, scenario.endpoints, &costs));
+  lowered.program = std::move(compiled.program);
+  lowered.slices = std::move(compiled.slices);
+  lowered.notes = std::move(compiled.notes);
+  lowered.promise = std::move(compiled.promise);
   for (const DeviceProgram& device : lowered.program.devices) {
     if (device.arena <= device.memory) continue;
     lowered.too_large = &device;
     return lowered;
   }
   ASSIGN_OR_RETURN(lowered.dependencies, dependencies(lowered.program));
-  if (is_online(plan.schedule)) RETURN_IF_ERROR(prepare_online(scenario, kernels, ordinary, costs, lowered));
+  if (is_online(plan.schedule)) RETURN_IF_ERROR(prepare_online(scenario, prepared.kernels, plan, costs, lowered));
   ASSIGN_OR_RETURN(lowered.timed, timed_graph_of(lowered, scenario.cluster, costs));
   lowered.load = load_of(lowered.timed, scenario.cluster, lowered.program.devices.size());
   return lowered;

@@ -37,7 +37,7 @@ const PreparedModel& prepared_for(const std::vector<PreparedModel>& prepared, in
 
 bool is_single(const Plan& plan);  // the whole model on one device
 
-// A plan with splits inside layers is expanded first (ranking/split_plan.h).
+// A plan with splits inside layers is expanded first (compile/split.h).
 Result<LoweredPlan> lower_plan(const Scenario& scenario, const PreparedModel& prepared, const Plan& plan,
                                const CostTable& costs);
 

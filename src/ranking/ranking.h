@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "compile/compile.h"
 #include "partition/expand.h"
 #include "partition/plan.h"
 #include "program/program.h"

@@ -2,8 +2,8 @@
 // ways over every cut.
 #pragma once
 
+#include "compile/kernel_graph.h"
 #include "partition/search.h"
-#include "program/lower.h"
 
 namespace nlsplit {
 

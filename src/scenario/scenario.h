@@ -12,9 +12,9 @@
 #include "cost/cost_table.h"
 #include "cost/noise.h"
 #include "cost/platform.h"
+#include "graph/differentiate/step_graph.h"
 #include "graph/weights.h"
 #include "partition/search.h"
-#include "program/lower.h"
 
 namespace nlsplit {
 

@@ -9,7 +9,6 @@
 #include "base/index.h"
 #include "program/verify.h"
 #include "ranking/evaluate.h"
-#include "ranking/split_plan.h"
 #include "sim/disturb.h"
 #include "sim/simgrid/simgrid_tier.h"
 #include "sweep/points.h"
@@ -57,7 +56,7 @@ struct Made {
 // Why there is no such point, if the schedule is the reason.
 bool has_no_schedule(const Variant& variant, const PreparedModel& prepared, const Plan& plan, const Error& error) {
   if (error.kind == ErrorKind::unsupported) return true;
-  const auto input = schedule_input_of(variant.scenario, prepared, plan, variant.costs);
+  const auto input = schedule_input(prepared.kernels, plan, variant.scenario.cluster, &variant.costs);
   return input.ok() && !make_schedule(plan.schedule, *input).ok();
 }
 

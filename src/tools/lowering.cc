@@ -11,9 +11,9 @@
 #include "base/hash.h"
 #include "base/limits.h"
 #include "base/output_lock.h"
+#include "compile/compile.h"
 #include "program/text.h"
 #include "program/verify.h"
-#include "ranking/split_plan.h"
 #include "report/timeline.h"
 #include "sim/online.h"
 #include "tools/terminal.h"
@@ -113,7 +113,7 @@ Result<Program> on_one_device(const Scenario& scenario, const KernelGraph& kerne
   Device device = like;
   device.memory = bytes(unlimited_memory);
   ASSIGN_OR_RETURN(Program program,
-                   lower_unsplit(kernels, micro_batches, device, scenario.cluster.hosts[like.host.index()].name));
+                   compile_unsplit(kernels, micro_batches, device, scenario.cluster.hosts[like.host.index()].name));
   RETURN_IF_ERROR(verify(program));
   return program;
 }

@@ -11,7 +11,6 @@
 #include "program/saved.h"
 #include "program/text.h"
 #include "program/verify.h"
-#include "ranking/split_plan.h"
 #include "report/table.h"
 #include "tools/commands.h"
 #include "tools/exit.h"
@@ -67,7 +66,8 @@ Result<Program> reordering_program(const Scenario& scenario, const KernelGraph& 
     else
       plan.stages.back().end = n + 1;
   }
-  ASSIGN_OR_RETURN(Program program, lower(kernels, plan, cluster, {HostId(0), HostId(0)}, nullptr));
+  ASSIGN_OR_RETURN(Compiled compiled, compile(kernels, plan, cluster, {HostId(0), HostId(0)}, nullptr));
+  Program program = std::move(compiled.program);
   RETURN_IF_ERROR(verify(program));
   return program;
 }
@@ -147,7 +147,7 @@ class ProfileSetMaker {
       if (training != nullptr) loaded_.model.weights.add_all(training->nodes.constants);
       RETURN_IF_ERROR(set_.add(fmt::format("{}-{}", name, variant), std::move(program), training != nullptr));
       for (size_t s = 0; s < splits.size(); ++s) {
-        auto split = expand_plan(shorter, prepared, splits[s], prefer);
+        auto split = expand_plan(prepared.kernels, splits[s], shorter.cluster, prefer);
         if (!split) continue;  // nothing to measure; nlsim rank says why
         ASSIGN_OR_RETURN(Program shards, on_one_device(shorter, split->kernels, micro_batches, device));
         RETURN_IF_ERROR(add_cut(fmt::format("{}-{}-split{}", name, variant, s + 1), split->slices, std::move(shards)));
@@ -163,7 +163,7 @@ class ProfileSetMaker {
     ASSIGN_OR_RETURN(Program program, reordering_program(shorter, prepared.kernels, micro_batches, device));
     RETURN_IF_ERROR(set_.add(name, std::move(program)));
     for (size_t s = 0; s < splits.size(); ++s) {
-      auto split = expand_plan(shorter, prepared, splits[s]);
+      auto split = expand_plan(prepared.kernels, splits[s], shorter.cluster, fastest_measured(shorter.costs));
       if (!split) continue;
       ASSIGN_OR_RETURN(Program shards, reordering_program(shorter, split->kernels, micro_batches, device));
       RETURN_IF_ERROR(add_cut(fmt::format("{}-split{}", name, s + 1), split->slices, std::move(shards)));

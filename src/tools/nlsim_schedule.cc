@@ -8,8 +8,7 @@
 #include <optional>
 
 #include "base/file.h"
-#include "program/lower.h"
-#include "ranking/split_plan.h"
+#include "compile/compile.h"
 #include "report/schedule_report.h"
 #include "report/schedule_svg.h"
 #include "report/table.h"
@@ -148,7 +147,7 @@ Result<Made> from_scenario(const ScheduleArguments& arguments) {
                    prepare_model(scenario, loaded.model.graph, chosen.plan.micro_batches));
   const CostTable costs = cost_table(scenario, loaded.model.graph.name);
   Made made;
-  ASSIGN_OR_RETURN(made.input, schedule_input_of(scenario, prepared, chosen.plan, costs));
+  ASSIGN_OR_RETURN(made.input, schedule_input(prepared.kernels, chosen.plan, scenario.cluster, &costs));
   made.input.message_seconds.assign(made.input.stage_devices.size(), arguments.message);
   made.input.in_flight = arguments.in_flight;
   std::string schedule = arguments.schedule.empty() ? chosen.plan.schedule : arguments.schedule;

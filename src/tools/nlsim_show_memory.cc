@@ -6,10 +6,10 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "compile/compile.h"
 #include "graph/passes/passes.h"
 #include "kernels/cpu.h"
 #include "program/footprint.h"
-#include "program/lower.h"
 #include "report/table.h"
 #include "tools/nlsim_show.h"
 
@@ -52,7 +52,7 @@ Result<ShownMemory> unsplit(const ShowArguments& arguments) {
   shown.what = fmt::format("{} unsplit, kernels of level {}", graph.name, name_of(device.isa));
   shown.parameters = parameters_of(graph);
   ASSIGN_OR_RETURN(const KernelGraph kernels, choose_kernels(std::move(graph), {device.isa}));
-  ASSIGN_OR_RETURN(shown.program, lower_unsplit(kernels, 1, device, "localhost"));
+  ASSIGN_OR_RETURN(shown.program, compile_unsplit(kernels, 1, device, "localhost"));
   shown.details = fmt::format("batch {}", shown.program.batch);
   return shown;
 }

@@ -24,10 +24,10 @@
 #include "program/saved.h"
 #include "program/text.h"
 #include "program/verify.h"
-#include "ranking/split_plan.h"
 #include "sim/fast.h"
 #include "sim/simgrid/simgrid_tier.h"
 #include "testing/causality.h"
+#include "testing/compile_program.h"
 #include "testing/paths.h"
 #include "testing/tensors.h"
 #include "testing/value_of.h"
@@ -57,7 +57,7 @@ std::vector<Tensor> batch_of(const Program& program) {
   return tensors;
 }
 
-// A plan as lower() takes it, the weights it needs, and what is promised of its results.
+// A plan without splits, the weights it needs, and what is promised of its results.
 struct Lowerable {
   KernelGraph kernels;
   Plan plan;
@@ -105,7 +105,7 @@ void check_case(const Case& c, const fs::path& folder, std::map<size_t, std::vec
   const auto& [parts, plan, weights, promise] = *made;
   SCOPED_TRACE(fmt::format("{}, {} in {} micro-batches", to_string(c.plan, c.model.graph, c.cluster), c.plan.schedule,
                            c.plan.micro_batches));
-  auto lowered = lower(parts, plan, c.cluster, c.endpoints, &costs);
+  auto lowered = compile_program(parts, plan, c.cluster, c.endpoints, &costs);
   ASSERT_TRUE(lowered.ok()) << lowered.error().to_string();
   saved.program = std::move(*lowered);
   saved.promise = promise;
@@ -123,7 +123,7 @@ void check_case(const Case& c, const fs::path& folder, std::map<size_t, std::vec
   auto parsed = parse_program(to_string(saved.program), "round trip");
   ASSERT_TRUE(parsed.ok()) << parsed.error().to_string();
   ASSERT_EQ(*parsed, saved.program);
-  auto unsplit = lower_unsplit(*kernels, c.plan.micro_batches, c.cluster.devices[0], "a");
+  auto unsplit = compile_unsplit(*kernels, c.plan.micro_batches, c.cluster.devices[0], "a");
   ASSERT_TRUE(unsplit.ok());
   saved.unsplit = std::move(*unsplit);
 

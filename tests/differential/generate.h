@@ -5,9 +5,9 @@
 #include <string>
 
 #include "base/random.h"
+#include "compile/compile.h"
 #include "graph/passes/passes.h"
 #include "partition/expand.h"
-#include "program/lower.h"
 #include "testing/random_graph.h"
 #include "testing/random_sequence.h"
 

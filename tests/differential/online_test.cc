@@ -15,6 +15,7 @@
 #include "program/verify.h"
 #include "sim/fast.h"
 #include "sim/simgrid/simgrid_tier.h"
+#include "testing/compile_program.h"
 
 namespace nlsplit {
 namespace {
@@ -66,7 +67,7 @@ void check_case(const Case& c, uint64_t seed, int& refused) {
   auto kernels = choose_kernels(std::move(*at_micro_batch), {c.cluster.devices[0].isa});
   ASSERT_TRUE(kernels.ok()) << kernels.error().to_string();
   const CostTable costs(c.costs, "generated");
-  const auto lowered = lower(*kernels, c.plan, c.cluster, c.endpoints, &costs);
+  const auto lowered = compile_program(*kernels, c.plan, c.cluster, c.endpoints, &costs);
   ASSERT_TRUE(lowered.ok()) << lowered.error().to_string();
   const Program& program = *lowered;
   if (!verify(program).ok()) {  // a device with several stages may need messages in another order than its slots

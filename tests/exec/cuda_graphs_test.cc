@@ -8,6 +8,7 @@
 #include "graph/builder.h"
 #include "graph/zoo/zoo.h"
 #include "program/verify.h"
+#include "testing/compile_program.h"
 
 namespace nlsplit {
 namespace {
@@ -123,7 +124,7 @@ TEST_F(CudaGraphs, ChangeNoBits) {
     const auto kernels = choose_kernels(std::move(*graph), {Isa::cuda});
     ASSERT_TRUE(kernels.ok()) << kernels.error().to_string();
     const CostTable costs(made->costs, "generated");
-    const auto split = lower(*kernels, made->plan, made->cluster, made->endpoints, &costs);
+    const auto split = compile_program(*kernels, made->plan, made->cluster, made->endpoints, &costs);
     ASSERT_TRUE(split.ok()) << split.error().to_string();
     if (!verify(*split).ok()) continue;  // a dead lock that the plan brings with it
     const Job job = job_of(*split, made->model.weights);

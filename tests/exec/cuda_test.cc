@@ -14,6 +14,7 @@
 #include "graph/zoo/zoo.h"
 #include "kernels/cpu.h"
 #include "program/verify.h"
+#include "testing/compile_program.h"
 
 namespace nlsplit {
 namespace {
@@ -69,10 +70,10 @@ TEST_F(FakeGpu, SplitEqualsUnsplitBitForBit) {
     const auto kernels = choose_kernels(std::move(*graph), {Isa::cuda});
     ASSERT_TRUE(kernels.ok()) << kernels.error().to_string();
     const CostTable costs(made->costs, "generated");
-    const auto split = lower(*kernels, made->plan, made->cluster, made->endpoints, &costs);
+    const auto split = compile_program(*kernels, made->plan, made->cluster, made->endpoints, &costs);
     ASSERT_TRUE(split.ok()) << split.error().to_string();
     if (!verify(*split).ok()) continue;  // a dead lock that the plan brings with it
-    const Program whole = lower_unsplit(*kernels, made->plan.micro_batches, gpu_device(), "here").value();
+    const Program whole = compile_unsplit(*kernels, made->plan.micro_batches, gpu_device(), "here").value();
     const auto got = run_threads(*split, job_of(*split, made->model.weights), options());
     ASSERT_TRUE(got.ok()) << error_of(got);
     const auto want = run_threads(whole, job_of(whole, made->model.weights), options());
@@ -142,7 +143,7 @@ TEST_F(FakeGpu, EveryFailureEndsTheRunAndSaysWhatWasAskedFor) {
                  {graph.nodes.size() / 2, graph.nodes.size(), {DeviceId(1)}}};
   plan.schedule = "streaming";
   const CostTable costs(std::vector<CostSource>(2, Roofline{flops_per_second(1e9), bytes_per_second(1e9)}), "none");
-  const Program program = lower(kernels, plan, cluster, {HostId(0), HostId(1)}, &costs).value();
+  const Program program = compile_program(kernels, plan, cluster, {HostId(0), HostId(1)}, &costs).value();
   const Job job = job_of(program, model.weights);
   fake_fail("", 0);
   RunOptions one_by_one = options();  // what fails in a capture is tried again without: cuda_graphs_test.cc

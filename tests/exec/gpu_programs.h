@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "base/file.h"
+#include "compile/compile.h"
 #include "exec/programs.h"
 #include "exec/run_threads.h"
 #include "kernels/gpu.h"
-#include "program/lower.h"
 #include "program/text.h"
 #include "testing/paths.h"
 #include "testing/value_of.h"
@@ -28,7 +28,7 @@ inline Device gpu_device(Isa isa = Isa::cuda) {
 }
 
 inline Program unsplit_on(const Graph& graph, int micro_batches, Isa isa) {
-  return lower_unsplit(choose_kernels(graph, {isa}).value(), micro_batches, gpu_device(isa), "here").value();
+  return compile_unsplit(choose_kernels(graph, {isa}).value(), micro_batches, gpu_device(isa), "here").value();
 }
 
 inline void expect_close(const RunResult& got, const RunResult& want) {

@@ -16,9 +16,9 @@
 #include "graph/zoo/families.h"
 #include "graph/zoo/zoo.h"
 #include "kernels/cpu.h"
-#include "program/lower.h"
 #include "program/text.h"
 #include "program/verify.h"
+#include "testing/compile_program.h"
 
 namespace nlsplit {
 namespace {
@@ -47,13 +47,13 @@ Program split_at(const Graph& graph, size_t cut, Isa isa) {
   }
   cluster.links.push_back({"l", HostId(0), HostId(1), bytes_per_second(1e9), seconds(1e-5)});
   const KernelGraph kernels = choose_kernels(graph, {isa}).value();
-  Program program = lower(kernels, plan, cluster, {HostId(0), HostId(1)}, nullptr).value();
+  Program program = compile_program(kernels, plan, cluster, {HostId(0), HostId(1)}, nullptr).value();
   EXPECT_TRUE(verify(program).ok()) << verify(program).error().to_string();
   return program;
 }
 
 Program unsplit(const Graph& graph, Isa isa) {
-  return lower_unsplit(choose_kernels(graph, {isa}).value(), 2, device(0, isa), "h0").value();
+  return compile_unsplit(choose_kernels(graph, {isa}).value(), 2, device(0, isa), "h0").value();
 }
 
 struct Network {
@@ -89,7 +89,7 @@ TEST(HalfNetworks, ComeNearTheReference) {
   for (const DType type : {DType::f16, DType::bf16}) {
     const Network net = network(build_simple_cnn(1), type);
     const Program program =
-        lower_unsplit(choose_kernels(net.half, {best_isa().value()}).value(), 1, device(0, best_isa().value()), "h0")
+        compile_unsplit(choose_kernels(net.half, {best_isa().value()}).value(), 1, device(0, best_isa().value()), "h0")
             .value();
     const Job job = job_of(program, net.model.weights);
     const auto got = run_threads(program, job, test_options());

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "compile/compile.h"
 #include "exec/arena.h"
 #include "exec/kernels/kernel_library.h"
 #include "exec/programs.h"
@@ -12,7 +13,6 @@
 #include "graph/passes/passes.h"
 #include "graph/zoo/zoo.h"
 #include "program/footprint.h"
-#include "program/lower.h"
 #include "testing/random_graph.h"
 
 namespace nlsplit {
@@ -247,7 +247,7 @@ Program unsplit(const Graph& graph, int micro_batches) {
   device.memory = bytes(int64_t{1} << 40);
   device.isa = best_isa().value();
   const KernelGraph kernels = choose_kernels(graph, {device.isa}).value();
-  return lower_unsplit(kernels, micro_batches, device, "here").value();
+  return compile_unsplit(kernels, micro_batches, device, "here").value();
 }
 
 TEST(Memory, AnArenaIsAsLargeAsAskedFor) {

@@ -16,9 +16,9 @@
 #include "fuzz/expect.h"
 #include "graph/memory.h"
 #include "kernels/without_kernel.h"
-#include "program/lower.h"
 #include "program/text.h"
 #include "program/verify.h"
+#include "testing/compile_program.h"
 
 namespace nlsplit::fuzz {
 namespace {
@@ -375,7 +375,7 @@ void execute_graph(const Graph& optimized, const WeightStore* weights, uint64_t 
   else
     plan.stages = {{0, nodes, {DeviceId(0)}}};
   plan.micro_batches = micro_batches;
-  const auto program = lower(*kernels, plan, cluster, {HostId(0), HostId(0)}, nullptr);
+  const auto program = compile_program(*kernels, plan, cluster, {HostId(0), HostId(0)}, nullptr);
   if (!accepted(program) || program->batch < 1) return;  // a scenario has a batch, and so its graph
   const Status sound = verify(*program);
   expect(sound.ok(), "what is lowered verifies: " + (sound.ok() ? "" : sound.error().to_string()));

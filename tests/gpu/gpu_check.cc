@@ -15,7 +15,7 @@
 #include "graph/passes/passes.h"
 #include "graph/passes/precision.h"
 #include "graph/zoo/zoo.h"
-#include "program/lower.h"
+#include "testing/compile_program.h"
 
 namespace nlsplit::testing {
 namespace {
@@ -41,7 +41,7 @@ Result<Program> split_program(const KernelGraph& kernels, size_t nodes, size_t d
     plan.stages.push_back({nodes * d / devices, nodes * (d + 1) / devices, {DeviceId(d)}});
     if (d > 0) cluster.links.push_back({"l", HostId(d - 1), HostId(d), bytes_per_second(1e9), seconds(1e-5)});
   }
-  return lower(kernels, plan, cluster, {HostId(0), HostId(devices - 1)}, nullptr);
+  return compile_program(kernels, plan, cluster, {HostId(0), HostId(devices - 1)}, nullptr);
 }
 
 Result<int> check_split(const GpuOptions& gpu, int repeats) {
@@ -58,7 +58,7 @@ Result<int> check_split(const GpuOptions& gpu, int repeats) {
       }
       ASSIGN_OR_RETURN(const KernelGraph kernels, choose_kernels(at_micro_batch, {isa}));
       constexpr int micro_batches = 4;
-      ASSIGN_OR_RETURN(const Program whole, lower_unsplit(kernels, micro_batches, gpu_device(0, isa), "h0"));
+      ASSIGN_OR_RETURN(const Program whole, compile_unsplit(kernels, micro_batches, gpu_device(0, isa), "h0"));
       RunOptions options;
       options.poison = true;
       options.repeats = repeats;

@@ -8,13 +8,13 @@
 #include <set>
 
 #include "base/npy.h"
+#include "compile/compile.h"
 #include "exec/cuda/launches.h"
 #include "exec/run_threads.h"
 #include "gpu/gpu_check.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/precision.h"
 #include "graph/zoo/zoo.h"
-#include "program/lower.h"
 #include "tools/nlbench_check.h"
 #include "tools/nlbench_job.h"
 
@@ -162,7 +162,7 @@ Status print_times(const GpuOptions& gpu, const TimedNetwork& what) {
   device.kind = DeviceKind::cuda;
   device.memory = bytes(int64_t{1} << 40);
   device.isa = isa;
-  ASSIGN_OR_RETURN(const Program program, lower_unsplit(kernels, 1, device, "here"));
+  ASSIGN_OR_RETURN(const Program program, compile_unsplit(kernels, 1, device, "here"));
   RunOptions options;
   options.gpu = gpu;
   options.gpu.graphs = what.graphs;

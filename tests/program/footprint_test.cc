@@ -4,9 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include "compile/compile.h"
 #include "graph/passes/passes.h"
 #include "graph/zoo/zoo.h"
-#include "program/lower.h"
 #include "program/text.h"
 #include "program/verify.h"
 
@@ -80,7 +80,7 @@ TEST(Footprint, EveryNetworkOfTheZooIsWithinTwoPercentOfTheBound) {
       Device device;
       device.memory = bytes(int64_t{1} << 45);
       device.isa = isa;
-      const Program program = lower_unsplit(kernels, 2, device, "here").value();
+      const Program program = compile_unsplit(kernels, 2, device, "here").value();
       const DeviceFootprint footprint = footprints(program)[0];
       SCOPED_TRACE(entry.name);
       EXPECT_EQ(footprint.total(), program.devices[0].arena);

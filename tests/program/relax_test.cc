@@ -10,9 +10,9 @@
 
 #include "base/file.h"
 #include "graph/passes/passes.h"
-#include "program/lower.h"
 #include "program/text.h"
 #include "program/verify.h"
+#include "testing/compile_program.h"
 #include "testing/paths.h"
 #include "testing/random_graph.h"
 #include "testing/value_of.h"
@@ -334,7 +334,7 @@ TEST(RelaxConflicts, OfLoweredPrograms) {
       begin = stage.end;
       plan.stages.push_back(std::move(stage));
     }
-    const auto program = lower(*kernels, plan, cluster, {HostId(0), HostId(random.below(2))}, nullptr);
+    const auto program = compile_program(*kernels, plan, cluster, {HostId(0), HostId(random.below(2))}, nullptr);
     ASSERT_TRUE(program.ok()) << program.error().message;
     if (!verify(*program).ok()) continue;  // a device with several stages may need messages in another order
     expect_conflicts_ordered(*program);

@@ -6,11 +6,11 @@
 #include <tuple>
 #include <utility>
 
+#include "compile/compile.h"
 #include "program/verify.h"
 #include "ranking/evaluate.h"
 #include "ranking/own_plan.h"
 #include "ranking/small_scenario.h"
-#include "ranking/split_plan.h"
 
 namespace nlsplit {
 namespace {
@@ -200,7 +200,7 @@ TEST(Splits, PartsHaveTheKernelOfTheirLayer) {
     samples.micro_batches = 1;
     return samples;
   }();
-  const auto split = expand_plan(ranked.scenario, *prepared, plan);
+  const auto split = expand_plan(prepared->kernels, plan, ranked.scenario.cluster);
   ASSERT_TRUE(split.ok()) << split.error().to_string();
   const SplitPlan& made = split.value();
   EXPECT_FALSE(has_splits(made.plan));

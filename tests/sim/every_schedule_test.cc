@@ -4,10 +4,10 @@
 
 #include <map>
 
-#include "program/lower.h"
 #include "program/verify.h"
 #include "schedule/placement.h"
 #include "sim/cases.h"
+#include "testing/compile_program.h"
 #include "testing/layers.h"
 #include "testing/training.h"
 
@@ -84,7 +84,7 @@ TEST_P(EverySchedule, IsVerifiedAndTimedAlikeByBothTiers) {
       const CostTable costs(
           std::vector<CostSource>(cluster.devices.size(), Roofline{flops_per_second(1e9), bytes_per_second(1e9)}),
           "test.yaml");
-      auto program = lower(*network, plan, cluster, {HostId(0), HostId(0)}, &costs);
+      auto program = compile_program(*network, plan, cluster, {HostId(0), HostId(0)}, &costs);
       if (!program.ok()) {
         EXPECT_EQ(program.error().kind, ErrorKind::unsupported) << program.error().message;
         EXPECT_NE(program.error().message.find(policy.name), std::string::npos) << program.error().message;
@@ -138,7 +138,7 @@ TEST(Sequential, OneMicroBatchIsUnderWayAtATime) {
     ASSERT_TRUE(network.ok());
     testing::Case one;
     one.cluster = cluster;
-    one.program = lower(*network, plan, cluster, {HostId(0), HostId(0)}, &costs).value();
+    one.program = compile_program(*network, plan, cluster, {HostId(0), HostId(0)}, &costs).value();
     ASSERT_TRUE(verify(one.program).ok()) << verify(one.program).error().message;
     one.dependencies = dependencies(one.program).value();
     one.graph = build_timed_graph(one.program, one.dependencies, cluster, costs).value();

@@ -7,9 +7,9 @@
 #include <gtest/gtest.h>
 
 #include "kernels/without_kernel.h"
-#include "program/lower.h"
 #include "sim/cases.h"
 #include "sim/data_movement.h"
+#include "testing/compile_program.h"
 #include "testing/layers.h"
 
 namespace nlsplit {
@@ -34,7 +34,7 @@ Program lowered(int stages, int replicas, const Cluster& cluster, const SlotTabl
     stage.end = stage.begin + 2;
     for (int r = 0; r < replicas; ++r) stage.devices.push_back(DeviceId(static_cast<size_t>(s * replicas + r)));
   }
-  auto program = lower_table(*kernels, plan, cluster, {HostId(0), HostId(0)}, nullptr, table);
+  auto program = compile_program(*kernels, plan, cluster, {HostId(0), HostId(0)}, nullptr, &table);
   EXPECT_TRUE(program.ok()) << program.error().message;
   const Status sound = verify(*program);
   EXPECT_TRUE(sound.ok()) << sound.error().message;

@@ -12,6 +12,7 @@
 #include "graph/zoo/zoo.h"
 #include "kernels/cpu.h"
 #include "program/verify.h"
+#include "testing/compile_program.h"
 
 namespace nlsplit {
 namespace {
@@ -109,10 +110,10 @@ TEST_F(EmulatedGpu, SplitEqualsUnsplitBitForBit) {
     const auto kernels = choose_kernels(std::move(*graph), {isa});
     ASSERT_TRUE(kernels.ok()) << kernels.error().to_string();
     const CostTable costs(made->costs, "generated");
-    const auto split = lower(*kernels, made->plan, made->cluster, made->endpoints, &costs);
+    const auto split = compile_program(*kernels, made->plan, made->cluster, made->endpoints, &costs);
     ASSERT_TRUE(split.ok()) << split.error().to_string();
     if (!verify(*split).ok()) continue;  // a dead lock that the plan brings with it
-    const Program whole = lower_unsplit(*kernels, made->plan.micro_batches, gpu_device(isa), "here").value();
+    const Program whole = compile_unsplit(*kernels, made->plan.micro_batches, gpu_device(isa), "here").value();
     const auto got = run_threads(*split, job_of(*split, made->model.weights), options());
     ASSERT_TRUE(got.ok()) << error_of(got);
     const auto want = run_threads(whole, job_of(whole, made->model.weights), options());

@@ -1,0 +1,324 @@
+#include "compile/buffers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "kernels/layout.h"
+
+namespace nlsplit {
+namespace {
+
+std::string layout_suffix(int block) { return block == 0 ? "_rows" : fmt::format("_c{}", block); }
+
+}  // namespace
+
+DeviceBuffers::DeviceBuffers(const Lowering& lowering, const std::vector<int>& layouts, int device, DeviceProgram& out)
+    : l_(lowering),
+      g_(lowering.graph->graph),
+      layouts_(layouts),
+      d_(device),
+      out_(out),
+      row_major_(g_.values.size()),
+      blocked_(g_.values.size()),
+      named_(g_.values.size(), false),
+      states_(g_.values.size(), false) {
+  for (const OrderedSlot& slot : l_.slots[at(d_)]) {
+    const bool own = slot.stage >= 0 && slot.stage < l_.stages();
+    if (own && !runs_here(slot.stage)) stages_here_.push_back(slot.stage);
+  }
+  if (l_.training == nullptr) return;
+  for (const StateUpdate& update : l_.training->nodes.updates) states_[update.state.index()] = true;
+}
+
+bool DeviceBuffers::runs_here(int stage) const {
+  return std::find(stages_here_.begin(), stages_here_.end(), stage) != stages_here_.end();
+}
+
+// How many micro-batches of a flow pass through this device.
+int DeviceBuffers::uses_of(const Flow& flow) const {
+  int uses = 0;
+  for (int m = 0; m < l_.micro_batches(); ++m) {
+    const bool here =
+        l_.device_of(flow.producer, m) == d_ || std::any_of(flow.consumers.begin(), flow.consumers.end(),
+                                                            [&](int stage) { return l_.device_of(stage, m) == d_; });
+    if (here) ++uses;
+  }
+  return uses;
+}
+
+// ---- Names. A value's first buffer has the value's name, which no other value has, nor any name that is made up.
+
+std::string DeviceBuffers::free_name(ValueId value) {
+  return named_[value.index()] ? unique_name(g_.value(value).name) : own_name(value);
+}
+
+std::string DeviceBuffers::own_name(ValueId value) {
+  named_[value.index()] = true;
+  return g_.value(value).name;
+}
+
+std::string DeviceBuffers::unique_name(const std::string& wanted) {
+  if (!knows_values_) {
+    for (const Value& value : g_.values) names_.insert(value.name);
+    knows_values_ = true;
+  }
+  std::string name = wanted;
+  for (int i = 2; names_.contains(name); ++i) name = fmt::format("{}_{}", wanted, i);
+  return name;
+}
+
+BufferId DeviceBuffers::add_buffer(Buffer buffer) {
+  names_.insert(buffer.name);
+  out_.buffers.push_back(std::move(buffer));
+  uses_.emplace_back();
+  return BufferId(out_.buffers.size() - 1);
+}
+
+BufferId DeviceBuffers::add_stored(const std::string& name, const TensorType& type, BufferKind kind, int banks) {
+  Buffer buffer;
+  buffer.name = name;
+  buffer.type = type;
+  buffer.kind = kind;
+  buffer.bytes = size_of(type);
+  buffer.banks = banks;
+  return add_buffer(std::move(buffer));
+}
+
+// Its kind is settled by its uses.
+BufferId DeviceBuffers::add_open(const std::string& name, const TensorType& type, int banks) {
+  const BufferId buffer = add_stored(name, type, BufferKind::scratch, banks);
+  uses_[buffer.index()].open = true;
+  return buffer;
+}
+
+// ---- Values
+
+void DeviceBuffers::add_inputs() {
+  for (const ValueId value : g_.inputs) {
+    const TensorType& type = g_.value(value).type;
+    place_of(value, 0) = {add_stored(own_name(value), type, BufferKind::input, l_.micro_batches()), value};
+  }
+}
+
+void DeviceBuffers::add_outputs() {
+  for (size_t i = 0; i < g_.outputs.size(); ++i) {
+    const ValueId value = g_.outputs[i];
+    const Value& output = g_.value(value);
+    const ValueId root = l_.graph->root[value.index()];
+    const bool copied = std::ranges::find(l_.copied_outputs, i) != l_.copied_outputs.end();
+    const BufferId buffer = add_stored(free_name(value), output.type, BufferKind::output, l_.micro_batches());
+    if (copied) {
+      copies_.emplace_back(value, buffer);
+    } else {
+      place_of(root, 0) = {buffer, value};
+    }
+  }
+}
+
+// "conv1", or "conv1_c16" if the value lies here in another layout already.
+std::string DeviceBuffers::layout_name(ValueId root, int block) {
+  if (!(block == 0 ? blocked_ : row_major_)[root.index()].buffer.valid()) return own_name(root);
+  return unique_name(g_.value(root).name + layout_suffix(block));
+}
+
+Stored DeviceBuffers::storage(ValueId root, int block, ValueId as) {
+  Stored& place = place_of(root, block);
+  if (place.buffer.valid()) return place;
+  const int f = l_.flow_of[root.index()];
+  int banks = 1;
+  if (l_.training == nullptr && f >= 0 && layouts_[at(f)] == block) {  // a training schedule says how many by its order
+    banks = uses_of(l_.flows[at(f)]);
+    // As many as the inputs have where they are cut: a device that shares the work must not wait for a message to
+    // leave before it computes on.
+    const bool cut_here = d_ == l_.source && l_.graph->is_input_part(root);
+    if (!cut_here) banks = std::min(std::max(l_.table.banks, l_.table.room), banks);
+  }
+  const std::string name = as == root ? layout_name(root, block) : free_name(as);
+  place = {add_open(name, with_block(g_.value(as).type, block), banks), as};
+  return place;
+}
+
+Stored DeviceBuffers::recomputed(ValueId root) {
+  const auto [again, is_new] = recomputed_.try_emplace(root);
+  if (is_new) again->second = {add_open(unique_name(g_.value(root).name), g_.value(root).type, 1), root};
+  return again->second;
+}
+
+const Stored& DeviceBuffers::copy_of_stage(int stage, ValueId root, int block) {
+  const auto [copy, is_new] = copies_of_stage_.try_emplace({stage, root, block});
+  if (is_new) {
+    const std::string name = unique_name(g_.value(root).name + layout_suffix(block));
+    copy->second = {add_open(name, with_block(g_.value(root).type, block), 1), root};
+  }
+  return copy->second;
+}
+
+BufferId DeviceBuffers::seen_as(const Stored& stored, ValueId value) {
+  if (stored.as == value) return stored.buffer;
+  BufferId& known = views_[{stored.buffer, value}];
+  if (known.valid()) return known;
+  Buffer view;
+  view.name = free_name(value);
+  view.type = g_.value(value).type;
+  view.kind = BufferKind::view;
+  view.of = stored.buffer;
+  view.bytes = bytes(0);
+  return known = add_buffer(std::move(view));
+}
+
+BufferId DeviceBuffers::weight(ValueId value, const std::string& kernel, size_t input, Bytes packed) {
+  const Value& v = g_.value(value);
+  const bool packs = packed.value() > 0;
+  const auto [begin, end] = weights_.equal_range(v.content.value);
+  for (auto it = begin; it != end; ++it) {
+    const Buffer& known = out_.buffer(it->second);
+    const bool same_packing =
+        packs ? known.packed_for == kernel && known.packed_input == static_cast<int>(input) && known.bytes == packed
+              : known.packed_for.empty();
+    if (same_packing && known.type == v.type) return it->second;
+  }
+  Buffer buffer;
+  buffer.name = place_of(value, 0).buffer.valid() ? unique_name(v.name) : own_name(value);
+  buffer.type = v.type;
+  buffer.kind = BufferKind::weight;
+  buffer.bytes = packs ? packed : size_of(v.type);
+  buffer.has_content = true;
+  buffer.content = v.content;
+  if (packs) {
+    buffer.packed_for = kernel;
+    buffer.packed_input = static_cast<int>(input);
+  }
+  const BufferId id = add_buffer(std::move(buffer));
+  place_of(value, 0) = {id, value};
+  weights_.emplace(v.content.value, id);
+  return id;
+}
+
+BufferId DeviceBuffers::state(ValueId root) {
+  Stored& place = place_of(root, 0);
+  if (place.buffer.valid()) return place.buffer;
+  const Value& value = g_.value(root);
+  place = {add_stored(own_name(root), value.type, BufferKind::state, 1), root};
+  const std::vector<ValueId>& trained = l_.training->nodes.trained;
+  if (std::ranges::find(trained, root) == trained.end()) return place.buffer;  // an optimizer's begins as zeros
+  Buffer& buffer = out_.buffers[place.buffer.index()];
+  buffer.has_content = true;
+  buffer.content = value.content;
+  return place.buffer;
+}
+
+DeviceBuffers::StageGradients& DeviceBuffers::gradients_of(int stage) {
+  const auto [found, is_new] = gradients_.try_emplace(stage);
+  StageGradients& gradients = found->second;
+  if (!is_new) return gradients;
+  constexpr int64_t aligned = arena_alignment / 4;  // elements: kernels write their results here
+  for (const size_t t : l_.nodes.trained[at(stage)]) {
+    const int64_t count = element_count(g_.value(l_.training->nodes.trained[t]).type.shape);
+    gradients.begin[t] = gradients.elements;
+    gradients.elements += (count + aligned - 1) / aligned * aligned;
+  }
+  if (gradients.elements == 0) return gradients;
+  const bool alone = l_.rings[at(stage)].size() < 2;
+  gradients.buffer = add_stored(unique_name(fmt::format("gradients_{}", stage)), {DType::f32, {gradients.elements}},
+                                alone ? BufferKind::stash : BufferKind::comm, 1);
+  return gradients;
+}
+
+Operand DeviceBuffers::gradient(int stage, size_t trained) {
+  const StageGradients& gradients = gradients_of(stage);
+  const int64_t begin = gradients.begin.at(trained);
+  return {gradients.buffer, begin, begin + element_count(g_.value(l_.training->nodes.trained[trained]).type.shape)};
+}
+
+Operand DeviceBuffers::gradients(int stage) {
+  const StageGradients& gradients = gradients_of(stage);
+  return {gradients.buffer, 0, gradients.elements};
+}
+
+// Under which of its types a message is stored here: that of its first reader on this device.
+ValueId DeviceBuffers::received_as(const Flow& flow) const {
+  for (const size_t n : l_.graph->readers[flow.root.index()]) {
+    const int stage = l_.nodes.of_node[n];
+    if (stage == flow.producer || !runs_here(stage)) continue;
+    for (const ValueId value : reads_of(g_.nodes[n])) {
+      if (l_.graph->root[value.index()] == flow.root) return value;
+    }
+  }
+  return flow.root;
+}
+
+BufferId DeviceBuffers::message(const Flow& flow) {
+  const int block = layouts_[at(l_.flow_of[flow.root.index()])];
+  if (const Stored& known = place_of(flow.root, block); known.buffer.valid()) return known.buffer;
+  return storage(flow.root, block, block > 0 ? flow.root : received_as(flow)).buffer;
+}
+
+BufferId DeviceBuffers::add_message(const std::string& name, const TensorType& type) {
+  return add_stored(unique_name(name), type, BufferKind::comm, 1);
+}
+
+BufferId DeviceBuffers::workspace(Bytes needed) {
+  if (!workspace_.valid()) workspace_ = add_stored(unique_name("workspace"), {DType::f32, {0}}, BufferKind::scratch, 1);
+  Buffer& buffer = out_.buffers[workspace_.index()];
+  buffer.bytes = std::max(buffer.bytes, needed);
+  return workspace_;
+}
+
+BufferId DeviceBuffers::known(BufferId& buffer, std::string_view name, BufferKind kind) {
+  if (!buffer.valid()) buffer = add_stored(unique_name(std::string(name)), {DType::f32, {1}}, kind, 1);
+  return buffer;
+}
+
+// ---- Uses
+
+void DeviceBuffers::note(const Segment& segment, const Instr& instr, int64_t moment) {
+  const int group = segment.stage < 0 ? -1 : segment.stage * 8 + static_cast<int>(segment.phase);
+  const auto use = [&](const Operand& operand) {
+    if (!operand.buffer.valid()) return;
+    Use& of = uses_[out_.root(operand.buffer).index()];
+    if (group >= 0) {
+      of.shared = of.shared || (of.group >= 0 && of.group != group);
+      of.group = group;
+    }
+    of.first = std::min(of.first, moment);
+    of.last = std::max(of.last, moment);
+    of.transferred = of.transferred || is_transfer(instr.opcode);
+  };
+  for (const Operand& operand : instr.reads) use(operand);
+  for (const Operand& operand : instr.writes) use(operand);
+}
+
+void DeviceBuffers::settle() {
+  if (workspace_.valid()) {
+    constexpr int64_t element = 4;  // f32
+    Buffer& buffer = out_.buffers[workspace_.index()];
+    buffer.type.shape = {(buffer.bytes.value() + element - 1) / element};
+    buffer.bytes = size_of(buffer.type);
+  }
+  for (size_t b = 0; b < uses_.size(); ++b) {
+    if (!uses_[b].open) continue;
+    out_.buffers[b].kind = uses_[b].transferred ? BufferKind::comm
+                           : uses_[b].shared    ? BufferKind::stash
+                                                : BufferKind::scratch;
+  }
+}
+
+std::vector<std::vector<ScratchLifetime>> DeviceBuffers::lifetimes() const {
+  std::map<int, std::vector<ScratchLifetime>> of_group;
+  for (size_t b = 0; b < uses_.size(); ++b) {
+    const Use& use = uses_[b];
+    if (use.open && out_.buffers[b].kind == BufferKind::scratch && use.group >= 0)
+      of_group[use.group].push_back({BufferId(b), use.first, use.last});
+  }
+  std::vector<std::vector<ScratchLifetime>> all;
+  for (auto& [group, lives] : of_group) all.push_back(std::move(lives));
+  return all;
+}
+
+bool DeviceBuffers::has_instances(BufferId buffer) const {
+  if (buffer == credit_in_ || buffer == credit_out_ || buffer == token_) return true;
+  return uses_[buffer.index()].open && out_.buffer(buffer).kind != BufferKind::scratch;
+}
+
+}  // namespace nlsplit

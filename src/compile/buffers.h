@@ -1,0 +1,126 @@
+// One device's buffers while its part of a Program is made: each is made when first asked for. Kinds follow from use:
+// what a transfer touches is comm; what two phases or two stages touch is a stash; the rest is scratch of its phase.
+#pragma once
+
+#include <limits>
+#include <map>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "compile/arena.h"
+#include "compile/lowering.h"
+
+namespace nlsplit {
+
+// Where a value lies.
+struct Stored {
+  BufferId buffer;
+  ValueId as;  // the root, or the view of it whose type the buffer has
+};
+
+class DeviceBuffers {
+ public:
+  // layouts: [flow]: the block of channels that its messages are stored in; 0: row-major.
+  DeviceBuffers(const Lowering& lowering, const std::vector<int>& layouts, int device, DeviceProgram& out);
+  DeviceBuffers(const DeviceBuffers&) = delete;
+  DeviceBuffers& operator=(const DeviceBuffers&) = delete;
+
+  // Those of the Program's inputs, at the source, and of its outputs, at the sink.
+  void add_inputs();
+  void add_outputs();
+  // Outputs that have to be copied, and to where.
+  const std::vector<std::pair<ValueId, BufferId>>& copied_outputs() const { return copies_; }
+
+  // Each root of a computed value or input has up to two places that all slots share, one in each layout: the one it is
+  // made in, and the one its messages have. A reader that wants another layout gets a copy of its own stage.
+  Stored& place_of(ValueId root, int block) { return (block == 0 ? row_major_ : blocked_)[root.index()]; }
+  // `as` says under which type if it is row-major.
+  Stored storage(ValueId root, int block, ValueId as);
+  // What a recomputation makes of it; row-major.
+  Stored recomputed(ValueId root);
+  BufferId message(const Flow& flow);
+  BufferId received(ValueId root) const { return row_major_[root.index()].buffer; }  // in training
+  const Stored& copy_of_stage(int stage, ValueId root, int block);
+  // A value as itself, given where its root is stored.
+  BufferId seen_as(const Stored& stored, ValueId value);
+
+  // A weight that no update changes, as a kernel takes it: packed for its input if packed > 0.
+  BufferId weight(ValueId value, const std::string& kernel, size_t input, Bytes packed);
+  // A weight that an update changes, or what an optimizer keeps of one.
+  bool is_state(ValueId root) const { return states_[root.index()]; }
+  BufferId state(ValueId root);
+  // The sum over micro-batches of a trained weight's gradient. All of a stage lie in one buffer, so that they are
+  // reduced at once. trained: an index of StepNodes::trained.
+  Operand gradient(int stage, size_t trained);
+  Operand gradients(int stage);  // all of them; none: the stage trains nothing
+
+  BufferId add_message(const std::string& name, const TensorType& type);  // of a collective
+  BufferId workspace(Bytes needed);
+  BufferId credit_in() { return known(credit_in_, "credit_in", BufferKind::comm); }
+  BufferId credit_out() { return known(credit_out_, "credit_out", BufferKind::comm); }
+  BufferId token() { return known(token_, "token", BufferKind::state); }
+
+  // Notes what an instruction touches. moment: its place in the work of its stage and phase, the same in all segments
+  // of these.
+  void note(const Segment& segment, const Instr& instr, int64_t moment);
+  // Settles the workspace's size and the kinds of buffers.
+  void settle();
+  // Behind settle(): of each stage and phase, its scratch.
+  std::vector<std::vector<ScratchLifetime>> lifetimes() const;
+  // Whether micro-batches have instances of a buffer, whose number is to be found.
+  bool has_instances(BufferId buffer) const;
+
+ private:
+  struct Use {
+    bool open = false;                         // its kind is settled by its uses
+    bool transferred = false, shared = false;  // shared: by two groups
+    int group = -1;                            // stage and phase
+    int64_t first = std::numeric_limits<int64_t>::max(), last = -1;
+  };
+  struct StageGradients {
+    BufferId buffer;
+    int64_t elements = 0;
+    std::map<size_t, int64_t> begin;  // [index of StepNodes::trained]
+  };
+
+  bool runs_here(int stage) const;
+  int uses_of(const Flow& flow) const;
+  std::string free_name(ValueId value);
+  std::string own_name(ValueId value);
+  std::string unique_name(const std::string& wanted);
+  std::string layout_name(ValueId root, int block);
+  BufferId add_buffer(Buffer buffer);
+  BufferId add_stored(const std::string& name, const TensorType& type, BufferKind kind, int banks);
+  BufferId add_open(const std::string& name, const TensorType& type, int banks);
+  ValueId received_as(const Flow& flow) const;
+  BufferId known(BufferId& buffer, std::string_view name, BufferKind kind);
+  StageGradients& gradients_of(int stage);
+
+  const Lowering& l_;
+  const Graph& g_;
+  const std::vector<int>& layouts_;
+  int d_;
+  DeviceProgram& out_;
+  std::vector<int> stages_here_;
+  std::vector<Stored> row_major_, blocked_;  // [root value]
+  std::map<ValueId, Stored> recomputed_;
+  std::map<std::tuple<int, ValueId, int>, Stored> copies_of_stage_;  // by stage, root and layout
+  std::map<std::pair<BufferId, ValueId>, BufferId> views_;
+  std::vector<bool> named_;                              // [value]: a buffer has its name
+  std::unordered_set<std::string> names_;                // of buffers; values' names too once a name is made up
+  bool knows_values_ = false;                            // names_ holds them
+  std::unordered_multimap<uint64_t, BufferId> weights_;  // by content
+  std::vector<bool> states_;                             // [value]
+  std::map<int, StageGradients> gradients_;              // by stage
+  std::vector<std::pair<ValueId, BufferId>> copies_;
+  std::vector<Use> uses_;  // [buffer]
+  BufferId workspace_;
+  BufferId credit_in_, credit_out_, token_;
+};
+
+}  // namespace nlsplit

@@ -1,0 +1,92 @@
+#include "compile/compile.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <optional>
+
+#include "compile/lowering.h"
+#include "compile/print.h"
+
+namespace nlsplit {
+namespace {
+
+// The passes behind `split`.
+Result<Program> lower(Lowering& lowering, const CompileOptions& options) {
+  const auto report = [&](std::string_view pass, auto print) {
+    if (options.after_pass) options.after_pass(pass, print(lowering));
+  };
+  RETURN_IF_ERROR(place(lowering));
+  report("place", print_placement);
+  RETURN_IF_ERROR(schedule(lowering, options.table));
+  report("schedule", print_schedule);
+  RETURN_IF_ERROR(exchange(lowering));
+  report("exchange", print_messages);
+  allocate(lowering);
+  report("allocate", print_program);
+  return std::move(lowering.program);
+}
+
+}  // namespace
+
+Result<Compiled> compile(const KernelGraph& graph, const Plan& plan, const Cluster& cluster, const Endpoints& endpoints,
+                         const CostTable* costs, const CompileOptions& options) {
+  if (options.after_pass) options.after_pass("choose_kernels", print_kernels(graph));
+  Compiled compiled;
+  Lowering lowering;
+  lowering.network = &graph;
+  lowering.plan = &plan;
+  lowering.cluster = &cluster;
+  lowering.costs = costs;
+  lowering.endpoints = endpoints;
+  SplitPlan split;
+  if (has_splits(plan)) {
+    ASSIGN_OR_RETURN(split, expand_plan(graph, plan, cluster, costs == nullptr ? nullptr : costs->preference()));
+    lowering.network = &split.kernels;
+    lowering.plan = &split.plan;
+    compiled.slices = std::move(split.slices);
+    compiled.notes = std::move(split.notes);
+    compiled.promise = std::move(split.promise);
+    if (options.after_pass) options.after_pass("split", print_split(split.kernels, split.plan, cluster));
+  }
+  ASSIGN_OR_RETURN(compiled.program, lower(lowering, options));
+  if (has_splits(plan)) {  // named after the plan that was asked for
+    compiled.program.name =
+        fmt::format("{} [{}]", graph.graph.name, fmt::join(stage_parts(plan, graph.graph, cluster), ", "));
+  }
+  return compiled;
+}
+
+Result<Program> compile_unsplit(const KernelGraph& graph, int micro_batches, const Device& device,
+                                const std::string& host) {
+  Cluster cluster;
+  cluster.hosts.push_back({host, false});
+  cluster.devices.push_back(device);
+  cluster.devices[0].host = HostId(0);
+  Plan plan;
+  plan.stages.push_back({graph.input_parts, graph.graph.nodes.size(), {DeviceId(0)}});
+  plan.micro_batches = micro_batches;
+  if (graph.training) plan.schedule = "1f1b";  // on one device the least memory
+  ASSIGN_OR_RETURN(Compiled compiled, compile(graph, plan, cluster, {HostId(0), HostId(0)}, nullptr));
+  return std::move(compiled.program);
+}
+
+Result<ScheduleInput> schedule_input(const KernelGraph& graph, const Plan& plan, const Cluster& cluster,
+                                     const CostTable* costs) {
+  Lowering lowering;
+  lowering.network = &graph;
+  lowering.plan = &plan;
+  lowering.cluster = &cluster;
+  lowering.costs = costs;
+  lowering.endpoints = {HostId(0), HostId(0)};
+  SplitPlan split;
+  if (has_splits(plan)) {
+    ASSIGN_OR_RETURN(split, expand_plan(graph, plan, cluster, costs == nullptr ? nullptr : costs->preference()));
+    lowering.network = &split.kernels;
+    lowering.plan = &split.plan;
+  }
+  RETURN_IF_ERROR(place(lowering));
+  return make_schedule_input(lowering, true);
+}
+
+}  // namespace nlsplit

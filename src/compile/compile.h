@@ -1,0 +1,59 @@
+// compile(): a graph cut by a plan becomes a Program. The only place where kernels, buffers, instances, orders and
+// messages are decided. The way there (lowering.h has what the passes hand on):
+//
+//   Graph → choose_kernels (kernel_graph.h), in training of the graph with its gradients (step_graph.h) → KernelGraph
+//         → split → place → schedule → exchange → allocate → Program
+//
+//   ASSIGN_OR_RETURN(KernelGraph graph, choose_kernels(std::move(at_micro_batch), {Isa::v3}));
+//   ASSIGN_OR_RETURN(Compiled compiled, compile(graph, plan, cluster, {source, sink}, &costs));
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compile/kernel_graph.h"
+#include "compile/split.h"
+#include "cost/cost_table.h"
+#include "partition/plan.h"
+#include "program/program.h"
+#include "schedule/schedules.h"
+
+namespace nlsplit {
+
+struct Compiled {
+  Program program;
+  std::vector<WeightSlice> slices;  // of a plan that splits layers: what its weights are cut to (add_slices)
+  std::vector<PlanNote> notes;      // of such a plan
+  Promise promise;                  // how near to the unsplit results it comes
+};
+
+struct CompileOptions {
+  const SlotTable* table = nullptr;  // instead of what the plan's schedule makes
+  // Told after each pass its name and what it made, as text.
+  std::function<void(std::string_view pass, const std::string& text)> after_pass = {};
+};
+
+// The Program's devices are the plan's in order of first use, then an endpoint for the source or sink host if none of
+// them is on it. costs decide only the order of slots (a replica twice as fast takes more turns) and the kernels of
+// shards, never results; nullptr: all devices alike. In training there are no outputs to deliver: the execution ends
+// with the last update.
+//
+// Errors: the plan does not fit the graph; what expand_plan says; unknown schedule, or one that does not exist for this
+// plan; a table that is not of this plan (a micro-batch that runs nowhere or twice, a slot on a device that does not
+// have the stage); an output that is a constant; in training, a weight that two stages share. Memory is verify's
+// business.
+Result<Compiled> compile(const KernelGraph& graph, const Plan& plan, const Cluster& cluster, const Endpoints& endpoints,
+                         const CostTable* costs, const CompileOptions& options = {});
+
+// The whole graph on one device, source and sink there too: what --check compares with, and what profiling measures.
+Result<Program> compile_unsplit(const KernelGraph& graph, int micro_batches, const Device& device,
+                                const std::string& host);
+
+// What the plan's schedule is told: stages, devices (numbered in order of first use), times, in training also what is
+// kept and the memory left for it; of a plan with splits, of the plan it expands to.
+Result<ScheduleInput> schedule_input(const KernelGraph& graph, const Plan& plan, const Cluster& cluster,
+                                     const CostTable* costs);
+
+}  // namespace nlsplit

@@ -1,0 +1,521 @@
+// Pass `allocate`: each device's segments, buffers, instances and places.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "compile/buffers.h"
+#include "compile/instances.h"
+#include "compile/reduce_gradients.h"
+#include "kernels/layout.h"
+#include "program/in_place.h"
+
+namespace nlsplit {
+namespace {
+
+// [isa][node]: index of its desc in the Program, or -1.
+using Interned = std::map<Isa, std::vector<int>>;
+
+class DeviceWriter {
+ public:
+  DeviceWriter(const Lowering& lowering, const std::vector<int>& layouts, int device, Interned& interned,
+               Program& program)
+      : l_(lowering),
+        graph_(*lowering.graph),
+        g_(lowering.graph->graph),
+        layouts_(layouts),
+        d_(device),
+        program_(program),
+        out_(program.devices[at(device)]),
+        buffers_(lowering, layouts, device, out_),
+        available_(g_.values.size()) {
+    if (l_.training != nullptr) {
+      state_of_.resize(g_.values.size());
+      for (const StateUpdate& update : l_.training->nodes.updates) state_of_[update.value.index()] = update.state;
+    }
+    if (out_.kind == DeviceKind::host) return;
+    chosen_ = &graph_.chosen.at(out_.isa);
+    kernels_ = &graph_.kernels.at(out_.isa);
+    interned_ = &interned[out_.isa];
+    if (interned_->empty()) interned_->assign(g_.nodes.size(), -1);
+  }
+
+  void write() {
+    if (d_ == l_.source) buffers_.add_inputs();
+    if (d_ == l_.sink) buffers_.add_outputs();
+    for (const OrderedSlot& slot : l_.slots[at(d_)]) {
+      const int m = slot.phase == Phase::step ? -1 : slot.micro_batch;
+      out_.order.push_back({variant_of(slot), m, {}});
+    }
+    buffers_.settle();
+    std::erase_if(in_place_, [&](const InPlace& pair) {
+      return out_.buffer(pair.result).kind != BufferKind::scratch || out_.buffer(pair.held).kind != BufferKind::scratch;
+    });
+    assign_instances(instance_rules(), l_.micro_batches(), out_);
+    place_buffers(out_, buffers_.lifetimes(), in_place_);
+  }
+
+ private:
+  // In training a message is there from when it is sent, and the schedule's order says how many are in flight.
+  InstanceRules instance_rules() const {
+    const bool training = l_.training != nullptr;
+    InstanceRules rules;
+    rules.as_many_as_live = training;
+    rules.room = l_.table.room;
+    for (size_t b = 0; b < out_.buffers.size(); ++b) rules.instanced.push_back(buffers_.has_instances(BufferId(b)));
+    const std::vector<OrderedSlot>& slots = l_.slots[at(d_)];
+    for (size_t i = 0; i < slots.size(); ++i) {
+      InstanceRules::SlotTime& of = rules.slots.emplace_back();
+      of.time = training ? slots[i].time : static_cast<double>(i);
+      for (size_t r = 0; training && r < slots[i].recvs.size(); ++r) {
+        const ValueId root = l_.flows[at(slots[i].recvs[r].flow)].root;
+        of.arrivals.emplace_back(buffers_.received(root), slots[i].received_at[r]);
+      }
+    }
+    return rules;
+  }
+
+  bool is_credit(const Port& port) const { return at(port.flow) == l_.flows.size(); }
+  int made_in(ValueId root) const { return chosen_ == nullptr ? 0 : chosen_->made_in[root.index()]; }
+
+  // ---- Instructions. A moment counts them in the work of their stage and phase: first what is received, then by the
+  // node, which has the same number in all variants of a segment.
+  static constexpr int64_t moments_of_node = int64_t{1} << 20;
+  void begin_node(size_t n) { moment_ = (static_cast<int64_t>(n) + 1) * moments_of_node; }
+  void begin_end() { begin_node(g_.nodes.size()); }
+
+  void emit(Segment& segment, Instr instr) {
+    buffers_.note(segment, instr, moment_);
+    if (moment_ > 0) ++moment_;
+    segment.instrs.push_back(std::move(instr));
+  }
+
+  // ---- Where values are
+
+  // In which layouts a root can be read in the segment being made.
+  struct Available {
+    int segment = -1;  // else outdated
+    bool row_major = false, blocked = false;
+    int copies = 0;  // bit 0: the row-major one is the stage's own copy; bit 1: the blocked one is
+    bool has(int block) const { return block == 0 ? row_major : blocked; }
+    bool copied(int block) const { return (copies & (block == 0 ? 1 : 2)) != 0; }
+    void set(int block) { (block == 0 ? row_major : blocked) = true; }
+  };
+
+  // The same values in another layout.
+  void emit_reorder(Segment& segment, ValueId root, const Stored& from, int from_block, const Stored& to,
+                    int to_block) {
+    const ComputeDesc desc = reorder_desc(with_block(g_.value(root).type, from_block), to_block, out_.isa);
+    Instr instr;
+    instr.opcode = Opcode::compute;
+    instr.desc = intern_desc(program_, desc);
+    instr.reads = {{buffers_.seen_as(from, root)}};
+    instr.writes = {{buffers_.seen_as(to, root)}};
+    instr.label =
+        fmt::format("{} {}", g_.value(root).name, to_block == 0 ? "row-major" : fmt::format("in c{}", to_block));
+    emit(segment, std::move(instr));
+  }
+
+  // A part of an input, taken out of it.
+  Instr cut_input(ValueId part, const Stored& to) {
+    const Node& node = g_.node(g_.value(part).producer);
+    Instr instr;
+    instr.opcode = Opcode::pack;
+    instr.reads = {{buffers_.place_of(node.inputs[0], 0).buffer}};
+    instr.writes = {{buffers_.seen_as(to, part)}};
+    instr.axis = static_cast<int>(attr_ints(node.attrs, "axes")[0]);
+    instr.begin = attr_ints(node.attrs, "starts")[0];
+    instr.end = attr_ints(node.attrs, "ends")[0];
+    instr.label = graph_.labels[g_.value(part).producer.index()];
+    return instr;
+  }
+
+  bool made_by(int stage, ValueId root) const {
+    const Value& value = g_.value(root);
+    return value.kind == ValueKind::node && l_.nodes.of_node[value.producer.index()] == stage;
+  }
+  // What the forward pass has made is taken from its repetition, where there is one.
+  bool from_repetition(const Segment& segment, ValueId root) const {
+    return l_.recomputes() && segment.phase != Phase::forward && segment.phase != Phase::step &&
+           made_by(segment.stage, root) && l_.phase_of(root) == NodePhase::forward;
+  }
+
+  // Where the next computation of a stage finds a root in the layout it wants; reordered before it if need be.
+  Stored wanted(Segment& segment, ValueId root, int block) {
+    if (from_repetition(segment, root)) return buffers_.recomputed(root);
+    Available& there = available_[root.index()];
+    const int number = static_cast<int>(out_.segments.size());  // of the segment being made
+    if (there.segment != number) {
+      there = {number, false, false, 0};
+      const int f = l_.flow_of[root.index()];
+      if (l_.training != nullptr && made_by(segment.stage, root)) {  // in an earlier phase; training is row-major
+        there.set(0);
+        (void)buffers_.storage(root, 0, root);
+      } else if (d_ == l_.source && graph_.is_input_part(root)) {
+        emit(segment, cut_input(root, buffers_.copy_of_stage(segment.stage, root, 0)));
+        there.set(0);
+        there.copies = 1;
+      } else {
+        CHECK(f >= 0, "a value from another stage is in no message");
+        there.set(layouts_[at(f)]);
+        (void)buffers_.message(l_.flows[at(f)]);
+      }
+    }
+    const auto stored = [&](int in_block) {
+      return there.copied(in_block) ? buffers_.copy_of_stage(segment.stage, root, in_block)
+                                    : buffers_.place_of(root, in_block);
+    };
+    if (there.has(block)) return stored(block);
+    const int have = block == 0 ? static_cast<int>(vector_width(out_.isa)) : 0;
+    const Stored copy = buffers_.copy_of_stage(segment.stage, root, block);
+    emit_reorder(segment, root, stored(have), have, copy, block);
+    there.set(block);
+    there.copies |= block == 0 ? 1 : 2;
+    return copy;
+  }
+
+  BufferId weight(ValueId value, const std::string& kernel, size_t input, Bytes packed) {
+    const ValueId root = graph_.root[value.index()];
+    if (buffers_.is_state(root)) return buffers_.seen_as({buffers_.state(root), root}, value);
+    if (value == root) return buffers_.weight(value, kernel, input, packed);
+    return buffers_.seen_as({buffers_.weight(root, "", 0, bytes(0)), root}, value);  // a view of a constant
+  }
+
+  // Of an update: the index of the weight it trains; it reads the sum of the weight's gradients over all micro-batches.
+  // into: where the result goes; none: to its own place.
+  void compute(Segment& segment, size_t n, const std::optional<Operand>& into = std::nullopt,
+               const std::optional<size_t>& update = std::nullopt) {
+    begin_node(n);
+    const Node& node = g_.nodes[n];
+    const NodeKernel& kernel = (*kernels_)[n];
+    const ComputeDesc& desc = chosen_->descs[n];
+    Instr instr;
+    instr.opcode = Opcode::compute;
+    instr.reads.reserve(desc.inputs.size());
+    const auto read = [&](ValueId value) {
+      if (!value.valid()) return;
+      const size_t i = instr.reads.size();
+      const ValueId root = graph_.root[value.index()];
+      if (g_.value(root).kind == ValueKind::weight)
+        instr.reads.push_back({weight(value, desc.kernel, i, kernel.packed[i])});
+      else if (update)
+        instr.reads.push_back(buffers_.gradient(segment.stage, *update));
+      else
+        instr.reads.push_back({buffers_.seen_as(wanted(segment, root, desc.inputs[i].block), value)});
+    };
+    for (const ValueId value : node.inputs) read(value);
+    for (const EpilogueStep& step : node.epilogue) read(step.operand);
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      const ValueId value = node.outputs[i];
+      if (into)
+        instr.writes.push_back(*into);
+      else if (update)
+        instr.writes.push_back({buffers_.state(state_of_[value.index()])});
+      else if (from_repetition(segment, value))
+        instr.writes.push_back({buffers_.seen_as(buffers_.recomputed(value), value)});
+      else
+        instr.writes.push_back({buffers_.seen_as(buffers_.storage(value, desc.outputs[i].block, value), value)});
+    }
+    if (kernel.kernel != nullptr) {
+      const Bytes workspace = workspace_of(*kernel.kernel, desc, out_.isa, out_.cores);
+      if (workspace.value() > 0) instr.workspace = {buffers_.workspace(workspace)};
+    }
+    instr.label = graph_.labels[n];
+    int& index = (*interned_)[kernel.same_as];  // after its operands': descs are in order of first use
+    if (index < 0) {
+      index = static_cast<int>(program_.descs.size());
+      program_.descs.push_back(desc);
+    }
+    instr.desc = index;
+    if (kernel.kernel != nullptr && !update) note_in_place(instr, in_place_inputs(*kernel.kernel, desc));
+    emit(segment, std::move(instr));
+    for (const ValueId value : node.outputs) {
+      if (into || update || from_repetition(segment, value)) continue;
+      const int made = made_in(value), f = l_.flow_of[value.index()];
+      Available& there = available_[value.index()];
+      there = {static_cast<int>(out_.segments.size()), false, false, 0};
+      there.set(made);
+      if (f < 0 || layouts_[at(f)] == made) continue;
+      const int block = layouts_[at(f)];
+      const BufferId message = buffers_.message(l_.flows[at(f)]);
+      CHECK(message.valid(), "a message without a buffer");
+      emit_reorder(segment, value, buffers_.place_of(value, made), made, buffers_.place_of(value, block), block);
+      there.set(block);
+    }
+  }
+
+  // The operands that the only result may overwrite, if all turn out to be scratch.
+  void note_in_place(const Instr& instr, uint64_t reads) {
+    if (reads == 0) return;
+    const BufferId result = out_.root(instr.writes[0].buffer);
+    for (const Operand& read : instr.reads) {
+      const BufferId held = out_.root(read.buffer);
+      if (may_overwrite(out_, instr, reads, held)) in_place_.push_back({result, held});
+    }
+  }
+
+  // ---- Messages
+
+  static Instr transfer(Opcode opcode, BufferId buffer, const Port& port) {
+    Instr instr;
+    instr.opcode = opcode;
+    (opcode == Opcode::send ? instr.reads : instr.writes).push_back({buffer});
+    instr.peer = port.peer;
+    instr.tag = port.flow;
+    return instr;
+  }
+  static Instr copy(Operand from, Operand to, std::string label) {
+    Instr instr;
+    instr.opcode = Opcode::copy;
+    instr.reads = {from};
+    instr.writes = {to};
+    instr.label = std::move(label);
+    return instr;
+  }
+
+  // A credit's value means nothing: copying it is what makes the computations behind it wait for it, and it for those
+  // before.
+  void receive(Segment& segment, const OrderedSlot& slot) {
+    moment_ = 0;
+    for (const Port& port : slot.recvs) {
+      const BufferId buffer = is_credit(port) ? buffers_.credit_in() : buffers_.message(l_.flows[at(port.flow)]);
+      emit(segment, transfer(Opcode::recv, buffer, port));
+    }
+    if (std::ranges::any_of(slot.recvs, [this](const Port& port) { return is_credit(port); }))
+      emit(segment, copy({buffers_.credit_in()}, {buffers_.token()}, "credit"));
+  }
+  void send(Segment& segment, const Port& port) {
+    if (is_credit(port)) emit(segment, copy({buffers_.token()}, {buffers_.credit_out()}, "credit"));
+    const BufferId buffer = is_credit(port) ? buffers_.credit_out() : buffers_.message(l_.flows[at(port.flow)]);
+    emit(segment, transfer(Opcode::send, buffer, port));
+  }
+
+  // ---- Segments
+
+  // What leaves goes as soon as it is made.
+  void compute_and_send(Segment& segment, const OrderedSlot& slot, const std::vector<size_t>& nodes) {
+    size_t next = 0;
+    for (const size_t n : nodes) {
+      compute(segment, n);
+      for (; next < slot.sends.size() && !is_credit(slot.sends[next]); ++next) {
+        if (g_.value(l_.flows[at(slot.sends[next].flow)].root).producer.index() != n) break;
+        send(segment, slot.sends[next]);
+      }
+    }
+    begin_end();
+    for (; next < slot.sends.size() && is_credit(slot.sends[next]); ++next) send(segment, slot.sends[next]);
+    CHECK(next == slot.sends.size(), "a message that no instruction makes");
+  }
+
+  // Parts of inputs are cut out before they are sent.
+  void feed(Segment& segment, const OrderedSlot& slot) {
+    int cut = -1;
+    for (const Port& port : slot.sends) {
+      const Flow& flow = l_.flows[at(port.flow)];
+      if (port.flow != cut && graph_.is_input_part(flow.root)) {
+        const BufferId message = buffers_.message(flow);
+        emit(segment, cut_input(flow.root, {message, buffers_.place_of(flow.root, 0).as}));
+        cut = port.flow;
+      }
+      send(segment, port);
+    }
+  }
+
+  void collect(Segment& segment) {
+    for (const auto& [value, output] : buffers_.copied_outputs())
+      emit(segment, copy({buffers_.place_of(graph_.root[value.index()], 0).buffer}, {output}, g_.value(value).name));
+  }
+
+  // The forward nodes of a stage that must run again before its gradients, in order.
+  std::vector<size_t> nodes_again(int stage) const {
+    std::vector<bool> needed(g_.values.size(), false);
+    const auto read = [&](size_t n) {
+      for (const ValueId value : reads_of(g_.nodes[n])) needed[graph_.root[value.index()].index()] = true;
+    };
+    for (const auto* nodes : {&l_.nodes.input[at(stage)], &l_.nodes.weight[at(stage)]})
+      std::ranges::for_each(*nodes, read);
+    std::vector<size_t> again;
+    const std::vector<size_t>& forward = l_.nodes.forward[at(stage)];
+    for (auto n = forward.rbegin(); n != forward.rend(); ++n) {
+      if (std::ranges::none_of(g_.nodes[*n].outputs, [&](ValueId v) { return needed[v.index()]; })) continue;
+      read(*n);
+      again.push_back(*n);
+    }
+    std::ranges::reverse(again);
+    return again;
+  }
+
+  bool read_by_gradients(ValueId root) const {
+    return std::ranges::any_of(graph_.readers[root.index()],
+                               [&](size_t reader) { return l_.training->nodes.phases[reader] != NodePhase::step; });
+  }
+
+  // The first micro-batch writes the gradients, later ones add: gradient = gradient + part.
+  void weight_gradients(Segment& segment, const OrderedSlot& slot, bool first) {
+    const StepNodes& step = l_.training->nodes;
+    const int stage = slot.stage;
+    std::map<ValueId, std::vector<size_t>> gradient_of;  // root: weights
+    for (const size_t t : l_.nodes.trained[at(stage)]) gradient_of[graph_.root[step.gradients[t].index()]].push_back(t);
+    const auto add_up = [&](ValueId root) {
+      const Operand part{g_.value(root).kind == ValueKind::weight ? weight(root, "", 0, bytes(0))
+                                                                  : wanted(segment, root, 0).buffer};
+      for (const size_t t : gradient_of.at(root)) {
+        const Operand sum = buffers_.gradient(stage, t);
+        Instr instr = copy(part, sum, fmt::format("d {}", g_.value(step.trained[t]).name));
+        if (!first) {
+          instr.opcode = Opcode::reduce;
+          instr.reads = {sum, part};
+        }
+        emit(segment, std::move(instr));
+      }
+    };
+    for (const auto& [root, weights] : gradient_of) {  // made by I already
+      if (g_.value(root).kind != ValueKind::node || l_.phase_of(root) != NodePhase::weight) add_up(root);
+    }
+    for (const size_t n : l_.nodes.weight[at(stage)]) {
+      const ValueId made = g_.nodes[n].outputs[0];
+      const auto found = gradient_of.find(made);
+      const bool directly =
+          found != gradient_of.end() && first && found->second.size() == 1 && !read_by_gradients(made);
+      if (directly) {
+        compute(segment, n, buffers_.gradient(stage, found->second[0]));
+      } else {
+        compute(segment, n);
+        if (found != gradient_of.end()) add_up(made);
+      }
+    }
+    begin_end();
+    for (const Port& port : slot.sends) send(segment, port);  // of a backward in one piece
+  }
+
+  void step(Segment& segment, int stage) {
+    const Operand gradients = buffers_.gradients(stage);
+    if (gradients.end == 0) return;
+    const std::vector<int>& ring = l_.rings[at(stage)];
+    if (ring.size() > 1) {
+      moment_ = 0;
+      const int tag = static_cast<int>(l_.flows.size()) + stage;
+      for (Instr& instr : all_reduce_ring(segment, ring, d_, gradients, tag, [&](int64_t elements) {
+             return buffers_.add_message(fmt::format("chunk_{}", stage), {DType::f32, {elements}});
+           }))
+        emit(segment, std::move(instr));
+    }
+    for (const size_t t : l_.nodes.trained[at(stage)])
+      compute(segment, l_.training->nodes.update_nodes[t].index(), std::nullopt, t);
+  }
+
+  std::string segment_name(const OrderedSlot& slot, int number, bool first) const {
+    const std::string name = slot.stage == source_stage  ? "source"
+                             : slot.stage == ahead_stage ? "ahead"
+                             : slot.stage == l_.stages()
+                                 ? "sink"
+                                 : fmt::format("{}{}{}", name_of(slot.phase), slot.stage, first ? "_first" : "");
+    return number == 1 ? name : fmt::format("{}_{}", name, number);
+  }
+
+  Segment make_segment(const OrderedSlot& slot, int number, bool first) {
+    const bool sink = slot.stage == l_.stages();
+    Segment segment;
+    segment.name = segment_name(slot, number, first);
+    segment.stage = slot.stage < 0 || sink ? io_stage : slot.stage;
+    segment.shard = sink ? 1 : slot.stage == ahead_stage ? 2 : 0;
+    segment.phase = slot.phase;
+    receive(segment, slot);
+    if (segment.stage < 0) {
+      if (slot.stage == source_stage) feed(segment, slot);
+      if (sink) collect(segment);
+      return segment;
+    }
+    switch (slot.phase) {
+      case Phase::forward:
+        compute_and_send(segment, slot, l_.nodes.forward[at(slot.stage)]);
+        break;
+      case Phase::recompute:
+        compute_and_send(segment, slot, nodes_again(slot.stage));
+        break;
+      case Phase::input_gradient:
+        compute_and_send(segment, slot, l_.nodes.input[at(slot.stage)]);
+        break;
+      case Phase::weight_gradient:
+        weight_gradients(segment, slot, first);
+        break;
+      case Phase::step:
+        step(segment, slot.stage);
+        break;
+      case Phase::init:
+        CHECK(false, "no schedule has an init slot");
+    }
+    return segment;
+  }
+
+  // The segment of a slot: the one with the same work, peers and messages, made if there is none yet.
+  int variant_of(const OrderedSlot& slot) {
+    const bool first = slot.phase == Phase::weight_gradient && begun(slot.stage);
+    int number = 1;
+    for (const Variant& known : variants_) {
+      if (known.slot->stage != slot.stage || known.slot->phase != slot.phase || known.first != first) continue;
+      if (known.slot->recvs == slot.recvs && known.slot->sends == slot.sends) return known.segment;
+      ++number;
+    }
+    const int segment = static_cast<int>(out_.segments.size());
+    out_.segments.push_back(make_segment(slot, number, first));
+    variants_.push_back({&slot, segment, first});
+    return segment;
+  }
+  // Whether the stage's gradients have not been written before; they are now.
+  bool begun(int stage) {
+    if (std::ranges::find(begun_, stage) != begun_.end()) return false;
+    begun_.push_back(stage);
+    return true;
+  }
+
+  const Lowering& l_;
+  const KernelGraph& graph_;
+  const Graph& g_;
+  const std::vector<int>& layouts_;
+  int d_;
+  Program& program_;
+  DeviceProgram& out_;
+  const Assignment* chosen_ = nullptr;
+  const std::vector<NodeKernel>* kernels_ = nullptr;
+  std::vector<int>* interned_ = nullptr;
+  DeviceBuffers buffers_;
+  std::vector<Available> available_;  // [root value]
+  std::vector<ValueId> state_of_;     // [value]: the state that it updates; empty: inference
+  std::vector<InPlace> in_place_;
+  int64_t moment_ = 0;
+  struct Variant {
+    const OrderedSlot* slot;
+    int segment;
+    bool first;
+  };
+  std::vector<Variant> variants_;  // the slot a segment was made for
+  std::vector<int> begun_;         // stages whose gradients have been written
+};
+
+// Messages travel in the layout they are made in where all devices of the plan have one level, so blocks of one size;
+// else row-major. Inputs, outputs, and all of training are row-major in any case.
+std::vector<int> flow_layouts(const Lowering& lowering) {
+  std::vector<int> layouts(lowering.flows.size(), 0);
+  if (lowering.training != nullptr) return layouts;
+  const Cluster& cluster = *lowering.cluster;
+  const Isa isa = cluster.devices[0].isa;
+  if (std::ranges::any_of(cluster.devices, [&](const Device& device) { return device.isa != isa; })) return layouts;
+  for (size_t f = 0; f < layouts.size(); ++f) {
+    const Flow& flow = lowering.flows[f];
+    if (flow.producer == source_stage || flow.consumers.back() == lowering.stages()) continue;
+    layouts[f] = lowering.graph->chosen.at(isa).made_in[flow.root.index()];
+  }
+  return layouts;
+}
+
+}  // namespace
+
+void allocate(Lowering& lowering) {
+  const std::vector<int> layouts = flow_layouts(lowering);
+  Interned interned;
+  for (size_t d = 0; d < lowering.program.devices.size(); ++d)
+    DeviceWriter(lowering, layouts, static_cast<int>(d), interned, lowering.program).write();
+}
+
+}  // namespace nlsplit

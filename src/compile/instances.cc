@@ -1,0 +1,117 @@
+#include "compile/instances.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "base/index.h"
+
+namespace nlsplit {
+namespace {
+
+// One micro-batch's value of a buffer.
+struct Life {
+  double begin = std::numeric_limits<double>::infinity(), end = -1;
+  int instance = 0;
+  bool lives() const { return end >= 0; }
+};
+
+struct Touched {
+  std::vector<std::vector<BufferId>> instanced, whole;  // [segment]: by buffer; whole: inputs and outputs
+  std::vector<bool> leaves;                             // [buffer]: it is sent
+};
+
+Touched find_touched(const DeviceProgram& device, const std::vector<bool>& instanced) {
+  Touched touched{std::vector<std::vector<BufferId>>(device.segments.size()),
+                  std::vector<std::vector<BufferId>>(device.segments.size()),
+                  std::vector<bool>(device.buffers.size(), false)};
+  std::vector<size_t> seen_in(device.buffers.size(), device.segments.size());
+  for (size_t s = 0; s < device.segments.size(); ++s) {
+    for (const Instr& instr : device.segments[s].instrs) {
+      for (const auto* operands : {&instr.reads, &instr.writes}) {
+        for (const Operand& operand : *operands) {
+          if (!operand.buffer.valid()) continue;
+          const BufferId root = device.root(operand.buffer);
+          if (instr.opcode == Opcode::send) touched.leaves[root.index()] = true;
+          if (std::exchange(seen_in[root.index()], s) == s) continue;
+          const BufferKind kind = device.buffer(root).kind;
+          if (kind == BufferKind::input || kind == BufferKind::output)
+            touched.whole[s].push_back(root);
+          else if (instanced[root.index()])
+            touched.instanced[s].push_back(root);
+        }
+      }
+    }
+    std::ranges::sort(touched.instanced[s]);
+    std::ranges::sort(touched.whole[s]);
+  }
+  return touched;
+}
+
+// Round robin past instances that are in use; answers how many there are.
+int share_instances(std::vector<Life>& lives, size_t at_least) {
+  std::vector<Life*> sorted;
+  for (Life& life : lives) {
+    if (life.lives()) sorted.push_back(&life);
+  }
+  std::ranges::stable_sort(sorted, {}, &Life::begin);
+  std::vector<double> until(at_least, -1);
+  size_t next = 0;
+  for (Life* life : sorted) {
+    size_t instance = until.size();
+    for (size_t k = 0; k < until.size() && instance == until.size(); ++k) {
+      if (until[(next + k) % until.size()] < life->begin) instance = (next + k) % until.size();
+    }
+    if (instance == until.size()) until.push_back(0);
+    until[instance] = life->end;
+    next = (instance + 1) % until.size();
+    life->instance = static_cast<int>(instance);
+  }
+  return static_cast<int>(until.size());
+}
+
+}  // namespace
+
+void assign_instances(const InstanceRules& rules, int micro_batches, DeviceProgram& device) {
+  const Touched touched = find_touched(device, rules.instanced);
+  std::vector<std::vector<Life>> lives(device.buffers.size());  // [buffer][micro-batch]
+  const auto life_of = [&](BufferId buffer, int m) -> Life& {
+    std::vector<Life>& of = lives[buffer.index()];
+    if (of.empty()) of.resize(at(micro_batches));
+    return of[at(m)];
+  };
+  for (size_t i = 0; i < device.order.size(); ++i) {
+    const Slot& slot = device.order[i];
+    for (const BufferId b : touched.instanced[at(slot.segment)]) {
+      Life& life = life_of(b, slot.micro_batch);
+      life.begin = std::min(life.begin, rules.slots[i].time);
+      life.end = std::max(life.end, rules.slots[i].time);
+    }
+    for (const auto& [buffer, sent_at] : rules.slots[i].arrivals) {
+      Life& life = life_of(device.root(buffer), slot.micro_batch);
+      life.begin = std::min(life.begin, sent_at);
+    }
+  }
+  constexpr size_t double_buffer = 2;
+  for (size_t b = 0; b < lives.size(); ++b) {
+    if (lives[b].empty()) continue;
+    size_t at_least = at(device.buffers[b].banks);
+    if (rules.as_many_as_live) {
+      const auto count = static_cast<size_t>(std::ranges::count_if(lives[b], &Life::lives));
+      at_least = std::max(touched.leaves[b] && count > 1 ? double_buffer : 0, std::min(count, at(rules.room)));
+    }
+    device.buffers[b].banks = share_instances(lives[b], at_least);
+  }
+  for (Slot& slot : device.order) {
+    for (const BufferId b : touched.instanced[at(slot.segment)]) {
+      if (const int instance = life_of(b, slot.micro_batch).instance; instance != 0)
+        slot.banks.push_back({b, instance});
+    }
+    for (const BufferId b : touched.whole[at(slot.segment)]) {
+      if (slot.micro_batch > 0) slot.banks.push_back({b, slot.micro_batch});
+    }
+    std::ranges::sort(slot.banks, {}, &BankUse::buffer);
+  }
+}
+
+}  // namespace nlsplit

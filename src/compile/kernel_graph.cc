@@ -1,0 +1,143 @@
+#include "compile/kernel_graph.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "base/hash.h"
+#include "kernels/without_kernel.h"
+
+namespace nlsplit {
+namespace {
+
+std::string label_of(const Node& node) {
+  std::string label = node.name;
+  for (const EpilogueStep& step : node.epilogue) label += ", " + step.name;
+  return label;
+}
+
+std::vector<ValueId> find_roots(const Graph& graph) {
+  std::vector<ValueId> root;
+  for (size_t v = 0; v < graph.values.size(); ++v) root.push_back(ValueId(v));
+  for (const Node& node : graph.nodes) {
+    if (is_view(node.op)) root[node.outputs[0].index()] = root[node.inputs[0].index()];
+  }
+  return root;
+}
+
+NodeKernel facts_of(const ComputeDesc& desc, Isa isa) {
+  NodeKernel facts;
+  facts.packed.assign(desc.inputs.size(), bytes(0));
+  if (has_no_kernel(desc)) return facts;
+  facts.kernel = find_kernel(desc.kernel);
+  CHECK(facts.kernel != nullptr, "a chosen kernel is not in the catalogue");
+  if (facts.kernel->packed_bytes == nullptr) return facts;
+  for (size_t i = 0; i < desc.inputs.size(); ++i) facts.packed[i] = facts.kernel->packed_bytes(desc, i, isa);
+  return facts;
+}
+
+// computed: [node], the others have no readers; empty: all are.
+KernelGraph with_readers(Graph graph, const std::vector<bool>& computed) {
+  KernelGraph result;
+  result.graph = std::move(graph);
+  result.root = find_roots(result.graph);
+  result.readers.resize(result.graph.values.size());
+  for (size_t n = 0; n < result.graph.nodes.size(); ++n) {
+    const Node& node = result.graph.nodes[n];
+    result.labels.push_back(label_of(node));
+    result.computed.push_back(computed.empty() ? !is_view(node.op) : computed[n]);
+    if (!result.computed[n]) continue;
+    for (const ValueId value : reads_of(node)) {
+      std::vector<size_t>& readers = result.readers[result.root[value.index()].index()];
+      if (readers.empty() || readers.back() != n) readers.push_back(n);
+    }
+  }
+  return result;
+}
+
+// Facts of the kernels; equal computations are found.
+std::vector<NodeKernel> kernels_of(const Graph& graph, const std::vector<ComputeDesc>& descs, Isa isa) {
+  std::vector<NodeKernel> kernels;
+  std::unordered_multimap<uint64_t, size_t> by_signature;
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    if (is_view(graph.nodes[n].op)) {
+      kernels.push_back({n, nullptr, {}});
+      continue;
+    }
+    NodeKernel& facts = kernels.emplace_back(facts_of(descs[n], isa));
+    facts.same_as = n;
+    const uint64_t key = hash_text(signature(descs[n]));
+    const auto [begin, end] = by_signature.equal_range(key);
+    const auto same = std::find_if(begin, end, [&](const auto& entry) { return descs[entry.second] == descs[n]; });
+    if (same != end)
+      facts.same_as = same->second;
+    else
+      by_signature.emplace(key, n);
+  }
+  return kernels;
+}
+
+Status choose(KernelGraph& graph, const std::vector<Isa>& levels, const KernelPreference& prefer,
+              const std::vector<ValueId>& trained, const WantedKernels& wanted) {
+  for (const Isa isa : levels) {
+    if (graph.chosen.contains(isa)) continue;
+    const auto found = wanted.find(isa);
+    ASSIGN_OR_RETURN(graph.chosen[isa],
+                     assign_kernels(graph.graph, isa, prefer, trained,
+                                    found == wanted.end() ? std::span<const std::string>() : found->second));
+    graph.kernels[isa] = kernels_of(graph.graph, graph.chosen[isa].descs, isa);
+  }
+  return ok_status();
+}
+
+// The network's nodes have the kernels that they have in the step.
+void take_from_step(const KernelGraph& step, KernelGraph& network) {
+  const auto nodes = static_cast<std::ptrdiff_t>(network.graph.nodes.size());
+  for (const auto& [isa, chosen] : step.chosen) {
+    CHECK(chosen.reorders.empty(), "training works row-major");
+    Assignment& own = network.chosen[isa];
+    own.descs.assign(chosen.descs.begin(), chosen.descs.begin() + nodes);
+    own.made_in.assign(network.graph.values.size(), 0);
+    const std::vector<NodeKernel>& kernels = step.kernels.at(isa);  // the first that are the same come before
+    network.kernels[isa].assign(kernels.begin(), kernels.begin() + nodes);
+  }
+}
+
+}  // namespace
+
+int64_t samples_of(const Graph& graph) {
+  if (graph.inputs.empty() || graph.value(graph.inputs[0]).type.shape.empty()) return 1;
+  return graph.value(graph.inputs[0]).type.shape[0];
+}
+
+WantedKernels wanted_kernels(const KernelGraph& whole, std::span<const int> origin) {
+  WantedKernels wanted;
+  for (const auto& [isa, chosen] : whole.chosen) {
+    for (const int node : origin)
+      wanted[isa].push_back(node < 0 ? std::string() : chosen.descs[static_cast<size_t>(node)].kernel);
+  }
+  return wanted;
+}
+
+Result<KernelGraph> choose_kernels(Graph at_micro_batch, const std::vector<Isa>& levels, const KernelPreference& prefer,
+                                   const std::optional<TrainingOptions>& training, const WantedKernels& wanted) {
+  KernelGraph result = with_readers(std::move(at_micro_batch), {});
+  if (!training) {
+    RETURN_IF_ERROR(choose(result, levels, prefer, {}, wanted));
+    return result;
+  }
+  ASSIGN_OR_RETURN(StepGraph step, step_graph(result.graph, *training));
+  Training made;
+  made.options = *training;
+  made.step = with_readers(std::move(step.graph), step.nodes.computed);
+  std::vector<ValueId> states;
+  for (const StateUpdate& update : step.nodes.updates) states.push_back(update.state);
+  RETURN_IF_ERROR(choose(made.step, levels, prefer, states, {}));
+  made.nodes = std::move(step.nodes);
+  take_from_step(made.step, result);
+  result.training = std::make_shared<const Training>(std::move(made));
+  return result;
+}
+
+}  // namespace nlsplit

@@ -1,0 +1,137 @@
+// The passes of compile(), in their order, and what they hand on. Each pass reads what the passes before it filled in,
+// and fills in its own part. print.h shows a Lowering after each pass.
+//
+//   place      which device has which stage; which nodes a stage computes in which phase; which values cross stages
+//   schedule   the order of each device's slots (schedule/schedules.h)
+//   exchange   the messages of each slot, in an order that both ends agree on
+//   allocate   each device's buffers, instructions, buffer instances and places in its arena: the Program
+#pragma once
+
+#include <vector>
+
+#include "base/index.h"
+#include "compile/kernel_graph.h"
+#include "cost/cluster.h"
+#include "cost/cost_table.h"
+#include "partition/plan.h"
+#include "program/program.h"
+#include "schedule/schedules.h"
+
+namespace nlsplit {
+
+// Stages are numbered from 0. The source of inputs and the sink of outputs stand at both ends as pseudo-stages; the
+// sink has the number of stages.
+inline constexpr int source_stage = -1;
+inline constexpr int ahead_stage = -2;  // a slot that only receives a message that is needed later
+
+// The nodes of each stage, in order, without views and without what nothing depends on. Updates: StepNodes.
+struct StageNodes {
+  std::vector<int> of_node;                                 // [node]: a stage; source_stage: a part of an input
+  std::vector<std::vector<size_t>> forward, input, weight;  // [stage]: by phase; gradients only in training
+  std::vector<std::vector<size_t>> trained;                 // [stage]: indices of StepNodes::trained
+};
+
+// A *flow* is a value (the root of its views) that is needed beyond the stage that makes it. Each micro-batch of it
+// becomes a message to every other device that needs it.
+struct Flow {
+  ValueId root;
+  int producer = source_stage;  // stage
+  std::vector<int> consumers;   // stages, ascending
+  bool backward = false;        // a gradient: it goes from later stages to earlier ones
+};
+
+// Micro-batch m + in_flight may enter the first stage when m has left the last one. Where those are different devices a
+// *credit* says so: a message without a value, numbered like a flow behind the last one.
+struct Port {    // one end of a message
+  int flow = 0;  // the number of flows: a credit
+  int peer = 0;  // device
+  friend bool operator==(const Port&, const Port&) = default;
+};
+
+struct OrderedSlot {
+  int stage = 0;  // or source_stage, ahead_stage, or the number of stages for the sink
+  Phase phase = Phase::forward;
+  int micro_batch = 0;
+  double time = 0;                  // its place in a possible execution of all slots (play.cc)
+  std::vector<Port> recvs;          // before the work; per peer in the order the peer sends
+  std::vector<double> received_at;  // of each recv: the sender's `time`
+  std::vector<Port> sends;          // in the order in which they are made
+};
+
+struct Lowering {
+  // Given. Nothing is owned; costs may be missing.
+  const KernelGraph* network = nullptr;
+  const Plan* plan = nullptr;
+  const Cluster* cluster = nullptr;
+  const CostTable* costs = nullptr;
+  Endpoints endpoints;
+
+  // place
+  const KernelGraph* graph = nullptr;  // what is computed: the network, or the graph of its training step
+  const Training* training = nullptr;  // none: inference
+  StageNodes nodes;
+  std::vector<DeviceId> devices;                // of the plan, in order of first use: those of the Program begin so
+  std::vector<std::vector<int>> stage_devices;  // [stage][replica]: index of `devices`
+  int source = 0, sink = 0;                     // devices of the Program
+  std::vector<Flow> flows;                      // inputs first, then by the node that makes them
+  std::vector<int> flow_of;                     // [value]: the flow whose root it is, or -1
+  Program program;                              // its devices, empty; `allocate` fills them in
+
+  // schedule
+  ScheduleInput schedule;
+  SlotTable table;                             // in training with its recomputations
+  std::vector<std::vector<int>> needs;         // [stage]: earlier stages whose results it takes
+  std::vector<std::vector<int>> stage_device;  // [stage][micro-batch]
+  std::vector<std::vector<bool>> whole;        // [stage][micro-batch]: its gradient leaves with W, not with I
+  std::vector<std::vector<int>> rings;         // [stage]: devices that reduce its gradients, in the ring's order
+
+  // exchange
+  std::vector<size_t> copied_outputs;           // outputs that the sink copies: another one has their storage
+  std::vector<std::vector<OrderedSlot>> slots;  // [device of the Program]
+
+  int stages() const { return static_cast<int>(plan->stages.size()); }
+  int micro_batches() const { return plan->micro_batches; }
+  int device_of(int stage, int m) const {
+    if (stage == source_stage) return source;
+    if (stage == stages()) return sink;
+    return stage_device[at(stage)][at(m)];
+  }
+  bool recomputes() const { return training != nullptr && training->options.recompute; }
+  NodePhase phase_of(ValueId root) const {  // of an input or a weight: forward
+    const Value& value = graph->graph.value(root);
+    return training != nullptr && value.kind == ValueKind::node ? training->nodes.phases[value.producer.index()]
+                                                                : NodePhase::forward;
+  }
+};
+
+// Errors of each pass: those of compile().
+Status place(Lowering& lowering);
+// table: instead of what the plan's policy makes; nullptr: none.
+Status schedule(Lowering& lowering, const SlotTable* table);
+Status exchange(Lowering& lowering);
+void allocate(Lowering& lowering);
+
+// ---- Parts of passes
+
+// Of `schedule`. all_times: also where the order does not depend on them.
+Result<ScheduleInput> make_schedule_input(const Lowering& lowering, bool all_times);
+// Of `schedule`: checks the table, and fills in table, stage_device, whole and rings. In training a recomputation
+// before every I if the workload recomputes and the table does not say where, and no step where there is nothing to
+// update. Errors: every micro-batch must go once through every stage, in training through its F, I and W, all on one
+// device that has the stage, and every such device must step it once.
+Status complete_table(Lowering& lowering, const SlotTable& table);
+std::string slot_text(const ScheduledSlot& slot);  // "stage 1 F of micro-batch 3", "the step of stage 1"
+
+// Of `exchange`: the table played through in time, every slot as soon as its device is free and its data is there.
+struct Played {
+  // [device][slot]: in inference when it ends, in seconds. In training its number, from 1, in a sequence of all slots
+  // in which each stands behind all it needs: they are numbered as they end, and of those that end together the ones
+  // that free memory go first.
+  std::vector<std::vector<double>> ends;
+  std::vector<std::vector<double>> forward_start, forward_end;  // [stage][micro-batch]: seconds
+  std::vector<double> source;  // [micro-batch]: when its inputs are sent, as `ends`; NaN: nobody needs them sent
+};
+// Error: the slots wait for each other.
+Result<Played> play(const Lowering& lowering);
+
+}  // namespace nlsplit

@@ -1,0 +1,301 @@
+// Pass `exchange`: every device's slots, what source and sink do between them, and the messages of each slot, in an
+// order that both ends of every FIFO agree on. Messages are taken to pass right behind the slot that sends them in the
+// execution that play() found.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "compile/lowering.h"
+
+namespace nlsplit {
+namespace {
+
+constexpr size_t no_slot = std::numeric_limits<size_t>::max();
+
+// At the sink the first output of a root is the root's storage. Others of the same root, and inputs that are outputs
+// where source and sink are one device, are copied.
+std::vector<size_t> find_copied_outputs(const Lowering& l) {
+  const KernelGraph& graph = *l.graph;
+  std::vector<size_t> copied;
+  std::vector<bool> stored(graph.graph.values.size(), false);
+  for (size_t i = 0; i < graph.graph.outputs.size(); ++i) {
+    const ValueId root = graph.root[graph.graph.outputs[i].index()];
+    const bool held = graph.graph.value(root).kind == ValueKind::input && l.source == l.sink;
+    if (held || stored[root.index()])
+      copied.push_back(i);
+    else
+      stored[root.index()] = true;
+  }
+  return copied;
+}
+
+// ---- Slots of source and sink between those of the table
+
+struct Between {
+  size_t before = 0;  // slot of the table, on its device
+  OrderedSlot slot;
+};
+
+class Slots {
+ public:
+  Slots(const Lowering& lowering, const Played& played) : l_(lowering), played_(played) {}
+
+  std::vector<std::vector<OrderedSlot>> all() {
+    std::vector<std::vector<Between>> between(l_.program.devices.size());
+    for (int m = 0; m < l_.micro_batches(); ++m) {
+      if (const double when = played_.source[at(m)]; when == when)
+        between[at(l_.source)].push_back({ends_after(when), {source_stage, Phase::forward, m, when, {}, {}, {}}});
+      if (sink_acts(m))
+        between[at(l_.sink)].push_back({sink_place(m), {l_.stages(), Phase::forward, m, sink_time(m), {}, {}, {}}});
+    }
+    std::vector<std::vector<OrderedSlot>> slots(between.size());
+    for (size_t d = 0; d < between.size(); ++d) slots[d] = merged(d, between[d]);
+    return slots;
+  }
+
+ private:
+  const std::vector<ScheduledSlot>& of_device(int d) const {
+    static const std::vector<ScheduledSlot> none;  // an endpoint's own work
+    return at(d) < l_.table.devices.size() ? l_.table.devices[at(d)] : none;
+  }
+
+  // The source's first slot that ends later.
+  size_t ends_after(double when) const {
+    const size_t count = of_device(l_.source).size();
+    size_t i = 0;
+    while (i < count && !(played_.ends[at(l_.source)][i] > when)) ++i;
+    return i;
+  }
+
+  bool sink_acts(int m) const {
+    if (!l_.copied_outputs.empty()) return true;
+    return std::ranges::any_of(l_.flows, [&](const Flow& flow) {
+      if (flow.consumers.back() != l_.stages() || l_.device_of(flow.producer, m) == l_.sink) return false;
+      return std::none_of(flow.consumers.begin(), flow.consumers.end() - 1,
+                          [&](int c) { return l_.device_of(c, m) == l_.sink; });
+    });
+  }
+  double sink_time(int m) const {
+    double when = 0;
+    for (const Flow& flow : l_.flows) {
+      if (flow.consumers.back() == l_.stages() && flow.producer != source_stage)
+        when = std::max(when, played_.forward_end[at(flow.producer)][at(m)]);
+    }
+    return when;
+  }
+  // When the last message a slot waits for was sent.
+  double fed(const ScheduledSlot& slot) const {
+    const std::vector<int>& needs = l_.needs[at(slot.stage)];
+    double last = 0;
+    for (const int before : needs) last = std::max(last, played_.forward_end[at(before)][at(slot.micro_batch)]);
+    if (!needs.empty()) return last;
+    const double sent = played_.source[at(slot.micro_batch)];
+    return sent == sent ? sent : played_.forward_start[at(slot.stage)][at(slot.micro_batch)];
+  }
+  // Behind slots that are over by then, or whose last message was sent before; at equal times a source sends after
+  // stages did.
+  size_t sink_place(int m) const {
+    const double when = sink_time(m);
+    const std::vector<ScheduledSlot>& own = of_device(l_.sink);
+    size_t i = own.size();
+    while (i > 0 && !(fed(own[i - 1]) < when || played_.ends[at(l_.sink)][i - 1] <= when)) --i;
+    return i;
+  }
+
+  std::vector<OrderedSlot> merged(size_t d, std::vector<Between>& extra) const {
+    std::ranges::stable_sort(extra, [](const Between& a, const Between& b) {
+      return a.before != b.before ? a.before < b.before : a.slot.time < b.slot.time;
+    });
+    const std::vector<ScheduledSlot>& own = of_device(static_cast<int>(d));
+    std::vector<OrderedSlot> slots;
+    slots.reserve(own.size() + extra.size());
+    size_t e = 0;
+    for (size_t i = 0; i <= own.size(); ++i) {
+      for (; e < extra.size() && extra[e].before == i; ++e) slots.push_back(std::move(extra[e].slot));
+      if (i < own.size())
+        slots.push_back({own[i].stage, own[i].phase, own[i].micro_batch, played_.ends[d][i], {}, {}, {}});
+    }
+    return slots;
+  }
+
+  const Lowering& l_;
+  const Played& played_;
+};
+
+// ---- Messages
+
+struct Message {
+  int flow = 0;  // reduction: of gradients, received within its step
+  int micro_batch = 0;
+  double sent_at = 0;
+  size_t needed = 0;    // slot of the receiver that first needs it
+  size_t received = 0;  // slot before which it must be received, so that both ends have the same order
+};
+constexpr int reduction = -1;
+
+class Messages {
+ public:
+  explicit Messages(Lowering& lowering)
+      : l_(lowering),
+        devices_(lowering.slots.size()),
+        fifos_(devices_ * devices_),
+        made_by_(at(lowering.stages()) + 1),
+        slot_of_(phase_count() * (at(lowering.stages()) + 1) * at(lowering.micro_batches()), no_slot) {
+    for (size_t f = 0; f < l_.flows.size(); ++f) made_by_[at(l_.flows[f].producer + 1)].push_back(static_cast<int>(f));
+    for (const std::vector<OrderedSlot>& order : l_.slots) {
+      for (size_t i = 0; i < order.size(); ++i) {
+        if (order[i].stage >= 0 && order[i].phase != Phase::step)
+          slot_of_[index_of(order[i].stage, order[i].phase, order[i].micro_batch)] = i;
+      }
+    }
+  }
+
+  Status run() {
+    for (size_t d = 0; d < devices_; ++d) {
+      for (OrderedSlot& slot : l_.slots[d]) {
+        if (slot.phase == Phase::step)
+          reduce(static_cast<int>(d), slot);
+        else if (slot.stage != l_.stages())
+          send(static_cast<int>(d), slot);
+      }
+    }
+    for (size_t to = 0; to < devices_; ++to) RETURN_IF_ERROR(receive(to));
+    return ok_status();
+  }
+
+ private:
+  size_t phase_count() const { return l_.training == nullptr ? 1 : static_cast<size_t>(Phase::step); }
+  size_t index_of(int stage, Phase phase, int m) const {
+    const size_t p = phase_count() == 1 ? 0 : static_cast<size_t>(phase);
+    return (p * (at(l_.stages()) + 1) + at(stage)) * at(l_.micro_batches()) + at(m);
+  }
+  std::vector<Message>& fifo(int from, int to) { return fifos_[at(from) * devices_ + at(to)]; }
+
+  // What a slot has made, in the order of the flows. A gradient leaves with I, or with W of a backward in one piece.
+  void send(int d, OrderedSlot& slot) {
+    const bool forward = slot.phase == Phase::forward;
+    const bool last_part = slot.phase == Phase::weight_gradient;
+    const bool backward = (slot.phase == Phase::input_gradient || last_part) &&
+                          l_.whole[at(slot.stage)][at(slot.micro_batch)] == last_part;
+    if (!forward && !backward) return;
+    for (const int f : made_by_[at(slot.stage + 1)]) {
+      if (l_.flows[at(f)].backward == backward) send_flow(d, slot, f);
+    }
+    const int enters = slot.micro_batch + l_.table.in_flight;
+    if (l_.table.in_flight > 0 && slot.stage == l_.stages() - 1 && enters < l_.micro_batches()) {
+      const int to = l_.device_of(0, enters), credit = static_cast<int>(l_.flows.size());
+      if (to == d) return;
+      slot.sends.push_back({credit, to});
+      fifo(d, to).push_back({credit, enters, slot.time, slot_of_[index_of(0, Phase::forward, enters)], 0});
+    }
+  }
+
+  void send_flow(int d, OrderedSlot& slot, int f) {
+    const Flow& flow = l_.flows[at(f)];
+    const Phase phase = flow.backward ? Phase::input_gradient : Phase::forward;  // who takes it
+    const auto count = flow.consumers.size();
+    sent_.clear();
+    for (size_t i = 0; i < count; ++i) {  // first to those that need it first
+      const int c = flow.consumers[flow.backward ? count - 1 - i : i];
+      const int to = l_.device_of(c, slot.micro_batch);
+      if (to == d || std::ranges::find(sent_, to) != sent_.end()) continue;
+      sent_.push_back(to);
+      slot.sends.push_back({f, to});
+      size_t first = no_slot;
+      for (const int other : flow.consumers) {
+        if (l_.device_of(other, slot.micro_batch) == to)
+          first = std::min(first, slot_of_[index_of(other, phase, slot.micro_batch)]);
+      }
+      CHECK(first != no_slot, "a message that no slot receives");
+      fifo(d, to).push_back({f, slot.micro_batch, slot.time, first, 0});
+    }
+  }
+
+  void reduce(int d, const OrderedSlot& slot) {
+    const std::vector<int>& ring = l_.rings[at(slot.stage)];
+    if (ring.size() < 2) return;
+    const auto self = static_cast<size_t>(std::ranges::find(ring, d) - ring.begin());
+    const int to = ring[(self + 1) % ring.size()];
+    const auto theirs = std::ranges::find_if(l_.slots[at(to)], [&](const OrderedSlot& other) {
+      return other.stage == slot.stage && other.phase == Phase::step;
+    });
+    const auto needed = static_cast<size_t>(theirs - l_.slots[at(to)].begin());
+    fifo(d, to).push_back({reduction, -1, slot.time, needed, 0});
+  }
+
+  struct Ahead {
+    size_t before;
+    OrderedSlot slot;
+  };
+
+  // Adds every slot's recvs. A message that was sent before one that an earlier slot needs is received in a slot of its
+  // own ahead, and so is all that comes before the messages of a reduction.
+  Status receive(size_t to) {
+    std::vector<OrderedSlot>& order = l_.slots[to];
+    std::vector<Ahead> aheads;
+    for (size_t from = 0; from < devices_; ++from) {
+      std::vector<Message>& messages = fifos_[from * devices_ + to];
+      size_t earliest = no_slot;
+      for (size_t i = messages.size(); i-- > 0;) {
+        messages[i].received = earliest = std::min(earliest, messages[i].needed);
+        if (messages[i].flow == reduction && messages[i].received != messages[i].needed)
+          return failed(fmt::format("schedule {}: a message overtakes the reduction of gradients", l_.plan->schedule));
+      }
+      for (size_t begin = 0; begin < messages.size();) {
+        size_t end = begin, own = begin;  // messages received at one slot; from `own` on they are all its own
+        for (; end < messages.size() && messages[end].received == messages[begin].received; ++end) {
+          if (messages[end].needed != messages[end].received || messages[end].flow == reduction) own = end + 1;
+        }
+        for (size_t i = begin; i < end; ++i) {
+          const Message& message = messages[i];
+          if (message.flow == reduction) continue;
+          OrderedSlot& slot = order[message.received];
+          const Port port{message.flow, static_cast<int>(from)};
+          if (i >= own) {
+            slot.recvs.push_back(port);
+            slot.received_at.push_back(message.sent_at);
+          } else {
+            aheads.push_back(
+                {message.received,
+                 {ahead_stage, Phase::forward, message.micro_batch, slot.time, {port}, {message.sent_at}, {}}});
+          }
+        }
+        begin = end;
+      }
+    }
+    add_aheads(order, aheads);
+    return ok_status();
+  }
+
+  static void add_aheads(std::vector<OrderedSlot>& order, std::vector<Ahead>& aheads) {
+    if (aheads.empty()) return;
+    std::ranges::stable_sort(aheads, {}, &Ahead::before);
+    std::vector<OrderedSlot> merged;
+    merged.reserve(order.size() + aheads.size());
+    size_t a = 0;
+    for (size_t i = 0; i < order.size(); ++i) {
+      for (; a < aheads.size() && aheads[a].before == i; ++a) merged.push_back(std::move(aheads[a].slot));
+      merged.push_back(std::move(order[i]));
+    }
+    order = std::move(merged);
+  }
+
+  Lowering& l_;
+  size_t devices_;
+  std::vector<std::vector<Message>> fifos_;  // [from * devices + to]
+  std::vector<std::vector<int>> made_by_;    // [stage + 1]: flows
+  std::vector<size_t> slot_of_;              // see index_of
+  std::vector<int> sent_;
+};
+
+}  // namespace
+
+Status exchange(Lowering& lowering) {
+  lowering.copied_outputs = find_copied_outputs(lowering);
+  ASSIGN_OR_RETURN(const Played played, play(lowering));
+  lowering.slots = Slots(lowering, played).all();
+  return Messages(lowering).run();
+}
+
+}  // namespace nlsplit

@@ -1,0 +1,188 @@
+// Pass `place`: devices, stages' nodes, flows.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/limits.h"
+#include "compile/lowering.h"
+#include "partition/layer_names.h"
+
+namespace nlsplit {
+namespace {
+
+Status check_given(const Lowering& lowering) {
+  const KernelGraph& network = *lowering.network;
+  const Cluster& cluster = *lowering.cluster;
+  CHECK(lowering.endpoints.source.index() < cluster.hosts.size() &&
+            lowering.endpoints.sink.index() < cluster.hosts.size(),
+        "unknown endpoints");
+  CHECK(network.root.size() == network.graph.values.size(), "a KernelGraph that choose_kernels did not make");
+  CHECK(!has_splits(*lowering.plan), "a plan that splits layers, and nobody has expanded it");
+  const int64_t batch = samples_of(network.graph) * lowering.plan->micro_batches;
+  RETURN_IF_ERROR(check_plan(*lowering.plan, network.graph, cluster, batch, network.input_parts));
+  for (const Stage& stage : lowering.plan->stages) {
+    for (const DeviceId id : stage.devices) {
+      const Device& device = cluster.device(id);
+      if (network.kernels.contains(device.isa)) continue;
+      return invalid_input(
+          fmt::format("no kernels were chosen for level {} of device {}", name_of(device.isa), device.name));
+    }
+  }
+  return ok_status();
+}
+
+// The plan's devices in order of first use.
+void add_devices(Lowering& lowering) {
+  for (const Stage& stage : lowering.plan->stages) {
+    std::vector<int>& replicas = lowering.stage_devices.emplace_back();
+    for (const DeviceId id : stage.devices) {
+      const auto found = std::ranges::find(lowering.devices, id);
+      replicas.push_back(static_cast<int>(found - lowering.devices.begin()));
+      if (found != lowering.devices.end()) continue;
+      lowering.devices.push_back(id);
+      const Device& device = lowering.cluster->device(id);
+      DeviceProgram& out = lowering.program.devices.emplace_back();
+      out.name = device.name;
+      out.kind = device.kind;
+      out.host = lowering.cluster->hosts[device.host.index()].name;
+      out.isa = device.isa;
+      out.cores = device.cores;
+      out.memory = device.memory;
+    }
+  }
+}
+
+// The Program's device on a host, or a new one that only holds data.
+int endpoint(Lowering& lowering, HostId host) {
+  std::vector<DeviceProgram>& devices = lowering.program.devices;
+  const std::string& name = lowering.cluster->hosts[host.index()].name;
+  const auto here = std::ranges::find(devices, name, &DeviceProgram::host);
+  if (here != devices.end()) return static_cast<int>(here - devices.begin());
+  DeviceProgram out;
+  out.name = name;
+  for (int i = 2; std::ranges::find(devices, out.name, &DeviceProgram::name) != devices.end(); ++i)
+    out.name = fmt::format("{}_{}", name, i);  // a device of another host may be called like this host
+  out.kind = DeviceKind::host;
+  out.host = name;
+  out.memory = bytes(int64_t{1} << 60);  // 1 EiB: no limit, it holds the user's data wherever that is
+  devices.push_back(std::move(out));
+  return static_cast<int>(devices.size()) - 1;
+}
+
+// Error: a weight that two stages train.
+Status add_trained(Lowering& lowering) {
+  const StepNodes& step = lowering.training->nodes;
+  StageNodes& nodes = lowering.nodes;
+  for (size_t t = 0; t < step.trained.size(); ++t) {
+    const ValueId weight = step.trained[t];
+    const std::vector<size_t>& readers = lowering.graph->readers[weight.index()];
+    const int first = nodes.of_node[readers.front()];
+    for (const size_t reader : readers) {
+      if (nodes.of_node[reader] == first) continue;
+      return unsupported(
+          fmt::format("weight '{}' is trained in stage {} and in stage {}: a weight that stages share is "
+                      "not supported",
+                      lowering.graph->graph.value(weight).name, first, nodes.of_node[reader]));
+    }
+    nodes.trained[at(first)].push_back(t);
+  }
+  return ok_status();
+}
+
+// A plan cuts the network; each further node of a training step is in the stage of the node it belongs to.
+Status add_nodes(Lowering& lowering) {
+  const Plan& plan = *lowering.plan;
+  StageNodes& nodes = lowering.nodes;
+  for (auto* lists : {&nodes.forward, &nodes.input, &nodes.weight, &nodes.trained}) lists->resize(plan.stages.size());
+  std::vector<int> of_network(lowering.network->graph.nodes.size(), source_stage);
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    for (size_t n = plan.stages[s].begin; n < plan.stages[s].end; ++n) of_network[n] = static_cast<int>(s);
+  }
+  const StepNodes* step = lowering.training == nullptr ? nullptr : &lowering.training->nodes;
+  for (size_t n = 0; n < lowering.graph->graph.nodes.size(); ++n) {
+    const int stage = of_network[step == nullptr ? n : step->origins[n]];
+    nodes.of_node.push_back(stage);
+    if (!lowering.graph->computed[n] || stage == source_stage) continue;
+    switch (step == nullptr ? NodePhase::forward : step->phases[n]) {
+      case NodePhase::forward:
+        nodes.forward[at(stage)].push_back(n);
+        break;
+      case NodePhase::input:
+        nodes.input[at(stage)].push_back(n);
+        break;
+      case NodePhase::weight:
+        nodes.weight[at(stage)].push_back(n);
+        break;
+      case NodePhase::step:  // of no micro-batch
+        break;
+    }
+  }
+  return step == nullptr ? ok_status() : add_trained(lowering);
+}
+
+// Error: an output that is a constant.
+Status add_flows(Lowering& lowering) {
+  const KernelGraph& graph = *lowering.graph;
+  const Graph& g = graph.graph;
+  std::vector<bool> is_output(g.values.size(), false);
+  for (const ValueId output : g.outputs) {
+    const ValueId root = graph.root[output.index()];
+    if (g.value(root).kind == ValueKind::weight) {
+      return unsupported(fmt::format("output '{}' is a constant: nothing computes it", g.value(output).name));
+    }
+    is_output[root.index()] = true;
+  }
+  lowering.flow_of.assign(g.values.size(), -1);
+  const auto add = [&](ValueId root, int producer) {
+    Flow flow{root, producer, {}, lowering.phase_of(root) == NodePhase::input};
+    for (const size_t reader : graph.readers[root.index()]) {
+      const int stage = lowering.nodes.of_node[reader];
+      if (stage != producer && (flow.consumers.empty() || flow.consumers.back() != stage))
+        flow.consumers.push_back(stage);
+    }
+    if (lowering.training != nullptr) {  // gradients are computed from the last stage to the first
+      std::ranges::sort(flow.consumers);
+      flow.consumers.erase(std::unique(flow.consumers.begin(), flow.consumers.end()), flow.consumers.end());
+    }
+    if (is_output[root.index()]) flow.consumers.push_back(lowering.stages());
+    if (flow.consumers.empty()) return;
+    lowering.flow_of[root.index()] = static_cast<int>(lowering.flows.size());
+    lowering.flows.push_back(std::move(flow));
+  };
+  for (const ValueId input : g.inputs) add(input, source_stage);
+  for (size_t n = 0; n < g.nodes.size(); ++n) {
+    if (!graph.computed[n]) continue;
+    for (const ValueId output : g.nodes[n].outputs) add(output, lowering.nodes.of_node[n]);
+  }
+  constexpr size_t most_tags = largest_tag + 1;
+  if (lowering.flows.size() + lowering.plan->stages.size() >
+      most_tags)  // credits and reductions have tags of their own
+    return unsupported(fmt::format("{} values cross stages, more than there are tags", lowering.flows.size()));
+  return ok_status();
+}
+
+}  // namespace
+
+Status place(Lowering& lowering) {
+  RETURN_IF_ERROR(check_given(lowering));
+  const KernelGraph& network = *lowering.network;
+  lowering.training = network.training.get();
+  lowering.graph = lowering.training == nullptr ? &network : &lowering.training->step;
+  Program& program = lowering.program;
+  program.name = fmt::format("{} [{}]", network.graph.name,
+                             fmt::join(stage_parts(*lowering.plan, network.graph, *lowering.cluster), ", "));
+  program.batch = samples_of(network.graph) * lowering.plan->micro_batches;
+  program.micro_batches = lowering.plan->micro_batches;
+  program.eager_limit = lowering.cluster->eager_limit;
+  program.nic_window = lowering.cluster->nic_window;
+  add_devices(lowering);
+  lowering.source = endpoint(lowering, lowering.endpoints.source);
+  // A training step ends with its updates: there is nothing to deliver.
+  lowering.sink = lowering.training != nullptr ? lowering.source : endpoint(lowering, lowering.endpoints.sink);
+  RETURN_IF_ERROR(add_nodes(lowering));
+  return add_flows(lowering);
+}
+
+}  // namespace nlsplit

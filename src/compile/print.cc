@@ -1,0 +1,116 @@
+#include "compile/print.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "program/text.h"
+
+namespace nlsplit {
+namespace {
+
+const std::string& device_name(const Lowering& lowering, int device) {
+  return lowering.program.devices[at(device)].name;
+}
+
+std::string stage_name(const Lowering& lowering, int stage) {
+  if (stage == source_stage) return "source";
+  return stage == lowering.stages() ? "sink" : std::to_string(stage);
+}
+
+std::string names_of(const Lowering& lowering, const std::vector<size_t>& nodes) {
+  std::vector<std::string_view> names;
+  for (const size_t n : nodes) names.push_back(lowering.graph->labels[n]);
+  return fmt::format("{}", fmt::join(names, "; "));
+}
+
+std::string port_text(const Lowering& lowering, const Port& port, std::string_view direction) {
+  const bool credit = at(port.flow) == lowering.flows.size();
+  const std::string_view what =
+      credit ? "credit" : std::string_view(lowering.graph->graph.value(lowering.flows[at(port.flow)].root).name);
+  return fmt::format("{} {} {}", what, direction, device_name(lowering, port.peer));
+}
+
+}  // namespace
+
+std::string print_kernels(const KernelGraph& network) {
+  const KernelGraph& graph = network.training ? network.training->step : network;
+  std::string text = to_string(graph.graph);
+  for (const auto& [isa, chosen] : graph.chosen) {
+    text += fmt::format("kernels for level {}\n", name_of(isa));
+    for (size_t n = 0; n < graph.graph.nodes.size(); ++n) {
+      if (graph.computed[n]) text += fmt::format("  {}: {}\n", graph.labels[n], chosen.descs[n].kernel);
+    }
+  }
+  return text;
+}
+
+std::string print_split(const KernelGraph& parts, const Plan& plan, const Cluster& cluster) {
+  return fmt::format("plan {}\n{}", to_string(plan, parts.graph, cluster), print_kernels(parts));
+}
+
+std::string print_placement(const Lowering& lowering) {
+  std::string text = fmt::format("inputs at {}, outputs at {}\n", device_name(lowering, lowering.source),
+                                 lowering.training != nullptr ? "nowhere" : device_name(lowering, lowering.sink));
+  for (int s = 0; s < lowering.stages(); ++s) {
+    std::vector<std::string_view> devices;
+    for (const int d : lowering.stage_devices[at(s)]) devices.push_back(device_name(lowering, d));
+    text += fmt::format("stage {} on {}\n", s, fmt::join(devices, ", "));
+    const StageNodes& nodes = lowering.nodes;
+    text += fmt::format("  F {}\n", names_of(lowering, nodes.forward[at(s)]));
+    if (lowering.training == nullptr) continue;
+    text += fmt::format("  I {}\n  W {}\n", names_of(lowering, nodes.input[at(s)]),
+                        names_of(lowering, nodes.weight[at(s)]));
+    std::vector<size_t> updates;
+    for (const size_t t : nodes.trained[at(s)]) updates.push_back(lowering.training->nodes.update_nodes[t].index());
+    text += fmt::format("  step {}\n", names_of(lowering, updates));
+  }
+  for (const Flow& flow : lowering.flows) {
+    std::vector<std::string> consumers;
+    for (const int c : flow.consumers) consumers.push_back(stage_name(lowering, c));
+    const Value& value = lowering.graph->graph.value(flow.root);
+    text += fmt::format("{} {} {}: {} to {}\n", flow.backward ? "gradient" : "value", value.name, to_string(value.type),
+                        stage_name(lowering, flow.producer), fmt::join(consumers, ", "));
+  }
+  return text;
+}
+
+std::string print_schedule(const Lowering& lowering) {
+  std::string text = fmt::format("schedule {}: {}\n", lowering.plan->schedule,
+                                 lowering.training != nullptr
+                                     ? "instances of buffers as its order needs them"
+                                     : fmt::format("{} of every buffer that crosses stages", lowering.table.banks));
+  if (lowering.table.in_flight > 0)
+    text += fmt::format("at most {} micro-batches between the first stage and the last\n", lowering.table.in_flight);
+  for (size_t d = 0; d < lowering.table.devices.size(); ++d) {
+    text += device_name(lowering, static_cast<int>(d)) + ":";
+    for (const ScheduledSlot& slot : lowering.table.devices[d]) {
+      text += slot.phase == Phase::step ? fmt::format(" step{}", slot.stage)
+                                        : fmt::format(" {}{}.{}", name_of(slot.phase), slot.stage, slot.micro_batch);
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+std::string print_messages(const Lowering& lowering) {
+  std::string text;
+  for (size_t d = 0; d < lowering.slots.size(); ++d) {
+    text += device_name(lowering, static_cast<int>(d)) + "\n";
+    for (const OrderedSlot& slot : lowering.slots[d]) {
+      const std::string stage = slot.stage == ahead_stage ? "ahead" : stage_name(lowering, slot.stage);
+      text += slot.phase == Phase::step
+                  ? fmt::format("  step of stage {}", stage)
+                  : fmt::format("  {} of stage {}, micro-batch {}", name_of(slot.phase), stage, slot.micro_batch);
+      std::vector<std::string> ports;
+      for (const Port& port : slot.recvs) ports.push_back(port_text(lowering, port, "from"));
+      for (const Port& port : slot.sends) ports.push_back(port_text(lowering, port, "to"));
+      if (!ports.empty()) text += fmt::format(": {}", fmt::join(ports, ", "));
+      text += "\n";
+    }
+  }
+  return text;
+}
+
+std::string print_program(const Lowering& lowering) { return to_string(lowering.program); }
+
+}  // namespace nlsplit

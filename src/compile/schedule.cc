@@ -1,0 +1,198 @@
+// Pass `schedule`: what a policy is told of the plan, and the table that it makes.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "compile/lowering.h"
+#include "compile/stage_memory.h"
+#include "schedule/assign.h"
+
+namespace nlsplit {
+namespace {
+
+// Whether one kernel takes equally long on both for certain.
+bool alike(const Cluster& cluster, const CostTable& costs, DeviceId a, DeviceId b) {
+  if (cluster.device(a).isa != cluster.device(b).isa || cluster.device(a).cores != cluster.device(b).cores)
+    return false;
+  const Roofline *roofline = std::get_if<Roofline>(&costs.source(a)), *other = std::get_if<Roofline>(&costs.source(b));
+  if (roofline != nullptr && other != nullptr) return *roofline == *other;
+  const Profile *one = std::get_if<Profile>(&costs.source(a)), *two = std::get_if<Profile>(&costs.source(b));
+  if (one != nullptr && two != nullptr) return !one->file.empty() && one->file == two->file;
+  return costs.source(a).index() == costs.source(b).index() && roofline == nullptr &&
+         one == nullptr;  // no costs at all
+}
+
+// The times of one stage's phases for a micro-batch on one device. Recomputation counts as part of I.
+struct PhaseSeconds {
+  double forward = 1, input_gradient = 1, weight_gradient = 1;
+};
+
+// Equal computations are looked up once.
+class KnownCosts {
+ public:
+  KnownCosts(const CostTable& costs, DeviceId device) : costs_(costs), device_(device) {}
+  Result<double> operator()(size_t distinct, const ComputeDesc& desc, std::string_view layer) {
+    const auto found = std::ranges::find(known_, distinct, &std::pair<size_t, double>::first);
+    if (found != known_.end()) return found->second;
+    ASSIGN_OR_RETURN(const Cost cost, costs_.cost(device_, desc, layer));
+    known_.emplace_back(distinct, cost.time.value());
+    return cost.time.value();
+  }
+
+ private:
+  const CostTable& costs_;
+  DeviceId device_;
+  std::vector<std::pair<size_t, double>> known_;
+};
+
+Result<PhaseSeconds> phase_seconds(const Lowering& lowering, size_t stage, DeviceId device) {
+  const KernelGraph& graph = *lowering.graph;
+  const Isa isa = lowering.cluster->device(device).isa;
+  KnownCosts known(*lowering.costs, device);
+  const auto sum_of = [&](const std::vector<size_t>& nodes) -> Result<double> {
+    double sum = 0;
+    for (const size_t n : nodes) {
+      ASSIGN_OR_RETURN(const double time, known(graph.kernels.at(isa)[n].same_as, graph.chosen.at(isa).descs[n],
+                                                graph.graph.nodes[n].name));
+      sum += time;
+    }
+    return sum;
+  };
+  PhaseSeconds seconds;
+  ASSIGN_OR_RETURN(seconds.forward, sum_of(lowering.nodes.forward[stage]));
+  ASSIGN_OR_RETURN(seconds.input_gradient, sum_of(lowering.nodes.input[stage]));
+  ASSIGN_OR_RETURN(seconds.weight_gradient, sum_of(lowering.nodes.weight[stage]));
+  if (lowering.recomputes()) seconds.input_gradient += seconds.forward;
+  return seconds;
+}
+
+// [stage][replica]. Forward-only schedules need times only to tell unlike replicas apart, and to interleave the stages
+// of one device; everywhere else the order does not depend on them, and looking up costs would take longer than
+// lowering. Without costs all are 1 (with recomputation I is 2).
+Result<std::vector<std::vector<PhaseSeconds>>> stage_seconds(const Lowering& lowering, bool needed) {
+  const std::vector<Stage>& stages = lowering.plan->stages;
+  const PhaseSeconds units{1, lowering.recomputes() ? 2.0 : 1.0, 1};
+  std::vector<std::vector<PhaseSeconds>> seconds;
+  for (const Stage& stage : stages) seconds.emplace_back(stage.devices.size(), units);
+  if (lowering.costs == nullptr) return seconds;
+  const auto same = [&](DeviceId a, DeviceId b) { return alike(*lowering.cluster, *lowering.costs, a, b); };
+  const bool unlike = std::ranges::any_of(stages, [&](const Stage& stage) {
+    return std::ranges::any_of(stage.devices, [&](DeviceId device) { return !same(device, stage.devices[0]); });
+  });
+  if (!unlike && !needed && lowering.training == nullptr) return seconds;
+  for (size_t s = 0; s < stages.size(); ++s) {
+    const std::vector<DeviceId>& devices = stages[s].devices;
+    for (size_t r = 0; r < devices.size(); ++r) {
+      const auto before = devices.begin() + static_cast<std::ptrdiff_t>(r);
+      const auto twin = std::find_if(devices.begin(), before, [&](DeviceId other) { return same(other, devices[r]); });
+      if (twin != before) {
+        seconds[s][r] = seconds[s][static_cast<size_t>(twin - devices.begin())];
+        continue;
+      }
+      ASSIGN_OR_RETURN(seconds[s][r], phase_seconds(lowering, s, devices[r]));
+    }
+  }
+  return seconds;
+}
+
+// [stage]: all messages of a micro-batch to the next stage, between the first devices of both; alone on their way.
+Result<std::vector<double>> message_seconds(const Lowering& lowering) {
+  const std::vector<Stage>& stages = lowering.plan->stages;
+  const Cluster& cluster = *lowering.cluster;
+  std::vector<double> seconds(stages.size(), 0);
+  for (size_t s = 0; s + 1 < stages.size(); ++s) {
+    const DeviceId from = stages[s].devices[0], to = stages[s + 1].devices[0];
+    if (from == to) continue;
+    ASSIGN_OR_RETURN(const Route route, find_route(cluster, cluster.device(from).host, cluster.device(to).host));
+    for (const Flow& flow : lowering.flows) {
+      const int next = static_cast<int>(s) + 1;
+      if (flow.producer != static_cast<int>(s) || !std::ranges::binary_search(flow.consumers, next)) continue;
+      const Bytes size = size_of(lowering.graph->graph.value(flow.root).type);
+      const MessageCost& cost = size <= cluster.eager_limit ? route.eager : route.rendezvous;
+      seconds[s] += (cost.latency + size / cost.bandwidth).value();
+    }
+  }
+  return seconds;
+}
+
+// What stages take from each other, if some of them are parts of one that was split inside its layers.
+void add_needs(const Lowering& lowering, ScheduleInput& schedule) {
+  const std::vector<Stage>& stages = lowering.plan->stages;
+  std::set<int> whole;
+  for (const Stage& stage : stages) whole.insert(stage.part_of);
+  if (whole.contains(-1)) return;
+  schedule.pipeline_stages = static_cast<int>(whole.size());
+  schedule.needs.resize(stages.size());
+  for (const Flow& flow : lowering.flows) {
+    for (const int consumer : flow.consumers) {
+      if (flow.producer == source_stage || at(consumer) >= stages.size()) continue;
+      std::vector<int>& needs = schedule.needs[at(consumer)];
+      if (std::ranges::find(needs, flow.producer) == needs.end()) needs.push_back(flow.producer);
+    }
+  }
+}
+
+bool trains(const SlotTable& table) {
+  return std::ranges::any_of(table.devices, [](const std::vector<ScheduledSlot>& order) {
+    return std::ranges::any_of(order, [](const ScheduledSlot& slot) { return slot.phase == Phase::step; });
+  });
+}
+
+}  // namespace
+
+Result<ScheduleInput> make_schedule_input(const Lowering& lowering, bool all_times) {
+  const bool training = lowering.training != nullptr;
+  ScheduleInput schedule;
+  schedule.micro_batches = lowering.micro_batches();
+  schedule.devices = static_cast<int>(lowering.devices.size());
+  schedule.stage_devices = lowering.stage_devices;
+  add_needs(lowering, schedule);
+  size_t hosted = 0;
+  for (const std::vector<int>& replicas : lowering.stage_devices) hosted += replicas.size();
+  const bool needed = all_times || hosted > lowering.devices.size();
+  ASSIGN_OR_RETURN(const auto seconds, stage_seconds(lowering, needed));
+  for (const std::vector<PhaseSeconds>& stage : seconds) {
+    std::vector<double>& forward = schedule.stage_seconds.emplace_back();
+    for (const PhaseSeconds& replica : stage) forward.push_back(replica.forward);
+    if (!training) continue;
+    std::vector<double>& input = schedule.input_gradient_seconds.emplace_back();
+    std::vector<double>& weight = schedule.weight_gradient_seconds.emplace_back();
+    for (const PhaseSeconds& replica : stage) {
+      input.push_back(replica.input_gradient);
+      weight.push_back(replica.weight_gradient);
+    }
+  }
+  if (lowering.costs != nullptr && (needed || training)) {
+    ASSIGN_OR_RETURN(schedule.message_seconds, message_seconds(lowering));
+  }
+  if (!training) return schedule;
+  for (const DeviceId device : lowering.devices)
+    schedule.device_memory.push_back(lowering.cluster->device(device).memory);
+  for (size_t s = 0; s < lowering.plan->stages.size(); ++s) {
+    const StageMemory memory = stage_memory(*lowering.network, lowering.plan->stages[s]);
+    schedule.kept_until_input_gradient.push_back(memory.kept_until_input);
+    schedule.kept_until_weight_gradient.push_back(memory.kept_until_weights);
+    for (const int device : lowering.stage_devices[s]) {
+      Bytes& left = schedule.device_memory[at(device)];
+      left = std::max(bytes(0), left - memory.weights);
+    }
+  }
+  return schedule;
+}
+
+Status schedule(Lowering& lowering, const SlotTable* table) {
+  ASSIGN_OR_RETURN(lowering.schedule, make_schedule_input(lowering, false));
+  lowering.needs = stage_needs(lowering.schedule);
+  SlotTable made;
+  if (table == nullptr) {
+    ASSIGN_OR_RETURN(made, make_schedule(lowering.plan->schedule, lowering.schedule));
+    table = &made;
+  }
+  if (lowering.training != nullptr && !trains(*table)) {
+    return unsupported(fmt::format("schedule {} is for inference: it has no backward slots", lowering.plan->schedule));
+  }
+  return complete_table(lowering, *table);
+}
+
+}  // namespace nlsplit

@@ -1,0 +1,105 @@
+#include "compile/split.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+
+#include "graph/passes/precision.h"
+
+namespace nlsplit {
+namespace {
+
+constexpr double most_latency_bytes = 1e12;  // more pays for whole sums whatever their size
+
+// What the links between the shards of a stage carry while a message starts: the most of all neighbours.
+Result<SplitOptions> split_options(const Plan& plan, const Cluster& cluster) {
+  double most = 0;
+  for (const Stage& stage : plan.stages) {
+    if (!stage.split) continue;
+    const size_t shards = stage.split->shares.size();
+    for (size_t i = 0; i + 1 < stage.devices.size(); ++i) {
+      if ((i + 1) % shards == 0) continue;  // the next one is of another group
+      const DeviceId a = stage.devices[i], b = stage.devices[i + 1];
+      ASSIGN_OR_RETURN(const Route route, find_route(cluster, cluster.device(a).host, cluster.device(b).host));
+      most = std::max(most, route.rendezvous.latency.value() * route.rendezvous.bandwidth.value());
+    }
+  }
+  return SplitOptions{bytes(static_cast<int64_t>(std::min(most, most_latency_bytes)))};
+}
+
+// [node]: what SplitOptions::multiples is, of the kernels that were chosen at any level.
+std::vector<int64_t> exact_multiples(const KernelGraph& kernels) {
+  std::vector<int64_t> multiples(kernels.graph.nodes.size(), 1);
+  for (const auto& [isa, chosen] : kernels.kernels) {
+    for (size_t n = 0; n < multiples.size(); ++n) {
+      if (chosen[n].kernel != nullptr) multiples[n] = std::lcm(multiples[n], chosen[n].kernel->exact_multiple);
+    }
+  }
+  return multiples;
+}
+
+// Whether a kernel computes that part of a node with the roundings it has within the whole.
+bool is_exact_part(const KernelGraph& whole, size_t node, const Region& part, Isa isa) {
+  if (part.axis < 0) return true;
+  const auto axis = static_cast<size_t>(part.axis);
+  const Graph& graph = whole.graph;
+  const int64_t extent = graph.value(graph.nodes[node].outputs[0]).type.shape[axis];
+  if (part.begin == 0 && part.end == extent) return true;
+  return is_exact(*whole.kernels.at(isa)[node].kernel, whole.chosen.at(isa).descs[node], axis, part.begin, part.end);
+}
+
+}  // namespace
+
+Promise promise_of(const KernelGraph& whole, const KernelGraph& parts, std::span<const int> origin,
+                   std::span<const Region> regions) {
+  const std::vector<Node>& nodes = parts.graph.nodes;
+  const double tolerance = rounding_tolerance(coarsest_type(whole.graph));
+  for (size_t n = 0; n < nodes.size(); ++n) {
+    if (origin[n] < 0 && nodes[n].op == Op::Sum)
+      return {tolerance, "partial sums are added in the order of the shards"};
+  }
+  for (const auto& [isa, chosen] : parts.chosen) {
+    for (size_t n = 0; n < nodes.size(); ++n) {
+      if (origin[n] < 0 || is_view(nodes[n].op)) continue;
+      const std::string& kernel = whole.chosen.at(isa).descs[static_cast<size_t>(origin[n])].kernel;
+      if (chosen.descs[n].kernel == kernel) continue;
+      return {tolerance, fmt::format("{} is computed by {}, and its whole layer by {}", nodes[n].name,
+                                     chosen.descs[n].kernel, kernel)};
+    }
+  }
+  for (const auto& [isa, chosen] : parts.chosen) {
+    for (size_t n = 0; n < nodes.size(); ++n) {
+      if (origin[n] < 0 || is_view(nodes[n].op)) continue;
+      if (is_exact_part(whole, static_cast<size_t>(origin[n]), regions[n], isa)) continue;
+      return {tolerance,
+              fmt::format("{} is cut where its kernel rounds otherwise than within the whole layer", nodes[n].name)};
+    }
+  }
+  return {};
+}
+
+Result<SplitPlan> expand_plan(const KernelGraph& whole, const Plan& plan, const Cluster& cluster,
+                              const KernelPreference& prefer) {
+  if (whole.training) return unsupported("splits inside layers are for inference: nothing splits gradients yet");
+  RETURN_IF_ERROR(check_plan(plan, whole.graph, cluster, samples_of(whole.graph) * plan.micro_batches));
+  ASSIGN_OR_RETURN(SplitOptions options, split_options(plan, cluster));
+  options.multiples = exact_multiples(whole);
+  ASSIGN_OR_RETURN(Expanded expanded, expand_splits(whole.graph, plan, options));
+  CHECK(expanded.origin.size() == expanded.graph.nodes.size(), "an expanded graph with nodes of unknown origin");
+  expanded.graph.name = whole.graph.name;  // profiles are kept by it
+  std::vector<Isa> levels;
+  for (const auto& [isa, chosen] : whole.chosen) levels.push_back(isa);
+  SplitPlan split;
+  ASSIGN_OR_RETURN(split.kernels, choose_kernels(std::move(expanded.graph), levels, prefer, std::nullopt,
+                                                 wanted_kernels(whole, expanded.origin)));
+  split.kernels.input_parts = expanded.input_parts;
+  split.plan = std::move(expanded.plan);
+  split.slices = std::move(expanded.slices);
+  split.notes = std::move(expanded.notes);
+  split.promise = promise_of(whole, split.kernels, expanded.origin, expanded.regions);
+  return split;
+}
+
+}  // namespace nlsplit

@@ -1,0 +1,102 @@
+#include "graph/differentiate/step_graph.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "graph/builder.h"
+#include "graph/operators/operator.h"
+
+namespace nlsplit {
+namespace {
+
+// Of the network's nodes: the one that makes the output, or what that is a view of. The loss is computed there.
+size_t last_node(const Graph& network) {
+  const Value& output = network.value(network.outputs[0]);
+  return output.kind == ValueKind::node ? output.producer.index() : network.nodes.size() - 1;
+}
+
+std::vector<bool> computed_nodes(const Graph& graph, ValueId loss, const std::vector<ValueId>& gradients) {
+  std::vector<bool> needed(graph.values.size(), false), computed(graph.nodes.size(), false);
+  needed[loss.index()] = true;
+  for (const ValueId gradient : gradients) needed[gradient.index()] = true;
+  for (size_t n = graph.nodes.size(); n-- > 0;) {
+    const Node& node = graph.nodes[n];
+    if (std::ranges::none_of(node.outputs, [&](ValueId output) { return needed[output.index()]; })) continue;
+    computed[n] = !is_view(node.op);
+    for (const ValueId read : reads_of(node)) needed[read.index()] = true;
+  }
+  return computed;
+}
+
+// One node for each trained weight, in their order; in the stage of the weight's first reader.
+Status add_updates(StepGraph& step, const TrainingOptions& options) {
+  StepNodes& nodes = step.nodes;
+  std::vector<size_t> first_reader(step.graph.values.size(), 0);
+  for (size_t n = nodes.network; n-- > 0;) {
+    for (const ValueId read : reads_of(step.graph.nodes[n])) first_reader[read.index()] = n;
+  }
+  ASSIGN_OR_RETURN(GraphBuilder builder, reopen(step.graph));
+  const Attrs attrs =
+      update_attrs(options.optimizer, options.learning_rate.value_or(usual_learning_rate(options.optimizer)));
+  for (size_t t = 0; t < nodes.trained.size(); ++t) {
+    const ValueId weight = nodes.trained[t];
+    const std::string name = step.graph.value(weight).name;
+    // A stage's gradients are slices of one buffer, where they are flat.
+    ASSIGN_OR_RETURN(const ValueId flat, builder.add(Op::Reshape, fmt::format("d.{}.flat", name), {nodes.gradients[t]},
+                                                     {{"shape", std::vector<int64_t>{-1}}}));
+    std::vector<ValueId> states{weight}, inputs{weight, flat};
+    for (const TensorType& type : update_states(options.optimizer, step.graph.value(weight).type)) {
+      states.push_back(
+          builder.weight(fmt::format("{}_state{}", name, states.size() - 1), type, nodes.constants.add_fill(type, 0)));
+      inputs.push_back(states.back());
+    }
+    ASSIGN_OR_RETURN(const std::vector<ValueId> made,
+                     builder.add_all(update_op(options.optimizer), "update " + name, inputs, attrs));
+    CHECK(made.size() == states.size(), "an update makes what it keeps");
+    for (size_t i = 0; i < made.size(); ++i) nodes.updates.push_back({states[i], made[i]});
+    nodes.update_nodes.push_back(NodeId(builder.graph().nodes.size() - 1));
+    for (size_t n = nodes.phases.size(); n < builder.graph().nodes.size(); ++n) {
+      nodes.phases.push_back(NodePhase::step);
+      nodes.origins.push_back(first_reader[weight.index()]);
+      nodes.derived[nodes.origins.back()].push_back(n);
+      nodes.computed.push_back(!is_view(builder.graph().nodes[n].op));
+    }
+  }
+  step.graph = std::move(builder).finish();
+  return ok_status();
+}
+
+}  // namespace
+
+Result<StepGraph> step_graph(const Graph& network, const TrainingOptions& options) {
+  ASSIGN_OR_RETURN(const GraphWithLoss with, with_loss(network, options.loss));
+  StepGraph step;
+  StepNodes& nodes = step.nodes;
+  nodes.trained = trained_weights(with, nodes.constants);
+  std::erase_if(nodes.trained, [&](ValueId id) {
+    const Value& weight = network.value(id);
+    return weight.type.dtype != DType::f32 || element_count(weight.type.shape) <= 1 ||
+           options.constants.contains(weight.content);
+  });
+  if (nodes.trained.empty()) return invalid_input("there is nothing to train: the loss depends on no weight");
+  const double share = 1.0 / options.micro_batches;
+  ASSIGN_OR_RETURN(Differentiated made, differentiate(with.graph, with.loss, nodes.trained, nodes.constants, share));
+  step.graph = std::move(made.graph);
+  step.graph.outputs.clear();
+  nodes.network = network.nodes.size();
+  nodes.phases = std::move(made.phases);
+  nodes.gradients = std::move(made.gradients);
+  nodes.derived.resize(nodes.network);
+  const size_t last = last_node(network);
+  for (size_t n = 0; n < step.graph.nodes.size(); ++n) {
+    const size_t origin = made.origins[n] < nodes.network ? made.origins[n] : last;
+    nodes.origins.push_back(origin);
+    if (n >= nodes.network) nodes.derived[origin].push_back(n);
+  }
+  nodes.computed = computed_nodes(step.graph, with.loss, nodes.gradients);
+  RETURN_IF_ERROR(add_updates(step, options));
+  return step;
+}
+
+}  // namespace nlsplit

@@ -1,0 +1,302 @@
+// What a training step computes does not depend on the plan: Programs of random networks are evaluated by the reference
+// in their arenas, under every schedule, and their updates held against the unsplit graph's gradients.
+//
+//   NLSPLIT_TRAINING_GRAPHS=1000 build/release/bin/test_program --gtest_filter='TrainingResults.*'
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <random>
+
+#include "graph/passes/passes.h"
+#include "graph/reference/evaluate.h"
+#include "kernels/without_kernel.h"
+#include "program/verify.h"
+#include "testing/compile_program.h"
+#include "testing/random_graph.h"
+#include "testing/star.h"
+
+namespace nlsplit {
+namespace {
+
+using Weights = std::map<std::string, std::vector<float>>;
+
+// A network at its micro-batch size, and the samples of a whole step.
+struct Lesson {
+  Graph network;
+  WeightStore weights;
+  TrainingOptions options;
+  std::map<std::string, std::string> samples;  // bytes of inputs, the loss's among them
+};
+
+std::string random_bytes(const TensorType& type, int64_t classes, std::mt19937& random) {
+  std::string bytes(static_cast<size_t>(size_of(type).value()), '\0');
+  for (int64_t i = 0; i < element_count(type.shape); ++i) {
+    if (type.dtype == DType::f32) {
+      const float value = std::uniform_real_distribution<float>(-1, 1)(random);
+      std::memcpy(bytes.data() + 4 * i, &value, 4);
+    } else {
+      const int64_t value = std::uniform_int_distribution<int64_t>(0, classes - 1)(random);
+      std::memcpy(bytes.data() + 8 * i, &value, 8);
+    }
+  }
+  return bytes;
+}
+
+std::vector<float> values_of(const Tensor& tensor) {
+  if (tensor.type.dtype == DType::f32) return tensor.values;
+  int64_t count = 0;
+  std::memcpy(&count, bytes_of(tensor).data(), sizeof(count));
+  return {static_cast<float>(count)};
+}
+
+// The step of the unsplit network, by the reference and all samples at once.
+Weights updated_unsplit(Lesson& lesson, int64_t batch, std::mt19937& random) {
+  const Graph whole = with_batch(lesson.network, batch).value();
+  TrainingOptions options = lesson.options;
+  options.micro_batches = 1;
+  StepGraph step = step_graph(whole, options).value();
+  step.graph.outputs.clear();
+  for (const StateUpdate& update : step.nodes.updates) step.graph.outputs.push_back(update.value);
+  std::vector<Tensor> inputs;
+  const TensorType& logits = whole.value(whole.outputs[0]).type;
+  for (const ValueId id : step.graph.inputs) {
+    const Value& input = step.graph.value(id);
+    std::string& bytes = lesson.samples[input.name] = random_bytes(input.type, logits.shape.back(), random);
+    inputs.push_back(tensor_of(input.type, bytes));
+  }
+  // One store with both kinds of constants.
+  WeightStore all = lesson.weights;
+  for (Value& value : step.graph.values) {
+    if (value.kind == ValueKind::weight && !all.contains(value.content))
+      value.content = all.add_bytes(value.type, step.nodes.constants.materialise(value.content).value());
+  }
+  const std::vector<Tensor> made = evaluate(step.graph, all, inputs).value();
+  Weights updated;
+  for (size_t i = 0; i < made.size(); ++i)
+    updated[step.graph.value(step.nodes.updates[i].state).name] = values_of(made[i]);
+  return updated;
+}
+
+// Executes a Program in the order of a dry run.
+class Machine {
+ public:
+  Machine(const Program& program, const Lesson& lesson, const WeightStore& constants)
+      : program_(program), lesson_(lesson), constants_(constants) {
+    for (const DeviceProgram& device : program.devices) {
+      std::string& arena = arenas_.emplace_back(static_cast<size_t>(device.arena.value()), '\x7f');  // NaN
+      for (const Buffer& buffer : device.buffers) {
+        if (!buffer.packed_for.empty()) continue;  // the reference reads what was packed
+        for (int bank = 0; bank < buffer.banks; ++bank) {
+          const auto at = static_cast<size_t>(buffer.offset + bank * buffer.stride());
+          const auto size = static_cast<size_t>(buffer.bytes.value());
+          if (buffer.kind == BufferKind::input)
+            arena.replace(at, size, lesson.samples.at(buffer.name).substr(static_cast<size_t>(bank) * size, size));
+          else if (buffer.kind == BufferKind::state && !buffer.has_content)
+            arena.replace(at, size, std::string(size, '\0'));
+          else if (buffer.has_content)
+            arena.replace(at, size,
+                          (lesson.weights.contains(buffer.content) ? lesson.weights : constants)
+                              .materialise(buffer.content)
+                              .value());
+        }
+      }
+    }
+  }
+
+  void run() {
+    const Dependencies deps = dependencies(program_).value();
+    const std::vector<uint32_t> order = dry_run(program_, deps).value();
+    for (const uint32_t i : order) {
+      const Instance& now = deps.instances[i];
+      const Instr& instr = instr_of(program_, now);
+      switch (instr.opcode) {
+        case Opcode::recv:
+          write(now, instr.writes[0], sent_.at(deps.match[i]));
+          break;
+        case Opcode::send:
+          sent_[i] = read(now, instr.reads[0]);
+          break;
+        case Opcode::compute:
+          compute(now, instr);
+          break;
+        default:
+          add(now, instr);
+      }
+    }
+  }
+
+  Weights weights() const {
+    Weights all;
+    for (size_t d = 0; d < program_.devices.size(); ++d) {
+      for (const Buffer& buffer : program_.devices[d].buffers) {
+        if (buffer.kind != BufferKind::state) continue;
+        const std::string bytes =
+            arenas_[d].substr(static_cast<size_t>(buffer.offset), static_cast<size_t>(buffer.bytes.value()));
+        const std::vector<float> values = values_of(tensor_of(buffer.type, bytes));
+        const auto [known, is_new] = all.emplace(buffer.name, values);
+        EXPECT_EQ(known->second, values) << "copies of " << buffer.name << " differ";
+      }
+    }
+    return all;
+  }
+
+ private:
+  std::string content(const Buffer& buffer) const {
+    return (lesson_.weights.contains(buffer.content) ? lesson_.weights : constants_)
+        .materialise(buffer.content)
+        .value();
+  }
+  std::pair<size_t, size_t> place(const Instance& at, const Operand& operand) const {
+    const DeviceProgram& device = program_.devices[static_cast<size_t>(at.device)];
+    return {static_cast<size_t>(address_of(device, device.order[static_cast<size_t>(at.slot)], operand)),
+            static_cast<size_t>(bytes_of(device, operand).value())};
+  }
+  std::string read(const Instance& at, const Operand& operand) const {
+    const Buffer& buffer = program_.devices[static_cast<size_t>(at.device)].buffer(operand.buffer);
+    if (!buffer.packed_for.empty()) return content(buffer);
+    const auto [begin, size] = place(at, operand);
+    return arenas_[static_cast<size_t>(at.device)].substr(begin, size);
+  }
+  void write(const Instance& at, const Operand& operand, std::string_view bytes) {
+    const auto [begin, size] = place(at, operand);
+    ASSERT_EQ(bytes.size(), size);
+    arenas_[static_cast<size_t>(at.device)].replace(begin, size, bytes);
+  }
+
+  void add(const Instance& at, const Instr& instr) {
+    ASSERT_TRUE(instr.opcode == Opcode::copy || instr.opcode == Opcode::reduce);
+    const auto count = static_cast<int64_t>(place(at, instr.writes[0]).second / sizeof(float));
+    Tensor sum = tensor_of({DType::f32, {count}}, read(at, instr.reads[0]));
+    for (size_t r = 1; r < instr.reads.size(); ++r) {
+      const Tensor more = tensor_of({DType::f32, {count}}, read(at, instr.reads[r]));
+      for (size_t i = 0; i < sum.values.size(); ++i) sum.values[i] += more.values[i];
+    }
+    write(at, instr.writes[0], bytes_of(sum));
+  }
+
+  void compute(const Instance& at, const Instr& instr) {
+    const ComputeDesc& desc = program_.descs[static_cast<size_t>(instr.desc)];
+    std::vector<Tensor> reads;
+    std::vector<const Tensor*> pointers;
+    for (size_t i = 0; i < instr.reads.size(); ++i)
+      reads.push_back(tensor_of(desc.inputs[i], read(at, instr.reads[i])));
+    for (const Tensor& tensor : reads) pointers.push_back(&tensor);
+    const std::vector<Tensor> made = evaluate_op(desc.op, desc.attrs, pointers, desc.outputs);
+    for (size_t i = 0; i < made.size(); ++i) write(at, instr.writes[i], bytes_of(made[i]));
+  }
+
+  const Program& program_;
+  const Lesson& lesson_;
+  const WeightStore& constants_;
+  std::vector<std::string> arenas_;  // [device]
+  std::map<uint32_t, std::string> sent_;
+};
+
+// Sums of samples, and of what several nodes give, round in another order.
+void expect_close(const Weights& found, const Weights& wanted, const Lesson& lesson, const std::string& what) {
+  ASSERT_EQ(found.size(), wanted.size()) << what;
+  for (const auto& [name, values] : wanted) {
+    ASSERT_TRUE(found.contains(name)) << what << ", " << name;
+    double largest = 0, error = 0;
+    for (size_t i = 0; i < values.size(); ++i) {
+      largest = std::max(largest, std::abs(static_cast<double>(values[i])));
+      const double off = std::abs(static_cast<double>(found.at(name)[i]) - static_cast<double>(values[i]));
+      error = off <= error ? error : off;  // NaN is kept
+    }
+    EXPECT_LE(error, 1e-5 * std::max(largest, 1e-3)) << what << ", " << name << " of " << lesson.network.name;
+  }
+}
+
+Plan random_plan(size_t nodes, const std::vector<std::vector<size_t>>& devices_of, int micro_batches,
+                 std::mt19937& random) {
+  std::vector<size_t> cuts(nodes - 1);
+  for (size_t i = 0; i < cuts.size(); ++i) cuts[i] = i + 1;
+  std::ranges::shuffle(cuts, random);
+  cuts.resize(devices_of.size() - 1);
+  std::ranges::sort(cuts);
+  Plan plan;
+  plan.micro_batches = micro_batches;
+  size_t begin = 0;
+  for (size_t s = 0; s < devices_of.size(); ++s) {
+    const size_t end = s < cuts.size() ? cuts[s] : nodes;
+    Stage& stage = plan.stages.emplace_back();
+    stage.begin = begin, stage.end = end;
+    for (const size_t d : devices_of[s]) stage.devices.push_back(DeviceId(d));
+    begin = end;
+  }
+  return plan;
+}
+
+TEST(TrainingResults, UpdatesOfRandomNetworksAreThoseOfTheUnsplitOne) {
+  const char* wanted_graphs = std::getenv("NLSPLIT_TRAINING_GRAPHS");
+  const int graphs = wanted_graphs == nullptr ? 5 : std::atoi(wanted_graphs);
+  std::vector<std::vector<std::vector<size_t>>> shapes = {
+      {{0}},         {{0}, {1}}, {{0}, {1}, {2}}, {{0}, {1}, {0}, {1}}, {{0}, {1}, {1}, {0}}, {{0, 1}, {1, 0}},
+      {{0, 1}, {2}}, {{0, 1, 2}}};
+  const Cluster cluster = star(3, bytes(int64_t{1} << 36));
+  const OneThread alone;  // small tensors
+  int lowered = 0, trained = 0;
+  for (int seed = 0; seed < graphs; ++seed) {
+    std::mt19937 random(static_cast<uint32_t>(seed));
+    Model model = random_graph(static_cast<uint64_t>(seed), 3 + seed % 10);
+    Lesson lesson;
+    lesson.weights = std::move(model.weights);
+    lesson.network = optimize(model.graph, lesson.weights, Purpose::training).value();
+    // Where a gradient is nothing but roundings, Adam's first step is its sign: a test of its own (gradient_test.cc).
+    lesson.options.optimizer = seed % 2 == 0 ? Optimizer::sgd : Optimizer::momentum;
+    lesson.options.learning_rate = 1;
+    lesson.options.loss = seed % 3 == 0 ? Loss::mean_squared_error : Loss::softmax_cross_entropy;
+    constexpr int micro_batches = 4, samples = 1;
+    lesson.options.micro_batches = micro_batches;
+    const auto sound = step_graph(lesson.network, lesson.options);
+    if (!sound.ok()) {  // none of its layers has weights
+      EXPECT_NE(sound.error().message.find("nothing to train"), std::string::npos) << sound.error().message;
+      continue;
+    }
+    ++trained;
+    const Weights wanted = updated_unsplit(lesson, micro_batches * samples, random);
+    const Graph network = with_batch(lesson.network, samples).value();
+    for (const bool recompute : {false, true}) {
+      lesson.options.recompute = recompute;
+      const KernelGraph kernels = choose_kernels(network, {Isa::v3}, {}, lesson.options).value();
+      for (const SchedulePolicy& policy : all_schedules()) {
+        if (policy.mode == ScheduleMode::inference) continue;
+        std::ranges::shuffle(shapes, random);
+        for (const auto& shape : shapes) {
+          if (network.nodes.size() < shape.size()) continue;
+          Plan plan = random_plan(network.nodes.size(), shape, micro_batches, random);
+          plan.schedule = policy.name;
+          const auto input = schedule_input(kernels, plan, cluster, nullptr);
+          ASSERT_TRUE(input.ok()) << input.error().message;
+          if (!make_schedule(policy.name, *input).ok()) continue;  // not a placement it serves
+          const HostId source(random() % cluster.hosts.size());
+          const auto program = compile_program(kernels, plan, cluster, {source, source}, nullptr);
+          if (!program.ok()) {  // a weight that two of the stages share
+            EXPECT_EQ(program.error().kind, ErrorKind::unsupported) << program.error().message;
+            continue;
+          }
+          const Status verified = verify(*program);
+          ASSERT_TRUE(verified.ok()) << verified.error().message;
+          Machine machine(*program, lesson, kernels.training->nodes.constants);
+          machine.run();
+          expect_close(machine.weights(), wanted, lesson,
+                       fmt::format("seed {}, {}, {} stages{}", seed, policy.name, shape.size(),
+                                   recompute ? ", recomputed" : ""));
+          ++lowered;
+          if (HasFailure()) return;
+          break;  // of its placements one
+        }
+      }
+    }
+  }
+  EXPECT_GE(trained, graphs / 2);
+  EXPECT_GE(lowered, 10 * trained);
+}
+
+}  // namespace
+}  // namespace nlsplit

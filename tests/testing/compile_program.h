@@ -1,0 +1,19 @@
+// compile(), of which a test wants only the Program.
+#pragma once
+
+#include <utility>
+
+#include "compile/compile.h"
+
+namespace nlsplit {
+
+inline Result<Program> compile_program(const KernelGraph& graph, const Plan& plan, const Cluster& cluster,
+                                       const Endpoints& endpoints, const CostTable* costs,
+                                       const SlotTable* table = nullptr) {
+  CompileOptions options;
+  options.table = table;
+  ASSIGN_OR_RETURN(Compiled compiled, compile(graph, plan, cluster, endpoints, costs, options));
+  return std::move(compiled.program);
+}
+
+}  // namespace nlsplit
