@@ -59,17 +59,14 @@ std::string DeviceBuffers::own_name(ValueId value) {
 }
 
 std::string DeviceBuffers::unique_name(const std::string& wanted) {
-  if (!knows_values_) {
-    for (const Value& value : g_.values) names_.insert(value.name);
-    knows_values_ = true;
-  }
   std::string name = wanted;
-  for (int i = 2; names_.contains(name); ++i) name = fmt::format("{}_{}", wanted, i);
+  for (int i = 2; l_.graph->names.contains(name) || made_up_.contains(name); ++i)
+    name = fmt::format("{}_{}", wanted, i);
+  made_up_.insert(name);
   return name;
 }
 
 BufferId DeviceBuffers::add_buffer(Buffer buffer) {
-  names_.insert(buffer.name);
   out_.buffers.push_back(std::move(buffer));
   uses_.emplace_back();
   return BufferId(out_.buffers.size() - 1);

@@ -112,8 +112,7 @@ class DeviceBuffers {
   std::map<std::tuple<int, ValueId, int>, Stored> copies_of_stage_;  // by stage, root and layout
   std::map<std::pair<BufferId, ValueId>, BufferId> views_;
   std::vector<bool> named_;                              // [value]: a buffer has its name
-  std::unordered_set<std::string> names_;                // of buffers; values' names too once a name is made up
-  bool knows_values_ = false;                            // names_ holds them
+  std::unordered_set<std::string> made_up_;              // names that are no value's
   std::unordered_multimap<uint64_t, BufferId> weights_;  // by content
   std::vector<bool> states_;                             // [value]
   std::map<int, StageGradients> gradients_;              // by stage

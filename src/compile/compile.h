@@ -31,6 +31,7 @@ struct Compiled {
 
 struct CompileOptions {
   const SlotTable* table = nullptr;  // instead of what the plan's schedule makes
+  bool row_major_messages = false;   // as between devices of unlike levels, whatever the devices
   // Told after each pass its name and what it made, as text.
   std::function<void(std::string_view pass, const std::string& text)> after_pass = {};
 };

@@ -64,6 +64,7 @@ class DeviceWriter {
     rules.room = l_.table.room;
     for (size_t b = 0; b < out_.buffers.size(); ++b) rules.instanced.push_back(buffers_.has_instances(BufferId(b)));
     const std::vector<OrderedSlot>& slots = l_.slots[at(d_)];
+    rules.slots.reserve(slots.size());
     for (size_t i = 0; i < slots.size(); ++i) {
       InstanceRules::SlotTime& of = rules.slots.emplace_back();
       of.time = training ? slots[i].time : static_cast<double>(i);
@@ -217,7 +218,8 @@ class DeviceWriter {
         instr.writes.push_back({buffers_.seen_as(buffers_.storage(value, desc.outputs[i].block, value), value)});
     }
     if (kernel.kernel != nullptr) {
-      const Bytes workspace = workspace_of(*kernel.kernel, desc, out_.isa, out_.cores);
+      const Bytes workspace =
+          out_.cores == 1 ? kernel.workspace : workspace_of(*kernel.kernel, desc, out_.isa, out_.cores);
       if (workspace.value() > 0) instr.workspace = {buffers_.workspace(workspace)};
     }
     instr.label = graph_.labels[n];
@@ -227,7 +229,7 @@ class DeviceWriter {
       program_.descs.push_back(desc);
     }
     instr.desc = index;
-    if (kernel.kernel != nullptr && !update) note_in_place(instr, in_place_inputs(*kernel.kernel, desc));
+    if (!update) note_in_place(instr, kernel.in_place);
     emit(segment, std::move(instr));
     for (const ValueId value : node.outputs) {
       if (into || update || from_repetition(segment, value)) continue;
@@ -497,10 +499,10 @@ class DeviceWriter {
 // else row-major. Inputs, outputs, and all of training are row-major in any case.
 std::vector<int> flow_layouts(const Lowering& lowering) {
   std::vector<int> layouts(lowering.flows.size(), 0);
-  if (lowering.training != nullptr) return layouts;
-  const Cluster& cluster = *lowering.cluster;
-  const Isa isa = cluster.devices[0].isa;
-  if (std::ranges::any_of(cluster.devices, [&](const Device& device) { return device.isa != isa; })) return layouts;
+  if (lowering.training != nullptr || lowering.row_major_messages) return layouts;
+  const Isa isa = lowering.program.devices[0].isa;
+  const auto other_level = [&](DeviceId device) { return lowering.cluster->device(device).isa != isa; };
+  if (std::ranges::any_of(lowering.devices, other_level)) return layouts;
   for (size_t f = 0; f < layouts.size(); ++f) {
     const Flow& flow = lowering.flows[f];
     if (flow.producer == source_stage || flow.consumers.back() == lowering.stages()) continue;

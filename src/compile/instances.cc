@@ -51,10 +51,11 @@ Touched find_touched(const DeviceProgram& device, const std::vector<bool>& insta
 // Round robin past instances that are in use; answers how many there are.
 int share_instances(std::vector<Life>& lives, size_t at_least) {
   std::vector<Life*> sorted;
+  sorted.reserve(lives.size());
   for (Life& life : lives) {
     if (life.lives()) sorted.push_back(&life);
   }
-  std::ranges::stable_sort(sorted, {}, &Life::begin);
+  if (!std::ranges::is_sorted(sorted, {}, &Life::begin)) std::ranges::stable_sort(sorted, {}, &Life::begin);
   std::vector<double> until(at_least, -1);
   size_t next = 0;
   for (Life* life : sorted) {

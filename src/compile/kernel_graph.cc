@@ -32,6 +32,8 @@ NodeKernel facts_of(const ComputeDesc& desc, Isa isa) {
   if (has_no_kernel(desc)) return facts;
   facts.kernel = find_kernel(desc.kernel);
   CHECK(facts.kernel != nullptr, "a chosen kernel is not in the catalogue");
+  facts.workspace = workspace_of(*facts.kernel, desc, isa, 1);
+  facts.in_place = in_place_inputs(*facts.kernel, desc);
   if (facts.kernel->packed_bytes == nullptr) return facts;
   for (size_t i = 0; i < desc.inputs.size(); ++i) facts.packed[i] = facts.kernel->packed_bytes(desc, i, isa);
   return facts;
@@ -43,6 +45,7 @@ KernelGraph with_readers(Graph graph, const std::vector<bool>& computed) {
   result.graph = std::move(graph);
   result.root = find_roots(result.graph);
   result.readers.resize(result.graph.values.size());
+  for (const Value& value : result.graph.values) result.names.insert(value.name);
   for (size_t n = 0; n < result.graph.nodes.size(); ++n) {
     const Node& node = result.graph.nodes[n];
     result.labels.push_back(label_of(node));
@@ -62,7 +65,7 @@ std::vector<NodeKernel> kernels_of(const Graph& graph, const std::vector<Compute
   std::unordered_multimap<uint64_t, size_t> by_signature;
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     if (is_view(graph.nodes[n].op)) {
-      kernels.push_back({n, nullptr, {}});
+      kernels.push_back({n, nullptr, {}, bytes(0), 0});
       continue;
     }
     NodeKernel& facts = kernels.emplace_back(facts_of(descs[n], isa));

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "graph/differentiate/step_graph.h"
@@ -20,6 +21,8 @@ struct NodeKernel {
   size_t same_as = 0;                  // the first node with the same desc: one entry of Program::descs
   const KernelInfo* kernel = nullptr;  // none: of a view, and of what no kernel computes (kernels/without_kernel.h)
   std::vector<Bytes> packed;           // by input of the desc; 0: taken as it is
+  Bytes workspace;                     // on one core
+  uint64_t in_place = 0;               // reads that the result may overwrite (in_place_inputs)
 };
 
 struct Training;
@@ -34,6 +37,7 @@ struct KernelGraph {
   std::vector<ValueId> root;                       // [value]: what it is a view of, in the end; else itself
   std::vector<bool> computed;                // [node]: not a view; of a training step also: something depends on it
   std::vector<std::vector<size_t>> readers;  // [root value]: the nodes that compute with it or its views, ascending
+  std::unordered_set<std::string> names;     // of values
   std::vector<std::string> labels;           // [node]: "conv1, relu1"
   // Nodes [0, input_parts) are in no stage: Slices of inputs by one axis, made where the inputs are, so that a device
   // is sent the part it needs. Set by who has made them (Expanded::input_parts).

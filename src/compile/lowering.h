@@ -54,7 +54,7 @@ struct OrderedSlot {
   int micro_batch = 0;
   double time = 0;                  // its place in a possible execution of all slots (play.cc)
   std::vector<Port> recvs;          // before the work; per peer in the order the peer sends
-  std::vector<double> received_at;  // of each recv: the sender's `time`
+  std::vector<double> received_at;  // in training, of each recv: the sender's `time`
   std::vector<Port> sends;          // in the order in which they are made
 };
 
@@ -65,6 +65,7 @@ struct Lowering {
   const Cluster* cluster = nullptr;
   const CostTable* costs = nullptr;
   Endpoints endpoints;
+  bool row_major_messages = false;
 
   // place
   const KernelGraph* graph = nullptr;  // what is computed: the network, or the graph of its training step
@@ -119,7 +120,7 @@ Result<ScheduleInput> make_schedule_input(const Lowering& lowering, bool all_tim
 // before every I if the workload recomputes and the table does not say where, and no step where there is nothing to
 // update. Errors: every micro-batch must go once through every stage, in training through its F, I and W, all on one
 // device that has the stage, and every such device must step it once.
-Status complete_table(Lowering& lowering, const SlotTable& table);
+Status complete_table(Lowering& lowering, SlotTable table);
 std::string slot_text(const ScheduledSlot& slot);  // "stage 1 F of micro-batch 3", "the step of stage 1"
 
 // Of `exchange`: the table played through in time, every slot as soon as its device is free and its data is there.

@@ -34,7 +34,8 @@ std::vector<size_t> find_copied_outputs(const Lowering& l) {
 
 struct Between {
   size_t before = 0;  // slot of the table, on its device
-  OrderedSlot slot;
+  double when = 0;
+  int stage = 0, micro_batch = 0;
 };
 
 class Slots {
@@ -45,9 +46,8 @@ class Slots {
     std::vector<std::vector<Between>> between(l_.program.devices.size());
     for (int m = 0; m < l_.micro_batches(); ++m) {
       if (const double when = played_.source[at(m)]; when == when)
-        between[at(l_.source)].push_back({ends_after(when), {source_stage, Phase::forward, m, when, {}, {}, {}}});
-      if (sink_acts(m))
-        between[at(l_.sink)].push_back({sink_place(m), {l_.stages(), Phase::forward, m, sink_time(m), {}, {}, {}}});
+        between[at(l_.source)].push_back({ends_after(when), when, source_stage, m});
+      if (sink_acts(m)) between[at(l_.sink)].push_back({sink_place(m), sink_time(m), l_.stages(), m});
     }
     std::vector<std::vector<OrderedSlot>> slots(between.size());
     for (size_t d = 0; d < between.size(); ++d) slots[d] = merged(d, between[d]);
@@ -105,14 +105,15 @@ class Slots {
 
   std::vector<OrderedSlot> merged(size_t d, std::vector<Between>& extra) const {
     std::ranges::stable_sort(extra, [](const Between& a, const Between& b) {
-      return a.before != b.before ? a.before < b.before : a.slot.time < b.slot.time;
+      return a.before != b.before ? a.before < b.before : a.when < b.when;
     });
     const std::vector<ScheduledSlot>& own = of_device(static_cast<int>(d));
     std::vector<OrderedSlot> slots;
     slots.reserve(own.size() + extra.size());
     size_t e = 0;
     for (size_t i = 0; i <= own.size(); ++i) {
-      for (; e < extra.size() && extra[e].before == i; ++e) slots.push_back(std::move(extra[e].slot));
+      for (; e < extra.size() && extra[e].before == i; ++e)
+        slots.push_back({extra[e].stage, Phase::forward, extra[e].micro_batch, extra[e].when, {}, {}, {}});
       if (i < own.size())
         slots.push_back({own[i].stage, own[i].phase, own[i].micro_batch, played_.ends[d][i], {}, {}, {}});
     }
@@ -254,7 +255,7 @@ class Messages {
           const Port port{message.flow, static_cast<int>(from)};
           if (i >= own) {
             slot.recvs.push_back(port);
-            slot.received_at.push_back(message.sent_at);
+            if (l_.training != nullptr) slot.received_at.push_back(message.sent_at);
           } else {
             aheads.push_back(
                 {message.received,

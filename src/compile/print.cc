@@ -49,8 +49,9 @@ std::string print_split(const KernelGraph& parts, const Plan& plan, const Cluste
 }
 
 std::string print_placement(const Lowering& lowering) {
-  std::string text = fmt::format("inputs at {}, outputs at {}\n", device_name(lowering, lowering.source),
-                                 lowering.training != nullptr ? "nowhere" : device_name(lowering, lowering.sink));
+  std::string text = fmt::format("inputs at {}", device_name(lowering, lowering.source));
+  if (lowering.training == nullptr) text += fmt::format(", outputs at {}", device_name(lowering, lowering.sink));
+  text += "\n";
   for (int s = 0; s < lowering.stages(); ++s) {
     std::vector<std::string_view> devices;
     for (const int d : lowering.stage_devices[at(s)]) devices.push_back(device_name(lowering, d));
@@ -97,10 +98,13 @@ std::string print_messages(const Lowering& lowering) {
   for (size_t d = 0; d < lowering.slots.size(); ++d) {
     text += device_name(lowering, static_cast<int>(d)) + "\n";
     for (const OrderedSlot& slot : lowering.slots[d]) {
-      const std::string stage = slot.stage == ahead_stage ? "ahead" : stage_name(lowering, slot.stage);
-      text += slot.phase == Phase::step
-                  ? fmt::format("  step of stage {}", stage)
-                  : fmt::format("  {} of stage {}, micro-batch {}", name_of(slot.phase), stage, slot.micro_batch);
+      const bool works = slot.stage >= 0 && slot.stage < lowering.stages();
+      text += "  ";
+      if (works)
+        text += fmt::format("{} of stage {}", name_of(slot.phase), slot.stage);
+      else
+        text += slot.stage == ahead_stage ? "ahead" : stage_name(lowering, slot.stage);
+      if (slot.phase != Phase::step) text += fmt::format(", micro-batch {}", slot.micro_batch);
       std::vector<std::string> ports;
       for (const Port& port : slot.recvs) ports.push_back(port_text(lowering, port, "from"));
       for (const Port& port : slot.sends) ports.push_back(port_text(lowering, port, "to"));

@@ -185,14 +185,15 @@ Status schedule(Lowering& lowering, const SlotTable* table) {
   ASSIGN_OR_RETURN(lowering.schedule, make_schedule_input(lowering, false));
   lowering.needs = stage_needs(lowering.schedule);
   SlotTable made;
-  if (table == nullptr) {
+  if (table != nullptr) {
+    made = *table;
+  } else {
     ASSIGN_OR_RETURN(made, make_schedule(lowering.plan->schedule, lowering.schedule));
-    table = &made;
   }
-  if (lowering.training != nullptr && !trains(*table)) {
+  if (lowering.training != nullptr && !trains(made)) {
     return unsupported(fmt::format("schedule {} is for inference: it has no backward slots", lowering.plan->schedule));
   }
-  return complete_table(lowering, *table);
+  return complete_table(lowering, std::move(made));
 }
 
 }  // namespace nlsplit

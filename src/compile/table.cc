@@ -12,7 +12,7 @@ constexpr size_t phase_count = static_cast<size_t>(Phase::step) + 1;
 
 class TableCheck {
  public:
-  TableCheck(Lowering& lowering, const SlotTable& table) : lowering_(lowering), table_(table) {}
+  TableCheck(Lowering& lowering, SlotTable table) : lowering_(lowering), table_(std::move(table)) {}
 
   Status complete() {
     const auto micro_batches = at(lowering_.micro_batches());
@@ -32,9 +32,9 @@ class TableCheck {
       return wrong("it recomputes, but the workload keeps all activations (recompute: full)");
     RETURN_IF_ERROR(check_all_run());
     if (lowering_.training != nullptr) RETURN_IF_ERROR(find_rings());
-    lowering_.table = table_;
     if (lowering_.training != nullptr) complete_slots();
-    lowering_.table.devices.resize(lowering_.devices.size());
+    table_.devices.resize(lowering_.devices.size());
+    lowering_.table = std::move(table_);
     return ok_status();
   }
 
@@ -111,8 +111,7 @@ class TableCheck {
 
   void complete_slots() {
     for (size_t d = 0; d < table_.devices.size(); ++d) {
-      std::vector<ScheduledSlot>& slots = lowering_.table.devices[d];
-      slots.clear();
+      std::vector<ScheduledSlot> slots;
       for (const ScheduledSlot& slot : table_.devices[d]) {
         const std::vector<int>& ring = lowering_.rings[at(slot.stage)];
         if (slot.phase == Phase::step && std::ranges::find(ring, static_cast<int>(d)) == ring.end()) continue;
@@ -121,11 +120,12 @@ class TableCheck {
         slots.push_back(slot);
         if (slot.phase == Phase::step) slots.back().micro_batch = 0;
       }
+      table_.devices[d] = std::move(slots);
     }
   }
 
   Lowering& lowering_;
-  const SlotTable& table_;
+  SlotTable table_;
   bool recomputes_ = false;                 // the table says where
   std::vector<bool> seen_;                  // [stage][phase][micro-batch]
   std::vector<std::pair<int, int>> steps_;  // device, stage
@@ -139,6 +139,6 @@ std::string slot_text(const ScheduledSlot& slot) {
              : fmt::format("stage {} {} of micro-batch {}", slot.stage, name_of(slot.phase), slot.micro_batch);
 }
 
-Status complete_table(Lowering& lowering, const SlotTable& table) { return TableCheck(lowering, table).complete(); }
+Status complete_table(Lowering& lowering, SlotTable table) { return TableCheck(lowering, std::move(table)).complete(); }
 
 }  // namespace nlsplit

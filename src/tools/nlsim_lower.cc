@@ -27,6 +27,7 @@ struct LowerArguments {
   std::string network_set, eager_limit;
   PlanChoice choice;
   int64_t batch = 1;
+  bool passes = false;
 };
 
 Result<SavedProgram> lower_chosen(Loaded& loaded, const LowerArguments& arguments) {
@@ -45,17 +46,14 @@ Result<SavedProgram> lower_chosen(Loaded& loaded, const LowerArguments& argument
 }
 
 // Between devices of unlike levels every value travels row-major. Here each layer is a stage of its own on one device,
-// in company of a device of another level, so that all reorders happen that any cut can need.
+// so that all reorders happen that any cut can need.
 Result<Program> reordering_program(const Scenario& scenario, const KernelGraph& kernels, int micro_batches,
                                    const Device& like) {
   Cluster cluster;
   cluster.hosts.push_back({scenario.cluster.hosts[like.host.index()].name, false});
-  for (const Device& device :
-       {like, *std::ranges::find_if(scenario.cluster.devices, [&](const Device& d) { return d.isa != like.isa; })}) {
-    cluster.devices.push_back(device);
-    cluster.devices.back().host = HostId(0);
-    cluster.devices.back().memory = bytes(unlimited_memory);
-  }
+  cluster.devices.push_back(like);
+  cluster.devices[0].host = HostId(0);
+  cluster.devices[0].memory = bytes(unlimited_memory);
   Plan plan;
   plan.micro_batches = micro_batches;
   if (kernels.training) plan.schedule = "1f1b";
@@ -66,10 +64,32 @@ Result<Program> reordering_program(const Scenario& scenario, const KernelGraph& 
     else
       plan.stages.back().end = n + 1;
   }
-  ASSIGN_OR_RETURN(Compiled compiled, compile(kernels, plan, cluster, {HostId(0), HostId(0)}, nullptr));
+  CompileOptions options;
+  options.row_major_messages = true;
+  ASSIGN_OR_RETURN(Compiled compiled, compile(kernels, plan, cluster, {HostId(0), HostId(0)}, nullptr, options));
   Program program = std::move(compiled.program);
   RETURN_IF_ERROR(verify(program));
   return program;
+}
+
+// What each pass of the compiler makes of the plan, in order.
+Status print_passes(Loaded& loaded, const LowerArguments& arguments) {
+  Plan plan;
+  if (is_scenario(arguments.what)) {
+    ASSIGN_OR_RETURN(const RankedPlan chosen, choose_plan(loaded, arguments.choice));
+    plan = chosen.plan;
+  } else {
+    plan.stages.push_back({0, loaded.model.graph.nodes.size(), {DeviceId(0)}});
+  }
+  const Scenario& scenario = loaded.scenario;
+  ASSIGN_OR_RETURN(const PreparedModel prepared, prepare_model(scenario, loaded.model.graph, plan.micro_batches));
+  const CostTable costs = cost_table(scenario, loaded.model.graph.name);
+  CompileOptions options;
+  options.after_pass = [](std::string_view pass, const std::string& text) {
+    fmt::print("=== {}\n{}{}\n", pass, text, text.ends_with('\n') ? "" : "\n");
+  };
+  const auto compiled = compile(prepared.kernels, plan, scenario.cluster, scenario.endpoints, &costs, options);
+  return compiled.ok() ? ok_status() : Status(compiled.error());
 }
 
 // More micro-batches of one size in an execution tell nothing new: caches are as they are in the middle of a run when
@@ -218,6 +238,7 @@ Status lower_command(const LowerArguments& arguments) {
     if (!is_scenario(arguments.what)) return invalid_input("--validation-set needs a scenario: it holds many plans");
     return write_validation_set(loaded, arguments.validation);
   }
+  if (arguments.passes) return print_passes(loaded, arguments);
   ASSIGN_OR_RETURN(const SavedProgram saved, lower_chosen(loaded, arguments));
   if (arguments.save.empty()) {
     std::fputs(to_string(saved.program).c_str(), stdout);
@@ -267,6 +288,10 @@ void add_lower_command(CLI::App& app, int& code) {
               "--save", arguments->save,
               "Write the Program and its weights to DIR, for `nlbench run DIR` (which then needs nothing else)")
           ->type_name("DIR");
+  command
+      ->add_flag("--passes", arguments->passes,
+                 "Print what each pass of the compiler makes: kernels, split, place, schedule, exchange, allocate")
+      ->excludes(save);
   command->add_option("--profile-set", arguments->profile_set, "Write what `nlbench profile` measures to DIR")
       ->type_name("DIR")
       ->excludes(save);
