@@ -205,32 +205,20 @@ BufferId DeviceBuffers::state(ValueId root) {
   return place.buffer;
 }
 
-DeviceBuffers::StageGradients& DeviceBuffers::gradients_of(int stage) {
-  const auto [found, is_new] = gradients_.try_emplace(stage);
-  StageGradients& gradients = found->second;
-  if (!is_new) return gradients;
-  constexpr int64_t aligned = arena_alignment / 4;  // elements: kernels write their results here
-  for (const size_t t : l_.nodes.trained[at(stage)]) {
-    const int64_t count = element_count(g_.value(l_.training->nodes.trained[t]).type.shape);
-    gradients.begin[t] = gradients.elements;
-    gradients.elements += (count + aligned - 1) / aligned * aligned;
+Operand DeviceBuffers::gradients(int stage) {
+  const Reduction& reduction = l_.reductions[at(stage)];
+  BufferId& buffer = gradients_[stage];
+  if (!buffer.valid() && reduction.elements > 0) {
+    buffer = add_stored(unique_name(fmt::format("gradients_{}", stage)), {DType::f32, {reduction.elements}},
+                        reduction.rounds.empty() ? BufferKind::stash : BufferKind::comm, 1);
   }
-  if (gradients.elements == 0) return gradients;
-  const bool alone = l_.rings[at(stage)].size() < 2;
-  gradients.buffer = add_stored(unique_name(fmt::format("gradients_{}", stage)), {DType::f32, {gradients.elements}},
-                                alone ? BufferKind::stash : BufferKind::comm, 1);
-  return gradients;
+  return {buffer, 0, reduction.elements};
 }
 
 Operand DeviceBuffers::gradient(int stage, size_t trained) {
-  const StageGradients& gradients = gradients_of(stage);
-  const int64_t begin = gradients.begin.at(trained);
-  return {gradients.buffer, begin, begin + element_count(g_.value(l_.training->nodes.trained[trained]).type.shape)};
-}
-
-Operand DeviceBuffers::gradients(int stage) {
-  const StageGradients& gradients = gradients_of(stage);
-  return {gradients.buffer, 0, gradients.elements};
+  const int64_t begin = l_.reductions[at(stage)].begin.at(trained);
+  const TensorType& type = g_.value(l_.training->nodes.trained[trained]).type;
+  return {gradients(stage).buffer, begin, begin + element_count(type.shape)};
 }
 
 // Under which of its types a message is stored here: that of its first reader on this device.

@@ -82,11 +82,6 @@ class DeviceBuffers {
     int group = -1;                            // stage and phase
     int64_t first = std::numeric_limits<int64_t>::max(), last = -1;
   };
-  struct StageGradients {
-    BufferId buffer;
-    int64_t elements = 0;
-    std::map<size_t, int64_t> begin;  // [index of StepNodes::trained]
-  };
 
   bool runs_here(int stage) const;
   int uses_of(const Flow& flow) const;
@@ -99,7 +94,6 @@ class DeviceBuffers {
   BufferId add_open(const std::string& name, const TensorType& type, int banks);
   ValueId received_as(const Flow& flow) const;
   BufferId known(BufferId& buffer, std::string_view name, BufferKind kind);
-  StageGradients& gradients_of(int stage);
 
   const Lowering& l_;
   const Graph& g_;
@@ -115,7 +109,7 @@ class DeviceBuffers {
   std::unordered_set<std::string> made_up_;              // names that are no value's
   std::unordered_multimap<uint64_t, BufferId> weights_;  // by content
   std::vector<bool> states_;                             // [value]
-  std::map<int, StageGradients> gradients_;              // by stage
+  std::map<int, BufferId> gradients_;                    // by stage
   std::vector<std::pair<ValueId, BufferId>> copies_;
   std::vector<Use> uses_;  // [buffer]
   BufferId workspace_;

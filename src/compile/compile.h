@@ -9,6 +9,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,8 +31,9 @@ struct Compiled {
 };
 
 struct CompileOptions {
-  const SlotTable* table = nullptr;  // instead of what the plan's schedule makes
-  bool row_major_messages = false;   // as between devices of unlike levels, whatever the devices
+  const SlotTable* table = nullptr;                    // instead of what the plan's schedule makes
+  std::optional<CollectiveAlgorithm> all_reduce = {};  // of gradients; none: the fastest (compile/collectives.h)
+  bool row_major_messages = false;                     // as between devices of unlike levels, whatever the devices
   // Told after each pass its name and what it made, as text.
   std::function<void(std::string_view pass, const std::string& text)> after_pass = {};
 };

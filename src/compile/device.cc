@@ -6,7 +6,6 @@
 
 #include "compile/buffers.h"
 #include "compile/instances.h"
-#include "compile/reduce_gradients.h"
 #include "kernels/layout.h"
 #include "program/in_place.h"
 
@@ -390,18 +389,26 @@ class DeviceWriter {
     for (const Port& port : slot.sends) send(segment, port);  // of a backward in one piece
   }
 
+  void reduce_gradients(Segment& segment, int stage, const Reduction& reduction, const Operand& gradients) {
+    const std::vector<int>& group = reduction.collective.group;
+    const int member = static_cast<int>(std::ranges::find(group, d_) - group.begin());
+    BufferId received;
+    if (const int64_t elements = received_elements(reduction.rounds, member); elements > 0)
+      received = buffers_.add_message(fmt::format("received_{}", stage), {DType::f32, {elements}});
+    const int tag = static_cast<int>(l_.flows.size()) + stage;
+    moment_ = 0;
+    for (Instr& instr : instructions_of(reduction.rounds, group, member, gradients, received, tag)) {
+      instr.collective = static_cast<int>(segment.collectives.size());
+      emit(segment, std::move(instr));
+    }
+    segment.collectives.push_back(reduction.collective);
+  }
+
   void step(Segment& segment, int stage) {
     const Operand gradients = buffers_.gradients(stage);
     if (gradients.end == 0) return;
-    const std::vector<int>& ring = l_.rings[at(stage)];
-    if (ring.size() > 1) {
-      moment_ = 0;
-      const int tag = static_cast<int>(l_.flows.size()) + stage;
-      for (Instr& instr : all_reduce_ring(segment, ring, d_, gradients, tag, [&](int64_t elements) {
-             return buffers_.add_message(fmt::format("chunk_{}", stage), {DType::f32, {elements}});
-           }))
-        emit(segment, std::move(instr));
-    }
+    const Reduction& reduction = l_.reductions[at(stage)];
+    if (!reduction.rounds.empty()) reduce_gradients(segment, stage, reduction, gradients);
     for (const size_t t : l_.nodes.trained[at(stage)])
       compute(segment, l_.training->nodes.update_nodes[t].index(), std::nullopt, t);
   }

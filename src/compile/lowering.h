@@ -7,9 +7,12 @@
 //   allocate   each device's buffers, instructions, buffer instances and places in its arena: the Program
 #pragma once
 
+#include <map>
+#include <optional>
 #include <vector>
 
 #include "base/index.h"
+#include "compile/collectives.h"
 #include "compile/kernel_graph.h"
 #include "cost/cluster.h"
 #include "cost/cost_table.h"
@@ -58,6 +61,14 @@ struct OrderedSlot {
   std::vector<Port> sends;          // in the order in which they are made
 };
 
+// Of a stage's gradients, in a step. All of them lie in one buffer, so that they are reduced at once.
+struct Reduction {
+  Collective collective;            // its group are the devices that had a micro-batch of the stage
+  Rounds rounds;                    // none: one device needs no messages
+  std::map<size_t, int64_t> begin;  // of each trained weight's gradient (an index of StepNodes::trained): an element
+  int64_t elements = 0;
+};
+
 struct Lowering {
   // Given. Nothing is owned; costs may be missing.
   const KernelGraph* network = nullptr;
@@ -66,6 +77,7 @@ struct Lowering {
   const CostTable* costs = nullptr;
   Endpoints endpoints;
   bool row_major_messages = false;
+  std::optional<CollectiveAlgorithm> all_reduce;  // none: the fastest
 
   // place
   const KernelGraph* graph = nullptr;  // what is computed: the network, or the graph of its training step
@@ -84,7 +96,7 @@ struct Lowering {
   std::vector<std::vector<int>> needs;         // [stage]: earlier stages whose results it takes
   std::vector<std::vector<int>> stage_device;  // [stage][micro-batch]
   std::vector<std::vector<bool>> whole;        // [stage][micro-batch]: its gradient leaves with W, not with I
-  std::vector<std::vector<int>> rings;         // [stage]: devices that reduce its gradients, in the ring's order
+  std::vector<Reduction> reductions;           // [stage]
 
   // exchange
   std::vector<size_t> copied_outputs;           // outputs that the sink copies: another one has their storage
@@ -116,11 +128,13 @@ void allocate(Lowering& lowering);
 
 // Of `schedule`. all_times: also where the order does not depend on them.
 Result<ScheduleInput> make_schedule_input(const Lowering& lowering, bool all_times);
-// Of `schedule`: checks the table, and fills in table, stage_device, whole and rings. In training a recomputation
-// before every I if the workload recomputes and the table does not say where, and no step where there is nothing to
-// update. Errors: every micro-batch must go once through every stage, in training through its F, I and W, all on one
-// device that has the stage, and every such device must step it once.
+// Of `schedule`: checks the table, and fills in table, stage_device, whole and the groups of reductions. In training a
+// recomputation before every I if the workload recomputes and the table does not say where, and no step where there is
+// nothing to update. Errors: every micro-batch must go once through every stage, in training through its F, I and W,
+// all on one device that has the stage, and every such device must step it once.
 Status complete_table(Lowering& lowering, SlotTable table);
+// Of `schedule`: what reductions are of, and how they are done.
+Status choose_reductions(Lowering& lowering);
 std::string slot_text(const ScheduledSlot& slot);  // "stage 1 F of micro-batch 3", "the step of stage 1"
 
 // Of `exchange`: the table played through in time, every slot as soon as its device is free and its data is there.

@@ -214,15 +214,20 @@ class Messages {
   }
 
   void reduce(int d, const OrderedSlot& slot) {
-    const std::vector<int>& ring = l_.rings[at(slot.stage)];
-    if (ring.size() < 2) return;
-    const auto self = static_cast<size_t>(std::ranges::find(ring, d) - ring.begin());
-    const int to = ring[(self + 1) % ring.size()];
-    const auto theirs = std::ranges::find_if(l_.slots[at(to)], [&](const OrderedSlot& other) {
-      return other.stage == slot.stage && other.phase == Phase::step;
-    });
-    const auto needed = static_cast<size_t>(theirs - l_.slots[at(to)].begin());
-    fifo(d, to).push_back({reduction, -1, slot.time, needed, 0});
+    const Reduction& of = l_.reductions[at(slot.stage)];
+    sent_.clear();
+    for (const std::vector<Piece>& round : of.rounds) {
+      for (const Piece& piece : round) {
+        const int to = of.collective.group[at(piece.to)];
+        if (of.collective.group[at(piece.from)] != d || std::ranges::find(sent_, to) != sent_.end()) continue;
+        sent_.push_back(to);
+        const auto theirs = std::ranges::find_if(l_.slots[at(to)], [&](const OrderedSlot& other) {
+          return other.stage == slot.stage && other.phase == Phase::step;
+        });
+        const auto needed = static_cast<size_t>(theirs - l_.slots[at(to)].begin());
+        fifo(d, to).push_back({reduction, -1, slot.time, needed, 0});
+      }
+    }
   }
 
   struct Ahead {

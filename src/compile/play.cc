@@ -150,7 +150,7 @@ class Play {
 
   // All who reduce the stage's gradients have come to their step, and have nothing of the stage left to do.
   size_t step_waits(int stage) const {
-    for (const int device : l_.rings[at(stage)]) {
+    for (const int device : l_.reductions[at(stage)].collective.group) {
       if (const size_t event = missing(arrival_of(stage, at(device))); event != no_event) return event;
     }
     for (int m = 0; m < l_.micro_batches(); ++m) {

@@ -82,6 +82,14 @@ std::string print_schedule(const Lowering& lowering) {
                                      : fmt::format("{} of every buffer that crosses stages", lowering.table.banks));
   if (lowering.table.in_flight > 0)
     text += fmt::format("at most {} micro-batches between the first stage and the last\n", lowering.table.in_flight);
+  for (size_t s = 0; s < lowering.reductions.size(); ++s) {
+    const Collective& collective = lowering.reductions[s].collective;
+    if (lowering.reductions[s].rounds.empty()) continue;
+    std::vector<std::string_view> group;
+    for (const int device : collective.group) group.push_back(device_name(lowering, device));
+    text += fmt::format("gradients of stage {}: {} {} of {}, {} elements\n", s, name_of(collective.kind),
+                        name_of(collective.algorithm), fmt::join(group, ", "), lowering.reductions[s].elements);
+  }
   for (size_t d = 0; d < lowering.table.devices.size(); ++d) {
     text += device_name(lowering, static_cast<int>(d)) + ":";
     for (const ScheduledSlot& slot : lowering.table.devices[d]) {

@@ -193,7 +193,8 @@ Status schedule(Lowering& lowering, const SlotTable* table) {
   if (lowering.training != nullptr && !trains(made)) {
     return unsupported(fmt::format("schedule {} is for inference: it has no backward slots", lowering.plan->schedule));
   }
-  return complete_table(lowering, std::move(made));
+  RETURN_IF_ERROR(complete_table(lowering, std::move(made)));
+  return lowering.training == nullptr ? ok_status() : choose_reductions(lowering);
 }
 
 }  // namespace nlsplit

@@ -19,7 +19,7 @@ class TableCheck {
     const size_t stages = at(lowering_.stages());
     lowering_.stage_device.assign(stages, std::vector<int>(micro_batches, -1));
     lowering_.whole.assign(stages, std::vector<bool>(micro_batches, false));
-    lowering_.rings.assign(stages, {});
+    lowering_.reductions.assign(stages, {});
     seen_.assign(stages * phase_count * micro_batches, false);
     if (table_.devices.size() > lowering_.devices.size()) return wrong("it has more devices than the plan");
     for (size_t d = 0; d < table_.devices.size(); ++d) {
@@ -31,7 +31,7 @@ class TableCheck {
     if (recomputes_ && !lowering_.recomputes())
       return wrong("it recomputes, but the workload keeps all activations (recompute: full)");
     RETURN_IF_ERROR(check_all_run());
-    if (lowering_.training != nullptr) RETURN_IF_ERROR(find_rings());
+    if (lowering_.training != nullptr) RETURN_IF_ERROR(find_groups());
     if (lowering_.training != nullptr) complete_slots();
     table_.devices.resize(lowering_.devices.size());
     lowering_.table = std::move(table_);
@@ -96,14 +96,14 @@ class TableCheck {
   }
 
   // Of each stage the devices that had a micro-batch; the others have nothing to update.
-  Status find_rings() {
+  Status find_groups() {
     for (int s = 0; s < lowering_.stages(); ++s) {
       for (const int device : lowering_.stage_devices[at(s)]) {
         const std::vector<int>& of = lowering_.stage_device[at(s)];
         if (std::ranges::find(of, device) == of.end()) continue;
         if (std::ranges::find(steps_, std::pair(device, s)) == steps_.end())
           return wrong(fmt::format("device {} never steps stage {}", device, s));
-        lowering_.rings[at(s)].push_back(device);
+        lowering_.reductions[at(s)].collective.group.push_back(device);
       }
     }
     return ok_status();
@@ -113,8 +113,8 @@ class TableCheck {
     for (size_t d = 0; d < table_.devices.size(); ++d) {
       std::vector<ScheduledSlot> slots;
       for (const ScheduledSlot& slot : table_.devices[d]) {
-        const std::vector<int>& ring = lowering_.rings[at(slot.stage)];
-        if (slot.phase == Phase::step && std::ranges::find(ring, static_cast<int>(d)) == ring.end()) continue;
+        const std::vector<int>& group = lowering_.reductions[at(slot.stage)].collective.group;
+        if (slot.phase == Phase::step && std::ranges::find(group, static_cast<int>(d)) == group.end()) continue;
         if (lowering_.recomputes() && !recomputes_ && slot.phase == Phase::input_gradient)
           slots.push_back({slot.stage, Phase::recompute, slot.micro_batch});
         slots.push_back(slot);

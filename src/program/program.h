@@ -22,6 +22,7 @@
 #include "cost/cluster.h"
 #include "graph/graph.h"
 #include "kernels/catalogue.h"
+#include "program/collective.h"
 #include "schedule/schedules.h"
 
 namespace nlsplit {
@@ -104,7 +105,7 @@ struct Segment {
   int shard = 0;  // which part of the stage's work, where several devices share one micro-batch
   Phase phase = Phase::forward;
   std::vector<Instr> instrs;
-  std::vector<std::string> collectives;
+  std::vector<Collective> collectives;
   friend bool operator==(const Segment&, const Segment&) = default;
 };
 

@@ -96,9 +96,25 @@ Status check_instr(const Program& program, size_t d, const Segment& segment, con
     if (instr.peer < 0 || static_cast<size_t>(instr.peer) >= program.devices.size())
       return invalid_input("no such peer");
     if (static_cast<size_t>(instr.peer) == d) return invalid_input("a message to itself");
+    if (instr.collective >= 0) {
+      const std::vector<int>& group = segment.collectives[static_cast<size_t>(instr.collective)].group;
+      if (std::ranges::find(group, instr.peer) == group.end())
+        return invalid_input("a message of a collective to a device that is not in its group");
+    }
     if (instr.tag < 0 || instr.tag > largest_tag)
       return invalid_input(fmt::format("a tag must be 0 … {}", largest_tag));
   }
+  return ok_status();
+}
+
+Status check_collective(const Program& program, size_t d, const Collective& collective) {
+  std::vector<int> group = collective.group;
+  std::ranges::sort(group);
+  if (group.size() < 2 || std::ranges::adjacent_find(group) != group.end() || group.front() < 0 ||
+      static_cast<size_t>(group.back()) >= program.devices.size())
+    return invalid_input("the group of a collective needs two devices at least, each once");
+  if (!std::ranges::binary_search(group, static_cast<int>(d)))
+    return invalid_input("a collective of a group that the device is not in");
   return ok_status();
 }
 
@@ -128,6 +144,12 @@ Status check_device(const Program& program, size_t d) {
   for (const Segment& segment : device.segments) {
     if (!names.insert(segment.name).second) {
       return invalid_input(fmt::format("device {}: two segments are called {}", device.name, segment.name));
+    }
+    for (const Collective& collective : segment.collectives) {
+      if (const Status status = check_collective(program, d, collective); !status.ok()) {
+        return invalid_input(
+            fmt::format("device {} segment {}: {}", device.name, segment.name, status.error().message));
+      }
     }
     for (const Instr& instr : segment.instrs) {
       const Status status = check_instr(program, d, segment, instr);

@@ -2,6 +2,7 @@
 #include "program/text.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -120,8 +121,12 @@ void print_segment(std::string& out, const Program& program, const DeviceProgram
   for (const Instr& instr : segment.instrs) {
     if (instr.collective != region && region >= 0) out += "    }\n";
     if (instr.collective != region && instr.collective >= 0) {
-      fmt::format_to(Out(out), "    collective {} {{\n",
-                     quote(segment.collectives[static_cast<size_t>(instr.collective)]));
+      const Collective& collective = segment.collectives[static_cast<size_t>(instr.collective)];
+      std::vector<std::string> group;
+      for (const int member : collective.group)
+        group.push_back(name_word(program.devices[static_cast<size_t>(member)].name));
+      fmt::format_to(Out(out), "    collective {} {} of {} {{\n", name_of(collective.kind),
+                     name_of(collective.algorithm), fmt::join(group, ", "));
     }
     region = instr.collective;
     out += region >= 0 ? "      " : "    ";

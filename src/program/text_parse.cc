@@ -261,11 +261,10 @@ class Parser {
       const std::string_view first = in_.peek();
       if (first == "segment" || first == "order" || first == "device") break;
       if (region < 0 && in_.accept("collective")) {
-        ASSIGN_OR_RETURN(const std::string what, in_.quoted("the collective's name"));
-        RETURN_IF_ERROR(in_.expect("{"));
+        ASSIGN_OR_RETURN(Collective collective, instructions_.collective());
         RETURN_IF_ERROR(in_.end_of_line());
         region = static_cast<int>(segment.collectives.size());
-        segment.collectives.push_back(what);
+        segment.collectives.push_back(std::move(collective));
       } else if (region >= 0 && in_.accept("}")) {
         RETURN_IF_ERROR(in_.end_of_line());
         region = -1;

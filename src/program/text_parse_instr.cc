@@ -62,19 +62,36 @@ Result<std::vector<Operand>> InstrParser::operands(std::string_view closing) {
   }
 }
 
+Result<int> InstrParser::device() {
+  ASSIGN_OR_RETURN(const std::string name, read_name(in_, "a device"));
+  const auto found = devices_.find(name);
+  if (found != devices_.end()) return found->second;
+  std::vector<std::string> known;
+  for (const auto& [other, id] : devices_) known.push_back(other);
+  return unknown_name(in_, "device", name, nearest(name, known));
+}
+
+Result<Collective> InstrParser::collective() {
+  Collective collective;
+  RETURN_IF_ERROR(in_.expect(name_of(collective.kind)));
+  ASSIGN_OR_RETURN(const std::string_view word, in_.word("an algorithm"));
+  const auto algorithm = parse_algorithm(word);
+  if (!algorithm) return in_.error(algorithm.error().message);
+  collective.algorithm = *algorithm;
+  RETURN_IF_ERROR(in_.expect("of"));
+  while (true) {
+    ASSIGN_OR_RETURN(collective.group.emplace_back(), device());
+    if (in_.accept("{")) return collective;
+    RETURN_IF_ERROR(in_.expect(","));
+  }
+}
+
 Status InstrParser::transfer(Instr& instr) {
   const bool sends = instr.opcode == Opcode::send;
   ASSIGN_OR_RETURN(Operand moved, operand());
   (sends ? instr.reads : instr.writes).push_back(moved);
   RETURN_IF_ERROR(in_.expect(sends ? "to" : "from"));
-  ASSIGN_OR_RETURN(const std::string peer, read_name(in_, "a device"));
-  const auto found = devices_.find(peer);
-  if (found == devices_.end()) {
-    std::vector<std::string> known;
-    for (const auto& [name, id] : devices_) known.push_back(name);
-    return unknown_name(in_, "device", peer, nearest(peer, known));
-  }
-  instr.peer = found->second;
+  ASSIGN_OR_RETURN(instr.peer, device());
   RETURN_IF_ERROR(in_.expect("tag"));
   ASSIGN_OR_RETURN(instr.tag, read_small(in_, "a tag"));
   return ok_status();

@@ -19,6 +19,8 @@ class InstrParser {
   InstrParser(TextReader& in, std::string file, Program& program, const std::map<std::string, int>& devices)
       : in_(in), file_(std::move(file)), program_(program), devices_(devices) {}
 
+  // What stands behind "collective".
+  Result<Collective> collective();
   // The current line of `in`, which belongs to this device, with its buffers by name.
   Result<Instr> parse(const DeviceProgram& device, const std::unordered_map<std::string, BufferId>& buffers);
 
@@ -27,6 +29,7 @@ class InstrParser {
   Result<Operand> operand();
   Result<std::pair<int64_t, int64_t>> split_range(std::string_view range);
   Result<std::vector<Operand>> operands(std::string_view closing);
+  Result<int> device();
   Status transfer(Instr& instr);
   Status movement(Instr& instr);
   Status compute(Instr& instr, std::string_view word);

@@ -61,6 +61,28 @@ Status check_micro_batches(const Program& program) {
   return ok_status();
 }
 
+// The members of a group do the same collectives of this group in the same order.
+Status check_collectives(const Program& program) {
+  using Group = std::vector<int>;
+  std::map<Group, std::map<int, std::vector<Collective>>> done;  // by group and member
+  for (size_t d = 0; d < program.devices.size(); ++d) {
+    const DeviceProgram& device = program.devices[d];
+    for (const Slot& slot : device.order) {
+      for (const Collective& collective : device.segments[static_cast<size_t>(slot.segment)].collectives)
+        done[collective.group][static_cast<int>(d)].push_back(collective);
+    }
+  }
+  for (auto& [group, members] : done) {
+    for (const int member : group) {
+      if (members[member] == members[group.front()]) continue;
+      return invalid_input(fmt::format("devices {} and {} do other collectives of their group, or in another order",
+                                       program.devices[static_cast<size_t>(group.front())].name,
+                                       program.devices[static_cast<size_t>(member)].name));
+    }
+  }
+  return ok_status();
+}
+
 Status check_memory(const DeviceProgram& device) {
   if (device.arena <= device.memory) return ok_status();
   return invalid_input(fmt::format("device {} has {} of memory, and this needs {}", device.name,
@@ -75,6 +97,7 @@ Result<Dependencies> verified(const Program& program) {
   for (size_t d = 0; d < program.devices.size(); ++d) RETURN_IF_ERROR(instructions.check(d));
   ASSIGN_OR_RETURN(Dependencies deps, dependencies(program));
   RETURN_IF_ERROR(check_micro_batches(program));
+  RETURN_IF_ERROR(check_collectives(program));
   ASSIGN_OR_RETURN(const std::vector<uint32_t> order, dry_run(program, deps));
   OverlapChecker overlaps(program, deps, order);
   for (size_t d = 0; d < program.devices.size(); ++d) RETURN_IF_ERROR(overlaps.check(d));

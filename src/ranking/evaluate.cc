@@ -109,7 +109,10 @@ double score_of(const Goal& goal, const Estimate& estimate) {
 Result<LoweredPlan> lower_plan(const Scenario& scenario, const PreparedModel& prepared, const Plan& plan,
                                const CostTable& costs) {
   LoweredPlan lowered;
-  ASSIGN_OR_RETURN(Compiled compiled, compile(prepared.kernels, plan, scenario.cluster, scenario.endpoints, &costs));
+  CompileOptions options;
+  options.all_reduce = scenario.all_reduce;
+  ASSIGN_OR_RETURN(Compiled compiled,
+                   compile(prepared.kernels, plan, scenario.cluster, scenario.endpoints, &costs, options));
   lowered.program = std::move(compiled.program);
   lowered.slices = std::move(compiled.slices);
   lowered.notes = std::move(compiled.notes);

@@ -103,9 +103,13 @@ Status parse_training(const Source& source, const Fields& workload, Scenario& sc
   const Yaml* recompute = workload.find("recompute");
   const Yaml* loss = workload.find("loss");
   const Yaml* rate = workload.find("learning_rate");
+  const Yaml* all_reduce = workload.find("all_reduce");
   if (!scenario.training) {
-    for (const auto& [key, name] :
-         {std::pair(optimizer, "optimizer"), {recompute, "recompute"}, {loss, "loss"}, {rate, "learning_rate"}}) {
+    for (const auto& [key, name] : {std::pair(optimizer, "optimizer"),
+                                    {recompute, "recompute"},
+                                    {loss, "loss"},
+                                    {rate, "learning_rate"},
+                                    {all_reduce, "all_reduce"}}) {
       if (key != nullptr) return source.at(*key, fmt::format("'{}' is for training: mode: training", name));
     }
     return ok_status();
@@ -124,6 +128,12 @@ Status parse_training(const Source& source, const Fields& workload, Scenario& sc
     constexpr double least = 1e-12, most = 1e6;
     ASSIGN_OR_RETURN(scenario.training->learning_rate, read_number(source, *rate, "learning_rate", least, most));
   }
+  if (all_reduce != nullptr) {
+    std::vector<std::string_view> names;
+    for (const CollectiveAlgorithm one : all_algorithms()) names.push_back(name_of(one));
+    ASSIGN_OR_RETURN(const size_t chosen, read_choice(source, *all_reduce, "all_reduce", names));
+    scenario.all_reduce = all_algorithms()[chosen];
+  }
   if (recompute != nullptr) {
     static constexpr std::array<std::string_view, 2> amounts = {"none", "full"};
     ASSIGN_OR_RETURN(const size_t chosen, read_choice(source, *recompute, "recompute", amounts));
@@ -133,9 +143,9 @@ Status parse_training(const Source& source, const Fields& workload, Scenario& sc
 }
 
 Status parse_workload(const Source& source, const Yaml& node, Scenario& scenario) {
-  ASSIGN_OR_RETURN(const Fields workload,
-                   Fields::open(source, node, "workload",
-                                {"mode", "batch", "micro_batches", "optimizer", "learning_rate", "recompute", "loss"}));
+  ASSIGN_OR_RETURN(const Fields workload, Fields::open(source, node, "workload",
+                                                       {"mode", "batch", "micro_batches", "optimizer", "learning_rate",
+                                                        "recompute", "loss", "all_reduce"}));
   if (const Yaml* mode = workload.find("mode")) {
     static constexpr std::array<std::string_view, 2> modes = {"inference", "training"};
     ASSIGN_OR_RETURN(const size_t chosen, read_choice(source, *mode, "mode", modes));

@@ -15,6 +15,7 @@
 #include "graph/differentiate/step_graph.h"
 #include "graph/weights.h"
 #include "partition/search.h"
+#include "program/collective.h"
 
 namespace nlsplit {
 
@@ -45,8 +46,9 @@ struct Scenario {
   uint64_t weights_seed = 1;
   std::optional<DType> precision;  // of what is float32 in the model (graph/passes/precision.h); none: as the model is
   int64_t batch = 1;
-  std::vector<int> micro_batches;           // to try; each divides the batch
-  std::optional<TrainingOptions> training;  // none: inference
+  std::vector<int> micro_batches;                 // to try; each divides the batch
+  std::optional<TrainingOptions> training;        // none: inference
+  std::optional<CollectiveAlgorithm> all_reduce;  // of gradients; none: the fastest
   Cluster cluster;
   std::vector<CostSource> costs;  // one a device
   bool corrected = false;         // costs and measured messages, by the file `corrections` names

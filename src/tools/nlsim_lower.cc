@@ -85,6 +85,7 @@ Status print_passes(Loaded& loaded, const LowerArguments& arguments) {
   ASSIGN_OR_RETURN(const PreparedModel prepared, prepare_model(scenario, loaded.model.graph, plan.micro_batches));
   const CostTable costs = cost_table(scenario, loaded.model.graph.name);
   CompileOptions options;
+  options.all_reduce = scenario.all_reduce;
   options.after_pass = [](std::string_view pass, const std::string& text) {
     fmt::print("=== {}\n{}{}\n", pass, text, text.ends_with('\n') ? "" : "\n");
   };

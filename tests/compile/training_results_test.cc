@@ -275,7 +275,8 @@ TEST(TrainingResults, UpdatesOfRandomNetworksAreThoseOfTheUnsplitOne) {
           ASSERT_TRUE(input.ok()) << input.error().message;
           if (!make_schedule(policy.name, *input).ok()) continue;  // not a placement it serves
           const HostId source(random() % cluster.hosts.size());
-          const auto program = compile_program(kernels, plan, cluster, {source, source}, nullptr);
+          const CollectiveAlgorithm algorithm = all_algorithms()[random() % all_algorithms().size()];
+          const auto program = compile_program(kernels, plan, cluster, {source, source}, nullptr, nullptr, algorithm);
           if (!program.ok()) {  // a weight that two of the stages share
             EXPECT_EQ(program.error().kind, ErrorKind::unsupported) << program.error().message;
             continue;
@@ -285,7 +286,7 @@ TEST(TrainingResults, UpdatesOfRandomNetworksAreThoseOfTheUnsplitOne) {
           Machine machine(*program, lesson, kernels.training->nodes.constants);
           machine.run();
           expect_close(machine.weights(), wanted, lesson,
-                       fmt::format("seed {}, {}, {} stages{}", seed, policy.name, shape.size(),
+                       fmt::format("seed {}, {}, {} stages, {}{}", seed, policy.name, shape.size(), name_of(algorithm),
                                    recompute ? ", recomputed" : ""));
           ++lowered;
           if (HasFailure()) return;

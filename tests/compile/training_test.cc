@@ -61,7 +61,8 @@ Plan layer_each(const KernelGraph& kernels, int stages, int micro_batches) {
 }
 
 Program lowered(const KernelGraph& kernels, const Plan& plan, size_t devices, const SlotTable& table) {
-  auto program = compile_program(kernels, plan, star(devices, device_memory), {HostId(0), HostId(0)}, nullptr, &table);
+  auto program = compile_program(kernels, plan, star(devices, device_memory), {HostId(0), HostId(0)}, nullptr, &table,
+                                 CollectiveAlgorithm::ring);
   EXPECT_TRUE(program.ok()) << program.error().message;
   const Status sound = verify(*program);
   EXPECT_TRUE(sound.ok()) << sound.error().message << "\n" << to_string(*program);
@@ -76,8 +77,8 @@ Program lowered(const KernelGraph& kernels, const Plan& plan, size_t devices, co
 }
 
 Error refusal(const KernelGraph& kernels, const Plan& plan, size_t devices, const SlotTable& table) {
-  const auto program =
-      compile_program(kernels, plan, star(devices, device_memory), {HostId(0), HostId(0)}, nullptr, &table);
+  const auto program = compile_program(kernels, plan, star(devices, device_memory), {HostId(0), HostId(0)}, nullptr,
+                                       &table, CollectiveAlgorithm::ring);
   EXPECT_FALSE(program.ok());
   return program.ok() ? Error{} : program.error();
 }
@@ -242,7 +243,8 @@ TEST(LowerTraining, CopiesReduceTheirGradientsInARing) {
     int messages = 0;
     for (const Segment& segment : device.segments) {
       if (segment.phase != Phase::step) continue;
-      EXPECT_EQ(segment.collectives, std::vector<std::string>{"all-reduce ring"});
+      EXPECT_EQ(segment.collectives,
+                (std::vector<Collective>{{CollectiveKind::all_reduce, CollectiveAlgorithm::ring, {0, 1, 2}}}));
       for (const Instr& instr : segment.instrs) {
         if (instr.opcode != Opcode::send) continue;
         EXPECT_EQ(instr.collective, 0);

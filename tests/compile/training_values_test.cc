@@ -191,13 +191,19 @@ std::map<std::string, uint64_t> updated(const Graph& graph, const Plan& plan, co
   }
   const Cluster cluster = devices(most);
   const HostId from(source == 0 ? 0 : most);
-  const auto program = compile_program(*kernels, plan, cluster, {from, from}, nullptr, &table);
-  EXPECT_TRUE(program.ok()) << program.error().message;
-  const Status sound = verify(*program);
-  EXPECT_TRUE(sound.ok()) << sound.error().message << "\n" << to_string(*program);
-  Symbols symbols(*program);
-  symbols.run();
-  return symbols.weights();
+  std::map<std::string, uint64_t> weights;
+  for (const CollectiveAlgorithm algorithm : all_algorithms()) {
+    const auto program = compile_program(*kernels, plan, cluster, {from, from}, nullptr, &table, algorithm);
+    EXPECT_TRUE(program.ok()) << program.error().message;
+    const Status sound = verify(*program);
+    EXPECT_TRUE(sound.ok()) << sound.error().message << "\n" << to_string(*program);
+    Symbols symbols(*program);
+    symbols.run();
+    if (weights.empty()) weights = symbols.weights();
+    EXPECT_EQ(symbols.weights(), weights) << name_of(algorithm);
+    if (std::ranges::none_of(plan.stages, [](const Stage& stage) { return stage.devices.size() > 1; })) break;
+  }
+  return weights;
 }
 
 Plan plan_of(const std::vector<size_t>& cuts, size_t nodes, int micro_batches) {

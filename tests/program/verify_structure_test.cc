@@ -27,7 +27,7 @@ device A cpu host a isa v2 memory 65536
     a = copy(v)
     send a to B tag 3
     b = copy(b)
-    collective "sum" {
+    collective all-reduce ring of A, B {
       a = reduce(a, a)
     }
     a = Relu(a) kernel unary_v2
@@ -40,7 +40,9 @@ device B cpu host b isa v2 memory 65536
   buffer y f32[2,16] output banks 2
   segment G stage 1 phase F
     recv a from A tag 3
-    y = copy(a)
+    collective all-reduce ring of A, B {
+      y = copy(a)
+    }
   order
     G.0
     G.1 a:1 y:1
@@ -53,6 +55,39 @@ std::string changed(const std::function<void(Program&)>& change) {
   change(*program);
   const Status status = check_structure(*program);
   return status.ok() ? "" : status.error().message;
+}
+
+TEST(Structure, CollectivesAreOfTheirGroup) {
+  const auto group = [](std::vector<int> members) {
+    return changed([&](Program& p) { p.devices[0].segments[0].collectives[0].group = std::move(members); });
+  };
+  EXPECT_EQ(group({1, 0}), "");
+  for (const std::vector<int>& members : {std::vector<int>{0}, {0, 0}, {0, 2}, {0, -1}})
+    EXPECT_THAT(group(members), HasSubstr("device A segment F: the group of a collective needs two devices at least"));
+  EXPECT_THAT(changed([](Program& p) { p.devices[1].segments[0].collectives[0].group = {0, 2}; }),
+              HasSubstr("needs two devices at least"));
+  const auto three = [](const std::function<void(Program&)>& change) {
+    return changed([&](Program& p) {
+      p.devices.push_back(p.devices[1]);
+      p.devices[2].name = "C";
+      change(p);
+    });
+  };
+  EXPECT_EQ(three([](Program&) {}), "device C segment G: a collective of a group that the device is not in");
+  EXPECT_THAT(three([](Program& p) {
+                p.devices[2].segments[0].collectives[0].group = {0, 2};
+                p.devices[0].segments[0].collectives[0].group = {0, 2};
+                p.devices[0].segments[0].instrs[1].collective = 0;
+                p.devices[0].segments[0].instrs[1].peer = 1;
+              }),
+              HasSubstr("a message of a collective to a device that is not in its group"));
+}
+
+TEST(Structure, MembersDoTheSameCollectives) {
+  std::string other = sound;
+  const size_t at = other.rfind("all-reduce ring");
+  other.replace(at, 15, "all-reduce tree");
+  EXPECT_EQ(complaint(other), "devices A and B do other collectives of their group, or in another order");
 }
 
 TEST(Structure, TheSoundOneIsAccepted) {

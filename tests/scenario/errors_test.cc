@@ -96,6 +96,12 @@ const BadScenario bad_scenarios[] = {
     {"LearningRateOfInference", "inference", "inference, learning_rate: 0.5",
      "s.yaml:2:44: 'learning_rate' is for training: mode: training"
        "\n  | workload: {mode: inference, learning_rate: 0.5, batch: 16, micro_batches: [1, 4]}"},
+    {"AllReduceOfInference", "inference", "inference, all_reduce: ring",
+     "s.yaml:2:41: 'all_reduce' is for training: mode: training"
+       "\n  | workload: {mode: inference, all_reduce: ring, batch: 16, micro_batches: [1, 4]}"},
+    {"UnknownAllReduce", "inference", "training, all_reduce: star",
+     "s.yaml:2:40: unknown all_reduce 'star'; it is 'ring', 'halving', 'doubling', 'direct', 'tree' or 'two_level'"
+       "\n  | workload: {mode: training, all_reduce: star, batch: 16, micro_batches: [1, 4]}"},
     {"LearningRateOfNothing", "inference", "training, learning_rate: 0",
      "s.yaml:2:43: learning_rate must be a number from 1e-12 to 1000000, not '0'"
        "\n  | workload: {mode: training, learning_rate: 0, batch: 16, micro_batches: [1, 4]}"},
@@ -370,7 +376,7 @@ const BadScenario bad_scenarios[] = {
      "s.yaml:8:11: switches must be a list; this is a single value"
        "\n  | switches: s"},
     {"WorkloadAsList", "{mode: inference, batch: 16, micro_batches: [1, 4]}", "[inference]",
-     "s.yaml:2:11: workload must be a map with the keys mode, batch, micro_batches, optimizer, learning_rate, recompute, loss; this is a list"
+     "s.yaml:2:11: workload must be a map with the keys mode, batch, micro_batches, optimizer, learning_rate, recompute, loss, all_reduce; this is a list"
        "\n  | workload: [inference]"},
     {"MicroBatchesTooMany", "[1, 4]", "[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]",
      "s.yaml:2:55: at most 64 counts can be tried"

@@ -1,0 +1,157 @@
+// Collectives: what their messages add up to, how long they take, and which is chosen.
+#include "compile/collectives.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "base/index.h"
+#include "testing/star.h"
+
+namespace nlsplit {
+namespace {
+
+using enum CollectiveAlgorithm;
+
+// Two members on each host, or one.
+std::vector<HostId> hosts_of(int members, int on_host) {
+  std::vector<HostId> hosts;
+  for (int m = 0; m < members; ++m) hosts.push_back(HostId(static_cast<size_t>(m / on_host)));
+  return hosts;
+}
+
+// The rounds carried out on texts: "(0+1)" is the sum of the values of members 0 and 1. A sum's members stand in their
+// order, as instructions_of writes them.
+std::vector<std::vector<std::string>> carried_out(const Rounds& rounds, int members, int64_t elements) {
+  std::vector<std::vector<std::string>> values;
+  for (int m = 0; m < members; ++m) values.emplace_back(at(static_cast<int>(elements)), fmt::format("{}", m));
+  for (const std::vector<Piece>& round : rounds) {
+    const auto before = values;
+    for (int m = 0; m < members; ++m) {
+      for (int64_t e = 0; e < elements; ++e) {
+        const auto element = static_cast<size_t>(e);
+        std::map<int, std::string> terms{{m, before[at(m)][element]}};
+        for (const Piece& piece : round) {
+          if (piece.to != m || e < piece.begin || e >= piece.end) continue;
+          if (!piece.adds) terms.clear();
+          terms[piece.from] = before[at(piece.from)][element];
+        }
+        std::string sum;
+        for (const auto& [from, term] : terms) sum += (sum.empty() ? "" : "+") + term;
+        values[at(m)][element] = terms.size() > 1 ? "(" + sum + ")" : sum;
+      }
+    }
+  }
+  return values;
+}
+
+TEST(Collectives, EveryMemberHasTheSumOfAllWithTheSameBits) {
+  for (const CollectiveAlgorithm algorithm : all_algorithms()) {
+    for (int members = 2; members <= 9; ++members) {
+      for (const int on_host : {1, 2, 3}) {
+        for (const int64_t elements : {1, 5, 24}) {
+          const Rounds rounds = rounds_of(algorithm, hosts_of(members, on_host), elements);
+          const auto values = carried_out(rounds, members, elements);
+          for (int64_t e = 0; e < elements; ++e) {
+            const std::string& sum = values[0][static_cast<size_t>(e)];
+            for (int m = 0; m < members; ++m) {
+              ASSERT_EQ(values[at(m)][static_cast<size_t>(e)], sum) << name_of(algorithm) << " of " << members;
+              ASSERT_EQ(std::ranges::count(sum, static_cast<char>('0' + m)), 1) << name_of(algorithm) << ": " << sum;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Collectives, SumsAreInTheOrderThatTheHeaderSays) {
+  const auto sum = [](CollectiveAlgorithm algorithm, int members, int on_host = 1) {
+    return carried_out(rounds_of(algorithm, hosts_of(members, on_host), members), members, members)[0];
+  };
+  EXPECT_EQ(sum(direct, 4), std::vector<std::string>(4, "(0+1+2+3)"));
+  EXPECT_EQ(sum(doubling, 4), std::vector<std::string>(4, "((0+1)+(2+3))"));
+  EXPECT_EQ(sum(halving, 4), std::vector<std::string>(4, "((0+2)+(1+3))"));
+  EXPECT_EQ(sum(doubling, 3), std::vector<std::string>(3, "((0+2)+1)"));
+  EXPECT_EQ(sum(tree, 4), std::vector<std::string>(4, "((0+1)+(2+3))"));
+  EXPECT_EQ(sum(ring, 3), (std::vector<std::string>{"((0+1)+2)", "(0+(1+2))", "((0+2)+1)"}));
+  EXPECT_EQ(sum(two_level, 4, 2), std::vector<std::string>(4, "((0+1)+(2+3))"));
+}
+
+// Messages and bytes as the papers count them.
+TEST(Collectives, MessagesAndElements) {
+  struct Row {
+    CollectiveAlgorithm algorithm;
+    size_t rounds;
+    int64_t sent;  // elements by member 0
+  };
+  constexpr int64_t elements = 64;
+  for (const Row& row : {Row{ring, 14, 14 * elements / 8},
+                         {halving, 6, 2 * (elements - elements / 8)},
+                         {doubling, 3, 3 * elements},
+                         {direct, 2, 2 * 7 * elements / 8},
+                         {tree, 6, 3 * elements}}) {
+    const Rounds rounds = rounds_of(row.algorithm, hosts_of(8, 1), elements);
+    int64_t sent = 0;
+    for (const auto& round : rounds) {
+      for (const Piece& piece : round) sent += piece.from == 0 ? piece.end - piece.begin : 0;
+    }
+    EXPECT_EQ(rounds.size(), row.rounds) << name_of(row.algorithm);
+    EXPECT_EQ(sent, row.sent) << name_of(row.algorithm);
+  }
+}
+
+TEST(Collectives, InstructionsOfOneMember) {
+  const Rounds rounds = rounds_of(direct, hosts_of(3, 1), 6);
+  const std::vector<int> group = {5, 6, 7};
+  const std::vector<Instr> instrs = instructions_of(rounds, group, 1, {BufferId(0), 10, 16}, BufferId(1), 9);
+  ASSERT_EQ(instrs.size(), 9u);
+  EXPECT_EQ(received_elements(rounds, 1), 4);
+  EXPECT_EQ(instrs[0].peer, 5);
+  EXPECT_EQ(instrs[0].reads[0], (Operand{BufferId(0), 10, 12}));
+  EXPECT_EQ(instrs[1].peer, 7);
+  const Instr& sum = instrs[4];
+  EXPECT_EQ(sum.opcode, Opcode::reduce);
+  EXPECT_EQ(sum.reads, (std::vector<Operand>{{BufferId(1), 0, 2}, {BufferId(0), 12, 14}, {BufferId(1), 2, 4}}));
+  EXPECT_EQ(sum.writes, (std::vector<Operand>{{BufferId(0), 12, 14}}));
+}
+
+// A star of hosts: every link has the bandwidth (B/s) and latency (s), from a host to the switch.
+Cluster star_of(int hosts, double bandwidth, double latency) {
+  Cluster cluster = star(static_cast<size_t>(hosts));
+  for (Link& link : cluster.links) {
+    link.bandwidth = bytes_per_second(bandwidth);
+    link.latency = seconds(latency);
+  }
+  return cluster;
+}
+
+TEST(Collectives, TakeWhatMessagesAndLinksTake) {
+  const Cluster cluster = star_of(4, 1e6, 1e-3);
+  const std::vector<HostId> hosts = hosts_of(4, 1);
+  const auto seconds = [&](CollectiveAlgorithm algorithm) {
+    return seconds_of(rounds_of(algorithm, hosts, 1000), hosts, 4, cluster).value();
+  };
+  constexpr double message = 2e-3, all = 4000 / 1e6;  // over two links
+  EXPECT_NEAR(seconds(ring), 6 * (message + all / 4), 1e-9);
+  EXPECT_NEAR(seconds(doubling), 2 * (message + all), 1e-9);
+  EXPECT_NEAR(seconds(halving), 2 * (message + all / 2) + 2 * (message + all / 4), 1e-9);
+  EXPECT_NEAR(seconds(direct), 2 * (message + 3 * all / 4), 1e-9);  // three messages share a link
+}
+
+TEST(Collectives, TheChoiceFollowsSizeAndNetwork) {
+  const auto chosen = [](const Cluster& cluster, int members, int64_t elements, int on_host = 1) {
+    return choose_algorithm(hosts_of(members, on_host), elements, 4, cluster).value();
+  };
+  const Cluster slow_to_answer = star_of(8, 1e9, 1e-2), quick = star_of(8, 1e6, 1e-6);
+  EXPECT_EQ(chosen(slow_to_answer, 8, 100), direct);  // two rounds
+  EXPECT_EQ(chosen(quick, 8, 1'000'000), ring);       // as few bytes as halving, and the least memory
+  Cluster apart = star(2);
+  apart.links.clear();
+  EXPECT_FALSE(choose_algorithm(std::vector<HostId>{HostId(0), HostId(1)}, 10, 4, apart).ok());
+}
+
+}  // namespace
+}  // namespace nlsplit
