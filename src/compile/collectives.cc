@@ -177,22 +177,41 @@ Rounds rounds_of(CollectiveAlgorithm algorithm, std::span<const HostId> hosts, i
   return rounds;
 }
 
-Result<double> seconds_of(const Rounds& rounds, std::span<const HostId> hosts, int64_t element_bytes,
-                          const Cluster& cluster) {
+namespace {
+
+// Of the busiest member: by the ranges that others add to.
+double sum_seconds(const std::vector<Piece>& round, const CollectiveCosts& costs) {
+  std::map<int, std::map<std::pair<int64_t, int64_t>, size_t>> operands;  // by member and range, without the own one
+  for (const Piece& piece : round) {
+    if (piece.adds) ++operands[piece.to][{piece.begin, piece.end}];
+  }
+  double slowest = 0;
+  for (const auto& [member, ranges] : operands) {
+    double seconds = 0;
+    for (const auto& [range, count] : ranges) seconds += costs.sum(member, count + 1, range.second - range.first);
+    slowest = std::max(slowest, seconds);
+  }
+  return slowest;
+}
+
+}  // namespace
+
+Result<double> seconds_of(const Rounds& rounds, const CollectiveCosts& costs) {
+  const Cluster& cluster = costs.cluster;
   std::map<std::pair<HostId, HostId>, Route> routes;
   double seconds = 0;
   for (const std::vector<Piece>& round : rounds) {
     double slowest = 0, latency = 0;
     std::map<size_t, double> busy;  // lane: seconds
     for (const Piece& piece : round) {
-      const std::pair ends(hosts[at(piece.from)], hosts[at(piece.to)]);
+      const std::pair ends(costs.hosts[at(piece.from)], costs.hosts[at(piece.to)]);
       auto known = routes.find(ends);
       if (known == routes.end()) {
         ASSIGN_OR_RETURN(Route route, find_route(cluster, ends.first, ends.second));
         known = routes.emplace(ends, std::move(route)).first;
       }
       const Route& route = known->second;
-      const Bytes size = bytes((piece.end - piece.begin) * element_bytes);
+      const Bytes size = bytes((piece.end - piece.begin) * costs.element_bytes);
       const MessageCost& cost = size <= cluster.eager_limit ? route.eager : route.rendezvous;
       slowest = std::max(slowest, (cost.latency + size / cost.bandwidth).value());
       latency = std::max(latency, cost.latency.value());
@@ -202,7 +221,7 @@ Result<double> seconds_of(const Rounds& rounds, std::span<const HostId> hosts, i
       }
     }
     for (const auto& [lane, time] : busy) slowest = std::max(slowest, latency + time);
-    seconds += slowest;
+    seconds += slowest + (costs.sum ? sum_seconds(round, costs) : 0);
   }
   return seconds;
 }
@@ -219,8 +238,7 @@ int64_t received_elements(const Rounds& rounds, int member) {
   return most;
 }
 
-Result<CollectiveAlgorithm> choose_algorithm(std::span<const HostId> hosts, int64_t elements, int64_t element_bytes,
-                                             const Cluster& cluster) {
+Result<CollectiveAlgorithm> choose_algorithm(int64_t elements, const CollectiveCosts& costs) {
   constexpr double told_apart = 1.015;  // the median error of predictions is 1.5 % (docs/accuracy.md)
   struct Candidate {
     CollectiveAlgorithm algorithm;
@@ -230,10 +248,10 @@ Result<CollectiveAlgorithm> choose_algorithm(std::span<const HostId> hosts, int6
   std::vector<Candidate> candidates;
   double fastest = 0;
   for (const CollectiveAlgorithm algorithm : all_algorithms()) {
-    const Rounds rounds = rounds_of(algorithm, hosts, elements);
-    ASSIGN_OR_RETURN(const double seconds, seconds_of(rounds, hosts, element_bytes, cluster));
+    const Rounds rounds = rounds_of(algorithm, costs.hosts, elements);
+    ASSIGN_OR_RETURN(const double seconds, seconds_of(rounds, costs));
     int64_t memory = 0;
-    for (size_t m = 0; m < hosts.size(); ++m) memory = std::max(memory, received_elements(rounds, static_cast<int>(m)));
+    for (size_t m = 0; m < costs.hosts.size(); ++m) memory = std::max(memory, received_elements(rounds, static_cast<int>(m)));
     fastest = candidates.empty() ? seconds : std::min(fastest, seconds);
     candidates.push_back({algorithm, seconds, memory});
   }

@@ -37,18 +37,24 @@ using Rounds = std::vector<std::vector<Piece>>;
 // it.
 Rounds rounds_of(CollectiveAlgorithm algorithm, std::span<const HostId> hosts, int64_t elements);
 
+// Where members are, and what they need for a sum of so many operands of so many elements: seconds.
+struct CollectiveCosts {
+  std::span<const HostId> hosts;
+  const Cluster& cluster;
+  int64_t element_bytes = 4;
+  std::function<double(int member, size_t operands, int64_t elements)> sum = {};  // none: no time
+};
+
 // One round after the other. A round takes as long as its slowest message, or as long as the busiest link needs for all
-// the bytes of the round. Sums take no time. Error: members that cannot reach each other.
-Result<double> seconds_of(const Rounds& rounds, std::span<const HostId> hosts, int64_t element_bytes,
-                          const Cluster& cluster);
+// the bytes of the round, and then as long as the slowest member's sums. Error: members that cannot reach each other.
+Result<double> seconds_of(const Rounds& rounds, const CollectiveCosts& costs);
 
 // Elements a member needs beside its own: of what arrives in one round to be added.
 int64_t received_elements(const Rounds& rounds, int member);
 
 // The fastest; of those that no prediction could tell apart, the one whose members need the least memory.
 // Error: members that cannot reach each other.
-Result<CollectiveAlgorithm> choose_algorithm(std::span<const HostId> hosts, int64_t elements, int64_t element_bytes,
-                                             const Cluster& cluster);
+Result<CollectiveAlgorithm> choose_algorithm(int64_t elements, const CollectiveCosts& costs);
 
 // What one member does. group: devices, by member; received: a buffer of received_elements().
 std::vector<Instr> instructions_of(const Rounds& rounds, std::span<const int> group, int member, const Operand& value,

@@ -3,6 +3,7 @@
 
 #include "compile/lowering.h"
 #include "graph/memory.h"
+#include "program/data_movement.h"
 
 namespace nlsplit {
 
@@ -25,8 +26,14 @@ Status choose_reductions(Lowering& lowering) {
     if (lowering.all_reduce) {
       collective.algorithm = *lowering.all_reduce;
     } else {
-      ASSIGN_OR_RETURN(collective.algorithm,
-                       choose_algorithm(hosts, reduction.elements, element_bytes, *lowering.cluster));
+      CollectiveCosts costs{hosts, *lowering.cluster, element_bytes};
+      costs.sum = [&](int member, size_t operands, int64_t elements) {
+        if (lowering.costs == nullptr) return 0.0;
+        const DeviceId device = lowering.devices[at(collective.group[at(member)])];
+        const auto cost = lowering.costs->cost(device, sum_desc(operands, {DType::f32, {elements}}));
+        return cost.ok() ? cost->time.value() : 0.0;  // not measured: the choice follows the messages alone
+      };
+      ASSIGN_OR_RETURN(collective.algorithm, choose_algorithm(reduction.elements, costs));
     }
     reduction.rounds = rounds_of(collective.algorithm, hosts, reduction.elements);
   }

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view on = " on ", cores_word = " cores";
 
-// A movement within a device has no kernel in the catalogue (sim/data_movement.h); its types must be sound all the
+// A movement within a device has no kernel in the catalogue (program/data_movement.h); its types must be sound all the
 // same.
 Status check_computation(const ComputeDesc& desc) {
   if (has_no_kernel(desc)) return verify_without_kernel(desc);

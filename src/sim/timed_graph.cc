@@ -11,7 +11,7 @@
 #include <variant>
 
 #include "program/text.h"
-#include "sim/data_movement.h"
+#include "program/data_movement.h"
 #include "sim/online.h"
 
 namespace nlsplit {

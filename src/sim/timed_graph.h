@@ -109,7 +109,7 @@ struct TimedGraph {
 };
 
 // Costs come from `costs`, looked up once for each device and computation; copy, pack, unpack and reduce have the desc
-// that sim/data_movement.h gives them, and are free on endpoints (the user's own data, where it lies). Expects a
+// that program/data_movement.h gives them, and are free on endpoints (the user's own data, where it lies). Expects a
 // Program that verify accepts. Errors: a missing cost, a device or host the cluster does not have, no route,
 // instructions that wait for each other.
 Result<TimedGraph> build_timed_graph(const Program& program, const Dependencies& dependencies, const Cluster& cluster,

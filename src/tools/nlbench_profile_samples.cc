@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "base/gauge.h"
 #include "exec/run.h"
-#include "sim/data_movement.h"
+#include "program/data_movement.h"
 
 namespace nlsplit {
 namespace {

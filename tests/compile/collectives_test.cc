@@ -132,25 +132,33 @@ TEST(Collectives, TakeWhatMessagesAndLinksTake) {
   const Cluster cluster = star_of(4, 1e6, 1e-3);
   const std::vector<HostId> hosts = hosts_of(4, 1);
   const auto seconds = [&](CollectiveAlgorithm algorithm) {
-    return seconds_of(rounds_of(algorithm, hosts, 1000), hosts, 4, cluster).value();
+    return seconds_of(rounds_of(algorithm, hosts, 1000), {hosts, cluster}).value();
   };
   constexpr double message = 2e-3, all = 4000 / 1e6;  // over two links
   EXPECT_NEAR(seconds(ring), 6 * (message + all / 4), 1e-9);
   EXPECT_NEAR(seconds(doubling), 2 * (message + all), 1e-9);
   EXPECT_NEAR(seconds(halving), 2 * (message + all / 2) + 2 * (message + all / 4), 1e-9);
   EXPECT_NEAR(seconds(direct), 2 * (message + 3 * all / 4), 1e-9);  // three messages share a link
+  CollectiveCosts slow_sums{hosts, cluster};
+  slow_sums.sum = [](int member, size_t operands, int64_t elements) {
+    return member == 3 ? 1.0 * static_cast<double>(operands) * static_cast<double>(elements) : 0.0;
+  };
+  EXPECT_NEAR(seconds_of(rounds_of(ring, hosts, 1000), slow_sums).value(), seconds(ring) + 3 * 2 * 250, 1e-9);
+  EXPECT_NEAR(seconds_of(rounds_of(direct, hosts, 1000), slow_sums).value(), seconds(direct) + 4 * 250, 1e-9);
 }
 
 TEST(Collectives, TheChoiceFollowsSizeAndNetwork) {
   const auto chosen = [](const Cluster& cluster, int members, int64_t elements, int on_host = 1) {
-    return choose_algorithm(hosts_of(members, on_host), elements, 4, cluster).value();
+    const std::vector<HostId> hosts = hosts_of(members, on_host);
+    return choose_algorithm(elements, {hosts, cluster}).value();
   };
   const Cluster slow_to_answer = star_of(8, 1e9, 1e-2), quick = star_of(8, 1e6, 1e-6);
   EXPECT_EQ(chosen(slow_to_answer, 8, 100), direct);  // two rounds
   EXPECT_EQ(chosen(quick, 8, 1'000'000), ring);       // as few bytes as halving, and the least memory
   Cluster apart = star(2);
   apart.links.clear();
-  EXPECT_FALSE(choose_algorithm(std::vector<HostId>{HostId(0), HostId(1)}, 10, 4, apart).ok());
+  const std::vector<HostId> hosts = hosts_of(2, 1);
+  EXPECT_FALSE(choose_algorithm(10, {hosts, apart}).ok());
 }
 
 }  // namespace

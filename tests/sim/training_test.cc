@@ -7,8 +7,8 @@
 #include <gtest/gtest.h>
 
 #include "kernels/without_kernel.h"
+#include "program/data_movement.h"
 #include "sim/cases.h"
-#include "sim/data_movement.h"
 #include "testing/compile_program.h"
 #include "testing/layers.h"
 

@@ -12,4 +12,7 @@ namespace nlsplit {
 // is part of.
 ComputeDesc movement_desc(const DeviceProgram& device, const Instr& instr);
 
+// A reduce of so many operands.
+ComputeDesc sum_desc(size_t operands, const TensorType& type);
+
 }  // namespace nlsplit

@@ -1,4 +1,4 @@
-#include "sim/data_movement.h"
+#include "program/data_movement.h"
 
 #include "graph/operators/operator.h"
 
@@ -7,13 +7,23 @@ namespace nlsplit {
 ComputeDesc movement_desc(const DeviceProgram& device, const Instr& instr) {
   CHECK(instr.opcode != Opcode::compute && !is_transfer(instr.opcode),
         "only instructions that move data within a device");
-  ComputeDesc desc;
-  desc.kernel = name_of(instr.opcode);
-  desc.op = instr.opcode == Opcode::reduce ? Op::Sum : Op::Identity;
   // A pack writes what it takes out of the whole, an unpack reads what it puts in.
   const TensorType moved = type_of(device, instr.opcode == Opcode::unpack ? instr.reads[0] : instr.writes[0]);
-  desc.inputs.assign(instr.opcode == Opcode::reduce ? instr.reads.size() : 1, moved);
+  if (instr.opcode == Opcode::reduce) return sum_desc(instr.reads.size(), moved);
+  ComputeDesc desc;
+  desc.kernel = name_of(instr.opcode);
+  desc.op = Op::Identity;
+  desc.inputs = {moved};
   desc.outputs = {moved};
+  return desc;
+}
+
+ComputeDesc sum_desc(size_t operands, const TensorType& type) {
+  ComputeDesc desc;
+  desc.kernel = name_of(Opcode::reduce);
+  desc.op = Op::Sum;
+  desc.inputs.assign(operands, type);
+  desc.outputs = {type};
   return desc;
 }
 
