@@ -133,6 +133,15 @@ Error CostTable::missing(DeviceId device, const ComputeDesc& desc, const std::st
         message);
     return error;
   }
+  if (profile != nullptr && !profile->predict && desc.kernel == "reduce") {
+    // As large as the gradients of any stage that a plan may have: no profile holds them all.
+    error.message = fmt::format(
+        "{}; sums of replicas' gradients have the size of a stage, which depends on the plan: let them be predicted "
+        "from "
+        "what was measured: costs: {{profile: ..., predict: true}}",
+        message);
+    return error;
+  }
   // The first file of a list: the others serve other models too.
   const std::string files = profile == nullptr ? "" : profile->file;
   const std::string file = files.empty() ? "profile.json" : files.substr(0, files.find(", "));

@@ -66,6 +66,17 @@ TEST(CostTable, MissingMeasurementOfTheSameModelSaysNothingOfModels) {
             "{profile: ..., predict: true}");
 }
 
+TEST(CostTable, NoMeasurementIsAdvisedForASumOfGradients) {
+  ComputeDesc sum;
+  sum.kernel = "reduce";
+  sum.op = Op::Sum;
+  sum.inputs = {{DType::f32, {64}}, {DType::f32, {64}}};
+  sum.outputs = {{DType::f32, {64}}};
+  const std::string message = CostTable({profile_with(0)}, names_of_one()).cost(DeviceId(0), sum).error().message;
+  EXPECT_EQ(message.find("nlbench profile"), std::string::npos) << message;
+  EXPECT_NE(message.find("predict: true"), std::string::npos) << message;
+}
+
 TEST(CostTable, ADispatchGoesWithEachMeasuredComputation) {
   Profile profile = profile_with(0.5);
   profile.dispatch = {seconds(0.25), seconds(0), 9};
