@@ -251,7 +251,8 @@ Result<CollectiveAlgorithm> choose_algorithm(int64_t elements, const CollectiveC
     const Rounds rounds = rounds_of(algorithm, costs.hosts, elements);
     ASSIGN_OR_RETURN(const double seconds, seconds_of(rounds, costs));
     int64_t memory = 0;
-    for (size_t m = 0; m < costs.hosts.size(); ++m) memory = std::max(memory, received_elements(rounds, static_cast<int>(m)));
+    for (size_t m = 0; m < costs.hosts.size(); ++m)
+      memory = std::max(memory, received_elements(rounds, static_cast<int>(m)));
     fastest = candidates.empty() ? seconds : std::min(fastest, seconds);
     candidates.push_back({algorithm, seconds, memory});
   }

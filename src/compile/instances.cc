@@ -89,6 +89,7 @@ void assign_instances(const InstanceRules& rules, int micro_batches, DeviceProgr
       life.end = std::max(life.end, rules.slots[i].time);
     }
     for (const auto& [buffer, sent_at] : rules.slots[i].arrivals) {
+      if (!rules.instanced[device.root(buffer).index()]) continue;
       Life& life = life_of(device.root(buffer), slot.micro_batch);
       life.begin = std::min(life.begin, sent_at);
     }

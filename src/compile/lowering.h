@@ -143,7 +143,7 @@ struct Played {
   // in which each stands behind all it needs: they are numbered as they end, and of those that end together the ones
   // that free memory go first.
   std::vector<std::vector<double>> ends;
-  std::vector<std::vector<double>> forward_start, forward_end;  // [stage][micro-batch]: seconds
+  std::vector<std::vector<double>> forward_start, forward_end;  // [stage][micro-batch]: as `ends`
   std::vector<double> source;  // [micro-batch]: when its inputs are sent, as `ends`; NaN: nobody needs them sent
 };
 // Error: the slots wait for each other.

@@ -93,13 +93,16 @@ class Slots {
     const double sent = played_.source[at(slot.micro_batch)];
     return sent == sent ? sent : played_.forward_start[at(slot.stage)][at(slot.micro_batch)];
   }
-  // Behind slots that are over by then, or whose last message was sent before; at equal times a source sends after
-  // stages did.
+  // Behind slots that are over by then; in inference also behind those whose last message was sent before, and at equal
+  // times a source sends after stages did.
   size_t sink_place(int m) const {
     const double when = sink_time(m);
     const std::vector<ScheduledSlot>& own = of_device(l_.sink);
     size_t i = own.size();
-    while (i > 0 && !(fed(own[i - 1]) < when || played_.ends[at(l_.sink)][i - 1] <= when)) --i;
+    const auto before = [&](size_t slot) {
+      return played_.ends[at(l_.sink)][slot] <= when || (l_.training == nullptr && fed(own[slot]) < when);
+    };
+    while (i > 0 && !before(i - 1)) --i;
     return i;
   }
 

@@ -179,8 +179,7 @@ Status place(Lowering& lowering) {
   program.nic_window = lowering.cluster->nic_window;
   add_devices(lowering);
   lowering.source = endpoint(lowering, lowering.endpoints.source);
-  // A training step ends with its updates: there is nothing to deliver.
-  lowering.sink = lowering.training != nullptr ? lowering.source : endpoint(lowering, lowering.endpoints.sink);
+  lowering.sink = endpoint(lowering, lowering.endpoints.sink);
   RETURN_IF_ERROR(add_nodes(lowering));
   return add_flows(lowering);
 }

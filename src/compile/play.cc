@@ -46,19 +46,16 @@ class Play {
       left += order.size();
     }
     for (size_t d = 0; d < busy_.size(); ++d) try_start(d, 0);
-    int number = 0;
     while (!running_.empty()) {
       const Running slot = running_.top();
       running_.pop();
       --left;
-      played_.ends[slot.device][slot.index] = training_ ? ++number : slot.finish;
+      ++number_;
       finish(slot);
     }
     if (left > 0) return waiting();
-    if (training_)
-      send_inputs_ahead();
-    else if (passes_through())
-      send_inputs_with_first_stage();
+    if (training_) send_inputs_ahead();
+    if (passes_through()) send_inputs_with_first_stage();
     return std::move(played_);
   }
 
@@ -218,10 +215,13 @@ class Play {
     }
   }
 
+  // As Played counts: in training by the slots that have ended.
+  double moment(double now) const { return training_ ? number_ : now; }
+
   void start(size_t d, const ScheduledSlot& slot, double now) {
     busy_[d] = true;
     if (slot.phase == Phase::forward) {
-      played_.forward_start[at(slot.stage)][at(slot.micro_batch)] = now;
+      played_.forward_start[at(slot.stage)][at(slot.micro_batch)] = moment(now);
       if (!training_ && needs_source(slot)) played_.source[at(slot.micro_batch)] = inputs_sent(slot.micro_batch);
     }
     const bool takes = slot.phase == Phase::forward || slot.phase == Phase::recompute;
@@ -233,7 +233,9 @@ class Play {
     const ScheduledSlot& slot = l_.table.devices[d][running.index];
     busy_[d] = false;
     ++next_[d];
-    if (slot.phase == Phase::forward) played_.forward_end[at(slot.stage)][at(slot.micro_batch)] = running.finish;
+    played_.ends[d][running.index] = moment(running.finish);
+    if (slot.phase == Phase::forward)
+      played_.forward_end[at(slot.stage)][at(slot.micro_batch)] = moment(running.finish);
     if (slot.phase != Phase::step) set_done(end_of(slot.phase, slot.stage, slot.micro_batch), running.finish);
     try_start(d, running.finish);
   }
@@ -330,6 +332,7 @@ class Play {
   std::vector<size_t> next_;       // [device]: slot
   std::vector<bool> busy_;         // [device]
   std::vector<size_t> woken_;      // devices
+  int number_ = 0;                 // of slots that have ended
   std::priority_queue<Running> running_;
   std::vector<std::vector<int>> consumers_;  // [stage]: stages that read what it makes
   std::vector<int> input_consumers_;

@@ -49,9 +49,8 @@ std::string print_split(const KernelGraph& parts, const Plan& plan, const Cluste
 }
 
 std::string print_placement(const Lowering& lowering) {
-  std::string text = fmt::format("inputs at {}", device_name(lowering, lowering.source));
-  if (lowering.training == nullptr) text += fmt::format(", outputs at {}", device_name(lowering, lowering.sink));
-  text += "\n";
+  std::string text = fmt::format("inputs at {}, outputs at {}\n", device_name(lowering, lowering.source),
+                                 device_name(lowering, lowering.sink));
   for (int s = 0; s < lowering.stages(); ++s) {
     std::vector<std::string_view> devices;
     for (const int d : lowering.stage_devices[at(s)]) devices.push_back(device_name(lowering, d));

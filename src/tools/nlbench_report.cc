@@ -7,7 +7,9 @@
 
 #include "base/gauge.h"
 #include "base/hash.h"
+#include "graph/differentiate/step_graph.h"
 #include "program/text.h"
+#include "program/trace.h"
 #include "report/table.h"
 #include "report/timeline.h"
 #include "validate/statistics.h"
@@ -44,6 +46,17 @@ Figures figures_of(const RunReport& report) {
   f.latency = latency_of(program, report.result->trace);
   f.devices = device_times(program, report.result->trace);
   return f;
+}
+
+// Of a training step: the mean over its micro-batches.
+std::optional<double> loss_of(const RunReport& report) {
+  if (!is_training(report.saved->program)) return std::nullopt;
+  const std::vector<OutputTensor>& outputs = report.result->outputs;
+  const auto found = std::ranges::find(outputs, losses_name, [](const OutputTensor& o) { return o.tensor.name; });
+  if (found == outputs.end() || found->tensor.values.empty()) return std::nullopt;
+  double sum = 0;
+  for (const float loss : found->tensor.values) sum += static_cast<double>(loss);
+  return sum / static_cast<double>(found->tensor.values.size());
 }
 
 std::string rate(double per_second) {
@@ -126,6 +139,7 @@ std::string report_text(const RunReport& report) {
       headline(program, report.transport) + throughput_line(f.throughput, {f.makespan, f.spread}, repeats);
   text += fmt::format("latency     {} of a micro-batch, longest {}\n", to_string(seconds(f.latency.mean)),
                       to_string(seconds(f.latency.max)));
+  if (const auto loss = loss_of(report)) text += fmt::format("loss        {:.6g}\n", *loss);
   const bool predicted = report.saved->has_prediction;
   const Prediction& p = report.saved->prediction;
   if (predicted && p.makespan_s > 0) {
@@ -206,6 +220,7 @@ std::string report_json(const RunReport& report) {
                {"clock_error_s", report.result->clock_error_s},
                {"predicted", nullptr},
                {"check", nullptr}};
+  if (const auto loss = loss_of(report)) file["loss"] = *loss;
   if (report.saved->has_prediction) {
     const Prediction& p = report.saved->prediction;
     file["predicted"] = {

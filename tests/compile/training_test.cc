@@ -134,7 +134,7 @@ TEST(LowerTraining, MemoryIsTheSumOfWhatIsHeld) {
   //   scratch  F: the product before relu                    1
   //            I: the loss's gradient (d_relu); d_fc is a stash   1 -> they share one region
   //            W: part                                       1
-  // The loss adds labels (2 banks), two constants and the gradients of 64 rows' losses.
+  // The loss adds labels (2 banks), two constants, two losses that are sent and the gradients of 64 rows' losses.
   const KernelGraph kernels = kernels_of(layers(3), {.optimizer = Optimizer::momentum});
   const Program program = lowered(kernels, layer_each(kernels, 3, 6), 3, one_f_one_b(3, 6));
   const DeviceProgram& last = program.devices[2];
@@ -143,10 +143,11 @@ TEST(LowerTraining, MemoryIsTheSumOfWhatIsHeld) {
   const Buffer* given = find(last, "relu1");
   ASSERT_NE(given, nullptr);
   EXPECT_EQ(given->banks, 2);
-  EXPECT_EQ(bytes_of_kind(last, BufferKind::comm), (2 + 2) * tensor_bytes + 2 * label_bytes);
+  constexpr int64_t losses = 2;  // sent to the source's host
+  EXPECT_EQ(bytes_of_kind(last, BufferKind::comm), (2 + 2) * tensor_bytes + 2 * label_bytes + losses * 4);
   const Buffer* workspace = find(last, "workspace");
   const int64_t scratch = workspace == nullptr ? 0 : workspace->stride();
-  const int64_t loss = 2 * label_bytes + 2 * arena_alignment + layer_width * 4;
+  const int64_t loss = 2 * label_bytes + (2 + losses) * arena_alignment + layer_width * 4;
   EXPECT_EQ(last.arena.value(), (2 + 3 + 4 + 1) * tensor_bytes + scratch + loss);
   // GPipe keeps all six of everything that F leaves for I and W.
   const Program gpipe = lowered(kernels, layer_each(kernels, 3, 6), 3, all_forward_first(3, 6));

@@ -71,6 +71,8 @@ TEST_F(Programs, ATrainingStepRunsAndIsChecked) {
                                 (scratch_ / "r.json") + " --output " + (scratch_ / "w.npy"));
     ASSERT_EQ(ran.code, 0) << ran.out << ran.err;
     EXPECT_THAT(ran.out, HasSubstr("equal to the unsplit run, bit for bit"));
+    EXPECT_THAT(ran.out, HasSubstr("\nloss        2."));  // of ten classes and random weights: about ln 10
+    EXPECT_THAT(value_of(read_file(scratch_ / "r.json")), HasSubstr("\"loss\": 2."));
     EXPECT_TRUE(std::filesystem::exists(scratch_ / "w.npy"));
     EXPECT_TRUE(std::filesystem::exists(scratch_ / "w.conv1.bias.npy"));
     EXPECT_EQ(std::filesystem::exists(scratch_ / "w.conv1.bias_state0.npy"), optimizer != "sgd");

@@ -29,6 +29,26 @@ std::vector<bool> computed_nodes(const Graph& graph, ValueId loss, const std::ve
   return computed;
 }
 
+// A node that has just been added.
+void note_node(StepNodes& nodes, const Graph& graph, NodePhase phase, size_t origin) {
+  const size_t n = nodes.phases.size();
+  nodes.phases.push_back(phase);
+  nodes.origins.push_back(origin);
+  nodes.derived[origin].push_back(n);
+  nodes.computed.push_back(!is_view(graph.nodes[n].op));
+}
+
+// What the step delivers: the loss of each micro-batch.
+Status add_output(StepGraph& step, ValueId loss, size_t origin) {
+  ASSIGN_OR_RETURN(GraphBuilder builder, reopen(step.graph));
+  ASSIGN_OR_RETURN(const ValueId output,
+                   builder.add(Op::Reshape, std::string(losses_name), {loss}, {{"shape", std::vector<int64_t>{1}}}));
+  note_node(step.nodes, builder.graph(), NodePhase::forward, origin);
+  builder.output(output);
+  step.graph = std::move(builder).finish();
+  return ok_status();
+}
+
 // One node for each trained weight, in their order; in the stage of the weight's first reader.
 Status add_updates(StepGraph& step, const TrainingOptions& options) {
   StepNodes& nodes = step.nodes;
@@ -56,12 +76,8 @@ Status add_updates(StepGraph& step, const TrainingOptions& options) {
     CHECK(made.size() == states.size(), "an update makes what it keeps");
     for (size_t i = 0; i < made.size(); ++i) nodes.updates.push_back({states[i], made[i]});
     nodes.update_nodes.push_back(NodeId(builder.graph().nodes.size() - 1));
-    for (size_t n = nodes.phases.size(); n < builder.graph().nodes.size(); ++n) {
-      nodes.phases.push_back(NodePhase::step);
-      nodes.origins.push_back(first_reader[weight.index()]);
-      nodes.derived[nodes.origins.back()].push_back(n);
-      nodes.computed.push_back(!is_view(builder.graph().nodes[n].op));
-    }
+    while (nodes.phases.size() < builder.graph().nodes.size())
+      note_node(nodes, builder.graph(), NodePhase::step, first_reader[weight.index()]);
   }
   step.graph = std::move(builder).finish();
   return ok_status();
@@ -95,6 +111,7 @@ Result<StepGraph> step_graph(const Graph& network, const TrainingOptions& option
     if (n >= nodes.network) nodes.derived[origin].push_back(n);
   }
   nodes.computed = computed_nodes(step.graph, with.loss, nodes.gradients);
+  RETURN_IF_ERROR(add_output(step, with.loss, last));
   RETURN_IF_ERROR(add_updates(step, options));
   return step;
 }

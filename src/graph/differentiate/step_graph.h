@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <set>
+#include <string_view>
 #include <vector>
 
 #include "graph/differentiate/differentiate.h"
@@ -44,8 +45,10 @@ struct StepNodes {
   WeightStore constants;                     // besides the network's weights: what gradients need, states at first
 };
 
+inline constexpr std::string_view losses_name = "losses";  // of a step's output
+
 struct StepGraph {
-  Graph graph;  // no outputs: a step ends with its updates
+  Graph graph;  // its output `losses` is f32[1]: a micro-batch's loss, the mean over its samples
   StepNodes nodes;
 };
 
