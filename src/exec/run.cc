@@ -25,8 +25,10 @@
 #include "exec/identity.h"
 #include "exec/kernels/kernel_library.h"
 #include "exec/workers.h"
+#include "graph/differentiate/step_graph.h"
 #include "kernels/without_kernel.h"
 #include "program/text.h"
+#include "program/trace.h"
 #include "program/verify.h"
 
 namespace nlsplit {
@@ -158,22 +160,46 @@ std::vector<T> from_text(const std::string& text) {
 struct Repeats {
   std::vector<double> makespans;            // on rank 0: of the slowest device; elsewhere its own
   std::vector<std::vector<double>> gauges;  // on rank 0: [repeat][device]
+  std::vector<double> losses;               // on rank 0: RunResult::losses
   std::deque<std::vector<Interval>> kept;
   std::deque<std::vector<int>> decided;  // of those
   size_t overruns = 0;
   std::optional<CommonClock> common;
 };
 
+// The mean of a training step's losses where they are delivered; elsewhere, and of inference, not a number.
+double mean_loss(const Program& program, const DeviceProgram& device, std::byte* arena) {
+  double sum = 0;
+  int count = 0;
+  for (const Buffer& buffer : device.buffers) {
+    if (buffer.kind != BufferKind::output || buffer.name != losses_name || buffer.type != losses_type()) continue;
+    for (int bank = 0; bank < buffer.banks; ++bank, ++count) {
+      float loss = 0;
+      std::memcpy(&loss, bank_data(buffer, bank, arena), sizeof loss);
+      sum += static_cast<double>(loss);
+    }
+  }
+  return is_training(program) && count > 0 ? sum / count : std::numeric_limits<double>::quiet_NaN();
+}
+
+// What a rank tells of a repeat.
+struct RepeatFigures {
+  double makespan = 0, gauge = 0;
+  double loss = 0;  // not a number: none here
+};
+
 // On rank 0: a repeat takes as long as its slowest device.
-Status add_repeat(double makespan, double gauge, Repeats& repeats, Transport& transport, const Waiting& waiting) {
+Status add_repeat(const RepeatFigures& own, Repeats& repeats, Transport& transport, const Waiting& waiting) {
   ASSIGN_OR_RETURN(const std::vector<std::string> all,
-                   gather(transport, as_text(std::vector<double>{makespan, gauge}), waiting));
+                   gather(transport, as_text(std::vector<double>{own.makespan, own.gauge, own.loss}), waiting));
+  double makespan = own.makespan;
   std::vector<double> gauges;
   for (const std::string& text : all) {
     const std::vector<double> of_rank = from_text<double>(text);
-    if (of_rank.size() != 2) return give_up(transport, "a rank answered with other figures of a repeat");
+    if (of_rank.size() != 3) return give_up(transport, "a rank answered with other figures of a repeat");
     makespan = std::max(makespan, of_rank[0]);
     gauges.push_back(of_rank[1]);
+    if (!std::isnan(of_rank[2])) repeats.losses.push_back(of_rank[2]);
   }
   repeats.makespans.push_back(makespan);
   repeats.gauges.push_back(std::move(gauges));
@@ -227,8 +253,10 @@ Result<Repeats> repeat(const Program& program, const Dependencies& deps, const K
     std::string again = !enough && (r < 0 || wants_another(options, repeats, elapsed)) ? "1" : "0";
     RETURN_IF_ERROR(broadcast(transport, &again, waiting));
     if (again != "1") break;
-    reset();
-    if (gpu != nullptr) RETURN_IF_ERROR(refill(*gpu, options.poison, transport));
+    if (!options.continues || r == 0) {
+      reset();
+      if (gpu != nullptr) RETURN_IF_ERROR(refill(*gpu, options.poison, transport));
+    }
     if (options.flight != nullptr) options.flight->of(rank, transport.size()).repeat(r + options.warmup + 1);
     device_run.arm();
     RETURN_IF_ERROR(common.refresh(transport, waiting));
@@ -245,14 +273,15 @@ Result<Repeats> repeat(const Program& program, const Dependencies& deps, const K
     }
     const uint64_t hash = hash_outputs(device, arena);
     if (r == -options.warmup) first_hash = hash;
-    if (hash != first_hash && same_bits.ok()) {
+    if (hash != first_hash && same_bits.ok() && !options.continues) {
       same_bits = failed(
           fmt::format("device {}: repeat {} gave other bits than the first one", device.name, r + options.warmup + 1));
     }
     if (r < 0) continue;
     waiting.what = fmt::format("the end of repeat {}", r + options.warmup + 1);
     // Now, not in the end: what was measured is then known whatever happens later.
-    RETURN_IF_ERROR(add_repeat(last_finish(times), device_run.gauge_s(), repeats, transport, waiting));
+    const RepeatFigures figures{last_finish(times), device_run.gauge_s(), mean_loss(program, device, arena)};
+    RETURN_IF_ERROR(add_repeat(figures, repeats, transport, waiting));
     if (rank == 0 && options.keep_makespan) options.keep_makespan(repeats.makespans.back());
     if (rank == 0 && options.after_repeat) {
       const double now = std::chrono::duration<double>(Clock::now() - counted_from).count();
@@ -451,8 +480,8 @@ Result<Dependencies> check_all(const Program& program, const Job& job, Transport
   const Status sound = check_structure(program);  // before it is printed, and so its fingerprint taken
   // Also what decides how many messages follow.
   const std::string mine =
-      fmt::format("{} with {} warm-up and {} kept repeats", sound.ok() ? hex16(fingerprint(program)) : "no sound one",
-                  options.warmup, options.keep);
+      fmt::format("{} with {} warm-up and {} kept {}", sound.ok() ? hex16(fingerprint(program)) : "no sound one",
+                  options.warmup, options.keep, options.continues ? "steps" : "repeats");
   std::string first = mine;
   RETURN_IF_ERROR(broadcast(transport, &first, waiting));
   Result<Dependencies> deps = sound.ok() ? check_own(program, job, transport, mine, first) : sound.error();
@@ -539,6 +568,7 @@ Result<RunResult> run(const Program& program, const Job& job, Transport& transpo
   waiting.what = "the collection of results";
   result.makespans_s = std::move(repeats.makespans);
   result.gauges_s = std::move(repeats.gauges);
+  result.losses = std::move(repeats.losses);
   ASSIGN_OR_RETURN(result.overruns, sum_of(repeats.overruns, transport, waiting));
   ASSIGN_OR_RETURN(result.clock_error_s, repeats.common->worst_error_s(transport, waiting));
   ASSIGN_OR_RETURN(const size_t chosen, choose_repeat(result, repeats.kept.size(), transport, waiting));

@@ -62,6 +62,8 @@ struct RunOptions {
   // And at least so long, warm-up not counted.
   double duration_s = 0;
   int keep = 64;  // so many of the last repeats keep their times; more costs memory
+  // Repeats are steps of training: each begins with the states that the one before left. Without a warm-up.
+  bool continues = false;
   // A training step's results too: weights and the optimizer's states, once each. Costs their size in messages.
   bool states = false;
   bool poison = false;     // fills all but weights, states and inputs with NaN before each repeat: for tests
@@ -99,6 +101,7 @@ struct RunResult {
   Trace trace;                                // the kept repeat whose makespan is nearest the median of all
   std::vector<double> makespans_s;            // of each repeat
   std::vector<std::vector<double>> gauges_s;  // [repeat][device]: base/gauge.h
+  std::vector<double> losses;                 // of each repeat of a training step: the mean over its micro-batches
   std::vector<OutputTensor> outputs;          // by device and buffer; of the last repeat
   std::vector<std::vector<int>> decided;      // [device]: the order of its slots in the repeat of the trace
   size_t overruns = 0;                        // of device clocks, in all repeats

@@ -35,7 +35,8 @@ Result<Comparison> check_against_unsplit(const LoadedJob& job, const RunResult& 
   RunOptions once;
   once.warmup = 0;
   once.states = true;
-  once.repeats = 1;
+  once.repeats = options.continues ? options.repeats : 1;
+  once.continues = options.continues;
   once.watchdog_s = options.watchdog_s;
   once.cancelled = options.cancelled;
   once.gpu = options.gpu;

@@ -7,7 +7,6 @@
 
 #include "base/gauge.h"
 #include "base/hash.h"
-#include "graph/differentiate/step_graph.h"
 #include "program/text.h"
 #include "program/trace.h"
 #include "report/table.h"
@@ -48,15 +47,11 @@ Figures figures_of(const RunReport& report) {
   return f;
 }
 
-// Of a training step: the mean over its micro-batches.
-std::optional<double> loss_of(const RunReport& report) {
-  if (!is_training(report.saved->program)) return std::nullopt;
-  const std::vector<OutputTensor>& outputs = report.result->outputs;
-  const auto found = std::ranges::find(outputs, losses_name, [](const OutputTensor& o) { return o.tensor.name; });
-  if (found == outputs.end() || found->tensor.values.empty()) return std::nullopt;
-  double sum = 0;
-  for (const float loss : found->tensor.values) sum += static_cast<double>(loss);
-  return sum / static_cast<double>(found->tensor.values.size());
+// "2.31"; where steps followed each other "2.31 in the first step, 1.02 in step 20".
+std::string loss_text(const std::vector<double>& losses) {
+  const auto same = [&](double loss) { return loss == losses[0]; };
+  if (std::ranges::all_of(losses, same)) return fmt::format("{:.6g}", losses[0]);
+  return fmt::format("{:.6g} in the first step, {:.6g} in step {}", losses[0], losses.back(), losses.size());
 }
 
 std::string rate(double per_second) {
@@ -139,7 +134,8 @@ std::string report_text(const RunReport& report) {
       headline(program, report.transport) + throughput_line(f.throughput, {f.makespan, f.spread}, repeats);
   text += fmt::format("latency     {} of a micro-batch, longest {}\n", to_string(seconds(f.latency.mean)),
                       to_string(seconds(f.latency.max)));
-  if (const auto loss = loss_of(report)) text += fmt::format("loss        {:.6g}\n", *loss);
+  if (const std::vector<double>& losses = report.result->losses; !losses.empty())
+    text += fmt::format("loss        {}\n", loss_text(losses));
   const bool predicted = report.saved->has_prediction;
   const Prediction& p = report.saved->prediction;
   if (predicted && p.makespan_s > 0) {
@@ -220,7 +216,7 @@ std::string report_json(const RunReport& report) {
                {"clock_error_s", report.result->clock_error_s},
                {"predicted", nullptr},
                {"check", nullptr}};
-  if (const auto loss = loss_of(report)) file["loss"] = *loss;
+  if (!report.result->losses.empty()) file["losses"] = report.result->losses;
   if (report.saved->has_prediction) {
     const Prediction& p = report.saved->prediction;
     file["predicted"] = {

@@ -38,6 +38,7 @@ struct RunArguments {
   bool check = false, hosts = false, places = false;
   double tolerance = -1;
   int repeats = 5, warmup = 1;
+  int steps = 0;  // of training, one after the other; 0: each repeat is the first
   double watchdog_s = 10, heartbeat_s = 10, start_timeout_s = 60;
   Deadlines deadlines;
   double planning_s = 3600;
@@ -133,6 +134,11 @@ Result<RunOptions> options_of(const RunArguments& arguments) {
   RunOptions options;
   options.repeats = arguments.repeats;
   options.warmup = arguments.warmup;
+  if (arguments.steps > 0) {
+    options.continues = true;
+    options.repeats = arguments.steps;
+    options.warmup = 0;
+  }
   options.watchdog_s = arguments.watchdog_s;
   options.deadlines = arguments.deadlines;
   options.cancelled = interrupted;
@@ -148,7 +154,7 @@ Result<RunOptions> options_of(const RunArguments& arguments) {
     options.duration_s = duration.value();
   }
   options.states = arguments.check || !arguments.output.empty();
-  const int repeats = arguments.repeats;
+  const int repeats = options.repeats;
   options.after_repeat = [repeats](const Repeat& repeat) {
     show_progress("repeat", static_cast<size_t>(repeat.count), static_cast<size_t>(std::max(repeat.count, repeats)));
     return !interrupted();
@@ -204,7 +210,10 @@ Result<LoadedJob> begin(const RunArguments& arguments, std::optional<TemporaryFo
   RETURN_IF_ERROR(check_places(arguments));
   JobArguments job = arguments.job;
   job.planning = {arguments.deadlines.prepare_s, arguments.planning_s, std::move(looked)};
-  return load_job(job, folder);
+  ASSIGN_OR_RETURN(LoadedJob loaded, load_job(job, folder));
+  if (arguments.steps > 0 && !is_training(loaded.saved.program))
+    return invalid_input("--steps is for training (workload: {mode: training}), and this is inference");
+  return loaded;
 }
 
 Job job_of(const LoadedJob& loaded) {
@@ -461,10 +470,22 @@ void add_run_command(CLI::App& app, int& code) {
       ->check(CLI::IsMember({"auto", "mirror"}));
   command->add_option("--gpu-backend", a->gpu_backend,
                       "What computes on GPUs (default: libbackend_cuda.so beside nlbench)");
-  command->add_option("--repeats", a->repeats, "Measured executions, at least (default 5)")->check(CLI::PositiveNumber);
+  CLI::Option* steps =
+      command
+          ->add_option("--steps", a->steps,
+                       "Of a training scenario: so many steps on the same batch, each with the weights that the one "
+                       "before left, and the loss\n"
+                       "of the first and the last (default: every repeat is the first step)")
+          ->type_name("COUNT")
+          ->check(CLI::PositiveNumber);
+  command->add_option("--repeats", a->repeats, "Measured executions, at least (default 5)")
+      ->check(CLI::PositiveNumber)
+      ->excludes(steps);
   command->add_option("--warmup", a->warmup, "Executions before, not measured (default 1)")
-      ->check(CLI::NonNegativeNumber);
-  command->add_option("--duration", a->duration, "Go on measuring for at least so long, such as 5s or 500ms");
+      ->check(CLI::NonNegativeNumber)
+      ->excludes(steps);
+  command->add_option("--duration", a->duration, "Go on measuring for at least so long, such as 5s or 500ms")
+      ->excludes(steps);
   command->add_option("--json", a->json, "Write all figures to FILE");
   command->add_option("--trace", a->trace, "Write the median execution to FILE, for https://ui.perfetto.dev");
   command->add_option(

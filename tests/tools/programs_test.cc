@@ -72,13 +72,19 @@ TEST_F(Programs, ATrainingStepRunsAndIsChecked) {
     ASSERT_EQ(ran.code, 0) << ran.out << ran.err;
     EXPECT_THAT(ran.out, HasSubstr("equal to the unsplit run, bit for bit"));
     EXPECT_THAT(ran.out, HasSubstr("\nloss        2."));  // of ten classes and random weights: about ln 10
-    EXPECT_THAT(value_of(read_file(scratch_ / "r.json")), HasSubstr("\"loss\": 2."));
+    EXPECT_THAT(value_of(read_file(scratch_ / "r.json")), HasSubstr("\"losses\": [\n    2."));
     EXPECT_TRUE(std::filesystem::exists(scratch_ / "w.npy"));
     EXPECT_TRUE(std::filesystem::exists(scratch_ / "w.conv1.bias.npy"));
     EXPECT_EQ(std::filesystem::exists(scratch_ / "w.conv1.bias_state0.npy"), optimizer != "sgd");
     const Outcome printed = nlsim("lower " + file + " --plan mine");
     EXPECT_THAT(printed.out, HasSubstr("learning_rate=0.125}"));
   }
+  // Steps that follow each other learn the batch by heart, split as well as unsplit.
+  const Outcome steps =
+      nlbench("run " + (scratch_ / "train.yaml") + " --plan mine --transport threads --check --steps 5");
+  ASSERT_EQ(steps.code, 0) << steps.out << steps.err;
+  EXPECT_THAT(steps.out, HasSubstr(" in step 5"));
+  EXPECT_THAT(steps.out, HasSubstr("equal to the unsplit run, bit for bit"));
   const std::string replicas =
       scratch_.write("replicas.yaml", with(with(with(with(small_scenario(), "[1, 2, 4]", "[4]"), "mode: inference",
                                                      "mode: training, optimizer: momentum"),

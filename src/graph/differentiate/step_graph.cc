@@ -42,7 +42,7 @@ void note_node(StepNodes& nodes, const Graph& graph, NodePhase phase, size_t ori
 Status add_output(StepGraph& step, ValueId loss, size_t origin) {
   ASSIGN_OR_RETURN(GraphBuilder builder, reopen(step.graph));
   ASSIGN_OR_RETURN(const ValueId output,
-                   builder.add(Op::Reshape, std::string(losses_name), {loss}, {{"shape", std::vector<int64_t>{1}}}));
+                   builder.add(Op::Reshape, std::string(losses_name), {loss}, {{"shape", losses_type().shape}}));
   note_node(step.nodes, builder.graph(), NodePhase::forward, origin);
   builder.output(output);
   step.graph = std::move(builder).finish();
@@ -84,6 +84,8 @@ Status add_updates(StepGraph& step, const TrainingOptions& options) {
 }
 
 }  // namespace
+
+TensorType losses_type() { return {DType::f32, {1}}; }
 
 Result<StepGraph> step_graph(const Graph& network, const TrainingOptions& options) {
   ASSIGN_OR_RETURN(const GraphWithLoss with, with_loss(network, options.loss));

@@ -45,7 +45,9 @@ struct StepNodes {
   WeightStore constants;                     // besides the network's weights: what gradients need, states at first
 };
 
-inline constexpr std::string_view losses_name = "losses";  // of a step's output
+// Of a step's output.
+inline constexpr std::string_view losses_name = "losses";
+TensorType losses_type();  // f32[1]
 
 struct StepGraph {
   Graph graph;  // its output `losses` is f32[1]: a micro-batch's loss, the mean over its samples
