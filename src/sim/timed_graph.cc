@@ -10,8 +10,8 @@
 #include <utility>
 #include <variant>
 
-#include "program/text.h"
 #include "program/data_movement.h"
+#include "program/text.h"
 #include "sim/online.h"
 
 namespace nlsplit {
