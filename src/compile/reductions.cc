@@ -1,5 +1,7 @@
 // Of pass `schedule`: how the devices of a stage add up its gradients.
 #include <algorithm>
+#include <map>
+#include <tuple>
 
 #include "compile/lowering.h"
 #include "graph/memory.h"
@@ -27,11 +29,15 @@ Status choose_reductions(Lowering& lowering) {
       collective.algorithm = *lowering.all_reduce;
     } else {
       CollectiveCosts costs{hosts, *lowering.cluster, element_bytes};
+      std::map<std::tuple<int, size_t, int64_t>, double> known;
       costs.sum = [&](int member, size_t operands, int64_t elements) {
         if (lowering.costs == nullptr) return 0.0;
+        const auto [sum, is_new] = known.try_emplace({member, operands, elements}, 0.0);
+        if (!is_new) return sum->second;
         const DeviceId device = lowering.devices[at(collective.group[at(member)])];
         const auto cost = lowering.costs->cost(device, sum_desc(operands, {DType::f32, {elements}}));
-        return cost.ok() ? cost->time.value() : 0.0;  // not measured: the choice follows the messages alone
+        if (cost.ok()) sum->second = cost->time.value();  // else not measured: the choice follows the messages alone
+        return sum->second;
       };
       ASSIGN_OR_RETURN(collective.algorithm, choose_algorithm(reduction.elements, costs));
     }
