@@ -1,6 +1,7 @@
 // check_structure: the part of verify that makes every index of a Program safe to follow.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 #include <utility>
 #include <vector>

@@ -64,7 +64,9 @@ TEST(Structure, CollectivesAreOfTheirGroup) {
   EXPECT_EQ(group({1, 0}), "");
   for (const std::vector<int>& members : {std::vector<int>{0}, {0, 0}, {0, 2}, {0, -1}})
     EXPECT_THAT(group(members), HasSubstr("device A segment F: the group of a collective needs two devices at least"));
-  EXPECT_THAT(changed([](Program& p) { p.devices[1].segments[0].collectives[0].group = {0, 2}; }),
+  EXPECT_THAT(changed([](Program& p) {
+                p.devices[1].segments[0].collectives[0].group = {0, 2};
+              }),
               HasSubstr("needs two devices at least"));
   const auto three = [](const std::function<void(Program&)>& change) {
     return changed([&](Program& p) {
@@ -208,6 +210,21 @@ TEST(Structure, IsJudgedFirst) {
   const auto own = verified_device(*program, 1);
   ASSERT_FALSE(own.ok());
   EXPECT_THAT(own.error().message, HasSubstr("impossible number of banks"));
+}
+
+// The same of a computation that no kernel does.
+TEST(Structure, WithoutAKernelTypesAreCheckedToo) {
+  const auto without = [](const std::function<void(Instr&)>& change) {
+    return verified_after([&](Program& p) {
+      p.descs[0].kernel = no_kernel;
+      change(p.devices[0].segments[0].instrs[4]);
+    });
+  };
+  EXPECT_EQ(without([](Instr&) {}), "");
+  EXPECT_THAT(without([](Instr& i) { i.reads.push_back(i.reads[0]); }), HasSubstr("2 operands where there must be 1"));
+  EXPECT_THAT(without([](Instr& i) { i.reads[0].buffer = BufferId(); }), HasSubstr("operand 0 is left out"));
+  EXPECT_THAT(without([](Instr& i) { i.reads[0] = {BufferId(1)}; }), HasSubstr("operand 0 is f32[32], not f32[2,16]"));
+  EXPECT_THAT(without([](Instr& i) { i.writes[0] = {BufferId(1)}; }), HasSubstr("result 0 is f32[32], not f32[2,16]"));
 }
 
 // What only a Program made by code can say of a computation.
