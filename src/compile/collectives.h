@@ -37,7 +37,7 @@ using Rounds = std::vector<std::vector<Piece>>;
 // it.
 Rounds rounds_of(CollectiveAlgorithm algorithm, std::span<const HostId> hosts, int64_t elements);
 
-// Where members are, and what they need for a sum of so many operands of so many elements: seconds.
+// Where members are, and what they need for a sum of so many operands of so many elements: seconds; infinity: unknown.
 struct CollectiveCosts {
   std::span<const HostId> hosts;
   const Cluster& cluster;
@@ -52,7 +52,8 @@ Result<double> seconds_of(const Rounds& rounds, const CollectiveCosts& costs);
 // Elements a member needs beside its own: of what arrives in one round to be added.
 int64_t received_elements(const Rounds& rounds, int member);
 
-// The fastest; of those that no prediction could tell apart, the one whose members need the least memory.
+// The fastest of those whose sums are known; of those that no prediction could tell apart, the one whose members need
+// the least memory.
 // Error: members that cannot reach each other.
 Result<CollectiveAlgorithm> choose_algorithm(int64_t elements, const CollectiveCosts& costs);
 

@@ -1,5 +1,6 @@
 // Of pass `schedule`: how the devices of a stage add up its gradients.
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <tuple>
 
@@ -8,6 +9,9 @@
 #include "program/data_movement.h"
 
 namespace nlsplit {
+
+// An algorithm whose sums have no cost is not chosen: nothing could predict the plan.
+constexpr double no_cost = std::numeric_limits<double>::infinity();
 
 Status choose_reductions(Lowering& lowering) {
   const StepNodes& step = lowering.training->nodes;
@@ -32,11 +36,11 @@ Status choose_reductions(Lowering& lowering) {
       std::map<std::tuple<int, size_t, int64_t>, double> known;
       costs.sum = [&](int member, size_t operands, int64_t elements) {
         if (lowering.costs == nullptr) return 0.0;
-        const auto [sum, is_new] = known.try_emplace({member, operands, elements}, 0.0);
+        const auto [sum, is_new] = known.try_emplace({member, operands, elements}, no_cost);
         if (!is_new) return sum->second;
         const DeviceId device = lowering.devices[at(collective.group[at(member)])];
         const auto cost = lowering.costs->cost(device, sum_desc(operands, {DType::f32, {elements}}));
-        if (cost.ok()) sum->second = cost->time.value();  // else not measured: the choice follows the messages alone
+        if (cost.ok()) sum->second = cost->time.value();
         return sum->second;
       };
       ASSIGN_OR_RETURN(collective.algorithm, choose_algorithm(reduction.elements, costs));

@@ -137,8 +137,7 @@ Error CostTable::missing(DeviceId device, const ComputeDesc& desc, const std::st
     // As large as the gradients of any stage that a plan may have: no profile holds them all.
     error.message = fmt::format(
         "{}; sums of replicas' gradients have the size of a stage, which depends on the plan: let them be predicted "
-        "from "
-        "what was measured: costs: {{profile: ..., predict: true}}",
+        "from what was measured: costs: {{profile: ..., predict: true}}",
         message);
     return error;
   }

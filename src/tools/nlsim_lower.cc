@@ -17,6 +17,7 @@
 #include "tools/lowering.h"
 #include "tools/network_set.h"
 #include "tools/planning.h"
+#include "tools/profile_sums.h"
 
 namespace nlsplit {
 namespace {
@@ -177,6 +178,14 @@ class ProfileSetMaker {
     return mixed ? make_reorders(shorter, device, micro_batches, splits, name + "-reorders") : ok_status();
   }
 
+  // Of replicas' gradients.
+  Status make_sums(const Device& device) {
+    Program program =
+        sums_program(loaded_.model.graph.name, device, loaded_.scenario.cluster.hosts[device.host.index()].name);
+    RETURN_IF_ERROR(verify(program));
+    return set_.add(fmt::format("sums-{}-{}", name_of(device.isa), device.cores), std::move(program), true);
+  }
+
  private:
   Status make_reorders(const Scenario& shorter, const Device& device, int micro_batches,
                        const std::vector<Plan>& splits, const std::string& name) {
@@ -215,6 +224,7 @@ Status write_profile_set(Loaded& loaded, const std::string& dir) {
   for (const Device& device : devices) {
     if (!done.emplace(device.isa, device.cores).second) continue;
     for (const int count : counts) RETURN_IF_ERROR(maker.make(device, count, mixed));
+    if (loaded.scenario.training && devices.size() > 1 && !is_gpu(device.isa)) RETURN_IF_ERROR(maker.make_sums(device));
   }
   return ok_status();
 }

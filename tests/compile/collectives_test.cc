@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <set>
+#include <limits>
 
 #include "base/index.h"
 #include "testing/star.h"
@@ -155,6 +155,14 @@ TEST(Collectives, TheChoiceFollowsSizeAndNetwork) {
   const Cluster slow_to_answer = star_of(8, 1e9, 1e-2), quick = star_of(8, 1e6, 1e-6);
   EXPECT_EQ(chosen(slow_to_answer, 8, 100), direct);  // two rounds
   EXPECT_EQ(chosen(quick, 8, 1'000'000), ring);       // as few bytes as halving, and the least memory
+  const std::vector<HostId> eight = hosts_of(8, 1);
+  CollectiveCosts pairs_only{eight, slow_to_answer};
+  pairs_only.sum = [](int, size_t operands, int64_t) {
+    return operands > 2 ? std::numeric_limits<double>::infinity() : 0.0;
+  };
+  EXPECT_EQ(choose_algorithm(100, pairs_only).value(), doubling);
+  pairs_only.sum = [](int, size_t, int64_t) { return std::numeric_limits<double>::infinity(); };
+  EXPECT_EQ(choose_algorithm(100, pairs_only).value(), ring) << "nothing is known";
   Cluster apart = star(2);
   apart.links.clear();
   const std::vector<HostId> hosts = hosts_of(2, 1);

@@ -97,7 +97,8 @@ TEST_F(Programs, ATrainingStepRunsAndIsChecked) {
   const Outcome profiled = nlbench("profile " + replicas + " --budget 2s -o " + (scratch_ / "p.json"));
   ASSERT_EQ(profiled.code, 0) << profiled.err;
   const std::string measured = value_of(read_file(scratch_ / "p.json"));
-  for (const char* part : {"MomentumUpdate", "ConvWeightGradient", "SoftmaxCrossEntropyGradient"})
+  for (const char* part : {"MomentumUpdate", "ConvWeightGradient", "SoftmaxCrossEntropyGradient",
+                           "reduce Sum(f32[1024], f32[1024], f32[1024]) -> f32[1024]", "\"simple_cnn\""})
     EXPECT_THAT(measured, HasSubstr(part));
 }
 
