@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -23,7 +24,7 @@ struct Outcome {
   long peak_kib = 0;  // of memory, of the largest process it was
 };
 
-// A folder of one's own for the time of a test.
+// A folder of one's own for the time of a test. Threads of one test may make theirs at the same time.
 class Scratch {
  public:
   Scratch() : path_(std::filesystem::temp_directory_path() / fmt::format("nlsplit-test-{}-{}", ::getpid(), next()++)) {
@@ -41,8 +42,8 @@ class Scratch {
   }
 
  private:
-  static int& next() {
-    static int number = 0;
+  static std::atomic<int>& next() {
+    static std::atomic<int> number = 0;
     return number;
   }
   std::filesystem::path path_;
