@@ -2,14 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <array>
+
 #include "base/units.h"
 
 namespace nlsplit {
 namespace {
 
 constexpr int64_t least_elements = 1 << 8, most_elements = 1 << 20, growth = 4;
-constexpr int64_t operand_counts[] = {2, 3, 4, 8};
-constexpr int64_t most_operands = 8;
+constexpr std::array<int64_t, 4> operand_counts = {2, 3, 4, 8};
 
 Buffer vector_buffer(const std::string& name, BufferKind kind, int64_t elements, int64_t offset) {
   Buffer buffer;
@@ -33,7 +34,7 @@ Program sums_program(const std::string& model, const Device& device, const std::
   out.isa = device.isa;
   out.cores = device.cores;
   const BufferId terms(0), sum(1);
-  out.buffers.push_back(vector_buffer("terms", BufferKind::input, most_operands * most_elements, 0));
+  out.buffers.push_back(vector_buffer("terms", BufferKind::input, operand_counts.back() * most_elements, 0));
   out.buffers.push_back(vector_buffer("sum", BufferKind::output, most_elements, out.buffers[0].stride()));
   out.arena = bytes(out.buffers[1].offset + out.buffers[1].stride());
   out.memory = out.arena;

@@ -9,7 +9,7 @@
 
 namespace nlsplit {
 
-// Adds 2 to 8 slices of 256 to a million elements of its input. model: profiles are kept by it.
+// Adds 2, 3, 4 or 8 slices of its input, of 256 to a million elements each. A profile is kept under the name `model`.
 Program sums_program(const std::string& model, const Device& device, const std::string& host);
 
 }  // namespace nlsplit
