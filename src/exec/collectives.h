@@ -8,6 +8,7 @@
 // aborts the run.
 #pragma once
 
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -38,5 +39,17 @@ Status broadcast(Transport& transport, std::string* text, const Waiting& waiting
 // On rank 0 everybody's text, by rank; elsewhere empty.
 Result<std::vector<std::string>> gather(Transport& transport, const std::string& text, const Waiting& waiting);
 Status agree(Transport& transport, const Status& mine, const Waiting& waiting);
+
+// Plain values as the text of a message, and back: as many as fit.
+template <class T>
+std::string as_text(const std::vector<T>& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
+}
+template <class T>
+std::vector<T> from_text(const std::string& text) {
+  std::vector<T> values(text.size() / sizeof(T));
+  if (!values.empty()) std::memcpy(values.data(), text.data(), values.size() * sizeof(T));
+  return values;
+}
 
 }  // namespace nlsplit

@@ -273,8 +273,8 @@ Result<std::vector<OutputTensor>> collect_outputs(const Program& program, bool s
   for (int rank = 0; rank < transport.size(); ++rank) {
     const DeviceProgram& device = program.devices[static_cast<size_t>(rank)];
     for (const Buffer& buffer : device.buffers) {
-      if (!is_result(device, buffer)) continue;
-      if (buffer.kind == BufferKind::state && (!states || !collected.insert(buffer.name).second)) continue;
+      const bool state = buffer.kind == BufferKind::state && buffer.type.dtype == DType::f32;
+      if (buffer.kind != BufferKind::output && !(states && state && collected.insert(buffer.name).second)) continue;
       if (transport.rank() != 0 && transport.rank() != rank) continue;
       std::string data;
       if (transport.rank() == rank) data = banks_of(buffer, arena);

@@ -11,7 +11,6 @@
 #include <deque>
 #include <limits>
 #include <optional>
-#include <random>
 #include <utility>
 
 #include "base/gauge.h"
@@ -22,11 +21,9 @@
 #include "exec/cuda/gpu.h"
 #include "exec/cuda/library.h"
 #include "exec/distribute.h"
-#include "exec/identity.h"
-#include "exec/kernels/kernel_library.h"
+#include "exec/prepare.h"
 #include "exec/workers.h"
 #include "graph/differentiate/step_graph.h"
-#include "kernels/without_kernel.h"
 #include "program/text.h"
 #include "program/trace.h"
 #include "program/verify.h"
@@ -35,35 +32,6 @@ namespace nlsplit {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-struct LoadedKernels {
-  std::optional<KernelLibrary> library;  // none: the device computes nothing that needs one
-  KernelTable table;
-};
-
-// The code of every computation this device runs. A GPU has its own.
-Result<LoadedKernels> load_kernels(const Program& program, const DeviceProgram& device, const RunOptions& options) {
-  LoadedKernels kernels{std::nullopt, KernelTable(program.descs.size(), nullptr)};
-  if (device.kind == DeviceKind::cuda) return kernels;
-  for (const Segment& segment : device.segments) {
-    for (const Instr& instr : segment.instrs) {
-      if (instr.opcode != Opcode::compute) continue;
-      const auto desc = static_cast<size_t>(instr.desc);
-      if (kernels.table[desc] != nullptr) continue;
-      if (options.kernels) {
-        kernels.table[desc] = options.kernels(program.descs[desc].kernel);
-        continue;
-      }
-      if (!kernels.library) {
-        auto library = KernelLibrary::load(device.isa);
-        if (!library) return library.error();
-        kernels.library.emplace(std::move(*library));
-      }
-      ASSIGN_OR_RETURN(kernels.table[desc], kernels.library->find(program.descs[desc].kernel));
-    }
-  }
-  return kernels;
-}
 
 // The GPU of a device of kind cuda, or what stands in for it; none for others.
 Result<std::optional<Gpu>> open_gpu(const Program& program, const Transport& transport, std::byte* mirror,
@@ -90,30 +58,12 @@ class Reset {
 
   void operator()() const {
     for (const auto& [buffer, saved] : states_) std::memcpy(arena_ + buffer->offset, saved.data(), saved.size());
-    if (!poison_) return;
-    for (const Buffer& buffer : device_.buffers) {
-      switch (buffer.kind) {
-        case BufferKind::output:
-        case BufferKind::stash:
-        case BufferKind::scratch:
-        case BufferKind::comm:
-          std::memset(arena_ + buffer.offset, 0xff, extent(buffer));  // all bits set is a NaN
-          break;
-        case BufferKind::input:
-        case BufferKind::weight:
-        case BufferKind::state:
-        case BufferKind::view:
-          break;
-      }
-    }
+    if (poison_) poison(device_, arena_);
   }
 
  private:
-  static size_t extent(const Buffer& buffer) {
-    return static_cast<size_t>((buffer.banks - 1) * buffer.stride() + buffer.bytes.value());
-  }
   std::string bytes(const Buffer& buffer) const {
-    return {reinterpret_cast<const char*>(arena_ + buffer.offset), extent(buffer)};
+    return {reinterpret_cast<const char*>(arena_ + buffer.offset), static_cast<size_t>(buffer.extent())};
   }
 
   const DeviceProgram& device_;
@@ -137,24 +87,6 @@ double last_finish(const std::vector<Interval>& times) {
   double last = 0;
   for (const Interval& interval : times) last = std::max(last, interval.finish);
   return last;
-}
-
-// What no rank expects: the others would wait for ever.
-Error give_up(Transport& transport, const std::string& message) {
-  Error why = failed(message);
-  transport.abort(why);
-  return why;
-}
-
-template <class T>
-std::string as_text(const std::vector<T>& values) {
-  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
-}
-template <class T>
-std::vector<T> from_text(const std::string& text) {
-  std::vector<T> values(text.size() / sizeof(T));
-  if (!values.empty()) std::memcpy(values.data(), text.data(), values.size() * sizeof(T));
-  return values;
 }
 
 struct Repeats {
@@ -429,38 +361,6 @@ Result<size_t> sum_of(size_t mine, Transport& transport, const Waiting& waiting)
   return sum;
 }
 
-// Cores that no other run has, for as long as the answer lives. Rank 0 gives the run its number.
-Result<ChosenCores> claim_cores(const Program& program, Transport& transport, const RunOptions& options,
-                                const Waiting& waiting) {
-  std::string number = as_text(std::vector<unsigned>{std::random_device()(), std::random_device()()});
-  RETURN_IF_ERROR(broadcast(transport, &number, waiting));
-  const std::vector<uint64_t> run = from_text<uint64_t>(number);
-  if (run.size() != 1) return give_up(transport, "rank 0 gave the run no number");
-  ChosenCores cores = choose_cores(program, transport.rank(), transport.same_machine(), run[0]);
-  if (cores.shared && options.notice) {
-    options.notice(
-        fmt::format("device {} shares cores with another run on this machine, which has too few for both: "
-                    "times are longer",
-                    program.devices[static_cast<size_t>(transport.rank())].name));
-  }
-  return cores;
-}
-
-// Error: the Program computes what there is no code for.
-Status check_runnable(const Program& program) {
-  for (const DeviceProgram& device : program.devices) {
-    for (const Segment& segment : device.segments) {
-      for (const Instr& instr : segment.instrs) {
-        if (instr.opcode != Opcode::compute || !has_no_kernel(program.descs[static_cast<size_t>(instr.desc)])) continue;
-        return unsupported(
-            fmt::format("there is no kernel yet for device {} segment {} `{}`: a GPU computes no gradients",
-                        device.name, segment.name, to_string(program, device, instr)));
-      }
-    }
-  }
-  return ok_status();
-}
-
 // Rank 0 judges the whole Program and the job, every other rank what concerns its own memory; the fingerprint binds the
 // two.
 Result<Dependencies> check_own(const Program& program, const Job& job, const Transport& transport,
@@ -514,30 +414,14 @@ Result<RunResult> run(const Program& program, const Job& job, Transport& transpo
       options.flight == nullptr ? nullptr : &options.flight->of(transport.rank(), transport.size());
   transport.liveness().record_in(recorder);
   const Liveness::Work work(transport.liveness());
-  const auto on_stuck = options.on_stuck ? options.on_stuck : [](const Error& why) {
-    std::fprintf(stderr, "error: %s\n", why.message.c_str());
-    std::_Exit(exit_code(why));
-  };
-  WorkWatch watch(transport.liveness(),
-                  {options.deadlines, [&transport](const Error& why) { transport.abort(why); }, on_stuck});
+  WorkWatch watch(transport.liveness(), watch_options(transport, options));
   ASSIGN_OR_RETURN(const Dependencies deps, check_all(program, job, transport, options, waiting));
   const auto rank = static_cast<size_t>(transport.rank());
   if (recorder != nullptr) recorder->name_device(program.devices[rank].name);
-  auto kernels = load_kernels(program, program.devices[rank], options);
-  auto arena = Arena::allocate(program.devices[rank].arena);
-  RETURN_IF_ERROR(agree(transport,
-                        !kernels ? Status(kernels.error())
-                        : !arena ? Status(arena.error())
-                                 : ok_status(),
-                        waiting));
-  RETURN_IF_ERROR(check_identity(program, kernels->library ? &*kernels->library : nullptr, transport, waiting));
-  waiting.what = "the distribution of the weights";
-  const Status placed = place_weights(program, job, kernels->table, arena->data(), transport, waiting);
-  RETURN_IF_ERROR(agree(transport, placed, waiting));
-  waiting.what = "the distribution of the inputs";
-  RETURN_IF_ERROR(place_inputs(program, job, arena->data(), transport, waiting));
+  ASSIGN_OR_RETURN(Prepared prepared, prepare(program, job, transport, options, waiting));
+  std::byte* const arena = prepared.arena.data();
   waiting.what = "the preparation of the GPUs";
-  auto gpu = open_gpu(program, transport, arena->data(), options);  // ends before its mirror does
+  auto gpu = open_gpu(program, transport, arena, options);  // ends before its mirror does
   Status uploaded = gpu.ok() ? ok_status() : Status(gpu.error());
   if (gpu.ok() && gpu->has_value())
     uploaded = (*gpu)->upload({BufferKind::weight, BufferKind::state, BufferKind::input});
@@ -563,7 +447,7 @@ Result<RunResult> run(const Program& program, const Job& job, Transport& transpo
   waiting.what = "the choice of cores";
   ASSIGN_OR_RETURN(const ChosenCores cores, claim_cores(program, transport, options, waiting));
   ASSIGN_OR_RETURN(Repeats repeats,
-                   repeat(program, bound, kernels->table, arena->data(), gpu->has_value() ? &**gpu : nullptr, transport,
+                   repeat(program, bound, prepared.kernels.table, arena, gpu->has_value() ? &**gpu : nullptr, transport,
                           options, std::move(clock), std::move(turns), cores, predicted_s, watch, waiting));
   waiting.what = "the collection of results";
   result.makespans_s = std::move(repeats.makespans);
@@ -572,13 +456,13 @@ Result<RunResult> run(const Program& program, const Job& job, Transport& transpo
   ASSIGN_OR_RETURN(result.overruns, sum_of(repeats.overruns, transport, waiting));
   ASSIGN_OR_RETURN(result.clock_error_s, repeats.common->worst_error_s(transport, waiting));
   ASSIGN_OR_RETURN(const size_t chosen, choose_repeat(result, repeats.kept.size(), transport, waiting));
-  ASSIGN_OR_RETURN(result.trace, gather_trace(program, deps, repeats.kept[chosen], *arena, transport, waiting));
+  ASSIGN_OR_RETURN(result.trace, gather_trace(program, deps, repeats.kept[chosen], prepared.arena, transport, waiting));
   if (online) {
     ASSIGN_OR_RETURN(result.decided, gather_decided(repeats.decided[chosen], transport, waiting));
   } else {
     result.decided = static_order(program);
   }
-  ASSIGN_OR_RETURN(result.outputs, collect_outputs(program, options.states, arena->data(), transport, waiting));
+  ASSIGN_OR_RETURN(result.outputs, collect_outputs(program, options.states, arena, transport, waiting));
   return result;
 }
 

@@ -1,13 +1,15 @@
-// run() with all devices in this process, a pair of threads each: no mpirun. For tests, laptops, single devices and
-// calibration.
+// run() and run_session() with all devices in this process, a pair of threads each: no mpirun. For tests, laptops,
+// single devices and calibration.
 #pragma once
 
-#include "exec/run.h"
+#include "exec/run_session.h"
 #include "graph/weights.h"
 
 namespace nlsplit {
 
 Result<RunResult> run_threads(const Program& program, const Job& job, const RunOptions& options);
+Result<SessionResult> run_session_threads(const Session& session, const Job& job, const ChooseNext& choose,
+                                          const RunOptions& options);
 
 // Contents out of a store; each is made when it is first asked for and kept. The store must outlive the answer.
 ContentLookup contents_of(const WeightStore& store);

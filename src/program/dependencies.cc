@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/limits.h"
 #include "program/text.h"
@@ -10,15 +11,72 @@
 namespace nlsplit {
 namespace {
 
-// One access to one bank of one buffer, kept while a later access may have to wait for it.
+// One access to some bytes, kept while a later access may have to wait for it.
 struct Access {
   uint32_t instance;
-  int64_t begin, end;  // bytes within the bank
+  int64_t begin, end;  // bytes within the bank; with Reuse::of_bytes within the arena
   bool writes;
   bool transfer;  // on a FIFO rather than the compute stream
 };
 
-using AccessLists = std::vector<std::vector<Access>>;  // by first_bank[buffer] + bank
+// Which list of accesses a bank of a buffer has: accesses of different lists never wait for each other.
+class AccessLists {
+ public:
+  AccessLists(const DeviceProgram& device, Reuse reuse) : device_(device), reuse_(reuse) {
+    if (reuse == Reuse::of_bytes) {
+      group_by_bytes();
+      return;
+    }
+    size_t banks = 0;
+    for (const Buffer& buffer : device.buffers) {
+      first_.push_back(banks);
+      banks += static_cast<size_t>(buffer.banks);
+    }
+    lists_.resize(banks);
+  }
+
+  std::vector<Access>& list(uint32_t buffer, int bank) {
+    return lists_[first_[buffer] + (reuse_ == Reuse::of_bytes ? 0 : static_cast<size_t>(bank))];
+  }
+  // Where a bank begins, as its list counts bytes.
+  int64_t origin(uint32_t buffer, int bank) const {
+    if (reuse_ == Reuse::of_buffers) return 0;
+    const Buffer& of = device_.buffers[buffer];
+    return of.offset + bank * of.stride();
+  }
+  // Buffers that share a list with one of these.
+  std::vector<bool> with_neighbours(const std::vector<bool>& buffers) const {
+    if (reuse_ == Reuse::of_buffers) return buffers;
+    std::vector<bool> found(lists_.size(), false), all;
+    for (size_t b = 0; b < buffers.size(); ++b) {
+      if (buffers[b]) found[first_[b]] = true;
+    }
+    for (const size_t list : first_) all.push_back(found[list]);
+    return all;
+  }
+
+ private:
+  // One list for all buffers that have bytes in common, with one another or by way of others.
+  void group_by_bytes() {
+    std::vector<uint32_t> by_offset(device_.buffers.size());
+    std::iota(by_offset.begin(), by_offset.end(), 0u);
+    std::ranges::stable_sort(by_offset, {}, [&](uint32_t b) { return device_.buffers[b].offset; });
+    first_.assign(device_.buffers.size(), 0);
+    int64_t reached = -1;
+    for (const uint32_t b : by_offset) {
+      const Buffer& buffer = device_.buffers[b];
+      if (buffer.kind == BufferKind::view) continue;  // its root stands for it
+      if (lists_.empty() || buffer.offset >= reached) lists_.emplace_back();
+      first_[b] = lists_.size() - 1;
+      reached = std::max(reached, buffer.offset + buffer.banks * buffer.stride());
+    }
+  }
+
+  const DeviceProgram& device_;
+  Reuse reuse_;
+  std::vector<size_t> first_;  // [buffer]: the list of its bank 0
+  std::vector<std::vector<Access>> lists_;
+};
 
 // Buffers that some transfer touches. Only these can need edges: the compute stream is in order.
 std::vector<bool> transferred_buffers(const DeviceProgram& device) {
@@ -42,8 +100,8 @@ struct Touch {
 };
 using SegmentTouches = std::vector<std::vector<Touch>>;  // by instruction
 
-std::vector<SegmentTouches> segment_touches(const DeviceProgram& device) {
-  const std::vector<bool> transferred = transferred_buffers(device);
+std::vector<SegmentTouches> segment_touches(const DeviceProgram& device, const AccessLists& lists) {
+  const std::vector<bool> transferred = lists.with_neighbours(transferred_buffers(device));
   std::vector<SegmentTouches> all(device.segments.size());
   for (size_t s = 0; s < device.segments.size(); ++s) {
     for (const Instr& instr : device.segments[s].instrs) {
@@ -147,7 +205,7 @@ std::string describe_instance(const Program& program, const Instance& instance) 
                      to_string(program, device, instr_of(program, instance)));
 }
 
-Result<Dependencies> dependencies(const Program& program) {
+Result<Dependencies> dependencies(const Program& program, Reuse reuse) {
   Dependencies deps;
   const size_t device_count = program.devices.size();
   size_t total = 0;
@@ -171,21 +229,12 @@ Result<Dependencies> dependencies(const Program& program) {
     return fifos[static_cast<size_t>(index)];
   };
 
-  std::vector<uint32_t> first_bank;
-  AccessLists lists;
   std::vector<int> bank;
   for (size_t d = 0; d < device_count; ++d) {
     const DeviceProgram& device = program.devices[d];
     deps.device_begin.push_back(static_cast<uint32_t>(deps.instances.size()));
-    const std::vector<SegmentTouches> touches = segment_touches(device);
-    first_bank.clear();
-    size_t banks = 0;
-    for (const Buffer& buffer : device.buffers) {
-      first_bank.push_back(static_cast<uint32_t>(banks));
-      banks += static_cast<size_t>(buffer.banks);
-    }
-    lists.clear();
-    lists.resize(banks);
+    AccessLists lists(device, reuse);
+    const std::vector<SegmentTouches> touches = segment_touches(device, lists);
     bank.assign(device.buffers.size(), 0);
     uint32_t last_compute = no_instance;
     for (size_t s = 0; s < device.order.size(); ++s) {
@@ -212,8 +261,9 @@ Result<Dependencies> dependencies(const Program& program) {
         }
         if (before != no_instance) deps.edges.push_back({before, EdgeKind::stream});
         for (const Touch& t : touches[static_cast<size_t>(slot.segment)][i]) {
-          const size_t list = first_bank[t.buffer] + static_cast<size_t>(bank[t.buffer]);
-          touch(lists[list], {now, t.begin, t.end, t.writes, transfer}, deps.edges);
+          const int64_t origin = lists.origin(t.buffer, bank[t.buffer]);
+          touch(lists.list(t.buffer, bank[t.buffer]), {now, origin + t.begin, origin + t.end, t.writes, transfer},
+                deps.edges);
         }
       }
       for (const BankUse& use : slot.banks) bank[use.buffer.index()] = 0;

@@ -50,8 +50,14 @@ const Instr& instr_of(const Program& program, const Instance& instance);
 // "device B slot 3 (F1.1) `recv in from A tag 1`": how every message names an instance.
 std::string describe_instance(const Program& program, const Instance& instance);
 
+// Which accesses wait for each other.
+enum class Reuse : uint8_t {
+  of_buffers,  // those of one buffer's instance: enough within an execution, where verify keeps others apart
+  of_bytes,    // of all buffers that have bytes in common: across executions (program/session.h)
+};
+
 // Error: the FIFOs of a pair differ at their ends (a send without recv, other tag, other size); names device, slot,
 // instruction.
-Result<Dependencies> dependencies(const Program& program);
+Result<Dependencies> dependencies(const Program& program, Reuse reuse = Reuse::of_buffers);
 
 }  // namespace nlsplit

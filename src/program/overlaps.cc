@@ -157,7 +157,7 @@ class DeviceOverlaps {
   // All banks.
   int64_t end_of(uint32_t buffer) const {
     const Buffer& b = device_.buffers[buffer];
-    return b.offset + (b.banks - 1) * b.stride() + b.bytes.value();
+    return b.offset + b.extent();
   }
 
   // [buffer]: another has bytes between its first and its last.

@@ -50,6 +50,8 @@ std::string_view name_of(Opcode opcode) {
 
 int64_t Buffer::stride() const { return (bytes.value() + arena_alignment - 1) / arena_alignment * arena_alignment; }
 
+int64_t Buffer::extent() const { return (banks - 1) * stride() + bytes.value(); }
+
 Bytes bytes_of(const DeviceProgram& device, const Operand& operand) {
   const Buffer& buffer = device.buffer(operand.buffer);
   if (!operand.whole()) return bytes((operand.end - operand.begin) * size_of(buffer.type.dtype));

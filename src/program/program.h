@@ -55,6 +55,7 @@ struct Buffer {
   int packed_input = 0;
 
   int64_t stride() const;  // bytes rounded up to the arena's alignment
+  int64_t extent() const;  // from bank 0's first byte to the last bank's last one
   friend bool operator==(const Buffer&, const Buffer&) = default;
 };
 

@@ -56,9 +56,7 @@ void RelaxedMemory::find_own_scratch() {
 
 // Buffers that share bytes have one list together, others one for each bank. Weights are only read.
 void RelaxedMemory::find_lists() {
-  const auto end_of = [](const Buffer& buffer) {
-    return buffer.offset + (buffer.banks - 1) * buffer.stride() + buffer.bytes.value();
-  };
+  const auto end_of = [](const Buffer& buffer) { return buffer.offset + buffer.extent(); };
   std::vector<size_t> by_offset;
   for (size_t b = 0; b < places_.size(); ++b) {
     const Buffer& buffer = device_.buffers[b];

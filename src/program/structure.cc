@@ -43,7 +43,7 @@ Status check_buffer(const DeviceProgram& device, size_t index) {
   if (buffer.banks < 1 || buffer.banks > most_banks) return wrong("impossible number of banks");
   if (buffer.stride() > most_bytes / buffer.banks) return wrong("too large");
   if (buffer.offset < 0 || buffer.offset % arena_alignment != 0) return wrong("its place in the arena is not aligned");
-  const int64_t extent = (buffer.banks - 1) * buffer.stride() + buffer.bytes.value();
+  const int64_t extent = buffer.extent();
   if (extent > device.arena.value() || buffer.offset > device.arena.value() - extent) return wrong("leaves the arena");
   const bool travels =
       buffer.kind == BufferKind::stash || buffer.kind == BufferKind::scratch || buffer.kind == BufferKind::comm;

@@ -39,6 +39,7 @@ int main(int argc, char** argv) {
       "  nlbench network SCENARIO -o network.json             measure what messages take between the hosts\n"
       "  nlbench validate SCENARIO -o DIR                     run the best plans and some others: was the ranking "
       "right?\n"
+      "  nlbench session X.session --sequence \"init step*9\"   several Programs over the same states\n"
       "  nlbench explain-failure DIR                          why a run ended before its time: who waited for whom\n",
       "nlbench");
   app.require_subcommand(1);
@@ -56,6 +57,7 @@ int main(int argc, char** argv) {
   add_network_command(app, code);
   add_overlap_command(app, code);
   add_validate_command(app, code);
+  add_session_command(app, code);
   add_explain_command(app, code);
   try {
     app.parse(argc, argv);

@@ -18,6 +18,7 @@ void add_profile_command(CLI::App& app, int& code);
 void add_network_command(CLI::App& app, int& code);
 void add_overlap_command(CLI::App& app, int& code);
 void add_validate_command(CLI::App& app, int& code);
+void add_session_command(CLI::App& app, int& code);
 void add_explain_command(CLI::App& app, int& code);
 
 }  // namespace nlsplit

@@ -143,7 +143,7 @@ bool on_gpu(const Program& program) {
                              [](const DeviceProgram& device) { return device.kind == DeviceKind::cuda; });
 }
 
-struct Session {
+struct Measuring {
   const ProfileArguments& arguments;
   double budget_s = 0;
   Profile profile;
@@ -205,33 +205,33 @@ Result<Profile> known_profile(const ProfileArguments& arguments) {
   return known;
 }
 
-Status write(Session& session) {
+Status write(Measuring& measuring) {
   std::vector<Measurable> all;
   std::vector<double> gaps;
-  for (const Measured& one : session.programs) {
-    const Profile* add_to = session.arguments.more ? &session.before : nullptr;
-    one.samples.write_to(session.profile, add_to);
-    one.company.write_company_to(session.profile, add_to);
+  for (const Measured& one : measuring.programs) {
+    const Profile* add_to = measuring.arguments.more ? &measuring.before : nullptr;
+    one.samples.write_to(measuring.profile, add_to);
+    one.company.write_company_to(measuring.profile, add_to);
     gaps.insert(gaps.end(), one.samples.gaps().begin(), one.samples.gaps().end());
     all.insert(all.end(), one.samples.measurables().begin(), one.samples.measurables().end());
   }
   if (gaps.size() >= least_repeats) {
-    session.profile.dispatch = session.before.dispatch;
-    keep_surer(session.profile.dispatch, cost_of(std::move(gaps)));
+    measuring.profile.dispatch = measuring.before.dispatch;
+    keep_surer(measuring.profile.dispatch, cost_of(std::move(gaps)));
   }
-  for (auto& [computation, kernel] : fastest_kernels(all, session.profile)) {
+  for (auto& [computation, kernel] : fastest_kernels(all, measuring.profile)) {
     // With --more runs of today's choices are to be compared with what is predicted then.
-    if (!session.arguments.more || !session.before.choices.contains(computation))
-      session.profile.choices[computation] = kernel;
+    if (!measuring.arguments.more || !measuring.before.choices.contains(computation))
+      measuring.profile.choices[computation] = kernel;
   }
-  session.profile.gauge_s = session.best.best_s();
-  session.profile.measured_at =
+  measuring.profile.gauge_s = measuring.best.best_s();
+  measuring.profile.measured_at =
       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
-  return session.profile.kernels.empty() ? ok_status() : write_profile(session.arguments.output, session.profile);
+  return measuring.profile.kernels.empty() ? ok_status() : write_profile(measuring.arguments.output, measuring.profile);
 }
 
 // Runs a Program for so long, at least twice, or until all it is measured for is known well.
-Status measure(Session& session, Measured& one, int beside, double share_s) {
+Status measure(Measuring& measuring, Measured& one, int beside, double share_s) {
   ASSIGN_OR_RETURN(SavedProgram saved, load_program(one.folder));
   ASSIGN_OR_RETURN(WeightFile weights, WeightFile::open(one.folder));
   ASSIGN_OR_RETURN(std::vector<NamedTensor> inputs, make_inputs(saved.unsplit, {}, 1));
@@ -239,7 +239,7 @@ Status measure(Session& session, Measured& one, int beside, double share_s) {
   const Company company(job, beside);
   Samples& samples = beside > 0 ? one.company : one.samples;
   const auto enough = [&] {
-    return beside > 0 ? samples.company_settled(session.known()) : samples.all_settled(session.known());
+    return beside > 0 ? samples.company_settled(measuring.known()) : samples.all_settled(measuring.known());
   };
   Disturbance disturbance;
   RunOptions options;
@@ -247,34 +247,34 @@ Status measure(Session& session, Measured& one, int beside, double share_s) {
   options.duration_s = share_s;
   options.keep = 1;
   options.cancelled = interrupted;
-  options.gpu = session.gpu();
+  options.gpu = measuring.gpu();
   const bool gpu = on_gpu(job.saved.unsplit);
   options.after_repeat = [&](const Repeat& repeat) {
     // In company nobody can tell whose the time was; and a GPU's is not the processor's.
     const bool kept_off = disturbance.since(repeat.times) && beside == 0 && !gpu;
     samples.add(repeat.times, kept_off ? std::numeric_limits<double>::infinity() : repeat.gauge_s);
-    session.draw_progress();
+    measuring.draw_progress();
     return !interrupted() && (samples.executions() < least_repeats || !enough());
   };
   auto result = run_threads(job.saved.unsplit, {job.contents(), job.inputs, {}, {}, {}, job.checksums()}, options);
   if (!result && !interrupted()) return result.error();
-  return write(session);  // after each, so that nothing but a Program's own time is ever lost
+  return write(measuring);  // after each, so that nothing but a Program's own time is ever lost
 }
 
 // Every Program in turn, those that need more again and again, for as long as the budget lasts.
-Status measure_all(Session& session) {
+Status measure_all(Measuring& measuring) {
   for (int round = 1; !interrupted(); ++round) {
     std::vector<std::pair<Measured*, int>> open;  // with so many beside
-    for (Measured& one : session.programs) {
-      if (!one.samples.all_settled(session.known())) open.emplace_back(&one, 0);
-      if (session.arguments.beside > 0 && !one.company.company_settled(session.known()))
-        open.emplace_back(&one, session.arguments.beside);
+    for (Measured& one : measuring.programs) {
+      if (!one.samples.all_settled(measuring.known())) open.emplace_back(&one, 0);
+      if (measuring.arguments.beside > 0 && !one.company.company_settled(measuring.known()))
+        open.emplace_back(&one, measuring.arguments.beside);
     }
-    if (open.empty() || (round > least_rounds && session.left() <= 0)) break;
-    const double until = session.left() * std::max(0, least_rounds - round) / std::max(1, least_rounds - round + 1);
-    for (size_t i = 0; i < open.size() && !interrupted() && (round <= least_rounds || session.left() > 0); ++i) {
-      RETURN_IF_ERROR(measure(session, *open[i].first, open[i].second,
-                              std::max(0.0, session.left() - until) / static_cast<double>(open.size() - i)));
+    if (open.empty() || (round > least_rounds && measuring.left() <= 0)) break;
+    const double until = measuring.left() * std::max(0, least_rounds - round) / std::max(1, least_rounds - round + 1);
+    for (size_t i = 0; i < open.size() && !interrupted() && (round <= least_rounds || measuring.left() > 0); ++i) {
+      RETURN_IF_ERROR(measure(measuring, *open[i].first, open[i].second,
+                              std::max(0.0, measuring.left() - until) / static_cast<double>(open.size() - i)));
     }
   }
   clear_progress();
@@ -282,52 +282,54 @@ Status measure_all(Session& session) {
 }
 
 // What copies to and from its GPU take, if a Program needs one.
-Status measure_host_copies(Session& session) {
-  if (session.profile.copies) return ok_status();
-  if (std::ranges::none_of(session.programs, [](const Measured& one) { return on_gpu(one.program); }))
+Status measure_host_copies(Measuring& measuring) {
+  if (measuring.profile.copies) return ok_status();
+  if (std::ranges::none_of(measuring.programs, [](const Measured& one) { return on_gpu(one.program); }))
     return ok_status();
-  ASSIGN_OR_RETURN(const ChosenBackend chosen, choose_backend(session.gpu()));
-  ASSIGN_OR_RETURN(session.profile.copies, measure_copies(*chosen.backend, 0, {}));
+  ASSIGN_OR_RETURN(const ChosenBackend chosen, choose_backend(measuring.gpu()));
+  ASSIGN_OR_RETURN(measuring.profile.copies, measure_copies(*chosen.backend, 0, {}));
   return ok_status();
 }
 
 // The Programs of the scenario's set that this machine can run.
-Status load_set(Session& session, const std::string& set) {
+Status load_set(Measuring& measuring, const std::string& set) {
   std::set<std::string> taken, absent;  // absent: levels this machine has not
   ASSIGN_OR_RETURN(const std::vector<std::string> folders, saved_folders(set));
   for (const std::string& folder : folders) {
     ASSIGN_OR_RETURN(SavedProgram saved, load_program(folder));
-    if (const Status level = check_level(saved.unsplit, session.gpu()); !level.ok()) {
+    if (const Status level = check_level(saved.unsplit, measuring.gpu()); !level.ok()) {
       if (absent.insert(level.error().message).second)
         std::fprintf(stderr, "note: left out: %s\n", level.error().message.c_str());
       continue;
     }
-    session.model = saved.unsplit.name.substr(0, saved.unsplit.name.find(" ["));  // a Program is called "MODEL [PLAN]"
-    session.programs.emplace_back(folder, std::move(saved.unsplit), taken, session.best);
+    measuring.model =
+        saved.unsplit.name.substr(0, saved.unsplit.name.find(" ["));  // a Program is called "MODEL [PLAN]"
+    measuring.programs.emplace_back(folder, std::move(saved.unsplit), taken, measuring.best);
   }
-  if (session.programs.empty()) return unsupported("nothing could be measured on this machine");
-  if (std::ranges::find(session.profile.models, session.model) == session.profile.models.end())
-    session.profile.models.push_back(session.model);
+  if (measuring.programs.empty()) return unsupported("nothing could be measured on this machine");
+  if (std::ranges::find(measuring.profile.models, measuring.model) == measuring.profile.models.end())
+    measuring.profile.models.push_back(measuring.model);
   return ok_status();
 }
 
 // "p.json: 128 kernels of resnet18 on AMD EPYC, …", and how good they are.
-void print_summary(const Session& session, size_t known_before) {
+void print_summary(const Measuring& measuring, size_t known_before) {
   size_t unsettled = 0;
   const Measurable* worst = nullptr;
   double worst_uncertainty = 0;
-  for (const Measured& one : session.programs) {
+  for (const Measured& one : measuring.programs) {
     for (const Measurable& what : one.samples.measurables()) {
-      const auto found = session.profile.kernels.find(what.key);
-      if (found == session.profile.kernels.end() || settled(found->second)) continue;
+      const auto found = measuring.profile.kernels.find(what.key);
+      if (found == measuring.profile.kernels.end() || settled(found->second)) continue;
       ++unsettled;
       if (worst != nullptr && uncertainty(found->second) <= worst_uncertainty) continue;
       worst = &what;
       worst_uncertainty = uncertainty(found->second);
     }
   }
-  const size_t known = session.known_kernels(), missing = session.all_kernels() - known;
-  fmt::print("{}: {} kernels of {} on {}", session.arguments.output, known, session.model, session.profile.machine);
+  const size_t known = measuring.known_kernels(), missing = measuring.all_kernels() - known;
+  fmt::print("{}: {} kernels of {} on {}", measuring.arguments.output, known, measuring.model,
+             measuring.profile.machine);
   if (known_before > 0) fmt::print(", {} of them from before", known_before);
   fmt::print("\n");
   if (missing > 0) fmt::print("{} are missing: the same command goes on where this one stopped\n", missing);
@@ -337,7 +339,7 @@ void print_summary(const Session& session, size_t known_before) {
                worst_uncertainty * 100, worst->key);
   }
   size_t executions = 0, disturbed = 0;
-  for (const Measured& one : session.programs) {
+  for (const Measured& one : measuring.programs) {
     for (const Samples* samples : {&one.samples, &one.company}) {
       executions += samples->executions();
       disturbed += samples->disturbed();
@@ -349,7 +351,7 @@ void print_summary(const Session& session, size_t known_before) {
         "kernels with fewer than {} others\n",
         disturbed, executions, least_repeats);
   }
-  if (const double slowness = slowness_of(session.profile); slowness > 0)
+  if (const double slowness = slowness_of(measuring.profile); slowness > 0)
     fmt::print("on the average kernels took {:.3f} times as long as these medians: predictions count with that\n",
                slowness);
 }
@@ -366,13 +368,13 @@ Status profile_all(const ProfileArguments& arguments) {
   ASSIGN_OR_RETURN(const TemporaryFolder folder, TemporaryFolder::create());
   const std::string set = folder.path() + "/set";
   RETURN_IF_ERROR(run_nlsim(arguments.nlsim, {"lower", arguments.scenario, "--profile-set", set}));
-  Session session{arguments, budget.value(), std::move(known)};
-  session.before = session.profile;
-  RETURN_IF_ERROR(load_set(session, set));
-  const size_t before = session.known_kernels();
-  RETURN_IF_ERROR(measure_host_copies(session));
-  RETURN_IF_ERROR(measure_all(session));
-  print_summary(session, before);
+  Measuring measuring{arguments, budget.value(), std::move(known)};
+  measuring.before = measuring.profile;
+  RETURN_IF_ERROR(load_set(measuring, set));
+  const size_t before = measuring.known_kernels();
+  RETURN_IF_ERROR(measure_host_copies(measuring));
+  RETURN_IF_ERROR(measure_all(measuring));
+  print_summary(measuring, before);
   return interrupted() ? Status(failed("interrupted")) : ok_status();
 }
 

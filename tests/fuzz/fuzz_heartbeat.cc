@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "exec/heartbeat/session.h"
+#include "exec/heartbeat/peer_watch.h"
 #include "fuzz/expect.h"
 #include "fuzz/files.h"
 
@@ -19,18 +19,18 @@ using namespace nlsplit::fuzz;
 // The driver's side of the connections: which are open.
 class Driver {
  public:
-  Driver() : session_(2, greetings(), {}, {[] { return 0.0; }, [](int) { return std::string(); }}, now_) { tick(0); }
+  Driver() : watch_(2, greetings(), {}, {[] { return 0.0; }, [](int) { return std::string(); }}, now_) { tick(0); }
 
   void take(std::string_view line) {
     const char what = line.empty() ? ' ' : line[0];
     const int number = line.size() < 2 ? 0 : line[1] - '0';
-    if (what == 'a') open_.push_back(session_.accepted(now_));
-    if (what == 'c' && is_open(number)) session_.connected(number, now_);
+    if (what == 'a') open_.push_back(watch_.accepted(now_));
+    if (what == 'c' && is_open(number)) watch_.connected(number, now_);
     if (what == 'r' && is_open(number)) receive(number, line.substr(std::min<size_t>(2, line.size())));
-    if (what == 'x' && std::erase(open_, number) > 0) session_.closed(number, now_);
+    if (what == 'x' && std::erase(open_, number) > 0) watch_.closed(number, now_);
     if (what == 't') tick(std::clamp(number, 0, 21));
-    if (what == 'e') (void)session_.end(lost("the fuzzer ends it"));
-    if (what == 'l') session_.leave();
+    if (what == 'e') (void)watch_.end(lost("the fuzzer ends it"));
+    if (what == 'l') watch_.leave();
     perform();
   }
 
@@ -45,26 +45,26 @@ class Driver {
 
   void receive(int number, std::string_view line) {
     said_hello_ = said_hello_ || line == "hello t2 3";
-    if (session_.is_peer(number) || line.size() <= longest_greeting_line) return session_.received(number, line, now_);
+    if (watch_.is_peer(number) || line.size() <= longest_greeting_line) return watch_.received(number, line, now_);
     std::erase(open_, number);
-    session_.closed(number, now_);
+    watch_.closed(number, now_);
   }
 
   void tick(int exponent) {
     now_ += std::chrono::milliseconds(int64_t{1} << exponent);
-    session_.tick(now_);
+    watch_.tick(now_);
     perform();
-    expect(session_.next() > now_, "a tick leaves nothing that is due");
+    expect(watch_.next() > now_, "a tick leaves nothing that is due");
   }
 
   void perform() {
-    for (const Action& action : session_.take_actions()) {
+    for (const Action& action : watch_.take_actions()) {
       if (action.kind == Action::Kind::connect) open_.push_back(action.connection);
       if (action.kind == Action::Kind::close) std::erase(open_, action.connection);
     }
     // Rank 3 knows the token, and may call again and again.
     if (said_hello_) return;
-    expect(std::ranges::count_if(open_, [&](int number) { return !session_.is_peer(number); }) <=
+    expect(std::ranges::count_if(open_, [&](int number) { return !watch_.is_peer(number); }) <=
                static_cast<ptrdiff_t>(most_visitors) + 2,
            "few visitors are kept");
   }
@@ -72,7 +72,7 @@ class Driver {
   Moment now_ = Moment() + std::chrono::hours(1);
   std::vector<int> open_;
   bool said_hello_ = false;
-  Session session_;
+  PeerWatch watch_;
 };
 
 }  // namespace

@@ -19,8 +19,6 @@ using cuda::Answer;
 using cuda::Event;
 using cuda::Stream;
 
-int64_t extent_of(const Buffer& buffer) { return (buffer.banks - 1) * buffer.stride() + buffer.bytes.value(); }
-
 // Rows of bytes, and where an operand's part of each begins: what pack and unpack move.
 struct Rows {
   int64_t count = 1, whole_pitch = 0, part_pitch = 0, begin = 0;
@@ -52,8 +50,8 @@ std::vector<ByteRange> staged_ranges(const DeviceProgram& device, int64_t page) 
   std::vector<ByteRange> pages;
   for (size_t b = 0; b < device.buffers.size(); ++b) {
     const Buffer& buffer = device.buffers[b];
-    if (!staged[b] || extent_of(buffer) <= 0) continue;
-    pages.push_back({buffer.offset / page * page, (buffer.offset + extent_of(buffer) + page - 1) / page * page});
+    if (!staged[b] || buffer.extent() <= 0) continue;
+    pages.push_back({buffer.offset / page * page, (buffer.offset + buffer.extent() + page - 1) / page * page});
   }
   std::ranges::sort(pages, {}, &ByteRange::begin);
   std::vector<ByteRange> ranges;
@@ -154,7 +152,7 @@ struct Gpu::State {
   Status copy_kinds(std::initializer_list<BufferKind> kinds, bool out) {
     for (const Buffer& buffer : what.buffers) {
       if (std::ranges::find(kinds, buffer.kind) == kinds.end() || buffer.kind == BufferKind::view) continue;
-      const int64_t extent = extent_of(buffer);
+      const int64_t extent = buffer.extent();
       if (extent <= 0) continue;
       std::byte *here = mirror + buffer.offset, *there = memory + buffer.offset;
       const auto count = static_cast<uint64_t>(extent);

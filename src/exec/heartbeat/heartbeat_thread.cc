@@ -52,14 +52,14 @@ Result<std::unique_ptr<HeartbeatThread>> HeartbeatThread::open(int rank, std::ve
 HeartbeatThread::~HeartbeatThread() { stop(); }
 
 Status HeartbeatThread::connect(std::vector<Greeting> greetings, double patience_s) {
-  SessionOptions options;
+  PeerWatchOptions options;
   options.limit_s = options_.limit_s;
   options.start.patience_s = patience_s;
   std::unique_lock lock(mutex_);
-  session_.emplace(rank_, std::move(greetings), options, own_, Clock::now());
+  watch_.emplace(rank_, std::move(greetings), options, own_, Clock::now());
   thread_ = std::thread([this] { watch(); });
-  changed_.wait(lock, [this] { return session_->all_met() || session_->ending(); });
-  return session_->ending() ? Status(session_->ending()->error) : ok_status();
+  changed_.wait(lock, [this] { return watch_->all_met() || watch_->ending(); });
+  return watch_->ending() ? Status(watch_->ending()->error) : ok_status();
 }
 
 void HeartbeatThread::stop() {
@@ -77,12 +77,12 @@ void HeartbeatThread::leave() {
     // The others' farewells are read before the connections close: what closes with something unread in it may take
     // back what was sent last.
     std::unique_lock lock(mutex_);
-    if (session_) {
-      session_->leave();
+    if (watch_) {
+      watch_->leave();
       perform(Clock::now());
       // The system clock: see waker.h.
       changed_.wait_until(lock, std::chrono::system_clock::now() + longest_farewell,
-                          [this] { return session_->all_left() || session_->ending(); });
+                          [this] { return watch_->all_left() || watch_->ending(); });
     }
   }
   stop();
@@ -90,7 +90,7 @@ void HeartbeatThread::leave() {
 
 bool HeartbeatThread::end(const Error& why) {
   const std::lock_guard lock(mutex_);
-  if (!session_ || !session_->end(why)) return false;
+  if (!watch_ || !watch_->end(why)) return false;
   perform(Clock::now());
   linger();
   return true;
@@ -98,12 +98,12 @@ bool HeartbeatThread::end(const Error& why) {
 
 double HeartbeatThread::idle_s() const {
   const std::lock_guard lock(mutex_);
-  return session_->idle_s();
+  return watch_->idle_s();
 }
 
 std::string HeartbeatThread::others() const {
   const std::lock_guard lock(mutex_);
-  return session_->others();
+  return watch_->others();
 }
 
 std::vector<int> HeartbeatThread::descriptors() const {
@@ -144,13 +144,13 @@ bool HeartbeatThread::serve() {
     const auto it = connections_.find(numbers[i]);
     if (items[i + 2].revents != 0 && it != connections_.end()) read(numbers[i], it->second, now);
   }
-  if (items[1].revents != 0 && !session_->all_met()) accept_some(now);
+  if (items[1].revents != 0 && !watch_->all_met()) accept_some(now);
   count_traffic(now);
-  session_->tick(now);
+  watch_->tick(now);
   perform(now);
-  if (session_->all_met()) listener_.socket = Socket();
-  const auto notice = session_->take_notice();
-  const auto ending = session_->ending();
+  if (watch_->all_met()) listener_.socket = Socket();
+  const auto notice = watch_->take_notice();
+  const auto ending = watch_->ending();
   if (ending) linger();
   lock.unlock();
   changed_.notify_all();
@@ -162,7 +162,7 @@ bool HeartbeatThread::serve() {
 // Rounded up, so that what is due is done at once.
 milliseconds HeartbeatThread::rest() const {
   const Moment now = Clock::now();
-  Moment next = std::min({session_->next(), next_look_, now + longest_rest});
+  Moment next = std::min({watch_->next(), next_look_, now + longest_rest});
   if (accept_again_ > now) next = std::min(next, accept_again_);
   return std::max(std::chrono::ceil<milliseconds>(next - now), milliseconds(0));
 }
@@ -174,7 +174,7 @@ void HeartbeatThread::accept_some(Moment now) {
       if (errno != EAGAIN && errno != EWOULDBLOCK && errno != ECONNABORTED) accept_again_ = now + no_files_rest;
       return;
     }
-    connections_[session_->accepted(now)].line = LineSocket(std::move(socket));
+    connections_[watch_->accepted(now)].line = LineSocket(std::move(socket));
     perform(now);
   }
 }
@@ -182,28 +182,28 @@ void HeartbeatThread::accept_some(Moment now) {
 void HeartbeatThread::read(int number, Connection& connection, Moment now) {
   if (std::exchange(connection.connecting, false)) {
     connection.closed = !is_connected(connection.line.fd());
-    if (!connection.closed) session_->connected(number, now);
+    if (!connection.closed) watch_->connected(number, now);
   } else {
-    const size_t longest = session_->is_peer(number) ? longest_line : longest_greeting_line;
+    const size_t longest = watch_->is_peer(number) ? longest_line : longest_greeting_line;
     for (const std::string& line : connection.line.receive(longest, connection.closed))
-      session_->received(number, line, now);
+      watch_->received(number, line, now);
   }
   if (connection.closed) {
-    session_->closed(number, now);
-    if (!session_->is_peer(number)) connections_.erase(number);
+    watch_->closed(number, now);
+    if (!watch_->is_peer(number)) connections_.erase(number);
   }
   perform(now);
 }
 
-// What the session wants done.
+// What the watch wants done.
 void HeartbeatThread::perform(Moment now) {
-  for (std::vector<Action> actions; !(actions = session_->take_actions()).empty();) {
+  for (std::vector<Action> actions; !(actions = watch_->take_actions()).empty();) {
     for (const Action& action : actions) {
       switch (action.kind) {
         case Action::Kind::connect: {
           Socket socket = begin_to_connect(action.text, action.port);
           if (!socket.open()) {
-            session_->closed(action.connection, now);
+            watch_->closed(action.connection, now);
             break;
           }
           Connection& connection = connections_[action.connection];
@@ -238,7 +238,7 @@ void HeartbeatThread::linger() {
   const Moment until = Clock::now() + longest_linger;
   std::vector<pollfd> items;
   for (const auto& [number, connection] : connections_) {
-    if (connection.closed || connection.connecting || !session_->is_peer(number)) continue;
+    if (connection.closed || connection.connecting || !watch_->is_peer(number)) continue;
     (void)::shutdown(connection.line.fd(), SHUT_WR);
     items.push_back({connection.line.fd(), POLLIN, 0});
   }

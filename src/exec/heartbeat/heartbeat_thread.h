@@ -1,4 +1,4 @@
-// HeartbeatThread: runs a Session (session.h) on a thread of its own, with TCP sockets and this machine's clock.
+// HeartbeatThread: runs a PeerWatch (peer_watch.h) on a thread of its own, with TCP sockets and this machine's clock.
 //
 //   auto heartbeat = HeartbeatThread::open(rank, facts, own_activity, {.limit_s = 10, .on_end = end_the_process});
 //   … all ranks exchange greeting() …
@@ -20,7 +20,7 @@
 #include "base/result.h"
 #include "exec/heartbeat/greeting.h"
 #include "exec/heartbeat/line_socket.h"
-#include "exec/heartbeat/session.h"
+#include "exec/heartbeat/peer_watch.h"
 
 namespace nlsplit {
 
@@ -81,8 +81,8 @@ class HeartbeatThread {
   mutable std::mutex mutex_;  // for all below
   std::condition_variable changed_;
   Listener listener_;
-  std::optional<Session> session_;
-  std::map<int, Connection> connections_;  // by the session's numbers
+  std::optional<PeerWatch> watch_;
+  std::map<int, Connection> connections_;  // by the watch's numbers
   bool stop_ = false;
   uint64_t traffic_ = 0;  // of the process at the last look, but these connections
   Moment next_look_{}, accept_again_{};

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/random.h"
-#include "exec/heartbeat/session.h"
+#include "exec/heartbeat/peer_watch.h"
 
 namespace nlsplit {
 namespace {
@@ -161,13 +161,13 @@ class World {
     double free_s[2] = {0, 0};  // until then what was sent before is under way, by direction
   };
   struct Process {
-    std::optional<Session> session;
+    std::optional<PeerWatch> watch;
     double begin_s = 0, met_s = for_ever_s, ended_s = for_ever_s, stopped_until_s = -1;
     bool dead = false, left = false, gone = false;  // gone: its process no longer exists, for whatever reason
     int steps = 0;
     double tick_s = for_ever_s;
     std::deque<std::function<void()>> inbox;                   // while it is stopped
-    std::vector<std::pair<int, std::shared_ptr<Wire>>> wires;  // by the session's number
+    std::vector<std::pair<int, std::shared_ptr<Wire>>> wires;  // by the watch's number
     std::vector<bool> met;                                     // by rank
     Ending ending;
   };
@@ -257,37 +257,37 @@ void World::step(int rank, const std::function<void()>& what) {
     return vanish(rank);
   }
   what();
-  if (!process.session || process.gone) return;
-  if (now() >= process.session->next()) process.session->tick(now());
+  if (!process.watch || process.gone) return;
+  if (now() >= process.watch->next()) process.watch->tick(now());
   perform(rank);
 }
 
 void World::plan_tick(int rank) {
   Process& process = at(rank);
-  if (process.gone || process.session->next() == Moment::max()) return;
-  const double due_s = std::max(now_s_, seconds(process.session->next()));
+  if (process.gone || process.watch->next() == Moment::max()) return;
+  const double due_s = std::max(now_s_, seconds(process.watch->next()));
   if (process.tick_s <= due_s) return;
   process.tick_s = due_s;
   after(due_s + 1e-9 + random_.uniform(0, scenario_.lateness_s), [this, rank, due_s] {
     if (at(rank).tick_s != due_s) return;  // there is an earlier one
     at(rank).tick_s = for_ever_s;
-    to_process(rank, [this, rank] { at(rank).session->tick(now()); });
+    to_process(rank, [this, rank] { at(rank).watch->tick(now()); });
   });
 }
 
 void World::begin(int rank) {
-  SessionOptions options;
+  PeerWatchOptions options;
   options.limit_s = limit_s;
   options.start.patience_s = start_s;
-  at(rank).session.emplace(rank, greetings_, options,
-                           OwnActivity{[] { return 0.0; }, [](int) { return std::string("waits in a simulation"); }},
-                           now());
-  at(rank).session->tick(now());
+  at(rank).watch.emplace(rank, greetings_, options,
+                         OwnActivity{[] { return 0.0; }, [](int) { return std::string("waits in a simulation"); }},
+                         now());
+  at(rank).watch->tick(now());
 }
 
 void World::perform(int rank) {
   Process& process = at(rank);
-  for (std::vector<Action> actions; !(actions = process.session->take_actions()).empty();) {
+  for (std::vector<Action> actions; !(actions = process.watch->take_actions()).empty();) {
     for (const Action& action : actions) {
       if (action.kind == Action::Kind::connect) {
         connect(rank, action);
@@ -310,16 +310,16 @@ void World::perform(int rank) {
     fail(fmt::format("rank {} keeps {} connections", rank, process.wires.size()));
   for (const auto& [number, wire] : process.wires) {
     if (process.met_s < for_ever_s) break;
-    if (process.session->is_peer(number))
+    if (process.watch->is_peer(number))
       process.met[static_cast<size_t>(wire->from == rank ? wire->to : wire->from)] = true;
   }
-  if (process.session->all_met() && process.met_s == for_ever_s) {
+  if (process.watch->all_met() && process.met_s == for_ever_s) {
     process.met_s = now_s_;
     log(fmt::format("rank {} has met all", rank));
   }
-  if (process.session->ending() && process.ended_s == for_ever_s) {
+  if (process.watch->ending() && process.ended_s == for_ever_s) {
     process.ended_s = now_s_;
-    process.ending = *process.session->ending();
+    process.ending = *process.watch->ending();
     log(fmt::format("rank {} ends, {}: {}", rank, process.ending.speaks ? "speaks" : "silent",
                     process.ending.error.message.substr(0, 160)));
     return vanish(rank);
@@ -340,8 +340,8 @@ void World::connect(int rank, const Action& action) {
     wire->to = stranger;
     after(now_s_ + scenario_.most_delay_s, [this, rank, number] {
       to_process(rank, [this, rank, number] {
-        at(rank).session->connected(number, now());
-        at(rank).session->received(number, "220 mail.example ESMTP", now());
+        at(rank).watch->connected(number, now());
+        at(rank).watch->received(number, "220 mail.example ESMTP", now());
       });
     });
     return;
@@ -350,7 +350,7 @@ void World::connect(int rank, const Action& action) {
     after(now_s_ + 1e-4, [this, rank, number] {
       to_process(rank, [this, rank, number] {
         forget(rank, number);
-        at(rank).session->closed(number, now());
+        at(rank).watch->closed(number, now());
       });
     });
     return;
@@ -359,9 +359,9 @@ void World::connect(int rank, const Action& action) {
     accept(wire, [this, rank, number, wire](bool accepted) {
       travel(wire, 1, [this, rank, number, accepted] {
         to_process(rank, [this, rank, number, accepted] {
-          if (accepted) return at(rank).session->connected(number, now());
+          if (accepted) return at(rank).watch->connected(number, now());
           forget(rank, number);
-          at(rank).session->closed(number, now());
+          at(rank).watch->closed(number, now());
         });
       });
     });
@@ -372,7 +372,7 @@ void World::connect(int rank, const Action& action) {
 void World::accept(const std::shared_ptr<Wire>& wire, std::function<void(bool)> answer) {
   const int rank = wire->to;
   Process& process = at(rank);
-  if (process.gone || (process.session && process.session->all_met())) {
+  if (process.gone || (process.watch && process.watch->all_met())) {
     if (answer) answer(false);
     return;
   }
@@ -382,8 +382,8 @@ void World::accept(const std::shared_ptr<Wire>& wire, std::function<void(bool)> 
   wire->free_s[0] = std::max(wire->free_s[0], ready_s);
   after(ready_s, [this, rank, wire] {
     to_process(rank, [this, rank, wire] {
-      if (at(rank).session->all_met()) return;  // the listener is closed
-      wire->number_to = at(rank).session->accepted(now());
+      if (at(rank).watch->all_met()) return;  // the listener is closed
+      wire->number_to = at(rank).watch->accepted(now());
       at(rank).wires.emplace_back(wire->number_to, wire);
     });
   });
@@ -397,11 +397,11 @@ void World::lines(const std::shared_ptr<Wire>& wire, int direction, const std::s
       const int number = direction == 0 ? wire->number_to : wire->number_from;
       if (std::ranges::find(at(to).wires, number, &std::pair<int, std::shared_ptr<Wire>>::first) == at(to).wires.end())
         return;
-      if (line.size() > longest_greeting_line && !at(to).session->is_peer(number)) {
+      if (line.size() > longest_greeting_line && !at(to).watch->is_peer(number)) {
         forget(to, number);
-        at(to).session->closed(number, now());
+        at(to).watch->closed(number, now());
       } else {
-        at(to).session->received(number, line, now());
+        at(to).watch->received(number, line, now());
       }
     });
   });
@@ -417,7 +417,7 @@ void World::finish(const std::shared_ptr<Wire>& wire, int direction) {
       if (std::ranges::find(at(to).wires, number, &std::pair<int, std::shared_ptr<Wire>>::first) == at(to).wires.end())
         return;
       forget(to, number);
-      at(to).session->closed(number, now());
+      at(to).watch->closed(number, now());
     });
   });
 }
@@ -502,8 +502,8 @@ void World::set_up() {
             at(victim).inbox.pop_front();
             what();
           }
-          if (at(victim).gone || !at(victim).session) return;
-          at(victim).session->tick(now());
+          if (at(victim).gone || !at(victim).watch) return;
+          at(victim).watch->tick(now());
           perform(victim);
         });
       }
@@ -514,10 +514,10 @@ void World::set_up() {
   // All that is well comes to its end.
   for (int rank = 0; rank < scenario_.ranks; ++rank) {
     after(leave_s + random_.uniform(0, 0.3) * limit_s, [this, rank] {
-      if (at(rank).gone || !at(rank).session) return;
+      if (at(rank).gone || !at(rank).watch) return;
       if (now_s_ < at(rank).stopped_until_s) return;
-      if (!at(rank).session->all_met()) return;
-      at(rank).session->leave();
+      if (!at(rank).watch->all_met()) return;
+      at(rank).watch->leave();
       perform(rank);
       at(rank).left = true;
       vanish(rank);

@@ -1,5 +1,5 @@
-// A simulated run of 2 to 64 ranks: each is a Session (exec/heartbeat/session.h), on a simulated clock and network with
-// random delays, strangers who connect, and what the seed chooses of: a rank that dies (at any time, or after any
+// A simulated run of 2 to 64 ranks: each is a PeerWatch (exec/heartbeat/peer_watch.h), on a simulated clock and network
+// with random delays, strangers who connect, and what the seed chooses of: a rank that dies (at any time, or after any
 // number of its own steps), is stopped for a while or for ever, links that are cut one way or both ways, for a while or
 // for ever. Everything follows from the seed.
 //

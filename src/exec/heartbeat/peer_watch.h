@@ -1,9 +1,9 @@
-// Session: one rank's start and heartbeat together, by connection. The state machine that HeartbeatThread and the
+// PeerWatch: one rank's start and heartbeat together, by connection. The state machine that HeartbeatThread and the
 // simulation run:
 //
-//   Session session(rank, greetings, options, activity, now);
-//   … events in, then …  for (const Action& action : session.take_actions()) …
-//   if (session.ending()) …                                      // the run is over for this rank
+//   PeerWatch watch(rank, greetings, options, activity, now);
+//   … events in, then …  for (const Action& action : watch.take_actions()) …
+//   if (watch.ending()) …                                      // the run is over for this rank
 #pragma once
 
 #include <map>
@@ -17,15 +17,15 @@
 
 namespace nlsplit {
 
-struct SessionOptions {
+struct PeerWatchOptions {
   double limit_s = 10;  // of the heartbeat
   StartOptions start = {};
   double notice_s = 5;  // after so long a start the lowest rank that waits says what it waits for
 };
 
-class Session {
+class PeerWatch {
  public:
-  Session(int rank, std::vector<Greeting> greetings, SessionOptions options, OwnActivity own, Moment now);
+  PeerWatch(int rank, std::vector<Greeting> greetings, PeerWatchOptions options, OwnActivity own, Moment now);
 
   // Events, as of Start and Heartbeat. Lines of visitors are at most longest_greeting_line long.
   int accepted(Moment now);
@@ -49,7 +49,7 @@ class Session {
  private:
   void take_new_ranks(Moment now);
 
-  const SessionOptions options_;
+  const PeerWatchOptions options_;
   const std::string name_;
   const Moment begin_;
   Start start_;

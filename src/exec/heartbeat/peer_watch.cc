@@ -1,4 +1,4 @@
-#include "exec/heartbeat/session.h"
+#include "exec/heartbeat/peer_watch.h"
 
 #include <fmt/format.h>
 
@@ -16,7 +16,7 @@ std::vector<std::string> names_of(const std::vector<Greeting>& greetings) {
 
 }  // namespace
 
-Session::Session(int rank, std::vector<Greeting> greetings, SessionOptions options, OwnActivity own, Moment now)
+PeerWatch::PeerWatch(int rank, std::vector<Greeting> greetings, PeerWatchOptions options, OwnActivity own, Moment now)
     : options_(options),
       name_(name_of(rank, greetings[static_cast<size_t>(rank)])),
       begin_(now),
@@ -24,10 +24,10 @@ Session::Session(int rank, std::vector<Greeting> greetings, SessionOptions optio
       heartbeat_(rank, names_of(greetings), options.limit_s, std::move(own)),
       connection_of_(greetings.size(), -1) {}
 
-int Session::accepted(Moment now) { return start_.accepted(now); }
-void Session::connected(int connection, Moment now) { start_.connected(connection, now); }
+int PeerWatch::accepted(Moment now) { return start_.accepted(now); }
+void PeerWatch::connected(int connection, Moment now) { start_.connected(connection, now); }
 
-void Session::received(int connection, std::string_view line, Moment now) {
+void PeerWatch::received(int connection, std::string_view line, Moment now) {
   if (const auto it = rank_of_.find(connection); it != rank_of_.end()) {
     heartbeat_.received(it->second, line, now);
   } else {
@@ -36,14 +36,14 @@ void Session::received(int connection, std::string_view line, Moment now) {
   }
 }
 
-void Session::closed(int connection, Moment now) {
+void PeerWatch::closed(int connection, Moment now) {
   if (const auto it = rank_of_.find(connection); it != rank_of_.end())
     heartbeat_.broke(it->second, now);
   else
     start_.closed(connection, now);
 }
 
-void Session::take_new_ranks(Moment now) {
+void PeerWatch::take_new_ranks(Moment now) {
   for (const Start::Met& met : start_.take_met()) {
     rank_of_[met.connection] = met.rank;
     connection_of_[static_cast<size_t>(met.rank)] = met.connection;
@@ -51,7 +51,7 @@ void Session::take_new_ranks(Moment now) {
   }
 }
 
-void Session::tick(Moment now) {
+void PeerWatch::tick(Moment now) {
   start_.tick(now);
   if (start_.done() && !std::exchange(started_, true)) heartbeat_.started(now);
   if (const auto why = start_.gave_up(now); why && !std::exchange(gave_up_, true)) heartbeat_.give_up(*why, now);
@@ -62,11 +62,11 @@ void Session::tick(Moment now) {
     notice_ = fmt::format("{} still waits in the start for {}", name_, start_.missing());
 }
 
-bool Session::end(const Error& why) { return heartbeat_.end(why); }
-void Session::leave() { heartbeat_.leave(); }
+bool PeerWatch::end(const Error& why) { return heartbeat_.end(why); }
+void PeerWatch::leave() { heartbeat_.leave(); }
 
 // The start's first: "met" opens a connection that the heartbeat then uses.
-std::vector<Action> Session::take_actions() {
+std::vector<Action> PeerWatch::take_actions() {
   std::vector<Action> actions = start_.take_actions();
   for (PeerLine& line : heartbeat_.take_lines()) {
     actions.push_back({Action::Kind::send, connection_of_[static_cast<size_t>(line.peer)], std::move(line.line)});
@@ -74,9 +74,9 @@ std::vector<Action> Session::take_actions() {
   return actions;
 }
 
-std::optional<std::string> Session::take_notice() { return std::exchange(notice_, std::nullopt); }
+std::optional<std::string> PeerWatch::take_notice() { return std::exchange(notice_, std::nullopt); }
 
-Moment Session::next() const {
+Moment PeerWatch::next() const {
   Moment next = heartbeat_.next();
   if (start_.done() || gave_up_ || next == Moment::max()) return start_.done() && !started_ ? begin_ : next;
   if (!noticed_) next = std::min(next, begin_ + of_seconds(options_.notice_s));

@@ -1,0 +1,126 @@
+#include "exec/prepare.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <utility>
+
+#include "exec/distribute.h"
+#include "exec/identity.h"
+#include "kernels/without_kernel.h"
+#include "program/text.h"
+
+namespace nlsplit {
+namespace {
+
+// The code of every computation this device runs. A GPU has its own.
+Result<LoadedKernels> load_kernels(const Program& program, const DeviceProgram& device, const RunOptions& options) {
+  LoadedKernels kernels{std::nullopt, KernelTable(program.descs.size(), nullptr)};
+  if (device.kind == DeviceKind::cuda) return kernels;
+  for (const Segment& segment : device.segments) {
+    for (const Instr& instr : segment.instrs) {
+      if (instr.opcode != Opcode::compute) continue;
+      const auto desc = static_cast<size_t>(instr.desc);
+      if (kernels.table[desc] != nullptr) continue;
+      if (options.kernels) {
+        kernels.table[desc] = options.kernels(program.descs[desc].kernel);
+        continue;
+      }
+      if (!kernels.library) {
+        auto library = KernelLibrary::load(device.isa);
+        if (!library) return library.error();
+        kernels.library.emplace(std::move(*library));
+      }
+      ASSIGN_OR_RETURN(kernels.table[desc], kernels.library->find(program.descs[desc].kernel));
+    }
+  }
+  return kernels;
+}
+
+}  // namespace
+
+Result<Prepared> prepare(const Program& program, const Job& job, Transport& transport, const RunOptions& options,
+                         Waiting& waiting) {
+  const DeviceProgram& device = program.devices[static_cast<size_t>(transport.rank())];
+  auto kernels = load_kernels(program, device, options);
+  auto arena = Arena::allocate(device.arena);
+  RETURN_IF_ERROR(agree(transport,
+                        !kernels ? Status(kernels.error())
+                        : !arena ? Status(arena.error())
+                                 : ok_status(),
+                        waiting));
+  RETURN_IF_ERROR(check_identity(program, kernels->library ? &*kernels->library : nullptr, transport, waiting));
+  waiting.what = "the distribution of the weights";
+  const Status placed = place_weights(program, job, kernels->table, arena->data(), transport, waiting);
+  RETURN_IF_ERROR(agree(transport, placed, waiting));
+  waiting.what = "the distribution of the inputs";
+  RETURN_IF_ERROR(place_inputs(program, job, arena->data(), transport, waiting));
+  return Prepared{std::move(*kernels), std::move(*arena)};
+}
+
+WorkWatch::Options watch_options(Transport& transport, const RunOptions& options) {
+  const auto on_stuck = options.on_stuck ? options.on_stuck : [](const Error& why) {
+    std::fprintf(stderr, "error: %s\n", why.message.c_str());
+    std::_Exit(exit_code(why));
+  };
+  return {options.deadlines, [&transport](const Error& why) { transport.abort(why); }, on_stuck};
+}
+
+Status check_runnable(const Program& program) {
+  for (const DeviceProgram& device : program.devices) {
+    for (const Segment& segment : device.segments) {
+      for (const Instr& instr : segment.instrs) {
+        if (instr.opcode != Opcode::compute || !has_no_kernel(program.descs[static_cast<size_t>(instr.desc)])) continue;
+        return unsupported(
+            fmt::format("there is no kernel yet for device {} segment {} `{}`: a GPU computes no gradients",
+                        device.name, segment.name, to_string(program, device, instr)));
+      }
+    }
+  }
+  return ok_status();
+}
+
+Result<ChosenCores> claim_cores(const Program& program, Transport& transport, const RunOptions& options,
+                                const Waiting& waiting) {
+  std::string number = as_text(std::vector<unsigned>{std::random_device()(), std::random_device()()});
+  RETURN_IF_ERROR(broadcast(transport, &number, waiting));
+  const std::vector<uint64_t> run = from_text<uint64_t>(number);
+  if (run.size() != 1) return give_up(transport, "rank 0 gave the run no number");
+  ChosenCores cores = choose_cores(program, transport.rank(), transport.same_machine(), run[0]);
+  if (cores.shared && options.notice) {
+    options.notice(
+        fmt::format("device {} shares cores with another run on this machine, which has too few for both: "
+                    "times are longer",
+                    program.devices[static_cast<size_t>(transport.rank())].name));
+  }
+  return cores;
+}
+
+void poison(const DeviceProgram& device, std::byte* arena) {
+  for (const Buffer& buffer : device.buffers) {
+    switch (buffer.kind) {
+      case BufferKind::output:
+      case BufferKind::stash:
+      case BufferKind::scratch:
+      case BufferKind::comm:
+        std::memset(arena + buffer.offset, 0xff, static_cast<size_t>(buffer.extent()));  // a NaN
+        break;
+      case BufferKind::input:
+      case BufferKind::weight:
+      case BufferKind::state:
+      case BufferKind::view:
+        break;
+    }
+  }
+}
+
+Error give_up(Transport& transport, const std::string& message) {
+  Error why = failed(message);
+  transport.abort(why);
+  return why;
+}
+
+}  // namespace nlsplit

@@ -1,0 +1,49 @@
+// run_session(): executes the Programs of a session (program/session.h), one device a rank, in the order that rank 0
+// chooses while they run.
+//
+//   const ChooseNext choose = [&](const SessionState& at) { return at.executions < 1000 ? push : end; };
+//   ASSIGN_OR_RETURN(const SessionResult result, run_session(session, job, choose, transport, options));
+//
+// Weights, states and inputs are placed once, under the names of the joined Program (program/session.h). Executions
+// chosen at once overlap as far as their dependencies let them. Before a choice rank 0 has ended its own part of those
+// chosen before; the choice is a message to each other rank, which begins when it is there and its own part has ended.
+// Nothing else keeps the ranks together.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "exec/run.h"
+#include "program/session.h"
+
+namespace nlsplit {
+
+// What rank 0 knows when it chooses.
+struct SessionState {
+  size_t executions = 0;  // so far
+  // Bytes of bank 0 of a buffer of rank 0's device, by its name in the joined Program; empty: there is none. They are
+  // as the executions so far have left them.
+  std::function<std::span<const std::byte>(std::string_view buffer)> bytes;
+};
+
+// The next executions; times 0: the session ends. Asked on rank 0 only.
+using ChooseNext = std::function<Choice(const SessionState&)>;
+// One choice after the other. They are borrowed.
+ChooseNext choose_from(std::span<const Choice> choices);
+
+struct SessionResult {
+  std::vector<Choice> chosen;
+  std::vector<double> seconds;        // [choice]: on rank 0, from before the choice to the end of its own part
+  double elapsed_s = 0;               // from before the first choice until all ranks have ended
+  std::vector<OutputTensor> outputs;  // on rank 0, by device and buffer: outputs and states as they are in the end
+};
+
+// Of the options: watchdog_s, deadlines, flight, on_failure, on_stuck, poison (once, at the start), kernels, cancelled
+// and notice count. Errors, the same on all ranks: as run()'s; a session that verify_session rejects; a device of kind
+// cuda; a choice of a Program that is not there.
+Result<SessionResult> run_session(const Session& session, const Job& job, const ChooseNext& choose,
+                                  Transport& transport, const RunOptions& options);
+
+}  // namespace nlsplit

@@ -1,0 +1,211 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "base/file.h"
+#include "exec/collectives.h"
+#include "exec/mpi/transport_mpi.h"
+#include "exec/run_threads.h"
+#include "report/table.h"
+#include "tools/exit.h"
+#include "tools/nlbench_commands.h"
+#include "tools/nlbench_job.h"
+#include "tools/terminal.h"
+
+namespace nlsplit {
+namespace {
+
+struct SessionArguments {
+  std::string session, sequence, weights, output, json, transport = "mpi";
+  std::vector<std::string> inputs;
+  uint64_t seed = 1;
+  double watchdog_s = 10, heartbeat_s = 10;
+};
+
+// What rank 0 reads.
+struct LoadedSession {
+  Session session;
+  std::vector<Choice> choices;
+  std::optional<WeightFile> weights;
+  std::vector<NamedTensor> inputs;
+
+  Job job() const {
+    Job job;
+    job.contents = [this](ContentId id) -> Result<std::string_view> {
+      if (!weights) return invalid_input("the session has weights: name their folder with --weights");
+      return weights->bytes(id);
+    };
+    job.inputs = inputs;
+    return job;
+  }
+};
+
+Result<LoadedSession> load_session(const SessionArguments& arguments) {
+  LoadedSession loaded;
+  ASSIGN_OR_RETURN(const std::string text, read_file(arguments.session));
+  ASSIGN_OR_RETURN(loaded.session, parse_session(text, arguments.session));
+  RETURN_IF_ERROR(verify_session(loaded.session));
+  ASSIGN_OR_RETURN(loaded.choices, parse_choices(loaded.session, arguments.sequence));
+  if (!arguments.weights.empty()) {
+    ASSIGN_OR_RETURN(WeightFile weights, WeightFile::open(arguments.weights));
+    loaded.weights.emplace(std::move(weights));
+  }
+  ASSIGN_OR_RETURN(const Program joined, join(loaded.session));
+  ASSIGN_OR_RETURN(loaded.inputs, make_inputs(joined, arguments.inputs, arguments.seed));
+  return loaded;
+}
+
+std::string result_json(const Session& session, const SessionResult& result) {
+  nlohmann::json choices = nlohmann::json::array(), outputs = nlohmann::json::array();
+  for (size_t c = 0; c < result.chosen.size(); ++c) {
+    const Choice& choice = result.chosen[c];
+    choices.push_back({{"program", session.programs[static_cast<size_t>(choice.program)].name},
+                       {"times", choice.times},
+                       {"seconds", result.seconds[c]}});
+  }
+  for (const OutputTensor& output : result.outputs)
+    outputs.push_back({{"device", output.device}, {"name", output.tensor.name}, {"values", output.tensor.values}});
+  const nlohmann::json file = {{"format", "nlsplit-session-run"}, {"version", 1},
+                               {"session", session.name},         {"elapsed_s", result.elapsed_s},
+                               {"choices", std::move(choices)},   {"results", std::move(outputs)}};
+  return file.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+std::string result_text(const Session& session, const SessionResult& result) {
+  Table table({{"program"},
+               {"executions", Align::right},
+               {"choices", Align::right},
+               {"time", Align::right},
+               {"an execution", Align::right}});
+  size_t executions = 0;
+  for (size_t p = 0; p < session.programs.size(); ++p) {
+    int64_t times = 0, choices = 0;
+    double took_s = 0;
+    for (size_t c = 0; c < result.chosen.size(); ++c) {
+      if (result.chosen[c].program != static_cast<int>(p)) continue;
+      times += result.chosen[c].times;
+      ++choices;
+      took_s += result.seconds[c];
+    }
+    executions += static_cast<size_t>(times);
+    table.add({session.programs[p].name, std::to_string(times), std::to_string(choices), to_string(seconds(took_s)),
+               times == 0 ? "" : to_string(seconds(took_s / static_cast<double>(times)))});
+  }
+  return fmt::format(
+      "session {} · {} on {} in {}\n\n{}\nTimes are of rank 0, from before a choice to the end of its own "
+      "part.\n",
+      session.name, counted(static_cast<int64_t>(executions), "execution"),
+      counted(std::ssize(session.programs.front().devices), "device"), to_string(seconds(result.elapsed_s)),
+      table.to_string());
+}
+
+Status conclude(const SessionArguments& arguments, const Session& session, const SessionResult& result) {
+  if (!arguments.output.empty()) RETURN_IF_ERROR(write_outputs(arguments.output, result.outputs));
+  if (!arguments.json.empty()) RETURN_IF_ERROR(write_file(arguments.json, result_json(session, result)));
+  fmt::print("{}", result_text(session, result));
+  return ok_status();
+}
+
+RunOptions options_of(const SessionArguments& arguments) {
+  RunOptions options;
+  options.watchdog_s = arguments.watchdog_s;
+  options.cancelled = interrupted;
+  options.notice = [](const std::string& notice) { fmt::print(stderr, "nlbench: {}\n", notice); };
+  return options;
+}
+
+Status over_threads(const SessionArguments& arguments) {
+  ASSIGN_OR_RETURN(const LoadedSession loaded, load_session(arguments));
+  ASSIGN_OR_RETURN(const SessionResult result, run_session_threads(loaded.session, loaded.job(),
+                                                                   choose_from(loaded.choices), options_of(arguments)));
+  return conclude(arguments, loaded.session, result);
+}
+
+// All ranks come to the same answer; rank 0 alone reads, writes and prints.
+Status over_mpi(const SessionArguments& arguments, Transport& transport) {
+  const Waiting waiting{300, interrupted, "rank 0's files"};
+  std::optional<Result<LoadedSession>> loaded;
+  Status mine;
+  std::string text;
+  if (transport.rank() == 0) {
+    loaded.emplace(load_session(arguments));
+    if (loaded->ok())
+      text = to_string((*loaded)->session);
+    else
+      mine = loaded->error();
+  }
+  RETURN_IF_ERROR(agree(transport, mine, waiting));
+  RETURN_IF_ERROR(broadcast(transport, &text, waiting));
+  const auto session = parse_session(text, "the session of rank 0");
+  if (!session) {  // it was printed by this same program, and the others go on
+    transport.abort(session.error());
+    return session.error();
+  }
+  const bool first = transport.rank() == 0;
+  ASSIGN_OR_RETURN(const SessionResult result,
+                   run_session(*session, first ? (*loaded)->job() : Job{},
+                               choose_from(first ? std::span<const Choice>((*loaded)->choices) : std::span<Choice>()),
+                               transport, options_of(arguments)));
+  if (first) mine = conclude(arguments, *session, result);
+  return agree(transport, mine, waiting);
+}
+
+int session_command(const SessionArguments& arguments) {
+  catch_interrupts(1, arguments.transport == "threads");
+  if (arguments.transport == "threads") return end_command(over_threads(arguments));
+  MpiOptions mpi;
+  mpi.program = "nlbench " NLS_VERSION;
+  mpi.heartbeat_s = arguments.heartbeat_s;
+  auto transport = start_mpi(std::move(mpi));
+  if (!transport) return report(transport.error());
+  const Status status = over_mpi(arguments, **transport);
+  if (interrupted()) (*transport)->abort(failed("interrupted"));
+  if (!status.ok() && (*transport)->rank() != 0) return exit_code(status.error());
+  return end_command(status);
+}
+
+}  // namespace
+
+void add_session_command(CLI::App& app, int& code) {
+  CLI::App* command = app.add_subcommand(
+      "session",
+      "Run several Programs over the same states, one after the other without a barrier between them.\n"
+      "  nlbench session scenarios/counter.session --sequence \"init push*1000 read\" --transport threads\n"
+      "  mpirun -np 3 nlbench session scenarios/counter.session --sequence \"init push*1000 read\" --json result.json\n"
+      "Rank r runs the r-th device. docs/program.md has the format.");
+  const auto a = std::make_shared<SessionArguments>();
+  command->add_option("SESSION", a->session, "A session's text")->type_name("FILE")->required();
+  command
+      ->add_option("--sequence", a->sequence,
+                   "What to run: names of Programs. NAME*N is one choice of N executions, which overlap")
+      ->required();
+  command
+      ->add_option("--transport", a->transport,
+                   "mpi: a rank a device (default); threads: all devices in this process, without mpirun")
+      ->check(CLI::IsMember({"mpi", "threads"}));
+  command
+      ->add_option("--weights", a->weights, "Where the session's weights are: a folder that `nlsim lower --save` made")
+      ->type_name("DIR");
+  command->add_option("--input", a->inputs, "PROGRAM/NAME=FILE.npy; inputs without a file are random")
+      ->type_name("FILE");
+  command->add_option("--seed", a->seed, "Of random inputs (default 1)");
+  command->add_option("--output", a->output, "Write all outputs and states as they are in the end (.npy)");
+  command->add_option("--json", a->json, "Write times, outputs and states to FILE")->type_name("FILE");
+  command
+      ->add_option("--watchdog", a->watchdog_s,
+                   "Give up, with exit code 3, when no device computes and nothing is sent or received for so many "
+                   "seconds; 0: never (default 10)")
+      ->check(CLI::NonNegativeNumber);
+  command
+      ->add_option(
+          "--heartbeat", a->heartbeat_s,
+          "So many seconds after a rank is lost all others have ended, with exit code 3; 0: never (default 10)")
+      ->check(CLI::NonNegativeNumber);
+  command->callback([a, &code] { code = session_command(*a); });
+}
+
+}  // namespace nlsplit

@@ -1,0 +1,141 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "program/session.h"
+#include "report/chrome_trace.h"
+#include "report/table.h"
+#include "scenario/scenario.h"
+#include "sim/fast.h"
+#include "sim/simgrid/simgrid_tier.h"
+#include "tools/commands.h"
+#include "tools/exit.h"
+
+namespace nlsplit {
+namespace {
+
+struct SessionArguments {
+  std::string session, scenario, sequence, json, trace;
+  bool known = false;
+};
+
+// Of one tier.
+struct Timed {
+  double makespan_s = 0;
+  std::vector<double> end_s;  // [execution]: when its last instruction ended
+};
+
+Timed timed(const Sequence& sequence, const Trace& trace) {
+  Timed result{trace.makespan, {}};
+  for (const Span& span : trace.spans) {
+    const int execution = sequence.execution_of[static_cast<size_t>(span.device)][static_cast<size_t>(span.slot)];
+    if (execution < 0) continue;
+    if (static_cast<size_t>(execution) >= result.end_s.size()) result.end_s.resize(static_cast<size_t>(execution) + 1);
+    double& end = result.end_s[static_cast<size_t>(execution)];
+    end = std::max(end, span.finish);
+  }
+  return result;
+}
+
+std::string result_text(const Session& session, const std::vector<Choice>& choices, const Timed& fast,
+                        const Timed& simgrid) {
+  Table table({{"program"},
+               {"executions", Align::right},
+               {"ends after\nSimGrid", Align::right},
+               {"ends after\nfast tier", Align::right},
+               {"an execution", Align::right}});
+  size_t last = 0;
+  double before = 0;
+  for (const Choice& choice : choices) {
+    last += static_cast<size_t>(choice.times);
+    const double end = last > 0 && last <= simgrid.end_s.size() ? simgrid.end_s[last - 1] : before;
+    const double end_fast = last > 0 && last <= fast.end_s.size() ? fast.end_s[last - 1] : 0;
+    table.add({session.programs[static_cast<size_t>(choice.program)].name, std::to_string(choice.times),
+               to_string(seconds(end)), to_string(seconds(end_fast)),
+               to_string(seconds((end - before) / std::max(1, choice.times)))});
+    before = end;
+  }
+  return fmt::format("session {} · {} on {} in {}\n\n{}", session.name,
+                     counted(static_cast<int64_t>(last), "execution"),
+                     counted(std::ssize(session.programs.front().devices), "device"),
+                     to_string(seconds(simgrid.makespan_s)), table.to_string());
+}
+
+std::string result_json(const Session& session, const std::vector<Choice>& choices, const Timed& fast,
+                        const Timed& simgrid) {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const Choice& choice : choices)
+    rows.push_back({{"program", session.programs[static_cast<size_t>(choice.program)].name}, {"times", choice.times}});
+  const nlohmann::json file = {{"format", "nlsplit-session-simulation"},
+                               {"version", 1},
+                               {"session", session.name},
+                               {"choices", std::move(rows)},
+                               {"makespan_s", simgrid.makespan_s},
+                               {"fast_makespan_s", fast.makespan_s},
+                               {"execution_end_s", simgrid.end_s}};
+  return file.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+Status simulate(const SessionArguments& arguments) {
+  ASSIGN_OR_RETURN(const std::string text, read_file(arguments.session));
+  ASSIGN_OR_RETURN(const Session session, parse_session(text, arguments.session));
+  RETURN_IF_ERROR(verify_session(session));
+  ASSIGN_OR_RETURN(const std::vector<Choice> choices, parse_choices(session, arguments.sequence));
+  ASSIGN_OR_RETURN(const Scenario scenario, read_scenario(arguments.scenario));
+  const CostTable costs = cost_table(scenario, session.name);
+  ASSIGN_OR_RETURN(const Sequence sequence,
+                   in_sequence(session, choices, arguments.known ? Choosing::known : Choosing::messages));
+  ASSIGN_OR_RETURN(const TimedGraph graph,
+                   build_timed_graph(sequence.program, sequence.dependencies, scenario.cluster, costs));
+  Timing fast;
+  simulate_fast(graph, fast);
+  ASSIGN_OR_RETURN(const std::vector<Timing> simulated, simulate_all(scenario.cluster, {&graph}));
+  const Trace trace = to_trace(sequence.program, sequence.dependencies, graph, simulated.front());
+  const Timed by_fast = timed(sequence, to_trace(sequence.program, sequence.dependencies, graph, fast));
+  const Timed by_simgrid = timed(sequence, trace);
+  if (!arguments.trace.empty()) RETURN_IF_ERROR(write_file(arguments.trace, chrome_trace(sequence.program, trace)));
+  if (arguments.json == "-") {
+    fmt::print("{}", result_json(session, choices, by_fast, by_simgrid));
+    return ok_status();
+  }
+  if (!arguments.json.empty())
+    RETURN_IF_ERROR(write_file(arguments.json, result_json(session, choices, by_fast, by_simgrid)));
+  fmt::print("{}", result_text(session, choices, by_fast, by_simgrid));
+  return ok_status();
+}
+
+}  // namespace
+
+void add_session_command(CLI::App& app, int& code) {
+  CLI::App* command =
+      app.add_subcommand("session",
+                         "Time several Programs over the same states, one after the other, on a scenario's machines.\n"
+                         "  nlsim session scenarios/counter.session --on scenarios/simple_cnn_abc.yaml --sequence "
+                         "\"init push*1000 read\"\n"
+                         "Device 0's choice of what runs next is a message to every other device, timed like any. "
+                         "docs/program.md has the\n"
+                         "format.");
+  const auto a = std::make_shared<SessionArguments>();
+  command->add_option("SESSION", a->session, "A session's text")->type_name("FILE")->required();
+  command->add_option("--on", a->scenario, "The scenario whose devices (by name), links and costs are taken")
+      ->type_name("SCENARIO")
+      ->required();
+  command
+      ->add_option("--sequence", a->sequence,
+                   "What runs: names of Programs. NAME*N is one choice of N executions, which overlap")
+      ->required();
+  command->add_flag("--known", a->known, "All devices know the sequence beforehand: no messages of choices");
+  command->add_option("--json", a->json, "Write the times to FILE (-: to standard output)")->type_name("FILE");
+  command->add_option("--trace", a->trace, "Write a Chrome trace, for https://ui.perfetto.dev or chrome://tracing")
+      ->type_name("FILE");
+  command->callback([a, &code] {
+    const Status status = simulate(*a);
+    code = status.ok() ? 0 : report(status.error());
+  });
+}
+
+}  // namespace nlsplit
