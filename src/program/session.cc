@@ -309,14 +309,11 @@ Status verify_session(const Session& session) {
       return invalid_input(fmt::format("device {} has {} of memory, and this needs {}", device.name,
                                        to_string(device.memory), to_string(device.arena)));
   }
-  std::vector<Choice> every_pair;
-  for (int p = 0; p < std::ssize(session.programs); ++p) {
-    for (int q = p; q < std::ssize(session.programs); ++q) {
-      every_pair.push_back({p, 1});
-      every_pair.push_back({q, 1});
-    }
-  }
-  ASSIGN_OR_RETURN(const Sequence sequence, in_sequence(session, every_pair, Choosing::known));
+  // Twice each: after itself and after another one. What holds of this order holds of all, since the dependencies of
+  // bytes keep apart whatever follows whatever.
+  std::vector<Choice> each;
+  for (int p = 0; p < std::ssize(session.programs); ++p) each.push_back({p, 2});
+  ASSIGN_OR_RETURN(const Sequence sequence, in_sequence(session, each, Choosing::known));
   ASSIGN_OR_RETURN(const std::vector<uint32_t> order, dry_run(sequence.program, sequence.dependencies));
   OverlapChecker overlaps(sequence.program, sequence.dependencies, order);
   for (size_t d = 0; d < sequence.program.devices.size(); ++d) RETURN_IF_ERROR(overlaps.check(d));

@@ -40,7 +40,7 @@ inline constexpr Bytes choice_bytes = bytes(16);
 
 // Each Program is sound (program/verify.h); all have the same devices, eager limit and card window; shared buffers are
 // equal in all they are; what lasts from one execution to the next (inputs, outputs, weights, states) overlaps nothing
-// of another Program; every Program after every other one, itself included, matches its messages and ends.
+// of another Program; executions that follow each other match their messages, end, and keep apart what shares bytes.
 Status verify_session(const Session& session);
 
 // All buffers, segments and computations of the Programs on their devices, and no order. Buffers and segments that are

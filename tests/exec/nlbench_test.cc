@@ -111,6 +111,33 @@ TEST_F(Nlbench, SplitOverMpiEqualsUnsplit) {
   EXPECT_EQ(over_mpi->values, in_threads->values);
 }
 
+TEST_F(Nlbench, ASessionOverMpiEqualsThreads) {
+  const std::string session = "session " NLS_SOURCE_DIR "/scenarios/counter.session --sequence ";
+  std::string one_by_one = "init";
+  for (int i = 0; i < 1000; ++i) one_by_one += " push";
+  const std::string results = "\"results\"";
+  std::vector<std::string> found;
+  for (const std::string& sequence : {std::string("init push*1000 read"), one_by_one + " read"}) {
+    const Outcome over_mpi = nlbench_on(3, session + "\"" + sequence + "\" --json mpi.json");
+    EXPECT_EQ(over_mpi.code, 0) << over_mpi.text;
+    EXPECT_THAT(over_mpi.text, HasSubstr("session counter · 1002 executions on 3 devices"));
+    const Outcome in_threads = nlbench(session + "\"" + sequence + "\" --transport threads --json threads.json");
+    EXPECT_EQ(in_threads.code, 0) << in_threads.text;
+    for (const char* file : {"/mpi.json", "/threads.json"}) {
+      const std::string text = value_of(read_file(dir_ + file));
+      found.push_back(text.substr(text.find(results), text.rfind("\"session\"") - text.find(results)));
+    }
+  }
+  EXPECT_THAT(found.front(), HasSubstr("1000.0"));
+  for (const std::string& one : found) EXPECT_EQ(one, found.front());
+  const Outcome few = nlbench_on(2, session + "init");
+  EXPECT_EQ(few.code, 2);
+  EXPECT_THAT(few.text, HasSubstr("this plan runs on 3 devices (A, B, C): start it with mpirun -np 3"));
+  const Outcome unknown = nlbench_on(3, session + "nothing");
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_THAT(unknown.text, HasSubstr("session counter has no program nothing; there are init, push, read"));
+}
+
 TEST_F(Nlbench, ChecksWhatTheSavedProgramPromises) {
   const std::string run = "run lying --transport threads --check --repeats 1 --warmup 0";
   const std::string file = dir_ + "/lying/promise.json";
