@@ -23,16 +23,15 @@ using Clock = std::chrono::steady_clock;
 
 double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-Status check_session(const Session& session, const Program* joined, const Transport& transport, const Job& job) {
+Status check_session(const Session& session, const Program& joined, const Transport& transport, const Job& job) {
   RETURN_IF_ERROR(verify_session(session));
-  CHECK(joined != nullptr, "verify_session has joined them too");
-  RETURN_IF_ERROR(check_ranks(*joined, transport.size()));
-  for (const DeviceProgram& device : joined->devices) {
+  RETURN_IF_ERROR(check_ranks(joined, transport.size()));
+  for (const DeviceProgram& device : joined.devices) {
     if (device.kind == DeviceKind::cuda)
       return unsupported(fmt::format("device {}: a GPU runs one program, not a session", device.name));
   }
-  RETURN_IF_ERROR(check_runnable(*joined));
-  return transport.rank() == 0 ? check_job(*joined, job) : ok_status();
+  RETURN_IF_ERROR(check_runnable(joined));
+  return transport.rank() == 0 ? check_job(joined, job) : ok_status();
 }
 
 // All ranks have the same session, and it is sound.
@@ -44,12 +43,14 @@ Status check_all(const Session& session, const Result<Program>& joined, const Jo
   Status sound = joined.ok() ? ok_status() : Status(joined.error());
   if (sound.ok() && first != mine)
     sound = invalid_input(fmt::format("rank {} has session {}, rank 0 has {}", transport.rank(), mine, first));
-  if (sound.ok()) sound = check_session(session, &*joined, transport, job);
+  if (sound.ok()) sound = check_session(session, *joined, transport, job);
   return agree(transport, sound, waiting);
 }
 
-// What is chosen once will be chosen again: its executions are laid out once.
+// What is chosen once will be chosen again: its executions are laid out once, unless there are too many to keep.
 class Executions {
+  static constexpr size_t most_kept = 64;  // each has the threads of its device, and its dependencies
+
  public:
   Executions(const Session& session, const KernelTable& kernels, std::byte* arena, Transport& transport,
              const RunOptions& options, const WorkWatch& watch, std::vector<int> pins)
@@ -64,7 +65,9 @@ class Executions {
             .watch = &watch,
             .pins = std::move(pins)} {}
 
+  // Valid until the next call.
   Result<DeviceRun*> of(const Choice& choice) {
+    if (made_.size() >= most_kept && !made_.contains({choice.program, choice.times})) made_.clear();
     auto& made = made_[{choice.program, choice.times}];
     if (made.run == nullptr) {
       const std::array choices = {choice};
@@ -96,7 +99,7 @@ static_assert(sizeof(ChoiceMessage) == static_cast<size_t>(choice_bytes.value())
 Result<Choice> share(Choice choice, Transport& transport, const Waiting& waiting) {
   ChoiceMessage message = {choice.program, choice.times};
   if (transport.rank() != 0) {
-    RETURN_IF_ERROR(recv_at_once(transport, 0, std::as_writable_bytes(std::span(message)), waiting));
+    RETURN_IF_ERROR(recv_bytes(transport, 0, std::as_writable_bytes(std::span(message)), waiting));
     return Choice{static_cast<int>(message[0]), static_cast<int>(message[1])};
   }
   for (int peer = 1; peer < transport.size(); ++peer)

@@ -74,6 +74,7 @@ class Joiner {
       RETURN_IF_ERROR(check_devices(first, program));
       RETURN_IF_ERROR(add(program));
     }
+    RETURN_IF_ERROR(check_structure(all));  // together they may have two of a name, or too much of something
     return std::move(joined_);
   }
 

@@ -74,6 +74,11 @@ TEST(Session, RefusesProgramsThatDoNotFitTogether) {
   // What lasts is overwritten by another Program: B's `place` by a scratch buffer of init.
   EXPECT_THAT(refusal("buffer one f32[1] scratch at 256", "buffer one f32[1] scratch at 128"),
               AllOf(HasSubstr("device B: buffer"), HasSubstr("overlaps buffer"), HasSubstr("is needed all the time")));
+  EXPECT_THAT(
+      refusal(
+          "buffer zero f32[1] state at 0\n  buffer one f32[1] state at 64",
+          "buffer zero f32[1] state at 0\n  buffer push/told f32[1] state at 4096\n  buffer one f32[1] state at 64"),
+      HasSubstr("device A: two buffers are called push/told"));
   EXPECT_THAT(refusal("send value to B tag 0", "send value to B tag 9"), HasSubstr("program push: "));
   EXPECT_THAT(session_complaint("nlsplit session 1\nsession s\n" + text.substr(text.find("\nnlsplit program")) +
                                 "\nnlsplit program 1\nprogram big batch 1 micro_batches 1\n"
