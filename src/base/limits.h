@@ -18,7 +18,7 @@ inline constexpr int64_t unlimited_memory = std::numeric_limits<int64_t>::max() 
 // fewer by default).
 inline constexpr int most_cores = 4096;
 
-// Devices of a Program. Each pair of them is looked at once (256 MiB of indices).
+// Devices of a Program: nothing grows with their pairs, unless each talks to each.
 inline constexpr int64_t most_devices = 8192;
 
 // Instances of a buffer, and micro-batches: an input has an instance for each.

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <numeric>
+#include <utility>
 
 #include "base/limits.h"
 #include "program/text.h"
@@ -155,6 +157,55 @@ struct Fifo {
   std::vector<uint32_t> sends, recvs;
 };
 
+// Collects them device by device, each end by itself: what this takes grows with the FIFOs there are, not with the
+// pairs of devices.
+class FifoEnds {
+ public:
+  explicit FifoEnds(size_t devices) : at_{std::vector<int>(devices, -1), std::vector<int>(devices, -1)} {}
+
+  void begin_device() {
+    for (; first_ < ends_.size(); ++first_) at_[ends_[first_].sends ? 1 : 0][ends_[first_].peer()] = -1;
+  }
+  // Of the device that was begun.
+  std::vector<uint32_t>& queue(int self, int peer, bool sends) {
+    int& at = at_[sends ? 1 : 0][static_cast<size_t>(peer)];
+    if (at < 0) {
+      at = static_cast<int>(ends_.size());
+      ends_.push_back({sends ? self : peer, sends ? peer : self, sends, {}});
+    }
+    return ends_[static_cast<size_t>(at)].queue;
+  }
+  // Both ends together, by when the first of them was seen. What was collected is gone then.
+  std::vector<Fifo> joined() {
+    std::vector<size_t> order(ends_.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    const auto pair = [&](size_t end) { return std::pair(ends_[end].source, ends_[end].destination); };
+    std::ranges::stable_sort(order, {}, pair);
+    std::vector<std::pair<size_t, Fifo>> found;  // and its first end
+    for (const size_t end : order) {
+      if (found.empty() || pair(found.back().first) != pair(end))
+        found.push_back({end, {ends_[end].source, ends_[end].destination, {}, {}}});
+      Fifo& fifo = found.back().second;
+      (ends_[end].sends ? fifo.sends : fifo.recvs) = std::move(ends_[end].queue);
+    }
+    std::ranges::sort(found, {}, &std::pair<size_t, Fifo>::first);
+    std::vector<Fifo> fifos;
+    for (auto& [first, fifo] : found) fifos.push_back(std::move(fifo));
+    return fifos;
+  }
+
+ private:
+  struct End {
+    int source, destination;
+    bool sends;
+    std::vector<uint32_t> queue;  // instances, in order
+    size_t peer() const { return static_cast<size_t>(sends ? destination : source); }
+  };
+  std::vector<End> ends_;
+  size_t first_ = 0;                    // of the device that was begun
+  std::array<std::vector<int>, 2> at_;  // [sends][peer]: its place in ends_; -1: none yet
+};
+
 Status match_fifo(const Program& program, const Fifo& fifo, Dependencies& deps) {
   const size_t both = std::min(fifo.sends.size(), fifo.recvs.size());
   for (size_t i = 0; i < both; ++i) {
@@ -218,22 +269,13 @@ Result<Dependencies> dependencies(const Program& program, Reuse reuse) {
   deps.edges.reserve(total * 2);
   deps.match.assign(total, no_instance);
 
-  std::vector<int> fifo_index(device_count * device_count, -1);
-  std::vector<Fifo> fifos;
-  const auto fifo_of = [&](int source, int destination) -> Fifo& {
-    int& index = fifo_index[static_cast<size_t>(source) * device_count + static_cast<size_t>(destination)];
-    if (index < 0) {
-      index = static_cast<int>(fifos.size());
-      fifos.push_back({source, destination, {}, {}});
-    }
-    return fifos[static_cast<size_t>(index)];
-  };
-
+  FifoEnds ends(device_count);
   std::vector<int> bank;
   for (size_t d = 0; d < device_count; ++d) {
     const DeviceProgram& device = program.devices[d];
     deps.device_begin.push_back(static_cast<uint32_t>(deps.instances.size()));
     AccessLists lists(device, reuse);
+    ends.begin_device();
     const std::vector<SegmentTouches> touches = segment_touches(device, lists);
     bank.assign(device.buffers.size(), 0);
     uint32_t last_compute = no_instance;
@@ -251,8 +293,7 @@ Result<Dependencies> dependencies(const Program& program, Reuse reuse) {
         if (transfer) {
           const bool sends = instr.opcode == Opcode::send;
           const auto self = static_cast<int>(d);
-          Fifo& fifo = sends ? fifo_of(self, instr.peer) : fifo_of(instr.peer, self);
-          std::vector<uint32_t>& queue = sends ? fifo.sends : fifo.recvs;
+          std::vector<uint32_t>& queue = ends.queue(self, instr.peer, sends);
           if (!queue.empty()) before = queue.back();
           queue.push_back(now);
         } else {
@@ -271,7 +312,7 @@ Result<Dependencies> dependencies(const Program& program, Reuse reuse) {
   }
   deps.device_begin.push_back(static_cast<uint32_t>(deps.instances.size()));
   deps.edge_begin.push_back(static_cast<uint32_t>(deps.edges.size()));
-  for (const Fifo& fifo : fifos) RETURN_IF_ERROR(match_fifo(program, fifo, deps));
+  for (const Fifo& fifo : ends.joined()) RETURN_IF_ERROR(match_fifo(program, fifo, deps));
   return deps;
 }
 
