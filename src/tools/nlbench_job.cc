@@ -157,12 +157,23 @@ Result<std::vector<NamedTensor>> make_inputs(const Program& program, const std::
     if (input == nullptr) {
       std::string names;
       for (const NamedTensor& known : inputs) names += (names.empty() ? "" : ", ") + known.name;
-      return invalid_input(fmt::format("--input {}: there is no such input; the program has {}", argument, names));
+      return invalid_input(fmt::format("--input {}: there is no such input; the program has {}", argument,
+                                       names.empty() ? "none" : names));
     }
     RETURN_IF_ERROR(take_file(*input, file.path));
   }
   fill_inputs(program, seed, inputs);
   return inputs;
+}
+
+Status check_folders(const std::vector<std::string>& paths) {
+  for (const std::string& path : paths) {
+    const std::filesystem::path parent = std::filesystem::path(path).parent_path();
+    std::error_code failure;
+    if (!path.empty() && !parent.empty() && !std::filesystem::is_directory(parent, failure))
+      return invalid_input(fmt::format("cannot write {}: there is no folder {}", path, parent.string()));
+  }
+  return ok_status();
 }
 
 Status write_outputs(const std::string& path, const std::vector<OutputTensor>& outputs) {

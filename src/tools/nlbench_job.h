@@ -43,6 +43,9 @@ Result<LoadedJob> load_job(const JobArguments& arguments, std::optional<Temporar
 Result<std::vector<NamedTensor>> make_inputs(const Program& program, const std::vector<std::string>& files,
                                              uint64_t seed);
 
+// Before minutes are spent: is there a folder for each of these files? Those that are empty are not asked for.
+Status check_folders(const std::vector<std::string>& paths);
+
 // One file an output; of several the second and later have their name in the file's: y.npy, y.scores.npy.
 Status write_outputs(const std::string& path, const std::vector<OutputTensor>& outputs);
 

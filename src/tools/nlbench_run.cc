@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -165,14 +164,7 @@ Result<RunOptions> options_of(const RunArguments& arguments) {
 // Before minutes are spent: does --check mean something, and can the answers be written?
 Status check_places(const RunArguments& arguments) {
   RETURN_IF_ERROR(check_tolerance(arguments.tolerance));
-  for (const std::string* path : {&arguments.output, &arguments.json, &arguments.trace, &arguments.decisions}) {
-    const std::filesystem::path parent = std::filesystem::path(*path).parent_path();
-    std::error_code failure;
-    if (!path->empty() && !parent.empty() && !std::filesystem::is_directory(parent, failure)) {
-      return invalid_input(fmt::format("cannot write {}: there is no folder {}", *path, parent.string()));
-    }
-  }
-  return ok_status();
+  return check_folders({arguments.output, arguments.json, arguments.trace, arguments.decisions});
 }
 
 // Rank 0, after the run: checks, writes, prints. Error also if --check found a difference. `on_overdue`: ends the run,

@@ -2,6 +2,8 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <atomic>
+#include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -45,6 +47,7 @@ struct LoadedSession {
 };
 
 Result<LoadedSession> load_session(const SessionArguments& arguments) {
+  RETURN_IF_ERROR(check_folders({arguments.output, arguments.json}));
   LoadedSession loaded;
   ASSIGN_OR_RETURN(const std::string text, read_file(arguments.session));
   ASSIGN_OR_RETURN(loaded.session, parse_session(text, arguments.session));
@@ -154,18 +157,35 @@ Status over_mpi(const SessionArguments& arguments, Transport& transport) {
   return agree(transport, mine, waiting);
 }
 
+int end(const Status& status, bool speaks) {
+  if (interrupted()) {
+    if (speaks) std::fputs("interrupted\n", stderr);
+    return exit_interrupted;
+  }
+  if (status.ok()) return 0;
+  return speaks ? report(status.error()) : exit_code(status.error());
+}
+
 int session_command(const SessionArguments& arguments) {
   catch_interrupts(1, arguments.transport == "threads");
-  if (arguments.transport == "threads") return end_command(over_threads(arguments));
+  if (arguments.transport == "threads") return end(over_threads(arguments), true);
+  std::atomic<bool> is_first{false};
   MpiOptions mpi;
+  mpi.last_words = [&is_first](const Error& why, bool speaks) {
+    // A rank that is gone makes mpirun end the others: that is no interrupt.
+    if (why.kind == ErrorKind::lost || !interrupted()) return speaks ? report(why) : exit_code(why);
+    if (is_first) std::fputs("interrupted\n", stderr);
+    return exit_interrupted;
+  };
   mpi.program = "nlbench " NLS_VERSION;
   mpi.heartbeat_s = arguments.heartbeat_s;
   auto transport = start_mpi(std::move(mpi));
   if (!transport) return report(transport.error());
+  is_first = (*transport)->rank() == 0;
   const Status status = over_mpi(arguments, **transport);
-  if (interrupted()) (*transport)->abort(failed("interrupted"));
-  if (!status.ok() && (*transport)->rank() != 0) return exit_code(status.error());
-  return end_command(status);
+  if (interrupted())
+    (*transport)->abort(failed("interrupted"));  // the others may be anywhere: not the time for MPI_Finalize
+  return end(status, is_first);
 }
 
 }  // namespace
