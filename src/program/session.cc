@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <map>
 #include <utility>
 
 #include "base/limits.h"
+#include "graph/memory.h"
 #include "program/verify.h"
 #include "program/verify_parts.h"
 
