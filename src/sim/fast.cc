@@ -75,14 +75,22 @@ Status event_loop(const TimedGraph& graph, Timing& timing) {
 
 }  // namespace
 
+bool is_closed(const TimedGraph& graph) {
+  if (graph.nic_window > 0 || !graph.slowness.empty() || graph.online || graph.answers_wait) return false;
+  if (std::ranges::any_of(graph.machine_of_device, [](int machine) { return machine >= 0; })) return false;
+  return std::ranges::none_of(graph.activities, [](const Activity& activity) {
+    return activity.sender_overhead > 0 || activity.receiver_overhead > 0 || activity.slowed > 0;
+  });
+}
+
+void simulate_by_events(const TimedGraph& graph, Timing& timing) {
+  if (!event_loop(graph, timing).ok()) timing.makespan = std::numeric_limits<double>::infinity();
+}
+
 void simulate_fast(const TimedGraph& graph, Timing& timing) {
-  const bool company = std::ranges::any_of(graph.machine_of_device, [](int machine) { return machine >= 0; });
-  if (graph.nic_window > 0 || company || !graph.slowness.empty() || graph.online || graph.answers_wait) {
-    if (!event_loop(graph, timing).ok()) timing.makespan = std::numeric_limits<double>::infinity();
-  } else {
-    timing.turn.clear();
-    sweep(graph, timing);
-  }
+  if (!is_closed(graph)) return simulate_by_events(graph, timing);
+  timing.turn.clear();
+  sweep(graph, timing);
 }
 
 Status simulate_online(const TimedGraph& graph, Timing& timing) {

@@ -8,10 +8,16 @@
 
 namespace nlsplit {
 
-// One longest-path sweep; with nic_window > 0, or devices that slow each other down, an event loop, in which messages
-// of one host take turns and blocks have company as in the SimGrid tier; so too with online decisions, and if these
-// leave every device waiting the makespan is infinite. Reuses the vectors of `timing`.
+// Messages of one host take turns at its card and blocks have company as in the SimGrid tier; if online decisions leave
+// every device waiting the makespan is infinite. Reuses the vectors of `timing`. One longest-path sweep where
+// is_closed(), else an event loop: both give the same times.
 void simulate_fast(const TimedGraph& graph, Timing& timing);
+// Whether no activity's time depends on what else is under way when it runs: an activity's times then follow from those
+// it waits for. Not so with a card window, devices of one machine that slow each other down, stragglers, online
+// decisions, answers that wait, overheads of messages, or messages that are slower while their ends compute.
+bool is_closed(const TimedGraph& graph);
+// The event loop whatever the graph: what the sweep is held against.
+void simulate_by_events(const TimedGraph& graph, Timing& timing);
 // The same for a graph with online decisions. Error: the policy left every device waiting.
 Status simulate_online(const TimedGraph& graph, Timing& timing);
 

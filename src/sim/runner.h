@@ -38,7 +38,6 @@ class Runner {
     if (graph.online) {
       timing.turn.assign(count, -1);
       turns_.emplace(graph);
-      lanes_.resize(graph.host_of_device.size() * graph.host_of_device.size());
     }
     life_.resize(count);
     out_begin_.assign(count + 1, 0);
@@ -324,10 +323,7 @@ class Runner {
     return static_cast<uint64_t>(from) * graph_.host_of_device.size() + static_cast<uint64_t>(to);
   }
 
-  Lane& lane_of_transfer(const Activity& activity) {
-    const size_t devices = graph_.host_of_device.size();
-    return lanes_[static_cast<size_t>(activity.device) * devices + static_cast<size_t>(activity.peer)];
-  }
+  Lane& lane_of_transfer(const Activity& activity) { return lanes_[way_of(activity.device, activity.peer)]; }
 
   // It could start.
   void ask_for_lane(uint32_t i, double now) {
@@ -447,7 +443,7 @@ class Runner {
   std::vector<Card> cards_;                                     // by host; empty without a window
   std::vector<int> asked_;                                      // cards that may have something to take
   std::optional<Turns> turns_;                                  // online
-  std::vector<Lane> lanes_;                                     // online: [from * devices + to]
+  std::unordered_map<uint64_t, Lane> lanes_;                    // online: [way_of]
 };
 
 }  // namespace nlsplit

@@ -18,7 +18,7 @@
 //              at most by answer_wait: the receiver's answer waits behind it
 //   overhead   when a transfer's last byte moves, the block that runs on its sender at that moment ends sender_overhead
 //   later, and the one on its receiver receiver_overhead: a CPU that moves bytes does not compute. What a device that
-//   waits spends on messages is part of what they take. (The sweep of the fast tier leaves out this and the next one.)
+//   waits spends on messages is part of what they take.
 //   slowed     while both its ends compute a message above the eager limit needs 1 + slowed times as long, while one
 //   does 1 + slowed / 2
 //   company    while k other devices of its machine compute, a block needs 1 + k company / duration times as long
