@@ -27,7 +27,8 @@ Cluster star(size_t devices) {
 }
 
 CostTable rooflines(size_t devices) {
-  return CostTable(std::vector<CostSource>(devices, Roofline{flops_per_second(1e11), bytes_per_second(2e10)}), "bench");
+  return CostTable(std::vector<CostSourcePtr>(devices, roofline(flops_per_second(1e11), bytes_per_second(2e10))),
+                   "bench");
 }
 
 Graph resnet50() {

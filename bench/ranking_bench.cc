@@ -24,7 +24,7 @@ Scenario four_machines(size_t candidates) {
     scenario.cluster.devices.push_back({fmt::format("{}0", host), HostId(scenario.cluster.hosts.size()),
                                         DeviceKind::cpu, bytes(int64_t{8} << 30), Isa::v3});
     scenario.cluster.hosts.push_back({host, false});
-    scenario.costs.push_back(Roofline{flops_per_second(60e9), bytes_per_second(10e9)});
+    scenario.costs.push_back(roofline(flops_per_second(60e9), bytes_per_second(10e9)));
   }
   scenario.cluster.hosts.push_back({"sw", true});
   for (size_t h = 0; h < 4; ++h) {

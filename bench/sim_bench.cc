@@ -64,7 +64,7 @@ struct Built {
 
 CostTable costs_of(const Cluster& cluster) {
   return CostTable(
-      std::vector<CostSource>(cluster.devices.size(), Roofline{flops_per_second(1e12), bytes_per_second(1e9)}),
+      std::vector<CostSourcePtr>(cluster.devices.size(), roofline(flops_per_second(1e12), bytes_per_second(1e9))),
       "bench");
 }
 
@@ -111,7 +111,7 @@ void run_simgrid(benchmark::State& state, const Built& built, size_t at_a_time) 
   const std::vector<const TimedGraph*> graphs(at_a_time, &built.graph);
   for (auto _ : state) {
     const double before = cpu_seconds();
-    auto timings = simulate_all(built.cluster, graphs);
+    auto timings = simulate_all(simgrid_tier(), built.cluster, graphs);
     if (!timings.ok()) state.SkipWithError(timings.error().message.c_str());
     benchmark::DoNotOptimize(timings);
     state.SetIterationTime(cpu_seconds() - before);
@@ -123,7 +123,7 @@ void run_simgrid(benchmark::State& state, const Built& built, size_t at_a_time) 
 void uncontended(benchmark::State& state, const Built& built, size_t at_a_time) {
   Timing fast;
   simulate_fast(built.graph, fast);
-  const auto checked = simulate_all(built.cluster, {&built.graph});
+  const auto checked = simulate_all(simgrid_tier(), built.cluster, {&built.graph});
   if (!checked.ok() || std::abs(checked->front().makespan - fast.makespan) > 1e-9 * fast.makespan) {
     state.SkipWithError("the tiers disagree on a pipeline without contention");
     return;
@@ -157,7 +157,7 @@ void saturated(benchmark::State& state, bool star) {
     }
   }
   built.graph = build_timed_graph(built.program, built.dependencies, built.cluster, costs_of(built.cluster)).value();
-  const auto once = simulate_all(built.cluster, {&built.graph});
+  const auto once = simulate_all(simgrid_tier(), built.cluster, {&built.graph});
   double busy = 0;
   const Load load = load_of(built.graph, built.cluster, built.program.devices.size());
   for (const auto& [hop, seconds] : load.link_seconds) busy += seconds / once->front().makespan;

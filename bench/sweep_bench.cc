@@ -2,6 +2,7 @@
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
+#include "sim/simgrid/simgrid_tier.h"
 #include "sweep/sweep.h"
 
 namespace nlsplit {
@@ -31,10 +32,10 @@ Axis link_speeds(int count) {
 }
 
 // Wall-clock time of everything after the experiment is read, the model and the file included.
-void sweep_points(benchmark::State& state, const std::string& schedule, Tier tier) {
+void sweep_points(benchmark::State& state, const std::string& schedule, const Tier& tier) {
   Experiment experiment;
   experiment.scenario = parse_scenario(eight_stages, "bench.yaml").value();
-  experiment.tier = tier;
+  experiment.tier = &tier;
   Axis micro_batches{AxisKind::micro_batches, {}, "micro_batches", {{"32", {}, {32}}}, true};
   experiment.axes = {axis(AxisKind::schedule, "schedule", {schedule}), axis(AxisKind::plan, "plan", {"eighths"}),
                      std::move(micro_batches), link_speeds(static_cast<int>(state.range(0)))};
@@ -51,12 +52,15 @@ void sweep_points(benchmark::State& state, const std::string& schedule, Tier tie
   }
   state.SetItemsProcessed(static_cast<int64_t>(state.iterations() * settings.size()));
 }
-BENCHMARK_CAPTURE(sweep_points, one_f_one_b_fast, "1f1b", Tier::fast)
+BENCHMARK_CAPTURE(sweep_points, one_f_one_b_fast, "1f1b", fast_tier())
     ->Arg(32)
     ->UseRealTime()
     ->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(sweep_points, gpipe_fast, "gpipe", Tier::fast)->Arg(32)->UseRealTime()->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(sweep_points, one_f_one_b_simgrid, "1f1b", Tier::simgrid)
+BENCHMARK_CAPTURE(sweep_points, gpipe_fast, "gpipe", fast_tier())
+    ->Arg(32)
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(sweep_points, one_f_one_b_simgrid, "1f1b", simgrid_tier())
     ->Arg(32)
     ->UseRealTime()
     ->Unit(benchmark::kMillisecond);

@@ -89,7 +89,7 @@ struct Built {
 
 CostTable costs_of(const Cluster& cluster) {
   return CostTable(
-      std::vector<CostSource>(cluster.devices.size(), Roofline{flops_per_second(1e12), bytes_per_second(1e9)}),
+      std::vector<CostSourcePtr>(cluster.devices.size(), roofline(flops_per_second(1e12), bytes_per_second(1e9))),
       "bench");
 }
 
@@ -163,7 +163,7 @@ void one_f_one_b_simgrid(benchmark::State& state) {
   simulate_fast(one.graph, fast);
   for (auto _ : state) {
     const double before = cpu_seconds();
-    const auto timings = simulate_all(one.cluster, {&one.graph});
+    const auto timings = simulate_all(simgrid_tier(), one.cluster, {&one.graph});
     state.SetIterationTime(cpu_seconds() - before);
     if (!timings.ok() || std::abs(timings->front().makespan - fast.makespan) > 1e-9 * fast.makespan)
       state.SkipWithError("the tiers disagree on a pipeline without contention");

@@ -11,18 +11,6 @@
 namespace nlsplit {
 namespace {
 
-// Whether one kernel takes equally long on both for certain.
-bool alike(const Cluster& cluster, const CostTable& costs, DeviceId a, DeviceId b) {
-  if (cluster.device(a).isa != cluster.device(b).isa || cluster.device(a).cores != cluster.device(b).cores)
-    return false;
-  const Roofline *roofline = std::get_if<Roofline>(&costs.source(a)), *other = std::get_if<Roofline>(&costs.source(b));
-  if (roofline != nullptr && other != nullptr) return *roofline == *other;
-  const Profile *one = std::get_if<Profile>(&costs.source(a)), *two = std::get_if<Profile>(&costs.source(b));
-  if (one != nullptr && two != nullptr) return !one->file.empty() && one->file == two->file;
-  return costs.source(a).index() == costs.source(b).index() && roofline == nullptr &&
-         one == nullptr;  // no costs at all
-}
-
 // The times of one stage's phases for a micro-batch on one device. Recomputation counts as part of I.
 struct PhaseSeconds {
   double forward = 1, input_gradient = 1, weight_gradient = 1;
@@ -76,7 +64,7 @@ Result<std::vector<std::vector<PhaseSeconds>>> stage_seconds(const Lowering& low
   std::vector<std::vector<PhaseSeconds>> seconds;
   for (const Stage& stage : stages) seconds.emplace_back(stage.devices.size(), units);
   if (lowering.costs == nullptr) return seconds;
-  const auto same = [&](DeviceId a, DeviceId b) { return alike(*lowering.cluster, *lowering.costs, a, b); };
+  const auto same = [&](DeviceId a, DeviceId b) { return same_costs(a, b, *lowering.cluster, *lowering.costs); };
   const bool unlike = std::ranges::any_of(stages, [&](const Stage& stage) {
     return std::ranges::any_of(stage.devices, [&](DeviceId device) { return !same(device, stage.devices[0]); });
   });

@@ -48,13 +48,13 @@ Result<Corrections> parse_corrections(const std::string& text, const std::string
   }
 }
 
-Status apply(const Corrections& corrections, Cluster& cluster, std::vector<CostSource>& costs) {
+Status apply(const Corrections& corrections, Cluster& cluster, std::vector<CostSourcePtr>& costs) {
   for (const auto& [name, factor] : corrections.computing) {
     const DeviceId device = cluster.find_device(name);
     if (!device.valid())
       return invalid_input(fmt::format("corrections for device '{}', which this cluster has not", name));
-    CostSource& source = costs[device.index()];
-    source = slowed_down(std::move(source), factor);
+    CostSourcePtr& source = costs[device.index()];
+    source = source->slowed(factor);
   }
   for (Way& way : cluster.ways) {
     lengthen(way.eager, corrections.messages);

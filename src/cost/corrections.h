@@ -26,6 +26,6 @@ Result<Corrections> parse_corrections(const std::string& text, const std::string
 
 // costs: one a device of the cluster. Links that were not measured stay as the scenario gives them. Error: no such
 // device.
-Status apply(const Corrections& corrections, Cluster& cluster, std::vector<CostSource>& costs);
+Status apply(const Corrections& corrections, Cluster& cluster, std::vector<CostSourcePtr>& costs);
 
 }  // namespace nlsplit

@@ -11,4 +11,6 @@ bool is_random(const Noise& noise) {
          std::ranges::any_of(noise.degradations, [](const Degradation& it) { return it.chance < 1; });
 }
 
+bool disturbs_links(const Noise& noise) { return !noise.background.empty() || !noise.degradations.empty(); }
+
 }  // namespace nlsplit

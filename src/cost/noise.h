@@ -50,6 +50,9 @@ struct Noise {
   std::vector<Degradation> degradations;
 };
 
+// Whether the bandwidth of a link changes during a run.
+bool disturbs_links(const Noise& noise);
+
 // Whether one run differs from another. If not, one tells all.
 bool is_random(const Noise& noise);
 

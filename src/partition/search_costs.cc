@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <map>
 
-#include "cost/same_costs.h"
 #include "kernels/assign.h"
 #include "partition/score.h"
 

@@ -7,7 +7,6 @@
 
 #include "partition/baselines.h"
 #include "ranking/evaluate.h"
-#include "sim/simgrid/simgrid_tier.h"
 
 namespace nlsplit {
 namespace {
@@ -70,10 +69,10 @@ Result<std::vector<RankedBaseline>> judge_baselines(const Scenario& scenario, co
     if (!chosen.ranked.plan.stages.empty()) chosen.ranked.text = to_string(chosen.ranked.plan, graph, scenario.cluster);
     if (chosen.score < std::numeric_limits<double>::infinity()) running.push_back(&chosen);
   }
-  RETURN_IF_ERROR(simulate_each(
-      scenario.cluster, running.size(),
+  RETURN_IF_ERROR(options.tier->simulate_each(
+      running.size(),
       [&](size_t i) {
-        return Simulation{&running[i]->lowered.timed, {}};
+        return Simulation{&running[i]->lowered.timed, &scenario.cluster};
       },
       [&](size_t i, const Timing& timing) {
         running[i]->ranked.estimate = estimate_of(scenario, running[i]->lowered, timing);

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "sim/disturb.h"
-#include "sim/simgrid/simgrid_tier.h"
 
 namespace nlsplit {
 namespace {
@@ -73,6 +72,16 @@ Spread spread_of(const std::vector<double>& values) {
 Result<NoiseRuns> run_noise(const Scenario& scenario, const std::vector<LoweredPlan>& plans,
                             const RankOptions& options) {
   const Noise& noise = scenario.noise.value();
+  if (disturbs_links(noise) && !options.tier->shares_links()) {
+    return invalid_input(
+        fmt::format("{}: its noise disturbs links, which the tier '{}' does not see: take tier simgrid", scenario.file,
+                    options.tier->name()));
+  }
+  if (disturbs_links(noise) && !options.tier->shares_links()) {
+    return invalid_input(
+        fmt::format("{}: its noise disturbs links, which the tier '{}' does not see: take tier simgrid", scenario.file,
+                    options.tier->name()));
+  }
   std::vector<NoiseKeys> keys;
   for (const LoweredPlan& plan : plans)
     keys.push_back(noise_keys(plan.program, plan.dependencies, plan.timed, scenario.cluster));
@@ -80,7 +89,8 @@ Result<NoiseRuns> run_noise(const Scenario& scenario, const std::vector<LoweredP
   const auto simulation = [&](size_t i) {
     const size_t plan = i % plans.size();
     const int run = static_cast<int>(i / plans.size());
-    return Simulation{&plans[plan].timed, [&noise, &scenario, &of_plan = keys[plan], run](TimedGraph& graph) {
+    return Simulation{&plans[plan].timed, &scenario.cluster,
+                      [&noise, &scenario, &of_plan = keys[plan], run](TimedGraph& graph) {
                         disturb(graph, noise, scenario.cluster, of_plan, run);
                       }};
   };
@@ -93,7 +103,7 @@ Result<NoiseRuns> run_noise(const Scenario& scenario, const std::vector<LoweredP
     latencies[plan].push_back(estimate.latency_mean_s);
     return !(options.interrupted && options.interrupted());
   };
-  RETURN_IF_ERROR(simulate_each(scenario.cluster, count, simulation, take));
+  RETURN_IF_ERROR(options.tier->simulate_each(count, simulation, take));
 
   NoiseRuns result;
   size_t complete = static_cast<size_t>(noise.runs);

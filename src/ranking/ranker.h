@@ -56,7 +56,7 @@ class Ranker {
   const PreparedModel& prepared_for(const Plan& plan) const {
     return nlsplit::prepared_for(prepared_, plan.micro_batches);
   }
-  size_t wanted() const;   // so many of the best go to SimGrid
+  size_t wanted() const;   // so many of the best go to the tier that judges
   size_t workers() const;  // cores to share the work among: they change nothing but the time it takes
   bool wants_noise() const { return scenario_.noise && (options_.noise || options_.robust); }
   static bool is_yardstick(const Candidate& candidate) {

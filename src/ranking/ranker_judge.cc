@@ -6,10 +6,8 @@
 
 #include "base/cores.h"
 #include "base/random.h"
-#include "cost/same_costs.h"
 #include "program/verify.h"
 #include "ranking/ranker.h"
-#include "sim/simgrid/simgrid_tier.h"
 
 namespace nlsplit {
 namespace {
@@ -98,10 +96,10 @@ Status Ranker::judge_some(std::span<Candidate> chosen) {
     lowered.push_back(std::move(one));
     plans.push_back(std::move(ranked));
   }
-  RETURN_IF_ERROR(simulate_each(
-      scenario_.cluster, lowered.size(),
+  RETURN_IF_ERROR(options_.tier->simulate_each(
+      lowered.size(),
       [&](size_t i) {
-        return Simulation{&lowered[i].timed, {}};
+        return Simulation{&lowered[i].timed, &scenario_.cluster};
       },
       [&](size_t i, const Timing& timing) {
         RankedPlan& plan = plans[i];
@@ -163,7 +161,7 @@ std::vector<std::string> Ranker::layers_of(const Plan& plan) const {
   return layers;
 }
 
-// From here on the objective is relative to what SimGrid says.
+// From here on the objective is relative to what the judging tier says.
 void Ranker::measure_judged() {
   std::vector<Estimate> singles, others;
   for (const RankedPlan& plan : ranking_.judged) {

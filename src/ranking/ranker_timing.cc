@@ -1,5 +1,5 @@
 // The fast tier: candidates are lowered and timed without contention, the best of them changed a little, and those
-// chosen that SimGrid shall judge.
+// chosen that another tier shall judge.
 #include <fmt/format.h>
 
 #include <algorithm>

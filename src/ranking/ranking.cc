@@ -14,12 +14,11 @@
 #include "ranking/ranker.h"
 #include "ranking/verdict.h"
 #include "sim/disturb.h"
-#include "sim/simgrid/simgrid_tier.h"
 
 namespace nlsplit {
 namespace {
 
-// At least so many plans go from the fast tier to SimGrid, so that contention can still reorder the top.
+// At least so many plans go from the fast tier to the one that judges, so that contention can still reorder the top.
 constexpr size_t least_finalists = 40;
 
 std::vector<Isa> levels_of(const Cluster& cluster) {
@@ -127,7 +126,7 @@ Result<Ranking> rank_plans(const Scenario& scenario, const Model& model, const R
 double cost_of(const Ranking& ranking, const Estimate& estimate) { return score_of(ranking.goal, estimate); }
 
 Result<TimedPlan> time_plan(const Scenario& scenario, const Graph& optimized, const Plan& plan,
-                            std::optional<int> noise_run, const Scenario* timed_by) {
+                            std::optional<int> noise_run, const Scenario* timed_by, const Tier& tier) {
   if (noise_run && !scenario.noise) return no_noise(scenario, "a run of it");
   if (noise_run && (*noise_run < 0 || *noise_run >= scenario.noise->runs))
     return invalid_input(fmt::format("the scenario's noise has runs 1 … {}", scenario.noise->runs));
@@ -146,7 +145,7 @@ Result<TimedPlan> time_plan(const Scenario& scenario, const Graph& optimized, co
   }
   const std::vector<const TimedGraph*> graphs = {&lowered.timed};
   ASSIGN_OR_RETURN(const std::vector<Timing> timings,
-                   simulate_all(timed_by != nullptr ? timed_by->cluster : scenario.cluster, graphs));
+                   simulate_all(tier, timed_by != nullptr ? timed_by->cluster : scenario.cluster, graphs));
   TimedPlan timed;
   timed.estimate = estimate_of(scenario, lowered, timings[0]);
   timed.breakdown = break_down(lowered.timed, timings[0], scenario.cluster);

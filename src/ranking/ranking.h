@@ -1,7 +1,8 @@
 // The main job: which plans are best for a scenario, how good are they, and is splitting worth it at all.
 //
 // Candidates come from search (partition/search.h) and from the scenario; every one is lowered and timed by the fast
-// tier, the best go to SimGrid, whose word is final; where the scenario has noise, these are simulated under it too.
+// tier, the best go to SimGrid, or another tier, whose word is final; where the scenario has noise, these are simulated
+// under it too.
 // Plans that do not fit in a device's memory are left out, and counted.
 #pragma once
 
@@ -19,6 +20,7 @@
 #include "program/trace.h"
 #include "scenario/scenario.h"
 #include "sim/breakdown.h"
+#include "sim/simgrid/simgrid_tier.h"
 #include "sim/timed_graph.h"
 
 namespace nlsplit {
@@ -49,7 +51,7 @@ struct Estimate {
   double busiest_link_share = 0;
   std::string largest_device;  // by memory
   Bytes largest_memory;
-  std::vector<LinkEstimate> links;  // that carry something; these and `breakdown` come from SimGrid only
+  std::vector<LinkEstimate> links;  // that carry something; these and `breakdown` come from the judging tier only
 };
 
 // Over the runs of a noise.
@@ -82,7 +84,7 @@ struct RankedBaseline {
   std::string name, rule;
   Plan plan;
   std::string text;                  // to_string(plan, …)
-  std::optional<Estimate> estimate;  // by SimGrid; none: `why_not`
+  std::optional<Estimate> estimate;  // by the judging tier; none: `why_not`
   std::string why_not;               // it cannot run: too little memory, no route, no such schedule
 };
 
@@ -169,7 +171,7 @@ struct Ranking {
   int64_t batch = 1;
   Objective objective = Objective::throughput;
   Goal goal;                       // the same, with what a weighted one is relative to
-  std::vector<RankedPlan> judged;  // by SimGrid, best first, without noise; a plan's number is its index + 1
+  std::vector<RankedPlan> judged;  // by RankOptions::tier, best first, without noise; a plan's number is its index + 1
   std::vector<size_t> order;       // into judged, as the user wants to see them: as they are, or by p95 if `robust`
   bool robust = false;
   int noise_runs = 0;     // that stand behind each plan's `noisy`; 0: none was asked for, or it was interrupted
@@ -201,6 +203,7 @@ struct Ranking {
 };
 
 struct RankOptions {
+  const Tier* tier = &simgrid_tier();  // that judges: its word on the best plans is final
   std::function<void(std::string_view phase, size_t done, size_t total)> progress = {};  // may be empty
   std::function<bool()> interrupted = {};  // true: stop with the best so far; may be empty
   // So many of the plans that fit are drawn at random and simulated too: a ranking that is to be checked against real
@@ -240,7 +243,7 @@ Result<Ranking> rank_plans(const Scenario& scenario, const Model& model, const R
 // Plan number K, or the best one called K. Error: says which there are.
 Result<RankedPlan> find_plan(const Ranking& ranking, const std::string& which);
 
-// One plan timed by SimGrid, with all that is needed to explain or draw it.
+// One plan timed by a tier, with all that is needed to explain or draw it.
 struct TimedPlan {
   Program program;
   Trace trace;
@@ -256,6 +259,7 @@ struct TimedPlan {
 // noise_run: under the scenario's noise, in this run of it. Error: there is no such run. timed_by: the same scenario
 // with other costs, which time the Program that the scenario's own made.
 Result<TimedPlan> time_plan(const Scenario& scenario, const Graph& optimized, const Plan& plan,
-                            std::optional<int> noise_run = std::nullopt, const Scenario* timed_by = nullptr);
+                            std::optional<int> noise_run = std::nullopt, const Scenario* timed_by = nullptr,
+                            const Tier& tier = simgrid_tier());
 
 }  // namespace nlsplit

@@ -1,6 +1,5 @@
 #include "ranking/training_costs.h"
 
-#include "cost/same_costs.h"
 #include "partition/score.h"
 
 namespace nlsplit {

@@ -35,7 +35,7 @@ bool is_name_char(char c) {
 }  // namespace
 
 Result<Fields> Fields::open(const Source& source, const Yaml& map, std::string what,
-                            std::initializer_list<std::string_view> known) {
+                            const std::vector<std::string_view>& known) {
   if (!map.is_map()) {
     return source.at(map, fmt::format("{} must be a map with the keys {}; this is {}", what, fmt::join(known, ", "),
                                       kind_name(map.kind)));

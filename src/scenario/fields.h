@@ -5,7 +5,6 @@
 //   ASSIGN_OR_RETURN(BytesPerSecond rate, read_quantity(source, *bandwidth, parse_bandwidth));
 #pragma once
 
-#include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,7 +21,7 @@ class Fields {
   // Errors: not a map, an unknown key (with the nearest known one), a key without a value. `what` is for messages:
   // "link 1".
   static Result<Fields> open(const Source& source, const Yaml& map, std::string what,
-                             std::initializer_list<std::string_view> known);
+                             const std::vector<std::string_view>& known);
 
   const Yaml* find(std::string_view key) const;  // nullptr if it is absent
   Result<const Yaml*> need(std::string_view key) const;

@@ -54,6 +54,9 @@ struct ParsedDevices {
 Result<ParsedDevices> parse_devices(const Source& source, const Yaml& node, const ScenarioOptions& options,
                                     const ParsedTopology& topology, Scenario& scenario);
 
+// `costs` of a device (scenario/parse_costs.cc).
+Result<CostSourcePtr> parse_costs(const Source& source, const Yaml& node, const ScenarioOptions& options);
+
 Status parse_switches(const Source& source, const Yaml& node, Cluster& cluster);
 Status parse_links(const Source& source, const Yaml& node, Cluster& cluster);
 Status parse_network(const Source& source, const Yaml& node, const ScenarioOptions& options, Cluster& cluster);

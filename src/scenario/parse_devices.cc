@@ -14,64 +14,6 @@ namespace {
 
 constexpr int64_t max_on_host = 1024;
 
-Result<Profile> read_costs_file(const Source& source, const Yaml& node) {
-  ASSIGN_OR_RETURN(const std::string name,
-                   read_text(source, node, "costs (a profile, or {roofline: {compute: ..., memory: ...}})"));
-  const std::string path = beside(source.file, name);
-  auto profile = read_profile(path);
-  if (profile.ok()) return profile;
-  Error error = profile.error();
-  if (error.kind == ErrorKind::io)
-    error.message += fmt::format("; measure on that machine with: nlbench profile {} -o {}", source.file, path);
-  return moved_to(std::move(error), source.location(node), source.line(node.line));
-}
-
-// A file, or a list of them.
-Result<CostSource> parse_profiles(const Source& source, const Yaml& node, const ScenarioOptions& options) {
-  const std::vector<Yaml> one = {node};
-  if (node.is_list() && node.items.empty()) return source.at(node, "costs: an empty list of profiles");
-  std::vector<Profile> profiles;
-  for (const Yaml& item : node.is_list() ? node.items : one) {
-    auto profile = read_costs_file(source, item);
-    if (!profile.ok() && options.need_profiles) return profile.error();
-    if (profile.ok()) profiles.push_back(std::move(*profile));
-  }
-  if (profiles.empty()) return CostSource(NoCosts{});
-  auto all = join(std::move(profiles));
-  if (!all.ok()) return source.at(node, all.error());
-  return CostSource(std::move(*all));
-}
-
-Result<CostSource> parse_roofline(const Source& source, const Yaml& node) {
-  ASSIGN_OR_RETURN(const Fields roofline, Fields::open(source, node, "roofline", {"compute", "memory"}));
-  ASSIGN_OR_RETURN(const Yaml* compute, roofline.need("compute"));
-  ASSIGN_OR_RETURN(const Yaml* memory, roofline.need("memory"));
-  ASSIGN_OR_RETURN(const FlopsPerSecond peak, read_rate(source, *compute, "a compute rate", parse_compute_rate));
-  ASSIGN_OR_RETURN(const BytesPerSecond bandwidth, read_rate(source, *memory, "a memory bandwidth", parse_bandwidth));
-  return CostSource(Roofline{peak, bandwidth});
-}
-
-Result<CostSource> parse_costs(const Source& source, const Yaml& node, const ScenarioOptions& options) {
-  if (!node.is_map()) return parse_profiles(source, node, options);
-  ASSIGN_OR_RETURN(const Fields costs, Fields::open(source, node, "costs", {"roofline", "profile", "predict"}));
-  const Yaml* profile = costs.find("profile");
-  const Yaml* predict = costs.find("predict");
-  if (profile == nullptr && predict == nullptr) {
-    ASSIGN_OR_RETURN(const Yaml* roofline, costs.need("roofline"));
-    return parse_roofline(source, *roofline);
-  }
-  if (const Yaml* roofline = costs.find("roofline"))
-    return source.at(*roofline, "costs are a profile or a roofline, not both");
-  ASSIGN_OR_RETURN(const Yaml* files, costs.need("profile"));
-  ASSIGN_OR_RETURN(CostSource measured, parse_profiles(source, *files, options));
-  if (predict != nullptr) {
-    static constexpr std::array<std::string_view, 2> answers = {"false", "true"};
-    ASSIGN_OR_RETURN(const size_t chosen, read_choice(source, *predict, "predict", answers));
-    if (Profile* known = std::get_if<Profile>(&measured)) known->predict = chosen == 1;
-  }
-  return measured;
-}
-
 Result<DeviceKind> read_kind(const Source& source, const Yaml& node) {
   ASSIGN_OR_RETURN(const std::string text, read_text(source, node, "a device kind"));
   auto kind = parse_device_kind(text);
@@ -95,7 +37,7 @@ Status parse_precision(const Source& source, const Fields& fields, Device& devic
 
 // All but where it is.
 Status parse_figures(const Source& source, const Fields& fields, const ScenarioOptions& options, Device& device,
-                     CostSource& cost) {
+                     CostSourcePtr& cost) {
   if (const Yaml* kind = fields.find("kind")) {
     ASSIGN_OR_RETURN(device.kind, read_kind(source, *kind));
   }
@@ -120,7 +62,7 @@ Status parse_figures(const Source& source, const Fields& fields, const ScenarioO
   ASSIGN_OR_RETURN(cost, parse_costs(source, *costs, options));
   if (const Yaml* slowdown = fields.find("slowdown")) {
     ASSIGN_OR_RETURN(device.slowdown, read_number(source, *slowdown, "slowdown", 1, max_slowdown));
-    cost = by_clock(std::move(cost), device.slowdown);
+    cost = cost->by_clock(device.slowdown);
   }
   if (const Yaml* machine = fields.find("machine")) {
     ASSIGN_OR_RETURN(device.machine, read_name(source, *machine, "a machine"));
@@ -175,7 +117,7 @@ Result<std::vector<HostId>> read_hosts(const Source& source, const Yaml& node, c
 Result<std::optional<Bus>> parse_bus(const Source& source, const Yaml* given, const Device& device,
                                      const CostSource& costs) {
   if (given == nullptr) {
-    const Profile* profile = std::get_if<Profile>(&costs);
+    const Profile* profile = costs.profile();
     if (device.kind != DeviceKind::cuda || profile == nullptr || !profile->copies) return std::optional<Bus>();
     return std::optional<Bus>(bus_of(profile->copies->pinned));
   }
@@ -231,9 +173,9 @@ Status parse_line(const Source& source, const Yaml& key, const Yaml& node, const
   if (cluster.devices.size() + hosts.size() * static_cast<size_t>(each) > max_devices)
     return source.at(key, fmt::format("more than {} devices", max_devices));
   Device device;
-  CostSource cost;
+  CostSourcePtr cost;
   RETURN_IF_ERROR(parse_figures(source, fields, options, device, cost));
-  ASSIGN_OR_RETURN(const std::optional<Bus> bus, parse_bus(source, fields.find("bus"), device, cost));
+  ASSIGN_OR_RETURN(const std::optional<Bus> bus, parse_bus(source, fields.find("bus"), device, *cost));
   const Yaml* peers = fields.find("peers");
   if (peers != nullptr && !bus)
     return source.at(*peers, "devices with 'peers' need a 'bus' too: how else would data come from the host?");

@@ -50,8 +50,8 @@ struct Scenario {
   std::optional<TrainingOptions> training;        // none: inference
   std::optional<CollectiveAlgorithm> all_reduce;  // of gradients; none: the fastest
   Cluster cluster;
-  std::vector<CostSource> costs;  // one a device
-  bool corrected = false;         // costs and measured messages, by the file `corrections` names
+  std::vector<CostSourcePtr> costs;  // one a device
+  bool corrected = false;            // costs and measured messages, by the file `corrections` names
   Endpoints endpoints;
   SearchOptions search;
   std::vector<std::string> schedules;
@@ -65,7 +65,7 @@ struct Scenario {
 };
 
 struct ScenarioOptions {
-  // false: a profile that is not there yet becomes NoCosts. For `nlbench profile`, which is about to make it.
+  // false: a profile that is not there yet becomes no_costs(). For `nlbench profile`, which is about to make it.
   bool need_profiles = true;
   PlatformReader platforms = {};  // for SimGrid XML files; empty: they are refused
 };

@@ -93,6 +93,40 @@ void simulate_fast(const TimedGraph& graph, Timing& timing) {
   sweep(graph, timing);
 }
 
+namespace {
+
+class FastTier final : public Tier {
+ public:
+  std::string_view name() const override { return "fast"; }
+  std::string_view title() const override { return "fast tier"; }
+  bool shares_links() const override { return false; }
+
+  Status simulate(const Simulation& simulation, Timing& timing) const override {
+    const TimedGraph* graph = simulation.graph;
+    TimedGraph disturbed;
+    if (simulation.disturb) {
+      disturbed = *graph;
+      simulation.disturb(disturbed);
+      graph = &disturbed;
+    }
+    if (graph->online) {
+      RETURN_IF_ERROR(simulate_online(*graph, timing));
+    } else {
+      simulate_fast(*graph, timing);
+    }
+    const Load load = load_of(*graph, *simulation.cluster, graph->host_of_device.size());
+    timing.makespan = std::max(timing.makespan, load.busiest());
+    return ok_status();
+  }
+};
+
+}  // namespace
+
+const Tier& fast_tier() {
+  static const FastTier tier;
+  return tier;
+}
+
 Status simulate_online(const TimedGraph& graph, Timing& timing) {
   CHECK(graph.online.has_value(), "nobody decides anything in this graph");
   return event_loop(graph, timing);

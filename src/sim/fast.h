@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "sim/timed_graph.h"
+#include "sim/tier.h"
 
 namespace nlsplit {
 
@@ -12,6 +12,9 @@ namespace nlsplit {
 // every device waiting the makespan is infinite. Reuses the vectors of `timing`. One longest-path sweep where
 // is_closed(), else an event loop: both give the same times.
 void simulate_fast(const TimedGraph& graph, Timing& timing);
+// As a Tier. Its makespan is also no shorter than what the busiest link or device must do.
+const Tier& fast_tier();
+
 // Whether no activity's time depends on what else is under way when it runs: an activity's times then follow from those
 // it waits for. Not so with a card window, devices of one machine that slow each other down, stragglers, online
 // decisions, answers that wait, overheads of messages, or messages that are slower while their ends compute.

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "sim/tiers/tiers.h"
 #include "sweep/parse.h"
 
 namespace nlsplit {
@@ -43,11 +44,12 @@ Status read_base(const Source& source, const Yaml& node, const ScenarioOptions& 
 }
 
 Status read_tier(const Source& source, const Yaml& node, Experiment& experiment) {
-  static constexpr std::array<std::string_view, 2> tiers = {"fast", "simgrid"};
-  ASSIGN_OR_RETURN(const size_t chosen, read_choice(source, node, "tier", tiers));
+  std::vector<std::string_view> names;
+  for (const Tier* tier : all_tiers()) names.push_back(tier->name());
+  ASSIGN_OR_RETURN(const size_t chosen, read_choice(source, node, "tier", names));
   if (experiment.pipeline)
     return source.at(node, "'tier' is for scenarios: a pipeline is played without links that contend");
-  experiment.tier = chosen == 0 ? Tier::fast : Tier::simgrid;
+  experiment.tier = all_tiers()[chosen];
   return ok_status();
 }
 

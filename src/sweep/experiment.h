@@ -17,6 +17,7 @@
 
 #include "scenario/scenario.h"
 #include "schedule/online_choice.h"
+#include "sim/fast.h"
 
 namespace nlsplit {
 
@@ -69,15 +70,13 @@ struct Pipeline {
   std::vector<std::pair<int, double>> stragglers;  // device, slowdown: no schedule knows of it beforehand
 };
 
-enum class Tier : uint8_t { fast, simgrid };
-
 struct Experiment {
   std::string file;
   std::optional<Pipeline> pipeline;  // none: a scenario
   Scenario scenario;
-  uint64_t inputs = 0;  // fingerprint of the scenario's text and of the files it names
-  Tier tier = Tier::fast;
-  std::vector<Axis> axes;  // the first changes last
+  uint64_t inputs = 0;              // fingerprint of the scenario's text and of the files it names
+  const Tier* tier = &fast_tier();  // of a scenario
+  std::vector<Axis> axes;           // the first changes last
 };
 
 // Errors: file:line:column of the experiment or its scenario, and what would be right.

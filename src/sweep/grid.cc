@@ -190,8 +190,7 @@ std::string plan_key(const Setting& setting) {
 
 Result<std::vector<GridPoint>> grid_of(const Experiment& experiment) {
   const std::vector<size_t> order = column_order(experiment);
-  const uint64_t base =
-      hash_text(experiment.tier == Tier::simgrid ? "simgrid" : "fast", hash_text(format_version, experiment.inputs));
+  const uint64_t base = hash_text(experiment.tier->name(), hash_text(format_version, experiment.inputs));
   std::map<std::string, uint64_t> files;  // content of schedules that are files
   std::vector<GridPoint> points;
   std::set<uint64_t> seen;

@@ -269,8 +269,10 @@ class AxesReader {
       return source_.at(
           node, fmt::format("{} has no noise: add e.g. noise: {{compute: {{jitter: 5%}}}}", experiment_.scenario.file));
     }
-    if (on == 1 && experiment_.tier == Tier::fast && !(noise->background.empty() && noise->degradations.empty())) {
-      return source_.at(node, "the scenario's noise disturbs links, which the fast tier does not see: tier: simgrid");
+    if (on == 1 && !experiment_.tier->shares_links() && disturbs_links(*noise)) {
+      return source_.at(node,
+                        fmt::format("the scenario's noise disturbs links, which the {} does not see: tier: simgrid",
+                                    experiment_.tier->title()));
     }
     return AxisValue{std::string(words[on]), {}, {static_cast<double>(on)}};
   }

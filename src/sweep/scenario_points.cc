@@ -10,7 +10,6 @@
 #include "program/verify.h"
 #include "ranking/evaluate.h"
 #include "sim/disturb.h"
-#include "sim/simgrid/simgrid_tier.h"
 #include "sweep/points.h"
 
 namespace nlsplit {
@@ -36,10 +35,8 @@ Variant make_variant(const Scenario& base, const std::string& graph_name, const 
   }
   for (const auto& [name, factor] : setting.device_speeds) {
     if (factor == 1) continue;
-    CostSource& costs = scenario.costs[scenario.cluster.find_device(name).index()];
-    costs = slowed_down(std::move(costs), 1 / factor);
-    // Devices with the same file are taken for equally fast, and this one no longer is.
-    if (auto* profile = std::get_if<Profile>(&costs)) profile->file += fmt::format(" (speed {})", factor);
+    CostSourcePtr& costs = scenario.costs[scenario.cluster.find_device(name).index()];
+    costs = costs->slowed(1 / factor);
   }
   CostTable costs = cost_table(scenario, graph_name);
   return {std::move(scenario), std::move(costs)};
@@ -60,7 +57,7 @@ bool has_no_schedule(const Variant& variant, const PreparedModel& prepared, cons
   return input.ok() && !make_schedule(plan.schedule, *input).ok();
 }
 
-void make_point(const PreparedModel& prepared, const Plan& plan, bool simgrid, Made& made) {
+void make_point(const PreparedModel& prepared, const Plan& plan, bool verified, Made& made) {
   auto lowered = lower_plan(made.variant->scenario, prepared, plan, made.variant->costs);
   if (!lowered) {
     if (has_no_schedule(*made.variant, prepared, plan, lowered.error()))
@@ -75,7 +72,7 @@ void make_point(const PreparedModel& prepared, const Plan& plan, bool simgrid, M
                                   to_string(device->arena));
     return;
   }
-  if (!simgrid) return;
+  if (!verified) return;
   if (const Status sound = verify(made.lowered.program); !sound.ok()) made.trouble = sound.error();
 }
 
@@ -158,10 +155,10 @@ class ScenarioRunner : public PointRunner {
       entry->second.variant = variants_.at(cluster_key(setting)).get();
       to_make.emplace_back(&entry->second, &setting);
     }
-    const bool simgrid = experiment_.tier == Tier::simgrid;
+    const bool verified = experiment_.tier != &fast_tier();  // it would take as long as all else that point needs
     on_all_cores(to_make.size(), [&](size_t i) {
       const Setting& setting = *to_make[i].second;
-      make_point(prepared_.at(setting.micro_batches), plan_of(setting), simgrid, *to_make[i].first);
+      make_point(prepared_.at(setting.micro_batches), plan_of(setting), verified, *to_make[i].first);
     });
     for (const auto& [one, setting] : to_make) {
       if (!one->trouble) continue;
@@ -171,14 +168,7 @@ class ScenarioRunner : public PointRunner {
       return error;
     }
     std::vector<PointResult> results(settings.size());
-    if (simgrid) {
-      RETURN_IF_ERROR(simulate(settings, of, draw, results));
-    } else {
-      on_all_cores(settings.size(), [&](size_t i) {
-        if (!of[i]->impossible.empty()) return;
-        results[i] = time_fast(settings[i], *of[i], draw);
-      });
-    }
+    RETURN_IF_ERROR(simulate(settings, of, draw, results));
     for (size_t i = 0; i < settings.size(); ++i) results[i].impossible = of[i]->impossible;
     return results;
   }
@@ -216,44 +206,28 @@ class ScenarioRunner : public PointRunner {
     };
   }
 
-  PointResult time_fast(const Setting& setting, const Made& made, bool draw) const {
-    Timing timing;
-    if (const auto disturb_graph = disturbance(setting, made)) {
-      TimedGraph graph = made.lowered.timed;
-      disturb_graph(graph);
-      simulate_fast(graph, timing);
-      const Load load = load_of(graph, made.variant->scenario.cluster, made.lowered.program.devices.size());
-      timing.makespan = std::max(timing.makespan, load.busiest());
-    } else {
-      simulate_fast(made.lowered.timed, timing);
-      timing.makespan = std::max(timing.makespan, made.lowered.load.busiest());
-    }
-    return result_of(setting, made, timing, draw);
-  }
-
-  // Neighbours on the grid often have one cluster; every other one is a simulation of its own.
   Status simulate(std::span<const Setting> settings, const std::vector<Made*>& of, bool draw,
                   std::vector<PointResult>& results) const {
     std::vector<size_t> possible;
     for (size_t i = 0; i < settings.size(); ++i) {
       if (of[i]->impossible.empty()) possible.push_back(i);
     }
-    for (size_t begin = 0; begin < possible.size();) {
-      size_t end = begin + 1;
-      while (end < possible.size() && of[possible[end]]->variant == of[possible[begin]]->variant) ++end;
-      RETURN_IF_ERROR(simulate_each(
-          of[possible[begin]]->variant->scenario.cluster, end - begin,
-          [&](size_t i) {
-            const size_t point = possible[begin + i];
-            return Simulation{&of[point]->lowered.timed, disturbance(settings[point], *of[point])};
-          },
-          [&](size_t i, const Timing& timing) {
-            const size_t point = possible[begin + i];
-            results[point] = result_of(settings[point], *of[point], timing, draw);
-            return true;
-          }));
-      begin = end;
-    }
+    std::vector<Timing> timings(possible.size());
+    RETURN_IF_ERROR(experiment_.tier->simulate_each(
+        possible.size(),
+        [&](size_t i) {
+          const Made& made = *of[possible[i]];
+          return Simulation{&made.lowered.timed, &made.variant->scenario.cluster,
+                            disturbance(settings[possible[i]], made)};
+        },
+        [&](size_t i, Timing timing) {
+          timings[i] = std::move(timing);
+          return true;
+        }));
+    on_all_cores(possible.size(), [&](size_t i) {
+      const size_t point = possible[i];
+      results[point] = result_of(settings[point], *of[point], timings[i], draw);
+    });
     return ok_status();
   }
 

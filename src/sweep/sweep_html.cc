@@ -120,9 +120,7 @@ std::string sweep_html(const Experiment& experiment, const Sweep& sweep, const s
     phases.push_back(name_of(static_cast<Phase>(phase)));
   const json data = {{"experiment", experiment.file},
                      {"what", experiment.pipeline ? "a pipeline, played on its times" : experiment.scenario.file},
-                     {"tier", experiment.pipeline                ? ""
-                              : experiment.tier == Tier::simgrid ? "SimGrid"
-                                                                 : "fast tier"},
+                     {"tier", experiment.pipeline ? "" : experiment.tier->title()},
                      {"axes", axes_json(experiment)},
                      {"series", orders.series},
                      {"x", orders.x ? json(*orders.x) : json(nullptr)},

@@ -170,7 +170,7 @@ Status write_validation_set(Loaded& loaded, const ValidationSetArguments& argume
     set.draw = before.draw;
   }
   for (size_t d = 0; d < loaded.scenario.cluster.devices.size(); ++d) {
-    const Profile* profile = std::get_if<Profile>(&loaded.scenario.costs[d]);
+    const Profile* profile = loaded.scenario.costs[d]->profile();
     const Device& device = loaded.scenario.cluster.devices[d];
     if (profile != nullptr && profile->gauge_s > 0) set.gauges_s[device.name] = profile->gauge_s;
   }

@@ -22,6 +22,7 @@ struct RankArguments {
   bool has_seed = false;
   bool robust = false, baselines = false, explain = false;
   uint64_t seed = 1;
+  const Tier* tier = &simgrid_tier();
 };
 
 // PATH, or "-" for standard output.
@@ -65,6 +66,7 @@ Status rank(const RankArguments& arguments) {
   if (arguments.has_seed) loaded.scenario.search.seed = arguments.seed;
   catch_interrupts();
   RankOptions options = terminal_options();
+  options.tier = arguments.tier;
   options.noise = true;
   options.robust = arguments.robust;
   options.baselines = arguments.baselines;
@@ -118,6 +120,7 @@ void add_rank_command(CLI::App& app, int& code) {
     about += fmt::format(" {} ({}){}", method.name, method.what, methods.size() < search_methods().size() ? ";" : "");
   }
   command->add_option("--method", arguments->method, about)->type_name("NAME")->check(CLI::IsMember(methods));
+  add_tier_option(*command, arguments->tier);
   command->add_flag("--explain", arguments->explain,
                     "Draw each plan shown, and say what bounds it, over which links it pays, and what the next one "
                     "does otherwise");

@@ -10,8 +10,7 @@
 #include "report/chrome_trace.h"
 #include "report/table.h"
 #include "scenario/scenario.h"
-#include "sim/fast.h"
-#include "sim/simgrid/simgrid_tier.h"
+#include "sim/tiers/tiers.h"
 #include "tools/commands.h"
 #include "tools/exit.h"
 
@@ -41,42 +40,47 @@ Timed timed(const Sequence& sequence, const Trace& trace) {
   return result;
 }
 
-std::string result_text(const Session& session, const std::vector<Choice>& choices, const Timed& fast,
-                        const Timed& simgrid) {
-  Table table({{"program"},
-               {"executions", Align::right},
-               {"ends after\nSimGrid", Align::right},
-               {"ends after\nfast tier", Align::right},
-               {"an execution", Align::right}});
+// The last tier's word counts.
+std::string result_text(const Session& session, const std::vector<Choice>& choices, const std::vector<Timed>& tiers) {
+  std::vector<Table::Column> columns = {{"program"}, {"executions", Align::right}};
+  for (const Tier* tier : all_tiers()) columns.push_back({fmt::format("ends after\n{}", tier->title()), Align::right});
+  columns.push_back({"an execution", Align::right});
+  Table table(std::move(columns));
   size_t last = 0;
   double before = 0;
   for (const Choice& choice : choices) {
     last += static_cast<size_t>(choice.times);
-    const double end = last > 0 && last <= simgrid.end_s.size() ? simgrid.end_s[last - 1] : before;
-    const double end_fast = last > 0 && last <= fast.end_s.size() ? fast.end_s[last - 1] : 0;
-    table.add({session.programs[static_cast<size_t>(choice.program)].name, std::to_string(choice.times),
-               to_string(seconds(end)), to_string(seconds(end_fast)),
-               to_string(seconds((end - before) / std::max(1, choice.times)))});
+    std::vector<std::string> row = {session.programs[static_cast<size_t>(choice.program)].name,
+                                    std::to_string(choice.times)};
+    double end = before;
+    for (const Timed& tier : tiers) {
+      end = last > 0 && last <= tier.end_s.size() ? tier.end_s[last - 1] : before;
+      row.push_back(to_string(seconds(end)));
+    }
+    row.push_back(to_string(seconds((end - before) / std::max(1, choice.times))));
+    table.add(std::move(row));
     before = end;
   }
   return fmt::format("session {} · {} on {} in {}\n\n{}", session.name,
                      counted(static_cast<int64_t>(last), "execution"),
                      counted(std::ssize(session.programs.front().devices), "device"),
-                     to_string(seconds(simgrid.makespan_s)), table.to_string());
+                     to_string(seconds(tiers.back().makespan_s)), table.to_string());
 }
 
-std::string result_json(const Session& session, const std::vector<Choice>& choices, const Timed& fast,
-                        const Timed& simgrid) {
+std::string result_json(const Session& session, const std::vector<Choice>& choices, const std::vector<Timed>& tiers) {
   nlohmann::json rows = nlohmann::json::array();
   for (const Choice& choice : choices)
     rows.push_back({{"program", session.programs[static_cast<size_t>(choice.program)].name}, {"times", choice.times}});
+  nlohmann::json by_tier = nlohmann::json::object();
+  for (size_t t = 0; t < tiers.size(); ++t) {
+    by_tier[std::string(all_tiers()[t]->name())] = {{"makespan_s", tiers[t].makespan_s},
+                                                    {"execution_end_s", tiers[t].end_s}};
+  }
   const nlohmann::json file = {{"format", "nlsplit-session-simulation"},
-                               {"version", 1},
+                               {"version", 2},
                                {"session", session.name},
                                {"choices", std::move(rows)},
-                               {"makespan_s", simgrid.makespan_s},
-                               {"fast_makespan_s", fast.makespan_s},
-                               {"execution_end_s", simgrid.end_s}};
+                               {"tiers", std::move(by_tier)}};
   return file.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
@@ -91,20 +95,20 @@ Status simulate(const SessionArguments& arguments) {
                    in_sequence(session, choices, arguments.known ? Choosing::known : Choosing::messages));
   ASSIGN_OR_RETURN(const TimedGraph graph,
                    build_timed_graph(sequence.program, sequence.dependencies, scenario.cluster, costs));
-  Timing fast;
-  simulate_fast(graph, fast);
-  ASSIGN_OR_RETURN(const std::vector<Timing> simulated, simulate_all(scenario.cluster, {&graph}));
-  const Trace trace = to_trace(sequence.program, sequence.dependencies, graph, simulated.front());
-  const Timed by_fast = timed(sequence, to_trace(sequence.program, sequence.dependencies, graph, fast));
-  const Timed by_simgrid = timed(sequence, trace);
+  std::vector<Timed> tiers;
+  Trace trace;
+  for (const Tier* tier : all_tiers()) {
+    ASSIGN_OR_RETURN(const std::vector<Timing> simulated, simulate_all(*tier, scenario.cluster, {&graph}));
+    trace = to_trace(sequence.program, sequence.dependencies, graph, simulated.front());
+    tiers.push_back(timed(sequence, trace));
+  }
   if (!arguments.trace.empty()) RETURN_IF_ERROR(write_file(arguments.trace, chrome_trace(sequence.program, trace)));
   if (arguments.json == "-") {
-    fmt::print("{}", result_json(session, choices, by_fast, by_simgrid));
+    fmt::print("{}", result_json(session, choices, tiers));
     return ok_status();
   }
-  if (!arguments.json.empty())
-    RETURN_IF_ERROR(write_file(arguments.json, result_json(session, choices, by_fast, by_simgrid)));
-  fmt::print("{}", result_text(session, choices, by_fast, by_simgrid));
+  if (!arguments.json.empty()) RETURN_IF_ERROR(write_file(arguments.json, result_json(session, choices, tiers)));
+  fmt::print("{}", result_text(session, choices, tiers));
   return ok_status();
 }
 

@@ -71,8 +71,15 @@ Status simulate(const SimulateArguments& arguments) {
     return invalid_input(fmt::format("{}: simulate needs a scenario (*.yaml)", arguments.scenario));
   ASSIGN_OR_RETURN(Loaded loaded, load(arguments.scenario, 1));
   ASSIGN_OR_RETURN(const RankedPlan chosen, choose_plan(loaded, arguments.choice));
+  if (arguments.noise_run > 0 && loaded.scenario.noise && disturbs_links(*loaded.scenario.noise) &&
+      !arguments.choice.tier->shares_links()) {
+    return invalid_input(
+        fmt::format("{}: its noise disturbs links, which the tier '{}' does not see: take tier simgrid",
+                    arguments.scenario, arguments.choice.tier->name()));
+  }
   const std::optional<int> run = arguments.noise_run > 0 ? std::optional(arguments.noise_run - 1) : std::nullopt;
-  ASSIGN_OR_RETURN(const TimedPlan timed, time_plan(loaded.scenario, loaded.model.graph, chosen.plan, run));
+  ASSIGN_OR_RETURN(const TimedPlan timed,
+                   time_plan(loaded.scenario, loaded.model.graph, chosen.plan, run, nullptr, *arguments.choice.tier));
   if (!arguments.trace.empty()) RETURN_IF_ERROR(write_file(arguments.trace, chrome_trace(timed.program, timed.trace)));
   if (!arguments.decisions.empty())
     RETURN_IF_ERROR(write_file(arguments.decisions, to_text(csv_of(table_of_slots(timed.program, timed.decided)))));
@@ -95,7 +102,7 @@ Status simulate(const SimulateArguments& arguments) {
 }  // namespace
 
 void add_simulate_command(CLI::App& app, int& code) {
-  CLI::App* command = app.add_subcommand("simulate", "Time one plan in SimGrid, device by device, and draw it");
+  CLI::App* command = app.add_subcommand("simulate", "Time one plan by simulation, device by device, and draw it");
   const auto arguments = std::make_shared<SimulateArguments>();
   command->add_option("SCENARIO", arguments->scenario, "A scenario")->type_name("FILE")->required();
   CLI::Option* plan = command
@@ -105,6 +112,7 @@ void add_simulate_command(CLI::App& app, int& code) {
   command->add_option("--plan-file", arguments->choice.file, "A plan in a file of its own")
       ->type_name("FILE")
       ->excludes(plan);
+  add_tier_option(*command, arguments->choice.tier);
   command
       ->add_option("--noise-run", arguments->noise_run,
                    "Simulate this run of the scenario's `noise`, from 1 (default: no noise)")

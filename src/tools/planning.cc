@@ -6,6 +6,7 @@
 #include "graph/passes/precision.h"
 #include "kernels/cpu.h"
 #include "sim/simgrid/platform.h"
+#include "sim/tiers/tiers.h"
 #include "tools/terminal.h"
 
 namespace nlsplit {
@@ -56,7 +57,9 @@ Result<RankedPlan> choose_plan(Loaded& loaded, const PlanChoice& choice) {
     loaded.scenario.search.replicate = false;
     loaded.scenario.search.axes.clear();
   }
-  ASSIGN_OR_RETURN(const Ranking ranking, rank_plans(loaded.scenario, loaded.model, terminal_options()));
+  RankOptions options = terminal_options();
+  options.tier = choice.tier;
+  ASSIGN_OR_RETURN(const Ranking ranking, rank_plans(loaded.scenario, loaded.model, options));
   clear_progress();
   if (!choice.file.empty()) {
     for (const RankedPlan& plan : ranking.judged) {
@@ -73,6 +76,15 @@ RankOptions terminal_options() {
   options.progress = show_progress;
   options.interrupted = interrupted;
   return options;
+}
+
+void add_tier_option(CLI::App& command, const Tier*& tier) {
+  command
+      .add_option_function<std::string>(
+          "--tier", [&tier](const std::string& name) { tier = find_tier(name); },
+          "The simulator that times plans: simgrid (messages share links; default) or fast (they do not)")
+      ->type_name("NAME")
+      ->check(CLI::IsMember(tier_names()));
 }
 
 }  // namespace nlsplit

@@ -1,6 +1,7 @@
 // What rank, lower and simulate have in common: the scenario, its model, and the plan the user means.
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <string>
 
 #include "ranking/ranking.h"
@@ -23,11 +24,15 @@ bool is_scenario(const std::string& what);
 struct PlanChoice {
   std::string plan;
   std::string file;
+  const Tier* tier = &simgrid_tier();  // that ranks
 };
 // The plan meant: by its place in the ranking or its name, or from a file (the best of the micro-batch counts it leaves
 // open).
 Result<RankedPlan> choose_plan(Loaded& loaded, const PlanChoice& choice);
 
 RankOptions terminal_options();  // progress and Ctrl-C
+
+// The option `--tier NAME`.
+void add_tier_option(CLI::App& command, const Tier*& tier);
 
 }  // namespace nlsplit

@@ -134,7 +134,7 @@ TEST(Lower, ReplicasHaveASegmentForEachOfTheirPeers) {
 
 TEST(Lower, CostsDecideHowManyTurnsAReplicaTakes) {
   const CostTable costs(
-      {Roofline{flops_per_second(2e9), bytes_per_second(2e9)}, Roofline{flops_per_second(1e9), bytes_per_second(1e9)}},
+      {roofline(flops_per_second(2e9), bytes_per_second(2e9)), roofline(flops_per_second(1e9), bytes_per_second(1e9))},
       "s");
   const KernelGraph kernels = chain(3);
   const Program program = lowered(kernels, star(2), {"rest@A+B"}, 9, {HostId(0), HostId(0)}, "streaming", &costs);

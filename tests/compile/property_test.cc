@@ -119,9 +119,9 @@ void random_round(uint64_t seed, const Graph& graph) {
     const Plan plan = random_plan(random, graph, cluster, round != 0);
     const size_t hosts = cluster.hosts.size() - 1;
     const Endpoints ends{HostId(random.below(hosts)), HostId(random.below(hosts))};
-    std::vector<CostSource> sources;
+    std::vector<CostSourcePtr> sources;
     for (size_t d = 0; d < cluster.devices.size(); ++d) {
-      sources.emplace_back(Roofline{flops_per_second(random.uniform(1e9, 4e9)), bytes_per_second(1e10)});
+      sources.emplace_back(roofline(flops_per_second(random.uniform(1e9, 4e9)), bytes_per_second(1e10)));
     }
     const CostTable costs(sources, "scenario");
     check_everything(*kernels, plan, cluster, ends, random.below(2) == 0 ? nullptr : &costs);

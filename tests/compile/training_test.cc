@@ -215,7 +215,8 @@ TEST(LowerTraining, SchedulesAreToldTimesAndMemory) {
     }
     // Arithmetic takes all the time: 1 second for the operations of one product, 2 x 64^3.
     const double product = 2.0 * layer_width * layer_width * layer_width;
-    const CostTable costs(std::vector<CostSource>(2, Roofline{flops_per_second(product), bytes_per_second(1e30)}), "t");
+    const CostTable costs(std::vector<CostSourcePtr>(2, roofline(flops_per_second(product), bytes_per_second(1e30))),
+                          "t");
     const auto timed = schedule_input(kernels, plan, cluster, &costs);
     ASSERT_TRUE(timed.ok()) << timed.error().message;
     const double relu = layer_width * layer_width / product;

@@ -43,13 +43,13 @@ TEST(CorrectionsOfCosts, MultiplyWhatWasMeasured) {
   Profile profile;
   profile.kernels["k"] = {seconds(3), seconds(0.3), 5};
   profile.kernels["k"].beside = seconds(4);
-  std::vector<CostSource> costs = {profile, Roofline{flops_per_second(8), bytes_per_second(4)}};
+  std::vector<CostSourcePtr> costs = {measured(profile), roofline(flops_per_second(8), bytes_per_second(4))};
   ASSERT_TRUE(apply({{{"A", 2}, {"B", 4}}, 2}, cluster, costs).ok());
-  const MeasuredCost& kernel = std::get<Profile>(costs[0]).kernels.at("k");
+  const MeasuredCost& kernel = costs[0]->profile()->kernels.at("k");
   EXPECT_EQ(kernel.median, seconds(6));
   EXPECT_EQ(kernel.spread, seconds(0.6));
   EXPECT_EQ(kernel.beside, seconds(8));
-  EXPECT_EQ(std::get<Roofline>(costs[1]), (Roofline{flops_per_second(2), bytes_per_second(1)}));
+  EXPECT_TRUE(costs[1]->same_as(*roofline(flops_per_second(2), bytes_per_second(1))));
   EXPECT_EQ(cluster.ways[0].eager, (MessageCost{seconds(2), bytes_per_second(50)}));
   EXPECT_EQ(cluster.ways[0].rendezvous, (MessageCost{seconds(4), bytes_per_second(25)}));
   const Status unknown = apply({{{"C", 2}}, 1}, cluster, costs);

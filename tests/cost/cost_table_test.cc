@@ -27,8 +27,8 @@ CostNames names_of_one() { return {"mine.yaml", "vgg16", {"A"}}; }
 CostNames names() { return {"mine.yaml", "vgg16", {"A", "B"}}; }
 
 TEST(CostTable, RooflineIsTheSlowerOfArithmeticAndTraffic) {
-  const CostTable costs({Roofline{flops_per_second(65536), bytes_per_second(14336 * 2)},
-                         Roofline{flops_per_second(65536 * 4), bytes_per_second(14336)}},
+  const CostTable costs({roofline(flops_per_second(65536), bytes_per_second(14336 * 2)),
+                         roofline(flops_per_second(65536 * 4), bytes_per_second(14336))},
                         names());
   const Cost by_arithmetic = costs.cost(DeviceId(0), product()).value();  // 1 s against 0.5 s
   EXPECT_DOUBLE_EQ(by_arithmetic.time.value(), 1);
@@ -37,14 +37,14 @@ TEST(CostTable, RooflineIsTheSlowerOfArithmeticAndTraffic) {
 }
 
 TEST(CostTable, ProfileGivesTheMeasuredMedianOfThatDevice) {
-  const CostTable costs({profile_with(0.5), profile_with(0.25)}, names());
+  const CostTable costs({measured(profile_with(0.5)), measured(profile_with(0.25))}, names());
   EXPECT_EQ(costs.cost(DeviceId(0), product()).value().time, seconds(0.5));
   EXPECT_EQ(costs.cost(DeviceId(1), product()).value().time, seconds(0.25));
   EXPECT_EQ(costs.cost(DeviceId(1), product()).value().origin, CostOrigin::measured);
 }
 
 TEST(CostTable, MissingMeasurementNamesLayerDeviceModelAndCommand) {
-  const CostTable costs({profile_with(0.5), profile_with(0)}, names());
+  const CostTable costs({measured(profile_with(0.5)), measured(profile_with(0))}, names());
   const Error error = costs.cost(DeviceId(1), product(), "fc1").error();
   EXPECT_EQ(
       error.message,
@@ -59,7 +59,7 @@ TEST(CostTable, MissingMeasurementNamesLayerDeviceModelAndCommand) {
 TEST(CostTable, MissingMeasurementOfTheSameModelSaysNothingOfModels) {
   CostNames own = names();
   own.model = "resnet18";
-  const CostTable costs({profile_with(0), profile_with(0)}, own);
+  const CostTable costs({measured(profile_with(0)), measured(profile_with(0))}, own);
   EXPECT_EQ(costs.cost(DeviceId(0), product()).error().message,
             "profiles/x.json has no measurement of a layer for device 'A'; measure on that machine with: "
             "nlbench profile mine.yaml -o profiles/x.json, or let it be predicted from what was measured: costs: "
@@ -72,7 +72,8 @@ TEST(CostTable, NoMeasurementIsAdvisedForASumOfGradients) {
   sum.op = Op::Sum;
   sum.inputs = {{DType::f32, {64}}, {DType::f32, {64}}};
   sum.outputs = {{DType::f32, {64}}};
-  const std::string message = CostTable({profile_with(0)}, names_of_one()).cost(DeviceId(0), sum).error().message;
+  const std::string message =
+      CostTable({measured(profile_with(0))}, names_of_one()).cost(DeviceId(0), sum).error().message;
   EXPECT_EQ(message.find("nlbench profile"), std::string::npos) << message;
   EXPECT_NE(message.find("predict: true"), std::string::npos) << message;
 }
@@ -80,8 +81,8 @@ TEST(CostTable, NoMeasurementIsAdvisedForASumOfGradients) {
 TEST(CostTable, ADispatchGoesWithEachMeasuredComputation) {
   Profile profile = profile_with(0.5);
   profile.dispatch = {seconds(0.25), seconds(0), 9};
-  EXPECT_EQ(CostTable({profile}, names_of_one()).cost(DeviceId(0), product()).value().time, seconds(0.75));
-  const CostSource slow = slowed_down(profile, 2);
+  EXPECT_EQ(CostTable({measured(profile)}, names_of_one()).cost(DeviceId(0), product()).value().time, seconds(0.75));
+  const CostSourcePtr slow = measured(profile)->slowed(2);
   EXPECT_EQ(CostTable({slow}, names_of_one()).cost(DeviceId(0), product()).value().time, seconds(1.5));
 }
 
@@ -93,19 +94,56 @@ TEST(CostTable, AMeasuredComputationTakesWhatItTakesOnTheAverage) {
   MeasuredCost& kernel = profile.kernels.begin()->second;
   kernel.mean = seconds(0.75);
   kernel.beside = seconds(1);
-  const Cost usual = CostTable({profile}, names_of_one()).cost(DeviceId(0), product()).value();
+  const Cost usual = CostTable({measured(profile)}, names_of_one()).cost(DeviceId(0), product()).value();
   EXPECT_EQ(usual.time, seconds(1));
   EXPECT_EQ(usual.company, seconds(0.25));
-  const Cost half_as_fast = CostTable({slowed_down(profile, 2)}, names_of_one()).cost(DeviceId(0), product()).value();
+  const Cost half_as_fast =
+      CostTable({measured(profile)->slowed(2)}, names_of_one()).cost(DeviceId(0), product()).value();
   EXPECT_EQ(half_as_fast.time, seconds(2));
   EXPECT_EQ(half_as_fast.company, seconds(0.5));
-  const Cost clocked = CostTable({by_clock(profile, 2)}, names_of_one()).cost(DeviceId(0), product()).value();
+  const Cost clocked = CostTable({measured(profile)->by_clock(2)}, names_of_one()).cost(DeviceId(0), product()).value();
   EXPECT_EQ(clocked.time, seconds(1.5)) << "a clock keeps time";
   EXPECT_EQ(clocked.company, seconds(0));
 }
 
+// Who has the costs of another need not be asked; who only reads the same file, but is slower, must be.
+TEST(CostSource, SameOnlyIfEveryComputationCostsTheSame) {
+  const CostSourcePtr one = measured(profile_with(0.5)), same = measured(profile_with(0.5));
+  EXPECT_TRUE(one->same_as(*same));
+  EXPECT_TRUE(one->slowed(2)->same_as(*same->slowed(2)));
+  EXPECT_FALSE(one->same_as(*same->slowed(2)));
+  EXPECT_FALSE(one->slowed(2)->same_as(*same->by_clock(2)));
+  Profile profile = profile_with(0.5);
+  profile.predict = true;
+  EXPECT_FALSE(one->same_as(*measured(profile)));
+  profile = profile_with(0.5);
+  profile.file = "";
+  const CostSourcePtr unread = measured(profile);
+  EXPECT_TRUE(unread->same_as(*unread));
+  EXPECT_FALSE(unread->same_as(*measured(profile))) << "nobody knows where it is from";
+  const CostSourcePtr flat = roofline(flops_per_second(8), bytes_per_second(4));
+  EXPECT_TRUE(flat->same_as(*roofline(flops_per_second(8), bytes_per_second(4))));
+  EXPECT_FALSE(flat->same_as(*flat->slowed(2)));
+  EXPECT_FALSE(flat->same_as(*one));
+  EXPECT_FALSE(one->same_as(*flat));
+  EXPECT_TRUE(no_costs()->same_as(*no_costs()));
+  EXPECT_FALSE(no_costs()->same_as(*one));
+
+  Cluster cluster;
+  for (const char* name : {"A", "B", "C"}) {
+    Device device;
+    device.name = name;
+    cluster.devices.push_back(device);
+  }
+  const CostTable costs({one, same, one->slowed(2)}, "test.yaml");
+  EXPECT_EQ(first_with_costs_of(DeviceId(1), cluster, costs), DeviceId(0));
+  EXPECT_EQ(first_with_costs_of(DeviceId(2), cluster, costs), DeviceId(2));
+  cluster.devices[1].cores = 2;
+  EXPECT_EQ(first_with_costs_of(DeviceId(1), cluster, costs), DeviceId(1)) << "a computation is shared by more cores";
+}
+
 TEST(CostTable, WithoutCostsTheErrorNamesTheCommand) {
-  const CostTable costs({NoCosts{}}, "zoo:resnet18");
+  const CostTable costs({no_costs()}, "zoo:resnet18");
   EXPECT_EQ(costs.cost(DeviceId(0), product(), "conv1").error().message,
             "device 0 has no costs, so layer 'conv1' has none; measure on that machine with: "
             "nlbench profile zoo:resnet18 -o profile.json");

@@ -123,7 +123,7 @@ TEST(KernelFit, NeighboursTellWhatCompanyCosts) {
   profile.predict = true;
   profile.beside = 1;
   const Cost cost =
-      CostTable({profile}, CostNames{"mine.yaml", "", {"A"}}).cost(DeviceId(0), product(4, 100, 100)).value();
+      CostTable({measured(profile)}, CostNames{"mine.yaml", "", {"A"}}).cost(DeviceId(0), product(4, 100, 100)).value();
   EXPECT_NEAR(cost.company / cost.time, 0.25, 1e-9);
 }
 
@@ -160,11 +160,11 @@ TEST(KernelFit, IsUsedWhereTheScenarioAllowsIt) {
   profile.dispatch = {seconds(1e-6), seconds(0), 5};
   const ComputeDesc asked = product(4, 100, 100);
   const CostNames names{"mine.yaml", "", {"A"}};
-  const auto without = CostTable({profile}, names).cost(DeviceId(0), asked);
+  const auto without = CostTable({measured(profile)}, names).cost(DeviceId(0), asked);
   ASSERT_FALSE(without.ok());
   EXPECT_THAT(without.error().message, ::testing::HasSubstr("predict: true"));
   profile.predict = true;
-  const CostTable costs({profile}, names);
+  const CostTable costs({measured(profile)}, names);
   const Cost predicted = costs.cost(DeviceId(0), asked).value();
   EXPECT_EQ(predicted.origin, CostOrigin::predicted);
   EXPECT_NEAR(predicted.time.value(), ideal_seconds(asked) + 1e-6, 0.01 * ideal_seconds(asked));

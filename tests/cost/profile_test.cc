@@ -151,14 +151,14 @@ TEST(FastestMeasured, IsTakenFromTheFirstProfileThatTells) {
   second.choices[choice_key(desc, Isa::v3)] = "b_v3";
   Profile third = second;
   third.choices.begin()->second = "c_v3";
-  const std::vector<CostSource> sources = {NoCosts{}, first, second, third};
+  const std::vector<CostSourcePtr> sources = {no_costs(), measured(first), measured(second), measured(third)};
   const std::vector<std::string> names = {"a_v3", "c_v3", "b_v3"}, others = {"a_v3", "c_v3"};
   const KernelPreference prefer = fastest_measured(sources);
   EXPECT_EQ(prefer(desc, names), 2u);
   EXPECT_EQ(prefer(desc, others), 0u) << "not a candidate here";
   desc.inputs[0].shape = {5, 2};
   EXPECT_EQ(prefer(desc, names), 0u) << "never measured";
-  EXPECT_FALSE(fastest_measured(std::vector<CostSource>{NoCosts{}})) << "no measurements, no preference";
+  EXPECT_FALSE(fastest_measured(std::vector<CostSourcePtr>{no_costs()})) << "no measurements, no preference";
 }
 
 TEST_F(ProfileFile, IsNotWrittenWithFiguresThatAreNoTimes) {

@@ -157,7 +157,7 @@ void check_case(const Case& c, const fs::path& folder, std::map<size_t, std::vec
   Timing fast;
   simulate_fast(*timed, fast);
   EXPECT_EQ(digest(saved.program, to_trace(saved.program, *deps, *timed, fast)), order) << "fast tier";
-  const auto shared = simulate_all(c.cluster, {&*timed});
+  const auto shared = simulate_all(simgrid_tier(), c.cluster, {&*timed});
   ASSERT_TRUE(shared.ok()) << shared.error().to_string();
   EXPECT_EQ(digest(saved.program, to_trace(saved.program, *deps, *timed, (*shared)[0])), order) << "SimGrid";
   // Sharing a link cannot make anything faster than having it alone, but for the order at a windowed card.
@@ -284,7 +284,7 @@ TEST_F(Differential, AllCutsOfSimpleCnn) {
     device.memory = bytes(1 << 30);
     device.isa = best_isa().value();
     c.cluster.devices.push_back(device);
-    c.costs.push_back(Roofline{flops_per_second(1e9), bytes_per_second(1e9)});
+    c.costs.push_back(roofline(flops_per_second(1e9), bytes_per_second(1e9)));
     c.cluster.links.push_back(
         {"l" + std::to_string(h), HostId(h), HostId((h + 1) % 3), bytes_per_second(1e8), seconds(1e-5), true});
   }

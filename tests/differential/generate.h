@@ -18,7 +18,7 @@ inline constexpr uint64_t input_seed = 5;
 struct Case {
   Model model;  // optimized
   Cluster cluster;
-  std::vector<CostSource> costs;
+  std::vector<CostSourcePtr> costs;
   Endpoints endpoints;
   int64_t batch = 1;
   Plan plan;
@@ -89,7 +89,7 @@ class CaseMaker {
       device.kind = is_gpu(isa_) ? DeviceKind::cuda : DeviceKind::cpu;
       cluster.devices.push_back(device);
       out.costs.push_back(
-          Roofline{flops_per_second(random_.uniform(1e9, 1e10)), bytes_per_second(random_.uniform(1e9, 1e10))});
+          roofline(flops_per_second(random_.uniform(1e9, 1e10)), bytes_per_second(random_.uniform(1e9, 1e10))));
     }
     cluster.eager_limit = bytes(pick<int64_t>({0, 1024, 1 << 20}));
     cluster.handshake = seconds(chance(0.3) ? 1e-4 : 0);

@@ -83,7 +83,7 @@ void check_case(const Case& c, uint64_t seed, int& refused) {
   Timing fast;
   const Status ended = simulate_online(*graph, fast);
   ASSERT_TRUE(ended.ok()) << ended.error().message;
-  const auto shared = simulate_all(c.cluster, {&*graph});
+  const auto shared = simulate_all(simgrid_tier(), c.cluster, {&*graph});
   ASSERT_TRUE(shared.ok()) << shared.error().to_string();
   const auto table_of = [&](const std::vector<std::vector<int>>& order) {
     return table_of_slots(program, order).devices;
@@ -99,7 +99,7 @@ void check_case(const Case& c, uint64_t seed, int& refused) {
   ASSERT_TRUE(simulate_online(follow(fast), again).ok());
   expect_same_bits(again, fast);
   const TimedGraph followed = follow((*shared)[0]);
-  const auto shared_again = simulate_all(c.cluster, {&followed});
+  const auto shared_again = simulate_all(simgrid_tier(), c.cluster, {&followed});
   ASSERT_TRUE(shared_again.ok()) << shared_again.error().to_string();
   expect_same_bits((*shared_again)[0], (*shared)[0]);
 

@@ -142,7 +142,7 @@ TEST_F(FakeGpu, EveryFailureEndsTheRunAndSaysWhatWasAskedFor) {
   plan.stages = {{0, graph.nodes.size() / 2, {DeviceId(0)}},
                  {graph.nodes.size() / 2, graph.nodes.size(), {DeviceId(1)}}};
   plan.schedule = "streaming";
-  const CostTable costs(std::vector<CostSource>(2, Roofline{flops_per_second(1e9), bytes_per_second(1e9)}), "none");
+  const CostTable costs(std::vector<CostSourcePtr>(2, roofline(flops_per_second(1e9), bytes_per_second(1e9))), "none");
   const Program program = compile_program(kernels, plan, cluster, {HostId(0), HostId(1)}, &costs).value();
   const Job job = job_of(program, model.weights);
   fake_fail("", 0);

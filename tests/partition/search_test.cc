@@ -271,7 +271,7 @@ TEST(SearchCosts, CountsBytesOverEveryCut) {
   builder.output(builder.add(Op::Add, "add", {r1, r0}, {}).value());
   const Graph graph = std::move(builder).finish();
   const Cluster cluster = star(1, 1e6);
-  const CostTable table({Roofline{flops_per_second(1e9), bytes_per_second(1e9)}}, "scenario");
+  const CostTable table({roofline(flops_per_second(1e9), bytes_per_second(1e9))}, "scenario");
   const SearchCosts costs = search_costs(graph, 3, cluster, table).value();
   EXPECT_EQ(costs.cut_bytes, (std::vector<double>{40, 40, 80, 40}));
   EXPECT_EQ(costs.input_bytes, 40);
@@ -285,7 +285,7 @@ TEST(Search, IsDeterministicAndFastForResNet50OnFourMachines) {
   Model model = zoo_model("resnet50").value();
   const Graph graph = optimize(model.graph, model.weights).value();
   const Cluster cluster = star(4, 125e6);
-  const CostTable table(std::vector<CostSource>(4, Roofline{flops_per_second(1e11), bytes_per_second(1e10)}),
+  const CostTable table(std::vector<CostSourcePtr>(4, roofline(flops_per_second(1e11), bytes_per_second(1e10))),
                         "scenario");
   const SearchCosts costs = search_costs(graph, 16, cluster, table).value();
   const auto begin = std::chrono::steady_clock::now();

@@ -145,8 +145,8 @@ Lowered contract(const std::string& name) {
     cluster.devices.push_back({device.name, host, DeviceKind::cpu, device.memory, device.isa});
     cluster.links.push_back({"", host, HostId(0), bytes_per_second(1e6), seconds(1e-6), true});
   }
-  const Roofline roofline{flops_per_second(1e6), bytes_per_second(4e6)};
-  const CostTable costs(std::vector<CostSource>(cluster.devices.size(), roofline), "test.yaml");
+  const CostSourcePtr flat = roofline(flops_per_second(1e6), bytes_per_second(4e6));
+  const CostTable costs(std::vector<CostSourcePtr>(cluster.devices.size(), flat), "test.yaml");
   lowered.graph = build_timed_graph(lowered.program, lowered.dependencies, cluster, costs).value();
   return lowered;
 }
@@ -237,8 +237,8 @@ device B cpu host b isa v2 memory 4096
   cluster.devices = {{"A", HostId(0), DeviceKind::cpu, bytes(4096), Isa::v2},
                      {"B", HostId(1), DeviceKind::cpu, bytes(4096), Isa::v2}};
   cluster.links.push_back({"", HostId(0), HostId(1), bytes_per_second(1e6), seconds(1e-6), true});
-  const CostTable costs({Roofline{flops_per_second(1e9), bytes_per_second(32e6)},
-                         Roofline{flops_per_second(1e9), bytes_per_second(16e6)}},
+  const CostTable costs({roofline(flops_per_second(1e9), bytes_per_second(32e6)),
+                         roofline(flops_per_second(1e9), bytes_per_second(16e6))},
                         "test.yaml");  // 32 bytes: 1 us on A, 2 us on B
   one.graph = build_timed_graph(one.program, one.dependencies, cluster, costs).value();
   EXPECT_EQ(goal_text(one.program, one.dependencies, one.graph), R"(num_ranks 2

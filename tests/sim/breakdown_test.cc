@@ -164,7 +164,7 @@ TEST(Breakdown, PartsAddUpWhateverHappens) {
     noise.background.push_back({LinkId(0), 0.5, 1e-3, 1e-3});
     TimedGraph graph = one.graph;
     disturb(graph, noise, cluster, noise_keys(one.program, one.dependencies, one.graph, cluster), 1);
-    const auto noisy = simulate_all(cluster, {&graph});
+    const auto noisy = simulate_all(simgrid_tier(), cluster, {&graph});
     ASSERT_TRUE(noisy.ok()) << noisy.error().to_string();
     expect_whole(one, graph, noisy->front(), true, name + ", noise");
   }

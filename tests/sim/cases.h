@@ -56,8 +56,8 @@ inline Cluster star(int devices, double latency, double rate = link_rate, bool f
 }
 
 inline CostTable copies_at_8_mb_per_second(const Cluster& cluster) {
-  const Roofline roofline{flops_per_second(1e30), bytes_per_second(8e6)};
-  return CostTable(std::vector<CostSource>(cluster.devices.size(), roofline), "test.yaml");
+  const CostSourcePtr flat = roofline(flops_per_second(1e30), bytes_per_second(8e6));
+  return CostTable(std::vector<CostSourcePtr>(cluster.devices.size(), flat), "test.yaml");
 }
 
 struct Case {
@@ -95,7 +95,7 @@ inline Timing fast(const Case& one) {
 }
 
 inline Timing simgrid(const Case& one) {
-  auto timings = simulate_all(one.cluster, {&one.graph});
+  auto timings = simulate_all(simgrid_tier(), one.cluster, {&one.graph});
   EXPECT_TRUE(timings.ok()) << timings.error().to_string();
   return timings.ok() ? timings->front() : Timing{};
 }

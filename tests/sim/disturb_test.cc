@@ -20,7 +20,7 @@ TimedGraph disturbed(const Case& one, const Noise& noise, int run = 0) {
 }
 
 Timing simgrid_timing(const Case& one, const TimedGraph& graph) {
-  auto timings = simulate_all(one.cluster, {&graph});
+  auto timings = simulate_all(simgrid_tier(), one.cluster, {&graph});
   EXPECT_TRUE(timings.ok()) << timings.error().to_string();
   return timings.ok() ? timings->front() : Timing{};
 }
@@ -203,11 +203,12 @@ TEST(SimulateEach, DisturbsInTheChildAndKeepsTheOrder) {
   std::vector<double> makespans;
   const auto run = [&](size_t count, size_t stop_after) {
     makespans.clear();
-    const Status status = simulate_each(
-        one.cluster, count,
+    const Status status = simgrid_tier().simulate_each(
+        count,
         [&](size_t i) {
-          return Simulation{
-              &one.graph, [&, i](TimedGraph& graph) { disturb(graph, noise, one.cluster, keys, static_cast<int>(i)); }};
+          return Simulation{&one.graph, &one.cluster, [&, i](TimedGraph& graph) {
+                              disturb(graph, noise, one.cluster, keys, static_cast<int>(i));
+                            }};
         },
         [&](size_t i, const Timing& timing) {
           EXPECT_EQ(i, makespans.size());

@@ -82,7 +82,7 @@ TEST_P(EverySchedule, IsVerifiedAndTimedAlikeByBothTiers) {
       }
       const Cluster cluster = mesh(p);
       const CostTable costs(
-          std::vector<CostSource>(cluster.devices.size(), Roofline{flops_per_second(1e9), bytes_per_second(1e9)}),
+          std::vector<CostSourcePtr>(cluster.devices.size(), roofline(flops_per_second(1e9), bytes_per_second(1e9))),
           "test.yaml");
       auto program = compile_program(*network, plan, cluster, {HostId(0), HostId(0)}, &costs);
       if (!program.ok()) {
@@ -109,7 +109,7 @@ TEST_P(EverySchedule, IsVerifiedAndTimedAlikeByBothTiers) {
   for (const auto& [devices, all] : cases) {
     std::vector<const TimedGraph*> graphs;
     for (const testing::Case& one : all) graphs.push_back(&one.graph);
-    const auto judged = simulate_all(all[0].cluster, graphs);
+    const auto judged = simulate_all(simgrid_tier(), all[0].cluster, graphs);
     ASSERT_TRUE(judged.ok()) << judged.error().to_string();
     for (size_t i = 0; i < all.size(); ++i) {
       const Timing fast = testing::fast(all[i]);
@@ -133,7 +133,7 @@ TEST(Sequential, OneMicroBatchIsUnderWayAtATime) {
     }
     const Cluster cluster = mesh(3);
     const CostTable costs(
-        std::vector<CostSource>(cluster.devices.size(), Roofline{flops_per_second(1e9), bytes_per_second(1e9)}), "");
+        std::vector<CostSourcePtr>(cluster.devices.size(), roofline(flops_per_second(1e9), bytes_per_second(1e9))), "");
     const auto network = choose_kernels(testing::layers(3, 2, 8), {Isa::v3});
     ASSERT_TRUE(network.ok());
     testing::Case one;

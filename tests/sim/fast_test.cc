@@ -84,7 +84,7 @@ TEST(Fast, DevicesOfOneMachineSlowEachOtherDown) {
   for (const bool judged : {false, true}) {
     Timing timing;
     if (judged) {
-      auto timings = simulate_all({}, {&graph});
+      auto timings = simulate_all(simgrid_tier(), {}, {&graph});
       ASSERT_TRUE(timings.ok()) << timings.error().message;
       timing = (*timings)[0];
     } else {

@@ -43,7 +43,7 @@ OnlineCase online_case(const std::string& text, Cluster cluster) {
 }
 
 Timing in_simgrid(const Cluster& cluster, const TimedGraph& graph) {
-  auto timings = simulate_all(cluster, {&graph});
+  auto timings = simulate_all(simgrid_tier(), cluster, {&graph});
   EXPECT_TRUE(timings.ok()) << timings.error().to_string();
   return timings.ok() ? timings->front() : Timing{};
 }
@@ -267,7 +267,7 @@ TEST(OnlineRun, NobodyChoosing) {
   EXPECT_EQ(status.error().message,
             "online policy never left every device waiting; device 0 could run 0F0, 0F1, 0F2, 0F3, 0F4");
   EXPECT_TRUE(std::isinf(in_fast(c.one.cluster, c.one.graph).makespan));
-  const auto shared = simulate_all(c.one.cluster, {&c.one.graph});
+  const auto shared = simulate_all(simgrid_tier(), c.one.cluster, {&c.one.graph});
   ASSERT_FALSE(shared.ok());
   EXPECT_THAT(shared.error().message, HasSubstr("online policy never left every device waiting"));
 }

@@ -20,7 +20,7 @@ Both simulate(const Sequence& sequence, const Cluster& cluster) {
       value_of(build_timed_graph(sequence.program, sequence.dependencies, cluster, copies_at_8_mb_per_second(cluster)));
   Both both;
   simulate_fast(graph, both.fast);
-  both.simgrid = value_of(simulate_all(cluster, {&graph})).front();
+  both.simgrid = value_of(simulate_all(simgrid_tier(), cluster, {&graph})).front();
   expect_same(both.fast, both.simgrid, 1e-9, "tiers");
   both.trace = to_trace(sequence.program, sequence.dependencies, graph, both.simgrid);
   return both;

@@ -28,7 +28,7 @@ long simulation_bytes(const Cluster& cluster, const TimedGraph& graph) {
   const pid_t process = ::fork();
   if (process == 0) {
     const long born_with = resident_bytes();
-    const auto timings = simulate_all(cluster, {&graph});
+    const auto timings = simulate_all(simgrid_tier(), cluster, {&graph});
     if (!timings.ok()) std::fprintf(stderr, "%s\n", timings.error().to_string().c_str());
     rusage used{};
     ::getrusage(RUSAGE_CHILDREN, &used);

@@ -236,8 +236,9 @@ TEST(SimGrid, AgreesWithFastTierWithoutContention) {
 TEST(SimGrid, IsDeterministic) {
   const Case shared = make_case(two_senders(1000, 3000), star(3, 1 * ms));
   const Case queue = make_case(two_receivers(1), star(3, 1 * ms));
-  const auto alone = simulate_all(shared.cluster, {&shared.graph});
-  const auto company = simulate_all(shared.cluster, {&queue.graph, &shared.graph, &queue.graph, &shared.graph});
+  const auto alone = simulate_all(simgrid_tier(), shared.cluster, {&shared.graph});
+  const auto company =
+      simulate_all(simgrid_tier(), shared.cluster, {&queue.graph, &shared.graph, &queue.graph, &shared.graph});
   ASSERT_TRUE(alone.ok() && company.ok());
   for (const size_t i : {size_t{1}, size_t{3}}) {
     EXPECT_EQ((*company)[i].finish, (*alone)[0].finish);
@@ -249,12 +250,12 @@ TEST(SimGrid, IsDeterministic) {
 
 TEST(SimGrid, NothingToDo) {
   const Cluster cluster = chain(1, 0);
-  const auto none = simulate_all(cluster, {});
+  const auto none = simulate_all(simgrid_tier(), cluster, {});
   ASSERT_TRUE(none.ok());
   EXPECT_TRUE(none->empty());
   TimedGraph empty;
   empty.edge_begin = {0};
-  const auto timing = simulate_all(cluster, {&empty});
+  const auto timing = simulate_all(simgrid_tier(), cluster, {&empty});
   ASSERT_TRUE(timing.ok()) << timing.error().to_string();
   EXPECT_EQ(timing->front().makespan, 0);
 }
@@ -264,11 +265,11 @@ TEST(SimGrid, TroubleIsAnError) {
   const Case good = make_case(two_senders(1000, 1000), star(3, 0));
   Cluster broken = good.cluster;
   for (Link& link : broken.links) link.bandwidth = bytes_per_second(-1);
-  const auto timings = simulate_all(broken, {&good.graph, &good.graph, &good.graph});
+  const auto timings = simulate_all(simgrid_tier(), broken, {&good.graph, &good.graph, &good.graph});
   ASSERT_FALSE(timings.ok());
   EXPECT_EQ(timings.error().kind, ErrorKind::failed);
   EXPECT_THAT(timings.error().message, HasSubstr("simulation 1 of 3"));
-  EXPECT_TRUE(simulate_all(good.cluster, {&good.graph}).ok());
+  EXPECT_TRUE(simulate_all(simgrid_tier(), good.cluster, {&good.graph}).ok());
 }
 
 // What waits for ever is reported, not left out: a start that waits for itself.
@@ -277,7 +278,7 @@ TEST(SimGrid, ActivitiesLeftOverAreAnError) {
   const auto last = static_cast<uint32_t>(one.graph.activities.size() - 1);
   one.graph.edges.push_back({last, Event::delivered, Gate::start});
   ++one.graph.edge_begin.back();
-  const auto timings = simulate_all(one.cluster, {&one.graph});
+  const auto timings = simulate_all(simgrid_tier(), one.cluster, {&one.graph});
   ASSERT_FALSE(timings.ok());
   EXPECT_THAT(timings.error().message, HasSubstr("1 of 3 activities left"));
 }

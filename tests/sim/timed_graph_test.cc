@@ -189,7 +189,8 @@ TEST(TimedGraph, MissingCostsAreErrors) {
   wanted.kernel = choose_kernel(wanted, Isa::v3).value();
   const auto build = [&](const std::string& last, const Profile& profile) {
     const Program program = parse(fmt::format(relu, wanted.kernel, last));
-    return build_timed_graph(program, dependencies(program).value(), cluster, CostTable({profile}, "mine.yaml"));
+    return build_timed_graph(program, dependencies(program).value(), cluster,
+                             CostTable({measured(profile)}, "mine.yaml"));
   };
   const std::string second = fmt::format("y = Relu(t) kernel {} as \"relu2\"", wanted.kernel);
 

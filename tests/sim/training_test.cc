@@ -56,8 +56,8 @@ testing::Case timed(Program program, Cluster cluster, const CostTable& costs) {
 }
 
 CostTable rooflines(const Cluster& cluster) {
-  const Roofline roofline{flops_per_second(1e9), bytes_per_second(1e9)};
-  return CostTable(std::vector<CostSource>(cluster.devices.size(), roofline), "test.yaml");
+  const CostSourcePtr flat = roofline(flops_per_second(1e9), bytes_per_second(1e9));
+  return CostTable(std::vector<CostSourcePtr>(cluster.devices.size(), flat), "test.yaml");
 }
 
 TEST(TrainingSimulation, TiersAgreeWhereNothingContends) {
@@ -103,7 +103,7 @@ CostTable measured(const Program& program, const Cluster& cluster, double f, dou
       }
     }
   }
-  return CostTable(std::vector<CostSource>(cluster.devices.size(), profile), "test.yaml");
+  return CostTable(std::vector<CostSourcePtr>(cluster.devices.size(), measured(profile)), "test.yaml");
 }
 
 TEST(TrainingSimulation, TheBubbleIsWhatThePapersSayWhenMessagesAreFree) {
@@ -188,7 +188,7 @@ TEST(TrainingSimulation, AnUpdateThatWasNotMeasuredIsAnErrorThatSaysSo) {
   for (const ComputeDesc& desc : program.descs) {
     if (!is_update(desc.op)) profile.kernels[profile_key(desc, 1)] = {seconds(1), seconds(0), 1};
   }
-  const CostTable costs({profile}, "test.yaml");
+  const CostTable costs({measured(profile)}, "test.yaml");
   const auto graph = build_timed_graph(program, dependencies(program).value(), cluster, costs);
   ASSERT_FALSE(graph.ok());
   EXPECT_THAT(graph.error().message, HasSubstr("without_updates.json has no measurement of"));

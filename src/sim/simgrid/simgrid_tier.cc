@@ -1,3 +1,5 @@
+#include "sim/simgrid/simgrid_tier.h"
+
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -18,7 +20,6 @@
 #include "base/child_process.h"
 #include "base/cores.h"
 #include "sim/simgrid/engine.h"
-#include "sim/simgrid/simgrid_tier.h"
 
 namespace nlsplit {
 namespace {
@@ -61,7 +62,7 @@ std::vector<std::vector<double>*> parts(Timing& timing, bool online) {
 }
 
 // Never returns, and runs none of the parent's exit handlers.
-[[noreturn]] void child(const Simulation& simulation, const Cluster& cluster, char* shared, int words) {
+[[noreturn]] void child(const Simulation& simulation, char* shared, int words) {
   // SimGrid flushes and prints when it likes: what it says goes to the parent, and never to the parent's output.
   const int nowhere = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
   if (nowhere >= 0) ::dup2(nowhere, STDOUT_FILENO);
@@ -72,9 +73,9 @@ std::vector<std::vector<double>*> parts(Timing& timing, bool online) {
   if (simulation.disturb) {
     TimedGraph disturbed = *simulation.graph;
     simulation.disturb(disturbed);
-    status = run_engine(disturbed, cluster, timing);
+    status = run_engine(disturbed, *simulation.cluster, timing);
   } else {
-    status = run_engine(*simulation.graph, cluster, timing);
+    status = run_engine(*simulation.graph, *simulation.cluster, timing);
   }
   if (status.ok()) {
     auto* values = reinterpret_cast<double*>(shared + sizeof(Header));
@@ -112,7 +113,7 @@ struct Job {
   int words = -1;  // where its standard error can be read, without blocking
 };
 
-Result<Job> start(const Cluster& cluster, const Simulation& simulation, size_t index) {
+Result<Job> start(const Simulation& simulation, size_t index) {
   const size_t activities = simulation.graph->activities.size();
   const bool online = simulation.graph->online.has_value();
   Timing empty;
@@ -129,7 +130,7 @@ Result<Job> start(const Cluster& cluster, const Simulation& simulation, size_t i
   const pid_t parent = ::getpid();
   job.process = ::fork();
   if (job.process == 0) die_with(parent);
-  if (job.process == 0) child(simulation, cluster, job.shared.data(), pipe[1]);
+  if (job.process == 0) child(simulation, job.shared.data(), pipe[1]);
   const int fork_errno = errno;
   ::close(pipe[1]);
   job.words = pipe[0];
@@ -169,52 +170,59 @@ Result<Timing> collect(const Job& job) {
   return timing;
 }
 
+class SimGridTier final : public Tier {
+ public:
+  std::string_view name() const override { return "simgrid"; }
+  std::string_view title() const override { return "SimGrid"; }
+  bool shares_links() const override { return true; }
+
+  Status simulate(const Simulation& simulation, Timing& timing) const override {
+    return simulate_each(
+        1, [&](size_t) { return simulation; },
+        [&](size_t, Timing result) {
+          timing = std::move(result);
+          return true;
+        });
+  }
+
+  Status simulate_each(size_t count, const std::function<Simulation(size_t)>& simulation,
+                       const std::function<bool(size_t, Timing)>& take) const override {
+    std::deque<Job> running;
+    const size_t width = core_count();
+    std::optional<Error> trouble;
+    bool go_on = true;
+    const auto collect_first = [&] {
+      const Job job = std::move(running.front());
+      running.pop_front();
+      auto timing = collect(job);  // also after trouble: nobody is left behind
+      if (timing) {
+        go_on = go_on && take(job.index, std::move(timing).value());
+      } else if (!trouble) {
+        trouble = timing.error();
+        trouble->message = fmt::format("simulation {} of {}: {}", job.index + 1, count, trouble->message);
+      }
+    };
+    for (size_t i = 0; i < count && !trouble && go_on; ++i) {
+      if (running.size() >= width) collect_first();
+      if (trouble || !go_on) break;
+      auto job = start(simulation(i), i);
+      if (job) {
+        running.push_back(std::move(job).value());
+      } else {
+        trouble = job.error();
+      }
+    }
+    while (!running.empty()) collect_first();
+    if (trouble) return *std::move(trouble);
+    return ok_status();
+  }
+};
+
 }  // namespace
 
-Status simulate_each(const Cluster& cluster, size_t count, const std::function<Simulation(size_t)>& simulation,
-                     const std::function<bool(size_t, Timing)>& take) {
-  std::deque<Job> running;
-  const size_t width = core_count();
-  std::optional<Error> trouble;
-  bool go_on = true;
-  const auto collect_first = [&] {
-    const Job job = std::move(running.front());
-    running.pop_front();
-    auto timing = collect(job);  // also after trouble: nobody is left behind
-    if (timing) {
-      go_on = go_on && take(job.index, std::move(timing).value());
-    } else if (!trouble) {
-      trouble = timing.error();
-      trouble->message = fmt::format("simulation {} of {}: {}", job.index + 1, count, trouble->message);
-    }
-  };
-  for (size_t i = 0; i < count && !trouble && go_on; ++i) {
-    if (running.size() >= width) collect_first();
-    if (trouble || !go_on) break;
-    auto job = start(cluster, simulation(i), i);
-    if (job) {
-      running.push_back(std::move(job).value());
-    } else {
-      trouble = job.error();
-    }
-  }
-  while (!running.empty()) collect_first();
-  if (trouble) return *std::move(trouble);
-  return ok_status();
-}
-
-Result<std::vector<Timing>> simulate_all(const Cluster& cluster, const std::vector<const TimedGraph*>& graphs) {
-  std::vector<Timing> timings(graphs.size());
-  RETURN_IF_ERROR(simulate_each(
-      cluster, graphs.size(),
-      [&](size_t i) {
-        return Simulation{graphs[i], {}};
-      },
-      [&](size_t i, Timing timing) {
-        timings[i] = std::move(timing);
-        return true;
-      }));
-  return timings;
+const Tier& simgrid_tier() {
+  static const SimGridTier tier;
+  return tier;
 }
 
 }  // namespace nlsplit

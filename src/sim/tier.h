@@ -1,0 +1,43 @@
+// Tier: what times a TimedGraph. Two exist (sim/tiers/tiers.h): the fast one, without contention, and SimGrid.
+//
+//   const Tier& tier = *find_tier("simgrid");
+//   ASSIGN_OR_RETURN(const std::vector<Timing> timings, simulate_all(tier, cluster, {&graph_a, &graph_b}));
+#pragma once
+
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "cost/cluster.h"
+#include "sim/timed_graph.h"
+
+namespace nlsplit {
+
+struct Simulation {
+  const TimedGraph* graph = nullptr;
+  const Cluster* cluster = nullptr;               // that the graph was built for
+  std::function<void(TimedGraph&)> disturb = {};  // what to do to a copy of the graph first; may be empty
+};
+
+class Tier {
+ public:
+  virtual ~Tier() = default;
+  virtual std::string_view name() const = 0;   // what users write
+  virtual std::string_view title() const = 0;  // what tables say
+  // Whether messages on one link slow each other down. If not, TimedGraph::courses change nothing.
+  virtual bool shares_links() const = 0;
+
+  // Errors: an online policy left every device waiting; what the tier itself refuses.
+  virtual Status simulate(const Simulation& simulation, Timing& timing) const = 0;
+
+  // Asks for simulations 0 … count-1 in this order, and gives each timing to `take`, in this order too. `take` answers
+  // whether to go on; if not, those under way are waited for and forgotten. Errors name the first simulation that
+  // failed. Unless a tier says otherwise: simulate() on all cores at once.
+  virtual Status simulate_each(size_t count, const std::function<Simulation(size_t)>& simulation,
+                               const std::function<bool(size_t, Timing)>& take) const;
+};
+
+Result<std::vector<Timing>> simulate_all(const Tier& tier, const Cluster& cluster,
+                                         const std::vector<const TimedGraph*>& graphs);
+
+}  // namespace nlsplit

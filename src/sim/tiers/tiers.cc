@@ -1,0 +1,31 @@
+#include "sim/tiers/tiers.h"
+
+#include <array>
+
+#include "sim/fast.h"
+#include "sim/simgrid/simgrid_tier.h"
+
+namespace nlsplit {
+
+std::span<const Tier* const> all_tiers() {
+  static const std::array<const Tier*, 2> tiers = {
+      &fast_tier(),
+      &simgrid_tier(),
+  };
+  return tiers;
+}
+
+std::vector<std::string> tier_names() {
+  std::vector<std::string> names;
+  for (const Tier* tier : all_tiers()) names.emplace_back(tier->name());
+  return names;
+}
+
+const Tier* find_tier(std::string_view name) {
+  for (const Tier* tier : all_tiers()) {
+    if (tier->name() == name) return tier;
+  }
+  return nullptr;
+}
+
+}  // namespace nlsplit

@@ -1,0 +1,17 @@
+// All tiers of the simulator. To add one: a file here with its class, and a row in tiers.cc.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sim/tier.h"
+
+namespace nlsplit {
+
+std::span<const Tier* const> all_tiers();
+std::vector<std::string> tier_names();
+const Tier* find_tier(std::string_view name);  // nullptr: there is none of this name
+
+}  // namespace nlsplit
