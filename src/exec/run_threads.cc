@@ -5,44 +5,43 @@
 #include <optional>
 #include <thread>
 
-#include "exec/transport_threads.h"
-
 namespace nlsplit {
 
 namespace {
 
 // `one(job, transport)` on a thread for each device; rank 0's has the job, the others' have nothing.
 template <class T, class One>
-Result<T> on_threads(size_t devices, Bytes eager_limit, const Job& job, const RunOptions& options, const One& one) {
+Result<T> on_threads(size_t devices, Bytes eager_limit, const Job& job, const RunOptions& options, MakeWorld make_world,
+                     const One& one) {
   if (devices == 0) return invalid_input("a program without devices");
-  ThreadWorld world(static_cast<int>(devices), eager_limit, options.on_failure);
+  const std::unique_ptr<World> world = make_world(static_cast<int>(devices), eager_limit, options.on_failure);
   std::vector<std::optional<Result<T>>> results(devices);
   std::vector<std::thread> threads;
   const Job nothing;
   for (size_t d = 1; d < devices; ++d) {
-    threads.emplace_back([&, d] { results[d].emplace(one(nothing, world.endpoint(static_cast<int>(d)))); });
+    threads.emplace_back([&, d] { results[d].emplace(one(nothing, world->endpoint(static_cast<int>(d)))); });
   }
-  results[0].emplace(one(job, world.endpoint(0)));
+  results[0].emplace(one(job, world->endpoint(0)));
   for (std::thread& thread : threads) thread.join();
   if (results[0]->ok()) return std::move(**results[0]);
   // What happened first, whoever saw it.
-  return world.failure().value_or(results[0]->error());
+  return world->failure().value_or(results[0]->error());
 }
 
 }  // namespace
 
-Result<RunResult> run_threads(const Program& program, const Job& job, const RunOptions& options) {
+Result<RunResult> run_threads(const Program& program, const Job& job, const RunOptions& options, MakeWorld make_world) {
   return on_threads<RunResult>(
-      program.devices.size(), program.eager_limit, job, options,
+      program.devices.size(), program.eager_limit, job, options, make_world,
       [&](const Job& own, Transport& transport) { return run(program, own, transport, options); });
 }
 
 Result<SessionResult> run_session_threads(const Session& session, const Job& job, const ChooseNext& choose,
-                                          const RunOptions& options) {
+                                          const RunOptions& options, MakeWorld make_world) {
   if (session.programs.empty()) return invalid_input("a session without programs");
   const Program& first = session.programs.front();
   return on_threads<SessionResult>(
-      first.devices.size(), first.eager_limit, job, options,
+      first.devices.size(), first.eager_limit, job, options, make_world,
       [&](const Job& own, Transport& transport) { return run_session(session, own, choose, transport, options); });
 }
 

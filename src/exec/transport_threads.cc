@@ -218,4 +218,8 @@ std::optional<Error> ThreadWorld::failure() const {
   return shared_->why;
 }
 
+std::unique_ptr<World> make_thread_world(int size, Bytes eager_limit, std::function<void(const Error&)> on_failure) {
+  return std::make_unique<ThreadWorld>(size, eager_limit, std::move(on_failure));
+}
+
 }  // namespace nlsplit

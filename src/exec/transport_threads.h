@@ -13,17 +13,16 @@
 #include <vector>
 
 #include "base/units.h"
-#include "exec/transport.h"
+#include "exec/transport_kind.h"
 
 namespace nlsplit {
 
-class ThreadWorld {
+class ThreadWorld final : public World {
  public:
-  // `on_failure`: told the first reason for an abort(), on the thread that found it, before anybody else knows.
   ThreadWorld(int size, Bytes eager_limit, std::function<void(const Error&)> on_failure = nullptr);
-  ~ThreadWorld();
-  Transport& endpoint(int rank);
-  std::optional<Error> failure() const;  // why the first abort() happened
+  ~ThreadWorld() override;
+  Transport& endpoint(int rank) override;
+  std::optional<Error> failure() const override;
 
  private:
   struct Shared;
@@ -31,5 +30,7 @@ class ThreadWorld {
   std::unique_ptr<Shared> shared_;
   std::vector<std::unique_ptr<Endpoint>> endpoints_;
 };
+
+std::unique_ptr<World> make_thread_world(int size, Bytes eager_limit, std::function<void(const Error&)> on_failure);
 
 }  // namespace nlsplit

@@ -30,6 +30,15 @@ std::string own_words(const std::string& said) {
 
 }  // namespace
 
+void add_transport_option(CLI::App& command, const TransportKind*& transport) {
+  command
+      .add_option_function<std::string>(
+          "--transport", [&transport](const std::string& name) { transport = find_transport(name); },
+          about_transports())
+      ->type_name("NAME")
+      ->check(CLI::IsMember(transport_names()));
+}
+
 void add_launch_options(CLI::App& command, LaunchArguments& arguments) {
   command
       .add_option("--mpirun", arguments.mpirun,
@@ -39,8 +48,7 @@ void add_launch_options(CLI::App& command, LaunchArguments& arguments) {
       .add_flag("--on-hosts", arguments.on_hosts,
                 "Start each device's rank on the host of that name (default: where mpirun likes)")
       ->envname("NLBENCH_ON_HOSTS");
-  command.add_option("--transport", arguments.transport, "mpi (default), or threads: all devices in one process")
-      ->check(CLI::IsMember({"mpi", "threads"}));
+  add_transport_option(command, arguments.transport);
   command.add_option("--polling", arguments.polling, "As of nlbench run (default auto)")
       ->check(CLI::IsMember({"auto", "spin", "sleep"}))
       ->envname("NLBENCH_POLLING");
@@ -53,10 +61,10 @@ Status check(const LaunchArguments& arguments) {
 
 Result<ChildEnd> launch(const LaunchArguments& arguments, const std::string& dir, const std::vector<std::string>& hosts,
                         const std::vector<std::string>& options) {
-  std::vector<std::string> run = {own_program(),    "run", dir, "--transport", arguments.transport, "--polling",
-                                  arguments.polling};
+  std::vector<std::string> run = {
+      own_program(), "run", dir, "--transport", std::string(arguments.transport->name), "--polling", arguments.polling};
   run.insert(run.end(), options.begin(), options.end());
-  if (arguments.transport == "threads") return run_child(run, {.quietly = true, .on_parents_death = SIGTERM});
+  if (arguments.transport->make_world != nullptr) return run_child(run, {.quietly = true, .on_parents_death = SIGTERM});
   // Nobody else can say what only our ranks know.
   const std::string token = hex16(std::random_device()() | uint64_t{std::random_device()()} << 32);
   run.insert(run.end(), {"--supervised", token});

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "exec/transports/transports.h"
 #include "tools/nlbench_child.h"
 
 namespace CLI {
@@ -16,9 +17,13 @@ namespace nlsplit {
 inline constexpr double mpirun_ends_within_s = 3;
 
 struct LaunchArguments {
-  std::string mpirun = "mpirun --oversubscribe", transport = "mpi", polling = "auto";
+  std::string mpirun = "mpirun --oversubscribe", polling = "auto";
+  const TransportKind* transport = &all_transports().front();
   bool on_hosts = false;
 };
+
+// The option --transport.
+void add_transport_option(CLI::App& command, const TransportKind*& transport);
 
 // Options --mpirun, --on-hosts, --transport, --polling. All but --transport also from the environment, NLBENCH_MPIRUN,
 // NLBENCH_ON_HOSTS and NLBENCH_POLLING, so that who sets up a cluster can say how to start ranks on it.

@@ -3,10 +3,8 @@
 
 #include <CLI/CLI.hpp>
 #include <atomic>
-#include <charconv>
 #include <chrono>
 #include <cstdlib>
-#include <cstring>
 #include <ctime>
 #include <functional>
 #include <memory>
@@ -16,13 +14,13 @@
 #include "base/file.h"
 #include "base/units.h"
 #include "exec/collectives.h"
-#include "exec/mpi/transport_mpi.h"
 #include "exec/run_threads.h"
 #include "program/text.h"
 #include "report/chrome_trace.h"
 #include "schedule/pipeline_csv.h"
 #include "tools/exit.h"
 #include "tools/nlbench_commands.h"
+#include "tools/nlbench_launch.h"
 #include "tools/nlbench_report.h"
 #include "tools/terminal.h"
 
@@ -31,7 +29,8 @@ namespace {
 
 struct RunArguments {
   JobArguments job;
-  std::string output, json, trace, decisions, supervised, duration, transport = "mpi", polling = "auto";
+  std::string output, json, trace, decisions, supervised, duration, polling = "auto";
+  const TransportKind* transport = &all_transports().front();
   std::string flight;
   std::string gpu_missing = "cpu", gpu_graphs = "on", gpu_messages = "auto", gpu_backend;
   bool check = false, hosts = false, places = false;
@@ -121,7 +120,7 @@ void save_finished(const RunArguments& arguments, Finished& finished, const std:
   const std::unique_lock lock(finished.mutex, std::chrono::system_clock::now() + std::chrono::seconds(1));
   if (!lock.owns_lock() || finished.reported || finished.makespans_s.empty()) return;
   write_after_interrupt();
-  const IncompleteRun run{&*finished.program, finished.makespans_s, arguments.transport, why};
+  const IncompleteRun run{&*finished.program, finished.makespans_s, std::string(arguments.transport->name), why};
   if (!arguments.json.empty()) {
     if (const Status written = write_file(arguments.json, report_json(run)); !written.ok()) report(written.error());
   }
@@ -172,7 +171,7 @@ Status check_places(const RunArguments& arguments) {
 Status conclude(const RunArguments& arguments, const LoadedJob& job, const RunResult& result, const RunOptions& options,
                 Finished& finished, const std::function<void(const Error&)>& on_overdue) {
   clear_progress();
-  RunReport report{&job.saved, &result, arguments.transport, std::nullopt};
+  RunReport report{&job.saved, &result, std::string(arguments.transport->name), std::nullopt};
   if (arguments.check) {
     ASSIGN_OR_RETURN(report.check, check_against_unsplit(job, result, arguments.tolerance, options));
   }
@@ -255,7 +254,7 @@ Status run_in_threads(const RunArguments& arguments, RunOptions options, FlightR
   options.on_stuck = on_stuck;
   ASSIGN_OR_RETURN(const LoadedJob job, begin(arguments, folder));
   keep_in(finished, job.saved.program, options);
-  const auto result = run_threads(job.saved.program, job_of(job), options);
+  const auto result = run_threads(job.saved.program, job_of(job), options, arguments.transport->make_world);
   if (!result) {
     save_finished(arguments, finished, result.error().message);
     Error why = result.error();
@@ -266,8 +265,8 @@ Status run_in_threads(const RunArguments& arguments, RunOptions options, FlightR
 }
 
 // All ranks come to the same answer; rank 0 alone reads, writes and prints.
-Status run_over_mpi(const RunArguments& arguments, RunOptions options, Transport& transport,
-                    std::optional<TemporaryFolder>& folder, Finished& finished) {
+Status run_over_ranks(const RunArguments& arguments, RunOptions options, Transport& transport,
+                      std::optional<TemporaryFolder>& folder, Finished& finished) {
   // Without a heartbeat nobody knows whether rank 0 still works.
   Waiting patient{arguments.heartbeat_s > 0 ? arguments.deadlines.prepare_s : 0, interrupted, "the planning"};
   Liveness& liveness = transport.liveness();
@@ -312,18 +311,6 @@ Status run_over_mpi(const RunArguments& arguments, RunOptions options, Transport
   return agree(transport, mine, patient);
 }
 
-constexpr const char* rank_variable = "OMPI_COMM_WORLD_RANK";
-
-bool is_rank() { return std::getenv(rank_variable) != nullptr; }
-
-// A number that mpirun gives its processes; 0 without mpirun.
-int number_by_mpirun(const char* name) {
-  const char* text = std::getenv(name);
-  int rank = 0;
-  if (text != nullptr) std::from_chars(text, text + std::strlen(text), rank);
-  return rank;
-}
-
 int finish(const Status& status, bool speaks) {
   clear_progress();
   if (interrupted()) {
@@ -340,30 +327,31 @@ void say_end(const RunArguments& arguments, int code) {
 }
 
 int run_command(const RunArguments& arguments) {
-  catch_interrupts(1, !is_rank());
+  const TransportKind& kind = *arguments.transport;
+  const LaunchedAs as = kind.launched_as != nullptr ? kind.launched_as() : LaunchedAs{};
+  catch_interrupts(1, !as.by_launcher);
   auto options = options_of(arguments);
   if (!options) return report(options.error());
   if (arguments.hosts) return finish(print_hosts(arguments), true);
   // Beyond the end of this function: another thread may end the process at any time.
   static FlightRecords records(flight_dir(arguments), run_id());
   record_crashes(records);
-  if (arguments.transport == "threads") return finish(run_in_threads(arguments, *options, records), true);
+  if (kind.make_world != nullptr) return finish(run_in_threads(arguments, *options, records), true);
 
   std::optional<TemporaryFolder> folder;
-  MpiOptions mpi;
-  mpi.polling = arguments.polling == "spin"    ? Polling::spin
-                : arguments.polling == "sleep" ? Polling::sleep
-                                               : Polling::automatic;
-  std::atomic<int> rank{number_by_mpirun("OMPI_COMM_WORLD_RANK")};
+  TransportOptions start;
+  start.polling = arguments.polling == "spin"    ? Polling::spin
+                  : arguments.polling == "sleep" ? Polling::sleep
+                                                 : Polling::automatic;
+  std::atomic<int> rank{as.rank};
   std::atomic<bool> started{false};
-  mpi.program = "nlbench " NLS_VERSION;
-  mpi.rank = rank;
-  mpi.is_first_on_host = number_by_mpirun("OMPI_COMM_WORLD_LOCAL_RANK") == 0;
-  mpi.heartbeat_s = arguments.heartbeat_s;
-  mpi.start_timeout_s = arguments.start_timeout_s;
-  mpi.notice = options->notice;
+  start.program = "nlbench " NLS_VERSION;
+  start.as = as;
+  start.heartbeat_s = arguments.heartbeat_s;
+  start.start_timeout_s = arguments.start_timeout_s;
+  start.notice = options->notice;
   Finished finished;
-  mpi.last_words = [&](Error why, bool speaks) {
+  start.last_words = [&](Error why, bool speaks) {
     if (started && exit_code(why) != 2) write_flight(arguments, records, why);
     clear_progress();
     if (folder) folder->remove();
@@ -378,14 +366,14 @@ int run_command(const RunArguments& arguments) {
     if (speaks || rank == 0) say_end(arguments, code);
     return code;
   };
-  auto transport = start_mpi(std::move(mpi));
+  auto transport = kind.start(std::move(start));
   if (!transport) return report(transport.error());
   rank = (*transport)->rank();
   started = true;
   options->flight = &records;
   (*transport)->liveness().record_in(&records.of(rank, (*transport)->size()));
   if (rank == 0 && !arguments.supervised.empty()) std::fputs(started_line(arguments.supervised).c_str(), stderr);
-  const Status status = run_over_mpi(arguments, *options, **transport, folder, finished);
+  const Status status = run_over_ranks(arguments, *options, **transport, folder, finished);
   say_end(arguments, interrupted() ? exit_interrupted : status.ok() ? 0 : exit_code(status.error()));
   if (interrupted())
     (*transport)->abort(failed("interrupted"));  // the others may be anywhere: not the time for MPI_Finalize
@@ -485,10 +473,7 @@ void add_run_command(CLI::App& app, int& code) {
       "Write which slots every device ran in which order in the median execution, as PyTorch's pipeline CSV: an "
       "online plan\n"
       "can `replay` it (docs/schedules.md)");
-  command
-      ->add_option("--transport", a->transport,
-                   "mpi: a rank a device (default); threads: all devices in this process, without mpirun")
-      ->check(CLI::IsMember({"mpi", "threads"}));
+  add_transport_option(*command, a->transport);
   command
       ->add_option("--polling", a->polling,
                    "How a rank waits for messages. sleep: 50 to 500 us between looks; spin: a core of its own; auto: "

@@ -10,19 +10,20 @@
 
 #include "base/file.h"
 #include "exec/collectives.h"
-#include "exec/mpi/transport_mpi.h"
 #include "exec/run_threads.h"
 #include "report/table.h"
 #include "tools/exit.h"
 #include "tools/nlbench_commands.h"
 #include "tools/nlbench_job.h"
+#include "tools/nlbench_launch.h"
 #include "tools/terminal.h"
 
 namespace nlsplit {
 namespace {
 
 struct SessionArguments {
-  std::string session, sequence, weights, output, json, transport = "mpi";
+  std::string session, sequence, weights, output, json;
+  const TransportKind* transport = &all_transports().front();
   std::vector<std::string> inputs;
   uint64_t seed = 1;
   double watchdog_s = 10, heartbeat_s = 10;
@@ -123,13 +124,14 @@ RunOptions options_of(const SessionArguments& arguments) {
 
 Status over_threads(const SessionArguments& arguments) {
   ASSIGN_OR_RETURN(const LoadedSession loaded, load_session(arguments));
-  ASSIGN_OR_RETURN(const SessionResult result, run_session_threads(loaded.session, loaded.job(),
-                                                                   choose_from(loaded.choices), options_of(arguments)));
+  ASSIGN_OR_RETURN(const SessionResult result,
+                   run_session_threads(loaded.session, loaded.job(), choose_from(loaded.choices), options_of(arguments),
+                                       arguments.transport->make_world));
   return conclude(arguments, loaded.session, result);
 }
 
 // All ranks come to the same answer; rank 0 alone reads, writes and prints.
-Status over_mpi(const SessionArguments& arguments, Transport& transport) {
+Status over_ranks(const SessionArguments& arguments, Transport& transport) {
   const Waiting waiting{300, interrupted, "rank 0's files"};
   std::optional<Result<LoadedSession>> loaded;
   Status mine;
@@ -167,22 +169,23 @@ int end(const Status& status, bool speaks) {
 }
 
 int session_command(const SessionArguments& arguments) {
-  catch_interrupts(1, arguments.transport == "threads");
-  if (arguments.transport == "threads") return end(over_threads(arguments), true);
+  const bool in_threads = arguments.transport->make_world != nullptr;
+  catch_interrupts(1, in_threads);
+  if (in_threads) return end(over_threads(arguments), true);
   std::atomic<bool> is_first{false};
-  MpiOptions mpi;
-  mpi.last_words = [&is_first](const Error& why, bool speaks) {
+  TransportOptions start;
+  start.last_words = [&is_first](const Error& why, bool speaks) {
     // A rank that is gone makes mpirun end the others: that is no interrupt.
     if (why.kind == ErrorKind::lost || !interrupted()) return speaks ? report(why) : exit_code(why);
     if (is_first) std::fputs("interrupted\n", stderr);
     return exit_interrupted;
   };
-  mpi.program = "nlbench " NLS_VERSION;
-  mpi.heartbeat_s = arguments.heartbeat_s;
-  auto transport = start_mpi(std::move(mpi));
+  start.program = "nlbench " NLS_VERSION;
+  start.heartbeat_s = arguments.heartbeat_s;
+  auto transport = arguments.transport->start(std::move(start));
   if (!transport) return report(transport.error());
   is_first = (*transport)->rank() == 0;
-  const Status status = over_mpi(arguments, **transport);
+  const Status status = over_ranks(arguments, **transport);
   if (interrupted())
     (*transport)->abort(failed("interrupted"));  // the others may be anywhere: not the time for MPI_Finalize
   return end(status, is_first);
@@ -203,10 +206,7 @@ void add_session_command(CLI::App& app, int& code) {
       ->add_option("--sequence", a->sequence,
                    "What to run: names of Programs. NAME*N is one choice of N executions, which overlap")
       ->required();
-  command
-      ->add_option("--transport", a->transport,
-                   "mpi: a rank a device (default); threads: all devices in this process, without mpirun")
-      ->check(CLI::IsMember({"mpi", "threads"}));
+  add_transport_option(*command, a->transport);
   command
       ->add_option("--weights", a->weights, "Where the session's weights are: a folder that `nlsim lower --save` made")
       ->type_name("DIR");

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -224,7 +225,7 @@ void ask_for_short_turns() {
 
 class MpiTransport : public Transport {
  public:
-  MpiTransport(MpiOptions options, SocketWaiter waiter, std::unique_ptr<Exit> exit)
+  MpiTransport(TransportOptions options, SocketWaiter waiter, std::unique_ptr<Exit> exit)
       : options_(std::move(options)), exit_(std::move(exit)), waiter_(std::move(waiter)) {
     ask_for_short_turns();
     MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
@@ -450,7 +451,7 @@ class MpiTransport : public Transport {
     return request;
   }
 
-  MpiOptions options_;
+  TransportOptions options_;
   std::unique_ptr<Exit> exit_;
   Liveness liveness_;
   std::unique_ptr<HeartbeatThread> heartbeat_;  // none: one rank, or not wanted
@@ -471,17 +472,17 @@ class MpiTransport : public Transport {
 
 }  // namespace
 
-Result<std::unique_ptr<Transport>> start_mpi(MpiOptions options) {
+Result<std::unique_ptr<Transport>> start_mpi(TransportOptions options) {
   auto exit =
       std::make_unique<Exit>(options.last_words, options.heartbeat_s > 0 ? grace_share * options.heartbeat_s : 2);
   const Clock::time_point begin = Clock::now();
-  StartWatch watch(options.rank, options.is_first_on_host, options.notice);
+  StartWatch watch(options.as.rank, options.as.is_first_on_host, options.notice);
   // Ends the process if MPI_Init takes too long: until the ranks know each other, MPI waits for a stopped one for ever.
   std::optional<DeadlineGuard> guard;
-  guard.emplace((guard_share + turn_of(options.rank)) * options.start_timeout_s, [&](double waited_s) {
+  guard.emplace((guard_share + turn_of(options.as.rank)) * options.start_timeout_s, [&](double waited_s) {
     (*exit)(lost(fmt::format("rank {} on host {} waited {:.3g} s in MPI_Init: another rank died, hangs or is stopped, "
                              "or its host cannot be reached{}",
-                             options.rank, own_host(), waited_s, watch.slow_name())),
+                             options.as.rank, own_host(), waited_s, watch.slow_name())),
             true);
   });
   int provided = MPI_THREAD_SINGLE;
@@ -514,6 +515,17 @@ Result<std::unique_ptr<Transport>> start_mpi(MpiOptions options) {
   }
   transport->set_up();
   return std::unique_ptr<Transport>(std::move(transport));
+}
+
+LaunchedAs launched_by_mpirun() {
+  const auto number = [](const char* name) {
+    const char* text = std::getenv(name);
+    int value = 0;
+    if (text != nullptr) std::from_chars(text, text + std::strlen(text), value);
+    return value;
+  };
+  return {std::getenv("OMPI_COMM_WORLD_RANK") != nullptr, number("OMPI_COMM_WORLD_RANK"),
+          number("OMPI_COMM_WORLD_LOCAL_RANK") == 0};
 }
 
 }  // namespace nlsplit

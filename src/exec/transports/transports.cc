@@ -1,0 +1,42 @@
+#include "exec/transports/transports.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "exec/mpi/transport_mpi.h"
+#include "exec/transport_threads.h"
+
+namespace nlsplit {
+
+std::span<const TransportKind> all_transports() {
+  static constexpr std::array<TransportKind, 2> kinds = {{
+      {.name = "mpi", .about = "a rank a device", .start = start_mpi, .launched_as = launched_by_mpirun},
+      {.name = "threads", .about = "all devices in this process, without mpirun", .make_world = make_thread_world},
+  }};
+  return kinds;
+}
+
+std::vector<std::string> transport_names() {
+  std::vector<std::string> names;
+  for (const TransportKind& kind : all_transports()) names.emplace_back(kind.name);
+  return names;
+}
+
+std::string about_transports() {
+  std::string about;
+  for (const TransportKind& kind : all_transports()) {
+    about +=
+        fmt::format("{}{}: {}{}", about.empty() ? "" : "; ", kind.name, kind.about, about.empty() ? " (default)" : "");
+  }
+  return about;
+}
+
+const TransportKind* find_transport(std::string_view name) {
+  for (const TransportKind& kind : all_transports()) {
+    if (kind.name == name) return &kind;
+  }
+  return nullptr;
+}
+
+}  // namespace nlsplit

@@ -1,0 +1,18 @@
+// All transports. To add one: a file here with its class, and a row in transports.cc.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "exec/transport_kind.h"
+
+namespace nlsplit {
+
+std::span<const TransportKind> all_transports();  // the first is what is taken if nobody says anything
+std::vector<std::string> transport_names();
+std::string about_transports();                              // for --help
+const TransportKind* find_transport(std::string_view name);  // nullptr: there is none of this name
+
+}  // namespace nlsplit
