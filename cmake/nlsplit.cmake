@@ -1,8 +1,8 @@
 # One folder of src/ is one library; one folder of tests/ is one test program.
 
-# Sources of a room are compiled eight at a time, their headers once for all of them: half the processor time on the rooms measured. Who
-# changes one file again and again is quicker with -DNLSPLIT_UNITY=OFF. (A name in an anonymous namespace is then seen by the files of a room.)
-option(NLSPLIT_UNITY "Compile the sources of a room in groups" ON)
+# Sources of a module are compiled eight at a time, their headers once for all of them: half the processor time on the modules measured. Who
+# changes one file again and again is quicker with -DNLSPLIT_UNITY=OFF. (A name in an anonymous namespace is then seen by the files of a module.)
+option(NLSPLIT_UNITY "Compile the sources of a module in groups" ON)
 
 # GCC 12 sees overlaps in `"x" + string` that are not there (its bug 105651), and guesses about what std::variant leaves uninitialized:
 # the first is off, the second only warns, because it has also found a real dangling reference here.
@@ -19,7 +19,7 @@ endif()
 # AArch64 has fused multiply-adds from the start, x86-64 has not: without them planning and simulating round alike on both.
 add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>)
 
-# So that a module of kernels takes of a room what it calls, not the sources that were compiled with it.
+# So that a module of kernels takes of a library what it calls, not the sources that were compiled with it.
 add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-ffunction-sections>)
 
 function(nlsplit_grouped target)
@@ -30,7 +30,7 @@ endfunction()
 # rest.
 set(NLS_COLD_OPTIONS $<$<CONFIG:Release>:-O1>)
 
-# nlsplit_library(NAME [COLD] [FOLDERS folders…] [DEPS other rooms…] [LIBS foreign libraries…]): all *.cc of this folder and of FOLDERS below
+# nlsplit_library(NAME [COLD] [FOLDERS folders…] [DEPS other modules…] [LIBS foreign libraries…]): all *.cc of this folder and of FOLDERS below
 # it, not of other folders.
 # DEPS are public (their types appear in our headers), LIBS private: nobody else may include what they bring.
 function(nlsplit_library name)
@@ -57,7 +57,7 @@ if(CMAKE_CXX_FLAGS MATCHES "sanitize=[a-z,]*undefined")
   list(APPEND NLS_TEST_OPTIONS -fno-sanitize=undefined)
 endif()
 
-# nlsplit_test(NAME DEPS rooms… [LIBS …]): all *_test.cc of this folder, one program, one ctest entry per TEST.
+# nlsplit_test(NAME DEPS modules… [LIBS …]): all *_test.cc of this folder, one program, one ctest entry per TEST.
 function(nlsplit_test name)
   cmake_parse_arguments(ARG "" "" "DEPS;LIBS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)

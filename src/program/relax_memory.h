@@ -1,4 +1,4 @@
-// Inside relax.cc's part of the room: who of a device's instances must come before whom because they touch the same
+// Inside relax.cc's part of the module: who of a device's instances must come before whom because they touch the same
 // bytes of its arena.
 #pragma once
 

@@ -1,4 +1,4 @@
-// From a scenario to the values the other rooms work on.
+// From a scenario to the values the other modules work on.
 #include "graph/onnx/import.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/precision.h"

@@ -1,4 +1,4 @@
-// Inside the room: the parts of a scenario, each read by its own file.
+// Internal to the module: the parts of a scenario, each read by its own file.
 #pragma once
 
 #include "scenario/fields.h"

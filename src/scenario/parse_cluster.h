@@ -1,4 +1,4 @@
-// Inside the room: the parts of a cluster. In the order they are read: topology, switches, devices, source and sink,
+// Internal to the module: the parts of a cluster. In the order they are read: topology, switches, devices, source and sink,
 // the platform's routes, links, what is within hosts, network.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Yaml: a YAML text as a plain tree that knows where everything stands. The only room and file that know yaml-cpp are
+// Yaml: a YAML text as a plain tree that knows where everything stands. The only module and file that know yaml-cpp are
 // behind it.
 //
 //   Source source{"mine.yaml", text};

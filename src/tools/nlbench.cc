@@ -1,4 +1,4 @@
-// nlbench: run and profile. A thin main: what it does is in the rooms above.
+// nlbench: run and profile. A thin main: what it does is in the modules above.
 #include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <iostream>

@@ -1,4 +1,4 @@
-// nlsim: rank, check, show, lower, simulate, schedule, sweep. A thin main: what it does is in the rooms above.
+// nlsim: rank, check, show, lower, simulate, schedule, sweep. A thin main: what it does is in the modules above.
 #include <CLI/CLI.hpp>
 
 #include "tools/commands.h"

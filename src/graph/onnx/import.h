@@ -1,4 +1,4 @@
-// ONNX file → Model. The only room that knows opsets: what leaves here is canonical (graph/operators/operators.def).
+// ONNX file → Model. The only module that knows opsets: what leaves here is canonical (graph/operators/operators.def).
 #pragma once
 
 #include <map>

@@ -1,4 +1,4 @@
-// Inside the room: what a child found in a platform, as bytes for its parent.
+// Internal to the module: what a child found in a platform, as bytes for its parent.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Inside the room: reading a platform with SimGrid, in a process that may die of it.
+// Internal to the module: reading a platform with SimGrid, in a process that may die of it.
 #pragma once
 
 #include <string>
