@@ -6,7 +6,7 @@
 //   anneal(space, {start}, {.steps = 2000, .seed = 1})[0].plan       // the best it met
 //
 // Changes: a cut moves; devices are swapped, added, dropped, moved to another stage; stages are merged, or cut in two;
-// a stage of several devices takes turns, or shares each micro-batch on an axis it can be split on; shares change by
+// a stage of several devices has replicas, or shares each micro-batch on an axis it can be split on; shares change by
 // one; the number of micro-batches changes. A device has one stage, or several of which at least one is split inside
 // its layers. The result depends on the space, the starts, steps and seed only.
 #pragma once
@@ -24,7 +24,7 @@ struct AnnealSpace {
   std::vector<size_t> cuts;       // where a stage may end, ascending; the last is the end of the graph
   std::vector<DeviceId> devices;  // that plans may use
   size_t max_stages = 1, max_devices = 1;
-  bool replicate = true;                // stages of devices that take turns
+  bool replicate = true;                // stages of devices that are data-parallel replicas
   std::vector<SplitAxis> axes = {};     // on which stages may be split inside their layers
   std::vector<int> micro_batches = {};  // to choose from; none: as the start has it
   // What is to be small; infinite: this plan cannot be. Asked once for each plan.

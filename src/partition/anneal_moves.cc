@@ -70,8 +70,8 @@ bool AnnealMoves::may_be(const Plan& plan) {
       return false;
     }
   }
-  // Whoever takes turns, or has a stage alone, has no other: search knows no such plans, and they need not be able to
-  // run.
+  // A replica, or a device with a stage of its own, has no other: search knows no such plans, and they need not be able
+  // to run.
   return used.size() <= space_.max_devices && std::ranges::includes(with_a_split, again);
 }
 

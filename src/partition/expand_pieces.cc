@@ -264,7 +264,7 @@ void PieceGraph::cut_inputs() {
   }
 }
 
-// For one device, or those that take turns.
+// For one device, or replicas.
 void PieceGraph::cut_input(ValueId input, const std::vector<size_t>& nodes) {
   std::vector<Region> regions;  // of one axis each: nothing else is taken of a value that is not split
   for (const size_t n : nodes) {

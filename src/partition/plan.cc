@@ -72,7 +72,7 @@ Status parse_devices(std::string_view part, std::string_view text, const Cluster
     if (const size_t colon = name.rfind(':'); colon != std::string_view::npos) {
       const std::string_view device = trim(name.substr(0, colon));
       if (shares == nullptr) {
-        return wrong(part, fmt::format("'{}': '{}' is a share, and devices that take turns have none; a split inside "
+        return wrong(part, fmt::format("'{}': '{}' is a share, and data-parallel replicas have none; a split inside "
                                        "the layers has them: height(A:2+B)",
                                        part, name));
       }
@@ -117,7 +117,7 @@ Result<Split> parse_split_word(std::string_view part, std::string_view word) {
     return split;
   }
   if (word.find('+') != std::string_view::npos) {
-    return wrong(part, fmt::format("'{}': a stage is split inside its layers as a whole, or its devices take turns: "
+    return wrong(part, fmt::format("'{}': a stage is split inside its layers as a whole, or its devices are replicas: "
                                    "'{}' stands before the '('",
                                    part, word));
   }
@@ -127,7 +127,7 @@ Result<Split> parse_split_word(std::string_view part, std::string_view word) {
                                  fmt::join(axis_names, ", ")));
 }
 
-// "height(A:2+B)+height(C:2+D)": one group, or several that take turns.
+// "height(A:2+B)+height(C:2+D)": one group, or several replicas.
 Result<Hands> parse_groups(std::string_view part, std::string_view text, const Cluster& cluster) {
   Hands hands;
   std::string_view first;
@@ -148,7 +148,7 @@ Result<Hands> parse_groups(std::string_view part, std::string_view text, const C
       return wrong(part, fmt::format("'{}': '{}' has one device, and a split needs two at least", part, group));
     }
     if (hands.split && *hands.split != split) {
-      return wrong(part, fmt::format("'{}': groups that take turns are split alike, by one axis and with the same "
+      return wrong(part, fmt::format("'{}': groups that are replicas of each other are split alike, by one axis and with the same "
                                      "shares; '{}' is not like '{}'",
                                      part, group, first));
     }

@@ -9,7 +9,7 @@
 //
 //   [..layer2@height(A:2+B), rest@tensor(C+D)]   A and B share each micro-batch of the first stage, A two thirds of the
 //                                                rows; C and D share the products of the rest
-//   rest@height(A+B)+height(C+D)                 two groups that take turns on micro-batches
+//   rest@height(A+B)+height(C+D)                 two groups, micro-batches round-robin
 //   rest@height-recompute(A+B)                   nothing is exchanged in between: both compute the rows around their
 //   own
 #pragma once
@@ -45,7 +45,7 @@ struct Split {
 struct Stage {
   size_t begin = 0;  // nodes [begin, end) of the graph, in its topological order
   size_t end = 0;
-  std::vector<DeviceId> devices;    // one; or several replicas that take turns on micro-batches; or with `split` the
+  std::vector<DeviceId> devices;    // one; or several data-parallel replicas, micro-batches round-robin; or with `split` the
                                     // devices of its shards, shares.size() of them, and as many again for each further
                                     // group, the groups taking turns (no device twice)
   std::optional<Split> split = {};  // inside its layers

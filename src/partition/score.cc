@@ -103,7 +103,7 @@ Score Scorer::score(const std::vector<Stage>& stages) const {
     for (const DeviceId device : stages[s].devices)
       seconds_of.push_back(seconds(device, stages[s].begin, stages[s].end));
     if (stages[s].split) {
-      // Its groups of devices take turns. A group counts by itself: which of its devices is busy how long depends on
+      // Its groups of devices are replicas. A group counts by itself: which of its devices is busy how long depends on
       // the shares.
       std::vector<double> group_seconds;
       const size_t shards = stages[s].split->shares.size();

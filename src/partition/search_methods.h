@@ -2,7 +2,7 @@
 //
 //   for (const SearchMethod& method : search_methods()) …   // auto, exhaustive, dp, beam, anneal
 //
-// All of them look at the same space: runs of layers between cuts, each on one device or on several that take turns,
+// All of them look at the same space: runs of layers between cuts, each on one device or on several replicas,
 // and order it by the same bound (partition/score.h). They differ in how much of it they see.
 #pragma once
 

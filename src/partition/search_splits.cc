@@ -106,7 +106,7 @@ class SplitSearch {
     }
   }
 
-  // Puts devices in groups of so many that take turns, all with the same shares. False: they cannot be.
+  // Puts devices in groups of so many, replicas of each other, all with the same shares. False: they cannot be.
   bool group_devices(Stage& stage, size_t shards) const {
     const size_t groups = stage.devices.size() / shards;
     if (groups * shards != stage.devices.size() || groups > static_cast<size_t>(costs_.micro_batches)) return false;

@@ -118,7 +118,7 @@ struct Goal {
 };
 
 enum class PlanKind : uint8_t {
-  split,   // over several devices that do not only take turns: layers on different ones, or a layer on several
+  split,   // over several devices that are not only replicas: layers on different ones, or a layer on several
   single,  // the whole model on one device
   copies,  // the whole model on several devices
 };

@@ -110,7 +110,7 @@ TEST_F(SplitPlans, ErrorsNameThePlace) {
   EXPECT_EQ(error("rest@height A+B)"), "'rest@height A+B)': the '(' before 'height A+B)' is missing");
   EXPECT_EQ(
       error("rest@A+height(B+C)"),
-      "'rest@A+height(B+C)': a stage is split inside its layers as a whole, or its devices take turns: 'A+height' "
+      "'rest@A+height(B+C)': a stage is split inside its layers as a whole, or its devices are replicas: 'A+height' "
       "stands before the '('");
   EXPECT_EQ(error("rest@height(A+B)+C"), "'rest@height(A+B)+C': the '(' before 'C' is missing");
   EXPECT_EQ(error("rest@height(A+B) C"),
@@ -134,12 +134,12 @@ TEST_F(SplitPlans, ErrorsInSharesNameTheDevice) {
             "'rest@height(A:99999999999999999999+B)': the share of A" + must + "'99999999999999999999'");
   EXPECT_EQ(
       error("rest@A:2+B"),
-      "'rest@A:2+B': 'A:2' is a share, and devices that take turns have none; a split inside the layers has them: "
+      "'rest@A:2+B': 'A:2' is a share, and data-parallel replicas have none; a split inside the layers has them: "
       "height(A:2+B)");
 }
 
 TEST_F(SplitPlans, GroupsAreAlike) {
-  const std::string alike = "groups that take turns are split alike, by one axis and with the same shares; ";
+  const std::string alike = "groups that are replicas of each other are split alike, by one axis and with the same shares; ";
   EXPECT_EQ(error("rest@height(A+B)+width(C+D)"),
             "'rest@height(A+B)+width(C+D)': " + alike + "'width(C+D)' is not like 'height(A+B)'");
   EXPECT_EQ(error("rest@height(A:2+B)+height(C+D)"),

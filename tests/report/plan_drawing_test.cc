@@ -36,11 +36,11 @@ RankedPlan mixed_plan() {
 TEST(PlanDrawing, IsAsWideAsTheTime) {
   const std::vector<DrawnStage> stages = drawn_stages(mixed_plan(), {0.25, 0.25, 0.2, 0.2, 0.1}, three_devices());
   EXPECT_EQ(plan_drawing("plan 1", 8, stages),
-            "plan 1  |              50 %              |           40 %           |  10 %   |\n"
-            "        |               A                |           B:2            |    A    |\n"
-            "        |                                |           C:1            |    B    |\n"
-            "        |                                |          height          | in turn |\n"
-            "        | ..conv2                        | ..conv4                  | rest    |\n");
+            "plan 1  |              50 %              |           40 %           |    10 %     |\n"
+            "        |               A                |           B:2            |      A      |\n"
+            "        |                                |           C:1            |      B      |\n"
+            "        |                                |          height          | round-robin |\n"
+            "        | ..conv2                        | ..conv4                  | rest        |\n");
   EXPECT_NEAR(stages[1].heights[0], 2.0 / 3, 1e-12);
 }
 

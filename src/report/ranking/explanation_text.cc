@@ -29,7 +29,7 @@ std::string devices_of(const Stage& stage, const Cluster& cluster) {
 }
 
 std::string way_of(const Stage& stage) {
-  if (!stage.split) return stage.devices.size() > 1 ? "in turn" : "on one device";
+  if (!stage.split) return stage.devices.size() > 1 ? "round-robin" : "on one device";
   std::string shares;
   for (const int64_t share : stage.split->shares) shares += fmt::format("{}{}", shares.empty() ? "" : ":", share);
   return fmt::format("by {} {}{}", name_of(stage.split->axis), shares,

@@ -18,11 +18,11 @@ constexpr double svg_width = 760, svg_height = 96, svg_text_height = 18;  // pix
 constexpr double letter_width = 7;
 
 std::string how_of(const Stage& stage) {
-  if (!stage.split) return stage.devices.size() > 1 ? "in turn" : "";
+  if (!stage.split) return stage.devices.size() > 1 ? "round-robin" : "";
   std::string text(name_of(stage.split->axis));
   if (stage.split->recompute_halo) text += ", halo recomputed";
   const size_t groups = stage.devices.size() / stage.split->shares.size();
-  return groups > 1 ? fmt::format("{}, {} groups in turn", text, groups) : text;
+  return groups > 1 ? fmt::format("{}, {} groups round-robin", text, groups) : text;
 }
 
 std::string centered(const std::string& text, size_t width) {

@@ -62,7 +62,7 @@ Comparison compare(const Ranking& ranking, const Respect& respect) {
 std::string answer(const Comparison& c) {
   if (c.only_way) return "the only way";
   if (c.beats_single && c.beats_copies) return "yes";
-  if (c.beats_single) return c.lead > clearly ? "not against copies" : "not more than copies";
+  if (c.beats_single) return c.lead > clearly ? "not against replicas" : "not more than replicas";
   return c.lead > clearly ? "no" : "no difference";
 }
 
@@ -100,12 +100,12 @@ std::string sentence(const Ranking& ranking, const std::array<Respect, 3>& all) 
       worth.push_back(respect.name + " (" + against_one_device(ranking, respect) + ")");
     } else if (c.lead <= clearly && c.lead >= 1 / clearly) {
       not_worth.push_back(fmt::format("for {} ({} as good)", respect.name,
-                                      c.rival_is_copies ? "copies of the whole model are" : "one device is"));
+                                      c.rival_is_copies ? "replicas of the whole model are" : "one device is"));
     } else {
       not_worth.push_back(fmt::format("for {} ({}{} {:.2f}x {})", respect.name,
                                       c.beats_single ? against_one_device(ranking, respect) + ", but " : "",
-                                      c.rival_is_copies ? respect.verb == "makes" ? "copies of the whole model make"
-                                                                                  : "copies of the whole model are"
+                                      c.rival_is_copies ? respect.verb == "makes" ? "replicas of the whole model make"
+                                                                                  : "replicas of the whole model are"
                                                         : fmt::format("one device {}", respect.verb),
                                       c.lead, respect.unit));
     }
@@ -201,13 +201,13 @@ std::vector<std::string> reasons(const Ranking& ranking, const Scenario& scenari
     const Estimate& copies = ranking.judged[*throughput.rival].estimate;
     const double mine = mean_share(split), theirs = mean_share(copies);
     lines.push_back(
-        theirs > mine ? fmt::format("Copies keep their devices busier ({} on average): no cut into layers is as even "
+        theirs > mine ? fmt::format("Replicas keep their devices busier ({} on average): no cut into layers is as even "
                                     "as equal shares of the batch.",
                                     percent(theirs))
         : scenario.training
-            ? "Copies send only inputs and, once a batch, gradients over the links, and all of them work from "
+            ? "Replicas send only inputs and, once a batch, gradients over the links, and all of them work from "
               "the start."
-            : "Copies send only inputs and outputs over the links, and all of them work from the start.");
+            : "Replicas send only inputs and outputs over the links, and all of them work from the start.");
   }
   const Comparison latency = compare(ranking, all[1]);
   if (latency.rival && !latency.rival_is_copies && latency.lead > clearly) {
@@ -237,7 +237,7 @@ std::string verdict_text(const Ranking& ranking, const Scenario& scenario) {
                {"", left},
                {"best split", left},
                {"one device", left},
-               {"copies of the model", left}});
+               {"data parallel", left}});
   for (const Respect& respect : all) {
     table.add({respect.name, answer(compare(ranking, respect)), cell(ranking, respect, respect.best.split),
                cell(ranking, respect, respect.best.single), cell(ranking, respect, respect.best.copies)});
