@@ -24,8 +24,10 @@ Form form_of(Op op) {
       return {4, 2, {"sigmoid", "tanh", "tanh"}};
     case Op::GRU:
       return {3, 1, {"sigmoid", "tanh"}};
-    default:
+    case Op::RNN:
       return {1, 1, {"tanh"}};
+    default:
+      CHECK(false, "no recurrent operator");
   }
 }
 

@@ -28,35 +28,58 @@ Result<Tensor> weight_tensor(const Value& value, const WeightStore& weights) {
   return tensor_of(value.type, std::move(raw));
 }
 
-// What has loops of its own for f32: long sums, images of two spatial axes.
-bool f32_loops(Op op, const std::vector<const Tensor*>& in, Types outputs) {
-  switch (op) {
-    case Op::Conv:
-    case Op::ConvTranspose:
-    case Op::MaxPool:
-    case Op::AveragePool:
-      if (outputs[0].shape.size() != 4) return false;
-      break;
-    case Op::Gemm:
-    case Op::MatMul:
-    case Op::GlobalAveragePool:
-    case Op::BatchNormalization:
-    case Op::LayerNormalization:
-    case Op::InstanceNormalization:
-    case Op::LRN:
-    case Op::LSTM:
-    case Op::GRU:
-    case Op::RNN:
-    case Op::Attention:
-      break;
-    default:
-      return false;
-  }
+// Loops of an operator for f32 alone: long sums, images of two spatial axes.
+struct F32Loops {
+  Op op;
+  bool needs_images;  // of four axes
+  void (*run)(const Attrs& attrs, const std::vector<const Tensor*>& in, std::vector<Tensor>& out);
+};
+
+using In = const std::vector<const Tensor*>&;
+using Out = std::vector<Tensor>&;
+
+// An operator without a row has the loops of graph/reference/general.cc.
+// clang-format off
+constexpr F32Loops f32_loops[] = {
+    {Op::Conv,                  true,  [](const Attrs& attrs, In in, Out out) { reference::conv(attrs, in, out[0]); }},
+    {Op::ConvTranspose,         true,  [](const Attrs& attrs, In in, Out out) { reference::conv_transpose(attrs, in, out[0]); }},
+    {Op::MaxPool,               true,  [](const Attrs& attrs, In in, Out out) { reference::max_pool(attrs, in, out[0]); }},
+    {Op::AveragePool,           true,  [](const Attrs& attrs, In in, Out out) { reference::average_pool(attrs, in, out[0]); }},
+    {Op::Gemm,                  false, [](const Attrs& attrs, In in, Out out) { reference::gemm(attrs, in, out[0]); }},
+    {Op::MatMul,                false, [](const Attrs&, In in, Out out) { reference::matmul(in, out[0]); }},
+    {Op::GlobalAveragePool,     false, [](const Attrs&, In in, Out out) { reference::global_average_pool(in, out[0]); }},
+    {Op::BatchNormalization,    false, [](const Attrs& attrs, In in, Out out) { reference::batch_normalization(attrs, in, out[0]); }},
+    {Op::LayerNormalization,    false, [](const Attrs& attrs, In in, Out out) { reference::layer_normalization(attrs, in, out[0]); }},
+    {Op::InstanceNormalization, false, [](const Attrs& attrs, In in, Out out) { reference::instance_normalization(attrs, in, out[0]); }},
+    {Op::LRN,                   false, [](const Attrs& attrs, In in, Out out) { reference::lrn(attrs, in, out[0]); }},
+    {Op::LSTM,                  false, [](const Attrs& attrs, In in, Out out) { reference::lstm(attrs, in, out); }},
+    {Op::GRU,                   false, [](const Attrs& attrs, In in, Out out) { reference::gru(attrs, in, out); }},
+    {Op::RNN,                   false, [](const Attrs& attrs, In in, Out out) { reference::rnn(attrs, in, out); }},
+    {Op::Attention,             false, [](const Attrs& attrs, In in, Out out) { reference::attention(attrs, in, out[0]); }},
+};
+// clang-format on
+
+const F32Loops* loops_of(Op op) {
+  const auto* const found = std::ranges::find(f32_loops, op, &F32Loops::op);
+  return found == std::end(f32_loops) ? nullptr : found;
+}
+
+bool has_f32_loops(Op op, const std::vector<const Tensor*>& in, Types outputs) {
+  const F32Loops* loops = loops_of(op);
+  if (loops == nullptr || (loops->needs_images && outputs[0].shape.size() != 4)) return false;
   return std::ranges::all_of(in, [](const Tensor* t) { return t == nullptr || t->type.dtype == DType::f32; }) &&
          std::ranges::all_of(outputs, [](const TensorType& type) { return type.dtype == DType::f32; });
 }
 
-std::vector<Tensor> evaluate_f32(Op op, const Attrs& attrs, const std::vector<const Tensor*>& in, Types outputs);
+std::vector<Tensor> evaluate_f32(Op op, const Attrs& attrs, const std::vector<const Tensor*>& in, Types outputs) {
+  const F32Loops* loops = loops_of(op);
+  CHECK(loops != nullptr, "general.cc says that the operator has loops for f32");
+  std::vector<Tensor> all;
+  for (const TensorType& type : outputs)
+    all.push_back({type, std::vector<float>(static_cast<size_t>(element_count(type.shape)))});
+  loops->run(attrs, in, all);
+  return all;
+}
 
 // Any types. What has floats only and no loops for others is evaluated as f32 and rounded.
 std::vector<Tensor> evaluate_any(Op op, const Attrs& attrs, const std::vector<const Tensor*>& in, Types outputs) {
@@ -93,36 +116,6 @@ std::vector<Tensor> evaluate_any(Op op, const Attrs& attrs, const std::vector<co
   return made;
 }
 
-std::vector<Tensor> evaluate_f32(Op op, const Attrs& attrs, const std::vector<const Tensor*>& in, Types outputs) {
-  std::vector<Tensor> all;
-  for (const TensorType& type : outputs)
-    all.push_back({type, std::vector<float>(static_cast<size_t>(element_count(type.shape)))});
-  Tensor& out = all.at(0);
-
-  // A table, so left as it is.
-  // clang-format off
-  switch (op) {
-    case Op::Conv: reference::conv(attrs, in, out); break;
-    case Op::ConvTranspose: reference::conv_transpose(attrs, in, out); break;
-    case Op::Gemm: reference::gemm(attrs, in, out); break;
-    case Op::MatMul: reference::matmul(in, out); break;
-    case Op::MaxPool: reference::max_pool(attrs, in, out); break;
-    case Op::AveragePool: reference::average_pool(attrs, in, out); break;
-    case Op::GlobalAveragePool: reference::global_average_pool(in, out); break;
-    case Op::BatchNormalization: reference::batch_normalization(attrs, in, out); break;
-    case Op::LayerNormalization: reference::layer_normalization(attrs, in, out); break;
-    case Op::InstanceNormalization: reference::instance_normalization(attrs, in, out); break;
-    case Op::LRN: reference::lrn(attrs, in, out); break;
-    case Op::LSTM: reference::lstm(attrs, in, all); break;
-    case Op::GRU: reference::gru(attrs, in, all); break;
-    case Op::RNN: reference::rnn(attrs, in, all); break;
-    case Op::Attention: reference::attention(attrs, in, out); break;
-    default: CHECK(false, "it has no loops of f32 alone");
-  }
-  // clang-format on
-  return all;
-}
-
 }  // namespace
 
 Tensor tensor_of(TensorType type, std::string raw) {
@@ -146,7 +139,7 @@ std::vector<Tensor> evaluate_op(Op op, const Attrs& attrs, const std::vector<con
   CHECK(!in.empty() && in[0] != nullptr, "every op has a first input");
   for (const Tensor* input : in) CHECK(input == nullptr || whole(*input), "inputs are as large as their type says");
   std::vector<Tensor> all =
-      f32_loops(op, in, outputs) ? evaluate_f32(op, attrs, in, outputs) : evaluate_any(op, attrs, in, outputs);
+      has_f32_loops(op, in, outputs) ? evaluate_f32(op, attrs, in, outputs) : evaluate_any(op, attrs, in, outputs);
   for (const Tensor& made : all) CHECK(whole(made), "the loops keep the size");
   return all;
 }
