@@ -195,4 +195,23 @@ void top_k(const Attrs& attrs, const Array& x, Array& values, Array& indices) {
   }
 }
 
+// clang-format off
+NLS_REFERENCE(ReduceMean, reduce(op, attrs, *in[0], out))
+NLS_REFERENCE(ReduceL1, reduce(op, attrs, *in[0], out))
+NLS_REFERENCE(ReduceL2, reduce(op, attrs, *in[0], out))
+NLS_REFERENCE(ReduceLogSum, reduce(op, attrs, *in[0], out))
+NLS_REFERENCE(ReduceLogSumExp, reduce(op, attrs, *in[0], out))
+NLS_REFERENCE(ReduceMax, reduce(op, attrs, *in[0], out))
+NLS_REFERENCE(ReduceMin, reduce(op, attrs, *in[0], out))
+NLS_REFERENCE(ReduceProd, reduce(op, attrs, *in[0], out))
+NLS_REFERENCE(ReduceSum, reduce(op, attrs, *in[0], out))
+NLS_REFERENCE(ReduceSumSquare, reduce(op, attrs, *in[0], out))
+NLS_REFERENCE(ArgMax, arg_reduce(op, attrs, *in[0], out))
+NLS_REFERENCE(ArgMin, arg_reduce(op, attrs, *in[0], out))
+NLS_REFERENCE(CumSum, cumsum(attrs, *in[0], out))
+NLS_REFERENCE(Softmax, softmax(op, attrs, *in[0], out))
+NLS_REFERENCE(LogSoftmax, softmax(op, attrs, *in[0], out))
+NLS_REFERENCE(TopK, top_k(attrs, *in[0], out, outputs[1]))
+// clang-format on
+
 }  // namespace nlsplit::reference

@@ -10,6 +10,28 @@
 #include "graph/reference/array.h"
 
 namespace nlsplit {
+namespace reference {
+
+#define NLS_REFERENCE_AS_F32(name)                                               \
+  template <>                                                                    \
+  bool evaluate_as<Op::name>(const Attrs&, const Arrays&, std::vector<Array>&) { \
+    return false;                                                                \
+  }
+// clang-format off
+NLS_REFERENCE_AS_F32(GlobalAveragePool)
+NLS_REFERENCE_AS_F32(BatchNormalization)
+NLS_REFERENCE_AS_F32(LayerNormalization)
+NLS_REFERENCE_AS_F32(InstanceNormalization)
+NLS_REFERENCE_AS_F32(LRN)
+NLS_REFERENCE_AS_F32(LSTM)
+NLS_REFERENCE_AS_F32(GRU)
+NLS_REFERENCE_AS_F32(RNN)
+NLS_REFERENCE_AS_F32(Attention)
+// clang-format on
+#undef NLS_REFERENCE_AS_F32
+
+}  // namespace reference
+
 namespace {
 
 bool whole(const Tensor& tensor) {

@@ -190,4 +190,24 @@ void cross_entropy_gradient(const Arrays& in, Array& out) {
   }
 }
 
+// clang-format off
+NLS_REFERENCE(ReluGradient, function_gradient(op, attrs, in, out))
+NLS_REFERENCE(SigmoidGradient, function_gradient(op, attrs, in, out))
+NLS_REFERENCE(TanhGradient, function_gradient(op, attrs, in, out))
+NLS_REFERENCE(HardSwishGradient, function_gradient(op, attrs, in, out))
+NLS_REFERENCE(ErfGradient, function_gradient(op, attrs, in, out))
+NLS_REFERENCE(LeakyReluGradient, function_gradient(op, attrs, in, out))
+NLS_REFERENCE(HardSigmoidGradient, function_gradient(op, attrs, in, out))
+NLS_REFERENCE(ClipGradient, function_gradient(op, attrs, in, out))
+NLS_REFERENCE(GeluGradient, function_gradient(op, attrs, in, out))
+NLS_REFERENCE(BatchNormalizationScaleGradient, batch_norm_scale_gradient(attrs, in, out))
+NLS_REFERENCE(LayerNormalizationGradient, layer_norm_gradient(attrs, in, out))
+NLS_REFERENCE(LRNGradient, lrn_gradient(attrs, in, out))
+NLS_REFERENCE(SoftmaxGradient, softmax_gradient(op, attrs, in, out))
+NLS_REFERENCE(LogSoftmaxGradient, softmax_gradient(op, attrs, in, out))
+NLS_REFERENCE(GatherGradient, gather_gradient(attrs, in, out))
+NLS_REFERENCE(SoftmaxCrossEntropy, cross_entropy(in, out))
+NLS_REFERENCE(SoftmaxCrossEntropyGradient, cross_entropy_gradient(in, out))
+// clang-format on
+
 }  // namespace nlsplit::reference

@@ -202,4 +202,20 @@ void reverse_sequence(const Attrs& attrs, const Arrays& inputs, Array& out) {
   });
 }
 
+// clang-format off
+NLS_REFERENCE(Concat, concat(attrs, in, out))
+NLS_REFERENCE(Transpose, transpose(attrs, *in[0], out))
+NLS_REFERENCE(Pad, pad(attrs, *in[0], out))
+NLS_REFERENCE(Expand, expand(*in[0], out))
+NLS_REFERENCE(Tile, tile(*in[0], out))
+NLS_REFERENCE(Slice, slice(attrs, *in[0], out))
+NLS_REFERENCE(Gather, gather(attrs, in, out))
+NLS_REFERENCE(GatherElements, gather_elements(attrs, in, out))
+NLS_REFERENCE(GatherND, gather_nd(attrs, in, out))
+NLS_REFERENCE(ScatterElements, scatter_elements(attrs, in, out))
+NLS_REFERENCE(ScatterND, scatter_nd(attrs, in, out))
+NLS_REFERENCE(OneHot, one_hot(attrs, in, out))
+NLS_REFERENCE(ReverseSequence, reverse_sequence(attrs, in, out))
+// clang-format on
+
 }  // namespace nlsplit::reference

@@ -203,4 +203,13 @@ void det(const Array& x, Array& out) {
   }
 }
 
+// clang-format off
+NLS_REFERENCE(Gemm, gemm(attrs, in, out))
+NLS_REFERENCE(MatMul, matmul(in, out))
+NLS_REFERENCE(QuantizeLinear, quantize(attrs, in, out))
+NLS_REFERENCE(DequantizeLinear, dequantize(attrs, in, out))
+NLS_REFERENCE(Einsum, einsum(attrs, in, out))
+NLS_REFERENCE(Det, det(*in[0], out))
+// clang-format on
+
 }  // namespace nlsplit::reference

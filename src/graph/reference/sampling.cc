@@ -312,4 +312,10 @@ void grid_sample(const Attrs& attrs, const Arrays& inputs, Array& out) {
   });
 }
 
+// clang-format off
+NLS_REFERENCE(Resize, resize(attrs, *in[0], out))
+NLS_REFERENCE(RoiAlign, roi_align(attrs, in, out))
+NLS_REFERENCE(GridSample, grid_sample(attrs, in, out))
+// clang-format on
+
 }  // namespace nlsplit::reference

@@ -33,4 +33,10 @@ void adam_update(const Attrs& attrs, const Arrays& in, std::vector<Array>& out) 
   out[3].set(0, steps);
 }
 
+// clang-format off
+NLS_REFERENCE(SgdUpdate, sgd_update(attrs, in, out))
+NLS_REFERENCE(MomentumUpdate, momentum_update(attrs, in, out, outputs[1]))
+NLS_REFERENCE(AdamUpdate, adam_update(attrs, in, outputs))
+// clang-format on
+
 }  // namespace nlsplit::reference

@@ -212,4 +212,17 @@ void max_unpool(const Arrays& inputs, Array& out) {
     out.copy(std::clamp<int64_t>(inputs[1]->wholes[static_cast<size_t>(i)], 0, last), *inputs[0], i);
 }
 
+// clang-format off
+NLS_REFERENCE(Conv, conv(attrs, in, out))
+NLS_REFERENCE(ConvTranspose, conv_transpose(attrs, in, out))
+NLS_REFERENCE(MaxPool, pool(op, attrs, *in[0], out))
+NLS_REFERENCE(AveragePool, pool(op, attrs, *in[0], out))
+NLS_REFERENCE(LpPool, pool(op, attrs, *in[0], out))
+NLS_REFERENCE(MaxPoolIndices, pool(op, attrs, *in[0], out))
+NLS_REFERENCE(ConvWeightGradient, conv_weight_gradient(attrs, in, out))
+NLS_REFERENCE(MaxPoolGradient, pool_gradient(op, attrs, in, out))
+NLS_REFERENCE(AveragePoolGradient, pool_gradient(op, attrs, in, out))
+NLS_REFERENCE(MaxUnpool, max_unpool(in, out))
+// clang-format on
+
 }  // namespace nlsplit::reference
