@@ -1,6 +1,6 @@
 // Platform: what a cluster needs to know of a network that somebody else described, a SimGrid XML file: hosts, links
-// and the route between each two of the hosts. The module that can read such files is behind PlatformReader, so that this
-// one needs no SimGrid.
+// and the route between each two of the hosts. The module that can read such files is behind PlatformReader, so that
+// this one needs no SimGrid.
 #pragma once
 
 #include <functional>

@@ -148,9 +148,11 @@ Result<Hands> parse_groups(std::string_view part, std::string_view text, const C
       return wrong(part, fmt::format("'{}': '{}' has one device, and a split needs two at least", part, group));
     }
     if (hands.split && *hands.split != split) {
-      return wrong(part, fmt::format("'{}': groups that are replicas of each other are split alike, by one axis and with the same "
-                                     "shares; '{}' is not like '{}'",
-                                     part, group, first));
+      return wrong(
+          part,
+          fmt::format("'{}': groups that are replicas of each other are split alike, by one axis and with the same "
+                      "shares; '{}' is not like '{}'",
+                      part, group, first));
     }
     if (!hands.split) first = group;
     hands.split = std::move(split);

@@ -45,9 +45,9 @@ struct Split {
 struct Stage {
   size_t begin = 0;  // nodes [begin, end) of the graph, in its topological order
   size_t end = 0;
-  std::vector<DeviceId> devices;    // one; or several data-parallel replicas, micro-batches round-robin; or with `split` the
-                                    // devices of its shards, shares.size() of them, and as many again for each further
-                                    // group, the groups taking turns (no device twice)
+  std::vector<DeviceId> devices;  // one; or several data-parallel replicas, micro-batches round-robin; or with `split`
+                                  // the devices of its shards, shares.size() of them, and as many again for each
+                                  // further group, the groups taking turns (no device twice)
   std::optional<Split> split = {};  // inside its layers
   int part_of = -1;                 // after expand_splits: the number of the stage it is a part of
   friend bool operator==(const Stage&, const Stage&) = default;

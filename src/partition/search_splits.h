@@ -5,8 +5,8 @@
 //
 // Stages of several devices in the best layer and replica plans, split on each axis they can be instead of taking
 // turns; and the network up to each of a few cuts on the 2, 3, … fastest devices, the rest on one. Four devices or more
-// also in groups of two, three, …, replicas of each other, where the groups are equally fast. A bound cannot tell the good
-// ones, because it knows nothing of the messages within a stage: the fast tier must.
+// also in groups of two, three, …, replicas of each other, where the groups are equally fast. A bound cannot tell the
+// good ones, because it knows nothing of the messages within a stage: the fast tier must.
 #pragma once
 
 #include <vector>

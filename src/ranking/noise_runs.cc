@@ -1,5 +1,7 @@
 #include "ranking/noise_runs.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -69,19 +71,16 @@ Spread spread_of(const std::vector<double>& values) {
   return spread;
 }
 
+Status check_noise(const Scenario& scenario, const Tier& tier) {
+  if (!disturbs_links(*scenario.noise) || tier.shares_links()) return ok_status();
+  return invalid_input(fmt::format("{}: its noise disturbs links, which the tier '{}' does not see: take tier simgrid",
+                                   scenario.file, tier.name()));
+}
+
 Result<NoiseRuns> run_noise(const Scenario& scenario, const std::vector<LoweredPlan>& plans,
                             const RankOptions& options) {
   const Noise& noise = scenario.noise.value();
-  if (disturbs_links(noise) && !options.tier->shares_links()) {
-    return invalid_input(
-        fmt::format("{}: its noise disturbs links, which the tier '{}' does not see: take tier simgrid", scenario.file,
-                    options.tier->name()));
-  }
-  if (disturbs_links(noise) && !options.tier->shares_links()) {
-    return invalid_input(
-        fmt::format("{}: its noise disturbs links, which the tier '{}' does not see: take tier simgrid", scenario.file,
-                    options.tier->name()));
-  }
+  RETURN_IF_ERROR(check_noise(scenario, *options.tier));
   std::vector<NoiseKeys> keys;
   for (const LoweredPlan& plan : plans)
     keys.push_back(noise_keys(plan.program, plan.dependencies, plan.timed, scenario.cluster));

@@ -12,6 +12,9 @@ struct NoiseRuns {
   std::vector<NoisyEstimate> plans;  // empty if runs is 0
 };
 
+// Error: the scenario's noise disturbs links, and the tier does not see that.
+Status check_noise(const Scenario& scenario, const Tier& tier);
+
 // All plans' run 0 first, then all their runs 1, …: an interrupt leaves every plan with the same runs. scenario.noise
 // must be there.
 Result<NoiseRuns> run_noise(const Scenario& scenario, const std::vector<LoweredPlan>& plans,

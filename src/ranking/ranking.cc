@@ -11,6 +11,7 @@
 #include "program/verify.h"
 #include "ranking/explain.h"
 #include "ranking/judge_baselines.h"
+#include "ranking/noise_runs.h"
 #include "ranking/ranker.h"
 #include "ranking/verdict.h"
 #include "sim/disturb.h"
@@ -130,6 +131,7 @@ Result<TimedPlan> time_plan(const Scenario& scenario, const Graph& optimized, co
   if (noise_run && !scenario.noise) return no_noise(scenario, "a run of it");
   if (noise_run && (*noise_run < 0 || *noise_run >= scenario.noise->runs))
     return invalid_input(fmt::format("the scenario's noise has runs 1 … {}", scenario.noise->runs));
+  if (noise_run) RETURN_IF_ERROR(check_noise(scenario, tier));
   const CostTable costs = cost_table(scenario, optimized.name);
   ASSIGN_OR_RETURN(const PreparedModel prepared, prepare_model(scenario, optimized, plan.micro_batches));
   ASSIGN_OR_RETURN(LoweredPlan lowered, lower_plan(scenario, prepared, plan, costs));

@@ -1,5 +1,5 @@
-// Internal to the module: the parts of a cluster. In the order they are read: topology, switches, devices, source and sink,
-// the platform's routes, links, what is within hosts, network.
+// Internal to the module: the parts of a cluster. In the order they are read: topology, switches, devices, source and
+// sink, the platform's routes, links, what is within hosts, network.
 #pragma once
 
 #include <fmt/format.h>

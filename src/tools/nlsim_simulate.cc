@@ -71,12 +71,6 @@ Status simulate(const SimulateArguments& arguments) {
     return invalid_input(fmt::format("{}: simulate needs a scenario (*.yaml)", arguments.scenario));
   ASSIGN_OR_RETURN(Loaded loaded, load(arguments.scenario, 1));
   ASSIGN_OR_RETURN(const RankedPlan chosen, choose_plan(loaded, arguments.choice));
-  if (arguments.noise_run > 0 && loaded.scenario.noise && disturbs_links(*loaded.scenario.noise) &&
-      !arguments.choice.tier->shares_links()) {
-    return invalid_input(
-        fmt::format("{}: its noise disturbs links, which the tier '{}' does not see: take tier simgrid",
-                    arguments.scenario, arguments.choice.tier->name()));
-  }
   const std::optional<int> run = arguments.noise_run > 0 ? std::optional(arguments.noise_run - 1) : std::nullopt;
   ASSIGN_OR_RETURN(const TimedPlan timed,
                    time_plan(loaded.scenario, loaded.model.graph, chosen.plan, run, nullptr, *arguments.choice.tier));

@@ -132,14 +132,14 @@ TEST_F(SplitPlans, ErrorsInSharesNameTheDevice) {
   EXPECT_EQ(error("rest@height(A:+B)"), "'rest@height(A:+B)': the share of A" + must + "''");
   EXPECT_EQ(error("rest@height(A:99999999999999999999+B)"),
             "'rest@height(A:99999999999999999999+B)': the share of A" + must + "'99999999999999999999'");
-  EXPECT_EQ(
-      error("rest@A:2+B"),
-      "'rest@A:2+B': 'A:2' is a share, and data-parallel replicas have none; a split inside the layers has them: "
-      "height(A:2+B)");
+  EXPECT_EQ(error("rest@A:2+B"),
+            "'rest@A:2+B': 'A:2' is a share, and data-parallel replicas have none; a split inside the layers has them: "
+            "height(A:2+B)");
 }
 
 TEST_F(SplitPlans, GroupsAreAlike) {
-  const std::string alike = "groups that are replicas of each other are split alike, by one axis and with the same shares; ";
+  const std::string alike =
+      "groups that are replicas of each other are split alike, by one axis and with the same shares; ";
   EXPECT_EQ(error("rest@height(A+B)+width(C+D)"),
             "'rest@height(A+B)+width(C+D)': " + alike + "'width(C+D)' is not like 'height(A+B)'");
   EXPECT_EQ(error("rest@height(A:2+B)+height(C+D)"),

@@ -5,6 +5,7 @@
 
 #include "ranking/noise_runs.h"
 #include "ranking/small_scenario.h"
+#include "sim/fast.h"
 #include "testing/paths.h"
 
 namespace nlsplit {
@@ -188,6 +189,24 @@ TEST(NoiseRanking, TimePlanShowsARun) {
   EXPECT_EQ(timed->estimate.makespan_s, makespan.p95);
   EXPECT_EQ(timed->trace.makespan, makespan.p95);
   EXPECT_THAT(time_plan(scenario, model.graph, plan.plan, 5).error().message, HasSubstr("runs 1 … 5"));
+}
+
+// The fast tier sees no sharing of links: it may judge, without noise of links.
+TEST(NoiseRanking, ATierThatSharesNoLinksKnowsNoNoiseOfThem) {
+  Scenario scenario = small_scenario();
+  const Model model = *load_model(scenario);
+  scenario.noise = jittery();
+  const auto by_fast = rank_plans(scenario, model, {.tier = &fast_tier(), .noise = true});
+  ASSERT_TRUE(by_fast.ok()) << by_fast.error().to_string();
+  const Plan& best = by_fast->judged[0].plan;
+  EXPECT_EQ(by_fast->judged[0].estimate.makespan_s,
+            time_plan(scenario, model.graph, best, std::nullopt, nullptr, fast_tier())->estimate.makespan_s);
+  EXPECT_LE(by_fast->judged[0].estimate.makespan_s,
+            time_plan(scenario, model.graph, best)->estimate.makespan_s * (1 + 1e-9));
+  scenario.noise->background.push_back({LinkId(0), 0.5, 1e-3, 1e-3});
+  const std::string refused = "its noise disturbs links, which the tier 'fast' does not see: take tier simgrid";
+  EXPECT_THAT(rank_plans(scenario, model, {.tier = &fast_tier(), .noise = true}).error().message, HasSubstr(refused));
+  EXPECT_THAT(time_plan(scenario, model.graph, best, 0, nullptr, fast_tier()).error().message, HasSubstr(refused));
 }
 
 TEST(Ranking, PartsOfDevicesAddUp) {

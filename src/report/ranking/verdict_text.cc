@@ -233,11 +233,8 @@ std::string verdict_text(const Ranking& ranking, const Scenario& scenario) {
                                             : "One device: there is nothing to split over.");
   }
   using enum Align;
-  Table table({{"worth splitting for", left},
-               {"", left},
-               {"best split", left},
-               {"one device", left},
-               {"data parallel", left}});
+  Table table(
+      {{"worth splitting for", left}, {"", left}, {"best split", left}, {"one device", left}, {"data parallel", left}});
   for (const Respect& respect : all) {
     table.add({respect.name, answer(compare(ranking, respect)), cell(ranking, respect, respect.best.split),
                cell(ranking, respect, respect.best.single), cell(ranking, respect, respect.best.copies)});
