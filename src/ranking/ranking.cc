@@ -51,6 +51,7 @@ Result<Ranking> Ranker::run() {
   ranking_.model = graph_.name;
   ranking_.batch = scenario_.batch;
   ranking_.objective = scenario_.objective;
+  ranking_.tier = options_.tier;
   goal_ = goal_of(scenario_);
   RETURN_IF_ERROR(collect_candidates());
   RETURN_IF_ERROR(fast_tier());

@@ -174,14 +174,15 @@ struct Ranking {
   std::vector<RankedPlan> judged;  // by RankOptions::tier, best first, without noise; a plan's number is its index + 1
   std::vector<size_t> order;       // into judged, as the user wants to see them: as they are, or by p95 if `robust`
   bool robust = false;
-  int noise_runs = 0;     // that stand behind each plan's `noisy`; 0: none was asked for, or it was interrupted
-  size_t keep = 0;        // how many of them the user wants to see
-  size_t considered = 0;  // lowered and timed by the fast tier; what ranking/pruning.h leaves out is not
-  size_t untimed = 0;     // that might be among the best, but lowering so large a model so often takes too long
-  bool proved = false;    // search has seen that no other plan of its space has a better bound, for all counts
-  size_t devices = 0;     // that search looked at; fewer than the cluster has if it has very many
-  double space = 0;       // plans there are; more than `considered` if some were pruned
-  double seconds = 0;     // it took, after loading
+  int noise_runs = 0;  // that stand behind each plan's `noisy`; 0: none was asked for, or it was interrupted
+  size_t keep = 0;     // how many of them the user wants to see
+  const Tier* tier = &simgrid_tier();  // that judged
+  size_t considered = 0;               // lowered and timed by the fast tier; what ranking/pruning.h leaves out is not
+  size_t untimed = 0;   // that might be among the best, but lowering so large a model so often takes too long
+  bool proved = false;  // search has seen that no other plan of its space has a better bound, for all counts
+  size_t devices = 0;   // that search looked at; fewer than the cluster has if it has very many
+  double space = 0;     // plans there are; more than `considered` if some were pruned
+  double seconds = 0;   // it took, after loading
   std::vector<Misfit> misfits;
   std::vector<OwnMisfit> own_misfits;
   std::vector<OwnLeftOut> own_left_out;

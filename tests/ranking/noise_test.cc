@@ -198,6 +198,7 @@ TEST(NoiseRanking, ATierThatSharesNoLinksKnowsNoNoiseOfThem) {
   scenario.noise = jittery();
   const auto by_fast = rank_plans(scenario, model, {.tier = &fast_tier(), .noise = true});
   ASSERT_TRUE(by_fast.ok()) << by_fast.error().to_string();
+  EXPECT_EQ(by_fast->tier, &fast_tier());
   const Plan& best = by_fast->judged[0].plan;
   EXPECT_EQ(by_fast->judged[0].estimate.makespan_s,
             time_plan(scenario, model.graph, best, std::nullopt, nullptr, fast_tier())->estimate.makespan_s);

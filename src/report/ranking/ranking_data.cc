@@ -187,6 +187,7 @@ std::string ranking_json(const Ranking& ranking, const Scenario& scenario, const
                {"model", ranking.model},
                {"batch", ranking.batch},
                {"objective", objective_json(ranking)},
+               {"tier", ranking.tier->name()},
                {"considered", ranking.considered},
                {"simulated", ranking.judged.size()},
                {"untimed", ranking.untimed},

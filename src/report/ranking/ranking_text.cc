@@ -83,7 +83,9 @@ std::string head(const Ranking& ranking, const Scenario& scenario) {
   text += fmt::format(" timed in {:.2g} s, ", ranking.seconds);
   if (ranking.split_inside > 0)
     text += fmt::format("{} of them split inside layers, ", grouped(static_cast<double>(ranking.split_inside)));
-  text += fmt::format("{}{} simulated", ranking.judged.size(), ranking.split_inside > 0 ? "" : " of them");
+  text += fmt::format(
+      "{}{} simulated{}", ranking.judged.size(), ranking.split_inside > 0 ? "" : " of them",
+      ranking.tier->shares_links() ? "" : fmt::format(" by the {}, which shares no links", ranking.tier->title()));
   text += fmt::format("; kernel costs: {} measured, ", ranking.measured_costs);
   if (ranking.predicted_costs > 0)
     text += fmt::format("{} predicted (±{:.0f} % or better), ", ranking.predicted_costs, ranking.largest_spread * 100);
