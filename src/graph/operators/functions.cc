@@ -70,6 +70,17 @@ void back_exp(Backward& b) { b.give(0, b.add(Op::Mul, {b.dy(), b.y()})); }
 // dx = dy / (2 y)
 void back_sqrt(Backward& b) { b.give(0, b.add(Op::Div, {b.dy(), b.add(Op::Add, {b.y(), b.y()})})); }
 void back_neg(Backward& b) { b.give(0, b.add(Op::Neg, {b.dy()})); }
+// dx = -dy y²
+void back_reciprocal(Backward& b) {
+  b.give(0, b.add(Op::Neg, {b.add(Op::Mul, {b.dy(), b.add(Op::Mul, {b.y(), b.y()})})}));
+}
+// dx = -dy sin x
+void back_cos(Backward& b) { b.give(0, b.add(Op::Neg, {b.add(Op::Mul, {b.dy(), b.add(Op::Sin, {b.x(0)})})})); }
+// dx = dy f(x)
+template <Op f>
+void by_function(Backward& b) {
+  b.give(0, b.add(Op::Mul, {b.dy(), b.add(f, {b.x(0)})}));
+}
 // dx = dy / x
 void back_log(Backward& b) { b.give(0, b.add(Op::Div, {b.dy(), b.x(0)})); }
 
@@ -89,7 +100,7 @@ ROW(LeakyRelu,       1,      1, leaky_relu_attrs,   infer_function, flops_each, 
 ROW(HardSigmoid,     1,      1, hard_sigmoid_attrs, infer_function, flops_each,           keeps_first, first_alike, back_hard_sigmoid,                 maps_elements | is_step | takes_steps | has_kernels | plain_in_onnx)
 ROW(Clip,            1,      1, clip_attrs,         infer_same,     flops_each,           keeps_first, first_alike, by_result<Op::ClipGradient>,       maps_elements | is_step | takes_steps | has_kernels)
 ROW(Gelu,            1,      1, gelu_attrs,         infer_gelu,     flops_gelu,           keeps_first, first_alike, by_operand<Op::GeluGradient>,      maps_elements | is_step | takes_steps | has_kernels)
-ROW(Abs,             1,      1, no_attrs,           infer_same,     flops_each,           keeps_first, first_alike, no_gradient,                       maps_elements | plain_in_onnx)
+ROW(Abs,             1,      1, no_attrs,           infer_same,     flops_each,           keeps_first, first_alike, by_function<Op::Sign>,             maps_elements | plain_in_onnx)
 ROW(Acos,            1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, no_gradient,                       maps_elements | plain_in_onnx)
 ROW(Acosh,           1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, no_gradient,                       maps_elements | plain_in_onnx)
 ROW(Asin,            1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, no_gradient,                       maps_elements | plain_in_onnx)
@@ -97,17 +108,17 @@ ROW(Asinh,           1,      1, no_attrs,           infer_function, flops_each, 
 ROW(Atan,            1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, no_gradient,                       maps_elements | plain_in_onnx)
 ROW(Atanh,           1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, no_gradient,                       maps_elements | plain_in_onnx)
 ROW(Ceil,            1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, no_gradient,                       maps_elements | plain_in_onnx)
-ROW(Cos,             1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, no_gradient,                       maps_elements | plain_in_onnx)
-ROW(Cosh,            1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, no_gradient,                       maps_elements | plain_in_onnx)
+ROW(Cos,             1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, back_cos,                          maps_elements | plain_in_onnx)
+ROW(Cosh,            1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, by_function<Op::Sinh>,             maps_elements | plain_in_onnx)
 ROW(Floor,           1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, no_gradient,                       maps_elements | plain_in_onnx)
 ROW(Log,             1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, back_log,                          maps_elements | plain_in_onnx)
 ROW(Mish,            1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, no_gradient,                       maps_elements | plain_in_onnx)
-ROW(Reciprocal,      1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, no_gradient,                       maps_elements | plain_in_onnx)
+ROW(Reciprocal,      1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, back_reciprocal,                   maps_elements | plain_in_onnx)
 ROW(Round,           1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, no_gradient,                       maps_elements | plain_in_onnx)
 ROW(Sign,            1,      1, no_attrs,           infer_same,     flops_each,           keeps_first, first_alike, no_gradient,                       maps_elements | plain_in_onnx)
-ROW(Sin,             1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, no_gradient,                       maps_elements | plain_in_onnx)
-ROW(Sinh,            1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, no_gradient,                       maps_elements | plain_in_onnx)
-ROW(Softplus,        1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, no_gradient,                       maps_elements | plain_in_onnx)
+ROW(Sin,             1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, by_function<Op::Cos>,              maps_elements | plain_in_onnx)
+ROW(Sinh,            1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, by_function<Op::Cosh>,             maps_elements | plain_in_onnx)
+ROW(Softplus,        1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, by_function<Op::Sigmoid>,          maps_elements | plain_in_onnx)
 ROW(Softsign,        1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, no_gradient,                       maps_elements | plain_in_onnx)
 ROW(Tan,             1,      1, no_attrs,           infer_function, flops_each,           keeps_first, first_alike, no_gradient,                       maps_elements | plain_in_onnx)
 ROW(Celu,            1,      1, alpha_attrs,        infer_function, flops_each,           keeps_first, first_alike, no_gradient,                       maps_elements | plain_in_onnx)
