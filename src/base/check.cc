@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-namespace nlsplit {
+namespace nlsplit::inline base {
 
 void check_failed(const char* file, int line, const char* condition, std::string_view why) {
   fmt::print(stderr, "{}:{}: CHECK({}) failed: {}\n", file, line, condition, why);
@@ -13,4 +13,4 @@ void check_failed(const char* file, int line, const char* condition, std::string
   std::abort();  // not exit: a core dump and a debugger should find the stack as it was
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline base

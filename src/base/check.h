@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-namespace nlsplit {
+namespace nlsplit::inline base {
 
 [[noreturn]] void check_failed(const char* file, int line, const char* condition, std::string_view why);
 
@@ -15,4 +15,4 @@ namespace nlsplit {
     }                                                                 \
   } while (false)
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline base

@@ -14,7 +14,7 @@
 
 #include "base/descriptor.h"
 
-namespace nlsplit {
+namespace nlsplit::inline base {
 namespace {
 
 constexpr int refused = 127;
@@ -79,4 +79,4 @@ std::string describe_signal(int signal) {
   return text;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline base

@@ -11,7 +11,7 @@
 
 #include "base/result.h"
 
-namespace nlsplit {
+namespace nlsplit::inline base {
 
 // In a child, right after the fork: the kernel sends it `signal` once the thread that forked has ended. `parent`: who
 // forked, as getpid() told it before; if it is gone already, the child ends here.
@@ -29,4 +29,4 @@ Result<pid_t> start_child(const std::vector<std::string>& words, const ChildFile
 // "signal 9 (Killed), by somebody or by the kernel for want of memory"
 std::string describe_signal(int signal);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline base

@@ -8,7 +8,7 @@
 
 #include "base/file.h"
 
-namespace nlsplit {
+namespace nlsplit::inline base {
 namespace {
 
 // Core c's lock is byte c; who holds it is written behind all locks.
@@ -66,4 +66,4 @@ CoreClaim CoreClaim::take(const std::vector<int>& cores, size_t count, uint64_t 
   return claim;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline base

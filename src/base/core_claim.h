@@ -13,7 +13,7 @@
 
 #include "base/descriptor.h"
 
-namespace nlsplit {
+namespace nlsplit::inline base {
 
 class CoreClaim {
  public:
@@ -31,4 +31,4 @@ class CoreClaim {
   Descriptor locks_;  // of the cores; they end with it
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline base

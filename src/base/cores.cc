@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-namespace nlsplit {
+namespace nlsplit::inline base {
 
 size_t core_count() { return std::max(1u, std::thread::hardware_concurrency()); }
 
@@ -20,4 +20,4 @@ void on_all_cores(size_t count, const std::function<void(size_t)>& work, size_t 
   for (std::thread& other : others) other.join();
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline base

@@ -7,11 +7,11 @@
 #include <cstddef>
 #include <functional>
 
-namespace nlsplit {
+namespace nlsplit::inline base {
 
 size_t core_count();  // of this machine; 1 if it does not say
 
 // work(0), …, work(count - 1), each on whichever core is free; waits for all of them and leaves no thread behind.
 void on_all_cores(size_t count, const std::function<void(size_t)>& work, size_t cores = core_count());
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline base

@@ -5,7 +5,7 @@
 
 #include <utility>
 
-namespace nlsplit {
+namespace nlsplit::inline base {
 
 class Descriptor {
  public:
@@ -26,4 +26,4 @@ class Descriptor {
   int fd_;  // -1: none
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline base

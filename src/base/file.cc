@@ -14,7 +14,7 @@
 
 #include "base/sync.h"
 
-namespace nlsplit {
+namespace nlsplit::inline base {
 
 namespace {
 
@@ -149,4 +149,4 @@ Status write_file(const std::string& path, std::string_view content) {
   return file.commit();
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline base

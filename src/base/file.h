@@ -11,7 +11,7 @@
 #include "base/descriptor.h"
 #include "base/result.h"
 
-namespace nlsplit {
+namespace nlsplit::inline base {
 
 // The whole content. Errors: missing, a directory, unreadable, above 4 GiB; the message names the path.
 Result<std::string> read_file(const std::string& path);
@@ -40,4 +40,4 @@ class FileWriter {
   Descriptor file_;
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline base

@@ -13,7 +13,7 @@
 
 #include "base/sync.h"
 
-namespace nlsplit {
+namespace nlsplit::inline base {
 namespace {
 
 namespace fs = std::filesystem;
@@ -89,4 +89,4 @@ Status FolderWriter::commit() {
   return code == 0 ? ok_status() : os_error("write", path_, code);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline base

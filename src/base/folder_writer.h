@@ -10,7 +10,7 @@
 #include "base/output_lock.h"
 #include "base/result.h"
 
-namespace nlsplit {
+namespace nlsplit::inline base {
 
 class FolderWriter {
  public:
@@ -36,4 +36,4 @@ class FolderWriter {
   bool exchange_;
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline base

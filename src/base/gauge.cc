@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstring>
 
-namespace nlsplit {
+namespace nlsplit::inline base {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -104,4 +104,4 @@ std::vector<size_t> undisturbed(const std::vector<std::vector<double>>& gauges, 
   return good;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline base

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <vector>
 
-namespace nlsplit {
+namespace nlsplit::inline base {
 
 // Seconds of the fixed work on this thread, now: arithmetic, and a walk through what only the last-level cache holds.
 // The median of several times each; takes about a millisecond.
@@ -38,4 +38,4 @@ class BestGauge {
 // fast as at their best; after the last one nobody looked. They may be none.
 std::vector<size_t> undisturbed(const std::vector<std::vector<double>>& gauges, const std::vector<double>& best);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline base

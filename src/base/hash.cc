@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
-namespace nlsplit {
+namespace nlsplit::inline base {
 
 uint64_t hash_bytes(const void* data, size_t size, uint64_t seed) { return XXH3_64bits_withSeed(data, size, seed); }
 
@@ -16,4 +16,4 @@ Checksum checksum_of(std::string_view bytes) {
 
 std::string to_string(const Checksum& checksum) { return hex16(checksum.high) + hex16(checksum.low); }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline base

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace nlsplit {
+namespace nlsplit::inline base {
 
 uint64_t hash_bytes(const void* data, size_t size, uint64_t seed = 0);
 inline uint64_t hash_text(std::string_view text, uint64_t seed = 0) {
@@ -20,4 +20,4 @@ struct Checksum {
 Checksum checksum_of(std::string_view bytes);
 std::string to_string(const Checksum& checksum);  // 32 digits, lower case, as `xxh128sum` prints it
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline base

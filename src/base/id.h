@@ -10,7 +10,7 @@
 #include <functional>
 #include <limits>
 
-namespace nlsplit {
+namespace nlsplit::inline base {
 
 template <class Tag>
 class Id {
@@ -27,7 +27,7 @@ class Id {
   uint32_t raw_ = none_value;
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline base
 
 template <class Tag>
 struct std::hash<nlsplit::Id<Tag>> {

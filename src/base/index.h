@@ -3,8 +3,8 @@
 
 #include <cstddef>
 
-namespace nlsplit {
+namespace nlsplit::inline base {
 
 inline size_t at(int i) { return static_cast<size_t>(i); }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline base

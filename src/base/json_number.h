@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-namespace nlsplit {
+namespace nlsplit::inline base {
 
 // Throws json::type_error, as get<T>() does, for what is no integer or does not fit T.
 template <typename T>
@@ -23,4 +23,4 @@ T whole_number(const nlohmann::json& value) {
                                            &value);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline base

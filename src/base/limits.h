@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <limits>
 
-namespace nlsplit {
+namespace nlsplit::inline base {
 
 // Of a buffer, an arena, a kernel's workspace: a pebibyte. The largest single machines address 64 TiB (x86-64 with 46
 // physical bits), and sums of some thousand of these still fit into 64 bits.
@@ -33,4 +33,4 @@ inline constexpr int largest_tag = 32767;
 // Instructions times the slots they run in: 4 GB of dependencies.
 inline constexpr int64_t most_steps = int64_t{1} << 27;
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline base

@@ -13,7 +13,7 @@
 #include <cstring>
 #include <system_error>
 
-namespace nlsplit {
+namespace nlsplit::inline base {
 
 // A signal handler takes no lock and allocates nothing: entries form a list that only grows, and are used again.
 struct Registered {
@@ -87,4 +87,4 @@ const char* mapped_file_at(const void* address) {
   return nullptr;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline base

@@ -10,7 +10,7 @@
 
 #include "base/result.h"
 
-namespace nlsplit {
+namespace nlsplit::inline base {
 
 class MappedFile {
  public:
@@ -42,4 +42,4 @@ struct MappedBytes {
   std::string_view view() const { return file == nullptr ? std::string_view() : file->bytes().substr(offset, size); }
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline base

@@ -11,7 +11,7 @@
 
 #include "base/mapped_file.h"
 
-namespace nlsplit {
+namespace nlsplit::inline base {
 namespace {
 
 std::atomic<void (*)(const char* why)> last_words{nullptr};
@@ -93,4 +93,4 @@ void catch_memory_faults() {
   std::set_new_handler(on_no_memory);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline base

@@ -7,7 +7,7 @@
 // for want of memory its parent learns (tools/nlbench_child.h).
 #pragma once
 
-namespace nlsplit {
+namespace nlsplit::inline base {
 
 inline constexpr int exit_of_a_fault = 3;
 
@@ -17,4 +17,4 @@ void catch_memory_faults();
 // nothing may be allocated and no lock taken.
 void before_a_memory_fault_ends_it(void (*last_words)(const char* why));
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline base

@@ -2,7 +2,7 @@
 
 #include <charconv>
 
-namespace nlsplit {
+namespace nlsplit::inline base {
 namespace {
 
 // "h12": h and 12. None without digits, with leading zeros, or too many digits.
@@ -44,4 +44,4 @@ std::string join_names(const std::vector<std::string>& names, std::string_view s
   return text;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline base

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace nlsplit {
+namespace nlsplit::inline base {
 
 struct NameRange {
   std::string prefix;
@@ -21,4 +21,4 @@ std::optional<NameRange> parse_name_range(std::string_view text);
 // "h0..h3+x+h9": three or more names in a row that count upwards become a range.
 std::string join_names(const std::vector<std::string>& names, std::string_view separator);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline base

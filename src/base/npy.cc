@@ -10,7 +10,7 @@
 
 #include "base/file.h"
 
-namespace nlsplit {
+namespace nlsplit::inline base {
 
 static_assert(std::endian::native == std::endian::little, "values are copied as they lie in memory");
 
@@ -215,4 +215,4 @@ Status write_npy(const std::string& path, const NpyArray& array) {
   return write_file(path, content);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline base

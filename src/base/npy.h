@@ -8,7 +8,7 @@
 
 #include "base/result.h"
 
-namespace nlsplit {
+namespace nlsplit::inline base {
 
 struct NpyArray {
   std::vector<int64_t> shape;
@@ -29,4 +29,4 @@ Result<NpyRaw> read_npy_raw(const std::string& path);
 Result<NpyArray> read_npy(const std::string& path);
 Status write_npy(const std::string& path, const NpyArray& array);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline base

@@ -12,7 +12,7 @@
 #include "base/file.h"
 #include "base/sync.h"
 
-namespace nlsplit {
+namespace nlsplit::inline base {
 namespace {
 
 // Whether the name still is that of the open file: its holder removes it when it is done.
@@ -63,4 +63,4 @@ OutputLock::~OutputLock() {
   if (!file_.empty()) ::unlink(file_.c_str());  // before the lock ends: nobody else's is removed
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline base

@@ -10,7 +10,7 @@
 #include "base/descriptor.h"
 #include "base/result.h"
 
-namespace nlsplit {
+namespace nlsplit::inline base {
 
 class OutputLock {
  public:
@@ -28,4 +28,4 @@ class OutputLock {
   Descriptor held_;
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline base

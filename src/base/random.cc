@@ -8,7 +8,7 @@
 // Every floating-point step here is exactly rounded (+ - * / sqrt fma) and nothing is left for a compiler to contract
 // into an fma by its own choice: a product that meets a sum is written as std::fma. So results match bit for bit.
 
-namespace nlsplit {
+namespace nlsplit::inline base {
 
 namespace {
 
@@ -100,4 +100,4 @@ void fill_normal(uint64_t seed, float* values, int64_t count) {
   }
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline base

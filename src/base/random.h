@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace nlsplit {
+namespace nlsplit::inline base {
 
 class Random {
  public:
@@ -27,4 +27,4 @@ class Random {
 // Random::normal().
 void fill_normal(uint64_t seed, float* values, int64_t count);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline base

@@ -6,7 +6,7 @@
 #include <thread>
 #endif
 
-namespace nlsplit {
+namespace nlsplit::inline base {
 
 inline void rest_a_moment() {
 #if defined(__x86_64__)
@@ -18,4 +18,4 @@ inline void rest_a_moment() {
 #endif
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline base

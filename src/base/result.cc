@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-namespace nlsplit {
+namespace nlsplit::inline base {
 
 namespace {
 
@@ -55,4 +55,4 @@ int exit_code(const Error& error) {
   return 1;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline base

@@ -13,7 +13,7 @@
 
 #include "base/check.h"
 
-namespace nlsplit {
+namespace nlsplit::inline base {
 
 enum class ErrorKind {
   invalid_input,  // what the user or a file said is wrong
@@ -120,4 +120,4 @@ inline Status ok_status() { return {}; }
   if (!temporary.ok()) return std::move(temporary).error();      \
   declaration = std::move(temporary).value()
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline base

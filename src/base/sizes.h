@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <limits>
 
-namespace nlsplit {
+namespace nlsplit::inline base {
 
 inline constexpr int64_t largest_size = std::numeric_limits<int64_t>::max();
 
@@ -36,4 +36,4 @@ constexpr int64_t saturating_round_up(int64_t value, int64_t to) {
   return value > largest_size - to ? largest_size : (value + to - 1) / to * to;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline base

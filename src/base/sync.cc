@@ -11,7 +11,7 @@
 
 #include "base/descriptor.h"
 
-namespace nlsplit {
+namespace nlsplit::inline base {
 
 // std::strerror is not safe with threads.
 Error os_error(std::string_view verb, const std::string& path, int code) {
@@ -51,4 +51,4 @@ int sync_folder(const std::string& folder) {
   return sync_to_disk(opened.get());
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline base

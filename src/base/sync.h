@@ -6,7 +6,7 @@
 
 #include "base/result.h"
 
-namespace nlsplit {
+namespace nlsplit::inline base {
 
 // "cannot VERB 'PATH': No space left on device". `code` is an errno.
 Error os_error(std::string_view verb, const std::string& path, int code);
@@ -19,4 +19,4 @@ std::string folder_of(const std::string& path);  // "." where PATH has no '/'
 int sync_file(int fd, const std::string& path);
 int sync_folder(const std::string& folder);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline base

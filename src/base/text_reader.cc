@@ -7,7 +7,7 @@
 #include <numeric>
 #include <vector>
 
-namespace nlsplit {
+namespace nlsplit::inline base {
 
 namespace {
 
@@ -238,4 +238,4 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline base

@@ -17,7 +17,7 @@
 
 #include "base/result.h"
 
-namespace nlsplit {
+namespace nlsplit::inline base {
 
 class TextReader {
  public:
@@ -85,4 +85,4 @@ std::string nearest(std::string_view word, const Range& candidates) {
   return best;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline base

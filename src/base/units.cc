@@ -8,7 +8,7 @@
 #include <optional>
 #include <span>
 
-namespace nlsplit {
+namespace nlsplit::inline base {
 
 namespace {
 
@@ -219,4 +219,4 @@ std::string to_string(FlopsPerSecond r) {
   return scaled(r.value(), scales, "FLOPS");
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline base

@@ -13,7 +13,7 @@
 
 #include "base/result.h"
 
-namespace nlsplit {
+namespace nlsplit::inline base {
 
 template <class Tag, class Rep>
 class Quantity {
@@ -70,4 +70,4 @@ std::string to_string(Flops);
 std::string to_string(BytesPerSecond);
 std::string to_string(FlopsPerSecond);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline base

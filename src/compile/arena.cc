@@ -5,7 +5,7 @@
 
 #include "graph/memory.h"
 
-namespace nlsplit {
+namespace nlsplit::inline compiler {
 namespace {
 
 using Scratch = std::vector<ScratchLifetime>;
@@ -84,4 +84,4 @@ void place_buffers(DeviceProgram& device, const std::vector<std::vector<ScratchL
   device.arena = bytes(next + region);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline compiler

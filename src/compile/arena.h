@@ -5,7 +5,7 @@
 
 #include "program/program.h"
 
-namespace nlsplit {
+namespace nlsplit::inline compiler {
 
 // First and last moment that touches a scratch buffer, in the work of its stage and phase.
 struct ScratchLifetime {
@@ -23,4 +23,4 @@ struct InPlace {
 void place_buffers(DeviceProgram& device, const std::vector<std::vector<ScratchLifetime>>& lifetimes,
                    const std::vector<InPlace>& in_place);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline compiler

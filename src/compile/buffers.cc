@@ -6,7 +6,7 @@
 
 #include "kernels/layout.h"
 
-namespace nlsplit {
+namespace nlsplit::inline compiler {
 namespace {
 
 std::string layout_suffix(int block) { return block == 0 ? "_rows" : fmt::format("_c{}", block); }
@@ -306,4 +306,4 @@ bool DeviceBuffers::has_instances(BufferId buffer) const {
   return uses_[buffer.index()].open && out_.buffer(buffer).kind != BufferKind::scratch;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline compiler

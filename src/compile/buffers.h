@@ -15,7 +15,7 @@
 #include "compile/arena.h"
 #include "compile/lowering.h"
 
-namespace nlsplit {
+namespace nlsplit::inline compiler {
 
 // Where a value lies.
 struct Stored {
@@ -116,4 +116,4 @@ class DeviceBuffers {
   BufferId credit_in_, credit_out_, token_;
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline compiler

@@ -6,7 +6,7 @@
 
 #include "base/index.h"
 
-namespace nlsplit {
+namespace nlsplit::inline compiler {
 namespace {
 
 // Some of the members, which take part in a step of an algorithm.
@@ -308,4 +308,4 @@ std::vector<Instr> instructions_of(const Rounds& rounds, std::span<const int> gr
   return instrs;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline compiler

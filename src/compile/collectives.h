@@ -13,7 +13,7 @@
 #include "program/collective.h"
 #include "program/program.h"
 
-namespace nlsplit {
+namespace nlsplit::inline compiler {
 
 // Elements [begin, end) of the value, from one member to another.
 struct Piece {
@@ -61,4 +61,4 @@ Result<CollectiveAlgorithm> choose_algorithm(int64_t elements, const CollectiveC
 std::vector<Instr> instructions_of(const Rounds& rounds, std::span<const int> group, int member, const Operand& value,
                                    BufferId received, int tag);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline compiler

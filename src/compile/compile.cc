@@ -8,7 +8,7 @@
 #include "compile/lowering.h"
 #include "compile/print.h"
 
-namespace nlsplit {
+namespace nlsplit::inline compiler {
 namespace {
 
 // The passes behind `split`.
@@ -91,4 +91,4 @@ Result<ScheduleInput> schedule_input(const KernelGraph& graph, const Plan& plan,
   return make_schedule_input(lowering, true);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline compiler

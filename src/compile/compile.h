@@ -21,7 +21,7 @@
 #include "program/program.h"
 #include "schedule/schedules.h"
 
-namespace nlsplit {
+namespace nlsplit::inline compiler {
 
 struct Compiled {
   Program program;
@@ -59,4 +59,4 @@ Result<Program> compile_unsplit(const KernelGraph& graph, int micro_batches, con
 Result<ScheduleInput> schedule_input(const KernelGraph& graph, const Plan& plan, const Cluster& cluster,
                                      const CostTable* costs);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline compiler

@@ -9,7 +9,7 @@
 #include "kernels/layout.h"
 #include "program/in_place.h"
 
-namespace nlsplit {
+namespace nlsplit::inline compiler {
 namespace {
 
 // [isa][node]: index of its desc in the Program, or -1.
@@ -527,4 +527,4 @@ void allocate(Lowering& lowering) {
     DeviceWriter(lowering, layouts, static_cast<int>(d), interned, lowering.program).write();
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline compiler

@@ -6,7 +6,7 @@
 
 #include "base/index.h"
 
-namespace nlsplit {
+namespace nlsplit::inline compiler {
 namespace {
 
 // One micro-batch's value of a buffer.
@@ -116,4 +116,4 @@ void assign_instances(const InstanceRules& rules, int micro_batches, DeviceProgr
   }
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline compiler

@@ -6,7 +6,7 @@
 
 #include "program/program.h"
 
-namespace nlsplit {
+namespace nlsplit::inline compiler {
 
 struct InstanceRules {
   struct SlotTime {
@@ -24,4 +24,4 @@ struct InstanceRules {
 // outputs have one for each micro-batch. Sets Buffer::banks and Slot::banks.
 void assign_instances(const InstanceRules& rules, int micro_batches, DeviceProgram& device);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline compiler

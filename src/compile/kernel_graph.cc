@@ -8,7 +8,7 @@
 #include "base/hash.h"
 #include "kernels/without_kernel.h"
 
-namespace nlsplit {
+namespace nlsplit::inline compiler {
 namespace {
 
 std::string label_of(const Node& node) {
@@ -143,4 +143,4 @@ Result<KernelGraph> choose_kernels(Graph at_micro_batch, const std::vector<Isa>&
   return result;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline compiler

@@ -14,7 +14,7 @@
 #include "graph/differentiate/step_graph.h"
 #include "kernels/assign.h"
 
-namespace nlsplit {
+namespace nlsplit::inline compiler {
 
 // What the catalogue says of a node's chosen kernel.
 struct NodeKernel {
@@ -67,4 +67,4 @@ Result<KernelGraph> choose_kernels(Graph at_micro_batch, const std::vector<Isa>&
                                    const std::optional<TrainingOptions>& training = std::nullopt,
                                    const WantedKernels& wanted = {});
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline compiler

@@ -20,7 +20,7 @@
 #include "program/program.h"
 #include "schedule/schedules.h"
 
-namespace nlsplit {
+namespace nlsplit::inline compiler {
 
 // Stages are numbered from 0. The source of inputs and the sink of outputs stand at both ends as pseudo-stages; the
 // sink has the number of stages.
@@ -149,4 +149,4 @@ struct Played {
 // Error: the slots wait for each other.
 Result<Played> play(const Lowering& lowering);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline compiler

@@ -8,7 +8,7 @@
 
 #include "compile/lowering.h"
 
-namespace nlsplit {
+namespace nlsplit::inline compiler {
 namespace {
 
 constexpr size_t no_slot = std::numeric_limits<size_t>::max();
@@ -307,4 +307,4 @@ Status exchange(Lowering& lowering) {
   return Messages(lowering).run();
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline compiler

@@ -9,7 +9,7 @@
 #include "compile/lowering.h"
 #include "partition/layer_names.h"
 
-namespace nlsplit {
+namespace nlsplit::inline compiler {
 namespace {
 
 Status check_given(const Lowering& lowering) {
@@ -184,4 +184,4 @@ Status place(Lowering& lowering) {
   return add_flows(lowering);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline compiler

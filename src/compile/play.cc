@@ -12,7 +12,7 @@
 
 #include "compile/lowering.h"
 
-namespace nlsplit {
+namespace nlsplit::inline compiler {
 namespace {
 
 constexpr double not_yet = std::numeric_limits<double>::quiet_NaN();
@@ -344,4 +344,4 @@ class Play {
 
 Result<Played> play(const Lowering& lowering) { return Play(lowering).run(); }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline compiler

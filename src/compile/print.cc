@@ -5,7 +5,7 @@
 
 #include "program/text.h"
 
-namespace nlsplit {
+namespace nlsplit::inline compiler {
 namespace {
 
 const std::string& device_name(const Lowering& lowering, int device) {
@@ -124,4 +124,4 @@ std::string print_messages(const Lowering& lowering) {
 
 std::string print_program(const Lowering& lowering) { return to_string(lowering.program); }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline compiler

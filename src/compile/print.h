@@ -5,7 +5,7 @@
 
 #include "compile/lowering.h"
 
-namespace nlsplit {
+namespace nlsplit::inline compiler {
 
 std::string print_kernels(const KernelGraph& graph);
 std::string print_split(const KernelGraph& parts, const Plan& plan, const Cluster& cluster);
@@ -14,4 +14,4 @@ std::string print_schedule(const Lowering& lowering);
 std::string print_messages(const Lowering& lowering);
 std::string print_program(const Lowering& lowering);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline compiler

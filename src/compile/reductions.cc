@@ -8,7 +8,7 @@
 #include "graph/memory.h"
 #include "program/data_movement.h"
 
-namespace nlsplit {
+namespace nlsplit::inline compiler {
 
 // An algorithm whose sums have no cost is not chosen: nothing could predict the plan.
 constexpr double no_cost = std::numeric_limits<double>::infinity();
@@ -50,4 +50,4 @@ Status choose_reductions(Lowering& lowering) {
   return ok_status();
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline compiler

@@ -8,7 +8,7 @@
 #include "compile/stage_memory.h"
 #include "schedule/assign.h"
 
-namespace nlsplit {
+namespace nlsplit::inline compiler {
 namespace {
 
 // The times of one stage's phases for a micro-batch on one device. Recomputation counts as part of I.
@@ -185,4 +185,4 @@ Status schedule(Lowering& lowering, const SlotTable* table) {
   return lowering.training == nullptr ? ok_status() : choose_reductions(lowering);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline compiler

@@ -8,7 +8,7 @@
 
 #include "graph/passes/precision.h"
 
-namespace nlsplit {
+namespace nlsplit::inline compiler {
 namespace {
 
 constexpr double most_latency_bytes = 1e12;  // more pays for whole sums whatever their size
@@ -102,4 +102,4 @@ Result<SplitPlan> expand_plan(const KernelGraph& whole, const Plan& plan, const 
   return split;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline compiler

@@ -9,7 +9,7 @@
 #include "partition/expand.h"
 #include "program/saved.h"
 
-namespace nlsplit {
+namespace nlsplit::inline compiler {
 
 struct SplitPlan {
   KernelGraph kernels;
@@ -31,4 +31,4 @@ Result<SplitPlan> expand_plan(const KernelGraph& whole, const Plan& plan, const 
 Promise promise_of(const KernelGraph& whole, const KernelGraph& parts, std::span<const int> origin,
                    std::span<const Region> regions);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline compiler

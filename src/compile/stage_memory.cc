@@ -2,7 +2,7 @@
 
 #include <set>
 
-namespace nlsplit {
+namespace nlsplit::inline compiler {
 
 StageMemory stage_memory(const KernelGraph& graph, const Stage& stage) {
   const Training& training = *graph.training;
@@ -52,4 +52,4 @@ StageMemory stage_memory(const KernelGraph& graph, const Stage& stage) {
   return memory;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline compiler

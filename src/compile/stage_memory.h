@@ -4,7 +4,7 @@
 #include "compile/kernel_graph.h"
 #include "partition/plan.h"
 
-namespace nlsplit {
+namespace nlsplit::inline compiler {
 
 // What training needs of a device's memory whatever the schedule (weights, their gradients, the optimizer's state), and
 // what one micro-batch keeps there.
@@ -15,4 +15,4 @@ struct StageMemory {
 };
 StageMemory stage_memory(const KernelGraph& graph, const Stage& stage);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline compiler

@@ -5,7 +5,7 @@
 
 #include "compile/lowering.h"
 
-namespace nlsplit {
+namespace nlsplit::inline compiler {
 namespace {
 
 constexpr size_t phase_count = static_cast<size_t>(Phase::step) + 1;
@@ -141,4 +141,4 @@ std::string slot_text(const ScheduledSlot& slot) {
 
 Status complete_table(Lowering& lowering, SlotTable table) { return TableCheck(lowering, std::move(table)).complete(); }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline compiler

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
-namespace nlsplit {
+namespace nlsplit::inline cost {
 
 namespace {
 
@@ -93,4 +93,4 @@ std::string name_of(const Cluster& cluster, const Hop& hop) {
   return hop.forward ? fmt::format("{}>{}", a, b) : fmt::format("{}>{}", b, a);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline cost

@@ -16,7 +16,7 @@
 #include "cost/fabric.h"
 #include "kernels/catalogue.h"
 
-namespace nlsplit {
+namespace nlsplit::inline cost {
 
 using DeviceId = Id<struct DeviceTag>;
 
@@ -148,4 +148,4 @@ size_t lane_of(const Cluster& cluster, const Hop& hop);
 // "a>b", the way from a to b; a link's name where it has no ends or one bandwidth for both ways.
 std::string name_of(const Cluster& cluster, const Hop& hop);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline cost

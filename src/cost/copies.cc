@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace nlsplit {
+namespace nlsplit::inline cost {
 
 MessageCost line_through(const std::map<int64_t, double>& seconds_of) {
   double w = 0, wx = 0, wxx = 0, wy = 0, wxy = 0;
@@ -39,4 +39,4 @@ Bus bus_of(const Copies& copies) {
   return bus;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline cost

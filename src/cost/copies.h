@@ -11,7 +11,7 @@
 #include "cost/cluster.h"
 #include "cost/topology.h"
 
-namespace nlsplit {
+namespace nlsplit::inline cost {
 
 struct CopyLine {
   MessageCost cost;
@@ -43,4 +43,4 @@ Bus bus_of(const Copies& copies);
 // longer took no longer.
 MessageCost line_through(const std::map<int64_t, double>& seconds_of);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline cost

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-namespace nlsplit {
+namespace nlsplit::inline cost {
 namespace {
 
 using nlohmann::json;
@@ -63,4 +63,4 @@ Status apply(const Corrections& corrections, Cluster& cluster, std::vector<CostS
   return ok_status();
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline cost

@@ -12,7 +12,7 @@
 #include "cost/cluster.h"
 #include "cost/cost_table.h"
 
-namespace nlsplit {
+namespace nlsplit::inline cost {
 
 struct Corrections {
   std::map<std::string, double> computing;  // by device: its computations take so many times as long
@@ -28,4 +28,4 @@ Result<Corrections> parse_corrections(const std::string& text, const std::string
 // device.
 Status apply(const Corrections& corrections, Cluster& cluster, std::vector<CostSourcePtr>& costs);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline cost

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <map>
 
-namespace nlsplit {
+namespace nlsplit::inline cost {
 namespace {
 
 class NoCosts final : public CostSource {
@@ -49,4 +49,4 @@ KernelPreference fastest_measured(std::span<const CostSourcePtr> sources) {
   };
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline cost

@@ -17,7 +17,7 @@
 #include "cost/profile.h"
 #include "kernels/catalogue.h"
 
-namespace nlsplit {
+namespace nlsplit::inline cost {
 
 enum class CostOrigin : uint8_t { measured, predicted, roofline };
 
@@ -86,4 +86,4 @@ CostSourcePtr no_costs();
 // Takes what was measured to be fastest: by the first of the profiles that tells, so that all devices of a level agree.
 KernelPreference fastest_measured(std::span<const CostSourcePtr> sources);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline cost

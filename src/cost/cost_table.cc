@@ -1,6 +1,6 @@
 #include "cost/cost_table.h"
 
-namespace nlsplit {
+namespace nlsplit::inline cost {
 
 CostTable::CostTable(std::vector<CostSourcePtr> sources, CostNames names)
     : sources_(std::move(sources)), names_(std::move(names)) {
@@ -28,4 +28,4 @@ DeviceId first_with_costs_of(DeviceId device, const Cluster& cluster, const Cost
   return device;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline cost

@@ -7,7 +7,7 @@
 
 #include "cost/cost_source.h"
 
-namespace nlsplit {
+namespace nlsplit::inline cost {
 
 class CostTable {
  public:
@@ -32,4 +32,4 @@ bool same_costs(DeviceId a, DeviceId b, const Cluster& cluster, const CostTable&
 // before it.
 DeviceId first_with_costs_of(DeviceId device, const Cluster& cluster, const CostTable& costs);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline cost

@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 
-namespace nlsplit {
+namespace nlsplit::inline cost {
 namespace {
 
 // m_1 … m_level and w_1 … w_level of a fat tree.
@@ -169,4 +169,4 @@ std::vector<Hop> fabric_route(const Fabric& fabric, size_t from, size_t to) {
       [&](const auto& shape) { return route(shape, static_cast<int64_t>(from), static_cast<int64_t>(to)); }, fabric);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline cost

@@ -13,7 +13,7 @@
 
 #include "base/id.h"
 
-namespace nlsplit {
+namespace nlsplit::inline cost {
 
 using HostId = Id<struct HostTag>;
 using LinkId = Id<struct LinkTag>;
@@ -91,4 +91,4 @@ int64_t link_count(const Dragonfly&);
 // route there), and where none was given.
 std::vector<Hop> fabric_route(const Fabric& fabric, size_t from, size_t to);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline cost

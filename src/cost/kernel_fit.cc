@@ -6,7 +6,7 @@
 #include <cmath>
 #include <numeric>
 
-namespace nlsplit {
+namespace nlsplit::inline cost {
 
 namespace {
 
@@ -249,4 +249,4 @@ std::vector<FitQuality> KernelFit::quality() const {
   return all;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline cost

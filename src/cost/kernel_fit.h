@@ -25,7 +25,7 @@
 
 #include "cost/profile.h"
 
-namespace nlsplit {
+namespace nlsplit::inline cost {
 
 // With fewer such errors "9 of 10" means nothing, and nothing is predicted.
 inline constexpr size_t least_errors = 9;
@@ -87,4 +87,4 @@ class KernelFit {
   size_t left_out_ = 0;
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline cost

@@ -8,7 +8,7 @@
 #include "cost/kernel_fit.h"
 #include "kernels/without_kernel.h"
 
-namespace nlsplit {
+namespace nlsplit::inline cost {
 namespace {
 
 // What each device that computes beside it adds.
@@ -122,4 +122,4 @@ class Measured final : public CostSource {
 
 CostSourcePtr measured(Profile profile) { return std::make_shared<const Measured>(std::move(profile), 1, false); }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline cost

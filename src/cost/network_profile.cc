@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "base/json_number.h"
 
-namespace nlsplit {
+namespace nlsplit::inline cost {
 namespace {
 
 using nlohmann::json;
@@ -124,4 +124,4 @@ void apply(const NetworkProfile& profile, Cluster& cluster) {
   }
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline cost

@@ -6,7 +6,7 @@
 
 #include "cost/cluster.h"
 
-namespace nlsplit {
+namespace nlsplit::inline cost {
 
 struct NamedWay {
   std::string from, to;  // hosts
@@ -35,4 +35,4 @@ Status write_network_profile(const std::string& path, const NetworkProfile& prof
 // Puts the ways between the cluster's hosts into it, and the limit. Hosts it does not know are another cluster's.
 void apply(const NetworkProfile& profile, Cluster& cluster);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline cost

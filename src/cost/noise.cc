@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace nlsplit {
+namespace nlsplit::inline cost {
 
 bool is_random(const Noise& noise) {
   return noise.compute_jitter > 0 || noise.link_jitter > 0 ||
@@ -13,4 +13,4 @@ bool is_random(const Noise& noise) {
 
 bool disturbs_links(const Noise& noise) { return !noise.background.empty() || !noise.degradations.empty(); }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline cost

@@ -11,7 +11,7 @@
 
 #include "cost/cluster.h"
 
-namespace nlsplit {
+namespace nlsplit::inline cost {
 
 inline constexpr double for_ever = std::numeric_limits<double>::infinity();
 
@@ -56,4 +56,4 @@ bool disturbs_links(const Noise& noise);
 // Whether one run differs from another. If not, one tells all.
 bool is_random(const Noise& noise);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline cost

@@ -1,6 +1,6 @@
 #include "cost/platform.h"
 
-namespace nlsplit {
+namespace nlsplit::inline cost {
 
 void add_platform(Cluster& cluster, const Platform& platform, const std::vector<HostId>& hosts) {
   CHECK(cluster.links.empty(), "a platform goes into a cluster without links");
@@ -18,4 +18,4 @@ void add_platform(Cluster& cluster, const Platform& platform, const std::vector<
   cluster.fabric_links = cluster.links.size();
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline cost

@@ -9,7 +9,7 @@
 
 #include "cost/cluster.h"
 
-namespace nlsplit {
+namespace nlsplit::inline cost {
 
 struct Platform {
   struct Link {
@@ -35,4 +35,4 @@ struct PlatformReader {
 // Into a cluster without links. `hosts`: those of the cluster that were asked for, in that order.
 void add_platform(Cluster& cluster, const Platform& platform, const std::vector<HostId>& hosts);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline cost

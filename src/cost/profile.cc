@@ -9,7 +9,7 @@
 #include "kernels/signature.h"
 #include "kernels/without_kernel.h"
 
-namespace nlsplit {
+namespace nlsplit::inline cost {
 
 namespace {
 
@@ -116,4 +116,4 @@ Overlap overlap_of(const Profile& first, const Profile& second) {
   return {differences.size(), differences[differences.size() / 2], differences.back()};
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline cost

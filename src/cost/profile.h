@@ -14,7 +14,7 @@
 #include "cost/copies.h"
 #include "kernels/catalogue.h"
 
-namespace nlsplit {
+namespace nlsplit::inline cost {
 
 struct MeasuredCost {
   Seconds median;  // of a processor at its best, if it was that often enough
@@ -77,4 +77,4 @@ struct Overlap {
 };
 Overlap overlap_of(const Profile& first, const Profile& second);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline cost

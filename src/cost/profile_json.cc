@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "cost/profile.h"
 
-namespace nlsplit {
+namespace nlsplit::inline cost {
 
 namespace {
 
@@ -317,4 +317,4 @@ Status write_profile(const std::string& path, const Profile& profile) {
   return write_file(path, root.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline cost

@@ -2,7 +2,7 @@
 
 #include "cost/cost_source.h"
 
-namespace nlsplit {
+namespace nlsplit::inline cost {
 namespace {
 
 class Roofline final : public CostSource {
@@ -37,4 +37,4 @@ CostSourcePtr roofline(FlopsPerSecond compute, BytesPerSecond memory) {
   return std::make_shared<const Roofline>(compute, memory);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline cost

@@ -8,7 +8,7 @@
 
 #include "cost/cluster.h"
 
-namespace nlsplit {
+namespace nlsplit::inline cost {
 namespace {
 
 constexpr int unreached = std::numeric_limits<int>::max();
@@ -236,4 +236,4 @@ Result<Route> find_route(const Cluster& cluster, HostId from, HostId to) {
   return route;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline cost

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace nlsplit {
+namespace nlsplit::inline cost {
 namespace {
 
 // As doubles, which do not overflow: the figures are a user's.
@@ -235,4 +235,4 @@ void add_inner_networks(Cluster& cluster, std::vector<InnerNetwork> networks) {
   cluster.inner_links = cluster.links.size() - first;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline cost

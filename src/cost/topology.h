@@ -12,7 +12,7 @@
 
 #include "cost/cluster.h"
 
-namespace nlsplit {
+namespace nlsplit::inline cost {
 
 struct LinkSpec {
   BytesPerSecond bandwidth;
@@ -95,4 +95,4 @@ struct InnerNetwork {
 // The last links of a cluster: those within hosts. Called once, when all others are there.
 void add_inner_networks(Cluster& cluster, std::vector<InnerNetwork> networks);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline cost

@@ -4,7 +4,7 @@
 #include <limits>
 #include <utility>
 
-namespace nlsplit {
+namespace nlsplit::inline emulation {
 namespace {
 
 constexpr double never = std::numeric_limits<double>::infinity();
@@ -95,4 +95,4 @@ void Fluid::share() {
   }
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline emulation

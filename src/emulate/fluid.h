@@ -15,7 +15,7 @@
 #include <unordered_map>
 #include <vector>
 
-namespace nlsplit {
+namespace nlsplit::inline emulation {
 
 struct FluidRoute {
   std::vector<int> links;  // each at most once
@@ -61,4 +61,4 @@ class Fluid {
   double clock_ = 0;
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline emulation

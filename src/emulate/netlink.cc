@@ -15,7 +15,7 @@
 #include <string_view>
 #include <vector>
 
-namespace nlsplit {
+namespace nlsplit::inline emulation {
 namespace {
 
 // One request: a header, a struct of its type, and attributes, each padded to four bytes.
@@ -153,4 +153,4 @@ Status add_veth(const std::string& name, const std::string& peer, int peer_names
   return request.send("veth pair");
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline emulation

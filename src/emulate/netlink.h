@@ -6,7 +6,7 @@
 
 #include "base/result.h"
 
-namespace nlsplit {
+namespace nlsplit::inline emulation {
 
 struct InterfaceOptions {
   uint32_t address = 0;          // IPv4, host byte order
@@ -25,4 +25,4 @@ Status raise_interface(const std::string& name, const InterfaceOptions& options)
 // A pair of Ethernet ends: `name` here, `peer` in the namespace open as peer_namespace.
 Status add_veth(const std::string& name, const std::string& peer, int peer_namespace);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline emulation

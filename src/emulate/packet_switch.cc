@@ -18,7 +18,7 @@
 
 #include "base/units.h"
 
-namespace nlsplit {
+namespace nlsplit::inline emulation {
 namespace {
 
 constexpr size_t small_packet = 4096;  // up to this a packet is copied, so that it does not hold a whole buffer
@@ -290,4 +290,4 @@ std::string to_string(const SwitchReport& report) {
       priorities[static_cast<size_t>(report.priority)]);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline emulation

@@ -25,7 +25,7 @@
 #include "emulate/places.h"
 #include "emulate/port.h"
 
-namespace nlsplit {
+namespace nlsplit::inline emulation {
 
 // Places have the addresses 10.133.0.0 + 1, + 2, …
 inline constexpr uint32_t first_address = (10u << 24 | 133u << 16) + 1;
@@ -111,4 +111,4 @@ class PacketSwitch {
   uint64_t order_ = 0;
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline emulation

@@ -8,7 +8,7 @@
 
 #include "base/units.h"
 
-namespace nlsplit {
+namespace nlsplit::inline emulation {
 namespace {
 
 // What resolvers and mpirun would not take as the name of another machine.
@@ -166,4 +166,4 @@ double most_in_flight(const EmulatedNetwork& network) {
   return most;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline emulation

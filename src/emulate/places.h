@@ -12,7 +12,7 @@
 #include "cost/cluster.h"
 #include "emulate/fluid.h"
 
-namespace nlsplit {
+namespace nlsplit::inline emulation {
 
 struct Place {
   std::string name;  // its host name
@@ -57,4 +57,4 @@ Result<std::vector<size_t>> places_of(const Cluster& cluster, const EmulatedNetw
 // The longest round trip's worth of bytes on any route: what TCP must have under way to fill it.
 double most_in_flight(const EmulatedNetwork& network);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline emulation

@@ -20,7 +20,7 @@
 #include <thread>
 #include <utility>
 
-namespace nlsplit {
+namespace nlsplit::inline emulation {
 namespace {
 
 // struct virtio_net_hdr; its header file is not C++.
@@ -155,4 +155,4 @@ bool Port::write(std::span<const std::byte> packet) const {
   return false;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline emulation

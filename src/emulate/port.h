@@ -13,7 +13,7 @@
 #include "base/result.h"
 #include "emulate/netlink.h"
 
-namespace nlsplit {
+namespace nlsplit::inline emulation {
 
 inline constexpr const char* port_interface = "nl0";
 
@@ -56,4 +56,4 @@ class Port {
   size_t next_frame_ = 0;
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline emulation

@@ -10,7 +10,7 @@
 
 #include "base/file.h"
 
-namespace nlsplit {
+namespace nlsplit::inline emulation {
 namespace {
 
 namespace fs = std::filesystem;
@@ -56,4 +56,4 @@ Status mount_private_etc(const std::string& folder, const std::string& hosts) {
   return bind(own, "/etc");
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline emulation

@@ -10,7 +10,7 @@
 
 #include "base/result.h"
 
-namespace nlsplit {
+namespace nlsplit::inline emulation {
 
 // `folder` is on a private file system; what is made there stays in use.
 Status mount_private_etc(const std::string& folder, const std::string& hosts);
@@ -18,4 +18,4 @@ Status mount_private_etc(const std::string& folder, const std::string& hosts);
 // The text of an nsswitch.conf with hosts looked up in /etc/hosts only. Other lines stay.
 std::string only_hosts_file(const std::string& nsswitch);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline emulation

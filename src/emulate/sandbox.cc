@@ -17,7 +17,7 @@
 
 #include "emulate/sandbox_inside.h"
 
-namespace nlsplit {
+namespace nlsplit::inline emulation {
 namespace {
 
 constexpr int patience_s = 5;  // from asking the command to end to killing it
@@ -132,4 +132,4 @@ Result<int> run_sandbox(const EmulatedNetwork& network, const SandboxOptions& op
   return wait_for(inside, options, signals);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline emulation

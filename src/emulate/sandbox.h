@@ -14,7 +14,7 @@
 
 #include "emulate/places.h"
 
-namespace nlsplit {
+namespace nlsplit::inline emulation {
 
 // A private file system inside. The program `on` in its bin/ runs a command in another place: `on b ping a`. mpirun
 // starts its daemons with it, in place of ssh.
@@ -39,4 +39,4 @@ Result<int> run_sandbox(const EmulatedNetwork& network, const SandboxOptions& op
 // does. Returns only with an error.
 Error run_on_place(const std::string& place, const std::vector<std::string>& words);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline emulation

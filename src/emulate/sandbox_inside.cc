@@ -24,7 +24,7 @@
 #include "emulate/packet_switch.h"
 #include "emulate/private_etc.h"
 
-namespace nlsplit {
+namespace nlsplit::inline emulation {
 namespace {
 
 namespace fs = std::filesystem;
@@ -294,4 +294,4 @@ Error run_on_place(const std::string& place, const std::vector<std::string>& wor
   become({"sh", "-c", line});
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline emulation

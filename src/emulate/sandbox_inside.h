@@ -5,11 +5,11 @@
 
 #include "emulate/sandbox.h"
 
-namespace nlsplit {
+namespace nlsplit::inline emulation {
 
 // Never returns: its end is the end of everything inside. `program`: our own file. `mask`: the command's signals.
 // `alive`: reads end-of-file when the outer process is gone.
 [[noreturn]] void live_inside(const EmulatedNetwork& network, const SandboxOptions& options, const std::string& program,
                               const sigset_t& mask, int alive);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline emulation

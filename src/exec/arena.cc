@@ -12,7 +12,7 @@
 #include "base/limits.h"
 #include "base/sizes.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 namespace {
 
 constexpr size_t huge_page = size_t{2} << 20;
@@ -66,4 +66,4 @@ Arena::~Arena() {
   if (data_ != nullptr) ::munmap(data_, mapped_);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

@@ -8,7 +8,7 @@
 #include "base/result.h"
 #include "base/units.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 // Of this machine, swap included. Beyond it an allocation may succeed all the same, until its pages are touched.
 Bytes machine_memory();
@@ -30,4 +30,4 @@ class Arena {
   size_t mapped_ = 0;  // whole pages
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <thread>
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 namespace {
 
 constexpr uint64_t longest_text = uint64_t{1} << 33;  // a length beyond this is not one of ours
@@ -139,4 +139,4 @@ Status agree(Transport& transport, const Status& mine, const Waiting& waiting) {
   return error;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

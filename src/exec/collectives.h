@@ -15,7 +15,7 @@
 #include "base/result.h"
 #include "exec/transport.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 struct Waiting {
   double patience_s = 0;          // 0: for ever
@@ -52,4 +52,4 @@ std::vector<T> from_text(const std::string& text) {
   return values;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

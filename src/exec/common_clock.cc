@@ -12,7 +12,7 @@
 #include "base/file.h"
 #include "base/rest_a_moment.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 namespace {
 
 constexpr int most_rounds = 16, least_rounds = 3;
@@ -156,4 +156,4 @@ Result<CommonClock::Clock::time_point> CommonClock::agree_on_start(Transport& tr
   return zero;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

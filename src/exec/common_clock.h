@@ -14,7 +14,7 @@
 
 #include "exec/collectives.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 class CommonClock {
  public:
@@ -49,4 +49,4 @@ class CommonClock {
   Clock::time_point measured_{};
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <utility>
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 OutputComparison compare(const std::vector<float>& got, const std::vector<float>& want, std::string name) {
   CHECK(got.size() == want.size(), "outputs of one type have as many values");
@@ -71,4 +71,4 @@ std::string to_string(const Comparison& comparison) {
   return lines;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

@@ -11,7 +11,7 @@
 
 #include "base/result.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 // One output against the same of the unsplit network.
 struct OutputComparison {
@@ -52,4 +52,4 @@ Status check_tolerance(double tolerance);
 // A line for each output that is not equal bit for bit.
 std::string to_string(const Comparison& comparison);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

@@ -2,7 +2,7 @@
 
 #include "program/text.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 namespace {
 
 constexpr size_t longest_instruction = 160;
@@ -119,4 +119,4 @@ void DeviceFlight::write_state(FlightWriter& out, int64_t now_ns) const {
   }
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

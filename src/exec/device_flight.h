@@ -9,7 +9,7 @@
 #include "exec/device_index.h"
 #include "exec/flight_recorder.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 class DeviceFlight final : public FlightSource {
  public:
@@ -63,4 +63,4 @@ class DeviceFlight final : public FlightSource {
   std::atomic<bool> runs_{false};
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

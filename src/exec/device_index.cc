@@ -3,7 +3,7 @@
 #include <map>
 #include <tuple>
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 namespace {
 
 // An edge counts only if the streams do not already see to it. Calls visit(from, to) for those that count.
@@ -85,4 +85,4 @@ DeviceIndex::DeviceIndex(const Program& program, const Dependencies& dependencie
   index_slots(*this);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

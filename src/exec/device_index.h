@@ -14,7 +14,7 @@
 #include "program/dependencies.h"
 #include "program/relax.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 struct DeviceIndex {
   // Everything is borrowed and must outlive this. `online`: the device's slots in a RelaxedOrder, whose dependencies
@@ -55,4 +55,4 @@ struct DeviceIndex {
   }
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

@@ -18,7 +18,7 @@
 #include "exec/device_index.h"
 #include "exec/workers.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -563,4 +563,4 @@ Result<std::vector<Interval>> DeviceRun::start(Clock::time_point zero) {
   return s.times;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

@@ -26,7 +26,7 @@
 #include "program/relax.h"
 #include "program/turns.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 struct Interval {
   double start = 0, finish = 0;  // seconds since the start of this execution, which is the same moment on all devices
@@ -88,4 +88,4 @@ class DeviceRun {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

@@ -9,7 +9,7 @@
 #include "base/hash.h"
 #include "exec/instructions.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 namespace {
 
 bool has_bytes(const Buffer& buffer) { return buffer.kind == BufferKind::weight || buffer.kind == BufferKind::state; }
@@ -294,4 +294,4 @@ Result<std::vector<OutputTensor>> collect_outputs(const Program& program, bool s
   return outputs;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

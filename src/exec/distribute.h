@@ -8,7 +8,7 @@
 #include "exec/collectives.h"
 #include "exec/run.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 // All banks of a buffer, one after the other without gaps.
 std::string banks_of(const Buffer& buffer, std::byte* arena);
@@ -31,4 +31,4 @@ bool is_result(const DeviceProgram& device, const Buffer& buffer);
 Result<std::vector<OutputTensor>> collect_outputs(const Program& program, bool states, std::byte* arena,
                                                   Transport& transport, const Waiting& waiting);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

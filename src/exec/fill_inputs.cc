@@ -8,7 +8,7 @@
 #include "exec/run.h"
 #include "graph/elements.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 namespace {
 
 constexpr int64_t pointing_nowhere = 2;  // masks and flags
@@ -65,4 +65,4 @@ void fill_inputs(const Program& program, uint64_t seed, std::vector<NamedTensor>
   }
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

@@ -14,7 +14,7 @@
 
 #include "base/check.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 namespace {
 
 constexpr size_t longest_piece = 2000;
@@ -198,4 +198,4 @@ bool FlightRecords::write(std::string_view why) {
   return all;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

@@ -20,7 +20,7 @@
 #include <string_view>
 #include <vector>
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 // Text for a file descriptor, without anything that a signal handler may not do.
 class FlightWriter {
@@ -160,4 +160,4 @@ class FlightRecords {
   std::atomic<bool> written_{false};
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

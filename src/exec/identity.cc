@@ -9,7 +9,7 @@
 #include "exec/heartbeat/greeting.h"
 #include "program/text.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 Status check_identity(const Program& program, const KernelLibrary* library, Transport& transport,
                       const Waiting& waiting) {
@@ -23,4 +23,4 @@ Status check_identity(const Program& program, const KernelLibrary* library, Tran
   return agree(transport, check_facts(ranks), waiting);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

@@ -9,7 +9,7 @@
 #include "exec/kernels/kernel_library.h"
 #include "program/program.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 // All ranks call it. `library`: the kernels this rank loaded; nullptr if it computes nothing on the CPU. Kernels are
 // compared within each instruction level, which may differ between devices.
@@ -17,4 +17,4 @@ namespace nlsplit {
 Status check_identity(const Program& program, const KernelLibrary* library, Transport& transport,
                       const Waiting& waiting);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

@@ -8,7 +8,7 @@
 #include "base/hash.h"
 #include "exec/sum.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 namespace {
 
 void compute(const Program& program, const DeviceProgram& device, const KernelTable& kernels, const Slot& slot,
@@ -138,4 +138,4 @@ Status place_content(const Program& program, const DeviceProgram& device, const 
   return ok_status();
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

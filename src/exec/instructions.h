@@ -8,7 +8,7 @@
 #include "exec/kernels/kernel.h"
 #include "program/program.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 // The code of each of Program::descs that a device runs; nullptr for others.
 using KernelTable = std::vector<const KernelEntry*>;
@@ -24,4 +24,4 @@ std::byte* bank_data(const Buffer& buffer, int bank, std::byte* arena);
 Status place_content(const Program& program, const DeviceProgram& device, const KernelTable& kernels,
                      const Buffer& buffer, std::string_view raw, std::byte* arena);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

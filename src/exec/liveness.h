@@ -16,7 +16,7 @@
 
 #include "exec/flight_recorder.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 class Liveness {
  public:
@@ -109,4 +109,4 @@ class Liveness {
   std::function<std::string(int peer)> explanation_;
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

@@ -13,7 +13,7 @@
 #include "kernels/without_kernel.h"
 #include "program/text.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 namespace {
 
 // The code of every computation this device runs. A GPU has its own.
@@ -123,4 +123,4 @@ Error give_up(Transport& transport, const std::string& message) {
   return why;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

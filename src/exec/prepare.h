@@ -11,7 +11,7 @@
 #include "exec/run.h"
 #include "exec/workers.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 struct LoadedKernels {
   std::optional<KernelLibrary> library;  // none: the device computes nothing that needs one
@@ -45,4 +45,4 @@ void poison(const DeviceProgram& device, std::byte* arena);
 // What no rank expects: the others would wait for ever, so the run ends.
 Error give_up(Transport& transport, const std::string& message);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

@@ -28,7 +28,7 @@
 #include "program/trace.h"
 #include "program/verify.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -466,4 +466,4 @@ Result<RunResult> run(const Program& program, const Job& job, Transport& transpo
   return result;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

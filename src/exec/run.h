@@ -25,7 +25,7 @@
 #include "program/saved.h"
 #include "program/trace.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 struct NamedTensor {
   std::string name;
@@ -127,4 +127,4 @@ void fill_inputs(const Program& program, uint64_t seed, std::vector<NamedTensor>
 
 double median(std::vector<double> values);  // of at least one
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

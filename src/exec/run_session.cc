@@ -16,7 +16,7 @@
 #include "exec/distribute.h"
 #include "exec/prepare.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -181,4 +181,4 @@ Result<SessionResult> run_session(const Session& session, const Job& job, const 
   return result;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

@@ -18,7 +18,7 @@
 #include "exec/run.h"
 #include "program/session.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 // What rank 0 knows when it chooses.
 struct SessionState {
@@ -46,4 +46,4 @@ struct SessionResult {
 Result<SessionResult> run_session(const Session& session, const Job& job, const ChooseNext& choose,
                                   Transport& transport, const RunOptions& options);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

@@ -5,7 +5,7 @@
 #include <optional>
 #include <thread>
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 namespace {
 
@@ -57,4 +57,4 @@ ContentLookup contents_of(const WeightStore& store) {
   };
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

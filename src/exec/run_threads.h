@@ -6,7 +6,7 @@
 #include "exec/transport_threads.h"
 #include "graph/weights.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 Result<RunResult> run_threads(const Program& program, const Job& job, const RunOptions& options,
                               MakeWorld make_world = make_thread_world);
@@ -16,4 +16,4 @@ Result<SessionResult> run_session_threads(const Session& session, const Job& job
 // Contents out of a store; each is made when it is first asked for and kept. The store must outlive the answer.
 ContentLookup contents_of(const WeightStore& store);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

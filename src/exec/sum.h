@@ -7,7 +7,7 @@
 #include "graph/graph.h"
 #include "graph/half.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 template <class T, class Value, class Stored>
 void add_elements(void* sum, const void* const* terms, size_t count, int64_t elements, Value value, Stored stored) {
@@ -31,4 +31,4 @@ inline void add_terms(DType type, void* sum, const void* const* terms, size_t co
   }
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

@@ -17,7 +17,7 @@
 #include "base/result.h"
 #include "exec/liveness.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 inline constexpr int control_tag = -1;  // exec's own messages (exec/collectives.h); a Program's tags are 0 and above
 
@@ -55,4 +55,4 @@ class Transport {
   virtual void abort(const Error& why) = 0;
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

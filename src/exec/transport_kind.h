@@ -14,7 +14,7 @@
 #include "base/units.h"
 #include "exec/transport.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 // All ranks of a run in one process.
 class World {
@@ -64,4 +64,4 @@ struct TransportKind {
   LaunchedAs (*launched_as)() = nullptr;
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

@@ -13,7 +13,7 @@
 #include "base/check.h"
 #include "exec/waker.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 namespace {
 
 using Flag = std::atomic<Transport::State>;
@@ -222,4 +222,4 @@ std::unique_ptr<World> make_thread_world(int size, Bytes eager_limit, std::funct
   return std::make_unique<ThreadWorld>(size, eager_limit, std::move(on_failure));
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

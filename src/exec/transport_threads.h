@@ -15,7 +15,7 @@
 #include "base/units.h"
 #include "exec/transport_kind.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 class ThreadWorld final : public World {
  public:
@@ -33,4 +33,4 @@ class ThreadWorld final : public World {
 
 std::unique_ptr<World> make_thread_world(int size, Bytes eager_limit, std::function<void(const Error&)> on_failure);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

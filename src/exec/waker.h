@@ -5,7 +5,7 @@
 #include <condition_variable>
 #include <mutex>
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 class Waker {
  public:
@@ -31,4 +31,4 @@ class Waker {
   bool awake_ = false;
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

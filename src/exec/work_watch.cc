@@ -10,7 +10,7 @@
 #include <memory>
 #include <utility>
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 namespace {
 
 constexpr double looks_per_limit = 8;
@@ -175,4 +175,4 @@ void WorkWatch::end_run(const Error& why, const std::function<bool()>& goes_on, 
   if (options_.on_stuck) options_.on_stuck(why);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

@@ -27,7 +27,7 @@
 #include "base/result.h"
 #include "exec/liveness.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 // How long what a rank does itself may take. Waiting for others is the watchdog's business.
 struct Deadlines {
@@ -122,4 +122,4 @@ class WorkWatch {
   std::thread thread_;
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

@@ -12,7 +12,7 @@
 
 #include "base/rest_a_moment.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 namespace {
 
 // Turns of looking for work before a worker sleeps: some ten microseconds, longer than from one kernel to the next.
@@ -145,4 +145,4 @@ std::vector<pid_t> Workers::threads() const {
   return begun;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

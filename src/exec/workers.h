@@ -17,7 +17,7 @@
 #include "exec/transport.h"
 #include "program/program.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 struct ChosenCores {
   // For the workers of a device, one each; empty: there are not enough for all devices of this machine, another run has
@@ -48,4 +48,4 @@ class Workers {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 constexpr size_t most_attrs = 256;  // they are kept sorted, each where it belongs
@@ -57,4 +57,4 @@ Result<Attrs> parse_attrs(TextReader& in) {
   }
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 
 GraphBuilder::GraphBuilder(std::string name) { graph_.name = std::move(name); }
 
@@ -83,4 +83,4 @@ Result<GraphBuilder> reopen(const Graph& graph) {
   return builder;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

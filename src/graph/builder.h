@@ -14,7 +14,7 @@
 #include "graph/graph.h"
 #include "graph/operators/operator.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 
 class GraphBuilder {
  public:
@@ -43,4 +43,4 @@ class GraphBuilder {
 // The graph again, so that nodes can be added behind: every value keeps its id. Error: a node with an epilogue.
 Result<GraphBuilder> reopen(const Graph& graph);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

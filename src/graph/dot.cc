@@ -4,7 +4,7 @@
 
 #include "graph/operators/operator.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 // In a quoted string of the dot language a backslash begins an escape; "\n" is a new line of a label.
@@ -64,4 +64,4 @@ std::string to_dot(const Graph& graph) {
   return out + "}\n";
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -7,7 +7,7 @@
 
 #include "graph/half.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 // IEEE 754 binary16 and bfloat16 differ in these only. A significand has `digits` bits, the hidden one included.
@@ -217,4 +217,4 @@ std::string raw_of(DType type, std::span<const int64_t> values) {
   }
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

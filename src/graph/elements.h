@@ -12,7 +12,7 @@
 
 #include "graph/graph.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 
 // As a number of that type: the nearest float, ties to even, infinite beyond the largest; an integer's low bits; for
 // bool 0 or 1.
@@ -25,4 +25,4 @@ std::vector<int64_t> wholes_of(DType type, std::string_view raw);  // all others
 std::string raw_of(DType type, std::span<const double> values);
 std::string raw_of(DType type, std::span<const int64_t> values);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

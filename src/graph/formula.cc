@@ -4,7 +4,7 @@
 #include <cmath>
 #include <functional>
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 // f(first index, last index), whatever is between.
@@ -58,4 +58,4 @@ std::string values_of(Formula formula, const Shape& shape, double parameter) {
   CHECK(false, "unknown formula");
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -8,7 +8,7 @@
 
 #include "graph/graph.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 
 enum class Formula : uint8_t {
   // [rows, columns]: 0 where column <= row, the parameter elsewhere: no position sees a later one.
@@ -24,4 +24,4 @@ std::string_view name_of(Formula formula);
 // Row-major f32 bytes.
 std::string values_of(Formula formula, const Shape& shape, double parameter);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -9,7 +9,7 @@
 #include "base/text_reader.h"
 #include "graph/operators/operator.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 auto lower_bound_of(auto& attrs, std::string_view name) {
@@ -320,4 +320,4 @@ Status verify(const Graph& graph) {
   return ok_status();
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -26,7 +26,7 @@
 #include "base/result.h"
 #include "base/units.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 
 // The reference evaluator computes all of them; fast kernels are for f32, f16 and bf16 (kernels/catalogue.h).
 enum class DType : uint8_t { f32, i64, i32, boolean, f16, bf16, f64, i8, u8, i16, u16, u32, u64 };
@@ -149,4 +149,4 @@ Status verify(const Graph& graph);
 std::string to_string(const Graph& graph, bool with_costs = false);
 Result<Graph> parse_graph(std::string_view text, const std::string& file);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -8,7 +8,7 @@
 #include <bit>
 #include <cstdint>
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 
 // All ways are computed and one is chosen by masks, so that loops over them become vector instructions.
 inline uint32_t mask_of(bool yes) { return 0u - static_cast<uint32_t>(yes); }
@@ -41,4 +41,4 @@ inline uint16_t bf16_bits(float value) {
 
 inline float bf16_value(uint16_t half) { return std::bit_cast<float>(static_cast<uint32_t>(half) << 16); }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -10,7 +10,7 @@
 
 #include "base/random.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 int64_t aligned(Bytes size) { return (size.value() + arena_alignment - 1) / arena_alignment * arena_alignment; }
@@ -269,4 +269,4 @@ ArenaPlan plan_arena_by_size(std::span<const Lifetime> lifetimes) {
   return std::move(planner).result();
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

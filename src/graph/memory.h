@@ -19,7 +19,7 @@
 
 #include "base/units.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 
 inline constexpr int64_t arena_alignment = 64;  // bytes: a cache line, and the widest vector
 
@@ -44,4 +44,4 @@ ArenaPlan plan_arena(std::span<const Lifetime> lifetimes);
 // The first step alone: what the best is held against.
 ArenaPlan plan_arena_by_size(std::span<const Lifetime> lifetimes);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

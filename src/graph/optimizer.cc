@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "graph/operators/op.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 constexpr std::array all = {Optimizer::sgd, Optimizer::momentum, Optimizer::adam};
@@ -69,4 +69,4 @@ std::vector<TensorType> update_states(Optimizer optimizer, const TensorType& wei
   CHECK(false, "unknown optimizer");
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -13,7 +13,7 @@
 
 #include "graph/graph.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 
 enum class Optimizer : uint8_t { sgd, momentum, adam };
 
@@ -30,4 +30,4 @@ bool is_update(Op op);
 // What it keeps of a weight, zero at first: 0, 1 or 2 tensors of the weight's type; adam also the number of steps.
 std::vector<TensorType> update_states(Optimizer optimizer, const TensorType& weight);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -10,7 +10,7 @@
 #include "graph/operators/attributes.h"
 #include "graph/operators/operator.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 bool is_word(std::string_view name) {
@@ -237,4 +237,4 @@ std::string to_string(const Graph& graph, bool with_costs) {
 
 Result<Graph> parse_graph(std::string_view text, const std::string& file) { return Parser(text, file).run(); }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -13,7 +13,7 @@
 #include "graph/elements.h"
 #include "graph/half.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 uint64_t hash_recipe(std::string_view recipe) { return hash_text(recipe, 1); }
@@ -390,4 +390,4 @@ Result<std::string> WeightStore::materialise_slice(const Entry& entry) const {
 
 Bytes WeightStore::stored_bytes() const { return bytes(stored_); }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -22,7 +22,7 @@
 #include "graph/formula.h"
 #include "graph/graph.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 
 enum class Derivation : uint8_t {
   bn_weight,  // (w, scale, var) eps: w[o,…] * scale[o] / sqrt(var[o] + eps)            BatchNorm folded into a Conv
@@ -105,4 +105,4 @@ struct Model {
   WeightStore weights;
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -8,7 +8,7 @@
 #include "kernels/min_cut.h"
 #include "kernels/without_kernel.h"
 
-namespace nlsplit {
+namespace nlsplit::inline kernels {
 namespace {
 
 // A convolution of fewer channels reads them row-major: an image's three would leave most of a block empty.
@@ -268,4 +268,4 @@ Result<Assignment> assign_kernels(const Graph& graph, Isa isa, const KernelPrefe
   return chosen;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline kernels

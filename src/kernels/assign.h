@@ -15,7 +15,7 @@
 #include "graph/graph.h"
 #include "kernels/catalogue.h"
 
-namespace nlsplit {
+namespace nlsplit::inline kernels {
 
 // A value that some of its readers want in another layout than it is made in: stored once more, before the first of
 // them.
@@ -47,4 +47,4 @@ std::optional<ComputeDesc> in_blocks(const ComputeDesc& desc, Isa isa, const Ker
 Result<Assignment> assign_kernels(const Graph& graph, Isa isa, const KernelPreference& prefer = {},
                                   std::span<const ValueId> trained = {}, std::span<const std::string> wanted = {});
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline kernels

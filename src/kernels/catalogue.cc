@@ -13,7 +13,7 @@
 #include "kernels/layout.h"
 #include "kernels/widened.h"
 
-namespace nlsplit {
+namespace nlsplit::inline kernels {
 namespace {
 
 constexpr int64_t float_bytes = 4;
@@ -986,4 +986,4 @@ Status verify(const ComputeDesc& desc) {
   return ok_status();
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline kernels

@@ -17,7 +17,7 @@
 #include "graph/graph.h"
 #include "graph/operators/operator.h"
 
-namespace nlsplit {
+namespace nlsplit::inline kernels {
 
 // Instruction levels: x86-64's micro-architecture levels (System V psABI), and 64-bit Arm with its Advanced SIMD
 // (Armv8-A has it from the start). The level is part of a kernel's id: other instructions, other last bits. A GPU has
@@ -147,4 +147,4 @@ Isa isa_of(std::string_view full_id);
 // came from describe() and choose_kernel().
 Status verify(const ComputeDesc& desc);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline kernels

@@ -6,7 +6,7 @@
 #include <sys/auxv.h>
 #endif
 
-namespace nlsplit {
+namespace nlsplit::inline kernels {
 bool cpu_supports(Isa isa) {
   bool v2 = false, v3 = false, v4 = false, neon = false;
 #if defined(__x86_64__)
@@ -53,4 +53,4 @@ Result<Isa> best_isa() {
                   full_name_of(Isa::v2), full_name_of(Isa::neon)));
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline kernels

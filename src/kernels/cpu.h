@@ -7,7 +7,7 @@
 
 #include "kernels/catalogue.h"
 
-namespace nlsplit {
+namespace nlsplit::inline kernels {
 
 // Does this machine's CPU (and its operating system) have all instructions of the level? Another architecture's: no.
 bool cpu_supports(Isa isa);
@@ -15,4 +15,4 @@ std::vector<Isa> supported_levels();  // the lowest first
 // The highest of them. Error: there is none.
 Result<Isa> best_isa();
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline kernels

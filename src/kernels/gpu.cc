@@ -8,7 +8,7 @@
 
 #include "kernels/layout.h"
 
-namespace nlsplit {
+namespace nlsplit::inline kernels {
 namespace gpu {
 namespace {
 
@@ -268,4 +268,4 @@ std::optional<ReducedAxes> around_axes(const Shape& shape, std::span<const int64
   return r;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline kernels

@@ -14,7 +14,7 @@
 
 #include "kernels/catalogue.h"
 
-namespace nlsplit {
+namespace nlsplit::inline kernels {
 
 inline constexpr std::string_view host_kernel = "host";  // without the level
 
@@ -38,4 +38,4 @@ struct ReducedAxes {
 };
 std::optional<ReducedAxes> around_axes(const Shape& shape, std::span<const int64_t> axes);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline kernels

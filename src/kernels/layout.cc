@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace nlsplit {
+namespace nlsplit::inline kernels {
 
 ScalarPanels scalar_panels(int64_t m, int64_t most_rows) {
   ScalarPanels panels;
@@ -206,4 +206,4 @@ Attention attention_of(const ComputeDesc& desc) {
   return {q[0], q[1], k[1], q[2], k[2], q[3], v[3]};
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline kernels

@@ -9,7 +9,7 @@
 #include "base/sizes.h"
 #include "kernels/catalogue.h"
 
-namespace nlsplit {
+namespace nlsplit::inline kernels {
 
 // Floats of a vector register, and the register tile of the products: up to tile_rows(isa) scalars times two vectors.
 // Registers hold the sums, a row of vectors and scalars on their way: 16 registers with v2 and v3, 32 with the others.
@@ -217,4 +217,4 @@ struct Attention {
 };
 Attention attention_of(const ComputeDesc& desc);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline kernels

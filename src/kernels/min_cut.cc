@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace nlsplit {
+namespace nlsplit::inline kernels {
 namespace {
 
 size_t at(int i) { return static_cast<size_t>(i); }
@@ -76,4 +76,4 @@ std::vector<bool> MinCut::solve() {
   return on_sources_side;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline kernels

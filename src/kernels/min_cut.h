@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace nlsplit {
+namespace nlsplit::inline kernels {
 
 class MinCut {
  public:
@@ -38,4 +38,4 @@ class MinCut {
   std::vector<size_t> next_;
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline kernels

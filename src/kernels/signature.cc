@@ -5,7 +5,7 @@
 #include "base/text_reader.h"
 #include "graph/attr_text.h"
 
-namespace nlsplit {
+namespace nlsplit::inline kernels {
 namespace {
 
 constexpr std::string_view arrow = " -> ", weight_mark = "const ";
@@ -76,4 +76,4 @@ Result<ComputeDesc> parse_signature(std::string_view text) {
   return error;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline kernels

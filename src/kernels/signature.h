@@ -7,10 +7,10 @@
 
 #include "kernels/catalogue.h"
 
-namespace nlsplit {
+namespace nlsplit::inline kernels {
 
 // The inverse of signature(). Errors: another text; the whole of it is the fragment. Whether such a computation can be
 // is not asked: verify() tells.
 Result<ComputeDesc> parse_signature(std::string_view text);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline kernels

@@ -4,7 +4,7 @@
 
 #include "kernels/layout.h"
 
-namespace nlsplit {
+namespace nlsplit::inline kernels {
 
 ComputeDesc widened(const ComputeDesc& desc) {
   ComputeDesc wide = desc;
@@ -46,4 +46,4 @@ Widened widened_of(const ComputeDesc& desc, Isa isa, int workers) {
   return room;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline kernels

@@ -10,7 +10,7 @@
 
 #include "kernels/catalogue.h"
 
-namespace nlsplit {
+namespace nlsplit::inline kernels {
 
 inline constexpr std::string_view widened_kernel = "widened";  // without the level
 
@@ -27,4 +27,4 @@ struct Widened {
 };
 Widened widened_of(const ComputeDesc& desc, Isa isa, int workers);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline kernels

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-namespace nlsplit {
+namespace nlsplit::inline kernels {
 namespace {
 
 Status refused(const ComputeDesc& desc, const std::string& why) {
@@ -29,4 +29,4 @@ Status verify_without_kernel(const ComputeDesc& desc) {
   return ok_status();
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline kernels

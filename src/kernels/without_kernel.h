@@ -9,7 +9,7 @@
 
 #include "kernels/catalogue.h"
 
-namespace nlsplit {
+namespace nlsplit::inline kernels {
 
 inline constexpr std::string_view no_kernel = "none";
 
@@ -18,4 +18,4 @@ inline bool has_no_kernel(const ComputeDesc& desc) { return desc.kernel == no_ke
 // Of such a computation: row-major f32 (indices are integers), types as the operator infers them, no epilogue.
 Status verify_without_kernel(const ComputeDesc& desc);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline kernels

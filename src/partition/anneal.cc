@@ -7,7 +7,7 @@
 #include "base/random.h"
 #include "partition/anneal_moves.h"
 
-namespace nlsplit {
+namespace nlsplit::inline partition {
 namespace {
 
 constexpr double cooling = 100;          // how much colder the end is than the start
@@ -123,4 +123,4 @@ Result<FoundPlans> search_anneal(const SearchSpace& space) {
   return found;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline partition

@@ -17,7 +17,7 @@
 
 #include "partition/search_methods.h"
 
-namespace nlsplit {
+namespace nlsplit::inline partition {
 
 struct AnnealSpace {
   const Graph* graph = nullptr;
@@ -50,4 +50,4 @@ struct TriedPlan {
 // evenly among the starts.
 std::vector<TriedPlan> anneal(const AnnealSpace& space, const std::vector<Plan>& starts, const AnnealOptions& options);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline partition

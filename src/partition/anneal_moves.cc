@@ -5,7 +5,7 @@
 
 #include "partition/expand.h"
 
-namespace nlsplit {
+namespace nlsplit::inline partition {
 namespace {
 
 constexpr int64_t largest_share = 16;
@@ -272,4 +272,4 @@ bool AnnealMoves::change(Plan& plan, Random& random) {
   return changed && may_be(plan);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline partition

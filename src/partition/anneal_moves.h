@@ -8,7 +8,7 @@
 #include "base/random.h"
 #include "partition/anneal.h"
 
-namespace nlsplit {
+namespace nlsplit::inline partition {
 
 class AnnealMoves {
  public:
@@ -39,4 +39,4 @@ class AnnealMoves {
   std::map<std::pair<size_t, size_t>, std::vector<SplitAxis>> axes_;  // by begin and end
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline partition

@@ -17,7 +17,7 @@
 #include "partition/score.h"
 #endif
 
-namespace nlsplit {
+namespace nlsplit::inline partition {
 
 std::vector<size_t> parts_in_order(const std::vector<size_t>& part_of, size_t parts) {
   std::vector<double> sum(parts, 0), count(parts, 0);
@@ -187,4 +187,4 @@ bool has_metis() { return false; }
 std::vector<Stage> metis_stages(const Graph&, const Cluster&, const SearchCosts&) { return {}; }
 #endif
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline partition

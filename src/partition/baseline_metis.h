@@ -12,7 +12,7 @@
 
 #include "partition/search.h"
 
-namespace nlsplit {
+namespace nlsplit::inline partition {
 
 bool has_metis();  // in this build; without it there are no stages
 
@@ -26,4 +26,4 @@ std::vector<size_t> contiguous_parts(const std::vector<size_t>& part_of, const s
 // Parts by the mean place of their layers; empty ones last.
 std::vector<size_t> parts_in_order(const std::vector<size_t>& part_of, size_t parts);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline partition

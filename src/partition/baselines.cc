@@ -9,7 +9,7 @@
 #include "partition/cuts.h"
 #include "partition/network.h"
 
-namespace nlsplit {
+namespace nlsplit::inline partition {
 namespace {
 
 constexpr size_t most_pipedream_cuts = 128;  // its table has cuts² x devices² entries to try
@@ -162,4 +162,4 @@ constexpr std::array<Baseline, 5> all_baselines = {{
 
 std::span<const Baseline> baselines() { return all_baselines; }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline partition

@@ -8,7 +8,7 @@
 
 #include "partition/search.h"
 
-namespace nlsplit {
+namespace nlsplit::inline partition {
 
 struct Baseline {
   std::string_view name;
@@ -28,4 +28,4 @@ struct Baseline {
 // metis                a graph partitioner (baseline_metis.h); no plan in a build without it
 std::span<const Baseline> baselines();
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline partition

@@ -5,7 +5,7 @@
 
 #include "graph/operators/operator.h"
 
-namespace nlsplit {
+namespace nlsplit::inline partition {
 
 std::vector<size_t> find_cuts(const Graph& graph) {
   std::vector<size_t> cuts;
@@ -51,4 +51,4 @@ std::vector<size_t> distinct_cuts(const std::vector<size_t>& cuts, const std::ve
   return kept;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline partition

@@ -5,7 +5,7 @@
 
 #include "graph/graph.h"
 
-namespace nlsplit {
+namespace nlsplit::inline partition {
 
 // Ascending; the last is the end of the graph. Not before a view, which has no work of its own. So the layers of a
 // model are what lies between two of them.
@@ -23,4 +23,4 @@ inline constexpr double negligible_work = 1e-3;
 std::vector<size_t> distinct_cuts(const std::vector<size_t>& cuts, const std::vector<std::vector<double>>& node_seconds,
                                   const std::vector<double>& cut_bytes, double negligible = negligible_work);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline partition

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-namespace nlsplit {
+namespace nlsplit::inline partition {
 namespace {
 
 constexpr double few_groups = 64;    // all groups of the free devices are looked at up to here
@@ -127,4 +127,4 @@ std::vector<DeviceId> DeviceGroups::members(DeviceSet set) const {
   return devices;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline partition

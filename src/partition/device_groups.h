@@ -7,7 +7,7 @@
 
 #include "cost/cluster.h"
 
-namespace nlsplit {
+namespace nlsplit::inline partition {
 
 using DeviceSet = uint64_t;  // bit i: the i-th of DeviceGroups' devices
 
@@ -45,4 +45,4 @@ class DeviceGroups {
   std::unordered_map<DeviceSet, std::vector<double>> sequences_;
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline partition

@@ -8,7 +8,7 @@
 #include "graph/passes/passes.h"
 #include "partition/expand_pieces.h"
 
-namespace nlsplit {
+namespace nlsplit::inline partition {
 namespace {
 
 struct Range {
@@ -312,4 +312,4 @@ std::vector<SplitAxis> applicable_axes(const Graph& graph, size_t begin, size_t 
   return axes;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline partition

@@ -19,7 +19,7 @@
 #include "graph/weights.h"
 #include "partition/split_layout.h"
 
-namespace nlsplit {
+namespace nlsplit::inline partition {
 
 // Content that the WeightStore must be told of before anything materialises it: add_slices().
 struct WeightSlice {
@@ -50,4 +50,4 @@ Result<Expanded> expand_splits(const Graph& at_micro_batch, const Plan& plan, co
 // No expansion.
 std::vector<SplitAxis> applicable_axes(const Graph& graph, size_t begin, size_t end);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline partition

@@ -8,7 +8,7 @@
 #include "graph/operators/operator.h"
 #include "graph/passes/rewrite.h"
 
-namespace nlsplit {
+namespace nlsplit::inline partition {
 namespace {
 
 size_t at(int i) { return static_cast<size_t>(i); }
@@ -391,4 +391,4 @@ Expanded PieceGraph::finish(const std::vector<ValueId>& outputs) {
   return out;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline partition

@@ -18,7 +18,7 @@
 
 #include "partition/expand.h"
 
-namespace nlsplit {
+namespace nlsplit::inline partition {
 
 // The shard of a stage (0 of one that is not split) at which a node runs. Its level is the number of exchanges between
 // shards on the longest way to it from the stage's inputs.
@@ -86,4 +86,4 @@ class PieceGraph {
   std::function<ValueId(ValueId, const Region&, int)> make_;
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline partition

@@ -5,7 +5,7 @@
 #include "base/text_reader.h"
 #include "partition/plan.h"
 
-namespace nlsplit {
+namespace nlsplit::inline partition {
 namespace {
 
 bool is_separator(char c) { return c == '.' || c == '/'; }
@@ -108,4 +108,4 @@ std::string cut_name(const Graph& graph, size_t end) {
   return fmt::format("={}", last);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline partition

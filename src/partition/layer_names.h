@@ -7,7 +7,7 @@
 
 #include "graph/graph.h"
 
-namespace nlsplit {
+namespace nlsplit::inline partition {
 
 // A node's own name, then those of its fused steps, in the order they happen.
 std::vector<std::string_view> names_of(const Node& node);
@@ -22,4 +22,4 @@ struct FoundLayer {
 // names.
 Result<FoundLayer> find_layer(const Graph& graph, std::string_view name);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline partition

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-namespace nlsplit {
+namespace nlsplit::inline partition {
 namespace {
 
 std::vector<HostId> hosts_that_matter(const Cluster& cluster, HostId source, HostId sink,
@@ -123,4 +123,4 @@ std::vector<size_t> interchangeable_devices(const Cluster& cluster, HostId sourc
   return class_of;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline partition

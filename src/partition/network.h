@@ -8,7 +8,7 @@
 
 #include "cost/cluster.h"
 
-namespace nlsplit {
+namespace nlsplit::inline partition {
 
 inline constexpr double never = std::numeric_limits<double>::infinity();  // seconds of what cannot be done
 
@@ -40,4 +40,4 @@ Network make_network(const Cluster& cluster, HostId source, HostId sink);  // of
 std::vector<size_t> interchangeable_devices(const Cluster& cluster, HostId source, HostId sink, const Network& network,
                                             const std::vector<std::vector<double>>& node_seconds);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline partition

@@ -12,7 +12,7 @@
 #include "base/text_reader.h"
 #include "partition/layer_names.h"
 
-namespace nlsplit {
+namespace nlsplit::inline partition {
 namespace {
 
 constexpr std::string_view rest_word = "rest";
@@ -340,4 +340,4 @@ Status check_plan(const Plan& plan, const Graph& graph, const Cluster& cluster, 
   return ok_status();
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline partition

@@ -23,7 +23,7 @@
 #include "cost/cluster.h"
 #include "graph/graph.h"
 
-namespace nlsplit {
+namespace nlsplit::inline partition {
 
 // How a stage is split inside its layers. batch: samples. height, width: rows or columns of images. channels: output
 // channels, from whole inputs. tensor: output columns of one product, then input rows of the next, whose partial sums
@@ -84,4 +84,4 @@ std::vector<std::string> stage_parts(const Plan& plan, const Graph& graph, const
 // The error names the stage.
 Status check_plan(const Plan& plan, const Graph& graph, const Cluster& cluster, int64_t batch, size_t first = 0);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline partition

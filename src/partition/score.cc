@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-namespace nlsplit {
+namespace nlsplit::inline partition {
 namespace {
 
 std::vector<size_t> roots_of(const Graph& graph) {
@@ -186,4 +186,4 @@ Score Scorer::score(const std::vector<Stage>& stages) const {
   return {fill + busiest, fill, *std::max_element(device_seconds.begin(), device_seconds.end())};
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline partition

@@ -6,7 +6,7 @@
 #include "partition/network.h"
 #include "partition/search.h"
 
-namespace nlsplit {
+namespace nlsplit::inline partition {
 
 // A value that another stage or the sink may need: its bytes in one micro-batch, the node that makes it, the nodes that
 // read it.
@@ -56,4 +56,4 @@ double shared_seconds(const std::vector<double>& seconds);
 // How many of `jobs` equal jobs each of these machines gets if each goes to the one that would finish it first.
 std::vector<int> share_jobs(int jobs, const std::vector<double>& seconds);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline partition

@@ -12,7 +12,7 @@
 #include "partition/cuts.h"
 #include "partition/search_methods.h"
 
-namespace nlsplit {
+namespace nlsplit::inline partition {
 namespace {
 
 constexpr size_t few_devices = 8;  // of more, those that are no different from others are not looked at by themselves
@@ -184,4 +184,4 @@ Result<SearchResult> search_layers(const Graph& graph, const Cluster& cluster, H
   return result;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline partition

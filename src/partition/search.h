@@ -10,7 +10,7 @@
 #include "cost/cost_table.h"
 #include "partition/plan.h"
 
-namespace nlsplit {
+namespace nlsplit::inline partition {
 
 struct SearchOptions {
   bool layers = true;                // split by layers over devices
@@ -62,4 +62,4 @@ struct SearchResult {
 Result<SearchResult> search_layers(const Graph& graph, const Cluster& cluster, HostId source, HostId sink,
                                    const SearchCosts& costs, const SearchOptions& options);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline partition

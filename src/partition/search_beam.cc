@@ -6,7 +6,7 @@
 
 #include "base/random.h"
 
-namespace nlsplit {
+namespace nlsplit::inline partition {
 namespace {
 
 constexpr size_t most_expansions = 4'000'000;  // of partial plans, all layers together: what a search may cost
@@ -290,4 +290,4 @@ class Beam {
 
 Result<FoundPlans> search_beam(const SearchSpace& space) { return FoundPlans{Beam(space).run(), false}; }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline partition

@@ -4,9 +4,9 @@
 
 #include "partition/search_methods.h"
 
-namespace nlsplit {
+namespace nlsplit::inline partition {
 
 // Stages of the plans that look best; their order means nothing. Never `proved`.
 Result<FoundPlans> search_beam(const SearchSpace& space);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline partition

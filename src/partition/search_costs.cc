@@ -4,7 +4,7 @@
 #include "kernels/assign.h"
 #include "partition/score.h"
 
-namespace nlsplit {
+namespace nlsplit::inline partition {
 Result<SearchCosts> search_costs(const Graph& at_micro_batch, int micro_batches, const Cluster& cluster,
                                  const CostTable& costs) {
   const Graph& graph = at_micro_batch;
@@ -50,4 +50,4 @@ Result<SearchCosts> search_costs(const Graph& at_micro_batch, int micro_batches,
   return result;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline partition

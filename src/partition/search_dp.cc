@@ -10,7 +10,7 @@
 #include "partition/cuts.h"
 #include "partition/search_beam.h"
 
-namespace nlsplit {
+namespace nlsplit::inline partition {
 namespace {
 
 constexpr double few_sets = 256;           // device sets up to which all of them are states
@@ -365,4 +365,4 @@ Result<FoundPlans> search_dp(const SearchSpace& space) {
   return found;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline partition

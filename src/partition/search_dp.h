@@ -23,10 +23,10 @@
 
 #include "partition/search_methods.h"
 
-namespace nlsplit {
+namespace nlsplit::inline partition {
 
 // The best plan, those it met on the way whose bounds are not much worse, and what the beam search finds: later tiers
 // look at more than the bound.
 Result<FoundPlans> search_dp(const SearchSpace& space);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline partition

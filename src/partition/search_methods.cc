@@ -4,7 +4,7 @@
 
 #include <array>
 
-namespace nlsplit {
+namespace nlsplit::inline partition {
 namespace {
 
 constexpr double exhaustive_factor = 8;  // auto scores spaces up to so many times the wanted plans entirely
@@ -69,4 +69,4 @@ Result<FoundPlans> search_exhaustive(const SearchSpace& space) {
                   space.plans, space.costs->micro_batches, most_exhaustive));
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline partition

@@ -14,7 +14,7 @@
 #include "partition/device_groups.h"
 #include "partition/score.h"
 
-namespace nlsplit {
+namespace nlsplit::inline partition {
 
 // The plans there are at one micro-batch count. Borrows everything.
 struct SearchSpace {
@@ -57,4 +57,4 @@ Result<FoundPlans> search_dp(const SearchSpace& space);      // partition/search
 Result<FoundPlans> search_beam(const SearchSpace& space);    // partition/search_beam.h
 Result<FoundPlans> search_anneal(const SearchSpace& space);  // partition/anneal.h
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline partition

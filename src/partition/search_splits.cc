@@ -9,7 +9,7 @@
 #include "partition/cuts.h"
 #include "partition/expand.h"
 
-namespace nlsplit {
+namespace nlsplit::inline partition {
 namespace {
 
 constexpr int64_t most_shares_each = 8;    // so many for each device, on average
@@ -220,4 +220,4 @@ std::vector<ScoredPlan> search_splits(const Graph& graph, const Cluster& cluster
   return search.best(most);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline partition

@@ -13,7 +13,7 @@
 
 #include "partition/score.h"
 
-namespace nlsplit {
+namespace nlsplit::inline partition {
 
 // Small whole numbers (8 for each device at most) in proportion to the speed of devices that take so long for the same
 // work: within 3 % of the best if such are there. {1, 2} → {2, 1}.
@@ -28,4 +28,4 @@ std::vector<ScoredPlan> search_splits(const Graph& graph, const Cluster& cluster
                                       const SearchCosts& costs, const SearchOptions& options,
                                       const std::vector<ScoredPlan>& layers, size_t most);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline partition

@@ -10,7 +10,7 @@
 #include "graph/operators/operator.h"
 #include "graph/passes/rewrite.h"
 
-namespace nlsplit {
+namespace nlsplit::inline partition {
 namespace {
 
 // A boundary scaled to an axis that is a whole number of times as long, or as short. Empty: it falls between elements.
@@ -412,4 +412,4 @@ StageLayouts choose_layouts(const LayoutQuery& query, std::vector<Layout>& layou
   return Chooser(query, layouts).run();
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline partition

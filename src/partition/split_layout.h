@@ -14,7 +14,7 @@
 #include "partition/plan.h"
 #include "partition/split_rules.h"
 
-namespace nlsplit {
+namespace nlsplit::inline partition {
 
 // What choosing needs to know of the links.
 struct SplitOptions {
@@ -67,4 +67,4 @@ StageLayouts choose_layouts(const LayoutQuery& query, std::vector<Layout>& layou
 std::optional<NodePiece> piece_in(const Graph& graph, const Node& node, SplitAxis how, const std::vector<bool>& batched,
                                   int axis, int64_t begin, int64_t end);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline partition

@@ -5,7 +5,7 @@
 #include "graph/operators/operator.h"
 #include "graph/operators/shapes.h"
 
-namespace nlsplit {
+namespace nlsplit::inline partition {
 namespace {
 
 // [input of the node]; an input left out has no extents.
@@ -127,4 +127,4 @@ int64_t column_grain(const Graph& graph, const Node& node) {
   return group == 1 ? 1 : result_of(graph, node)[1] / group;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline partition

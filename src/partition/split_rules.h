@@ -13,7 +13,7 @@
 #include "graph/graph.h"
 #include "graph/operators/piece.h"
 
-namespace nlsplit {
+namespace nlsplit::inline partition {
 
 // Of a node with one result: its elements [begin, end) along `axis`. Operands of the epilogue have the result's shape,
 // so the same part of them is needed.
@@ -36,4 +36,4 @@ int column_axis(const Graph& graph, const Node& node);
 // The extent of Conv's groups on that axis: pieces of whole groups need no other input channels. 1 of one group.
 int64_t column_grain(const Graph& graph, const Node& node);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline partition

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-namespace nlsplit {
+namespace nlsplit::inline program {
 namespace {
 
 using enum CollectiveAlgorithm;
@@ -50,4 +50,4 @@ Result<CollectiveAlgorithm> parse_algorithm(std::string_view text) {
   return invalid_input(fmt::format("unknown algorithm '{}'; there are {}", text, fmt::join(names, ", ")));
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline program

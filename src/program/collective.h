@@ -9,7 +9,7 @@
 
 #include "base/result.h"
 
-namespace nlsplit {
+namespace nlsplit::inline program {
 
 enum class CollectiveKind : uint8_t {
   all_reduce,  // every member has the sum of all members' values
@@ -36,4 +36,4 @@ struct Collective {
   friend bool operator==(const Collective&, const Collective&) = default;
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline program

@@ -2,7 +2,7 @@
 
 #include "graph/operators/operator.h"
 
-namespace nlsplit {
+namespace nlsplit::inline program {
 
 ComputeDesc movement_desc(const DeviceProgram& device, const Instr& instr) {
   CHECK(instr.opcode != Opcode::compute && !is_transfer(instr.opcode),
@@ -27,4 +27,4 @@ ComputeDesc sum_desc(size_t operands, const TensorType& type) {
   return desc;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline program

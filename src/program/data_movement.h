@@ -6,7 +6,7 @@
 #include "kernels/catalogue.h"
 #include "program/program.h"
 
-namespace nlsplit {
+namespace nlsplit::inline program {
 
 // instr.opcode is copy, pack, unpack or reduce. pack and unpack are known by the part that moves, not by the whole it
 // is part of.
@@ -15,4 +15,4 @@ ComputeDesc movement_desc(const DeviceProgram& device, const Instr& instr);
 // A reduce of so many operands.
 ComputeDesc sum_desc(size_t operands, const TensorType& type);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline program

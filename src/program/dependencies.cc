@@ -10,7 +10,7 @@
 #include "base/limits.h"
 #include "program/text.h"
 
-namespace nlsplit {
+namespace nlsplit::inline program {
 namespace {
 
 // One access to some bytes, kept while a later access may have to wait for it.
@@ -316,4 +316,4 @@ Result<Dependencies> dependencies(const Program& program, Reuse reuse) {
   return deps;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline program

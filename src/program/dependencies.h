@@ -16,7 +16,7 @@
 
 #include "program/program.h"
 
-namespace nlsplit {
+namespace nlsplit::inline program {
 
 struct Instance {
   int device = 0;
@@ -60,4 +60,4 @@ enum class Reuse : uint8_t {
 // instruction.
 Result<Dependencies> dependencies(const Program& program, Reuse reuse = Reuse::of_buffers);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline program

@@ -4,7 +4,7 @@
 
 #include "program/verify.h"
 
-namespace nlsplit {
+namespace nlsplit::inline program {
 namespace {
 
 // Who an unfinished instance waits for: an unfinished predecessor, else (a transfer) its partner.
@@ -78,4 +78,4 @@ Result<std::vector<uint32_t>> dry_run(const Program& program, const Dependencies
   return order;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline program

@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "kernels/without_kernel.h"
 
-namespace nlsplit {
+namespace nlsplit::inline program {
 namespace {
 
 constexpr size_t never = std::numeric_limits<size_t>::max();
@@ -157,4 +157,4 @@ std::vector<DeviceFootprint> footprints(const Program& program) {
   return all;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline program

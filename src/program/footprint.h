@@ -9,7 +9,7 @@
 
 #include "program/program.h"
 
-namespace nlsplit {
+namespace nlsplit::inline program {
 
 // Of the computations of one stage on one device. Stages of a device share weights they both read, workspace, and the
 // region of activations, so these do not add up to the device's.
@@ -38,4 +38,4 @@ struct DeviceFootprint {
 
 std::vector<DeviceFootprint> footprints(const Program& program);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline program

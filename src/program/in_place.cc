@@ -2,7 +2,7 @@
 
 #include "kernels/without_kernel.h"
 
-namespace nlsplit {
+namespace nlsplit::inline program {
 
 uint64_t in_place_reads(const Program& program, const Instr& instr) {
   if (instr.opcode != Opcode::compute) return 0;
@@ -26,4 +26,4 @@ bool may_overwrite(const DeviceProgram& device, const Instr& instr, uint64_t all
   return reads;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline program

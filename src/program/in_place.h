@@ -6,7 +6,7 @@
 
 #include "program/program.h"
 
-namespace nlsplit {
+namespace nlsplit::inline program {
 
 // As the catalogue says for this instruction: bits of its reads. 0: it is no computation of a kernel that may.
 uint64_t in_place_reads(const Program& program, const Instr& instr);
@@ -15,4 +15,4 @@ uint64_t in_place_reads(const Program& program, const Instr& instr);
 // one of the operands `allowed` by in_place_reads, and both have as many bytes.
 bool may_overwrite(const DeviceProgram& device, const Instr& instr, uint64_t allowed, BufferId held);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline program

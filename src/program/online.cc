@@ -13,7 +13,7 @@
 #include "base/json_number.h"
 #include "schedule/evaluate.h"
 
-namespace nlsplit {
+namespace nlsplit::inline program {
 namespace {
 
 using nlohmann::json;
@@ -137,4 +137,4 @@ std::vector<std::vector<int>> static_order(const Program& program) {
   return orders;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline program

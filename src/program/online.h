@@ -7,7 +7,7 @@
 #include "program/relax.h"
 #include "schedule/online.h"
 
-namespace nlsplit {
+namespace nlsplit::inline program {
 
 struct Online {
   std::string policy;                                  // schedule/online.h
@@ -31,4 +31,4 @@ SlotTable table_of_slots(const Program& program, const std::vector<std::vector<i
 // The order of the Program itself.
 std::vector<std::vector<int>> static_order(const Program& program);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline program

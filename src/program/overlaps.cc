@@ -13,7 +13,7 @@
 #include "program/text.h"
 #include "program/verify_parts.h"
 
-namespace nlsplit {
+namespace nlsplit::inline program {
 
 // Vector clocks over streams: compute of a device, and each end of each FIFO. clock[i][s] counts the instances of
 // stream s that are finished before i starts.
@@ -331,4 +331,4 @@ Status OverlapChecker::check(size_t device) {
   return DeviceOverlaps(program_, dependencies_, order_, device).run(happens_before_);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline program

@@ -4,7 +4,7 @@
 
 #include "graph/memory.h"
 
-namespace nlsplit {
+namespace nlsplit::inline program {
 
 std::string_view name_of(BufferKind kind) {
   switch (kind) {
@@ -86,4 +86,4 @@ int intern_desc(Program& program, const ComputeDesc& desc) {
   return static_cast<int>(program.descs.size()) - 1;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline program

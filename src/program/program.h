@@ -25,7 +25,7 @@
 #include "program/collective.h"
 #include "schedule/schedules.h"
 
-namespace nlsplit {
+namespace nlsplit::inline program {
 
 using BufferId = Id<struct BufferTag>;  // within its device
 
@@ -162,4 +162,4 @@ int64_t address_of(const DeviceProgram& device, const Slot& slot, const Operand&
 // Index of desc in the program's table, added if new.
 int intern_desc(Program& program, const ComputeDesc& desc);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline program

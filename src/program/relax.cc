@@ -8,7 +8,7 @@
 #include "program/online.h"
 #include "program/relax_memory.h"
 
-namespace nlsplit {
+namespace nlsplit::inline program {
 namespace {
 
 // Slots as one node each, and messages: the two ends of one are one node. Finds the slots that some circle goes
@@ -238,4 +238,4 @@ class Relaxer {
 
 Result<RelaxedOrder> relax(const Program& program) { return Relaxer(program).run(); }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline program

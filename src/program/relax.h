@@ -26,7 +26,7 @@
 
 #include "program/dependencies.h"
 
-namespace nlsplit {
+namespace nlsplit::inline program {
 
 struct RelaxedSlot {
   // Slots of its device that end before it begins, ascending.
@@ -48,4 +48,4 @@ struct RelaxedOrder {
 // for that.
 Result<RelaxedOrder> relax(const Program& program);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline program

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-namespace nlsplit {
+namespace nlsplit::inline program {
 namespace {
 
 struct RootRange {
@@ -129,4 +129,4 @@ void RelaxedMemory::access(const Access& now, std::vector<Access>& list, std::ve
   list.push_back(now);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline program

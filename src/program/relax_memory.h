@@ -7,7 +7,7 @@
 
 #include "program/dependencies.h"
 
-namespace nlsplit {
+namespace nlsplit::inline program {
 
 class RelaxedMemory {
  public:
@@ -40,4 +40,4 @@ class RelaxedMemory {
   std::vector<std::vector<Access>> lists_;  // accesses that a later one may have to wait for
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline program

@@ -15,7 +15,7 @@
 #include "program/text.h"
 #include "program/verify.h"
 
-namespace nlsplit {
+namespace nlsplit::inline program {
 namespace {
 
 namespace fs = std::filesystem;
@@ -291,4 +291,4 @@ Result<Checksum> WeightFile::checksum(ContentId id) const {
   return content.checksum;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline program

@@ -21,7 +21,7 @@
 #include "program/online.h"
 #include "program/program.h"
 
-namespace nlsplit {
+namespace nlsplit::inline program {
 
 struct Prediction {
   uint64_t fingerprint = 0;
@@ -92,4 +92,4 @@ class WeightFile {
   std::map<ContentId, SavedContent> index_;
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline program

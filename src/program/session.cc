@@ -13,7 +13,7 @@
 #include "program/verify.h"
 #include "program/verify_parts.h"
 
-namespace nlsplit {
+namespace nlsplit::inline program {
 namespace {
 
 constexpr std::string_view choice_name = "session/choice";
@@ -350,4 +350,4 @@ Result<std::vector<Choice>> parse_choices(const Session& session, std::string_vi
   }
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline program

@@ -22,7 +22,7 @@
 #include "program/dependencies.h"
 #include "program/program.h"
 
-namespace nlsplit {
+namespace nlsplit::inline program {
 
 struct Session {
   std::string name;
@@ -78,4 +78,4 @@ std::string to_string(const Session& session);
 // Errors as parse_program's, with file:line:column; and a fingerprint that does not fit. Does not verify_session.
 Result<Session> parse_session(std::string_view text, const std::string& file);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline program

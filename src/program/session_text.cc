@@ -9,7 +9,7 @@
 #include "program/text_fields.h"
 #include "program/text_words.h"
 
-namespace nlsplit {
+namespace nlsplit::inline program {
 namespace {
 
 constexpr std::string_view session_word = "session";
@@ -82,4 +82,4 @@ Result<Session> parse_session(std::string_view text, const std::string& file) {
   return session;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline program

@@ -11,7 +11,7 @@
 #include "program/text.h"
 #include "program/verify.h"
 
-namespace nlsplit {
+namespace nlsplit::inline program {
 namespace {
 
 // A packed buffer has the kernel's bytes, not its type's: nothing but the kernel may touch it.
@@ -212,4 +212,4 @@ Status check_structure(const Program& program) {
   return ok_status();
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline program

@@ -12,7 +12,7 @@
 #include "base/text_reader.h"
 #include "program/text_words.h"
 
-namespace nlsplit {
+namespace nlsplit::inline program {
 namespace {
 
 using Out = std::back_insert_iterator<std::string>;
@@ -192,4 +192,4 @@ std::string to_string(const Program& program) {
 
 uint64_t fingerprint(const Program& program) { return hash_text(body_of(program)); }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline program

@@ -7,7 +7,7 @@
 
 #include "program/program.h"
 
-namespace nlsplit {
+namespace nlsplit::inline program {
 
 // The first line carries the fingerprint of all that follows.
 std::string to_string(const Program& program);
@@ -24,4 +24,4 @@ std::string to_string(const Program& program, const DeviceProgram& device, const
 // "F0.3", "step0.-"
 std::string slot_name(const DeviceProgram& device, const Slot& slot);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline program

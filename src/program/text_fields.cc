@@ -4,7 +4,7 @@
 
 #include <limits>
 
-namespace nlsplit {
+namespace nlsplit::inline program {
 
 Result<std::string> read_name(TextReader& in, std::string_view what) {
   if (in.peek().starts_with('"')) return in.quoted(what);
@@ -52,4 +52,4 @@ Result<TensorType> read_type(TextReader& in) {
   return std::move(parsed).value();
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline program

@@ -8,7 +8,7 @@
 #include "base/text_reader.h"
 #include "graph/graph.h"
 
-namespace nlsplit {
+namespace nlsplit::inline program {
 
 // A word or a quoted string.
 Result<std::string> read_name(TextReader& in, std::string_view what);
@@ -24,4 +24,4 @@ Result<TensorType> read_type(TextReader& in);
 // "unknown buffer a1; did you mean a2?"; no hint: without the question.
 Error unknown_name(const TextReader& in, std::string_view what, std::string_view name, const std::string& hint = {});
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline program

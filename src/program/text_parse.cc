@@ -16,7 +16,7 @@
 #include "program/text_words.h"
 #include "program/verify.h"
 
-namespace nlsplit {
+namespace nlsplit::inline program {
 namespace {
 
 constexpr int64_t most_summable_bytes = std::numeric_limits<int64_t>::max() / 4;  // sums of two do not overflow
@@ -361,4 +361,4 @@ class Parser {
 
 Result<Program> parse_program(std::string_view text, const std::string& file) { return Parser(text, file).run(); }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline program

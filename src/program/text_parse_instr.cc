@@ -11,7 +11,7 @@
 #include "program/text_fields.h"
 #include "program/text_words.h"
 
-namespace nlsplit {
+namespace nlsplit::inline program {
 
 Result<Instr> InstrParser::parse(const DeviceProgram& device,
                                  const std::unordered_map<std::string, BufferId>& buffers) {
@@ -204,4 +204,4 @@ int InstrParser::intern(const ComputeDesc& desc) {
   return at->second;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline program

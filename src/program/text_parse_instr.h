@@ -11,7 +11,7 @@
 #include "base/text_reader.h"
 #include "program/program.h"
 
-namespace nlsplit {
+namespace nlsplit::inline program {
 
 class InstrParser {
  public:
@@ -44,4 +44,4 @@ class InstrParser {
   std::unordered_map<std::string, int> descs_;  // by signature and weights
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline program

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace nlsplit {
+namespace nlsplit::inline program {
 
 inline constexpr std::string_view format_word = "nlsplit";
 inline constexpr std::string_view kind_word = "program";
@@ -16,4 +16,4 @@ inline constexpr std::string_view makes_word = "makes";  // types of results whe
 // A name as a token: itself where that is one word and no keyword, else quoted.
 std::string name_word(std::string_view name);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline program

@@ -6,7 +6,7 @@
 #include <map>
 #include <tuple>
 
-namespace nlsplit {
+namespace nlsplit::inline program {
 namespace {
 
 const Segment& segment_of(const Program& program, const Span& span) {
@@ -106,4 +106,4 @@ Latency latency_of(const Program& program, const Trace& trace) {
   return latency;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline program

@@ -8,7 +8,7 @@
 #include "base/units.h"
 #include "program/program.h"
 
-namespace nlsplit {
+namespace nlsplit::inline program {
 
 // Seconds since the start of the execution. compute: it ran. send: ready until the buffer was free again. recv: posted
 // until delivered.
@@ -50,4 +50,4 @@ struct Latency {
 };
 Latency latency_of(const Program& program, const Trace& trace);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline program

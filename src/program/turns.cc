@@ -7,7 +7,7 @@
 
 #include "schedule/evaluate.h"
 
-namespace nlsplit {
+namespace nlsplit::inline program {
 
 void DeviceTurns::ready(int number, bool asked_about, const ReadySlot& slot) {
   if (asked_about) {
@@ -56,4 +56,4 @@ std::string DeviceTurns::waiting() const {
   return text;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline program

@@ -11,7 +11,7 @@
 
 #include "program/online.h"
 
-namespace nlsplit {
+namespace nlsplit::inline program {
 
 class DeviceTurns {
  public:
@@ -47,4 +47,4 @@ class DeviceTurns {
   std::vector<ScheduledSlot> done_;
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline program

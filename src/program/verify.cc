@@ -9,7 +9,7 @@
 #include "program/text.h"
 #include "program/verify_parts.h"
 
-namespace nlsplit {
+namespace nlsplit::inline program {
 namespace {
 
 struct Seen {
@@ -121,4 +121,4 @@ Status verify(const Program& program) {
   return sound.ok() ? ok_status() : Status(sound.error());
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline program

@@ -7,7 +7,7 @@
 #include "program/dependencies.h"
 #include "program/program.h"
 
-namespace nlsplit {
+namespace nlsplit::inline program {
 
 // Ids, slices, banks and places in range; names unique. What parse_program promises, and all other functions rely on.
 Status check_structure(const Program& program);
@@ -31,4 +31,4 @@ Result<Dependencies> verified_device(const Program& program, size_t device);
 // circle of instructions that wait for each other.
 Result<std::vector<uint32_t>> dry_run(const Program& program, const Dependencies& dependencies);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline program

@@ -9,7 +9,7 @@
 #include "program/text.h"
 #include "program/verify_parts.h"
 
-namespace nlsplit {
+namespace nlsplit::inline program {
 namespace {
 
 // The bytes of an operand within a bank of its buffer.
@@ -248,4 +248,4 @@ Status InstructionChecker::check(size_t d) {
   return ok_status();
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline program

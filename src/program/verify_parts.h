@@ -7,7 +7,7 @@
 #include "program/dependencies.h"
 #include "program/verify.h"
 
-namespace nlsplit {
+namespace nlsplit::inline program {
 
 // Every instruction of a device: its operands fit, its kernel exists and accepts, its workspace suffices, and nothing
 // but the kernel a weight is packed for touches it. The structure must be sound. A description that several devices
@@ -42,4 +42,4 @@ class OverlapChecker {
   std::unique_ptr<HappensBefore> happens_before_;  // of all devices; made when the first pair of buffers needs it
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline program

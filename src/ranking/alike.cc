@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace nlsplit {
+namespace nlsplit::inline ranking {
 namespace {
 
 std::vector<double> work_before(const std::vector<double>& node_shares) {
@@ -67,4 +67,4 @@ void Variants::note(const ScoredPlan& plan, const std::string& schedule) {
   seen_[kind_of(plan, schedule)].push_back({cuts_of(plan), estimated(plan)});
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline ranking

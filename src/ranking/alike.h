@@ -12,7 +12,7 @@
 
 #include "ranking/pruning.h"
 
-namespace nlsplit {
+namespace nlsplit::inline ranking {
 
 // Two plans are alike if all their cuts differ by less than this part of an even stage's work.
 inline constexpr double alike_cuts = 0.05;
@@ -45,4 +45,4 @@ class Variants {
   std::map<Kind, std::vector<Seen>> seen_;
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline ranking

@@ -9,7 +9,7 @@
 #include "ranking/training_costs.h"
 #include "schedule/online_choice.h"
 
-namespace nlsplit {
+namespace nlsplit::inline ranking {
 namespace {
 
 // Mean and longest time a micro-batch is under way, from activities rather than spans: ranking asks this a thousand
@@ -179,4 +179,4 @@ Estimate estimate_fast(const Scenario& scenario, const LoweredPlan& lowered) {
   return estimate_of(scenario, lowered, timing);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline ranking

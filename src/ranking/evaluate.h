@@ -9,7 +9,7 @@
 #include "sim/fast.h"
 #include "sim/online.h"
 
-namespace nlsplit {
+namespace nlsplit::inline ranking {
 
 struct LoweredPlan {
   Program program;
@@ -60,4 +60,4 @@ void add_breakdown(const LoweredPlan& lowered, const Breakdown& breakdown, const
 // The fast tier's word, no shorter than what the busiest device or link allows with contention.
 Estimate estimate_fast(const Scenario& scenario, const LoweredPlan& lowered);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline ranking

@@ -5,7 +5,7 @@
 #include "ranking/evaluate.h"
 #include "ranking/scaled_links.h"
 
-namespace nlsplit {
+namespace nlsplit::inline ranking {
 namespace {
 
 constexpr double busy = 0.9;  // of the makespan: what is busier than this is the bottleneck
@@ -67,4 +67,4 @@ std::vector<Explanation> explain(const Scenario& scenario, const Ranking& rankin
   return all;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline ranking

@@ -8,11 +8,11 @@
 
 #include "ranking/evaluate.h"
 
-namespace nlsplit {
+namespace nlsplit::inline ranking {
 
 // Of the kept plans, in the user's order; Ranking::verdict must be there.
 // judged: the lowered plans of ranking.judged, in its order.
 std::vector<Explanation> explain(const Scenario& scenario, const Ranking& ranking,
                                  const std::vector<LoweredPlan>& judged);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline ranking

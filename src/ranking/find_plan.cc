@@ -8,7 +8,7 @@
 #include "ranking/alike.h"
 #include "ranking/ranking.h"
 
-namespace nlsplit {
+namespace nlsplit::inline ranking {
 
 std::string to_string(const OwnMisfit& misfit) {
   std::string counts;
@@ -61,4 +61,4 @@ std::vector<size_t> kept(const Ranking& ranking) {
   return plans;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline ranking

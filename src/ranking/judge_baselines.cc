@@ -8,7 +8,7 @@
 #include "partition/baselines.h"
 #include "ranking/evaluate.h"
 
-namespace nlsplit {
+namespace nlsplit::inline ranking {
 namespace {
 
 struct Chosen {
@@ -84,4 +84,4 @@ Result<std::vector<RankedBaseline>> judge_baselines(const Scenario& scenario, co
   return ranked;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline ranking

@@ -5,7 +5,7 @@
 
 #include "ranking/evaluate.h"
 
-namespace nlsplit {
+namespace nlsplit::inline ranking {
 
 // One for each of partition/baselines.h, at its best by `goal`. `prepared` has the scenario's micro-batch counts.
 // Error: a missing cost.
@@ -13,4 +13,4 @@ Result<std::vector<RankedBaseline>> judge_baselines(const Scenario& scenario, co
                                                     const std::vector<PreparedModel>& prepared, const CostTable& costs,
                                                     const Goal& goal, const RankOptions& options);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline ranking

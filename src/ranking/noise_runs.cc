@@ -8,7 +8,7 @@
 
 #include "sim/disturb.h"
 
-namespace nlsplit {
+namespace nlsplit::inline ranking {
 namespace {
 
 // What is enough to choose candidates by: more runs, or more bursts of a link, only make the choice slower.
@@ -117,4 +117,4 @@ Result<NoiseRuns> run_noise(const Scenario& scenario, const std::vector<LoweredP
   return result;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline ranking

@@ -5,7 +5,7 @@
 
 #include "ranking/evaluate.h"
 
-namespace nlsplit {
+namespace nlsplit::inline ranking {
 
 struct NoiseRuns {
   int runs = 0;                      // all plans have; fewer than were asked for after an interrupt
@@ -40,4 +40,4 @@ class NoiseBound {
 // it is one of them; of fewer than 20 it is the largest.
 Spread spread_of(const std::vector<double>& values);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline ranking

@@ -6,7 +6,7 @@
 #include "program/verify.h"
 #include "ranking/evaluate.h"
 
-namespace nlsplit {
+namespace nlsplit::inline ranking {
 namespace {
 
 std::optional<Error> trouble_of(const Scenario& scenario, const PreparedModel& prepared, const Plan& plan,
@@ -61,4 +61,4 @@ Result<CheckedPlan> check_own_plan(const Scenario& scenario, const Model& model,
   return checked;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline ranking

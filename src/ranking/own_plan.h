@@ -10,7 +10,7 @@
 
 #include "ranking/ranking.h"
 
-namespace nlsplit {
+namespace nlsplit::inline ranking {
 
 // Why the plan cannot be run in one of the ways that it asks for.
 struct PlanTrouble {
@@ -33,4 +33,4 @@ struct CheckedPlan {
 Result<CheckedPlan> check_own_plan(const Scenario& scenario, const Model& model, const UserPlan& own,
                                    const RankOptions& options);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline ranking

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-namespace nlsplit {
+namespace nlsplit::inline ranking {
 namespace {
 
 constexpr double none_yet = std::numeric_limits<double>::infinity();
@@ -53,4 +53,4 @@ void Pruning::note(const ScoredPlan* found, double score, const Respects& exact,
   }
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline ranking

@@ -20,7 +20,7 @@
 #include "partition/search.h"
 #include "ranking/ranking.h"
 
-namespace nlsplit {
+namespace nlsplit::inline ranking {
 
 // In what the verdict compares splits: seconds of a batch, of a micro-batch, bytes of the largest device, seconds in
 // which the busiest device computes.
@@ -55,4 +55,4 @@ class Pruning {
   std::array<Kind, plan_kind_count> kinds_;
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline ranking

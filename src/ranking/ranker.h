@@ -15,7 +15,7 @@
 #include "ranking/pruning.h"
 #include "ranking/ranking.h"
 
-namespace nlsplit {
+namespace nlsplit::inline ranking {
 
 struct Candidate {
   RankedPlan ranked;
@@ -126,4 +126,4 @@ class Ranker {
   Ranking ranking_;
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline ranking

@@ -8,7 +8,7 @@
 #include "partition/search_splits.h"
 #include "ranking/ranker.h"
 
-namespace nlsplit {
+namespace nlsplit::inline ranking {
 namespace {
 
 // Plans with stages split inside their layers that are looked at: max_candidates / 5, shared by the micro-batch counts,
@@ -155,4 +155,4 @@ void Ranker::set_node_shares(const SearchCosts& costs) {
   }
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline ranking

@@ -9,7 +9,7 @@
 #include "program/verify.h"
 #include "ranking/ranker.h"
 
-namespace nlsplit {
+namespace nlsplit::inline ranking {
 namespace {
 
 constexpr size_t plans_a_core = 4;  // lowered before they are simulated
@@ -223,4 +223,4 @@ void Ranker::count_costs() {
   }
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline ranking

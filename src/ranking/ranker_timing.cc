@@ -15,7 +15,7 @@
 #include "ranking/alike.h"
 #include "ranking/ranker.h"
 
-namespace nlsplit {
+namespace nlsplit::inline ranking {
 namespace {
 
 // The best of all are changed a little, so many times.
@@ -345,4 +345,4 @@ void Ranker::choose_best(const std::vector<Estimate>& estimates, const Among& am
   }
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline ranking

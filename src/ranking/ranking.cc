@@ -16,7 +16,7 @@
 #include "ranking/verdict.h"
 #include "sim/disturb.h"
 
-namespace nlsplit {
+namespace nlsplit::inline ranking {
 namespace {
 
 // At least so many plans go from the fast tier to the one that judges, so that contention can still reorder the top.
@@ -164,4 +164,4 @@ Result<TimedPlan> time_plan(const Scenario& scenario, const Graph& optimized, co
   return timed;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline ranking

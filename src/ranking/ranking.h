@@ -23,7 +23,7 @@
 #include "sim/simgrid/simgrid_tier.h"
 #include "sim/timed_graph.h"
 
-namespace nlsplit {
+namespace nlsplit::inline ranking {
 
 struct DeviceEstimate {
   std::string name;
@@ -263,4 +263,4 @@ Result<TimedPlan> time_plan(const Scenario& scenario, const Graph& optimized, co
                             std::optional<int> noise_run = std::nullopt, const Scenario* timed_by = nullptr,
                             const Tier& tier = simgrid_tier());
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline ranking

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace nlsplit {
+namespace nlsplit::inline ranking {
 
 double makespan_over(const LoweredPlan& lowered, const ScaledLinks& links) {
   TimedGraph graph = lowered.timed;
@@ -31,4 +31,4 @@ std::optional<double> where_it_changes(const std::function<bool(double)>& wins, 
   return rising ? high : low;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline ranking

@@ -9,7 +9,7 @@
 
 #include "ranking/evaluate.h"
 
-namespace nlsplit {
+namespace nlsplit::inline ranking {
 
 struct ScaledLinks {
   double bandwidth = 1;  // of every link, times today's
@@ -24,4 +24,4 @@ double makespan_over(const LoweredPlan& lowered, const ScaledLinks& links);
 // `rising`, else true up to there. None: it is the same at both ends.
 std::optional<double> where_it_changes(const std::function<bool(double)>& wins, bool rising);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline ranking

@@ -2,7 +2,7 @@
 
 #include "partition/score.h"
 
-namespace nlsplit {
+namespace nlsplit::inline ranking {
 
 Result<SearchCosts> training_search_costs(const KernelGraph& graph, int micro_batches, const Cluster& cluster,
                                           const CostTable& costs) {
@@ -47,4 +47,4 @@ Result<SearchCosts> training_search_costs(const KernelGraph& graph, int micro_ba
   return result;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline ranking

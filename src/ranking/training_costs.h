@@ -5,10 +5,10 @@
 #include "compile/kernel_graph.h"
 #include "partition/search.h"
 
-namespace nlsplit {
+namespace nlsplit::inline ranking {
 
 // Error: a missing cost.
 Result<SearchCosts> training_search_costs(const KernelGraph& graph, int micro_batches, const Cluster& cluster,
                                           const CostTable& costs);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline ranking

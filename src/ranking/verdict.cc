@@ -5,7 +5,7 @@
 
 #include "ranking/scaled_links.h"
 
-namespace nlsplit {
+namespace nlsplit::inline ranking {
 namespace {
 
 // The bandwidth factor from which on the first split is clearly faster than the single device.
@@ -54,4 +54,4 @@ Verdict make_verdict(const Ranking& ranking, const std::vector<LoweredPlan>& jud
   return verdict;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline ranking

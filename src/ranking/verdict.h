@@ -5,9 +5,9 @@
 
 #include "ranking/evaluate.h"
 
-namespace nlsplit {
+namespace nlsplit::inline ranking {
 
 // judged: the lowered plans of ranking.judged, in its order.
 Verdict make_verdict(const Ranking& ranking, const std::vector<LoweredPlan>& judged);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline ranking

@@ -8,7 +8,7 @@
 #include "base/hash.h"
 #include "program/text.h"
 
-namespace nlsplit {
+namespace nlsplit::inline reports {
 namespace {
 
 using nlohmann::json;
@@ -79,4 +79,4 @@ std::string chrome_trace(const Program& program, const Trace& trace) {
   return file.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline reports

@@ -7,9 +7,9 @@
 
 #include "program/trace.h"
 
-namespace nlsplit {
+namespace nlsplit::inline reports {
 
 // The fingerprint stands under "otherData", so that two traces can be told to be of one Program.
 std::string chrome_trace(const Program& program, const Trace& trace);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline reports

@@ -8,7 +8,7 @@
 
 #include "report/table.h"
 
-namespace nlsplit {
+namespace nlsplit::inline reports {
 namespace {
 
 using Kind = Failure::Kind;
@@ -264,4 +264,4 @@ std::string failure_json(const Failure& failure) {
   return file.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline reports

@@ -12,7 +12,7 @@
 
 #include "base/result.h"
 
-namespace nlsplit {
+namespace nlsplit::inline reports {
 
 // One direction of messages with one rank.
 struct FlightFifo {
@@ -93,4 +93,4 @@ std::string failure_text(const Failure& failure, size_t last);
 // {"format": "nlsplit-failure", "version": 1, "run", "why", "causes": […], "ranks": […]}
 std::string failure_json(const Failure& failure);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline reports

@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "report/failure.h"
 
-namespace nlsplit {
+namespace nlsplit::inline reports {
 namespace {
 
 namespace fs = std::filesystem;
@@ -223,4 +223,4 @@ Result<std::vector<FlightRecord>> read_flight_records(const std::string& dir) {
   return records;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline reports

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <iterator>
 
-namespace nlsplit {
+namespace nlsplit::inline reports {
 namespace {
 
 constexpr double nanoseconds = 1e9;  // a second
@@ -78,4 +78,4 @@ std::string goal_text(const Program& program, const Dependencies& dependencies, 
   return text;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline reports

@@ -23,9 +23,9 @@
 #include "program/dependencies.h"
 #include "sim/timed_graph.h"
 
-namespace nlsplit {
+namespace nlsplit::inline reports {
 
 // All three of one Program.
 std::string goal_text(const Program& program, const Dependencies& dependencies, const TimedGraph& graph);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline reports

@@ -4,8 +4,8 @@
 #include <string>
 #include <string_view>
 
-namespace nlsplit {
+namespace nlsplit::inline reports {
 
 std::string html_escaped(std::string_view text);  // & < > " and control characters
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline reports

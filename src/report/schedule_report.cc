@@ -9,7 +9,7 @@
 
 #include "report/table.h"
 
-namespace nlsplit {
+namespace nlsplit::inline reports {
 namespace {
 
 // A slot as it is drawn: a whole backward is one.
@@ -162,4 +162,4 @@ std::string schedules_text() {
   return table.to_string();
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline reports

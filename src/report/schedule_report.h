@@ -6,7 +6,7 @@
 #include "schedule/evaluate.h"
 #include "schedule/schedules.h"
 
-namespace nlsplit {
+namespace nlsplit::inline reports {
 
 // One line a device, left to right in time. A slot is its name and dashes until its end ("F3--", "B0----"; with a stage
 // in front, "2F3", where devices host several), idle time dots. Where names do not fit into `width` columns every
@@ -23,4 +23,4 @@ std::string schedule_json(const std::string& name, const ScheduleInput& input, c
 // Name, mode, placement, one line, source: all policies.
 std::string schedules_text();
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline reports

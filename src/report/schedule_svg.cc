@@ -8,7 +8,7 @@
 #include "report/html_text.h"
 #include "report/table.h"
 
-namespace nlsplit {
+namespace nlsplit::inline reports {
 namespace {
 
 // In pixels.
@@ -113,4 +113,4 @@ std::string schedule_svg(const std::string& name, const ScheduleInput& input, co
   return svg;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline reports

@@ -5,7 +5,7 @@
 
 #include "schedule/evaluate.h"
 
-namespace nlsplit {
+namespace nlsplit::inline reports {
 
 // A row a device, left to right in time: slots coloured by phase and named as in schedule_drawing where the name fits,
 // idle time as the row's ground; below it makespan and bubble. Every slot tells stage, micro-batch and times when
@@ -13,4 +13,4 @@ namespace nlsplit {
 std::string schedule_svg(const std::string& name, const ScheduleInput& input, const SlotTable& table,
                          const SlotTiming& timing);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline reports

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace nlsplit {
+namespace nlsplit::inline reports {
 namespace {
 
 constexpr std::string_view gap = "  ";
@@ -79,4 +79,4 @@ std::string Table::to_string() const {
   return out;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline reports

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace nlsplit {
+namespace nlsplit::inline reports {
 
 enum class Align { left, right };
 
@@ -41,4 +41,4 @@ std::string counted(int64_t count, std::string_view thing);
 // Columns a text takes on a terminal: UTF-8 code points.
 size_t display_width(std::string_view text);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline reports

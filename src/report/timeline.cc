@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-namespace nlsplit {
+namespace nlsplit::inline reports {
 
 using nlohmann::json;
 
@@ -43,4 +43,4 @@ std::string timeline_json(const Program& program, const Trace& trace) {
       -1, ' ', false, json::error_handler_t::replace);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline reports

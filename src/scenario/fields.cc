@@ -8,7 +8,7 @@
 
 #include "base/text_reader.h"
 
-namespace nlsplit {
+namespace nlsplit::inline scenario {
 
 namespace {
 
@@ -141,4 +141,4 @@ std::string one_of(std::span<const std::string_view> words) {
   return text;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline scenario

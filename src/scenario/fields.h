@@ -12,7 +12,7 @@
 
 #include "scenario/yaml.h"
 
-namespace nlsplit {
+namespace nlsplit::inline scenario {
 
 inline constexpr double max_slowdown = 1e6;  // of a device against its own kind, of a straggler against itself
 
@@ -63,4 +63,4 @@ Error moved_to(Error error, const Location& where, const std::string& line);
 // "'a', 'b' or 'c'"
 std::string one_of(std::span<const std::string_view> words);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline scenario

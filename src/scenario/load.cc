@@ -6,7 +6,7 @@
 #include "scenario/fields.h"
 #include "scenario/scenario.h"
 
-namespace nlsplit {
+namespace nlsplit::inline scenario {
 
 namespace {
 
@@ -68,4 +68,4 @@ CostTable cost_table(const Scenario& scenario, const std::string& graph_name) {
 
 Error at_plan(const UserPlan& plan, Error error) { return moved_to(std::move(error), plan.where, plan.line); }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline scenario

@@ -13,7 +13,7 @@
 #include "partition/search_methods.h"
 #include "scenario/scenario.h"
 
-namespace nlsplit {
+namespace nlsplit::inline scenario {
 
 namespace {
 
@@ -365,4 +365,4 @@ Result<Scenario> read_scenario(const std::string& path, const ScenarioOptions& o
   return parse_scenario(text, path, options);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline scenario

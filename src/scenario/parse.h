@@ -4,7 +4,7 @@
 #include "scenario/fields.h"
 #include "scenario/scenario.h"
 
-namespace nlsplit {
+namespace nlsplit::inline scenario {
 
 inline constexpr int64_t max_devices = 10'000;  // also the limit for the switches and links of a scenario's lists
 
@@ -24,4 +24,4 @@ Result<UserPlan> parse_plan(const Source& source, const Yaml& node, std::string 
 Result<std::vector<int>> parse_micro_batches(const Source& source, const Yaml& node, int64_t workload_batch);
 Result<std::string> parse_schedule_name(const Source& source, const Yaml& node);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline scenario

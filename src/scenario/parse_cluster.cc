@@ -9,7 +9,7 @@
 
 #include "base/text_reader.h"
 
-namespace nlsplit {
+namespace nlsplit::inline scenario {
 
 namespace {
 
@@ -166,4 +166,4 @@ Status parse_cluster(const Source& source, const Fields& root, const ScenarioOpt
   return ok_status();
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline scenario

@@ -9,7 +9,7 @@
 #include "cost/topology.h"
 #include "scenario/parse.h"
 
-namespace nlsplit {
+namespace nlsplit::inline scenario {
 
 // Outside these a figure is a slip of the pen, and sums of it would leave the range where doubles are exact enough.
 inline constexpr double min_rate = 1;  // byte/s, flop/s
@@ -61,4 +61,4 @@ Status parse_switches(const Source& source, const Yaml& node, Cluster& cluster);
 Status parse_links(const Source& source, const Yaml& node, Cluster& cluster);
 Status parse_network(const Source& source, const Yaml& node, const ScenarioOptions& options, Cluster& cluster);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline scenario

@@ -7,7 +7,7 @@
 
 #include "scenario/parse_cluster.h"
 
-namespace nlsplit {
+namespace nlsplit::inline scenario {
 
 namespace {
 
@@ -109,4 +109,4 @@ Result<CostSourcePtr> parse_costs(const Source& source, const Yaml& node, const 
   return chosen->parse(source, costs, *costs.find(chosen->key), options);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline scenario

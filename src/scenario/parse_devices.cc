@@ -8,7 +8,7 @@
 #include "base/name_range.h"
 #include "scenario/parse_cluster.h"
 
-namespace nlsplit {
+namespace nlsplit::inline scenario {
 
 namespace {
 
@@ -234,4 +234,4 @@ Result<ParsedDevices> parse_devices(const Source& source, const Yaml& node, cons
   return parsed;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline scenario

@@ -9,7 +9,7 @@
 #include "cost/network_profile.h"
 #include "scenario/parse_cluster.h"
 
-namespace nlsplit {
+namespace nlsplit::inline scenario {
 
 namespace {
 
@@ -183,4 +183,4 @@ Status parse_network(const Source& source, const Yaml& node, const ScenarioOptio
   return ok_status();
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline scenario

@@ -9,7 +9,7 @@
 #include "base/text_reader.h"
 #include "scenario/parse.h"
 
-namespace nlsplit {
+namespace nlsplit::inline scenario {
 
 namespace {
 
@@ -209,4 +209,4 @@ Status parse_noise(const Source& source, const Yaml& node, Scenario& scenario) {
   return ok_status();
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline scenario

@@ -5,7 +5,7 @@
 
 #include "scenario/parse_cluster.h"
 
-namespace nlsplit {
+namespace nlsplit::inline scenario {
 
 namespace {
 
@@ -194,4 +194,4 @@ Result<ParsedTopology> parse_topology(const Source& source, const Yaml& node, co
   return parsed;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline scenario

@@ -11,7 +11,7 @@
 #include "schedule/pipeline_csv.h"
 #include "schedule/schedules.h"
 
-namespace nlsplit {
+namespace nlsplit::inline scenario {
 
 namespace {
 
@@ -214,4 +214,4 @@ std::string plan_file_text(const UserPlan& plan) {
   return text;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline scenario

@@ -17,7 +17,7 @@
 #include "partition/search.h"
 #include "program/collective.h"
 
-namespace nlsplit {
+namespace nlsplit::inline scenario {
 
 // What plans are ordered by. weighted: Scenario::weights.
 enum class Objective : uint8_t { throughput, latency, weighted };
@@ -94,4 +94,4 @@ CostTable cost_table(const Scenario& scenario, const std::string& graph_name);
 // An error found later about this plan (an unknown layer), at its place in the scenario.
 Error at_plan(const UserPlan& plan, Error error);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline scenario

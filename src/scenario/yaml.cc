@@ -18,7 +18,7 @@
 
 #include "base/units.h"
 
-namespace nlsplit {
+namespace nlsplit::inline scenario {
 
 namespace {
 
@@ -228,4 +228,4 @@ Result<Yaml> parse_yaml(const Source& source) {
   }
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline scenario

@@ -15,7 +15,7 @@
 
 #include "base/result.h"
 
-namespace nlsplit {
+namespace nlsplit::inline scenario {
 
 struct Yaml {
   enum class Kind : uint8_t { null, scalar, list, map };
@@ -46,4 +46,4 @@ struct Source {
 // documents, too large.
 Result<Yaml> parse_yaml(const Source& source);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline scenario

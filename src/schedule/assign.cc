@@ -8,7 +8,7 @@
 
 #include "base/index.h"
 
-namespace nlsplit {
+namespace nlsplit::inline schedules {
 namespace {
 
 // The slots that one device still has to run of one stage, micro-batches ascending.
@@ -194,4 +194,4 @@ Status check_schedule_input(const ScheduleInput& input) {
   return ok_status();
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline schedules

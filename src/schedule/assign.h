@@ -3,7 +3,7 @@
 
 #include "schedule/schedules.h"
 
-namespace nlsplit {
+namespace nlsplit::inline schedules {
 
 // [stage][micro-batch]: the replica that takes it. Micro-batches go through the stages in order; each goes to the
 // replica that would finish it first, among equals to the one that has taken the fewest (so equal replicas take turns).
@@ -25,4 +25,4 @@ Result<SlotTable> forward_table(const ScheduleInput& input, int in_flight);
 // negative.
 Status check_schedule_input(const ScheduleInput& input);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline schedules

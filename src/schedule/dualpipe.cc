@@ -15,7 +15,7 @@
 #include "schedule/placement.h"
 #include "schedule/policies.h"
 
-namespace nlsplit {
+namespace nlsplit::inline schedules {
 namespace {
 
 // One device and its two directions: 0 is the one it meets first, of which it is nearer to the beginning.
@@ -134,4 +134,4 @@ Result<SlotTable> schedule_dualpipe_v(const ScheduleInput& input) {
   });
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline schedules

@@ -7,7 +7,7 @@
 #include "base/index.h"
 #include "schedule/assign.h"
 
-namespace nlsplit {
+namespace nlsplit::inline schedules {
 namespace {
 
 constexpr double not_yet = -1;
@@ -386,4 +386,4 @@ Result<SlotTiming> evaluate(const ScheduleInput& input, const SlotTable& table) 
   return timing;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline schedules

@@ -15,7 +15,7 @@
 
 #include "schedule/schedules.h"
 
-namespace nlsplit {
+namespace nlsplit::inline schedules {
 
 struct SlotSpan {
   double start = 0;
@@ -96,4 +96,4 @@ class SlotPlayer {
   double makespan_ = 0;
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline schedules

@@ -11,7 +11,7 @@
 #include "schedule/placement.h"
 #include "schedule/policies.h"
 
-namespace nlsplit {
+namespace nlsplit::inline schedules {
 
 Result<SlotTable> schedule_gpipe(const ScheduleInput& input) {
   ASSIGN_OR_RETURN(SlotTable table, forward_table(input, input.micro_batches));
@@ -24,4 +24,4 @@ Result<SlotTable> schedule_gpipe(const ScheduleInput& input) {
   return table;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline schedules

@@ -11,7 +11,7 @@
 #include "schedule/placement.h"
 #include "schedule/policies.h"
 
-namespace nlsplit {
+namespace nlsplit::inline schedules {
 namespace {
 
 // The k-th forward of a device: which of its v stages, which micro-batch.
@@ -55,4 +55,4 @@ Result<SlotTable> schedule_interleaved(const ScheduleInput& input) {
   return schedule_lines("interleaved", StagePlacement::loop, input, make_interleaved);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline schedules

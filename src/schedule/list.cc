@@ -13,7 +13,7 @@
 #include "schedule/online.h"
 #include "schedule/policies.h"
 
-namespace nlsplit {
+namespace nlsplit::inline schedules {
 
 Result<SlotTable> schedule_list(const ScheduleInput& input) {
   const int stages = static_cast<int>(input.stage_devices.size());
@@ -42,4 +42,4 @@ Result<SlotTable> schedule_list(const ScheduleInput& input) {
   return std::move(best->table);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline schedules

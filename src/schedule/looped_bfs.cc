@@ -5,7 +5,7 @@
 #include "schedule/placement.h"
 #include "schedule/policies.h"
 
-namespace nlsplit {
+namespace nlsplit::inline schedules {
 
 Result<SlotTable> schedule_looped_bfs(const ScheduleInput& input) {
   return schedule_lines("looped_bfs", StagePlacement::loop, input, [](const Line& line) -> Result<Orders> {
@@ -23,4 +23,4 @@ Result<SlotTable> schedule_looped_bfs(const ScheduleInput& input) {
   });
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline schedules

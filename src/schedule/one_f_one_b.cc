@@ -6,7 +6,7 @@
 #include "schedule/placement.h"
 #include "schedule/policies.h"
 
-namespace nlsplit {
+namespace nlsplit::inline schedules {
 
 Result<SlotTable> schedule_1f1b(const ScheduleInput& input) {
   return schedule_lines("1f1b", StagePlacement::chain, input, [](const Line& line) -> Result<Orders> {
@@ -24,4 +24,4 @@ Result<SlotTable> schedule_1f1b(const ScheduleInput& input) {
   });
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline schedules

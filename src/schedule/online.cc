@@ -13,7 +13,7 @@
 #include "schedule/evaluate.h"
 #include "schedule/placement.h"
 
-namespace nlsplit {
+namespace nlsplit::inline schedules {
 namespace {
 
 double mean(const std::vector<double>& seconds) {
@@ -317,4 +317,4 @@ Result<OnlineRun> run_online(const ScheduleInput& input, const OnlinePolicy& pol
   return Loop(input, policy, options).run();
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline schedules

@@ -17,7 +17,7 @@
 
 #include "schedule/schedules.h"
 
-namespace nlsplit {
+namespace nlsplit::inline schedules {
 
 // A slot whose inputs are there.
 struct ReadySlot {
@@ -67,4 +67,4 @@ struct OnlineRun {
 // memory left every device waiting.
 Result<OnlineRun> run_online(const ScheduleInput& input, const OnlinePolicy& policy, const OnlineOptions& options);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline schedules

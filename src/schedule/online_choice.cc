@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "schedule/pipeline_csv.h"
 
-namespace nlsplit {
+namespace nlsplit::inline schedules {
 namespace {
 
 constexpr std::string_view base_key = "base=", in_flight_key = "in_flight=", replay_key = "replay=";
@@ -84,4 +84,4 @@ Result<SlotTable> decisions_to_replay(const OnlineChoice& choice, const Schedule
   return table;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline schedules

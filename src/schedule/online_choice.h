@@ -10,7 +10,7 @@
 
 #include "schedule/online.h"
 
-namespace nlsplit {
+namespace nlsplit::inline schedules {
 
 inline constexpr std::string_view online_prefix = "online:";
 
@@ -34,4 +34,4 @@ Result<SlotTable> make_online_base(std::string_view schedule, const ScheduleInpu
 // The decisions of the file it names. Errors: those of parse_pipeline_csv and table_of.
 Result<SlotTable> decisions_to_replay(const OnlineChoice& choice, const ScheduleInput& input);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline schedules

@@ -9,7 +9,7 @@
 #include "base/index.h"
 #include "schedule/pipeline_csv_cells.h"
 
-namespace nlsplit {
+namespace nlsplit::inline schedules {
 namespace {
 
 using Kind = PipelineAction::Kind;
@@ -264,4 +264,4 @@ std::string to_text(const PipelineCsv& csv) {
   return text;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline schedules

@@ -17,7 +17,7 @@
 #include "schedule/evaluate.h"
 #include "schedule/schedules.h"
 
-namespace nlsplit {
+namespace nlsplit::inline schedules {
 
 struct PipelineAction {
   enum class Kind : uint8_t {
@@ -73,4 +73,4 @@ Result<SlotTable> table_of(const PipelineCsv& csv, const ScheduleInput& input);
 // The table in columns of one slot each, idle where a slot waits; I and W that are a whole backward are B.
 PipelineCsv csv_of(const SlotTable& table);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline schedules

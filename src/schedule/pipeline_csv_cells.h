@@ -7,7 +7,7 @@
 
 #include "schedule/pipeline_csv.h"
 
-namespace nlsplit {
+namespace nlsplit::inline schedules {
 
 bool computes(PipelineAction::Kind kind);  // F, I, W, B
 
@@ -17,4 +17,4 @@ std::vector<PipelineAction> actions_of(const std::optional<PipelineAction>& cell
 // At a cell, with the grid around it. column -1: of the rank as a whole; rank -1: nowhere in particular.
 Error fault_at(const PipelineCsv& csv, int rank, int column, const std::string& reason);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline schedules

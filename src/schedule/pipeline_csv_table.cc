@@ -10,7 +10,7 @@
 #include "schedule/pipeline_csv_cells.h"
 #include "schedule/placement.h"
 
-namespace nlsplit {
+namespace nlsplit::inline schedules {
 namespace {
 
 using Kind = PipelineAction::Kind;
@@ -292,4 +292,4 @@ PipelineCsv csv_of(const SlotTable& table) {
   return csv;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline schedules

@@ -11,7 +11,7 @@
 #include "schedule/assign.h"
 #include "schedule/evaluate.h"
 
-namespace nlsplit {
+namespace nlsplit::inline schedules {
 namespace {
 
 std::string_view need_of(StagePlacement placement) {
@@ -230,4 +230,4 @@ int banks_of(const ScheduleInput& input, const SlotTable& table) {
   return most;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline schedules

@@ -12,7 +12,7 @@
 
 #include "schedule/schedules.h"
 
-namespace nlsplit {
+namespace nlsplit::inline schedules {
 
 // [stage]: its devices. Error: the shape is none of this placement, and what it would need.
 Result<std::vector<std::vector<int>>> make_placement(StagePlacement placement, int devices, int stages);
@@ -58,4 +58,4 @@ inline void add_backward(std::vector<ScheduledSlot>& order, int stage, int micro
   add_weight_gradient(order, stage, micro_batch);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline schedules

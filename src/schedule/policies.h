@@ -3,7 +3,7 @@
 
 #include "schedule/schedules.h"
 
-namespace nlsplit {
+namespace nlsplit::inline schedules {
 
 Result<SlotTable> schedule_sequential(const ScheduleInput& input);
 Result<SlotTable> schedule_streaming(const ScheduleInput& input);
@@ -22,4 +22,4 @@ Result<SlotTable> schedule_dualpipe_v(const ScheduleInput& input);
 Result<SlotTable> schedule_list(const ScheduleInput& input);
 Result<SlotTable> schedule_search(const ScheduleInput& input);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline schedules

@@ -11,7 +11,7 @@
 #include "schedule/pipeline_csv.h"
 #include "schedule/policies.h"
 
-namespace nlsplit {
+namespace nlsplit::inline schedules {
 namespace {
 
 using enum ScheduleMode;
@@ -141,4 +141,4 @@ Result<SlotTable> make_schedule(std::string_view name, const ScheduleInput& inpu
   return policy->make(input);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline schedules

@@ -15,7 +15,7 @@
 #include "base/result.h"
 #include "base/units.h"
 
-namespace nlsplit {
+namespace nlsplit::inline schedules {
 
 // F forward; I input gradient; W weight gradient (B, a whole backward, is I then W); R recompute; step: the optimizer's
 // update.
@@ -104,4 +104,4 @@ inline constexpr std::string_view schedule_file_prefix = "file:";
 // or the reverse; a placement, a number of micro-batches or of stages that the policy cannot serve.
 Result<SlotTable> make_schedule(std::string_view name, const ScheduleInput& input);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline schedules

@@ -14,7 +14,7 @@
 #include "schedule/placement.h"
 #include "schedule/policies.h"
 
-namespace nlsplit {
+namespace nlsplit::inline schedules {
 namespace {
 
 constexpr uint64_t seed = 1;
@@ -152,4 +152,4 @@ Result<SlotTable> schedule_search(const ScheduleInput& input) {
   return found;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline schedules

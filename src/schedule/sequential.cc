@@ -4,7 +4,7 @@
 #include "schedule/assign.h"
 #include "schedule/policies.h"
 
-namespace nlsplit {
+namespace nlsplit::inline schedules {
 
 Result<SlotTable> schedule_sequential(const ScheduleInput& input) {
   ASSIGN_OR_RETURN(SlotTable table, forward_table(input, 1));
@@ -13,4 +13,4 @@ Result<SlotTable> schedule_sequential(const ScheduleInput& input) {
   return table;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline schedules

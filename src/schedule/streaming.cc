@@ -7,7 +7,7 @@
 #include "schedule/assign.h"
 #include "schedule/policies.h"
 
-namespace nlsplit {
+namespace nlsplit::inline schedules {
 
 Result<SlotTable> schedule_streaming(const ScheduleInput& input) {
   RETURN_IF_ERROR(check_schedule_input(input));
@@ -21,4 +21,4 @@ Result<SlotTable> schedule_streaming(const ScheduleInput& input) {
   return table;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline schedules

@@ -17,7 +17,7 @@
 #include "schedule/placement.h"
 #include "schedule/policies.h"
 
-namespace nlsplit {
+namespace nlsplit::inline schedules {
 namespace {
 
 // A micro-batch comes down the devices in leg 0 and up again in leg 1, forward and then once more backward.
@@ -286,4 +286,4 @@ Result<SlotTable> schedule_zb_v(const ScheduleInput& input) {
   return schedule_lines("zb_v", StagePlacement::v, input, make_zb_v);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline schedules

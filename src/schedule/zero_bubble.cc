@@ -11,7 +11,7 @@
 #include "schedule/placement.h"
 #include "schedule/policies.h"
 
-namespace nlsplit {
+namespace nlsplit::inline schedules {
 namespace {
 
 struct Lead {
@@ -50,4 +50,4 @@ Result<SlotTable> schedule_zb_h2(const ScheduleInput& input) {
   });
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline schedules

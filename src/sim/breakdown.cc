@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-namespace nlsplit {
+namespace nlsplit::inline sim {
 namespace {
 
 constexpr uint32_t nothing = std::numeric_limits<uint32_t>::max();
@@ -167,4 +167,4 @@ Breakdown break_down(const TimedGraph& graph, const Timing& timing, const Cluste
   return {devices_of(graph, timing), links_of(graph, timing, cluster)};
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline sim

@@ -22,7 +22,7 @@
 
 #include "sim/timed_graph.h"
 
-namespace nlsplit {
+namespace nlsplit::inline sim {
 
 struct DeviceBreakdown {  // seconds
   double computing = 0;
@@ -46,4 +46,4 @@ struct Breakdown {
 // Links on which messages do not meet (Link::shared) have no utilisation and are left out.
 Breakdown break_down(const TimedGraph& graph, const Timing& timing, const Cluster& cluster);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline sim

@@ -9,7 +9,7 @@
 #include "base/hash.h"
 #include "base/random.h"
 
-namespace nlsplit {
+namespace nlsplit::inline sim {
 namespace {
 
 enum class Draw : uint64_t { jitter, straggler, background, degradation };
@@ -127,4 +127,4 @@ void disturb(TimedGraph& graph, const Noise& noise, const Cluster& cluster, cons
   graph.courses = std::move(weather.courses);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline sim

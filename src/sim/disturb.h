@@ -22,7 +22,7 @@
 #include "cost/noise.h"
 #include "sim/timed_graph.h"
 
-namespace nlsplit {
+namespace nlsplit::inline sim {
 
 // What a run does to the cluster, whatever the plan.
 struct Weather {
@@ -42,4 +42,4 @@ NoiseKeys noise_keys(const Program& program, const Dependencies& dependencies, c
 // `graph` is the undisturbed one.
 void disturb(TimedGraph& graph, const Noise& noise, const Cluster& cluster, const NoiseKeys& keys, int run);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline sim

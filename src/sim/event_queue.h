@@ -6,7 +6,7 @@
 #include <tuple>
 #include <vector>
 
-namespace nlsplit {
+namespace nlsplit::inline sim {
 
 enum class Step : uint8_t { block_done, handshake_done, flow_done, arrived };
 
@@ -21,4 +21,4 @@ struct TimedStep {
 
 using EventQueue = std::priority_queue<TimedStep, std::vector<TimedStep>, std::greater<>>;
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline sim

@@ -7,7 +7,7 @@
 
 #include "sim/runner.h"
 
-namespace nlsplit {
+namespace nlsplit::inline sim {
 namespace {
 
 // Every activity after all it waits for: one pass in the graph's order.
@@ -132,4 +132,4 @@ Status simulate_online(const TimedGraph& graph, Timing& timing) {
   return event_loop(graph, timing);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline sim

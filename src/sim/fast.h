@@ -6,7 +6,7 @@
 
 #include "sim/tier.h"
 
-namespace nlsplit {
+namespace nlsplit::inline sim {
 
 // Messages of one host take turns at its card and blocks have company as in the SimGrid tier; if online decisions leave
 // every device waiting the makespan is infinite. Reuses the vectors of `timing`. One longest-path sweep where
@@ -33,4 +33,4 @@ struct Load {
 };
 Load load_of(const TimedGraph& graph, const Cluster& cluster, size_t devices);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline sim

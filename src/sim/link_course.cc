@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace nlsplit {
+namespace nlsplit::inline sim {
 namespace {
 
 // By inversion; 1 - uniform() is above 0.
@@ -56,4 +56,4 @@ void LinkCourse::advance() {
   }
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline sim

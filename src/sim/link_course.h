@@ -12,7 +12,7 @@
 #include "base/random.h"
 #include "cost/noise.h"
 
-namespace nlsplit {
+namespace nlsplit::inline sim {
 
 class LinkCourse {
  public:
@@ -45,4 +45,4 @@ class LinkCourse {
   std::vector<Bursts> bursts_;
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline sim

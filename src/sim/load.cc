@@ -2,7 +2,7 @@
 
 #include "sim/fast.h"
 
-namespace nlsplit {
+namespace nlsplit::inline sim {
 
 Load load_of(const TimedGraph& graph, const Cluster& cluster, size_t devices) {
   Load load;
@@ -39,4 +39,4 @@ double Load::busiest() const {
   return most;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline sim

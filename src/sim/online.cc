@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-namespace nlsplit {
+namespace nlsplit::inline sim {
 namespace {
 
 // Seconds from each event of an activity to the end.
@@ -103,4 +103,4 @@ Error Turns::stuck() const {
   return invalid_input(text);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline sim

@@ -8,7 +8,7 @@
 #include "program/turns.h"
 #include "sim/timed_graph.h"
 
-namespace nlsplit {
+namespace nlsplit::inline sim {
 
 // Sets OnlineSlot::remaining: the longest way from the slot's start to the end of the run, along everything that must
 // wait for something, without contention and with all receives posted.
@@ -47,4 +47,4 @@ class Turns {
   std::set<size_t> ask_;    // devices for which something has changed
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline sim

@@ -23,7 +23,7 @@
 #include "sim/online.h"
 #include "sim/timed_graph.h"
 
-namespace nlsplit {
+namespace nlsplit::inline sim {
 
 template <class Clock>
 class Runner {
@@ -446,4 +446,4 @@ class Runner {
   std::unordered_map<uint64_t, Lane> lanes_;                    // online: [way_of]
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline sim

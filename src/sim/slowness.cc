@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-namespace nlsplit {
+namespace nlsplit::inline sim {
 namespace {
 
 constexpr double never = std::numeric_limits<double>::infinity();
@@ -57,4 +57,4 @@ void slow_down(Slowness& slowness, double slowdown, double from, double until) {
   for (size_t i = first; i < last; ++i) slowness[i].slowness *= slowdown;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline sim

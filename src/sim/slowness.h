@@ -7,7 +7,7 @@
 
 #include <vector>
 
-namespace nlsplit {
+namespace nlsplit::inline sim {
 
 struct SpeedChange {
   double from = 0;      // seconds since the start
@@ -25,4 +25,4 @@ double done_between(const Slowness& slowness, double from, double to);
 // Takes `slowdown` times as long from `from` until `until`, on top of what was.
 void slow_down(Slowness& slowness, double slowdown, double from, double until);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline sim

@@ -6,7 +6,7 @@
 
 #include "base/cores.h"
 
-namespace nlsplit {
+namespace nlsplit::inline sim {
 
 Status Tier::simulate_each(size_t count, const std::function<Simulation(size_t)>& simulation,
                            const std::function<bool(size_t, Timing)>& take) const {
@@ -44,4 +44,4 @@ Result<std::vector<Timing>> simulate_all(const Tier& tier, const Cluster& cluste
   return timings;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline sim

@@ -11,7 +11,7 @@
 #include "cost/cluster.h"
 #include "sim/timed_graph.h"
 
-namespace nlsplit {
+namespace nlsplit::inline sim {
 
 struct Simulation {
   const TimedGraph* graph = nullptr;
@@ -40,4 +40,4 @@ class Tier {
 Result<std::vector<Timing>> simulate_all(const Tier& tier, const Cluster& cluster,
                                          const std::vector<const TimedGraph*>& graphs);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline sim

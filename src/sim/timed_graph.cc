@@ -14,7 +14,7 @@
 #include "program/text.h"
 #include "sim/online.h"
 
-namespace nlsplit {
+namespace nlsplit::inline sim {
 namespace {
 
 enum class Kind : uint8_t { compute, send, recv };
@@ -411,4 +411,4 @@ Result<TimedGraph> build_online_graph(const Program& program, const RelaxedOrder
   return graph;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline sim

@@ -41,7 +41,7 @@
 #include "sim/link_course.h"
 #include "sim/slowness.h"
 
-namespace nlsplit {
+namespace nlsplit::inline sim {
 
 enum class Event : uint8_t { posted, ready, sent, delivered };  // of a transfer; a block has one: its end (delivered)
 enum class Gate : uint8_t { start, post };  // what an edge holds up: the start, or the posting of a recv
@@ -134,4 +134,4 @@ struct Timing {
 // peak_bytes is each device's whole arena: its buffers have fixed places in it.
 Trace to_trace(const Program& program, const Dependencies& dependencies, const TimedGraph& graph, const Timing& timing);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline sim

@@ -2,7 +2,7 @@
 #include "program/text.h"
 #include "sim/timed_graph.h"
 
-namespace nlsplit {
+namespace nlsplit::inline sim {
 
 Trace to_trace(const Program& program, const Dependencies& dependencies, const TimedGraph& graph,
                const Timing& timing) {
@@ -37,4 +37,4 @@ Trace to_trace(const Program& program, const Dependencies& dependencies, const T
   return trace;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline sim

@@ -10,7 +10,7 @@
 #include "sim/tiers/tiers.h"
 #include "sweep/parse.h"
 
-namespace nlsplit {
+namespace nlsplit::inline sweeps {
 namespace {
 
 // Of every file the scenario names: whatever stands there as a value and is a file beside it. One too many does no
@@ -114,4 +114,4 @@ Result<Experiment> read_experiment(const std::string& path, const ScenarioOption
   return parse_experiment(text, path, options);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline sweeps

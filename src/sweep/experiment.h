@@ -19,7 +19,7 @@
 #include "schedule/online_choice.h"
 #include "sim/fast.h"
 
-namespace nlsplit {
+namespace nlsplit::inline sweeps {
 
 enum class AxisKind : uint8_t {
   schedule,
@@ -84,4 +84,4 @@ Result<Experiment> parse_experiment(std::string_view text, const std::string& fi
                                     const ScenarioOptions& options = {});
 Result<Experiment> read_experiment(const std::string& path, const ScenarioOptions& options = {});
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline sweeps

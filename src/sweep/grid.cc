@@ -11,7 +11,7 @@
 #include "base/index.h"
 #include "base/text_reader.h"
 
-namespace nlsplit {
+namespace nlsplit::inline sweeps {
 namespace {
 
 // To be raised when the same point would come out otherwise than before.
@@ -231,4 +231,4 @@ Result<std::vector<GridPoint>> grid_of(const Experiment& experiment) {
   return points;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline sweeps

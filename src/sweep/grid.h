@@ -8,7 +8,7 @@
 
 #include "sweep/experiment.h"
 
-namespace nlsplit {
+namespace nlsplit::inline sweeps {
 
 // All that is said of one point.
 struct Setting {
@@ -41,4 +41,4 @@ std::string plan_key(const Setting& setting);
 // And what of it decides the cluster it is for.
 std::string cluster_key(const Setting& setting);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline sweeps

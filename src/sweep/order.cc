@@ -6,7 +6,7 @@
 #include <charconv>
 #include <map>
 
-namespace nlsplit {
+namespace nlsplit::inline sweeps {
 namespace {
 
 constexpr double equal_within = 1e-9;  // relative; what sums in another order differ by
@@ -137,4 +137,4 @@ SweepOrders orders_of(const Experiment& experiment, const Sweep& sweep) {
   return orders;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline sweeps

@@ -12,7 +12,7 @@
 
 #include "sweep/sweep.h"
 
-namespace nlsplit {
+namespace nlsplit::inline sweeps {
 
 struct Placed {
   std::string series;  // "zb_v · quarters"
@@ -46,4 +46,4 @@ SweepOrders orders_of(const Experiment& experiment, const Sweep& sweep);
 // "schedule, plan"
 std::string series_title(const Experiment& experiment, const SweepOrders& orders);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline sweeps

@@ -4,7 +4,7 @@
 #include "scenario/fields.h"
 #include "sweep/experiment.h"
 
-namespace nlsplit {
+namespace nlsplit::inline sweeps {
 
 inline constexpr int64_t max_pipeline_devices = 1024;
 inline constexpr int64_t max_sweep_micro_batches = 65'536;
@@ -24,4 +24,4 @@ Result<double> read_seconds(const Source& source, const Yaml& node);
 Result<double> read_share(const Source& source, const Yaml& node, std::string_view what);
 Result<std::string> read_placement(const Source& source, const Yaml& node);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline sweeps

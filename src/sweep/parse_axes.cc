@@ -12,7 +12,7 @@
 #include "schedule/pipeline_csv.h"
 #include "sweep/parse.h"
 
-namespace nlsplit {
+namespace nlsplit::inline sweeps {
 namespace {
 
 constexpr double min_factor = 1e-6, max_factor = 1e6;
@@ -358,4 +358,4 @@ Status parse_axes(const Source& source, const Yaml& node, Experiment& experiment
   return AxesReader(source, experiment).read(node);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline sweeps

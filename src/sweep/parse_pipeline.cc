@@ -7,7 +7,7 @@
 
 #include "sweep/parse.h"
 
-namespace nlsplit {
+namespace nlsplit::inline sweeps {
 namespace {
 
 constexpr double max_seconds = 1e6;
@@ -159,4 +159,4 @@ Result<Pipeline> parse_pipeline(const Source& source, const Yaml& node) {
   return pipeline;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline sweeps

@@ -17,7 +17,7 @@
 #include "schedule/placement.h"
 #include "sweep/points.h"
 
-namespace nlsplit {
+namespace nlsplit::inline sweeps {
 namespace {
 
 constexpr int64_t most_slots = int64_t{1} << 22;  // more would be a slip of the pen
@@ -294,4 +294,4 @@ class PipelineRunner : public PointRunner {
 
 std::unique_ptr<PointRunner> make_pipeline_runner(const Experiment&) { return std::make_unique<PipelineRunner>(); }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline sweeps

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace nlsplit {
+namespace nlsplit::inline sweeps {
 
 void DeviceSpan::add(double start, double finish) {
   if (any) idle += std::max(0.0, start - last);
@@ -26,4 +26,4 @@ Result<std::unique_ptr<PointRunner>> make_runner(const Experiment& experiment) {
   return make_scenario_runner(experiment);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline sweeps

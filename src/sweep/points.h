@@ -10,7 +10,7 @@
 
 #include "sweep/grid.h"
 
-namespace nlsplit {
+namespace nlsplit::inline sweeps {
 
 // A slot as it is drawn.
 struct SlotBar {
@@ -63,4 +63,4 @@ struct DeviceSpan {
 // bubble and inner_bubble_s, once the makespan is there.
 void add_idle(std::span<const DeviceSpan> devices, PointResult& result);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline sweeps

@@ -12,7 +12,7 @@
 #include "sim/disturb.h"
 #include "sweep/points.h"
 
-namespace nlsplit {
+namespace nlsplit::inline sweeps {
 namespace {
 
 // The scenario with links and devices as fast as a point wants them.
@@ -302,4 +302,4 @@ Result<std::unique_ptr<PointRunner>> make_scenario_runner(const Experiment& expe
   return std::unique_ptr<PointRunner>(std::move(runner));
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline sweeps

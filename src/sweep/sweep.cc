@@ -11,7 +11,7 @@
 #include "base/hash.h"
 #include "base/text_reader.h"
 
-namespace nlsplit {
+namespace nlsplit::inline sweeps {
 namespace {
 
 std::string optional_number(const std::optional<double>& value) { return value ? shortest(*value) : ""; }
@@ -150,4 +150,4 @@ Result<std::vector<Drawing>> draw_points(PointRunner& runner, const Sweep& sweep
   return drawings;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline sweeps

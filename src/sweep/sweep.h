@@ -11,7 +11,7 @@
 #include "sweep/points.h"
 #include "sweep/sweep_file.h"
 
-namespace nlsplit {
+namespace nlsplit::inline sweeps {
 
 struct SweepOptions {
   std::string csv;
@@ -42,4 +42,4 @@ Result<std::vector<Drawing>> draw_points(PointRunner& runner, const Sweep& sweep
 // Where a column is; the columns are known to have it.
 size_t column_of(const Sweep& sweep, std::string_view name);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline sweeps

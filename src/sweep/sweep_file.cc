@@ -9,7 +9,7 @@
 
 #include "base/file.h"
 
-namespace nlsplit {
+namespace nlsplit::inline sweeps {
 namespace {
 
 Error at_line(const std::string& path, int line, std::string message) {
@@ -109,4 +109,4 @@ Status SweepFile::append(const std::vector<CsvRow>& rows) {
   return ok_status();
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline sweeps

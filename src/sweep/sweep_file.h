@@ -9,7 +9,7 @@
 
 #include "base/result.h"
 
-namespace nlsplit {
+namespace nlsplit::inline sweeps {
 
 using CsvRow = std::vector<std::string>;
 
@@ -42,4 +42,4 @@ class SweepFile {
   std::string path_;
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline sweeps

@@ -9,7 +9,7 @@
 #include "sweep/page.h"
 #include "sweep/sweep_report.h"
 
-namespace nlsplit {
+namespace nlsplit::inline sweeps {
 namespace {
 
 using nlohmann::json;
@@ -134,4 +134,4 @@ std::string sweep_html(const Experiment& experiment, const Sweep& sweep, const s
                       embedded(data.dump(-1, ' ', false, json::error_handler_t::replace)));
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline sweeps

@@ -6,7 +6,7 @@
 
 #include "sweep/order.h"
 
-namespace nlsplit {
+namespace nlsplit::inline sweeps {
 
 // For each value of the x axis the schedules from the best to the worst, and where their order changes.
 std::string sweep_text(const Experiment& experiment, const Sweep& sweep);
@@ -20,4 +20,4 @@ inline constexpr size_t most_drawn_slots = 100'000;
 std::string sweep_html(const Experiment& experiment, const Sweep& sweep, const std::vector<size_t>& drawn,
                        const std::vector<Drawing>& drawings);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline sweeps

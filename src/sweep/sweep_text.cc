@@ -5,7 +5,7 @@
 #include "report/table.h"
 #include "sweep/sweep_report.h"
 
-namespace nlsplit {
+namespace nlsplit::inline sweeps {
 namespace {
 
 constexpr size_t most_places = 6, most_slices = 8, most_passes = 4;
@@ -83,4 +83,4 @@ std::string sweep_text(const Experiment& experiment, const Sweep& sweep) {
   return text;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline sweeps

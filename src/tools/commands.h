@@ -6,7 +6,7 @@ namespace CLI {
 class App;
 }
 
-namespace nlsplit {
+namespace nlsplit::inline tools {
 
 void add_rank_command(CLI::App& app, int& code);
 void add_check_command(CLI::App& app, int& code);
@@ -20,4 +20,4 @@ void add_sweep_command(CLI::App& app, int& code);
 void add_profile_command(CLI::App& app, int& code);
 void add_zoo_command(CLI::App& app, int& code);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline tools

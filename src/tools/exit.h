@@ -13,7 +13,7 @@
 #include "base/memory_faults.h"
 #include "base/result.h"
 
-namespace nlsplit {
+namespace nlsplit::inline tools {
 
 inline constexpr int exit_interrupted = 130;
 
@@ -67,4 +67,4 @@ inline int parse_and_run(CLI::App& app, int argc, char** argv, const int& code) 
   return flushed != 0 ? flushed : code;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline tools

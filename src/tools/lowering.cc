@@ -19,7 +19,7 @@
 #include "tools/terminal.h"
 #include "validate/plan_set.h"
 
-namespace nlsplit {
+namespace nlsplit::inline tools {
 namespace {
 
 // A device with a clock takes for each computation what the simulation took.
@@ -213,4 +213,4 @@ Status write_validation_set(Loaded& loaded, const ValidationSetArguments& argume
   return write_file(arguments.dir + "/plans.json", to_json(set));
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline tools

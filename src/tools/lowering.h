@@ -6,7 +6,7 @@
 #include "program/saved.h"
 #include "tools/planning.h"
 
-namespace nlsplit {
+namespace nlsplit::inline tools {
 
 // The whole graph on one device of this level, whatever its memory: it is compared with, not planned for.
 Result<Program> unsplit_program(const Scenario& scenario, const Graph& optimized, int micro_batches, const Device& like,
@@ -34,4 +34,4 @@ struct ValidationSetArguments {
 // come to the same Program count once.
 Status write_validation_set(Loaded& loaded, const ValidationSetArguments& arguments);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline tools

@@ -11,7 +11,7 @@
 #include "program/verify.h"
 #include "validate/games.h"
 
-namespace nlsplit {
+namespace nlsplit::inline tools {
 namespace {
 
 constexpr double long_s = 0.02;  // a message's time that is long beside the agreement on it
@@ -156,4 +156,4 @@ Status write_network_set(const Loaded& loaded, const std::string& dir, Bytes eag
   return NetworkSet(loaded, dir, eager_limit).write();
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline tools

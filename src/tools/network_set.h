@@ -5,10 +5,10 @@
 
 #include "tools/planning.h"
 
-namespace nlsplit {
+namespace nlsplit::inline tools {
 
 // Writes the games (validate/games.h) of every two hosts of the scenario that may exchange messages: a saved Program
 // each, and network.json, which lists them.
 Status write_network_set(const Loaded& loaded, const std::string& dir, Bytes eager_limit);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline tools

@@ -8,7 +8,7 @@
 #include "exec/run_threads.h"
 #include "graph/passes/precision.h"
 
-namespace nlsplit {
+namespace nlsplit::inline tools {
 namespace {
 
 // The levels whose instructions make results; endpoints only hold data.
@@ -70,4 +70,4 @@ Result<Comparison> check_against_unsplit(const LoadedJob& job, const RunResult& 
   return comparison;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline tools

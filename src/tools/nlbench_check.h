@@ -8,7 +8,7 @@
 #include "exec/run.h"
 #include "tools/nlbench_job.h"
 
-namespace nlsplit {
+namespace nlsplit::inline tools {
 
 // Runs the unsplit Program here, in this process. `tolerance` < 0: what the saved Program promises; where devices
 // differ in their instruction level (whose roundings differ) mixed_levels_tolerance, or rounding_tolerance of halves,
@@ -18,4 +18,4 @@ inline constexpr double mixed_levels_tolerance =
 Result<Comparison> check_against_unsplit(const LoadedJob& job, const RunResult& result, double tolerance,
                                          const RunOptions& options);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline tools

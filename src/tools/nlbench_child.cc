@@ -21,7 +21,7 @@
 #include "base/child_process.h"
 #include "tools/terminal.h"
 
-namespace nlsplit {
+namespace nlsplit::inline tools {
 namespace fs = std::filesystem;
 
 namespace {
@@ -254,4 +254,4 @@ Status run_nlsim(const std::string& nlsim, const std::vector<std::string>& argum
   return end->code == 2 ? invalid_input(why) : end->code == 3 ? lost(why) : failed(why);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline tools

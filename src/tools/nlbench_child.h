@@ -11,7 +11,7 @@
 #include "base/result.h"
 #include "tools/nlbench_child_watch.h"
 
-namespace nlsplit {
+namespace nlsplit::inline tools {
 
 // A new folder under the system's place for temporary files; gone with this value. If the process is killed, the next
 // one that needs such a folder removes it: a lock on the folder says whether its owner lives.
@@ -64,4 +64,4 @@ std::string neighbour(const std::string& name);
 // own executable. Error: it cannot be started, or it failed (it has said why; the kind keeps its exit code).
 Status run_nlsim(const std::string& nlsim, const std::vector<std::string>& arguments, const ChildLimits& limits = {});
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline tools

@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-namespace nlsplit {
+namespace nlsplit::inline tools {
 namespace {
 
 // A look that comes later was itself held up: the machine, or this process, had no time.
@@ -54,4 +54,4 @@ Status ChildWatch::look() {
   return ok_status();
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline tools

@@ -3,7 +3,7 @@
 #include "tools/exit.h"
 #include "tools/terminal.h"
 
-namespace nlsplit {
+namespace nlsplit::inline tools {
 
 int end_command(const Status& status) {
   clear_progress();
@@ -11,4 +11,4 @@ int end_command(const Status& status) {
   return status.ok() ? 0 : report(status.error());
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline tools

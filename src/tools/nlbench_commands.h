@@ -8,7 +8,7 @@ namespace CLI {
 class App;
 }
 
-namespace nlsplit {
+namespace nlsplit::inline tools {
 
 // The exit code of a command that catches Ctrl-C; says what went wrong.
 int end_command(const Status& status);
@@ -21,4 +21,4 @@ void add_validate_command(CLI::App& app, int& code);
 void add_session_command(CLI::App& app, int& code);
 void add_explain_command(CLI::App& app, int& code);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline tools

@@ -6,7 +6,7 @@
 #include "tools/exit.h"
 #include "tools/nlbench_commands.h"
 
-namespace nlsplit {
+namespace nlsplit::inline tools {
 namespace {
 
 struct ExplainArguments {
@@ -41,4 +41,4 @@ void add_explain_command(CLI::App& app, int& code) {
   command->callback([a, &code] { code = end_command(explain(*a)); });
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline tools

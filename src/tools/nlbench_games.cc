@@ -10,7 +10,7 @@
 #include "validate/results.h"
 #include "validate/statistics.h"
 
-namespace nlsplit {
+namespace nlsplit::inline tools {
 
 Result<GameSet> make_games(const std::string& nlsim, const std::string& scenario, const std::string& folder,
                            Bytes eager_limit) {
@@ -94,4 +94,4 @@ Result<double> measure_slowed(const LaunchArguments& arguments, const std::strin
   return std::max(0.0, quantile(slowed, 0.5));
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline tools

@@ -8,7 +8,7 @@
 #include "tools/nlbench_launch.h"
 #include "validate/ways.h"
 
-namespace nlsplit {
+namespace nlsplit::inline tools {
 
 // The games of a scenario, saved in a new folder by nlsim (its path, or empty: beside us). Error: no two devices
 // exchange messages.
@@ -38,4 +38,4 @@ Result<Seconds> measure_answer_wait(const LaunchArguments& arguments, const std:
 Result<double> measure_slowed(const LaunchArguments& arguments, const std::string& set, const MessageGame& game,
                               const MessageCost& alone);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline tools

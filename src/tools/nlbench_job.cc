@@ -8,7 +8,7 @@
 #include "base/npy.h"
 #include "exec/arena.h"
 
-namespace nlsplit {
+namespace nlsplit::inline tools {
 namespace {
 
 namespace fs = std::filesystem;
@@ -192,4 +192,4 @@ Status write_outputs(const std::string& path, const std::vector<OutputTensor>& o
   return ok_status();
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline tools

@@ -9,7 +9,7 @@
 #include "program/saved.h"
 #include "tools/nlbench_child.h"
 
-namespace nlsplit {
+namespace nlsplit::inline tools {
 
 struct JobArguments {
   std::string what;             // a saved folder, a scenario, or a model
@@ -49,4 +49,4 @@ Status check_folders(const std::vector<std::string>& paths);
 // One file an output; of several the second and later have their name in the file's: y.npy, y.scores.npy.
 Status write_outputs(const std::string& path, const std::vector<OutputTensor>& outputs);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline tools

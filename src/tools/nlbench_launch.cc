@@ -10,7 +10,7 @@
 #include "base/child_process.h"
 #include "base/hash.h"
 
-namespace nlsplit {
+namespace nlsplit::inline tools {
 namespace {
 
 std::vector<std::string> words_of(const std::string& text) {
@@ -98,4 +98,4 @@ Error launch_error(const ChildEnd& end, const std::string& doing) {
   return end.code == exit_code(lost("")) || end.code > 128 ? lost(message) : failed(message);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline tools

@@ -11,7 +11,7 @@ namespace CLI {
 class App;
 }
 
-namespace nlsplit {
+namespace nlsplit::inline tools {
 
 // From an interrupt on: its ranks end within a second, mpirun itself takes 1.1 s (Open MPI 4.1).
 inline constexpr double mpirun_ends_within_s = 3;
@@ -38,4 +38,4 @@ Result<ChildEnd> launch(const LaunchArguments& arguments, const std::string& dir
 // was, also if all that is known is that a signal ended one.
 Error launch_error(const ChildEnd& end, const std::string& doing = "");
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline tools

@@ -9,7 +9,7 @@
 
 #include "base/units.h"
 
-namespace nlsplit {
+namespace nlsplit::inline tools {
 
 std::string describe_machine() {
   const auto field = [](const char* path, std::string_view key) -> std::string {
@@ -28,4 +28,4 @@ std::string describe_machine() {
   return fmt::format("{}, {} cores, {}", model, std::thread::hardware_concurrency(), to_string(bytes(kib * 1024)));
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline tools

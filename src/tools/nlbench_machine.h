@@ -2,9 +2,9 @@
 
 #include <string>
 
-namespace nlsplit {
+namespace nlsplit::inline tools {
 
 // This one: "AMD EPYC, 2 cores, 23.4 GiB".
 std::string describe_machine();
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline tools

@@ -19,7 +19,7 @@
 #include "tools/terminal.h"
 #include "validate/ways.h"
 
-namespace nlsplit {
+namespace nlsplit::inline tools {
 namespace {
 
 struct NetworkArguments {
@@ -170,4 +170,4 @@ void add_network_command(CLI::App& app, int& code) {
   });
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline tools

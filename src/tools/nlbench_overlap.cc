@@ -18,7 +18,7 @@
 #include "tools/nlbench_machine.h"
 #include "tools/terminal.h"
 
-namespace nlsplit {
+namespace nlsplit::inline tools {
 namespace {
 
 struct OverlapArguments {
@@ -212,4 +212,4 @@ void add_overlap_command(CLI::App& app, int& code) {
   });
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline tools

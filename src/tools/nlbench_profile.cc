@@ -33,7 +33,7 @@
 #include "tools/nlbench_profile_samples.h"
 #include "tools/terminal.h"
 
-namespace nlsplit {
+namespace nlsplit::inline tools {
 namespace {
 
 namespace fs = std::filesystem;
@@ -420,4 +420,4 @@ void add_profile_command(CLI::App& app, int& code) {
   });
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline tools

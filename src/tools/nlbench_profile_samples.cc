@@ -8,7 +8,7 @@
 #include "exec/run.h"
 #include "program/data_movement.h"
 
-namespace nlsplit {
+namespace nlsplit::inline tools {
 namespace {
 
 // A kernel that seldom pays must be so much faster to be chosen: measurements of equals differ by less.
@@ -229,4 +229,4 @@ std::map<std::string, std::string> fastest_kernels(const std::vector<Measurable>
   return choices;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline tools

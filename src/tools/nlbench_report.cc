@@ -13,7 +13,7 @@
 #include "report/timeline.h"
 #include "validate/statistics.h"
 
-namespace nlsplit {
+namespace nlsplit::inline tools {
 namespace {
 
 using nlohmann::json;
@@ -241,4 +241,4 @@ std::string report_json(const RunReport& report) {
   return file.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline tools

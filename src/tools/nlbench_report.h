@@ -9,7 +9,7 @@
 #include "program/saved.h"
 #include "tools/nlbench_check.h"
 
-namespace nlsplit {
+namespace nlsplit::inline tools {
 
 struct RunReport {
   const SavedProgram* saved = nullptr;
@@ -33,4 +33,4 @@ std::string report_text(const RunReport& report);
 // …}
 std::string report_json(const RunReport& report);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline tools

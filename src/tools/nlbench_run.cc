@@ -24,7 +24,7 @@
 #include "tools/nlbench_report.h"
 #include "tools/terminal.h"
 
-namespace nlsplit {
+namespace nlsplit::inline tools {
 namespace {
 
 struct RunArguments {
@@ -545,4 +545,4 @@ void add_run_command(CLI::App& app, int& code) {
   command->callback([a, &code] { code = run_command(*a); });
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline tools

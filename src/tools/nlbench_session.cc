@@ -18,7 +18,7 @@
 #include "tools/nlbench_launch.h"
 #include "tools/terminal.h"
 
-namespace nlsplit {
+namespace nlsplit::inline tools {
 namespace {
 
 struct SessionArguments {
@@ -228,4 +228,4 @@ void add_session_command(CLI::App& app, int& code) {
   command->callback([a, &code] { code = session_command(*a); });
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline tools

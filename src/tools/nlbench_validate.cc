@@ -20,7 +20,7 @@
 #include "tools/nlbench_machine.h"
 #include "tools/terminal.h"
 
-namespace nlsplit {
+namespace nlsplit::inline tools {
 namespace {
 
 namespace fs = std::filesystem;
@@ -260,4 +260,4 @@ void add_validate_command(CLI::App& app, int& code) {
   });
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline tools

@@ -17,7 +17,7 @@
 #include "base/descriptor.h"
 #include "emulate/port.h"
 
-namespace nlsplit {
+namespace nlsplit::inline tools {
 namespace {
 
 namespace fs = std::filesystem;
@@ -155,4 +155,4 @@ std::vector<std::string> loopback_command(const Cluster& cluster, const LaunchAr
   return command;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline tools

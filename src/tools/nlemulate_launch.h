@@ -7,7 +7,7 @@
 #include "cost/cluster.h"
 #include "emulate/sandbox.h"
 
-namespace nlsplit {
+namespace nlsplit::inline tools {
 
 struct LaunchArguments {
   std::vector<std::string> command;
@@ -26,4 +26,4 @@ Result<SandboxOptions> launch(const Cluster& cluster, const EmulatedNetwork& net
 // The same command without an emulated network: ranks over TCP on this machine's loopback.
 std::vector<std::string> loopback_command(const Cluster& cluster, const LaunchArguments& arguments);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline tools

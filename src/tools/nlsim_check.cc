@@ -13,7 +13,7 @@
 #include "tools/planning.h"
 #include "tools/terminal.h"
 
-namespace nlsplit {
+namespace nlsplit::inline tools {
 namespace {
 
 struct CheckArguments {
@@ -115,4 +115,4 @@ void add_check_command(CLI::App& app, int& code) {
   });
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline tools

@@ -7,7 +7,7 @@
 #include "tools/exit.h"
 #include "tools/nlsim_model.h"
 
-namespace nlsplit {
+namespace nlsplit::inline tools {
 
 void add_export_command(CLI::App& app, int& code) {
   CLI::App* command = app.add_subcommand("export",
@@ -22,4 +22,4 @@ void add_export_command(CLI::App& app, int& code) {
   });
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline tools

@@ -19,7 +19,7 @@
 #include "tools/planning.h"
 #include "tools/profile_sums.h"
 
-namespace nlsplit {
+namespace nlsplit::inline tools {
 namespace {
 
 struct LowerArguments {
@@ -345,4 +345,4 @@ void add_lower_command(CLI::App& app, int& code) {
   });
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline tools

@@ -13,7 +13,7 @@
 #include "graph/zoo/zoo.h"
 #include "tools/exit.h"
 
-namespace nlsplit {
+namespace nlsplit::inline tools {
 namespace {
 
 // "x=1,3,48,192"
@@ -101,4 +101,4 @@ Status export_model(const ExportArguments& arguments) {
   return ok_status();
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline tools

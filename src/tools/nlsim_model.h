@@ -11,7 +11,7 @@ namespace CLI {
 class App;
 }
 
-namespace nlsplit {
+namespace nlsplit::inline tools {
 
 struct ModelArguments {
   std::string model;                // FILE or zoo:NAME
@@ -40,4 +40,4 @@ void add_export_options(CLI::App& command, ExportArguments& arguments, bool requ
 // Writes the file and says so.
 Status export_model(const ExportArguments& arguments);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline tools

@@ -16,7 +16,7 @@
 #include "tools/commands.h"
 #include "tools/exit.h"
 
-namespace nlsplit {
+namespace nlsplit::inline tools {
 namespace {
 
 using nlohmann::ordered_json;
@@ -374,4 +374,4 @@ void add_profile_command(CLI::App& app, int& code) {
   });
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline tools

@@ -13,7 +13,7 @@
 #include "tools/planning.h"
 #include "tools/terminal.h"
 
-namespace nlsplit {
+namespace nlsplit::inline tools {
 namespace {
 
 struct RankArguments {
@@ -144,4 +144,4 @@ void add_rank_command(CLI::App& app, int& code) {
   });
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline tools

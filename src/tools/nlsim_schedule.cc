@@ -19,7 +19,7 @@
 #include "tools/exit.h"
 #include "tools/planning.h"
 
-namespace nlsplit {
+namespace nlsplit::inline tools {
 namespace {
 
 struct ScheduleArguments {
@@ -254,4 +254,4 @@ void add_schedule_command(CLI::App& app, int& code) {
   });
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline tools

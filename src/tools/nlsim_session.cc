@@ -14,7 +14,7 @@
 #include "tools/commands.h"
 #include "tools/exit.h"
 
-namespace nlsplit {
+namespace nlsplit::inline tools {
 namespace {
 
 struct SessionArguments {
@@ -142,4 +142,4 @@ void add_session_command(CLI::App& app, int& code) {
   });
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline tools

@@ -13,7 +13,7 @@
 #include "tools/commands.h"
 #include "tools/exit.h"
 
-namespace nlsplit {
+namespace nlsplit::inline tools {
 namespace {
 
 // Loss and gradients behind the network.
@@ -128,4 +128,4 @@ void add_show_command(CLI::App& app, int& code) {
   });
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline tools

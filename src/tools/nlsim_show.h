@@ -7,7 +7,7 @@
 #include "tools/nlsim_model.h"
 #include "tools/planning.h"
 
-namespace nlsplit {
+namespace nlsplit::inline tools {
 
 struct ShowArguments {
   ModelArguments model;
@@ -28,4 +28,4 @@ Status show_memory(const ShowArguments& arguments);
 // A text, or its figures as JSON, where the user wants them.
 Status print_or_save(const std::string& text, const std::string& json, const std::string& file);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline tools

@@ -8,7 +8,7 @@
 #include "report/table.h"
 #include "tools/nlsim_show.h"
 
-namespace nlsplit {
+namespace nlsplit::inline tools {
 namespace {
 
 struct Layer {
@@ -107,4 +107,4 @@ Status print_or_save(const std::string& text, const std::string& json, const std
   return ok_status();
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline tools

@@ -13,7 +13,7 @@
 #include "report/table.h"
 #include "tools/nlsim_show.h"
 
-namespace nlsplit {
+namespace nlsplit::inline tools {
 namespace {
 
 struct ShownMemory {
@@ -179,4 +179,4 @@ Status show_memory(const ShowArguments& arguments) {
   return print_or_save(memory_text(shown, devices), memory_json(shown, devices), arguments.json);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline tools

@@ -16,7 +16,7 @@
 #include "tools/exit.h"
 #include "tools/planning.h"
 
-namespace nlsplit {
+namespace nlsplit::inline tools {
 namespace {
 
 struct SimulateArguments {
@@ -132,4 +132,4 @@ void add_simulate_command(CLI::App& app, int& code) {
   });
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline tools

@@ -16,7 +16,7 @@
 #include "tools/planning.h"
 #include "tools/terminal.h"
 
-namespace nlsplit {
+namespace nlsplit::inline tools {
 namespace {
 
 struct SweepArguments {
@@ -132,4 +132,4 @@ void add_sweep_command(CLI::App& app, int& code) {
   });
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline tools

@@ -10,7 +10,7 @@
 #include "tools/exit.h"
 #include "tools/nlsim_model.h"
 
-namespace nlsplit {
+namespace nlsplit::inline tools {
 namespace {
 
 // "138,357,544"
@@ -77,4 +77,4 @@ void add_zoo_command(CLI::App& app, int& code) {
   });
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline tools

@@ -9,7 +9,7 @@
 #include "sim/tiers/tiers.h"
 #include "tools/terminal.h"
 
-namespace nlsplit {
+namespace nlsplit::inline tools {
 namespace {
 
 Bytes physical_memory() {
@@ -87,4 +87,4 @@ void add_tier_option(CLI::App& command, const Tier*& tier) {
       ->check(CLI::IsMember(tier_names()));
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline tools

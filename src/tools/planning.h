@@ -6,7 +6,7 @@
 
 #include "ranking/ranking.h"
 
-namespace nlsplit {
+namespace nlsplit::inline tools {
 
 struct Loaded {
   Scenario scenario;
@@ -35,4 +35,4 @@ RankOptions terminal_options();  // progress and Ctrl-C
 // The option `--tier NAME`.
 void add_tier_option(CLI::App& command, const Tier*& tier);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline tools

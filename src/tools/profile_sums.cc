@@ -6,7 +6,7 @@
 
 #include "base/units.h"
 
-namespace nlsplit {
+namespace nlsplit::inline tools {
 namespace {
 
 constexpr int64_t least_elements = 1 << 8, most_elements = 1 << 20, growth = 4;
@@ -53,4 +53,4 @@ Program sums_program(const std::string& model, const Device& device, const std::
   return program;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline tools

@@ -9,7 +9,7 @@
 
 #include "tools/exit.h"
 
-namespace nlsplit {
+namespace nlsplit::inline tools {
 namespace {
 
 // A signal handler has nowhere else to write.
@@ -76,4 +76,4 @@ void write_after_interrupt(double limit_s) {
   if (interrupted()) end_after(limit_s);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline tools

@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-namespace nlsplit {
+namespace nlsplit::inline tools {
 
 // "simulating 12/40"; overwrites itself. Cheap to call often: it draws at most ten times a second.
 void show_progress(std::string_view phase, size_t done, size_t total);
@@ -19,4 +19,4 @@ bool interrupted();
 // What was found so far is written now, which takes a bounded time: after an interrupt, a new limit from now on.
 void write_after_interrupt(double limit_s = 5);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline tools

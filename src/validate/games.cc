@@ -7,7 +7,7 @@
 
 #include "base/json_number.h"
 
-namespace nlsplit {
+namespace nlsplit::inline validation {
 namespace {
 
 using nlohmann::json;
@@ -329,4 +329,4 @@ Result<GameSet> parse_game_set(const std::string& text, const std::string& file)
   }
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline validation

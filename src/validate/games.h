@@ -11,7 +11,7 @@
 #include "program/program.h"
 #include "program/saved.h"
 
-namespace nlsplit {
+namespace nlsplit::inline validation {
 
 // Devices "ping" on host `a` and "pong" on host `b`. Each slot is a message there and back.
 struct PingPong {
@@ -79,4 +79,4 @@ struct GameSet {
 std::string to_json(const GameSet& set);
 Result<GameSet> parse_game_set(const std::string& text, const std::string& file);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline validation

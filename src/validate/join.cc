@@ -4,7 +4,7 @@
 #include "base/gauge.h"
 #include "validate/results.h"
 
-namespace nlsplit {
+namespace nlsplit::inline validation {
 
 std::map<std::string, double> best_gauges(const std::vector<PlanRun>& runs,
                                           const std::map<std::string, double>& known) {
@@ -32,7 +32,7 @@ std::vector<size_t> undisturbed(const PlanRun& run, const std::map<std::string, 
     for (size_t r = 0; r < gauges.size(); ++r) gauges[r].push_back(of_device[r]);
     best_here.push_back(known->second);
   }
-  return undisturbed(gauges, best_here);
+  return nlsplit::undisturbed(gauges, best_here);  // base's
 }
 
 ErrorSources error_sources(const std::vector<ValidatedPlan>& plans) {
@@ -96,4 +96,4 @@ std::vector<ValidatedPlan> join(const PlanSet& set, const std::vector<PlanRun>& 
   return plans;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline validation

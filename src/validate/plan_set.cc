@@ -6,7 +6,7 @@
 
 #include "base/json_number.h"
 
-namespace nlsplit {
+namespace nlsplit::inline validation {
 
 using nlohmann::json;
 
@@ -82,4 +82,4 @@ Result<PlanSet> parse_plan_set(const std::string& text, const std::string& file)
   }
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline validation

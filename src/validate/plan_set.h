@@ -11,7 +11,7 @@
 
 #include "base/result.h"
 
-namespace nlsplit {
+namespace nlsplit::inline validation {
 
 struct PredictedPlan {
   std::string folder;                    // within DIR
@@ -49,4 +49,4 @@ std::string to_json(const PlanSet& set);
 // Errors: not JSON, another format or version, missing figures; they name `file`.
 Result<PlanSet> parse_plan_set(const std::string& text, const std::string& file);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline validation

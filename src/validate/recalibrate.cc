@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-namespace nlsplit {
+namespace nlsplit::inline validation {
 Corrections learn(const std::vector<ValidatedPlan>& plans) {
   constexpr double least_share = 0.1;
   std::map<std::string, std::vector<double>> computing;
@@ -60,4 +60,4 @@ Result<Recalibration> recalibrate(const PlanSet& set, const std::vector<PlanRun>
   return result;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline validation

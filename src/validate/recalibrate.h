@@ -7,7 +7,7 @@
 #include "cost/corrections.h"
 #include "validate/results.h"
 
-namespace nlsplit {
+namespace nlsplit::inline validation {
 
 // Medians over the plans that ran: of each device that was to compute at least a tenth as long as the busiest one, how
 // many times as long it did; the same for messages. Without any: factors of 1.
@@ -25,4 +25,4 @@ struct Recalibration {
 Result<Recalibration> recalibrate(const PlanSet& set, const std::vector<PlanRun>& runs,
                                   const std::function<Result<PlanSet>(const Corrections&)>& predict);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline validation

@@ -16,7 +16,7 @@
 #include "base/json_number.h"
 #include "base/sync.h"
 
-namespace nlsplit {
+namespace nlsplit::inline validation {
 namespace {
 
 using nlohmann::json;
@@ -146,4 +146,4 @@ Result<PlanRun> parse_run(const std::string& text, const std::string& file) {
   }
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline validation

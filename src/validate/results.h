@@ -14,7 +14,7 @@
 #include "validate/plan_set.h"
 #include "validate/statistics.h"
 
-namespace nlsplit {
+namespace nlsplit::inline validation {
 
 struct PlanRun {
   std::string fingerprint;  // of the Program
@@ -74,4 +74,4 @@ std::optional<Quality> quality_of(const std::vector<ValidatedPlan>& plans);
 
 std::vector<ValidatedPlan> join(const PlanSet& set, const std::vector<PlanRun>& runs);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline validation

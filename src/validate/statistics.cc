@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 
-namespace nlsplit {
+namespace nlsplit::inline validation {
 namespace {
 
 // 1 for the smallest; equal values share the mean of their places.
@@ -102,4 +102,4 @@ std::optional<Quality> quality_of(std::span<const Outcome> outcomes) {
   return q;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline validation

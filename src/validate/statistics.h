@@ -12,7 +12,7 @@
 #include <span>
 #include <vector>
 
-namespace nlsplit {
+namespace nlsplit::inline validation {
 
 // Of values in any order, linear between neighbours; q in [0, 1]. Expects at least one.
 double quantile(std::vector<double> values, double q);
@@ -52,4 +52,4 @@ std::optional<Quality> quality_of(std::span<const Outcome> outcomes);
 
 double spearman(std::span<const double> a, std::span<const double> b);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline validation

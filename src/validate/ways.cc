@@ -10,7 +10,7 @@
 #include "cost/copies.h"
 #include "validate/statistics.h"
 
-namespace nlsplit {
+namespace nlsplit::inline validation {
 namespace {
 
 using nlohmann::json;
@@ -82,4 +82,4 @@ Result<WayFit> fit_way(const std::vector<WaySample>& samples, Bytes eager_limit)
   return fit;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline validation

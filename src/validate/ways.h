@@ -7,7 +7,7 @@
 #include "cost/cluster.h"
 #include "validate/games.h"
 
-namespace nlsplit {
+namespace nlsplit::inline validation {
 
 // Seconds one way, of a message of so many bytes.
 struct WaySample {
@@ -29,4 +29,4 @@ Result<std::vector<double>> send_times(const std::string& chrome_trace, const st
 // With no size above it the one line is that of both. Error: too few sizes, or times that do not grow with the size.
 Result<WayFit> fit_way(const std::vector<WaySample>& samples, Bytes eager_limit);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline validation

@@ -12,7 +12,7 @@
 
 #include "exec/cuda/launches.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 namespace {
 
 using cuda::Answer;
@@ -145,4 +145,4 @@ Result<HostCopies> measure_copies(const cuda::Backend& backend, int number, cons
   return copies;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

@@ -10,7 +10,7 @@
 #include "cost/copies.h"
 #include "exec/cuda/backend.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 struct CopySizes {
   int64_t smallest = 4 << 10, largest = 16 << 20;  // bytes; each four times the one before
@@ -21,4 +21,4 @@ struct CopySizes {
 // longer copies took no longer.
 Result<HostCopies> measure_copies(const cuda::Backend& backend, int number, const CopySizes& sizes);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

@@ -12,7 +12,7 @@
 #include "exec/kernels/kernel_library.h"
 #include "kernels/gpu.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 namespace {
 
 using cuda::Answer;
@@ -362,4 +362,4 @@ Result<bool> Gpu::copied(cuda::Event* copy) {
   return true;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

@@ -25,7 +25,7 @@
 #include "exec/cuda/library.h"
 #include "program/program.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 // Bytes [begin, end) of an arena.
 struct ByteRange {
@@ -81,4 +81,4 @@ class Gpu {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

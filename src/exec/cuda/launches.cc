@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 using cuda::Answer;
 using cuda::Event;
@@ -193,4 +193,4 @@ void Launches::forget_first() {
   begun_.pop_front();
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

@@ -21,7 +21,7 @@
 #include "exec/cuda/backend.h"
 #include "exec/cuda/library.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 // "device G (GPU): cannot record an event: CUDA: …"
 Status gpu_status(std::string_view device, std::string_view asked, cuda::Answer why);
@@ -92,4 +92,4 @@ class Launches {
   std::vector<GpuTime> times_;
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

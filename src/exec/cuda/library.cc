@@ -9,7 +9,7 @@
 #include "exec/cuda/stand_in.h"
 #include "exec/kernels/kernel_library.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 namespace {
 
 Result<ChosenBackend> missing(const GpuOptions& options, const std::string& why) {
@@ -58,4 +58,4 @@ int gpu_number(const Program& program, int device, std::span<const int> devices_
   return before % devices;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

@@ -11,7 +11,7 @@
 #include "exec/cuda/backend.h"
 #include "program/program.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 enum class GpuMissing : uint8_t {
   cpu,   // the CPU computes in its place, and a notice says so
@@ -45,4 +45,4 @@ Result<ChosenBackend> choose_backend(const GpuOptions& options);
 // The GPUs of a machine go round among its devices of kind cuda, in the order of the Program. Expects devices > 0.
 int gpu_number(const Program& program, int device, std::span<const int> devices_of_this_machine, int devices);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

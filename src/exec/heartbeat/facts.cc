@@ -20,7 +20,7 @@
 #include <xmmintrin.h>
 #endif
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 namespace {
 
 #if defined(__x86_64__)
@@ -153,4 +153,4 @@ Status check_facts(const std::vector<RankFacts>& ranks) {
   return ok_status();
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

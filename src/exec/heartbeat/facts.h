@@ -10,7 +10,7 @@
 
 #include "base/result.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 struct Fact {
   std::string what;   // "C library"
@@ -41,4 +41,4 @@ std::vector<Fact> facts_from(std::string_view text);
 // Error (invalid input): two ranks state different values of one fact. Names both ranks and both values.
 Status check_facts(const std::vector<RankFacts>& ranks);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

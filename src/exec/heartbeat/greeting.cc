@@ -5,7 +5,7 @@
 
 #include <sstream>
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 namespace {
 
 // Counts the changes of what ranks tell each other beside the Program's own messages.
@@ -59,4 +59,4 @@ std::string name_of(int rank, const Greeting& greeting) {
   return fmt::format("rank {} on host {}", rank, greeting.host);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

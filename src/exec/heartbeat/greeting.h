@@ -8,7 +8,7 @@
 #include "base/result.h"
 #include "exec/heartbeat/facts.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 struct Greeting {
   std::vector<Fact> facts;  // that all must agree on
@@ -32,4 +32,4 @@ Status check_greetings(const std::vector<Greeting>& greetings);
 // "rank 1 on host b"
 std::string name_of(int rank, const Greeting& greeting);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

@@ -6,7 +6,7 @@
 #include <charconv>
 #include <utility>
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 namespace {
 
 constexpr double silent_share = 0.7;  // of the limit: then a rank is lost
@@ -303,4 +303,4 @@ bool Heartbeat::all_left() const {
                      [](const Peer& peer) { return !peer.joined || peer.left || peer.broke; });
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

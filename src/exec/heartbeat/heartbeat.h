@@ -21,7 +21,7 @@
 
 #include "base/result.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 using Moment = std::chrono::steady_clock::time_point;
 using Duration = std::chrono::steady_clock::duration;
@@ -111,4 +111,4 @@ class Heartbeat {
   int lowest_ = 0;
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

@@ -13,7 +13,7 @@
 #include <cstring>
 #include <utility>
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -253,4 +253,4 @@ void HeartbeatThread::linger() {
   }
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

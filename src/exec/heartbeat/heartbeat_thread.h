@@ -22,7 +22,7 @@
 #include "exec/heartbeat/line_socket.h"
 #include "exec/heartbeat/peer_watch.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 struct HeartbeatOptions {
   double limit_s = 10;  // all ranks have ended so long after one is lost; smaller: a busy machine raises false alarms
@@ -90,4 +90,4 @@ class HeartbeatThread {
   std::thread thread_;
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

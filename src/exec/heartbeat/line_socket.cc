@@ -14,7 +14,7 @@
 #include <charconv>
 #include <sstream>
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 namespace {
 
 // Small messages at once.
@@ -147,4 +147,4 @@ std::vector<std::string> LineSocket::receive(size_t longest, bool& closed) {
   return lines;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

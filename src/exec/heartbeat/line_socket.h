@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 // A descriptor that is closed with this value.
 class Socket {
@@ -54,4 +54,4 @@ class LineSocket {
   bool broken_ = false;  // half a line was sent
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

@@ -5,7 +5,7 @@
 #include <iterator>
 #include <utility>
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 namespace {
 
 std::vector<std::string> names_of(const std::vector<Greeting>& greetings) {
@@ -83,4 +83,4 @@ Moment PeerWatch::next() const {
   return std::min(next, start_.next());
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

@@ -15,7 +15,7 @@
 #include "exec/heartbeat/heartbeat.h"
 #include "exec/heartbeat/start.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 struct PeerWatchOptions {
   double limit_s = 10;  // of the heartbeat
@@ -60,4 +60,4 @@ class PeerWatch {
   bool noticed_ = false, started_ = false, gave_up_ = false;
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

@@ -6,7 +6,7 @@
 #include <charconv>
 #include <utility>
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 namespace {
 
 constexpr double rest_s = 0.1;  // between rounds of calls; more after each
@@ -224,4 +224,4 @@ std::optional<std::string> Start::gave_up(Moment now) const {
                      std::chrono::duration<double>(now - begin_).count(), why);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

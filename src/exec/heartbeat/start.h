@@ -20,7 +20,7 @@
 #include "exec/heartbeat/greeting.h"
 #include "exec/heartbeat/heartbeat.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 // What the owner of the sockets is to do, in this order. After `close`, a connection has no more events.
 struct Action {
@@ -105,4 +105,4 @@ class Start {
   std::vector<Met> newly_met_;
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

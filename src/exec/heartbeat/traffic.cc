@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <string>
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 uint64_t tcp_traffic(const std::vector<int>& except) {
   uint64_t sum = 0;
@@ -30,4 +30,4 @@ uint64_t tcp_traffic(const std::vector<int>& except) {
   return sum;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

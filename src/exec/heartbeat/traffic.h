@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <vector>
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 // Bytes received and bytes acknowledged by the other sides, of all connections that are open now but those in `except`
 // (descriptors). Another value than before: something moved, or a connection came or went.
 uint64_t tcp_traffic(const std::vector<int>& except);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

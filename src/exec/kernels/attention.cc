@@ -9,7 +9,7 @@
 #include "exec/kernels/run.h"
 #include "kernels/layout.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 namespace {
 
 constexpr float nothing = -std::numeric_limits<float>::infinity();  // the largest of no scores
@@ -170,4 +170,4 @@ void run_attention(const KernelCall& call) { Heads(call).run(); }
 
 const KernelEntry attention = {"attention", run_attention, nullptr};
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

@@ -8,7 +8,7 @@
 #include "exec/kernels/packets.h"
 #include "exec/kernels/run.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 namespace {
 
 struct Extents {
@@ -120,4 +120,4 @@ const KernelEntry batch_norm_blocked = {"batch_norm_blocked", run_batch_norm, nu
 const KernelEntry lrn_blocked = {"lrn_blocked", run_lrn, nullptr};
 const KernelEntry reorder = {"reorder", run_reorder, nullptr};
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

@@ -3,7 +3,7 @@
 
 #include "kernels/layout.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 // Padded with zeros; phases that no tap reads stay as they are. Not for windows that are in place.
 void make_blocked_image(const Window& window, const float* block, float* image);
@@ -16,4 +16,4 @@ IndexRange inside(int64_t start, int64_t stride, int64_t extent, int64_t count);
 // Does any tap along an axis fall into this phase?
 bool reads_phase(int64_t kernel, int64_t dilation, int64_t stride, int64_t phase);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

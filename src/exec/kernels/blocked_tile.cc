@@ -5,7 +5,7 @@
 
 #include "exec/kernels/microkernel.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 namespace {
 
 template <bool planar, int rows, int pixels, int vectors>
@@ -91,4 +91,4 @@ TileFunction tile_of(int rows, int pixels, int vectors) {
 TileFunction blocked_tile(int rows, int pixels, int vectors) { return tile_of<false>(rows, pixels, vectors); }
 TileFunction planar_tile(int rows, int pixels, int vectors) { return tile_of<true>(rows, pixels, vectors); }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

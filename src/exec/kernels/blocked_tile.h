@@ -7,7 +7,7 @@
 
 #include "exec/kernels/epilogue.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 // What many tiles share.
 struct TileShared {
@@ -42,4 +42,4 @@ using TileFunction = void (*)(const TileShared& shared, const TileAt& at);
 TileFunction blocked_tile(int rows, int pixels, int vectors);
 TileFunction planar_tile(int rows, int pixels, int vectors);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

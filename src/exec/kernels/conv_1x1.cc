@@ -5,7 +5,7 @@
 #include "exec/kernels/run.h"
 #include "kernels/layout.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 namespace {
 
 void run(const KernelCall& call) {
@@ -48,4 +48,4 @@ void pack(const ComputeDesc& desc, size_t, const void* raw, void* packed) {
 
 const KernelEntry conv_1x1 = {"conv_1x1", run, pack};
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

@@ -12,7 +12,7 @@
 #include "exec/kernels/run.h"
 #include "kernels/layout.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 namespace {
 
 constexpr int64_t panel_width = tile_vectors * width;
@@ -223,4 +223,4 @@ void pack_stem(const ComputeDesc& desc, size_t, const void* raw, void* packed) {
 const KernelEntry conv_blocked = {"conv_blocked", run_blocked, pack_blocked};
 const KernelEntry conv_stem = {"conv_stem", run_stem, pack_stem};
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

@@ -12,7 +12,7 @@
 #include "exec/kernels/product.h"
 #include "exec/kernels/run.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 namespace {
 
 constexpr int64_t panel_width = tile_vectors * width;
@@ -240,4 +240,4 @@ void pack(const ComputeDesc& desc, size_t, const void* raw, void* packed) {
 const KernelEntry conv_direct = {"conv_direct", run_packed, pack};
 const KernelEntry conv_plain = {"conv", run_plain, nullptr};
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

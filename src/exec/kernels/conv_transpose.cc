@@ -8,7 +8,7 @@
 #include "exec/kernels/run.h"
 #include "kernels/layout.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 namespace {
 
 // Rows (filter, tap) of the product, from `filter` on, of group g; the weights lie as [channel][filter][tap].
@@ -91,4 +91,4 @@ void pack(const ComputeDesc& desc, size_t, const void* raw, void* packed) {
 const KernelEntry conv_transpose_packed = {"conv_transpose_packed", run_packed, pack};
 const KernelEntry conv_transpose_plain = {"conv_transpose", run_plain, nullptr};
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

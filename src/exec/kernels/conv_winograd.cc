@@ -11,7 +11,7 @@
 #include "exec/kernels/run.h"
 #include "kernels/layout.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 namespace {
 
 constexpr int in_side = 6, out_side = 4;
@@ -237,4 +237,4 @@ void pack(const ComputeDesc& desc, size_t, const void* raw, void* packed) {
 
 const KernelEntry conv_winograd = {"conv_winograd", run, pack};
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

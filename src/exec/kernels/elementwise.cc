@@ -8,7 +8,7 @@
 #include "exec/kernels/run.h"
 #include "exec/kernels/unary.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 namespace {
 
 // Runs that stay in a first-level cache while the epilogue goes over them.
@@ -159,4 +159,4 @@ const KernelEntry unary = {"unary", run_unary, nullptr};
 const KernelEntry sum = {"sum", run_sum, nullptr};
 const KernelEntry binary = {"binary", run_binary, nullptr};
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

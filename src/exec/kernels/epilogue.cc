@@ -4,7 +4,7 @@
 
 #include "exec/kernels/unary.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 UnaryParameters unary_parameters(Op op, const Attrs& attrs) {
   const auto number = [&](std::string_view name) { return static_cast<float>(attr_float(attrs, name)); };
@@ -59,4 +59,4 @@ void Epilogue::apply(float* output, int64_t begin, int64_t count) const {
   }
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

@@ -7,7 +7,7 @@
 
 #include "exec/kernels/kernel.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 // x → clamp(x + operand[i]), each if it is there.
 struct EpilogueHead {
@@ -35,4 +35,4 @@ class Epilogue {
   size_t next_ = 0;
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

@@ -7,7 +7,7 @@
 #include "exec/kernels/run.h"
 #include "kernels/layout.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 namespace {
 
 Left gemm_left(const ComputeDesc& desc, const float* a, const Product& p) {
@@ -170,4 +170,4 @@ const KernelEntry gemm_plain = {"gemm", run_gemm_plain, nullptr};
 const KernelEntry matmul_packed = {"matmul_packed", run_matmul_packed, pack_matmul};
 const KernelEntry matmul_plain = {"matmul", run_matmul_plain, nullptr};
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

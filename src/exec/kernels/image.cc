@@ -6,7 +6,7 @@
 #include "exec/kernels/blocked_image.h"
 #include "exec/kernels/packets.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 bool reads_phase(int64_t kernel, int64_t dilation, int64_t stride, int64_t phase) {
   for (int64_t i = 0; i < kernel; ++i) {
@@ -79,4 +79,4 @@ void make_blocked_image(const Window& w, const float* block, float* image) {
   }
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

@@ -3,9 +3,9 @@
 
 #include "kernels/layout.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 // Padded with `fill`; phases that no tap reads stay as they are. Not for windows that are in place.
 void make_image(const Window& window, const float* plane, float fill, float* image);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

@@ -7,7 +7,7 @@
 
 #include "kernels/catalogue.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 // The threads that share a call. Whoever runs kernels provides it; results never depend on how many there are.
 struct Crew {
@@ -33,6 +33,6 @@ struct KernelEntry {
   void (*pack)(const ComputeDesc& desc, size_t i, const void* raw, void* packed);
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec
 
 extern "C" const nlsplit::KernelEntry* nlsplit_kernels(size_t* count);

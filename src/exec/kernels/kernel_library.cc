@@ -9,7 +9,7 @@
 
 #include "exec/kernels/kernel_module.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 namespace {
 
@@ -104,4 +104,4 @@ Result<const KernelEntry*> KernelLibrary::find(std::string_view full_id) const {
   return invalid_input(fmt::format("the library of level {} has no kernel \"{}\"", name_of(isa_), full_id));
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

@@ -11,7 +11,7 @@
 #include "exec/kernels/kernel.h"
 #include "kernels/cpu.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 // A file from beside the running program: ../lib where it was built, ../<libdir>/nlsplit where it was installed. Error:
 // there is none; names the places.
@@ -41,4 +41,4 @@ class KernelLibrary {
   std::span<const KernelEntry> entries_;
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

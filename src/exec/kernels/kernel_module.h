@@ -6,7 +6,7 @@
 
 #include "exec/kernels/kernel.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 // Raised with every change of what both sides use: the types of kernel.h, ComputeDesc and what is in it, the
 // catalogue's packed forms and workspaces. The sizes beside it notice when that was forgotten.
@@ -20,6 +20,6 @@ struct KernelModule {
   size_t count = 0;
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec
 
 extern "C" const nlsplit::KernelModule* nlsplit_kernel_module();

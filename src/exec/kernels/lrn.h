@@ -4,7 +4,7 @@
 #include "exec/kernels/packets.h"
 #include "graph/graph.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 class LrnFunction {
  public:
@@ -28,4 +28,4 @@ class LrnFunction {
   float slope_, bias_, exponent_;
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

@@ -8,7 +8,7 @@
 
 #include "exec/kernels/packets.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 inline constexpr int tile_vectors = 2;
 inline constexpr int most_tile_rows = static_cast<int>(tile_rows(level));  // what the registers hold
@@ -86,4 +86,4 @@ inline void accumulate_image(Tile<image_rows * pixels, vectors>& tile, const flo
   copy_packets(tile.at, sum);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

@@ -10,7 +10,7 @@
 #include "graph/operators/shapes.h"
 #include "kernels/layout.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 namespace {
 
 using Extents = std::array<int64_t, Axes::most>;
@@ -233,4 +233,4 @@ const KernelEntry transpose = {"transpose", run_transpose, nullptr};
 const KernelEntry pad = {"pad", run_pad, nullptr};
 const KernelEntry gather = {"gather", run_gather, nullptr};
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

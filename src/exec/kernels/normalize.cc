@@ -8,7 +8,7 @@
 #include "exec/kernels/packets.h"
 #include "exec/kernels/run.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 namespace {
 
 // Extents before, at and behind an axis.
@@ -181,4 +181,4 @@ const KernelEntry lrn = {"lrn", run_lrn, nullptr};
 const KernelEntry softmax = {"softmax", run_softmax, nullptr};
 const KernelEntry reduce_mean = {"reduce_mean", run_reduce_mean, nullptr};
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

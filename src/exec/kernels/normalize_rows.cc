@@ -7,7 +7,7 @@
 #include "exec/kernels/packets.h"
 #include "exec/kernels/run.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 namespace {
 
 struct Moments {
@@ -105,4 +105,4 @@ void run_instance_norm(const KernelCall& call) {
 const KernelEntry layer_norm = {"layer_norm", run_layer_norm, nullptr};
 const KernelEntry instance_norm = {"instance_norm", run_instance_norm, nullptr};
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 struct Axes {
   static constexpr size_t most = 8;
@@ -48,4 +48,4 @@ class Odometer {
   std::array<int64_t, Axes::most> at_{};
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

@@ -13,7 +13,7 @@
 
 #include "kernels/layout.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 using Packet = Eigen::internal::packet_traits<float>::type;
 inline constexpr int width = Eigen::internal::unpacket_traits<Packet>::size;
@@ -125,4 +125,4 @@ inline float sum_of_row(const float* from, int64_t n) {
   return sum_of_lanes(lanes);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

@@ -6,7 +6,7 @@
 #include "exec/kernels/microkernel.h"
 #include "kernels/layout.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 namespace {
 
 constexpr int64_t panel_width = tile_vectors * width;
@@ -300,4 +300,4 @@ void product_columns(int64_t begin, int64_t end, int64_t m, int64_t n, int64_t k
   }
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

@@ -7,7 +7,7 @@
 
 #include "exec/kernels/epilogue.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 struct Left {
   const float* data;
@@ -45,4 +45,4 @@ void product_columns(int64_t begin, int64_t end, int64_t m, int64_t n, int64_t k
 void pack_left(const Left& left, int64_t m, int64_t k, float* packed);
 void pack_right(const Right& right, int64_t k, int64_t n, float* packed);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

@@ -9,7 +9,7 @@
 #include "exec/kernels/run.h"
 #include "exec/kernels/unary.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 namespace {
 
 const float* optional_input(const KernelCall& call, size_t i) {
@@ -305,4 +305,4 @@ void pack_recurrent(const ComputeDesc& desc, size_t i, const void* raw, void* pa
 const KernelEntry recurrent_packed = {"recurrent_packed", run_recurrent_packed, pack_recurrent};
 const KernelEntry recurrent_plain = {"recurrent", run_recurrent_plain, nullptr};
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

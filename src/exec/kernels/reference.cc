@@ -4,7 +4,7 @@
 #include "exec/kernels/run.h"
 #include "graph/reference/evaluate.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 namespace {
 
 void run_reference(const KernelCall& call) {
@@ -30,4 +30,4 @@ void run_reference(const KernelCall& call) {
 
 const KernelEntry reference_loops = {"reference", run_reference, nullptr};
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

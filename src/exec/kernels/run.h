@@ -5,7 +5,7 @@
 
 #include "exec/kernels/kernel.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 inline const float* input(const KernelCall& call, size_t i) { return static_cast<const float*>(call.inputs[i]); }
 inline float* output(const KernelCall& call) { return static_cast<float*>(call.outputs[0]); }
@@ -54,4 +54,4 @@ extern const KernelEntry attention;
 extern const KernelEntry cast, update, widened_halves;
 extern const KernelEntry reference_loops;
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

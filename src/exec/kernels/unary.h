@@ -6,7 +6,7 @@
 #include "exec/kernels/packets.h"
 #include "graph/operators/operator.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 // Within 1.2e-7 of erf, two units in the last place of 1, checked densely by the tests. Below 1 it is x times a
 // polynomial in x², above 1 - exp(polynomial in |x|); both minimax fits (Lawson's iteration), the first of the relative
@@ -94,4 +94,4 @@ struct UnaryParameters {
 };
 UnaryParameters unary_parameters(Op op, const Attrs& attrs);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

@@ -5,7 +5,7 @@
 
 #include "exec/kernels/run.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 namespace {
 
 constexpr int64_t piece_floats = 16384;  // what a worker takes at a time
@@ -73,4 +73,4 @@ void run_update(const KernelCall& call) {
 
 const KernelEntry update = {"update", run_update, nullptr};
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

@@ -9,7 +9,7 @@
 #include "exec/kernels/run.h"
 #include "graph/half.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 namespace {
 
 // f(begin, end) for pieces of [0, count) that are worth handing out.
@@ -100,4 +100,4 @@ void run_cast(const KernelCall& call) {
 const KernelEntry widened_halves = {"widened", run_widened, nullptr};
 const KernelEntry cast = {"cast", run_cast, nullptr};
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

@@ -9,7 +9,7 @@
 #include "exec/kernels/packets.h"
 #include "exec/kernels/run.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 namespace {
 
 std::vector<int64_t> taps_of(const Window& w) {
@@ -170,4 +170,4 @@ const KernelEntry max_pool = {"max_pool", run_max_pool, nullptr};
 const KernelEntry average_pool = {"average_pool", run_average_pool, nullptr};
 const KernelEntry global_average_pool = {"global_average_pool", run_global_average_pool, nullptr};
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

@@ -8,7 +8,7 @@
 #include "exec/kernels/run.h"
 #include "kernels/layout.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 namespace {
 
 // The taps i in [begin, end) whose position start + i * dilation lies in [0, extent).
@@ -188,4 +188,4 @@ const KernelEntry max_pool_blocked = {"max_pool_blocked", run_max_pool, nullptr}
 const KernelEntry average_pool_blocked = {"average_pool_blocked", run_average_pool, nullptr};
 const KernelEntry global_average_pool_blocked = {"global_average_pool_blocked", run_global_average_pool, nullptr};
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

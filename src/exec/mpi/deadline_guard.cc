@@ -3,7 +3,7 @@
 #include <chrono>
 #include <utility>
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 namespace {
 
 constexpr int steps = 20;
@@ -37,4 +37,4 @@ DeadlineGuard::~DeadlineGuard() {
   thread_.join();
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

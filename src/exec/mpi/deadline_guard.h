@@ -10,7 +10,7 @@
 #include <mutex>
 #include <thread>
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 class DeadlineGuard {
  public:
@@ -26,4 +26,4 @@ class DeadlineGuard {
   std::thread thread_;
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

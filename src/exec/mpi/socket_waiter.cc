@@ -18,7 +18,7 @@
 #include <string_view>
 #include <utility>
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 namespace {
 
 struct Address {
@@ -116,4 +116,4 @@ void SocketWaiter::wake() const {
   [[maybe_unused]] const ssize_t written = ::write(event_, &one, sizeof(one));
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

@@ -11,7 +11,7 @@
 
 #include "base/result.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 class SocketWaiter {
  public:
@@ -37,4 +37,4 @@ class SocketWaiter {
   int sockets_ = 0;
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

@@ -12,7 +12,7 @@
 
 #include "exec/heartbeat/greeting.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 namespace {
 
@@ -109,4 +109,4 @@ std::string StartWatch::slow_name() const {
   return text.empty() ? "" : "; " + text;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 class StartWatch {
  public:
@@ -26,4 +26,4 @@ class StartWatch {
   std::shared_ptr<State> state_;  // the threads may outlive this: nobody waits for a slow name
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

@@ -28,7 +28,7 @@
 #include "exec/mpi/socket_waiter.h"
 #include "exec/mpi/start_watch.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -528,4 +528,4 @@ LaunchedAs launched_by_mpirun() {
           number("OMPI_COMM_WORLD_LOCAL_RANK") == 0};
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

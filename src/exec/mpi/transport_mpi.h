@@ -13,7 +13,7 @@
 #include "base/result.h"
 #include "exec/transport_kind.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 // Ends MPI when destroyed. Errors: MPI does not start, or has no thread support; another rank runs another version, or
 // does not answer.
@@ -22,4 +22,4 @@ Result<std::unique_ptr<Transport>> start_mpi(TransportOptions options);
 // What mpirun told this process before MPI starts: its rank, and which one it is on its host; 0 without mpirun.
 LaunchedAs launched_by_mpirun();
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

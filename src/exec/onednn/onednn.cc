@@ -10,7 +10,7 @@
 #include "base/check.h"
 #include "exec/onednn/chain.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 namespace {
 
 using namespace onednn;
@@ -187,4 +187,4 @@ std::vector<float> OneDnnComputation::result() const {
 
 std::string OneDnnComputation::implementation() const { return state_->prepared.implementation; }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

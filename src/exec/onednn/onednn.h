@@ -18,7 +18,7 @@
 
 #include "kernels/catalogue.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 // oneDNN does not choose among these by itself.
 enum class OneDnnVariant : uint8_t {
@@ -68,4 +68,4 @@ std::string onednn_refusal(const ComputeDesc& desc);
 Result<OneDnnComputation> prepare_onednn(const ComputeDesc& desc, const std::vector<std::span<const float>>& inputs,
                                          OneDnnVariant variant = OneDnnVariant::usual);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

@@ -7,7 +7,7 @@
 #include "exec/mpi/transport_mpi.h"
 #include "exec/transport_threads.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 std::span<const TransportKind> all_transports() {
   static constexpr std::array<TransportKind, 2> kinds = {{
@@ -39,4 +39,4 @@ const TransportKind* find_transport(std::string_view name) {
   return nullptr;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

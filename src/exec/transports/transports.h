@@ -8,11 +8,11 @@
 
 #include "exec/transport_kind.h"
 
-namespace nlsplit {
+namespace nlsplit::inline exec {
 
 std::span<const TransportKind> all_transports();  // the first is what is taken if nobody says anything
 std::vector<std::string> transport_names();
 std::string about_transports();                              // for --help
 const TransportKind* find_transport(std::string_view name);  // nullptr: there is none of this name
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline exec

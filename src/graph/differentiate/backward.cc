@@ -5,7 +5,7 @@
 #include <numeric>
 #include <utility>
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 
 void Backward::begin(const Node& node, ValueId dy, uint64_t wanted) {
   node_ = &node;
@@ -78,4 +78,4 @@ ValueId Backward::transposed(ValueId value) {
   return add(Op::Transpose, {value}, {{"perm", std::move(perm)}});
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

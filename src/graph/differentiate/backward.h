@@ -15,7 +15,7 @@
 #include "graph/builder.h"
 #include "graph/weights.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 
 class Backward {
  public:
@@ -63,4 +63,4 @@ class Backward {
   Status status_;
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -7,7 +7,7 @@
 #include "graph/differentiate/backward.h"
 #include "graph/operators/operator.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 class Differentiation {
@@ -128,4 +128,4 @@ Result<Differentiated> differentiate(const Graph& graph, ValueId loss, const std
   return Differentiation(graph, std::move(builder), weights).run(loss, trained, seed);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

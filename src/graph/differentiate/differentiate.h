@@ -15,7 +15,7 @@
 #include "graph/graph.h"
 #include "graph/weights.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 
 // step: once a step, not once a micro-batch; what such a node reads of a micro-batch is the sum over all of them.
 enum class NodePhase : uint8_t { forward, input, weight, step };
@@ -34,4 +34,4 @@ struct Differentiated {
 Result<Differentiated> differentiate(const Graph& graph, ValueId loss, const std::vector<ValueId>& trained,
                                      WeightStore& weights, double seed = 1);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

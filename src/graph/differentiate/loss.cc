@@ -10,7 +10,7 @@
 #include "graph/builder.h"
 #include "graph/elements.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 Result<ValueId> mean(GraphBuilder& graph, ValueId value) {
@@ -100,4 +100,4 @@ std::vector<ValueId> trained_weights(const GraphWithLoss& with, const WeightStor
   return trained;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -8,7 +8,7 @@
 #include "graph/graph.h"
 #include "graph/weights.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 
 enum class Loss : uint8_t {
   // Mean of (y - target)² over all elements; `target` is a new input of the output's type.
@@ -32,4 +32,4 @@ Result<GraphWithLoss> with_loss(const Graph& graph, Loss loss);
 // and for constants that are made by a formula (positions, masks).
 std::vector<ValueId> trained_weights(const GraphWithLoss& with, const WeightStore& weights);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

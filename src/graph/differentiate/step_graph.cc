@@ -7,7 +7,7 @@
 #include "graph/builder.h"
 #include "graph/operators/operator.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 // Of the network's nodes: the one that makes the output, or what that is a view of. The loss is computed there.
@@ -118,4 +118,4 @@ Result<StepGraph> step_graph(const Graph& network, const TrainingOptions& option
   return step;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

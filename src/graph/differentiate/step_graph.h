@@ -13,7 +13,7 @@
 #include "graph/optimizer.h"
 #include "graph/weights.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 
 struct TrainingOptions {
   Optimizer optimizer = Optimizer::sgd;
@@ -59,4 +59,4 @@ struct StepGraph {
 // constants, and the loss depends on it. Errors: with_loss's and differentiate's; nothing to train.
 Result<StepGraph> step_graph(const Graph& network, const TrainingOptions& options);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -10,7 +10,7 @@
 #include "graph/operators/operator.h"
 #include "graph/operators/shapes.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 constexpr int64_t small = 1 << 16;  // elements; larger integer tensors are data, not shapes
@@ -400,4 +400,4 @@ Result<std::optional<Constant>> fold_constant(const OnnxNode& node, int64_t, con
   return std::optional<Constant>();
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

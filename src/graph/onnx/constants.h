@@ -8,7 +8,7 @@
 #include "graph/onnx/onnx_file.h"
 #include "graph/weights.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 
 struct Constant {
   TensorType type;
@@ -34,4 +34,4 @@ std::string string_attr(const OnnxNode& node, const std::string& name, const std
 std::optional<std::vector<int64_t>> ints_attr(const OnnxNode& node, const std::string& name);
 std::optional<std::vector<std::string>> strings_attr(const OnnxNode& node, const std::string& name);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

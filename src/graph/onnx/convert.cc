@@ -10,7 +10,7 @@
 #include "graph/onnx/onnx_types.h"
 #include "graph/operators/shapes.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 Converted conv(const ConvertContext& c) {
@@ -345,4 +345,4 @@ Result<std::vector<ValueId>> convert_node(const ConvertContext& c) {
   return std::vector{first};
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

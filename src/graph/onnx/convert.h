@@ -8,7 +8,7 @@
 #include "graph/builder.h"
 #include "graph/onnx/constants.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 
 // What a node's input is: a constant, a value of the graph, or (neither) left out.
 struct OnnxOperand {
@@ -43,4 +43,4 @@ Result<std::vector<ValueId>> convert_node(const ConvertContext& context);
 // batch-first network none is left.
 Result<std::vector<ValueId>> convert_recurrent(const ConvertContext& context, Op op);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -9,7 +9,7 @@
 #include "graph/onnx/transposes.h"
 #include "graph/operators/shapes.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 Converted concat(const ConvertContext& c) {
@@ -191,4 +191,4 @@ MaybeConverted convert_arrangement(const ConvertContext& c) {
   return std::optional<std::vector<ValueId>>();
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

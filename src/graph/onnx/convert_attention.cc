@@ -11,7 +11,7 @@
 #include "graph/onnx/onnx_types.h"
 #include "graph/operators/shapes.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 constexpr double minus_infinity = -std::numeric_limits<double>::infinity();
@@ -306,4 +306,4 @@ MaybeConverted convert_attention(const ConvertContext& c) {
   return std::optional<std::vector<ValueId>>();
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

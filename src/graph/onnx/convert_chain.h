@@ -7,7 +7,7 @@
 
 #include "graph/onnx/convert_tools.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 
 // Nodes in a row, each called like the ONNX node with a suffix; last() is the ONNX node itself.
 class Chain {
@@ -44,4 +44,4 @@ class Chain {
   std::optional<Error> failed_;
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -9,7 +9,7 @@
 #include "graph/onnx/convert_chain.h"
 #include "graph/operators/shapes.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 Attrs with_axes(std::vector<int64_t> axes, bool keeps = true) {
@@ -193,4 +193,4 @@ MaybeConverted convert_composite(const ConvertContext& c) {
   return std::optional<std::vector<ValueId>>();
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -9,7 +9,7 @@
 #include "graph/onnx/convert_tools.h"
 #include "graph/operators/shapes.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 // Numbers given as an attribute by older opsets and as input `i` by newer ones; empty if left out.
@@ -279,4 +279,4 @@ MaybeConverted convert_images(const ConvertContext& c) {
   return std::optional<std::vector<ValueId>>();
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

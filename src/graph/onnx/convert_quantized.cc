@@ -8,7 +8,7 @@
 #include "graph/onnx/onnx_types.h"
 #include "graph/operators/shapes.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 Attrs with_axis(int64_t axis) {
@@ -180,4 +180,4 @@ MaybeConverted convert_quantized(const ConvertContext& c) {
   return std::optional<std::vector<ValueId>>();
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -9,7 +9,7 @@
 #include "graph/onnx/convert.h"
 #include "graph/onnx/transposes.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 struct Form {
@@ -195,4 +195,4 @@ Result<std::vector<ValueId>> convert_recurrent(const ConvertContext& context, Op
   return Recurrent(context, op).convert();
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -9,7 +9,7 @@
 #include "graph/onnx/transposes.h"
 #include "graph/operators/shapes.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 Converted expand(const ConvertContext& c) {
@@ -285,4 +285,4 @@ MaybeConverted convert_shapes(const ConvertContext& c) {
   return std::optional<std::vector<ValueId>>();
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

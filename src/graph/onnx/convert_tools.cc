@@ -9,7 +9,7 @@
 #include "graph/elements.h"
 #include "graph/operators/shapes.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 
 Converted emit(const ConvertContext& c, Op op, std::vector<ValueId> inputs, Attrs attrs) {
   return c.graph.add(op, c.name, std::move(inputs), std::move(attrs), c.node.outputs[0]);
@@ -161,4 +161,4 @@ std::string output_name(const ConvertContext& c, size_t i) {
 
 bool wants_output(const ConvertContext& c, size_t i) { return !output_name(c, i).empty(); }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -5,7 +5,7 @@
 
 #include "graph/onnx/convert.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 
 using Converted = Result<ValueId>;
 
@@ -56,4 +56,4 @@ Converted convert_reduction(const ConvertContext& c, Op op);
 MaybeConverted one(Converted made);
 MaybeConverted all(Result<std::vector<ValueId>> made);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <optional>
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 // The messages of onnx.proto that lead to tensors.
@@ -133,4 +133,4 @@ class Cutter {
 
 Result<CutModel> cut_tensors(std::string_view file, size_t least) { return Cutter(file, least).run(); }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

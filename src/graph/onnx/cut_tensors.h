@@ -12,7 +12,7 @@
 
 #include "base/result.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 
 struct CutModel {
   struct Range {
@@ -31,4 +31,4 @@ inline constexpr std::string_view cut_key = "nlsplit.cut";
 // model. Error: the frame itself is broken, as in a truncated file.
 Result<CutModel> cut_tensors(std::string_view file, size_t least = 4096);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

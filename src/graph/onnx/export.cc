@@ -14,7 +14,7 @@
 #include "graph/onnx/onnx_types.h"
 #include "graph/operators/operator.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 constexpr int64_t opset = 17;
@@ -511,4 +511,4 @@ Status export_onnx(const Graph& graph, const WeightStore& weights, const std::st
   return write_onnx(path, *model, options);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

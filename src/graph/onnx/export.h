@@ -9,7 +9,7 @@
 #include "graph/onnx/onnx_file.h"
 #include "graph/weights.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 
 // Opset 17, IR version 8; weights as initializers, under their own names, as are all nodes and values. A fused node is
 // written as the nodes it was made of, so passes may have run before. Floating-point attributes become 32-bit, as ONNX
@@ -19,4 +19,4 @@ namespace nlsplit {
 Status export_onnx(const Graph& graph, const WeightStore& weights, const std::string& path,
                    const OnnxWriteOptions& options = {});
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -11,7 +11,7 @@
 #include "graph/passes/pass_list.h"
 #include "graph/reference/evaluate.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 std::string file_stem(const std::string& path) {
@@ -465,4 +465,4 @@ Result<Model> import_onnx(const std::string& path, const ImportOptions& options)
   return imported;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -6,7 +6,7 @@
 
 #include "graph/weights.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 
 struct ImportedConstant {
   TensorType type;
@@ -33,4 +33,4 @@ struct ImportOptions {
 // graphs are sorted; initializers may also be inputs. An output that is constant is a weight of the graph.
 Result<Model> import_onnx(const std::string& path, const ImportOptions& options = {});
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

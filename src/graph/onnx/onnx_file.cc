@@ -14,7 +14,7 @@
 #include "graph/onnx/cut_tensors.h"
 #include "graph/onnx/onnx_types.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 Result<DType> dtype_of(int32_t type) {
@@ -300,4 +300,4 @@ Result<OnnxModel> read_onnx(const std::string& path) {
   }
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -11,7 +11,7 @@
 #include "base/mapped_file.h"
 #include "graph/graph.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 
 struct OnnxTensor {
   TensorType type;
@@ -82,4 +82,4 @@ struct OnnxWriteOptions {
 // 2 GiB even without weights; a file cannot be written.
 Status write_onnx(const std::string& path, const OnnxModel& model, const OnnxWriteOptions& options = {});
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

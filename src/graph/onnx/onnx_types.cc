@@ -1,6 +1,6 @@
 #include "graph/onnx/onnx_types.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 struct TypeNumber {
@@ -28,4 +28,4 @@ int32_t onnx_type_of(DType type) {
   CHECK(false, "every element type has its number");
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -5,9 +5,9 @@
 
 #include "graph/graph.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 
 std::optional<DType> dtype_of_onnx(int64_t number);  // none: a type we do not have
 int32_t onnx_type_of(DType type);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -5,7 +5,7 @@
 #include "graph/onnx/onnx_file.h"
 #include "graph/onnx/onnx_types.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 constexpr int64_t ir_version = 8;  // the one that goes with opset 17
@@ -219,4 +219,4 @@ Status write_onnx(const std::string& path, const OnnxModel& model, const OnnxWri
   return file.commit();
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -2,7 +2,7 @@
 
 #include <map>
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 std::set<std::string> names_made(const OnnxSubgraph& graph) {
@@ -62,4 +62,4 @@ OnnxSubgraph renamed(OnnxSubgraph graph, const std::string& prefix, const std::v
   return graph;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

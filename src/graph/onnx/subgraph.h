@@ -7,7 +7,7 @@
 
 #include "graph/onnx/onnx_file.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 
 // Names a node reads, those its graphs take from around them included; no empty ones.
 std::vector<std::string> names_read(const OnnxNode& node);
@@ -15,4 +15,4 @@ std::vector<std::string> names_read(const OnnxNode& node);
 // The same with `prefix` in front of every name it makes; its outputs are called `outputs` where it makes them itself.
 OnnxSubgraph renamed(OnnxSubgraph graph, const std::string& prefix, const std::vector<std::string>& outputs);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

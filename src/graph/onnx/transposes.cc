@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 
 std::vector<int64_t> order_of(size_t axes) {
   std::vector<int64_t> order(axes);
@@ -39,4 +39,4 @@ std::vector<int64_t> without_axes(const std::vector<int64_t>& perm, const std::v
   return left;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -6,7 +6,7 @@
 
 #include "graph/builder.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 
 struct Transposed {
   ValueId of;
@@ -22,4 +22,4 @@ Transposed seen_through(const GraphBuilder& graph, Transposed x);
 // The permutation that is left when the marked axes of its result are dropped before it.
 std::vector<int64_t> without_axes(const std::vector<int64_t>& perm, const std::vector<bool>& dropped);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -5,7 +5,7 @@
 
 #include "graph/operators/rules.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 constexpr AttrSpec attention_attrs[] = {integer("causal", 0), real("scale")};
@@ -102,4 +102,4 @@ bool attention_piece(const PieceQuery& q, NodePiece& piece) {
 ROW(Attention, 3,      4, attention_attrs, infer_attention, flops_attention, keeps_attention, attention_piece, no_gradient, has_kernels)
 // clang-format on
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -7,7 +7,7 @@
 
 #include "graph/operators/operator.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 UsualValue usual_value(const AttrSpec& spec, Types inputs) {
@@ -89,4 +89,4 @@ void add_defaults(Op op, Types inputs, Attrs& attrs) {
   }
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

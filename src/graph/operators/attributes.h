@@ -15,7 +15,7 @@
 
 #include "graph/graph.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 
 using Types =
     std::span<const TensorType>;  // of the inputs; an absent optional input is a type with no shape and is last
@@ -58,4 +58,4 @@ void add_defaults(Op op, Types inputs, Attrs& attrs);
 // Exactly the attributes of `specs`, each of its type; no float is NaN. `op`: for the message.
 Status check_attrs(std::string_view op, std::span<const AttrSpec> specs, const Attrs& attrs);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

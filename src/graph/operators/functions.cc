@@ -5,7 +5,7 @@
 
 #include "graph/operators/rules.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 constexpr AttrSpec leaky_relu_attrs[] = {real("alpha", onnx_float(0.01f))};
@@ -133,4 +133,4 @@ ROW(IsInf,           1,      1, is_inf_attrs,       infer_test,     flops_each, 
 ROW(Cast,            1,      1, cast_attrs,         infer_cast,     flops_each,           keeps_first, first_alike, no_gradient,                       maps_elements)
 // clang-format on
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

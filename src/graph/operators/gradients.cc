@@ -6,7 +6,7 @@
 
 #include "graph/operators/rules.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 // All of them written: whoever makes the gradient copies the operator's.
@@ -214,4 +214,4 @@ ROW(SoftmaxCrossEntropy,             2, 2, no_attrs,                    infer_cr
 ROW(SoftmaxCrossEntropyGradient,     3, 3, no_attrs,                    infer_cross_entropy_gradient,    flops_5,                         keeps_labels, no_split,              no_gradient,        not_in_onnx)
 // clang-format on
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -5,7 +5,7 @@
 
 #include "graph/operators/rules.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 // Of the whole operand, which keeps its extents.
@@ -170,4 +170,4 @@ ROW(RoiAlign,   3,      3, roi_align_attrs,   infer_roi_align,   flops_roi_align
 ROW(GridSample, 2,      2, grid_sample_attrs, infer_grid_sample, flops_grid_sample, keeps_pairs,  no_split,     no_gradient, stays_f32)
 // clang-format on
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -5,7 +5,7 @@
 
 #include "graph/operators/rules.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 constexpr AttrSpec axis_0[] = {integer("axis", 0)};
@@ -194,4 +194,4 @@ ROW(OneHot,          2,      2, one_hot_attrs,    infer_one_hot,          no_flo
 ROW(ReverseSequence, 2,      2, reverse_attrs,    infer_reverse_sequence, no_flops,      keeps_none,      no_split,     no_gradient, plain_in_onnx)
 // clang-format on
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

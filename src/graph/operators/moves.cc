@@ -6,7 +6,7 @@
 
 #include "graph/operators/rules.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 constexpr AttrSpec axis_attrs[] = {integer("axis")};
@@ -387,4 +387,4 @@ ROW(Tile,      1,      1,  tile_attrs,      infer_tile,      no_flops, keeps_til
 ROW(Slice,     1,      1,  slice_attrs,     infer_slice,     no_flops, keeps_slice,     slice_piece,     back_slice,     takes_out)
 // clang-format on
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

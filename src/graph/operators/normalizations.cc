@@ -3,7 +3,7 @@
 
 #include "graph/operators/rules.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 constexpr AttrSpec batch_norm_attrs[] = {real("epsilon", 1e-5)};
@@ -154,4 +154,4 @@ ROW(Softmax,               1,      1, last_axis,           infer_axis,          
 ROW(LogSoftmax,            1,      1, last_axis,           infer_axis,          flops_softmax,    keeps_axis,       beside_axis,         by_result<Op::LogSoftmaxGradient>, none)
 // clang-format on
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

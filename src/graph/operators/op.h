@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 
 enum class Op : uint8_t {
 #define NLS_OPERATOR(name) name,
@@ -17,4 +17,4 @@ inline constexpr int op_count = 0
 #undef NLS_OPERATOR
     ;
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -5,7 +5,7 @@
 #include "base/text_reader.h"
 #include "graph/operators/rules.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 constexpr const Operator* table[] = {
@@ -65,4 +65,4 @@ Work work_of(const Graph& graph, const Node& node) {
   return work_of(node.op, node.attrs, node.epilogue, input_types(graph, node), outputs);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

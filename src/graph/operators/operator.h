@@ -15,7 +15,7 @@
 #include "graph/operators/op.h"
 #include "graph/operators/piece.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 
 class Backward;  // graph/differentiate/backward.h
 
@@ -81,4 +81,4 @@ Work work_of(const Graph& graph, const Node& node);
 // Types of the inputs of a node, in the form `infer` takes.
 std::vector<TensorType> input_types(const Graph& graph, const Node& node);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

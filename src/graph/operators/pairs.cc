@@ -3,7 +3,7 @@
 
 #include "graph/operators/rules.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 constexpr AttrSpec mod_attrs[] = {integer("fmod", 0)};
@@ -111,4 +111,4 @@ ROW(Mean,           1,      -1, no_attrs,    infer_variadic,  flops_sum,  keeps_
 ROW(Min,            1,      -1, no_attrs,    infer_variadic,  flops_sum,  keeps_broadcast, broadcast_piece, no_gradient, plain_in_onnx)
 // clang-format on
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

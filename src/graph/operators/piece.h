@@ -9,7 +9,7 @@
 
 #include "graph/graph.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 
 // Part of a value: [begin, end) along one axis, all of the others.
 struct Region {
@@ -37,4 +37,4 @@ struct PieceQuery {
 using SplitRule = bool (*)(const PieceQuery& query, NodePiece& piece);
 inline constexpr SplitRule no_split = nullptr;
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

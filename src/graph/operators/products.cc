@@ -6,7 +6,7 @@
 
 #include "graph/operators/rules.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 constexpr AttrSpec gemm_attrs[] = {real("alpha", 1.0), real("beta", 1.0), integer("transA", 0), integer("transB", 0)};
@@ -283,4 +283,4 @@ ROW(Einsum,   1,      -1, einsum_attrs, infer_einsum, flops_einsum, keeps_einsum
 ROW(Det,      1,      1,  no_attrs,     infer_det,    flops_det,    keeps_det,    no_split,     no_gradient, plain_in_onnx)
 // clang-format on
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

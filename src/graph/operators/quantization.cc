@@ -5,7 +5,7 @@
 
 #include "graph/operators/rules.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 // ---- types
@@ -77,4 +77,4 @@ ROW(QuantizeLinear,   3,      3, axis_1,     infer_quantize,   flops_quantize,  
 ROW(DequantizeLinear, 2,      3, axis_1,     infer_dequantize, flops_dequantize, keeps_quantize, quantize_piece, no_gradient, stays_f32)
 // clang-format on
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -3,7 +3,7 @@
 
 #include "graph/operators/rules.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 constexpr AttrSpec recurrent_attrs[] = {text("direction", "forward")};
@@ -85,4 +85,4 @@ ROW(GRU,      4,      5, gru_attrs,       infer_gru,  flops_gru,  keeps_recurren
 ROW(RNN,      4,      5, recurrent_attrs, infer_rnn,  flops_rnn,  keeps_recurrent, no_split, no_gradient, has_kernels)
 // clang-format on
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

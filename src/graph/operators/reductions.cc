@@ -6,7 +6,7 @@
 
 #include "graph/operators/rules.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 constexpr AttrSpec reduce_attrs[] = {integers("axes"), integer("keepdims", 1)};
@@ -146,4 +146,4 @@ ROW(CumSum,          1,      1, cumsum_attrs, infer_cumsum,     flops_each,     
 ROW(TopK,            1,      1, top_k_attrs,  infer_top_k,      flops_top_k,           keeps_axis,   no_split,           no_gradient,      none)
 // clang-format on
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

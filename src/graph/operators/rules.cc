@@ -6,7 +6,7 @@
 
 #include "base/limits.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 
 Status check_form(const Operator& row, Types inputs, const Attrs& attrs) {
   const auto given = static_cast<int>(inputs.size());
@@ -205,4 +205,4 @@ Shape all_but_channels(const Shape& shape) {
   return axes;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

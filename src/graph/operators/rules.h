@@ -7,7 +7,7 @@
 #include "graph/operators/operator.h"
 #include "graph/operators/shapes.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 
 namespace rows {
 #define NLS_OPERATOR(name) extern const Operator name;
@@ -111,4 +111,4 @@ Inferred checked(Types inputs, const Attrs& attrs) {
   return rule(inputs, attrs);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -6,7 +6,7 @@
 
 #include "graph/operators/operator.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 
 // -1 is the last axis. Error: outside.
 Result<size_t> axis_of(int64_t axis, size_t rank);
@@ -36,4 +36,4 @@ inline double taps_of(const TensorType& weights) {  // of one output channel's w
   return static_cast<double>(element_count(Shape(weights.shape.begin() + 1, weights.shape.end())));
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

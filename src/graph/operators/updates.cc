@@ -3,7 +3,7 @@
 
 #include "graph/operators/rules.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 constexpr AttrSpec sgd_attrs[] = {real("learning_rate")};
@@ -43,4 +43,4 @@ ROW(MomentumUpdate,   3, 3,  momentum_attrs, infer_update,      flops_momentum, 
 ROW(AdamUpdate,       5, 5,  adam_attrs,     infer_adam_update, flops_adam,     keeps_none, no_split, no_gradient, has_kernels | not_in_onnx)
 // clang-format on
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -6,7 +6,7 @@
 
 #include "graph/operators/rules.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 // Of x[batch, channels, …].
@@ -412,4 +412,4 @@ ROW(MaxPoolIndices,    1,      1, pool_indices_attrs,   infer_max_pool_indices, 
 ROW(MaxUnpool,         2,      2, shape_attrs  ,        infer_max_unpool,       no_flops,             keeps_none,  no_split,              no_gradient,              none)
 // clang-format on
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

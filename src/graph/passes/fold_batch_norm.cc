@@ -1,7 +1,7 @@
 #include "graph/passes/pass_list.h"
 #include "graph/passes/rewrite.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 // A factor for each output channel goes into the rows of a weight, or into its second axis.
@@ -77,4 +77,4 @@ Result<Graph> fold_batch_norm(const Graph& graph, WeightStore& weights) {
   return compacted(out, removed);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -4,7 +4,7 @@
 #include "graph/passes/pass_list.h"
 #include "graph/passes/rewrite.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 // The Conv alone reads the norm; all parameters are constants.
@@ -68,4 +68,4 @@ Result<Graph> fold_batch_norm_ahead(const Graph& graph, WeightStore& weights) {
   return compacted(out, removed);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -1,7 +1,7 @@
 #include "graph/passes/pass_list.h"
 #include "graph/passes/rewrite.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 
 // What else a file computes of constants is folded at import; an operator imported as several leaves reshapes of its
 // parameters. A constant that others read too stays, so that it is not held twice.
@@ -25,4 +25,4 @@ Result<Graph> fold_constant_views(const Graph& graph, WeightStore&) {
   return compacted(out, removed);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -3,7 +3,7 @@
 #include "graph/passes/pass_list.h"
 #include "graph/passes/rewrite.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 // The axis of its result that a bias of the operator has a value for each index of; none: it takes no bias now.
@@ -70,4 +70,4 @@ Result<Graph> fuse_bias(const Graph& graph, WeightStore&) {
   return compacted(out, removed);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

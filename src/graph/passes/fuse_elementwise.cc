@@ -1,7 +1,7 @@
 #include "graph/passes/pass_list.h"
 #include "graph/passes/rewrite.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 // The later of the node's operands that an earlier node could make with this step behind it; -1: none.
@@ -55,4 +55,4 @@ Result<Graph> fuse_elementwise(const Graph& graph, WeightStore&) {
   return compacted(out, removed);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

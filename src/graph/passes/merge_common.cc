@@ -6,7 +6,7 @@
 #include "graph/passes/pass_list.h"
 #include "graph/passes/rewrite.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 // Constants are what their bytes are, under whatever name.
@@ -46,4 +46,4 @@ Result<Graph> merge_common(const Graph& graph, WeightStore&) {
   return compacted(out, removed);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

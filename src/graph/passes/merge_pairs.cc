@@ -3,7 +3,7 @@
 #include "graph/passes/pass_list.h"
 #include "graph/passes/rewrite.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 bool reshapes(Op op) { return op == Op::Reshape || op == Op::Flatten; }
@@ -73,4 +73,4 @@ Result<Graph> merge_pairs(const Graph& graph, WeightStore& weights) {
   return remove_dead(compacted(out, removed), weights);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

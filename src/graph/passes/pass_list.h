@@ -4,7 +4,7 @@
 #include "graph/operators/operator.h"
 #include "graph/passes/passes.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 
 Result<Graph> remove_identity(const Graph& graph, WeightStore& weights);
 Result<Graph> fold_constant_views(const Graph& graph, WeightStore& weights);
@@ -21,4 +21,4 @@ Result<Graph> fuse_bias(const Graph& graph, WeightStore& weights);
 Result<Graph> fuse_elementwise(const Graph& graph, WeightStore& weights);
 Result<Graph> remove_dead(const Graph& graph, WeightStore& weights);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

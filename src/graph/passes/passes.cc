@@ -8,7 +8,7 @@
 #include "base/text_reader.h"
 #include "graph/passes/pass_list.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 constexpr Pass list[] = {
@@ -167,4 +167,4 @@ Result<Graph> with_batch(const Graph& graph, int64_t batch) {
   return out;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -8,7 +8,7 @@
 #include "graph/graph.h"
 #include "graph/weights.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 
 enum class Purpose : uint8_t { inference, training };
 
@@ -41,4 +41,4 @@ Result<Graph> with_batch(const Graph& graph, int64_t batch);
 // samples.
 Result<std::vector<bool>> batched_values(const Graph& graph);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

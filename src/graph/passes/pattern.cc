@@ -5,7 +5,7 @@
 #include "graph/elements.h"
 #include "graph/passes/rewrite.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 
 Pattern::Pattern(const Graph& graph, const WeightStore& weights)
     : graph_(graph), weights_(weights), uses_(use_counts(graph)), readers_(graph.values.size()) {
@@ -55,4 +55,4 @@ bool Recognized::replace(const Node& last, Node by, const std::vector<const Node
 
 Graph Recognized::done() const { return compacted(out_, removed_); }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -11,7 +11,7 @@
 #include "graph/operators/operator.h"
 #include "graph/weights.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 
 // Both must outlive it and stay as they are.
 class Pattern {
@@ -53,4 +53,4 @@ class Recognized {
   std::vector<bool> removed_;
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -11,7 +11,7 @@
 #include "graph/operators/operator.h"
 #include "graph/passes/rewrite.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 constexpr std::array<std::string_view, 2> words = {"float16", "bfloat16"};
@@ -163,4 +163,4 @@ Result<DType> parse_precision(std::string_view word) {
   return invalid_input(fmt::format("unknown precision \"{}\"; it is {}", word, fmt::join(words, " or ")));
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

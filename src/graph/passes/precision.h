@@ -12,7 +12,7 @@
 #include "graph/graph.h"
 #include "graph/weights.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 
 // f16 or bf16. Weights become recipes (Derivation::to_f16): nothing is converted until they are read. In float32 stay
 // operators whose operands are positions or scales, and what is computed from integers alone; precision.cc says which
@@ -26,4 +26,4 @@ DType coarsest_type(const Graph& graph);  // of its values
 std::span<const std::string_view> precision_words();   // "float16", "bfloat16"
 Result<DType> parse_precision(std::string_view word);  // error: it has those there are
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

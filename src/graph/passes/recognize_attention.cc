@@ -13,7 +13,7 @@
 #include "graph/passes/pattern.h"
 #include "graph/passes/rewrite.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 using Ints = std::vector<int64_t>;
@@ -352,4 +352,4 @@ Result<Graph> recognize_attention(const Graph& graph, WeightStore& weights) {
   return any ? out.done() : graph;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -4,7 +4,7 @@
 #include "graph/passes/pass_list.h"
 #include "graph/passes/pattern.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 using Parts = std::vector<const Node*>;
@@ -147,4 +147,4 @@ Result<Graph> recognize_gelu(const Graph& graph, WeightStore& weights) {
   return out.done();
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -5,7 +5,7 @@
 #include "graph/passes/pattern.h"
 #include "graph/passes/rewrite.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 using Parts = std::vector<const Node*>;
@@ -161,4 +161,4 @@ Result<Graph> recognize_layer_norm(const Graph& graph, WeightStore& weights) {
   return out.done();
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -1,7 +1,7 @@
 #include "graph/passes/pass_list.h"
 #include "graph/passes/pattern.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 // Along one axis that stays with extent 1.
@@ -39,4 +39,4 @@ Result<Graph> recognize_softmax(const Graph& graph, WeightStore& weights) {
   return out.done();
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

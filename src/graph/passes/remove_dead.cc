@@ -1,7 +1,7 @@
 #include "graph/passes/pass_list.h"
 #include "graph/passes/rewrite.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 
 // Nodes from which no output can be reached, backwards in one sweep.
 Result<Graph> remove_dead(const Graph& graph, WeightStore&) {
@@ -17,4 +17,4 @@ Result<Graph> remove_dead(const Graph& graph, WeightStore&) {
   return compacted(graph, removed);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -3,7 +3,7 @@
 #include "graph/passes/pass_list.h"
 #include "graph/passes/rewrite.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 bool all_are(const std::vector<int64_t>& list, int64_t value) {
@@ -63,4 +63,4 @@ Result<Graph> remove_identity(const Graph& graph, WeightStore&) {
   return compacted(out, removed);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 
 std::vector<int> use_counts(const Graph& graph) {
   std::vector<int> uses(graph.values.size(), 0);
@@ -79,4 +79,4 @@ Graph compacted(const Graph& graph, const std::vector<bool>& removed) {
   return out;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

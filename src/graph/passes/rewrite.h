@@ -6,7 +6,7 @@
 
 #include "graph/graph.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 
 // How often each value is read by nodes, plus once for each time it is an output of the graph.
 std::vector<int> use_counts(const Graph& graph);
@@ -29,4 +29,4 @@ void redirect(Graph& graph, ValueId from, ValueId to);
 // the text form: inputs, then for each node the weights it is the first to read, then its outputs.
 Graph compacted(const Graph& graph, const std::vector<bool>& removed);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

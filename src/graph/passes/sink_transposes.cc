@@ -4,7 +4,7 @@
 #include "graph/passes/pass_list.h"
 #include "graph/passes/rewrite.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 const std::vector<int64_t>& perm_of(const Node& transpose) { return attr_ints(transpose.attrs, "perm"); }
@@ -140,4 +140,4 @@ Result<Graph> sink_transposes(const Graph& graph, WeightStore& weights) {
   return out;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -6,7 +6,7 @@
 
 #include "graph/reference/array.h"
 
-namespace nlsplit::reference {
+namespace nlsplit::inline graph::reference {
 namespace {
 
 // Of what is reduced to one element, in order.
@@ -214,4 +214,4 @@ NLS_REFERENCE(LogSoftmax, softmax(op, attrs, *in[0], out))
 NLS_REFERENCE(TopK, top_k(attrs, *in[0], out, outputs[1]))
 // clang-format on
 
-}  // namespace nlsplit::reference
+}  // namespace nlsplit::inline graph::reference

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstring>
 
-namespace nlsplit::reference {
+namespace nlsplit::inline graph::reference {
 
 void Array::set(int64_t i, double value) {
   const auto at = static_cast<size_t>(i);
@@ -81,4 +81,4 @@ void walk(const Shape& shape, const std::vector<int64_t>& strides,
   for_each_index(shape, [&](const Shape& index) { visit(at++, offset_of(index, strides)); });
 }
 
-}  // namespace nlsplit::reference
+}  // namespace nlsplit::inline graph::reference

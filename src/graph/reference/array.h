@@ -4,7 +4,7 @@
 #include "graph/elements.h"
 #include "graph/reference/loops.h"
 
-namespace nlsplit::reference {
+namespace nlsplit::inline graph::reference {
 
 struct Array {
   TensorType type;
@@ -131,4 +131,4 @@ bool evaluate_as(const Attrs& attrs, const Arrays& in, std::vector<Array>& outpu
 
 bool general(Op op, const Attrs& attrs, const Arrays& in, std::vector<Array>& outputs);
 
-}  // namespace nlsplit::reference
+}  // namespace nlsplit::inline graph::reference

@@ -5,7 +5,7 @@
 
 #include "graph/reference/loops.h"
 
-namespace nlsplit::reference {
+namespace nlsplit::inline graph::reference {
 
 void attention(const Attrs& attrs, const Inputs& inputs, Tensor& out) {
   const Tensor &q = *inputs[0], &k = *inputs[1], &v = *inputs[2];
@@ -48,4 +48,4 @@ void attention(const Attrs& attrs, const Inputs& inputs, Tensor& out) {
   });
 }
 
-}  // namespace nlsplit::reference
+}  // namespace nlsplit::inline graph::reference

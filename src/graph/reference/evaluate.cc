@@ -9,7 +9,7 @@
 
 #include "graph/reference/array.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace reference {
 
 #define NLS_REFERENCE_AS_F32(name)                                               \
@@ -239,4 +239,4 @@ Result<std::vector<Tensor>> evaluate(const Graph& graph, const WeightStore& weig
   return outputs;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -12,7 +12,7 @@
 #include "graph/operators/operator.h"
 #include "graph/weights.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 
 struct Tensor {
   TensorType type;
@@ -50,4 +50,4 @@ std::vector<Tensor> evaluate_op(Op op, const Attrs& attrs, std::span<const Epilo
 // not fit, a weight that is not in the store.
 Result<std::vector<Tensor>> evaluate(const Graph& graph, const WeightStore& weights, const std::vector<Tensor>& inputs);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

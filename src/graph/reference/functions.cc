@@ -6,7 +6,7 @@
 
 #include "graph/reference/array.h"
 
-namespace nlsplit::reference {
+namespace nlsplit::inline graph::reference {
 namespace {
 
 double softplus(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); }
@@ -422,4 +422,4 @@ NLS_REFERENCE(IsInf, unary_function(op, attrs, *in[0], out))
 NLS_REFERENCE(Cast, cast(*in[0], out))
 // clang-format on
 
-}  // namespace nlsplit::reference
+}  // namespace nlsplit::inline graph::reference

@@ -1,7 +1,7 @@
 // Any operator on any type of elements.
 #include "graph/reference/array.h"
 
-namespace nlsplit::reference {
+namespace nlsplit::inline graph::reference {
 
 // clang-format off
 NLS_REFERENCE(Reshape, out.reals = in[0]->reals, out.wholes = in[0]->wholes)
@@ -19,4 +19,4 @@ bool general(Op op, const Attrs& attrs, const Arrays& in, std::vector<Array>& ou
   return functions[static_cast<size_t>(op)](attrs, in, outputs);
 }
 
-}  // namespace nlsplit::reference
+}  // namespace nlsplit::inline graph::reference

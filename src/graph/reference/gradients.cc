@@ -7,7 +7,7 @@
 #include "graph/operators/shapes.h"
 #include "graph/reference/array.h"
 
-namespace nlsplit::reference {
+namespace nlsplit::inline graph::reference {
 namespace {
 
 // f'(v), v being the result or the operand as the operator has it.
@@ -210,4 +210,4 @@ NLS_REFERENCE(SoftmaxCrossEntropy, cross_entropy(in, out))
 NLS_REFERENCE(SoftmaxCrossEntropyGradient, cross_entropy_gradient(in, out))
 // clang-format on
 
-}  // namespace nlsplit::reference
+}  // namespace nlsplit::inline graph::reference

@@ -6,7 +6,7 @@
 
 #include "graph/reference/loops.h"
 
-namespace nlsplit::reference {
+namespace nlsplit::inline graph::reference {
 
 std::vector<int64_t> strides_of(const Shape& shape) {
   std::vector<int64_t> strides(shape.size(), 1);
@@ -66,11 +66,11 @@ void parallel_for(int64_t count, const std::function<void(int64_t)>& work) {
 
 bool set_one_thread(bool value) { return std::exchange(one_thread, value); }
 
-}  // namespace nlsplit::reference
+}  // namespace nlsplit::inline graph::reference
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 
 OneThread::OneThread() : before_(reference::set_one_thread(true)) {}
 OneThread::~OneThread() { reference::set_one_thread(before_); }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -5,7 +5,7 @@
 #include "graph/operators/shapes.h"
 #include "graph/reference/array.h"
 
-namespace nlsplit::reference {
+namespace nlsplit::inline graph::reference {
 namespace {
 
 size_t place(int64_t axis, size_t rank) {
@@ -218,4 +218,4 @@ NLS_REFERENCE(OneHot, one_hot(attrs, in, out))
 NLS_REFERENCE(ReverseSequence, reverse_sequence(attrs, in, out))
 // clang-format on
 
-}  // namespace nlsplit::reference
+}  // namespace nlsplit::inline graph::reference

@@ -6,7 +6,7 @@
 
 #include "graph/reference/evaluate.h"
 
-namespace nlsplit::reference {
+namespace nlsplit::inline graph::reference {
 
 using Inputs = std::vector<const Tensor*>;
 
@@ -42,4 +42,4 @@ int64_t offset_of(const Shape& index, const std::vector<int64_t>& strides);
 void parallel_for(int64_t count, const std::function<void(int64_t)>& work);
 bool set_one_thread(bool value);  // of this thread alone: no others; what it was
 
-}  // namespace nlsplit::reference
+}  // namespace nlsplit::inline graph::reference

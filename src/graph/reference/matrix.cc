@@ -1,7 +1,7 @@
 // Products of matrices of f32.
 #include "graph/reference/loops.h"
 
-namespace nlsplit::reference {
+namespace nlsplit::inline graph::reference {
 
 void gemm(const Attrs& attrs, const Inputs& inputs, Tensor& out) {
   const double alpha = attr_float(attrs, "alpha"), beta = attr_float(attrs, "beta");
@@ -58,4 +58,4 @@ void matmul(const Inputs& inputs, Tensor& out) {
   });
 }
 
-}  // namespace nlsplit::reference
+}  // namespace nlsplit::inline graph::reference

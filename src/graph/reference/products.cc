@@ -7,7 +7,7 @@
 #include "graph/operators/shapes.h"
 #include "graph/reference/array.h"
 
-namespace nlsplit::reference {
+namespace nlsplit::inline graph::reference {
 namespace {
 
 // Sums in double, or for integers in 64 bits.
@@ -212,4 +212,4 @@ NLS_REFERENCE(Einsum, einsum(attrs, in, out))
 NLS_REFERENCE(Det, det(*in[0], out))
 // clang-format on
 
-}  // namespace nlsplit::reference
+}  // namespace nlsplit::inline graph::reference

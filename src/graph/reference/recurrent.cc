@@ -4,7 +4,7 @@
 
 #include "graph/reference/loops.h"
 
-namespace nlsplit::reference {
+namespace nlsplit::inline graph::reference {
 namespace {
 
 using Numbers = std::vector<double>;
@@ -108,4 +108,4 @@ void rnn(const Attrs& attrs, const Inputs& inputs, std::vector<Tensor>& outputs)
   });
 }
 
-}  // namespace nlsplit::reference
+}  // namespace nlsplit::inline graph::reference

@@ -7,7 +7,7 @@
 #include "graph/operators/shapes.h"
 #include "graph/reference/array.h"
 
-namespace nlsplit::reference {
+namespace nlsplit::inline graph::reference {
 namespace {
 
 struct Tap {
@@ -318,4 +318,4 @@ NLS_REFERENCE(RoiAlign, roi_align(attrs, in, out))
 NLS_REFERENCE(GridSample, grid_sample(attrs, in, out))
 // clang-format on
 
-}  // namespace nlsplit::reference
+}  // namespace nlsplit::inline graph::reference

@@ -5,7 +5,7 @@
 
 #include "graph/reference/loops.h"
 
-namespace nlsplit::reference {
+namespace nlsplit::inline graph::reference {
 namespace {
 
 struct Image {
@@ -255,4 +255,4 @@ void lrn(const Attrs& attrs, const Inputs& inputs, Tensor& out) {
   });
 }
 
-}  // namespace nlsplit::reference
+}  // namespace nlsplit::inline graph::reference

@@ -3,7 +3,7 @@
 
 #include "graph/reference/array.h"
 
-namespace nlsplit::reference {
+namespace nlsplit::inline graph::reference {
 
 void sgd_update(const Attrs& attrs, const Arrays& in, Array& w) {
   const double rate = attr_float(attrs, "learning_rate");
@@ -39,4 +39,4 @@ NLS_REFERENCE(MomentumUpdate, momentum_update(attrs, in, out, outputs[1]))
 NLS_REFERENCE(AdamUpdate, adam_update(attrs, in, outputs))
 // clang-format on
 
-}  // namespace nlsplit::reference
+}  // namespace nlsplit::inline graph::reference

@@ -8,7 +8,7 @@
 
 #include "graph/operators/shapes.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 using reference::Array;
@@ -117,4 +117,4 @@ Result<std::vector<Array>> evaluate_wide(const Graph& graph, const WeightStore& 
   return answers;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

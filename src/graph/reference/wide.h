@@ -6,7 +6,7 @@
 
 #include "graph/reference/array.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 
 // The values of `wanted`, every f32 value of the graph taken as f64. `values`: inputs, and weights instead of the
 // store's. Errors: an input that is missing, a weight that is not in the store, an operator that has no such loops
@@ -15,4 +15,4 @@ Result<std::vector<reference::Array>> evaluate_wide(const Graph& graph, const We
                                                     const std::map<ValueId, reference::Array>& values,
                                                     const std::vector<ValueId>& wanted);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -5,7 +5,7 @@
 
 #include "graph/reference/array.h"
 
-namespace nlsplit::reference {
+namespace nlsplit::inline graph::reference {
 namespace {
 
 struct WindowOfAnyAxes {
@@ -225,4 +225,4 @@ NLS_REFERENCE(AveragePoolGradient, pool_gradient(op, attrs, in, out))
 NLS_REFERENCE(MaxUnpool, max_unpool(in, out))
 // clang-format on
 
-}  // namespace nlsplit::reference
+}  // namespace nlsplit::inline graph::reference

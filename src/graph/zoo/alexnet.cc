@@ -4,7 +4,7 @@
 #include "graph/zoo/families.h"
 #include "graph/zoo/net.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 
 Model build_alexnet(uint64_t seed) {
   ZooNet net("alexnet", seed);
@@ -30,4 +30,4 @@ Model build_alexnet(uint64_t seed) {
   return std::move(net).finish(x);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -3,7 +3,7 @@
 #include "graph/zoo/families.h"
 #include "graph/zoo/transformer.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 constexpr double bert_epsilon = 1e-12;
@@ -45,4 +45,4 @@ Model build_bert(const BertSizes& sizes, uint64_t seed) {
   return std::move(net).finish(std::vector<ValueId>{x, pooled});
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

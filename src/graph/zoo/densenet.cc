@@ -5,7 +5,7 @@
 #include "graph/zoo/families.h"
 #include "graph/zoo/net.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 constexpr int64_t growth = 32, between = 4 * growth;
@@ -51,4 +51,4 @@ Model build_densenet121(uint64_t seed, int64_t image) {
   return std::move(net).finish(x);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

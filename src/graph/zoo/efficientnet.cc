@@ -6,7 +6,7 @@
 #include "graph/zoo/families.h"
 #include "graph/zoo/net.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 // Of a normal x: E[(x sigmoid(x))^2] is 0.36 where E[relu(x)^2] is 0.5.
@@ -83,4 +83,4 @@ Model build_efficientnet_b0(uint64_t seed, int64_t image) {
   return std::move(net).finish(x);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -5,7 +5,7 @@
 
 #include "graph/weights.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 
 Model build_simple_cnn(uint64_t seed);                              // 3x8x8; the hand-written three-machine example
 Model build_alexnet(uint64_t seed);                                 // 3x224x224
@@ -40,4 +40,4 @@ struct LlamaSizes {  // Llama 3 8B's; head width even, heads a multiple of kv_he
 };
 Model build_llama(const LlamaSizes& sizes, uint64_t seed);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -3,7 +3,7 @@
 #include "graph/zoo/families.h"
 #include "graph/zoo/transformer.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 constexpr double gpt2_epsilon = 1e-5;
@@ -41,4 +41,4 @@ Model build_gpt2(const GptSizes& sizes, uint64_t seed) {
   return std::move(net).finish(x);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

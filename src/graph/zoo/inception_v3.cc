@@ -5,7 +5,7 @@
 #include "graph/zoo/families.h"
 #include "graph/zoo/net.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 constexpr double inception_epsilon = 0.001;
@@ -116,4 +116,4 @@ Model build_inception_v3(uint64_t seed, int64_t image) {
   return std::move(net).finish(x);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

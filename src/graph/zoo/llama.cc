@@ -4,7 +4,7 @@
 #include "graph/zoo/families.h"
 #include "graph/zoo/transformer.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 constexpr double llama_epsilon = 1e-5;
@@ -43,4 +43,4 @@ Model build_llama(const LlamaSizes& sizes, uint64_t seed) {
   return std::move(net).finish(x);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -4,7 +4,7 @@
 #include "graph/zoo/families.h"
 #include "graph/zoo/net.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 // Conv, BatchNormalization and ReLU6 are 0, 1, 2 of the module they are in.
@@ -57,4 +57,4 @@ Model build_mobilenet_v2(uint64_t seed, int64_t image) {
   return std::move(net).finish(x);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

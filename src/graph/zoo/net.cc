@@ -4,7 +4,7 @@
 
 #include "base/hash.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 // Of the values that every layer adds or subtracts: visible in the output, small beside the activations.
@@ -133,4 +133,4 @@ Model ZooNet::finish(const std::vector<ValueId>& outputs) && {
   return {std::move(builder_).finish(), std::move(weights_)};
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -13,7 +13,7 @@
 #include "graph/builder.h"
 #include "graph/weights.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 
 // Of the last normalisation of an inverted residual block (Sandler et al., MobileNetV2, CVPR 2018) whose input is
 // added.
@@ -74,4 +74,4 @@ class ZooNet {
   uint64_t seed_;
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

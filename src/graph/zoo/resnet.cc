@@ -5,7 +5,7 @@
 #include "graph/zoo/families.h"
 #include "graph/zoo/net.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 constexpr float residual_scale = 0.25f;  // of the last normalisation before a residual sum
@@ -71,4 +71,4 @@ Model build_resnet(int depth, uint64_t seed, int64_t image) {
   return std::move(net).finish(x);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -2,7 +2,7 @@
 #include "graph/zoo/families.h"
 #include "graph/zoo/net.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 
 Model build_simple_cnn(uint64_t seed) {
   ZooNet net("simple_cnn", seed);
@@ -18,4 +18,4 @@ Model build_simple_cnn(uint64_t seed) {
   return std::move(net).finish(x);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <numbers>
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 constexpr double masked_score = -1e9;  // added to a score: nothing is left of its exponential
@@ -130,4 +130,4 @@ ValueId embed(ZooNet& net, const std::string& name, ValueId tokens, int64_t coun
 
 double branch_gain(int64_t layers) { return 1 / std::sqrt(2 * static_cast<double>(layers)); }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

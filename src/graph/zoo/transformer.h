@@ -7,7 +7,7 @@
 
 #include "graph/zoo/net.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 
 struct ProjectionSpec {
   int64_t features;  // out
@@ -47,4 +47,4 @@ ValueId embed(ZooNet& net, const std::string& name, ValueId tokens, int64_t coun
 // GPT-2 (Radford et al., "Language models are unsupervised multitask learners", 2019, section 2.3).
 double branch_gain(int64_t layers);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

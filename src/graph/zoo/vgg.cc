@@ -5,7 +5,7 @@
 #include "graph/zoo/families.h"
 #include "graph/zoo/net.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 
 Model build_vgg(int depth, uint64_t seed) {
   CHECK(depth == 16 || depth == 19, "the depths the zoo offers");
@@ -35,4 +35,4 @@ Model build_vgg(int depth, uint64_t seed) {
   return std::move(net).finish(x);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -2,7 +2,7 @@
 #include "graph/zoo/families.h"
 #include "graph/zoo/transformer.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 constexpr double vit_epsilon = 1e-6;
@@ -54,4 +54,4 @@ Model build_vit(const VitSizes& sizes, uint64_t seed) {
   return std::move(net).finish(x);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

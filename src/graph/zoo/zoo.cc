@@ -11,7 +11,7 @@
 #include "base/text_reader.h"
 #include "graph/zoo/families.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 namespace {
 
 constexpr int64_t most = 1 << 24;  // of any value
@@ -235,4 +235,4 @@ int64_t parameter_count(const Model& model) {
   return count;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

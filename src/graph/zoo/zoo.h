@@ -13,7 +13,7 @@
 
 #include "graph/weights.h"
 
-namespace nlsplit {
+namespace nlsplit::inline graph {
 
 struct ZooParameter {
   std::string_view name;
@@ -40,4 +40,4 @@ Result<Model> zoo_model(std::string_view name, uint64_t seed = 1);
 // How many numbers training would change: not running statistics, nor constants of formulas, and a tied weight once.
 int64_t parameter_count(const Model& model);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline graph

@@ -4,7 +4,7 @@
 
 #include "report/table.h"
 
-namespace nlsplit {
+namespace nlsplit::inline reports {
 
 std::string baselines_text(const Ranking& ranking) {
   if (ranking.baselines.empty() || ranking.judged.empty()) return "";
@@ -38,4 +38,4 @@ std::string baselines_text(const Ranking& ranking) {
   return table.to_string() + missed + impossible;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline reports

@@ -5,8 +5,8 @@
 
 #include "ranking/ranking.h"
 
-namespace nlsplit {
+namespace nlsplit::inline reports {
 
 std::string baselines_text(const Ranking& ranking);  // empty if they were not asked for
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline reports

@@ -7,7 +7,7 @@
 
 #include "report/table.h"
 
-namespace nlsplit {
+namespace nlsplit::inline reports {
 namespace {
 
 // "12.3 ms (45 %)"
@@ -96,4 +96,4 @@ nlohmann::json links_json(const std::vector<LinkEstimate>& links) {
   return all;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline reports

@@ -7,7 +7,7 @@
 
 #include "ranking/ranking.h"
 
-namespace nlsplit {
+namespace nlsplit::inline reports {
 
 // A row for each device of the Program, endpoints too, with its parts of the makespan, its memory; then one for each
 // link that carries something.
@@ -22,4 +22,4 @@ std::string phases_text(const PhaseTimes& phases, double makespan_s);
 // [{"name", "bytes", "utilisation", "busy_share"}]
 nlohmann::json links_json(const std::vector<LinkEstimate>& links);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline reports

@@ -8,7 +8,7 @@
 #include "report/ranking/verdict_text.h"
 #include "report/table.h"
 
-namespace nlsplit {
+namespace nlsplit::inline reports {
 namespace {
 
 using nlohmann::json;
@@ -129,4 +129,4 @@ json check_json(const CheckedPlan& checked, const Scenario& scenario, const Grap
   return answer;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline reports

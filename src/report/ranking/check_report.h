@@ -6,7 +6,7 @@
 
 #include "ranking/own_plan.h"
 
-namespace nlsplit {
+namespace nlsplit::inline reports {
 
 // Of a plan that can be run: its speed, its place, what it is bound by, what the best one does better. Every line ends
 // in a newline.
@@ -16,4 +16,4 @@ std::string check_text(const CheckedPlan& checked);
 // "best"}
 nlohmann::json check_json(const CheckedPlan& checked, const Scenario& scenario, const Graph& graph);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline reports

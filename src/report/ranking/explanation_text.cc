@@ -9,7 +9,7 @@
 #include "report/ranking/verdict_text.h"
 #include "report/table.h"
 
-namespace nlsplit {
+namespace nlsplit::inline reports {
 namespace {
 
 constexpr size_t indent = 9;         // as in the verdict
@@ -151,4 +151,4 @@ std::string explanations_text(const Ranking& ranking, const Scenario& scenario) 
   return text;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline reports

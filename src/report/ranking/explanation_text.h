@@ -6,7 +6,7 @@
 
 #include "ranking/ranking.h"
 
-namespace nlsplit {
+namespace nlsplit::inline reports {
 
 // "Bound by stage 2 on B, 97 % busy; …", "It pays above 420 Mbit/s, …", "Plan 2 takes 1.8 % longer: …"
 std::vector<std::string> explanation_sentences(const Ranking& ranking, const Scenario& scenario,
@@ -17,4 +17,4 @@ std::string difference(const RankedPlan& a, const RankedPlan& b, const Cluster& 
 
 std::string explanations_text(const Ranking& ranking, const Scenario& scenario);  // empty if they were not asked for
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline reports

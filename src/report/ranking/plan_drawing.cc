@@ -9,7 +9,7 @@
 #include "report/html_text.h"
 #include "report/table.h"
 
-namespace nlsplit {
+namespace nlsplit::inline reports {
 namespace {
 
 constexpr double bar_columns = 64;                                        // of a drawing whose cells need no more
@@ -138,4 +138,4 @@ std::string plan_svg(const std::vector<DrawnStage>& stages) {
   return svg + "</svg>\n";
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline reports

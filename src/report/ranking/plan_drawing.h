@@ -13,7 +13,7 @@
 
 #include "ranking/ranking.h"
 
-namespace nlsplit {
+namespace nlsplit::inline reports {
 
 struct DrawnStage {
   double share = 0;                  // of the time of the whole network; all stages together 1
@@ -33,4 +33,4 @@ std::string plan_drawing(const std::string& head, size_t indent, const std::vect
 // An <svg> element; a device has the same colour in all plans of a page.
 std::string plan_svg(const std::vector<DrawnStage>& stages);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline reports

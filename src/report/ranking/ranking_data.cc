@@ -9,7 +9,7 @@
 #include "report/ranking/explanation_text.h"
 #include "report/ranking/ranking_report.h"
 
-namespace nlsplit {
+namespace nlsplit::inline reports {
 namespace {
 
 using nlohmann::json;
@@ -257,4 +257,4 @@ std::string ranking_csv(const Ranking& ranking) {
   return out;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline reports

@@ -11,7 +11,7 @@
 #include "report/ranking/verdict_text.h"
 #include "report/table.h"
 
-namespace nlsplit {
+namespace nlsplit::inline reports {
 namespace {
 
 constexpr std::string_view page_head = R"(<!doctype html>
@@ -107,4 +107,4 @@ std::string ranking_html(const Ranking& ranking, const Scenario& scenario) {
   return page + "</body></html>\n";
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline reports

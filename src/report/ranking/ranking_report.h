@@ -5,7 +5,7 @@
 
 #include "ranking/ranking.h"
 
-namespace nlsplit {
+namespace nlsplit::inline reports {
 
 // `scenario` is the path as the user gave it: the last line quotes it in a command.
 std::string ranking_text(const Ranking& ranking, const Scenario& scenario);
@@ -20,4 +20,4 @@ std::string ranking_csv(const Ranking& ranking);
 // One page without references to others: the table, and of each kept plan a drawing and what there is to say about it.
 std::string ranking_html(const Ranking& ranking, const Scenario& scenario);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline reports

@@ -11,7 +11,7 @@
 #include "report/ranking/verdict_text.h"
 #include "report/table.h"
 
-namespace nlsplit {
+namespace nlsplit::inline reports {
 namespace {
 
 constexpr size_t head_width = 9;     // of "verdict  "
@@ -310,4 +310,4 @@ std::string ranking_text(const Ranking& ranking, const Scenario& scenario) {
   return text + next_step(ranking, scenario);
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline reports

@@ -7,7 +7,7 @@
 
 #include "report/table.h"
 
-namespace nlsplit {
+namespace nlsplit::inline reports {
 namespace {
 
 constexpr double clearly = clearly_faster;
@@ -248,4 +248,4 @@ std::string verdict_text(const Ranking& ranking, const Scenario& scenario) {
   return text;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline reports

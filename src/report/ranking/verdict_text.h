@@ -5,7 +5,7 @@
 
 #include "ranking/ranking.h"
 
-namespace nlsplit {
+namespace nlsplit::inline reports {
 
 // "420 Mbit/s" if all links are alike, else "0.42 times today's bandwidth".
 std::string bandwidth_at(const Scenario& scenario, double factor);
@@ -16,4 +16,4 @@ std::string verdict_text(const Ranking& ranking, const Scenario& scenario);
 // What keeps plan `index` of the judged ones from being faster than it is: a device, a link, or waiting. One sentence.
 std::string bound_by_text(const Ranking& ranking, size_t index);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline reports

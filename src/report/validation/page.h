@@ -1,8 +1,8 @@
 #pragma once
 
-namespace nlsplit {
+namespace nlsplit::inline reports {
 
 // page.html, with @DATA@ where its data belong.
 extern const char* const validation_page;
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline reports

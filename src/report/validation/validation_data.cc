@@ -4,7 +4,7 @@
 
 #include "report/validation/validation_report.h"
 
-namespace nlsplit {
+namespace nlsplit::inline reports {
 
 using nlohmann::json;
 
@@ -83,4 +83,4 @@ std::string validation_json(const PlanSet& set, const std::vector<ValidatedPlan>
   return file.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline reports

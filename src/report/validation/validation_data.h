@@ -5,9 +5,9 @@
 
 #include "validate/results.h"
 
-namespace nlsplit {
+namespace nlsplit::inline reports {
 
 // What validation_json prints; with timelines, what the page draws.
 nlohmann::json validation_data(const PlanSet& set, const std::vector<ValidatedPlan>& plans, bool timelines);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline reports

@@ -4,7 +4,7 @@
 #include "report/validation/validation_data.h"
 #include "report/validation/validation_report.h"
 
-namespace nlsplit {
+namespace nlsplit::inline reports {
 namespace {
 
 // Within a script element "</" and "<!--" would end or change it.
@@ -25,4 +25,4 @@ std::string validation_html(const PlanSet& set, const std::vector<ValidatedPlan>
   return page.replace(page.find(mark), mark.size(), embedded(data));
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline reports

@@ -7,7 +7,7 @@
 #include "validate/recalibrate.h"
 #include "validate/results.h"
 
-namespace nlsplit {
+namespace nlsplit::inline reports {
 
 // recalibration: nullptr where none was asked for.
 std::string validation_text(const PlanSet& set, const std::vector<ValidatedPlan>& plans,
@@ -18,4 +18,4 @@ std::string validation_json(const PlanSet& set, const std::vector<ValidatedPlan>
 // One file without references to others: predicted against measured, and each plan's two Gantt charts on one axis.
 std::string validation_html(const PlanSet& set, const std::vector<ValidatedPlan>& plans);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline reports

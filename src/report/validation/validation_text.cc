@@ -6,7 +6,7 @@
 #include "report/table.h"
 #include "report/validation/validation_report.h"
 
-namespace nlsplit {
+namespace nlsplit::inline reports {
 namespace {
 
 std::string signed_percent(double part) { return fmt::format("{:+.1f} %", part * 100); }
@@ -107,4 +107,4 @@ std::string validation_text(const PlanSet& set, const std::vector<ValidatedPlan>
   return text;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline reports

@@ -16,7 +16,7 @@
 #include "sim/runner.h"
 #include "sim/simgrid/lone_flows.h"
 
-namespace nlsplit {
+namespace nlsplit::inline sim {
 namespace {
 
 namespace sg = simgrid::s4u;
@@ -340,4 +340,4 @@ Status run_engine(const TimedGraph& graph, const Cluster& cluster, Timing& timin
   }
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline sim

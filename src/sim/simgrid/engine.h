@@ -4,8 +4,8 @@
 #include "cost/cluster.h"
 #include "sim/timed_graph.h"
 
-namespace nlsplit {
+namespace nlsplit::inline sim {
 
 Status run_engine(const TimedGraph& graph, const Cluster& cluster, Timing& timing);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline sim

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace nlsplit {
+namespace nlsplit::inline sim {
 
 LoneFlows::LoneFlows(const TimedGraph& graph, const Cluster& cluster, const std::vector<LinkId>& unsteady)
     : graph_(graph), lanes_(cluster.links.size() * 2) {
@@ -47,4 +47,4 @@ void LoneFlows::end(uint32_t activity) {
   }
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline sim

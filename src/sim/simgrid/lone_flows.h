@@ -12,7 +12,7 @@
 #include "cost/cluster.h"
 #include "sim/timed_graph.h"
 
-namespace nlsplit {
+namespace nlsplit::inline sim {
 
 class LoneFlows {
  public:
@@ -40,4 +40,4 @@ class LoneFlows {
   std::vector<Lane> lanes_;
 };
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline sim

@@ -21,7 +21,7 @@
 #include "sim/simgrid/platform_answer.h"
 #include "sim/simgrid/platform_child.h"
 
-namespace nlsplit {
+namespace nlsplit::inline sim {
 namespace {
 
 constexpr size_t max_used_hosts = 1000;                          // a million routes
@@ -232,4 +232,4 @@ Result<Platform> read_routes(const std::string& path, const std::vector<std::str
 
 PlatformReader simgrid_platforms() { return {read_hosts, read_routes}; }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline sim

@@ -9,7 +9,7 @@
 
 #include "cost/platform.h"
 
-namespace nlsplit {
+namespace nlsplit::inline sim {
 
 // Reads in a child process: SimGrid aborts or crashes on many mistakes, and one process can read one platform. Errors
 // say what it said last, or between which hosts it found no route; also: a bandwidth, latency or speed that cannot be,
@@ -17,4 +17,4 @@ namespace nlsplit {
 // caller must have no threads.
 PlatformReader simgrid_platforms();
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline sim

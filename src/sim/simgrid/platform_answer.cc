@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-namespace nlsplit {
+namespace nlsplit::inline sim {
 namespace {
 
 class Writer {
@@ -126,4 +126,4 @@ Result<Platform> decode_platform(std::string_view bytes, size_t hosts) {
   return platform;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline sim

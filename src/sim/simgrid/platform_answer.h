@@ -7,7 +7,7 @@
 
 #include "cost/platform.h"
 
-namespace nlsplit {
+namespace nlsplit::inline sim {
 
 std::string encode(const std::vector<std::string>& names);
 std::string encode(const Platform& platform);
@@ -16,4 +16,4 @@ std::string encode(const Platform& platform);
 Result<std::vector<std::string>> decode_names(std::string_view bytes);
 Result<Platform> decode_platform(std::string_view bytes, size_t hosts);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline sim

@@ -11,7 +11,7 @@
 #include "cost/topology.h"
 #include "sim/simgrid/platform_answer.h"
 
-namespace nlsplit {
+namespace nlsplit::inline sim {
 namespace {
 
 namespace sg = simgrid::s4u;
@@ -146,4 +146,4 @@ Result<std::string> probe_platform(const std::string& path, const std::vector<st
   }
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline sim

@@ -6,7 +6,7 @@
 
 #include "base/result.h"
 
-namespace nlsplit {
+namespace nlsplit::inline sim {
 
 // Where the child is, in memory it shares with its parent: what died is then told.
 struct ProbeStage {
@@ -18,4 +18,4 @@ struct ProbeStage {
 Result<std::string> probe_platform(const std::string& path, const std::vector<std::string>& hosts, bool loops,
                                    ProbeStage& stage);
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline sim

@@ -21,7 +21,7 @@
 #include "base/cores.h"
 #include "sim/simgrid/engine.h"
 
-namespace nlsplit {
+namespace nlsplit::inline sim {
 namespace {
 
 enum class Outcome : uint32_t { none, finished, failed };
@@ -225,4 +225,4 @@ const Tier& simgrid_tier() {
   return tier;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline sim

@@ -10,7 +10,7 @@
 
 #include "sim/tier.h"
 
-namespace nlsplit {
+namespace nlsplit::inline sim {
 
 // Each graph in a child process of its own, with a fresh engine: SimGrid allows one engine a process and cannot undo
 // it, its fluid model's last bits depend on what ran before, and it aborts on trouble. So any cluster may follow any
@@ -20,4 +20,4 @@ namespace nlsplit {
 // died, or left activities over; the system gave no child or no memory.
 const Tier& simgrid_tier();
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline sim

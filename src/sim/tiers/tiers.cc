@@ -5,7 +5,7 @@
 #include "sim/fast.h"
 #include "sim/simgrid/simgrid_tier.h"
 
-namespace nlsplit {
+namespace nlsplit::inline sim {
 
 std::span<const Tier* const> all_tiers() {
   static const std::array<const Tier*, 2> tiers = {
@@ -28,4 +28,4 @@ const Tier* find_tier(std::string_view name) {
   return nullptr;
 }
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline sim

@@ -8,10 +8,10 @@
 
 #include "sim/tier.h"
 
-namespace nlsplit {
+namespace nlsplit::inline sim {
 
 std::span<const Tier* const> all_tiers();
 std::vector<std::string> tier_names();
 const Tier* find_tier(std::string_view name);  // nullptr: there is none of this name
 
-}  // namespace nlsplit
+}  // namespace nlsplit::inline sim
