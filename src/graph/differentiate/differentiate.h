@@ -27,10 +27,13 @@ struct Differentiated {
   std::vector<ValueId> gradients;  // [trained]
 };
 
+// Does this result of the node change when a float that it reads changes a little? Gradients stop where not.
+bool follows_its_inputs(const Node& node, const Value& output);
+
 // `loss`: a value of one element. `trained`: weights of the graph. Constants that the gradients need are added to
 // `weights`. `seed`: the gradient of the loss by itself: 1, or the share of a micro-batch. Errors: a loss of several
-// elements; a weight that the loss does not depend on; a node on the way whose operator has no known gradient, or not
-// by that operand (names the node).
+// elements; a weight that is not of floats; a weight that the loss does not depend on; a node on the way that is of a
+// training step itself, or has no gradient by that operand (names the node).
 Result<Differentiated> differentiate(const Graph& graph, ValueId loss, const std::vector<ValueId>& trained,
                                      WeightStore& weights, double seed = 1);
 

@@ -37,10 +37,10 @@ Flops flops_adam(Types, Types out, const Attrs&) { return flops((3 + 4 + 5) * co
 }  // namespace
 
 // clang-format off
-//  operator          inputs attributes      types              work            batch       split     gradient     traits
-ROW(SgdUpdate,        2, 2,  sgd_attrs,      infer_update,      flops_sgd,      keeps_none, no_split, no_gradient, has_kernels | not_in_onnx)
-ROW(MomentumUpdate,   3, 3,  momentum_attrs, infer_update,      flops_momentum, keeps_none, no_split, no_gradient, has_kernels | not_in_onnx)
-ROW(AdamUpdate,       5, 5,  adam_attrs,     infer_adam_update, flops_adam,     keeps_none, no_split, no_gradient, has_kernels | not_in_onnx)
+//  operator        inputs  attributes      types              work            batch       split     gradient   traits
+ROW(SgdUpdate,      2, 2,   sgd_attrs,      infer_update,      flops_sgd,      keeps_none, no_split, of_a_step, has_kernels | not_in_onnx)
+ROW(MomentumUpdate, 3, 3,   momentum_attrs, infer_update,      flops_momentum, keeps_none, no_split, of_a_step, has_kernels | not_in_onnx)
+ROW(AdamUpdate,     5, 5,   adam_attrs,     infer_adam_update, flops_adam,     keeps_none, no_split, of_a_step, has_kernels | not_in_onnx)
 // clang-format on
 
 }  // namespace nlsplit::inline graph

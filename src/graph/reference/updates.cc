@@ -4,6 +4,7 @@
 #include "graph/reference/array.h"
 
 namespace nlsplit::inline graph::reference {
+namespace {
 
 void sgd_update(const Attrs& attrs, const Arrays& in, Array& w) {
   const double rate = attr_float(attrs, "learning_rate");
@@ -32,6 +33,8 @@ void adam_update(const Attrs& attrs, const Arrays& in, std::vector<Array>& out) 
   }
   out[3].set(0, steps);
 }
+
+}  // namespace
 
 // clang-format off
 NLS_REFERENCE(SgdUpdate, sgd_update(attrs, in, out))
