@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "exec/run.h"
+#include "measure/child.h"
 #include "program/saved.h"
-#include "tools/nlbench_child.h"
 
 namespace nlsplit::inline tools {
 

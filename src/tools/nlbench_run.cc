@@ -12,15 +12,17 @@
 #include <optional>
 
 #include "base/file.h"
+#include "base/interrupts.h"
 #include "base/units.h"
 #include "exec/collectives.h"
 #include "exec/run_threads.h"
+#include "measure/launch.h"
 #include "program/text.h"
 #include "report/chrome_trace.h"
 #include "schedule/pipeline_csv.h"
 #include "tools/exit.h"
+#include "tools/launch_options.h"
 #include "tools/nlbench_commands.h"
-#include "tools/nlbench_launch.h"
 #include "tools/nlbench_report.h"
 #include "tools/terminal.h"
 

@@ -9,14 +9,15 @@
 #include <optional>
 
 #include "base/file.h"
+#include "base/interrupts.h"
 #include "exec/collectives.h"
 #include "exec/run_threads.h"
+#include "measure/launch.h"
 #include "report/table.h"
 #include "tools/exit.h"
+#include "tools/launch_options.h"
 #include "tools/nlbench_commands.h"
 #include "tools/nlbench_job.h"
-#include "tools/nlbench_launch.h"
-#include "tools/terminal.h"
 
 namespace nlsplit::inline tools {
 namespace {

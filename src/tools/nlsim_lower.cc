@@ -8,16 +8,19 @@
 #include "base/limits.h"
 #include "base/output_lock.h"
 #include "base/units.h"
+#include "planning/load.h"
+#include "planning/network_set.h"
+#include "planning/profile_sums.h"
+#include "planning/saved_form.h"
+#include "planning/validation_set.h"
 #include "program/saved.h"
 #include "program/text.h"
 #include "program/verify.h"
 #include "report/table.h"
 #include "tools/commands.h"
 #include "tools/exit.h"
-#include "tools/lowering.h"
-#include "tools/network_set.h"
-#include "tools/planning.h"
-#include "tools/profile_sums.h"
+#include "tools/rank_options.h"
+#include "tools/terminal.h"
 
 namespace nlsplit::inline tools {
 namespace {
@@ -33,7 +36,7 @@ struct LowerArguments {
 
 Result<SavedProgram> lower_chosen(Loaded& loaded, const LowerArguments& arguments) {
   if (is_scenario(arguments.what)) {
-    ASSIGN_OR_RETURN(const RankedPlan chosen, choose_plan(loaded, arguments.choice));
+    ASSIGN_OR_RETURN(const RankedPlan chosen, choose_plan_at_terminal(loaded, arguments.choice));
     ASSIGN_OR_RETURN(TimedPlan timed, time_plan(loaded.scenario, loaded.model.graph, chosen.plan));
     return saved_form(loaded, chosen.plan, std::move(timed));
   }
@@ -77,7 +80,7 @@ Result<Program> reordering_program(const Scenario& scenario, const KernelGraph& 
 Status print_passes(Loaded& loaded, const LowerArguments& arguments) {
   Plan plan;
   if (is_scenario(arguments.what)) {
-    ASSIGN_OR_RETURN(const RankedPlan chosen, choose_plan(loaded, arguments.choice));
+    ASSIGN_OR_RETURN(const RankedPlan chosen, choose_plan_at_terminal(loaded, arguments.choice));
     plan = chosen.plan;
   } else {
     plan.stages.push_back({0, loaded.model.graph.nodes.size(), {DeviceId(0)}});
@@ -247,7 +250,9 @@ Status lower_command(const LowerArguments& arguments) {
   }
   if (!arguments.validation.dir.empty()) {
     if (!is_scenario(arguments.what)) return invalid_input("--validation-set needs a scenario: it holds many plans");
-    return write_validation_set(loaded, arguments.validation);
+    const Status written = write_validation_set(loaded, arguments.validation, terminal_options());
+    clear_progress();
+    return written;
   }
   if (arguments.passes) return print_passes(loaded, arguments);
   ASSIGN_OR_RETURN(const SavedProgram saved, lower_chosen(loaded, arguments));

@@ -1,4 +1,4 @@
-#include "tools/nlbench_child_watch.h"
+#include "measure/child_watch.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-namespace nlsplit::inline tools {
+namespace nlsplit::inline measure {
 namespace {
 
 // A look that comes later was itself held up: the machine, or this process, had no time.
@@ -54,4 +54,4 @@ Status ChildWatch::look() {
   return ok_status();
 }
 
-}  // namespace nlsplit::inline tools
+}  // namespace nlsplit::inline measure

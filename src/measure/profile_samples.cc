@@ -1,4 +1,4 @@
-#include "tools/nlbench_profile_samples.h"
+#include "measure/profile_samples.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@
 #include "exec/run.h"
 #include "program/data_movement.h"
 
-namespace nlsplit::inline tools {
+namespace nlsplit::inline measure {
 namespace {
 
 // A kernel that seldom pays must be so much faster to be chosen: measurements of equals differ by less.
@@ -229,4 +229,4 @@ std::map<std::string, std::string> fastest_kernels(const std::vector<Measurable>
   return choices;
 }
 
-}  // namespace nlsplit::inline tools
+}  // namespace nlsplit::inline measure

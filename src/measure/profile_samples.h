@@ -13,7 +13,7 @@
 #include "program/dependencies.h"
 #include "program/program.h"
 
-namespace nlsplit::inline tools {
+namespace nlsplit::inline measure {
 
 inline constexpr double settled_uncertainty = 0.01;  // of a median: then more repeats tell little
 inline constexpr int least_repeats = 5;              // fewer have no quartiles worth the name
@@ -82,4 +82,4 @@ class Samples {
 // profile says of those. `usual_first`: of every Program, the usual one first.
 std::map<std::string, std::string> fastest_kernels(const std::vector<Measurable>& usual_first, const Profile& profile);
 
-}  // namespace nlsplit::inline tools
+}  // namespace nlsplit::inline measure

@@ -1,4 +1,4 @@
-#include "tools/network_set.h"
+#include "planning/network_set.h"
 
 #include <fmt/format.h>
 
@@ -11,7 +11,7 @@
 #include "program/verify.h"
 #include "validate/games.h"
 
-namespace nlsplit::inline tools {
+namespace nlsplit::inline planning {
 namespace {
 
 constexpr double long_s = 0.02;  // a message's time that is long beside the agreement on it
@@ -156,4 +156,4 @@ Status write_network_set(const Loaded& loaded, const std::string& dir, Bytes eag
   return NetworkSet(loaded, dir, eager_limit).write();
 }
 
-}  // namespace nlsplit::inline tools
+}  // namespace nlsplit::inline planning

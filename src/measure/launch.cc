@@ -1,8 +1,7 @@
-#include "tools/nlbench_launch.h"
+#include "measure/launch.h"
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <csignal>
 #include <random>
 #include <sstream>
@@ -10,7 +9,7 @@
 #include "base/child_process.h"
 #include "base/hash.h"
 
-namespace nlsplit::inline tools {
+namespace nlsplit::inline measure {
 namespace {
 
 std::vector<std::string> words_of(const std::string& text) {
@@ -29,30 +28,6 @@ std::string own_words(const std::string& said) {
 }
 
 }  // namespace
-
-void add_transport_option(CLI::App& command, const TransportKind*& transport) {
-  command
-      .add_option_function<std::string>(
-          "--transport", [&transport](const std::string& name) { transport = find_transport(name); },
-          about_transports())
-      ->type_name("NAME")
-      ->check(CLI::IsMember(transport_names()));
-}
-
-void add_launch_options(CLI::App& command, LaunchArguments& arguments) {
-  command
-      .add_option("--mpirun", arguments.mpirun,
-                  "What starts the ranks, with its options (default \"mpirun --oversubscribe\")")
-      ->envname("NLBENCH_MPIRUN");
-  command
-      .add_flag("--on-hosts", arguments.on_hosts,
-                "Start each device's rank on the host of that name (default: where mpirun likes)")
-      ->envname("NLBENCH_ON_HOSTS");
-  add_transport_option(command, arguments.transport);
-  command.add_option("--polling", arguments.polling, "As of nlbench run (default auto)")
-      ->check(CLI::IsMember({"auto", "spin", "sleep"}))
-      ->envname("NLBENCH_POLLING");
-}
 
 Status check(const LaunchArguments& arguments) {
   if (words_of(arguments.mpirun).empty()) return invalid_input("--mpirun is empty");
@@ -98,4 +73,4 @@ Error launch_error(const ChildEnd& end, const std::string& doing) {
   return end.code == exit_code(lost("")) || end.code > 128 ? lost(message) : failed(message);
 }
 
-}  // namespace nlsplit::inline tools
+}  // namespace nlsplit::inline measure

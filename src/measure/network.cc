@@ -1,4 +1,4 @@
-#include "tools/nlbench_games.h"
+#include "measure/network.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -6,11 +6,11 @@
 #include <algorithm>
 
 #include "base/file.h"
-#include "tools/terminal.h"
+#include "base/interrupts.h"
 #include "validate/results.h"
 #include "validate/statistics.h"
 
-namespace nlsplit::inline tools {
+namespace nlsplit::inline measure {
 
 Result<GameSet> make_games(const std::string& nlsim, const std::string& scenario, const std::string& folder,
                            Bytes eager_limit) {
@@ -94,4 +94,4 @@ Result<double> measure_slowed(const LaunchArguments& arguments, const std::strin
   return std::max(0.0, quantile(slowed, 0.5));
 }
 
-}  // namespace nlsplit::inline tools
+}  // namespace nlsplit::inline measure

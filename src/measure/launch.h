@@ -5,13 +5,9 @@
 #include <vector>
 
 #include "exec/transports/transports.h"
-#include "tools/nlbench_child.h"
+#include "measure/child.h"
 
-namespace CLI {
-class App;
-}
-
-namespace nlsplit::inline tools {
+namespace nlsplit::inline measure {
 
 // From an interrupt on: its ranks end within a second, mpirun itself takes 1.1 s (Open MPI 4.1).
 inline constexpr double mpirun_ends_within_s = 3;
@@ -22,12 +18,6 @@ struct LaunchArguments {
   bool on_hosts = false;
 };
 
-// The option --transport.
-void add_transport_option(CLI::App& command, const TransportKind*& transport);
-
-// Options --mpirun, --on-hosts, --transport, --polling. All but --transport also from the environment, NLBENCH_MPIRUN,
-// NLBENCH_ON_HOSTS and NLBENCH_POLLING, so that who sets up a cluster can say how to start ranks on it.
-void add_launch_options(CLI::App& command, LaunchArguments& arguments);
 Status check(const LaunchArguments& arguments);
 
 // `nlbench run DIR OPTIONS…` with a rank for each of `hosts`, in their order.
@@ -38,4 +28,4 @@ Result<ChildEnd> launch(const LaunchArguments& arguments, const std::string& dir
 // was, also if all that is known is that a signal ended one.
 Error launch_error(const ChildEnd& end, const std::string& doing = "");
 
-}  // namespace nlsplit::inline tools
+}  // namespace nlsplit::inline measure

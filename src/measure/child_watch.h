@@ -12,7 +12,7 @@
 
 #include "base/result.h"
 
-namespace nlsplit::inline tools {
+namespace nlsplit::inline measure {
 
 struct ChildLimits {
   double idle_s = 300;                     // without processor time, and without a byte read or written; 0: for ever
@@ -35,4 +35,4 @@ class ChildWatch {
   uint64_t bytes_ = 0;
 };
 
-}  // namespace nlsplit::inline tools
+}  // namespace nlsplit::inline measure

@@ -1,4 +1,4 @@
-#include "tools/profile_sums.h"
+#include "planning/profile_sums.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 
 #include "base/units.h"
 
-namespace nlsplit::inline tools {
+namespace nlsplit::inline planning {
 namespace {
 
 constexpr int64_t least_elements = 1 << 8, most_elements = 1 << 20, growth = 4;
@@ -53,4 +53,4 @@ Program sums_program(const std::string& model, const Device& device, const std::
   return program;
 }
 
-}  // namespace nlsplit::inline tools
+}  // namespace nlsplit::inline planning

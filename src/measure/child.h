@@ -9,9 +9,9 @@
 
 #include "base/descriptor.h"
 #include "base/result.h"
-#include "tools/nlbench_child_watch.h"
+#include "measure/child_watch.h"
 
-namespace nlsplit::inline tools {
+namespace nlsplit::inline measure {
 
 // A new folder under the system's place for temporary files; gone with this value. If the process is killed, the next
 // one that needs such a folder removes it: a lock on the folder says whether its owner lives.
@@ -64,4 +64,4 @@ std::string neighbour(const std::string& name);
 // own executable. Error: it cannot be started, or it failed (it has said why; the kind keeps its exit code).
 Status run_nlsim(const std::string& nlsim, const std::vector<std::string>& arguments, const ChildLimits& limits = {});
 
-}  // namespace nlsplit::inline tools
+}  // namespace nlsplit::inline measure

@@ -7,9 +7,9 @@
 #include "cost/cluster.h"
 #include "program/program.h"
 
-namespace nlsplit::inline tools {
+namespace nlsplit::inline planning {
 
 // Adds 2, 3, 4 or 8 slices of its input, of 256 to a million elements each. A profile is kept under the name `model`.
 Program sums_program(const std::string& model, const Device& device, const std::string& host);
 
-}  // namespace nlsplit::inline tools
+}  // namespace nlsplit::inline planning

@@ -1,4 +1,4 @@
-#include "tools/nlbench_child.h"
+#include "measure/child.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -19,9 +19,9 @@
 #include <utility>
 
 #include "base/child_process.h"
-#include "tools/terminal.h"
+#include "base/interrupts.h"
 
-namespace nlsplit::inline tools {
+namespace nlsplit::inline measure {
 namespace fs = std::filesystem;
 
 namespace {
@@ -254,4 +254,4 @@ Status run_nlsim(const std::string& nlsim, const std::vector<std::string>& argum
   return end->code == 2 ? invalid_input(why) : end->code == 3 ? lost(why) : failed(why);
 }
 
-}  // namespace nlsplit::inline tools
+}  // namespace nlsplit::inline measure

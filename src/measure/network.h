@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "tools/nlbench_launch.h"
+#include "measure/launch.h"
 #include "validate/ways.h"
 
-namespace nlsplit::inline tools {
+namespace nlsplit::inline measure {
 
 // The games of a scenario, saved in a new folder by nlsim (its path, or empty: beside us). Error: no two devices
 // exchange messages.
@@ -38,4 +38,4 @@ Result<Seconds> measure_answer_wait(const LaunchArguments& arguments, const std:
 Result<double> measure_slowed(const LaunchArguments& arguments, const std::string& set, const MessageGame& game,
                               const MessageCost& alone);
 
-}  // namespace nlsplit::inline tools
+}  // namespace nlsplit::inline measure

@@ -1,4 +1,4 @@
-#include "tools/planning.h"
+#include "planning/load.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -7,9 +7,8 @@
 #include "kernels/cpu.h"
 #include "sim/simgrid/platform.h"
 #include "sim/tiers/tiers.h"
-#include "tools/terminal.h"
 
-namespace nlsplit::inline tools {
+namespace nlsplit::inline planning {
 namespace {
 
 Bytes physical_memory() {
@@ -46,7 +45,7 @@ Result<Loaded> load(const std::string& what, int64_t batch, bool need_profiles, 
   return loaded;
 }
 
-Result<RankedPlan> choose_plan(Loaded& loaded, const PlanChoice& choice) {
+Result<RankedPlan> choose_plan(Loaded& loaded, const PlanChoice& choice, RankOptions options) {
   std::string which = choice.plan.empty() ? "1" : choice.plan;
   if (!choice.file.empty()) {
     ASSIGN_OR_RETURN(UserPlan own, read_plan_file(choice.file));
@@ -57,10 +56,8 @@ Result<RankedPlan> choose_plan(Loaded& loaded, const PlanChoice& choice) {
     loaded.scenario.search.replicate = false;
     loaded.scenario.search.axes.clear();
   }
-  RankOptions options = terminal_options();
   options.tier = choice.tier;
   ASSIGN_OR_RETURN(const Ranking ranking, rank_plans(loaded.scenario, loaded.model, options));
-  clear_progress();
   if (!choice.file.empty()) {
     for (const RankedPlan& plan : ranking.judged) {
       if (plan.own) return plan;
@@ -71,20 +68,4 @@ Result<RankedPlan> choose_plan(Loaded& loaded, const PlanChoice& choice) {
   return find_plan(ranking, which);
 }
 
-RankOptions terminal_options() {
-  RankOptions options;
-  options.progress = show_progress;
-  options.interrupted = interrupted;
-  return options;
-}
-
-void add_tier_option(CLI::App& command, const Tier*& tier) {
-  command
-      .add_option_function<std::string>(
-          "--tier", [&tier](const std::string& name) { tier = find_tier(name); },
-          "The simulator that times plans: simgrid (messages share links; default) or fast (they do not)")
-      ->type_name("NAME")
-      ->check(CLI::IsMember(tier_names()));
-}
-
-}  // namespace nlsplit::inline tools
+}  // namespace nlsplit::inline planning

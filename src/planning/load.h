@@ -1,12 +1,11 @@
 // What rank, lower and simulate have in common: the scenario, its model, and the plan the user means.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 
 #include "ranking/ranking.h"
 
-namespace nlsplit::inline tools {
+namespace nlsplit::inline planning {
 
 struct Loaded {
   Scenario scenario;
@@ -27,12 +26,7 @@ struct PlanChoice {
   const Tier* tier = &simgrid_tier();  // that ranks
 };
 // The plan meant: by its place in the ranking or its name, or from a file (the best of the micro-batch counts it leaves
-// open).
-Result<RankedPlan> choose_plan(Loaded& loaded, const PlanChoice& choice);
+// open). options: of the ranking; its tier is the choice's.
+Result<RankedPlan> choose_plan(Loaded& loaded, const PlanChoice& choice, RankOptions options);
 
-RankOptions terminal_options();  // progress and Ctrl-C
-
-// The option `--tier NAME`.
-void add_tier_option(CLI::App& command, const Tier*& tier);
-
-}  // namespace nlsplit::inline tools
+}  // namespace nlsplit::inline planning

@@ -1,48 +1,20 @@
-#include "tools/lowering.h"
+#include "planning/validation_set.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <filesystem>
-#include <map>
 #include <set>
 
 #include "base/file.h"
 #include "base/hash.h"
-#include "base/limits.h"
 #include "base/output_lock.h"
-#include "compile/compile.h"
-#include "program/text.h"
-#include "program/verify.h"
+#include "planning/saved_form.h"
 #include "report/timeline.h"
-#include "sim/online.h"
-#include "tools/terminal.h"
 #include "validate/plan_set.h"
 
-namespace nlsplit::inline tools {
+namespace nlsplit::inline planning {
 namespace {
-
-// A device with a clock takes for each computation what the simulation took.
-Result<Clocks> clocks_of(const Loaded& loaded, const Program& program) {
-  const Cluster& cluster = loaded.scenario.cluster;
-  if (std::ranges::none_of(cluster.devices, [](const Device& device) { return device.slowdown > 0; })) return Clocks{};
-  const CostTable costs = cost_table(loaded.scenario, loaded.model.graph.name);
-  Clocks clocks(program.devices.size());
-  for (size_t d = 0; d < clocks.size(); ++d) {
-    const DeviceId id = cluster.find_device(program.devices[d].name);
-    if (!id.valid() || cluster.device(id).slowdown == 0) continue;
-    clocks[d].assign(program.descs.size(), 0);
-    for (const Segment& segment : program.devices[d].segments) {
-      for (const Instr& instr : segment.instrs) {
-        if (instr.opcode != Opcode::compute) continue;
-        const auto desc = static_cast<size_t>(instr.desc);
-        ASSIGN_OR_RETURN(const Cost cost, costs.cost(id, program.descs[desc], instr.label));
-        clocks[d][desc] = cost.time.value();
-      }
-    }
-  }
-  return clocks;
-}
 
 struct ChosenPlan {
   Plan plan;
@@ -51,8 +23,8 @@ struct ChosenPlan {
 };
 
 // The best ones, then those drawn at random, in the order of their predictions.
-Result<std::vector<ChosenPlan>> rank_and_choose(Loaded& loaded, const ValidationSetArguments& arguments) {
-  RankOptions options = terminal_options();
+Result<std::vector<ChosenPlan>> rank_and_choose(Loaded& loaded, const ValidationSetArguments& arguments,
+                                                RankOptions options) {
   options.samples = arguments.also + arguments.top;  // some will be among the best
   options.seed = arguments.seed;
   ASSIGN_OR_RETURN(const Ranking ranking, rank_plans(loaded.scenario, loaded.model, options));
@@ -85,66 +57,9 @@ Result<std::vector<ChosenPlan>> chosen_before(const Loaded& loaded, const PlanSe
   return chosen;
 }
 
-// As one device alone: each stage the gradients of its weights from the first micro-batch to the last.
-bool accumulates_in_order(const Program& program) {
-  for (const DeviceProgram& device : program.devices) {
-    std::map<int, int> last;  // stage: micro-batch
-    for (const Slot& slot : device.order) {
-      const Segment& segment = device.segments[static_cast<size_t>(slot.segment)];
-      if (segment.phase != Phase::weight_gradient) continue;
-      const auto [before, first] = last.try_emplace(segment.stage, slot.micro_batch);
-      if (!first && slot.micro_batch < before->second) return false;
-      before->second = slot.micro_batch;
-    }
-  }
-  return true;
-}
-
 }  // namespace
 
-Result<Program> unsplit_program(const Scenario& scenario, const Graph& optimized, int micro_batches, const Device& like,
-                                const KernelPreference& prefer) {
-  ASSIGN_OR_RETURN(const PreparedModel prepared, prepare_model(scenario, optimized, micro_batches, prefer));
-  return on_one_device(scenario, prepared.kernels, micro_batches, like);
-}
-
-Result<Program> on_one_device(const Scenario& scenario, const KernelGraph& kernels, int micro_batches,
-                              const Device& like) {
-  Device device = like;
-  device.memory = bytes(unlimited_memory);
-  ASSIGN_OR_RETURN(Program program,
-                   compile_unsplit(kernels, micro_batches, device, scenario.cluster.hosts[like.host.index()].name));
-  RETURN_IF_ERROR(verify(program));
-  return program;
-}
-
-Result<SavedProgram> saved_form(Loaded& loaded, const Plan& plan, TimedPlan timed) {
-  add_slices(timed.slices, loaded.model.weights);
-  SavedProgram saved;
-  saved.promise = std::move(timed.promise);
-  saved.has_prediction = true;
-  saved.prediction.fingerprint = timed.trace.fingerprint;
-  saved.prediction.makespan_s = timed.estimate.makespan_s;
-  saved.prediction.latency_mean_s = timed.estimate.latency_mean_s;
-  if (timed.graph.online) saved.online = online_of(timed.graph, timed.program);
-  for (const DeviceTimes& times : device_times(timed.program, timed.trace))
-    saved.prediction.device_compute_s.push_back(times.compute);
-  saved.program = std::move(timed.program);
-  ASSIGN_OR_RETURN(saved.clocks, clocks_of(loaded, saved.program));
-  const Device& first = loaded.scenario.cluster.device(plan.stages[0].devices[0]);
-  ASSIGN_OR_RETURN(const PreparedModel prepared,
-                   prepare_model(loaded.scenario, loaded.model.graph, plan.micro_batches));
-  if (prepared.kernels.training) {
-    loaded.model.weights.add_all(prepared.kernels.training->nodes.constants);
-    const bool replicas = std::ranges::any_of(plan.stages, [](const Stage& stage) { return stage.devices.size() > 1; });
-    if (replicas || !accumulates_in_order(saved.program))
-      saved.promise = {rounding_tolerance(DType::f32), "gradients of micro-batches are added in another order"};
-  }
-  ASSIGN_OR_RETURN(saved.unsplit, on_one_device(loaded.scenario, prepared.kernels, plan.micro_batches, first));
-  return saved;
-}
-
-Status write_validation_set(Loaded& loaded, const ValidationSetArguments& arguments) {
+Status write_validation_set(Loaded& loaded, const ValidationSetArguments& arguments, const RankOptions& options) {
   std::error_code failure;
   std::filesystem::create_directories(arguments.dir, failure);
   if (failure) return io_error(fmt::format("cannot create {}: {}", arguments.dir, failure.message()));
@@ -162,7 +77,7 @@ Status write_validation_set(Loaded& loaded, const ValidationSetArguments& argume
   set.draw = {arguments.top, arguments.also, arguments.seed};
   std::vector<ChosenPlan> chosen;
   if (arguments.plans.empty()) {
-    ASSIGN_OR_RETURN(chosen, rank_and_choose(loaded, arguments));
+    ASSIGN_OR_RETURN(chosen, rank_and_choose(loaded, arguments, options));
   } else {
     ASSIGN_OR_RETURN(const std::string text, read_file(arguments.plans));
     ASSIGN_OR_RETURN(const PlanSet before, parse_plan_set(text, arguments.plans));
@@ -176,7 +91,7 @@ Status write_validation_set(Loaded& loaded, const ValidationSetArguments& argume
   }
   std::set<std::string> known;
   for (const ChosenPlan& one : chosen) {
-    show_progress("saving plans", set.plans.size(), chosen.size());
+    if (options.progress) options.progress("saving plans", set.plans.size(), chosen.size());
     ASSIGN_OR_RETURN(TimedPlan timed,
                      time_plan(loaded.scenario, loaded.model.graph, one.plan, std::nullopt, &predicted_by));
     PredictedPlan plan;
@@ -209,8 +124,7 @@ Status write_validation_set(Loaded& loaded, const ValidationSetArguments& argume
     }
     set.plans.push_back(std::move(plan));
   }
-  clear_progress();
   return write_file(arguments.dir + "/plans.json", to_json(set));
 }
 
-}  // namespace nlsplit::inline tools
+}  // namespace nlsplit::inline planning
