@@ -164,7 +164,7 @@ BufferId DeviceBuffers::seen_as(const Stored& stored, ValueId value) {
   return known = add_buffer(std::move(view));
 }
 
-BufferId DeviceBuffers::weight(ValueId value, const std::string& kernel, size_t input, Bytes packed) {
+BufferId DeviceBuffers::weight(ValueId value, KernelId kernel, size_t input, Bytes packed) {
   const Value& v = g_.value(value);
   const bool packs = packed.value() > 0;
   const auto [begin, end] = weights_.equal_range(v.content.value);

@@ -50,7 +50,7 @@ class DeviceBuffers {
   BufferId seen_as(const Stored& stored, ValueId value);
 
   // A weight that no update changes, as a kernel takes it: packed for its input if packed > 0.
-  BufferId weight(ValueId value, const std::string& kernel, size_t input, Bytes packed);
+  BufferId weight(ValueId value, KernelId kernel, size_t input, Bytes packed);
   // A weight that an update changes, or what an optimizer keeps of one.
   bool is_state(ValueId root) const { return states_[root.index()]; }
   BufferId state(ValueId root);

@@ -174,11 +174,11 @@ class DeviceWriter {
     return copy;
   }
 
-  BufferId weight(ValueId value, const std::string& kernel, size_t input, Bytes packed) {
+  BufferId weight(ValueId value, KernelId kernel, size_t input, Bytes packed) {
     const ValueId root = graph_.root[value.index()];
     if (buffers_.is_state(root)) return buffers_.seen_as({buffers_.state(root), root}, value);
     if (value == root) return buffers_.weight(value, kernel, input, packed);
-    return buffers_.seen_as({buffers_.weight(root, "", 0, bytes(0)), root}, value);  // a view of a constant
+    return buffers_.seen_as({buffers_.weight(root, {}, 0, bytes(0)), root}, value);  // a view of a constant
   }
 
   // Of an update: the index of the weight it trains; it reads the sum of the weight's gradients over all micro-batches.
@@ -216,11 +216,8 @@ class DeviceWriter {
       else
         instr.writes.push_back({buffers_.seen_as(buffers_.storage(value, desc.outputs[i].block, value), value)});
     }
-    if (kernel.kernel != nullptr) {
-      const Bytes workspace =
-          out_.cores == 1 ? kernel.workspace : workspace_of(*kernel.kernel, desc, out_.isa, out_.cores);
-      if (workspace.value() > 0) instr.workspace = {buffers_.workspace(workspace)};
-    }
+    const Bytes workspace = out_.cores == 1 ? kernel.workspace : workspace_of(desc, out_.cores);
+    if (workspace.value() > 0) instr.workspace = {buffers_.workspace(workspace)};
     instr.label = graph_.labels[n];
     int& index = (*interned_)[kernel.same_as];  // after its operands': descs are in order of first use
     if (index < 0) {
@@ -358,7 +355,7 @@ class DeviceWriter {
     std::map<ValueId, std::vector<size_t>> gradient_of;  // root: weights
     for (const size_t t : l_.nodes.trained[at(stage)]) gradient_of[graph_.root[step.gradients[t].index()]].push_back(t);
     const auto add_up = [&](ValueId root) {
-      const Operand part{g_.value(root).kind == ValueKind::weight ? weight(root, "", 0, bytes(0))
+      const Operand part{g_.value(root).kind == ValueKind::weight ? weight(root, {}, 0, bytes(0))
                                                                   : wanted(segment, root, 0).buffer};
       for (const size_t t : gradient_of.at(root)) {
         const Operand sum = buffers_.gradient(stage, t);

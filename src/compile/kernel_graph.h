@@ -18,11 +18,10 @@ namespace nlsplit::inline compiler {
 
 // What the catalogue says of a node's chosen kernel.
 struct NodeKernel {
-  size_t same_as = 0;                  // the first node with the same desc: one entry of Program::descs
-  const KernelInfo* kernel = nullptr;  // none: of a view, and of what no kernel computes (kernels/without_kernel.h)
-  std::vector<Bytes> packed;           // by input of the desc; 0: taken as it is
-  Bytes workspace;                     // on one core
-  uint64_t in_place = 0;               // reads that the result may overwrite (in_place_inputs)
+  size_t same_as = 0;         // the first node with the same desc: one entry of Program::descs
+  std::vector<Bytes> packed;  // by input of the desc; 0: taken as it is
+  Bytes workspace;            // on one core
+  uint64_t in_place = 0;      // reads that the result may overwrite (in_place_inputs)
 };
 
 struct Training;
@@ -56,8 +55,8 @@ struct Training {
 };
 int64_t samples_of(const Graph& at_micro_batch);  // of a micro-batch
 
-// [node], at each level that there is one for: the kernel that a node shall have where that accepts it, "": any.
-using WantedKernels = std::map<Isa, std::vector<std::string>>;
+// [node], at each level that there is one for: the kernel that a node shall have where that accepts it; unchosen: any.
+using WantedKernels = std::map<Isa, std::vector<KernelId>>;
 // Those of the nodes that the parts are of. origin: [part], a node of `whole`, or -1: of none.
 WantedKernels wanted_kernels(const KernelGraph& whole, std::span<const int> origin);
 

@@ -38,7 +38,7 @@ std::string print_kernels(const KernelGraph& network) {
   for (const auto& [isa, chosen] : graph.chosen) {
     text += fmt::format("kernels for level {}\n", name_of(isa));
     for (size_t n = 0; n < graph.graph.nodes.size(); ++n) {
-      if (graph.computed[n]) text += fmt::format("  {}: {}\n", graph.labels[n], chosen.descs[n].kernel);
+      if (graph.computed[n]) text += fmt::format("  {}: {}\n", graph.labels[n], to_string(chosen.descs[n].kernel));
     }
   }
   return text;

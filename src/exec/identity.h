@@ -6,7 +6,7 @@
 
 #include "base/result.h"
 #include "exec/collectives.h"
-#include "exec/kernels/kernel_library.h"
+#include "kernels/module/kernel_library.h"
 #include "program/program.h"
 
 namespace nlsplit::inline exec {

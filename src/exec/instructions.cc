@@ -129,7 +129,7 @@ Status place_content(const Program& program, const DeviceProgram& device, const 
     const Instr* reader = reader_of_packed(program, device, buffer);
     if (reader == nullptr) {
       return invalid_input(fmt::format("device {} buffer {} is packed for {}, which never reads it", device.name,
-                                       buffer.name, buffer.packed_for));
+                                       buffer.name, to_string(buffer.packed_for)));
     }
     const auto desc = static_cast<size_t>(reader->desc);
     CHECK(kernels[desc]->pack != nullptr, "the catalogue says this kernel packs");

@@ -5,13 +5,13 @@
 #include <string_view>
 #include <vector>
 
-#include "exec/kernels/kernel.h"
+#include "kernels/module/kernel.h"
 #include "program/program.h"
 
 namespace nlsplit::inline exec {
 
 // The code of each of Program::descs that a device runs; nullptr for others.
-using KernelTable = std::vector<const KernelEntry*>;
+using KernelTable = std::vector<const KernelCode*>;
 
 void execute(const Program& program, const DeviceProgram& device, const KernelTable& kernels, const Slot& slot,
              const Instr& instr, std::byte* arena, const Crew& crew);

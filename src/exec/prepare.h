@@ -7,9 +7,9 @@
 
 #include "exec/arena.h"
 #include "exec/collectives.h"
-#include "exec/kernels/kernel_library.h"
 #include "exec/run.h"
 #include "exec/workers.h"
+#include "kernels/module/kernel_library.h"
 
 namespace nlsplit::inline exec {
 

@@ -17,9 +17,9 @@
 
 #include "exec/cuda/library.h"
 #include "exec/device_run.h"
-#include "exec/kernels/kernel.h"
 #include "exec/transport.h"
 #include "exec/work_watch.h"
+#include "kernels/module/kernel.h"
 #include "program/online.h"
 #include "program/program.h"
 #include "program/saved.h"
@@ -77,7 +77,7 @@ struct RunOptions {
   std::function<void(const Error& why)> on_stuck = nullptr;
   const OnlinePolicy* policy = nullptr;  // instead of the one that the job's `online` names: for tests
   // Instead of the library's kernels: for tests.
-  std::function<const KernelEntry*(std::string_view kernel)> kernels = nullptr;
+  std::function<const KernelCode*(KernelId kernel)> kernels = nullptr;
   // [rank]: not 0: as if on a machine whose clock is so far ahead: for tests.
   std::vector<double> foreign_clocks_s = {};
   bool (*cancelled)() = nullptr;  // becomes true when the user has had enough; asked often

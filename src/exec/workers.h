@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "base/core_claim.h"
-#include "exec/kernels/kernel.h"
 #include "exec/transport.h"
+#include "kernels/module/kernel.h"
 #include "program/program.h"
 
 namespace nlsplit::inline exec {

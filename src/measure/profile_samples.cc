@@ -198,21 +198,21 @@ void Samples::write_company_to(Profile& profile, const Profile* before) const {
   }
 }
 
-std::map<std::string, std::string> fastest_kernels(const std::vector<Measurable>& usual_first, const Profile& profile) {
+std::map<std::string, KernelId> fastest_kernels(const std::vector<Measurable>& usual_first, const Profile& profile) {
   struct Alternative {
-    std::string kernel;                  // full id
+    KernelId kernel;
     std::map<int64_t, double> by_batch;  // median seconds
   };
   std::map<std::string, std::vector<Alternative>> computations;  // by choice_key
   for (const auto& [key, desc, computes] : usual_first) {
     const auto known = profile.kernels.find(key);
     if (!computes || known == profile.kernels.end() || desc.inputs[0].shape.empty()) continue;
-    std::vector<Alternative>& kernels = computations[choice_key(desc, isa_of(desc.kernel))];
+    std::vector<Alternative>& kernels = computations[choice_key(desc, desc.kernel.isa)];
     auto kernel = std::ranges::find(kernels, desc.kernel, &Alternative::kernel);
     if (kernel == kernels.end()) kernel = kernels.insert(kernels.end(), {desc.kernel, {}});
     kernel->by_batch[desc.inputs[0].shape[0]] = known->second.median.value();
   }
-  std::map<std::string, std::string> choices;
+  std::map<std::string, KernelId> choices;
   for (const auto& [computation, kernels] : computations) {
     if (kernels.size() < 2) continue;
     const auto total = [](const Alternative& kernel) {

@@ -80,6 +80,6 @@ class Samples {
 
 // The fastest kernel of each computation that has several, over all sizes of micro-batches together, by what the
 // profile says of those. `usual_first`: of every Program, the usual one first.
-std::map<std::string, std::string> fastest_kernels(const std::vector<Measurable>& usual_first, const Profile& profile);
+std::map<std::string, KernelId> fastest_kernels(const std::vector<Measurable>& usual_first, const Profile& profile);
 
 }  // namespace nlsplit::inline measure

@@ -161,8 +161,8 @@ class ProfileSetMaker {
     const std::string name = fmt::format("mb{}-{}-{}", count, name_of(device.isa), device.cores);
     size_t most = 1;
     for (size_t variant = 0; variant < most; ++variant) {
-      const auto prefer = [&](const ComputeDesc& desc, std::span<const std::string> candidates) {
-        if (isa_of(candidates[0]) == device.isa && !desc.outputs.empty()) most = std::max(most, candidates.size());
+      const auto prefer = [&](const ComputeDesc& desc, std::span<const KernelId> candidates) {
+        if (candidates[0].isa == device.isa && !desc.outputs.empty()) most = std::max(most, candidates.size());
         return variant < candidates.size() ? variant : size_t{0};
       };
       ASSIGN_OR_RETURN(const PreparedModel prepared,

@@ -114,7 +114,8 @@ Graph with_host_operator() {
 
 TEST_F(FakeGpu, WhatItCannotComputeIsComputedOnTheHost) {
   const Program program = unsplit_on(with_host_operator(), 1, Isa::cuda);
-  EXPECT_TRUE(std::ranges::any_of(program.descs, [](const ComputeDesc& desc) { return desc.kernel == "host_cuda"; }));
+  EXPECT_TRUE(std::ranges::any_of(program.descs,
+                                  [](const ComputeDesc& desc) { return desc.kernel.name == KernelName::gpu_host; }));
   const Job job = seeded_job(program);
   const auto result = run_threads(program, job, options());
   ASSERT_TRUE(result.ok()) << error_of(result);

@@ -7,11 +7,11 @@
 
 #include "compile/compile.h"
 #include "exec/arena.h"
-#include "exec/kernels/kernel_library.h"
 #include "exec/programs.h"
 #include "exec/transport_threads.h"
 #include "graph/passes/passes.h"
 #include "graph/zoo/zoo.h"
+#include "kernels/module/kernel_library.h"
 #include "program/footprint.h"
 #include "testing/random_graph.h"
 

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "base/check.h"
-#include "exec/kernels/kernel_library.h"
-#include "kernels/gpu.h"
+#include "kernels/cuda/gpu.h"
+#include "kernels/module/kernel_library.h"
 
 namespace nlsplit::inline exec {
 namespace {
@@ -76,7 +76,7 @@ struct Gpu::State {
   std::vector<std::byte*> pinned;
   std::vector<cuda::Kernel*> kernels;    // by desc; nullptr: not of this device, or the host's
   std::optional<KernelLibrary> library;  // what the host computes
-  const KernelEntry* on_host = nullptr;
+  const KernelCode* on_host = nullptr;
 
   std::optional<Launches> launches;  // of the thread that computes
   EventPool copies;                  // of the one that copies
@@ -115,7 +115,7 @@ struct Gpu::State {
     const auto d = static_cast<size_t>(instr.desc);
     const ComputeDesc& desc = program.descs[d];
     if (kernels[d] != nullptr) return ok_status();
-    if (gpu_kernel_name(desc.kernel) == host_kernel) return prepare_host();
+    if (desc.kernel.name == KernelName::gpu_host) return prepare_host();
     const Bytes workspace = instr.workspace.buffer.valid() ? bytes_of(what, instr.workspace) : bytes(0);
     const Answer why = backend.prepare(device, &desc, static_cast<uint64_t>(workspace.value()), &kernels[d]);
     if (why == nullptr) return ok_status();
@@ -127,7 +127,7 @@ struct Gpu::State {
     ASSIGN_OR_RETURN(const Isa isa, best_isa());
     ASSIGN_OR_RETURN(KernelLibrary loaded, KernelLibrary::load(isa));
     library.emplace(std::move(loaded));
-    ASSIGN_OR_RETURN(on_host, library->find(fmt::format("reference_{}", name_of(isa))));
+    ASSIGN_OR_RETURN(on_host, library->find({KernelName::reference, isa}));
     return ok_status();
   }
 
