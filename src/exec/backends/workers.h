@@ -14,7 +14,6 @@
 
 #include "base/core_claim.h"
 #include "exec/kernels/kernel.h"
-#include "exec/transport.h"
 #include "program/program.h"
 
 namespace nlsplit::inline exec {
@@ -30,6 +29,8 @@ struct ChosenCores {
 // `run`, `claims`: as of CoreClaim.
 ChosenCores choose_cores(const Program& program, int device, const std::vector<int>& devices_of_this_machine,
                          uint64_t run, const std::string& claims = {});
+
+void pin_thread(int core);  // the calling one; where it is refused nothing is lost but speed
 
 class Workers {
  public:
