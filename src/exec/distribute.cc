@@ -7,7 +7,7 @@
 #include <set>
 
 #include "base/hash.h"
-#include "exec/instructions.h"
+#include "exec/backends/instructions.h"
 
 namespace nlsplit::inline exec {
 namespace {
@@ -179,8 +179,8 @@ Result<std::vector<Checksum>> share_checksums(const std::vector<const Buffer*>& 
 
 }  // namespace
 
-Status place_weights(const Program& program, const Job& job, const KernelTable& kernels, std::byte* arena,
-                     Transport& transport, const Waiting& waiting) {
+Status place_weights(const Program& program, const Job& job, const PlaceContent& place, Transport& transport,
+                     const Waiting& waiting) {
   const int me = transport.rank();
   const bool own = has_contents(program.devices[static_cast<size_t>(me)], job);
   ASSIGN_OR_RETURN(const std::vector<std::string> owns, gather(transport, own ? "y" : "n", waiting));
@@ -228,11 +228,11 @@ Status place_weights(const Program& program, const Job& job, const KernelTable& 
       }
       const Status intact =
           check_bits(program, device, buffer, raw, saved, me, me == 0 || there ? "reads" : "received");
-      keep(intact.ok() ? place_content(program, device, kernels, buffer, raw, arena) : intact);
+      keep(intact.ok() ? place(buffer, raw) : intact);
     }
     if (me != rank) continue;
     for (const Buffer& buffer : device.buffers) {
-      if (has_bytes(buffer) && !buffer.has_content) keep(place_content(program, device, kernels, buffer, {}, arena));
+      if (has_bytes(buffer) && !buffer.has_content) keep(place(buffer, {}));
     }
   }
   return mine;

@@ -26,10 +26,6 @@ double since(Clock::time_point start) { return std::chrono::duration<double>(Clo
 Status check_session(const Session& session, const Program& joined, const Transport& transport, const Job& job) {
   RETURN_IF_ERROR(verify_session(session));
   RETURN_IF_ERROR(check_ranks(joined, transport.size()));
-  for (const DeviceProgram& device : joined.devices) {
-    if (device.kind == DeviceKind::cuda)
-      return unsupported(fmt::format("device {}: a GPU runs one program, not a session", device.name));
-  }
   RETURN_IF_ERROR(check_runnable(joined));
   return transport.rank() == 0 ? check_job(joined, job) : ok_status();
 }
@@ -49,21 +45,19 @@ Status check_all(const Session& session, const Result<Program>& joined, const Jo
 
 // What is chosen once will be chosen again: its executions are laid out once, unless there are too many to keep.
 class Executions {
-  static constexpr size_t most_kept = 64;  // each has the threads of its device, and its dependencies
+  static constexpr size_t most_kept = 64;  // each has its dependencies
 
  public:
-  Executions(const Session& session, const KernelTable& kernels, std::byte* arena, Transport& transport,
-             const RunOptions& options, const WorkWatch& watch, std::vector<int> pins)
+  Executions(const Session& session, Backend& backend, Transport& transport, const RunOptions& options,
+             const WorkWatch& watch)
       : session_(session),
-        kernels_(kernels),
-        arena_(arena),
+        backend_(backend),
         transport_(transport),
         options_{
             .watchdog_s = options.watchdog_s,
             .cancelled = options.cancelled,
             .recorder = options.flight == nullptr ? nullptr : &options.flight->of(transport.rank(), transport.size()),
-            .watch = &watch,
-            .pins = std::move(pins)} {}
+            .watch = &watch} {}
 
   // Valid until the next call.
   Result<DeviceRun*> of(const Choice& choice) {
@@ -74,7 +68,7 @@ class Executions {
       ASSIGN_OR_RETURN(Sequence sequence, in_sequence(session_, choices, Choosing::known));
       made.sequence = std::make_unique<Sequence>(std::move(sequence));
       made.run = std::make_unique<DeviceRun>(made.sequence->program, made.sequence->dependencies, transport_.rank(),
-                                             kernels_, arena_, transport_, options_);
+                                             backend_, transport_, options_);
     }
     return made.run.get();
   }
@@ -85,8 +79,7 @@ class Executions {
     std::unique_ptr<DeviceRun> run;
   };
   const Session& session_;
-  const KernelTable& kernels_;
-  std::byte* arena_;
+  Backend& backend_;
   Transport& transport_;
   DeviceRunOptions options_;
   std::map<std::pair<int, int>, Made> made_;
@@ -107,12 +100,11 @@ Result<Choice> share(Choice choice, Transport& transport, const Waiting& waiting
   return choice;
 }
 
-std::span<const std::byte> bytes_of(const DeviceProgram& device, const std::byte* arena, std::string_view name) {
+const Buffer* find_buffer(const DeviceProgram& device, std::string_view name) {
   for (const Buffer& buffer : device.buffers) {
-    if (buffer.name == name && buffer.kind != BufferKind::view)
-      return {arena + buffer.offset, static_cast<size_t>(size_of(buffer.type).value())};
+    if (buffer.name == name && buffer.kind != BufferKind::view) return &buffer;
   }
-  return {};
+  return nullptr;
 }
 
 // On rank 0, and on others whatever: they are told.
@@ -145,17 +137,26 @@ Result<SessionResult> run_session(const Session& session, const Job& job, const 
   const auto rank = static_cast<size_t>(transport.rank());
   const DeviceProgram& device = joined->devices[rank];
   if (recorder != nullptr) recorder->name_device(device.name);
-  ASSIGN_OR_RETURN(const Prepared prepared, prepare(*joined, job, transport, options, waiting));
-  std::byte* const arena = prepared.arena.data();
-  if (options.poison) poison(device, arena);
-  waiting.patience_s = options.watchdog_s;
   waiting.what = "the choice of cores";
   ASSIGN_OR_RETURN(const ChosenCores cores, claim_cores(*joined, transport, options, waiting));
-  Executions executions(session, prepared.kernels.table, arena, transport, options, watch, cores.pins);
+  ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
+                   prepare(*joined, job, transport, options, cores.pins, waiting));
+  std::byte* const arena = backend->host().data();
+  if (options.poison) poison(device, arena);
+  RETURN_IF_ERROR(agree(transport, backend->upload(every_buffer), waiting));
+  waiting.patience_s = options.watchdog_s;
+  Executions executions(session, *backend, transport, options, watch);
 
   SessionResult result;
   SessionState state;
-  state.bytes = [&](std::string_view name) { return bytes_of(device, arena, name); };
+  Status looked;  // at the buffers that rank 0 asks for
+  state.bytes = [&](std::string_view name) -> std::span<const std::byte> {
+    const Buffer* const buffer = find_buffer(device, name);
+    if (buffer == nullptr || !looked.ok()) return {};
+    looked = backend->download([buffer](const Buffer& other) { return &other == buffer; });
+    if (!looked.ok()) return {};
+    return {arena + buffer->offset, static_cast<size_t>(size_of(buffer->type).value())};
+  };
   waiting.what = "the start of the session";
   RETURN_IF_ERROR(barrier(transport, false, waiting));
   const Clock::time_point begun = Clock::now();
@@ -164,6 +165,7 @@ Result<SessionResult> run_session(const Session& session, const Job& job, const 
     const Clock::time_point start = Clock::now();
     waiting.what = fmt::format("the choice after {} executions", state.executions);
     ASSIGN_OR_RETURN(Choice choice, next_choice(session, choose, state, transport));
+    if (!looked.ok()) return give_up(transport, looked.error().message);
     ASSIGN_OR_RETURN(choice, share(choice, transport, waiting));
     if (choice.times <= 0) break;
     ASSIGN_OR_RETURN(DeviceRun* const run, executions.of(choice));
@@ -177,6 +179,9 @@ Result<SessionResult> run_session(const Session& session, const Job& job, const 
   waiting.what = "the end of the session";
   RETURN_IF_ERROR(barrier(transport, false, waiting));
   result.elapsed_s = since(begun);
+  const Status taken = backend->download(of_kinds({BufferKind::output, BufferKind::state}));
+  RETURN_IF_ERROR(agree(transport, taken, waiting));
+  if (const std::string notice = backend->notice(); !notice.empty() && options.notice) options.notice(notice);
   ASSIGN_OR_RETURN(result.outputs, collect_outputs(*joined, true, arena, transport, waiting));
   return result;
 }

@@ -40,9 +40,9 @@ struct SessionResult {
   std::vector<OutputTensor> outputs;  // on rank 0, by device and buffer: outputs and states as they are in the end
 };
 
-// Of the options: watchdog_s, deadlines, flight, on_failure, on_stuck, poison (once, at the start), kernels, cancelled
-// and notice count. Errors, the same on all ranks: as run()'s; a session that verify_session rejects; a device of kind
-// cuda; a choice of a Program that is not there.
+// Of the options: watchdog_s, deadlines, flight, on_failure, on_stuck, poison (once, at the start), kernels, gpu,
+// cancelled and notice count. Errors, the same on all ranks: as run()'s; a session that verify_session rejects; a
+// choice of a Program that is not there.
 Result<SessionResult> run_session(const Session& session, const Job& job, const ChooseNext& choose,
                                   Transport& transport, const RunOptions& options);
 

@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "base/npy.h"
-#include "exec/arena.h"
+#include "exec/backends/arena.h"
 
 namespace nlsplit::inline tools {
 namespace {

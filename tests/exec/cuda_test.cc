@@ -1,12 +1,13 @@
 // Devices of kind cuda without a GPU: the whole way from a Program to a backend and back, on a backend that computes on
 // the CPU, has memory of its own, runs late and fails on demand (fake_gpu).
+#include "exec/backends/cuda.h"
+
 #include <gmock/gmock.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include "differential/generate.h"
-#include "exec/cuda/gpu.h"
 #include "exec/cuda/library.h"
 #include "exec/gpu_programs.h"
 #include "exec/on_fake_gpu.h"

@@ -1,7 +1,7 @@
 // What the project knows of an operator: one row each, in the file of its family beside this one. Whoever adds an
 // operator writes its line in operators.def and its row; a row without an answer does not compile, an operator without
 // a row does not link. Apart from the row: how ONNX files have it (graph/onnx/), its reference evaluation
-// (graph/reference/), and a fast kernel if the reference loops do not suffice (kernels/catalogue.cc, exec/kernels/).
+// (graph/reference/), and a fast kernel if the reference loops do not suffice (a family of src/kernels/).
 //
 //   info(Op::Conv).infer(types, attrs)
 #pragma once

@@ -1,4 +1,4 @@
-#include "exec/workers.h"
+#include "exec/backends/workers.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -30,14 +30,14 @@ std::vector<int> usable_cores() {
   return cores;
 }
 
-void pin(int core) {
+}  // namespace
+
+void pin_thread(int core) {
   cpu_set_t only;
   CPU_ZERO(&only);
   CPU_SET(core, &only);
-  pthread_setaffinity_np(pthread_self(), sizeof(only), &only);  // a wish: where it is refused nothing is lost but speed
+  pthread_setaffinity_np(pthread_self(), sizeof(only), &only);
 }
-
-}  // namespace
 
 ChosenCores choose_cores(const Program& program, int device, const std::vector<int>& devices_of_this_machine,
                          uint64_t run, const std::string& claims) {
@@ -81,7 +81,7 @@ struct Workers::State {
 
   void work(int worker) {
     ids[static_cast<size_t>(worker)].store(::gettid(), std::memory_order_relaxed);
-    if (!pins.empty()) pin(pins[static_cast<size_t>(worker)]);
+    if (!pins.empty()) pin_thread(pins[static_cast<size_t>(worker)]);
     for (uint32_t seen = 0;;) {
       for (int i = 0; i < spins_before_sleep && round.load(std::memory_order_acquire) == seen; ++i) rest_a_moment();
       round.wait(seen, std::memory_order_acquire);
@@ -130,7 +130,7 @@ Workers::~Workers() {
 }
 
 void Workers::pin_caller() const {
-  if (!state_->pins.empty()) pin(state_->pins[0]);
+  if (!state_->pins.empty()) pin_thread(state_->pins[0]);
 }
 
 Crew Workers::crew() {

@@ -31,6 +31,8 @@ struct ChosenCores {
 ChosenCores choose_cores(const Program& program, int device, const std::vector<int>& devices_of_this_machine,
                          uint64_t run, const std::string& claims = {});
 
+void pin_thread(int core);  // the calling one; where it is refused nothing is lost but speed
+
 class Workers {
  public:
   // pins: none, or one core for each worker.

@@ -1,4 +1,4 @@
-#include "exec/arena.h"
+#include "exec/backends/arena.h"
 
 #include <fmt/format.h>
 #include <sys/mman.h>

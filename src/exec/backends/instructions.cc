@@ -1,4 +1,4 @@
-#include "exec/instructions.h"
+#include "exec/backends/instructions.h"
 
 #include <fmt/format.h>
 
