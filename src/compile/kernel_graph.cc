@@ -135,7 +135,8 @@ Result<KernelGraph> choose_kernels(Graph at_micro_batch, const std::vector<Isa>&
   made.options = *training;
   made.step = with_readers(std::move(step.graph), step.nodes.computed);
   std::vector<ValueId> states;
-  for (const StateUpdate& update : step.nodes.updates) states.push_back(update.state);
+  for (const auto* changes : {&step.nodes.sums, &step.nodes.updates})
+    for (const StateUpdate& change : *changes) states.push_back(change.state);
   RETURN_IF_ERROR(choose(made.step, levels, prefer, states, {}));
   made.nodes = std::move(step.nodes);
   take_from_step(made.step, result);

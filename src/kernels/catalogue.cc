@@ -322,7 +322,7 @@ Bytes packed_recurrent(const ComputeDesc& desc, size_t i, Isa isa) {
 }
 
 std::string refuse_update(const ComputeDesc& desc) {
-  if (!is_update(desc.op)) return fmt::format("it does not compute {}", name_of(desc.op));
+  if (!is_update(desc.op) && desc.op != Op::Accumulate) return fmt::format("it does not compute {}", name_of(desc.op));
   return desc.inputs[0].dtype == DType::f32 ? "" : fmt::format("{} is not f32", to_string(desc.inputs[0]));
 }
 
@@ -626,7 +626,7 @@ constexpr std::array kernels = {
                .any_type = true,
                .exact_axes = exact::all},
     KernelInfo{.name = "update",
-               .what = "of a weight by an optimizer, element by element, where the weight is",
+               .what = "of a sum by a part, of a weight by an optimizer; element by element, where they are",
                .layouts = plain,
                .refuses = refuse_update,
                .any_type = true,

@@ -98,10 +98,11 @@ Status print_passes(Loaded& loaded, const LowerArguments& arguments) {
 // one has followed another.
 constexpr int most_micro_batches = 2;
 
-// The scenario with its micro-batches of this count, but no more of them than it takes to measure.
+// The scenario with its micro-batches of this count, but no more of them than it takes to measure; in training two, the
+// second of which adds its gradients to the first one's.
 Scenario shortened(const Scenario& scenario, int count, int& micro_batches) {
   Scenario shorter = scenario;
-  micro_batches = std::min(count, most_micro_batches);
+  micro_batches = scenario.training ? most_micro_batches : std::min(count, most_micro_batches);
   shorter.batch = scenario.batch / count * micro_batches;
   return shorter;
 }
