@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 
 #include "kernels/layout.h"
 
@@ -27,9 +28,7 @@ DeviceBuffers::DeviceBuffers(const Lowering& lowering, const std::vector<int>& l
     const bool own = slot.stage >= 0 && slot.stage < l_.stages();
     if (own && !runs_here(slot.stage)) stages_here_.push_back(slot.stage);
   }
-  if (l_.training == nullptr) return;
-  for (const auto* changes : {&l_.training->nodes.sums, &l_.training->nodes.updates})
-    for (const StateUpdate& change : *changes) states_[change.state.index()] = true;
+  for (const ValueId state : l_.graph->states) states_[state.index()] = true;
 }
 
 bool DeviceBuffers::runs_here(int stage) const {
@@ -201,8 +200,8 @@ Operand DeviceBuffers::state(int stage, ValueId root) {
   Stored& place = place_of(root, 0);
   if (place.buffer.valid()) return {place.buffer};
   place = {add_stored(own_name(root), value.type, BufferKind::state, 1), root};
-  const std::vector<ValueId>& trained = l_.training->nodes.trained;
-  if (std::ranges::find(trained, root) == trained.end()) return {place.buffer};  // an optimizer's begins as zeros
+  const std::span<const ValueId> weights = l_.training == nullptr ? l_.graph->states : l_.training->nodes.trained;
+  if (std::ranges::find(weights, root) == weights.end()) return {place.buffer};  // an optimizer's begins as zeros
   Buffer& buffer = out_.buffers[place.buffer.index()];
   buffer.has_content = true;
   buffer.content = value.content;

@@ -234,6 +234,7 @@ struct DeviceRun::State : DeviceIndex {
       times[i].start = note(FlightEvent::begins, i);
       execute(program, device, kernels, slot(i), instr(i), arena, workers.crew());
       times[i].finish = note(FlightEvent::ends, i);
+      if (options.ended) options.ended(i);
     } else if (const Status status = run_on_gpu(some, settle); !status.ok()) {
       give_up(status.error());
       return false;
@@ -392,6 +393,7 @@ struct DeviceRun::State : DeviceIndex {
         times[i].finish = since_zero(at);
         fifo.remove_first();
         flight.completes(at, i);
+        if (options.ended) options.ended(i);
         const bool more = !fifo.in_flight.empty();
         flight.first_of(fifo_index[i], fifo.first, more ? fifo.in_flight.front().posted : at);
         if (instr(i).opcode == Opcode::send && next_on_fifo[i] != no_instance)

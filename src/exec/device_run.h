@@ -12,6 +12,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -57,6 +58,9 @@ struct DeviceRunOptions {
   FlightRecorder* recorder = nullptr;  // none: nothing is kept
   const WorkWatch* watch = nullptr;    // once it has found something overdue, the run has ended
   std::vector<int> pins = {};          // cores of its workers, one each; none: the system places them
+  // Told of each computation and transfer, by the device's count, when it has ended and before anything that waits for
+  // it begins; by the thread that ran it. None: nobody. Not asked where a GPU computes.
+  std::function<void(uint32_t instance)> ended = nullptr;
 };
 
 class DeviceRun {

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "exec/arena.h"
 #include "exec/collectives.h"
@@ -38,6 +39,10 @@ Status check_runnable(const Program& program);
 // Cores that no other run has, for as long as the answer lives. Rank 0 gives the run its number.
 Result<ChosenCores> claim_cores(const Program& program, Transport& transport, const RunOptions& options,
                                 const Waiting& waiting);
+
+// The device's clock, of computations of the Program (by desc): rank 0 knows all clocks; empty: it has none.
+Result<std::vector<double>> own_clock(const Program& program, const Clocks& clocks, Transport& transport,
+                                      const Waiting& waiting);
 
 // Fills all but inputs, weights and states with NaN: for tests.
 void poison(const DeviceProgram& device, std::byte* arena);

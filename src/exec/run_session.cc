@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
@@ -15,6 +17,7 @@
 #include "exec/device_run.h"
 #include "exec/distribute.h"
 #include "exec/prepare.h"
+#include "exec/session_inputs.h"
 
 namespace nlsplit::inline exec {
 namespace {
@@ -31,7 +34,9 @@ Status check_session(const Session& session, const Program& joined, const Transp
       return unsupported(fmt::format("device {}: a GPU runs one program, not a session", device.name));
   }
   RETURN_IF_ERROR(check_runnable(joined));
-  return transport.rank() == 0 ? check_job(joined, job) : ok_status();
+  if (transport.rank() != 0) return ok_status();
+  ASSIGN_OR_RETURN(const Job first, job_of_execution(joined, job, 0));
+  return check_job(joined, first);
 }
 
 // All ranks have the same session, and it is sound.
@@ -53,41 +58,65 @@ class Executions {
 
  public:
   Executions(const Session& session, const KernelTable& kernels, std::byte* arena, Transport& transport,
-             const RunOptions& options, const WorkWatch& watch, std::vector<int> pins)
+             const RunOptions& options, WorkWatch& watch, std::vector<double> clock, std::vector<int> pins)
       : session_(session),
         kernels_(kernels),
         arena_(arena),
         transport_(transport),
+        watch_(watch),
         options_{
             .watchdog_s = options.watchdog_s,
             .cancelled = options.cancelled,
+            .clock = std::move(clock),
             .recorder = options.flight == nullptr ? nullptr : &options.flight->of(transport.rank(), transport.size()),
             .watch = &watch,
             .pins = std::move(pins)} {}
 
+  // This device's part. Adds the losses that come here; `before`: executions so far.
+  Status run(const Choice& choice, size_t before, std::vector<ExecutionLoss>& losses) {
+    ASSIGN_OR_RETURN(Made* const made, of(choice));
+    DeviceRun* const run = made->run.get();
+    const WorkWatch::Watched watched(watch_, {[run] { return run->threads(); }, [run] { return run->computes(); }});
+    made->losses->begin();
+    run->arm();
+    RETURN_IF_ERROR(run->start(Clock::now()));
+    for (ExecutionLoss loss : made->losses->means()) {
+      loss.execution += static_cast<int64_t>(before);
+      losses.push_back(loss);
+    }
+    return ok_status();
+  }
+
+ private:
+  struct Made {
+    std::unique_ptr<Sequence> sequence;
+    std::unique_ptr<LossRecord> losses;
+    std::unique_ptr<DeviceRun> run;
+  };
+
   // Valid until the next call.
-  Result<DeviceRun*> of(const Choice& choice) {
+  Result<Made*> of(const Choice& choice) {
     if (made_.size() >= most_kept && !made_.contains({choice.program, choice.times})) made_.clear();
     auto& made = made_[{choice.program, choice.times}];
     if (made.run == nullptr) {
       const std::array choices = {choice};
       ASSIGN_OR_RETURN(Sequence sequence, in_sequence(session_, choices, Choosing::known));
       made.sequence = std::make_unique<Sequence>(std::move(sequence));
+      made.losses = std::make_unique<LossRecord>(*made.sequence, transport_.rank());
+      DeviceRunOptions options = options_;
+      if (!made.losses->empty())
+        options.ended = [losses = made.losses.get(), this](uint32_t instance) { losses->ended(instance, arena_); };
       made.run = std::make_unique<DeviceRun>(made.sequence->program, made.sequence->dependencies, transport_.rank(),
-                                             kernels_, arena_, transport_, options_);
+                                             kernels_, arena_, transport_, options);
     }
-    return made.run.get();
+    return &made;
   }
 
- private:
-  struct Made {
-    std::unique_ptr<Sequence> sequence;
-    std::unique_ptr<DeviceRun> run;
-  };
   const Session& session_;
   const KernelTable& kernels_;
   std::byte* arena_;
   Transport& transport_;
+  WorkWatch& watch_;
   DeviceRunOptions options_;
   std::map<std::pair<int, int>, Made> made_;
 };
@@ -145,13 +174,18 @@ Result<SessionResult> run_session(const Session& session, const Job& job, const 
   const auto rank = static_cast<size_t>(transport.rank());
   const DeviceProgram& device = joined->devices[rank];
   if (recorder != nullptr) recorder->name_device(device.name);
-  ASSIGN_OR_RETURN(const Prepared prepared, prepare(*joined, job, transport, options, waiting));
+  ASSIGN_OR_RETURN(const Job first, job_of_execution(*joined, job, 0));
+  ASSIGN_OR_RETURN(const Prepared prepared, prepare(*joined, first, transport, options, waiting));
   std::byte* const arena = prepared.arena.data();
+  ASSIGN_OR_RETURN(SessionInputs inputs, SessionInputs::receive(session, *joined, job, arena, transport, waiting));
   if (options.poison) poison(device, arena);
   waiting.patience_s = options.watchdog_s;
+  waiting.what = "the distribution of the device clocks";
+  ASSIGN_OR_RETURN(std::vector<double> clock, own_clock(*joined, job.clocks, transport, waiting));
   waiting.what = "the choice of cores";
   ASSIGN_OR_RETURN(const ChosenCores cores, claim_cores(*joined, transport, options, waiting));
-  Executions executions(session, prepared.kernels.table, arena, transport, options, watch, cores.pins);
+  Executions executions(session, prepared.kernels.table, arena, transport, options, watch, std::move(clock),
+                        cores.pins);
 
   SessionResult result;
   SessionState state;
@@ -166,10 +200,12 @@ Result<SessionResult> run_session(const Session& session, const Job& job, const 
     ASSIGN_OR_RETURN(Choice choice, next_choice(session, choose, state, transport));
     ASSIGN_OR_RETURN(choice, share(choice, transport, waiting));
     if (choice.times <= 0) break;
-    ASSIGN_OR_RETURN(DeviceRun* const run, executions.of(choice));
-    const WorkWatch::Watched watched(watch, {[run] { return run->threads(); }, [run] { return run->computes(); }});
-    run->arm();
-    RETURN_IF_ERROR(run->start(Clock::now()));
+    const bool one_by_one = inputs.change(choice.program);
+    for (int done = 0; done < choice.times; done += one_by_one ? 1 : choice.times) {
+      if (one_by_one) inputs.next(choice.program, arena);
+      const Choice now{choice.program, one_by_one ? 1 : choice.times};
+      RETURN_IF_ERROR(executions.run(now, state.executions + static_cast<size_t>(done), result.losses));
+    }
     state.executions += static_cast<size_t>(choice.times);
     result.chosen.push_back(choice);
     result.seconds.push_back(since(start));
@@ -177,6 +213,11 @@ Result<SessionResult> run_session(const Session& session, const Job& job, const 
   waiting.what = "the end of the session";
   RETURN_IF_ERROR(barrier(transport, false, waiting));
   result.elapsed_s = since(begun);
+  ASSIGN_OR_RETURN(const std::vector<std::string> losses, gather(transport, as_text(result.losses), waiting));
+  result.losses.clear();
+  for (const std::string& text : losses)
+    std::ranges::copy(from_text<ExecutionLoss>(text), std::back_inserter(result.losses));
+  std::ranges::sort(result.losses, {}, &ExecutionLoss::execution);
   ASSIGN_OR_RETURN(result.outputs, collect_outputs(*joined, true, arena, transport, waiting));
   return result;
 }

@@ -11,6 +11,7 @@
 #include "program/saved.h"
 #include "program/text.h"
 #include "program/verify.h"
+#include "ranking/session.h"
 #include "report/table.h"
 #include "tools/commands.h"
 #include "tools/exit.h"
@@ -28,7 +29,7 @@ struct LowerArguments {
   std::string network_set, eager_limit;
   PlanChoice choice;
   int64_t batch = 1;
-  bool passes = false;
+  bool passes = false, session = false;
 };
 
 Result<SavedProgram> lower_chosen(Loaded& loaded, const LowerArguments& arguments) {
@@ -92,6 +93,26 @@ Status print_passes(Loaded& loaded, const LowerArguments& arguments) {
   };
   const auto compiled = compile(prepared.kernels, plan, scenario.cluster, scenario.endpoints, &costs, options);
   return compiled.ok() ? ok_status() : Status(compiled.error());
+}
+
+// The scenario's Programs under one plan.
+Status lower_session(Loaded& loaded, const LowerArguments& arguments) {
+  if (!is_scenario(arguments.what)) return invalid_input("--session needs a scenario: it has the programs");
+  ASSIGN_OR_RETURN(const RankedPlan chosen, choose_plan(loaded, arguments.choice));
+  ASSIGN_OR_RETURN(const CompiledSession compiled, session_of(loaded.scenario, loaded.model, chosen.plan));
+  const Session& session = compiled.session;
+  if (arguments.save.empty()) {
+    std::fputs(to_string(session).c_str(), stdout);
+    return ok_status();
+  }
+  RETURN_IF_ERROR(save_session(arguments.save, session, loaded.model.weights));
+  std::string names;
+  for (const Program& program : session.programs) names += (names.empty() ? "" : " ") + program.name;
+  const size_t ranks = session.programs[0].devices.size();
+  fmt::print("saved {} for {}; run it with: {}nlbench session {} --sequence \"{}\"\n", session.name,
+             counted(static_cast<int64_t>(ranks), "device"), ranks == 1 ? "" : fmt::format("mpirun -np {} ", ranks),
+             arguments.save, names);
+  return ok_status();
 }
 
 // More micro-batches of one size in an execution tell nothing new: caches are as they are in the middle of a run when
@@ -251,6 +272,7 @@ Status lower_command(const LowerArguments& arguments) {
     return write_validation_set(loaded, arguments.validation);
   }
   if (arguments.passes) return print_passes(loaded, arguments);
+  if (arguments.session) return lower_session(loaded, arguments);
   ASSIGN_OR_RETURN(const SavedProgram saved, lower_chosen(loaded, arguments));
   if (arguments.save.empty()) {
     std::fputs(to_string(saved.program).c_str(), stdout);
@@ -304,6 +326,10 @@ void add_lower_command(CLI::App& app, int& code) {
       ->add_flag("--passes", arguments->passes,
                  "Print what each pass of the compiler makes: kernels, split, place, schedule, exchange, allocate")
       ->excludes(save);
+  command->add_flag(
+      "--session", arguments->session,
+      "The scenario's `programs` over the same weights, one session under the plan: for `nlsim session` and\n"
+      "`nlbench session` (docs/program.md)");
   command->add_option("--profile-set", arguments->profile_set, "Write what `nlbench profile` measures to DIR")
       ->type_name("DIR")
       ->excludes(save);
