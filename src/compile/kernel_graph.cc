@@ -76,12 +76,12 @@ std::vector<NodeKernel> facts_of(const Graph& graph, const std::vector<ComputeDe
 }
 
 Status choose(KernelGraph& graph, const std::vector<Isa>& levels, const KernelPreference& prefer,
-              const std::vector<ValueId>& trained, const WantedKernels& wanted) {
+              const WantedKernels& wanted) {
   for (const Isa isa : levels) {
     if (graph.chosen.contains(isa)) continue;
     const auto found = wanted.find(isa);
     ASSIGN_OR_RETURN(graph.chosen[isa],
-                     assign_kernels(graph.graph, isa, prefer, trained,
+                     assign_kernels(graph.graph, isa, prefer, graph.states,
                                     found == wanted.end() ? std::span<const KernelId>() : found->second));
     graph.kernels[isa] = facts_of(graph.graph, graph.chosen[isa].descs);
   }
@@ -118,19 +118,21 @@ WantedKernels wanted_kernels(const KernelGraph& whole, std::span<const int> orig
 }
 
 Result<KernelGraph> choose_kernels(Graph at_micro_batch, const std::vector<Isa>& levels, const KernelPreference& prefer,
-                                   const std::optional<TrainingOptions>& training, const WantedKernels& wanted) {
+                                   const std::optional<TrainingOptions>& training, const WantedKernels& wanted,
+                                   std::vector<ValueId> states) {
   KernelGraph result = with_readers(std::move(at_micro_batch), {});
   if (!training) {
-    RETURN_IF_ERROR(choose(result, levels, prefer, {}, wanted));
+    result.states = std::move(states);
+    RETURN_IF_ERROR(choose(result, levels, prefer, wanted));
     return result;
   }
   ASSIGN_OR_RETURN(StepGraph step, step_graph(result.graph, *training));
   Training made;
   made.options = *training;
   made.step = with_readers(std::move(step.graph), step.nodes.computed);
-  std::vector<ValueId> states;
-  for (const StateUpdate& update : step.nodes.updates) states.push_back(update.state);
-  RETURN_IF_ERROR(choose(made.step, levels, prefer, states, {}));
+  for (const auto* changes : {&step.nodes.sums, &step.nodes.updates})
+    for (const StateUpdate& change : *changes) made.step.states.push_back(change.state);
+  RETURN_IF_ERROR(choose(made.step, levels, prefer, {}));
   made.nodes = std::move(step.nodes);
   take_from_step(made.step, result);
   result.training = std::make_shared<const Training>(std::move(made));

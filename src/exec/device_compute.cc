@@ -129,7 +129,10 @@ Status DeviceRun::State::give_to_backend(std::span<const uint32_t> some, bool se
   RETURN_IF_ERROR(backend.execute(slot(some.front()), steps, note(FlightEvent::begins, some.front())));
   if (!settle) return ok_status();
   ASSIGN_OR_RETURN(const std::span<const Ran> all, backend.finish());
-  for (const Ran& one : all) times[one.tag] = {since_zero(one.start), since_zero(one.finish)};
+  for (const Ran& one : all) {
+    times[one.tag] = {since_zero(one.start), since_zero(one.finish)};
+    if (options.ended && !backend.runs_ahead()) options.ended(one.tag);
+  }
   flight.computes(all.back().finish, FlightEvent::ends, some.back());
   return ok_status();
 }

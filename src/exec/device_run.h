@@ -12,6 +12,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -52,6 +53,9 @@ struct DeviceRunOptions {
   std::optional<OnlineDevice> online = {};  // none: slot by slot, in the order of the Program
   FlightRecorder* recorder = nullptr;       // none: nothing is kept
   const WorkWatch* watch = nullptr;         // once it has found something overdue, the run has ended
+  // Told of each computation and transfer, by the device's count, when it has ended and before anything that waits for
+  // it begins; by the thread that ran it. None: nobody. Not told of computations of a backend that runs ahead.
+  std::function<void(uint32_t instance)> ended = nullptr;
 };
 
 class DeviceRun {

@@ -130,6 +130,7 @@ Result<bool> DeviceRun::State::turn(size_t& seen) {
       times[i].finish = since_zero(at);
       fifo.remove_first();
       flight.completes(at, i);
+      if (options.ended) options.ended(i);
       const bool more = !fifo.in_flight.empty();
       flight.first_of(fifo_index[i], fifo.first, more ? fifo.in_flight.front().posted : at);
       if (instr(i).opcode == Opcode::send && next_on_fifo[i] != no_instance) release(next_on_fifo[i], times[i].finish);

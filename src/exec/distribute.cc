@@ -21,13 +21,6 @@ const NamedTensor* find_input(const Job& job, const std::string& name) {
   return nullptr;
 }
 
-void fill_banks(const Buffer& buffer, std::span<const std::byte> data, std::byte* arena) {
-  const auto size = static_cast<size_t>(size_of(buffer.type).value());
-  for (int bank = 0; bank < buffer.banks; ++bank) {
-    if (size > 0) std::memcpy(bank_data(buffer, bank, arena), data.data() + static_cast<size_t>(bank) * size, size);
-  }
-}
-
 size_t size_of_banks(const Buffer& buffer) {
   return static_cast<size_t>(size_of(buffer.type).value()) * static_cast<size_t>(buffer.banks);
 }
@@ -41,6 +34,13 @@ TensorType whole_type(const Buffer& buffer) {
 }
 
 }  // namespace
+
+void fill_banks(const Buffer& buffer, std::span<const std::byte> data, std::byte* arena) {
+  const auto size = static_cast<size_t>(size_of(buffer.type).value());
+  for (int bank = 0; bank < buffer.banks; ++bank) {
+    if (size > 0) std::memcpy(bank_data(buffer, bank, arena), data.data() + static_cast<size_t>(bank) * size, size);
+  }
+}
 
 std::string banks_of(const Buffer& buffer, std::byte* arena) {
   std::string all;

@@ -81,6 +81,16 @@ Result<ChosenCores> claim_cores(const Program& program, Transport& transport, co
   return cores;
 }
 
+Result<std::vector<double>> own_clock(const Program& program, const Clocks& clocks, Transport& transport,
+                                      const Waiting& waiting) {
+  std::string text = clocks_text(clocks);
+  RETURN_IF_ERROR(broadcast(transport, &text, waiting));
+  if (text == clocks_text({})) return std::vector<double>();
+  auto all = parse_clocks(text, program, "the clocks of rank 0");
+  if (!all) return give_up(transport, all.error().message);
+  return std::move((*all)[static_cast<size_t>(transport.rank())]);
+}
+
 void poison(const DeviceProgram& device, std::byte* arena) {
   for (const Buffer& buffer : device.buffers) {
     switch (buffer.kind) {

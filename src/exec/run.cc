@@ -162,10 +162,8 @@ Result<Repeats> repeat(const Program& program, const Dependencies& deps, Backend
     std::string again = !enough && (r < 0 || wants_another(options, repeats, elapsed)) ? "1" : "0";
     RETURN_IF_ERROR(broadcast(transport, &again, waiting));
     if (again != "1") break;
-    if (!options.continues || r == 0) {
-      // An error is the end for all: they are about to start.
-      if (const Status status = reset(); !status.ok()) return give_up(transport, status.error().message);
-    }
+    // An error is the end for all: they are about to start.
+    if (const Status status = reset(); !status.ok()) return give_up(transport, status.error().message);
     if (options.flight != nullptr) options.flight->of(rank, transport.size()).repeat(r + options.warmup + 1);
     device_run.arm();
     RETURN_IF_ERROR(common.refresh(transport, waiting));
@@ -179,7 +177,7 @@ Result<Repeats> repeat(const Program& program, const Dependencies& deps, Backend
       return give_up(transport, taken.error().message);
     const uint64_t hash = hash_outputs(device, arena);
     if (r == -options.warmup) first_hash = hash;
-    if (hash != first_hash && same_bits.ok() && !options.continues) {
+    if (hash != first_hash && same_bits.ok()) {
       same_bits = failed(
           fmt::format("device {}: repeat {} gave other bits than the first one", device.name, r + options.warmup + 1));
     }
@@ -267,17 +265,6 @@ Result<Trace> gather_trace(const Program& program, const Dependencies& deps, con
   return trace;
 }
 
-// Rank 0 knows all clocks; a device's own is empty if it has none.
-Result<std::vector<double>> own_clock(const Program& program, const Clocks& clocks, Transport& transport,
-                                      const Waiting& waiting) {
-  std::string text = clocks_text(clocks);
-  RETURN_IF_ERROR(broadcast(transport, &text, waiting));
-  if (text == clocks_text({})) return std::vector<double>();
-  auto all = parse_clocks(text, program, "the clocks of rank 0");
-  if (!all) return give_up(transport, all.error().message);
-  return std::move((*all)[static_cast<size_t>(transport.rank())]);
-}
-
 // The longest that one of this device's computations is expected to take, which rank 0 knows; 0: nobody does.
 Result<double> expected_s(const std::vector<double>& predicted, const std::vector<double>& clock, Transport& transport,
                           const Waiting& waiting) {
@@ -354,8 +341,8 @@ Result<Dependencies> check_all(const Program& program, const Job& job, Transport
   const Status sound = check_structure(program);  // before it is printed, and so its fingerprint taken
   // Also what decides how many messages follow.
   const std::string mine =
-      fmt::format("{} with {} warm-up and {} kept {}", sound.ok() ? hex16(fingerprint(program)) : "no sound one",
-                  options.warmup, options.keep, options.continues ? "steps" : "repeats");
+      fmt::format("{} with {} warm-up and {} kept repeats", sound.ok() ? hex16(fingerprint(program)) : "no sound one",
+                  options.warmup, options.keep);
   std::string first = mine;
   RETURN_IF_ERROR(broadcast(transport, &first, waiting));
   Result<Dependencies> deps = sound.ok() ? check_own(program, job, transport, mine, first) : sound.error();

@@ -29,8 +29,6 @@ bool is_saved(const std::string& what) {
   return fs::is_directory(what, failure);
 }
 
-bool is_scenario(const std::string& what) { return what.ends_with(".yaml") || what.ends_with(".yml"); }
-
 Result<std::string> lower_to(const TemporaryFolder& folder, const JobArguments& arguments) {
   const std::string saved = folder.path() + "/program";
   std::vector<std::string> words = {"lower", arguments.what, "--save", saved};
@@ -92,8 +90,10 @@ std::string_view npy_type(DType type) {
   CHECK(false, "unknown data type");
 }
 
-Status take_file(NamedTensor& input, const std::string& path) {
+Status take_file(NamedTensor& input, const std::string& path, Entries entries) {
   ASSIGN_OR_RETURN(NpyRaw array, read_npy_raw(path));
+  if (entries == Entries::of_executions && array.shape.size() == input.type.shape.size() + 1 && array.shape[0] > 0)
+    input.type.shape.insert(input.type.shape.begin(), array.shape[0]);
   if (array.shape != input.type.shape) {
     return invalid_input(fmt::format("{} is {}, but input {} is {}", path,
                                      to_string(TensorType{DType::f32, array.shape}), input.name,
@@ -113,6 +113,8 @@ Status take_file(NamedTensor& input, const std::string& path) {
 }
 
 }  // namespace
+
+bool is_scenario(const std::string& what) { return what.ends_with(".yaml") || what.ends_with(".yml"); }
 
 Result<LoadedJob> load_job(const JobArguments& arguments, std::optional<TemporaryFolder>& folder) {
   std::string dir = arguments.what;
@@ -135,7 +137,7 @@ Result<LoadedJob> load_job(const JobArguments& arguments, std::optional<Temporar
 }
 
 Result<std::vector<NamedTensor>> make_inputs(const Program& program, const std::vector<std::string>& files,
-                                             uint64_t seed) {
+                                             uint64_t seed, Entries entries) {
   ASSIGN_OR_RETURN(std::vector<NamedTensor> inputs, wanted_inputs(program));
   for (const NamedTensor& input : inputs) {
     if (size_of(input.type) > machine_memory())
@@ -160,7 +162,7 @@ Result<std::vector<NamedTensor>> make_inputs(const Program& program, const std::
       return invalid_input(fmt::format("--input {}: there is no such input; the program has {}", argument,
                                        names.empty() ? "none" : names));
     }
-    RETURN_IF_ERROR(take_file(*input, file.path));
+    RETURN_IF_ERROR(take_file(*input, file.path, entries));
   }
   fill_inputs(program, seed, inputs);
   return inputs;

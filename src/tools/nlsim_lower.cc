@@ -16,6 +16,7 @@
 #include "program/saved.h"
 #include "program/text.h"
 #include "program/verify.h"
+#include "ranking/session.h"
 #include "report/table.h"
 #include "tools/commands.h"
 #include "tools/exit.h"
@@ -31,7 +32,7 @@ struct LowerArguments {
   std::string network_set, eager_limit;
   PlanChoice choice;
   int64_t batch = 1;
-  bool passes = false;
+  bool passes = false, session = false;
 };
 
 Result<SavedProgram> lower_chosen(Loaded& loaded, const LowerArguments& arguments) {
@@ -97,14 +98,35 @@ Status print_passes(Loaded& loaded, const LowerArguments& arguments) {
   return compiled.ok() ? ok_status() : Status(compiled.error());
 }
 
+// The scenario's Programs under one plan.
+Status lower_session(Loaded& loaded, const LowerArguments& arguments) {
+  if (!is_scenario(arguments.what)) return invalid_input("--session needs a scenario: it has the programs");
+  ASSIGN_OR_RETURN(const RankedPlan chosen, choose_plan(loaded, arguments.choice));
+  ASSIGN_OR_RETURN(const CompiledSession compiled, session_of(loaded.scenario, loaded.model, chosen.plan));
+  const Session& session = compiled.session;
+  if (arguments.save.empty()) {
+    std::fputs(to_string(session).c_str(), stdout);
+    return ok_status();
+  }
+  RETURN_IF_ERROR(save_session(arguments.save, session, loaded.model.weights));
+  std::string names;
+  for (const Program& program : session.programs) names += (names.empty() ? "" : " ") + program.name;
+  const size_t ranks = session.programs[0].devices.size();
+  fmt::print("saved {} for {}; run it with: {}nlbench session {} --sequence \"{}\"\n", session.name,
+             counted(static_cast<int64_t>(ranks), "device"), ranks == 1 ? "" : fmt::format("mpirun -np {} ", ranks),
+             arguments.save, names);
+  return ok_status();
+}
+
 // More micro-batches of one size in an execution tell nothing new: caches are as they are in the middle of a run when
 // one has followed another.
 constexpr int most_micro_batches = 2;
 
-// The scenario with its micro-batches of this count, but no more of them than it takes to measure.
+// The scenario with its micro-batches of this count, but no more of them than it takes to measure; in training two, the
+// second of which adds its gradients to the first one's.
 Scenario shortened(const Scenario& scenario, int count, int& micro_batches) {
   Scenario shorter = scenario;
-  micro_batches = std::min(count, most_micro_batches);
+  micro_batches = scenario.training ? most_micro_batches : std::min(count, most_micro_batches);
   shorter.batch = scenario.batch / count * micro_batches;
   return shorter;
 }
@@ -255,6 +277,7 @@ Status lower_command(const LowerArguments& arguments) {
     return written;
   }
   if (arguments.passes) return print_passes(loaded, arguments);
+  if (arguments.session) return lower_session(loaded, arguments);
   ASSIGN_OR_RETURN(const SavedProgram saved, lower_chosen(loaded, arguments));
   if (arguments.save.empty()) {
     std::fputs(to_string(saved.program).c_str(), stdout);
@@ -308,6 +331,10 @@ void add_lower_command(CLI::App& app, int& code) {
       ->add_flag("--passes", arguments->passes,
                  "Print what each pass of the compiler makes: kernels, split, place, schedule, exchange, allocate")
       ->excludes(save);
+  command->add_flag(
+      "--session", arguments->session,
+      "The scenario's `programs` over the same weights, one session under the plan: for `nlsim session` and\n"
+      "`nlbench session` (docs/program.md)");
   command->add_option("--profile-set", arguments->profile_set, "Write what `nlbench profile` measures to DIR")
       ->type_name("DIR")
       ->excludes(save);

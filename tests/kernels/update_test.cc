@@ -79,5 +79,31 @@ TEST(UpdateKernel, IsTheReference) {
   }
 }
 
+// The same roundings as the sum in which a Program's `reduce` adds two operands (exec/sum.h).
+TEST(UpdateKernel, AddsAPartWhereTheSumIs) {
+  for (const Isa isa : supported_levels()) {
+    const KernelLibrary library = KernelLibrary::load(isa).value();
+    for (const int64_t count : {1, 30, 50'000}) {
+      const TensorType sum{DType::f32, {count}}, part{DType::f32, {count, 1}};
+      ComputeDesc desc;
+      desc.op = Op::Accumulate;
+      desc.inputs = {sum, part};
+      desc.outputs = info(desc.op).infer(desc.inputs, desc.attrs).value();
+      desc.kernel = choose_kernel(desc, isa).value();
+      SCOPED_TRACE(signature(desc));
+      ASSERT_EQ(find_kernel(desc.kernel)->name, "update");
+      EXPECT_EQ(in_place_inputs(*find_kernel(desc.kernel), desc) & 1, 1u);
+      const Tensor a = random_tensor(sum, 1), b = random_tensor(part, 2);
+      Tensor both = a;
+      for (size_t i = 0; i < both.values.size(); ++i) both.values[i] += b.values[i];
+      const std::vector<std::string> operands = {std::string(bytes_of(a)), std::string(bytes_of(b))};
+      for (const int workers : {1, 3}) {
+        EXPECT_EQ(run(library, desc, operands, false, workers)[0], bytes_of(both));
+        EXPECT_EQ(run(library, desc, operands, true, workers)[0], bytes_of(both)) << "in place";
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace nlsplit::testing

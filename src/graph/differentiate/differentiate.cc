@@ -19,8 +19,10 @@ class Differentiation {
     depends_.assign(forward.values.size(), false);
   }
 
-  Result<Differentiated> run(ValueId loss, const std::vector<ValueId>& trained, double seed) {
+  Result<Differentiated> run(ValueId loss, const std::vector<ValueId>& trained, double seed,
+                             const OnGradient& on_gradient) {
     mark(trained);
+    const std::vector<std::vector<size_t>> first_read = first_read_by(trained);
     if (!depends_[loss.index()]) return invalid_input("the loss depends on none of the trained weights");
     const TensorType& type = forward_.value(loss).type;
     gradient_[loss.index()] = graph_.weight("d." + forward_.value(loss).name, type, weights_.add_fill(type, seed));
@@ -28,6 +30,10 @@ class Differentiation {
     for (size_t n = 0; n < forward_.nodes.size(); ++n) result.origins.push_back(n);
     for (size_t n = forward_.nodes.size(); n-- > 0;) {
       RETURN_IF_ERROR(go_back(forward_.nodes[n]));
+      for (const size_t t : first_read[n]) {  // no other node adds to these
+        const ValueId gradient = gradient_[trained[t].index()];
+        if (gradient.valid() && on_gradient) RETURN_IF_ERROR(on_gradient(graph_, t, gradient));
+      }
       result.origins.resize(graph_.graph().nodes.size(), n);
     }
     for (const ValueId weight : trained) {
@@ -52,6 +58,19 @@ class Differentiation {
       for (const ValueId output : node.outputs)
         depends_[output.index()] = any && follows_its_inputs(node, forward_.value(output));
     }
+  }
+
+  // [node of the forward graph]: the trained weights, by index, of whose readers it is the first.
+  std::vector<std::vector<size_t>> first_read_by(const std::vector<ValueId>& trained) const {
+    std::vector<std::vector<size_t>> weights(forward_.nodes.size());
+    for (size_t t = 0; t < trained.size(); ++t) {
+      const auto reads = [&](const Node& node) {
+        return std::ranges::find(node.inputs, trained[t]) != node.inputs.end();
+      };
+      const auto first = std::ranges::find_if(forward_.nodes, reads);
+      if (first != forward_.nodes.end()) weights[static_cast<size_t>(first - forward_.nodes.begin())].push_back(t);
+    }
+    return weights;
   }
 
   Status go_back(const Node& node) {
@@ -125,7 +144,7 @@ bool follows_its_inputs(const Node& node, const Value& output) {
 }
 
 Result<Differentiated> differentiate(const Graph& graph, ValueId loss, const std::vector<ValueId>& trained,
-                                     WeightStore& weights, double seed) {
+                                     WeightStore& weights, double seed, const OnGradient& on_gradient) {
   if (element_count(graph.value(loss).type.shape) != 1)
     return invalid_input(
         fmt::format("the loss {} is {}, not one number", graph.value(loss).name, to_string(graph.value(loss).type)));
@@ -137,7 +156,7 @@ Result<Differentiated> differentiate(const Graph& graph, ValueId loss, const std
           fmt::format("weight {} is {}: only floats have gradients", value.name, to_string(value.type)));
   }
   ASSIGN_OR_RETURN(GraphBuilder builder, reopen(graph));
-  return Differentiation(graph, std::move(builder), weights).run(loss, trained, seed);
+  return Differentiation(graph, std::move(builder), weights).run(loss, trained, seed, on_gradient);
 }
 
 }  // namespace nlsplit::inline graph

@@ -1,4 +1,4 @@
-// Updates by optimizers: what their kernel accepts.
+// Sums of gradients and updates by optimizers: what their kernel accepts.
 #include "kernels/rows.h"
 
 #include <fmt/format.h>
@@ -12,8 +12,8 @@ std::string refuse_update(const ComputeDesc& desc) {
 
 }  // namespace
 
-const KernelInfo rows::update = {.what = "of a weight by an optimizer, element by element, where the weight is",
-                                 .ops = computes<Op::SgdUpdate, Op::MomentumUpdate, Op::AdamUpdate>,
+const KernelInfo rows::update = {.what = "of a sum by a part, of a weight by an optimizer; element by element, where they are",
+                                 .ops = computes<Op::Accumulate, Op::SgdUpdate, Op::MomentumUpdate, Op::AdamUpdate>,
                                  .refuses = refuse_update,
                                  .any_type = true,
                                  .in_place = over_any};

@@ -1,5 +1,6 @@
-// Updates of optimizers (graph/optimizer.h), each element by itself: weight and states may be changed where they are.
-// Plain loops: this library's compiler fuses and reorders nothing, so an element's bits do not depend on the loop.
+// Sums of gradients, and updates of optimizers (graph/optimizer.h), each element by itself: sum, weight and states may
+// be changed where they are. Plain loops: this library's compiler fuses and reorders nothing, so an element's bits do
+// not depend on the loop.
 #include <algorithm>
 #include <cmath>
 
@@ -24,6 +25,12 @@ float attr(const KernelCall& call, std::string_view name) {
 }
 
 float* output(const KernelCall& call, size_t i) { return static_cast<float*>(call.outputs[i]); }
+
+void run_accumulate(const KernelCall& call) {
+  const float *from = input(call, 0), *part = input(call, 1);
+  float* sum = output(call, 0);
+  for_elements(call, [=](int64_t i) { sum[i] = from[i] + part[i]; });
+}
 
 void run_sgd(const KernelCall& call) {
   const float rate = attr(call, "learning_rate");
@@ -64,6 +71,7 @@ void run_adam(const KernelCall& call) {
 }
 
 void run_update(const KernelCall& call) {
+  if (call.desc->op == Op::Accumulate) return run_accumulate(call);
   if (call.desc->op == Op::SgdUpdate) return run_sgd(call);
   if (call.desc->op == Op::MomentumUpdate) return run_momentum(call);
   run_adam(call);
