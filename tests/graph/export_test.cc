@@ -309,6 +309,37 @@ TEST_F(Export, EveryOperatorComesBack) {
   }
 }
 
+// Of operators that the reference loops alone compute: what is an input in ONNX, and what is spelled otherwise there.
+TEST_F(Export, AttributesThatAreInputsComeBack) {
+  for (const char* line : {"Expand(%x) {shape=[3,2,4,6,6]}", "Tile(%x) {repeats=[1,2,1,3]}",
+                           "Slice(%x) {axes=[1,3], ends=[4,-100], starts=[1,5], steps=[2,-2]}",
+                           "TopK(%x) {axis=1, k=2, largest=0, sorted=1}", "CumSum(%x) {axis=2, exclusive=1, reverse=0}",
+                           "ReduceSum(%x) {axes=[1,3], keepdims=0}", "ReduceL2(%x) {axes=[1,3], keepdims=1}",
+                           "Cast(%x) {to=\"f64\"}", "ArgMin(%x) {axis=1, keepdims=0, select_last_index=1}"}) {
+    SCOPED_TRACE(line);
+    const Model model = model_of_node(line);
+    const auto back = round_trip(model);
+    ASSERT_TRUE(back.ok()) << back.error().to_string();
+    expect_same_model(*back, model);
+  }
+  const auto refused = round_trip(model_of_node("Mish(%x)"));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.error().message, HasSubstr("node node of y (Mish): not written in opset 17"));
+}
+
+// Numbers are of the operand's type.
+TEST_F(Export, APadOfHalvesComesBack) {
+  Model model;
+  GraphBuilder builder("halves");
+  const ValueId x = builder.input("x", {DType::f16, {2, 3}});
+  const Attrs attrs{{"pads", std::vector<int64_t>{0, 1, 0, 1}}, {"value", 0.5}};
+  builder.output(builder.add(Op::Pad, "y", {x}, attrs).value());
+  model.graph = std::move(builder).finish();
+  const auto back = round_trip(model);
+  ASSERT_TRUE(back.ok()) << back.error().to_string();
+  expect_same_model(*back, model);
+}
+
 TEST_F(Export, ABiasOfAMatMulIsAnAddAndFusedAgain) {
   Model model = model_of_node("MatMul(%x, %x2, %c)");
   auto back = round_trip(model);

@@ -154,6 +154,13 @@ TEST(Gradient, OfFunctionsReadsWhatTheDerivativeNeeds) {
   EXPECT_EQ(of(Op::LeakyRelu, {{"alpha", -0.1}}), "flops 10 keeps 0");  // y > 0 on both sides
   EXPECT_EQ(of(Op::HardSigmoid, {{"alpha", 0.2}, {"beta", 0.5}}), "flops 10 keeps y");
   EXPECT_EQ(of(Op::Clip, {{"max", 6.0}, {"min", 0.0}}), "flops 10 keeps y");
+  EXPECT_EQ(of(Op::Atan), "flops 30 keeps 0");
+  EXPECT_EQ(of(Op::Asin), "flops 50 keeps 0");
+  EXPECT_EQ(of(Op::Tan), "flops 30 keeps y");
+  EXPECT_EQ(of(Op::Softsign), "flops 40 keeps 0");
+  EXPECT_EQ(of(Op::Mish), "flops 100 keeps 0");
+  EXPECT_EQ(of(Op::Elu, {{"alpha", 0.5}}), "flops 40 keeps 0");
+  EXPECT_EQ(of(Op::Shrink, {{"bias", 0.0}, {"lambd", 0.5}}), "flops 20 keeps 0");
 }
 
 TEST(Gradient, OfWhatIsTakenOut) {

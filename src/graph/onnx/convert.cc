@@ -280,16 +280,52 @@ std::optional<AttrValue> given_attr(const OnnxNode& node, const AttrSpec& spec) 
   return std::nullopt;
 }
 
-// As the operator's row has it.
-Converted plain(const ConvertContext& c, Op op) {
-  Attrs attrs;
-  for (const AttrSpec& spec : info(op).attrs) {
-    if (auto given = given_attr(c.node, spec)) set_attr(attrs, std::string(spec.name), std::move(*given));
+// An attribute that later opsets have as an input.
+Result<std::optional<AttrValue>> given_input(const ConvertContext& c, const AttrSpec& spec) {
+  const std::string name(spec.name);
+  const auto place = static_cast<size_t>(spec.onnx_input);
+  std::optional<AttrValue> value;
+  if (spec.kind == 'l') {
+    ASSIGN_OR_RETURN(const auto list, integers(c, name, place));
+    if (list) value = *list;
+  } else if (spec.kind == 'i') {
+    ASSIGN_OR_RETURN(const auto whole, whole_number(c, name, place));
+    if (whole) value = *whole;
+  } else {
+    ASSIGN_OR_RETURN(const auto real, number(c, name, place));
+    if (real) value = *real;
   }
+  if (!value && !spec.has_usual) return invalid_input(fmt::format("{} is missing", name));
+  return value;
+}
+
+// As the operator's row has it.
+Result<std::vector<ValueId>> plain(const ConvertContext& c, Op op) {
+  Attrs attrs;
+  std::vector<bool> is_attr(c.inputs.size(), false);
+  for (const AttrSpec& spec : info(op).attrs) {
+    std::optional<AttrValue> given;
+    if (spec.onnx_input >= 0) {
+      ASSIGN_OR_RETURN(given, given_input(c, spec));
+      const auto place = static_cast<size_t>(spec.onnx_input);
+      if (place < is_attr.size() && !c.node.attrs.contains(std::string(spec.name))) is_attr[place] = true;
+    } else {
+      given = given_attr(c.node, spec);
+    }
+    if (given) set_attr(attrs, std::string(spec.name), std::move(*given));
+  }
+  std::vector<ValueId> inputs;
   std::vector<TensorType> types;
-  for (size_t i = 0; i < c.inputs.size() && c.given(i); ++i) types.push_back(c.type(i));
+  for (size_t i = 0; i < c.inputs.size(); ++i) {
+    if (is_attr[i]) continue;
+    if (!c.given(i)) break;
+    types.push_back(c.type(i));
+    ASSIGN_OR_RETURN(inputs.emplace_back(), c.value(i));
+  }
   add_defaults(op, types, attrs);
-  return one_to_one(c, op, std::move(attrs));
+  std::vector<std::string> names;
+  for (size_t i = 0; i < c.node.outputs.size(); ++i) names.push_back(output_name(c, i));
+  return c.graph.add_all(op, c.name, std::move(inputs), std::move(attrs), names);
 }
 
 // The first output is the only one.
@@ -314,8 +350,6 @@ Converted convert_one(const ConvertContext& c) {
   if (op == "MatMul" && c.inputs.size() > 2)
     return invalid_input(fmt::format("{} inputs, MatMul takes 2", c.inputs.size()));
   if (op == "MatMul") return one_to_one(c, Op::MatMul);
-  if (op == "Scatter") return plain(c, Op::ScatterElements);  // before opset 11
-  if (const auto known = parse_op(op); known.ok() && has(*known, traits::plain_in_onnx)) return plain(c, *known);
   return unsupported("the operator is not supported");
 }
 
@@ -332,15 +366,14 @@ const TensorType& ConvertContext::type(size_t i) const {
 }
 
 Result<std::vector<ValueId>> convert_node(const ConvertContext& c) {
-  for (const Op op : {Op::LSTM, Op::GRU, Op::RNN}) {
-    if (name_of(op) == c.node.op) return convert_recurrent(c, op);
-  }
   if (c.node.op == "Dropout") return dropout(c);
-  for (const auto family :
-       {convert_composite, convert_attention, convert_images, convert_quantized, convert_shapes, convert_arrangement}) {
+  for (const auto family : {convert_recurrent, convert_composite, convert_attention, convert_images, convert_quantized,
+                            convert_shapes, convert_arrangement}) {
     ASSIGN_OR_RETURN(auto made, family(c));
     if (made) return std::move(*made);
   }
+  if (c.node.op == "Scatter") return plain(c, Op::ScatterElements);  // before opset 11
+  if (const auto known = parse_op(c.node.op); known.ok() && has(*known, traits::plain_in_onnx)) return plain(c, *known);
   ASSIGN_OR_RETURN(const ValueId first, convert_one(c));
   return std::vector{first};
 }

@@ -38,9 +38,4 @@ struct ConvertContext {
 // what is not supported; import adds the node's name.
 Result<std::vector<ValueId>> convert_node(const ConvertContext& context);
 
-// LSTM, GRU and RNN (convert_recurrent.cc): the one batch-first form, with Transposes around it where the file's layout
-// is the other one. A later Transpose, or a view in between, sees through those (transposes.h), so that in a
-// batch-first network none is left.
-Result<std::vector<ValueId>> convert_recurrent(const ConvertContext& context, Op op);
-
 }  // namespace nlsplit::inline graph

@@ -18,12 +18,6 @@ Converted concat(const ConvertContext& c) {
   return one_to_one(c, Op::Concat, std::move(attrs));
 }
 
-Converted flatten(const ConvertContext& c) {
-  Attrs attrs;
-  set_attr(attrs, "axis", int_attr(c.node, "axis", 1));
-  return one_to_one(c, Op::Flatten, std::move(attrs));
-}
-
 Converted transpose(const ConvertContext& c) {
   if (!c.given(0)) return invalid_input("an input is missing");
   std::vector<int64_t> reversed(c.type(0).shape.size());
@@ -182,7 +176,6 @@ Converted pad(const ConvertContext& c) {
 MaybeConverted convert_arrangement(const ConvertContext& c) {
   const std::string& op = c.node.op;
   if (op == "Concat") return one(concat(c));
-  if (op == "Flatten") return one(flatten(c));
   if (op == "Transpose") return one(transpose(c));
   if (op == "Reshape") return one(reshape(c));
   if (op == "Squeeze") return one(squeeze(c, false));

@@ -141,13 +141,6 @@ Converted lp_norm(const ConvertContext& c) {
   return chain.result(chain.last(Op::Div, {x, norm}));
 }
 
-Converted gelu(const ConvertContext& c) {
-  ASSIGN_OR_RETURN(const ValueId x, c.value(0));
-  Attrs attrs;
-  set_attr(attrs, "approximate", string_attr(c.node, "approximate", "none"));
-  return emit(c, Op::Gelu, {x}, std::move(attrs));
-}
-
 // x sigmoid(alpha x)
 Converted swish(const ConvertContext& c) {
   ASSIGN_OR_RETURN(const ValueId x, c.value(0));
@@ -187,7 +180,6 @@ MaybeConverted convert_composite(const ConvertContext& c) {
   if (op == "GroupNormalization") return one(group_norm(c));
   if (op == "MeanVarianceNormalization") return one(mean_variance_norm(c));
   if (op == "LpNormalization") return one(lp_norm(c));
-  if (op == "Gelu") return one(gelu(c));
   if (op == "Swish") return one(swish(c));
   if (op == "GlobalMaxPool" || op == "GlobalLpPool") return one(global_pool(c));
   return std::optional<std::vector<ValueId>>();

@@ -6,29 +6,24 @@
 #include <cctype>
 #include <optional>
 
-#include "graph/onnx/convert.h"
+#include "graph/onnx/convert_tools.h"
 #include "graph/onnx/transposes.h"
 
 namespace nlsplit::inline graph {
 namespace {
 
 struct Form {
+  Op op;
   int64_t gates;
   size_t states;  // tensors that go from step to step
-  std::vector<std::string> activations;
+  std::vector<std::string_view> activations;
 };
 
-Form form_of(Op op) {
-  switch (op) {
-    case Op::LSTM:
-      return {4, 2, {"sigmoid", "tanh", "tanh"}};
-    case Op::GRU:
-      return {3, 1, {"sigmoid", "tanh"}};
-    case Op::RNN:
-      return {1, 1, {"tanh"}};
-    default:
-      CHECK(false, "no recurrent operator");
-  }
+const Form* form_of(std::string_view name) {
+  static const Form forms[] = {
+      {Op::LSTM, 4, 2, {"sigmoid", "tanh", "tanh"}}, {Op::GRU, 3, 1, {"sigmoid", "tanh"}}, {Op::RNN, 1, 1, {"tanh"}}};
+  const auto* const found = std::ranges::find(forms, name, [](const Form& form) { return name_of(form.op); });
+  return found == std::end(forms) ? nullptr : found;
 }
 
 // ONNX's inputs: X, W, R, B, sequence_lens, initial_h, then LSTM's initial_c and P.
@@ -36,7 +31,7 @@ constexpr size_t lengths_input = 4, state_input = 5, peephole_input = 7;
 
 class Recurrent {
  public:
-  Recurrent(const ConvertContext& context, Op op) : c_(context), op_(op), form_(form_of(op)) {}
+  Recurrent(const ConvertContext& context, const Form& form) : c_(context), form_(form) {}
 
   Result<std::vector<ValueId>> convert() {
     RETURN_IF_ERROR(check());
@@ -61,7 +56,7 @@ class Recurrent {
 
     Attrs attrs;
     set_attr(attrs, "direction", string_attr(c_.node, "direction", "forward"));
-    if (op_ == Op::GRU)
+    if (form_.op == Op::GRU)
       set_attr(attrs, "linear_before_reset", int_attr(c_.node, "linear_before_reset", 0) != 0 ? 1 : 0);
     return outputs(std::move(inputs), std::move(attrs));
   }
@@ -114,7 +109,7 @@ class Recurrent {
     for (size_t i = 0; i < form_.states; ++i) {
       ASSIGN_OR_RETURN(given.emplace_back(), state(state_input + i, i == 0 ? ".h" : ".c"));
     }
-    if (op_ == Op::LSTM && c_.given(peephole_input)) {
+    if (form_.op == Op::LSTM && c_.given(peephole_input)) {
       ASSIGN_OR_RETURN(given.emplace_back(), c_.value(peephole_input));
     }
     while (!given.empty() && !given.back().valid()) given.pop_back();
@@ -173,7 +168,7 @@ class Recurrent {
     std::vector<std::string> names;
     for (size_t i = 0; i < 1 + form_.states; ++i)
       names.push_back(batch_first_ && !said(i).empty() ? said(i) : c_.name + suffixes[i]);
-    ASSIGN_OR_RETURN(auto made, c_.graph.add_all(op_, c_.name, std::move(inputs), std::move(attrs), names));
+    ASSIGN_OR_RETURN(auto made, c_.graph.add_all(form_.op, c_.name, std::move(inputs), std::move(attrs), names));
     for (size_t i = 0; i < made.size(); ++i) {
       if (batch_first_ || said(i).empty()) continue;
       std::vector<int64_t> steps_first = i == 0 ? std::vector<int64_t>{1, 2, 0, 3} : std::vector<int64_t>{1, 0, 2};
@@ -183,16 +178,19 @@ class Recurrent {
   }
 
   const ConvertContext& c_;
-  const Op op_;
-  const Form form_;
+  const Form& form_;
   bool batch_first_ = false;
   int64_t batch_ = 0, steps_ = 0, directions_ = 0, hidden_ = 0;
 };
 
 }  // namespace
 
-Result<std::vector<ValueId>> convert_recurrent(const ConvertContext& context, Op op) {
-  return Recurrent(context, op).convert();
+// The one batch-first form, with Transposes around it where the file's layout is the other one. A later Transpose, or a
+// view in between, sees through those (transposes.h), so that in a batch-first network none is left.
+MaybeConverted convert_recurrent(const ConvertContext& c) {
+  const Form* form = form_of(c.node.op);
+  if (form == nullptr) return std::optional<std::vector<ValueId>>();
+  return all(Recurrent(c, *form).convert());
 }
 
 }  // namespace nlsplit::inline graph

@@ -12,24 +12,6 @@
 namespace nlsplit::inline graph {
 namespace {
 
-Converted expand(const ConvertContext& c) {
-  ASSIGN_OR_RETURN(const auto shape, integers(c, "shape", 1));
-  if (!shape) return invalid_input("shape is missing");
-  Attrs attrs;
-  set_attr(attrs, "shape", *shape);
-  ASSIGN_OR_RETURN(const ValueId x, c.value(0));
-  return emit(c, Op::Expand, {x}, std::move(attrs));
-}
-
-Converted tile(const ConvertContext& c) {
-  ASSIGN_OR_RETURN(const auto repeats, integers(c, "repeats", 1));
-  if (!repeats) return invalid_input("repeats are missing");
-  Attrs attrs;
-  set_attr(attrs, "repeats", *repeats);
-  ASSIGN_OR_RETURN(const ValueId x, c.value(0));
-  return emit(c, Op::Tile, {x}, std::move(attrs));
-}
-
 Attrs slice_attrs(std::vector<int64_t> axes, std::vector<int64_t> starts, std::vector<int64_t> ends,
                   std::vector<int64_t> steps) {
   Attrs attrs;
@@ -90,40 +72,6 @@ Result<std::vector<ValueId>> split(const ConvertContext& c) {
     start = end;
   }
   return made;
-}
-
-Result<std::vector<ValueId>> top_k(const ConvertContext& c) {
-  ASSIGN_OR_RETURN(const auto k, whole_number(c, "k", 1));
-  if (!k) return invalid_input("k is missing");
-  Attrs attrs;
-  set_attr(attrs, "axis", int_attr(c.node, "axis", -1));
-  set_attr(attrs, "k", *k);
-  set_attr(attrs, "largest", int_attr(c.node, "largest", 1));
-  set_attr(attrs, "sorted", int_attr(c.node, "sorted", 1));
-  ASSIGN_OR_RETURN(const ValueId x, c.value(0));
-  return c.graph.add_all(Op::TopK, c.name, {x}, std::move(attrs), {output_name(c, 0), output_name(c, 1)});
-}
-
-Converted cumsum(const ConvertContext& c) {
-  ASSIGN_OR_RETURN(const auto axis, whole_number(c, "axis", 1));
-  if (!axis) return invalid_input("axis is missing");
-  Attrs attrs;
-  set_attr(attrs, "axis", *axis);
-  set_attr(attrs, "exclusive", int_attr(c.node, "exclusive", 0));
-  set_attr(attrs, "reverse", int_attr(c.node, "reverse", 0));
-  ASSIGN_OR_RETURN(const ValueId x, c.value(0));
-  return emit(c, Op::CumSum, {x}, std::move(attrs));
-}
-
-Converted one_hot(const ConvertContext& c) {
-  ASSIGN_OR_RETURN(const auto depth, whole_number(c, "depth", 1));
-  if (!depth) return invalid_input("depth is missing");
-  Attrs attrs;
-  set_attr(attrs, "axis", int_attr(c.node, "axis", -1));
-  set_attr(attrs, "depth", *depth);
-  ASSIGN_OR_RETURN(const ValueId indices, c.value(0));
-  ASSIGN_OR_RETURN(const ValueId values, c.value(2));
-  return emit(c, Op::OneHot, {indices, values}, std::move(attrs));
 }
 
 // The triangle as a constant mask: x where it is true, else a zero.
@@ -269,13 +217,8 @@ MaybeConverted convert_shapes(const ConvertContext& c) {
     if (name_of(op) == c.node.op) return one(convert_reduction(c, op));
   }
   const std::string& op = c.node.op;
-  if (op == "Expand") return one(expand(c));
-  if (op == "Tile") return one(tile(c));
   if (op == "Slice") return one(slice(c));
   if (op == "Split") return all(split(c));
-  if (op == "TopK") return all(top_k(c));
-  if (op == "CumSum") return one(cumsum(c));
-  if (op == "OneHot") return one(one_hot(c));
   if (op == "Trilu") return one(trilu(c));
   if (op == "Compress") return one(compress(c));
   if (op == "DepthToSpace") return one(depth_to_space(c, false));

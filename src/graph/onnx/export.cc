@@ -6,10 +6,13 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <map>
 #include <numbers>
+#include <span>
 #include <unordered_set>
 
 #include "base/hash.h"
+#include "graph/elements.h"
 #include "graph/onnx/onnx_file.h"
 #include "graph/onnx/onnx_types.h"
 #include "graph/operators/operator.h"
@@ -81,9 +84,12 @@ class Exporter {
     return add_constant(wanted, {DType::i64, {static_cast<int64_t>(values.size())}},
                         raw_of(values.data(), values.size()));
   }
-  std::string add_scalar(const std::string& wanted, double number) {
-    const float value = to_float(number);
-    return add_constant(wanted, {DType::f32, {}}, raw_of(&value, 1));
+  std::string add_scalar(const std::string& wanted, double number, DType type = DType::f32) {
+    if (type == DType::f32) number = to_float(number);
+    const auto whole = is_real(type) ? 0 : static_cast<int64_t>(number);
+    return add_constant(
+        wanted, {type, {}},
+        is_real(type) ? raw_of(type, std::span(&number, 1)) : raw_of(type, std::span<const int64_t>(&whole, 1)));
   }
   std::string add_constant(const std::string& wanted, TensorType type, std::string raw) {
     std::string name = fresh(wanted);
@@ -93,122 +99,144 @@ class Exporter {
     return name;
   }
 
+  // A node without its epilogue, or one of that's steps.
+  struct Operation {
+    Op op;
+    std::string name;
+    const Attrs& attrs;
+    std::vector<std::string> inputs, outputs;
+    DType type;        // of the first operand
+    const Node* node;  // nullptr: a step
+  };
+  using Writer = Status (Exporter::*)(Operation);
+
+  // Those that are several of ONNX's operators, or have their attributes otherwise there; all others are written as
+  // their rows say.
+  static Writer writer_of(Op op) {
+    struct Row {
+      Op op;
+      Writer writer;
+    };
+    static constexpr Row rows[] = {
+        {Op::LSTM, &Exporter::add_recurrent},    {Op::GRU, &Exporter::add_recurrent},
+        {Op::RNN, &Exporter::add_recurrent},     {Op::Attention, &Exporter::add_attention},
+        {Op::Gelu, &Exporter::add_gelu},         {Op::MatMul, &Exporter::add_matmul},
+        {Op::Cast, &Exporter::add_cast},         {Op::GridSample, &Exporter::add_grid_sample},
+        {Op::Resize, &Exporter::add_resize},     {Op::ScatterElements, &Exporter::add_scatter},
+        {Op::ScatterND, &Exporter::add_scatter}, {Op::ReduceMean, &Exporter::add_mean},
+    };
+    const auto* const found = std::ranges::find(rows, op, &Row::op);
+    return found == std::end(rows) ? &Exporter::add_as_row : found->writer;
+  }
+
   // An epilogue's steps are nodes of their own again; the node's output is what the last of them makes.
   Status add_node(const Node& node) {
     if (has(node.op, traits::not_in_onnx))
       return unsupported(fmt::format("node {}: ONNX has no operator {}", node.name, name_of(node.op)));
-    if (node.op == Op::LSTM || node.op == Op::GRU || node.op == Op::RNN) return add_recurrent(node);
-    if (!has(node.op, traits::has_kernels) && node.epilogue.empty()) return add_general(node);
-    // Their constants are written as f32.
-    const bool typed = node.op == Op::Pad || node.op == Op::Clip || node.op == Op::Gelu || node.op == Op::Attention;
-    if (!has(node.op, traits::has_kernels) || (typed && graph_.value(node.outputs[0]).type.dtype != DType::f32))
-      return unsupported(fmt::format("node {} ({}): it cannot be written", node.name, name_of(node.op)));
-    std::vector<std::string> inputs;
-    for (const ValueId id : node.inputs) inputs.push_back(value_name(id));
-    while (!inputs.empty() && inputs.back().empty()) inputs.pop_back();
-    const std::string last = value_name(node.outputs[0]);
-    std::string made = node.epilogue.empty() ? last : fresh(node.name);
-    if (node.op == Op::Attention)
-      add_attention(node, made);
-    else
-      add_operation(node.op, node.name, std::move(inputs), node.attrs, made);
+    Operation operation{node.op, node.name, node.attrs, {}, {}, graph_.value(node.inputs[0]).type.dtype, &node};
+    for (const ValueId id : node.inputs) operation.inputs.push_back(value_name(id));
+    while (!operation.inputs.empty() && operation.inputs.back().empty()) operation.inputs.pop_back();
+    for (const ValueId id : node.outputs) operation.outputs.push_back(value_name(id));
+    const std::string last = operation.outputs[0];
+    if (!node.epilogue.empty()) operation.outputs[0] = fresh(node.name);
+    std::string made = operation.outputs[0];
+    RETURN_IF_ERROR(write(std::move(operation)));
     for (size_t i = 0; i < node.epilogue.size(); ++i) {
       const EpilogueStep& step = node.epilogue[i];
       std::vector<std::string> operands{made};
       if (step.operand.valid()) operands.push_back(value_name(step.operand));
       made = i + 1 == node.epilogue.size() ? last : fresh(step.name);
-      add_operation(step.op, step.name, std::move(operands), step.attrs, made);
+      const DType type = graph_.value(node.outputs[0]).type.dtype;
+      RETURN_IF_ERROR(write({step.op, step.name, step.attrs, std::move(operands), {made}, type, nullptr}));
     }
     return ok_status();
   }
 
-  // Operators that only the reference evaluator computes.
-  Status add_general(const Node& node) {
-    OnnxNode out;
-    out.name = node.name;
-    out.op = name_of(node.op);
-    for (const ValueId id : node.inputs) out.inputs.push_back(value_name(id));
-    for (const ValueId id : node.outputs) out.outputs.push_back(value_name(id));
-    const auto later = [&] {
-      return unsupported(fmt::format("node {} ({}): not written in opset {}", node.name, out.op, opset));
-    };
-    std::vector<std::string> inputs_only;  // attributes of ours that are inputs there
-    const auto as_integers = [&](const std::string& attr) {
-      inputs_only.push_back(attr);
-      return add_integers(node.name + "." + attr, attr_ints(node.attrs, attr));
-    };
-    const auto as_integer = [&](const std::string& attr, Shape shape) {
-      inputs_only.push_back(attr);
-      const int64_t value = attr_int(node.attrs, attr);
-      return add_constant(node.name + "." + attr, {DType::i64, std::move(shape)}, raw_of(&value, 1));
-    };
-    const AttrValue* reduction = find_attr(node.attrs, "reduction");
-    const bool newer_reduction = reduction != nullptr && (*reduction == AttrValue(std::string("max")) ||
-                                                          *reduction == AttrValue(std::string("min")));
-    switch (node.op) {
-      case Op::Mish:
-      case Op::BitwiseNot:
-      case Op::BitwiseAnd:
-      case Op::BitwiseOr:
-      case Op::BitwiseXor:
-      case Op::MaxPoolIndices:
-      case Op::MaxUnpool:
-        return later();
-      case Op::ScatterElements:
-      case Op::ScatterND:
-        if (newer_reduction) return later();
-        break;
-      case Op::Cast: {
-        ASSIGN_OR_RETURN(const DType to, parse_dtype(attr_string(node.attrs, "to")));
-        out.attrs["to"] = int64_t{onnx_type_of(to)};
-        inputs_only.emplace_back("to");
-        break;
-      }
-      case Op::ReduceSum:
-        out.inputs.push_back(as_integers("axes"));
-        break;
-      case Op::Expand:
-        out.inputs.push_back(as_integers("shape"));
-        break;
-      case Op::Tile:
-        out.inputs.push_back(as_integers("repeats"));
-        break;
-      case Op::Slice:
-        for (const char* attr : {"starts", "ends", "axes", "steps"}) out.inputs.push_back(as_integers(attr));
-        break;
-      case Op::TopK:
-        out.inputs.push_back(as_integer("k", {1}));
-        break;
-      case Op::CumSum:
-        out.inputs.push_back(as_integer("axis", {}));
-        break;
-      case Op::OneHot:
-        out.inputs.insert(out.inputs.begin() + 1, as_integer("depth", {}));
-        break;
-      case Op::GridSample: {
-        const std::string& mode = attr_string(node.attrs, "mode");
-        out.attrs["mode"] = mode == "linear"  ? std::string("bilinear")
-                            : mode == "cubic" ? std::string("bicubic")
-                                              : mode;
-        inputs_only.emplace_back("mode");
-        break;
-      }
-      case Op::Resize:
-        RETURN_IF_ERROR(add_resize_inputs(node, out));
-        inputs_only = {"roi", "scales", "sizes"};
-        break;
-      default:
-        break;
+  Status write(Operation operation) {
+    if (has(operation.op, traits::later_in_onnx)) return not_written(operation);
+    return (this->*writer_of(operation.op))(std::move(operation));
+  }
+  static Error not_written(const Operation& o) {
+    return unsupported(fmt::format("node {} ({}): not written in opset {}", o.name, name_of(o.op), opset));
+  }
+  static OnnxNode onnx_node(Operation& o) {
+    OnnxNode node;
+    node.name = o.name;
+    node.op = name_of(o.op);
+    node.inputs = std::move(o.inputs);
+    node.outputs = std::move(o.outputs);
+    return node;
+  }
+
+  Status add_as_row(Operation o) { return add_with(o, {}); }
+  // `own`: attributes that the caller has spelled.
+  Status add_with(Operation& o, std::map<std::string, OnnxAttr> own) {
+    OnnxNode node = onnx_node(o);
+    std::vector<const AttrSpec*> as_inputs;
+    for (const AttrSpec& spec : info(o.op).attrs) {
+      if (spec.onnx_input >= 0)
+        as_inputs.push_back(&spec);
+      else if (!own.contains(std::string(spec.name)))
+        node.attrs[std::string(spec.name)] = to_onnx(*find_attr(o.attrs, spec.name));
     }
-    for (const Attr& attr : node.attrs) {
-      if (std::ranges::find(inputs_only, attr.name) == inputs_only.end()) out.attrs[attr.name] = to_onnx(attr.value);
+    node.attrs.merge(own);
+    std::ranges::sort(as_inputs, {}, &AttrSpec::onnx_input);
+    for (const AttrSpec* spec : as_inputs) {
+      std::string constant = add_attr(node.outputs[0], *spec, *find_attr(o.attrs, spec->name), o.type);
+      node.inputs.insert(node.inputs.begin() + spec->onnx_input, std::move(constant));
     }
-    out_.nodes.push_back(std::move(out));
+    out_.nodes.push_back(std::move(node));
+    return ok_status();
+  }
+  // Numbers are of the operand's type.
+  std::string add_attr(const std::string& prefix, const AttrSpec& spec, const AttrValue& value, DType type) {
+    const std::string wanted = fmt::format("{}.{}", prefix, spec.name);
+    if (const auto* number = std::get_if<double>(&value)) return add_scalar(wanted, *number, type);
+    if (const auto* list = std::get_if<std::vector<int64_t>>(&value)) return add_integers(wanted, *list);
+    const int64_t whole = std::get<int64_t>(value);
+    return add_constant(wanted, {DType::i64, spec.onnx_list ? Shape{1} : Shape{}}, raw_of(&whole, 1));
+  }
+
+  Status add_cast(Operation o) {
+    ASSIGN_OR_RETURN(const DType to, parse_dtype(attr_string(o.attrs, "to")));
+    return add_with(o, {{"to", int64_t{onnx_type_of(to)}}});
+  }
+  Status add_grid_sample(Operation o) {
+    const std::string& mode = attr_string(o.attrs, "mode");
+    const bool renamed = mode == "linear" || mode == "cubic";
+    return add_with(o, {{"mode", renamed ? "bi" + mode : mode}});
+  }
+  Status add_scatter(Operation o) {
+    const std::string& reduction = attr_string(o.attrs, "reduction");
+    if (reduction == "max" || reduction == "min") return not_written(o);
+    return add_as_row(std::move(o));
+  }
+  // To ONNX no axes means all of them.
+  Status add_mean(Operation o) {
+    if (!attr_ints(o.attrs, "axes").empty()) return add_as_row(std::move(o));
+    add_plain("Identity", std::move(o.inputs), o.outputs[0]);
+    out_.nodes.back().name = o.name;
+    return ok_status();
+  }
+  // ONNX's has no bias: the node becomes the Add of it.
+  Status add_matmul(Operation o) {
+    if (o.inputs.size() < 3) return add_as_row(std::move(o));
+    const std::string product = fresh(o.outputs[0] + ".product"), bias = o.inputs[2];
+    o.inputs.pop_back();
+    add_plain("MatMul", std::move(o.inputs), product);
+    add_plain("Add", {product, bias}, o.outputs[0]);
+    out_.nodes.back().name = o.name;
     return ok_status();
   }
 
   // By its scales where those alone give the extents.
-  Status add_resize_inputs(const Node& node, OnnxNode& out) {
+  Status add_resize(Operation o) {
+    const Node& node = *o.node;
+    OnnxNode out = onnx_node(o);
+    for (const Attr& attr : node.attrs) {
+      if (attr.name != "roi" && attr.name != "scales" && attr.name != "sizes")
+        out.attrs[attr.name] = to_onnx(attr.value);
+    }
     const Shape &x = graph_.value(node.inputs[0]).type.shape, &y = graph_.value(node.outputs[0]).type.shape;
     const std::vector<double>& scales = attr_floats(node.attrs, "scales");
     bool by_scales = true, by_sizes = true;
@@ -227,16 +255,18 @@ class Exporter {
     if (by_sizes && !by_scales) {
       out.inputs.emplace_back();
       out.inputs.push_back(add_integers(node.name + ".sizes", y));
-      return ok_status();
-    }
-    if (!by_scales)
+    } else if (by_scales) {
+      out.inputs.push_back(floats("scales", scales));
+    } else {
       return unsupported(fmt::format("node {} (Resize): neither scales nor sizes alone say what it does", node.name));
-    out.inputs.push_back(floats("scales", scales));
+    }
+    out_.nodes.push_back(std::move(out));
     return ok_status();
   }
 
   // ONNX's layout 0, between Transposes: its layout 1 would be ours, but few runtimes have it.
-  Status add_recurrent(const Node& node) {
+  Status add_recurrent(Operation o) {
+    const Node& node = *o.node;
     const int64_t batch = graph_.value(node.inputs[0]).type.shape[0];
     const Shape& r = graph_.value(node.inputs[2]).type.shape;
     const size_t states = node.op == Op::LSTM ? 2 : 1;
@@ -298,8 +328,10 @@ class Exporter {
   }
 
   // ONNX has it from opset 20 on; before, its parts. The node becomes the last of them.
-  void add_gelu(OnnxNode& node, std::vector<std::string>& inputs, bool by_tanh) {
-    const std::string x = inputs[0], prefix = node.outputs[0];
+  Status add_gelu(Operation o) {
+    if (o.type != DType::f32) return not_f32(o);
+    const std::string x = o.inputs[0], prefix = o.outputs[0];
+    const bool by_tanh = attr_string(o.attrs, "approximate") == "tanh";
     const auto part = [&](const std::string& op, std::vector<std::string> operands, const std::string& suffix) {
       std::string made = fresh(prefix + suffix);
       add_plain(op, std::move(operands), made);
@@ -317,13 +349,21 @@ class Exporter {
       curve = part("Erf", {times(x, std::sqrt(0.5), ".scaled")}, ".erf");
     }
     const std::string above = part("Add", {curve, add_scalar(prefix + ".one", 1)}, ".above");
-    inputs = {times(above, 0.5, ".half"), x};
-    node.op = "Mul";
+    add_plain("Mul", {times(above, 0.5, ".half"), x}, prefix);
+    out_.nodes.back().name = o.name;
+    return ok_status();
+  }
+  // The constants of its parts are written as f32.
+  static Error not_f32(const Operation& o) {
+    return unsupported(fmt::format("node {} ({}): it cannot be written", o.name, name_of(o.op)));
   }
 
   // ONNX has it from opset 23 on; before, its parts. Heads that share keys and values are an axis of their own, along
   // which the products repeat those.
-  void add_attention(const Node& node, const std::string& output) {
+  Status add_attention(Operation o) {
+    if (o.type != DType::f32) return not_f32(o);
+    const Node& node = *o.node;
+    const std::string output = o.outputs[0];
     const auto shape = [&](size_t i) -> const Shape& { return graph_.value(node.inputs[i]).type.shape; };
     const int64_t kv_heads = shape(1)[1], shared = shape(0)[1] / kv_heads, queries = shape(0)[2], keys = shape(1)[2];
     const auto part = [&](const std::string& op, std::vector<std::string> operands, const std::string& suffix) {
@@ -372,6 +412,7 @@ class Exporter {
       add_plain("Reshape", {made, add_integers(output + ".shape", {0, y[1], y[2], y[3]})}, output);
     }
     out_.nodes.back().name = node.name;
+    return ok_status();
   }
 
   // Zeros where a query sees the key, as Op::Attention's `causal` has it, else what hides it.
@@ -392,88 +433,6 @@ class Exporter {
     node.op = op;
     node.inputs = std::move(inputs);
     node.outputs = {output};
-  }
-
-  void add_operation(Op op, const std::string& name, std::vector<std::string> inputs, const Attrs& attrs,
-                     const std::string& output) {
-    OnnxNode node;
-    node.name = name;
-    node.op = name_of(op);
-    node.outputs = {output};
-    bool plain = false;  // the attributes are ONNX's own
-    switch (op) {
-      case Op::Clip:
-        inputs.push_back(add_scalar(output + ".min", attr_float(attrs, "min")));
-        inputs.push_back(add_scalar(output + ".max", attr_float(attrs, "max")));
-        break;
-      case Op::Reshape:
-        inputs.push_back(add_integers(output + ".shape", attr_ints(attrs, "shape")));
-        break;
-      case Op::Pad:
-        inputs.push_back(add_integers(output + ".pads", attr_ints(attrs, "pads")));
-        inputs.push_back(add_scalar(output + ".value", attr_float(attrs, "value")));
-        break;
-      case Op::ReduceMean:
-        plain = !attr_ints(attrs, "axes").empty();
-        if (!plain) node.op = name_of(Op::Identity);  // to ONNX no axes means all of them
-        break;
-      case Op::MatMul:
-        if (inputs.size() > 2) {  // ONNX's has no bias: the node becomes the Add of it
-          const std::string product = fresh(output + ".product"), bias = inputs[2];
-          inputs.pop_back();
-          add_plain("MatMul", std::move(inputs), product);
-          node.op = name_of(Op::Add);
-          inputs = {product, bias};
-        }
-        break;
-      case Op::Gelu:
-        add_gelu(node, inputs, attr_string(attrs, "approximate") == "tanh");
-        break;
-      case Op::LSTM:
-      case Op::GRU:
-      case Op::RNN:
-      case Op::Attention:
-        CHECK(false, "add_recurrent and add_attention write these");
-      case Op::Conv:
-      case Op::ConvTranspose:
-      case Op::Gemm:
-      case Op::Add:
-      case Op::Sub:
-      case Op::Mul:
-      case Op::Div:
-      case Op::Sum:
-      case Op::Relu:
-      case Op::Sigmoid:
-      case Op::Tanh:
-      case Op::HardSwish:
-      case Op::Exp:
-      case Op::Sqrt:
-      case Op::Neg:
-      case Op::Erf:
-      case Op::LeakyRelu:
-      case Op::HardSigmoid:
-      case Op::MaxPool:
-      case Op::AveragePool:
-      case Op::GlobalAveragePool:
-      case Op::BatchNormalization:
-      case Op::LayerNormalization:
-      case Op::InstanceNormalization:
-      case Op::LRN:
-      case Op::Softmax:
-      case Op::Concat:
-      case Op::Flatten:
-      case Op::Transpose:
-      case Op::Identity:
-        plain = true;
-        break;
-      default:
-        CHECK(false, "add_general writes these");
-    }
-    for (const Attr& attr : attrs) {
-      if (plain) node.attrs[attr.name] = to_onnx(attr.value);
-    }
-    node.inputs = std::move(inputs);
-    out_.nodes.push_back(std::move(node));
   }
 
   // Their bytes are made when they are written: a graph is small, what its recipes stand for need not be.

@@ -31,6 +31,8 @@ struct AttrSpec {
   double real = 0;                      // of kind f
   std::string_view text = {};           // of kind s
   UsualValue (*list)(Types) = nullptr;  // of kinds l and d
+  int onnx_input = -1;                  // in ONNX since opset 13 no attribute but this input, a constant
+  bool onnx_list = false;               // there a list, of one element
 };
 
 constexpr AttrSpec integer(std::string_view name) { return {name, 'i'}; }
@@ -45,6 +47,11 @@ constexpr AttrSpec integers(std::string_view name, UsualValue (*usual)(Types)) {
 }
 constexpr AttrSpec reals(std::string_view name, UsualValue (*usual)(Types)) {
   return {name, 'd', true, 0, 0, {}, usual};
+}
+constexpr AttrSpec as_input(AttrSpec spec, int onnx_input, bool onnx_list = false) {
+  spec.onnx_input = onnx_input;
+  spec.onnx_list = onnx_list;
+  return spec;
 }
 constexpr double onnx_float(float value) { return static_cast<double>(value); }  // ONNX's attributes are 32-bit floats
 

@@ -11,8 +11,8 @@ namespace {
 constexpr AttrSpec leaky_relu_attrs[] = {real("alpha", onnx_float(0.01f))};
 constexpr AttrSpec hard_sigmoid_attrs[] = {real("alpha", onnx_float(0.2f)), real("beta", 0.5)};
 constexpr AttrSpec gelu_attrs[] = {text("approximate", "none")};
-constexpr AttrSpec clip_attrs[] = {real("max", onnx_float(std::numeric_limits<float>::max())),
-                                   real("min", onnx_float(std::numeric_limits<float>::lowest()))};
+constexpr AttrSpec clip_attrs[] = {as_input(real("max", onnx_float(std::numeric_limits<float>::max())), 2),
+                                   as_input(real("min", onnx_float(std::numeric_limits<float>::lowest())), 1)};
 constexpr AttrSpec alpha_attrs[] = {real("alpha", 1.0)};
 constexpr AttrSpec selu_attrs[] = {real("alpha", onnx_float(1.67326319217681884765625f)),
                                    real("gamma", onnx_float(1.05070102214813232421875f))};
@@ -148,7 +148,7 @@ ROW(Erf,             1, 1,   no_attrs,           infer_function, flops_each, kee
 ROW(LeakyRelu,       1, 1,   leaky_relu_attrs,   infer_function, flops_each, keeps_first, first_alike, back_leaky_relu,                   maps_elements | is_step | takes_steps | has_kernels | plain_in_onnx)
 ROW(HardSigmoid,     1, 1,   hard_sigmoid_attrs, infer_function, flops_each, keeps_first, first_alike, back_hard_sigmoid,                 maps_elements | is_step | takes_steps | has_kernels | plain_in_onnx)
 ROW(Clip,            1, 1,   clip_attrs,         infer_same,     flops_each, keeps_first, first_alike, by_result<Op::ClipGradient>,       maps_elements | is_step | takes_steps | has_kernels)
-ROW(Gelu,            1, 1,   gelu_attrs,         infer_gelu,     flops_gelu, keeps_first, first_alike, by_operand<Op::GeluGradient>,      maps_elements | is_step | takes_steps | has_kernels)
+ROW(Gelu,            1, 1,   gelu_attrs,         infer_gelu,     flops_gelu, keeps_first, first_alike, by_operand<Op::GeluGradient>,      maps_elements | is_step | takes_steps | has_kernels | plain_in_onnx)
 ROW(Abs,             1, 1,   no_attrs,           infer_same,     flops_each, keeps_first, first_alike, by_function<Op::Sign>,             maps_elements | plain_in_onnx)
 ROW(Acos,            1, 1,   no_attrs,           infer_function, flops_each, keeps_first, first_alike, back_acos,                         maps_elements | plain_in_onnx)
 ROW(Acosh,           1, 1,   no_attrs,           infer_function, flops_each, keeps_first, first_alike, back_acosh,                        maps_elements | plain_in_onnx)
@@ -161,7 +161,7 @@ ROW(Cos,             1, 1,   no_attrs,           infer_function, flops_each, kee
 ROW(Cosh,            1, 1,   no_attrs,           infer_function, flops_each, keeps_first, first_alike, by_function<Op::Sinh>,             maps_elements | plain_in_onnx)
 ROW(Floor,           1, 1,   no_attrs,           infer_function, flops_each, keeps_first, first_alike, flat,                              maps_elements | plain_in_onnx)
 ROW(Log,             1, 1,   no_attrs,           infer_function, flops_each, keeps_first, first_alike, back_log,                          maps_elements | plain_in_onnx)
-ROW(Mish,            1, 1,   no_attrs,           infer_function, flops_each, keeps_first, first_alike, back_mish,                         maps_elements | plain_in_onnx)
+ROW(Mish,            1, 1,   no_attrs,           infer_function, flops_each, keeps_first, first_alike, back_mish,                         maps_elements | plain_in_onnx | later_in_onnx)
 ROW(Reciprocal,      1, 1,   no_attrs,           infer_function, flops_each, keeps_first, first_alike, back_reciprocal,                   maps_elements | plain_in_onnx)
 ROW(Round,           1, 1,   no_attrs,           infer_function, flops_each, keeps_first, first_alike, flat,                              maps_elements | plain_in_onnx)
 ROW(Sign,            1, 1,   no_attrs,           infer_same,     flops_each, keeps_first, first_alike, flat,                              maps_elements | plain_in_onnx)
@@ -176,10 +176,10 @@ ROW(Selu,            1, 1,   selu_attrs,         infer_function, flops_each, kee
 ROW(Shrink,          1, 1,   shrink_attrs,       infer_same,     flops_each, keeps_first, first_alike, back_shrink,                       maps_elements | plain_in_onnx)
 ROW(ThresholdedRelu, 1, 1,   alpha_attrs,        infer_function, flops_each, keeps_first, first_alike, back_thresholded_relu,             maps_elements | plain_in_onnx)
 ROW(Not,             1, 1,   no_attrs,           infer_not,      flops_each, keeps_first, first_alike, flat,                              maps_elements | plain_in_onnx)
-ROW(BitwiseNot,      1, 1,   no_attrs,           infer_bits,     flops_each, keeps_first, first_alike, flat,                              maps_elements | plain_in_onnx)
+ROW(BitwiseNot,      1, 1,   no_attrs,           infer_bits,     flops_each, keeps_first, first_alike, flat,                              maps_elements | plain_in_onnx | later_in_onnx)
 ROW(IsNaN,           1, 1,   no_attrs,           infer_test,     flops_each, keeps_first, first_alike, flat,                              maps_elements | plain_in_onnx)
 ROW(IsInf,           1, 1,   is_inf_attrs,       infer_test,     flops_each, keeps_first, first_alike, flat,                              maps_elements | plain_in_onnx)
-ROW(Cast,            1, 1,   cast_attrs,         infer_cast,     flops_each, keeps_first, first_alike, back_cast,                         maps_elements)
+ROW(Cast,            1, 1,   cast_attrs,         infer_cast,     flops_each, keeps_first, first_alike, back_cast,                         maps_elements | is_first_alone)
 // clang-format on
 
 }  // namespace nlsplit::inline graph

@@ -12,7 +12,7 @@ constexpr AttrSpec axis_0[] = {integer("axis", 0)};
 constexpr AttrSpec gather_nd_attrs[] = {integer("batch_dims", 0)};
 constexpr AttrSpec scatter_attrs[] = {integer("axis", 0), text("reduction", "none")};
 constexpr AttrSpec scatter_nd_attrs[] = {text("reduction", "none")};
-constexpr AttrSpec one_hot_attrs[] = {integer("axis", -1), integer("depth")};
+constexpr AttrSpec one_hot_attrs[] = {integer("axis", -1), as_input(integer("depth"), 1)};
 constexpr AttrSpec reverse_attrs[] = {integer("batch_axis", 1), integer("time_axis", 0)};
 
 // ---- types
@@ -266,7 +266,7 @@ ROW(GatherElements,  2, 2,   axis_0,           infer_gather_elements,  no_flops,
 ROW(GatherND,        2, 2,   gather_nd_attrs,  infer_gather_nd,        no_flops,      keeps_gather_nd, no_split,     back_gather_nd,        plain_in_onnx)
 ROW(ScatterElements, 3, 3,   scatter_attrs,    infer_scatter_elements, flops_scatter, keeps_all,       no_split,     back_scatter_elements, plain_in_onnx)
 ROW(ScatterND,       3, 3,   scatter_nd_attrs, infer_scatter_nd,       flops_scatter, keeps_none,      no_split,     back_scatter_nd,       plain_in_onnx)
-ROW(OneHot,          2, 2,   one_hot_attrs,    infer_one_hot,          no_flops,      keeps_one_hot,   no_split,     back_one_hot,          stays_f32)
+ROW(OneHot,          2, 2,   one_hot_attrs,    infer_one_hot,          no_flops,      keeps_one_hot,   no_split,     back_one_hot,          stays_f32 | plain_in_onnx)
 ROW(ReverseSequence, 2, 2,   reverse_attrs,    infer_reverse_sequence, no_flops,      keeps_none,      no_split,     back_reverse_sequence, plain_in_onnx)
 // clang-format on
 

@@ -11,9 +11,10 @@ namespace {
 
 constexpr AttrSpec axis_attrs[] = {integer("axis")};
 constexpr AttrSpec transpose_attrs[] = {integers("perm")};
-constexpr AttrSpec pad_attrs[] = {integers("pads"), real("value", 0.0)};
-constexpr AttrSpec tile_attrs[] = {integers("repeats")};
-constexpr AttrSpec slice_attrs[] = {integers("axes"), integers("ends"), integers("starts"), integers("steps")};
+constexpr AttrSpec pad_attrs[] = {as_input(integers("pads"), 1), as_input(real("value", 0.0), 2)};
+constexpr AttrSpec tile_attrs[] = {as_input(integers("repeats"), 1)};
+constexpr AttrSpec slice_attrs[] = {as_input(integers("axes"), 3), as_input(integers("ends"), 2),
+                                    as_input(integers("starts"), 1), as_input(integers("steps"), 4)};
 
 // ---- types
 
@@ -399,14 +400,14 @@ void back_tile(Backward& b) {
 
 // clang-format off
 //  operator   inputs attributes       types            work      batch            split            gradient        traits
-ROW(Identity,  1, 1,  no_attrs,        infer_identity,  no_flops, keeps_first,     first_alike,     back_reshape,   is_view_of_first | has_kernels)
-ROW(Concat,    1, -1, axis_attrs,      infer_concat,    no_flops, keeps_concat,    concat_piece,    back_concat,    has_kernels)
-ROW(Reshape,   1, 1,  shape_attrs,     infer_reshape,   no_flops, keeps_reshape,   reshape_piece,   back_reshape,   is_view_of_first | has_kernels)
-ROW(Flatten,   1, 1,  axis_1,          infer_flatten,   no_flops, keeps_flatten,   view_piece,      back_reshape,   is_view_of_first | has_kernels)
+ROW(Identity,  1, 1,  no_attrs,        infer_identity,  no_flops, keeps_first,     first_alike,     back_reshape,   is_view_of_first | has_kernels | is_first_alone)
+ROW(Concat,    1, -1, axis_attrs,      infer_concat,    no_flops, keeps_concat,    concat_piece,    back_concat,    has_kernels | is_first_alone)
+ROW(Reshape,   1, 1,  shape_attrs,     infer_reshape,   no_flops, keeps_reshape,   reshape_piece,   back_reshape,   is_view_of_first | has_kernels | is_first_alone)
+ROW(Flatten,   1, 1,  axis_1,          infer_flatten,   no_flops, keeps_flatten,   view_piece,      back_reshape,   is_view_of_first | has_kernels | plain_in_onnx | is_first_alone)
 ROW(Transpose, 1, 1,  transpose_attrs, infer_transpose, no_flops, keeps_transpose, transpose_piece, back_transpose, has_kernels)
 ROW(Pad,       1, 1,  pad_attrs,       infer_pad,       no_flops, keeps_pad,       pad_piece,       back_pad,       has_kernels)
-ROW(Expand,    1, 1,  shape_attrs,     infer_expand,    no_flops, keeps_expand,    expand_piece,    back_expand,    none)
-ROW(Tile,      1, 1,  tile_attrs,      infer_tile,      no_flops, keeps_tile,      tile_piece,      back_tile,      none)
+ROW(Expand,    1, 1,  shape_attrs,     infer_expand,    no_flops, keeps_expand,    expand_piece,    back_expand,    plain_in_onnx | is_first_alone)
+ROW(Tile,      1, 1,  tile_attrs,      infer_tile,      no_flops, keeps_tile,      tile_piece,      back_tile,      plain_in_onnx)
 ROW(Slice,     1, 1,  slice_attrs,     infer_slice,     no_flops, keeps_slice,     slice_piece,     back_slice,     takes_out)
 // clang-format on
 

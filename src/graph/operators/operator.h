@@ -42,6 +42,16 @@ struct Work {
   Work& operator+=(const Work& other);
 };
 
+// How an operator multiplies x (input 0) by weights (input 1), and adds a bias (input 2).
+struct WeightProduct {
+  int columns = -1;         // the axis of the result that the weights' columns make; a bias has a value for each
+  int weight_columns = -1;  // these, in the weights
+  int64_t grain = 1;        // columns that are together: of a group
+  int summed = -1;          // the axis of x that is summed over; -1: sums are of groups
+  int weight_rows = -1;     // that axis, in the weights
+};
+using ProductRule = WeightProduct (*)(Types inputs, const Attrs& attrs);
+
 // Facts that are true or not.
 namespace traits {
 inline constexpr uint32_t none = 0;
@@ -55,9 +65,13 @@ inline constexpr uint32_t takes_out = 1 << 6;             // of its first input 
 // Stays f32 in a network of halves: its operands are places in an image, indices, steps of quantization or sums that
 // grow, which 11 bits do not hold (as DEFAULT_OP_BLOCK_LIST of onnxconverter-common's float16.py).
 inline constexpr uint32_t stays_f32 = 1 << 7;
-// ONNX files have its inputs and attributes as we have them, with the same usual values, in every opset.
+// ONNX files have its inputs and attributes as the row has them, with the same usual values, in every opset. Others are
+// read by graph/onnx/convert*.cc.
 inline constexpr uint32_t plain_in_onnx = 1 << 8;
 inline constexpr uint32_t not_in_onnx = 1 << 9;  // an operator of ours alone
+// Of one operand, a result of its type is that operand.
+inline constexpr uint32_t is_first_alone = 1 << 11;
+inline constexpr uint32_t later_in_onnx = 1 << 10;  // not in the opset that export writes, or a part of another there
 }  // namespace traits
 
 struct Operator {
@@ -77,6 +91,7 @@ struct Operator {
   SplitRule split;  // piece.h; no_split: every axis is mixed, or nobody looked
   Gradient gradient;
   uint32_t traits;
+  ProductRule product = nullptr;  // nullptr: it is none
 };
 
 const Operator& info(Op op);

@@ -207,6 +207,18 @@ bool keeps_einsum(Types in, uint64_t batched, const Attrs& attrs) {
 
 bool keeps_det(Types in, uint64_t batched, const Attrs&) { return batched == 1 && in[0].shape.size() > 2; }
 
+// ---- products (WeightProduct)
+
+WeightProduct gemm_product(Types, const Attrs& attrs) {
+  const bool ta = attr_int(attrs, "transA") != 0, tb = attr_int(attrs, "transB") != 0;
+  return {1, tb ? 0 : 1, 1, ta ? 0 : 1, tb ? 1 : 0};
+}
+WeightProduct matmul_product(Types in, const Attrs&) {
+  const auto a = static_cast<int>(in[0].shape.size()), w = static_cast<int>(in[1].shape.size());
+  if (w < 2) return {};  // a vector has no columns
+  return {a < 2 ? w - 2 : std::max(a, w) - 1, w - 1, 1, a < 2 ? -1 : a - 1, w - 2};
+}
+
 // ---- pieces (pieces.h)
 
 bool gemm_piece(const PieceQuery& q, NodePiece& piece) {
@@ -379,8 +391,8 @@ void back_det(Backward& b) { b.give(0, b.add(Op::DetGradient, {b.dy(), b.x(0)}))
 
 // clang-format off
 //  operator inputs attributes    types         work          batch         split         gradient     traits
-ROW(Gemm,    2, 3,  gemm_attrs,   infer_gemm,   flops_gemm,   keeps_gemm,   gemm_piece,   back_gemm,   takes_steps | has_kernels | plain_in_onnx)
-ROW(MatMul,  2, 3,  no_attrs,     infer_matmul, flops_matmul, keeps_matmul, matmul_piece, back_matmul, takes_steps | has_kernels)
+PRODUCT_ROW(Gemm,    2, 3,  gemm_attrs,   infer_gemm,   flops_gemm,   keeps_gemm,   gemm_piece,   back_gemm,   takes_steps | has_kernels | plain_in_onnx, gemm_product)
+PRODUCT_ROW(MatMul,  2, 3,  no_attrs,     infer_matmul, flops_matmul, keeps_matmul, matmul_piece, back_matmul, takes_steps | has_kernels, matmul_product)
 ROW(Einsum,  1, -1, einsum_attrs, infer_einsum, flops_einsum, keeps_einsum, no_split,     back_einsum, plain_in_onnx)
 ROW(Det,     1, 1,  no_attrs,     infer_det,    flops_det,    keeps_det,    no_split,     back_det,    plain_in_onnx)
 // clang-format on

@@ -10,9 +10,11 @@ namespace nlsplit::inline graph {
 namespace {
 
 constexpr AttrSpec reduce_attrs[] = {integers("axes"), integer("keepdims", 1)};
+constexpr AttrSpec reduce_sum_attrs[] = {as_input(integers("axes"), 1), integer("keepdims", 1)};
 constexpr AttrSpec arg_attrs[] = {integer("axis", 0), integer("keepdims", 1), integer("select_last_index", 0)};
-constexpr AttrSpec cumsum_attrs[] = {integer("axis"), integer("exclusive", 0), integer("reverse", 0)};
-constexpr AttrSpec top_k_attrs[] = {integer("axis", -1), integer("k"), integer("largest", 1), integer("sorted", 1)};
+constexpr AttrSpec cumsum_attrs[] = {as_input(integer("axis"), 1), integer("exclusive", 0), integer("reverse", 0)};
+constexpr AttrSpec top_k_attrs[] = {integer("axis", -1), as_input(integer("k"), 1, true), integer("largest", 1),
+                                    integer("sorted", 1)};
 
 // ---- types
 
@@ -177,12 +179,12 @@ ROW(ReduceLogSumExp, 1, 1,   reduce_attrs, infer_reduce,     flops_reduce_functi
 ROW(ReduceMax,       1, 1,   reduce_attrs, infer_reduce_any, flops_reduce,          keeps_reduce, reduced_axes_piece, back_reduce_extreme,     none)
 ROW(ReduceMin,       1, 1,   reduce_attrs, infer_reduce_any, flops_reduce,          keeps_reduce, reduced_axes_piece, back_reduce_extreme,     none)
 ROW(ReduceProd,      1, 1,   reduce_attrs, infer_reduce,     flops_reduce,          keeps_reduce, reduced_axes_piece, back_reduce_prod,        none)
-ROW(ReduceSum,       1, 1,   reduce_attrs, infer_reduce,     flops_reduce,          keeps_reduce, reduced_axes_piece, back_reduce_sum,         none)
+ROW(ReduceSum,       1, 1,   reduce_sum_attrs, infer_reduce,     flops_reduce,          keeps_reduce, reduced_axes_piece, back_reduce_sum,         none)
 ROW(ReduceSumSquare, 1, 1,   reduce_attrs, infer_reduce,     flops_reduce_function, keeps_reduce, reduced_axes_piece, back_reduce_sum_square,  none)
 ROW(ArgMax,          1, 1,   arg_attrs,    infer_arg_reduce, flops_reduce,          keeps_axis,   reduced_axis_piece, flat,                    plain_in_onnx)
 ROW(ArgMin,          1, 1,   arg_attrs,    infer_arg_reduce, flops_reduce,          keeps_axis,   reduced_axis_piece, flat,                    plain_in_onnx)
-ROW(CumSum,          1, 1,   cumsum_attrs, infer_cumsum,     flops_each,            keeps_axis,   beside_axis,        back_cumsum,             stays_f32)
-ROW(TopK,            1, 1,   top_k_attrs,  infer_top_k,      flops_top_k,           keeps_axis,   no_split,           back_top_k,              none)
+ROW(CumSum,          1, 1,   cumsum_attrs, infer_cumsum,     flops_each,            keeps_axis,   beside_axis,        back_cumsum,             stays_f32 | plain_in_onnx)
+ROW(TopK,            1, 1,   top_k_attrs,  infer_top_k,      flops_top_k,           keeps_axis,   no_split,           back_top_k,              plain_in_onnx)
 // clang-format on
 
 }  // namespace nlsplit::inline graph

@@ -22,15 +22,27 @@ template <const Operator& row, Inferred (*rule)(Types, const Attrs&)>
 Inferred checked(Types inputs, const Attrs& attrs);
 Status check_form(const Operator& row, Types inputs, const Attrs& attrs);
 
-#define ROW(op, least, most, attrs, infer, flops, batch, split, gradient, of_traits)                 \
-  constinit const Operator rows::op = {                                                              \
-      Op::op, #op, least, most, attrs, checked<rows::op, infer>, flops, batch, split, gradient, [] { \
-        using namespace traits;                                                                      \
-        return of_traits;                                                                            \
-      }()};
+#define PRODUCT_ROW(op, least, most, attrs, infer, flops, batch, split, gradient, of_traits, product) \
+  constinit const Operator rows::op = {Op::op,                                                        \
+                                       #op,                                                           \
+                                       least,                                                         \
+                                       most,                                                          \
+                                       attrs,                                                         \
+                                       checked<rows::op, infer>,                                      \
+                                       flops,                                                         \
+                                       batch,                                                         \
+                                       split,                                                         \
+                                       gradient,                                                      \
+                                       [] {                                                           \
+                                         using namespace traits;                                      \
+                                         return of_traits;                                            \
+                                       }(),                                                           \
+                                       product};
+#define ROW(op, least, most, attrs, infer, flops, batch, split, gradient, of_traits) \
+  PRODUCT_ROW(op, least, most, attrs, infer, flops, batch, split, gradient, of_traits, nullptr)
 
 inline constexpr std::span<const AttrSpec> no_attrs;
-inline constexpr AttrSpec shape_attrs[] = {integers("shape")};
+inline constexpr AttrSpec shape_attrs[] = {as_input(integers("shape"), 1)};
 inline constexpr AttrSpec axis_1[] = {integer("axis", 1)};
 
 // ---- types

@@ -34,6 +34,7 @@ constexpr AttrSpec average_pool_attrs[] = {integer("ceil_mode", 0), integer("cou
                                            integers("strides", ones)};
 constexpr AttrSpec lp_pool_attrs[] = {integer("ceil_mode", 0), integers("kernel_shape"), integer("p", 2),
                                       integers("pads", no_pads), integers("strides", ones)};
+constexpr AttrSpec unpool_attrs[] = {integers("shape")};
 constexpr AttrSpec pool_indices_attrs[] = {integer("ceil_mode", 0),     integers("dilations", ones),
                                            integers("kernel_shape"),    integers("pads", no_pads),
                                            integer("storage_order", 0), integers("strides", ones)};
@@ -230,6 +231,16 @@ Flops flops_pool(Types, Types out, const Attrs& attrs) {
   double taps = 1;
   for (const int64_t extent : attr_ints(attrs, "kernel_shape")) taps *= static_cast<double>(extent);
   return flops(taps * count(out[0]));
+}
+
+// ---- products (WeightProduct)
+
+WeightProduct conv_product(Types in, const Attrs& attrs) {
+  const int64_t group = attr_int(attrs, "group");
+  return {1, 0, group == 1 ? 1 : in[1].shape[0] / group, group == 1 ? 1 : -1, 1};
+}
+WeightProduct conv_transpose_product(Types in, const Attrs& attrs) {
+  return {1, 1, attr_int(attrs, "group") == 1 ? 1 : in[1].shape[1]};
 }
 
 // ---- pieces (pieces.h)
@@ -432,14 +443,14 @@ void back_max_unpool(Backward& b) {
 
 // clang-format off
 //  operator           inputs  attributes            types                   work                  batch        split                  gradient                  traits
-ROW(Conv,              2, 3,   conv_attrs,           infer_conv,             flops_conv,           keeps_first, conv_piece,            back_conv,                takes_steps | has_kernels)
-ROW(ConvTranspose,     2, 3,   conv_transpose_attrs, infer_conv_transpose,   flops_conv_transpose, keeps_first, transposed_conv_piece, back_conv_transpose,      takes_steps | has_kernels)
+PRODUCT_ROW(Conv,              2, 3,   conv_attrs,           infer_conv,             flops_conv,           keeps_first, conv_piece,            back_conv,                takes_steps | has_kernels, conv_product)
+PRODUCT_ROW(ConvTranspose,     2, 3,   conv_transpose_attrs, infer_conv_transpose,   flops_conv_transpose, keeps_first, transposed_conv_piece, back_conv_transpose,      takes_steps | has_kernels, conv_transpose_product)
 ROW(MaxPool,           1, 1,   max_pool_attrs,       infer_max_pool,         flops_pool,           keeps_first, pool_piece,            back_max_pool,            has_kernels)
 ROW(AveragePool,       1, 1,   average_pool_attrs,   infer_pool,             flops_pool,           keeps_first, pool_piece,            back_average_pool,        has_kernels)
 ROW(GlobalAveragePool, 1, 1,   no_attrs,             infer_global_pool,      flops_reduce,         keeps_first, global_pool_piece,     back_global_average_pool, has_kernels | plain_in_onnx)
 ROW(LpPool,            1, 1,   lp_pool_attrs,        infer_pool,             flops_pool,           keeps_first, pool_piece,            back_lp_pool,             none)
-ROW(MaxPoolIndices,    1, 1,   pool_indices_attrs,   infer_max_pool_indices, flops_pool,           keeps_none,  no_split,              flat,                     none)
-ROW(MaxUnpool,         2, 2,   shape_attrs,          infer_max_unpool,       no_flops,             keeps_none,  no_split,              back_max_unpool,          none)
+ROW(MaxPoolIndices,    1, 1,   pool_indices_attrs,   infer_max_pool_indices, flops_pool,           keeps_none,  no_split,              flat,                     later_in_onnx)
+ROW(MaxUnpool,         2, 2,   unpool_attrs,          infer_max_unpool,       no_flops,             keeps_none,  no_split,              back_max_unpool,          later_in_onnx)
 // clang-format on
 
 }  // namespace nlsplit::inline graph

@@ -5,24 +5,17 @@ namespace nlsplit::inline graph {
 namespace {
 
 // A factor for each output channel goes into the rows of a weight, or into its second axis.
-bool has_a_row_each(const Node& node) {
-  return node.op == Op::Conv || (node.op == Op::Gemm && attr_int(node.attrs, "transB") != 0);
+bool has_a_row_each(const Graph& graph, const Node& node) {
+  return info(node.op).product(input_types(graph, node), node.attrs).weight_columns == 0;
 }
 
 bool adds_a_bias(const Graph& graph, const Node& node) {
-  switch (node.op) {
-    case Op::Conv:
-    case Op::ConvTranspose:
-      return true;
-    case Op::Gemm: {
-      const bool biased = node.inputs.size() > 2 && node.inputs[2].valid();
-      const Shape channels{graph.value(node.outputs[0]).type.shape[1]};
-      return attr_float(node.attrs, "alpha") == 1 &&
-             (!biased || (attr_float(node.attrs, "beta") == 1 && graph.value(node.inputs[2]).type.shape == channels));
-    }
-    default:
-      return false;
-  }
+  if (info(node.op).product == nullptr || node.op == Op::MatMul) return false;
+  if (node.op != Op::Gemm) return true;
+  const bool biased = node.inputs.size() > 2 && node.inputs[2].valid();
+  const Shape channels{graph.value(node.outputs[0]).type.shape[1]};
+  return attr_float(node.attrs, "alpha") == 1 &&
+         (!biased || (attr_float(node.attrs, "beta") == 1 && graph.value(node.inputs[2]).type.shape == channels));
 }
 
 // The node in front of a BatchNormalization that can take it in: nobody else reads it, and all parameters are
@@ -57,7 +50,7 @@ Result<Graph> fold_batch_norm(const Graph& graph, WeightStore& weights) {
     if (weights.reads(w) > most_reads) continue;
     const TensorType weight_type = out.value(node->inputs[1]).type, bias_type = out.value(norm.inputs[1]).type;
     const ContentId folded_weight =
-        has_a_row_each(*node)
+        has_a_row_each(out, *node)
             ? weights.add_derived(Derivation::bn_weight, {w, scale, variance}, epsilon, weight_type)
             : weights.add_derived(Derivation::scale_inputs,
                                   {w, weights.add_derived(Derivation::bn_scale, {scale, variance}, epsilon, bias_type)},

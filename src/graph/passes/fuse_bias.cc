@@ -8,18 +8,10 @@ namespace {
 
 // The axis of its result that a bias of the operator has a value for each index of; none: it takes no bias now.
 std::optional<size_t> bias_axis(const Graph& graph, const Node& node) {
-  const size_t rank = graph.value(node.outputs[0]).type.shape.size();
   if (!node.epilogue.empty() || (node.inputs.size() > 2 && node.inputs[2].valid())) return std::nullopt;
-  switch (node.op) {
-    case Op::Conv:
-    case Op::ConvTranspose:
-    case Op::Gemm:
-      return 1;
-    case Op::MatMul:  // by a vector it has no columns
-      return graph.value(node.inputs[1]).type.shape.size() >= 2 ? std::optional(rank - 1) : std::nullopt;
-    default:
-      return std::nullopt;
-  }
+  const ProductRule rule = info(node.op).product;
+  const int axis = rule == nullptr ? -1 : rule(input_types(graph, node), node.attrs).columns;
+  return axis < 0 ? std::nullopt : std::optional(static_cast<size_t>(axis));
 }
 
 // One value for each index of that axis, broadcast along all others.

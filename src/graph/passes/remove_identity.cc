@@ -10,37 +10,20 @@ bool all_are(const std::vector<int64_t>& list, int64_t value) {
   return std::ranges::all_of(list, [=](int64_t element) { return element == value; });
 }
 
+// All of an axis, forwards. Of the samples' axis all may be the one there is, and not all there are at another batch.
+bool takes_all(const Graph& graph, const Node& slice) {
+  const auto rank = static_cast<int64_t>(graph.value(slice.inputs[0]).type.shape.size());
+  return std::ranges::all_of(attr_ints(slice.attrs, "steps"), [](int64_t step) { return step > 0; }) &&
+         std::ranges::none_of(attr_ints(slice.attrs, "axes"), [=](int64_t axis) { return axis % rank == 0; });
+}
+
 // Of a node whose result has its first input's type: are the elements where they were?
 bool keeps_every_element(const Graph& graph, const Node& node) {
-  switch (node.op) {
-    case Op::Identity:
-    case Op::Reshape:
-    case Op::Flatten:
-    case Op::Cast:
-    case Op::Expand:
-      return true;
-    case Op::Transpose:
-      return std::ranges::is_sorted(attr_ints(node.attrs, "perm"));
-    case Op::Pad:
-      return all_are(attr_ints(node.attrs, "pads"), 0);
-    case Op::Tile:
-      return all_are(attr_ints(node.attrs, "repeats"), 1);
-    case Op::Slice: {
-      // All of an axis, forwards. Of the samples' axis all may be the one there is, and not all there are at another
-      // batch.
-      const auto rank = static_cast<int64_t>(graph.value(node.inputs[0]).type.shape.size());
-      return std::ranges::all_of(attr_ints(node.attrs, "steps"), [](int64_t step) { return step > 0; }) &&
-             std::ranges::none_of(attr_ints(node.attrs, "axes"), [=](int64_t axis) { return axis % rank == 0; });
-    }
-    case Op::Concat:
-    case Op::Sum:
-    case Op::Max:
-    case Op::Mean:
-    case Op::Min:
-      return node.inputs.size() == 1;
-    default:
-      return false;
-  }
+  if (has(node.op, traits::is_first_alone)) return node.inputs.size() == 1;
+  return (node.op == Op::Transpose && std::ranges::is_sorted(attr_ints(node.attrs, "perm"))) ||
+         (node.op == Op::Pad && all_are(attr_ints(node.attrs, "pads"), 0)) ||
+         (node.op == Op::Tile && all_are(attr_ints(node.attrs, "repeats"), 1)) ||
+         (node.op == Op::Slice && takes_all(graph, node));
 }
 
 }  // namespace

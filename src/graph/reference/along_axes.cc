@@ -9,86 +9,75 @@
 namespace nlsplit::inline graph::reference {
 namespace {
 
-// Of what is reduced to one element, in order.
-double reduced(Op op, const std::vector<double>& values) {
-  double sum = 0, largest = -std::numeric_limits<double>::infinity(), smallest = -largest, product = 1;
-  for (const double v : values) {
-    sum += op == Op::ReduceL1 ? std::abs(v) : op == Op::ReduceL2 || op == Op::ReduceSumSquare ? v * v : v;
-    product *= v;
-    largest = std::isnan(v) || v > largest ? v : largest;
-    smallest = std::isnan(v) || v < smallest ? v : smallest;
-  }
-  switch (op) {
-    case Op::ReduceL1:
-    case Op::ReduceSum:
-    case Op::ReduceSumSquare:
-      return sum;
-    case Op::ReduceL2:
-      return std::sqrt(sum);
-    case Op::ReduceLogSum:
-      return std::log(sum);
-    case Op::ReduceLogSumExp: {
-      if (!std::isfinite(largest)) return largest;
-      double exponentials = 0;
-      for (const double v : values) exponentials += std::exp(v - largest);
-      return largest + std::log(exponentials);
-    }
-    case Op::ReduceMean:
-      return sum / static_cast<double>(values.size());
-    case Op::ReduceMax:
-      return largest;
-    case Op::ReduceMin:
-      return smallest;
-    case Op::ReduceProd:
-      return product;
-    default:
-      CHECK(false, name_of(op));
-  }
+// ---- reductions: what is reduced to one element comes as a list, in order
+
+using Reals = std::vector<double>;
+using Wholes = std::vector<int64_t>;
+
+template <class Term>
+double sum_of_terms(const Reals& values, const Term& term) {
+  double sum = 0;
+  for (const double v : values) sum += term(v);
+  return sum;
+}
+double sum(const Reals& values) {
+  return sum_of_terms(values, [](double v) { return v; });
+}
+double sum_of_squares(const Reals& values) {
+  return sum_of_terms(values, [](double v) { return v * v; });
+}
+double product(const Reals& values) {
+  double product = 1;
+  for (const double v : values) product *= v;
+  return product;
+}
+// What is no number wins.
+double largest(const Reals& values) {
+  double largest = -std::numeric_limits<double>::infinity();
+  for (const double v : values) largest = std::isnan(v) || v > largest ? v : largest;
+  return largest;
+}
+double smallest(const Reals& values) {
+  double smallest = std::numeric_limits<double>::infinity();
+  for (const double v : values) smallest = std::isnan(v) || v < smallest ? v : smallest;
+  return smallest;
+}
+double log_sum_exp(const Reals& values) {
+  const double above = largest(values);
+  if (!std::isfinite(above)) return above;
+  return above + std::log(sum_of_terms(values, [=](double v) { return std::exp(v - above); }));
 }
 
+template <class Term>
+int64_t whole_sum(const Wholes& values, const Term& term) {
+  uint64_t sum = 0;
+  for (const int64_t v : values) sum += term(static_cast<uint64_t>(v));
+  return static_cast<int64_t>(sum);
+}
+int64_t whole_product(const Wholes& values) {
+  uint64_t product = 1;
+  for (const int64_t v : values) product *= static_cast<uint64_t>(v);
+  return static_cast<int64_t>(product);
+}
+uint64_t magnitude(DType type, uint64_t bits) {
+  return type != DType::u64 && static_cast<int64_t>(bits) < 0 ? 0 - bits : bits;
+}
 // The largest or smallest of no integers: the least or greatest that there is.
-int64_t of_none(Op op, DType type) {
-  const int64_t all_bits = wrapped(type, -1);
-  if (all_bits >= 0 || type == DType::u64) return op == Op::ReduceMax ? 0 : all_bits;
-  const int64_t least = INT64_MIN >> (64 - 8 * size_of(type));
-  return op == Op::ReduceMax ? least : ~least;
-}
-
-// Those of integers that stay integers.
-bool reduced_whole(Op op, DType type, const std::vector<int64_t>& values, int64_t& result) {
-  const bool is_unsigned = type == DType::u64;
-  uint64_t sum = 0, product = 1;
-  for (const int64_t v : values) {
-    const auto bits = static_cast<uint64_t>(v);
-    sum += op == Op::ReduceSumSquare ? bits * bits : op == Op::ReduceL1 && v < 0 && !is_unsigned ? 0 - bits : bits;
-    product *= bits;
-  }
+int64_t whole_extreme(DType type, const Wholes& values, bool largest) {
   const auto less = [&](int64_t a, int64_t b) {
-    return is_unsigned ? static_cast<uint64_t>(a) < static_cast<uint64_t>(b) : a < b;
+    return type == DType::u64 ? static_cast<uint64_t>(a) < static_cast<uint64_t>(b) : a < b;
   };
-  switch (op) {
-    case Op::ReduceL1:
-    case Op::ReduceSum:
-    case Op::ReduceSumSquare:
-      result = static_cast<int64_t>(sum);
-      return true;
-    case Op::ReduceProd:
-      result = static_cast<int64_t>(product);
-      return true;
-    case Op::ReduceMax:
-    case Op::ReduceMin:
-      if (values.empty()) {
-        result = of_none(op, type);
-        return true;
-      }
-      result = op == Op::ReduceMax ? *std::ranges::max_element(values, less) : *std::ranges::min_element(values, less);
-      return true;
-    default:
-      return false;
-  }
+  if (!values.empty())
+    return largest ? *std::ranges::max_element(values, less) : *std::ranges::min_element(values, less);
+  const int64_t all_bits = wrapped(type, -1);
+  if (all_bits >= 0 || type == DType::u64) return largest ? 0 : all_bits;
+  const int64_t least = INT64_MIN >> (64 - 8 * size_of(type));
+  return largest ? least : ~least;
 }
 
-void reduce(Op op, const Attrs& attrs, const Array& x, Array& out) {
+// use(place in the result, places in x)
+template <class Use>
+void for_each_reduced(const Attrs& attrs, const Array& x, const Use& use) {
   const Shape& shape = x.type.shape;
   Shape kept = shape, along(shape.size(), 1);
   for (const int64_t given : attr_ints(attrs, "axes")) {
@@ -98,22 +87,33 @@ void reduce(Op op, const Attrs& attrs, const Array& x, Array& out) {
   }
   const std::vector<int64_t> strides = strides_of(shape);
   walk(kept, strides, [&](int64_t at, int64_t start) {
-    std::vector<double> reals;
-    std::vector<int64_t> wholes;
-    walk(along, strides, [&](int64_t, int64_t offset) {
-      const int64_t i = start + offset;
-      if (!x.real()) wholes.push_back(x.wholes[static_cast<size_t>(i)]);
-      reals.push_back(x.number(i));
-    });
-    int64_t whole = 0;
-    if (!x.real() && reduced_whole(op, x.type.dtype, wholes, whole))
-      out.wholes[static_cast<size_t>(at)] = wrapped(out.type.dtype, whole);
-    else
-      out.set(at, reduced(op, reals));
+    std::vector<int64_t> places;
+    walk(along, strides, [&](int64_t, int64_t offset) { places.push_back(start + offset); });
+    use(at, places);
   });
 }
 
-void arg_reduce(Op op, const Attrs& attrs, const Array& x, Array& out) {
+// Integers as floats, cut off.
+template <class Real>
+void reduce(const Attrs& attrs, const Array& x, Array& out, const Real& real) {
+  for_each_reduced(attrs, x, [&](int64_t at, const std::vector<int64_t>& places) {
+    Reals values;
+    for (const int64_t place : places) values.push_back(x.number(place));
+    out.set(at, real(values));
+  });
+}
+template <class Real, class Whole>
+void reduce(const Attrs& attrs, const Array& x, Array& out, const Real& real, const Whole& whole) {
+  if (x.real()) return reduce(attrs, x, out, real);
+  for_each_reduced(attrs, x, [&](int64_t at, const std::vector<int64_t>& places) {
+    Wholes values;
+    for (const int64_t place : places) values.push_back(x.wholes[static_cast<size_t>(place)]);
+    out.wholes[static_cast<size_t>(at)] = wrapped(out.type.dtype, whole(x.type.dtype, values));
+  });
+}
+
+template <class Better>
+void arg_reduce(const Attrs& attrs, const Array& x, Array& out, const Better& better) {
   const Lines lines = lines_of(x.type.shape, attr_int(attrs, "axis"));
   const bool last = attr_int(attrs, "select_last_index") != 0;
   for (int64_t o = 0; o < lines.outer; ++o) {
@@ -121,7 +121,7 @@ void arg_reduce(Op op, const Attrs& attrs, const Array& x, Array& out) {
       int64_t best = 0;
       for (int64_t k = 1; k < lines.extent; ++k) {
         const double value = x.number(lines.at(o, i, k)), known = x.number(lines.at(o, i, best));
-        if ((op == Op::ArgMax ? value > known : value < known) || (last && value == known)) best = k;
+        if (better(value, known) || (last && value == known)) best = k;
       }
       out.wholes[static_cast<size_t>(o * lines.inner + i)] = best;
     }
@@ -154,7 +154,7 @@ void cumsum(const Attrs& attrs, const Array& x, Array& out) {
   }
 }
 
-void softmax(Op op, const Attrs& attrs, const Array& x, Array& out) {
+void softmax(const Attrs& attrs, const Array& x, Array& out, bool logarithm) {
   const Lines lines = lines_of(x.type.shape, attr_int(attrs, "axis"));
   for (int64_t o = 0; o < lines.outer; ++o) {
     for (int64_t i = 0; i < lines.inner; ++i) {
@@ -164,7 +164,7 @@ void softmax(Op op, const Attrs& attrs, const Array& x, Array& out) {
       for (int64_t k = 0; k < lines.extent; ++k) {
         const int64_t at = lines.at(o, i, k);
         const double shifted = x.number(at) - largest;
-        out.set(at, op == Op::LogSoftmax ? shifted - std::log(sum) : std::exp(shifted) / sum);
+        out.set(at, logarithm ? shifted - std::log(sum) : std::exp(shifted) / sum);
       }
     }
   }
@@ -196,21 +196,21 @@ void top_k(const Attrs& attrs, const Array& x, Array& values, Array& indices) {
 }  // namespace
 
 // clang-format off
-NLS_REFERENCE(ReduceMean, reduce(op, attrs, *in[0], out))
-NLS_REFERENCE(ReduceL1, reduce(op, attrs, *in[0], out))
-NLS_REFERENCE(ReduceL2, reduce(op, attrs, *in[0], out))
-NLS_REFERENCE(ReduceLogSum, reduce(op, attrs, *in[0], out))
-NLS_REFERENCE(ReduceLogSumExp, reduce(op, attrs, *in[0], out))
-NLS_REFERENCE(ReduceMax, reduce(op, attrs, *in[0], out))
-NLS_REFERENCE(ReduceMin, reduce(op, attrs, *in[0], out))
-NLS_REFERENCE(ReduceProd, reduce(op, attrs, *in[0], out))
-NLS_REFERENCE(ReduceSum, reduce(op, attrs, *in[0], out))
-NLS_REFERENCE(ReduceSumSquare, reduce(op, attrs, *in[0], out))
-NLS_REFERENCE(ArgMax, arg_reduce(op, attrs, *in[0], out))
-NLS_REFERENCE(ArgMin, arg_reduce(op, attrs, *in[0], out))
+NLS_REFERENCE(ReduceMean, reduce(attrs, *in[0], out, [](const Reals& v) { return sum(v) / static_cast<double>(v.size()); }))
+NLS_REFERENCE(ReduceL1, reduce(attrs, *in[0], out, [](const Reals& v) { return sum_of_terms(v, [](double t) { return std::abs(t); }); }, [](DType type, const Wholes& v) { return whole_sum(v, [=](uint64_t t) { return magnitude(type, t); }); }))
+NLS_REFERENCE(ReduceL2, reduce(attrs, *in[0], out, [](const Reals& v) { return std::sqrt(sum_of_squares(v)); }))
+NLS_REFERENCE(ReduceLogSum, reduce(attrs, *in[0], out, [](const Reals& v) { return std::log(sum(v)); }))
+NLS_REFERENCE(ReduceLogSumExp, reduce(attrs, *in[0], out, log_sum_exp))
+NLS_REFERENCE(ReduceMax, reduce(attrs, *in[0], out, largest, [](DType type, const Wholes& v) { return whole_extreme(type, v, true); }))
+NLS_REFERENCE(ReduceMin, reduce(attrs, *in[0], out, smallest, [](DType type, const Wholes& v) { return whole_extreme(type, v, false); }))
+NLS_REFERENCE(ReduceProd, reduce(attrs, *in[0], out, product, [](DType, const Wholes& v) { return whole_product(v); }))
+NLS_REFERENCE(ReduceSum, reduce(attrs, *in[0], out, sum, [](DType, const Wholes& v) { return whole_sum(v, [](uint64_t t) { return t; }); }))
+NLS_REFERENCE(ReduceSumSquare, reduce(attrs, *in[0], out, sum_of_squares, [](DType, const Wholes& v) { return whole_sum(v, [](uint64_t t) { return t * t; }); }))
+NLS_REFERENCE(ArgMax, arg_reduce(attrs, *in[0], out, std::greater<>()))
+NLS_REFERENCE(ArgMin, arg_reduce(attrs, *in[0], out, std::less<>()))
 NLS_REFERENCE(CumSum, cumsum(attrs, *in[0], out))
-NLS_REFERENCE(Softmax, softmax(op, attrs, *in[0], out))
-NLS_REFERENCE(LogSoftmax, softmax(op, attrs, *in[0], out))
+NLS_REFERENCE(Softmax, softmax(attrs, *in[0], out, false))
+NLS_REFERENCE(LogSoftmax, softmax(attrs, *in[0], out, true))
 NLS_REFERENCE(TopK, top_k(attrs, *in[0], out, outputs[1]))
 // clang-format on
 

@@ -51,25 +51,23 @@ double determinant(std::vector<double> matrix, int64_t n);  // by elimination; t
 
 // ---- how each operator is evaluated: NLS_REFERENCE beside its loops. An operator without it does not link.
 
-// False: it has floats only, and loops for f32 alone (evaluate.cc).
 template <Op op>
-bool evaluate_as(const Attrs& attrs, const Arrays& in, std::vector<Array>& outputs);
+void evaluate_as(const Attrs& attrs, const Arrays& in, std::vector<Array>& outputs);
 #define NLS_OPERATOR(name) \
   template <>              \
-  bool evaluate_as<Op::name>(const Attrs& attrs, const Arrays& in, std::vector<Array>& outputs);
+  void evaluate_as<Op::name>(const Attrs& attrs, const Arrays& in, std::vector<Array>& outputs);
 #include "graph/operators/operators.def"
 #undef NLS_OPERATOR
 
 // EXPRESSION may use op, attrs, in, outputs, and out, the first of them.
 #define NLS_REFERENCE(name, ...)                                                                                   \
   template <>                                                                                                      \
-  bool evaluate_as<Op::name>([[maybe_unused]] const Attrs& attrs, const Arrays& in, std::vector<Array>& outputs) { \
+  void evaluate_as<Op::name>([[maybe_unused]] const Attrs& attrs, const Arrays& in, std::vector<Array>& outputs) { \
     [[maybe_unused]] constexpr Op op = Op::name;                                                                   \
     [[maybe_unused]] Array& out = outputs[0];                                                                      \
     __VA_ARGS__;                                                                                                   \
-    return true;                                                                                                   \
   }
 
-bool general(Op op, const Attrs& attrs, const Arrays& in, std::vector<Array>& outputs);
+void general(Op op, const Attrs& attrs, const Arrays& in, std::vector<Array>& outputs);
 
 }  // namespace nlsplit::inline graph::reference

@@ -10,24 +10,6 @@
 #include "graph/reference/array.h"
 
 namespace nlsplit::inline graph {
-namespace reference {
-
-#define NLS_REFERENCE_AS_F32(name)                                               \
-  template <>                                                                    \
-  bool evaluate_as<Op::name>(const Attrs&, const Arrays&, std::vector<Array>&) { \
-    return false;                                                                \
-  }
-// clang-format off
-NLS_REFERENCE_AS_F32(GlobalAveragePool)
-NLS_REFERENCE_AS_F32(BatchNormalization)
-NLS_REFERENCE_AS_F32(LayerNormalization)
-NLS_REFERENCE_AS_F32(InstanceNormalization)
-NLS_REFERENCE_AS_F32(LRN)
-// clang-format on
-#undef NLS_REFERENCE_AS_F32
-
-}  // namespace reference
-
 namespace {
 
 bool whole(const Tensor& tensor) {
@@ -46,7 +28,7 @@ Result<Tensor> weight_tensor(const Value& value, const WeightStore& weights) {
   return tensor_of(value.type, std::move(raw));
 }
 
-// Loops of an operator for f32 alone: long sums, images of two spatial axes.
+// Faster loops of an operator for f32 alone: long sums, images of two spatial axes.
 struct F32Loops {
   Op op;
   bool needs_images;  // of four axes
@@ -56,7 +38,7 @@ struct F32Loops {
 using In = const std::vector<const Tensor*>&;
 using Out = std::vector<Tensor>&;
 
-// An operator without a row has the loops of graph/reference/general.cc.
+// All others have the loops of graph/reference/general.cc alone.
 // clang-format off
 constexpr F32Loops f32_loops[] = {
     {Op::Conv,                  true,  [](const Attrs& attrs, In in, Out out) { reference::conv(attrs, in, out[0]); }},
@@ -65,11 +47,6 @@ constexpr F32Loops f32_loops[] = {
     {Op::AveragePool,           true,  [](const Attrs& attrs, In in, Out out) { reference::average_pool(attrs, in, out[0]); }},
     {Op::Gemm,                  false, [](const Attrs& attrs, In in, Out out) { reference::gemm(attrs, in, out[0]); }},
     {Op::MatMul,                false, [](const Attrs&, In in, Out out) { reference::matmul(in, out[0]); }},
-    {Op::GlobalAveragePool,     false, [](const Attrs&, In in, Out out) { reference::global_average_pool(in, out[0]); }},
-    {Op::BatchNormalization,    false, [](const Attrs& attrs, In in, Out out) { reference::batch_normalization(attrs, in, out[0]); }},
-    {Op::LayerNormalization,    false, [](const Attrs& attrs, In in, Out out) { reference::layer_normalization(attrs, in, out[0]); }},
-    {Op::InstanceNormalization, false, [](const Attrs& attrs, In in, Out out) { reference::instance_normalization(attrs, in, out[0]); }},
-    {Op::LRN,                   false, [](const Attrs& attrs, In in, Out out) { reference::lrn(attrs, in, out[0]); }},
 };
 // clang-format on
 
@@ -86,16 +63,13 @@ bool has_f32_loops(Op op, const std::vector<const Tensor*>& in, Types outputs) {
 }
 
 std::vector<Tensor> evaluate_f32(Op op, const Attrs& attrs, const std::vector<const Tensor*>& in, Types outputs) {
-  const F32Loops* loops = loops_of(op);
-  CHECK(loops != nullptr, "general.cc says that the operator has loops for f32");
   std::vector<Tensor> all;
   for (const TensorType& type : outputs)
     all.push_back({type, std::vector<float>(static_cast<size_t>(element_count(type.shape)))});
-  loops->run(attrs, in, all);
+  loops_of(op)->run(attrs, in, all);
   return all;
 }
 
-// Any types. What has floats only and no loops for others is evaluated as f32 and rounded.
 std::vector<Tensor> evaluate_any(Op op, const Attrs& attrs, const std::vector<const Tensor*>& in, Types outputs) {
   std::vector<reference::Array> operands, results;
   for (const Tensor* tensor : in)
@@ -103,30 +77,9 @@ std::vector<Tensor> evaluate_any(Op op, const Attrs& attrs, const std::vector<co
   for (const TensorType& type : outputs) results.push_back(reference::zeros(type));
   reference::Arrays given;
   for (size_t i = 0; i < in.size(); ++i) given.push_back(in[i] == nullptr ? nullptr : &operands[i]);
+  reference::general(op, attrs, given, results);
   std::vector<Tensor> made;
-  if (reference::general(op, attrs, given, results)) {
-    for (const reference::Array& result : results) made.push_back(to_tensor(result));
-    return made;
-  }
-  const auto widened = [](TensorType type) {
-    type.dtype = DType::f32;
-    return type;
-  };
-  std::vector<Tensor> wide;
-  for (reference::Array& operand : operands) {
-    operand.type = widened(operand.type);
-    wide.push_back(to_tensor(operand));
-  }
-  std::vector<const Tensor*> wide_in;
-  for (size_t i = 0; i < in.size(); ++i) wide_in.push_back(in[i] == nullptr ? nullptr : &wide[i]);
-  std::vector<TensorType> wide_types;
-  for (const TensorType& type : outputs) wide_types.push_back(widened(type));
-  const std::vector<Tensor> wide_made = evaluate_f32(op, attrs, wide_in, wide_types);
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    reference::Array result = reference::to_array(wide_made[i]);
-    result.type = outputs[i];
-    made.push_back(to_tensor(result));
-  }
+  for (const reference::Array& result : results) made.push_back(to_tensor(result));
   return made;
 }
 

@@ -14,11 +14,6 @@ void conv(const Attrs& attrs, const Inputs& inputs, Tensor& out);
 void conv_transpose(const Attrs& attrs, const Inputs& inputs, Tensor& out);
 void max_pool(const Attrs& attrs, const Inputs& inputs, Tensor& out);
 void average_pool(const Attrs& attrs, const Inputs& inputs, Tensor& out);
-void global_average_pool(const Inputs& inputs, Tensor& out);
-void batch_normalization(const Attrs& attrs, const Inputs& inputs, Tensor& out);
-void layer_normalization(const Attrs& attrs, const Inputs& inputs, Tensor& out);
-void instance_normalization(const Attrs& attrs, const Inputs& inputs, Tensor& out);
-void lrn(const Attrs& attrs, const Inputs& inputs, Tensor& out);
 
 void gemm(const Attrs& attrs, const Inputs& inputs, Tensor& out);
 void matmul(const Inputs& inputs, Tensor& out);

@@ -1,4 +1,4 @@
-// Ops on [N, C, H, W]: convolution, pooling, normalisation by channel.
+// Ops of f32 on [N, C, H, W]: convolution and pooling.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -164,94 +164,6 @@ void average_pool(const Attrs& attrs, const Inputs& inputs, Tensor& out) {
       }
     }
     out.values[at] = static_cast<float>(sum / static_cast<double>(count));
-  });
-}
-
-void global_average_pool(const Inputs& inputs, Tensor& out) {
-  const int64_t planes = inputs[0]->type.shape[0] * inputs[0]->type.shape[1];
-  const int64_t extent = planes == 0 ? 0 : static_cast<int64_t>(inputs[0]->values.size()) / planes;
-  for (int64_t p = 0; p < planes; ++p) {
-    double sum = 0;
-    for (int64_t i = 0; i < extent; ++i) sum += inputs[0]->values[p * extent + i];
-    out.values[p] = static_cast<float>(sum / static_cast<double>(extent));
-  }
-}
-
-void batch_normalization(const Attrs& attrs, const Inputs& inputs, Tensor& out) {
-  const Shape& shape = out.type.shape;
-  const double epsilon = attr_float(attrs, "epsilon");
-  const int64_t channels = shape[1];
-  // At least 1: an empty tensor has no element to divide for.
-  const int64_t samples = std::max<int64_t>(1, shape[0]) * std::max<int64_t>(1, channels);
-  const int64_t inner = std::max<int64_t>(1, element_count(shape) / samples);
-  for (int64_t at = 0; at < static_cast<int64_t>(out.values.size()); ++at) {
-    const int64_t c = at / inner % channels;
-    const double scale = inputs[1]->values[c], bias = inputs[2]->values[c], mean = inputs[3]->values[c],
-                 var = inputs[4]->values[c];
-    out.values[at] = static_cast<float>((inputs[0]->values[at] - mean) * scale / std::sqrt(var + epsilon) + bias);
-  }
-}
-
-namespace {
-
-// Rows of `size` elements to mean 0 and variance 1 (of the population, as ONNX has it), then element i of row r scaled
-// and shifted as scale(r, i) and shift(r, i) say.
-template <class Scale, class Shift>
-void normalize_rows(const Tensor& x, int64_t size, double epsilon, Tensor& out, Scale scale, Shift shift) {
-  if (out.values.empty()) return;
-  parallel_for(static_cast<int64_t>(out.values.size()) / size, [&](int64_t row) {
-    const float* from = x.values.data() + row * size;
-    double mean = 0, squares = 0;
-    for (int64_t i = 0; i < size; ++i) mean += from[i];
-    mean /= static_cast<double>(size);
-    for (int64_t i = 0; i < size; ++i) squares += (from[i] - mean) * (from[i] - mean);
-    const double deviation = std::sqrt(squares / static_cast<double>(size) + epsilon);
-    for (int64_t i = 0; i < size; ++i) {
-      out.values[row * size + i] = static_cast<float>((from[i] - mean) / deviation * scale(row, i) + shift(row, i));
-    }
-  });
-}
-
-}  // namespace
-
-void layer_normalization(const Attrs& attrs, const Inputs& inputs, Tensor& out) {
-  const std::vector<float>& scale = inputs[1]->values;
-  const Tensor* bias = inputs.size() > 2 ? inputs[2] : nullptr;
-  normalize_rows(
-      *inputs[0], static_cast<int64_t>(scale.size()), attr_float(attrs, "epsilon"), out,
-      [&](int64_t, int64_t i) { return scale[i]; }, [&](int64_t, int64_t i) { return bias ? bias->values[i] : 0.0f; });
-}
-
-void instance_normalization(const Attrs& attrs, const Inputs& inputs, Tensor& out) {
-  const Shape& shape = out.type.shape;
-  const int64_t channels = shape[1];
-  const int64_t inner = element_count(Shape(shape.begin() + 2, shape.end()));
-  normalize_rows(
-      *inputs[0], inner, attr_float(attrs, "epsilon"), out,
-      [&](int64_t row, int64_t) { return inputs[1]->values[row % channels]; },
-      [&](int64_t row, int64_t) { return inputs[2]->values[row % channels]; });
-}
-
-void lrn(const Attrs& attrs, const Inputs& inputs, Tensor& out) {
-  const double alpha = attr_float(attrs, "alpha"), beta = attr_float(attrs, "beta"), bias = attr_float(attrs, "bias");
-  const int64_t size = attr_int(attrs, "size");
-  const Shape& shape = out.type.shape;
-  const int64_t channels = shape[1];
-  // At least 1: an empty tensor has no element to divide for.
-  const int64_t samples = std::max<int64_t>(1, shape[0]) * std::max<int64_t>(1, channels);
-  const int64_t inner = std::max<int64_t>(1, element_count(shape) / samples);
-  parallel_for(shape[0] * channels, [&](int64_t plane) {
-    const int64_t n = plane / channels, c = plane % channels;
-    const int64_t first = std::max<int64_t>(0, c - (size - 1) / 2), last = std::min(channels - 1, c + size / 2);
-    for (int64_t i = 0; i < inner; ++i) {
-      double squares = 0;
-      for (int64_t k = first; k <= last; ++k) {
-        const double v = inputs[0]->values[(n * channels + k) * inner + i];
-        squares += v * v;
-      }
-      const double divisor = std::pow(bias + alpha / static_cast<double>(size) * squares, beta);
-      out.values[plane * inner + i] = static_cast<float>(inputs[0]->values[plane * inner + i] / divisor);
-    }
   });
 }
 
