@@ -232,7 +232,13 @@ struct DeviceRun::State : DeviceIndex {
     transport.liveness().computing(true);
     if (options.gpu == nullptr) {
       times[i].start = note(FlightEvent::begins, i);
-      execute(program, device, kernels, slot(i), instr(i), arena, workers.crew());
+      if (const Status status = execute(program, device, kernels, slot(i), instr(i), arena, workers.crew());
+          !status.ok()) {
+        Error why = status.error();
+        why.message = fmt::format("{}: {}", describe(i), why.message);
+        give_up(why);
+        return false;
+      }
       times[i].finish = note(FlightEvent::ends, i);
     } else if (const Status status = run_on_gpu(some, settle); !status.ok()) {
       give_up(status.error());

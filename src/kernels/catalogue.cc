@@ -136,9 +136,12 @@ bool is_window(Op op) {
   return op == Op::Conv || op == Op::ConvTranspose || op == Op::MaxPool || op == Op::AveragePool;
 }
 
+// Than f32, scalars aside.
 bool has_other_types(const ComputeDesc& desc) {
-  const auto other = [](const TensorType& type) { return type.dtype != DType::f32; };
-  return std::ranges::any_of(desc.inputs, other) || std::ranges::any_of(desc.outputs, other);
+  for (size_t i = 0; i < desc.inputs.size(); ++i) {
+    if (desc.inputs[i].dtype != DType::f32 && !largest_scalar(desc, i)) return true;
+  }
+  return std::ranges::any_of(desc.outputs, [](const TensorType& type) { return type.dtype != DType::f32; });
 }
 
 // Of kernels for any type.
@@ -324,6 +327,33 @@ Bytes packed_recurrent(const ComputeDesc& desc, size_t i, Isa isa) {
 std::string refuse_update(const ComputeDesc& desc) {
   if (!is_update(desc.op)) return fmt::format("it does not compute {}", name_of(desc.op));
   return desc.inputs[0].dtype == DType::f32 ? "" : fmt::format("{} is not f32", to_string(desc.inputs[0]));
+}
+
+std::string refuse_scatter(const ComputeDesc& desc) {
+  if (std::string why = only<Op::TensorScatter, Op::PagedScatter>(desc); !why.empty()) return why;
+  return desc.epilogue.empty() ? "" : "there are steps behind it";
+}
+
+// Only what is written is moved.
+Work work_of_scatter(const ComputeDesc& desc, ScalarValues values) {
+  const CacheUpdate u = cache_update_of(desc);
+  const size_t counts = desc.op == Op::PagedScatter ? 4 : 3;
+  int64_t rows = u.samples * u.steps;
+  if (counts < values.size() && !values[counts].empty()) {
+    rows = 0;
+    for (const int64_t count : values[counts]) rows += count;
+  }
+  Work work{flops(0), bytes(rows * u.heads * u.row_bytes), bytes(rows * u.heads * u.row_bytes)};
+  for (size_t i = 2; i < desc.inputs.size(); ++i) work.bytes_read += size_of(desc.inputs[i]);
+  return work;
+}
+
+// So many queries for each head of the keys: for fewer, packing those costs more than it saves (docs/performance.md).
+constexpr int64_t attention_few_queries = 16;
+
+Standing standing_cached_attention(const ComputeDesc& desc) {
+  const Attention a = attention_of(desc);
+  return a.heads / a.kv_heads * a.queries <= attention_few_queries ? Standing::usual : Standing::seldom;
 }
 
 // ---- the reference loops, which need neither
@@ -557,10 +587,16 @@ constexpr std::array kernels = {
                .layouts = plain,
                .refuses = only<Op::Softmax>,
                .exact_axes = exact::all},
+    KernelInfo{.name = "cached_attention",
+               .what = "few queries at a time; keys and values of a cache read where they lie",
+               .layouts = plain,
+               .refuses = only<Op::CachedAttention, Op::PagedAttention>,
+               .standing = standing_cached_attention,
+               .exact_axes = image_axes},
     KernelInfo{.name = "attention",
                .what = "scores of some queries and keys at a time, their exponentials relative to the largest so far",
                .layouts = plain,
-               .refuses = only<Op::Attention>,
+               .refuses = only<Op::Attention, Op::CachedAttention>,
                .workspace = scratch_attention,
                .exact_axes = image_axes},
     KernelInfo{.name = "concat_blocked",
@@ -631,6 +667,14 @@ constexpr std::array kernels = {
                .refuses = refuse_update,
                .any_type = true,
                .in_place = over_any},
+    KernelInfo{.name = "scatter_in_place",
+               .what = "new positions copied into a cache where it lies, elements of any type",
+               .layouts = plain,
+               .refuses = refuse_scatter,
+               .any_type = true,
+               .in_place = over_first,
+               .only_in_place = true,
+               .work = work_of_scatter},
     KernelInfo{.name = widened_kernel,
                .what = "f16 and bf16: operands widened to f32 for the kernel that computes that, the result rounded",
                .layouts = plain,
@@ -684,10 +728,14 @@ std::string refuse_any(const ComputeDesc& desc, Isa isa) {
 std::string refuse_types(const KernelInfo& kernel, const ComputeDesc& desc) {
   if (kernel.any_type) return {};
   const DType result = desc.outputs[0].dtype, wanted = kernel.halves && is_half(result) ? result : DType::f32;
-  for (const std::vector<TensorType>* types : {&desc.inputs, &desc.outputs}) {
-    for (const TensorType& type : *types) {
-      if (type.dtype != wanted) return fmt::format("{} is not {}", to_string(type), name_of(wanted));
-    }
+  const auto other = [&](const TensorType& type) {
+    return fmt::format("{} is not {}", to_string(type), name_of(wanted));
+  };
+  for (size_t i = 0; i < desc.inputs.size(); ++i) {
+    if (desc.inputs[i].dtype != wanted && !largest_scalar(desc, i)) return other(desc.inputs[i]);
+  }
+  for (const TensorType& type : desc.outputs) {
+    if (type.dtype != wanted) return other(type);
   }
   return is_window(desc.op) && desc.inputs[0].shape.size() != 4 ? "it works on two spatial axes" : "";
 }
@@ -802,12 +850,20 @@ std::string signature(const ComputeDesc& desc) {
   return text;
 }
 
-Work work_of(const ComputeDesc& desc) {
+std::optional<int64_t> largest_scalar(const ComputeDesc& desc, size_t i) {
+  const ScalarInputs* scalars = info(desc.op).scalars;
+  if (scalars == nullptr || i >= desc.own_inputs()) return std::nullopt;
+  return scalars->largest(Types(desc.inputs).first(desc.own_inputs()), desc.attrs, i);
+}
+
+Work work_of(const ComputeDesc& desc, ScalarValues values) {
+  const KernelInfo* kernel = info(desc.op).scalars == nullptr ? nullptr : find_kernel(desc.kernel);
+  if (kernel != nullptr && kernel->work != nullptr) return kernel->work(desc, values);
   std::vector<EpilogueStep> steps;
   for (const DescStep& step : desc.epilogue) {
     steps.push_back({step.op, has(step.op, traits::is_step_with_operand) ? ValueId(0) : ValueId(), step.attrs, {}});
   }
-  return work_of(desc.op, desc.attrs, steps, Types(desc.inputs).first(desc.own_inputs()), desc.outputs);
+  return work_of(desc.op, desc.attrs, steps, Types(desc.inputs).first(desc.own_inputs()), desc.outputs, values);
 }
 
 ComputeDesc describe(const Graph& graph, const Node& node) {
@@ -893,6 +949,7 @@ Result<std::vector<std::string>> candidates(const ComputeDesc& desc, Isa isa) {
   std::string said;
   std::vector<std::string> ids[3];  // by standing
   for (const KernelInfo& kernel : kernels_of(isa)) {
+    if (kernel.only_in_place) continue;
     const std::string why = refusal(kernel, desc, isa);
     if (why.empty()) {
       const Standing standing = kernel.standing == nullptr ? Standing::usual : kernel.standing(desc);

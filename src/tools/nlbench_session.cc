@@ -210,7 +210,9 @@ void add_session_command(CLI::App& app, int& code) {
   command
       ->add_option("--weights", a->weights, "Where the session's weights are: a folder that `nlsim lower --save` made")
       ->type_name("DIR");
-  command->add_option("--input", a->inputs, "PROGRAM/NAME=FILE.npy; inputs without a file are random")
+  command
+      ->add_option("--input", a->inputs,
+                   "PROGRAM/NAME=FILE.npy, or of integers PROGRAM/NAME=4,2; inputs that are not given are random")
       ->type_name("FILE");
   command->add_option("--seed", a->seed, "Of random inputs (default 1)");
   command->add_option("--output", a->output, "Write all outputs and states as they are in the end (.npy)");

@@ -1,6 +1,7 @@
 // What the files of kernels share: typed access to a call, and the entries they offer. table.cc puts them in one table.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 
 #include "exec/kernels/kernel.h"
@@ -9,6 +10,12 @@ namespace nlsplit::inline exec {
 
 inline const float* input(const KernelCall& call, size_t i) { return static_cast<const float*>(call.inputs[i]); }
 inline float* output(const KernelCall& call) { return static_cast<float*>(call.outputs[0]); }
+// Element `at` of an integer operand, in 0 … largest: the nearest of these.
+inline int64_t whole_at(const KernelCall& call, size_t i, int64_t at, int64_t largest) {
+  const int64_t value = call.desc->inputs[i].dtype == DType::i32 ? static_cast<const int32_t*>(call.inputs[i])[at]
+                                                                 : static_cast<const int64_t*>(call.inputs[i])[at];
+  return std::clamp<int64_t>(value, 0, largest);
+}
 inline float* workspace(const KernelCall& call) { return static_cast<float*>(call.workspace); }
 
 // f(i, worker) for every i in [0, count), by whichever worker is free; in order where there is one worker only.
@@ -50,8 +57,8 @@ extern const KernelEntry layer_norm, instance_norm;
 extern const KernelEntry batch_norm_blocked, lrn_blocked;
 extern const KernelEntry recurrent_packed, recurrent_plain;
 extern const KernelEntry concat, concat_blocked, slice, slice_blocked, transpose, pad, gather, reorder;
-extern const KernelEntry attention;
-extern const KernelEntry cast, update, widened_halves;
+extern const KernelEntry attention, cached_attention;
+extern const KernelEntry cast, scatter_in_place, update, widened_halves;
 extern const KernelEntry reference_loops;
 
 }  // namespace nlsplit::inline exec

@@ -40,6 +40,7 @@ extern "C" const nlsplit::KernelEntry* nlsplit_kernels(size_t* count) {
       lrn_blocked,
       lrn,
       softmax,
+      cached_attention,
       attention,
       concat_blocked,
       concat,
@@ -54,6 +55,7 @@ extern "C" const nlsplit::KernelEntry* nlsplit_kernels(size_t* count) {
       reorder,
       cast,
       update,
+      scatter_in_place,
       widened_halves,
       reference_loops,
   };

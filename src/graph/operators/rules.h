@@ -22,12 +22,25 @@ template <const Operator& row, Inferred (*rule)(Types, const Attrs&)>
 Inferred checked(Types inputs, const Attrs& attrs);
 Status check_form(const Operator& row, Types inputs, const Attrs& attrs);
 
-#define ROW(op, least, most, attrs, infer, flops, batch, split, gradient, of_traits)                 \
-  constinit const Operator rows::op = {                                                              \
-      Op::op, #op, least, most, attrs, checked<rows::op, infer>, flops, batch, split, gradient, [] { \
-        using namespace traits;                                                                      \
-        return of_traits;                                                                            \
-      }()};
+#define ROW(op, least, most, attrs, infer, flops, batch, split, gradient, of_traits) \
+  ROW_OF_SCALARS(op, least, most, attrs, infer, flops, batch, split, gradient, of_traits, nullptr)
+// With what it reads as scalars: a pointer.
+#define ROW_OF_SCALARS(op, least, most, attrs, infer, flops, batch, split, gradient, of_traits, of_scalars) \
+  constinit const Operator rows::op = {Op::op,                                                              \
+                                       #op,                                                                 \
+                                       least,                                                               \
+                                       most,                                                                \
+                                       attrs,                                                               \
+                                       checked<rows::op, infer>,                                            \
+                                       flops,                                                               \
+                                       batch,                                                               \
+                                       split,                                                               \
+                                       gradient,                                                            \
+                                       [] {                                                                 \
+                                         using namespace traits;                                            \
+                                         return of_traits;                                                  \
+                                       }(),                                                                 \
+                                       of_scalars};
 
 inline constexpr std::span<const AttrSpec> no_attrs;
 inline constexpr AttrSpec shape_attrs[] = {integers("shape")};
@@ -42,6 +55,7 @@ Status floats(Types inputs);  // f32 and halves
 Status reals(Types inputs);   // and f64
 Status numbers(Types inputs);
 Status any_type(Types inputs);
+Status check_scalars(const TensorType& type, const Shape& shape);  // integers that say where and how many
 Result<Shape> broadcast_shapes(const Shape& a, const Shape& b);
 Inferred broadcast_to(Types inputs, DType result);
 Inferred infer_broadcast(Types inputs, const Attrs& attrs);

@@ -103,6 +103,12 @@ void gather_gradient(const Attrs& attrs, const Arrays& inputs, Array& out);
 void cross_entropy(const Arrays& inputs, Array& out);
 void cross_entropy_gradient(const Arrays& inputs, Array& out);
 
+// Caches (cache.cc).
+void cached_attention(const Attrs& attrs, const Arrays& inputs, Array& out);
+void paged_attention(const Attrs& attrs, const Arrays& inputs, Array& out);
+void tensor_scatter(const Attrs& attrs, const Arrays& inputs, Array& out);
+void paged_scatter(const Arrays& inputs, Array& out);
+
 // Optimizers (updates.cc).
 void sgd_update(const Attrs& attrs, const Arrays& inputs, Array& weight);
 void momentum_update(const Attrs& attrs, const Arrays& inputs, Array& weight, Array& velocity);
