@@ -15,12 +15,12 @@
 #include <vector>
 
 #include "base/check.h"
-#include "exec/kernels/kernel_library.h"
 #include "graph/passes/passes.h"
 #include "graph/zoo/zoo.h"
 #include "kernel_case.h"
 #include "kernels/assign.h"
 #include "kernels/layout.h"
+#include "kernels/module/kernel_library.h"
 #include "onednn_row.h"
 #include "testing/layouts.h"
 
@@ -43,10 +43,9 @@ class Ready {
  public:
   Ready(const KernelLibrary& library, const ComputeDesc& desc, uint64_t seed)
       : desc_(desc), raw_(operands_of(desc, seed)) {
-    const KernelInfo& info = *find_kernel(desc.kernel);
     entry_ = library.find(desc.kernel).value();
     for (size_t i = 0; i < desc.inputs.size(); ++i) {
-      const Bytes packed = info.packed_bytes == nullptr ? bytes(0) : info.packed_bytes(desc, i, library.isa());
+      const Bytes packed = packed_bytes_of(desc, i);
       memory_.emplace_back(packed.value() > 0 ? packed : size_of(desc.inputs[i]));
       if (packed.value() > 0) {
         entry_->pack(desc, i, raw_[i].values.data(), memory_.back().data);
@@ -58,7 +57,7 @@ class Ready {
     for (Aligned& operand : memory_) inputs_.push_back(operand.data);
     for (const TensorType& type : desc.outputs) results_.emplace_back(size_of(type));
     for (Aligned& result : results_) outputs_.push_back(result.data);
-    workspace_ = std::make_unique<Aligned>(workspace_of(info, desc, library.isa(), 1));
+    workspace_ = std::make_unique<Aligned>(workspace_of(desc, 1));
   }
 
   void run() { entry_->run({&desc_, inputs_.data(), outputs_.data(), workspace_->data}); }
@@ -75,7 +74,7 @@ class Ready {
 
  private:
   ComputeDesc desc_;
-  const KernelEntry* entry_;
+  const KernelCode* entry_;
   std::vector<Tensor> raw_;
   std::vector<Aligned> memory_, results_;
   std::vector<const void*> inputs_;
@@ -135,7 +134,7 @@ void add_network(const std::string& name, const KernelLibrary& library, const st
     if (!std::ranges::all_of(desc.inputs, is_float)) continue;  // looked up by number: any would be out of range
     all.push_back(desc);
     if (!seen.insert(signature(desc)).second) continue;
-    add_row(prefix + fmt::format("{}/{}", layer, desc.kernel), library, desc);
+    add_row(prefix + fmt::format("{}/{}", layer, to_string(desc.kernel)), library, desc);
   }
   benchmark::RegisterBenchmark((prefix + "whole").c_str(), [&library, all](benchmark::State& state) {
     time_network(state, library, all);
@@ -164,7 +163,7 @@ void add_singles(const KernelLibrary& library) {
   const auto add = [&](const std::string& name, Op op, Attrs attrs, const std::vector<Shape>& inputs,
                        size_t first_weight) {
     const ComputeDesc desc = computation(op, std::move(attrs), inputs, first_weight, library.isa());
-    add_row(fmt::format("single/{}/{}/{}", name_of(library.isa()), name, desc.kernel), library, desc);
+    add_row(fmt::format("single/{}/{}/{}", name_of(library.isa()), name, to_string(desc.kernel)), library, desc);
   };
   // A transformer's layer: 12 heads of 64, 128 tokens, 768 features.
   add("scores", Op::MatMul, {}, {{12, 128, 64}, {12, 64, 128}}, 2);

@@ -8,11 +8,13 @@
 #include <limits>
 #include <optional>
 
-#include "exec/onednn/onednn.h"
 #include "kernel_case.h"
+#include "onednn/onednn.h"
 
 namespace nlsplit {
 namespace {
+
+using namespace onednn;
 
 // The best of a few runs in CPU time: other work on the machine shall not decide between variants.
 std::clock_t clocks_of(OneDnnComputation& computation) {

@@ -35,7 +35,7 @@ endif()
 if(NLSPLIT_ONEDNN)
   find_package(dnnl 2.6 REQUIRED)  # version 3 has another interface
   if(NOT DNNL_CPU_THREADING_RUNTIME STREQUAL "OMP")
-    message(FATAL_ERROR "this oneDNN runs on ${DNNL_CPU_THREADING_RUNTIME}; exec/onednn can keep only OpenMP to one thread")
+    message(FATAL_ERROR "this oneDNN runs on ${DNNL_CPU_THREADING_RUNTIME}; tests/onednn can keep only OpenMP to one thread")
   endif()
   find_package(OpenMP REQUIRED COMPONENTS CXX)
 endif()

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 
 #include "kernels/layout.h"
 
@@ -27,8 +28,7 @@ DeviceBuffers::DeviceBuffers(const Lowering& lowering, const std::vector<int>& l
     const bool own = slot.stage >= 0 && slot.stage < l_.stages();
     if (own && !runs_here(slot.stage)) stages_here_.push_back(slot.stage);
   }
-  if (l_.training == nullptr) return;
-  for (const StateUpdate& update : l_.training->nodes.updates) states_[update.state.index()] = true;
+  for (const ValueId state : l_.graph->states) states_[state.index()] = true;
 }
 
 bool DeviceBuffers::runs_here(int stage) const {
@@ -164,7 +164,7 @@ BufferId DeviceBuffers::seen_as(const Stored& stored, ValueId value) {
   return known = add_buffer(std::move(view));
 }
 
-BufferId DeviceBuffers::weight(ValueId value, const std::string& kernel, size_t input, Bytes packed) {
+BufferId DeviceBuffers::weight(ValueId value, KernelId kernel, size_t input, Bytes packed) {
   const Value& v = g_.value(value);
   const bool packs = packed.value() > 0;
   const auto [begin, end] = weights_.equal_range(v.content.value);
@@ -192,17 +192,20 @@ BufferId DeviceBuffers::weight(ValueId value, const std::string& kernel, size_t 
   return id;
 }
 
-BufferId DeviceBuffers::state(ValueId root) {
-  Stored& place = place_of(root, 0);
-  if (place.buffer.valid()) return place.buffer;
+Operand DeviceBuffers::state(int stage, ValueId root) {
   const Value& value = g_.value(root);
+  const Reduction& reduction = l_.reductions[at(stage)];
+  if (const auto sum = reduction.begin.find(root); sum != reduction.begin.end())
+    return {gradients(stage).buffer, sum->second, sum->second + element_count(value.type.shape)};
+  Stored& place = place_of(root, 0);
+  if (place.buffer.valid()) return {place.buffer};
   place = {add_stored(own_name(root), value.type, BufferKind::state, 1), root};
-  const std::vector<ValueId>& trained = l_.training->nodes.trained;
-  if (std::ranges::find(trained, root) == trained.end()) return place.buffer;  // an optimizer's begins as zeros
+  const std::span<const ValueId> weights = l_.training == nullptr ? l_.graph->states : l_.training->nodes.trained;
+  if (std::ranges::find(weights, root) == weights.end()) return {place.buffer};  // an optimizer's begins as zeros
   Buffer& buffer = out_.buffers[place.buffer.index()];
   buffer.has_content = true;
   buffer.content = value.content;
-  return place.buffer;
+  return {place.buffer};
 }
 
 Operand DeviceBuffers::gradients(int stage) {
@@ -213,12 +216,6 @@ Operand DeviceBuffers::gradients(int stage) {
                         reduction.rounds.empty() ? BufferKind::stash : BufferKind::comm, 1);
   }
   return {buffer, 0, reduction.elements};
-}
-
-Operand DeviceBuffers::gradient(int stage, size_t trained) {
-  const int64_t begin = l_.reductions[at(stage)].begin.at(trained);
-  const TensorType& type = g_.value(l_.training->nodes.trained[trained]).type;
-  return {gradients(stage).buffer, begin, begin + element_count(type.shape)};
 }
 
 // Under which of its types a message is stored here: that of its first reader on this device.

@@ -49,15 +49,14 @@ class DeviceBuffers {
   // A value as itself, given where its root is stored.
   BufferId seen_as(const Stored& stored, ValueId value);
 
-  // A weight that no update changes, as a kernel takes it: packed for its input if packed > 0.
-  BufferId weight(ValueId value, const std::string& kernel, size_t input, Bytes packed);
-  // A weight that an update changes, or what an optimizer keeps of one.
+  // A weight that nothing changes, as a kernel takes it: packed for its input if packed > 0.
+  BufferId weight(ValueId value, KernelId kernel, size_t input, Bytes packed);
+  // Trained weights, what an optimizer keeps of them, sums of gradients.
   bool is_state(ValueId root) const { return states_[root.index()]; }
-  BufferId state(ValueId root);
-  // The sum over micro-batches of a trained weight's gradient. All of a stage lie in one buffer, so that they are
-  // reduced at once. trained: an index of StepNodes::trained.
-  Operand gradient(int stage, size_t trained);
-  Operand gradients(int stage);  // all of them; none: the stage trains nothing
+  // A stage's sums lie in one buffer, so that they are reduced at once. They last no longer than an execution: the
+  // first micro-batch's part begins them.
+  Operand state(int stage, ValueId root);
+  Operand gradients(int stage);  // all sums; none: the stage trains nothing
 
   BufferId add_message(const std::string& name, const TensorType& type);  // of a collective
   BufferId workspace(Bytes needed);

@@ -30,7 +30,8 @@ class DeviceWriter {
         available_(g_.values.size()) {
     if (l_.training != nullptr) {
       state_of_.resize(g_.values.size());
-      for (const StateUpdate& update : l_.training->nodes.updates) state_of_[update.value.index()] = update.state;
+      for (const auto* changes : {&l_.training->nodes.sums, &l_.training->nodes.updates})
+        for (const StateUpdate& change : *changes) state_of_[change.value.index()] = change.state;
     }
     if (out_.kind == DeviceKind::host) return;
     chosen_ = &graph_.chosen.at(out_.isa);
@@ -136,8 +137,8 @@ class DeviceWriter {
   }
   // What the forward pass has made is taken from its repetition, where there is one.
   bool from_repetition(const Segment& segment, ValueId root) const {
-    return l_.recomputes() && segment.phase != Phase::forward && segment.phase != Phase::step &&
-           made_by(segment.stage, root) && l_.phase_of(root) == NodePhase::forward;
+    return l_.recomputes() && segment.phase != Phase::forward && made_by(segment.stage, root) &&
+           l_.phase_of(root) == NodePhase::forward;
   }
 
   // Where the next computation of a stage finds a root in the layout it wants; reordered before it if need be.
@@ -174,17 +175,25 @@ class DeviceWriter {
     return copy;
   }
 
-  BufferId weight(ValueId value, const std::string& kernel, size_t input, Bytes packed) {
+  Operand weight(int stage, ValueId value, KernelId kernel, size_t input, Bytes packed) {
     const ValueId root = graph_.root[value.index()];
-    if (buffers_.is_state(root)) return buffers_.seen_as({buffers_.state(root), root}, value);
-    if (value == root) return buffers_.weight(value, kernel, input, packed);
-    return buffers_.seen_as({buffers_.weight(root, "", 0, bytes(0)), root}, value);  // a view of a constant
+    if (!buffers_.is_state(root) && value == root) return {buffers_.weight(value, kernel, input, packed)};
+    const Operand whole =
+        buffers_.is_state(root) ? buffers_.state(stage, root) : Operand{buffers_.weight(root, {}, 0, bytes(0))};
+    return value == root ? whole : Operand{buffers_.seen_as({whole.buffer, root}, value)};
   }
 
-  // Of an update: the index of the weight it trains; it reads the sum of the weight's gradients over all micro-batches.
-  // into: where the result goes; none: to its own place.
-  void compute(Segment& segment, size_t n, const std::optional<Operand>& into = std::nullopt,
-               const std::optional<size_t>& update = std::nullopt) {
+  // The state whose place a computed value has; none: its own place. A stage's first micro-batch begins the sums: a
+  // part that nothing else reads is made where the sum lies.
+  ValueId state_at(ValueId root) const {
+    if (state_of_.empty()) return {};
+    const std::vector<size_t>& readers = graph_.readers[root.index()];
+    const bool begins = first_ && readers.size() == 1 && g_.nodes[readers[0]].op == Op::Accumulate &&
+                        l_.phase_of(root) == NodePhase::weight;
+    return state_of_[(begins ? g_.nodes[readers[0]].outputs[0] : root).index()];
+  }
+
+  void compute(Segment& segment, size_t n) {
     begin_node(n);
     const Node& node = g_.nodes[n];
     const NodeKernel& kernel = (*kernels_)[n];
@@ -197,30 +206,27 @@ class DeviceWriter {
       const size_t i = instr.reads.size();
       const ValueId root = graph_.root[value.index()];
       if (g_.value(root).kind == ValueKind::weight)
-        instr.reads.push_back({weight(value, desc.kernel, i, kernel.packed[i])});
-      else if (update)
-        instr.reads.push_back(buffers_.gradient(segment.stage, *update));
+        instr.reads.push_back(weight(segment.stage, value, desc.kernel, i, kernel.packed[i]));
+      else if (const ValueId state = state_at(root); state.valid())
+        instr.reads.push_back(buffers_.state(segment.stage, state));
       else
         instr.reads.push_back({buffers_.seen_as(wanted(segment, root, desc.inputs[i].block), value)});
     };
     for (const ValueId value : node.inputs) read(value);
     for (const EpilogueStep& step : node.epilogue) read(step.operand);
+    if (first_ && node.op == Op::Accumulate)
+      return begin_sum(segment, instr.reads[0], instr.reads[1], graph_.labels[n]);
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       const ValueId value = node.outputs[i];
-      if (into)
-        instr.writes.push_back(*into);
-      else if (update)
-        instr.writes.push_back({buffers_.state(state_of_[value.index()])});
+      if (const ValueId state = state_at(value); state.valid())
+        instr.writes.push_back(buffers_.state(segment.stage, state));
       else if (from_repetition(segment, value))
         instr.writes.push_back({buffers_.seen_as(buffers_.recomputed(value), value)});
       else
         instr.writes.push_back({buffers_.seen_as(buffers_.storage(value, desc.outputs[i].block, value), value)});
     }
-    if (kernel.kernel != nullptr) {
-      const Bytes workspace =
-          out_.cores == 1 ? kernel.workspace : workspace_of(*kernel.kernel, desc, out_.isa, out_.cores);
-      if (workspace.value() > 0) instr.workspace = {buffers_.workspace(workspace)};
-    }
+    const Bytes workspace = out_.cores == 1 ? kernel.workspace : workspace_of(desc, out_.cores);
+    if (workspace.value() > 0) instr.workspace = {buffers_.workspace(workspace)};
     instr.label = graph_.labels[n];
     int& index = (*interned_)[kernel.same_as];  // after its operands': descs are in order of first use
     if (index < 0) {
@@ -228,10 +234,10 @@ class DeviceWriter {
       program_.descs.push_back(desc);
     }
     instr.desc = index;
-    if (!update) note_in_place(instr, kernel.in_place);
+    note_in_place(instr, kernel.in_place);
     emit(segment, std::move(instr));
     for (const ValueId value : node.outputs) {
-      if (into || update || from_repetition(segment, value)) continue;
+      if (state_at(value).valid() || from_repetition(segment, value)) continue;
       const int made = made_in(value), f = l_.flow_of[value.index()];
       Available& there = available_[value.index()];
       there = {static_cast<int>(out_.segments.size()), false, false, 0};
@@ -243,6 +249,10 @@ class DeviceWriter {
       emit_reorder(segment, value, buffers_.place_of(value, made), made, buffers_.place_of(value, block), block);
       there.set(block);
     }
+  }
+
+  void begin_sum(Segment& segment, const Operand& sum, const Operand& part, const std::string& label) {
+    if (part != sum) emit(segment, copy(part, sum, label));
   }
 
   // The operands that the only result may overwrite, if all turn out to be scratch.
@@ -293,7 +303,7 @@ class DeviceWriter {
 
   // ---- Segments
 
-  // What leaves goes as soon as it is made.
+  // What leaves goes as soon as it is made; the gradient of a backward in one piece, made by I, behind W.
   void compute_and_send(Segment& segment, const OrderedSlot& slot, const std::vector<size_t>& nodes) {
     size_t next = 0;
     for (const size_t n : nodes) {
@@ -304,8 +314,7 @@ class DeviceWriter {
       }
     }
     begin_end();
-    for (; next < slot.sends.size() && is_credit(slot.sends[next]); ++next) send(segment, slot.sends[next]);
-    CHECK(next == slot.sends.size(), "a message that no instruction makes");
+    for (; next < slot.sends.size(); ++next) send(segment, slot.sends[next]);
   }
 
   // Parts of inputs are cut out before they are sent.
@@ -327,69 +336,10 @@ class DeviceWriter {
       emit(segment, copy({buffers_.place_of(graph_.root[value.index()], 0).buffer}, {output}, g_.value(value).name));
   }
 
-  // The forward nodes of a stage that must run again before its gradients, in order.
-  std::vector<size_t> nodes_again(int stage) const {
-    std::vector<bool> needed(g_.values.size(), false);
-    const auto read = [&](size_t n) {
-      for (const ValueId value : reads_of(g_.nodes[n])) needed[graph_.root[value.index()].index()] = true;
-    };
-    for (const auto* nodes : {&l_.nodes.input[at(stage)], &l_.nodes.weight[at(stage)]})
-      std::ranges::for_each(*nodes, read);
-    std::vector<size_t> again;
-    const std::vector<size_t>& forward = l_.nodes.forward[at(stage)];
-    for (auto n = forward.rbegin(); n != forward.rend(); ++n) {
-      if (std::ranges::none_of(g_.nodes[*n].outputs, [&](ValueId v) { return needed[v.index()]; })) continue;
-      read(*n);
-      again.push_back(*n);
-    }
-    std::ranges::reverse(again);
-    return again;
-  }
-
-  bool read_by_gradients(ValueId root) const {
-    return std::ranges::any_of(graph_.readers[root.index()],
-                               [&](size_t reader) { return l_.training->nodes.phases[reader] != NodePhase::step; });
-  }
-
-  // The first micro-batch writes the gradients, later ones add: gradient = gradient + part.
-  void weight_gradients(Segment& segment, const OrderedSlot& slot, bool first) {
-    const StepNodes& step = l_.training->nodes;
-    const int stage = slot.stage;
-    std::map<ValueId, std::vector<size_t>> gradient_of;  // root: weights
-    for (const size_t t : l_.nodes.trained[at(stage)]) gradient_of[graph_.root[step.gradients[t].index()]].push_back(t);
-    const auto add_up = [&](ValueId root) {
-      const Operand part{g_.value(root).kind == ValueKind::weight ? weight(root, "", 0, bytes(0))
-                                                                  : wanted(segment, root, 0).buffer};
-      for (const size_t t : gradient_of.at(root)) {
-        const Operand sum = buffers_.gradient(stage, t);
-        Instr instr = copy(part, sum, fmt::format("d {}", g_.value(step.trained[t]).name));
-        if (!first) {
-          instr.opcode = Opcode::reduce;
-          instr.reads = {sum, part};
-        }
-        emit(segment, std::move(instr));
-      }
-    };
-    for (const auto& [root, weights] : gradient_of) {  // made by I already
-      if (g_.value(root).kind != ValueKind::node || l_.phase_of(root) != NodePhase::weight) add_up(root);
-    }
-    for (const size_t n : l_.nodes.weight[at(stage)]) {
-      const ValueId made = g_.nodes[n].outputs[0];
-      const auto found = gradient_of.find(made);
-      const bool directly =
-          found != gradient_of.end() && first && found->second.size() == 1 && !read_by_gradients(made);
-      if (directly) {
-        compute(segment, n, buffers_.gradient(stage, found->second[0]));
-      } else {
-        compute(segment, n);
-        if (found != gradient_of.end()) add_up(made);
-      }
-    }
-    begin_end();
-    for (const Port& port : slot.sends) send(segment, port);  // of a backward in one piece
-  }
-
-  void reduce_gradients(Segment& segment, int stage, const Reduction& reduction, const Operand& gradients) {
+  void reduce_gradients(Segment& segment, int stage) {
+    const Reduction& reduction = l_.reductions[at(stage)];
+    if (reduction.rounds.empty()) return;
+    const Operand gradients = buffers_.gradients(stage);
     const std::vector<int>& group = reduction.collective.group;
     const int member = static_cast<int>(std::ranges::find(group, d_) - group.begin());
     BufferId received;
@@ -404,28 +354,38 @@ class DeviceWriter {
     segment.collectives.push_back(reduction.collective);
   }
 
-  void step(Segment& segment, int stage) {
-    const Operand gradients = buffers_.gradients(stage);
-    if (gradients.end == 0) return;
-    const Reduction& reduction = l_.reductions[at(stage)];
-    if (!reduction.rounds.empty()) reduce_gradients(segment, stage, reduction, gradients);
-    for (const size_t t : l_.nodes.trained[at(stage)])
-      compute(segment, l_.training->nodes.update_nodes[t].index(), std::nullopt, t);
-  }
-
-  std::string segment_name(const OrderedSlot& slot, int number, bool first) const {
+  std::string segment_name(const OrderedSlot& slot, int number) const {
     const std::string name = slot.stage == source_stage  ? "source"
                              : slot.stage == ahead_stage ? "ahead"
                              : slot.stage == l_.stages()
                                  ? "sink"
-                                 : fmt::format("{}{}{}", name_of(slot.phase), slot.stage, first ? "_first" : "");
+                                 : fmt::format("{}{}{}", name_of(slot.phase), slot.stage, first_ ? "_first" : "");
     return number == 1 ? name : fmt::format("{}_{}", name, number);
   }
 
-  Segment make_segment(const OrderedSlot& slot, int number, bool first) {
+  // [stage]
+  const std::vector<std::vector<size_t>>& nodes_of(Phase phase) const {
+    switch (phase) {
+      case Phase::forward:
+        return l_.nodes.forward;
+      case Phase::recompute:
+        return l_.nodes.again;
+      case Phase::input_gradient:
+        return l_.nodes.input;
+      case Phase::weight_gradient:
+        return l_.nodes.weight;
+      case Phase::step:
+        return l_.nodes.step;
+      case Phase::init:
+        break;
+    }
+    CHECK(false, "no schedule has an init slot");
+  }
+
+  Segment make_segment(const OrderedSlot& slot, int number) {
     const bool sink = slot.stage == l_.stages();
     Segment segment;
-    segment.name = segment_name(slot, number, first);
+    segment.name = segment_name(slot, number);
     segment.stage = slot.stage < 0 || sink ? io_stage : slot.stage;
     segment.shard = sink ? 1 : slot.stage == ahead_stage ? 2 : 0;
     segment.phase = slot.phase;
@@ -435,44 +395,27 @@ class DeviceWriter {
       if (sink) collect(segment);
       return segment;
     }
-    switch (slot.phase) {
-      case Phase::forward:
-        compute_and_send(segment, slot, l_.nodes.forward[at(slot.stage)]);
-        break;
-      case Phase::recompute:
-        compute_and_send(segment, slot, nodes_again(slot.stage));
-        break;
-      case Phase::input_gradient:
-        compute_and_send(segment, slot, l_.nodes.input[at(slot.stage)]);
-        break;
-      case Phase::weight_gradient:
-        weight_gradients(segment, slot, first);
-        break;
-      case Phase::step:
-        step(segment, slot.stage);
-        break;
-      case Phase::init:
-        CHECK(false, "no schedule has an init slot");
-    }
+    if (slot.phase == Phase::step) reduce_gradients(segment, slot.stage);
+    compute_and_send(segment, slot, nodes_of(slot.phase)[at(slot.stage)]);
     return segment;
   }
 
   // The segment of a slot: the one with the same work, peers and messages, made if there is none yet.
   int variant_of(const OrderedSlot& slot) {
-    const bool first = slot.phase == Phase::weight_gradient && begun(slot.stage);
+    first_ = slot.phase == Phase::weight_gradient && begin_sums(slot.stage);
     int number = 1;
     for (const Variant& known : variants_) {
-      if (known.slot->stage != slot.stage || known.slot->phase != slot.phase || known.first != first) continue;
+      if (known.slot->stage != slot.stage || known.slot->phase != slot.phase || known.first != first_) continue;
       if (known.slot->recvs == slot.recvs && known.slot->sends == slot.sends) return known.segment;
       ++number;
     }
     const int segment = static_cast<int>(out_.segments.size());
-    out_.segments.push_back(make_segment(slot, number, first));
-    variants_.push_back({&slot, segment, first});
+    out_.segments.push_back(make_segment(slot, number));
+    variants_.push_back({&slot, segment, first_});
     return segment;
   }
-  // Whether the stage's gradients have not been written before; they are now.
-  bool begun(int stage) {
+  // Whether the stage's sums had not begun; they have now.
+  bool begin_sums(int stage) {
     if (std::ranges::find(begun_, stage) != begun_.end()) return false;
     begun_.push_back(stage);
     return true;
@@ -490,7 +433,8 @@ class DeviceWriter {
   std::vector<int>* interned_ = nullptr;
   DeviceBuffers buffers_;
   std::vector<Available> available_;  // [root value]
-  std::vector<ValueId> state_of_;     // [value]: the state that it updates; empty: inference
+  std::vector<ValueId> state_of_;     // [value]: the state whose new value it is; empty: inference
+  bool first_ = false;                // the segment being made begins its stage's sums
   std::vector<InPlace> in_place_;
   int64_t moment_ = 0;
   struct Variant {
@@ -499,7 +443,7 @@ class DeviceWriter {
     bool first;
   };
   std::vector<Variant> variants_;  // the slot a segment was made for
-  std::vector<int> begun_;         // stages whose gradients have been written
+  std::vector<int> begun_;         // stages whose sums have begun
 };
 
 // Messages travel in the layout they are made in where all devices of the plan have one level, so blocks of one size;

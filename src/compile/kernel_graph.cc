@@ -6,7 +6,6 @@
 #include <unordered_map>
 
 #include "base/hash.h"
-#include "kernels/without_kernel.h"
 
 namespace nlsplit::inline compiler {
 namespace {
@@ -26,16 +25,11 @@ std::vector<ValueId> find_roots(const Graph& graph) {
   return root;
 }
 
-NodeKernel facts_of(const ComputeDesc& desc, Isa isa) {
+NodeKernel facts_of(const ComputeDesc& desc) {
   NodeKernel facts;
-  facts.packed.assign(desc.inputs.size(), bytes(0));
-  if (has_no_kernel(desc)) return facts;
-  facts.kernel = find_kernel(desc.kernel);
-  CHECK(facts.kernel != nullptr, "a chosen kernel is not in the catalogue");
-  facts.workspace = workspace_of(*facts.kernel, desc, isa, 1);
-  facts.in_place = in_place_inputs(*facts.kernel, desc);
-  if (facts.kernel->packed_bytes == nullptr) return facts;
-  for (size_t i = 0; i < desc.inputs.size(); ++i) facts.packed[i] = facts.kernel->packed_bytes(desc, i, isa);
+  for (size_t i = 0; i < desc.inputs.size(); ++i) facts.packed.push_back(packed_bytes_of(desc, i));
+  facts.workspace = workspace_of(desc, 1);
+  facts.in_place = in_place_inputs(desc);
   return facts;
 }
 
@@ -60,15 +54,15 @@ KernelGraph with_readers(Graph graph, const std::vector<bool>& computed) {
 }
 
 // Facts of the kernels; equal computations are found.
-std::vector<NodeKernel> kernels_of(const Graph& graph, const std::vector<ComputeDesc>& descs, Isa isa) {
+std::vector<NodeKernel> facts_of(const Graph& graph, const std::vector<ComputeDesc>& descs) {
   std::vector<NodeKernel> kernels;
   std::unordered_multimap<uint64_t, size_t> by_signature;
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     if (is_view(graph.nodes[n].op)) {
-      kernels.push_back({n, nullptr, {}, bytes(0), 0});
+      kernels.push_back({n, {}, bytes(0), 0});
       continue;
     }
-    NodeKernel& facts = kernels.emplace_back(facts_of(descs[n], isa));
+    NodeKernel& facts = kernels.emplace_back(facts_of(descs[n]));
     facts.same_as = n;
     const uint64_t key = hash_text(signature(descs[n]));
     const auto [begin, end] = by_signature.equal_range(key);
@@ -82,14 +76,14 @@ std::vector<NodeKernel> kernels_of(const Graph& graph, const std::vector<Compute
 }
 
 Status choose(KernelGraph& graph, const std::vector<Isa>& levels, const KernelPreference& prefer,
-              const std::vector<ValueId>& trained, const WantedKernels& wanted) {
+              const WantedKernels& wanted) {
   for (const Isa isa : levels) {
     if (graph.chosen.contains(isa)) continue;
     const auto found = wanted.find(isa);
     ASSIGN_OR_RETURN(graph.chosen[isa],
-                     assign_kernels(graph.graph, isa, prefer, trained,
-                                    found == wanted.end() ? std::span<const std::string>() : found->second));
-    graph.kernels[isa] = kernels_of(graph.graph, graph.chosen[isa].descs, isa);
+                     assign_kernels(graph.graph, isa, prefer, graph.states,
+                                    found == wanted.end() ? std::span<const KernelId>() : found->second));
+    graph.kernels[isa] = facts_of(graph.graph, graph.chosen[isa].descs);
   }
   return ok_status();
 }
@@ -118,25 +112,27 @@ WantedKernels wanted_kernels(const KernelGraph& whole, std::span<const int> orig
   WantedKernels wanted;
   for (const auto& [isa, chosen] : whole.chosen) {
     for (const int node : origin)
-      wanted[isa].push_back(node < 0 ? std::string() : chosen.descs[static_cast<size_t>(node)].kernel);
+      wanted[isa].push_back(node < 0 ? KernelId() : chosen.descs[static_cast<size_t>(node)].kernel);
   }
   return wanted;
 }
 
 Result<KernelGraph> choose_kernels(Graph at_micro_batch, const std::vector<Isa>& levels, const KernelPreference& prefer,
-                                   const std::optional<TrainingOptions>& training, const WantedKernels& wanted) {
+                                   const std::optional<TrainingOptions>& training, const WantedKernels& wanted,
+                                   std::vector<ValueId> states) {
   KernelGraph result = with_readers(std::move(at_micro_batch), {});
   if (!training) {
-    RETURN_IF_ERROR(choose(result, levels, prefer, {}, wanted));
+    result.states = std::move(states);
+    RETURN_IF_ERROR(choose(result, levels, prefer, wanted));
     return result;
   }
   ASSIGN_OR_RETURN(StepGraph step, step_graph(result.graph, *training));
   Training made;
   made.options = *training;
   made.step = with_readers(std::move(step.graph), step.nodes.computed);
-  std::vector<ValueId> states;
-  for (const StateUpdate& update : step.nodes.updates) states.push_back(update.state);
-  RETURN_IF_ERROR(choose(made.step, levels, prefer, states, {}));
+  for (const auto* changes : {&step.nodes.sums, &step.nodes.updates})
+    for (const StateUpdate& change : *changes) made.step.states.push_back(change.state);
+  RETURN_IF_ERROR(choose(made.step, levels, prefer, {}));
   made.nodes = std::move(step.nodes);
   take_from_step(made.step, result);
   result.training = std::make_shared<const Training>(std::move(made));

@@ -18,11 +18,10 @@ namespace nlsplit::inline compiler {
 
 // What the catalogue says of a node's chosen kernel.
 struct NodeKernel {
-  size_t same_as = 0;                  // the first node with the same desc: one entry of Program::descs
-  const KernelInfo* kernel = nullptr;  // none: of a view, and of what no kernel computes (kernels/without_kernel.h)
-  std::vector<Bytes> packed;           // by input of the desc; 0: taken as it is
-  Bytes workspace;                     // on one core
-  uint64_t in_place = 0;               // reads that the result may overwrite (in_place_inputs)
+  size_t same_as = 0;         // the first node with the same desc: one entry of Program::descs
+  std::vector<Bytes> packed;  // by input of the desc; 0: taken as it is
+  Bytes workspace;            // on one core
+  uint64_t in_place = 0;      // reads that the result may overwrite (in_place_inputs)
 };
 
 struct Training;
@@ -45,6 +44,7 @@ struct KernelGraph {
   bool is_input_part(ValueId value) const {
     return graph.value(value).kind == ValueKind::node && graph.value(value).producer.index() < input_parts;
   }
+  std::vector<ValueId> states;               // weights that a Program changes, this one's or another one's of a session
   std::shared_ptr<const Training> training;  // none: inference
 };
 // The graph of a training step with a kernel for every node that has one; row-major. Its nodes begin with those of the
@@ -56,15 +56,16 @@ struct Training {
 };
 int64_t samples_of(const Graph& at_micro_batch);  // of a micro-batch
 
-// [node], at each level that there is one for: the kernel that a node shall have where that accepts it, "": any.
-using WantedKernels = std::map<Isa, std::vector<std::string>>;
+// [node], at each level that there is one for: the kernel that a node shall have where that accepts it; unchosen: any.
+using WantedKernels = std::map<Isa, std::vector<KernelId>>;
 // Those of the nodes that the parts are of. origin: [part], a node of `whole`, or -1: of none.
 WantedKernels wanted_kernels(const KernelGraph& whole, std::span<const int> origin);
 
-// training: lower a training step instead of inference. Errors then also: what step_graph says.
+// training: lower a training step instead of inference. Errors then also: what step_graph says. states: weights that
+// another Program of a session trains: no kernel may take them for constants.
 Result<KernelGraph> choose_kernels(Graph at_micro_batch, const std::vector<Isa>& levels,
                                    const KernelPreference& prefer = {},
                                    const std::optional<TrainingOptions>& training = std::nullopt,
-                                   const WantedKernels& wanted = {});
+                                   const WantedKernels& wanted = {}, std::vector<ValueId> states = {});
 
 }  // namespace nlsplit::inline compiler

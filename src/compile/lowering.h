@@ -27,11 +27,12 @@ namespace nlsplit::inline compiler {
 inline constexpr int source_stage = -1;
 inline constexpr int ahead_stage = -2;  // a slot that only receives a message that is needed later
 
-// The nodes of each stage, in order, without views and without what nothing depends on. Updates: StepNodes.
+// The nodes of each stage, in order, without views and without what nothing depends on.
 struct StageNodes {
-  std::vector<int> of_node;                                 // [node]: a stage; source_stage: a part of an input
-  std::vector<std::vector<size_t>> forward, input, weight;  // [stage]: by phase; gradients only in training
-  std::vector<std::vector<size_t>> trained;                 // [stage]: indices of StepNodes::trained
+  std::vector<int> of_node;                                       // [node]: a stage; source_stage: a part of an input
+  std::vector<std::vector<size_t>> forward, input, weight, step;  // [stage]: by phase; all but forward in training only
+  std::vector<std::vector<size_t>> again;    // [stage]: of forward, those that recomputation repeats for input, weight
+  std::vector<std::vector<size_t>> trained;  // [stage]: indices of StepNodes::trained
 };
 
 // A *flow* is a value (the root of its views) that is needed beyond the stage that makes it. Each micro-batch of it
@@ -63,9 +64,9 @@ struct OrderedSlot {
 
 // Of a stage's gradients, in a step. All of them lie in one buffer, so that they are reduced at once.
 struct Reduction {
-  Collective collective;            // its group are the devices that had a micro-batch of the stage
-  Rounds rounds;                    // none: one device needs no messages
-  std::map<size_t, int64_t> begin;  // of each trained weight's gradient (an index of StepNodes::trained): an element
+  Collective collective;             // its group are the devices that had a micro-batch of the stage
+  Rounds rounds;                     // none: one device needs no messages
+  std::map<ValueId, int64_t> begin;  // of each sum of a gradient (a state): an element
   int64_t elements = 0;
 };
 

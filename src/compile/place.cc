@@ -91,11 +91,31 @@ Status add_trained(Lowering& lowering) {
   return ok_status();
 }
 
+// The forward nodes of a stage that must run again before its gradients, in order. What the stage was given is kept.
+std::vector<size_t> nodes_again(const Lowering& lowering, size_t stage) {
+  const KernelGraph& graph = *lowering.graph;
+  std::vector<bool> needed(graph.graph.values.size(), false);
+  const auto read = [&](size_t n) {
+    for (const ValueId value : reads_of(graph.graph.nodes[n])) needed[graph.root[value.index()].index()] = true;
+  };
+  const StageNodes& nodes = lowering.nodes;
+  for (const auto* gradients : {&nodes.input[stage], &nodes.weight[stage]}) std::ranges::for_each(*gradients, read);
+  std::vector<size_t> again;
+  for (auto n = nodes.forward[stage].rbegin(); n != nodes.forward[stage].rend(); ++n) {
+    if (std::ranges::none_of(graph.graph.nodes[*n].outputs, [&](ValueId v) { return needed[v.index()]; })) continue;
+    read(*n);
+    again.push_back(*n);
+  }
+  std::ranges::reverse(again);
+  return again;
+}
+
 // A plan cuts the network; each further node of a training step is in the stage of the node it belongs to.
 Status add_nodes(Lowering& lowering) {
   const Plan& plan = *lowering.plan;
   StageNodes& nodes = lowering.nodes;
-  for (auto* lists : {&nodes.forward, &nodes.input, &nodes.weight, &nodes.trained}) lists->resize(plan.stages.size());
+  for (auto* lists : {&nodes.forward, &nodes.input, &nodes.weight, &nodes.step, &nodes.again, &nodes.trained})
+    lists->resize(plan.stages.size());
   std::vector<int> of_network(lowering.network->graph.nodes.size(), source_stage);
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     for (size_t n = plan.stages[s].begin; n < plan.stages[s].end; ++n) of_network[n] = static_cast<int>(s);
@@ -115,10 +135,12 @@ Status add_nodes(Lowering& lowering) {
       case NodePhase::weight:
         nodes.weight[at(stage)].push_back(n);
         break;
-      case NodePhase::step:  // of no micro-batch
+      case NodePhase::step:
+        nodes.step[at(stage)].push_back(n);
         break;
     }
   }
+  for (size_t s = 0; lowering.recomputes() && s < plan.stages.size(); ++s) nodes.again[s] = nodes_again(lowering, s);
   return step == nullptr ? ok_status() : add_trained(lowering);
 }
 

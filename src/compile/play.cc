@@ -7,9 +7,9 @@
 
 #include <algorithm>
 #include <limits>
-#include <queue>
 #include <tuple>
 
+#include "base/readiness.h"
 #include "compile/lowering.h"
 
 namespace nlsplit::inline compiler {
@@ -28,8 +28,7 @@ class Play {
     const size_t devices = l_.table.devices.size();
     const size_t work = (training_ ? work_phases : 1) * stages_ * micro_batches_;
     done_.assign(work + (training_ ? stages_ * devices : 0), not_yet);
-    first_waiter_.assign(done_.size(), -1);
-    next_waiter_.assign(devices, -1);
+    sleepers_.reset(done_.size(), devices);
     next_.assign(devices, 0);
     busy_.assign(devices, false);
     played_.forward_start.assign(stages_, std::vector<double>(micro_batches_, not_yet));
@@ -82,7 +81,7 @@ class Play {
     double finish;
     int takes;  // among slots that end together those that free memory come first
     size_t device, index;
-    bool operator<(const Running& other) const {  // of a priority queue: the largest comes first
+    bool operator>(const Running& other) const {
       return std::tie(finish, takes, device, index) > std::tie(other.finish, other.takes, other.device, other.index);
     }
   };
@@ -97,11 +96,7 @@ class Play {
   bool is_done(size_t event) const { return done_[event] >= 0; }
   void set_done(size_t event, double now) {
     done_[event] = now;
-    for (int d = std::exchange(first_waiter_[event], -1); d >= 0;) {
-      const int after = std::exchange(next_waiter_[at(d)], -1);
-      woken_.push_back(at(d));
-      d = after;
-    }
+    sleepers_.wake(event, [this](uint32_t device) { woken_.push_back(device); });
   }
 
   // ---- What a slot waits for
@@ -208,7 +203,7 @@ class Play {
       const ScheduledSlot& slot = l_.table.devices[d][next_[d]];
       if (slot.phase == Phase::step && !is_done(arrival_of(slot.stage, d))) set_done(arrival_of(slot.stage, d), now);
       if (const size_t event = waits(slot); event != no_event) {
-        next_waiter_[d] = std::exchange(first_waiter_[event], static_cast<int>(d));
+        sleepers_.sleep(static_cast<uint32_t>(d), event);
         continue;
       }
       start(d, slot, now);
@@ -326,14 +321,13 @@ class Play {
   const Lowering& l_;
   const bool training_;
   const size_t stages_, micro_batches_;
-  std::vector<double> done_;       // [event]: when; not a number: not yet
-  std::vector<int> first_waiter_;  // [event]: a device that waits for it, or -1
-  std::vector<int> next_waiter_;   // [device]: another that waits for the same
-  std::vector<size_t> next_;       // [device]: slot
-  std::vector<bool> busy_;         // [device]
-  std::vector<size_t> woken_;      // devices
-  int number_ = 0;                 // of slots that have ended
-  std::priority_queue<Running> running_;
+  std::vector<double> done_;   // [event]: when; not a number: not yet
+  Sleepers sleepers_;          // devices, each on an event
+  std::vector<size_t> next_;   // [device]: slot
+  std::vector<bool> busy_;     // [device]
+  std::vector<size_t> woken_;  // devices
+  int number_ = 0;             // of slots that have ended
+  TimeQueue<Running> running_;
   std::vector<std::vector<int>> consumers_;  // [stage]: stages that read what it makes
   std::vector<int> input_consumers_;
   std::vector<std::vector<int>> freed_by_;

@@ -38,7 +38,7 @@ std::string print_kernels(const KernelGraph& network) {
   for (const auto& [isa, chosen] : graph.chosen) {
     text += fmt::format("kernels for level {}\n", name_of(isa));
     for (size_t n = 0; n < graph.graph.nodes.size(); ++n) {
-      if (graph.computed[n]) text += fmt::format("  {}: {}\n", graph.labels[n], chosen.descs[n].kernel);
+      if (graph.computed[n]) text += fmt::format("  {}: {}\n", graph.labels[n], to_string(chosen.descs[n].kernel));
     }
   }
   return text;
@@ -58,11 +58,9 @@ std::string print_placement(const Lowering& lowering) {
     const StageNodes& nodes = lowering.nodes;
     text += fmt::format("  F {}\n", names_of(lowering, nodes.forward[at(s)]));
     if (lowering.training == nullptr) continue;
-    text += fmt::format("  I {}\n  W {}\n", names_of(lowering, nodes.input[at(s)]),
-                        names_of(lowering, nodes.weight[at(s)]));
-    std::vector<size_t> updates;
-    for (const size_t t : nodes.trained[at(s)]) updates.push_back(lowering.training->nodes.update_nodes[t].index());
-    text += fmt::format("  step {}\n", names_of(lowering, updates));
+    if (lowering.recomputes()) text += fmt::format("  R {}\n", names_of(lowering, nodes.again[at(s)]));
+    text += fmt::format("  I {}\n  W {}\n  step {}\n", names_of(lowering, nodes.input[at(s)]),
+                        names_of(lowering, nodes.weight[at(s)]), names_of(lowering, nodes.step[at(s)]));
   }
   for (const Flow& flow : lowering.flows) {
     std::vector<std::string> consumers;

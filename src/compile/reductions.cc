@@ -20,8 +20,9 @@ Status choose_reductions(Lowering& lowering) {
   for (size_t s = 0; s < lowering.reductions.size(); ++s) {
     Reduction& reduction = lowering.reductions[s];
     for (const size_t t : lowering.nodes.trained[s]) {
-      const int64_t count = element_count(lowering.graph->graph.value(step.trained[t]).type.shape);
-      reduction.begin[t] = reduction.elements;
+      const ValueId sum = step.sums[t].state;
+      const int64_t count = element_count(lowering.graph->graph.value(sum).type.shape);
+      reduction.begin[sum] = reduction.elements;
       reduction.elements += (count + aligned - 1) / aligned * aligned;
     }
     Collective& collective = reduction.collective;

@@ -32,9 +32,10 @@ Result<SplitOptions> split_options(const Plan& plan, const Cluster& cluster) {
 // [node]: what SplitOptions::multiples is, of the kernels that were chosen at any level.
 std::vector<int64_t> exact_multiples(const KernelGraph& kernels) {
   std::vector<int64_t> multiples(kernels.graph.nodes.size(), 1);
-  for (const auto& [isa, chosen] : kernels.kernels) {
+  for (const auto& [isa, chosen] : kernels.chosen) {
     for (size_t n = 0; n < multiples.size(); ++n) {
-      if (chosen[n].kernel != nullptr) multiples[n] = std::lcm(multiples[n], chosen[n].kernel->exact_multiple);
+      const KernelName kernel = chosen.descs[n].kernel.name;
+      if (is_in_catalogue(kernel)) multiples[n] = std::lcm(multiples[n], info_of(kernel).exact_multiple);
     }
   }
   return multiples;
@@ -47,7 +48,7 @@ bool is_exact_part(const KernelGraph& whole, size_t node, const Region& part, Is
   const Graph& graph = whole.graph;
   const int64_t extent = graph.value(graph.nodes[node].outputs[0]).type.shape[axis];
   if (part.begin == 0 && part.end == extent) return true;
-  return is_exact(*whole.kernels.at(isa)[node].kernel, whole.chosen.at(isa).descs[node], axis, part.begin, part.end);
+  return is_exact(whole.chosen.at(isa).descs[node], axis, part.begin, part.end);
 }
 
 }  // namespace
@@ -63,10 +64,10 @@ Promise promise_of(const KernelGraph& whole, const KernelGraph& parts, std::span
   for (const auto& [isa, chosen] : parts.chosen) {
     for (size_t n = 0; n < nodes.size(); ++n) {
       if (origin[n] < 0 || is_view(nodes[n].op)) continue;
-      const std::string& kernel = whole.chosen.at(isa).descs[static_cast<size_t>(origin[n])].kernel;
+      const KernelId kernel = whole.chosen.at(isa).descs[static_cast<size_t>(origin[n])].kernel;
       if (chosen.descs[n].kernel == kernel) continue;
       return {tolerance, fmt::format("{} is computed by {}, and its whole layer by {}", nodes[n].name,
-                                     chosen.descs[n].kernel, kernel)};
+                                     to_string(chosen.descs[n].kernel), to_string(kernel))};
     }
   }
   for (const auto& [isa, chosen] : parts.chosen) {

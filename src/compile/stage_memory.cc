@@ -26,11 +26,7 @@ StageMemory stage_memory(const KernelGraph& graph, const Stage& stage) {
     for (const size_t derived : nodes.derived[n]) visit(derived);
   }
   StageMemory memory{bytes(0), bytes(0), bytes(0)};
-  const std::set<ValueId> trained(nodes.trained.begin(), nodes.trained.end());
-  for (const ValueId root : weights) {
-    memory.weights += size_of(g.value(root).type);                              // also of the optimizer's states
-    if (trained.contains(root)) memory.weights += size_of(g.value(root).type);  // its gradient
-  }
+  for (const ValueId root : weights) memory.weights += size_of(g.value(root).type);  // also of states
   // What each phase leaves for later ones: what was given comes with F, gradients with I.
   const auto phase_of = [&](ValueId root) {
     const Value& value = g.value(root);

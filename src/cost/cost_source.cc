@@ -35,14 +35,14 @@ std::string CostRequest::what() const { return layer.empty() ? "a layer" : fmt::
 CostSourcePtr no_costs() { return std::make_shared<const NoCosts>(); }
 
 KernelPreference fastest_measured(std::span<const CostSourcePtr> sources) {
-  std::map<std::string, std::string> choices;
+  std::map<std::string, KernelId> choices;
   for (const CostSourcePtr& source : sources) {
     if (const Profile* profile = source->profile())
       choices.insert(profile->choices.begin(), profile->choices.end());  // the first one stays
   }
   if (choices.empty()) return {};
-  return [choices = std::move(choices)](const ComputeDesc& desc, std::span<const std::string> candidates) -> size_t {
-    const auto choice = choices.find(choice_key(desc, isa_of(candidates[0])));
+  return [choices = std::move(choices)](const ComputeDesc& desc, std::span<const KernelId> candidates) -> size_t {
+    const auto choice = choices.find(choice_key(desc, candidates[0].isa));
     if (choice == choices.end()) return 0;
     const auto found = std::ranges::find(candidates, choice->second);
     return found == candidates.end() ? 0 : static_cast<size_t>(found - candidates.begin());

@@ -199,7 +199,7 @@ std::vector<const Known*> pointers_to(const std::vector<Known>& known) {
 }  // namespace
 
 std::string KernelFit::kind_of(const ComputeDesc& desc, int cores) {
-  return fmt::format("{} {} {}", desc.kernel, name_of(desc.op), cores);
+  return fmt::format("{} {} {}", to_string(desc.kernel), name_of(desc.op), cores);
 }
 
 KernelFit::KernelFit(const Profile& profile) {

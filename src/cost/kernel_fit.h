@@ -44,7 +44,7 @@ struct FitErrors {
 };
 
 struct FitQuality {
-  std::string kernel;  // full id
+  KernelId kernel;
   Op op{};
   int cores = 1;
   size_t kernels = 0, computations = 0;  // measured; those that differ in batch size alone are one computation

@@ -37,7 +37,8 @@ class Measured final : public CostSource {
                     company_of(profile_, prediction->time, prediction->beside)};
     }
     constexpr int64_t word = 8;  // bytes: a credit's copy is a load and a store, and all its time is the dispatch
-    if (desc.kernel == "copy" && size_of(desc.outputs[0]).value() <= word) return Cost{dispatch, CostOrigin::measured};
+    if (desc.kernel.name == KernelName::copy && size_of(desc.outputs[0]).value() <= word)
+      return Cost{dispatch, CostOrigin::measured};
     return missing(request, key);
   }
 
@@ -102,7 +103,7 @@ class Measured final : public CostSource {
           message);
       return error;
     }
-    if (!profile_.predict && request.desc.kernel == "reduce") {
+    if (!profile_.predict && request.desc.kernel.name == KernelName::reduce) {
       // As large as the gradients of any stage that a plan may have: no profile holds them all.
       error.message = fmt::format(
           "{}; sums of replicas' gradients have the size of a stage, which depends on the plan: let them be predicted "

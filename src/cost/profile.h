@@ -39,7 +39,7 @@ struct Profile {
   double gauge_s = 0;               // what base/gauge.h says of its processor at its best; 0: unknown
   MeasuredCost dispatch;            // from the end of one computation to the start of the next; no repeats: unknown
   std::map<std::string, MeasuredCost> kernels;  // by profile_key
-  std::map<std::string, std::string> choices;   // the kernel that was fastest, its full id, by choice_key
+  std::map<std::string, KernelId> choices;      // the kernel that was fastest, by choice_key
   std::optional<HostCopies> copies = {};        // of a GPU's machine
   bool predict = false;                         // the scenario allows predictions of what was not measured
 };

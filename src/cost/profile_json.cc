@@ -138,8 +138,9 @@ Status parse_choices(const json& root, Profile& profile) {
     if (!computation) return wrong(computation.error().message);
     auto kernel = text_field(entry, "kernel");
     if (!kernel) return wrong(kernel.error().message);
-    if (find_kernel(*kernel) == nullptr) return wrong(fmt::format("there is no kernel \"{}\"", *kernel));
-    if (!profile.choices.emplace(*computation, *kernel).second) return wrong("this computation was there before");
+    const auto id = parse_kernel(*kernel);
+    if (!id) return wrong(id.error().message);
+    if (!profile.choices.emplace(*computation, *id).second) return wrong("this computation was there before");
   }
   return ok_status();
 }
@@ -307,7 +308,7 @@ Status write_profile(const std::string& path, const Profile& profile) {
   }
   root["choices"] = nlohmann::ordered_json::array();
   for (const auto& [computation, kernel] : profile.choices)
-    root["choices"].push_back({{"computation", computation}, {"kernel", kernel}});
+    root["choices"].push_back({{"computation", computation}, {"kernel", to_string(kernel)}});
   if (profile.copies) {
     if (!writable(profile.copies->pinned) || !writable(profile.copies->pageable)) return refused("copies");
     root["copies"] = {{"gpu", profile.copies->gpu},

@@ -3,23 +3,23 @@
 // Two threads. The caller's owns the transport: it posts each recv as soon as its bank is free, starts each send when
 // its data is written and the one before it on its FIFO is gone, and rests in between. A second one computes, slot by
 // slot, in the order of the Program or in the one an online policy chooses, each instruction as soon as what it reads
-// has arrived and what it overwrites has left. On a GPU it begins all at once between two waits for transfers, and
-// waits only where a transfer does; messages pass through the arena's mirror on the host, copied there and back beside
-// the computing. So transfers and computing overlap wherever the Program lets them. What waits for what comes from
+// has arrived and what it overwrites has left. A Backend that runs ahead is given all at once between two waits for
+// transfers, and waited for only where a transfer waits; where it has memory of its own, messages are copied beside the
+// computing. So transfers and computing overlap wherever the Program lets them. What waits for what comes from
 // dependencies() and from nowhere else.
 #pragma once
 
 #include <sys/types.h>
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
-#include "exec/cuda/gpu.h"
+#include "exec/backend.h"
 #include "exec/flight_recorder.h"
-#include "exec/instructions.h"
 #include "exec/transport.h"
 #include "exec/work_watch.h"
 #include "program/dependencies.h"
@@ -51,19 +51,18 @@ struct DeviceRunOptions {
   // pile up.
   std::vector<double> clock = {};
   std::optional<OnlineDevice> online = {};  // none: slot by slot, in the order of the Program
-  // A device of kind cuda: computes on this GPU; `arena` is then its mirror, where messages come and go. Borrowed.
-  Gpu* gpu = nullptr;
-  bool direct = false;                 // messages come and go in the GPU's memory itself: the transport takes that
-  FlightRecorder* recorder = nullptr;  // none: nothing is kept
-  const WorkWatch* watch = nullptr;    // once it has found something overdue, the run has ended
-  std::vector<int> pins = {};          // cores of its workers, one each; none: the system places them
+  FlightRecorder* recorder = nullptr;       // none: nothing is kept
+  const WorkWatch* watch = nullptr;         // once it has found something overdue, the run has ended
+  // Told of each computation and transfer, by the device's count, when it has ended and before anything that waits for
+  // it begins; by the thread that ran it. None: nobody. Not told of computations of a backend that runs ahead.
+  std::function<void(uint32_t instance)> ended = nullptr;
 };
 
 class DeviceRun {
  public:
   // Everything is borrowed and must outlive this. Online the dependencies are those of the RelaxedOrder.
-  DeviceRun(const Program& program, const Dependencies& dependencies, int device, const KernelTable& kernels,
-            std::byte* arena, Transport& transport, const DeviceRunOptions& options);
+  DeviceRun(const Program& program, const Dependencies& dependencies, int device, Backend& backend,
+            Transport& transport, const DeviceRunOptions& options);
   ~DeviceRun();
 
   // Gets ready for an execution; then start() when all devices are ready. `zero`: the start of the execution. The

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "base/hash.h"
-#include "exec/instructions.h"
+#include "exec/backends/instructions.h"
 
 namespace nlsplit::inline exec {
 namespace {
@@ -19,13 +19,6 @@ const NamedTensor* find_input(const Job& job, const std::string& name) {
     if (tensor.name == name) return &tensor;
   }
   return nullptr;
-}
-
-void fill_banks(const Buffer& buffer, std::span<const std::byte> data, std::byte* arena) {
-  const auto size = static_cast<size_t>(size_of(buffer.type).value());
-  for (int bank = 0; bank < buffer.banks; ++bank) {
-    if (size > 0) std::memcpy(bank_data(buffer, bank, arena), data.data() + static_cast<size_t>(bank) * size, size);
-  }
 }
 
 size_t size_of_banks(const Buffer& buffer) {
@@ -41,6 +34,13 @@ TensorType whole_type(const Buffer& buffer) {
 }
 
 }  // namespace
+
+void fill_banks(const Buffer& buffer, std::span<const std::byte> data, std::byte* arena) {
+  const auto size = static_cast<size_t>(size_of(buffer.type).value());
+  for (int bank = 0; bank < buffer.banks; ++bank) {
+    if (size > 0) std::memcpy(bank_data(buffer, bank, arena), data.data() + static_cast<size_t>(bank) * size, size);
+  }
+}
 
 std::string banks_of(const Buffer& buffer, std::byte* arena) {
   std::string all;
@@ -179,8 +179,8 @@ Result<std::vector<Checksum>> share_checksums(const std::vector<const Buffer*>& 
 
 }  // namespace
 
-Status place_weights(const Program& program, const Job& job, const KernelTable& kernels, std::byte* arena,
-                     Transport& transport, const Waiting& waiting) {
+Status place_weights(const Program& program, const Job& job, const PlaceContent& place, Transport& transport,
+                     const Waiting& waiting) {
   const int me = transport.rank();
   const bool own = has_contents(program.devices[static_cast<size_t>(me)], job);
   ASSIGN_OR_RETURN(const std::vector<std::string> owns, gather(transport, own ? "y" : "n", waiting));
@@ -228,11 +228,11 @@ Status place_weights(const Program& program, const Job& job, const KernelTable& 
       }
       const Status intact =
           check_bits(program, device, buffer, raw, saved, me, me == 0 || there ? "reads" : "received");
-      keep(intact.ok() ? place_content(program, device, kernels, buffer, raw, arena) : intact);
+      keep(intact.ok() ? place(buffer, raw) : intact);
     }
     if (me != rank) continue;
     for (const Buffer& buffer : device.buffers) {
-      if (has_bytes(buffer) && !buffer.has_content) keep(place_content(program, device, kernels, buffer, {}, arena));
+      if (has_bytes(buffer) && !buffer.has_content) keep(place(buffer, {}));
     }
   }
   return mine;

@@ -1,10 +1,11 @@
 // Rank 0 hands out what the devices start from, and collects what they made.
 #pragma once
 
+#include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "exec/arena.h"
 #include "exec/collectives.h"
 #include "exec/run.h"
 
@@ -12,16 +13,20 @@ namespace nlsplit::inline exec {
 
 // All banks of a buffer, one after the other without gaps.
 std::string banks_of(const Buffer& buffer, std::byte* arena);
+void fill_banks(const Buffer& buffer, std::span<const std::byte> data, std::byte* arena);  // from the same
 
 // On rank 0: everything asked for is there and has the right size, so that nothing can fail half-way for lack of it.
 Status check_job(const Program& program, const Job& job);
 
-// Fills the weight, state and input buffers of this rank's arena. Rank 0 sends the weights, but not to a rank whose own
-// job has all it needs (the same files over a shared file system, or a copy of them). Rank 0 tells every rank the
+// Puts the bytes of a weight or state where its device wants them (Backend::place).
+using PlaceContent = std::function<Status(const Buffer& buffer, std::string_view raw)>;
+
+// Fills the weight, state and input buffers of this rank's device. Rank 0 sends the weights, but not to a rank whose
+// own job has all it needs (the same files over a shared file system, or a copy of them). Rank 0 tells every rank the
 // checksums that were saved with the weights; a rank whose bytes differ, read or received, answers with an error that
 // names the weight, itself and its host. An error of one rank does not stop the exchange; agree() afterwards.
-Status place_weights(const Program& program, const Job& job, const KernelTable& kernels, std::byte* arena,
-                     Transport& transport, const Waiting& waiting);
+Status place_weights(const Program& program, const Job& job, const PlaceContent& place, Transport& transport,
+                     const Waiting& waiting);
 Status place_inputs(const Program& program, const Job& job, std::byte* arena, Transport& transport,
                     const Waiting& waiting);
 

@@ -2,19 +2,20 @@
 // before, they tell each other when they meet (exec/heartbeat/greeting.h).
 #pragma once
 
-#include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "exec/collectives.h"
-#include "exec/kernels/kernel_library.h"
+#include "exec/heartbeat/facts.h"
+#include "kernels/module/kernel_library.h"
 #include "program/program.h"
 
 namespace nlsplit::inline exec {
 
-// All ranks call it. `library`: the kernels this rank loaded; nullptr if it computes nothing on the CPU. Kernels are
-// compared within each instruction level, which may differ between devices.
+// All ranks call it. `of_device`: what this rank's device computes with (Backend::facts): kernels are compared within
+// each instruction level, which may differ between devices.
 // Error (invalid input), on all ranks: two of them differ. Names both and what each has.
-Status check_identity(const Program& program, const KernelLibrary* library, Transport& transport,
+Status check_identity(const Program& program, const std::vector<Fact>& of_device, Transport& transport,
                       const Waiting& waiting);
 
 }  // namespace nlsplit::inline exec

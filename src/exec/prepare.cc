@@ -8,57 +8,39 @@
 #include <random>
 #include <utility>
 
+#include "exec/backends/backends.h"
 #include "exec/distribute.h"
 #include "exec/identity.h"
 #include "kernels/without_kernel.h"
 #include "program/text.h"
 
 namespace nlsplit::inline exec {
-namespace {
-
-// The code of every computation this device runs. A GPU has its own.
-Result<LoadedKernels> load_kernels(const Program& program, const DeviceProgram& device, const RunOptions& options) {
-  LoadedKernels kernels{std::nullopt, KernelTable(program.descs.size(), nullptr)};
-  if (device.kind == DeviceKind::cuda) return kernels;
-  for (const Segment& segment : device.segments) {
-    for (const Instr& instr : segment.instrs) {
-      if (instr.opcode != Opcode::compute) continue;
-      const auto desc = static_cast<size_t>(instr.desc);
-      if (kernels.table[desc] != nullptr) continue;
-      if (options.kernels) {
-        kernels.table[desc] = options.kernels(program.descs[desc].kernel);
-        continue;
-      }
-      if (!kernels.library) {
-        auto library = KernelLibrary::load(device.isa);
-        if (!library) return library.error();
-        kernels.library.emplace(std::move(*library));
-      }
-      ASSIGN_OR_RETURN(kernels.table[desc], kernels.library->find(program.descs[desc].kernel));
-    }
-  }
-  return kernels;
-}
-
-}  // namespace
-
-Result<Prepared> prepare(const Program& program, const Job& job, Transport& transport, const RunOptions& options,
-                         Waiting& waiting) {
-  const DeviceProgram& device = program.devices[static_cast<size_t>(transport.rank())];
-  auto kernels = load_kernels(program, device, options);
-  auto arena = Arena::allocate(device.arena);
-  RETURN_IF_ERROR(agree(transport,
-                        !kernels ? Status(kernels.error())
-                        : !arena ? Status(arena.error())
-                                 : ok_status(),
-                        waiting));
-  RETURN_IF_ERROR(check_identity(program, kernels->library ? &*kernels->library : nullptr, transport, waiting));
+Result<std::unique_ptr<Backend>> prepare(const Program& program, const Job& job, Transport& transport,
+                                         const RunOptions& options, std::vector<int> pins, Waiting& waiting) {
+  waiting.what = "the preparation of the devices";
+  auto opened = open_backend({.program = program,
+                              .device = transport.rank(),
+                              .same_machine = transport.same_machine(),
+                              .pins = std::move(pins),
+                              .device_messages = transport.takes_device_memory(),
+                              .kernels = options.kernels,
+                              .gpu = options.gpu,
+                              .notice = options.notice});
+  RETURN_IF_ERROR(agree(transport, opened.ok() ? ok_status() : Status(opened.error()), waiting));
+  std::unique_ptr<Backend> backend = std::move(*opened);
+  RETURN_IF_ERROR(check_identity(program, backend->facts(), transport, waiting));
   waiting.what = "the distribution of the weights";
-  const Status placed = place_weights(program, job, kernels->table, arena->data(), transport, waiting);
+  const auto place = [&](const Buffer& buffer, std::string_view raw) { return backend->place(buffer, raw); };
+  const Status placed = place_weights(program, job, place, transport, waiting);
   RETURN_IF_ERROR(agree(transport, placed, waiting));
   waiting.what = "the distribution of the inputs";
-  RETURN_IF_ERROR(place_inputs(program, job, arena->data(), transport, waiting));
-  return Prepared{std::move(*kernels), std::move(*arena)};
+  RETURN_IF_ERROR(place_inputs(program, job, backend->host().data(), transport, waiting));
+  return backend;
+}
+
+Status upload_prepared(Backend& backend, Transport& transport, const Waiting& waiting) {
+  return agree(transport, backend.upload(of_kinds({BufferKind::weight, BufferKind::state, BufferKind::input})),
+               waiting);
 }
 
 WorkWatch::Options watch_options(Transport& transport, const RunOptions& options) {
@@ -97,6 +79,16 @@ Result<ChosenCores> claim_cores(const Program& program, Transport& transport, co
                     program.devices[static_cast<size_t>(transport.rank())].name));
   }
   return cores;
+}
+
+Result<std::vector<double>> own_clock(const Program& program, const Clocks& clocks, Transport& transport,
+                                      const Waiting& waiting) {
+  std::string text = clocks_text(clocks);
+  RETURN_IF_ERROR(broadcast(transport, &text, waiting));
+  if (text == clocks_text({})) return std::vector<double>();
+  auto all = parse_clocks(text, program, "the clocks of rank 0");
+  if (!all) return give_up(transport, all.error().message);
+  return std::move((*all)[static_cast<size_t>(transport.rank())]);
 }
 
 void poison(const DeviceProgram& device, std::byte* arena) {

@@ -2,32 +2,27 @@
 // (exec/run_session.h).
 #pragma once
 
-#include <optional>
+#include <memory>
 #include <string>
+#include <vector>
 
-#include "exec/arena.h"
+#include "exec/backend.h"
+#include "exec/backends/workers.h"
 #include "exec/collectives.h"
-#include "exec/kernels/kernel_library.h"
 #include "exec/run.h"
-#include "exec/workers.h"
+#include "exec/backends/workers.h"
+#include "kernels/module/kernel_library.h"
 
 namespace nlsplit::inline exec {
 
-struct LoadedKernels {
-  std::optional<KernelLibrary> library;  // none: the device computes nothing that needs one
-  KernelTable table;
-};
+// What one rank's device computes on, with weights, states and inputs in host(). All ranks call it, with a Program that
+// verify accepts. `pins`: of claim_cores(). Errors, the same on all ranks: of open_backend(), ranks with other kernels,
+// contents or inputs that are missing or do not fit.
+Result<std::unique_ptr<Backend>> prepare(const Program& program, const Job& job, Transport& transport,
+                                         const RunOptions& options, std::vector<int> pins, Waiting& waiting);
 
-// Of one rank: the code its computations need, and its memory with weights, states and inputs in it.
-struct Prepared {
-  LoadedKernels kernels;
-  Arena arena;
-};
-
-// All ranks call it, with a Program that verify accepts. Errors, the same on all ranks: no memory, no code for this
-// CPU, ranks with other kernels, contents or inputs that are missing or do not fit.
-Result<Prepared> prepare(const Program& program, const Job& job, Transport& transport, const RunOptions& options,
-                         Waiting& waiting);
+// What prepare() placed, from host() to where the device computes. Errors, the same on all ranks: the device's.
+Status upload_prepared(Backend& backend, Transport& transport, const Waiting& waiting);
 
 // What ends a run whose computations or preparations are overdue. The transport must outlive it.
 WorkWatch::Options watch_options(Transport& transport, const RunOptions& options);
@@ -38,6 +33,10 @@ Status check_runnable(const Program& program);
 // Cores that no other run has, for as long as the answer lives. Rank 0 gives the run its number.
 Result<ChosenCores> claim_cores(const Program& program, Transport& transport, const RunOptions& options,
                                 const Waiting& waiting);
+
+// The device's clock, of computations of the Program (by desc): rank 0 knows all clocks; empty: it has none.
+Result<std::vector<double>> own_clock(const Program& program, const Clocks& clocks, Transport& transport,
+                                      const Waiting& waiting);
 
 // Fills all but inputs, weights and states with NaN: for tests.
 void poison(const DeviceProgram& device, std::byte* arena);

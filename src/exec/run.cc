@@ -15,14 +15,11 @@
 
 #include "base/gauge.h"
 #include "base/hash.h"
-#include "exec/arena.h"
+#include "exec/backends/instructions.h"
 #include "exec/collectives.h"
 #include "exec/common_clock.h"
-#include "exec/cuda/gpu.h"
-#include "exec/cuda/library.h"
 #include "exec/distribute.h"
 #include "exec/prepare.h"
-#include "exec/workers.h"
 #include "graph/differentiate/step_graph.h"
 #include "program/text.h"
 #include "program/trace.h"
@@ -33,32 +30,22 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The GPU of a device of kind cuda, or what stands in for it; none for others.
-Result<std::optional<Gpu>> open_gpu(const Program& program, const Transport& transport, std::byte* mirror,
-                                    const RunOptions& options) {
-  const int rank = transport.rank();
-  const DeviceProgram& device = program.devices[static_cast<size_t>(rank)];
-  if (device.kind != DeviceKind::cuda) return std::optional<Gpu>();
-  ASSIGN_OR_RETURN(const ChosenBackend chosen, choose_backend(options.gpu));
-  if (!chosen.notice.empty() && options.notice)
-    options.notice(fmt::format("device {}: {}", device.name, chosen.notice));
-  const int number = gpu_number(program, rank, transport.same_machine(), chosen.devices);
-  ASSIGN_OR_RETURN(Gpu gpu, Gpu::open(*chosen.backend, number, program, device, mirror, options.gpu.graphs));
-  return std::optional<Gpu>(std::move(gpu));
-}
-
 // What changes during an execution and must be as before at the next one.
 class Reset {
  public:
-  Reset(const DeviceProgram& device, std::byte* arena, bool poison) : device_(device), arena_(arena), poison_(poison) {
+  Reset(const DeviceProgram& device, Backend& backend, bool poison)
+      : device_(device), backend_(backend), arena_(backend.host().data()), poison_(poison) {
     for (const Buffer& buffer : device.buffers) {
       if (buffer.kind == BufferKind::state) states_.emplace_back(&buffer, bytes(buffer));
     }
   }
 
-  void operator()() const {
+  Status operator()() const {
     for (const auto& [buffer, saved] : states_) std::memcpy(arena_ + buffer->offset, saved.data(), saved.size());
-    if (poison_) poison(device_, arena_);
+    if (!poison_) return backend_.upload(of_kinds({BufferKind::state}));
+    poison(device_, arena_);
+    return backend_.upload(
+        of_kinds({BufferKind::state, BufferKind::output, BufferKind::stash, BufferKind::scratch, BufferKind::comm}));
   }
 
  private:
@@ -67,8 +54,9 @@ class Reset {
   }
 
   const DeviceProgram& device_;
-  std::byte* arena_;
-  bool poison_;
+  Backend& backend_;
+  std::byte* const arena_;
+  const bool poison_;
   std::vector<std::pair<const Buffer*, std::string>> states_;
 };
 
@@ -144,28 +132,17 @@ bool wants_another(const RunOptions& options, const Repeats& repeats, double ela
   return repeats.makespans.size() < least || elapsed_s < options.duration_s;
 }
 
-// What reset() has changed in the mirror. An error is the end for all: they are about to start.
-Status refill(Gpu& gpu, bool poison, Transport& transport) {
-  Status status = poison ? gpu.upload({BufferKind::state, BufferKind::output, BufferKind::stash, BufferKind::scratch,
-                                       BufferKind::comm})
-                         : gpu.upload({BufferKind::state});
-  if (status.ok()) return status;
-  return give_up(transport, status.error().message);
-}
-
 // All repeats, warm-up first. Rank 0 says after each whether there is another one.
-Result<Repeats> repeat(const Program& program, const Dependencies& deps, const KernelTable& kernels, std::byte* arena,
-                       Gpu* gpu, Transport& transport, const RunOptions& options, std::vector<double> clock,
-                       std::optional<OnlineDevice> online, const ChosenCores& cores, double predicted_s,
-                       WorkWatch& watch, Waiting waiting) {
+Result<Repeats> repeat(const Program& program, const Dependencies& deps, Backend& backend, Transport& transport,
+                       const RunOptions& options, std::vector<double> clock, std::optional<OnlineDevice> online,
+                       double predicted_s, WorkWatch& watch, Waiting waiting) {
   const int rank = transport.rank();
   const DeviceProgram& device = program.devices[static_cast<size_t>(rank)];
-  const Reset reset(device, arena, options.poison);
-  DeviceRun device_run(
-      program, deps, rank, kernels, arena, transport,
-      {options.watchdog_s, options.cancelled, std::move(clock), std::move(online), gpu,
-       gpu != nullptr && options.gpu.direct_messages && transport.takes_device_memory(),
-       options.flight == nullptr ? nullptr : &options.flight->of(rank, transport.size()), &watch, cores.pins});
+  std::byte* const arena = backend.host().data();
+  const Reset reset(device, backend, options.poison);
+  DeviceRun device_run(program, deps, rank, backend, transport,
+                       {options.watchdog_s, options.cancelled, std::move(clock), std::move(online),
+                        options.flight == nullptr ? nullptr : &options.flight->of(rank, transport.size()), &watch});
   const WorkWatch::Watched watched(
       watch, {[&device_run] { return device_run.threads(); }, [&device_run] { return device_run.computes(); }});
   double known_s = predicted_s;
@@ -185,10 +162,8 @@ Result<Repeats> repeat(const Program& program, const Dependencies& deps, const K
     std::string again = !enough && (r < 0 || wants_another(options, repeats, elapsed)) ? "1" : "0";
     RETURN_IF_ERROR(broadcast(transport, &again, waiting));
     if (again != "1") break;
-    if (!options.continues || r == 0) {
-      reset();
-      if (gpu != nullptr) RETURN_IF_ERROR(refill(*gpu, options.poison, transport));
-    }
+    // An error is the end for all: they are about to start.
+    if (const Status status = reset(); !status.ok()) return give_up(transport, status.error().message);
     if (options.flight != nullptr) options.flight->of(rank, transport.size()).repeat(r + options.warmup + 1);
     device_run.arm();
     RETURN_IF_ERROR(common.refresh(transport, waiting));
@@ -196,16 +171,13 @@ Result<Repeats> repeat(const Program& program, const Dependencies& deps, const K
     ASSIGN_OR_RETURN(std::vector<Interval> times, device_run.start(zero));
     if (const double took_s = last_finish(times); took_s > known_s)
       watch.expect(known_s = took_s, "the longest execution's");
-    if (gpu != nullptr) {
-      if (!gpu->no_graphs().empty() && !std::exchange(told, true) && options.notice)
-        options.notice(fmt::format("{}; {}", gpu->no_graphs(), without_graphs));
-      if (const Status taken = gpu->download({BufferKind::output, BufferKind::state}); !taken.ok()) {
-        return give_up(transport, taken.error().message);
-      }
-    }
+    if (const std::string notice = backend.notice(); !notice.empty() && options.notice && !std::exchange(told, true))
+      options.notice(notice);
+    if (const Status taken = backend.download(of_kinds({BufferKind::output, BufferKind::state})); !taken.ok())
+      return give_up(transport, taken.error().message);
     const uint64_t hash = hash_outputs(device, arena);
     if (r == -options.warmup) first_hash = hash;
-    if (hash != first_hash && same_bits.ok() && !options.continues) {
+    if (hash != first_hash && same_bits.ok()) {
       same_bits = failed(
           fmt::format("device {}: repeat {} gave other bits than the first one", device.name, r + options.warmup + 1));
     }
@@ -255,9 +227,9 @@ Result<size_t> choose_repeat(const RunResult& result, size_t kept, Transport& tr
 }
 
 // What every rank has allocated; other ranks than 0 know their own only.
-Result<std::vector<Bytes>> gather_arenas(const Program& program, const Arena& own, Transport& transport,
+Result<std::vector<Bytes>> gather_arenas(const Program& program, const Backend& own, Transport& transport,
                                          const Waiting& waiting) {
-  const auto mine = static_cast<int64_t>(own.bytes().size());
+  const auto mine = static_cast<int64_t>(own.host().size());
   ASSIGN_OR_RETURN(const std::vector<std::string> all, gather(transport, as_text(std::vector<int64_t>{mine}), waiting));
   std::vector<Bytes> arenas;
   for (const std::string& text : all) {
@@ -271,10 +243,10 @@ Result<std::vector<Bytes>> gather_arenas(const Program& program, const Arena& ow
 }
 
 Result<Trace> gather_trace(const Program& program, const Dependencies& deps, const std::vector<Interval>& own,
-                           const Arena& arena, Transport& transport, const Waiting& waiting) {
+                           const Backend& backend, Transport& transport, const Waiting& waiting) {
   Trace trace;
   trace.fingerprint = fingerprint(program);
-  ASSIGN_OR_RETURN(trace.peak_bytes, gather_arenas(program, arena, transport, waiting));
+  ASSIGN_OR_RETURN(trace.peak_bytes, gather_arenas(program, backend, transport, waiting));
   ASSIGN_OR_RETURN(std::vector<std::string> all, gather(transport, as_text(own), waiting));
   if (transport.rank() != 0) all.assign(program.devices.size(), "");
   for (size_t d = 0; d < program.devices.size(); ++d) {
@@ -291,17 +263,6 @@ Result<Trace> gather_trace(const Program& program, const Dependencies& deps, con
     trace.makespan = std::max(trace.makespan, last_finish(times));
   }
   return trace;
-}
-
-// Rank 0 knows all clocks; a device's own is empty if it has none.
-Result<std::vector<double>> own_clock(const Program& program, const Clocks& clocks, Transport& transport,
-                                      const Waiting& waiting) {
-  std::string text = clocks_text(clocks);
-  RETURN_IF_ERROR(broadcast(transport, &text, waiting));
-  if (text == clocks_text({})) return std::vector<double>();
-  auto all = parse_clocks(text, program, "the clocks of rank 0");
-  if (!all) return give_up(transport, all.error().message);
-  return std::move((*all)[static_cast<size_t>(transport.rank())]);
 }
 
 // The longest that one of this device's computations is expected to take, which rank 0 knows; 0: nobody does.
@@ -380,8 +341,8 @@ Result<Dependencies> check_all(const Program& program, const Job& job, Transport
   const Status sound = check_structure(program);  // before it is printed, and so its fingerprint taken
   // Also what decides how many messages follow.
   const std::string mine =
-      fmt::format("{} with {} warm-up and {} kept {}", sound.ok() ? hex16(fingerprint(program)) : "no sound one",
-                  options.warmup, options.keep, options.continues ? "steps" : "repeats");
+      fmt::format("{} with {} warm-up and {} kept repeats", sound.ok() ? hex16(fingerprint(program)) : "no sound one",
+                  options.warmup, options.keep);
   std::string first = mine;
   RETURN_IF_ERROR(broadcast(transport, &first, waiting));
   Result<Dependencies> deps = sound.ok() ? check_own(program, job, transport, mine, first) : sound.error();
@@ -418,14 +379,11 @@ Result<RunResult> run(const Program& program, const Job& job, Transport& transpo
   ASSIGN_OR_RETURN(const Dependencies deps, check_all(program, job, transport, options, waiting));
   const auto rank = static_cast<size_t>(transport.rank());
   if (recorder != nullptr) recorder->name_device(program.devices[rank].name);
-  ASSIGN_OR_RETURN(Prepared prepared, prepare(program, job, transport, options, waiting));
-  std::byte* const arena = prepared.arena.data();
-  waiting.what = "the preparation of the GPUs";
-  auto gpu = open_gpu(program, transport, arena, options);  // ends before its mirror does
-  Status uploaded = gpu.ok() ? ok_status() : Status(gpu.error());
-  if (gpu.ok() && gpu->has_value())
-    uploaded = (*gpu)->upload({BufferKind::weight, BufferKind::state, BufferKind::input});
-  RETURN_IF_ERROR(agree(transport, uploaded, waiting));
+  waiting.what = "the choice of cores";
+  ASSIGN_OR_RETURN(const ChosenCores cores, claim_cores(program, transport, options, waiting));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
+                   prepare(program, job, transport, options, cores.pins, waiting));
+  RETURN_IF_ERROR(upload_prepared(*backend, transport, waiting));
   waiting.patience_s = options.watchdog_s;
   waiting.what = "the distribution of the device clocks";
 
@@ -444,11 +402,8 @@ Result<RunResult> run(const Program& program, const Job& job, Transport& transpo
     turns = std::move(*device);
   }
   const Dependencies& bound = relaxed ? relaxed->dependencies : deps;
-  waiting.what = "the choice of cores";
-  ASSIGN_OR_RETURN(const ChosenCores cores, claim_cores(program, transport, options, waiting));
-  ASSIGN_OR_RETURN(Repeats repeats,
-                   repeat(program, bound, prepared.kernels.table, arena, gpu->has_value() ? &**gpu : nullptr, transport,
-                          options, std::move(clock), std::move(turns), cores, predicted_s, watch, waiting));
+  ASSIGN_OR_RETURN(Repeats repeats, repeat(program, bound, *backend, transport, options, std::move(clock),
+                                           std::move(turns), predicted_s, watch, waiting));
   waiting.what = "the collection of results";
   result.makespans_s = std::move(repeats.makespans);
   result.gauges_s = std::move(repeats.gauges);
@@ -456,13 +411,14 @@ Result<RunResult> run(const Program& program, const Job& job, Transport& transpo
   ASSIGN_OR_RETURN(result.overruns, sum_of(repeats.overruns, transport, waiting));
   ASSIGN_OR_RETURN(result.clock_error_s, repeats.common->worst_error_s(transport, waiting));
   ASSIGN_OR_RETURN(const size_t chosen, choose_repeat(result, repeats.kept.size(), transport, waiting));
-  ASSIGN_OR_RETURN(result.trace, gather_trace(program, deps, repeats.kept[chosen], prepared.arena, transport, waiting));
+  ASSIGN_OR_RETURN(result.trace, gather_trace(program, deps, repeats.kept[chosen], *backend, transport, waiting));
   if (online) {
     ASSIGN_OR_RETURN(result.decided, gather_decided(repeats.decided[chosen], transport, waiting));
   } else {
     result.decided = static_order(program);
   }
-  ASSIGN_OR_RETURN(result.outputs, collect_outputs(program, options.states, arena, transport, waiting));
+  ASSIGN_OR_RETURN(result.outputs,
+                   collect_outputs(program, options.states, backend->host().data(), transport, waiting));
   return result;
 }
 

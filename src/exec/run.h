@@ -3,6 +3,8 @@
 //   ASSIGN_OR_RETURN(RunResult result, run(program, job, transport, options));   // on every rank; rank 0 knows the
 //   answer
 //
+// Executions that go on with the states of the ones before are sessions: exec/run_session.h.
+//
 // Rank 0 brings the weights and the inputs and hands each rank its own; the others need no files. Weights are placed
 // (and packed) once. Each repeat begins with all devices together and every state as it was, so all repeats must give
 // the same bits. For all devices in one process there is exec/run_threads.h.
@@ -17,9 +19,9 @@
 
 #include "exec/cuda/library.h"
 #include "exec/device_run.h"
-#include "exec/kernels/kernel.h"
 #include "exec/transport.h"
 #include "exec/work_watch.h"
+#include "kernels/module/kernel.h"
 #include "program/online.h"
 #include "program/program.h"
 #include "program/saved.h"
@@ -62,8 +64,6 @@ struct RunOptions {
   // And at least so long, warm-up not counted.
   double duration_s = 0;
   int keep = 64;  // so many of the last repeats keep their times; more costs memory
-  // Repeats are steps of training: each begins with the states that the one before left. Without a warm-up.
-  bool continues = false;
   // A training step's results too: weights and the optimizer's states, once each. Costs their size in messages.
   bool states = false;
   bool poison = false;     // fills all but weights, states and inputs with NaN before each repeat: for tests
@@ -77,7 +77,7 @@ struct RunOptions {
   std::function<void(const Error& why)> on_stuck = nullptr;
   const OnlinePolicy* policy = nullptr;  // instead of the one that the job's `online` names: for tests
   // Instead of the library's kernels: for tests.
-  std::function<const KernelEntry*(std::string_view kernel)> kernels = nullptr;
+  std::function<const KernelCode*(KernelId kernel)> kernels = nullptr;
   // [rank]: not 0: as if on a machine whose clock is so far ahead: for tests.
   std::vector<double> foreign_clocks_s = {};
   bool (*cancelled)() = nullptr;  // becomes true when the user has had enough; asked often

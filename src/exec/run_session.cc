@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
@@ -15,6 +17,7 @@
 #include "exec/device_run.h"
 #include "exec/distribute.h"
 #include "exec/prepare.h"
+#include "exec/session_inputs.h"
 
 namespace nlsplit::inline exec {
 namespace {
@@ -26,12 +29,10 @@ double since(Clock::time_point start) { return std::chrono::duration<double>(Clo
 Status check_session(const Session& session, const Program& joined, const Transport& transport, const Job& job) {
   RETURN_IF_ERROR(verify_session(session));
   RETURN_IF_ERROR(check_ranks(joined, transport.size()));
-  for (const DeviceProgram& device : joined.devices) {
-    if (device.kind == DeviceKind::cuda)
-      return unsupported(fmt::format("device {}: a GPU runs one program, not a session", device.name));
-  }
   RETURN_IF_ERROR(check_runnable(joined));
-  return transport.rank() == 0 ? check_job(joined, job) : ok_status();
+  if (transport.rank() != 0) return ok_status();
+  ASSIGN_OR_RETURN(const Job first, job_of_execution(joined, job, 0));
+  return check_job(joined, first);
 }
 
 // All ranks have the same session, and it is sound.
@@ -49,45 +50,66 @@ Status check_all(const Session& session, const Result<Program>& joined, const Jo
 
 // What is chosen once will be chosen again: its executions are laid out once, unless there are too many to keep.
 class Executions {
-  static constexpr size_t most_kept = 64;  // each has the threads of its device, and its dependencies
+  static constexpr size_t most_kept = 64;  // each has its dependencies
 
  public:
-  Executions(const Session& session, const KernelTable& kernels, std::byte* arena, Transport& transport,
-             const RunOptions& options, const WorkWatch& watch, std::vector<int> pins)
+  Executions(const Session& session, Backend& backend, Transport& transport, const RunOptions& options,
+             WorkWatch& watch, std::vector<double> clock)
       : session_(session),
-        kernels_(kernels),
-        arena_(arena),
+        backend_(backend),
         transport_(transport),
+        watch_(watch),
         options_{
             .watchdog_s = options.watchdog_s,
             .cancelled = options.cancelled,
+            .clock = std::move(clock),
             .recorder = options.flight == nullptr ? nullptr : &options.flight->of(transport.rank(), transport.size()),
-            .watch = &watch,
-            .pins = std::move(pins)} {}
+            .watch = &watch} {}
+
+  // This device's part. Adds the losses that come here; `before`: executions so far.
+  Status run(const Choice& choice, size_t before, std::vector<ExecutionLoss>& losses) {
+    ASSIGN_OR_RETURN(Made* const made, of(choice));
+    DeviceRun* const run = made->run.get();
+    const WorkWatch::Watched watched(watch_, {[run] { return run->threads(); }, [run] { return run->computes(); }});
+    made->losses->begin();
+    run->arm();
+    RETURN_IF_ERROR(run->start(Clock::now()));
+    for (ExecutionLoss loss : made->losses->means()) {
+      loss.execution += static_cast<int64_t>(before);
+      losses.push_back(loss);
+    }
+    return ok_status();
+  }
+
+ private:
+  struct Made {
+    std::unique_ptr<Sequence> sequence;
+    std::unique_ptr<LossRecord> losses;
+    std::unique_ptr<DeviceRun> run;
+  };
 
   // Valid until the next call.
-  Result<DeviceRun*> of(const Choice& choice) {
+  Result<Made*> of(const Choice& choice) {
     if (made_.size() >= most_kept && !made_.contains({choice.program, choice.times})) made_.clear();
     auto& made = made_[{choice.program, choice.times}];
     if (made.run == nullptr) {
       const std::array choices = {choice};
       ASSIGN_OR_RETURN(Sequence sequence, in_sequence(session_, choices, Choosing::known));
       made.sequence = std::make_unique<Sequence>(std::move(sequence));
+      made.losses = std::make_unique<LossRecord>(*made.sequence, transport_.rank());
+      DeviceRunOptions options = options_;
+      if (!made.losses->empty())
+        options.ended = [losses = made.losses.get(), this](uint32_t instance) { losses->ended(instance, backend_.host().data()); };
       made.run = std::make_unique<DeviceRun>(made.sequence->program, made.sequence->dependencies, transport_.rank(),
-                                             kernels_, arena_, transport_, options_);
+                                             backend_, transport_, options);
     }
-    return made.run.get();
+    return &made;
   }
 
- private:
-  struct Made {
-    std::unique_ptr<Sequence> sequence;
-    std::unique_ptr<DeviceRun> run;
-  };
   const Session& session_;
-  const KernelTable& kernels_;
-  std::byte* arena_;
+  Backend& backend_;
   Transport& transport_;
+  WorkWatch& watch_;
   DeviceRunOptions options_;
   std::map<std::pair<int, int>, Made> made_;
 };
@@ -107,12 +129,11 @@ Result<Choice> share(Choice choice, Transport& transport, const Waiting& waiting
   return choice;
 }
 
-std::span<const std::byte> bytes_of(const DeviceProgram& device, const std::byte* arena, std::string_view name) {
+const Buffer* find_buffer(const DeviceProgram& device, std::string_view name) {
   for (const Buffer& buffer : device.buffers) {
-    if (buffer.name == name && buffer.kind != BufferKind::view)
-      return {arena + buffer.offset, static_cast<size_t>(size_of(buffer.type).value())};
+    if (buffer.name == name && buffer.kind != BufferKind::view) return &buffer;
   }
-  return {};
+  return nullptr;
 }
 
 // On rank 0, and on others whatever: they are told.
@@ -145,17 +166,30 @@ Result<SessionResult> run_session(const Session& session, const Job& job, const 
   const auto rank = static_cast<size_t>(transport.rank());
   const DeviceProgram& device = joined->devices[rank];
   if (recorder != nullptr) recorder->name_device(device.name);
-  ASSIGN_OR_RETURN(const Prepared prepared, prepare(*joined, job, transport, options, waiting));
-  std::byte* const arena = prepared.arena.data();
-  if (options.poison) poison(device, arena);
-  waiting.patience_s = options.watchdog_s;
+  ASSIGN_OR_RETURN(const Job first, job_of_execution(*joined, job, 0));
   waiting.what = "the choice of cores";
   ASSIGN_OR_RETURN(const ChosenCores cores, claim_cores(*joined, transport, options, waiting));
-  Executions executions(session, prepared.kernels.table, arena, transport, options, watch, cores.pins);
+  ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
+                   prepare(*joined, first, transport, options, cores.pins, waiting));
+  std::byte* const arena = backend->host().data();
+  ASSIGN_OR_RETURN(SessionInputs inputs, SessionInputs::receive(session, *joined, job, arena, transport, waiting));
+  if (options.poison) poison(device, arena);
+  RETURN_IF_ERROR(agree(transport, backend->upload(every_buffer), waiting));
+  waiting.patience_s = options.watchdog_s;
+  waiting.what = "the distribution of the device clocks";
+  ASSIGN_OR_RETURN(std::vector<double> clock, own_clock(*joined, job.clocks, transport, waiting));
+  Executions executions(session, *backend, transport, options, watch, std::move(clock));
 
   SessionResult result;
   SessionState state;
-  state.bytes = [&](std::string_view name) { return bytes_of(device, arena, name); };
+  Status looked;  // at the buffers that rank 0 asks for
+  state.bytes = [&](std::string_view name) -> std::span<const std::byte> {
+    const Buffer* const buffer = find_buffer(device, name);
+    if (buffer == nullptr || !looked.ok()) return {};
+    looked = backend->download([buffer](const Buffer& other) { return &other == buffer; });
+    if (!looked.ok()) return {};
+    return {arena + buffer->offset, static_cast<size_t>(size_of(buffer->type).value())};
+  };
   waiting.what = "the start of the session";
   RETURN_IF_ERROR(barrier(transport, false, waiting));
   const Clock::time_point begun = Clock::now();
@@ -164,12 +198,19 @@ Result<SessionResult> run_session(const Session& session, const Job& job, const 
     const Clock::time_point start = Clock::now();
     waiting.what = fmt::format("the choice after {} executions", state.executions);
     ASSIGN_OR_RETURN(Choice choice, next_choice(session, choose, state, transport));
+    if (!looked.ok()) return give_up(transport, looked.error().message);
     ASSIGN_OR_RETURN(choice, share(choice, transport, waiting));
     if (choice.times <= 0) break;
-    ASSIGN_OR_RETURN(DeviceRun* const run, executions.of(choice));
-    const WorkWatch::Watched watched(watch, {[run] { return run->threads(); }, [run] { return run->computes(); }});
-    run->arm();
-    RETURN_IF_ERROR(run->start(Clock::now()));
+    const bool one_by_one = inputs.change(choice.program);
+    for (int done = 0; done < choice.times; done += one_by_one ? 1 : choice.times) {
+      if (one_by_one) {
+        inputs.next(choice.program, arena);
+        const Status uploaded = backend->upload(of_kinds({BufferKind::input}));
+        if (!uploaded.ok()) return give_up(transport, uploaded.error().message);
+      }
+      const Choice now{choice.program, one_by_one ? 1 : choice.times};
+      RETURN_IF_ERROR(executions.run(now, state.executions + static_cast<size_t>(done), result.losses));
+    }
     state.executions += static_cast<size_t>(choice.times);
     result.chosen.push_back(choice);
     result.seconds.push_back(since(start));
@@ -177,6 +218,14 @@ Result<SessionResult> run_session(const Session& session, const Job& job, const 
   waiting.what = "the end of the session";
   RETURN_IF_ERROR(barrier(transport, false, waiting));
   result.elapsed_s = since(begun);
+  ASSIGN_OR_RETURN(const std::vector<std::string> losses, gather(transport, as_text(result.losses), waiting));
+  result.losses.clear();
+  for (const std::string& text : losses)
+    std::ranges::copy(from_text<ExecutionLoss>(text), std::back_inserter(result.losses));
+  std::ranges::sort(result.losses, {}, &ExecutionLoss::execution);
+  const Status taken = backend->download(of_kinds({BufferKind::output, BufferKind::state}));
+  RETURN_IF_ERROR(agree(transport, taken, waiting));
+  if (const std::string notice = backend->notice(); !notice.empty() && options.notice) options.notice(notice);
   ASSIGN_OR_RETURN(result.outputs, collect_outputs(*joined, true, arena, transport, waiting));
   return result;
 }

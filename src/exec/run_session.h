@@ -4,8 +4,10 @@
 //   const ChooseNext choose = [&](const SessionState& at) { return at.executions < 1000 ? push : end; };
 //   ASSIGN_OR_RETURN(const SessionResult result, run_session(session, job, choose, transport, options));
 //
-// Weights, states and inputs are placed once, under the names of the joined Program (program/session.h). Executions
-// chosen at once overlap as far as their dependencies let them. Before a choice rank 0 has ended its own part of those
+// Weights, states and inputs are placed once, under the names of the joined Program (program/session.h). Inputs may
+// change from one execution of their Program to the next (exec/session_inputs.h). Executions chosen at once overlap as
+// far as their dependencies let them; where inputs change, a rank ends its own part of one before it begins the next.
+// Before a choice rank 0 has ended its own part of those
 // chosen before; the choice is a message to each other rank, which begins when it is there and its own part has ended.
 // Nothing else keeps the ranks together.
 #pragma once
@@ -15,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "exec/losses.h"
 #include "exec/run.h"
 #include "program/session.h"
 
@@ -37,12 +40,13 @@ struct SessionResult {
   std::vector<Choice> chosen;
   std::vector<double> seconds;        // [choice]: on rank 0, from before the choice to the end of its own part
   double elapsed_s = 0;               // from before the first choice until all ranks have ended
+  std::vector<ExecutionLoss> losses;  // on rank 0: of the training steps, in their order
   std::vector<OutputTensor> outputs;  // on rank 0, by device and buffer: outputs and states as they are in the end
 };
 
-// Of the options: watchdog_s, deadlines, flight, on_failure, on_stuck, poison (once, at the start), kernels, cancelled
-// and notice count. Errors, the same on all ranks: as run()'s; a session that verify_session rejects; a device of kind
-// cuda; a choice of a Program that is not there.
+// Of the job: its clocks are by computation of the joined Program. Of the options: watchdog_s, deadlines, flight,
+// on_failure, on_stuck, poison (once, at the start), kernels, gpu, cancelled and notice count. Errors, the same on all
+// ranks: as run()'s; a session that verify_session rejects; a choice of a Program that is not there.
 Result<SessionResult> run_session(const Session& session, const Job& job, const ChooseNext& choose,
                                   Transport& transport, const RunOptions& options);
 

@@ -141,17 +141,9 @@ std::vector<Reorder> find_reorders(const Graph& graph, const Assignment& chosen,
   return reorders;
 }
 
-bool is_called(const KernelInfo& kernel, Isa isa, std::string_view name) {
-  return kernel.name == name || full_id(kernel, isa) == name;
-}
-
-// The wanted kernel if it accepts the computation as it is laid out.
-const KernelInfo* find_wanted(const ComputeDesc& desc, Isa isa, std::string_view wanted) {
-  for (const KernelInfo& kernel : all_kernels()) {
-    if (!wanted.empty() && is_called(kernel, isa, wanted))
-      return refusal(kernel, desc, isa).empty() ? &kernel : nullptr;
-  }
-  return nullptr;
+// Is there such a kernel, and does it take the computation as it is laid out?
+bool accepts(KernelId kernel, const ComputeDesc& desc, Isa isa) {
+  return is_in_catalogue(kernel.name) && kernel.isa == isa && !refusal(kernel, desc);
 }
 
 // All that may be, in blocks of channels; a convolution of few channels reads them row-major, unless `also_few`.
@@ -198,24 +190,24 @@ bool reads_view_in_blocks(const Graph& graph, const Node& node, const ComputeDes
 }  // namespace
 
 std::optional<ComputeDesc> in_blocks(const ComputeDesc& desc, Isa isa, const KernelPreference& prefer,
-                                     std::string_view wanted) {
+                                     KernelId wanted) {
   for (const bool also_few : {false, true}) {
     std::optional<ComputeDesc> blocked = laid_out_in_blocks(desc, isa, also_few);
     if (!blocked) return std::nullopt;
-    if (const KernelInfo* kernel = find_wanted(*blocked, isa, wanted)) {
-      blocked->kernel = full_id(*kernel, isa);
+    if (accepts(wanted, *blocked, isa)) {
+      blocked->kernel = wanted;
       return blocked;
     }
   }
   std::optional<ComputeDesc> blocked = laid_out_in_blocks(desc, isa, false);
   auto kernel = choose_kernel(*blocked, isa, prefer);
   if (!kernel) return std::nullopt;
-  blocked->kernel = std::move(kernel).value();
+  blocked->kernel = *kernel;
   return blocked;
 }
 
 Result<Assignment> assign_kernels(const Graph& graph, Isa isa, const KernelPreference& prefer,
-                                  std::span<const ValueId> trained, std::span<const std::string> wanted) {
+                                  std::span<const ValueId> trained, std::span<const KernelId> wanted) {
   CHECK(wanted.empty() || wanted.size() == graph.nodes.size(), "a wanted kernel for each node, or none");
   std::vector<std::optional<ComputeDesc>> blocked(graph.nodes.size());
   std::vector<bool> bound(graph.nodes.size(), false);
@@ -230,15 +222,15 @@ Result<Assignment> assign_kernels(const Graph& graph, Isa isa, const KernelPrefe
     for (size_t i = 0; i < node.inputs.size() && i < 64; ++i) {
       if (node.inputs[i].valid() && changes[node.inputs[i].index()]) desc.weights &= ~(uint64_t{1} << i);
     }
-    const std::string_view name = wanted.empty() ? std::string_view() : wanted[n];
-    if (trained.empty()) blocked[n] = in_blocks(desc, isa, prefer, name);
+    const KernelId own = wanted.empty() ? KernelId() : wanted[n];
+    if (trained.empty()) blocked[n] = in_blocks(desc, isa, prefer, own);
     if (blocked[n] && reads_view_in_blocks(graph, node, *blocked[n])) blocked[n].reset();
-    const KernelInfo* plain = find_wanted(desc, isa, name);
-    if (plain != nullptr) desc.kernel = full_id(*plain, isa);
-    if (name.empty() || !blocked[n]) continue;
-    const bool has_it = is_called(*find_kernel(blocked[n]->kernel), isa, name);
-    bound[n] = has_it && plain == nullptr;
-    if (!has_it && plain != nullptr) blocked[n].reset();
+    const bool plain = accepts(own, desc, isa);
+    if (plain) desc.kernel = own;
+    if (own.empty() || !blocked[n]) continue;
+    const bool has_it = blocked[n]->kernel == own;
+    bound[n] = has_it && !plain;
+    if (!has_it && plain) blocked[n].reset();
   }
   const std::vector<Uses> uses = find_uses(graph);
   const std::vector<bool> chosen_blocked = LayoutCut(graph, blocked, bound, uses).solve();
@@ -252,7 +244,7 @@ Result<Assignment> assign_kernels(const Graph& graph, Isa isa, const KernelPrefe
     } else if (desc.kernel.empty()) {
       auto kernel = choose_kernel(desc, isa, prefer);
       if (!kernel && !trained.empty()) {
-        desc.kernel = no_kernel;
+        desc.kernel = KernelName::none;
         continue;
       }
       if (!kernel) {
@@ -260,7 +252,7 @@ Result<Assignment> assign_kernels(const Graph& graph, Isa isa, const KernelPrefe
         error.message = fmt::format("layer '{}': {}", node.name, error.message);
         return error;
       }
-      desc.kernel = std::move(kernel).value();
+      desc.kernel = *kernel;
     }
     for (size_t i = 0; i < node.outputs.size(); ++i) chosen.made_in[node.outputs[i].index()] = desc.outputs[i].block;
   }

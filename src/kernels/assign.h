@@ -3,13 +3,11 @@
 // has the same kernel, and its results the same bits, however the graph is cut.
 //
 //   ASSIGN_OR_RETURN(Assignment chosen, assign_kernels(graph, Isa::v3));
-//   chosen.descs[n].kernel;                      // "conv_winograd_v3"
+//   to_string(chosen.descs[n].kernel);           // "conv_winograd_v3"
 #pragma once
 
 #include <optional>
 #include <span>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "graph/graph.h"
@@ -26,25 +24,25 @@ struct Reorder {
 };
 
 struct Assignment {
-  std::vector<ComputeDesc> descs;  // [node]; views have an empty kernel
+  std::vector<ComputeDesc> descs;  // [node]; those of views have none
   std::vector<int> made_in;        // [value]: the block it is made in; of a view: 0
   std::vector<Reorder> reorders;   // by `before`
 };
 
 // The same computation in blocks of channels and its kernel, if the operator has such a thing and a kernel accepts it.
-// wanted: a kernel's id, with or without the level; taken where it accepts the computation in blocks. Empty: none.
+// wanted: taken where it accepts the computation in blocks. Unchosen: none is.
 std::optional<ComputeDesc> in_blocks(const ComputeDesc& desc, Isa isa, const KernelPreference& prefer = {},
-                                     std::string_view wanted = {});
+                                     KernelId wanted = {});
 
 // Convolutions work on blocks of channels. All else is laid out so that the fewest bytes are reordered: a minimum cut.
 // Outputs of the graph, and what views read, are row-major.
 // trained: weights that change: no kernel may take them for constants. Where there are some, the graph is a training
 // step: it is laid out row-major, and a node that no kernel computes is planned without one (kernels/without_kernel.h).
-// wanted: [node], the kernel a node shall have, "conv_winograd_v3" or without the level; "": any. It is taken, and with
-// it a layout that it has, wherever it accepts the node, and before a preference is asked: so a part of a layer has the
-// kernel, and the bits, of the whole. Where it does not, the node is as free as the others. Empty: all are.
-// Error: a node that no kernel accepts, but in training; names the layer.
+// wanted: [node], the kernel of this level that a node shall have; unchosen: any. It is taken, and with it a layout
+// that it has, wherever it accepts the node, and before a preference is asked: so a part of a layer has the kernel, and
+// the bits, of the whole. Where it does not, the node is as free as the others. Empty: all are. Error: a node that no
+// kernel accepts, but in training; names the layer.
 Result<Assignment> assign_kernels(const Graph& graph, Isa isa, const KernelPreference& prefer = {},
-                                  std::span<const ValueId> trained = {}, std::span<const std::string> wanted = {});
+                                  std::span<const ValueId> trained = {}, std::span<const KernelId> wanted = {});
 
 }  // namespace nlsplit::inline kernels

@@ -1,11 +1,12 @@
-// The catalogue: names of kernel implementations, which computation each accepts (or why not), its workspace, its
-// packed weights, and the axes along which it is exact. No code that computes is here: src/exec/kernels has it, under
-// the same names. Planning, simulation and verification need this much of a kernel and no more.
+// The catalogue: which computation each kernel accepts (or why not), its workspace, its packed weights, and the axes
+// along which it is exact. Planning, simulation and verification need this much of a kernel and no more. A kernel's row
+// stands in the rows.cc of its family's folder, beside the code, which only the libraries of kernels have
+// (kernels/module).
 //
-//   ComputeDesc desc = describe(graph, node);                       // kernel still empty
-//   ASSIGN_OR_RETURN(desc.kernel, choose_kernel(desc, Isa::v3));    // "conv_direct_v3"
+//   ComputeDesc desc = describe(graph, node);                       // kernel still unchosen
+//   ASSIGN_OR_RETURN(desc.kernel, choose_kernel(desc, Isa::v3));    // conv_direct_v3
 //
-// Adding a kernel: one row in catalogue.cc, one function in exec/kernels, one test case.
+// Adding a kernel: a name in kernels.def, a row and a function in its family's folder, one test case.
 #pragma once
 
 #include <functional>
@@ -17,20 +18,9 @@
 
 #include "graph/graph.h"
 #include "graph/operators/operator.h"
+#include "kernels/kernel_id.h"
 
 namespace nlsplit::inline kernels {
-
-// Instruction levels: x86-64's micro-architecture levels (System V psABI), and 64-bit Arm with its Advanced SIMD
-// (Armv8-A has it from the start). The level is part of a kernel's id: other instructions, other last bits. A GPU has
-// two, its kernels in kernels/gpu.h: `cuda` computes in float32, `tf32` multiplies in TF32 (10 bits of mantissa) and
-// sums in float32.
-enum class Isa : uint8_t { v2, v3, v4, neon, cuda, tf32 };
-std::span<const Isa> all_levels();       // of CPUs, in the order of the enum: within an architecture the lowest first
-std::span<const Isa> gpu_levels();       // of GPUs
-bool is_gpu(Isa isa);                    // its kernels run on a GPU
-std::string_view name_of(Isa isa);       // "v2" … "tf32"
-std::string_view full_name_of(Isa isa);  // as compilers call it: "x86-64-v2" … "armv8-a"
-Result<Isa> parse_isa(std::string_view text);  // either name
 
 struct DescStep {  // an epilogue step; a binary one takes the next of the trailing inputs
   Op op{};
@@ -40,7 +30,7 @@ struct DescStep {  // an epilogue step; a binary one takes the next of the trail
 
 // One computation, complete: what a compute instruction means, what a profile measures, what a cost is looked up by.
 struct ComputeDesc {
-  std::string kernel;  // full id with the level, e.g. "conv_direct_v3"
+  KernelId kernel;
   Op op{};
   Attrs attrs;
   std::vector<DescStep> epilogue;
@@ -95,10 +85,11 @@ inline constexpr uint8_t batch = 1, channels = 2, height = 4, width = 8, tokens 
 uint8_t exact_axis(size_t axis, size_t rank);
 
 struct KernelInfo {
-  std::string_view name;  // without the level
-  std::string_view what;  // one line: algorithm and layout
-  Layouts layouts;
-  std::string (*refuses)(const ComputeDesc& desc);  // why it cannot do this, beyond what refusal() asks of all of them
+  std::string_view what;         // one line: algorithm and layout
+  std::span<const Op> ops = {};  // what it computes (kernels/rows.h, computes); empty: any operator
+  Layouts layouts = Layouts::row_major;
+  // Why it cannot do this, an operator of `ops`, beyond what refusal() asks of all kernels; "": it can.
+  std::string (*refuses)(const ComputeDesc& desc) = nullptr;  // nullptr: it can
   // Scratch it needs while it runs on `workers` threads; nullptr: none. This and packed_bytes saturate (base/sizes.h);
   // refusal() holds them against most_bytes (base/limits.h).
   Bytes (*workspace)(const ComputeDesc& desc, Isa isa, int workers) = nullptr;
@@ -123,38 +114,40 @@ struct KernelInfo {
   // What it does, where that is not all that the operator does; values as in work_of. nullptr: it is.
   Work (*work)(const ComputeDesc& desc, ScalarValues values) = nullptr;
 };
+const KernelInfo& info_of(KernelName kernel);  // one of the catalogue
 
-std::span<const KernelInfo> all_kernels();        // of CPUs; a GPU's are gpu_kernels()
-std::span<const KernelInfo> kernels_of(Isa isa);  // one or the other
+// Why a kernel does not take a computation.
+struct Refusal {
+  bool other_operator = false;  // it does not compute the operator at all
+  std::string why;              // "it does not compute Gemm", "the kernel is not 3x3"
+};
+std::optional<Refusal> refusal(KernelId kernel, const ComputeDesc& desc);  // none: it accepts
 
-// Full ids of the kernels to choose from: the usual ones in the catalogue's order, then those that seldom pay; a last
-// resort only if it is the only one. Error: what every kernel said.
-Result<std::vector<std::string>> candidates(const ComputeDesc& desc, Isa isa);
+// The kernels to choose from: the usual ones in the catalogue's order, then those that seldom pay; a last resort only
+// if it is the only one. Error: what every kernel of the operator said.
+Result<std::vector<KernelId>> candidates(const ComputeDesc& desc, Isa isa);
 
 // Which of the candidates shall compute it: an index. None: the first.
-using KernelPreference = std::function<size_t(const ComputeDesc& desc, std::span<const std::string> candidates)>;
-Result<std::string> choose_kernel(const ComputeDesc& desc, Isa isa, const KernelPreference& prefer = {});
+using KernelPreference = std::function<size_t(const ComputeDesc& desc, std::span<const KernelId> candidates)>;
+Result<KernelId> choose_kernel(const ComputeDesc& desc, Isa isa, const KernelPreference& prefer = {});
 
 // What measurements of several batch sizes have in common: the signature without kernel, at batch 1. One choice holds
 // for all of them, since a choice decides bits and those must not depend on the micro-batch.
 std::string choice_key(const ComputeDesc& desc, Isa isa);
 
-std::string refusal(const KernelInfo& kernel, const ComputeDesc& desc, Isa isa);  // empty: it accepts
-Bytes workspace_of(const KernelInfo& kernel, const ComputeDesc& desc, Isa isa, int workers);
-// Has the piece [begin, end) along that axis of this computation's result the bits it has within the whole, if the same
-// kernel computes it? (Where the operator mixes elements along the axis there are no pieces to ask about.)
-bool is_exact(const KernelInfo& kernel, const ComputeDesc& desc, size_t axis, int64_t begin, int64_t end);
+// Of a desc whose kernel is chosen; of one that no kernel computes nothing is needed and nothing promised.
+Bytes workspace_of(const ComputeDesc& desc, int workers);
+Bytes packed_bytes_of(const ComputeDesc& desc, size_t i);  // of input `i`; 0: taken as it is
+// Has the piece [begin, end) along that axis of the result the bits it has within the whole, if the same kernel
+// computes it? (Where the operator mixes elements along the axis there are no pieces to ask about.)
+bool is_exact(const ComputeDesc& desc, size_t axis, int64_t begin, int64_t end);
 // KernelInfo::in_place of those inputs that have a result's type and so its bytes; never of an epilogue's operand. Of
 // several results only those of an update may lie there.
-uint64_t in_place_inputs(const KernelInfo& kernel, const ComputeDesc& desc);
-std::string full_id(const KernelInfo& kernel, Isa isa);
-// From a full id; nullptr if there is no such kernel or level.
-const KernelInfo* find_kernel(std::string_view full_id);
-Isa isa_of(std::string_view full_id);
+uint64_t in_place_inputs(const ComputeDesc& desc);
 
 // What a Program's text claims about a computation: types as the op table infers them, epilogue steps and operands that
-// fit, a kernel that exists and accepts. Everything else here, and the kernels' code, takes a desc that passed this, or
-// came from describe() and choose_kernel().
+// fit, a kernel of the catalogue that accepts. Everything else here, and the kernels' code, takes a desc that passed
+// this, or came from describe() and choose_kernel().
 Status verify(const ComputeDesc& desc);
 
 }  // namespace nlsplit::inline kernels

@@ -55,7 +55,7 @@ Result<ComputeDesc> read(std::string_view text) {
   ComputeDesc desc;
   std::string_view op = text.substr(0, open);
   if (const size_t space = op.find(' '); space != op.npos) {
-    desc.kernel = op.substr(0, space);
+    ASSIGN_OR_RETURN(desc.kernel, parse_kernel(op.substr(0, space)));
     op.remove_prefix(space + 1);
   }
   ASSIGN_OR_RETURN(desc.op, parse_op(op));

@@ -11,7 +11,9 @@ ComputeDesc movement_desc(const DeviceProgram& device, const Instr& instr) {
   const TensorType moved = type_of(device, instr.opcode == Opcode::unpack ? instr.reads[0] : instr.writes[0]);
   if (instr.opcode == Opcode::reduce) return sum_desc(instr.reads.size(), moved);
   ComputeDesc desc;
-  desc.kernel = name_of(instr.opcode);
+  desc.kernel = instr.opcode == Opcode::copy   ? KernelName::copy
+                : instr.opcode == Opcode::pack ? KernelName::pack
+                                               : KernelName::unpack;
   desc.op = Op::Identity;
   desc.inputs = {moved};
   desc.outputs = {moved};
@@ -20,7 +22,7 @@ ComputeDesc movement_desc(const DeviceProgram& device, const Instr& instr) {
 
 ComputeDesc sum_desc(size_t operands, const TensorType& type) {
   ComputeDesc desc;
-  desc.kernel = name_of(Opcode::reduce);
+  desc.kernel = KernelName::reduce;
   desc.op = Op::Sum;
   desc.inputs.assign(operands, type);
   desc.outputs = {type};

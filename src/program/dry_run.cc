@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/readiness.h"
 #include "program/verify.h"
 
 namespace nlsplit::inline program {
@@ -40,27 +41,24 @@ Error deadlock(const Program& program, const Dependencies& deps, const std::vect
 
 Result<std::vector<uint32_t>> dry_run(const Program& program, const Dependencies& deps) {
   const size_t count = deps.instances.size();
-  std::vector<uint32_t> missing(count), out_begin(count + 1, 0), out(deps.edges.size());
-  for (const Edge& edge : deps.edges) ++out_begin[edge.from + 1];
-  for (size_t i = 0; i < count; ++i) out_begin[i + 1] += out_begin[i];
-  std::vector<uint32_t> fill(out_begin.begin(), out_begin.end() - 1);
-  for (uint32_t i = 0; i < count; ++i) {
-    missing[i] = static_cast<uint32_t>(deps.into(i).size());
-    for (const Edge& edge : deps.into(i)) out[fill[edge.from]++] = i;
-  }
-
-  std::vector<uint32_t> ready, order;
+  std::vector<uint32_t> ready, order,
+      edge(deps.edge_begin.begin(), deps.edge_begin.end() - 1);  // [instance]: looked at
   std::vector<bool> done(count, false);
   order.reserve(count);
-  for (uint32_t i = 0; i < count; ++i) {
-    if (missing[i] == 0) ready.push_back(i);
-  }
+  Sleepers sleepers(count, count);
+  const auto look = [&](uint32_t i) {
+    for (; edge[i] < deps.edge_begin[i + 1]; ++edge[i]) {
+      const uint32_t from = deps.edges[edge[i]].from;
+      if (!done[from]) return sleepers.sleep(i, from);
+    }
+    ready.push_back(i);
+  };
+  const auto is_ready = [&](uint32_t i) { return edge[i] == deps.edge_begin[i + 1]; };
+  for (uint32_t i = 0; i < count; ++i) look(i);
   const auto finish = [&](uint32_t i) {
     done[i] = true;
     order.push_back(i);
-    for (uint32_t e = out_begin[i]; e < out_begin[i + 1]; ++e) {
-      if (--missing[out[e]] == 0) ready.push_back(out[e]);
-    }
+    sleepers.wake(i, look);
   };
   while (!ready.empty()) {
     const uint32_t i = ready.back();
@@ -68,7 +66,7 @@ Result<std::vector<uint32_t>> dry_run(const Program& program, const Dependencies
     const uint32_t partner = deps.match[i];
     if (partner == no_instance) {
       finish(i);
-    } else if (missing[partner] == 0 && !done[i]) {  // both ends are there: the message passes
+    } else if (is_ready(partner) && !done[i]) {  // both ends are there: the message passes
       const bool sends = instr_of(program, deps.instances[i]).opcode == Opcode::send;
       finish(sends ? i : partner);
       finish(sends ? partner : i);

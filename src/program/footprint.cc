@@ -138,9 +138,7 @@ class Footprints {
 
   Bytes workspace_of(const Instr& instr) const {
     if (!instr.workspace.buffer.valid()) return bytes(0);
-    const ComputeDesc& desc = program_.descs[static_cast<size_t>(instr.desc)];
-    const KernelInfo* kernel = has_no_kernel(desc) ? nullptr : find_kernel(desc.kernel);
-    return kernel == nullptr ? bytes(0) : nlsplit::workspace_of(*kernel, desc, device_.isa, device_.cores);
+    return nlsplit::workspace_of(program_.descs[static_cast<size_t>(instr.desc)], device_.cores);
   }
 
   const Program& program_;

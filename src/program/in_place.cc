@@ -1,14 +1,10 @@
 #include "program/in_place.h"
 
-#include "kernels/without_kernel.h"
-
 namespace nlsplit::inline program {
 
 uint64_t in_place_reads(const Program& program, const Instr& instr) {
   if (instr.opcode != Opcode::compute) return 0;
-  const ComputeDesc& desc = program.descs[static_cast<size_t>(instr.desc)];
-  const KernelInfo* kernel = has_no_kernel(desc) ? nullptr : find_kernel(desc.kernel);
-  return kernel == nullptr ? 0 : in_place_inputs(*kernel, desc);
+  return in_place_inputs(program.descs[static_cast<size_t>(instr.desc)]);
 }
 
 bool may_overwrite(const DeviceProgram& device, const Instr& instr, uint64_t allowed, BufferId held) {

@@ -51,8 +51,8 @@ struct Buffer {
   int64_t offset = 0;        // of bank 0 in the device's arena; bank b is at offset + b * stride()
   BufferId of;               // view: whose bytes (never itself a view)
   bool has_content = false;  // weight and state: initial bytes are `content`, packed for input `packed_input` of kernel
-  ContentId content;         // `packed_for` unless that is empty
-  std::string packed_for;
+  ContentId content;         // `packed_for` if that is chosen
+  KernelId packed_for;
   int packed_input = 0;
   std::optional<int64_t> max = {};  // of integers: its values are 0 … max; what scalars are read from (scalars.h)
 

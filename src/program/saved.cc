@@ -22,6 +22,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr const char* program_file = "program.nls";
+constexpr const char* session_file = "session.nls";
 constexpr const char* unsplit_file = "unsplit.nls";
 constexpr const char* index_file = "weights.idx";
 constexpr const char* weights_file = "weights.bin";
@@ -33,15 +34,18 @@ constexpr size_t content_alignment = 64;
 constexpr std::string_view index_header = "nlsplit-weights";
 constexpr int64_t index_version = 2;
 
-std::set<ContentId> contents_of(const SavedProgram& saved) {
-  std::set<ContentId> contents;
-  for (const Program* program : {&saved.program, &saved.unsplit}) {
-    for (const DeviceProgram& device : program->devices) {
-      for (const Buffer& buffer : device.buffers) {
-        if (buffer.has_content) contents.insert(buffer.content);
-      }
+void add_contents(const Program& program, std::set<ContentId>& contents) {
+  for (const DeviceProgram& device : program.devices) {
+    for (const Buffer& buffer : device.buffers) {
+      if (buffer.has_content) contents.insert(buffer.content);
     }
   }
+}
+
+std::set<ContentId> contents_of(const SavedProgram& saved) {
+  std::set<ContentId> contents;
+  add_contents(saved.program, contents);
+  add_contents(saved.unsplit, contents);
   return contents;
 }
 
@@ -130,16 +134,15 @@ Result<Promise> read_promise(const std::string& path) {
   }
 }
 
-// fill(folder) puts the weights there.
+// fill(folder) writes all that it holds.
 template <class Fill>
-Status save(const std::string& dir, const SavedProgram& saved, const Fill& fill) {
+Status save(const std::string& dir, const Fill& fill) {
   std::error_code failure;
-  if (fs::exists(dir, failure) && !fs::exists(dir + "/" + program_file, failure)) {
+  if (fs::exists(dir, failure) && !fs::exists(dir + "/" + program_file, failure) && !is_saved_session(dir)) {
     return invalid_input(fmt::format("{} exists and is not a saved program; it is left alone", dir));
   }
   ASSIGN_OR_RETURN(FolderWriter folder, FolderWriter::open(dir));
   RETURN_IF_ERROR(fill(folder.path()));
-  RETURN_IF_ERROR(write_programs(folder.path(), saved));
   return folder.commit();
 }
 
@@ -172,12 +175,37 @@ double rounding_tolerance(DType coarsest) {
 }
 
 Status save_program(const std::string& dir, const SavedProgram& saved, const WeightStore& weights) {
-  return save(dir, saved,
-              [&](const std::string& folder) { return write_weights(folder, contents_of(saved), weights); });
+  return save(dir, [&](const std::string& folder) -> Status {
+    RETURN_IF_ERROR(write_weights(folder, contents_of(saved), weights));
+    return write_programs(folder, saved);
+  });
 }
 
 Status save_program_like(const std::string& dir, const SavedProgram& saved, const std::string& like) {
-  return save(dir, saved, [&](const std::string& folder) { return link_weights(folder, contents_of(saved), like); });
+  return save(dir, [&](const std::string& folder) -> Status {
+    RETURN_IF_ERROR(link_weights(folder, contents_of(saved), like));
+    return write_programs(folder, saved);
+  });
+}
+
+Status save_session(const std::string& dir, const Session& session, const WeightStore& weights) {
+  std::set<ContentId> contents;
+  for (const Program& program : session.programs) add_contents(program, contents);
+  return save(dir, [&](const std::string& folder) -> Status {
+    RETURN_IF_ERROR(write_weights(folder, contents, weights));
+    return write_file(folder + "/" + session_file, to_string(session));
+  });
+}
+
+Result<Session> load_session(const std::string& dir) {
+  const std::string path = dir + "/" + session_file;
+  ASSIGN_OR_RETURN(const std::string text, read_file(path));
+  return parse_session(text, path);
+}
+
+bool is_saved_session(const std::string& dir) {
+  std::error_code failure;
+  return fs::exists(dir + "/" + session_file, failure);
 }
 
 std::string clocks_text(const Clocks& clocks) {

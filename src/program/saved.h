@@ -20,6 +20,7 @@
 #include "graph/weights.h"
 #include "program/online.h"
 #include "program/program.h"
+#include "program/session.h"
 
 namespace nlsplit::inline program {
 
@@ -62,6 +63,11 @@ Status save_program(const std::string& dir, const SavedProgram& saved, const Wei
 // if they lack a weight of this Program.
 Status save_program_like(const std::string& dir, const SavedProgram& saved, const std::string& like);
 Result<SavedProgram> load_program(const std::string& dir);
+
+// A session in the same way: session.nls instead of the Programs, its weights, and nothing else.
+Status save_session(const std::string& dir, const Session& session, const WeightStore& weights);
+Result<Session> load_session(const std::string& dir);
+bool is_saved_session(const std::string& dir);
 
 // JSON {"format": "nlsplit-clocks", "version": 1, "seconds": [[…], …]}. Errors: not that, or not of this Program.
 std::string clocks_text(const Clocks& clocks);

@@ -54,7 +54,7 @@ void print_compute(std::string& out, const Program& program, const DeviceProgram
     }
     print_attrs(out, step.attrs);
   }
-  fmt::format_to(Out(out), " kernel {}", desc.kernel);
+  fmt::format_to(Out(out), " kernel {}", to_string(desc.kernel));
   if (instr.workspace.buffer.valid()) {
     out += " workspace ";
     print_operand(out, device, instr.workspace);
@@ -111,7 +111,7 @@ void print_buffer(std::string& out, const DeviceProgram& device, const Buffer& b
   fmt::format_to(Out(out), " at {}", buffer.offset);
   if (buffer.has_content) fmt::format_to(Out(out), " content {}", hex16(buffer.content.value));
   if (!buffer.packed_for.empty())
-    fmt::format_to(Out(out), " packed_for {} input {}", buffer.packed_for, buffer.packed_input);
+    fmt::format_to(Out(out), " packed_for {} input {}", to_string(buffer.packed_for), buffer.packed_input);
   out += "\n";
 }
 

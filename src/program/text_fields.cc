@@ -28,6 +28,13 @@ Result<int64_t> read_keyed(TextReader& in, std::string_view key) {
   return read_integer(in, key, 0, std::numeric_limits<int64_t>::max());
 }
 
+Result<KernelId> read_kernel(TextReader& in) {
+  ASSIGN_OR_RETURN(const std::string_view word, in.word("a kernel"));
+  const auto kernel = parse_kernel(word);
+  if (!kernel) return in.error(kernel.error().message);
+  return *kernel;
+}
+
 Error unknown_name(const TextReader& in, std::string_view what, std::string_view name, const std::string& hint) {
   return in.error(
       fmt::format("unknown {} {}{}", what, name, hint.empty() ? "" : fmt::format("; did you mean {}?", hint)));

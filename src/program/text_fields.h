@@ -7,6 +7,7 @@
 
 #include "base/text_reader.h"
 #include "graph/graph.h"
+#include "kernels/kernel_id.h"
 
 namespace nlsplit::inline program {
 
@@ -20,6 +21,9 @@ Result<int64_t> read_keyed(TextReader& in, std::string_view key);
 
 // "f32[8,3]", "f32[8,16,7,7]c8"
 Result<TensorType> read_type(TextReader& in);
+
+// "conv_direct_v3"
+Result<KernelId> read_kernel(TextReader& in);
 
 // "unknown buffer a1; did you mean a2?"; no hint: without the question.
 Error unknown_name(const TextReader& in, std::string_view what, std::string_view name, const std::string& hint = {});

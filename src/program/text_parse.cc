@@ -187,8 +187,7 @@ class Parser {
         buffer.has_content = true;
       }
       if (in_.accept("packed_for")) {
-        ASSIGN_OR_RETURN(const std::string_view kernel, in_.word("a kernel"));
-        buffer.packed_for = std::string(kernel);
+        ASSIGN_OR_RETURN(buffer.packed_for, read_kernel(in_));
         RETURN_IF_ERROR(in_.expect("input"));
         ASSIGN_OR_RETURN(buffer.packed_input, read_small(in_, "input"));
       }

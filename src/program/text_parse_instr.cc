@@ -170,8 +170,7 @@ Status InstrParser::compute(Instr& instr, std::string_view word) {
     desc.epilogue.push_back(std::move(step));
   }
   RETURN_IF_ERROR(in_.expect("kernel"));
-  ASSIGN_OR_RETURN(const std::string_view kernel, in_.word("a kernel"));
-  desc.kernel = std::string(kernel);
+  ASSIGN_OR_RETURN(desc.kernel, read_kernel(in_));
   if (in_.accept("workspace")) {
     ASSIGN_OR_RETURN(instr.workspace, operand());
   }

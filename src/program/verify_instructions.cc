@@ -155,7 +155,7 @@ Status check_unpacked(const DeviceProgram& device, const Instr& instr) {
     if (!read.buffer.valid()) continue;
     const Buffer& buffer = device.buffer(device.root(read.buffer));
     if (!buffer.packed_for.empty())
-      return invalid_input(fmt::format("reads {}, which is packed for {}", buffer.name, buffer.packed_for));
+      return invalid_input(fmt::format("reads {}, which is packed for {}", buffer.name, to_string(buffer.packed_for)));
   }
   return ok_status();
 }
@@ -174,28 +174,27 @@ Status check_kept(const DeviceProgram& device, const Instr& instr) {
 Status InstructionChecker::check_kernel(const DeviceProgram& device, const Instr& instr,
                                         std::vector<bool>& read_packed) {
   const ComputeDesc& desc = program_.descs[static_cast<size_t>(instr.desc)];
-  const KernelInfo*& seen = known_[static_cast<size_t>(instr.desc)];
-  const KernelInfo* kernel = seen != nullptr ? seen : find_kernel(desc.kernel);
-  if (kernel == nullptr) return invalid_input(fmt::format("there is no kernel called {}", desc.kernel));
-  if (isa_of(desc.kernel) != device.isa) {
-    return invalid_input(fmt::format("kernel {} is not of the device's level {}", desc.kernel, name_of(device.isa)));
-  }
+  const auto kernel = [&] { return to_string(desc.kernel); };
+  if (!is_in_catalogue(desc.kernel.name))
+    return invalid_input(fmt::format("\"{}\" is no kernel of the catalogue", kernel()));
+  if (desc.kernel.isa != device.isa)
+    return invalid_input(fmt::format("kernel {} is not of the device's level {}", kernel(), name_of(device.isa)));
   if (instr.reads.size() != desc.inputs.size() || instr.writes.size() != desc.outputs.size()) {
     return invalid_input("the operands do not fit the computation's description");
   }
-  if (seen == nullptr) RETURN_IF_ERROR(verify(desc));  // before a kernel is asked anything about it
-  seen = kernel;
+  if (!known_[static_cast<size_t>(instr.desc)]) RETURN_IF_ERROR(verify(desc));  // before a kernel is asked about it
+  known_[static_cast<size_t>(instr.desc)] = true;
   for (size_t i = 0; i < instr.reads.size(); ++i) {
     const Operand& operand = instr.reads[i];
     if (!operand.buffer.valid()) return invalid_input(fmt::format("operand {} is left out", i));
     if (type_of(device, operand) != desc.inputs[i]) return invalid_input(fmt::format("operand {} has another type", i));
     const BufferId root = device.root(operand.buffer);
     const Buffer& buffer = device.buffer(root);
-    const Bytes packed = kernel->packed_bytes == nullptr ? bytes(0) : kernel->packed_bytes(desc, i, device.isa);
-    const std::string_view wanted = packed.value() > 0 ? desc.kernel : std::string_view();
+    const Bytes packed = packed_bytes_of(desc, i);
+    const KernelId wanted = packed.value() > 0 ? desc.kernel : KernelId();
     if (buffer.packed_for != wanted ||
         (!wanted.empty() && (buffer.packed_input != static_cast<int>(i) || buffer.bytes != packed))) {
-      return invalid_input(fmt::format("operand {} ({}) is not packed as {} wants it", i, buffer.name, desc.kernel));
+      return invalid_input(fmt::format("operand {} ({}) is not packed as {} wants it", i, buffer.name, kernel()));
     }
     if (!wanted.empty()) read_packed[root.index()] = true;
   }
@@ -208,11 +207,12 @@ Status InstructionChecker::check_kernel(const DeviceProgram& device, const Instr
     if (operand_bytes(device, instr.writes[i]).begin % arena_alignment != 0)
       return invalid_input(fmt::format("result {} begins at no multiple of {} B", i, arena_alignment));
   }
-  if (kernel->only_in_place && operand_bytes(device, instr.writes[0]) != operand_bytes(device, instr.reads[0]))
-    return invalid_input(
-        fmt::format("{} changes its first operand where it lies, and its result lies elsewhere", desc.kernel));
-  RETURN_IF_ERROR(check_results_apart(device, instr, in_place_inputs(*kernel, desc)));
-  return check_workspace(device, instr, workspace_of(*kernel, desc, device.isa, device.cores));
+  if (info_of(desc.kernel.name).only_in_place &&
+      operand_bytes(device, instr.writes[0]) != operand_bytes(device, instr.reads[0]))
+    return invalid_input(fmt::format("{} changes its first operand where it lies, and its result lies elsewhere",
+                                     kernel()));
+  RETURN_IF_ERROR(check_results_apart(device, instr, in_place_inputs(desc)));
+  return check_workspace(device, instr, workspace_of(desc, device.cores));
 }
 
 Status InstructionChecker::check_instr(const DeviceProgram& device, const Instr& instr,
@@ -248,7 +248,7 @@ Status InstructionChecker::check(size_t d) {
     const Buffer& buffer = device.buffers[b];
     if (!buffer.packed_for.empty() && !read_packed[b])
       return invalid_input(fmt::format("device {} buffer {}: packed for {}, which never reads it", device.name,
-                                       buffer.name, buffer.packed_for));
+                                       buffer.name, to_string(buffer.packed_for)));
   }
   return ok_status();
 }

@@ -14,7 +14,7 @@ namespace nlsplit::inline program {
 // share is judged once.
 class InstructionChecker {
  public:
-  explicit InstructionChecker(const Program& program) : program_(program), known_(program.descs.size(), nullptr) {}
+  explicit InstructionChecker(const Program& program) : program_(program), known_(program.descs.size(), false) {}
   Status check(size_t device);
 
  private:
@@ -23,7 +23,7 @@ class InstructionChecker {
   Status check_kernel(const DeviceProgram& device, const Instr& instr, std::vector<bool>& read_packed);
 
   const Program& program_;
-  std::vector<const KernelInfo*> known_;  // [desc]: the kernel of one that was judged
+  std::vector<bool> known_;  // [desc]: it was judged
 };
 
 class HappensBefore;

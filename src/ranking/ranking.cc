@@ -68,7 +68,7 @@ Result<Ranking> Ranker::run() {
 }
 
 Result<PreparedModel> prepare_model(const Scenario& scenario, const Graph& optimized, int micro_batches,
-                                    const KernelPreference& prefer) {
+                                    const KernelPreference& prefer, const std::set<std::string>& trained) {
   ASSIGN_OR_RETURN(Graph graph, with_batch(optimized, scenario.batch / micro_batches));
   if (auto batched = batched_values(graph); !batched && micro_batches > 1) {
     Error error = batched.error();
@@ -79,8 +79,12 @@ Result<PreparedModel> prepare_model(const Scenario& scenario, const Graph& optim
   prepared.micro_batches = micro_batches;
   std::optional<TrainingOptions> training = scenario.training;
   if (training) training->micro_batches = micro_batches;
+  std::vector<ValueId> states;
+  for (size_t v = 0; v < graph.values.size(); ++v) {
+    if (graph.values[v].kind == ValueKind::weight && trained.contains(graph.values[v].name)) states.emplace_back(v);
+  }
   auto kernels = choose_kernels(std::move(graph), levels_of(scenario.cluster),
-                                prefer ? prefer : fastest_measured(scenario.costs), training);
+                                prefer ? prefer : fastest_measured(scenario.costs), training, {}, std::move(states));
   if (!kernels) return kernels.error();
   prepared.kernels = std::move(*kernels);
   return prepared;

@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -223,9 +224,10 @@ struct PreparedModel {
   int micro_batches = 1;
   KernelGraph kernels;
 };
-// prefer: which kernels; none: what the scenario's profiles say is fastest.
+// prefer: which kernels; none: what the scenario's profiles say is fastest. trained: names of weights that another
+// Program of a session trains.
 Result<PreparedModel> prepare_model(const Scenario& scenario, const Graph& optimized, int micro_batches,
-                                    const KernelPreference& prefer = {});
+                                    const KernelPreference& prefer = {}, const std::set<std::string>& trained = {});
 
 // A plan of the scenario or of a file, resolved against the model: one Plan for each micro-batch count and schedule to
 // try.

@@ -53,8 +53,12 @@ Result<Model> load_model(const Scenario& scenario) {
 }
 
 void name_constants(const Model& model, Scenario& scenario) {
-  if (!scenario.training) return;
-  for (const ContentId content : model.weights.formulas()) scenario.training->constants.insert(content);
+  const auto name = [&](Workload& workload) {
+    if (!workload.training) return;
+    for (const ContentId content : model.weights.formulas()) workload.training->constants.insert(content);
+  };
+  name(scenario);
+  for (ScenarioProgram& program : scenario.programs) name(program.workload);
 }
 
 CostTable cost_table(const Scenario& scenario, const std::string& graph_name) {

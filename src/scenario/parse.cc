@@ -142,10 +142,11 @@ Status parse_training(const Source& source, const Fields& workload, Scenario& sc
   return ok_status();
 }
 
-Status parse_workload(const Source& source, const Yaml& node, Scenario& scenario) {
-  ASSIGN_OR_RETURN(const Fields workload, Fields::open(source, node, "workload",
-                                                       {"mode", "batch", "micro_batches", "optimizer", "learning_rate",
-                                                        "recompute", "loss", "all_reduce"}));
+std::vector<std::string_view> workload_keys() {
+  return {"mode", "batch", "micro_batches", "optimizer", "learning_rate", "recompute", "loss", "all_reduce"};
+}
+
+Status parse_workload(const Source& source, const Fields& workload, Scenario& scenario) {
   if (const Yaml* mode = workload.find("mode")) {
     static constexpr std::array<std::string_view, 2> modes = {"inference", "training"};
     ASSIGN_OR_RETURN(const size_t chosen, read_choice(source, *mode, "mode", modes));
@@ -165,6 +166,50 @@ Status parse_workload(const Source& source, const Yaml& node, Scenario& scenario
     for (const int count : {1, 2, 4, 8, 16}) {
       if (scenario.batch % count == 0) scenario.micro_batches.push_back(count);
     }
+  }
+  return ok_status();
+}
+
+// The Programs of a session. All but the first run in one way, so they have one count of micro-batches, 1 if they do
+// not say.
+Status parse_programs(const Source& source, const Yaml& node, Scenario& scenario) {
+  if (!node.is_map() || node.keys.empty())
+    return source.at(node, "programs must be a map, e.g. {train: {mode: training, batch: 32}, evaluate: {batch: 64}}");
+  std::vector<std::string_view> keys = workload_keys();
+  keys.push_back("schedule");
+  for (size_t i = 0; i < node.keys.size(); ++i) {
+    ASSIGN_OR_RETURN(std::string name, read_name(source, node.keys[i], "a program"));
+    ASSIGN_OR_RETURN(const Fields fields, Fields::open(source, node.items[i], "program " + name, keys));
+    Scenario one;
+    one.precision = scenario.precision;
+    one.schedules = scenario.schedules;
+    RETURN_IF_ERROR(parse_workload(source, fields, one));
+    std::string schedule;
+    if (const Yaml* given = fields.find("schedule")) {
+      ASSIGN_OR_RETURN(schedule, parse_schedule_name(source, *given));
+    }
+    if (i == 0) {
+      static_cast<Workload&>(scenario) = one;
+      scenario.schedules = schedule.empty() ? one.schedules : std::vector<std::string>{schedule};
+    } else {
+      const Yaml* counts = fields.find("micro_batches");
+      if (counts == nullptr) one.micro_batches = {1};
+      if (one.micro_batches.size() != 1)
+        return source.at(*counts, fmt::format("program {} needs one count: several are tried for the first program, "
+                                              "which plans are ranked for",
+                                              name));
+      if (one.training && !scenario.training)
+        return source.at(node.keys[i],
+                         fmt::format("program {} trains, so the first program must: where weights change, "
+                                     "plans are ranked with weights that change",
+                                     name));
+      if (one.training && one.training->optimizer != scenario.training->optimizer)
+        return source.at(node.keys[i],
+                         fmt::format("program {} has another optimizer than the first program: they share "
+                                     "what it keeps of each weight",
+                                     name));
+    }
+    scenario.programs.push_back({std::move(name), one, std::move(schedule)});
   }
   return ok_status();
 }
@@ -333,15 +378,23 @@ Result<Scenario> parse_scenario(std::string_view text, const std::string& file, 
   }
   ASSIGN_OR_RETURN(const Fields root,
                    Fields::open(source, tree, "the scenario",
-                                {"model", "workload", "topology", "devices", "switches", "links", "network", "source",
-                                 "sink", "search", "plans", "noise", "corrections"}));
+                                {"model", "workload", "programs", "topology", "devices", "switches", "links", "network",
+                                 "source", "sink", "search", "plans", "noise", "corrections"}));
   Scenario scenario;
   scenario.file = file;
   scenario.schedules = {"streaming"};
   ASSIGN_OR_RETURN(const Yaml* model, root.need("model"));
   RETURN_IF_ERROR(parse_model(source, *model, scenario));
-  ASSIGN_OR_RETURN(const Yaml* workload, root.need("workload"));
-  RETURN_IF_ERROR(parse_workload(source, *workload, scenario));
+  if (const Yaml* programs = root.find("programs")) {
+    if (const Yaml* workload = root.find("workload"))
+      return source.at(*workload,
+                       "'programs' has the workloads: the first program's is the one that plans are ranked for");
+    RETURN_IF_ERROR(parse_programs(source, *programs, scenario));
+  } else {
+    ASSIGN_OR_RETURN(const Yaml* node, root.need("workload"));
+    ASSIGN_OR_RETURN(const Fields workload, Fields::open(source, *node, "workload", workload_keys()));
+    RETURN_IF_ERROR(parse_workload(source, workload, scenario));
+  }
   RETURN_IF_ERROR(parse_cluster(source, root, options, scenario));
   if (const Yaml* search = root.find("search")) {
     RETURN_IF_ERROR(parse_search(source, *search, scenario));

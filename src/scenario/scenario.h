@@ -38,17 +38,30 @@ struct UserPlan {
   std::string line;
 };
 
-struct Scenario {
+// What a Program computes: inference of a batch or a step of training.
+struct Workload {
+  int64_t batch = 1;
+  std::vector<int> micro_batches;                 // to try; each divides the batch
+  std::optional<TrainingOptions> training;        // none: inference
+  std::optional<CollectiveAlgorithm> all_reduce;  // of gradients; none: the fastest
+};
+
+// One Program of a session (program/session.h): a workload of the scenario's model under the stages of its plan.
+struct ScenarioProgram {
+  std::string name;
+  Workload workload;
+  std::string schedule;  // empty: streaming; of training the plan's
+};
+
+// Its own workload is the one that plans are ranked for.
+struct Scenario : Workload {
   std::string file;
   std::string model;  // "zoo:NAME" or a path, already relative to the working directory
   std::map<std::string, Shape> input_shapes;
   std::map<std::string, int64_t> dims;  // extents an ONNX file names but leaves open
   uint64_t weights_seed = 1;
   std::optional<DType> precision;  // of what is float32 in the model (graph/passes/precision.h); none: as the model is
-  int64_t batch = 1;
-  std::vector<int> micro_batches;                 // to try; each divides the batch
-  std::optional<TrainingOptions> training;        // none: inference
-  std::optional<CollectiveAlgorithm> all_reduce;  // of gradients; none: the fastest
+  std::vector<ScenarioProgram> programs;  // of a session, the first with the scenario's workload; empty: of that alone
   Cluster cluster;
   std::vector<CostSourcePtr> costs;  // one a device
   bool corrected = false;            // costs and measured messages, by the file `corrections` names

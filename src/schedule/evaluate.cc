@@ -239,9 +239,7 @@ SlotPlayer::SlotPlayer(const ScheduleInput& input)
   }
   const size_t runs = at(stages_) * at(micro_batches_);
   finish_.resize((input.training() ? 2 : 1) * runs);
-  waiter_.resize(finish_.size());
   device_of_.resize(runs);
-  next_waiter_.resize(at(input.devices));
   next_.resize(at(input.devices));
   free_.resize(at(input.devices));
   spans_.resize(at(input.devices));
@@ -288,20 +286,19 @@ std::optional<ScheduledSlot> SlotPlayer::waits_for(const SlotTable& table, const
 
 bool SlotPlayer::play(const SlotTable& table, const std::vector<std::vector<double>>* slot_seconds) {
   std::ranges::fill(finish_, not_yet);
-  std::ranges::fill(waiter_, -1);
-  std::ranges::fill(next_waiter_, -1);
+  sleepers_.reset(finish_.size(), next_.size());
   std::ranges::fill(next_, 0);
   std::ranges::fill(free_, 0.0);
   makespan_ = 0;
   runnable_.clear();
   size_t left = 0;
   for (int d = input_.devices - 1; d >= 0; --d) {
-    runnable_.push_back(d);
+    runnable_.push_back(static_cast<uint32_t>(d));
     left += table.devices[at(d)].size();
     spans_[at(d)].resize(table.devices[at(d)].size());
   }
   while (!runnable_.empty()) {
-    const int d = runnable_.back();
+    const auto d = static_cast<int>(runnable_.back());
     runnable_.pop_back();
     const std::vector<ScheduledSlot>& order = table.devices[at(d)];
     for (; next_[at(d)] < order.size(); ++next_[at(d)], --left) {
@@ -310,8 +307,7 @@ bool SlotPlayer::play(const SlotTable& table, const std::vector<std::vector<doub
       if (const std::optional<ScheduledSlot> needed = waits_for(table, slot)) {
         const size_t wanted = key(needed->phase, needed->stage, needed->micro_batch);
         if (finish_[wanted] == not_yet) {
-          next_waiter_[at(d)] = waiter_[wanted];
-          waiter_[wanted] = d;
+          sleepers_.sleep(static_cast<uint32_t>(d), wanted);
           break;
         }
         const int from = device_of_[at(needed->stage) * at(micro_batches_) + at(needed->micro_batch)];
@@ -329,12 +325,7 @@ bool SlotPlayer::play(const SlotTable& table, const std::vector<std::vector<doub
           key(ends_input_gradient ? Phase::input_gradient : Phase::forward, slot.stage, slot.micro_batch);
       finish_[done] = finish;
       device_of_[at(slot.stage) * at(micro_batches_) + at(slot.micro_batch)] = d;
-      for (int waiting = waiter_[done]; waiting >= 0;) {
-        const int after = next_waiter_[at(waiting)];
-        runnable_.push_back(waiting);
-        waiting = after;
-      }
-      waiter_[done] = -1;
+      sleepers_.wake(done, [this](uint32_t device) { runnable_.push_back(device); });
     }
   }
   return left == 0;

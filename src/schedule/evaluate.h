@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/readiness.h"
 #include "schedule/schedules.h"
 
 namespace nlsplit::inline schedules {
@@ -87,11 +88,10 @@ class SlotPlayer {
   std::vector<std::vector<int>> replica_of_;  // [stage][device]: -1 if it does not host it
   std::vector<double> finish_;                // [key]: -1 not yet
   std::vector<int> device_of_;                // [stage · micro-batches + micro-batch]: where it was run
-  std::vector<int> waiter_;                   // [key]: a device that waits for it, then next_waiter_
-  std::vector<int> next_waiter_;
+  Sleepers sleepers_;                         // devices, each on a [key]
   std::vector<size_t> next_;
   std::vector<double> free_;
-  std::vector<int> runnable_;
+  std::vector<uint32_t> runnable_;
   std::vector<std::vector<SlotSpan>> spans_;
   double makespan_ = 0;
 };

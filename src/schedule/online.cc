@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <limits>
-#include <queue>
 
 #include "base/index.h"
 #include "base/random.h"
+#include "base/readiness.h"
 #include "schedule/assign.h"
 #include "schedule/evaluate.h"
 #include "schedule/placement.h"
@@ -243,7 +243,7 @@ class Loop {
   std::vector<Device> devices_;
   std::vector<std::vector<double>> load_;  // [stage][replica]
   std::vector<std::vector<int>> hosts_;    // [stage][micro-batch]
-  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  TimeQueue<Event> events_;
   uint64_t number_ = 0;
   double now_ = 0;
   int window_ = 0;

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <queue>
 #include <tuple>
-#include <vector>
+
+#include "base/readiness.h"
 
 namespace nlsplit::inline sim {
 
@@ -19,6 +19,6 @@ struct TimedStep {
   }
 };
 
-using EventQueue = std::priority_queue<TimedStep, std::vector<TimedStep>, std::greater<>>;
+using EventQueue = TimeQueue<TimedStep>;
 
 }  // namespace nlsplit::inline sim

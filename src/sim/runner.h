@@ -13,12 +13,14 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <span>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "base/readiness.h"
 #include "sim/event_queue.h"
 #include "sim/online.h"
 #include "sim/timed_graph.h"
@@ -40,18 +42,9 @@ class Runner {
       turns_.emplace(graph);
     }
     life_.resize(count);
-    out_begin_.assign(count + 1, 0);
-    for (const TimedEdge& edge : graph.edges) ++out_begin_[edge.from + 1];
-    for (size_t i = 0; i < count; ++i) out_begin_[i + 1] += out_begin_[i];
-    std::vector<uint32_t> at(out_begin_.begin(), out_begin_.end() - 1);
-    out_.resize(graph.edges.size());
-    for (uint32_t i = 0; i < count; ++i) {
-      for (uint32_t e = graph.edge_begin[i]; e < graph.edge_begin[i + 1]; ++e) {
-        const TimedEdge& edge = graph.edges[e];
-        out_[at[edge.from]++] = {i, edge.when, edge.what};
-        ++(edge.what == Gate::post ? life_[i].missing_post : life_[i].missing_start);
-      }
-    }
+    sleepers_.reset(4 * count, 2 * count);
+    edge_.resize(2 * count);
+    for (size_t i = 0; i < count; ++i) edge_[2 * i] = edge_[2 * i + 1] = graph.edge_begin[i];
     computing_.assign(graph.host_of_device.size(), {});
     stolen_.assign(graph.host_of_device.size(), 0);
     computed_.assign(graph.host_of_device.size(), 0);
@@ -66,8 +59,8 @@ class Runner {
 
   void begin() {
     for (uint32_t i = 0; i < life_.size(); ++i) {
-      if (graph_.activities[i].is_transfer && life_[i].missing_post == 0) open_.push_back({i, Gate::post});
-      if (life_[i].missing_start == 0) open_.push_back({i, Gate::start});
+      if (graph_.activities[i].is_transfer) look(gate_of(i, Gate::post));
+      look(gate_of(i, Gate::start));
     }
     settle(0);
     admit(0);
@@ -128,18 +121,9 @@ class Runner {
   }
 
   struct Life {
-    uint32_t missing_start = 0, missing_post = 0;
-    bool ready = false, posted = false, arrived = false;
+    std::array<bool, 4> happened{};  // [event]
+    bool arrived = false;
     bool delayed = false;  // by computing at its ends
-  };
-  struct Out {
-    uint32_t to;
-    Event when;
-    Gate what;
-  };
-  struct Open {
-    uint32_t activity;
-    Gate gate;
   };
   // The block under way on a device.
   struct Computing {
@@ -164,18 +148,16 @@ class Runner {
   // may be long.
   void settle(double now) {
     while (!open_.empty()) {
-      const Open next = open_.back();
+      const uint32_t gate = open_.back(), i = gate / 2;
       open_.pop_back();
-      if (next.gate == Gate::post) {
-        posted(next.activity, now);
-      } else if (graph_.activities[next.activity].is_transfer) {
-        ready(next.activity, now);
+      if (gate == gate_of(i, Gate::post)) {
+        posted(i, now);
+      } else if (graph_.activities[i].is_transfer) {
+        ready(i, now);
+      } else if (turns_ && turns_->begins_slot(i)) {
+        turns_->ready(i, now);
       } else {
-        const bool has_turns = turns_ && turns_->begins_slot(next.activity);
-        if (has_turns)
-          turns_->ready(next.activity, now);
-        else
-          start_block(next.activity, now);
+        start_block(i, now);
       }
     }
   }
@@ -189,13 +171,26 @@ class Runner {
       block_done(i, now);
   }
 
-  void fire(uint32_t i, Event event) {
-    for (uint32_t e = out_begin_[i]; e < out_begin_[i + 1]; ++e) {
-      const Out& out = out_[e];
-      if (out.when != event) continue;
-      Life& life = life_[out.to];
-      if (--(out.what == Gate::post ? life.missing_post : life.missing_start) == 0) open_.push_back({out.to, out.what});
+  static uint32_t gate_of(uint32_t i, Gate gate) { return 2 * i + static_cast<uint32_t>(gate); }
+  bool has(uint32_t i, Event event) const { return life_[i].happened[static_cast<size_t>(event)]; }
+
+  // Opens a gate, or lets it sleep on the first event it needs that has not happened.
+  void look(uint32_t gate) {
+    const uint32_t i = gate / 2;
+    for (uint32_t& e = edge_[gate]; e < graph_.edge_begin[i + 1]; ++e) {
+      const TimedEdge& edge = graph_.edges[e];
+      if (gate_of(i, edge.what) != gate || has(edge.from, edge.when)) continue;
+      return sleepers_.sleep(gate, 4 * size_t{edge.from} + static_cast<size_t>(edge.when));
     }
+    open_.push_back(gate);
+  }
+
+  // What an event opens is acted upon from the last activity to the first, whoever slept first.
+  void fire(uint32_t i, Event event) {
+    life_[i].happened[static_cast<size_t>(event)] = true;
+    const size_t before = open_.size();
+    sleepers_.wake(4 * size_t{i} + static_cast<size_t>(event), [this](uint32_t gate) { look(gate); });
+    if (open_.size() > before + 1) std::ranges::sort(open_.begin() + static_cast<std::ptrdiff_t>(before), open_.end());
   }
 
   void finish(uint32_t i, double now) {
@@ -276,24 +271,21 @@ class Runner {
   }
 
   void posted(uint32_t i, double now) {
-    Life& life = life_[i];
-    life.posted = true;
     timing_.posted[i] = now;
     fire(i, Event::posted);
-    if (life.arrived) {
+    if (life_[i].arrived) {
       finish(i, now);
-    } else if (life.ready && !graph_.activities[i].eager) {
+    } else if (has(i, Event::ready) && !graph_.activities[i].eager) {
       shake_hands(i, now);
     }
   }
 
   void ready(uint32_t i, double now) {
-    life_[i].ready = true;
     timing_.start[i] = now;
     fire(i, Event::ready);
     if (graph_.activities[i].eager) {
       ask_for_lane(i, now);
-    } else if (life_[i].posted) {
+    } else if (has(i, Event::posted)) {
       shake_hands(i, now);
     }
   }
@@ -424,7 +416,7 @@ class Runner {
 
   void arrived(uint32_t i, double now) {
     life_[i].arrived = true;
-    if (life_[i].posted) finish(i, now);
+    if (has(i, Event::posted)) finish(i, now);
   }
 
   const TimedGraph& graph_;
@@ -432,9 +424,9 @@ class Runner {
   Clock& clock_;
   size_t left_;
   std::vector<Life> life_;
-  std::vector<uint32_t> out_begin_;  // out_[out_begin_[i] … out_begin_[i+1]): who waits for activity i
-  std::vector<Out> out_;
-  std::vector<Open> open_;             // gates that opened and are not yet acted upon
+  Sleepers sleepers_;                  // gates, each on an event: 4 for each activity
+  std::vector<uint32_t> edge_;         // [gate]: the edge that it looks at
+  std::vector<uint32_t> open_;         // gates that opened and are not yet acted upon
   std::vector<Computing> computing_;   // by device
   std::vector<double> stolen_;         // by device: seconds that messages took from it so far
   std::vector<double> computed_;       // by device: seconds it computed until its last block's end

@@ -10,12 +10,11 @@
 #include <exception>
 #include <string>
 
+#include "base/interrupts.h"
 #include "base/memory_faults.h"
 #include "base/result.h"
 
 namespace nlsplit::inline tools {
-
-inline constexpr int exit_interrupted = 130;
 
 // Prints "error: …" and answers the exit code.
 inline int report(const Error& error) {

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <set>
 
 #include "exec/run_threads.h"
 #include "graph/passes/precision.h"
+#include "tools/nlbench_steps.h"
 
 namespace nlsplit::inline tools {
 namespace {
@@ -28,21 +30,30 @@ DType coarsest_type(const Program& program) {
   return type;
 }
 
-}  // namespace
-
-Result<Comparison> check_against_unsplit(const LoadedJob& job, const RunResult& result, double tolerance,
-                                         const RunOptions& options) {
+Result<std::vector<OutputTensor>> run_unsplit(const LoadedJob& job, int steps, const RunOptions& options) {
   RunOptions once;
   once.warmup = 0;
   once.states = true;
-  once.repeats = options.continues ? options.repeats : 1;
-  once.continues = options.continues;
+  once.repeats = 1;
   once.watchdog_s = options.watchdog_s;
   once.cancelled = options.cancelled;
   once.gpu = options.gpu;
-  ASSIGN_OR_RETURN(const RunResult unsplit,
-                   run_threads(job.saved.unsplit, {job.contents(), job.inputs, {}, {}, {}, job.checksums()}, once));
+  const Job own{job.contents(), job.inputs, {}, {}, {}, job.checksums()};
+  if (steps > 0) {
+    const std::array choices = {Choice{0, steps}};
+    ASSIGN_OR_RETURN(SessionResult result, run_session_threads(session_of_steps(job.saved.unsplit), job_of_steps(own),
+                                                               choose_from(choices), once));
+    return std::move(result.outputs);
+  }
+  ASSIGN_OR_RETURN(RunResult result, run_threads(job.saved.unsplit, own, once));
+  return std::move(result.outputs);
+}
 
+}  // namespace
+
+Result<Comparison> check_against_unsplit(const LoadedJob& job, const std::vector<OutputTensor>& outputs, int steps,
+                                         double tolerance, const RunOptions& options) {
+  ASSIGN_OR_RETURN(const std::vector<OutputTensor> unsplit, run_unsplit(job, steps, options));
   Comparison comparison;
   std::set<Isa> levels = levels_of(job.saved.program);
   levels.merge(levels_of(job.saved.unsplit));
@@ -57,10 +68,10 @@ Result<Comparison> check_against_unsplit(const LoadedJob& job, const RunResult& 
       comparison.why = "the devices' instruction levels differ";
     }
   }
-  for (const OutputTensor& want : unsplit.outputs) {
-    const auto got = std::find_if(result.outputs.begin(), result.outputs.end(),
+  for (const OutputTensor& want : unsplit) {
+    const auto got = std::find_if(outputs.begin(), outputs.end(),
                                   [&](const OutputTensor& output) { return output.tensor.name == want.tensor.name; });
-    if (got == result.outputs.end()) return failed(fmt::format("--check: the plan has no output {}", want.tensor.name));
+    if (got == outputs.end()) return failed(fmt::format("--check: the plan has no output {}", want.tensor.name));
     if (got->tensor.type != want.tensor.type) {
       return failed(fmt::format("--check: output {} is {}, but {} unsplit", want.tensor.name,
                                 to_string(got->tensor.type), to_string(want.tensor.type)));

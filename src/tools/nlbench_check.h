@@ -10,12 +10,13 @@
 
 namespace nlsplit::inline tools {
 
-// Runs the unsplit Program here, in this process. `tolerance` < 0: what the saved Program promises; where devices
+// Runs the unsplit Program here, in this process: once, or so many `steps` of training. `outputs`: of the plan's run.
+// `tolerance` < 0: what the saved Program promises; where devices
 // differ in their instruction level (whose roundings differ) mixed_levels_tolerance, or rounding_tolerance of halves,
 // if that is more. Errors: the unsplit run failed; an output is missing or has another type.
 inline constexpr double mixed_levels_tolerance =
     1e-3;  // the bound that imported networks are held to against other programs
-Result<Comparison> check_against_unsplit(const LoadedJob& job, const RunResult& result, double tolerance,
-                                         const RunOptions& options);
+Result<Comparison> check_against_unsplit(const LoadedJob& job, const std::vector<OutputTensor>& outputs, int steps,
+                                         double tolerance, const RunOptions& options);
 
 }  // namespace nlsplit::inline tools

@@ -1,5 +1,6 @@
 #include "tools/nlbench_commands.h"
 
+#include "base/interrupts.h"
 #include "tools/exit.h"
 #include "tools/terminal.h"
 

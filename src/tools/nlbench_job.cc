@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "base/npy.h"
-#include "exec/arena.h"
+#include "exec/backends/arena.h"
 #include "program/scalars.h"
 
 namespace nlsplit::inline tools {
@@ -29,8 +29,6 @@ bool is_saved(const std::string& what) {
   std::error_code failure;
   return fs::is_directory(what, failure);
 }
-
-bool is_scenario(const std::string& what) { return what.ends_with(".yaml") || what.ends_with(".yml"); }
 
 Result<std::string> lower_to(const TemporaryFolder& folder, const JobArguments& arguments) {
   const std::string saved = folder.path() + "/program";
@@ -94,7 +92,7 @@ std::string_view npy_type(DType type) {
 }
 
 // Or the integers themselves: "4,2".
-Status take_file(NamedTensor& input, const std::string& path) {
+Status take_file(NamedTensor& input, const std::string& path, Entries entries) {
   if (is_whole(input.type.dtype)) {
     ASSIGN_OR_RETURN(const auto listed, listed_integers(input.type.dtype, element_count(input.type.shape), path));
     if (listed) {
@@ -103,6 +101,8 @@ Status take_file(NamedTensor& input, const std::string& path) {
     }
   }
   ASSIGN_OR_RETURN(NpyRaw array, read_npy_raw(path));
+  if (entries == Entries::of_executions && array.shape.size() == input.type.shape.size() + 1 && array.shape[0] > 0)
+    input.type.shape.insert(input.type.shape.begin(), array.shape[0]);
   if (array.shape != input.type.shape) {
     return invalid_input(fmt::format("{} is {}, but input {} is {}", path,
                                      to_string(TensorType{DType::f32, array.shape}), input.name,
@@ -122,6 +122,8 @@ Status take_file(NamedTensor& input, const std::string& path) {
 }
 
 }  // namespace
+
+bool is_scenario(const std::string& what) { return what.ends_with(".yaml") || what.ends_with(".yml"); }
 
 Result<LoadedJob> load_job(const JobArguments& arguments, std::optional<TemporaryFolder>& folder) {
   std::string dir = arguments.what;
@@ -144,7 +146,7 @@ Result<LoadedJob> load_job(const JobArguments& arguments, std::optional<Temporar
 }
 
 Result<std::vector<NamedTensor>> make_inputs(const Program& program, const std::vector<std::string>& files,
-                                             uint64_t seed) {
+                                             uint64_t seed, Entries entries) {
   ASSIGN_OR_RETURN(std::vector<NamedTensor> inputs, wanted_inputs(program));
   for (const NamedTensor& input : inputs) {
     if (size_of(input.type) > machine_memory())
@@ -169,7 +171,7 @@ Result<std::vector<NamedTensor>> make_inputs(const Program& program, const std::
       return invalid_input(fmt::format("--input {}: there is no such input; the program has {}", argument,
                                        names.empty() ? "none" : names));
     }
-    RETURN_IF_ERROR(take_file(*input, file.path));
+    RETURN_IF_ERROR(take_file(*input, file.path, entries));
   }
   fill_inputs(program, seed, inputs);
   return inputs;

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "exec/run.h"
+#include "measure/child.h"
 #include "program/saved.h"
-#include "tools/nlbench_child.h"
 
 namespace nlsplit::inline tools {
 
@@ -39,9 +39,14 @@ struct LoadedJob {
 // `folder` holds what nlsim wrote while this runs; afterwards nobody needs it.
 Result<LoadedJob> load_job(const JobArguments& arguments, std::optional<TemporaryFolder>& folder);
 
+bool is_scenario(const std::string& what);
+
+// Whether a file may have an axis more in front than its input: exec/session_inputs.h.
+enum class Entries : uint8_t { one, of_executions };
+
 // The inputs of a Program: from files, and seeded values for the others (fill_inputs).
 Result<std::vector<NamedTensor>> make_inputs(const Program& program, const std::vector<std::string>& files,
-                                             uint64_t seed);
+                                             uint64_t seed, Entries entries = Entries::one);
 
 // Before minutes are spent: is there a folder for each of these files? Those that are empty are not asked for.
 Status check_folders(const std::vector<std::string>& paths);

@@ -7,14 +7,16 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/interrupts.h"
 #include "base/output_lock.h"
 #include "base/units.h"
 #include "cost/network_profile.h"
+#include "measure/launch.h"
+#include "measure/network.h"
 #include "report/table.h"
 #include "tools/exit.h"
+#include "tools/launch_options.h"
 #include "tools/nlbench_commands.h"
-#include "tools/nlbench_games.h"
-#include "tools/nlbench_launch.h"
 #include "tools/nlbench_machine.h"
 #include "tools/terminal.h"
 #include "validate/ways.h"

@@ -9,12 +9,14 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "base/interrupts.h"
 #include "base/units.h"
 #include "graph/weights.h"
+#include "measure/network.h"
 #include "report/table.h"
 #include "tools/exit.h"
+#include "tools/launch_options.h"
 #include "tools/nlbench_commands.h"
-#include "tools/nlbench_games.h"
 #include "tools/nlbench_machine.h"
 #include "tools/terminal.h"
 

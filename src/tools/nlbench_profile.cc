@@ -20,17 +20,18 @@
 #include <set>
 #include <thread>
 
+#include "base/interrupts.h"
 #include "base/output_lock.h"
 #include "base/units.h"
 #include "exec/cuda/copies.h"
-#include "exec/kernels/kernel_library.h"
 #include "exec/run_threads.h"
+#include "kernels/module/kernel_library.h"
+#include "measure/child.h"
+#include "measure/profile_samples.h"
 #include "tools/exit.h"
-#include "tools/nlbench_child.h"
 #include "tools/nlbench_commands.h"
 #include "tools/nlbench_job.h"
 #include "tools/nlbench_machine.h"
-#include "tools/nlbench_profile_samples.h"
 #include "tools/terminal.h"
 
 namespace nlsplit::inline tools {

@@ -47,26 +47,12 @@ Figures figures_of(const RunReport& report) {
   return f;
 }
 
-// "2.31"; where steps followed each other "2.31 in the first step, 1.02 in step 20".
-std::string loss_text(const std::vector<double>& losses) {
-  const auto same = [&](double loss) { return loss == losses[0]; };
-  if (std::ranges::all_of(losses, same)) return fmt::format("{:.6g}", losses[0]);
-  return fmt::format("{:.6g} in the first step, {:.6g} in step {}", losses[0], losses.back(), losses.size());
-}
-
 std::string rate(double per_second) {
   return fmt::format("{:.{}f}", per_second, per_second >= 100 ? 0 : per_second >= 10 ? 1 : 2);
 }
 
 std::string time_and_share(double part, double whole) {
   return fmt::format("{} {:3.0f} %", to_string(seconds(part)), whole > 0 ? part / whole * 100 : 0);
-}
-
-std::string headline(const Program& program, const std::string& transport) {
-  const size_t devices = program.devices.size();
-  return fmt::format("{} · batch {} in {} micro-batch{} · {} device{} ({})\n\n", program.name, program.batch,
-                     program.micro_batches, program.micro_batches == 1 ? "" : "es", devices, devices == 1 ? "" : "s",
-                     transport);
 }
 
 std::string throughput_line(double throughput, const Makespans& makespans, size_t repeats) {
@@ -100,6 +86,29 @@ std::string error_text(double measured, double predicted) {
 }
 
 }  // namespace
+
+std::string headline(const Program& program, const std::string& transport) {
+  const size_t devices = program.devices.size();
+  return fmt::format("{} · batch {} in {} micro-batch{} · {} device{} ({})\n\n", program.name, program.batch,
+                     program.micro_batches, program.micro_batches == 1 ? "" : "es", devices, devices == 1 ? "" : "s",
+                     transport);
+}
+
+json check_json(const Comparison& check) {
+  json outputs = json::array();
+  for (const OutputComparison& output : check.outputs) {
+    outputs.push_back({{"name", output.name},
+                       {"equal", output.equal(check.tolerance)},
+                       {"values", output.values},
+                       {"different", output.different},
+                       {"not_finite", output.not_finite},
+                       {"largest_difference", output.largest_difference},
+                       {"largest_value", output.largest_value}});
+  }
+  json result = {{"equal", check.equal()}, {"tolerance", check.tolerance}, {"outputs", std::move(outputs)}};
+  if (!check.why.empty()) result["tolerance_because"] = check.why;
+  return result;
+}
 
 std::string report_text(const IncompleteRun& run) {
   const Makespans m = makespans_of(run.makespans_s);
@@ -135,7 +144,7 @@ std::string report_text(const RunReport& report) {
   text += fmt::format("latency     {} of a micro-batch, longest {}\n", to_string(seconds(f.latency.mean)),
                       to_string(seconds(f.latency.max)));
   if (const std::vector<double>& losses = report.result->losses; !losses.empty())
-    text += fmt::format("loss        {}\n", loss_text(losses));
+    text += fmt::format("loss        {:.6g}\n", losses[0]);  // every repeat is the same step
   const bool predicted = report.saved->has_prediction;
   const Prediction& p = report.saved->prediction;
   if (predicted && p.makespan_s > 0) {
@@ -223,21 +232,7 @@ std::string report_json(const RunReport& report) {
         {"makespan_s", p.makespan_s}, {"latency_mean_s", p.latency_mean_s}, {"device_compute_s", p.device_compute_s}};
     if (p.makespan_s > 0) file["predicted"]["makespan_error"] = f.makespan / p.makespan_s - 1;
   }
-  if (report.check) {
-    const Comparison& c = *report.check;
-    json outputs = json::array();
-    for (const OutputComparison& output : c.outputs) {
-      outputs.push_back({{"name", output.name},
-                         {"equal", output.equal(c.tolerance)},
-                         {"values", output.values},
-                         {"different", output.different},
-                         {"not_finite", output.not_finite},
-                         {"largest_difference", output.largest_difference},
-                         {"largest_value", output.largest_value}});
-    }
-    file["check"] = {{"equal", c.equal()}, {"tolerance", c.tolerance}, {"outputs", std::move(outputs)}};
-    if (!c.why.empty()) file["check"]["tolerance_because"] = c.why;
-  }
+  if (report.check) file["check"] = check_json(*report.check);
   return file.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }
 

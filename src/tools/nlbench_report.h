@@ -1,6 +1,7 @@
 // What `nlbench run` found, for people and as JSON.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,6 +28,10 @@ struct IncompleteRun {
 };
 std::string report_text(const IncompleteRun& run);
 std::string report_json(const IncompleteRun& run);
+
+// "resnet50 [all@A] · batch 8 in 4 micro-batches · 1 device (threads)"
+std::string headline(const Program& program, const std::string& transport);
+nlohmann::json check_json(const Comparison& check);
 
 std::string report_text(const RunReport& report);
 // {"format": "nlsplit-run", "version": 1, "program", "fingerprint", "throughput_per_s", "makespans_s", "devices", …}

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
@@ -10,18 +11,22 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <variant>
 
 #include "base/file.h"
+#include "base/interrupts.h"
 #include "base/units.h"
 #include "exec/collectives.h"
 #include "exec/run_threads.h"
+#include "measure/launch.h"
 #include "program/text.h"
 #include "report/chrome_trace.h"
 #include "schedule/pipeline_csv.h"
 #include "tools/exit.h"
+#include "tools/launch_options.h"
 #include "tools/nlbench_commands.h"
-#include "tools/nlbench_launch.h"
 #include "tools/nlbench_report.h"
+#include "tools/nlbench_steps.h"
 #include "tools/terminal.h"
 
 namespace nlsplit::inline tools {
@@ -132,11 +137,6 @@ Result<RunOptions> options_of(const RunArguments& arguments) {
   RunOptions options;
   options.repeats = arguments.repeats;
   options.warmup = arguments.warmup;
-  if (arguments.steps > 0) {
-    options.continues = true;
-    options.repeats = arguments.steps;
-    options.warmup = 0;
-  }
   options.watchdog_s = arguments.watchdog_s;
   options.deadlines = arguments.deadlines;
   options.cancelled = interrupted;
@@ -166,32 +166,54 @@ Status check_places(const RunArguments& arguments) {
   return check_folders({arguments.output, arguments.json, arguments.trace, arguments.decisions});
 }
 
+// Of repeats, or of steps.
+using Outcome = std::variant<RunResult, SessionResult>;
+
+struct Texts {
+  std::string report, json;
+};
+Texts texts_of(const RunArguments& arguments, const LoadedJob& job, const Outcome& outcome,
+               const std::optional<Comparison>& check) {
+  const std::string transport(arguments.transport->name);
+  if (const auto* steps = std::get_if<SessionResult>(&outcome)) {
+    const StepsReport report{&job.saved, steps, transport, check};
+    return {report_text(report), report_json(report)};
+  }
+  const RunReport report{&job.saved, &std::get<RunResult>(outcome), transport, check};
+  return {report_text(report), report_json(report)};
+}
+
 // Rank 0, after the run: checks, writes, prints. Error also if --check found a difference. `on_overdue`: ends the run,
 // because the system does not come back from writing. The check has the deadlines of a run of its own.
-Status conclude(const RunArguments& arguments, const LoadedJob& job, const RunResult& result, const RunOptions& options,
+Status conclude(const RunArguments& arguments, const LoadedJob& job, const Outcome& outcome, const RunOptions& options,
                 Finished& finished, const std::function<void(const Error&)>& on_overdue) {
   clear_progress();
-  RunReport report{&job.saved, &result, std::string(arguments.transport->name), std::nullopt};
+  const auto& outputs = std::visit(
+      [](const auto& result) -> const auto& { return result.outputs; }, outcome);
+  std::optional<Comparison> check;
   if (arguments.check) {
-    ASSIGN_OR_RETURN(report.check, check_against_unsplit(job, result, arguments.tolerance, options));
+    ASSIGN_OR_RETURN(check, check_against_unsplit(job, outputs, arguments.steps, arguments.tolerance, options));
   }
   const std::lock_guard lock(finished.mutex);
   Liveness writing;
   writing.begin("the results");
   const Liveness::Work work(writing);
   const WorkWatch watch(writing, {arguments.deadlines, on_overdue});
-  if (!arguments.output.empty()) RETURN_IF_ERROR(write_outputs(arguments.output, result.outputs));
-  if (!arguments.json.empty()) RETURN_IF_ERROR(write_file(arguments.json, report_json(report)));
-  if (!arguments.trace.empty())
-    RETURN_IF_ERROR(write_file(arguments.trace, chrome_trace(job.saved.program, result.trace)));
-  if (!arguments.decisions.empty()) {
-    const SlotTable table = table_of_slots(job.saved.program, result.decided);
-    RETURN_IF_ERROR(write_file(arguments.decisions, to_text(csv_of(table))));
+  if (!arguments.output.empty()) RETURN_IF_ERROR(write_outputs(arguments.output, outputs));
+  const Texts texts = texts_of(arguments, job, outcome, check);
+  if (!arguments.json.empty()) RETURN_IF_ERROR(write_file(arguments.json, texts.json));
+  if (const auto* result = std::get_if<RunResult>(&outcome)) {
+    if (!arguments.trace.empty())
+      RETURN_IF_ERROR(write_file(arguments.trace, chrome_trace(job.saved.program, result->trace)));
+    if (!arguments.decisions.empty()) {
+      const SlotTable table = table_of_slots(job.saved.program, result->decided);
+      RETURN_IF_ERROR(write_file(arguments.decisions, to_text(csv_of(table))));
+    }
   }
-  std::fputs(report_text(report).c_str(), stdout);
+  std::fputs(texts.report.c_str(), stdout);
   std::fflush(stdout);
   finished.reported = true;
-  if (report.check && !report.check->equal()) return failed("the plan's results are not those of the unsplit network");
+  if (check && !check->equal()) return failed("the plan's results are not those of the unsplit network");
   return ok_status();
 }
 
@@ -204,6 +226,8 @@ Result<LoadedJob> begin(const RunArguments& arguments, std::optional<TemporaryFo
   ASSIGN_OR_RETURN(LoadedJob loaded, load_job(job, folder));
   if (arguments.steps > 0 && !is_training(loaded.saved.program))
     return invalid_input("--steps is for training (workload: {mode: training}), and this is inference");
+  if (arguments.steps > 0 && loaded.saved.online)
+    return unsupported("--steps: an online policy decides within one step, and steps follow each other as they are");
   return loaded;
 }
 
@@ -236,6 +260,31 @@ void keep_in(Finished& finished, const Program& program, RunOptions& options) {
   };
 }
 
+Result<Outcome> execute_in_threads(const RunArguments& arguments, const LoadedJob& job, const RunOptions& options) {
+  if (arguments.steps > 0) {
+    const std::array choices = {Choice{0, arguments.steps}};
+    ASSIGN_OR_RETURN(SessionResult result,
+                     run_session_threads(session_of_steps(job.saved.program), job_of_steps(job_of(job)),
+                                         choose_from(choices), options, arguments.transport->make_world));
+    return Outcome(std::move(result));
+  }
+  ASSIGN_OR_RETURN(RunResult result,
+                   run_threads(job.saved.program, job_of(job), options, arguments.transport->make_world));
+  return Outcome(std::move(result));
+}
+
+Result<Outcome> execute_here(const RunArguments& arguments, const Program& program, const Job& job,
+                             Transport& transport, const RunOptions& options) {
+  if (arguments.steps > 0) {
+    const std::array choices = {Choice{0, arguments.steps}};
+    ASSIGN_OR_RETURN(SessionResult result, run_session(session_of_steps(program), job_of_steps(job),
+                                                       choose_from(choices), transport, options));
+    return Outcome(std::move(result));
+  }
+  ASSIGN_OR_RETURN(RunResult result, run(program, job, transport, options));
+  return Outcome(std::move(result));
+}
+
 Status run_in_threads(const RunArguments& arguments, RunOptions options, FlightRecords& records) {
   std::optional<TemporaryFolder> folder;
   Finished finished;
@@ -254,7 +303,7 @@ Status run_in_threads(const RunArguments& arguments, RunOptions options, FlightR
   options.on_stuck = on_stuck;
   ASSIGN_OR_RETURN(const LoadedJob job, begin(arguments, folder));
   keep_in(finished, job.saved.program, options);
-  const auto result = run_threads(job.saved.program, job_of(job), options, arguments.transport->make_world);
+  const Result<Outcome> result = execute_in_threads(arguments, job, options);
   if (!result) {
     save_finished(arguments, finished, result.error().message);
     Error why = result.error();
@@ -300,7 +349,7 @@ Status run_over_ranks(const RunArguments& arguments, RunOptions options, Transpo
     here.emplace(std::move(*weights));
     job.contents = [&here](ContentId id) { return here->bytes(id); };
   }
-  ASSIGN_OR_RETURN(const RunResult result, run(program, job, transport, options));
+  ASSIGN_OR_RETURN(const Outcome result, execute_here(arguments, program, job, transport, options));
   patient.what = "the end of the run";
   liveness.begin(patient.what);
   if (transport.rank() == 0) {
@@ -454,8 +503,9 @@ void add_run_command(CLI::App& app, int& code) {
       command
           ->add_option("--steps", a->steps,
                        "Of a training scenario: so many steps on the same batch, each with the weights that the one "
-                       "before left, and the loss\n"
-                       "of the first and the last (default: every repeat is the first step)")
+                       "before left, one after\n"
+                       "the other without a barrier; the loss of the first and the last, --json has all (default: "
+                       "every repeat is the first step)")
           ->type_name("COUNT")
           ->check(CLI::PositiveNumber);
   command->add_option("--repeats", a->repeats, "Measured executions, at least (default 5)")
@@ -467,12 +517,15 @@ void add_run_command(CLI::App& app, int& code) {
   command->add_option("--duration", a->duration, "Go on measuring for at least so long, such as 5s or 500ms")
       ->excludes(steps);
   command->add_option("--json", a->json, "Write all figures to FILE");
-  command->add_option("--trace", a->trace, "Write the median execution to FILE, for https://ui.perfetto.dev");
-  command->add_option(
-      "--decisions", a->decisions,
-      "Write which slots every device ran in which order in the median execution, as PyTorch's pipeline CSV: an "
-      "online plan\n"
-      "can `replay` it (docs/schedules.md)");
+  command->add_option("--trace", a->trace, "Write the median execution to FILE, for https://ui.perfetto.dev")
+      ->excludes(steps);
+  command
+      ->add_option(
+          "--decisions", a->decisions,
+          "Write which slots every device ran in which order in the median execution, as PyTorch's pipeline CSV: an "
+          "online plan\n"
+          "can `replay` it (docs/schedules.md)")
+      ->excludes(steps);
   add_transport_option(*command, a->transport);
   command
       ->add_option("--polling", a->polling,

@@ -6,23 +6,26 @@
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <optional>
 
 #include "base/file.h"
+#include "base/interrupts.h"
 #include "exec/collectives.h"
 #include "exec/run_threads.h"
+#include "measure/launch.h"
 #include "report/table.h"
 #include "tools/exit.h"
+#include "tools/launch_options.h"
 #include "tools/nlbench_commands.h"
 #include "tools/nlbench_job.h"
-#include "tools/nlbench_launch.h"
-#include "tools/terminal.h"
 
 namespace nlsplit::inline tools {
 namespace {
 
 struct SessionArguments {
-  std::string session, sequence, weights, output, json;
+  std::string what, sequence, weights, output, json;
+  JobArguments plan;  // of a scenario
   const TransportKind* transport = &all_transports().front();
   std::vector<std::string> inputs;
   uint64_t seed = 1;
@@ -42,25 +45,86 @@ struct LoadedSession {
       if (!weights) return invalid_input("the session has weights: name their folder with --weights");
       return weights->bytes(id);
     };
+    if (weights) job.checksums = [this](ContentId id) { return weights->checksum(id); };
     job.inputs = inputs;
     return job;
   }
 };
 
+// The session, and the folder of its weights.
+Result<Session> read_session(const SessionArguments& arguments, std::optional<TemporaryFolder>& folder,
+                             std::string& weights) {
+  std::string dir = arguments.what;
+  if (is_scenario(arguments.what)) {
+    ASSIGN_OR_RETURN(folder, TemporaryFolder::create());
+    dir = folder->path() + "/session";
+    std::vector<std::string> words = {"lower", arguments.what, "--session", "--save", dir};
+    if (!arguments.plan.plan.empty()) words.insert(words.end(), {"--plan", arguments.plan.plan});
+    if (!arguments.plan.plan_file.empty()) words.insert(words.end(), {"--plan-file", arguments.plan.plan_file});
+    RETURN_IF_ERROR(run_nlsim(arguments.plan.nlsim, words));
+  } else if (!arguments.plan.plan.empty() || !arguments.plan.plan_file.empty()) {
+    return invalid_input("--plan and --plan-file need a scenario (.yaml): a session has its plan");
+  }
+  if (is_saved_session(dir)) {
+    if (weights.empty()) weights = dir;
+    return load_session(dir);
+  }
+  ASSIGN_OR_RETURN(const std::string text, read_file(arguments.what));
+  return parse_session(text, arguments.what);
+}
+
 Result<LoadedSession> load_session(const SessionArguments& arguments) {
   RETURN_IF_ERROR(check_folders({arguments.output, arguments.json}));
   LoadedSession loaded;
-  ASSIGN_OR_RETURN(const std::string text, read_file(arguments.session));
-  ASSIGN_OR_RETURN(loaded.session, parse_session(text, arguments.session));
+  std::optional<TemporaryFolder> folder;  // its weights are mapped, and nobody needs it afterwards
+  std::string weights_dir = arguments.weights;
+  ASSIGN_OR_RETURN(loaded.session, read_session(arguments, folder, weights_dir));
   RETURN_IF_ERROR(verify_session(loaded.session));
   ASSIGN_OR_RETURN(loaded.choices, parse_choices(loaded.session, arguments.sequence));
-  if (!arguments.weights.empty()) {
-    ASSIGN_OR_RETURN(WeightFile weights, WeightFile::open(arguments.weights));
+  if (!weights_dir.empty()) {
+    ASSIGN_OR_RETURN(WeightFile weights, WeightFile::open(weights_dir));
     loaded.weights.emplace(std::move(weights));
   }
   ASSIGN_OR_RETURN(const Program joined, join(loaded.session));
-  ASSIGN_OR_RETURN(loaded.inputs, make_inputs(joined, arguments.inputs, arguments.seed));
+  ASSIGN_OR_RETURN(loaded.inputs, make_inputs(joined, arguments.inputs, arguments.seed, Entries::of_executions));
   return loaded;
+}
+
+// [execution]: the Program that ran.
+std::vector<int> programs_of(const SessionResult& result) {
+  std::vector<int> programs;
+  for (const Choice& choice : result.chosen)
+    programs.insert(programs.end(), static_cast<size_t>(choice.times), choice.program);
+  return programs;
+}
+
+// "train  2.31 in execution 1, 1.02 in execution 20", a line for each Program that trains.
+std::string losses_text(const Session& session, const SessionResult& result) {
+  const std::vector<int> programs = programs_of(result);
+  std::string text;
+  for (size_t p = 0; p < session.programs.size(); ++p) {
+    std::string line;
+    for (const ExecutionLoss& loss : result.losses) {
+      if (programs[static_cast<size_t>(loss.execution)] != static_cast<int>(p)) continue;
+      line += fmt::format("{}{:.6g}", line.empty() ? "" : " ", loss.mean);
+    }
+    if (!line.empty()) text += fmt::format("losses of {}: {}\n", session.programs[p].name, line);
+  }
+  return text.empty() ? "" : "\n" + text;
+}
+
+std::string outputs_text(const SessionResult& result) {
+  Table table(
+      {{"output"}, {"device"}, {"type"}, {"least", Align::right}, {"mean", Align::right}, {"most", Align::right}});
+  for (const OutputTensor& output : result.outputs) {
+    const std::vector<float>& values = output.tensor.values;
+    if (values.empty() || output.tensor.name.find('/') == std::string::npos) continue;  // states have no Program
+    const auto [least, most] = std::ranges::minmax(values);
+    const double mean = std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+    table.add({output.tensor.name, output.device, to_string(output.tensor.type), fmt::format("{:.6g}", least),
+               fmt::format("{:.6g}", mean), fmt::format("{:.6g}", most)});
+  }
+  return "\n" + table.to_string();
 }
 
 std::string result_json(const Session& session, const SessionResult& result) {
@@ -73,9 +137,17 @@ std::string result_json(const Session& session, const SessionResult& result) {
   }
   for (const OutputTensor& output : result.outputs)
     outputs.push_back({{"device", output.device}, {"name", output.tensor.name}, {"values", output.tensor.values}});
+  const std::vector<int> programs = programs_of(result);
+  nlohmann::json losses = nlohmann::json::array();
+  for (const ExecutionLoss& loss : result.losses)
+    losses.push_back(
+        {{"execution", loss.execution},
+         {"program", session.programs[static_cast<size_t>(programs[static_cast<size_t>(loss.execution)])].name},
+         {"mean", loss.mean}});
   const nlohmann::json file = {{"format", "nlsplit-session-run"}, {"version", 1},
                                {"session", session.name},         {"elapsed_s", result.elapsed_s},
-                               {"choices", std::move(choices)},   {"results", std::move(outputs)}};
+                               {"choices", std::move(choices)},   {"losses", std::move(losses)},
+                               {"results", std::move(outputs)}};
   return file.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
@@ -101,10 +173,10 @@ std::string result_text(const Session& session, const SessionResult& result) {
   }
   return fmt::format(
       "session {} · {} on {} in {}\n\n{}\nTimes are of rank 0, from before a choice to the end of its own "
-      "part.\n",
+      "part.\n{}{}",
       session.name, counted(static_cast<int64_t>(executions), "execution"),
       counted(std::ssize(session.programs.front().devices), "device"), to_string(seconds(result.elapsed_s)),
-      table.to_string());
+      table.to_string(), losses_text(session, result), outputs_text(result));
 }
 
 Status conclude(const SessionArguments& arguments, const Session& session, const SessionResult& result) {
@@ -199,9 +271,21 @@ void add_session_command(CLI::App& app, int& code) {
       "Run several Programs over the same states, one after the other without a barrier between them.\n"
       "  nlbench session scenarios/counter.session --sequence \"init push*1000 read\" --transport threads\n"
       "  mpirun -np 3 nlbench session scenarios/counter.session --sequence \"init push*1000 read\" --json result.json\n"
+      "  mpirun -np 2 nlbench session scenarios/train_and_evaluate.yaml --plan halves --sequence \"train*20 "
+      "evaluate\"\n"
       "Rank r runs the r-th device. docs/program.md has the format.");
   const auto a = std::make_shared<SessionArguments>();
-  command->add_option("SESSION", a->session, "A session's text")->type_name("FILE")->required();
+  command
+      ->add_option("WHAT", a->what,
+                   "A session's text; a folder saved by `nlsim lower --session --save`; a scenario (.yaml), whose "
+                   "`programs` are a session")
+      ->type_name("FILE")
+      ->required();
+  CLI::Option* plan = command->add_option(
+      "--plan", a->plan.plan, "Of a scenario: number in its ranking, or name of one of its plans (default 1)");
+  command->add_option("--plan-file", a->plan.plan_file, "Of a scenario: a plan in a file of its own")->excludes(plan);
+  command->add_option("--nlsim", a->plan.nlsim,
+                      "Where nlsim is, which plans scenarios and reads models (default: beside nlbench)");
   command
       ->add_option("--sequence", a->sequence,
                    "What to run: names of Programs. NAME*N is one choice of N executions, which overlap")
@@ -212,7 +296,10 @@ void add_session_command(CLI::App& app, int& code) {
       ->type_name("DIR");
   command
       ->add_option("--input", a->inputs,
-                   "PROGRAM/NAME=FILE.npy, or of integers PROGRAM/NAME=4,2; inputs that are not given are random")
+                   "PROGRAM/NAME=FILE.npy, or of integers PROGRAM/NAME=4,2; inputs that are not given are random. The "
+                   "same in every execution; with an axis "
+                   "more in front\n"
+                   "an entry for each execution of the program, after the last one the first again")
       ->type_name("FILE");
   command->add_option("--seed", a->seed, "Of random inputs (default 1)");
   command->add_option("--output", a->output, "Write all outputs and states as they are in the end (.npy)");

@@ -10,13 +10,15 @@
 #include <optional>
 
 #include "base/file.h"
+#include "base/interrupts.h"
 #include "base/output_lock.h"
 #include "base/units.h"
+#include "measure/launch.h"
 #include "report/table.h"
 #include "report/validation/validation_report.h"
 #include "tools/exit.h"
+#include "tools/launch_options.h"
 #include "tools/nlbench_commands.h"
-#include "tools/nlbench_launch.h"
 #include "tools/nlbench_machine.h"
 #include "tools/terminal.h"
 

@@ -7,10 +7,12 @@
 #include <set>
 
 #include "base/file.h"
+#include "base/interrupts.h"
+#include "planning/load.h"
 #include "report/ranking/check_report.h"
 #include "tools/commands.h"
 #include "tools/exit.h"
-#include "tools/planning.h"
+#include "tools/rank_options.h"
 #include "tools/terminal.h"
 
 namespace nlsplit::inline tools {

@@ -8,16 +8,20 @@
 #include "base/limits.h"
 #include "base/output_lock.h"
 #include "base/units.h"
+#include "planning/load.h"
+#include "planning/network_set.h"
+#include "planning/profile_sums.h"
+#include "planning/saved_form.h"
+#include "planning/validation_set.h"
 #include "program/saved.h"
 #include "program/text.h"
 #include "program/verify.h"
+#include "ranking/session.h"
 #include "report/table.h"
 #include "tools/commands.h"
 #include "tools/exit.h"
-#include "tools/lowering.h"
-#include "tools/network_set.h"
-#include "tools/planning.h"
-#include "tools/profile_sums.h"
+#include "tools/rank_options.h"
+#include "tools/terminal.h"
 
 namespace nlsplit::inline tools {
 namespace {
@@ -28,12 +32,12 @@ struct LowerArguments {
   std::string network_set, eager_limit;
   PlanChoice choice;
   int64_t batch = 1;
-  bool passes = false;
+  bool passes = false, session = false;
 };
 
 Result<SavedProgram> lower_chosen(Loaded& loaded, const LowerArguments& arguments) {
   if (is_scenario(arguments.what)) {
-    ASSIGN_OR_RETURN(const RankedPlan chosen, choose_plan(loaded, arguments.choice));
+    ASSIGN_OR_RETURN(const RankedPlan chosen, choose_plan_at_terminal(loaded, arguments.choice));
     ASSIGN_OR_RETURN(TimedPlan timed, time_plan(loaded.scenario, loaded.model.graph, chosen.plan));
     return saved_form(loaded, chosen.plan, std::move(timed));
   }
@@ -77,7 +81,7 @@ Result<Program> reordering_program(const Scenario& scenario, const KernelGraph& 
 Status print_passes(Loaded& loaded, const LowerArguments& arguments) {
   Plan plan;
   if (is_scenario(arguments.what)) {
-    ASSIGN_OR_RETURN(const RankedPlan chosen, choose_plan(loaded, arguments.choice));
+    ASSIGN_OR_RETURN(const RankedPlan chosen, choose_plan_at_terminal(loaded, arguments.choice));
     plan = chosen.plan;
   } else {
     plan.stages.push_back({0, loaded.model.graph.nodes.size(), {DeviceId(0)}});
@@ -94,14 +98,35 @@ Status print_passes(Loaded& loaded, const LowerArguments& arguments) {
   return compiled.ok() ? ok_status() : Status(compiled.error());
 }
 
+// The scenario's Programs under one plan.
+Status lower_session(Loaded& loaded, const LowerArguments& arguments) {
+  if (!is_scenario(arguments.what)) return invalid_input("--session needs a scenario: it has the programs");
+  ASSIGN_OR_RETURN(const RankedPlan chosen, choose_plan(loaded, arguments.choice));
+  ASSIGN_OR_RETURN(const CompiledSession compiled, session_of(loaded.scenario, loaded.model, chosen.plan));
+  const Session& session = compiled.session;
+  if (arguments.save.empty()) {
+    std::fputs(to_string(session).c_str(), stdout);
+    return ok_status();
+  }
+  RETURN_IF_ERROR(save_session(arguments.save, session, loaded.model.weights));
+  std::string names;
+  for (const Program& program : session.programs) names += (names.empty() ? "" : " ") + program.name;
+  const size_t ranks = session.programs[0].devices.size();
+  fmt::print("saved {} for {}; run it with: {}nlbench session {} --sequence \"{}\"\n", session.name,
+             counted(static_cast<int64_t>(ranks), "device"), ranks == 1 ? "" : fmt::format("mpirun -np {} ", ranks),
+             arguments.save, names);
+  return ok_status();
+}
+
 // More micro-batches of one size in an execution tell nothing new: caches are as they are in the middle of a run when
 // one has followed another.
 constexpr int most_micro_batches = 2;
 
-// The scenario with its micro-batches of this count, but no more of them than it takes to measure.
+// The scenario with its micro-batches of this count, but no more of them than it takes to measure; in training two, the
+// second of which adds its gradients to the first one's.
 Scenario shortened(const Scenario& scenario, int count, int& micro_batches) {
   Scenario shorter = scenario;
-  micro_batches = std::min(count, most_micro_batches);
+  micro_batches = scenario.training ? most_micro_batches : std::min(count, most_micro_batches);
   shorter.batch = scenario.batch / count * micro_batches;
   return shorter;
 }
@@ -158,8 +183,8 @@ class ProfileSetMaker {
     const std::string name = fmt::format("mb{}-{}-{}", count, name_of(device.isa), device.cores);
     size_t most = 1;
     for (size_t variant = 0; variant < most; ++variant) {
-      const auto prefer = [&](const ComputeDesc& desc, std::span<const std::string> candidates) {
-        if (isa_of(candidates[0]) == device.isa && !desc.outputs.empty()) most = std::max(most, candidates.size());
+      const auto prefer = [&](const ComputeDesc& desc, std::span<const KernelId> candidates) {
+        if (candidates[0].isa == device.isa && !desc.outputs.empty()) most = std::max(most, candidates.size());
         return variant < candidates.size() ? variant : size_t{0};
       };
       ASSIGN_OR_RETURN(const PreparedModel prepared,
@@ -247,9 +272,12 @@ Status lower_command(const LowerArguments& arguments) {
   }
   if (!arguments.validation.dir.empty()) {
     if (!is_scenario(arguments.what)) return invalid_input("--validation-set needs a scenario: it holds many plans");
-    return write_validation_set(loaded, arguments.validation);
+    const Status written = write_validation_set(loaded, arguments.validation, terminal_options());
+    clear_progress();
+    return written;
   }
   if (arguments.passes) return print_passes(loaded, arguments);
+  if (arguments.session) return lower_session(loaded, arguments);
   ASSIGN_OR_RETURN(const SavedProgram saved, lower_chosen(loaded, arguments));
   if (arguments.save.empty()) {
     std::fputs(to_string(saved.program).c_str(), stdout);
@@ -303,6 +331,10 @@ void add_lower_command(CLI::App& app, int& code) {
       ->add_flag("--passes", arguments->passes,
                  "Print what each pass of the compiler makes: kernels, split, place, schedule, exchange, allocate")
       ->excludes(save);
+  command->add_flag(
+      "--session", arguments->session,
+      "The scenario's `programs` over the same weights, one session under the plan: for `nlsim session` and\n"
+      "`nlbench session` (docs/program.md)");
   command->add_option("--profile-set", arguments->profile_set, "Write what `nlbench profile` measures to DIR")
       ->type_name("DIR")
       ->excludes(save);

@@ -66,14 +66,15 @@ struct ShownProfile {
 };
 
 std::string name_of(const FitQuality& q) {
-  return q.cores == 1 ? q.kernel : fmt::format("{} on {} cores", q.kernel, q.cores);
+  return q.cores == 1 ? to_string(q.kernel) : fmt::format("{} on {} cores", to_string(q.kernel), q.cores);
 }
 
 void sort_into_kinds(const KernelFit& fit, ShownProfile& shown) {
   std::map<std::tuple<std::string, Op, int>, Kind> kinds;
-  for (const FitQuality& quality : fit.quality()) kinds[{quality.kernel, quality.op, quality.cores}].quality = quality;
+  for (const FitQuality& quality : fit.quality())
+    kinds[{to_string(quality.kernel), quality.op, quality.cores}].quality = quality;
   for (const Row& row : shown.rows) {
-    Kind& kind = kinds[{row.what.desc.kernel, row.what.desc.op, row.what.cores}];
+    Kind& kind = kinds[{to_string(row.what.desc.kernel), row.what.desc.op, row.what.cores}];
     kind.rows.push_back(&row);
     kind.seconds += row.cost.median.value();
     kind.flops += row.work.flops.value();
@@ -90,7 +91,7 @@ Status test_against(const std::string& path, const KernelFit& fit, ShownProfile&
   for (const auto& [key, cost] : other.kernels) {
     const auto what = parse_profile_key(key);
     if (!what || what->moved || shown.profile.kernels.contains(key) || cost.median.value() <= 0) continue;
-    Test& test = shown.tests[fmt::format("{} {}", what->desc.kernel, name_of(what->desc.op))];
+    Test& test = shown.tests[fmt::format("{} {}", to_string(what->desc.kernel), name_of(what->desc.op))];
     const auto predicted = fit.predict(what->desc, what->cores);
     if (!predicted) {
       ++test.refused;
@@ -286,7 +287,7 @@ ordered_json to_json(const ShownProfile& shown, const ProfileShowArguments& argu
         {"gpu", copies->gpu}, {"pinned", copies_json(copies->pinned)}, {"pageable", copies_json(copies->pageable)}};
   }
   for (const Kind& kind : shown.kinds) {
-    root["kinds"].push_back({{"kernel", kind.quality.kernel},
+    root["kinds"].push_back({{"kernel", to_string(kind.quality.kernel)},
                              {"op", name_of(kind.quality.op)},
                              {"cores", kind.quality.cores},
                              {"kernels", kind.rows.size()},
@@ -333,7 +334,8 @@ Status show_profile(const ProfileShowArguments& arguments) {
       continue;
     }
     Work work = work_of(what->desc);
-    if (what->moved) work = {work.flops * (*what->moved / (work.bytes_read + work.bytes_written)), *what->moved, bytes(0)};
+    if (what->moved)
+      work = {work.flops * (*what->moved / (work.bytes_read + work.bytes_written)), *what->moved, bytes(0)};
     shown.rows.push_back({key, std::move(*what), cost, work});
   }
   const KernelFit fit(shown.profile);

@@ -6,11 +6,13 @@
 #include <memory>
 
 #include "base/file.h"
+#include "base/interrupts.h"
 #include "partition/search_methods.h"
+#include "planning/load.h"
 #include "report/ranking/ranking_report.h"
 #include "tools/commands.h"
 #include "tools/exit.h"
-#include "tools/planning.h"
+#include "tools/rank_options.h"
 #include "tools/terminal.h"
 
 namespace nlsplit::inline tools {

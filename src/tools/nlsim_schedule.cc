@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "compile/compile.h"
+#include "planning/load.h"
 #include "report/schedule_report.h"
 #include "report/schedule_svg.h"
 #include "report/table.h"
@@ -17,7 +18,7 @@
 #include "schedule/placement.h"
 #include "tools/commands.h"
 #include "tools/exit.h"
-#include "tools/planning.h"
+#include "tools/rank_options.h"
 
 namespace nlsplit::inline tools {
 namespace {
@@ -141,7 +142,7 @@ Result<Made> from_scenario(const ScheduleArguments& arguments) {
         arguments.what));
   }
   ASSIGN_OR_RETURN(Loaded loaded, load(arguments.what, 1));
-  ASSIGN_OR_RETURN(const RankedPlan chosen, choose_plan(loaded, arguments.choice));
+  ASSIGN_OR_RETURN(const RankedPlan chosen, choose_plan_at_terminal(loaded, arguments.choice));
   const Scenario& scenario = loaded.scenario;
   ASSIGN_OR_RETURN(const PreparedModel prepared,
                    prepare_model(scenario, loaded.model.graph, chosen.plan.micro_batches));

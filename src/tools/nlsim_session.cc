@@ -12,19 +12,21 @@
 #include "program/saved.h"
 #include "program/scalars.h"
 #include "program/session.h"
+#include "ranking/session.h"
 #include "report/chrome_trace.h"
 #include "report/table.h"
-#include "scenario/scenario.h"
 #include "sim/tiers/tiers.h"
 #include "tools/commands.h"
 #include "tools/exit.h"
+#include "tools/planning.h"
 
 namespace nlsplit::inline tools {
 namespace {
 
 struct SessionArguments {
-  std::string session, scenario, sequence, json, trace, weights;
+  std::string what, on, sequence, json, trace, weights;
   std::vector<std::string> inputs;
+  PlanChoice choice;
   bool known = false;
 };
 
@@ -68,6 +70,31 @@ Result<GivenScalars> given_scalars(const Program& joined, const SessionArguments
     };
   }
   return given;
+}
+
+// The session, and the scenario whose machines time it.
+struct SessionOn {
+  Session session;
+  Scenario scenario;
+};
+
+Result<SessionOn> read_session(const SessionArguments& arguments) {
+  SessionOn read;
+  if (is_scenario(arguments.what)) {
+    if (!arguments.on.empty()) return invalid_input("--on is for a session's text: a scenario has its own machines");
+    ASSIGN_OR_RETURN(Loaded loaded, load(arguments.what, 1));
+    ASSIGN_OR_RETURN(const RankedPlan chosen, choose_plan(loaded, arguments.choice));
+    ASSIGN_OR_RETURN(CompiledSession compiled, session_of(loaded.scenario, loaded.model, chosen.plan));
+    read.session = std::move(compiled.session);
+    read.scenario = std::move(loaded.scenario);
+    return read;
+  }
+  if (arguments.on.empty()) return invalid_input("--on SCENARIO says on which machines a session's text is timed");
+  ASSIGN_OR_RETURN(const std::string text, read_file(arguments.what));
+  ASSIGN_OR_RETURN(read.session, parse_session(text, arguments.what));
+  RETURN_IF_ERROR(verify_session(read.session));
+  ASSIGN_OR_RETURN(read.scenario, read_scenario(arguments.on));
+  return read;
 }
 
 // Of one tier.
@@ -135,11 +162,10 @@ std::string result_json(const Session& session, const std::vector<Choice>& choic
 }
 
 Status simulate(const SessionArguments& arguments) {
-  ASSIGN_OR_RETURN(const std::string text, read_file(arguments.session));
-  ASSIGN_OR_RETURN(const Session session, parse_session(text, arguments.session));
-  RETURN_IF_ERROR(verify_session(session));
+  ASSIGN_OR_RETURN(const SessionOn read, read_session(arguments));
+  const Session& session = read.session;
+  const Scenario& scenario = read.scenario;
   ASSIGN_OR_RETURN(const std::vector<Choice> choices, parse_choices(session, arguments.sequence));
-  ASSIGN_OR_RETURN(const Scenario scenario, read_scenario(arguments.scenario));
   const CostTable costs = cost_table(scenario, session.name);
   ASSIGN_OR_RETURN(const Sequence sequence,
                    in_sequence(session, choices, arguments.known ? Choosing::known : Choosing::messages));
@@ -176,19 +202,30 @@ Status simulate(const SessionArguments& arguments) {
 }  // namespace
 
 void add_session_command(CLI::App& app, int& code) {
-  CLI::App* command =
-      app.add_subcommand("session",
-                         "Time several Programs over the same states, one after the other, on a scenario's machines.\n"
-                         "  nlsim session scenarios/counter.session --on scenarios/simple_cnn_abc.yaml --sequence "
-                         "\"init push*1000 read\"\n"
-                         "Device 0's choice of what runs next is a message to every other device, timed like any. "
-                         "docs/program.md has the\n"
-                         "format.");
+  CLI::App* command = app.add_subcommand(
+      "session",
+      "Time several Programs over the same states, one after the other, on a scenario's machines.\n"
+      "  nlsim session scenarios/counter.session --on scenarios/simple_cnn_abc.yaml --sequence "
+      "\"init push*1000 read\"\n"
+      "  nlsim session scenarios/train_and_evaluate.yaml --plan halves --sequence \"train*20 evaluate\"\n"
+      "Device 0's choice of what runs next is a message to every other device, timed like any. "
+      "docs/program.md has the\n"
+      "format.");
   const auto a = std::make_shared<SessionArguments>();
-  command->add_option("SESSION", a->session, "A session's text")->type_name("FILE")->required();
-  command->add_option("--on", a->scenario, "The scenario whose devices (by name), links and costs are taken")
-      ->type_name("SCENARIO")
+  command->add_option("WHAT", a->what, "A session's text; or a scenario (.yaml), whose `programs` are a session")
+      ->type_name("FILE")
       ->required();
+  command
+      ->add_option("--on", a->on,
+                   "Of a session's text: the scenario whose devices (by name), links and costs are taken")
+      ->type_name("SCENARIO");
+  CLI::Option* plan = command
+                          ->add_option("--plan", a->choice.plan,
+                                       "Of a scenario: number in its ranking, or name of one of its plans (default 1)")
+                          ->type_name("K|NAME");
+  command->add_option("--plan-file", a->choice.file, "Of a scenario: a plan in a file of its own")
+      ->type_name("FILE")
+      ->excludes(plan);
   command
       ->add_option("--sequence", a->sequence,
                    "What runs: names of Programs. NAME*N is one choice of N executions, which overlap")

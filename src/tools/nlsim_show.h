@@ -4,8 +4,8 @@
 #include <string>
 
 #include "graph/graph.h"
+#include "planning/load.h"
 #include "tools/nlsim_model.h"
-#include "tools/planning.h"
 
 namespace nlsplit::inline tools {
 

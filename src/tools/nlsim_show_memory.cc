@@ -65,7 +65,7 @@ Result<ShownMemory> of_plan(const ShowArguments& arguments) {
         "--isa, --batch, --input-shape, --dim and --precision are for a model: a scenario says all that itself");
   }
   ASSIGN_OR_RETURN(Loaded loaded, load(model.model, 1));
-  ASSIGN_OR_RETURN(const RankedPlan chosen, choose_plan(loaded, arguments.choice));
+  ASSIGN_OR_RETURN(const RankedPlan chosen, choose_plan_at_terminal(loaded, arguments.choice));
   ASSIGN_OR_RETURN(TimedPlan timed, time_plan(loaded.scenario, loaded.model.graph, chosen.plan));
   ShownMemory shown;
   shown.what = chosen.text;

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "planning/load.h"
 #include "report/chrome_trace.h"
 #include "report/goal.h"
 #include "report/ranking/breakdown_report.h"
@@ -14,7 +15,7 @@
 #include "schedule/pipeline_csv.h"
 #include "tools/commands.h"
 #include "tools/exit.h"
-#include "tools/planning.h"
+#include "tools/rank_options.h"
 
 namespace nlsplit::inline tools {
 namespace {
@@ -70,7 +71,7 @@ Status simulate(const SimulateArguments& arguments) {
   if (!is_scenario(arguments.scenario))
     return invalid_input(fmt::format("{}: simulate needs a scenario (*.yaml)", arguments.scenario));
   ASSIGN_OR_RETURN(Loaded loaded, load(arguments.scenario, 1));
-  ASSIGN_OR_RETURN(const RankedPlan chosen, choose_plan(loaded, arguments.choice));
+  ASSIGN_OR_RETURN(const RankedPlan chosen, choose_plan_at_terminal(loaded, arguments.choice));
   const std::optional<int> run = arguments.noise_run > 0 ? std::optional(arguments.noise_run - 1) : std::nullopt;
   ASSIGN_OR_RETURN(const TimedPlan timed,
                    time_plan(loaded.scenario, loaded.model.graph, chosen.plan, run, nullptr, *arguments.choice.tier));

@@ -8,12 +8,13 @@
 #include <memory>
 
 #include "base/file.h"
+#include "base/interrupts.h"
 #include "base/output_lock.h"
+#include "planning/load.h"
 #include "sim/simgrid/platform.h"
 #include "sweep/sweep_report.h"
 #include "tools/commands.h"
 #include "tools/exit.h"
-#include "tools/planning.h"
 #include "tools/terminal.h"
 
 namespace nlsplit::inline tools {

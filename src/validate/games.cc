@@ -126,7 +126,7 @@ Instr unary(Program& program, Isa isa, Op op, BufferId from, BufferId to, int64_
   ComputeDesc desc;
   desc.op = op;
   desc.inputs = desc.outputs = {{DType::f32, {count}}};
-  desc.kernel = fmt::format("unary_{}", name_of(isa));
+  desc.kernel = {KernelName::unary, isa};
   Instr instr;
   instr.reads = {{from, 0, count}};
   instr.writes = {{to, 0, count}};

@@ -112,7 +112,8 @@ class Symbols {
   }
 
   void compute(const Instance& at, const Instr& instr) {
-    if (instr.opcode != Opcode::compute) {
+    const bool computes = instr.opcode == Opcode::compute;
+    if (!computes || program_.descs[static_cast<size_t>(instr.desc)].op == Op::Accumulate) {
       Values sum = read(at, instr.reads[0]);
       for (size_t r = 1; r < instr.reads.size(); ++r) {
         const Values other = read(at, instr.reads[r]);

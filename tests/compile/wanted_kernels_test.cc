@@ -18,14 +18,14 @@ TEST(WantedKernels, AreThoseOfTheNodesThatThePartsAreOf) {
   const WantedKernels wanted = wanted_kernels(whole, origin);
   ASSERT_EQ(wanted.size(), levels.size());
   // Left to itself this preference would choose others.
-  const auto last = [](const ComputeDesc&, std::span<const std::string> candidates) { return candidates.size() - 1; };
+  const auto last = [](const ComputeDesc&, std::span<const KernelId> candidates) { return candidates.size() - 1; };
   const KernelGraph other = choose_kernels(graph, levels, last).value();
   const KernelGraph again = choose_kernels(graph, levels, last, std::nullopt, wanted).value();
   for (const Isa isa : levels) {
-    EXPECT_EQ(wanted.at(isa)[0], "");
+    EXPECT_TRUE(wanted.at(isa)[0].empty());
     int different = 0;
     for (size_t n = 1; n < graph.nodes.size(); ++n) {
-      const std::string& kernel = whole.chosen.at(isa).descs[n].kernel;
+      const KernelId kernel = whole.chosen.at(isa).descs[n].kernel;
       EXPECT_EQ(wanted.at(isa)[n], kernel);
       EXPECT_EQ(again.chosen.at(isa).descs[n].kernel, kernel);
       different += other.chosen.at(isa).descs[n].kernel != kernel ? 1 : 0;

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "exec/kernels/kernel_library.h"
 #include "graph/reference/evaluate.h"
 #include "kernels/catalogue.h"
+#include "kernels/module/kernel_library.h"
 
 namespace nlsplit::testing {
 
@@ -33,15 +33,14 @@ inline Result<std::vector<Tensor>> run_node(const KernelLibrary& library, Comput
                                             const std::vector<const Tensor*>& inputs) {
   ASSIGN_OR_RETURN(desc.kernel, choose_kernel(desc, library.isa()));
   RETURN_IF_ERROR(verify(desc));
-  const KernelInfo& info = *find_kernel(desc.kernel);
-  ASSIGN_OR_RETURN(const KernelEntry* entry, library.find(desc.kernel));
+  ASSIGN_OR_RETURN(const KernelCode* entry, library.find(desc.kernel));
   std::vector<AlignedBytes> memory;
   memory.reserve(inputs.size() + desc.outputs.size());
   std::vector<const void*> in;
   std::vector<void*> out;
   for (size_t i = 0; i < inputs.size(); ++i) {
     const std::string_view raw = bytes_of(*inputs[i]);
-    const Bytes packed = info.packed_bytes == nullptr ? bytes(0) : info.packed_bytes(desc, i, library.isa());
+    const Bytes packed = packed_bytes_of(desc, i);
     AlignedBytes& here = memory.emplace_back(packed.value() > 0 ? static_cast<size_t>(packed.value()) : raw.size());
     if (packed.value() > 0)
       entry->pack(desc, i, raw.data(), here.data());
@@ -51,7 +50,7 @@ inline Result<std::vector<Tensor>> run_node(const KernelLibrary& library, Comput
   }
   for (const TensorType& type : desc.outputs)
     out.push_back(memory.emplace_back(static_cast<size_t>(size_of(type).value())).data());
-  AlignedBytes workspace(static_cast<size_t>(workspace_of(info, desc, library.isa(), 1).value()));
+  AlignedBytes workspace(static_cast<size_t>(workspace_of(desc, 1).value()));
   entry->run({&desc, in.data(), out.data(), workspace.data()});
   std::vector<Tensor> results;
   for (size_t i = 0; i < out.size(); ++i) {

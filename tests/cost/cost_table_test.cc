@@ -8,7 +8,7 @@ namespace {
 // 64x32 times 32x16: 2*64*32*16 = 65,536 operations, (64*32 + 32*16 + 64*16) * 4 = 14,336 bytes.
 ComputeDesc product() {
   ComputeDesc desc;
-  desc.kernel = "matmul_v3";
+  desc.kernel = {KernelName::matmul, Isa::v3};
   desc.op = Op::MatMul;
   desc.inputs = {{DType::f32, {64, 32}}, {DType::f32, {32, 16}}};
   desc.outputs = {{DType::f32, {64, 16}}};
@@ -68,7 +68,7 @@ TEST(CostTable, MissingMeasurementOfTheSameModelSaysNothingOfModels) {
 
 TEST(CostTable, NoMeasurementIsAdvisedForASumOfGradients) {
   ComputeDesc sum;
-  sum.kernel = "reduce";
+  sum.kernel = KernelName::reduce;
   sum.op = Op::Sum;
   sum.inputs = {{DType::f32, {64}}, {DType::f32, {64}}};
   sum.outputs = {{DType::f32, {64}}};

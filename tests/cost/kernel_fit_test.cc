@@ -14,7 +14,7 @@ namespace {
 // m × k times k × n.
 ComputeDesc product(int64_t m, int64_t k, int64_t n) {
   ComputeDesc desc;
-  desc.kernel = "matmul_v3";
+  desc.kernel = {KernelName::matmul, Isa::v3};
   desc.op = Op::MatMul;
   desc.inputs = {{DType::f32, {m, k}}, {DType::f32, {k, n}}};
   desc.outputs = {{DType::f32, {m, n}}};
@@ -105,7 +105,7 @@ TEST(KernelFit, TellsAnotherBatchFromAnotherShape) {
   const KernelFit fit(profile);
   ASSERT_EQ(fit.quality().size(), 1u);
   const FitQuality quality = fit.quality()[0];
-  EXPECT_EQ(quality.kernel, "matmul_v3");
+  EXPECT_EQ(to_string(quality.kernel), "matmul_v3");
   EXPECT_EQ(quality.op, Op::MatMul);
   EXPECT_EQ(quality.kernels, 20u);
   EXPECT_EQ(quality.computations, 5u);
@@ -132,7 +132,7 @@ TEST(KernelFit, OtherKindsAreNoNeighbours) {
   EXPECT_TRUE(fit.predict(product(4, 100, 100), 1));
   EXPECT_FALSE(fit.predict(product(4, 100, 100), 2)) << "another number of cores";
   ComputeDesc other = product(4, 100, 100);
-  other.kernel = "matmul_v4";
+  other.kernel = {KernelName::matmul, Isa::v4};
   EXPECT_FALSE(fit.predict(other, 1));
 }
 
@@ -170,7 +170,7 @@ TEST(KernelFit, IsUsedWhereTheScenarioAllowsIt) {
   EXPECT_NEAR(predicted.time.value(), ideal_seconds(asked) + 1e-6, 0.01 * ideal_seconds(asked));
   EXPECT_EQ(costs.cost(DeviceId(0), product(4, 16, 8)).value().origin, CostOrigin::measured);
   ComputeDesc other = asked;
-  other.kernel = "matmul_v4";
+  other.kernel = {KernelName::matmul, Isa::v4};
   const auto none = costs.cost(DeviceId(0), other);
   ASSERT_FALSE(none.ok());
   EXPECT_THAT(none.error().message, ::testing::HasSubstr("too few of its kind to predict it from"));

@@ -76,7 +76,7 @@ TEST_F(ProfileFile, ReadsBackWhatWasWritten) {
 
 TEST_F(ProfileFile, ChoicesReadBack) {
   Profile profile;
-  profile.choices["v3 Conv(f32[1,3,8,8]) -> f32[1,16,8,8]"] = "conv_winograd_v3";
+  profile.choices["v3 Conv(f32[1,3,8,8]) -> f32[1,16,8,8]"] = {KernelName::conv_winograd, Isa::v3};
   ASSERT_TRUE(write_profile(path_, profile).ok());
   EXPECT_EQ(value_of(read_profile(path_)).choices, profile.choices);
 }
@@ -147,12 +147,13 @@ TEST(FastestMeasured, IsTakenFromTheFirstProfileThatTells) {
   desc.op = Op::Relu;
   desc.inputs = desc.outputs = {{DType::f32, {4}}};
   Profile first, second;
-  first.choices["another"] = "a_v3";
-  second.choices[choice_key(desc, Isa::v3)] = "b_v3";
+  const KernelId a(KernelName::unary, Isa::v3), b(KernelName::reference, Isa::v3), c(KernelName::binary, Isa::v3);
+  first.choices["another"] = a;
+  second.choices[choice_key(desc, Isa::v3)] = b;
   Profile third = second;
-  third.choices.begin()->second = "c_v3";
+  third.choices.begin()->second = c;
   const std::vector<CostSourcePtr> sources = {no_costs(), measured(first), measured(second), measured(third)};
-  const std::vector<std::string> names = {"a_v3", "c_v3", "b_v3"}, others = {"a_v3", "c_v3"};
+  const std::vector<KernelId> names = {a, c, b}, others = {a, c};
   const KernelPreference prefer = fastest_measured(sources);
   EXPECT_EQ(prefer(desc, names), 2u);
   EXPECT_EQ(prefer(desc, others), 0u) << "not a candidate here";
@@ -268,7 +269,7 @@ TEST_F(ProfileFile, DamagedOnesAreReadOrRefused) {
       ["conv_winograd_v3 Conv(f32[1,16,8,8]c8, const f32[16,16,3,3]) {dilations=[1,1], group=1, "
        "kernel_shape=[3,3], pads=[1,1,1,1], strides=[1,1]} -> f32[1,16,8,8]c8"] = {seconds(1e-3), seconds(1e-5), 7};
   profile.kernels["copy Identity(f32[64]) -> f32[64]"] = {seconds(1e-6), seconds(0), 9};
-  profile.choices["c"] = "conv_winograd_v3";
+  profile.choices["c"] = {KernelName::conv_winograd, Isa::v3};
   ASSERT_TRUE(write_profile(path_, profile).ok());
   const std::string text = value_of(read_file(path_));
   size_t refused = 0, read = 0;
@@ -305,7 +306,7 @@ Profile measured(const std::string& file, double a, double b) {
   profile.measured_at = 100;
   profile.kernels["a"] = {seconds(a), seconds(0), 5};
   profile.kernels[file] = {seconds(b), seconds(0), 5};
-  profile.choices["c"] = file;
+  profile.choices["c"] = {file == "1" ? KernelName::unary : KernelName::binary, Isa::v3};
   return profile;
 }
 
@@ -319,7 +320,7 @@ TEST(Join, TheFirstFileThatHoldsItCounts) {
   EXPECT_EQ(all.kernels.at("a").median, seconds(1));
   EXPECT_EQ(all.kernels.at("1").median, seconds(2));
   EXPECT_EQ(all.kernels.at("2").median, seconds(4));
-  EXPECT_EQ(all.choices.at("c"), "1");
+  EXPECT_EQ(all.choices.at("c"), KernelId(KernelName::unary, Isa::v3));
   EXPECT_EQ(all.measured_at, 50) << "as old as the oldest";
   EXPECT_EQ(all.dispatch.median, seconds(1e-7)) << "the first one that has it";
 }
@@ -347,7 +348,7 @@ TEST(Join, OverlapSaysHowFarTwoAreApart) {
 
 TEST(ProfileKeys, ParseBack) {
   ComputeDesc desc;
-  desc.kernel = "matmul_v3";
+  desc.kernel = {KernelName::matmul, Isa::v3};
   desc.op = Op::MatMul;
   desc.inputs = {{DType::f32, {64, 32}}, {DType::f32, {32, 16}}};
   desc.outputs = {{DType::f32, {64, 16}}};

@@ -10,8 +10,8 @@
 
 #include "differential/digest.h"
 #include "differential/generate.h"
-#include "exec/kernels/kernel_library.h"
 #include "exec/run_threads.h"
+#include "kernels/module/kernel_library.h"
 #include "program/verify.h"
 #include "sim/fast.h"
 #include "sim/simgrid/simgrid_tier.h"

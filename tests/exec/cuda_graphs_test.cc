@@ -161,7 +161,7 @@ TEST_F(CudaGraphs, StopWhereTheHostComputes) {
   EXPECT_EQ(got->outputs[0].tensor.values, want->outputs[0].tensor.values);
   int runs = 0, length = 0;
   for (const Instr& instr : program.devices[0].segments[0].instrs) {
-    const bool on_host = program.descs[static_cast<size_t>(instr.desc)].kernel == "host_cuda";
+    const bool on_host = program.descs[static_cast<size_t>(instr.desc)].kernel.name == KernelName::gpu_host;
     length = on_host ? 0 : length + 1;
     runs += length == 2 ? 1 : 0;
   }

@@ -1,12 +1,13 @@
 // Devices of kind cuda without a GPU: the whole way from a Program to a backend and back, on a backend that computes on
 // the CPU, has memory of its own, runs late and fails on demand (fake_gpu).
+#include "exec/backends/cuda.h"
+
 #include <gmock/gmock.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include "differential/generate.h"
-#include "exec/cuda/gpu.h"
 #include "exec/cuda/library.h"
 #include "exec/gpu_programs.h"
 #include "exec/on_fake_gpu.h"
@@ -114,7 +115,8 @@ Graph with_host_operator() {
 
 TEST_F(FakeGpu, WhatItCannotComputeIsComputedOnTheHost) {
   const Program program = unsplit_on(with_host_operator(), 1, Isa::cuda);
-  EXPECT_TRUE(std::ranges::any_of(program.descs, [](const ComputeDesc& desc) { return desc.kernel == "host_cuda"; }));
+  EXPECT_TRUE(std::ranges::any_of(program.descs,
+                                  [](const ComputeDesc& desc) { return desc.kernel.name == KernelName::gpu_host; }));
   const Job job = seeded_job(program);
   const auto result = run_threads(program, job, options());
   ASSERT_TRUE(result.ok()) << error_of(result);

@@ -7,9 +7,9 @@
 #include <fstream>
 #include <thread>
 
-#include "exec/kernels/kernel_library.h"
 #include "exec/programs.h"
 #include "exec/work_watch.h"
+#include "kernels/module/kernel_library.h"
 
 namespace nlsplit {
 namespace {
@@ -161,7 +161,7 @@ TEST(WorkWatch, PreparationsThatHang) {
 // A kernel that hangs in the third computation of device B, until the test lets it go.
 std::atomic<int> calls{0};
 std::atomic<bool> let_go{false}, spins{false};
-const KernelEntry* real_matmul = nullptr;
+const KernelCode* real_matmul = nullptr;
 
 void hang_in_the_third(const KernelCall& call) {
   real_matmul->run(call);
@@ -175,8 +175,8 @@ void hang_in_the_third(const KernelCall& call) {
 TEST(Deadlines, AKernelThatNeverReturnsEndsTheRun) {
   const auto library = KernelLibrary::load(Isa::v2);
   ASSERT_TRUE(library.ok()) << library.error().to_string();
-  real_matmul = *library->find("matmul_v2");
-  const KernelEntry stuck{"matmul", hang_in_the_third, real_matmul->pack};
+  real_matmul = *library->find({KernelName::matmul, Isa::v2});
+  const KernelCode stuck{hang_in_the_third, real_matmul->pack};
   const Program program = program_of("interleaved");
   for (const bool spinning : {false, true}) {
     calls = 0;
@@ -184,7 +184,7 @@ TEST(Deadlines, AKernelThatNeverReturnsEndsTheRun) {
     spins = spinning;
     RunOptions options = test_options();
     options.deadlines = {10, 0.3, 0};
-    options.kernels = [&stuck](std::string_view) { return &stuck; };
+    options.kernels = [&stuck](KernelId) { return &stuck; };
     std::string why;
     options.on_stuck = [&](const Error& error) {
       why = error.message;

@@ -11,7 +11,7 @@
 #include "compile/compile.h"
 #include "exec/programs.h"
 #include "exec/run_threads.h"
-#include "kernels/gpu.h"
+#include "kernels/cuda/gpu.h"
 #include "program/text.h"
 #include "testing/paths.h"
 #include "testing/value_of.h"

@@ -78,7 +78,8 @@ inline const std::vector<float>& output_of(const RunResult& result, const std::s
   return none;
 }
 
-inline std::string error_of(const Result<RunResult>& result) {
+template <class T>
+std::string error_of(const Result<T>& result) {
   return result.ok() ? "no error" : result.error().to_string();
 }
 

@@ -1,4 +1,4 @@
-#include "exec/workers.h"
+#include "exec/backends/workers.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>

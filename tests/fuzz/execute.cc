@@ -9,12 +9,14 @@
 #include <memory>
 
 #include "base/random.h"
+#include "exec/backends/instructions.h"
 #include "exec/distribute.h"
-#include "exec/instructions.h"
-#include "exec/kernels/kernel_library.h"
+#include "exec/backends/instructions.h"
+#include "kernels/module/kernel_library.h"
 #include "exec/run_threads.h"
 #include "fuzz/expect.h"
 #include "graph/memory.h"
+#include "kernels/module/kernel_library.h"
 #include "kernels/without_kernel.h"
 #include "program/text.h"
 #include "program/verify.h"
@@ -192,7 +194,10 @@ class Execution {
       const std::string who = "device " + program_.devices[d].name + ": the placing of ";
       WatchedArena& arena = *arenas_[d];
       const std::vector<Range> weights = open_banks(d, has_bytes);
-      if (!accepted(place_weights(alone, job, tables_[d], arena.data(), transport, Waiting{}))) return false;
+      const auto place = [&](const Buffer& buffer, std::string_view raw) {
+        return place_content(alone, alone.devices[0], tables_[d], buffer, raw, arena.data());
+      };
+      if (!accepted(place_weights(alone, job, place, transport, Waiting{}))) return false;
       arena.close_after_writes(weights, who + "weights");
       const std::vector<Range> inputs =
           open_banks(d, [](const Buffer& buffer) { return buffer.kind == BufferKind::input; });

@@ -11,7 +11,7 @@
 #include "graph/passes/passes.h"
 #include "graph/zoo/zoo.h"
 #include "kernels/assign.h"
-#include "kernels/gpu.h"
+#include "kernels/cuda/gpu.h"
 
 namespace nlsplit::testing {
 Result<Bench> Bench::open(const cuda::Backend& backend) {
@@ -118,7 +118,7 @@ Status print_table(Bench& bench, const std::string& network, int64_t batch) {
     std::set<std::string> seen;
     double sum = 0;
     for (const ComputeDesc& desc : chosen.descs) {
-      if (desc.kernel.empty() || gpu_kernel_name(desc.kernel) == host_kernel) continue;
+      if (desc.kernel.empty() || desc.kernel.name == KernelName::gpu_host) continue;
       ASSIGN_OR_RETURN(const double took, bench.seconds(desc));
       sum += took;
       if (!seen.insert(signature(desc)).second) continue;

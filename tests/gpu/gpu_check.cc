@@ -10,11 +10,11 @@
 #include <string_view>
 #include <utility>
 
-#include "exec/kernels/kernel_library.h"
 #include "exec/run_threads.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/precision.h"
 #include "graph/zoo/zoo.h"
+#include "kernels/module/kernel_library.h"
 #include "testing/compile_program.h"
 
 namespace nlsplit::testing {

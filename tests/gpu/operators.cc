@@ -12,7 +12,7 @@
 #include "graph/elements.h"
 #include "graph/graph.h"
 #include "graph/reference/evaluate.h"
-#include "kernels/gpu.h"
+#include "kernels/cuda/gpu.h"
 #include "kernels/random_desc.h"
 
 namespace nlsplit::testing {
@@ -65,7 +65,7 @@ double tolerance_of(const ComputeDesc& desc) {
     terms = static_cast<double>(transposed ? a.front() : a.back());
   }
   const bool product = desc.op == Op::Conv || desc.op == Op::Gemm || desc.op == Op::MatMul;
-  const bool tf32 = product && isa_of(desc.kernel) == Isa::tf32;
+  const bool tf32 = product && desc.kernel.isa == Isa::tf32;
   const DType type = desc.outputs[0].dtype;
   const double stored = type == DType::f16 ? 0x1p-11 : type == DType::bf16 ? 0x1p-8 : 0;
   const double roundings = 2 * (1 + static_cast<double>(desc.epilogue.size()));
@@ -105,7 +105,7 @@ Result<int> check_casts(Bench& bench, uint64_t seed) {
       desc.attrs = {{"to", std::string(name_of(to))}};
       desc.inputs = {operand.type};
       desc.outputs = {{to, operand.type.shape}};
-      desc.kernel = "cast_cuda";
+      desc.kernel = {KernelName::gpu_cast, Isa::cuda};
       const std::vector<Tensor> want = evaluate_op(desc.op, desc.attrs, {&operand}, desc.outputs);
       ASSIGN_OR_RETURN(const std::vector<std::string> got, bench.run(desc, {std::string(bytes_of(operand))}));
       if (got[0] == bytes_of(want[0])) continue;
@@ -144,10 +144,10 @@ Result<int> check_operators(Bench& bench, uint64_t seed, int cases) {
         steps.push_back({step.op, has(step.op, traits::is_step_with_operand) ? ValueId(0) : ValueId(), step.attrs, {}});
       const std::vector<Tensor> want = evaluate_op(desc.op, desc.attrs, steps, pointers, desc.outputs);
       for (const Isa isa : gpu_levels()) {
-        ASSIGN_OR_RETURN(const std::vector<std::string> kernels, candidates(desc, isa));
-        for (const std::string& kernel : kernels) {
+        ASSIGN_OR_RETURN(const std::vector<KernelId> kernels, candidates(desc, isa));
+        for (const KernelId kernel : kernels) {
           desc.kernel = kernel;
-          if (gpu_kernel_name(kernel) == host_kernel) {
+          if (kernel.name == KernelName::gpu_host) {
             ++by_host;
             continue;
           }

@@ -64,7 +64,7 @@ struct Bench::Prepared {
       ASSIGN_OR_RETURN(void* one, take(poisoned.back().size(), poisoned.back()));
       outputs.push_back(one);
     }
-    const Bytes room = workspace_of(*find_kernel(desc.kernel), desc, isa_of(desc.kernel), 1);
+    const Bytes room = workspace_of(desc, 1);
     poisoned.emplace_back(static_cast<size_t>(room.value()), poison);
     ASSIGN_OR_RETURN(workspace, take(poisoned.back().size(), poisoned.back()));
     RETURN_IF_ERROR(wait());  // also where the computation cannot be prepared: the copies read what is here

@@ -24,12 +24,14 @@ struct Operand {
   bool trained = true;
   bool indices = false;  // low to high - 1
   DType integers = DType::i64;
+  Ints given = {};  // instead of random ones
 };
 struct DifferenceCase {
   std::string name;
   Op op;
   std::vector<Operand> operands;
   Attrs attrs = {};
+  size_t result = 0;  // of the operator
 };
 
 Array random_values(const TensorType& type, double low, double high, std::mt19937& random) {
@@ -94,11 +96,13 @@ double worst_error(const DifferenceCase& what, uint32_t seed) {
     const ValueId id = g.weight("w" + std::to_string(i), type, weights.add_fill(type, 0));
     TensorType wide = type;
     if (!operand.indices) wide.dtype = DType::f64;
-    values.emplace(id, random_values(wide, operand.low, operand.high, random));
+    Array drawn = random_values(wide, operand.low, operand.high, random);
+    if (!operand.given.empty()) drawn.wholes = operand.given;
+    values.emplace(id, std::move(drawn));
     operands.push_back(id);
     if (operand.trained && !operand.indices) trained.push_back(id);
   }
-  const ValueId y = g.add(what.op, "y", operands, what.attrs).value();
+  const ValueId y = g.add_all(what.op, "y", operands, what.attrs).value()[what.result];
   const TensorType type = g.type(y);
   const ValueId c = g.weight("c", type, weights.add_fill(type, 0));
   values.emplace(c, random_values({DType::f64, type.shape}, 0.5, 1.5, random));
@@ -126,6 +130,226 @@ Attrs with_attr(Attrs attrs, const std::string& name, AttrValue value) {
 }
 Attrs gemm_attrs(double alpha, double beta, int64_t ta, int64_t tb) {
   return {{"alpha", alpha}, {"beta", beta}, {"transA", ta}, {"transB", tb}};
+}
+
+Attrs reduction_attrs(Ints axes, int64_t keepdims) { return {{"axes", std::move(axes)}, {"keepdims", keepdims}}; }
+Attrs equation(std::string text) { return {{"equation", std::move(text)}}; }
+Attrs scatter_attrs(std::string reduction) { return {{"axis", int64_t{1}}, {"reduction", std::move(reduction)}}; }
+Attrs slice_attrs(Ints axes, Ints starts, Ints ends, Ints steps) {
+  return {
+      {"axes", std::move(axes)}, {"ends", std::move(ends)}, {"starts", std::move(starts)}, {"steps", std::move(steps)}};
+}
+Attrs lp_pool_attrs(int64_t p, int64_t ceil_mode) {
+  return {{"ceil_mode", ceil_mode},
+          {"kernel_shape", Ints{3, 2}},
+          {"p", p},
+          {"pads", Ints{1, 0, 1, 1}},
+          {"strides", Ints{2, 1}}};
+}
+Attrs resize_attrs(std::string mode, std::vector<double> scales, Ints sizes, int64_t antialias = 0) {
+  return {{"antialias", antialias},
+          {"coordinate_transformation_mode", std::string("half_pixel")},
+          {"cubic_coeff_a", -0.75},
+          {"exclude_outside", int64_t{0}},
+          {"extrapolation_value", 0.5},
+          {"mode", std::move(mode)},
+          {"nearest_mode", std::string("round_prefer_floor")},
+          {"roi", std::vector<double>{0, 0, 0.1, 0.2, 1, 1, 0.8, 0.9}},
+          {"scales", std::move(scales)},
+          {"sizes", std::move(sizes)}};
+}
+Attrs roi_attrs(std::string mode) {
+  return {{"coordinate_transformation_mode", std::string("half_pixel")},
+          {"mode", std::move(mode)},
+          {"output_height", int64_t{2}},
+          {"output_width", int64_t{3}},
+          {"sampling_ratio", int64_t{2}},
+          {"spatial_scale", 1.0}};
+}
+Attrs grid_attrs(std::string mode, std::string padding, int64_t corners) {
+  return {{"align_corners", corners}, {"mode", std::move(mode)}, {"padding_mode", std::move(padding)}};
+}
+Attrs direction(std::string which) { return {{"direction", std::move(which)}}; }
+
+// Three hidden units; as many first operands as asked for.
+std::vector<Operand> recurrent_operands(int64_t gates, int64_t directions, std::vector<Operand> states) {
+  std::vector<Operand> all = {{{2, 3, 4}, -1, 1},
+                              {{directions, gates * 3, 4}, -1, 1},
+                              {{directions, gates * 3, 3}, -1, 1},
+                              {{directions, 2 * gates * 3}, -1, 1}};
+  all.insert(all.end(), states.begin(), states.end());
+  return all;
+}
+
+void add_functions(std::vector<DifferenceCase>& all) {
+  const std::vector<DifferenceCase> more = {
+      {"Acos", Op::Acos, {{{3, 5}, -0.9, 0.9}}},
+      {"Acosh", Op::Acosh, {{{3, 5}, 1.2, 3}}},
+      {"Asin", Op::Asin, {{{3, 5}, -0.9, 0.9}}},
+      {"Asinh", Op::Asinh, {{{3, 5}}}},
+      {"Atan", Op::Atan, {{{3, 5}}}},
+      {"Atanh", Op::Atanh, {{{3, 5}, -0.9, 0.9}}},
+      {"Tan", Op::Tan, {{{3, 5}, -1, 1}}},
+      {"Softsign", Op::Softsign, {{{3, 5}}}},
+      {"Mish", Op::Mish, {{{3, 5}}}},
+      {"Celu", Op::Celu, {{{3, 5}}}, {{"alpha", 0.7}}},
+      {"Elu", Op::Elu, {{{3, 5}}}, {{"alpha", 0.7}}},
+      {"Selu", Op::Selu, {{{3, 5}}}, {{"alpha", 1.6}, {"gamma", 1.1}}},
+      {"Shrink", Op::Shrink, {{{3, 5}}}, {{"bias", 0.1}, {"lambd", 0.5}}},
+      {"ThresholdedRelu", Op::ThresholdedRelu, {{{3, 5}}}, {{"alpha", 0.5}}},
+      {"Cast", Op::Cast, {{{3, 5}}}, {{"to", std::string("f64")}}},
+      {"Pow", Op::Pow, {{{2, 3}, 0.5, 2}, {{3}, -1, 2}}},
+      {"PowByWholeNumbers", Op::Pow, {{{2, 5}}, {{5}, 0, 4, false, true, DType::i64, {0, 1, 2, 3, -1}}}},
+      {"Mod", Op::Mod, {{{3, 5}}, {{3, 5}, 0.6, 0.9}}, {{"fmod", int64_t{0}}}},
+      {"ModWithTheFirstSign", Op::Mod, {{{3, 5}}, {{5}, 0.6, 0.9}}, {{"fmod", int64_t{1}}}},
+      {"PRelu", Op::PRelu, {{{2, 3, 4}}, {{3, 1}}}},
+      {"Max", Op::Max, {{{5, 6}}, {{6}}, {{5, 1}}}},
+      {"Min", Op::Min, {{{5, 6}}, {{6}}, {{5, 1}}}},
+      {"Mean", Op::Mean, {{{2, 3}}, {{3}}, {{}}}},
+      {"ReduceL1", Op::ReduceL1, {{{2, 3, 4}}}, reduction_attrs({0, -1}, 0)},
+      {"ReduceL2", Op::ReduceL2, {{{2, 3, 4}}}, reduction_attrs({0, -1}, 0)},
+      {"ReduceSumSquare", Op::ReduceSumSquare, {{{2, 3, 4}}}, reduction_attrs({1}, 1)},
+      {"ReduceLogSum", Op::ReduceLogSum, {{{2, 3, 4}, 0.5, 2}}, reduction_attrs({0, -1}, 0)},
+      {"ReduceLogSumExp", Op::ReduceLogSumExp, {{{2, 3, 4}}}, reduction_attrs({0, -1}, 0)},
+      {"ReduceMax", Op::ReduceMax, {{{2, 3, 4}}}, reduction_attrs({0, -1}, 0)},
+      {"ReduceMin", Op::ReduceMin, {{{2, 3, 4}}}, reduction_attrs({1}, 1)},
+      {"ReduceProd", Op::ReduceProd, {{{2, 3, 4}}}, reduction_attrs({0, -1}, 0)},
+      {"CumSum", Op::CumSum, {{{2, 4}}}, {{"axis", int64_t{1}}, {"exclusive", int64_t{0}}, {"reverse", int64_t{0}}}},
+      {"CumSumBackwards",
+       Op::CumSum,
+       {{{2, 4}}},
+       {{"axis", int64_t{-1}}, {"exclusive", int64_t{1}}, {"reverse", int64_t{1}}}},
+      {"TopK",
+       Op::TopK,
+       {{{3, 6}}},
+       {{"axis", int64_t{1}}, {"k", int64_t{3}}, {"largest", int64_t{0}}, {"sorted", int64_t{1}}}},
+  };
+  all.insert(all.end(), more.begin(), more.end());
+}
+
+void add_moves(std::vector<DifferenceCase>& all) {
+  const Operand apart{{3, 2}, 0, 5, false, true, DType::i64, {0, 3, 1, 4, 2, 0}}, any{{3, 4}, -5, 5, false, true};
+  const std::vector<DifferenceCase> more = {
+      {"GatherElements", Op::GatherElements, {{{3, 5}}, any}, {{"axis", int64_t{1}}}},
+      {"GatherND", Op::GatherND, {{{3, 4, 2}}, {{5, 2}, 0, 3, false, true}}, {{"batch_dims", int64_t{0}}}},
+      {"GatherNDOfSamples",
+       Op::GatherND,
+       {{{2, 2, 4, 3}}, {{2, 2, 5, 1}, -4, 4, false, true, DType::i32}},
+       {{"batch_dims", int64_t{2}}}},
+      {"ScatterElements", Op::ScatterElements, {{{3, 5}}, apart, {{3, 2}}}, scatter_attrs("none")},
+      {"ScatterElementsAdd", Op::ScatterElements, {{{3, 5}}, any, {{3, 4}}}, scatter_attrs("add")},
+      {"ScatterElementsMul", Op::ScatterElements, {{{3, 5}}, any, {{3, 4}, 0.5, 2}}, scatter_attrs("mul")},
+      {"ScatterElementsMax", Op::ScatterElements, {{{3, 5}}, any, {{3, 4}}}, scatter_attrs("max")},
+      {"ScatterElementsMin", Op::ScatterElements, {{{3, 5}}, any, {{3, 4}}}, scatter_attrs("min")},
+      {"ScatterND",
+       Op::ScatterND,
+       {{{4, 3}}, {{2, 1}, 0, 4, false, true, DType::i64, {2, 0}}, {{2, 3}}},
+       {{"reduction", std::string("none")}}},
+      {"ScatterNDAdd",
+       Op::ScatterND,
+       {{{4, 3}}, {{5, 1}, 0, 4, false, true}, {{5, 3}}},
+       {{"reduction", std::string("add")}}},
+      {"ScatterNDMax",
+       Op::ScatterND,
+       {{{4, 3}}, {{5, 1}, 0, 4, false, true}, {{5, 3}}},
+       {{"reduction", std::string("max")}}},
+      {"OneHot", Op::OneHot, {{{4}, 0, 3, false, true}, {{2}}}, {{"axis", int64_t{-1}}, {"depth", int64_t{3}}}},
+      {"ReverseSequence",
+       Op::ReverseSequence,
+       {{{4, 3, 2}}, {{3}, 1, 5, false, true}},
+       {{"batch_axis", int64_t{1}}, {"time_axis", int64_t{0}}}},
+      {"MaxUnpool",
+       Op::MaxUnpool,
+       {{{1, 2, 2, 2}}, {{1, 2, 2, 2}, 0, 32, false, true, DType::i64, {0, 3, 8, 9, 16, 20, 25, 31}}},
+       {{"shape", Ints{0, 0, 4, 4}}}},
+      {"Tile", Op::Tile, {{{2, 3}}}, {{"repeats", Ints{2, 3}}}},
+      {"PadThatCuts", Op::Pad, {{{4, 5}}}, {{"pads", Ints{-1, 1, 0, -2}}, {"value", 0.5}}},
+      {"SliceInSteps", Op::Slice, {{{4, 7}}}, slice_attrs({1, 0}, {5, 1}, {-100, 3}, {-2, 1})},
+      {"SliceInStepsOfTwoAxes", Op::Slice, {{{5, 7}}}, slice_attrs({0, 1}, {0, 1}, {5, 7}, {2, 3})},
+  };
+  all.insert(all.end(), more.begin(), more.end());
+}
+
+void add_images(std::vector<DifferenceCase>& all) {
+  const Operand image{{2, 2, 4, 5}};
+  const std::vector<double> twice{1, 1, 2, 1.6}, half{1, 1, 0.5, 0.6};
+  const Ints eight{0, 0, 8, 8}, less{0, 0, 2, 3};
+  const Operand regions{{3, 4}, 0, 4, false}, samples{{3}, 0, 2, false, true}, grid{{2, 3, 3, 2}, -0.9, 0.9};
+  const std::vector<DifferenceCase> more = {
+      {"LpPool", Op::LpPool, {{{2, 2, 6, 5}}}, lp_pool_attrs(2, 0)},
+      {"LpPoolCeil", Op::LpPool, {{{2, 2, 6, 5}}}, lp_pool_attrs(3, 1)},
+      {"LpPoolOfSizes", Op::LpPool, {{{2, 2, 6, 5}}}, lp_pool_attrs(1, 1)},
+      {"Resize", Op::Resize, {image}, resize_attrs("linear", twice, eight)},
+      {"ResizeNearest", Op::Resize, {image}, resize_attrs("nearest", twice, eight)},
+      {"ResizeCubic", Op::Resize, {image}, resize_attrs("cubic", twice, eight)},
+      {"ResizeSmoothed", Op::Resize, {image}, resize_attrs("linear", half, less, 1)},
+      {"ResizeOfARegion",
+       Op::Resize,
+       {image},
+       with_attr(resize_attrs("linear", twice, eight), "coordinate_transformation_mode",
+                 std::string("tf_crop_and_resize"))},
+      {"RoiAlign", Op::RoiAlign, {image, regions, samples}, roi_attrs("avg")},
+      {"RoiAlignMax", Op::RoiAlign, {image, regions, samples}, roi_attrs("max")},
+      {"GridSample", Op::GridSample, {image, grid}, grid_attrs("linear", "zeros", 0)},
+      {"GridSampleAtTheBorder", Op::GridSample, {image, grid}, grid_attrs("linear", "border", 1)},
+      {"GridSampleCubic", Op::GridSample, {image, grid}, grid_attrs("cubic", "reflection", 1)},
+      {"GridSampleNearest",
+       Op::GridSample,
+       {image, {{2, 3, 3, 2}, -0.9, 0.9, false}},
+       grid_attrs("nearest", "zeros", 0)},
+  };
+  all.insert(all.end(), more.begin(), more.end());
+}
+
+void add_products(std::vector<DifferenceCase>& all) {
+  const Operand whole{{2, 3, 4}, 0, 200, false, true, DType::u8};
+  const std::vector<DifferenceCase> more = {
+      {"MatMulOfARow", Op::MatMul, {{{4}}, {{2, 4, 3}}}},
+      {"MatMulByAColumn", Op::MatMul, {{{2, 3, 4}}, {{4}}}},
+      {"MatMulOfVectors", Op::MatMul, {{{4}}, {{4}}}},
+      {"Einsum", Op::Einsum, {{{2, 3, 4}}, {{2, 4, 5}}}, equation("bij,bjk->bik")},
+      {"EinsumOfThree", Op::Einsum, {{{3}}, {{3, 4}}, {{4}}}, equation("i,ij,j->")},
+      {"EinsumSums", Op::Einsum, {{{2, 3, 4}}}, equation("ijk->j")},
+      {"EinsumOfADiagonal", Op::Einsum, {{{3, 3, 2}}}, equation("iij->j")},
+      {"EinsumTakesADiagonal", Op::Einsum, {{{3, 3}}, {{3}}}, equation("ii,i->i")},
+      {"EinsumWithAnEllipsis", Op::Einsum, {{{2, 3, 4}}, {{4, 5}}}, equation("...i,ij->...j")},
+      {"EinsumBroadcasts", Op::Einsum, {{{2, 1}}, {{2, 3}}}, equation("ij,ij->i")},
+      {"Det", Op::Det, {{{2, 3, 3}}}},
+      {"DetOfANumber", Op::Det, {{{2, 1, 1}}}},
+      {"DequantizeLinear",
+       Op::DequantizeLinear,
+       {whole, {{3}}, {{3}, 0, 100, false, true, DType::u8}},
+       {{"axis", int64_t{1}}}},
+      {"DequantizeLinearByOneScale", Op::DequantizeLinear, {whole, {{}}}, {{"axis", int64_t{1}}}},
+      {"Attention",
+       Op::Attention,
+       {{{2, 2, 3, 4}}, {{2, 2, 5, 4}}, {{2, 2, 5, 3}}},
+       {{"causal", int64_t{0}}, {"scale", 0.5}}},
+      {"AttentionOfSharedHeads",
+       Op::Attention,
+       {{{2, 4, 3, 5}}, {{2, 2, 6, 5}}, {{2, 2, 6, 3}}, {{4, 1, 6}}},
+       {{"causal", int64_t{1}}, {"scale", 0.4}}},
+  };
+  all.insert(all.end(), more.begin(), more.end());
+}
+
+void add_recurrent(std::vector<DifferenceCase>& all) {
+  const Operand own{{2, 1, 3}, -1, 1}, shared{{1, 1, 3}, -1, 1}, peepholes{{1, 9}, -1, 1}, both{{2, 2, 3}, -1, 1};
+  const auto gru = [](std::string which, int64_t linear) {
+    return with_attr(direction(std::move(which)), "linear_before_reset", linear);
+  };
+  const std::vector<DifferenceCase> more = {
+      {"LSTM", Op::LSTM, recurrent_operands(4, 1, {own, shared, peepholes}), direction("forward")},
+      {"LSTMLastState", Op::LSTM, recurrent_operands(4, 1, {own, own}), direction("reverse"), 1},
+      {"LSTMLastCell", Op::LSTM, recurrent_operands(4, 1, {own, own, peepholes}), direction("forward"), 2},
+      {"LSTMBothWays", Op::LSTM, recurrent_operands(4, 2, {both}), direction("bidirectional")},
+      {"GRU", Op::GRU, recurrent_operands(3, 1, {shared}), gru("forward", 0)},
+      {"GRULinear", Op::GRU, recurrent_operands(3, 1, {own}), gru("reverse", 1)},
+      {"GRULastState", Op::GRU, recurrent_operands(3, 2, {both}), gru("bidirectional", 0), 1},
+      {"RNN", Op::RNN, recurrent_operands(1, 2, {both}), direction("bidirectional")},
+      {"RNNLastState", Op::RNN, recurrent_operands(1, 1, {}), direction("forward"), 1},
+  };
+  all.insert(all.end(), more.begin(), more.end());
 }
 
 std::vector<DifferenceCase> difference_cases() {
@@ -216,6 +440,11 @@ std::vector<DifferenceCase> difference_cases() {
                      gemm_attrs(0.5, 1.5, ta, tb)});
     }
   }
+  add_functions(all);
+  add_moves(all);
+  add_images(all);
+  add_products(all);
+  add_recurrent(all);
   return all;
 }
 
@@ -234,9 +463,69 @@ TEST(Differentiate, EveryRuleHasItsCase) {
   for (int i = 0; i < op_count; ++i) {
     const Op op = static_cast<Op>(i);
     const bool tested = std::ranges::any_of(all, [&](const DifferenceCase& one) { return one.op == op; });
-    if (info(op).gradient != nullptr && !tested) without += std::string(name_of(op)) + " ";
+    if (info(op).gradient.rule != nullptr && !tested) without += std::string(name_of(op)) + " ";
   }
   EXPECT_EQ(without, "");
+}
+
+// A constant exponent needs no logarithm, and its square no power.
+TEST(Differentiate, APowerByAConstant) {
+  for (const double exponent : {2.0, 3.0, -0.5}) {
+    SCOPED_TRACE(exponent);
+    GraphBuilder g("power");
+    WeightStore weights;
+    const TensorType row{DType::f32, {4}};
+    const ValueId w = g.weight("w", row, weights.add_fill(row, 0));
+    const ValueId e = g.weight("e", {DType::f32, {}}, weights.add_fill({DType::f32, {}}, exponent));
+    const ValueId y = g.add(Op::Pow, "y", {w, e}, {}).value();
+    const ValueId loss = g.add(Op::ReduceSum, "loss", {y}, reduction_attrs({0}, 0)).value();
+    g.output(loss);
+    const Graph graph = std::move(g).finish();
+    std::mt19937 random(5);
+    EXPECT_LT(worst_error(graph, loss, {w}, weights, {{w, random_values({DType::f64, {4}}, 0.5, 2, random)}}), 1e-6);
+    const auto made = differentiate(graph, loss, {w}, weights);
+    for (const Node& node : made->graph.nodes) EXPECT_NE(node.op, Op::Log);
+  }
+}
+
+// Norms and products of zeros have gradients that are numbers: those of PyTorch.
+TEST(Differentiate, AtZero) {
+  const auto at = [](Op op, const std::vector<double>& x) {
+    GraphBuilder g("zero");
+    WeightStore weights;
+    const auto n = static_cast<int64_t>(x.size());
+    const TensorType row{DType::f32, {n}};
+    const ValueId w = g.weight("w", row, weights.add_fill(row, 0));
+    const ValueId loss = g.add(op, "y", {w}, reduction_attrs({0}, 0)).value();
+    const auto made = differentiate(std::move(g).finish(), loss, {w}, weights);
+    CHECK(made.ok(), made.error().message.c_str());
+    Array values = reference::zeros({DType::f64, {n}});
+    values.reals = x;
+    return (*evaluate_wide(made->graph, weights, {{w, values}}, made->gradients))[0].reals;
+  };
+  EXPECT_EQ(at(Op::ReduceL2, {0, 0, 0}), (std::vector<double>{0, 0, 0}));
+  EXPECT_EQ(at(Op::ReduceProd, {2, 0, 3}), (std::vector<double>{0, 6, 0}));
+  EXPECT_EQ(at(Op::ReduceProd, {2, 0, 0}), (std::vector<double>{0, 0, 0}));
+  EXPECT_EQ(at(Op::ReduceMax, {1, 4, 4}), (std::vector<double>{0, 0.5, 0.5}));
+}
+
+// What does not follow its operands passes no gradient on; the other way to the weight is all there is.
+TEST(Differentiate, GradientsStopAtWhatIsFlat) {
+  GraphBuilder g("flat");
+  WeightStore weights;
+  const TensorType row{DType::f32, {4}};
+  const ValueId w = g.weight("w", row, weights.add_fill(row, 0)), v = g.weight("v", row, weights.add_fill(row, 0));
+  const ValueId whole = g.add(Op::Floor, "whole", {v}, {}).value();
+  const ValueId y = g.add(Op::Mul, "y", {w, whole}, {}).value();
+  const ValueId loss = g.add(Op::ReduceSum, "loss", {y}, reduction_attrs({0}, 0)).value();
+  g.output(loss);
+  const Graph graph = std::move(g).finish();
+  EXPECT_EQ(trained_weights({graph, loss}, weights), std::vector<ValueId>{w});
+  const auto made = differentiate(graph, loss, {w}, weights);
+  ASSERT_TRUE(made.ok()) << made.error().to_string();
+  const auto both = differentiate(graph, loss, {w, v}, weights);
+  ASSERT_FALSE(both.ok());
+  EXPECT_EQ(both.error().message, "the loss does not depend on weight v");
 }
 
 // x w1 -> Relu -> w2, with w1 used twice; the loss is the mean of squares.
@@ -413,14 +702,18 @@ TEST(Differentiate, RefusesWhatItCannot) {
   EXPECT_EQ(both.error().message, "the loss does not depend on weight lonely");
 
   GraphBuilder g("odd");
-  const TensorType row{DType::f32, {2, 3}};
+  const TensorType row{DType::f32, {2, 3}}, places{DType::i64, {2}};
   const ValueId w = g.weight("w", row, small.weights.add_fill(row, 1));
-  const ValueId odd = g.add(Op::Acos, "odd", {w}, {}).value();
-  const ValueId loss = g.add(Op::ReduceSum, "loss", {odd}, {{"axes", Ints{0, 1}}, {"keepdims", int64_t{0}}}).value();
-  g.output(loss);
-  const auto none = differentiate(std::move(g).finish(), loss, {w}, small.weights);
+  const ValueId odd = g.add(Op::ReluGradient, "odd", {w, w}, {}).value();
+  const ValueId last = g.add(Op::ReduceSum, "loss", {odd}, reduction_attrs({0, 1}, 0)).value();
+  const ValueId index = g.weight("index", places, small.weights.add_fill(places, 1));
+  g.output(last);
+  const Graph twice = std::move(g).finish();
+  EXPECT_EQ(differentiate(twice, last, {index}, small.weights).error().message,
+            "weight index is i64[2]: only floats have gradients");
+  const auto none = differentiate(twice, last, {w}, small.weights);
   ASSERT_FALSE(none.ok());
-  EXPECT_EQ(none.error().message, "node odd: no gradient of Acos is known");
+  EXPECT_EQ(none.error().message, "node odd: ReluGradient is of a training step and not differentiated again");
   EXPECT_EQ(none.error().kind, ErrorKind::unsupported);
 }
 

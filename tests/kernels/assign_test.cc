@@ -67,7 +67,7 @@ TEST(Assign, KernelsOfResNet) {
   for (const ComputeDesc& desc : chosen.descs) {
     if (desc.kernel.empty()) continue;
     EXPECT_TRUE(verify(desc).ok()) << verify(desc).error().to_string();
-    ++count[desc.kernel];
+    ++count[to_string(desc.kernel)];
   }
   EXPECT_EQ(count["conv_stem_v3"], 1);
   EXPECT_EQ(count["conv_winograd_v3"], 4 + 3 + 3);  // the others have a stride, or 7 x 7 pixels
@@ -85,14 +85,14 @@ TEST(Assign, TheBatchChangesNothing) {
 TEST(Assign, APreferenceIsFollowed) {
   const Graph graph = optimized("resnet18");
   int asked = 0;
-  const auto last = [&](const ComputeDesc&, std::span<const std::string> candidates) {
+  const auto last = [&](const ComputeDesc&, std::span<const KernelId> candidates) {
     ++asked;
     return candidates.size() - 1;
   };
   const Assignment chosen = assign_kernels(graph, Isa::v3, last).value();
   EXPECT_GT(asked, 0);
   size_t winograd = 0;
-  for (const ComputeDesc& desc : chosen.descs) winograd += desc.kernel == "conv_winograd_v3" ? 1 : 0;
+  for (const ComputeDesc& desc : chosen.descs) winograd += desc.kernel.name == KernelName::conv_winograd ? 1 : 0;
   EXPECT_EQ(winograd, 3u) << "last of its candidates only at 7 x 7 pixels";
 }
 
@@ -130,7 +130,7 @@ TEST(Assign, AViewIsReadRowMajor) {
   const Graph graph = std::move(builder).finish();
   for (const Isa isa : {Isa::v2, Isa::v3, Isa::v4}) {
     const Assignment chosen = assign_kernels(graph, isa).value();
-    EXPECT_EQ(chosen.descs[2].inputs[0].block, 0) << chosen.descs[2].kernel;
+    EXPECT_EQ(chosen.descs[2].inputs[0].block, 0) << to_string(chosen.descs[2].kernel);
     EXPECT_TRUE(verify(chosen.descs[2]).ok()) << verify(chosen.descs[2]).error().to_string();
     for (const Reorder& reorder : chosen.reorders) EXPECT_EQ(reorder.block, 0);
   }
@@ -138,31 +138,42 @@ TEST(Assign, AViewIsReadRowMajor) {
 
 TEST(Assign, AWantedKernelIsTakenWhereItAccepts) {
   const Graph rows = one_conv({1, 32, 6, 20}, {32, 32, 3, 3}, 1);
-  const auto chosen = [](const Graph& graph, const std::string& wanted) {
-    const std::vector<std::string> all(graph.nodes.size(), wanted);
-    return assign_kernels(graph, Isa::v3, {}, {}, all).value().descs[0].kernel;
+  const auto chosen = [](const Graph& graph, KernelName wanted, Isa level = Isa::v3) {
+    const std::vector<KernelId> all(graph.nodes.size(), KernelId(wanted, level));
+    return to_string(assign_kernels(graph, Isa::v3, {}, {}, all).value().descs[0].kernel);
   };
-  EXPECT_EQ(chosen(rows, ""), "conv_blocked_v3");
-  EXPECT_EQ(chosen(rows, "conv_winograd_v3"), "conv_winograd_v3");
-  EXPECT_EQ(chosen(rows, "conv_winograd"), "conv_winograd_v3") << "at whatever level";
-  EXPECT_EQ(chosen(rows, "conv_winograd_v4"), "conv_blocked_v3") << "of another level";
-  EXPECT_EQ(chosen(rows, "conv_depthwise_v3"), "conv_blocked_v3") << "it does not accept this";
-  EXPECT_EQ(chosen(rows, "conv_magic_v3"), "conv_blocked_v3");
-  EXPECT_EQ(chosen(rows, "conv_v3"), "conv_v3") << "a last resort, row-major";
-  EXPECT_EQ(chosen(rows, "conv_direct_v3"), "conv_direct_v3") << "row-major, though it could be in blocks";
+  EXPECT_EQ(chosen(rows, KernelName::unchosen), "conv_blocked_v3");
+  EXPECT_EQ(chosen(rows, KernelName::conv_winograd), "conv_winograd_v3");
+  EXPECT_EQ(chosen(rows, KernelName::conv_winograd, Isa::v4), "conv_blocked_v3") << "of another level";
+  EXPECT_EQ(chosen(rows, KernelName::conv_depthwise), "conv_blocked_v3") << "it does not accept this";
+  EXPECT_EQ(chosen(rows, KernelName::none), "conv_blocked_v3");
+  EXPECT_EQ(chosen(rows, KernelName::conv), "conv_v3") << "a last resort, row-major";
+  EXPECT_EQ(chosen(rows, KernelName::conv_direct), "conv_direct_v3") << "row-major, though it could be in blocks";
   // Before a preference is asked.
-  const std::vector<std::string> wanted{"conv_winograd_v3"};
-  const auto first = [](const ComputeDesc&, std::span<const std::string>) { return size_t{0}; };
-  EXPECT_EQ(assign_kernels(rows, Isa::v3, first, {}, wanted).value().descs[0].kernel, "conv_winograd_v3");
+  const std::vector<KernelId> wanted{{KernelName::conv_winograd, Isa::v3}};
+  const auto first = [](const ComputeDesc&, std::span<const KernelId>) { return size_t{0}; };
+  EXPECT_EQ(to_string(assign_kernels(rows, Isa::v3, first, {}, wanted).value().descs[0].kernel), "conv_winograd_v3");
+}
+
+// A GPU's kernels are looked for among a GPU's.
+TEST(Assign, AWantedKernelOfAGpuIsTakenToo) {
+  const Graph graph = one_conv({1, 32, 6, 20}, {32, 32, 3, 3}, 1);
+  for (const Isa isa : gpu_levels()) {
+    EXPECT_EQ(assign_kernels(graph, isa).value().descs[0].kernel, KernelId(KernelName::gpu_conv_cudnn, isa));
+    const std::vector<KernelId> loops{{KernelName::gpu_conv_loops, isa}};
+    EXPECT_EQ(assign_kernels(graph, isa, {}, {}, loops).value().descs[0].kernel, loops[0]);
+    const std::vector<KernelId> of_a_cpu{{KernelName::conv, isa}};
+    EXPECT_EQ(assign_kernels(graph, isa, {}, {}, of_a_cpu).value().descs[0].kernel.name, KernelName::gpu_conv_cudnn);
+  }
 }
 
 // Some input channels of a layer that read all of them in blocks, few as they are.
 TEST(Assign, AWantedKernelBringsItsLayout) {
   const Graph few = one_conv({1, 4, 20, 20}, {32, 4, 3, 3}, 1);
-  EXPECT_EQ(assign_kernels(few, Isa::v3).value().descs[0].kernel, "conv_stem_v3");
-  const std::vector<std::string> blocked{"conv_blocked_v3"};
+  EXPECT_EQ(to_string(assign_kernels(few, Isa::v3).value().descs[0].kernel), "conv_stem_v3");
+  const std::vector<KernelId> blocked{{KernelName::conv_blocked, Isa::v3}};
   const Assignment chosen = assign_kernels(few, Isa::v3, {}, {}, blocked).value();
-  EXPECT_EQ(chosen.descs[0].kernel, "conv_blocked_v3");
+  EXPECT_EQ(to_string(chosen.descs[0].kernel), "conv_blocked_v3");
   EXPECT_EQ(chosen.descs[0].inputs[0].block, 8);
   EXPECT_EQ(chosen.reorders.size(), 2u) << "there and back";
 
@@ -171,17 +182,17 @@ TEST(Assign, AWantedKernelBringsItsLayout) {
   const ValueId x = g.input("x", {DType::f32, {1, 16, 8, 8}});
   g.output(g.add(Op::LRN, "lrn", {x}, {{"alpha", 1e-4}, {"beta", 0.75}, {"bias", 1.0}, {"size", int64_t{5}}}).value());
   const Graph graph = std::move(g).finish();
-  EXPECT_EQ(assign_kernels(graph, Isa::v3).value().descs[0].kernel, "lrn_v3");
-  const std::vector<std::string> lrn{"lrn_blocked"};
-  EXPECT_EQ(assign_kernels(graph, Isa::v3, {}, {}, lrn).value().descs[0].kernel, "lrn_blocked_v3");
+  EXPECT_EQ(to_string(assign_kernels(graph, Isa::v3).value().descs[0].kernel), "lrn_v3");
+  const std::vector<KernelId> lrn{{KernelName::lrn_blocked, Isa::v3}};
+  EXPECT_EQ(to_string(assign_kernels(graph, Isa::v3, {}, {}, lrn).value().descs[0].kernel), "lrn_blocked_v3");
 }
 
 TEST(Assign, WhatTheWholeHasItWants) {
   const Graph graph = optimized("resnet18");
   for (const Isa isa : {Isa::v3, Isa::v4}) {
-    const auto last = [](const ComputeDesc&, std::span<const std::string> candidates) { return candidates.size() - 1; };
+    const auto last = [](const ComputeDesc&, std::span<const KernelId> candidates) { return candidates.size() - 1; };
     const Assignment whole = assign_kernels(graph, isa, last).value();
-    std::vector<std::string> wanted;
+    std::vector<KernelId> wanted;
     for (const ComputeDesc& desc : whole.descs) wanted.push_back(desc.kernel);
     const Assignment again = assign_kernels(graph, isa, {}, {}, wanted).value();
     for (size_t n = 0; n < wanted.size(); ++n) EXPECT_EQ(again.descs[n].kernel, wanted[n]);

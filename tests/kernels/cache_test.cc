@@ -52,7 +52,7 @@ void expect_in_place(ComputeDesc desc, const std::vector<Tensor>& inputs) {
   const std::string want(bytes_of(run_reference(desc, pointers(inputs))[0]));
   for (const Isa isa : supported_levels()) {
     const KernelLibrary library = KernelLibrary::load(isa).value();
-    desc.kernel = fmt::format("scatter_in_place_{}", name_of(isa));
+    desc.kernel = {KernelName::scatter_in_place, isa};
     ASSERT_TRUE(verify(desc).ok()) << verify(desc).error().message;
     for (const int workers : {1, 3}) EXPECT_EQ(in_place(library, desc, inputs, workers), want) << signature(desc);
   }
@@ -115,11 +115,11 @@ TEST(ScatterInPlace, IsForProgramsThatNameIt) {
                                    random_tensor({DType::f32, {2, 3, 4, 8}}, 2), whole({2}, {0, 0}),
                                    whole({2}, {4, 0})};
   ComputeDesc desc = desc_of(Op::TensorScatter, {{"axis", int64_t{2}}, {"mode", std::string("linear")}}, inputs);
-  EXPECT_EQ(choose_kernel(desc, Isa::v3).value(), "reference_v3");
-  desc.kernel = "reference_v3";
+  EXPECT_EQ(choose_kernel(desc, Isa::v3).value().name, KernelName::reference);
+  desc.kernel = {KernelName::reference, Isa::v3};
   EXPECT_EQ(work_of(desc).bytes_written.value(), 2 * 3 * 100 * 8 * 4);
-  desc.kernel = "scatter_in_place_v3";
-  EXPECT_TRUE(find_kernel(desc.kernel)->only_in_place);
+  desc.kernel = {KernelName::scatter_in_place, Isa::v3};
+  EXPECT_TRUE(info_of(desc.kernel.name).only_in_place);
   EXPECT_EQ(work_of(desc).bytes_written.value(), 2 * 3 * 4 * 8 * 4);
   const std::vector<std::vector<int64_t>> values{{}, {}, {0, 0}, {3, 0}};
   EXPECT_EQ(work_of(desc, values).bytes_written.value(), 3 * 3 * 8 * 4);
@@ -183,7 +183,7 @@ TEST(PagedAttention, HasTheBitsOfACacheInOnePiece) {
   ComputeDesc one = desc_of(Op::CachedAttention, attrs, plain), many = desc_of(Op::PagedAttention, attrs, in_pages);
   for (const Isa isa : supported_levels()) {
     const KernelLibrary library = KernelLibrary::load(isa).value();
-    one.kernel = many.kernel = fmt::format("cached_attention_{}", name_of(isa));
+    one.kernel = many.kernel = {KernelName::cached_attention, isa};
     EXPECT_EQ(choose_kernel(one, isa).value(), one.kernel);
     expect_same_bits(run_kernel(library, many, pointers(in_pages))[0], run_kernel(library, one, pointers(plain))[0]);
   }

@@ -1,5 +1,6 @@
 #include "kernels/catalogue.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -34,7 +35,7 @@ ComputeDesc conv_desc(Shape x, Shape w, int64_t pad, int64_t group = 1) {
   return desc;
 }
 
-std::string chosen(const ComputeDesc& desc, Isa isa = Isa::v3) { return choose_kernel(desc, isa).value(); }
+std::string chosen(const ComputeDesc& desc, Isa isa = Isa::v3) { return to_string(choose_kernel(desc, isa).value()); }
 
 TEST(Catalogue, ChoosesTheFirstThatAccepts) {
   ComputeDesc plain = conv_desc({1, 3, 8, 8}, {16, 3, 3, 3}, 1);
@@ -61,9 +62,9 @@ TEST(Catalogue, EveryComputedOperatorHasAKernelAtEveryLevel) {
       std::optional<ComputeDesc> desc = random_desc(op, random);
       if (!desc) continue;
       for (Isa isa : all_levels()) {
-        desc->kernel = chosen(*desc, isa);
-        EXPECT_NE(find_kernel(desc->kernel), nullptr);
-        EXPECT_EQ(isa_of(desc->kernel), isa);
+        desc->kernel = choose_kernel(*desc, isa).value();
+        EXPECT_EQ(parse_kernel(to_string(desc->kernel)).value(), desc->kernel);
+        EXPECT_EQ(desc->kernel.isa, isa);
         EXPECT_TRUE(verify(*desc).ok()) << verify(*desc).error().to_string();
       }
     }
@@ -72,9 +73,15 @@ TEST(Catalogue, EveryComputedOperatorHasAKernelAtEveryLevel) {
 
 TEST(Catalogue, CandidatesBeginWithTheUsualOnesAndLeaveOutTheLastResort) {
   using Names = std::vector<std::string>;
-  const auto of = [](ComputeDesc desc) {
+  const auto names = [](const ComputeDesc& desc, Isa isa) {
+    Names all;
+    const std::vector<KernelId> ids = candidates(desc, isa).value();
+    for (const KernelId id : ids) all.push_back(to_string(id));
+    return all;
+  };
+  const auto of = [&](ComputeDesc desc) {
     desc.inputs[0].block = desc.outputs[0].block = 8;
-    return candidates(desc, Isa::v3).value();
+    return names(desc, Isa::v3);
   };
   EXPECT_EQ(of(conv_desc({1, 32, 14, 14}, {32, 32, 3, 3}, 1)), (Names{"conv_winograd_v3", "conv_blocked_v3"}));
   EXPECT_EQ(of(conv_desc({1, 32, 7, 7}, {32, 32, 3, 3}, 1)), (Names{"conv_blocked_v3", "conv_winograd_v3"}));
@@ -83,9 +90,9 @@ TEST(Catalogue, CandidatesBeginWithTheUsualOnesAndLeaveOutTheLastResort) {
   gemm.attrs = {{"alpha", 1.0}, {"beta", 1.0}, {"transA", int64_t{0}}, {"transB", int64_t{0}}};
   gemm.inputs = {f32({2, 3}), f32({3, 4})};
   gemm.outputs = {f32({2, 4})};
-  EXPECT_EQ(candidates(gemm, Isa::v2).value(), Names{"gemm_v2"});
+  EXPECT_EQ(names(gemm, Isa::v2), Names{"gemm_v2"});
   gemm.weights = 0b10;
-  EXPECT_EQ(candidates(gemm, Isa::v2).value(), Names{"gemm_packed_v2"});
+  EXPECT_EQ(names(gemm, Isa::v2), Names{"gemm_packed_v2"});
 }
 
 TEST(Catalogue, AChoiceHoldsForAllBatches) {
@@ -94,7 +101,7 @@ TEST(Catalogue, AChoiceHoldsForAllBatches) {
   EXPECT_NE(choice_key(one, Isa::v3), choice_key(one, Isa::v4));
   EXPECT_NE(choice_key(one, Isa::v3), choice_key(conv_desc({1, 3, 8, 8}, {17, 3, 3, 3}, 1), Isa::v3));
   ComputeDesc as_kernel = one;
-  as_kernel.kernel = "conv_direct_v3";
+  as_kernel.kernel = {KernelName::conv_direct, Isa::v3};
   EXPECT_EQ(choice_key(one, Isa::v3), choice_key(as_kernel, Isa::v3));
 }
 
@@ -102,9 +109,9 @@ TEST(Catalogue, BlocksAreOfTheLevelsOwnSize) {
   ComputeDesc desc = conv_desc({1, 32, 14, 14}, {32, 32, 3, 3}, 1);
   desc.inputs[0].block = desc.outputs[0].block = 16;
   EXPECT_THAT(choose_kernel(desc, Isa::v3).error().message, HasSubstr("f32[1,32,14,14]c16: level v3 has blocks of 8"));
-  desc.kernel = "conv_blocked_v3";
+  desc.kernel = {KernelName::conv_blocked, Isa::v3};
   EXPECT_FALSE(verify(desc).ok());
-  desc.kernel = "conv_blocked_v4";
+  desc.kernel = {KernelName::conv_blocked, Isa::v4};
   EXPECT_TRUE(verify(desc).ok()) << verify(desc).error().to_string();
   desc.outputs[0].block = 0;
   EXPECT_FALSE(verify(desc).ok()) << "no kernel makes a row-major result of blocks here";
@@ -113,14 +120,41 @@ TEST(Catalogue, BlocksAreOfTheLevelsOwnSize) {
 TEST(Catalogue, RefusalsSayWhy) {
   ComputeDesc desc = conv_desc({1, 3, 8, 8}, {16, 3, 3, 3}, 1);
   desc.weights = 0;
-  const auto why = [&](std::string_view kernel) { return find_kernel(kernel)->refuses(desc); };
-  EXPECT_EQ(why("conv_direct_v3"), "it packs its weights at load, and these are not constant");
-  EXPECT_EQ(why("conv_depthwise_v3"), "a filter sees 3 channels, not one");
+  const auto why = [&](KernelName kernel) { return refusal({kernel, Isa::v3}, desc)->why; };
+  EXPECT_EQ(why(KernelName::conv_direct), "it packs its weights at load, and these are not constant");
+  EXPECT_EQ(why(KernelName::conv_depthwise), "a filter sees 3 channels, not one");
   for (auto* types : {&desc.inputs, &desc.outputs}) {
     for (TensorType& type : *types) type.dtype = DType::i64;
   }
-  EXPECT_EQ(refusal(*find_kernel("conv_direct_v3"), desc, Isa::v3), "i64[1,3,8,8] is not f32");
-  EXPECT_EQ(choose_kernel(desc, Isa::v3).value(), "reference_v3");
+  EXPECT_EQ(why(KernelName::conv_direct), "i64[1,3,8,8] is not f32");
+  EXPECT_EQ(to_string(choose_kernel(desc, Isa::v3).value()), "reference_v3");
+}
+
+// Who computes other operators has nothing to say of this one, whatever its sentence.
+TEST(Catalogue, ARefusalSaysWhetherTheOperatorIsTheKernels) {
+  ComputeDesc desc = conv_desc({1, 3, 8, 8}, {16, 3, 3, 3}, 1);
+  desc.attrs = conv_attrs(3, 1, 1);
+  EXPECT_FALSE(refusal({KernelName::conv_direct, Isa::v3}, desc));
+  const auto gemm = refusal({KernelName::gemm, Isa::v3}, desc),
+             depthwise = refusal({KernelName::conv_depthwise, Isa::v3}, desc);
+  EXPECT_EQ(refusal({KernelName::conv_direct, Isa::cuda}, desc)->why, "level cuda has no conv_direct");
+  EXPECT_TRUE(gemm->other_operator);
+  EXPECT_EQ(gemm->why, "it does not compute Conv");
+  EXPECT_FALSE(depthwise->other_operator);
+  desc.inputs[0].block = 8;  // and nothing takes blocks and makes none
+  const std::string message = choose_kernel(desc, Isa::v3).error().message;
+  EXPECT_THAT(message, HasSubstr("; conv_direct: it works on row-major tensors"));
+  EXPECT_THAT(message, ::testing::Not(HasSubstr("gemm")));
+}
+
+TEST(KernelId, TextsReadBack) {
+  for (const char* text : {"none", "copy", "pack", "unpack", "reduce", "conv_v2", "conv_1x1_neon", "conv_cudnn_tf32"})
+    EXPECT_EQ(to_string(parse_kernel(text).value()), text);
+  EXPECT_EQ(parse_kernel("conv_winograd_v4").value(), KernelId(KernelName::conv_winograd, Isa::v4));
+  EXPECT_EQ(parse_kernel("gather_cuda").value(), KernelId(KernelName::gpu_gather, Isa::cuda)) << "not a CPU's";
+  for (const char* text :
+       {"", "_", "conv", "conv_", "conv_v5", "conv_magic_v3", "conv_cudnn_v3", "conv_direct_cuda", "copy_v3"})
+    EXPECT_EQ(parse_kernel(text).error().message, fmt::format("there is no kernel \"{}\"", text));
 }
 
 TEST(Catalogue, SignatureIsTheWholeComputation) {
@@ -129,7 +163,7 @@ TEST(Catalogue, SignatureIsTheWholeComputation) {
   desc.weights = 0b110;
   desc.epilogue = {{Op::Add, {}}, {Op::Clip, {{"max", 6.0}, {"min", 0.0}}}};
   desc.inputs.push_back(desc.outputs[0]);
-  desc.kernel = chosen(desc);
+  desc.kernel = choose_kernel(desc, Isa::v3).value();
   EXPECT_EQ(signature(desc),
             "conv_direct_v3 Conv(f32[8,3,8,8], const f32[16,3,3,3], const f32[16], f32[8,16,8,8]) "
             "{dilations=[1,1], group=1, kernel_shape=[3,3], pads=[1,1,1,1], strides=[1,1]} + Add + Clip " +
@@ -170,18 +204,21 @@ TEST(Catalogue, DescribeMarksWeights) {
 
 TEST(Catalogue, PackedBytesFollowTheVectors) {
   // 20 filters of 3 · 9 weights: 20 columns are 5 vectors of 4, 3 of 8, 2 of 16.
-  const ComputeDesc desc = conv_desc({1, 3, 8, 8}, {20, 3, 3, 3}, 1);
-  const KernelInfo& kernel = *find_kernel("conv_direct_v3");
-  EXPECT_EQ(kernel.packed_bytes(desc, 1, Isa::v2).value(), 27 * 20 * 4);
-  EXPECT_EQ(kernel.packed_bytes(desc, 1, Isa::v3).value(), 27 * 24 * 4);
-  EXPECT_EQ(kernel.packed_bytes(desc, 1, Isa::v4).value(), 27 * 32 * 4);
-  EXPECT_EQ(kernel.packed_bytes(desc, 1, Isa::neon).value(), 27 * 20 * 4);
-  EXPECT_EQ(kernel.packed_bytes(desc, 0, Isa::v4).value(), 0);
+  ComputeDesc desc = conv_desc({1, 3, 8, 8}, {20, 3, 3, 3}, 1);
+  const auto packed = [&](size_t i, Isa isa) {
+    desc.kernel = {KernelName::conv_direct, isa};
+    return packed_bytes_of(desc, i).value();
+  };
+  EXPECT_EQ(packed(1, Isa::v2), 27 * 20 * 4);
+  EXPECT_EQ(packed(1, Isa::v3), 27 * 24 * 4);
+  EXPECT_EQ(packed(1, Isa::v4), 27 * 32 * 4);
+  EXPECT_EQ(packed(1, Isa::neon), 27 * 20 * 4);
+  EXPECT_EQ(packed(0, Isa::v4), 0);
 }
 
 TEST(Catalogue, VerifyRejectsWhatATextMayClaim) {
   ComputeDesc good = conv_desc({1, 3, 8, 8}, {16, 3, 3, 3}, 1);
-  good.kernel = "conv_direct_v3";
+  good.kernel = {KernelName::conv_direct, Isa::v3};
   ASSERT_TRUE(verify(good).ok());
   const auto message = [&](auto change) {
     ComputeDesc bad = good;
@@ -189,9 +226,8 @@ TEST(Catalogue, VerifyRejectsWhatATextMayClaim) {
     const Status status = verify(bad);
     return status.ok() ? std::string("accepted") : status.error().message;
   };
-  EXPECT_EQ(message([](auto& d) { d.kernel = "conv_magic_v3"; }), "unknown kernel \"conv_magic_v3\"");
-  EXPECT_THAT(message([](auto& d) { d.kernel = "conv_direct_v5"; }), HasSubstr("unknown kernel"));
-  EXPECT_THAT(message([](auto& d) { d.kernel = "gemm_v3"; }), HasSubstr("it does not compute Conv"));
+  EXPECT_EQ(message([](auto& d) { d.kernel = KernelName::copy; }), "\"copy\" is no kernel of the catalogue");
+  EXPECT_THAT(message([](auto& d) { d.kernel = {KernelName::gemm, Isa::v3}; }), HasSubstr("it does not compute Conv"));
   EXPECT_THAT(message([](auto& d) { d.weights = 0; }), HasSubstr("not constant"));
   EXPECT_THAT(message([](auto& d) { d.weights = 0b110; }), HasSubstr("more weights than inputs"));
   EXPECT_THAT(message([](auto& d) { d.outputs[0].shape[3] = 9; }), HasSubstr("the result is f32[1,16,8,8]"));
@@ -236,15 +272,15 @@ TEST(Catalogue, WhatNoMachineHasRoomForIsTheReferences) {
     for (const uint64_t constant : {0b00, 0b10}) {
       strided.weights = transposed.weights = constant;
       for (const ComputeDesc* desc : {&strided, &transposed, &pooled})
-        EXPECT_EQ(chosen(*desc, isa), full_id(*find_kernel("reference_v3"), isa)) << signature(*desc);
+        EXPECT_EQ(choose_kernel(*desc, isa).value(), KernelId(KernelName::reference, isa)) << signature(*desc);
     }
   }
-  for (const char* kernel : {"conv_v3", "conv_direct_v3", "conv_1x1_v3"}) {
-    EXPECT_THAT(refusal(*find_kernel(kernel), strided, Isa::v3),
-                HasSubstr("its workspace would be larger than any machine"));
-    EXPECT_EQ(workspace_of(*find_kernel(kernel), strided, Isa::v3, 1).value(), largest_size);
+  for (const KernelName kernel : {KernelName::conv, KernelName::conv_direct, KernelName::conv_1x1}) {
+    strided.kernel = {kernel, Isa::v3};
+    EXPECT_THAT(refusal(strided.kernel, strided)->why, HasSubstr("its workspace would be larger than any machine"));
+    EXPECT_EQ(workspace_of(strided, 1).value(), largest_size);
   }
-  EXPECT_EQ(refusal(*find_kernel("reference_v3"), conv_desc({1, 3, 8, 8}, {16, 3, 3, 3}, 1), Isa::v3),
+  EXPECT_EQ(refusal({KernelName::reference, Isa::v3}, conv_desc({1, 3, 8, 8}, {16, 3, 3, 3}, 1))->why,
             "other kernels compute it");
 }
 

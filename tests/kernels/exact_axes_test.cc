@@ -38,7 +38,7 @@ ComputeDesc laid_out(ComputeDesc piece, const ComputeDesc& whole) {
 
 TEST_P(ExactAxes, PiecesHaveTheBitsOfTheWhole) {
   Random random(static_cast<uint64_t>(op()) * 6700417 + 11);
-  std::map<const KernelInfo*, unsigned> cut;  // along which axes
+  std::map<KernelName, unsigned> cut;  // along which axes
   const int draws = op() == Op::Conv ? 250 : 120;
   for (int draw = 0; draw < draws; ++draw) {
     std::optional<ComputeDesc> desc = random_desc(op(), random);
@@ -50,36 +50,38 @@ TEST_P(ExactAxes, PiecesHaveTheBitsOfTheWhole) {
     const std::vector<Tensor> inputs = kernel_operands(*desc, static_cast<uint64_t>(draw));
     const size_t rank = desc->outputs[0].shape.size();
     for (ComputeDesc form : layouts_of(*desc, static_cast<int>(vector_width(isa())))) {
-      for (const KernelInfo& kernel : all_kernels()) {
-        if (!refusal(kernel, form, isa()).empty()) continue;
-        form.kernel = full_id(kernel, isa());
+      for (const KernelName kernel : kernels_of(isa())) {
+        form.kernel = {kernel, isa()};
+        if (refusal(form.kernel, form)) continue;
+        const KernelInfo& row = info_of(kernel);
         const Tensor whole = run_kernel(*library_, form, pointers(inputs))[0];
         for (size_t axis = 0; axis < rank; ++axis) {
           const int64_t extent = desc->outputs[0].shape[axis];
-          if (extent < 2 || (kernel.exact_axes & exact_axis(axis, rank)) == 0) continue;
+          if (extent < 2 || (row.exact_axes & exact_axis(axis, rank)) == 0) continue;
           // Both parts of it, one position alone, and, where a kernel has tiles, both parts of those.
           const auto at = static_cast<int64_t>(random.below(static_cast<uint64_t>(extent - 1))) + 1;
-          const int64_t tile = at / kernel.exact_multiple * kernel.exact_multiple;
+          const int64_t tile = at / row.exact_multiple * row.exact_multiple;
           const std::pair<int64_t, int64_t> pieces[] = {{0, at}, {at, extent}, {at - 1, at}, {0, tile}, {tile, extent}};
           for (const auto& [begin, end] : pieces) {
-            if (begin == end || !is_exact(kernel, form, axis, begin, end)) continue;
+            if (begin == end || !is_exact(form, axis, begin, end)) continue;
             const auto piece = piece_of(*desc, axis, begin, end);
             if (!piece) continue;
             const ComputeDesc part = laid_out(piece->desc, form);
-            if (!refusal(kernel, part, isa()).empty()) continue;
-            SCOPED_TRACE(form.kernel + " " + signature(*desc) + fmt::format(": {} … {} of axis {}", begin, end, axis));
+            if (refusal(part.kernel, part)) continue;
+            SCOPED_TRACE(to_string(form.kernel) + " " + signature(*desc) +
+                         fmt::format(": {} … {} of axis {}", begin, end, axis));
             const std::vector<Tensor> taken = parts(*piece, inputs);
             const Tensor made = run_kernel(*library_, part, pointers(taken))[0];
             expect_same_bits(made, part_of(whole, {axis, begin, end}));
             if (HasFatalFailure() || HasNonfatalFailure()) return;
-            cut[&kernel] |= exact_axis(axis, rank);
+            cut[kernel] |= exact_axis(axis, rank);
           }
         }
       }
     }
   }
   // Nothing is claimed that was not tried. (Axis 0 of what has no pieces here is kernels_test's.)
-  for (const auto& [kernel, axes] : cut) EXPECT_EQ(axes, kernel->exact_axes) << kernel->name;
+  for (const auto& [kernel, axes] : cut) EXPECT_EQ(axes, info_of(kernel).exact_axes) << name_of(kernel);
   if (cut.empty()) GTEST_SKIP() << "no pieces of this operator but samples";
 }
 
@@ -99,11 +101,10 @@ TEST(WinogradIsExact, OnlyBetweenTiles) {
   const std::vector<Tensor> inputs{x, w};
   for (Isa isa : supported_levels()) {
     const KernelLibrary library = KernelLibrary::load(isa).value();
-    const KernelInfo& kernel = *find_kernel(fmt::format("conv_winograd_{}", name_of(isa)));
-    EXPECT_EQ(kernel.exact_multiple, 4);
+    EXPECT_EQ(info_of(KernelName::conv_winograd).exact_multiple, 4);
     ComputeDesc form = desc;
     form.inputs[0].block = form.outputs[0].block = static_cast<int>(vector_width(isa));
-    form.kernel = full_id(kernel, isa);
+    form.kernel = {KernelName::conv_winograd, isa};
     const Tensor whole = run_kernel(library, form, pointers(inputs))[0];
     for (const auto& [begin, end] :
          std::vector<std::pair<int64_t, int64_t>>{{4, 20}, {8, 24}, {0, 4}, {6, 20}, {9, 24}, {4, 18}, {0, 21}}) {
@@ -111,7 +112,7 @@ TEST(WinogradIsExact, OnlyBetweenTiles) {
       ASSERT_TRUE(piece.has_value());
       const std::vector<Tensor> taken = parts(*piece, inputs);
       const Tensor made = run_kernel(library, laid_out(piece->desc, form), pointers(taken))[0];
-      EXPECT_EQ(made.values == part_of(whole, {2, begin, end}).values, is_exact(kernel, form, 2, begin, end))
+      EXPECT_EQ(made.values == part_of(whole, {2, begin, end}).values, is_exact(form, 2, begin, end))
           << begin << " … " << end;
     }
   }

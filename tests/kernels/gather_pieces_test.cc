@@ -41,7 +41,7 @@ std::vector<float> run(const Lookup& lookup, size_t axis, Isa isa, Shape& made) 
   desc.inputs = {{DType::f32, lookup.table_shape}, {DType::i64, lookup.index_shape}};
   desc.outputs = info(desc.op).infer(desc.inputs, desc.attrs).value();
   desc.kernel = choose_kernel(desc, isa).value();
-  EXPECT_EQ(desc.kernel, fmt::format("gather_{}", name_of(isa)));
+  EXPECT_EQ(desc.kernel, KernelId(KernelName::gather, isa));
   made = desc.outputs[0].shape;
   std::vector<float> out(static_cast<size_t>(element_count(made)));
   const void* inputs[] = {lookup.table.data(), lookup.indices.data()};
@@ -63,7 +63,7 @@ TEST(GatherPieces, HaveTheBitsOfTheWhole) {
     for (const Isa isa : supported_levels()) {
       Shape all;
       const std::vector<float> expected = run(whole, axis, isa, all);
-      const KernelInfo& kernel = *find_kernel(fmt::format("gather_{}", name_of(isa)));
+      const KernelInfo& kernel = info_of(KernelName::gather);
       for (size_t along = 0; along < all.size(); ++along) {
         EXPECT_NE(kernel.exact_axes & exact_axis(along, all.size()), 0);
         const int64_t begin = 1, end = all[along];

@@ -1,5 +1,5 @@
 // The GPU's part of the catalogue: what it accepts and where that ends.
-#include "kernels/gpu.h"
+#include "kernels/cuda/gpu.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -45,11 +45,10 @@ TEST(GpuCatalogue, EveryComputedOperatorHasAKernelOfItsLevel) {
       if (!desc) continue;
       for (const Isa isa : gpu_levels()) {
         desc->kernel = choose_kernel(*desc, isa).value();
-        ASSERT_NE(find_kernel(desc->kernel), nullptr) << desc->kernel;
-        EXPECT_EQ(isa_of(desc->kernel), isa);
-        EXPECT_EQ(gpu_kernel_name(desc->kernel), find_kernel(desc->kernel)->name);
+        EXPECT_EQ(parse_kernel(to_string(desc->kernel)).value(), desc->kernel);
+        EXPECT_EQ(desc->kernel.isa, isa);
         EXPECT_TRUE(verify(*desc).ok()) << verify(*desc).error().to_string();
-        ++(gpu_kernel_name(desc->kernel) == host_kernel ? on_host : on_gpu);
+        ++(desc->kernel.name == KernelName::gpu_host ? on_host : on_gpu);
       }
     }
   }
@@ -81,18 +80,18 @@ TEST(GpuCatalogue, HalvesHaveTheSameKernels) {
 
 TEST(GpuCatalogue, OperandsAreOfOneType) {
   ComputeDesc desc = matmul_desc({2, 3}, {3, 4});
-  desc.kernel = "matmul_cublaslt_cuda";
+  desc.kernel = {KernelName::gpu_matmul_cublaslt, Isa::cuda};
   ASSERT_TRUE(verify(desc).ok());
   desc.outputs[0].dtype = DType::f16;
-  EXPECT_THAT(refusal(*find_kernel(desc.kernel), desc, Isa::cuda), HasSubstr("f32[2,3] is not f16"));
+  EXPECT_THAT(refusal(desc.kernel, desc)->why, HasSubstr("f32[2,3] is not f16"));
   ComputeDesc cast;
   cast.op = Op::Cast;
   cast.attrs = {{"to", std::string("bf16")}};
   cast.inputs = {f32({2, 3})};
   cast.outputs = {{DType::bf16, {2, 3}}};
-  EXPECT_EQ(choose_kernel(cast, Isa::cuda).value(), "cast_cuda");
+  EXPECT_EQ(to_string(choose_kernel(cast, Isa::cuda).value()), "cast_cuda");
   cast.inputs[0].dtype = DType::i64;
-  EXPECT_EQ(choose_kernel(cast, Isa::cuda).value(), "host_cuda");
+  EXPECT_EQ(to_string(choose_kernel(cast, Isa::cuda).value()), "host_cuda");
 }
 
 TEST(GpuCatalogue, LevelsAreApartFromCpus) {
@@ -102,9 +101,6 @@ TEST(GpuCatalogue, LevelsAreApartFromCpus) {
     EXPECT_EQ(parse_isa(name_of(isa)).value(), isa);
   }
   for (const Isa isa : all_levels()) EXPECT_FALSE(is_gpu(isa));
-  EXPECT_EQ(find_kernel("conv_cudnn_v3"), nullptr);
-  EXPECT_EQ(find_kernel("conv_direct_cuda"), nullptr);
-  EXPECT_NE(find_kernel("conv_cudnn_tf32"), nullptr);
 }
 
 TEST(GpuCatalogue, HasNoBlocksOfChannels) {
@@ -117,7 +113,7 @@ TEST(GpuCatalogue, HasNoBlocksOfChannels) {
 
 TEST(GpuCatalogue, CudnnTakesPadsThatComeToTheSame) {
   // 8 columns, 3 wide: (0, 1) with stride 2 makes 4 columns, and (0, 0) makes 3.
-  const auto chosen = [](const ComputeDesc& desc) { return choose_kernel(desc, Isa::cuda).value(); };
+  const auto chosen = [](const ComputeDesc& desc) { return to_string(choose_kernel(desc, Isa::cuda).value()); };
   EXPECT_EQ(chosen(conv_desc({1, 2, 8, 8}, {4, 2, 3, 3}, {1, 1, 1, 1}, 1)), "conv_cudnn_cuda");
   EXPECT_EQ(chosen(conv_desc({1, 2, 8, 8}, {4, 2, 3, 3}, {0, 0, 1, 1}, 2)), "conv_loops_cuda");
   // (1, 0) with stride 2: the last window ends at column 7, as with (1, 1).
@@ -140,7 +136,7 @@ TEST(GpuCatalogue, BatchesOfProductsLieAtAFixedDistance) {
   EXPECT_EQ(shared->a_stride, 0);
   EXPECT_EQ(shared->b_stride, 12);
   EXPECT_FALSE(of({2, 1, 2, 3}, {1, 5, 3, 4}).has_value());
-  EXPECT_EQ(choose_kernel(matmul_desc({2, 1, 2, 3}, {1, 5, 3, 4}), Isa::cuda).value(), "host_cuda");
+  EXPECT_EQ(to_string(choose_kernel(matmul_desc({2, 1, 2, 3}, {1, 5, 3, 4}), Isa::cuda).value()), "host_cuda");
 }
 
 TEST(GpuCatalogue, ReducedAxesAreNeighbours) {
@@ -163,12 +159,13 @@ TEST(GpuCatalogue, ReducedAxesAreNeighbours) {
 }
 
 TEST(GpuCatalogue, LibrariesHaveWorkspaceAndOwnKernelsNone) {
-  const ComputeDesc conv = conv_desc({1, 2, 8, 8}, {4, 2, 3, 3}, {1, 1, 1, 1}, 1);
-  for (const KernelInfo& kernel : gpu_kernels()) {
-    const bool by_library = kernel.name.ends_with("cudnn") || kernel.name.ends_with("cublaslt");
-    EXPECT_EQ(workspace_of(kernel, conv, Isa::cuda, 1).value() > 0, by_library) << kernel.name;
-    EXPECT_EQ(kernel.exact_axes, by_library ? 0 : exact::batch) << kernel.name;
-    EXPECT_EQ(kernel.packed_bytes, nullptr) << kernel.name;
+  ComputeDesc conv = conv_desc({1, 2, 8, 8}, {4, 2, 3, 3}, {1, 1, 1, 1}, 1);
+  for (const KernelName kernel : kernels_of(Isa::cuda)) {
+    conv.kernel = {kernel, Isa::cuda};
+    const bool by_library = name_of(kernel).ends_with("cudnn") || name_of(kernel).ends_with("cublaslt");
+    EXPECT_EQ(workspace_of(conv, 1).value() > 0, by_library) << name_of(kernel);
+    EXPECT_EQ(info_of(kernel).exact_axes, by_library ? 0 : exact::batch) << name_of(kernel);
+    EXPECT_EQ(info_of(kernel).packed_bytes, nullptr) << name_of(kernel);
   }
 }
 

@@ -11,7 +11,7 @@
 #include "kernels/piece_of.h"
 #include "kernels/random_desc.h"
 #include "kernels/run_kernel.h"
-#include "kernels/widened.h"
+#include "kernels/types/widened.h"
 #include "testing/tensors.h"
 
 namespace nlsplit::testing {
@@ -54,7 +54,7 @@ std::vector<Tensor> run_halves(const KernelLibrary& library, const ComputeDesc& 
   for (size_t i = 0; i < in.size(); ++i) reads.push_back(in[i].data() + lead(inputs[i].type));
   for (size_t o = 0; o < out.size(); ++o) writes.push_back(out[o].data() + lead(desc.outputs[o]));
   if (over >= 0) writes[0] = in[static_cast<size_t>(over)].data() + lead(desc.outputs[0]);
-  GuardedFloats workspace(floats_of(workspace_of(*find_kernel(desc.kernel), desc, library.isa(), workers)), 0);
+  GuardedFloats workspace(floats_of(workspace_of(desc, workers)), 0);
   (**library.find(desc.kernel))
       .run({&desc, reads.data(), writes.data(), workspace.data(), {workers, run_on_threads, &workers}});
   EXPECT_TRUE(workspace.intact()) << "writes outside of its workspace: " << signature(desc);
@@ -85,7 +85,7 @@ TEST_P(Halves, AreFloat32RoundedOnce) {
       desc.kernel = choose_kernel(desc, isa).value();
       SCOPED_TRACE(signature(desc));
       ASSERT_TRUE(verify(desc).ok()) << verify(desc).error().to_string();
-      if (desc.kernel != fmt::format("widened_{}", name_of(isa))) {
+      if (desc.kernel.name != KernelName::widened) {
         EXPECT_EQ(GetParam(), Op::Slice) << "copies halves by itself";
         continue;
       }
@@ -96,12 +96,12 @@ TEST_P(Halves, AreFloat32RoundedOnce) {
       }
       const std::vector<Tensor> got = run_halves(library, desc, halves);
       ComputeDesc by = widened(desc);
-      by.kernel = full_id(*kernel_of_widened(desc), isa);
+      by.kernel = {kernel_of_widened(desc).value(), isa};
       const std::vector<Tensor> want = run_kernel(library, by, pointers(wide));
       ASSERT_EQ(got.size(), want.size());
       for (size_t o = 0; o < got.size(); ++o) EXPECT_EQ(got[o].raw, rounded_to(want[o], type).raw) << "result " << o;
       EXPECT_EQ(run_halves(library, desc, halves, 3)[0].raw, got[0].raw) << "on three threads";
-      const uint64_t allowed = in_place_inputs(*find_kernel(desc.kernel), desc);
+      const uint64_t allowed = in_place_inputs(desc);
       for (size_t i = 0; i < desc.own_inputs(); ++i) {
         if ((allowed >> i & 1) == 0) continue;
         EXPECT_EQ(run_halves(library, desc, halves, 1, static_cast<int>(i))[0].raw, got[0].raw) << "over input " << i;
@@ -141,7 +141,7 @@ TEST(HalfCasts, RoundBetweenTheThree) {
       desc.inputs = {{from, x.type.shape}};
       desc.outputs = {{to, x.type.shape}};
       desc.kernel = choose_kernel(desc, isa).value();
-      EXPECT_EQ(desc.kernel, fmt::format("cast_{}", name_of(isa)));
+      EXPECT_EQ(desc.kernel, KernelId(KernelName::cast, isa));
       const std::vector<Tensor> in{from == DType::f32 ? x : rounded_to(x, from)};
       EXPECT_EQ(bytes_of(run_halves(library, desc, in)[0]), bytes_of(run_reference(desc, pointers(in))[0]))
           << name_of(from) << " to " << name_of(to);
@@ -159,8 +159,8 @@ TEST(HalfCatalogue, SaysWhatItLeavesToTheReference) {
                 {"strides", std::vector<int64_t>{1}}};
   desc.inputs = {{DType::f16, {1, 2, 9}}, {DType::f16, {4, 2, 3}}};
   desc.outputs = info(desc.op).infer(desc.inputs, desc.attrs).value();
-  EXPECT_EQ(choose_kernel(desc, Isa::v3).value(), "reference_v3");
-  desc.kernel = "widened_v3";
+  EXPECT_EQ(to_string(choose_kernel(desc, Isa::v3).value()), "reference_v3");
+  desc.kernel = {KernelName::widened, Isa::v3};
   EXPECT_THAT(verify(desc).error().message, HasSubstr("it works on two spatial axes"));
   desc.op = Op::Floor;  // nor this
   desc.attrs.clear();
@@ -169,7 +169,7 @@ TEST(HalfCatalogue, SaysWhatItLeavesToTheReference) {
   EXPECT_THAT(verify(desc).error().message, HasSubstr("no kernel computes it in f32"));
   desc.op = Op::Relu;
   EXPECT_TRUE(verify(desc).ok());
-  EXPECT_THAT(refusal(*find_kernel("widened_v3"), widened(desc), Isa::v3), HasSubstr("is no half"));
+  EXPECT_THAT(refusal({KernelName::widened, Isa::v3}, widened(desc))->why, HasSubstr("is no half"));
 }
 
 // A cut where float32's kernel has the bits of the whole has those of the halves.
@@ -179,11 +179,11 @@ TEST(HalfCatalogue, IsExactWhereFloat32sKernelIs) {
   for (int tried = 0; tried < 50; ++tried) {
     const auto plain = random_desc(Op::Conv, random);
     if (!plain) continue;
-    const ComputeDesc desc = of_type(*plain, DType::f16);
-    const KernelInfo& kernel = *find_kernel("widened_v3");
-    ASSERT_EQ(refusal(kernel, desc, Isa::v3), "");
-    EXPECT_TRUE(is_exact(kernel, desc, 0, 0, 1));
-    along_channels += is_exact(kernel, desc, 1, 0, 1) ? 1 : 0;
+    ComputeDesc desc = of_type(*plain, DType::f16);
+    desc.kernel = {KernelName::widened, Isa::v3};
+    ASSERT_FALSE(refusal(desc.kernel, desc));
+    EXPECT_TRUE(is_exact(desc, 0, 0, 1));
+    along_channels += is_exact(desc, 1, 0, 1) ? 1 : 0;
   }
   EXPECT_GT(along_channels, 20);
 }

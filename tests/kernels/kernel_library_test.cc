@@ -1,4 +1,4 @@
-#include "exec/kernels/kernel_library.h"
+#include "kernels/module/kernel_library.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -10,7 +10,7 @@
 #include <set>
 #include <string>
 
-#include "exec/kernels/kernel_module.h"
+#include "kernels/module/kernel_module.h"
 #include "kernels/run_kernel.h"
 #include "testing/paths.h"
 #include "testing/tensors.h"
@@ -21,31 +21,26 @@ namespace {
 using ::testing::HasSubstr;
 
 TEST(KernelLibrary, HasExactlyTheCataloguesKernels) {
-  std::set<std::string_view> catalogue;
-  for (const KernelInfo& kernel : all_kernels()) catalogue.insert(kernel.name);
   for (Isa isa : supported_levels()) {
     const KernelLibrary library = KernelLibrary::load(isa).value();
-    std::set<std::string_view> here;
-    for (const KernelEntry& entry : library.entries()) {
-      EXPECT_NE(entry.run, nullptr);
-      EXPECT_TRUE(here.insert(entry.name).second) << entry.name << " twice";
-      const KernelInfo* info = find_kernel(std::string(entry.name) + "_v3");
-      ASSERT_NE(info, nullptr) << entry.name;
-      EXPECT_EQ(entry.pack != nullptr, info->packed_bytes != nullptr) << entry.name;
+    const std::span<const KernelName> catalogue = kernels_of(isa);
+    ASSERT_EQ(library.code().size(), catalogue.size());
+    for (size_t k = 0; k < catalogue.size(); ++k) {
+      const KernelCode& code = library.code()[k];
+      EXPECT_NE(code.run, nullptr) << name_of(catalogue[k]);
+      EXPECT_EQ(code.pack != nullptr, info_of(catalogue[k]).packed_bytes != nullptr) << name_of(catalogue[k]);
     }
-    EXPECT_EQ(here, catalogue);
   }
 }
 
-TEST(KernelLibrary, FindsByFullId) {
+TEST(KernelLibrary, FindsById) {
   const Isa best = best_isa().value();
   EXPECT_EQ(best, supported_levels().back());
   const KernelLibrary library = KernelLibrary::load(best).value();
-  const std::string level(name_of(best));
-  EXPECT_STREQ(library.find("gemm_" + level).value()->name, "gemm");
-  EXPECT_FALSE(library.find("gemm").ok());
-  EXPECT_FALSE(library.find("gemm_" + std::string(best == Isa::v2 ? "v3" : "v2")).ok()) << "another level's";
-  EXPECT_THAT(library.find("magic_" + level).error().message, HasSubstr("has no kernel \"magic_" + level + "\""));
+  EXPECT_EQ(library.find({KernelName::gemm, best}).value(), &library.code()[catalogue_index(KernelName::gemm)]);
+  EXPECT_FALSE(library.find({KernelName::gemm, best == Isa::v2 ? Isa::v3 : Isa::v2}).ok()) << "another level's";
+  EXPECT_FALSE(library.find({KernelName::gpu_gather, Isa::cuda}).ok());
+  EXPECT_THAT(library.find(KernelName::none).error().message, HasSubstr("has no kernel \"none\""));
 }
 
 std::string output_of(const std::string& command) {
@@ -95,9 +90,11 @@ TEST(KernelLibrary, RefusesLibrariesOfOtherVersionsAndLevels) {
        {std::pair("version", fmt::format(" has interface {}, this program {}: build both together",
                                          kernel_interface + 1, kernel_interface)),
         std::pair("size", std::string(": build both together")),
-        std::pair("level", fmt::format(" holds kernels of level of_nobody, not {}", name_of(best)))}) {
+        std::pair("level", fmt::format(" holds kernels of level of_nobody, not {}", name_of(best))),
+        std::pair("list", std::string(" holds other kernels than this program's: build both together"))}) {
     const std::string path = fmt::format("{}/../lib/libfake_kernels_{}.so", NLS_BIN_DIR, name);
-    const auto refused = KernelLibrary::load_file(best, path);
+    const auto refused =
+        KernelLibrary::load_file(name == std::string("list") ? supported_levels().front() : best, path);
     ASSERT_FALSE(refused.ok()) << name;
     EXPECT_EQ(exit_code(refused.error()), 2);
     EXPECT_THAT(refused.error().message, ::testing::AllOf(HasSubstr(path), HasSubstr(message)));
@@ -167,13 +164,13 @@ TEST(KernelLibrary, ConvolutionsAgreeBitForBit) {
   desc.epilogue = {{Op::Relu, {}}};
   for (Isa isa : supported_levels()) {
     const KernelLibrary library = KernelLibrary::load(isa).value();
-    const auto run = [&](std::string name) {
-      desc.kernel = name + "_" + std::string(name_of(isa));
+    const auto run = [&](KernelName name) {
+      desc.kernel = {name, isa};
       return run_kernel(library, desc, {&x, &w, &bias})[0];
     };
-    const Tensor direct = run("conv_direct");
-    expect_same_bits(run("conv_1x1"), direct);
-    expect_same_bits(run("conv"), direct);
+    const Tensor direct = run(KernelName::conv_direct);
+    expect_same_bits(run(KernelName::conv_1x1), direct);
+    expect_same_bits(run(KernelName::conv), direct);
   }
 }
 

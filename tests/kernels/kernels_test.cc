@@ -36,7 +36,7 @@ Tolerance tolerance_of(const ComputeDesc& desc) {
     terms = static_cast<double>(element_count(desc.inputs[1].shape)) / static_cast<double>(desc.inputs[1].shape[1]);
   if (desc.op == Op::Gemm || desc.op == Op::MatMul) terms = 600;
   if (desc.op == Op::Attention || desc.op == Op::CachedAttention || desc.op == Op::PagedAttention) return {1e-5, 1e-5};
-  const double factor = desc.kernel.starts_with("conv_winograd") ? 10 : 1;
+  const double factor = desc.kernel.name == KernelName::conv_winograd ? 10 : 1;
   return {2e-5 * factor, 2e-6 * factor * (1 + std::sqrt(terms)) * std::max(1.0, std::sqrt(terms / 600))};
 }
 
@@ -55,16 +55,16 @@ TEST_P(Kernels, AgreeWithTheReference) {
     const std::vector<Tensor> inputs = kernel_operands(*desc, static_cast<uint64_t>(tried));
     const std::vector<Tensor> expected = run_reference(*desc, pointers(inputs));
     for (ComputeDesc form : layouts_of(*desc, static_cast<int>(vector_width(GetParam().isa)))) {
-      for (const KernelInfo& kernel : all_kernels()) {
-        if (!refusal(kernel, form, GetParam().isa).empty()) continue;
-        form.kernel = full_id(kernel, GetParam().isa);
+      for (const KernelName kernel : kernels_of(GetParam().isa)) {
+        form.kernel = {kernel, GetParam().isa};
+        if (refusal(form.kernel, form)) continue;
         ASSERT_TRUE(verify(form).ok()) << verify(form).error().to_string();
         const std::vector<Tensor> actual = run_kernel(*library_, form, pointers(inputs));
         for (size_t i = 0; i < expected.size(); ++i) {
           ASSERT_TRUE(compare(actual[i], expected[i], tolerance_of(form)))
               << "draw " << tried << ", result " << i << ": " << signature(form);
         }
-        used.insert(form.kernel);
+        used.insert(to_string(form.kernel));
         // Others may help; that changes nothing.
         expect_same_bits(run_kernel(*library_, form, pointers(inputs), 3), actual);
         ASSERT_FALSE(HasFailure()) << signature(form);
@@ -102,10 +102,10 @@ TEST_P(Kernels, OverwriteTheirOperandsWhereTheCatalogueSaysSo) {
     if (!desc) continue;
     const std::vector<Tensor> inputs = kernel_operands(*desc, static_cast<uint64_t>(tried));
     for (ComputeDesc form : layouts_of(*desc, static_cast<int>(vector_width(GetParam().isa)))) {
-      for (const KernelInfo& kernel : all_kernels()) {
-        if (!refusal(kernel, form, GetParam().isa).empty()) continue;
-        form.kernel = full_id(kernel, GetParam().isa);
-        const uint64_t allowed = in_place_inputs(kernel, form);
+      for (const KernelName kernel : kernels_of(GetParam().isa)) {
+        form.kernel = {kernel, GetParam().isa};
+        if (refusal(form.kernel, form)) continue;
+        const uint64_t allowed = in_place_inputs(form);
         for (size_t i = 0; i < form.inputs.size(); ++i) {
           if (i >= 64 || (allowed >> i & 1) == 0) continue;
           ASSERT_LT(i, form.own_inputs()) << "an epilogue reads its operands after the result is there";
@@ -181,24 +181,23 @@ TEST_P(Kernels, DoNotLetTheBatchTouchASamplesBits) {
     ++compared;
     const int block = static_cast<int>(vector_width(GetParam().isa));
     const size_t forms = layouts_of(*whole, block).size();
-    for (size_t i = 0; i < forms * all_kernels().size(); ++i) {
+    for (size_t i = 0; i < forms * kernels_of(GetParam().isa).size(); ++i) {
       const size_t form = i % forms;
-      const KernelInfo& kernel = all_kernels()[i / forms];
-      if (!refusal(kernel, layouts_of(*whole, block)[form], GetParam().isa).empty()) continue;
-      ASSERT_NE(kernel.exact_axes & exact::batch, 0);
-      const std::string id = full_id(kernel, GetParam().isa);
+      const KernelId id = {kernels_of(GetParam().isa)[i / forms], GetParam().isa};
+      if (refusal(id, layouts_of(*whole, block)[form])) continue;
+      ASSERT_NE(info_of(id.name).exact_axes & exact::batch, 0);
       const std::vector<Tensor> inputs = kernel_operands(*whole, static_cast<uint64_t>(tried));
       const auto run = [&](const ComputeDesc& rows, int64_t begin, int64_t count) {
         ComputeDesc part = layouts_of(rows, block)[form];
         part.kernel = id;
-        EXPECT_EQ(refusal(kernel, part, GetParam().isa), "") << signature(part);
+        EXPECT_FALSE(refusal(id, part)) << signature(part);
         std::vector<Tensor> parts;
         for (size_t i = 0; i < inputs.size(); ++i)
           parts.push_back(batched >> i & 1 ? samples(inputs[i], begin, count) : inputs[i]);
         return run_kernel(*library_, part, pointers(parts));
       };
       const std::vector<Tensor> all = run(*whole, 0, batch);
-      SCOPED_TRACE(id + " " + signature(*whole));
+      SCOPED_TRACE(to_string(id) + " " + signature(*whole));
       expect_same_bits(run(*three, 5, 3), samples(all, 5, 3));
       for (int64_t s : {0, 3, 7}) expect_same_bits(run(*one, s, 1), samples(all, s, 1));
       if (HasFatalFailure()) return;
@@ -237,9 +236,9 @@ TEST(BlockedConvolutions, AgreeWithTheReferenceWhereTheyAreCutInMany) {
       int ran = 0;
       for (ComputeDesc form : layouts_of(desc, static_cast<int>(vector_width(isa)))) {
         if (form.outputs[0].block == 0) continue;
-        for (const KernelInfo& kernel : all_kernels()) {
-          if (!refusal(kernel, form, isa).empty()) continue;
-          form.kernel = full_id(kernel, isa);
+        for (const KernelName kernel : kernels_of(isa)) {
+          form.kernel = {kernel, isa};
+          if (refusal(form.kernel, form)) continue;
           const Tensor actual = run_kernel(library, form, {&x, &w, &bias})[0];
           EXPECT_TRUE(compare(actual, expected, tolerance_of(form))) << signature(form);
           expect_same_bits(run_kernel(library, form, {&x, &w, &bias}, 2)[0], actual);
@@ -251,9 +250,9 @@ TEST(BlockedConvolutions, AgreeWithTheReferenceWhereTheyAreCutInMany) {
   }
 }
 
-ComputeDesc computation(Op op, Attrs attrs, std::vector<TensorType> inputs, uint64_t weights, std::string kernel) {
+ComputeDesc computation(Op op, Attrs attrs, std::vector<TensorType> inputs, uint64_t weights, KernelId kernel) {
   ComputeDesc desc;
-  desc.kernel = std::move(kernel);
+  desc.kernel = kernel;
   desc.op = op;
   desc.attrs = std::move(attrs);
   desc.weights = weights;
@@ -271,8 +270,8 @@ TEST(Products, PiecesOfTheRowsStayInTheirWorkspace) {
     for (const int64_t rows : {130, 193}) {  // the last piece of two workers has 10 rows of v2's, 13 of v3's tiles
       const Tensor a = random_tensor({DType::f32, {rows, 7000}}, 1), b = random_tensor({DType::f32, {7000, 16}}, 2);
       for (const uint64_t constant : {0b00, 0b10}) {
-        const ComputeDesc desc = computation(Op::Gemm, gemm, {a.type, b.type}, constant,
-                                             (constant == 0 ? "gemm_" : "gemm_packed_") + std::string(name_of(isa)));
+        const KernelName kernel = constant == 0 ? KernelName::gemm : KernelName::gemm_packed;
+        const ComputeDesc desc = computation(Op::Gemm, gemm, {a.type, b.type}, constant, {kernel, isa});
         const Tensor alone = run_kernel(library, desc, {&a, &b})[0];
         for (const int workers : {2, 3}) expect_same_bits(run_kernel(library, desc, {&a, &b}, workers)[0], alone);
       }
@@ -289,10 +288,10 @@ TEST(ConvTranspose, TheLastFiltersStayInTheWorkspace) {
                w = random_tensor({DType::f32, {1800, 110, 1, 1}}, 2);
   for (Isa isa : supported_levels()) {
     const KernelLibrary library = KernelLibrary::load(isa).value();
-    const std::string level(name_of(isa));
-    const ComputeDesc plain = computation(Op::ConvTranspose, attrs, {x.type, w.type}, 0, "conv_transpose_" + level);
+    const ComputeDesc plain =
+        computation(Op::ConvTranspose, attrs, {x.type, w.type}, 0, {KernelName::conv_transpose, isa});
     const ComputeDesc packed =
-        computation(Op::ConvTranspose, attrs, {x.type, w.type}, 0b10, "conv_transpose_packed_" + level);
+        computation(Op::ConvTranspose, attrs, {x.type, w.type}, 0b10, {KernelName::conv_transpose_packed, isa});
     expect_same_bits(run_kernel(library, plain, {&x, &w})[0], run_kernel(library, packed, {&x, &w})[0]);
   }
 }
@@ -304,10 +303,11 @@ TEST(Products, OfNothing) {
     for (const Shape& extents : {Shape{3, 4, 0}, Shape{0, 4, 3}, Shape{3, 0, 4}, Shape{200, 4, 0}}) {
       const Tensor a = random_tensor({DType::f32, {extents[0], extents[1]}}, 1),
                    b = random_tensor({DType::f32, {extents[1], extents[2]}}, 2);
-      for (const char* kernel : {"gemm_", "gemm_packed_", "matmul_", "matmul_packed_"}) {
-        const bool is_gemm = std::string_view(kernel).starts_with("gemm"), packs = std::string_view(kernel).size() > 8;
+      for (const KernelName kernel :
+           {KernelName::gemm, KernelName::gemm_packed, KernelName::matmul, KernelName::matmul_packed}) {
+        const bool is_gemm = info_of(kernel).ops[0] == Op::Gemm, packs = info_of(kernel).packed_bytes != nullptr;
         const ComputeDesc desc = computation(is_gemm ? Op::Gemm : Op::MatMul, is_gemm ? gemm : Attrs{},
-                                             {a.type, b.type}, packs ? 0b10 : 0, kernel + std::string(name_of(isa)));
+                                             {a.type, b.type}, packs ? 0b10 : 0, {kernel, isa});
         for (const int workers : {1, 2}) {
           const std::vector<float> values = run_kernel(library, desc, {&a, &b}, workers)[0].values;
           EXPECT_TRUE(std::ranges::all_of(values, [](float v) { return v == 0; })) << signature(desc);
@@ -328,11 +328,11 @@ TEST(BlockedConvolutions, OfNoChannels) {
     const KernelLibrary library = KernelLibrary::load(isa).value();
     int ran = 0;
     const ComputeDesc plain =
-        computation(Op::Conv, attrs, {x.type, w.type}, 0b10, "conv_direct_" + std::string(name_of(isa)));
+        computation(Op::Conv, attrs, {x.type, w.type}, 0b10, KernelId(KernelName::conv_direct, isa));
     for (ComputeDesc form : layouts_of(plain, static_cast<int>(vector_width(isa)))) {
-      for (const KernelInfo& kernel : all_kernels()) {
-        if (!refusal(kernel, form, isa).empty()) continue;
-        form.kernel = full_id(kernel, isa);
+      for (const KernelName kernel : kernels_of(isa)) {
+        form.kernel = {kernel, isa};
+        if (refusal(form.kernel, form)) continue;
         const std::vector<float> values = run_kernel(library, form, {&x, &w}, 2)[0].values;
         EXPECT_TRUE(std::ranges::all_of(values, [](float v) { return v == 0; })) << signature(form);
         ++ran;
@@ -403,7 +403,7 @@ TEST(Gather, IsTheReference) {
     const Tensor want = run_reference(desc, {&x, &at})[0];
     for (const Isa isa : supported_levels()) {
       desc.kernel = choose_kernel(desc, isa).value();
-      EXPECT_EQ(desc.kernel, fmt::format("gather_{}", name_of(isa)));
+      EXPECT_EQ(desc.kernel, KernelId(KernelName::gather, isa));
       ASSERT_TRUE(verify(desc).ok()) << verify(desc).error().to_string();
       const KernelLibrary library = KernelLibrary::load(isa).value();
       for (int workers : {1, 3}) {
@@ -445,7 +445,7 @@ TEST(Slice, IsTheReference) {
     const Tensor want = run_reference(desc, {&x})[0];
     for (const Isa isa : supported_levels()) {
       desc.kernel = choose_kernel(desc, isa).value();
-      EXPECT_EQ(desc.kernel, fmt::format("slice_{}", name_of(isa)));
+      EXPECT_EQ(desc.kernel, KernelId(KernelName::slice, isa));
       ASSERT_TRUE(verify(desc).ok()) << verify(desc).error().to_string();
       const KernelLibrary library = KernelLibrary::load(isa).value();
       for (int workers : {1, 3}) {
@@ -466,7 +466,7 @@ TEST(Slice, InStepsIsTheReferencesBusiness) {
   desc.attrs = {{"axes", Ints{0}}, {"ends", Ints{9}}, {"starts", Ints{0}}, {"steps", Ints{2}}};
   desc.inputs = {{DType::f32, {9}}};
   desc.outputs = {{DType::f32, {5}}};
-  EXPECT_EQ(choose_kernel(desc, Isa::v3).value(), "reference_v3");
+  EXPECT_EQ(to_string(choose_kernel(desc, Isa::v3).value()), "reference_v3");
 }
 
 // Keys and values in several blocks, masks that hide whole rows, queries that are few or many.
@@ -494,7 +494,7 @@ TEST(Attention, QueriesThatSeeNoKeyGiveZeros) {
     desc.kernel = choose_kernel(desc, isa).value();
     const KernelLibrary library = KernelLibrary::load(isa).value();
     const Tensor made = run_kernel(library, desc, {&q, &k, &v, &mask})[0];
-    EXPECT_TRUE(compare(made, want, {1e-5, 1e-5})) << desc.kernel;
+    EXPECT_TRUE(compare(made, want, {1e-5, 1e-5})) << to_string(desc.kernel);
     expect_same_bits(run_kernel(library, desc, {&q, &k, &v, &mask}, 3)[0], made);
   }
 }
@@ -520,7 +520,7 @@ TEST(Gelu, IsGelu) {
         const double curve = by_tanh ? std::tanh(root * (v + 0.044715 * v * v * v)) : std::erf(v / std::sqrt(2.0));
         worst = std::max(worst, std::abs(y.values[i] - v / 2 * (1 + curve)) / std::max(1.0, std::abs(v)));
       }
-      EXPECT_LT(worst, 3e-7) << desc.kernel << (by_tanh ? " by tanh" : "");
+      EXPECT_LT(worst, 3e-7) << to_string(desc.kernel) << (by_tanh ? " by tanh" : "");
     }
   }
 }
@@ -549,9 +549,9 @@ TEST(Gelu, IsAStepOfEveryProductAndConvolution) {
       const KernelLibrary library = KernelLibrary::load(isa).value();
       int ran = 0;
       for (ComputeDesc form : layouts_of(*desc, static_cast<int>(vector_width(isa)))) {
-        for (const KernelInfo& kernel : all_kernels()) {
-          if (!refusal(kernel, form, isa).empty()) continue;
-          form.kernel = full_id(kernel, isa);
+        for (const KernelName kernel : kernels_of(isa)) {
+          form.kernel = {kernel, isa};
+          if (refusal(form.kernel, form)) continue;
           ASSERT_TRUE(verify(form).ok()) << verify(form).error().to_string();
           EXPECT_TRUE(compare(run_kernel(library, form, inputs)[0], expected, tolerance_of(form))) << signature(form);
           ++ran;

@@ -64,7 +64,7 @@ class PieceOf {
   PieceOf(const ComputeDesc& whole, size_t axis, int64_t begin, int64_t end)
       : whole_(whole), axis_(axis), begin_(begin), end_(end), out_(whole.outputs[0].shape) {
     piece_.desc = whole;
-    piece_.desc.kernel.clear();
+    piece_.desc.kernel = {};
     piece_.inputs.resize(whole.inputs.size());
   }
 

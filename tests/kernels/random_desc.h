@@ -257,6 +257,11 @@ class RandomDesc {
         input(chance(0.5) ? shape : broadcastable(shape));
         return input(chance(0.5) ? shape : broadcastable(shape));
       }
+      case Op::Accumulate: {
+        const Shape shape = any_shape(axes);
+        input({element_count(shape)});
+        return input(shape);
+      }
       case Op::Sum: {
         const Shape shape = any_shape(axes);
         for (int64_t i = between(1, 4); i > 0; --i) input(shape);

@@ -16,9 +16,9 @@
 #include <utility>
 #include <vector>
 
-#include "exec/kernels/kernel_library.h"
 #include "graph/reference/evaluate.h"
 #include "kernels/catalogue.h"
+#include "kernels/module/kernel_library.h"
 #include "testing/layouts.h"
 
 namespace nlsplit::testing {
@@ -62,10 +62,9 @@ inline void run_on_threads(void* self, void (*body)(void*, int), void* context) 
 // result is written; -1: on none.
 inline std::vector<Tensor> run_kernel(const KernelLibrary& library, const ComputeDesc& desc,
                                       const std::vector<const Tensor*>& inputs, int workers = 1, int over = -1) {
-  const KernelInfo* info = find_kernel(desc.kernel);
   const auto found = library.find(desc.kernel);
-  EXPECT_TRUE(info != nullptr && found.ok()) << desc.kernel;
-  const KernelEntry& entry = **found;
+  EXPECT_TRUE(found.ok()) << to_string(desc.kernel);
+  const KernelCode& entry = **found;
   std::vector<GuardedFloats> memory;
   std::vector<std::vector<float>> before;
   memory.reserve(inputs.size());
@@ -78,7 +77,7 @@ inline std::vector<Tensor> run_kernel(const KernelLibrary& library, const Comput
       std::memcpy(raw.data(), inputs[i]->raw.data(), inputs[i]->raw.size());
     else
       raw = stored(desc.inputs[i], inputs[i]->values);
-    const Bytes packed = info->packed_bytes == nullptr ? bytes(0) : info->packed_bytes(desc, i, library.isa());
+    const Bytes packed = packed_bytes_of(desc, i);
     if (packed.value() > 0) {
       memory.emplace_back(floats_of(packed), 0);
       entry.pack(desc, i, raw.data(), memory.back().data());
@@ -98,8 +97,7 @@ inline std::vector<Tensor> run_kernel(const KernelLibrary& library, const Comput
     outputs.push_back(out.back().data());
   }
   if (over >= 0) outputs[0] = memory[static_cast<size_t>(over)].data();
-  GuardedFloats workspace(info->workspace == nullptr ? 0 : floats_of(workspace_of(*info, desc, library.isa(), workers)),
-                          0);
+  GuardedFloats workspace(floats_of(workspace_of(desc, workers)), 0);
   entry.run({&desc, in.data(), outputs.data(), workspace.data(), {workers, run_on_threads, &workers}});
   EXPECT_TRUE(workspace.intact()) << "writes outside of its workspace: " << signature(desc);
   for (size_t i = 0; i < memory.size(); ++i) {

@@ -22,7 +22,7 @@ TEST(Signature, ParsesBack) {
       auto desc = testing::RandomDesc(static_cast<Op>(op), random).draw();
       if (!desc || desc->inputs.empty()) continue;
       desc->weights = random.below(uint64_t{1} << std::min<size_t>(desc->inputs.size(), 8));
-      if (draw % 2 == 0) desc->kernel = "some_kernel_v3";
+      if (draw % 2 == 0) desc->kernel = {KernelName::conv_1x1, Isa::v3};
       if (draw % 4 == 0 && desc->outputs[0].shape.size() == 4) desc->outputs[0].block = 8;
       const auto parsed = parse_signature(signature(*desc));
       ASSERT_TRUE(parsed.ok()) << parsed.error().to_string();
@@ -35,7 +35,7 @@ TEST(Signature, ParsesBack) {
 
 ComputeDesc relu_gradient() {
   ComputeDesc desc;
-  desc.kernel = no_kernel;
+  desc.kernel = KernelName::none;
   desc.op = Op::ReluGradient;
   desc.inputs = {{DType::f32, {2, 3}}, {DType::f32, {2, 3}}};
   desc.outputs = {{DType::f32, {2, 3}}};

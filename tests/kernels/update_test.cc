@@ -45,9 +45,9 @@ TEST(UpdateKernel, IsTheReference) {
         desc.outputs = info(desc.op).infer(desc.inputs, desc.attrs).value();
         desc.kernel = choose_kernel(desc, isa).value();
         SCOPED_TRACE(signature(desc));
-        ASSERT_EQ(find_kernel(desc.kernel)->name, "update");
+        ASSERT_EQ(desc.kernel.name, KernelName::update);
         // What the verifier lets a Program do: the weight and all states where they are.
-        const uint64_t allowed = in_place_inputs(*find_kernel(desc.kernel), desc);
+        const uint64_t allowed = in_place_inputs(desc);
         for (size_t i = 0; i < desc.inputs.size(); ++i) EXPECT_TRUE(i == 1 || (allowed >> i & 1) != 0) << i;
         std::vector<Tensor> tensors;
         std::vector<const Tensor*> pointers;
@@ -74,6 +74,32 @@ TEST(UpdateKernel, IsTheReference) {
         EXPECT_EQ(run(library, desc, operands, false, 3), made) << "on three threads";
         EXPECT_EQ(run(library, desc, operands, true, 1), made) << "in place";
         EXPECT_EQ(run(library, desc, operands, true, 3), made) << "in place, on three threads";
+      }
+    }
+  }
+}
+
+// The same roundings as the sum in which a Program's `reduce` adds two operands (exec/sum.h).
+TEST(UpdateKernel, AddsAPartWhereTheSumIs) {
+  for (const Isa isa : supported_levels()) {
+    const KernelLibrary library = KernelLibrary::load(isa).value();
+    for (const int64_t count : {1, 30, 50'000}) {
+      const TensorType sum{DType::f32, {count}}, part{DType::f32, {count, 1}};
+      ComputeDesc desc;
+      desc.op = Op::Accumulate;
+      desc.inputs = {sum, part};
+      desc.outputs = info(desc.op).infer(desc.inputs, desc.attrs).value();
+      desc.kernel = choose_kernel(desc, isa).value();
+      SCOPED_TRACE(signature(desc));
+      ASSERT_EQ(desc.kernel.name, KernelName::update);
+      EXPECT_EQ(in_place_inputs(desc) & 1, 1u);
+      const Tensor a = random_tensor(sum, 1), b = random_tensor(part, 2);
+      Tensor both = a;
+      for (size_t i = 0; i < both.values.size(); ++i) both.values[i] += b.values[i];
+      const std::vector<std::string> operands = {std::string(bytes_of(a)), std::string(bytes_of(b))};
+      for (const int workers : {1, 3}) {
+        EXPECT_EQ(run(library, desc, operands, false, workers)[0], bytes_of(both));
+        EXPECT_EQ(run(library, desc, operands, true, workers)[0], bytes_of(both)) << "in place";
       }
     }
   }

@@ -200,7 +200,7 @@ TEST(VerifyMoves, BetweenWhatFits) {
   EXPECT_THAT(with("y = unpack(s) axis 1 begin 4 end 7"), HasSubstr("another size than its buffer"));
   EXPECT_THAT(with("x = Relu(y) kernel unary_v2"), HasSubstr("writes a buffer of kind input"));
   EXPECT_THAT(with("x = copy(y)"), HasSubstr("writes a buffer of kind input"));
-  EXPECT_THAT(with("y = Relu(x) kernel nonsense"), HasSubstr("there is no kernel called nonsense"));
+  EXPECT_THAT(with("y = Relu(x) kernel nonsense"), HasSubstr("there is no kernel \"nonsense\""));
 }
 
 // Kernels store whole registers.

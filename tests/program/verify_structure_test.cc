@@ -147,7 +147,7 @@ TEST(Structure, OfBuffers) {
   EXPECT_THAT(changed([](Program& p) { p.devices[0].buffers[2].has_content = false; }),
               HasSubstr("a weight without content"));
   EXPECT_THAT(changed([](Program& p) {
-                p.devices[0].buffers[2].packed_for = "unary_v2";
+                p.devices[0].buffers[2].packed_for = {KernelName::unary, Isa::v2};
                 p.devices[0].buffers[2].packed_input = -1;
               }),
               HasSubstr("packed for no input"));
@@ -216,7 +216,7 @@ TEST(Structure, IsJudgedFirst) {
 TEST(Structure, WithoutAKernelTypesAreCheckedToo) {
   const auto without = [](const std::function<void(Instr&)>& change) {
     return verified_after([&](Program& p) {
-      p.descs[0].kernel = no_kernel;
+      p.descs[0].kernel = KernelName::none;
       change(p.devices[0].segments[0].instrs[4]);
     });
   };
@@ -239,7 +239,7 @@ TEST(Structure, DescriptionsMayComeFromElsewhere) {
   EXPECT_THAT(verified_after([&](Program& p) { compute(p).writes[0] = {BufferId(1)}; }),
               HasSubstr("result 0 is f32[32]"));
   EXPECT_THAT(verified_after([&](Program& p) {
-                p.descs[0].kernel = no_kernel;
+                p.descs[0].kernel = KernelName::none;
                 compute(p).workspace = {BufferId(4)};
               }),
               HasSubstr("it has no kernel that needs a workspace"));

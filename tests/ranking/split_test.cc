@@ -204,7 +204,7 @@ TEST(Splits, PartsHaveTheKernelOfTheirLayer) {
   ASSERT_TRUE(split.ok()) << split.error().to_string();
   const SplitPlan& made = split.value();
   EXPECT_FALSE(has_splits(made.plan));
-  std::multiset<std::string> whole, parts;
+  std::multiset<KernelId> whole, parts;
   for (const ComputeDesc& desc : prepared.value().kernels.chosen.begin()->second.descs) {
     for (int shard = 0; shard < 2 && !desc.kernel.empty(); ++shard) whole.insert(desc.kernel);
   }

@@ -17,7 +17,7 @@ device A cpu host a isa v2 memory 1048576
   buffer x f32[2,3] input
   buffer y f32[2,3] comm
   segment F stage 0 shard 0 phase F
-    y = Relu(x) kernel relu_v2 as "act"
+    y = Relu(x) kernel unary_v2 as "act"
     send y to H tag 1
   order
     F.0

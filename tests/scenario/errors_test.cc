@@ -31,10 +31,10 @@ struct BadScenario {
 const BadScenario bad_scenarios[] = {
     // clang-format off
     {"UnknownKeyWithHint", "sink: b", "sinc: b",
-     "s.yaml:9:1: unknown key 'sinc' in the scenario: did you mean 'sink'? Its keys are model, workload, topology, devices, switches, links, network, source, sink, search, plans, noise, corrections"
+     "s.yaml:9:1: unknown key 'sinc' in the scenario: did you mean 'sink'? Its keys are model, workload, programs, topology, devices, switches, links, network, source, sink, search, plans, noise, corrections"
        "\n  | sinc: b"},
     {"UnknownKeyWithoutHint", "sink: b", "sink: b\ncolour: red",
-     "s.yaml:10:1: unknown key 'colour' in the scenario; its keys are model, workload, topology, devices, switches, links, network, source, sink, search, plans, noise, corrections"
+     "s.yaml:10:1: unknown key 'colour' in the scenario; its keys are model, workload, programs, topology, devices, switches, links, network, source, sink, search, plans, noise, corrections"
        "\n  | colour: red"},
     {"MissingSink", "sink: b\n", "",
      "s.yaml:1:1: the scenario lacks 'sink'"
@@ -426,6 +426,49 @@ TEST(ScenarioErrors, LevelsAndPrecisionsKnowTheirDevices) {
   ASSERT_TRUE(scenario.ok()) << scenario.error().to_string();
   EXPECT_EQ(scenario->cluster.devices[0].kind, DeviceKind::cuda);
   EXPECT_EQ(scenario->cluster.devices[0].isa, Isa::tf32);
+}
+
+TEST(ScenarioErrors, OfProgramsOfASession) {
+  const auto parsed = [](const std::string& programs) {
+    std::string text(good);
+    const std::string workload = "workload: {mode: inference, batch: 16, micro_batches: [1, 4]}";
+    text.replace(text.find(workload), workload.size(), programs);
+    return parse_scenario(text, "s.yaml");
+  };
+  const auto error_of = [&](const std::string& programs) {
+    const auto scenario = parsed(programs);
+    return scenario.ok() ? "no error" : scenario.error().to_string();
+  };
+  const std::string train = "train: {mode: training, batch: 16, micro_batches: [2, 4], optimizer: momentum}";
+  const auto good_one = parsed("programs: {" + train + ", evaluate: {batch: 8, schedule: streaming}}");
+  ASSERT_TRUE(good_one.ok()) << good_one.error().to_string();
+  EXPECT_TRUE(good_one->training.has_value());  // of the first
+  EXPECT_EQ(good_one->batch, 16);
+  EXPECT_EQ(good_one->schedules, (std::vector<std::string>{"gpipe", "1f1b"}));
+  ASSERT_EQ(good_one->programs.size(), 2u);
+  EXPECT_EQ(good_one->programs[1].name, "evaluate");
+  EXPECT_EQ(good_one->programs[1].workload.batch, 8);
+  EXPECT_EQ(good_one->programs[1].workload.micro_batches, std::vector<int>{1});
+  EXPECT_FALSE(good_one->programs[1].workload.training.has_value());
+
+  EXPECT_EQ(error_of("workload: {batch: 4}\nprograms: {" + train + "}"),
+            "s.yaml:2:11: 'programs' has the workloads: the first program's is the one that plans are ranked for\n"
+            "  | workload: {batch: 4}");
+  EXPECT_EQ(error_of("programs: [train]"),
+            "s.yaml:2:11: programs must be a map, e.g. {train: {mode: training, batch: 32}, evaluate: {batch: 64}}\n"
+            "  | programs: [train]");
+  EXPECT_EQ(error_of("programs: {a: {batch: 4}, b: {batch: 8, micro_batches: [1, 2]}}"),
+            "s.yaml:2:56: program b needs one count: several are tried for the first program, which plans are ranked "
+            "for\n  | programs: {a: {batch: 4}, b: {batch: 8, micro_batches: [1, 2]}}");
+  EXPECT_EQ(error_of("programs: {a: {batch: 4}, b: {batch: 8, mode: training}}"),
+            "s.yaml:2:27: program b trains, so the first program must: where weights change, plans are ranked with "
+            "weights that change\n  | programs: {a: {batch: 4}, b: {batch: 8, mode: training}}");
+  EXPECT_EQ(error_of("programs: {a: {batch: 4, mode: training}, b: {batch: 8, mode: training, optimizer: adam}}"),
+            "s.yaml:2:43: program b has another optimizer than the first program: they share what it keeps of each "
+            "weight\n  | programs: {a: {batch: 4, mode: training}, b: {batch: 8, mode: training, optimizer: adam}}");
+  EXPECT_EQ(error_of("programs: {a: {batch: 4, speed: 3}}"),
+            "s.yaml:2:26: unknown key 'speed' in program a; its keys are mode, batch, micro_batches, optimizer, "
+            "learning_rate, recompute, loss, all_reduce, schedule\n  | programs: {a: {batch: 4, speed: 3}}");
 }
 
 TEST(ScenarioErrors, UnknownScheduleListsThem) {

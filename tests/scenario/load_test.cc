@@ -104,7 +104,7 @@ TEST(BareScenario, IsOneDeviceWithoutCosts) {
 TEST(CostTableOfScenario, NamesDevicesAndTheScenario) {
   const Scenario s = bare_scenario("net.onnx", 1, bytes(1000));
   ComputeDesc desc;
-  desc.kernel = "relu_v3";
+  desc.kernel = {KernelName::unary, Isa::v3};
   desc.op = Op::Relu;
   desc.inputs = desc.outputs = {{DType::f32, {1, 8}}};
   EXPECT_EQ(cost_table(s, "net").cost(DeviceId(0), desc, "relu1").error().message,

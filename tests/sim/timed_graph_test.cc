@@ -188,11 +188,11 @@ TEST(TimedGraph, MissingCostsAreErrors) {
   wanted.inputs = wanted.outputs = {TensorType{DType::f32, {16}}};
   wanted.kernel = choose_kernel(wanted, Isa::v3).value();
   const auto build = [&](const std::string& last, const Profile& profile) {
-    const Program program = parse(fmt::format(relu, wanted.kernel, last));
+    const Program program = parse(fmt::format(relu, to_string(wanted.kernel), last));
     return build_timed_graph(program, dependencies(program).value(), cluster,
                              CostTable({measured(profile)}, "mine.yaml"));
   };
-  const std::string second = fmt::format("y = Relu(t) kernel {} as \"relu2\"", wanted.kernel);
+  const std::string second = fmt::format("y = Relu(t) kernel {} as \"relu2\"", to_string(wanted.kernel));
 
   Profile profile;
   profile.file = "mine.json";

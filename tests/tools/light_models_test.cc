@@ -12,7 +12,7 @@
 
 #include "base/file.h"
 #include "base/npy.h"
-#include "exec/kernels/kernel_library.h"
+#include "kernels/module/kernel_library.h"
 #include "testing/paths.h"
 #include "testing/value_of.h"
 

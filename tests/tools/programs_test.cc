@@ -31,6 +31,70 @@ TEST_F(Programs, EveryBundledScenarioRanks) {
   }
 }
 
+// The results and losses of a session's JSON, without the times.
+json results_of(const std::string& file) {
+  const json all = json::parse(value_of(read_file(file)));
+  return {{"results", all.at("results")}, {"losses", all.at("losses")}};
+}
+
+TEST_F(Programs, AScenariosProgramsAreASession) {
+  const std::string scenario = NLS_SOURCE_DIR "/scenarios/train_and_evaluate.yaml";
+  const std::string sequence = " --sequence \"train*3 evaluate\"";
+  const Outcome lowered = nlsim("lower " + scenario + " --plan thirds --session");
+  ASSERT_EQ(lowered.code, 0) << lowered.err;
+  const std::string text = scratch_.write("s.session", lowered.out);
+  const Outcome timed = nlsim("session " + scenario + " --plan thirds --json -" + sequence);
+  ASSERT_EQ(timed.code, 0) << timed.err;
+  const Outcome again = nlsim("session " + text + " --on " + scenario + " --json -" + sequence);
+  ASSERT_EQ(again.code, 0) << again.err;
+  EXPECT_EQ(again.out, timed.out);
+  const json times = json::parse(timed.out);
+  EXPECT_EQ(times.at("tiers").size(), 2u);
+  for (const json& tier : times.at("tiers")) EXPECT_EQ(tier.at("execution_end_s").size(), 4u);
+
+  // On one device, by threads and over MPI: the same bits.
+  const std::string one = scratch_.write("one.yaml", "{name: one, stages: [rest@m0]}\n");
+  const Outcome alone = nlbench("session " + scenario + " --plan-file " + one + sequence +
+                                " --transport threads --json " + (scratch_ / "one.json"));
+  ASSERT_EQ(alone.code, 0) << alone.err;
+  EXPECT_THAT(alone.out, HasSubstr("losses of train: 2."));
+  EXPECT_THAT(alone.out, HasSubstr("evaluate/"));
+  const Outcome saved = nlsim("lower " + scenario + " --plan thirds --session --save " + (scratch_ / "saved"));
+  ASSERT_EQ(saved.code, 0) << saved.err;
+  EXPECT_THAT(saved.out, HasSubstr("mpirun -np 3 nlbench session " + (scratch_ / "saved")));
+  const Outcome threads = nlbench("session " + (scratch_ / "saved") + sequence + " --transport threads --json " +
+                                  (scratch_ / "threads.json"));
+  ASSERT_EQ(threads.code, 0) << threads.err;
+  const Outcome over_mpi =
+      mpirun(3, "session " + scenario + " --plan thirds" + sequence + " --json " + (scratch_ / "mpi.json"));
+  ASSERT_EQ(over_mpi.code, 0) << over_mpi.err;
+  EXPECT_EQ(results_of(scratch_ / "mpi.json"), results_of(scratch_ / "threads.json"));
+  EXPECT_EQ(results_of(scratch_ / "mpi.json").at("losses"), results_of(scratch_ / "one.json").at("losses"));
+  json by_name[2];
+  for (const int i : {0, 1}) {
+    for (const json& result : results_of(scratch_ / (i == 0 ? "one.json" : "mpi.json")).at("results"))
+      by_name[i][result.at("name").get<std::string>()] = result.at("values");
+  }
+  EXPECT_EQ(by_name[0], by_name[1]);
+
+  const Outcome unknown = nlbench("session " + scenario + " --plan thirds --transport threads --sequence rehearse");
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("has no program rehearse; there are train, evaluate"));
+  const Outcome alone_on = nlsim("session " + text + sequence);
+  EXPECT_EQ(alone_on.code, 2);
+  EXPECT_THAT(alone_on.err, HasSubstr("--on SCENARIO says on which machines"));
+}
+
+TEST_F(Programs, ProgramsOfOtherSizesShareTheirWeights) {
+  const std::string scenario = NLS_SOURCE_DIR "/scenarios/batch_buckets.yaml";
+  const Outcome timed = nlsim("session " + scenario + " --plan halves --sequence \"one*5 eight one*5\"");
+  ASSERT_EQ(timed.code, 0) << timed.err;
+  const Outcome ran =
+      nlbench("session " + scenario + " --plan halves --transport threads --sequence \"one*5 eight one*5\"");
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  for (const char* part : {"11 executions on 2 devices", "one/", "eight/"}) EXPECT_THAT(ran.out, HasSubstr(part));
+}
+
 TEST_F(Programs, TrainingIsRankedSimulatedAndPrinted) {
   const std::string text = with(with(small_scenario(), "mode: inference", "mode: training, optimizer: adam"),
                                 "schedules: [streaming]", "schedules: [1f1b, zb_h1]");
@@ -84,6 +148,7 @@ TEST_F(Programs, ATrainingStepRunsAndIsChecked) {
       nlbench("run " + (scratch_ / "train.yaml") + " --plan mine --transport threads --check --steps 5");
   ASSERT_EQ(steps.code, 0) << steps.out << steps.err;
   EXPECT_THAT(steps.out, HasSubstr(" in step 5"));
+  EXPECT_THAT(steps.out, HasSubstr("\nsteps       5 in "));
   EXPECT_THAT(steps.out, HasSubstr("equal to the unsplit run, bit for bit"));
   const std::string replicas =
       scratch_.write("replicas.yaml", with(with(with(with(small_scenario(), "[1, 2, 4]", "[4]"), "mode: inference",

@@ -13,7 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "exec/kernels/kernel.h"
+#include "kernels/module/kernel.h"
 
 namespace nlsplit::cuda {
 

@@ -7,7 +7,7 @@
 #include <system_error>
 
 #include "exec/cuda/stand_in.h"
-#include "exec/kernels/kernel_library.h"
+#include "kernels/module/kernel_library.h"
 
 namespace nlsplit::inline exec {
 namespace {

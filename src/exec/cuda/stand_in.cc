@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "exec/kernels/kernel_library.h"
 #include "exec/sum.h"
 #include "kernels/catalogue.h"
+#include "kernels/module/kernel_library.h"
 
 namespace nlsplit::cuda {
 
@@ -32,7 +32,7 @@ struct Event {
 
 struct Kernel {
   ComputeDesc desc;  // for the CPU
-  const KernelEntry* entry = nullptr;
+  const KernelCode* entry = nullptr;
   std::vector<std::byte> workspace;
 };
 
@@ -117,16 +117,16 @@ Answer add(Device* device, DType type, void* sum, const void* const* terms, uint
 // The CPU's own kernel for it, one that packs nothing: no operand counts as constant.
 Answer prepare(Device* device, const ComputeDesc* desc, uint64_t, Kernel** kernel) {
   auto made = std::make_unique<Kernel>(Kernel{*desc, nullptr, {}});
-  made->desc.kernel.clear();
+  made->desc.kernel = {};
   made->desc.weights = 0;
   const Isa isa = device->library.isa();
   auto id = choose_kernel(made->desc, isa);
   if (!id) return refuse(id.error().message);
-  made->desc.kernel = std::move(*id);
+  made->desc.kernel = *id;
   const auto entry = device->library.find(made->desc.kernel);
   if (!entry) return refuse(entry.error().message);
   made->entry = *entry;
-  const Bytes scratch = workspace_of(*find_kernel(made->desc.kernel), made->desc, isa, 1);
+  const Bytes scratch = workspace_of(made->desc, 1);
   made->workspace.resize(static_cast<size_t>(scratch.value()) + alignment);
   *kernel = made.release();
   return nullptr;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "graph/differentiate/backward.h"
@@ -18,8 +19,10 @@ class Differentiation {
     depends_.assign(forward.values.size(), false);
   }
 
-  Result<Differentiated> run(ValueId loss, const std::vector<ValueId>& trained, double seed) {
+  Result<Differentiated> run(ValueId loss, const std::vector<ValueId>& trained, double seed,
+                             const OnGradient& on_gradient) {
     mark(trained);
+    const std::vector<std::vector<size_t>> first_read = first_read_by(trained);
     if (!depends_[loss.index()]) return invalid_input("the loss depends on none of the trained weights");
     const TensorType& type = forward_.value(loss).type;
     gradient_[loss.index()] = graph_.weight("d." + forward_.value(loss).name, type, weights_.add_fill(type, seed));
@@ -27,6 +30,10 @@ class Differentiation {
     for (size_t n = 0; n < forward_.nodes.size(); ++n) result.origins.push_back(n);
     for (size_t n = forward_.nodes.size(); n-- > 0;) {
       RETURN_IF_ERROR(go_back(forward_.nodes[n]));
+      for (const size_t t : first_read[n]) {  // no other node adds to these
+        const ValueId gradient = gradient_[trained[t].index()];
+        if (gradient.valid() && on_gradient) RETURN_IF_ERROR(on_gradient(graph_, t, gradient));
+      }
       result.origins.resize(graph_.graph().nodes.size(), n);
     }
     for (const ValueId weight : trained) {
@@ -48,21 +55,37 @@ class Differentiation {
     for (const Node& node : forward_.nodes) {
       bool any = false;
       for (const ValueId input : node.inputs) any = any || (input.valid() && depends_[input.index()]);
-      for (const ValueId output : node.outputs) depends_[output.index()] = any;
+      for (const ValueId output : node.outputs)
+        depends_[output.index()] = any && follows_its_inputs(node, forward_.value(output));
     }
   }
 
-  Status go_back(const Node& node) {
-    const ValueId dy = gradient_[node.outputs[0].index()];
-    uint64_t wanted = 0;
-    for (size_t i = 0; i < node.inputs.size() && i < 64; ++i) {
-      if (node.inputs[i].valid() && depends_[node.inputs[i].index()]) wanted |= uint64_t{1} << i;
+  // [node of the forward graph]: the trained weights, by index, of whose readers it is the first.
+  std::vector<std::vector<size_t>> first_read_by(const std::vector<ValueId>& trained) const {
+    std::vector<std::vector<size_t>> weights(forward_.nodes.size());
+    for (size_t t = 0; t < trained.size(); ++t) {
+      const auto reads = [&](const Node& node) {
+        return std::ranges::find(node.inputs, trained[t]) != node.inputs.end();
+      };
+      const auto first = std::ranges::find_if(forward_.nodes, reads);
+      if (first != forward_.nodes.end()) weights[static_cast<size_t>(first - forward_.nodes.begin())].push_back(t);
     }
-    if (!dy.valid() || wanted == 0) return ok_status();
-    const auto rule = info(node.op).gradient;
-    if (rule == nullptr || node.outputs.size() != 1 || !node.epilogue.empty())
-      return unsupported(fmt::format("node {}: no gradient of {} is known", node.name, name_of(node.op)));
-    backward_.begin(node, dy, wanted);
+    return weights;
+  }
+
+  Status go_back(const Node& node) {
+    std::vector<ValueId> dy;
+    std::vector<bool> wanted;
+    for (const ValueId output : node.outputs) dy.push_back(gradient_[output.index()]);
+    for (const ValueId input : node.inputs) wanted.push_back(input.valid() && depends_[input.index()]);
+    const auto valid = [](ValueId value) { return value.valid(); };
+    if (std::ranges::none_of(dy, valid) || std::ranges::find(wanted, true) == wanted.end()) return ok_status();
+    const auto rule = info(node.op).gradient.rule;
+    if (rule == nullptr)
+      return unsupported(
+          fmt::format("node {}: {} is of a training step and not differentiated again", node.name, name_of(node.op)));
+    if (!node.epilogue.empty()) return unsupported(fmt::format("node {}: no gradient of a fused node", node.name));
+    backward_.begin(node, std::move(dy), wanted);
     rule(backward_);
     if (!backward_.status().ok()) {
       Error why = backward_.status().error();
@@ -70,7 +93,7 @@ class Differentiation {
       return why;
     }
     for (size_t i = 0; i < node.inputs.size(); ++i) {
-      if ((wanted >> i & 1) == 0) continue;
+      if (!wanted[i]) continue;
       CHECK(backward_.given()[i].valid(), "a rule gives what is wanted");
       RETURN_IF_ERROR(add_to(node.inputs[i], backward_.given()[i]));
     }
@@ -95,7 +118,7 @@ class Differentiation {
     std::vector<NodePhase> phases(graph.nodes.size(), NodePhase::forward);
     for (size_t n = graph.nodes.size(); n-- > forward_.nodes.size();) {
       const Node& node = graph.nodes[n];
-      const bool back = leads_back[node.outputs[0].index()];
+      const bool back = std::ranges::any_of(node.outputs, [&](ValueId output) { return leads_back[output.index()]; });
       phases[n] = back ? NodePhase::input : NodePhase::weight;
       for (const ValueId input : node.inputs) {
         if (back && input.valid()) leads_back[input.index()] = true;
@@ -115,17 +138,25 @@ class Differentiation {
 
 }  // namespace
 
+bool follows_its_inputs(const Node& node, const Value& output) {
+  const Gradient& gradient = info(node.op).gradient;
+  return is_real(output.type.dtype) && (gradient.rule != nullptr || gradient.none != NoGradient::flat);
+}
+
 Result<Differentiated> differentiate(const Graph& graph, ValueId loss, const std::vector<ValueId>& trained,
-                                     WeightStore& weights, double seed) {
+                                     WeightStore& weights, double seed, const OnGradient& on_gradient) {
   if (element_count(graph.value(loss).type.shape) != 1)
     return invalid_input(
         fmt::format("the loss {} is {}, not one number", graph.value(loss).name, to_string(graph.value(loss).type)));
   for (const ValueId weight : trained) {
-    if (graph.value(weight).kind != ValueKind::weight)
-      return invalid_input(fmt::format("{} is no weight", graph.value(weight).name));
+    const Value& value = graph.value(weight);
+    if (value.kind != ValueKind::weight) return invalid_input(fmt::format("{} is no weight", value.name));
+    if (!is_real(value.type.dtype))
+      return invalid_input(
+          fmt::format("weight {} is {}: only floats have gradients", value.name, to_string(value.type)));
   }
   ASSIGN_OR_RETURN(GraphBuilder builder, reopen(graph));
-  return Differentiation(graph, std::move(builder), weights).run(loss, trained, seed);
+  return Differentiation(graph, std::move(builder), weights).run(loss, trained, seed, on_gradient);
 }
 
 }  // namespace nlsplit::inline graph

@@ -6,18 +6,20 @@
 //
 // The forward nodes stay as they are and come first. A value that several nodes read gets the sum of their gradients
 // (Add). Of the backward nodes those have phase `input` from which the gradient of an activation comes: an earlier
-// stage of a pipeline waits for them. All others make gradients of weights only, and may be computed later (Qi et al.,
-// "Zero Bubble Pipeline Parallelism", 2024, section 2: B and W).
+// stage of a pipeline waits for them, also if they make the gradient of a weight as well. All others make gradients of
+// weights only, and may be computed later (Qi et al., "Zero Bubble Pipeline Parallelism", 2024, section 2: B and W).
 #pragma once
 
+#include <functional>
 #include <vector>
 
+#include "graph/builder.h"
 #include "graph/graph.h"
 #include "graph/weights.h"
 
 namespace nlsplit::inline graph {
 
-// step: once a step, not once a micro-batch; what such a node reads of a micro-batch is the sum over all of them.
+// What a node is for, and with it how often it is computed: `step` once a step, all others once a micro-batch.
 enum class NodePhase : uint8_t { forward, input, weight, step };
 
 struct Differentiated {
@@ -27,11 +29,18 @@ struct Differentiated {
   std::vector<ValueId> gradients;  // [trained]
 };
 
+// Does this result of the node change when a float that it reads changes a little? Gradients stop where not.
+bool follows_its_inputs(const Node& node, const Value& output);
+
+// Told of each trained weight, by its index, as soon as its gradient is there: may put nodes behind it, which are of
+// phase weight.
+using OnGradient = std::function<Status(GraphBuilder& graph, size_t trained, ValueId gradient)>;
+
 // `loss`: a value of one element. `trained`: weights of the graph. Constants that the gradients need are added to
 // `weights`. `seed`: the gradient of the loss by itself: 1, or the share of a micro-batch. Errors: a loss of several
-// elements; a weight that the loss does not depend on; a node on the way whose operator has no known gradient, or not
-// by that operand (names the node).
+// elements; a weight that is not of floats; a weight that the loss does not depend on; a node on the way that is of a
+// training step itself, or has no gradient by that operand (names the node).
 Result<Differentiated> differentiate(const Graph& graph, ValueId loss, const std::vector<ValueId>& trained,
-                                     WeightStore& weights, double seed = 1);
+                                     WeightStore& weights, double seed = 1, const OnGradient& on_gradient = {});
 
 }  // namespace nlsplit::inline graph

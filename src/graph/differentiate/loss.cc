@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "graph/builder.h"
+#include "graph/differentiate/differentiate.h"
 #include "graph/elements.h"
 
 namespace nlsplit::inline graph {
@@ -83,7 +84,10 @@ std::vector<ValueId> trained_weights(const GraphWithLoss& with, const WeightStor
   std::vector<bool> fixed(graph.values.size(), false), read(graph.values.size(), false);
   read[with.loss.index()] = true;
   for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
-    if (std::ranges::none_of(node->outputs, [&](ValueId output) { return read[output.index()]; })) continue;
+    if (std::ranges::none_of(node->outputs, [&](ValueId output) {
+          return read[output.index()] && follows_its_inputs(*node, graph.value(output));
+        }))
+      continue;
     for (size_t i = 0; i < node->inputs.size(); ++i) {
       if (!node->inputs[i].valid()) continue;
       read[node->inputs[i].index()] = true;

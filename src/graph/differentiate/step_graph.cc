@@ -16,10 +16,10 @@ size_t last_node(const Graph& network) {
   return output.kind == ValueKind::node ? output.producer.index() : network.nodes.size() - 1;
 }
 
-std::vector<bool> computed_nodes(const Graph& graph, ValueId loss, const std::vector<ValueId>& gradients) {
+std::vector<bool> computed_nodes(const Graph& graph, ValueId loss, const std::vector<StateUpdate>& sums) {
   std::vector<bool> needed(graph.values.size(), false), computed(graph.nodes.size(), false);
   needed[loss.index()] = true;
-  for (const ValueId gradient : gradients) needed[gradient.index()] = true;
+  for (const StateUpdate& sum : sums) needed[sum.value.index()] = true;
   for (size_t n = graph.nodes.size(); n-- > 0;) {
     const Node& node = graph.nodes[n];
     if (std::ranges::none_of(node.outputs, [&](ValueId output) { return needed[output.index()]; })) continue;
@@ -62,10 +62,7 @@ Status add_updates(StepGraph& step, const TrainingOptions& options) {
   for (size_t t = 0; t < nodes.trained.size(); ++t) {
     const ValueId weight = nodes.trained[t];
     const std::string name = step.graph.value(weight).name;
-    // A stage's gradients are slices of one buffer, where they are flat.
-    ASSIGN_OR_RETURN(const ValueId flat, builder.add(Op::Reshape, fmt::format("d.{}.flat", name), {nodes.gradients[t]},
-                                                     {{"shape", std::vector<int64_t>{-1}}}));
-    std::vector<ValueId> states{weight}, inputs{weight, flat};
+    std::vector<ValueId> states{weight}, inputs{weight, nodes.sums[t].value};
     for (const TensorType& type : update_states(options.optimizer, step.graph.value(weight).type)) {
       states.push_back(
           builder.weight(fmt::format("{}_state{}", name, states.size() - 1), type, nodes.constants.add_fill(type, 0)));
@@ -75,9 +72,7 @@ Status add_updates(StepGraph& step, const TrainingOptions& options) {
                      builder.add_all(update_op(options.optimizer), "update " + name, inputs, attrs));
     CHECK(made.size() == states.size(), "an update makes what it keeps");
     for (size_t i = 0; i < made.size(); ++i) nodes.updates.push_back({states[i], made[i]});
-    nodes.update_nodes.push_back(NodeId(builder.graph().nodes.size() - 1));
-    while (nodes.phases.size() < builder.graph().nodes.size())
-      note_node(nodes, builder.graph(), NodePhase::step, first_reader[weight.index()]);
+    note_node(nodes, builder.graph(), NodePhase::step, first_reader[weight.index()]);
   }
   step.graph = std::move(builder).finish();
   return ok_status();
@@ -98,13 +93,24 @@ Result<StepGraph> step_graph(const Graph& network, const TrainingOptions& option
            options.constants.contains(weight.content);
   });
   if (nodes.trained.empty()) return invalid_input("there is nothing to train: the loss depends on no weight");
+  nodes.sums.resize(nodes.trained.size());
+  // A stage's sums are slices of one buffer, where they are flat.
+  const auto accumulate = [&](GraphBuilder& builder, size_t t, ValueId gradient) -> Status {
+    const Value& weight = network.value(nodes.trained[t]);
+    const TensorType flat{weight.type.dtype, {element_count(weight.type.shape)}};
+    const ValueId sum = builder.weight(weight.name + "_gradient", flat, nodes.constants.add_fill(flat, 0));
+    ASSIGN_OR_RETURN(const ValueId value,
+                     builder.add(Op::Accumulate, "accumulate " + weight.name, {sum, gradient}, {}));
+    nodes.sums[t] = {sum, value};
+    return ok_status();
+  };
   const double share = 1.0 / options.micro_batches;
-  ASSIGN_OR_RETURN(Differentiated made, differentiate(with.graph, with.loss, nodes.trained, nodes.constants, share));
+  ASSIGN_OR_RETURN(Differentiated made,
+                   differentiate(with.graph, with.loss, nodes.trained, nodes.constants, share, accumulate));
   step.graph = std::move(made.graph);
   step.graph.outputs.clear();
   nodes.network = network.nodes.size();
   nodes.phases = std::move(made.phases);
-  nodes.gradients = std::move(made.gradients);
   nodes.derived.resize(nodes.network);
   const size_t last = last_node(network);
   for (size_t n = 0; n < step.graph.nodes.size(); ++n) {
@@ -112,7 +118,7 @@ Result<StepGraph> step_graph(const Graph& network, const TrainingOptions& option
     nodes.origins.push_back(origin);
     if (n >= nodes.network) nodes.derived[origin].push_back(n);
   }
-  nodes.computed = computed_nodes(step.graph, with.loss, nodes.gradients);
+  nodes.computed = computed_nodes(step.graph, with.loss, nodes.sums);
   RETURN_IF_ERROR(add_output(step, with.loss, last));
   RETURN_IF_ERROR(add_updates(step, options));
   return step;

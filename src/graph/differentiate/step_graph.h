@@ -1,6 +1,6 @@
 // A training step as a graph: the network's nodes, then those of the loss, then those of the gradients
-// (graph/differentiate/), then the updates of the weights. Plans cut the network; each further node is in the stage of
-// the node it belongs to.
+// (graph/differentiate/), each summed over the micro-batches by an Accumulate, then the updates of the weights. Plans
+// cut the network; each further node is in the stage of the node it belongs to.
 #pragma once
 
 #include <optional>
@@ -24,10 +24,11 @@ struct TrainingOptions {
   std::optional<double> learning_rate = {};  // none: usual_learning_rate
 };
 
-// What a state holds after the step: state is a trained weight, or what the optimizer keeps of one.
+// What a state holds behind a node: behind an update a trained weight, or what the optimizer keeps of one; behind an
+// Accumulate the sum of a gradient, which each step begins anew.
 struct StateUpdate {
   ValueId state;
-  ValueId value;  // of the node that updates it
+  ValueId value;  // of the node that changes it
 };
 
 // What a graph of a training step says of its nodes.
@@ -39,9 +40,8 @@ struct StepNodes {
                                              // origin of, ascending
   std::vector<bool> computed;                // [node]: the loss or an update depends on it; never a view
   std::vector<ValueId> trained;              // weights
-  std::vector<ValueId> gradients;            // [trained]: of a micro-batch
-  std::vector<NodeId> update_nodes;          // [trained]
-  std::vector<StateUpdate> updates;          // by update node
+  std::vector<StateUpdate> sums;             // [trained]: of gradients, flat; updates read their values
+  std::vector<StateUpdate> updates;          // by update node, these by trained weight
   WeightStore constants;                     // besides the network's weights: what gradients need, states at first
 };
 

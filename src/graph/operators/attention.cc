@@ -211,14 +211,44 @@ bool paged_piece(const PieceQuery& q, NodePiece& piece) {
   return true;
 }
 
+// ---- gradients
+
+// With S = scale Q Kᵀ + mask and P = softmax(S): dV = Pᵀ dY, dS = softmax's gradient of dY Vᵀ, dQ = scale dS K,
+// dK = scale dSᵀ Q. P is computed again. The queries of heads that share keys and values are rows of one matrix, so
+// that sums over these heads are the products' own. A query that sees none has no shares.
+void back_attention(Backward& b) {
+  const Shape q = b.shape(b.x(0)), k = b.shape(b.x(1)), v = b.shape(b.x(2));
+  const double scale = attr_float(b.attrs(), "scale");
+  const bool masked = b.inputs() > 3 && b.x(3).valid(), causal = attr_int(b.attrs(), "causal") != 0;
+  const auto rows_of = [&](ValueId value) {
+    return b.reshaped(value, {k[0], k[1], q[1] / k[1] * q[2], b.shape(value).empty() ? 0 : b.shape(value).back()});
+  };
+  const auto product = [&](ValueId left, ValueId right) { return b.add(Op::MatMul, {left, right}); };
+  const Shape by_head{q[0], q[1], q[2], k[2]};
+  const Attrs keys{{"axis", int64_t{-1}}};
+  const ValueId queries = rows_of(b.x(0)), dy = rows_of(b.dy());
+  ValueId shares = b.reshaped(b.scaled(product(queries, b.transposed(b.x(1))), scale), by_head);
+  if (masked) shares = b.add(Op::Add, {shares, b.x(3)});
+  if (causal) shares = b.add(Op::Add, {shares, b.later_places(q[2], k[2])});
+  shares = b.add(Op::Softmax, {shares}, keys);
+  if (masked) shares = b.add(Op::Where, {b.add(Op::IsNaN, {shares}), b.constant({}, 0), shares});
+  shares = rows_of(shares);
+  if (b.wants(2)) b.give(2, product(b.transposed(shares), dy));
+  if (!b.wants(0) && !b.wants(1) && !b.wants(3)) return;
+  const ValueId ds = b.add(Op::SoftmaxGradient, {product(dy, b.transposed(b.x(2))), shares}, keys);
+  if (b.wants(0)) b.give(0, b.reshaped(b.scaled(product(ds, b.x(1)), scale), q));
+  if (b.wants(1)) b.give(1, b.scaled(product(b.transposed(ds), queries), scale));
+  if (b.wants(3)) b.give(3, b.sum_to(b.reshaped(ds, by_head), b.shape(b.x(3))));
+}
+
 }  // namespace
 
 // clang-format off
-//  operator   inputs     attributes       types            work             batch            split            gradient     traits
-ROW(Attention, 3,      4, attention_attrs, infer_attention, flops_attention, keeps_attention, attention_piece, no_gradient, has_kernels)
-//  operator                    inputs attributes       types         work                 batch         split         gradient     traits                     scalars
-ROW_OF_SCALARS(CachedAttention, 4, 5,  attention_attrs, infer_cached, flops_cached<false>, keeps_cached, cached_piece, no_gradient, has_kernels | not_in_onnx | stays_f32, &of_cached<false>)
-ROW_OF_SCALARS(PagedAttention,  5, 5,  attention_attrs, infer_paged,  flops_cached<true>,  keeps_paged,  paged_piece,  no_gradient, has_kernels | not_in_onnx | stays_f32, &of_cached<true>)
+//  operator   inputs  attributes       types            work             batch            split            gradient        traits
+ROW(Attention, 3, 4,   attention_attrs, infer_attention, flops_attention, keeps_attention, attention_piece, back_attention, has_kernels)
+//  operator                    inputs attributes       types         work                 batch         split         gradient    traits                                 scalars
+ROW_OF_SCALARS(CachedAttention, 4, 5,  attention_attrs, infer_cached, flops_cached<false>, keeps_cached, cached_piece, of_a_cache, has_kernels | not_in_onnx | stays_f32, &of_cached<false>)
+ROW_OF_SCALARS(PagedAttention,  5, 5,  attention_attrs, infer_paged,  flops_cached<true>,  keeps_paged,  paged_piece,  of_a_cache, has_kernels | not_in_onnx | stays_f32, &of_cached<true>)
 // clang-format on
 
 }  // namespace nlsplit::inline graph

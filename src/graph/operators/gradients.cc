@@ -25,6 +25,7 @@ constexpr AttrSpec epsilon_attrs[] = {real("epsilon")};
 constexpr AttrSpec layer_norm_gradient_attrs[] = {integer("axis"), real("epsilon")};
 constexpr AttrSpec lrn_gradient_attrs[] = {real("alpha"), real("beta"), real("bias"), integer("size")};
 constexpr AttrSpec softmax_gradient_attrs[] = {integer("axis")};
+constexpr AttrSpec reduce_gradient_attrs[] = {integers("axes"), integer("keepdims")};
 constexpr AttrSpec gather_gradient_attrs[] = {integer("axis"), integer("extent")};
 
 Inferred as_second(Types inputs) { return one_result(inputs[1].dtype, inputs[1].shape); }
@@ -38,14 +39,6 @@ Status same_floats(const TensorType& a, const TensorType& b) {
 Inferred infer_axis_gradient(Types inputs, const Attrs& attrs) {
   if (const Inferred forward = infer_axis(inputs.first(1), attrs); !forward.ok()) return forward.error();
   return infer_same(inputs, attrs);
-}
-
-// What the forward operator makes of x must be dy.
-Status check_forward(Op op, Types operands, const Attrs& attrs, const TensorType& dy) {
-  ASSIGN_OR_RETURN(const std::vector<TensorType> made, info(op).infer(operands, attrs));
-  if (made[0].shape != dy.shape)
-    return invalid_input(fmt::format("a gradient {} of a result {}", to_string(dy), to_string(made[0])));
-  return ok_status();
 }
 
 Inferred infer_conv_weight_gradient(Types inputs, const Attrs& attrs) {
@@ -96,6 +89,18 @@ Inferred infer_layer_norm_gradient(Types inputs, const Attrs& attrs) {
 Inferred infer_lrn_gradient(Types inputs, const Attrs& attrs) {
   RETURN_IF_ERROR(check_forward(Op::LRN, inputs.subspan(1), attrs, inputs[0]));
   return infer_same(inputs, attrs);
+}
+
+Inferred infer_reduce_prod_gradient(Types inputs, const Attrs& attrs) {
+  RETURN_IF_ERROR(same_floats(inputs[0], inputs[1]));
+  RETURN_IF_ERROR(check_forward(Op::ReduceProd, inputs.subspan(1), attrs, inputs[0]));
+  return as_second(inputs);
+}
+
+Inferred infer_det_gradient(Types inputs, const Attrs& attrs) {
+  RETURN_IF_ERROR(same_floats(inputs[0], inputs[1]));
+  RETURN_IF_ERROR(check_forward(Op::Det, inputs.subspan(1), attrs, inputs[0]));
+  return as_second(inputs);
 }
 
 Inferred infer_gather_gradient(Types inputs, const Attrs& attrs) {
@@ -152,9 +157,19 @@ Flops flops_lrn_gradient(Types, Types out, const Attrs& attrs) {
 }
 Flops flops_cross_entropy(Types in, Types, const Attrs&) { return flops(5 * count(in[0])); }
 
+// A determinant of (n - 1)² for every element.
+Flops flops_det_gradient(Types, Types out, const Attrs&) {
+  const auto n = static_cast<double>(out[0].shape.back());
+  return flops((2.0 / 3.0 * (n - 1) * (n - 1) * (n - 1) + 1) * count(out[0]));
+}
+
 // ---- the batch axis: gradients of each element, or row, are apart
 
 bool keeps_two(Types, uint64_t batched, const Attrs&) { return batched == 0b11; }
+bool keeps_two_reduced(Types in, uint64_t batched, const Attrs& attrs) {
+  return batched == 0b11 && info(Op::ReduceProd).keeps_batch(in.subspan(1), 1, attrs);
+}
+bool keeps_matrices(Types in, uint64_t batched, const Attrs&) { return batched == 0b11 && in[1].shape.size() > 2; }
 bool keeps_rows(Types in, uint64_t batched, const Attrs& attrs) {
   const auto axis = axis_of(attr_int(attrs, "axis"), in[1].shape.size());
   return axis.ok() && *axis > 0 && batched == 0b11;
@@ -183,35 +198,34 @@ bool row_piece(const PieceQuery& q, NodePiece& piece) {
 
 // ---- gradients
 
-void back_cross_entropy(Backward& b) {
-  if (b.wants(1)) return b.fail(unsupported("SoftmaxCrossEntropy: its labels have no gradient"));
-  b.give(0, b.add(Op::SoftmaxCrossEntropyGradient, {b.dy(), b.x(0), b.x(1)}));
-}
+void back_cross_entropy(Backward& b) { b.give(0, b.add(Op::SoftmaxCrossEntropyGradient, {b.dy(), b.x(0), b.x(1)})); }
 
 }  // namespace
 
 // clang-format off
-//  operator                         inputs    attributes                   types                            work                             batch         split                  gradient            traits
-ROW(ReluGradient,                    2, 2, no_attrs,                    infer_same,                      flops_each,                      keeps_pairs,  broadcast_piece,       no_gradient,        not_in_onnx)
-ROW(SigmoidGradient,                 2, 2, no_attrs,                    infer_same,                      flops_3,                         keeps_pairs,  broadcast_piece,       no_gradient,        not_in_onnx)
-ROW(TanhGradient,                    2, 2, no_attrs,                    infer_same,                      flops_3,                         keeps_pairs,  broadcast_piece,       no_gradient,        not_in_onnx)
-ROW(HardSwishGradient,               2, 2, no_attrs,                    infer_same,                      flops_3,                         keeps_pairs,  broadcast_piece,       no_gradient,        not_in_onnx)
-ROW(ErfGradient,                     2, 2, no_attrs,                    infer_same,                      flops_5,                         keeps_pairs,  broadcast_piece,       no_gradient,        not_in_onnx)
-ROW(LeakyReluGradient,               2, 2, leaky_relu_gradient_attrs,   infer_same,                      flops_each,                      keeps_pairs,  broadcast_piece,       no_gradient,        not_in_onnx)
-ROW(HardSigmoidGradient,             2, 2, hard_sigmoid_gradient_attrs, infer_same,                      flops_each,                      keeps_pairs,  broadcast_piece,       no_gradient,        not_in_onnx)
-ROW(ClipGradient,                    2, 2, clip_gradient_attrs,         infer_same,                      flops_each,                      keeps_pairs,  broadcast_piece,       no_gradient,        not_in_onnx)
-ROW(GeluGradient,                    2, 2, gelu_gradient_attrs,         infer_same,                      flops_gelu_gradient,             keeps_pairs,  broadcast_piece,       no_gradient,        not_in_onnx)
-ROW(ConvWeightGradient,              2, 2, conv_gradient_attrs,         infer_conv_weight_gradient,      flops_weight_gradient,           keeps_none,   weight_gradient_piece, no_gradient,        not_in_onnx)
-ROW(MaxPoolGradient,                 2, 2, max_pool_gradient_attrs,     infer_max_pool_gradient,         flops_window_gradient,           keeps_two,    plane_piece,           no_gradient,        not_in_onnx)
-ROW(AveragePoolGradient,             1, 1, average_pool_gradient_attrs, infer_average_pool_gradient,     flops_window_gradient,           keeps_first,  plane_piece,           no_gradient,        not_in_onnx)
-ROW(BatchNormalizationScaleGradient, 4, 4, epsilon_attrs,               infer_batch_norm_scale_gradient, flops_batch_norm_scale_gradient, keeps_none,   no_split,              no_gradient,        not_in_onnx)
-ROW(LayerNormalizationGradient,      3, 3, layer_norm_gradient_attrs,   infer_layer_norm_gradient,       flops_layer_norm_gradient,       keeps_rows,   row_piece,             no_gradient,        not_in_onnx)
-ROW(LRNGradient,                     2, 2, lrn_gradient_attrs,          infer_lrn_gradient,              flops_lrn_gradient,              keeps_pairs,  no_split,              no_gradient,        not_in_onnx)
-ROW(SoftmaxGradient,                 2, 2, softmax_gradient_attrs,      infer_axis_gradient,             flops_4,                         keeps_all,    beside_axis,           no_gradient,        not_in_onnx)
-ROW(LogSoftmaxGradient,              2, 2, softmax_gradient_attrs,      infer_axis_gradient,             flops_4,                         keeps_all,    beside_axis,           no_gradient,        not_in_onnx)
-ROW(GatherGradient,                  2, 2, gather_gradient_attrs,       infer_gather_gradient,           flops_reduce,                    keeps_none,   no_split,              no_gradient,        not_in_onnx)
-ROW(SoftmaxCrossEntropy,             2, 2, no_attrs,                    infer_cross_entropy,             flops_cross_entropy,             keeps_labels, all_alike,             back_cross_entropy, not_in_onnx)
-ROW(SoftmaxCrossEntropyGradient,     3, 3, no_attrs,                    infer_cross_entropy_gradient,    flops_5,                         keeps_labels, no_split,              no_gradient,        not_in_onnx)
+//  operator                         inputs  attributes                   types                            work                             batch              split                  gradient            traits
+ROW(ReluGradient,                    2, 2,   no_attrs,                    infer_same,                      flops_each,                      keeps_pairs,       broadcast_piece,       of_a_step,          not_in_onnx)
+ROW(SigmoidGradient,                 2, 2,   no_attrs,                    infer_same,                      flops_3,                         keeps_pairs,       broadcast_piece,       of_a_step,          not_in_onnx)
+ROW(TanhGradient,                    2, 2,   no_attrs,                    infer_same,                      flops_3,                         keeps_pairs,       broadcast_piece,       of_a_step,          not_in_onnx)
+ROW(HardSwishGradient,               2, 2,   no_attrs,                    infer_same,                      flops_3,                         keeps_pairs,       broadcast_piece,       of_a_step,          not_in_onnx)
+ROW(ErfGradient,                     2, 2,   no_attrs,                    infer_same,                      flops_5,                         keeps_pairs,       broadcast_piece,       of_a_step,          not_in_onnx)
+ROW(LeakyReluGradient,               2, 2,   leaky_relu_gradient_attrs,   infer_same,                      flops_each,                      keeps_pairs,       broadcast_piece,       of_a_step,          not_in_onnx)
+ROW(HardSigmoidGradient,             2, 2,   hard_sigmoid_gradient_attrs, infer_same,                      flops_each,                      keeps_pairs,       broadcast_piece,       of_a_step,          not_in_onnx)
+ROW(ClipGradient,                    2, 2,   clip_gradient_attrs,         infer_same,                      flops_each,                      keeps_pairs,       broadcast_piece,       of_a_step,          not_in_onnx)
+ROW(GeluGradient,                    2, 2,   gelu_gradient_attrs,         infer_same,                      flops_gelu_gradient,             keeps_pairs,       broadcast_piece,       of_a_step,          not_in_onnx)
+ROW(ConvWeightGradient,              2, 2,   conv_gradient_attrs,         infer_conv_weight_gradient,      flops_weight_gradient,           keeps_none,        weight_gradient_piece, of_a_step,          not_in_onnx)
+ROW(MaxPoolGradient,                 2, 2,   max_pool_gradient_attrs,     infer_max_pool_gradient,         flops_window_gradient,           keeps_two,         plane_piece,           of_a_step,          not_in_onnx)
+ROW(AveragePoolGradient,             1, 1,   average_pool_gradient_attrs, infer_average_pool_gradient,     flops_window_gradient,           keeps_first,       plane_piece,           of_a_step,          not_in_onnx)
+ROW(BatchNormalizationScaleGradient, 4, 4,   epsilon_attrs,               infer_batch_norm_scale_gradient, flops_batch_norm_scale_gradient, keeps_none,        no_split,              of_a_step,          not_in_onnx)
+ROW(LayerNormalizationGradient,      3, 3,   layer_norm_gradient_attrs,   infer_layer_norm_gradient,       flops_layer_norm_gradient,       keeps_rows,        row_piece,             of_a_step,          not_in_onnx)
+ROW(LRNGradient,                     2, 2,   lrn_gradient_attrs,          infer_lrn_gradient,              flops_lrn_gradient,              keeps_pairs,       no_split,              of_a_step,          not_in_onnx)
+ROW(SoftmaxGradient,                 2, 2,   softmax_gradient_attrs,      infer_axis_gradient,             flops_4,                         keeps_all,         beside_axis,           of_a_step,          not_in_onnx)
+ROW(LogSoftmaxGradient,              2, 2,   softmax_gradient_attrs,      infer_axis_gradient,             flops_4,                         keeps_all,         beside_axis,           of_a_step,          not_in_onnx)
+ROW(GatherGradient,                  2, 2,   gather_gradient_attrs,       infer_gather_gradient,           flops_reduce,                    keeps_none,        no_split,              of_a_step,          not_in_onnx)
+ROW(ReduceProdGradient,              2, 2,   reduce_gradient_attrs,       infer_reduce_prod_gradient,      flops_3,                         keeps_two_reduced, no_split,              of_a_step,          not_in_onnx)
+ROW(DetGradient,                     2, 2,   no_attrs,                    infer_det_gradient,              flops_det_gradient,              keeps_matrices,    no_split,              of_a_step,          not_in_onnx)
+ROW(SoftmaxCrossEntropy,             2, 2,   no_attrs,                    infer_cross_entropy,             flops_cross_entropy,             keeps_labels,      all_alike,             back_cross_entropy, not_in_onnx)
+ROW(SoftmaxCrossEntropyGradient,     3, 3,   no_attrs,                    infer_cross_entropy_gradient,    flops_5,                         keeps_labels,      no_split,              of_a_step,          not_in_onnx)
 // clang-format on
 
 }  // namespace nlsplit::inline graph

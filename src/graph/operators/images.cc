@@ -161,13 +161,94 @@ bool resize_piece(const PieceQuery& query, NodePiece& piece) {
   return true;
 }
 
+// ---- gradients
+
+void back_resize(Backward& b) {
+  Attrs attrs = b.attrs();
+  const Shape x = b.shape(b.x(0)), y = b.shape(b.y());
+  Shape extents;
+  for (size_t axis = 0; axis < x.size(); ++axis) extents.push_back(x[axis] == y[axis] ? 0 : x[axis]);
+  set_attr(attrs, "extents", std::move(extents));
+  b.give(0, b.add(Op::ResizeGradient, {b.dy()}, std::move(attrs)));
+}
+void back_roi_align(Backward& b) {
+  if (b.wants(1)) return b.fail(unsupported("RoiAlign has no gradient by its regions"));
+  b.give(0, b.add(Op::RoiAlignGradient, {b.dy(), b.x(0), b.x(1), b.x(2)}, b.attrs()));
+}
+void back_grid_sample(Backward& b) {
+  const std::vector<ValueId> made = b.add_all(Op::GridSampleGradient, {b.dy(), b.x(0), b.x(1)}, b.attrs(), 2);
+  for (size_t i = 0; i < 2; ++i) {
+    if (b.wants(i)) b.give(i, made[i]);
+  }
+}
+
+// The gradients' own rows. What the operator makes of x must be dy.
+
+constexpr AttrSpec resize_gradient_attrs[] = {integer("antialias"),  text("coordinate_transformation_mode"),
+                                              real("cubic_coeff_a"), integer("exclude_outside"),
+                                              integers("extents"),   real("extrapolation_value"),
+                                              text("mode"),          text("nearest_mode"),
+                                              AttrSpec{"roi", 'd'},  AttrSpec{"scales", 'd'},
+                                              integers("sizes")};
+constexpr AttrSpec roi_align_gradient_attrs[] = {text("coordinate_transformation_mode"),
+                                                 text("mode"),
+                                                 integer("output_height"),
+                                                 integer("output_width"),
+                                                 integer("sampling_ratio"),
+                                                 real("spatial_scale")};
+constexpr AttrSpec grid_sample_gradient_attrs[] = {integer("align_corners"), text("mode"), text("padding_mode")};
+
+Inferred infer_resize_gradient(Types inputs, const Attrs& attrs) {
+  RETURN_IF_ERROR(reals(inputs));
+  Shape x = attr_ints(attrs, "extents");
+  const Shape& dy = inputs[0].shape;
+  if (x.size() != dy.size()) return invalid_input(fmt::format("extents of {} axes", x.size()));
+  for (size_t axis = 0; axis < x.size(); ++axis) {
+    if (x[axis] == 0) x[axis] = dy[axis];
+  }
+  ASSIGN_OR_RETURN(const std::vector<TensorType> made, one_result(inputs[0].dtype, std::move(x)));
+  Attrs forward = attrs;
+  std::erase_if(forward, [](const Attr& attr) { return attr.name == "extents"; });
+  RETURN_IF_ERROR(check_forward(Op::Resize, made, forward, inputs[0]));
+  return made;
+}
+Inferred infer_roi_align_gradient(Types inputs, const Attrs& attrs) {
+  RETURN_IF_ERROR(reals(inputs.first(2)));
+  RETURN_IF_ERROR(check_forward(Op::RoiAlign, inputs.subspan(1), attrs, inputs[0]));
+  return one_result(inputs[1].dtype, inputs[1].shape);
+}
+Inferred infer_grid_sample_gradient(Types inputs, const Attrs& attrs) {
+  RETURN_IF_ERROR(reals(inputs));
+  RETURN_IF_ERROR(check_forward(Op::GridSample, inputs.subspan(1), attrs, inputs[0]));
+  return std::vector<TensorType>{inputs[1], inputs[2]};
+}
+
+// As many taps as forward, of which each is a multiply-add here too.
+Flops flops_resize_gradient(Types in, Types out, const Attrs& attrs) { return flops_resize(out, in, attrs); }
+Flops flops_roi_align_gradient(Types in, Types, const Attrs& attrs) {
+  return flops_roi_align(in.subspan(1), in.first(1), attrs);
+}
+// By x; and by both coordinates of the grid the taps once more with other weights.
+Flops flops_grid_sample_gradient(Types in, Types, const Attrs& attrs) {
+  return flops(3 * flops_grid_sample(in.subspan(1), in.first(1), attrs).value());
+}
+
+bool keeps_resize_gradient(Types, uint64_t batched, const Attrs& attrs) {
+  const Shape& extents = attr_ints(attrs, "extents");
+  return batched == 1 && !extents.empty() && extents[0] == 0 && attr_floats(attrs, "scales")[0] == 1 &&
+         attr_ints(attrs, "sizes")[0] == 0;
+}
+
 }  // namespace
 
 // clang-format off
-//  operator    inputs     attributes         types              work               batch         split         gradient     traits
-ROW(Resize,     1,      1, resize_attrs,      infer_resize,      flops_resize,      keeps_resize, resize_piece, no_gradient, none)
-ROW(RoiAlign,   3,      3, roi_align_attrs,   infer_roi_align,   flops_roi_align,   keeps_none,   no_split,     no_gradient, stays_f32)
-ROW(GridSample, 2,      2, grid_sample_attrs, infer_grid_sample, flops_grid_sample, keeps_pairs,  no_split,     no_gradient, stays_f32)
+//  operator            inputs  attributes                  types                       work                        batch                  split         gradient          traits
+ROW(Resize,             1, 1,   resize_attrs,               infer_resize,               flops_resize,               keeps_resize,          resize_piece, back_resize,      none)
+ROW(RoiAlign,           3, 3,   roi_align_attrs,            infer_roi_align,            flops_roi_align,            keeps_none,            no_split,     back_roi_align,   stays_f32)
+ROW(GridSample,         2, 2,   grid_sample_attrs,          infer_grid_sample,          flops_grid_sample,          keeps_pairs,           no_split,     back_grid_sample, stays_f32)
+ROW(ResizeGradient,     1, 1,   resize_gradient_attrs,      infer_resize_gradient,      flops_resize_gradient,      keeps_resize_gradient, no_split,     of_a_step,        not_in_onnx)
+ROW(RoiAlignGradient,   4, 4,   roi_align_gradient_attrs,   infer_roi_align_gradient,   flops_roi_align_gradient,   keeps_none,            no_split,     of_a_step,        not_in_onnx)
+ROW(GridSampleGradient, 3, 3,   grid_sample_gradient_attrs, infer_grid_sample_gradient, flops_grid_sample_gradient, keeps_pairs,           no_split,     of_a_step,        not_in_onnx)
 // clang-format on
 
 }  // namespace nlsplit::inline graph

@@ -174,24 +174,100 @@ bool gather_piece(const PieceQuery& q, NodePiece& piece) {
 // ---- gradients
 
 void back_gather(Backward& b) {
-  if (b.wants(1)) return b.fail(unsupported("Gather: its indices have no gradient"));
   const Shape& x = b.shape(b.x(0));
   const auto axis = axis_of(attr_int(b.attrs(), "axis"), x.size());
   if (!axis.ok()) return b.fail(axis.error());
   b.give(0, b.add(Op::GatherGradient, {b.dy(), b.x(1)}, {{"axis", static_cast<int64_t>(*axis)}, {"extent", x[*axis]}}));
 }
 
+// What was taken several times adds up.
+void back_gather_elements(Backward& b) {
+  const Attrs attrs{{"axis", attr_int(b.attrs(), "axis")}, {"reduction", std::string("add")}};
+  b.give(0, b.add(Op::ScatterElements, {b.constant(b.shape(b.x(0)), 0), b.x(1), b.dy()}, attrs));
+}
+
+// ScatterND has no batch axes: the sample's place in front of each index.
+ValueId with_batch_places(Backward& b, ValueId indices, int64_t batch) {
+  const TensorType type = b.type(indices);
+  Shape outer(type.shape.begin(), type.shape.end() - 1), places = outer;
+  places.push_back(batch);
+  std::vector<int64_t> values;
+  for (int64_t i = 0; i < element_count(outer); ++i) {
+    int64_t inner = element_count(outer);
+    for (int64_t axis = 0; axis < batch; ++axis) {
+      const int64_t extent = outer[static_cast<size_t>(axis)];
+      inner /= extent;
+      values.push_back(i / inner % extent);
+    }
+  }
+  return b.add(Op::Concat, {b.integers({type.dtype, std::move(places)}, values), indices}, {{"axis", int64_t{-1}}});
+}
+void back_gather_nd(Backward& b) {
+  const int64_t batch = attr_int(b.attrs(), "batch_dims");
+  const ValueId indices = batch == 0 ? b.x(1) : with_batch_places(b, b.x(1), batch);
+  b.give(0,
+         b.add(Op::ScatterND, {b.constant(b.shape(b.x(0)), 0), indices, b.dy()}, {{"reduction", std::string("add")}}));
+}
+
+// y = x with updates u at the indices, added, multiplied or compared. A product's share is by division: none where an
+// update is 0. Of equally large ones each has its share. Indices that are equal where nothing is reduced leave open
+// which update stays (ONNX); each of them gets the gradient, as in PyTorch.
+void back_scatter(Backward& b, Op gather, const Attrs& places) {
+  const std::string& reduction = attr_string(b.attrs(), "reduction");
+  const auto taken = [&](ValueId from) { return b.add(gather, {from, b.x(1)}, places); };
+  const auto put = [&](ValueId into, ValueId updates, std::string how) {
+    Attrs attrs = b.attrs();
+    set_attr(attrs, "reduction", std::move(how));
+    return b.add(b.op(), {into, b.x(1), updates}, std::move(attrs));
+  };
+  ValueId dx = b.dy(), du;
+  if (reduction == "none") {
+    if (b.wants(0)) dx = put(b.dy(), b.constant(b.shape(b.x(2)), 0), "none");
+    if (b.wants(2)) du = taken(b.dy());
+  } else if (reduction == "add") {
+    if (b.wants(2)) du = taken(b.dy());
+  } else if (reduction == "mul") {
+    if (b.wants(0)) dx = put(b.dy(), b.x(2), "mul");
+    if (b.wants(2)) du = b.add(Op::Div, {taken(b.add(Op::Mul, {b.dy(), b.y()})), b.x(2)});
+  } else {
+    const ValueId stayed = where_equal(b, b.x(0), b.y()), won = where_equal(b, b.x(2), taken(b.y()));
+    const ValueId part = b.add(Op::Div, {b.dy(), put(stayed, won, "add")});
+    if (b.wants(0)) dx = b.add(Op::Mul, {stayed, part});
+    if (b.wants(2)) du = b.add(Op::Mul, {won, taken(part)});
+  }
+  if (b.wants(0)) b.give(0, dx);
+  if (b.wants(2)) b.give(2, du);
+}
+void back_scatter_elements(Backward& b) {
+  back_scatter(b, Op::GatherElements, {{"axis", attr_int(b.attrs(), "axis")}});
+}
+void back_scatter_nd(Backward& b) { back_scatter(b, Op::GatherND, {{"batch_dims", int64_t{0}}}); }
+
+// By the values (off, on): sums of what has either. Indices, if they are floats, are cut off to whole numbers.
+void back_one_hot(Backward& b) {
+  if (b.wants(0)) b.give(0, b.constant(b.shape(b.x(0)), 0));
+  if (!b.wants(1)) return;
+  const auto sum_where = [&](double off, double on) {
+    const ValueId pair = b.constant({b.type(b.dy()).dtype, {2}}, {off, on});
+    const ValueId chosen = b.add(Op::Mul, {b.dy(), b.add(Op::OneHot, {b.x(0), pair}, b.attrs())});
+    return b.reshaped(b.sum_to(chosen, {}), {1});
+  };
+  b.give(1, b.add(Op::Concat, {sum_where(1, 0), sum_where(0, 1)}, {{"axis", int64_t{0}}}));
+}
+// Its own inverse.
+void back_reverse_sequence(Backward& b) { b.give(0, b.add(Op::ReverseSequence, {b.dy(), b.x(1)}, b.attrs())); }
+
 }  // namespace
 
 // clang-format off
-//  operator         inputs     attributes        types                   work           batch            split         gradient     traits
-ROW(Gather,          2,      2, axis_0,           infer_gather,           no_flops,      keeps_gather,    gather_piece, back_gather, takes_out | plain_in_onnx)
-ROW(GatherElements,  2,      2, axis_0,           infer_gather_elements,  no_flops,      keeps_all,       beside_axis,  no_gradient, plain_in_onnx)
-ROW(GatherND,        2,      2, gather_nd_attrs,  infer_gather_nd,        no_flops,      keeps_gather_nd, no_split,     no_gradient, plain_in_onnx)
-ROW(ScatterElements, 3,      3, scatter_attrs,    infer_scatter_elements, flops_scatter, keeps_all,       no_split,     no_gradient, plain_in_onnx)
-ROW(ScatterND,       3,      3, scatter_nd_attrs, infer_scatter_nd,       flops_scatter, keeps_none,      no_split,     no_gradient, plain_in_onnx)
-ROW(OneHot,          2,      2, one_hot_attrs,    infer_one_hot,          no_flops,      keeps_one_hot,   no_split,     no_gradient, stays_f32)
-ROW(ReverseSequence, 2,      2, reverse_attrs,    infer_reverse_sequence, no_flops,      keeps_none,      no_split,     no_gradient, plain_in_onnx)
+//  operator         inputs  attributes        types                   work           batch            split         gradient               traits
+ROW(Gather,          2, 2,   axis_0,           infer_gather,           no_flops,      keeps_gather,    gather_piece, back_gather,           takes_out | plain_in_onnx)
+ROW(GatherElements,  2, 2,   axis_0,           infer_gather_elements,  no_flops,      keeps_all,       beside_axis,  back_gather_elements,  plain_in_onnx)
+ROW(GatherND,        2, 2,   gather_nd_attrs,  infer_gather_nd,        no_flops,      keeps_gather_nd, no_split,     back_gather_nd,        plain_in_onnx)
+ROW(ScatterElements, 3, 3,   scatter_attrs,    infer_scatter_elements, flops_scatter, keeps_all,       no_split,     back_scatter_elements, plain_in_onnx)
+ROW(ScatterND,       3, 3,   scatter_nd_attrs, infer_scatter_nd,       flops_scatter, keeps_none,      no_split,     back_scatter_nd,       plain_in_onnx)
+ROW(OneHot,          2, 2,   one_hot_attrs,    infer_one_hot,          no_flops,      keeps_one_hot,   no_split,     back_one_hot,          stays_f32)
+ROW(ReverseSequence, 2, 2,   reverse_attrs,    infer_reverse_sequence, no_flops,      keeps_none,      no_split,     back_reverse_sequence, plain_in_onnx)
 // clang-format on
 
 }  // namespace nlsplit::inline graph

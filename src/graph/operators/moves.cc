@@ -350,41 +350,64 @@ void back_concat(Backward& b) {
 void back_pad(Backward& b) {
   const Shape& pads = attr_ints(b.attrs(), "pads");
   const Shape& x = b.shape(b.x(0));
-  Shape axes(x.size()), starts(x.size()), ends(x.size());
-  for (size_t axis = 0; axis < x.size(); ++axis) {
-    if (pads[axis] < 0 || pads[axis + x.size()] < 0)
-      return b.fail(unsupported("no gradient of a Pad that cuts is known"));
-    axes[axis] = static_cast<int64_t>(axis), starts[axis] = pads[axis], ends[axis] = pads[axis] + x[axis];
+  Shape axes(x.size()), starts(x.size()), ends(x.size()), inverse;
+  for (const int64_t pad : pads) inverse.push_back(-pad);
+  if (std::ranges::any_of(pads, [](int64_t pad) { return pad < 0; })) {  // what was cut off has a gradient of 0
+    b.give(0, b.add(Op::Pad, {b.dy()}, {{"pads", std::move(inverse)}, {"value", 0.0}}));
+    return;
   }
+  for (size_t axis = 0; axis < x.size(); ++axis)
+    axes[axis] = static_cast<int64_t>(axis), starts[axis] = pads[axis], ends[axis] = pads[axis] + x[axis];
   b.give(0, sliced(b, b.dy(), std::move(axes), std::move(starts), std::move(ends)));
 }
+// Zeros around it; along an axis in steps, between the elements: each goes back to its index.
 void back_slice(Backward& b) {
   const Shape& x = b.shape(b.x(0));
-  const auto sliced = sliced_axes(x, b.attrs());
-  if (!sliced.ok()) return b.fail(sliced.error());
+  const std::vector<SlicedAxis> cut = sliced_axes(x, b.attrs()).value();
+  ValueId dx = b.dy();
   Shape pads(2 * x.size());
+  bool all = true;
   for (size_t axis = 0; axis < x.size(); ++axis) {
-    const SlicedAxis& along = (*sliced)[axis];
-    if (along.step != 1) return b.fail(unsupported("no gradient of a Slice in steps is known"));
+    const SlicedAxis& along = cut[axis];
+    if (along.step != 1) {
+      std::vector<int64_t> indices;
+      for (int64_t i = 0; i < along.count; ++i) indices.push_back(along.start + i * along.step);
+      const ValueId places = b.integers({DType::i64, {along.count}}, indices);
+      dx = b.add(Op::GatherGradient, {dx, places}, {{"axis", static_cast<int64_t>(axis)}, {"extent", x[axis]}});
+      continue;
+    }
     pads[axis] = along.start;
     pads[axis + x.size()] = x[axis] - along.start - along.count;
+    all = all && along.count == x[axis];
   }
-  b.give(0, b.add(Op::Pad, {b.dy()}, {{"pads", std::move(pads)}, {"value", 0.0}}));
+  const bool in_steps = dx != b.dy();
+  b.give(0, in_steps && all ? dx : b.add(Op::Pad, {dx}, {{"pads", std::move(pads)}, {"value", 0.0}}));
+}
+// The repeats of an axis in front of it, and summed.
+void back_tile(Backward& b) {
+  const Shape &x = b.shape(b.x(0)), &repeats = attr_ints(b.attrs(), "repeats");
+  Shape apart, axes;
+  for (size_t axis = 0; axis < x.size(); ++axis) {
+    axes.push_back(std::ssize(apart));
+    apart.push_back(repeats[axis]);
+    apart.push_back(x[axis]);
+  }
+  b.give(0, b.summed(b.reshaped(b.dy(), std::move(apart)), std::move(axes)));
 }
 
 }  // namespace
 
 // clang-format off
-//  operator   inputs      attributes       types            work      batch            split            gradient        traits
-ROW(Identity,  1,      1,  no_attrs,        infer_identity,  no_flops, keeps_first,     first_alike,     back_reshape,   is_view_of_first | has_kernels)
-ROW(Concat,    1,      -1, axis_attrs,      infer_concat,    no_flops, keeps_concat,    concat_piece,    back_concat,    has_kernels)
-ROW(Reshape,   1,      1,  shape_attrs  ,   infer_reshape,   no_flops, keeps_reshape,   reshape_piece,   back_reshape,   is_view_of_first | has_kernels)
-ROW(Flatten,   1,      1,  axis_1,          infer_flatten,   no_flops, keeps_flatten,   view_piece,      back_reshape,   is_view_of_first | has_kernels)
-ROW(Transpose, 1,      1,  transpose_attrs, infer_transpose, no_flops, keeps_transpose, transpose_piece, back_transpose, has_kernels)
-ROW(Pad,       1,      1,  pad_attrs,       infer_pad,       no_flops, keeps_pad,       pad_piece,       back_pad,       has_kernels)
-ROW(Expand,    1,      1,  shape_attrs  ,   infer_expand,    no_flops, keeps_expand,    expand_piece,    back_expand,    none)
-ROW(Tile,      1,      1,  tile_attrs,      infer_tile,      no_flops, keeps_tile,      tile_piece,      no_gradient,    none)
-ROW(Slice,     1,      1,  slice_attrs,     infer_slice,     no_flops, keeps_slice,     slice_piece,     back_slice,     takes_out)
+//  operator   inputs attributes       types            work      batch            split            gradient        traits
+ROW(Identity,  1, 1,  no_attrs,        infer_identity,  no_flops, keeps_first,     first_alike,     back_reshape,   is_view_of_first | has_kernels)
+ROW(Concat,    1, -1, axis_attrs,      infer_concat,    no_flops, keeps_concat,    concat_piece,    back_concat,    has_kernels)
+ROW(Reshape,   1, 1,  shape_attrs,     infer_reshape,   no_flops, keeps_reshape,   reshape_piece,   back_reshape,   is_view_of_first | has_kernels)
+ROW(Flatten,   1, 1,  axis_1,          infer_flatten,   no_flops, keeps_flatten,   view_piece,      back_reshape,   is_view_of_first | has_kernels)
+ROW(Transpose, 1, 1,  transpose_attrs, infer_transpose, no_flops, keeps_transpose, transpose_piece, back_transpose, has_kernels)
+ROW(Pad,       1, 1,  pad_attrs,       infer_pad,       no_flops, keeps_pad,       pad_piece,       back_pad,       has_kernels)
+ROW(Expand,    1, 1,  shape_attrs,     infer_expand,    no_flops, keeps_expand,    expand_piece,    back_expand,    none)
+ROW(Tile,      1, 1,  tile_attrs,      infer_tile,      no_flops, keeps_tile,      tile_piece,      back_tile,      none)
+ROW(Slice,     1, 1,  slice_attrs,     infer_slice,     no_flops, keeps_slice,     slice_piece,     back_slice,     takes_out)
 // clang-format on
 
 }  // namespace nlsplit::inline graph

@@ -1,7 +1,7 @@
 // What the project knows of an operator: one row each, in the file of its family beside this one. Whoever adds an
 // operator writes its line in operators.def and its row; a row without an answer does not compile, an operator without
 // a row does not link. Apart from the row: how ONNX files have it (graph/onnx/), its reference evaluation
-// (graph/reference/), and a fast kernel if the reference loops do not suffice (kernels/catalogue.cc, exec/kernels/).
+// (graph/reference/), and a fast kernel if the reference loops do not suffice (a family of src/kernels/).
 //
 //   info(Op::Conv).infer(types, attrs)
 #pragma once
@@ -19,6 +19,20 @@
 namespace nlsplit::inline graph {
 
 class Backward;  // graph/differentiate/backward.h
+
+// The gradients of an operator's inputs: the rule that makes their nodes, or why there is none.
+enum class NoGradient : uint8_t {
+  flat,        // results jump or stay as they are when an input changes a little: rounding, comparisons, indices, bits
+  of_a_step,   // a training step's own, which nobody differentiates again: gradients, updates
+  of_a_cache,  // of what generation keeps from one token to the next: nobody trains through it
+};
+struct Gradient {
+  using Rule = void (*)(Backward& b);
+  constexpr Gradient(Rule makes) : rule(makes) {}
+  constexpr Gradient(NoGradient reason) : none(reason) {}
+  Rule rule = nullptr;
+  NoGradient none{};  // where there is no rule
+};
 
 // Arithmetic and traffic of one execution. A fused multiply-add is two operations; bytes count every operand and result
 // once.
@@ -73,8 +87,8 @@ struct Operator {
   // output too, with each sample's value independent of the other samples? Inputs not in `batched` are the same for all
   // samples.
   bool (*keeps_batch)(Types inputs, uint64_t batched, const Attrs& attrs);
-  SplitRule split;                // piece.h; no_split: every axis is mixed, or nobody looked
-  void (*gradient)(Backward& b);  // the nodes that make the gradients of its inputs; no_gradient: none are known
+  SplitRule split;  // piece.h; no_split: every axis is mixed, or nobody looked
+  Gradient gradient;
   uint32_t traits;
   const ScalarInputs* scalars = nullptr;  // none: it reads none
 };

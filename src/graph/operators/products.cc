@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "graph/operators/rules.h"
 
@@ -249,10 +250,30 @@ void back_gemm(Backward& b) {
   if (b.wants(1)) b.give(1, tb != 0 ? product(b.dy(), b.x(0), 1, ta) : product(b.x(0), b.dy(), 1 - ta, 0));
   if (b.wants(2)) b.give(2, b.sum_to(b.scaled(b.dy(), attr_float(b.attrs(), "beta")), b.shape(b.x(2))));
 }
+// A vector is a matrix of one row, or of one column.
+void back_by_vector(Backward& b, Shape a, Shape w) {
+  const Shape a_own = a, w_own = w;
+  Shape dy = b.shape(b.dy());
+  if (w.size() == 1) {
+    w.push_back(1);
+    dy.push_back(1);
+  }
+  if (a.size() == 1) {
+    a.insert(a.begin(), 1);
+    dy.insert(dy.end() - 1, 1);
+  }
+  const ValueId of_matrices = b.reshaped(b.dy(), std::move(dy));
+  const auto give = [&](size_t i, ValueId left, ValueId right, const Shape& matrix, const Shape& own) {
+    b.give(i, b.reshaped(b.sum_to(b.add(Op::MatMul, {left, right}), matrix), own));
+  };
+  if (b.wants(0)) give(0, of_matrices, b.transposed(b.reshaped(b.x(1), w)), a, a_own);
+  if (b.wants(1)) give(1, b.transposed(b.reshaped(b.x(0), a)), of_matrices, w, w_own);
+  if (b.wants(2)) b.give(2, b.sum_to(b.dy(), b.shape(b.x(2))));
+}
 // dA = dY Bᵀ, dB = Aᵀ dY. A matrix that all samples share meets all their rows at once, so one Gemm turns it.
 void back_matmul(Backward& b) {
   const Shape a = b.shape(b.x(0)), w = b.shape(b.x(1));
-  if (a.size() < 2 || w.size() < 2) return b.fail(unsupported("no gradient of a MatMul by a vector is known"));
+  if (a.size() < 2 || w.size() < 2) return back_by_vector(b, a, w);
   const bool shared = w.size() == 2;
   const auto rows_of = [&](ValueId value, int64_t width) {
     return shared ? b.reshaped(value, {element_count(a) / a.back(), width}) : value;
@@ -273,14 +294,95 @@ void back_matmul(Backward& b) {
   if (b.wants(2)) b.give(2, b.sum_to(b.dy(), b.shape(b.x(2))));
 }
 
+// "…, → …" as letters, for equations made of others.
+class EinsumText {
+ public:
+  explicit EinsumText(Backward& b) : b_(b) {}
+  void add(ValueId operand, const std::vector<int>& labels) {
+    if (!operands_.empty()) text_ += ',';
+    operands_.push_back(operand);
+    write(labels);
+  }
+  ValueId result(const std::vector<int>& labels) {
+    text_ += "->";
+    write(labels);
+    return b_.add(Op::Einsum, operands_, {{"equation", text_}});
+  }
+
+ private:
+  void write(const std::vector<int>& labels) {
+    constexpr std::string_view all = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    for (const int label : labels) {
+      const size_t at = letters_.try_emplace(label, letters_.size()).first->second;
+      if (at >= all.size()) return b_.fail(unsupported("an equation of more labels than there are letters"));
+      text_ += all[at];
+    }
+  }
+  Backward& b_;
+  std::vector<ValueId> operands_;
+  std::string text_;
+  std::map<int, size_t> letters_;  // in the order in which they come
+};
+
+// The gradient by an operand is an Einsum of dy and the other operands. A label that no other has, or only with
+// an extent of 1, was summed: ones stand for it. A second place of a label in the operand, a diagonal, gets a label of
+// its own and the unit matrix. Where the operand was broadcast its gradient is summed.
+ValueId einsum_gradient(Backward& b, const EinsumTerms& terms, size_t operand) {
+  const ValueId x = b.x(operand);
+  std::map<int, int64_t> extents;
+  for (size_t i = 0; i < terms.inputs.size(); ++i) {
+    for (size_t axis = 0; axis < terms.inputs[i].size(); ++axis) {
+      int64_t& extent = extents.try_emplace(terms.inputs[i][axis], 1).first->second;
+      extent = std::max(extent, b.shape(b.x(i))[axis]);
+    }
+  }
+  EinsumText einsum(b);
+  std::set<int> known(terms.output.begin(), terms.output.end());  // with their whole extent
+  einsum.add(b.dy(), terms.output);
+  for (size_t i = 0; i < terms.inputs.size(); ++i) {
+    if (i == operand) continue;
+    einsum.add(b.x(i), terms.inputs[i]);
+    for (size_t axis = 0; axis < terms.inputs[i].size(); ++axis) {
+      if (b.shape(b.x(i))[axis] == extents.at(terms.inputs[i][axis])) known.insert(terms.inputs[i][axis]);
+    }
+  }
+  constexpr int first_of_own = 1 << 8;  // above all letters
+  std::vector<int> labels;
+  Shape wide;
+  for (const int label : terms.inputs[operand]) {
+    const int64_t extent = extents.at(label);
+    wide.push_back(extent);
+    if (std::ranges::find(labels, label) == labels.end()) {
+      if (!known.contains(label)) einsum.add(b.constant({extent}, 1), {label});
+      labels.push_back(label);
+      continue;
+    }
+    std::vector<double> unit(static_cast<size_t>(extent * extent), 0);
+    for (int64_t i = 0; i < extent; ++i) unit[static_cast<size_t>(i * (extent + 1))] = 1;
+    const int own = first_of_own + static_cast<int>(labels.size());
+    einsum.add(b.constant({b.type(x).dtype, {extent, extent}}, unit), {label, own});
+    labels.push_back(own);
+  }
+  return b.sum_to(einsum.result(labels), b.shape(x));
+}
+void back_einsum(Backward& b) {
+  std::vector<TensorType> types;
+  for (size_t i = 0; i < b.inputs(); ++i) types.push_back(b.type(b.x(i)));
+  const EinsumTerms terms = einsum_terms(types, attr_string(b.attrs(), "equation")).value();
+  for (size_t i = 0; i < b.inputs(); ++i) {
+    if (b.wants(i)) b.give(i, einsum_gradient(b, terms, i));
+  }
+}
+void back_det(Backward& b) { b.give(0, b.add(Op::DetGradient, {b.dy(), b.x(0)})); }
+
 }  // namespace
 
 // clang-format off
-//  operator  inputs      attributes    types         work          batch         split         gradient     traits
-ROW(Gemm,     2,      3,  gemm_attrs,   infer_gemm,   flops_gemm,   keeps_gemm,   gemm_piece,   back_gemm,   takes_steps | has_kernels | plain_in_onnx)
-ROW(MatMul,   2,      3,  no_attrs,     infer_matmul, flops_matmul, keeps_matmul, matmul_piece, back_matmul, takes_steps | has_kernels)
-ROW(Einsum,   1,      -1, einsum_attrs, infer_einsum, flops_einsum, keeps_einsum, no_split,     no_gradient, plain_in_onnx)
-ROW(Det,      1,      1,  no_attrs,     infer_det,    flops_det,    keeps_det,    no_split,     no_gradient, plain_in_onnx)
+//  operator inputs attributes    types         work          batch         split         gradient     traits
+ROW(Gemm,    2, 3,  gemm_attrs,   infer_gemm,   flops_gemm,   keeps_gemm,   gemm_piece,   back_gemm,   takes_steps | has_kernels | plain_in_onnx)
+ROW(MatMul,  2, 3,  no_attrs,     infer_matmul, flops_matmul, keeps_matmul, matmul_piece, back_matmul, takes_steps | has_kernels)
+ROW(Einsum,  1, -1, einsum_attrs, infer_einsum, flops_einsum, keeps_einsum, no_split,     back_einsum, plain_in_onnx)
+ROW(Det,     1, 1,  no_attrs,     infer_det,    flops_det,    keeps_det,    no_split,     back_det,    plain_in_onnx)
 // clang-format on
 
 }  // namespace nlsplit::inline graph

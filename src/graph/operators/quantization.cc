@@ -69,12 +69,34 @@ bool quantize_piece(const PieceQuery& q, NodePiece& piece) {
   return true;
 }
 
+// ---- gradients
+
+// y = (x - zero) scale of whole numbers x: by the scale dy (x - zero), over all that it is for.
+void back_dequantize(Backward& b) {
+  const Shape x = b.shape(b.x(0)), scale = b.shape(b.x(1));
+  ValueId shifted = b.as_floats(b.x(0));
+  Shape along(x.size(), 1), others;
+  const size_t axis = element_count(scale) == 1 ? x.size() : axis_of(attr_int(b.attrs(), "axis"), x.size()).value();
+  for (size_t i = 0; i < x.size(); ++i) {
+    if (i == axis)
+      along[i] = x[i];
+    else
+      others.push_back(static_cast<int64_t>(i));
+  }
+  if (b.inputs() > 2) {
+    ValueId zero = b.as_floats(b.x(2));
+    if (element_count(b.shape(zero)) > 1) zero = b.reshaped(zero, along);
+    shifted = b.add(Op::Sub, {shifted, zero});
+  }
+  b.give(1, b.reshaped(b.summed(b.add(Op::Mul, {b.dy(), shifted}), std::move(others)), scale));
+}
+
 }  // namespace
 
 // clang-format off
-//  operator          inputs     attributes  types             work              batch           split           gradient     traits
-ROW(QuantizeLinear,   3,      3, axis_1,     infer_quantize,   flops_quantize,   keeps_quantize, quantize_piece, no_gradient, stays_f32)
-ROW(DequantizeLinear, 2,      3, axis_1,     infer_dequantize, flops_dequantize, keeps_quantize, quantize_piece, no_gradient, stays_f32)
+//  operator          inputs  attributes types             work              batch           split           gradient         traits
+ROW(QuantizeLinear,   3, 3,   axis_1,    infer_quantize,   flops_quantize,   keeps_quantize, quantize_piece, flat,            stays_f32)
+ROW(DequantizeLinear, 2, 3,   axis_1,    infer_dequantize, flops_dequantize, keeps_quantize, quantize_piece, back_dequantize, stays_f32)
 // clang-format on
 
 }  // namespace nlsplit::inline graph

@@ -76,13 +76,63 @@ bool keeps_recurrent(Types in, uint64_t batched, const Attrs&) {
   return batch_of_first(batched);
 }
 
+// ---- gradients: one operator goes back through time (Werbos, "Backpropagation through time: what it does and how to
+// do it", 1990). It computes the states again, so nothing but inputs is kept.
+
+constexpr AttrSpec recurrent_gradient_attrs[] = {text("direction")};
+constexpr AttrSpec gru_gradient_attrs[] = {text("direction"), integer("linear_before_reset")};
+
+template <Op gradient, size_t results>
+void back_recurrent(Backward& b) {
+  std::vector<ValueId> operands;
+  for (size_t i = 0; i < results; ++i) operands.push_back(b.dy(i));
+  for (size_t i = 0; i < b.inputs(); ++i) {
+    if (b.x(i).valid()) operands.push_back(b.x(i));
+  }
+  const size_t given = operands.size() - results;
+  const std::vector<ValueId> made = b.add_all(gradient, std::move(operands), b.attrs(), given);
+  for (size_t i = 0; i < made.size(); ++i) {
+    if (b.wants(i)) b.give(i, made[i]);
+  }
+}
+constexpr auto back_lstm = back_recurrent<Op::LSTMGradient, 3>;
+constexpr auto back_gru = back_recurrent<Op::GRUGradient, 2>;
+constexpr auto back_rnn = back_recurrent<Op::RNNGradient, 2>;
+
+template <Op forward, size_t results>
+Inferred infer_recurrent_gradient(Types inputs, const Attrs& attrs) {
+  RETURN_IF_ERROR(reals(inputs));
+  const Types operands = inputs.subspan(results);
+  ASSIGN_OR_RETURN(const std::vector<TensorType> made, info(forward).infer(operands, attrs));
+  for (size_t i = 0; i < results; ++i) {
+    if (made[i] != inputs[i])
+      return invalid_input(fmt::format("a gradient {} of a result {}", to_string(inputs[i]), to_string(made[i])));
+  }
+  return std::vector<TensorType>(operands.begin(), operands.end());
+}
+constexpr auto infer_lstm_gradient = infer_recurrent_gradient<Op::LSTM, 3>;
+constexpr auto infer_gru_gradient = infer_recurrent_gradient<Op::GRU, 2>;
+constexpr auto infer_rnn_gradient = infer_recurrent_gradient<Op::RNN, 2>;
+
+// Every weight meets its operand forward, and on the way back once for the operand and once for itself.
+template <Op forward, size_t results>
+Flops flops_recurrent_gradient(Types in, Types, const Attrs& attrs) {
+  return flops(3 * info(forward).flops(in.subspan(results), in.first(results), attrs).value());
+}
+constexpr auto flops_lstm_gradient = flops_recurrent_gradient<Op::LSTM, 3>;
+constexpr auto flops_gru_gradient = flops_recurrent_gradient<Op::GRU, 2>;
+constexpr auto flops_rnn_gradient = flops_recurrent_gradient<Op::RNN, 2>;
+
 }  // namespace
 
 // clang-format off
-//  operator  inputs     attributes       types       work        batch            split     gradient     traits
-ROW(LSTM,     4,      7, recurrent_attrs, infer_lstm, flops_lstm, keeps_recurrent, no_split, no_gradient, has_kernels)
-ROW(GRU,      4,      5, gru_attrs,       infer_gru,  flops_gru,  keeps_recurrent, no_split, no_gradient, has_kernels)
-ROW(RNN,      4,      5, recurrent_attrs, infer_rnn,  flops_rnn,  keeps_recurrent, no_split, no_gradient, has_kernels)
+//  operator      inputs attributes                types                work                 batch            split     gradient   traits
+ROW(LSTM,         4, 7,  recurrent_attrs,          infer_lstm,          flops_lstm,          keeps_recurrent, no_split, back_lstm, has_kernels)
+ROW(GRU,          4, 5,  gru_attrs,                infer_gru,           flops_gru,           keeps_recurrent, no_split, back_gru,  has_kernels)
+ROW(RNN,          4, 5,  recurrent_attrs,          infer_rnn,           flops_rnn,           keeps_recurrent, no_split, back_rnn,  has_kernels)
+ROW(LSTMGradient, 7, 10, recurrent_gradient_attrs, infer_lstm_gradient, flops_lstm_gradient, keeps_none,      no_split, of_a_step, not_in_onnx)
+ROW(GRUGradient,  6, 7,  gru_gradient_attrs,       infer_gru_gradient,  flops_gru_gradient,  keeps_none,      no_split, of_a_step, not_in_onnx)
+ROW(RNNGradient,  6, 7,  recurrent_gradient_attrs, infer_rnn_gradient,  flops_rnn_gradient,  keeps_none,      no_split, of_a_step, not_in_onnx)
 // clang-format on
 
 }  // namespace nlsplit::inline graph

@@ -123,27 +123,66 @@ bool reduced_axis_piece(const PieceQuery& q, NodePiece& piece) {
 
 // ---- gradients
 
-void back_reduce_sum(Backward& b) { spread(b, attr_ints(b.attrs(), "axes"), 1); }
-void back_reduce_mean(Backward& b) { spread(b, attr_ints(b.attrs(), "axes"), share(b)); }
+ValueId kept_as_x(Backward& b, ValueId reduced) { return with_axes_kept(b, reduced, attr_ints(b.attrs(), "axes")); }
+
+void back_reduce_sum(Backward& b) { spread(b, b.dy(), attr_ints(b.attrs(), "axes")); }
+void back_reduce_mean(Backward& b) { spread(b, b.scaled(b.dy(), share(b)), attr_ints(b.attrs(), "axes")); }
+// dx = dy sign x
+void back_reduce_l1(Backward& b) { b.give(0, b.add(Op::Mul, {b.add(Op::Sign, {b.x(0)}), kept_as_x(b, b.dy())})); }
+// y² = Σ x²: dx = dy x / y
+void back_reduce_l2(Backward& b) {
+  b.give(0, b.add(Op::Mul, {b.x(0), kept_as_x(b, quotient_or_zero(b, b.dy(), b.y()))}));
+}
+// dx = 2 dy x
+void back_reduce_sum_square(Backward& b) { b.give(0, b.add(Op::Mul, {b.x(0), kept_as_x(b, b.scaled(b.dy(), 2))})); }
+// y = log Σ x: dx = dy e^-y
+void back_reduce_log_sum(Backward& b) {
+  const ValueId inverse = b.add(Op::Exp, {b.add(Op::Neg, {b.y()})});
+  spread(b, b.add(Op::Mul, {b.dy(), inverse}), attr_ints(b.attrs(), "axes"));
+}
+// y = log Σ e^x: dx = dy e^(x - y)
+void back_reduce_log_sum_exp(Backward& b) {
+  const ValueId shares = b.add(Op::Exp, {b.add(Op::Sub, {b.x(0), kept_as_x(b, b.y())})});
+  b.give(0, b.add(Op::Mul, {kept_as_x(b, b.dy()), shares}));
+}
+// Elements that are equally large share, as in PyTorch's amax.
+void back_reduce_extreme(Backward& b) {
+  const ValueId taken = where_equal(b, b.x(0), kept_as_x(b, b.y()));
+  const Shape& axes = attr_ints(b.attrs(), "axes");
+  const ValueId count = b.add(Op::ReduceSum, {taken}, {{"axes", axes}, {"keepdims", int64_t{1}}});
+  b.give(0, b.add(Op::Mul, {taken, b.add(Op::Div, {kept_as_x(b, b.dy()), count})}));
+}
+void back_reduce_prod(Backward& b) { b.give(0, b.add(Op::ReduceProdGradient, {b.dy(), b.x(0)}, b.attrs())); }
+// An element is in the sums from its own place on; back from there.
+void back_cumsum(Backward& b) {
+  Attrs attrs = b.attrs();
+  set_attr(attrs, "reverse", int64_t{attr_int(attrs, "reverse") == 0});
+  b.give(0, b.add(Op::CumSum, {b.dy()}, std::move(attrs)));
+}
+// The values go back to where they were taken from.
+void back_top_k(Backward& b) {
+  const Attrs attrs{{"axis", attr_int(b.attrs(), "axis")}, {"reduction", std::string("none")}};
+  b.give(0, b.add(Op::ScatterElements, {b.constant(b.shape(b.x(0)), 0), b.y(1), b.dy()}, attrs));
+}
 
 }  // namespace
 
 // clang-format off
-//  operator         inputs     attributes    types             work                   batch         split               gradient          traits
-ROW(ReduceMean,      1,      1, reduce_attrs, infer_reduce,     flops_reduce,          keeps_reduce, reduced_axes_piece, back_reduce_mean, has_kernels)
-ROW(ReduceL1,        1,      1, reduce_attrs, infer_reduce,     flops_reduce_function, keeps_reduce, reduced_axes_piece, no_gradient,      none)
-ROW(ReduceL2,        1,      1, reduce_attrs, infer_reduce,     flops_reduce_function, keeps_reduce, reduced_axes_piece, no_gradient,      none)
-ROW(ReduceLogSum,    1,      1, reduce_attrs, infer_reduce,     flops_reduce,          keeps_reduce, reduced_axes_piece, no_gradient,      none)
-ROW(ReduceLogSumExp, 1,      1, reduce_attrs, infer_reduce,     flops_reduce_function, keeps_reduce, reduced_axes_piece, no_gradient,      none)
-ROW(ReduceMax,       1,      1, reduce_attrs, infer_reduce_any, flops_reduce,          keeps_reduce, reduced_axes_piece, no_gradient,      none)
-ROW(ReduceMin,       1,      1, reduce_attrs, infer_reduce_any, flops_reduce,          keeps_reduce, reduced_axes_piece, no_gradient,      none)
-ROW(ReduceProd,      1,      1, reduce_attrs, infer_reduce,     flops_reduce,          keeps_reduce, reduced_axes_piece, no_gradient,      none)
-ROW(ReduceSum,       1,      1, reduce_attrs, infer_reduce,     flops_reduce,          keeps_reduce, reduced_axes_piece, back_reduce_sum,  none)
-ROW(ReduceSumSquare, 1,      1, reduce_attrs, infer_reduce,     flops_reduce_function, keeps_reduce, reduced_axes_piece, no_gradient,      none)
-ROW(ArgMax,          1,      1, arg_attrs,    infer_arg_reduce, flops_reduce,          keeps_axis,   reduced_axis_piece, no_gradient,      plain_in_onnx)
-ROW(ArgMin,          1,      1, arg_attrs,    infer_arg_reduce, flops_reduce,          keeps_axis,   reduced_axis_piece, no_gradient,      plain_in_onnx)
-ROW(CumSum,          1,      1, cumsum_attrs, infer_cumsum,     flops_each,            keeps_axis,   beside_axis,        no_gradient,      stays_f32)
-ROW(TopK,            1,      1, top_k_attrs,  infer_top_k,      flops_top_k,           keeps_axis,   no_split,           no_gradient,      none)
+//  operator         inputs  attributes    types             work                   batch         split               gradient                 traits
+ROW(ReduceMean,      1, 1,   reduce_attrs, infer_reduce,     flops_reduce,          keeps_reduce, reduced_axes_piece, back_reduce_mean,        has_kernels)
+ROW(ReduceL1,        1, 1,   reduce_attrs, infer_reduce,     flops_reduce_function, keeps_reduce, reduced_axes_piece, back_reduce_l1,          none)
+ROW(ReduceL2,        1, 1,   reduce_attrs, infer_reduce,     flops_reduce_function, keeps_reduce, reduced_axes_piece, back_reduce_l2,          none)
+ROW(ReduceLogSum,    1, 1,   reduce_attrs, infer_reduce,     flops_reduce,          keeps_reduce, reduced_axes_piece, back_reduce_log_sum,     none)
+ROW(ReduceLogSumExp, 1, 1,   reduce_attrs, infer_reduce,     flops_reduce_function, keeps_reduce, reduced_axes_piece, back_reduce_log_sum_exp, none)
+ROW(ReduceMax,       1, 1,   reduce_attrs, infer_reduce_any, flops_reduce,          keeps_reduce, reduced_axes_piece, back_reduce_extreme,     none)
+ROW(ReduceMin,       1, 1,   reduce_attrs, infer_reduce_any, flops_reduce,          keeps_reduce, reduced_axes_piece, back_reduce_extreme,     none)
+ROW(ReduceProd,      1, 1,   reduce_attrs, infer_reduce,     flops_reduce,          keeps_reduce, reduced_axes_piece, back_reduce_prod,        none)
+ROW(ReduceSum,       1, 1,   reduce_attrs, infer_reduce,     flops_reduce,          keeps_reduce, reduced_axes_piece, back_reduce_sum,         none)
+ROW(ReduceSumSquare, 1, 1,   reduce_attrs, infer_reduce,     flops_reduce_function, keeps_reduce, reduced_axes_piece, back_reduce_sum_square,  none)
+ROW(ArgMax,          1, 1,   arg_attrs,    infer_arg_reduce, flops_reduce,          keeps_axis,   reduced_axis_piece, flat,                    plain_in_onnx)
+ROW(ArgMin,          1, 1,   arg_attrs,    infer_arg_reduce, flops_reduce,          keeps_axis,   reduced_axis_piece, flat,                    plain_in_onnx)
+ROW(CumSum,          1, 1,   cumsum_attrs, infer_cumsum,     flops_each,            keeps_axis,   beside_axis,        back_cumsum,             stays_f32)
+ROW(TopK,            1, 1,   top_k_attrs,  infer_top_k,      flops_top_k,           keeps_axis,   no_split,           back_top_k,              none)
 // clang-format on
 
 }  // namespace nlsplit::inline graph

@@ -139,6 +139,13 @@ Inferred infer_bits(Types inputs, const Attrs& attrs) {
   return broadcast_to(inputs, inputs[0].dtype);
 }
 
+Status check_forward(Op op, Types operands, const Attrs& attrs, const TensorType& dy) {
+  ASSIGN_OR_RETURN(const std::vector<TensorType> made, info(op).infer(operands, attrs));
+  if (made[0].shape != dy.shape)
+    return invalid_input(fmt::format("a gradient {} of a result {}", to_string(dy), to_string(made[0])));
+  return ok_status();
+}
+
 // ---- batch
 
 bool along_another_axis(const TensorType& type, const Attrs& attrs) {
@@ -190,17 +197,25 @@ bool beside_axis(const PieceQuery& q, NodePiece& piece) {
 
 // ---- gradients
 
-void spread(Backward& b, const Shape& axes, double factor) {
-  const Shape& x = b.shape(b.x(0));
-  Shape kept = x;
-  for (const int64_t one : axes) {
-    const auto axis = axis_of(one, x.size());
-    if (!axis.ok()) return b.fail(axis.error());
-    kept[*axis] = 1;
-  }
-  const ValueId dy = b.reshaped(b.scaled(b.dy(), factor), kept);
-  b.give(0, kept == x ? dy : b.add(Op::Expand, {dy}, {{"shape", x}}));
+ValueId with_axes_kept(Backward& b, ValueId reduced, const Shape& axes) {
+  Shape kept = b.shape(b.x(0));
+  for (const int64_t one : axes) kept[axis_of(one, kept.size()).value()] = 1;
+  return b.reshaped(reduced, std::move(kept));
 }
+
+void spread(Backward& b, ValueId dy, const Shape& axes) {
+  const ValueId kept = with_axes_kept(b, dy, axes);
+  const Shape x = b.shape(b.x(0));
+  b.give(0, b.shape(kept) == x ? kept : b.add(Op::Expand, {kept}, {{"shape", x}}));
+}
+
+ValueId quotient_or_zero(Backward& b, ValueId numerator, ValueId divisor) {
+  const ValueId zero = b.constant({}, 0);
+  return b.add(Op::Where, {b.add(Op::Equal, {divisor, zero}), zero, b.add(Op::Div, {numerator, divisor})});
+}
+
+ValueId where_equal(Backward& b, ValueId one, ValueId other) { return b.as_floats(b.add(Op::Equal, {one, other})); }
+
 double share(const Backward& b) {
   return static_cast<double>(element_count(b.shape(b.y()))) / static_cast<double>(element_count(b.shape(b.x(0))));
 }

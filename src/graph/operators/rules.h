@@ -62,6 +62,8 @@ Inferred infer_broadcast(Types inputs, const Attrs& attrs);
 Inferred infer_same(Types inputs, const Attrs& attrs);      // all inputs alike, and so the output
 Inferred infer_function(Types inputs, const Attrs& attrs);  // of floats, element by element
 Inferred infer_axis(Types inputs, const Attrs& attrs);  // as the input; the attribute `axis` must be one of its axes
+// What the operator makes of the operands must have the type of its gradient dy.
+Status check_forward(Op op, Types operands, const Attrs& attrs, const TensorType& dy);
 Inferred infer_bits(Types inputs, const Attrs& attrs);  // of integers; one operand, or two that broadcast
 
 // ---- work: a multiplication and an addition are two operations, a call of a function is one
@@ -105,7 +107,8 @@ bool beside_axis(const PieceQuery& q, NodePiece& piece);
 // Pearlmutter, Radul, Siskind, "Automatic differentiation in machine learning: a survey", JMLR 18, 2018, section 3.2).
 // Each formula stands at its function.
 
-inline constexpr void (*no_gradient)(Backward& b) = nullptr;
+inline constexpr NoGradient flat = NoGradient::flat, of_a_step = NoGradient::of_a_step,
+                            of_a_cache = NoGradient::of_a_cache;
 template <Op gradient>
 void by_result(Backward& b) {
   b.give(0, b.add(gradient, {b.dy(), b.y()}, b.attrs()));
@@ -114,8 +117,14 @@ template <Op gradient>
 void by_operand(Backward& b) {
   b.give(0, b.add(gradient, {b.dy(), b.x(0)}, b.attrs()));
 }
-// dx = factor dy, at all places along the axes that the sum has taken together.
-void spread(Backward& b, const Shape& axes, double factor);
+// What a reduction of x along the axes has made, with an extent of 1 along each.
+ValueId with_axes_kept(Backward& b, ValueId reduced, const Shape& axes);
+// dx = dy, at all places along the axes that the sum has taken together.
+void spread(Backward& b, ValueId dy, const Shape& axes);
+// a / b, and 0 where b is 0: of a norm at its kink.
+ValueId quotient_or_zero(Backward& b, ValueId numerator, ValueId divisor);
+// 1 where the two are equal, else 0.
+ValueId where_equal(Backward& b, ValueId one, ValueId other);
 double share(const Backward& b);             // results for each operand's element
 Shape all_but_channels(const Shape& shape);  // axes
 

@@ -1,4 +1,5 @@
-// What an optimizer does to a weight in a step. Formulas and sources: graph/optimizer.h.
+// What changes a state where it lies: the sum of gradients in a micro-batch, and in a step what an optimizer does to a
+// weight. Formulas and sources: graph/optimizer.h.
 #include <fmt/format.h>
 
 #include "graph/operators/rules.h"
@@ -9,6 +10,13 @@ namespace {
 constexpr AttrSpec sgd_attrs[] = {real("learning_rate")};
 constexpr AttrSpec momentum_attrs[] = {real("decay"), real("learning_rate")};
 constexpr AttrSpec adam_attrs[] = {real("beta1"), real("beta2"), real("epsilon"), real("learning_rate")};
+
+Inferred infer_accumulate(Types inputs, const Attrs&) {
+  RETURN_IF_ERROR(reals(inputs));
+  if (element_count(inputs[0].shape) != element_count(inputs[1].shape))
+    return invalid_input(fmt::format("a sum {} of parts {}", to_string(inputs[0]), to_string(inputs[1])));
+  return std::vector<TensorType>{inputs[0]};
+}
 
 // All but the gradient. That may have another shape: it is a slice of a buffer with all gradients of a stage.
 Inferred infer_update(Types inputs, const Attrs&) {
@@ -37,10 +45,11 @@ Flops flops_adam(Types, Types out, const Attrs&) { return flops((3 + 4 + 5) * co
 }  // namespace
 
 // clang-format off
-//  operator          inputs attributes      types              work            batch       split     gradient     traits
-ROW(SgdUpdate,        2, 2,  sgd_attrs,      infer_update,      flops_sgd,      keeps_none, no_split, no_gradient, has_kernels | not_in_onnx)
-ROW(MomentumUpdate,   3, 3,  momentum_attrs, infer_update,      flops_momentum, keeps_none, no_split, no_gradient, has_kernels | not_in_onnx)
-ROW(AdamUpdate,       5, 5,  adam_attrs,     infer_adam_update, flops_adam,     keeps_none, no_split, no_gradient, has_kernels | not_in_onnx)
+//  operator        inputs  attributes      types              work            batch       split     gradient   traits
+ROW(Accumulate,     2, 2,   no_attrs,       infer_accumulate,  flops_each,     keeps_none, no_split, of_a_step, has_kernels | not_in_onnx)
+ROW(SgdUpdate,      2, 2,   sgd_attrs,      infer_update,      flops_sgd,      keeps_none, no_split, of_a_step, has_kernels | not_in_onnx)
+ROW(MomentumUpdate, 3, 3,   momentum_attrs, infer_update,      flops_momentum, keeps_none, no_split, of_a_step, has_kernels | not_in_onnx)
+ROW(AdamUpdate,     5, 5,   adam_attrs,     infer_adam_update, flops_adam,     keeps_none, no_split, of_a_step, has_kernels | not_in_onnx)
 // clang-format on
 
 }  // namespace nlsplit::inline graph

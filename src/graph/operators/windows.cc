@@ -395,21 +395,51 @@ void back_average_pool(Backward& b) {
 void back_global_average_pool(Backward& b) {
   Shape axes(b.shape(b.x(0)).size() - 2);
   std::iota(axes.begin(), axes.end(), 2);
-  spread(b, axes, share(b));
+  spread(b, b.scaled(b.dy(), share(b)), axes);
+}
+// y^p = Σ |x|^p over the window: dx = sign x |x|^(p - 1) times the sum of dy / y^(p - 1) over all windows that x is in.
+// That sum is the transposed convolution with ones, of which the padding is cut off.
+void back_lp_pool(Backward& b) {
+  const Shape x = b.shape(b.x(0)), y = b.shape(b.y()), &kernel = attr_ints(b.attrs(), "kernel_shape"),
+              &strides = attr_ints(b.attrs(), "strides"), &begin = attr_ints(b.attrs(), "pads");
+  const auto p = static_cast<double>(attr_int(b.attrs(), "p"));
+  const size_t spatial = kernel.size();
+  const auto raised = [&](ValueId value) { return p == 2 ? value : b.add(Op::Pow, {value, b.constant({}, p - 1)}); };
+  const ValueId dy = p == 1 ? b.dy() : quotient_or_zero(b, b.dy(), raised(b.y()));
+  Shape ones_shape{x[1], 1}, pads(2 * x.size(), 0);
+  ones_shape.insert(ones_shape.end(), kernel.begin(), kernel.end());
+  for (size_t i = 0; i < spatial; ++i) {
+    pads[i + 2] = -begin[i];
+    pads[i + 2 + x.size()] = x[i + 2] + begin[i] - ((y[i + 2] - 1) * strides[i] + kernel[i]);
+  }
+  const ValueId sums = b.add(Op::ConvTranspose, {dy, b.constant(ones_shape, 1)},
+                             {{"dilations", Shape(spatial, 1)},
+                              {"group", x[1]},
+                              {"kernel_shape", kernel},
+                              {"output_padding", Shape(spatial, 0)},
+                              {"pads", Shape(2 * spatial, 0)},
+                              {"strides", strides}});
+  ValueId slope = b.add(Op::Sign, {b.x(0)});
+  if (p != 1) slope = b.add(Op::Mul, {slope, raised(b.add(Op::Abs, {b.x(0)}))});
+  b.give(0, b.add(Op::Mul, {slope, b.add(Op::Pad, {sums}, {{"pads", std::move(pads)}, {"value", 0.0}})}));
+}
+// Each value goes to a place of the whole result.
+void back_max_unpool(Backward& b) {
+  b.give(0, b.add(Op::Gather, {b.reshaped(b.dy(), {element_count(b.shape(b.dy()))}), b.x(1)}, {{"axis", int64_t{0}}}));
 }
 
 }  // namespace
 
 // clang-format off
-//  operator           inputs     attributes            types                   work                  batch        split                  gradient                  traits
-ROW(Conv,              2,      3, conv_attrs,           infer_conv,             flops_conv,           keeps_first, conv_piece,            back_conv,                takes_steps | has_kernels)
-ROW(ConvTranspose,     2,      3, conv_transpose_attrs, infer_conv_transpose,   flops_conv_transpose, keeps_first, transposed_conv_piece, back_conv_transpose,      takes_steps | has_kernels)
-ROW(MaxPool,           1,      1, max_pool_attrs,       infer_max_pool,         flops_pool,           keeps_first, pool_piece,            back_max_pool,            has_kernels)
-ROW(AveragePool,       1,      1, average_pool_attrs,   infer_pool,             flops_pool,           keeps_first, pool_piece,            back_average_pool,        has_kernels)
-ROW(GlobalAveragePool, 1,      1, no_attrs,             infer_global_pool,      flops_reduce,         keeps_first, global_pool_piece,     back_global_average_pool, has_kernels | plain_in_onnx)
-ROW(LpPool,            1,      1, lp_pool_attrs,        infer_pool,             flops_pool,           keeps_first, pool_piece,            no_gradient,              none)
-ROW(MaxPoolIndices,    1,      1, pool_indices_attrs,   infer_max_pool_indices, flops_pool,           keeps_none,  no_split,              no_gradient,              none)
-ROW(MaxUnpool,         2,      2, shape_attrs  ,        infer_max_unpool,       no_flops,             keeps_none,  no_split,              no_gradient,              none)
+//  operator           inputs  attributes            types                   work                  batch        split                  gradient                  traits
+ROW(Conv,              2, 3,   conv_attrs,           infer_conv,             flops_conv,           keeps_first, conv_piece,            back_conv,                takes_steps | has_kernels)
+ROW(ConvTranspose,     2, 3,   conv_transpose_attrs, infer_conv_transpose,   flops_conv_transpose, keeps_first, transposed_conv_piece, back_conv_transpose,      takes_steps | has_kernels)
+ROW(MaxPool,           1, 1,   max_pool_attrs,       infer_max_pool,         flops_pool,           keeps_first, pool_piece,            back_max_pool,            has_kernels)
+ROW(AveragePool,       1, 1,   average_pool_attrs,   infer_pool,             flops_pool,           keeps_first, pool_piece,            back_average_pool,        has_kernels)
+ROW(GlobalAveragePool, 1, 1,   no_attrs,             infer_global_pool,      flops_reduce,         keeps_first, global_pool_piece,     back_global_average_pool, has_kernels | plain_in_onnx)
+ROW(LpPool,            1, 1,   lp_pool_attrs,        infer_pool,             flops_pool,           keeps_first, pool_piece,            back_lp_pool,             none)
+ROW(MaxPoolIndices,    1, 1,   pool_indices_attrs,   infer_max_pool_indices, flops_pool,           keeps_none,  no_split,              flat,                     none)
+ROW(MaxUnpool,         2, 2,   shape_attrs,          infer_max_unpool,       no_flops,             keeps_none,  no_split,              back_max_unpool,          none)
 // clang-format on
 
 }  // namespace nlsplit::inline graph

@@ -88,8 +88,6 @@ bool reduced_whole(Op op, DType type, const std::vector<int64_t>& values, int64_
   }
 }
 
-}  // namespace
-
 void reduce(Op op, const Attrs& attrs, const Array& x, Array& out) {
   const Shape& shape = x.type.shape;
   Shape kept = shape, along(shape.size(), 1);
@@ -194,6 +192,8 @@ void top_k(const Attrs& attrs, const Array& x, Array& values, Array& indices) {
     }
   }
 }
+
+}  // namespace
 
 // clang-format off
 NLS_REFERENCE(ReduceMean, reduce(op, attrs, *in[0], out))

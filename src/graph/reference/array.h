@@ -47,72 +47,7 @@ Lines lines_of(const Shape& shape, int64_t axis);  // -1: the last
 void walk(const Shape& shape, const std::vector<int64_t>& strides,
           const std::function<void(int64_t at, int64_t offset)>& visit);
 
-// ---- the families; each computes the operators that general.cc hands to it
-
-void unary_function(Op op, const Attrs& attrs, const Array& x, Array& out);
-void cast(const Array& x, Array& out);
-void binary_function(Op op, const Attrs& attrs, const Array& a, const Array& b, Array& out);
-void variadic(Op op, const Arrays& inputs, Array& out);  // Sum, Max, Min, Mean
-void where(const Arrays& inputs, Array& out);
-
-void reduce(Op op, const Attrs& attrs, const Array& x, Array& out);
-void arg_reduce(Op op, const Attrs& attrs, const Array& x, Array& out);
-void cumsum(const Attrs& attrs, const Array& x, Array& out);
-void softmax(Op op, const Attrs& attrs, const Array& x, Array& out);  // Softmax, LogSoftmax
-void top_k(const Attrs& attrs, const Array& x, Array& values, Array& indices);
-
-void concat(const Attrs& attrs, const Arrays& inputs, Array& out);
-void transpose(const Attrs& attrs, const Array& x, Array& out);
-void pad(const Attrs& attrs, const Array& x, Array& out);
-void expand(const Array& x, Array& out);
-void tile(const Array& x, Array& out);
-void slice(const Attrs& attrs, const Array& x, Array& out);
-void gather(const Attrs& attrs, const Arrays& inputs, Array& out);
-void gather_elements(const Attrs& attrs, const Arrays& inputs, Array& out);
-void gather_nd(const Attrs& attrs, const Arrays& inputs, Array& out);
-void scatter_elements(const Attrs& attrs, const Arrays& inputs, Array& out);
-void scatter_nd(const Attrs& attrs, const Arrays& inputs, Array& out);
-void one_hot(const Attrs& attrs, const Arrays& inputs, Array& out);
-void reverse_sequence(const Attrs& attrs, const Arrays& inputs, Array& out);
-
-void quantize(const Attrs& attrs, const Arrays& inputs, Array& out);
-void dequantize(const Attrs& attrs, const Arrays& inputs, Array& out);
-void matmul(const Arrays& inputs, Array& out);
-void gemm(const Attrs& attrs, const Arrays& inputs, Array& out);
-void einsum(const Attrs& attrs, const Arrays& inputs, Array& out);
-void det(const Array& x, Array& out);
-
-// Any number of spatial axes.
-void conv(const Attrs& attrs, const Arrays& inputs, Array& out);
-void conv_transpose(const Attrs& attrs, const Arrays& inputs, Array& out);
-void pool(Op op, const Attrs& attrs, const Array& x, Array& out);  // Max-, Average-, LpPool, MaxPoolIndices
-void conv_weight_gradient(const Attrs& attrs, const Arrays& inputs, Array& out);
-void pool_gradient(Op op, const Attrs& attrs, const Arrays& inputs, Array& out);
-void max_unpool(const Arrays& inputs, Array& out);
-void resize(const Attrs& attrs, const Array& x, Array& out);
-void roi_align(const Attrs& attrs, const Arrays& inputs, Array& out);
-void grid_sample(const Attrs& attrs, const Arrays& inputs, Array& out);
-
-// Gradients and losses (gradients.cc).
-void function_gradient(Op op, const Attrs& attrs, const Arrays& inputs, Array& out);
-void batch_norm_scale_gradient(const Attrs& attrs, const Arrays& inputs, Array& out);
-void layer_norm_gradient(const Attrs& attrs, const Arrays& inputs, Array& out);
-void lrn_gradient(const Attrs& attrs, const Arrays& inputs, Array& out);
-void softmax_gradient(Op op, const Attrs& attrs, const Arrays& inputs, Array& out);
-void gather_gradient(const Attrs& attrs, const Arrays& inputs, Array& out);
-void cross_entropy(const Arrays& inputs, Array& out);
-void cross_entropy_gradient(const Arrays& inputs, Array& out);
-
-// Caches (cache.cc).
-void cached_attention(const Attrs& attrs, const Arrays& inputs, Array& out);
-void paged_attention(const Attrs& attrs, const Arrays& inputs, Array& out);
-void tensor_scatter(const Attrs& attrs, const Arrays& inputs, Array& out);
-void paged_scatter(const Arrays& inputs, Array& out);
-
-// Optimizers (updates.cc).
-void sgd_update(const Attrs& attrs, const Arrays& inputs, Array& weight);
-void momentum_update(const Attrs& attrs, const Arrays& inputs, Array& weight, Array& velocity);
-void adam_update(const Attrs& attrs, const Arrays& inputs, std::vector<Array>& outputs);
+double determinant(std::vector<double> matrix, int64_t n);  // by elimination; the pivot is the largest of its column
 
 // ---- how each operator is evaluated: NLS_REFERENCE beside its loops. An operator without it does not link.
 

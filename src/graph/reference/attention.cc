@@ -1,15 +1,17 @@
-// Attention of f32: every score, then a softmax in double.
+// Attention: every score, then a softmax in double.
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "graph/reference/loops.h"
+#include "graph/reference/array.h"
 
 namespace nlsplit::inline graph::reference {
+namespace {
 
-void attention(const Attrs& attrs, const Inputs& inputs, Tensor& out) {
-  const Tensor &q = *inputs[0], &k = *inputs[1], &v = *inputs[2];
-  const Tensor* mask = inputs.size() > 3 ? inputs[3] : nullptr;
+void attention(const Attrs& attrs, const Arrays& inputs, Array& out) {
+  const Array &q = *inputs[0], &k = *inputs[1], &v = *inputs[2];
+  const Array* mask = inputs.size() > 3 ? inputs[3] : nullptr;
+  const double *query = q.reals.data(), *key = k.reals.data(), *value_of = v.reals.data();
   const double scale = attr_float(attrs, "scale");
   const bool causal = attr_int(attrs, "causal") != 0;
   const int64_t heads = q.type.shape[1], kv_heads = k.type.shape[1], queries = q.type.shape[2], d = q.type.shape[3];
@@ -27,9 +29,9 @@ void attention(const Attrs& attrs, const Inputs& inputs, Tensor& out) {
         double& score = scores[static_cast<size_t>(j)];
         score = 0;
         for (int64_t p = 0; p < d; ++p)
-          score += static_cast<double>(q.values[(head * queries + i) * d + p]) * k.values[(kv_head * keys + j) * d + p];
+          score += query[(head * queries + i) * d + p] * key[(kv_head * keys + j) * d + p];
         score *= scale;
-        if (mask != nullptr) score += mask->values[offset_of({sample, head % heads, i, j}, mask_strides)];
+        if (mask != nullptr) score += mask->number(offset_of({sample, head % heads, i, j}, mask_strides));
         largest = std::max(largest, score);
       }
       const bool sees_none = std::isinf(largest) && largest < 0;
@@ -41,11 +43,15 @@ void attention(const Attrs& attrs, const Inputs& inputs, Tensor& out) {
       for (int64_t c = 0; c < width; ++c) {
         double value = 0;
         for (int64_t j = 0; j < seen; ++j)
-          value += scores[static_cast<size_t>(j)] * v.values[(kv_head * keys + j) * width + c];
-        out.values[(head * queries + i) * width + c] = static_cast<float>(sees_none ? 0 : value / sum);
+          value += scores[static_cast<size_t>(j)] * value_of[(kv_head * keys + j) * width + c];
+        out.set((head * queries + i) * width + c, sees_none ? 0 : value / sum);
       }
     }
   });
 }
+
+}  // namespace
+
+NLS_REFERENCE(Attention, attention(attrs, in, out))
 
 }  // namespace nlsplit::inline graph::reference

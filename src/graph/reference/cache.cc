@@ -59,8 +59,6 @@ void attend(const Attrs& attrs, const Arrays& in, const Array* mask, int64_t key
   });
 }
 
-}  // namespace
-
 void cached_attention(const Attrs& attrs, const Arrays& in, Array& out) {
   const Shape& k = in[1]->type.shape;
   const RowOf row_of = [&k](int64_t sample, int64_t head, int64_t j) { return (sample * k[1] + head) * k[2] + j; };
@@ -104,6 +102,8 @@ void paged_scatter(const Arrays& in, Array& out) {
     for (int64_t i = 0; i < size; ++i) out.copy(row * size + i, *in[1], from * size + i);
   });
 }
+
+}  // namespace
 
 // clang-format off
 NLS_REFERENCE(CachedAttention, cached_attention(attrs, in, out))

@@ -23,10 +23,6 @@ NLS_REFERENCE_AS_F32(BatchNormalization)
 NLS_REFERENCE_AS_F32(LayerNormalization)
 NLS_REFERENCE_AS_F32(InstanceNormalization)
 NLS_REFERENCE_AS_F32(LRN)
-NLS_REFERENCE_AS_F32(LSTM)
-NLS_REFERENCE_AS_F32(GRU)
-NLS_REFERENCE_AS_F32(RNN)
-NLS_REFERENCE_AS_F32(Attention)
 // clang-format on
 #undef NLS_REFERENCE_AS_F32
 
@@ -74,10 +70,6 @@ constexpr F32Loops f32_loops[] = {
     {Op::LayerNormalization,    false, [](const Attrs& attrs, In in, Out out) { reference::layer_normalization(attrs, in, out[0]); }},
     {Op::InstanceNormalization, false, [](const Attrs& attrs, In in, Out out) { reference::instance_normalization(attrs, in, out[0]); }},
     {Op::LRN,                   false, [](const Attrs& attrs, In in, Out out) { reference::lrn(attrs, in, out[0]); }},
-    {Op::LSTM,                  false, [](const Attrs& attrs, In in, Out out) { reference::lstm(attrs, in, out); }},
-    {Op::GRU,                   false, [](const Attrs& attrs, In in, Out out) { reference::gru(attrs, in, out); }},
-    {Op::RNN,                   false, [](const Attrs& attrs, In in, Out out) { reference::rnn(attrs, in, out); }},
-    {Op::Attention,             false, [](const Attrs& attrs, In in, Out out) { reference::attention(attrs, in, out[0]); }},
 };
 // clang-format on
 

@@ -9,96 +9,7 @@
 namespace nlsplit::inline graph::reference {
 namespace {
 
-double softplus(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); }
-
-std::function<double(double)> real_function(Op op, const Attrs& attrs) {
-  const auto f = [&](std::string_view name) { return attr_float(attrs, name); };
-  switch (op) {
-    case Op::Relu:
-      return [](double x) { return std::max(x, 0.0); };
-    case Op::Sigmoid:
-      return [](double x) { return 1 / (1 + std::exp(-x)); };
-    case Op::Tanh:
-      return [](double x) { return std::tanh(x); };
-    case Op::HardSwish:
-      return [](double x) { return x * std::clamp(x / 6 + 0.5, 0.0, 1.0); };
-    case Op::Exp:
-      return [](double x) { return std::exp(x); };
-    case Op::Sqrt:
-      return [](double x) { return std::sqrt(x); };
-    case Op::Neg:
-      return [](double x) { return -x; };
-    case Op::Erf:
-      return [](double x) { return std::erf(x); };
-    case Op::Gelu:
-      if (attr_string(attrs, "approximate") == "tanh") {
-        return [](double x) {
-          return x / 2 * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
-        };
-      }
-      return [](double x) { return x / 2 * (1 + std::erf(x / std::numbers::sqrt2)); };
-    case Op::LeakyRelu:
-      return [a = f("alpha")](double x) { return x < 0 ? a * x : x; };
-    case Op::HardSigmoid:
-      return [a = f("alpha"), b = f("beta")](double x) { return std::clamp(a * x + b, 0.0, 1.0); };
-    case Op::Clip:  // not std::clamp: ONNX allows min > max, and max wins
-      return [lo = f("min"), hi = f("max")](double x) { return std::min(std::max(x, lo), hi); };
-    case Op::Abs:
-      return [](double x) { return std::abs(x); };
-    case Op::Acos:
-      return [](double x) { return std::acos(x); };
-    case Op::Acosh:
-      return [](double x) { return std::acosh(x); };
-    case Op::Asin:
-      return [](double x) { return std::asin(x); };
-    case Op::Asinh:
-      return [](double x) { return std::asinh(x); };
-    case Op::Atan:
-      return [](double x) { return std::atan(x); };
-    case Op::Atanh:
-      return [](double x) { return std::atanh(x); };
-    case Op::Ceil:
-      return [](double x) { return std::ceil(x); };
-    case Op::Cos:
-      return [](double x) { return std::cos(x); };
-    case Op::Cosh:
-      return [](double x) { return std::cosh(x); };
-    case Op::Floor:
-      return [](double x) { return std::floor(x); };
-    case Op::Log:
-      return [](double x) { return std::log(x); };
-    case Op::Mish:
-      return [](double x) { return x * std::tanh(softplus(x)); };
-    case Op::Reciprocal:
-      return [](double x) { return 1 / x; };
-    case Op::Round:
-      return [](double x) { return std::nearbyint(x); };
-    case Op::Sign:
-      return [](double x) { return x > 0 ? 1.0 : x < 0 ? -1.0 : x; };
-    case Op::Sin:
-      return [](double x) { return std::sin(x); };
-    case Op::Sinh:
-      return [](double x) { return std::sinh(x); };
-    case Op::Softplus:
-      return softplus;
-    case Op::Softsign:
-      return [](double x) { return x / (1 + std::abs(x)); };
-    case Op::Tan:
-      return [](double x) { return std::tan(x); };
-    case Op::Celu:
-      return [a = f("alpha")](double x) { return std::max(x, 0.0) + std::min(0.0, a * std::expm1(x / a)); };
-    case Op::Elu:
-      return [a = f("alpha")](double x) { return x < 0 ? a * std::expm1(x) : x; };
-    case Op::Selu:
-      return [a = f("alpha"), g = f("gamma")](double x) { return g * (x > 0 ? x : a * std::expm1(x)); };
-    case Op::Shrink:
-      return [b = f("bias"), l = f("lambd")](double x) { return x < -l ? x + b : x > l ? x - b : 0.0; };
-    case Op::ThresholdedRelu:
-      return [a = f("alpha")](double x) { return x > a ? x : 0.0; };
-    default:
-      CHECK(false, name_of(op));
-  }
-}
+// ---- of one operand
 
 // The nearest 64-bit integer; 0 for what is no number.
 int64_t saturated(double value) {
@@ -106,31 +17,56 @@ int64_t saturated(double value) {
   return value >= limit ? INT64_MAX : value <= -limit ? INT64_MIN : std::isnan(value) ? 0 : static_cast<int64_t>(value);
 }
 
-// Arithmetic on 64-bit integers that overflows as the hardware does.
-int64_t wrapping(int64_t a, int64_t b, Op op) {
-  const auto x = static_cast<uint64_t>(a), y = static_cast<uint64_t>(b);
-  return static_cast<int64_t>(op == Op::Add ? x + y : op == Op::Sub ? x - y : x * y);
+// Each element rounded to the type; of integers by `whole`.
+template <class Real, class Whole>
+void map(const Array& x, Array& out, const Real& real, const Whole& whole) {
+  for (size_t i = 0; i < out.reals.size(); ++i) out.reals[i] = rounded(out.type.dtype, real(x.reals[i]));
+  for (size_t i = 0; i < out.wholes.size(); ++i) out.wholes[i] = wrapped(out.type.dtype, whole(x.wholes[i]));
+}
+// Integers as floats, cut off.
+template <class Real>
+void map(const Array& x, Array& out, const Real& real) {
+  map(x, out, real, [&](int64_t v) { return saturated(real(static_cast<double>(v))); });
+}
+template <class Whole>
+void map_wholes(const Array& x, Array& out, const Whole& whole) {
+  for (size_t i = 0; i < out.wholes.size(); ++i) out.wholes[i] = wrapped(out.type.dtype, whole(x.wholes[i]));
+}
+template <class Test>
+void test(const Array& x, Array& out, const Test& is) {
+  for (size_t i = 0; i < out.wholes.size(); ++i) out.wholes[i] = is(x.reals[i]) ? 1 : 0;
 }
 
-std::function<int64_t(int64_t)> whole_function(Op op, const Attrs& attrs) {
-  switch (op) {
-    case Op::Abs:
-      return [](int64_t x) { return x < 0 ? wrapping(0, x, Op::Sub) : x; };
-    case Op::Neg:
-      return [](int64_t x) { return wrapping(0, x, Op::Sub); };
-    case Op::Relu:
-      return [](int64_t x) { return std::max<int64_t>(x, 0); };
-    case Op::Sign:
-      return [](int64_t x) { return int64_t{x > 0} - int64_t{x < 0}; };
-    case Op::Not:
-      return [](int64_t x) { return int64_t{x == 0}; };
-    case Op::BitwiseNot:
-      return [](int64_t x) { return ~x; };
-    default: {  // the others as functions of floats, cut off
-      auto f = real_function(op, attrs);
-      return [f](int64_t x) { return saturated(f(static_cast<double>(x))); };
-    }
+double softplus(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); }
+double gelu(double x) { return x / 2 * (1 + std::erf(x / std::numbers::sqrt2)); }
+double gelu_by_tanh(double x) {
+  return x / 2 * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+}
+
+void cast(const Array& x, Array& out) {
+  const bool whole = !x.real() && !out.real();
+  for (int64_t i = 0; i < x.count(); ++i) {
+    if (whole)
+      out.wholes[static_cast<size_t>(i)] = wrapped(out.type.dtype, x.wholes[static_cast<size_t>(i)]);
+    else
+      out.set(i, x.number(i));
   }
+}
+
+// ---- of two. Of integers T is int64_t, or uint64_t for u64.
+
+// Arithmetic that overflows as the hardware does.
+template <class T>
+T sum_of(T a, T b) {
+  return static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+}
+template <class T>
+T difference_of(T a, T b) {
+  return static_cast<T>(static_cast<uint64_t>(a) - static_cast<uint64_t>(b));
+}
+template <class T>
+T product_of(T a, T b) {
+  return static_cast<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
 }
 
 template <class T>
@@ -145,37 +81,11 @@ T larger(T a, T b) {
 double smaller(double a, double b) { return std::isnan(a) || a < b ? a : b; }
 double larger(double a, double b) { return std::isnan(a) || a > b ? a : b; }
 
-double real_pair(Op op, bool keeps_sign, double a, double b) {
-  switch (op) {
-    case Op::Add:
-      return a + b;
-    case Op::Sub:
-      return a - b;
-    case Op::Mul:
-      return a * b;
-    case Op::Div:
-      return a / b;
-    case Op::Max:
-      return larger(a, b);
-    case Op::Min:
-      return smaller(a, b);
-    case Op::Mod: {
-      const double rest = std::fmod(a, b);
-      return keeps_sign || rest == 0 || (rest < 0) == (b < 0) ? rest : rest + b;
-    }
-    case Op::PRelu:
-      return a < 0 ? a * b : a;
-    default:
-      CHECK(false, name_of(op));
-  }
-}
-
 template <class T>
 bool negative(T a) {
   if constexpr (std::is_signed_v<T>) return a < 0;
   return false;
 }
-
 // The one division whose result no integer of the width is.
 template <class T>
 bool is_minus_one(T a) {
@@ -183,160 +93,118 @@ bool is_minus_one(T a) {
   return false;
 }
 
-// T: int64_t, or uint64_t for u64.
+// ONNX leaves a division by zero open.
 template <class T>
-T whole_pair(Op op, bool flag, T a, T b) {
-  switch (op) {
-    case Op::Add:
-    case Op::Sub:
-    case Op::Mul:
-      return static_cast<T>(wrapping(static_cast<int64_t>(a), static_cast<int64_t>(b), op));
-    case Op::Div:  // ONNX leaves a division by zero open
-      if (b == 0) return 0;
-      if (is_minus_one(b)) return static_cast<T>(wrapping(0, static_cast<int64_t>(a), Op::Sub));
-      return a / b;
-    case Op::Max:
-      return larger(a, b);
-    case Op::Min:
-      return smaller(a, b);
-    case Op::Mod: {
-      if (b == 0 || is_minus_one(b)) return 0;
-      const T rest = a % b;
-      return flag || rest == 0 || negative(rest) == negative(b) ? rest : rest + b;
-    }
-    case Op::PRelu:
-      return negative(a) ? static_cast<T>(wrapping(static_cast<int64_t>(a), static_cast<int64_t>(b), Op::Mul)) : a;
-    case Op::BitShift: {
-      const auto bits = static_cast<uint64_t>(a), by = static_cast<uint64_t>(b);
-      return by > 63 ? 0 : static_cast<T>(flag ? bits << by : bits >> by);
-    }
-    case Op::BitwiseAnd:
-    case Op::And:
-      return a & b;
-    case Op::BitwiseOr:
-    case Op::Or:
-      return a | b;
-    case Op::BitwiseXor:
-    case Op::Xor:
-      return a ^ b;
-    default:
-      CHECK(false, name_of(op));
-  }
+T whole_quotient(T a, T b) {
+  if (b == 0) return 0;
+  return is_minus_one(b) ? difference_of(T{0}, a) : static_cast<T>(a / b);
 }
 
-bool compares(Op op) {
-  return op == Op::Equal || op == Op::Greater || op == Op::GreaterOrEqual || op == Op::Less || op == Op::LessOrEqual;
+double real_rest(double a, double b, bool keeps_sign) {
+  const double rest = std::fmod(a, b);
+  return keeps_sign || rest == 0 || (rest < 0) == (b < 0) ? rest : rest + b;
+}
+template <class T>
+T whole_rest(T a, T b, bool keeps_sign) {
+  if (b == 0 || is_minus_one(b)) return 0;
+  const T rest = a % b;
+  return keeps_sign || rest == 0 || negative(rest) == negative(b) ? rest : rest + b;
 }
 
 template <class T>
-bool compare(Op op, T a, T b) {
-  switch (op) {
-    case Op::Equal:
-      return a == b;
-    case Op::Greater:
-      return a > b;
-    case Op::GreaterOrEqual:
-      return a >= b;
-    case Op::Less:
-      return a < b;
-    default:
-      return a <= b;
-  }
+T shifted(T a, T by, bool left) {
+  const auto bits = static_cast<uint64_t>(a), places = static_cast<uint64_t>(by);
+  return places > 63 ? 0 : static_cast<T>(left ? bits << places : bits >> places);
 }
 
 int64_t whole_power(int64_t base, int64_t exponent) {
   int64_t result = 1;
   for (; exponent > 0; exponent >>= 1) {
-    if ((exponent & 1) != 0) result = wrapping(result, base, Op::Mul);
-    base = wrapping(base, base, Op::Mul);
+    if ((exponent & 1) != 0) result = product_of(result, base);
+    base = product_of(base, base);
   }
   return result;
 }
 
-void combine(Op op, bool flag, const Array& a, int64_t i, const Array& b, int64_t j, Array& out, int64_t at) {
+template <class Real, class Whole>
+void combine(const Array& a, int64_t i, const Array& b, int64_t j, Array& out, int64_t at, const Real& real,
+             const Whole& whole) {
   const auto ia = static_cast<size_t>(i), jb = static_cast<size_t>(j), to = static_cast<size_t>(at);
-  if (op == Op::Pow) {
-    if (!a.real() && !b.real() && b.wholes[jb] >= 0)
-      out.wholes[to] = wrapped(out.type.dtype, whole_power(a.wholes[ia], b.wholes[jb]));
-    else
-      out.set(at, std::pow(a.number(i), b.number(j)));
-  } else if (compares(op)) {
-    const bool answer = a.real() ? compare(op, a.reals[ia], b.reals[jb])
-                        : a.type.dtype == DType::u64
-                            ? compare(op, static_cast<uint64_t>(a.wholes[ia]), static_cast<uint64_t>(b.wholes[jb]))
-                            : compare(op, a.wholes[ia], b.wholes[jb]);
-    out.wholes[to] = answer ? 1 : 0;
-  } else if (a.real()) {
-    out.reals[to] = rounded(out.type.dtype, real_pair(op, flag, a.reals[ia], b.reals[jb]));
+  if (a.real()) {
+    out.reals[to] = rounded(out.type.dtype, real(a.reals[ia], b.reals[jb]));
   } else if (a.type.dtype == DType::u64) {
-    out.wholes[to] = static_cast<int64_t>(
-        whole_pair<uint64_t>(op, flag, static_cast<uint64_t>(a.wholes[ia]), static_cast<uint64_t>(b.wholes[jb])));
+    out.wholes[to] =
+        static_cast<int64_t>(whole(static_cast<uint64_t>(a.wholes[ia]), static_cast<uint64_t>(b.wholes[jb])));
   } else {
-    out.wholes[to] = wrapped(out.type.dtype, whole_pair<int64_t>(op, flag, a.wholes[ia], b.wholes[jb]));
+    out.wholes[to] = wrapped(out.type.dtype, whole(a.wholes[ia], b.wholes[jb]));
   }
 }
 
-}  // namespace
-
-void unary_function(Op op, const Attrs& attrs, const Array& x, Array& out) {
-  if (op == Op::IsNaN || op == Op::IsInf) {
-    const bool low = op == Op::IsInf && attr_int(attrs, "detect_negative") != 0;
-    const bool high = op == Op::IsInf && attr_int(attrs, "detect_positive") != 0;
-    for (size_t i = 0; i < out.wholes.size(); ++i) {
-      const double value = x.reals[i];
-      const bool found = op == Op::IsNaN ? std::isnan(value) : std::isinf(value) && (value < 0 ? low : high);
-      out.wholes[i] = found ? 1 : 0;
-    }
-  } else if (x.real()) {
-    const auto f = real_function(op, attrs);
-    for (size_t i = 0; i < out.reals.size(); ++i) out.reals[i] = rounded(out.type.dtype, f(x.reals[i]));
-  } else {
-    const auto f = whole_function(op, attrs);
-    for (size_t i = 0; i < out.wholes.size(); ++i) out.wholes[i] = wrapped(out.type.dtype, f(x.wholes[i]));
-  }
-}
-
-void cast(const Array& x, Array& out) {
-  const bool whole = !x.real() && !out.real();
-  for (int64_t i = 0; i < x.count(); ++i) {
-    if (whole)
-      out.wholes[static_cast<size_t>(i)] = wrapped(out.type.dtype, x.wholes[static_cast<size_t>(i)]);
-    else
-      out.set(i, x.number(i));
-  }
-}
-
-void binary_function(Op op, const Attrs& attrs, const Array& a, const Array& b, Array& out) {
-  const bool flag = op == Op::Mod        ? attr_int(attrs, "fmod") != 0
-                    : op == Op::BitShift ? attr_string(attrs, "direction") == "LEFT"
-                                         : false;
-  const std::vector<int64_t> from_a = broadcast_strides(a.type.shape, out.type.shape);
-  const std::vector<int64_t> from_b = broadcast_strides(b.type.shape, out.type.shape);
+// Calls visit(place in a, place in b, place in out) for every element of out.
+template <class Visit>
+void for_each_pair(const Arrays& in, const Array& out, const Visit& visit) {
+  const std::vector<int64_t> from_a = broadcast_strides(in[0]->type.shape, out.type.shape);
+  const std::vector<int64_t> from_b = broadcast_strides(in[1]->type.shape, out.type.shape);
   int64_t at = 0;
-  for_each_index(out.type.shape, [&](const Shape& index) {
-    combine(op, flag, a, offset_of(index, from_a), b, offset_of(index, from_b), out, at++);
+  for_each_index(out.type.shape,
+                 [&](const Shape& index) { visit(offset_of(index, from_a), offset_of(index, from_b), at++); });
+}
+
+template <class Real, class Whole>
+void pairs(const Arrays& in, Array& out, const Real& real, const Whole& whole) {
+  for_each_pair(in, out,
+                [&](int64_t i, int64_t j, int64_t at) { combine(*in[0], i, *in[1], j, out, at, real, whole); });
+}
+template <class Whole>
+void whole_pairs(const Arrays& in, Array& out, const Whole& whole) {
+  pairs(
+      in, out, [](double, double) { return 0.0; }, whole);
+}
+
+template <class Test>
+void compare(const Arrays& in, Array& out, const Test& is) {
+  const Array &a = *in[0], &b = *in[1];
+  for_each_pair(in, out, [&](int64_t i, int64_t j, int64_t at) {
+    const auto ia = static_cast<size_t>(i), jb = static_cast<size_t>(j);
+    const bool answer = a.real() ? is(a.reals[ia], b.reals[jb])
+                        : a.type.dtype == DType::u64
+                            ? is(static_cast<uint64_t>(a.wholes[ia]), static_cast<uint64_t>(b.wholes[jb]))
+                            : is(a.wholes[ia], b.wholes[jb]);
+    out.wholes[static_cast<size_t>(at)] = answer ? 1 : 0;
   });
 }
 
-// Sums of floats are rounded once, at the end.
-void variadic(Op op, const Arrays& inputs, Array& out) {
-  const Op pair = op == Op::Max || op == Op::Min ? op : Op::Add;
+void power(const Arrays& in, Array& out) {
+  const Array &a = *in[0], &b = *in[1];
+  for_each_pair(in, out, [&](int64_t i, int64_t j, int64_t at) {
+    const auto ia = static_cast<size_t>(i), jb = static_cast<size_t>(j);
+    if (!a.real() && !b.real() && b.wholes[jb] >= 0)
+      out.wholes[static_cast<size_t>(at)] = wrapped(out.type.dtype, whole_power(a.wholes[ia], b.wholes[jb]));
+    else
+      out.set(at, std::pow(a.number(i), b.number(j)));
+  });
+}
+
+// ---- of any number of operands
+
+// One after the other; of floats in double. The total is divided, and rounded once.
+template <class Real, class Whole>
+void chain(const Arrays& in, Array& out, const Real& real, const Whole& whole, double divisor = 1) {
   TensorType wide = out.type;
   if (is_real(wide.dtype)) wide.dtype = DType::f64;
   Array total = zeros(wide);
-  for (size_t k = 0; k < inputs.size(); ++k) {
-    const std::vector<int64_t> from = broadcast_strides(inputs[k]->type.shape, out.type.shape);
+  for (size_t k = 0; k < in.size(); ++k) {
+    const std::vector<int64_t> from = broadcast_strides(in[k]->type.shape, out.type.shape);
     walk(out.type.shape, from, [&](int64_t at, int64_t offset) {
       if (k == 0)
-        total.copy(at, *inputs[0], offset);
+        total.copy(at, *in[0], offset);
       else
-        combine(pair, false, total, at, *inputs[k], offset, total, at);
+        combine(total, at, *in[k], offset, total, at, real, whole);
     });
   }
-  const auto count = static_cast<double>(inputs.size());
   for (int64_t i = 0; i < out.count(); ++i) {
-    if (op == Op::Mean || out.real())
-      out.set(i, total.number(i) / (op == Op::Mean ? count : 1));
+    if (divisor != 1 || out.real())
+      out.set(i, total.number(i) / divisor);
     else
       out.copy(i, total, i);
   }
@@ -352,74 +220,79 @@ void where(const Arrays& inputs, Array& out) {
   });
 }
 
+}  // namespace
+
 // clang-format off
-NLS_REFERENCE(Add, binary_function(op, attrs, *in[0], *in[1], out))
-NLS_REFERENCE(Sub, binary_function(op, attrs, *in[0], *in[1], out))
-NLS_REFERENCE(Mul, binary_function(op, attrs, *in[0], *in[1], out))
-NLS_REFERENCE(Div, binary_function(op, attrs, *in[0], *in[1], out))
-NLS_REFERENCE(Pow, binary_function(op, attrs, *in[0], *in[1], out))
-NLS_REFERENCE(Mod, binary_function(op, attrs, *in[0], *in[1], out))
-NLS_REFERENCE(PRelu, binary_function(op, attrs, *in[0], *in[1], out))
-NLS_REFERENCE(BitShift, binary_function(op, attrs, *in[0], *in[1], out))
-NLS_REFERENCE(BitwiseAnd, binary_function(op, attrs, *in[0], *in[1], out))
-NLS_REFERENCE(BitwiseOr, binary_function(op, attrs, *in[0], *in[1], out))
-NLS_REFERENCE(BitwiseXor, binary_function(op, attrs, *in[0], *in[1], out))
-NLS_REFERENCE(And, binary_function(op, attrs, *in[0], *in[1], out))
-NLS_REFERENCE(Or, binary_function(op, attrs, *in[0], *in[1], out))
-NLS_REFERENCE(Xor, binary_function(op, attrs, *in[0], *in[1], out))
-NLS_REFERENCE(Equal, binary_function(op, attrs, *in[0], *in[1], out))
-NLS_REFERENCE(Greater, binary_function(op, attrs, *in[0], *in[1], out))
-NLS_REFERENCE(GreaterOrEqual, binary_function(op, attrs, *in[0], *in[1], out))
-NLS_REFERENCE(Less, binary_function(op, attrs, *in[0], *in[1], out))
-NLS_REFERENCE(LessOrEqual, binary_function(op, attrs, *in[0], *in[1], out))
-NLS_REFERENCE(Sum, variadic(op, in, out))
-NLS_REFERENCE(Max, variadic(op, in, out))
-NLS_REFERENCE(Mean, variadic(op, in, out))
-NLS_REFERENCE(Min, variadic(op, in, out))
-NLS_REFERENCE(Where, where(in, out))
-NLS_REFERENCE(Relu, unary_function(op, attrs, *in[0], out))
-NLS_REFERENCE(Sigmoid, unary_function(op, attrs, *in[0], out))
-NLS_REFERENCE(Tanh, unary_function(op, attrs, *in[0], out))
-NLS_REFERENCE(HardSwish, unary_function(op, attrs, *in[0], out))
-NLS_REFERENCE(Exp, unary_function(op, attrs, *in[0], out))
-NLS_REFERENCE(Sqrt, unary_function(op, attrs, *in[0], out))
-NLS_REFERENCE(Neg, unary_function(op, attrs, *in[0], out))
-NLS_REFERENCE(Erf, unary_function(op, attrs, *in[0], out))
-NLS_REFERENCE(Gelu, unary_function(op, attrs, *in[0], out))
-NLS_REFERENCE(LeakyRelu, unary_function(op, attrs, *in[0], out))
-NLS_REFERENCE(HardSigmoid, unary_function(op, attrs, *in[0], out))
-NLS_REFERENCE(Clip, unary_function(op, attrs, *in[0], out))
-NLS_REFERENCE(Abs, unary_function(op, attrs, *in[0], out))
-NLS_REFERENCE(Acos, unary_function(op, attrs, *in[0], out))
-NLS_REFERENCE(Acosh, unary_function(op, attrs, *in[0], out))
-NLS_REFERENCE(Asin, unary_function(op, attrs, *in[0], out))
-NLS_REFERENCE(Asinh, unary_function(op, attrs, *in[0], out))
-NLS_REFERENCE(Atan, unary_function(op, attrs, *in[0], out))
-NLS_REFERENCE(Atanh, unary_function(op, attrs, *in[0], out))
-NLS_REFERENCE(Ceil, unary_function(op, attrs, *in[0], out))
-NLS_REFERENCE(Cos, unary_function(op, attrs, *in[0], out))
-NLS_REFERENCE(Cosh, unary_function(op, attrs, *in[0], out))
-NLS_REFERENCE(Floor, unary_function(op, attrs, *in[0], out))
-NLS_REFERENCE(Log, unary_function(op, attrs, *in[0], out))
-NLS_REFERENCE(Mish, unary_function(op, attrs, *in[0], out))
-NLS_REFERENCE(Reciprocal, unary_function(op, attrs, *in[0], out))
-NLS_REFERENCE(Round, unary_function(op, attrs, *in[0], out))
-NLS_REFERENCE(Sign, unary_function(op, attrs, *in[0], out))
-NLS_REFERENCE(Sin, unary_function(op, attrs, *in[0], out))
-NLS_REFERENCE(Sinh, unary_function(op, attrs, *in[0], out))
-NLS_REFERENCE(Softplus, unary_function(op, attrs, *in[0], out))
-NLS_REFERENCE(Softsign, unary_function(op, attrs, *in[0], out))
-NLS_REFERENCE(Tan, unary_function(op, attrs, *in[0], out))
-NLS_REFERENCE(Celu, unary_function(op, attrs, *in[0], out))
-NLS_REFERENCE(Elu, unary_function(op, attrs, *in[0], out))
-NLS_REFERENCE(Selu, unary_function(op, attrs, *in[0], out))
-NLS_REFERENCE(Shrink, unary_function(op, attrs, *in[0], out))
-NLS_REFERENCE(ThresholdedRelu, unary_function(op, attrs, *in[0], out))
-NLS_REFERENCE(Not, unary_function(op, attrs, *in[0], out))
-NLS_REFERENCE(BitwiseNot, unary_function(op, attrs, *in[0], out))
-NLS_REFERENCE(IsNaN, unary_function(op, attrs, *in[0], out))
-NLS_REFERENCE(IsInf, unary_function(op, attrs, *in[0], out))
+NLS_REFERENCE(Relu, map(*in[0], out, [](double x) { return std::max(x, 0.0); }, [](int64_t x) { return std::max<int64_t>(x, 0); }))
+NLS_REFERENCE(Sigmoid, map(*in[0], out, [](double x) { return 1 / (1 + std::exp(-x)); }))
+NLS_REFERENCE(Tanh, map(*in[0], out, [](double x) { return std::tanh(x); }))
+NLS_REFERENCE(HardSwish, map(*in[0], out, [](double x) { return x * std::clamp(x / 6 + 0.5, 0.0, 1.0); }))
+NLS_REFERENCE(Exp, map(*in[0], out, [](double x) { return std::exp(x); }))
+NLS_REFERENCE(Sqrt, map(*in[0], out, [](double x) { return std::sqrt(x); }))
+NLS_REFERENCE(Neg, map(*in[0], out, [](double x) { return -x; }, [](int64_t x) { return difference_of<int64_t>(0, x); }))
+NLS_REFERENCE(Erf, map(*in[0], out, [](double x) { return std::erf(x); }))
+NLS_REFERENCE(Gelu, map(*in[0], out, attr_string(attrs, "approximate") == "tanh" ? gelu_by_tanh : gelu))
+NLS_REFERENCE(LeakyRelu, map(*in[0], out, [a = attr_float(attrs, "alpha")](double x) { return x < 0 ? a * x : x; }))
+NLS_REFERENCE(HardSigmoid, map(*in[0], out, [a = attr_float(attrs, "alpha"), b = attr_float(attrs, "beta")](double x) { return std::clamp(a * x + b, 0.0, 1.0); }))
+// Not std::clamp: ONNX allows min > max, and max wins.
+NLS_REFERENCE(Clip, map(*in[0], out, [lo = attr_float(attrs, "min"), hi = attr_float(attrs, "max")](double x) { return std::min(std::max(x, lo), hi); }))
+NLS_REFERENCE(Abs, map(*in[0], out, [](double x) { return std::abs(x); }, [](int64_t x) { return x < 0 ? difference_of<int64_t>(0, x) : x; }))
+NLS_REFERENCE(Acos, map(*in[0], out, [](double x) { return std::acos(x); }))
+NLS_REFERENCE(Acosh, map(*in[0], out, [](double x) { return std::acosh(x); }))
+NLS_REFERENCE(Asin, map(*in[0], out, [](double x) { return std::asin(x); }))
+NLS_REFERENCE(Asinh, map(*in[0], out, [](double x) { return std::asinh(x); }))
+NLS_REFERENCE(Atan, map(*in[0], out, [](double x) { return std::atan(x); }))
+NLS_REFERENCE(Atanh, map(*in[0], out, [](double x) { return std::atanh(x); }))
+NLS_REFERENCE(Ceil, map(*in[0], out, [](double x) { return std::ceil(x); }))
+NLS_REFERENCE(Cos, map(*in[0], out, [](double x) { return std::cos(x); }))
+NLS_REFERENCE(Cosh, map(*in[0], out, [](double x) { return std::cosh(x); }))
+NLS_REFERENCE(Floor, map(*in[0], out, [](double x) { return std::floor(x); }))
+NLS_REFERENCE(Log, map(*in[0], out, [](double x) { return std::log(x); }))
+NLS_REFERENCE(Mish, map(*in[0], out, [](double x) { return x * std::tanh(softplus(x)); }))
+NLS_REFERENCE(Reciprocal, map(*in[0], out, [](double x) { return 1 / x; }))
+NLS_REFERENCE(Round, map(*in[0], out, [](double x) { return std::nearbyint(x); }))
+NLS_REFERENCE(Sign, map(*in[0], out, [](double x) { return x > 0 ? 1.0 : x < 0 ? -1.0 : x; }, [](int64_t x) { return int64_t{x > 0} - int64_t{x < 0}; }))
+NLS_REFERENCE(Sin, map(*in[0], out, [](double x) { return std::sin(x); }))
+NLS_REFERENCE(Sinh, map(*in[0], out, [](double x) { return std::sinh(x); }))
+NLS_REFERENCE(Softplus, map(*in[0], out, softplus))
+NLS_REFERENCE(Softsign, map(*in[0], out, [](double x) { return x / (1 + std::abs(x)); }))
+NLS_REFERENCE(Tan, map(*in[0], out, [](double x) { return std::tan(x); }))
+NLS_REFERENCE(Celu, map(*in[0], out, [a = attr_float(attrs, "alpha")](double x) { return std::max(x, 0.0) + std::min(0.0, a * std::expm1(x / a)); }))
+NLS_REFERENCE(Elu, map(*in[0], out, [a = attr_float(attrs, "alpha")](double x) { return x < 0 ? a * std::expm1(x) : x; }))
+NLS_REFERENCE(Selu, map(*in[0], out, [a = attr_float(attrs, "alpha"), g = attr_float(attrs, "gamma")](double x) { return g * (x > 0 ? x : a * std::expm1(x)); }))
+NLS_REFERENCE(Shrink, map(*in[0], out, [b = attr_float(attrs, "bias"), l = attr_float(attrs, "lambd")](double x) { return x < -l ? x + b : x > l ? x - b : 0.0; }))
+NLS_REFERENCE(ThresholdedRelu, map(*in[0], out, [a = attr_float(attrs, "alpha")](double x) { return x > a ? x : 0.0; }))
+NLS_REFERENCE(Not, map_wholes(*in[0], out, [](int64_t x) { return int64_t{x == 0}; }))
+NLS_REFERENCE(BitwiseNot, map_wholes(*in[0], out, [](int64_t x) { return ~x; }))
+NLS_REFERENCE(IsNaN, test(*in[0], out, [](double x) { return std::isnan(x); }))
+NLS_REFERENCE(IsInf, test(*in[0], out, [low = attr_int(attrs, "detect_negative"), high = attr_int(attrs, "detect_positive")](double x) { return std::isinf(x) && (x < 0 ? low : high) != 0; }))
 NLS_REFERENCE(Cast, cast(*in[0], out))
+
+NLS_REFERENCE(Add, pairs(in, out, [](double a, double b) { return a + b; }, [](auto a, auto b) { return sum_of(a, b); }))
+NLS_REFERENCE(Sub, pairs(in, out, [](double a, double b) { return a - b; }, [](auto a, auto b) { return difference_of(a, b); }))
+NLS_REFERENCE(Mul, pairs(in, out, [](double a, double b) { return a * b; }, [](auto a, auto b) { return product_of(a, b); }))
+NLS_REFERENCE(Div, pairs(in, out, [](double a, double b) { return a / b; }, [](auto a, auto b) { return whole_quotient(a, b); }))
+NLS_REFERENCE(Pow, power(in, out))
+NLS_REFERENCE(Mod, pairs(in, out, [f = attr_int(attrs, "fmod") != 0](double a, double b) { return real_rest(a, b, f); }, [f = attr_int(attrs, "fmod") != 0](auto a, auto b) { return whole_rest(a, b, f); }))
+NLS_REFERENCE(PRelu, pairs(in, out, [](double a, double b) { return a < 0 ? a * b : a; }, [](auto a, auto b) { return negative(a) ? product_of(a, b) : a; }))
+NLS_REFERENCE(BitShift, whole_pairs(in, out, [left = attr_string(attrs, "direction") == "LEFT"](auto a, auto b) { return shifted(a, b, left); }))
+NLS_REFERENCE(BitwiseAnd, whole_pairs(in, out, [](auto a, auto b) { return a & b; }))
+NLS_REFERENCE(BitwiseOr, whole_pairs(in, out, [](auto a, auto b) { return a | b; }))
+NLS_REFERENCE(BitwiseXor, whole_pairs(in, out, [](auto a, auto b) { return a ^ b; }))
+NLS_REFERENCE(And, whole_pairs(in, out, [](auto a, auto b) { return a & b; }))
+NLS_REFERENCE(Or, whole_pairs(in, out, [](auto a, auto b) { return a | b; }))
+NLS_REFERENCE(Xor, whole_pairs(in, out, [](auto a, auto b) { return a ^ b; }))
+NLS_REFERENCE(Equal, compare(in, out, [](auto a, auto b) { return a == b; }))
+NLS_REFERENCE(Greater, compare(in, out, [](auto a, auto b) { return a > b; }))
+NLS_REFERENCE(GreaterOrEqual, compare(in, out, [](auto a, auto b) { return a >= b; }))
+NLS_REFERENCE(Less, compare(in, out, [](auto a, auto b) { return a < b; }))
+NLS_REFERENCE(LessOrEqual, compare(in, out, [](auto a, auto b) { return a <= b; }))
+
+NLS_REFERENCE(Sum, chain(in, out, [](double a, double b) { return a + b; }, [](auto a, auto b) { return sum_of(a, b); }))
+NLS_REFERENCE(Mean, chain(in, out, [](double a, double b) { return a + b; }, [](auto a, auto b) { return sum_of(a, b); }, static_cast<double>(in.size())))
+NLS_REFERENCE(Max, chain(in, out, [](double a, double b) { return larger(a, b); }, [](auto a, auto b) { return larger(a, b); }))
+NLS_REFERENCE(Min, chain(in, out, [](double a, double b) { return smaller(a, b); }, [](auto a, auto b) { return smaller(a, b); }))
+NLS_REFERENCE(Where, where(in, out))
 // clang-format on
 
 }  // namespace nlsplit::inline graph::reference

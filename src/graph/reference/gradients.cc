@@ -10,47 +10,19 @@
 namespace nlsplit::inline graph::reference {
 namespace {
 
-// f'(v), v being the result or the operand as the operator has it.
-std::function<double(double)> derivative(Op op, const Attrs& attrs) {
-  const auto f = [&](std::string_view name) { return attr_float(attrs, name); };
-  switch (op) {
-    case Op::ReluGradient:
-      return [](double y) { return y > 0 ? 1.0 : 0.0; };
-    case Op::SigmoidGradient:
-      return [](double y) { return y * (1 - y); };
-    case Op::TanhGradient:
-      return [](double y) { return 1 - y * y; };
-    case Op::HardSwishGradient:
-      return [](double x) { return x <= -3 ? 0 : x >= 3 ? 1 : x / 3 + 0.5; };
-    case Op::ErfGradient:
-      return [](double x) { return 2 * std::numbers::inv_sqrtpi * std::exp(-x * x); };
-    case Op::LeakyReluGradient:
-      return [a = f("alpha")](double v) { return v < 0 ? a : 1.0; };
-    case Op::HardSigmoidGradient:
-      return [a = f("alpha")](double y) { return y > 0 && y < 1 ? a : 0.0; };
-    case Op::ClipGradient:
-      return [lo = f("min"), hi = f("max")](double y) { return y > lo && y < hi ? 1.0 : 0.0; };
-    case Op::GeluGradient:
-      if (attr_string(attrs, "approximate") == "tanh") {
-        return [](double x) {
-          const double c = std::sqrt(2 / std::numbers::pi), t = std::tanh(c * (x + 0.044715 * x * x * x));
-          return (1 + t) / 2 + x / 2 * (1 - t * t) * c * (1 + 3 * 0.044715 * x * x);
-        };
-      }
-      return [](double x) {  // Φ(x) + x φ(x)
-        return (1 + std::erf(x / std::numbers::sqrt2)) / 2 +
-               x * std::exp(-x * x / 2) * std::numbers::inv_sqrtpi / std::numbers::sqrt2;
-      };
-    default:
-      CHECK(false, "no function of one operand");
-  }
+// dx = dy f'(v), v being the result or the operand as the operator has it.
+template <class Slope>
+void by_slope(const Arrays& in, Array& out, const Slope& slope) {
+  for (int64_t i = 0; i < out.count(); ++i) out.set(i, in[0]->number(i) * slope(in[1]->number(i)));
 }
 
-}  // namespace
-
-void function_gradient(Op op, const Attrs& attrs, const Arrays& in, Array& out) {
-  const auto slope = derivative(op, attrs);
-  for (int64_t i = 0; i < out.count(); ++i) out.set(i, in[0]->number(i) * slope(in[1]->number(i)));
+double gelu_slope(double x) {  // Φ(x) + x φ(x)
+  return (1 + std::erf(x / std::numbers::sqrt2)) / 2 +
+         x * std::exp(-x * x / 2) * std::numbers::inv_sqrtpi / std::numbers::sqrt2;
+}
+double gelu_by_tanh_slope(double x) {
+  const double c = std::sqrt(2 / std::numbers::pi), t = std::tanh(c * (x + 0.044715 * x * x * x));
+  return (1 + t) / 2 + x / 2 * (1 - t * t) * c * (1 + 3 * 0.044715 * x * x);
 }
 
 // Σ dy (x - mean) / sqrt(var + e) over all places of a channel.
@@ -154,8 +126,6 @@ void gather_gradient(const Attrs& attrs, const Arrays& in, Array& out) {
   for (int64_t i = 0; i < out.count(); ++i) out.set(i, sums[static_cast<size_t>(i)]);
 }
 
-namespace {
-
 struct Row {
   double largest = -std::numeric_limits<double>::infinity(), sum = 0;
   int64_t label = 0;
@@ -167,8 +137,6 @@ Row row_of(const Array& logits, const Array& labels, int64_t row, int64_t classe
   of.label = std::clamp<int64_t>(labels.wholes[static_cast<size_t>(row)], 0, classes - 1);
   return of;
 }
-
-}  // namespace
 
 void cross_entropy(const Arrays& in, Array& out) {
   const int64_t classes = in[0]->type.shape.back();
@@ -190,22 +158,68 @@ void cross_entropy_gradient(const Arrays& in, Array& out) {
   }
 }
 
+// dx of an element is the product of the others, which may have zeros among them: those in front of it times those
+// behind it.
+void reduce_prod_gradient(const Attrs& attrs, const Arrays& in, Array& out) {
+  const Shape& shape = out.type.shape;
+  Shape kept = shape, along(shape.size(), 1);
+  for (const int64_t given : attr_ints(attrs, "axes")) {
+    const size_t axis = axis_of(given, shape.size()).value();
+    along[axis] = shape[axis];
+    kept[axis] = 1;
+  }
+  const std::vector<int64_t> strides = strides_of(shape);
+  walk(kept, strides, [&](int64_t at, int64_t start) {
+    std::vector<int64_t> places;
+    std::vector<double> in_front;
+    double product = 1;
+    walk(along, strides, [&](int64_t, int64_t offset) {
+      places.push_back(start + offset);
+      in_front.push_back(product);
+      product *= in[1]->number(places.back());
+    });
+    double behind = 1;
+    for (size_t i = places.size(); i-- > 0;) {
+      out.set(places[i], in[0]->number(at) * in_front[i] * behind);
+      behind *= in[1]->number(places[i]);
+    }
+  });
+}
+
+// dx of an element is its cofactor: the determinant without its row and column, with a sign (Laplace).
+void det_gradient(const Arrays& in, Array& out) {
+  const int64_t n = out.type.shape.back();
+  for (int64_t i = 0; n > 0 && i < out.count(); ++i) {
+    const int64_t matrix = i / (n * n), row = i / n % n, column = i % n;
+    std::vector<double> minor;
+    for (int64_t k = 0; k < n * n; ++k) {
+      if (k / n != row && k % n != column) minor.push_back(in[1]->number(matrix * n * n + k));
+    }
+    const double sign = (row + column) % 2 == 0 ? 1 : -1;
+    out.set(i, in[0]->number(matrix) * sign * determinant(std::move(minor), n - 1));
+  }
+}
+
+}  // namespace
+
 // clang-format off
-NLS_REFERENCE(ReluGradient, function_gradient(op, attrs, in, out))
-NLS_REFERENCE(SigmoidGradient, function_gradient(op, attrs, in, out))
-NLS_REFERENCE(TanhGradient, function_gradient(op, attrs, in, out))
-NLS_REFERENCE(HardSwishGradient, function_gradient(op, attrs, in, out))
-NLS_REFERENCE(ErfGradient, function_gradient(op, attrs, in, out))
-NLS_REFERENCE(LeakyReluGradient, function_gradient(op, attrs, in, out))
-NLS_REFERENCE(HardSigmoidGradient, function_gradient(op, attrs, in, out))
-NLS_REFERENCE(ClipGradient, function_gradient(op, attrs, in, out))
-NLS_REFERENCE(GeluGradient, function_gradient(op, attrs, in, out))
+NLS_REFERENCE(ReluGradient, by_slope(in, out, [](double y) { return y > 0 ? 1.0 : 0.0; }))
+NLS_REFERENCE(SigmoidGradient, by_slope(in, out, [](double y) { return y * (1 - y); }))
+NLS_REFERENCE(TanhGradient, by_slope(in, out, [](double y) { return 1 - y * y; }))
+NLS_REFERENCE(HardSwishGradient, by_slope(in, out, [](double x) { return x <= -3 ? 0 : x >= 3 ? 1 : x / 3 + 0.5; }))
+NLS_REFERENCE(ErfGradient, by_slope(in, out, [](double x) { return 2 * std::numbers::inv_sqrtpi * std::exp(-x * x); }))
+NLS_REFERENCE(LeakyReluGradient, by_slope(in, out, [a = attr_float(attrs, "alpha")](double v) { return v < 0 ? a : 1.0; }))
+NLS_REFERENCE(HardSigmoidGradient, by_slope(in, out, [a = attr_float(attrs, "alpha")](double y) { return y > 0 && y < 1 ? a : 0.0; }))
+NLS_REFERENCE(ClipGradient, by_slope(in, out, [lo = attr_float(attrs, "min"), hi = attr_float(attrs, "max")](double y) { return y > lo && y < hi ? 1.0 : 0.0; }))
+NLS_REFERENCE(GeluGradient, by_slope(in, out, attr_string(attrs, "approximate") == "tanh" ? gelu_by_tanh_slope : gelu_slope))
 NLS_REFERENCE(BatchNormalizationScaleGradient, batch_norm_scale_gradient(attrs, in, out))
 NLS_REFERENCE(LayerNormalizationGradient, layer_norm_gradient(attrs, in, out))
 NLS_REFERENCE(LRNGradient, lrn_gradient(attrs, in, out))
 NLS_REFERENCE(SoftmaxGradient, softmax_gradient(op, attrs, in, out))
 NLS_REFERENCE(LogSoftmaxGradient, softmax_gradient(op, attrs, in, out))
 NLS_REFERENCE(GatherGradient, gather_gradient(attrs, in, out))
+NLS_REFERENCE(ReduceProdGradient, reduce_prod_gradient(attrs, in, out))
+NLS_REFERENCE(DetGradient, det_gradient(in, out))
 NLS_REFERENCE(SoftmaxCrossEntropy, cross_entropy(in, out))
 NLS_REFERENCE(SoftmaxCrossEntropyGradient, cross_entropy_gradient(in, out))
 // clang-format on

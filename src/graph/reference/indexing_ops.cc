@@ -49,8 +49,6 @@ void accumulate(const std::string& reduction, const Array& updates, int64_t i, A
   out.wholes[at] = wrapped(out.type.dtype, result);
 }
 
-}  // namespace
-
 void concat(const Attrs& attrs, const Arrays& inputs, Array& out) {
   const size_t axis = place(attr_int(attrs, "axis"), out.type.shape.size());
   const std::vector<int64_t> strides = strides_of(out.type.shape);
@@ -201,6 +199,8 @@ void reverse_sequence(const Attrs& attrs, const Arrays& inputs, Array& out) {
     if (index[time] < length) index[time] = length - 1 - index[time];
   });
 }
+
+}  // namespace
 
 // clang-format off
 NLS_REFERENCE(Concat, concat(attrs, in, out))

@@ -23,13 +23,6 @@ void lrn(const Attrs& attrs, const Inputs& inputs, Tensor& out);
 void gemm(const Attrs& attrs, const Inputs& inputs, Tensor& out);
 void matmul(const Inputs& inputs, Tensor& out);
 
-void attention(const Attrs& attrs, const Inputs& inputs, Tensor& out);
-
-// Of all outputs.
-void lstm(const Attrs& attrs, const Inputs& inputs, std::vector<Tensor>& outputs);
-void gru(const Attrs& attrs, const Inputs& inputs, std::vector<Tensor>& outputs);
-void rnn(const Attrs& attrs, const Inputs& inputs, std::vector<Tensor>& outputs);
-
 // Elements between neighbours along each axis of a row-major tensor.
 std::vector<int64_t> strides_of(const Shape& shape);
 // The same seen from `out`'s axes: 0 where `shape` is broadcast. `shape` must broadcast to `out`.

@@ -45,8 +45,6 @@ int64_t parameter_at(const Array& parameter, const Lines& lines, int64_t element
   return parameter.count() == 1 ? 0 : element / lines.inner % lines.extent;
 }
 
-}  // namespace
-
 void quantize(const Attrs& attrs, const Arrays& inputs, Array& out) {
   const Array &x = *inputs[0], &scale = *inputs[1], &zero = *inputs[2];
   const bool one = scale.count() == 1 && zero.count() == 1;
@@ -176,31 +174,34 @@ void einsum(const Attrs& attrs, const Arrays& inputs, Array& out) {
   });
 }
 
-// Gaussian elimination; the pivot is the largest of its column.
 void det(const Array& x, Array& out) {
   const int64_t n = x.type.shape.back();
-  for (int64_t matrix = 0; matrix < out.count(); ++matrix) {
-    std::vector<double> a(x.reals.begin() + matrix * n * n, x.reals.begin() + (matrix + 1) * n * n);
-    const auto cell = [&](int64_t row, int64_t column) -> double& { return a[static_cast<size_t>(row * n + column)]; };
-    double product = 1;
-    for (int64_t k = 0; k < n; ++k) {
-      int64_t pivot = k;
-      for (int64_t row = k + 1; row < n; ++row) {
-        if (std::abs(cell(row, k)) > std::abs(cell(pivot, k))) pivot = row;
-      }
-      if (pivot != k) {
-        for (int64_t column = 0; column < n; ++column) std::swap(cell(k, column), cell(pivot, column));
-        product = -product;
-      }
-      product *= cell(k, k);
-      if (cell(k, k) == 0) break;
-      for (int64_t row = k + 1; row < n; ++row) {
-        const double factor = cell(row, k) / cell(k, k);
-        for (int64_t column = k; column < n; ++column) cell(row, column) -= factor * cell(k, column);
-      }
+  for (int64_t matrix = 0; matrix < out.count(); ++matrix)
+    out.set(matrix, determinant({x.reals.begin() + matrix * n * n, x.reals.begin() + (matrix + 1) * n * n}, n));
+}
+
+}  // namespace
+
+double determinant(std::vector<double> a, int64_t n) {
+  const auto cell = [&](int64_t row, int64_t column) -> double& { return a[static_cast<size_t>(row * n + column)]; };
+  double product = 1;
+  for (int64_t k = 0; k < n; ++k) {
+    int64_t pivot = k;
+    for (int64_t row = k + 1; row < n; ++row) {
+      if (std::abs(cell(row, k)) > std::abs(cell(pivot, k))) pivot = row;
     }
-    out.set(matrix, product);
+    if (pivot != k) {
+      for (int64_t column = 0; column < n; ++column) std::swap(cell(k, column), cell(pivot, column));
+      product = -product;
+    }
+    product *= cell(k, k);
+    if (cell(k, k) == 0) break;
+    for (int64_t row = k + 1; row < n; ++row) {
+      const double factor = cell(row, k) / cell(k, k);
+      for (int64_t column = k; column < n; ++column) cell(row, column) -= factor * cell(k, column);
+    }
   }
+  return product;
 }
 
 // clang-format off

@@ -1,9 +1,14 @@
-// Updates of optimizers (graph/optimizer.h).
+// Sums of gradients, and updates of optimizers (graph/optimizer.h).
 #include <cmath>
 
 #include "graph/reference/array.h"
 
 namespace nlsplit::inline graph::reference {
+namespace {
+
+void accumulate(const Arrays& in, Array& sum) {
+  for (int64_t i = 0; i < sum.count(); ++i) sum.set(i, in[0]->number(i) + in[1]->number(i));
+}
 
 void sgd_update(const Attrs& attrs, const Arrays& in, Array& w) {
   const double rate = attr_float(attrs, "learning_rate");
@@ -33,7 +38,10 @@ void adam_update(const Attrs& attrs, const Arrays& in, std::vector<Array>& out) 
   out[3].set(0, steps);
 }
 
+}  // namespace
+
 // clang-format off
+NLS_REFERENCE(Accumulate, accumulate(in, out))
 NLS_REFERENCE(SgdUpdate, sgd_update(attrs, in, out))
 NLS_REFERENCE(MomentumUpdate, momentum_update(attrs, in, out, outputs[1]))
 NLS_REFERENCE(AdamUpdate, adam_update(attrs, in, outputs))

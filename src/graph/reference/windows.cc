@@ -41,8 +41,6 @@ WindowOfAnyAxes window_of(const Attrs& attrs, const TensorType& in, const Tensor
   return w;
 }
 
-}  // namespace
-
 void conv(const Attrs& attrs, const Arrays& inputs, Array& out) {
   const Array &x = *inputs[0], &weights = *inputs[1];
   const WindowOfAnyAxes w = window_of(attrs, x.type, out.type);
@@ -98,8 +96,6 @@ void conv_transpose(const Attrs& attrs, const Arrays& inputs, Array& out) {
   });
 }
 
-namespace {
-
 // A plane's offset with the spatial axes the other way around.
 int64_t column_major(int64_t offset, const Shape& extents) {
   int64_t result = 0, factor = element_count(extents);
@@ -110,8 +106,6 @@ int64_t column_major(int64_t offset, const Shape& extents) {
   }
   return result;
 }
-
-}  // namespace
 
 void pool(Op op, const Attrs& attrs, const Array& x, Array& out) {
   const WindowOfAnyAxes w = window_of(attrs, x.type, out.type);
@@ -211,6 +205,8 @@ void max_unpool(const Arrays& inputs, Array& out) {
   for (int64_t i = 0; i < inputs[0]->count() && last >= 0; ++i)
     out.copy(std::clamp<int64_t>(inputs[1]->wholes[static_cast<size_t>(i)], 0, last), *inputs[0], i);
 }
+
+}  // namespace
 
 // clang-format off
 NLS_REFERENCE(Conv, conv(attrs, in, out))

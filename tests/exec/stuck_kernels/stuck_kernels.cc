@@ -13,14 +13,15 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <utility>
 #include <vector>
 
-#include "exec/kernels/kernel_module.h"
+#include "kernels/module/kernel_module.h"
 
 namespace {
 
 using nlsplit::KernelCall;
-using nlsplit::KernelEntry;
+using nlsplit::KernelCode;
 
 std::atomic<int> calls{0};
 void (*real_run)(const KernelCall&) = nullptr;
@@ -67,7 +68,7 @@ void run(const KernelCall& call) {
 }
 
 nlsplit::KernelModule make_module() {
-  static std::vector<KernelEntry> entries;
+  static std::vector<KernelCode> code;
   void* handle = ::dlopen(environment("STUCK_REAL", ""), RTLD_LOCAL | RTLD_NOW);
   const auto real =
       handle == nullptr
@@ -75,13 +76,10 @@ nlsplit::KernelModule make_module() {
           : reinterpret_cast<const nlsplit::KernelModule* (*)()>(::dlsym(handle, "nlsplit_kernel_module"));
   if (real == nullptr) return {};  // of no level, so it is refused
   nlsplit::KernelModule module = *real();
-  entries.assign(module.entries, module.entries + module.count);
-  module.entries = entries.data();
-  for (KernelEntry& entry : entries) {
-    if (std::strcmp(entry.name, "matmul") != 0) continue;
-    real_run = entry.run;
-    entry.run = run;
-  }
+  code.assign(module.code, module.code + module.count);
+  module.code = code.data();
+  KernelCode& matmul = code[nlsplit::catalogue_index(nlsplit::KernelName::matmul)];
+  real_run = std::exchange(matmul.run, run);
   return module;
 }
 

@@ -7,7 +7,7 @@
 
 #include "exec/cuda/module/module.h"
 #include "graph/memory.h"
-#include "kernels/gpu.h"
+#include "kernels/cuda/gpu.h"
 
 namespace nlsplit::cuda {
 
@@ -140,14 +140,12 @@ Answer prepare(Device* device, const ComputeDesc* desc, uint64_t workspace, Kern
   RETURN_IF_REFUSED(use(device));
   workspace -= workspace < kept_back ? workspace : kept_back;
   auto made = std::make_unique<Kernel>();
-  const std::string_view name = gpu_kernel_name(desc->kernel);
-  if (name == "conv_cudnn") {
-    RETURN_IF_REFUSED(prepare_conv(*device, *desc, workspace, made->run));
-  } else if (name == "gemm_cublaslt" || name == "matmul_cublaslt") {
-    RETURN_IF_REFUSED(prepare_product(*device, *desc, workspace, made->run));
-  } else {
-    RETURN_IF_REFUSED(prepare_other(*desc, made->run));
-  }
+  static const Prepare table[] = {
+#define NLS_GPU_KERNEL(name) code::name,
+#include "kernels/kernels.def"
+  };
+  if (!is_gpu(desc->kernel.isa)) return refuse(fmt::format("{} is no GPU's kernel", to_string(desc->kernel)));
+  RETURN_IF_REFUSED(table[catalogue_index(desc->kernel.name) - cpu_kernel_count](*device, *desc, workspace, made->run));
   *kernel = made.release();
   return nullptr;
 }

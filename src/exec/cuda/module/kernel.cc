@@ -5,7 +5,7 @@
 
 #include "exec/cuda/module/module.h"
 #include "graph/operators/shapes.h"
-#include "kernels/gpu.h"
+#include "kernels/cuda/gpu.h"
 #include "kernels/layout.h"
 
 namespace nlsplit::cuda {
@@ -344,77 +344,48 @@ Answer run_epilogue(const Device& device, const KernelCall& call, const void* fr
   return nullptr;
 }
 
-Answer prepare_other(const ComputeDesc& desc, Run& run) {
-  switch (desc.op) {
-    case Op::Conv:
-    case Op::MaxPool:
-    case Op::AveragePool:
-      run = run_window(desc);
-      return nullptr;
-    case Op::Add:
-    case Op::Sub:
-    case Op::Mul:
-    case Op::Div:
-      run = run_binary(desc);
-      return nullptr;
-    case Op::Sum:
-      run = run_sum(desc);
-      return nullptr;
-    case Op::GlobalAveragePool: {
-      const Shape& shape = desc.inputs[0].shape;
-      run = run_mean({shape[0] * shape[1], count_of(shape, 2, static_cast<int64_t>(shape.size())), 1});
-      return nullptr;
-    }
-    case Op::ReduceMean: {
-      const auto axes = around_axes(desc.inputs[0].shape, attr_ints(desc.attrs, "axes"));
-      if (!axes) return refuse("the axes are not neighbours");
-      run = run_mean(*axes);
-      return nullptr;
-    }
-    case Op::BatchNormalization:
-    case Op::LRN:
-      run = run_channels(desc);
-      return nullptr;
-    case Op::LayerNormalization:
-    case Op::InstanceNormalization:
-      run = run_normalize(desc);
-      return nullptr;
-    case Op::Softmax:
-      run = run_softmax(desc);
-      return nullptr;
-    case Op::Attention:
-      run = run_attention(desc);
-      return nullptr;
-    case Op::Concat:
-      run = run_concat(desc);
-      return nullptr;
-    case Op::Transpose:
-    case Op::Slice:
-      run = run_strided(desc);
-      return nullptr;
-    case Op::Gather:
-      run = run_gather(desc);
-      return nullptr;
-    case Op::Cast:
-      run = run_cast(desc);
-      return nullptr;
-    case Op::Relu:
-    case Op::Sigmoid:
-    case Op::Tanh:
-    case Op::HardSwish:
-    case Op::Exp:
-    case Op::Sqrt:
-    case Op::Neg:
-    case Op::Erf:
-    case Op::LeakyRelu:
-    case Op::HardSigmoid:
-    case Op::Clip:
-    case Op::Gelu:
-      run = run_unary(desc);
-      return nullptr;
-    default:
-      return refuse(fmt::format("the backend has no {}", name_of(desc.op)));
-  }
+namespace {
+
+template <Run (*make)(const ComputeDesc&)>
+Answer prepare(Device&, const ComputeDesc& desc, uint64_t, Run& run) {
+  run = make(desc);
+  return nullptr;
 }
+
+Run run_planes_mean(const ComputeDesc& desc) {
+  const Shape& shape = desc.inputs[0].shape;
+  return run_mean({shape[0] * shape[1], count_of(shape, 2, static_cast<int64_t>(shape.size())), 1});
+}
+
+Run run_reduce_mean(const ComputeDesc& desc) {
+  return run_mean(around_axes(desc.inputs[0].shape, attr_ints(desc.attrs, "axes")).value());
+}
+
+Answer prepare_host(Device&, const ComputeDesc& desc, uint64_t, Run&) {
+  return refuse(fmt::format("{} is computed on the host", name_of(desc.op)));
+}
+
+}  // namespace
+
+const Prepare code::conv_loops = prepare<run_window>;
+const Prepare code::binary = prepare<run_binary>;
+const Prepare code::sum = prepare<run_sum>;
+const Prepare code::unary = prepare<run_unary>;
+const Prepare code::max_pool = prepare<run_window>;
+const Prepare code::average_pool = prepare<run_window>;
+const Prepare code::global_average_pool = prepare<run_planes_mean>;
+const Prepare code::batch_norm = prepare<run_channels>;
+const Prepare code::layer_norm = prepare<run_normalize>;
+const Prepare code::instance_norm = prepare<run_normalize>;
+const Prepare code::lrn = prepare<run_channels>;
+const Prepare code::softmax = prepare<run_softmax>;
+const Prepare code::attention = prepare<run_attention>;
+const Prepare code::reduce_mean = prepare<run_reduce_mean>;
+const Prepare code::concat = prepare<run_concat>;
+const Prepare code::transpose = prepare<run_strided>;
+const Prepare code::slice = prepare<run_strided>;
+const Prepare code::gather = prepare<run_gather>;
+const Prepare code::cast = prepare<run_cast>;
+const Prepare code::host = prepare_host;
 
 }  // namespace nlsplit::cuda

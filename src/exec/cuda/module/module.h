@@ -66,9 +66,11 @@ Answer run_epilogue(const Device& device, const KernelCall& call, const void* fr
 std::vector<Step> epilogue_steps(const KernelCall& call, size_t first = 0);
 Step unary_step(Op op, const Attrs& attrs);
 
-// One family each: what runs it. The desc outlives it; workspace: bytes that it will have.
-Answer prepare_conv(Device& device, const ComputeDesc& desc, uint64_t workspace, Run& run);
-Answer prepare_product(Device& device, const ComputeDesc& desc, uint64_t workspace, Run& run);  // Gemm, MatMul
-Answer prepare_other(const ComputeDesc& desc, Run& run);
+// The kernels' code: what makes a computation ready. The desc outlives it; workspace: bytes that it will have.
+using Prepare = Answer (*)(Device& device, const ComputeDesc& desc, uint64_t workspace, Run& run);
+namespace code {  // a row of the catalogue (kernels/cuda/rows.cc) without code does not link
+#define NLS_GPU_KERNEL(name) extern const Prepare name;
+#include "kernels/kernels.def"
+}  // namespace code
 
 }  // namespace nlsplit::cuda

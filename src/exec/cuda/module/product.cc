@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "exec/cuda/module/module.h"
-#include "kernels/gpu.h"
+#include "kernels/cuda/gpu.h"
 #include "kernels/layout.h"
 
 namespace nlsplit::cuda {
@@ -131,8 +131,6 @@ Answer run(Device& device, const KernelCall& call, const Multiplication& m) {
   return run_epilogue(device, call, output(call), {}, m.steps_within);
 }
 
-}  // namespace
-
 Answer prepare_product(Device& device, const ComputeDesc& desc, uint64_t workspace, Run& run_it) {
   auto m = std::make_shared<Multiplication>();
   const bool gemm = desc.op == Op::Gemm;
@@ -150,7 +148,7 @@ Answer prepare_product(Device& device, const ComputeDesc& desc, uint64_t workspa
   }
   m->workspace = workspace;
   // Of halves the factors are exact in either level.
-  const bool tf32 = isa_of(desc.kernel) == Isa::tf32 && desc.outputs[0].dtype == DType::f32;
+  const bool tf32 = desc.kernel.isa == Isa::tf32 && desc.outputs[0].dtype == DType::f32;
   RETURN_IF_REFUSED(
       cublasLtMatmulDescCreate(&m->what, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F));
   const bool trans_a = gemm && attr_int(desc.attrs, "transA") != 0,
@@ -178,5 +176,10 @@ Answer prepare_product(Device& device, const ComputeDesc& desc, uint64_t workspa
   run_it = [m](Device& where, const KernelCall& call) { return run(where, call, *m); };
   return nullptr;
 }
+
+}  // namespace
+
+const Prepare code::gemm_cublaslt = prepare_product;
+const Prepare code::matmul_cublaslt = prepare_product;
 
 }  // namespace nlsplit::cuda

@@ -87,7 +87,7 @@ TEST_F(EmulatedGpu, GathersByIndicesOfBothWidths) {
     desc.inputs = {{DType::f32, {outer, extent, inner}}, {type, {4}}};
     desc.outputs = {{DType::f32, {outer, 4, inner}}};
     desc.kernel = choose_kernel(desc, Isa::cuda).value();
-    EXPECT_EQ(desc.kernel, "gather_cuda");
+    EXPECT_EQ(to_string(desc.kernel), "gather_cuda");
     const std::string which =
         type == DType::i64 ? raw(indices) : raw(std::vector<int32_t>(indices.begin(), indices.end()));
     const auto got = bench->run(desc, {raw(table), which});

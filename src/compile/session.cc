@@ -1,0 +1,143 @@
+#include "compile/session.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <set>
+#include <utility>
+
+namespace nlsplit::inline compiler {
+namespace {
+
+bool is_shared(const Buffer& buffer) { return buffer.kind == BufferKind::weight || buffer.kind == BufferKind::state; }
+bool lasts(const Buffer& buffer) {
+  return is_shared(buffer) || buffer.kind == BufferKind::input || buffer.kind == BufferKind::output;
+}
+
+// Whether two Programs may have it as one buffer: weights by what they hold, states by what they are called.
+bool is_same(const Buffer& known, const Buffer& buffer) {
+  if (known.kind != buffer.kind) return false;
+  if (known.kind == BufferKind::state) return known.name == buffer.name;
+  Buffer there = buffer;
+  there.name = known.name;
+  there.offset = known.offset;
+  return known == there;
+}
+
+// One device of all Programs: first what lasts from one execution to the next, each once; behind it, in the same
+// region, what a Program needs while it runs.
+class SharedDevice {
+ public:
+  SharedDevice(std::vector<Program>& programs, size_t device) : programs_(programs), d_(device) {}
+
+  void place() {
+    for (Program& program : programs_) {
+      for (const Buffer& buffer : program.devices[d_].buffers) names_.insert(buffer.name);
+    }
+    std::vector<int64_t> transient;  // [Program]: where its other buffers began
+    for (Program& program : programs_) {
+      DeviceProgram& device = program.devices[d_];
+      int64_t begin = device.arena.value();
+      for (const Buffer& buffer : device.buffers) {
+        if (!lasts(buffer) && buffer.kind != BufferKind::view) begin = std::min(begin, buffer.offset);
+      }
+      transient.push_back(begin);
+      for (Buffer& buffer : device.buffers) {
+        if (is_shared(buffer))
+          share(buffer);
+        else if (lasts(buffer))
+          append(buffer);
+      }
+    }
+    for (size_t p = 0; p < programs_.size(); ++p) {
+      DeviceProgram& device = programs_[p].devices[d_];
+      const int64_t shift = end_ - transient[p];
+      for (Buffer& buffer : device.buffers) {
+        if (!lasts(buffer) && buffer.kind != BufferKind::view) buffer.offset += shift;
+      }
+      device.arena += bytes(shift);
+    }
+  }
+
+ private:
+  void append(Buffer& buffer) {
+    buffer.offset = end_;
+    end_ += buffer.banks * buffer.stride();
+  }
+
+  void share(Buffer& buffer) {
+    const auto known = std::ranges::find_if(shared_, [&](const Buffer& other) { return is_same(other, buffer); });
+    if (known != shared_.end()) {
+      buffer.name = known->name;
+      buffer.offset = known->offset;
+      return;
+    }
+    if (std::ranges::find(shared_, buffer.name, &Buffer::name) != shared_.end()) buffer.name = free_name(buffer.name);
+    append(buffer);
+    shared_.push_back(buffer);
+  }
+
+  std::string free_name(const std::string& name) {
+    for (int i = 2;; ++i) {
+      std::string made = fmt::format("{}_{}", name, i);
+      if (names_.insert(made).second) return made;
+    }
+  }
+
+  std::vector<Program>& programs_;
+  size_t d_;
+  int64_t end_ = 0;
+  std::vector<Buffer> shared_;   // as they are called and placed
+  std::set<std::string> names_;  // of all Programs' buffers here
+};
+
+// A weight that one part trains is no constant of another.
+void check_states(std::span<const SessionPart> parts) {
+  std::set<std::string> trained;
+  for (const SessionPart& part : parts) {
+    if (part.graph->training == nullptr) continue;
+    for (const ValueId weight : part.graph->training->nodes.trained)
+      trained.insert(part.graph->graph.value(weight).name);
+  }
+  for (const SessionPart& part : parts) {
+    const KernelGraph& graph = part.graph->training ? part.graph->training->step : *part.graph;
+    for (size_t v = 0; v < graph.graph.values.size(); ++v) {
+      const Value& value = graph.graph.values[v];
+      const bool changes = value.kind == ValueKind::weight && trained.contains(value.name);
+      CHECK(!changes || std::ranges::find(graph.states, ValueId(v)) != graph.states.end(),
+            "a session that trains a weight which one of its Programs takes for a constant");
+    }
+  }
+}
+
+}  // namespace
+
+Result<CompiledSession> compile_session(const std::string& name, std::span<const SessionPart> parts,
+                                        const Cluster& cluster, const Endpoints& endpoints, const CostTable* costs,
+                                        const CompileOptions& options) {
+  check_states(parts);
+  CompiledSession result;
+  result.session.name = name;
+  for (const SessionPart& part : parts) {
+    CompileOptions own = options;
+    own.table = nullptr;
+    auto compiled = compile(*part.graph, part.plan, cluster, endpoints, costs, own);
+    if (!compiled) {
+      Error error = compiled.error();
+      error.message = fmt::format("program {}: {}", part.name, error.message);
+      return error;
+    }
+    compiled->program.name = part.name;
+    result.session.programs.push_back(std::move(compiled->program));
+    std::ranges::move(compiled->slices, std::back_inserter(result.slices));
+    std::ranges::move(compiled->notes, std::back_inserter(result.notes));
+  }
+  CHECK(!result.session.programs.empty(), "a session without programs");
+  for (size_t d = 0; d < result.session.programs[0].devices.size(); ++d)
+    SharedDevice(result.session.programs, d).place();
+  RETURN_IF_ERROR(verify_session(result.session));
+  return result;
+}
+
+}  // namespace nlsplit::inline compiler

@@ -1,0 +1,28 @@
+// A GPU as a Backend, by the C interface of exec/cuda/backend.h. Its arena is in the GPU's memory; the host has a
+// mirror of it, with every buffer at the same offset, through which all comes and goes: weights and inputs before the
+// run, what is sent and received during it (unless the transport takes the GPU's memory), outputs after it. Execution
+// is asynchronous: runs of computations are begun at once, as CUDA graphs where possible (exec/cuda/launches.h).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "exec/backend.h"
+
+namespace nlsplit::inline exec {
+
+// Bytes [begin, end) of an arena.
+struct ByteRange {
+  int64_t begin = 0, end = 0;
+  friend bool operator==(const ByteRange&, const ByteRange&) = default;
+};
+
+// What the transport reads and writes of a device's mirror, in whole pages, ascending and apart: to be page-locked.
+std::vector<ByteRange> staged_ranges(const DeviceProgram& device, int64_t page);
+
+// On the GPU that the device gets of its machine, or what stands in for it (exec/cuda/library.h). Errors: no GPU, too
+// little memory, a computation that its libraries refuse.
+Result<std::unique_ptr<Backend>> open_cuda(const BackendContext& context);
+
+}  // namespace nlsplit::inline exec

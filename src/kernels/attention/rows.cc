@@ -1,0 +1,37 @@
+// Attention: what its kernels need.
+#include "kernels/rows.h"
+
+namespace nlsplit::inline kernels {
+namespace {
+
+// Keys and values as panels, for all workers, and what each has of its own.
+Bytes scratch_attention(const ComputeDesc& desc, Isa isa, int workers) {
+  const Attention a = attention_of(desc);
+  const int64_t panels =
+      saturating_product(a.batch, a.kv_heads, saturating_sum(a.key_panels(isa), a.value_panels(isa)));
+  return floats(saturating_sum(panels, saturating_product(workers, a.worker_floats())));
+}
+
+// So many queries for each head of the keys: for fewer, packing those costs more than it saves (docs/performance.md).
+constexpr int64_t attention_few_queries = 16;
+
+Standing standing_cached_attention(const ComputeDesc& desc) {
+  const Attention a = attention_of(desc);
+  return a.heads / a.kv_heads * a.queries <= attention_few_queries ? Standing::usual : Standing::seldom;
+}
+
+}  // namespace
+
+const KernelInfo rows::cached_attention = {
+    .what = "few queries at a time; keys and values of a cache read where they lie",
+    .ops = computes<Op::CachedAttention, Op::PagedAttention>,
+    .standing = standing_cached_attention,
+    .exact_axes = image_axes};
+
+const KernelInfo rows::attention = {
+    .what = "scores of some queries and keys at a time, their exponentials relative to the largest so far",
+    .ops = computes<Op::Attention, Op::CachedAttention>,
+    .workspace = scratch_attention,
+    .exact_axes = image_axes};
+
+}  // namespace nlsplit::inline kernels

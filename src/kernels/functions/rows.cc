@@ -1,0 +1,36 @@
+// Element-wise operators: what their kernels accept.
+#include "kernels/rows.h"
+
+namespace nlsplit::inline kernels {
+namespace {
+
+// Blocked ones broadcast nothing.
+std::string refuse_binary(const ComputeDesc& desc) {
+  if (std::string why = refuse_many_axes(desc); !why.empty()) return why;
+  if (desc.outputs[0].block == 0 || desc.inputs[0].shape == desc.inputs[1].shape) return {};
+  return "it broadcasts only row-major tensors";
+}
+
+}  // namespace
+
+const KernelInfo rows::binary = {.what = "element-wise on two operands, numpy broadcasting",
+                                 .ops = computes<Op::Add, Op::Sub, Op::Mul, Op::Div>,
+                                 .layouts = Layouts::one,
+                                 .refuses = refuse_binary,
+                                 .exact_axes = exact::all,
+                                 .in_place = over_either};
+
+const KernelInfo rows::sum = {.what = "element-wise sum of any number of operands, in their order",
+                              .ops = computes<Op::Sum>,
+                              .layouts = Layouts::one,
+                              .exact_axes = exact::all,
+                              .in_place = over_first};
+
+const KernelInfo rows::unary = {.what = "element-wise on one operand",
+                                .ops = computes<Op::Relu, Op::Sigmoid, Op::Tanh, Op::HardSwish, Op::Exp, Op::Sqrt,
+                                                Op::Neg, Op::Erf, Op::LeakyRelu, Op::HardSigmoid, Op::Clip, Op::Gelu>,
+                                .layouts = Layouts::one,
+                                .exact_axes = exact::all,
+                                .in_place = over_first};
+
+}  // namespace nlsplit::inline kernels

@@ -1,0 +1,87 @@
+// What computes nothing, but puts elements elsewhere: what the kernels accept.
+#include "kernels/rows.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "graph/operators/shapes.h"
+
+namespace nlsplit::inline kernels {
+namespace {
+
+std::string refuse_concat_blocked(const ComputeDesc& desc) {
+  if (std::string why = refuse_unless_blocked(desc); !why.empty()) return why;
+  const size_t axis = axis_of(attr_int(desc.attrs, "axis"), desc.outputs[0].shape.size()).value();
+  for (size_t i = 0; i < desc.own_inputs(); ++i) {
+    const TensorType& type = desc.inputs[i];
+    if (type.block != desc.outputs[0].block) return "its operands differ in layout";
+    if (axis == 1 && i + 1 < desc.own_inputs() && type.shape[1] % type.block != 0)
+      return fmt::format("{} does not end with a whole block", to_string(type));
+  }
+  return {};
+}
+
+std::string refuse_slice(const ComputeDesc& desc) {
+  if (std::string why = refuse_many_axes(desc); !why.empty()) return why;
+  const auto& steps = attr_ints(desc.attrs, "steps");
+  if (std::ranges::any_of(steps, [](int64_t step) { return step != 1; })) return "it takes neighbours only";
+  return refuse_other_steps(desc);
+}
+
+// Lanes past the last channel have no meaning, so where the channels end does not matter.
+std::string refuse_slice_blocked(const ComputeDesc& desc) {
+  if (std::string why = refuse_slice(desc); !why.empty()) return why;
+  if (std::string why = refuse_unless_blocked(desc); !why.empty()) return why;
+  const int64_t first = sliced_axes(desc.inputs[0].shape, desc.attrs).value()[1].start;
+  return first % desc.inputs[0].block == 0 ? "" : fmt::format("channel {} does not begin a block", first);
+}
+
+std::string refuse_reorder(const ComputeDesc& desc) {
+  return (desc.inputs[0].block == 0) != (desc.outputs[0].block == 0) ? "" : "there is nothing to reorder";
+}
+
+}  // namespace
+
+const KernelInfo rows::concat_blocked = {.what = "copies blocks of channels",
+                                         .ops = computes<Op::Concat>,
+                                         .layouts = Layouts::own,
+                                         .refuses = refuse_concat_blocked,
+                                         .exact_axes = image_axes};
+
+const KernelInfo rows::concat = {.what = "copies", .ops = computes<Op::Concat>, .exact_axes = exact::all};
+
+const KernelInfo rows::slice_blocked = {.what = "copies runs of blocks of channels",
+                                        .ops = computes<Op::Slice>,
+                                        .layouts = Layouts::own,
+                                        .refuses = refuse_slice_blocked,
+                                        .exact_axes = image_axes};
+
+const KernelInfo rows::slice = {.what = "copies runs as long as they come, elements of any type",
+                                .ops = computes<Op::Slice>,
+                                .refuses = refuse_slice,
+                                .any_type = true,
+                                .exact_axes = exact::all};
+
+const KernelInfo rows::transpose = {.what = "copies; tiles where the last axis moves",
+                                    .ops = computes<Op::Transpose>,
+                                    .refuses = refuse_many_axes,
+                                    .exact_axes = exact::all};
+
+const KernelInfo rows::pad = {.what = "copies into a filled output",
+                              .ops = computes<Op::Pad>,
+                              .refuses = refuse_many_axes,
+                              .exact_axes = exact::all};
+
+const KernelInfo rows::gather = {.what = "copies what an index points at, elements of any type",
+                                 .ops = computes<Op::Gather>,
+                                 .refuses = refuse_other_steps,
+                                 .any_type = true,
+                                 .exact_axes = exact::all};
+
+const KernelInfo rows::reorder = {.what = "between row-major and blocks of channels",
+                                  .ops = computes<Op::Identity>,
+                                  .layouts = Layouts::own,
+                                  .refuses = refuse_reorder};
+
+}  // namespace nlsplit::inline kernels

@@ -1,0 +1,39 @@
+// The reference loops: what no other kernel computes.
+#include "kernels/rows.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/limits.h"
+
+namespace nlsplit::inline kernels {
+namespace {
+
+// Strides, pads and dilations of a file make the scratch of windows larger than the tensors: of the kernel that takes
+// what all others refuse.
+bool has_no_room(const ComputeDesc& desc) {
+  for (const KernelInfo* row : {&rows::conv, &rows::conv_transpose, &rows::max_pool, &rows::average_pool}) {
+    if (row->ops[0] == desc.op) return row->workspace(desc, Isa::v2, most_cores) > bytes(most_bytes);
+  }
+  return false;
+}
+
+// What all others refuse, whatever the values.
+std::string refuse_reference(const ComputeDesc& desc) {
+  for (const KernelInfo* row : {&rows::gather, &rows::slice, &rows::cast, &rows::widened}) {
+    if (takes(*row, desc)) return "other kernels compute it";
+  }
+  const bool many_axes =
+      std::ranges::any_of(desc.inputs, [](const TensorType& type) { return type.shape.size() > most_kernel_axes; });
+  const bool needed = !has(desc.op, traits::has_kernels) || has_other_types(desc) || many_axes ||
+                      (is_window(desc.op) && (desc.inputs[0].shape.size() != 4 || has_no_room(desc)));
+  return needed ? "" : "other kernels compute it";
+}
+
+}  // namespace
+
+const KernelInfo rows::reference = {.what = "the reference evaluator's loops: any operator, elements of any type; slow",
+                                    .refuses = refuse_reference,
+                                    .any_type = true};
+
+}  // namespace nlsplit::inline kernels

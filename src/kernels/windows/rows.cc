@@ -1,0 +1,243 @@
+// Conv, ConvTranspose and pooling: what their kernels accept and need.
+#include "kernels/rows.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace nlsplit::inline kernels {
+namespace {
+
+std::string refuse_conv_packed(const ComputeDesc& desc) {
+  return desc.is_weight(1) ? "" : "it packs its weights at load, and these are not constant";
+}
+
+std::string refuse_conv_depthwise(const ComputeDesc& desc) {
+  return desc.inputs[1].shape[1] == 1 ? "" : fmt::format("a filter sees {} channels, not one", desc.inputs[1].shape[1]);
+}
+
+std::string refuse_conv_depthwise_blocked(const ComputeDesc& desc) {
+  if (std::string why = refuse_conv_packed(desc); !why.empty()) return why;
+  if (std::string why = refuse_unless_blocked(desc); !why.empty()) return why;
+  if (std::string why = refuse_conv_depthwise(desc); !why.empty()) return why;
+  return desc.inputs[0].shape[1] == desc.outputs[0].shape[1] ? "" : "a channel has several filters";
+}
+
+std::string refuse_conv_blocked(const ComputeDesc& desc) {
+  if (std::string why = refuse_conv_packed(desc); !why.empty()) return why;
+  if (std::string why = refuse_unless_blocked(desc); !why.empty()) return why;
+  const int64_t groups = attr_int(desc.attrs, "group");
+  const int64_t in = desc.inputs[0].shape[1] / groups, out = desc.outputs[0].shape[1] / groups;
+  if (groups > 1 && (in % desc.inputs[0].block != 0 || out % desc.outputs[0].block != 0))
+    return fmt::format("a group's {} and {} channels are not whole blocks", in, out);
+  return {};
+}
+
+std::string refuse_conv_stem(const ComputeDesc& desc) {
+  if (std::string why = refuse_conv_packed(desc); !why.empty()) return why;
+  if (desc.inputs[0].block != 0 || desc.outputs[0].block == 0)
+    return "it makes a blocked result of a row-major operand";
+  return attr_int(desc.attrs, "group") == 1 ? "" : "the channels are in groups";
+}
+
+std::string refuse_conv_winograd(const ComputeDesc& desc) {
+  if (std::string why = refuse_conv_packed(desc); !why.empty()) return why;
+  if (std::string why = refuse_unless_blocked(desc); !why.empty()) return why;
+  const Window w = window_of(desc);
+  if (w.kernel_h != 3 || w.kernel_w != 3) return "the kernel is not 3x3";
+  if (w.stride_h != 1 || w.stride_w != 1 || w.dilation_h != 1 || w.dilation_w != 1) return "it is strided or dilated";
+  if (w.groups != 1) return "the channels are in groups";
+  return {};
+}
+
+// On smaller images its transformed weights, four times as many, usually cost more to read than the arithmetic it
+// saves.
+constexpr int64_t winograd_smallest_side = 8;
+
+Standing standing_winograd(const ComputeDesc& desc) {
+  const Window w = window_of(desc);
+  return std::min(w.out_h, w.out_w) < winograd_smallest_side ? Standing::seldom : Standing::usual;
+}
+
+std::string refuse_conv_1x1(const ComputeDesc& desc) {
+  if (std::string why = refuse_conv_packed(desc); !why.empty()) return why;
+  return window_of(desc).taps() == 1 ? "" : "the kernel is not 1x1";
+}
+
+// Below about this many pixels a vector of channels is filled better than vectors of pixels: 7 × 7 is 3.06 vectors
+// of 16.
+constexpr int64_t conv_1x1_fewest_pixels = 64;
+
+Standing standing_1x1(const ComputeDesc& desc) {
+  return window_of(desc).out_pixels() < conv_1x1_fewest_pixels ? Standing::seldom : Standing::usual;
+}
+
+std::string refuse_global_average_pool_blocked(const ComputeDesc& desc) {
+  return desc.inputs[0].block > 0 && desc.outputs[0].block == 0 ? ""
+                                                                : "it makes a row-major result of a blocked operand";
+}
+
+Bytes scratch_conv_1x1(const ComputeDesc& desc, Isa, int) {
+  const Window window = window_of(desc);
+  return floats(saturating_sum(round_up(conv_image_floats(window), widest_vector),
+                               product_right_floats(window.channels / window.groups, window.out_pixels())));
+}
+
+Bytes scratch_conv_direct(const ComputeDesc& desc, Isa, int) { return floats(conv_image_floats(window_of(desc))); }
+
+Bytes scratch_conv_blocked(const ComputeDesc& desc, Isa isa, int) {
+  return floats(blocked_image_floats(window_of(desc), isa));
+}
+
+Bytes scratch_conv_winograd(const ComputeDesc& desc, Isa isa, int) {
+  return floats(winograd_of(window_of(desc), isa).scratch_floats());
+}
+
+Bytes scratch_conv(const ComputeDesc& desc, Isa, int) {
+  const Window window = window_of(desc);
+  return floats(
+      saturating_sum(round_up(conv_image_floats(window), widest_vector), conv_packed_floats(window, Isa::v4)));
+}
+
+// One plane's image with room for the last vector to run over, and one plane of results with the columns between the
+// rows.
+Bytes scratch_window(const ComputeDesc& desc, Isa, int) {
+  const Window window = window_of(desc);
+  return floats(saturating_sum(round_up(saturating_sum(window.image_floats(), widest_vector), widest_vector),
+                               round_up(window.flat_pixels(), widest_vector)));
+}
+
+Bytes scratch_conv_transpose(const ComputeDesc& desc, Isa, int workers) {
+  return floats(saturating_product(workers, conv_transpose_of(desc).worker_floats()));
+}
+
+Bytes packed_as_it_is(const ComputeDesc& desc, size_t i, Isa) { return i == 1 ? size_of(desc.inputs[1]) : bytes(0); }
+
+Bytes packed_conv_direct(const ComputeDesc& desc, size_t i, Isa isa) {
+  return i == 1 ? floats(conv_packed_floats(window_of(desc), isa)) : bytes(0);
+}
+
+Bytes packed_conv_winograd(const ComputeDesc& desc, size_t i, Isa isa) {
+  return i == 1 ? floats(winograd_of(window_of(desc), isa).packed_floats()) : bytes(0);
+}
+
+Bytes packed_conv_depthwise(const ComputeDesc& desc, size_t i, Isa isa) {
+  const Window w = window_of(desc);
+  return i == 1 ? floats(saturating_product(w.taps(), round_up(w.channels, vector_width(isa)))) : bytes(0);
+}
+
+}  // namespace
+
+const KernelInfo rows::conv_depthwise_blocked = {.what = "one channel a filter; vectors of channels",
+                                                 .ops = computes<Op::Conv>,
+                                                 .layouts = Layouts::own,
+                                                 .refuses = refuse_conv_depthwise_blocked,
+                                                 .packed_bytes = packed_conv_depthwise,
+                                                 .exact_axes = image_axes};
+
+const KernelInfo rows::conv_winograd = {
+    .what = "F(4x4, 3x3): tiles of 6x6 transformed, 36 products, transformed back; vectors of channels",
+    .ops = computes<Op::Conv>,
+    .layouts = Layouts::own,
+    .refuses = refuse_conv_winograd,
+    .workspace = scratch_conv_winograd,
+    .packed_bytes = packed_conv_winograd,
+    .standing = standing_winograd,
+    .exact_axes = image_axes,
+    .exact_multiple = Winograd::side};
+
+const KernelInfo rows::conv_blocked = {
+    .what = "vectors of output channels, pixels read in blocks of channels, no im2col",
+    .ops = computes<Op::Conv>,
+    .layouts = Layouts::own,
+    .refuses = refuse_conv_blocked,
+    .workspace = scratch_conv_blocked,
+    .packed_bytes = packed_conv_direct,
+    .exact_axes = image_axes};
+
+const KernelInfo rows::conv_stem = {.what = "as conv_blocked, but reads a row-major operand of few channels",
+                                    .ops = computes<Op::Conv>,
+                                    .layouts = Layouts::own,
+                                    .refuses = refuse_conv_stem,
+                                    .workspace = scratch_conv_direct,
+                                    .packed_bytes = packed_conv_direct,
+                                    .exact_axes = image_axes};
+
+const KernelInfo rows::conv_depthwise = {
+    .what = "one channel a filter, NCHW; vectors of pixels over the plane's padded image",
+    .ops = computes<Op::Conv>,
+    .refuses = refuse_conv_depthwise,
+    .workspace = scratch_window,
+    .exact_axes = image_axes};
+
+const KernelInfo rows::conv_1x1 = {
+    .what = "NCHW; a product of the weights (packed) and the sample's planes, vectors of pixels",
+    .ops = computes<Op::Conv>,
+    .refuses = refuse_conv_1x1,
+    .workspace = scratch_conv_1x1,
+    .packed_bytes = packed_as_it_is,
+    .standing = standing_1x1,
+    .exact_axes = image_axes};
+
+const KernelInfo rows::conv_direct = {
+    .what = "NCHW; vectors of output channels (weights packed), pixels read from the padded image, no im2col",
+    .ops = computes<Op::Conv>,
+    .refuses = refuse_conv_packed,
+    .workspace = scratch_conv_direct,
+    .packed_bytes = packed_conv_direct,
+    .exact_axes = image_axes};
+
+const KernelInfo rows::conv = {.what = "conv_direct with weights that become known only at run time",
+                               .ops = computes<Op::Conv>,
+                               .workspace = scratch_conv,
+                               .standing = last_resort,
+                               .exact_axes = image_axes};
+
+const KernelInfo rows::conv_transpose_packed = {
+    .what = "NCHW; a product of the weights (packed) and the sample's planes, its rows gathered where they overlap",
+    .ops = computes<Op::ConvTranspose>,
+    .refuses = refuse_conv_packed,
+    .workspace = scratch_conv_transpose,
+    .packed_bytes = packed_as_it_is,
+    .exact_axes = image_axes};
+
+const KernelInfo rows::conv_transpose = {
+    .what = "conv_transpose_packed with weights that become known only at run time",
+    .ops = computes<Op::ConvTranspose>,
+    .workspace = scratch_conv_transpose,
+    .standing = last_resort,
+    .exact_axes = image_axes};
+
+const KernelInfo rows::max_pool_blocked = {.what = "vectors of channels",
+                                           .ops = computes<Op::MaxPool>,
+                                           .layouts = Layouts::own,
+                                           .refuses = refuse_unless_blocked,
+                                           .exact_axes = image_axes};
+
+const KernelInfo rows::max_pool = {.what = "vectors of pixels over the plane's padded image",
+                                   .ops = computes<Op::MaxPool>,
+                                   .workspace = scratch_window,
+                                   .exact_axes = image_axes};
+
+const KernelInfo rows::average_pool_blocked = {.what = "vectors of channels",
+                                               .ops = computes<Op::AveragePool>,
+                                               .layouts = Layouts::own,
+                                               .refuses = refuse_unless_blocked,
+                                               .exact_axes = image_axes};
+
+const KernelInfo rows::average_pool = {.what = "vectors of pixels over the plane's padded image",
+                                       .ops = computes<Op::AveragePool>,
+                                       .workspace = scratch_window,
+                                       .exact_axes = image_axes};
+
+const KernelInfo rows::global_average_pool_blocked = {.what = "vectors of channels; a row-major result",
+                                                      .ops = computes<Op::GlobalAveragePool>,
+                                                      .layouts = Layouts::own,
+                                                      .refuses = refuse_global_average_pool_blocked,
+                                                      .exact_axes = exact::batch | exact::channels};
+
+const KernelInfo rows::global_average_pool = {.what = "one row sum a plane",
+                                              .ops = computes<Op::GlobalAveragePool>,
+                                              .exact_axes = exact::batch | exact::channels};
+
+}  // namespace nlsplit::inline kernels

@@ -1,0 +1,257 @@
+#include "measure/child.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "base/child_process.h"
+#include "base/interrupts.h"
+
+namespace nlsplit::inline measure {
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::string_view folder_prefix = "nlbench-run-";
+constexpr std::string_view folder_pattern = "XXXXXX";
+
+// The open folder, locked. With LOCK_NB none: somebody has the lock, or there are no locks here.
+Descriptor lock_folder(const std::string& path, int how) {
+  Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (folder.get() >= 0 && ::flock(folder.get(), how) != 0 && (how & LOCK_NB) != 0) return Descriptor();
+  return folder;
+}
+
+bool still_exists(const Descriptor& folder) {
+  struct stat info {};
+  return folder.get() >= 0 && ::fstat(folder.get(), &info) == 0 && info.st_nlink > 0;
+}
+
+// What killed runs left. One that another user left cannot be removed, and stays.
+void remove_ownerless(const fs::path& base) {
+  std::error_code failure;
+  for (fs::directory_iterator at(base, failure), end; !failure && at != end; at.increment(failure)) {
+    const std::string name = at->path().filename().string();
+    if (!name.starts_with(folder_prefix) || name.size() != folder_prefix.size() + folder_pattern.size()) continue;
+    const Descriptor lock = lock_folder(at->path().string(), LOCK_EX | LOCK_NB);  // until it is gone
+    if (lock.get() < 0) continue;
+    std::error_code left;
+    fs::remove_all(at->path(), left);
+  }
+}
+
+}  // namespace
+
+Result<TemporaryFolder> TemporaryFolder::create() {
+  std::error_code failure;
+  const fs::path base = fs::temp_directory_path(failure);
+  if (failure) return io_error("no folder for temporary files: " + failure.message());
+  remove_ownerless(base);
+  for (;;) {
+    std::string path = (base / folder_prefix).string().append(folder_pattern);
+    if (::mkdtemp(path.data()) == nullptr)
+      return io_error(fmt::format("cannot create {}: {}", path, std::strerror(errno)));
+    TemporaryFolder folder;
+    folder.lock_ = lock_folder(path, LOCK_EX);
+    if (!still_exists(folder.lock_)) continue;  // another run removed it before it was locked
+    folder.path_ = path;
+    return folder;
+  }
+}
+
+TemporaryFolder::TemporaryFolder(TemporaryFolder&& other) noexcept
+    : path_(std::exchange(other.path_, {})), lock_(std::move(other.lock_)) {}
+
+TemporaryFolder& TemporaryFolder::operator=(TemporaryFolder&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(lock_, other.lock_);
+  return *this;
+}
+
+TemporaryFolder::~TemporaryFolder() { remove(); }
+
+void TemporaryFolder::remove() {
+  std::error_code failure;
+  if (!path_.empty()) fs::remove_all(path_, failure);
+  path_.clear();
+  lock_ = Descriptor();
+}
+
+std::string own_program() {
+  std::error_code failure;
+  return fs::read_symlink("/proc/self/exe", failure).string();
+}
+
+std::string neighbour(const std::string& name) { return (fs::path(own_program()).parent_path() / name).string(); }
+
+std::string started_line(const std::string& token) { return fmt::format("nlbench[{}] started\n", token); }
+std::string ended_line(const std::string& token, int code) {
+  return fmt::format("nlbench[{}] ended with exit code {}\n", token, code);
+}
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr Clock::time_point never = Clock::time_point::max();
+constexpr std::chrono::seconds to_obey(2);  // from being asked to end to being killed
+
+Clock::time_point after(double s) {
+  return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(s));
+}
+
+// A child and what it said. One thread looks at both in turn.
+class Watched {
+ public:
+  Watched(pid_t child, Descriptor words, const ChildOptions& options)
+      : child_(child), words_(std::move(words)), options_(options), watch_(child, options.limits) {
+    if (!options.token.empty()) start_by_ = after(options.start_s);
+  }
+
+  Result<ChildEnd> wait(const std::string& name) {
+    // Somebody else may hold its stderr when it has ended.
+    constexpr std::chrono::milliseconds last_words(500);
+    Clock::time_point heard_until = never;
+    while (words_.get() >= 0 || !ended_) {
+      listen();
+      if (!ended_ && ::waitpid(child_, &status_, WNOHANG) == child_) {
+        ended_ = true;
+        heard_until = Clock::now() + last_words;
+      }
+      if (ended_ && Clock::now() > heard_until) break;
+      if (ended_) continue;
+      obey_clock();
+      if (const Status gets_on = look(); !gets_on.ok()) {
+        ::kill(child_, SIGKILL);
+        (void)::waitpid(child_, &status_, 0);
+        return lost(fmt::format("{} was ended: {}", name, gets_on.error().message));
+      }
+    }
+    return ChildEnd{WIFSIGNALED(status_) ? 128 + WTERMSIG(status_) : WEXITSTATUS(status_), without_token_lines()};
+  }
+
+ private:
+  // Rests until it says something, for a moment at most.
+  void listen() {
+    constexpr int with_words_ms = 100, without_words_ms = 10;
+    pollfd item{words_.get(), POLLIN, 0};
+    if (::poll(&item, 1, words_.get() >= 0 ? with_words_ms : without_words_ms) <= 0) return;
+    char buffer[1024];
+    const ssize_t n = ::read(words_.get(), buffer, sizeof(buffer));
+    if (n < 0 && errno == EINTR) return;
+    if (n <= 0) {
+      words_ = Descriptor();
+      return;
+    }
+    said_.append(buffer, static_cast<size_t>(n));
+    if (!options_.token.empty()) {
+      const auto seen = [this](const std::string& line) { return said_.find(line) != std::string::npos; };
+      if (seen(started_line(options_.token))) start_by_ = never;
+      if (ask_at_ == never && seen(fmt::format("nlbench[{}] ended", options_.token))) ask_at_ = after(options_.grace_s);
+    }
+    constexpr size_t kept = 4096;
+    if (said_.size() > 2 * kept) said_.erase(0, said_.size() - kept);
+  }
+
+  // Ten times a second at most.
+  Status look() {
+    constexpr std::chrono::milliseconds rest(100);
+    const bool limited = options_.limits.idle_s > 0 || options_.limits.processor_s > 0 || options_.limits.looked;
+    if (!limited || Clock::now() < look_at_) return ok_status();
+    look_at_ = Clock::now() + rest;
+    return watch_.look();
+  }
+
+  void obey_clock() {
+    const Clock::time_point now = Clock::now();
+    if (interrupted() && !std::exchange(told_, true)) {
+      ::kill(child_, options_.on_interrupt);
+      kill_at_ = std::min(kill_at_, now + to_obey);
+    }
+    if (now > start_by_) {
+      start_by_ = never;
+      said_ += fmt::format("error: its ranks had not started after {} s: can all hosts be reached?", options_.start_s);
+      ask_at_ = std::min(ask_at_, now);
+    }
+    if (now >= ask_at_) {
+      ask_at_ = never;
+      start_by_ = never;
+      ::kill(child_, SIGTERM);
+      kill_at_ = std::min(kill_at_, now + 2 * to_obey);
+    }
+    if (now > kill_at_) {
+      kill_at_ = never;
+      ::kill(child_, SIGKILL);
+    }
+  }
+
+  std::string without_token_lines() const {
+    std::string text;
+    const std::string mark = fmt::format("nlbench[{}] ", options_.token);
+    for (size_t at = 0; at < said_.size();) {
+      const size_t end = std::min(said_.find('\n', at), said_.size() - 1) + 1;
+      const std::string line = said_.substr(at, end - at);
+      if (options_.token.empty() || line.find(mark) == std::string::npos) text += line;
+      at = end;
+    }
+    return text;
+  }
+
+  pid_t child_;
+  Descriptor words_;  // none: it has closed them
+  const ChildOptions& options_;
+  ChildWatch watch_;
+  Clock::time_point look_at_ = Clock::now() + std::chrono::milliseconds(100);
+  std::string said_;
+  Clock::time_point start_by_ = never, ask_at_ = never, kill_at_ = never;
+  bool told_ = false, ended_ = false;
+  int status_ = 0;
+};
+
+}  // namespace
+
+Result<ChildEnd> run_child(const std::vector<std::string>& words, const ChildOptions& options) {
+  std::array<int, 2> said = {-1, -1};
+  if (options.quietly && ::pipe2(said.data(), O_CLOEXEC) != 0)
+    return io_error(fmt::format("no pipe: {}", std::strerror(errno)));
+  Descriptor heard(said[0]), told(said[1]);
+  ASSIGN_OR_RETURN(const pid_t child, start_child(words, {no_file, no_file, told.get(), options.on_parents_death}));
+  told = Descriptor();
+  return Watched(child, std::move(heard), options).wait(words[0]);
+}
+
+Status run_nlsim(const std::string& nlsim, const std::vector<std::string>& arguments, const ChildLimits& limits) {
+  std::vector<std::string> words = {nlsim.empty() ? neighbour("nlsim") : nlsim};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  ChildOptions options;
+  options.limits = limits;
+  auto end = run_child(words, options);
+  if (!end) {
+    Error error = end.error();
+    if (error.kind == ErrorKind::lost)
+      error.message += " (--prepare-limit, --planning-limit)";
+    else
+      error.message += " (--nlsim PATH says where it is; a folder saved by nlsim needs none)";
+    return error;
+  }
+  if (end->code == 0) return ok_status();
+  if (end->code > 128) return lost("nlsim was ended by " + describe_signal(end->code - 128));
+  const std::string why = fmt::format("nlsim {} failed with exit code {}; what it said stands above",
+                                      arguments.empty() ? "" : arguments[0], end->code);
+  return end->code == 2 ? invalid_input(why) : end->code == 3 ? lost(why) : failed(why);
+}
+
+}  // namespace nlsplit::inline measure

@@ -1,0 +1,97 @@
+#include "measure/network.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "base/file.h"
+#include "base/interrupts.h"
+#include "validate/results.h"
+#include "validate/statistics.h"
+
+namespace nlsplit::inline measure {
+
+Result<GameSet> make_games(const std::string& nlsim, const std::string& scenario, const std::string& folder,
+                           Bytes eager_limit) {
+  RETURN_IF_ERROR(run_nlsim(
+      nlsim, {"lower", scenario, "--network-set", folder, "--eager-limit", fmt::format("{}B", eager_limit.value())}));
+  ASSIGN_OR_RETURN(const std::string text, read_file(folder + "/network.json"));
+  ASSIGN_OR_RETURN(GameSet set, parse_game_set(text, folder + "/network.json"));
+  if (set.games.empty()) return invalid_input(fmt::format("{}: no two devices exchange messages", scenario));
+  return set;
+}
+
+// Once more with what was there already, if something disturbed it.
+Result<WayFit> play(const LaunchArguments& arguments, const std::string& set, const Game& game, Bytes eager_limit) {
+  constexpr int attempts = 3;
+  const std::string trace = set + "/" + game.folder + ".json";
+  std::vector<WaySample> samples;
+  for (int attempt = 1;; ++attempt) {
+    ASSIGN_OR_RETURN(const ChildEnd end, launch(arguments, set + "/" + game.folder, {game.a, game.b},
+                                                {"--trace", trace, "--repeats", "3"}));
+    if (end.code != 0) return launch_error(end, fmt::format("messages between {} and {}", game.a, game.b));
+    ASSIGN_OR_RETURN(const std::string text, read_file(trace));
+    ASSIGN_OR_RETURN(const std::vector<WaySample> more, samples_of(game, text, trace));
+    samples.insert(samples.end(), more.begin(), more.end());
+    auto fit = fit_way(samples, eager_limit);
+    if (fit) return fit;
+    fit.error().message = fmt::format("messages between {} and {}: {}", game.a, game.b, fit.error().message);
+    if (attempt == attempts || interrupted()) return fit;
+  }
+}
+
+Result<Played> run_saved(const LaunchArguments& arguments, const std::string& folder,
+                         const std::vector<std::string>& hosts, int repeats) {
+  const std::string figures = folder + ".json";
+  ASSIGN_OR_RETURN(const ChildEnd end,
+                   launch(arguments, folder, hosts, {"--json", figures, "--repeats", fmt::format("{}", repeats)}));
+  if (end.code != 0) {
+    return launch_error(end, fmt::format("computing on {}", fmt::join(hosts, " and ")));
+  }
+  ASSIGN_OR_RETURN(const std::string text, read_file(figures));
+  ASSIGN_OR_RETURN(const PlanRun run, parse_run(text, figures));
+  return Played{quantile(run.makespans_s, 0.5), run.compute_s, run.messages_s};
+}
+
+Result<Overheads> measure_overheads(const LaunchArguments& arguments, const std::string& set, const BusyPair& pair) {
+  constexpr int turns = 7;
+  std::vector<double> sender, receiver;
+  for (int turn = 0; turn < turns && !interrupted(); ++turn) {
+    constexpr int repeats = 5;
+    ASSIGN_OR_RETURN(const Played quiet, run_saved(arguments, set + "/" + pair.quiet, {pair.a, pair.b}, repeats));
+    ASSIGN_OR_RETURN(const Played loud, run_saved(arguments, set + "/" + pair.loud, {pair.a, pair.b}, repeats));
+    sender.push_back((loud.compute_s[0] - quiet.compute_s[0]) / static_cast<double>(pair.bytes));
+    receiver.push_back((loud.compute_s[1] - quiet.compute_s[1]) / static_cast<double>(pair.bytes));
+  }
+  // Below zero it is noise.
+  return Overheads{std::max(0.0, quantile(sender, 0.5)), std::max(0.0, quantile(receiver, 0.5))};
+}
+
+Result<Seconds> measure_answer_wait(const LaunchArguments& arguments, const std::string& set, const AnswersGame& game) {
+  double waits = 0;
+  for (const bool loud : {false, true}) {
+    const std::string folder = set + "/" + (loud ? game.loud : game.quiet), trace = folder + ".json";
+    ASSIGN_OR_RETURN(const ChildEnd end,
+                     launch(arguments, folder, {game.a, game.b}, {"--trace", trace, "--repeats", "1"}));
+    if (end.code != 0) return launch_error(end, fmt::format("messages between {} and {}", game.a, game.b));
+    ASSIGN_OR_RETURN(const std::string text, read_file(trace));
+    ASSIGN_OR_RETURN(const std::vector<double> times, send_times(text, trace));
+    waits = quantile(times, 0.5) - waits;
+  }
+  return seconds(std::max(0.0, waits));
+}
+
+Result<double> measure_slowed(const LaunchArguments& arguments, const std::string& set, const MessageGame& game,
+                              const MessageCost& alone) {
+  constexpr int turns = 5, repeats = 1;
+  const double alone_s = (alone.latency * game.messages + bytes(game.bytes) / alone.bandwidth).value();
+  std::vector<double> slowed;
+  for (int turn = 0; turn < turns && !interrupted(); ++turn) {
+    ASSIGN_OR_RETURN(const Played played, run_saved(arguments, set + "/" + game.folder, {game.a, game.b}, repeats));
+    slowed.push_back(played.messages_s / alone_s - 1);
+  }
+  return std::max(0.0, quantile(slowed, 0.5));
+}
+
+}  // namespace nlsplit::inline measure

@@ -1,0 +1,232 @@
+#include "measure/profile_samples.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+#include "base/gauge.h"
+#include "exec/run.h"
+#include "program/data_movement.h"
+
+namespace nlsplit::inline measure {
+namespace {
+
+// A kernel that seldom pays must be so much faster to be chosen: measurements of equals differ by less.
+constexpr double clearly = 0.97;
+
+}  // namespace
+
+MeasuredCost cost_of(std::vector<double> samples) {
+  std::ranges::sort(samples);
+  const size_t n = samples.size();
+  return {seconds(median(samples)), seconds((samples[3 * (n - 1) / 4] - samples[(n - 1) / 4]) / 2),
+          static_cast<int>(n)};
+}
+
+bool settled(const MeasuredCost& cost) {
+  return cost.repeats >= least_repeats && uncertainty(cost) <= settled_uncertainty;
+}
+
+void keep_surer(MeasuredCost& known, const MeasuredCost& cost) {
+  if (known.repeats != 0 && uncertainty(cost) > uncertainty(known)) return;
+  const Seconds beside = known.beside;
+  known = cost;
+  known.beside = beside;
+}
+
+MeasuredCost pooled(const MeasuredCost& one, const MeasuredCost& other) {
+  const double all = one.repeats + other.repeats;
+  const auto mean = [&](Seconds a, Seconds b) { return (a * one.repeats + b * other.repeats) / all; };
+  MeasuredCost both = one;
+  both.median = mean(one.median, other.median);
+  both.spread = mean(one.spread, other.spread);
+  both.mean = mean(usual(one), usual(other));
+  both.repeats = one.repeats + other.repeats;
+  return both;
+}
+
+bool Samples::enough(size_t measurable) const { return samples_[measurable].size() >= least_repeats; }
+
+bool Samples::undisturbed(size_t execution) const {
+  return !best_->slow(gauges_[execution]) && (execution + 1 == gauges_.size() || !best_->slow(gauges_[execution + 1]));
+}
+
+std::vector<double> Samples::clean(size_t measurable) const {
+  std::vector<double> clean;
+  for (const Sample& sample : samples_[measurable]) {
+    if (undisturbed(sample.execution)) clean.push_back(sample.seconds);
+  }
+  return clean;
+}
+
+bool Samples::settled_here(size_t measurable) const {
+  std::vector<double> seconds = clean(measurable);
+  return seconds.size() >= least_repeats && settled(cost_of(std::move(seconds)));
+}
+
+MeasuredCost Samples::cost(size_t measurable) const {
+  std::vector<double> seconds = clean(measurable);
+  if (seconds.size() >= least_repeats) return cost_of(std::move(seconds));
+  seconds.clear();
+  for (const Sample& sample : samples_[measurable]) seconds.push_back(sample.seconds);
+  return cost_of(std::move(seconds));
+}
+
+size_t Samples::disturbed() const {
+  size_t count = 0;
+  for (size_t e = 0; e < gauges_.size(); ++e) count += undisturbed(e) ? 0 : 1;
+  return count;
+}
+
+Samples::Samples(const Program& program, std::set<std::string>& taken, BestGauge& best)
+    : program_(program), best_(&best) {
+  CHECK(program.devices.size() == 1, "the unsplit network has one device");
+  auto deps = dependencies(program);
+  CHECK(deps.ok(), "one device exchanges no messages");
+  deps_ = std::move(*deps);
+  const DeviceProgram& device = program.devices[0];
+  std::map<std::string, int> own;
+  for (const Segment& segment : device.segments) {
+    std::vector<int>& index = index_.emplace_back(segment.instrs.size(), -1);
+    for (size_t i = 0; i < segment.instrs.size(); ++i) {
+      const Instr& instr = segment.instrs[i];
+      if (is_transfer(instr.opcode)) continue;
+      const bool computes = instr.opcode == Opcode::compute;
+      ComputeDesc desc = computes ? program.descs[static_cast<size_t>(instr.desc)] : movement_desc(device, instr);
+      std::string key = profile_key(desc, device.cores);
+      const auto known = own.find(key);
+      if (known != own.end()) {
+        index[i] = known->second;
+      } else if (taken.insert(key).second) {
+        index[i] = static_cast<int>(measurables_.size());
+        own.emplace(key, index[i]);
+        measurables_.push_back({std::move(key), std::move(desc), computes});
+      }
+    }
+  }
+  samples_.resize(measurables_.size());
+}
+
+void Samples::add(const std::vector<Interval>& times, double gauge_s) {
+  const size_t execution = gauges_.size();
+  gauges_.push_back(gauge_s);
+  best_->add(gauge_s);
+  const Interval* before = nullptr;
+  for (size_t i = 0; i < times.size(); ++i) {
+    const Instance& at = deps_.instances[i];
+    if (is_transfer(instr_of(program_, at).opcode)) continue;
+    const size_t segment = static_cast<size_t>(program_.devices[0].order[static_cast<size_t>(at.slot)].segment);
+    const int index = index_[segment][static_cast<size_t>(at.instr)];
+    if (index >= 0) samples_[static_cast<size_t>(index)].push_back({times[i].finish - times[i].start, execution});
+    if (before != nullptr) gaps_.push_back(times[i].start - before->finish);
+    before = &times[i];
+  }
+}
+
+bool Samples::all_settled(const Profile& profile) const {
+  for (size_t i = 0; i < measurables_.size(); ++i) {
+    if (settled_here(i)) continue;
+    const auto known = profile.kernels.find(measurables_[i].key);
+    if (known == profile.kernels.end() || !settled(known->second)) return false;
+  }
+  return true;
+}
+
+double Samples::slowness() const {
+  double took = 0, expected = 0;
+  for (size_t i = 0; i < measurables_.size(); ++i) {
+    if (!enough(i)) continue;
+    const double median_s = cost(i).median.value();
+    for (const Sample& sample : samples_[i]) {
+      if (!std::isfinite(gauges_[sample.execution])) continue;
+      took += sample.seconds;
+      expected += median_s;
+    }
+  }
+  return expected > 0 ? took / expected : 1;
+}
+
+namespace {
+
+const MeasuredCost* find_in(const Profile* profile, const std::string& key) {
+  if (profile == nullptr) return nullptr;
+  const auto found = profile->kernels.find(key);
+  return found == profile->kernels.end() ? nullptr : &found->second;
+}
+
+}  // namespace
+
+void Samples::write_to(Profile& profile, const Profile* before) const {
+  const double slower = slowness();
+  for (size_t i = 0; i < measurables_.size(); ++i) {
+    if (!enough(i)) continue;
+    MeasuredCost measured = cost(i);
+    measured.mean = measured.median * slower;
+    const std::string& key = measurables_[i].key;
+    if (const MeasuredCost* known = find_in(before, key)) {
+      const Seconds beside = profile.kernels[key].beside;
+      profile.kernels[key] = pooled(*known, measured);
+      profile.kernels[key].beside = beside;
+    } else {
+      keep_surer(profile.kernels[key], measured);
+    }
+  }
+}
+
+bool Samples::company_settled(const Profile& profile) const {
+  for (size_t i = 0; i < measurables_.size(); ++i) {
+    if (settled_here(i)) continue;
+    const auto known = profile.kernels.find(measurables_[i].key);
+    const bool before = known != profile.kernels.end() && known->second.beside.value() > 0 && !enough(i);
+    if (!before) return false;
+  }
+  return true;
+}
+
+void Samples::write_company_to(Profile& profile, const Profile* before) const {
+  const double slower = slowness();
+  for (size_t i = 0; i < measurables_.size(); ++i) {
+    const auto known = profile.kernels.find(measurables_[i].key);
+    if (known == profile.kernels.end() || !enough(i)) continue;
+    const MeasuredCost now = cost(i);
+    known->second.beside = now.median * slower;
+    const MeasuredCost* earlier = find_in(before, measurables_[i].key);
+    if (earlier != nullptr && earlier->beside.value() > 0) {  // samples alone and in company are about as many
+      const double share = static_cast<double>(now.repeats) / (now.repeats + earlier->repeats);
+      known->second.beside = known->second.beside * share + earlier->beside * (1 - share);
+    }
+  }
+}
+
+std::map<std::string, KernelId> fastest_kernels(const std::vector<Measurable>& usual_first, const Profile& profile) {
+  struct Alternative {
+    KernelId kernel;
+    std::map<int64_t, double> by_batch;  // median seconds
+  };
+  std::map<std::string, std::vector<Alternative>> computations;  // by choice_key
+  for (const auto& [key, desc, computes] : usual_first) {
+    const auto known = profile.kernels.find(key);
+    if (!computes || known == profile.kernels.end() || desc.inputs[0].shape.empty()) continue;
+    std::vector<Alternative>& kernels = computations[choice_key(desc, desc.kernel.isa)];
+    auto kernel = std::ranges::find(kernels, desc.kernel, &Alternative::kernel);
+    if (kernel == kernels.end()) kernel = kernels.insert(kernels.end(), {desc.kernel, {}});
+    kernel->by_batch[desc.inputs[0].shape[0]] = known->second.median.value();
+  }
+  std::map<std::string, KernelId> choices;
+  for (const auto& [computation, kernels] : computations) {
+    if (kernels.size() < 2) continue;
+    const auto total = [](const Alternative& kernel) {
+      double sum = 0;
+      for (const auto& [batch, cost] : kernel.by_batch) sum += cost;
+      return sum;
+    };
+    const Alternative* best = kernels.data();
+    for (const Alternative& kernel : kernels) {
+      if (kernel.by_batch.size() == best->by_batch.size() && total(kernel) < clearly * total(*best)) best = &kernel;
+    }
+    choices.emplace(computation, best->kernel);
+  }
+  return choices;
+}
+
+}  // namespace nlsplit::inline measure

@@ -1,0 +1,71 @@
+#include "planning/load.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "graph/passes/precision.h"
+#include "kernels/cpu.h"
+#include "sim/simgrid/platform.h"
+#include "sim/tiers/tiers.h"
+
+namespace nlsplit::inline planning {
+namespace {
+
+Bytes physical_memory() {
+  return bytes(static_cast<int64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<int64_t>(::sysconf(_SC_PAGE_SIZE)));
+}
+
+// Where no kernels would run, planning still can: for a device's default level.
+Isa machine_isa() {
+  const Result<Isa> best = best_isa();
+  return best.ok() ? *best : Device().isa;
+}
+
+}  // namespace
+
+bool is_scenario(const std::string& what) { return what.ends_with(".yaml") || what.ends_with(".yml"); }
+
+Result<Loaded> load(const std::string& what, int64_t batch, bool need_profiles, const std::string& precision) {
+  Loaded loaded;
+  if (is_scenario(what)) {
+    ASSIGN_OR_RETURN(loaded.scenario,
+                     read_scenario(what, {.need_profiles = need_profiles, .platforms = simgrid_platforms()}));
+    if (!precision.empty())
+      return invalid_input("--precision is for a model alone: a scenario says its model's itself");
+  } else if (what.starts_with("zoo:") || what.ends_with(".onnx")) {
+    loaded.scenario = bare_scenario(what, batch, physical_memory(), machine_isa());
+    if (!precision.empty()) {
+      ASSIGN_OR_RETURN(loaded.scenario.precision, parse_precision(precision));
+    }
+  } else {
+    return invalid_input(fmt::format("{}: neither a scenario (*.yaml) nor a model (*.onnx or zoo:NAME)", what));
+  }
+  ASSIGN_OR_RETURN(loaded.model, load_model(loaded.scenario));
+  name_constants(loaded.model, loaded.scenario);
+  return loaded;
+}
+
+Result<RankedPlan> choose_plan(Loaded& loaded, const PlanChoice& choice, RankOptions options) {
+  std::string which = choice.plan.empty() ? "1" : choice.plan;
+  if (!choice.file.empty()) {
+    ASSIGN_OR_RETURN(UserPlan own, read_plan_file(choice.file));
+    if (own.name.empty()) own.name = choice.file;
+    which = own.name;
+    loaded.scenario.plans = {std::move(own)};
+    loaded.scenario.search.layers = false;  // nothing but this plan and its yardsticks
+    loaded.scenario.search.replicate = false;
+    loaded.scenario.search.axes.clear();
+  }
+  options.tier = choice.tier;
+  ASSIGN_OR_RETURN(const Ranking ranking, rank_plans(loaded.scenario, loaded.model, options));
+  if (!choice.file.empty()) {
+    for (const RankedPlan& plan : ranking.judged) {
+      if (plan.own) return plan;
+    }
+    return invalid_input(ranking.own_misfits.empty() ? "the plan does not fit"
+                                                     : "plan " + to_string(ranking.own_misfits.front()));
+  }
+  return find_plan(ranking, which);
+}
+
+}  // namespace nlsplit::inline planning

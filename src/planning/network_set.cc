@@ -1,0 +1,159 @@
+#include "planning/network_set.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/file.h"
+#include "base/output_lock.h"
+#include "program/saved.h"
+#include "program/verify.h"
+#include "validate/games.h"
+
+namespace nlsplit::inline planning {
+namespace {
+
+constexpr double long_s = 0.02;  // a message's time that is long beside the agreement on it
+
+// Bytes of one that moves for so long, and that is large beside what a socket takes at once (512 KiB: start_mpi):
+// only the rest needs its sender's processor while it moves. On the slowest links no longer than 200 ms.
+int64_t large_message(const Route& route) {
+  constexpr double longest_s = 0.2;
+  const double rate = route.narrowest.value();
+  const double size = std::max(rate * long_s, std::min<double>(2 << 20, rate * longest_s));
+  return std::clamp<int64_t>(static_cast<int64_t>(size) / 64 * 64, 256 << 10, 32 << 20);
+}
+
+// A computation of busy pairs and the like takes about so long with AVX-512 (kernels_bench, single/v4/erf: Zen 5), up
+// to five times as long with less.
+constexpr double chore_s = 5e-6;
+
+class NetworkSet {
+ public:
+  NetworkSet(const Loaded& loaded, std::string dir, Bytes eager_limit)
+      : loaded_(loaded), cluster_(loaded.scenario.cluster), dir_(std::move(dir)) {
+    set_.eager_limit = eager_limit;
+  }
+
+  Status write() {
+    std::error_code failure;
+    std::filesystem::create_directories(dir_, failure);
+    if (failure) return io_error(fmt::format("cannot create {}: {}", dir_, failure.message()));
+    ASSIGN_OR_RETURN(const OutputLock lock, OutputLock::of_folder(dir_));
+    std::vector<int> ends(cluster_.hosts.size(), 0);  // devices and endpoints: who may send or receive there
+    for (const Device& device : cluster_.devices) ++ends[device.host.index()];
+    for (const HostId end : {loaded_.scenario.endpoints.source, loaded_.scenario.endpoints.sink})
+      ends[end.index()] = std::max(ends[end.index()], 1);
+    for (size_t a = 0; a < ends.size(); ++a) {
+      for (size_t b = a; b < ends.size(); ++b) {
+        if (ends[a] == 0 || ends[b] == 0 || (a == b && ends[a] < 2)) continue;
+        RETURN_IF_ERROR(add_ping_pong(name(a), name(b)));
+        if (a == b) continue;
+        RETURN_IF_ERROR(add_crossing(a, b));
+        for (const auto& [from, to] : {std::pair{a, b}, {b, a}}) {
+          const Device *sender = device_on(from), *receiver = device_on(to);
+          if (sender == nullptr || receiver == nullptr) continue;
+          RETURN_IF_ERROR(add_answers(*sender, *receiver));
+          // A device clock mostly sleeps, and its processor has time for messages.
+          if (sender->slowdown == 0 && receiver->slowdown == 0) RETURN_IF_ERROR(add_busy_pairs(*sender, *receiver));
+        }
+      }
+    }
+    return write_file(dir_ + "/network.json", to_json(set_));
+  }
+
+ private:
+  const std::string& name(size_t host) const { return cluster_.hosts[host].name; }
+
+  const Device* device_on(size_t host) const {
+    const auto found = std::ranges::find(cluster_.devices, HostId(host), &Device::host);
+    return found == cluster_.devices.end() ? nullptr : &*found;
+  }
+
+  Status save(const std::string& folder, const Program& program) const {
+    RETURN_IF_ERROR(verify(program));
+    return save_program(dir_ + "/" + folder, {program, program, false, {}, {}}, loaded_.model.weights);
+  }
+
+  Status add_ping_pong(const std::string& a, const std::string& b) {
+    PingPong game = ping_pong(a, b, set_.eager_limit);
+    const std::string folder = fmt::format("g{}", set_.games.size() + 1);
+    set_.games.push_back({folder, a, b, std::move(game.sizes)});
+    return save(folder, game.program);
+  }
+
+  Status add_crossing(size_t a, size_t b) {
+    ASSIGN_OR_RETURN(const Route route, find_path(cluster_, HostId(a), HostId(b)));
+    // One each way, so that no answer waits for the message before it; as long as several.
+    const int64_t size = std::min<int64_t>(4 * large_message(route), 64 << 20);
+    const MessageGame game{fmt::format("c{}", set_.crossings.size() + 1), name(a), name(b), size, 1};
+    set_.crossings.push_back(game);
+    return save(game.folder, crossing(game.a, game.b, size, set_.eager_limit));
+  }
+
+  Status add_answers(const Device& sender, const Device& receiver) {
+    ASSIGN_OR_RETURN(const Route route, find_path(cluster_, sender.host, receiver.host));
+    // The long message has been agreed on and fills what can be filled when the other one asks, and goes on for long
+    // enough after it: several times what Open MPI and a socket hold (1 MiB).
+    constexpr double waits_s = 0.1;
+    const double lasts_s = std::max(waits_s, 40 * route.rendezvous.latency.value());
+    AnswersOptions options;
+    options.eager_limit = set_.eager_limit;
+    options.message_bytes = std::clamp<int64_t>(2 * set_.eager_limit.value(), 4 << 10, 32 << 20) / 64 * 64;
+    options.bulk_bytes =
+        std::clamp<int64_t>(static_cast<int64_t>(route.narrowest.value() * lasts_s), 2 << 20, 64 << 20) / 64 * 64;
+    const double moves_s = static_cast<double>(options.bulk_bytes) / route.narrowest.value();
+    options.chores = std::max(1, static_cast<int>(moves_s / 20 / chore_s));
+    const size_t number = set_.answers.size() + 1;
+    const AnswersGame game{fmt::format("x{}", number), fmt::format("y{}", number), name(sender.host.index()),
+                           name(receiver.host.index())};
+    set_.answers.push_back(game);
+    for (const bool bulk : {false, true}) {
+      options.bulk = bulk;
+      RETURN_IF_ERROR(save(bulk ? game.loud : game.quiet, answers(game.a, game.b, sender.isa, receiver.isa, options)));
+    }
+    return ok_status();
+  }
+
+  Status add_busy_pairs(const Device& sender, const Device& receiver) {
+    const std::string &a = name(sender.host.index()), &b = name(receiver.host.index());
+    ASSIGN_OR_RETURN(const Route route, find_path(cluster_, sender.host, receiver.host));
+    // Shorter than the computing it falls into, so that all of it counts.
+    BusyPairOptions options;
+    options.eager_limit = set_.eager_limit;
+    const double busy_s = 0.75 * options.chores * chore_s;
+    options.message_bytes =
+        std::clamp<int64_t>(static_cast<int64_t>(route.narrowest.value() * busy_s) / 64 * 64, 64 << 10, 32 << 20);
+    BusyPair pair{fmt::format("q{}", set_.pairs.size() + 1), fmt::format("l{}", set_.pairs.size() + 1), a, b,
+                  options.message_bytes * options.slots};
+    for (const bool messages : {false, true}) {
+      options.messages = messages;
+      RETURN_IF_ERROR(save(messages ? pair.loud : pair.quiet, busy_pair(a, b, sender.isa, receiver.isa, options)));
+    }
+    set_.pairs.push_back(std::move(pair));
+
+    // Large messages, as long as those that cross, within computing that takes longer.
+    options.message_bytes = large_message(route);
+    const double moves_s = static_cast<double>(options.message_bytes) / route.narrowest.value();
+    options.slots = 6;
+    options.chores = static_cast<int>(6000 * std::clamp(moves_s / long_s, 1.0, 20.0));
+    const MessageGame game{fmt::format("s{}", set_.slowed.size() + 1), a, b, options.message_bytes * options.slots,
+                           options.slots};
+    set_.slowed.push_back(game);
+    return save(game.folder, busy_pair(a, b, sender.isa, receiver.isa, options));
+  }
+
+  const Loaded& loaded_;
+  const Cluster& cluster_;
+  std::string dir_;
+  GameSet set_;
+};
+
+}  // namespace
+
+Status write_network_set(const Loaded& loaded, const std::string& dir, Bytes eager_limit) {
+  return NetworkSet(loaded, dir, eager_limit).write();
+}
+
+}  // namespace nlsplit::inline planning

@@ -1,0 +1,15 @@
+// Sums of gradients, for `nlbench profile`. Replicas add up the gradients of a stage, whose size depends on the plan:
+// sums of several sizes are measured, and the others predicted from them.
+#pragma once
+
+#include <string>
+
+#include "cost/cluster.h"
+#include "program/program.h"
+
+namespace nlsplit::inline planning {
+
+// Adds 2, 3, 4 or 8 slices of its input, of 256 to a million elements each. A profile is kept under the name `model`.
+Program sums_program(const std::string& model, const Device& device, const std::string& host);
+
+}  // namespace nlsplit::inline planning

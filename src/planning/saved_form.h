@@ -1,0 +1,20 @@
+// Plans as saved Programs (program/saved.h): what `nlsim lower --save` writes and `nlbench run` reads.
+#pragma once
+
+#include "planning/load.h"
+#include "program/saved.h"
+
+namespace nlsplit::inline planning {
+
+// The whole graph on one device of this level, whatever its memory: it is compared with, not planned for.
+Result<Program> unsplit_program(const Scenario& scenario, const Graph& optimized, int micro_batches, const Device& like,
+                                const KernelPreference& prefer = {});
+// The same of a graph whose kernels are chosen: also of a plan that splits layers, with all its shards.
+Result<Program> on_one_device(const Scenario& scenario, const KernelGraph& kernels, int micro_batches,
+                              const Device& like);
+
+// The plan's Program, what is predicted of it, and the unsplit network in as many micro-batches. The model's
+// WeightStore then knows the slices that the Program names.
+Result<SavedProgram> saved_form(Loaded& loaded, const Plan& plan, TimedPlan timed);
+
+}  // namespace nlsplit::inline planning

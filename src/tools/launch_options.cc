@@ -1,0 +1,31 @@
+#include "tools/launch_options.h"
+
+#include <CLI/CLI.hpp>
+
+namespace nlsplit::inline tools {
+
+void add_transport_option(CLI::App& command, const TransportKind*& transport) {
+  command
+      .add_option_function<std::string>(
+          "--transport", [&transport](const std::string& name) { transport = find_transport(name); },
+          about_transports())
+      ->type_name("NAME")
+      ->check(CLI::IsMember(transport_names()));
+}
+
+void add_launch_options(CLI::App& command, LaunchArguments& arguments) {
+  command
+      .add_option("--mpirun", arguments.mpirun,
+                  "What starts the ranks, with its options (default \"mpirun --oversubscribe\")")
+      ->envname("NLBENCH_MPIRUN");
+  command
+      .add_flag("--on-hosts", arguments.on_hosts,
+                "Start each device's rank on the host of that name (default: where mpirun likes)")
+      ->envname("NLBENCH_ON_HOSTS");
+  add_transport_option(command, arguments.transport);
+  command.add_option("--polling", arguments.polling, "As of nlbench run (default auto)")
+      ->check(CLI::IsMember({"auto", "spin", "sleep"}))
+      ->envname("NLBENCH_POLLING");
+}
+
+}  // namespace nlsplit::inline tools

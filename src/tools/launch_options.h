@@ -1,0 +1,19 @@
+// Options of the commands that start ranks.
+#pragma once
+
+#include "measure/launch.h"
+
+namespace CLI {
+class App;
+}
+
+namespace nlsplit::inline tools {
+
+// The option --transport.
+void add_transport_option(CLI::App& command, const TransportKind*& transport);
+
+// Options --mpirun, --on-hosts, --transport, --polling. All but --transport also from the environment, NLBENCH_MPIRUN,
+// NLBENCH_ON_HOSTS and NLBENCH_POLLING, so that who sets up a cluster can say how to start ranks on it.
+void add_launch_options(CLI::App& command, LaunchArguments& arguments);
+
+}  // namespace nlsplit::inline tools

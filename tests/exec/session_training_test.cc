@@ -1,0 +1,227 @@
+// Sessions that the compiler makes, run by threads: training that goes on, and evaluation of what it has trained so
+// far, split over one, two and three devices, against steps that are run one by one.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <set>
+
+#include "compile/session.h"
+#include "exec/programs.h"
+#include "exec/run_session.h"
+#include "graph/passes/passes.h"
+#include "graph/zoo/zoo.h"
+#include "kernels/cpu.h"
+#include "testing/star.h"
+
+namespace nlsplit::testing {
+namespace {
+
+using Tensors = std::map<std::string, std::vector<float>>;
+
+constexpr int train_micro_batches = 2, evaluate_micro_batches = 3;
+
+// simple_cnn: a step of 4 samples, an evaluation of 6.
+struct Lesson {
+  Model model = zoo_model("simple_cnn").value();
+  Graph graph = optimize(model.graph, model.weights, Purpose::training).value();
+  Isa isa = supported_levels().back();
+  KernelGraph step, forward;
+
+  explicit Lesson(Optimizer optimizer) {
+    TrainingOptions options;
+    options.optimizer = optimizer;
+    options.micro_batches = train_micro_batches;
+    options.learning_rate = 0.05;
+    for (const ContentId content : model.weights.formulas()) options.constants.insert(content);
+    step = choose_kernels(with_batch(graph, 2).value(), {isa}, {}, options).value();
+    model.weights.add_all(step.training->nodes.constants);
+    Graph at_two = with_batch(graph, 2).value();
+    std::vector<ValueId> trained;
+    for (const ValueId weight : step.training->nodes.trained) {
+      const std::string& name = step.graph.value(weight).name;
+      for (size_t v = 0; v < at_two.values.size(); ++v) {
+        if (at_two.values[v].kind == ValueKind::weight && at_two.values[v].name == name) trained.emplace_back(v);
+      }
+    }
+    forward = choose_kernels(std::move(at_two), {isa}, {}, std::nullopt, {}, trained).value();
+  }
+
+  Cluster cluster(size_t devices) const {
+    Cluster cluster = star(devices);
+    for (Device& device : cluster.devices) device.isa = isa;
+    return cluster;
+  }
+
+  Session session(size_t devices) const {
+    const auto plan = [&](int micro_batches, const std::string& schedule) {
+      Plan plan;
+      for (size_t s = 0; s < devices; ++s)
+        plan.stages.push_back(
+            {graph.nodes.size() * s / devices, graph.nodes.size() * (s + 1) / devices, {DeviceId(s)}});
+      plan.micro_batches = micro_batches;
+      plan.schedule = schedule;
+      return plan;
+    };
+    const SessionPart parts[] = {{"train", &step, plan(train_micro_batches, "1f1b")},
+                                 {"evaluate", &forward, plan(evaluate_micro_batches, "streaming")}};
+    auto made = compile_session("lesson", parts, cluster(devices), {HostId(0), HostId(devices - 1)}, nullptr);
+    EXPECT_TRUE(made.ok()) << made.error().message;
+    return std::move(made->session);
+  }
+
+  Program unsplit(const KernelGraph& kernels, int micro_batches) const {
+    return compile_unsplit(kernels, micro_batches, cluster(1).devices[0], "a").value();
+  }
+
+  Job job(const Session& session) const {
+    Job job;
+    job.contents = contents_of(model.weights);
+    const Program joined = value_of(join(session));
+    job.inputs = value_of(wanted_inputs(joined));
+    fill_inputs(joined, 5, job.inputs);
+    return job;
+  }
+};
+
+SessionResult run_sequence(const Lesson& lesson, size_t devices, const std::string& sequence) {
+  const Session session = lesson.session(devices);
+  const std::vector<Choice> choices = value_of(parse_choices(session, sequence));
+  return value_of(run_session_threads(session, lesson.job(session), choose_from(choices), test_options()));
+}
+
+Tensors tensors_of(const std::vector<OutputTensor>& outputs) {
+  Tensors all;
+  for (const OutputTensor& output : outputs) all[output.tensor.name] = output.tensor.values;
+  return all;
+}
+
+// One run of a Program from these states; those that are not there begin as the Program says.
+RunResult run_from(const Lesson& lesson, Program program, const Tensors& states, std::vector<NamedTensor> inputs) {
+  WeightStore store = lesson.model.weights;
+  for (DeviceProgram& device : program.devices) {
+    for (Buffer& buffer : device.buffers) {
+      const auto known = states.find(buffer.name);
+      if (buffer.kind != BufferKind::state || known == states.end()) continue;
+      const std::vector<float>& values = known->second;
+      std::string raw(values.size() * sizeof(float), '\0');
+      std::memcpy(raw.data(), values.data(), raw.size());
+      buffer.has_content = true;
+      buffer.content = store.add_bytes(buffer.type, std::move(raw));
+    }
+  }
+  Job job;
+  job.contents = contents_of(store);
+  job.inputs = std::move(inputs);
+  RunOptions options = test_options();
+  options.repeats = 1;
+  options.warmup = 0;
+  options.states = true;
+  return value_of(run_threads(program, job, options));
+}
+
+// Inputs of one Program of a session, under their own names.
+std::vector<NamedTensor> inputs_of(const Job& job, const std::string& program) {
+  std::vector<NamedTensor> inputs;
+  for (NamedTensor input : job.inputs) {
+    if (!input.name.starts_with(program + "/")) continue;
+    input.name = input.name.substr(program.size() + 1);
+    inputs.push_back(std::move(input));
+  }
+  return inputs;
+}
+
+TEST(TrainingSession, SplitOverDevicesEqualsOneDeviceBitForBit) {
+  for (const Optimizer optimizer : {Optimizer::momentum, Optimizer::adam}) {
+    const Lesson lesson(optimizer);
+    const std::string sequence = "evaluate train*3 evaluate train train*2 evaluate";
+    const SessionResult one = run_sequence(lesson, 1, sequence);
+    ASSERT_EQ(one.losses.size(), 6u);
+    EXPECT_LT(one.losses.back().mean, one.losses.front().mean);
+    EXPECT_EQ(one.losses.front().execution, 1);
+    for (const size_t devices : {2, 3}) {
+      const SessionResult split = run_sequence(lesson, devices, sequence);
+      EXPECT_EQ(tensors_of(split.outputs), tensors_of(one.outputs)) << devices << " devices";
+      ASSERT_EQ(split.losses.size(), one.losses.size());
+      for (size_t i = 0; i < one.losses.size(); ++i) {
+        EXPECT_EQ(split.losses[i].execution, one.losses[i].execution);
+        EXPECT_EQ(split.losses[i].mean, one.losses[i].mean);
+      }
+    }
+  }
+}
+
+// Steps of the unsplit Program, each run by itself from the weights that the one before left, then the network with the
+// weights of the last one.
+TEST(TrainingSession, EqualsStepsOneByOneAndThenTheNetworkWithTheirWeights) {
+  const Lesson lesson(Optimizer::sgd);
+  const SessionResult session = run_sequence(lesson, 2, "train*4 evaluate");
+  const Job job = lesson.job(lesson.session(2));
+  const Program step = lesson.unsplit(lesson.step, train_micro_batches);
+  Tensors weights;
+  for (size_t i = 0; i < 4; ++i) {
+    const RunResult one = run_from(lesson, step, weights, inputs_of(job, "train"));
+    ASSERT_EQ(one.losses.size(), 1u);
+    EXPECT_EQ(session.losses.at(i).mean, one.losses[0]);
+    weights = tensors_of(one.outputs);
+  }
+  Tensors made = tensors_of(session.outputs);
+  for (const auto& [name, values] : weights) {
+    if (name != "losses") EXPECT_EQ(made.at(name), values) << name;
+  }
+  const RunResult network =
+      run_from(lesson, lesson.unsplit(lesson.forward, evaluate_micro_batches), weights, inputs_of(job, "evaluate"));
+  const std::string output = lesson.graph.value(lesson.graph.outputs[0]).name;
+  EXPECT_EQ(made.at("evaluate/" + output), output_of(network, output));
+  // And not what the untrained network makes.
+  const RunResult untrained =
+      run_from(lesson, lesson.unsplit(lesson.forward, evaluate_micro_batches), {}, inputs_of(job, "evaluate"));
+  EXPECT_NE(made.at("evaluate/" + output), output_of(untrained, output));
+}
+
+// Two batches by turns: an axis in front of the inputs has an entry for each execution.
+TEST(TrainingSession, InputsMayChangeFromOneExecutionToTheNext) {
+  const Lesson lesson(Optimizer::sgd);
+  const Session session = lesson.session(2);
+  Job job = lesson.job(session);
+  Job other = job;
+  const Program joined = value_of(join(session));
+  for (NamedTensor& input : other.inputs) input = {input.name, input.type, {}, {}};
+  fill_inputs(joined, 99, other.inputs);
+  const std::vector<NamedTensor> batches[] = {inputs_of(job, "train"), inputs_of(other, "train")};
+  for (size_t i = 0; i < job.inputs.size(); ++i) {
+    NamedTensor& input = job.inputs[i];
+    if (!input.name.starts_with("train/")) continue;
+    input.type.shape.insert(input.type.shape.begin(), 2);
+    input.values.insert(input.values.end(), other.inputs[i].values.begin(), other.inputs[i].values.end());
+    input.raw += other.inputs[i].raw;
+  }
+  const std::vector<Choice> choices = value_of(parse_choices(session, "train*2 train evaluate train*2"));
+  const SessionResult result = value_of(run_session_threads(session, job, choose_from(choices), test_options()));
+  const Program step = lesson.unsplit(lesson.step, train_micro_batches);
+  Tensors weights;
+  ASSERT_EQ(result.losses.size(), 5u);
+  for (size_t i = 0; i < 5; ++i) {
+    const RunResult one = run_from(lesson, step, weights, batches[i % 2]);
+    EXPECT_EQ(result.losses[i].mean, one.losses.at(0)) << i;
+    weights = tensors_of(one.outputs);
+  }
+  Tensors made = tensors_of(result.outputs);
+  for (const auto& [name, values] : weights) {
+    if (name != "losses") EXPECT_EQ(made.at(name), values) << name;
+  }
+  // Of one Program all have the same number of entries.
+  Job uneven = job;
+  for (NamedTensor& input : uneven.inputs) {
+    if (input.name != "train/labels") continue;
+    input.type.shape[0] = 1;
+    input.raw.resize(input.raw.size() / 2);
+  }
+  const auto refused = run_session_threads(session, uneven, choose_from(choices), test_options());
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.error().message, ::testing::HasSubstr("of program train for 2"));
+}
+
+}  // namespace
+}  // namespace nlsplit::testing
