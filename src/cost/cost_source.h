@@ -44,6 +44,7 @@ struct CostRequest {
   DeviceId device;
   const CostNames& names;
   std::string_view layer = {};  // may be empty
+  ScalarValues scalars = {};    // what it reads as lengths, offsets and counts; none: the largest
 
   int cores() const;
   std::string device_name() const;  // "'A'"; "0" without names

@@ -11,9 +11,10 @@ CostTable::CostTable(std::vector<CostSourcePtr> sources, CostNames names)
 CostTable::CostTable(std::vector<CostSourcePtr> sources, std::string scenario)
     : CostTable(std::move(sources), CostNames{std::move(scenario), {}, {}}) {}
 
-Result<Cost> CostTable::cost(DeviceId device, const ComputeDesc& desc, std::string_view layer) const {
+Result<Cost> CostTable::cost(DeviceId device, const ComputeDesc& desc, std::string_view layer,
+                             ScalarValues scalars) const {
   CHECK(device.valid() && device.index() < sources_.size(), "cost on an unknown device");
-  return source(device).cost({desc, device, names_, layer});
+  return source(device).cost({desc, device, names_, layer, scalars});
 }
 
 bool same_costs(DeviceId a, DeviceId b, const Cluster& cluster, const CostTable& costs) {

@@ -16,7 +16,8 @@ class CostTable {
   CostTable(std::vector<CostSourcePtr> sources, std::string scenario);  // devices then go by their number in messages
 
   // Error: the device's source does not know; CostSource::cost.
-  Result<Cost> cost(DeviceId device, const ComputeDesc& desc, std::string_view layer = {}) const;
+  Result<Cost> cost(DeviceId device, const ComputeDesc& desc, std::string_view layer = {},
+                    ScalarValues scalars = {}) const;
   KernelPreference preference() const { return fastest_measured(sources_); }
   const CostSource& source(DeviceId device) const { return *sources_[device.index()]; }
 

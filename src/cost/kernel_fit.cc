@@ -209,6 +209,7 @@ KernelFit::KernelFit(const Profile& profile) {
       ++left_out_;
       continue;
     }
+    if (parsed->moved) continue;  // what is predicted is at the largest scalars
     Kind& kind = kinds_[kind_of(parsed->desc, parsed->cores)];
     kind.quality.kernel = parsed->desc.kernel;
     kind.quality.op = parsed->desc.op;

@@ -26,8 +26,8 @@ class Measured final : public CostSource {
     const int cores = request.cores();
     const std::string key = profile_key(desc, cores);
     const Seconds dispatch = profile_.dispatch.median;
-    if (const auto found = profile_.kernels.find(key); found != profile_.kernels.end()) {
-      const MeasuredCost& cost = found->second;
+    if (const std::optional<MeasuredCost> found = known(request, key)) {
+      const MeasuredCost& cost = *found;
       const double spread = cost.median.value() > 0 ? cost.spread / cost.median : 0;
       return Cost{usual(cost) + dispatch, CostOrigin::measured, spread, company_of(profile_, usual(cost), cost.beside)};
     }
@@ -56,6 +56,15 @@ class Measured final : public CostSource {
   const Profile* profile() const override { return &profile_; }
 
  private:
+  std::optional<MeasuredCost> known(const CostRequest& request, const std::string& key) const {
+    if (!request.scalars.empty()) {
+      const Work work = work_of(request.desc, request.scalars);
+      return cost_in(profile_, request.desc, request.cores(), work.bytes_read + work.bytes_written);
+    }
+    const auto found = profile_.kernels.find(key);
+    return found == profile_.kernels.end() ? std::nullopt : std::optional(found->second);
+  }
+
   CostSourcePtr scaled(double slowdown, bool clock) const {
     Profile profile = profile_;
     const auto scale = [&](MeasuredCost& cost) {

@@ -13,7 +13,34 @@ namespace nlsplit::inline cost {
 
 namespace {
 
-constexpr std::string_view on = " on ", cores_word = " cores";
+constexpr std::string_view on = " on ", cores_word = " cores", moving = " moving ", bytes_word = " B";
+
+// Takes " moving 4096 B" off the end of `text`. Error: it is no number.
+Result<std::optional<Bytes>> take_moved(std::string_view& text) {
+  const size_t at = text.rfind(moving);
+  if (at == text.npos || !text.ends_with(bytes_word)) return std::optional<Bytes>();
+  const std::string_view number = text.substr(at + moving.size(), text.size() - bytes_word.size() - at - moving.size());
+  int64_t value = -1;
+  const auto [end, failure] = std::from_chars(number.data(), number.data() + number.size(), value);
+  if (failure != std::errc() || end != number.data() + number.size() || value < 0)
+    return invalid_input(fmt::format("'{}' is no number of bytes", number));
+  text = text.substr(0, at);
+  return std::optional(bytes(value));
+}
+
+Bytes traffic(const Work& work) { return work.bytes_read + work.bytes_written; }
+
+// On the straight line from a to b, `part` of the way.
+MeasuredCost along(const MeasuredCost& a, const MeasuredCost& b, double part) {
+  const auto between = [&](Seconds from, Seconds to) { return from * (1 - part) + to * part; };
+  MeasuredCost cost;
+  cost.median = between(a.median, b.median);
+  cost.spread = between(a.spread, b.spread);
+  cost.repeats = std::min(a.repeats, b.repeats);
+  if (a.beside.value() > 0 && b.beside.value() > 0) cost.beside = between(a.beside, b.beside);
+  cost.mean = between(usual(a), usual(b));
+  return cost;
+}
 
 // A movement within a device has no kernel in the catalogue (program/data_movement.h); its types must be sound all the
 // same.
@@ -42,8 +69,30 @@ double uncertainty(const MeasuredCost& cost) {
   return cost.spread / cost.median / std::sqrt(static_cast<double>(cost.repeats));
 }
 
-std::string profile_key(const ComputeDesc& desc, int cores) {
-  return cores == 1 ? signature(desc) : fmt::format("{} on {} cores", signature(desc), cores);
+std::string profile_key(const ComputeDesc& desc, int cores, std::optional<Bytes> moved) {
+  std::string key = signature(desc);
+  if (moved) key += fmt::format("{}{}{}", moving, moved->value(), bytes_word);
+  return cores == 1 ? key : fmt::format("{}{}{}{}", key, on, cores, cores_word);
+}
+
+std::optional<MeasuredCost> cost_in(const Profile& profile, const ComputeDesc& desc, int cores, Bytes moved) {
+  std::map<int64_t, const MeasuredCost*> known;  // by the bytes that were moved
+  if (const auto full = profile.kernels.find(profile_key(desc, cores)); full != profile.kernels.end())
+    known[traffic(work_of(desc)).value()] = &full->second;
+  const std::string prefix = signature(desc) + std::string(moving);
+  for (auto at = profile.kernels.lower_bound(prefix); at != profile.kernels.end() && at->first.starts_with(prefix);
+       ++at) {
+    const auto key = parse_profile_key(at->first);
+    if (key.ok() && key->moved && key->cores == cores) known[key->moved->value()] = &at->second;
+  }
+  if (known.empty()) return std::nullopt;
+  const auto above = known.lower_bound(moved.value());
+  if (above == known.end()) return *known.rbegin()->second;
+  if (above == known.begin() || above->first == moved.value()) return *above->second;
+  const auto below = std::prev(above);
+  const auto part =
+      static_cast<double>(moved.value() - below->first) / static_cast<double>(above->first - below->first);
+  return along(*below->second, *above->second, part);
 }
 
 Result<ProfileKey> parse_profile_key(std::string_view key) {
@@ -59,8 +108,11 @@ Result<ProfileKey> parse_profile_key(std::string_view key) {
     }
     text = text.substr(0, at);
   }
+  ASSIGN_OR_RETURN(parsed.moved, take_moved(text));
   ASSIGN_OR_RETURN(parsed.desc, parse_signature(text));
   RETURN_IF_ERROR(check_computation(parsed.desc));
+  if (parsed.moved && info(parsed.desc.op).scalars == nullptr)
+    return invalid_input(fmt::format("{} always moves as many bytes", name_of(parsed.desc.op)));
   return parsed;
 }
 

@@ -44,12 +44,17 @@ struct Profile {
   bool predict = false;                         // the scenario allows predictions of what was not measured
 };
 
-// The signature, and how many cores shared the computation unless it was one.
-std::string profile_key(const ComputeDesc& desc, int cores);
+// The signature; how many bytes its work moved, where that depends on scalars (program/scalars.h) and they were not the
+// largest; and how many cores shared the computation unless it was one.
+std::string profile_key(const ComputeDesc& desc, int cores, std::optional<Bytes> moved = {});
 struct ProfileKey {
   ComputeDesc desc;
   int cores = 1;
+  std::optional<Bytes> moved = {};
 };
+// What a computation is measured to cost whose work moves so many bytes: between two measurements of it a straight
+// line, outside of all the nearest. None: it was not measured.
+std::optional<MeasuredCost> cost_in(const Profile& profile, const ComputeDesc& desc, int cores, Bytes moved);
 // Error: no key, or a computation that this program's kernels cannot do.
 Result<ProfileKey> parse_profile_key(std::string_view key);
 

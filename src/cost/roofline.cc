@@ -11,7 +11,7 @@ class Roofline final : public CostSource {
 
   // Bound by arithmetic or by memory, whichever is slower.
   Result<Cost> cost(const CostRequest& request) const override {
-    const Work work = work_of(request.desc);
+    const Work work = work_of(request.desc, request.scalars);
     const Seconds arithmetic = work.flops / compute_;
     const Seconds traffic = (work.bytes_read + work.bytes_written) / memory_;
     return Cost{std::max(arithmetic, traffic), CostOrigin::roofline};

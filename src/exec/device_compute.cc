@@ -1,4 +1,5 @@
 // The thread of a DeviceRun that computes.
+#include <fmt/format.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -126,7 +127,13 @@ bool DeviceRun::State::run_some(std::span<const uint32_t> some, size_t k, bool e
 Status DeviceRun::State::give_to_backend(std::span<const uint32_t> some, bool settle) {
   steps.clear();
   for (const uint32_t i : some) steps.push_back({i, deps.instances[begin + i].instr});
-  RETURN_IF_ERROR(backend.execute(slot(some.front()), steps, note(FlightEvent::begins, some.front())));
+  const Status begun = backend.execute(slot(some.front()), steps, note(FlightEvent::begins, some.front()));
+  if (!begun.ok()) {
+    if (backend.runs_ahead()) return begun;
+    Error why = begun.error();  // it was given this one alone
+    why.message = fmt::format("{}: {}", describe(some.front()), why.message);
+    return why;
+  }
   if (!settle) return ok_status();
   ASSIGN_OR_RETURN(const std::span<const Ran> all, backend.finish());
   for (const Ran& one : all) {

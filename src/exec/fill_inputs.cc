@@ -1,5 +1,6 @@
 // Inputs for those who bring none: what a network can be measured with.
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>
@@ -13,11 +14,18 @@ namespace {
 
 constexpr int64_t pointing_nowhere = 2;  // masks and flags
 
-// The smallest extent of what is gathered by each input, the number of classes for labels, wherever it is read: on its
-// device or on one it is sent to, where its buffer has its name.
+// The smallest extent of what is gathered by each input, the number of classes for labels, how many values a declared
+// maximum allows, wherever it is read: on its device or on one it is sent to, where its buffer has its name.
 std::map<std::string, int64_t> extents_pointed_into(const Program& program) {
   std::map<std::string, int64_t> smallest;
+  const auto is_at_most = [&](const std::string& name, int64_t bound) {
+    const auto [at, first] = smallest.try_emplace(name, bound);
+    at->second = std::min(at->second, bound);
+  };
   for (const DeviceProgram& device : program.devices) {
+    for (const Buffer& buffer : device.buffers) {
+      if (buffer.max) is_at_most(buffer.name, std::min(*buffer.max, std::numeric_limits<int64_t>::max() - 1) + 1);
+    }
     for (const Segment& segment : device.segments) {
       for (const Instr& instr : segment.instrs) {
         if (instr.opcode != Opcode::compute || instr.reads.size() < 2 || !instr.reads[1].buffer.valid()) continue;
@@ -27,8 +35,7 @@ std::map<std::string, int64_t> extents_pointed_into(const Program& program) {
         const Shape& table = desc.inputs[0].shape;
         const int64_t given = labels ? -1 : attr_int(desc.attrs, "axis"), axes = static_cast<int64_t>(table.size());
         const int64_t extent = table[static_cast<size_t>(given < 0 ? given + axes : given)];
-        const auto [at, first] = smallest.try_emplace(device.buffer(device.root(instr.reads[1].buffer)).name, extent);
-        at->second = std::min(at->second, extent);
+        is_at_most(device.buffer(device.root(instr.reads[1].buffer)).name, extent);
       }
     }
   }

@@ -55,10 +55,14 @@ std::string refuse_any(const ComputeDesc& desc, Isa isa) {
 std::string refuse_types(const KernelInfo& kernel, const ComputeDesc& desc) {
   if (kernel.any_type) return {};
   const DType result = desc.outputs[0].dtype, wanted = kernel.halves && is_half(result) ? result : DType::f32;
-  for (const std::vector<TensorType>* types : {&desc.inputs, &desc.outputs}) {
-    for (const TensorType& type : *types) {
-      if (type.dtype != wanted) return fmt::format("{} is not {}", to_string(type), name_of(wanted));
-    }
+  const auto other = [&](const TensorType& type) {
+    return fmt::format("{} is not {}", to_string(type), name_of(wanted));
+  };
+  for (size_t i = 0; i < desc.inputs.size(); ++i) {
+    if (desc.inputs[i].dtype != wanted && !largest_scalar(desc, i)) return other(desc.inputs[i]);
+  }
+  for (const TensorType& type : desc.outputs) {
+    if (type.dtype != wanted) return other(type);
   }
   return is_window(desc.op) && desc.inputs[0].shape.size() != 4 ? "it works on two spatial axes" : "";
 }
@@ -129,8 +133,10 @@ std::string refuse_other_steps(const ComputeDesc& desc) {
 }
 
 bool has_other_types(const ComputeDesc& desc) {
-  const auto other = [](const TensorType& type) { return type.dtype != DType::f32; };
-  return std::ranges::any_of(desc.inputs, other) || std::ranges::any_of(desc.outputs, other);
+  for (size_t i = 0; i < desc.inputs.size(); ++i) {
+    if (desc.inputs[i].dtype != DType::f32 && !largest_scalar(desc, i)) return true;
+  }
+  return std::ranges::any_of(desc.outputs, [](const TensorType& type) { return type.dtype != DType::f32; });
 }
 
 bool is_window(Op op) {
@@ -202,6 +208,7 @@ Result<std::vector<KernelId>> candidates(const ComputeDesc& desc, Isa isa) {
   std::string said;
   std::vector<KernelId> ids[3];  // by standing
   for (const KernelName name : kernels_of(isa)) {
+    if (info_of(name).only_in_place) continue;
     const std::optional<Refusal> refused = refusal({name, isa}, desc);
     if (!refused) {
       const KernelInfo& row = info_of(name);

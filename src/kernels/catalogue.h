@@ -45,11 +45,16 @@ struct ComputeDesc {
   bool is_weight(size_t input) const { return input < 64 && (weights >> input & 1) != 0; }
 };
 
+// The largest safe value of input i, which is read as lengths, offsets or indices (graph/operators/operator.h,
+// ScalarInputs); none: it is no such input.
+std::optional<int64_t> largest_scalar(const ComputeDesc& desc, size_t i);
+
 // "conv_direct_v3 Conv(f32[8,3,8,8], const f32[16,3,3,3], const f32[16]) {…} + Relu -> f32[8,16,8,8]": a constant input
 // is marked. The key of cost tables and profiles.
 std::string signature(const ComputeDesc& desc);
 
-Work work_of(const ComputeDesc& desc);
+// With these values of its scalars; none: the largest.
+Work work_of(const ComputeDesc& desc, ScalarValues values = {});
 
 // The same tensor stored in another layout: to.block differs from from.block. "Identity", computed by kernel "reorder".
 ComputeDesc reorder_desc(const TensorType& from, int block, Isa isa);
@@ -104,6 +109,10 @@ struct KernelInfo {
   // Bit i: a result may lie on input i's bytes, if nobody needs them afterwards: each of its elements is read before
   // the result's element is written there, and never again.
   uint64_t in_place = 0;
+  // Its first result lies on its first operand, and is only partly written. So only a Program that names it has it.
+  bool only_in_place = false;
+  // What it does, where that is not all that the operator does; values as in work_of. nullptr: it is.
+  Work (*work)(const ComputeDesc& desc, ScalarValues values) = nullptr;
 };
 const KernelInfo& info_of(KernelName kernel);  // one of the catalogue
 

@@ -29,12 +29,20 @@ std::string signature(const ComputeDesc& desc) {
   return text;
 }
 
-Work work_of(const ComputeDesc& desc) {
+std::optional<int64_t> largest_scalar(const ComputeDesc& desc, size_t i) {
+  const ScalarInputs* scalars = info(desc.op).scalars;
+  if (scalars == nullptr || i >= desc.own_inputs()) return std::nullopt;
+  return scalars->largest(Types(desc.inputs).first(desc.own_inputs()), desc.attrs, i);
+}
+
+Work work_of(const ComputeDesc& desc, ScalarValues values) {
+  if (is_in_catalogue(desc.kernel.name) && info_of(desc.kernel.name).work != nullptr)
+    return info_of(desc.kernel.name).work(desc, values);
   std::vector<EpilogueStep> steps;
   for (const DescStep& step : desc.epilogue) {
     steps.push_back({step.op, has(step.op, traits::is_step_with_operand) ? ValueId(0) : ValueId(), step.attrs, {}});
   }
-  return work_of(desc.op, desc.attrs, steps, Types(desc.inputs).first(desc.own_inputs()), desc.outputs);
+  return work_of(desc.op, desc.attrs, steps, Types(desc.inputs).first(desc.own_inputs()), desc.outputs, values);
 }
 
 ComputeDesc describe(const Graph& graph, const Node& node) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "graph/operators/shapes.h"
+
 namespace nlsplit::inline kernels {
 
 ScalarPanels scalar_panels(int64_t m, int64_t most_rows) {
@@ -203,7 +205,21 @@ Shape stored_shape(const TensorType& type) {
 
 Attention attention_of(const ComputeDesc& desc) {
   const Shape &q = desc.inputs[0].shape, &k = desc.inputs[1].shape, &v = desc.inputs[2].shape;
-  return {q[0], q[1], k[1], q[2], k[2], q[3], v[3]};
+  if (desc.op != Op::PagedAttention) return {q[0], q[1], k[1], q[2], k[2], q[3], v[3]};
+  return {q[0], q[1], k[1], q[2], desc.inputs[4].shape[1] * k[2], q[3], v[3], k[0], k[2]};
+}
+
+CacheUpdate cache_update_of(const ComputeDesc& desc) {
+  const Shape &cache = desc.inputs[0].shape, &update = desc.inputs[1].shape;
+  const int64_t element = size_of(desc.inputs[0].dtype);
+  if (desc.op == Op::PagedScatter) {
+    const int64_t extent = desc.inputs[3].shape[1] * cache[2];
+    return {update[0], update[1], extent, update[2], update[3] * element, false, cache[0], cache[2]};
+  }
+  const size_t axis = axis_of(attr_int(desc.attrs, "axis"), cache.size()).value();
+  CacheUpdate u{cache[0], 1, cache[axis], update[axis], element, attr_string(desc.attrs, "mode") == "circular"};
+  for (size_t i = 1; i < cache.size(); ++i) (i < axis ? u.heads : u.row_bytes) *= i == axis ? 1 : cache[i];
+  return u;
 }
 
 }  // namespace nlsplit::inline kernels

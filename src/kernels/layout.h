@@ -212,9 +212,22 @@ struct Attention {
     return saturating_sum(query_floats(), 2 * score_floats(), result_floats(),
                           3 * round_up(most_rows(), widest_vector));
   }
-  // Keys that row `query` sees where none sees a later one.
-  int64_t seen(int64_t query) const { return query + 1 + keys - queries; }
+  // Keys of `length` that row `query` sees where none sees a later one.
+  int64_t seen(int64_t query, int64_t length) const { return query + 1 + length - queries; }
+
+  int64_t pages = 0, page = 0;  // of PagedAttention: how many there are, and keys in each
 };
 Attention attention_of(const ComputeDesc& desc);
+
+// ---- TensorScatter and PagedScatter: rows of a cache that are written where they lie
+
+struct CacheUpdate {
+  int64_t samples = 1, heads = 1;  // what lies between samples and positions
+  int64_t extent = 1, steps = 1;   // positions that a sample can have, and those of an update
+  int64_t row_bytes = 0;           // of a position of one head
+  bool circular = false;
+  int64_t pages = 0, page = 0;  // of PagedScatter
+};
+CacheUpdate cache_update_of(const ComputeDesc& desc);
 
 }  // namespace nlsplit::inline kernels

@@ -28,7 +28,7 @@ std::string refuse_many_axes(const ComputeDesc& desc);       // of kernels that 
 std::string refuse_unless_blocked(const ComputeDesc& desc);  // in and out and the epilogue's operands in blocks
 std::string refuse_other_steps(const ComputeDesc& desc);     // of kernels for any type
 inline constexpr size_t most_kernel_axes = 8;
-bool has_other_types(const ComputeDesc& desc);  // than f32
+bool has_other_types(const ComputeDesc& desc);  // than f32, scalars aside
 bool is_window(Op op);
 
 inline Standing last_resort(const ComputeDesc&) { return Standing::last_resort; }

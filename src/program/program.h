@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,7 @@ struct Buffer {
   ContentId content;         // `packed_for` if that is chosen
   KernelId packed_for;
   int packed_input = 0;
+  std::optional<int64_t> max = {};  // of integers: its values are 0 … max; what scalars are read from (scalars.h)
 
   int64_t stride() const;  // bytes rounded up to the arena's alignment
   int64_t extent() const;  // from bank 0's first byte to the last bank's last one

@@ -117,9 +117,9 @@ class Joiner {
     if (added) {
       device.buffers.push_back(buffer);
     } else if (device.buffer(at->second.id) != buffer) {
-      return invalid_input(
-          fmt::format("device {}: {} {} of program {} is not as in program {} (type, kind, place, instances, content)",
-                      device.name, name_of(buffer.kind), buffer.name, program.name, at->second.first->name));
+      return invalid_input(fmt::format(
+          "device {}: {} {} of program {} is not as in program {} (type, kind, place, instances, content, maximum)",
+          device.name, name_of(buffer.kind), buffer.name, program.name, at->second.first->name));
     }
     return at->second.id;
   }

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <set>
 #include <utility>
 #include <vector>
@@ -22,12 +23,23 @@ Status check_packed(const Buffer& buffer) {
   return ok_status();
 }
 
+Status check_maximum(const Buffer& buffer) {
+  if (!buffer.max) return ok_status();
+  if (buffer.kind == BufferKind::view) return invalid_input("a view has the maximum of what it is a view of");
+  const bool small = buffer.type.dtype == DType::i32;
+  if (!small && buffer.type.dtype != DType::i64) return invalid_input("only i64 and i32 have a maximum");
+  if (*buffer.max < 0 || (small && *buffer.max > std::numeric_limits<int32_t>::max()))
+    return invalid_input(fmt::format("no value of its type is the maximum {}", *buffer.max));
+  return ok_status();
+}
+
 Status check_buffer(const DeviceProgram& device, size_t index) {
   const Buffer& buffer = device.buffers[index];
   const auto wrong = [&](std::string_view why) {
     return invalid_input(fmt::format("device {} buffer {}: {}", device.name, buffer.name, why));
   };
   if (const Status sound = check_type(buffer.type); !sound.ok()) return wrong(sound.error().message.c_str());
+  if (const Status sound = check_maximum(buffer); !sound.ok()) return wrong(sound.error().message);
   if (buffer.kind == BufferKind::view) {
     if (!buffer.of.valid() || buffer.of.index() >= device.buffers.size()) return wrong("a view of nothing");
     const Buffer& root = device.buffer(buffer.of);

@@ -106,7 +106,9 @@ void print_buffer(std::string& out, const DeviceProgram& device, const Buffer& b
     fmt::format_to(Out(out), " of {}\n", name_word(device.buffer(buffer.of).name));
     return;
   }
-  fmt::format_to(Out(out), " bytes {} banks {} at {}", buffer.bytes.value(), buffer.banks, buffer.offset);
+  fmt::format_to(Out(out), " bytes {} banks {}", buffer.bytes.value(), buffer.banks);
+  if (buffer.max) fmt::format_to(Out(out), " max {}", *buffer.max);
+  fmt::format_to(Out(out), " at {}", buffer.offset);
   if (buffer.has_content) fmt::format_to(Out(out), " content {}", hex16(buffer.content.value));
   if (!buffer.packed_for.empty())
     fmt::format_to(Out(out), " packed_for {} input {}", to_string(buffer.packed_for), buffer.packed_input);

@@ -174,6 +174,9 @@ class Parser {
       if (in_.accept("banks")) {
         ASSIGN_OR_RETURN(buffer.banks, read_small(in_, "banks", 1));
       }
+      if (in_.accept("max")) {
+        ASSIGN_OR_RETURN(buffer.max, read_integer(in_, "a maximum", 0, std::numeric_limits<int64_t>::max()));
+      }
       if (in_.accept("at")) {
         ASSIGN_OR_RETURN(buffer.offset, read_integer(in_, "a place in the arena", 0, most_summable_bytes));
       } else {

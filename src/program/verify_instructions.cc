@@ -6,6 +6,7 @@
 
 #include "graph/memory.h"
 #include "kernels/without_kernel.h"
+#include "program/scalars.h"
 #include "program/text.h"
 #include "program/verify_parts.h"
 
@@ -206,6 +207,10 @@ Status InstructionChecker::check_kernel(const DeviceProgram& device, const Instr
     if (operand_bytes(device, instr.writes[i]).begin % arena_alignment != 0)
       return invalid_input(fmt::format("result {} begins at no multiple of {} B", i, arena_alignment));
   }
+  if (info_of(desc.kernel.name).only_in_place &&
+      operand_bytes(device, instr.writes[0]) != operand_bytes(device, instr.reads[0]))
+    return invalid_input(fmt::format("{} changes its first operand where it lies, and its result lies elsewhere",
+                                     kernel()));
   RETURN_IF_ERROR(check_results_apart(device, instr, in_place_inputs(desc)));
   return check_workspace(device, instr, workspace_of(desc, device.cores));
 }
@@ -224,6 +229,7 @@ Status InstructionChecker::check_instr(const DeviceProgram& device, const Instr&
   } else {
     RETURN_IF_ERROR(check_kernel(device, instr, read_packed));
   }
+  RETURN_IF_ERROR(check_maxima(device, instr, desc));
   return check_kept(device, instr);
 }
 

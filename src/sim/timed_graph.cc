@@ -30,8 +30,8 @@ struct RawEdge {
 class Builder {
  public:
   Builder(const Program& program, const Dependencies& deps, const Cluster& cluster, const CostTable& costs,
-          const RelaxedOrder* relaxed = nullptr)
-      : program_(program), deps_(deps), cluster_(cluster), costs_(costs), relaxed_(relaxed) {
+          const ScalarTable& scalars, const RelaxedOrder* relaxed = nullptr)
+      : program_(program), deps_(deps), cluster_(cluster), costs_(costs), scalars_(scalars), relaxed_(relaxed) {
     if (relaxed != nullptr) graph_.online.emplace();
   }
 
@@ -113,6 +113,7 @@ class Builder {
       const DeviceProgram& device = program_.devices[d];
       std::vector<std::vector<Duration>> seconds(device.segments.size());  // [segment][instruction]
       desc_seconds_.assign(program_.descs.size(), {-1, 0});
+      scalar_seconds_.clear();
       uint32_t block = no_activity;  // the last one of this device's compute stream
       for (size_t s = 0; s < device.order.size(); ++s) {
         const Segment& segment = device.segments[static_cast<size_t>(device.order[s].segment)];
@@ -135,8 +136,9 @@ class Builder {
             Activity& activity = activities_[block];
             graph_.members.push_back(instance);
             graph_.member_offset.push_back(activity.duration);
-            activity.duration += times[i].alone;
-            activity.company += times[i].company;
+            ASSIGN_OR_RETURN(const Duration time, instance_seconds(d, segment.instrs[i], instance, times[i]));
+            activity.duration += time.alone;
+            activity.company += time.company;
             ++activity.count;
             activity_of_[instance] = block;
             cut = cut_after_[instance];
@@ -178,6 +180,19 @@ class Builder {
       known = {cost.time.value(), cost.company.value()};
     }
     return known;
+  }
+
+  // `largest`: what it takes with the largest scalars.
+  Result<Duration> instance_seconds(size_t d, const Instr& instr, uint32_t instance, const Duration& largest) {
+    const ScalarValues values = scalars_.of(instance);
+    if (values.empty()) return largest;
+    const auto [known, added] = scalar_seconds_.try_emplace({instr.desc, scalars_.row[instance]}, Duration{0, 0});
+    if (added) {
+      ASSIGN_OR_RETURN(const Cost cost, costs_.cost(device_ids_[d], program_.descs[static_cast<size_t>(instr.desc)],
+                                                    instr.label, values));
+      known->second = {cost.time.value(), cost.company.value()};
+    }
+    return known->second;
   }
 
   Result<double> movement_seconds(size_t d, const Instr& instr) const {
@@ -378,13 +393,15 @@ class Builder {
   const Dependencies& deps_;
   const Cluster& cluster_;
   const CostTable& costs_;
+  const ScalarTable& scalars_;
   const RelaxedOrder* relaxed_;  // nullptr: in the order of the Program
   TimedGraph graph_;
-  std::vector<HostId> hosts_;           // by dense number
-  std::vector<DeviceId> device_ids_;    // by device of the Program; none for endpoints
-  std::vector<int> route_of_;           // [from * hosts + to]: index into graph_.routes
-  std::vector<Duration> desc_seconds_;  // of the device at hand; negative: not looked up yet
-  std::vector<Kind> kinds_;             // by instance, as the next three
+  std::vector<HostId> hosts_;                               // by dense number
+  std::vector<DeviceId> device_ids_;                        // by device of the Program; none for endpoints
+  std::vector<int> route_of_;                               // [from * hosts + to]: index into graph_.routes
+  std::vector<Duration> desc_seconds_;                      // of the device at hand; negative: not looked up yet
+  std::map<std::pair<int, int>, Duration> scalar_seconds_;  // of the same, by desc and row of the values
+  std::vector<Kind> kinds_;                                 // by instance, as the next three
   std::vector<bool> cut_before_, cut_after_;
   std::vector<uint32_t> activity_of_;
   std::vector<Activity> activities_;  // in order of their making
@@ -395,15 +412,16 @@ class Builder {
 }  // namespace
 
 Result<TimedGraph> build_timed_graph(const Program& program, const Dependencies& dependencies, const Cluster& cluster,
-                                     const CostTable& costs) {
-  return Builder(program, dependencies, cluster, costs).run();
+                                     const CostTable& costs, const ScalarTable& scalars) {
+  return Builder(program, dependencies, cluster, costs, scalars).run();
 }
 
 Result<TimedGraph> build_online_graph(const Program& program, const RelaxedOrder& relaxed, const Online& online,
                                       const Cluster& cluster, const CostTable& costs) {
   ASSIGN_OR_RETURN(const OnlinePolicy* policy, find_online_policy(online.policy));
   if (policy == &replay_policy()) RETURN_IF_ERROR(check_table(program, relaxed, online.table));
-  ASSIGN_OR_RETURN(TimedGraph graph, Builder(program, relaxed.dependencies, cluster, costs, &relaxed).run());
+  ASSIGN_OR_RETURN(TimedGraph graph, Builder(program, relaxed.dependencies, cluster, costs, {}, &relaxed).run());
+  CHECK(graph.online.has_value(), "a relaxed order makes an online graph");
   graph.online->policy = policy;
   graph.online->table = online.table;
   graph.online->table.resize(program.devices.size());

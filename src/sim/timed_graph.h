@@ -37,6 +37,7 @@
 #include "program/dependencies.h"
 #include "program/online.h"
 #include "program/program.h"
+#include "program/scalar_values.h"
 #include "program/trace.h"
 #include "sim/link_course.h"
 #include "sim/slowness.h"
@@ -111,9 +112,10 @@ struct TimedGraph {
 // Costs come from `costs`, looked up once for each device and computation; copy, pack, unpack and reduce have the desc
 // that program/data_movement.h gives them, and are free on endpoints (the user's own data, where it lies). Expects a
 // Program that verify accepts. Errors: a missing cost, a device or host the cluster does not have, no route,
-// instructions that wait for each other.
+// instructions that wait for each other. `scalars`: what instructions that read scalars cost then; unknown ones are the
+// largest.
 Result<TimedGraph> build_timed_graph(const Program& program, const Dependencies& dependencies, const Cluster& cluster,
-                                     const CostTable& costs);
+                                     const CostTable& costs, const ScalarTable& scalars = {});
 // The same for a run in which `online` decides. `relaxed` is of the program; a transfer that could move also waits
 // while another one of its two devices, in its direction, does: those of one tag come in their order, others as they
 // can. Errors also: no such policy, a table of another program.

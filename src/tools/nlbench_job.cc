@@ -7,6 +7,7 @@
 
 #include "base/npy.h"
 #include "exec/backends/arena.h"
+#include "program/scalars.h"
 
 namespace nlsplit::inline tools {
 namespace {
@@ -90,7 +91,15 @@ std::string_view npy_type(DType type) {
   CHECK(false, "unknown data type");
 }
 
+// Or the integers themselves: "4,2".
 Status take_file(NamedTensor& input, const std::string& path, Entries entries) {
+  if (is_whole(input.type.dtype)) {
+    ASSIGN_OR_RETURN(const auto listed, listed_integers(input.type.dtype, element_count(input.type.shape), path));
+    if (listed) {
+      input.raw = *listed;
+      return ok_status();
+    }
+  }
   ASSIGN_OR_RETURN(NpyRaw array, read_npy_raw(path));
   if (entries == Entries::of_executions && array.shape.size() == input.type.shape.size() + 1 && array.shape[0] > 0)
     input.type.shape.insert(input.type.shape.begin(), array.shape[0]);

@@ -296,7 +296,8 @@ void add_session_command(CLI::App& app, int& code) {
       ->type_name("DIR");
   command
       ->add_option("--input", a->inputs,
-                   "PROGRAM/NAME=FILE.npy; inputs without a file are random. The same in every execution; with an axis "
+                   "PROGRAM/NAME=FILE.npy, or of integers PROGRAM/NAME=4,2; inputs that are not given are random. The "
+                   "same in every execution; with an axis "
                    "more in front\n"
                    "an entry for each execution of the program, after the last one the first again")
       ->type_name("FILE");

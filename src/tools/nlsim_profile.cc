@@ -90,7 +90,7 @@ Status test_against(const std::string& path, const KernelFit& fit, ShownProfile&
   ASSIGN_OR_RETURN(const Profile both, join({shown.profile, other}));  // says if they do not mix
   for (const auto& [key, cost] : other.kernels) {
     const auto what = parse_profile_key(key);
-    if (!what || shown.profile.kernels.contains(key) || cost.median.value() <= 0) continue;
+    if (!what || what->moved || shown.profile.kernels.contains(key) || cost.median.value() <= 0) continue;
     Test& test = shown.tests[fmt::format("{} {}", to_string(what->desc.kernel), name_of(what->desc.op))];
     const auto predicted = fit.predict(what->desc, what->cores);
     if (!predicted) {
@@ -333,7 +333,9 @@ Status show_profile(const ProfileShowArguments& arguments) {
       ++shown.unknown;
       continue;
     }
-    const Work work = work_of(what->desc);
+    Work work = work_of(what->desc);
+    if (what->moved)
+      work = {work.flops * (*what->moved / (work.bytes_read + work.bytes_written)), *what->moved, bytes(0)};
     shown.rows.push_back({key, std::move(*what), cost, work});
   }
   const KernelFit fit(shown.profile);

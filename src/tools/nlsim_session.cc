@@ -1,11 +1,16 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/file.h"
+#include "base/npy.h"
+#include "program/saved.h"
+#include "program/scalars.h"
 #include "program/session.h"
 #include "ranking/session.h"
 #include "report/chrome_trace.h"
@@ -19,10 +24,53 @@ namespace nlsplit::inline tools {
 namespace {
 
 struct SessionArguments {
-  std::string what, on, sequence, json, trace;
+  std::string what, on, sequence, json, trace, weights;
+  std::vector<std::string> inputs;
   PlanChoice choice;
   bool known = false;
 };
+
+// Of integers, by what a Program calls it; all banks.
+Result<std::string> input_bytes(const Program& joined, const std::string& name, const std::string& text) {
+  std::string names;
+  for (const DeviceProgram& device : joined.devices) {
+    for (const Buffer& buffer : device.buffers) {
+      if (buffer.kind != BufferKind::input || !is_whole(buffer.type.dtype)) continue;
+      if (buffer.name != name) {
+        names += (names.empty() ? "" : ", ") + buffer.name;
+        continue;
+      }
+      const int64_t count = element_count(buffer.type.shape) * buffer.banks;
+      ASSIGN_OR_RETURN(auto listed, listed_integers(buffer.type.dtype, count, text));
+      if (listed) return std::move(*listed);
+      ASSIGN_OR_RETURN(NpyRaw array, read_npy_raw(text));
+      const std::string_view wanted = buffer.type.dtype == DType::i32 ? "<i4" : "<i8";
+      if (array.type != wanted || element_count(array.shape) != count)
+        return invalid_input(fmt::format("{} holds {} values of type '{}', but input {} is {}", text,
+                                         element_count(array.shape), array.type, name, to_string(buffer.type)));
+      return std::move(array.raw);
+    }
+  }
+  return invalid_input(fmt::format("--input {}={}: there is no such input of integers; the session has {}", name, text,
+                                   names.empty() ? "none" : names));
+}
+
+Result<GivenScalars> given_scalars(const Program& joined, const SessionArguments& arguments,
+                                   const std::optional<WeightFile>& weights) {
+  GivenScalars given;
+  for (const std::string& input : arguments.inputs) {
+    const size_t equals = std::min(input.find('='), input.size());
+    const std::string name = input.substr(0, equals);
+    ASSIGN_OR_RETURN(given.inputs[name], input_bytes(joined, name, input.substr(std::min(equals + 1, input.size()))));
+  }
+  if (weights) {
+    given.contents = [&weights](ContentId id) -> Result<std::string> {
+      ASSIGN_OR_RETURN(const std::string_view bytes, weights->bytes(id));
+      return std::string(bytes);
+    };
+  }
+  return given;
+}
 
 // The session, and the scenario whose machines time it.
 struct SessionOn {
@@ -94,7 +142,8 @@ std::string result_text(const Session& session, const std::vector<Choice>& choic
                      to_string(seconds(tiers.back().makespan_s)), table.to_string());
 }
 
-std::string result_json(const Session& session, const std::vector<Choice>& choices, const std::vector<Timed>& tiers) {
+std::string result_json(const Session& session, const std::vector<Choice>& choices, const std::vector<Timed>& tiers,
+                        const ScalarTable& scalars) {
   nlohmann::json rows = nlohmann::json::array();
   for (const Choice& choice : choices)
     rows.push_back({{"program", session.programs[static_cast<size_t>(choice.program)].name}, {"times", choice.times}});
@@ -107,7 +156,8 @@ std::string result_json(const Session& session, const std::vector<Choice>& choic
                                {"version", 2},
                                {"session", session.name},
                                {"choices", std::move(rows)},
-                               {"tiers", std::move(by_tier)}};
+                               {"tiers", std::move(by_tier)},
+                               {"unknown_scalars", scalars.unknown}};
   return file.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
@@ -119,8 +169,15 @@ Status simulate(const SessionArguments& arguments) {
   const CostTable costs = cost_table(scenario, session.name);
   ASSIGN_OR_RETURN(const Sequence sequence,
                    in_sequence(session, choices, arguments.known ? Choosing::known : Choosing::messages));
+  std::optional<WeightFile> weights;
+  if (!arguments.weights.empty()) {
+    ASSIGN_OR_RETURN(WeightFile file, WeightFile::open(arguments.weights));
+    weights.emplace(std::move(file));
+  }
+  ASSIGN_OR_RETURN(const GivenScalars given, given_scalars(sequence.program, arguments, weights));
+  ASSIGN_OR_RETURN(const ScalarTable scalars, scalar_values(sequence.program, sequence.dependencies, given));
   ASSIGN_OR_RETURN(const TimedGraph graph,
-                   build_timed_graph(sequence.program, sequence.dependencies, scenario.cluster, costs));
+                   build_timed_graph(sequence.program, sequence.dependencies, scenario.cluster, costs, scalars));
   std::vector<Timed> tiers;
   Trace trace;
   for (const Tier* tier : all_tiers()) {
@@ -130,11 +187,15 @@ Status simulate(const SessionArguments& arguments) {
   }
   if (!arguments.trace.empty()) RETURN_IF_ERROR(write_file(arguments.trace, chrome_trace(sequence.program, trace)));
   if (arguments.json == "-") {
-    fmt::print("{}", result_json(session, choices, tiers));
+    fmt::print("{}", result_json(session, choices, tiers, scalars));
     return ok_status();
   }
-  if (!arguments.json.empty()) RETURN_IF_ERROR(write_file(arguments.json, result_json(session, choices, tiers)));
+  if (!arguments.json.empty())
+    RETURN_IF_ERROR(write_file(arguments.json, result_json(session, choices, tiers, scalars)));
   fmt::print("{}", result_text(session, choices, tiers));
+  if (!scalars.unknown.empty())
+    fmt::print("\nNot known, so taken at their maximum: {} (--input gives inputs of integers, --weights contents)\n",
+               fmt::join(scalars.unknown, ", "));
   return ok_status();
 }
 
@@ -169,6 +230,13 @@ void add_session_command(CLI::App& app, int& code) {
       ->add_option("--sequence", a->sequence,
                    "What runs: names of Programs. NAME*N is one choice of N executions, which overlap")
       ->required();
+  command
+      ->add_option(
+          "--input", a->inputs,
+          "PROGRAM/NAME=4,2 or PROGRAM/NAME=FILE.npy: inputs of integers that lengths, offsets and counts come "
+          "from.\nWhat depends on them costs what these say; what is not given, the declared maximum")
+      ->type_name("NAME=VALUES");
+  command->add_option("--weights", a->weights, "The folder with the contents of states and weights")->type_name("DIR");
   command->add_flag("--known", a->known, "All devices know the sequence beforehand: no messages of choices");
   command->add_option("--json", a->json, "Write the times to FILE (-: to standard output)")->type_name("FILE");
   command->add_option("--trace", a->trace, "Write a Chrome trace, for https://ui.perfetto.dev or chrome://tracing")

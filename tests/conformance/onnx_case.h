@@ -96,7 +96,7 @@ inline std::vector<int> parameter_places(const std::string& op) {
       {"OneHot", {1}},          {"Trilu", {1}},       {"Compress", {1}},  {"NonZero", {0}},
       {"ConstantOfShape", {0}}, {"Range", {0, 1, 2}}, {"If", {0}},        {"Dropout", {1, 2}},
       {"MaxUnpool", {2}},       {"LSTM", {4}},        {"GRU", {4}},       {"RNN", {4}},
-      {"CenterCropPad", {1}},   {"AffineGrid", {1}},  {"Attention", {6}}, {"TensorScatter", {2}}};
+      {"CenterCropPad", {1}},   {"AffineGrid", {1}},  {"Attention", {6}}};
   const auto found = places.find(op);
   return found == places.end() ? std::vector<int>{} : found->second;
 }

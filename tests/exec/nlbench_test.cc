@@ -138,6 +138,28 @@ TEST_F(Nlbench, ASessionOverMpiEqualsThreads) {
   EXPECT_THAT(unknown.text, HasSubstr("session counter has no program nothing; there are init, push, read"));
 }
 
+TEST_F(Nlbench, SequencesThatGrowOverMpiEqualThreads) {
+  const std::string session =
+      "session " NLS_SOURCE_DIR "/scenarios/decoder.session --input append/count=4,2 --sequence ";
+  const std::string sequence = "\"load append step*5 leave append step*3\"", results = "\"results\"";
+  std::vector<std::string> found;
+  const Outcome over_mpi = nlbench_on(2, session + sequence + " --json mpi.json");
+  EXPECT_EQ(over_mpi.code, 0) << over_mpi.text;
+  const Outcome in_threads = nlbench(session + sequence + " --transport threads --json threads.json");
+  EXPECT_EQ(in_threads.code, 0) << in_threads.text;
+  for (const char* file : {"/mpi.json", "/threads.json"}) {
+    const std::string text = value_of(read_file(dir_ + file));
+    found.push_back(text.substr(text.find(results), text.rfind("\"session\"") - text.find(results)));
+  }
+  EXPECT_EQ(found[0], found[1]);
+  const Outcome too_long = nlbench_on(2, session + "\"load append step*13\"");
+  EXPECT_EQ(too_long.code, 2) << too_long.text;
+  EXPECT_THAT(too_long.text, HasSubstr("step/begin[0] is 16, outside 0 … 15"));
+  const Outcome many = nlbench(session + "\"load\" --input append/count=4,2,1 --transport threads");
+  EXPECT_EQ(many.code, 2);
+  EXPECT_THAT(many.text, HasSubstr("`4,2,1`: 3 values where there must be 2"));
+}
+
 TEST_F(Nlbench, ChecksWhatTheSavedProgramPromises) {
   const std::string run = "run lying --transport threads --check --repeats 1 --warmup 0";
   const std::string file = dir_ + "/lying/promise.json";

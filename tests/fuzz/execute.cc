@@ -281,8 +281,9 @@ class Execution {
     if (instr.workspace.buffer.valid()) written.push_back(range_of(at, instr.workspace, true));
     for (const Range& range : written) arena.open(range);
     int workers = device.cores;
-    execute(program_, device, tables_[d], device.order[static_cast<size_t>(at.slot)], instr, arena.data(),
-            crew_of(workers));
+    // Where a scalar is out of range nothing is written.
+    static_cast<void>(execute(program_, device, tables_[d], device.order[static_cast<size_t>(at.slot)], instr,
+                              arena.data(), crew_of(workers)));
     arena.close_after_writes(written, describe_instance(program_, at));
   }
 

@@ -209,12 +209,14 @@ TEST(Gradient, OfRearrangementsIsACopyAndOfViewsNothing) {
   EXPECT_EQ(gradient({Op::Identity, {x}}, first), "flops 0 keeps");
 }
 
-// Each is flat, or of a training step; the rest has a rule.
+// Each is flat, of a training step, or of a cache; the rest has a rule.
 TEST(Gradient, OperatorsWithoutOneSayWhy) {
   std::string flat, of_a_step;
   for (int i = 0; i < op_count; ++i) {
     const Operator& row = info(static_cast<Op>(i));
     if (row.gradient.rule != nullptr) continue;
+    EXPECT_EQ(row.gradient.none == NoGradient::of_a_cache, row.scalars != nullptr) << row.name;
+    if (row.scalars != nullptr) continue;
     (row.gradient.none == NoGradient::flat ? flat : of_a_step) += std::string(row.name) + " ";
     const bool made_by_us = row.name.ends_with("Gradient") || row.name.ends_with("Update") || row.op == Op::Accumulate;
     EXPECT_EQ(row.gradient.none == NoGradient::of_a_step, made_by_us) << row.name;

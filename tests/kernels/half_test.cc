@@ -119,7 +119,14 @@ TEST_P(Halves, AreFloat32RoundedOnce) {
   EXPECT_GT(compared, GetParam() == Op::Slice ? -1 : 4);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Halves, ::testing::ValuesIn(computed_ops()),
+// What reads scalars has an operand that cannot be widened with the others.
+std::vector<Op> ops_of_halves() {
+  std::vector<Op> ops = computed_ops();
+  std::erase_if(ops, [](Op op) { return info(op).scalars != nullptr; });
+  return ops;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Halves, ::testing::ValuesIn(ops_of_halves()),
                          [](const auto& info) { return std::string(name_of(info.param)); });
 
 TEST(HalfCasts, RoundBetweenTheThree) {

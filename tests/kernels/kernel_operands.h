@@ -16,7 +16,11 @@ inline bool is_recurrent(Op op) { return op == Op::LSTM || op == Op::GRU || op =
 
 inline std::vector<Tensor> kernel_operands(const ComputeDesc& desc, uint64_t seed) {
   std::vector<Tensor> tensors;
-  for (const TensorType& type : desc.inputs) tensors.push_back(random_tensor(type, seed * 100 + tensors.size()));
+  for (const TensorType& type : desc.inputs) {
+    const uint64_t own = seed * 100 + tensors.size();
+    const auto largest = largest_scalar(desc, tensors.size());
+    tensors.push_back(largest ? random_indices(type, *largest + 1, own) : random_tensor(type, own));
+  }
   for (size_t i = 0; i < tensors.size(); ++i) {
     const bool divisor = desc.op == Op::Div && i == 1;
     const bool positive = desc.op == Op::Sqrt || (desc.op == Op::BatchNormalization && i == 4);

@@ -7,6 +7,7 @@
 #include "graph/elements.h"
 #include "kernels/kernel_operands.h"
 #include "kernels/layout.h"
+#include "kernels/piece_of.h"
 #include "kernels/random_desc.h"
 #include "kernels/run_kernel.h"
 #include "testing/tensors.h"
@@ -34,7 +35,7 @@ Tolerance tolerance_of(const ComputeDesc& desc) {
   if (desc.op == Op::ConvTranspose)
     terms = static_cast<double>(element_count(desc.inputs[1].shape)) / static_cast<double>(desc.inputs[1].shape[1]);
   if (desc.op == Op::Gemm || desc.op == Op::MatMul) terms = 600;
-  if (desc.op == Op::Attention) return {1e-5, 1e-5};
+  if (desc.op == Op::Attention || desc.op == Op::CachedAttention || desc.op == Op::PagedAttention) return {1e-5, 1e-5};
   const double factor = desc.kernel.name == KernelName::conv_winograd ? 10 : 1;
   return {2e-5 * factor, 2e-6 * factor * (1 + std::sqrt(terms)) * std::max(1.0, std::sqrt(terms / 600))};
 }
@@ -83,6 +84,7 @@ TEST_P(Kernels, AgreeWithTheReference) {
                                                   {Op::LSTM, 2},
                                                   {Op::GRU, 2},
                                                   {Op::RNN, 2},
+                                                  {Op::CachedAttention, 2},
                                                   {Op::Concat, 2},
                                                   {Op::Slice, 2}};
   EXPECT_EQ(used.size(), kernels_of.contains(GetParam().op) ? kernels_of.at(GetParam().op) : 1);
@@ -122,6 +124,7 @@ TEST_P(Kernels, OverwriteTheirOperandsWhereTheCatalogueSaysSo) {
 
 // Samples [begin, begin + count) of a batched tensor.
 Tensor samples(const Tensor& whole, int64_t begin, int64_t count) {
+  if (whole.type.dtype != DType::f32) return part_of(whole, {0, begin, begin + count});
   Tensor part{whole.type, {}};
   const int64_t each = static_cast<int64_t>(whole.values.size()) / whole.type.shape[0];
   part.type.shape[0] = count;
@@ -152,7 +155,8 @@ TEST_P(Kernels, DoNotLetTheBatchTouchASamplesBits) {
       const Shape& shape = desc->inputs[i].shape;
       const bool samples_of_rank_three =
           is_recurrent(desc->op) && (i == 0 || i == 4 || (i == 5 && desc->op == Op::LSTM));
-      const bool same_rank = samples_of_rank_three || shape.size() == desc->outputs[0].shape.size();
+      const bool same_rank = samples_of_rank_three || shape.size() == desc->outputs[0].shape.size() ||
+                             largest_scalar(*desc, i).has_value();
       if (same_rank && shape[0] == drawn) {
         batched |= uint64_t{1} << i;
       } else if (desc->op == Op::Concat || desc->op == Op::Sum) {

@@ -36,6 +36,13 @@ inline Tensor part_of(const Tensor& whole, const Range& range) {
   Tensor part{whole.type, {}};
   const int64_t extent = whole.type.shape[range.axis];
   part.type.shape[range.axis] = range.end - range.begin;
+  if (whole.type.dtype != DType::f32) {
+    const auto bytes = static_cast<size_t>(inner * size_of(whole.type.dtype));
+    for (int64_t o = 0; o < outer; ++o)
+      part.raw += whole.raw.substr(static_cast<size_t>(o * extent + range.begin) * bytes,
+                                   static_cast<size_t>(range.end - range.begin) * bytes);
+    return part;
+  }
   for (int64_t o = 0; o < outer; ++o) {
     const auto row = whole.values.begin() + o * extent * inner;
     part.values.insert(part.values.end(), row + range.begin * inner, row + range.end * inner);
@@ -134,6 +141,9 @@ class PieceOf {
         return pad();
       case Op::Attention:
         return attention();
+      case Op::CachedAttention:
+      case Op::PagedAttention:
+        return cached();
       case Op::LSTM:
       case Op::GRU:
       case Op::RNN:
@@ -279,6 +289,22 @@ class PieceOf {
       const int64_t seen = end_ + in(1)[2] - in(0)[2];
       for (const size_t i : {1, 2}) take(i, 2, 0, seen);
       if (masked) take(3, in(3).size() - 1, 0, seen);
+    }
+    return true;
+  }
+
+  bool cached() {
+    const bool paged = whole_.op == Op::PagedAttention;
+    if (axis_ == 3) return take(2, 3), true;
+    if (axis_ == 2 && attr_int(whole_.attrs, "causal") != 0) return false;
+    take(0, axis_);
+    if (!paged && whole_.own_inputs() > 4) take_broadcast(4, {out_[0], out_[1], out_[2], in(1)[2]});
+    if (axis_ == 0) {
+      for (size_t i = paged ? 3 : 1; i < (paged ? 5u : 4u); ++i) take(i, 0);
+    } else if (axis_ == 1) {
+      const int64_t shared = out_[1] / in(1)[1];
+      if (begin_ % shared != 0 || end_ % shared != 0) return false;
+      for (const size_t i : {1, 2}) take(i, 1, begin_ / shared, end_ / shared);
     }
     return true;
   }

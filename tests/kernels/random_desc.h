@@ -192,6 +192,26 @@ class RandomDesc {
     input(mask);
   }
 
+  // Attention's, behind a cache in one piece or in pages.
+  void cached(bool paged) {
+    attention();
+    const int64_t batch = desc_.inputs[0].shape[0], keys = desc_.inputs[1].shape[2];
+    const TensorType lengths{chance(0.5) ? DType::i64 : DType::i32, {batch}};
+    if (!paged) {
+      desc_.inputs.insert(desc_.inputs.begin() + 3, lengths);
+      return;
+    }
+    const int64_t page = pick({1, 3, 16, 40}), count = (keys + page - 1) / page;
+    desc_.inputs.resize(3);
+    for (const size_t i : {1, 2}) {
+      desc_.inputs[i].shape[0] = between(1, 2 * batch * count);
+      desc_.inputs[i].shape[2] = page;
+    }
+    desc_.inputs[2].shape[0] = desc_.inputs[1].shape[0];
+    desc_.inputs.push_back(lengths);
+    desc_.inputs.push_back({DType::i64, {batch, count}});
+  }
+
   // Channels from where a block of some level begins, or from anywhere.
   void slice(const Shape& shape) {
     Ints which, starts, ends;
@@ -293,6 +313,9 @@ class RandomDesc {
       }
       case Op::Attention:
         return attention();
+      case Op::CachedAttention:
+      case Op::PagedAttention:
+        return cached(op_ == Op::PagedAttention);
       case Op::Slice:
         return slice(chance(0.6) ? image() : any_shape(axes));
       case Op::ReduceMean: {

@@ -9,6 +9,7 @@
 
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <string>
 #include <thread>
@@ -69,14 +70,20 @@ inline std::vector<Tensor> run_kernel(const KernelLibrary& library, const Comput
   memory.reserve(inputs.size());
   std::vector<const void*> in;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    const std::vector<float> raw = stored(desc.inputs[i], inputs[i]->values);
+    const bool whole =
+        desc.inputs[i].dtype != DType::f32;  // integers: their bytes, at an address that is aligned to them
+    std::vector<float> raw(whole ? inputs[i]->raw.size() / sizeof(float) : 0);
+    if (whole)
+      std::memcpy(raw.data(), inputs[i]->raw.data(), inputs[i]->raw.size());
+    else
+      raw = stored(desc.inputs[i], inputs[i]->values);
     const Bytes packed = packed_bytes_of(desc, i);
     if (packed.value() > 0) {
       memory.emplace_back(floats_of(packed), 0);
       entry.pack(desc, i, raw.data(), memory.back().data());
       EXPECT_TRUE(memory.back().intact()) << "packing writes elsewhere: " << signature(desc);
     } else {
-      memory.emplace_back(raw.size(), i + 1);
+      memory.emplace_back(raw.size(), whole ? 2 * i : i + 1);
       std::copy(raw.begin(), raw.end(), memory.back().data());
     }
     before.push_back(memory.back().values());

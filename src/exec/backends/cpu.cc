@@ -68,8 +68,9 @@ class CpuBackend final : public Backend {
   Status execute(const Slot& slot, std::span<const Step> steps, TimePoint now) override {
     const Segment& segment = device_.segments[static_cast<size_t>(slot.segment)];
     for (const Step& step : steps) {
-      nlsplit::execute(program_, device_, kernels_.table, slot, segment.instrs[static_cast<size_t>(step.instr)],
-                       arena_.data(), workers_.crew());
+      RETURN_IF_ERROR(nlsplit::execute(program_, device_, kernels_.table, slot,
+                                       segment.instrs[static_cast<size_t>(step.instr)], arena_.data(),
+                                       workers_.crew()));
       const TimePoint end = std::chrono::steady_clock::now();
       ran_.push_back({step.tag, now, end});
       now = end;

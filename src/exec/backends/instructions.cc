@@ -7,12 +7,13 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "exec/sum.h"
+#include "program/scalars.h"
 
 namespace nlsplit::inline exec {
 namespace {
 
-void compute(const Program& program, const DeviceProgram& device, const KernelTable& kernels, const Slot& slot,
-             const Instr& instr, std::byte* arena, const Crew& crew) {
+Status compute(const Program& program, const DeviceProgram& device, const KernelTable& kernels, const Slot& slot,
+               const Instr& instr, std::byte* arena, const Crew& crew) {
   constexpr size_t usual = 8;  // operands of nearly every kernel; more than that only Concat and Sum have
   const void* few_inputs[usual];
   void* few_outputs[usual];
@@ -34,7 +35,9 @@ void compute(const Program& program, const DeviceProgram& device, const KernelTa
   for (size_t i = 0; i < instr.reads.size(); ++i) inputs[i] = address(instr.reads[i]);
   for (size_t i = 0; i < instr.writes.size(); ++i) outputs[i] = address(instr.writes[i]);
   const auto desc = static_cast<size_t>(instr.desc);
+  RETURN_IF_ERROR(check_values(device, instr, program.descs[desc], inputs));
   kernels[desc]->run({&program.descs[desc], inputs, outputs, address(instr.workspace), crew});
+  return ok_status();
 }
 
 void reduce(const DeviceProgram& device, const Slot& slot, const Instr& instr, std::byte* arena) {
@@ -81,23 +84,22 @@ const Instr* reader_of_packed(const Program& program, const DeviceProgram& devic
 
 }  // namespace
 
-void execute(const Program& program, const DeviceProgram& device, const KernelTable& kernels, const Slot& slot,
-             const Instr& instr, std::byte* arena, const Crew& crew) {
+Status execute(const Program& program, const DeviceProgram& device, const KernelTable& kernels, const Slot& slot,
+               const Instr& instr, std::byte* arena, const Crew& crew) {
   switch (instr.opcode) {
     case Opcode::compute:
-      compute(program, device, kernels, slot, instr, arena, crew);
-      return;
+      return compute(program, device, kernels, slot, instr, arena, crew);
     case Opcode::reduce:
       reduce(device, slot, instr, arena);
-      return;
+      return ok_status();
     case Opcode::copy:
       std::memmove(arena + address_of(device, slot, instr.writes[0]), arena + address_of(device, slot, instr.reads[0]),
                    static_cast<size_t>(bytes_of(device, instr.reads[0]).value()));
-      return;
+      return ok_status();
     case Opcode::pack:
     case Opcode::unpack:
       move_part(device, slot, instr, arena);
-      return;
+      return ok_status();
     case Opcode::send:
     case Opcode::recv:
       CHECK(false, "transfers are the transport's");

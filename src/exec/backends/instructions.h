@@ -13,8 +13,9 @@ namespace nlsplit::inline exec {
 // The code of each of Program::descs that a device runs; nullptr for others.
 using KernelTable = std::vector<const KernelCode*>;
 
-void execute(const Program& program, const DeviceProgram& device, const KernelTable& kernels, const Slot& slot,
-             const Instr& instr, std::byte* arena, const Crew& crew);
+// Error: a scalar whose value is out of its buffer's range (program/scalars.h).
+Status execute(const Program& program, const DeviceProgram& device, const KernelTable& kernels, const Slot& slot,
+               const Instr& instr, std::byte* arena, const Crew& crew);
 
 // The bytes of one bank of a buffer that is not a view.
 std::byte* bank_data(const Buffer& buffer, int bank, std::byte* arena);

@@ -45,12 +45,13 @@ class AttentionChain {
     const Shape from = c_.graph.type(q).shape, to = c_.graph.type(k).shape;
     if (from[1] < 1 || to[1] < 1 || from[1] % to[1] != 0)
       return invalid_input(fmt::format("{} heads of queries for {} heads of keys", from[1], to[1]));
+    const double scale = float_attr(c_.node, "scale", 1 / std::sqrt(static_cast<double>(from[3])));
+    if (!(scale >= 0)) return unsupported(fmt::format("a scale of {}", scale));
+    if (c_.given(6) && c_.inputs[6].constant == nullptr) return cached(q, k, v, scale);
     if (from[1] != to[1]) {  // each head of the keys serves several of the queries
       k = repeated(k, from[1] / to[1], ".k");
       v = repeated(v, from[1] / to[1], ".v");
     }
-    const double scale = float_attr(c_.node, "scale", 1 / std::sqrt(static_cast<double>(from[3])));
-    if (!(scale >= 0)) return unsupported(fmt::format("a scale of {}", scale));
     const ValueId root = chain_.scalar(".scale", type_, std::sqrt(scale));  // on both sides: halves do not overflow
     const ValueId scaled_q = chain_.step(".scaled_q", Op::Mul, {q, root});
     const ValueId turned = chain_.step(".turned_k", Op::Transpose, {k}, list_attr("perm", {0, 1, 3, 2}));
@@ -109,6 +110,25 @@ class AttentionChain {
     return ok_status();
   }
 
+  // Lengths that become known at run time: one node, as what it sees and costs depends on them.
+  Result<std::vector<ValueId>> cached(ValueId q, ValueId k, ValueId v, double scale) {
+    const auto precision = dtype_of_onnx(int_attr(c_.node, "softmax_precision", 0));
+    if (c_.given(4) || wants_output(c_, 1) || wants_output(c_, 2) || wants_output(c_, 3))
+      return unsupported("nonpad_kv_seqlen beside a past, a present or scores");
+    if (float_attr(c_.node, "softcap", 0) != 0 || (precision && *precision != type_ && is_real(*precision)))
+      return unsupported("nonpad_kv_seqlen that is not constant, and scores capped or in another precision");
+    ASSIGN_OR_RETURN(const ValueId lengths, c_.value(6));
+    std::vector<ValueId> inputs = {q, k, v, lengths};
+    if (c_.given(3)) {
+      ASSIGN_OR_RETURN(inputs.emplace_back(), mask_of(c_.graph.type(k).shape[2]));
+    }
+    Attrs attrs;
+    set_attr(attrs, "causal", int_attr(c_.node, "is_causal", 0));
+    set_attr(attrs, "scale", scale);
+    if (!flat_) return chain_.results({chain_.last(Op::CachedAttention, std::move(inputs), std::move(attrs))});
+    return chain_.results({flat(chain_.step(".heads", Op::CachedAttention, std::move(inputs), std::move(attrs)))});
+  }
+
   static Attrs axis(int64_t at) {
     Attrs attrs;
     set_attr(attrs, "axis", at);
@@ -159,7 +179,6 @@ class AttentionChain {
     const bool causal = int_attr(c_.node, "is_causal", 0) != 0;
     std::vector<int64_t> lengths;
     if (c_.given(6)) {
-      if (c_.inputs[6].constant == nullptr) return unsupported("nonpad_kv_seqlen that is not constant");
       ASSIGN_OR_RETURN(lengths, integers_of(*c_.inputs[6].constant, c_.weights));
       if (std::ssize(lengths) != batch) return invalid_input("nonpad_kv_seqlen is not a length for each sample");
     }
@@ -212,7 +231,11 @@ class AttentionChain {
 
   ValueId result(ValueId probability, ValueId v) {
     if (!flat_) return chain_.last(Op::MatMul, {probability, v});
-    const ValueId apart = chain_.step(".heads", Op::MatMul, {probability, v});
+    return flat(chain_.step(".heads", Op::MatMul, {probability, v}));
+  }
+
+  // [batch, steps, heads * size] of [batch, heads, steps, size]: the node's result.
+  ValueId flat(ValueId apart) {
     const ValueId turned = chain_.step(".turned", Op::Transpose, {apart}, list_attr("perm", {0, 2, 1, 3}));
     return chain_.last(Op::Reshape, {turned}, list_attr("shape", {0, 0, -1}));
   }

@@ -36,7 +36,12 @@ Result<Op> parse_op(std::string_view name) {
       fmt::format("unknown operator {}{}", name, hint.empty() ? "" : fmt::format("; did you mean {}?", hint)));
 }
 
-Work work_of(Op op, const Attrs& attrs, std::span<const EpilogueStep> epilogue, Types inputs, Types outputs) {
+namespace {
+
+Work work_of_operator(Op op, const Attrs& attrs, Types inputs, Types outputs, ScalarValues values) {
+  const ScalarInputs* scalars = info(op).scalars;
+  if (!values.empty() && scalars != nullptr && scalars->work != nullptr)
+    return scalars->work(inputs, outputs, attrs, values);
   Work work{info(op).flops(inputs, outputs, attrs), bytes(0), bytes(0)};
   for (const TensorType& type : inputs) work.bytes_read += size_of(type);
   for (const TensorType& type : outputs) work.bytes_written += size_of(type);
@@ -44,6 +49,14 @@ Work work_of(Op op, const Attrs& attrs, std::span<const EpilogueStep> epilogue, 
     work.bytes_read = size_of(outputs[0]);
     for (const TensorType& type : inputs.subspan(1)) work.bytes_read += size_of(type);
   }
+  return work;
+}
+
+}  // namespace
+
+Work work_of(Op op, const Attrs& attrs, std::span<const EpilogueStep> epilogue, Types inputs, Types outputs,
+             ScalarValues values) {
+  Work work = work_of_operator(op, attrs, inputs, outputs, values);
   for (const EpilogueStep& step : epilogue) {
     work.flops += flops(count(outputs[0]));
     if (has(step.op, traits::is_step_with_operand)) work.bytes_read += size_of(outputs[0]);

@@ -6,6 +6,7 @@
 //   info(Op::Conv).infer(types, attrs)
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -21,8 +22,9 @@ class Backward;  // graph/differentiate/backward.h
 
 // The gradients of an operator's inputs: the rule that makes their nodes, or why there is none.
 enum class NoGradient : uint8_t {
-  flat,       // results jump or stay as they are when an input changes a little: rounding, comparisons, indices, bits
-  of_a_step,  // a training step's own, which nobody differentiates again: gradients, updates
+  flat,        // results jump or stay as they are when an input changes a little: rounding, comparisons, indices, bits
+  of_a_step,   // a training step's own, which nobody differentiates again: gradients, updates
+  of_a_cache,  // of what generation keeps from one token to the next: nobody trains through it
 };
 struct Gradient {
   using Rule = void (*)(Backward& b);
@@ -51,6 +53,17 @@ struct WeightProduct {
   int weight_rows = -1;     // that axis, in the weights
 };
 using ProductRule = WeightProduct (*)(Types inputs, const Attrs& attrs);
+
+// What an operator reads at run time as lengths, offsets, indices or counts: small integers from 0 on. values[i]: all
+// elements of input i; empty: it is no such input, or nobody knows them, and then the largest count.
+using ScalarValues = std::span<const std::vector<int64_t>>;
+
+struct ScalarInputs {
+  // The largest value of input i that is safe; none: it is no such input. Of types that `infer` accepts.
+  std::optional<int64_t> (*largest)(Types inputs, const Attrs& attrs, size_t i);
+  // The work with these values; nullptr: it does not depend on them.
+  Work (*work)(Types inputs, Types outputs, const Attrs& attrs, ScalarValues values);
+};
 
 // Facts that are true or not.
 namespace traits {
@@ -91,7 +104,8 @@ struct Operator {
   SplitRule split;  // piece.h; no_split: every axis is mixed, or nobody looked
   Gradient gradient;
   uint32_t traits;
-  ProductRule product = nullptr;  // nullptr: it is none
+  ProductRule product = nullptr;          // nullptr: it is none
+  const ScalarInputs* scalars = nullptr;  // none: it reads none
 };
 
 const Operator& info(Op op);
@@ -102,8 +116,10 @@ Result<Op> parse_op(std::string_view name);
 inline bool has(Op op, uint32_t trait) { return (info(op).traits & trait) != 0; }
 inline bool is_view(Op op) { return has(op, traits::is_view_of_first); }
 
-// Whole node including its epilogue: bytes of an epilogue's operand count, its intermediate results do not.
-Work work_of(Op op, const Attrs& attrs, std::span<const EpilogueStep> epilogue, Types inputs, Types outputs);
+// Whole node including its epilogue: bytes of an epilogue's operand count, its intermediate results do not. `values`:
+// of its scalars; none: the largest.
+Work work_of(Op op, const Attrs& attrs, std::span<const EpilogueStep> epilogue, Types inputs, Types outputs,
+             ScalarValues values = {});
 Work work_of(const Graph& graph, const Node& node);
 
 // Types of the inputs of a node, in the form `infer` takes.

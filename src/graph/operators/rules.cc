@@ -49,6 +49,12 @@ Status floats(Types inputs) {
       inputs, [](DType type) { return is_real(type) && type != DType::f64; }, "f32, f16 and bf16");
 }
 
+Status check_scalars(const TensorType& type, const Shape& shape) {
+  if ((type.dtype == DType::i64 || type.dtype == DType::i32) && type.shape == shape) return ok_status();
+  return invalid_input(
+      fmt::format("{} where there must be {}", to_string(type), to_string(TensorType{DType::i64, shape})));
+}
+
 Status any_type(Types inputs) {
   return same_type(
       inputs, [](DType) { return true; }, "");

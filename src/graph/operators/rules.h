@@ -22,24 +22,31 @@ template <const Operator& row, Inferred (*rule)(Types, const Attrs&)>
 Inferred checked(Types inputs, const Attrs& attrs);
 Status check_form(const Operator& row, Types inputs, const Attrs& attrs);
 
-#define PRODUCT_ROW(op, least, most, attrs, infer, flops, batch, split, gradient, of_traits, product) \
-  constinit const Operator rows::op = {Op::op,                                                        \
-                                       #op,                                                           \
-                                       least,                                                         \
-                                       most,                                                          \
-                                       attrs,                                                         \
-                                       checked<rows::op, infer>,                                      \
-                                       flops,                                                         \
-                                       batch,                                                         \
-                                       split,                                                         \
-                                       gradient,                                                      \
-                                       [] {                                                           \
-                                         using namespace traits;                                      \
-                                         return of_traits;                                            \
-                                       }(),                                                           \
-                                       product};
 #define ROW(op, least, most, attrs, infer, flops, batch, split, gradient, of_traits) \
-  PRODUCT_ROW(op, least, most, attrs, infer, flops, batch, split, gradient, of_traits, nullptr)
+  FULL_ROW(op, least, most, attrs, infer, flops, batch, split, gradient, of_traits, nullptr, nullptr)
+// A product by weights: with its rule.
+#define PRODUCT_ROW(op, least, most, attrs, infer, flops, batch, split, gradient, of_traits, product) \
+  FULL_ROW(op, least, most, attrs, infer, flops, batch, split, gradient, of_traits, product, nullptr)
+// With what it reads as scalars: a pointer.
+#define ROW_OF_SCALARS(op, least, most, attrs, infer, flops, batch, split, gradient, of_traits, of_scalars) \
+  FULL_ROW(op, least, most, attrs, infer, flops, batch, split, gradient, of_traits, nullptr, of_scalars)
+#define FULL_ROW(op, least, most, attrs, infer, flops, batch, split, gradient, of_traits, product, of_scalars) \
+  constinit const Operator rows::op = {Op::op,                                                                 \
+                                       #op,                                                                    \
+                                       least,                                                                  \
+                                       most,                                                                   \
+                                       attrs,                                                                  \
+                                       checked<rows::op, infer>,                                               \
+                                       flops,                                                                  \
+                                       batch,                                                                  \
+                                       split,                                                                  \
+                                       gradient,                                                               \
+                                       [] {                                                                    \
+                                         using namespace traits;                                               \
+                                         return of_traits;                                                     \
+                                       }(),                                                                    \
+                                       product,                                                                \
+                                       of_scalars};
 
 inline constexpr std::span<const AttrSpec> no_attrs;
 inline constexpr AttrSpec shape_attrs[] = {as_input(integers("shape"), 1)};
@@ -54,6 +61,7 @@ Status floats(Types inputs);  // f32 and halves
 Status reals(Types inputs);   // and f64
 Status numbers(Types inputs);
 Status any_type(Types inputs);
+Status check_scalars(const TensorType& type, const Shape& shape);  // integers that say where and how many
 Result<Shape> broadcast_shapes(const Shape& a, const Shape& b);
 Inferred broadcast_to(Types inputs, DType result);
 Inferred infer_broadcast(Types inputs, const Attrs& attrs);
@@ -105,7 +113,8 @@ bool beside_axis(const PieceQuery& q, NodePiece& piece);
 // Pearlmutter, Radul, Siskind, "Automatic differentiation in machine learning: a survey", JMLR 18, 2018, section 3.2).
 // Each formula stands at its function.
 
-inline constexpr NoGradient flat = NoGradient::flat, of_a_step = NoGradient::of_a_step;
+inline constexpr NoGradient flat = NoGradient::flat, of_a_step = NoGradient::of_a_step,
+                            of_a_cache = NoGradient::of_a_cache;
 template <Op gradient>
 void by_result(Backward& b) {
   b.give(0, b.add(gradient, {b.dy(), b.y()}, b.attrs()));

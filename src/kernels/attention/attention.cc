@@ -1,37 +1,14 @@
 // Attention: softmax(scale q kᵀ + mask) v, a head at a time, in blocks of queries and keys (kernels/layout.h has their
 // source and what lies where). Keys and values are packed once, for all queries and all heads that share them.
+#include "kernels/attention/attention.h"
+
 #include <algorithm>
-#include <limits>
 
 #include "kernels/functions/epilogue.h"
-#include "kernels/layout.h"
-#include "kernels/module/packets.h"
-#include "kernels/module/run.h"
 #include "kernels/products/product.h"
 
 namespace nlsplit::inline kernels {
 namespace {
-
-constexpr float nothing = -std::numeric_limits<float>::infinity();  // the largest of no scores
-
-// How a mask of up to four axes lies over [batch, heads, queries, keys]. Strides of 0: the same for all.
-struct Mask {
-  const float* data = nullptr;
-  int64_t sample = 0, head = 0, query = 0;
-};
-
-Mask mask_of(const KernelCall& call) {
-  if (call.desc->own_inputs() < 4) return {};
-  const Shape& shape = call.desc->inputs[3].shape;
-  int64_t strides[3] = {};
-  int64_t stride = shape.back();
-  for (size_t back = 1; back < shape.size(); ++back) {  // from the last axis but one
-    const int64_t extent = shape[shape.size() - 1 - back];
-    strides[3 - back] = extent == 1 ? 0 : stride;
-    stride *= extent;
-  }
-  return {input(call, 3), strides[0], strides[1], strides[2]};
-}
 
 // What a worker has of its own (Attention::worker_floats).
 struct Scratch {
@@ -45,36 +22,6 @@ struct Scratch {
         shrink(sum + round_up(a.most_rows(), widest_vector)) {}
   float *queries, *scores, *panels, *part, *largest, *sum, *shrink;
 };
-
-// A row's scores of a block become exponentials relative to the largest so far, and 0 behind the `seen` first. Returns
-// by what all that was summed before shrinks.
-float exponentials(float* scores, const float* mask, int64_t seen, int64_t keys, float& largest, float& sum) {
-  if (mask != nullptr) map_row(scores, seen, add, scores, mask);
-  const float before = largest;
-  if (seen > 0) largest = std::max(before, largest_of_row(scores, seen));
-  if (largest == nothing) seen = 0;  // each of them is hidden
-  const Packet top = broadcast(largest);
-  const auto exponential = [&](const Packet& x) { return Eigen::internal::pexp(subtract(x, top)); };
-  Packet lanes = zeros();  // as sum_of_row
-  int64_t i = 0;
-  for (; i + width <= seen; i += width) {
-    const Packet e = exponential(load(scores + i));
-    store(scores + i, e);
-    lanes = add(lanes, e);
-  }
-  if (i < seen) {
-    store_part(scores + i, exponential(load_part(scores + i, seen - i)), seen - i);
-    lanes = add(lanes, load_part(scores + i, seen - i));
-  }
-  std::fill(scores + seen, scores + keys, 0.0f);
-  if (largest == before) {
-    sum += sum_of_lanes(lanes);
-    return 1;
-  }
-  const float shrink = Eigen::internal::pfirst(exponential(broadcast(before)));
-  sum = sum * shrink + sum_of_lanes(lanes);
-  return shrink;
-}
 
 class Heads {
  public:
@@ -106,15 +53,12 @@ class Heads {
   }
 
   void pack(int64_t kv_head, int64_t first) const {
-    const int64_t count = std::min(attention_keys, a_.keys - first), at = kv_head * a_.keys + first;
+    const int64_t count = std::min(attention_keys, length_of(call_, kv_head / a_.kv_heads, a_.keys) - first);
+    if (count <= 0) return;
+    const int64_t at = kv_head * a_.keys + first;
     pack_right({input(call_, 1) + at * a_.size, 1, a_.size}, a_.size, count, keys_at(kv_head, first));
     pack_right({input(call_, 2) + at * a_.value_size, a_.value_size, 1}, count, a_.value_size,
                values_at(kv_head, first));
-  }
-
-  const float* mask_at(int64_t head, int64_t query, int64_t key) const {
-    if (mask_.data == nullptr) return nullptr;
-    return mask_.data + head / a_.heads * mask_.sample + head % a_.heads * mask_.head + query * mask_.query + key;
   }
 
   // A block of queries of one head.
@@ -125,18 +69,20 @@ class Heads {
     pack_left({input(call_, 0) + (head * a_.queries + first) * a_.size, a_.size, 1}, rows, a_.size, own.queries);
     map_row(
         own.queries, rows * a_.size, [&](const Packet& x) { return multiply(x, scale); }, own.queries);
-    std::fill_n(own.largest, rows, nothing);
+    std::fill_n(own.largest, rows, no_score);
     std::fill_n(own.sum, rows, 0.0f);
     float* out = output(call_) + (head * a_.queries + first) * n;
-    const int64_t end = causal_ ? a_.seen(first + rows - 1) : a_.keys;
+    const int64_t sample = head / a_.heads, length = length_of(call_, sample, a_.keys);
+    const int64_t end = causal_ ? std::clamp<int64_t>(a_.seen(first + rows - 1, length), 0, length) : length;
+    if (end == 0) std::fill_n(out, rows * n, 0.0f);
     for (int64_t key = 0; key < end; key += attention_keys) {
-      const int64_t count = std::min(attention_keys, a_.keys - key);
+      const int64_t count = std::min(attention_keys, length - key);
       product(rows, count, a_.size, {own.queries, 0, 0, true}, {keys_at(kv_head, key), 0, 0, true}, own.scores, {},
               nullptr);
       for (int64_t r = 0; r < rows; ++r) {
-        const int64_t seen = causal_ ? std::clamp<int64_t>(a_.seen(first + r) - key, 0, count) : count;
-        own.shrink[r] = exponentials(own.scores + r * count, mask_at(head, first + r, key), seen, count, own.largest[r],
-                                     own.sum[r]);
+        const int64_t seen = causal_ ? std::clamp<int64_t>(a_.seen(first + r, length) - key, 0, count) : count;
+        own.shrink[r] = exponentials(own.scores + r * count, mask_.at(sample, head % a_.heads, first + r, key), seen,
+                                     count, own.largest[r], own.sum[r]);
       }
       product(rows, n, count, {own.scores, count, 1}, {values_at(kv_head, key), 0, 0, true}, key == 0 ? out : own.part,
               {}, own.panels);

@@ -1,4 +1,4 @@
-// Attention: what its kernel needs.
+// Attention: what its kernels need.
 #include "kernels/rows.h"
 
 namespace nlsplit::inline kernels {
@@ -12,11 +12,25 @@ Bytes scratch_attention(const ComputeDesc& desc, Isa isa, int workers) {
   return floats(saturating_sum(panels, saturating_product(workers, a.worker_floats())));
 }
 
+// So many queries for each head of the keys: for fewer, packing those costs more than it saves (docs/performance.md).
+constexpr int64_t attention_few_queries = 16;
+
+Standing standing_cached_attention(const ComputeDesc& desc) {
+  const Attention a = attention_of(desc);
+  return a.heads / a.kv_heads * a.queries <= attention_few_queries ? Standing::usual : Standing::seldom;
+}
+
 }  // namespace
+
+const KernelInfo rows::cached_attention = {
+    .what = "few queries at a time; keys and values of a cache read where they lie",
+    .ops = computes<Op::CachedAttention, Op::PagedAttention>,
+    .standing = standing_cached_attention,
+    .exact_axes = image_axes};
 
 const KernelInfo rows::attention = {
     .what = "scores of some queries and keys at a time, their exponentials relative to the largest so far",
-    .ops = computes<Op::Attention>,
+    .ops = computes<Op::Attention, Op::CachedAttention>,
     .workspace = scratch_attention,
     .exact_axes = image_axes};
 

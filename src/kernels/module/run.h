@@ -1,6 +1,7 @@
 // What the code of kernels shares: typed access to a call, and what the families define. table.cc puts it in one table.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 
 #include "kernels/module/kernel.h"
@@ -9,6 +10,12 @@ namespace nlsplit::inline kernels {
 
 inline const float* input(const KernelCall& call, size_t i) { return static_cast<const float*>(call.inputs[i]); }
 inline float* output(const KernelCall& call) { return static_cast<float*>(call.outputs[0]); }
+// Element `at` of an integer operand, in 0 … largest: the nearest of these.
+inline int64_t whole_at(const KernelCall& call, size_t i, int64_t at, int64_t largest) {
+  const int64_t value = call.desc->inputs[i].dtype == DType::i32 ? static_cast<const int32_t*>(call.inputs[i])[at]
+                                                                 : static_cast<const int64_t*>(call.inputs[i])[at];
+  return std::clamp<int64_t>(value, 0, largest);
+}
 inline float* workspace(const KernelCall& call) { return static_cast<float*>(call.workspace); }
 
 // f(i, worker) for every i in [0, count), by whichever worker is free; in order where there is one worker only.

@@ -1,0 +1,196 @@
+// Attention of few queries over long caches: keys and values are read once, where they lie, by all queries that share
+// them; nothing is packed. Scores in blocks as kernels/layout.h says.
+#include "kernels/attention/attention.h"
+#include "kernels/functions/epilogue.h"
+
+namespace nlsplit::inline kernels {
+namespace {
+
+constexpr int most_rows = 4;                        // queries at a time
+constexpr int value_vectors = width >= 16 ? 4 : 2;  // of a value at a time: their sums stay in registers
+
+// Positions that lie one behind the other, in rows of the cache.
+struct Run {
+  int64_t row;
+  int64_t count;
+};
+
+class Rows {
+ public:
+  explicit Rows(const KernelCall& call)
+      : call_(call),
+        a_(attention_of(*call.desc)),
+        mask_(mask_of(call)),
+        epilogue_(call),
+        scale_(broadcast(static_cast<float>(attr_float(call.desc->attrs, "scale")))),
+        causal_(attr_int(call.desc->attrs, "causal") != 0),
+        shared_(a_.heads / a_.kv_heads) {}
+
+  void run() const {
+    const int64_t rows = shared_ * a_.queries, chunks = (rows + most_rows - 1) / most_rows;
+    parallel_for(call_, a_.batch * a_.kv_heads * chunks, [&](int64_t i) {
+      const int64_t head = i / chunks, first = i % chunks * most_rows;
+      switch (std::min<int64_t>(most_rows, rows - first)) {
+        case 1:
+          return attend<1>(head, first);
+        case 2:
+          return attend<2>(head, first);
+        case 3:
+          return attend<3>(head, first);
+        default:
+          return attend<4>(head, first);
+      }
+    });
+  }
+
+ private:
+  template <int rows>
+  struct Block {
+    float scores[rows][attention_keys];
+    float largest[rows], sum[rows], shrink[rows];
+  };
+
+  // Keys [begin, begin + count) of a head of the keys, counted through over all samples.
+  int runs_of(int64_t head, int64_t begin, int64_t count, Run* runs) const {
+    const int64_t sample = head / a_.kv_heads, own = head % a_.kv_heads;
+    if (a_.page == 0) {
+      runs[0] = {head * a_.keys + begin, count};
+      return 1;
+    }
+    int made = 0;
+    for (int64_t key = begin; key < begin + count;) {
+      const int64_t in_page = key % a_.page, more = std::min(a_.page - in_page, begin + count - key);
+      const int64_t page = whole_at(call_, 4, sample * (a_.keys / a_.page) + key / a_.page, a_.pages - 1);
+      runs[made++] = {(page * a_.kv_heads + own) * a_.page + in_page, more};
+      key += more;
+    }
+    return made;
+  }
+
+  // q[r] · k[i] of `keys` neighbours. Each product's bits are those of its own chain, whoever is beside it.
+  template <int rows, int keys>
+  void dots(const float* q, const float* k, float (&scores)[rows][attention_keys], int64_t at) const {
+    Packet sums[rows][keys];
+    for (auto& row : sums) std::fill(row, row + keys, zeros());
+    const auto step = [&](int64_t p, const auto& take) {
+      Packet of_k[keys];
+      for (int j = 0; j < keys; ++j) of_k[j] = take(k + j * a_.size + p);
+      for (int r = 0; r < rows; ++r) {
+        const Packet of_q = take(q + r * a_.size + p);
+        for (int j = 0; j < keys; ++j) sums[r][j] = multiply_add(of_q, of_k[j], sums[r][j]);
+      }
+    };
+    int64_t p = 0;
+    for (; p + width <= a_.size; p += width) step(p, [](const float* from) { return load(from); });
+    if (p < a_.size) step(p, [&](const float* from) { return load_part(from, a_.size - p); });
+    for (int r = 0; r < rows; ++r) {
+      for (int j = 0; j < keys; ++j) scores[r][at + j] = Eigen::internal::predux(sums[r][j]);
+    }
+  }
+
+  // out[r] = out[r] * shrink[r] + Σ scores[r][i] v[i], for `vectors` of each value from column c on.
+  template <int rows, int vectors, class Load, class Store>
+  void add_values(const Block<rows>& block, const Run* runs, int count, float* out, int64_t c, const Load& take,
+                  const Store& put) const {
+    Packet sums[rows][vectors];
+    for (int r = 0; r < rows; ++r) {
+      for (int x = 0; x < vectors; ++x)
+        sums[r][x] = multiply(take(out + r * a_.value_size + c + x * width), broadcast(block.shrink[r]));
+    }
+    int64_t i = 0;
+    for (int run = 0; run < count; ++run) {
+      const float* v = input(call_, 2) + runs[run].row * a_.value_size + c;
+      for (const int64_t end = i + runs[run].count; i < end; ++i, v += a_.value_size) {
+        Packet values[vectors];
+        for (int x = 0; x < vectors; ++x) values[x] = take(v + x * width);
+        for (int r = 0; r < rows; ++r) {
+          const Packet share = broadcast(block.scores[r][i]);
+          for (int x = 0; x < vectors; ++x) sums[r][x] = multiply_add(share, values[x], sums[r][x]);
+        }
+      }
+    }
+    for (int r = 0; r < rows; ++r) {
+      for (int x = 0; x < vectors; ++x) put(out + r * a_.value_size + c + x * width, sums[r][x]);
+    }
+  }
+
+  // Rows [first, first + rows) of those that share a head of the keys: head after head, query after query.
+  template <int rows>
+  void attend(int64_t kv_head, int64_t first) const {
+    const int64_t sample = kv_head / a_.kv_heads, n = a_.value_size, at = kv_head * shared_ * a_.queries + first;
+    const float* q = input(call_, 0) + at * a_.size;
+    float* out = output(call_) + at * n;
+    const int64_t length = length_of(call_, sample, a_.keys);
+    const auto query = [&](int64_t r) { return (first + r) % a_.queries; };
+    int64_t seen[rows], end = 0;
+    Block<rows> block;
+    for (int r = 0; r < rows; ++r) {
+      seen[r] = causal_ ? std::clamp<int64_t>(a_.seen(query(r), length), 0, length) : length;
+      end = std::max(end, seen[r]);
+      block.largest[r] = no_score;
+      block.sum[r] = 0;
+    }
+    std::fill_n(out, rows * n, 0.0f);
+    for (int64_t key = 0; key < end; key += attention_keys) {
+      const int64_t count = std::min(attention_keys, end - key);
+      Run runs[attention_keys];
+      const int made = runs_of(kv_head, key, count, runs);
+      scores_of(block, q, runs, made);
+      for (int r = 0; r < rows; ++r) {
+        map_row(
+            block.scores[r], count, [&](const Packet& x) { return multiply(x, scale_); }, block.scores[r]);
+        const int64_t head = kv_head % a_.kv_heads * shared_ + (first + r) / a_.queries;
+        block.shrink[r] =
+            exponentials(block.scores[r], mask_.at(sample, head, query(r), key),
+                         std::clamp<int64_t>(seen[r] - key, 0, count), count, block.largest[r], block.sum[r]);
+      }
+      const auto take = [](const float* from) { return load(from); };
+      const auto put = [](float* to, const Packet& x) { store(to, x); };
+      int64_t c = 0;
+      for (; c + value_vectors * width <= n; c += value_vectors * width)
+        add_values<rows, value_vectors>(block, runs, made, out, c, take, put);
+      for (; c + width <= n; c += width) add_values<rows, 1>(block, runs, made, out, c, take, put);
+      if (c < n) {
+        add_values<rows, 1>(
+            block, runs, made, out, c, [&](const float* from) { return load_part(from, n - c); },
+            [&](float* to, const Packet& x) { store_part(to, x, n - c); });
+      }
+    }
+    for (int r = 0; r < rows; ++r) {
+      const Packet share = broadcast(block.sum[r] == 0 ? 0.0f : 1.0f / block.sum[r]);  // no key is seen: zeros
+      map_row(
+          out + r * n, n, [&](const Packet& x) { return multiply(x, share); }, out + r * n);
+    }
+    epilogue_.apply(output(call_), out - output(call_), rows * n);
+  }
+
+  template <int rows>
+  void scores_of(Block<rows>& block, const float* q, const Run* runs, int count) const {
+    constexpr int together = rows == 1 ? 4 : 2;  // keys: so many chains of sums hide each other's latency
+    int64_t at = 0;
+    for (int run = 0; run < count; ++run) {
+      const float* k = input(call_, 1) + runs[run].row * a_.size;
+      int64_t i = 0;
+      for (; i + together <= runs[run].count; i += together)
+        dots<rows, together>(q, k + i * a_.size, block.scores, at + i);
+      for (; i < runs[run].count; ++i) dots<rows, 1>(q, k + i * a_.size, block.scores, at + i);
+      at += runs[run].count;
+    }
+  }
+
+  const KernelCall& call_;
+  const Attention a_;
+  const Mask mask_;
+  const Epilogue epilogue_;
+  const Packet scale_;
+  const bool causal_;
+  const int64_t shared_;  // rows of queries for each of the keys
+};
+
+void run_cached_attention(const KernelCall& call) { Rows(call).run(); }
+
+}  // namespace
+
+const KernelCode code::cached_attention = {run_cached_attention};
+
+}  // namespace nlsplit::inline kernels

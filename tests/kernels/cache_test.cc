@@ -1,0 +1,209 @@
+// TensorScatter and PagedScatter: the reference against their definition, the kernel against the reference, where the
+// cache lies. CachedAttention and PagedAttention against attention over what is there.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "graph/elements.h"
+#include "kernels/cpu.h"
+#include "kernels/kernel_operands.h"
+#include "kernels/run_kernel.h"
+#include "testing/tensors.h"
+
+namespace nlsplit::testing {
+namespace {
+
+Tensor whole(Shape shape, const std::vector<int64_t>& values, DType type = DType::i64) {
+  return tensor_of({type, std::move(shape)}, raw_of(type, std::span<const int64_t>(values)));
+}
+
+Tensor any_tensor(const TensorType& type, uint64_t seed) {
+  if (type.dtype == DType::f32) return random_tensor(type, seed);
+  if (!is_real(type.dtype)) return random_indices(type, 2, seed);
+  Random random(seed);
+  std::vector<double> values(static_cast<size_t>(element_count(type.shape)));
+  for (double& value : values) value = random.normal();
+  return tensor_of(type, raw_of(type.dtype, std::span<const double>(values)));
+}
+
+ComputeDesc desc_of(Op op, Attrs attrs, const std::vector<Tensor>& inputs) {
+  ComputeDesc desc;
+  desc.op = op;
+  desc.attrs = std::move(attrs);
+  for (const Tensor& input : inputs) desc.inputs.push_back(input.type);
+  desc.outputs = info(op).infer(desc.inputs, desc.attrs).value();
+  return desc;
+}
+
+// On the first operand, by so many workers.
+std::string in_place(const KernelLibrary& library, const ComputeDesc& desc, const std::vector<Tensor>& inputs,
+                     int workers) {
+  std::vector<std::string> operands;
+  std::vector<const void*> in;
+  for (const Tensor& input : inputs) operands.emplace_back(bytes_of(input));
+  for (const std::string& operand : operands) in.push_back(operand.data());
+  void* out = operands[0].data();
+  library.find(desc.kernel).value()->run({&desc, in.data(), &out, nullptr, {workers, run_on_threads, &workers}});
+  return operands[0];
+}
+
+void expect_in_place(ComputeDesc desc, const std::vector<Tensor>& inputs) {
+  const std::string want(bytes_of(run_reference(desc, pointers(inputs))[0]));
+  for (const Isa isa : supported_levels()) {
+    const KernelLibrary library = KernelLibrary::load(isa).value();
+    desc.kernel = {KernelName::scatter_in_place, isa};
+    ASSERT_TRUE(verify(desc).ok()) << verify(desc).error().message;
+    for (const int workers : {1, 3}) EXPECT_EQ(in_place(library, desc, inputs, workers), want) << signature(desc);
+  }
+}
+
+// ONNX's own example of TensorScatter, shortened: two samples, positions along axis 1.
+TEST(TensorScatter, IsItsDefinition) {
+  const Tensor past = whole({2, 4, 1}, {1, 2, 3, 4, 5, 6, 7, 8}), update = whole({2, 2, 1}, {10, 20, 30, 40});
+  const auto made = [&](const std::string& mode, std::vector<Tensor> more) {
+    std::vector<Tensor> inputs{past, update};
+    for (Tensor& tensor : more) inputs.push_back(std::move(tensor));
+    const ComputeDesc desc = desc_of(Op::TensorScatter, {{"axis", int64_t{1}}, {"mode", mode}}, inputs);
+    const std::string bytes(bytes_of(run_reference(desc, pointers(inputs))[0]));
+    expect_in_place(desc, inputs);
+    std::vector<int64_t> values(8);
+    std::memcpy(values.data(), bytes.data(), bytes.size());
+    return values;
+  };
+  using Values = std::vector<int64_t>;
+  EXPECT_EQ(made("linear", {}), (Values{10, 20, 3, 4, 30, 40, 7, 8}));
+  EXPECT_EQ(made("linear", {whole({2}, {1, 2})}), (Values{1, 10, 20, 4, 5, 6, 30, 40}));
+  EXPECT_EQ(made("circular", {whole({2}, {3, 1})}), (Values{20, 2, 3, 10, 5, 30, 40, 8}));
+  EXPECT_EQ(made("linear", {whole({2}, {1, 2}), whole({2}, {1, 0})}), (Values{1, 10, 3, 4, 5, 6, 7, 8}));
+}
+
+TEST(TensorScatter, RandomOnesOfEveryType) {
+  Random random(5);
+  for (int draw = 0; draw < 60; ++draw) {
+    const auto between = [&](int64_t low, int64_t high) {
+      return low + static_cast<int64_t>(random.below(static_cast<uint64_t>(high - low + 1)));
+    };
+    const DType type = all_dtypes()[random.below(all_dtypes().size())];
+    const int64_t batch = between(1, 3), extent = between(1, 20), steps = between(1, extent);
+    Shape past{batch, between(1, 3), extent, between(1, 9)}, update = past;
+    const bool paged = draw % 2 == 1, circular = !paged && draw % 4 == 0;
+    update[2] = steps;
+    std::vector<Tensor> inputs;
+    Attrs attrs;
+    if (paged) {
+      const int64_t page = between(1, 5), count = (extent + page - 1) / page;
+      past[0] = between(1, 2 * batch * count);
+      past[2] = page;
+      inputs = {any_tensor({type, past}, 1), any_tensor({type, update}, 2),
+                random_indices({DType::i64, {batch}}, count * page - steps + 1, 3),
+                random_indices({DType::i32, {batch, count}}, past[0], 4)};
+    } else {
+      attrs = {{"axis", int64_t{-2}}, {"mode", std::string(circular ? "circular" : "linear")}};
+      inputs = {any_tensor({type, past}, 1), any_tensor({type, update}, 2),
+                random_indices({DType::i64, {batch}}, circular ? extent : extent - steps + 1, 3)};
+    }
+    if (draw % 3 == 0) inputs.push_back(random_indices({DType::i32, {batch}}, steps + 1, 6));
+    expect_in_place(desc_of(paged ? Op::PagedScatter : Op::TensorScatter, attrs, inputs), inputs);
+  }
+}
+
+// It is never chosen: only a Program that names it promises that the result lies on the cache. What it moves is the
+// positions that count.
+TEST(ScatterInPlace, IsForProgramsThatNameIt) {
+  const std::vector<Tensor> inputs{random_tensor({DType::f32, {2, 3, 100, 8}}, 1),
+                                   random_tensor({DType::f32, {2, 3, 4, 8}}, 2), whole({2}, {0, 0}),
+                                   whole({2}, {4, 0})};
+  ComputeDesc desc = desc_of(Op::TensorScatter, {{"axis", int64_t{2}}, {"mode", std::string("linear")}}, inputs);
+  EXPECT_EQ(choose_kernel(desc, Isa::v3).value().name, KernelName::reference);
+  desc.kernel = {KernelName::reference, Isa::v3};
+  EXPECT_EQ(work_of(desc).bytes_written.value(), 2 * 3 * 100 * 8 * 4);
+  desc.kernel = {KernelName::scatter_in_place, Isa::v3};
+  EXPECT_TRUE(info_of(desc.kernel.name).only_in_place);
+  EXPECT_EQ(work_of(desc).bytes_written.value(), 2 * 3 * 4 * 8 * 4);
+  const std::vector<std::vector<int64_t>> values{{}, {}, {0, 0}, {3, 0}};
+  EXPECT_EQ(work_of(desc, values).bytes_written.value(), 3 * 3 * 8 * 4);
+  EXPECT_EQ(work_of(desc, values).bytes_read.value(), 3 * 3 * 8 * 4 + 2 * 2 * 8);
+}
+
+// Of a sample whose length is n, attention over the first n keys; of one whose length is 0, zeros.
+TEST(CachedAttention, IsAttentionOverWhatIsThere) {
+  const Tensor q = random_tensor({DType::f32, {3, 4, 2, 8}}, 1), k = random_tensor({DType::f32, {3, 2, 9, 8}}, 2),
+               v = random_tensor({DType::f32, {3, 2, 9, 5}}, 3), lengths = whole({3}, {9, 4, 0});
+  for (const int64_t causal : {0, 1}) {
+    const Attrs attrs{{"causal", causal}, {"scale", 0.5}};
+    const std::vector<Tensor> inputs{q, k, v, lengths};
+    const ComputeDesc desc = desc_of(Op::CachedAttention, attrs, inputs);
+    const Tensor made = run_reference(desc, pointers(inputs))[0];
+    for (int64_t sample = 0; sample < 3; ++sample) {
+      const int64_t length = std::vector<int64_t>{9, 4, 0}[static_cast<size_t>(sample)];
+      const auto part = [&](const Tensor& from, int64_t keep) {
+        const Shape& shape = from.type.shape;
+        Tensor one{{DType::f32, {1, shape[1], keep, shape[3]}}, {}};
+        for (int64_t h = 0; h < shape[1]; ++h) {
+          const auto at = from.values.begin() + (sample * shape[1] + h) * shape[2] * shape[3];
+          one.values.insert(one.values.end(), at, at + keep * shape[3]);
+        }
+        return one;
+      };
+      const Tensor result = part(made, 2);
+      if (length == 0) {
+        EXPECT_THAT(result.values, ::testing::Each(0.0f));
+        continue;
+      }
+      const std::vector<Tensor> alone{part(q, 2), part(k, length), part(v, length)};
+      expect_close(result, run_reference(desc_of(Op::Attention, attrs, alone), pointers(alone))[0], {1e-6, 1e-6});
+    }
+  }
+}
+
+// Wherever its pages are, a paged cache gives the bits that one in a piece gives.
+TEST(PagedAttention, HasTheBitsOfACacheInOnePiece) {
+  const int64_t batch = 3, kv_heads = 2, keys = 600, page = 24, count = keys / page, size = 20;
+  const Tensor q = random_tensor({DType::f32, {batch, 4, 2, size}}, 1),
+               k = random_tensor({DType::f32, {batch, kv_heads, keys, size}}, 2),
+               v = random_tensor({DType::f32, {batch, kv_heads, keys, size}}, 3),
+               lengths = whole({batch}, {600, 299, 1});
+  std::vector<int64_t> pages;
+  for (int64_t i = 0; i < batch * count; ++i) pages.push_back((i * 7 + 3) % (batch * count));  // 7 and 75 share nothing
+  const auto paged = [&](const Tensor& from) {
+    Tensor pool{{DType::f32, {batch * count, kv_heads, page, size}}, std::vector<float>(from.values.size())};
+    for (int64_t b = 0; b < batch; ++b)
+      for (int64_t h = 0; h < kv_heads; ++h)
+        for (int64_t key = 0; key < keys; ++key)
+          std::copy_n(
+              from.values.begin() + ((b * kv_heads + h) * keys + key) * size, size,
+              pool.values.begin() +
+                  ((pages[static_cast<size_t>(b * count + key / page)] * kv_heads + h) * page + key % page) * size);
+    return pool;
+  };
+  const Attrs attrs{{"causal", int64_t{1}}, {"scale", 0.25}};
+  const std::vector<Tensor> plain{q, k, v, lengths},
+      in_pages{q, paged(k), paged(v), lengths, whole({batch, count}, pages)};
+  ComputeDesc one = desc_of(Op::CachedAttention, attrs, plain), many = desc_of(Op::PagedAttention, attrs, in_pages);
+  for (const Isa isa : supported_levels()) {
+    const KernelLibrary library = KernelLibrary::load(isa).value();
+    one.kernel = many.kernel = {KernelName::cached_attention, isa};
+    EXPECT_EQ(choose_kernel(one, isa).value(), one.kernel);
+    expect_same_bits(run_kernel(library, many, pointers(in_pages))[0], run_kernel(library, one, pointers(plain))[0]);
+  }
+}
+
+TEST(CachedAttention, CostsWhatIsThere) {
+  const std::vector<Tensor> inputs{random_tensor({DType::f32, {2, 4, 1, 8}}, 1),
+                                   random_tensor({DType::f32, {2, 2, 100, 8}}, 2),
+                                   random_tensor({DType::f32, {2, 2, 100, 16}}, 3), whole({2}, {0, 0})};
+  const ComputeDesc desc = desc_of(Op::CachedAttention, {{"causal", int64_t{1}}, {"scale", 0.5}}, inputs);
+  const auto work = [&](std::vector<int64_t> lengths) {
+    const std::vector<std::vector<int64_t>> values{{}, {}, {}, std::move(lengths)};
+    return work_of(desc, values);
+  };
+  EXPECT_EQ(work({100, 100}), work_of(desc));
+  EXPECT_EQ(work({30, 0}).flops.value(), 4 * 30 * (2 * (8 + 16) + 6));
+  EXPECT_EQ(work({30, 0}).bytes_read.value(), 2 * 8 + 4 * 8 * 4 + 30 * 2 * (8 + 16) * 4);
+  EXPECT_EQ(work({0, 0}).flops.value(), 0);
+  EXPECT_EQ(work({0, 0}).bytes_read.value(), 2 * 8);
+}
+
+}  // namespace
+}  // namespace nlsplit::testing
