@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/index.h"
-#include "compile/collectives.h"
+#include "compile/collective_rounds.h"
 #include "compile/kernel_graph.h"
 #include "cost/cluster.h"
 #include "cost/cost_table.h"
@@ -65,6 +65,7 @@ struct OrderedSlot {
 struct Reduction {
   Collective collective;            // its group are the devices that had a micro-batch of the stage
   Rounds rounds;                    // none: one device needs no messages
+  std::vector<Rounds> of_members;   // of each device of the group
   std::map<size_t, int64_t> begin;  // of each trained weight's gradient (an index of StepNodes::trained): an element
   int64_t elements = 0;
 };
