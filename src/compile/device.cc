@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "compile/buffers.h"
+#include "compile/collectives.h"
 #include "compile/instances.h"
 #include "kernels/layout.h"
 #include "program/in_place.h"
@@ -343,11 +344,12 @@ class DeviceWriter {
     const std::vector<int>& group = reduction.collective.group;
     const int member = static_cast<int>(std::ranges::find(group, d_) - group.begin());
     BufferId received;
-    if (const int64_t elements = received_elements(reduction.rounds, member); elements > 0)
+    const Rounds& rounds = reduction.of_members[at(member)];
+    if (const int64_t elements = received_elements(rounds, member); elements > 0)
       received = buffers_.add_message(fmt::format("received_{}", stage), {DType::f32, {elements}});
     const int tag = static_cast<int>(l_.flows.size()) + stage;
     moment_ = 0;
-    for (Instr& instr : instructions_of(reduction.rounds, group, member, gradients, received, tag)) {
+    for (Instr& instr : instructions_of(rounds, group, member, {gradients, gradients, received, tag})) {
       instr.collective = static_cast<int>(segment.collectives.size());
       emit(segment, std::move(instr));
     }

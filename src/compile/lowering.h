@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/index.h"
-#include "compile/collectives.h"
+#include "compile/collective_rounds.h"
 #include "compile/kernel_graph.h"
 #include "cost/cluster.h"
 #include "cost/cost_table.h"
@@ -66,6 +66,7 @@ struct OrderedSlot {
 struct Reduction {
   Collective collective;             // its group are the devices that had a micro-batch of the stage
   Rounds rounds;                     // none: one device needs no messages
+  std::vector<Rounds> of_members;    // of each device of the group
   std::map<ValueId, int64_t> begin;  // of each sum of a gradient (a state): an element
   int64_t elements = 0;
 };

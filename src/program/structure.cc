@@ -120,15 +120,35 @@ Status check_instr(const Program& program, size_t d, const Segment& segment, con
   return ok_status();
 }
 
-Status check_collective(const Program& program, size_t d, const Collective& collective) {
-  std::vector<int> group = collective.group;
-  std::ranges::sort(group);
-  if (group.size() < 2 || std::ranges::adjacent_find(group) != group.end() || group.front() < 0 ||
-      static_cast<size_t>(group.back()) >= program.devices.size())
-    return invalid_input("the group of a collective needs two devices at least, each once");
-  if (!std::ranges::binary_search(group, static_cast<int>(d)))
+Status check_member(const Program& program, size_t d, const Collective& collective) {
+  RETURN_IF_ERROR(check_collective(collective, program.devices.size()));
+  if (std::ranges::find(collective.group, static_cast<int>(d)) == collective.group.end())
     return invalid_input("a collective of a group that the device is not in");
   return ok_status();
+}
+
+// Whether the device's instructions can be its part of a collective. That they are sound is known.
+Status check_part(const DeviceProgram& device, size_t d, const Segment& segment, int index) {
+  const Collective& collective = segment.collectives[static_cast<size_t>(index)];
+  const int64_t all = value_elements(collective);
+  int64_t received = 0;
+  for (const Instr& instr : segment.instrs) {
+    if (instr.collective != index) continue;
+    if (!is_transfer(instr.opcode) && instr.opcode != Opcode::reduce && instr.opcode != Opcode::copy)
+      return invalid_input(fmt::format("a {} in a collective", name_of(instr.opcode)));
+    if (instr.opcode == Opcode::reduce && !adds_up(collective.kind))
+      return invalid_input(fmt::format("a reduce in {}", name_of(collective.kind)));
+    if (!is_transfer(instr.opcode)) continue;
+    const bool sends = instr.opcode == Opcode::send;
+    const int64_t count = element_count(type_of(device, sends ? instr.reads[0] : instr.writes[0]).shape);
+    if (count > all) return invalid_input(fmt::format("a message of {} elements in a collective of {}", count, all));
+    if (!sends) received += count;
+  }
+  const auto place = std::ranges::find(collective.group, static_cast<int>(d)) - collective.group.begin();
+  const int64_t least = least_received(collective, static_cast<size_t>(place));
+  if (received >= least) return ok_status();
+  return invalid_input(
+      fmt::format("{} elements received in {}; it takes {}", received, name_of(collective.kind), least));
 }
 
 Status check_device(const Program& program, size_t d) {
@@ -159,7 +179,7 @@ Status check_device(const Program& program, size_t d) {
       return invalid_input(fmt::format("device {}: two segments are called {}", device.name, segment.name));
     }
     for (const Collective& collective : segment.collectives) {
-      if (const Status status = check_collective(program, d, collective); !status.ok()) {
+      if (const Status status = check_member(program, d, collective); !status.ok()) {
         return invalid_input(
             fmt::format("device {} segment {}: {}", device.name, segment.name, status.error().message));
       }
@@ -169,6 +189,12 @@ Status check_device(const Program& program, size_t d) {
       if (!status.ok()) {
         return invalid_input(fmt::format("device {} segment {}, a {}: {}", device.name, segment.name,
                                          name_of(instr.opcode), status.error().message));
+      }
+    }
+    for (int c = 0; c < std::ssize(segment.collectives); ++c) {
+      if (const Status status = check_part(device, d, segment, c); !status.ok()) {
+        return invalid_input(
+            fmt::format("device {} segment {}: {}", device.name, segment.name, status.error().message));
       }
     }
   }

@@ -127,8 +127,8 @@ void print_segment(std::string& out, const Program& program, const DeviceProgram
       std::vector<std::string> group;
       for (const int member : collective.group)
         group.push_back(name_word(program.devices[static_cast<size_t>(member)].name));
-      fmt::format_to(Out(out), "    collective {} {} of {} {{\n", name_of(collective.kind),
-                     name_of(collective.algorithm), fmt::join(group, ", "));
+      fmt::format_to(Out(out), "    collective {} {} of {} elements {} {{\n", name_of(collective.kind),
+                     name_of(collective.algorithm), fmt::join(group, ", "), fmt::join(collective.elements, ", "));
     }
     region = instr.collective;
     out += region >= 0 ? "      " : "    ";

@@ -73,14 +73,22 @@ Result<int> InstrParser::device() {
 
 Result<Collective> InstrParser::collective() {
   Collective collective;
-  RETURN_IF_ERROR(in_.expect(name_of(collective.kind)));
+  ASSIGN_OR_RETURN(const std::string_view kind_word, in_.word("a collective"));
+  const auto kind = parse_collective(kind_word);
+  if (!kind) return in_.error(kind.error().message);
+  collective.kind = *kind;
   ASSIGN_OR_RETURN(const std::string_view word, in_.word("an algorithm"));
-  const auto algorithm = parse_algorithm(word);
+  const auto algorithm = parse_algorithm(*kind, word);
   if (!algorithm) return in_.error(algorithm.error().message);
   collective.algorithm = *algorithm;
   RETURN_IF_ERROR(in_.expect("of"));
   while (true) {
     ASSIGN_OR_RETURN(collective.group.emplace_back(), device());
+    if (in_.accept("elements")) break;
+    RETURN_IF_ERROR(in_.expect(","));
+  }
+  while (true) {
+    ASSIGN_OR_RETURN(collective.elements.emplace_back(), in_.integer("elements"));
     if (in_.accept("{")) return collective;
     RETURN_IF_ERROR(in_.expect(","));
   }

@@ -130,9 +130,10 @@ Status parse_training(const Source& source, const Fields& workload, Scenario& sc
   }
   if (all_reduce != nullptr) {
     std::vector<std::string_view> names;
-    for (const CollectiveAlgorithm one : all_algorithms()) names.push_back(name_of(one));
+    const auto algorithms = algorithms_of(CollectiveKind::all_reduce);
+    for (const CollectiveAlgorithm one : algorithms) names.push_back(name_of(one));
     ASSIGN_OR_RETURN(const size_t chosen, read_choice(source, *all_reduce, "all_reduce", names));
-    scenario.all_reduce = all_algorithms()[chosen];
+    scenario.all_reduce = algorithms[chosen];
   }
   if (recompute != nullptr) {
     static constexpr std::array<std::string_view, 2> amounts = {"none", "full"};

@@ -6,8 +6,12 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <map>
+#include <numeric>
 
 #include "base/index.h"
+#include "compile/collective_costs.h"
+#include "compile/sum_tree.h"
 #include "testing/star.h"
 
 namespace nlsplit {
@@ -20,6 +24,17 @@ std::vector<HostId> hosts_of(int members, int on_host) {
   std::vector<HostId> hosts;
   for (int m = 0; m < members; ++m) hosts.push_back(HostId(static_cast<size_t>(m / on_host)));
   return hosts;
+}
+
+Collective collective_of(CollectiveKind kind, CollectiveAlgorithm algorithm, int members, std::vector<int64_t> sizes) {
+  Collective collective{kind, algorithm, std::vector<int>(at(members)), std::move(sizes)};
+  std::iota(collective.group.begin(), collective.group.end(), 0);
+  return collective;
+}
+
+Rounds all_reduce(CollectiveAlgorithm algorithm, const std::vector<HostId>& hosts, int64_t elements) {
+  const int members = static_cast<int>(hosts.size());
+  return rounds_of(collective_of(CollectiveKind::all_reduce, algorithm, members, {elements}), hosts);
 }
 
 // The rounds carried out on texts: "(0+1)" is the sum of the values of members 0 and 1. A sum's members stand in their
@@ -48,11 +63,11 @@ std::vector<std::vector<std::string>> carried_out(const Rounds& rounds, int memb
 }
 
 TEST(Collectives, EveryMemberHasTheSumOfAllWithTheSameBits) {
-  for (const CollectiveAlgorithm algorithm : all_algorithms()) {
+  for (const CollectiveAlgorithm algorithm : algorithms_of(CollectiveKind::all_reduce)) {
     for (int members = 2; members <= 9; ++members) {
       for (const int on_host : {1, 2, 3}) {
         for (const int64_t elements : {1, 5, 24}) {
-          const Rounds rounds = rounds_of(algorithm, hosts_of(members, on_host), elements);
+          const Rounds rounds = all_reduce(algorithm, hosts_of(members, on_host), elements);
           const auto values = carried_out(rounds, members, elements);
           for (int64_t e = 0; e < elements; ++e) {
             const std::string& sum = values[0][static_cast<size_t>(e)];
@@ -69,7 +84,7 @@ TEST(Collectives, EveryMemberHasTheSumOfAllWithTheSameBits) {
 
 TEST(Collectives, SumsAreInTheOrderThatTheHeaderSays) {
   const auto sum = [](CollectiveAlgorithm algorithm, int members, int on_host = 1) {
-    return carried_out(rounds_of(algorithm, hosts_of(members, on_host), members), members, members)[0];
+    return carried_out(all_reduce(algorithm, hosts_of(members, on_host), members), members, members)[0];
   };
   EXPECT_EQ(sum(direct, 4), std::vector<std::string>(4, "(0+1+2+3)"));
   EXPECT_EQ(sum(doubling, 4), std::vector<std::string>(4, "((0+1)+(2+3))"));
@@ -78,6 +93,36 @@ TEST(Collectives, SumsAreInTheOrderThatTheHeaderSays) {
   EXPECT_EQ(sum(tree, 4), std::vector<std::string>(4, "((0+1)+(2+3))"));
   EXPECT_EQ(sum(ring, 3), (std::vector<std::string>{"((0+1)+2)", "(0+(1+2))", "((0+2)+1)"}));
   EXPECT_EQ(sum(two_level, 4, 2), std::vector<std::string>(4, "((0+1)+(2+3))"));
+}
+
+// What an algorithm says of its sums is what its messages make, member by member, element by element.
+TEST(Collectives, SumTreesAreWhatIsCarriedOut) {
+  for (const CollectiveKind kind : {CollectiveKind::all_reduce, CollectiveKind::reduce_scatter}) {
+    for (const CollectiveAlgorithm algorithm : algorithms_of(kind)) {
+      for (int members = 2; members <= 9; ++members) {
+        for (const int on_host : {1, 2, 3}) {
+          const std::vector<HostId> hosts = hosts_of(members, on_host);
+          std::vector<int64_t> sizes{11};  // of shares: 0, 3, 2, 1, 0, …
+          if (!is_whole(kind)) {
+            for (int m = 0; m < members; ++m) sizes.push_back((members - m) % 4);
+            sizes.erase(sizes.begin());
+          }
+          const Collective collective = collective_of(kind, algorithm, members, sizes);
+          const int64_t elements = value_elements(collective);
+          const auto values = carried_out(rounds_of(collective, hosts), members, elements);
+          int64_t element = 0;
+          for (int m = 0; m < members; ++m) {
+            const int64_t end = is_whole(kind) ? elements : element + sizes[at(m)];
+            for (int64_t e = is_whole(kind) ? 0 : element; e < end; ++e) {
+              EXPECT_EQ(to_string(sum_tree(collective, hosts, e)), values[at(m)][static_cast<size_t>(e)])
+                  << name_of(kind) << " " << name_of(algorithm) << " of " << members << ", element " << e;
+            }
+            element = end;
+          }
+        }
+      }
+    }
+  }
 }
 
 // Messages and bytes as the papers count them.
@@ -93,7 +138,7 @@ TEST(Collectives, MessagesAndElements) {
                          {doubling, 3, 3 * elements},
                          {direct, 2, 2 * 7 * elements / 8},
                          {tree, 6, 3 * elements}}) {
-    const Rounds rounds = rounds_of(row.algorithm, hosts_of(8, 1), elements);
+    const Rounds rounds = all_reduce(row.algorithm, hosts_of(8, 1), elements);
     int64_t sent = 0;
     for (const auto& round : rounds) {
       for (const Piece& piece : round) sent += piece.from == 0 ? piece.end - piece.begin : 0;
@@ -103,10 +148,47 @@ TEST(Collectives, MessagesAndElements) {
   }
 }
 
+TEST(Collectives, MessagesOfTheOthers) {
+  struct Row {
+    CollectiveKind kind;
+    CollectiveAlgorithm algorithm;
+    size_t rounds;
+    int64_t sent;  // elements by all members
+  };
+  constexpr int64_t share = 8, members = 8, all = share * members;
+  for (const Row& row : {Row{CollectiveKind::reduce_scatter, ring, 7, 7 * all},
+                         {CollectiveKind::reduce_scatter, halving, 3, 7 * all},
+                         {CollectiveKind::reduce_scatter, direct, 1, 7 * all},
+                         {CollectiveKind::all_gather, ring, 7, 7 * all},
+                         {CollectiveKind::all_gather, doubling, 3, 7 * all},
+                         {CollectiveKind::all_gather, direct, 1, 7 * all},
+                         {CollectiveKind::all_to_all, ring, 7, 7 * all},
+                         {CollectiveKind::all_to_all, direct, 1, 7 * all},
+                         {CollectiveKind::broadcast, tree, 3, 7 * all},
+                         {CollectiveKind::broadcast, direct, 1, 7 * all},
+                         {CollectiveKind::broadcast, ring, 8, 7 * share + 7 * all},
+                         {CollectiveKind::broadcast, halving, 6, 3 * all / 2 + 7 * all}}) {
+    std::vector<int64_t> sizes(members, share);
+    if (is_whole(row.kind)) sizes = {all};
+    const Rounds rounds = rounds_of(collective_of(row.kind, row.algorithm, members, sizes), hosts_of(members, 1));
+    int64_t sent = 0;
+    size_t with_messages = 0;
+    for (const auto& round : rounds) {
+      int64_t count = 0;
+      for (const Piece& piece : round) count += piece.from == piece.to ? 0 : piece.count();
+      with_messages += count > 0 ? 1 : 0;
+      sent += count;
+    }
+    EXPECT_EQ(with_messages, row.rounds) << name_of(row.kind) << " " << name_of(row.algorithm);
+    EXPECT_EQ(sent, row.sent) << name_of(row.kind) << " " << name_of(row.algorithm);
+  }
+}
+
 TEST(Collectives, InstructionsOfOneMember) {
-  const Rounds rounds = rounds_of(direct, hosts_of(3, 1), 6);
+  const Rounds rounds = all_reduce(direct, hosts_of(3, 1), 6);
   const std::vector<int> group = {5, 6, 7};
-  const std::vector<Instr> instrs = instructions_of(rounds, group, 1, {BufferId(0), 10, 16}, BufferId(1), 9);
+  const Operand value{BufferId(0), 10, 16};
+  const std::vector<Instr> instrs = instructions_of(rounds, group, 1, {value, value, BufferId(1), 9});
   ASSERT_EQ(instrs.size(), 9u);
   EXPECT_EQ(received_elements(rounds, 1), 4);
   EXPECT_EQ(instrs[0].peer, 5);
@@ -132,7 +214,7 @@ TEST(Collectives, TakeWhatMessagesAndLinksTake) {
   const Cluster cluster = star_of(4, 1e6, 1e-3);
   const std::vector<HostId> hosts = hosts_of(4, 1);
   const auto seconds = [&](CollectiveAlgorithm algorithm) {
-    return seconds_of(rounds_of(algorithm, hosts, 1000), {hosts, cluster}).value();
+    return seconds_of(all_reduce(algorithm, hosts, 1000), {hosts, cluster}).value();
   };
   constexpr double message = 2e-3, all = 4000 / 1e6;  // over two links
   EXPECT_NEAR(seconds(ring), 6 * (message + all / 4), 1e-9);
@@ -143,14 +225,15 @@ TEST(Collectives, TakeWhatMessagesAndLinksTake) {
   slow_sums.sum = [](int member, size_t operands, int64_t elements) {
     return member == 3 ? 1.0 * static_cast<double>(operands) * static_cast<double>(elements) : 0.0;
   };
-  EXPECT_NEAR(seconds_of(rounds_of(ring, hosts, 1000), slow_sums).value(), seconds(ring) + 3 * 2 * 250, 1e-9);
-  EXPECT_NEAR(seconds_of(rounds_of(direct, hosts, 1000), slow_sums).value(), seconds(direct) + 4 * 250, 1e-9);
+  EXPECT_NEAR(seconds_of(all_reduce(ring, hosts, 1000), slow_sums).value(), seconds(ring) + 3 * 2 * 250, 1e-9);
+  EXPECT_NEAR(seconds_of(all_reduce(direct, hosts, 1000), slow_sums).value(), seconds(direct) + 4 * 250, 1e-9);
 }
 
 TEST(Collectives, TheChoiceFollowsSizeAndNetwork) {
   const auto chosen = [](const Cluster& cluster, int members, int64_t elements, int on_host = 1) {
     const std::vector<HostId> hosts = hosts_of(members, on_host);
-    return choose_algorithm(elements, {hosts, cluster}).value();
+    return choose_algorithm(collective_of(CollectiveKind::all_reduce, ring, members, {elements}), {hosts, cluster})
+        .value();
   };
   const Cluster slow_to_answer = star_of(8, 1e9, 1e-2), quick = star_of(8, 1e6, 1e-6);
   EXPECT_EQ(chosen(slow_to_answer, 8, 100), direct);  // two rounds
@@ -160,13 +243,16 @@ TEST(Collectives, TheChoiceFollowsSizeAndNetwork) {
   pairs_only.sum = [](int, size_t operands, int64_t) {
     return operands > 2 ? std::numeric_limits<double>::infinity() : 0.0;
   };
-  EXPECT_EQ(choose_algorithm(100, pairs_only).value(), doubling);
+  const Collective small = collective_of(CollectiveKind::all_reduce, ring, 8, {100});
+  EXPECT_EQ(choose_algorithm(small, pairs_only).value(), doubling);
+  EXPECT_EQ(choose_algorithm(small, pairs_only, true).value(), direct) << "in the members' order";
   pairs_only.sum = [](int, size_t, int64_t) { return std::numeric_limits<double>::infinity(); };
-  EXPECT_EQ(choose_algorithm(100, pairs_only).value(), ring) << "nothing is known";
+  EXPECT_EQ(choose_algorithm(small, pairs_only).value(), ring) << "nothing is known";
   Cluster apart = star(2);
   apart.links.clear();
   const std::vector<HostId> hosts = hosts_of(2, 1);
-  EXPECT_FALSE(choose_algorithm(10, {hosts, apart}).ok());
+  const Collective two = collective_of(CollectiveKind::all_reduce, ring, 2, {10});
+  EXPECT_FALSE(choose_algorithm(two, {hosts, apart}).ok());
 }
 
 }  // namespace

@@ -275,7 +275,8 @@ TEST(TrainingResults, UpdatesOfRandomNetworksAreThoseOfTheUnsplitOne) {
           ASSERT_TRUE(input.ok()) << input.error().message;
           if (!make_schedule(policy.name, *input).ok()) continue;  // not a placement it serves
           const HostId source(random() % cluster.hosts.size());
-          const CollectiveAlgorithm algorithm = all_algorithms()[random() % all_algorithms().size()];
+          const auto algorithms = algorithms_of(CollectiveKind::all_reduce);
+          const CollectiveAlgorithm algorithm = algorithms[random() % algorithms.size()];
           const auto program = compile_program(kernels, plan, cluster, {source, source}, nullptr, nullptr, algorithm);
           if (!program.ok()) {  // a weight that two of the stages share
             EXPECT_EQ(program.error().kind, ErrorKind::unsupported) << program.error().message;

@@ -263,8 +263,9 @@ TEST(LowerTraining, CopiesReduceTheirGradientsInARing) {
     int messages = 0;
     for (const Segment& segment : device.segments) {
       if (segment.phase != Phase::step) continue;
-      EXPECT_EQ(segment.collectives,
-                (std::vector<Collective>{{CollectiveKind::all_reduce, CollectiveAlgorithm::ring, {0, 1, 2}}}));
+      EXPECT_EQ(
+          segment.collectives,
+          (std::vector<Collective>{{CollectiveKind::all_reduce, CollectiveAlgorithm::ring, {0, 1, 2}, {weights}}}));
       for (const Instr& instr : segment.instrs) {
         if (instr.opcode != Opcode::send) continue;
         EXPECT_EQ(instr.collective, 0);

@@ -193,7 +193,7 @@ std::map<std::string, uint64_t> updated(const Graph& graph, const Plan& plan, co
   const Cluster cluster = devices(most);
   const HostId from(source == 0 ? 0 : most);
   std::map<std::string, uint64_t> weights;
-  for (const CollectiveAlgorithm algorithm : all_algorithms()) {
+  for (const CollectiveAlgorithm algorithm : algorithms_of(CollectiveKind::all_reduce)) {
     const auto program = compile_program(*kernels, plan, cluster, {from, from}, nullptr, &table, algorithm);
     EXPECT_TRUE(program.ok()) << program.error().message;
     const Status sound = verify(*program);

@@ -27,7 +27,7 @@ device A cpu host a isa v2 memory 65536
     a = copy(v)
     send a to B tag 3
     b = copy(b)
-    collective all-reduce ring of A, B {
+    collective reduce-scatter ring of A, B elements 0, 0 {
       a = reduce(a, a)
     }
     a = Relu(a) kernel unary_v2
@@ -40,7 +40,7 @@ device B cpu host b isa v2 memory 65536
   buffer y f32[2,16] output banks 2
   segment G stage 1 phase F
     recv a from A tag 3
-    collective all-reduce ring of A, B {
+    collective reduce-scatter ring of A, B elements 0, 0 {
       y = copy(a)
     }
   order
@@ -85,10 +85,51 @@ TEST(Structure, CollectivesAreOfTheirGroup) {
               HasSubstr("a message of a collective to a device that is not in its group"));
 }
 
+// A broadcast of 32 elements between the devices.
+TEST(Structure, CollectivesHaveTheirSizes) {
+  const auto said = [](const std::function<void(Program&)>& change) {
+    return changed([&](Program& p) {
+      for (DeviceProgram& device : p.devices) {
+        Segment& segment = device.segments[0];
+        for (Instr& instr : segment.instrs) instr.collective = is_transfer(instr.opcode) ? 0 : -1;
+        segment.collectives[0] = {CollectiveKind::broadcast, CollectiveAlgorithm::direct, {0, 1}, {32}};
+      }
+      change(p);
+    });
+  };
+  const auto each = [](Program& p, const std::function<void(Collective&)>& change) {
+    for (DeviceProgram& device : p.devices) change(device.segments[0].collectives[0]);
+  };
+  const auto collective = [&](const std::function<void(Collective&)>& change) {
+    return said([&](Program& p) { each(p, change); });
+  };
+  EXPECT_EQ(said([](Program&) {}), "");
+  EXPECT_THAT(collective([](Collective& c) { c.algorithm = CollectiveAlgorithm::doubling; }),
+              HasSubstr("broadcast has no algorithm 'doubling'"));
+  EXPECT_THAT(collective([](Collective& c) {
+                c.elements = {16, 16};
+              }),
+              HasSubstr("broadcast of 2 devices with 2 sizes; it has 1"));
+  EXPECT_THAT(collective([](Collective& c) { c.elements = {-1}; }), HasSubstr("a value of an impossible size"));
+  EXPECT_THAT(collective([](Collective& c) { c.elements = {33}; }),
+              HasSubstr("device B segment G: 32 elements received in broadcast; it takes 33"));
+  EXPECT_THAT(collective([](Collective& c) { c.elements = {31}; }),
+              HasSubstr("device A segment F: a message of 32 elements in a collective of 31"));
+  EXPECT_THAT(collective([](Collective& c) {
+                c.kind = CollectiveKind::all_gather;
+                c.elements = {0, 32};
+              }),
+              HasSubstr("device A segment F: 0 elements received in all-gather; it takes 32"));
+  EXPECT_THAT(said([](Program& p) { p.devices[0].segments[0].instrs[3].collective = 0; }),
+              HasSubstr("device A segment F: a reduce in broadcast"));
+  EXPECT_THAT(said([](Program& p) { p.devices[0].segments[0].instrs[4].collective = 0; }),
+              HasSubstr("device A segment F: a compute in a collective"));
+}
+
 TEST(Structure, MembersDoTheSameCollectives) {
   std::string other = sound;
-  const size_t at = other.rfind("all-reduce ring");
-  other.replace(at, 15, "all-reduce tree");
+  const std::string_view ring = "scatter ring";
+  other.replace(other.rfind(ring), ring.size(), "scatter direct");
   EXPECT_EQ(complaint(other), "devices A and B do other collectives of their group, or in another order");
 }
 

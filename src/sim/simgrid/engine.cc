@@ -14,6 +14,7 @@
 
 #include "sim/fast.h"
 #include "sim/runner.h"
+#include "sim/simgrid/even_flows.h"
 #include "sim/simgrid/lone_flows.h"
 
 namespace nlsplit::inline sim {
@@ -89,7 +90,8 @@ SimGridPlatform make_platform(const TimedGraph& graph, const Cluster& cluster, d
 }
 
 // Steps are queued here and not in SimGrid, which has one timer, for the earliest of them: so steps of one moment come
-// in a fixed order. Nor does SimGrid get a message that has its way to itself, before another one joins it; and while
+// in a fixed order. Nor does SimGrid get a message that has its way to itself, before another one joins it, nor
+// messages that all have the same rate (SimGrid 3.32 looks through all it moves whenever one of them ends); and while
 // it has no message at all it is not asked for the time.
 class SimGridClock {
  public:
@@ -102,7 +104,8 @@ class SimGridClock {
         comms_(graph.activities.size()),
         ways_(graph.activities.size(), Way::not_here),
         courses_(graph.courses),
-        lone_(graph, cluster, links_of(courses_)) {
+        lone_(graph, cluster, links_of(courses_)),
+        even_(graph, cluster) {
     for (sg::Link* link : platform_.links) bandwidths_.push_back(link != nullptr ? link->get_bandwidth() : 0);
     std::erase_if(courses_, [this](const LinkCourse& course) { return !is_used(course.link()); });
     for (const LinkCourse& course : courses_) follow(course);
@@ -140,7 +143,7 @@ class SimGridClock {
   }
 
  private:
-  // How a message moves: by itself, by SimGrid though the end it had alone is still in the queue, or neither.
+  // How a message moves: by itself, with others though the end it had alone is still in the queue, or neither.
   enum class Way : uint8_t { not_here, alone, joined };
 
   static std::vector<LinkId> links_of(const std::vector<LinkCourse>& courses) {
@@ -151,18 +154,29 @@ class SimGridClock {
 
   size_t host_of(int device) const { return static_cast<size_t>(graph_.host_of_device[static_cast<size_t>(device)]); }
 
-  // SimGrid moves the rest of a message. Begun by begin_shared(), when its clock is there.
+  // The rest of a message moves with others: by share_evenly(), or by begin_shared() when SimGrid's clock is there.
   void share(uint32_t activity, double rest) {
-    ++shared_;
-    waiting_.push_back({activity, payload_of(graph_.activities[activity].bytes * rest)});
+    waiting_.emplace_back(activity, graph_.activities[activity].bytes * rest);
   }
 
+  // At the end of a moment, while SimGrid moves nothing. False: what waits is for SimGrid.
+  bool share_evenly() {
+    if (waiting_.empty() && !even_.has_ended()) return true;
+    const bool even = even_.begin(now_, waiting_);
+    waiting_.clear();
+    if (!even) even_.give_up(waiting_);
+    return even;
+  }
+
+  bool needs_simgrid() const { return shared_ > 0 || !courses_.empty(); }
+
   void begin_shared() {
-    for (const auto& [activity, payload] : waiting_) {
+    shared_ += waiting_.size();
+    for (const auto& [activity, rest] : waiting_) {
       const Activity& what = graph_.activities[activity];
       sg::CommPtr& comm = comms_[activity];
       comm = sg::Comm::sendto_init();
-      comm->set_payload_size(payload);  // must come first: without one it would never start
+      comm->set_payload_size(payload_of(rest));  // must come first: without one it would never start
       comm->set_data(&comm);
       comm->set_source(platform_.senders[host_of(what.device)]);
       comm->set_destination(platform_.receivers[host_of(what.peer)]);  // starts it
@@ -186,10 +200,17 @@ class SimGridClock {
     finished_.clear();
   }
 
-  // The queue's steps up to a moment; not further than to the first message that SimGrid must move while its clock is
-  // elsewhere.
-  void take_steps(double until, bool stop_when_shared) {
-    while (!queue_.empty() && queue_.top().time <= until && !(stop_when_shared && shared_ > 0)) {
+  double next_time() const {
+    return std::min(even_.next(), queue_.empty() ? std::numeric_limits<double>::infinity() : queue_.top().time);
+  }
+
+  // All steps up to a moment.
+  void take_steps(double until) {
+    while (next_time() <= until) {
+      if (even_.next() <= next_time()) {
+        end_even();
+        continue;
+      }
       const TimedStep next = queue_.top();
       queue_.pop();
       if (next.step == Step::flow_done) {
@@ -201,16 +222,27 @@ class SimGridClock {
     }
   }
 
+  void end_even() {
+    const double now = even_.next();
+    ended_.clear();
+    even_.take_ended(ended_);
+    for (const uint32_t activity : ended_) {
+      lone_.end(activity);
+      runner_.step(activity, Step::flow_done, now);
+    }
+  }
+
   // While SimGrid has nothing to move and no link changes, time is the queue's.
   void go_on() {
-    if (shared_ == 0 && courses_.empty()) {
+    if (!needs_simgrid()) {
       cancel(timer_);
       cancel(admission_);
       for (;;) {
-        take_steps(now_, true);
-        if (shared_ == 0 && runner_.has_asked()) runner_.admit(now_);
-        if (shared_ > 0 || queue_.empty()) break;
-        now_ = std::max(now_, queue_.top().time);
+        take_steps(now_);
+        if (runner_.has_asked()) runner_.admit(now_);
+        if (next_time() <= now_) continue;
+        if (!share_evenly() || std::isinf(next_time())) break;
+        now_ = std::max(now_, next_time());
       }
     }
     arm();
@@ -223,8 +255,8 @@ class SimGridClock {
 
   // One timer, for messages that wait for SimGrid's clock, or else for the next step.
   void arm() {
-    if (waiting_.empty() && queue_.empty()) return;
-    const double next = waiting_.empty() ? queue_.top().time : now_;
+    const double next = waiting_.empty() ? next_time() : now_;
+    if (std::isinf(next)) return;
     if (timer_ != nullptr && timer_due_ <= next) return;
     cancel(timer_);
     timer_due_ = next;
@@ -236,15 +268,15 @@ class SimGridClock {
     timer_ = nullptr;
     now_ = timer_due_;
     begin_shared();
-    take_steps(now_, false);
+    take_steps(now_);
     after_steps();
     release();
   }
 
   // SimGrid's clock is at the moment of the last steps.
   void after_steps() {
-    begin_shared();
-    if (runner_.has_asked() && (shared_ > 0 || !courses_.empty())) admit_after_this_moment();
+    if (needs_simgrid()) begin_shared();
+    if (runner_.has_asked() && needs_simgrid()) admit_after_this_moment();
     go_on();
   }
 
@@ -279,7 +311,7 @@ class SimGridClock {
     const auto next = std::ranges::min_element(courses_, {}, &LinkCourse::until);
     if (next == courses_.end() || next->until() == for_ever) return;
     simgrid::kernel::timer::Timer::set(next->until() / unit_, [this, &course = *next] {
-      if (shared_ == 0 && queue_.empty() && admission_ == nullptr) return;
+      if (shared_ == 0 && waiting_.empty() && queue_.empty() && admission_ == nullptr) return;
       course.advance();
       follow(course);
       await_change();
@@ -298,13 +330,15 @@ class SimGridClock {
   simgrid::kernel::timer::Timer* admission_ = nullptr;
   std::vector<sg::CommPtr> comms_;  // by activity, while SimGrid moves it
   std::vector<uint32_t> finished_;
-  size_t shared_ = 0;                                   // messages that SimGrid moves
-  std::vector<std::pair<uint32_t, uint64_t>> waiting_;  // of these, what it has not been told yet: activity and payload
-  std::vector<Way> ways_;                               // by activity
-  std::vector<LinkCourse> courses_;                     // of links that change, at what they are now
-  std::vector<double> bandwidths_;                      // by link and direction, what they have at best
+  size_t shared_ = 0;                     // messages that SimGrid moves
+  std::vector<EvenFlows::Rest> waiting_;  // that are to move with others from this moment on
+  std::vector<Way> ways_;                 // by activity
+  std::vector<LinkCourse> courses_;       // of links that change, at what they are now
+  std::vector<double> bandwidths_;        // by link and direction, what they have at best
   LoneFlows lone_;
   std::vector<uint32_t> joined_;
+  EvenFlows even_;
+  std::vector<uint32_t> ended_;
 };
 
 Status run_or_throw(const TimedGraph& graph, const Cluster& cluster, Timing& timing) {

@@ -1,0 +1,37 @@
+// How long a collective takes, and which algorithm is chosen for it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+
+#include "compile/collective_rounds.h"
+#include "cost/cluster.h"
+#include "cost/cost_table.h"
+
+namespace nlsplit::inline compiler {
+
+// Where members are, and what they need for a sum of so many operands of so many elements: seconds; infinity: unknown.
+struct CollectiveCosts {
+  std::span<const HostId> hosts;
+  const Cluster& cluster;
+  int64_t element_bytes = 4;
+  std::function<double(int member, size_t operands, int64_t elements)> sum = {};  // none: no time
+};
+
+// CollectiveCosts::sum by a table, of f32. devices: of each member; they must outlive the answer. costs: nullptr: no
+// time.
+std::function<double(int member, size_t operands, int64_t elements)> sums_by(const CostTable* costs,
+                                                                             std::span<const DeviceId> devices);
+
+// One round after the other. A round takes as long as its slowest message, or as long as the busiest link needs for all
+// the bytes of the round, and then as long as the slowest member's sums. Error: members that cannot reach each other.
+Result<double> seconds_of(const Rounds& rounds, const CollectiveCosts& costs);
+
+// The fastest of those whose sums are known; of those that no prediction could tell apart, the one whose members need
+// the least memory. in_order: only of those whose sums are (adds_in_order).
+// Error: members that cannot reach each other.
+Result<CollectiveAlgorithm> choose_algorithm(const Collective& collective, const CollectiveCosts& costs,
+                                             bool in_order = false);
+
+}  // namespace nlsplit::inline compiler

@@ -1,0 +1,70 @@
+#include "compile/collective_program.h"
+
+#include <fmt/format.h>
+
+#include <numeric>
+
+#include "compile/collectives.h"
+
+namespace nlsplit::inline compiler {
+namespace {
+
+BufferId add_vector(DeviceProgram& device, const std::string& name, BufferKind kind, int64_t elements) {
+  Buffer buffer;
+  buffer.name = name;
+  buffer.type = {DType::f32, {elements}};
+  buffer.kind = kind;
+  buffer.bytes = size_of(buffer.type);
+  buffer.offset = device.arena.value();
+  device.arena = bytes(buffer.offset + buffer.stride());
+  device.buffers.push_back(std::move(buffer));
+  return BufferId(device.buffers.size() - 1);
+}
+
+}  // namespace
+
+Program collective_program(Collective collective, std::span<const DeviceId> members, const Cluster& cluster) {
+  Program program;
+  std::vector<HostId> hosts;
+  for (const DeviceId id : members) {
+    const Device& device = cluster.device(id);
+    hosts.push_back(device.host);
+    DeviceProgram& out = program.devices.emplace_back();
+    out.name = device.name;
+    out.kind = device.kind;
+    out.host = cluster.hosts[device.host.index()].name;
+    out.isa = device.isa;
+    out.cores = device.cores;
+    out.memory = device.memory;
+  }
+  program.name = fmt::format("{} {}", name_of(collective.kind), name_of(collective.algorithm));
+  program.eager_limit = cluster.eager_limit;
+  program.nic_window = cluster.nic_window;
+  collective.group.resize(members.size());
+  std::iota(collective.group.begin(), collective.group.end(), 0);
+  const std::vector<Rounds> of_members = rounds_of_members(rounds_of(collective, hosts), members.size());
+  const int64_t elements = value_elements(collective);
+  for (size_t m = 0; m < members.size(); ++m) {
+    DeviceProgram& out = program.devices[m];
+    CollectivePlaces places;
+    const BufferId value = add_vector(out, "value_" + out.name, BufferKind::state, elements);
+    places.value = places.result = {value, 0, elements};
+    if (collective.kind == CollectiveKind::all_to_all) {
+      const int64_t shares = collective.elements[m] * static_cast<int64_t>(members.size());
+      places.result = {add_vector(out, "result_" + out.name, BufferKind::state, shares), 0, shares};
+    }
+    const int member = static_cast<int>(m);
+    if (const int64_t received = received_elements(of_members[m], member); received > 0)
+      places.received = add_vector(out, "received", BufferKind::comm, received);
+    Segment& segment = out.segments.emplace_back();
+    segment.name = "step0";
+    segment.phase = Phase::step;
+    segment.instrs = instructions_of(of_members[m], collective.group, member, places);
+    for (Instr& instr : segment.instrs) instr.collective = 0;
+    if (!segment.instrs.empty()) segment.collectives.push_back(collective);
+    out.order.push_back({0, -1, {}});
+  }
+  return program;
+}
+
+}  // namespace nlsplit::inline compiler
