@@ -8,11 +8,13 @@ namespace nlsplit::inline base {
 
 [[noreturn]] void check_failed(const char* file, int line, const char* condition, std::string_view why);
 
-#define CHECK(condition, why)                                         \
-  do {                                                                \
-    if (!(condition)) [[unlikely]] {                                  \
-      ::nlsplit::check_failed(__FILE__, __LINE__, #condition, (why)); \
-    }                                                                 \
+// Not __FILE__: the preprocessed text would differ from one work tree to another, and ccache shares nothing between
+// them.
+#define CHECK(condition, why)                                                 \
+  do {                                                                        \
+    if (!(condition)) [[unlikely]] {                                          \
+      ::nlsplit::check_failed(__builtin_FILE(), __LINE__, #condition, (why)); \
+    }                                                                         \
   } while (false)
 
 }  // namespace nlsplit::inline base
