@@ -369,6 +369,59 @@ TEST(ProfileKeys, ParseBack) {
   }
 }
 
+ComputeDesc over_a_cache() {
+  ComputeDesc desc;
+  desc.kernel = {KernelName::cached_attention, Isa::v3};
+  desc.op = Op::CachedAttention;
+  desc.attrs = {{"causal", int64_t{1}}, {"scale", 0.5}};
+  desc.inputs = {
+      {DType::f32, {1, 2, 1, 8}}, {DType::f32, {1, 2, 100, 8}}, {DType::f32, {1, 2, 100, 8}}, {DType::i64, {1}}};
+  desc.outputs = info(desc.op).infer(desc.inputs, desc.attrs).value();
+  return desc;
+}
+
+TEST(ProfileKeys, SayHowManyBytesTheScalarsMoved) {
+  const ComputeDesc desc = over_a_cache();
+  for (const int cores : {1, 4}) {
+    const auto key = parse_profile_key(profile_key(desc, cores, bytes(4096)));
+    ASSERT_TRUE(key.ok()) << key.error().to_string();
+    EXPECT_EQ(key->desc, desc);
+    EXPECT_EQ(key->cores, cores);
+    EXPECT_EQ(key->moved, bytes(4096));
+  }
+  EXPECT_FALSE(parse_profile_key(signature(desc) + " moving many B").ok());
+  EXPECT_FALSE(parse_profile_key(signature(desc) + " moving -1 B").ok());
+  const auto always = parse_profile_key("copy Identity(f32[64]) -> f32[64] moving 512 B");
+  ASSERT_FALSE(always.ok());
+  EXPECT_THAT(always.error().message, ::testing::HasSubstr("Identity always moves as many bytes"));
+}
+
+// Of a cache as long as it can be 4 us; of one that moves 1,000 B 1 us; between them a straight line.
+TEST(CostIn, IsAStraightLineBetweenMeasurements) {
+  const ComputeDesc desc = over_a_cache();
+  const Work work = work_of(desc);
+  const int64_t full = (work.bytes_read + work.bytes_written).value();
+  Profile profile;
+  EXPECT_EQ(cost_in(profile, desc, 1, bytes(5000)), std::nullopt);
+  profile.kernels[profile_key(desc, 1)] = {seconds(4e-6), seconds(0), 10, seconds(6e-6)};
+  EXPECT_EQ(cost_in(profile, desc, 1, bytes(5000))->median, seconds(4e-6));  // nothing else is known
+  profile.kernels[profile_key(desc, 1, bytes(1000))] = {seconds(1e-6), seconds(0), 10, seconds(2e-6)};
+  profile.kernels[profile_key(desc, 4, bytes(3000))] = {seconds(9e-6), seconds(0), 10};  // on other cores
+  const auto half = cost_in(profile, desc, 1, bytes((full + 1000) / 2));
+  EXPECT_NEAR(half->median.value(), 2.5e-6, 1e-12);
+  EXPECT_NEAR(half->beside.value(), 4e-6, 1e-12);
+  EXPECT_EQ(cost_in(profile, desc, 1, bytes(10))->median, seconds(1e-6));
+  EXPECT_EQ(cost_in(profile, desc, 1, bytes(full))->median, seconds(4e-6));
+  // What a cost source answers.
+  const CostTable costs({measured(profile)}, "");
+  const std::vector<std::vector<int64_t>> lengths{{}, {}, {}, {50}};
+  const Work at_50 = work_of(desc, lengths);
+  const auto moved = static_cast<double>((at_50.bytes_read + at_50.bytes_written).value() - 1000);
+  EXPECT_NEAR(costs.cost(DeviceId(0), desc, "", lengths)->time.value(),
+              1e-6 + 3e-6 * moved / static_cast<double>(full - 1000), 1e-12);
+  EXPECT_EQ(costs.cost(DeviceId(0), desc)->time, seconds(4e-6));
+}
+
 TEST(Uncertainty, IsTheStandardErrorOfTheMedian) {
   EXPECT_DOUBLE_EQ(uncertainty({seconds(2), seconds(0.4), 16}), 0.05);  // 0.2 / sqrt(16)
   EXPECT_EQ(uncertainty({seconds(0), seconds(1), 4}), 0);
