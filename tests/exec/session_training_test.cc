@@ -26,14 +26,13 @@ constexpr int train_micro_batches = 2, evaluate_micro_batches = 3;
 struct Lesson {
   Model model = zoo_model("simple_cnn").value();
   Graph graph = optimize(model.graph, model.weights, Purpose::training).value();
-  Isa isa = supported_levels().back();
+  Isa isa = supported_levels().front();
   KernelGraph step, forward;
 
   explicit Lesson(Optimizer optimizer) {
     TrainingOptions options;
     options.optimizer = optimizer;
     options.micro_batches = train_micro_batches;
-    options.learning_rate = 0.05;
     for (const ContentId content : model.weights.formulas()) options.constants.insert(content);
     step = choose_kernels(with_batch(graph, 2).value(), {isa}, {}, options).value();
     model.weights.add_all(step.training->nodes.constants);
