@@ -101,7 +101,7 @@ Status print_passes(Loaded& loaded, const LowerArguments& arguments) {
 // The scenario's Programs under one plan.
 Status lower_session(Loaded& loaded, const LowerArguments& arguments) {
   if (!is_scenario(arguments.what)) return invalid_input("--session needs a scenario: it has the programs");
-  ASSIGN_OR_RETURN(const RankedPlan chosen, choose_plan(loaded, arguments.choice));
+  ASSIGN_OR_RETURN(const RankedPlan chosen, choose_plan_at_terminal(loaded, arguments.choice));
   ASSIGN_OR_RETURN(const CompiledSession compiled, session_of(loaded.scenario, loaded.model, chosen.plan));
   const Session& session = compiled.session;
   if (arguments.save.empty()) {

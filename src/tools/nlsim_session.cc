@@ -18,7 +18,7 @@
 #include "sim/tiers/tiers.h"
 #include "tools/commands.h"
 #include "tools/exit.h"
-#include "tools/planning.h"
+#include "tools/rank_options.h"
 
 namespace nlsplit::inline tools {
 namespace {
@@ -83,7 +83,7 @@ Result<SessionOn> read_session(const SessionArguments& arguments) {
   if (is_scenario(arguments.what)) {
     if (!arguments.on.empty()) return invalid_input("--on is for a session's text: a scenario has its own machines");
     ASSIGN_OR_RETURN(Loaded loaded, load(arguments.what, 1));
-    ASSIGN_OR_RETURN(const RankedPlan chosen, choose_plan(loaded, arguments.choice));
+    ASSIGN_OR_RETURN(const RankedPlan chosen, choose_plan_at_terminal(loaded, arguments.choice));
     ASSIGN_OR_RETURN(CompiledSession compiled, session_of(loaded.scenario, loaded.model, chosen.plan));
     read.session = std::move(compiled.session);
     read.scenario = std::move(loaded.scenario);

@@ -70,7 +70,7 @@ TEST(CompileSession, TrainingAndEvaluationShareTheWeights) {
     EXPECT_EQ(*trained, *read);
     EXPECT_NE(find(train, d, weight + "_state0"), nullptr);
     EXPECT_EQ(find(evaluate, d, weight + "_state0"), nullptr);  // it has no use for the momentum
-    for (const Buffer& buffer : evaluate.devices[d].buffers) EXPECT_EQ(buffer.packed_for, "") << buffer.name;
+    for (const Buffer& buffer : evaluate.devices[d].buffers) EXPECT_EQ(buffer.packed_for, KernelId()) << buffer.name;
   }
   // The forward pass of the evaluation rounds as the training's does: the same kernels.
   for (size_t n = 0; n < network.nodes.size(); ++n)
