@@ -26,14 +26,14 @@ namespace nlsplit {
 namespace {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr uint64_t usual_cases = 10;  // ten times slower
+constexpr uint64_t usual_draws = 10;  // ten times slower
 #else
-constexpr uint64_t usual_cases = 60;
+constexpr uint64_t usual_draws = 60;
 #endif
 
-uint64_t case_count() {
+uint64_t draw_count() {
   const char* text = std::getenv("NLSPLIT_COLLECTIVE_CASES");
-  return text == nullptr ? usual_cases : std::strtoull(text, nullptr, 10);
+  return text == nullptr ? usual_draws : std::strtoull(text, nullptr, 10);
 }
 
 struct Group {
@@ -170,7 +170,7 @@ void simulate_both(const Program& program, const Dependencies& dependencies, con
 }
 
 TEST(Collectives, DoWhatTheySay) {
-  for (uint64_t seed = 1; seed <= case_count(); ++seed) {
+  for (uint64_t seed = 1; seed <= draw_count(); ++seed) {
     std::mt19937_64 random(seed);
     const int members = std::uniform_int_distribution<int>(2, 17)(random);
     const Group group = random_group(members, random);

@@ -40,8 +40,8 @@ class GuardedBackend final : public Backend {
   Status execute(const Slot& slot, std::span<const Step> steps, TimePoint now) override {
     for (const Step& step : steps) {
       const Segment& segment = device_.segments[static_cast<size_t>(slot.segment)];
-      nlsplit::execute(program_, device_, kernels_, slot, segment.instrs[static_cast<size_t>(step.instr)],
-                       host().data(), {});
+      RETURN_IF_ERROR(nlsplit::execute(program_, device_, kernels_, slot,
+                                       segment.instrs[static_cast<size_t>(step.instr)], host().data(), {}));
       ran_ = {{step.tag, now, std::chrono::steady_clock::now()}};
     }
     return ok_status();

@@ -127,7 +127,7 @@ Result<int> check_saved(const GpuOptions& gpu, const std::string& dir) {
     fmt::print("{} on {} devices, {}: {:.3f} ms\n", job.saved.program.name, job.saved.program.devices.size(), how,
                median(result.makespans_s) * 1e3);
     ASSIGN_OR_RETURN(const Comparison unsplit,
-                     check_against_unsplit(job, result, rounds ? tf32_tolerance : -1, options));
+                     check_against_unsplit(job, result.outputs, 0, rounds ? tf32_tolerance : -1, options));
     fmt::print("  {}\n", to_string(unsplit));
     ASSIGN_OR_RETURN(const bool expected, check_expected(job, result, dir));
     differing += unsplit.equal() && expected ? 0 : 1;

@@ -9,7 +9,7 @@
 namespace nlsplit::testing {
 namespace {
 
-constexpr double latency = 300 * us;
+constexpr double hop_latency = 300 * us;
 
 struct Simulated {
   std::vector<double> end;  // [execution]
@@ -23,7 +23,7 @@ Simulated simulate(const std::string& sequence_text, const GivenScalars& given) 
   const Sequence sequence = value_of(in_sequence(session, choices, Choosing::known));
   Simulated result;
   result.scalars = value_of(scalar_values(sequence.program, sequence.dependencies, given));
-  const Cluster cluster = chain(2, latency);
+  const Cluster cluster = chain(2, hop_latency);
   const CostTable costs(std::vector<CostSourcePtr>(2, roofline(flops_per_second(1e5), bytes_per_second(1e6))), "");
   const TimedGraph graph =
       value_of(build_timed_graph(sequence.program, sequence.dependencies, cluster, costs, result.scalars));
