@@ -75,6 +75,7 @@ bool EvenFlows::set_rates() {
     const std::vector<uint32_t>& lanes = lanes_of(flow);
     if (lanes.empty()) return false;
     flow.rate = least_[first_of(lanes[0])];
+    if (!(flow.rate > 0)) return false;
     const auto is_narrowest = [&](uint32_t lane) { return bandwidth_[lane] / count_[lane] == flow.rate; };
     if (std::ranges::none_of(lanes, is_narrowest)) return false;
     if (alone_[static_cast<size_t>(graph_.activities[flow.activity].route)] < flow.rate) return false;
