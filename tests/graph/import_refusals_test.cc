@@ -120,7 +120,7 @@ TEST(ImportRefusals, Norms) {
       {13, "float[1,4] x", "y = MeanVarianceNormalization (x)",
        "node y.mean (ReduceMean): axis 2 of a tensor with 2 axes"},
       {13, "float[1,4] x", "y = MeanVarianceNormalization (none)", "input 0 is missing"},
-      {20, "float[1,4] x", "y = Gelu (none)", "input 0 is missing"},
+      {20, "float[1,4] x", "y = Gelu (none)", "node y (Gelu): 0 inputs, Gelu takes 1"},
       {24, "float[1,4] x", "y = Swish (none)", "input 0 is missing"},
       {13, "float[1,4] x", "y = GlobalMaxPool (none)", "input 0 is missing"},
       {22, "float[1,4] x", "y = LpNormalization (none)", "input 0 is missing"},
@@ -192,7 +192,7 @@ TEST(ImportRefusals, ShapesAndIndices) {
   const char* const matrix = "float[2,4] x, int64[1] k = {3}, int64[2] kk = {1, 2}";
   expect_refusals({
       {13, matrix, "y = Expand (x)", "shape is missing"},
-      {13, matrix, "y = Tile (x)", "repeats are missing"},
+      {13, matrix, "y = Tile (x)", "repeats is missing"},
       {13, matrix, "y = Slice (x)", "starts or ends are missing"},
       {13, matrix, "y = Slice (x, k)", "starts or ends are missing"},
       {13, matrix, "y, z = Split (none)", "an input is missing"},
