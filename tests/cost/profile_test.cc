@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/random.h"
 #include "cost/cost_table.h"
+#include "cost/kernel_fit.h"
 #include "testing/value_of.h"
 
 namespace nlsplit {
