@@ -52,6 +52,7 @@ Result<Compiled> compile(const KernelGraph& graph, const Plan& plan, const Clust
     if (options.after_pass) options.after_pass("split", print_split(split.kernels, split.plan, cluster));
   }
   ASSIGN_OR_RETURN(compiled.program, lower(lowering, options));
+  compiled.online = std::move(lowering.online);
   if (has_splits(plan)) {  // named after the plan that was asked for
     compiled.program.name =
         fmt::format("{} [{}]", graph.graph.name, fmt::join(stage_parts(plan, graph.graph, cluster), ", "));

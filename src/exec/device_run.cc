@@ -88,7 +88,7 @@ struct DeviceRun::State : DeviceIndex {
 
   State(const Program& program, const Dependencies& deps, int d, const KernelTable& kernels, std::byte* arena,
         Transport& transport, const DeviceRunOptions& options)
-      : DeviceIndex(program, deps, d, options.online ? options.online->slots : std::span<const RelaxedSlot>()),
+      : DeviceIndex(program, deps, d),
         kernels(kernels),
         arena(arena),
         transport(transport),
@@ -135,7 +135,7 @@ struct DeviceRun::State : DeviceIndex {
 
   // Under `mutex`.
   void slot_is_ready(int s) {
-    const RelaxedSlot& slot = options.online->slots[static_cast<size_t>(s)];
+    const FreeSlot& slot = online_slots[static_cast<size_t>(s)];
     turns->ready(s, slot.chosen, {slot.slot, go ? now() : 0, options.online->remaining_s[static_cast<size_t>(s)]});
     asked_again = true;
   }
@@ -511,7 +511,7 @@ void DeviceRun::arm() {
     const OnlineDevice& online = *s.options.online;
     s.turns.emplace(s.device_number, *online.policy, online.table);
     for (size_t slot = 0; slot < s.slot_waits.size(); ++slot) {
-      if (online.slots[slot].computes && s.slot_waits[slot] == 0) s.slot_is_ready(static_cast<int>(slot));
+      if (s.online_slots[slot].computes && s.slot_waits[slot] == 0) s.slot_is_ready(static_cast<int>(slot));
     }
   }
   s.worker = std::thread([&s] { s.compute(); });
