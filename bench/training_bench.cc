@@ -143,9 +143,9 @@ BENCHMARK(one_f_one_b_fast)->Unit(benchmark::kMillisecond);
 // The same with a policy that is asked for every slot.
 void one_f_one_b_online(benchmark::State& state) {
   const Built& one = built();
-  const RelaxedOrder relaxed = relax(one.program).value();
+  const Dependencies free = free_dependencies(one.program).value();
   const TimedGraph graph =
-      build_online_graph(one.program, relaxed, {"longest_path"}, one.cluster, costs_of(one.cluster)).value();
+      build_online_graph(one.program, free, {"longest_path"}, one.cluster, costs_of(one.cluster)).value();
   Timing timing;
   for (auto _ : state) {
     if (const Status ended = simulate_online(graph, timing); !ended.ok())

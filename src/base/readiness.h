@@ -3,10 +3,16 @@
 // nothing is counted beforehand, and needs may be a list or be worked out when asked.
 //
 //   Sleepers sleepers(events, waiters);
-//   const auto look = [&](uint32_t waiter) { …; sleepers.sleep(waiter, event); };   // or nothing is missing: it goes
-//   on sleepers.wake(event, look);                                                     // the event has happened
+//   sleepers.sleep(waiter, event);   // it looked, and this event is missing
+//   sleepers.wake(event, look);      // the event has happened: look(waiter) for each that slept on it
 //
 // TimeQueue: what is to come in time, the earliest first.
+//
+// The dry run, the play of schedules and of the compiler, and both tiers of the simulator use these. Without them do
+//   - the closed sweep (sim/fast.cc): its activities come in an order that is known
+//   - run_online (schedule/online.cc): a slot needs one event, which carries it along
+//   - exec/device_index.h: it counts, because two threads tell each other of ends under a lock
+//   - emulate/fluid.h: it shares links among packets, and nothing in it waits for an event
 #pragma once
 
 #include <cstdint>

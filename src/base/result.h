@@ -7,6 +7,7 @@
 // Our own mistakes are not errors but bugs: CHECK (base/check.h) stops the program.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -88,16 +89,15 @@ template <>
 class [[nodiscard]] Result<void> {
  public:
   Result() = default;
-  Result(Error error) : failed_(true), error_(std::move(error)) {}  // NOLINT: implicit on purpose
+  Result(Error error) : error_(std::move(error)) {}  // NOLINT: implicit on purpose
 
-  bool ok() const { return !failed_; }
+  bool ok() const { return !error_.has_value(); }
   explicit operator bool() const { return ok(); }
-  const Error& error() const { return error_; }
-  Error& error() { return error_; }
+  const Error& error() const { return *error_; }
+  Error& error() { return *error_; }
 
  private:
-  bool failed_ = false;
-  Error error_;
+  std::optional<Error> error_;  // one that is fine costs no strings
 };
 
 using Status = Result<void>;

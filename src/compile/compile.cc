@@ -54,6 +54,7 @@ Result<Compiled> compile(const KernelGraph& graph, const Plan& plan, const Clust
   }
   ASSIGN_OR_RETURN(compiled.program, lower(lowering, options));
   declare_maxima(compiled.program);
+  compiled.online = std::move(lowering.online);
   if (has_splits(plan)) {  // named after the plan that was asked for
     compiled.program.name =
         fmt::format("{} [{}]", graph.graph.name, fmt::join(stage_parts(plan, graph.graph, cluster), ", "));

@@ -18,6 +18,7 @@
 #include "compile/split.h"
 #include "cost/cost_table.h"
 #include "partition/plan.h"
+#include "program/online.h"
 #include "program/program.h"
 #include "schedule/schedules.h"
 
@@ -28,6 +29,7 @@ struct Compiled {
   std::vector<WeightSlice> slices;  // of a plan that splits layers: what its weights are cut to (add_slices)
   std::vector<PlanNote> notes;      // of such a plan
   Promise promise;                  // how near to the unsplit results it comes
+  std::optional<Online> online;     // of an online plan: who decides; its remaining_s is the simulator's to find
 };
 
 struct CompileOptions {

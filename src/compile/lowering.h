@@ -17,6 +17,7 @@
 #include "cost/cluster.h"
 #include "cost/cost_table.h"
 #include "partition/plan.h"
+#include "program/online.h"
 #include "program/program.h"
 #include "schedule/schedules.h"
 
@@ -94,6 +95,7 @@ struct Lowering {
 
   // schedule
   ScheduleInput schedule;
+  std::optional<Online> online;                // who decides, if the plan's schedule is an online policy
   SlotTable table;                             // in training with its recomputations
   std::vector<std::vector<int>> needs;         // [stage]: earlier stages whose results it takes
   std::vector<std::vector<int>> stage_device;  // [stage][micro-batch]

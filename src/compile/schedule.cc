@@ -7,6 +7,7 @@
 #include "compile/lowering.h"
 #include "compile/stage_memory.h"
 #include "schedule/assign.h"
+#include "schedule/online_choice.h"
 
 namespace nlsplit::inline compiler {
 namespace {
@@ -127,6 +128,19 @@ bool trains(const SlotTable& table) {
   });
 }
 
+// Of a policy that decides while the Program runs: who is asked, and the table of its base.
+Result<SlotTable> online_table(Lowering& lowering) {
+  ASSIGN_OR_RETURN(const OnlineChoice choice, parse_online_choice(lowering.plan->schedule));
+  Online& online = lowering.online.emplace();
+  online.policy = choice.policy;
+  if (!choice.replay.empty()) {
+    ASSIGN_OR_RETURN(SlotTable decided, decisions_to_replay(choice, lowering.schedule));
+    online.policy = replay_policy().name;
+    online.table = std::move(decided.devices);
+  }
+  return make_online_base(choice, lowering.schedule);
+}
+
 }  // namespace
 
 Result<ScheduleInput> make_schedule_input(const Lowering& lowering, bool all_times) {
@@ -175,6 +189,8 @@ Status schedule(Lowering& lowering, const SlotTable* table) {
   SlotTable made;
   if (table != nullptr) {
     made = *table;
+  } else if (is_online(lowering.plan->schedule)) {
+    ASSIGN_OR_RETURN(made, online_table(lowering));
   } else {
     ASSIGN_OR_RETURN(made, make_schedule(lowering.plan->schedule, lowering.schedule));
   }

@@ -77,7 +77,7 @@ void DeviceRun::State::end_slot(size_t s) {
 }
 
 void DeviceRun::State::slot_is_ready(int s) {
-  const RelaxedSlot& slot = options.online->slots[static_cast<size_t>(s)];
+  const FreeSlot& slot = online_slots[static_cast<size_t>(s)];
   turns->ready(s, slot.chosen, {slot.slot, go ? now() : 0, options.online->remaining_s[static_cast<size_t>(s)]});
   asked_again = true;
 }

@@ -71,15 +71,14 @@ void index_slots(DeviceIndex& x) {
 
 }  // namespace
 
-DeviceIndex::DeviceIndex(const Program& program, const Dependencies& dependencies, int d,
-                         std::span<const RelaxedSlot> online)
+DeviceIndex::DeviceIndex(const Program& program, const Dependencies& dependencies, int d)
     : program(program),
       deps(dependencies),
       device(program.devices[static_cast<size_t>(d)]),
       device_number(d),
       begin(deps.device_begin[static_cast<size_t>(d)]),
       count(deps.device_begin[static_cast<size_t>(d) + 1] - begin),
-      online_slots(online) {
+      online_slots(deps.free_slots.empty() ? std::span<const FreeSlot>() : deps.free_slots[static_cast<size_t>(d)]) {
   index_edges(*this);
   index_fifos(*this);
   index_slots(*this);

@@ -1,6 +1,6 @@
 // DeviceIndex: what waits for what on one device, taken from dependencies() once and asked all through a run.
 //
-//   const DeviceIndex index(program, dependencies, 0, {});
+//   const DeviceIndex index(program, dependencies, 0);
 //   for (uint32_t s = index.successor_begin[i]; s < index.successor_begin[i + 1]; ++s) … index.successors[s]
 //
 // Instances are counted from the device's first one here. An edge is left out where a stream already sees to it.
@@ -12,22 +12,19 @@
 #include <vector>
 
 #include "program/dependencies.h"
-#include "program/relax.h"
 
 namespace nlsplit::inline exec {
 
 struct DeviceIndex {
-  // Everything is borrowed and must outlive this. `online`: the device's slots in a RelaxedOrder, whose dependencies
-  // are given then; empty: not online.
-  DeviceIndex(const Program& program, const Dependencies& dependencies, int device,
-              std::span<const RelaxedSlot> online);
+  // Everything is borrowed and must outlive this. The run is online if the dependencies leave the order free.
+  DeviceIndex(const Program& program, const Dependencies& dependencies, int device);
 
   const Program& program;
   const Dependencies& deps;
   const DeviceProgram& device;
   int device_number;
   uint32_t begin, count;
-  std::span<const RelaxedSlot> online_slots;
+  std::span<const FreeSlot> online_slots;
 
   std::vector<uint32_t> computes;         // in order
   std::vector<uint32_t> computes_of;      // computes[computes_of[s] … computes_of[s + 1]): of slot s

@@ -7,7 +7,7 @@ namespace nlsplit::inline exec {
 
 DeviceRun::State::State(const Program& program, const Dependencies& deps, int d, Backend& backend, Transport& transport,
                         const DeviceRunOptions& options)
-    : DeviceIndex(program, deps, d, options.online ? options.online->slots : std::span<const RelaxedSlot>()),
+    : DeviceIndex(program, deps, d),
       backend(backend),
       transport(transport),
       options(options),
@@ -44,7 +44,7 @@ void DeviceRun::arm() {
     const OnlineDevice& online = *s.options.online;
     s.turns.emplace(s.device_number, *online.policy, online.table);
     for (size_t slot = 0; slot < s.slot_waits.size(); ++slot) {
-      if (online.slots[slot].computes && s.slot_waits[slot] == 0) s.slot_is_ready(static_cast<int>(slot));
+      if (s.online_slots[slot].computes && s.slot_waits[slot] == 0) s.slot_is_ready(static_cast<int>(slot));
     }
   }
   s.worker = std::thread([&s] { s.compute(); });

@@ -23,7 +23,6 @@
 #include "exec/transport.h"
 #include "exec/work_watch.h"
 #include "program/dependencies.h"
-#include "program/relax.h"
 #include "program/turns.h"
 
 namespace nlsplit::inline exec {
@@ -32,12 +31,11 @@ struct Interval {
   double start = 0, finish = 0;  // seconds since the start of this execution, which is the same moment on all devices
 };
 
-// Who decides what a device computes next, in a run that is online, and what is bound all the same.
+// Who decides what a device computes next, in a run that is online.
 struct OnlineDevice {
   const OnlinePolicy* policy = nullptr;
-  std::span<const RelaxedSlot> slots = {};  // of the device; borrowed
-  std::vector<double> remaining_s = {};     // [slot]
-  std::vector<ScheduledSlot> table = {};    // replay only
+  std::vector<double> remaining_s = {};   // [slot]
+  std::vector<ScheduledSlot> table = {};  // replay only
 };
 
 struct DeviceRunOptions {
@@ -60,7 +58,7 @@ struct DeviceRunOptions {
 
 class DeviceRun {
  public:
-  // Everything is borrowed and must outlive this. Online the dependencies are those of the RelaxedOrder.
+  // Everything is borrowed and must outlive this. Online the dependencies leave the order free.
   DeviceRun(const Program& program, const Dependencies& dependencies, int device, Backend& backend,
             Transport& transport, const DeviceRunOptions& options);
   ~DeviceRun();

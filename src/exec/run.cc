@@ -289,14 +289,13 @@ Result<std::optional<Online>> shared_online(const Program& program, const std::o
   return std::optional<Online>(std::move(*online));
 }
 
-// What this device is bound to, and whom it asks.
-Result<OnlineDevice> online_device(const Program& program, const RelaxedOrder& relaxed, Online& online, size_t rank,
+// Whom this device asks.
+Result<OnlineDevice> online_device(const Program& program, const Dependencies& bound, Online& online, size_t rank,
                                    const RunOptions& options) {
   OnlineDevice device;
   ASSIGN_OR_RETURN(device.policy, find_online_policy(online.policy));
-  if (device.policy == &replay_policy()) RETURN_IF_ERROR(check_table(program, relaxed, online.table));
+  if (device.policy == &replay_policy()) RETURN_IF_ERROR(check_table(program, bound, online.table));
   if (options.policy != nullptr) device.policy = options.policy;
-  device.slots = relaxed.devices[rank];
   device.remaining_s = std::move(online.remaining_s[rank]);
   if (rank < online.table.size()) device.table = std::move(online.table[rank]);
   return device;
@@ -392,16 +391,16 @@ Result<RunResult> run(const Program& program, const Job& job, Transport& transpo
   ASSIGN_OR_RETURN(const double predicted_s, expected_s(job.predicted_compute_s, clock, transport, waiting));
   waiting.what = "the distribution of the online policy";
   ASSIGN_OR_RETURN(std::optional<Online> online, shared_online(program, job.online, transport, waiting));
-  std::optional<RelaxedOrder> relaxed;
+  std::optional<Dependencies> free;
   std::optional<OnlineDevice> turns;
   if (online) {
-    auto order = relax(program);
-    if (order.ok()) relaxed = std::move(*order);
-    auto device = order.ok() ? online_device(program, *relaxed, *online, rank, options) : order.error();
+    auto order = free_dependencies(program);
+    if (order.ok()) free = std::move(*order);
+    auto device = order.ok() ? online_device(program, *free, *online, rank, options) : order.error();
     RETURN_IF_ERROR(agree(transport, device.ok() ? ok_status() : Status(device.error()), waiting));
     turns = std::move(*device);
   }
-  const Dependencies& bound = relaxed ? relaxed->dependencies : deps;
+  const Dependencies& bound = free ? *free : deps;
   ASSIGN_OR_RETURN(Repeats repeats, repeat(program, bound, *backend, transport, options, std::move(clock),
                                            std::move(turns), predicted_s, watch, waiting));
   waiting.what = "the collection of results";

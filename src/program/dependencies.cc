@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <numeric>
+#include <tuple>
 #include <utility>
 
 #include "base/limits.h"
+#include "program/free_order.h"
 #include "program/text.h"
 
 namespace nlsplit::inline program {
@@ -16,9 +19,11 @@ namespace {
 // One access to some bytes, kept while a later access may have to wait for it.
 struct Access {
   uint32_t instance;
+  int slot;
   int64_t begin, end;  // bytes within the bank; with Reuse::of_bytes within the arena
   bool writes;
   bool transfer;  // on a FIFO rather than the compute stream
+  bool own;       // any order: scratch of which only its slot's values are looked at
 };
 
 // Which list of accesses a bank of a buffer has: accesses of different lists never wait for each other.
@@ -34,11 +39,12 @@ class AccessLists {
       first_.push_back(banks);
       banks += static_cast<size_t>(buffer.banks);
     }
+    per_bank_.assign(first_.size(), true);
     lists_.resize(banks);
   }
 
   std::vector<Access>& list(uint32_t buffer, int bank) {
-    return lists_[first_[buffer] + (reuse_ == Reuse::of_bytes ? 0 : static_cast<size_t>(bank))];
+    return lists_[first_[buffer] + (per_bank_[buffer] ? static_cast<size_t>(bank) : 0)];
   }
   // Where a bank begins, as its list counts bytes.
   int64_t origin(uint32_t buffer, int bank) const {
@@ -58,25 +64,33 @@ class AccessLists {
   }
 
  private:
-  // One list for all buffers that have bytes in common, with one another or by way of others.
+  // One list for all buffers that have bytes in common, with one another or by way of others; for a buffer alone one
+  // for each bank.
   void group_by_bytes() {
     std::vector<uint32_t> by_offset(device_.buffers.size());
     std::iota(by_offset.begin(), by_offset.end(), 0u);
     std::ranges::stable_sort(by_offset, {}, [&](uint32_t b) { return device_.buffers[b].offset; });
+    std::erase_if(by_offset, [&](uint32_t b) { return device_.buffers[b].kind == BufferKind::view; });
     first_.assign(device_.buffers.size(), 0);
-    int64_t reached = -1;
-    for (const uint32_t b : by_offset) {
-      const Buffer& buffer = device_.buffers[b];
-      if (buffer.kind == BufferKind::view) continue;  // its root stands for it
-      if (lists_.empty() || buffer.offset >= reached) lists_.emplace_back();
-      first_[b] = lists_.size() - 1;
-      reached = std::max(reached, buffer.offset + buffer.banks * buffer.stride());
+    per_bank_.assign(device_.buffers.size(), false);
+    for (size_t begin = 0, end = 0; begin < by_offset.size(); begin = end) {
+      int64_t reached = device_.buffers[by_offset[begin]].offset;
+      for (end = begin; end == begin || (end < by_offset.size() && device_.buffers[by_offset[end]].offset < reached);
+           ++end) {
+        const Buffer& buffer = device_.buffers[by_offset[end]];
+        first_[by_offset[end]] = lists_.size();
+        reached = std::max(reached, buffer.offset + buffer.banks * buffer.stride());
+      }
+      per_bank_[by_offset[begin]] = end == begin + 1;
+      lists_.resize(lists_.size() +
+                    (per_bank_[by_offset[begin]] ? static_cast<size_t>(device_.buffers[by_offset[begin]].banks) : 1));
     }
   }
 
   const DeviceProgram& device_;
   Reuse reuse_;
   std::vector<size_t> first_;  // [buffer]: the list of its bank 0
+  std::vector<bool> per_bank_;
   std::vector<std::vector<Access>> lists_;
 };
 
@@ -94,7 +108,17 @@ std::vector<bool> transferred_buffers(const DeviceProgram& device) {
   return found;
 }
 
-// What each instruction of a segment does to transferred buffers: computed once, used by every slot.
+// Any order: all that carry something from slot to slot, but weights, which are only read.
+std::vector<bool> shared_buffers(const DeviceProgram& device, const std::vector<bool>& own) {
+  std::vector<bool> found;
+  for (size_t b = 0; b < device.buffers.size(); ++b) {
+    const BufferKind kind = device.buffers[b].kind;
+    found.push_back(kind != BufferKind::weight && kind != BufferKind::view && !own[b]);
+  }
+  return found;
+}
+
+// What each instruction of a segment does to these buffers: computed once, used by every slot.
 struct Touch {
   uint32_t buffer;
   int64_t begin, end;
@@ -102,8 +126,7 @@ struct Touch {
 };
 using SegmentTouches = std::vector<std::vector<Touch>>;  // by instruction
 
-std::vector<SegmentTouches> segment_touches(const DeviceProgram& device, const AccessLists& lists) {
-  const std::vector<bool> transferred = lists.with_neighbours(transferred_buffers(device));
+std::vector<SegmentTouches> segment_touches(const DeviceProgram& device, const std::vector<bool>& awaited) {
   std::vector<SegmentTouches> all(device.segments.size());
   for (size_t s = 0; s < device.segments.size(); ++s) {
     for (const Instr& instr : device.segments[s].instrs) {
@@ -111,7 +134,7 @@ std::vector<SegmentTouches> segment_touches(const DeviceProgram& device, const A
       const auto add = [&](const Operand& operand, bool writes) {
         if (!operand.buffer.valid()) return;
         const BufferId root = device.root(operand.buffer);
-        if (!transferred[root.index()]) return;
+        if (!awaited[root.index()]) return;
         const int64_t element = size_of(device.buffer(operand.buffer).type.dtype);
         const int64_t begin = operand.begin * element;
         const int64_t end = operand.whole() ? device.buffer(root).stride() : operand.end * element;
@@ -125,21 +148,26 @@ std::vector<SegmentTouches> segment_touches(const DeviceProgram& device, const A
   return all;
 }
 
-// Adds the edges that this access needs from earlier ones, and replaces those it makes superfluous.
-void touch(std::vector<Access>& list, const Access& now, std::vector<Edge>& edges) {
+// Adds the edges that this access needs from earlier ones, and replaces those it makes superfluous. `after`, where
+// the order is free: the slots whose computations must come before this one's.
+void touch(std::vector<Access>& list, const Access& now, std::vector<Edge>& edges, std::vector<int>* after) {
   size_t kept = 0;
   for (size_t i = 0; i < list.size(); ++i) {
     const Access earlier = list[i];
     const bool overlaps = earlier.begin < now.end && now.begin < earlier.end;
-    if (overlaps && earlier.instance != now.instance && (earlier.writes || now.writes) &&
-        (earlier.transfer || now.transfer)) {
-      edges.push_back({earlier.instance, now.writes ? EdgeKind::reuse : EdgeKind::data});
+    const bool message = earlier.transfer || now.transfer;
+    const bool in_order = !message && (after == nullptr || earlier.slot == now.slot);
+    const bool apart = earlier.own && now.own;  // of two slots: one is over when the other begins
+    if (overlaps && earlier.instance != now.instance && (earlier.writes || now.writes)) {
+      if (message)
+        edges.push_back({earlier.instance, now.writes ? EdgeKind::reuse : EdgeKind::data});
+      else if (!in_order && !apart)
+        after->push_back(earlier.slot);
     }
+    // A write that covers an access orders everybody later behind it, and a later compute that reads the same stands
+    // for earlier ones. Reads of slots that have no order do not: whoever overwrites waits for each.
     const bool covered = now.begin <= earlier.begin && earlier.end <= now.end;
-    // A write that covers an access orders everybody later behind it. A later compute that reads the same stands for
-    // earlier ones.
-    const bool superseded =
-        covered && (now.writes || (!now.writes && !earlier.writes && !earlier.transfer && !now.transfer));
+    const bool superseded = covered && (now.writes ? in_order || message || !apart : in_order && !earlier.writes);
     if (!superseded) list[kept++] = earlier;
   }
   list.resize(kept);
@@ -241,22 +269,8 @@ Status match_fifo(const Program& program, const Fifo& fifo, Dependencies& deps) 
   return ok_status();
 }
 
-}  // namespace
-
-const Instr& instr_of(const Program& program, const Instance& instance) {
-  const DeviceProgram& device = program.devices[static_cast<size_t>(instance.device)];
-  const Slot& slot = device.order[static_cast<size_t>(instance.slot)];
-  return device.segments[static_cast<size_t>(slot.segment)].instrs[static_cast<size_t>(instance.instr)];
-}
-
-std::string describe_instance(const Program& program, const Instance& instance) {
-  const DeviceProgram& device = program.devices[static_cast<size_t>(instance.device)];
-  const Slot& slot = device.order[static_cast<size_t>(instance.slot)];
-  return fmt::format("device {} slot {} ({}) `{}`", device.name, instance.slot, slot_name(device, slot),
-                     to_string(program, device, instr_of(program, instance)));
-}
-
-Result<Dependencies> dependencies(const Program& program, Reuse reuse) {
+// any_order: of the slots of a device.
+Result<Dependencies> find_dependencies(const Program& program, Reuse reuse, bool any_order) {
   Dependencies deps;
   const size_t device_count = program.devices.size();
   size_t total = 0;
@@ -276,12 +290,20 @@ Result<Dependencies> dependencies(const Program& program, Reuse reuse) {
     deps.device_begin.push_back(static_cast<uint32_t>(deps.instances.size()));
     AccessLists lists(device, reuse);
     ends.begin_device();
-    const std::vector<SegmentTouches> touches = segment_touches(device, lists);
+    const std::vector<bool> own = any_order ? own_scratch(device) : std::vector<bool>(device.buffers.size(), false);
+    const std::vector<SegmentTouches> touches = segment_touches(
+        device, lists.with_neighbours(any_order ? shared_buffers(device, own) : transferred_buffers(device)));
+    if (any_order) {
+      ASSIGN_OR_RETURN(deps.free_slots.emplace_back(), free_slots(device));
+    }
+    std::map<std::tuple<int, bool, int>, uint32_t> last_of_tag;  // any order: by peer, whether it sends, tag
     bank.assign(device.buffers.size(), 0);
     uint32_t last_compute = no_instance;
     for (size_t s = 0; s < device.order.size(); ++s) {
       const Slot& slot = device.order[s];
       const Segment& segment = device.segments[static_cast<size_t>(slot.segment)];
+      std::vector<int>* after = any_order ? &deps.free_slots[d][s].after : nullptr;
+      if (any_order) last_compute = no_instance;
       for (const BankUse& use : slot.banks) bank[use.buffer.index()] = use.bank;
       for (size_t i = 0; i < segment.instrs.size(); ++i) {
         const Instr& instr = segment.instrs[i];
@@ -294,7 +316,12 @@ Result<Dependencies> dependencies(const Program& program, Reuse reuse) {
           const bool sends = instr.opcode == Opcode::send;
           const auto self = static_cast<int>(d);
           std::vector<uint32_t>& queue = ends.queue(self, instr.peer, sends);
-          if (!queue.empty()) before = queue.back();
+          if (any_order) {
+            const auto [last, first] = last_of_tag.try_emplace({instr.peer, sends, instr.tag}, now);
+            if (!first) before = std::exchange(last->second, now);
+          } else if (!queue.empty()) {
+            before = queue.back();
+          }
           queue.push_back(now);
         } else {
           before = last_compute;
@@ -303,8 +330,9 @@ Result<Dependencies> dependencies(const Program& program, Reuse reuse) {
         if (before != no_instance) deps.edges.push_back({before, EdgeKind::stream});
         for (const Touch& t : touches[static_cast<size_t>(slot.segment)][i]) {
           const int64_t origin = lists.origin(t.buffer, bank[t.buffer]);
-          touch(lists.list(t.buffer, bank[t.buffer]), {now, origin + t.begin, origin + t.end, t.writes, transfer},
-                deps.edges);
+          touch(lists.list(t.buffer, bank[t.buffer]),
+                {now, static_cast<int>(s), origin + t.begin, origin + t.end, t.writes, transfer, own[t.buffer]},
+                deps.edges, after);
         }
       }
       for (const BankUse& use : slot.banks) bank[use.buffer.index()] = 0;
@@ -313,6 +341,31 @@ Result<Dependencies> dependencies(const Program& program, Reuse reuse) {
   deps.device_begin.push_back(static_cast<uint32_t>(deps.instances.size()));
   deps.edge_begin.push_back(static_cast<uint32_t>(deps.edges.size()));
   for (const Fifo& fifo : ends.joined()) RETURN_IF_ERROR(match_fifo(program, fifo, deps));
+  return deps;
+}
+
+}  // namespace
+
+const Instr& instr_of(const Program& program, const Instance& instance) {
+  const DeviceProgram& device = program.devices[static_cast<size_t>(instance.device)];
+  const Slot& slot = device.order[static_cast<size_t>(instance.slot)];
+  return device.segments[static_cast<size_t>(slot.segment)].instrs[static_cast<size_t>(instance.instr)];
+}
+
+std::string describe_instance(const Program& program, const Instance& instance) {
+  const DeviceProgram& device = program.devices[static_cast<size_t>(instance.device)];
+  const Slot& slot = device.order[static_cast<size_t>(instance.slot)];
+  return fmt::format("device {} slot {} ({}) `{}`", device.name, instance.slot, slot_name(device, slot),
+                     to_string(program, device, instr_of(program, instance)));
+}
+
+Result<Dependencies> dependencies(const Program& program, Reuse reuse) {
+  return find_dependencies(program, reuse, false);
+}
+
+Result<Dependencies> free_dependencies(const Program& program) {
+  ASSIGN_OR_RETURN(Dependencies deps, find_dependencies(program, Reuse::of_bytes, true));
+  RETURN_IF_ERROR(keep_places(program, deps));
   return deps;
 }
 

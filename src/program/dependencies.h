@@ -7,6 +7,20 @@
 //   reuse    it overwrites what the other read or wrote (same buffer instance)
 // and every send has its recv. Edges between two instances of the compute stream are implied by the stream and not
 // listed again.
+//
+// A Program has an order of slots for each device. free_dependencies() leaves open every other order with the same
+// results, and says in FreeSlot what binds the slots of a device among themselves. From this freedom an online policy
+// chooses (schedule/online.h), in the simulator as in the executor. A device still runs one slot at a time, from its
+// first computation to its last. Bound are
+//   - the order within a slot
+//   - data: what is read is what the Program's order would have read there; reuse: nothing is overwritten that somebody
+//     still has to read. Scratch is each slot's own, unless some slot reads what it has not written.
+//   - the order of the messages of one tag from one device to another. Messages of different tags may overtake each
+//     other: their ends are told apart by the tag.
+//   - the place of a slot that is part of a collective, which waits in its middle for what depends on its beginning:
+//   all
+//     slots of the device before it come before it, and those behind it after it. All others have all that comes from
+//     outside before they begin, so they end by themselves.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +29,7 @@
 #include <vector>
 
 #include "program/program.h"
+#include "schedule/schedules.h"
 
 namespace nlsplit::inline program {
 
@@ -34,12 +49,23 @@ struct Edge {
 
 inline constexpr uint32_t no_instance = ~0u;
 
+struct FreeSlot {
+  std::vector<int> after;  // slots of its device that end before it begins, ascending
+  bool computes = false;   // else it has messages only, and no turn
+  bool fixed = false;      // keeps its place
+  bool chosen = false;     // F, I or W without a fixed place: a policy is asked. Others go as soon as they can
+  ScheduledSlot slot;      // of stages: what a policy is told
+};
+
 struct Dependencies {
   std::vector<Instance> instances;     // device by device, slot by slot, in order
   std::vector<uint32_t> device_begin;  // [d]: first instance of device d; one more at the end
   std::vector<uint32_t> match;         // of a send its recv and the reverse; else no_instance
   std::vector<uint32_t> edge_begin;    // edges[edge_begin[i] … edge_begin[i+1]) end at instance i
   std::vector<Edge> edges;
+  // Of free_dependencies: [device][slot], else empty. Stream edges are then those between the computations of a slot
+  // and between the messages of a tag, and edges between computations of different slots stand in `after`.
+  std::vector<std::vector<FreeSlot>> free_slots;
 
   std::span<const Edge> into(uint32_t i) const {
     return std::span(edges).subspan(edge_begin[i], edge_begin[i + 1] - edge_begin[i]);
@@ -59,5 +85,9 @@ enum class Reuse : uint8_t {
 // Error: the FIFOs of a pair differ at their ends (a send without recv, other tag, other size); names device, slot,
 // instruction.
 Result<Dependencies> dependencies(const Program& program, Reuse reuse = Reuse::of_buffers);
+
+// Of a Program that verify accepts; reuse is of bytes. Errors also: it recomputes, and a schedule has no place for
+// that; slots that wait for each other unless they run in the Program's order.
+Result<Dependencies> free_dependencies(const Program& program);
 
 }  // namespace nlsplit::inline program

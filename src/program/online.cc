@@ -86,11 +86,11 @@ Result<Online> parse_online(const std::string& text, const Program& program, con
   }
 }
 
-Status check_table(const Program& program, const RelaxedOrder& relaxed,
+Status check_table(const Program& program, const Dependencies& dependencies,
                    const std::vector<std::vector<ScheduledSlot>>& table) {
   for (size_t d = 0; d < program.devices.size(); ++d) {
     std::map<SlotKey, int> missing;  // how often it has to come yet
-    for (const RelaxedSlot& slot : relaxed.devices[d]) {
+    for (const FreeSlot& slot : dependencies.free_slots[d]) {
       if (slot.computes && is_work(slot.slot)) ++missing[key_of(slot.slot)];
     }
     const std::string& name = program.devices[d].name;

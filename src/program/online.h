@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "program/relax.h"
+#include "program/dependencies.h"
 #include "schedule/online.h"
 
 namespace nlsplit::inline program {
@@ -22,7 +22,8 @@ std::string online_text(const Online& online);
 Result<Online> parse_online(const std::string& text, const Program& program, const std::string& file);
 
 // Error: the table is not of this Program: of some device it has not exactly the slots that stages run there.
-Status check_table(const Program& program, const RelaxedOrder& relaxed,
+// `dependencies`: free ones.
+Status check_table(const Program& program, const Dependencies& dependencies,
                    const std::vector<std::vector<ScheduledSlot>>& table);
 
 // The slots of stages in the order in which each device ran its slots; steps too. order[device]: indices into

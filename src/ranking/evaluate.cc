@@ -7,7 +7,6 @@
 #include <limits>
 
 #include "ranking/training_costs.h"
-#include "schedule/online_choice.h"
 
 namespace nlsplit::inline ranking {
 namespace {
@@ -47,20 +46,6 @@ std::vector<PhaseTimes> phases_of(const LoweredPlan& lowered) {
     times[static_cast<size_t>(at.device)][static_cast<size_t>(phase)] += activity.duration;
   }
   return times;
-}
-
-// Who decides in an online plan, and what is bound whatever is decided.
-Status prepare_online(const Scenario& scenario, const KernelGraph& kernels, const Plan& plan, const CostTable& costs,
-                      LoweredPlan& lowered) {
-  ASSIGN_OR_RETURN(const OnlineChoice choice, parse_online_choice(plan.schedule));
-  ASSIGN_OR_RETURN(lowered.relaxed, relax(lowered.program));
-  lowered.online.policy = choice.policy;
-  if (choice.replay.empty()) return ok_status();
-  ASSIGN_OR_RETURN(const ScheduleInput input, schedule_input(kernels, plan, scenario.cluster, &costs));
-  ASSIGN_OR_RETURN(SlotTable table, decisions_to_replay(choice, input));
-  lowered.online.policy = replay_policy().name;
-  lowered.online.table = std::move(table.devices);
-  return ok_status();
 }
 
 }  // namespace
@@ -122,15 +107,16 @@ Result<LoweredPlan> lower_plan(const Scenario& scenario, const PreparedModel& pr
     lowered.too_large = &device;
     return lowered;
   }
-  ASSIGN_OR_RETURN(lowered.dependencies, dependencies(lowered.program));
-  if (is_online(plan.schedule)) RETURN_IF_ERROR(prepare_online(scenario, prepared.kernels, plan, costs, lowered));
+  lowered.online = std::move(compiled.online);
+  ASSIGN_OR_RETURN(lowered.dependencies,
+                   lowered.online ? free_dependencies(lowered.program) : dependencies(lowered.program));
   ASSIGN_OR_RETURN(lowered.timed, timed_graph_of(lowered, scenario.cluster, costs));
   lowered.load = load_of(lowered.timed, scenario.cluster, lowered.program.devices.size());
   return lowered;
 }
 
 Result<TimedGraph> timed_graph_of(const LoweredPlan& lowered, const Cluster& cluster, const CostTable& costs) {
-  if (lowered.relaxed) return build_online_graph(lowered.program, *lowered.relaxed, lowered.online, cluster, costs);
+  if (lowered.online) return build_online_graph(lowered.program, lowered.dependencies, *lowered.online, cluster, costs);
   return build_timed_graph(lowered.program, lowered.dependencies, cluster, costs);
 }
 

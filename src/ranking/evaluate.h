@@ -13,9 +13,8 @@ namespace nlsplit::inline ranking {
 
 struct LoweredPlan {
   Program program;
-  Dependencies dependencies;
-  std::optional<RelaxedOrder> relaxed;  // of an online plan
-  Online online;                        // the same
+  Dependencies dependencies;     // of an online plan the free ones
+  std::optional<Online> online;  // of an online plan
   TimedGraph timed;
   Load load;                        // busy seconds of devices and links
   std::vector<WeightSlice> slices;  // of a plan that splits layers: what its weights are cut to

@@ -22,7 +22,6 @@ double score_of(const Goal& goal, const NoisyEstimate& estimate) {
 void keep_times_only(LoweredPlan& plan) {
   plan.program = {};
   plan.dependencies = {};
-  plan.relaxed.reset();
   plan.timed.members = {};
   plan.timed.member_offset = {};
 }

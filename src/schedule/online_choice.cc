@@ -59,8 +59,7 @@ Result<OnlineChoice> parse_online_choice(std::string_view schedule) {
   return choice;
 }
 
-Result<SlotTable> make_online_base(std::string_view schedule, const ScheduleInput& input) {
-  ASSIGN_OR_RETURN(const OnlineChoice choice, parse_online_choice(schedule));
+Result<SlotTable> make_online_base(const OnlineChoice& choice, const ScheduleInput& input) {
   RETURN_IF_ERROR(find_online_policy(choice.policy));
   ScheduleInput with_room = input;
   if (choice.in_flight > 0) with_room.in_flight = choice.in_flight;

@@ -1,8 +1,8 @@
 // An online policy as a plan's schedule: "online:longest_path", "online:longest_path,base=1f1b,in_flight=8" or
 // "online:longest_path,replay=/somewhere/log.csv".
 //
-// A Program has an order: that of the base. It decides which message goes to which of several banks, and what an online
-// run may not change (program/relax.h); the rest is the policy's.
+// The Program is that of the base: its order decides which message goes to which of several banks, and so what an
+// online run may not change (program/dependencies.h); the rest is the policy's.
 #pragma once
 
 #include <string>
@@ -29,7 +29,7 @@ Result<OnlineChoice> parse_online_choice(std::string_view schedule);
 inline bool is_online(std::string_view schedule) { return schedule.starts_with(online_prefix); }
 
 // The base's table, with room.
-Result<SlotTable> make_online_base(std::string_view schedule, const ScheduleInput& input);
+Result<SlotTable> make_online_base(const OnlineChoice& choice, const ScheduleInput& input);
 
 // The decisions of the file it names. Errors: those of parse_pipeline_csv and table_of.
 Result<SlotTable> decisions_to_replay(const OnlineChoice& choice, const ScheduleInput& input);

@@ -127,7 +127,10 @@ Result<SlotTable> make_schedule(std::string_view name, const ScheduleInput& inpu
     ASSIGN_OR_RETURN(const PipelineCsv csv, parse_pipeline_csv(text, path));
     return table_of(csv, input);
   }
-  if (is_online(name)) return make_online_base(name, input);
+  if (is_online(name)) {
+    ASSIGN_OR_RETURN(const OnlineChoice choice, parse_online_choice(name));
+    return make_online_base(choice, input);
+  }
   ASSIGN_OR_RETURN(const SchedulePolicy* policy, find_schedule(name));
   const ScheduleMode mode = input.training() ? training : inference;
   if (policy->mode != both && policy->mode != mode) {

@@ -30,9 +30,14 @@ struct RawEdge {
 class Builder {
  public:
   Builder(const Program& program, const Dependencies& deps, const Cluster& cluster, const CostTable& costs,
-          const ScalarTable& scalars, const RelaxedOrder* relaxed = nullptr)
-      : program_(program), deps_(deps), cluster_(cluster), costs_(costs), scalars_(scalars), relaxed_(relaxed) {
-    if (relaxed != nullptr) graph_.online.emplace();
+          const ScalarTable& scalars)
+      : program_(program),
+        deps_(deps),
+        cluster_(cluster),
+        costs_(costs),
+        scalars_(scalars),
+        free_(!deps.free_slots.empty()) {
+    if (free_) graph_.online.emplace();
   }
 
   Result<TimedGraph> run() {
@@ -117,7 +122,7 @@ class Builder {
       uint32_t block = no_activity;  // the last one of this device's compute stream
       for (size_t s = 0; s < device.order.size(); ++s) {
         const Segment& segment = device.segments[static_cast<size_t>(device.order[s].segment)];
-        if (relaxed_ != nullptr) block = no_activity;  // of this slot
+        if (free_) block = no_activity;  // of this slot
         std::vector<Duration>& times = seconds[static_cast<size_t>(device.order[s].segment)];
         if (times.size() != segment.instrs.size()) {
           ASSIGN_OR_RETURN(times, segment_seconds(d, segment));
@@ -131,7 +136,7 @@ class Builder {
                   {.device = static_cast<int>(d), .first_instance = static_cast<uint32_t>(graph_.members.size())});
               if (block != no_activity) raw_.push_back({block, next, Event::delivered, Gate::start});
               block = next;
-              if (relaxed_ != nullptr) note_block(d, s, next);
+              if (free_) note_block(d, s, next);
             }
             Activity& activity = activities_[block];
             graph_.members.push_back(instance);
@@ -279,10 +284,10 @@ class Builder {
     std::vector<int>& slots = online_slot_[d];
     slots.resize(program_.devices[d].order.size(), -1);
     if (slots[s] < 0) {
-      const RelaxedSlot& relaxed = relaxed_->devices[d][s];
+      const FreeSlot& slot = deps_.free_slots[d][s];
       slots[s] = static_cast<int>(online.slots.size());
-      online.slots.push_back({static_cast<int>(d), static_cast<int>(s), block, block, relaxed.chosen, relaxed.slot, 0});
-      for (const int before : relaxed.after) {
+      online.slots.push_back({static_cast<int>(d), static_cast<int>(s), block, block, slot.chosen, slot.slot, 0});
+      for (const int before : slot.after) {
         const OnlineSlot& earlier = online.slots[static_cast<size_t>(slots[static_cast<size_t>(before)])];
         raw_.push_back({earlier.last, block, Event::delivered, Gate::start});
       }
@@ -295,7 +300,7 @@ class Builder {
   uint32_t waiter(uint32_t i) const {
     const Instance& at = deps_.instances[i];
     const auto d = static_cast<size_t>(at.device), s = static_cast<size_t>(at.slot);
-    if (relaxed_ == nullptr || kinds_[i] != Kind::compute || relaxed_->devices[d][s].fixed) return activity_of_[i];
+    if (!free_ || kinds_[i] != Kind::compute || deps_.free_slots[d][s].fixed) return activity_of_[i];
     return graph_.online->slots[static_cast<size_t>(online_slot_[d][s])].first;
   }
 
@@ -394,7 +399,7 @@ class Builder {
   const Cluster& cluster_;
   const CostTable& costs_;
   const ScalarTable& scalars_;
-  const RelaxedOrder* relaxed_;  // nullptr: in the order of the Program
+  bool free_;  // the order is
   TimedGraph graph_;
   std::vector<HostId> hosts_;                               // by dense number
   std::vector<DeviceId> device_ids_;                        // by device of the Program; none for endpoints
@@ -416,12 +421,13 @@ Result<TimedGraph> build_timed_graph(const Program& program, const Dependencies&
   return Builder(program, dependencies, cluster, costs, scalars).run();
 }
 
-Result<TimedGraph> build_online_graph(const Program& program, const RelaxedOrder& relaxed, const Online& online,
+Result<TimedGraph> build_online_graph(const Program& program, const Dependencies& dependencies, const Online& online,
                                       const Cluster& cluster, const CostTable& costs) {
   ASSIGN_OR_RETURN(const OnlinePolicy* policy, find_online_policy(online.policy));
-  if (policy == &replay_policy()) RETURN_IF_ERROR(check_table(program, relaxed, online.table));
-  ASSIGN_OR_RETURN(TimedGraph graph, Builder(program, relaxed.dependencies, cluster, costs, {}, &relaxed).run());
-  CHECK(graph.online.has_value(), "a relaxed order makes an online graph");
+  if (policy == &replay_policy()) RETURN_IF_ERROR(check_table(program, dependencies, online.table));
+  const ScalarTable unknown;
+  ASSIGN_OR_RETURN(TimedGraph graph, Builder(program, dependencies, cluster, costs, unknown).run());
+  CHECK(graph.online.has_value(), "there is nothing to decide in a given order");
   graph.online->policy = policy;
   graph.online->table = online.table;
   graph.online->table.resize(program.devices.size());

@@ -116,10 +116,10 @@ struct TimedGraph {
 // largest.
 Result<TimedGraph> build_timed_graph(const Program& program, const Dependencies& dependencies, const Cluster& cluster,
                                      const CostTable& costs, const ScalarTable& scalars = {});
-// The same for a run in which `online` decides. `relaxed` is of the program; a transfer that could move also waits
-// while another one of its two devices, in its direction, does: those of one tag come in their order, others as they
-// can. Errors also: no such policy, a table of another program.
-Result<TimedGraph> build_online_graph(const Program& program, const RelaxedOrder& relaxed, const Online& online,
+// The same for a run in which `online` decides. The dependencies leave the order free; a transfer that could move also
+// waits while another one of its two devices, in its direction, does: those of one tag come in their order, others as
+// they can. Errors also: no such policy, a table of another program.
+Result<TimedGraph> build_online_graph(const Program& program, const Dependencies& dependencies, const Online& online,
                                       const Cluster& cluster, const CostTable& costs);
 
 // When each activity happened: what a tier answers. Index as in TimedGraph::activities.

@@ -27,6 +27,7 @@
 #include "tools/nlbench_commands.h"
 #include "tools/nlbench_report.h"
 #include "tools/nlbench_steps.h"
+#include "tools/nlbench_steps_report.h"
 #include "tools/terminal.h"
 
 namespace nlsplit::inline tools {

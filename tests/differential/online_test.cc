@@ -75,9 +75,9 @@ void check_case(const Case& c, uint64_t seed, int& refused) {
     return;
   }
   const OnlinePolicy& policy = *lotteries[seed % lotteries.size()];
-  const auto relaxed = relax(program);
-  ASSERT_TRUE(relaxed.ok()) << relaxed.error().to_string();
-  auto graph = build_online_graph(program, *relaxed, {"longest_path"}, c.cluster, costs);
+  const auto free = free_dependencies(program);
+  ASSERT_TRUE(free.ok()) << free.error().to_string();
+  auto graph = build_online_graph(program, *free, {"longest_path"}, c.cluster, costs);
   ASSERT_TRUE(graph.ok()) << graph.error().to_string();
   graph->online->policy = &policy;
   Timing fast;
@@ -90,7 +90,7 @@ void check_case(const Case& c, uint64_t seed, int& refused) {
   };
   const size_t devices = program.devices.size();
   const auto follow = [&](const Timing& timing) {
-    auto followed = build_online_graph(program, *relaxed, {"replay", table_of(decisions_of(*graph, timing, devices))},
+    auto followed = build_online_graph(program, *free, {"replay", table_of(decisions_of(*graph, timing, devices))},
                                        c.cluster, costs);
     EXPECT_TRUE(followed.ok()) << followed.error().to_string();
     return std::move(followed).value();

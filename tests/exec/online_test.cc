@@ -81,7 +81,7 @@ TEST(OnlineExec, DecisionsAreAnOrderOfTheSlots) {
   options.policy = &last_stage_first;
   const auto result = run_threads(program, online_job(program, "longest_path"), options);
   ASSERT_TRUE(result.ok()) << result.error().to_string();
-  const RelaxedOrder relaxed = relax(program).value();
+  const Dependencies free = free_dependencies(program).value();
   ASSERT_EQ(result->decided.size(), program.devices.size());
   for (size_t d = 0; d < program.devices.size(); ++d) {
     const std::vector<int>& order = result->decided[d];
@@ -98,7 +98,7 @@ TEST(OnlineExec, DecisionsAreAnOrderOfTheSlots) {
     for (size_t i = 0; i < order.size(); ++i) {
       const auto s = static_cast<size_t>(order[i]);
       EXPECT_FALSE(over[s]);
-      for (const int before : relaxed.devices[d][s].after) EXPECT_TRUE(over[static_cast<size_t>(before)]);
+      for (const int before : free.free_slots[d][s].after) EXPECT_TRUE(over[static_cast<size_t>(before)]);
       over[s] = true;
       if (i > 0) {
         EXPECT_LE(start[static_cast<size_t>(order[i - 1])], start[s]);

@@ -50,8 +50,8 @@ void try_saved(const Folder& folder, uint64_t seed) {
     if (accepted(verify(*program))) execute_watched(*program, contents, seed);
   }
   if (saved->online && accepted(verify(saved->program))) {
-    const auto relaxed = relax(saved->program);
-    if (accepted(relaxed)) (void)accepted(check_table(saved->program, *relaxed, saved->online->table));
+    const auto free = free_dependencies(saved->program);
+    if (accepted(free)) (void)accepted(check_table(saved->program, *free, saved->online->table));
   }
   if (!accepted(save_program_like(folder.path("again"), *saved, folder.path("saved")))) return;
   const auto again = load_program(folder.path("again"));

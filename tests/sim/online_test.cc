@@ -25,19 +25,19 @@ using ::testing::HasSubstr;
 // What a run with an online policy needs beside a Case.
 struct OnlineCase {
   Case one;
-  RelaxedOrder relaxed;
+  Dependencies free;
 };
 
 TimedGraph graph_of(const OnlineCase& c, const Online& online) {
   auto graph =
-      build_online_graph(c.one.program, c.relaxed, online, c.one.cluster, copies_at_8_mb_per_second(c.one.cluster));
+      build_online_graph(c.one.program, c.free, online, c.one.cluster, copies_at_8_mb_per_second(c.one.cluster));
   EXPECT_TRUE(graph.ok()) << graph.error().to_string();
   return std::move(graph).value();
 }
 
 OnlineCase online_case(const std::string& text, Cluster cluster) {
   OnlineCase made{make_case(text, std::move(cluster)), {}};
-  made.relaxed = relax(made.one.program).value();
+  made.free = free_dependencies(made.one.program).value();
   made.one.graph = graph_of(made, {"longest_path"});
   return made;
 }
@@ -244,7 +244,7 @@ TEST(OnlineRun, FollowingTheProgramIsTheProgram) {
     }
     const Case fixed = make_case(program, cluster);
     const Timing wanted = fast(fixed);
-    OnlineCase c{fixed, relax(program).value()};
+    OnlineCase c{fixed, free_dependencies(program).value()};
     const SlotTable table = table_of_slots(program, static_order(program));
     const TimedGraph graph = graph_of(c, {"replay", table.devices});
     for (const auto& tier : tiers) {
@@ -284,7 +284,7 @@ TEST(OnlineRun, LogsThatDoNotFit) {
                                            HasSubstr("device 0 could run 0F0; its table has 0F1 next")));
   const auto refused = [&](const Online& wrong) {
     const auto graph =
-        build_online_graph(c.one.program, c.relaxed, wrong, c.one.cluster, copies_at_8_mb_per_second(c.one.cluster));
+        build_online_graph(c.one.program, c.free, wrong, c.one.cluster, copies_at_8_mb_per_second(c.one.cluster));
     return graph.ok() ? "fine" : graph.error().message;
   };
   online.table[0].pop_back();
