@@ -12,6 +12,7 @@
 #include "exec/distribute.h"
 #include "exec/identity.h"
 #include "kernels/without_kernel.h"
+#include "program/scalars.h"
 #include "program/text.h"
 
 namespace nlsplit::inline exec {
@@ -55,10 +56,13 @@ Status check_runnable(const Program& program) {
   for (const DeviceProgram& device : program.devices) {
     for (const Segment& segment : device.segments) {
       for (const Instr& instr : segment.instrs) {
-        if (instr.opcode != Opcode::compute || !has_no_kernel(program.descs[static_cast<size_t>(instr.desc)])) continue;
-        return unsupported(
-            fmt::format("there is no kernel yet for device {} segment {} `{}`: a GPU computes no gradients",
-                        device.name, segment.name, to_string(program, device, instr)));
+        if (instr.opcode != Opcode::compute) continue;
+        const ComputeDesc& desc = program.descs[static_cast<size_t>(instr.desc)];
+        const bool unchecked = device.kind == DeviceKind::cuda && reads_scalars(desc);
+        if (!has_no_kernel(desc) && !unchecked) continue;
+        return unsupported(fmt::format("there is no kernel yet for device {} segment {} `{}`: a GPU {}", device.name,
+                                       segment.name, to_string(program, device, instr),
+                                       unchecked ? "checks no scalars" : "computes no gradients"));
       }
     }
   }
