@@ -10,7 +10,6 @@
 #include "exec/backends/workers.h"
 #include "exec/collectives.h"
 #include "exec/run.h"
-#include "exec/backends/workers.h"
 #include "kernels/module/kernel_library.h"
 
 namespace nlsplit::inline exec {

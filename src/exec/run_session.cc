@@ -99,7 +99,9 @@ class Executions {
       made.losses = std::make_unique<LossRecord>(*made.sequence, transport_.rank());
       DeviceRunOptions options = options_;
       if (!made.losses->empty())
-        options.ended = [losses = made.losses.get(), this](uint32_t instance) { losses->ended(instance, backend_.host().data()); };
+        options.ended = [losses = made.losses.get(), this](uint32_t instance) {
+          losses->ended(instance, backend_.host().data());
+        };
       made.run = std::make_unique<DeviceRun>(made.sequence->program, made.sequence->dependencies, transport_.rank(),
                                              backend_, transport_, options);
     }

@@ -209,8 +209,8 @@ Status InstructionChecker::check_kernel(const DeviceProgram& device, const Instr
   }
   if (info_of(desc.kernel.name).only_in_place &&
       operand_bytes(device, instr.writes[0]) != operand_bytes(device, instr.reads[0]))
-    return invalid_input(fmt::format("{} changes its first operand where it lies, and its result lies elsewhere",
-                                     kernel()));
+    return invalid_input(
+        fmt::format("{} changes its first operand where it lies, and its result lies elsewhere", kernel()));
   RETURN_IF_ERROR(check_results_apart(device, instr, in_place_inputs(desc)));
   return check_workspace(device, instr, workspace_of(desc, device.cores));
 }

@@ -8,7 +8,6 @@
 #include "exec/backends/arena.h"
 #include "exec/backends/backends.h"
 #include "exec/guarded_backend.h"
-#include "kernels/module/kernel_library.h"
 #include "exec/programs.h"
 #include "exec/transport_threads.h"
 #include "graph/passes/passes.h"

@@ -11,8 +11,6 @@
 #include "base/random.h"
 #include "exec/backends/instructions.h"
 #include "exec/distribute.h"
-#include "exec/backends/instructions.h"
-#include "kernels/module/kernel_library.h"
 #include "exec/run_threads.h"
 #include "fuzz/expect.h"
 #include "graph/memory.h"

@@ -22,7 +22,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   expect(written(*again) == text, "and is written alike");
   for (const auto& [key, cost] : profile->kernels) {
     const auto parsed = parse_profile_key(key);
-    if (accepted(parsed)) expect(profile_key(parsed->desc, parsed->cores, parsed->moved) == key, "a key is what it is parsed to");
+    if (accepted(parsed))
+      expect(profile_key(parsed->desc, parsed->cores, parsed->moved) == key, "a key is what it is parsed to");
   }
   (void)accepted(join({*profile, *again}));
   (void)slowness_of(*profile);

@@ -35,8 +35,8 @@ TEST(CollectivesCommand, TimesWhatLinksTake) {
 TEST(CollectivesCommand, KnowsEveryKind) {
   const Outcome outcome = nlsim("collectives " + scenario + " --size 1MiB --devices m0,m1,m3");
   ASSERT_EQ(outcome.code, 0) << outcome.err;
-  for (const char* word : {"1 MiB over 3 devices", "all-reduce", "reduce-scatter", "all-gather", "all-to-all",
-                           "broadcast", "two_level"})
+  for (const char* word :
+       {"1 MiB over 3 devices", "all-reduce", "reduce-scatter", "all-gather", "all-to-all", "broadcast", "two_level"})
     EXPECT_THAT(outcome.out, HasSubstr(word));
 }
 

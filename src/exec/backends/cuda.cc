@@ -15,8 +15,8 @@
 #include "exec/backends/workers.h"
 #include "exec/cuda/launches.h"
 #include "exec/cuda/library.h"
-#include "kernels/module/kernel_library.h"
 #include "kernels/cuda/gpu.h"
+#include "kernels/module/kernel_library.h"
 
 namespace nlsplit::inline exec {
 namespace {
