@@ -201,7 +201,7 @@ class Maker {
   // In a ring the sum of the k-th of n parts begins at member k, and ends at the one before it.
   static std::vector<Ranges> parts_of_ring(int64_t elements, int n) {
     std::vector<Ranges> owned = Shares::equal(elements, n).each();
-    std::ranges::rotate(owned, owned.begin() + 1);
+    std::rotate(owned.begin(), owned.begin() + 1, owned.end());
     return owned;
   }
   std::vector<Ranges> shares_of_hosts() const {

@@ -21,6 +21,8 @@ struct Access {
   uint32_t instance;
   int slot;
   int64_t begin, end;  // bytes within the bank; with Reuse::of_bytes within the arena
+  BankUse of;
+  int64_t whole_begin, whole_end;  // of that bank, as begin and end
   bool writes;
   bool transfer;  // on a FIFO rather than the compute stream
   bool own;       // any order: scratch of which only its slot's values are looked at
@@ -148,13 +150,26 @@ std::vector<SegmentTouches> segment_touches(const DeviceProgram& device, const s
   return all;
 }
 
+// Of one bank bytes matter; of two that share bytes the banks do: verify keeps apart what is stored there, not what an
+// access takes of it.
+bool overlap(const Access& a, const Access& b) {
+  if (a.of == b.of) return a.begin < b.end && b.begin < a.end;
+  return a.whole_begin < b.whole_end && b.whole_begin < a.whole_end;
+}
+
+// Whether everybody who has to wait for `earlier` has to wait for `now` as well.
+bool covers(const Access& now, const Access& earlier) {
+  if (now.of == earlier.of) return now.begin <= earlier.begin && earlier.end <= now.end;
+  return now.begin <= earlier.whole_begin && earlier.whole_end <= now.end;
+}
+
 // Adds the edges that this access needs from earlier ones, and replaces those it makes superfluous. `after`, where
 // the order is free: the slots whose computations must come before this one's.
 void touch(std::vector<Access>& list, const Access& now, std::vector<Edge>& edges, std::vector<int>* after) {
   size_t kept = 0;
   for (size_t i = 0; i < list.size(); ++i) {
     const Access earlier = list[i];
-    const bool overlaps = earlier.begin < now.end && now.begin < earlier.end;
+    const bool overlaps = overlap(earlier, now);
     const bool message = earlier.transfer || now.transfer;
     const bool in_order = !message && (after == nullptr || earlier.slot == now.slot);
     const bool apart = earlier.own && now.own;  // of two slots: one is over when the other begins
@@ -166,7 +181,7 @@ void touch(std::vector<Access>& list, const Access& now, std::vector<Edge>& edge
     }
     // A write that covers an access orders everybody later behind it, and a later compute that reads the same stands
     // for earlier ones. Reads of slots that have no order do not: whoever overwrites waits for each.
-    const bool covered = now.begin <= earlier.begin && earlier.end <= now.end;
+    const bool covered = covers(now, earlier);
     const bool superseded = covered && (now.writes ? in_order || message || !apart : in_order && !earlier.writes);
     if (!superseded) list[kept++] = earlier;
   }
@@ -329,9 +344,11 @@ Result<Dependencies> find_dependencies(const Program& program, Reuse reuse, bool
         }
         if (before != no_instance) deps.edges.push_back({before, EdgeKind::stream});
         for (const Touch& t : touches[static_cast<size_t>(slot.segment)][i]) {
-          const int64_t origin = lists.origin(t.buffer, bank[t.buffer]);
-          touch(lists.list(t.buffer, bank[t.buffer]),
-                {now, static_cast<int>(s), origin + t.begin, origin + t.end, t.writes, transfer, own[t.buffer]},
+          const BankUse of{BufferId(t.buffer), bank[t.buffer]};
+          const int64_t origin = lists.origin(t.buffer, of.bank);
+          touch(lists.list(t.buffer, of.bank),
+                {now, static_cast<int>(s), origin + t.begin, origin + t.end, of, origin,
+                 origin + device.buffers[t.buffer].stride(), t.writes, transfer, own[t.buffer]},
                 deps.edges, after);
         }
       }
