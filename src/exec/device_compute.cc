@@ -127,7 +127,7 @@ bool DeviceRun::State::run_some(std::span<const uint32_t> some, size_t k, bool e
 Status DeviceRun::State::give_to_backend(std::span<const uint32_t> some, bool settle) {
   steps.clear();
   for (const uint32_t i : some) steps.push_back({i, deps.instances[begin + i].instr});
-  const Status begun = backend.execute(slot(some.front()), steps, note(FlightEvent::begins, some.front()));
+  Status begun = backend.execute(slot(some.front()), steps, note(FlightEvent::begins, some.front()));
   if (!begun.ok()) {
     if (backend.runs_ahead()) return begun;
     Error why = begun.error();  // it was given this one alone

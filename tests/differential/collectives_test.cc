@@ -61,6 +61,10 @@ Group random_group(int members, std::mt19937_64& random) {
     group.cluster.links.push_back(
         {"", HostId(static_cast<size_t>(h)), hub, bytes_per_second(bandwidth), seconds(1e-4), true});
   }
+  for (int h = 0; h < most_hosts; ++h) {  // between members of one host
+    const HostId host(static_cast<size_t>(h));
+    group.cluster.links.push_back({"", host, host, bytes_per_second(1e10), seconds(1e-6), true});
+  }
   group.cluster.eager_limit = bytes(std::uniform_int_distribution<int64_t>(0, 400)(random));
   return group;
 }

@@ -154,7 +154,8 @@ class Exporter {
 
   Status write(Operation operation) {
     if (has(operation.op, traits::later_in_onnx)) return not_written(operation);
-    return (this->*writer_of(operation.op))(std::move(operation));
+    const Writer writer = writer_of(operation.op);
+    return (this->*writer)(std::move(operation));
   }
   static Error not_written(const Operation& o) {
     return unsupported(fmt::format("node {} ({}): not written in opset {}", o.name, name_of(o.op), opset));

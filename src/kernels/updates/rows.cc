@@ -7,6 +7,7 @@ namespace nlsplit::inline kernels {
 namespace {
 
 std::string refuse_update(const ComputeDesc& desc) {
+  if (!desc.epilogue.empty()) return "there are steps behind it";
   return desc.inputs[0].dtype == DType::f32 ? "" : fmt::format("{} is not f32", to_string(desc.inputs[0]));
 }
 
