@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -59,13 +58,5 @@ int64_t least_received(const Collective& collective, size_t member);
 // Error: a group of fewer than two devices or with one twice, an algorithm of another kind, not as many sizes as there
 // must be, or sizes that no value has.
 Status check_collective(const Collective& collective, size_t devices);
-
-// What a training workload asks of how replicas add up gradients.
-struct GradientSums {
-  std::optional<CollectiveAlgorithm> algorithm = {};  // none: the fastest
-  bool exact = false;            // the bits of the unsplit step, whatever the plan: one order of sums, by micro-batch
-  bool shard_optimizer = false;  // each replica updates its share of a stage's weights, and keeps its optimizer's state
-  friend bool operator==(const GradientSums&, const GradientSums&) = default;
-};
 
 }  // namespace nlsplit::inline program

@@ -20,9 +20,8 @@ namespace {
 struct Access {
   uint32_t instance;
   int slot;
-  int64_t begin, end;  // bytes within the bank; with Reuse::of_bytes within the arena
   BankUse of;
-  int64_t whole_begin, whole_end;  // of that bank, as begin and end
+  int64_t begin, end;  // bytes within the bank; with Reuse::of_bytes within the arena
   bool writes;
   bool transfer;  // on a FIFO rather than the compute stream
   bool own;       // any order: scratch of which only its slot's values are looked at
@@ -45,15 +44,17 @@ class AccessLists {
     lists_.resize(banks);
   }
 
-  std::vector<Access>& list(uint32_t buffer, int bank) {
-    return lists_[first_[buffer] + (per_bank_[buffer] ? static_cast<size_t>(bank) : 0)];
+  std::vector<Access>& list(const BankUse& of) {
+    const size_t buffer = of.buffer.index();
+    return lists_[first_[buffer] + (per_bank_[buffer] ? static_cast<size_t>(of.bank) : 0)];
   }
-  // Where a bank begins, as its list counts bytes.
-  int64_t origin(uint32_t buffer, int bank) const {
+  // Where a bank begins and ends, as its list counts bytes.
+  int64_t origin(const BankUse& of) const {
     if (reuse_ == Reuse::of_buffers) return 0;
-    const Buffer& of = device_.buffers[buffer];
-    return of.offset + bank * of.stride();
+    const Buffer& buffer = device_.buffer(of.buffer);
+    return buffer.offset + of.bank * buffer.stride();
   }
+  int64_t end(const BankUse& of) const { return origin(of) + device_.buffer(of.buffer).stride(); }
   // Buffers that share a list with one of these.
   std::vector<bool> with_neighbours(const std::vector<bool>& buffers) const {
     if (reuse_ == Reuse::of_buffers) return buffers;
@@ -152,24 +153,25 @@ std::vector<SegmentTouches> segment_touches(const DeviceProgram& device, const s
 
 // Of one bank bytes matter; of two that share bytes the banks do: verify keeps apart what is stored there, not what an
 // access takes of it.
-bool overlap(const Access& a, const Access& b) {
+bool overlap(const AccessLists& lists, const Access& a, const Access& b) {
   if (a.of == b.of) return a.begin < b.end && b.begin < a.end;
-  return a.whole_begin < b.whole_end && b.whole_begin < a.whole_end;
+  return lists.origin(a.of) < lists.end(b.of) && lists.origin(b.of) < lists.end(a.of);
 }
 
 // Whether everybody who has to wait for `earlier` has to wait for `now` as well.
-bool covers(const Access& now, const Access& earlier) {
+bool covers(const AccessLists& lists, const Access& now, const Access& earlier) {
   if (now.of == earlier.of) return now.begin <= earlier.begin && earlier.end <= now.end;
-  return now.begin <= earlier.whole_begin && earlier.whole_end <= now.end;
+  return now.begin <= lists.origin(earlier.of) && lists.end(earlier.of) <= now.end;
 }
 
 // Adds the edges that this access needs from earlier ones, and replaces those it makes superfluous. `after`, where
 // the order is free: the slots whose computations must come before this one's.
-void touch(std::vector<Access>& list, const Access& now, std::vector<Edge>& edges, std::vector<int>* after) {
+void touch(AccessLists& lists, const Access& now, std::vector<Edge>& edges, std::vector<int>* after) {
+  std::vector<Access>& list = lists.list(now.of);
   size_t kept = 0;
   for (size_t i = 0; i < list.size(); ++i) {
     const Access earlier = list[i];
-    const bool overlaps = overlap(earlier, now);
+    const bool overlaps = overlap(lists, earlier, now);
     const bool message = earlier.transfer || now.transfer;
     const bool in_order = !message && (after == nullptr || earlier.slot == now.slot);
     const bool apart = earlier.own && now.own;  // of two slots: one is over when the other begins
@@ -181,7 +183,7 @@ void touch(std::vector<Access>& list, const Access& now, std::vector<Edge>& edge
     }
     // A write that covers an access orders everybody later behind it, and a later compute that reads the same stands
     // for earlier ones. Reads of slots that have no order do not: whoever overwrites waits for each.
-    const bool covered = covers(now, earlier);
+    const bool covered = covers(lists, now, earlier);
     const bool superseded = covered && (now.writes ? in_order || message || !apart : in_order && !earlier.writes);
     if (!superseded) list[kept++] = earlier;
   }
@@ -345,10 +347,9 @@ Result<Dependencies> find_dependencies(const Program& program, Reuse reuse, bool
         if (before != no_instance) deps.edges.push_back({before, EdgeKind::stream});
         for (const Touch& t : touches[static_cast<size_t>(slot.segment)][i]) {
           const BankUse of{BufferId(t.buffer), bank[t.buffer]};
-          const int64_t origin = lists.origin(t.buffer, of.bank);
-          touch(lists.list(t.buffer, of.bank),
-                {now, static_cast<int>(s), origin + t.begin, origin + t.end, of, origin,
-                 origin + device.buffers[t.buffer].stride(), t.writes, transfer, own[t.buffer]},
+          const int64_t origin = lists.origin(of);
+          touch(lists,
+                {now, static_cast<int>(s), of, origin + t.begin, origin + t.end, t.writes, transfer, own[t.buffer]},
                 deps.edges, after);
         }
       }
