@@ -73,8 +73,8 @@ TEST(VerifyPacked, SomebodyReadsThem) {
   EXPECT_EQ(complaint(text_of(unread, product)),
             "device A buffer u: packed for matmul_packed_v2, which never reads it");
   EXPECT_THAT(
-      complaint(text_of(replaced(unread, "matmul_packed_v2 input 1\n  buffer ws", "gemm_packed_v2 input 1\n  buffer ws"),
-                        product)),
+      complaint(text_of(
+          replaced(unread, "matmul_packed_v2 input 1\n  buffer ws", "gemm_packed_v2 input 1\n  buffer ws"), product)),
       HasSubstr("operand 1 (w) is not packed as matmul_packed_v2 wants it"));
 }
 
