@@ -28,7 +28,7 @@ namespace {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr uint64_t usual_draws = 10;  // ten times slower
 #else
-constexpr uint64_t usual_draws = 60;
+constexpr uint64_t usual_draws = 24;
 #endif
 
 uint64_t draw_count() {
@@ -170,7 +170,9 @@ void simulate_both(const Program& program, const Dependencies& dependencies, con
   ASSERT_TRUE(fast.ok()) << what;
   ASSERT_TRUE(shared.ok()) << what << ": " << shared.error().message;
   EXPECT_GT((*fast)[0].makespan, 0) << what;
-  EXPECT_GE((*shared)[0].makespan, (*fast)[0].makespan * (1 - 1e-9)) << what;
+  const double precision = 1e-12 * static_cast<double>(graph->activities.size());  // surf/precision, an activity
+  EXPECT_GE((*shared)[0].makespan, (*fast)[0].makespan - precision)
+      << what << ": by " << (*fast)[0].makespan - (*shared)[0].makespan;
 }
 
 TEST(Collectives, DoWhatTheySay) {
