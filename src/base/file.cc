@@ -47,7 +47,16 @@ int take_name(const std::string& path, std::string& name, const Make& make) {
   }
 }
 
-// Files with names that killed writers left beside PATH: a writer holds a lock on its file as long as it lives.
+// Whether the name NAME is still that of the open file.
+bool is_named(int fd, const char* name) {
+  struct stat file {
+  }, named{};
+  return ::fstat(fd, &file) == 0 && ::lstat(name, &named) == 0 && file.st_dev == named.st_dev &&
+         file.st_ino == named.st_ino;
+}
+
+// Files with names that killed writers left beside PATH: a writer holds a lock on its file as long as that has such a
+// name. Between open() and flock() the writer may have given the file its last name, and another writer taken this one.
 void remove_ownerless(const std::string& path) {
   const std::string folder = folder_of(path), prefix = path.substr(path.rfind('/') + 1) + ".tmp.";
   std::error_code failure;
@@ -56,7 +65,8 @@ void remove_ownerless(const std::string& path) {
     if (!name.starts_with(prefix) || name.find_first_not_of("0123456789.", prefix.size()) != std::string::npos)
       continue;
     const Descriptor file(::open(at->path().c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-    if (file.get() >= 0 && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0) ::unlink(at->path().c_str());
+    if (file.get() < 0 || ::flock(file.get(), LOCK_EX | LOCK_NB) != 0) continue;
+    if (is_named(file.get(), at->path().c_str())) ::unlink(at->path().c_str());
   }
 }
 
@@ -106,10 +116,11 @@ Result<FileWriter> FileWriter::open(const std::string& path) {
   std::string temporary;
   const int code = take_name(path, temporary, [&file](const char* name) {
     file = Descriptor(::open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-    return file.get() >= 0 ? 0 : errno;
+    if (file.get() < 0) return errno;
+    ::flock(file.get(), LOCK_EX);
+    return is_named(file.get(), name) ? 0 : EEXIST;  // without a lock for a moment: taken for a killed writer's
   });
   if (code != 0) return os_error("write", path, code);
-  ::flock(file.get(), LOCK_EX);
   return FileWriter(path, std::move(temporary), std::move(file));
 }
 
