@@ -48,7 +48,7 @@ struct Device {
   Isa isa = Isa::v3;
   int cores = 1;  // that share each computation
   // Above 0 the device stands for one so many times as slow: its costs are multiplied, and in a real run each
-  // computation ends when it would there (a device clock), however fast the machine that plays it.
+  // computation ends when it would there (emulated compute), however fast the machine that plays it.
   double slowdown = 0;
   // Devices of one machine slow each other down through its caches and memory when they compute at the same time.
   // Empty: the host is a machine of its own. Hosts may share one: those of an emulated cluster do.
@@ -87,7 +87,7 @@ struct Overheads {
 };
 
 // What was measured between two hosts.
-struct Way {
+struct MeasuredRoute {
   HostId from, to;
   MessageCost eager, rendezvous;  // up to the eager limit, and above
   Overheads overheads;
@@ -96,7 +96,7 @@ struct Way {
   LinkId meeting = {};
   // The receiver's answer to the request for a message above the eager limit travels behind what moves the other way
   // already: at most so long.
-  Seconds answer_wait = seconds(0);
+  Seconds clear_to_send_delay = seconds(0);
 };
 
 struct Route {
@@ -105,7 +105,7 @@ struct Route {
   // Alone on its way. From the links, latencies added, larger messages with the handshake; or as it was measured.
   MessageCost eager, rendezvous;
   Overheads overheads;  // none unless they were measured
-  Seconds answer_wait = seconds(0);
+  Seconds clear_to_send_delay = seconds(0);
 };
 
 struct Cluster {
@@ -124,8 +124,8 @@ struct Cluster {
   Bytes eager_limit = bytes(0);    // messages up to this size start without waiting for the receiver
   Seconds handshake = seconds(0);  // added to every larger message
   int nic_window = 0;              // concurrent outgoing messages of a host; 0: unlimited, they share the links fairly
-  std::vector<Way> ways;           // measured; empty: all follows from the links
-  std::string network_profile;     // the file they came from
+  std::vector<MeasuredRoute> routes;  // measured; empty: all follows from the links
+  std::string network_profile;        // the file they came from
 
   const Device& device(DeviceId id) const { return devices[id.index()]; }
   DeviceId find_device(std::string_view name) const;  // none if unknown

@@ -56,7 +56,7 @@ Status apply(const Corrections& corrections, Cluster& cluster, std::vector<CostS
     CostSourcePtr& source = costs[device.index()];
     source = source->slowed(factor);
   }
-  for (Way& way : cluster.ways) {
+  for (MeasuredRoute& way : cluster.routes) {
     lengthen(way.eager, corrections.messages);
     lengthen(way.rendezvous, corrections.messages);
   }

@@ -63,7 +63,7 @@ class CostSource {
 
   // Of a device so many times as slow.
   virtual CostSourcePtr slowed(double slowdown) const = 0;
-  // The same with a device clock: it keeps time whatever else its processor does, and whoever computes beside it.
+  // The same with emulated compute: it takes its time whatever else its processor does, and whoever computes beside it.
   virtual CostSourcePtr by_clock(double slowdown) const { return slowed(slowdown); }
 
   // Whether every computation costs the same by both, for certain.

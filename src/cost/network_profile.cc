@@ -57,22 +57,23 @@ Result<NetworkProfile> read_network_profile(const std::string& path) {
     if (limit < 0) return invalid_input(fmt::format("{}: an eager limit of {} bytes", path, limit));
     profile.eager_limit = bytes(limit);
     std::set<std::pair<std::string, std::string>> known;
-    for (const json& entry : value.at("ways")) {
-      NamedWay way;
-      entry.at("from").get_to(way.from);
-      entry.at("to").get_to(way.to);
-      way.eager = cost_of(entry.at("eager"));
-      way.rendezvous = cost_of(entry.at("rendezvous"));
-      way.overheads = overheads_of(entry.at("overheads"));
-      entry.at("largest_error").get_to(way.largest_error);
-      way.crossing = bytes_per_second(entry.at("crossing_bytes_per_s").get<double>());
-      way.answer_wait = seconds(entry.at("answer_wait_s").get<double>());
-      const std::string name = fmt::format("{}: from '{}' to '{}'", path, way.from, way.to);
-      if (!possible(way.eager) || !possible(way.rendezvous) || !possible(way.overheads) || way.crossing.value() < 0 ||
-          way.answer_wait.value() < 0 || way.largest_error < 0)
+    for (const json& entry : value.at(value.contains("ways") ? "ways" : "routes")) {
+      NamedRoute route;
+      entry.at("from").get_to(route.from);
+      entry.at("to").get_to(route.to);
+      route.eager = cost_of(entry.at("eager"));
+      route.rendezvous = cost_of(entry.at("rendezvous"));
+      route.overheads = overheads_of(entry.at("overheads"));
+      entry.at("largest_error").get_to(route.largest_error);
+      route.crossing = bytes_per_second(entry.at("crossing_bytes_per_s").get<double>());
+      route.clear_to_send_delay =
+          seconds(entry.at(entry.contains("answer_wait_s") ? "answer_wait_s" : "clear_to_send_delay_s").get<double>());
+      const std::string name = fmt::format("{}: from '{}' to '{}'", path, route.from, route.to);
+      if (!possible(route.eager) || !possible(route.rendezvous) || !possible(route.overheads) ||
+          route.crossing.value() < 0 || route.clear_to_send_delay.value() < 0 || route.largest_error < 0)
         return invalid_input(name + ": a negative time, or no bandwidth");
-      if (!known.emplace(way.from, way.to).second) return invalid_input(name + " twice");
-      profile.ways.push_back(std::move(way));
+      if (!known.emplace(route.from, route.to).second) return invalid_input(name + " twice");
+      profile.routes.push_back(std::move(route));
     }
   } catch (const json::exception& e) {
     return invalid_input(fmt::format("{}: {}", path, e.what()));
@@ -81,22 +82,22 @@ Result<NetworkProfile> read_network_profile(const std::string& path) {
 }
 
 Status write_network_profile(const std::string& path, const NetworkProfile& profile) {
-  json ways = json::array();
-  for (const NamedWay& way : profile.ways) {
-    ways.push_back({{"from", way.from},
-                    {"to", way.to},
-                    {"eager", to_json(way.eager)},
-                    {"rendezvous", to_json(way.rendezvous)},
-                    {"overheads", to_json(way.overheads)},
-                    {"largest_error", way.largest_error},
-                    {"crossing_bytes_per_s", way.crossing.value()},
-                    {"answer_wait_s", way.answer_wait.value()}});
+  json routes = json::array();
+  for (const NamedRoute& route : profile.routes) {
+    routes.push_back({{"from", route.from},
+                      {"to", route.to},
+                      {"eager", to_json(route.eager)},
+                      {"rendezvous", to_json(route.rendezvous)},
+                      {"overheads", to_json(route.overheads)},
+                      {"largest_error", route.largest_error},
+                      {"crossing_bytes_per_s", route.crossing.value()},
+                      {"clear_to_send_delay_s", route.clear_to_send_delay.value()}});
   }
   const json file = {{"format", "nlsplit-network"},
                      {"version", 4},
                      {"machine", profile.machine},
                      {"eager_limit_bytes", profile.eager_limit.value()},
-                     {"ways", std::move(ways)}};
+                     {"routes", std::move(routes)}};
   return write_file(path, file.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
 }
 
@@ -104,23 +105,24 @@ void apply(const NetworkProfile& profile, Cluster& cluster) {
   cluster.eager_limit = profile.eager_limit;
   cluster.network_profile = profile.file;
   std::map<std::pair<HostId, HostId>, LinkId> meetings;  // by hosts, the lower one first
-  for (const NamedWay& way : profile.ways) {
-    const HostId from = cluster.find_host(way.from), to = cluster.find_host(way.to);
+  for (const NamedRoute& route : profile.routes) {
+    const HostId from = cluster.find_host(route.from), to = cluster.find_host(route.to);
     if (!from.valid() || !to.valid()) continue;
     LinkId meeting;
-    if (way.crossing.value() > 0) {
+    if (route.crossing.value() > 0) {
       const auto [known, is_new] = meetings.try_emplace(std::minmax(from, to), LinkId(cluster.links.size()));
       meeting = known->second;
       if (is_new) {
         Link link;
-        link.name = fmt::format("{}<>{}", way.from, way.to);
-        link.bandwidth = way.crossing * 2;
+        link.name = fmt::format("{}<>{}", route.from, route.to);
+        link.bandwidth = route.crossing * 2;
         link.full_duplex = false;
         cluster.links.push_back(std::move(link));
-        ++cluster.inner_links;  // the last links: on no way but those that name them
+        ++cluster.inner_links;  // the last links: on no route but those that name them
       }
     }
-    cluster.ways.push_back({from, to, way.eager, way.rendezvous, way.overheads, meeting, way.answer_wait});
+    cluster.routes.push_back(
+        {from, to, route.eager, route.rendezvous, route.overheads, meeting, route.clear_to_send_delay});
   }
 }
 

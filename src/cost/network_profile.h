@@ -8,27 +8,27 @@
 
 namespace nlsplit::inline cost {
 
-struct NamedWay {
+struct NamedRoute {
   std::string from, to;  // hosts
   MessageCost eager, rendezvous;
   Overheads overheads;
   double largest_error = 0;  // of the two lines over the sizes measured, relative
   // Of large messages while others come the other way: each way's. 0: not measured, there is one way only.
   BytesPerSecond crossing{};
-  Seconds answer_wait = seconds(0);  // cost/cluster.h, Way; 0 also: not measured
+  Seconds clear_to_send_delay = seconds(0);  // cost/cluster.h, MeasuredRoute; 0 also: not measured
 };
 
 struct NetworkProfile {
   std::string file;     // where it was read from, for messages
   std::string machine;  // of rank 0
   Bytes eager_limit;
-  std::vector<NamedWay> ways;
+  std::vector<NamedRoute> routes;
 };
 
-// JSON {"format": "nlsplit-network", "version": 4, "machine": …, "eager_limit_bytes": …, "ways": [{"from", "to",
+// JSON {"format": "nlsplit-network", "version": 4, "machine": …, "eager_limit_bytes": …, "routes": [{"from", "to",
 // "eager": {"latency_s", "bytes_per_s"}, "rendezvous": {…}, "overheads": {"sender_s_per_byte", "receiver_s_per_byte",
-// "slowed"}, "largest_error", "crossing_bytes_per_s", "answer_wait_s"}]}. Errors: not JSON, another format or version,
-// missing or impossible figures, a way twice; each names the file and entry.
+// "slowed"}, "largest_error", "crossing_bytes_per_s", "clear_to_send_delay_s"}]}. Errors: not JSON, another format or
+// version, missing or impossible figures, a way twice; each names the file and entry.
 Result<NetworkProfile> read_network_profile(const std::string& path);
 Status write_network_profile(const std::string& path, const NetworkProfile& profile);
 

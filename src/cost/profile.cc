@@ -137,7 +137,8 @@ Result<Profile> join(std::vector<Profile> profiles) {
       if (std::ranges::find(all.models, model) == all.models.end()) all.models.push_back(std::move(model));
     }
     all.measured_at = std::min(all.measured_at, next.measured_at);
-    if (all.gauge_s == 0 || (next.gauge_s > 0 && next.gauge_s < all.gauge_s)) all.gauge_s = next.gauge_s;
+    if (all.calibration_s == 0 || (next.calibration_s > 0 && next.calibration_s < all.calibration_s))
+      all.calibration_s = next.calibration_s;
     if (all.dispatch.repeats == 0) all.dispatch = next.dispatch;
     if (!all.copies) all.copies = std::move(next.copies);
     all.kernels.merge(next.kernels);  // what is there stays

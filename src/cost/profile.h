@@ -36,7 +36,7 @@ struct Profile {
   std::string machine;              // CPU model, cores, memory
   int beside = 0;                   // copies of the network that ran meanwhile, for MeasuredCost::beside
   int64_t measured_at = 0;          // seconds since 1970, when it was last added to; the oldest of those joined
-  double gauge_s = 0;               // what base/gauge.h says of its processor at its best; 0: unknown
+  double calibration_s = 0;         // what base/calibration.h says of its processor at its best; 0: unknown
   MeasuredCost dispatch;            // from the end of one computation to the start of the next; no repeats: unknown
   std::map<std::string, MeasuredCost> kernels;  // by profile_key
   std::map<std::string, KernelId> choices;      // the kernel that was fastest, by choice_key
@@ -59,9 +59,10 @@ std::optional<MeasuredCost> cost_in(const Profile& profile, const ComputeDesc& d
 Result<ProfileKey> parse_profile_key(std::string_view key);
 
 // JSON {"format": "nlsplit-profile", "version": 2, "models": […], "machine": …, "beside": …, "measured_at_s": …,
-// "gauge_s": …, "dispatch": {"median_s", "spread_s", "repeats"}, "kernels": [{"signature", "median_s", "spread_s",
-// "repeats", "beside_s", "mean_s"}], "choices": [{"computation", "kernel"}], "copies": {"gpu", "pinned": {"in":
-// {"latency_s", "bytes_per_s", "largest_error"}, "out": {…}, "both_bytes_per_s"}, "pageable": {…}}}. "gauge_s",
+// "calibration_s": …, "dispatch": {"median_s", "spread_s", "repeats"}, "kernels": [{"signature", "median_s",
+// "spread_s", "repeats", "beside_s", "mean_s"}], "choices": [{"computation", "kernel"}], "copies": {"gpu", "pinned":
+// {"in":
+// {"latency_s", "bytes_per_s", "largest_error"}, "out": {…}, "both_bytes_per_s"}, "pageable": {…}}}. "calibration_s",
 // "dispatch", "choices", "copies", "beside_s" and "mean_s" may be absent. Errors: not JSON, cut short, another format
 // or version, missing or negative figures, duplicate signatures or computations, a choice of no such kernel, copies
 // without bandwidth; each names the file and entry.

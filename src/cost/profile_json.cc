@@ -226,8 +226,8 @@ Result<Profile> parse_profile(const std::string& path, const json& root) {
   ASSIGN_OR_RETURN(const int64_t beside, integer_field(root, "beside", 0, most_beside));
   profile.beside = static_cast<int>(beside);
   ASSIGN_OR_RETURN(profile.measured_at, integer_field(root, "measured_at_s", 0, last_date));
-  if (root.contains("gauge_s")) {
-    ASSIGN_OR_RETURN(profile.gauge_s, time_field(root, "gauge_s"));
+  if (const char* key = root.contains("gauge_s") ? "gauge_s" : "calibration_s"; root.contains(key)) {
+    ASSIGN_OR_RETURN(profile.calibration_s, time_field(root, key));
   }
   RETURN_IF_ERROR(parse_dispatch(root, profile));
   ASSIGN_OR_RETURN(profile.copies, parse_host_copies(root));
@@ -294,7 +294,7 @@ Status write_profile(const std::string& path, const Profile& profile) {
     error.fragment = what;
     return error;
   };
-  if (profile.gauge_s > 0) root["gauge_s"] = profile.gauge_s;
+  if (profile.calibration_s > 0) root["calibration_s"] = profile.calibration_s;
   if (profile.dispatch.repeats > 0) {
     if (!writable(profile.dispatch)) return refused("dispatch");
     root["dispatch"] = cost_json(profile.dispatch);

@@ -205,17 +205,17 @@ Result<Route> find_path(const Cluster& cluster, HostId from, HostId to) {
 
 Result<Route> find_route(const Cluster& cluster, HostId from, HostId to) {
   ASSIGN_OR_RETURN(Route route, find_path(cluster, from, to));
-  if (cluster.ways.empty()) return route;
+  if (cluster.routes.empty()) return route;
   const auto find_way = [&](HostId a, HostId b) {
-    return std::ranges::find_if(cluster.ways, [&](const Way& w) { return w.from == a && w.to == b; });
+    return std::ranges::find_if(cluster.routes, [&](const MeasuredRoute& w) { return w.from == a && w.to == b; });
   };
   auto way = find_way(from, to);
   const HostId a = outer(cluster, from), b = outer(cluster, to);
-  if (way == cluster.ways.end() && (a != from || b != to)) {
+  if (way == cluster.routes.end() && (a != from || b != to)) {
     if (a == b) return route;
     way = find_way(a, b);
   }
-  if (way == cluster.ways.end()) {
+  if (way == cluster.routes.end()) {
     return invalid_input(
         fmt::format("{} has no measurement of messages from host '{}' to host '{}'; nlbench network makes them all",
                     cluster.network_profile, cluster.hosts[from.index()].name, cluster.hosts[to.index()].name));
@@ -231,7 +231,7 @@ Result<Route> find_route(const Cluster& cluster, HostId from, HostId to) {
     }
   }
   route.overheads = way->overheads;
-  route.answer_wait = way->answer_wait;
+  route.clear_to_send_delay = way->clear_to_send_delay;
   if (way->meeting.valid()) route.hops.push_back({way->meeting, true});
   return route;
 }

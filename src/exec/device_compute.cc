@@ -7,7 +7,7 @@
 #include <chrono>
 #include <thread>
 
-#include "base/gauge.h"
+#include "base/calibration.h"
 #include "exec/device_state.h"
 
 namespace nlsplit::inline exec {
@@ -23,9 +23,9 @@ void DeviceRun::State::compute() {
   backend.attach();
   worker_thread.store(::gettid(), std::memory_order_relaxed);
   ::prctl(PR_SET_NAME, "nls-compute");  // for top -H
-  ::prctl(PR_SET_TIMERSLACK, 1UL);      // of this thread: sleeps of a device clock end in time
-  double nominal = 0;                   // when the computation before ended, by the device clock
-  gauge();
+  ::prctl(PR_SET_TIMERSLACK, 1UL);      // of this thread: sleeps of emulated compute end in time
+  double nominal = 0;                   // when the computation before ended, as emulated
+  calibrate();
   {
     std::unique_lock lock(mutex);
     armed = true;
@@ -83,7 +83,7 @@ void DeviceRun::State::slot_is_ready(int s) {
 }
 
 // How far a backend that runs ahead is given computations at once, from the c-th on: none but the first waits for a
-// transfer, none but the last is awaited by one. With a clock each is looked at by itself.
+// transfer, none but the last is awaited by one. Emulated, each is looked at by itself.
 uint32_t DeviceRun::State::run_end(uint32_t c, uint32_t slot_end) const {
   if (!backend.runs_ahead() || !options.clock.empty()) return c + 1;
   while (c + 1 < slot_end && !is_awaited(computes[c]) && waits_for_at_start[computes[c + 1]] == 0) ++c;
@@ -155,14 +155,14 @@ void DeviceRun::State::give_up(const Error& why) {
 }
 
 // Not before each of many short repeats.
-void DeviceRun::State::gauge() {
+void DeviceRun::State::calibrate() {
   constexpr std::chrono::milliseconds fresh(20);
-  if (gauge_s > 0 && Clock::now() - gauged < fresh) return;
-  gauge_s = gauge_seconds();
-  gauged = Clock::now();
+  if (calibration_s > 0 && Clock::now() - calibrated_at < fresh) return;
+  calibration_s = time_calibration_loop();
+  calibrated_at = Clock::now();
 }
 
-// By the device clock: when computation i ends. Only what others wait for is held back until then.
+// Emulated compute: when computation i ends. Only what others wait for is held back until then.
 double DeviceRun::State::keep_time(uint32_t i, double begin, bool awaited) {
   const Instr& what = instr(i);
   const double measured = times[i].finish - times[i].start;

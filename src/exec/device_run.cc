@@ -52,7 +52,7 @@ void DeviceRun::arm() {
   s.condition.wait(lock, [&s] { return s.armed; });
 }
 
-double DeviceRun::gauge_s() const { return state_->gauge_s; }
+double DeviceRun::calibration_s() const { return state_->calibration_s; }
 
 std::vector<pid_t> DeviceRun::threads() const {
   std::vector<pid_t> all = state_->backend.threads();

@@ -43,9 +43,9 @@ struct DeviceRunOptions {
   // never.
   double watchdog_s = 10;
   bool (*cancelled)() = nullptr;  // becomes true when the user has had enough; asked often
-  // A device clock: seconds of each computation of the Program (by desc); empty: none. Computations then end when they
-  // would on that device: each begins, nominally, when the one before it nominally ended and its data are there, and
-  // what waits for it goes on at its nominal end. Nominal ends, not measured ones, are added up, so errors do not
+  // Emulated compute: seconds of each computation of the Program (by desc); empty: none. Computations then end when
+  // they would on that device: each begins, nominally, when the one before it nominally ended and its data are there,
+  // and what waits for it goes on at its nominal end. Nominal ends, not measured ones, are added up, so errors do not
   // pile up.
   std::vector<double> clock = {};
   std::optional<OnlineDevice> online = {};  // none: slot by slot, in the order of the Program
@@ -68,13 +68,13 @@ class DeviceRun {
   // is then aborted on all devices.
   void arm();
   Result<std::vector<Interval>> start(std::chrono::steady_clock::time_point zero);
-  double gauge_s() const;  // of the core that computes, when it was last armed: see base/gauge.h
+  double calibration_s() const;  // of the core that computes, when it was last armed: see base/calibration.h
 
   // Any thread, while this lives: who computes, and what.
   std::vector<pid_t> threads() const;
   std::string computes() const;
 
-  // With a clock: computations of the last execution after which this machine was later than the clock allows.
+  // Emulated: computations of the last execution after which this machine was later than it should.
   size_t overruns() const;
 
   // The slots that computed in the last execution, in the order in which they did.

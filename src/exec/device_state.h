@@ -45,9 +45,9 @@ struct DeviceRun::State : DeviceIndex {
 
   std::vector<Fifo> fifos;
 
-  std::vector<int> waits_for;        // computes': under `mutex`; transfers': the caller's thread alone
-  std::vector<double> there;         // with a clock: when the last of what a compute waited for ended; under `mutex`
-  std::vector<int> slot_waits;       // under `mutex`
+  std::vector<int> waits_for;   // computes': under `mutex`; transfers': the caller's thread alone
+  std::vector<double> there;    // emulated compute: when the last of what a compute waited for ended; under `mutex`
+  std::vector<int> slot_waits;  // under `mutex`
   std::optional<DeviceTurns> turns;  // under `mutex`
   bool asked_again = false;          // under `mutex`: a slot has become ready since the policy was asked
   std::vector<uint32_t> ran;         // computes, in the order in which they ran: `computed` of them can be read
@@ -65,8 +65,8 @@ struct DeviceRun::State : DeviceIndex {
   bool go = false, stop = false, armed = false;
   std::optional<Error> broken;  // why the backend does not go on; under `mutex`
   std::atomic<bool> is_broken{false};
-  double gauge_s = 0;
-  Clock::time_point gauged = {};
+  double calibration_s = 0;
+  Clock::time_point calibrated_at = {};
   Clock::time_point zero;
   size_t overruns = 0;
   std::thread worker;
@@ -90,7 +90,7 @@ struct DeviceRun::State : DeviceIndex {
   bool run_some(std::span<const uint32_t> some, size_t k, bool ends_slot, double& nominal);
   Status give_to_backend(std::span<const uint32_t> some, bool settle);
   void give_up(const Error& why);
-  void gauge();
+  void calibrate();
   double keep_time(uint32_t i, double begin, bool awaited);
 
   // The owner of the transport (device_transfers.cc).

@@ -33,7 +33,8 @@ Status check_runnable(const Program& program);
 Result<ChosenCores> claim_cores(const Program& program, Transport& transport, const RunOptions& options,
                                 const Waiting& waiting);
 
-// The device's clock, of computations of the Program (by desc): rank 0 knows all clocks; empty: it has none.
+// Emulated compute of the device, of computations of the Program (by desc): rank 0 knows all clocks; empty: it has
+// none.
 Result<std::vector<double>> own_clock(const Program& program, const Clocks& clocks, Transport& transport,
                                       const Waiting& waiting);
 

@@ -13,7 +13,7 @@
 #include <optional>
 #include <utility>
 
-#include "base/gauge.h"
+#include "base/calibration.h"
 #include "base/hash.h"
 #include "exec/backends/instructions.h"
 #include "exec/collectives.h"
@@ -78,9 +78,9 @@ double last_finish(const std::vector<Interval>& times) {
 }
 
 struct Repeats {
-  std::vector<double> makespans;            // on rank 0: of the slowest device; elsewhere its own
-  std::vector<std::vector<double>> gauges;  // on rank 0: [repeat][device]
-  std::vector<double> losses;               // on rank 0: RunResult::losses
+  std::vector<double> makespans;                  // on rank 0: of the slowest device; elsewhere its own
+  std::vector<std::vector<double>> calibrations;  // on rank 0: [repeat][device]
+  std::vector<double> losses;                     // on rank 0: RunResult::losses
   std::deque<std::vector<Interval>> kept;
   std::deque<std::vector<int>> decided;  // of those
   size_t overruns = 0;
@@ -104,25 +104,25 @@ double mean_loss(const Program& program, const DeviceProgram& device, std::byte*
 
 // What a rank tells of a repeat.
 struct RepeatFigures {
-  double makespan = 0, gauge = 0;
+  double makespan = 0, calibration = 0;
   double loss = 0;  // not a number: none here
 };
 
 // On rank 0: a repeat takes as long as its slowest device.
 Status add_repeat(const RepeatFigures& own, Repeats& repeats, Transport& transport, const Waiting& waiting) {
   ASSIGN_OR_RETURN(const std::vector<std::string> all,
-                   gather(transport, as_text(std::vector<double>{own.makespan, own.gauge, own.loss}), waiting));
+                   gather(transport, as_text(std::vector<double>{own.makespan, own.calibration, own.loss}), waiting));
   double makespan = own.makespan;
-  std::vector<double> gauges;
+  std::vector<double> calibrations;
   for (const std::string& text : all) {
     const std::vector<double> of_rank = from_text<double>(text);
     if (of_rank.size() != 3) return give_up(transport, "a rank answered with other figures of a repeat");
     makespan = std::max(makespan, of_rank[0]);
-    gauges.push_back(of_rank[1]);
+    calibrations.push_back(of_rank[1]);
     if (!std::isnan(of_rank[2])) repeats.losses.push_back(of_rank[2]);
   }
   repeats.makespans.push_back(makespan);
-  repeats.gauges.push_back(std::move(gauges));
+  repeats.calibrations.push_back(std::move(calibrations));
   return ok_status();
 }
 
@@ -184,12 +184,12 @@ Result<Repeats> repeat(const Program& program, const Dependencies& deps, Backend
     if (r < 0) continue;
     waiting.what = fmt::format("the end of repeat {}", r + options.warmup + 1);
     // Now, not in the end: what was measured is then known whatever happens later.
-    const RepeatFigures figures{last_finish(times), device_run.gauge_s(), mean_loss(program, device, arena)};
+    const RepeatFigures figures{last_finish(times), device_run.calibration_s(), mean_loss(program, device, arena)};
     RETURN_IF_ERROR(add_repeat(figures, repeats, transport, waiting));
     if (rank == 0 && options.keep_makespan) options.keep_makespan(repeats.makespans.back());
     if (rank == 0 && options.after_repeat) {
       const double now = std::chrono::duration<double>(Clock::now() - counted_from).count();
-      enough = !options.after_repeat({r + 1, now, times, device_run.gauge_s()});
+      enough = !options.after_repeat({r + 1, now, times, device_run.calibration_s()});
     }
     repeats.overruns += device_run.overruns();
     repeats.kept.push_back(std::move(times));
@@ -384,7 +384,7 @@ Result<RunResult> run(const Program& program, const Job& job, Transport& transpo
                    prepare(program, job, transport, options, cores.pins, waiting));
   RETURN_IF_ERROR(upload_prepared(*backend, transport, waiting));
   waiting.patience_s = options.watchdog_s;
-  waiting.what = "the distribution of the device clocks";
+  waiting.what = "the distribution of the emulated times";
 
   RunResult result;
   ASSIGN_OR_RETURN(std::vector<double> clock, own_clock(program, job.clocks, transport, waiting));
@@ -405,7 +405,7 @@ Result<RunResult> run(const Program& program, const Job& job, Transport& transpo
                                            std::move(turns), predicted_s, watch, waiting));
   waiting.what = "the collection of results";
   result.makespans_s = std::move(repeats.makespans);
-  result.gauges_s = std::move(repeats.gauges);
+  result.calibrations_s = std::move(repeats.calibrations);
   result.losses = std::move(repeats.losses);
   ASSIGN_OR_RETURN(result.overruns, sum_of(repeats.overruns, transport, waiting));
   ASSIGN_OR_RETURN(result.clock_error_s, repeats.common->worst_error_s(transport, waiting));

@@ -55,7 +55,7 @@ struct Repeat {
   int count = 0;                       // with this one
   double elapsed_s = 0;                // since the first counted one began
   const std::vector<Interval>& times;  // when each of rank 0's instances ran
-  double gauge_s = 0;                  // of rank 0's core before it: base/gauge.h
+  double calibration_s = 0;            // of rank 0's core before it: base/calibration.h
 };
 
 struct RunOptions {
@@ -98,13 +98,13 @@ struct OutputTensor {
 };
 
 struct RunResult {
-  Trace trace;                                // the kept repeat whose makespan is nearest the median of all
-  std::vector<double> makespans_s;            // of each repeat
-  std::vector<std::vector<double>> gauges_s;  // [repeat][device]: base/gauge.h
-  std::vector<double> losses;                 // of each repeat of a training step: the mean over its micro-batches
-  std::vector<OutputTensor> outputs;          // by device and buffer; of the last repeat
-  std::vector<std::vector<int>> decided;      // [device]: the order of its slots in the repeat of the trace
-  size_t overruns = 0;                        // of device clocks, in all repeats
+  Trace trace;                                      // the kept repeat whose makespan is nearest the median of all
+  std::vector<double> makespans_s;                  // of each repeat
+  std::vector<std::vector<double>> calibrations_s;  // [repeat][device]: base/calibration.h
+  std::vector<double> losses;             // of each repeat of a training step: the mean over its micro-batches
+  std::vector<OutputTensor> outputs;      // by device and buffer; of the last repeat
+  std::vector<std::vector<int>> decided;  // [device]: the order of its slots in the repeat of the trace
+  size_t overruns = 0;                    // of emulated compute, in all repeats
   double clock_error_s = 0;  // times of two devices may be apart by so much; 0: all ranks have the same clock
 };
 

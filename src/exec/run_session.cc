@@ -178,7 +178,7 @@ Result<SessionResult> run_session(const Session& session, const Job& job, const 
   if (options.poison) poison(device, arena);
   RETURN_IF_ERROR(agree(transport, backend->upload(every_buffer), waiting));
   waiting.patience_s = options.watchdog_s;
-  waiting.what = "the distribution of the device clocks";
+  waiting.what = "the distribution of the emulated times";
   ASSIGN_OR_RETURN(std::vector<double> clock, own_clock(*joined, job.clocks, transport, waiting));
   Executions executions(session, *backend, transport, options, watch, std::move(clock));
 

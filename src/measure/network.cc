@@ -12,31 +12,32 @@
 
 namespace nlsplit::inline measure {
 
-Result<GameSet> make_games(const std::string& nlsim, const std::string& scenario, const std::string& folder,
-                           Bytes eager_limit) {
+Result<NetworkTests> make_network_tests(const std::string& nlsim, const std::string& scenario,
+                                        const std::string& folder, Bytes eager_limit) {
   RETURN_IF_ERROR(run_nlsim(
       nlsim, {"lower", scenario, "--network-set", folder, "--eager-limit", fmt::format("{}B", eager_limit.value())}));
   ASSIGN_OR_RETURN(const std::string text, read_file(folder + "/network.json"));
-  ASSIGN_OR_RETURN(GameSet set, parse_game_set(text, folder + "/network.json"));
-  if (set.games.empty()) return invalid_input(fmt::format("{}: no two devices exchange messages", scenario));
+  ASSIGN_OR_RETURN(NetworkTests set, parse_network_tests(text, folder + "/network.json"));
+  if (set.tests.empty()) return invalid_input(fmt::format("{}: no two devices exchange messages", scenario));
   return set;
 }
 
 // Once more with what was there already, if something disturbed it.
-Result<WayFit> play(const LaunchArguments& arguments, const std::string& set, const Game& game, Bytes eager_limit) {
+Result<RouteFit> play(const LaunchArguments& arguments, const std::string& set, const PingPongTest& test,
+                      Bytes eager_limit) {
   constexpr int attempts = 3;
-  const std::string trace = set + "/" + game.folder + ".json";
-  std::vector<WaySample> samples;
+  const std::string trace = set + "/" + test.folder + ".json";
+  std::vector<RouteSample> samples;
   for (int attempt = 1;; ++attempt) {
-    ASSIGN_OR_RETURN(const ChildEnd end, launch(arguments, set + "/" + game.folder, {game.a, game.b},
+    ASSIGN_OR_RETURN(const ChildEnd end, launch(arguments, set + "/" + test.folder, {test.a, test.b},
                                                 {"--trace", trace, "--repeats", "3"}));
-    if (end.code != 0) return launch_error(end, fmt::format("messages between {} and {}", game.a, game.b));
+    if (end.code != 0) return launch_error(end, fmt::format("messages between {} and {}", test.a, test.b));
     ASSIGN_OR_RETURN(const std::string text, read_file(trace));
-    ASSIGN_OR_RETURN(const std::vector<WaySample> more, samples_of(game, text, trace));
+    ASSIGN_OR_RETURN(const std::vector<RouteSample> more, samples_of(test, text, trace));
     samples.insert(samples.end(), more.begin(), more.end());
-    auto fit = fit_way(samples, eager_limit);
+    auto fit = fit_route(samples, eager_limit);
     if (fit) return fit;
-    fit.error().message = fmt::format("messages between {} and {}: {}", game.a, game.b, fit.error().message);
+    fit.error().message = fmt::format("messages between {} and {}: {}", test.a, test.b, fit.error().message);
     if (attempt == attempts || interrupted()) return fit;
   }
 }
@@ -68,13 +69,14 @@ Result<Overheads> measure_overheads(const LaunchArguments& arguments, const std:
   return Overheads{std::max(0.0, quantile(sender, 0.5)), std::max(0.0, quantile(receiver, 0.5))};
 }
 
-Result<Seconds> measure_answer_wait(const LaunchArguments& arguments, const std::string& set, const AnswersGame& game) {
+Result<Seconds> measure_clear_to_send_delay(const LaunchArguments& arguments, const std::string& set,
+                                            const ClearToSendTest& test) {
   double waits = 0;
   for (const bool loud : {false, true}) {
-    const std::string folder = set + "/" + (loud ? game.loud : game.quiet), trace = folder + ".json";
+    const std::string folder = set + "/" + (loud ? test.loud : test.quiet), trace = folder + ".json";
     ASSIGN_OR_RETURN(const ChildEnd end,
-                     launch(arguments, folder, {game.a, game.b}, {"--trace", trace, "--repeats", "1"}));
-    if (end.code != 0) return launch_error(end, fmt::format("messages between {} and {}", game.a, game.b));
+                     launch(arguments, folder, {test.a, test.b}, {"--trace", trace, "--repeats", "1"}));
+    if (end.code != 0) return launch_error(end, fmt::format("messages between {} and {}", test.a, test.b));
     ASSIGN_OR_RETURN(const std::string text, read_file(trace));
     ASSIGN_OR_RETURN(const std::vector<double> times, send_times(text, trace));
     waits = quantile(times, 0.5) - waits;
@@ -82,13 +84,13 @@ Result<Seconds> measure_answer_wait(const LaunchArguments& arguments, const std:
   return seconds(std::max(0.0, waits));
 }
 
-Result<double> measure_slowed(const LaunchArguments& arguments, const std::string& set, const MessageGame& game,
+Result<double> measure_slowed(const LaunchArguments& arguments, const std::string& set, const MessageTest& test,
                               const MessageCost& alone) {
   constexpr int turns = 5, repeats = 1;
-  const double alone_s = (alone.latency * game.messages + bytes(game.bytes) / alone.bandwidth).value();
+  const double alone_s = (alone.latency * test.messages + bytes(test.bytes) / alone.bandwidth).value();
   std::vector<double> slowed;
   for (int turn = 0; turn < turns && !interrupted(); ++turn) {
-    ASSIGN_OR_RETURN(const Played played, run_saved(arguments, set + "/" + game.folder, {game.a, game.b}, repeats));
+    ASSIGN_OR_RETURN(const Played played, run_saved(arguments, set + "/" + test.folder, {test.a, test.b}, repeats));
     slowed.push_back(played.messages_s / alone_s - 1);
   }
   return std::max(0.0, quantile(slowed, 0.5));

@@ -1,22 +1,23 @@
 // Small Programs that are played to measure a network: messages there and back, computing with and without messages.
-// validate/games.h makes them.
+// validate/network_tests.h makes them.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "measure/launch.h"
-#include "validate/ways.h"
+#include "validate/routes.h"
 
 namespace nlsplit::inline measure {
 
-// The games of a scenario, saved in a new folder by nlsim (its path, or empty: beside us). Error: no two devices
+// The tests of a scenario, saved in a new folder by nlsim (its path, or empty: beside us). Error: no two devices
 // exchange messages.
-Result<GameSet> make_games(const std::string& nlsim, const std::string& scenario, const std::string& folder,
-                           Bytes eager_limit);
+Result<NetworkTests> make_network_tests(const std::string& nlsim, const std::string& scenario,
+                                        const std::string& folder, Bytes eager_limit);
 
 // Plays it up to three times, if something disturbs it.
-Result<WayFit> play(const LaunchArguments& arguments, const std::string& set, const Game& game, Bytes eager_limit);
+Result<RouteFit> play(const LaunchArguments& arguments, const std::string& set, const PingPongTest& test,
+                      Bytes eager_limit);
 
 // Seconds a repeat, median over them.
 struct Played {
@@ -31,11 +32,13 @@ Result<Played> run_saved(const LaunchArguments& arguments, const std::string& fo
 // stays 0.
 Result<Overheads> measure_overheads(const LaunchArguments& arguments, const std::string& set, const BusyPair& pair);
 
-// Way::answer_wait of messages from game.a to game.b: medians, with what comes the other way and without.
-Result<Seconds> measure_answer_wait(const LaunchArguments& arguments, const std::string& set, const AnswersGame& game);
+// MeasuredRoute::clear_to_send_delay of messages from test.a to test.b: medians, with what comes the other way and
+// without.
+Result<Seconds> measure_clear_to_send_delay(const LaunchArguments& arguments, const std::string& set,
+                                            const ClearToSendTest& test);
 
 // Overheads::slowed: how much longer than `alone` large messages take while both ends compute. The median of some runs.
-Result<double> measure_slowed(const LaunchArguments& arguments, const std::string& set, const MessageGame& game,
+Result<double> measure_slowed(const LaunchArguments& arguments, const std::string& set, const MessageTest& test,
                               const MessageCost& alone);
 
 }  // namespace nlsplit::inline measure

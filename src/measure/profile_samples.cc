@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/calibration.h"
 #include "base/check.h"
-#include "base/gauge.h"
 #include "exec/run.h"
 #include "program/data_movement.h"
 
@@ -48,7 +48,8 @@ MeasuredCost pooled(const MeasuredCost& one, const MeasuredCost& other) {
 bool Samples::enough(size_t measurable) const { return samples_[measurable].size() >= least_repeats; }
 
 bool Samples::undisturbed(size_t execution) const {
-  return !best_->slow(gauges_[execution]) && (execution + 1 == gauges_.size() || !best_->slow(gauges_[execution + 1]));
+  return !best_->slow(calibrations_[execution]) &&
+         (execution + 1 == calibrations_.size() || !best_->slow(calibrations_[execution + 1]));
 }
 
 std::vector<double> Samples::clean(size_t measurable) const {
@@ -74,11 +75,11 @@ MeasuredCost Samples::cost(size_t measurable) const {
 
 size_t Samples::disturbed() const {
   size_t count = 0;
-  for (size_t e = 0; e < gauges_.size(); ++e) count += undisturbed(e) ? 0 : 1;
+  for (size_t e = 0; e < calibrations_.size(); ++e) count += undisturbed(e) ? 0 : 1;
   return count;
 }
 
-Samples::Samples(const Program& program, std::set<std::string>& taken, BestGauge& best)
+Samples::Samples(const Program& program, std::set<std::string>& taken, BestCalibration& best)
     : program_(program), best_(&best) {
   CHECK(program.devices.size() == 1, "the unsplit network has one device");
   auto deps = dependencies(program);
@@ -107,10 +108,10 @@ Samples::Samples(const Program& program, std::set<std::string>& taken, BestGauge
   samples_.resize(measurables_.size());
 }
 
-void Samples::add(const std::vector<Interval>& times, double gauge_s) {
-  const size_t execution = gauges_.size();
-  gauges_.push_back(gauge_s);
-  best_->add(gauge_s);
+void Samples::add(const std::vector<Interval>& times, double calibration_s) {
+  const size_t execution = calibrations_.size();
+  calibrations_.push_back(calibration_s);
+  best_->add(calibration_s);
   const Interval* before = nullptr;
   for (size_t i = 0; i < times.size(); ++i) {
     const Instance& at = deps_.instances[i];
@@ -138,7 +139,7 @@ double Samples::slowness() const {
     if (!enough(i)) continue;
     const double median_s = cost(i).median.value();
     for (const Sample& sample : samples_[i]) {
-      if (!std::isfinite(gauges_[sample.execution])) continue;
+      if (!std::isfinite(calibrations_[sample.execution])) continue;
       took += sample.seconds;
       expected += median_s;
     }

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "base/gauge.h"
+#include "base/calibration.h"
 #include "cost/profile.h"
 #include "exec/device_run.h"
 #include "program/dependencies.h"
@@ -36,13 +36,13 @@ class Samples {
  public:
   // Of the Program's computations those whose keys are not in `taken`; it then has theirs too. The Program has one
   // device; it and `best`, which all share that are measured on this machine, outlive this.
-  Samples(const Program& program, std::set<std::string>& taken, BestGauge& best);
+  Samples(const Program& program, std::set<std::string>& taken, BestCalibration& best);
 
-  // The times of one execution. gauge_s: how fast the core was before it (base/gauge.h); infinite: other work kept the
-  // device from computing. Samples of a core that was slower than at its best count only where there are not enough
-  // others.
-  void add(const std::vector<Interval>& times, double gauge_s);
-  size_t executions() const { return gauges_.size(); }
+  // The times of one execution. calibration_s: how fast the core was before it (base/calibration.h); infinite: other
+  // work kept the device from computing. Samples of a core that was slower than at its best count only where there are
+  // not enough others.
+  void add(const std::vector<Interval>& times, double calibration_s);
+  size_t executions() const { return calibrations_.size(); }
   size_t disturbed() const;
 
   const std::vector<Measurable>& measurables() const { return measurables_; }
@@ -73,8 +73,8 @@ class Samples {
   std::vector<Measurable> measurables_;
   std::vector<std::vector<int>> index_;       // [segment][instruction]: index into measurables_; -1: others measure it
   std::vector<std::vector<Sample>> samples_;  // by measurable
-  std::vector<double> gauges_;                // by execution
-  BestGauge* best_;
+  std::vector<double> calibrations_;          // by execution
+  BestCalibration* best_;
   std::vector<double> gaps_;
 };
 

@@ -9,7 +9,7 @@
 #include "base/output_lock.h"
 #include "program/saved.h"
 #include "program/verify.h"
-#include "validate/games.h"
+#include "validate/network_tests.h"
 
 namespace nlsplit::inline planning {
 namespace {
@@ -55,7 +55,7 @@ class NetworkSet {
           const Device *sender = device_on(from), *receiver = device_on(to);
           if (sender == nullptr || receiver == nullptr) continue;
           RETURN_IF_ERROR(add_answers(*sender, *receiver));
-          // A device clock mostly sleeps, and its processor has time for messages.
+          // Emulated compute mostly sleeps, and its processor has time for messages.
           if (sender->slowdown == 0 && receiver->slowdown == 0) RETURN_IF_ERROR(add_busy_pairs(*sender, *receiver));
         }
       }
@@ -77,19 +77,19 @@ class NetworkSet {
   }
 
   Status add_ping_pong(const std::string& a, const std::string& b) {
-    PingPong game = ping_pong(a, b, set_.eager_limit);
-    const std::string folder = fmt::format("g{}", set_.games.size() + 1);
-    set_.games.push_back({folder, a, b, std::move(game.sizes)});
-    return save(folder, game.program);
+    PingPong test = ping_pong(a, b, set_.eager_limit);
+    const std::string folder = fmt::format("g{}", set_.tests.size() + 1);
+    set_.tests.push_back({folder, a, b, std::move(test.sizes)});
+    return save(folder, test.program);
   }
 
   Status add_crossing(size_t a, size_t b) {
     ASSIGN_OR_RETURN(const Route route, find_path(cluster_, HostId(a), HostId(b)));
     // One each way, so that no answer waits for the message before it; as long as several.
     const int64_t size = std::min<int64_t>(4 * large_message(route), 64 << 20);
-    const MessageGame game{fmt::format("c{}", set_.crossings.size() + 1), name(a), name(b), size, 1};
-    set_.crossings.push_back(game);
-    return save(game.folder, crossing(game.a, game.b, size, set_.eager_limit));
+    const MessageTest test{fmt::format("c{}", set_.crossings.size() + 1), name(a), name(b), size, 1};
+    set_.crossings.push_back(test);
+    return save(test.folder, crossing(test.a, test.b, size, set_.eager_limit));
   }
 
   Status add_answers(const Device& sender, const Device& receiver) {
@@ -98,7 +98,7 @@ class NetworkSet {
     // enough after it: several times what Open MPI and a socket hold (1 MiB).
     constexpr double waits_s = 0.1;
     const double lasts_s = std::max(waits_s, 40 * route.rendezvous.latency.value());
-    AnswersOptions options;
+    ClearToSendOptions options;
     options.eager_limit = set_.eager_limit;
     options.message_bytes = std::clamp<int64_t>(2 * set_.eager_limit.value(), 4 << 10, 32 << 20) / 64 * 64;
     options.bulk_bytes =
@@ -106,12 +106,12 @@ class NetworkSet {
     const double moves_s = static_cast<double>(options.bulk_bytes) / route.narrowest.value();
     options.chores = std::max(1, static_cast<int>(moves_s / 20 / chore_s));
     const size_t number = set_.answers.size() + 1;
-    const AnswersGame game{fmt::format("x{}", number), fmt::format("y{}", number), name(sender.host.index()),
-                           name(receiver.host.index())};
-    set_.answers.push_back(game);
+    const ClearToSendTest test{fmt::format("x{}", number), fmt::format("y{}", number), name(sender.host.index()),
+                               name(receiver.host.index())};
+    set_.answers.push_back(test);
     for (const bool bulk : {false, true}) {
       options.bulk = bulk;
-      RETURN_IF_ERROR(save(bulk ? game.loud : game.quiet, answers(game.a, game.b, sender.isa, receiver.isa, options)));
+      RETURN_IF_ERROR(save(bulk ? test.loud : test.quiet, answers(test.a, test.b, sender.isa, receiver.isa, options)));
     }
     return ok_status();
   }
@@ -138,16 +138,16 @@ class NetworkSet {
     const double moves_s = static_cast<double>(options.message_bytes) / route.narrowest.value();
     options.slots = 6;
     options.chores = static_cast<int>(6000 * std::clamp(moves_s / long_s, 1.0, 20.0));
-    const MessageGame game{fmt::format("s{}", set_.slowed.size() + 1), a, b, options.message_bytes * options.slots,
+    const MessageTest test{fmt::format("s{}", set_.slowed.size() + 1), a, b, options.message_bytes * options.slots,
                            options.slots};
-    set_.slowed.push_back(game);
-    return save(game.folder, busy_pair(a, b, sender.isa, receiver.isa, options));
+    set_.slowed.push_back(test);
+    return save(test.folder, busy_pair(a, b, sender.isa, receiver.isa, options));
   }
 
   const Loaded& loaded_;
   const Cluster& cluster_;
   std::string dir_;
-  GameSet set_;
+  NetworkTests set_;
 };
 
 }  // namespace

@@ -12,7 +12,7 @@
 namespace nlsplit::inline planning {
 namespace {
 
-// A device with a clock takes for each computation what the simulation took.
+// Emulated compute takes for each computation what the simulation took.
 Result<Clocks> clocks_of(const Loaded& loaded, const Program& program) {
   const Cluster& cluster = loaded.scenario.cluster;
   if (std::ranges::none_of(cluster.devices, [](const Device& device) { return device.slowdown > 0; })) return Clocks{};

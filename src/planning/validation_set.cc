@@ -87,7 +87,7 @@ Status write_validation_set(Loaded& loaded, const ValidationSetArguments& argume
   for (size_t d = 0; d < loaded.scenario.cluster.devices.size(); ++d) {
     const Profile* profile = loaded.scenario.costs[d]->profile();
     const Device& device = loaded.scenario.cluster.devices[d];
-    if (profile != nullptr && profile->gauge_s > 0) set.gauges_s[device.name] = profile->gauge_s;
+    if (profile != nullptr && profile->calibration_s > 0) set.calibrations_s[device.name] = profile->calibration_s;
   }
   std::set<std::string> known;
   for (const ChosenPlan& one : chosen) {

@@ -4,7 +4,7 @@
 //   unsplit.nls     the same graph on one device, for --check
 //   weights.idx     "nlsplit-weights 2", then one line a content: id, offset, bytes, checksum (base/hash.h)
 //   weights.bin     their bytes
-//   clock.json      what computations take on devices with a clock (absent if there are none)
+//   clock.json      what computations take on devices with emulated compute (absent if there are none)
 //   online.json     who decides, if the plan is run online, and what it may know (absent if it is not)
 //   promise.json    how near to the unsplit results it comes (absent: bit for bit, between devices of one level)
 //   predicted.json  what the simulator expects, for comparison (absent for a model without a cluster)
@@ -51,7 +51,7 @@ struct SavedProgram {
   Program unsplit;
   bool has_prediction = false;
   Prediction prediction;
-  Clocks clocks = {};                 // by device of the Program; empty: no device has one
+  Clocks clocks = {};                 // by device of the Program; empty: no device emulates
   std::optional<Online> online = {};  // none: in the order of the Program
   Promise promise = {};
 };

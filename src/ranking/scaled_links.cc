@@ -12,7 +12,7 @@ double makespan_over(const LoweredPlan& lowered, const ScaledLinks& links) {
     activity.duration /= links.bandwidth;
     activity.latency *= links.latency;
     activity.handshake *= links.latency;
-    activity.answer_wait /= links.bandwidth;
+    activity.clear_to_send_delay /= links.bandwidth;
   }
   Timing timing;
   simulate_fast(graph, timing);

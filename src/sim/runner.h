@@ -291,7 +291,7 @@ class Runner {
   }
 
   void shake_hands(uint32_t i, double now) {
-    const double handshake = graph_.activities[i].handshake + answer_wait(i, now);
+    const double handshake = graph_.activities[i].handshake + clear_to_send_delay(i, now);
     if (handshake > 0) {
       clock_.at(now + handshake, i, Step::handshake_done);
     } else {
@@ -300,15 +300,15 @@ class Runner {
   }
 
   // How long what moves from the receiver of message i to its sender keeps the receiver's answer back.
-  double answer_wait(uint32_t i, double now) const {
+  double clear_to_send_delay(uint32_t i, double now) const {
     const Activity& transfer = graph_.activities[i];
-    if (transfer.answer_wait <= 0) return 0;
+    if (transfer.clear_to_send_delay <= 0) return 0;
     const auto found = on_way_.find(way_of(transfer.peer, transfer.device));
     if (found == on_way_.end()) return 0;
     double wait = 0;
     for (const uint32_t other : found->second)
       wait += std::max(0.0, timing_.moves[other] + graph_.activities[other].duration - now);
-    return std::min(wait, transfer.answer_wait);
+    return std::min(wait, transfer.clear_to_send_delay);
   }
 
   uint64_t way_of(int from, int to) const {
@@ -362,7 +362,8 @@ class Runner {
     timing_.moves[i] = now;
     if (graph_.activities[i].slowed > 0) ends_computed_[i] = ends_computed(graph_.activities[i], now);
     if (graph_.activities[i].duration > 0) {
-      if (graph_.answers_wait) on_way_[way_of(graph_.activities[i].device, graph_.activities[i].peer)].push_back(i);
+      if (graph_.clear_to_send_waits)
+        on_way_[way_of(graph_.activities[i].device, graph_.activities[i].peer)].push_back(i);
       clock_.flow(i, now);
     } else {
       flow_done(i, now);  // nothing to move, or no distance
@@ -398,7 +399,7 @@ class Runner {
       }
     }
     timing_.sent[i] = now;
-    if (graph_.answers_wait) std::erase(on_way_[way_of(activity.device, activity.peer)], i);
+    if (graph_.clear_to_send_waits) std::erase(on_way_[way_of(activity.device, activity.peer)], i);
     if (activity.sender_overhead > 0) steal(activity.device, activity.sender_overhead);
     if (activity.receiver_overhead > 0) steal(activity.peer, activity.receiver_overhead);
     if (const int card = card_of(activity); card >= 0) {

@@ -229,7 +229,7 @@ class Builder {
       if (!activity.eager) {
         activity.handshake = std::max(0.0, (cost.latency - route.eager.latency).value());
         activity.slowed = route.overheads.slowed;
-        activity.answer_wait = route.answer_wait.value();
+        activity.clear_to_send_delay = route.clear_to_send_delay.value();
       }
       activity.sender_overhead = route.overheads.sender * activity.bytes;
       activity.receiver_overhead = route.overheads.receiver * activity.bytes;
@@ -329,13 +329,14 @@ class Builder {
 
   // No answer waits where nothing ever moves the other way.
   void find_two_way_traffic() {
-    if (std::ranges::none_of(activities_, [](const Activity& activity) { return activity.answer_wait > 0; })) return;
+    if (std::ranges::none_of(activities_, [](const Activity& activity) { return activity.clear_to_send_delay > 0; }))
+      return;
     std::set<std::pair<int, int>> ways;
     for (const Activity& activity : activities_)
       if (activity.is_transfer && activity.duration > 0) ways.emplace(activity.device, activity.peer);
     for (Activity& activity : activities_) {
-      if (!ways.contains({activity.peer, activity.device})) activity.answer_wait = 0;
-      graph_.answers_wait = graph_.answers_wait || activity.answer_wait > 0;
+      if (!ways.contains({activity.peer, activity.device})) activity.clear_to_send_delay = 0;
+      graph_.clear_to_send_waits = graph_.clear_to_send_waits || activity.clear_to_send_delay > 0;
     }
   }
 

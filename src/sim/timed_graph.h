@@ -15,7 +15,7 @@
 //              the next of its FIFO is ready at sent; the sender's buffer is free at ready (eager: it was copied) or
 //              sent
 //   answer     a handshake is longer by what then moves from its receiver to its sender and has yet to pass, alone, but
-//              at most by answer_wait: the receiver's answer waits behind it
+//              at most by clear_to_send_delay: the receiver's answer waits behind it
 //   overhead   when a transfer's last byte moves, the block that runs on its sender at that moment ends sender_overhead
 //   later, and the one on its receiver receiver_overhead: a CPU that moves bytes does not compute. What a device that
 //   waits spends on messages is part of what they take.
@@ -60,13 +60,14 @@ struct Activity {
   int device = 0;               // block: where; transfer: the sender
   int peer = -1;                // transfer: the receiver
   uint32_t first_instance = 0;  // block: instances of a block are not contiguous in Dependencies: they are listed in
-  uint32_t count = 0;      //   TimedGraph::members from first_instance on. transfer: the send; its recv is its match
-  double duration = 0;     // block: seconds of computing. transfer: seconds alone on its route, without latency
-  double company = 0;      // block: seconds more for each other device of its machine that computes all the time
-  double latency = 0;      // transfer: seconds of its route
-  double handshake = 0;    // transfer: seconds before it moves, if it is not eager
-  double answer_wait = 0;  // transfer: seconds more at most, for what comes the other way; 0 if nothing ever does
-  double bytes = 0;        // transfer: what its links carry, so that the narrowest alone takes `duration`
+  uint32_t count = 0;    //   TimedGraph::members from first_instance on. transfer: the send; its recv is its match
+  double duration = 0;   // block: seconds of computing. transfer: seconds alone on its route, without latency
+  double company = 0;    // block: seconds more for each other device of its machine that computes all the time
+  double latency = 0;    // transfer: seconds of its route
+  double handshake = 0;  // transfer: seconds before it moves, if it is not eager
+  double clear_to_send_delay =
+      0;             // transfer: seconds more at most, for what comes the other way; 0 if nothing ever does
+  double bytes = 0;  // transfer: what its links carry, so that the narrowest alone takes `duration`
   // transfer: seconds it takes from a computation under way on the device, or on the peer, when its last byte moves
   double sender_overhead = 0, receiver_overhead = 0;
   double slowed = 0;  // transfer: seconds more for each second in which both ends compute
@@ -98,8 +99,8 @@ struct TimedGraph {
   std::vector<double> member_offset;  // seconds from the block's start to each member's start
   std::vector<Route> routes;          // between hosts of the Program's devices, as used
   int nic_window = 0;
-  bool answers_wait = false;        // some activity has an answer_wait
-  std::vector<int> host_of_device;  // dense numbers: devices of one host share its network card
+  bool clear_to_send_waits = false;  // some activity has a clear_to_send_delay
+  std::vector<int> host_of_device;   // dense numbers: devices of one host share its network card
   // Dense numbers of machines that several devices share and whose blocks have a `company`; -1: the device has its own.
   std::vector<int> machine_of_device;
   // What noise adds (sim/disturb.h); both empty without it.

@@ -78,7 +78,7 @@ class AxesReader {
     if (name == "micro_batches")
       return add(node, AxisKind::micro_batches, name, [&](const Yaml& item) { return read_micro_batches(item); });
     if (name == "link_speed" || name == "latency") {
-      if (!experiment_.scenario.cluster.ways.empty()) {
+      if (!experiment_.scenario.cluster.routes.empty()) {
         return source_.at(key, fmt::format("'{}' scales what links say, and this scenario's messages take what was "
                                            "measured ('network: profile')",
                                            name));

@@ -19,7 +19,7 @@
 #include "tools/nlbench_commands.h"
 #include "tools/nlbench_machine.h"
 #include "tools/terminal.h"
-#include "validate/ways.h"
+#include "validate/routes.h"
 
 namespace nlsplit::inline tools {
 namespace {
@@ -36,15 +36,15 @@ std::string table_of(const NetworkProfile& profile) {
                {"latency\nlarger ones", Align::right},
                {"bandwidth\nlarger ones", Align::right},
                {"while others\ncome back", Align::right},
-               {"answers wait\nat most", Align::right},
+               {"clear to send\nat most", Align::right},
                {"error of\nthe lines", Align::right},
                {"from computing,\nof the sender", Align::right},
                {"of the\nreceiver", Align::right},
                {"slower while\nboth compute", Align::right}});
-  for (const NamedWay& way : profile.ways) {
+  for (const NamedRoute& way : profile.routes) {
     table.add({fmt::format("{} > {}", way.from, way.to), to_string(way.eager.latency), to_string(way.eager.bandwidth),
                to_string(way.rendezvous.latency), to_string(way.rendezvous.bandwidth),
-               way.crossing.value() > 0 ? to_string(way.crossing) : "-", to_string(way.answer_wait),
+               way.crossing.value() > 0 ? to_string(way.crossing) : "-", to_string(way.clear_to_send_delay),
                fmt::format("{:.1f} %", way.largest_error * 100), fmt::format("{:.2f} ns/B", way.overheads.sender * 1e9),
                fmt::format("{:.2f} ns/B", way.overheads.receiver * 1e9),
                fmt::format("{:.1f} %", way.overheads.slowed * 100)});
@@ -55,7 +55,7 @@ std::string table_of(const NetworkProfile& profile) {
 // What is known of a scenario's ways so far, and how to learn more.
 class Measurement {
  public:
-  Measurement(const LaunchArguments& launch, const GameSet& set, const std::string& dir)
+  Measurement(const LaunchArguments& launch, const NetworkTests& set, const std::string& dir)
       : launch_(launch), set_(set), dir_(dir) {
     profile_.machine = describe_machine();
     profile_.eager_limit = set.eager_limit;
@@ -63,9 +63,9 @@ class Measurement {
 
   // After an interrupt it ends early, and what it knows is of no use.
   Result<NetworkProfile> run() {
-    RETURN_IF_ERROR(each(set_.games, "measuring messages", &Measurement::alone));
+    RETURN_IF_ERROR(each(set_.tests, "measuring messages", &Measurement::alone));
     RETURN_IF_ERROR(each(set_.crossings, "measuring messages both ways at once", &Measurement::both_ways));
-    RETURN_IF_ERROR(each(set_.answers, "measuring how long answers wait", &Measurement::answers));
+    RETURN_IF_ERROR(each(set_.answers, "measuring clear-to-send delays", &Measurement::answers));
     RETURN_IF_ERROR(each(set_.pairs, "measuring what messages take from computing", &Measurement::overheads));
     RETURN_IF_ERROR(each(set_.slowed, "measuring messages while both ends compute", &Measurement::slowed));
     clear_progress();
@@ -74,45 +74,45 @@ class Measurement {
 
  private:
   template <class T>
-  Status each(const std::vector<T>& games, const std::string& doing, Status (Measurement::*measure)(const T&)) {
-    for (size_t i = 0; i < games.size() && !interrupted(); ++i) {
-      show_progress(doing, i, games.size());
-      if (Status status = (this->*measure)(games[i]); !status.ok() && !interrupted()) return status;
+  Status each(const std::vector<T>& tests, const std::string& doing, Status (Measurement::*measure)(const T&)) {
+    for (size_t i = 0; i < tests.size() && !interrupted(); ++i) {
+      show_progress(doing, i, tests.size());
+      if (Status status = (this->*measure)(tests[i]); !status.ok() && !interrupted()) return status;
     }
     return ok_status();
   }
 
-  NamedWay& way(const std::string& from, const std::string& to) {
+  NamedRoute& way(const std::string& from, const std::string& to) {
     const auto found = std::ranges::find_if(
-        profile_.ways, [&](const NamedWay& known) { return known.from == from && known.to == to; });
-    CHECK(found != profile_.ways.end(), "a game between hosts that play no ping-pong");
+        profile_.routes, [&](const NamedRoute& known) { return known.from == from && known.to == to; });
+    CHECK(found != profile_.routes.end(), "a test between hosts that play no ping-pong");
     return *found;
   }
 
-  Status alone(const Game& game) {
-    ASSIGN_OR_RETURN(const WayFit fit, play(launch_, dir_, game, set_.eager_limit));
-    NamedWay way{game.a, game.b, fit.eager, fit.rendezvous, {}, fit.largest_error, {}, {}};
-    profile_.ways.push_back(way);
-    if (game.a == game.b) return ok_status();
+  Status alone(const PingPongTest& test) {
+    ASSIGN_OR_RETURN(const RouteFit fit, play(launch_, dir_, test, set_.eager_limit));
+    NamedRoute way{test.a, test.b, fit.eager, fit.rendezvous, {}, fit.largest_error, {}, {}};
+    profile_.routes.push_back(way);
+    if (test.a == test.b) return ok_status();
     std::swap(way.from, way.to);
-    profile_.ways.push_back(std::move(way));
+    profile_.routes.push_back(std::move(way));
     return ok_status();
   }
 
-  Status both_ways(const MessageGame& game) {
+  Status both_ways(const MessageTest& test) {
     constexpr int repeats = 5;
-    ASSIGN_OR_RETURN(const Played played, run_saved(launch_, dir_ + "/" + game.folder, {game.a, game.b}, repeats));
-    for (NamedWay* way : {&this->way(game.a, game.b), &this->way(game.b, game.a)}) {
+    ASSIGN_OR_RETURN(const Played played, run_saved(launch_, dir_ + "/" + test.folder, {test.a, test.b}, repeats));
+    for (NamedRoute* way : {&this->way(test.a, test.b), &this->way(test.b, test.a)}) {
       const double moving = played.makespan_s - way->rendezvous.latency.value();
       // Never more than alone: what is above that is noise.
       way->crossing = std::min(way->rendezvous.bandwidth,
-                               bytes_per_second(static_cast<double>(game.bytes) / std::max(moving, 1e-9)));
+                               bytes_per_second(static_cast<double>(test.bytes) / std::max(moving, 1e-9)));
     }
     return ok_status();
   }
 
-  Status answers(const AnswersGame& game) {
-    ASSIGN_OR_RETURN(way(game.a, game.b).answer_wait, measure_answer_wait(launch_, dir_, game));
+  Status answers(const ClearToSendTest& test) {
+    ASSIGN_OR_RETURN(way(test.a, test.b).clear_to_send_delay, measure_clear_to_send_delay(launch_, dir_, test));
     return ok_status();
   }
 
@@ -121,14 +121,14 @@ class Measurement {
     return ok_status();
   }
 
-  Status slowed(const MessageGame& game) {
-    NamedWay& way = this->way(game.a, game.b);
-    ASSIGN_OR_RETURN(way.overheads.slowed, measure_slowed(launch_, dir_, game, way.rendezvous));
+  Status slowed(const MessageTest& test) {
+    NamedRoute& way = this->way(test.a, test.b);
+    ASSIGN_OR_RETURN(way.overheads.slowed, measure_slowed(launch_, dir_, test, way.rendezvous));
     return ok_status();
   }
 
   const LaunchArguments& launch_;
-  const GameSet& set_;
+  const NetworkTests& set_;
   const std::string& dir_;
   NetworkProfile profile_;
 };
@@ -139,7 +139,7 @@ Status measure_network(const NetworkArguments& arguments) {
   ASSIGN_OR_RETURN(const OutputLock lock, OutputLock::beside(arguments.output));
   ASSIGN_OR_RETURN(const TemporaryFolder folder, TemporaryFolder::create());
   const std::string dir = folder.path() + "/set";
-  ASSIGN_OR_RETURN(const GameSet set, make_games(arguments.nlsim, arguments.scenario, dir, eager_limit));
+  ASSIGN_OR_RETURN(const NetworkTests set, make_network_tests(arguments.nlsim, arguments.scenario, dir, eager_limit));
   ASSIGN_OR_RETURN(const NetworkProfile profile, Measurement(arguments.launch, set, dir).run());
   if (interrupted()) return ok_status();
   RETURN_IF_ERROR(write_network_profile(arguments.output, profile));

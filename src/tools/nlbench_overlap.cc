@@ -92,7 +92,7 @@ std::string json_of(const std::vector<Row>& rows, const BusyPair& pair, const Ov
                                        {"from", pair.a},
                                        {"to", pair.b},
                                        {"micro_batches", arguments.micro_batches},
-                                       {"device_clock", !arguments.clock.empty()},
+                                       {"emulated_compute", !arguments.clock.empty()},
                                        {"rows", std::move(list)}};
   return root.dump(1) + "\n";
 }
@@ -120,18 +120,19 @@ Status measure_overlap(const OverlapArguments& arguments) {
   RETURN_IF_ERROR(check(arguments.launch));
   ASSIGN_OR_RETURN(const TemporaryFolder folder, TemporaryFolder::create());
   const std::string dir = folder.path() + "/set";
-  ASSIGN_OR_RETURN(const GameSet set, make_games(arguments.nlsim, arguments.scenario, dir, eager_limit));
+  ASSIGN_OR_RETURN(const NetworkTests set, make_network_tests(arguments.nlsim, arguments.scenario, dir, eager_limit));
   if (set.pairs.empty()) {
     return invalid_input(
         fmt::format("{}: there are no two hosts with devices that exchange messages", arguments.scenario));
   }
   const BusyPair& pair = set.pairs[0];
-  const auto game = std::ranges::find_if(set.games, [&](const Game& g) { return g.a == pair.a && g.b == pair.b; });
-  CHECK(game != set.games.end(), "who may be busy also plays");
+  const auto test =
+      std::ranges::find_if(set.tests, [&](const PingPongTest& g) { return g.a == pair.a && g.b == pair.b; });
+  CHECK(test != set.tests.end(), "who may be busy also plays");
   ASSIGN_OR_RETURN(const std::vector<int64_t> sizes, sizes_of(arguments.messages));
   const size_t steps = (sizes.empty() ? ratios.size() : sizes.size()) + 2;
   show_progress("measuring", 0, steps);
-  ASSIGN_OR_RETURN(const WayFit way, play(arguments.launch, dir, *game, set.eager_limit));
+  ASSIGN_OR_RETURN(const RouteFit way, play(arguments.launch, dir, *test, set.eager_limit));
   show_progress("measuring", 1, steps);
   ASSIGN_OR_RETURN(const SavedProgram quiet, load_program(dir + "/" + pair.quiet));
   const DeviceProgram& sender = quiet.program.devices[0];
@@ -178,7 +179,7 @@ Status measure_overlap(const OverlapArguments& arguments) {
   clear_progress();
   if (!arguments.json.empty()) RETURN_IF_ERROR(write_file(arguments.json, json_of(rows, pair, arguments)));
   fmt::print("{} > {}: {} micro-batches{}\n\n{}\n", pair.a, pair.b, arguments.micro_batches,
-             arguments.clock.empty() ? "" : ", computing by a device clock", table_of(rows));
+             arguments.clock.empty() ? "" : ", emulated compute", table_of(rows));
   fmt::print(
       "computing: of a micro-batch, with what messages took from it; bound: the busiest of sender, link and receiver\n"
       "is never idle; reached: bound / measured, median of {}\n",
@@ -201,9 +202,8 @@ void add_overlap_command(CLI::App& app, int& code) {
   command->add_option("--micro-batches", a->micro_batches, "Of each run (default 64)")->check(at_least(2));
   command->add_option("--message", a->messages,
                       "Size of the messages, e.g. 1MiB; more than once for more rows (default: by the ratios)");
-  command->add_option(
-      "--clock", a->clock,
-      "Computing of a micro-batch takes so long by a device clock, e.g. 10ms (default: real computing)");
+  command->add_option("--clock", a->clock,
+                      "Emulated compute: a micro-batch takes so long, e.g. 10ms (default: real computing)");
   command->add_option("--eager-limit", a->eager_limit, "As of nlbench network (default 65480B)");
   command->add_option("--json", a->json, "Write the figures as JSON to this file");
   add_launch_options(*command, a->launch);

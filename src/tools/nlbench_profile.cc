@@ -129,7 +129,7 @@ struct Measured {
   std::string folder;
   Program program;
   Samples samples, company;  // alone, and with copies of the network beside it
-  Measured(std::string dir, Program unsplit, std::set<std::string>& taken, BestGauge& best)
+  Measured(std::string dir, Program unsplit, std::set<std::string>& taken, BestCalibration& best)
       : folder(std::move(dir)), program(std::move(unsplit)), samples(program, taken, best), company(samples) {}
   Measured(const Measured&) = delete;
   Measured& operator=(const Measured&) = delete;
@@ -150,7 +150,7 @@ struct Measuring {
   Profile profile;
   std::string model = {};
   Profile before = {};  // as the file was
-  BestGauge best = BestGauge(profile.gauge_s);
+  BestCalibration best = BestCalibration(profile.calibration_s);
   std::deque<Measured> programs = {};
   Clock::time_point start = Clock::now();
 
@@ -225,7 +225,7 @@ Status write(Measuring& measuring) {
     if (!measuring.arguments.more || !measuring.before.choices.contains(computation))
       measuring.profile.choices[computation] = kernel;
   }
-  measuring.profile.gauge_s = measuring.best.best_s();
+  measuring.profile.calibration_s = measuring.best.best_s();
   measuring.profile.measured_at =
       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
   return measuring.profile.kernels.empty() ? ok_status() : write_profile(measuring.arguments.output, measuring.profile);
@@ -253,7 +253,7 @@ Status measure(Measuring& measuring, Measured& one, int beside, double share_s) 
   options.after_repeat = [&](const Repeat& repeat) {
     // In company nobody can tell whose the time was; and a GPU's is not the processor's.
     const bool kept_off = disturbance.since(repeat.times) && beside == 0 && !gpu;
-    samples.add(repeat.times, kept_off ? std::numeric_limits<double>::infinity() : repeat.gauge_s);
+    samples.add(repeat.times, kept_off ? std::numeric_limits<double>::infinity() : repeat.calibration_s);
     measuring.draw_progress();
     return !interrupted() && (samples.executions() < least_repeats || !enough());
   };

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "base/gauge.h"
+#include "base/calibration.h"
 #include "base/hash.h"
 #include "program/text.h"
 #include "program/trace.h"
@@ -63,9 +63,9 @@ std::string throughput_line(double throughput, const Makespans& makespans, size_
 
 // Of a device's core before a repeat, against its best.
 double largest_slowdown(const RunResult& result) {
-  const std::vector<double> best = best_gauges(result.gauges_s);
+  const std::vector<double> best = best_calibrations(result.calibrations_s);
   double largest = 0;
-  for (const std::vector<double>& repeat : result.gauges_s) {
+  for (const std::vector<double>& repeat : result.calibrations_s) {
     for (size_t d = 0; d < repeat.size(); ++d) largest = std::max(largest, repeat[d] / best[d] - 1);
   }
   return largest;
@@ -74,7 +74,7 @@ double largest_slowdown(const RunResult& result) {
 // Of the repeats before and after which every device's core was at its best.
 std::vector<double> undisturbed_makespans_s(const RunResult& result) {
   std::vector<double> makespans;
-  for (const size_t r : undisturbed(result.gauges_s, best_gauges(result.gauges_s)))
+  for (const size_t r : undisturbed(result.calibrations_s, best_calibrations(result.calibrations_s)))
     makespans.push_back(result.makespans_s[r]);
   return makespans;
 }
@@ -177,7 +177,7 @@ std::string report_text(const RunReport& report) {
     text += "\n";
   }
   if (report.result->overruns > 0) {
-    text += fmt::format("\ndevice clock  this machine was late {} in {}: figures are too low\n",
+    text += fmt::format("\nemulated compute  this machine was late {} in {}: figures are too low\n",
                         counted(static_cast<int64_t>(report.result->overruns), "time"),
                         counted(static_cast<int64_t>(repeats), "repeat"));
   }
@@ -195,36 +195,38 @@ std::string report_json(const RunReport& report) {
   const Figures f = figures_of(report);
   json devices = json::array();
   for (size_t d = 0; d < program.devices.size(); ++d) {
-    json gauges = json::array();
-    for (const std::vector<double>& repeat : report.result->gauges_s) gauges.push_back(repeat[d]);
-    devices.push_back({{"name", program.devices[d].name},
-                       {"gauges_s", std::move(gauges)},  // of its core before each repeat: base/gauge.h
-                       {"compute_s", f.devices[d].compute},
-                       {"wait_s", f.devices[d].wait},
-                       {"communicate_s", f.devices[d].communicate},
-                       {"arena_bytes", report.result->trace.peak_bytes[d].value()}});
+    json calibrations = json::array();
+    for (const std::vector<double>& repeat : report.result->calibrations_s) calibrations.push_back(repeat[d]);
+    devices.push_back(
+        {{"name", program.devices[d].name},
+         {"calibrations_s", std::move(calibrations)},  // of its core before each repeat: base/calibration.h
+         {"compute_s", f.devices[d].compute},
+         {"wait_s", f.devices[d].wait},
+         {"communicate_s", f.devices[d].communicate},
+         {"arena_bytes", report.result->trace.peak_bytes[d].value()}});
   }
-  json file = {{"format", "nlsplit-run"},
-               {"version", 1},
-               {"program", program.name},
-               {"fingerprint", hex16(report.result->trace.fingerprint)},
-               {"transport", report.transport},
-               {"batch", program.batch},
-               {"micro_batches", program.micro_batches},
-               {"makespan_s", f.makespan},
-               {"makespan_spread_s", f.spread},
-               {"makespans_s", report.result->makespans_s},
-               {"undisturbed", undisturbed(report.result->gauges_s, best_gauges(report.result->gauges_s))},
-               {"throughput_per_s", f.throughput},
-               {"latency_mean_s", f.latency.mean},
-               {"latency_max_s", f.latency.max},
-               {"messages_s", message_seconds(program, report.result->trace)},
-               {"devices", std::move(devices)},
-               {"timeline", json::parse(timeline_json(program, report.result->trace))},
-               {"overruns", report.result->overruns},
-               {"clock_error_s", report.result->clock_error_s},
-               {"predicted", nullptr},
-               {"check", nullptr}};
+  json file = {
+      {"format", "nlsplit-run"},
+      {"version", 1},
+      {"program", program.name},
+      {"fingerprint", hex16(report.result->trace.fingerprint)},
+      {"transport", report.transport},
+      {"batch", program.batch},
+      {"micro_batches", program.micro_batches},
+      {"makespan_s", f.makespan},
+      {"makespan_spread_s", f.spread},
+      {"makespans_s", report.result->makespans_s},
+      {"undisturbed", undisturbed(report.result->calibrations_s, best_calibrations(report.result->calibrations_s))},
+      {"throughput_per_s", f.throughput},
+      {"latency_mean_s", f.latency.mean},
+      {"latency_max_s", f.latency.max},
+      {"messages_s", message_seconds(program, report.result->trace)},
+      {"devices", std::move(devices)},
+      {"timeline", json::parse(timeline_json(program, report.result->trace))},
+      {"overruns", report.result->overruns},
+      {"clock_error_s", report.result->clock_error_s},
+      {"predicted", nullptr},
+      {"check", nullptr}};
   if (!report.result->losses.empty()) file["losses"] = report.result->losses;
   if (report.saved->has_prediction) {
     const Prediction& p = report.saved->prediction;

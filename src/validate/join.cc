@@ -1,22 +1,22 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/gauge.h"
+#include "base/calibration.h"
 #include "validate/results.h"
 
 namespace nlsplit::inline validation {
 
-std::map<std::string, double> best_gauges(const std::vector<PlanRun>& runs,
-                                          const std::map<std::string, double>& known) {
+std::map<std::string, double> best_calibrations(const std::vector<PlanRun>& runs,
+                                                const std::map<std::string, double>& known) {
   std::map<std::string, std::vector<double>> all;
   for (const PlanRun& run : runs) {
-    for (const auto& [device, gauges] : run.gauges_s)
-      all[device].insert(all[device].end(), gauges.begin(), gauges.end());
+    for (const auto& [device, calibrations] : run.calibrations_s)
+      all[device].insert(all[device].end(), calibrations.begin(), calibrations.end());
   }
   std::map<std::string, double> best;
-  for (auto& [device, gauges] : all) {
-    if (gauges.empty()) continue;
-    best[device] = best_gauge(std::move(gauges));
+  for (auto& [device, calibrations] : all) {
+    if (calibrations.empty()) continue;
+    best[device] = best_calibration(std::move(calibrations));
     const auto before = known.find(device);
     if (before != known.end()) best[device] = std::min(best[device], before->second);
   }
@@ -24,15 +24,15 @@ std::map<std::string, double> best_gauges(const std::vector<PlanRun>& runs,
 }
 
 std::vector<size_t> undisturbed(const PlanRun& run, const std::map<std::string, double>& best) {
-  std::vector<std::vector<double>> gauges(run.makespans_s.size());
+  std::vector<std::vector<double>> calibrations(run.makespans_s.size());
   std::vector<double> best_here;
-  for (const auto& [device, of_device] : run.gauges_s) {
+  for (const auto& [device, of_device] : run.calibrations_s) {
     const auto known = best.find(device);
-    if (known == best.end() || of_device.size() != gauges.size()) continue;
-    for (size_t r = 0; r < gauges.size(); ++r) gauges[r].push_back(of_device[r]);
+    if (known == best.end() || of_device.size() != calibrations.size()) continue;
+    for (size_t r = 0; r < calibrations.size(); ++r) calibrations[r].push_back(of_device[r]);
     best_here.push_back(known->second);
   }
-  return nlsplit::undisturbed(gauges, best_here);  // base's
+  return nlsplit::undisturbed(calibrations, best_here);  // base's
 }
 
 ErrorSources error_sources(const std::vector<ValidatedPlan>& plans) {
@@ -58,7 +58,7 @@ std::optional<Quality> quality_of(const std::vector<ValidatedPlan>& plans) {
 
 std::vector<ValidatedPlan> join(const PlanSet& set, const std::vector<PlanRun>& runs) {
   std::vector<ValidatedPlan> plans;
-  const std::map<std::string, double> best = best_gauges(runs, set.gauges_s);
+  const std::map<std::string, double> best = best_calibrations(runs, set.calibrations_s);
   for (const PredictedPlan& predicted : set.plans) {
     ValidatedPlan plan;
     plan.predicted = &predicted;

@@ -37,7 +37,7 @@ std::string to_json(const PlanSet& set) {
                      {"batch", set.batch},
                      {"draw", {{"top", set.draw.top}, {"also", set.draw.also}, {"seed", set.draw.seed}}},
                      {"plans", std::move(plans)},
-                     {"gauges_s", set.gauges_s}};
+                     {"calibrations_s", set.calibrations_s}};
   return file.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
@@ -50,7 +50,7 @@ Result<PlanSet> parse_plan_set(const std::string& text, const std::string& file)
     value.at("scenario").get_to(set.scenario);
     value.at("model").get_to(set.model);
     set.batch = whole_number<int64_t>(value.at("batch"));
-    value.at("gauges_s").get_to(set.gauges_s);
+    value.at(value.contains("gauges_s") ? "gauges_s" : "calibrations_s").get_to(set.calibrations_s);
     const json& draw = value.at("draw");
     set.draw = {whole_number<size_t>(draw.at("top")), whole_number<size_t>(draw.at("also")),
                 whole_number<uint64_t>(draw.at("seed"))};

@@ -40,8 +40,8 @@ struct PlanSet {
   std::string scenario, model;
   int64_t batch = 1;
   std::vector<PredictedPlan> plans;  // in the order of the ranking that chose them
-  std::map<std::string, double> gauges_s =
-      {};  // by device: of its processor at its best (Profile::gauge_s), where known
+  std::map<std::string, double> calibrations_s =
+      {};  // by device: of its processor at its best (Profile::calibration_s), where known
   PlanDraw draw = {};
 };
 

@@ -33,10 +33,10 @@ json header_of(const PlanSet& set, const std::string& machine) {
 
 json to_json(const PlanRun& run) {
   if (!run.error.empty()) return {{"fingerprint", run.fingerprint}, {"round", run.round}, {"error", run.error}};
-  return {{"fingerprint", run.fingerprint}, {"round", run.round},
-          {"makespans_s", run.makespans_s}, {"latency_mean_s", run.latency_mean_s},
-          {"compute_s", run.compute_s},     {"messages_s", run.messages_s},
-          {"gauges_s", run.gauges_s},       {"timeline", json::parse(run.timeline)}};
+  return {{"fingerprint", run.fingerprint},       {"round", run.round},
+          {"makespans_s", run.makespans_s},       {"latency_mean_s", run.latency_mean_s},
+          {"compute_s", run.compute_s},           {"messages_s", run.messages_s},
+          {"calibrations_s", run.calibrations_s}, {"timeline", json::parse(run.timeline)}};
 }
 
 PlanRun run_of(const json& value) {
@@ -48,7 +48,7 @@ PlanRun run_of(const json& value) {
     return run;
   }
   value.at("makespans_s").get_to(run.makespans_s);
-  value.at("gauges_s").get_to(run.gauges_s);
+  value.at(value.contains("gauges_s") ? "gauges_s" : "calibrations_s").get_to(run.calibrations_s);
   value.at("latency_mean_s").get_to(run.latency_mean_s);
   value.at("compute_s").get_to(run.compute_s);
   value.at("messages_s").get_to(run.messages_s);
@@ -136,7 +136,8 @@ Result<PlanRun> parse_run(const std::string& text, const std::string& file) {
     value.at("messages_s").get_to(run.messages_s);
     for (const json& device : value.at("devices")) {
       run.compute_s.push_back(device.at("compute_s").get<double>());
-      device.at("gauges_s").get_to(run.gauges_s[device.at("name").get<std::string>()]);
+      device.at(device.contains("gauges_s") ? "gauges_s" : "calibrations_s")
+          .get_to(run.calibrations_s[device.at("name").get<std::string>()]);
     }
     run.timeline = value.at("timeline").dump();
     if (run.makespans_s.empty()) return invalid_input(fmt::format("{}: a run without repeats", file));

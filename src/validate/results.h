@@ -2,7 +2,7 @@
 //
 // Lines of JSON. The first: {"format": "nlsplit-validation", "version": 3, "model", "batch", "machine"}; then a run
 // each:
-// {"fingerprint", "round", "makespans_s", "gauges_s", "latency_mean_s", "compute_s", "messages_s", "timeline"} or
+// {"fingerprint", "round", "makespans_s", "calibrations_s", "latency_mean_s", "compute_s", "messages_s", "timeline"} or
 // {"fingerprint", "round", "error"}.
 #pragma once
 
@@ -21,7 +21,8 @@ struct PlanRun {
   int round = 0;
   std::string error;  // not empty: it failed, and has no figures
   std::vector<double> makespans_s;
-  std::map<std::string, std::vector<double>> gauges_s;  // by device; of its core before each execution: base/gauge.h
+  std::map<std::string, std::vector<double>>
+      calibrations_s;  // by device; of its core before each execution: base/calibration.h
   double latency_mean_s = 0;
   std::vector<double> compute_s;  // by device
   double messages_s = 0;
@@ -47,7 +48,8 @@ class ResultsFile {
 // processor may have been slow during all of this one.
 std::vector<size_t> undisturbed(const PlanRun& run, const std::map<std::string, double>& best);
 // By device, of all runs and what was known before.
-std::map<std::string, double> best_gauges(const std::vector<PlanRun>& runs, const std::map<std::string, double>& known);
+std::map<std::string, double> best_calibrations(const std::vector<PlanRun>& runs,
+                                                const std::map<std::string, double>& known);
 
 // The figures `nlbench run --json` wrote.
 Result<PlanRun> parse_run(const std::string& text, const std::string& file);

@@ -39,7 +39,8 @@ TEST(CorrectionsOfCosts, MultiplyWhatWasMeasured) {
     device.name = name;
     cluster.devices.push_back(device);
   }
-  cluster.ways = {{HostId(0), HostId(1), {seconds(1), bytes_per_second(100)}, {seconds(2), bytes_per_second(50)}, {}}};
+  cluster.routes = {
+      {HostId(0), HostId(1), {seconds(1), bytes_per_second(100)}, {seconds(2), bytes_per_second(50)}, {}}};
   Profile profile;
   profile.kernels["k"] = {seconds(3), seconds(0.3), 5};
   profile.kernels["k"].beside = seconds(4);
@@ -50,8 +51,8 @@ TEST(CorrectionsOfCosts, MultiplyWhatWasMeasured) {
   EXPECT_EQ(kernel.spread, seconds(0.6));
   EXPECT_EQ(kernel.beside, seconds(8));
   EXPECT_TRUE(costs[1]->same_as(*roofline(flops_per_second(2), bytes_per_second(1))));
-  EXPECT_EQ(cluster.ways[0].eager, (MessageCost{seconds(2), bytes_per_second(50)}));
-  EXPECT_EQ(cluster.ways[0].rendezvous, (MessageCost{seconds(4), bytes_per_second(25)}));
+  EXPECT_EQ(cluster.routes[0].eager, (MessageCost{seconds(2), bytes_per_second(50)}));
+  EXPECT_EQ(cluster.routes[0].rendezvous, (MessageCost{seconds(4), bytes_per_second(25)}));
   const Status unknown = apply({{{"C", 2}}, 1}, cluster, costs);
   ASSERT_FALSE(unknown.ok());
   EXPECT_THAT(unknown.error().message, HasSubstr("device 'C', which this cluster has not"));

@@ -102,7 +102,7 @@ TEST(CostTable, AMeasuredComputationTakesWhatItTakesOnTheAverage) {
   EXPECT_EQ(half_as_fast.time, seconds(2));
   EXPECT_EQ(half_as_fast.company, seconds(0.5));
   const Cost clocked = CostTable({measured(profile)->by_clock(2)}, names_of_one()).cost(DeviceId(0), product()).value();
-  EXPECT_EQ(clocked.time, seconds(1.5)) << "a clock keeps time";
+  EXPECT_EQ(clocked.time, seconds(1.5)) << "emulated compute keeps time";
   EXPECT_EQ(clocked.company, seconds(0));
 }
 

@@ -51,11 +51,11 @@ TEST_F(Network, SurvivesItsFile) {
   ASSERT_TRUE(read.ok()) << read.error().to_string();
   EXPECT_EQ(read->machine, "a machine");
   EXPECT_EQ(read->eager_limit, bytes(1000));
-  ASSERT_EQ(read->ways.size(), 1u);
-  EXPECT_EQ(read->ways[0].eager, profile_.ways[0].eager);
-  EXPECT_EQ(read->ways[0].rendezvous, profile_.ways[0].rendezvous);
-  EXPECT_EQ(read->ways[0].overheads, profile_.ways[0].overheads);
-  EXPECT_EQ(read->ways[0].answer_wait, seconds(0.02));
+  ASSERT_EQ(read->routes.size(), 1u);
+  EXPECT_EQ(read->routes[0].eager, profile_.routes[0].eager);
+  EXPECT_EQ(read->routes[0].rendezvous, profile_.routes[0].rendezvous);
+  EXPECT_EQ(read->routes[0].overheads, profile_.routes[0].overheads);
+  EXPECT_EQ(read->routes[0].clear_to_send_delay, seconds(0.02));
 }
 
 // A GPU on `a` behind 2.5e7 B/s, which is less than the network has.
@@ -70,7 +70,7 @@ TEST_F(Network, BusesAddToWhatWasMeasuredBetweenTheirHosts) {
   EXPECT_DOUBLE_EQ(route.eager.latency.value(), 1e-4 + 10e-6);
   EXPECT_EQ(route.eager.bandwidth, bytes_per_second(2.5e7));
   EXPECT_DOUBLE_EQ(route.rendezvous.latency.value(), 3e-4 + 10e-6);
-  EXPECT_EQ(route.overheads, profile_.ways[0].overheads);
+  EXPECT_EQ(route.overheads, profile_.routes[0].overheads);
   const Route within = find_route(cluster, HostId(3), HostId(0)).value();
   EXPECT_DOUBLE_EQ(within.eager.latency.value(), 10e-6);
   EXPECT_EQ(find_route(cluster, HostId(1), HostId(3)).error().message.find(" has no measurement of messages"), 0u);
@@ -85,8 +85,8 @@ TEST_F(Network, ReplacesWhatLinksSay) {
   apply(profile_, cluster);
   EXPECT_EQ(cluster.eager_limit, bytes(1000));
   const Route measured = find_route(cluster, HostId(0), HostId(1)).value();
-  EXPECT_EQ(measured.eager, profile_.ways[0].eager);
-  EXPECT_EQ(measured.rendezvous, profile_.ways[0].rendezvous);
+  EXPECT_EQ(measured.eager, profile_.routes[0].eager);
+  EXPECT_EQ(measured.rendezvous, profile_.routes[0].rendezvous);
   EXPECT_EQ(measured.narrowest, bytes_per_second(1.25e8)) << "the link is what others share";
   const auto back = find_route(cluster, HostId(1), HostId(0));
   ASSERT_FALSE(back.ok());
@@ -95,9 +95,9 @@ TEST_F(Network, ReplacesWhatLinksSay) {
 
 TEST_F(Network, WaysThatMeetShareWhatBothCarryAtOnce) {
   NetworkProfile profile = profile_;
-  profile.ways[0].crossing = bytes_per_second(8e7);
-  profile.ways.push_back(profile.ways[0]);
-  std::swap(profile.ways[1].from, profile.ways[1].to);
+  profile.routes[0].crossing = bytes_per_second(8e7);
+  profile.routes.push_back(profile.routes[0]);
+  std::swap(profile.routes[1].from, profile.routes[1].to);
   ASSERT_TRUE(write_network_profile(path_, profile).ok());
   Cluster cluster = two_hosts();
   apply(value_of(read_network_profile(path_)), cluster);
@@ -117,10 +117,10 @@ TEST_F(Network, WaysThatMeetShareWhatBothCarryAtOnce) {
 TEST_F(Network, OfOtherHostsIsNoMatter) {
   Cluster cluster = two_hosts();
   NetworkProfile other = profile_;
-  other.ways[0].to = "elsewhere";
-  other.ways.push_back(profile_.ways[0]);
-  other.ways[1].from = "nowhere";
-  other.ways.push_back(profile_.ways[0]);
+  other.routes[0].to = "elsewhere";
+  other.routes.push_back(profile_.routes[0]);
+  other.routes[1].from = "nowhere";
+  other.routes.push_back(profile_.routes[0]);
   apply(other, cluster);
   EXPECT_TRUE(find_route(cluster, HostId(0), HostId(1)).ok());
 }
@@ -134,13 +134,13 @@ TEST_F(Network, NonsenseIsRefused) {
   const std::string head = R"({"format": "nlsplit-network", "version": 4, "machine": "m", "eager_limit_bytes": )";
   EXPECT_THAT(refusal(head + R"(-1, "ways": []})"), HasSubstr("an eager limit of -1"));
   const auto way = [](const std::string& latency, const std::string& bandwidth) {
-    return R"({"from": "a", "to": "b", "largest_error": 0, "crossing_bytes_per_s": 0, "answer_wait_s": 0.5, "overheads": {"sender_s_per_byte": 0, "receiver_s_per_byte": 0, "slowed": 0}, "rendezvous": {"latency_s": 0, "bytes_per_s": 1}, "eager": {"latency_s": )" +
+    return R"({"from": "a", "to": "b", "largest_error": 0, "crossing_bytes_per_s": 0, "clear_to_send_delay_s": 0.5, "overheads": {"sender_s_per_byte": 0, "receiver_s_per_byte": 0, "slowed": 0}, "rendezvous": {"latency_s": 0, "bytes_per_s": 1}, "eager": {"latency_s": )" +
            latency + R"(, "bytes_per_s": )" + bandwidth + "}}";
   };
   EXPECT_EQ(refusal(head + "0, \"ways\": [" + way("0", "1") + "]}"), "");
   EXPECT_THAT(refusal(head + "0, \"ways\": [" + way("-1", "1") + "]}"), HasSubstr("from 'a' to 'b': a negative time"));
   EXPECT_THAT(refusal(head + "0, \"ways\": [" + way("0", "0") + "]}"), HasSubstr("no bandwidth"));
-  for (const char* key : {"largest_error", "crossing_bytes_per_s", "answer_wait_s", "sender_s_per_byte",
+  for (const char* key : {"largest_error", "crossing_bytes_per_s", "clear_to_send_delay_s", "sender_s_per_byte",
                           "receiver_s_per_byte", "slowed"}) {
     std::string bad = way("0", "1");
     bad.insert(bad.find(key) + std::string_view(key).size() + 3, "-1");  // -10 or -10.5

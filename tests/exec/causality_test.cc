@@ -51,7 +51,7 @@ TEST(Causality, ClocksOfDifferentMachines) {
   expect_causal(program, result->trace, result->clock_error_s);
 }
 
-// A machine that cannot keep its device clock: what came meanwhile did not come before it was there.
+// A machine that cannot keep up with emulated compute: what came meanwhile did not come before it was there.
 TEST(Causality, ADeviceClockThatIsBehind) {
   const Program program = program_of("interleaved");
   Job job = seeded_job(program);

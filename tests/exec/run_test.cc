@@ -177,7 +177,7 @@ TEST(Run, RepeatsAndDuration) {
   options.after_repeat = [&](const Repeat& repeat) {
     EXPECT_EQ(repeat.count, ++called);
     EXPECT_EQ(repeat.times.size(), 12u);  // device A: six slots of two instructions
-    EXPECT_GT(repeat.gauge_s, 0);
+    EXPECT_GT(repeat.calibration_s, 0);
     return true;
   };
   auto result = run_threads(program, job, options);

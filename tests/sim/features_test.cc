@@ -75,10 +75,10 @@ std::vector<Feature> features() {
        [](TimedGraph& graph) { graph.slowness.resize(graph.host_of_device.size()); }},
       {"answers that wait",
        [](const Case&, TimedGraph& graph, Random& random) {
-         graph.answers_wait = true;
-         each_transfer(graph, [&](Activity& a) { a.answer_wait = a.eager ? 0 : random.uniform() * ms; });
+         graph.clear_to_send_waits = true;
+         each_transfer(graph, [&](Activity& a) { a.clear_to_send_delay = a.eager ? 0 : random.uniform() * ms; });
        },
-       [](TimedGraph& graph) { graph.answers_wait = true; }},
+       [](TimedGraph& graph) { graph.clear_to_send_waits = true; }},
       {"jitter",
        [](const Case& one, TimedGraph& graph, Random& random) {
          Noise noise;

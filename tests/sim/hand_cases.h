@@ -191,11 +191,11 @@ inline std::vector<HandCase> hand_cases() {
     const MessageCost eager{seconds(2 * ms), bytes_per_second(link_rate)},
         rendezvous{seconds(2.5 * ms), bytes_per_second(link_rate)};
     for (const auto& [from, to] : {std::pair{0, 1}, {1, 0}})
-      cluster.ways.push_back({HostId(from), HostId(to), eager, rendezvous, {}, {}, seconds(2 * ms)});
+      cluster.routes.push_back({HostId(from), HostId(to), eager, rendezvous, {}, {}, seconds(2 * ms)});
     add("an answer waits", message_against_bulk(1000), cluster, 7.5,
         {{"B", 0, 0, 0, 0, 4.5, 6.5}, {"A", 0, 2, 0, 1, 4.5, 6.5}});
     add("an answer waits for the rest", message_against_bulk(3000), cluster, 13, {{"A", 0, 2, 0, 3, 8, 10}});
-    for (Way& way : cluster.ways) way.answer_wait = seconds(0);
+    for (Way& way : cluster.routes) way.clear_to_send_delay = seconds(0);
     add("an answer that passes", message_against_bulk(1000), cluster, 6.5, {{"A", 0, 2, 0, 1, 2.5, 4.5}});
   }
 

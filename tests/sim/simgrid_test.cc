@@ -219,7 +219,7 @@ TEST(SimGrid, AgreesWithFastTierWithoutContention) {
           return MessageCost{seconds(1e-6 * between(0, 5000)),
                              bytes_per_second(std::pow(10.0, 4 + 8 * random.uniform()))};
         };
-        cluster.ways.push_back({HostId(a), HostId(b), cost(), cost(), {}});
+        cluster.routes.push_back({HostId(a), HostId(b), cost(), cost(), {}});
       }
     }
     const Case measured = make_case(text_of(pipeline), cluster);

@@ -28,7 +28,7 @@ class Results : public ::testing::Test {
     PlanRun run;
     run.fingerprint = fingerprint;
     run.round = round;
-    run.gauges_s["A"] = std::vector<double>(makespans.size(), 1);
+    run.calibrations_s["A"] = std::vector<double>(makespans.size(), 1);
     run.makespans_s = std::move(makespans);
     run.latency_mean_s = 0.5;
     run.compute_s = {1, 3};
@@ -70,7 +70,7 @@ TEST_F(Results, AreThereAfterReopening) {
   ASSERT_EQ(file.runs().size(), 2u);
   EXPECT_EQ(file.runs()[0].makespans_s, (std::vector<double>{1, 2, 4}));
   EXPECT_EQ(file.runs()[0].compute_s, (std::vector<double>{1, 3}));
-  EXPECT_EQ(file.runs()[0].gauges_s.at("A"), (std::vector<double>{1, 1, 1}));
+  EXPECT_EQ(file.runs()[0].calibrations_s.at("A"), (std::vector<double>{1, 1, 1}));
   EXPECT_EQ(file.runs()[1].error, "it hung");
   EXPECT_TRUE(file.has("aa", 0));
   EXPECT_FALSE(file.has("aa", 1));
@@ -126,8 +126,8 @@ TEST_F(Results, AreJoinedOverRounds) {
 // What a run looks like by itself does not matter: its processor may have been slow all the time.
 TEST_F(Results, OfSlowProcessorsCountAsWellAndAreTold) {
   PlanRun slow = run("aa", 0, {7, 8, 9}), partly = run("aa", 1, {3, 4, 5, 9}), other = run("bb", 0, {5, 6});
-  slow.gauges_s["A"] = {1.5, 1.5, 1.5};
-  partly.gauges_s["A"] = {1, 1.01, 1.02, 1.5};  // slow from the end of the third one
+  slow.calibrations_s["A"] = {1.5, 1.5, 1.5};
+  partly.calibrations_s["A"] = {1, 1.01, 1.02, 1.5};  // slow from the end of the third one
   std::vector<ValidatedPlan> plans = join(set_, {slow, partly, other});
   EXPECT_EQ(plans[0].outcome.measured, 7);
   EXPECT_FALSE(plans[0].disturbed);

@@ -12,30 +12,33 @@ namespace nlsplit::inline base {
 
 // Seconds of the fixed work on this thread, now: arithmetic, and a walk through what only the last-level cache holds.
 // The median of several times each; takes about a millisecond.
-double gauge_seconds();
+double time_calibration_loop();
 
-inline constexpr double gauge_tolerance = 0.08;  // by so much longer than at its best: slowed down
+inline constexpr double calibration_tolerance = 0.08;  // by so much longer than at its best: slowed down
 
 // What one in ten of them stays below. (The very least may come from a moment when the whole chip was idle.)
-double best_gauge(std::vector<double> gauges);                                    // of one device; at least one
-std::vector<double> best_gauges(const std::vector<std::vector<double>>& gauges);  // [repeat][device] → [device]
+double best_calibration(std::vector<double> calibrations);  // of one device; at least one
+std::vector<double> best_calibrations(
+    const std::vector<std::vector<double>>& calibrations);  // [repeat][device] → [device]
 
 // The best of one core over many measurements, also of earlier ones: what is slow all the time that it is looked at
 // would else count as fast.
-class BestGauge {
+class BestCalibration {
  public:
-  explicit BestGauge(double known_s = 0) : known_s_(known_s) {}  // 0: none known
-  void add(double gauge_s);
+  explicit BestCalibration(double known_s = 0) : known_s_(known_s) {}  // 0: none known
+  void add(double calibration_s);
   double best_s() const { return best_s_ > 0 ? best_s_ : known_s_; }  // 0: nothing seen, none known
-  bool slow(double gauge_s) const { return best_s() > 0 && gauge_s > (1 + gauge_tolerance) * best_s(); }
+  bool slow(double calibration_s) const {
+    return best_s() > 0 && calibration_s > (1 + calibration_tolerance) * best_s();
+  }
 
  private:
   double known_s_ = 0, best_s_ = 0;
   std::vector<double> seen_;
 };
 
-// gauges: [repeat][device], before each repeat; best: [device]. The repeats before and after which all devices were as
-// fast as at their best; after the last one nobody looked. They may be none.
-std::vector<size_t> undisturbed(const std::vector<std::vector<double>>& gauges, const std::vector<double>& best);
+// calibrations: [repeat][device], before each repeat; best: [device]. The repeats before and after which all devices
+// were as fast as at their best; after the last one nobody looked. They may be none.
+std::vector<size_t> undisturbed(const std::vector<std::vector<double>>& calibrations, const std::vector<double>& best);
 
 }  // namespace nlsplit::inline base

@@ -38,7 +38,7 @@ Program crossing(const std::string& a, const std::string& b, int64_t message_byt
 
 // "here" on `a` sends a message above the eager limit to "there" on `b`, whose own long message moves already (or not):
 // what an answer waits behind is the difference of what the first one takes to leave.
-struct AnswersOptions {
+struct ClearToSendOptions {
   int64_t message_bytes = 0;
   int64_t bulk_bytes = 0;  // of the long one
   Bytes eager_limit;
@@ -46,10 +46,10 @@ struct AnswersOptions {
   int chores = 0;  // that `here` computes before it sends, while the long one begins to move
   int slots = 8;   // in each one message, and a long one
 };
-Program answers(const std::string& a, const std::string& b, Isa isa_a, Isa isa_b, const AnswersOptions& options);
+Program answers(const std::string& a, const std::string& b, Isa isa_a, Isa isa_b, const ClearToSendOptions& options);
 
-// Games to be played: what `nlsim lower --network-set` writes and `nlbench network` reads.
-struct Game {
+// Tests to be played: what `nlsim lower --network-set` writes and `nlbench network` reads.
+struct PingPongTest {
   std::string folder;  // a saved Program
   std::string a, b;    // hosts
   std::vector<int64_t> sizes;
@@ -59,24 +59,24 @@ struct BusyPair {
   std::string a, b;
   int64_t bytes = 0;  // of all messages of an execution
 };
-struct MessageGame {
+struct MessageTest {
   std::string folder, a, b;
   int64_t bytes = 0;  // of all messages from a to b
   int messages = 0;
 };
-struct AnswersGame {
+struct ClearToSendTest {
   std::string quiet, loud;  // folders: without long messages, with them
   std::string a, b;
 };
-struct GameSet {
+struct NetworkTests {
   Bytes eager_limit;
-  std::vector<Game> games;
+  std::vector<PingPongTest> tests;
   std::vector<BusyPair> pairs;
-  std::vector<MessageGame> crossings;  // messages both ways at once
-  std::vector<MessageGame> slowed;     // large ones from a to b while both compute
-  std::vector<AnswersGame> answers;
+  std::vector<MessageTest> crossings;  // messages both ways at once
+  std::vector<MessageTest> slowed;     // large ones from a to b while both compute
+  std::vector<ClearToSendTest> answers;
 };
-std::string to_json(const GameSet& set);
-Result<GameSet> parse_game_set(const std::string& text, const std::string& file);
+std::string to_json(const NetworkTests& set);
+Result<NetworkTests> parse_network_tests(const std::string& text, const std::string& file);
 
 }  // namespace nlsplit::inline validation

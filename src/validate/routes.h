@@ -1,32 +1,33 @@
-// What messages between two hosts take: from the times of a game (validate/games.h), and lines through them.
+// What messages between two hosts take: from the times of a test (validate/network_tests.h), and lines through them.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "cost/cluster.h"
-#include "validate/games.h"
+#include "validate/network_tests.h"
 
 namespace nlsplit::inline validation {
 
 // Seconds one way, of a message of so many bytes.
-struct WaySample {
+struct RouteSample {
   int64_t bytes = 0;
   double seconds = 0;
 };
 
-struct WayFit {
+struct RouteFit {
   MessageCost eager, rendezvous;
   double largest_error = 0;  // relative, of the lines at the medians of each size
 };
-// Of a game, from the trace `nlbench run --trace` writes: half of each slot's time there and back.
-Result<std::vector<WaySample>> samples_of(const Game& game, const std::string& chrome_trace, const std::string& file);
+// Of a test, from the trace `nlbench run --trace` writes: half of each slot's time there and back.
+Result<std::vector<RouteSample>> samples_of(const PingPongTest& test, const std::string& chrome_trace,
+                                            const std::string& file);
 
 // Of `answers`, from its trace: seconds of each of `here`'s messages until its last byte had left.
 Result<std::vector<double>> send_times(const std::string& chrome_trace, const std::string& file);
 
 // Through the median of each size, by least squares of the relative errors; a line each up to the limit and above it.
 // With no size above it the one line is that of both. Error: too few sizes, or times that do not grow with the size.
-Result<WayFit> fit_way(const std::vector<WaySample>& samples, Bytes eager_limit);
+Result<RouteFit> fit_route(const std::vector<RouteSample>& samples, Bytes eager_limit);
 
 }  // namespace nlsplit::inline validation

@@ -1,4 +1,4 @@
-#include "base/gauge.h"
+#include "base/calibration.h"
 
 #include <algorithm>
 #include <array>
@@ -59,7 +59,7 @@ double middle_of(size_t times, double (*measure)()) {
 
 }  // namespace
 
-double gauge_seconds() {
+double time_calibration_loop() {
   constexpr size_t computations = 15, walks = 5;
   // So weighted, a cache half as fast counts like a core a fifth slower (on Zen 5: 34 and 40 us).
   constexpr double weight = 0.2;
@@ -67,39 +67,39 @@ double gauge_seconds() {
   return middle_of(computations, compute) + weight * middle_of(walks, walk);
 }
 
-double best_gauge(std::vector<double> gauges) {
-  std::ranges::sort(gauges);
-  return gauges[gauges.size() / 10];
+double best_calibration(std::vector<double> calibrations) {
+  std::ranges::sort(calibrations);
+  return calibrations[calibrations.size() / 10];
 }
 
-void BestGauge::add(double gauge_s) {
-  if (!std::isfinite(gauge_s)) return;
-  seen_.push_back(gauge_s);
-  best_s_ = best_gauge(seen_);
+void BestCalibration::add(double calibration_s) {
+  if (!std::isfinite(calibration_s)) return;
+  seen_.push_back(calibration_s);
+  best_s_ = best_calibration(seen_);
   if (known_s_ > 0) best_s_ = std::min(best_s_, known_s_);
 }
 
-std::vector<double> best_gauges(const std::vector<std::vector<double>>& gauges) {
+std::vector<double> best_calibrations(const std::vector<std::vector<double>>& calibrations) {
   std::vector<std::vector<double>> by_device;
-  for (const std::vector<double>& repeat : gauges) {
+  for (const std::vector<double>& repeat : calibrations) {
     by_device.resize(std::max(by_device.size(), repeat.size()));
     for (size_t d = 0; d < repeat.size(); ++d) by_device[d].push_back(repeat[d]);
   }
   std::vector<double> best;
-  for (std::vector<double>& all : by_device) best.push_back(best_gauge(std::move(all)));
+  for (std::vector<double>& all : by_device) best.push_back(best_calibration(std::move(all)));
   return best;
 }
 
-std::vector<size_t> undisturbed(const std::vector<std::vector<double>>& gauges, const std::vector<double>& best) {
+std::vector<size_t> undisturbed(const std::vector<std::vector<double>>& calibrations, const std::vector<double>& best) {
   const auto fast = [&](const std::vector<double>& repeat) {
     for (size_t d = 0; d < repeat.size() && d < best.size(); ++d) {
-      if (repeat[d] > (1 + gauge_tolerance) * best[d]) return false;
+      if (repeat[d] > (1 + calibration_tolerance) * best[d]) return false;
     }
     return true;
   };
   std::vector<size_t> good;
-  for (size_t r = 0; r < gauges.size(); ++r) {
-    if (fast(gauges[r]) && (r + 1 == gauges.size() || fast(gauges[r + 1]))) good.push_back(r);
+  for (size_t r = 0; r < calibrations.size(); ++r) {
+    if (fast(calibrations[r]) && (r + 1 == calibrations.size() || fast(calibrations[r + 1]))) good.push_back(r);
   }
   return good;
 }

@@ -1,4 +1,4 @@
-#include "validate/games.h"
+#include "validate/network_tests.h"
 
 #include <gtest/gtest.h>
 
@@ -14,17 +14,17 @@ namespace {
 size_t device_slots(const Program& program) { return program.devices[0].order.size(); }
 
 TEST(PingPong, IsAProgramThatRuns) {
-  const PingPong game = ping_pong("a", "b", bytes(65480));
-  const Status sound = verify(game.program);
+  const PingPong test = ping_pong("a", "b", bytes(65480));
+  const Status sound = verify(test.program);
   ASSERT_TRUE(sound.ok()) << sound.error().to_string();
-  EXPECT_EQ(game.program.devices[0].order.size(), game.sizes.size());
+  EXPECT_EQ(test.program.devices[0].order.size(), test.sizes.size());
   RunOptions options;
   options.repeats = 1;
-  const auto result = run_threads(game.program, {}, options);
+  const auto result = run_threads(test.program, {}, options);
   ASSERT_TRUE(result.ok()) << result.error().to_string();
   // Of ping's spans, send and recv of each slot: there is no message before the one before has come back.
   double last = 0;
-  for (size_t slot = 0; slot < game.sizes.size(); ++slot) {
+  for (size_t slot = 0; slot < test.sizes.size(); ++slot) {
     const Span &send = result->trace.spans[2 * slot], &recv = result->trace.spans[2 * slot + 1];
     EXPECT_GE(send.start, last);
     EXPECT_GE(recv.finish, send.start);
@@ -34,9 +34,9 @@ TEST(PingPong, IsAProgramThatRuns) {
 
 TEST(PingPong, TriesBothSidesOfTheLimit) {
   for (const int64_t limit : {int64_t{0}, int64_t{4000}, int64_t{65480}, int64_t{1} << 40}) {
-    const PingPong game = ping_pong("a", "a", bytes(limit));
-    EXPECT_TRUE(verify(game.program).ok());
-    const auto has = [&](int64_t size) { return std::ranges::count(game.sizes, size) > 0; };
+    const PingPong test = ping_pong("a", "a", bytes(limit));
+    EXPECT_TRUE(verify(test.program).ok());
+    const auto has = [&](int64_t size) { return std::ranges::count(test.sizes, size) > 0; };
     EXPECT_EQ(has(limit), limit >= 256 && limit <= 4 << 20) << limit;
     EXPECT_TRUE(has(4 << 20));
   }
@@ -87,7 +87,7 @@ TEST(Crossing, IsAProgramThatRuns) {
 // other side notices that it has the message is its own affair: on a busy machine long after the sender goes on.)
 TEST(Answers, TakeTurns) {
   for (const bool bulk : {false, true}) {
-    const AnswersOptions options{8000, 100000, bytes(4000), bulk, 5, 3};
+    const ClearToSendOptions options{8000, 100000, bytes(4000), bulk, 5, 3};
     const Program program = answers("a", "b", Isa::v2, Isa::v2, options);
     const Status sound = verify(program);
     ASSERT_TRUE(sound.ok()) << sound.error().to_string();
@@ -116,15 +116,16 @@ TEST(Answers, TakeTurns) {
   }
 }
 
-TEST(Games, SurviveTheirFile) {
-  GameSet set{bytes(65480), {{"g1", "a", "b", {256, 512}}}, {{"q1", "l1", "a", "b", 800}}, {{"c1", "a", "b", 1600, 1}},
-              {},           {{"x1", "y1", "a", "b"}}};
+TEST(Tests, SurviveTheirFile) {
+  NetworkTests set{
+      bytes(65480), {{"g1", "a", "b", {256, 512}}}, {{"q1", "l1", "a", "b", 800}}, {{"c1", "a", "b", 1600, 1}},
+      {},           {{"x1", "y1", "a", "b"}}};
   set.slowed.push_back({"s1", "b", "a", 600, 6});
-  const auto read = parse_game_set(to_json(set), "set.json");
+  const auto read = parse_network_tests(to_json(set), "set.json");
   ASSERT_TRUE(read.ok()) << read.error().to_string();
   EXPECT_EQ(to_json(*read), to_json(set));
   EXPECT_EQ(read->slowed[0].messages, 6);
-  EXPECT_FALSE(parse_game_set("{}", "set.json").ok());
+  EXPECT_FALSE(parse_network_tests("{}", "set.json").ok());
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "validate/ways.h"
+#include "validate/routes.h"
 
 #include <gtest/gtest.h>
 
@@ -17,8 +17,8 @@ TEST(Ways, SendTimesAreOfTheFirstDevice) {
   EXPECT_FALSE(send_times("[", "t.json").ok());
 }
 
-std::vector<WaySample> samples_of(const std::vector<int64_t>& sizes, double (*time)(int64_t)) {
-  std::vector<WaySample> samples;
+std::vector<RouteSample> samples_of(const std::vector<int64_t>& sizes, double (*time)(int64_t)) {
+  std::vector<RouteSample> samples;
   for (const int64_t size : sizes) {
     for (const double disturbed : {1.0, 1.0, 7.0}) samples.push_back({size, time(size) * disturbed});
   }
@@ -29,7 +29,7 @@ TEST(Ways, ALineOnEachSide) {
   const auto time = [](int64_t s) {
     return s <= 1000 ? 1e-4 + static_cast<double>(s) / 1e8 : 3e-4 + static_cast<double>(s) / 2e8;
   };
-  const auto fit = fit_way(samples_of({100, 500, 1000, 2000, 50000, 1000000}, time), bytes(1000));
+  const auto fit = fit_route(samples_of({100, 500, 1000, 2000, 50000, 1000000}, time), bytes(1000));
   ASSERT_TRUE(fit.ok()) << fit.error().to_string();
   EXPECT_NEAR(fit->eager.latency.value(), 1e-4, 1e-12);
   EXPECT_NEAR(fit->eager.bandwidth.value(), 1e8, 1);
@@ -40,7 +40,7 @@ TEST(Ways, ALineOnEachSide) {
 
 TEST(Ways, OneLineIfAllMessagesStartAtOnce) {
   const auto time = [](int64_t s) { return 1e-4 + static_cast<double>(s) / 1e8; };
-  const auto fit = fit_way(samples_of({100, 500, 1000, 2000}, time), bytes(1 << 20));
+  const auto fit = fit_route(samples_of({100, 500, 1000, 2000}, time), bytes(1 << 20));
   ASSERT_TRUE(fit.ok()) << fit.error().to_string();
   EXPECT_EQ(fit->eager, fit->rendezvous);
   EXPECT_NEAR(fit->rendezvous.latency.value(), 1e-4, 1e-12);
@@ -48,7 +48,7 @@ TEST(Ways, OneLineIfAllMessagesStartAtOnce) {
 
 TEST(Ways, TheErrorOfALineIsSaid) {
   const auto time = [](int64_t s) { return (s == 4000 ? 2 : 1) * static_cast<double>(s) * 1e-6; };
-  const auto fit = fit_way(samples_of({2000, 4000, 8000, 16000}, time), bytes(0));
+  const auto fit = fit_route(samples_of({2000, 4000, 8000, 16000}, time), bytes(0));
   ASSERT_TRUE(fit.ok());
   EXPECT_GT(fit->largest_error, 0.2);
 }
@@ -57,7 +57,7 @@ TEST(Ways, SmallMessagesThatDifferByNoiseAreCheap) {
   const auto time = [](int64_t s) {
     return s <= 1000 ? 2e-4 - static_cast<double>(s) * 1e-9 : 3e-4 + static_cast<double>(s) * 1e-8;
   };
-  const auto fit = fit_way(samples_of({256, 512, 1000, 2000, 8000}, time), bytes(1000));
+  const auto fit = fit_route(samples_of({256, 512, 1000, 2000, 8000}, time), bytes(1000));
   ASSERT_TRUE(fit.ok()) << fit.error().to_string();
   EXPECT_EQ(fit->eager.bandwidth, fit->rendezvous.bandwidth);
   EXPECT_NEAR(fit->eager.latency.value(), 2e-4, 2e-5);
@@ -65,9 +65,9 @@ TEST(Ways, SmallMessagesThatDifferByNoiseAreCheap) {
 
 TEST(Ways, NonsenseIsRefused) {
   const auto falls = [](int64_t s) { return 1 / static_cast<double>(s); };
-  EXPECT_FALSE(fit_way(samples_of({2000, 4000, 8000}, falls), bytes(0)).ok());
-  EXPECT_FALSE(fit_way(samples_of({2000}, falls), bytes(0)).ok());
-  EXPECT_FALSE(fit_way({}, bytes(0)).ok());
+  EXPECT_FALSE(fit_route(samples_of({2000, 4000, 8000}, falls), bytes(0)).ok());
+  EXPECT_FALSE(fit_route(samples_of({2000}, falls), bytes(0)).ok());
+  EXPECT_FALSE(fit_route({}, bytes(0)).ok());
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "validate/ways.h"
+#include "validate/routes.h"
 
 #include <fmt/format.h>
 
@@ -19,8 +19,9 @@ bool rises(const MessageCost& line) { return std::isfinite(line.bandwidth.value(
 
 }  // namespace
 
-Result<std::vector<WaySample>> samples_of(const Game& game, const std::string& chrome_trace, const std::string& file) {
-  std::vector<WaySample> samples;
+Result<std::vector<RouteSample>> samples_of(const PingPongTest& test, const std::string& chrome_trace,
+                                            const std::string& file) {
+  std::vector<RouteSample> samples;
   try {
     const json trace = json::parse(chrome_trace);
     double start = 0;
@@ -28,16 +29,16 @@ Result<std::vector<WaySample>> samples_of(const Game& game, const std::string& c
       if (event.at("ph") != "X" || event.at("pid") != 0) continue;
       if (event.at("cat") == "send") {
         start = event.at("ts").get<double>();
-      } else if (samples.size() < game.sizes.size()) {
+      } else if (samples.size() < test.sizes.size()) {
         const double end = event.at("ts").get<double>() + event.at("dur").get<double>();
-        samples.push_back({game.sizes[samples.size()], (end - start) * 1e-6 / 2});
+        samples.push_back({test.sizes[samples.size()], (end - start) * 1e-6 / 2});
       }
     }
   } catch (const json::exception& e) {
     return invalid_input(fmt::format("{}: {}", file, e.what()));
   }
-  if (samples.size() != game.sizes.size())
-    return failed(fmt::format("{} has {} of {} messages", file, samples.size(), game.sizes.size()));
+  if (samples.size() != test.sizes.size())
+    return failed(fmt::format("{} has {} of {} messages", file, samples.size(), test.sizes.size()));
   return samples;
 }
 
@@ -56,15 +57,15 @@ Result<std::vector<double>> send_times(const std::string& chrome_trace, const st
   return times;
 }
 
-Result<WayFit> fit_way(const std::vector<WaySample>& samples, Bytes eager_limit) {
+Result<RouteFit> fit_route(const std::vector<RouteSample>& samples, Bytes eager_limit) {
   std::map<int64_t, std::vector<double>> by_size;
-  for (const WaySample& sample : samples) by_size[sample.bytes].push_back(sample.seconds);
+  for (const RouteSample& sample : samples) by_size[sample.bytes].push_back(sample.seconds);
   std::map<int64_t, double> eager, rendezvous;
   for (const auto& [size, times] : by_size)
     (bytes(size) <= eager_limit ? eager : rendezvous)[size] = quantile(times, 0.5);
   if (rendezvous.empty() && eager.size() >= 2) rendezvous = eager;  // all messages start at once: one line
   if (rendezvous.size() < 2) return invalid_input("too few sizes above the eager limit were measured");
-  WayFit fit;
+  RouteFit fit;
   fit.rendezvous = line_through(rendezvous);
   if (!rises(fit.rendezvous)) return failed("longer messages took no longer: the measurement was disturbed");
   fit.eager = eager.size() < 2 ? fit.rendezvous : line_through(eager);

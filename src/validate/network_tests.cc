@@ -1,4 +1,4 @@
-#include "validate/games.h"
+#include "validate/network_tests.h"
 
 #include <fmt/format.h>
 
@@ -204,7 +204,7 @@ Program crossing(const std::string& a, const std::string& b, int64_t message_byt
   return program;
 }
 
-Program answers(const std::string& a, const std::string& b, Isa isa_a, Isa isa_b, const AnswersOptions& options) {
+Program answers(const std::string& a, const std::string& b, Isa isa_a, Isa isa_b, const ClearToSendOptions& options) {
   Program program;
   program.name = fmt::format("answers [{}, {}]", a, b);
   program.eager_limit = options.eager_limit;
@@ -257,42 +257,42 @@ Clocks busy_clock(const Program& busy, double slot_s) {
 
 namespace {
 
-json to_json(const std::vector<MessageGame>& games) {
+json to_json(const std::vector<MessageTest>& tests) {
   json list = json::array();
-  for (const MessageGame& game : games) {
+  for (const MessageTest& test : tests) {
     list.push_back(
-        {{"folder", game.folder}, {"a", game.a}, {"b", game.b}, {"bytes", game.bytes}, {"messages", game.messages}});
+        {{"folder", test.folder}, {"a", test.a}, {"b", test.b}, {"bytes", test.bytes}, {"messages", test.messages}});
   }
   return list;
 }
 
-std::vector<MessageGame> message_games_of(const json& list) {
-  std::vector<MessageGame> games;
+std::vector<MessageTest> message_tests_of(const json& list) {
+  std::vector<MessageTest> tests;
   for (const json& entry : list) {
-    games.push_back({entry.at("folder").get<std::string>(), entry.at("a").get<std::string>(),
+    tests.push_back({entry.at("folder").get<std::string>(), entry.at("a").get<std::string>(),
                      entry.at("b").get<std::string>(), whole_number<int64_t>(entry.at("bytes")),
                      whole_number<int>(entry.at("messages"))});
   }
-  return games;
+  return tests;
 }
 
 }  // namespace
 
-std::string to_json(const GameSet& set) {
-  json games = json::array(), pairs = json::array(), answers = json::array();
+std::string to_json(const NetworkTests& set) {
+  json tests = json::array(), pairs = json::array(), answers = json::array();
   for (const BusyPair& pair : set.pairs) {
     pairs.push_back({{"quiet", pair.quiet}, {"loud", pair.loud}, {"a", pair.a}, {"b", pair.b}, {"bytes", pair.bytes}});
   }
-  for (const AnswersGame& game : set.answers) {
-    answers.push_back({{"quiet", game.quiet}, {"loud", game.loud}, {"a", game.a}, {"b", game.b}});
+  for (const ClearToSendTest& test : set.answers) {
+    answers.push_back({{"quiet", test.quiet}, {"loud", test.loud}, {"a", test.a}, {"b", test.b}});
   }
-  for (const Game& game : set.games) {
-    games.push_back({{"folder", game.folder}, {"a", game.a}, {"b", game.b}, {"sizes", game.sizes}});
+  for (const PingPongTest& test : set.tests) {
+    tests.push_back({{"folder", test.folder}, {"a", test.a}, {"b", test.b}, {"sizes", test.sizes}});
   }
-  return json{{"format", "nlsplit-game-set"},
+  return json{{"format", "nlsplit-test-set"},
               {"version", 2},
               {"eager_limit_bytes", set.eager_limit.value()},
-              {"games", std::move(games)},
+              {"tests", std::move(tests)},
               {"pairs", std::move(pairs)},
               {"crossings", to_json(set.crossings)},
               {"slowed", to_json(set.slowed)},
@@ -301,15 +301,15 @@ std::string to_json(const GameSet& set) {
          "\n";
 }
 
-Result<GameSet> parse_game_set(const std::string& text, const std::string& file) {
+Result<NetworkTests> parse_network_tests(const std::string& text, const std::string& file) {
   try {
     const json value = json::parse(text);
-    if (value.at("format") != "nlsplit-game-set" || value.at("version") != 2)
-      return invalid_input(fmt::format("{}: not a set of games of version 2", file));
-    GameSet set;
+    if (value.at("format") != "nlsplit-test-set" || value.at("version") != 2)
+      return invalid_input(fmt::format("{}: not a set of tests of version 2", file));
+    NetworkTests set;
     set.eager_limit = bytes(whole_number<int64_t>(value.at("eager_limit_bytes")));
-    for (const json& entry : value.at("games")) {
-      set.games.push_back({entry.at("folder").get<std::string>(), entry.at("a").get<std::string>(),
+    for (const json& entry : value.at("tests")) {
+      set.tests.push_back({entry.at("folder").get<std::string>(), entry.at("a").get<std::string>(),
                            entry.at("b").get<std::string>(), entry.at("sizes").get<std::vector<int64_t>>()});
     }
     for (const json& entry : value.at("pairs")) {
@@ -317,8 +317,8 @@ Result<GameSet> parse_game_set(const std::string& text, const std::string& file)
                            entry.at("a").get<std::string>(), entry.at("b").get<std::string>(),
                            whole_number<int64_t>(entry.at("bytes"))});
     }
-    set.crossings = message_games_of(value.at("crossings"));
-    set.slowed = message_games_of(value.at("slowed"));
+    set.crossings = message_tests_of(value.at("crossings"));
+    set.slowed = message_tests_of(value.at("slowed"));
     for (const json& entry : value.at("answers")) {
       set.answers.push_back({entry.at("quiet").get<std::string>(), entry.at("loud").get<std::string>(),
                              entry.at("a").get<std::string>(), entry.at("b").get<std::string>()});
