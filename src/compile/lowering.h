@@ -81,6 +81,7 @@ struct Lowering {
   Endpoints endpoints;
   bool row_major_messages = false;
   std::optional<CollectiveAlgorithm> all_reduce;  // none: the fastest
+  bool exact = false;                             // sums of gradients: CompileOptions
 
   // place
   const KernelGraph* graph = nullptr;  // what is computed: the network, or the graph of its training step
@@ -137,6 +138,9 @@ Result<ScheduleInput> make_schedule_input(const Lowering& lowering, bool all_tim
 // nothing to update. Errors: every micro-batch must go once through every stage, in training through its F, I and W,
 // all on one device that has the stage, and every such device must step it once.
 Status complete_table(Lowering& lowering, SlotTable table);
+// Of `schedule`, where sums are exact. Error: a device adds the gradients of a stage in another order than that of the
+// micro-batches, or nobody knows yet.
+Status check_sums(const Lowering& lowering);
 // Of `schedule`: what reductions are of, and how they are done.
 Status choose_reductions(Lowering& lowering);
 std::string slot_text(const ScheduledSlot& slot);  // "stage 1 F of micro-batch 3", "the step of stage 1"

@@ -1,9 +1,34 @@
 // Of pass `schedule`: how the devices of a stage add up its gradients.
+#include <fmt/format.h>
+
+#include <map>
+#include <utility>
+
 #include "compile/collective_costs.h"
 #include "compile/lowering.h"
 #include "graph/memory.h"
 
 namespace nlsplit::inline compiler {
+
+Status check_sums(const Lowering& lowering) {
+  const std::string& name = lowering.plan->schedule;
+  if (lowering.online)
+    return unsupported(fmt::format("schedule {} decides the order of sums while it runs: not exact", name));
+  for (size_t d = 0; d < lowering.table.devices.size(); ++d) {
+    std::map<std::pair<int, Phase>, int> last;  // by stage: the micro-batch that was added last
+    for (const ScheduledSlot& slot : lowering.table.devices[d]) {
+      if (slot.phase != Phase::input_gradient && slot.phase != Phase::weight_gradient) continue;
+      const auto [before, is_first] = last.try_emplace({slot.stage, slot.phase}, slot.micro_batch);
+      if (!is_first && before->second > slot.micro_batch) {
+        return unsupported(
+            fmt::format("schedule {}: {} has the {} behind that of micro-batch {}: its sums are not exact", name,
+                        lowering.cluster->device(lowering.devices[d]).name, slot_text(slot), before->second));
+      }
+      before->second = slot.micro_batch;
+    }
+  }
+  return ok_status();
+}
 
 Status choose_reductions(Lowering& lowering) {
   const StepNodes& step = lowering.training->nodes;
@@ -31,7 +56,7 @@ Status choose_reductions(Lowering& lowering) {
     } else {
       CollectiveCosts costs{hosts, *lowering.cluster, element_bytes};
       costs.sum = sums_by(lowering.costs, members);
-      ASSIGN_OR_RETURN(collective.algorithm, choose_algorithm(collective, costs));
+      ASSIGN_OR_RETURN(collective.algorithm, choose_algorithm(collective, costs, lowering.exact));
     }
     reduction.rounds = rounds_of(collective, hosts);
     reduction.of_members = rounds_of_members(reduction.rounds, hosts.size());

@@ -198,7 +198,9 @@ Status schedule(Lowering& lowering, const SlotTable* table) {
     return unsupported(fmt::format("schedule {} is for inference: it has no backward slots", lowering.plan->schedule));
   }
   RETURN_IF_ERROR(complete_table(lowering, std::move(made)));
-  return lowering.training == nullptr ? ok_status() : choose_reductions(lowering);
+  if (lowering.training == nullptr) return ok_status();
+  if (lowering.exact) RETURN_IF_ERROR(check_sums(lowering));
+  return choose_reductions(lowering);
 }
 
 }  // namespace nlsplit::inline compiler

@@ -96,6 +96,7 @@ Result<LoweredPlan> lower_plan(const Scenario& scenario, const PreparedModel& pr
   LoweredPlan lowered;
   CompileOptions options;
   options.all_reduce = scenario.all_reduce;
+  options.exact = scenario.exact;
   ASSIGN_OR_RETURN(Compiled compiled,
                    compile(prepared.kernels, plan, scenario.cluster, scenario.endpoints, &costs, options));
   lowered.program = std::move(compiled.program);

@@ -54,6 +54,7 @@ Result<CompiledSession> session_of(const Scenario& scenario, Model& model, const
   const CostTable costs = cost_table(scenario, model.graph.name);
   CompileOptions options;
   options.all_reduce = scenario.all_reduce;
+  options.exact = scenario.exact;
   const std::string name =
       fmt::format("{} [{}]", model.graph.name, fmt::join(stage_parts(plan, model.graph, scenario.cluster), ", "));
   ASSIGN_OR_RETURN(CompiledSession compiled,

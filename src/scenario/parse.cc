@@ -132,8 +132,10 @@ Status parse_training(const Source& source, const Fields& workload, Scenario& sc
     std::vector<std::string_view> names;
     const auto algorithms = algorithms_of(CollectiveKind::all_reduce);
     for (const CollectiveAlgorithm one : algorithms) names.push_back(name_of(one));
+    names.push_back("exact");
     ASSIGN_OR_RETURN(const size_t chosen, read_choice(source, *all_reduce, "all_reduce", names));
-    scenario.all_reduce = algorithms[chosen];
+    scenario.exact = chosen == algorithms.size();
+    if (!scenario.exact) scenario.all_reduce = algorithms[chosen];
   }
   if (recompute != nullptr) {
     static constexpr std::array<std::string_view, 2> amounts = {"none", "full"};

@@ -44,6 +44,7 @@ struct Workload {
   std::vector<int> micro_batches;                 // to try; each divides the batch
   std::optional<TrainingOptions> training;        // none: inference
   std::optional<CollectiveAlgorithm> all_reduce;  // of gradients; none: the fastest
+  bool exact = false;                             // all_reduce: exact; compile/compile.h, CompileOptions
 };
 
 // One Program of a session (program/session.h): a workload of the scenario's model under the stages of its plan.

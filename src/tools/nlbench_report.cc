@@ -177,7 +177,7 @@ std::string report_text(const RunReport& report) {
     text += "\n";
   }
   if (report.result->overruns > 0) {
-    text += fmt::format("\nemulated compute  this machine was late {} in {}: figures are too low\n",
+    text += fmt::format("\nlate        emulated compute ended too late {} in {}: figures are too low\n",
                         counted(static_cast<int64_t>(report.result->overruns), "time"),
                         counted(static_cast<int64_t>(repeats), "repeat"));
   }

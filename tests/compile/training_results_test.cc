@@ -1,7 +1,7 @@
 // What a training step computes does not depend on the plan: Programs of random networks are evaluated by the reference
 // in their arenas, under every schedule, and their updates held against the unsplit graph's gradients.
 //
-//   NLSPLIT_TRAINING_GRAPHS=1000 build/release/bin/test_program --gtest_filter='TrainingResults.*'
+//   NLSPLIT_TRAINING_GRAPHS=1000 build/release/bin/test_compile --gtest_filter='TrainingResults.*'
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <random>
 
 #include "graph/passes/passes.h"
@@ -298,6 +299,52 @@ TEST(TrainingResults, UpdatesOfRandomNetworksAreThoseOfTheUnsplitOne) {
   }
   EXPECT_GE(trained, graphs / 2);
   EXPECT_GE(lowered, 10 * trained);
+}
+
+// Two replicas, four micro-batches: the same sums in any cut and under any schedule, bit for bit.
+TEST(TrainingResults, ExactSumsDependOnNeitherCutsNorSchedules) {
+  const std::vector<std::vector<std::vector<size_t>>> shapes = {
+      {{0, 1}}, {{0, 1}, {2, 3}}, {{0, 1}, {2, 3}, {4, 5}}, {{2, 1}, {0, 4}}};
+  constexpr int micro_batches = 4;
+  const Cluster cluster = star(6, bytes(int64_t{1} << 36));
+  const OneThread alone;  // small tensors
+  int refused = 0, compared = 0;
+  for (uint32_t seed = 0; compared < 40; ++seed) {
+    std::mt19937 random(seed);
+    Lesson lesson;
+    Model model = random_graph(seed, 3 + static_cast<int>(seed % 10));
+    lesson.weights = std::move(model.weights);
+    lesson.network = optimize(model.graph, lesson.weights, Purpose::training).value();
+    lesson.options.learning_rate = 1;
+    lesson.options.micro_batches = micro_batches;
+    if (!step_graph(lesson.network, lesson.options).ok()) continue;
+    updated_unsplit(lesson, micro_batches, random);  // draws the samples
+    const KernelGraph kernels =
+        choose_kernels(with_batch(lesson.network, 1).value(), {Isa::v3}, {}, lesson.options).value();
+    std::optional<Weights> wanted;
+    for (const SchedulePolicy& policy : all_schedules()) {
+      if (policy.mode == ScheduleMode::inference) continue;
+      for (const auto& shape : shapes) {
+        if (lesson.network.nodes.size() < shape.size()) continue;
+        Plan plan = random_plan(lesson.network.nodes.size(), shape, micro_batches, random);
+        plan.schedule = policy.name;
+        CompileOptions options;
+        options.exact = true;
+        const auto compiled = compile(kernels, plan, cluster, {HostId(0), HostId(0)}, nullptr, options);
+        if (!compiled.ok()) {  // not a placement it serves, a shared weight, or not exact
+          refused += compiled.error().message.find("not exact") != std::string::npos;
+          continue;
+        }
+        Machine machine(compiled->program, lesson, kernels.training->nodes.constants);
+        machine.run();
+        if (!wanted) wanted = machine.weights();
+        EXPECT_EQ(machine.weights(), *wanted) << fmt::format("seed {}, {}, {} stages", seed, policy.name, shape.size());
+        ++compared;
+      }
+    }
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(refused, 0) << "some schedule adds in another order, or decides while it runs";
 }
 
 }  // namespace

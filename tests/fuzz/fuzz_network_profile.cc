@@ -20,7 +20,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   expect(again.ok(), "what is written is read: " + (again.ok() ? "" : again.error().to_string()));
   expect(written(*again) == text, "and is written alike");
   Cluster cluster;
-  for (const NamedRoute& way : profile->ways) {
+  for (const NamedRoute& way : profile->routes) {
     if (!cluster.find_host(way.from).valid()) cluster.hosts.push_back({way.from, false});
   }
   apply(*profile, cluster);

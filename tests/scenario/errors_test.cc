@@ -100,7 +100,7 @@ const BadScenario bad_scenarios[] = {
      "s.yaml:2:41: 'all_reduce' is for training: mode: training"
        "\n  | workload: {mode: inference, all_reduce: ring, batch: 16, micro_batches: [1, 4]}"},
     {"UnknownAllReduce", "inference", "training, all_reduce: star",
-     "s.yaml:2:40: unknown all_reduce 'star'; it is 'ring', 'halving', 'doubling', 'direct', 'tree' or 'two_level'"
+     "s.yaml:2:40: unknown all_reduce 'star'; it is 'ring', 'halving', 'doubling', 'direct', 'tree', 'two_level' or 'exact'"
        "\n  | workload: {mode: training, all_reduce: star, batch: 16, micro_batches: [1, 4]}"},
     {"LearningRateOfNothing", "inference", "training, learning_rate: 0",
      "s.yaml:2:43: learning_rate must be a number from 1e-12 to 1000000, not '0'"

@@ -195,7 +195,7 @@ inline std::vector<HandCase> hand_cases() {
     add("an answer waits", message_against_bulk(1000), cluster, 7.5,
         {{"B", 0, 0, 0, 0, 4.5, 6.5}, {"A", 0, 2, 0, 1, 4.5, 6.5}});
     add("an answer waits for the rest", message_against_bulk(3000), cluster, 13, {{"A", 0, 2, 0, 3, 8, 10}});
-    for (Way& way : cluster.routes) way.clear_to_send_delay = seconds(0);
+    for (MeasuredRoute& way : cluster.routes) way.clear_to_send_delay = seconds(0);
     add("an answer that passes", message_against_bulk(1000), cluster, 6.5, {{"A", 0, 2, 0, 1, 2.5, 4.5}});
   }
 
