@@ -203,14 +203,14 @@ TEST_F(Validate, TheNetworkIsMeasuredAndUsed) {
   ASSERT_EQ(measured.code, 0) << measured.err;
   EXPECT_THAT(measured.out, HasSubstr("laptop > laptop"));
   json figures = json::parse(value_of(read_file(profile)));
-  ASSERT_EQ(figures["ways"].size(), 1u);
-  EXPECT_GT(figures["ways"][0]["rendezvous"]["bytes_per_s"].get<double>(), 1e6);
+  ASSERT_EQ(figures["routes"].size(), 1u);
+  EXPECT_GT(figures["routes"][0]["rendezvous"]["bytes_per_s"].get<double>(), 1e6);
   const std::string quick = nlsim("rank --csv - " + scenario).out;
   EXPECT_NE(quick, "");
   // Were it a thousand times as slow, the ranking would show it.
   for (const char* kind : {"eager", "rendezvous"}) {
-    figures["ways"][0][kind]["bytes_per_s"] = 1e5;
-    figures["ways"][0][kind]["latency_s"] = 1.0;
+    figures["routes"][0][kind]["bytes_per_s"] = 1e5;
+    figures["routes"][0][kind]["latency_s"] = 1.0;
   }
   scratch_.write("net.json", figures.dump());
   EXPECT_NE(nlsim("rank --csv - " + scenario).out, quick);
