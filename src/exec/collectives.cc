@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <bit>
 #include <cstring>
 #include <thread>
 
@@ -15,25 +16,6 @@ std::span<const std::byte> bytes_in(const std::string& text) { return std::as_by
 template <class T>
 std::span<std::byte> bytes_in(T& value) {
   return std::as_writable_bytes(std::span(&value, 1));
-}
-
-Status send_text(Transport& transport, int peer, const std::string& text, const Waiting& waiting) {
-  uint64_t length = text.size();
-  RETURN_IF_ERROR(send_bytes(transport, peer, bytes_in(length), waiting));
-  return send_bytes(transport, peer, bytes_in(text), waiting);
-}
-
-Result<std::string> recv_text(Transport& transport, int peer, const Waiting& waiting) {
-  uint64_t length = 0;
-  RETURN_IF_ERROR(recv_bytes(transport, peer, bytes_in(length), waiting));
-  if (length > longest_text) {
-    const Error why = failed(fmt::format("rank {} announced a text of {} B", peer, length));
-    transport.abort(why);
-    return why;
-  }
-  std::string text(length, '\0');
-  RETURN_IF_ERROR(recv_bytes(transport, peer, std::as_writable_bytes(std::span(text)), waiting));
-  return text;
 }
 
 Status wait_until_done(Transport& transport, int peer, Transport::Request request, bool spin, const Waiting& waiting) {
@@ -83,6 +65,25 @@ Status recv_bytes(Transport& transport, int peer, std::span<std::byte> room, con
   return wait(transport, peer, transport.irecv(peer, control_tag, room), waiting);
 }
 
+Status send_text(Transport& transport, int peer, const std::string& text, const Waiting& waiting) {
+  uint64_t length = text.size();
+  RETURN_IF_ERROR(send_bytes(transport, peer, bytes_in(length), waiting));
+  return send_bytes(transport, peer, bytes_in(text), waiting);
+}
+
+Result<std::string> recv_text(Transport& transport, int peer, const Waiting& waiting) {
+  uint64_t length = 0;
+  RETURN_IF_ERROR(recv_bytes(transport, peer, bytes_in(length), waiting));
+  if (length > longest_text) {
+    const Error why = failed(fmt::format("rank {} announced a text of {} B", peer, length));
+    transport.abort(why);
+    return why;
+  }
+  std::string text(length, '\0');
+  RETURN_IF_ERROR(recv_bytes(transport, peer, std::as_writable_bytes(std::span(text)), waiting));
+  return text;
+}
+
 Status recv_at_once(Transport& transport, int peer, std::span<std::byte> room, const Waiting& waiting) {
   return wait_until_done(transport, peer, transport.irecv(peer, control_tag, room), true, waiting);
 }
@@ -101,11 +102,13 @@ Status barrier(Transport& transport, bool spin, const Waiting& waiting) {
 }
 
 Status broadcast(Transport& transport, std::string* text, const Waiting& waiting) {
-  if (transport.rank() != 0) {
-    ASSIGN_OR_RETURN(*text, recv_text(transport, 0, waiting));
-    return ok_status();
+  const auto rank = static_cast<unsigned>(transport.rank()), size = static_cast<unsigned>(transport.size());
+  const unsigned reached_by = std::bit_floor(rank);
+  if (rank != 0) {
+    ASSIGN_OR_RETURN(*text, recv_text(transport, static_cast<int>(rank - reached_by), waiting));
   }
-  for (int peer = 1; peer < transport.size(); ++peer) RETURN_IF_ERROR(send_text(transport, peer, *text, waiting));
+  for (unsigned step = rank == 0 ? 1 : 2 * reached_by; rank + step < size; step *= 2)
+    RETURN_IF_ERROR(send_text(transport, static_cast<int>(rank + step), *text, waiting));
   return ok_status();
 }
 

@@ -28,6 +28,9 @@ Status wait(Transport& transport, int peer, Transport::Request request, const Wa
 
 Status send_bytes(Transport& transport, int peer, std::span<const std::byte> data, const Waiting& waiting);
 Status recv_bytes(Transport& transport, int peer, std::span<std::byte> room, const Waiting& waiting);
+// A text, whose length goes before it.
+Status send_text(Transport& transport, int peer, const std::string& text, const Waiting& waiting);
+Result<std::string> recv_text(Transport& transport, int peer, const Waiting& waiting);
 // Does not sleep: for a message that is about to come, and whose time counts.
 Status recv_at_once(Transport& transport, int peer, std::span<std::byte> room, const Waiting& waiting);
 
@@ -35,6 +38,7 @@ Status recv_at_once(Transport& transport, int peer, std::span<std::byte> room, c
 // synchronization", 1988. `spin` does not sleep: devices then leave within a few message times of each other.
 Status barrier(Transport& transport, bool spin, const Waiting& waiting);
 
+// By a binomial tree: each rank passes it on to at most log2 n others.
 Status broadcast(Transport& transport, std::string* text, const Waiting& waiting);
 // On rank 0 everybody's text, by rank; elsewhere empty.
 Result<std::vector<std::string>> gather(Transport& transport, const std::string& text, const Waiting& waiting);

@@ -260,6 +260,33 @@ Status place_inputs(const Program& program, const Job& job, std::byte* arena, Tr
   return ok_status();
 }
 
+namespace {
+
+// A letter for each buffer of a rank's device: 'y': rank 0 collects it.
+Result<std::string> share_wanted(const DeviceProgram& device, bool states, int rank,
+                                 std::set<std::string_view>& collected, Transport& transport, const Waiting& waiting) {
+  if (transport.rank() == 0) {
+    std::string wanted;
+    for (const Buffer& buffer : device.buffers) {
+      const bool state = buffer.kind == BufferKind::state && buffer.type.dtype == DType::f32;
+      const bool is_wanted =
+          buffer.kind == BufferKind::output || (states && state && collected.insert(buffer.name).second);
+      wanted += is_wanted ? 'y' : 'n';
+    }
+    if (rank != 0) RETURN_IF_ERROR(send_text(transport, rank, wanted, waiting));
+    return wanted;
+  }
+  ASSIGN_OR_RETURN(std::string wanted, recv_text(transport, 0, waiting));
+  if (wanted.size() != device.buffers.size()) {
+    const Error why = failed("rank 0 asked for the results of another device");
+    transport.abort(why);
+    return why;
+  }
+  return wanted;
+}
+
+}  // namespace
+
 bool is_result(const DeviceProgram& device, const Buffer& buffer) {
   if (buffer.kind == BufferKind::output) return true;
   return buffer.kind == BufferKind::state && buffer.type.dtype == DType::f32 &&
@@ -271,11 +298,12 @@ Result<std::vector<OutputTensor>> collect_outputs(const Program& program, bool s
   std::vector<OutputTensor> outputs;
   std::set<std::string_view> collected;  // states: replicas have the same
   for (int rank = 0; rank < transport.size(); ++rank) {
+    if (transport.rank() != 0 && transport.rank() != rank) continue;
     const DeviceProgram& device = program.devices[static_cast<size_t>(rank)];
-    for (const Buffer& buffer : device.buffers) {
-      const bool state = buffer.kind == BufferKind::state && buffer.type.dtype == DType::f32;
-      if (buffer.kind != BufferKind::output && !(states && state && collected.insert(buffer.name).second)) continue;
-      if (transport.rank() != 0 && transport.rank() != rank) continue;
+    ASSIGN_OR_RETURN(const std::string wanted, share_wanted(device, states, rank, collected, transport, waiting));
+    for (size_t b = 0; b < device.buffers.size(); ++b) {
+      if (wanted[b] != 'y') continue;
+      const Buffer& buffer = device.buffers[b];
       std::string data;
       if (transport.rank() == rank) data = banks_of(buffer, arena);
       if (transport.rank() != 0) {

@@ -32,7 +32,8 @@ Status place_inputs(const Program& program, const Job& job, std::byte* arena, Tr
 
 // Outputs; of a training step weights and the optimizer's tensors.
 bool is_result(const DeviceProgram& device, const Buffer& buffer);
-// On rank 0 all outputs, elsewhere none. states: also f32 states, of replicas the first one's.
+// On rank 0, who has the whole Program, all outputs, elsewhere none. states: also f32 states, of replicas the first
+// one's.
 Result<std::vector<OutputTensor>> collect_outputs(const Program& program, bool states, std::byte* arena,
                                                   Transport& transport, const Waiting& waiting);
 

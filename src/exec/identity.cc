@@ -4,15 +4,12 @@
 
 #include <string>
 
-#include "base/hash.h"
 #include "exec/heartbeat/greeting.h"
-#include "program/text.h"
 
 namespace nlsplit::inline exec {
 
-Status check_identity(const Program& program, const std::vector<Fact>& of_device, Transport& transport,
-                      const Waiting& waiting) {
-  std::vector<Fact> mine = {{"Program", hex16(fingerprint(program))}, floating_point_mode()};
+Status check_identity(const std::vector<Fact>& of_device, Transport& transport, const Waiting& waiting) {
+  std::vector<Fact> mine = {floating_point_mode()};
   mine.insert(mine.end(), of_device.begin(), of_device.end());
   const std::string name = fmt::format("rank {} on host {}\n", transport.rank(), own_host());
   ASSIGN_OR_RETURN(const std::vector<std::string> all, gather(transport, name + to_text(mine), waiting));

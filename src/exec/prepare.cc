@@ -29,7 +29,7 @@ Result<std::unique_ptr<Backend>> prepare(const Program& program, const Job& job,
                               .notice = options.notice});
   RETURN_IF_ERROR(agree(transport, opened.ok() ? ok_status() : Status(opened.error()), waiting));
   std::unique_ptr<Backend> backend = std::move(*opened);
-  RETURN_IF_ERROR(check_identity(program, backend->facts(), transport, waiting));
+  RETURN_IF_ERROR(check_identity(backend->facts(), transport, waiting));
   waiting.what = "the distribution of the weights";
   const auto place = [&](const Buffer& buffer, std::string_view raw) { return backend->place(buffer, raw); };
   const Status placed = place_weights(program, job, place, transport, waiting);
@@ -83,16 +83,6 @@ Result<ChosenCores> claim_cores(const Program& program, Transport& transport, co
                     program.devices[static_cast<size_t>(transport.rank())].name));
   }
   return cores;
-}
-
-Result<std::vector<double>> own_clock(const Program& program, const Clocks& clocks, Transport& transport,
-                                      const Waiting& waiting) {
-  std::string text = clocks_text(clocks);
-  RETURN_IF_ERROR(broadcast(transport, &text, waiting));
-  if (text == clocks_text({})) return std::vector<double>();
-  auto all = parse_clocks(text, program, "the clocks of rank 0");
-  if (!all) return give_up(transport, all.error().message);
-  return std::move((*all)[static_cast<size_t>(transport.rank())]);
 }
 
 void poison(const DeviceProgram& device, std::byte* arena) {

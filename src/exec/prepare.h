@@ -33,11 +33,6 @@ Status check_runnable(const Program& program);
 Result<ChosenCores> claim_cores(const Program& program, Transport& transport, const RunOptions& options,
                                 const Waiting& waiting);
 
-// Emulated compute of the device, of computations of the Program (by desc): rank 0 knows all clocks; empty: it has
-// none.
-Result<std::vector<double>> own_clock(const Program& program, const Clocks& clocks, Transport& transport,
-                                      const Waiting& waiting);
-
 // Fills all but inputs, weights and states with NaN: for tests.
 void poison(const DeviceProgram& device, std::byte* arena);
 

@@ -19,6 +19,7 @@
 #include "exec/collectives.h"
 #include "exec/common_clock.h"
 #include "exec/distribute.h"
+#include "exec/hand_out.h"
 #include "exec/prepare.h"
 #include "graph/differentiate/step_graph.h"
 #include "program/text.h"
@@ -242,10 +243,12 @@ Result<std::vector<Bytes>> gather_arenas(const Program& program, const Backend& 
   return arenas;
 }
 
-Result<Trace> gather_trace(const Program& program, const Dependencies& deps, const std::vector<Interval>& own,
-                           const Backend& backend, Transport& transport, const Waiting& waiting) {
+Result<Trace> gather_trace(const Task& task, const std::vector<Interval>& own, const Backend& backend,
+                           Transport& transport, const Waiting& waiting) {
+  const Program& program = task.program();
+  const Dependencies& deps = task.dependencies;
   Trace trace;
-  trace.fingerprint = fingerprint(program);
+  trace.fingerprint = task.fingerprint;
   ASSIGN_OR_RETURN(trace.peak_bytes, gather_arenas(program, backend, transport, waiting));
   ASSIGN_OR_RETURN(std::vector<std::string> all, gather(transport, as_text(own), waiting));
   if (transport.rank() != 0) all.assign(program.devices.size(), "");
@@ -263,18 +266,6 @@ Result<Trace> gather_trace(const Program& program, const Dependencies& deps, con
     trace.makespan = std::max(trace.makespan, last_finish(times));
   }
   return trace;
-}
-
-// The longest that one of this device's computations is expected to take, which rank 0 knows; 0: nobody does.
-Result<double> expected_s(const std::vector<double>& predicted, const std::vector<double>& clock, Transport& transport,
-                          const Waiting& waiting) {
-  std::string text = as_text(predicted);
-  RETURN_IF_ERROR(broadcast(transport, &text, waiting));
-  const std::vector<double> all = from_text<double>(text);
-  const auto rank = static_cast<size_t>(transport.rank());
-  double longest = rank < all.size() && std::isfinite(all[rank]) ? all[rank] : 0;
-  for (const double computation : clock) longest = std::max(longest, computation);
-  return longest;
 }
 
 // Rank 0 knows who decides; all ranks get the same knowledge.
@@ -321,34 +312,6 @@ Result<size_t> sum_of(size_t mine, Transport& transport, const Waiting& waiting)
   return sum;
 }
 
-// Rank 0 judges the whole Program and the job, every other rank what concerns its own memory; the fingerprint binds the
-// two.
-Result<Dependencies> check_own(const Program& program, const Job& job, const Transport& transport,
-                               const std::string& mine, const std::string& first) {
-  RETURN_IF_ERROR(check_ranks(program, transport.size()));
-  if (first != mine)
-    return invalid_input(fmt::format("rank {} has program {}, rank 0 has {}", transport.rank(), mine, first));
-  if (transport.rank() != 0) return verified_device(program, static_cast<size_t>(transport.rank()));
-  ASSIGN_OR_RETURN(Dependencies deps, verified(program));
-  RETURN_IF_ERROR(check_runnable(program));
-  RETURN_IF_ERROR(check_job(program, job));
-  return deps;
-}
-
-Result<Dependencies> check_all(const Program& program, const Job& job, Transport& transport, const RunOptions& options,
-                               const Waiting& waiting) {
-  const Status sound = check_structure(program);  // before it is printed, and so its fingerprint taken
-  // Also what decides how many messages follow.
-  const std::string mine =
-      fmt::format("{} with {} warm-up and {} kept repeats", sound.ok() ? hex16(fingerprint(program)) : "no sound one",
-                  options.warmup, options.keep);
-  std::string first = mine;
-  RETURN_IF_ERROR(broadcast(transport, &first, waiting));
-  Result<Dependencies> deps = sound.ok() ? check_own(program, job, transport, mine, first) : sound.error();
-  RETURN_IF_ERROR(agree(transport, deps.ok() ? ok_status() : Status(deps.error()), waiting));
-  return deps;
-}
-
 }  // namespace
 
 double median(std::vector<double> values) {
@@ -368,14 +331,15 @@ Status check_ranks(const Program& program, int ranks) {
                                    ranks == 1 ? "is" : "are", ranks));
 }
 
-Result<RunResult> run(const Program& program, const Job& job, Transport& transport, const RunOptions& options) {
+Result<RunResult> run(const Program* whole, const Job& job, Transport& transport, const RunOptions& options) {
   Waiting waiting{options.deadlines.prepare_s, options.cancelled, "the preparations"};
   FlightRecorder* recorder =
       options.flight == nullptr ? nullptr : &options.flight->of(transport.rank(), transport.size());
   transport.liveness().record_in(recorder);
   const Liveness::Work work(transport.liveness());
   WorkWatch watch(transport.liveness(), watch_options(transport, options));
-  ASSIGN_OR_RETURN(const Dependencies deps, check_all(program, job, transport, options, waiting));
+  ASSIGN_OR_RETURN(Task task, hand_out(whole, job, transport, options, waiting));
+  const Program& program = task.program();
   const auto rank = static_cast<size_t>(transport.rank());
   if (recorder != nullptr) recorder->name_device(program.devices[rank].name);
   waiting.what = "the choice of cores";
@@ -384,11 +348,8 @@ Result<RunResult> run(const Program& program, const Job& job, Transport& transpo
                    prepare(program, job, transport, options, cores.pins, waiting));
   RETURN_IF_ERROR(upload_prepared(*backend, transport, waiting));
   waiting.patience_s = options.watchdog_s;
-  waiting.what = "the distribution of the emulated times";
 
   RunResult result;
-  ASSIGN_OR_RETURN(std::vector<double> clock, own_clock(program, job.clocks, transport, waiting));
-  ASSIGN_OR_RETURN(const double predicted_s, expected_s(job.predicted_compute_s, clock, transport, waiting));
   waiting.what = "the distribution of the online policy";
   ASSIGN_OR_RETURN(std::optional<Online> online, shared_online(program, job.online, transport, waiting));
   std::optional<Dependencies> free;
@@ -400,9 +361,9 @@ Result<RunResult> run(const Program& program, const Job& job, Transport& transpo
     RETURN_IF_ERROR(agree(transport, device.ok() ? ok_status() : Status(device.error()), waiting));
     turns = std::move(*device);
   }
-  const Dependencies& bound = free ? *free : deps;
-  ASSIGN_OR_RETURN(Repeats repeats, repeat(program, bound, *backend, transport, options, std::move(clock),
-                                           std::move(turns), predicted_s, watch, waiting));
+  const Dependencies& bound = free ? *free : task.dependencies;
+  ASSIGN_OR_RETURN(Repeats repeats, repeat(program, bound, *backend, transport, options, std::move(task.clock),
+                                           std::move(turns), task.longest_computation_s, watch, waiting));
   waiting.what = "the collection of results";
   result.makespans_s = std::move(repeats.makespans);
   result.calibrations_s = std::move(repeats.calibrations);
@@ -410,7 +371,7 @@ Result<RunResult> run(const Program& program, const Job& job, Transport& transpo
   ASSIGN_OR_RETURN(result.overruns, sum_of(repeats.overruns, transport, waiting));
   ASSIGN_OR_RETURN(result.clock_error_s, repeats.common->worst_error_s(transport, waiting));
   ASSIGN_OR_RETURN(const size_t chosen, choose_repeat(result, repeats.kept.size(), transport, waiting));
-  ASSIGN_OR_RETURN(result.trace, gather_trace(program, deps, repeats.kept[chosen], *backend, transport, waiting));
+  ASSIGN_OR_RETURN(result.trace, gather_trace(task, repeats.kept[chosen], *backend, transport, waiting));
   if (online) {
     ASSIGN_OR_RETURN(result.decided, gather_decided(repeats.decided[chosen], transport, waiting));
   } else {

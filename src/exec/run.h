@@ -1,13 +1,13 @@
 // run(): executes a Program, one device a rank, and measures it. `run(Program, Transport) → Trace`.
 //
-//   ASSIGN_OR_RETURN(RunResult result, run(program, job, transport, options));   // on every rank; rank 0 knows the
-//   answer
+//   ASSIGN_OR_RETURN(RunResult result, run(&program, job, transport, options));   // rank 0, who knows the answer
+//   RETURN_IF_ERROR(run(nullptr, {}, transport, options));                        // every other rank
 //
 // Executions that go on with the states of the ones before are sessions: exec/run_session.h.
 //
-// Rank 0 brings the weights and the inputs and hands each rank its own; the others need no files. Weights are placed
-// (and packed) once. Each repeat begins with all devices together and every state as it was, so all repeats must give
-// the same bits. For all devices in one process there is exec/run_threads.h.
+// Rank 0 brings the Program, the weights and the inputs and gives each rank its own part of them (exec/hand_out.h); the
+// others need no files. Weights are placed (and packed) once. Each repeat begins with all devices together and every
+// state as it was, so all repeats must give the same bits. For all devices in one process there is exec/run_threads.h.
 #pragma once
 
 #include <functional>
@@ -108,11 +108,11 @@ struct RunResult {
   double clock_error_s = 0;  // times of two devices may be apart by so much; 0: all ranks have the same clock
 };
 
-// Errors, the same on all ranks: too many or too few ranks, a Program that verify rejects, inputs that do not fit,
-// missing contents, an online run of another Program, not enough memory, a CPU without the level the kernels need, a
-// GPU that is missing or refuses, a hang (the watchdog says where), repeats that differ in their bits, a Program with
-// gradients on a GPU (there are no kernels for them yet).
-Result<RunResult> run(const Program& program, const Job& job, Transport& transport, const RunOptions& options);
+// `program`: on rank 0, else nullptr. Errors, the same on all ranks: too many or too few ranks, a Program that verify
+// rejects, inputs that do not fit, missing contents, an online run of another Program, not enough memory, a CPU without
+// the level the kernels need, a GPU that is missing or refuses, a hang (the watchdog says where), repeats that differ
+// in their bits, a Program with gradients on a GPU (there are no kernels for them yet).
+Result<RunResult> run(const Program* program, const Job& job, Transport& transport, const RunOptions& options);
 
 // "this plan runs on 3 devices (A, B, C): start it with mpirun -np 3"
 Status check_ranks(const Program& program, int ranks);

@@ -13,9 +13,9 @@
 #include <optional>
 #include <utility>
 
-#include "base/hash.h"
 #include "exec/device_run.h"
 #include "exec/distribute.h"
+#include "exec/hand_out.h"
 #include "exec/prepare.h"
 #include "exec/session_inputs.h"
 
@@ -26,33 +26,12 @@ using Clock = std::chrono::steady_clock;
 
 double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-Status check_session(const Session& session, const Program& joined, const Transport& transport, const Job& job) {
-  RETURN_IF_ERROR(verify_session(session));
-  RETURN_IF_ERROR(check_ranks(joined, transport.size()));
-  RETURN_IF_ERROR(check_runnable(joined));
-  if (transport.rank() != 0) return ok_status();
-  ASSIGN_OR_RETURN(const Job first, job_of_execution(joined, job, 0));
-  return check_job(joined, first);
-}
-
-// All ranks have the same session, and it is sound.
-Status check_all(const Session& session, const Result<Program>& joined, const Job& job, Transport& transport,
-                 const Waiting& waiting) {
-  const std::string mine = joined.ok() ? hex16(hash_text(to_string(session))) : "no sound one";
-  std::string first = mine;
-  RETURN_IF_ERROR(broadcast(transport, &first, waiting));
-  Status sound = joined.ok() ? ok_status() : Status(joined.error());
-  if (sound.ok() && first != mine)
-    sound = invalid_input(fmt::format("rank {} has session {}, rank 0 has {}", transport.rank(), mine, first));
-  if (sound.ok()) sound = check_session(session, *joined, transport, job);
-  return agree(transport, sound, waiting);
-}
-
 // What is chosen once will be chosen again: its executions are laid out once, unless there are too many to keep.
 class Executions {
   static constexpr size_t most_kept = 64;  // each has its dependencies
 
  public:
+  // `session`: this rank's part.
   Executions(const Session& session, Backend& backend, Transport& transport, const RunOptions& options,
              WorkWatch& watch, std::vector<double> clock)
       : session_(session),
@@ -94,7 +73,7 @@ class Executions {
     auto& made = made_[{choice.program, choice.times}];
     if (made.run == nullptr) {
       const std::array choices = {choice};
-      ASSIGN_OR_RETURN(Sequence sequence, in_sequence(session_, choices, Choosing::known));
+      ASSIGN_OR_RETURN(Sequence sequence, in_sequence_of(session_, choices, static_cast<size_t>(transport_.rank())));
       made.sequence = std::make_unique<Sequence>(std::move(sequence));
       made.losses = std::make_unique<LossRecord>(*made.sequence, transport_.rank());
       DeviceRunOptions options = options_;
@@ -155,32 +134,30 @@ ChooseNext choose_from(std::span<const Choice> choices) {
   return [choices, next](const SessionState&) { return *next < choices.size() ? choices[(*next)++] : Choice{0, 0}; };
 }
 
-Result<SessionResult> run_session(const Session& session, const Job& job, const ChooseNext& choose,
-                                  Transport& transport, const RunOptions& options) {
+Result<SessionResult> run_session(const Session* whole, const Job& job, const ChooseNext& choose, Transport& transport,
+                                  const RunOptions& options) {
   Waiting waiting{options.deadlines.prepare_s, options.cancelled, "the preparations"};
   FlightRecorder* recorder =
       options.flight == nullptr ? nullptr : &options.flight->of(transport.rank(), transport.size());
   transport.liveness().record_in(recorder);
   const Liveness::Work work(transport.liveness());
   WorkWatch watch(transport.liveness(), watch_options(transport, options));
-  const auto joined = join(session);
-  RETURN_IF_ERROR(check_all(session, joined, job, transport, waiting));
-  const auto rank = static_cast<size_t>(transport.rank());
-  const DeviceProgram& device = joined->devices[rank];
+  ASSIGN_OR_RETURN(SessionTask task, hand_out(whole, job, transport, waiting));
+  const Session& session = task.part;
+  const Program& joined = task.joined;
+  const DeviceProgram& device = joined.devices[static_cast<size_t>(transport.rank())];
   if (recorder != nullptr) recorder->name_device(device.name);
-  ASSIGN_OR_RETURN(const Job first, job_of_execution(*joined, job, 0));
+  ASSIGN_OR_RETURN(const Job first, job_of_execution(joined, job, 0));
   waiting.what = "the choice of cores";
-  ASSIGN_OR_RETURN(const ChosenCores cores, claim_cores(*joined, transport, options, waiting));
+  ASSIGN_OR_RETURN(const ChosenCores cores, claim_cores(joined, transport, options, waiting));
   ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
-                   prepare(*joined, first, transport, options, cores.pins, waiting));
+                   prepare(joined, first, transport, options, cores.pins, waiting));
   std::byte* const arena = backend->host().data();
-  ASSIGN_OR_RETURN(SessionInputs inputs, SessionInputs::receive(session, *joined, job, arena, transport, waiting));
+  ASSIGN_OR_RETURN(SessionInputs inputs, SessionInputs::receive(session, joined, job, arena, transport, waiting));
   if (options.poison) poison(device, arena);
   RETURN_IF_ERROR(agree(transport, backend->upload(every_buffer), waiting));
   waiting.patience_s = options.watchdog_s;
-  waiting.what = "the distribution of the emulated times";
-  ASSIGN_OR_RETURN(std::vector<double> clock, own_clock(*joined, job.clocks, transport, waiting));
-  Executions executions(session, *backend, transport, options, watch, std::move(clock));
+  Executions executions(session, *backend, transport, options, watch, std::move(task.clock));
 
   SessionResult result;
   SessionState state;
@@ -228,7 +205,7 @@ Result<SessionResult> run_session(const Session& session, const Job& job, const 
   const Status taken = backend->download(of_kinds({BufferKind::output, BufferKind::state}));
   RETURN_IF_ERROR(agree(transport, taken, waiting));
   if (const std::string notice = backend->notice(); !notice.empty() && options.notice) options.notice(notice);
-  ASSIGN_OR_RETURN(result.outputs, collect_outputs(*joined, true, arena, transport, waiting));
+  ASSIGN_OR_RETURN(result.outputs, collect_outputs(joined, true, arena, transport, waiting));
   return result;
 }
 

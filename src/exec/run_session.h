@@ -2,7 +2,7 @@
 // chooses while they run.
 //
 //   const ChooseNext choose = [&](const SessionState& at) { return at.executions < 1000 ? push : end; };
-//   ASSIGN_OR_RETURN(const SessionResult result, run_session(session, job, choose, transport, options));
+//   ASSIGN_OR_RETURN(const SessionResult result, run_session(&session, job, choose, transport, options));
 //
 // Weights, states and inputs are placed once, under the names of the joined Program (program/session.h). Inputs may
 // change from one execution of their Program to the next (exec/session_inputs.h). Executions chosen at once overlap as
@@ -44,10 +44,11 @@ struct SessionResult {
   std::vector<OutputTensor> outputs;  // on rank 0, by device and buffer: outputs and states as they are in the end
 };
 
-// Of the job: its clocks are by computation of the joined Program. Of the options: watchdog_s, deadlines, flight,
+// `session`: on rank 0, else nullptr: every other rank is given its part (exec/hand_out.h). Of the job: its clocks are
+// by computation of the joined Program. Of the options: watchdog_s, deadlines, flight,
 // on_failure, on_stuck, poison (once, at the start), kernels, gpu, cancelled and notice count. Errors, the same on all
 // ranks: as run()'s; a session that verify_session rejects; a choice of a Program that is not there.
-Result<SessionResult> run_session(const Session& session, const Job& job, const ChooseNext& choose,
+Result<SessionResult> run_session(const Session* session, const Job& job, const ChooseNext& choose,
                                   Transport& transport, const RunOptions& options);
 
 }  // namespace nlsplit::inline exec

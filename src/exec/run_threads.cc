@@ -9,19 +9,20 @@ namespace nlsplit::inline exec {
 
 namespace {
 
-// `one(job, transport)` on a thread for each device; rank 0's has the job, the others' have nothing.
-template <class T, class One>
-Result<T> on_threads(size_t devices, Bytes eager_limit, const Job& job, const RunOptions& options, MakeWorld make_world,
-                     const One& one) {
+// `one(whole, job, transport)` on a thread for each device; rank 0's has the whole and the job, the others' have
+// nothing.
+template <class T, class Whole, class One>
+Result<T> on_threads(size_t devices, Bytes eager_limit, const Whole& whole, const Job& job, const RunOptions& options,
+                     MakeWorld make_world, const One& one) {
   if (devices == 0) return invalid_input("a program without devices");
   const std::unique_ptr<World> world = make_world(static_cast<int>(devices), eager_limit, options.on_failure);
   std::vector<std::optional<Result<T>>> results(devices);
   std::vector<std::thread> threads;
   const Job nothing;
   for (size_t d = 1; d < devices; ++d) {
-    threads.emplace_back([&, d] { results[d].emplace(one(nothing, world->endpoint(static_cast<int>(d)))); });
+    threads.emplace_back([&, d] { results[d].emplace(one(nullptr, nothing, world->endpoint(static_cast<int>(d)))); });
   }
-  results[0].emplace(one(job, world->endpoint(0)));
+  results[0].emplace(one(&whole, job, world->endpoint(0)));
   for (std::thread& thread : threads) thread.join();
   if (results[0]->ok()) return std::move(**results[0]);
   // What happened first, whoever saw it.
@@ -32,17 +33,18 @@ Result<T> on_threads(size_t devices, Bytes eager_limit, const Job& job, const Ru
 
 Result<RunResult> run_threads(const Program& program, const Job& job, const RunOptions& options, MakeWorld make_world) {
   return on_threads<RunResult>(
-      program.devices.size(), program.eager_limit, job, options, make_world,
-      [&](const Job& own, Transport& transport) { return run(program, own, transport, options); });
+      program.devices.size(), program.eager_limit, program, job, options, make_world,
+      [&](const Program* whole, const Job& own, Transport& transport) { return run(whole, own, transport, options); });
 }
 
 Result<SessionResult> run_session_threads(const Session& session, const Job& job, const ChooseNext& choose,
                                           const RunOptions& options, MakeWorld make_world) {
   if (session.programs.empty()) return invalid_input("a session without programs");
   const Program& first = session.programs.front();
-  return on_threads<SessionResult>(
-      first.devices.size(), first.eager_limit, job, options, make_world,
-      [&](const Job& own, Transport& transport) { return run_session(session, own, choose, transport, options); });
+  return on_threads<SessionResult>(first.devices.size(), first.eager_limit, session, job, options, make_world,
+                                   [&](const Session* whole, const Job& own, Transport& transport) {
+                                     return run_session(whole, own, choose, transport, options);
+                                   });
 }
 
 ContentLookup contents_of(const WeightStore& store) {

@@ -2,7 +2,7 @@
 //
 //   const TransportKind& kind = *find_transport("threads");
 //   if (kind.make_world) … run_threads(program, job, options, kind.make_world)
-//   else …                 ASSIGN_OR_RETURN(auto transport, kind.start(options)); run(program, job, *transport, …)
+//   else …                 ASSIGN_OR_RETURN(auto transport, kind.start(options)); run(&program, job, *transport, …)
 #pragma once
 
 #include <functional>

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <deque>
 #include <limits>
+#include <map>
 #include <mutex>
 #include <numeric>
 
@@ -38,6 +39,12 @@ struct Channel {
   std::deque<Posted> posted;
 };
 
+// The channels that lead to one device, by their sources: made when they are first used, since most pairs never talk.
+struct Inbox {
+  std::mutex mutex;
+  std::map<int, Channel> channels;
+};
+
 template <class Queue>
 auto first_with_tag(Queue& queue, int tag) {
   return std::find_if(queue.begin(), queue.end(), [tag](const auto& item) { return item.tag == tag; });
@@ -48,7 +55,7 @@ auto first_with_tag(Queue& queue, int tag) {
 struct ThreadWorld::Shared {
   int size;
   size_t eager_limit;
-  std::vector<Channel> channels;  // [source * size + destination]
+  std::vector<Inbox> inboxes;
   std::vector<Liveness> livenesses;
   std::vector<Waker> wakers;
   std::atomic<bool> failed{false};
@@ -60,13 +67,16 @@ struct ThreadWorld::Shared {
   Shared(int size, size_t eager_limit, std::function<void(const Error&)> on_failure)
       : size(size),
         eager_limit(eager_limit),
-        channels(static_cast<size_t>(size) * static_cast<size_t>(size)),
+        inboxes(static_cast<size_t>(size)),
         livenesses(static_cast<size_t>(size)),
         wakers(static_cast<size_t>(size)),
         on_failure(std::move(on_failure)) {}
 
+  // Stays where it is.
   Channel& channel(int source, int destination) {
-    return channels[static_cast<size_t>(source) * static_cast<size_t>(size) + static_cast<size_t>(destination)];
+    Inbox& inbox = inboxes[static_cast<size_t>(destination)];
+    const std::lock_guard lock(inbox.mutex);
+    return inbox.channels[source];
   }
 
   // With the channel locked, so that nobody copies after fail() has returned.
@@ -93,7 +103,10 @@ struct ThreadWorld::Shared {
 
   void fail() {
     failed = true;
-    for (Channel& channel : channels) const std::lock_guard lock(channel.mutex);  // a copy under way ends first
+    for (Inbox& inbox : inboxes) {
+      const std::lock_guard lock(inbox.mutex);
+      for (auto& [source, channel] : inbox.channels) const std::lock_guard copying(channel.mutex);  // ends first
+    }
     for (Waker& waker : wakers) waker.wake();
   }
 };
@@ -112,7 +125,7 @@ class ThreadWorld::Endpoint : public Transport {
 
   Request isend(int peer, int tag, std::span<const std::byte> data) override {
     const Request request = new_request();
-    Channel& channel = shared_.channel(rank_, peer);
+    Channel& channel = channel_of(to_, rank_, peer, peer);
     {
       const std::lock_guard lock(channel.mutex);
       const auto receiver = first_with_tag(channel.posted, tag);
@@ -133,7 +146,7 @@ class ThreadWorld::Endpoint : public Transport {
 
   Request irecv(int peer, int tag, std::span<std::byte> room) override {
     const Request request = new_request();
-    Channel& channel = shared_.channel(peer, rank_);
+    Channel& channel = channel_of(from_, peer, rank_, peer);
     bool freed_sender = false;
     {
       const std::lock_guard lock(channel.mutex);
@@ -197,9 +210,17 @@ class ThreadWorld::Endpoint : public Transport {
     return request;
   }
 
+  // Asked once for each peer.
+  Channel& channel_of(std::map<int, Channel*>& known, int source, int destination, int peer) {
+    Channel*& channel = known[peer];
+    if (channel == nullptr) channel = &shared_.channel(source, destination);
+    return *channel;
+  }
+
   Shared& shared_;
   int rank_;
-  std::deque<Flag> flags_;  // a deque: peers keep addresses of its elements
+  std::map<int, Channel*> to_, from_;  // by peer
+  std::deque<Flag> flags_;             // a deque: peers keep addresses of its elements
   std::vector<Request> free_;
 };
 

@@ -286,42 +286,44 @@ Status match_fifo(const Program& program, const Fifo& fifo, Dependencies& deps) 
   return ok_status();
 }
 
-// any_order: of the slots of a device.
-Result<Dependencies> find_dependencies(const Program& program, Reuse reuse, bool any_order) {
-  Dependencies deps;
-  const size_t device_count = program.devices.size();
-  size_t total = 0;
-  for (const DeviceProgram& device : program.devices) {
-    for (const Slot& slot : device.order) total += device.segments[static_cast<size_t>(slot.segment)].instrs.size();
-  }
-  CHECK(total <= most_steps, "check_structure counts them");
-  deps.instances.reserve(total);
-  deps.edge_begin.reserve(total + 1);
-  deps.edges.reserve(total * 2);
-  deps.match.assign(total, no_instance);
+size_t count_instances(const DeviceProgram& device) {
+  size_t count = 0;
+  for (const Slot& slot : device.order) count += device.segments[static_cast<size_t>(slot.segment)].instrs.size();
+  return count;
+}
 
-  FifoEnds ends(device_count);
-  std::vector<int> bank;
-  for (size_t d = 0; d < device_count; ++d) {
-    const DeviceProgram& device = program.devices[d];
-    deps.device_begin.push_back(static_cast<uint32_t>(deps.instances.size()));
-    AccessLists lists(device, reuse);
+// Instances and edges, device by device; the FIFOs' ends, which nobody has matched yet.
+class Collector {
+ public:
+  // any_order: of the slots of a device.
+  Collector(const Program& program, Reuse reuse, bool any_order, size_t total)
+      : ends(program.devices.size()), program_(program), reuse_(reuse), any_order_(any_order) {
+    CHECK(total <= most_steps, "check_structure counts them");
+    deps.instances.reserve(total);
+    deps.edge_begin.reserve(total + 1);
+    deps.edges.reserve(total * 2);
+    deps.match.assign(total, no_instance);
+  }
+
+  void begin_device() { deps.device_begin.push_back(static_cast<uint32_t>(deps.instances.size())); }
+
+  // Of the device that was begun. Any order: what free_slots() says of it is there.
+  void add(size_t d) {
+    const DeviceProgram& device = program_.devices[d];
+    AccessLists lists(device, reuse_);
     ends.begin_device();
-    const std::vector<bool> own = any_order ? own_scratch(device) : std::vector<bool>(device.buffers.size(), false);
+    const std::vector<bool> own = any_order_ ? own_scratch(device) : std::vector<bool>(device.buffers.size(), false);
     const std::vector<SegmentTouches> touches = segment_touches(
-        device, lists.with_neighbours(any_order ? shared_buffers(device, own) : transferred_buffers(device)));
-    if (any_order) {
-      ASSIGN_OR_RETURN(deps.free_slots.emplace_back(), free_slots(device));
-    }
+        device, lists.with_neighbours(any_order_ ? shared_buffers(device, own) : transferred_buffers(device)));
     std::map<std::tuple<int, bool, int>, uint32_t> last_of_tag;  // any order: by peer, whether it sends, tag
-    bank.assign(device.buffers.size(), 0);
+    bank_.assign(device.buffers.size(), 0);
     uint32_t last_compute = no_instance;
     for (size_t s = 0; s < device.order.size(); ++s) {
       const Slot& slot = device.order[s];
       const Segment& segment = device.segments[static_cast<size_t>(slot.segment)];
-      std::vector<int>* after = any_order ? &deps.free_slots[d][s].after : nullptr;
-      if (any_order) last_compute = no_instance;
-      for (const BankUse& use : slot.banks) bank[use.buffer.index()] = use.bank;
+      std::vector<int>* after = any_order_ ? &deps.free_slots[d][s].after : nullptr;
+      if (any_order_) last_compute = no_instance;
+      for (const BankUse& use : slot.banks) bank_[use.buffer.index()] = use.bank;
       for (size_t i = 0; i < segment.instrs.size(); ++i) {
         const Instr& instr = segment.instrs[i];
         const auto now = static_cast<uint32_t>(deps.instances.size());
@@ -331,9 +333,8 @@ Result<Dependencies> find_dependencies(const Program& program, Reuse reuse, bool
         const bool transfer = is_transfer(instr.opcode);
         if (transfer) {
           const bool sends = instr.opcode == Opcode::send;
-          const auto self = static_cast<int>(d);
-          std::vector<uint32_t>& queue = ends.queue(self, instr.peer, sends);
-          if (any_order) {
+          std::vector<uint32_t>& queue = ends.queue(static_cast<int>(d), instr.peer, sends);
+          if (any_order_) {
             const auto [last, first] = last_of_tag.try_emplace({instr.peer, sends, instr.tag}, now);
             if (!first) before = std::exchange(last->second, now);
           } else if (!queue.empty()) {
@@ -346,20 +347,46 @@ Result<Dependencies> find_dependencies(const Program& program, Reuse reuse, bool
         }
         if (before != no_instance) deps.edges.push_back({before, EdgeKind::stream});
         for (const Touch& t : touches[static_cast<size_t>(slot.segment)][i]) {
-          const BankUse of{BufferId(t.buffer), bank[t.buffer]};
+          const BankUse of{BufferId(t.buffer), bank_[t.buffer]};
           const int64_t origin = lists.origin(of);
           touch(lists,
                 {now, static_cast<int>(s), of, origin + t.begin, origin + t.end, t.writes, transfer, own[t.buffer]},
                 deps.edges, after);
         }
       }
-      for (const BankUse& use : slot.banks) bank[use.buffer.index()] = 0;
+      for (const BankUse& use : slot.banks) bank_[use.buffer.index()] = 0;
     }
   }
-  deps.device_begin.push_back(static_cast<uint32_t>(deps.instances.size()));
-  deps.edge_begin.push_back(static_cast<uint32_t>(deps.edges.size()));
-  for (const Fifo& fifo : ends.joined()) RETURN_IF_ERROR(match_fifo(program, fifo, deps));
-  return deps;
+
+  void end() {
+    begin_device();
+    deps.edge_begin.push_back(static_cast<uint32_t>(deps.edges.size()));
+  }
+
+  Dependencies deps;
+  FifoEnds ends;
+
+ private:
+  const Program& program_;
+  const Reuse reuse_;
+  const bool any_order_;
+  std::vector<int> bank_;
+};
+
+Result<Dependencies> find_dependencies(const Program& program, Reuse reuse, bool any_order) {
+  size_t total = 0;
+  for (const DeviceProgram& device : program.devices) total += count_instances(device);
+  Collector collector(program, reuse, any_order, total);
+  for (size_t d = 0; d < program.devices.size(); ++d) {
+    collector.begin_device();
+    if (any_order) {
+      ASSIGN_OR_RETURN(collector.deps.free_slots.emplace_back(), free_slots(program.devices[d]));
+    }
+    collector.add(d);
+  }
+  collector.end();
+  for (const Fifo& fifo : collector.ends.joined()) RETURN_IF_ERROR(match_fifo(program, fifo, collector.deps));
+  return std::move(collector.deps);
 }
 
 }  // namespace
@@ -379,6 +406,16 @@ std::string describe_instance(const Program& program, const Instance& instance) 
 
 Result<Dependencies> dependencies(const Program& program, Reuse reuse) {
   return find_dependencies(program, reuse, false);
+}
+
+Dependencies dependencies_of(const Program& program, size_t device, Reuse reuse) {
+  Collector collector(program, reuse, false, count_instances(program.devices[device]));
+  for (size_t d = 0; d < program.devices.size(); ++d) {
+    collector.begin_device();
+    if (d == device) collector.add(d);
+  }
+  collector.end();
+  return std::move(collector.deps);
 }
 
 Result<Dependencies> free_dependencies(const Program& program) {

@@ -86,6 +86,9 @@ enum class Reuse : uint8_t {
 // instruction.
 Result<Dependencies> dependencies(const Program& program, Reuse reuse = Reuse::of_buffers);
 
+// Of one device alone: its instances and what they wait for there. Nothing is said of what its messages match.
+Dependencies dependencies_of(const Program& program, size_t device, Reuse reuse = Reuse::of_buffers);
+
 // Of a Program that verify accepts; reuse is of bytes. Errors also: it recomputes, and a schedule has no place for
 // that; slots that wait for each other unless they run in the Program's order.
 Result<Dependencies> free_dependencies(const Program& program);

@@ -249,10 +249,9 @@ void insert(Dependencies& deps, const std::vector<Added>& added) {  // ascending
   deps.edges = std::move(edges);
 }
 
-Result<Sequence> lay_out(const Session& session, Joined joined, std::span<const Choice> choices, Choosing choosing) {
-  Sequence sequence{std::move(joined.program), {}, {}};
-  const bool messages = choosing == Choosing::messages && sequence.program.devices.size() > 1;
-  if (messages) add_choice_segments(sequence.program);
+// The order of all devices; `messages`: with the choices.
+Status add_order(const Session& session, const Joined& joined, std::span<const Choice> choices, bool messages,
+                 Sequence& sequence) {
   for (size_t d = 0; d < sequence.program.devices.size(); ++d) {
     DeviceProgram& device = sequence.program.devices[d];
     std::vector<int>& execution_of = sequence.execution_of.emplace_back();
@@ -280,6 +279,14 @@ Result<Sequence> lay_out(const Session& session, Joined joined, std::span<const 
       }
     }
   }
+  return ok_status();
+}
+
+Result<Sequence> lay_out(const Session& session, Joined joined, std::span<const Choice> choices, Choosing choosing) {
+  Sequence sequence{std::move(joined.program), {}, {}};
+  const bool messages = choosing == Choosing::messages && sequence.program.devices.size() > 1;
+  if (messages) add_choice_segments(sequence.program);
+  RETURN_IF_ERROR(add_order(session, joined, choices, messages, sequence));
   ASSIGN_OR_RETURN(sequence.dependencies, dependencies(sequence.program, Reuse::of_bytes));
   if (messages)
     insert(sequence.dependencies, ChoiceEdges(sequence.program, sequence.dependencies, sequence.execution_of).find());
@@ -296,6 +303,14 @@ Result<Program> join(const Session& session) {
 Result<Sequence> in_sequence(const Session& session, std::span<const Choice> choices, Choosing choosing) {
   ASSIGN_OR_RETURN(Joined joined, Joiner(session).run());
   return lay_out(session, std::move(joined), choices, choosing);
+}
+
+Result<Sequence> in_sequence_of(const Session& session, std::span<const Choice> choices, size_t device) {
+  ASSIGN_OR_RETURN(Joined joined, Joiner(session).run());
+  Sequence sequence{std::move(joined.program), {}, {}};
+  RETURN_IF_ERROR(add_order(session, joined, choices, false, sequence));
+  sequence.dependencies = dependencies_of(sequence.program, device, Reuse::of_bytes);
+  return sequence;
 }
 
 Status verify_session(const Session& session) {

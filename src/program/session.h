@@ -64,6 +64,8 @@ struct Sequence {
 };
 // Errors: as join(); no such Program; too many instructions to run.
 Result<Sequence> in_sequence(const Session& session, std::span<const Choice> choices, Choosing choosing);
+// The same of what one device does, known to it beforehand. The session may be that device's part (program/part.h).
+Result<Sequence> in_sequence_of(const Session& session, std::span<const Choice> choices, size_t device);
 
 // "push*1000 read" → two choices. Errors name the word: no such Program, a number that is none or too large.
 Result<std::vector<Choice>> parse_choices(const Session& session, std::string_view text);

@@ -105,15 +105,12 @@ Result<Dependencies> verified(const Program& program) {
   return deps;
 }
 
-Result<Dependencies> verified_device(const Program& program, size_t device) {
-  CHECK(device < program.devices.size(), "a device of the program");
-  RETURN_IF_ERROR(check_structure(program));
-  RETURN_IF_ERROR(InstructionChecker(program).check(device));
-  ASSIGN_OR_RETURN(Dependencies deps, dependencies(program));
-  ASSIGN_OR_RETURN(const std::vector<uint32_t> order, dry_run(program, deps));
-  RETURN_IF_ERROR(OverlapChecker(program, deps, order).check(device));
-  RETURN_IF_ERROR(check_memory(program.devices[device]));
-  return deps;
+Result<Dependencies> verified_part(const Program& part, size_t device) {
+  if (device >= part.devices.size()) return invalid_input(fmt::format("there is no device number {}", device));
+  RETURN_IF_ERROR(check_structure(part));
+  RETURN_IF_ERROR(InstructionChecker(part).check(device));
+  RETURN_IF_ERROR(check_memory(part.devices[device]));
+  return dependencies_of(part, device);
 }
 
 Status verify(const Program& program) {

@@ -22,9 +22,10 @@ Status verify(const Program& program);
 // The same, and the dependencies that it found on the way.
 Result<Dependencies> verified(const Program& program);
 
-// What a device needs that does not want to rely on others: all that concerns its own memory, and that its messages
-// match and come. The instructions, micro-batches and memory of other devices are not looked at.
-Result<Dependencies> verified_device(const Program& program, size_t device);
+// What a rank checks of the part it was given (program/part.h), so that whatever it was given touches no byte outside
+// its buffers: the structure, its instructions, its memory. Answers what waits for what on the device. That its
+// messages match and come, and that what overlaps is kept apart, verify() has checked of the whole.
+Result<Dependencies> verified_part(const Program& part, size_t device);
 
 // Executes the dependencies with every message as rendezvous and answers the order it found (a topological one, send
 // and recv of a message next to each other). What ends here cannot deadlock, whatever the eager limit. Error: the

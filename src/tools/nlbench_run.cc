@@ -219,11 +219,14 @@ Result<Outcome> execute_in_threads(const RunArguments& arguments, const LoadedJo
   return Outcome(std::move(result));
 }
 
-Result<Outcome> execute_here(const RunArguments& arguments, const Program& program, const Job& job,
+// `program`: on rank 0, else nullptr.
+Result<Outcome> execute_here(const RunArguments& arguments, const Program* program, const Job& job,
                              Transport& transport, const RunOptions& options) {
   if (arguments.steps > 0) {
     const std::array choices = {Choice{0, arguments.steps}};
-    ASSIGN_OR_RETURN(SessionResult result, run_session(session_of_steps(program), job_of_steps(job),
+    std::optional<Session> session;
+    if (program != nullptr) session = session_of_steps(*program);
+    ASSIGN_OR_RETURN(SessionResult result, run_session(session ? &*session : nullptr, job_of_steps(job),
                                                        choose_from(choices), transport, options));
     return Outcome(std::move(result));
   }
@@ -268,26 +271,16 @@ Status run_over_ranks(const RunArguments& arguments, RunOptions options, Transpo
   liveness.begin(patient.what);
   std::optional<Result<LoadedJob>> loaded;
   Status mine;
-  std::string text;
   if (transport.rank() == 0) {
     const Liveness::Work work(liveness);
     const WorkWatch watch(liveness, {arguments.deadlines, [&transport](const Error& why) { transport.abort(why); }});
     loaded.emplace(begin(arguments, folder, [&liveness] { liveness.moved(); }));
-    if (!loaded->ok())
-      mine = loaded->error();
-    else
-      text = to_string((*loaded)->saved.program);
+    if (!loaded->ok()) mine = loaded->error();
   }
   RETURN_IF_ERROR(agree(transport, mine, patient));
-  RETURN_IF_ERROR(broadcast(transport, &text, patient));
-  const auto parsed = parse_program(text, "the program of rank 0");
-  if (!parsed) {  // it was printed by this same program, and the others go on
-    transport.abort(parsed.error());
-    return parsed.error();
-  }
-  const Program& program = *parsed;
+  const Program* const program = transport.rank() == 0 ? &(*loaded)->saved.program : nullptr;
   Job job;
-  if (transport.rank() == 0) keep_in(finished, program, options);
+  if (program != nullptr) keep_in(finished, *program, options);
   std::optional<WeightFile> here;  // of a folder that this rank sees as well
   if (transport.rank() == 0) {
     job = job_of(**loaded);

@@ -207,27 +207,17 @@ Status over_ranks(const SessionArguments& arguments, Transport& transport) {
   const Waiting waiting{300, interrupted, "rank 0's files"};
   std::optional<Result<LoadedSession>> loaded;
   Status mine;
-  std::string text;
   if (transport.rank() == 0) {
     loaded.emplace(load_session(arguments));
-    if (loaded->ok())
-      text = to_string((*loaded)->session);
-    else
-      mine = loaded->error();
+    if (!loaded->ok()) mine = loaded->error();
   }
   RETURN_IF_ERROR(agree(transport, mine, waiting));
-  RETURN_IF_ERROR(broadcast(transport, &text, waiting));
-  const auto session = parse_session(text, "the session of rank 0");
-  if (!session) {  // it was printed by this same program, and the others go on
-    transport.abort(session.error());
-    return session.error();
-  }
   const bool first = transport.rank() == 0;
   ASSIGN_OR_RETURN(const SessionResult result,
-                   run_session(*session, first ? (*loaded)->job() : Job{},
+                   run_session(first ? &(*loaded)->session : nullptr, first ? (*loaded)->job() : Job{},
                                choose_from(first ? std::span<const Choice>((*loaded)->choices) : std::span<Choice>()),
                                transport, options_of(arguments)));
-  if (first) mine = conclude(arguments, *session, result);
+  if (first) mine = conclude(arguments, (*loaded)->session, result);
   return agree(transport, mine, waiting);
 }
 

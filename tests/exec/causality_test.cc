@@ -27,8 +27,8 @@ TEST(Causality, ARankThatBeginsLate) {
   const Program program = program_of("interleaved");
   ThreadWorld world(2, program.eager_limit);
   LateTransport late(world.endpoint(1), 10ms);
-  std::thread other([&] { EXPECT_TRUE(run(program, {}, late, one_execution()).ok()); });
-  const auto result = run(program, seeded_job(program), world.endpoint(0), one_execution());
+  std::thread other([&] { EXPECT_TRUE(run(nullptr, {}, late, one_execution()).ok()); });
+  const auto result = run(&program, seeded_job(program), world.endpoint(0), one_execution());
   other.join();
   ASSERT_TRUE(result.ok()) << error_of(result);
   expect_causal(program, result->trace);

@@ -40,7 +40,7 @@ Result<RunResult> run_device_aware(const Program& program, const Job& job, const
   for (size_t d = 0; d < devices; ++d) {
     threads.emplace_back([&, d] {
       DeviceAware transport(world.endpoint(static_cast<int>(d)));
-      results[d].emplace(run(program, d == 0 ? job : Job(), transport, options));
+      results[d].emplace(run(d == 0 ? &program : nullptr, d == 0 ? job : Job(), transport, options));
     });
   }
   for (std::thread& thread : threads) thread.join();

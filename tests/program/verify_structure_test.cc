@@ -248,7 +248,7 @@ TEST(Structure, IsJudgedFirst) {
   auto program = parse_program(sound, "test.nls");
   ASSERT_TRUE(program.ok());
   broken(*program);
-  const auto own = verified_device(*program, 1);
+  const auto own = verified_part(*program, 1);
   ASSERT_FALSE(own.ok());
   EXPECT_THAT(own.error().message, HasSubstr("impossible number of banks"));
 }

@@ -23,7 +23,8 @@ Status run_folder(const std::string& folder, uint64_t seed, Transport& transport
   options.warmup = 0;
   options.repeats = 1;
   options.poison = true;
-  ASSIGN_OR_RETURN(const RunResult result, run(saved.program, job, transport, options));
+  ASSIGN_OR_RETURN(const RunResult result,
+                   run(transport.rank() == 0 ? &saved.program : nullptr, job, transport, options));
   if (transport.rank() != 0) return ok_status();
   RETURN_IF_ERROR(write_file(folder + "/mpi.digest", digest(saved.program, result.trace)));
   const NamedTensor& output = result.outputs.at(0).tensor;
