@@ -9,7 +9,7 @@ namespace nlsplit::inline exec {
 namespace {
 
 // Counts the changes of what ranks tell each other beside the Program's own messages.
-constexpr const char* protocol = "nlsplit-ranks 2";
+constexpr const char* protocol = "nlsplit-ranks 3";
 
 }  // namespace
 

@@ -6,6 +6,8 @@
 #include <charconv>
 #include <utility>
 
+#include "exec/heartbeat/neighbours.h"
+
 namespace nlsplit::inline exec {
 namespace {
 
@@ -44,8 +46,8 @@ std::string in_the_past(std::string doing) {
   return doing;
 }
 
-std::string_view take_word(std::string_view& line) {
-  const size_t end = std::min(line.find(' '), line.size());
+std::string_view take_word(std::string_view& line, char after = ' ') {
+  const size_t end = std::min(line.find(after), line.size());
   const std::string_view word = line.substr(0, end);
   line.remove_prefix(std::min(end + 1, line.size()));
   return word;
@@ -70,6 +72,7 @@ Heartbeat::Heartbeat(int rank, std::vector<std::string> names, double limit_s, O
       settling_(of_seconds(std::min(settling_s, limit_s * settling_share))),
       asleep_(of_seconds(limit_s * asleep_share)),
       own_(std::move(own)),
+      hops_(static_cast<size_t>(hops_between(static_cast<int>(names_.size())))),
       peers_(names_.size()),
       lowest_(rank) {}
 
@@ -127,7 +130,9 @@ void Heartbeat::take(int peer, std::string_view line, Moment now) {
   Peer& it = peers_[static_cast<size_t>(peer)];
   const std::string_view what = take_word(line);
   if (what == "beat") {
-    it.idle_s = std::max(0.0, number_of(take_word(line), 0.0));
+    it.idle_s.clear();
+    for (std::string_view idle = take_word(line); !idle.empty();)
+      it.idle_s.push_back(std::max(0.0, number_of(take_word(idle, ','), 0.0)));
     it.doing = many_lines(line);
   } else if (what == "started") {
     it.started = true;
@@ -152,7 +157,9 @@ void Heartbeat::tick(Moment now) {
 }
 
 void Heartbeat::beat(Moment now) {
-  tell_all(fmt::format("beat {:.3f} {}", own_.idle_s(), one_line(own_.doing(-1))));
+  std::vector<double> idle_s = idle_within_hops();
+  idle_s.pop_back();  // who hears this is a hop away
+  tell_all(fmt::format("beat {:.3f} {}", fmt::join(idle_s, ","), one_line(own_.doing(-1))));
   next_beat_ = now + interval_;
 }
 
@@ -272,20 +279,25 @@ Moment Heartbeat::next() const {
   return next;
 }
 
-double Heartbeat::idle_s() const {
-  double least = own_.idle_s();
+// [hops]: the least of all ranks that are no farther. A neighbour that has not said so much may have been busy just
+// now.
+std::vector<double> Heartbeat::idle_within_hops() const {
+  std::vector<double> least(hops_ + 1, own_.idle_s());
   for (const Peer& peer : peers_) {
-    if (peer.watched()) least = std::min(least, peer.idle_s);
+    if (!peer.watched()) continue;
+    for (size_t hops = 1; hops <= hops_; ++hops)
+      least[hops] = std::min(least[hops], hops <= peer.idle_s.size() ? peer.idle_s[hops - 1] : 0.0);
   }
   return least;
 }
 
+double Heartbeat::idle_s() const { return idle_within_hops().back(); }
+
 std::string Heartbeat::others() const {
   std::string text;
-  for (size_t r = 0; r < peers_.size(); ++r) {
-    if (static_cast<int>(r) == rank_) continue;
-    const Peer& peer = peers_[r];
-    text += fmt::format("\n  {} {}", names_[r],
+  for (const int r : neighbours(rank_, static_cast<int>(peers_.size()))) {
+    const Peer& peer = peers_[static_cast<size_t>(r)];
+    text += fmt::format("\n  {} {}", names_[static_cast<size_t>(r)],
                         peer.left            ? "has ended its run"
                         : peer.doing.empty() ? "has not been heard of"
                                              : peer.doing);

@@ -1,11 +1,12 @@
 // Heartbeat: how the ranks of a run notice that one of them died, hangs, is stopped or is cut off, which MPI does not
-// tell. Every rank has a TCP connection to every other rank, apart from MPI. Ten times in the limit every rank tells
-// every other rank how long it has been idle and what it waits in.
+// tell. Every rank has a TCP connection to each of its neighbours (neighbours.h), apart from MPI: of few ranks these
+// are all others. Ten times in the limit it tells them how long it and the ranks around it have been idle, and what it
+// waits in.
 //
 // A rank is lost when its connection breaks, or when nothing was heard of it for 0.7 of the limit; the rest is for
-// ending. The lowest rank that is left says so, so the message appears once: a rank that finds a loss tells all others
-// the lowest rank it hears, they pass on a lower one if they hear one, and the lowest of all speaks. Ranks that cannot
-// reach each other any more, not even through others, speak each for themselves, the lower one first.
+// ending. The lowest rank that is left says so, so the message appears once: a rank that finds a loss tells its
+// neighbours the lowest rank it hears, they pass it on, or a lower one if they hear one, and the lowest of all speaks.
+// Ranks that cannot reach each other any more, not even through others, speak each for themselves, the lower one first.
 // A process that was stopped and goes on finds that the others declared it lost, and ends too.
 //
 // This is a state machine: events with their times go in, lines to send and the Ending come out. The clock and the
@@ -55,7 +56,7 @@ class Heartbeat {
   void received(int peer, std::string_view line, Moment now);
   void broke(int peer, Moment now);                  // its connection
   void tick(Moment now);                             // not later than next(), unless this process did not run
-  void started(Moment now);                          // this rank has met all others
+  void started(Moment now);                          // this rank has met its neighbours
   void give_up(const std::string& why, Moment now);  // the start found that a rank is lost
   // Ends the run for the others, too. false: it has ended already.
   bool end(const Error& why);
@@ -68,14 +69,14 @@ class Heartbeat {
 
   // What is known.
   double idle_s() const;           // the least of all ranks, by what was heard last
-  std::string others() const;      // what the other ranks do, a line each
-  bool lower_rank_starts() const;  // a lower rank that was met has not met all others
+  std::string others() const;      // what the neighbours do, a line each
+  bool lower_rank_starts() const;  // a lower rank that was met has not met its neighbours
   bool all_left() const;
 
  private:
   struct Peer {
     Moment heard, broke_at;
-    double idle_s = 0;
+    std::vector<double> idle_s;  // [hops]: the least of all ranks that are no farther from it
     std::string doing;
     bool joined = false, started = false, left = false, broke = false;
     bool watched() const { return joined && !left; }
@@ -85,6 +86,7 @@ class Heartbeat {
   void take(int peer, std::string_view line, Moment now);
   void beat(Moment now);
   void judge(Moment now);
+  std::vector<double> idle_within_hops() const;
   void learn(const std::string& why, int lowest, Moment now);
   void decide(Moment now);
   Moment speaks_at() const;
@@ -100,7 +102,8 @@ class Heartbeat {
   const std::vector<std::string> names_;
   const Duration interval_, silence_, courtesy_, turn_, settling_, asleep_;
   const OwnActivity own_;
-  std::vector<Peer> peers_;  // by rank; its own is unused
+  const size_t hops_;        // to the farthest rank
+  std::vector<Peer> peers_;  // by rank; only its neighbours' are used
   std::vector<PeerLine> lines_;
   Moment last_{}, next_beat_{};
   bool ended_ = false, left_ = false, started_ = false;

@@ -42,7 +42,8 @@ class HeartbeatThread {
   ~HeartbeatThread();  // without leave(): to the others this rank has died
 
   const Greeting& greeting() const { return greeting_; }
-  // To each other rank; all must call it. From here on on_end may be called. Error: the run has ended.
+  // To its neighbours, whose greetings count; all must call it. From here on on_end may be called. Error: the run has
+  // ended.
   Status connect(std::vector<Greeting> greetings, double patience_s);
 
   void leave();
@@ -53,7 +54,7 @@ class HeartbeatThread {
   double idle_s() const;
   // Its connections. Constant after connect().
   std::vector<int> descriptors() const;
-  // What the other ranks do, a line each.
+  // What its neighbours do, a line each.
   std::string others() const;
 
  private:

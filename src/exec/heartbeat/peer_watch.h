@@ -40,7 +40,7 @@ class PeerWatch {
   std::optional<std::string> take_notice();
   const std::optional<Ending>& ending() const { return heartbeat_.ending(); }
   Moment next() const;
-  bool all_met() const { return start_.done(); }  // the port is needed no more
+  bool all_met() const { return start_.done(); }  // its neighbours: the port is needed no more
   bool all_left() const { return heartbeat_.all_left(); }
   bool is_peer(int connection) const { return rank_of_.contains(connection); }
   double idle_s() const { return heartbeat_.idle_s(); }

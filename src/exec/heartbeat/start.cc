@@ -6,6 +6,8 @@
 #include <charconv>
 #include <utility>
 
+#include "exec/heartbeat/neighbours.h"
+
 namespace nlsplit::inline exec {
 namespace {
 
@@ -27,12 +29,16 @@ Start::Start(int rank, std::vector<Greeting> greetings, StartOptions options, Mo
       greetings_(std::move(greetings)),
       options_(options),
       begin_(now),
-      missing_(static_cast<int>(greetings_.size()) - 1),
-      met_(greetings_.size()) {
+      met_(greetings_.size(), true),
+      calls_(static_cast<size_t>(rank)) {
   visitors_.reserve(most_visitors);
-  for (int lower = 0; lower < rank_; ++lower) {
-    Call& call = calls_.emplace_back();
-    call.addresses = ways(own(), greetings_[static_cast<size_t>(lower)]);
+  const std::vector<int> others = neighbours(rank_, static_cast<int>(greetings_.size()));
+  missing_ = static_cast<int>(others.size());
+  for (const int other : others) {
+    met_[static_cast<size_t>(other)] = false;
+    if (other > rank_) continue;
+    Call& call = calls_[static_cast<size_t>(other)];
+    call.addresses = ways(own(), greetings_[static_cast<size_t>(other)]);
     call.until = now;
   }
 }
@@ -195,7 +201,7 @@ Moment Start::next() const {
 std::string Start::missing() const {
   std::string names;
   for (size_t r = 0; r < met_.size(); ++r) {
-    if (met_[r] || static_cast<int>(r) == rank_) continue;
+    if (met_[r]) continue;
     names += (names.empty() ? "" : ", ") + name_of(static_cast<int>(r), greetings_[r]);
   }
   return names;
@@ -206,7 +212,7 @@ std::optional<std::string> Start::gave_up(Moment now) const {
   bool refuses = false;
   std::string why;
   for (size_t r = 0; r < met_.size(); ++r) {
-    if (met_[r] || static_cast<int>(r) == rank_) continue;
+    if (met_[r]) continue;
     const std::string name = name_of(static_cast<int>(r), greetings_[r]);
     why += why.empty() ? "" : "; ";
     if (r >= calls_.size()) {

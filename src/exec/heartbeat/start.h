@@ -1,5 +1,6 @@
-// Start: how the ranks of a run meet. Every rank listens on a TCP port and has told the others where (greeting.h). The
-// higher rank of two calls the lower one, all lower ones at once, and they authenticate each other:
+// Start: how the ranks of a run meet. Every rank listens on a TCP port and has told its neighbours where (greeting.h,
+// neighbours.h). Of two neighbours the higher one calls the lower one, all lower ones at once, and they authenticate
+// each other:
 //
 //   higher: hello TOKEN-OF-THE-LOWER RANK
 //   lower:  hello TOKEN-OF-THE-HIGHER
@@ -32,7 +33,7 @@ struct Action {
 };
 
 struct StartOptions {
-  double patience_s = 60;  // from its begin; then a rank that was not met is lost
+  double patience_s = 60;  // from its begin; then a neighbour that was not met is lost
   double attempt_s = 2;    // for one call to one address; more in each round of calls
   double visit_s = 8;      // for a visitor to say hello
   // A rank listens until it has met all: one whose addresses have all refused for so long has ended.
@@ -48,6 +49,7 @@ class Start {
     int rank, connection;
   };
 
+  // `greetings`: by rank; its neighbours' and its own count.
   Start(int rank, std::vector<Greeting> greetings, StartOptions options, Moment now);
 
   // Events. Lines are without their end and at most longest_greeting_line long.
@@ -97,8 +99,8 @@ class Start {
   const std::vector<Greeting> greetings_;
   const StartOptions options_;
   const Moment begin_;
-  int missing_, next_connection_ = 0;
-  std::vector<bool> met_;          // by rank
+  int missing_ = 0, next_connection_ = 0;
+  std::vector<bool> met_;          // by rank; also those that are not to be met
   std::vector<Call> calls_;        // by rank, of the lower ones
   std::vector<Visitor> visitors_;  // oldest first
   std::vector<Action> actions_;

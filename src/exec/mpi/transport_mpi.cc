@@ -25,6 +25,7 @@
 #include "exec/heartbeat/heartbeat_thread.h"
 #include "exec/heartbeat/traffic.h"
 #include "exec/mpi/deadline_guard.h"
+#include "exec/mpi/greeting_exchange.h"
 #include "exec/mpi/socket_waiter.h"
 #include "exec/mpi/start_watch.h"
 
@@ -131,80 +132,6 @@ class Exit {
   double grace_s_;
 };
 
-// Everybody's greeting, by rank. By way of rank 0, so that there are few messages, but not as a collective: that cannot
-// say whose greeting is missing.
-class Exchange {
- public:
-  Exchange(const Greeting& own, int rank, int size) : rank_(rank), size_(size), host_(own.host) {
-    std::string text = to_string(own);
-    text.resize(greeting_size);
-    all_.resize(greeting_size * static_cast<size_t>(size));
-    text.copy(at(rank), greeting_size);
-    if (rank != 0) {
-      MPI_Isend(at(rank), greeting_size, MPI_CHAR, 0, 0, MPI_COMM_WORLD, &requests_.emplace_back());
-      MPI_Irecv(all_.data(), static_cast<int>(all_.size()), MPI_CHAR, 0, 1, MPI_COMM_WORLD, &requests_.emplace_back());
-      return;
-    }
-    for (int peer = 1; peer < size; ++peer)
-      MPI_Irecv(at(peer), greeting_size, MPI_CHAR, peer, 0, MPI_COMM_WORLD, &requests_.emplace_back());
-  }
-
-  // Error: not all in time. The requests are then left as they are: the process is to end.
-  Result<std::vector<Greeting>> finish(Clock::time_point begin, double patience_s, const StartWatch& watch) {
-    RETURN_IF_ERROR(complete(begin, patience_s, watch));
-    if (rank_ == 0) {
-      requests_.clear();
-      for (int peer = 1; peer < size_; ++peer) {
-        MPI_Isend(all_.data(), static_cast<int>(all_.size()), MPI_CHAR, peer, 1, MPI_COMM_WORLD,
-                  &requests_.emplace_back());
-      }
-      RETURN_IF_ERROR(complete(begin, patience_s, watch));
-    }
-    std::vector<Greeting> greetings;
-    for (int peer = 0; peer < size_; ++peer) {
-      // As long as it is, but at most its room.
-      const std::string text(at(peer), strnlen(at(peer), greeting_size));
-      ASSIGN_OR_RETURN(Greeting greeting, parse_greeting(text, peer));
-      greetings.push_back(std::move(greeting));
-    }
-    RETURN_IF_ERROR(check_greetings(greetings));
-    return greetings;
-  }
-
- private:
-  char* at(int rank) { return all_.data() + greeting_size * static_cast<size_t>(rank); }
-
-  // "1, 3"; for others than rank 0 it is all that is known.
-  std::string missing() const {
-    if (rank_ != 0) return "0";
-    std::string ranks;
-    for (size_t r = 0; r < requests_.size(); ++r) {
-      if (requests_[r] != MPI_REQUEST_NULL) ranks += fmt::format("{}{}", ranks.empty() ? "" : ", ", r + 1);
-    }
-    return ranks;
-  }
-
-  Status complete(Clock::time_point begin, double patience_s, const StartWatch& watch) {
-    for (int done = 0;;) {
-      MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, MPI_STATUSES_IGNORE);
-      if (done != 0) return ok_status();
-      std::this_thread::sleep_for(longest_sleep);
-      const double waited_s = std::chrono::duration<double>(Clock::now() - begin).count();
-      if (rank_ == 0) watch.say_what_is_missing("rank " + missing());
-      if (waited_s < patience_s) continue;
-      return lost(
-          fmt::format("rank {} on host {} waited {:.3g} s in the start for rank {}: it has died, hangs, is stopped or "
-                      "cut off{}",
-                      rank_, host_, waited_s, missing(), watch.slow_name()));
-    }
-  }
-
-  const int rank_, size_;
-  const std::string host_;
-  std::string all_;
-  std::vector<MPI_Request> requests_;
-};
-
 // The calling thread sleeps most of the time, and a message waits for it when it wakes: before the thread that computes
 // on the same core. Since Linux 6.6 who wakes may have to wait for milliseconds unless its turns are short (6.12 lets
 // us ask for that); before, it had the right of way.
@@ -249,7 +176,7 @@ class MpiTransport : public Transport {
     const OwnActivity own{[this] { return liveness_.idle_s(); }, [this](int peer) { return liveness_.doing(peer); }};
     ASSIGN_OR_RETURN(auto heartbeat, HeartbeatThread::open(rank_, std::move(facts), own, std::move(options)));
     const double patience_s = options_.start_timeout_s > 0 ? options_.start_timeout_s : never_s;
-    Exchange exchange(heartbeat->greeting(), rank_, size_);
+    GreetingExchange exchange(heartbeat->greeting(), rank_, size_);
     ASSIGN_OR_RETURN(const std::vector<Greeting> greetings,
                      exchange.finish(begin, (exchange_share + turn_of(rank_)) * patience_s, watch));
     if (options_.heartbeat_s <= 0) return ok_status();

@@ -4,6 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <deque>
+
+#include "exec/heartbeat/neighbours.h"
+
 namespace nlsplit {
 namespace {
 
@@ -149,6 +154,73 @@ TEST(Heartbeat, TheLowestThatIsHeardSpeaks) {
   EXPECT_FALSE(with_lower.ending().has_value()) << "rank 0 is heard, and says it";
   with_lower.tick(moment(2.5));
   ASSERT_TRUE(with_lower.ending().has_value()) << "it did not";
+}
+
+// ---- many ranks
+
+// So many that have met their neighbours, each idle for so long.
+class BeatingRanks {
+ public:
+  explicit BeatingRanks(std::vector<double> idle_s) : idle_s_(std::move(idle_s)) {
+    const auto ranks = static_cast<int>(idle_s_.size());
+    const std::vector<std::string> names(idle_s_.size());
+    for (int r = 0; r < ranks; ++r)
+      ranks_.emplace_back(
+          r, names, 10,
+          OwnActivity{[this, r] { return idle_s_[static_cast<size_t>(r)]; }, [](int) { return std::string("waits"); }});
+    for (int r = 0; r < ranks; ++r) {
+      for (const int other : neighbours(r, ranks)) at(r).joined(other, moment(0));
+      at(r).started(moment(0));
+    }
+  }
+  // Every rank beats once, and hears what the others say then.
+  void beat(int second) {
+    for (Heartbeat& rank : ranks_) rank.tick(moment(second));
+    for (size_t r = 0; r < ranks_.size(); ++r) {
+      for (const PeerLine& line : ranks_[r].take_lines())
+        at(line.peer).received(static_cast<int>(r), line.line, moment(second));
+    }
+  }
+  Heartbeat& at(int rank) { return ranks_[static_cast<size_t>(rank)]; }
+  double& idle_s(int rank) { return idle_s_[static_cast<size_t>(rank)]; }
+  double longest_idle_s() const {
+    double longest = 0;
+    for (const Heartbeat& rank : ranks_) longest = std::max(longest, rank.idle_s());
+    return longest;
+  }
+  double shortest_idle_s() const {
+    double shortest = ranks_[0].idle_s();
+    for (const Heartbeat& rank : ranks_) shortest = std::min(shortest, rank.idle_s());
+    return shortest;
+  }
+
+ private:
+  std::vector<double> idle_s_;
+  std::deque<Heartbeat> ranks_;
+};
+
+TEST(ManyHeartbeats, HowLongAllHaveBeenIdleIsKnownEverywhereAfterAFewBeats) {
+  for (const int ranks : {3, 18, 64, 100}) {
+    SCOPED_TRACE(ranks);
+    BeatingRanks all(std::vector<double>(static_cast<size_t>(ranks), 20.0));
+    EXPECT_EQ(all.longest_idle_s(), 0) << "nobody knows yet";
+    int second = 1;
+    for (int hop = 0; hop < hops_between(ranks); ++hop) all.beat(second++);
+    EXPECT_EQ(all.shortest_idle_s(), 20);
+    const int busy = ranks / 2;
+    all.idle_s(busy) = 0.5;
+    for (int hop = 0; hop < hops_between(ranks); ++hop) all.beat(second++);
+    EXPECT_EQ(all.longest_idle_s(), 0.5);
+    all.idle_s(busy) = 30;
+    for (int hop = 0; hop < hops_between(ranks); ++hop) all.beat(second++);
+    EXPECT_EQ(all.shortest_idle_s(), 20) << "what was heard once is no more true";
+  }
+}
+
+TEST(ManyHeartbeats, OfOthersTheNeighboursAreListed) {
+  BeatingRanks all(std::vector<double>(64, 0.0));
+  const std::string text = all.at(0).others();
+  EXPECT_EQ(std::ranges::count(text, '\n'), std::ssize(neighbours(0, 64)));
 }
 
 }  // namespace

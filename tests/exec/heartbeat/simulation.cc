@@ -148,9 +148,27 @@ Scenario choose(Random& random) {
   return it;
 }
 
+Scenario choose_death(Random& random, int ranks, bool in_start) {
+  Scenario it;
+  it.ranks = ranks;
+  it.least_delay_s = log_uniform(random, 1e-5, 1e-2);
+  it.most_delay_s = log_uniform(random, it.least_delay_s, 0.02 * limit_s / 4);
+  it.lateness_s = log_uniform(random, 1e-4, 0.005 * limit_s);
+  it.victim = static_cast<int>(random.below(static_cast<uint64_t>(ranks)));
+  if (in_start)
+    it.dies_after_steps = static_cast<int>(random.below(80));
+  else
+    it.dies_s = random.uniform(10, 20);
+  it.faults = 1;
+  it.harmless = false;
+  it.text = fmt::format("{} ranks, delays {:.5f} to {:.5f} s, {} dies {}", ranks, it.least_delay_s, it.most_delay_s,
+                        it.victim, in_start ? "in the start" : "later");
+  return it;
+}
+
 class World {
  public:
-  explicit World(uint64_t seed)
+  World(uint64_t seed, const std::function<Scenario(Random&)>& choose)
       : random_(seed), scenario_(choose(random_)), processes_(static_cast<size_t>(scenario_.ranks)) {}
   SimulatedRun run();
 
@@ -604,8 +622,10 @@ SimulatedRun World::run() {
     event.what();
   }
   check();
-  SimulatedRun result{scenario_.text, failure_, log_, scenario_.ranks, 0, 0, scenario_.harmless};
+  SimulatedRun result{scenario_.text, failure_, log_, scenario_.ranks, 0, 0, scenario_.harmless, 0};
   for (const Process& process : processes_) {
+    if (process.ended_s < for_ever_s)
+      result.ended_after_s = std::max(result.ended_after_s, process.ended_s - scenario_.dies_s);
     result.ended += process.ended_s < for_ever_s ? 1 : 0;
     result.speakers += process.ended_s < for_ever_s && process.ending.speaks ? 1 : 0;
   }
@@ -614,6 +634,10 @@ SimulatedRun World::run() {
 
 }  // namespace
 
-SimulatedRun simulate(uint64_t seed) { return World(seed).run(); }
+SimulatedRun simulate(uint64_t seed) { return World(seed, choose).run(); }
+
+SimulatedRun simulate_death(uint64_t seed, int ranks, bool in_start) {
+  return World(seed, [&](Random& random) { return choose_death(random, ranks, in_start); }).run();
+}
 
 }  // namespace nlsplit

@@ -17,7 +17,8 @@ struct SimulatedRun {
   std::string failure;   // empty: all that must hold held
   std::string log;       // what happened, a line each
   int ranks = 0, ended = 0, speakers = 0;
-  bool harmless = false;  // no fault, or one too short to count
+  bool harmless = false;     // no fault, or one too short to count
+  double ended_after_s = 0;  // since the death, until the last rank that is left has ended
 };
 
 // What must hold, in terms of the heartbeat's limit:
@@ -27,5 +28,9 @@ struct SimulatedRun {
 // - one rank speaks for all that can reach each other, after a single fault and with delays below 2 % of the limit;
 // - no more visitors than most_visitors are ever kept.
 SimulatedRun simulate(uint64_t seed);
+
+// So many ranks, of which one dies: after any number of its own steps, or once all have met; small delays, nothing
+// else.
+SimulatedRun simulate_death(uint64_t seed, int ranks, bool in_start);
 
 }  // namespace nlsplit

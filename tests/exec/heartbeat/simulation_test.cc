@@ -40,6 +40,23 @@ TEST(HeartbeatSimulation, HoldsWhatItPromises) {
   }
 }
 
+// What a few neighbours find reaches all, and one rank says it.
+TEST(HeartbeatSimulation, ManyRanksEndSoonAfterOneHasDied) {
+  for (const int ranks : {18, 32, 64}) {
+    for (uint64_t seed = 1; seed <= 20; ++seed) {
+      for (const bool in_start : {false, true}) {
+        const SimulatedRun run = simulate_death(seed, ranks, in_start);
+        SCOPED_TRACE(fmt::format("seed {}: {}", seed, run.scenario));
+        ASSERT_EQ(run.failure, "") << run.log;
+        if (in_start) continue;  // it may not have died: steps end with the run
+        EXPECT_EQ(run.ended, ranks - 1);
+        EXPECT_EQ(run.speakers, 1);
+        EXPECT_LT(run.ended_after_s, 1) << run.log;
+      }
+    }
+  }
+}
+
 bool take_number(const char* text, uint64_t& number) {
   const auto [rest, failure] = std::from_chars(text, text + std::strlen(text), number);
   return failure == std::errc() && *rest == '\0';
