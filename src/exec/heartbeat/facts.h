@@ -1,4 +1,4 @@
-// What ranks of a run must have in common, as names and values: the build, the versions of libraries, the Program.
+// What ranks of a run must have in common, as names and values: the build, the versions of libraries.
 // Where a difference could change bits or corrupt memory, the run must not begin.
 //
 //   RETURN_IF_ERROR(check_facts({{"rank 0 on host a", facts_of_process()}, {"rank 1 on host b", theirs}}));
