@@ -36,7 +36,7 @@ Result<std::vector<ValueId>> GraphBuilder::add_all(Op op, std::string name, std:
   node.inputs = std::move(inputs);
   node.attrs = std::move(attrs);
   if (!node_names_.insert(node.name).second) return invalid_input(fmt::format("two nodes are called {}", node.name));
-  auto types = info(op).infer(input_types(graph_, node), node.attrs);
+  auto types = infer(op, input_types(graph_, node), node.attrs);
   if (!types) {
     Error error = types.error();
     error.message = fmt::format("node {} ({}): {}", node.name, name_of(op), error.message);

@@ -1,6 +1,7 @@
 #include "graph/elements.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -71,6 +72,68 @@ std::vector<int64_t> read_whole(std::string_view raw) {
 template <class Stored>
 std::string write_whole(std::span<const int64_t> values) {
   return write<Stored, int64_t>(values, [](int64_t value) { return static_cast<Stored>(value); });
+}
+
+constexpr size_t scaled_block = 32, q4_bytes = scaled_block / 2;
+
+// visit(scale, the bytes behind it, to) of each block of a type with scales.
+template <class Visit>
+std::vector<double> read_blocks(DType type, std::string_view raw, Visit visit) {
+  const auto bytes = static_cast<size_t>(size_of(type, scaled_block)), blocks = raw.size() / bytes;
+  std::vector<double> values(blocks * scaled_block);
+  for (size_t block = 0; block < blocks; ++block) {
+    const char* from = raw.data() + block * bytes;
+    uint16_t scale = 0;
+    std::memcpy(&scale, from, sizeof scale);
+    visit(static_cast<double>(f16_value(scale)), from + sizeof scale, values.data() + block * scaled_block);
+  }
+  return values;
+}
+
+std::vector<double> read_q8_0(std::string_view raw) {
+  return read_blocks(DType::q8_0, raw, [](double scale, const char* from, double* to) {
+    for (size_t i = 0; i < scaled_block; ++i) to[i] = scale * static_cast<double>(static_cast<int8_t>(from[i]));
+  });
+}
+
+std::vector<double> read_q4_0(std::string_view raw) {
+  return read_blocks(DType::q4_0, raw, [](double scale, const char* from, double* to) {
+    for (size_t i = 0; i < q4_bytes; ++i) {
+      const auto pair = static_cast<uint8_t>(from[i]);
+      to[i] = scale * ((pair & 15) - 8);
+      to[i + q4_bytes] = scale * ((pair >> 4) - 8);
+    }
+  });
+}
+
+// Whole steps of the scale as it is in f16; a block of zeros has scale 0.
+std::array<int, scaled_block> steps_of(std::span<const double> block, double scale, int lowest, int highest) {
+  std::array<int, scaled_block> steps{};
+  for (size_t i = 0; i < scaled_block && scale != 0; ++i)
+    steps[i] = static_cast<int>(std::clamp<double>(std::round(block[i] / scale), lowest, highest));
+  return steps;
+}
+
+std::string write_blocks(DType type, std::span<const double> values) {
+  CHECK(values.size() % scaled_block == 0, "whole blocks");
+  CHECK(std::ranges::all_of(values, [](double value) { return std::isfinite(value); }), "no scale makes these");
+  std::string raw;
+  for (size_t at = 0; at < values.size(); at += scaled_block) {
+    const auto block = values.subspan(at, scaled_block);
+    const auto size = [](double a, double b) { return std::abs(a) < std::abs(b); };
+    const double largest = *std::max_element(block.begin(), block.end(), size);
+    const uint16_t bits =
+        encode(f16_format, type == DType::q8_0 || largest == 0 ? std::abs(largest) / 127 : largest / -8);
+    const auto scale = static_cast<double>(f16_value(bits));
+    raw.append(reinterpret_cast<const char*>(&bits), sizeof bits);
+    if (type == DType::q8_0) {
+      for (const int step : steps_of(block, scale, -127, 127)) raw += static_cast<char>(step);
+    } else {
+      const std::array<int, scaled_block> steps = steps_of(block, scale, -8, 7);
+      for (size_t i = 0; i < q4_bytes; ++i) raw += static_cast<char>((steps[i] + 8) | (steps[i + q4_bytes] + 8) << 4);
+    }
+  }
+  return raw;
 }
 
 // Beyond the largest float the language leaves the conversion open; the hardware makes it infinite.
@@ -149,6 +212,10 @@ std::vector<double> reals_of(DType type, std::string_view raw) {
       return read<uint16_t, double>(raw, [](uint16_t bits) { return static_cast<double>(f16_value(bits)); });
     case DType::bf16:
       return read<uint16_t, double>(raw, [](uint16_t bits) { return static_cast<double>(bf16_value(bits)); });
+    case DType::q8_0:
+      return read_q8_0(raw);
+    case DType::q4_0:
+      return read_q4_0(raw);
     default:
       CHECK(false, "not a type of floats");
   }
@@ -188,6 +255,9 @@ std::string raw_of(DType type, std::span<const double> values) {
       return write<uint16_t, double>(values, [](double value) { return encode(f16_format, value); });
     case DType::bf16:
       return write<uint16_t, double>(values, [](double value) { return encode(bf16_format, value); });
+    case DType::q8_0:
+    case DType::q4_0:
+      return write_blocks(type, values);
     default:
       CHECK(false, "not a type of floats");
   }

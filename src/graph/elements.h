@@ -1,5 +1,5 @@
-// Elements of any type as numbers, and numbers as the bytes of any type: floats of every width as double, integers and
-// truth values as int64_t (u64 as its bits).
+// Elements of any type as numbers, and numbers as the bytes of any type: floats of every width and elements with a
+// scale as double, integers and truth values as int64_t (u64 as its bits).
 //
 //   std::vector<double> values = reals_of(DType::f16, raw);
 //   std::string raw = raw_of(DType::bf16, values);      // rounded to the nearest, ties to even
@@ -20,8 +20,9 @@ double rounded(DType type, double value);
 int64_t wrapped(DType type, int64_t value);
 double largest_of(DType type);  // the largest finite one; is_real(type)
 
-std::vector<double> reals_of(DType type, std::string_view raw);    // is_real(type)
+std::vector<double> reals_of(DType type, std::string_view raw);    // is_real(type) or is_scaled(type)
 std::vector<int64_t> wholes_of(DType type, std::string_view raw);  // all others
+// Of a type with scales: for each block of values the scale with which the largest of them is the type's largest.
 std::string raw_of(DType type, std::span<const double> values);
 std::string raw_of(DType type, std::span<const int64_t> values);
 

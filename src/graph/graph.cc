@@ -55,6 +55,8 @@ Status check_value(const Graph& graph, size_t index, std::set<std::string_view>&
     return invalid_input(fmt::format("value {}: {}", value.name, sound.error().message));
   }
   if (value.type.block != 0) return invalid_input(fmt::format("value {} is not row-major", value.name));
+  if (is_scaled(value.type.dtype) && value.kind != ValueKind::weight)
+    return invalid_input(fmt::format("value {} is {}, which only weights are", value.name, to_string(value.type)));
   if (value.kind == ValueKind::node && value.producer.index() >= graph.nodes.size()) {
     return invalid_input(fmt::format("value {} has no producer", value.name));
   }
@@ -75,7 +77,7 @@ Status check_node(const Graph& graph, size_t index, std::vector<bool>& made) {
     if (absent && input.valid()) return wrong("an input left out before one that is there");
     absent = absent || !input.valid();
   }
-  auto types = info(node.op).infer(input_types(graph, node), node.attrs);
+  auto types = infer(node.op, input_types(graph, node), node.attrs);
   if (!types) return wrong(types.error().message);
   if (types->size() != node.outputs.size()) return wrong("another number of outputs");
   for (size_t i = 0; i < node.outputs.size(); ++i) {
@@ -112,7 +114,7 @@ Status check_node(const Graph& graph, size_t index, std::vector<bool>& made) {
     const std::vector<TensorType> operands(binary ? 2 : 1, type);
     if (binary && graph.value(step.operand).type != type)
       return wrong(fmt::format("fused {}: operand of another type", name_of(step.op)));
-    if (auto fused = info(step.op).infer(operands, step.attrs); !fused) return wrong(fused.error().message);
+    if (auto fused = infer(step.op, operands, step.attrs); !fused) return wrong(fused.error().message);
   }
   return ok_status();
 }
@@ -121,30 +123,43 @@ Status check_node(const Graph& graph, size_t index, std::vector<bool>& made) {
 
 namespace {
 
+enum class Numbers : uint8_t { floats, integers, truth, scaled };
+
 struct DTypeRow {
   DType type;
   std::string_view name;
-  int64_t bytes;
+  Numbers numbers;
+  int64_t block;  // elements that are stored together
+  int64_t bytes;  // of a block
 };
-constexpr DTypeRow dtype_rows[] = {{DType::f32, "f32", 4},      {DType::i64, "i64", 8}, {DType::i32, "i32", 4},
-                                   {DType::boolean, "bool", 1}, {DType::f16, "f16", 2}, {DType::bf16, "bf16", 2},
-                                   {DType::f64, "f64", 8},      {DType::i8, "i8", 1},   {DType::u8, "u8", 1},
-                                   {DType::i16, "i16", 2},      {DType::u16, "u16", 2}, {DType::u32, "u32", 4},
-                                   {DType::u64, "u64", 8}};
-constexpr std::array dtypes = {DType::f32, DType::i64, DType::i32, DType::boolean, DType::f16, DType::bf16, DType::f64,
-                               DType::i8,  DType::u8,  DType::i16, DType::u16,     DType::u32, DType::u64};
-static_assert(std::size(dtype_rows) == dtypes.size());
+constexpr DTypeRow dtype_rows[] = {
+    {DType::f32, "f32", Numbers::floats, 1, 4},     {DType::i64, "i64", Numbers::integers, 1, 8},
+    {DType::i32, "i32", Numbers::integers, 1, 4},   {DType::boolean, "bool", Numbers::truth, 1, 1},
+    {DType::f16, "f16", Numbers::floats, 1, 2},     {DType::bf16, "bf16", Numbers::floats, 1, 2},
+    {DType::f64, "f64", Numbers::floats, 1, 8},     {DType::i8, "i8", Numbers::integers, 1, 1},
+    {DType::u8, "u8", Numbers::integers, 1, 1},     {DType::i16, "i16", Numbers::integers, 1, 2},
+    {DType::u16, "u16", Numbers::integers, 1, 2},   {DType::u32, "u32", Numbers::integers, 1, 4},
+    {DType::u64, "u64", Numbers::integers, 1, 8},   {DType::q8_0, "q8_0", Numbers::scaled, 32, 34},
+    {DType::q4_0, "q4_0", Numbers::scaled, 32, 18},
+};
+constexpr auto dtypes = [] {
+  std::array<DType, std::size(dtype_rows)> all{};
+  for (size_t i = 0; i < all.size(); ++i) all[i] = dtype_rows[i].type;
+  return all;
+}();
 constexpr bool rows_in_order() {
   for (size_t i = 0; i < dtypes.size(); ++i) {
-    if (static_cast<size_t>(dtype_rows[i].type) != i || static_cast<size_t>(dtypes[i]) != i) return false;
+    if (static_cast<size_t>(dtypes[i]) != i) return false;
   }
   return true;
 }
 static_assert(rows_in_order(), "rows stand in the order of the enumerators");
 
+const DTypeRow& row_of(DType type) { return dtype_rows[static_cast<size_t>(type)]; }
+
 }  // namespace
 
-std::string_view name_of(DType type) { return dtype_rows[static_cast<size_t>(type)].name; }
+std::string_view name_of(DType type) { return row_of(type).name; }
 
 std::span<const DType> all_dtypes() { return dtypes; }
 
@@ -157,15 +172,24 @@ Result<DType> parse_dtype(std::string_view name) {
   return invalid_input(fmt::format("unknown data type {}; there are {}", name, known));
 }
 
-int64_t size_of(DType type) { return dtype_rows[static_cast<size_t>(type)].bytes; }
+int64_t block_of(DType type) { return row_of(type).block; }
 
-bool is_real(DType type) {
-  return type == DType::f32 || type == DType::f16 || type == DType::bf16 || type == DType::f64;
+int64_t size_of(DType type) {
+  CHECK(!is_scaled(type), "an element that shares its scale has no size of its own");
+  return row_of(type).bytes;
 }
 
-bool is_half(DType type) { return type == DType::f16 || type == DType::bf16; }
+int64_t size_of(DType type, int64_t elements) {
+  const DTypeRow& row = row_of(type);
+  if (row.block == 1) return elements * row.bytes;
+  CHECK(elements % row.block == 0, "whole blocks of elements that share a scale");
+  return elements / row.block * row.bytes;
+}
 
-bool is_whole(DType type) { return !is_real(type) && type != DType::boolean; }
+bool is_real(DType type) { return row_of(type).numbers == Numbers::floats; }
+bool is_half(DType type) { return type == DType::f16 || type == DType::bf16; }
+bool is_whole(DType type) { return row_of(type).numbers == Numbers::integers; }
+bool is_scaled(DType type) { return row_of(type).numbers == Numbers::scaled; }
 
 int64_t element_count(const Shape& shape) {
   int64_t count = 1;
@@ -179,7 +203,7 @@ int64_t stored_elements(const TensorType& type) {
   return count / type.shape[1] * ((type.shape[1] + type.block - 1) / type.block * type.block);
 }
 
-Bytes size_of(const TensorType& type) { return bytes(stored_elements(type) * size_of(type.dtype)); }
+Bytes size_of(const TensorType& type) { return bytes(size_of(type.dtype, stored_elements(type))); }
 
 TensorType with_block(TensorType type, int block) {
   type.block = block;
@@ -241,6 +265,10 @@ Status check_type(const TensorType& type) {
       return invalid_input(fmt::format("{} is too large", to_string(type)));
     count *= std::max<int64_t>(extent, 1);
   }
+  if (const int64_t block = block_of(type.dtype); block > 1 && (type.shape.empty() || type.shape.back() % block != 0))
+    return invalid_input(
+        fmt::format("{}: {} elements of {} share a scale, and the last axis has no whole number of such blocks",
+                    to_string(type), block, name_of(type.dtype)));
   if (type.block == 0) return ok_status();
   if (type.shape.size() != 4 || type.dtype != DType::f32 || (type.block != 4 && type.block != 8 && type.block != 16))
     return invalid_input(

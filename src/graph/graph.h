@@ -29,15 +29,25 @@
 namespace nlsplit::inline graph {
 
 // The reference evaluator computes all of them; fast kernels are for f32, f16 and bf16 (kernels/catalogue.h).
-enum class DType : uint8_t { f32, i64, i32, boolean, f16, bf16, f64, i8, u8, i16, u16, u32, u64 };
+//
+// Of q8_0 and q4_0 32 neighbours along the last axis share a scale, as in GGUF (block_q8_0 and block_q4_0 of
+// llama.cpp's ggml-common.h). A block is the scale d in f16, and then
+//   q8_0: 32 signed bytes q; an element is d * q
+//   q4_0: 16 bytes: byte i has q of element i in its low half, of element i + 16 in its high half; an element is
+//         d * (q - 8)
+// Only weights have such types. Cast, Gather, Gemm and MatMul read them (traits::reads_scaled).
+enum class DType : uint8_t { f32, i64, i32, boolean, f16, bf16, f64, i8, u8, i16, u16, u32, u64, q8_0, q4_0 };
 
 std::string_view name_of(DType type);  // "f32", "i64", …
 std::span<const DType> all_dtypes();
 Result<DType> parse_dtype(std::string_view name);
-int64_t size_of(DType type);  // bytes of an element
-bool is_real(DType type);     // f32, f16, bf16, f64
-bool is_half(DType type);     // f16, bf16
-bool is_whole(DType type);    // signed and unsigned integers; not bool
+int64_t block_of(DType type);                   // elements that are stored together: 32 of those with a scale, else 1
+int64_t size_of(DType type);                    // bytes of an element; of types without a scale only
+int64_t size_of(DType type, int64_t elements);  // of whole blocks
+bool is_real(DType type);                       // f32, f16, bf16, f64
+bool is_half(DType type);                       // f16, bf16
+bool is_whole(DType type);                      // signed and unsigned integers; not bool
+bool is_scaled(DType type);                     // q8_0, q4_0
 
 using Shape = std::vector<int64_t>;         // [] is a scalar; every extent >= 0 and known
 int64_t element_count(const Shape& shape);  // 1 for a scalar
@@ -59,7 +69,8 @@ Result<TensorType> parse_tensor_type(std::string_view text);
 // No exporter writes nearly as many, but a Gather of a tensor from itself doubles them each time.
 inline constexpr size_t most_axes = 64;
 // Error: a negative extent, more elements than sums of byte counts can hold (2^40; a zero extent is one), more than
-// most_axes, a block no kernel has. Whoever takes extents from outside calls it before any arithmetic on them.
+// most_axes, a block no kernel has, a last axis that does not end with a block that shares a scale. Whoever takes
+// extents from outside calls it before any arithmetic on them.
 Status check_type(const TensorType& type);
 
 // Attributes of a node, sorted by name. After import every attribute the operator's semantics need is present

@@ -257,9 +257,10 @@ WeightStore::Cut WeightStore::cut_of(int axis, int64_t begin, int64_t end, const
   const auto at = static_cast<size_t>(axis);
   CHECK(axis >= 0 && at < whole.shape.size() && begin >= 0 && begin < end && end <= whole.shape[at],
         fmt::format("a slice [{}, {}) along axis {} of {}", begin, end, axis, to_string(whole)));
-  int64_t inner = size_of(whole.dtype);
+  int64_t inner = 1;
   for (size_t i = at + 1; i < whole.shape.size(); ++i) inner *= whole.shape[i];
-  return {whole.shape[at] * inner, begin * inner, end * inner};
+  const auto before = [&](int64_t index) { return size_of(whole.dtype, index * inner); };
+  return {before(whole.shape[at]), before(begin), before(end)};
 }
 
 // The same bytes by another type are the same slice.

@@ -47,8 +47,8 @@ class WeightStore {
   ContentId add_fill(TensorType type, double value);
   ContentId add_formula(Formula formula, TensorType type, double parameter);  // f32
   ContentId add_derived(Derivation how, std::vector<ContentId> from, double parameter, TensorType type);
-  // Elements [begin, end) along an axis of a tensor of type `whole`, whose bytes `from` is: any element type, also a
-  // slice. `from` may be added later.
+  // Elements [begin, end) along an axis of a tensor of type `whole`, whose bytes `from` is: any element type, in
+  // whole blocks where elements share a scale, also a slice. `from` may be added later.
   ContentId add_slice(ContentId from, int axis, int64_t begin, int64_t end, const TensorType& whole);
   // The same id, without a store.
   static ContentId slice_id(ContentId from, int axis, int64_t begin, int64_t end, const TensorType& whole);

@@ -53,6 +53,9 @@ std::string refuse_any(const ComputeDesc& desc, Isa isa) {
 
 // All kernels but those that say so are for f32, and windows for two spatial axes.
 std::string refuse_types(const KernelInfo& kernel, const ComputeDesc& desc) {
+  for (const TensorType& type : desc.inputs) {
+    if (is_scaled(type.dtype) && !kernel.scaled) return fmt::format("elements of {} share scales", to_string(type));
+  }
   if (kernel.any_type) return {};
   const DType result = desc.outputs[0].dtype, wanted = kernel.halves && is_half(result) ? result : DType::f32;
   const auto other = [&](const TensorType& type) {
@@ -251,7 +254,7 @@ Status verify(const ComputeDesc& desc) {
     return refused(fmt::format("{} takes {} inputs, not {}", op.name, op.min_inputs, own));
   }
   const std::vector<TensorType> inputs = row_major(desc.inputs), outputs = row_major(desc.outputs);
-  auto inferred = op.infer(Types(inputs).first(desc.own_inputs()), desc.attrs);
+  auto inferred = infer(desc.op, Types(inputs).first(desc.own_inputs()), desc.attrs);
   if (!inferred.ok()) return refused(inferred.error().message);
   if (*inferred != outputs) return refused(results_text(*inferred));
   for (size_t i = desc.own_inputs(); i < desc.inputs.size(); ++i) {

@@ -99,6 +99,7 @@ struct KernelInfo {
   Bytes (*packed_bytes)(const ComputeDesc& desc, size_t i, Isa isa) = nullptr;
   Standing (*standing)(const ComputeDesc& desc) = nullptr;  // nullptr: usual
   bool any_type = false;  // of elements, and of spatial axes any number; false: f32, and two of a window
+  bool scaled = false;    // weights whose elements share scales
   bool halves = false;    // f16 and bf16 as well, all operands and results of one of them
   // Axes of the result along which an element's bits depend neither on the extent nor on the position, as far as the
   // operator itself keeps them apart there: a piece computed alone has the bits it has within the whole.

@@ -23,7 +23,7 @@ Status verify_without_kernel(const ComputeDesc& desc) {
   if (is_view(desc.op)) return refused(desc, "a view computes nothing");
   if (desc.inputs.size() < 64 && desc.weights >> desc.inputs.size() != 0)
     return refused(desc, "more weights than inputs");
-  auto inferred = info(desc.op).infer(desc.inputs, desc.attrs);
+  auto inferred = infer(desc.op, desc.inputs, desc.attrs);
   if (!inferred.ok()) return refused(desc, inferred.error().message);
   if (*inferred != desc.outputs) return refused(desc, "the operator makes results of other types");
   return ok_status();

@@ -33,9 +33,12 @@ bool makes(const Node& node, const std::vector<TensorType>& inputs, const NodePi
     if (region.axis < 0) continue;
     const auto axis = static_cast<size_t>(region.axis);
     if (axis >= inputs[i].shape.size() || region.begin < 0 || region.end > inputs[i].shape[axis]) return false;
+    // No cut is between elements that share a scale.
+    const int64_t block = axis + 1 == inputs[i].shape.size() ? block_of(inputs[i].dtype) : 1;
+    if (region.begin % block != 0 || region.end % block != 0) return false;
     types.back().shape[axis] = region.end - region.begin;
   }
-  const auto made = info(node.op).infer(types, piece.attrs);
+  const auto made = infer(node.op, types, piece.attrs);
   return made.ok() && (*made)[0].shape == wanted;
 }
 

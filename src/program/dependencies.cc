@@ -138,9 +138,9 @@ std::vector<SegmentTouches> segment_touches(const DeviceProgram& device, const s
         if (!operand.buffer.valid()) return;
         const BufferId root = device.root(operand.buffer);
         if (!awaited[root.index()]) return;
-        const int64_t element = size_of(device.buffer(operand.buffer).type.dtype);
-        const int64_t begin = operand.begin * element;
-        const int64_t end = operand.whole() ? device.buffer(root).stride() : operand.end * element;
+        const DType dtype = device.buffer(operand.buffer).type.dtype;
+        const int64_t begin = size_of(dtype, operand.begin);
+        const int64_t end = operand.whole() ? device.buffer(root).stride() : size_of(dtype, operand.end);
         touches.push_back({static_cast<uint32_t>(root.index()), begin, end, writes});
       };
       for (const Operand& operand : instr.reads) add(operand, false);

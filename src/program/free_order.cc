@@ -20,8 +20,8 @@ struct RootRange {
 // Of an operand, in bytes of its root buffer's bank.
 RootRange range_of(const DeviceProgram& device, const Operand& operand) {
   if (operand.whole()) return {0, device.buffer(device.root(operand.buffer)).bytes.value()};
-  const int64_t element = size_of(device.buffer(operand.buffer).type.dtype);
-  return {operand.begin * element, operand.end * element};
+  const DType dtype = device.buffer(operand.buffer).type.dtype;
+  return {size_of(dtype, operand.begin), size_of(dtype, operand.end)};
 }
 
 // Whether these ranges together have all of `wanted`.

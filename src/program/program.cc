@@ -54,7 +54,7 @@ int64_t Buffer::extent() const { return (banks - 1) * stride() + bytes.value(); 
 
 Bytes bytes_of(const DeviceProgram& device, const Operand& operand) {
   const Buffer& buffer = device.buffer(operand.buffer);
-  if (!operand.whole()) return bytes((operand.end - operand.begin) * size_of(buffer.type.dtype));
+  if (!operand.whole()) return bytes(size_of(buffer.type.dtype, operand.end - operand.begin));
   return size_of(buffer.type);
 }
 
@@ -76,7 +76,7 @@ int64_t address_of(const DeviceProgram& device, const Slot& slot, const Operand&
   const Buffer& buffer = device.buffer(operand.buffer);
   const Buffer& root = device.buffer(device.root(operand.buffer));
   return root.offset + bank_of(device, slot, operand.buffer) * root.stride() +
-         operand.begin * size_of(buffer.type.dtype);
+         size_of(buffer.type.dtype, operand.begin);
 }
 
 int intern_desc(Program& program, const ComputeDesc& desc) {

@@ -167,7 +167,7 @@ class Values {
     const BufferId root = device.root(operand.buffer);
     const auto bank = static_cast<size_t>(bank_of(device, slot, operand.buffer));
     return {&contents_[static_cast<size_t>(at.device)][root.index()][bank],
-            static_cast<size_t>(operand.begin * size_of(device.buffer(operand.buffer).type.dtype)),
+            static_cast<size_t>(size_of(device.buffer(operand.buffer).type.dtype, operand.begin)),
             static_cast<size_t>(bytes_of(device, operand).value())};
   }
 

@@ -40,6 +40,8 @@ Status check_buffer(const DeviceProgram& device, size_t index) {
   };
   if (const Status sound = check_type(buffer.type); !sound.ok()) return wrong(sound.error().message.c_str());
   if (const Status sound = check_maximum(buffer); !sound.ok()) return wrong(sound.error().message);
+  if (is_scaled(buffer.type.dtype) && buffer.kind != BufferKind::weight)
+    return wrong(fmt::format("only weights are {}", name_of(buffer.type.dtype)));
   if (buffer.kind == BufferKind::view) {
     if (!buffer.of.valid() || buffer.of.index() >= device.buffers.size()) return wrong("a view of nothing");
     const Buffer& root = device.buffer(buffer.of);
@@ -79,6 +81,11 @@ Status check_operand(const DeviceProgram& device, const Operand& operand, bool o
   }
   if (!device.buffer(device.root(operand.buffer)).packed_for.empty())
     return invalid_input("a slice of a packed weight");
+  const int64_t block = block_of(buffer.type.dtype);
+  if (operand.begin % block != 0 || operand.end % block != 0) {
+    return invalid_input(fmt::format("slice {}:{} of buffer {}, of which {} elements share a scale", operand.begin,
+                                     operand.end, buffer.name, block));
+  }
   return ok_status();
 }
 

@@ -21,7 +21,7 @@ struct OperandBytes {
 };
 
 OperandBytes operand_bytes(const DeviceProgram& device, const Operand& operand) {
-  const int64_t begin = operand.begin * size_of(device.buffer(operand.buffer).type.dtype);
+  const int64_t begin = size_of(device.buffer(operand.buffer).type.dtype, operand.begin);
   return {device.root(operand.buffer), begin, begin + bytes_of(device, operand).value()};
 }
 
@@ -134,6 +134,8 @@ Status check_movement(const DeviceProgram& device, const Instr& instr) {
       const bool packs = instr.opcode == Opcode::pack;
       const TensorType whole = type(packs ? instr.reads[0] : instr.writes[0]);
       if (whole.block != 0) return invalid_input(fmt::format("a part of {}, which is not row-major", to_string(whole)));
+      if (is_scaled(whole.dtype))
+        return invalid_input(fmt::format("a part of {}, whose elements share scales", to_string(whole)));
       TensorType part = whole;
       if (instr.axis < 0 || static_cast<size_t>(instr.axis) >= whole.shape.size()) return invalid_input("no such axis");
       int64_t& extent = part.shape[static_cast<size_t>(instr.axis)];

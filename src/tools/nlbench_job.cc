@@ -87,6 +87,9 @@ std::string_view npy_type(DType type) {
       return "<u4";
     case DType::u64:
       return "<u8";
+    case DType::q8_0:
+    case DType::q4_0:
+      break;  // weights alone
   }
   CHECK(false, "unknown data type");
 }

@@ -83,6 +83,10 @@ Status add_updates(StepGraph& step, const TrainingOptions& options) {
 TensorType losses_type() { return {DType::f32, {1}}; }
 
 Result<StepGraph> step_graph(const Graph& network, const TrainingOptions& options) {
+  for (const Value& value : network.values) {
+    if (is_scaled(value.type.dtype))
+      return unsupported(fmt::format("training a network whose weight {} is {}", value.name, to_string(value.type)));
+  }
   ASSIGN_OR_RETURN(const GraphWithLoss with, with_loss(network, options.loss));
   StepGraph step;
   StepNodes& nodes = step.nodes;

@@ -461,6 +461,12 @@ class Exporter {
 
 Status export_onnx(const Graph& graph, const WeightStore& weights, const std::string& path,
                    const OnnxWriteOptions& options) {
+  for (const Value& value : graph.values) {
+    if (is_scaled(value.type.dtype)) {
+      return unsupported(fmt::format("cannot write '{}': weight {} is {}, a type that ONNX does not have", path,
+                                     value.name, to_string(value.type)));
+    }
+  }
   Exporter exporter(graph, weights);
   auto model = exporter.run();
   if (!model) {

@@ -60,6 +60,9 @@ std::string bytes_of_lists(const onnx::TensorProto& tensor, DType type) {
     case DType::u8:
     case DType::boolean:
       return bytes_of_list<uint8_t>(tensor.int32_data());
+    case DType::q8_0:
+    case DType::q4_0:
+      break;  // ONNX has none
   }
   CHECK(false, "unknown data type");
 }

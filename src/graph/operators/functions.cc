@@ -42,6 +42,7 @@ Inferred infer_test(Types inputs, const Attrs&) {
 
 Inferred infer_cast(Types inputs, const Attrs& attrs) {
   ASSIGN_OR_RETURN(const DType to, parse_dtype(attr_string(attrs, "to")));
+  if (is_scaled(to)) return unsupported(fmt::format("a Cast to {}: only weights are of this type", name_of(to)));
   return one_result(to, inputs[0].shape);
 }
 
@@ -179,7 +180,7 @@ ROW(Not,             1, 1,   no_attrs,           infer_not,      flops_each, kee
 ROW(BitwiseNot,      1, 1,   no_attrs,           infer_bits,     flops_each, keeps_first, first_alike, flat,                              maps_elements | plain_in_onnx | later_in_onnx)
 ROW(IsNaN,           1, 1,   no_attrs,           infer_test,     flops_each, keeps_first, first_alike, flat,                              maps_elements | plain_in_onnx)
 ROW(IsInf,           1, 1,   is_inf_attrs,       infer_test,     flops_each, keeps_first, first_alike, flat,                              maps_elements | plain_in_onnx)
-ROW(Cast,            1, 1,   cast_attrs,         infer_cast,     flops_each, keeps_first, first_alike, back_cast,                         maps_elements | is_first_alone)
+ROW(Cast,            1, 1,   cast_attrs,         infer_cast,     flops_each, keeps_first, first_alike, back_cast,                         maps_elements | is_first_alone | reads_scaled)
 // clang-format on
 
 }  // namespace nlsplit::inline graph

@@ -261,7 +261,7 @@ void back_reverse_sequence(Backward& b) { b.give(0, b.add(Op::ReverseSequence, {
 
 // clang-format off
 //  operator         inputs  attributes        types                   work           batch            split         gradient               traits
-ROW(Gather,          2, 2,   axis_0,           infer_gather,           no_flops,      keeps_gather,    gather_piece, back_gather,           takes_out | plain_in_onnx)
+ROW(Gather,          2, 2,   axis_0,           infer_gather,           no_flops,      keeps_gather,    gather_piece, back_gather,           takes_out | plain_in_onnx | reads_scaled)
 ROW(GatherElements,  2, 2,   axis_0,           infer_gather_elements,  no_flops,      keeps_all,       beside_axis,  back_gather_elements,  plain_in_onnx)
 ROW(GatherND,        2, 2,   gather_nd_attrs,  infer_gather_nd,        no_flops,      keeps_gather_nd, no_split,     back_gather_nd,        plain_in_onnx)
 ROW(ScatterElements, 3, 3,   scatter_attrs,    infer_scatter_elements, flops_scatter, keeps_all,       no_split,     back_scatter_elements, plain_in_onnx)

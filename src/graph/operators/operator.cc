@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/text_reader.h"
 #include "graph/operators/rules.h"
 
@@ -24,6 +26,22 @@ Work& Work::operator+=(const Work& other) {
 }
 
 const Operator& info(Op op) { return *table[static_cast<size_t>(op)]; }
+
+Result<std::vector<TensorType>> infer(Op op, Types inputs, const Attrs& attrs) {
+  const auto scaled = [](const TensorType& type) { return is_scaled(type.dtype); };
+  const auto first = std::ranges::find_if(inputs, scaled);
+  if (first == inputs.end()) return info(op).infer(inputs, attrs);
+  if (!has(op, traits::reads_scaled)) {
+    return unsupported(fmt::format("{} does not read {}, whose elements share scales: a Cast makes f32 of them",
+                                   name_of(op), to_string(*first)));
+  }
+  const auto real = std::ranges::find_if(inputs, is_real, &TensorType::dtype);
+  std::vector<TensorType> types(inputs.begin(), inputs.end());
+  for (TensorType& type : types) {
+    if (scaled(type)) type.dtype = real == inputs.end() ? DType::f32 : real->dtype;
+  }
+  return info(op).infer(types, attrs);
+}
 
 Result<Op> parse_op(std::string_view name) {
   std::vector<std::string_view> names;

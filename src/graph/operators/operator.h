@@ -85,6 +85,7 @@ inline constexpr uint32_t not_in_onnx = 1 << 9;  // an operator of ours alone
 // Of one operand, a result of its type is that operand.
 inline constexpr uint32_t is_first_alone = 1 << 11;
 inline constexpr uint32_t later_in_onnx = 1 << 10;  // not in the opset that export writes, or a part of another there
+inline constexpr uint32_t reads_scaled = 1 << 12;   // operands may be weights of q8_0 and q4_0
 }  // namespace traits
 
 struct Operator {
@@ -109,6 +110,9 @@ struct Operator {
 };
 
 const Operator& info(Op op);
+// What its row infers. A row knows nothing of scales: an operand whose elements share them counts as the other floats
+// among the operands, else as f32. Error as well: the operator does not read such (traits::reads_scaled).
+Result<std::vector<TensorType>> infer(Op op, Types inputs, const Attrs& attrs);
 inline std::string_view name_of(Op op) { return info(op).name; }
 // By ONNX's name. Error: unknown; suggests a similar one.
 Result<Op> parse_op(std::string_view name);

@@ -391,8 +391,8 @@ void back_det(Backward& b) { b.give(0, b.add(Op::DetGradient, {b.dy(), b.x(0)}))
 
 // clang-format off
 //  operator inputs attributes    types         work          batch         split         gradient     traits
-PRODUCT_ROW(Gemm,    2, 3,  gemm_attrs,   infer_gemm,   flops_gemm,   keeps_gemm,   gemm_piece,   back_gemm,   takes_steps | has_kernels | plain_in_onnx, gemm_product)
-PRODUCT_ROW(MatMul,  2, 3,  no_attrs,     infer_matmul, flops_matmul, keeps_matmul, matmul_piece, back_matmul, takes_steps | has_kernels, matmul_product)
+PRODUCT_ROW(Gemm,    2, 3,  gemm_attrs,   infer_gemm,   flops_gemm,   keeps_gemm,   gemm_piece,   back_gemm,   takes_steps | has_kernels | plain_in_onnx | reads_scaled, gemm_product)
+PRODUCT_ROW(MatMul,  2, 3,  no_attrs,     infer_matmul, flops_matmul, keeps_matmul, matmul_piece, back_matmul, takes_steps | has_kernels | reads_scaled, matmul_product)
 ROW(Einsum,  1, -1, einsum_attrs, infer_einsum, flops_einsum, keeps_einsum, no_split,     back_einsum, plain_in_onnx)
 ROW(Det,     1, 1,  no_attrs,     infer_det,    flops_det,    keeps_det,    no_split,     back_det,    plain_in_onnx)
 // clang-format on

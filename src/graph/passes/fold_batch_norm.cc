@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "graph/passes/pass_list.h"
 #include "graph/passes/rewrite.h"
 
@@ -25,7 +27,8 @@ Node* foldable(Graph& graph, const Node& norm, const std::vector<int>& uses) {
   if (input.kind != ValueKind::node || uses[norm.inputs[0].index()] != 1) return nullptr;
   Node& node = graph.nodes[input.producer.index()];
   if (!adds_a_bias(graph, node) || !node.epilogue.empty()) return nullptr;
-  if (graph.value(norm.inputs[1]).type.dtype != DType::f32) return nullptr;  // derived weights are f32
+  const auto other = [&](ValueId id) { return id.valid() && graph.value(id).type.dtype != DType::f32; };
+  if (other(norm.inputs[1]) || std::ranges::any_of(node.inputs, other)) return nullptr;  // derived weights are f32
   return has_constant_parameters(graph, node) && has_constant_parameters(graph, norm) ? &node : nullptr;
 }
 

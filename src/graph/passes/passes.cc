@@ -156,7 +156,7 @@ Result<Graph> with_batch(const Graph& graph, int64_t batch) {
       shape[0] = 0;  // axis 0 is the samples', as keeps_batch has just confirmed: whatever literal stood there
       set_attr(node.attrs, "shape", std::move(shape));
     }
-    auto types = info(node.op).infer(input_types(out, node), node.attrs);
+    auto types = infer(node.op, input_types(out, node), node.attrs);
     if (!types) {
       return invalid_input(fmt::format("node {} ({}) does not work at batch {}: {}", node.name, name_of(node.op), batch,
                                        types.error().message));

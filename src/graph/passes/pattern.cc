@@ -46,7 +46,7 @@ std::optional<double> Pattern::number(ValueId value) const {
 bool Recognized::replace(const Node& last, Node by, const std::vector<const Node*>& parts) {
   by.name = last.name;
   by.outputs = last.outputs;
-  const auto types = info(by.op).infer(input_types(out_, by), by.attrs);
+  const auto types = infer(by.op, input_types(out_, by), by.attrs);
   if (!types.ok() || types->size() != 1 || types->front() != out_.value(last.outputs[0]).type) return false;
   out_.nodes[index_of(last)] = std::move(by);
   for (const Node* part : parts) removed_[index_of(*part)] = true;

@@ -38,7 +38,10 @@ class Conversion {
   // Positions, lengths, masks: a Cast from integers, and what is made of that and constants. They are exact in float32,
   // and functions of them (a rotary embedding's angles) need what float16 has lost.
   bool from_integers(const Node& node) const {
-    if (node.op == Op::Cast) return !is_real(before_.value(node.inputs[0]).type.dtype);
+    if (node.op == Op::Cast) {
+      const DType from = before_.value(node.inputs[0]).type.dtype;
+      return !is_real(from) && !is_scaled(from);
+    }
     bool some = false;
     for (const ValueId id : reads_of(node)) {
       if (!was_float32(id) || before_.value(id).kind == ValueKind::weight) continue;
@@ -56,7 +59,7 @@ class Conversion {
       for (ValueId& id : now.inputs) id = as(id, wanted);
       for (EpilogueStep& step : now.epilogue) step.operand = as(step.operand, wanted);
     }
-    auto made = info(now.op).infer(input_types(out_, now), now.attrs);
+    auto made = infer(now.op, input_types(out_, now), now.attrs);
     if (!made.ok())
       return unsupported(
           fmt::format("node {} ({}) in {}: {}", node.name, name_of(node.op), name_of(type_), made.error().message));

@@ -238,7 +238,7 @@ class Rewriting {
     for (int n = 2; !names_.insert(node.name).second; ++n) node.name = fmt::format("{}{}", wanted, n);
     node.inputs = std::move(inputs);
     node.attrs = std::move(attrs);
-    const auto types = info(op).infer(input_types(out_, node), node.attrs);
+    const auto types = infer(op, input_types(out_, node), node.attrs);
     if (!types.ok()) return ValueId();
     const ValueId made(out_.values.size());
     out_.values.push_back({unused_name(out_, wanted), types->front(), ValueKind::node, {}, {}});

@@ -11,7 +11,7 @@ struct Array {
   std::vector<double> reals;
   std::vector<int64_t> wholes;
 
-  bool real() const { return is_real(type.dtype); }
+  bool real() const { return is_real(type.dtype) || is_scaled(type.dtype); }
   int64_t count() const { return element_count(type.shape); }
   // Element i, whatever its type.
   double number(int64_t i) const {

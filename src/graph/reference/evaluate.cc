@@ -13,10 +13,10 @@ namespace nlsplit::inline graph {
 namespace {
 
 bool whole(const Tensor& tensor) {
-  const int64_t count = element_count(tensor.type.shape), size = size_of(tensor.type.dtype);
+  const int64_t count = element_count(tensor.type.shape);
   return tensor.type.dtype == DType::f32
              ? static_cast<int64_t>(tensor.values.size()) == count && tensor.raw.empty()
-             : static_cast<int64_t>(tensor.raw.size()) == count * size && tensor.values.empty();
+             : static_cast<int64_t>(tensor.raw.size()) == size_of(tensor.type).value() && tensor.values.empty();
 }
 
 Result<Tensor> weight_tensor(const Value& value, const WeightStore& weights) {

@@ -203,6 +203,7 @@ const KernelInfo rows::gpu_host = {
     .what = "the reference loops on the host, operands copied there and results back; slow",
     .standing = last_resort,
     .any_type = true,
+    .scaled = true,
     .in_place = ~uint64_t{0}};  // results come back when all is computed
 
 std::optional<BatchedProduct> batched_product_of(const ComputeDesc& desc) {

@@ -20,8 +20,9 @@ bool has_no_room(const ComputeDesc& desc) {
 
 // What all others refuse, whatever the values.
 std::string refuse_reference(const ComputeDesc& desc) {
+  const bool scaled = std::ranges::any_of(desc.inputs, [](const TensorType& type) { return is_scaled(type.dtype); });
   for (const KernelInfo* row : {&rows::gather, &rows::slice, &rows::cast, &rows::widened}) {
-    if (takes(*row, desc)) return "other kernels compute it";
+    if (!scaled && takes(*row, desc)) return "other kernels compute it";
   }
   const bool many_axes =
       std::ranges::any_of(desc.inputs, [](const TensorType& type) { return type.shape.size() > most_kernel_axes; });
@@ -34,6 +35,7 @@ std::string refuse_reference(const ComputeDesc& desc) {
 
 const KernelInfo rows::reference = {.what = "the reference evaluator's loops: any operator, elements of any type; slow",
                                     .refuses = refuse_reference,
-                                    .any_type = true};
+                                    .any_type = true,
+                                    .scaled = true};
 
 }  // namespace nlsplit::inline kernels
