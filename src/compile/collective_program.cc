@@ -33,7 +33,7 @@ Program collective_program(Collective collective, std::span<const DeviceId> memb
     out.name = device.name;
     out.kind = device.kind;
     out.host = cluster.hosts[device.host.index()].name;
-    out.isa = device.isa;
+    out.level = device.level;
     out.cores = device.cores;
     out.memory = device.memory;
   }

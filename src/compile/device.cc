@@ -13,8 +13,8 @@
 namespace nlsplit::inline compiler {
 namespace {
 
-// [isa][node]: index of its desc in the Program, or -1.
-using Interned = std::map<Isa, std::vector<int>>;
+// [level][node]: index of its desc in the Program, or -1.
+using Interned = std::map<Level, std::vector<int>>;
 
 class DeviceWriter {
  public:
@@ -35,9 +35,9 @@ class DeviceWriter {
         for (const StateUpdate& change : *changes) state_of_[change.value.index()] = change.state;
     }
     if (out_.kind == DeviceKind::host) return;
-    chosen_ = &graph_.chosen.at(out_.isa);
-    kernels_ = &graph_.kernels.at(out_.isa);
-    interned_ = &interned[out_.isa];
+    chosen_ = &graph_.chosen.at(out_.level);
+    kernels_ = &graph_.kernels.at(out_.level);
+    interned_ = &interned[out_.level];
     if (interned_->empty()) interned_->assign(g_.nodes.size(), -1);
   }
 
@@ -107,7 +107,7 @@ class DeviceWriter {
   // The same values in another layout.
   void emit_reorder(Segment& segment, ValueId root, const Stored& from, int from_block, const Stored& to,
                     int to_block) {
-    const ComputeDesc desc = reorder_desc(with_block(g_.value(root).type, from_block), to_block, out_.isa);
+    const ComputeDesc desc = reorder_desc(with_block(g_.value(root).type, from_block), to_block, out_.level);
     Instr instr;
     instr.opcode = Opcode::compute;
     instr.desc = intern_desc(program_, desc);
@@ -168,7 +168,7 @@ class DeviceWriter {
                                     : buffers_.place_of(root, in_block);
     };
     if (there.has(block)) return stored(block);
-    const int have = block == 0 ? static_cast<int>(vector_width(out_.isa)) : 0;
+    const int have = block == 0 ? static_cast<int>(vector_width(out_.level.isa)) : 0;
     const Stored copy = buffers_.copy_of_stage(segment.stage, root, block);
     emit_reorder(segment, root, stored(have), have, copy, block);
     there.set(block);
@@ -453,13 +453,13 @@ class DeviceWriter {
 std::vector<int> flow_layouts(const Lowering& lowering) {
   std::vector<int> layouts(lowering.flows.size(), 0);
   if (lowering.training != nullptr || lowering.row_major_messages) return layouts;
-  const Isa isa = lowering.program.devices[0].isa;
-  const auto other_level = [&](DeviceId device) { return lowering.cluster->device(device).isa != isa; };
+  const Level level = lowering.program.devices[0].level;
+  const auto other_level = [&](DeviceId device) { return lowering.cluster->device(device).level != level; };
   if (std::ranges::any_of(lowering.devices, other_level)) return layouts;
   for (size_t f = 0; f < layouts.size(); ++f) {
     const Flow& flow = lowering.flows[f];
     if (flow.producer == source_stage || flow.consumers.back() == lowering.stages()) continue;
-    layouts[f] = lowering.graph->chosen.at(isa).made_in[flow.root.index()];
+    layouts[f] = lowering.graph->chosen.at(level).made_in[flow.root.index()];
   }
   return layouts;
 }

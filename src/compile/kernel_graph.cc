@@ -75,15 +75,15 @@ std::vector<NodeKernel> facts_of(const Graph& graph, const std::vector<ComputeDe
   return kernels;
 }
 
-Status choose(KernelGraph& graph, const std::vector<Isa>& levels, const KernelPreference& prefer,
+Status choose(KernelGraph& graph, const std::vector<Level>& levels, const KernelPreference& prefer,
               const WantedKernels& wanted) {
-  for (const Isa isa : levels) {
-    if (graph.chosen.contains(isa)) continue;
-    const auto found = wanted.find(isa);
-    ASSIGN_OR_RETURN(graph.chosen[isa],
-                     assign_kernels(graph.graph, isa, prefer, graph.states,
+  for (const Level level : levels) {
+    if (graph.chosen.contains(level)) continue;
+    const auto found = wanted.find(level);
+    ASSIGN_OR_RETURN(graph.chosen[level],
+                     assign_kernels(graph.graph, level, prefer, graph.states,
                                     found == wanted.end() ? std::span<const KernelId>() : found->second));
-    graph.kernels[isa] = facts_of(graph.graph, graph.chosen[isa].descs);
+    graph.kernels[level] = facts_of(graph.graph, graph.chosen[level].descs);
   }
   return ok_status();
 }
@@ -91,13 +91,13 @@ Status choose(KernelGraph& graph, const std::vector<Isa>& levels, const KernelPr
 // The network's nodes have the kernels that they have in the step.
 void take_from_step(const KernelGraph& step, KernelGraph& network) {
   const auto nodes = static_cast<std::ptrdiff_t>(network.graph.nodes.size());
-  for (const auto& [isa, chosen] : step.chosen) {
+  for (const auto& [level, chosen] : step.chosen) {
     CHECK(chosen.reorders.empty(), "training works row-major");
-    Assignment& own = network.chosen[isa];
+    Assignment& own = network.chosen[level];
     own.descs.assign(chosen.descs.begin(), chosen.descs.begin() + nodes);
     own.made_in.assign(network.graph.values.size(), 0);
-    const std::vector<NodeKernel>& kernels = step.kernels.at(isa);  // the first that are the same come before
-    network.kernels[isa].assign(kernels.begin(), kernels.begin() + nodes);
+    const std::vector<NodeKernel>& kernels = step.kernels.at(level);  // the first that are the same come before
+    network.kernels[level].assign(kernels.begin(), kernels.begin() + nodes);
   }
 }
 
@@ -110,16 +110,16 @@ int64_t samples_of(const Graph& graph) {
 
 WantedKernels wanted_kernels(const KernelGraph& whole, std::span<const int> origin) {
   WantedKernels wanted;
-  for (const auto& [isa, chosen] : whole.chosen) {
+  for (const auto& [level, chosen] : whole.chosen) {
     for (const int node : origin)
-      wanted[isa].push_back(node < 0 ? KernelId() : chosen.descs[static_cast<size_t>(node)].kernel);
+      wanted[level].push_back(node < 0 ? KernelId() : chosen.descs[static_cast<size_t>(node)].kernel);
   }
   return wanted;
 }
 
-Result<KernelGraph> choose_kernels(Graph at_micro_batch, const std::vector<Isa>& levels, const KernelPreference& prefer,
-                                   const std::optional<TrainingOptions>& training, const WantedKernels& wanted,
-                                   std::vector<ValueId> states) {
+Result<KernelGraph> choose_kernels(Graph at_micro_batch, const std::vector<Level>& levels,
+                                   const KernelPreference& prefer, const std::optional<TrainingOptions>& training,
+                                   const WantedKernels& wanted, std::vector<ValueId> states) {
   KernelGraph result = with_readers(std::move(at_micro_batch), {});
   if (!training) {
     result.states = std::move(states);

@@ -30,10 +30,10 @@ struct Training;
 // choose_kernels.
 struct KernelGraph {
   Graph graph;  // optimized, axis 0 is the micro-batch
-  std::map<Isa, Assignment> chosen;
+  std::map<Level, Assignment> chosen;
   // Found once, because a ranking lowers one graph a thousand times:
-  std::map<Isa, std::vector<NodeKernel>> kernels;  // [node]
-  std::vector<ValueId> root;                       // [value]: what it is a view of, in the end; else itself
+  std::map<Level, std::vector<NodeKernel>> kernels;  // [node]
+  std::vector<ValueId> root;                         // [value]: what it is a view of, in the end; else itself
   std::vector<bool> computed;                // [node]: not a view; of a training step also: something depends on it
   std::vector<std::vector<size_t>> readers;  // [root value]: the nodes that compute with it or its views, ascending
   std::unordered_set<std::string> names;     // of values
@@ -57,13 +57,13 @@ struct Training {
 int64_t samples_of(const Graph& at_micro_batch);  // of a micro-batch
 
 // [node], at each level that there is one for: the kernel that a node shall have where that accepts it; unchosen: any.
-using WantedKernels = std::map<Isa, std::vector<KernelId>>;
+using WantedKernels = std::map<Level, std::vector<KernelId>>;
 // Those of the nodes that the parts are of. origin: [part], a node of `whole`, or -1: of none.
 WantedKernels wanted_kernels(const KernelGraph& whole, std::span<const int> origin);
 
 // training: lower a training step instead of inference. Errors then also: what step_graph says. states: weights that
 // another Program of a session trains: no kernel may take them for constants.
-Result<KernelGraph> choose_kernels(Graph at_micro_batch, const std::vector<Isa>& levels,
+Result<KernelGraph> choose_kernels(Graph at_micro_batch, const std::vector<Level>& levels,
                                    const KernelPreference& prefer = {},
                                    const std::optional<TrainingOptions>& training = std::nullopt,
                                    const WantedKernels& wanted = {}, std::vector<ValueId> states = {});

@@ -25,9 +25,9 @@ Status check_given(const Lowering& lowering) {
   for (const Stage& stage : lowering.plan->stages) {
     for (const DeviceId id : stage.devices) {
       const Device& device = cluster.device(id);
-      if (network.kernels.contains(device.isa)) continue;
+      if (network.kernels.contains(device.level)) continue;
       return invalid_input(
-          fmt::format("no kernels were chosen for level {} of device {}", name_of(device.isa), device.name));
+          fmt::format("no kernels were chosen for level {} of device {}", name_of(device.level), device.name));
     }
   }
   return ok_status();
@@ -47,7 +47,7 @@ void add_devices(Lowering& lowering) {
       out.name = device.name;
       out.kind = device.kind;
       out.host = lowering.cluster->hosts[device.host.index()].name;
-      out.isa = device.isa;
+      out.level = device.level;
       out.cores = device.cores;
       out.memory = device.memory;
     }

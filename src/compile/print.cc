@@ -35,8 +35,8 @@ std::string port_text(const Lowering& lowering, const Port& port, std::string_vi
 std::string print_kernels(const KernelGraph& network) {
   const KernelGraph& graph = network.training ? network.training->step : network;
   std::string text = to_string(graph.graph);
-  for (const auto& [isa, chosen] : graph.chosen) {
-    text += fmt::format("kernels for level {}\n", name_of(isa));
+  for (const auto& [level, chosen] : graph.chosen) {
+    text += fmt::format("kernels for level {}\n", name_of(level));
     for (size_t n = 0; n < graph.graph.nodes.size(); ++n) {
       if (graph.computed[n]) text += fmt::format("  {}: {}\n", graph.labels[n], to_string(chosen.descs[n].kernel));
     }

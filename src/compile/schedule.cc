@@ -37,12 +37,12 @@ class KnownCosts {
 
 Result<PhaseSeconds> phase_seconds(const Lowering& lowering, size_t stage, DeviceId device) {
   const KernelGraph& graph = *lowering.graph;
-  const Isa isa = lowering.cluster->device(device).isa;
+  const Level level = lowering.cluster->device(device).level;
   KnownCosts known(*lowering.costs, device);
   const auto sum_of = [&](const std::vector<size_t>& nodes) -> Result<double> {
     double sum = 0;
     for (const size_t n : nodes) {
-      ASSIGN_OR_RETURN(const double time, known(graph.kernels.at(isa)[n].same_as, graph.chosen.at(isa).descs[n],
+      ASSIGN_OR_RETURN(const double time, known(graph.kernels.at(level)[n].same_as, graph.chosen.at(level).descs[n],
                                                 graph.graph.nodes[n].name));
       sum += time;
     }

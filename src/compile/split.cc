@@ -32,7 +32,7 @@ Result<SplitOptions> split_options(const Plan& plan, const Cluster& cluster) {
 // [node]: what SplitOptions::multiples is, of the kernels that were chosen at any level.
 std::vector<int64_t> exact_multiples(const KernelGraph& kernels) {
   std::vector<int64_t> multiples(kernels.graph.nodes.size(), 1);
-  for (const auto& [isa, chosen] : kernels.chosen) {
+  for (const auto& [level, chosen] : kernels.chosen) {
     for (size_t n = 0; n < multiples.size(); ++n) {
       const KernelName kernel = chosen.descs[n].kernel.name;
       if (is_in_catalogue(kernel)) multiples[n] = std::lcm(multiples[n], info_of(kernel).exact_multiple);
@@ -42,13 +42,13 @@ std::vector<int64_t> exact_multiples(const KernelGraph& kernels) {
 }
 
 // Whether a kernel computes that part of a node with the roundings it has within the whole.
-bool is_exact_part(const KernelGraph& whole, size_t node, const Region& part, Isa isa) {
+bool is_exact_part(const KernelGraph& whole, size_t node, const Region& part, Level level) {
   if (part.axis < 0) return true;
   const auto axis = static_cast<size_t>(part.axis);
   const Graph& graph = whole.graph;
   const int64_t extent = graph.value(graph.nodes[node].outputs[0]).type.shape[axis];
   if (part.begin == 0 && part.end == extent) return true;
-  return is_exact(whole.chosen.at(isa).descs[node], axis, part.begin, part.end);
+  return is_exact(whole.chosen.at(level).descs[node], axis, part.begin, part.end);
 }
 
 }  // namespace
@@ -61,19 +61,19 @@ Promise promise_of(const KernelGraph& whole, const KernelGraph& parts, std::span
     if (origin[n] < 0 && nodes[n].op == Op::Sum)
       return {tolerance, "partial sums are added in the order of the shards"};
   }
-  for (const auto& [isa, chosen] : parts.chosen) {
+  for (const auto& [level, chosen] : parts.chosen) {
     for (size_t n = 0; n < nodes.size(); ++n) {
       if (origin[n] < 0 || is_view(nodes[n].op)) continue;
-      const KernelId kernel = whole.chosen.at(isa).descs[static_cast<size_t>(origin[n])].kernel;
+      const KernelId kernel = whole.chosen.at(level).descs[static_cast<size_t>(origin[n])].kernel;
       if (chosen.descs[n].kernel == kernel) continue;
       return {tolerance, fmt::format("{} is computed by {}, and its whole layer by {}", nodes[n].name,
                                      to_string(chosen.descs[n].kernel), to_string(kernel))};
     }
   }
-  for (const auto& [isa, chosen] : parts.chosen) {
+  for (const auto& [level, chosen] : parts.chosen) {
     for (size_t n = 0; n < nodes.size(); ++n) {
       if (origin[n] < 0 || is_view(nodes[n].op)) continue;
-      if (is_exact_part(whole, static_cast<size_t>(origin[n]), regions[n], isa)) continue;
+      if (is_exact_part(whole, static_cast<size_t>(origin[n]), regions[n], level)) continue;
       return {tolerance,
               fmt::format("{} is cut where its kernel rounds otherwise than within the whole layer", nodes[n].name)};
     }
@@ -90,8 +90,8 @@ Result<SplitPlan> expand_plan(const KernelGraph& whole, const Plan& plan, const 
   ASSIGN_OR_RETURN(Expanded expanded, expand_splits(whole.graph, plan, options));
   CHECK(expanded.origin.size() == expanded.graph.nodes.size(), "an expanded graph with nodes of unknown origin");
   expanded.graph.name = whole.graph.name;  // profiles are kept by it
-  std::vector<Isa> levels;
-  for (const auto& [isa, chosen] : whole.chosen) levels.push_back(isa);
+  std::vector<Level> levels;
+  for (const auto& [level, chosen] : whole.chosen) levels.push_back(level);
   SplitPlan split;
   ASSIGN_OR_RETURN(split.kernels, choose_kernels(std::move(expanded.graph), levels, prefer, std::nullopt,
                                                  wanted_kernels(whole, expanded.origin)));

@@ -45,7 +45,7 @@ struct Device {
   HostId host;
   DeviceKind kind = DeviceKind::cpu;
   Bytes memory;  // what a Program may use of it
-  Isa isa = Isa::v3;
+  Level level = Isa::v3;
   int cores = 1;  // that share each computation
   // Above 0 the device stands for one so many times as slow: its costs are multiplied, and in a real run each
   // computation ends when it would there (emulated compute), however fast the machine that plays it.

@@ -42,7 +42,7 @@ KernelPreference fastest_measured(std::span<const CostSourcePtr> sources) {
   }
   if (choices.empty()) return {};
   return [choices = std::move(choices)](const ComputeDesc& desc, std::span<const KernelId> candidates) -> size_t {
-    const auto choice = choices.find(choice_key(desc, candidates[0].isa));
+    const auto choice = choices.find(choice_key(desc, candidates[0].level));
     if (choice == choices.end()) return 0;
     const auto found = std::ranges::find(candidates, choice->second);
     return found == candidates.end() ? 0 : static_cast<size_t>(found - candidates.begin());

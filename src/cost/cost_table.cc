@@ -18,7 +18,7 @@ Result<Cost> CostTable::cost(DeviceId device, const ComputeDesc& desc, std::stri
 }
 
 bool same_costs(DeviceId a, DeviceId b, const Cluster& cluster, const CostTable& costs) {
-  return cluster.device(a).isa == cluster.device(b).isa && cluster.device(a).cores == cluster.device(b).cores &&
+  return cluster.device(a).level == cluster.device(b).level && cluster.device(a).cores == cluster.device(b).cores &&
          costs.source(a).same_as(costs.source(b));
 }
 

@@ -142,14 +142,14 @@ std::vector<Reorder> find_reorders(const Graph& graph, const Assignment& chosen,
 }
 
 // Is there such a kernel, and does it take the computation as it is laid out?
-bool accepts(KernelId kernel, const ComputeDesc& desc, Isa isa) {
-  return is_in_catalogue(kernel.name) && kernel.isa == isa && !refusal(kernel, desc);
+bool accepts(KernelId kernel, const ComputeDesc& desc, Level level) {
+  return is_in_catalogue(kernel.name) && kernel.level == level && !refusal(kernel, desc);
 }
 
 // All that may be, in blocks of channels; a convolution of few channels reads them row-major, unless `also_few`.
-std::optional<ComputeDesc> laid_out_in_blocks(const ComputeDesc& desc, Isa isa, bool also_few) {
-  const int block = static_cast<int>(vector_width(isa));
-  if (is_gpu(isa)) return std::nullopt;
+std::optional<ComputeDesc> laid_out_in_blocks(const ComputeDesc& desc, Level level, bool also_few) {
+  const int block = static_cast<int>(vector_width(level.isa));
+  if (is_gpu(level.isa)) return std::nullopt;
   if (desc.outputs.size() != 1 || desc.outputs[0].shape.size() != 4) return std::nullopt;
   ComputeDesc blocked = desc;
   blocked.outputs[0].block = block;
@@ -189,24 +189,24 @@ bool reads_view_in_blocks(const Graph& graph, const Node& node, const ComputeDes
 
 }  // namespace
 
-std::optional<ComputeDesc> in_blocks(const ComputeDesc& desc, Isa isa, const KernelPreference& prefer,
+std::optional<ComputeDesc> in_blocks(const ComputeDesc& desc, Level level, const KernelPreference& prefer,
                                      KernelId wanted) {
   for (const bool also_few : {false, true}) {
-    std::optional<ComputeDesc> blocked = laid_out_in_blocks(desc, isa, also_few);
+    std::optional<ComputeDesc> blocked = laid_out_in_blocks(desc, level, also_few);
     if (!blocked) return std::nullopt;
-    if (accepts(wanted, *blocked, isa)) {
+    if (accepts(wanted, *blocked, level)) {
       blocked->kernel = wanted;
       return blocked;
     }
   }
-  std::optional<ComputeDesc> blocked = laid_out_in_blocks(desc, isa, false);
-  auto kernel = choose_kernel(*blocked, isa, prefer);
+  std::optional<ComputeDesc> blocked = laid_out_in_blocks(desc, level, false);
+  auto kernel = choose_kernel(*blocked, level, prefer);
   if (!kernel) return std::nullopt;
   blocked->kernel = *kernel;
   return blocked;
 }
 
-Result<Assignment> assign_kernels(const Graph& graph, Isa isa, const KernelPreference& prefer,
+Result<Assignment> assign_kernels(const Graph& graph, Level level, const KernelPreference& prefer,
                                   std::span<const ValueId> trained, std::span<const KernelId> wanted) {
   CHECK(wanted.empty() || wanted.size() == graph.nodes.size(), "a wanted kernel for each node, or none");
   std::vector<std::optional<ComputeDesc>> blocked(graph.nodes.size());
@@ -223,9 +223,9 @@ Result<Assignment> assign_kernels(const Graph& graph, Isa isa, const KernelPrefe
       if (node.inputs[i].valid() && changes[node.inputs[i].index()]) desc.weights &= ~(uint64_t{1} << i);
     }
     const KernelId own = wanted.empty() ? KernelId() : wanted[n];
-    if (trained.empty()) blocked[n] = in_blocks(desc, isa, prefer, own);
+    if (trained.empty()) blocked[n] = in_blocks(desc, level, prefer, own);
     if (blocked[n] && reads_view_in_blocks(graph, node, *blocked[n])) blocked[n].reset();
-    const bool plain = accepts(own, desc, isa);
+    const bool plain = accepts(own, desc, level);
     if (plain) desc.kernel = own;
     if (own.empty() || !blocked[n]) continue;
     const bool has_it = blocked[n]->kernel == own;
@@ -242,7 +242,7 @@ Result<Assignment> assign_kernels(const Graph& graph, Isa isa, const KernelPrefe
     if (chosen_blocked[n]) {
       desc = *blocked[n];
     } else if (desc.kernel.empty()) {
-      auto kernel = choose_kernel(desc, isa, prefer);
+      auto kernel = choose_kernel(desc, level, prefer);
       if (!kernel && !trained.empty()) {
         desc.kernel = KernelName::none;
         continue;
@@ -256,7 +256,7 @@ Result<Assignment> assign_kernels(const Graph& graph, Isa isa, const KernelPrefe
     }
     for (size_t i = 0; i < node.outputs.size(); ++i) chosen.made_in[node.outputs[i].index()] = desc.outputs[i].block;
   }
-  chosen.reorders = find_reorders(graph, chosen, uses, static_cast<int>(vector_width(isa)));
+  chosen.reorders = find_reorders(graph, chosen, uses, static_cast<int>(vector_width(level.isa)));
   return chosen;
 }
 

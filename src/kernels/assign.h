@@ -31,7 +31,7 @@ struct Assignment {
 
 // The same computation in blocks of channels and its kernel, if the operator has such a thing and a kernel accepts it.
 // wanted: taken where it accepts the computation in blocks. Unchosen: none is.
-std::optional<ComputeDesc> in_blocks(const ComputeDesc& desc, Isa isa, const KernelPreference& prefer = {},
+std::optional<ComputeDesc> in_blocks(const ComputeDesc& desc, Level level, const KernelPreference& prefer = {},
                                      KernelId wanted = {});
 
 // Convolutions work on blocks of channels. All else is laid out so that the fewest bytes are reordered: a minimum cut.
@@ -42,7 +42,7 @@ std::optional<ComputeDesc> in_blocks(const ComputeDesc& desc, Isa isa, const Ker
 // that it has, wherever it accepts the node, and before a preference is asked: so a part of a layer has the kernel, and
 // the bits, of the whole. Where it does not, the node is as free as the others. Empty: all are. Error: a node that no
 // kernel accepts, but in training; names the layer.
-Result<Assignment> assign_kernels(const Graph& graph, Isa isa, const KernelPreference& prefer = {},
+Result<Assignment> assign_kernels(const Graph& graph, Level level, const KernelPreference& prefer = {},
                                   std::span<const ValueId> trained = {}, std::span<const KernelId> wanted = {});
 
 }  // namespace nlsplit::inline kernels

@@ -147,15 +147,15 @@ bool is_window(Op op) {
 }
 
 std::optional<Refusal> refusal(KernelId kernel, const ComputeDesc& desc) {
-  if (is_gpu(kernel.isa) != (catalogue_index(kernel.name) >= cpu_kernel_count))
-    return Refusal{false, fmt::format("level {} has no {}", name_of(kernel.isa), name_of(kernel.name))};
+  if (is_gpu(kernel.level.isa) != (catalogue_index(kernel.name) >= cpu_kernel_count))
+    return Refusal{false, fmt::format("level {} has no {}", name_of(kernel.level), name_of(kernel.name))};
   const KernelInfo& row = info_of(kernel.name);
   if (!is_one_of(row.ops, desc.op)) return Refusal{true, fmt::format("it does not compute {}", name_of(desc.op))};
-  std::string why = refuse_any(desc, kernel.isa);
+  std::string why = refuse_any(desc, kernel.level.isa);
   if (why.empty()) why = refuse_types(row, desc);
   if (why.empty() && row.refuses != nullptr) why = row.refuses(desc);
   if (why.empty()) why = refuse_layouts(row, desc);
-  if (why.empty()) why = refuse_sizes(row, desc, kernel.isa);
+  if (why.empty()) why = refuse_sizes(row, desc, kernel.level.isa);
   if (why.empty()) return std::nullopt;
   return Refusal{false, std::move(why)};
 }
@@ -163,13 +163,13 @@ std::optional<Refusal> refusal(KernelId kernel, const ComputeDesc& desc) {
 Bytes workspace_of(const ComputeDesc& desc, int workers) {
   if (!is_in_catalogue(desc.kernel.name)) return bytes(0);
   const KernelInfo& row = info_of(desc.kernel.name);
-  return row.workspace == nullptr ? bytes(0) : row.workspace(desc, desc.kernel.isa, workers);
+  return row.workspace == nullptr ? bytes(0) : row.workspace(desc, desc.kernel.level.isa, workers);
 }
 
 Bytes packed_bytes_of(const ComputeDesc& desc, size_t i) {
   if (!is_in_catalogue(desc.kernel.name)) return bytes(0);
   const KernelInfo& row = info_of(desc.kernel.name);
-  return row.packed_bytes == nullptr ? bytes(0) : row.packed_bytes(desc, i, desc.kernel.isa);
+  return row.packed_bytes == nullptr ? bytes(0) : row.packed_bytes(desc, i, desc.kernel.level.isa);
 }
 
 uint8_t exact_axis(size_t axis, size_t rank) {
@@ -183,7 +183,7 @@ uint8_t exact_axis(size_t axis, size_t rank) {
 bool is_exact(const ComputeDesc& desc, size_t axis, int64_t begin, int64_t end) {
   if (desc.kernel.name == KernelName::widened) {
     ComputeDesc wide = widened(desc);
-    wide.kernel = {kernel_of_widened(desc).value(), desc.kernel.isa};
+    wide.kernel = {kernel_of_widened(desc).value(), desc.kernel.level};
     return is_exact(wide, axis, begin, end);
   }
   const KernelInfo& row = info_of(desc.kernel.name);
@@ -205,18 +205,18 @@ uint64_t in_place_inputs(const ComputeDesc& desc) {
   return inputs & in_place;
 }
 
-Result<std::vector<KernelId>> candidates(const ComputeDesc& desc, Isa isa) {
-  if (std::string why = refuse_any(desc, isa); !why.empty())
+Result<std::vector<KernelId>> candidates(const ComputeDesc& desc, Level level) {
+  if (std::string why = refuse_any(desc, level.isa); !why.empty())
     return unsupported(fmt::format("no kernel for {}: {}", signature(desc), why));
   std::string said;
   std::vector<KernelId> ids[3];  // by standing
-  for (const KernelName name : kernels_of(isa)) {
+  for (const KernelName name : kernels_of(level.isa)) {
     if (info_of(name).only_in_place) continue;
-    const std::optional<Refusal> refused = refusal({name, isa}, desc);
+    const std::optional<Refusal> refused = refusal({name, level}, desc);
     if (!refused) {
       const KernelInfo& row = info_of(name);
       const Standing standing = row.standing == nullptr ? Standing::usual : row.standing(desc);
-      ids[static_cast<size_t>(standing)].emplace_back(name, isa);
+      ids[static_cast<size_t>(standing)].emplace_back(name, level);
     } else if (!refused->other_operator) {
       said += fmt::format("; {}: {}", name_of(name), refused->why);
     }
@@ -228,8 +228,8 @@ Result<std::vector<KernelId>> candidates(const ComputeDesc& desc, Isa isa) {
   return result;
 }
 
-Result<KernelId> choose_kernel(const ComputeDesc& desc, Isa isa, const KernelPreference& prefer) {
-  ASSIGN_OR_RETURN(const std::vector<KernelId> ids, candidates(desc, isa));
+Result<KernelId> choose_kernel(const ComputeDesc& desc, Level level, const KernelPreference& prefer) {
+  ASSIGN_OR_RETURN(const std::vector<KernelId> ids, candidates(desc, level));
   const size_t chosen = prefer && ids.size() > 1 ? prefer(desc, ids) : 0;
   CHECK(chosen < ids.size(), "a preference for no candidate");
   return ids[chosen];
@@ -246,7 +246,7 @@ Status verify(const ComputeDesc& desc) {
     for (const TensorType& type : *types) RETURN_IF_ERROR(check_type(type));
   }
   if (desc.outputs.empty()) return refused("it has no result");
-  if (std::string why = refuse_any(desc, desc.kernel.isa); !why.empty()) return refused(why);
+  if (std::string why = refuse_any(desc, desc.kernel.level.isa); !why.empty()) return refused(why);
   if (desc.operand_count() > desc.inputs.size()) return refused("an operand of its epilogue is missing");
   if (desc.inputs.size() < 64 && desc.weights >> desc.inputs.size() != 0) return refused("more weights than inputs");
   const int own = static_cast<int>(desc.own_inputs());

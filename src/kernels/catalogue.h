@@ -57,7 +57,7 @@ std::string signature(const ComputeDesc& desc);
 Work work_of(const ComputeDesc& desc, ScalarValues values = {});
 
 // The same tensor stored in another layout: to.block differs from from.block. "Identity", computed by kernel "reorder".
-ComputeDesc reorder_desc(const TensorType& from, int block, Isa isa);
+ComputeDesc reorder_desc(const TensorType& from, int block, Level level);
 
 // A node of a graph as a desc, all row-major, its kernel not yet chosen. Views (is_view) are no computation and have
 // none.
@@ -126,15 +126,15 @@ std::optional<Refusal> refusal(KernelId kernel, const ComputeDesc& desc);  // no
 
 // The kernels to choose from: the usual ones in the catalogue's order, then those that seldom pay; a last resort only
 // if it is the only one. Error: what every kernel of the operator said.
-Result<std::vector<KernelId>> candidates(const ComputeDesc& desc, Isa isa);
+Result<std::vector<KernelId>> candidates(const ComputeDesc& desc, Level level);
 
 // Which of the candidates shall compute it: an index. None: the first.
 using KernelPreference = std::function<size_t(const ComputeDesc& desc, std::span<const KernelId> candidates)>;
-Result<KernelId> choose_kernel(const ComputeDesc& desc, Isa isa, const KernelPreference& prefer = {});
+Result<KernelId> choose_kernel(const ComputeDesc& desc, Level level, const KernelPreference& prefer = {});
 
 // What measurements of several batch sizes have in common: the signature without kernel, at batch 1. One choice holds
 // for all of them, since a choice decides bits and those must not depend on the micro-batch.
-std::string choice_key(const ComputeDesc& desc, Isa isa);
+std::string choice_key(const ComputeDesc& desc, Level level);
 
 // Of a desc whose kernel is chosen; of one that no kernel computes nothing is needed and nothing promised.
 Bytes workspace_of(const ComputeDesc& desc, int workers);

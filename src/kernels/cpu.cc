@@ -31,7 +31,6 @@ bool cpu_supports(Isa isa) {
     case Isa::neon:
       return neon;
     case Isa::cuda:
-    case Isa::tf32:
       return false;  // a GPU's
   }
   return false;

@@ -69,16 +69,16 @@ ComputeDesc describe(const Graph& graph, const Node& node) {
   return desc;
 }
 
-ComputeDesc reorder_desc(const TensorType& from, int block, Isa isa) {
+ComputeDesc reorder_desc(const TensorType& from, int block, Level level) {
   ComputeDesc desc;
-  desc.kernel = {KernelName::reorder, isa};
+  desc.kernel = {KernelName::reorder, level};
   desc.op = Op::Identity;
   desc.inputs = {from};
   desc.outputs = {with_block(from, block)};
   return desc;
 }
 
-std::string choice_key(const ComputeDesc& desc, Isa isa) {
+std::string choice_key(const ComputeDesc& desc, Level level) {
   ComputeDesc single = desc;
   single.kernel = {};
   const int64_t batch = desc.inputs[0].shape.empty() ? 1 : desc.inputs[0].shape[0];
@@ -89,7 +89,7 @@ std::string choice_key(const ComputeDesc& desc, Isa isa) {
   for (TensorType& type : single.outputs) {
     if (!type.shape.empty() && type.shape[0] == batch) type.shape[0] = 1;
   }
-  return fmt::format("{} {}", name_of(isa), signature(single));
+  return fmt::format("{} {}", name_of(level), signature(single));
 }
 
 }  // namespace nlsplit::inline kernels

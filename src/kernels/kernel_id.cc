@@ -3,12 +3,29 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <vector>
 
 namespace nlsplit::inline kernels {
 namespace {
 
-constexpr std::array levels = {Isa::v2, Isa::v3, Isa::v4, Isa::neon, Isa::cuda, Isa::tf32};
-constexpr size_t cpu_levels = 4;  // the first
+struct IsaRow {
+  std::string_view name, full_name;
+  bool gpu;
+};
+constexpr std::array isa_rows = {IsaRow{"v2", "x86-64-v2", false}, IsaRow{"v3", "x86-64-v3", false},
+                                 IsaRow{"v4", "x86-64-v4", false}, IsaRow{"neon", "armv8-a", false},
+                                 IsaRow{"cuda", "cuda", true}};
+constexpr std::array cpus = {Isa::v2, Isa::v3, Isa::v4, Isa::neon};
+constexpr std::array gpus = {Level(Isa::cuda), Level(Isa::cuda, Precision::tf32)};
+constexpr std::array precisions = {std::string_view("float32"), std::string_view("tf32")};
+
+constexpr const IsaRow& row_of(Isa isa) { return isa_rows[static_cast<size_t>(isa)]; }
+
+std::vector<Level> known_levels() {
+  std::vector<Level> levels(cpus.begin(), cpus.end());
+  levels.insert(levels.end(), gpus.begin(), gpus.end());
+  return levels;
+}
 
 constexpr std::array names = {
     std::string_view(""),     std::string_view("none"),   std::string_view("copy"),
@@ -30,52 +47,28 @@ static_assert(catalogue_index(KernelName::gpu_conv_cudnn) == cpu_kernel_count,
 
 }  // namespace
 
-std::span<const Isa> all_levels() { return std::span(levels).first(cpu_levels); }
-std::span<const Isa> gpu_levels() { return std::span(levels).subspan(cpu_levels); }
-bool is_gpu(Isa isa) { return isa == Isa::cuda || isa == Isa::tf32; }
+bool is_gpu(Isa isa) { return row_of(isa).gpu; }
 
-std::string_view name_of(Isa isa) {
-  switch (isa) {
-    case Isa::v2:
-      return "v2";
-    case Isa::v3:
-      return "v3";
-    case Isa::v4:
-      return "v4";
-    case Isa::neon:
-      return "neon";
-    case Isa::cuda:
-      return "cuda";
-    case Isa::tf32:
-      return "tf32";
-  }
-  CHECK(false, "no such level");
+std::span<const Isa> all_levels() { return cpus; }
+std::span<const Level> gpu_levels() { return gpus; }
+
+std::string_view name_of(Precision precision) { return precisions[static_cast<size_t>(precision)]; }
+
+std::string_view name_of(Level level) {
+  return level.precision == Precision::float32 ? row_of(level.isa).name : name_of(level.precision);
 }
 
-std::string_view full_name_of(Isa isa) {
-  switch (isa) {
-    case Isa::v2:
-      return "x86-64-v2";
-    case Isa::v3:
-      return "x86-64-v3";
-    case Isa::v4:
-      return "x86-64-v4";
-    case Isa::neon:
-      return "armv8-a";
-    case Isa::cuda:
-      return "cuda-float32";
-    case Isa::tf32:
-      return "cuda-tf32";
-  }
-  CHECK(false, "no such level");
+std::string full_name_of(Level level) {
+  const IsaRow& row = row_of(level.isa);
+  return row.gpu ? fmt::format("{}-{}", row.full_name, name_of(level.precision)) : std::string(row.full_name);
 }
 
-Result<Isa> parse_isa(std::string_view text) {
-  for (Isa isa : levels) {
-    if (text == name_of(isa) || text == full_name_of(isa)) return isa;
+Result<Level> parse_level(std::string_view text) {
+  for (const Level level : known_levels()) {
+    if (text == name_of(level) || text == full_name_of(level)) return level;
   }
   std::string known;
-  for (Isa isa : all_levels()) known += fmt::format("{}{}", known.empty() ? "" : ", ", name_of(isa));
+  for (const Isa isa : all_levels()) known += fmt::format("{}{}", known.empty() ? "" : ", ", name_of(isa));
   return invalid_input(fmt::format("unknown instruction level \"{}\": one of {}", text, known));
 }
 
@@ -88,7 +81,7 @@ std::string_view name_of(KernelName name) { return names[static_cast<size_t>(nam
 
 std::string to_string(KernelId id) {
   if (!is_in_catalogue(id.name)) return std::string(name_of(id.name));
-  return fmt::format("{}_{}", name_of(id.name), name_of(id.isa));
+  return fmt::format("{}_{}", name_of(id.name), name_of(id.level));
 }
 
 Result<KernelId> parse_kernel(std::string_view text) {
@@ -96,10 +89,10 @@ Result<KernelId> parse_kernel(std::string_view text) {
     if (text == names[i]) return KernelId(static_cast<KernelName>(i));
   }
   if (const size_t end = text.rfind('_'); end != text.npos) {
-    for (const Isa isa : levels) {
-      if (text.substr(end + 1) != name_of(isa)) continue;
-      for (const KernelName name : kernels_of(isa)) {
-        if (text.substr(0, end) == name_of(name)) return KernelId(name, isa);
+    for (const Level level : known_levels()) {
+      if (text.substr(end + 1) != name_of(level)) continue;
+      for (const KernelName name : kernels_of(level.isa)) {
+        if (text.substr(0, end) == name_of(name)) return KernelId(name, level);
       }
     }
   }

@@ -1,4 +1,4 @@
-// A kernel's id: which kernel, and the level its code is for. A value: control flow compares it, its text is for files
+// A kernel's id: which kernel, and the level it computes at. A value: control flow compares it, its text is for files
 // and people.
 //
 //   const KernelId id = {KernelName::conv_direct, Isa::v3};
@@ -16,17 +16,29 @@
 
 namespace nlsplit::inline kernels {
 
-// Instruction levels: x86-64's micro-architecture levels (System V psABI), and 64-bit Arm with its Advanced SIMD
-// (Armv8-A has it from the start). The level is part of a kernel's id: other instructions, other last bits. A GPU has
-// two, its kernels in kernels/cuda/gpu.h: `cuda` computes in float32, `tf32` multiplies in TF32 (10 bits of mantissa)
-// and sums in float32.
-enum class Isa : uint8_t { v2, v3, v4, neon, cuda, tf32 };
-std::span<const Isa> all_levels();       // of CPUs, in the order of the enum: within an architecture the lowest first
-std::span<const Isa> gpu_levels();       // of GPUs
-bool is_gpu(Isa isa);                    // its kernels run on a GPU
-std::string_view name_of(Isa isa);       // "v2" … "tf32"
-std::string_view full_name_of(Isa isa);  // as compilers call it: "x86-64-v2" … "armv8-a"
-Result<Isa> parse_isa(std::string_view text);  // either name
+// Instruction sets: x86-64's micro-architecture levels (System V psABI), 64-bit Arm with its Advanced SIMD (Armv8-A has
+// it from the start), and a GPU's, whose kernels are in kernels/cuda/gpu.h.
+enum class Isa : uint8_t { v2, v3, v4, neon, cuda };
+bool is_gpu(Isa isa);               // its kernels run on a GPU
+std::span<const Isa> all_levels();  // of CPUs, in the order of the enum: within an architecture the lowest first
+
+// What convolutions and products of float32 multiply in; sums are in float32. A CPU has float32 alone.
+enum class Precision : uint8_t { float32, tf32 };  // tf32: 10 bits of mantissa
+std::string_view name_of(Precision precision);     // "float32", "tf32"
+
+// How a kernel computes, a part of its id: other instructions or another precision, other last bits.
+struct Level {
+  Isa isa = Isa::v2;
+  Precision precision = Precision::float32;
+
+  constexpr Level() = default;
+  constexpr Level(Isa isa, Precision precision = Precision::float32) : isa(isa), precision(precision) {}
+  friend auto operator<=>(const Level&, const Level&) = default;
+};
+std::span<const Level> gpu_levels();
+std::string_view name_of(Level level);             // the instruction set, or another precision: "v2" … "cuda", "tf32"
+std::string full_name_of(Level level);             // as compilers call it: "x86-64-v2" … "armv8-a", "cuda-tf32"
+Result<Level> parse_level(std::string_view text);  // either name
 
 // What computes: a kernel of the catalogue (kernels/kernels.def), or what is costed like one without being there.
 enum class KernelName : uint8_t {
@@ -57,11 +69,11 @@ std::string_view name_of(KernelName name);        // "conv_direct", "none", "cop
 
 struct KernelId {
   KernelName name = KernelName::unchosen;
-  Isa isa = Isa::v2;  // of a kernel of the catalogue; all others have v2
+  Level level;  // of a kernel of the catalogue; all others have v2
 
   constexpr KernelId() = default;
   constexpr KernelId(KernelName name) : name(name) {}  // one that has no level
-  constexpr KernelId(KernelName name, Isa isa) : name(name), isa(isa) {}
+  constexpr KernelId(KernelName name, Level level) : name(name), level(level) {}
   bool empty() const { return name == KernelName::unchosen; }
   friend auto operator<=>(const KernelId&, const KernelId&) = default;
 };

@@ -28,7 +28,6 @@ constexpr Registers registers_of(Isa isa) {
     case Isa::neon:
       return {4, 12};
     case Isa::cuda:
-    case Isa::tf32:
       return {1, 1};  // a GPU's kernels have no blocks of channels and pack nothing
   }
   return {};

@@ -208,7 +208,7 @@ std::map<std::string, KernelId> fastest_kernels(const std::vector<Measurable>& u
   for (const auto& [key, desc, computes] : usual_first) {
     const auto known = profile.kernels.find(key);
     if (!computes || known == profile.kernels.end() || desc.inputs[0].shape.empty()) continue;
-    std::vector<Alternative>& kernels = computations[choice_key(desc, desc.kernel.isa)];
+    std::vector<Alternative>& kernels = computations[choice_key(desc, desc.kernel.level)];
     auto kernel = std::ranges::find(kernels, desc.kernel, &Alternative::kernel);
     if (kernel == kernels.end()) kernel = kernels.insert(kernels.end(), {desc.kernel, {}});
     kernel->by_batch[desc.inputs[0].shape[0]] = known->second.median.value();

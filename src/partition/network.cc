@@ -17,7 +17,7 @@ std::vector<HostId> hosts_that_matter(const Cluster& cluster, HostId source, Hos
 
 bool alike(const Cluster& cluster, const std::vector<std::vector<double>>& node_seconds, size_t a, size_t b) {
   const Device &x = cluster.devices[a], &y = cluster.devices[b];
-  return x.kind == y.kind && x.memory == y.memory && x.isa == y.isa && x.machine == y.machine &&
+  return x.kind == y.kind && x.memory == y.memory && x.level == y.level && x.machine == y.machine &&
          node_seconds[a] == node_seconds[b];
 }
 

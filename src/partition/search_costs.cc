@@ -10,18 +10,18 @@ Result<SearchCosts> search_costs(const Graph& at_micro_batch, int micro_batches,
   const Graph& graph = at_micro_batch;
   SearchCosts result;
   result.micro_batches = micro_batches;
-  std::map<Isa, Assignment> chosen;
+  std::map<Level, Assignment> chosen;
   for (const Device& device : cluster.devices) {
-    if (chosen.contains(device.isa)) continue;
-    ASSIGN_OR_RETURN(chosen[device.isa], assign_kernels(graph, device.isa, costs.preference()));
+    if (chosen.contains(device.level)) continue;
+    ASSIGN_OR_RETURN(chosen[device.level], assign_kernels(graph, device.level, costs.preference()));
   }
   for (size_t d = 0; d < cluster.devices.size(); ++d) {
     if (const DeviceId same = first_with_costs_of(DeviceId(d), cluster, costs); same != DeviceId(d)) {
       result.node_seconds.push_back(result.node_seconds[same.index()]);
       continue;
     }
-    const Isa isa = cluster.devices[d].isa;
-    const Assignment& kernels = chosen[isa];
+    const Level level = cluster.devices[d].level;
+    const Assignment& kernels = chosen[level];
     std::vector<double>& seconds = result.node_seconds.emplace_back(graph.nodes.size(), 0.0);
     for (size_t n = 0; n < graph.nodes.size(); ++n) {
       if (is_view(graph.nodes[n].op)) continue;
@@ -31,7 +31,7 @@ Result<SearchCosts> search_costs(const Graph& at_micro_batch, int micro_batches,
     for (const Reorder& reorder : kernels.reorders) {
       const Value& value = graph.value(reorder.value);
       const TensorType from = with_block(value.type, kernels.made_in[reorder.value.index()]);
-      ASSIGN_OR_RETURN(const Cost cost, costs.cost(DeviceId(d), reorder_desc(from, reorder.block, isa), value.name));
+      ASSIGN_OR_RETURN(const Cost cost, costs.cost(DeviceId(d), reorder_desc(from, reorder.block, level), value.name));
       seconds[std::min(reorder.before, graph.nodes.size() - 1)] += cost.time.value();
     }
   }

@@ -18,7 +18,7 @@ Bytes physical_memory() {
 // Where no kernels would run, planning still can: for a device's default level.
 Isa machine_isa() {
   const Result<Isa> best = best_isa();
-  return best.ok() ? *best : Device().isa;
+  return best.ok() ? *best : Device().level.isa;
 }
 
 }  // namespace

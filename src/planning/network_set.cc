@@ -111,7 +111,8 @@ class NetworkSet {
     set_.answers.push_back(test);
     for (const bool bulk : {false, true}) {
       options.bulk = bulk;
-      RETURN_IF_ERROR(save(bulk ? test.loud : test.quiet, answers(test.a, test.b, sender.isa, receiver.isa, options)));
+      RETURN_IF_ERROR(
+          save(bulk ? test.loud : test.quiet, answers(test.a, test.b, sender.level, receiver.level, options)));
     }
     return ok_status();
   }
@@ -129,7 +130,7 @@ class NetworkSet {
                   options.message_bytes * options.slots};
     for (const bool messages : {false, true}) {
       options.messages = messages;
-      RETURN_IF_ERROR(save(messages ? pair.loud : pair.quiet, busy_pair(a, b, sender.isa, receiver.isa, options)));
+      RETURN_IF_ERROR(save(messages ? pair.loud : pair.quiet, busy_pair(a, b, sender.level, receiver.level, options)));
     }
     set_.pairs.push_back(std::move(pair));
 
@@ -141,7 +142,7 @@ class NetworkSet {
     const MessageTest test{fmt::format("s{}", set_.slowed.size() + 1), a, b, options.message_bytes * options.slots,
                            options.slots};
     set_.slowed.push_back(test);
-    return save(test.folder, busy_pair(a, b, sender.isa, receiver.isa, options));
+    return save(test.folder, busy_pair(a, b, sender.level, receiver.level, options));
   }
 
   const Loaded& loaded_;

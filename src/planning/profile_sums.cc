@@ -31,7 +31,7 @@ Program sums_program(const std::string& model, const Device& device, const std::
   out.name = device.name;
   out.kind = device.kind;
   out.host = host;
-  out.isa = device.isa;
+  out.level = device.level;
   out.cores = device.cores;
   const BufferId terms(0), sum(1);
   out.buffers.push_back(vector_buffer("terms", BufferKind::input, operand_counts.back() * most_elements, 0));

@@ -17,7 +17,7 @@ DeviceProgram description_of(const DeviceProgram& device) {
   described.name = device.name;
   described.kind = device.kind;
   described.host = device.host;
-  described.isa = device.isa;
+  described.level = device.level;
   described.cores = device.cores;
   described.memory = device.memory;
   return described;

@@ -131,7 +131,7 @@ struct DeviceProgram {
   std::string name;
   DeviceKind kind = DeviceKind::cpu;
   std::string host;
-  Isa isa = Isa::v3;
+  Level level = Isa::v3;
   int cores = 1;  // threads that share each computation
   Bytes memory;   // what the device has
   Bytes arena;    // what this Program uses of it: everything, weights too

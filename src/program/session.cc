@@ -29,7 +29,7 @@ Status check_devices(const Program& first, const Program& other) {
     return differ("have another eager_limit or nic_window");
   for (size_t d = 0; d < first.devices.size(); ++d) {
     const DeviceProgram &a = first.devices[d], &b = other.devices[d];
-    if (a.name != b.name || a.kind != b.kind || a.host != b.host || a.isa != b.isa || a.cores != b.cores ||
+    if (a.name != b.name || a.kind != b.kind || a.host != b.host || a.level != b.level || a.cores != b.cores ||
         a.memory != b.memory)
       return differ(fmt::format("describe device {} differently", a.name));
   }

@@ -166,9 +166,9 @@ Status check_device(const Program& program, size_t d) {
   }
   if (device.cores < 1 || device.cores > most_cores)
     return invalid_input(fmt::format("device {}: cores must be 1 … {}", device.name, most_cores));
-  if ((device.kind == DeviceKind::cuda) != is_gpu(device.isa)) {
+  if ((device.kind == DeviceKind::cuda) != is_gpu(device.level.isa)) {
     return invalid_input(fmt::format("device {}: a device of kind {} has no level {}", device.name,
-                                     name_of(device.kind), name_of(device.isa)));
+                                     name_of(device.kind), name_of(device.level)));
   }
   std::set<std::string_view> names;
   int64_t banks = 0;

@@ -140,7 +140,7 @@ void print_segment(std::string& out, const Program& program, const DeviceProgram
 
 void print_device(std::string& out, const Program& program, const DeviceProgram& device) {
   fmt::format_to(Out(out), "\ndevice {} {} host {} isa {}{} memory {} arena {}\n", name_word(device.name),
-                 name_of(device.kind), name_word(device.host), name_of(device.isa),
+                 name_of(device.kind), name_word(device.host), name_of(device.level),
                  device.cores == 1 ? "" : fmt::format(" cores {}", device.cores), device.memory.value(),
                  device.arena.value());
   for (const Buffer& buffer : device.buffers) print_buffer(out, device, buffer);

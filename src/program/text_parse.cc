@@ -109,9 +109,9 @@ class Parser {
     ASSIGN_OR_RETURN(device.host, read_name(in_, "a host name"));
     if (in_.accept("isa")) {
       ASSIGN_OR_RETURN(const std::string_view text, in_.word("an instruction level"));
-      auto isa = parse_isa(text);
-      if (!isa) return in_.error(isa.error().message);
-      device.isa = *isa;
+      auto level = parse_level(text);
+      if (!level) return in_.error(level.error().message);
+      device.level = *level;
     }
     if (in_.accept("cores")) {
       ASSIGN_OR_RETURN(device.cores, read_small(in_, "cores", 1));

@@ -179,8 +179,8 @@ Status InstructionChecker::check_kernel(const DeviceProgram& device, const Instr
   const auto kernel = [&] { return to_string(desc.kernel); };
   if (!is_in_catalogue(desc.kernel.name))
     return invalid_input(fmt::format("\"{}\" is no kernel of the catalogue", kernel()));
-  if (desc.kernel.isa != device.isa)
-    return invalid_input(fmt::format("kernel {} is not of the device's level {}", kernel(), name_of(device.isa)));
+  if (desc.kernel.level != device.level)
+    return invalid_input(fmt::format("kernel {} is not of the device's level {}", kernel(), name_of(device.level)));
   if (instr.reads.size() != desc.inputs.size() || instr.writes.size() != desc.outputs.size()) {
     return invalid_input("the operands do not fit the computation's description");
   }

@@ -196,11 +196,11 @@ void Ranker::count_costs() {
   for (size_t d = 0; d < scenario_.cluster.devices.size(); ++d) {
     const DeviceId device(d);
     if (first_with_costs_of(device, scenario_.cluster, costs_) != device) continue;
-    const Isa isa = scenario_.cluster.device(device).isa;
+    const Level level = scenario_.cluster.device(device).level;
     for (const PreparedModel& prepared : prepared_) {
       const KernelGraph& all = prepared.kernels.training ? prepared.kernels.training->step : prepared.kernels;
-      const std::vector<ComputeDesc>& descs = all.chosen.at(isa).descs;
-      const std::vector<NodeKernel>& kernels = all.kernels.at(isa);
+      const std::vector<ComputeDesc>& descs = all.chosen.at(level).descs;
+      const std::vector<NodeKernel>& kernels = all.kernels.at(level);
       for (size_t n = 0; n < descs.size(); ++n) {
         if (kernels[n].same_as == n) count_cost(device, descs[n]);
       }

@@ -22,9 +22,9 @@ namespace {
 // At least so many plans go from the fast tier to the one that judges, so that contention can still reorder the top.
 constexpr size_t least_finalists = 40;
 
-std::vector<Isa> levels_of(const Cluster& cluster) {
-  std::set<Isa> levels;
-  for (const Device& device : cluster.devices) levels.insert(device.isa);
+std::vector<Level> levels_of(const Cluster& cluster) {
+  std::set<Level> levels;
+  for (const Device& device : cluster.devices) levels.insert(device.level);
   return {levels.begin(), levels.end()};
 }
 

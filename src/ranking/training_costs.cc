@@ -17,9 +17,9 @@ Result<SearchCosts> training_search_costs(const KernelGraph& graph, int micro_ba
       result.node_seconds.push_back(result.node_seconds[same.index()]);
       continue;
     }
-    const Isa isa = cluster.devices[d].isa;
-    const std::vector<ComputeDesc>& descs = training.step.chosen.at(isa).descs;
-    const std::vector<NodeKernel>& kernels = training.step.kernels.at(isa);
+    const Level level = cluster.devices[d].level;
+    const std::vector<ComputeDesc>& descs = training.step.chosen.at(level).descs;
+    const std::vector<NodeKernel>& kernels = training.step.kernels.at(level);
     std::vector<double> known(step.nodes.size(), -1);  // by the first node with the same computation
     std::vector<double>& seconds = result.node_seconds.emplace_back(g.nodes.size(), 0.0);
     for (size_t n = 0; n < step.nodes.size(); ++n) {

@@ -39,7 +39,7 @@ Scenario bare_scenario(std::string model, int64_t batch, Bytes memory, Isa isa) 
   scenario.micro_batches = {1};
   const HostId host(0);
   scenario.cluster.hosts = {{"localhost", false}};
-  scenario.cluster.devices = {{.name = "cpu0", .host = host, .memory = memory, .isa = isa}};
+  scenario.cluster.devices = {{.name = "cpu0", .host = host, .memory = memory, .level = isa}};
   scenario.costs = {no_costs()};
   scenario.endpoints = {host, host};
   scenario.schedules = {"streaming"};

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <vector>
 
 #include "base/limits.h"
 #include "base/name_range.h"
@@ -24,14 +25,15 @@ Result<DeviceKind> read_kind(const Source& source, const Yaml& node) {
 
 // How a GPU multiplies.
 Status parse_precision(const Source& source, const Fields& fields, Device& device) {
-  if (device.kind == DeviceKind::cuda) device.isa = Isa::cuda;
+  if (device.kind == DeviceKind::cuda) device.level = Isa::cuda;
   const Yaml* precision = fields.find("precision");
   if (precision == nullptr) return ok_status();
   if (device.kind != DeviceKind::cuda)
     return source.at(*precision, "'precision' is for devices of kind cuda; a CPU computes in float32");
-  static constexpr std::array<std::string_view, 2> words = {"float32", "tf32"};
+  std::vector<std::string_view> words;
+  for (const Level level : gpu_levels()) words.push_back(name_of(level.precision));
   ASSIGN_OR_RETURN(const size_t chosen, read_choice(source, *precision, "precision", words));
-  device.isa = chosen == 1 ? Isa::tf32 : Isa::cuda;
+  device.level = gpu_levels()[chosen];
   return ok_status();
 }
 
@@ -50,12 +52,12 @@ Status parse_figures(const Source& source, const Fields& fields, const ScenarioO
   if (device.memory == bytes(0)) return source.at(*memory, "a device without memory can hold no layer");
   if (const Yaml* isa = fields.find("isa")) {
     ASSIGN_OR_RETURN(const std::string text, read_text(source, *isa, "an instruction level"));
-    auto level = parse_isa(text);
+    auto level = parse_level(text);
     if (!level.ok()) return source.at(*isa, level.error());
     if (device.kind == DeviceKind::cuda)
       return source.at(*isa, "a GPU has no instruction level; 'precision' says how it computes");
-    if (is_gpu(*level)) return source.at(*isa, fmt::format("'{}' is a GPU's level; write kind: cuda", text));
-    device.isa = *level;
+    if (is_gpu(level->isa)) return source.at(*isa, fmt::format("'{}' is a GPU's level; write kind: cuda", text));
+    device.level = *level;
   }
   RETURN_IF_ERROR(parse_precision(source, fields, device));
   ASSIGN_OR_RETURN(const Yaml* costs, fields.need("costs"));

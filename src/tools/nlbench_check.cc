@@ -14,10 +14,10 @@ namespace nlsplit::inline tools {
 namespace {
 
 // The levels whose instructions make results; endpoints only hold data.
-std::set<Isa> levels_of(const Program& program) {
-  std::set<Isa> levels;
+std::set<Level> levels_of(const Program& program) {
+  std::set<Level> levels;
   for (const DeviceProgram& device : program.devices) {
-    if (device.kind != DeviceKind::host) levels.insert(device.isa);
+    if (device.kind != DeviceKind::host) levels.insert(device.level);
   }
   return levels;
 }
@@ -55,7 +55,7 @@ Result<Comparison> check_against_unsplit(const LoadedJob& job, const std::vector
                                          double tolerance, const RunOptions& options) {
   ASSIGN_OR_RETURN(const std::vector<OutputTensor> unsplit, run_unsplit(job, steps, options));
   Comparison comparison;
-  std::set<Isa> levels = levels_of(job.saved.program);
+  std::set<Level> levels = levels_of(job.saved.program);
   levels.merge(levels_of(job.saved.unsplit));
   if (tolerance >= 0) {
     comparison.tolerance = tolerance;

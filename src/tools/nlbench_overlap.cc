@@ -138,7 +138,7 @@ Status measure_overlap(const OverlapArguments& arguments) {
   const DeviceProgram& sender = quiet.program.devices[0];
   const DeviceProgram& receiver = quiet.program.devices[1];
   const auto saved = [&](const BusyPairOptions& options) -> SavedProgram {
-    Program program = busy_pair(pair.a, pair.b, sender.isa, receiver.isa, options);
+    Program program = busy_pair(pair.a, pair.b, sender.level, receiver.level, options);
     Clocks clocks = arguments.clock.empty() ? Clocks() : busy_clock(program, clock.value());
     return {program, program, false, {}, std::move(clocks)};
   };

@@ -74,7 +74,7 @@ Status check_level(const Program& program, const GpuOptions& gpu) {
       if (auto backend = choose_backend(gpu); !backend) return backend.error();
       continue;
     }
-    if (auto library = KernelLibrary::load(device.isa); !library) return library.error();
+    if (auto library = KernelLibrary::load(device.level.isa); !library) return library.error();
   }
   return ok_status();
 }

@@ -181,11 +181,11 @@ class ProfileSetMaker {
     const Scenario shorter = shortened(loaded_.scenario, count, micro_batches);
     ASSIGN_OR_RETURN(std::vector<Plan> splits, own_splits(loaded_, count));
     for (Plan& plan : splits) plan.micro_batches = micro_batches;
-    const std::string name = fmt::format("mb{}-{}-{}", count, name_of(device.isa), device.cores);
+    const std::string name = fmt::format("mb{}-{}-{}", count, name_of(device.level), device.cores);
     size_t most = 1;
     for (size_t variant = 0; variant < most; ++variant) {
       const auto prefer = [&](const ComputeDesc& desc, std::span<const KernelId> candidates) {
-        if (candidates[0].isa == device.isa && !desc.outputs.empty()) most = std::max(most, candidates.size());
+        if (candidates[0].level == device.level && !desc.outputs.empty()) most = std::max(most, candidates.size());
         return variant < candidates.size() ? variant : size_t{0};
       };
       ASSIGN_OR_RETURN(const PreparedModel prepared,
@@ -209,7 +209,7 @@ class ProfileSetMaker {
     Program program =
         sums_program(loaded_.model.graph.name, device, loaded_.scenario.cluster.hosts[device.host.index()].name);
     RETURN_IF_ERROR(verify(program));
-    return set_.add(fmt::format("sums-{}-{}", name_of(device.isa), device.cores), std::move(program), true);
+    return set_.add(fmt::format("sums-{}-{}", name_of(device.level), device.cores), std::move(program), true);
   }
 
  private:
@@ -244,13 +244,15 @@ Status write_profile_set(Loaded& loaded, const std::string& dir) {
   if (failure) return io_error(fmt::format("cannot create {}: {}", dir, failure.message()));
   ASSIGN_OR_RETURN(const OutputLock lock, OutputLock::of_folder(dir));
   const std::vector<Device>& devices = loaded.scenario.cluster.devices;
-  const bool mixed = std::ranges::any_of(devices, [&](const Device& device) { return device.isa != devices[0].isa; });
+  const bool mixed =
+      std::ranges::any_of(devices, [&](const Device& device) { return device.level != devices[0].level; });
   ProfileSetMaker maker(loaded, dir);
-  std::set<std::pair<Isa, int>> done;
+  std::set<std::pair<Level, int>> done;
   for (const Device& device : devices) {
-    if (!done.emplace(device.isa, device.cores).second) continue;
+    if (!done.emplace(device.level, device.cores).second) continue;
     for (const int count : counts) RETURN_IF_ERROR(maker.make(device, count, mixed));
-    if (loaded.scenario.training && devices.size() > 1 && !is_gpu(device.isa)) RETURN_IF_ERROR(maker.make_sums(device));
+    if (loaded.scenario.training && devices.size() > 1 && !is_gpu(device.level.isa))
+      RETURN_IF_ERROR(maker.make_sums(device));
   }
   return ok_status();
 }
@@ -262,8 +264,8 @@ Status lower_command(const LowerArguments& arguments) {
     if (is_scenario(arguments.what))
       return invalid_input("--isa is for a model alone: a scenario says the levels of its devices itself");
     Device& device = loaded.scenario.cluster.devices[0];
-    ASSIGN_OR_RETURN(device.isa, parse_isa(arguments.isa));
-    if (is_gpu(device.isa)) device.kind = DeviceKind::cuda;
+    ASSIGN_OR_RETURN(device.level, parse_level(arguments.isa));
+    if (is_gpu(device.level.isa)) device.kind = DeviceKind::cuda;
   }
   if (!arguments.profile_set.empty()) return write_profile_set(loaded, arguments.profile_set);
   if (!arguments.network_set.empty()) {

@@ -40,18 +40,18 @@ Result<ShownMemory> unsplit(const ShowArguments& arguments) {
   device.name = "cpu0";
   device.memory = bytes(std::numeric_limits<int64_t>::max() / 2);
   if (!arguments.isa.empty()) {
-    ASSIGN_OR_RETURN(device.isa, parse_isa(arguments.isa));
+    ASSIGN_OR_RETURN(device.level, parse_level(arguments.isa));
   } else if (const Result<Isa> best = best_isa(); best.ok()) {
-    device.isa = *best;
+    device.level = *best;
   }
   ASSIGN_OR_RETURN(Model model, load_model(arguments.model));
   ASSIGN_OR_RETURN(model.graph, optimize(model.graph, model.weights));
   RETURN_IF_ERROR(convert_precision(arguments.model, model));
   Graph graph = std::move(model.graph);
   ShownMemory shown;
-  shown.what = fmt::format("{} unsplit, kernels of level {}", graph.name, name_of(device.isa));
+  shown.what = fmt::format("{} unsplit, kernels of level {}", graph.name, name_of(device.level));
   shown.parameters = parameters_of(graph);
-  ASSIGN_OR_RETURN(const KernelGraph kernels, choose_kernels(std::move(graph), {device.isa}));
+  ASSIGN_OR_RETURN(const KernelGraph kernels, choose_kernels(std::move(graph), {device.level}));
   ASSIGN_OR_RETURN(shown.program, compile_unsplit(kernels, 1, device, "localhost"));
   shown.details = fmt::format("batch {}", shown.program.batch);
   return shown;

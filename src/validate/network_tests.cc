@@ -122,11 +122,11 @@ void add_chore_buffers(DeviceProgram& device) {
     device.buffers.push_back(made(device, name, chore_floats, BufferKind::scratch, 1));
 }
 
-Instr unary(Program& program, Isa isa, Op op, BufferId from, BufferId to, int64_t count) {
+Instr unary(Program& program, Level level, Op op, BufferId from, BufferId to, int64_t count) {
   ComputeDesc desc;
   desc.op = op;
   desc.inputs = desc.outputs = {{DType::f32, {count}}};
-  desc.kernel = {KernelName::unary, isa};
+  desc.kernel = {KernelName::unary, level};
   Instr instr;
   instr.reads = {{from, 0, count}};
   instr.writes = {{to, 0, count}};
@@ -134,14 +134,15 @@ Instr unary(Program& program, Isa isa, Op op, BufferId from, BufferId to, int64_
   return instr;
 }
 
-void add_chores(std::vector<Instr>& instrs, Program& program, Isa isa, BufferId x, BufferId y, int chores) {
+void add_chores(std::vector<Instr>& instrs, Program& program, Level level, BufferId x, BufferId y, int chores) {
   for (int i = 0; i < chores; ++i)
-    instrs.push_back(unary(program, isa, Op::Erf, i % 2 == 0 ? x : y, i % 2 == 0 ? y : x, chore_floats));
+    instrs.push_back(unary(program, level, Op::Erf, i % 2 == 0 ? x : y, i % 2 == 0 ? y : x, chore_floats));
 }
 
 }  // namespace
 
-Program busy_pair(const std::string& a, const std::string& b, Isa isa_a, Isa isa_b, const BusyPairOptions& options) {
+Program busy_pair(const std::string& a, const std::string& b, Level level_a, Level level_b,
+                  const BusyPairOptions& options) {
   const auto& [message_bytes, eager_limit, messages, slots, chores] = options;
   Program program;
   program.name = fmt::format("busy [{}, {}]", a, b);
@@ -152,7 +153,7 @@ Program busy_pair(const std::string& a, const std::string& b, Isa isa_a, Isa isa
     DeviceProgram device;
     device.name = sends ? "sender" : "receiver";
     device.host = sends ? a : b;
-    device.isa = sends ? isa_a : isa_b;
+    device.level = sends ? level_a : level_b;
     device.buffers.push_back(made(device, "message", floats, BufferKind::comm, 2));
     add_chore_buffers(device);
     device.memory = device.arena;
@@ -164,11 +165,11 @@ Program busy_pair(const std::string& a, const std::string& b, Isa isa_a, Isa isa
     // What is sent is written at the end of a slot and moves during the next one; what arrives is read at its start.
     if (!sends && messages) {
       segment.instrs.push_back(message);
-      segment.instrs.push_back(unary(program, device.isa, Op::Neg, content, x, std::min(floats, chore_floats)));
+      segment.instrs.push_back(unary(program, device.level, Op::Neg, content, x, std::min(floats, chore_floats)));
     }
-    add_chores(segment.instrs, program, device.isa, x, y, chores);
+    add_chores(segment.instrs, program, device.level, x, y, chores);
     if (sends) {
-      segment.instrs.push_back(unary(program, device.isa, Op::Neg, x, content, std::min(floats, chore_floats)));
+      segment.instrs.push_back(unary(program, device.level, Op::Neg, x, content, std::min(floats, chore_floats)));
       if (messages) segment.instrs.push_back(message);
     }
     device.segments.push_back(std::move(segment));
@@ -204,7 +205,8 @@ Program crossing(const std::string& a, const std::string& b, int64_t message_byt
   return program;
 }
 
-Program answers(const std::string& a, const std::string& b, Isa isa_a, Isa isa_b, const ClearToSendOptions& options) {
+Program answers(const std::string& a, const std::string& b, Level level_a, Level level_b,
+                const ClearToSendOptions& options) {
   Program program;
   program.name = fmt::format("answers [{}, {}]", a, b);
   program.eager_limit = options.eager_limit;
@@ -216,7 +218,7 @@ Program answers(const std::string& a, const std::string& b, Isa isa_a, Isa isa_b
     DeviceProgram device;
     device.name = here ? "here" : "there";
     device.host = here ? a : b;
-    device.isa = here ? isa_a : isa_b;
+    device.level = here ? level_a : level_b;
     device.buffers.push_back(made(device, "message", floats, BufferKind::comm, 1));
     device.buffers.push_back(made(device, "bulk", bulk_floats, BufferKind::comm, 1));
     add_chore_buffers(device);
@@ -228,14 +230,14 @@ Program answers(const std::string& a, const std::string& b, Isa isa_a, Isa isa_b
     // Each slot begins when both messages of the one before are there: each side ends with reading what it got.
     if (here) {
       if (options.bulk) instrs.push_back(recv_instr(bulk, bulk_floats, 1, 1));
-      add_chores(instrs, program, device.isa, x, y, options.chores);
-      instrs.push_back(unary(program, device.isa, Op::Neg, x, message, few));
+      add_chores(instrs, program, device.level, x, y, options.chores);
+      instrs.push_back(unary(program, device.level, Op::Neg, x, message, few));
       instrs.push_back(send_instr(message, floats, 1, 0));
-      if (options.bulk) instrs.push_back(unary(program, device.isa, Op::Neg, bulk, x, few));
+      if (options.bulk) instrs.push_back(unary(program, device.level, Op::Neg, bulk, x, few));
     } else {
       if (options.bulk) instrs.push_back(send_instr(bulk, bulk_floats, 0, 1));
       instrs.push_back(recv_instr(message, floats, 0, 0));
-      instrs.push_back(unary(program, device.isa, Op::Neg, message, options.bulk ? bulk : x, few));
+      instrs.push_back(unary(program, device.level, Op::Neg, message, options.bulk ? bulk : x, few));
     }
     device.segments.push_back(std::move(segment));
     for (int slot = 0; slot < options.slots; ++slot) device.order.push_back({0, slot, {}});

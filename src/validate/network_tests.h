@@ -29,7 +29,8 @@ struct BusyPairOptions {
   int slots = 8;     // in each computations, and a message of what the slot before has made
   int chores = 750;  // computations of a slot
 };
-Program busy_pair(const std::string& a, const std::string& b, Isa isa_a, Isa isa_b, const BusyPairOptions& options);
+Program busy_pair(const std::string& a, const std::string& b, Level level_a, Level level_b,
+                  const BusyPairOptions& options);
 // A clock by which each of its slots computes so long, whatever the machine.
 Clocks busy_clock(const Program& busy, double slot_s);
 
@@ -46,7 +47,8 @@ struct ClearToSendOptions {
   int chores = 0;  // that `here` computes before it sends, while the long one begins to move
   int slots = 8;   // in each one message, and a long one
 };
-Program answers(const std::string& a, const std::string& b, Isa isa_a, Isa isa_b, const ClearToSendOptions& options);
+Program answers(const std::string& a, const std::string& b, Level level_a, Level level_b,
+                const ClearToSendOptions& options);
 
 // Tests to be played: what `nlsim lower --network-set` writes and `nlbench network` reads.
 struct PingPongTest {

@@ -24,6 +24,7 @@ namespace nlsplit {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 KernelGraph zoo_kernels(std::string_view name) {
   Model model = zoo_model(name).value();
@@ -391,6 +392,23 @@ TEST(Lower, EqualComputationsAreOneDescription) {
   EXPECT_EQ(program.descs.size(), 1u);
 }
 
+// Blocks of channels are of one level; a device that the plan leaves out has no say.
+TEST(Lower, LayoutsOfMessagesDependOnTheDevicesOfThePlan) {
+  Model model = zoo_model("simple_cnn").value();
+  const KernelGraph kernels = choose_kernels(optimize(model.graph, model.weights).value(), {Isa::v3, Isa::v4}).value();
+  Cluster cluster = star(3);
+  const auto text = [&](const std::vector<std::string>& parts) {
+    return to_string(lowered(kernels, cluster, parts, 2, {HostId(0), HostId(0)}));
+  };
+  const std::string alike = text({"..relu1@A", "rest@B"});
+  EXPECT_THAT(alike, HasSubstr("buffer relu1 f32[1,16,8,8]c8 comm"));
+  cluster.devices[2].level = Isa::v4;
+  EXPECT_EQ(text({"..relu1@A", "rest@B"}), alike);
+  const std::string mixed = text({"..relu1@A", "..relu2@B", "rest@C"});
+  EXPECT_THAT(mixed, HasSubstr("buffer relu1 f32[1,16,8,8] comm"));
+  EXPECT_THAT(mixed, Not(HasSubstr("c8 comm")));
+}
+
 TEST(Lower, ErrorsSayWhatDoesNotFit) {
   const KernelGraph kernels = chain(3);
   Cluster cluster = star(2);
@@ -405,7 +423,7 @@ TEST(Lower, ErrorsSayWhatDoesNotFit) {
   plan.stages.pop_back();
   EXPECT_THAT(error(plan), HasSubstr("2 layers have no device"));
   plan = plan_of({"..r0@A", "rest@B"}, 2, kernels, cluster);
-  cluster.devices[1].isa = Isa::v4;
+  cluster.devices[1].level = Isa::v4;
   EXPECT_EQ(error(plan), "no kernels were chosen for level v4 of device B");
 
   GraphBuilder builder("constant");

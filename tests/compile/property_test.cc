@@ -18,7 +18,7 @@
 namespace nlsplit {
 namespace {
 
-const std::vector<Isa> levels = {Isa::v3, Isa::v4, Isa::neon};  // blocks of 8, 16 and 4 channels
+const std::vector<Level> levels = {Isa::v3, Isa::v4, Isa::neon};  // blocks of 8, 16 and 4 channels
 
 // Up to four hosts around a switch with one or two devices each; links within hosts too.
 Cluster random_cluster(Random& random) {

@@ -74,8 +74,8 @@ Result<Lowerable> lowerable(const Case& c, const KernelGraph& whole) {
   // Links for which sums of some sizes pay whole, of others in slices.
   ASSIGN_OR_RETURN(Expanded expanded, expand_splits(whole.graph, c.plan, {bytes(512)}));
   add_slices(expanded.slices, made.weights);
-  const Isa isa = whole.chosen.begin()->first;
-  ASSIGN_OR_RETURN(made.kernels, choose_kernels(std::move(expanded.graph), {isa}, {}, std::nullopt,
+  const Level level = whole.chosen.begin()->first;
+  ASSIGN_OR_RETURN(made.kernels, choose_kernels(std::move(expanded.graph), {level}, {}, std::nullopt,
                                                 wanted_kernels(whole, expanded.origin)));
   made.kernels.input_parts = expanded.input_parts;
   made.promise = promise_of(whole, made.kernels, expanded.origin, expanded.regions);
@@ -95,8 +95,8 @@ void check_case(const Case& c, const fs::path& folder, std::map<size_t, std::vec
                 int& refused) {
   auto at_micro_batch = with_batch(c.model.graph, c.batch / c.plan.micro_batches);
   ASSERT_TRUE(at_micro_batch.ok()) << at_micro_batch.error().to_string();
-  const Isa isa = c.cluster.devices[0].isa;
-  auto kernels = choose_kernels(std::move(*at_micro_batch), {isa});
+  const Level level = c.cluster.devices[0].level;
+  auto kernels = choose_kernels(std::move(*at_micro_batch), {level});
   ASSERT_TRUE(kernels.ok()) << kernels.error().to_string();
   const CostTable costs(c.costs, "generated");
   SavedProgram saved;
@@ -282,7 +282,7 @@ TEST_F(Differential, AllCutsOfSimpleCnn) {
     device.name = std::string(1, static_cast<char>('A' + h));
     device.host = HostId(h);
     device.memory = bytes(1 << 30);
-    device.isa = best_isa().value();
+    device.level = best_isa().value();
     c.cluster.devices.push_back(device);
     c.costs.push_back(roofline(flops_per_second(1e9), bytes_per_second(1e9)));
     c.cluster.links.push_back(

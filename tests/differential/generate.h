@@ -26,7 +26,7 @@ struct Case {
 
 class CaseMaker {
  public:
-  CaseMaker(uint64_t seed, Isa isa) : random_(seed * 7919 + 17), seed_(seed), isa_(isa) {}
+  CaseMaker(uint64_t seed, Level level) : random_(seed * 7919 + 17), seed_(seed), level_(level) {}
 
   Result<Case> make() {
     Case out{random_graph(seed_, between(3, 14)), {}, {}, {}, 1, {}};
@@ -85,8 +85,8 @@ class CaseMaker {
       device.name = std::string(1, static_cast<char>('A' + d));
       device.host = HostId(static_cast<size_t>(between(0, hosts - 1)));
       device.memory = bytes(int64_t{1} << 34);
-      device.isa = isa_;
-      device.kind = is_gpu(isa_) ? DeviceKind::cuda : DeviceKind::cpu;
+      device.level = level_;
+      device.kind = is_gpu(level_.isa) ? DeviceKind::cuda : DeviceKind::cpu;
       cluster.devices.push_back(device);
       out.costs.push_back(
           roofline(flops_per_second(random_.uniform(1e9, 1e10)), bytes_per_second(random_.uniform(1e9, 1e10))));
@@ -147,7 +147,7 @@ class CaseMaker {
 
   Random random_;
   uint64_t seed_;
-  Isa isa_;
+  Level level_;
 };
 
 }  // namespace nlsplit

@@ -64,7 +64,7 @@ void expect_same_bits(const Timing& a, const Timing& b) {
 void check_case(const Case& c, uint64_t seed, int& refused) {
   auto at_micro_batch = with_batch(c.model.graph, c.batch / c.plan.micro_batches);
   ASSERT_TRUE(at_micro_batch.ok());
-  auto kernels = choose_kernels(std::move(*at_micro_batch), {c.cluster.devices[0].isa});
+  auto kernels = choose_kernels(std::move(*at_micro_batch), {c.cluster.devices[0].level});
   ASSERT_TRUE(kernels.ok()) << kernels.error().to_string();
   const CostTable costs(c.costs, "generated");
   const auto lowered = compile_program(*kernels, c.plan, c.cluster, c.endpoints, &costs);

@@ -32,8 +32,8 @@ TEST_F(FakeGpu, ComputesWhatTheCpuComputes) {
   const Program on_cpu = unsplit_on(graph, 2, best_isa().value());
   const auto expected = run_threads(on_cpu, job_of(on_cpu, model.weights), test_options());
   ASSERT_TRUE(expected.ok()) << error_of(expected);
-  for (const Isa isa : gpu_levels()) {
-    const Program program = unsplit_on(graph, 2, isa);
+  for (const Level level : gpu_levels()) {
+    const Program program = unsplit_on(graph, 2, level);
     ASSERT_TRUE(verify(program).ok()) << verify(program).error().to_string();
     const auto result = run_threads(program, job_of(program, model.weights), options());
     ASSERT_TRUE(result.ok()) << error_of(result);

@@ -18,17 +18,17 @@
 
 namespace nlsplit::testing {
 
-inline Device gpu_device(Isa isa = Isa::cuda) {
+inline Device gpu_device(Level level = Isa::cuda) {
   Device device;
   device.name = "G";
-  device.kind = is_gpu(isa) ? DeviceKind::cuda : DeviceKind::cpu;
+  device.kind = is_gpu(level.isa) ? DeviceKind::cuda : DeviceKind::cpu;
   device.memory = bytes(int64_t{1} << 40);
-  device.isa = isa;
+  device.level = level;
   return device;
 }
 
-inline Program unsplit_on(const Graph& graph, int micro_batches, Isa isa) {
-  return compile_unsplit(choose_kernels(graph, {isa}).value(), micro_batches, gpu_device(isa), "here").value();
+inline Program unsplit_on(const Graph& graph, int micro_batches, Level level) {
+  return compile_unsplit(choose_kernels(graph, {level}).value(), micro_batches, gpu_device(level), "here").value();
 }
 
 inline void expect_close(const RunResult& got, const RunResult& want) {

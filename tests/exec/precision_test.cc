@@ -31,7 +31,7 @@ Device device(size_t number, Isa isa) {
   made.host = HostId(number);
   made.kind = is_gpu(isa) ? DeviceKind::cuda : DeviceKind::cpu;
   made.memory = bytes(int64_t{1} << 40);
-  made.isa = isa;
+  made.level = isa;
   return made;
 }
 

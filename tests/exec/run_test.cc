@@ -249,8 +249,8 @@ Program unsplit(const Graph& graph, int micro_batches) {
   Device device;
   device.name = "A";
   device.memory = bytes(int64_t{1} << 40);
-  device.isa = best_isa().value();
-  const KernelGraph kernels = choose_kernels(graph, {device.isa}).value();
+  device.level = best_isa().value();
+  const KernelGraph kernels = choose_kernels(graph, {device.level}).value();
   return compile_unsplit(kernels, micro_batches, device, "here").value();
 }
 
@@ -283,7 +283,7 @@ TEST(Memory, ARunStaysWithinItsArena) {
   Model model = zoo_model("simple_cnn").value();
   const Program program = unsplit(optimize(model.graph, model.weights).value(), 2);
   const DeviceProgram& device = program.devices[0];
-  const auto library = KernelLibrary::load(device.isa);
+  const auto library = KernelLibrary::load(device.level.isa);
   ASSERT_TRUE(library.ok()) << library.error().to_string();
   KernelTable kernels;
   for (const ComputeDesc& desc : program.descs) kernels.push_back(library->find(desc.kernel).value());

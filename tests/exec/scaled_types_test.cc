@@ -49,7 +49,7 @@ TEST(ScaledNetworks, EveryCutGivesTheReferencesBits) {
   const Isa isa = best_isa().value();
   const KernelGraph kernels = choose_kernels(model.graph, {isa}).value();
   Cluster cluster = star(2);
-  for (Device& device : cluster.devices) device.isa = isa;
+  for (Device& device : cluster.devices) device.level = isa;
   for (size_t cut = 1; cut < model.graph.nodes.size(); ++cut) {
     SCOPED_TRACE(cut);
     Plan plan;

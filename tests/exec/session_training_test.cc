@@ -49,7 +49,7 @@ struct Lesson {
 
   Cluster cluster(size_t devices) const {
     Cluster cluster = star(devices);
-    for (Device& device : cluster.devices) device.isa = isa;
+    for (Device& device : cluster.devices) device.level = isa;
     return cluster;
   }
 

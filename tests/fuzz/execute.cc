@@ -134,7 +134,8 @@ bool is_small(const Program& program, const Dependencies& deps, const Limits& li
   if (program.devices.size() > limits.devices || deps.instances.size() > limits.instances) return false;
   for (const DeviceProgram& device : program.devices) {
     if (device.arena.value() > limits.arena_bytes || device.cores > limits.workers) return false;
-    if (device.kind == DeviceKind::cuda || (device.kind == DeviceKind::cpu && !cpu_supports(device.isa))) return false;
+    if (device.kind == DeviceKind::cuda || (device.kind == DeviceKind::cpu && !cpu_supports(device.level.isa)))
+      return false;
   }
   for (const ComputeDesc& desc : program.descs) {
     if (has_no_kernel(desc)) return false;
@@ -176,7 +177,7 @@ class Execution {
         for (const Instr& instr : segment.instrs) {
           if (instr.opcode != Opcode::compute) continue;
           const auto desc = static_cast<size_t>(instr.desc);
-          const auto kernel = library_of(device.isa).find(program.descs[desc].kernel);
+          const auto kernel = library_of(device.level.isa).find(program.descs[desc].kernel);
           expect(kernel.ok(), "every kernel of the catalogue has its code");
           table[desc] = *kernel;
         }
@@ -304,7 +305,7 @@ Device device_of(std::string name, size_t host, Isa isa, int cores) {
   device.name = std::move(name);
   device.host = HostId(host);
   device.memory = bytes(int64_t{1} << 50);
-  device.isa = isa;
+  device.level = isa;
   device.cores = cores;
   return device;
 }

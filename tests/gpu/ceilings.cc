@@ -91,13 +91,13 @@ Result<double> Bench::bandwidth() {
 namespace {
 
 // The square product that a GPU does best, as the level does it.
-Result<double> arithmetic(Bench& bench, Isa isa) {
+Result<double> arithmetic(Bench& bench, Level level) {
   constexpr int64_t n = 4096;
   ComputeDesc desc;
   desc.op = Op::MatMul;
   desc.inputs = desc.outputs = {{DType::f32, {n, n}}};
   desc.inputs.push_back(desc.inputs[0]);
-  ASSIGN_OR_RETURN(desc.kernel, choose_kernel(desc, isa));
+  ASSIGN_OR_RETURN(desc.kernel, choose_kernel(desc, level));
   ASSIGN_OR_RETURN(const double took, bench.seconds(desc));
   return 2.0 * n * n * n / took;
 }
@@ -109,10 +109,10 @@ Status print_table(Bench& bench, const std::string& network, int64_t batch) {
   ASSIGN_OR_RETURN(const Graph one, optimize(model.graph, model.weights));
   ASSIGN_OR_RETURN(const Graph graph, with_batch(one, batch));
   ASSIGN_OR_RETURN(const double bytes_a_second, bench.bandwidth());
-  for (const Isa isa : gpu_levels()) {
-    ASSIGN_OR_RETURN(const double flops_a_second, arithmetic(bench, isa));
-    ASSIGN_OR_RETURN(const Assignment chosen, assign_kernels(graph, isa));
-    fmt::print("\n{} batch {} {}: measured ceilings {:.1f} GB/s, {:.2f} TFLOP/s\n", network, batch, name_of(isa),
+  for (const Level level : gpu_levels()) {
+    ASSIGN_OR_RETURN(const double flops_a_second, arithmetic(bench, level));
+    ASSIGN_OR_RETURN(const Assignment chosen, assign_kernels(graph, level));
+    fmt::print("\n{} batch {} {}: measured ceilings {:.1f} GB/s, {:.2f} TFLOP/s\n", network, batch, name_of(level),
                bytes_a_second * 1e-9, flops_a_second * 1e-12);
     fmt::print("{:>10} {:>9} {:>9}  {}\n", "us", "% memory", "% flops", "computation");
     std::set<std::string> seen;

@@ -20,24 +20,25 @@
 namespace nlsplit::testing {
 namespace {
 
-Device gpu_device(size_t number, Isa isa) {
+Device gpu_device(size_t number, Level level) {
   Device device;
   device.name = fmt::format("G{}", number);
   device.host = HostId(number);
   device.kind = DeviceKind::cuda;
   device.memory = bytes(int64_t{1} << 40);
-  device.isa = isa;
+  device.level = level;
   return device;
 }
 
 // The network in `devices` equal pieces, on as many devices of this machine's GPUs.
-Result<Program> split_program(const KernelGraph& kernels, size_t nodes, size_t devices, int micro_batches, Isa isa) {
+Result<Program> split_program(const KernelGraph& kernels, size_t nodes, size_t devices, int micro_batches,
+                              Level level) {
   Cluster cluster;
   Plan plan;
   plan.micro_batches = micro_batches;
   for (size_t d = 0; d < devices; ++d) {
     cluster.hosts.push_back({fmt::format("h{}", d), false});
-    cluster.devices.push_back(gpu_device(d, isa));
+    cluster.devices.push_back(gpu_device(d, level));
     plan.stages.push_back({nodes * d / devices, nodes * (d + 1) / devices, {DeviceId(d)}});
     if (d > 0) cluster.links.push_back({"l", HostId(d - 1), HostId(d), bytes_per_second(1e9), seconds(1e-5)});
   }
@@ -50,15 +51,16 @@ Result<int> check_split(const GpuOptions& gpu, int repeats) {
     ASSIGN_OR_RETURN(Model model, zoo_model(network));
     ASSIGN_OR_RETURN(const Graph graph, optimize(model.graph, model.weights));
     ASSIGN_OR_RETURN(const Graph plain, with_batch(graph, 2));
-    for (const auto& [type, isa] : {std::pair(DType::f32, Isa::cuda), std::pair(DType::f32, Isa::tf32),
-                                    std::pair(DType::f16, Isa::cuda), std::pair(DType::bf16, Isa::cuda)}) {
+    for (const auto& [type, level] :
+         {std::pair(DType::f32, Level(Isa::cuda)), std::pair(DType::f32, Level(Isa::cuda, Precision::tf32)),
+          std::pair(DType::f16, Level(Isa::cuda)), std::pair(DType::bf16, Level(Isa::cuda))}) {
       Graph at_micro_batch = plain;
       if (type != DType::f32) {
         ASSIGN_OR_RETURN(at_micro_batch, with_precision(plain, model.weights, type));
       }
-      ASSIGN_OR_RETURN(const KernelGraph kernels, choose_kernels(at_micro_batch, {isa}));
+      ASSIGN_OR_RETURN(const KernelGraph kernels, choose_kernels(at_micro_batch, {level}));
       constexpr int micro_batches = 4;
-      ASSIGN_OR_RETURN(const Program whole, compile_unsplit(kernels, micro_batches, gpu_device(0, isa), "h0"));
+      ASSIGN_OR_RETURN(const Program whole, compile_unsplit(kernels, micro_batches, gpu_device(0, level), "h0"));
       RunOptions options;
       options.poison = true;
       options.repeats = repeats;
@@ -69,13 +71,13 @@ Result<int> check_split(const GpuOptions& gpu, int repeats) {
       ASSIGN_OR_RETURN(const RunResult want, run_threads(whole, job, options));
       for (const size_t devices : {2, 4}) {
         ASSIGN_OR_RETURN(const Program split,
-                         split_program(kernels, at_micro_batch.nodes.size(), devices, micro_batches, isa));
+                         split_program(kernels, at_micro_batch.nodes.size(), devices, micro_batches, level));
         ASSIGN_OR_RETURN(const RunResult got, run_threads(split, job, options));
         const std::vector<float>&a = got.outputs[0].tensor.values, &b = want.outputs[0].tensor.values;
         const bool same = a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
         differing += same ? 0 : 1;
         fmt::print("{} {} {} on {} devices: {} ({:.3f} ms unsplit, {:.3f} ms split)\n", network, name_of(type),
-                   name_of(isa), devices, same ? "the same bits" : "OTHER BITS", median(want.makespans_s) * 1e3,
+                   name_of(level), devices, same ? "the same bits" : "OTHER BITS", median(want.makespans_s) * 1e3,
                    median(got.makespans_s) * 1e3);
         std::fflush(stdout);
       }

@@ -65,7 +65,7 @@ double tolerance_of(const ComputeDesc& desc) {
     terms = static_cast<double>(transposed ? a.front() : a.back());
   }
   const bool product = desc.op == Op::Conv || desc.op == Op::Gemm || desc.op == Op::MatMul;
-  const bool tf32 = product && desc.kernel.isa == Isa::tf32;
+  const bool tf32 = product && desc.kernel.level.precision == Precision::tf32;
   const DType type = desc.outputs[0].dtype;
   const double stored = type == DType::f16 ? 0x1p-11 : type == DType::bf16 ? 0x1p-8 : 0;
   const double roundings = 2 * (1 + static_cast<double>(desc.epilogue.size()));
@@ -144,8 +144,8 @@ Result<int> check_operators(Bench& bench, uint64_t seed, int cases) {
       for (const DescStep& step : desc.epilogue)
         steps.push_back({step.op, has(step.op, traits::is_step_with_operand) ? ValueId(0) : ValueId(), step.attrs, {}});
       const std::vector<Tensor> want = evaluate_op(desc.op, desc.attrs, steps, pointers, desc.outputs);
-      for (const Isa isa : gpu_levels()) {
-        ASSIGN_OR_RETURN(const std::vector<KernelId> kernels, candidates(desc, isa));
+      for (const Level level : gpu_levels()) {
+        ASSIGN_OR_RETURN(const std::vector<KernelId> kernels, candidates(desc, level));
         for (const KernelId kernel : kernels) {
           desc.kernel = kernel;
           if (kernel.name == KernelName::gpu_host) {

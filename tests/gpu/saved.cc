@@ -45,7 +45,8 @@ class Notices {
 };
 
 bool uses_tf32(const Program& program) {
-  return std::ranges::any_of(program.devices, [](const DeviceProgram& device) { return device.isa == Isa::tf32; });
+  return std::ranges::any_of(program.devices,
+                             [](const DeviceProgram& device) { return device.level.precision == Precision::tf32; });
 }
 
 Status check_has_gpu(const Program& program, const std::string& dir) {
@@ -145,23 +146,23 @@ Result<int> check_saved(const GpuOptions& gpu, const std::string& dir) {
 
 Status print_times(const GpuOptions& gpu, const TimedNetwork& what) {
   const auto precision = parse_precision(what.level);
-  Isa isa = Isa::tf32;
+  Level level{Isa::cuda, Precision::tf32};
   if (!precision.ok()) {
-    ASSIGN_OR_RETURN(isa, parse_isa(what.level));
+    ASSIGN_OR_RETURN(level, parse_level(what.level));
   }
-  if (!is_gpu(isa)) return invalid_input(fmt::format("'{}' is no level of a GPU", what.level));
+  if (!is_gpu(level.isa)) return invalid_input(fmt::format("'{}' is no level of a GPU", what.level));
   ASSIGN_OR_RETURN(Model model, zoo_model(what.network));
   ASSIGN_OR_RETURN(Graph graph, optimize(model.graph, model.weights));
   if (precision.ok()) {
     ASSIGN_OR_RETURN(graph, with_precision(graph, model.weights, *precision));
   }
   ASSIGN_OR_RETURN(const Graph at_batch, with_batch(graph, what.batch));
-  ASSIGN_OR_RETURN(const KernelGraph kernels, choose_kernels(at_batch, {isa}));
+  ASSIGN_OR_RETURN(const KernelGraph kernels, choose_kernels(at_batch, {level}));
   Device device;
   device.name = "G";
   device.kind = DeviceKind::cuda;
   device.memory = bytes(int64_t{1} << 40);
-  device.isa = isa;
+  device.level = level;
   ASSIGN_OR_RETURN(const Program program, compile_unsplit(kernels, 1, device, "here"));
   RunOptions options;
   options.gpu = gpu;

@@ -158,12 +158,12 @@ TEST(Assign, AWantedKernelIsTakenWhereItAccepts) {
 // A GPU's kernels are looked for among a GPU's.
 TEST(Assign, AWantedKernelOfAGpuIsTakenToo) {
   const Graph graph = one_conv({1, 32, 6, 20}, {32, 32, 3, 3}, 1);
-  for (const Isa isa : gpu_levels()) {
-    EXPECT_EQ(assign_kernels(graph, isa).value().descs[0].kernel, KernelId(KernelName::gpu_conv_cudnn, isa));
-    const std::vector<KernelId> loops{{KernelName::gpu_conv_loops, isa}};
-    EXPECT_EQ(assign_kernels(graph, isa, {}, {}, loops).value().descs[0].kernel, loops[0]);
-    const std::vector<KernelId> of_a_cpu{{KernelName::conv, isa}};
-    EXPECT_EQ(assign_kernels(graph, isa, {}, {}, of_a_cpu).value().descs[0].kernel.name, KernelName::gpu_conv_cudnn);
+  for (const Level level : gpu_levels()) {
+    EXPECT_EQ(assign_kernels(graph, level).value().descs[0].kernel, KernelId(KernelName::gpu_conv_cudnn, level));
+    const std::vector<KernelId> loops{{KernelName::gpu_conv_loops, level}};
+    EXPECT_EQ(assign_kernels(graph, level, {}, {}, loops).value().descs[0].kernel, loops[0]);
+    const std::vector<KernelId> of_a_cpu{{KernelName::conv, level}};
+    EXPECT_EQ(assign_kernels(graph, level, {}, {}, of_a_cpu).value().descs[0].kernel.name, KernelName::gpu_conv_cudnn);
   }
 }
 

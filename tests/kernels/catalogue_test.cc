@@ -64,7 +64,7 @@ TEST(Catalogue, EveryComputedOperatorHasAKernelAtEveryLevel) {
       for (Isa isa : all_levels()) {
         desc->kernel = choose_kernel(*desc, isa).value();
         EXPECT_EQ(parse_kernel(to_string(desc->kernel)).value(), desc->kernel);
-        EXPECT_EQ(desc->kernel.isa, isa);
+        EXPECT_EQ(desc->kernel.level, isa);
         EXPECT_TRUE(verify(*desc).ok()) << verify(*desc).error().to_string();
       }
     }
@@ -285,15 +285,15 @@ TEST(Catalogue, WhatNoMachineHasRoomForIsTheReferences) {
 }
 
 TEST(Catalogue, LevelsParse) {
-  EXPECT_EQ(parse_isa("v3").value(), Isa::v3);
-  EXPECT_EQ(parse_isa("x86-64-v4").value(), Isa::v4);
-  EXPECT_EQ(parse_isa("armv8-a").value(), Isa::neon);
+  EXPECT_EQ(parse_level("v3").value(), Isa::v3);
+  EXPECT_EQ(parse_level("x86-64-v4").value(), Isa::v4);
+  EXPECT_EQ(parse_level("armv8-a").value(), Isa::neon);
   for (Isa isa : all_levels()) {
-    EXPECT_EQ(parse_isa(name_of(isa)).value(), isa);
-    EXPECT_EQ(parse_isa(full_name_of(isa)).value(), isa);
+    EXPECT_EQ(parse_level(name_of(isa)).value(), isa);
+    EXPECT_EQ(parse_level(full_name_of(isa)).value(), isa);
   }
-  EXPECT_THAT(parse_isa("avx2").error().message, HasSubstr("one of v2, v3, v4, neon"));
-  EXPECT_FALSE(parse_isa("x86-64-neon").ok());
+  EXPECT_THAT(parse_level("avx2").error().message, HasSubstr("one of v2, v3, v4, neon"));
+  EXPECT_FALSE(parse_level("x86-64-neon").ok());
 }
 
 TEST(Layout, ScalarPanelsCoverEveryRowOnce) {

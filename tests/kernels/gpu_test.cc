@@ -43,10 +43,10 @@ TEST(GpuCatalogue, EveryComputedOperatorHasAKernelOfItsLevel) {
     for (int i = 0; i < 20; ++i) {
       std::optional<ComputeDesc> desc = random_desc(op, random);
       if (!desc) continue;
-      for (const Isa isa : gpu_levels()) {
-        desc->kernel = choose_kernel(*desc, isa).value();
+      for (const Level level : gpu_levels()) {
+        desc->kernel = choose_kernel(*desc, level).value();
         EXPECT_EQ(parse_kernel(to_string(desc->kernel)).value(), desc->kernel);
-        EXPECT_EQ(desc->kernel.isa, isa);
+        EXPECT_EQ(desc->kernel.level, level);
         EXPECT_TRUE(verify(*desc).ok()) << verify(*desc).error().to_string();
         ++(desc->kernel.name == KernelName::gpu_host ? on_host : on_gpu);
       }
@@ -96,12 +96,18 @@ TEST(GpuCatalogue, OperandsAreOfOneType) {
 }
 
 TEST(GpuCatalogue, LevelsAreApartFromCpus) {
-  for (const Isa isa : gpu_levels()) {
-    EXPECT_TRUE(is_gpu(isa));
-    EXPECT_FALSE(cpu_supports(isa));
-    EXPECT_EQ(parse_isa(name_of(isa)).value(), isa);
+  for (const Level level : gpu_levels()) {
+    EXPECT_TRUE(is_gpu(level.isa));
+    EXPECT_FALSE(cpu_supports(level.isa));
+    EXPECT_EQ(parse_level(name_of(level)).value(), level);
   }
   for (const Isa isa : all_levels()) EXPECT_FALSE(is_gpu(isa));
+  const KernelId rounded = {KernelName::gpu_conv_cudnn, {Isa::cuda, Precision::tf32}};
+  EXPECT_EQ(to_string(rounded), "conv_cudnn_tf32");
+  EXPECT_EQ(parse_kernel("conv_cudnn_tf32").value(), rounded);
+  EXPECT_EQ(full_name_of(rounded.level), "cuda-tf32");
+  EXPECT_EQ(parse_level("cuda-float32").value(), Isa::cuda);
+  EXPECT_FALSE(parse_kernel("conv_direct_tf32").ok());
 }
 
 TEST(GpuCatalogue, HasNoBlocksOfChannels) {

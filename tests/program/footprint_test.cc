@@ -79,7 +79,7 @@ TEST(Footprint, EveryNetworkOfTheZooIsWithinTwoPercentOfTheBound) {
       const KernelGraph kernels = choose_kernels(graph, {isa}).value();
       Device device;
       device.memory = bytes(int64_t{1} << 45);
-      device.isa = isa;
+      device.level = isa;
       const Program program = compile_unsplit(kernels, 2, device, "here").value();
       const DeviceFootprint footprint = footprints(program)[0];
       SCOPED_TRACE(entry.name);

@@ -142,7 +142,7 @@ Lowered contract(const std::string& name) {
   for (const DeviceProgram& device : lowered.program.devices) {
     const HostId host(cluster.hosts.size());
     cluster.hosts.push_back({device.host, false});
-    cluster.devices.push_back({device.name, host, DeviceKind::cpu, device.memory, device.isa});
+    cluster.devices.push_back({device.name, host, DeviceKind::cpu, device.memory, device.level});
     cluster.links.push_back({"", host, HostId(0), bytes_per_second(1e6), seconds(1e-6), true});
   }
   const CostSourcePtr flat = roofline(flops_per_second(1e6), bytes_per_second(4e6));

@@ -425,7 +425,7 @@ TEST(ScenarioErrors, LevelsAndPrecisionsKnowTheirDevices) {
   const auto scenario = parse_scenario(cuda, "s.yaml");
   ASSERT_TRUE(scenario.ok()) << scenario.error().to_string();
   EXPECT_EQ(scenario->cluster.devices[0].kind, DeviceKind::cuda);
-  EXPECT_EQ(scenario->cluster.devices[0].isa, Isa::tf32);
+  EXPECT_EQ(scenario->cluster.devices[0].level, Level(Isa::cuda, Precision::tf32));
 }
 
 TEST(ScenarioErrors, OfProgramsOfASession) {

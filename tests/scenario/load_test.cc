@@ -94,7 +94,7 @@ TEST(BareScenario, IsOneDeviceWithoutCosts) {
   ASSERT_EQ(s.cluster.devices.size(), 1u);
   EXPECT_EQ(s.cluster.devices[0].name, "cpu0");
   EXPECT_EQ(s.cluster.devices[0].memory, bytes(1000));
-  EXPECT_EQ(s.cluster.devices[0].isa, Isa::v2);
+  EXPECT_EQ(s.cluster.devices[0].level, Isa::v2);
   EXPECT_EQ(s.endpoints.source, s.endpoints.sink);
   EXPECT_EQ(s.cluster.devices[0].host, s.endpoints.source);
   EXPECT_TRUE(load_model(s).ok());

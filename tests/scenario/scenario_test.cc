@@ -35,7 +35,7 @@ TEST(Scenario, DefaultsServe) {
   EXPECT_EQ(s.weights_seed, 1u);
   EXPECT_THAT(s.micro_batches, ElementsAre(1, 2, 4));  // of 1, 2, 4, 8, 16 those that divide 12
   EXPECT_EQ(s.cluster.devices[0].kind, DeviceKind::cpu);
-  EXPECT_EQ(s.cluster.devices[0].isa, Isa::v3);
+  EXPECT_EQ(s.cluster.devices[0].level, Isa::v3);
   EXPECT_EQ(s.cluster.eager_limit, bytes(0));
   EXPECT_EQ(s.cluster.handshake, seconds(0));
   EXPECT_EQ(s.cluster.nic_window, 0);
@@ -103,9 +103,9 @@ plans:
   ASSERT_EQ(c.devices.size(), 2u);
   EXPECT_EQ(c.devices[0].name, "A");
   EXPECT_EQ(c.devices[0].memory, bytes(3 * 512 * 1024 * 1024));
-  EXPECT_EQ(c.devices[0].isa, Isa::v4);
+  EXPECT_EQ(c.devices[0].level, Isa::v4);
   EXPECT_EQ(c.devices[1].memory, c.devices[0].memory);  // merged
-  EXPECT_EQ(c.devices[1].isa, Isa::v3);                 // its own
+  EXPECT_EQ(c.devices[1].level, Isa::v3);               // its own
   EXPECT_EQ(c.devices[1].host, c.find_host("b"));
   EXPECT_TRUE(c.hosts[c.find_host("sw").index()].is_switch);
   EXPECT_FALSE(c.hosts[c.find_host("in").index()].is_switch);

@@ -34,7 +34,7 @@ Result<LoadedKernels> load_kernels(const BackendContext& context) {
         continue;
       }
       if (!kernels.library) {
-        auto library = KernelLibrary::load(device.isa);
+        auto library = KernelLibrary::load(device.level.isa);
         if (!library) return library.error();
         kernels.library.emplace(std::move(*library));
       }

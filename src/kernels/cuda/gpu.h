@@ -1,8 +1,8 @@
 // The GPU's part of the catalogue: what its kernels accept, under the levels "cuda" and "tf32". Their code is in
 // exec/cuda/module. All work on row-major tensors and pack nothing.
 //
-//   choose_kernel(desc, Isa::cuda)    // conv_cudnn_cuda
-//   choose_kernel(desc, Isa::tf32)    // conv_cudnn_tf32: products and convolutions multiply in TF32
+//   choose_kernel(desc, Isa::cuda)                       // conv_cudnn_cuda
+//   choose_kernel(desc, {Isa::cuda, Precision::tf32})    // conv_cudnn_tf32: products and convolutions multiply in TF32
 //
 // What no kernel of the GPU computes is host_cuda: operands are copied to the host, computed there by the reference
 // loops, and the results copied back. A Program's text shows it, and a profile measures it with its copies.

@@ -102,7 +102,7 @@ KernelLibrary::~KernelLibrary() {
 }
 
 Result<const KernelCode*> KernelLibrary::find(KernelId kernel) const {
-  if (!is_in_catalogue(kernel.name) || kernel.isa != isa_)
+  if (!is_in_catalogue(kernel.name) || kernel.level != isa_)
     return invalid_input(fmt::format("the library of level {} has no kernel \"{}\"", name_of(isa_), to_string(kernel)));
   return &code_[catalogue_index(kernel.name)];
 }

@@ -42,7 +42,7 @@ void round(const KernelCall& call, DType type, const float* from, void* to, int6
 
 void run_widened(const KernelCall& call) {
   const ComputeDesc& desc = *call.desc;
-  const Isa isa = desc.kernel.isa;
+  const Isa isa = desc.kernel.level.isa;
   ComputeDesc wide = widened(desc);
   wide.kernel = {kernel_of_widened(desc).value(), isa};
   const Widened room = widened_of(desc, isa, call.crew.workers);

@@ -118,7 +118,7 @@ Answer run(Device& device, const KernelCall& call, const Convolution& conv) {
 
 Answer prepare_conv(Device& device, const ComputeDesc& desc, uint64_t workspace, Run& run_it) {
   auto conv = std::make_shared<Convolution>();  // std::function must be copyable
-  const bool halves = desc.outputs[0].dtype != DType::f32, tf32 = desc.kernel.isa == Isa::tf32;
+  const bool halves = desc.outputs[0].dtype != DType::f32, tf32 = desc.kernel.level.precision == Precision::tf32;
   // FMA: no tensor cores, so float32 throughout. DEFAULT: cuDNN may use TF32. TENSOR_OP: products of halves are exact.
   RETURN_IF_REFUSED(describe(desc, halves ? CUDNN_TENSOR_OP_MATH : tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH, *conv));
   RETURN_IF_REFUSED(choose(device, workspace, halves || tf32, *conv));

@@ -144,7 +144,7 @@ Answer prepare(Device* device, const ComputeDesc* desc, uint64_t workspace, Kern
 #define NLS_GPU_KERNEL(name) code::name,
 #include "kernels/kernels.def"
   };
-  if (!is_gpu(desc->kernel.isa)) return refuse(fmt::format("{} is no GPU's kernel", to_string(desc->kernel)));
+  if (!is_gpu(desc->kernel.level.isa)) return refuse(fmt::format("{} is no GPU's kernel", to_string(desc->kernel)));
   RETURN_IF_REFUSED(table[catalogue_index(desc->kernel.name) - cpu_kernel_count](*device, *desc, workspace, made->run));
   *kernel = made.release();
   return nullptr;

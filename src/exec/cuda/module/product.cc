@@ -148,7 +148,7 @@ Answer prepare_product(Device& device, const ComputeDesc& desc, uint64_t workspa
   }
   m->workspace = workspace;
   // Of halves the factors are exact in either level.
-  const bool tf32 = desc.kernel.isa == Isa::tf32 && desc.outputs[0].dtype == DType::f32;
+  const bool tf32 = desc.kernel.level.precision == Precision::tf32 && desc.outputs[0].dtype == DType::f32;
   RETURN_IF_REFUSED(
       cublasLtMatmulDescCreate(&m->what, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F));
   const bool trans_a = gemm && attr_int(desc.attrs, "transA") != 0,

@@ -102,18 +102,18 @@ TEST_F(EmulatedGpu, SplitEqualsUnsplitBitForBit) {
   for (uint64_t number = 1; number <= 16; ++number) {
     SCOPED_TRACE(number);
     seed(number);
-    const Isa isa = number % 2 == 0 ? Isa::cuda : Isa::tf32;
-    const auto made = CaseMaker(number, isa).make();
+    const Level level = gpu_levels()[number % 2];
+    const auto made = CaseMaker(number, level).make();
     ASSERT_TRUE(made.ok()) << made.error().to_string();
     auto graph = with_batch(made->model.graph, made->batch / made->plan.micro_batches);
     ASSERT_TRUE(graph.ok()) << graph.error().to_string();
-    const auto kernels = choose_kernels(std::move(*graph), {isa});
+    const auto kernels = choose_kernels(std::move(*graph), {level});
     ASSERT_TRUE(kernels.ok()) << kernels.error().to_string();
     const CostTable costs(made->costs, "generated");
     const auto split = compile_program(*kernels, made->plan, made->cluster, made->endpoints, &costs);
     ASSERT_TRUE(split.ok()) << split.error().to_string();
     if (!verify(*split).ok()) continue;  // a dead lock that the plan brings with it
-    const Program whole = compile_unsplit(*kernels, made->plan.micro_batches, gpu_device(isa), "here").value();
+    const Program whole = compile_unsplit(*kernels, made->plan.micro_batches, gpu_device(level), "here").value();
     const auto got = run_threads(*split, job_of(*split, made->model.weights), options());
     ASSERT_TRUE(got.ok()) << error_of(got);
     const auto want = run_threads(whole, job_of(whole, made->model.weights), options());
@@ -143,13 +143,15 @@ TEST_F(EmulatedGpu, MovesDataAsTheCpuDoes) {
 TEST_F(EmulatedGpu, RoundsFactorsAtLevelTf32Only) {
   Model model = zoo_model("simple_cnn").value();
   const Graph graph = optimize(model.graph, model.weights).value();
-  const auto outputs = [&](Isa isa) {
-    const Program program = unsplit_on(graph, 1, isa);
-    const auto result = run_threads(program, job_of(program, model.weights), is_gpu(isa) ? options() : test_options());
+  const auto outputs = [&](Level level) {
+    const Program program = unsplit_on(graph, 1, level);
+    const auto result =
+        run_threads(program, job_of(program, model.weights), is_gpu(level.isa) ? options() : test_options());
     EXPECT_TRUE(result.ok()) << error_of(result);
     return result->outputs[0].tensor.values;
   };
-  const std::vector<float> cpu = outputs(best_isa().value()), exact = outputs(Isa::cuda), rounded = outputs(Isa::tf32);
+  const std::vector<float> cpu = outputs(best_isa().value()), exact = outputs(Isa::cuda),
+                           rounded = outputs({Isa::cuda, Precision::tf32});
   const auto farthest = [&](const std::vector<float>& values) {
     double most = 0;
     for (size_t i = 0; i < cpu.size(); ++i) most = std::max(most, static_cast<double>(std::abs(values[i] - cpu[i])));
