@@ -16,38 +16,11 @@ namespace {
 
 using enum ScheduleMode;
 
-constexpr std::array<SchedulePolicy, 14> policies = {{
-    {"streaming", "as micro-batches come, two to a buffer, back-pressure; memory does not grow with their number", "",
-     inference, StagePlacement::any, schedule_streaming},
-    {"fill_drain", "all micro-batches in flight, a bank for each", "GPipe, Huang et al. 2019, section 2.3", inference,
-     StagePlacement::any, schedule_fill_drain},
-    {"sequential", "one micro-batch at a time: no pipelining", "GPipe, Huang et al. 2019, figure 2b", inference,
-     StagePlacement::any, schedule_sequential},
-    {"gpipe", "all forward, then all backward", "GPipe, Huang et al. 2019, section 2.3", training, StagePlacement::any,
-     schedule_gpipe},
-    {"1f1b", "one forward, one backward; device i keeps p - i micro-batches",
-     "PipeDream-flush, Narayanan et al. 2021, "
-     "section 3.2",
-     training, StagePlacement::chain, schedule_1f1b},
-    {"interleaved", "1F1B over v stages a device: 1/v of the bubble, v times the messages",
-     "Megatron-LM, Narayanan et al. 2021 (SC), section 2.2", training, StagePlacement::loop, schedule_interleaved},
-    {"looped_bfs", "all micro-batches through a stage before the device's next one",
-     "Breadth-first, Lamy-Poirier 2023, section 4.1", training, StagePlacement::loop, schedule_looped_bfs},
-    {"zb_h1", "weight gradients put off to fill gaps, memory of 1F1B", "Zero bubble, Qi et al. 2024, section 2",
-     training, StagePlacement::chain, schedule_zb_h1},
-    {"zb_h2", "no bubble for equal times, 2p - 1 micro-batches kept", "Zero bubble, Qi et al. 2024, section 2",
-     training, StagePlacement::chain, schedule_zb_h2},
-    {"zb_v", "no bubble for equal times, memory of 1F1B; greedy on real times else",
-     "Zero bubble, Qi et al. 2024, section 6", training, StagePlacement::v, schedule_zb_v},
-    {"dualpipe", "two pipelines against each other, forwards beside backwards; weights twice",
-     "DeepSeek-V3, 2024, section 3.2.1", training, StagePlacement::mirrored, schedule_dualpipe},
-    {"dualpipe_v", "half of DualPipe: the way back is the second half of the stages", "DualPipe, DeepSeek-AI 2025",
-     training, StagePlacement::v, schedule_dualpipe_v},
-    {"list", "whenever a device is free, the ready slot with the longest way to the end, on real times",
-     "Graham 1969; HEFT, Topcuoglu et al. 2002, section 4.1", both, StagePlacement::any, schedule_list},
-    {"search", "the best of all others, shortened by simulated annealing on real times under the memory limit",
-     "van Laarhoven et al. 1992", both, StagePlacement::any, schedule_search},
-}};
+constexpr SchedulePolicy policies[] = {
+#define NLS_SCHEDULE(name, mode, placement, what, source) \
+  {#name, what, source, mode, StagePlacement::placement, schedule_##name},
+#include "schedule/schedules.def"
+};
 
 constexpr std::array<Phase, 6> phases = {
     Phase::init, Phase::forward, Phase::input_gradient, Phase::weight_gradient, Phase::recompute, Phase::step};

@@ -1,4 +1,4 @@
-// Tier: what times a TimedGraph. Two exist (sim/tiers/tiers.h): the fast one, without contention, and SimGrid.
+// Tier: what times a TimedGraph. sim/tiers/tiers.cc lists them.
 //
 //   const Tier& tier = *find_tier("simgrid");
 //   ASSIGN_OR_RETURN(const std::vector<Timing> timings, simulate_all(tier, cluster, {&graph_a, &graph_b}));

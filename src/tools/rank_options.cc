@@ -1,5 +1,9 @@
 #include "tools/rank_options.h"
 
+#include <fmt/format.h>
+
+#include <string>
+
 #include "base/interrupts.h"
 #include "sim/tiers/tiers.h"
 #include "tools/terminal.h"
@@ -19,11 +23,23 @@ Result<RankedPlan> choose_plan_at_terminal(Loaded& loaded, const PlanChoice& cho
   return chosen;
 }
 
+namespace {
+
+std::string about_tiers(const Tier& usual) {
+  std::string about = "The simulator that times plans, chosen by the fast one:";
+  for (const Tier* tier : all_tiers()) {
+    about += fmt::format("{} {} (messages {}share links{})", tier == all_tiers().front() ? "" : ",", tier->name(),
+                         tier->shares_links() ? "" : "do not ", tier == &usual ? "; default" : "");
+  }
+  return about;
+}
+
+}  // namespace
+
 void add_tier_option(CLI::App& command, const Tier*& tier) {
   command
       .add_option_function<std::string>(
-          "--tier", [&tier](const std::string& name) { tier = find_tier(name); },
-          "The simulator that times plans: simgrid (messages share links; default) or fast (they do not)")
+          "--tier", [&tier](const std::string& name) { tier = find_tier(name); }, about_tiers(*tier))
       ->type_name("NAME")
       ->check(CLI::IsMember(tier_names()));
 }

@@ -2,18 +2,16 @@
 
 #include <fmt/format.h>
 
-#include <array>
-
 #include "exec/mpi/transport_mpi.h"
 #include "exec/transport_threads.h"
 
 namespace nlsplit::inline exec {
 
 std::span<const TransportKind> all_transports() {
-  static constexpr std::array<TransportKind, 2> kinds = {{
+  static constexpr TransportKind kinds[] = {
       {.name = "mpi", .about = "a rank a device", .start = start_mpi, .launched_as = launched_by_mpirun},
       {.name = "threads", .about = "all devices in this process, without mpirun", .make_world = make_thread_world},
-  }};
+  };
   return kinds;
 }
 

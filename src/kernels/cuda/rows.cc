@@ -25,6 +25,10 @@ std::string refuse_shapes(const ComputeDesc& desc) {
         return fmt::format("{} has more than {} axes", to_string(type), most_kernel_axes);
     }
   }
+  for (const DescStep& step : desc.epilogue) {
+    if (!has(step.op, traits::is_step_with_operand) && !std::ranges::count(rows::gpu_unary.ops, step.op))
+      return fmt::format("a GPU has no {} as a step behind it", name_of(step.op));
+  }
   const DType type = desc.outputs[0].dtype;
   const bool plain = desc.epilogue.empty() || type == DType::f32 || is_half(type);
   return plain ? "" : "the steps behind it are not in f32, f16 or bf16";

@@ -4,6 +4,11 @@
 namespace nlsplit::inline kernels {
 namespace {
 
+constexpr Op unary_functions[] = {
+#define NLS_UNARY(name, value) Op::name,
+#include "kernels/functions/unary.def"
+};
+
 // Blocked ones broadcast nothing.
 std::string refuse_binary(const ComputeDesc& desc) {
   if (std::string why = refuse_many_axes(desc); !why.empty()) return why;
@@ -27,8 +32,7 @@ const KernelInfo rows::sum = {.what = "element-wise sum of any number of operand
                               .in_place = over_first};
 
 const KernelInfo rows::unary = {.what = "element-wise on one operand",
-                                .ops = computes<Op::Relu, Op::Sigmoid, Op::Tanh, Op::HardSwish, Op::Exp, Op::Sqrt,
-                                                Op::Neg, Op::Erf, Op::LeakyRelu, Op::HardSigmoid, Op::Clip, Op::Gelu>,
+                                .ops = unary_functions,
                                 .layouts = Layouts::one,
                                 .exact_axes = exact::all,
                                 .in_place = over_first};

@@ -48,42 +48,21 @@ inline Packet gelu_by_tanh_of(const Packet& x) {
   return multiply_add(half, tanh_of(multiply(x, slope)), half);
 }
 
-// Calls use(f) with f: Packet → Packet. a, b: the operator's parameters (unary_parameters).
+inline Packet hard_sigmoid_of(const Packet& x, const Packet& slope, const Packet& shift) {
+  return at_most(at_least(multiply_add(x, slope, shift), zeros()), broadcast(1.0f));
+}
+
+// Calls use(f) with f: Packet → Packet. p, q: the operator's parameters (unary_parameters).
 template <class Use>
-inline void with_unary(Op op, float a, float b, Use&& use) {
+inline void with_unary(Op op, float p, float q, Use&& use) {
   using namespace Eigen::internal;
-  const Packet zero = zeros(), one = broadcast(1.0f), pa = broadcast(a), pb = broadcast(b);
-  const auto hard_sigmoid = [=](const Packet& x, const Packet& slope, const Packet& shift) {
-    return at_most(at_least(multiply_add(x, slope, shift), zero), one);
-  };
+  const Packet zero = zeros(), a = broadcast(p), b = broadcast(q);
+  if (op == Op::Gelu && p != 0) return use([](const Packet& x) { return gelu_by_tanh_of(x); });
   switch (op) {
-    case Op::Relu:
-      return use([=](const Packet& x) { return at_least(x, zero); });
-    case Op::Sigmoid:
-      return use([](const Packet& x) { return sigmoid_of(x); });
-    case Op::Tanh:
-      return use([](const Packet& x) { return tanh_of(x); });
-    case Op::HardSwish: {
-      const Packet sixth = broadcast(1.0f / 6.0f), half = broadcast(0.5f);
-      return use([=](const Packet& x) { return multiply(x, hard_sigmoid(x, sixth, half)); });
-    }
-    case Op::Exp:
-      return use([](const Packet& x) { return pexp(x); });
-    case Op::Sqrt:
-      return use([](const Packet& x) { return square_root(x); });
-    case Op::Neg:
-      return use([](const Packet& x) { return pnegate(x); });
-    case Op::Erf:
-      return use([](const Packet& x) { return erf_of(x); });
-    case Op::LeakyRelu:
-      return use([=](const Packet& x) { return pselect(pcmp_lt(x, zero), multiply(x, pa), x); });
-    case Op::HardSigmoid:
-      return use([=](const Packet& x) { return hard_sigmoid(x, pa, pb); });
-    case Op::Clip:
-      return use([=](const Packet& x) { return at_most(at_least(x, pa), pb); });
-    case Op::Gelu:
-      if (a != 0) return use([](const Packet& x) { return gelu_by_tanh_of(x); });
-      return use([](const Packet& x) { return gelu_of(x); });
+#define NLS_UNARY(name, value) \
+  case Op::name:               \
+    return use([=](const Packet& x) { return value; });
+#include "kernels/functions/unary.def"
     default:
       CHECK(false, "not an element-wise function of one operand");
   }
