@@ -4,7 +4,7 @@
 #include <string>
 
 #include "exec/run.h"
-#include "exec/transport_kind.h"
+#include "exec/transports/transports.h"
 #include "tools/nlbench_job.h"
 
 namespace CLI {

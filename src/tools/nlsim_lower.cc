@@ -275,7 +275,7 @@ Status lower_command(const LowerArguments& arguments) {
   }
   if (!arguments.validation.dir.empty()) {
     if (!is_scenario(arguments.what)) return invalid_input("--validation-set needs a scenario: it holds many plans");
-    const Status written = write_validation_set(loaded, arguments.validation, terminal_options());
+    Status written = write_validation_set(loaded, arguments.validation, terminal_options());
     clear_progress();
     return written;
   }

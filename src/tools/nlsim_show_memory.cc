@@ -12,6 +12,7 @@
 #include "program/footprint.h"
 #include "report/table.h"
 #include "tools/nlsim_show.h"
+#include "tools/rank_options.h"
 
 namespace nlsplit::inline tools {
 namespace {
