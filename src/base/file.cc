@@ -49,8 +49,8 @@ int take_name(const std::string& path, std::string& name, const Make& make) {
 
 // Whether the name NAME is still that of the open file.
 bool is_named(int fd, const char* name) {
-  struct stat file {
-  }, named{};
+  struct stat file {};
+  struct stat named {};
   return ::fstat(fd, &file) == 0 && ::lstat(name, &named) == 0 && file.st_dev == named.st_dev &&
          file.st_ino == named.st_ino;
 }

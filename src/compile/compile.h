@@ -35,7 +35,8 @@ struct Compiled {
 struct CompileOptions {
   const SlotTable* table = nullptr;                    // instead of what the plan's schedule makes
   std::optional<CollectiveAlgorithm> all_reduce = {};  // of gradients; none: the fastest (compile/collectives.h)
-  bool exact = false;  // sums of gradients: the replicas in their order, and of each its micro-batches in their order
+  bool exact = false;  // sums of gradients: the replicas in their order, and of each its micro-batches in theirs;
+                       // without `all_reduce`
   bool row_major_messages = false;  // as between devices of unlike levels, whatever the devices
   // Told after each pass its name and what it made, as text.
   std::function<void(std::string_view pass, const std::string& text)> after_pass = {};
@@ -47,8 +48,8 @@ struct CompileOptions {
 // with the last update.
 //
 // Errors: the plan does not fit the graph; what expand_plan says; unknown schedule, or one that does not exist for this
-// plan; sums that are to be exact, and a schedule that adds in another order, or decides while
-// the Program runs; a table that is not of this plan (a micro-batch that runs nowhere or twice, a slot on a device that
+// plan; sums that are to be exact, and a schedule that adds in another order, or decides while the
+// Program runs; a table that is not of this plan (a micro-batch that runs nowhere or twice, a slot on a device that
 // does not have the stage); an output that is a constant; in training, a weight that two stages share. Memory is
 // verify's business.
 Result<Compiled> compile(const KernelGraph& graph, const Plan& plan, const Cluster& cluster, const Endpoints& endpoints,

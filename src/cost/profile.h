@@ -61,11 +61,10 @@ Result<ProfileKey> parse_profile_key(std::string_view key);
 // JSON {"format": "nlsplit-profile", "version": 2, "models": […], "machine": …, "beside": …, "measured_at_s": …,
 // "calibration_s": …, "dispatch": {"median_s", "spread_s", "repeats"}, "kernels": [{"signature", "median_s",
 // "spread_s", "repeats", "beside_s", "mean_s"}], "choices": [{"computation", "kernel"}], "copies": {"gpu", "pinned":
-// {"in":
-// {"latency_s", "bytes_per_s", "largest_error"}, "out": {…}, "both_bytes_per_s"}, "pageable": {…}}}. "calibration_s",
-// "dispatch", "choices", "copies", "beside_s" and "mean_s" may be absent. Errors: not JSON, cut short, another format
-// or version, missing or negative figures, duplicate signatures or computations, a choice of no such kernel, copies
-// without bandwidth; each names the file and entry.
+// {"in": {"latency_s", "bytes_per_s", "largest_error"}, "out": {…}, "both_bytes_per_s"}, "pageable": {…}}}.
+// "calibration_s", "dispatch", "choices", "copies", "beside_s" and "mean_s" may be absent. Errors: not JSON, cut short,
+// another format or version, missing or negative figures, duplicate signatures or computations, a choice of no such
+// kernel, copies without bandwidth; each names the file and entry.
 Result<Profile> read_profile(const std::string& path);
 Status write_profile(const std::string& path, const Profile& profile);
 

@@ -26,10 +26,8 @@ struct Figures {
   double predicted_s = 0;
 };
 
-Status check_clocks(const Program& program, const Clocks& clocks) {
-  if (clocks.empty()) return ok_status();
-  const auto parsed = parse_clocks(clocks_text(clocks), program, "the job's clocks");
-  return parsed.ok() ? ok_status() : Status(parsed.error());
+Status check_clocks_of(const Job& job, const Program& program) {
+  return job.clocks.empty() ? ok_status() : check_clocks(job.clocks, program, "the job's clocks");
 }
 
 // Rank 0 judges the whole and the job.
@@ -39,7 +37,7 @@ Result<Dependencies> check_whole(const Program& program, const Job& job, int ran
   ASSIGN_OR_RETURN(Dependencies deps, verified(program));
   RETURN_IF_ERROR(check_runnable(program));
   RETURN_IF_ERROR(check_job(program, job));
-  RETURN_IF_ERROR(check_clocks(program, job.clocks));
+  RETURN_IF_ERROR(check_clocks_of(job, program));
   return deps;
 }
 
@@ -50,7 +48,7 @@ Result<Program> check_whole(const Session& session, const Job& job, int ranks) {
   RETURN_IF_ERROR(check_runnable(joined));
   ASSIGN_OR_RETURN(const Job first, job_of_execution(joined, job, 0));
   RETURN_IF_ERROR(check_job(joined, first));
-  RETURN_IF_ERROR(check_clocks(joined, job.clocks));
+  RETURN_IF_ERROR(check_clocks_of(job, joined));
   return joined;
 }
 

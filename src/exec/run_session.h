@@ -45,9 +45,9 @@ struct SessionResult {
 };
 
 // `session`: on rank 0, else nullptr: every other rank is given its part (exec/hand_out.h). Of the job: its clocks are
-// by computation of the joined Program. Of the options: watchdog_s, deadlines, flight,
-// on_failure, on_stuck, poison (once, at the start), kernels, gpu, cancelled and notice count. Errors, the same on all
-// ranks: as run()'s; a session that verify_session rejects; a choice of a Program that is not there.
+// by computation of the joined Program. Of the options: watchdog_s, deadlines, flight, on_failure, on_stuck, poison
+// (once, at the start), kernels, gpu, cancelled and notice count. Errors, the same on all ranks: as run()'s; a session
+// that verify_session rejects; a choice of a Program that is not there.
 Result<SessionResult> run_session(const Session* session, const Job& job, const ChooseNext& choose,
                                   Transport& transport, const RunOptions& options);
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -212,18 +213,22 @@ std::string clocks_text(const Clocks& clocks) {
   return json{{"format", "nlsplit-clocks"}, {"version", 1}, {"seconds", clocks}}.dump() + "\n";
 }
 
+Status check_clocks(const Clocks& clocks, const Program& program, const std::string& where) {
+  bool fits = clocks.size() == program.devices.size();
+  for (const std::vector<double>& clock : clocks) {
+    fits = fits && (clock.empty() || clock.size() == program.descs.size()) &&
+           std::ranges::all_of(clock, [](double s) { return std::isfinite(s) && s >= 0; });
+  }
+  return fits ? ok_status() : invalid_input(fmt::format("{}: these are clocks of another program", where));
+}
+
 Result<Clocks> parse_clocks(const std::string& text, const Program& program, const std::string& file) {
   try {
     const json value = json::parse(text);
     if (value.at("format") != "nlsplit-clocks" || value.at("version") != 1)
       return invalid_input(fmt::format("{}: not clocks of version 1", file));
     auto clocks = value.at("seconds").get<Clocks>();
-    bool fits = clocks.size() == program.devices.size();
-    for (const std::vector<double>& clock : clocks) {
-      fits = fits && (clock.empty() || clock.size() == program.descs.size()) &&
-             std::ranges::all_of(clock, [](double s) { return s >= 0; });  // JSON has no others
-    }
-    if (!fits) return invalid_input(fmt::format("{}: these are clocks of another program", file));
+    RETURN_IF_ERROR(check_clocks(clocks, program, file));
     return clocks;
   } catch (const json::exception& e) {
     return invalid_input(fmt::format("{}: {}", file, e.what()));

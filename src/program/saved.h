@@ -72,6 +72,8 @@ bool is_saved_session(const std::string& dir);
 // JSON {"format": "nlsplit-clocks", "version": 1, "seconds": [[…], …]}. Errors: not that, or not of this Program.
 std::string clocks_text(const Clocks& clocks);
 Result<Clocks> parse_clocks(const std::string& text, const Program& program, const std::string& file);
+// Error: they are not of this Program; names where they stand.
+Status check_clocks(const Clocks& clocks, const Program& program, const std::string& where);
 
 struct SavedContent {
   size_t offset = 0, size = 0;  // in weights.bin

@@ -65,9 +65,8 @@ struct Activity {
   double company = 0;    // block: seconds more for each other device of its machine that computes all the time
   double latency = 0;    // transfer: seconds of its route
   double handshake = 0;  // transfer: seconds before it moves, if it is not eager
-  double clear_to_send_delay =
-      0;             // transfer: seconds more at most, for what comes the other way; 0 if nothing ever does
-  double bytes = 0;  // transfer: what its links carry, so that the narrowest alone takes `duration`
+  double clear_to_send_delay = 0;  // transfer: seconds more at most, for what comes the other way; 0: nothing does
+  double bytes = 0;                // transfer: what its links carry, so that the narrowest alone takes `duration`
   // transfer: seconds it takes from a computation under way on the device, or on the peer, when its last byte moves
   double sender_overhead = 0, receiver_overhead = 0;
   double slowed = 0;  // transfer: seconds more for each second in which both ends compute

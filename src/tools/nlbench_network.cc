@@ -85,7 +85,7 @@ class Measurement {
   NamedRoute& way(const std::string& from, const std::string& to) {
     const auto found = std::ranges::find_if(
         profile_.routes, [&](const NamedRoute& known) { return known.from == from && known.to == to; });
-    CHECK(found != profile_.routes.end(), "a test between hosts that play no ping-pong");
+    CHECK(found != profile_.routes.end(), "a test between hosts without a ping-pong test");
     return *found;
   }
 

@@ -128,7 +128,7 @@ Status measure_overlap(const OverlapArguments& arguments) {
   const BusyPair& pair = set.pairs[0];
   const auto test =
       std::ranges::find_if(set.tests, [&](const PingPongTest& g) { return g.a == pair.a && g.b == pair.b; });
-  CHECK(test != set.tests.end(), "who may be busy also plays");
+  CHECK(test != set.tests.end(), "a busy pair without a ping-pong test");
   ASSIGN_OR_RETURN(const std::vector<int64_t> sizes, sizes_of(arguments.messages));
   const size_t steps = (sizes.empty() ? ratios.size() : sizes.size()) + 2;
   show_progress("measuring", 0, steps);

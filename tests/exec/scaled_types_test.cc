@@ -3,12 +3,12 @@
 
 #include "exec/programs.h"
 #include "graph/builder.h"
-#include "graph/elements.h"
 #include "graph/passes/passes.h"
 #include "graph/reference/evaluate.h"
 #include "kernels/cpu.h"
 #include "program/verify.h"
 #include "testing/compile_program.h"
+#include "testing/scaled_weight.h"
 #include "testing/star.h"
 #include "testing/tensors.h"
 
@@ -21,9 +21,7 @@ Model scaled_network() {
   GraphBuilder builder("scaled");
   WeightStore weights;
   const auto weight = [&](const std::string& name, const TensorType& type, uint64_t seed) {
-    const Tensor values = random_tensor({DType::f32, type.shape}, seed);
-    const std::vector<double> reals(values.values.begin(), values.values.end());
-    return builder.weight(name, type, weights.add_bytes(type, raw_of(type.dtype, std::span<const double>(reals))));
+    return scaled_weight(builder, weights, name, type, seed);
   };
   const ValueId x = builder.input("x", {DType::f32, {2, 64}});
   const ValueId h = builder.add(Op::MatMul, "h", {x, weight("w8", {DType::q8_0, {64, 96}}, 1)}, {}).value();

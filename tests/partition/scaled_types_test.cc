@@ -1,6 +1,7 @@
 // Splits of products with weights of q8_0 and q4_0: no cut is between elements that share a scale.
 #include "expand_cases.h"
 #include "partition/split_rules.h"
+#include "testing/scaled_weight.h"
 
 namespace nlsplit {
 namespace {
@@ -14,9 +15,7 @@ Model scaled_products() {
   GraphBuilder builder("scaled");
   WeightStore weights;
   const auto weight = [&](const std::string& name, const TensorType& type, uint64_t seed) {
-    const Tensor values = random_tensor({DType::f32, type.shape}, seed);
-    const std::vector<double> reals(values.values.begin(), values.values.end());
-    return builder.weight(name, type, weights.add_bytes(type, raw_of(type.dtype, std::span<const double>(reals))));
+    return scaled_weight(builder, weights, name, type, seed);
   };
   const ValueId x = builder.input("x", {DType::f32, {8, 64}});
   const ValueId h = builder.add(Op::MatMul, "h", {x, weight("w8", {DType::q8_0, {64, 96}}, 1)}, {}).value();
