@@ -12,6 +12,7 @@
 #include <cmath>
 #include <cstdio>
 #include <map>
+#include <mutex>
 
 #include "partition/cuts.h"
 #include "partition/score.h"
@@ -155,6 +156,9 @@ std::vector<Stage> metis_stages(const Graph& graph, const Cluster& cluster, cons
     }
     const real_t sum = std::accumulate(targets.begin(), targets.end(), real_t{0});
     for (real_t& target : targets) target /= sum;
+    // METIS draws from rand(), which all threads share, and the descriptors below are the process's.
+    static std::mutex one_at_a_time;
+    const std::lock_guard lock(one_at_a_time);
     idx_t options[METIS_NOPTIONS];
     METIS_SetDefaultOptions(options);
     options[METIS_OPTION_SEED] = 1;

@@ -85,8 +85,19 @@ Error unknown_method(const std::string& name) {
 
 }  // namespace
 
+bool within_limits(const std::vector<Stage>& stages, const SearchOptions& options) {
+  std::set<DeviceId> devices;
+  for (const Stage& stage : stages) {
+    devices.insert(stage.devices.begin(), stage.devices.end());
+    if (!options.replicate && stage.devices.size() > 1) return false;
+  }
+  return (options.layers || stages.size() == 1) && (options.max_stages == 0 || stages.size() <= options.max_stages) &&
+         (options.max_devices == 0 || devices.size() <= options.max_devices);
+}
+
 Result<SearchResult> search_layers(const Graph& graph, const Cluster& cluster, HostId source, HostId sink,
-                                   const SearchCosts& costs, const SearchOptions& options) {
+                                   const SearchCosts& costs, const SearchOptions& options,
+                                   const std::vector<std::vector<Stage>>& seeds) {
   const SearchMethod* method = find_search_method(options.method);
   if (method == nullptr) return unknown_method(options.method);
   CHECK(costs.node_seconds.size() == cluster.devices.size() && !graph.nodes.empty(),
@@ -108,10 +119,9 @@ Result<SearchResult> search_layers(const Graph& graph, const Cluster& cluster, H
     const double x = whole_model[a.index()], y = whole_model[b.index()];
     return x != y ? x < y : away(a) < away(b);
   });
-  by_speed.resize(std::min(by_speed.size(), most_searched_devices));
   std::vector<DeviceId> in_order = by_speed;
   std::sort(in_order.begin(), in_order.end());
-  const Network network = make_network(cluster, source, sink, by_speed);
+  const Network network = make_network(cluster, source, sink);
   const Scorer scorer(cluster, network, source, sink, costs, find_crossings(graph));
 
   std::set<std::vector<DeviceId>> whole;  // one-stage plans there are already
@@ -134,11 +144,22 @@ Result<SearchResult> search_layers(const Graph& graph, const Cluster& cluster, H
     scored.plan.micro_batches = costs.micro_batches;
     to.push_back(std::move(scored));
   };
-  const std::vector<size_t> class_of = interchangeable_devices(cluster, source, sink, network, costs.node_seconds);
+  const std::vector<DeviceId> grouped(by_speed.begin(),
+                                      by_speed.begin() + static_cast<std::ptrdiff_t>(
+                                                             std::min(by_speed.size(), most_grouped_devices)));
+  const std::vector<size_t> class_of =
+      by_speed.size() == grouped.size()
+          ? interchangeable_devices(cluster, source, sink, network, costs.node_seconds)
+          : interchangeable_devices(cluster, source, sink, make_network(cluster, source, sink, grouped),
+                                    costs.node_seconds);
   const bool many = by_speed.size() > few_devices;
+  std::set<std::pair<double, int64_t>> kinds;  // of single devices: seconds, memory
   for (const DeviceId device : in_order) {
     whole.insert({device});
-    if (!many || class_of[device.index()] == device.index()) add({{0, nodes, {device}}}, always);
+    const bool is_grouped = std::ranges::find(grouped, device) != grouped.end();
+    const bool first_of_class = is_grouped && class_of[device.index()] == device.index();
+    const bool first_of_kind = kinds.insert({whole_model[device.index()], cluster.device(device).memory.value()}).second;
+    if (!many || first_of_class || first_of_kind) add({{0, nodes, {device}}}, always);
   }
   const size_t most_devices =
       options.max_devices > 0 ? std::min(options.max_devices, by_speed.size()) : by_speed.size();
@@ -154,11 +175,17 @@ Result<SearchResult> search_layers(const Graph& graph, const Cluster& cluster, H
     if (!many || seconds < busiest || all) add({{0, nodes, fastest}}, always);
     busiest = std::min(busiest, seconds);
   }
+  const size_t whole_models = always.size();
+  for (const std::vector<Stage>& seed : seeds) {
+    const bool known = std::ranges::any_of(always, [&](const ScoredPlan& other) { return other.plan.stages == seed; });
+    if (known || !within_limits(seed, options) || (seed.size() == 1 && !whole.insert(seed[0].devices).second)) continue;
+    add(seed, always);
+  }
 
   SearchResult result;
-  result.devices = by_speed.size();
-  const size_t wanted = options.max_candidates > always.size() ? options.max_candidates - always.size() : 0;
-  DeviceGroups groups(by_speed, class_of, costs.micro_batches, static_cast<int>(most_replicas), most_devices);
+  result.devices = std::min(by_speed.size(), method->most_devices);
+  const size_t wanted = options.max_candidates > whole_models ? options.max_candidates - whole_models : 0;
+  DeviceGroups groups(grouped, class_of, costs.micro_batches, static_cast<int>(most_replicas), most_devices);
   const std::vector<size_t> cuts = distinct_cuts(find_cuts(graph), costs.node_seconds, costs.cut_bytes);
   size_t max_stages = std::min(most_devices, cuts.size());
   if (options.max_stages > 0) max_stages = std::min(max_stages, options.max_stages);
@@ -168,12 +195,12 @@ Result<SearchResult> search_layers(const Graph& graph, const Cluster& cluster, H
 
   const SearchSpace space{
       &graph, &cluster, &network,   source,       sink,   &costs,       &scorer,      &groups,
-      cuts,   weights,  max_stages, most_devices, wanted, result.space, options.seed, &options.interrupted};
+      by_speed, most_replicas, cuts,   weights,  max_stages, most_devices, wanted, result.space, options.seed, &options.interrupted};
   ASSIGN_OR_RETURN(FoundPlans candidates, method->find(space));
   result.proved = candidates.proved && !space.interrupted();
   for (std::vector<Stage>& stages : candidates.plans) {
     if (stages.size() == 1 && !whole.insert(stages[0].devices).second) continue;
-    add(std::move(stages), found);
+    if (std::ranges::find(seeds, stages) == seeds.end()) add(std::move(stages), found);
   }
   const auto kept = std::min(wanted, found.size());
   std::partial_sort(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(kept), found.end(), before);

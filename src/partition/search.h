@@ -46,20 +46,27 @@ struct ScoredPlan {
   double memory_bytes = 0;
 };
 
-inline constexpr size_t most_searched_devices = 64;
+// The most devices that methods look at which keep sets of them (all but `orders`): the fastest.
+inline constexpr size_t most_grouped_devices = 64;
 
 struct SearchResult {
   std::vector<ScoredPlan>
       plans;  // best bound first; always contains every single device and, if asked for, plain replication;
               // of more than 8 devices one of each kind, copies that take less time than fewer, and as many as can be
   double space = 0;     // how many plans the space holds; plans.size() < space: it was pruned
-  size_t devices = 0;   // that were looked at: the fastest, if the cluster has more than most_searched_devices
+  size_t devices = 0;   // that were looked at: the fastest, if the cluster has more than the method can look at
   bool proved = false;  // nothing in the space has a better bound than the first plan
 };
 
-// All devices in any order and subset, contiguous stages, one micro-batch count, by options.method. Deterministic.
+// Does a plan keep to options.layers, replicate, max_stages and max_devices?
+bool within_limits(const std::vector<Stage>& stages, const SearchOptions& options);
+
+// All devices in any order and subset, contiguous stages, one micro-batch count, by options.method. Deterministic. The
+// plans of `seeds` that are within the limits are always in the answer, unless two of their devices that exchange data
+// cannot talk to each other.
 // Errors: no such method; exhaustive, and the space is too large (says how large).
 Result<SearchResult> search_layers(const Graph& graph, const Cluster& cluster, HostId source, HostId sink,
-                                   const SearchCosts& costs, const SearchOptions& options);
+                                   const SearchCosts& costs, const SearchOptions& options,
+                                   const std::vector<std::vector<Stage>>& seeds = {});
 
 }  // namespace nlsplit::inline partition

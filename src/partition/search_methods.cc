@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <iterator>
+#include <limits>
 
 namespace nlsplit::inline partition {
 namespace {
@@ -39,15 +42,21 @@ FoundPlans all_of(const SearchSpace& space) {
 
 Result<FoundPlans> search_auto(const SearchSpace& space) {
   if (space.plans <= exhaustive_factor * static_cast<double>(space.wanted)) return all_of(space);
-  return search_beam(space);
+  ASSIGN_OR_RETURN(FoundPlans found, search_orders(space));
+  ASSIGN_OR_RETURN(FoundPlans more, search_beam(space));
+  std::ranges::move(more.plans, std::back_inserter(found.plans));
+  return found;
 }
 
-constexpr std::array<SearchMethod, 5> all_methods = {{
-    {"auto", "exhaustive where the space is small, else beam", search_auto},
-    {"exhaustive", "every plan, or an error that says how many there are", search_exhaustive},
-    {"dp", "the best bound, proved, by dynamic programming over cuts and devices", search_dp},
-    {"beam", "the most promising partial plans, stage by stage", search_beam},
-    {"anneal", "simulated annealing: small changes to one plan", search_anneal},
+constexpr size_t any_number = std::numeric_limits<size_t>::max();
+
+constexpr std::array<SearchMethod, 6> all_methods = {{
+    {"auto", "exhaustive where the space is small, else orders and beam", search_auto, any_number},
+    {"exhaustive", "every plan, or an error that says how many there are", search_exhaustive, most_grouped_devices},
+    {"dp", "the best bound, proved, by dynamic programming over cuts and devices", search_dp, most_grouped_devices},
+    {"orders", "devices in a few orders, cuts and replicas by dynamic programming", search_orders, any_number},
+    {"beam", "the most promising partial plans, stage by stage", search_beam, most_grouped_devices},
+    {"anneal", "simulated annealing: small changes to one plan", search_anneal, most_grouped_devices},
 }};
 
 }  // namespace

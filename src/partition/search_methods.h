@@ -1,6 +1,6 @@
 // How plans are found: one row a method, tried by name (`nlsim rank --method dp`, `search: {method: dp}`).
 //
-//   for (const SearchMethod& method : search_methods()) …   // auto, exhaustive, dp, beam, anneal
+//   for (const SearchMethod& method : search_methods()) …   // auto, exhaustive, dp, orders, beam, anneal
 //
 // All of them look at the same space: runs of layers between cuts, each on one device or on several replicas,
 // and order it by the same bound (partition/score.h). They differ in how much of it they see.
@@ -24,7 +24,9 @@ struct SearchSpace {
   HostId source, sink;
   const SearchCosts* costs = nullptr;
   const Scorer* scorer = nullptr;
-  DeviceGroups* groups = nullptr;
+  DeviceGroups* groups = nullptr;    // of the first most_grouped_devices of `devices`
+  std::vector<DeviceId> devices;     // all there are, fastest first
+  size_t most_replicas = 1;          // of a stage
   std::vector<size_t> cuts;          // where a stage may end, ascending; the last is the end of the graph
   std::vector<double> weight_bytes;  // [node]: of the weights that nodes before it are the first to read; nodes + 1
   size_t max_stages = 1;
@@ -46,6 +48,7 @@ struct SearchMethod {
   std::string_view name;
   std::string_view what;  // in a few words
   Result<FoundPlans> (*find)(const SearchSpace& space);
+  size_t most_devices;  // that it looks at, the fastest
 };
 std::span<const SearchMethod> search_methods();
 const SearchMethod* find_search_method(std::string_view name);  // nullptr: there is none
@@ -54,6 +57,7 @@ const SearchMethod* find_search_method(std::string_view name);  // nullptr: ther
 inline constexpr double most_exhaustive = 4e6;
 Result<FoundPlans> search_exhaustive(const SearchSpace& space);
 Result<FoundPlans> search_dp(const SearchSpace& space);      // partition/search_dp.h
+Result<FoundPlans> search_orders(const SearchSpace& space);  // partition/search_orders.h
 Result<FoundPlans> search_beam(const SearchSpace& space);    // partition/search_beam.h
 Result<FoundPlans> search_anneal(const SearchSpace& space);  // partition/anneal.h
 

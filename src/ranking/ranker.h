@@ -1,5 +1,6 @@
 // A ranking in the making (ranking/ranking.h): candidates are collected, timed by the fast tier, the best simulated.
-// ranker_candidates.cc, ranker_timing.cc and ranker_judge.cc have a step each.
+// ranker_candidates.cc, ranker_timing.cc and ranker_judge.cc have a step each; ranker_rules.cc has what concerns the rules
+// of today (partition/baselines.h), whose plans are candidates like the others.
 #pragma once
 
 #include <functional>
@@ -25,6 +26,7 @@ struct Candidate {
   double noise_factor = 0;          // what noise makes of it, if there is any
   double noisy_score = 0;           // the score under noise
   bool must_judge = false;          // own plans and yardsticks
+  uint32_t rules = 0;               // bit b: what rule b of baselines() would choose
 };
 
 // What lowering a plan takes: its layers, those of each replica.
@@ -67,13 +69,14 @@ class Ranker {
   struct Searched {
     SearchCosts costs;
     SearchResult found;
+    std::vector<std::vector<Stage>> rules;  // as baselines() are; empty where a rule knows no plan
   };
   Status collect_candidates();
   void choose_yardsticks();
   Status prepare_models(const std::vector<RankedPlan>& own);
   Status search_all();
   Result<Searched> search(const PreparedModel& prepared) const;
-  void add_found(SearchResult found);
+  void add_found(const Searched& searched);
   void set_node_shares(const SearchCosts& costs);
 
   // ---- ranker_timing.cc
@@ -96,12 +99,21 @@ class Ranker {
   template <class Among>
   void choose_best(const std::vector<Estimate>& estimates, const Among& among);
 
+  // ---- ranker_rules.cc
+  static uint32_t rules_of(const Plan& plan, const std::vector<std::vector<Stage>>& rules);
+  void note_rules(const Searched& searched);
+  void choose_rules();
+  void note_rule(const Candidate& candidate, const Timed& timed);
+  void choose_best_of_rules();
+  void report_rules();
+
   // ---- ranker_judge.cc
   Status judge();
   Status judge_some(std::span<Candidate> chosen);
   void draw_samples();
   void choose_robust(size_t most);
   void sort_judged();
+  double fullest_share(const Estimate& estimate) const;
   void measure_judged();
   std::vector<std::string> layers_of(const Plan& plan) const;
   void count_cost(DeviceId device, const ComputeDesc& desc);
@@ -120,6 +132,7 @@ class Ranker {
   bool many_yardsticks_ = false;                            // only the best of them are simulated
   std::vector<LoweredPlan> judged_;                         // as Ranking::judged; Programs only if noise is wanted
   std::map<std::pair<int, DeviceId>, TooSmall> too_small_;  // by micro-batches and device
+  std::vector<RankedBaseline> rules_;                       // as baselines() are
   std::map<std::string, size_t> own_ways_;                  // by name: micro-batch counts and schedules still possible
   std::map<std::string, Error> own_troubles_;               // by name: the first reason why one is not
   std::map<std::pair<std::string, CostOrigin>, double> seen_costs_;  // by signature: its spread

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/cores.h"
+#include "partition/baselines.h"
 #include "partition/search_splits.h"
 #include "ranking/ranker.h"
 
@@ -29,6 +30,7 @@ Status Ranker::collect_candidates() {
   RETURN_IF_ERROR(prepare_models(own));
   RETURN_IF_ERROR(search_all());
   choose_yardsticks();
+  choose_rules();
   for (RankedPlan& plan : own) {
     Candidate candidate;
     candidate.ranked = std::move(plan);
@@ -91,10 +93,9 @@ Status Ranker::search_all() {
         workers());
     for (std::optional<Result<Searched>>& result : results) {
       ASSIGN_OR_RETURN(Searched searched, *std::move(result));
-      add_found(std::move(searched.found));
       set_node_shares(searched.costs);
-      if (!first_costs_ || searched.costs.micro_batches < first_costs_->micro_batches)
-        first_costs_ = std::move(searched.costs);
+      if (!first_costs_ || searched.costs.micro_batches < first_costs_->micro_batches) first_costs_ = searched.costs;
+      add_found(searched);
     }
   }
   if (interrupted()) {
@@ -111,14 +112,19 @@ Result<Ranker::Searched> Ranker::search(const PreparedModel& prepared) const {
   options.interrupted = options_.interrupted;
   Searched searched;
   ASSIGN_OR_RETURN(searched.costs, search_costs(scenario_, prepared, costs_));
+  std::vector<std::vector<Stage>> seeds;
+  for (const Baseline& baseline : baselines()) {
+    searched.rules.push_back(baseline.stages(graph, scenario_.cluster, searched.costs));
+    if (!searched.rules.back().empty()) seeds.push_back(searched.rules.back());
+  }
   if (scenario_.training) {
     Graph without_outputs = graph;  // nothing goes to the sink
     without_outputs.outputs.clear();
     ASSIGN_OR_RETURN(searched.found,
-                     search_layers(without_outputs, scenario_.cluster, source, source, searched.costs, options));
+                     search_layers(without_outputs, scenario_.cluster, source, source, searched.costs, options, seeds));
     return searched;
   }
-  ASSIGN_OR_RETURN(searched.found, search_layers(graph, scenario_.cluster, source, sink, searched.costs, options));
+  ASSIGN_OR_RETURN(searched.found, search_layers(graph, scenario_.cluster, source, sink, searched.costs, options, seeds));
   if (interrupted()) return searched;
   const size_t most = std::max(
       least_split_candidates, scenario_.search.max_candidates / split_candidates_part / scenario_.micro_batches.size());
@@ -128,17 +134,21 @@ Result<Ranker::Searched> Ranker::search(const PreparedModel& prepared) const {
   return searched;
 }
 
-void Ranker::add_found(SearchResult found) {
+void Ranker::add_found(const Searched& searched) {
+  const SearchResult& found = searched.found;
+  note_rules(searched);
   ranking_.devices = found.devices;
   ranking_.proved &= found.proved;
   ranking_.space += found.space * static_cast<double>(scenario_.schedules.size());
-  for (ScoredPlan& scored : found.plans) {
+  for (const ScoredPlan& scored : found.plans) {
+    const uint32_t rules = rules_of(scored.plan, searched.rules);
     for (const std::string& schedule : scenario_.schedules) {
       Candidate candidate;
       candidate.ranked.plan = scored.plan;
       candidate.ranked.plan.schedule = schedule;
       candidate.found = scored;
       candidate.bound = scored.bound_seconds;
+      candidate.rules = rules;
       candidates_.push_back(std::move(candidate));
     }
   }

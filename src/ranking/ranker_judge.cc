@@ -137,11 +137,21 @@ void Ranker::choose_robust(size_t most) {
   for (size_t i = 0; i < std::min(most, order.size()); ++i) candidates_[order[i]].must_judge = true;
 }
 
-// Best first, and the lowered plans with them.
+// Best first, and the lowered plans with them. Of plans that are as good as the best of those left the one first that
+// leaves the most memory.
 void Ranker::sort_judged() {
   std::vector<size_t> order(judged_.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::ranges::stable_sort(order, {}, [&](size_t i) { return score_of(goal_, ranking_.judged[i].estimate); });
+  const auto score = [&](size_t i) { return score_of(goal_, ranking_.judged[i].estimate); };
+  std::ranges::stable_sort(order, {}, score);
+  for (auto begin = order.begin(); begin != order.end();) {
+    const double least = score(*begin);
+    const auto end = std::find_if(begin, order.end(), [&](size_t i) { return score(i) > least * as_good; });
+    std::stable_sort(begin, end, [&](size_t a, size_t b) {
+      return fullest_share(ranking_.judged[a].estimate) < fullest_share(ranking_.judged[b].estimate);
+    });
+    begin = end;
+  }
   std::vector<RankedPlan> plans;
   std::vector<LoweredPlan> lowered;
   for (const size_t i : order) {
@@ -158,6 +168,17 @@ std::vector<std::string> Ranker::layers_of(const Plan& plan) const {
   for (const Stage& stage : plan.stages)
     layers.push_back(stage.end == graph_.nodes.size() ? "rest" : ".." + cut_name(graph_, stage.end));
   return layers;
+}
+
+// Of any device's memory.
+double Ranker::fullest_share(const Estimate& estimate) const {
+  double share = 0;
+  for (const DeviceEstimate& device : estimate.devices) {
+    const DeviceId id = scenario_.cluster.find_device(device.name);
+    const double has = id.valid() ? static_cast<double>(scenario_.cluster.device(id).memory.value()) : 0;
+    if (has > 0) share = std::max(share, static_cast<double>(device.memory.value()) / has);
+  }
+  return share;
 }
 
 // From here on the objective is relative to what the judging tier says.

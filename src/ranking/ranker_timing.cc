@@ -91,6 +91,7 @@ Status Ranker::fast_tier() {
   score(estimates, 0);
   if (may_refine() && !ranking_.interrupted) RETURN_IF_ERROR(refine(estimates));
   choose_champions(estimates);
+  choose_best_of_rules();
   return ok_status();
 }
 
@@ -139,6 +140,7 @@ Ranker::Timed Ranker::time(const Candidate& candidate) const {
 // Counts it, among those that cannot be if it cannot.
 Status Ranker::note(Candidate& candidate, const Timed& timed) {
   const Plan& plan = candidate.ranked.plan;
+  note_rule(candidate, timed);
   if (timed.trouble) {
     if (has_splits(plan)) return leave_out(candidate, *timed.trouble);
     if (!has_no_schedule(candidate, *timed.trouble)) return *timed.trouble;

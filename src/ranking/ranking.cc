@@ -10,7 +10,6 @@
 #include "graph/passes/passes.h"
 #include "program/verify.h"
 #include "ranking/explain.h"
-#include "ranking/judge_baselines.h"
 #include "ranking/noise_runs.h"
 #include "ranking/ranker.h"
 #include "ranking/verdict.h"
@@ -56,9 +55,7 @@ Result<Ranking> Ranker::run() {
   RETURN_IF_ERROR(collect_candidates());
   RETURN_IF_ERROR(fast_tier());
   RETURN_IF_ERROR(judge());
-  if (options_.baselines && !ranking_.judged.empty()) {
-    ASSIGN_OR_RETURN(ranking_.baselines, judge_baselines(scenario_, graph_, prepared_, costs_, goal_, options_));
-  }
+  if (options_.baselines) report_rules();
   count_costs();
   ranking_.keep = std::min(ranking_.judged.size(), static_cast<size_t>(scenario_.keep));
   ranking_.verdict = make_verdict(ranking_, judged_);

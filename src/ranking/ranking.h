@@ -80,7 +80,8 @@ struct RankedPlan {
   std::optional<NoisyEstimate> noisy;
 };
 
-// What a rule of today (partition/baselines.h) would choose, at the micro-batch count and schedule that suit it best.
+// What a rule of today (partition/baselines.h) would choose, at the micro-batch count and schedule that suit it best. The
+// plan is one of Ranking::judged, so that no rule is better than the first plans.
 struct RankedBaseline {
   std::string name, rule;
   Plan plan;
@@ -130,6 +131,9 @@ bool is_split(const Plan& plan);
 // Plans closer than this are equally good: simulations do not see finer.
 inline constexpr double clearly_faster = 1.02;
 
+// Plans no worse than this many times the best of those left stand in the order of the memory they leave.
+inline constexpr double as_good = 1.005;
+
 // The best plan of each kind in one respect: indices into Ranking::judged. None: does not fit, or was not asked for.
 struct Yardsticks {
   std::optional<size_t> split;   // layers over several devices, or a layer: is_split
@@ -172,7 +176,9 @@ struct Ranking {
   int64_t batch = 1;
   Objective objective = Objective::throughput;
   Goal goal;                       // the same, with what a weighted one is relative to
-  std::vector<RankedPlan> judged;  // by RankOptions::tier, best first, without noise; a plan's number is its index + 1
+  // By RankOptions::tier, without noise, best first; of those as good as each other the one with the most memory left. A
+  // plan's number is its index + 1.
+  std::vector<RankedPlan> judged;
   std::vector<size_t> order;       // into judged, as the user wants to see them: as they are, or by p95 if `robust`
   bool robust = false;
   int noise_runs = 0;  // that stand behind each plan's `noisy`; 0: none was asked for, or it was interrupted
@@ -214,7 +220,7 @@ struct RankOptions {
   uint64_t seed = 1;
   bool noise = false;      // simulate the judged plans under the scenario's noise too, if it has any
   bool robust = false;     // that, and Ranking::order by p95
-  bool baselines = false;  // time what today's rules would choose, too
+  bool baselines = false;  // fill Ranking::baselines
   bool explain = false;    // fill Ranking::explanations
   size_t workers = 0;      // cores that share the work; 0: all. The answer is the same
 };

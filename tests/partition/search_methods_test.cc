@@ -153,7 +153,7 @@ TEST(SearchMethods, ExhaustiveSaysHowLargeTheSpaceIs) {
   options.method = "magic";
   const auto unknown = search_layers(c.graph, c.cluster, c.source, c.sink, c.costs, options);
   ASSERT_FALSE(unknown.ok());
-  EXPECT_THAT(unknown.error().message, HasSubstr("'magic'; there are auto, exhaustive, dp, beam, anneal"));
+  EXPECT_THAT(unknown.error().message, HasSubstr("'magic'; there are auto, exhaustive, dp, orders, beam, anneal"));
 }
 
 // The others may miss the best, but not by much, and never claim a bound below it.
@@ -167,7 +167,8 @@ TEST(SearchMethods, AllAreNearTheBest) {
       options.max_candidates = 300;
       const SearchResult result = found(c, std::string(method.name), options);
       EXPECT_GE(result.plans[0].bound_seconds, best * (1 - 1e-12));
-      EXPECT_LE(result.plans[0].bound_seconds, best * 1.1);
+      // `orders` does not try all orders of unlike devices with unlike links.
+      EXPECT_LE(result.plans[0].bound_seconds, best * (method.name == "orders" ? 1.5 : 1.1));
       Plan plan = result.plans[0].plan;
       EXPECT_TRUE(check_plan(plan, c.graph, c.cluster, plan.micro_batches).ok());
     }

@@ -109,7 +109,7 @@ TEST(Objectives, AWeightedOneIsRelativeToTheBestSingleDevice) {
   for (size_t i = 0; i < ranking.judged.size(); ++i) {
     EXPECT_NEAR(cost_of(ranking, ranking.judged[i].estimate), expected(ranking.judged[i].estimate), 1e-12);
     if (i > 0) {
-      EXPECT_GE(expected(ranking.judged[i].estimate), expected(ranking.judged[i - 1].estimate) - 1e-12);
+      EXPECT_GE(expected(ranking.judged[i].estimate) * as_good, expected(ranking.judged[i - 1].estimate) - 1e-12);
     }
   }
 }

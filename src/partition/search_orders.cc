@@ -1,0 +1,368 @@
+#include "partition/search_orders.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <optional>
+#include <set>
+#include <tuple>
+
+#include "partition/device_orders.h"
+#include "partition/repeats.h"
+
+namespace nlsplit::inline partition {
+namespace {
+
+constexpr size_t most_coarse_cuts = 128;
+constexpr size_t refined_plans = 24;  // of each order
+constexpr int bisections = 12;        // to find the least `busiest` that a pipeline reaches
+// Values of `busiest` to look at, times the least. Beyond the last: no limit.
+constexpr std::array<double, 14> factors = {1,   1.003, 1.01, 1.02, 1.05, 1.1, 1.2,
+                                            1.4, 1.7,   2,    3,    4,    8,   16};
+// A plan that may be this many times slower than the best pipeline needs about so many times fewer devices.
+constexpr double spare_devices = 1.5;
+constexpr size_t least_devices = 16;
+
+enum class Aim : uint8_t { fill, memory };
+
+// What a pipeline is judged by. Both: smaller is better.
+struct Value {
+  double fill = never;   // seconds of one micro-batch from the source to the end of the last stage
+  double share = never;  // of its memory that the fullest device's weights take
+};
+
+bool less(const Value& a, const Value& b, Aim aim) {
+  const double x = aim == Aim::fill ? a.fill : a.share, y = aim == Aim::fill ? b.fill : b.share;
+  if (x != y) return x < y;
+  return aim == Aim::fill ? a.share < b.share : a.fill < b.fill;
+}
+
+// Replicas of one stage: how many of each kind of device.
+struct Group {
+  std::vector<std::pair<size_t, double>> kinds;  // kind, count
+  double count = 0;
+  double memory = never;  // bytes, of the device that has least
+  HostId first, last;
+};
+
+class Orders {
+ public:
+  explicit Orders(const SearchSpace& space)
+      : in_(space),
+        micro_batches_(space.costs->micro_batches),
+        cuts_(coarse_cuts(space.cuts, find_repeats(*space.graph), space.costs->cut_bytes, most_coarse_cuts)) {
+    for (const DeviceId device : in_.devices) {
+      const std::vector<double>& mine = in_.costs->node_seconds[device.index()];
+      const auto known = std::ranges::find_if(kinds_, [&](DeviceId d) { return in_.costs->node_seconds[d.index()] == mine; });
+      kind_of_.resize(std::max(kind_of_.size(), device.index() + 1));
+      kind_of_[device.index()] = static_cast<size_t>(known - kinds_.begin());
+      if (known == kinds_.end()) kinds_.push_back(device);
+    }
+    replicas_ = replica_counts();
+  }
+
+  std::vector<std::vector<Stage>> run() {
+    const size_t nodes = in_.graph->nodes.size();
+    std::vector<double> seconds(in_.cluster->devices.size(), 0);
+    for (const DeviceId device : in_.devices) seconds[device.index()] = in_.scorer->seconds(device, 0, nodes);
+    std::vector<double> bytes = in_.costs->cut_bytes;
+    std::ranges::nth_element(bytes, bytes.begin() + static_cast<std::ptrdiff_t>(bytes.size() / 2));
+    const auto orders =
+        device_orders(*in_.cluster, *in_.network, in_.source, in_.devices, seconds, bytes[bytes.size() / 2]);
+    for (std::vector<DeviceId> order : orders) {
+      order.resize(std::min({order.size(), in_.max_devices, in_.max_stages}));
+      search(order);
+      if (in_.interrupted()) break;
+    }
+    std::vector<std::vector<Stage>> plans;
+    for (const std::vector<Stage>& stages : found_) {
+      if (stages.size() <= in_.max_stages) plans.push_back(stages);
+    }
+    return plans;
+  }
+
+ private:
+  struct Cell {
+    Value value;
+    uint32_t devices = 0, cut = 0;  // of the cell before
+    uint32_t replicas = 0;          // of the last stage
+    uint32_t end = 0;               // of the last stage's devices in the order; less than the cell's: some are left out
+  };
+
+  // Of replicas that are equal only counts that leave the busiest fewer micro-batches than one less would.
+  std::vector<size_t> replica_counts() const {
+    std::vector<size_t> counts = {1};
+    const auto m = static_cast<size_t>(micro_batches_);
+    for (size_t r = 2; r <= std::min(in_.most_replicas, m); ++r) {
+      if ((m + r - 1) / r < (m + r - 2) / (r - 1)) counts.push_back(r);
+    }
+    return counts;
+  }
+
+  Group group_of(const std::vector<DeviceId>& devices) const {
+    Group group;
+    for (const DeviceId device : devices) {
+      const size_t kind = kind_of_[device.index()];
+      const auto known = std::ranges::find(group.kinds, kind, &std::pair<size_t, double>::first);
+      if (known == group.kinds.end())
+        group.kinds.emplace_back(kind, 1);
+      else
+        ++known->second;
+      group.memory = std::min(group.memory, static_cast<double>(in_.cluster->device(device).memory.value()));
+    }
+    group.count = static_cast<double>(devices.size());
+    group.first = in_.cluster->device(devices.front()).host;
+    group.last = in_.cluster->device(devices.back()).host;
+    return group;
+  }
+
+  struct Time {
+    double first = 0;  // seconds of one micro-batch
+    double more = 0;   // seconds of a batch beyond it
+  };
+
+  Time stage_time(const Group& group, size_t begin, size_t end) const {
+    if (group.kinds.size() == 1) {
+      const double first = in_.scorer->seconds(kinds_[group.kinds[0].first], begin, end);
+      return {first, first * (std::ceil(micro_batches_ / group.count) - 1)};
+    }
+    double rate = 0, first = never;
+    for (const auto& [kind, count] : group.kinds) {
+      const double seconds = in_.scorer->seconds(kinds_[kind], begin, end);
+      first = std::min(first, seconds);
+      rate += count / seconds;  // no time at all: infinitely fast, which is right
+    }
+    return {first, std::max(0.0, micro_batches_ / rate - first)};
+  }
+
+  // pairs: how many of them share the messages of a batch.
+  Time transfer_time(HostId from, HostId to, double bytes, double pairs) const {
+    const Path& path = in_.network->path(from, to);
+    if (!path.exists) return {never, never};
+    const double first = path.latency + bytes * path.seconds_per_byte;
+    return {first, std::max(0.0, micro_batches_ / pairs * bytes * path.seconds_per_byte - first)};
+  }
+
+  // A device on the host of the source or sink is that endpoint.
+  Time endpoint_time(HostId from, HostId to, double bytes) const {
+    return from == to ? Time{} : transfer_time(from, to, bytes, 1);
+  }
+
+  double weights(size_t begin, size_t end) const { return in_.weight_bytes[end] - in_.weight_bytes[begin]; }
+
+  // What there is when a stage of nodes [begin, end) on `group` follows `before`; none if it is busier than `most`.
+  // from: the last host of the stage before, and its replicas; invalid: the source.
+  std::optional<Value> with_stage(const Value& before, HostId from, double from_count, const Group& group, size_t begin,
+                                  size_t end, double most, bool& too_long) const {
+    const Time time = stage_time(group, begin, end);
+    const double share = weights(begin, end) / group.memory;
+    too_long = time.more > most || share > 1;
+    if (too_long) return std::nullopt;
+    const Time in = from.valid() ? transfer_time(from, group.first, in_.costs->cut_bytes[begin],
+                                                 std::min(from_count, group.count))
+                                 : endpoint_time(in_.source, group.first, in_.costs->input_bytes);
+    if (!(in.more <= most)) return std::nullopt;
+    Value value{before.fill + in.first + time.first, std::max(before.share, share)};
+    if (end == in_.cuts.back()) {
+      const Time out = endpoint_time(group.last, in_.sink, in_.costs->output_bytes);
+      if (!(out.more <= most)) return std::nullopt;
+      value.fill += out.first;
+    }
+    return value;
+  }
+
+  size_t node_at(size_t cut) const { return cut == 0 ? 0 : cuts_[cut - 1]; }
+
+  // The best pipeline over the first `most_devices` of the order, or some of them, none of whose stages and links is
+  // busier than `most` beyond the first micro-batch. Empty: there is none.
+  std::vector<Stage> best_within(const std::vector<DeviceId>& order, size_t most_devices, double most, Aim aim) const {
+    const size_t ends = cuts_.size() + 1;
+    std::vector<std::vector<Cell>> table(most_devices + 1, std::vector<Cell>(ends));
+    for (std::vector<Cell>& row : table) row[0].value = {0, 0};
+    for (size_t m = 1; m <= most_devices; ++m) {
+      std::vector<Cell>& row = table[m];
+      for (size_t cut = 1; cut < ends; ++cut) row[cut] = table[m - 1][cut];
+      for (const size_t r : replicas_) {
+        if (r > m) break;
+        const Group group = group_of({order.begin() + static_cast<std::ptrdiff_t>(m - r),
+                                      order.begin() + static_cast<std::ptrdiff_t>(m)});
+        for (size_t cut = 1; cut < ends; ++cut) {
+          for (size_t before = cut; before-- > 0;) {
+            const Cell& from = table[m - r][before];
+            bool too_long = false;
+            if (from.value.fill == never) {
+              // Nothing gets there yet; but longer stages may be too long already.
+              const Time time = stage_time(group, node_at(before), node_at(cut));
+              if (time.more > most) break;
+              continue;
+            }
+            const HostId host = before == 0 ? HostId() : in_.cluster->device(order[from.end - 1]).host;
+            const auto value = with_stage(from.value, host, from.replicas, group, node_at(before), node_at(cut), most,
+                                          too_long);
+            if (too_long) break;
+            if (!value || !less(*value, row[cut].value, aim)) continue;
+            row[cut] = {*value, static_cast<uint32_t>(m - r), static_cast<uint32_t>(before), static_cast<uint32_t>(r),
+                        static_cast<uint32_t>(m)};
+          }
+        }
+      }
+    }
+    std::vector<Stage> stages;
+    if (table[most_devices][ends - 1].value.fill == never) return stages;
+    for (size_t m = most_devices, cut = ends - 1; cut > 0;) {
+      const Cell& cell = table[m][cut];
+      Stage stage{node_at(cell.cut), node_at(cut), {}};
+      for (size_t d = cell.end - cell.replicas; d < cell.end; ++d) stage.devices.push_back(order[d]);
+      stages.push_back(std::move(stage));
+      m = cell.devices;
+      cut = cell.cut;
+    }
+    std::ranges::reverse(stages);
+    return stages;
+  }
+
+  void search(const std::vector<DeviceId>& order) {
+    std::vector<double> alone;
+    for (const DeviceId device : order) alone.push_back(in_.scorer->seconds(device, 0, in_.cuts.back()));
+    const double together = std::max(micro_batches_ * shared_seconds(alone), 1e-9);
+    // The slower a pipeline may be the fewer devices it needs.
+    const auto devices_for = [&](double most) {
+      const double needed = std::ceil(static_cast<double>(order.size()) * spare_devices * together / most);
+      return std::clamp(static_cast<size_t>(std::min(needed, 1e6)), std::min(order.size(), least_devices),
+                        order.size());
+    };
+    const auto reached = [&](double most) { return !best_within(order, devices_for(most), most, Aim::fill).empty(); };
+    if (!reached(never)) return;
+    double low = 0, high = together;
+    while (!reached(high)) {
+      if (in_.interrupted()) return;
+      low = high;
+      high *= 2;
+    }
+    for (int i = 0; i < bisections && !in_.interrupted(); ++i) {
+      const double middle = (low + high) / 2;
+      (reached(middle) ? high : low) = middle;
+    }
+    std::vector<std::vector<Stage>> plans;
+    const auto add = [&](double most) {
+      for (const Aim aim : {Aim::fill, Aim::memory}) {
+        if (in_.interrupted()) return;
+        std::vector<Stage> stages = best_within(order, devices_for(most), most, aim);
+        if (!stages.empty() && std::ranges::find(plans, stages) == plans.end()) plans.push_back(std::move(stages));
+      }
+    };
+    for (const double factor : factors) add(factor * high);
+    add(never);
+    for (const std::vector<Stage>& stages : plans) keep(stages);
+    if (cuts_.size() == in_.cuts.size()) return;
+    std::ranges::stable_sort(plans, {}, [&](const std::vector<Stage>& stages) { return in_.scorer->bound(stages); });
+    if (plans.size() > refined_plans) plans.resize(refined_plans);
+    for (const std::vector<Stage>& stages : plans) {
+      if (in_.interrupted()) return;
+      refine(stages);
+    }
+  }
+
+  // As many of one device, replicas in ascending order: a plan is the same whatever order it was found in.
+  void keep(std::vector<Stage> stages) {
+    for (Stage& stage : stages) std::ranges::sort(stage.devices);
+    found_.insert(std::move(stages));
+  }
+
+  // Each cut may move to any other between the coarse cuts beside it. Keeps the least busy, and of the about as busy the
+  // one with the least memory.
+  void refine(const std::vector<Stage>& stages) {
+    std::vector<Group> groups;
+    std::vector<std::vector<size_t>> ends;  // [stage]: nodes it may end at
+    for (const Stage& stage : stages) {
+      groups.push_back(group_of(stage.devices));
+      if (stage.end == in_.cuts.back()) {
+        ends.push_back({stage.end});
+        continue;
+      }
+      const auto here = std::ranges::lower_bound(cuts_, stage.end);
+      const size_t low = here == cuts_.begin() ? 0 : *(here - 1), high = *(here + 1);
+      const auto begin = std::ranges::upper_bound(in_.cuts, low), end = std::ranges::lower_bound(in_.cuts, high);
+      ends.emplace_back(begin, end);
+    }
+    const auto within = [&](double most, Aim aim) {
+      std::vector<std::vector<Value>> best;
+      std::vector<std::vector<size_t>> from;
+      for (size_t s = 0; s < stages.size(); ++s) {
+        best.emplace_back(ends[s].size());
+        from.emplace_back(ends[s].size(), 0);
+        const std::vector<size_t> start = {0};
+        const std::vector<size_t>& begins = s == 0 ? start : ends[s - 1];
+        for (size_t e = 0; e < ends[s].size(); ++e) {
+          for (size_t b = 0; b < begins.size(); ++b) {
+            const Value before = s == 0 ? Value{0, 0} : best[s - 1][b];
+            if (begins[b] >= ends[s][e] || before.fill == never) continue;
+            bool too_long = false;
+            const auto value = with_stage(before, s == 0 ? HostId() : groups[s - 1].last, s == 0 ? 1 : groups[s - 1].count,
+                                          groups[s], begins[b], ends[s][e], most, too_long);
+            if (!value || !less(*value, best[s][e], aim)) continue;
+            best[s][e] = *value;
+            from[s][e] = b;
+          }
+        }
+      }
+      std::vector<Stage> moved;
+      if (best.back().back().fill == never) return moved;
+      moved = stages;
+      for (size_t s = stages.size(), e = 0; s-- > 0;) {
+        moved[s].end = ends[s][e];
+        if (s > 0) {
+          e = from[s][e];
+          moved[s].begin = ends[s - 1][e];
+        }
+      }
+      return moved;
+    };
+    double high = busiest(stages, groups), low = 0;
+    for (int i = 0; i < bisections; ++i) {
+      const double middle = low == 0 ? high / 2 : (low + high) / 2;
+      (within(middle, Aim::fill).empty() ? low : high) = middle;
+    }
+    for (const double factor : {1.0, 1.002, 1.01}) {
+      for (const Aim aim : {Aim::fill, Aim::memory}) {
+        std::vector<Stage> moved = within(high * factor, aim);
+        if (!moved.empty()) keep(std::move(moved));
+      }
+    }
+  }
+
+  double busiest(const std::vector<Stage>& stages, const std::vector<Group>& groups) const {
+    double most = endpoint_time(in_.source, groups[0].first, in_.costs->input_bytes).more;
+    most = std::max(most, endpoint_time(groups.back().last, in_.sink, in_.costs->output_bytes).more);
+    for (size_t s = 0; s < stages.size(); ++s) {
+      most = std::max(most, stage_time(groups[s], stages[s].begin, stages[s].end).more);
+      if (s == 0) continue;
+      most = std::max(most, transfer_time(groups[s - 1].last, groups[s].first, in_.costs->cut_bytes[stages[s].begin],
+                                          std::min(groups[s - 1].count, groups[s].count))
+                                .more);
+    }
+    return most * (1 + 1e-9);
+  }
+
+  const SearchSpace& in_;
+  int micro_batches_;
+  std::vector<size_t> cuts_;      // those of the tables
+  std::vector<DeviceId> kinds_;   // of each kind of device, which differ in their times, the first
+  std::vector<size_t> kind_of_;   // [device]
+  std::vector<size_t> replicas_;  // counts to try
+  std::set<std::vector<Stage>, bool (*)(const std::vector<Stage>&, const std::vector<Stage>&)> found_{
+      [](const std::vector<Stage>& a, const std::vector<Stage>& b) {
+        return std::ranges::lexicographical_compare(a, b, [](const Stage& x, const Stage& y) {
+          return std::tie(x.end, x.devices) < std::tie(y.end, y.devices);
+        });
+      }};
+};
+
+}  // namespace
+
+Result<FoundPlans> search_orders(const SearchSpace& space) {
+  if (space.max_stages < 2 || space.devices.size() < 2) return FoundPlans{};
+  return FoundPlans{Orders(space).run(), false};
+}
+
+}  // namespace nlsplit::inline partition
