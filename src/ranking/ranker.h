@@ -115,6 +115,7 @@ class Ranker {
   void sort_judged();
   double fullest_share(const Estimate& estimate) const;
   void measure_judged();
+  Status find_bound();
   std::vector<std::string> layers_of(const Plan& plan) const;
   void count_cost(DeviceId device, const ComputeDesc& desc);
   void count_costs_of(const Program& program);

@@ -7,6 +7,7 @@
 #include "base/cores.h"
 #include "base/random.h"
 #include "program/verify.h"
+#include "ranking/lower_bound.h"
 #include "ranking/ranker.h"
 
 namespace nlsplit::inline ranking {
@@ -160,6 +161,20 @@ void Ranker::sort_judged() {
   }
   ranking_.judged = std::move(plans);
   judged_ = std::move(lowered);
+}
+
+// The least of all micro-batch counts that are looked at.
+Status Ranker::find_bound() {
+  const bool inside = !scenario_.search.axes.empty() ||
+                      std::ranges::any_of(ranking_.judged, [](const RankedPlan& p) { return has_splits(p.plan); });
+  if (ranking_.judged.empty() || (inside && ranking_.measured_costs + ranking_.predicted_costs > 0)) return ok_status();
+  for (const PreparedModel& prepared : prepared_) {
+    ASSIGN_OR_RETURN(const LowerBound bound, lower_bound(prepared, scenario_.cluster, costs_,
+                                                         scenario_.search.max_devices, inside));
+    const double score = score_of(goal_, bound.makespan_s, bound.latency_s);
+    ranking_.bound = std::min(ranking_.bound.value_or(score), score);
+  }
+  return ok_status();
 }
 
 std::vector<std::string> Ranker::layers_of(const Plan& plan) const {

@@ -57,6 +57,7 @@ Result<Ranking> Ranker::run() {
   RETURN_IF_ERROR(judge());
   if (options_.baselines) report_rules();
   count_costs();
+  RETURN_IF_ERROR(find_bound());
   ranking_.keep = std::min(ranking_.judged.size(), static_cast<size_t>(scenario_.keep));
   ranking_.verdict = make_verdict(ranking_, judged_);
   if (options_.explain) ranking_.explanations = explain(scenario_, ranking_, judged_);
@@ -127,6 +128,11 @@ Result<Ranking> rank_plans(const Scenario& scenario, const Model& model, const R
 }
 
 double cost_of(const Ranking& ranking, const Estimate& estimate) { return score_of(ranking.goal, estimate); }
+
+std::optional<double> within_bound(const Ranking& ranking) {
+  if (!ranking.bound) return std::nullopt;
+  return 1 - *ranking.bound / cost_of(ranking, ranking.judged[0].estimate);
+}
 
 Result<TimedPlan> time_plan(const Scenario& scenario, const Graph& optimized, const Plan& plan,
                             std::optional<int> noise_run, const Scenario* timed_by, const Tier& tier) {

@@ -179,6 +179,9 @@ struct Ranking {
   // By RankOptions::tier, without noise, best first; of those as good as each other the one with the most memory left. A
   // plan's number is its index + 1.
   std::vector<RankedPlan> judged;
+  // No plan of the searched kinds has a lower cost_of, at the scenario's micro-batch counts (ranking/lower_bound.h). None:
+  // layers may be split, and their pieces' times are measured.
+  std::optional<double> bound;
   std::vector<size_t> order;       // into judged, as the user wants to see them: as they are, or by p95 if `robust`
   bool robust = false;
   int noise_runs = 0;  // that stand behind each plan's `noisy`; 0: none was asked for, or it was interrupted
@@ -241,6 +244,9 @@ Result<std::vector<RankedPlan>> resolve_own_plan(const Scenario& scenario, const
 
 // What plans are ordered by; smaller is better.
 double cost_of(const Ranking& ranking, const Estimate& estimate);
+
+// By what part of the first plan's cost_of another could be better at most: 1 - bound / cost. None: there is no bound.
+std::optional<double> within_bound(const Ranking& ranking);
 
 // The first `keep` in the user's order, without those alike to one before (ranking/alike.h).
 std::vector<size_t> kept(const Ranking& ranking);

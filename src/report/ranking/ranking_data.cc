@@ -211,6 +211,8 @@ std::string ranking_json(const Ranking& ranking, const Scenario& scenario, const
                  {"break_even_bandwidth_factor", v.break_even ? json(*v.break_even) : json(nullptr)},
                  {"gain_without_network", v.gain_without_network ? json(*v.gain_without_network) : json(nullptr)}}},
                {"plans", std::move(plans)}};
+  if (const std::optional<double> within = within_bound(ranking))
+    file["bound"] = {{"cost", *ranking.bound}, {"within", *within}};
   if (ranking.left_out > 0) file["left_out"] = {{"plans", ranking.left_out}, {"first_because", ranking.why_left_out}};
   if (!ranking.own_left_out.empty()) {
     json left_out = json::array();

@@ -72,6 +72,10 @@ std::string misfits_text(const std::vector<Misfit>& misfits) {
   return text;
 }
 
+std::string percent_of_bound(double within) {
+  return fmt::format("{:.{}f} %", std::max(within * 100, 0.1), within < 0.0995 ? 1 : 0);
+}
+
 std::string head(const Ranking& ranking, const Scenario& scenario) {
   const auto considered = static_cast<double>(ranking.considered);
   std::string text =
@@ -97,6 +101,8 @@ std::string head(const Ranking& ranking, const Scenario& scenario) {
   }
   if (ranking.proved && ranking.space > considered)
     text += "no plan of layers and replicas has a better bound than the first of them: proved by the search\n";
+  if (const std::optional<double> within = within_bound(ranking); within && !ranking.robust)
+    text += fmt::format("plan 1 is within {} of the best possible under these costs\n", percent_of_bound(*within));
   text += misfits_text(ranking.misfits);
   if (ranking.unscheduled > 0) {
     text += fmt::format("{} left out, whose schedule does not exist: {}\n",

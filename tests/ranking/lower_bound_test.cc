@@ -1,0 +1,120 @@
+#include "ranking/lower_bound.h"
+
+#include <gmock/gmock.h>
+
+#include <cstdlib>
+#include <numeric>
+
+#include "base/random.h"
+#include "partition/search.h"
+#include "ranking/evaluate.h"
+#include "ranking/small_scenario.h"
+
+namespace nlsplit {
+namespace {
+
+using namespace testing;
+
+TEST(LoadBound, OfDevicesThatDifferByAFactorIsFairShares) {
+  // 10 s of work in three nodes; devices that take 1, 1 and 2 times as long do it in 10 / 2.5 s.
+  const std::vector<double> slow = {4, 10, 6}, fast = {2, 5, 3};
+  EXPECT_NEAR(load_bound({fast, fast, slow}, 0), 4, 1e-12);
+  EXPECT_NEAR(load_bound({fast, fast, slow}, 2), 5, 1e-12);
+  EXPECT_NEAR(load_bound({slow, fast}, 1), 10, 1e-12);
+}
+
+TEST(LoadBound, OfDevicesThatAreEachGoodAtSomething) {
+  // Fairly shared: each does what it is good at, in 3 s.
+  EXPECT_NEAR(load_bound({{3, 100}, {100, 3}}, 0), 3, 0.05);
+}
+
+// No assignment of nodes to devices is faster, whatever the times.
+TEST(LoadBound, NoAssignmentIsFaster) {
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    Random random(seed);
+    const size_t nodes = 1 + random.below(7), devices = 1 + random.below(4);
+    std::vector<std::vector<double>> seconds(devices, std::vector<double>(nodes));
+    for (auto& row : seconds) {
+      for (double& s : row) s = random.below(8) == 0 ? 0.001 : random.uniform(0.1, 10);
+    }
+    size_t all = 1;
+    for (size_t n = 0; n < nodes; ++n) all *= devices;
+    double least = std::numeric_limits<double>::infinity();
+    for (size_t code = 0; code < all; ++code) {
+      std::vector<double> load(devices, 0);
+      size_t rest = code;
+      for (size_t n = 0; n < nodes; ++n, rest /= devices) load[rest % devices] += seconds[rest % devices][n];
+      least = std::min(least, *std::ranges::max_element(load));
+    }
+    const double bound = load_bound(seconds, 0);
+    EXPECT_LE(bound, least * (1 + 1e-12)) << "seed " << seed;
+    EXPECT_GT(bound, 0.2 * least) << "seed " << seed;
+  }
+}
+
+// Plans drawn from all there are, each simulated: none beats the bound. NLSPLIT_BOUND_PLANS: how many a case.
+TEST(LowerBound, NoSimulatedPlanBeatsIt) {
+  const char* asked = std::getenv("NLSPLIT_BOUND_PLANS");
+  const size_t most = asked != nullptr ? static_cast<size_t>(std::atoll(asked)) : 60;
+  size_t timed = 0;
+  double closest = std::numeric_limits<double>::infinity();
+  for (const std::string workload : {"batch: 8, micro_batches: [1, 2, 4, 8]",
+                                     "batch: 8, micro_batches: [1, 2, 4], mode: training, optimizer: adam",
+                                     "batch: 8, micro_batches: [8], mode: training, optimizer: sgd, recompute: full"}) {
+    for (const std::string speed_b : {"60GFLOPS", "7GFLOPS"}) {
+      for (const std::string bandwidth : {"1Mbps", "100Gbps"}) {
+        SCOPED_TRACE(workload + " " + speed_b + " " + bandwidth);
+        const Scenario scenario =
+            parse_scenario(fmt::format(R"(model: zoo:simple_cnn
+workload: {{{}}}
+devices:
+  A: {{host: a, memory: 1GiB, costs: {{roofline: {{compute: 60GFLOPS, memory: 10GBps}}}}}}
+  B: {{host: b, memory: 1GiB, costs: {{roofline: {{compute: {}, memory: 3GBps}}}}}}
+  C: {{host: b, memory: 1GiB, costs: {{roofline: {{compute: 20GFLOPS, memory: 10GBps}}}}}}
+links:
+  - {{between: [a, b], bandwidth: {}, latency: 1us}}
+  - {{between: [b, b], bandwidth: 10GBps, latency: 1us}}
+source: a
+sink: a
+)",
+                                       workload, speed_b, bandwidth),
+                           "bound.yaml")
+                .value();
+        const Model model = load_model(scenario).value();
+        RankOptions options;
+        options.samples = most;
+        options.workers = 1;
+        const Ranking ranking = rank_plans(scenario, model, options).value();
+        ASSERT_TRUE(ranking.bound.has_value());
+        EXPECT_GT(*ranking.bound, 0);
+        for (const RankedPlan& plan : ranking.judged) {
+          ++timed;
+          closest = std::min(closest, cost_of(ranking, plan.estimate) / *ranking.bound);
+          EXPECT_GE(cost_of(ranking, plan.estimate), *ranking.bound) << plan.text;
+        }
+        EXPECT_NEAR(within_bound(ranking).value(), 1 - *ranking.bound / cost_of(ranking, ranking.judged[0].estimate), 1e-12);
+      }
+    }
+  }
+  EXPECT_GT(timed, 500u);
+  EXPECT_LT(closest, 1.5);  // a bound of nothing would be sound too
+  RecordProperty("plans", static_cast<int>(timed));
+  std::printf("%zu plans, the closest is %.4f times the bound\n", timed, closest);
+}
+
+// Splits inside layers share a node among devices; and a latency is no less than the longest path.
+TEST(LowerBound, HoldsForSplitsInsideLayersAndForLatencies) {
+  for (const std::string objective : {"throughput", "latency", "{throughput: 0.5, latency: 0.5}"}) {
+    const Ranking ranking = rank({.bandwidth = "100Gbps",
+                                  .latency = "0s",
+                                  .search = "{splits: [layer, replicate, batch, height, channels, tensor], objective: " +
+                                            objective + "}"},
+                                 {.samples = 40})
+                                .ranking;
+    ASSERT_TRUE(ranking.bound.has_value());
+    for (const RankedPlan& plan : ranking.judged) EXPECT_GE(cost_of(ranking, plan.estimate), *ranking.bound) << plan.text;
+  }
+}
+
+}  // namespace
+}  // namespace nlsplit
