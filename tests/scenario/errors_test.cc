@@ -274,7 +274,7 @@ const BadScenario bad_scenarios[] = {
      "s.yaml:8:21: one of the weights must be above 0, e.g. {throughput: 0.7, latency: 0.3}"
        "\n  | search: {objective: {latency: 0}}"},
     {"SearchMethod", "source: a", "search: {method: greedy}\nsource: a",
-     "s.yaml:8:18: unknown method 'greedy'; it is 'auto', 'exhaustive', 'dp', 'beam' or 'anneal'"
+     "s.yaml:8:18: unknown method 'greedy'; it is 'auto', 'exhaustive', 'dp', 'orders', 'beam' or 'anneal'"
        "\n  | search: {method: greedy}"},
     {"LimitsMemory", "source: a", "search: {limits: {memory: 64}}\nsource: a",
      "s.yaml:8:27: '64' has no unit; write e.g. 64KiB, 64MiB or 64GiB"
