@@ -144,9 +144,8 @@ Result<SearchResult> search_layers(const Graph& graph, const Cluster& cluster, H
     scored.plan.micro_batches = costs.micro_batches;
     to.push_back(std::move(scored));
   };
-  const std::vector<DeviceId> grouped(by_speed.begin(),
-                                      by_speed.begin() + static_cast<std::ptrdiff_t>(
-                                                             std::min(by_speed.size(), most_grouped_devices)));
+  const std::vector<DeviceId> grouped(by_speed.begin(), by_speed.begin() + static_cast<std::ptrdiff_t>(std::min(
+                                                                               by_speed.size(), most_grouped_devices)));
   const std::vector<size_t> class_of =
       by_speed.size() == grouped.size()
           ? interchangeable_devices(cluster, source, sink, network, costs.node_seconds)
@@ -158,7 +157,8 @@ Result<SearchResult> search_layers(const Graph& graph, const Cluster& cluster, H
     whole.insert({device});
     const bool is_grouped = std::ranges::find(grouped, device) != grouped.end();
     const bool first_of_class = is_grouped && class_of[device.index()] == device.index();
-    const bool first_of_kind = kinds.insert({whole_model[device.index()], cluster.device(device).memory.value()}).second;
+    const bool first_of_kind =
+        kinds.insert({whole_model[device.index()], cluster.device(device).memory.value()}).second;
     if (!many || first_of_class || first_of_kind) add({{0, nodes, {device}}}, always);
   }
   const size_t most_devices =
@@ -193,9 +193,9 @@ Result<SearchResult> search_layers(const Graph& graph, const Cluster& cluster, H
   const std::vector<double> sequences = groups.sequences(max_stages);
   for (size_t k = 0; k < max_stages; ++k) result.space += sequences[k] * binomial(cuts.size() - 1, k);
 
-  const SearchSpace space{
-      &graph, &cluster, &network,   source,       sink,   &costs,       &scorer,      &groups,
-      by_speed, most_replicas, cuts,   weights,  max_stages, most_devices, wanted, result.space, options.seed, &options.interrupted};
+  const SearchSpace space{&graph,     &cluster,     &network, source,        sink,         &costs,
+                          &scorer,    &groups,      by_speed, most_replicas, cuts,         weights,
+                          max_stages, most_devices, wanted,   result.space,  options.seed, &options.interrupted};
   ASSIGN_OR_RETURN(FoundPlans candidates, method->find(space));
   result.proved = candidates.proved && !space.interrupted();
   for (std::vector<Stage>& stages : candidates.plans) {

@@ -17,8 +17,7 @@ constexpr size_t most_coarse_cuts = 128;
 constexpr size_t refined_plans = 24;  // of each order
 constexpr int bisections = 12;        // to find the least `busiest` that a pipeline reaches
 // Values of `busiest` to look at, times the least. Beyond the last: no limit.
-constexpr std::array<double, 14> factors = {1,   1.003, 1.01, 1.02, 1.05, 1.1, 1.2,
-                                            1.4, 1.7,   2,    3,    4,    8,   16};
+constexpr std::array<double, 14> factors = {1, 1.003, 1.01, 1.02, 1.05, 1.1, 1.2, 1.4, 1.7, 2, 3, 4, 8, 16};
 // A plan that may be this many times slower than the best pipeline needs about so many times fewer devices.
 constexpr double spare_devices = 1.5;
 constexpr size_t least_devices = 16;
@@ -53,7 +52,8 @@ class Orders {
         cuts_(coarse_cuts(space.cuts, find_repeats(*space.graph), space.costs->cut_bytes, most_coarse_cuts)) {
     for (const DeviceId device : in_.devices) {
       const std::vector<double>& mine = in_.costs->node_seconds[device.index()];
-      const auto known = std::ranges::find_if(kinds_, [&](DeviceId d) { return in_.costs->node_seconds[d.index()] == mine; });
+      const auto known =
+          std::ranges::find_if(kinds_, [&](DeviceId d) { return in_.costs->node_seconds[d.index()] == mine; });
       kind_of_.resize(std::max(kind_of_.size(), device.index() + 1));
       kind_of_[device.index()] = static_cast<size_t>(known - kinds_.begin());
       if (known == kinds_.end()) kinds_.push_back(device);
@@ -158,9 +158,9 @@ class Orders {
     const double share = weights(begin, end) / group.memory;
     too_long = time.more > most || share > 1;
     if (too_long) return std::nullopt;
-    const Time in = from.valid() ? transfer_time(from, group.first, in_.costs->cut_bytes[begin],
-                                                 std::min(from_count, group.count))
-                                 : endpoint_time(in_.source, group.first, in_.costs->input_bytes);
+    const Time in =
+        from.valid() ? transfer_time(from, group.first, in_.costs->cut_bytes[begin], std::min(from_count, group.count))
+                     : endpoint_time(in_.source, group.first, in_.costs->input_bytes);
     if (!(in.more <= most)) return std::nullopt;
     Value value{before.fill + in.first + time.first, std::max(before.share, share)};
     if (end == in_.cuts.back()) {
@@ -184,8 +184,8 @@ class Orders {
       for (size_t cut = 1; cut < ends; ++cut) row[cut] = table[m - 1][cut];
       for (const size_t r : replicas_) {
         if (r > m) break;
-        const Group group = group_of({order.begin() + static_cast<std::ptrdiff_t>(m - r),
-                                      order.begin() + static_cast<std::ptrdiff_t>(m)});
+        const Group group = group_of(
+            {order.begin() + static_cast<std::ptrdiff_t>(m - r), order.begin() + static_cast<std::ptrdiff_t>(m)});
         for (size_t cut = 1; cut < ends; ++cut) {
           for (size_t before = cut; before-- > 0;) {
             const Cell& from = table[m - r][before];
@@ -197,8 +197,8 @@ class Orders {
               continue;
             }
             const HostId host = before == 0 ? HostId() : in_.cluster->device(order[from.end - 1]).host;
-            const auto value = with_stage(from.value, host, from.replicas, group, node_at(before), node_at(cut), most,
-                                          too_long);
+            const auto value =
+                with_stage(from.value, host, from.replicas, group, node_at(before), node_at(cut), most, too_long);
             if (too_long) break;
             if (!value || !less(*value, row[cut].value, aim)) continue;
             row[cut] = {*value, static_cast<uint32_t>(m - r), static_cast<uint32_t>(before), static_cast<uint32_t>(r),
@@ -269,8 +269,8 @@ class Orders {
     found_.insert(std::move(stages));
   }
 
-  // Each cut may move to any other between the coarse cuts beside it. Keeps the least busy, and of the about as busy the
-  // one with the least memory.
+  // Each cut may move to any other between the coarse cuts beside it. Keeps the least busy, and of the about as busy
+  // the one with the least memory.
   void refine(const std::vector<Stage>& stages) {
     std::vector<Group> groups;
     std::vector<std::vector<size_t>> ends;  // [stage]: nodes it may end at
@@ -298,8 +298,9 @@ class Orders {
             const Value before = s == 0 ? Value{0, 0} : best[s - 1][b];
             if (begins[b] >= ends[s][e] || before.fill == never) continue;
             bool too_long = false;
-            const auto value = with_stage(before, s == 0 ? HostId() : groups[s - 1].last, s == 0 ? 1 : groups[s - 1].count,
-                                          groups[s], begins[b], ends[s][e], most, too_long);
+            const auto value =
+                with_stage(before, s == 0 ? HostId() : groups[s - 1].last, s == 0 ? 1 : groups[s - 1].count, groups[s],
+                           begins[b], ends[s][e], most, too_long);
             if (!value || !less(*value, best[s][e], aim)) continue;
             best[s][e] = *value;
             from[s][e] = b;

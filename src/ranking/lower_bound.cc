@@ -9,9 +9,9 @@
 namespace nlsplit::inline ranking {
 namespace {
 
-constexpr int rounds = 200;          // in which the weights get better
-constexpr double first_step = 0.5;   // of a weight, for a device that is loaded twice the average
-constexpr double rounding = 1e-9;    // sums of simulators and of this are rounded: relative
+constexpr int rounds = 200;         // in which the weights get better
+constexpr double first_step = 0.5;  // of a weight, for a device that is loaded twice the average
+constexpr double rounding = 1e-9;   // sums of simulators and of this are rounded: relative
 
 struct Work {
   std::vector<std::vector<double>> seconds;  // [device][node] of one micro-batch

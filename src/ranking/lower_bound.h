@@ -4,8 +4,8 @@
 //
 // Two bounds, of which the larger holds:
 //  - Load. Each node of each micro-batch is computed somewhere, and a device computes one at a time. For any weights
-//    w >= 0 of the devices the makespan is at least M * sum over nodes of min over devices (w_d * seconds_dn), divided by
-//    the sum of the weights of the devices that a plan may have: the dual of the fractional assignment of nodes to
+//    w >= 0 of the devices the makespan is at least M * sum over nodes of min over devices (w_d * seconds_dn), divided
+//    by the sum of the weights of the devices that a plan may have: the dual of the fractional assignment of nodes to
 //    unrelated machines (Lenstra, Shmoys, Tardos, Mathematical Programming 46, 1990). The best weights are looked for;
 //    any are sound.
 //  - Path. A micro-batch passes every path of the graph, each node in no less than its time on the fastest device.

@@ -1,6 +1,6 @@
 // A ranking in the making (ranking/ranking.h): candidates are collected, timed by the fast tier, the best simulated.
-// ranker_candidates.cc, ranker_timing.cc and ranker_judge.cc have a step each; ranker_rules.cc has what concerns the rules
-// of today (partition/baselines.h), whose plans are candidates like the others.
+// ranker_candidates.cc, ranker_timing.cc and ranker_judge.cc have a step each; ranker_rules.cc has what concerns the
+// rules of today (partition/baselines.h), whose plans are candidates like the others.
 #pragma once
 
 #include <functional>

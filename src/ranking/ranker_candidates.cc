@@ -124,7 +124,8 @@ Result<Ranker::Searched> Ranker::search(const PreparedModel& prepared) const {
                      search_layers(without_outputs, scenario_.cluster, source, source, searched.costs, options, seeds));
     return searched;
   }
-  ASSIGN_OR_RETURN(searched.found, search_layers(graph, scenario_.cluster, source, sink, searched.costs, options, seeds));
+  ASSIGN_OR_RETURN(searched.found,
+                   search_layers(graph, scenario_.cluster, source, sink, searched.costs, options, seeds));
   if (interrupted()) return searched;
   const size_t most = std::max(
       least_split_candidates, scenario_.search.max_candidates / split_candidates_part / scenario_.micro_batches.size());

@@ -169,8 +169,8 @@ Status Ranker::find_bound() {
                       std::ranges::any_of(ranking_.judged, [](const RankedPlan& p) { return has_splits(p.plan); });
   if (ranking_.judged.empty() || (inside && ranking_.measured_costs + ranking_.predicted_costs > 0)) return ok_status();
   for (const PreparedModel& prepared : prepared_) {
-    ASSIGN_OR_RETURN(const LowerBound bound, lower_bound(prepared, scenario_.cluster, costs_,
-                                                         scenario_.search.max_devices, inside));
+    ASSIGN_OR_RETURN(const LowerBound bound,
+                     lower_bound(prepared, scenario_.cluster, costs_, scenario_.search.max_devices, inside));
     const double score = score_of(goal_, bound.makespan_s, bound.latency_s);
     ranking_.bound = std::min(ranking_.bound.value_or(score), score);
   }

@@ -33,8 +33,8 @@ void Ranker::note_rules(const Searched& searched) {
     }
     const std::vector<Stage>& stages = searched.rules[b];
     if (!rules_[b].why_not.empty() || std::ranges::find(searched.found.plans, stages, [](const ScoredPlan& found) {
-          return found.plan.stages;
-        }) != searched.found.plans.end())
+                                        return found.plan.stages;
+                                      }) != searched.found.plans.end())
       continue;
     if (stages.empty())
       rules_[b].why_not = baselines()[b].why_none;
@@ -57,9 +57,8 @@ void Ranker::choose_rules() {
   }
   for (size_t b = 0; b < rules_.size(); ++b) {
     std::vector<Candidate*>& plans = of_rule[b];
-    std::ranges::stable_sort(plans, {}, [](const Candidate* plan) {
-      return plan->found ? plan->found->bound_seconds : 0;
-    });
+    std::ranges::stable_sort(plans, {},
+                             [](const Candidate* plan) { return plan->found ? plan->found->bound_seconds : 0; });
     if (layers > most_rule_layers && plans.size() > surely_timed_of_a_rule) plans.resize(surely_timed_of_a_rule);
   }
   for (const std::vector<Candidate*>& plans : of_rule) {
@@ -75,10 +74,10 @@ void Ranker::note_rule(const Candidate& candidate, const Timed& timed) {
   for (size_t b = 0; b < rules_.size(); ++b) {
     if ((candidate.rules >> b & 1) == 0 || !rules_[b].why_not.empty()) continue;
     rules_[b].plan = candidate.ranked.plan;
-    rules_[b].why_not =
-        timed.trouble ? timed.trouble->message
-                      : fmt::format("{} has {} and would need {}", timed.too_large->device,
-                                    to_string(timed.too_large->has), to_string(timed.too_large->least_needed));
+    rules_[b].why_not = timed.trouble
+                            ? timed.trouble->message
+                            : fmt::format("{} has {} and would need {}", timed.too_large->device,
+                                          to_string(timed.too_large->has), to_string(timed.too_large->least_needed));
   }
 }
 

@@ -80,8 +80,8 @@ struct RankedPlan {
   std::optional<NoisyEstimate> noisy;
 };
 
-// What a rule of today (partition/baselines.h) would choose, at the micro-batch count and schedule that suit it best. The
-// plan is one of Ranking::judged, so that no rule is better than the first plans.
+// What a rule of today (partition/baselines.h) would choose, at the micro-batch count and schedule that suit it best.
+// The plan is one of Ranking::judged, so that no rule is better than the first plans.
 struct RankedBaseline {
   std::string name, rule;
   Plan plan;
@@ -175,14 +175,14 @@ struct Ranking {
   std::string model;
   int64_t batch = 1;
   Objective objective = Objective::throughput;
-  Goal goal;                       // the same, with what a weighted one is relative to
-  // By RankOptions::tier, without noise, best first; of those as good as each other the one with the most memory left. A
-  // plan's number is its index + 1.
+  Goal goal;  // the same, with what a weighted one is relative to
+  // By RankOptions::tier, without noise, best first; of those as good as each other the one with the most memory left.
+  // A plan's number is its index + 1.
   std::vector<RankedPlan> judged;
-  // No plan of the searched kinds has a lower cost_of, at the scenario's micro-batch counts (ranking/lower_bound.h). None:
-  // layers may be split, and their pieces' times are measured.
+  // No plan of the searched kinds has a lower cost_of, at the scenario's micro-batch counts (ranking/lower_bound.h).
+  // None: layers may be split, and their pieces' times are measured.
   std::optional<double> bound;
-  std::vector<size_t> order;       // into judged, as the user wants to see them: as they are, or by p95 if `robust`
+  std::vector<size_t> order;  // into judged, as the user wants to see them: as they are, or by p95 if `robust`
   bool robust = false;
   int noise_runs = 0;  // that stand behind each plan's `noisy`; 0: none was asked for, or it was interrupted
   size_t keep = 0;     // how many of them the user wants to see

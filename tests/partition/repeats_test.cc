@@ -67,9 +67,10 @@ TEST(Repeats, LayersOfTransformersAndResNets) {
     Model model = zoo_model(name).value();
     return find_repeats(optimize(model.graph, model.weights).value());
   };
-  for (const auto& [name, layers] : {std::pair<std::string, size_t>{"llama?layers=7&hidden=64&heads=4&kv_heads=2&ffn=128", 7},
-                                     {"bert_base?layers=5&hidden=64&heads=4&ffn=128&vocab=100", 5},
-                                     {"gpt2?layers=6&hidden=64&heads=4&vocab=100", 6}}) {
+  for (const auto& [name, layers] :
+       {std::pair<std::string, size_t>{"llama?layers=7&hidden=64&heads=4&kv_heads=2&ffn=128", 7},
+        {"bert_base?layers=5&hidden=64&heads=4&ffn=128&vocab=100", 5},
+        {"gpt2?layers=6&hidden=64&heads=4&vocab=100", 6}}) {
     const std::vector<Repeat> repeats = repeats_of(name);
     const auto largest = std::ranges::max_element(repeats, {}, [](const Repeat& r) { return r.period * r.count; });
     ASSERT_NE(largest, repeats.end()) << name;

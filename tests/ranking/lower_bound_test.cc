@@ -58,14 +58,13 @@ TEST(LowerBound, NoSimulatedPlanBeatsIt) {
   const size_t most = asked != nullptr ? static_cast<size_t>(std::atoll(asked)) : 60;
   size_t timed = 0;
   double closest = std::numeric_limits<double>::infinity();
-  for (const std::string workload : {"batch: 8, micro_batches: [1, 2, 4, 8]",
-                                     "batch: 8, micro_batches: [1, 2, 4], mode: training, optimizer: adam",
-                                     "batch: 8, micro_batches: [8], mode: training, optimizer: sgd, recompute: full"}) {
+  for (const std::string workload :
+       {"batch: 8, micro_batches: [1, 2, 4, 8]", "batch: 8, micro_batches: [1, 2, 4], mode: training, optimizer: adam",
+        "batch: 8, micro_batches: [8], mode: training, optimizer: sgd, recompute: full"}) {
     for (const std::string speed_b : {"60GFLOPS", "7GFLOPS"}) {
       for (const std::string bandwidth : {"1Mbps", "100Gbps"}) {
         SCOPED_TRACE(workload + " " + speed_b + " " + bandwidth);
-        const Scenario scenario =
-            parse_scenario(fmt::format(R"(model: zoo:simple_cnn
+        const Scenario scenario = parse_scenario(fmt::format(R"(model: zoo:simple_cnn
 workload: {{{}}}
 devices:
   A: {{host: a, memory: 1GiB, costs: {{roofline: {{compute: 60GFLOPS, memory: 10GBps}}}}}}
@@ -77,9 +76,9 @@ links:
 source: a
 sink: a
 )",
-                                       workload, speed_b, bandwidth),
-                           "bound.yaml")
-                .value();
+                                                             workload, speed_b, bandwidth),
+                                                 "bound.yaml")
+                                      .value();
         const Model model = load_model(scenario).value();
         RankOptions options;
         options.samples = most;
@@ -92,7 +91,8 @@ sink: a
           closest = std::min(closest, cost_of(ranking, plan.estimate) / *ranking.bound);
           EXPECT_GE(cost_of(ranking, plan.estimate), *ranking.bound) << plan.text;
         }
-        EXPECT_NEAR(within_bound(ranking).value(), 1 - *ranking.bound / cost_of(ranking, ranking.judged[0].estimate), 1e-12);
+        EXPECT_NEAR(within_bound(ranking).value(), 1 - *ranking.bound / cost_of(ranking, ranking.judged[0].estimate),
+                    1e-12);
       }
     }
   }
@@ -105,14 +105,15 @@ sink: a
 // Splits inside layers share a node among devices; and a latency is no less than the longest path.
 TEST(LowerBound, HoldsForSplitsInsideLayersAndForLatencies) {
   for (const std::string objective : {"throughput", "latency", "{throughput: 0.5, latency: 0.5}"}) {
-    const Ranking ranking = rank({.bandwidth = "100Gbps",
-                                  .latency = "0s",
-                                  .search = "{splits: [layer, replicate, batch, height, channels, tensor], objective: " +
-                                            objective + "}"},
-                                 {.samples = 40})
-                                .ranking;
+    const Ranking ranking =
+        rank({.bandwidth = "100Gbps",
+              .latency = "0s",
+              .search = "{splits: [layer, replicate, batch, height, channels, tensor], objective: " + objective + "}"},
+             {.samples = 40})
+            .ranking;
     ASSERT_TRUE(ranking.bound.has_value());
-    for (const RankedPlan& plan : ranking.judged) EXPECT_GE(cost_of(ranking, plan.estimate), *ranking.bound) << plan.text;
+    for (const RankedPlan& plan : ranking.judged)
+      EXPECT_GE(cost_of(ranking, plan.estimate), *ranking.bound) << plan.text;
   }
 }
 

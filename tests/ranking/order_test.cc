@@ -13,7 +13,8 @@ using namespace testing;
 double fullest_share(const Scenario& scenario, const Estimate& estimate) {
   double share = 0;
   for (const DeviceEstimate& device : estimate.devices) {
-    const double has = static_cast<double>(scenario.cluster.device(scenario.cluster.find_device(device.name)).memory.value());
+    const double has =
+        static_cast<double>(scenario.cluster.device(scenario.cluster.find_device(device.name)).memory.value());
     share = std::max(share, static_cast<double>(device.memory.value()) / has);
   }
   return share;
@@ -39,7 +40,8 @@ TEST(Order, OfEquallyGoodPlansTheOneWithMoreMemoryLeftIsFirst) {
   for (size_t i = 1; i < judged.size(); ++i) {
     if (judged[i].estimate.makespan_s >= judged[i - 1].estimate.makespan_s) continue;
     decided = true;
-    EXPECT_LE(fullest_share(ranked.scenario, judged[i - 1].estimate), fullest_share(ranked.scenario, judged[i].estimate));
+    EXPECT_LE(fullest_share(ranked.scenario, judged[i - 1].estimate),
+              fullest_share(ranked.scenario, judged[i].estimate));
   }
   EXPECT_TRUE(decided);
 }
