@@ -1,6 +1,12 @@
 #include "partition/repeats.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <functional>
+#include <iterator>
+#include <string>
+#include <unordered_map>
 
 #include "partition/cuts.h"
 
@@ -9,25 +15,33 @@ namespace {
 
 constexpr size_t longest_period = 2048;  // nodes of a block; finding them takes so many comparisons a node
 
+// What a node computes, wiring apart: equal texts, equal numbers.
+std::vector<size_t> numbers_of(const Graph& graph) {
+  std::unordered_map<std::string, size_t> known;
+  std::vector<size_t> numbers;
+  for (const Node& node : graph.nodes) {
+    std::string text = fmt::format("{} {} {}", static_cast<int>(node.op), node.inputs.size(), to_string(node.attrs));
+    for (const EpilogueStep& step : node.epilogue)
+      text += fmt::format(" + {} {}", static_cast<int>(step.op), to_string(step.attrs));
+    for (const ValueId made : node.outputs) text += " -> " + to_string(graph.value(made).type);
+    numbers.push_back(known.try_emplace(std::move(text), known.size()).first->second);
+  }
+  return numbers;
+}
+
 // Are nodes a and b, b later, the same at their places in two blocks?
 class Likeness {
  public:
-  explicit Likeness(const Graph& graph) : graph_(graph) {}
+  explicit Likeness(const Graph& graph) : graph_(graph), numbers_(numbers_of(graph)) {}
 
   bool operator()(size_t a, size_t b) const {
+    if (numbers_[a] != numbers_[b]) return false;
     const Node &x = graph_.nodes[a], &y = graph_.nodes[b];
-    if (x.op != y.op || x.inputs.size() != y.inputs.size() || x.outputs.size() != y.outputs.size() ||
-        x.epilogue.size() != y.epilogue.size() || x.attrs != y.attrs)
-      return false;
-    for (size_t i = 0; i < x.outputs.size(); ++i) {
-      if (graph_.value(x.outputs[i]).type != graph_.value(y.outputs[i]).type) return false;
-    }
     for (size_t i = 0; i < x.inputs.size(); ++i) {
       if (!same_operand(x.inputs[i], y.inputs[i], b - a)) return false;
     }
     for (size_t i = 0; i < x.epilogue.size(); ++i) {
-      const EpilogueStep &s = x.epilogue[i], &t = y.epilogue[i];
-      if (s.op != t.op || s.attrs != t.attrs || !same_operand(s.operand, t.operand, b - a)) return false;
+      if (!same_operand(x.epilogue[i].operand, y.epilogue[i].operand, b - a)) return false;
     }
     return true;
   }
@@ -43,6 +57,7 @@ class Likeness {
   }
 
   const Graph& graph_;
+  std::vector<size_t> numbers_;  // [node]
 };
 
 }  // namespace
