@@ -3,7 +3,7 @@
 //   ASSIGN_OR_RETURN(SlotTable table, make_schedule("streaming", input));
 //   table.devices[d] = {{stage 0, forward, micro-batch 0}, {0, forward, 1}, …}   in the order device d runs them
 //
-// Adding one: one file, one row in schedules.cc, one test with its published bubble and memory formulas.
+// Adding one: one file, one row in schedules.def, one test with its published bubble and memory formulas.
 #pragma once
 
 #include <cstdint>

@@ -160,8 +160,8 @@ void check_case(const Case& c, const fs::path& folder, std::map<size_t, std::vec
   const auto shared = simulate_all(simgrid_tier(), c.cluster, {&*timed});
   ASSERT_TRUE(shared.ok()) << shared.error().to_string();
   EXPECT_EQ(digest(saved.program, to_trace(saved.program, *deps, *timed, (*shared)[0])), order) << "SimGrid";
-  // Sharing a link cannot make anything faster than having it alone, but for the order at a windowed card. SimGrid rounds:
-  // by up to 6e-9 of the makespan in 10,000 cases.
+  // Sharing a link cannot make anything faster than having it alone, but for the order at a windowed card. SimGrid
+  // rounds: by up to 6e-9 of the makespan in 10,000 cases.
   if (timed->nic_window == 0) {
     EXPECT_GE((*shared)[0].makespan, fast.makespan * (1 - 1e-7));
   }

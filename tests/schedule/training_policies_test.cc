@@ -287,7 +287,7 @@ TEST(TrainingPolicies, ErrorsSayWhatIsNeeded) {
   EXPECT_THAT(error_of("1f1b", forward),
               HasSubstr("schedule 1f1b is for training; for inference there are streaming, fill_drain, sequential"));
   EXPECT_THAT(error_of("streaming", training_shape("1f1b", 2, 2, 4)),
-              HasSubstr("schedule streaming is for inference; for training there are gpipe, 1f1b"));
+              HasSubstr("schedule streaming is for inference; for training there are gpipe"));
   EXPECT_EQ(error_of("interleaved", training_shape("interleaved", 4, 8, 6)),
             "schedule interleaved needs a multiple of 4 micro-batches, one for each device; there are 6");
   EXPECT_EQ(

@@ -131,8 +131,13 @@ class Exporter {
 
   // An epilogue's steps are nodes of their own again; the node's output is what the last of them makes.
   Status add_node(const Node& node) {
-    if (has(node.op, traits::not_in_onnx))
-      return unsupported(fmt::format("node {}: ONNX has no operator {}", node.name, name_of(node.op)));
+    const auto missing = [](Op op, const std::string& name) {
+      return unsupported(fmt::format("node {}: ONNX has no operator {}", name, name_of(op)));
+    };
+    if (has(node.op, traits::not_in_onnx)) return missing(node.op, node.name);
+    for (const EpilogueStep& step : node.epilogue) {
+      if (has(step.op, traits::not_in_onnx)) return missing(step.op, step.name);
+    }
     Operation operation{node.op, node.name, node.attrs, {}, {}, graph_.value(node.inputs[0]).type.dtype, &node};
     for (const ValueId id : node.inputs) operation.inputs.push_back(value_name(id));
     while (!operation.inputs.empty() && operation.inputs.back().empty()) operation.inputs.pop_back();
