@@ -263,14 +263,14 @@ class Orders {
     }
   }
 
-  // As many of one device, replicas in ascending order: a plan is the same whatever order it was found in.
+  // Replicas in ascending order, so that a plan that several orders find is kept once.
   void keep(std::vector<Stage> stages) {
     for (Stage& stage : stages) std::ranges::sort(stage.devices);
     found_.insert(std::move(stages));
   }
 
-  // Each cut may move to any other between the coarse cuts beside it. Keeps the least busy, and of the about as busy
-  // the one with the least memory.
+  // Each cut may move to any other between the coarse cuts beside it; the devices stay. Keeps the least busy plan, and
+  // of those about as busy the ones with the least fill and the least memory.
   void refine(const std::vector<Stage>& stages) {
     std::vector<Group> groups;
     std::vector<std::vector<size_t>> ends;  // [stage]: nodes it may end at
