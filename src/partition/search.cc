@@ -178,7 +178,8 @@ Result<SearchResult> search_layers(const Graph& graph, const Cluster& cluster, H
   const size_t whole_models = always.size();
   for (const std::vector<Stage>& seed : seeds) {
     const bool known = std::ranges::any_of(always, [&](const ScoredPlan& other) { return other.plan.stages == seed; });
-    if (known || !within_limits(seed, options) || (seed.size() == 1 && !whole.insert(seed[0].devices).second)) continue;
+    if (known || !within_limits(seed, options)) continue;
+    if (seed.size() == 1) whole.insert(seed[0].devices);
     add(seed, always);
   }
 

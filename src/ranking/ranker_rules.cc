@@ -32,10 +32,9 @@ void Ranker::note_rules(const Searched& searched) {
       rules_[b].rule = baselines()[b].rule;
     }
     const std::vector<Stage>& stages = searched.rules[b];
-    if (!rules_[b].why_not.empty() || std::ranges::find(searched.found.plans, stages, [](const ScoredPlan& found) {
-                                        return found.plan.stages;
-                                      }) != searched.found.plans.end())
-      continue;
+    const bool found = std::ranges::any_of(searched.found.plans,
+                                           [&](const ScoredPlan& scored) { return scored.plan.stages == stages; });
+    if (found || !rules_[b].why_not.empty()) continue;
     if (stages.empty())
       rules_[b].why_not = baselines()[b].why_none;
     else if (!within_limits(stages, scenario_.search))

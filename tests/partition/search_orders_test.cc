@@ -156,6 +156,13 @@ TEST(Seeds, AreInTheAnswerIfTheyKeepToTheLimits) {
   };
   EXPECT_EQ(has(search_layers(graph, cluster, HostId(0), HostId(0), costs, options).value()), 0);
   EXPECT_EQ(has(search_layers(graph, cluster, HostId(0), HostId(0), costs, options, {odd, odd}).value()), 1);
+  // Five replicas of eight micro-batches are no faster than four, and so not looked at but as a seed.
+  const std::vector<Stage> five = {{0, 30, {DeviceId(1), DeviceId(3), DeviceId(5), DeviceId(7), DeviceId(9)}}};
+  const std::vector<Stage> fastest = {{0, 30, {DeviceId(0), DeviceId(1), DeviceId(2), DeviceId(3), DeviceId(4)}}};
+  for (const std::vector<Stage>& seed : {five, fastest}) {
+    const SearchResult result = search_layers(graph, cluster, HostId(0), HostId(0), costs, options, {seed}).value();
+    EXPECT_EQ(std::ranges::count(result.plans, seed, [](const ScoredPlan& plan) { return plan.plan.stages; }), 1);
+  }
   options.max_devices = 2;
   EXPECT_EQ(has(search_layers(graph, cluster, HostId(0), HostId(0), costs, options, {odd}).value()), 0);
 }
