@@ -102,13 +102,9 @@ std::vector<size_t> coarse_cuts(const std::vector<size_t>& cuts, const std::vect
     if (begin == end) continue;
     const size_t border =
         *std::min_element(begin, end, [&](size_t a, size_t b) { return cut_bytes[a] < cut_bytes[b]; });
-    for (size_t k = 0; k + 1 < repeat.count; ++k) {
-      const size_t cut = border + k * repeat.period;
+    for (size_t k = 0; k < repeat.count; ++k) {
+      const size_t cut = border - repeat.period + k * repeat.period;
       if (std::ranges::binary_search(cuts, cut)) borders.push_back(cut);
-    }
-    if (repeat.begin > 0 && border >= repeat.begin + repeat.period) {
-      const size_t before = border - repeat.period;
-      if (std::ranges::binary_search(cuts, before)) borders.push_back(before);
     }
   }
   borders.push_back(cuts.back());
