@@ -74,6 +74,17 @@ void set_yardstick(Goal& goal, const std::vector<Estimate>& singles, const std::
   }
 }
 
+Fullest fullest_device(const Scenario& scenario, const Estimate& estimate) {
+  Fullest fullest;
+  for (const DeviceEstimate& device : estimate.devices) {
+    const DeviceId id = scenario.cluster.find_device(device.name);
+    if (!id.valid()) continue;
+    const double share = device.memory / scenario.cluster.device(id).memory;
+    if (share > fullest.share) fullest = {device.name, share};
+  }
+  return fullest;
+}
+
 double score_of(const Goal& goal, double makespan_s, double latency_s) {
   switch (goal.objective) {
     case Objective::throughput:

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "partition/search.h"
@@ -45,6 +46,13 @@ Result<TimedGraph> timed_graph_of(const LoweredPlan& lowered, const Cluster& clu
 
 // From the times of its activities, whoever found them.
 Estimate estimate_of(const Scenario& scenario, const LoweredPlan& lowered, const Timing& timing);
+
+// The device with the largest part of its memory taken, and that part.
+struct Fullest {
+  std::string device;
+  double share = 0;
+};
+Fullest fullest_device(const Scenario& scenario, const Estimate& estimate);
 
 Goal goal_of(const Scenario& scenario);
 // Of these estimates, or, if there are none, of `others`: no device may hold the whole model.

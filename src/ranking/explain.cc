@@ -31,14 +31,9 @@ void find_bottleneck(const Scenario& scenario, const RankedPlan& ranked, Explana
   why.share = link ? e.busiest_link_share : e.busiest_device_share;
   if (const DeviceId device = scenario.cluster.find_device(e.busiest_device); device.valid() && !link)
     why.stage = stage_of(ranked.plan, device);
-  for (const DeviceEstimate& device : e.devices) {
-    const DeviceId id = scenario.cluster.find_device(device.name);
-    if (!id.valid()) continue;
-    const double share = device.memory / scenario.cluster.device(id).memory;
-    if (share <= why.fullest_share) continue;
-    why.fullest_share = share;
-    why.fullest_device = device.name;
-  }
+  const Fullest fullest = fullest_device(scenario, e);
+  why.fullest_device = fullest.device;
+  why.fullest_share = fullest.share;
 }
 
 }  // namespace

@@ -113,7 +113,6 @@ class Ranker {
   void draw_samples();
   void choose_robust(size_t most);
   void sort_judged();
-  double fullest_share(const Estimate& estimate) const;
   void measure_judged();
   Status find_bound();
   std::vector<std::string> layers_of(const Plan& plan) const;

@@ -149,7 +149,8 @@ void Ranker::sort_judged() {
     const double least = score(*begin);
     const auto end = std::find_if(begin, order.end(), [&](size_t i) { return score(i) > least * as_good; });
     std::stable_sort(begin, end, [&](size_t a, size_t b) {
-      return fullest_share(ranking_.judged[a].estimate) < fullest_share(ranking_.judged[b].estimate);
+      return fullest_device(scenario_, ranking_.judged[a].estimate).share <
+             fullest_device(scenario_, ranking_.judged[b].estimate).share;
     });
     begin = end;
   }
@@ -183,17 +184,6 @@ std::vector<std::string> Ranker::layers_of(const Plan& plan) const {
   for (const Stage& stage : plan.stages)
     layers.push_back(stage.end == graph_.nodes.size() ? "rest" : ".." + cut_name(graph_, stage.end));
   return layers;
-}
-
-// Of any device's memory.
-double Ranker::fullest_share(const Estimate& estimate) const {
-  double share = 0;
-  for (const DeviceEstimate& device : estimate.devices) {
-    const DeviceId id = scenario_.cluster.find_device(device.name);
-    const double has = id.valid() ? static_cast<double>(scenario_.cluster.device(id).memory.value()) : 0;
-    if (has > 0) share = std::max(share, static_cast<double>(device.memory.value()) / has);
-  }
-  return share;
 }
 
 // From here on the objective is relative to what the judging tier says.
