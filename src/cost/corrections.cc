@@ -11,6 +11,30 @@ namespace {
 using nlohmann::json;
 
 bool possible(double factor) { return std::isfinite(factor) && factor > 0; }
+bool possible_spread(double spread) { return std::isfinite(spread) && spread >= 0; }
+
+json spreads_json(const CorrectionSpreads& spreads) {
+  json file = {{"computing", spreads.computing}};
+  if (spreads.messages) file["messages"] = *spreads.messages;
+  if (spreads.plans) file["plans"] = *spreads.plans;
+  return file;
+}
+
+Result<CorrectionSpreads> parse_spreads(const json& value, const std::string& file) {
+  CorrectionSpreads spreads;
+  value.at("computing").get_to(spreads.computing);
+  if (value.contains("messages")) spreads.messages = value.at("messages").get<double>();
+  if (value.contains("plans")) spreads.plans = value.at("plans").get<double>();
+  for (const auto& [device, spread] : spreads.computing) {
+    if (!possible_spread(spread))
+      return invalid_input(fmt::format("{}: computing on {} cannot have a spread of {}", file, device, spread));
+  }
+  for (const auto& [what, spread] : {std::pair("messages", spreads.messages), std::pair("plans", spreads.plans)}) {
+    if (spread && !possible_spread(*spread))
+      return invalid_input(fmt::format("{}: {} cannot have a spread of {}", file, what, *spread));
+  }
+  return spreads;
+}
 
 void lengthen(MessageCost& cost, double factor) {
   cost.latency = cost.latency * factor;
@@ -21,21 +45,26 @@ void lengthen(MessageCost& cost, double factor) {
 
 std::string to_json(const Corrections& corrections) {
   const json file = {{"format", "nlsplit-corrections"},
-                     {"version", 1},
+                     {"version", 2},
                      {"computing", corrections.computing},
-                     {"messages", corrections.messages}};
+                     {"messages", corrections.messages},
+                     {"spreads", spreads_json(corrections.spreads)}};
   return file.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
 Result<Corrections> parse_corrections(const std::string& text, const std::string& file) {
   try {
     const json value = json::parse(text);
-    if (value.at("format") != "nlsplit-corrections" || value.at("version") != 1)
+    const bool known = value.at("format") == "nlsplit-corrections";
+    if (!known || (value.at("version") != 1 && value.at("version") != 2))
       return invalid_input(
-          fmt::format("{}: not corrections of version 1 (nlbench validate --recalibrate makes them)", file));
+          fmt::format("{}: not corrections of version 1 or 2 (nlbench validate --recalibrate makes them)", file));
     Corrections corrections;
     value.at("computing").get_to(corrections.computing);
     value.at("messages").get_to(corrections.messages);
+    if (value.at("version") == 2) {
+      ASSIGN_OR_RETURN(corrections.spreads, parse_spreads(value.at("spreads"), file));
+    }
     for (const auto& [device, factor] : corrections.computing) {
       if (!possible(factor))
         return invalid_input(fmt::format("{}: device {} cannot take {} times as long", file, device, factor));

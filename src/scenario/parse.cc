@@ -347,6 +347,7 @@ Status parse_corrections_key(const Source& source, const Yaml& node, const Scena
   Status status = corrections ? apply(*corrections, scenario.cluster, scenario.costs) : Status(corrections.error());
   if (!status.ok()) return moved_to(status.error(), source.location(node), source.line(node.line));
   scenario.corrected = true;
+  scenario.spreads = corrections->spreads;
   return ok_status();
 }
 

@@ -66,6 +66,7 @@ struct Scenario : Workload {
   Cluster cluster;
   std::vector<CostSourcePtr> costs;  // one a device
   bool corrected = false;            // costs and measured messages, by the file `corrections` names
+  CorrectionSpreads spreads;         // what is left of errors then; none: not known
   Endpoints endpoints;
   SearchOptions search;
   std::vector<std::string> schedules;

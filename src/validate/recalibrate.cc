@@ -4,8 +4,30 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 namespace nlsplit::inline validation {
+namespace {
+
+// Half the distance between the quartiles, relative to the median. Quartiles of fewer than four values are none.
+std::optional<double> spread_of(const std::vector<double>& ratios) {
+  if (ratios.size() < 4) return std::nullopt;
+  const double median = quantile(ratios, 0.5);
+  if (!(median > 0)) return std::nullopt;
+  return (quantile(ratios, 0.75) - quantile(ratios, 0.25)) / 2 / median;
+}
+
+std::optional<double> spread_of_plans(const std::vector<ValidatedPlan>& plans) {
+  std::vector<double> ratios;
+  for (const ValidatedPlan& plan : plans) {
+    if (!plan.runs.empty() && plan.outcome.predicted > 0)
+      ratios.push_back(plan.outcome.measured / plan.outcome.predicted);
+  }
+  return spread_of(ratios);
+}
+
+}  // namespace
+
 Corrections learn(const std::vector<ValidatedPlan>& plans) {
   constexpr double least_share = 0.1;
   std::map<std::string, std::vector<double>> computing;
@@ -22,10 +44,12 @@ Corrections learn(const std::vector<ValidatedPlan>& plans) {
     }
   }
   Corrections corrections;
-  for (auto& [device, ratios] : computing) {
-    if (const double factor = quantile(std::move(ratios), 0.5); factor > 0) corrections.computing[device] = factor;
+  for (const auto& [device, ratios] : computing) {
+    if (const double factor = quantile(ratios, 0.5); factor > 0) corrections.computing[device] = factor;
+    if (const std::optional<double> spread = spread_of(ratios)) corrections.spreads.computing[device] = *spread;
   }
-  if (!messages.empty()) corrections.messages = quantile(std::move(messages), 0.5);
+  if (!messages.empty()) corrections.messages = quantile(messages, 0.5);
+  corrections.spreads.messages = spread_of(messages);
   return corrections;
 }
 
@@ -56,7 +80,9 @@ Result<Recalibration> recalibrate(const PlanSet& set, const std::vector<PlanRun>
       if (half != half_of.end() && half->second != teachers) corrected.plans[i] = again.plans[i];
     }
   }
-  result.after = quality_of(join(corrected, runs));
+  const std::vector<ValidatedPlan> judged = join(corrected, runs);
+  result.after = quality_of(judged);
+  result.corrections.spreads.plans = spread_of_plans(judged);
   return result;
 }
 

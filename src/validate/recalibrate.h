@@ -10,7 +10,8 @@
 namespace nlsplit::inline validation {
 
 // Medians over the plans that ran: of each device that was to compute at least a tenth as long as the busiest one, how
-// many times as long it did; the same for messages. Without any: factors of 1.
+// many times as long it did; the same for messages. Without any: factors of 1. And their spreads over the runs; that of
+// plans is recalibrate's to say.
 Corrections learn(const std::vector<ValidatedPlan>& plans);
 
 struct Recalibration {

@@ -14,21 +14,31 @@ std::string refusal(const std::string& text) {
 }
 
 TEST(CorrectionsOfCosts, SurviveTheirText) {
-  const Corrections corrections{{{"A", 1.25}, {"B", 0.5}}, 1.1};
-  const auto parsed = parse_corrections(to_json(corrections), "c.json");
-  ASSERT_TRUE(parsed.ok()) << parsed.error().to_string();
-  EXPECT_EQ(*parsed, corrections);
+  for (const CorrectionSpreads& spreads : {CorrectionSpreads{}, CorrectionSpreads{{{"A", 0.03}}, 0.05, 0.02}}) {
+    const Corrections corrections{{{"A", 1.25}, {"B", 0.5}}, 1.1, spreads};
+    const auto parsed = parse_corrections(to_json(corrections), "c.json");
+    ASSERT_TRUE(parsed.ok()) << parsed.error().to_string();
+    EXPECT_EQ(*parsed, corrections);
+  }
 }
 
 TEST(CorrectionsOfCosts, NonsenseIsRefused) {
   EXPECT_THAT(refusal("["), HasSubstr("c.json: "));
   EXPECT_THAT(refusal("{}"), HasSubstr("format"));
-  EXPECT_THAT(refusal(R"({"format": "nlsplit-corrections", "version": 2})"), HasSubstr("version 1"));
+  EXPECT_THAT(refusal(R"({"format": "nlsplit-corrections", "version": 3})"), HasSubstr("version 1 or 2"));
   const std::string head = R"({"format": "nlsplit-corrections", "version": 1, "computing": {"A": )";
   EXPECT_EQ(refusal(head + R"(2}, "messages": 1})"), "");
   EXPECT_THAT(refusal(head + R"(0}, "messages": 1})"), HasSubstr("device A cannot take 0 times as long"));
   EXPECT_THAT(refusal(head + R"(1}, "messages": -1})"), HasSubstr("messages cannot take -1 times"));
   EXPECT_NE(refusal(head + R"("x"}, "messages": 1})"), "");
+  const std::string second =
+      R"({"format": "nlsplit-corrections", "version": 2, "computing": {}, "messages": 1, "spreads": )";
+  EXPECT_EQ(refusal(second + R"({"computing": {"A": 0}}})"), "");
+  EXPECT_THAT(refusal(second + R"({"computing": {"A": -1}}})"), HasSubstr("computing on A cannot have a spread of -1"));
+  EXPECT_THAT(refusal(second + R"({"computing": {}, "plans": -1}})"), HasSubstr("plans cannot have a spread of -1"));
+  EXPECT_THAT(refusal(second + R"({"computing": {}, "messages": 1e999}})"), HasSubstr("c.json"));
+  EXPECT_THAT(refusal(R"({"format": "nlsplit-corrections", "version": 2, "computing": {}, "messages": 1})"),
+              HasSubstr("spreads"));
 }
 
 TEST(CorrectionsOfCosts, MultiplyWhatWasMeasured) {

@@ -53,6 +53,25 @@ TEST(Recalibrate, LearnsMediansOfDevicesThatComputeEnough) {
   EXPECT_EQ(learn(join(set, {})), Corrections{});
 }
 
+TEST(Recalibrate, LearnsHowFarRunsAreOffFromItsFactors) {
+  const PlanSet set = set_of(5);
+  std::vector<PlanRun> runs = runs_of(set, 1);
+  const std::vector<double> off = {0.9, 1.1, 1, 0.8, 1.2};  // quartiles 0.9 and 1.1
+  for (size_t i = 0; i < runs.size(); ++i) {
+    runs[i].compute_s[0] *= off[i];
+    runs[i].messages_s = 2 * off[i];
+    runs[i].makespans_s = {set.plans[i].makespan_s * off[i]};
+  }
+  const CorrectionSpreads learnt = learn(join(set, runs)).spreads;
+  EXPECT_NEAR(learnt.computing.at("A"), 0.1, 1e-12);
+  EXPECT_NEAR(learnt.messages.value(), 0.1, 1e-12);
+  EXPECT_FALSE(learnt.plans.has_value()) << "these plans taught";
+  const auto same = [&](const Corrections&) -> Result<PlanSet> { return set; };
+  EXPECT_NEAR(recalibrate(set, runs, same)->corrections.spreads.plans.value(), 0.1, 1e-12);
+  runs.resize(3);
+  EXPECT_EQ(learn(join(set, runs)).spreads, CorrectionSpreads{}) << "three values have no quartiles";
+}
+
 TEST(Recalibrate, IsJudgedByPlansThatDidNotTeach) {
   const PlanSet set = set_of(6);
   std::vector<PlanRun> runs = runs_of(set, 1.2);
