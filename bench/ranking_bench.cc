@@ -12,7 +12,7 @@
 namespace nlsplit {
 namespace {
 
-// Four equal machines around a switch at 1 Gbit/s, as in scenarios/quickstart.yaml. `candidates` plans, shared out
+// Four equal machines around a switch at 1 Gbit/s, as in scenarios/four_machines.yaml. `candidates` plans, shared out
 // among the micro-batch counts.
 Scenario four_machines(size_t candidates) {
   Scenario scenario;

@@ -14,6 +14,7 @@ namespace {
 
 using namespace testing;
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -29,6 +30,13 @@ TEST(RankingText, SplittingCannotPayOverASlowLink) {
             HasSubstr("but not for throughput (one device makes "), HasSubstr("nor for latency (one device is "),
             HasSubstr("\n         The links stand in the way: with more than "),
             HasSubstr(" on each, splitting would beat one device.\n")));
+}
+
+// Replicas wait for whole images on the link, a split sends less.
+TEST(RankingText, ASplitThatWinsIsHeldAgainstReplicasToo) {
+  EXPECT_THAT(
+      text_of({.bandwidth = "100Mbps", .compute = "12GFLOPS", .plans = "{}", .model = "zoo:mobilenet_v2"}),
+      ContainsRegex("\nverdict  Splitting is worth it for throughput \\([0-9.]+x one device, [0-9.]+x replicas\\)"));
 }
 
 TEST(RankingText, LatencyThatNoBandwidthHelps) {

@@ -267,8 +267,8 @@ TEST(Scenario, SearchHasMethodObjectiveAndLimits) {
   EXPECT_EQ(large.cluster.devices[0].memory, bytes(1 << 30));
 }
 
-TEST(Scenario, QuickstartIsWhatItSays) {
-  const Scenario s = value_of(read_scenario(NLS_SOURCE_DIR "/scenarios/quickstart.yaml"));
+TEST(Scenario, FourMachinesAreWhatItSays) {
+  const Scenario s = value_of(read_scenario(NLS_SOURCE_DIR "/scenarios/four_machines.yaml"));
   EXPECT_EQ(s.model, "zoo:resnet50");
   EXPECT_EQ(s.batch, 64);
   ASSERT_EQ(s.cluster.devices.size(), 4u);

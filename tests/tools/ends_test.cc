@@ -82,7 +82,7 @@ class Ends : public ::testing::Test {
 
 // A search that would take minutes.
 std::string long_search() {
-  return with(*read_file(NLS_SOURCE_DIR "/scenarios/quickstart.yaml"), "  keep: 20",
+  return with(*read_file(NLS_SOURCE_DIR "/scenarios/four_machines.yaml"), "  keep: 20",
               "  max_candidates: 1000000\n  keep: 20");
 }
 

@@ -146,8 +146,8 @@ TEST_F(Refusals, UsageIsSaidInAFewWords) {
 // A search that would take minutes answers Ctrl-C at once with what it found so far. `--foreground`: one signal, not
 // two.
 TEST_F(Refusals, AnInterruptIsExitCode130) {
-  const std::string quickstart = value_of(read_file(std::string(NLS_SOURCE_DIR) + "/scenarios/quickstart.yaml"));
-  const std::string long_search = with(quickstart, "  keep: 20", "  max_candidates: 1000000\n  keep: 20");
+  const std::string four_machines = value_of(read_file(std::string(NLS_SOURCE_DIR) + "/scenarios/four_machines.yaml"));
+  const std::string long_search = with(four_machines, "  keep: 20", "  max_candidates: 1000000\n  keep: 20");
   const auto begin = std::chrono::steady_clock::now();
   const Outcome outcome = run_command(fmt::format("timeout --foreground --preserve-status -s INT 3 {}/nlsim rank {}",
                                                   NLS_BIN_DIR, scratch_.write("s.yaml", long_search)));

@@ -81,12 +81,23 @@ std::string joined(const std::vector<std::string>& parts, std::string_view betwe
 }
 
 // "3.70x one device"; for times and sizes, where less is better, "0.61x of one device's".
+std::string against(const Ranking& ranking, const Respect& respect, size_t rival, std::string_view name,
+                    std::string_view possessive) {
+  const double split = respect.cost(ranking.judged[*respect.best.split].estimate);
+  const double other = respect.cost(ranking.judged[rival].estimate);
+  return respect.more_is_better ? fmt::format("{:.2f}x {}", other / split, name)
+                                : fmt::format("{:.2f}x of {}", split / other, possessive);
+}
+
 std::string against_one_device(const Ranking& ranking, const Respect& respect) {
   if (!respect.best.single) return "no device can hold the whole model";
-  const double split = respect.cost(ranking.judged[*respect.best.split].estimate);
-  const double single = respect.cost(ranking.judged[*respect.best.single].estimate);
-  return respect.more_is_better ? fmt::format("{:.2f}x one device", single / split)
-                                : fmt::format("{:.2f}x of one device's", split / single);
+  return against(ranking, respect, *respect.best.single, "one device", "one device's");
+}
+
+std::string against_both(const Ranking& ranking, const Respect& respect) {
+  std::string text = against_one_device(ranking, respect);
+  if (respect.best.copies) text += ", " + against(ranking, respect, *respect.best.copies, "replicas", "replicas'");
+  return text;
 }
 
 std::string sentence(const Ranking& ranking, const std::array<Respect, 3>& all) {
@@ -97,7 +108,7 @@ std::string sentence(const Ranking& ranking, const std::array<Respect, 3>& all) 
       return "Splitting is the only way: no device can hold the whole model.";
     }
     if (c.beats_single && c.beats_copies) {
-      worth.push_back(respect.name + " (" + against_one_device(ranking, respect) + ")");
+      worth.push_back(respect.name + " (" + against_both(ranking, respect) + ")");
     } else if (c.lead <= clearly && c.lead >= 1 / clearly) {
       not_worth.push_back(fmt::format("for {} ({} as good)", respect.name,
                                       c.rival_is_copies ? "replicas of the whole model are" : "one device is"));

@@ -1,0 +1,122 @@
+// README's first screen is what scripts/quickstart prints.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <regex>
+
+#include "testing/value_of.h"
+#include "tools/run_program.h"
+
+namespace nlsplit {
+namespace {
+
+// Lines without the seconds that the search took.
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(std::regex_replace(text, std::regex("timed in [0-9.]+ (ms|s)"), "timed"));
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+// README may leave out plans, nothing else, and turns nothing round.
+TEST(Quickstart, IsWhatTheReadmeShows) {
+  const std::string readme = value_of(read_file(NLS_SOURCE_DIR "/README.md"));
+  const size_t mark = readme.find("<!-- quickstart output");
+  ASSERT_NE(mark, std::string::npos);
+  const size_t begin = readme.find("\n```\n", mark) + 5;
+  const std::vector<std::string> shown = lines_of(readme.substr(begin, readme.find("\n```\n", begin) + 1 - begin));
+
+  const Outcome outcome =
+      run_command(fmt::format("cd {} && {}/nlsim rank scenarios/quickstart.yaml", NLS_SOURCE_DIR, NLS_BIN_DIR));
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const std::regex plan(" *[0-9]+  .* streaming .*");
+  size_t next = 0;
+  for (const std::string& line : lines_of(outcome.out)) {
+    if (next < shown.size() && line == shown[next]) {
+      ++next;
+    } else {
+      EXPECT_TRUE(std::regex_match(line, plan))
+          << "README shows\n"
+          << (next < shown.size() ? shown[next] : "nothing more") << "\nwhere quickstart prints\n"
+          << line;
+    }
+  }
+  EXPECT_EQ(next, shown.size()) << "quickstart does not print '" << shown[std::min(next, shown.size() - 1)] << "'";
+  EXPECT_THAT(outcome.out, ::testing::HasSubstr("\nverdict  Splitting is worth it for throughput ("));
+}
+
+// scripts/figures over a page of its own and its results.
+class Figures : public ::testing::Test {
+ protected:
+  Figures() {
+    std::filesystem::create_directories(scratch_ / "docs");
+    results("4.2 s", R"(["network", "time"], ["resnet50", "31 ms"])");
+    page("4.2 s", "31 ms", "60 s");
+  }
+  void results(const std::string& time, const std::string& rows) {
+    scratch_.write("docs/results.json", fmt::format(R"({{"machines": {{"desk": "a desk"}}, "results": {{
+"search.time": {{"machine": "desk", "date": "2026-11-25", "command": "nlsim rank", "values": ["{}"]}},
+"networks": {{"machine": "desk", "date": "2026-11-25", "command": "nlbench run", "rows": [{}]}}}}}})",
+                                                    time, rows));
+  }
+  void page(const std::string& time, const std::string& cell, const std::string& limit) {
+    scratch_.write("README.md",
+                   fmt::format("# Page\n<!-- not measured: 60 s -->\n\nA start may take {}; `7 s` is code.\n\n"
+                               "<!-- figures: search.time -->\nThe search takes {}.\n\n"
+                               "<!-- figures: networks -->\n| network | time |\n|---|---|\n| resnet50 | {} |\n",
+                               limit, time, cell));
+  }
+  Outcome figures(const std::string& arguments) {
+    return run_command(fmt::format("{}/scripts/figures --root {} {}", NLS_SOURCE_DIR, scratch_ / "", arguments));
+  }
+  void expect_refused(const std::string& why) {
+    const Outcome outcome = figures("--check");
+    EXPECT_EQ(outcome.code, 1);
+    EXPECT_THAT(outcome.err, ::testing::HasSubstr(why));
+  }
+  Scratch scratch_;
+};
+
+TEST_F(Figures, OfTheResultsAreFine) {
+  const Outcome outcome = figures("--check");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+}
+
+TEST_F(Figures, ThatDifferAreRefusedWithTheirPlace) {
+  page("4.3 s", "31 ms", "60 s");
+  expect_refused("README.md:7: '4.3 s' stands here, in search.time '4.2 s'");
+  page("4.2 s", "30 ms", "60 s");
+  expect_refused("README.md:12: '30 ms' stands here, in networks '31 ms'");
+}
+
+TEST_F(Figures, ThatAreInNoResultAreRefused) {
+  page("4.2 s", "31 ms", "60 s, and took 9 ms");
+  expect_refused("README.md:4: '9 ms' is in no result");
+  page("4.2 s, at 99 %", "31 ms", "60 s");
+  expect_refused("README.md:7: '99 %' stands here, in search.time 'no more'");
+}
+
+TEST_F(Figures, AreWrittenIntoThePages) {
+  results("3.9 s", R"(["network", "time"], ["resnet50", "29 ms"], ["vgg16", "68 ms"])");
+  EXPECT_EQ(figures("").code, 0);
+  const std::string page = value_of(read_file(scratch_ / "README.md"));
+  EXPECT_THAT(page, ::testing::HasSubstr("The search takes 3.9 s."));
+  EXPECT_THAT(page, ::testing::HasSubstr("| resnet50 | 29 ms |\n| vgg16 | 68 ms |\n"));
+}
+
+TEST_F(Figures, AreAddedFromAPage) {
+  page("4.2 s", "31 ms", "60 s");
+  scratch_.write("docs/more.md", "# More\n\nIt took 8 ms.\n");
+  expect_refused("docs/more.md:3: '8 ms' is in no result");
+  const Outcome outcome = figures("--add more.time docs/more.md:3 machine=desk date=2026-11-25 command=nlbench");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(figures("--check").code, 0);
+}
+
+TEST(FiguresOfTheseDocs, AreThoseOfTheResults) {
+  const Outcome outcome = run_command(NLS_SOURCE_DIR "/scripts/figures --check");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+}
+
+}  // namespace
+}  // namespace nlsplit
