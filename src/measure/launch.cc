@@ -35,11 +35,13 @@ Status check(const LaunchArguments& arguments) {
 }
 
 Result<ChildEnd> launch(const LaunchArguments& arguments, const std::string& dir, const std::vector<std::string>& hosts,
-                        const std::vector<std::string>& options) {
+                        const std::vector<std::string>& options, const std::function<void()>& looked) {
+  const ChildLimits limits = {.idle_s = 0, .looked = looked};
   std::vector<std::string> run = {
       own_program(), "run", dir, "--transport", std::string(arguments.transport->name), "--polling", arguments.polling};
   run.insert(run.end(), options.begin(), options.end());
-  if (arguments.transport->make_world != nullptr) return run_child(run, {.quietly = true, .on_parents_death = SIGTERM});
+  if (arguments.transport->make_world != nullptr)
+    return run_child(run, {.quietly = true, .on_parents_death = SIGTERM, .limits = limits});
   // Nobody else can say what only our ranks know.
   const std::string token = hex16(std::random_device()() | uint64_t{std::random_device()()} << 32);
   run.insert(run.end(), {"--supervised", token});
@@ -62,7 +64,8 @@ Result<ChildEnd> launch(const LaunchArguments& arguments, const std::string& dir
                            .on_parents_death = SIGTERM,
                            .token = token,
                            .start_s = start_s,
-                           .grace_s = grace_s});
+                           .grace_s = grace_s,
+                           .limits = limits});
 }
 
 Error launch_error(const ChildEnd& end, const std::string& doing) {

@@ -1,6 +1,7 @@
 // Starts `nlbench run` of a saved Program, under mpirun or not, and waits for its answers.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -20,9 +21,10 @@ struct LaunchArguments {
 
 Status check(const LaunchArguments& arguments);
 
-// `nlbench run DIR OPTIONS…` with a rank for each of `hosts`, in their order.
+// `nlbench run DIR OPTIONS…` with a rank for each of `hosts`, in their order. `looked`: called some times a second
+// while it runs.
 Result<ChildEnd> launch(const LaunchArguments& arguments, const std::string& dir, const std::vector<std::string>& hosts,
-                        const std::vector<std::string>& options);
+                        const std::vector<std::string>& options, const std::function<void()>& looked = nullptr);
 
 // "DOING: exit code 3: error: lost rank 1 on host b …", for an end with another code than 0. Of kind `lost` if a rank
 // was, also if all that is known is that a signal ended one.

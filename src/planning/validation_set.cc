@@ -2,19 +2,23 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <set>
 
+#include "base/check.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/output_lock.h"
 #include "planning/saved_form.h"
+#include "ranking/evaluate.h"
 #include "report/timeline.h"
 #include "validate/plan_set.h"
 
 namespace nlsplit::inline planning {
 namespace {
+
+constexpr const char* control_folder = "control";
 
 struct ChosenPlan {
   Plan plan;
@@ -22,39 +26,95 @@ struct ChosenPlan {
   size_t number = 0;  // PredictedPlan::number
 };
 
-// The best ones, then those drawn at random, in the order of their predictions.
-Result<std::vector<ChosenPlan>> rank_and_choose(Loaded& loaded, const ValidationSetArguments& arguments,
-                                                RankOptions options) {
+struct Choice {
+  std::vector<ChosenPlan> plans;
+  std::optional<ChosenPlan> control;
+  Judge judge;
+};
+
+Judge judge_of(const Goal& goal) {
+  switch (goal.objective) {
+    case Objective::throughput:
+      return {"throughput", 1, 0};
+    case Objective::latency:
+      return {"latency", 0, 1};
+    case Objective::weighted:
+      return {"weighted", goal.weights.throughput / goal.makespan_s, goal.weights.latency / goal.latency_s};
+  }
+  CHECK(false, "unknown objective");
+}
+
+// The best ones, then those drawn at random, in the order of their predictions; and the best of one device.
+Result<Choice> rank_and_choose(Loaded& loaded, const ValidationSetArguments& arguments, RankOptions options) {
   options.samples = arguments.also + arguments.top;  // some will be among the best
   options.seed = arguments.seed;
   ASSIGN_OR_RETURN(const Ranking ranking, rank_plans(loaded.scenario, loaded.model, options));
-  std::vector<ChosenPlan> chosen;
+  Choice choice;
+  choice.judge = judge_of(ranking.goal);
   size_t sampled = 0;
   for (size_t i = 0; i < ranking.judged.size(); ++i) {
+    const auto chosen = [&](size_t number) {
+      return ChosenPlan{ranking.judged[i].plan, ranking.judged[i].text, number};
+    };
     const bool drawn = ranking.judged[i].sampled && i >= arguments.top && sampled < arguments.also;
     if (drawn) ++sampled;
-    if (drawn || i < arguments.top)
-      chosen.push_back({ranking.judged[i].plan, ranking.judged[i].text, i < arguments.top ? i + 1 : 0});
+    if (drawn || i < arguments.top) choice.plans.push_back(chosen(i < arguments.top ? i + 1 : 0));
+    if (!choice.control && is_single(ranking.judged[i].plan)) choice.control = chosen(i + 1);
   }
-  return chosen;
+  return choice;
+}
+
+Result<ChosenPlan> chosen_before(const Loaded& loaded, const PredictedPlan& plan, const std::string& file) {
+  UserPlan own{.name = plan.folder,
+               .stages = plan.stages,
+               .micro_batches = {plan.micro_batches},
+               .schedule = plan.schedule,
+               .where = {},
+               .line = {}};
+  own.where.file = file;
+  ASSIGN_OR_RETURN(std::vector<RankedPlan> ways, resolve_own_plan(loaded.scenario, loaded.model.graph, own));
+  ways[0].plan.name.clear();
+  return ChosenPlan{std::move(ways[0].plan), plan.text, plan.number};
 }
 
 // Those of an earlier set.
-Result<std::vector<ChosenPlan>> chosen_before(const Loaded& loaded, const PlanSet& before, const std::string& file) {
-  std::vector<ChosenPlan> chosen;
+Result<Choice> choose_again(const Loaded& loaded, const PlanSet& before, const std::string& file) {
+  Choice choice;
+  choice.judge = before.judge;
+  if (const Judge now = judge_of(goal_of(loaded.scenario)); now.objective != before.judge.objective)
+    return invalid_input(
+        fmt::format("{}: these plans were chosen for the objective {}, and {} asks for {}; give another "
+                    "--output or remove the folder",
+                    file, before.judge.objective, loaded.scenario.file, now.objective));
   for (const PredictedPlan& plan : before.plans) {
-    UserPlan own{.name = plan.folder,
-                 .stages = plan.stages,
-                 .micro_batches = {plan.micro_batches},
-                 .schedule = plan.schedule,
-                 .where = {},
-                 .line = {}};
-    own.where.file = file;
-    ASSIGN_OR_RETURN(std::vector<RankedPlan> ways, resolve_own_plan(loaded.scenario, loaded.model.graph, own));
-    ways[0].plan.name.clear();
-    chosen.push_back({std::move(ways[0].plan), plan.text, plan.number});
+    ASSIGN_OR_RETURN(choice.plans.emplace_back(), chosen_before(loaded, plan, file));
   }
-  return chosen;
+  if (before.control) {
+    ASSIGN_OR_RETURN(choice.control, chosen_before(loaded, *before.control, file));
+  }
+  return choice;
+}
+
+PredictedPlan predicted_plan(const Loaded& loaded, const ChosenPlan& one, const TimedPlan& timed) {
+  PredictedPlan plan;
+  plan.fingerprint = hex16(timed.trace.fingerprint);
+  plan.text = one.text;
+  plan.stages = stage_parts(one.plan, loaded.model.graph, loaded.scenario.cluster);
+  plan.micro_batches = one.plan.micro_batches;
+  plan.schedule = one.plan.schedule;
+  plan.number = one.number;
+  plan.sampled = one.number == 0;
+  plan.makespan_s = timed.estimate.makespan_s;
+  plan.throughput = timed.estimate.throughput;
+  plan.latency_mean_s = timed.estimate.latency_mean_s;
+  for (const DeviceProgram& device : timed.program.devices) {
+    plan.devices.push_back(device.name);
+    plan.hosts.push_back(device.host);
+  }
+  for (const DeviceTimes& times : device_times(timed.program, timed.trace)) plan.compute_s.push_back(times.compute);
+  plan.messages_s = message_seconds(timed.program, timed.trace);
+  plan.timeline = timeline_json(timed.program, timed.trace);
+  return plan;
 }
 
 }  // namespace
@@ -75,54 +135,45 @@ Status write_validation_set(Loaded& loaded, const ValidationSetArguments& argume
   }
   PlanSet set{loaded.scenario.file, loaded.model.graph.name, loaded.scenario.batch, {}};
   set.draw = {arguments.top, arguments.also, arguments.seed};
-  std::vector<ChosenPlan> chosen;
+  Choice choice;
   if (arguments.plans.empty()) {
-    ASSIGN_OR_RETURN(chosen, rank_and_choose(loaded, arguments, options));
+    ASSIGN_OR_RETURN(choice, rank_and_choose(loaded, arguments, options));
   } else {
     ASSIGN_OR_RETURN(const std::string text, read_file(arguments.plans));
     ASSIGN_OR_RETURN(const PlanSet before, parse_plan_set(text, arguments.plans));
-    ASSIGN_OR_RETURN(chosen, chosen_before(loaded, before, arguments.plans));
+    ASSIGN_OR_RETURN(choice, choose_again(loaded, before, arguments.plans));
     set.draw = before.draw;
   }
+  set.judge = choice.judge;
   for (size_t d = 0; d < loaded.scenario.cluster.devices.size(); ++d) {
     const Profile* profile = loaded.scenario.costs[d]->profile();
     const Device& device = loaded.scenario.cluster.devices[d];
     if (profile != nullptr && profile->calibration_s > 0) set.calibrations_s[device.name] = profile->calibration_s;
   }
   std::set<std::string> known;
-  for (const ChosenPlan& one : chosen) {
-    if (options.progress) options.progress("saving plans", set.plans.size(), chosen.size());
+  std::string whole_weights;  // a folder that has them; those of plans that cut weights are others
+  const auto add = [&](const ChosenPlan& one, const std::string& folder) -> Result<std::optional<PredictedPlan>> {
     ASSIGN_OR_RETURN(TimedPlan timed,
                      time_plan(loaded.scenario, loaded.model.graph, one.plan, std::nullopt, &predicted_by));
-    PredictedPlan plan;
-    plan.fingerprint = hex16(timed.trace.fingerprint);
-    if (!known.insert(plan.fingerprint).second) continue;
-    plan.folder = fmt::format("p{}", set.plans.size() + 1);
-    plan.text = one.text;
-    plan.stages = stage_parts(one.plan, loaded.model.graph, loaded.scenario.cluster);
-    plan.micro_batches = one.plan.micro_batches;
-    plan.schedule = one.plan.schedule;
-    plan.number = one.number;
-    plan.sampled = one.number == 0;
-    plan.makespan_s = timed.estimate.makespan_s;
-    plan.throughput = timed.estimate.throughput;
-    plan.latency_mean_s = timed.estimate.latency_mean_s;
-    for (const DeviceProgram& device : timed.program.devices) {
-      plan.devices.push_back(device.name);
-      plan.hosts.push_back(device.host);
-    }
-    for (const DeviceTimes& times : device_times(timed.program, timed.trace)) plan.compute_s.push_back(times.compute);
-    plan.messages_s = message_seconds(timed.program, timed.trace);
-    plan.timeline = timeline_json(timed.program, timed.trace);
-    if (arguments.corrections.empty()) {
-      const bool cuts_weights = !timed.slices.empty();  // the other folders have only whole ones
-      ASSIGN_OR_RETURN(const SavedProgram saved, saved_form(loaded, one.plan, std::move(timed)));
-      const std::string dir = arguments.dir + "/" + plan.folder;
-      RETURN_IF_ERROR(set.plans.empty() || cuts_weights
-                          ? save_program(dir, saved, loaded.model.weights)
-                          : save_program_like(dir, saved, arguments.dir + "/" + set.plans[0].folder));
-    }
-    set.plans.push_back(std::move(plan));
+    PredictedPlan plan = predicted_plan(loaded, one, timed);
+    plan.folder = folder;
+    if (folder != control_folder && !known.insert(plan.fingerprint).second) return std::optional<PredictedPlan>();
+    if (!arguments.corrections.empty()) return std::optional(std::move(plan));
+    const std::string dir = arguments.dir + "/" + folder;
+    const bool cuts_weights = !timed.slices.empty();
+    ASSIGN_OR_RETURN(const SavedProgram saved, saved_form(loaded, one.plan, std::move(timed)));
+    RETURN_IF_ERROR(whole_weights.empty() || cuts_weights ? save_program(dir, saved, loaded.model.weights)
+                                                          : save_program_like(dir, saved, whole_weights));
+    if (!cuts_weights) whole_weights = dir;
+    return std::optional(std::move(plan));
+  };
+  if (choice.control) {
+    ASSIGN_OR_RETURN(set.control, add(*choice.control, control_folder));
+  }
+  for (const ChosenPlan& one : choice.plans) {
+    if (options.progress) options.progress("saving plans", set.plans.size(), choice.plans.size());
+    ASSIGN_OR_RETURN(std::optional<PredictedPlan> plan, add(one, fmt::format("p{}", set.plans.size() + 1)));
+    if (plan) set.plans.push_back(std::move(*plan));
   }
   return write_file(arguments.dir + "/plans.json", to_json(set));
 }

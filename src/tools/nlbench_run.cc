@@ -28,6 +28,7 @@
 #include "tools/nlbench_run_options.h"
 #include "tools/nlbench_steps.h"
 #include "tools/nlbench_steps_report.h"
+#include "tools/nlbench_turns.h"
 #include "tools/terminal.h"
 
 namespace nlsplit::inline tools {
@@ -299,6 +300,15 @@ Status run_over_ranks(const RunArguments& arguments, RunOptions options, Transpo
   return agree(transport, mine, patient);
 }
 
+Status run_turns_over_ranks(const RunArguments& arguments, RunOptions options, Transport& transport) {
+  options.flight = nullptr;  // a rank of the run has another number in each turn
+  return run_turns(arguments, transport, [&](const RunArguments& of_turn, Transport& part) {
+    std::optional<TemporaryFolder> folder;
+    Finished finished;
+    return run_over_ranks(of_turn, options, part, folder, finished);
+  });
+}
+
 int finish(const Status& status, bool speaks) {
   clear_progress();
   if (interrupted()) {
@@ -324,7 +334,10 @@ int run_command(const RunArguments& arguments) {
   // Beyond the end of this function: another thread may end the process at any time.
   static FlightRecords records(flight_dir(arguments), run_id());
   record_crashes(records);
-  if (kind.make_world != nullptr) return finish(run_in_threads(arguments, *options, records), true);
+  if (kind.make_world != nullptr) {
+    const auto one = [&](const RunArguments& of_turn) { return run_in_threads(of_turn, *options, records); };
+    return finish(arguments.turns.empty() ? one(arguments) : run_turns_here(arguments, one), true);
+  }
 
   std::optional<TemporaryFolder> folder;
   TransportOptions start;
@@ -361,7 +374,8 @@ int run_command(const RunArguments& arguments) {
   options->flight = &records;
   (*transport)->liveness().record_in(&records.of(rank, (*transport)->size()));
   if (rank == 0 && !arguments.supervised.empty()) std::fputs(started_line(arguments.supervised).c_str(), stderr);
-  const Status status = run_over_ranks(arguments, *options, **transport, folder, finished);
+  const Status status = arguments.turns.empty() ? run_over_ranks(arguments, *options, **transport, folder, finished)
+                                                : run_turns_over_ranks(arguments, *options, **transport);
   say_end(arguments, interrupted() ? exit_interrupted : status.ok() ? 0 : exit_code(status.error()));
   if (interrupted())
     (*transport)->abort(failed("interrupted"));  // the others may be anywhere: not the time for MPI_Finalize

@@ -159,6 +159,11 @@ void add_run_options(CLI::App& app, int& code, int (*run)(const RunArguments&)) 
                    "Say on stderr when all ranks have met and how they ended, in lines that hold TOKEN: for a program "
                    "that starts\nthe ranks and waits for them")
       ->type_name("TOKEN");
+  command
+      ->add_option("--turns", a->turns,
+                   "WHAT is a folder of plans: run them in turns on these ranks, as FILE says. For `nlbench validate`, "
+                   "which writes FILE")
+      ->type_name("FILE");
   command->add_flag(
       "--hosts", a->hosts,
       "Only print the host of each rank, a line each: a hostfile for mpirun --map-by seq --hostfile FILE");

@@ -18,6 +18,7 @@
 #include "report/validation/validation_report.h"
 #include "tools/exit.h"
 #include "tools/launch_options.h"
+#include "tools/nlbench_campaign.h"
 #include "tools/nlbench_commands.h"
 #include "tools/nlbench_machine.h"
 #include "tools/terminal.h"
@@ -30,70 +31,10 @@ namespace fs = std::filesystem;
 struct ValidateArguments {
   std::string scenario, output, nlsim;
   LaunchArguments launch;
-  std::string duration = "3s";
-  int top = 10, also = 10, rounds = 1, final_rounds = 0, repeats = 3;
+  std::string duration = "300ms";
+  int top = 10, also = 10, rounds = 3, final_rounds = 0, repeats = 1;
   uint64_t seed = 1;
   bool recalibrate = false;
-};
-
-struct Attempt {
-  PlanRun run;
-  bool lost_a_rank = false;
-};
-
-Result<Attempt> run_plan(const ValidateArguments& arguments, const PredictedPlan& plan, const std::string& set,
-                         int round) {
-  const std::string figures = set + "/" + plan.folder + ".json";
-  std::error_code failure;
-  fs::remove(figures, failure);
-  ASSIGN_OR_RETURN(const ChildEnd end, launch(arguments.launch, set + "/" + plan.folder, plan.hosts,
-                                              {"--json", figures, "--duration", arguments.duration, "--repeats",
-                                               fmt::format("{}", arguments.repeats)}));
-  Attempt attempt;
-  PlanRun& run = attempt.run;
-  if (end.code == 0) {
-    ASSIGN_OR_RETURN(const std::string text, read_file(figures));
-    ASSIGN_OR_RETURN(run, parse_run(text, figures));
-    if (run.fingerprint != plan.fingerprint) return failed(fmt::format("{} is of another program", figures));
-  } else {
-    const Error error = launch_error(end);
-    run.error = error.message;
-    attempt.lost_a_rank = error.kind == ErrorKind::lost;
-  }
-  run.fingerprint = plan.fingerprint;
-  run.round = round;
-  return attempt;
-}
-
-class Runs {
- public:
-  Runs(const ValidateArguments& arguments, const std::string& set, ResultsFile& results)
-      : arguments_(arguments), set_(set), results_(results) {}
-
-  // A round of these plans, but for those that have one. Ends early after an interrupt, and when nothing runs.
-  Status add(const std::vector<const PredictedPlan*>& plans, int round, const std::string& doing, int rounds) {
-    // So many failures in a row, and the others will not run either: all need mpirun, and the same hosts.
-    constexpr size_t patience = 3;
-    for (size_t i = 0; i < plans.size() && !interrupted() && failures_ < patience; ++i) {
-      show_progress(fmt::format("{}, round {} of {}", doing, round + 1, rounds), i, plans.size());
-      if (results_.has(plans[i]->fingerprint, round)) continue;
-      const auto attempt = run_plan(arguments_, *plans[i], set_, round);
-      if (interrupted()) break;
-      if (!attempt) return attempt.error();
-      failures_ = attempt->run.error.empty() ? 0 : failures_ + 1;
-      losses_ += attempt->lost_a_rank ? 1 : 0;
-      RETURN_IF_ERROR(results_.append(attempt->run));
-    }
-    return ok_status();
-  }
-
-  size_t losses() const { return losses_; }
-
- private:
-  const ValidateArguments& arguments_;
-  const std::string& set_;
-  ResultsFile& results_;
-  size_t failures_ = 0, losses_ = 0;
 };
 
 std::vector<const PredictedPlan*> all_of(const PlanSet& set) {
@@ -102,21 +43,22 @@ std::vector<const PredictedPlan*> all_of(const PlanSet& set) {
   return plans;
 }
 
-// What a reader of the ranking would choose among, and what turned out about as good as the best in the rounds before
-// this one (later ones may be there already: the same command then finds nothing to do).
-std::vector<const PredictedPlan*> contenders(const PlanSet& set, const ResultsFile& results, int round) {
+// What a reader of the ranking would choose among, and what turned out about as good as the best in the rounds of all
+// plans. (Later ones may be there already: the same command then finds nothing to do.)
+std::vector<const PredictedPlan*> contenders(const PlanSet& set, const ResultsFile& results, int rounds) {
   constexpr size_t first_ones = 5;
   std::vector<PlanRun> before;
   std::ranges::copy_if(results.runs(), std::back_inserter(before),
-                       [&](const PlanRun& run) { return run.round < round; });
+                       [&](const PlanRun& run) { return run.round < rounds; });
   std::vector<ValidatedPlan> plans = join(set, before);
   std::erase_if(plans, [](const ValidatedPlan& plan) { return plan.runs.empty(); });
-  std::ranges::stable_sort(plans, {}, [](const ValidatedPlan& plan) { return plan.outcome.predicted; });
+  std::ranges::stable_sort(plans, {}, [](const ValidatedPlan& plan) { return judged(plan).score.predicted; });
   double best = std::numeric_limits<double>::infinity();
-  for (const ValidatedPlan& plan : plans) best = std::min(best, plan.outcome.measured);
+  for (const ValidatedPlan& plan : plans) best = std::min(best, judged(plan).score.measured);
   std::vector<const PredictedPlan*> chosen;
   for (size_t i = 0; i < plans.size(); ++i) {
-    if (i < first_ones || plans[i].outcome.measured <= best * (1 + near_best)) chosen.push_back(plans[i].predicted);
+    if (i < first_ones || judged(plans[i]).score.measured <= best * (1 + near_best))
+      chosen.push_back(plans[i].predicted);
   }
   return chosen;
 }
@@ -177,14 +119,16 @@ Result<Recalibration> recalibrate_with(const ValidateArguments& arguments, const
 Status conclude(const ValidateArguments& arguments, const PlanSet& set, const ResultsFile& results, size_t losses,
                 const std::string& folder) {
   const std::vector<ValidatedPlan> plans = join(set, results.runs());
+  const std::optional<ControlRuns> runs_of_control = control_runs(set, results.runs());
+  const ControlRuns* control = runs_of_control ? &*runs_of_control : nullptr;
   std::optional<Recalibration> learnt;
   if (arguments.recalibrate && !interrupted()) {
     ASSIGN_OR_RETURN(learnt, recalibrate_with(arguments, set, results, folder));
   }
   const Recalibration* recalibration = learnt ? &*learnt : nullptr;
-  RETURN_IF_ERROR(write_file(arguments.output + "/report.json", validation_json(set, plans, recalibration)));
-  RETURN_IF_ERROR(write_file(arguments.output + "/report.html", validation_html(set, plans)));
-  std::fputs(validation_text(set, plans, recalibration).c_str(), stdout);
+  RETURN_IF_ERROR(write_file(arguments.output + "/report.json", validation_json(set, plans, control, recalibration)));
+  RETURN_IF_ERROR(write_file(arguments.output + "/report.html", validation_html(set, plans, control)));
+  std::fputs(validation_text(set, plans, control, recalibration).c_str(), stdout);
   if (learnt) {
     fmt::print(
         "\nfrom now on, in {}:  corrections: {}\n", arguments.scenario,
@@ -213,15 +157,14 @@ Status validate(const ValidateArguments& arguments) {
   ASSIGN_OR_RETURN(const PlanSet set, make_set(arguments, dir));
   ASSIGN_OR_RETURN(ResultsFile results,
                    ResultsFile::open(arguments.output + "/results.jsonl", set, describe_machine()));
-  Runs runs(arguments, dir, results);
-  for (int round = 0; round < arguments.rounds; ++round)
-    RETURN_IF_ERROR(runs.add(all_of(set), round, "running plans", arguments.rounds));
-  const int all_rounds = arguments.rounds + arguments.final_rounds;
-  for (int round = arguments.rounds; round < all_rounds && !interrupted(); ++round)
-    RETURN_IF_ERROR(runs.add(contenders(set, results, round), round, "running the best plans", all_rounds));
+  Campaign campaign(arguments.launch, dir, set, results, {arguments.duration, arguments.repeats});
+  RETURN_IF_ERROR(campaign.run(all_of(set), {0, arguments.rounds}, "running plans"));
+  RETURN_IF_ERROR(campaign.run(contenders(set, results, arguments.rounds),
+                               {arguments.rounds, arguments.rounds + arguments.final_rounds},
+                               "running the best plans"));
   clear_progress();
   write_after_interrupt();
-  return conclude(arguments, set, results, runs.losses(), folder.path());
+  return conclude(arguments, set, results, campaign.losses(), folder.path());
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "base/calibration.h"
 #include "validate/results.h"
@@ -48,6 +49,60 @@ ErrorSources error_sources(const std::vector<ValidatedPlan>& plans) {
   return sources;
 }
 
+namespace {
+
+double middle(const std::vector<double>& values) { return quantile(values, 0.5); }
+double half_quartiles(const std::vector<double>& values) {
+  return (quantile(values, 0.75) - quantile(values, 0.25)) / 2;
+}
+
+bool is_control(const PlanRun& run) { return run.control && run.error.empty() && !run.makespans_s.empty(); }
+
+// [run]: what its seconds are to be multiplied by; none: nothing is known of its minute.
+std::vector<std::optional<double>> speed_factors(const PlanSet& set, const std::vector<PlanRun>& runs) {
+  std::vector<std::optional<double>> before(runs.size()), after(runs.size()), factors(runs.size());
+  if (!set.control) return factors;
+  const PlanRun* last = nullptr;
+  const auto note = [&](const PlanRun& run, std::optional<double>& control) {
+    if (last != nullptr && last->launch == run.launch) control = middle(last->makespans_s);
+    if (is_control(run)) last = &run;
+  };
+  for (size_t i = 0; i < runs.size(); ++i) note(runs[i], before[i]);
+  last = nullptr;
+  for (size_t i = runs.size(); i-- > 0;) note(runs[i], after[i]);
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const std::optional<double>& first = before[i] ? before[i] : after[i];
+    const std::optional<double>& second = after[i] ? after[i] : before[i];
+    if (first && second) factors[i] = 2 * set.control->makespan_s / (*first + *second);
+  }
+  return factors;
+}
+
+struct ScaledRun {
+  const PlanRun* run = nullptr;
+  double factor = 1;
+};
+
+Outcome outcome_of(const PredictedPlan& predicted, const std::vector<ScaledRun>& runs, const Judge& judge) {
+  std::vector<double> makespans, latencies;
+  Outcome outcome;
+  for (const auto& [run, factor] : runs) {
+    for (const double makespan : run->makespans_s) makespans.push_back(makespan * factor);
+    latencies.push_back(run->latency_mean_s * factor);
+    outcome.scores.push_back(judge.score(middle(run->makespans_s), run->latency_mean_s) * factor);
+  }
+  outcome.makespan = {predicted.makespan_s, middle(makespans), half_quartiles(makespans)};
+  outcome.latency = {predicted.latency_mean_s, middle(latencies), half_quartiles(latencies)};
+  outcome.score = {judge.score(predicted.makespan_s, predicted.latency_mean_s),
+                   judge.score(outcome.makespan.measured, outcome.latency.measured),
+                   judge.score(outcome.makespan.spread, outcome.latency.spread)};
+  return outcome;
+}
+
+}  // namespace
+
+const Outcome& judged(const ValidatedPlan& plan) { return plan.relative ? *plan.relative : plan.outcome; }
+
 std::optional<Quality> quality_of(const std::vector<ValidatedPlan>& plans) {
   std::vector<Outcome> outcomes;
   for (const ValidatedPlan& plan : plans) {
@@ -56,18 +111,45 @@ std::optional<Quality> quality_of(const std::vector<ValidatedPlan>& plans) {
   return quality_of(outcomes);
 }
 
+std::optional<Quality> relative_quality_of(const std::vector<ValidatedPlan>& plans) {
+  std::vector<Outcome> outcomes;
+  for (const ValidatedPlan& plan : plans) {
+    if (plan.relative) outcomes.push_back(*plan.relative);
+  }
+  return quality_of(outcomes);
+}
+
+std::optional<ControlRuns> control_runs(const PlanSet& set, const std::vector<PlanRun>& runs) {
+  std::vector<double> makespans;
+  ControlRuns control;
+  for (const PlanRun& run : runs) {
+    if (!is_control(run)) continue;
+    makespans.push_back(middle(run.makespans_s));
+    ++control.runs;
+  }
+  if (!set.control || makespans.empty()) return std::nullopt;
+  control.makespan = {set.control->makespan_s, middle(makespans), half_quartiles(makespans)};
+  return control;
+}
+
 std::vector<ValidatedPlan> join(const PlanSet& set, const std::vector<PlanRun>& runs) {
   std::vector<ValidatedPlan> plans;
   const std::map<std::string, double> best = best_calibrations(runs, set.calibrations_s);
+  const std::vector<std::optional<double>> factors = speed_factors(set, runs);
   for (const PredictedPlan& predicted : set.plans) {
     ValidatedPlan plan;
     plan.predicted = &predicted;
-    for (const PlanRun& run : runs) {
-      if (run.fingerprint != predicted.fingerprint) continue;
-      if (run.error.empty())
-        plan.runs.push_back(&run);
-      else
+    std::vector<ScaledRun> as_they_were, scaled;
+    for (size_t i = 0; i < runs.size(); ++i) {
+      const PlanRun& run = runs[i];
+      if (run.control || run.fingerprint != predicted.fingerprint) continue;
+      if (!run.error.empty()) {
         plan.error = run.error;
+        continue;
+      }
+      plan.runs.push_back(&run);
+      as_they_were.push_back({&run, 1});
+      if (factors[i]) scaled.push_back({&run, *factors[i]});
     }
     if (plan.runs.empty()) {
       plan.disturbed = true;
@@ -77,20 +159,18 @@ std::vector<ValidatedPlan> join(const PlanSet& set, const std::vector<PlanRun>& 
     plan.error.clear();
     plan.disturbed =
         std::ranges::all_of(plan.runs, [&](const PlanRun* run) { return undisturbed(*run, best).empty(); });
+    plan.outcome = outcome_of(predicted, as_they_were, set.judge);
+    if (!scaled.empty()) plan.relative = outcome_of(predicted, scaled, set.judge);
     const auto longest =
         static_cast<size_t>(std::ranges::max_element(predicted.compute_s) - predicted.compute_s.begin());
-    std::vector<double> makespans, latencies, computing, sending;
+    std::vector<double> computing, sending;
     for (const PlanRun* run : plan.runs) {
-      makespans.insert(makespans.end(), run->makespans_s.begin(), run->makespans_s.end());
-      latencies.push_back(run->latency_mean_s);
       if (longest < run->compute_s.size()) computing.push_back(run->compute_s[longest]);
       sending.push_back(run->messages_s);
     }
-    plan.outcome = {predicted.makespan_s, quantile(makespans, 0.5), predicted.latency_mean_s, quantile(latencies, 0.5),
-                    (quantile(makespans, 0.75) - quantile(makespans, 0.25)) / 2};
     if (!computing.empty() && predicted.compute_s[longest] > 0)
-      plan.compute_error = quantile(computing, 0.5) / predicted.compute_s[longest] - 1;
-    if (predicted.messages_s > 0) plan.message_error = quantile(sending, 0.5) / predicted.messages_s - 1;
+      plan.compute_error = middle(computing) / predicted.compute_s[longest] - 1;
+    if (predicted.messages_s > 0) plan.message_error = middle(sending) / predicted.messages_s - 1;
     plans.push_back(std::move(plan));
   }
   return plans;

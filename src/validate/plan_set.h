@@ -2,10 +2,11 @@
 // `nlbench validate` reads.
 //
 //   DIR/plans.json   the list
-//   DIR/p1 …         a saved Program each (program/saved.h)
+//   DIR/p1 …         a saved Program each (program/saved.h); DIR/control is that of the unsplit network
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,10 +37,23 @@ struct PlanDraw {
   friend bool operator==(const PlanDraw&, const PlanDraw&) = default;
 };
 
+// What the scenario's objective makes of a plan; smaller is better.
+struct Judge {
+  std::string objective = "throughput";
+  double per_makespan = 1, per_latency = 0;
+  double score(double makespan_s, double latency_s) const {
+    return per_makespan * makespan_s + per_latency * latency_s;
+  }
+};
+
 struct PlanSet {
   std::string scenario, model;
   int64_t batch = 1;
   std::vector<PredictedPlan> plans;  // in the order of the ranking that chose them
+  // The unsplit network on the device where it is best. It runs before and after each round of the plans, and what it
+  // takes then says how fast the machines are in that minute. None: it fits nowhere.
+  std::optional<PredictedPlan> control = {};
+  Judge judge = {};
   std::map<std::string, double> calibrations_s =
       {};  // by device: of its processor at its best (Profile::calibration_s), where known
   PlanDraw draw = {};

@@ -25,30 +25,40 @@ std::string line_of(const json& value) { return value.dump(-1, ' ', false, json:
 
 json header_of(const PlanSet& set, const std::string& machine) {
   return {{"format", "nlsplit-validation"},
-          {"version", 3},
+          {"version", 4},
           {"model", set.model},
           {"batch", set.batch},
           {"machine", machine}};
 }
 
 json to_json(const PlanRun& run) {
-  if (!run.error.empty()) return {{"fingerprint", run.fingerprint}, {"round", run.round}, {"error", run.error}};
-  return {{"fingerprint", run.fingerprint},       {"round", run.round},
-          {"makespans_s", run.makespans_s},       {"latency_mean_s", run.latency_mean_s},
-          {"compute_s", run.compute_s},           {"messages_s", run.messages_s},
-          {"calibrations_s", run.calibrations_s}, {"timeline", json::parse(run.timeline)}};
+  json value = {
+      {"fingerprint", run.fingerprint}, {"round", run.round}, {"launch", run.launch}, {"control", run.control}};
+  if (!run.error.empty()) {
+    value["error"] = run.error;
+    return value;
+  }
+  value.update({{"makespans_s", run.makespans_s},
+                {"latency_mean_s", run.latency_mean_s},
+                {"compute_s", run.compute_s},
+                {"messages_s", run.messages_s},
+                {"calibrations_s", run.calibrations_s},
+                {"timeline", json::parse(run.timeline)}});
+  return value;
 }
 
 PlanRun run_of(const json& value) {
   PlanRun run;
   value.at("fingerprint").get_to(run.fingerprint);
   run.round = whole_number<int>(value.at("round"));
+  run.launch = whole_number<int>(value.at("launch"));
+  value.at("control").get_to(run.control);
   if (value.contains("error")) {
     value.at("error").get_to(run.error);
     return run;
   }
   value.at("makespans_s").get_to(run.makespans_s);
-  value.at(value.contains("gauges_s") ? "gauges_s" : "calibrations_s").get_to(run.calibrations_s);
+  value.at("calibrations_s").get_to(run.calibrations_s);
   value.at("latency_mean_s").get_to(run.latency_mean_s);
   value.at("compute_s").get_to(run.compute_s);
   value.at("messages_s").get_to(run.messages_s);
@@ -114,8 +124,14 @@ Result<ResultsFile> ResultsFile::open(const std::string& path, const PlanSet& se
 
 bool ResultsFile::has(const std::string& fingerprint, int round) const {
   return std::ranges::any_of(runs_, [&](const PlanRun& run) {
-    return run.error.empty() && run.fingerprint == fingerprint && run.round == round;
+    return run.error.empty() && !run.control && run.fingerprint == fingerprint && run.round == round;
   });
+}
+
+int ResultsFile::next_launch() const {
+  int next = 0;
+  for (const PlanRun& run : runs_) next = std::max(next, run.launch + 1);
+  return next;
 }
 
 Status ResultsFile::append(const PlanRun& run) {
@@ -136,8 +152,7 @@ Result<PlanRun> parse_run(const std::string& text, const std::string& file) {
     value.at("messages_s").get_to(run.messages_s);
     for (const json& device : value.at("devices")) {
       run.compute_s.push_back(device.at("compute_s").get<double>());
-      device.at(device.contains("gauges_s") ? "gauges_s" : "calibrations_s")
-          .get_to(run.calibrations_s[device.at("name").get<std::string>()]);
+      device.at("calibrations_s").get_to(run.calibrations_s[device.at("name").get<std::string>()]);
     }
     run.timeline = value.at("timeline").dump();
     if (run.makespans_s.empty()) return invalid_input(fmt::format("{}: a run without repeats", file));

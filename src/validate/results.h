@@ -1,9 +1,10 @@
 // Runs of a set of plans, appended to a file one by one, so that an interrupted validation loses nothing and goes on.
 //
-// Lines of JSON. The first: {"format": "nlsplit-validation", "version": 3, "model", "batch", "machine"}; then a run
-// each:
-// {"fingerprint", "round", "makespans_s", "calibrations_s", "latency_mean_s", "compute_s", "messages_s", "timeline"} or
-// {"fingerprint", "round", "error"}.
+// Lines of JSON. The first: {"format": "nlsplit-validation", "version": 4, "model", "batch", "machine"}; then a run
+// each, in the order in which they were made:
+// {"fingerprint", "round", "launch", "control", "makespans_s", "calibrations_s", "latency_mean_s", "compute_s",
+// "messages_s", "timeline"} or
+// {"fingerprint", "round", "launch", "control", "error"}.
 #pragma once
 
 #include <map>
@@ -19,7 +20,9 @@ namespace nlsplit::inline validation {
 struct PlanRun {
   std::string fingerprint;  // of the Program
   int round = 0;
-  std::string error;  // not empty: it failed, and has no figures
+  int launch = 0;        // runs of one launch followed each other without a pause
+  bool control = false;  // of PlanSet::control
+  std::string error;     // not empty: it failed, and has no figures
   std::vector<double> makespans_s;
   std::map<std::string, std::vector<double>>
       calibrations_s;  // by device; of its core before each execution: base/calibration.h
@@ -36,7 +39,8 @@ class ResultsFile {
   static Result<ResultsFile> open(const std::string& path, const PlanSet& set, const std::string& machine);
 
   const std::vector<PlanRun>& runs() const { return runs_; }
-  bool has(const std::string& fingerprint, int round) const;  // and it did not fail
+  bool has(const std::string& fingerprint, int round) const;  // and it did not fail; controls do not count
+  int next_launch() const;                                    // a number that no run has
   Status append(const PlanRun& run);                          // on disk when this returns
 
  private:
@@ -60,7 +64,10 @@ struct ValidatedPlan {
   std::vector<const PlanRun*> runs;  // that did not fail
   std::string error;                 // of the last one that did, if none did not
   Outcome outcome;                   // if there are runs: over all their repeats
-  bool disturbed = false;            // in all of them a processor was slower than at its best
+  // The same with each run's seconds times what the control was to take, through what it took before and after that run
+  // in its launch. Of the runs that have a control; none: no run has.
+  std::optional<Outcome> relative = {};
+  bool disturbed = false;  // in all of them a processor was slower than at its best
   // Relative to what was predicted: the computing of the device that was to compute longest, and all messages' times
   // (clocks of hosts agree as well as their starts do: to about a message's latency).
   double compute_error = 0, message_error = 0;
@@ -71,8 +78,20 @@ struct ErrorSources {
 };
 ErrorSources error_sources(const std::vector<ValidatedPlan>& plans);
 
-// Over the plans that ran. None: fewer than two.
+// What order and regret are told by: relative to the control if there was one, for a machine that is slower than in
+// another minute is so for both.
+const Outcome& judged(const ValidatedPlan& plan);  // that has runs
+
+// Over the plans that ran. None: fewer than two. relative: of those that have figures relative to the control.
 std::optional<Quality> quality_of(const std::vector<ValidatedPlan>& plans);
+std::optional<Quality> relative_quality_of(const std::vector<ValidatedPlan>& plans);
+
+// What the control took, in all launches. None: there is none, or it has not run.
+struct ControlRuns {
+  Figure makespan;  // seconds for the whole batch
+  size_t runs = 0;
+};
+std::optional<ControlRuns> control_runs(const PlanSet& set, const std::vector<PlanRun>& runs);
 
 std::vector<ValidatedPlan> join(const PlanSet& set, const std::vector<PlanRun>& runs);
 

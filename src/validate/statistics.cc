@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "base/random.h"
 
 namespace nlsplit::inline validation {
 namespace {
@@ -29,14 +30,38 @@ Agreement agreement_of(std::span<const Outcome> outcomes, const Asked& asked) {
   for (size_t i = 0; i < outcomes.size(); ++i) {
     for (size_t j = 0; j < i; ++j) {
       const Outcome &a = outcomes[i], &b = outcomes[j];
-      if (!asked(a) || !asked(b) || std::abs(a.measured - b.measured) <= a.spread + b.spread) continue;
+      const Figure &x = a.score, &y = b.score;
+      if (!asked(a) || !asked(b) || std::abs(x.measured - y.measured) <= x.spread + y.spread) continue;
       ++agreement.pairs;
-      const double product = (a.measured - b.measured) * (a.predicted - b.predicted);
+      const double product = (x.measured - y.measured) * (x.predicted - y.predicted);
       sum += product > 0 ? 1 : product < 0 ? -1 : 0;
     }
   }
   if (agreement.pairs > 0) agreement.tau = sum / static_cast<double>(agreement.pairs);
   return agreement;
+}
+
+// Scores in the predicted order.
+double regret(std::span<const double> scores, size_t first) {
+  return std::ranges::min(scores.subspan(0, std::min(first, scores.size()))) / std::ranges::min(scores) - 1;
+}
+
+// In the predicted order.
+std::optional<Range> regret_range(const std::vector<const Outcome*>& order) {
+  constexpr size_t least_runs = 3, draws = 1000;
+  if (std::ranges::any_of(order, [](const Outcome* o) { return o->scores.size() < least_runs; })) return std::nullopt;
+  Random random(1);
+  std::vector<double> regrets, scores(order.size()), drawn;
+  for (size_t draw = 0; draw < draws; ++draw) {
+    for (size_t i = 0; i < order.size(); ++i) {
+      const std::vector<double>& runs = order[i]->scores;
+      drawn.clear();
+      for (size_t r = 0; r < runs.size(); ++r) drawn.push_back(runs[random.below(runs.size())]);
+      scores[i] = quantile(drawn, 0.5);
+    }
+    regrets.push_back(regret(scores, 1));
+  }
+  return Range{quantile(regrets, 0.05), quantile(regrets, 0.95)};
 }
 
 }  // namespace
@@ -74,31 +99,32 @@ std::optional<Quality> quality_of(std::span<const Outcome> outcomes) {
   std::vector<double> throughput, latency, spread, predicted, measured;
   for (const Outcome& o : outcomes) {
     // throughput = batch / seconds: (1 / predicted - 1 / measured) / (1 / measured)
-    throughput.push_back(std::abs(o.measured / o.predicted - 1));
-    latency.push_back(std::abs(o.predicted_latency - o.measured_latency) / o.measured_latency);
-    spread.push_back(o.spread / o.measured);
-    predicted.push_back(o.predicted);
-    measured.push_back(o.measured);
+    throughput.push_back(std::abs(o.makespan.measured / o.makespan.predicted - 1));
+    latency.push_back(std::abs(o.latency.predicted - o.latency.measured) / o.latency.measured);
+    spread.push_back(o.score.spread / o.score.measured);
+    predicted.push_back(o.score.predicted);
+    measured.push_back(o.score.measured);
   }
   q.throughput_error = quantiles_of(throughput);
   q.latency_error = quantiles_of(latency);
   q.spread = quantile(spread, 0.5);
   q.spearman = spearman(predicted, measured);
-  const Outcome& best = *std::ranges::min_element(outcomes, {}, &Outcome::measured);
+  const double best = std::ranges::min(measured);
   q.all = agreement_of(outcomes, [](const Outcome&) { return true; });
-  q.near_best = agreement_of(outcomes, [&](const Outcome& o) { return o.measured <= best.measured * (1 + near_best); });
+  q.near_best = agreement_of(outcomes, [&](const Outcome& o) { return o.score.measured <= best * (1 + near_best); });
 
   std::vector<const Outcome*> order;
   for (const Outcome& o : outcomes) order.push_back(&o);
-  std::ranges::stable_sort(order, {}, &Outcome::predicted);
-  const auto regret = [&](size_t first) {
-    double least = order[0]->measured;
-    for (size_t i = 1; i < std::min(first, order.size()); ++i) least = std::min(least, order[i]->measured);
-    return least / best.measured - 1;
-  };
-  q.regret_1 = regret(1);
-  q.regret_5 = regret(5);
-  q.best_first = order[0]->measured - best.measured <= order[0]->spread + best.spread;
+  std::ranges::stable_sort(order, {}, [](const Outcome* o) { return o->score.predicted; });
+  std::vector<double> ordered;
+  for (const Outcome* o : order) ordered.push_back(o->score.measured);
+  q.regret_1 = regret(ordered, 1);
+  q.regret_5 = regret(ordered, 5);
+  q.regret_range = regret_range(order);
+  const Figure& first = order[0]->score;
+  const Figure& winner =
+      std::ranges::min_element(outcomes, {}, [](const Outcome& o) { return o.score.measured; })->score;
+  q.best_first = first.measured - winner.measured <= first.spread + winner.spread;
   return q;
 }
 

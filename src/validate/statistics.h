@@ -1,10 +1,12 @@
 // How well a ranking held against measurements.
 //
-// Errors are relative to what was measured. Two plans' order is only asked for where their measurements differ by more
-// than their spreads together: the order of the others is chance.
+// Errors are relative to what was measured. Order and regret are of the scores, so of the scenario's objective. Two
+// plans' order is only asked for where their measurements differ by more than their spreads together: the order of the
+// others is chance.
 //   Kendall's tau  (pairs in the predicted order - pairs against it) / pairs asked for     Kendall, Biometrika 30, 1938
 //   Spearman's rho the correlation of ranks, equal ones sharing their mean                 Spearman, Am. J. Psych. 15,
-//   1904 regret         how much longer than the best measured plan the best of the first k predicted ones takes
+//   1904
+//   regret         how much worse than the best measured plan the best of the first k predicted ones is
 #pragma once
 
 #include <cstddef>
@@ -17,15 +19,25 @@ namespace nlsplit::inline validation {
 // Of values in any order, linear between neighbours; q in [0, 1]. Expects at least one.
 double quantile(std::vector<double> values, double q);
 
-// One plan. Seconds.
+// Smaller is better. spread: half the distance between the quartiles of what was measured.
+struct Figure {
+  double predicted = 0, measured = 0, spread = 0;
+};
+
+// One plan.
 struct Outcome {
-  double predicted = 0, measured = 0;                  // of the whole batch
-  double predicted_latency = 0, measured_latency = 0;  // mean of a micro-batch
-  double spread = 0;                                   // half the distance between the quartiles of `measured`
+  Figure makespan;                  // seconds for the whole batch
+  Figure latency;                   // seconds; mean of a micro-batch
+  Figure score;                     // by the scenario's objective: order and regret are of scores
+  std::vector<double> scores = {};  // [run]
 };
 
 struct Quantiles {
   double median = 0, p90 = 0, max = 0;
+};
+
+struct Range {
+  double low = 0, high = 0;
 };
 
 struct Agreement {
@@ -36,11 +48,14 @@ struct Agreement {
 struct Quality {
   size_t plans = 0;
   Quantiles throughput_error, latency_error;  // relative, absolute values
-  double spread = 0;                          // median over the plans, relative
+  double spread = 0;                          // of the scores: median over the plans, relative
   Agreement all, near_best;                   // near_best: plans measured within 10 % of the best
   double spearman = 0;                        // of all plans
   bool best_first = false;                    // the first predicted one is the best, or no clearly worse one
   double regret_1 = 0, regret_5 = 0;          // relative
+  // Of regret_1, if every plan has at least three runs: 9 of 10 draws of as many runs of each plan, with replacement,
+  // lie between (bootstrap: Efron, Ann. Stat. 7, 1979).
+  std::optional<Range> regret_range;
 };
 
 inline constexpr double near_best = 0.10;

@@ -1,9 +1,12 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <thread>
 
 #include "exec/collectives.h"
+#include "exec/transport_part.h"
 #include "exec/transport_threads.h"
 
 namespace nlsplit {
@@ -120,6 +123,28 @@ TEST(Collectives, PatienceEndsAndSaysWhatIsMissing) {
     ASSERT_FALSE(status.ok());
     EXPECT_THAT(status.error().message, ::testing::HasSubstr("the start of repeat 3"));
   });
+}
+
+// Ranks 3 and 1 of four are ranks 0 and 1; ranks 0 and 2 do something else meanwhile.
+TEST(PartOfATransport, HasRanksOfItsOwn) {
+  ThreadWorld world(4, bytes(0));
+  std::array<std::string, 4> heard;
+  std::vector<std::thread> threads;
+  for (int r = 0; r < 4; ++r) {
+    threads.emplace_back([&, r] {
+      const std::vector<int> members = r % 2 == 1 ? std::vector{3, 1} : std::vector{0, 2};
+      TransportPart part(world.endpoint(r), members);
+      EXPECT_EQ(part.size(), 2);
+      EXPECT_EQ(members[static_cast<size_t>(part.rank())], r);
+      EXPECT_EQ(part.same_machine(), (std::vector{0, 1}));
+      std::string text = part.rank() == 0 ? fmt::format("of rank {}", r) : "";
+      EXPECT_TRUE(broadcast(part, &text, {}).ok());
+      heard[static_cast<size_t>(r)] = text;
+      EXPECT_TRUE(barrier(world.endpoint(r), false, {}).ok());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(heard, (std::array<std::string, 4>{"of rank 0", "of rank 3", "of rank 0", "of rank 3"}));
 }
 
 }  // namespace

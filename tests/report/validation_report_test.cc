@@ -56,7 +56,8 @@ TEST_F(ValidationReport, AsText) {
   EXPECT_THAT(text, HasSubstr("+10.0 %"));
   EXPECT_THAT(text, HasSubstr("throughput error   median 5.0 %, 9 of 10 within 9.0 %, largest 10.0 %"));
   EXPECT_THAT(text, HasSubstr("Kendall's tau 1.000 over 1 pair"));
-  EXPECT_THAT(text, HasSubstr("best plan first    yes"));
+  EXPECT_THAT(text, HasSubstr("best plan first  yes"));
+  EXPECT_THAT(text, HasSubstr("judged by          throughput\n"));
   EXPECT_THAT(text, HasSubstr("1 plan failed (C): exit code 1: no"));
 }
 
@@ -67,6 +68,32 @@ TEST_F(ValidationReport, AsJson) {
   EXPECT_TRUE(value["plans"][2]["measured"].is_null());
   EXPECT_EQ(value["quality"]["kendall"]["tau"], 1);
   EXPECT_TRUE(value["quality"]["kendall_near_best"]["tau"].is_null());
+}
+
+TEST_F(ValidationReport, RelativeToTheControl) {
+  set_.control = predicted(0, "one", 1);
+  PlanRun control = measured("one", 1.1);
+  control.control = true;
+  runs_.insert(runs_.begin(), control);
+  plans_ = join(set_, runs_);
+  const ControlRuns all = control_runs(set_, runs_).value();
+  const std::string text = validation_text(set_, plans_, &all);
+  EXPECT_THAT(text,
+              HasSubstr("control            one: predicted 8.00 samples/s, measured 7.27 in 1 run (±0.0 %), +10.0 %"));
+  EXPECT_THAT(text, HasSubstr("  to the control   median 4.5 %, 9 of 10 within 8.2 %, largest 9.1 %"));
+  EXPECT_THAT(text, HasSubstr("judged by          throughput, relative to the control"));
+  const auto value = nlohmann::json::parse(validation_json(set_, plans_, &all));
+  EXPECT_NEAR(value["relative_quality"]["throughput_error"]["max"].get<double>(), 1 - 1 / 1.1, 1e-12);
+  EXPECT_NEAR(value["plans"][0]["relative"]["makespan_s"].get<double>(), 1, 1e-12);
+  EXPECT_EQ(value["control"]["runs"], 1);
+}
+
+TEST_F(ValidationReport, ByLatencyShowsLatencies) {
+  set_.judge = {"latency", 0, 1};
+  plans_ = join(set_, runs_);
+  const std::string text = validation_text(set_, plans_);
+  EXPECT_THAT(text, HasSubstr("550 ms"));
+  EXPECT_THAT(text, HasSubstr("judged by          latency\n"));
 }
 
 TEST_F(ValidationReport, AsAPageOfItsOwn) {

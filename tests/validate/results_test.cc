@@ -115,12 +115,62 @@ TEST_F(Results, AreJoinedOverRounds) {
   const std::vector<ValidatedPlan> plans = join(set_, runs);
   ASSERT_EQ(plans.size(), 2u);
   EXPECT_EQ(plans[0].runs.size(), 2u);
-  EXPECT_EQ(plans[0].outcome.measured, 4);
-  EXPECT_EQ(plans[0].outcome.spread, 0.5);
-  EXPECT_EQ(plans[0].outcome.predicted, 2);
+  EXPECT_EQ(plans[0].outcome.makespan.measured, 4);
+  EXPECT_EQ(plans[0].outcome.makespan.spread, 0.5);
+  EXPECT_EQ(plans[0].outcome.makespan.predicted, 2);
+  EXPECT_EQ(plans[0].outcome.score.measured, 4);
+  EXPECT_EQ(plans[0].outcome.scores, (std::vector<double>{3.5, 5}));
+  EXPECT_FALSE(plans[0].relative.has_value());
   EXPECT_DOUBLE_EQ(plans[0].compute_error, 0.5);  // device B, which was to compute longest: 3 s instead of 2
   EXPECT_DOUBLE_EQ(plans[0].message_error, 0.5);
   EXPECT_EQ(plans[1].error, "it hung");
+}
+
+// The machine is twice, then four times as slow as when it was profiled: the plan as well as the control.
+TEST_F(Results, AreRelativeToTheControlBesideThem) {
+  set_.control = predicted("cc");
+  const auto control = [](int launch, double makespan) {
+    PlanRun it = run("cc", 0, {makespan});
+    it.control = true;
+    it.launch = launch;
+    return it;
+  };
+  const auto in_launch = [](int launch, PlanRun it) {
+    it.launch = launch;
+    return it;
+  };
+  // 2 s are predicted of the control. Between controls of 3 and 5 s a run's seconds count half.
+  std::vector<PlanRun> runs = {control(1, 3), in_launch(1, run("aa", 0, {6})), control(1, 5)};
+  std::vector<ValidatedPlan> plans = join(set_, runs);
+  ASSERT_TRUE(plans[0].relative.has_value());
+  EXPECT_DOUBLE_EQ(plans[0].relative->makespan.measured, 3);
+  EXPECT_DOUBLE_EQ(plans[0].relative->latency.measured, 0.25);
+  EXPECT_EQ(plans[0].outcome.makespan.measured, 6);
+  EXPECT_EQ(plans[0].runs.size(), 1u) << "the control is not a run of the plan";
+  // A control of another launch says nothing.
+  runs.push_back(control(2, 100));
+  runs.push_back(in_launch(3, run("bb", 0, {6})));
+  runs.push_back(in_launch(2, run("bb", 1, {50})));
+  plans = join(set_, runs);
+  EXPECT_DOUBLE_EQ(plans[0].relative->makespan.measured, 3);
+  EXPECT_EQ(plans[1].runs.size(), 2u);
+  ASSERT_TRUE(plans[1].relative.has_value());
+  EXPECT_DOUBLE_EQ(plans[1].relative->makespan.measured, 1) << "only the run that has a control";
+  const ControlRuns all = control_runs(set_, runs).value();
+  EXPECT_EQ(all.runs, 3u);
+  EXPECT_EQ(all.makespan.measured, 5);
+  EXPECT_FALSE(control_runs(set_, {run("aa", 0, {6})}).has_value());
+  EXPECT_FALSE(open().has("cc", 0));
+}
+
+TEST_F(Results, AreJudgedByTheObjective) {
+  set_.judge = {"weighted", 0.25, 2};
+  const std::vector<ValidatedPlan> plans = join(set_, {run("aa", 0, {4})});
+  EXPECT_DOUBLE_EQ(plans[0].outcome.score.predicted, 0.25 * 2 + 2 * 0.4);
+  EXPECT_DOUBLE_EQ(plans[0].outcome.score.measured, 0.25 * 4 + 2 * 0.5);
+  const PlanSet read = std::move(*parse_plan_set(to_json(set_), "plans.json"));
+  EXPECT_EQ(read.judge.objective, "weighted");
+  EXPECT_EQ(read.judge.per_latency, 2);
 }
 
 // What a run looks like by itself does not matter: its processor may have been slow all the time.
@@ -129,10 +179,10 @@ TEST_F(Results, OfSlowProcessorsCountAsWellAndAreTold) {
   slow.calibrations_s["A"] = {1.5, 1.5, 1.5};
   partly.calibrations_s["A"] = {1, 1.01, 1.02, 1.5};  // slow from the end of the third one
   std::vector<ValidatedPlan> plans = join(set_, {slow, partly, other});
-  EXPECT_EQ(plans[0].outcome.measured, 7);
+  EXPECT_EQ(plans[0].outcome.makespan.measured, 7);
   EXPECT_FALSE(plans[0].disturbed);
   plans = join(set_, {slow, other});
-  EXPECT_EQ(plans[0].outcome.measured, 8);
+  EXPECT_EQ(plans[0].outcome.makespan.measured, 8);
   EXPECT_TRUE(plans[0].disturbed);
   EXPECT_FALSE(plans[1].disturbed);
 }
@@ -151,7 +201,10 @@ TEST_F(Results, ASetOfPlansSurvivesItsText) {
   ASSERT_EQ(read->plans.size(), 2u);
   EXPECT_EQ(read->plans[1].hosts, set_.plans[1].hosts);
   EXPECT_EQ(read->plans[1].timeline, set_.plans[1].timeline);
-  for (const char* wrong : {"", "[]", "{}", R"({"format": "nlsplit-plan-set", "version": 2})",
+  EXPECT_FALSE(read->control.has_value());
+  set_.control = predicted("cc");
+  EXPECT_EQ(parse_plan_set(to_json(set_), "plans.json")->control->fingerprint, "cc");
+  for (const char* wrong : {"", "[]", "{}", R"({"format": "nlsplit-plan-set", "version": 3})",
                             R"({"format": "nlsplit-plan-set", "version": 1, "plans": [{}]})"}) {
     const auto refused = parse_plan_set(wrong, "plans.json");
     ASSERT_FALSE(refused.ok()) << wrong;

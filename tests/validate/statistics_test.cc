@@ -6,7 +6,7 @@ namespace nlsplit {
 namespace {
 
 Outcome outcome(double predicted, double measured, double spread = 0) {
-  return {predicted, measured, predicted / 2, measured / 2, spread};
+  return {{predicted, measured, spread}, {predicted / 2, measured / 2, spread / 2}, {predicted, measured, spread}};
 }
 
 TEST(Quantile, IsLinearBetweenNeighbours) {
@@ -68,6 +68,31 @@ TEST(Quality, LeavesOutWhatTheSpreadHides) {
   EXPECT_EQ(q.all.tau, 1);
   EXPECT_TRUE(q.best_first);
   EXPECT_NEAR(q.regret_1, 0.05, 1e-12);
+}
+
+// Throughput's order is right, latency's is not: what is asked for decides.
+TEST(Quality, OrderAndRegretAreOfTheScore) {
+  std::vector plans = {outcome(1, 1), outcome(2, 2)};
+  plans[0].score = {1, 3, 0};
+  plans[1].score = {2, 2, 0};
+  const Quality q = quality_of(plans).value();
+  EXPECT_EQ(q.throughput_error.max, 0);
+  EXPECT_EQ(q.all.tau, -1);
+  EXPECT_EQ(q.regret_1, 0.5);
+}
+
+TEST(Quality, RegretHasARangeIfPlansRanOften) {
+  std::vector plans = {outcome(1, 1.1), outcome(2, 1)};
+  plans[0].scores = {1.0, 1.1, 1.2};
+  plans[1].scores = {0.9, 1.0};
+  EXPECT_FALSE(quality_of(plans)->regret_range.has_value());
+  plans[1].scores.push_back(1.1);
+  const Range range = quality_of(plans)->regret_range.value();
+  EXPECT_EQ(range.low, 0);
+  EXPECT_GT(range.high, 0.1);
+  EXPECT_LE(range.high, 1.2 / 0.9 - 1);
+  plans[0].scores = plans[1].scores = {1, 1, 1};
+  EXPECT_EQ(quality_of(plans)->regret_range->high, 0);
 }
 
 TEST(Quality, ATieInThePredictionIsNoOrder) {

@@ -23,12 +23,30 @@ json to_json(const Quality& q) {
           {"spearman", q.spearman},
           {"best_first", q.best_first},
           {"regret_1", q.regret_1},
+          {"regret_1_range", q.regret_range ? json({q.regret_range->low, q.regret_range->high}) : json()},
           {"regret_5", q.regret_5}};
+}
+
+// As if the control had taken what it was predicted to take.
+json relative_json(const Outcome& o) {
+  return {{"makespan_s", o.makespan.measured},
+          {"spread_s", o.makespan.spread},
+          {"latency_mean_s", o.latency.measured},
+          {"throughput_error", o.makespan.measured / o.makespan.predicted - 1}};
+}
+
+json control_json(const PlanSet& set, const ControlRuns& control) {
+  return {{"plan", set.control->text},
+          {"predicted_makespan_s", control.makespan.predicted},
+          {"measured_makespan_s", control.makespan.measured},
+          {"spread_s", control.makespan.spread},
+          {"runs", control.runs}};
 }
 
 }  // namespace
 
-json validation_data(const PlanSet& set, const std::vector<ValidatedPlan>& plans, bool timelines) {
+json validation_data(const PlanSet& set, const std::vector<ValidatedPlan>& plans, const ControlRuns* control,
+                     bool timelines) {
   json list = json::array();
   for (const ValidatedPlan& plan : plans) {
     const PredictedPlan& p = *plan.predicted;
@@ -43,36 +61,41 @@ json validation_data(const PlanSet& set, const std::vector<ValidatedPlan>& plans
     if (!plan.error.empty()) entry["failure"] = plan.error;
     if (!plan.runs.empty()) {
       const Outcome& o = plan.outcome;
-      entry["measured"] = {{"makespan_s", o.measured},
-                           {"spread_s", o.spread},
-                           {"latency_mean_s", o.measured_latency},
+      entry["measured"] = {{"makespan_s", o.makespan.measured},
+                           {"spread_s", o.makespan.spread},
+                           {"latency_mean_s", o.latency.measured},
                            {"disturbed", plan.disturbed},
                            {"runs", plan.runs.size()}};
-      entry["error"] = {{"throughput", o.measured / o.predicted - 1},
-                        {"latency", o.predicted_latency / o.measured_latency - 1},
+      entry["error"] = {{"throughput", o.makespan.measured / o.makespan.predicted - 1},
+                        {"latency", o.latency.predicted / o.latency.measured - 1},
                         {"computing", plan.compute_error},
                         {"messages", plan.message_error}};
+      if (plan.relative) entry["relative"] = relative_json(*plan.relative);
       if (timelines) entry["timelines"] = {json::parse(p.timeline), json::parse(plan.runs.back()->timeline)};
     }
     list.push_back(std::move(entry));
   }
   json file = {{"format", "nlsplit-validation-report"},
-               {"version", 1},
+               {"version", 2},
                {"scenario", set.scenario},
                {"model", set.model},
                {"batch", set.batch},
+               {"objective", set.judge.objective},
                {"quality", nullptr},
+               {"relative_quality", nullptr},
+               {"control", control != nullptr ? control_json(set, *control) : json()},
                {"plans", std::move(list)}};
   const ErrorSources sources = error_sources(plans);
   file["computing_error"] = sources.computing ? to_json(*sources.computing) : json();
   file["message_error"] = sources.messages ? to_json(*sources.messages) : json();
   if (const std::optional<Quality> q = quality_of(plans)) file["quality"] = to_json(*q);
+  if (const std::optional<Quality> q = relative_quality_of(plans)) file["relative_quality"] = to_json(*q);
   return file;
 }
 
-std::string validation_json(const PlanSet& set, const std::vector<ValidatedPlan>& plans,
+std::string validation_json(const PlanSet& set, const std::vector<ValidatedPlan>& plans, const ControlRuns* control,
                             const Recalibration* recalibration) {
-  json file = validation_data(set, plans, false);
+  json file = validation_data(set, plans, control, false);
   if (recalibration != nullptr) {
     const auto quality = [](const std::optional<Quality>& q) { return q ? to_json(*q) : json(); };
     file["recalibration"] = {{"computing", recalibration->corrections.computing},

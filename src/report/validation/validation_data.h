@@ -8,6 +8,7 @@
 namespace nlsplit::inline reports {
 
 // What validation_json prints; with timelines, what the page draws.
-nlohmann::json validation_data(const PlanSet& set, const std::vector<ValidatedPlan>& plans, bool timelines);
+nlohmann::json validation_data(const PlanSet& set, const std::vector<ValidatedPlan>& plans, const ControlRuns* control,
+                               bool timelines);
 
 }  // namespace nlsplit::inline reports

@@ -9,13 +9,15 @@
 
 namespace nlsplit::inline reports {
 
-// recalibration: nullptr where none was asked for.
+// control: nullptr where none ran; recalibration: where none was asked for.
 std::string validation_text(const PlanSet& set, const std::vector<ValidatedPlan>& plans,
-                            const Recalibration* recalibration = nullptr);
-// {"format": "nlsplit-validation-report", "version": 1, "quality": {…} or null, "plans": […], "recalibration": {…}}
+                            const ControlRuns* control = nullptr, const Recalibration* recalibration = nullptr);
+// {"format": "nlsplit-validation-report", "version": 2, "quality": {…} or null, "relative_quality": {…} or null,
+// "control", "plans": […], "recalibration": {…}}
 std::string validation_json(const PlanSet& set, const std::vector<ValidatedPlan>& plans,
-                            const Recalibration* recalibration = nullptr);
+                            const ControlRuns* control = nullptr, const Recalibration* recalibration = nullptr);
 // One file without references to others: predicted against measured, and each plan's two Gantt charts on one axis.
-std::string validation_html(const PlanSet& set, const std::vector<ValidatedPlan>& plans);
+std::string validation_html(const PlanSet& set, const std::vector<ValidatedPlan>& plans,
+                            const ControlRuns* control = nullptr);
 
 }  // namespace nlsplit::inline reports

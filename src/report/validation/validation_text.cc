@@ -11,6 +11,8 @@ namespace {
 
 std::string signed_percent(double part) { return fmt::format("{:+.1f} %", part * 100); }
 
+std::string error_text(const Figure& figure) { return signed_percent(figure.measured / figure.predicted - 1); }
+
 std::string quantiles_text(const Quantiles& q) {
   return fmt::format("median {}, 9 of 10 within {}, largest {}", percent(q.median, 1), percent(q.p90, 1),
                      percent(q.max, 1));
@@ -22,18 +24,40 @@ std::string agreement_text(const Agreement& agreement) {
                      counted(static_cast<int64_t>(agreement.pairs), "pair"));
 }
 
-std::string quality_text(const Quality& q) {
-  std::string text;
-  text += fmt::format("throughput error   {}\n", quantiles_text(q.throughput_error));
-  text += fmt::format("latency error      {}\n", quantiles_text(q.latency_error));
-  text += fmt::format("run to run         ±{} (median of the plans)\n", percent(q.spread, 1));
-  text += fmt::format("order              {}\n", agreement_text(q.all));
-  text += fmt::format("  near the best    {} (plans within {:.0f} %)\n", agreement_text(q.near_best), near_best * 100);
-  text += fmt::format("  all plans        Spearman's rho {:.3f}\n", q.spearman);
-  text += fmt::format("best plan first    {}\n", q.best_first ? "yes, or none is clearly better" : "no");
-  text += fmt::format("regret             {} trusting the first plan, {} trying the first five\n",
-                      percent(q.regret_1, 1), percent(q.regret_5, 1));
+// relative: nullptr where no plan has a control beside it.
+std::string quality_text(const Quality& q, const Quality* relative, const std::string& objective) {
+  const auto errors = [&](const char* name, Quantiles Quality::*which) {
+    std::string lines = fmt::format("{:<18} {}\n", name, quantiles_text(q.*which));
+    if (relative != nullptr) lines += fmt::format("  to the control   {}\n", quantiles_text(relative->*which));
+    return lines;
+  };
+  std::string text = errors("throughput error", &Quality::throughput_error);
+  text += errors("latency error", &Quality::latency_error);
+  const Quality& judged = relative != nullptr ? *relative : q;
+  text += fmt::format("judged by          {}{}\n", objective, relative != nullptr ? ", relative to the control" : "");
+  text += fmt::format("  run to run       ±{} (median of the plans)\n", percent(judged.spread, 1));
+  text += fmt::format("  order            {}\n", agreement_text(judged.all));
+  text +=
+      fmt::format("  near the best    {} (plans within {:.0f} %)\n", agreement_text(judged.near_best), near_best * 100);
+  text += fmt::format("  all plans        Spearman's rho {:.3f}\n", judged.spearman);
+  text += fmt::format("  best plan first  {}\n", judged.best_first ? "yes, or none is clearly better" : "no");
+  std::string range;
+  if (judged.regret_range) {
+    range = fmt::format(" ({} to {}: 9 of 10 draws of its runs)", percent(judged.regret_range->low, 1),
+                        percent(judged.regret_range->high, 1));
+  }
+  text += fmt::format("  regret           {} trusting the first plan{}, {} trying the first five\n",
+                      percent(judged.regret_1, 1), range, percent(judged.regret_5, 1));
   return text;
+}
+
+std::string control_text(const PlanSet& set, const ControlRuns& control) {
+  const Figure& f = control.makespan;
+  const auto batch = static_cast<double>(set.batch);
+  return fmt::format("control            {}: predicted {} samples/s, measured {} in {} (±{}), {}\n", set.control->text,
+                     rate_text(batch / f.predicted), rate_text(batch / f.measured),
+                     counted(static_cast<int64_t>(control.runs), "run"), percent(f.spread / f.measured, 1),
+                     signed_percent(f.measured / f.predicted - 1));
 }
 
 std::string recalibration_text(const Recalibration& r) {
@@ -53,15 +77,17 @@ std::string recalibration_text(const Recalibration& r) {
 
 }  // namespace
 
-std::string validation_text(const PlanSet& set, const std::vector<ValidatedPlan>& plans,
+std::string validation_text(const PlanSet& set, const std::vector<ValidatedPlan>& plans, const ControlRuns* control,
                             const Recalibration* recalibration) {
+  const bool latency = set.judge.objective == "latency";
   Table table({{"plan", Align::right},
                {"stages", Align::left},
                {"micro-\nbatches", Align::right},
-               {"predicted\nsamples/s", Align::right},
-               {"measured\nsamples/s", Align::right},
+               {latency ? "predicted\nlatency" : "predicted\nsamples/s", Align::right},
+               {latency ? "measured\nlatency" : "measured\nsamples/s", Align::right},
                {"spread", Align::right},
                {"error", Align::right},
+               {"to the\ncontrol", Align::right},
                {"computing", Align::right},
                {"messages", Align::right}});
   size_t ran = 0;
@@ -71,17 +97,20 @@ std::string validation_text(const PlanSet& set, const std::vector<ValidatedPlan>
   for (const ValidatedPlan& plan : plans) {
     const PredictedPlan& p = *plan.predicted;
     std::vector<std::string> row = {p.number > 0 ? fmt::format("{}", p.number) : "random", p.text,
-                                    fmt::format("{}", p.micro_batches), rate_text(p.throughput)};
+                                    fmt::format("{}", p.micro_batches),
+                                    latency ? to_string(seconds(p.latency_mean_s)) : rate_text(p.throughput)};
     if (plan.runs.empty()) {
-      row.insert(row.end(), {"-", "-", "-", "-", "-"});
+      row.insert(row.end(), {"-", "-", "-", "-", "-", "-"});
       if (!plan.error.empty()) failures[plan.error].push_back(p.text);
     } else {
-      const Outcome& o = plan.outcome;
+      const auto figure = [latency](const Outcome& o) { return latency ? o.latency : o.makespan; };
+      const Figure shown = figure(plan.outcome);
       ++ran;
       disturbed += plan.disturbed ? 1 : 0;
-      row.insert(row.end(), {rate_text(batch / o.measured), "±" + percent(o.spread / o.measured, 1),
-                             signed_percent(o.measured / o.predicted - 1), signed_percent(plan.compute_error),
-                             signed_percent(plan.message_error)});
+      row.insert(row.end(), {latency ? to_string(seconds(shown.measured)) : rate_text(batch / shown.measured),
+                             "±" + percent(shown.spread / shown.measured, 1), error_text(shown),
+                             plan.relative ? error_text(figure(*plan.relative)) : "-",
+                             signed_percent(plan.compute_error), signed_percent(plan.message_error)});
     }
     table.add(std::move(row));
   }
@@ -89,9 +118,14 @@ std::string validation_text(const PlanSet& set, const std::vector<ValidatedPlan>
       fmt::format("{} · batch {} · {} of {} plans measured\n\n", set.model, set.batch, ran, plans.size());
   text += table.to_string();
   text +=
-      "\nerror: of the predicted throughput; computing: how much longer the busiest device computed than predicted;\n"
-      "messages: how much longer all of them took\n\n";
-  if (const std::optional<Quality> quality = quality_of(plans)) text += quality_text(*quality);
+      "\nerror: how much longer it took than predicted; to the control: the same if the control had taken what was "
+      "predicted;\ncomputing: how much longer the busiest device computed; messages: how much longer all of them "
+      "took\n\n";
+  if (control != nullptr) text += control_text(set, *control);
+  if (const std::optional<Quality> quality = quality_of(plans)) {
+    const std::optional<Quality> relative = relative_quality_of(plans);
+    text += quality_text(*quality, relative ? &*relative : nullptr, set.judge.objective);
+  }
   const ErrorSources sources = error_sources(plans);
   if (sources.computing) text += fmt::format("computing alone    {}\n", quantiles_text(*sources.computing));
   if (sources.messages) text += fmt::format("messages alone     {}\n", quantiles_text(*sources.messages));
