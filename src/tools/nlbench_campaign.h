@@ -35,6 +35,7 @@ class Campaign {
   // either. doing: for the progress line. Errors: no launch can be started, results cannot be kept.
   Status run(const std::vector<const PredictedPlan*>& plans, Rounds rounds, const std::string& doing);
 
+  bool gives_up() const;  // after an interrupt, and as above
   size_t losses() const { return losses_; }
 
  private:
@@ -46,7 +47,6 @@ class Campaign {
   };
   std::vector<Planned> missing(const std::vector<const PredictedPlan*>& plans, Rounds rounds) const;
   void add_control(std::vector<Planned>& planned, int round) const;
-  bool gives_up() const;
   Result<bool> launch_once(std::vector<Planned>& planned, const std::string& doing);
   Status collect(const std::vector<Planned>& planned, int launch, size_t& done);
   Status keep(PlanRun run, const Planned& planned, int launch);

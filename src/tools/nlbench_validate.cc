@@ -22,6 +22,7 @@
 #include "tools/nlbench_commands.h"
 #include "tools/nlbench_machine.h"
 #include "tools/terminal.h"
+#include "validate/contest.h"
 
 namespace nlsplit::inline tools {
 namespace {
@@ -34,8 +35,17 @@ struct ValidateArguments {
   std::string duration = "300ms";
   int top = 10, also = 10, rounds = 3, final_rounds = 0, repeats = 1;
   uint64_t seed = 1;
-  bool recalibrate = false;
+  bool recalibrate = false, confident = false;
+  double confidence = 0.9;
+  int most_rounds = 40;
 };
+
+// With --confident so many rounds are run before it is asked again which plan is the best.
+constexpr int rounds_a_look = static_cast<int>(least_pairs);
+
+ContestOptions contest_options(const ValidateArguments& arguments) {
+  return {arguments.confidence, (arguments.most_rounds + rounds_a_look - 1) / rounds_a_look};
+}
 
 std::vector<const PredictedPlan*> all_of(const PlanSet& set) {
   std::vector<const PredictedPlan*> plans;
@@ -61,6 +71,23 @@ std::vector<const PredictedPlan*> contenders(const PlanSet& set, const ResultsFi
       chosen.push_back(plans[i].predicted);
   }
   return chosen;
+}
+
+// Rounds of all plans, then of those that may be the best, until one is known or all left are equal.
+Status run_until_confident(const ValidateArguments& arguments, const PlanSet& set, const ResultsFile& results,
+                           Campaign& campaign) {
+  std::vector<const PredictedPlan*> plans = all_of(set);
+  for (int round = 0; round < arguments.most_rounds && !campaign.gives_up(); round += rounds_a_look) {
+    const int end = std::min(round + rounds_a_look, arguments.most_rounds);
+    RETURN_IF_ERROR(campaign.run(plans, {round, end},
+                                 fmt::format("{} may be the best, rounds {} to {}",
+                                             counted(static_cast<int64_t>(plans.size()), "plan"), round + 1, end)));
+    const std::optional<Contest> contest = hold_contest(set, results.runs(), contest_options(arguments));
+    if (!contest || contest->ends()) break;
+    plans.clear();
+    for (const Contestant& contestant : contest->left) plans.push_back(&set.plans[contestant.plan]);
+  }
+  return ok_status();
 }
 
 std::vector<std::string> set_words(const ValidateArguments& a, const std::string& dir) {
@@ -120,15 +147,17 @@ Status conclude(const ValidateArguments& arguments, const PlanSet& set, const Re
                 const std::string& folder) {
   const std::vector<ValidatedPlan> plans = join(set, results.runs());
   const std::optional<ControlRuns> runs_of_control = control_runs(set, results.runs());
-  const ControlRuns* control = runs_of_control ? &*runs_of_control : nullptr;
   std::optional<Recalibration> learnt;
   if (arguments.recalibrate && !interrupted()) {
     ASSIGN_OR_RETURN(learnt, recalibrate_with(arguments, set, results, folder));
   }
-  const Recalibration* recalibration = learnt ? &*learnt : nullptr;
-  RETURN_IF_ERROR(write_file(arguments.output + "/report.json", validation_json(set, plans, control, recalibration)));
-  RETURN_IF_ERROR(write_file(arguments.output + "/report.html", validation_html(set, plans, control)));
-  std::fputs(validation_text(set, plans, control, recalibration).c_str(), stdout);
+  std::optional<Contest> contest;
+  if (arguments.confident) contest = hold_contest(set, results.runs(), contest_options(arguments));
+  const Findings findings{runs_of_control ? &*runs_of_control : nullptr, contest ? &*contest : nullptr,
+                          learnt ? &*learnt : nullptr};
+  RETURN_IF_ERROR(write_file(arguments.output + "/report.json", validation_json(set, plans, findings)));
+  RETURN_IF_ERROR(write_file(arguments.output + "/report.html", validation_html(set, plans, findings)));
+  std::fputs(validation_text(set, plans, findings).c_str(), stdout);
   if (learnt) {
     fmt::print(
         "\nfrom now on, in {}:  corrections: {}\n", arguments.scenario,
@@ -158,10 +187,14 @@ Status validate(const ValidateArguments& arguments) {
   ASSIGN_OR_RETURN(ResultsFile results,
                    ResultsFile::open(arguments.output + "/results.jsonl", set, describe_machine()));
   Campaign campaign(arguments.launch, dir, set, results, {arguments.duration, arguments.repeats});
-  RETURN_IF_ERROR(campaign.run(all_of(set), {0, arguments.rounds}, "running plans"));
-  RETURN_IF_ERROR(campaign.run(contenders(set, results, arguments.rounds),
-                               {arguments.rounds, arguments.rounds + arguments.final_rounds},
-                               "running the best plans"));
+  if (arguments.confident) {
+    RETURN_IF_ERROR(run_until_confident(arguments, set, results, campaign));
+  } else {
+    RETURN_IF_ERROR(campaign.run(all_of(set), {0, arguments.rounds}, "running plans"));
+    RETURN_IF_ERROR(campaign.run(contenders(set, results, arguments.rounds),
+                                 {arguments.rounds, arguments.rounds + arguments.final_rounds},
+                                 "running the best plans"));
+  }
   clear_progress();
   write_after_interrupt();
   return conclude(arguments, set, results, campaign.losses(), folder.path());
@@ -174,26 +207,51 @@ void add_validate_command(CLI::App& app, int& code) {
       "validate",
       "Run the best plans of a scenario, and some drawn at random, and hold the predictions against the measurements.\n"
       "  nlbench validate scenarios/mine.yaml -o validation --top 10 --also 40\n"
+      "  nlbench validate scenarios/mine.yaml -o validation --top 5 --also 0 --confident\n"
       "  nlbench validate scenarios/mine.yaml -o validation --mpirun 'mpirun --hostfile hosts' --on-hosts\n"
-      "Not itself under mpirun: it starts one for each plan. Each result is kept as soon as it is there; the same "
-      "command\ngoes on where an interrupted one stopped, tries again what failed, and predicts the same plans anew if "
-      "costs have\nchanged. A plan whose rank died, was stopped or cut off is left out, the next one is run; exit code "
-      "3. Three failures in a row end it.");
+      "Not itself under mpirun: it starts one, with a rank for each device that any plan uses, and the plans run in "
+      "turns. "
+      "Each round\nbegins and ends with the unsplit network on one device, the control: what is slow for a minute is "
+      "slow "
+      "for both.\n"
+      "Each result is kept as soon as it is there; the same command goes on where an interrupted one stopped, tries "
+      "again "
+      "what failed,\nand predicts the same plans anew if costs have changed. A plan whose rank died, was stopped or "
+      "cut off "
+      "is left out, a new\nlaunch runs the next one; exit code 3. Three failures in a row end it.");
   const auto a = std::make_shared<ValidateArguments>();
   command->add_option("SCENARIO", a->scenario, "The scenario, with costs measured by nlbench profile")->required();
   command->add_option("-o,--output", a->output, "Folder for the results")->required();
   command->add_option("--top", a->top, "So many of the best plans (default 10)")->check(at_least(1));
   command->add_option("--also", a->also, "and so many drawn at random (default 10)")->check(at_least(0));
   command->add_option("--seed", a->seed, "of the drawing (default 1)");
-  command->add_option("--rounds", a->rounds, "Run all plans so many times, one after the other (default 1)")
-      ->check(at_least(1));
-  command
-      ->add_option("--final", a->final_rounds,
-                   "then the best ones so many times more: the first five of the ranking, and all that were measured "
-                   "within\n10 % of the best (default 0)")
-      ->check(at_least(0));
-  command->add_option("--duration", a->duration, "Each run goes on for so long (default 3s)");
-  command->add_option("--repeats", a->repeats, "and for at least so many executions (default 3)")->check(at_least(1));
+  CLI::Option* rounds = command
+                            ->add_option("--rounds", a->rounds,
+                                         "Each plan has so many turns, one a round, in another order each round "
+                                         "(default 3)")
+                            ->check(at_least(1));
+  CLI::Option* final_rounds =
+      command
+          ->add_option(
+              "--final", a->final_rounds,
+              "then the best ones have so many more: the first five of the ranking, and all that were measured "
+              "within\n10 % of the best (default 0)")
+          ->check(at_least(0));
+  CLI::Option* confident =
+      command
+          ->add_flag(
+              "--confident", a->confident,
+              "Instead: rounds of all plans, then of those that may be the best, until one is known or those left "
+              "are equal\nwithin 0.5 %")
+          ->excludes(rounds, final_rounds);
+  command->add_option("--confidence", a->confidence, "With --confident: how sure it must be (default 0.9)")
+      ->check(CLI::Range(0.5, 0.9999))
+      ->needs(confident);
+  command->add_option("--most-rounds", a->most_rounds, "With --confident: so many rounds at most (default 40)")
+      ->check(at_least(static_cast<int>(least_pairs)))
+      ->needs(confident);
+  command->add_option("--duration", a->duration, "Each turn goes on for so long (default 300ms)");
+  command->add_option("--repeats", a->repeats, "and for at least so many executions (default 1)")->check(at_least(1));
   add_launch_options(*command, a->launch);
   command->add_flag("--recalibrate", a->recalibrate,
                     "Learn from these runs by how much computing and messages take longer than predicted, show what "

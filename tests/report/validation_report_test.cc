@@ -77,15 +77,30 @@ TEST_F(ValidationReport, RelativeToTheControl) {
   runs_.insert(runs_.begin(), control);
   plans_ = join(set_, runs_);
   const ControlRuns all = control_runs(set_, runs_).value();
-  const std::string text = validation_text(set_, plans_, &all);
+  const std::string text = validation_text(set_, plans_, {.control = &all});
   EXPECT_THAT(text,
               HasSubstr("control            one: predicted 8.00 samples/s, measured 7.27 in 1 run (±0.0 %), +10.0 %"));
   EXPECT_THAT(text, HasSubstr("  to the control   median 4.5 %, 9 of 10 within 8.2 %, largest 9.1 %"));
   EXPECT_THAT(text, HasSubstr("judged by          throughput, relative to the control"));
-  const auto value = nlohmann::json::parse(validation_json(set_, plans_, &all));
+  const auto value = nlohmann::json::parse(validation_json(set_, plans_, {.control = &all}));
   EXPECT_NEAR(value["relative_quality"]["throughput_error"]["max"].get<double>(), 1 - 1 / 1.1, 1e-12);
   EXPECT_NEAR(value["plans"][0]["relative"]["makespan_s"].get<double>(), 1, 1e-12);
   EXPECT_EQ(value["control"]["runs"], 1);
+}
+
+TEST_F(ValidationReport, SaysWhichPlanIsTheBest) {
+  Contest contest{.confidence = 0.9, .leader = 1, .left = {{1, 12, 0, 0}}, .out = {}};
+  EXPECT_THAT(validation_text(set_, plans_, {.contest = &contest}),
+              HasSubstr("best plan          plan 2, with 90 % confidence, after 12 rounds\n"));
+  contest.left.push_back({0, 12, 0.001, 0.003});
+  EXPECT_THAT(validation_text(set_, plans_, {.contest = &contest}),
+              HasSubstr("plan 2, plan 1 are equal within 0.5 %, with 90 % confidence\n"));
+  contest.left.push_back({2, 12, 0.01, 0.02});
+  EXPECT_THAT(validation_text(set_, plans_, {.contest = &contest}),
+              HasSubstr("one of plan 2, plan 1, C, with 90 % confidence; they differ by 3.0 % at most; more rounds"));
+  const auto value = nlohmann::json::parse(validation_json(set_, plans_, {.contest = &contest}))["contest"];
+  EXPECT_EQ(value["left"].size(), 3u);
+  EXPECT_EQ(value["ends"], false);
 }
 
 TEST_F(ValidationReport, ByLatencyShowsLatencies) {

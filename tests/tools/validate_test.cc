@@ -186,6 +186,27 @@ TEST_F(Validate, ByTheObjectiveOfTheScenario) {
   EXPECT_THAT(other.err, HasSubstr("were chosen for the objective latency"));
 }
 
+TEST_F(Validate, ConfidentlyUntilTheBestIsKnownOrRoundsEnd) {
+  const std::string words = fmt::format(
+      "validate {} -o {} --top 2 --also 1 --duration 5ms --transport threads --confident --confidence 0.6 "
+      "--most-rounds 7",
+      scenario_, scratch_ / "v");
+  const Outcome outcome = nlbench(words);
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("best plan          "));
+  const json contest = report()["contest"];
+  EXPECT_EQ(contest["confidence"], 0.6);
+  ASSERT_GE(contest["left"].size(), 1u);
+  EXPECT_GE(contest["left"][0]["rounds"], 5);
+  EXPECT_LE(contest["left"][0]["rounds"], 7);
+  // All of it is there already.
+  const std::string before = value_of(read_file(scratch_ / "v/results.jsonl"));
+  ASSERT_EQ(nlbench(words).code, 0);
+  EXPECT_EQ(value_of(read_file(scratch_ / "v/results.jsonl")), before);
+  EXPECT_EQ(nlbench(words + " --rounds 3").code, 2);
+  EXPECT_EQ(nlbench(command("--confidence 0.9")).code, 2);
+}
+
 TEST_F(Validate, PlansThatCannotRunDoNotKeepOthersFromRunning) {
   const std::string set = scratch_ / "set";
   ASSERT_EQ(nlsim(fmt::format("lower {} --validation-set {} --top 1 --also 0", scenario_, set)).code, 0);

@@ -43,9 +43,22 @@ json control_json(const PlanSet& set, const ControlRuns& control) {
           {"runs", control.runs}};
 }
 
+json contest_json(const PlanSet& set, const Contest& contest) {
+  json left = json::array();
+  for (const Contestant& it : contest.left) {
+    const bool known = it.pairs >= least_pairs;
+    left.push_back({{"number", set.plans[it.plan].number},
+                    {"fingerprint", set.plans[it.plan].fingerprint},
+                    {"rounds", it.pairs},
+                    {"behind", it.behind},
+                    {"uncertainty", known ? json(it.uncertainty) : json()}});
+  }
+  return {{"confidence", contest.confidence}, {"ends", contest.ends()}, {"left", std::move(left)}};
+}
+
 }  // namespace
 
-json validation_data(const PlanSet& set, const std::vector<ValidatedPlan>& plans, const ControlRuns* control,
+json validation_data(const PlanSet& set, const std::vector<ValidatedPlan>& plans, const Findings& findings,
                      bool timelines) {
   json list = json::array();
   for (const ValidatedPlan& plan : plans) {
@@ -83,20 +96,20 @@ json validation_data(const PlanSet& set, const std::vector<ValidatedPlan>& plans
                {"objective", set.judge.objective},
                {"quality", nullptr},
                {"relative_quality", nullptr},
-               {"control", control != nullptr ? control_json(set, *control) : json()},
+               {"control", findings.control != nullptr ? control_json(set, *findings.control) : json()},
                {"plans", std::move(list)}};
   const ErrorSources sources = error_sources(plans);
   file["computing_error"] = sources.computing ? to_json(*sources.computing) : json();
   file["message_error"] = sources.messages ? to_json(*sources.messages) : json();
   if (const std::optional<Quality> q = quality_of(plans)) file["quality"] = to_json(*q);
   if (const std::optional<Quality> q = relative_quality_of(plans)) file["relative_quality"] = to_json(*q);
+  if (findings.contest != nullptr) file["contest"] = contest_json(set, *findings.contest);
   return file;
 }
 
-std::string validation_json(const PlanSet& set, const std::vector<ValidatedPlan>& plans, const ControlRuns* control,
-                            const Recalibration* recalibration) {
-  json file = validation_data(set, plans, control, false);
-  if (recalibration != nullptr) {
+std::string validation_json(const PlanSet& set, const std::vector<ValidatedPlan>& plans, const Findings& findings) {
+  json file = validation_data(set, plans, findings, false);
+  if (const Recalibration* recalibration = findings.recalibration; recalibration != nullptr) {
     const auto quality = [](const std::optional<Quality>& q) { return q ? to_json(*q) : json(); };
     file["recalibration"] = {{"computing", recalibration->corrections.computing},
                              {"messages", recalibration->corrections.messages},

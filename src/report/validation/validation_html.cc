@@ -17,11 +17,11 @@ std::string embedded(std::string text) {
 
 }  // namespace
 
-std::string validation_html(const PlanSet& set, const std::vector<ValidatedPlan>& plans, const ControlRuns* control) {
+std::string validation_html(const PlanSet& set, const std::vector<ValidatedPlan>& plans, const Findings& findings) {
   constexpr std::string_view mark = "@DATA@";
   std::string page = validation_page;
   const std::string data =
-      validation_data(set, plans, control, true).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+      validation_data(set, plans, findings, true).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   return page.replace(page.find(mark), mark.size(), embedded(data));
 }
 

@@ -1,5 +1,8 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "base/units.h"
@@ -60,6 +63,32 @@ std::string control_text(const PlanSet& set, const ControlRuns& control) {
                      signed_percent(f.measured / f.predicted - 1));
 }
 
+std::string name_in(const PlanSet& set, const Contestant& contestant) {
+  const PredictedPlan& plan = set.plans[contestant.plan];
+  return plan.number > 0 ? fmt::format("plan {}", plan.number) : plan.text;
+}
+
+std::string contest_text(const PlanSet& set, const Contest& contest) {
+  const std::string sure = fmt::format("with {:.0f} % confidence", contest.confidence * 100);
+  if (contest.left.size() == 1) {
+    return fmt::format("\nbest plan          {}, {}, after {}\n", name_in(set, contest.left[0]), sure,
+                       counted(static_cast<int64_t>(contest.left[0].pairs), "round"));
+  }
+  std::vector<std::string> names;
+  double most = 0;
+  for (const Contestant& contestant : contest.left) {
+    names.push_back(name_in(set, contestant));
+    most = std::max(most, contestant.most());
+  }
+  if (contest.ends()) {
+    return fmt::format("\nbest plan          {} are equal within {}, {}\n", fmt::join(names, ", "),
+                       percent(equal_within, 1), sure);
+  }
+  std::string text = fmt::format("\nbest plan          one of {}, {}", fmt::join(names, ", "), sure);
+  if (std::isfinite(most)) text += fmt::format("; they differ by {} at most", percent(most, 1));
+  return text + "; more rounds would tell\n";
+}
+
 std::string recalibration_text(const Recalibration& r) {
   std::string factors;
   for (const auto& [device, factor] : r.corrections.computing) factors += fmt::format("{} x{:.3f}, ", device, factor);
@@ -77,8 +106,7 @@ std::string recalibration_text(const Recalibration& r) {
 
 }  // namespace
 
-std::string validation_text(const PlanSet& set, const std::vector<ValidatedPlan>& plans, const ControlRuns* control,
-                            const Recalibration* recalibration) {
+std::string validation_text(const PlanSet& set, const std::vector<ValidatedPlan>& plans, const Findings& findings) {
   const bool latency = set.judge.objective == "latency";
   Table table({{"plan", Align::right},
                {"stages", Align::left},
@@ -121,7 +149,7 @@ std::string validation_text(const PlanSet& set, const std::vector<ValidatedPlan>
       "\nerror: how much longer it took than predicted; to the control: the same if the control had taken what was "
       "predicted;\ncomputing: how much longer the busiest device computed; messages: how much longer all of them "
       "took\n\n";
-  if (control != nullptr) text += control_text(set, *control);
+  if (findings.control != nullptr) text += control_text(set, *findings.control);
   if (const std::optional<Quality> quality = quality_of(plans)) {
     const std::optional<Quality> relative = relative_quality_of(plans);
     text += quality_text(*quality, relative ? &*relative : nullptr, set.judge.objective);
@@ -137,7 +165,8 @@ std::string validation_text(const PlanSet& set, const std::vector<ValidatedPlan>
     text += fmt::format("\n{} failed ({}): {}\n", counted(static_cast<int64_t>(failed.size()), "plan"),
                         fmt::join(failed, "; "), said);
   }
-  if (recalibration != nullptr) text += recalibration_text(*recalibration);
+  if (findings.contest != nullptr) text += contest_text(set, *findings.contest);
+  if (findings.recalibration != nullptr) text += recalibration_text(*findings.recalibration);
   return text;
 }
 

@@ -1,0 +1,51 @@
+// Which of the plans that ran is the best, as far as their runs tell: rounds go on until one is known or all left are
+// equal. Plans are compared by the logarithms of their scores in the same rounds, where the machines were alike.
+//
+//   const Contest contest = hold_contest(plans, runs, {.confidence = 0.9, .looks = 8});
+//   contest.left                         // that may be the best; those behind are out
+//   contest.ends()                       // one is left, or none is more than `equal_within` behind
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "validate/results.h"
+
+namespace nlsplit::inline validation {
+
+inline constexpr double equal_within = 0.005;  // relative
+inline constexpr size_t least_pairs = 5;       // rounds that two plans have in common before anything is said
+
+struct ContestOptions {
+  double confidence = 0.9;  // that the best plan is among those left, whenever one looks
+  int looks = 1;            // so often it is held at most
+};
+
+struct Contestant {
+  size_t plan = 0;  // index into the set's plans
+  size_t pairs = 0;
+  double behind = 0;       // the leader: relative; 0 for the leader
+  double uncertainty = 0;  // the truth is within behind ± uncertainty; infinite with too few pairs
+  double least() const { return behind - uncertainty; }
+  double most() const { return behind + uncertainty; }
+};
+
+struct Contest {
+  double confidence = 0;
+  size_t leader = 0;
+  std::vector<Contestant> left;  // the leader first, then by `behind`
+  std::vector<Contestant> out;
+  bool ends() const;
+};
+
+// By Student's t with the union bound over plans and looks (Bonferroni). None: no plan has run.
+std::optional<Contest> hold_contest(const PlanSet& set, const std::vector<PlanRun>& runs,
+                                    const ContestOptions& options);
+
+// Student's t for a one-sided probability p of at least 0.5 and this many degrees of freedom, at least 4: Abramowitz
+// and Stegun, Handbook of Mathematical Functions, 26.7.5 with 26.2.23 for the normal distribution. Within 2 % up to p =
+// 0.9995, from 10 degrees of freedom on within 0.1 %.
+double student_quantile(double p, double degrees);
+
+}  // namespace nlsplit::inline validation
