@@ -20,8 +20,9 @@ std::optional<double> spread_of(const std::vector<double>& ratios) {
 std::optional<double> spread_of_plans(const std::vector<ValidatedPlan>& plans) {
   std::vector<double> ratios;
   for (const ValidatedPlan& plan : plans) {
-    if (!plan.runs.empty() && plan.outcome.predicted > 0)
-      ratios.push_back(plan.outcome.measured / plan.outcome.predicted);
+    if (plan.runs.empty()) continue;
+    const Figure& makespan = judged(plan).makespan;
+    if (makespan.predicted > 0) ratios.push_back(makespan.measured / makespan.predicted);
   }
   return spread_of(ratios);
 }
