@@ -111,6 +111,24 @@ TEST_F(Figures, AreAddedFromAPage) {
   const Outcome outcome = figures("--add more.time docs/more.md:3 machine=desk date=2026-11-25 command=nlbench");
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_EQ(figures("--check").code, 0);
+  scratch_.write("docs/more.md", "# More\n\n<!-- figures: more.time -->\nIt took 7 ms.\n");
+  expect_refused("docs/more.md:4: '7 ms' stands here, in more.time '8 ms'");
+  EXPECT_EQ(figures("--add more.time").code, 0);
+  EXPECT_EQ(figures("--check").code, 0);
+}
+
+// What a script printed goes into the results, and from there into the pages.
+TEST_F(Figures, AreSetFromWhatAScriptPrinted) {
+  const std::string table = scratch_.write("table.md", "| network | time |\n|---|---|\n| resnet50 | 28 ms |\n");
+  EXPECT_EQ(figures("--set networks < " + table).code, 0);
+  EXPECT_THAT(value_of(read_file(scratch_ / "README.md")), ::testing::HasSubstr("| resnet50 | 28 ms |\n"));
+  EXPECT_EQ(figures("--check").code, 0);
+}
+
+TEST_F(Figures, OfASummaryStandInWhatItSumsUp) {
+  scratch_.write("docs/more.md", "# More\n\nAbout 30 ms.\n");
+  EXPECT_EQ(figures("--add more.sum docs/more.md:3 machine=desk date=2026-11-25 command=nlbench of=networks").code, 0);
+  expect_refused("results.json: more.sum: has numbers that stand in none of networks: 30");
 }
 
 TEST(FiguresOfTheseDocs, AreThoseOfTheResults) {
