@@ -31,15 +31,26 @@ void shuffle(std::vector<T>& values, size_t from, Random& random) {
 Campaign::Campaign(const LaunchArguments& launch, const std::string& folder, const PlanSet& set, ResultsFile& results,
                    Pace pace)
     : launch_(launch), folder_(folder), set_(set), results_(results), pace_(std::move(pace)) {
+  // As many ranks on a host as the plan with the most devices there has. (Who feeds inputs is a device of its own where
+  // a plan computes nothing on that host.)
   const auto add = [this](const PredictedPlan& plan) {
-    for (size_t d = 0; d < plan.devices.size(); ++d) {
-      if (std::ranges::find(devices_, plan.devices[d]) != devices_.end()) continue;
-      devices_.push_back(plan.devices[d]);
-      hosts_.push_back(plan.hosts[d]);
+    for (const std::string& host : plan.hosts) {
+      const auto wanted = std::ranges::count(plan.hosts, host);
+      while (std::ranges::count(hosts_, host) < wanted) hosts_.push_back(host);
     }
   };
   for (const PredictedPlan& plan : set.plans) add(plan);
   if (set.control) add(*set.control);
+}
+
+std::vector<int> Campaign::ranks_of(const PredictedPlan& plan) const {
+  std::vector<int> ranks;
+  for (const std::string& host : plan.hosts) {
+    size_t rank = 0;
+    while (hosts_[rank] != host || std::ranges::count(ranks, static_cast<int>(rank)) > 0) ++rank;
+    ranks.push_back(static_cast<int>(rank));
+  }
+  return ranks;
 }
 
 void Campaign::add_control(std::vector<Planned>& planned, int round) const {
@@ -108,10 +119,7 @@ Status Campaign::collect(const std::vector<Planned>& planned, int launch, size_t
 Result<bool> Campaign::launch_once(std::vector<Planned>& planned, const std::string& doing) {
   std::vector<Turn> turns;
   for (const Planned& one : planned) {
-    Turn turn{one.plan->folder, one.figures, {}};
-    for (const std::string& device : one.plan->devices)
-      turn.ranks.push_back(static_cast<int>(std::ranges::find(devices_, device) - devices_.begin()));
-    turns.push_back(std::move(turn));
+    turns.push_back({one.plan->folder, one.figures, ranks_of(*one.plan)});
     std::error_code failure;
     for (const char* kind : {"json", "error"}) fs::remove(place_of(folder_, one.figures, kind), failure);
   }

@@ -46,6 +46,7 @@ class Campaign {
     std::string figures;
   };
   std::vector<Planned> missing(const std::vector<const PredictedPlan*>& plans, Rounds rounds) const;
+  std::vector<int> ranks_of(const PredictedPlan& plan) const;
   void add_control(std::vector<Planned>& planned, int round) const;
   Result<bool> launch_once(std::vector<Planned>& planned, const std::string& doing);
   Status collect(const std::vector<Planned>& planned, int launch, size_t& done);
@@ -56,8 +57,8 @@ class Campaign {
   const PlanSet& set_;
   ResultsFile& results_;
   const Pace pace_;
-  std::vector<std::string> devices_, hosts_;  // by rank
-  size_t failures_ = 0;                       // one after the other
+  std::vector<std::string> hosts_;  // by rank
+  size_t failures_ = 0;             // one after the other
   size_t losses_ = 0, all_ = 0, kept_ = 0;
 };
 

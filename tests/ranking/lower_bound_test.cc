@@ -2,7 +2,9 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <cstdlib>
+#include <initializer_list>
 #include <numeric>
 
 #include "base/random.h"
@@ -100,6 +102,44 @@ sink: a
   EXPECT_LT(closest, 1.5);  // a bound of nothing would be sound too
   RecordProperty("plans", static_cast<int>(timed));
   std::printf("%zu plans, the closest is %.4f times the bound\n", timed, closest);
+}
+
+// Small cases whose plans are all looked at: the best of them does not beat the bound. NLSPLIT_BOUND_CASES: how many.
+TEST(LowerBound, TheBestOfAllPlansDoesNotBeatIt) {
+  const char* asked = std::getenv("NLSPLIT_BOUND_CASES");
+  const auto cases = static_cast<uint64_t>(asked != nullptr ? std::atoll(asked) : 10);
+  double gaps = 0;
+  for (uint64_t seed = 0; seed < cases; ++seed) {
+    Random random(seed);
+    const auto one_of = [&](std::initializer_list<const char*> words) {
+      return std::string(words.begin()[random.below(words.size())]);
+    };
+    std::string devices, links;
+    const size_t hosts = 2 + random.below(2);
+    for (size_t d = 0; d < hosts; ++d) {
+      devices += fmt::format(
+          "  D{0}: {{host: h{0}, memory: 1GiB, costs: {{roofline: {{compute: {1:.1f}GFLOPS, memory: {2}}}}}}}\n", d,
+          std::exp(random.uniform(0.5, 4)), one_of({"2GBps", "10GBps", "50GBps"}));
+      links += fmt::format("  - {{between: [h{}, sw], bandwidth: {}, latency: {}}}\n", d,
+                           one_of({"1Mbps", "100Mbps", "10Gbps"}), one_of({"1us", "1ms"}));
+    }
+    const std::string text = fmt::format(
+        "model: {}\nworkload: {{batch: {}, micro_batches: [1, 2, 4]{}}}\ndevices:\n{}switches: [sw]\nlinks:\n{}"
+        "source: h0\nsink: h{}\nsearch: {{method: exhaustive, splits: [layer, replicate], objective: {}}}\n",
+        one_of({"zoo:simple_cnn", "'zoo:bert_base?layers=1&hidden=32&heads=2&ffn=64&length=8&vocab=50'"}),
+        one_of({"4", "8", "16"}), one_of({"", "", ", mode: training, optimizer: sgd"}), devices, links,
+        random.below(hosts), one_of({"throughput", "latency", "{throughput: 0.5, latency: 0.5}"}));
+    SCOPED_TRACE(text);
+    const Scenario scenario = parse_scenario(text, "small.yaml").value();
+    const Model model = load_model(scenario).value();
+    const Ranking ranking = rank_plans(scenario, model, {}).value();
+    ASSERT_TRUE(ranking.bound.has_value());
+    const double best = cost_of(ranking, ranking.judged[0].estimate);
+    EXPECT_GE(best, *ranking.bound);
+    gaps += best / *ranking.bound - 1;
+  }
+  std::printf("%zu cases, the best plan is %.1f %% above the bound in the mean\n", static_cast<size_t>(cases),
+              100 * gaps / static_cast<double>(cases));
 }
 
 // Splits inside layers share a node among devices; and a latency is no less than the longest path.

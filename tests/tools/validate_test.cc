@@ -12,7 +12,9 @@ namespace nlsplit {
 namespace {
 
 using nlohmann::json;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class Validate : public ::testing::Test {
  protected:
@@ -227,7 +229,7 @@ TEST_F(Validate, PlansThatCannotRunDoNotKeepOthersFromRunning) {
 // A rank is killed while the first plan runs; the others run, and the same command then runs what is missing.
 TEST_F(Validate, ALostRankCostsOnePlan) {
   const std::string mpirun = scratch_.write(
-      "mpirun", fmt::format("#!/bin/sh\nASAN_OPTIONS=detect_leaks=0; export ASAN_OPTIONS\n"
+      "mpirun", fmt::format("#!/bin/sh\necho \"$@\" >> {0}.log\nASAN_OPTIONS=detect_leaks=0; export ASAN_OPTIONS\n"
                             "mkdir {0} 2> /dev/null || exec mpirun {1} --oversubscribe \"$@\"\n"
                             "set=$(echo \"$*\" | sed 's/.* run \\([^ ]*\\) .*/\\1/')\n"
                             "mpirun {1} --oversubscribe \"$@\" & launch=$!\n"
@@ -235,15 +237,17 @@ TEST_F(Validate, ALostRankCostsOnePlan) {
                             "set -- $(cat /proc/$launch/task/$launch/children)\nkill -9 $1\nwait $launch\n",
                             scratch_ / "once", ::geteuid() == 0 ? "--allow-run-as-root" : ""));
   std::filesystem::permissions(mpirun, std::filesystem::perms::owner_all);
-  const std::string words = fmt::format("validate {} -o {} --top 2 --also 0 --rounds 1 --duration 500ms --mpirun {}",
+  const std::string words = fmt::format("validate {} -o {} --top 2 --also 4 --rounds 1 --duration 500ms --mpirun {}",
                                         scenario_, scratch_ / "v", mpirun);
   const Outcome outcome = nlbench(words);
   EXPECT_EQ(outcome.code, 3) << outcome.err;
-  EXPECT_THAT(outcome.err, HasSubstr("1 run lost a rank, and 1 of 2 plans have no figures"));
+  EXPECT_THAT(outcome.err, HasSubstr("1 run lost a rank, and 1 of 6 plans have no figures"));
   EXPECT_THAT(value_of(read_file(scratch_ / "v/results.jsonl")), HasSubstr("\"error\":\"exit code 1"));
   const Outcome again = nlbench(words);
   EXPECT_EQ(again.code, 0) << again.err;
-  EXPECT_THAT(again.out, HasSubstr("2 of 2 plans measured"));
+  EXPECT_THAT(again.out, HasSubstr("6 of 6 plans measured"));
+  // One rank a host: who feeds inputs where a plan computes nothing has that host's rank.
+  EXPECT_THAT(value_of(read_file(scratch_ / "once.log")), AllOf(HasSubstr("-np 3 "), Not(HasSubstr("-np 4 "))));
 }
 
 // On one host, so the two devices exchange messages over its own link.
