@@ -46,7 +46,7 @@ size_t Ranker::workers() const { return options_.workers > 0 ? options_.workers 
 
 Result<Ranking> Ranker::run() {
   const auto begin = std::chrono::steady_clock::now();
-  if (options_.robust && !scenario_.noise) return no_noise(scenario_, "an order by p95");
+  if (options_.robust && !scenario_.noise) return no_noise(scenario_, "an order by what 95 of 100 runs reach");
   ranking_.model = graph_.name;
   ranking_.batch = scenario_.batch;
   ranking_.objective = scenario_.objective;

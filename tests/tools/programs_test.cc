@@ -216,7 +216,7 @@ TEST_F(Programs, RankingAsJson) {
 TEST_F(Programs, RobustRankingNeedsNoiseAndKeepsNumbers) {
   const Outcome refused = nlsim("rank " + scenario_ + " --robust");
   EXPECT_EQ(refused.code, 2);
-  EXPECT_THAT(refused.err, HasSubstr("an order by p95 needs noise, and this scenario has none"));
+  EXPECT_THAT(refused.err, HasSubstr("an order by what 95 of 100 runs reach needs noise, and this scenario has none"));
   const std::string noisy = scratch_.write(
       "noisy.yaml", small_scenario() + "noise: {runs: 3, stragglers: [{device: B, slowdown: 9, probability: 90%}]}\n");
   const Outcome ranked = nlsim("rank " + noisy + " --robust --json -");
