@@ -119,8 +119,10 @@ TEST_F(Figures, AreAddedFromAPage) {
 
 // What a script printed goes into the results, and from there into the pages.
 TEST_F(Figures, AreSetFromWhatAScriptPrinted) {
-  const std::string table = scratch_.write("table.md", "| network | time |\n|---|---|\n| resnet50 | 28 ms |\n");
-  EXPECT_EQ(figures("--set networks < " + table).code, 0);
+  const std::string output =
+      scratch_.write("output", "measured:\n\n| network | time |\n|---|---|\n| resnet50 | 28 ms |\n\nno failure\n");
+  EXPECT_EQ(figures("--set networks,search.time < " + output).code, 1);
+  EXPECT_EQ(figures("--set networks < " + output).code, 0);
   EXPECT_THAT(value_of(read_file(scratch_ / "README.md")), ::testing::HasSubstr("| resnet50 | 28 ms |\n"));
   EXPECT_EQ(figures("--check").code, 0);
 }
