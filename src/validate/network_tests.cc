@@ -64,16 +64,22 @@ Instr recv_instr(BufferId buffer, int64_t floats, int peer, int tag) {
   return instr;
 }
 
-// ping sends one buffer and gets the answer into the other, which it sends next; pong sends back what it got. So each
-// message waits for the one before, and receives are posted before their messages are sent.
-Segment rally(int64_t floats, bool even, bool is_ping) {
-  const BufferId one(even ? 0 : 1), other(even ? 1 : 0);
+// Each side copies a little of what came into what it sends next. So each message waits for the one before, and passes
+// from the thread that computes to the one that sends and back, as in a plan. Receives are posted before their messages
+// are sent.
+Segment rally(int64_t floats, bool is_ping) {
+  constexpr int64_t few = 16;
+  const BufferId out(0), in(1);
   const int peer = is_ping ? 1 : 0;
-  const Instr send = send_instr(one, floats, peer, 0), recv = recv_instr(is_ping ? other : one, floats, peer, 0);
+  const Instr send = send_instr(out, floats, peer, 0), recv = recv_instr(in, floats, peer, 0);
+  Instr copy;
+  copy.opcode = Opcode::copy;
+  copy.reads = {{in, 0, few}};
+  copy.writes = {{out, 0, few}};
   Segment segment;
-  segment.name = fmt::format("s{}{}", floats * float_bytes, even ? "a" : "b");
+  segment.name = fmt::format("s{}", floats * float_bytes);
   segment.stage = is_ping ? 0 : 1;
-  segment.instrs = is_ping ? std::vector{send, recv} : std::vector{recv, send};
+  segment.instrs = is_ping ? std::vector{send, recv, copy} : std::vector{recv, copy, send};
   return segment;
 }
 
@@ -89,17 +95,15 @@ PingPong ping_pong(const std::string& a, const std::string& b, Bytes eager_limit
     DeviceProgram device;
     device.name = is_ping ? "ping" : "pong";
     device.host = is_ping ? a : b;
-    for (const char* name : {"even", "odd"})
+    for (const char* name : {"out", "in"})
       device.buffers.push_back(made(device, name, sizes.back() / float_bytes, BufferKind::comm, 1));
     device.memory = device.arena;
-    for (const int64_t size : sizes) {
-      for (const bool even : {true, false}) device.segments.push_back(rally(size / float_bytes, even, is_ping));
-    }
+    for (const int64_t size : sizes) device.segments.push_back(rally(size / float_bytes, is_ping));
     int number = 0;
     for (size_t s = 0; s < sizes.size(); ++s) {
       for (int repeat = 0; repeat < repeats_of(sizes[s]); ++repeat, ++number) {
         Slot slot;
-        slot.segment = static_cast<int>(2 * s) + number % 2;
+        slot.segment = static_cast<int>(s);
         slot.micro_batch = number;
         device.order.push_back(slot);
         if (is_ping) result.sizes.push_back(sizes[s]);

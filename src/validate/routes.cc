@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "cost/copies.h"
 #include "validate/statistics.h"
@@ -24,15 +25,16 @@ Result<std::vector<RouteSample>> samples_of(const PingPongTest& test, const std:
   std::vector<RouteSample> samples;
   try {
     const json trace = json::parse(chrome_trace);
-    double start = 0;
+    // From the end of one copy to the end of the next one: two messages, each from a computation to a computation.
+    std::optional<double> start;
     for (const json& event : trace.at("traceEvents")) {
-      if (event.at("ph") != "X" || event.at("pid") != 0) continue;
-      if (event.at("cat") == "send") {
-        start = event.at("ts").get<double>();
-      } else if (samples.size() < test.sizes.size()) {
-        const double end = event.at("ts").get<double>() + event.at("dur").get<double>();
-        samples.push_back({test.sizes[samples.size()], (end - start) * 1e-6 / 2});
-      }
+      if (event.at("ph") != "X" || event.at("pid") != 0 || samples.size() == test.sizes.size()) continue;
+      const double begin = event.at("ts").get<double>();
+      if (!start) start = begin;
+      if (event.at("cat") == "send" || event.at("cat") == "recv") continue;
+      const double end = begin + event.at("dur").get<double>();
+      samples.push_back({test.sizes[samples.size()], (end - *start) * 1e-6 / 2});
+      start = end;
     }
   } catch (const json::exception& e) {
     return invalid_input(fmt::format("{}: {}", file, e.what()));
