@@ -3,14 +3,16 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <set>
 
 #include "partition/score.h"
+#include "ranking/border_bound.h"
+#include "ranking/weighted_devices.h"
 
 namespace nlsplit::inline ranking {
 namespace {
 
-constexpr int rounds = 200;         // in which the weights get better
-constexpr double first_step = 0.5;  // of a weight, for a device that is loaded twice the average
+constexpr int load_rounds = 200;  // in which the weights get better
 // A simulated makespan may be this part below the exact one: sums are rounded, SimGrid's by up to 6e-9 in 10,000 cases.
 constexpr double rounding = 1e-7;
 
@@ -45,52 +47,50 @@ Result<Work> work_of(const PreparedModel& prepared, const Cluster& cluster, cons
   return work;
 }
 
-// Devices with the same times have the same weight.
-struct Kind {
-  const std::vector<double>* seconds = nullptr;
-  double count = 0;
-};
-
-std::vector<Kind> kinds_of(const std::vector<std::vector<double>>& seconds_of) {
-  std::vector<Kind> kinds;
-  for (const std::vector<double>& seconds : seconds_of) {
-    const auto known = std::ranges::find_if(kinds, [&](const Kind& kind) { return *kind.seconds == seconds; });
-    if (known == kinds.end())
-      kinds.push_back({&seconds, 1});
-    else
-      ++known->count;
+// Because of the links at the host where inputs are, or where outputs are wanted.
+Result<double> links_bound(const PreparedModel& prepared, const Cluster& cluster, const Work& work,
+                           std::vector<std::vector<double>> batch, const Endpoints& ends, size_t most_devices,
+                           double enough_s) {
+  BorderProblem problem;
+  problem.graph = work.graph;
+  problem.seconds = std::move(batch);
+  problem.most_devices = most_devices;
+  const Training* training = prepared.kernels.training.get();
+  problem.outputs_are_sent = training == nullptr;  // weights stay where they are
+  const size_t network = training == nullptr ? work.graph->nodes.size() : training->nodes.network;
+  std::set<ValueId> read_by_network;  // labels may be where the loss is
+  for (size_t n = 0; n < work.graph->nodes.size(); ++n) {
+    const bool sends =
+        training == nullptr || (training->nodes.computed[n] && training->nodes.phases[n] != NodePhase::step);
+    problem.sends.push_back(sends);
+    if (n >= network) continue;
+    for (const ValueId read : reads_of(work.graph->nodes[n])) read_by_network.insert(read);
   }
-  return kinds;
-}
-
-// Of the `most` devices with the largest weights.
-double largest_sum(const std::vector<Kind>& kinds, const std::vector<double>& weights, double most) {
-  std::vector<size_t> order(kinds.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::ranges::sort(order, std::greater(), [&](size_t k) { return weights[k]; });
-  double sum = 0;
-  for (const size_t k : order) {
-    const double taken = std::min(most, kinds[k].count);
-    sum += taken * weights[k];
-    most -= taken;
+  for (size_t v = 0; v < work.graph->values.size(); ++v) {
+    const Value& value = work.graph->values[v];
+    const bool travels =
+        value.kind == ValueKind::node || (value.kind == ValueKind::input && read_by_network.contains(ValueId(v)));
+    problem.value_bytes.push_back(travels ? static_cast<double>(size_of(value.type).value()) * prepared.micro_batches
+                                          : 0);
   }
-  return sum;
+  double best = 0;
+  for (const HostId host : std::set<HostId>{ends.source, ends.sink}) {
+    ASSIGN_OR_RETURN(const Border border, border_of(cluster, host, ends.source, ends.sink));
+    best = std::max(best, border_bound(problem, border, enough_s));
+  }
+  return best;
 }
 
 }  // namespace
 
 double load_bound(const std::vector<std::vector<double>>& seconds_of, size_t most_devices) {
-  const std::vector<Kind> kinds = kinds_of(seconds_of);
+  const std::vector<WeightedKind> kinds = weighted_kinds(seconds_of);
   const double most = static_cast<double>(most_devices == 0 ? seconds_of.size() : most_devices);
   const size_t nodes = seconds_of.front().size();
-  std::vector<double> weights;
-  for (const Kind& kind : kinds) {
-    const double whole = std::accumulate(kind.seconds->begin(), kind.seconds->end(), 0.0);
-    if (whole <= 0) return 0;
-    weights.push_back(1 / whole);  // the best where one device is so many times as fast as another in everything
-  }
+  std::vector<double> weights = fair_weights(kinds);
+  if (weights.empty()) return 0;
   double best = 0;
-  for (int round = 0; round < rounds; ++round) {
+  for (int round = 0; round < load_rounds; ++round) {
     const double sum = largest_sum(kinds, weights, most);
     for (double& weight : weights) weight /= sum;
     std::vector<double> load(kinds.size(), 0);
@@ -106,16 +106,13 @@ double load_bound(const std::vector<std::vector<double>>& seconds_of, size_t mos
     }
     best = std::max(best, bound);
     if (kinds.size() == 1 || bound <= 0) break;
-    // Who is given more than a fair share is too cheap.
-    const double step = first_step / std::sqrt(1.0 + round);
-    for (size_t k = 0; k < kinds.size(); ++k)
-      weights[k] *= std::exp(step * std::clamp(load[k] / kinds[k].count / bound - 1, -1.0, 1.0));
+    for (size_t k = 0; k < kinds.size(); ++k) weights[k] *= better_weight(round, load[k] / kinds[k].count, bound);
   }
   return best;
 }
 
 Result<LowerBound> lower_bound(const PreparedModel& prepared, const Cluster& cluster, const CostTable& costs,
-                               size_t most_devices, bool inside) {
+                               const Endpoints& ends, size_t most_devices, bool inside, double enough_s) {
   ASSIGN_OR_RETURN(const Work work, work_of(prepared, cluster, costs));
   const size_t nodes = work.graph->nodes.size();
   // [value]: when it can be there at the earliest.
@@ -138,7 +135,13 @@ Result<LowerBound> lower_bound(const PreparedModel& prepared, const Cluster& clu
     for (size_t n = 0; n < nodes; ++n) batch[d][n] = prepared.micro_batches * batch[d][n] + work.once[d][n];
   }
   bound.latency_s = path * (1 - rounding);
-  bound.makespan_s = std::max(path, load_bound(batch, most_devices)) * (1 - rounding);
+  double makespan = std::max(path, load_bound(batch, most_devices));
+  if (!inside && makespan < enough_s) {
+    ASSIGN_OR_RETURN(const double links,
+                     links_bound(prepared, cluster, work, std::move(batch), ends, most_devices, enough_s));
+    makespan = std::max(makespan, links);
+  }
+  bound.makespan_s = makespan * (1 - rounding);
   return bound;
 }
 

@@ -2,14 +2,17 @@
 // into replicas, and with splits inside layers also those. It is proved, not searched, so that a ranking can say how
 // much better a plan that nobody has looked at could be.
 //
-// Two bounds, of which the larger holds:
+// Three bounds, of which the largest holds:
 //  - Load. Each node of each micro-batch is computed somewhere, and a device computes one at a time. For any weights
 //    w >= 0 of the devices the makespan is at least M * sum over nodes of min over devices (w_d * seconds_dn), divided
 //    by the sum of the weights of the devices that a plan may have: the dual of the fractional assignment of nodes to
 //    unrelated machines (Lenstra, Shmoys, Tardos, Mathematical Programming 46, 1990). The best weights are looked for;
 //    any are sound.
+//  - Links. What is computed beyond the links of the host where the inputs are, or the outputs are wanted, has to be
+//  sent
+//    over them: ranking/border_bound.h. Not with splits inside layers, which send other bytes.
 //  - Path. A micro-batch passes every path of the graph, each node in no less than its time on the fastest device.
-// Messages, memory, and the filling and draining of a pipeline are left out: they only make plans slower.
+// Other messages, memory, and the filling and draining of a pipeline are left out: they only make plans slower.
 #pragma once
 
 #include "ranking/ranking.h"
@@ -23,9 +26,9 @@ struct LowerBound {
 
 // At one micro-batch count. most_devices: of one plan; 0: all. inside: layers may be split, so that all devices share a
 // node. Sound then only where pieces take together no less than the whole, which rooflines see to and measurements need
-// not. Error: a missing cost.
+// not. enough_s: a larger makespan is not looked for. Error: a missing cost.
 Result<LowerBound> lower_bound(const PreparedModel& prepared, const Cluster& cluster, const CostTable& costs,
-                               size_t most_devices, bool inside);
+                               const Endpoints& ends, size_t most_devices, bool inside, double enough_s);
 
 // The load bound alone: seconds_of[device][node] of one micro-batch, as described above. For tests.
 double load_bound(const std::vector<std::vector<double>>& seconds_of, size_t most_devices);

@@ -169,9 +169,13 @@ Status Ranker::find_bound() {
   const bool inside = !scenario_.search.axes.empty() ||
                       std::ranges::any_of(ranking_.judged, [](const RankedPlan& p) { return has_splits(p.plan); });
   if (ranking_.judged.empty() || (inside && ranking_.measured_costs + ranking_.predicted_costs > 0)) return ok_status();
+  // Nearer to the best plan there is nothing to say.
+  constexpr double near = 0.995;
+  double enough_s = std::numeric_limits<double>::infinity();
+  for (const RankedPlan& plan : ranking_.judged) enough_s = std::min(enough_s, near * plan.estimate.makespan_s);
   for (const PreparedModel& prepared : prepared_) {
-    ASSIGN_OR_RETURN(const LowerBound bound,
-                     lower_bound(prepared, scenario_.cluster, costs_, scenario_.search.max_devices, inside));
+    ASSIGN_OR_RETURN(const LowerBound bound, lower_bound(prepared, scenario_.cluster, costs_, scenario_.endpoints,
+                                                         scenario_.search.max_devices, inside, enough_s));
     const double score = score_of(goal_, bound.makespan_s, bound.latency_s);
     ranking_.bound = std::min(ranking_.bound.value_or(score), score);
   }

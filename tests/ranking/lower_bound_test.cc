@@ -104,11 +104,13 @@ sink: a
   std::printf("%zu plans, the closest is %.4f times the bound\n", timed, closest);
 }
 
-// Small cases whose plans are all looked at: the best of them does not beat the bound. NLSPLIT_BOUND_CASES: how many.
+// Small cases whose plans are all looked at: the best of them does not beat the bound, nor does any that is drawn.
+// NLSPLIT_BOUND_CASES: how many.
 TEST(LowerBound, TheBestOfAllPlansDoesNotBeatIt) {
   const char* asked = std::getenv("NLSPLIT_BOUND_CASES");
   const auto cases = static_cast<uint64_t>(asked != nullptr ? std::atoll(asked) : 10);
-  double gaps = 0;
+  std::vector<double> gaps;
+  size_t plans = 0;
   for (uint64_t seed = 0; seed < cases; ++seed) {
     Random random(seed);
     const auto one_of = [&](std::initializer_list<const char*> words) {
@@ -132,14 +134,25 @@ TEST(LowerBound, TheBestOfAllPlansDoesNotBeatIt) {
     SCOPED_TRACE(text);
     const Scenario scenario = parse_scenario(text, "small.yaml").value();
     const Model model = load_model(scenario).value();
-    const Ranking ranking = rank_plans(scenario, model, {}).value();
+    RankOptions options;
+    options.samples = 400;
+    const Ranking ranking = rank_plans(scenario, model, options).value();
     ASSERT_TRUE(ranking.bound.has_value());
-    const double best = cost_of(ranking, ranking.judged[0].estimate);
-    EXPECT_GE(best, *ranking.bound);
-    gaps += best / *ranking.bound - 1;
+    for (const RankedPlan& plan : ranking.judged)
+      EXPECT_GE(cost_of(ranking, plan.estimate), *ranking.bound) << plan.text;
+    plans += ranking.judged.size();
+    gaps.push_back(cost_of(ranking, ranking.judged[0].estimate) / *ranking.bound - 1);
   }
-  std::printf("%zu cases, the best plan is %.1f %% above the bound in the mean\n", static_cast<size_t>(cases),
-              100 * gaps / static_cast<double>(cases));
+  std::ranges::sort(gaps);
+  std::printf("%zu cases, %zu plans; the best plan is %.1f %% above the bound in the median, %.1f %% in 9 of 10\n",
+              gaps.size(), plans, 100 * gaps[gaps.size() / 2], 100 * gaps[gaps.size() * 9 / 10]);
+}
+
+// Over a slow link one device is best, and the bound knows it: two would take half as long.
+TEST(LowerBound, KnowsTheLinksOfTheHostWithTheInputs) {
+  const Ranking ranking = rank({.bandwidth = "1Mbps"}).ranking;
+  EXPECT_EQ(kind_of(ranking.judged[0].plan), PlanKind::single);
+  EXPECT_LT(within_bound(ranking).value(), 0.1);
 }
 
 // Splits inside layers share a node among devices; and a latency is no less than the longest path.

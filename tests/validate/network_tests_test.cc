@@ -22,13 +22,15 @@ TEST(PingPong, IsAProgramThatRuns) {
   options.repeats = 1;
   const auto result = run_threads(test.program, {}, options);
   ASSERT_TRUE(result.ok()) << result.error().to_string();
-  // Of ping's spans, send and recv of each slot: there is no message before the one before has come back.
+  // Of ping's spans, send, recv and copy of each slot: no message leaves before what the one before brought is copied.
   double last = 0;
   for (size_t slot = 0; slot < test.sizes.size(); ++slot) {
-    const Span &send = result->trace.spans[2 * slot], &recv = result->trace.spans[2 * slot + 1];
+    const Span &send = result->trace.spans[3 * slot], &recv = result->trace.spans[3 * slot + 1],
+               &copy = result->trace.spans[3 * slot + 2];
     EXPECT_GE(send.start, last);
     EXPECT_GE(recv.finish, send.start);
-    last = recv.finish;
+    EXPECT_GE(copy.start, recv.finish);
+    last = copy.finish;
   }
 }
 

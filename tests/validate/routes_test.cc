@@ -1,5 +1,6 @@
 #include "validate/routes.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 namespace nlsplit {
@@ -15,6 +16,25 @@ TEST(Ways, SendTimesAreOfTheFirstDevice) {
   EXPECT_DOUBLE_EQ(times->front(), 0.002);
   EXPECT_FALSE(send_times(R"({"traceEvents": []})", "t.json").ok());
   EXPECT_FALSE(send_times("[", "t.json").ok());
+}
+
+// From copy to copy, half of it a message; of ping alone.
+TEST(Ways, SamplesGoFromComputationToComputation) {
+  const auto event = [](int device, const char* what, int at, int lasts) {
+    return fmt::format(R"({{"ph": "X", "pid": {}, "cat": "{}", "ts": {}, "dur": {}}})", device, what, at, lasts);
+  };
+  const std::string trace =
+      fmt::format(R"({{"traceEvents": [{{"ph": "M"}}, {}, {}, {}, {}, {}, {}, {}]}})", event(0, "send", 100, 50),
+                  event(1, "copy", 160, 5), event(0, "recv", 130, 70), event(0, "copy", 280, 20),
+                  event(0, "send", 310, 10), event(0, "recv", 310, 80), event(0, "copy", 395, 5));
+  const PingPongTest test{"g1", "a", "b", {256, 1024}};
+  const auto samples = nlsplit::samples_of(test, trace, "t.json");
+  ASSERT_TRUE(samples.ok()) << samples.error().to_string();
+  ASSERT_EQ(samples->size(), 2u);
+  EXPECT_EQ(samples->at(0).bytes, 256);
+  EXPECT_DOUBLE_EQ(samples->at(0).seconds, 100e-6);
+  EXPECT_DOUBLE_EQ(samples->at(1).seconds, 50e-6);
+  EXPECT_FALSE(nlsplit::samples_of({"g1", "a", "b", {256, 1024, 4096}}, trace, "t.json").ok());
 }
 
 std::vector<RouteSample> samples_of(const std::vector<int64_t>& sizes, double (*time)(int64_t)) {

@@ -1,0 +1,258 @@
+#include "ranking/border_bound.h"
+
+#include <algorithm>
+#include <boost/graph/adjacency_list.hpp>
+#include <boost/graph/boykov_kolmogorov_max_flow.hpp>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "ranking/weighted_devices.h"
+
+namespace nlsplit::inline ranking {
+namespace {
+
+// The seconds that any way over these links keeps them busy for a byte. All are as wide as they can be together.
+Result<double> seconds_per_byte(const Cluster& cluster, const std::vector<std::pair<HostId, HostId>>& ways, bool leaves,
+                                std::set<size_t>& lanes) {
+  double least = 1;  // of what a byte counts for, where messages were measured to be faster than the links say
+  double width = 0;
+  for (const auto& [from, to] : ways) {
+    ASSIGN_OR_RETURN(const Route route, find_route(cluster, from, to));
+    if (route.hops.empty()) return 0.0;
+    const Hop& hop = leaves ? route.hops.front() : route.hops.back();
+    const Link& link = cluster.links[hop.link.index()];
+    if (!link.shared) return 0.0;  // never busy
+    const double alone = std::max(route.eager.bandwidth.value(), route.rendezvous.bandwidth.value());
+    least = std::min(least, route.narrowest.value() / alone);
+    if (lanes.insert(lane_of(cluster, hop)).second) width += link.bandwidth.value();
+  }
+  return width > 0 ? least / width : 0.0;
+}
+
+using Traits = boost::adjacency_list_traits<boost::vecS, boost::vecS, boost::directedS>;
+using FlowGraph = boost::adjacency_list<
+    boost::vecS, boost::vecS, boost::directedS,
+    boost::property<
+        boost::vertex_index_t, long,
+        boost::property<boost::vertex_color_t, boost::default_color_type,
+                        boost::property<boost::vertex_distance_t, long,
+                                        boost::property<boost::vertex_predecessor_t, Traits::edge_descriptor>>>>,
+    boost::property<boost::edge_capacity_t, double,
+                    boost::property<boost::edge_residual_capacity_t, double,
+                                    boost::property<boost::edge_reverse_t, Traits::edge_descriptor>>>>;
+
+// Which nodes are on the host (the side of vertex 0) and which beyond (that of vertex 1), for changing weights.
+class Cut {
+ public:
+  Cut(const BorderProblem& problem, const Border& border) : graph_(2 + problem.graph->nodes.size()) {
+    const Graph& graph = *problem.graph;
+    for (size_t n = 0; n < graph.nodes.size(); ++n) {
+      here_.push_back(add(node(n), 1, 0));  // cut, so paid, if the node is on the host
+      beyond_.push_back(add(0, node(n), 0));
+    }
+    std::map<ValueId, std::vector<Vertex>> readers;
+    for (size_t n = 0; n < graph.nodes.size(); ++n) {
+      if (!problem.sends[n]) continue;
+      for (const ValueId read : reads_of(graph.nodes[n])) readers[read].push_back(node(n));
+    }
+    for (const ValueId output : graph.outputs) {
+      if (problem.outputs_are_sent) readers[output].push_back(border.sink_inside ? 0 : 1);
+    }
+    std::vector<Vertex> made_by(graph.values.size(), border.source_inside ? 0 : 1);
+    for (size_t n = 0; n < graph.nodes.size(); ++n) {
+      for (const ValueId made : graph.nodes[n].outputs) made_by[made.index()] = node(n);
+    }
+    for (const auto& [value, reading] : readers) {
+      const double bytes = problem.value_bytes[value.index()];
+      if (bytes <= 0) continue;
+      Message message;
+      message.out_s = bytes * border.out_s_per_byte;
+      message.in_s = bytes * border.in_s_per_byte;
+      message.maker = made_by[value.index()];
+      message.readers = reading;
+      const Vertex leaves = boost::add_vertex(graph_), comes = boost::add_vertex(graph_);
+      message.out = add(message.maker, leaves, 0);
+      message.in = add(comes, message.maker, 0);
+      for (const Vertex reader : reading) {
+        add(leaves, reader, infinite);
+        add(reader, comes, infinite);
+      }
+      if (message.maker <= 1) end_seconds_ += message.maker == 0 ? message.out_s : message.in_s;
+      messages_.push_back(std::move(message));
+    }
+  }
+
+  void node_costs(size_t n, double on_host, double beyond) {
+    capacity(here_[n]) = on_host;
+    capacity(beyond_[n]) = beyond;
+  }
+  // Of a second in which the links are busy.
+  void message_costs(double out, double in) {
+    for (const Message& message : messages_) {
+      capacity(message.out) = out * message.out_s;
+      capacity(message.in) = in * message.in_s;
+    }
+  }
+  // The least sum of costs; the sides are those of on_host() afterwards.
+  double least() { return boost::boykov_kolmogorov_max_flow(graph_, Vertex{0}, Vertex{1}); }
+  bool on_host(size_t n) const { return is_here(node(n)); }
+
+  // In which the links are busy with the inputs and outputs of a batch if all is computed on their other side.
+  double end_seconds() const { return end_seconds_; }
+
+  struct Busy {
+    double out = 0, in = 0;
+  };
+  Busy links() const {
+    Busy busy;
+    for (const Message& message : messages_) {
+      const auto other = [&](Vertex reader) { return is_here(reader) != is_here(message.maker); };
+      if (!std::ranges::any_of(message.readers, other)) continue;
+      (is_here(message.maker) ? busy.out : busy.in) += is_here(message.maker) ? message.out_s : message.in_s;
+    }
+    return busy;
+  }
+
+ private:
+  using Vertex = Traits::vertex_descriptor;
+  using Edge = Traits::edge_descriptor;
+  static constexpr double infinite = 1e30;
+  struct Message {
+    double out_s = 0, in_s = 0;
+    Vertex maker = 0;
+    std::vector<Vertex> readers;
+    Edge out, in;
+  };
+
+  static Vertex node(size_t n) { return n + 2; }
+  bool is_here(Vertex v) const { return boost::get(boost::vertex_color, graph_, v) == boost::black_color; }
+  double& capacity(Edge edge) { return boost::get(boost::edge_capacity, graph_)[edge]; }
+  Edge add(Vertex from, Vertex to, double most) {
+    const Edge there = boost::add_edge(from, to, graph_).first, back = boost::add_edge(to, from, graph_).first;
+    capacity(there) = most;
+    boost::get(boost::edge_reverse, graph_)[there] = back;
+    boost::get(boost::edge_reverse, graph_)[back] = there;
+    return there;
+  }
+
+  FlowGraph graph_;
+  std::vector<Edge> here_, beyond_;
+  std::vector<Message> messages_;
+  double end_seconds_ = 0;
+};
+
+}  // namespace
+
+Result<Border> border_of(const Cluster& cluster, HostId host, HostId source, HostId sink) {
+  Border border;
+  border.source_inside = source == host;
+  border.sink_inside = sink == host;
+  std::set<HostId> others = {source, sink};
+  for (const Device& device : cluster.devices) {
+    border.inside.push_back(device.host == host);
+    others.insert(device.host);
+  }
+  others.erase(host);
+  std::vector<std::pair<HostId, HostId>> out, in;
+  for (const HostId other : others) {
+    out.emplace_back(host, other);
+    in.emplace_back(other, host);
+  }
+  std::set<size_t> leaving, coming;
+  ASSIGN_OR_RETURN(border.out_s_per_byte, seconds_per_byte(cluster, out, true, leaving));
+  ASSIGN_OR_RETURN(border.in_s_per_byte, seconds_per_byte(cluster, in, false, coming));
+  border.both_ways = leaving == coming;
+  return border;
+}
+
+namespace {
+
+// The sides and what they cost, for weights that get better from round to round.
+class Weighing {
+ public:
+  Weighing(const BorderProblem& problem, const Border& border, const std::vector<WeightedKind>& kinds, Cut& cut)
+      : problem_(problem), border_(border), kinds_(kinds), cut_(cut), here_(nodes()), beyond_(nodes()) {}
+
+  double best(std::vector<double> weights, double link_weight, double enough) {
+    double best = 0, out = link_weight, in = link_weight;
+    for (int round = 0; round < rounds_a_start && best < enough; ++round) {
+      const double sum = largest_sum(kinds_, weights, most()) + (border_.both_ways ? out : out + in);
+      for (double& weight : weights) weight /= sum;
+      out /= sum;
+      in = border_.both_ways ? out : in / sum;
+      const double bound = least(weights, out, in);
+      best = std::max(best, bound);
+      if (bound <= 0) break;
+      const std::vector<double> load = loads();
+      for (size_t k = 0; k < kinds_.size(); ++k) weights[k] *= better_weight(round, load[k] / kinds_[k].count, bound);
+      const Cut::Busy links = cut_.links();
+      out *= better_weight(round, border_.both_ways ? links.out + links.in : links.out, bound);
+      in *= better_weight(round, links.in, bound);
+    }
+    return best;
+  }
+
+ private:
+  static constexpr int rounds_a_start = 30;
+  struct Cheapest {
+    double cost = 0;
+    size_t kind = 0;
+  };
+  size_t nodes() const { return problem_.graph->nodes.size(); }
+  double most() const {
+    return static_cast<double>(problem_.most_devices == 0 ? problem_.seconds.size() : problem_.most_devices);
+  }
+
+  double least(const std::vector<double>& weights, double out, double in) {
+    for (size_t n = 0; n < nodes(); ++n) {
+      here_[n].cost = beyond_[n].cost = std::numeric_limits<double>::infinity();
+      for (size_t k = 0; k < kinds_.size(); ++k) {
+        const double cost = weights[k] * (*kinds_[k].seconds)[n];
+        Cheapest& cheapest = (kinds_[k].inside ? here_ : beyond_)[n];
+        if (cost < cheapest.cost) cheapest = {cost, k};
+      }
+      cut_.node_costs(n, here_[n].cost, beyond_[n].cost);
+    }
+    cut_.message_costs(out, in);
+    return cut_.least();
+  }
+
+  std::vector<double> loads() const {
+    std::vector<double> load(kinds_.size(), 0);
+    for (size_t n = 0; n < nodes(); ++n) {
+      const size_t k = (cut_.on_host(n) ? here_ : beyond_)[n].kind;
+      load[k] += (*kinds_[k].seconds)[n];
+    }
+    return load;
+  }
+
+  const BorderProblem& problem_;
+  const Border& border_;
+  const std::vector<WeightedKind>& kinds_;
+  Cut& cut_;
+  std::vector<Cheapest> here_, beyond_;  // [node]
+};
+
+}  // namespace
+
+double border_bound(const BorderProblem& problem, const Border& border, double enough) {
+  const std::vector<WeightedKind> kinds = weighted_kinds(problem.seconds, border.inside);
+  const auto on_side = [&](bool inside) { return std::ranges::count(kinds, inside, &WeightedKind::inside) > 0; };
+  const std::vector<double> fair = fair_weights(kinds);
+  Cut cut(problem, border);
+  if (fair.empty() || !on_side(true) || !on_side(false) || cut.end_seconds() <= 0) return 0;
+  // Where links are slow, devices beyond them are worth little: beginning with that saves most of the rounds.
+  double best = 0;
+  for (const double worth : {1.0, 0.1, 0.001}) {
+    std::vector<double> weights = fair;
+    for (size_t k = 0; k < kinds.size(); ++k) weights[k] *= kinds[k].inside ? 1 : worth;
+    // To send what comes in and goes out then costs as much as to compute all of it on a device of the host.
+    best = std::max(best, Weighing(problem, border, kinds, cut).best(weights, 1 / cut.end_seconds(), enough));
+    if (best >= enough) break;
+  }
+  return best;
+}
+
+}  // namespace nlsplit::inline ranking
