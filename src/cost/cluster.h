@@ -97,6 +97,7 @@ struct MeasuredRoute {
   // The receiver's answer to the request for a message above the eager limit travels behind what moves the other way
   // already: at most so long.
   Seconds clear_to_send_delay = seconds(0);
+  double largest_error = 0;  // of the two costs over the sizes measured, relative
 };
 
 struct Route {
@@ -106,6 +107,7 @@ struct Route {
   MessageCost eager, rendezvous;
   Overheads overheads;  // none unless they were measured
   Seconds clear_to_send_delay = seconds(0);
+  double largest_error = 0;  // MeasuredRoute
 };
 
 struct Cluster {

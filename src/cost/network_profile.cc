@@ -121,8 +121,8 @@ void apply(const NetworkProfile& profile, Cluster& cluster) {
         ++cluster.inner_links;  // the last links: on no route but those that name them
       }
     }
-    cluster.routes.push_back(
-        {from, to, route.eager, route.rendezvous, route.overheads, meeting, route.clear_to_send_delay});
+    cluster.routes.push_back({from, to, route.eager, route.rendezvous, route.overheads, meeting,
+                              route.clear_to_send_delay, route.largest_error});
   }
 }
 

@@ -11,29 +11,6 @@
 namespace nlsplit::inline ranking {
 namespace {
 
-// Mean and longest time a micro-batch is under way, from activities rather than spans: ranking asks this a thousand
-// times.
-void add_latency(const LoweredPlan& lowered, const Timing& timing, Estimate& estimate) {
-  const auto count = static_cast<size_t>(lowered.program.micro_batches);
-  std::vector<double> first(count, std::numeric_limits<double>::infinity()), last(count, 0);
-  for (size_t i = 0; i < lowered.timed.activities.size(); ++i) {
-    const Activity& activity = lowered.timed.activities[i];
-    const uint32_t instance =
-        activity.is_transfer ? activity.first_instance : lowered.timed.members[activity.first_instance];
-    const Instance& at = lowered.dependencies.instances[instance];
-    const int m =
-        lowered.program.devices[static_cast<size_t>(at.device)].order[static_cast<size_t>(at.slot)].micro_batch;
-    if (m < 0) continue;
-    first[static_cast<size_t>(m)] = std::min(first[static_cast<size_t>(m)], timing.start[i]);
-    last[static_cast<size_t>(m)] = std::max(last[static_cast<size_t>(m)], timing.finish[i]);
-  }
-  for (size_t m = 0; m < count; ++m) {
-    if (first[m] > last[m]) continue;
-    estimate.latency_mean_s += (last[m] - first[m]) / static_cast<double>(count);
-    estimate.latency_max_s = std::max(estimate.latency_max_s, last[m] - first[m]);
-  }
-}
-
 // Of each device of the Program.
 std::vector<PhaseTimes> phases_of(const LoweredPlan& lowered) {
   std::vector<PhaseTimes> times(lowered.program.devices.size(), PhaseTimes{});
@@ -132,11 +109,44 @@ Result<TimedGraph> timed_graph_of(const LoweredPlan& lowered, const Cluster& clu
   return build_timed_graph(lowered.program, lowered.dependencies, cluster, costs);
 }
 
+std::vector<int> micro_batches_of(const LoweredPlan& lowered) {
+  std::vector<int> micro_batches;
+  micro_batches.reserve(lowered.timed.activities.size());
+  for (const Activity& activity : lowered.timed.activities) {
+    const uint32_t instance =
+        activity.is_transfer ? activity.first_instance : lowered.timed.members[activity.first_instance];
+    const Instance& at = lowered.dependencies.instances[instance];
+    const DeviceProgram& device = lowered.program.devices[static_cast<size_t>(at.device)];
+    micro_batches.push_back(device.order[static_cast<size_t>(at.slot)].micro_batch);
+  }
+  return micro_batches;
+}
+
+Latency latency_of(const std::vector<int>& micro_batches, int count, const Timing& timing) {
+  const auto all = static_cast<size_t>(count);
+  std::vector<double> first(all, std::numeric_limits<double>::infinity()), last(all, 0);
+  for (size_t i = 0; i < micro_batches.size(); ++i) {
+    if (micro_batches[i] < 0) continue;
+    const auto m = static_cast<size_t>(micro_batches[i]);
+    first[m] = std::min(first[m], timing.start[i]);
+    last[m] = std::max(last[m], timing.finish[i]);
+  }
+  Latency latency;
+  for (size_t m = 0; m < all; ++m) {
+    if (first[m] > last[m]) continue;
+    latency.mean += (last[m] - first[m]) / static_cast<double>(count);
+    latency.longest = std::max(latency.longest, last[m] - first[m]);
+  }
+  return latency;
+}
+
 Estimate estimate_of(const Scenario& scenario, const LoweredPlan& lowered, const Timing& timing) {
   Estimate estimate;
   estimate.makespan_s = timing.makespan;
   estimate.throughput = timing.makespan > 0 ? static_cast<double>(lowered.program.batch) / timing.makespan : 0;
-  add_latency(lowered, timing, estimate);
+  const Latency latency = latency_of(micro_batches_of(lowered), lowered.program.micro_batches, timing);
+  estimate.latency_mean_s = latency.mean;
+  estimate.latency_max_s = latency.longest;
   const std::vector<PhaseTimes> phases = phases_of(lowered);
   for (size_t d = 0; d < lowered.program.devices.size(); ++d) {
     const DeviceProgram& device = lowered.program.devices[d];

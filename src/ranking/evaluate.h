@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "partition/search.h"
+#include "ranking/plan_parts.h"
 #include "ranking/ranking.h"
 #include "sim/fast.h"
 #include "sim/online.h"
@@ -22,7 +23,8 @@ struct LoweredPlan {
   std::vector<PlanNote> notes;      // of such a plan
   Promise promise;                  // how near to the unsplit results it comes
   const DeviceProgram* too_large =
-      nullptr;  // into `program`: the first device whose memory is too small; then nothing is timed
+      nullptr;                     // into `program`: the first device whose memory is too small; then nothing is timed
+  std::optional<PlanParts> parts;  // if error bars are wanted
 
   LoweredPlan() = default;
   LoweredPlan(LoweredPlan&&) = default;  // devices stay where they are when a vector moves, so `too_large` stays good
@@ -43,6 +45,14 @@ Result<LoweredPlan> lower_plan(const Scenario& scenario, const PreparedModel& pr
 
 // Its activities on these costs.
 Result<TimedGraph> timed_graph_of(const LoweredPlan& lowered, const Cluster& cluster, const CostTable& costs);
+
+// [activity]: the micro-batch it is for; -1: none.
+std::vector<int> micro_batches_of(const LoweredPlan& lowered);
+// How long micro-batches are under way, from their first activity to their last. `count`: of them.
+struct Latency {
+  double mean = 0, longest = 0;
+};
+Latency latency_of(const std::vector<int>& micro_batches, int count, const Timing& timing);
 
 // From the times of its activities, whoever found them.
 Estimate estimate_of(const Scenario& scenario, const LoweredPlan& lowered, const Timing& timing);

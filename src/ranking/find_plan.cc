@@ -61,4 +61,18 @@ std::vector<size_t> kept(const Ranking& ranking) {
   return plans;
 }
 
+std::vector<size_t> shown(const Ranking& ranking) {
+  const std::vector<size_t> top = kept(ranking);
+  std::vector<size_t> plans;
+  std::set<std::string> own;
+  for (const size_t i : ranking.order) {
+    const RankedPlan& ranked = ranking.judged[i];
+    const bool first_own = ranked.own && own.insert(ranked.plan.name).second;
+    const bool to_measure =
+        ranking.confidence && std::ranges::find(ranking.confidence->set, i) != ranking.confidence->set.end();
+    if (first_own || to_measure || std::ranges::find(top, i) != top.end()) plans.push_back(i);
+  }
+  return plans;
+}
+
 }  // namespace nlsplit::inline ranking

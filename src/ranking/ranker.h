@@ -120,6 +120,10 @@ class Ranker {
   void count_costs_of(const Program& program);
   void count_costs();
 
+  // ---- ranker_confidence.cc
+  Status see_whether_there_are_error_bars();
+  void find_confidence();
+
   const Scenario& scenario_;
   const Graph& graph_;
   const RankOptions& options_;
@@ -130,6 +134,7 @@ class Ranker {
   std::vector<PreparedModel> prepared_;
   std::vector<Candidate> candidates_;
   bool many_yardsticks_ = false;                            // only the best of them are simulated
+  bool wants_parts_ = false;                                // LoweredPlan::parts of judged_
   std::vector<LoweredPlan> judged_;                         // as Ranking::judged; Programs only if noise is wanted
   std::map<std::pair<int, DeviceId>, TooSmall> too_small_;  // by micro-batches and device
   std::vector<RankedBaseline> rules_;                       // as baselines() are

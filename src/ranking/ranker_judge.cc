@@ -112,10 +112,14 @@ Status Ranker::judge_some(std::span<Candidate> chosen) {
         plan.layers = layers_of(plan.plan);
         return true;
       }));
-  for (LoweredPlan& one : lowered) {
-    if (!wants_noise()) keep_times_only(one);
-    judged_.push_back(std::move(one));
-  }
+  on_all_cores(
+      lowered.size(),
+      [&](size_t i) {
+        if (wants_parts_) lowered[i].parts = parts_of(lowered[i], scenario_.cluster, costs_);
+        if (!wants_noise()) keep_times_only(lowered[i]);
+      },
+      workers());
+  std::ranges::move(lowered, std::back_inserter(judged_));
   std::ranges::move(plans, std::back_inserter(ranking_.judged));
   return ok_status();
 }

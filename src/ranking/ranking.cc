@@ -52,12 +52,14 @@ Result<Ranking> Ranker::run() {
   ranking_.objective = scenario_.objective;
   ranking_.tier = options_.tier;
   goal_ = goal_of(scenario_);
+  RETURN_IF_ERROR(see_whether_there_are_error_bars());
   RETURN_IF_ERROR(collect_candidates());
   RETURN_IF_ERROR(fast_tier());
   RETURN_IF_ERROR(judge());
   if (options_.baselines) report_rules();
   count_costs();
   RETURN_IF_ERROR(find_bound());
+  find_confidence();
   ranking_.keep = std::min(ranking_.judged.size(), static_cast<size_t>(scenario_.keep));
   ranking_.verdict = make_verdict(ranking_, judged_);
   if (options_.explain) ranking_.explanations = explain(scenario_, ranking_, judged_);

@@ -19,6 +19,7 @@
 #include "program/program.h"
 #include "program/saved.h"
 #include "program/trace.h"
+#include "ranking/confidence.h"
 #include "scenario/scenario.h"
 #include "sim/breakdown.h"
 #include "sim/simgrid/simgrid_tier.h"
@@ -131,8 +132,8 @@ bool is_split(const Plan& plan);
 // Plans closer than this are equally good: simulations do not see finer.
 inline constexpr double clearly_faster = 1.02;
 
-// Plans no worse than this many times the best of those left stand in the order of the memory they leave.
-inline constexpr double as_good = 1.005;
+// That the best plan is in the set, if nobody says otherwise.
+inline constexpr double usual_confidence = 0.9;
 
 // The best plan of each kind in one respect: indices into Ranking::judged. None: does not fit, or was not asked for.
 struct Yardsticks {
@@ -182,6 +183,8 @@ struct Ranking {
   // No plan of the searched kinds has a lower cost_of, at the scenario's micro-batch counts (ranking/lower_bound.h).
   // None: layers may be split, and their pieces' times are measured.
   std::optional<double> bound;
+  std::optional<Confidence> confidence;  // of judged; none: not asked for, or `no_error_bars`
+  std::string no_error_bars;             // why not, if they were asked for
   std::vector<size_t> order;  // into judged, as the user wants to see them: as they are, or by p95 if `robust`
   bool robust = false;
   int noise_runs = 0;  // that stand behind each plan's `noisy`; 0: none was asked for, or it was interrupted
@@ -221,11 +224,13 @@ struct RankOptions {
   // runs must not be checked on its own favourites only.
   size_t samples = 0;
   uint64_t seed = 1;
-  bool noise = false;      // simulate the judged plans under the scenario's noise too, if it has any
-  bool robust = false;     // that, and Ranking::order by p95
-  bool baselines = false;  // fill Ranking::baselines
-  bool explain = false;    // fill Ranking::explanations
-  size_t workers = 0;      // cores that share the work; 0: all. The answer is the same
+  bool noise = false;                     // simulate the judged plans under the scenario's noise too, if it has any
+  bool robust = false;                    // that, and Ranking::order by p95
+  bool baselines = false;                 // fill Ranking::baselines
+  bool explain = false;                   // fill Ranking::explanations
+  bool error_bars = false;                // fill Ranking::confidence where costs have spreads and it is little work
+  std::optional<double> confidence = {};  // fill it for this level; an error where costs have none
+  size_t workers = 0;                     // cores that share the work; 0: all. The answer is the same
 };
 
 // The scenario's model at one micro-batch count, ready to be lowered.
@@ -251,8 +256,11 @@ std::optional<double> within_bound(const Ranking& ranking);
 // The first `keep` in the user's order, without those alike to one before (ranking/alike.h).
 std::vector<size_t> kept(const Ranking& ranking);
 
+// Those, the best of each plan of one's own, and the confidence set, in the user's order: the rows of a table.
+std::vector<size_t> shown(const Ranking& ranking);
+
 // Errors: a missing cost, a plan of one's own that is wrong, nothing fits (says what is missing on which device),
-// `robust` without noise in the scenario.
+// `robust` without noise in the scenario, `confidence` where costs have no spreads.
 Result<Ranking> rank_plans(const Scenario& scenario, const Model& model, const RankOptions& options);
 
 // Plan number K, or the best one called K. Error: says which there are.

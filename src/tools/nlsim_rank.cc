@@ -21,6 +21,7 @@ namespace {
 struct RankArguments {
   std::string scenario, json, csv, html, save_plans, method;
   int top = 0;
+  double confidence = 0;  // 0: not asked for
   bool has_seed = false;
   bool robust = false, baselines = false, explain = false;
   uint64_t seed = 1;
@@ -72,6 +73,8 @@ Status rank(const RankArguments& arguments) {
   options.noise = true;
   options.robust = arguments.robust;
   options.baselines = arguments.baselines;
+  options.error_bars = true;
+  if (arguments.confidence > 0) options.confidence = arguments.confidence;
   options.explain = arguments.explain || !arguments.html.empty();
   auto ranking = rank_plans(loaded.scenario, loaded.model, options);
   clear_progress();
@@ -115,6 +118,10 @@ void add_rank_command(CLI::App& app, int& code) {
   command->add_flag(
       "--baselines", arguments->baselines,
       "Beside them what today's rules would choose (even layers, by memory, torchgpipe, PipeDream, METIS)");
+  add_confidence_option(
+      *command, arguments->confidence,
+      "Name the plans among which the best one is with this probability, by the spreads of the costs: "
+      "those to measure");
   std::vector<std::string> methods;
   std::string about = "How to search:";
   for (const SearchMethod& method : search_methods()) {

@@ -44,4 +44,8 @@ void add_tier_option(CLI::App& command, const Tier*& tier) {
       ->check(CLI::IsMember(tier_names()));
 }
 
+CLI::Option* add_confidence_option(CLI::App& command, double& confidence, const std::string& about) {
+  return command.add_option("--confidence", confidence, about)->type_name("P")->check(CLI::Range(0.01, 0.999));
+}
+
 }  // namespace nlsplit::inline tools

@@ -14,5 +14,7 @@ Result<RankedPlan> choose_plan_at_terminal(Loaded& loaded, const PlanChoice& cho
 
 // The option `--tier NAME`.
 void add_tier_option(CLI::App& command, const Tier*& tier);
+// The option `--confidence P`.
+CLI::Option* add_confidence_option(CLI::App& command, double& confidence, const std::string& about);
 
 }  // namespace nlsplit::inline tools

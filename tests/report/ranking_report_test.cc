@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "ranking/small_scenario.h"
 #include "report/ranking/breakdown_report.h"
@@ -206,6 +207,67 @@ TEST(RankingText, TodaysRulesStandBelowTheVerdict) {
   ASSERT_EQ(answer.at("baselines").size(), ranked.ranking.baselines.size());
   EXPECT_THAT(answer.at("baselines")[0].at("cannot_run").get<std::string>(), HasSubstr("would need"));
   EXPECT_EQ(answer.at("baselines")[1].at("makespan_s"), ranked.ranking.baselines[1].estimate->makespan_s);
+}
+
+// Two rooflines, whose spreads a validation taught.
+Ranked with_error_bars(const std::string& objective) {
+  Ranked ranked = rank({.search = "{keep: 3, objective: " + objective + "}"});
+  ranked.scenario.spreads.computing = {{"A", 0.05}, {"B", 0.05}};
+  ranked.scenario.spreads.plans = 0.02;
+  ranked.ranking = rank_plans(ranked.scenario, ranked.model, {.error_bars = true}).value();
+  return ranked;
+}
+
+TEST(RankingText, ErrorBarsHaveColumnsOfTheirOwn) {
+  const Ranked ranked = with_error_bars("throughput");
+  const std::string text = ranking_text(ranked.ranking, ranked.scenario);
+  EXPECT_THAT(text, AllOf(HasSubstr("error bars: 90 of 100 of 1,000 worlds"), HasSubstr("(plans ±2.0 %)"),
+                          HasSubstr("links are taken as the scenario has them\n"), HasSubstr("longer than"),
+                          HasSubstr("\nmeasure  plan")));
+  const Estimate& best = ranked.ranking.judged[0].estimate;
+  const ErrorBar& bar = ranked.ranking.confidence->plans[0];
+  EXPECT_LT(bar.low, best.makespan_s);
+  EXPECT_GT(bar.high, best.makespan_s);
+  EXPECT_THAT(text, HasSubstr(fmt::format("{} to {}", rate_text(8 / bar.high), rate_text(8 / bar.low))));
+  EXPECT_THAT(ranking_html(ranked.ranking, ranked.scenario),
+              AllOf(HasSubstr("longer than plan 1"), HasSubstr("measure  plan")));
+
+  const Ranked by_latency = with_error_bars("latency");
+  EXPECT_THAT(ranking_text(by_latency.ranking, by_latency.scenario),
+              HasSubstr(to_string(seconds(by_latency.ranking.confidence->plans[0].low)) + " to "));
+
+  const Ranked without = rank({}, {.error_bars = true});
+  EXPECT_THAT(ranking_text(without.ranking, without.scenario),
+              AllOf(HasSubstr("no error bars: costs are not measured\n"), Not(HasSubstr("longer than")),
+                    Not(HasSubstr("measure  "))));
+}
+
+TEST(RankingData, ErrorBarsAreInJsonAndCsv) {
+  const Ranked ranked = with_error_bars("throughput");
+  const Confidence& confidence = ranked.ranking.confidence.value();
+  const auto file = nlohmann::json::parse(ranking_json(ranked.ranking, ranked.scenario, ranked.model.graph));
+  EXPECT_EQ(file["confidence"]["level"], 0.9);
+  EXPECT_EQ(file["confidence"]["worlds"], 1000);
+  EXPECT_EQ(file["confidence"]["covered"], confidence.covered);
+  ASSERT_EQ(file["confidence"]["set"].size(), confidence.set.size());
+  std::set<size_t> listed;
+  for (const auto& plan : file["plans"]) {
+    const size_t number = plan["rank"];
+    listed.insert(number);
+    const ErrorBar& bar = confidence.plans[number - 1];
+    EXPECT_EQ(plan["error_bar"]["cost"], (std::vector<double>{bar.low, bar.high}));
+    EXPECT_EQ(plan["error_bar"]["difference"], (std::vector<double>{bar.difference_low, bar.difference_high}));
+    EXPECT_EQ(plan["error_bar"]["rank"], bar.rank + 1);
+    EXPECT_EQ(plan["error_bar"]["in_set"], std::ranges::find(confidence.set, number - 1) != confidence.set.end());
+  }
+  for (const size_t number : file["confidence"]["set"]) EXPECT_TRUE(listed.contains(number)) << "plan " << number;
+  const std::string csv = ranking_csv(ranked.ranking);
+  EXPECT_THAT(csv, HasSubstr(",shared_rank,cost_low,cost_high,difference_low,difference_high,best,in_set\n"));
+
+  const Ranked without = rank({}, {.error_bars = true});
+  const auto none = nlohmann::json::parse(ranking_json(without.ranking, without.scenario, without.model.graph));
+  EXPECT_EQ(none["no_error_bars"], "costs are not measured");
+  EXPECT_FALSE(none.contains("confidence"));
 }
 
 TEST(RankingData, NoiseIsInJsonAndCsv) {

@@ -82,5 +82,26 @@ TEST_F(RankSearch, WeightsAndLimitsComeFromTheScenario) {
   }
 }
 
+TEST_F(RankSearch, ConfidenceNeedsSpreads) {
+  const Outcome refused = nlsim("rank " + scenario_ + " --confidence 0.9");
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_EQ(refused.out, "");
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("costs are not measured"), HasSubstr("nlbench profile")));
+  EXPECT_THAT(nlsim("rank " + scenario_).out, HasSubstr("no error bars: costs are not measured"));
+
+  const std::string learnt = scratch_.write("corrections.json", R"({
+    "format": "nlsplit-corrections", "version": 2, "computing": {}, "messages": 1,
+    "spreads": {"computing": {"A": 0.05, "B": 0.05, "C": 0.05}, "plans": 0.02}})");
+  const std::string corrected = scratch_.write("c.yaml", small_scenario() + "corrections: corrections.json\n");
+  const Outcome sure = nlsim("rank " + corrected + " --confidence 0.95 --json -");
+  ASSERT_EQ(sure.code, 0) << sure.err;
+  const json answer = json::parse(sure.out);
+  EXPECT_EQ(answer["confidence"]["level"], 0.95);
+  EXPECT_GE(answer["confidence"]["covered"].get<double>(), 0.95);
+  EXPECT_FALSE(answer["confidence"]["set"].empty());
+  EXPECT_NE(nlsim("rank " + corrected + " --confidence 1.5").code, 0);
+  EXPECT_NE(nlsim("rank " + corrected + " --confidence 0").code, 0);
+}
+
 }  // namespace
 }  // namespace nlsplit

@@ -19,6 +19,23 @@ json spread_json(const Spread& spread) {
   return {{"mean", spread.mean}, {"p95", spread.p95}, {"p95_run", spread.p95_run + 1}};
 }
 
+json error_bar_json(const Ranking& ranking, size_t index) {
+  const Confidence& confidence = *ranking.confidence;
+  const ErrorBar& bar = confidence.plans[index];
+  return {{"cost", {bar.low, bar.high}},
+          {"difference", {bar.difference_low, bar.difference_high}},
+          {"best", bar.best},
+          {"rank", bar.rank + 1},
+          {"in_set", std::ranges::find(confidence.set, index) != confidence.set.end()}};
+}
+
+json confidence_json(const Ranking& ranking) {
+  const Confidence& confidence = *ranking.confidence;
+  std::vector<size_t> set;
+  for (const size_t i : confidence.set) set.push_back(i + 1);
+  return {{"level", confidence.level}, {"worlds", confidence.worlds}, {"set", set}, {"covered", confidence.covered}};
+}
+
 json plan_json(const Ranking& ranking, size_t index, const Scenario& scenario, const Graph& graph) {
   const RankedPlan& ranked = ranking.judged[index];
   const Estimate& e = ranked.estimate;
@@ -70,6 +87,7 @@ json plan_json(const Ranking& ranking, size_t index, const Scenario& scenario, c
     plan["tolerance"] = ranked.promise.tolerance;
     plan["tolerance_because"] = ranked.promise.why;
   }
+  if (ranking.confidence) plan["error_bar"] = error_bar_json(ranking, index);
   if (ranked.noisy) {
     plan["with_noise"] = {{"makespan_s", spread_json(ranked.noisy->makespan_s)},
                           {"latency_s", spread_json(ranked.noisy->latency_s)}};
@@ -99,13 +117,14 @@ json baselines_json(const Ranking& ranking, const Scenario& scenario, const Grap
   return all;
 }
 
-// Kept, of one's own, or spoken of in the verdict; in the user's order.
+// Kept, of one's own, in the confidence set, or spoken of in the verdict; in the user's order.
 std::vector<size_t> told(const Ranking& ranking) {
   const std::vector<size_t> top = kept(ranking);
   std::set<size_t> plans(top.begin(), top.end());
   for (size_t i = 0; i < ranking.judged.size(); ++i) {
     if (ranking.judged[i].own) plans.insert(i);
   }
+  if (ranking.confidence) plans.insert(ranking.confidence->set.begin(), ranking.confidence->set.end());
   for (const Yardsticks& best : {ranking.verdict.throughput, ranking.verdict.latency, ranking.verdict.memory}) {
     for (const auto& index : {best.split, best.single, best.copies}) {
       if (index) plans.insert(*index);
@@ -214,6 +233,8 @@ std::string ranking_json(const Ranking& ranking, const Scenario& scenario, const
                {"plans", std::move(plans)}};
   if (const std::optional<double> within = within_bound(ranking))
     file["bound"] = {{"cost", *ranking.bound}, {"within", *within}};
+  if (ranking.confidence) file["confidence"] = confidence_json(ranking);
+  if (!ranking.no_error_bars.empty()) file["no_error_bars"] = ranking.no_error_bars;
   if (ranking.left_out > 0) file["left_out"] = {{"plans", ranking.left_out}, {"first_because", ranking.why_left_out}};
   if (!ranking.own_left_out.empty()) {
     json left_out = json::array();
@@ -242,6 +263,7 @@ std::string ranking_csv(const Ranking& ranking) {
       "rank,name,plan,micro_batches,schedule,throughput_per_s,makespan_s,latency_mean_s,latency_max_s,busiest_device,"
       "busiest_device_share,busiest_link,busiest_link_share,largest_device,largest_memory_bytes";
   if (noisy) out += ",noise_makespan_mean_s,noise_makespan_p95_s,noise_latency_mean_s,noise_latency_p95_s";
+  if (ranking.confidence) out += ",shared_rank,cost_low,cost_high,difference_low,difference_high,best,in_set";
   out += "\n";
   for (const size_t i : told(ranking)) {
     const RankedPlan& ranked = ranking.judged[i];
@@ -254,6 +276,12 @@ std::string ranking_csv(const Ranking& ranking) {
     if (noisy) {
       const NoisyEstimate& n = ranked.noisy.value();
       out += fmt::format(",{},{},{},{}", n.makespan_s.mean, n.makespan_s.p95, n.latency_s.mean, n.latency_s.p95);
+    }
+    if (ranking.confidence) {
+      const ErrorBar& bar = ranking.confidence->plans[i];
+      const std::vector<size_t>& set = ranking.confidence->set;
+      out += fmt::format(",{},{},{},{},{},{},{}", bar.rank + 1, bar.low, bar.high, bar.difference_low,
+                         bar.difference_high, bar.best, std::ranges::find(set, i) != set.end() ? 1 : 0);
     }
     out += "\n";
   }

@@ -1,10 +1,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 #include <string_view>
 
 #include "report/html_text.h"
+#include "report/ranking/confidence_text.h"
 #include "report/ranking/explanation_text.h"
 #include "report/ranking/plan_drawing.h"
 #include "report/ranking/ranking_report.h"
@@ -43,32 +43,29 @@ std::string html_escaped_lines(const std::string& text) {
   return out;
 }
 
-// The kept plans, and the best of each of the scenario's own.
-std::vector<size_t> shown(const Ranking& ranking) {
-  const std::vector<size_t> top = kept(ranking);
-  std::vector<size_t> plans;
-  std::set<std::string> own;
-  for (const size_t i : ranking.order) {
-    const RankedPlan& ranked = ranking.judged[i];
-    const bool first_own = ranked.own && own.insert(ranked.plan.name).second;
-    if (first_own || std::ranges::find(top, i) != top.end()) plans.push_back(i);
-  }
-  return plans;
-}
-
 std::string table(const Ranking& ranking, const std::vector<size_t>& plans) {
-  std::string text = "<table>\n" + row("th", {"#", "plan", "micro-batches", "schedule", "samples/s", "latency",
-                                              "busiest device", "busiest link", "largest memory"});
+  std::vector<std::string> titles = {"#",       "plan",           "micro-batches", "schedule",      "samples/s",
+                                     "latency", "busiest device", "busiest link",  "largest memory"};
+  if (ranking.confidence) titles.insert(titles.end(), {"rank", "90 of 100 worlds", "longer than plan 1"});
+  std::string text = "<table>\n" + row("th", titles);
   for (const size_t i : plans) {
     const RankedPlan& ranked = ranking.judged[i];
     const Estimate& e = ranked.estimate;
-    text += row("td",
-                {fmt::format("{}", i + 1), (ranked.own ? ranked.plan.name + ": " : "") + ranked.text,
-                 fmt::format("{}", ranked.plan.micro_batches), ranked.plan.schedule, rate_text(e.throughput),
-                 to_string(seconds(e.latency_mean_s)),
-                 fmt::format("{} {:.0f} %", e.busiest_device, e.busiest_device_share * 100),
-                 e.busiest_link.empty() ? "-" : fmt::format("{} {:.0f} %", e.busiest_link, e.busiest_link_share * 100),
-                 fmt::format("{} ({})", to_string(e.largest_memory), e.largest_device)});
+    std::vector<std::string> cells = {
+        fmt::format("{}", i + 1),
+        (ranked.own ? ranked.plan.name + ": " : "") + ranked.text,
+        fmt::format("{}", ranked.plan.micro_batches),
+        ranked.plan.schedule,
+        rate_text(e.throughput),
+        to_string(seconds(e.latency_mean_s)),
+        fmt::format("{} {:.0f} %", e.busiest_device, e.busiest_device_share * 100),
+        e.busiest_link.empty() ? "-" : fmt::format("{} {:.0f} %", e.busiest_link, e.busiest_link_share * 100),
+        fmt::format("{} ({})", to_string(e.largest_memory), e.largest_device)};
+    if (ranking.confidence) {
+      const std::vector<std::string> bars = error_bar_cells(ranking, i);
+      cells.insert(cells.end(), bars.begin(), bars.end());
+    }
+    text += row("td", cells);
   }
   return text + "</table>\n";
 }
@@ -84,6 +81,7 @@ std::string ranking_html(const Ranking& ranking, const Scenario& scenario) {
   if (ranking.judged.empty()) return page + "</body></html>\n";
   const std::vector<size_t> plans = shown(ranking);
   page += table(ranking, plans);
+  if (ranking.confidence) page += "<pre>" + html_escaped_lines(confidence_text(ranking)) + "</pre>\n";
   page += "<h2>Is it worth it</h2>\n<pre>" + html_escaped_lines(verdict_text(ranking, scenario)) +
           "</pre>\n<h2>Plans</h2>\n";
   page +=

@@ -1,10 +1,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 
 #include "report/ranking/baselines_text.h"
 #include "report/ranking/breakdown_report.h"
+#include "report/ranking/confidence_text.h"
 #include "report/ranking/explanation_text.h"
 #include "report/ranking/plan_drawing.h"
 #include "report/ranking/ranking_report.h"
@@ -108,6 +108,7 @@ std::string head(const Ranking& ranking, const Scenario& scenario) {
     text += "no plan of layers and replicas has a better bound than the first of them: proved by the search\n";
   if (const std::optional<double> within = within_bound(ranking); within && !ranking.robust)
     text += fmt::format("plan 1 is within {} of the best possible under these costs\n", percent_of_bound(*within));
+  text += error_bars_line(ranking, scenario);
   text += misfits_text(ranking.misfits);
   if (ranking.unscheduled > 0) {
     text += fmt::format("{} left out, whose schedule does not exist: {}\n",
@@ -157,6 +158,9 @@ std::string table(const Ranking& ranking, bool training) {
   if (noisy)
     columns.insert(columns.begin() + beside,
                    {{"with noise\nmean", right}, {fmt::format("with noise\n{}", percentile(ranking)), right}});
+  if (ranking.confidence)
+    columns.insert(columns.begin() + beside,
+                   {{"rank", right}, {"90 of 100\nworlds", right}, {"longer than\nplan 1", right}});
   const std::vector<size_t> top = kept(ranking);
   // Long plans come last, where they do not push the figures out of sight.
   const bool plan_last =
@@ -167,11 +171,8 @@ std::string table(const Ranking& ranking, bool training) {
   arrange(columns);
   Table table(columns);
   const auto single = ranking.verdict.throughput.single;
-  std::set<std::string> own;  // beyond the top only the best of each plan of one's own
-  for (const size_t i : ranking.order) {
+  for (const size_t i : shown(ranking)) {
     const RankedPlan& ranked = ranking.judged[i];
-    const bool first_own = ranked.own && own.insert(ranked.plan.name).second;
-    if (std::ranges::find(top, i) == top.end() && !first_own) continue;
     const Estimate& e = ranked.estimate;
     const std::string ratio =
         single ? fmt::format("{:.2f}x", e.throughput / ranking.judged[*single].estimate.throughput) : "-";
@@ -194,6 +195,10 @@ std::string table(const Ranking& ranking, bool training) {
       };
       cells.insert(cells.begin() + beside,
                    {cell(n.makespan_s.mean, n.latency_s.mean), cell(n.makespan_s.p95, n.latency_s.p95)});
+    }
+    if (ranking.confidence) {
+      const std::vector<std::string> bars = error_bar_cells(ranking, i);
+      cells.insert(cells.begin() + beside, bars.begin(), bars.end());
     }
     arrange(cells);
     table.add(std::move(cells));
@@ -307,6 +312,7 @@ std::string ranking_text(const Ranking& ranking, const Scenario& scenario) {
   for (const std::string& note : notes) text += "note     " + note + "\n";
   if (!notes.empty()) text += "\n";
   if (ranking.judged.empty()) return text;
+  if (const std::string measure = confidence_text(ranking); !measure.empty()) text += measure + "\n";
   text += verdict_text(ranking, scenario) + "\n";
   if (ranking.explanations.empty()) {
     const size_t first = ranking.order[0];
