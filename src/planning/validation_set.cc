@@ -24,6 +24,7 @@ struct ChosenPlan {
   Plan plan;
   std::string text;
   size_t number = 0;  // PredictedPlan::number
+  bool in_confidence_set = false;
 };
 
 struct Choice {
@@ -44,22 +45,27 @@ Judge judge_of(const Goal& goal) {
   CHECK(false, "unknown objective");
 }
 
-// The best ones, then those drawn at random, in the order of their predictions; and the best of one device.
+// Those of the confidence set; the best ones; then those drawn at random, in the order of their predictions. And the
+// best of one device.
 Result<Choice> rank_and_choose(Loaded& loaded, const ValidationSetArguments& arguments, RankOptions options) {
   options.samples = arguments.also + arguments.top;  // some will be among the best
   options.seed = arguments.seed;
+  if (arguments.confidence > 0) options.confidence = arguments.confidence;
   ASSIGN_OR_RETURN(const Ranking ranking, rank_plans(loaded.scenario, loaded.model, options));
   Choice choice;
   choice.judge = judge_of(ranking.goal);
+  const std::vector<size_t> sure = ranking.confidence ? ranking.confidence->set : std::vector<size_t>{};
+  for (const size_t i : sure) choice.plans.push_back({ranking.judged[i].plan, ranking.judged[i].text, i + 1, true});
   size_t sampled = 0;
   for (size_t i = 0; i < ranking.judged.size(); ++i) {
     const auto chosen = [&](size_t number) {
       return ChosenPlan{ranking.judged[i].plan, ranking.judged[i].text, number};
     };
+    if (!choice.control && is_single(ranking.judged[i].plan)) choice.control = chosen(i + 1);
+    if (std::ranges::find(sure, i) != sure.end()) continue;
     const bool drawn = ranking.judged[i].sampled && i >= arguments.top && sampled < arguments.also;
     if (drawn) ++sampled;
     if (drawn || i < arguments.top) choice.plans.push_back(chosen(i < arguments.top ? i + 1 : 0));
-    if (!choice.control && is_single(ranking.judged[i].plan)) choice.control = chosen(i + 1);
   }
   return choice;
 }
@@ -74,7 +80,7 @@ Result<ChosenPlan> chosen_before(const Loaded& loaded, const PredictedPlan& plan
   own.where.file = file;
   ASSIGN_OR_RETURN(std::vector<RankedPlan> ways, resolve_own_plan(loaded.scenario, loaded.model.graph, own));
   ways[0].plan.name.clear();
-  return ChosenPlan{std::move(ways[0].plan), plan.text, plan.number};
+  return ChosenPlan{std::move(ways[0].plan), plan.text, plan.number, plan.in_confidence_set};
 }
 
 // Those of an earlier set.
@@ -104,6 +110,7 @@ PredictedPlan predicted_plan(const Loaded& loaded, const ChosenPlan& one, const 
   plan.schedule = one.plan.schedule;
   plan.number = one.number;
   plan.sampled = one.number == 0;
+  plan.in_confidence_set = one.in_confidence_set;
   plan.makespan_s = timed.estimate.makespan_s;
   plan.throughput = timed.estimate.throughput;
   plan.latency_mean_s = timed.estimate.latency_mean_s;
@@ -134,7 +141,7 @@ Status write_validation_set(Loaded& loaded, const ValidationSetArguments& argume
     RETURN_IF_ERROR(apply(corrections, predicted_by.cluster, predicted_by.costs));
   }
   PlanSet set{loaded.scenario.file, loaded.model.graph.name, loaded.scenario.batch, {}};
-  set.draw = {arguments.top, arguments.also, arguments.seed};
+  set.draw = {arguments.top, arguments.also, arguments.seed, arguments.confidence};
   Choice choice;
   if (arguments.plans.empty()) {
     ASSIGN_OR_RETURN(choice, rank_and_choose(loaded, arguments, options));

@@ -21,6 +21,7 @@ json json_of(const PredictedPlan& p) {
           {"fingerprint", p.fingerprint},
           {"number", p.number},
           {"sampled", p.sampled},
+          {"in_confidence_set", p.in_confidence_set},
           {"devices", p.devices},
           {"hosts", p.hosts},
           {"makespan_s", p.makespan_s},
@@ -41,6 +42,7 @@ Result<PredictedPlan> plan_of(const json& entry, const std::string& file) {
   entry.at("fingerprint").get_to(p.fingerprint);
   p.number = whole_number<size_t>(entry.at("number"));
   entry.at("sampled").get_to(p.sampled);
+  p.in_confidence_set = entry.value("in_confidence_set", false);
   entry.at("devices").get_to(p.devices);
   entry.at("hosts").get_to(p.hosts);
   entry.at("makespan_s").get_to(p.makespan_s);
@@ -59,19 +61,21 @@ Result<PredictedPlan> plan_of(const json& entry, const std::string& file) {
 std::string to_json(const PlanSet& set) {
   json plans = json::array();
   for (const PredictedPlan& plan : set.plans) plans.push_back(json_of(plan));
-  const json file = {{"format", "nlsplit-plan-set"},
-                     {"version", 3},
-                     {"scenario", set.scenario},
-                     {"model", set.model},
-                     {"batch", set.batch},
-                     {"draw", {{"top", set.draw.top}, {"also", set.draw.also}, {"seed", set.draw.seed}}},
-                     {"judge",
-                      {{"objective", set.judge.objective},
-                       {"per_makespan", set.judge.per_makespan},
-                       {"per_latency", set.judge.per_latency}}},
-                     {"plans", std::move(plans)},
-                     {"control", set.control ? json_of(*set.control) : json()},
-                     {"calibrations_s", set.calibrations_s}};
+  const json file = {
+      {"format", "nlsplit-plan-set"},
+      {"version", 3},
+      {"scenario", set.scenario},
+      {"model", set.model},
+      {"batch", set.batch},
+      {"draw",
+       {{"top", set.draw.top}, {"also", set.draw.also}, {"seed", set.draw.seed}, {"confidence", set.draw.confidence}}},
+      {"judge",
+       {{"objective", set.judge.objective},
+        {"per_makespan", set.judge.per_makespan},
+        {"per_latency", set.judge.per_latency}}},
+      {"plans", std::move(plans)},
+      {"control", set.control ? json_of(*set.control) : json()},
+      {"calibrations_s", set.calibrations_s}};
   return file.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
@@ -88,7 +92,7 @@ Result<PlanSet> parse_plan_set(const std::string& text, const std::string& file)
     value.at("calibrations_s").get_to(set.calibrations_s);
     const json& draw = value.at("draw");
     set.draw = {whole_number<size_t>(draw.at("top")), whole_number<size_t>(draw.at("also")),
-                whole_number<uint64_t>(draw.at("seed"))};
+                whole_number<uint64_t>(draw.at("seed")), draw.value("confidence", 0.0)};
     const json& judge = value.at("judge");
     set.judge = {judge.at("objective"), judge.at("per_makespan"), judge.at("per_latency")};
     for (const json& entry : value.at("plans")) {

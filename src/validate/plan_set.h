@@ -23,6 +23,7 @@ struct PredictedPlan {
   std::string fingerprint;  // of its Program
   size_t number = 0;        // in the ranking that chose it; 0: drawn at random, and worse than those that were ranked
   bool sampled = false;     // drawn at random
+  bool in_confidence_set = false;           // Ranking::confidence, for PlanDraw::confidence
   std::vector<std::string> devices, hosts;  // of the Program, so by rank
   double makespan_s = 0, throughput = 0, latency_mean_s = 0;
   std::vector<double> compute_s;  // by device
@@ -34,6 +35,7 @@ struct PredictedPlan {
 struct PlanDraw {
   size_t top = 0, also = 0;
   uint64_t seed = 1;
+  double confidence = 0;  // of a set that holds the best plan; 0: not asked for
   friend bool operator==(const PlanDraw&, const PlanDraw&) = default;
 };
 

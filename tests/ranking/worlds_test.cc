@@ -29,8 +29,12 @@ class Truth {
  public:
   Truth(const UncertainRanking& ranking, Broken broken, uint64_t seed)
       : r_(ranking), broken_(broken), random_(seed), unlucky_(random_.below(3)), longer_(random_.below(2) == 0) {
-    const std::vector<Node>& nodes = r_.model.graph.nodes;
-    biased_ = nodes[random_.below(nodes.size())].op;
+    // The more of the network's time a kind takes, the more often it is the one.
+    double share = random_.uniform();
+    size_t node = 0;
+    while (node + 1 < r_.ranking.node_shares.size() && share >= r_.ranking.node_shares[node])
+      share -= r_.ranking.node_shares[node++];
+    biased_ = r_.model.graph.nodes[node].op;
     for (const auto& [name, spread] : r_.scenario.spreads.computing) {
       const size_t d = r_.scenario.cluster.find_device(name).index();
       devices_[d] = error(std::log1p(spread) * (twice(d) ? 2 : 1), false);
@@ -145,12 +149,13 @@ bool holds_best(const std::vector<size_t>& set, const std::vector<double>& truth
   return inside <= *std::ranges::min_element(truth) * as_good;
 }
 
-// NLSPLIT_WORLDS: how many truths of each kind.
+// NLSPLIT_WORLDS: how many truths of each kind; 2000 take some minutes.
 TEST(ConfidenceSets, HoldTheBestPlanAsOftenAsTheySay) {
-  constexpr size_t truths_a_scenario = 20, truths_of_a_posterior = 300;
+  constexpr size_t truths_a_scenario = 20;
   constexpr std::array<double, 4> levels = {0.5, 0.8, 0.9, 0.95};
   const char* asked = std::getenv("NLSPLIT_WORLDS");
-  const size_t wanted = asked != nullptr ? static_cast<size_t>(std::atoll(asked)) : 200;
+  const size_t wanted = asked != nullptr ? static_cast<size_t>(std::atoll(asked)) : 40;
+  const size_t truths_of_a_posterior = asked != nullptr ? 1000 : 150;
   const size_t scenarios = (wanted + truths_a_scenario - 1) / truths_a_scenario;
 
   std::array<std::array<size_t, levels.size()>, broken_count> held = {};
@@ -193,9 +198,10 @@ TEST(ConfidenceSets, HoldTheBestPlanAsOftenAsTheySay) {
     for (size_t b = 0; b < broken_count; ++b) std::printf(" %s %.1f %%;", names[b], 100 * part(b, l));
     std::printf("\n");
   }
-  const double chance = 3 * std::sqrt(0.9 * 0.1 / static_cast<double>(truths));  // three standard errors
-  EXPECT_GE(part(0, 2), std::max(0.88, 0.9 - chance) - (truths < 2000 ? chance : 0));
-  for (size_t b = 1; b < broken_count; ++b) EXPECT_GE(part(b, 2), 0.8) << names[b];
+  // Of few worlds as many may miss it as chance lets them: two standard errors.
+  const double chance = truths < 2000 ? 2 * std::sqrt(0.9 * 0.1 / static_cast<double>(truths)) : 0;
+  EXPECT_GE(part(0, 2), 0.88 - chance);
+  for (size_t b = 1; b < broken_count; ++b) EXPECT_GE(part(b, 2), 0.8 - chance) << names[b];
   EXPECT_LE(sizes[2], 1.5 * static_cast<double>(sizes_of_posterior[2]));
   EXPECT_LT(first_best, truths * 95 / 100) << "where plan 1 is nearly always the best nothing is tested";
 }

@@ -99,6 +99,19 @@ TEST_F(RankSearch, ConfidenceNeedsSpreads) {
   EXPECT_EQ(answer["confidence"]["level"], 0.95);
   EXPECT_GE(answer["confidence"]["covered"].get<double>(), 0.95);
   EXPECT_FALSE(answer["confidence"]["set"].empty());
+  // Those to measure come first in what is measured.
+  const std::string dir = scratch_ / "set";
+  const Outcome lowered =
+      nlsim(fmt::format("lower {} --validation-set {} --top 1 --also 0 --confidence 0.95", corrected, dir));
+  ASSERT_EQ(lowered.code, 0) << lowered.err;
+  const json set = json::parse(value_of(read_file(dir + "/plans.json")));
+  EXPECT_EQ(set["draw"]["confidence"], 0.95);
+  ASSERT_GE(set["plans"].size(), answer["confidence"]["set"].size());
+  for (size_t i = 0; i < set["plans"].size(); ++i) {
+    const bool in_set = i < answer["confidence"]["set"].size();
+    EXPECT_EQ(set["plans"][i]["in_confidence_set"], in_set) << i;
+    if (in_set) EXPECT_EQ(set["plans"][i]["number"], answer["confidence"]["set"][i]);
+  }
   EXPECT_NE(nlsim("rank " + corrected + " --confidence 1.5").code, 0);
   EXPECT_NE(nlsim("rank " + corrected + " --confidence 0").code, 0);
 }
