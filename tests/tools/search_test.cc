@@ -110,7 +110,9 @@ TEST_F(RankSearch, ConfidenceNeedsSpreads) {
   for (size_t i = 0; i < set["plans"].size(); ++i) {
     const bool in_set = i < answer["confidence"]["set"].size();
     EXPECT_EQ(set["plans"][i]["in_confidence_set"], in_set) << i;
-    if (in_set) EXPECT_EQ(set["plans"][i]["number"], answer["confidence"]["set"][i]);
+    if (in_set) {
+      EXPECT_EQ(set["plans"][i]["number"], answer["confidence"]["set"][i]);
+    }
   }
   EXPECT_NE(nlsim("rank " + corrected + " --confidence 1.5").code, 0);
   EXPECT_NE(nlsim("rank " + corrected + " --confidence 0").code, 0);
