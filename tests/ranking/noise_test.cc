@@ -169,9 +169,10 @@ TEST(NoiseRanking, RobustNeedsNoise) {
   const Scenario scenario = small_scenario();
   const auto ranking = rank_plans(scenario, *load_model(scenario), {.robust = true});
   ASSERT_FALSE(ranking.ok());
-  EXPECT_EQ(ranking.error().to_string(),
-            "small.yaml: an order by p95 needs noise, and this scenario has none: add e.g. noise: {compute: {jitter: "
-            "5%}}");
+  EXPECT_EQ(
+      ranking.error().to_string(),
+      "small.yaml: an order by what 95 of 100 runs reach needs noise, and this scenario has none: add e.g. noise: "
+      "{compute: {jitter: 5%}}");
   EXPECT_EQ(exit_code(ranking.error()), 2);
 }
 
