@@ -12,12 +12,14 @@
 namespace nlsplit::inline compiler {
 namespace {
 
-// The passes behind `split`.
-Result<Program> lower(Lowering& lowering, const CompileOptions& options) {
+// The passes behind `split`. The Program is named after the graph and the plan that were asked for.
+Result<Program> lower(Lowering& lowering, const KernelGraph& graph, const Plan& plan, const CompileOptions& options) {
   const auto report = [&](std::string_view pass, auto print) {
     if (options.after_pass) options.after_pass(pass, print(lowering));
   };
   RETURN_IF_ERROR(place(lowering));
+  lowering.program.name =
+      fmt::format("{} [{}]", graph.graph.name, fmt::join(stage_parts(plan, graph.graph, *lowering.cluster), ", "));
   report("place", print_placement);
   RETURN_IF_ERROR(schedule(lowering, options.table));
   report("schedule", print_schedule);
@@ -54,13 +56,9 @@ Result<Compiled> compile(const KernelGraph& graph, const Plan& plan, const Clust
     compiled.promise = std::move(split.promise);
     if (options.after_pass) options.after_pass("split", print_split(split.kernels, split.plan, cluster));
   }
-  ASSIGN_OR_RETURN(compiled.program, lower(lowering, options));
+  ASSIGN_OR_RETURN(compiled.program, lower(lowering, graph, plan, options));
   declare_maxima(compiled.program);
   compiled.online = std::move(lowering.online);
-  if (has_splits(plan)) {  // named after the plan that was asked for
-    compiled.program.name =
-        fmt::format("{} [{}]", graph.graph.name, fmt::join(stage_parts(plan, graph.graph, cluster), ", "));
-  }
   return compiled;
 }
 

@@ -1,6 +1,5 @@
 // Pass `place`: devices, stages' nodes, flows.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <numeric>
@@ -193,8 +192,6 @@ Status place(Lowering& lowering) {
   lowering.training = network.training.get();
   lowering.graph = lowering.training == nullptr ? &network : &lowering.training->step;
   Program& program = lowering.program;
-  program.name = fmt::format("{} [{}]", network.graph.name,
-                             fmt::join(stage_parts(*lowering.plan, network.graph, *lowering.cluster), ", "));
   program.batch = samples_of(network.graph) * lowering.plan->micro_batches;
   program.micro_batches = lowering.plan->micro_batches;
   program.eager_limit = lowering.cluster->eager_limit;

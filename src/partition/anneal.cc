@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 
 #include "base/random.h"
@@ -40,18 +41,19 @@ class Annealing {
     Random random(seed);
     Plan now = start;
     const size_t asked_before = tried_.size();
-    double cost = cost_of(now);
+    double cost = cost_of(now, std::numeric_limits<double>::infinity());
     for (size_t proposal = 0; proposal < steps * most_proposals; ++proposal) {
       const size_t asked = tried_.size() - asked_before;
       if (asked >= steps) break;
       Plan next = now;
       if (!moves_.change(next, random)) continue;
-      const double next_cost = cost_of(next);
       const double heat =
           options_.heat * std::pow(1 / cooling, static_cast<double>(asked) / static_cast<double>(steps));
-      // A start that cannot be is left for anything that can.
-      const bool accepted = next_cost <= cost || !std::isfinite(cost) ||
-                            (std::isfinite(next_cost) && random.uniform() < std::exp((1 - next_cost / cost) / heat));
+      // Accepted with probability exp((1 - next / cost) / heat) if it is worse. A start that cannot be is left for
+      // anything that can.
+      const double most = std::isfinite(cost) ? cost * (1 - heat * std::log(1 - random.uniform())) : cost;
+      const double next_cost = cost_of(next, most);
+      const bool accepted = next_cost <= most;
       if (!accepted) continue;
       now = std::move(next);
       cost = next_cost;
@@ -69,10 +71,17 @@ class Annealing {
   }
 
  private:
-  double cost_of(const Plan& plan) {
+  // Or something above `most`, if the cost is above it.
+  double cost_of(const Plan& plan, double most) {
     const auto [at, added] = known_.try_emplace(key_of(plan), tried_.size());
-    if (added) tried_.push_back({plan, space_.cost(plan)});
-    return tried_[at->second].cost;
+    if (added) tried_.push_back({plan, std::numeric_limits<double>::infinity()});
+    const size_t known = at->second;
+    if (asked_.size() < tried_.size()) asked_.resize(tried_.size(), false);
+    if (asked_[known]) return tried_[known].cost;
+    if (space_.least_cost && std::isfinite(most) && space_.least_cost(plan) > most)
+      return std::numeric_limits<double>::infinity();
+    asked_[known] = true;
+    return tried_[known].cost = space_.cost(plan);
   }
 
   const AnnealSpace& space_;
@@ -80,6 +89,7 @@ class Annealing {
   AnnealMoves moves_;
   std::map<std::vector<int64_t>, size_t> known_;  // into tried_
   std::vector<TriedPlan> tried_;
+  std::vector<bool> asked_;  // [tried_]: its cost; of others it is infinite
 };
 
 }  // namespace

@@ -29,12 +29,15 @@ struct AnnealSpace {
   std::vector<int> micro_batches = {};  // to choose from; none: as the start has it
   // What is to be small; infinite: this plan cannot be. Asked once for each plan.
   std::function<double(const Plan&)> cost;
+  // What the cost is no less than, for less work: the cost of a change is not asked if this alone is too much. May be
+  // empty.
+  std::function<double(const Plan&)> least_cost = {};
   // Shares in proportion to the speed of a stage's devices; needed with axes.
   std::function<std::vector<int64_t>(const Stage&)> shares = {};
 };
 
 struct AnnealOptions {
-  size_t steps = 1000;  // plans whose cost is asked; more find better plans and take longer
+  size_t steps = 1000;  // plans that are looked at; more find better plans and take longer
   uint64_t seed = 1;
   // How much worse a plan may be, relatively, to be accepted with a probability of 1/e at the start; a hundredth of it
   // at the end. Less finds the nearest good plan, more looks around longer.

@@ -29,11 +29,7 @@ bool has(const Stage& stage, DeviceId device) {
 
 const std::vector<SplitAxis>& AnnealMoves::axes_of(const Stage& stage) {
   const auto [at, added] = axes_.try_emplace({stage.begin, stage.end});
-  if (added && !space_.axes.empty()) {
-    for (const SplitAxis axis : applicable_axes(*space_.graph, stage.begin, stage.end)) {
-      if (std::ranges::find(space_.axes, axis) != space_.axes.end()) at->second.push_back(axis);
-    }
-  }
+  if (added) at->second = applicable_axes(*space_.graph, stage.begin, stage.end, space_.axes);
   return at->second;
 }
 

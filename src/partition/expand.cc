@@ -281,14 +281,14 @@ Result<Expanded> expand_splits(const Graph& at_micro_batch, const Plan& plan, co
   return Expander(at_micro_batch, plan, options, std::move(batched)).run();
 }
 
-std::vector<SplitAxis> applicable_axes(const Graph& graph, size_t begin, size_t end) {
-  std::vector<SplitAxis> axes;
+std::vector<SplitAxis> applicable_axes(const Graph& graph, size_t begin, size_t end, std::span<const SplitAxis> axes) {
+  std::vector<SplitAxis> applicable;
   const std::vector<bool> alike{false};
   std::vector<bool> batched(graph.values.size(), false);
-  auto by_sample = batched_values(graph);
-  if (by_sample.ok()) batched = std::move(by_sample).value();
-  for (size_t i = 0; i < split_axis_count; ++i) {
-    const auto axis = static_cast<SplitAxis>(i);
+  if (std::ranges::find(axes, SplitAxis::batch) != axes.end()) {
+    if (auto by_sample = batched_values(graph); by_sample.ok()) batched = std::move(by_sample).value();
+  }
+  for (const SplitAxis axis : axes) {
     const Stage stage{begin, end, {DeviceId(0), DeviceId(1)}, Split{axis, false, {1, 1}}};
     std::vector<Layout> layouts(graph.values.size());
     const StageLayouts chosen = choose_layouts({graph, stage, 0, alike, batched, {}}, layouts);
@@ -307,9 +307,9 @@ std::vector<SplitAxis> applicable_axes(const Graph& graph, size_t begin, size_t 
     if (axis == SplitAxis::height || axis == SplitAxis::width) applies = splits(is_window);
     if (axis == SplitAxis::channels || axis == SplitAxis::sequence) applies = splits(has_columns);
     if (axis == SplitAxis::tensor) applies = chosen.sums > 0;
-    if (applies) axes.push_back(axis);
+    if (applies) applicable.push_back(axis);
   }
-  return axes;
+  return applicable;
 }
 
 }  // namespace nlsplit::inline partition

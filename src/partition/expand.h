@@ -13,6 +13,8 @@
 // partial sums in the order of the shards, so the last bits differ from the unsplit sum.
 #pragma once
 
+#include <array>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -45,9 +47,12 @@ struct Expanded {
 // which nothing can be split on its axis (they name the layer and why); batch: an operator that mixes samples.
 Result<Expanded> expand_splits(const Graph& at_micro_batch, const Plan& plan, const SplitOptions& options = {});
 
-// The axes along which some of the layers [begin, end) can be split in two: height and width of windows, channels of
-// products, tensor where one product follows another, sequence of products of tokens, batch of more than one sample.
-// No expansion.
-std::vector<SplitAxis> applicable_axes(const Graph& graph, size_t begin, size_t end);
+inline constexpr std::array<SplitAxis, split_axis_count> all_split_axes = {
+    SplitAxis::batch, SplitAxis::height, SplitAxis::width, SplitAxis::channels, SplitAxis::tensor, SplitAxis::sequence};
+// Those of `axes` along which some of the layers [begin, end) can be split in two: height and width of windows,
+// channels of products, tensor where one product follows another, sequence of products of tokens, batch of more than
+// one sample. No expansion.
+std::vector<SplitAxis> applicable_axes(const Graph& graph, size_t begin, size_t end,
+                                       std::span<const SplitAxis> axes = all_split_axes);
 
 }  // namespace nlsplit::inline partition

@@ -35,7 +35,7 @@ ValueId PieceGraph::add_input(ValueId value) {
   return id;
 }
 
-std::string PieceGraph::unused(const std::string& wanted, std::set<std::string>& taken) {
+std::string PieceGraph::unused(const std::string& wanted, std::unordered_set<std::string>& taken) {
   std::string name = wanted;
   for (int n = 2; !taken.insert(name).second; ++n) name = fmt::format("{}_{}", wanted, n);
   return name;
@@ -79,8 +79,8 @@ ValueId PieceGraph::weight(ValueId value, Region region) {
     part.type.shape[at(region.axis)] = region.end - region.begin;
     part.content = WeightStore::slice_id(from.content, region.axis, region.begin, region.end, from.type);
     part.name = fmt::format("{}#{}-{}", from.name, region.begin, region.end);
-    const bool known = std::ranges::find(slices_, part.content, &WeightSlice::id) != slices_.end();
-    if (!known) slices_.push_back({part.content, from.content, from.type, region.axis, region.begin, region.end});
+    if (sliced_weights_.insert(part.content).second)
+      slices_.push_back({part.content, from.content, from.type, region.axis, region.begin, region.end});
   }
   part.name = unused(part.name, value_names_);
   found->second = ValueId(graph_.values.size());
@@ -359,12 +359,16 @@ Expanded PieceGraph::finish(const std::vector<ValueId>& outputs) {
   }
   cut_inputs();
   Expanded out;
-  Graph sorted = graph_;
-  sorted.nodes.clear();
+  const std::vector<size_t> order = this->order();
+  Graph sorted;
+  sorted.name = std::move(graph_.name);
+  sorted.inputs = std::move(graph_.inputs);
+  sorted.outputs = std::move(graph_.outputs);
+  sorted.values = std::move(graph_.values);
   std::vector<Stage> stages;
   Place last;
-  for (const size_t n : order()) {
-    sorted.nodes.push_back(graph_.nodes[n]);
+  for (const size_t n : order) {
+    sorted.nodes.push_back(std::move(graph_.nodes[n]));
     out.origin.push_back(origin_[n]);
     out.regions.push_back(regions_[n]);
     const Place& place = places_[n];

@@ -14,6 +14,7 @@
 #include <set>
 #include <string>
 #include <tuple>
+#include <unordered_set>
 #include <vector>
 
 #include "partition/expand.h"
@@ -62,7 +63,7 @@ class PieceGraph {
   size_t nearest_copy(const std::vector<ShardPiece>& copies, int stage, int shard) const;
   ValueId slice(ValueId from, const std::vector<Region>& regions, Place at, const std::string& name);
   DeviceId device_of(const Place& place) const;
-  static std::string unused(const std::string& wanted, std::set<std::string>& taken);
+  static std::string unused(const std::string& wanted, std::unordered_set<std::string>& taken);
   std::vector<DeviceId> devices_of(const Place& place) const;
   void cut_inputs();
   void cut_input(ValueId input, const std::vector<size_t>& nodes);
@@ -77,12 +78,13 @@ class PieceGraph {
   std::vector<int> origin_;      // [node of graph_]
   std::vector<Region> regions_;  // [node of graph_]
   std::vector<WeightSlice> slices_;
+  std::set<ContentId> sliced_weights_;           // of slices_
   std::vector<std::vector<ShardPiece>> pieces_;  // [value of from_]
   std::vector<std::vector<ValueId>> joined_;     // [value of from_]: where all of it has been put together
   std::map<std::tuple<size_t, int, int64_t, int64_t, int, int>, ValueId> fetched_;
   std::map<std::tuple<size_t, std::vector<int64_t>, int, int>, ValueId> sliced_;
   std::map<std::tuple<size_t, int, int64_t, int64_t>, ValueId> weights_;
-  std::set<std::string> node_names_, value_names_;
+  std::unordered_set<std::string> node_names_, value_names_;
   std::function<ValueId(ValueId, const Region&, int)> make_;
 };
 

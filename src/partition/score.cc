@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
+#include <utility>
+
+#include "partition/split_load.h"
 
 namespace nlsplit::inline partition {
 namespace {
@@ -77,11 +81,12 @@ Scorer::Scorer(const Cluster& cluster, const Network& network, HostId source, Ho
   }
 }
 
-Score Scorer::score(const std::vector<Stage>& stages) const {
+Score Scorer::score(const std::vector<Stage>& stages, SplitLoads* loads) const {
   struct Place {      // who works for a stage, or the source, or the sink
     DeviceId device;  // none: an endpoint without a device
     HostId host;
     double share = 1;  // of the micro-batches
+    double part = 1;   // of each of them
   };
   const int micro_batches = costs_.micro_batches;
   std::vector<std::vector<Place>> places(stages.size() + 2);  // source, stages, sink
@@ -98,24 +103,54 @@ Score Scorer::score(const std::vector<Stage>& stages) const {
   places.front() = {endpoint(source_)};
   places.back() = {endpoint(sink_)};
   std::vector<double> device_seconds(cluster_.devices.size(), 0), device_first(cluster_.devices.size(), 0), seconds_of;
+  std::vector<double> lane_bytes(network_.lane_seconds_per_byte.size(), 0), lane_first(lane_bytes.size(), 0);
   for (size_t s = 0; s < stages.size(); ++s) {
     seconds_of.clear();
     for (const DeviceId device : stages[s].devices)
       seconds_of.push_back(seconds(device, stages[s].begin, stages[s].end));
     if (stages[s].split) {
-      // Its groups of devices are replicas. A group counts by itself: which of its devices is busy how long depends on
-      // the shares.
+      // Its groups of devices are replicas.
       std::vector<double> group_seconds;
+      std::vector<SplitLoad> group_loads;
       const size_t shards = stages[s].split->shares.size();
       for (size_t d = 0; d + shards <= seconds_of.size(); d += shards) {
         const auto begin = seconds_of.begin() + static_cast<std::ptrdiff_t>(d);
         group_seconds.push_back(shared_seconds({begin, begin + static_cast<std::ptrdiff_t>(shards)}));
+        if (loads == nullptr) continue;
+        std::optional<SplitLoad> load = loads->of(stages[s], d);
+        if (!load) return {never, never, 0};
+        group_seconds.back() = load->seconds;
+        group_loads.push_back(*std::move(load));
       }
       const std::vector<int> jobs = share_jobs(micro_batches, group_seconds);
       const double first = *std::min_element(group_seconds.begin(), group_seconds.end());
       fill += first;
-      for (size_t g = 0; g < jobs.size(); ++g) busiest = std::max(busiest, jobs[g] * group_seconds[g] - first);
-      continue;  // no places: nothing is sent from or to it
+      for (size_t g = 0; g < jobs.size(); ++g) {
+        if (loads == nullptr) {  // which of its devices is busy how long depends on the shares; no places
+          busiest = std::max(busiest, jobs[g] * group_seconds[g] - first);
+          continue;
+        }
+        const SplitLoad& load = group_loads[g];
+        double all = 0;
+        for (const double work : load.compute) all += work;
+        for (size_t k = 0; k < shards; ++k) {
+          const DeviceId device = stages[s].devices[g * shards + k];
+          const HostId host = cluster_.device(device).host;
+          device_seconds[device.index()] += jobs[g] * load.compute[k];
+          device_first[device.index()] += load.compute[k];
+          places[s + 1].push_back({device, host, static_cast<double>(jobs[g]) / micro_batches, load.compute[k] / all});
+          for (size_t to = 0; to < shards; ++to) {
+            const double bytes = load.message_bytes[k * shards + to];
+            if (bytes == 0) continue;
+            const Path& path = network_.path(host, cluster_.device(stages[s].devices[g * shards + to]).host);
+            for (const uint32_t lane : path.lanes) {
+              lane_bytes[lane] += jobs[g] * bytes;
+              lane_first[lane] += bytes * network_.lane_seconds_per_byte[lane];
+            }
+          }
+        }
+      }
+      continue;
     }
     const std::vector<int> jobs = share_jobs(micro_batches, seconds_of);
     const double first = *std::min_element(seconds_of.begin(), seconds_of.end());
@@ -130,7 +165,6 @@ Score Scorer::score(const std::vector<Stage>& stages) const {
   for (size_t d = 0; d < device_seconds.size(); ++d) busiest = std::max(busiest, device_seconds[d] - device_first[d]);
 
   // Messages: by lane, and those from one place to the next are part of the fill.
-  std::vector<double> lane_bytes(network_.lane_seconds_per_byte.size(), 0), lane_first(lane_bytes.size(), 0);
   std::vector<double> step_bytes(stages.size() + 1, 0);  // [p]: of one micro-batch from place p to p + 1
   const auto stage_of = [&](size_t node) {
     const auto at = std::upper_bound(stages.begin(), stages.end(), node,
@@ -155,7 +189,8 @@ Score Scorer::score(const std::vector<Stage>& stages) const {
             continue;
           const Path& path = network_.path(x.host, y.host);
           if (!path.exists) return {never, never, 0};
-          for (const uint32_t lane : path.lanes) lane_bytes[lane] += crossing.bytes * x.share * y.share * micro_batches;
+          for (const uint32_t lane : path.lanes)
+            lane_bytes[lane] += crossing.bytes * x.share * x.part * y.share * y.part * micro_batches;
         }
       }
     }
@@ -168,7 +203,9 @@ Score Scorer::score(const std::vector<Stage>& stages) const {
       for (const Place& y : places[p + 1]) {
         const bool here = x.device.valid() ? x.device == y.device : !y.device.valid() && x.host == y.host;
         const Path* path = here ? nullptr : &network_.path(x.host, y.host);
-        const double time = here ? 0 : path->exists ? path->latency + step_bytes[p] * path->seconds_per_byte : never;
+        const double time = here           ? 0
+                            : path->exists ? path->latency + step_bytes[p] * x.part * y.part * path->seconds_per_byte
+                                           : never;
         if (time < fastest) {
           fastest = time;
           taken = path;

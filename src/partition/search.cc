@@ -10,6 +10,7 @@
 
 #include "graph/operators/operator.h"
 #include "partition/cuts.h"
+#include "partition/plan_scorer.h"
 #include "partition/search_methods.h"
 
 namespace nlsplit::inline partition {
@@ -22,37 +23,6 @@ double binomial(size_t n, size_t k) {
   double result = 1;
   for (size_t i = 0; i < k; ++i) result = result * static_cast<double>(n - i) / static_cast<double>(i + 1);
   return std::round(result);
-}
-
-// SearchSpace::weight_bytes.
-std::vector<double> weight_bytes_before(const Graph& graph) {
-  std::vector<double> sums = {0};
-  std::vector<bool> seen(graph.values.size(), false);
-  for (const Node& node : graph.nodes) {
-    double sum = sums.back();
-    for (const ValueId read : reads_of(node)) {
-      if (graph.value(read).kind != ValueKind::weight || seen[read.index()]) continue;
-      seen[read.index()] = true;
-      sum += static_cast<double>(size_of(graph.value(read).type).value());
-    }
-    sums.push_back(sum);
-  }
-  return sums;
-}
-
-// [node]: what it reads and writes but weights, all of which is there while it runs.
-std::vector<double> bytes_around(const Graph& graph) {
-  std::vector<double> bytes;
-  for (const Node& node : graph.nodes) {
-    double sum = 0;
-    for (const ValueId read : reads_of(node)) {
-      if (graph.value(read).kind != ValueKind::weight)
-        sum += static_cast<double>(size_of(graph.value(read).type).value());
-    }
-    for (const ValueId made : node.outputs) sum += static_cast<double>(size_of(graph.value(made).type).value());
-    bytes.push_back(is_view(node.op) ? 0 : sum);
-  }
-  return bytes;
 }
 
 // Seconds in which the busiest of these copies of the whole model computes. whole_model: [device].
@@ -122,27 +92,13 @@ Result<SearchResult> search_layers(const Graph& graph, const Cluster& cluster, H
   std::vector<DeviceId> in_order = by_speed;
   std::sort(in_order.begin(), in_order.end());
   const Network network = make_network(cluster, source, sink);
-  const Scorer scorer(cluster, network, source, sink, costs, find_crossings(graph));
+  PlanScorer scorer(graph, cluster, network, source, sink, costs);
 
   std::set<std::vector<DeviceId>> whole;  // one-stage plans there are already
   std::vector<ScoredPlan> always, found;
-  const std::vector<double> weights = weight_bytes_before(graph);
-  const std::vector<double> values = bytes_around(graph);
   const auto add = [&](std::vector<Stage> stages, std::vector<ScoredPlan>& to) {
-    const Score score = scorer.score(stages);
-    if (!std::isfinite(score.bound)) return;  // two of its devices cannot talk to each other
-    ScoredPlan scored;
-    scored.bound_seconds = score.bound;
-    scored.latency_seconds = score.latency;
-    scored.busiest_seconds = score.busiest;
-    for (const Stage& stage : stages) {
-      const auto around = std::max_element(values.begin() + static_cast<std::ptrdiff_t>(stage.begin),
-                                           values.begin() + static_cast<std::ptrdiff_t>(stage.end));
-      scored.memory_bytes = std::max(scored.memory_bytes, weights[stage.end] - weights[stage.begin] + *around);
-    }
-    scored.plan.stages = std::move(stages);
-    scored.plan.micro_batches = costs.micro_batches;
-    to.push_back(std::move(scored));
+    ScoredPlan scored = scorer.score(std::move(stages));
+    if (std::isfinite(scored.bound_seconds)) to.push_back(std::move(scored));  // else two devices cannot talk
   };
   const std::vector<DeviceId> grouped(by_speed.begin(), by_speed.begin() + static_cast<std::ptrdiff_t>(std::min(
                                                                                by_speed.size(), most_grouped_devices)));
@@ -194,9 +150,9 @@ Result<SearchResult> search_layers(const Graph& graph, const Cluster& cluster, H
   const std::vector<double> sequences = groups.sequences(max_stages);
   for (size_t k = 0; k < max_stages; ++k) result.space += sequences[k] * binomial(cuts.size() - 1, k);
 
-  const SearchSpace space{&graph,     &cluster,     &network, source,        sink,         &costs,
-                          &scorer,    &groups,      by_speed, most_replicas, cuts,         weights,
-                          max_stages, most_devices, wanted,   result.space,  options.seed, &options.interrupted};
+  const SearchSpace space{&graph,           &cluster,     &network, source,        sink,         &costs,
+                          &scorer.scorer(), &groups,      by_speed, most_replicas, cuts,         scorer.weight_bytes(),
+                          max_stages,       most_devices, wanted,   result.space,  options.seed, &options.interrupted};
   ASSIGN_OR_RETURN(FoundPlans candidates, method->find(space));
   result.proved = candidates.proved && !space.interrupted();
   for (std::vector<Stage>& stages : candidates.plans) {

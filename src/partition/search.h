@@ -44,6 +44,8 @@ struct ScoredPlan {
   double busiest_seconds = 0;  // in which the busiest device computes, of a whole batch
   // Of the stage that needs the most: its weights, and what its largest layer reads and writes.
   double memory_bytes = 0;
+  // Of stages split inside their layers, messages counted: nodes of the expanded graph, instructions of a whole batch.
+  double inner_nodes = 0, inner_instructions = 0;
 };
 
 // The most devices that methods look at which keep sets of them (all but `orders`): the fastest.

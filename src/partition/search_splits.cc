@@ -12,21 +12,18 @@
 namespace nlsplit::inline partition {
 namespace {
 
-constexpr int64_t most_shares_each = 8;    // so many for each device, on average
-constexpr double good_enough = 1.03;       // times what exact shares would take
-constexpr size_t most_prefix_cuts = 12;    // ends of a prefix that are looked at
-constexpr size_t most_prefix_devices = 8;  // that share a prefix
-constexpr size_t most_layer_plans = 100;   // whose stages are split
+constexpr int64_t most_shares_each = 8;   // so many for each device, on average
+constexpr double good_enough = 1.03;      // times what exact shares would take
+constexpr size_t most_end_cuts = 12;      // where a split beginning ends, or a split end begins
+constexpr size_t most_end_devices = 8;    // that share it
+constexpr size_t most_layer_plans = 100;  // whose stages are split
+constexpr size_t scored_for_one = 4;      // plans that are scored, for each that is wanted
 
 class SplitSearch {
  public:
-  SplitSearch(const Graph& graph, const Cluster& cluster, HostId source, HostId sink, const SearchCosts& costs,
+  SplitSearch(const Graph& graph, const Cluster& cluster, HostId source, PlanScorer& scorer,
               const SearchOptions& options)
-      : graph_(graph),
-        costs_(costs),
-        options_(options),
-        network_(make_network(cluster, source, sink)),
-        scorer_(cluster, network_, source, sink, costs, find_crossings(graph)) {
+      : graph_(graph), costs_(scorer.costs()), options_(options), plan_scorer_(scorer), scorer_(scorer.scorer()) {
     std::vector<double> whole;
     for (size_t d = 0; d < cluster.devices.size(); ++d) {
       by_speed_.push_back(DeviceId(d));
@@ -37,7 +34,8 @@ class SplitSearch {
       const double x = whole[a.index()], y = whole[b.index()];
       return x != y ? x < y : (cluster.device(a).host == source) > (cluster.device(b).host == source);
     });
-    for (const double seconds : network_.lane_seconds_per_byte) slowest_link_ = std::max(slowest_link_, seconds);
+    for (const double seconds : scorer.network().lane_seconds_per_byte)
+      slowest_link_ = std::max(slowest_link_, seconds);
     const Shape& input = graph.value(graph.inputs[0]).type.shape;
     if (!input.empty()) samples_ = input[0];
     most_devices_ = options.max_devices > 0 ? std::min(options.max_devices, by_speed_.size()) : by_speed_.size();
@@ -46,6 +44,7 @@ class SplitSearch {
   void split_stages_of(const std::vector<ScoredPlan>& layers) {
     size_t looked_at = 0;
     for (const ScoredPlan& scored : layers) {
+      if (interrupted()) return;
       const std::vector<Stage>& stages = scored.plan.stages;
       if (std::ranges::none_of(stages, [](const Stage& stage) { return stage.devices.size() > 1; })) continue;
       if (looked_at++ >= most_layer_plans) return;
@@ -55,49 +54,75 @@ class SplitSearch {
     }
   }
 
-  void split_prefixes() {
-    const std::vector<size_t> cuts = thin_cuts(find_cuts(graph_), costs_.cut_bytes, most_prefix_cuts);
-    for (size_t k = 2; k <= std::min(most_devices_, most_prefix_devices); ++k) {
+  void split_ends() {
+    const std::vector<size_t> cuts = thin_cuts(find_cuts(graph_), costs_.cut_bytes, most_end_cuts);
+    for (size_t k = 2; k <= std::min(most_devices_, most_end_devices); ++k) {
       std::vector<DeviceId> devices(by_speed_.begin(), by_speed_.begin() + static_cast<std::ptrdiff_t>(k));
       std::sort(devices.begin(), devices.end());
       for (const size_t cut : cuts) {
-        const Stage prefix{0, cut, devices};
-        if (cut == graph_.nodes.size()) {
-          split({prefix}, 0);
+        if (interrupted()) return;
+        const size_t end = graph_.nodes.size();
+        if (cut == end) {
+          split({{0, end, devices}}, 0);
           continue;
         }
         if (options_.max_stages == 1) continue;
-        split({prefix, {cut, graph_.nodes.size(), {by_speed_[0]}}}, 0);
-        if (k < most_devices_) split({prefix, {cut, graph_.nodes.size(), {by_speed_[k]}}}, 0);
+        split({{0, cut, devices}, {cut, end, {by_speed_[0]}}}, 0);
+        split({{0, cut, {by_speed_[0]}}, {cut, end, devices}}, 1);
+        if (k == most_devices_) continue;
+        split({{0, cut, devices}, {cut, end, {by_speed_[k]}}}, 0);
+        std::vector<DeviceId> others(by_speed_.begin() + 1, by_speed_.begin() + static_cast<std::ptrdiff_t>(k) + 1);
+        std::sort(others.begin(), others.end());
+        split({{0, cut, {by_speed_[0]}}, {cut, end, others}}, 1);
       }
     }
   }
 
-  // The best of each kind in turn.
-  std::vector<ScoredPlan> best(size_t most) {
+  // The best of each kind in turn, of those that are best by a guess.
+  std::vector<ScoredPlan> best(size_t most, const std::function<double(const ScoredPlan&)>& cost) {
+    for (auto& [kind, all] : kinds_) std::ranges::stable_sort(all, {}, &Found::guess);
+    std::map<Kind, std::vector<ScoredPlan>> scored;
+    size_t left = most * scored_for_one;
+    take_turns(kinds_, [&](const Kind& kind, const Found& found) {
+      if (left == 0 || interrupted()) return false;
+      --left;
+      ScoredPlan plan = plan_scorer_.score(found.stages);
+      if (std::isfinite(plan.bound_seconds)) scored[kind].push_back(std::move(plan));
+      return true;
+    });
+    for (auto& [kind, all] : scored) std::ranges::stable_sort(all, {}, cost);
     std::vector<ScoredPlan> plans;
-    for (auto& [kind, all] : kinds_) {
-      std::stable_sort(all.begin(), all.end(), [](const Found& a, const Found& b) { return a.guess < b.guess; });
-    }
-    for (size_t place = 0, before = 1; plans.size() < most && before > 0; ++place) {
-      before = 0;
-      for (auto& [kind, all] : kinds_) {
-        if (place >= all.size() || plans.size() >= most) continue;
-        plans.push_back(std::move(all[place].scored));
-        ++before;
-      }
-    }
-    std::stable_sort(plans.begin(), plans.end(),
-                     [](const ScoredPlan& a, const ScoredPlan& b) { return a.bound_seconds < b.bound_seconds; });
+    take_turns(scored, [&](const Kind&, ScoredPlan& plan) {
+      if (plans.size() == most) return false;
+      plans.push_back(std::move(plan));
+      return true;
+    });
+    std::ranges::stable_sort(plans, {}, &ScoredPlan::bound_seconds);
     return plans;
   }
 
  private:
   using Kind = std::tuple<SplitAxis, bool, size_t, size_t>;  // recompute the halo, devices of the split stage, shards
   struct Found {
-    ScoredPlan scored;
-    double guess = 0;  // the bound, and what its pieces take on the slowest link: only to choose among its kind
+    std::vector<Stage> stages;
+    double guess = 0;  // a bound without its messages, and what its pieces take on the slowest link
   };
+
+  // The first of each kind, the second of each, … as long as `take` says so.
+  template <class Kinds, class Take>
+  static void take_turns(Kinds& kinds, const Take& take) {
+    bool more = true;
+    for (size_t place = 0; more; ++place) {
+      more = false;
+      for (auto& [kind, all] : kinds) {
+        if (place >= all.size()) continue;
+        if (!take(kind, all[place])) return;
+        more = true;
+      }
+    }
+  }
+
+  bool interrupted() const { return options_.interrupted && options_.interrupted(); }
 
   void split(std::vector<Stage> stages, size_t s) {
     split_among(stages, s, stages[s].devices.size());
@@ -129,12 +154,11 @@ class SplitSearch {
   void split_among(std::vector<Stage>& stages, size_t s, size_t shards) {
     Stage& stage = stages[s];
     const auto [axes, added] = axes_.try_emplace({stage.begin, stage.end});
-    if (added) axes->second = applicable_axes(graph_, stage.begin, stage.end);
+    if (added) axes->second = applicable_axes(graph_, stage.begin, stage.end, options_.axes);
     Stage group = stage;
     group.devices.resize(shards);
     const std::vector<int64_t> shares = shares_by_speed(costs_, group);
-    for (const SplitAxis axis : options_.axes) {
-      if (std::ranges::find(axes->second, axis) == axes->second.end()) continue;
+    for (const SplitAxis axis : axes->second) {
       if (axis == SplitAxis::batch && samples_ < static_cast<int64_t>(shares.size())) continue;
       const bool rows = axis == SplitAxis::height || axis == SplitAxis::width;
       for (const bool recompute : {false, true}) {
@@ -146,22 +170,18 @@ class SplitSearch {
   }
 
   void add(const std::vector<Stage>& stages, const Kind& kind, double joined_bytes) {
-    Found found;
-    found.scored.bound_seconds = scorer_.bound(stages);
-    if (!std::isfinite(found.scored.bound_seconds)) return;
+    const double bound = scorer_.bound(stages);
+    if (!std::isfinite(bound)) return;
     std::vector<Found>& all = kinds_[kind];
-    if (std::ranges::any_of(all, [&](const Found& other) { return other.scored.plan.stages == stages; })) return;
-    found.scored.plan.stages = stages;
-    found.scored.plan.micro_batches = costs_.micro_batches;
-    found.guess = found.scored.bound_seconds + costs_.micro_batches * joined_bytes * slowest_link_;
-    all.push_back(std::move(found));
+    if (std::ranges::any_of(all, [&](const Found& other) { return other.stages == stages; })) return;
+    all.push_back({stages, bound + costs_.micro_batches * joined_bytes * slowest_link_});
   }
 
   const Graph& graph_;
   const SearchCosts& costs_;
   const SearchOptions& options_;
-  Network network_;
-  Scorer scorer_;
+  PlanScorer& plan_scorer_;
+  const Scorer& scorer_;
   std::vector<DeviceId> by_speed_;
   double slowest_link_ = 0;  // seconds for a byte
   size_t most_devices_ = 0;
@@ -210,14 +230,14 @@ std::vector<int64_t> shares_by_speed(const SearchCosts& costs, const Stage& stag
   return small_shares(seconds);
 }
 
-std::vector<ScoredPlan> search_splits(const Graph& graph, const Cluster& cluster, HostId source, HostId sink,
-                                      const SearchCosts& costs, const SearchOptions& options,
-                                      const std::vector<ScoredPlan>& layers, size_t most) {
+std::vector<ScoredPlan> search_splits(const Graph& graph, const Cluster& cluster, HostId source, PlanScorer& scorer,
+                                      const SearchOptions& options, const std::vector<ScoredPlan>& layers, size_t most,
+                                      const std::function<double(const ScoredPlan&)>& cost) {
   if (options.axes.empty() || cluster.devices.size() < 2) return {};
-  SplitSearch search(graph, cluster, source, sink, costs, options);
+  SplitSearch search(graph, cluster, source, scorer, options);
   search.split_stages_of(layers);
-  search.split_prefixes();
-  return search.best(most);
+  search.split_ends();
+  return search.best(most, cost);
 }
 
 }  // namespace nlsplit::inline partition

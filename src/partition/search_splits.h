@@ -4,14 +4,15 @@
 //   A
 //
 // Stages of several devices in the best layer and replica plans, split on each axis they can be instead of taking
-// turns; and the network up to each of a few cuts on the 2, 3, … fastest devices, the rest on one. Four devices or more
-// also in groups of two, three, …, replicas of each other, where the groups are equally fast. A bound cannot tell the
-// good ones, because it knows nothing of the messages within a stage: the fast tier must.
+// turns; and the network up to each of a few cuts, or from it on, on the 2, 3, … fastest devices, the rest on one. Four
+// devices or more also in groups of two, three, …, replicas of each other, where the groups are equally fast. Of each
+// kind the best are kept by a rough guess, and scored with the messages within their stages (partition/split_load.h).
 #pragma once
 
+#include <functional>
 #include <vector>
 
-#include "partition/score.h"
+#include "partition/plan_scorer.h"
 
 namespace nlsplit::inline partition {
 
@@ -23,9 +24,10 @@ std::vector<int64_t> small_shares(const std::vector<double>& seconds);
 std::vector<int64_t> shares_by_speed(const SearchCosts& costs, const Stage& stage);
 
 // At most `most`, of every axis, count of devices and shards and way to treat the halo about as many; best bound first.
-// `layers`: what search_layers found. options.axes says on which axes.
-std::vector<ScoredPlan> search_splits(const Graph& graph, const Cluster& cluster, HostId source, HostId sink,
-                                      const SearchCosts& costs, const SearchOptions& options,
-                                      const std::vector<ScoredPlan>& layers, size_t most);
+// `scorer`: of the micro-batch count. `layers`: what search_layers found. options.axes says on which axes. `cost`: what
+// is to be small.
+std::vector<ScoredPlan> search_splits(const Graph& graph, const Cluster& cluster, HostId source, PlanScorer& scorer,
+                                      const SearchOptions& options, const std::vector<ScoredPlan>& layers, size_t most,
+                                      const std::function<double(const ScoredPlan&)>& cost);
 
 }  // namespace nlsplit::inline partition

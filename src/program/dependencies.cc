@@ -257,18 +257,18 @@ Status match_fifo(const Program& program, const Fifo& fifo, Dependencies& deps) 
     const uint32_t send = fifo.sends[i], recv = fifo.recvs[i];
     const Instr& out = instr_of(program, deps.instances[send]);
     const Instr& in = instr_of(program, deps.instances[recv]);
-    const std::string partner = describe_instance(program, deps.instances[recv]);
+    const auto partner = [&] { return describe_instance(program, deps.instances[recv]); };
     if (out.tag != in.tag) {
       return mismatch(
           program, deps, send,
           fmt::format("message {} of this pair has tag {}, but the receiver expects tag {} at {}: tags are crossed", i,
-                      out.tag, in.tag, partner));
+                      out.tag, in.tag, partner()));
     }
     const int64_t sent = bytes_of(program.devices[static_cast<size_t>(fifo.source)], out.reads[0]).value();
     const int64_t received = bytes_of(program.devices[static_cast<size_t>(fifo.destination)], in.writes[0]).value();
     if (sent != received) {
       return mismatch(program, deps, send,
-                      fmt::format("sends {} B, but {} takes {} B: sizes differ", sent, partner, received));
+                      fmt::format("sends {} B, but {} takes {} B: sizes differ", sent, partner(), received));
     }
     deps.match[send] = recv;
     deps.match[recv] = send;

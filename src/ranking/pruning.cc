@@ -28,22 +28,40 @@ Pruning::Pruning(size_t wanted, Objective objective)
 }
 
 bool Pruning::worth(const ScoredPlan& plan) const {
-  const PlanKind which = kind_of(plan.plan);
-  const Kind& of = kind(which);
-  if (of.noted < (which == PlanKind::split ? surely_timed : surely_timed_yardsticks)) return true;
-  const Respects cheap = estimated(plan);
-  const auto expected = [&](size_t respect) { return cheap[respect] > 0 ? cheap[respect] * of.share[respect] : 0; };
+  const size_t which = kind(plan.plan);
+  const Kind& of = kinds_[which];
+  const bool is_split = which == inside || which == static_cast<size_t>(PlanKind::split);
+  const size_t surely = which == inside ? surely_timed_inside : is_split ? surely_timed : surely_timed_yardsticks;
+  if (of.noted < surely) return true;
+  const auto expected = [&](size_t respect) { return this->expected(plan, respect); };
   if (best_.size() < wanted_ || expected(objective_) <= best_.top()) return true;
-  for (size_t r = 0; r < cheap.size(); ++r) {
-    if (expected(r) * clearly_faster < of.least[r]) return true;
+  for (size_t r = 0; r < of.least.size(); ++r) {
+    double least = of.least[r];
+    if (is_split) {  // the best split may be one of either kind
+      for (const size_t other : {inside, static_cast<size_t>(PlanKind::split)})
+        least = std::min(least, kinds_[other].least[r]);
+    }
+    if (expected(r) * clearly_faster < least) return true;
   }
   return false;
 }
 
-void Pruning::note(const ScoredPlan* found, double score, const Respects& exact, PlanKind which) {
+// Of plans with stages split inside their layers no more than the estimate: how far above it they are differs much, by
+// how evenly the stages before and behind are as fast.
+double Pruning::expected(const ScoredPlan& plan, size_t respect) const {
+  const size_t which = kind(plan.plan);
+  const double share = kinds_[which].share[respect], cheap = estimated(plan)[respect];
+  return cheap > 0 ? cheap * (which == inside ? std::min(share, 1.0) : share) : 0;
+}
+
+double Pruning::least_score(const ScoredPlan& plan) const {
+  return std::min(1.0, kinds_[kind(plan.plan)].share[objective_]) * estimated(plan)[objective_];
+}
+
+void Pruning::note(const ScoredPlan* found, double score, const Respects& exact, const Plan& plan) {
   best_.push(score);
   if (best_.size() > wanted_) best_.pop();
-  Kind& of = kind(which);
+  Kind& of = kinds_[kind(plan)];
   for (size_t r = 0; r < exact.size(); ++r) of.least[r] = std::min(of.least[r], exact[r]);
   if (found == nullptr) return;
   ++of.noted;

@@ -2,7 +2,7 @@
 // takes milliseconds, and most candidates cannot be among the best.
 //
 //   Pruning pruning(wanted, Objective::throughput);
-//   for (…) if (pruning.worth(scored)) { …; pruning.note(&scored, score, respects_of(estimate), kind_of(plan)); }
+//   for (…) if (pruning.worth(scored)) { …; pruning.note(&scored, score, respects_of(estimate), plan); }
 //
 // Search says of every plan, for next to nothing, how long it takes at least, how long one micro-batch does, how long
 // its busiest device computes, and how many bytes a stage needs. What lowering finds is never less than some
@@ -30,29 +30,35 @@ Respects estimated(const ScoredPlan& plan);  // what search says of them
 
 class Pruning {
  public:
-  // So many are looked at before any is left out; of plans that are no split, whose estimates are nearer, fewer.
-  static constexpr size_t surely_timed = 100, surely_timed_yardsticks = 3;
+  // So many are looked at before any is left out; of plans that are no split, whose estimates are nearer, fewer, and of
+  // those with stages split inside their layers, which take long to lower.
+  static constexpr size_t surely_timed = 100, surely_timed_yardsticks = 3, surely_timed_inside = 12;
 
   // wanted: how many of the best by the objective must not be missed.
   Pruning(size_t wanted, Objective objective);
 
   bool worth(const ScoredPlan& plan) const;
+  // What the plan's score is no less than, as far as the plans before it tell.
+  double least_score(const ScoredPlan& plan) const;
 
   // A plan that was lowered and fits: `score` is what the best are chosen by, no less than the objective's respect.
   // found: as search found it; nullptr: it was not found by search.
-  void note(const ScoredPlan* found, double score, const Respects& exact, PlanKind kind);
+  void note(const ScoredPlan* found, double score, const Respects& exact, const Plan& plan);
 
  private:
   struct Kind {
     size_t noted = 0;       // that search found
     Respects share, least;  // lowest exact / estimated; lowest of all
   };
-  Kind& kind(PlanKind kind) { return kinds_[static_cast<size_t>(kind)]; }
-  const Kind& kind(PlanKind kind) const { return kinds_[static_cast<size_t>(kind)]; }
+  // Those with stages split inside their layers are a kind of their own: their estimates are less near.
+  static constexpr size_t inside = plan_kind_count;
+  static size_t kind(const Plan& plan) { return has_splits(plan) ? inside : static_cast<size_t>(kind_of(plan)); }
+
+  double expected(const ScoredPlan& plan, size_t respect) const;
 
   size_t wanted_, objective_;         // objective_: index into Respects
   std::priority_queue<double> best_;  // the `wanted_` lowest scores
-  std::array<Kind, plan_kind_count> kinds_;
+  std::array<Kind, plan_kind_count + 1> kinds_;
 };
 
 }  // namespace nlsplit::inline ranking

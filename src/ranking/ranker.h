@@ -5,12 +5,14 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "partition/plan_scorer.h"
 #include "ranking/evaluate.h"
 #include "ranking/noise_runs.h"
 #include "ranking/pruning.h"
@@ -21,7 +23,7 @@ namespace nlsplit::inline ranking {
 struct Candidate {
   RankedPlan ranked;
   std::optional<ScoredPlan> found;  // by search, and may be pruned
-  double bound = 0;                 // seconds no schedule of it can beat; 0: look at it first
+  double bound = 0;                 // of the objective: seconds no schedule can beat; 0: look at it first
   double fast_score = 0;            // smaller is better
   double noise_factor = 0;          // what noise makes of it, if there is any
   double noisy_score = 0;           // the score under noise
@@ -31,6 +33,7 @@ struct Candidate {
 
 // What lowering a plan takes: its layers, those of each replica.
 size_t layers_lowered(const Plan& plan);
+size_t layers_lowered(const ScoredPlan& scored);  // and within stages that are split inside their layers
 
 class Ranker {
  public:
@@ -68,6 +71,7 @@ class Ranker {
   // ---- ranker_candidates.cc
   struct Searched {
     SearchCosts costs;
+    std::unique_ptr<PlanScorer> scorer;  // none: nothing is split inside its layers
     SearchResult found;
     std::vector<std::vector<Stage>> rules;  // as baselines() are; empty where a rule knows no plan
   };
@@ -83,6 +87,8 @@ class Ranker {
   Status fast_tier();
   void time_ahead(size_t first, const std::function<bool(const Candidate&)>& worth,
                   std::map<size_t, Timed>& ahead) const;
+  double bound_of(const ScoredPlan& scored) const;  // of the objective
+  bool too_much_work(const ScoredPlan& scored, size_t layers, size_t inside) const;
   const Misfit* known_misfit(const Plan& plan) const;
   Timed time(const Candidate& candidate) const;
   Status note(Candidate& candidate, const Timed& timed);
@@ -94,7 +100,8 @@ class Ranker {
   void measure_against_singles(const std::vector<Estimate>& estimates);
   void score(const std::vector<Estimate>& estimates, size_t from);
   bool may_refine() const;
-  Status refine(std::vector<Estimate>& estimates);
+  Status refine(std::vector<Estimate>& estimates, const Pruning& pruning);
+  std::vector<Plan> plans_to_refine() const;
   void choose_champions(const std::vector<Estimate>& estimates);
   template <class Among>
   void choose_best(const std::vector<Estimate>& estimates, const Among& among);
@@ -130,7 +137,9 @@ class Ranker {
   CostTable costs_;
   Goal goal_;
   std::optional<NoiseBound> noise_bound_;
-  std::optional<SearchCosts> first_costs_;  // of the fewest micro-batches; of inference
+  std::optional<SearchCosts> first_costs_;            // of the fewest micro-batches; of inference
+  std::optional<Network> network_;                    // where layers may be split
+  std::vector<std::unique_ptr<PlanScorer>> scorers_;  // there, one for each micro-batch count
   std::vector<PreparedModel> prepared_;
   std::vector<Candidate> candidates_;
   bool many_yardsticks_ = false;                            // only the best of them are simulated

@@ -84,6 +84,8 @@ Status Ranker::prepare_models(const std::vector<RankedPlan>& own) {
 Status Ranker::search_all() {
   ranking_.proved = true;
   const std::vector<int>& counts = scenario_.micro_batches;
+  if (!scenario_.search.axes.empty() && !scenario_.training)
+    network_ = make_network(scenario_.cluster, scenario_.endpoints.source, scenario_.endpoints.sink);
   for (size_t begin = 0; begin < counts.size(); begin += workers()) {
     progress("searching", begin, counts.size());
     if (begin > 0 && interrupted()) break;
@@ -96,6 +98,7 @@ Status Ranker::search_all() {
       set_node_shares(searched.costs);
       if (!first_costs_ || searched.costs.micro_batches < first_costs_->micro_batches) first_costs_ = searched.costs;
       add_found(searched);
+      if (searched.scorer) scorers_.push_back(std::move(searched.scorer));
     }
   }
   if (interrupted()) {
@@ -126,11 +129,12 @@ Result<Ranker::Searched> Ranker::search(const PreparedModel& prepared) const {
   }
   ASSIGN_OR_RETURN(searched.found,
                    search_layers(graph, scenario_.cluster, source, sink, searched.costs, options, seeds));
-  if (interrupted()) return searched;
+  if (interrupted() || !network_) return searched;
+  searched.scorer = std::make_unique<PlanScorer>(graph, scenario_.cluster, *network_, source, sink, searched.costs);
   const size_t most = std::max(
       least_split_candidates, scenario_.search.max_candidates / split_candidates_part / scenario_.micro_batches.size());
-  std::ranges::move(search_splits(graph, scenario_.cluster, source, sink, searched.costs, scenario_.search,
-                                  searched.found.plans, most),
+  std::ranges::move(search_splits(graph, scenario_.cluster, source, *searched.scorer, options, searched.found.plans,
+                                  most, [&](const ScoredPlan& scored) { return bound_of(scored); }),
                     std::back_inserter(searched.found.plans));
   return searched;
 }
@@ -148,7 +152,7 @@ void Ranker::add_found(const Searched& searched) {
       candidate.ranked.plan = scored.plan;
       candidate.ranked.plan.schedule = schedule;
       candidate.found = scored;
-      candidate.bound = scored.bound_seconds;
+      candidate.bound = bound_of(scored);
       candidate.rules = rules;
       candidates_.push_back(std::move(candidate));
     }

@@ -43,6 +43,12 @@ Status Ranker::judge() {
   const size_t batch = plans_a_core * workers();
   for (size_t begin = 0; begin < chosen.size(); begin += batch) {
     progress("simulating", begin, chosen.size());
+    if (begin > 0 && interrupted()) {  // what the verdict needs, no more
+      ranking_.interrupted = true;
+      const auto rest = chosen.begin() + static_cast<std::ptrdiff_t>(begin);
+      chosen.erase(std::remove_if(rest, chosen.end(), [](const Candidate& c) { return !c.must_judge; }), chosen.end());
+      if (begin >= chosen.size()) break;
+    }
     const size_t end = std::min(chosen.size(), begin + batch);
     RETURN_IF_ERROR(judge_some({chosen.data() + begin, end - begin}));
   }

@@ -19,10 +19,14 @@ namespace nlsplit::inline ranking {
 namespace {
 
 // The best of all are changed a little, so many times.
-constexpr size_t refined_plans = 4, refining_steps = 200;
+constexpr size_t refined_plans = 4, refining_steps = 400;
+constexpr double worth_refining = 1.5;  // of plans with split stages: times the best score
 // What lowering may take: as much as of max_candidates plans of so many layers, each copy of a layer counted.
 constexpr size_t layers_a_candidate = 600;
 constexpr size_t layers_a_device = 40;  // what else lowering does for a device takes as long as so many layers
+// Within stages that are split inside their layers: what expanding a node and lowering an instruction take.
+constexpr double layers_an_inner_node = 10, layers_an_inner_instruction = 0.5;
+constexpr size_t one_plan_part = 4;  // of that work, one such plan takes no more than this part
 
 // Plans that are timed even after an interrupt, so that there is an answer.
 constexpr size_t least_answer = 8;
@@ -38,6 +42,22 @@ size_t layers_lowered(const Plan& plan) {
   return layers;
 }
 
+size_t layers_lowered(const ScoredPlan& scored) {
+  return layers_lowered(scored.plan) + static_cast<size_t>(layers_an_inner_node * scored.inner_nodes +
+                                                           layers_an_inner_instruction * scored.inner_instructions);
+}
+
+double Ranker::bound_of(const ScoredPlan& scored) const {
+  return scenario_.objective == Objective::latency ? scored.latency_seconds : scored.bound_seconds;
+}
+
+// Whether lowering a plan takes too long, where plans that search found before it took so many layers.
+bool Ranker::too_much_work(const ScoredPlan& scored, size_t layers, size_t inside) const {
+  const size_t most = scenario_.search.max_candidates * layers_a_candidate;
+  if (!has_splits(scored.plan)) return layers > most;
+  return inside > most || layers_lowered(scored) > most / one_plan_part;
+}
+
 // Which candidates are timed depends on what was found of those before them. So on several cores more are timed ahead
 // than needed, and the rest goes on as if it were one.
 Status Ranker::fast_tier() {
@@ -51,8 +71,7 @@ Status Ranker::fast_tier() {
     if (!prune || !candidate.found) return true;
     return !variants.enough(*candidate.found, candidate.ranked.plan.schedule) && pruning.worth(*candidate.found);
   };
-  const size_t most_layers = scenario_.search.max_candidates * layers_a_candidate;
-  size_t layers = 0;              // of those found by search
+  size_t layers = 0, inside = 0;  // of those found by search: lowered; for plans with splits inside layers
   std::map<size_t, Timed> ahead;  // by index
   for (size_t i = 0; i < candidates_.size(); ++i) {
     if (i % 64 == 0) progress("timing plans", i, candidates_.size());
@@ -62,7 +81,7 @@ Status Ranker::fast_tier() {
     }
     Candidate& candidate = candidates_[i];
     if (!worth(candidate)) continue;
-    if (candidate.found && options_.samples == 0 && layers > most_layers) {
+    if (candidate.found && options_.samples == 0 && too_much_work(*candidate.found, layers, inside)) {
       ++ranking_.untimed;
       continue;
     }
@@ -74,12 +93,12 @@ Status Ranker::fast_tier() {
       timed = std::move(ahead.extract(i).mapped());
     }
     RETURN_IF_ERROR(note(candidate, timed));
-    if (candidate.found) layers += layers_lowered(candidate.ranked.plan);
+    if (candidate.found) (has_splits(candidate.ranked.plan) ? inside : layers) += layers_lowered(*candidate.found);
     if (!timed.estimate) continue;
     if (prune) {
       pruning.note(candidate.found ? &*candidate.found : nullptr,
                    score_of(goal_, *timed.estimate) * (noise_bound_ ? candidate.noise_factor : 1),
-                   respects_of(*timed.estimate), kind_of(candidate.ranked.plan));
+                   respects_of(*timed.estimate), candidate.ranked.plan);
       if (candidate.found) variants.note(*candidate.found, candidate.ranked.plan.schedule);
     }
     estimates.push_back(*timed.estimate);
@@ -89,7 +108,7 @@ Status Ranker::fast_tier() {
   if (candidates_.empty() && !ranking_.interrupted) return nothing_fits();
   measure_against_singles(estimates);
   score(estimates, 0);
-  if (may_refine() && !ranking_.interrupted) RETURN_IF_ERROR(refine(estimates));
+  if (may_refine() && !ranking_.interrupted) RETURN_IF_ERROR(refine(estimates, pruning));
   choose_champions(estimates);
   choose_best_of_rules();
   return ok_status();
@@ -254,27 +273,35 @@ void Ranker::measure_against_singles(const std::vector<Estimate>& estimates) {
 void Ranker::score(const std::vector<Estimate>& estimates, size_t from) {
   for (size_t i = from; i < candidates_.size(); ++i) {
     candidates_[i].fast_score = score_of(goal_, estimates[i]);
+    // The messages within a split stage hinder each other, which this tier does not see.
+    if (has_splits(candidates_[i].ranked.plan) && scenario_.objective != Objective::weighted)
+      candidates_[i].fast_score = std::max(candidates_[i].fast_score, candidates_[i].bound);
     candidates_[i].noisy_score = candidates_[i].fast_score * candidates_[i].noise_factor;
   }
 }
 
-// Small changes to the best plans, each timed by the fast tier: split stages, their shares and where they end are too
-// many to list.
-Status Ranker::refine(std::vector<Estimate>& estimates) {
+// The best of all, and the best that have a split stage unless they are far worse.
+std::vector<Plan> Ranker::plans_to_refine() const {
   std::vector<size_t> order(candidates_.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::stable_sort(order, {}, [&](size_t i) { return candidates_[i].fast_score; });
-  // The best of all, and the best that have a split stage.
   std::vector<Plan> starts;
   for (const bool split : {false, true}) {
     size_t taken = 0;
     for (const size_t i : order) {
       const Candidate& candidate = candidates_[i];
       if (candidate.ranked.own || (split && !has_splits(candidate.ranked.plan))) continue;
+      if (split && candidate.fast_score > worth_refining * candidates_[order.front()].fast_score) break;
       if (std::ranges::find(starts, candidate.ranked.plan) == starts.end()) starts.push_back(candidate.ranked.plan);
       if (++taken == refined_plans / 2) break;
     }
   }
+  return starts;
+}
+
+// Small changes to the best plans, each timed by the fast tier: split stages, their shares and where they end are too
+// many to list.
+Status Ranker::refine(std::vector<Estimate>& estimates, const Pruning& pruning) {
   AnnealSpace space;
   space.graph = &prepared_.front().kernels.graph;
   const SearchCosts& costs = *first_costs_;
@@ -291,6 +318,20 @@ Status Ranker::refine(std::vector<Estimate>& estimates) {
   const auto is_same = [](const Plan& a, const Plan& b) {
     return a.stages == b.stages && a.micro_batches == b.micro_batches && a.schedule == b.schedule;
   };
+  size_t layers = 0;  // lowered for plans with splits
+  const size_t most_layers = scenario_.search.max_candidates * layers_a_candidate;
+  const auto scored = [&](const Plan& plan) -> std::optional<ScoredPlan> {
+    const auto scorer =
+        std::ranges::find(scorers_, plan.micro_batches, [](const auto& of) { return of->costs().micro_batches; });
+    return scorer == scorers_.end() ? std::nullopt : std::optional((*scorer)->score(plan.stages));
+  };
+  space.least_cost = [&](const Plan& plan) {
+    if (interrupted() || layers > most_layers) return never;
+    const std::optional<ScoredPlan> known = scored(plan);
+    if (!known) return 0.0;
+    if (too_much_work(*known, 0, 0)) return never;
+    return scenario_.objective == Objective::weighted ? 0 : pruning.least_score(*known);
+  };
   Status status = ok_status();
   size_t done = 0;
   space.cost = [&](const Plan& plan) {
@@ -302,6 +343,10 @@ Status Ranker::refine(std::vector<Estimate>& estimates) {
     if (done++ % 16 == 0) progress("changing the best plans", done, refining_steps);
     Candidate candidate;
     candidate.ranked.plan = plan;
+    if (const std::optional<ScoredPlan> known = scored(plan)) {
+      layers += layers_lowered(*known);
+      candidate.bound = bound_of(*known);
+    }
     const Timed timed = time(candidate);
     status = note(candidate, timed);
     if (!timed.estimate) return cannot_be;
@@ -310,7 +355,7 @@ Status Ranker::refine(std::vector<Estimate>& estimates) {
     score(estimates, candidates_.size() - 1);
     return candidates_.back().fast_score;
   };
-  anneal(space, starts, {.steps = refining_steps, .seed = scenario_.search.seed});
+  anneal(space, plans_to_refine(), {.steps = refining_steps, .seed = scenario_.search.seed});
   if (interrupted()) ranking_.interrupted = true;
   return status;
 }

@@ -39,54 +39,137 @@ double ready_at(const std::vector<int>& stages, const std::vector<std::vector<do
   return ready;
 }
 
-SlotTable list_schedule(const ScheduleInput& input, int in_flight) {
-  SlotTable table;
-  table.devices.resize(at(input.devices));
-  std::vector<Queue> queues = queues_of(input, assign_replicas(input));
-  const size_t stages = input.stage_devices.size();
-  constexpr double never = std::numeric_limits<double>::infinity();
-  const std::vector<std::vector<int>> needs = stage_needs(input);
-  std::vector<std::vector<double>> finished(stages, std::vector<double>(at(input.micro_batches), never));
-  std::vector<size_t> stages_left(at(input.micro_batches), stages);
-  std::vector<double> device_free(at(input.devices), 0);
-  std::vector<double> left;  // when the i-th micro-batch left all stages, ascending
-  const size_t slots = stages * at(input.micro_batches);
-  std::vector<int> entered(stages, 0);  // of those that need no other
-  for (size_t step = 0; step < slots; ++step) {
-    Queue* best = nullptr;
-    double best_start = never;
-    for (Queue& queue : queues) {
-      if (queue.next == queue.micro_batches.size()) continue;
-      const int m = queue.micro_batches[queue.next];
-      const double ready = ready_at(needs[at(queue.stage)], finished, m);
-      if (ready == never) continue;
-      double start = std::max(device_free[at(queue.device)], ready);
-      if (needs[at(queue.stage)].empty()) {
-        if (m != entered[at(queue.stage)]) continue;  // they enter in order, so that "in flight" is a window
-        if (m >= in_flight) {
-          if (left.size() <= at(m - in_flight)) continue;
-          start = std::max(start, left[at(m - in_flight)]);
+// Again and again the slot that can start first; of those that can start together the one of the latest stage. What a
+// device would run next is remembered until something changes for it.
+class ListScheduler {
+ public:
+  ListScheduler(const ScheduleInput& input, int in_flight)
+      : in_flight_(in_flight),
+        micro_batches_(at(input.micro_batches)),
+        needs_(stage_needs(input)),
+        queues_(queues_of(input, assign_replicas(input))),
+        ready_(queues_.size(), never),
+        queues_of_stage_(needs_.size()),
+        queues_of_device_(at(input.devices)),
+        needed_by_(needs_.size()),
+        missing_(needs_.size()),
+        finished_(needs_.size(), std::vector<double>(micro_batches_, never)),
+        stages_left_(micro_batches_, needs_.size()),
+        entered_(needs_.size(), 0),
+        device_free_(at(input.devices), 0),
+        next_(at(input.devices)),
+        changed_(at(input.devices), true) {
+    for (size_t q = 0; q < queues_.size(); ++q) {
+      queues_of_stage_[at(queues_[q].stage)].push_back(q);
+      queues_of_device_[at(queues_[q].device)].push_back(q);
+    }
+    for (size_t s = 0; s < needs_.size(); ++s) {
+      for (const int before : needs_[s]) needed_by_[at(before)].push_back(s);
+      missing_[s].assign(micro_batches_, needs_[s].size());
+      for (const size_t q : queues_of_stage_[s]) look_at(q);
+    }
+  }
+
+  SlotTable run() {
+    SlotTable table;
+    table.devices.resize(device_free_.size());
+    for (size_t slots = needs_.size() * micro_batches_; slots > 0; --slots) {
+      Choice best;
+      for (size_t d = 0; d < next_.size(); ++d) {
+        if (changed_[d]) next_[d] = choose(d);
+        changed_[d] = false;
+        if (next_[d].before(best)) best = next_[d];
+      }
+      CHECK(best.start < never, "list scheduling found nothing to run");
+      Queue& queue = queues_[best.queue];
+      const int m = queue.micro_batches[queue.next++];
+      table.devices[at(queue.device)].push_back({queue.stage, Phase::forward, m});
+      device_free_[at(queue.device)] = best.start + queue.seconds;
+      changed_[at(queue.device)] = true;
+      look_at(best.queue);
+      finish(at(queue.stage), at(m), best.start + queue.seconds);
+    }
+    return table;
+  }
+
+ private:
+  static constexpr double never = std::numeric_limits<double>::infinity();
+
+  struct Choice {
+    double start = never;
+    int stage = -1;
+    size_t queue = 0;
+    bool before(const Choice& other) const {
+      if (start != other.start) return start < other.start;
+      return stage != other.stage ? stage > other.stage : queue < other.queue;
+    }
+  };
+
+  // When the input of its first slot is there.
+  void look_at(size_t q) {
+    const Queue& queue = queues_[q];
+    ready_[q] = never;
+    if (queue.next == queue.micro_batches.size()) return;
+    const int m = queue.micro_batches[queue.next];
+    if (missing_[at(queue.stage)][at(m)] > 0) return;
+    ready_[q] = ready_at(needs_[at(queue.stage)], finished_, m);
+    changed_[at(queue.device)] = true;
+  }
+
+  Choice choose(size_t device) const {
+    Choice best;
+    for (const size_t q : queues_of_device_[device]) {
+      if (ready_[q] == never) continue;
+      const Queue& queue = queues_[q];
+      double start = std::max(device_free_[device], ready_[q]);
+      if (needs_[at(queue.stage)].empty()) {
+        const int m = queue.micro_batches[queue.next];
+        if (m != entered_[at(queue.stage)]) continue;  // they enter in order, so that "in flight" is a window
+        if (m >= in_flight_) {
+          if (left_.size() <= at(m - in_flight_)) continue;
+          start = std::max(start, left_[at(m - in_flight_)]);
         }
       }
-      if (start < best_start || (start == best_start && queue.stage > best->stage)) {
-        best = &queue;
-        best_start = start;
-      }
+      if (const Choice choice{start, queue.stage, q}; choice.before(best)) best = choice;
     }
-    CHECK(best != nullptr, "list scheduling found nothing to run");
-    const int m = best->micro_batches[best->next++];
-    const double finish = best_start + best->seconds;
-    table.devices[at(best->device)].push_back({best->stage, Phase::forward, m});
-    device_free[at(best->device)] = finish;
-    finished[at(best->stage)][at(m)] = finish;
-    if (needs[at(best->stage)].empty()) ++entered[at(best->stage)];
-    if (--stages_left[at(m)] > 0) continue;
-    double last = 0;
-    for (const std::vector<double>& stage : finished) last = std::max(last, stage[at(m)]);
-    left.insert(std::upper_bound(left.begin(), left.end(), last), last);
+    return best;
   }
-  return table;
-}
+
+  void finish(size_t stage, size_t m, double time) {
+    finished_[stage][m] = time;
+    for (const size_t next : needed_by_[stage]) {
+      if (--missing_[next][m] > 0) continue;
+      for (const size_t q : queues_of_stage_[next]) look_at(q);
+    }
+    if (needs_[stage].empty()) ++entered_[stage];
+    if (--stages_left_[m] == 0) {
+      double last = 0;
+      for (const std::vector<double>& of : finished_) last = std::max(last, of[m]);
+      left_.insert(std::upper_bound(left_.begin(), left_.end(), last), last);
+    } else if (!needs_[stage].empty()) {
+      return;
+    }
+    for (size_t s = 0; s < needs_.size(); ++s) {  // another micro-batch may enter
+      if (!needs_[s].empty()) continue;
+      for (const size_t q : queues_of_stage_[s]) changed_[at(queues_[q].device)] = true;
+    }
+  }
+
+  int in_flight_;
+  size_t micro_batches_;
+  std::vector<std::vector<int>> needs_;
+  std::vector<Queue> queues_;
+  std::vector<double> ready_;  // [queue]: its first slot's input; infinite: nobody knows yet
+  std::vector<std::vector<size_t>> queues_of_stage_, queues_of_device_, needed_by_;
+  std::vector<std::vector<size_t>> missing_;   // [stage][micro-batch]: needs that have not finished
+  std::vector<std::vector<double>> finished_;  // [stage][micro-batch]
+  std::vector<size_t> stages_left_;            // [micro-batch]
+  std::vector<double> left_;                   // when the i-th micro-batch left all stages, ascending
+  std::vector<int> entered_;                   // [stage]: of those that need no other
+  std::vector<double> device_free_;
+  std::vector<Choice> next_;   // [device]
+  std::vector<bool> changed_;  // [device]: its choice may be another
+};
 
 }  // namespace
 
@@ -138,7 +221,7 @@ bool shares_devices(const ScheduleInput& input) {
 
 Result<SlotTable> forward_table(const ScheduleInput& input, int in_flight) {
   RETURN_IF_ERROR(check_schedule_input(input));
-  if (shares_devices(input)) return list_schedule(input, in_flight);
+  if (shares_devices(input)) return ListScheduler(input, in_flight).run();
   SlotTable table;
   table.devices.resize(at(input.devices));
   for (Queue& queue : queues_of(input, assign_replicas(input))) {

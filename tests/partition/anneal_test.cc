@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <set>
+#include <utility>
 
 #include "partition/anneal_moves.h"
 #include "partition/chains.h"
@@ -63,6 +64,32 @@ TEST(AnnealMoves, EveryChangeLeavesAPlanThatCanBe) {
   EXPECT_GT(recomputed, 50u);
   EXPECT_GT(uneven, 50u);
   EXPECT_EQ(stage_counts, (std::set<size_t>{1, 2, 3, 4}));
+}
+
+// What would be refused in any case is not asked for, and the way goes on as if it had been.
+TEST(Anneal, ABoundOfTheCostSavesQuestionsOnly) {
+  const Graph graph = convolutions(8);
+  AnnealSpace space = space_of(graph, 3);
+  size_t asked = 0;
+  const auto cost = [](const Plan& plan) {
+    double sum = 10 * static_cast<double>(plan.micro_batches);
+    for (const Stage& stage : plan.stages) sum += static_cast<double>(stage.end * (stage.devices.size() + 1));
+    return sum;
+  };
+  space.cost = [&](const Plan& plan) {
+    ++asked;
+    return cost(plan);
+  };
+  Plan start;
+  start.stages = {{0, graph.nodes.size(), {DeviceId(0), DeviceId(1)}}};
+  start.micro_batches = 4;
+  const TriedPlan best = anneal(space, {start}, {.steps = 300, .seed = 3})[0];
+  const size_t without = std::exchange(asked, 0);
+  space.least_cost = cost;
+  const TriedPlan same = anneal(space, {start}, {.steps = 300, .seed = 3})[0];
+  EXPECT_EQ(same.plan, best.plan);
+  EXPECT_EQ(same.cost, best.cost);
+  EXPECT_LT(asked, without);
 }
 
 // The cost is the distance to a plan known beforehand: it must be reached from afar.

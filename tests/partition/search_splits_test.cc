@@ -65,7 +65,10 @@ class SearchSplits : public ::testing::Test {
  protected:
   std::vector<ScoredPlan> found(size_t most) {
     const SearchResult layers = search_layers(graph_, cluster_, HostId(0), HostId(0), costs_, options_).value();
-    return search_splits(graph_, cluster_, HostId(0), HostId(0), costs_, options_, layers.plans, most);
+    const Network network = make_network(cluster_, HostId(0), HostId(0));
+    PlanScorer scorer(graph_, cluster_, network, HostId(0), HostId(0), costs_);
+    return search_splits(graph_, cluster_, HostId(0), scorer, options_, layers.plans, most,
+                         [](const ScoredPlan& scored) { return scored.bound_seconds; });
   }
 
   Graph graph_ = convolutions(6);

