@@ -14,6 +14,7 @@ namespace nlsplit::inline ranking {
 namespace {
 
 constexpr size_t plans_a_core = 4;  // lowered before they are simulated
+constexpr size_t least_judged = 2;  // after an interrupt, the best
 
 double score_of(const Goal& goal, const NoisyEstimate& estimate) {
   return score_of(goal, estimate.makespan_s.p95, estimate.latency_s.p95);
@@ -40,17 +41,18 @@ Status Ranker::judge() {
   }
   candidates_.clear();
   // Some at a time: the Programs of a large model take tens of megabytes each.
-  const size_t batch = plans_a_core * workers();
-  for (size_t begin = 0; begin < chosen.size(); begin += batch) {
+  for (size_t begin = 0; begin < chosen.size();) {
     progress("simulating", begin, chosen.size());
-    if (begin > 0 && interrupted()) {  // what the verdict needs, no more
+    size_t end = std::min(chosen.size(), begin + plans_a_core * workers());
+    if (interrupted()) {  // the best, and what the verdict needs
       ranking_.interrupted = true;
-      const auto rest = chosen.begin() + static_cast<std::ptrdiff_t>(begin);
+      const auto rest =
+          chosen.begin() + static_cast<std::ptrdiff_t>(std::min(chosen.size(), std::max(begin, least_judged)));
       chosen.erase(std::remove_if(rest, chosen.end(), [](const Candidate& c) { return !c.must_judge; }), chosen.end());
-      if (begin >= chosen.size()) break;
+      end = std::min(chosen.size(), begin + workers());
     }
-    const size_t end = std::min(chosen.size(), begin + batch);
     RETURN_IF_ERROR(judge_some({chosen.data() + begin, end - begin}));
+    begin = end;
   }
   if (wants_noise()) {
     ASSIGN_OR_RETURN(const NoiseRuns noisy, run_noise(scenario_, judged_, options_));
