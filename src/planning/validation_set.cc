@@ -12,6 +12,7 @@
 #include "base/output_lock.h"
 #include "planning/saved_form.h"
 #include "ranking/evaluate.h"
+#include "ranking/worlds.h"
 #include "report/timeline.h"
 #include "validate/plan_set.h"
 
@@ -50,7 +51,8 @@ Judge judge_of(const Goal& goal) {
 Result<Choice> rank_and_choose(Loaded& loaded, const ValidationSetArguments& arguments, RankOptions options) {
   options.samples = arguments.also + arguments.top;  // some will be among the best
   options.seed = arguments.seed;
-  if (arguments.confidence > 0) options.confidence = arguments.confidence;
+  // Without spreads of costs there is no such set, and the best plans have to do.
+  if (arguments.confidence > 0 && without_spread(loaded.scenario).empty()) options.confidence = arguments.confidence;
   ASSIGN_OR_RETURN(const Ranking ranking, rank_plans(loaded.scenario, loaded.model, options));
   Choice choice;
   choice.judge = judge_of(ranking.goal);

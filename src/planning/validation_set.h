@@ -11,7 +11,8 @@ struct ValidationSetArguments {
   std::string dir;
   size_t top = 10, also = 10;
   uint64_t seed = 1;
-  double confidence = 0;  // also the plans among which the best one is with this probability, first; 0: not asked for
+  // Also the plans among which the best one is with this probability, first, if costs have spreads; 0: not asked for.
+  double confidence = 0;
   // plans.json of an earlier set: its plans, in its order, predicted with the scenario's costs of today. Nothing is
   // ranked.
   std::string plans = {};

@@ -44,6 +44,7 @@ struct Finished {
 
 // Where the flight recorders' files go: as asked, or beside the figures, or here.
 std::string flight_dir(const RunArguments& arguments) {
+  if (!arguments.turns.empty()) return arguments.job.what + "/flight";
   if (!arguments.flight.empty()) return arguments.flight;
   return arguments.json.empty() ? "nlbench.flight" : arguments.json + ".flight";
 }
@@ -57,7 +58,7 @@ std::string run_id() {
 // What the ranks of this process did last, for a run that ends before its time. A user who pressed Ctrl-C gets it where
 // a place for it was named.
 void write_flight(const RunArguments& arguments, FlightRecords& records, Error& why) {
-  if (records.empty() ||
+  if (records.empty() || !arguments.turns.empty() ||
       (why.kind != ErrorKind::lost && interrupted() && arguments.flight.empty() && arguments.json.empty()))
     return;
   if (records.write(why.message))

@@ -23,7 +23,6 @@ RunArguments of_turn(const RunArguments& arguments, const Turn& turn) {
   RunArguments one = arguments;
   one.job.what = arguments.job.what + "/" + turn.folder;
   one.json = fmt::format("{}/{}.json", arguments.job.what, turn.figures);
-  one.turns.clear();
   return one;
 }
 

@@ -90,17 +90,23 @@ Status run_until_confident(const ValidateArguments& arguments, const PlanSet& se
   return ok_status();
 }
 
+PlanDraw draw_of(const ValidateArguments& a) {
+  return {static_cast<size_t>(a.top), static_cast<size_t>(a.also), a.seed, a.confident ? a.confidence : 0};
+}
+
 std::vector<std::string> set_words(const ValidateArguments& a, const std::string& dir) {
-  return {"lower",
-          a.scenario,
-          "--validation-set",
-          dir,
-          "--top",
-          fmt::format("{}", a.top),
-          "--also",
-          fmt::format("{}", a.also),
-          "--seed",
-          fmt::format("{}", a.seed)};
+  std::vector<std::string> words = {"lower",
+                                    a.scenario,
+                                    "--validation-set",
+                                    dir,
+                                    "--top",
+                                    fmt::format("{}", a.top),
+                                    "--also",
+                                    fmt::format("{}", a.also),
+                                    "--seed",
+                                    fmt::format("{}", a.seed)};
+  if (a.confident) words.insert(words.end(), {"--confidence", fmt::format("{}", a.confidence)});
+  return words;
 }
 
 Result<PlanSet> read_set(const std::string& file) {
@@ -116,8 +122,7 @@ Result<PlanSet> make_set(const ValidateArguments& a, const std::string& dir) {
   std::error_code failure;
   if (fs::exists(kept, failure)) {
     ASSIGN_OR_RETURN(const PlanSet before, read_set(kept));
-    const PlanDraw wanted = {static_cast<size_t>(a.top), static_cast<size_t>(a.also), a.seed};
-    if (before.draw == wanted) words.insert(words.end(), {"--plans", kept});
+    if (before.draw == draw_of(a)) words.insert(words.end(), {"--plans", kept});
   }
   RETURN_IF_ERROR(run_nlsim(a.nlsim, words));
   ASSIGN_OR_RETURN(PlanSet set, read_set(dir + "/plans.json"));
@@ -222,8 +227,11 @@ void add_validate_command(CLI::App& app, int& code) {
   const auto a = std::make_shared<ValidateArguments>();
   command->add_option("SCENARIO", a->scenario, "The scenario, with costs measured by nlbench profile")->required();
   command->add_option("-o,--output", a->output, "Folder for the results")->required();
-  command->add_option("--top", a->top, "So many of the best plans (default 10)")->check(at_least(1));
-  command->add_option("--also", a->also, "and so many drawn at random (default 10)")->check(at_least(0));
+  CLI::Option* top = command->add_option("--top", a->top, "So many of the best plans (default 10; with --confident 5)")
+                         ->check(at_least(1));
+  CLI::Option* also =
+      command->add_option("--also", a->also, "and so many drawn at random (default 10; with --confident 0)")
+          ->check(at_least(0));
   command->add_option("--seed", a->seed, "of the drawing (default 1)");
   CLI::Option* rounds = command
                             ->add_option("--rounds", a->rounds,
@@ -245,7 +253,7 @@ void add_validate_command(CLI::App& app, int& code) {
               "are equal\nwithin 0.5 %")
           ->excludes(rounds, final_rounds);
   command->add_option("--confidence", a->confidence, "With --confident: how sure it must be (default 0.9)")
-      ->check(CLI::Range(0.5, 0.9999))
+      ->check(CLI::Range(0.5, 0.999))
       ->needs(confident);
   command->add_option("--most-rounds", a->most_rounds, "With --confident: so many rounds at most (default 40)")
       ->check(at_least(static_cast<int>(least_pairs)))
@@ -257,7 +265,10 @@ void add_validate_command(CLI::App& app, int& code) {
                     "Learn from these runs by how much computing and messages take longer than predicted, show what "
                     "that does\nto plans it did not learn from, and write DIR/corrections.json for the scenario");
   command->add_option("--nlsim", a->nlsim, "Where nlsim is (default: beside nlbench)");
-  command->callback([a, &code] {
+  command->callback([a, top, also, &code] {
+    constexpr int confident_top = 5;
+    if (a->confident && top->count() == 0) a->top = confident_top;
+    if (a->confident && also->count() == 0) a->also = 0;
     catch_interrupts(mpirun_ends_within_s);
     code = end_command(validate(*a));
   });

@@ -357,8 +357,9 @@ void add_lower_command(CLI::App& app, int& code) {
   command->add_option("--seed", arguments->validation.seed, "of the drawing (default 1)")
       ->type_name("N")
       ->needs(validation);
-  add_confidence_option(*command, arguments->validation.confidence,
-                        "and first those among which the best one is with this probability (docs/confidence.md)")
+  add_confidence_option(
+      *command, arguments->validation.confidence,
+      "and first those among which the best one is with this probability, if costs have spreads (docs/confidence.md)")
       ->needs(validation);
   command
       ->add_option("--plans", arguments->validation.plans,
