@@ -39,6 +39,7 @@ Result<Work> work_of(const PreparedModel& prepared, const Cluster& cluster, cons
     std::vector<double>& once = work.once.emplace_back(all.graph.nodes.size(), 0.0);
     for (size_t n = 0; n < seconds.size(); ++n) {
       if (!all.computed[n] || (training != nullptr && !training->nodes.computed[n])) continue;
+      if (all.graph.nodes[n].op == Op::Accumulate) continue;  // a device's first micro-batch writes instead
       ASSIGN_OR_RETURN(const Cost cost, costs.cost(DeviceId(d), descs[n], all.graph.nodes[n].name));
       const bool update = training != nullptr && training->nodes.phases[n] == NodePhase::step;
       (update ? once : seconds)[n] = cost.time.value();
