@@ -14,12 +14,14 @@ namespace nlsplit::inline ranking {
 namespace {
 
 // The seconds that any way over these links keeps them busy for a byte. All are as wide as they can be together.
-Result<double> seconds_per_byte(const Cluster& cluster, const std::vector<std::pair<HostId, HostId>>& ways, bool leaves,
-                                std::set<size_t>& lanes) {
+double seconds_per_byte(const Cluster& cluster, const std::vector<std::pair<HostId, HostId>>& ways, bool leaves,
+                        std::set<size_t>& lanes) {
   double least = 1;  // of what a byte counts for, where messages were measured to be faster than the links say
   double width = 0;
   for (const auto& [from, to] : ways) {
-    ASSIGN_OR_RETURN(const Route route, find_route(cluster, from, to));
+    const auto found = find_route(cluster, from, to);
+    if (!found) continue;  // no plan sends anything this way
+    const Route& route = *found;
     if (route.hops.empty()) return 0.0;
     const Hop& hop = leaves ? route.hops.front() : route.hops.back();
     const Link& link = cluster.links[hop.link.index()];
@@ -145,7 +147,7 @@ class Cut {
 
 }  // namespace
 
-Result<Border> border_of(const Cluster& cluster, HostId host, HostId source, HostId sink) {
+Border border_of(const Cluster& cluster, HostId host, HostId source, HostId sink) {
   Border border;
   border.source_inside = source == host;
   border.sink_inside = sink == host;
@@ -161,8 +163,8 @@ Result<Border> border_of(const Cluster& cluster, HostId host, HostId source, Hos
     in.emplace_back(other, host);
   }
   std::set<size_t> leaving, coming;
-  ASSIGN_OR_RETURN(border.out_s_per_byte, seconds_per_byte(cluster, out, true, leaving));
-  ASSIGN_OR_RETURN(border.in_s_per_byte, seconds_per_byte(cluster, in, false, coming));
+  border.out_s_per_byte = seconds_per_byte(cluster, out, true, leaving);
+  border.in_s_per_byte = seconds_per_byte(cluster, in, false, coming);
   border.both_ways = leaving == coming;
   return border;
 }

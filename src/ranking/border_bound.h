@@ -24,8 +24,7 @@ struct Border {
   double out_s_per_byte = 0, in_s_per_byte = 0;  // that its links are busy with, at least; 0: free
   bool both_ways = false;                        // they carry what leaves and what comes one after the other
 };
-// Error: hosts that have devices are not connected.
-Result<Border> border_of(const Cluster& cluster, HostId host, HostId source, HostId sink);
+Border border_of(const Cluster& cluster, HostId host, HostId source, HostId sink);
 
 // Of a whole batch.
 struct BorderProblem {

@@ -49,9 +49,9 @@ Result<Work> work_of(const PreparedModel& prepared, const Cluster& cluster, cons
 }
 
 // Because of the links at the host where inputs are, or where outputs are wanted.
-Result<double> links_bound(const PreparedModel& prepared, const Cluster& cluster, const Work& work,
-                           std::vector<std::vector<double>> batch, const Endpoints& ends, size_t most_devices,
-                           double enough_s) {
+double links_bound(const PreparedModel& prepared, const Cluster& cluster, const Work& work,
+                   std::vector<std::vector<double>> batch, const Endpoints& ends, size_t most_devices,
+                   double enough_s) {
   BorderProblem problem;
   problem.graph = work.graph;
   problem.seconds = std::move(batch);
@@ -76,8 +76,7 @@ Result<double> links_bound(const PreparedModel& prepared, const Cluster& cluster
   }
   double best = 0;
   for (const HostId host : std::set<HostId>{ends.source, ends.sink}) {
-    ASSIGN_OR_RETURN(const Border border, border_of(cluster, host, ends.source, ends.sink));
-    best = std::max(best, border_bound(problem, border, enough_s));
+    best = std::max(best, border_bound(problem, border_of(cluster, host, ends.source, ends.sink), enough_s));
   }
   return best;
 }
@@ -137,11 +136,8 @@ Result<LowerBound> lower_bound(const PreparedModel& prepared, const Cluster& clu
   }
   bound.latency_s = path * (1 - rounding);
   double makespan = std::max(path, load_bound(batch, most_devices));
-  if (!inside && makespan < enough_s) {
-    ASSIGN_OR_RETURN(const double links,
-                     links_bound(prepared, cluster, work, std::move(batch), ends, most_devices, enough_s));
-    makespan = std::max(makespan, links);
-  }
+  if (!inside && makespan < enough_s)
+    makespan = std::max(makespan, links_bound(prepared, cluster, work, std::move(batch), ends, most_devices, enough_s));
   bound.makespan_s = makespan * (1 - rounding);
   return bound;
 }

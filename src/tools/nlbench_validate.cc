@@ -249,8 +249,10 @@ void add_validate_command(CLI::App& app, int& code) {
       command
           ->add_flag(
               "--confident", a->confident,
-              "Instead: rounds of all plans, then of those that may be the best, until one is known or those left "
-              "are equal\nwithin 0.5 %")
+              "Which plan is the best? Runs the plans among which it is with --confidence, where costs have spreads, "
+              "and "
+              "--top: rounds of\nall, then of those that may be the best, until one is known or those left are equal "
+              "within 0.5 %")
           ->excludes(rounds, final_rounds);
   command->add_option("--confidence", a->confidence, "With --confident: how sure it must be (default 0.9)")
       ->check(CLI::Range(0.5, 0.999))
