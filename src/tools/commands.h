@@ -19,6 +19,7 @@ void add_collectives_command(CLI::App& app, int& code);
 void add_schedule_command(CLI::App& app, int& code);
 void add_sweep_command(CLI::App& app, int& code);
 void add_profile_command(CLI::App& app, int& code);
+void add_tokenize_command(CLI::App& app, int& code);
 void add_zoo_command(CLI::App& app, int& code);
 
 }  // namespace nlsplit::inline tools

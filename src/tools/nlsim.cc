@@ -21,7 +21,8 @@ int main(int argc, char** argv) {
       "  nlsim sweep EXPERIMENT.yaml                    a grid of schedules, link speeds, noise: one CSV and a page\n"
       "  nlsim show zoo:resnet50 --fused                a network as text; --costs, --memory, --dot\n"
       "  nlsim profile show desk.json                   what nlbench measured, and how well it predicts other kernels\n"
-      "  nlsim export zoo:resnet50 -o resnet50.onnx     the same for other runtimes\n",
+      "  nlsim export zoo:resnet50 -o resnet50.onnx     the same for other runtimes\n"
+      "  nlsim tokenize tokenizer.json --text 'Hello'   text to the tokens of a language model, and back\n",
       "nlsim");
   app.require_subcommand(1);
   app.footer(
@@ -42,5 +43,6 @@ int main(int argc, char** argv) {
   add_sweep_command(app, code);
   add_profile_command(app, code);
   add_zoo_command(app, code);
+  add_tokenize_command(app, code);
   return parse_and_run(app, argc, argv, code);
 }

@@ -1,0 +1,18 @@
+// What Unicode says about characters, by ICU's tables.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace nlsplit::inline text {
+
+enum class NormalForm { nfc, nfd, nfkc, nfkd };
+
+std::string normalized(std::string_view text, NormalForm form);  // the text is UTF-8
+
+bool is_white_space(char32_t character);
+
+// "15.0"
+std::string unicode_version();
+
+}  // namespace nlsplit::inline text

@@ -1,0 +1,77 @@
+// A value of a JSON file together with its place, for errors. The exceptions of the library do not pass these
+// functions.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <initializer_list>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "base/json_number.h"
+#include "base/result.h"
+#include "text/vocabulary.h"
+
+namespace nlsplit::inline text {
+
+struct JsonPlace {
+  const nlohmann::json* value = nullptr;
+  std::string path;  // "/model/vocab", empty: the whole file
+
+  bool is_null() const { return value->is_null(); }
+
+  Error error(ErrorKind kind, const std::string& message) const {
+    Error made = kind == ErrorKind::unsupported ? unsupported("") : invalid_input("");
+    made.message = fmt::format("{}: {}", path.empty() ? "/" : path, message);
+    return made;
+  }
+  Error wrong(const std::string& message) const { return error(ErrorKind::invalid_input, message); }
+  Error not_supported(const std::string& message) const { return error(ErrorKind::unsupported, message); }
+
+  // The beginning of the value as text.
+  std::string excerpt() const {
+    const std::string all = value->dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    return all.size() <= 60 ? all : all.substr(0, 60) + "…";
+  }
+
+  // Null where the key is missing: files of older versions have fewer keys.
+  JsonPlace optional(const char* key) const {
+    static const nlohmann::json null;
+    const auto found = value->is_object() ? value->find(key) : value->end();
+    return {found == value->end() ? &null : &*found, path + "/" + key};
+  }
+  JsonPlace element(size_t index) const { return {&(*value)[index], fmt::format("{}/{}", path, index)}; }
+
+  Status must_be_object(std::initializer_list<std::string_view> keys) const {
+    if (!value->is_object()) return wrong(fmt::format("{} is no object", excerpt()));
+    for (const auto& [key, ignored] : value->items()) {
+      if (std::find(keys.begin(), keys.end(), key) == keys.end())
+        return not_supported(fmt::format("the key \"{}\" is not known", key));
+    }
+    return ok_status();
+  }
+  Status must_be_array() const {
+    return value->is_array() ? ok_status() : Status(wrong(fmt::format("{} is no list", excerpt())));
+  }
+  Result<std::string> text() const {
+    if (!value->is_string()) return wrong(fmt::format("{} is no text", excerpt()));
+    return value->get<std::string>();
+  }
+  Result<bool> flag(bool if_missing) const {
+    if (value->is_null()) return if_missing;
+    if (!value->is_boolean()) return wrong(fmt::format("{} is neither true nor false", excerpt()));
+    return value->get<bool>();
+  }
+  Result<TokenId> token_id() const {
+    try {
+      const auto id = whole_number<int64_t>(*value);
+      if (id >= 0 && id < most_tokens) return static_cast<TokenId>(id);
+    } catch (const nlohmann::json::exception&) {
+    }
+    return wrong(fmt::format("{} is no number of a token, 0 to {}", excerpt(), most_tokens - 1));
+  }
+};
+
+}  // namespace nlsplit::inline text

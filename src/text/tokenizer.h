@@ -1,0 +1,48 @@
+// Text to tokens: added tokens are found, the text between is normalized and cut into words, each word is encoded by
+// byte pairs. The same tokens, for the same file, as the package `tokenizers` of PyPI (docs/text.md says where not).
+//
+//   ASSIGN_OR_RETURN(const Tokenizer tokenizer, read_tokenizer_json("tokenizer.json"));
+//   ASSIGN_OR_RETURN(const std::vector<TokenId> tokens, encode(tokenizer, "Hello"));
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "text/added_tokens.h"
+#include "text/bpe.h"
+#include "text/characters.h"
+#include "text/vocabulary.h"
+#include "text/words.h"
+
+namespace nlsplit::inline text {
+
+// What files say, in whatever format.
+struct TokenizerParts {
+  Vocabulary vocabulary;
+  std::vector<Merge> merges;
+  bool ignore_merges = false;  // a word that is a token is that token
+  std::vector<AddedToken> added;
+  std::vector<NormalForm> normal_forms;  // one after the other
+  std::vector<CutStep> cuts;
+  std::vector<TokenId> before, after;  // what is put around each text
+};
+
+struct Tokenizer {
+  Vocabulary vocabulary;  // its texts are what `bpe` points to: it is not changed
+  Bpe bpe;
+  AddedTokenFinder added_before, added_after;  // the text is normalized
+  std::vector<NormalForm> normal_forms;
+  WordCutter cutter;
+  std::vector<TokenId> before, after;
+};
+
+Result<Tokenizer> make_tokenizer(TokenizerParts parts);
+
+enum class Around { with, without };  // the tokens that are put around a text
+
+// Errors: the text is no UTF-8 (the byte is named), or has a byte that no token stands for.
+Result<std::vector<TokenId>> encode(const Tokenizer& tokenizer, std::string_view text, Around around = Around::with);
+
+}  // namespace nlsplit::inline text

@@ -1,0 +1,110 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <ctime>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "report/table.h"
+#include "text/byte_alphabet.h"
+#include "text/decode.h"
+#include "text/tokenizer_json.h"
+#include "tools/commands.h"
+#include "tools/exit.h"
+
+namespace nlsplit::inline tools {
+namespace {
+
+struct TokenizeArguments {
+  std::string tokenizer, text, file;
+  std::vector<TokenId> ids;  // to decode
+  bool has_text = false, decodes = false, plain = false, skip_special = false, json = false;
+};
+
+double processor_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+// Text of its own as it is, with line breaks and the like escaped; other tokens byte by byte.
+std::string piece_text(const Tokenizer& tokenizer, TokenId token) {
+  const std::string& bytes = tokenizer.vocabulary[static_cast<size_t>(token)].bytes;
+  const std::string quoted = nlohmann::json(bytes).dump(-1, ' ', false, nlohmann::json::error_handler_t::ignore);
+  if (nlohmann::json::parse(quoted) == bytes) return quoted;
+  std::string hex;
+  for (const char byte : bytes) hex += fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
+  return hex;
+}
+
+Status print_tokens(const TokenizeArguments& arguments, const Tokenizer& tokenizer) {
+  std::string text = arguments.text;
+  if (!arguments.has_text) {
+    ASSIGN_OR_RETURN(text, read_file(arguments.file));
+  }
+  const double begin = processor_seconds();
+  Result<std::vector<TokenId>> encoded = encode(tokenizer, text, arguments.plain ? Around::without : Around::with);
+  const double seconds = processor_seconds() - begin;
+  if (!encoded.ok()) {
+    if (!arguments.has_text) encoded.error().where.file = arguments.file;
+    return std::move(encoded).error();
+  }
+  const std::vector<TokenId>& tokens = *encoded;
+  if (arguments.json) {
+    nlohmann::json pieces = nlohmann::json::array();
+    for (const TokenId token : tokens)
+      pieces.push_back(spelling_of_bytes(tokenizer.vocabulary[static_cast<size_t>(token)].bytes));
+    const nlohmann::json all = {{"ids", tokens}, {"pieces", std::move(pieces)}, {"encode_processor_seconds", seconds}};
+    fmt::print("{}\n", all.dump());
+    return ok_status();
+  }
+  Table table({{"token", Align::right}, {"text"}});
+  for (const TokenId token : tokens) table.add({fmt::format("{}", token), piece_text(tokenizer, token)});
+  std::fputs(table.to_string().c_str(), stdout);
+  fmt::print("\n{} of {} bytes\n", counted(static_cast<int64_t>(tokens.size()), "token"), text.size());
+  return ok_status();
+}
+
+Status tokenize(const TokenizeArguments& arguments) {
+  const int said = (arguments.has_text ? 1 : 0) + (arguments.file.empty() ? 0 : 1) + (arguments.decodes ? 1 : 0);
+  if (said != 1) return invalid_input("tokenize: it takes one of --text, --file and --decode");
+  ASSIGN_OR_RETURN(const Tokenizer tokenizer, read_tokenizer_json(arguments.tokenizer));
+  if (!arguments.decodes) return print_tokens(arguments, tokenizer);
+  const SpecialTokens special = arguments.skip_special ? SpecialTokens::skipped : SpecialTokens::shown;
+  ASSIGN_OR_RETURN(const std::string text, decode(tokenizer, arguments.ids, special));
+  if (arguments.json) {
+    fmt::print("{}\n", nlohmann::json{{"text", text}}.dump());
+  } else {
+    fmt::print("{}\n", text);
+  }
+  return ok_status();
+}
+
+}  // namespace
+
+void add_tokenize_command(CLI::App& app, int& code) {
+  CLI::App* command =
+      app.add_subcommand("tokenize",
+                         "Turn text into the tokens of a language model, or tokens into text (docs/text.md)\n"
+                         "  nlsim tokenize tokenizer.json --text 'Hello world'\n"
+                         "  nlsim tokenize tokenizer.json --decode 9906,1917");
+  const auto arguments = std::make_shared<TokenizeArguments>();
+  command->add_option("FILE", arguments->tokenizer, "The model's tokenizer.json")->required();
+  CLI::Option* text = command->add_option("--text", arguments->text, "Text to encode");
+  command->add_option("--file", arguments->file, "File with text to encode")->type_name("PATH");
+  CLI::Option* ids =
+      command->add_option("--decode", arguments->ids, "Tokens to decode, with commas between")->delimiter(',');
+  ids->type_name("ID,…");
+  command->add_flag("--plain", arguments->plain, "Without the tokens that the model puts around a text");
+  command->add_flag("--skip-special", arguments->skip_special, "Decode without special tokens");
+  command->add_flag("--json", arguments->json,
+                    "JSON: ids, pieces as the file spells them, processor time of encoding; or the text");
+  command->callback([arguments, text, ids, &code] {
+    arguments->has_text = text->count() > 0;
+    arguments->decodes = ids->count() > 0;
+    if (const Status status = tokenize(*arguments); !status.ok()) code = report(status.error());
+  });
+}
+
+}  // namespace nlsplit::inline tools
