@@ -44,8 +44,9 @@ constexpr int tolerated_misses = 3;
 // Open MPI 4 looks at its sockets in one of so many calls (opal/runtime/opal_progress.c).
 constexpr int calls_of_a_look = 8;
 // MPI does not say whether it moved anything. But a look at nothing takes less than a microsecond or two, one that
-// copied a fragment (32 KiB through shared memory) longer.
-constexpr std::chrono::microseconds busy_look(3);
+// copied a fragment (32 KiB through shared memory) longer. On a slow processor it is so many times a look at nothing.
+constexpr std::chrono::microseconds least_busy_look(3);
+constexpr int busy_look_factor = 3, looks_at_nothing = 65;
 constexpr std::chrono::milliseconds echo(250);  // longer than the heartbeat waits after a broken connection
 // Of the start's patience: to exchange greetings, to meet, and to get through MPI_Init. What knows less about who is
 // missing comes later. Ranks give up one after the other, and mpirun ends the others when one has: so one speaks.
@@ -144,9 +145,11 @@ void ask_for_short_turns() {
     uint64_t runtime, deadline, period;
   } attributes{};
   constexpr uint64_t shortest_ns = 100'000;
+  constexpr uint64_t not_inherited = 1;  // SCHED_FLAG_RESET_ON_FORK: the threads that compute start from this one
   if (::syscall(SYS_sched_getattr, 0, &attributes, sizeof(attributes), 0) != 0) return;
   attributes.size = sizeof(attributes);
   attributes.runtime = shortest_ns;
+  attributes.flags |= not_inherited;
   ::syscall(SYS_sched_setattr, 0, &attributes, 0);  // a wish
 }
 
@@ -195,6 +198,7 @@ class MpiTransport : public Transport {
     same_machine_ = ranks_of_this_machine();
     const bool spare = has_spare_core(same_machine_.size());
     spins_ = options_.polling == Polling::spin || (options_.polling == Polling::automatic && spare);
+    time_looks_at_nothing();
   }
 
   ~MpiTransport() override {
@@ -272,14 +276,17 @@ class MpiTransport : public Transport {
   // Messages under way move on only while we look: so look again at once while they do. Else sleep until a socket has
   // news; or, where other ways than TCP lead to somebody, longer the longer nothing moves.
   void pause(int rounds) override {
-    const bool moving = longest_look_ > busy_look;
+    const bool moving = longest_look_ > busy_look_;
     longest_look_ = {};
     slept_in_vain_ = false;
     if (rounds == 0 || moving) quiet_ = 0;
-    if (spins_ || moving) {
+    if (spins_) {
       std::this_thread::yield();
       return;
     }
+    // Not yield(): whoever yields to a thread that computes gets the core back with the kernel's next tick, up to 4 ms
+    // later. wake() wakes only who sleeps.
+    if (moving) return;
     const bool watch = sockets_tell();
     const auto shortest = watch ? shortest_watch : shortest_sleep, longest = watch ? longest_watch : longest_sleep;
     const SocketWaiter::Woken woken = waiter_.sleep(std::min(longest, shortest * (1 << std::min(quiet_++, 4))));
@@ -352,6 +359,18 @@ class MpiTransport : public Transport {
     }
   }
 
+  void time_looks_at_nothing() {
+    std::vector<Clock::duration> looks(looks_at_nothing);
+    for (Clock::duration& took : looks) {
+      longest_look_ = {};
+      look();
+      took = longest_look_;
+    }
+    longest_look_ = {};
+    std::ranges::nth_element(looks, looks.begin() + looks_at_nothing / 2);
+    busy_look_ = std::max<Clock::duration>(least_busy_look, busy_look_factor * looks[looks_at_nothing / 2]);
+  }
+
   // Whether everything that comes is announced. Not what comes from this machine, or over a fabric that is no network
   // for the kernel: that shows when messages end after sleeps in which no socket had news.
   bool sockets_tell() {
@@ -389,6 +408,7 @@ class MpiTransport : public Transport {
   bool spins_ = false;
   int quiet_ = 0;                   // sleeps since something moved
   Clock::duration longest_look_{};  // in MPI_Test since the last pause
+  Clock::duration busy_look_ = least_busy_look;
   SocketWaiter waiter_;
   Clock::time_point next_search_{};
   bool slept_in_vain_ = false;  // the sleep before ended without news; then nothing should have ended meanwhile
