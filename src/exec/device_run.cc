@@ -72,12 +72,7 @@ const std::vector<int>& DeviceRun::decided() const { return state_->decided; }
 Result<std::vector<Interval>> DeviceRun::start(std::chrono::steady_clock::time_point zero) {
   State& s = *state_;
   CHECK(s.worker.joinable(), "arm() comes first");
-  {
-    const std::lock_guard lock(s.mutex);
-    s.zero = zero;
-    s.go = true;
-  }
-  s.condition.notify_one();
+  s.zero = zero;
   s.transport.liveness().explain([&s](int peer) { return s.waits_in(peer); });
   s.flight.execution(true);
   const Status status = s.drive();

@@ -189,6 +189,14 @@ Status DeviceRun::State::drive() {
   Liveness& liveness = transport.liveness();
   const Liveness::Wait waits(liveness);
   liveness.moved();
+  // First what can be sent and received at once: a thread that computes on the same core leaves it for nobody who is
+  // awake, until the kernel's next tick.
+  RETURN_IF_ERROR(turn(seen));
+  {
+    const std::lock_guard lock(mutex);
+    go = true;
+  }
+  condition.notify_one();
   for (int rounds = 0; left > 0;) {
     ASSIGN_OR_RETURN(const bool progress, turn(seen));
     if (progress) {
