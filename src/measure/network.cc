@@ -4,10 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 
 #include "base/file.h"
 #include "base/interrupts.h"
 #include "validate/results.h"
+#include "validate/routes.h"
 #include "validate/statistics.h"
 
 namespace nlsplit::inline measure {
@@ -56,17 +58,23 @@ Result<Played> run_saved(const LaunchArguments& arguments, const std::string& fo
 }
 
 Result<Overheads> measure_overheads(const LaunchArguments& arguments, const std::string& set, const BusyPair& pair) {
-  constexpr int turns = 7;
-  std::vector<double> sender, receiver;
+  constexpr int turns = 5;
+  const std::string folder = set + "/" + pair.folder, trace = folder + ".json";
+  std::array<std::vector<double>, 2> taken;
   for (int turn = 0; turn < turns && !interrupted(); ++turn) {
-    constexpr int repeats = 5;
-    ASSIGN_OR_RETURN(const Played quiet, run_saved(arguments, set + "/" + pair.quiet, {pair.a, pair.b}, repeats));
-    ASSIGN_OR_RETURN(const Played loud, run_saved(arguments, set + "/" + pair.loud, {pair.a, pair.b}, repeats));
-    sender.push_back((loud.compute_s[0] - quiet.compute_s[0]) / static_cast<double>(pair.bytes));
-    receiver.push_back((loud.compute_s[1] - quiet.compute_s[1]) / static_cast<double>(pair.bytes));
+    ASSIGN_OR_RETURN(const ChildEnd end,
+                     launch(arguments, folder, {pair.a, pair.b}, {"--trace", trace, "--repeats", "3"}));
+    if (end.code != 0) return launch_error(end, fmt::format("computing on {} and {}", pair.a, pair.b));
+    ASSIGN_OR_RETURN(const std::string text, read_file(trace));
+    ASSIGN_OR_RETURN(const auto more, taken_by_messages(text, trace));
+    for (size_t device = 0; device < 2; ++device)
+      taken[device].insert(taken[device].end(), more[device].begin(), more[device].end());
   }
   // Below zero it is noise.
-  return Overheads{std::max(0.0, quantile(sender, 0.5)), std::max(0.0, quantile(receiver, 0.5))};
+  const auto per_byte = [&](const std::vector<double>& differences) {
+    return differences.empty() ? 0 : std::max(0.0, quantile(differences, 0.5)) / static_cast<double>(pair.bytes);
+  };
+  return Overheads{per_byte(taken[0]), per_byte(taken[1])};
 }
 
 Result<Seconds> measure_clear_to_send_delay(const LaunchArguments& arguments, const std::string& set,

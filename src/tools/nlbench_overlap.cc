@@ -134,9 +134,9 @@ Status measure_overlap(const OverlapArguments& arguments) {
   show_progress("measuring", 0, steps);
   ASSIGN_OR_RETURN(const RouteFit way, play(arguments.launch, dir, *test, set.eager_limit));
   show_progress("measuring", 1, steps);
-  ASSIGN_OR_RETURN(const SavedProgram quiet, load_program(dir + "/" + pair.quiet));
-  const DeviceProgram& sender = quiet.program.devices[0];
-  const DeviceProgram& receiver = quiet.program.devices[1];
+  ASSIGN_OR_RETURN(const SavedProgram both, load_program(dir + "/" + pair.folder));
+  const DeviceProgram& sender = both.program.devices[0];
+  const DeviceProgram& receiver = both.program.devices[1];
   const auto saved = [&](const BusyPairOptions& options) -> SavedProgram {
     Program program = busy_pair(pair.a, pair.b, sender.level, receiver.level, options);
     Clocks clocks = arguments.clock.empty() ? Clocks() : busy_clock(program, clock.value());

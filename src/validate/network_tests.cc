@@ -147,7 +147,7 @@ void add_chores(std::vector<Instr>& instrs, Program& program, Level level, Buffe
 
 Program busy_pair(const std::string& a, const std::string& b, Level level_a, Level level_b,
                   const BusyPairOptions& options) {
-  const auto& [message_bytes, eager_limit, messages, slots, chores] = options;
+  const auto& [message_bytes, eager_limit, messages, slots, chores, quiet_too] = options;
   Program program;
   program.name = fmt::format("busy [{}, {}]", a, b);
   program.eager_limit = eager_limit;
@@ -171,7 +171,7 @@ Program busy_pair(const std::string& a, const std::string& b, Level level_a, Lev
       segment.instrs.push_back(message);
       segment.instrs.push_back(unary(program, device.level, Op::Neg, content, x, std::min(floats, chore_floats)));
     }
-    add_chores(segment.instrs, program, device.level, x, y, chores);
+    add_chores(segment.instrs, program, device.level, x, y, quiet_too ? 2 * chores : chores);
     if (sends) {
       segment.instrs.push_back(unary(program, device.level, Op::Neg, x, content, std::min(floats, chore_floats)));
       if (messages) segment.instrs.push_back(message);
@@ -287,7 +287,7 @@ std::vector<MessageTest> message_tests_of(const json& list) {
 std::string to_json(const NetworkTests& set) {
   json tests = json::array(), pairs = json::array(), answers = json::array();
   for (const BusyPair& pair : set.pairs) {
-    pairs.push_back({{"quiet", pair.quiet}, {"loud", pair.loud}, {"a", pair.a}, {"b", pair.b}, {"bytes", pair.bytes}});
+    pairs.push_back({{"folder", pair.folder}, {"a", pair.a}, {"b", pair.b}, {"bytes", pair.bytes}});
   }
   for (const ClearToSendTest& test : set.answers) {
     answers.push_back({{"quiet", test.quiet}, {"loud", test.loud}, {"a", test.a}, {"b", test.b}});
@@ -296,7 +296,7 @@ std::string to_json(const NetworkTests& set) {
     tests.push_back({{"folder", test.folder}, {"a", test.a}, {"b", test.b}, {"sizes", test.sizes}});
   }
   return json{{"format", "nlsplit-test-set"},
-              {"version", 2},
+              {"version", 3},
               {"eager_limit_bytes", set.eager_limit.value()},
               {"tests", std::move(tests)},
               {"pairs", std::move(pairs)},
@@ -310,8 +310,8 @@ std::string to_json(const NetworkTests& set) {
 Result<NetworkTests> parse_network_tests(const std::string& text, const std::string& file) {
   try {
     const json value = json::parse(text);
-    if (value.at("format") != "nlsplit-test-set" || value.at("version") != 2)
-      return invalid_input(fmt::format("{}: not a set of tests of version 2", file));
+    if (value.at("format") != "nlsplit-test-set" || value.at("version") != 3)
+      return invalid_input(fmt::format("{}: not a set of tests of version 3", file));
     NetworkTests set;
     set.eager_limit = bytes(whole_number<int64_t>(value.at("eager_limit_bytes")));
     for (const json& entry : value.at("tests")) {
@@ -319,9 +319,8 @@ Result<NetworkTests> parse_network_tests(const std::string& text, const std::str
                            entry.at("b").get<std::string>(), entry.at("sizes").get<std::vector<int64_t>>()});
     }
     for (const json& entry : value.at("pairs")) {
-      set.pairs.push_back({entry.at("quiet").get<std::string>(), entry.at("loud").get<std::string>(),
-                           entry.at("a").get<std::string>(), entry.at("b").get<std::string>(),
-                           whole_number<int64_t>(entry.at("bytes"))});
+      set.pairs.push_back({entry.at("folder").get<std::string>(), entry.at("a").get<std::string>(),
+                           entry.at("b").get<std::string>(), whole_number<int64_t>(entry.at("bytes"))});
     }
     set.crossings = message_tests_of(value.at("crossings"));
     set.slowed = message_tests_of(value.at("slowed"));

@@ -20,14 +20,16 @@ struct PingPong {
 };
 PingPong ping_pong(const std::string& a, const std::string& b, Bytes eager_limit);
 
-// Two devices compute for some milliseconds, again and again, while messages from `a` to `b` pass (or not): what they
-// take from the computing of either end is the difference.
+// Two devices compute for some milliseconds, again and again, while messages from `a` to `b` pass, or not.
 struct BusyPairOptions {
   int64_t message_bytes = 0;
   Bytes eager_limit;
   bool messages = true;
   int slots = 8;     // in each computations, and a message of what the slot before has made
   int chores = 750;  // computations of a slot
+  // As many more, during which no message passes: the sender's after the others, the receiver's before them. What a
+  // message takes from the computing of either end is the difference, of the same milliseconds of the same process.
+  bool quiet_too = false;
 };
 Program busy_pair(const std::string& a, const std::string& b, Level level_a, Level level_b,
                   const BusyPairOptions& options);
@@ -57,9 +59,8 @@ struct PingPongTest {
   std::vector<int64_t> sizes;
 };
 struct BusyPair {
-  std::string quiet, loud;  // folders: without messages, with them
-  std::string a, b;
-  int64_t bytes = 0;  // of all messages of an execution
+  std::string folder, a, b;  // a saved Program, quiet_too
+  int64_t bytes = 0;         // of a message
 };
 struct MessageTest {
   std::string folder, a, b;

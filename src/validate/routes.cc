@@ -7,6 +7,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <stdexcept>
 
 #include "cost/copies.h"
 #include "validate/statistics.h"
@@ -57,6 +58,39 @@ Result<std::vector<double>> send_times(const std::string& chrome_trace, const st
   }
   if (times.empty()) return failed(fmt::format("{} has no messages of the first device", file));
   return times;
+}
+
+Result<std::array<std::vector<double>, 2>> taken_by_messages(const std::string& chrome_trace, const std::string& file) {
+  std::array<std::map<int, std::map<double, double>>, 2> computed;  // [device][slot][start]: duration
+  try {
+    const json trace = json::parse(chrome_trace);
+    for (const json& event : trace.at("traceEvents")) {
+      if (event.at("ph") != "X" || event.at("cat") != "compute") continue;
+      const json& arguments = event.at("args");
+      if (arguments.at("instruction").get<std::string>().find("= Erf(") == std::string::npos) continue;
+      computed.at(event.at("pid").get<size_t>())[arguments.at("micro_batch").get<int>()][event.at("ts").get<double>()] =
+          event.at("dur").get<double>() * 1e-6;
+    }
+  } catch (const json::exception& e) {
+    return invalid_input(fmt::format("{}: {}", file, e.what()));
+  } catch (const std::out_of_range&) {
+    return invalid_input(fmt::format("{}: it has more than two devices", file));
+  }
+  std::array<std::vector<double>, 2> taken;
+  for (const size_t device : {0, 1}) {
+    // No message passes during the sender's first slot and after the receiver's last.
+    const int last = computed[device].empty() ? 0 : computed[device].rbegin()->first;
+    for (const auto& [slot, chores] : computed[device]) {
+      if (slot == (device == 0 ? 0 : last)) continue;
+      double difference = 0;
+      size_t place = 0;
+      for (const auto& [start, duration] : chores)
+        difference += (place++ < chores.size() / 2) == (device == 0) ? duration : -duration;
+      taken[device].push_back(difference);
+    }
+    if (taken[device].empty()) return failed(fmt::format("{} has no computations of device {}", file, device));
+  }
+  return taken;
 }
 
 Result<RouteFit> fit_route(const std::vector<RouteSample>& samples, Bytes eager_limit) {

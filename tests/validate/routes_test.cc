@@ -90,5 +90,31 @@ TEST(Ways, NonsenseIsRefused) {
   EXPECT_FALSE(fit_route({}, bytes(0)).ok());
 }
 
+// Two slots of two halves each; the sender's first half and the receiver's second one have the message.
+TEST(Ways, WhatMessagesTakeIsTheDifferenceOfTheHalves) {
+  std::string events;
+  const auto add = [&](int device, int slot, double ts, double dur, const char* op) {
+    events += fmt::format(R"({}{{"ph": "X", "pid": {}, "cat": "compute", "ts": {}, "dur": {}, )"
+                          R"("args": {{"instruction": "y = {}(x) kernel unary_v3", "micro_batch": {}}}}})",
+                          events.empty() ? "" : ", ", device, ts, dur, op, slot);
+  };
+  for (const int slot : {0, 1}) {
+    const double begin = slot * 1000;
+    add(0, slot, begin + 100, 10, "Erf");
+    add(0, slot, begin, 14, "Erf");  // in no order
+    add(0, slot, begin + 200, 500, "Neg");
+    add(1, slot, begin, 20, "Erf");
+    add(1, slot, begin + 100, 23, "Erf");
+  }
+  const auto taken = taken_by_messages("{\"traceEvents\": [" + events + "]}", "t.json");
+  ASSERT_TRUE(taken.ok()) << taken.error().to_string();
+  ASSERT_EQ((*taken)[0].size(), 1u) << "not the first slot";
+  ASSERT_EQ((*taken)[1].size(), 1u) << "not the last slot";
+  EXPECT_NEAR((*taken)[0][0], 4e-6, 1e-15);
+  EXPECT_NEAR((*taken)[1][0], 3e-6, 1e-15);
+  EXPECT_FALSE(taken_by_messages(R"({"traceEvents": []})", "t.json").ok());
+  EXPECT_FALSE(taken_by_messages("[", "t.json").ok());
+}
+
 }  // namespace
 }  // namespace nlsplit
