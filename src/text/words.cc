@@ -23,8 +23,9 @@ WordCutter::~WordCutter() = default;
 
 namespace {
 
-// Of ICU's clock, about a second for one word: a pattern that goes back over and over is an error, not a hang.
-constexpr int32_t most_ticks = 2'000;
+// Of ICU's clock, for a whole text, each some half a millisecond: a pattern that goes back over and over is an error,
+// not a hang. Patterns in use need a thirtieth of this.
+int32_t most_ticks(int32_t characters) { return 2'000 + characters / 100; }
 constexpr size_t most_text = size_t{1} << 30;  // ICU counts with 32 bits
 
 struct Range {
@@ -151,7 +152,7 @@ Result<Words> WordCutter::cut(std::string_view text) const {
     }
     UErrorCode error = U_ZERO_ERROR;
     const std::unique_ptr<icu::RegexMatcher> matcher(step.pattern->matcher(wide, error));
-    if (U_SUCCESS(error)) matcher->setTimeLimit(most_ticks, error);
+    if (U_SUCCESS(error)) matcher->setTimeLimit(most_ticks(wide.length()), error);
     next.clear();
     for (size_t at = 0; at < ranges.size() && U_SUCCESS(error); ++at)
       add_words(ranges[at], *matcher, step.found, error, next);

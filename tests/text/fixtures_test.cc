@@ -80,6 +80,14 @@ TEST(Encode, LongWords) {
   }
 }
 
+// The clock against patterns that go back over and over runs for a whole text.
+TEST(Encode, LongTexts) {
+  const Tokenizer tokenizer = value_of(read_tokenizer_json(folder + "gpt2.json"));
+  std::string text;
+  while (text.size() < 12'000'000) text += " don't we 12!\n";
+  EXPECT_GT(value_of(encode(tokenizer, text)).size(), 1'000'000u);
+}
+
 TEST(Decode, BytesThatBecomeNoCharacter) {
   const Tokenizer tokenizer = value_of(read_tokenizer_json(folder + "llama3.json"));
   const TokenId start_of_three = tokenizer.bpe.byte_token[0xE4], inner = tokenizer.bpe.byte_token[0xB8],
