@@ -167,9 +167,36 @@ Result<std::vector<Plan>> own_splits(const Loaded& loaded, int micro_batches) {
   return plans;
 }
 
+// Where the search may split layers: the whole network in 2, 3, … equal shards on each axis it may, on devices like
+// this one. Most plans that split a part of it have the same shards of its layers. Others, as halos that are computed
+// again and unequal shards, are a matter of the scenario's own plans, or of predictions.
+std::vector<Plan> searched_splits(const Loaded& loaded, const Device& like) {
+  constexpr size_t most_shards = 8;  // as the search (partition/search_splits.h)
+  const Graph& graph = loaded.model.graph;
+  std::vector<DeviceId> alike;
+  const std::vector<Device>& devices = loaded.scenario.cluster.devices;
+  for (size_t d = 0; d < devices.size(); ++d) {
+    if (devices[d].level == like.level && devices[d].cores == like.cores) alike.emplace_back(d);
+  }
+  const std::span<const SplitAxis> axes = loaded.scenario.search.axes;
+  std::vector<Plan> plans;
+  for (const SplitAxis axis : applicable_axes(graph, 0, graph.nodes.size(), axes)) {
+    const bool rows = axis == SplitAxis::height || axis == SplitAxis::width;
+    for (size_t shards = 2; shards <= std::min(alike.size(), most_shards); ++shards) {
+      for (const bool recompute : {false, true}) {
+        if (recompute && !rows) continue;
+        Stage stage{0, graph.nodes.size(), {alike.begin(), alike.begin() + static_cast<std::ptrdiff_t>(shards)}};
+        stage.split = Split{axis, recompute, std::vector<int64_t>(shards, 1)};
+        plans.emplace_back().stages = {std::move(stage)};
+      }
+    }
+  }
+  return plans;
+}
+
 // The network unsplit, for each micro-batch count, level and number of cores, as often as its computations have kernels
 // to choose from: together these Programs hold every computation any plan of the scenario can need, but for those that
-// split layers. Each of the scenario's own that does so is there too, all its shards on one device. They are numbered
+// split layers. Those of its own plans and of its search are there too, all shards on one device. They are numbered
 // in the order in which they are measured, the usual kernels first: a computation that several hold is measured in the
 // first of them.
 class ProfileSetMaker {
@@ -180,6 +207,9 @@ class ProfileSetMaker {
     int micro_batches = 0;
     const Scenario shorter = shortened(loaded_.scenario, count, micro_batches);
     ASSIGN_OR_RETURN(std::vector<Plan> splits, own_splits(loaded_, count));
+    for (Plan& plan : searched_splits(loaded_, device)) {
+      if (std::ranges::find(splits, plan.stages, &Plan::stages) == splits.end()) splits.push_back(std::move(plan));
+    }
     for (Plan& plan : splits) plan.micro_batches = micro_batches;
     const std::string name = fmt::format("mb{}-{}-{}", count, name_of(device.level), device.cores);
     size_t most = 1;

@@ -255,6 +255,17 @@ TEST_F(Profiles, ShowRefusesWhatIsNone) {
   EXPECT_THAT(none.err, HasSubstr("this is not JSON"));
 }
 
+// Equal shards of the whole network, on every axis that the search may split: plans with such shards are ranked.
+TEST_F(Profiles, HoldTheSplitsThatAreSearched) {
+  const std::string text = with(measured_scenario("p.json"), "splits: [layer, replicate]", "splits: [layer, channels]");
+  scratch_.write("s.yaml", text);
+  const Outcome measured = measure();
+  ASSERT_EQ(measured.code, 0) << measured.err;
+  const Outcome ranked = nlsim("rank " + scenario_);
+  EXPECT_EQ(ranked.code, 0) << ranked.err;
+  EXPECT_THAT(ranked.out, HasSubstr(" of them split inside layers"));
+}
+
 // A kernel that was not measured is an error, or a prediction where the scenario allows it.
 TEST_F(Profiles, AreFilledByPredictions) {
   ASSERT_EQ(measure().code, 0);
