@@ -39,7 +39,11 @@ const char* mapped_file_at(const void* address);
 struct MappedBytes {
   std::shared_ptr<const MappedFile> file;  // nullptr: nothing
   size_t offset = 0, size = 0;
-  std::string_view view() const { return file == nullptr ? std::string_view() : file->bytes().substr(offset, size); }
+  // Fewer than `size` where the file ends before.
+  std::string_view view() const {
+    if (file == nullptr || offset > file->bytes().size()) return {};
+    return file->bytes().substr(offset, size);
+  }
 };
 
 }  // namespace nlsplit::inline base

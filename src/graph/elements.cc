@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "graph/ggml.h"
 #include "graph/half.h"
 
 namespace nlsplit::inline graph {
@@ -76,34 +77,9 @@ std::string write_whole(std::span<const int64_t> values) {
 
 constexpr size_t scaled_block = 32, q4_bytes = scaled_block / 2;
 
-// visit(scale, the bytes behind it, to) of each block of a type with scales.
-template <class Visit>
-std::vector<double> read_blocks(DType type, std::string_view raw, Visit visit) {
-  const auto bytes = static_cast<size_t>(size_of(type, scaled_block)), blocks = raw.size() / bytes;
-  std::vector<double> values(blocks * scaled_block);
-  for (size_t block = 0; block < blocks; ++block) {
-    const char* from = raw.data() + block * bytes;
-    uint16_t scale = 0;
-    std::memcpy(&scale, from, sizeof scale);
-    visit(static_cast<double>(f16_value(scale)), from + sizeof scale, values.data() + block * scaled_block);
-  }
-  return values;
-}
-
-std::vector<double> read_q8_0(std::string_view raw) {
-  return read_blocks(DType::q8_0, raw, [](double scale, const char* from, double* to) {
-    for (size_t i = 0; i < scaled_block; ++i) to[i] = scale * static_cast<double>(static_cast<int8_t>(from[i]));
-  });
-}
-
-std::vector<double> read_q4_0(std::string_view raw) {
-  return read_blocks(DType::q4_0, raw, [](double scale, const char* from, double* to) {
-    for (size_t i = 0; i < q4_bytes; ++i) {
-      const auto pair = static_cast<uint8_t>(from[i]);
-      to[i] = scale * ((pair & 15) - 8);
-      to[i + q4_bytes] = scale * ((pair >> 4) - 8);
-    }
-  });
+std::vector<double> read_blocks(GgmlType type, std::string_view raw) {
+  const std::string values = dequantized(type, raw);
+  return read<float, double>(values, [](float stored) { return static_cast<double>(stored); });
 }
 
 // Whole steps of the scale as it is in f16; a block of zeros has scale 0.
@@ -213,9 +189,9 @@ std::vector<double> reals_of(DType type, std::string_view raw) {
     case DType::bf16:
       return read<uint16_t, double>(raw, [](uint16_t bits) { return static_cast<double>(bf16_value(bits)); });
     case DType::q8_0:
-      return read_q8_0(raw);
+      return read_blocks(GgmlType::Q8_0, raw);
     case DType::q4_0:
-      return read_q4_0(raw);
+      return read_blocks(GgmlType::Q4_0, raw);
     default:
       CHECK(false, "not a type of floats");
   }

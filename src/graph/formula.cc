@@ -22,10 +22,11 @@ std::string filled(const Shape& shape, const std::function<double(int64_t, int64
   return out;
 }
 
-double angle(int64_t position, int64_t column, int64_t columns, double base) {
-  const int64_t half = columns / 2;
-  return static_cast<double>(position) *
-         std::pow(base, -2.0 * static_cast<double>(column % half) / static_cast<double>(columns));
+double angle(int64_t position, int64_t column, int64_t columns, double base, std::span<const float> factors) {
+  const int64_t pair = column % (columns / 2);
+  const double turned =
+      static_cast<double>(position) * std::pow(base, -2.0 * static_cast<double>(pair) / static_cast<double>(columns));
+  return factors.empty() ? turned : turned / static_cast<double>(factors[static_cast<size_t>(pair)]);
 }
 
 }  // namespace
@@ -42,16 +43,17 @@ std::string_view name_of(Formula formula) {
   CHECK(false, "unknown formula");
 }
 
-std::string values_of(Formula formula, const Shape& shape, double parameter) {
+std::string values_of(Formula formula, const Shape& shape, double parameter, std::span<const float> factors) {
   const int64_t columns = shape.back();
+  CHECK(factors.empty() || static_cast<int64_t>(factors.size()) == columns / 2, "a factor for each pair of columns");
   switch (formula) {
     case Formula::causal_mask:
       return filled(shape, [&](int64_t row, int64_t column) { return column <= row ? 0 : parameter; });
     case Formula::rotary_cos:
-      return filled(shape, [&](int64_t p, int64_t c) { return std::cos(angle(p, c, columns, parameter)); });
+      return filled(shape, [&](int64_t p, int64_t c) { return std::cos(angle(p, c, columns, parameter, factors)); });
     case Formula::rotary_sin:
       return filled(shape, [&](int64_t p, int64_t c) {
-        const double sine = std::sin(angle(p, c, columns, parameter));
+        const double sine = std::sin(angle(p, c, columns, parameter, factors));
         return c < columns / 2 ? -sine : sine;
       });
   }

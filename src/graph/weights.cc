@@ -11,6 +11,7 @@
 #include "base/hash.h"
 #include "base/random.h"
 #include "graph/elements.h"
+#include "graph/ggml.h"
 #include "graph/half.h"
 
 namespace nlsplit::inline graph {
@@ -101,6 +102,16 @@ std::string row_sums(const std::string& in, size_t rows) {
   return out;
 }
 
+std::string halves_of_pairs(const std::string& in, const Shape& shape, size_t d) {
+  std::string out(in.size(), '\0');
+  const size_t rows = static_cast<size_t>(shape[0]), row = rows == 0 ? 0 : in.size() / rows;
+  for (size_t r = 0; r < rows; ++r) {
+    const size_t within = r % d, to = r - within + within / 2 + within % 2 * (d / 2);
+    std::memcpy(&out[to * row], &in[r * row], row);
+  }
+  return out;
+}
+
 template <class Combine>
 std::string elementwise(const std::vector<std::string>& in, Combine combine) {
   const bool swap = in[0].size() < in[1].size();
@@ -126,7 +137,9 @@ std::string halved(const std::string& raw, DType type, Convert convert) {
 }
 
 // Whether the shape decides what becomes of the bytes.
-bool depends_on_shape(Derivation how) { return how == Derivation::scale_inputs || how == Derivation::row_sums; }
+bool depends_on_shape(Derivation how) {
+  return how == Derivation::scale_inputs || how == Derivation::row_sums || how == Derivation::halves_of_pairs;
+}
 
 std::string derive(Derivation how, const std::vector<std::string>& in, double parameter, const Shape& shape) {
   switch (how) {
@@ -146,6 +159,10 @@ std::string derive(Derivation how, const std::vector<std::string>& in, double pa
       return scale_inputs(in, shape);
     case Derivation::row_sums:
       return row_sums(in[0], static_cast<size_t>(element_count(shape)));
+    case Derivation::from_ggml:
+      return dequantized(static_cast<GgmlType>(parameter), in[0]);
+    case Derivation::halves_of_pairs:
+      return halves_of_pairs(in[0], shape, static_cast<size_t>(parameter));
     case Derivation::to_f16:
       return halved(in[0], DType::f16, f16_bits);
     case Derivation::to_bf16:
@@ -165,11 +182,21 @@ std::string filled(const TensorType& type, double value) {
 
 }  // namespace
 
+// Of equal recipes the bytes are equal.
 bool WeightStore::same_content(const Entry& a, const Entry& b) {
   const auto bytes = [](const Entry& entry) -> std::string_view {
     return entry.kind == Entry::Kind::mapped ? entry.mapped.view() : std::string_view(entry.raw);
   };
-  return a.recipe == b.recipe && bytes(a) == bytes(b);
+  return a.recipe == b.recipe && (!a.recipe.empty() || bytes(a) == bytes(b));
+}
+
+Result<std::string_view> WeightStore::bytes_of(const Entry& entry) {
+  if (entry.kind == Entry::Kind::raw) return std::string_view(entry.raw);
+  const std::string_view view = entry.mapped.view();
+  const auto missing = static_cast<size_t>(size_of(entry.type).value()) - view.size();
+  if (missing > 0)
+    return invalid_input(fmt::format("{}: the file is cut off, {} of its bytes are missing", entry.where, missing));
+  return view;
 }
 
 ContentId WeightStore::insert(uint64_t hash, Entry entry) {
@@ -206,6 +233,16 @@ ContentId WeightStore::add_mapped(TensorType type, MappedBytes bytes) {
   return insert(hash, std::move(entry));
 }
 
+ContentId WeightStore::add_unread(TensorType type, MappedBytes bytes, std::string identity, std::string where) {
+  CHECK(static_cast<int64_t>(bytes.size) == size_of(type).value(), "bytes of another size than their type");
+  Entry entry;
+  entry.kind = Entry::Kind::mapped;
+  entry.type = std::move(type);
+  entry.mapped = std::move(bytes);
+  entry.where = std::move(where);
+  return insert_recipe("unread " + identity, std::move(entry));
+}
+
 ContentId WeightStore::add_random(TensorType type, uint64_t seed, float deviation, float mean) {
   CHECK(type.dtype == DType::f32, "random weights are f32");
   std::string recipe = fmt::format("random {} {} {} {}", element_count(type.shape), seed, deviation, mean);
@@ -227,14 +264,16 @@ ContentId WeightStore::add_fill(TensorType type, double value) {
   return insert_recipe(std::move(recipe), std::move(entry));
 }
 
-ContentId WeightStore::add_formula(Formula formula, TensorType type, double parameter) {
+ContentId WeightStore::add_formula(Formula formula, TensorType type, double parameter, std::span<const float> factors) {
   CHECK(type.dtype == DType::f32, "formulas are f32");
   std::string recipe = fmt::format("formula {} {} {}", name_of(formula), to_string(type), parameter);
+  for (const float factor : factors) recipe += fmt::format(" {}", factor);
   Entry entry;
   entry.kind = Entry::Kind::formula;
   entry.type = std::move(type);
   entry.a = parameter;
   entry.formula = formula;
+  entry.raw.assign(reinterpret_cast<const char*>(factors.data()), factors.size_bytes());
   return insert_recipe(std::move(recipe), std::move(entry));
 }
 
@@ -332,13 +371,14 @@ Result<std::string> WeightStore::materialise(ContentId id) const {
     case Entry::Kind::slice:
       return materialise_slice(entry);
     case Entry::Kind::raw:
-      return entry.raw;
-    case Entry::Kind::mapped:
-      return std::string(entry.mapped.view());
+    case Entry::Kind::mapped: {
+      ASSIGN_OR_RETURN(const std::string_view bytes, bytes_of(entry));
+      return std::string(bytes);
+    }
     case Entry::Kind::fill:
       return filled(entry.type, entry.a);
     case Entry::Kind::formula:
-      return values_of(entry.formula, entry.type.shape, entry.a);
+      return values_of(entry.formula, entry.type.shape, entry.a, floats(entry.raw));
     case Entry::Kind::random: {
       const int64_t count = element_count(entry.type.shape);
       std::string out(static_cast<size_t>(count) * sizeof(float), '\0');
@@ -369,10 +409,9 @@ Result<std::string> WeightStore::materialise_slice(const Entry& entry) const {
   std::string made;
   std::string_view whole;
   const auto found = entries_.find(entry.from[0].value);
-  if (found != entries_.end() && found->second.kind == Entry::Kind::raw) {
-    whole = found->second.raw;
-  } else if (found != entries_.end() && found->second.kind == Entry::Kind::mapped) {
-    whole = found->second.mapped.view();
+  if (found != entries_.end() &&
+      (found->second.kind == Entry::Kind::raw || found->second.kind == Entry::Kind::mapped)) {
+    ASSIGN_OR_RETURN(whole, bytes_of(found->second));
   } else {
     ASSIGN_OR_RETURN(made, materialise(entry.from[0]));
     whole = made;

@@ -3,17 +3,20 @@
 //
 //   ContentId w = store.add_bytes(type, std::move(raw));      // from a file
 //   ContentId m = store.add_mapped(type, bytes);              // from a file that stays where it is
+//   ContentId l = store.add_unread(type, bytes, identity, "model.gguf: …");  // likewise, and not even hashed
 //   ContentId r = store.add_random(type, seed, 0.05f);        // the zoo's: nothing stored until materialised
 //   ContentId t = store.add_formula(Formula::causal_mask, type, -1e9);  // likewise
 //   ContentId f = store.add_derived(Derivation::bn_weight, {w, scale, var}, 1e-5, type);  // a folded BatchNorm
 //   ContentId h = store.add_slice(w, 0, 0, 32, {DType::f32, {64, 3, 3, 3}});  // its first 32 filters, when asked for
 //   ASSIGN_OR_RETURN(std::string raw, store.materialise(f));
 //
-// The id of bytes is their hash; the id of anything else hashes how it is made, so equal recipes are stored once. Of 64
-// bits: where hashes are equal bytes or recipes are compared, and what differs gets an id of its own.
+// The id of bytes is their hash (of unread ones, of what tells them apart); the id of anything else hashes how it is
+// made, so equal recipes are stored once. Of 64 bits: where hashes are equal bytes or recipes are compared, and what
+// differs gets an id of its own.
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -34,6 +37,10 @@ enum class Derivation : uint8_t {
   // (w, s): w[o,i,…] * s[c], c being the channel that input i of o's group is: BatchNorm folded into the Conv behind it
   scale_inputs,
   row_sums,  // (w): the sum over all axes but the first
+  // (bytes) number: blocks of that type of ggml's (graph/ggml.h) as f32
+  from_ggml,
+  // (w) d: of every d rows, rows 2 i and 2 i + 1 become rows i and i + d / 2: pairs of neighbours become two halves
+  halves_of_pairs,
   // (w): rounded to the nearest of the type; what is finite and beyond the largest becomes that, as exporters have it
   to_f16,
   to_bf16,
@@ -43,9 +50,14 @@ class WeightStore {
  public:
   ContentId add_bytes(TensorType type, std::string raw);
   ContentId add_mapped(TensorType type, MappedBytes bytes);  // of a file, which stays mapped
+  // Of a large file, to be read when somebody asks for values: to hash it would be to read it. Its id hashes
+  // `identity`, which no other bytes may have. `where` names file and place for the error if the file ends before the
+  // bytes do.
+  ContentId add_unread(TensorType type, MappedBytes bytes, std::string identity, std::string where);
   ContentId add_random(TensorType type, uint64_t seed, float deviation, float mean = 0);  // normal, f32
   ContentId add_fill(TensorType type, double value);
-  ContentId add_formula(Formula formula, TensorType type, double parameter);  // f32
+  ContentId add_formula(Formula formula, TensorType type, double parameter,
+                        std::span<const float> factors = {});  // f32
   ContentId add_derived(Derivation how, std::vector<ContentId> from, double parameter, TensorType type);
   // Elements [begin, end) along an axis of a tensor of type `whole`, whose bytes `from` is: any element type, in
   // whole blocks where elements share a scale, also a slice. `from` may be added later.
@@ -77,8 +89,9 @@ class WeightStore {
   struct Entry {
     enum class Kind : uint8_t { raw, mapped, random, fill, formula, derived, slice } kind = Kind::raw;
     TensorType type;
-    std::string raw;
+    std::string raw;  // of a formula: its factors
     MappedBytes mapped;
+    std::string where;  // of unread bytes
     uint64_t seed = 0;
     double a = 0;  // deviation, fill value or parameter
     double b = 0;  // mean
@@ -92,6 +105,7 @@ class WeightStore {
   static std::string slice_recipe(ContentId from, const Cut& cut);
   static Cut cut_of(int axis, int64_t begin, int64_t end, const TensorType& whole);
   Result<std::string> materialise_slice(const Entry& entry) const;
+  static Result<std::string_view> bytes_of(const Entry& entry);  // raw or mapped
   static bool same_content(const Entry& a, const Entry& b);
   ContentId insert(uint64_t hash, Entry entry);
   ContentId insert_recipe(std::string recipe, Entry entry);

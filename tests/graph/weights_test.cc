@@ -6,7 +6,9 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 
+#include "base/file.h"
 #include "base/hash.h"
 #include "testing/types.h"
 
@@ -239,6 +241,58 @@ TEST(WeightStore, SlicesOfRecipesAndOfEveryType) {
   WeightStore empty;
   const ContentId later = empty.add_slice(random, 0, 0, 1, f32({4, 5}));
   EXPECT_FALSE(empty.materialise(later).ok()) << "what it is a slice of is not there";
+}
+
+// A file of which nothing is read until somebody asks; the bytes that are missing are an error then.
+TEST(WeightStore, UnreadBytesAreReadWhenTheyAreAskedFor) {
+  const std::string path = (std::filesystem::temp_directory_path() / "nlsplit_unread.bin").string();
+  ASSERT_TRUE(write_file(path, raw_of({1, 2, 3, 4, 5, 6})).ok());
+  const auto file = MappedFile::open(path).value();
+  WeightStore store;
+  const ContentId all = store.add_unread(f32({3, 2}), {file, 0, 24}, "file, all", "file.bin: all");
+  const ContentId end = store.add_unread(f32({2, 2}), {file, 16, 16}, "file, its end", "file.bin: its end");
+  const ContentId behind = store.add_unread(f32({2}), {file, 32, 8}, "file, behind", "file.bin: behind");
+  EXPECT_NE(all, end);
+  EXPECT_EQ(store.add_unread(f32({3, 2}), {file, 0, 24}, "file, all", "file.bin: all"), all);
+  EXPECT_EQ(store.materialise(all).value(), raw_of({1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(store.materialise(store.add_slice(all, 0, 1, 3, f32({3, 2}))).value(), raw_of({3, 4, 5, 6}));
+  EXPECT_EQ(store.stored_bytes(), bytes(0));
+  EXPECT_EQ(store.materialise(end).error().message,
+            "file.bin: its end: the file is cut off, 8 of its bytes are missing");
+  EXPECT_EQ(store.materialise(behind).error().message,
+            "file.bin: behind: the file is cut off, 8 of its bytes are missing");
+  EXPECT_FALSE(store.materialise(store.add_slice(end, 0, 0, 1, f32({2, 2}))).ok());
+  EXPECT_FALSE(store.materialise(store.add_derived(Derivation::transpose, {end}, 2, f32({2, 2}))).ok());
+  std::filesystem::remove(path);
+}
+
+TEST(WeightStore, PairsOfNeighboursBecomeTwoHalves) {
+  WeightStore store;
+  const ContentId w =
+      store.add_bytes(f32({8, 2}), raw_of({0, 1, 10, 11, 20, 21, 30, 31, 40, 41, 50, 51, 60, 61, 70, 71}));
+  const auto halves = [&](const Shape& shape, double d) {
+    return floats_of(store.materialise(store.add_derived(Derivation::halves_of_pairs, {w}, d, f32(shape))).value());
+  };
+  EXPECT_EQ(halves({8, 2}, 4), (std::vector<float>{0, 1, 20, 21, 10, 11, 30, 31, 40, 41, 60, 61, 50, 51, 70, 71}));
+  EXPECT_EQ(halves({8, 2}, 8), (std::vector<float>{0, 1, 20, 21, 40, 41, 60, 61, 10, 11, 30, 31, 50, 51, 70, 71}));
+  EXPECT_EQ(halves({16}, 4), (std::vector<float>{0, 10, 1, 11, 20, 30, 21, 31, 40, 50, 41, 51, 60, 70, 61, 71}))
+      << "a vector has rows of one";
+}
+
+TEST(WeightStore, RotaryTablesDivideAnglesByFactors) {
+  WeightStore store;
+  const TensorType type = f32({3, 4});
+  const ContentId plain = store.add_formula(Formula::rotary_cos, type, 100);
+  const ContentId scaled = store.add_formula(Formula::rotary_cos, type, 100, std::array{2.0f, 8.0f});
+  EXPECT_NE(plain, scaled);
+  const std::vector<float> values = floats_of(store.materialise(scaled).value());
+  for (size_t p = 0; p < 3; ++p) {
+    const auto position = static_cast<double>(p);
+    for (const size_t half : {0, 2}) {
+      EXPECT_FLOAT_EQ(values[p * 4 + half], static_cast<float>(std::cos(position / 2)));
+      EXPECT_FLOAT_EQ(values[p * 4 + half + 1], static_cast<float>(std::cos(position * 0.1 / 8)));
+    }
+  }
 }
 
 }  // namespace

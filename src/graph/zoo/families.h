@@ -35,9 +35,4 @@ struct GptSizes {  // GPT-2's smallest
 };
 Model build_gpt2(const GptSizes& sizes, uint64_t seed);
 
-struct LlamaSizes {  // Llama 3 8B's; head width even, heads a multiple of kv_heads
-  int64_t layers = 32, hidden = 4096, heads = 32, kv_heads = 8, ffn = 14336, vocab = 128256, length = 128;
-};
-Model build_llama(const LlamaSizes& sizes, uint64_t seed);
-
 }  // namespace nlsplit::inline graph

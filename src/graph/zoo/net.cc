@@ -19,15 +19,19 @@ double he_deviation(int64_t fan_in, bool after_relu) {
 
 }  // namespace
 
+ZooNet::ZooNet(std::string name, uint64_t seed)
+    : ZooNet(std::move(name), [seed](WeightStore& store, const std::string& weight, const TensorType& type,
+                                     double deviation, double mean) {
+        return store.add_random(type, hash_text(weight, seed), static_cast<float>(deviation), static_cast<float>(mean));
+      }) {}
+
 ValueId ZooNet::node(Op op, const std::string& name, std::vector<ValueId> inputs, Attrs attrs) {
   return builder_.add(op, name, std::move(inputs), std::move(attrs)).value();
 }
 
 ValueId ZooNet::weight(const std::string& name, Shape shape, double deviation, double mean) {
   const TensorType type{DType::f32, std::move(shape)};
-  const ContentId content =
-      weights_.add_random(type, hash_text(name, seed_), static_cast<float>(deviation), static_cast<float>(mean));
-  return builder_.weight(name, type, content);
+  return builder_.weight(name, type, source_(weights_, name, type, deviation, mean));
 }
 
 ValueId ZooNet::conv(const std::string& name, ValueId x, const ConvSpec& spec) {
@@ -114,9 +118,10 @@ ValueId ZooNet::scalar(const std::string& name, double value) {
   return builder_.weight(name, type, weights_.add_fill(type, value));
 }
 
-ValueId ZooNet::table(const std::string& name, Formula formula, Shape shape, double parameter) {
+ValueId ZooNet::table(const std::string& name, Formula formula, Shape shape, double parameter,
+                      std::span<const float> factors) {
   const TensorType type{DType::f32, std::move(shape)};
-  return builder_.weight(name, type, weights_.add_formula(formula, type, parameter));
+  return builder_.weight(name, type, weights_.add_formula(formula, type, parameter, factors));
 }
 
 ValueId ZooNet::transposed(const std::string& name, ValueId matrix) {

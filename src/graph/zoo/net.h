@@ -8,6 +8,8 @@
 // wrong.
 #pragma once
 
+#include <functional>
+#include <span>
 #include <string>
 
 #include "graph/builder.h"
@@ -32,9 +34,14 @@ struct ConvSpec {
   double gain = 1;         // of the weights' deviation, where an activation or a gate has made the input smaller
 };
 
+// Where a weight comes from: makes it in the store. Of seeded normal values these are their deviation and mean.
+using WeightSource = std::function<ContentId(WeightStore& store, const std::string& name, const TensorType& type,
+                                             double deviation, double mean)>;
+
 class ZooNet {
  public:
-  ZooNet(std::string name, uint64_t seed) : builder_(std::move(name)), seed_(seed) {}
+  ZooNet(std::string name, uint64_t seed);  // seeded normal values
+  ZooNet(std::string name, WeightSource source) : builder_(std::move(name)), source_(std::move(source)) {}
 
   ValueId input(Shape shape) { return builder_.input("input", {DType::f32, std::move(shape)}); }
   ValueId tokens(const std::string& name, Shape shape) { return builder_.input(name, {DType::i64, std::move(shape)}); }
@@ -59,7 +66,8 @@ class ZooNet {
   ValueId weight(const std::string& name, Shape shape, double deviation, double mean = 0);
   ValueId scalar(const std::string& name, double value);
   // What is computed from the position alone and never trained; nothing is stored until it is needed.
-  ValueId table(const std::string& name, Formula formula, Shape shape, double parameter);
+  ValueId table(const std::string& name, Formula formula, Shape shape, double parameter,
+                std::span<const float> factors = {});
   // The transpose of a matrix made before, sharing its recipe: a tied weight.
   ValueId transposed(const std::string& name, ValueId matrix);
 
@@ -71,7 +79,7 @@ class ZooNet {
  private:
   GraphBuilder builder_;
   WeightStore weights_;
-  uint64_t seed_;
+  WeightSource source_;
 };
 
 }  // namespace nlsplit::inline graph

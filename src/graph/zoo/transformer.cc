@@ -15,7 +15,7 @@ ValueId transpose(ZooNet& net, const std::string& name, ValueId x, std::vector<i
 }
 
 // x [batch, tokens, …, d] turned by each token's position: x cos + (x's halves exchanged) (∓sin).
-ValueId rotate(ZooNet& net, const std::string& name, ValueId x, double base) {
+ValueId rotate(ZooNet& net, const std::string& name, ValueId x, const AttentionSpec& spec) {
   const Shape shape = net.shape(x);
   const auto last = static_cast<int64_t>(shape.size()) - 1;
   const int64_t d = shape.back();
@@ -23,9 +23,11 @@ ValueId rotate(ZooNet& net, const std::string& name, ValueId x, double base) {
   for (size_t axis = 1; axis + 1 < table.size(); ++axis) table[axis] = 1;
   const ValueId low = rows(net, name + ".low", x, last, 0, d / 2), high = rows(net, name + ".high", x, last, d / 2, d);
   const ValueId exchanged = net.concat(name + ".exchanged", {high, low}, last);
-  const ValueId cosine = net.table(name + ".cos_table", Formula::rotary_cos, table, base);
+  const ValueId cosine =
+      net.table(name + ".cos_table", Formula::rotary_cos, table, spec.rotary_base, spec.rotary_factors);
   const ValueId straight = net.mul(name + ".cos", x, cosine);
-  const ValueId sine = net.table(name + ".sin_table", Formula::rotary_sin, table, base);
+  const ValueId sine =
+      net.table(name + ".sin_table", Formula::rotary_sin, table, spec.rotary_base, spec.rotary_factors);
   const ValueId across = net.mul(name + ".sin", exchanged, sine);
   return net.add(name, straight, across);
 }
@@ -104,9 +106,13 @@ ValueId attention(ZooNet& net, const std::string& name, ValueId q, ValueId k, Va
   q = split(".q_heads", q, shared);
   k = split(".k_heads", k, 1);
   v = split(".v_heads", v, 1);
+  if (spec.norm_epsilon > 0) {
+    q = rms_norm(net, name + ".q_norm", q, spec.norm_epsilon);
+    k = rms_norm(net, name + ".k_norm", k, spec.norm_epsilon);
+  }
   if (spec.rotary_base > 0) {
-    q = rotate(net, name + ".q_rotary", q, spec.rotary_base);
-    k = rotate(net, name + ".k_rotary", k, spec.rotary_base);
+    q = rotate(net, name + ".q_rotary", q, spec);
+    k = rotate(net, name + ".k_rotary", k, spec);
   }
   q = transpose(net, name + ".q", q, rows_last);
   k = transpose(net, name + ".k", k, columns_last);

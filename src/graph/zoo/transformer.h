@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "graph/zoo/net.h"
 
@@ -31,6 +32,8 @@ struct AttentionSpec {
   int64_t kv_heads = 0;    // fewer: several heads share keys and values (Ainslie et al., "GQA", 2023); 0: heads
   bool causal = false;     // no token sees a later one
   double rotary_base = 0;  // 0: queries and keys are not rotated by their positions
+  std::vector<float> rotary_factors = {};  // graph/formula.h
+  double norm_epsilon = 0;                 // 0: queries and keys are not normalised head by head
 };
 
 // softmax(q kᵀ / sqrt(d) + mask) v, head by head, of projections that lie side by side in the last axis.

@@ -10,6 +10,7 @@
 
 #include "base/text_reader.h"
 #include "graph/zoo/families.h"
+#include "graph/zoo/llama.h"
 
 namespace nlsplit::inline graph {
 namespace {
@@ -110,7 +111,7 @@ Result<Model> make_llama(uint64_t seed, const ZooValues& v) {
   RETURN_IF_ERROR(check_transformer(v, most));
   return build_llama(
       {v.at("layers"), v.at("hidden"), v.at("heads"), v.at("kv_heads"), v.at("ffn"), v.at("vocab"), v.at("length")},
-      seed);
+      ZooNet("llama", seed));
 }
 
 constexpr std::array entries = {
@@ -145,26 +146,27 @@ constexpr std::array entries = {
              llama_parameters, make_llama},
 };
 
-ZooValues standard_values(const ZooEntry& entry) {
+ZooValues standard_values(std::span<const ZooParameter> parameters) {
   ZooValues values;
-  for (const ZooParameter& parameter : entry.parameters) values.emplace(parameter.name, parameter.standard);
+  for (const ZooParameter& parameter : parameters) values.emplace(parameter.name, parameter.standard);
   return values;
 }
 
-std::string list_of(std::span<const ZooParameter> parameters) {
+std::string what_it_takes(std::span<const ZooParameter> parameters) {
   std::string list;
   for (const ZooParameter& parameter : parameters)
     list += fmt::format("{}{}={} ({})", list.empty() ? "" : ", ", parameter.name, parameter.standard, parameter.what);
-  return list;
+  return list.empty() ? "it takes no parameters" : "it takes " + list;
 }
 
-// "layers=32&hidden=4096"
-Result<ZooValues> parse_values(const ZooEntry& entry, std::string_view text) {
-  ZooValues values = standard_values(entry);
+}  // namespace
+
+Result<ZooValues> parse_parameters(std::span<const ZooParameter> parameters, std::string_view text) {
+  ZooValues values = standard_values(parameters);
   std::vector<std::string> wrong;
   std::set<std::string_view> seen;
   std::vector<std::string_view> names;
-  for (const ZooParameter& parameter : entry.parameters) names.push_back(parameter.name);
+  for (const ZooParameter& parameter : parameters) names.push_back(parameter.name);
   while (true) {
     const std::string_view part = text.substr(0, text.find('&'));
     const size_t equals = part.find('=');
@@ -189,13 +191,11 @@ Result<ZooValues> parse_values(const ZooEntry& entry, std::string_view text) {
     if (part.size() == text.size()) break;
     text.remove_prefix(part.size() + 1);
   }
-  if (!wrong.empty()) return invalid_input(fmt::format("{}", fmt::join(wrong, "; ")));
-  return values;
+  if (wrong.empty()) return values;
+  return invalid_input(fmt::format("{}; {}", fmt::join(wrong, "; "), what_it_takes(parameters)));
 }
 
-}  // namespace
-
-Result<Model> ZooEntry::build(uint64_t seed) const { return make(seed, standard_values(*this)); }
+Result<Model> ZooEntry::build(uint64_t seed) const { return make(seed, standard_values(parameters)); }
 
 std::span<const ZooEntry> zoo() { return entries; }
 
@@ -207,15 +207,11 @@ Result<Model> zoo_model(std::string_view name, uint64_t seed) {
     names.push_back(entry.name);
     if (entry.name != family) continue;
     if (question == std::string_view::npos) return entry.build(seed);
-    const auto wrong = [&](const Error& error) {
-      return invalid_input(
-          fmt::format("zoo:{}: {}; {}", name, error.message,
-                      entry.parameters.empty() ? "it takes no parameters" : "it takes " + list_of(entry.parameters)));
-    };
-    const auto values = parse_values(entry, name.substr(question + 1));
-    if (!values) return wrong(values.error());
+    const auto wrong = [&](std::string_view why) { return invalid_input(fmt::format("zoo:{}: {}", name, why)); };
+    const auto values = parse_parameters(entry.parameters, name.substr(question + 1));
+    if (!values) return wrong(values.error().message);
     auto model = entry.make(seed, *values);
-    if (!model) return wrong(model.error());
+    if (!model) return wrong(fmt::format("{}; {}", model.error().message, what_it_takes(entry.parameters)));
     return model;
   }
   const std::string near = nearest(family, names);

@@ -32,6 +32,10 @@ struct ZooEntry {
   Result<Model> build(uint64_t seed) const;  // with the standard values
 };
 
+// "layers=32&hidden=4096" and the standard values of what is left out. Error: an unknown parameter, a value that is no
+// positive integer, all in one message with the parameters there are.
+Result<ZooValues> parse_parameters(std::span<const ZooParameter> parameters, std::string_view text);
+
 std::span<const ZooEntry> zoo();
 // NAME or NAME?PARAMETER=VALUE&…; batch 1. Error: an unknown name (with the nearest and the list); an unknown
 // parameter, a value that is no positive integer or makes no sense, all in one message with the parameters there are.

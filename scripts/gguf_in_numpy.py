@@ -1,0 +1,90 @@
+"""What a GGUF file of the llama family computes, by its definition, in NumPy: the second opinion on nlsplit's own reading of such files.
+
+    network = Network("model.gguf")          # read and dequantised by PyPI's `gguf`
+    logits = network.logits([1, 2, 3])       # [tokens, vocabulary]; float64 throughout
+
+Nothing here is shared with nlsplit: weights stay in the file's own order of rows, so that llama's queries and keys are rotated in pairs of
+neighbours (llama.cpp's LLAMA_ROPE_TYPE_NORM), those of the other architectures in two halves (LLAMA_ROPE_TYPE_NEOX).
+"""
+import numpy as np
+
+
+class Network:
+    def __init__(self, path):
+        import gguf
+        self.reader = gguf.GGUFReader(path)
+        self.tensors = {tensor.name: tensor for tensor in self.reader.tensors}
+        self.architecture = self.value("general.architecture")
+        self.weights = {}
+
+    def value(self, key, otherwise=None):
+        field = self.reader.fields.get(key)
+        return otherwise if field is None else field.contents()
+
+    def own(self, key, otherwise=None):
+        return self.value(f"{self.architecture}.{key}", otherwise)
+
+    def weight(self, name):
+        """[out, in], or a vector."""
+        if name not in self.weights:
+            import gguf
+            tensor = self.tensors[name]
+            self.weights[name] = gguf.quants.dequantize(tensor.data, tensor.tensor_type).astype(np.float64)
+        return self.weights[name]
+
+    def norm(self, x, name):
+        epsilon = self.own("attention.layer_norm_rms_epsilon")
+        return x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + epsilon) * self.weight(name)
+
+    def product(self, x, name):
+        y = x @ self.weight(name + ".weight").T
+        return y + self.weight(name + ".bias") if name + ".bias" in self.tensors else y
+
+    def rotate(self, x):
+        """x [tokens, heads, d]"""
+        tokens, _, d = x.shape
+        factors = self.weight("rope_freqs.weight") if "rope_freqs.weight" in self.tensors else np.ones(d // 2)
+        if self.own("rope.scaling.type") == "linear":
+            factors = factors * self.own("rope.scaling.factor")
+        frequencies = self.own("rope.freq_base", 10000.0) ** (-2.0 * np.arange(d // 2) / d) / factors
+        angles = (np.arange(tokens)[:, None] * frequencies)[:, None, :]
+        first, second = (x[..., 0::2], x[..., 1::2]) if self.architecture == "llama" else (x[..., :d // 2], x[..., d // 2:])
+        turned = first * np.cos(angles) - second * np.sin(angles), first * np.sin(angles) + second * np.cos(angles)
+        if self.architecture == "llama":
+            return np.stack(turned, axis=-1).reshape(x.shape)
+        return np.concatenate(turned, axis=-1)
+
+    def attention(self, x, block):
+        heads = self.own("attention.head_count")
+        kv_heads = self.own("attention.head_count_kv", heads)
+        tokens = len(x)
+        q = self.product(x, block + "attn_q").reshape(tokens, heads, -1)
+        k = self.product(x, block + "attn_k").reshape(tokens, kv_heads, -1)
+        v = self.product(x, block + "attn_v").reshape(tokens, kv_heads, -1)
+        if block + "attn_q_norm.weight" in self.tensors:
+            q, k = self.norm(q, block + "attn_q_norm.weight"), self.norm(k, block + "attn_k_norm.weight")
+        q, k = self.rotate(q), self.rotate(k)
+        k, v = (np.repeat(part, heads // kv_heads, axis=1) for part in (k, v))
+        scores = np.einsum("qhd,khd->hqk", q, k) / np.sqrt(q.shape[-1])
+        scores[:, np.triu(np.ones((tokens, tokens), bool), 1)] = -np.inf
+        shares = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        shares /= shares.sum(axis=-1, keepdims=True)
+        return self.product(np.einsum("hqk,khd->qhd", shares, v).reshape(tokens, -1), block + "attn_output")
+
+    def activation(self, x):
+        if self.architecture == "gemma":
+            return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x ** 3)))
+        return x / (1 + np.exp(-x))
+
+    def logits(self, tokens):
+        x = self.weight("token_embd.weight")[tokens]
+        if self.architecture == "gemma":
+            x = x * np.sqrt(x.shape[-1])
+        for i in range(self.own("block_count")):
+            block = f"blk.{i}."
+            x = x + self.attention(self.norm(x, block + "attn_norm.weight"), block)
+            y = self.norm(x, block + "ffn_norm.weight")
+            y = self.activation(self.product(y, block + "ffn_gate")) * self.product(y, block + "ffn_up")
+            x = x + self.product(y, block + "ffn_down")
+        tied = "output.weight" not in self.tensors
+        return self.norm(x, "output_norm.weight") @ self.weight("token_embd.weight" if tied else "output.weight").T

@@ -1,0 +1,354 @@
+#include "graph/gguf/import.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <set>
+
+#include "base/hash.h"
+#include "base/text_reader.h"
+#include "graph/gguf/gguf_file.h"
+#include "graph/zoo/llama.h"
+#include "graph/zoo/zoo.h"
+
+namespace nlsplit::inline graph {
+namespace {
+
+constexpr std::string_view extension = ".gguf";
+constexpr ZooParameter gguf_parameters[] = {{"length", 128, "tokens of a prompt"}};
+constexpr int64_t most_of_a_size = 1 << 24;
+
+// How an architecture differs from the others. Rotated pairs are neighbours (llama.cpp's LLAMA_ROPE_TYPE_NORM: its
+// converter permutes the rows of queries and keys so) or lie half a head apart (LLAMA_ROPE_TYPE_NEOX).
+struct Architecture {
+  std::string_view name;
+  bool neighbours = false, biases = false, head_norms = false, gelu = false, scaled_embedding = false;
+};
+constexpr std::array architectures = {
+    Architecture{.name = "llama", .neighbours = true},
+    Architecture{.name = "qwen2", .biases = true},
+    Architecture{.name = "qwen3", .head_norms = true},
+    Architecture{.name = "gemma", .gelu = true, .scaled_embedding = true},
+};
+
+Result<Architecture> architecture_of(const GgufFile& file) {
+  constexpr std::string_view key = "general.architecture";
+  ASSIGN_OR_RETURN(const std::string_view name, file.text(key));
+  std::vector<std::string_view> names;
+  for (const Architecture& known : architectures) {
+    if (known.name == name) return known;
+    names.push_back(known.name);
+  }
+  return unsupported(file.error(key, fmt::format("the architecture {} is not known; those that are: {}",
+                                                 quote(std::string(name.substr(0, 80))), fmt::join(names, ", ")))
+                         .message);
+}
+
+// ---- sizes
+
+// Reads the keys "ARCHITECTURE.KEY".
+class Sizes {
+ public:
+  Sizes(const GgufFile& file, std::string_view architecture) : file_(file), architecture_(architecture) {}
+
+  std::string key(std::string_view own) const { return fmt::format("{}.{}", architecture_, own); }
+  bool has(std::string_view own) const { return file_.find(key(own)) != nullptr; }
+  Error error(std::string_view own, std::string_view why) const { return file_.error(key(own), why); }
+
+  Result<int64_t> size(std::string_view own) const {
+    ASSIGN_OR_RETURN(const int64_t value, file_.integer(key(own)));
+    if (value < 1 || value > most_of_a_size)
+      return error(own, fmt::format("{} is not from 1 to {}", value, most_of_a_size));
+    return value;
+  }
+  Result<int64_t> size(std::string_view own, int64_t otherwise) const { return has(own) ? size(own) : otherwise; }
+
+  Result<double> real(std::string_view own, double otherwise) const {
+    return has(own) ? file_.real(key(own)) : otherwise;
+  }
+
+ private:
+  const GgufFile& file_;
+  std::string_view architecture_;
+};
+
+// Of several files each has some of the tensors.
+Status refuse_part(const GgufFile& file) {
+  constexpr std::string_view key = "split.count";
+  if (file.find(key) == nullptr) return ok_status();
+  ASSIGN_OR_RETURN(const int64_t count, file.integer(key));
+  if (count <= 1) return ok_status();
+  return file.error(key, fmt::format("it is one of {} files; llama-gguf-split --merge joins them", count));
+}
+
+// What files may say that the graph does not have. Ignored it would change the results.
+Status refuse_options(const GgufFile& file, const Sizes& sizes, const LlamaSizes& llama) {
+  if (sizes.has("expert_count")) {
+    ASSIGN_OR_RETURN(const int64_t experts, file.integer(sizes.key("expert_count")));
+    if (experts > 0) return sizes.error("expert_count", fmt::format("a mixture of {} experts", experts));
+  }
+  ASSIGN_OR_RETURN(const int64_t window, sizes.size("attention.sliding_window", llama.length));
+  if (window < llama.length) {
+    return sizes.error("attention.sliding_window",
+                       fmt::format("{}, less than the prompt of {} tokens", window, llama.length));
+  }
+  if (sizes.has("attention.causal")) {
+    ASSIGN_OR_RETURN(const bool causal, file.boolean(sizes.key("attention.causal")));
+    if (!causal) return sizes.error("attention.causal", "attention to later tokens");
+  }
+  for (const std::string_view own : {"attention.scale", "logit_scale", "residual_scale", "embedding_scale"}) {
+    if (sizes.has(own)) return sizes.error(own, "this scale is not known");
+  }
+  return ok_status();
+}
+
+Result<std::vector<float>> rotary_factors(const GgufFile& file, const Sizes& sizes, int64_t head) {
+  std::string_view type = sizes.has("rope.scaling.factor") || sizes.has("rope.scale_linear") ? "linear" : "none";
+  if (sizes.has("rope.scaling.type")) {
+    ASSIGN_OR_RETURN(type, file.text(sizes.key("rope.scaling.type")));
+  }
+  std::vector<float> factors;
+  const auto pairs = static_cast<size_t>(head / 2);
+  if (type == "linear") {
+    const std::string_view own = sizes.has("rope.scaling.factor") ? "rope.scaling.factor" : "rope.scale_linear";
+    ASSIGN_OR_RETURN(const double factor, sizes.real(own, 1));
+    if (!(factor > 0)) return sizes.error(own, fmt::format("it is {}", factor));
+    factors.assign(pairs, static_cast<float>(factor));
+  } else if (type != "none") {
+    return unsupported(sizes
+                           .error("rope.scaling.type", fmt::format("scaling {} of positions; none and linear are known",
+                                                                   quote(std::string(type.substr(0, 80)))))
+                           .message);
+  }
+  const GgufTensor* tensor = file.tensor("rope_freqs.weight");
+  if (tensor == nullptr) return factors;
+  if (tensor->shape != Shape{static_cast<int64_t>(pairs)} || tensor->type != GgmlType::F32) {
+    return invalid_input(fmt::format("{}: tensor rope_freqs.weight: it must be {} elements of F32", file.path, pairs));
+  }
+  const std::string_view bytes = MappedBytes{file.mapped, tensor->offset, tensor->bytes}.view();
+  if (bytes.size() < tensor->bytes)
+    return invalid_input(fmt::format("{}: tensor rope_freqs.weight: the file is cut off before its end", file.path));
+  factors.resize(pairs, 1);
+  const std::string values = dequantized(tensor->type, bytes);
+  for (size_t i = 0; i < pairs; ++i) {
+    const float factor = reinterpret_cast<const float*>(values.data())[i];
+    if (!(factor > 0) || !std::isfinite(factor))
+      return invalid_input(fmt::format("{}: tensor rope_freqs.weight: its element {} is {}", file.path, i, factor));
+    factors[i] *= factor;
+  }
+  return factors;
+}
+
+// Whatever a layer or the vocabulary makes of the prompt is a tensor of at most so many elements.
+Status check_elements(const GgufFile& file, const LlamaSizes& llama) {
+  const auto real = [](int64_t number) { return static_cast<double>(number); };
+  const double largest = real(std::max({llama.hidden, llama.ffn, llama.vocab, llama.heads * llama.head}));
+  const double width = std::max(real(llama.hidden), real(llama.length));
+  if (largest * width <= 1e12 && real(llama.heads) * real(llama.length) * real(llama.length) <= 1e12)
+    return ok_status();
+  return invalid_input(fmt::format(
+      "{}: a prompt of {} tokens, {} heads, widths up to {:.0f}: a tensor would have more than 1e12 elements",
+      file.path, llama.length, llama.heads, largest));
+}
+
+Result<LlamaSizes> sizes_of(const GgufFile& file, const Architecture& architecture, int64_t length) {
+  const Sizes sizes(file, architecture.name);
+  LlamaSizes llama;
+  llama.length = length;
+  ASSIGN_OR_RETURN(llama.layers, sizes.size("block_count"));
+  constexpr size_t least = 9, most_layers = 10000;  // tensors a layer; layers
+  if (llama.layers > static_cast<int64_t>(std::min(file.tensors.size() / least, most_layers))) {
+    return sizes.error("block_count", fmt::format("{} layers; {} tensors do not make so many, or they are more than {}",
+                                                  llama.layers, file.tensors.size(), most_layers));
+  }
+  ASSIGN_OR_RETURN(llama.hidden, sizes.size("embedding_length"));
+  ASSIGN_OR_RETURN(llama.ffn, sizes.size("feed_forward_length"));
+  ASSIGN_OR_RETURN(llama.heads, sizes.size("attention.head_count"));
+  ASSIGN_OR_RETURN(llama.kv_heads, sizes.size("attention.head_count_kv", llama.heads));
+  if (llama.heads % llama.kv_heads != 0) {
+    return sizes.error("attention.head_count_kv",
+                       fmt::format("{} heads are no multiple of {}", llama.heads, llama.kv_heads));
+  }
+  if (!sizes.has("attention.key_length") && llama.hidden % llama.heads != 0) {
+    return sizes.error("embedding_length", fmt::format("{} is no multiple of the {} heads", llama.hidden, llama.heads));
+  }
+  ASSIGN_OR_RETURN(llama.head, sizes.size("attention.key_length", llama.hidden / llama.heads));
+  if (llama.head % 2 != 0)
+    return sizes.error("attention.key_length",
+                       fmt::format("a head's width of {} is odd, and positions rotate pairs", llama.head));
+  for (const std::string_view own : {"attention.value_length", "rope.dimension_count"}) {
+    ASSIGN_OR_RETURN(const int64_t other, sizes.size(own, llama.head));
+    if (other != llama.head) return sizes.error(own, fmt::format("{}, but a head's width is {}", other, llama.head));
+  }
+  ASSIGN_OR_RETURN(const int64_t context, sizes.size("context_length", most_of_a_size));
+  if (length > context)
+    return sizes.error("context_length", fmt::format("{}, less than the prompt of {} tokens", context, length));
+  ASSIGN_OR_RETURN(llama.epsilon, file.real(sizes.key("attention.layer_norm_rms_epsilon")));
+  ASSIGN_OR_RETURN(llama.rotary_base, sizes.real("rope.freq_base", 10000));
+  if (!(llama.epsilon >= 0 && llama.epsilon < 1))
+    return sizes.error("attention.layer_norm_rms_epsilon", fmt::format("it is {}", llama.epsilon));
+  if (!(llama.rotary_base >= 1)) return sizes.error("rope.freq_base", fmt::format("it is {}", llama.rotary_base));
+  const GgufTensor* table = file.tensor("token_embd.weight");
+  if (table == nullptr || table->shape.size() != 2)
+    return invalid_input(fmt::format("{}: tensor token_embd.weight: {}", file.path,
+                                     table == nullptr ? "it is missing" : "it must have two extents"));
+  llama.vocab = table->shape[0];
+  llama.biases = architecture.biases;
+  llama.head_norms = architecture.head_norms;
+  llama.gelu = architecture.gelu;
+  if (architecture.scaled_embedding) llama.embedding_scale = std::sqrt(static_cast<double>(llama.hidden));
+  RETURN_IF_ERROR(check_elements(file, llama));
+  RETURN_IF_ERROR(refuse_options(file, sizes, llama));
+  ASSIGN_OR_RETURN(llama.rotary_factors, rotary_factors(file, sizes, llama.head));
+  return llama;
+}
+
+// ---- weights
+
+// What the graph calls a weight, and what files do. "@": of a layer.
+struct NamePair {
+  std::string_view graph, file;
+};
+constexpr std::array name_pairs = {
+    NamePair{"model.embed_tokens", "token_embd"},
+    NamePair{"model.norm", "output_norm"},
+    NamePair{"lm_head", "output"},
+    NamePair{"@input_layernorm", "@attn_norm"},
+    NamePair{"@self_attn.q_proj", "@attn_q"},
+    NamePair{"@self_attn.k_proj", "@attn_k"},
+    NamePair{"@self_attn.v_proj", "@attn_v"},
+    NamePair{"@self_attn.o_proj", "@attn_output"},
+    NamePair{"@self_attn.q_norm", "@attn_q_norm"},
+    NamePair{"@self_attn.k_norm", "@attn_k_norm"},
+    NamePair{"@post_attention_layernorm", "@ffn_norm"},
+    NamePair{"@mlp.gate_proj", "@ffn_gate"},
+    NamePair{"@mlp.up_proj", "@ffn_up"},
+    NamePair{"@mlp.down_proj", "@ffn_down"},
+};
+
+std::string name_in_file(std::string_view name) {
+  constexpr std::string_view layers = "model.layers.";
+  std::string layer;
+  const std::string_view kind = name.substr(name.rfind('.'));  // ".weight", ".bias"
+  std::string own(name.substr(0, name.size() - kind.size()));
+  if (own.starts_with(layers)) {
+    const size_t end = own.find('.', layers.size());
+    layer = "blk." + own.substr(layers.size(), end - layers.size()) + ".";
+    own = "@" + own.substr(end + 1);
+  }
+  const auto* pair = std::ranges::find(name_pairs, std::string_view(own), &NamePair::graph);
+  CHECK(pair != name_pairs.end(), name);
+  const std::string_view file = pair->file.substr(layer.empty() ? 0 : 1);
+  return fmt::format("{}{}{}", layer, file, kind);
+}
+
+class Tensors {
+ public:
+  Tensors(const GgufFile& file, const Architecture& architecture, const LlamaSizes& llama)
+      : file_(file), architecture_(architecture), llama_(llama) {}
+
+  // The graph goes on with any weight where there is a problem; who has asked for all weights looks at problem().
+  ContentId weight(WeightStore& store, const std::string& name, const TensorType& type) {
+    const bool table = name == "model.embed_tokens.weight", matrix = type.shape.size() == 2 && !table;
+    std::string stored = name_in_file(name);
+    if (stored == "output.weight" && file_.tensor(stored) == nullptr) stored = "token_embd.weight";  // tied
+    const GgufTensor* tensor = file_.tensor(stored);
+    Shape shape = type.shape;
+    if (matrix) std::swap(shape[0], shape[1]);  // files have [out, in]
+    if (tensor == nullptr || tensor->shape != shape) {
+      note(stored, tensor == nullptr ? "it is missing"
+                                     : fmt::format("it is [{}]; by the metadata it would be [{}]",
+                                                   fmt::join(tensor->shape, ", "), fmt::join(shape, ", ")));
+      return store.add_fill(type, 0);
+    }
+    used_.insert(tensor->name);
+    ContentId content = numbers(store, *tensor);
+    const TensorType as_stored{DType::f32, shape};
+    const bool rotated = name.ends_with(".q_proj.weight") || name.ends_with(".k_proj.weight") ||
+                         name.ends_with(".q_proj.bias") || name.ends_with(".k_proj.bias");
+    if (rotated && architecture_.neighbours) {
+      content = store.add_derived(Derivation::halves_of_pairs, {content}, static_cast<double>(llama_.head), as_stored);
+    }
+    if (matrix) content = store.add_derived(Derivation::transpose, {content}, static_cast<double>(shape[1]), type);
+    return content;
+  }
+
+  // A tensor that nobody asked for belongs to a network that computes something else.
+  Status problem() const {
+    std::string problem = problem_;
+    for (auto at = file_.tensors.begin(); problem.empty() && at != file_.tensors.end(); ++at) {
+      if (at->first == "rope_freqs.weight" || used_.contains(at->first)) continue;
+      problem = fmt::format("tensor {}: no part of the architecture {}", quote(std::string(at->first.substr(0, 80))),
+                            architecture_.name);
+    }
+    if (problem.empty()) return ok_status();
+    return invalid_input(fmt::format("{}: {}", file_.path, problem));
+  }
+
+ private:
+  void note(const std::string& tensor, const std::string& why) {
+    if (problem_.empty()) problem_ = fmt::format("tensor {}: {}", tensor, why);
+  }
+
+  // Two files may have the same header, as a network and what training has made of it have: some of the bytes tell them
+  // apart.
+  uint64_t sample_of(std::string_view bytes) const {
+    constexpr size_t pieces = 16, length = 4096;
+    if (bytes.size() <= pieces * length) return hash_text(bytes);
+    uint64_t hash = 0;
+    for (size_t i = 0; i < pieces; ++i) {
+      hash = hash_text(bytes.substr((bytes.size() - length) / (pieces - 1) * i, length), hash);
+    }
+    return hash;
+  }
+
+  ContentId numbers(WeightStore& store, const GgufTensor& tensor) const {
+    const MappedBytes bytes{file_.mapped, tensor.offset, tensor.bytes};
+    std::string identity = fmt::format("gguf {} {} {}", file_.header_hash, sample_of(bytes.view()), tensor.name);
+    std::string where = fmt::format("{}: tensor {} at offset {}", file_.path, tensor.name, tensor.offset);
+    const TensorType raw{DType::u8, {static_cast<int64_t>(tensor.bytes)}};
+    const ContentId stored = store.add_unread(raw, bytes, std::move(identity), std::move(where));
+    return store.add_derived(Derivation::from_ggml, {stored}, static_cast<double>(tensor.type),
+                             {DType::f32, tensor.shape});
+  }
+
+  const GgufFile& file_;
+  const Architecture& architecture_;
+  const LlamaSizes& llama_;
+  std::set<std::string_view> used_;
+  std::string problem_;
+};
+
+}  // namespace
+
+bool is_gguf(std::string_view model) {
+  const size_t question = model.rfind('?');
+  return model.ends_with(extension) ||
+         (question != std::string_view::npos && model.substr(0, question).ends_with(extension));
+}
+
+Result<Model> import_gguf(std::string_view model) {
+  const size_t question = model.ends_with(extension) ? std::string_view::npos : model.rfind('?');
+  const std::string path(model.substr(0, question));
+  int64_t length = gguf_parameters[0].standard;
+  if (question != std::string_view::npos) {
+    const auto values = parse_parameters(gguf_parameters, model.substr(question + 1));
+    if (!values) return invalid_input(fmt::format("{}: {}", model, values.error().message));
+    length = values->at("length");
+  }
+  ASSIGN_OR_RETURN(const GgufFile file, read_gguf(path));
+  RETURN_IF_ERROR(refuse_part(file));
+  ASSIGN_OR_RETURN(const Architecture architecture, architecture_of(file));
+  ASSIGN_OR_RETURN(const LlamaSizes llama, sizes_of(file, architecture, length));
+  Tensors tensors(file, architecture, llama);
+  const WeightSource source = [&](WeightStore& store, const std::string& name, const TensorType& type, double, double) {
+    return tensors.weight(store, name, type);
+  };
+  Model made = build_llama(llama, ZooNet(std::string(architecture.name), source));
+  RETURN_IF_ERROR(tensors.problem());
+  return made;
+}
+
+}  // namespace nlsplit::inline graph

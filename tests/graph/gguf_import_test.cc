@@ -1,0 +1,217 @@
+// Networks of GGUF files. scripts/export/gguf_files.py made those of tests/graph/gguf with PyPI's `gguf`; their logits
+// are of the definition in NumPy, which shares nothing with this project (scripts/gguf_in_numpy.py).
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+
+#include "base/file.h"
+#include "base/npy.h"
+#include "graph/gguf/import.h"
+#include "graph/gguf_bytes.h"
+#include "graph/passes/passes.h"
+#include "graph/reference/evaluate.h"
+#include "testing/paths.h"
+#include "testing/tensors.h"
+#include "testing/value_of.h"
+
+namespace nlsplit {
+namespace {
+
+using ::testing::HasSubstr;
+
+const std::string gguf_folder = NLS_SOURCE_DIR "/tests/graph/gguf/";
+
+class GgufNetwork : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(GgufNetwork, ComputesWhatItsDefinitionSays) {
+  const std::string name = GetParam();
+  const NpyRaw tokens = value_of(read_npy_raw(gguf_folder + name + "_input.npy"));
+  const NpyArray expected = value_of(read_npy(gguf_folder + name + "_output.npy"));
+  Model model = value_of(import_gguf(gguf_folder + name + ".gguf?length=" + std::to_string(tokens.shape[1])));
+  EXPECT_EQ(model.graph.name, name);
+  EXPECT_TRUE(verify(model.graph).ok());
+  EXPECT_EQ(value_of(parse_graph(to_string(model.graph), "again")), model.graph);
+  const std::vector<Tensor> inputs = {tensor_of({DType::i64, tokens.shape}, tokens.raw)};
+  const Tensor plain = value_of(evaluate(model.graph, model.weights, inputs))[0];
+  const Graph optimized = value_of(optimize(model.graph, model.weights));
+  const Tensor fused = value_of(evaluate(optimized, model.weights, inputs))[0];
+  ASSERT_EQ(plain.type.shape, expected.shape);
+  for (size_t i = 0; i < expected.values.size(); ++i) {
+    EXPECT_NEAR(plain.values[i], expected.values[i], 2e-5) << i;
+    EXPECT_NEAR(fused.values[i], expected.values[i], 2e-5) << i << ", optimized";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, GgufNetwork, ::testing::Values("llama", "qwen2", "qwen3", "gemma"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST(GgufImport, ReadsNoWeightBeforeItIsAskedFor) {
+  const Model model = value_of(import_gguf(gguf_folder + "qwen2.gguf?length=4"));
+  EXPECT_LE(model.weights.stored_bytes(), bytes(1024));
+  // Cut off behind the header it plans as before; the weights that are missing say so.
+  const std::string all = value_of(read_file(gguf_folder + "qwen2.gguf"));
+  const std::string path = write_gguf("cut.gguf", all.substr(0, all.size() / 2));
+  Model cut = value_of(import_gguf(path + "?length=4"));
+  EXPECT_TRUE(optimize(cut.graph, cut.weights).ok());
+  const auto run = evaluate(cut.graph, cut.weights, random_inputs(cut.graph, 1));
+  ASSERT_FALSE(run.ok());
+  EXPECT_THAT(run.error().message, HasSubstr("cut.gguf: tensor blk."));
+  EXPECT_THAT(run.error().message, HasSubstr("the file is cut off"));
+}
+
+TEST(GgufImport, ATensorsNumbersAreTheSameInEveryFileThatHasThem) {
+  const std::string all = value_of(read_file(gguf_folder + "qwen3.gguf"));
+  const Graph here = value_of(import_gguf(gguf_folder + "qwen3.gguf?length=4")).graph;
+  EXPECT_EQ(value_of(import_gguf(write_gguf("copy.gguf", all) + "?length=4")).graph, here);
+  std::string trained = all;
+  trained[trained.size() - 100] ^= 1;
+  EXPECT_FALSE(value_of(import_gguf(write_gguf("trained.gguf", trained) + "?length=4")).graph == here);
+}
+
+TEST(GgufImport, KnowsFilesByTheirNames) {
+  for (const char* model : {"a.gguf", "x/a.gguf?length=3", "a.gguf?", "a?b.gguf"}) EXPECT_TRUE(is_gguf(model)) << model;
+  for (const char* model : {"a.onnx", "a.gguf/b.onnx", "zoo:llama?length=3", "a.gguf.onnx", ""})
+    EXPECT_FALSE(is_gguf(model)) << model;
+}
+
+// ---- what is refused
+
+std::string zeros(uint64_t elements) { return std::string(elements * sizeof(float), '\0'); }
+
+// A llama of one layer, 2 heads of 4 and 16 tokens, all of it zero.
+struct TinyLlama {
+  std::string architecture = "llama";
+  uint32_t layers = 1, hidden = 8, heads = 2, kv_heads = 1, ffn = 16, context = 64;
+  float epsilon = 1e-5f;
+  std::string left_out;
+  std::function<void(GgufBytes&)> more = [](GgufBytes&) {};
+
+  std::string write() const {
+    GgufBytes file;
+    const auto key = [&](const std::string& own) { return architecture + "." + own; };
+    file.text("general.architecture", architecture);
+    file.integer(key("block_count"), layers)
+        .integer(key("embedding_length"), hidden)
+        .integer(key("attention.head_count"), heads);
+    file.integer(key("attention.head_count_kv"), kv_heads).integer(key("feed_forward_length"), ffn);
+    file.integer(key("context_length"), context).real(key("attention.layer_norm_rms_epsilon"), epsilon);
+    const auto tensor = [&](const std::string& name, const std::vector<uint64_t>& extents) {
+      if (name == left_out) return;
+      uint64_t elements = 1;
+      for (const uint64_t extent : extents) elements *= extent;
+      file.tensor(name, extents, 0, zeros(elements));
+    };
+    tensor("token_embd.weight", {8, 16});
+    for (const char* norm : {"attn_norm", "ffn_norm"}) tensor("blk.0." + std::string(norm) + ".weight", {8});
+    for (const char* square : {"attn_q", "attn_output"}) tensor("blk.0." + std::string(square) + ".weight", {8, 8});
+    for (const char* shared : {"attn_k", "attn_v"}) tensor("blk.0." + std::string(shared) + ".weight", {8, 4});
+    for (const char* up : {"ffn_gate", "ffn_up"}) tensor("blk.0." + std::string(up) + ".weight", {8, 16});
+    tensor("blk.0.ffn_down.weight", {16, 8});
+    tensor("output_norm.weight", {8});
+    more(file);
+    return file.write("tiny.gguf");
+  }
+};
+
+struct Refusal {
+  std::function<void(TinyLlama&)> change;
+  std::string message;
+};
+
+TEST(GgufImport, SaysWhatItCannotCompute) {
+  ASSERT_TRUE(import_gguf(TinyLlama().write() + "?length=5").ok()) << "as it is it is a network";
+  const auto with = [](std::function<void(GgufBytes&)> more) { return [more](TinyLlama& tiny) { tiny.more = more; }; };
+  const std::vector<Refusal> refusals = {
+      {[](TinyLlama& t) { t.architecture = "mamba"; },
+       "general.architecture at offset 56: the architecture \"mamba\" is not known; those that are: llama, qwen2, "
+       "qwen3, gemma"},
+      {[](TinyLlama& t) { t.layers = 2; }, "llama.block_count at offset 98: 2 layers; 11 tensors do not make so many"},
+      {[](TinyLlama& t) { t.layers = 0; }, "0 is not from 1 to 16777216"},
+      {[](TinyLlama& t) { t.hidden = 4000000000; },
+       "llama.embedding_length at offset 136: 4000000000 is not from 1 to 16777216"},
+      {[](TinyLlama& t) { t.hidden = 7; }, "llama.embedding_length at offset 136: 7 is no multiple of the 2 heads"},
+      {[](TinyLlama& t) { t.hidden = 6; }, "a head's width of 3 is odd"},
+      {[](TinyLlama& t) { t.hidden = 16; },
+       "tensor token_embd.weight: it is [16, 8]; by the metadata it would be [16, 16]"},
+      {[](TinyLlama& t) { t.kv_heads = 3; },
+       "llama.attention.head_count_kv at offset 223: 2 heads are no multiple of 3"},
+      {[](TinyLlama& t) {
+         t.ffn = 1 << 24;
+         t.hidden = 1 << 24;
+       },
+       "more than 1e12 elements"},
+      {[](TinyLlama& t) { t.context = 4; }, "llama.context_length at offset 300: 4, less than the prompt of 5 tokens"},
+      {[](TinyLlama& t) { t.epsilon = -1; }, "llama.attention.layer_norm_rms_epsilon at offset 354: it is -1"},
+      {[](TinyLlama& t) { t.left_out = "token_embd.weight"; }, "tensor token_embd.weight: it is missing"},
+      {[](TinyLlama& t) {
+         t.left_out = "blk.0.ffn_down.weight";
+         t.more = [](GgufBytes& f) { f.tensor("x", {1}, 0, zeros(1)); };
+       },
+       "tensor blk.0.ffn_down.weight: it is missing"},
+      {[](TinyLlama& t) { t.architecture = "qwen2"; }, "tensor blk.0.attn_q.bias: it is missing"},
+      {[](TinyLlama& t) { t.architecture = "qwen3"; }, "tensor blk.0.attn_q_norm.weight: it is missing"},
+      {with([](GgufBytes& f) { f.tensor("blk.0.attn_sinks.weight", {2}, 0, zeros(2)); }),
+       "tensor \"blk.0.attn_sinks.weight\": no part of the architecture llama"},
+      {with([](GgufBytes& f) {
+         f.tensor("output.weight", {8, 15}, 0, zeros(120));
+       }),
+       "tensor output.weight: it is [15, 8]; by the metadata it would be [16, 8]"},
+      {with([](GgufBytes& f) { f.text("llama.rope.scaling.type", "yarn"); }),
+       "llama.rope.scaling.type at offset 393: scaling \"yarn\" of positions; none and linear are known"},
+      {with([](GgufBytes& f) { f.real("llama.rope.scaling.factor", 0); }),
+       "llama.rope.scaling.factor at offset 395: it is 0"},
+      {with([](GgufBytes& f) { f.real("llama.rope.freq_base", 0.5f); }),
+       "llama.rope.freq_base at offset 390: it is 0.5"},
+      {with([](GgufBytes& f) { f.integer("llama.rope.dimension_count", 2); }), "2, but a head's width is 4"},
+      {with([](GgufBytes& f) { f.integer("llama.attention.value_length", 8); }), "8, but a head's width is 4"},
+      {with([](GgufBytes& f) { f.tensor("rope_freqs.weight", {3}, 0, zeros(3)); }),
+       "tensor rope_freqs.weight: it must be 2 elements of F32"},
+      {with([](GgufBytes& f) { f.tensor("rope_freqs.weight", {2}, 0, zeros(2)); }),
+       "tensor rope_freqs.weight: its element 0 is 0"},
+      {with([](GgufBytes& f) { f.integer("llama.expert_count", 8); }), "a mixture of 8 experts"},
+      {with([](GgufBytes& f) { f.integer("llama.attention.sliding_window", 4); }),
+       "4, less than the prompt of 5 tokens"},
+      {with([](GgufBytes& f) { f.value("llama.attention.causal", 7, std::string(1, '\0')); }),
+       "attention to later tokens"},
+      {with([](GgufBytes& f) { f.real("llama.attention.scale", 1); }), "this scale is not known"},
+      {with([](GgufBytes& f) { f.value("split.count", 2, little(uint16_t{3})); }),
+       "it is one of 3 files; llama-gguf-split --merge joins them"},
+  };
+  for (const Refusal& refusal : refusals) {
+    TinyLlama tiny;
+    refusal.change(tiny);
+    const auto model = import_gguf(tiny.write() + "?length=5");
+    ASSERT_FALSE(model.ok()) << refusal.message;
+    EXPECT_THAT(model.error().message, HasSubstr(refusal.message));
+    EXPECT_THAT(model.error().message, HasSubstr("tiny.gguf"));
+    EXPECT_EQ(exit_code(model.error()), 2);
+  }
+}
+
+TEST(GgufImport, TakesNoOptionThatChangesNothing) {
+  TinyLlama tiny;
+  tiny.more = [](GgufBytes& f) {
+    f.text("llama.rope.scaling.type", "none")
+        .integer("llama.expert_count", 0)
+        .integer("llama.attention.sliding_window", 64);
+    f.value("llama.attention.causal", 7, "\x01").value("split.count", 2, little(uint16_t{1}));
+  };
+  EXPECT_TRUE(import_gguf(tiny.write() + "?length=5").ok());
+}
+
+TEST(GgufImport, TheLengthIsTheUsers) {
+  const std::string path = TinyLlama().write();
+  const auto error = [&](const std::string& sizes) { return import_gguf(path + sizes).error().message; };
+  EXPECT_EQ(value_of(import_gguf(path + "?length=9")).graph.value(ValueId(0)).type.shape, (Shape{1, 9}));
+  EXPECT_THAT(error(""), HasSubstr("64, less than the prompt of 128 tokens"));
+  EXPECT_THAT(error("?lenght=9"),
+              HasSubstr("there is no lenght, did you mean length?; it takes length=128 (tokens of a prompt)"));
+  EXPECT_THAT(error("?length=0"), HasSubstr("length \"0\" is no integer from 1 to 16777216"));
+  EXPECT_THAT(error("?"), HasSubstr("\"\" is not NAME=VALUE"));
+  EXPECT_THAT(import_gguf("/nowhere/x.gguf?length=9").error().message, HasSubstr("/nowhere/x.gguf"));
+}
+
+}  // namespace
+}  // namespace nlsplit
