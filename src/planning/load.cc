@@ -5,6 +5,7 @@
 
 #include "graph/passes/precision.h"
 #include "kernels/cpu.h"
+#include "scenario/read_model.h"
 #include "sim/simgrid/platform.h"
 #include "sim/tiers/tiers.h"
 
@@ -32,13 +33,13 @@ Result<Loaded> load(const std::string& what, int64_t batch, bool need_profiles, 
                      read_scenario(what, {.need_profiles = need_profiles, .platforms = simgrid_platforms()}));
     if (!precision.empty())
       return invalid_input("--precision is for a model alone: a scenario says its model's itself");
-  } else if (what.starts_with("zoo:") || what.ends_with(".onnx")) {
+  } else if (is_model(what)) {
     loaded.scenario = bare_scenario(what, batch, physical_memory(), machine_isa());
     if (!precision.empty()) {
       ASSIGN_OR_RETURN(loaded.scenario.precision, parse_precision(precision));
     }
   } else {
-    return invalid_input(fmt::format("{}: neither a scenario (*.yaml) nor a model (*.onnx or zoo:NAME)", what));
+    return invalid_input(fmt::format("{}: neither a scenario (*.yaml) nor a model (*.onnx, *.gguf or zoo:NAME)", what));
   }
   ASSIGN_OR_RETURN(loaded.model, load_model(loaded.scenario));
   name_constants(loaded.model, loaded.scenario);

@@ -1,26 +1,17 @@
 // From a scenario to the values the other modules work on.
-#include "graph/onnx/import.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/precision.h"
-#include "graph/zoo/zoo.h"
 #include "scenario/fields.h"
+#include "scenario/read_model.h"
 #include "scenario/scenario.h"
 
 namespace nlsplit::inline scenario {
 
 namespace {
 
-constexpr std::string_view zoo_prefix = "zoo:";
-
-Result<Model> build_model(const Scenario& scenario) {
-  if (scenario.model.starts_with(zoo_prefix)) {
-    return zoo_model(std::string_view(scenario.model).substr(zoo_prefix.size()), scenario.weights_seed);
-  }
-  return import_onnx(scenario.model, {scenario.input_shapes, scenario.dims});
-}
-
 Result<Model> build_optimized(const Scenario& scenario) {
-  ASSIGN_OR_RETURN(Model model, build_model(scenario));
+  ASSIGN_OR_RETURN(Model model,
+                   read_model(scenario.model, {scenario.input_shapes, scenario.dims}, scenario.weights_seed));
   const Purpose purpose = scenario.training ? Purpose::training : Purpose::inference;
   ASSIGN_OR_RETURN(model.graph, optimize(model.graph, model.weights, purpose));
   if (scenario.precision) {

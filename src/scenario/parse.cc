@@ -11,6 +11,7 @@
 #include "base/text_reader.h"
 #include "graph/passes/precision.h"
 #include "partition/search_methods.h"
+#include "scenario/read_model.h"
 #include "scenario/scenario.h"
 
 namespace nlsplit::inline scenario {
@@ -49,7 +50,7 @@ Status parse_model_map(const Source& source, const Yaml& node, Scenario& scenari
   const Yaml* zoo = model.find("zoo");
   if ((path == nullptr) == (zoo == nullptr)) return source.at(node, "model needs either 'path' or 'zoo'");
   if (path != nullptr) {
-    ASSIGN_OR_RETURN(const std::string text, read_text(source, *path, "the path of an ONNX file"));
+    ASSIGN_OR_RETURN(const std::string text, read_text(source, *path, "the path of an ONNX or a GGUF file"));
     scenario.model = beside(scenario.file, text);
   } else {
     ASSIGN_OR_RETURN(const std::string text, read_text(source, *zoo, "the name of a zoo model"));
@@ -57,14 +58,16 @@ Status parse_model_map(const Source& source, const Yaml& node, Scenario& scenari
   }
   scenario.model_where = source.location(path != nullptr ? *path : *zoo);
   if (const Yaml* inputs = model.find("inputs")) {
-    if (zoo != nullptr) return source.at(*inputs, "'inputs' gives shapes to an ONNX file; zoo models have theirs");
+    if (!leaves_extents(scenario.model))
+      return source.at(*inputs, "'inputs' gives shapes to an ONNX file; zoo models and GGUF files have theirs");
     if (!inputs->is_map()) return source.at(*inputs, "'inputs' must be a map, e.g. {x: [1, 3, 224, 224]}");
     for (size_t i = 0; i < inputs->keys.size(); ++i) {
       ASSIGN_OR_RETURN(scenario.input_shapes[inputs->keys[i].text], parse_shape(source, inputs->items[i]));
     }
   }
   if (const Yaml* dims = model.find("dims")) {
-    if (zoo != nullptr) return source.at(*dims, "'dims' binds extents of an ONNX file; zoo models have theirs");
+    if (!leaves_extents(scenario.model))
+      return source.at(*dims, "'dims' binds extents of an ONNX file; zoo models and GGUF files have theirs");
     if (!dims->is_map()) return source.at(*dims, "'dims' must be a map, e.g. {batch: 8, width: 192}");
     for (size_t i = 0; i < dims->keys.size(); ++i) {
       ASSIGN_OR_RETURN(scenario.dims[dims->keys[i].text],
@@ -72,7 +75,7 @@ Status parse_model_map(const Source& source, const Yaml& node, Scenario& scenari
     }
   }
   if (const Yaml* seed = model.find("seed")) {
-    if (zoo == nullptr) return source.at(*seed, "'seed' makes the weights of zoo models; an ONNX file has its own");
+    if (zoo == nullptr) return source.at(*seed, "'seed' makes the weights of zoo models; a file has its own");
     ASSIGN_OR_RETURN(const int64_t value, read_integer(source, *seed, "seed", 0, INT64_MAX));
     scenario.weights_seed = static_cast<uint64_t>(value);
   }
@@ -89,9 +92,9 @@ Status parse_model(const Source& source, const Yaml& node, Scenario& scenario) {
     RETURN_IF_ERROR(parse_model_map(source, node, scenario));
   } else {
     ASSIGN_OR_RETURN(const std::string text,
-                     read_text(source, node, "a model (zoo:NAME, or the path of an ONNX file)"));
+                     read_text(source, node, "a model (zoo:NAME, or the path of an ONNX or a GGUF file)"));
     scenario.model = text;
-    if (!text.starts_with("zoo:")) scenario.model = beside(scenario.file, text);
+    if (!is_zoo(text)) scenario.model = beside(scenario.file, text);
   }
   scenario.model_line = source.line(scenario.model_where.line);
   return ok_status();

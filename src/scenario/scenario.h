@@ -57,7 +57,7 @@ struct ScenarioProgram {
 // Its own workload is the one that plans are ranked for.
 struct Scenario : Workload {
   std::string file;
-  std::string model;  // "zoo:NAME" or a path, already relative to the working directory
+  std::string model;  // scenario/read_model.h; a path is already relative to the working directory
   std::map<std::string, Shape> input_shapes;
   std::map<std::string, int64_t> dims;  // extents an ONNX file names but leaves open
   uint64_t weights_seed = 1;

@@ -332,7 +332,7 @@ void add_lower_command(CLI::App& app, int& code) {
   const auto arguments = std::make_shared<LowerArguments>();
   command
       ->add_option("SCENARIO", arguments->what,
-                   "A scenario; or a model (.onnx, zoo:NAME), which is lowered for one device")
+                   "A scenario; or a model (.onnx, .gguf, zoo:NAME), which is lowered for one device")
       ->type_name("FILE")
       ->required();
   CLI::Option* plan = command

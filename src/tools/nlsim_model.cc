@@ -7,10 +7,9 @@
 #include <map>
 
 #include "graph/onnx/export.h"
-#include "graph/onnx/import.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/precision.h"
-#include "graph/zoo/zoo.h"
+#include "scenario/read_model.h"
 #include "tools/exit.h"
 
 namespace nlsplit::inline tools {
@@ -49,7 +48,10 @@ Status add_dim(const std::string& text, std::map<std::string, int64_t>& dims) {
 }  // namespace
 
 void add_model_options(CLI::App& command, ModelArguments& arguments) {
-  command.add_option("MODEL", arguments.model, "An .onnx file, or zoo:NAME (see `nlsim zoo`)")
+  command
+      .add_option(
+          "MODEL", arguments.model,
+          "An .onnx or .gguf file, or zoo:NAME (see `nlsim zoo`); FILE.gguf?length=64 is for a prompt of 64 tokens")
       ->type_name("FILE|zoo:NAME")
       ->required();
   command.add_option("--batch", arguments.batch, "Another batch size")->type_name("COUNT")->check(at_least(1));
@@ -67,12 +69,12 @@ Result<Model> load_model(const ModelArguments& arguments) {
   ImportOptions options;
   for (const std::string& text : arguments.inputs) RETURN_IF_ERROR(add_input_shape(text, options.input_shapes));
   for (const std::string& text : arguments.dims) RETURN_IF_ERROR(add_dim(text, options.dims));
-  const bool zoo = arguments.model.starts_with("zoo:");
-  if (zoo && !(arguments.inputs.empty() && arguments.dims.empty())) {
+  if (!leaves_extents(arguments.model) && !(arguments.inputs.empty() && arguments.dims.empty())) {
     return invalid_input(
-        "--input-shape and --dim are for files that leave extents open; the zoo leaves none (--batch sets the batch)");
+        "--input-shape and --dim are for ONNX files that leave extents open; the zoo and GGUF files leave none "
+        "(--batch sets the batch)");
   }
-  ASSIGN_OR_RETURN(Model model, zoo ? zoo_model(arguments.model.substr(4)) : import_onnx(arguments.model, options));
+  ASSIGN_OR_RETURN(Model model, read_model(arguments.model, options));
   if (arguments.batch > 0) {
     ASSIGN_OR_RETURN(model.graph, with_batch(model.graph, arguments.batch));
   }

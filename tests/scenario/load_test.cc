@@ -13,6 +13,7 @@
 namespace nlsplit {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 std::string scenario_text(const std::string& model) {
@@ -37,6 +38,19 @@ TEST(LoadModel, SeedsMakeOtherWeights) {
   };
   EXPECT_EQ(graph("{zoo: simple_cnn, seed: 1}"), graph("zoo:simple_cnn"));
   EXPECT_NE(graph("{zoo: simple_cnn, seed: 2}"), graph("zoo:simple_cnn"));  // other content ids
+}
+
+TEST(LoadModel, ReadsGgufFilesWithALength) {
+  const auto scenario = [](const std::string& model) { return parse_scenario(scenario_text(model), "s.yaml"); };
+  const std::string file = NLS_SOURCE_DIR "/tests/graph/gguf/qwen2.gguf";
+  for (const std::string& model : {"'" + file + "?length=5'", "{path: '" + file + "?length=5'}"}) {
+    const Graph graph = load_model(scenario(model).value()).value().graph;
+    EXPECT_EQ(graph.value(graph.inputs[0]).type, (TensorType{DType::i64, {1, 5}}));
+  }
+  EXPECT_THAT(load_model(scenario(file).value()).error().to_string(),
+              AllOf(HasSubstr("s.yaml:1:8: "), HasSubstr("64, less than the prompt of 128 tokens")));
+  EXPECT_THAT(scenario("{path: x.gguf, dims: {length: 5}}").error().message,
+              HasSubstr("'dims' binds extents of an ONNX file; zoo models and GGUF files have theirs"));
 }
 
 TEST(LoadModel, ConvertsBehindThePasses) {
