@@ -98,19 +98,19 @@ TEST(GgufFile, MayBeCutOffAmongItsTensorsBytesButNotBefore) {
   const std::string all = bytes.bytes();
   for (size_t size = 0; size <= all.size(); ++size) {
     const auto file = read_gguf(write_gguf("cut.gguf", all.substr(0, size)));
-    EXPECT_EQ(file.ok(), size >= bytes.header().size()) << size;
-    if (!file.ok()) EXPECT_THAT(file.error().message, HasSubstr("cut.gguf"));
+    ASSERT_EQ(file.ok(), size >= bytes.header().size()) << size;
+    EXPECT_THAT(file.ok() ? "cut.gguf" : file.error().message, HasSubstr("cut.gguf"));
   }
 }
 
-struct BadCase {
+struct BadGguf {
   std::string what;
   std::function<void(GgufBytes&)> break_it;
   std::string message;
 };
 
 TEST(GgufFile, SaysWhatIsWrongAndWhere) {
-  const std::vector<BadCase> cases = {
+  const std::vector<BadGguf> cases = {
       {"magic", [](GgufBytes& f) { f.magic = "GGML"; }, "the first bytes at offset 0: they are \"GGML\", not \"GGUF\""},
       {"version", [](GgufBytes& f) { f.version = 1; }, "the version at offset 4: it is 1; 2 and 3 are read"},
       {"byte order", [](GgufBytes& f) { f.version = 3 << 24; }, "the file is big-endian"},
@@ -176,7 +176,7 @@ TEST(GgufFile, SaysWhatIsWrongAndWhere) {
       {"alignment's kind", [](GgufBytes& f) { f.text("general.alignment", "32"); },
        "it is string; it must be an integer"},
   };
-  for (const BadCase& bad : cases) {
+  for (const BadGguf& bad : cases) {
     GgufBytes file = small_file();
     bad.break_it(file);
     const auto read = read_gguf(file.write("bad.gguf"));

@@ -78,7 +78,7 @@ TEST(GgufImport, KnowsFilesByTheirNames) {
 
 // ---- what is refused
 
-std::string zeros(uint64_t elements) { return std::string(elements * sizeof(float), '\0'); }
+std::string zero_floats(uint64_t elements) { return std::string(elements * sizeof(float), '\0'); }
 
 // A llama of one layer, 2 heads of 4 and 16 tokens, all of it zero.
 struct TinyLlama {
@@ -101,7 +101,7 @@ struct TinyLlama {
       if (name == left_out) return;
       uint64_t elements = 1;
       for (const uint64_t extent : extents) elements *= extent;
-      file.tensor(name, extents, 0, zeros(elements));
+      file.tensor(name, extents, 0, zero_floats(elements));
     };
     tensor("token_embd.weight", {8, 16});
     for (const char* norm : {"attn_norm", "ffn_norm"}) tensor("blk.0." + std::string(norm) + ".weight", {8});
@@ -115,7 +115,7 @@ struct TinyLlama {
   }
 };
 
-struct Refusal {
+struct GgufRefusal {
   std::function<void(TinyLlama&)> change;
   std::string message;
 };
@@ -123,7 +123,7 @@ struct Refusal {
 TEST(GgufImport, SaysWhatItCannotCompute) {
   ASSERT_TRUE(import_gguf(TinyLlama().write() + "?length=5").ok()) << "as it is it is a network";
   const auto with = [](std::function<void(GgufBytes&)> more) { return [more](TinyLlama& tiny) { tiny.more = more; }; };
-  const std::vector<Refusal> refusals = {
+  const std::vector<GgufRefusal> refusals = {
       {[](TinyLlama& t) { t.architecture = "mamba"; },
        "general.architecture at offset 56: the architecture \"mamba\" is not known; those that are: llama, qwen2, "
        "qwen3, gemma"},
@@ -147,15 +147,15 @@ TEST(GgufImport, SaysWhatItCannotCompute) {
       {[](TinyLlama& t) { t.left_out = "token_embd.weight"; }, "tensor token_embd.weight: it is missing"},
       {[](TinyLlama& t) {
          t.left_out = "blk.0.ffn_down.weight";
-         t.more = [](GgufBytes& f) { f.tensor("x", {1}, 0, zeros(1)); };
+         t.more = [](GgufBytes& f) { f.tensor("x", {1}, 0, zero_floats(1)); };
        },
        "tensor blk.0.ffn_down.weight: it is missing"},
       {[](TinyLlama& t) { t.architecture = "qwen2"; }, "tensor blk.0.attn_q.bias: it is missing"},
       {[](TinyLlama& t) { t.architecture = "qwen3"; }, "tensor blk.0.attn_q_norm.weight: it is missing"},
-      {with([](GgufBytes& f) { f.tensor("blk.0.attn_sinks.weight", {2}, 0, zeros(2)); }),
+      {with([](GgufBytes& f) { f.tensor("blk.0.attn_sinks.weight", {2}, 0, zero_floats(2)); }),
        "tensor \"blk.0.attn_sinks.weight\": no part of the architecture llama"},
       {with([](GgufBytes& f) {
-         f.tensor("output.weight", {8, 15}, 0, zeros(120));
+         f.tensor("output.weight", {8, 15}, 0, zero_floats(120));
        }),
        "tensor output.weight: it is [15, 8]; by the metadata it would be [16, 8]"},
       {with([](GgufBytes& f) { f.text("llama.rope.scaling.type", "yarn"); }),
@@ -166,9 +166,9 @@ TEST(GgufImport, SaysWhatItCannotCompute) {
        "llama.rope.freq_base at offset 390: it is 0.5"},
       {with([](GgufBytes& f) { f.integer("llama.rope.dimension_count", 2); }), "2, but a head's width is 4"},
       {with([](GgufBytes& f) { f.integer("llama.attention.value_length", 8); }), "8, but a head's width is 4"},
-      {with([](GgufBytes& f) { f.tensor("rope_freqs.weight", {3}, 0, zeros(3)); }),
+      {with([](GgufBytes& f) { f.tensor("rope_freqs.weight", {3}, 0, zero_floats(3)); }),
        "tensor rope_freqs.weight: it must be 2 elements of F32"},
-      {with([](GgufBytes& f) { f.tensor("rope_freqs.weight", {2}, 0, zeros(2)); }),
+      {with([](GgufBytes& f) { f.tensor("rope_freqs.weight", {2}, 0, zero_floats(2)); }),
        "tensor rope_freqs.weight: its element 0 is 0"},
       {with([](GgufBytes& f) { f.integer("llama.expert_count", 8); }), "a mixture of 8 experts"},
       {with([](GgufBytes& f) { f.integer("llama.attention.sliding_window", 4); }),
@@ -179,7 +179,7 @@ TEST(GgufImport, SaysWhatItCannotCompute) {
       {with([](GgufBytes& f) { f.value("split.count", 2, little(uint16_t{3})); }),
        "it is one of 3 files; llama-gguf-split --merge joins them"},
   };
-  for (const Refusal& refusal : refusals) {
+  for (const GgufRefusal& refusal : refusals) {
     TinyLlama tiny;
     refusal.change(tiny);
     const auto model = import_gguf(tiny.write() + "?length=5");
