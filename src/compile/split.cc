@@ -29,18 +29,6 @@ Result<SplitOptions> split_options(const Plan& plan, const Cluster& cluster) {
   return SplitOptions{bytes(static_cast<int64_t>(std::min(most, most_latency_bytes)))};
 }
 
-// [node]: what SplitOptions::multiples is, of the kernels that were chosen at any level.
-std::vector<int64_t> exact_multiples(const KernelGraph& kernels) {
-  std::vector<int64_t> multiples(kernels.graph.nodes.size(), 1);
-  for (const auto& [level, chosen] : kernels.chosen) {
-    for (size_t n = 0; n < multiples.size(); ++n) {
-      const KernelName kernel = chosen.descs[n].kernel.name;
-      if (is_in_catalogue(kernel)) multiples[n] = std::lcm(multiples[n], info_of(kernel).exact_multiple);
-    }
-  }
-  return multiples;
-}
-
 // Whether a kernel computes that part of a node with the roundings it has within the whole.
 bool is_exact_part(const KernelGraph& whole, size_t node, const Region& part, Level level) {
   if (part.axis < 0) return true;
@@ -52,6 +40,17 @@ bool is_exact_part(const KernelGraph& whole, size_t node, const Region& part, Le
 }
 
 }  // namespace
+
+std::vector<int64_t> exact_multiples(const KernelGraph& kernels) {
+  std::vector<int64_t> multiples(kernels.graph.nodes.size(), 1);
+  for (const auto& [level, chosen] : kernels.chosen) {
+    for (size_t n = 0; n < multiples.size(); ++n) {
+      const KernelName kernel = chosen.descs[n].kernel.name;
+      if (is_in_catalogue(kernel)) multiples[n] = std::lcm(multiples[n], info_of(kernel).exact_multiple);
+    }
+  }
+  return multiples;
+}
 
 Promise promise_of(const KernelGraph& whole, const KernelGraph& parts, std::span<const int> origin,
                    std::span<const Region> regions) {

@@ -26,6 +26,9 @@ struct SplitPlan {
 Result<SplitPlan> expand_plan(const KernelGraph& whole, const Plan& plan, const Cluster& cluster,
                               const KernelPreference& prefer = {});
 
+// SplitOptions::multiples that plans are expanded with: of the kernels that were chosen at any level.
+std::vector<int64_t> exact_multiples(const KernelGraph& kernels);
+
 // Whether the parts have the bits that they have within the whole: the same kernels, cut where these are exact, and no
 // sums of partial sums. origin, regions: [node of parts], as in Expanded.
 Promise promise_of(const KernelGraph& whole, const KernelGraph& parts, std::span<const int> origin,

@@ -69,7 +69,9 @@ class Expander {
   Result<std::vector<PlanNote>> expand_stage(const Stage& stage) {
     std::vector<bool> alike;
     for (const Stage& other : plan_.stages) alike.push_back(other.split == stage.split);
-    StageLayouts chosen = choose_layouts({graph_, stage, stage_, alike, batched_, options_}, layouts_);
+    const ImageMultiples multiples = image_multiples(graph_, stage, options_.multiples);
+    StageLayouts chosen =
+        choose_layouts({graph_, stage, stage_, alike, batched_, options_.latency_bytes, multiples}, layouts_);
     if (chosen.split_nodes == 0) {
       const std::string why =
           chosen.refused.empty() ? "no layer of it has a rule for that axis" : std::move(chosen.refused);
@@ -291,22 +293,29 @@ std::vector<SplitAxis> applicable_axes(const Graph& graph, size_t begin, size_t 
   for (const SplitAxis axis : axes) {
     const Stage stage{begin, end, {DeviceId(0), DeviceId(1)}, Split{axis, false, {1, 1}}};
     std::vector<Layout> layouts(graph.values.size());
-    const StageLayouts chosen = choose_layouts({graph, stage, 0, alike, batched, {}}, layouts);
-    const auto splits = [&](auto of_interest) {
-      for (size_t n = begin; n < end; ++n) {
-        const Node& node = graph.nodes[n];
-        if (layouts[node.outputs[0].index()].axis >= 0 && of_interest(node)) return true;
-      }
-      return false;
-    };
-    const auto is_window = [](const Node& node) {
-      return find_attr(node.attrs, "kernel_shape") != nullptr;  // convolutions and pools have one
-    };
-    const auto has_columns = [&](const Node& node) { return column_axis(graph, node) >= 0; };
-    bool applies = chosen.split_nodes > 0;
-    if (axis == SplitAxis::height || axis == SplitAxis::width) applies = splits(is_window);
-    if (axis == SplitAxis::channels || axis == SplitAxis::sequence) applies = splits(has_columns);
-    if (axis == SplitAxis::tensor) applies = chosen.sums > 0;
+    // The first layer that is split so is enough.
+    bool applies = false;
+    choose_layouts({graph, stage, 0, alike, batched, bytes(0), {}}, layouts,
+                   [&](const Node& node, const StageLayouts& chosen) {
+                     const bool is_split = layouts[node.outputs[0].index()].axis >= 0;
+                     switch (axis) {
+                       case SplitAxis::batch:
+                         applies = chosen.split_nodes > 0;
+                         break;
+                       case SplitAxis::height:
+                       case SplitAxis::width:  // convolutions and pools have one
+                         applies = is_split && find_attr(node.attrs, "kernel_shape") != nullptr;
+                         break;
+                       case SplitAxis::channels:
+                       case SplitAxis::sequence:
+                         applies = is_split && column_axis(graph, node) >= 0;
+                         break;
+                       case SplitAxis::tensor:
+                         applies = chosen.sums > 0;
+                         break;
+                     }
+                     return applies;
+                   });
     if (applies) applicable.push_back(axis);
   }
   return applicable;

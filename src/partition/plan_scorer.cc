@@ -4,13 +4,12 @@
 #include <optional>
 #include <utility>
 
-#include "base/check.h"
 #include "graph/operators/operator.h"
 
 namespace nlsplit::inline partition {
 namespace {
 
-// SearchSpace::weight_bytes.
+// PlanScorer::weight_bytes().
 std::vector<double> weight_bytes_before(const Graph& graph) {
   std::vector<double> sums = {0};
   std::vector<bool> seen(graph.values.size(), false);
@@ -44,39 +43,37 @@ std::vector<double> bytes_around(const Graph& graph) {
 }  // namespace
 
 PlanScorer::PlanScorer(const Graph& graph, const Cluster& cluster, const Network& network, HostId source, HostId sink,
-                       SearchCosts costs)
+                       SearchCosts costs, std::vector<int64_t> multiples)
     : costs_(std::move(costs)),
       network_(network),
       scorer_(cluster, network, source, sink, costs_, find_crossings(graph)),
-      loads_(graph, cluster, network, costs_),
+      loads_(graph, cluster, network, costs_, std::move(multiples)),
       weight_bytes_(weight_bytes_before(graph)),
       bytes_around_(bytes_around(graph)) {}
 
 ScoredPlan PlanScorer::score(std::vector<Stage> stages) {
-  const Score score = scorer_.score(stages, &loads_);
+  const std::optional<PlanLoads> loads = loads_.of(stages);
+  const Score score = loads ? scorer_.score(stages, &*loads) : Score{never, never, 0};
   ScoredPlan scored;
   scored.bound_seconds = score.bound;
   scored.latency_seconds = score.latency;
   scored.busiest_seconds = score.busiest;
-  if (score.bound < never) {
-    for (const Stage& stage : stages) add_stage(stage, scored);
-  }
+  for (size_t s = 0; score.bound < never && s < stages.size(); ++s) add_stage(stages[s], (*loads)[s], scored);
   scored.plan.stages = std::move(stages);
   scored.plan.micro_batches = costs_.micro_batches;
   return scored;
 }
 
-void PlanScorer::add_stage(const Stage& stage, ScoredPlan& scored) {
+void PlanScorer::add_stage(const Stage& stage, const std::vector<SplitLoad>& groups, ScoredPlan& scored) const {
   // Its weights, and what its largest layer reads and writes.
   double weights = weight_bytes_[stage.end] - weight_bytes_[stage.begin];
   double around = *std::max_element(bytes_around_.begin() + static_cast<std::ptrdiff_t>(stage.begin),
                                     bytes_around_.begin() + static_cast<std::ptrdiff_t>(stage.end));
-  if (stage.split) {
-    const std::optional<SplitLoad> load = loads_.of(stage, 0);
-    CHECK(load.has_value(), "a plan has a bound, and its load is not known");
-    weights = *std::ranges::max_element(load->weight_bytes);
-    around /= static_cast<double>(stage.split->shares.size());
-    const auto parts = static_cast<double>(load->parts), messages = static_cast<double>(load->messages);
+  if (!groups.empty()) {
+    const SplitLoad& load = groups[0];
+    weights = *std::ranges::max_element(load.weight_bytes);
+    around /= static_cast<double>(load.compute.size());
+    const auto parts = static_cast<double>(load.parts), messages = static_cast<double>(load.messages);
     scored.inner_nodes += parts + messages;
     scored.inner_instructions += costs_.micro_batches * (parts + 3 * messages);  // a slice, send and recv
   }

@@ -1,6 +1,6 @@
 // What can be said of the plans of one micro-batch count without lowering them.
 //
-//   PlanScorer scorer(graph, cluster, network, source, sink, costs);
+//   PlanScorer scorer(graph, cluster, network, source, sink, costs, multiples);
 //   const ScoredPlan scored = scorer.score(stages);
 #pragma once
 
@@ -14,9 +14,9 @@ namespace nlsplit::inline partition {
 // Not for several threads at once.
 class PlanScorer {
  public:
-  // Borrows all but the costs.
+  // Borrows graph, cluster and network. multiples: SplitOptions::multiples; none where no plan splits layers.
   PlanScorer(const Graph& graph, const Cluster& cluster, const Network& network, HostId source, HostId sink,
-             SearchCosts costs);
+             SearchCosts costs, std::vector<int64_t> multiples = {});
   PlanScorer(const PlanScorer&) = delete;
   PlanScorer& operator=(const PlanScorer&) = delete;
 
@@ -26,10 +26,11 @@ class PlanScorer {
   const SearchCosts& costs() const { return costs_; }
   const Scorer& scorer() const { return scorer_; }
   const Network& network() const { return network_; }
-  const std::vector<double>& weight_bytes() const { return weight_bytes_; }  // SearchSpace::weight_bytes
+  // [node]: of the weights that nodes before it are the first to read; nodes + 1.
+  const std::vector<double>& weight_bytes() const { return weight_bytes_; }
 
  private:
-  void add_stage(const Stage& stage, ScoredPlan& scored);
+  void add_stage(const Stage& stage, const std::vector<SplitLoad>& groups, ScoredPlan& scored) const;
 
   const SearchCosts costs_;
   const Network& network_;

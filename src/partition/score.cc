@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <limits>
-#include <optional>
+#include <numeric>
 #include <utility>
 
 #include "partition/split_load.h"
@@ -81,7 +81,7 @@ Scorer::Scorer(const Cluster& cluster, const Network& network, HostId source, Ho
   }
 }
 
-Score Scorer::score(const std::vector<Stage>& stages, SplitLoads* loads) const {
+Score Scorer::score(const std::vector<Stage>& stages, const PlanLoads* loads) const {
   struct Place {      // who works for a stage, or the source, or the sink
     DeviceId device;  // none: an endpoint without a device
     HostId host;
@@ -102,64 +102,47 @@ Score Scorer::score(const std::vector<Stage>& stages, SplitLoads* loads) const {
   };
   places.front() = {endpoint(source_)};
   places.back() = {endpoint(sink_)};
-  std::vector<double> device_seconds(cluster_.devices.size(), 0), device_first(cluster_.devices.size(), 0), seconds_of;
+  std::vector<double> device_seconds(cluster_.devices.size(), 0), device_first(cluster_.devices.size(), 0);
   std::vector<double> lane_bytes(network_.lane_seconds_per_byte.size(), 0), lane_first(lane_bytes.size(), 0);
+  std::vector<double> alone, groups;  // seconds of one micro-batch: of a group's devices, all of it each; of the groups
   for (size_t s = 0; s < stages.size(); ++s) {
-    seconds_of.clear();
-    for (const DeviceId device : stages[s].devices)
-      seconds_of.push_back(seconds(device, stages[s].begin, stages[s].end));
-    if (stages[s].split) {
-      // Its groups of devices are replicas.
-      std::vector<double> group_seconds;
-      std::vector<SplitLoad> group_loads;
-      const size_t shards = stages[s].split->shares.size();
-      for (size_t d = 0; d + shards <= seconds_of.size(); d += shards) {
-        const auto begin = seconds_of.begin() + static_cast<std::ptrdiff_t>(d);
-        group_seconds.push_back(shared_seconds({begin, begin + static_cast<std::ptrdiff_t>(shards)}));
-        if (loads == nullptr) continue;
-        std::optional<SplitLoad> load = loads->of(stages[s], d);
-        if (!load) return {never, never, 0};
-        group_seconds.back() = load->seconds;
-        group_loads.push_back(*std::move(load));
+    const Stage& stage = stages[s];
+    // Its groups of devices are replicas.
+    const size_t shards = stage.split ? stage.split->shares.size() : 1;
+    const bool is_loaded = stage.split && loads != nullptr;
+    groups.clear();
+    for (size_t d = 0; d + shards <= stage.devices.size(); d += shards) {
+      alone.clear();
+      for (size_t k = 0; k < shards; ++k) alone.push_back(seconds(stage.devices[d + k], stage.begin, stage.end));
+      groups.push_back(is_loaded ? (*loads)[s][d / shards].seconds : shards == 1 ? alone[0] : shared_seconds(alone));
+    }
+    const std::vector<int> jobs = share_jobs(micro_batches, groups);
+    const double first = *std::min_element(groups.begin(), groups.end());
+    fill += first;
+    for (size_t g = 0; g < jobs.size(); ++g) {
+      if (stage.split && !is_loaded) {  // which of its devices is busy how long depends on the shares; no places
+        busiest = std::max(busiest, jobs[g] * groups[g] - first);
+        continue;
       }
-      const std::vector<int> jobs = share_jobs(micro_batches, group_seconds);
-      const double first = *std::min_element(group_seconds.begin(), group_seconds.end());
-      fill += first;
-      for (size_t g = 0; g < jobs.size(); ++g) {
-        if (loads == nullptr) {  // which of its devices is busy how long depends on the shares; no places
-          busiest = std::max(busiest, jobs[g] * group_seconds[g] - first);
-          continue;
-        }
-        const SplitLoad& load = group_loads[g];
-        double all = 0;
-        for (const double work : load.compute) all += work;
-        for (size_t k = 0; k < shards; ++k) {
-          const DeviceId device = stages[s].devices[g * shards + k];
-          const HostId host = cluster_.device(device).host;
-          device_seconds[device.index()] += jobs[g] * load.compute[k];
-          device_first[device.index()] += load.compute[k];
-          places[s + 1].push_back({device, host, static_cast<double>(jobs[g]) / micro_batches, load.compute[k] / all});
-          for (size_t to = 0; to < shards; ++to) {
-            const double bytes = load.message_bytes[k * shards + to];
-            if (bytes == 0) continue;
-            const Path& path = network_.path(host, cluster_.device(stages[s].devices[g * shards + to]).host);
-            for (const uint32_t lane : path.lanes) {
-              lane_bytes[lane] += jobs[g] * bytes;
-              lane_first[lane] += bytes * network_.lane_seconds_per_byte[lane];
-            }
+      const SplitLoad* load = is_loaded ? &(*loads)[s][g] : nullptr;
+      const double all = load == nullptr ? groups[g] : std::accumulate(load->compute.begin(), load->compute.end(), 0.0);
+      for (size_t k = 0; k < shards; ++k) {
+        const double compute = load == nullptr ? groups[g] : load->compute[k];
+        const DeviceId device = stage.devices[g * shards + k];
+        const HostId host = cluster_.device(device).host;
+        device_seconds[device.index()] += jobs[g] * compute;
+        device_first[device.index()] += std::min(first, compute);
+        places[s + 1].push_back(
+            {device, host, static_cast<double>(jobs[g]) / micro_batches, all > 0 ? compute / all : 1});
+        for (size_t to = 0; load != nullptr && to < shards; ++to) {
+          const double bytes = load->message_bytes[k * shards + to];
+          if (bytes == 0) continue;
+          for (const uint32_t lane : network_.path(host, cluster_.device(stage.devices[g * shards + to]).host).lanes) {
+            lane_bytes[lane] += jobs[g] * bytes;
+            lane_first[lane] += bytes * network_.lane_seconds_per_byte[lane];
           }
         }
       }
-      continue;
-    }
-    const std::vector<int> jobs = share_jobs(micro_batches, seconds_of);
-    const double first = *std::min_element(seconds_of.begin(), seconds_of.end());
-    fill += first;
-    for (size_t r = 0; r < jobs.size(); ++r) {
-      const DeviceId device = stages[s].devices[r];
-      device_seconds[device.index()] += jobs[r] * seconds_of[r];
-      device_first[device.index()] += first;
-      places[s + 1].push_back({device, cluster_.device(device).host, static_cast<double>(jobs[r]) / micro_batches});
     }
   }
   for (size_t d = 0; d < device_seconds.size(); ++d) busiest = std::max(busiest, device_seconds[d] - device_first[d]);

@@ -25,7 +25,8 @@ struct Score {
   double busiest = 0;  // seconds of a batch in which the busiest device computes
 };
 
-class SplitLoads;
+struct SplitLoad;
+using PlanLoads = std::vector<std::vector<SplitLoad>>;  // partition/split_load.h
 
 class Scorer {
  public:
@@ -34,9 +35,9 @@ class Scorer {
 
   // bound: a lower bound of the seconds a batch takes. Infinite: two devices must exchange data, but nothing connects
   // them. A stage that is split inside its layers takes no less than its work shared among its devices as their speeds
-  // are; its messages, within and to other stages, are left out. With `loads` (of the same costs) they are counted,
-  // and each of its devices has its own part of the work.
-  Score score(const std::vector<Stage>& stages, SplitLoads* loads = nullptr) const;
+  // are; its messages, within and to other stages, are left out. With `loads` (of these stages) they are counted, and
+  // each of its devices has its own part of the work.
+  Score score(const std::vector<Stage>& stages, const PlanLoads* loads = nullptr) const;
   double bound(const std::vector<Stage>& stages) const { return score(stages).bound; }
 
   // Seconds of one micro-batch through nodes [begin, end) on a device.

@@ -34,6 +34,8 @@ struct SearchCosts {
   double input_bytes = 0;         // of one micro-batch
   double output_bytes = 0;
 };
+// [device]: the first that takes as long for every node. node_seconds: [device][node].
+std::vector<DeviceId> device_kinds(const std::vector<std::vector<double>>& node_seconds);
 Result<SearchCosts> search_costs(const Graph& at_micro_batch, int micro_batches, const Cluster& cluster,
                                  const CostTable& costs);
 

@@ -5,6 +5,21 @@
 #include "partition/score.h"
 
 namespace nlsplit::inline partition {
+
+std::vector<DeviceId> device_kinds(const std::vector<std::vector<double>>& node_seconds) {
+  std::vector<DeviceId> kinds, firsts;
+  for (const std::vector<double>& seconds : node_seconds) {
+    const auto known = std::ranges::find_if(firsts, [&](DeviceId d) { return node_seconds[d.index()] == seconds; });
+    if (known == firsts.end()) {
+      kinds.emplace_back(kinds.size());
+      firsts.push_back(kinds.back());
+    } else {
+      kinds.push_back(*known);
+    }
+  }
+  return kinds;
+}
+
 Result<SearchCosts> search_costs(const Graph& at_micro_batch, int micro_batches, const Cluster& cluster,
                                  const CostTable& costs) {
   const Graph& graph = at_micro_batch;

@@ -28,7 +28,7 @@ struct SearchSpace {
   std::vector<DeviceId> devices;     // all there are, fastest first
   size_t most_replicas = 1;          // of a stage
   std::vector<size_t> cuts;          // where a stage may end, ascending; the last is the end of the graph
-  std::vector<double> weight_bytes;  // [node]: of the weights that nodes before it are the first to read; nodes + 1
+  std::vector<double> weight_bytes;  // PlanScorer::weight_bytes
   size_t max_stages = 1;
   size_t max_devices = 0;  // of one plan
   size_t wanted = 0;       // how many plans to answer; more may come

@@ -38,7 +38,7 @@ bool less(const Value& a, const Value& b, Aim aim) {
 
 // Replicas of one stage: how many of each kind of device.
 struct Group {
-  std::vector<std::pair<size_t, double>> kinds;  // kind, count
+  std::vector<std::pair<DeviceId, double>> kinds;  // kind, count
   double count = 0;
   double memory = never;  // bytes, of the device that has least
   HostId first, last;
@@ -49,15 +49,8 @@ class Orders {
   explicit Orders(const SearchSpace& space)
       : in_(space),
         micro_batches_(space.costs->micro_batches),
-        cuts_(coarse_cuts(space.cuts, find_repeats(*space.graph), space.costs->cut_bytes, most_coarse_cuts)) {
-    for (const DeviceId device : in_.devices) {
-      const std::vector<double>& mine = in_.costs->node_seconds[device.index()];
-      const auto known =
-          std::ranges::find_if(kinds_, [&](DeviceId d) { return in_.costs->node_seconds[d.index()] == mine; });
-      kind_of_.resize(std::max(kind_of_.size(), device.index() + 1));
-      kind_of_[device.index()] = static_cast<size_t>(known - kinds_.begin());
-      if (known == kinds_.end()) kinds_.push_back(device);
-    }
+        cuts_(coarse_cuts(space.cuts, find_repeats(*space.graph), space.costs->cut_bytes, most_coarse_cuts)),
+        kind_of_(device_kinds(space.costs->node_seconds)) {
     replicas_ = replica_counts();
   }
 
@@ -102,8 +95,8 @@ class Orders {
   Group group_of(const std::vector<DeviceId>& devices) const {
     Group group;
     for (const DeviceId device : devices) {
-      const size_t kind = kind_of_[device.index()];
-      const auto known = std::ranges::find(group.kinds, kind, &std::pair<size_t, double>::first);
+      const DeviceId kind = kind_of_[device.index()];
+      const auto known = std::ranges::find(group.kinds, kind, &std::pair<DeviceId, double>::first);
       if (known == group.kinds.end())
         group.kinds.emplace_back(kind, 1);
       else
@@ -123,12 +116,12 @@ class Orders {
 
   Time stage_time(const Group& group, size_t begin, size_t end) const {
     if (group.kinds.size() == 1) {
-      const double first = in_.scorer->seconds(kinds_[group.kinds[0].first], begin, end);
+      const double first = in_.scorer->seconds(group.kinds[0].first, begin, end);
       return {first, first * (std::ceil(micro_batches_ / group.count) - 1)};
     }
     double rate = 0, first = never;
     for (const auto& [kind, count] : group.kinds) {
-      const double seconds = in_.scorer->seconds(kinds_[kind], begin, end);
+      const double seconds = in_.scorer->seconds(kind, begin, end);
       first = std::min(first, seconds);
       rate += count / seconds;  // no time at all: infinitely fast, which is right
     }
@@ -347,10 +340,9 @@ class Orders {
 
   const SearchSpace& in_;
   int micro_batches_;
-  std::vector<size_t> cuts_;      // those of the tables
-  std::vector<DeviceId> kinds_;   // of each kind of device, which differ in their times, the first
-  std::vector<size_t> kind_of_;   // [device]
-  std::vector<size_t> replicas_;  // counts to try
+  std::vector<size_t> cuts_;       // those of the tables
+  std::vector<DeviceId> kind_of_;  // device_kinds
+  std::vector<size_t> replicas_;   // counts to try
   std::set<std::vector<Stage>, bool (*)(const std::vector<Stage>&, const std::vector<Stage>&)> found_{
       [](const std::vector<Stage>& a, const std::vector<Stage>& b) {
         return std::ranges::lexicographical_compare(a, b, [](const Stage& x, const Stage& y) {

@@ -44,9 +44,11 @@ class Chooser {
     }
   }
 
-  StageLayouts run() {
-    find_multiples();
-    for (size_t n = q_.stage.begin; n < q_.stage.end; ++n) place(graph_.nodes[n]);
+  StageLayouts run(const LayoutsEnough& enough) {
+    for (size_t n = q_.stage.begin; n < q_.stage.end; ++n) {
+      place(graph_.nodes[n]);
+      if (enough && enough(graph_.nodes[n], result_)) break;
+    }
     return std::move(result_);
   }
 
@@ -125,27 +127,9 @@ class Chooser {
     return !moves && shape_of(node.outputs[0]).size() == 3 ? along(node, 1) : std::nullopt;
   }
 
-  // The multiples that images of some height (width) are cut at: of all their layers. None if one has too few rows.
-  void find_multiples() {
-    const bool height = split_.axis == SplitAxis::height, width = split_.axis == SplitAxis::width;
-    if ((!height && !width) || split_.recompute_halo || q_.options.multiples.empty()) return;
-    for (size_t n = q_.stage.begin; n < q_.stage.end; ++n) {
-      const Shape& shape = shape_of(graph_.nodes[n].outputs[0]);
-      const int64_t multiple = q_.options.multiples[n];
-      if (multiple == 1 || shape.size() != 4) continue;
-      const int64_t extent = shape[height ? 2 : 3];
-      int64_t& all = multiples_.try_emplace(extent, 1).first->second;
-      all = std::lcm(all, multiple);
-      if (rounded_bounds(extent, split_.shares, all).empty()) {
-        multiples_.clear();
-        return;
-      }
-    }
-  }
-
   std::vector<int64_t> bounds_of(int64_t extent) const {
-    const auto multiple = multiples_.find(extent);
-    return rounded_bounds(extent, split_.shares, multiple == multiples_.end() ? 1 : multiple->second);
+    const auto multiple = q_.multiples.find(extent);
+    return rounded_bounds(extent, split_.shares, multiple == q_.multiples.end() ? 1 : multiple->second);
   }
 
   // Cut by the shares; or where its inputs are cut, if only these are boundaries it can be cut at.
@@ -303,7 +287,7 @@ class Chooser {
     const TensorType& type = graph_.value(node.outputs[0]).type;
     const double k = static_cast<double>(shards());
     const double saved = (k - 1) * (1 - 2 / k) * static_cast<double>(size_of(type).value());
-    if (saved <= static_cast<double>(q_.options.latency_bytes.value())) return;
+    if (saved <= static_cast<double>(q_.latency_bytes.value())) return;
     std::vector<int> axes;
     if (type.shape.size() == 4) axes = {2, 3};
     if (type.shape.size() == 3) axes = {1};
@@ -374,7 +358,6 @@ class Chooser {
   std::vector<Layout>& layouts_;
   std::vector<std::vector<size_t>> readers_;  // [value]: nodes of the stage
   std::vector<int> uses_;                     // [value]: by nodes and as outputs of the graph
-  std::map<int64_t, int64_t> multiples_;      // by height (width)
   StageLayouts result_;
 };
 
@@ -402,14 +385,30 @@ std::vector<int64_t> share_bounds(int64_t extent, const std::vector<int64_t>& sh
   return extent % grain == 0 ? rounded_bounds(extent, shares, grain) : std::vector<int64_t>{};
 }
 
+ImageMultiples image_multiples(const Graph& graph, const Stage& stage, const std::vector<int64_t>& node_multiples) {
+  const Split& split = *stage.split;
+  const bool height = split.axis == SplitAxis::height, width = split.axis == SplitAxis::width;
+  ImageMultiples multiples;
+  if ((!height && !width) || split.recompute_halo || node_multiples.empty()) return multiples;
+  for (size_t n = stage.begin; n < stage.end; ++n) {
+    const Shape& shape = graph.value(graph.nodes[n].outputs[0]).type.shape;
+    if (node_multiples[n] == 1 || shape.size() != 4) continue;
+    const int64_t extent = shape[height ? 2 : 3];
+    int64_t& all = multiples.try_emplace(extent, 1).first->second;
+    all = std::lcm(all, node_multiples[n]);
+    if (rounded_bounds(extent, split.shares, all).empty()) return {};
+  }
+  return multiples;
+}
+
 std::optional<NodePiece> piece_in(const Graph& graph, const Node& node, SplitAxis how, const std::vector<bool>& batched,
                                   int axis, int64_t begin, int64_t end) {
   if (how == SplitAxis::batch) return samples_of_node(graph, node, batched, begin, end);
   return piece_of(graph, node, axis, begin, end);
 }
 
-StageLayouts choose_layouts(const LayoutQuery& query, std::vector<Layout>& layouts) {
-  return Chooser(query, layouts).run();
+StageLayouts choose_layouts(const LayoutQuery& query, std::vector<Layout>& layouts, const LayoutsEnough& enough) {
+  return Chooser(query, layouts).run(enough);
 }
 
 }  // namespace nlsplit::inline partition

@@ -6,6 +6,8 @@
 //                                    the sums are added, and every shard has the result
 #pragma once
 
+#include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -51,6 +53,11 @@ struct StageLayouts {
   std::string refused;          // why the first node that could have been is not split
 };
 
+// By height (width): the multiples that images of a stage are cut at, of all their layers. None if one of these would
+// leave a shard nothing, or if the stage is split on another axis. node_multiples: SplitOptions::multiples.
+using ImageMultiples = std::map<int64_t, int64_t>;
+ImageMultiples image_multiples(const Graph& graph, const Stage& stage, const std::vector<int64_t>& node_multiples);
+
 // Of the values that nodes [stage.begin, stage.end) make, into `layouts` [value], which has those of earlier stages.
 // `alike`: the stages whose pieces lie as this one's would. `batched`: of graph/passes/passes.h; axis batch only.
 struct LayoutQuery {
@@ -59,9 +66,12 @@ struct LayoutQuery {
   int index = 0;
   const std::vector<bool>& alike;
   const std::vector<bool>& batched;
-  SplitOptions options;
+  Bytes latency_bytes;              // SplitOptions
+  const ImageMultiples& multiples;  // of the stage
 };
-StageLayouts choose_layouts(const LayoutQuery& query, std::vector<Layout>& layouts);
+// enough: asked after each node, whether the rest can be left out.
+using LayoutsEnough = std::function<bool(const Node&, const StageLayouts&)>;
+StageLayouts choose_layouts(const LayoutQuery& query, std::vector<Layout>& layouts, const LayoutsEnough& enough = {});
 
 // The piece of `node` that a shard makes when it has [begin, end) of the layout's axis.
 std::optional<NodePiece> piece_in(const Graph& graph, const Node& node, SplitAxis how, const std::vector<bool>& batched,

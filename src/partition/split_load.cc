@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <numeric>
+#include <span>
+#include <utility>
 
 #include "graph/operators/operator.h"
 #include "graph/passes/passes.h"
-#include "partition/split_layout.h"
 
 namespace nlsplit::inline partition {
 
@@ -41,14 +42,15 @@ int64_t extent_of(const Graph& graph, ValueId value, int axis) {
 // Fills in SplitParts, a node after the other.
 class PartsFinder {
  public:
-  PartsFinder(const Graph& graph, const Split& split, const std::vector<bool>& batched, Bytes latency_bytes)
+  PartsFinder(const Graph& graph, const Split& split, const std::vector<bool>& batched, Bytes latency_bytes,
+              const ImageMultiples& multiples)
       : graph_(graph), split_(split), batched_(batched), weight_seen_(graph.values.size(), false) {
     found_.layouts.resize(graph.values.size());
     std::vector<DeviceId> devices;
     for (size_t k = 0; k < shards(); ++k) devices.emplace_back(k);
     const Stage all{0, graph.nodes.size(), devices, split};
     const std::vector<bool> alike{false};
-    choose_layouts({graph, all, 0, alike, batched, {latency_bytes}}, found_.layouts);
+    choose_layouts({graph, all, 0, alike, batched, latency_bytes, multiples}, found_.layouts);
     const auto sum = static_cast<double>(std::accumulate(split.shares.begin(), split.shares.end(), int64_t{0}));
     for (const int64_t share : split.shares) shares_.push_back(static_cast<double>(share) / sum);
   }
@@ -286,41 +288,86 @@ class GroupPlay {
 
 }  // namespace
 
-SplitLoads::SplitLoads(const Graph& graph, const Cluster& cluster, const Network& network, const SearchCosts& costs)
-    : graph_(graph), cluster_(cluster), network_(network), costs_(costs), batched_(graph.values.size(), false) {
+SplitLoads::SplitLoads(const Graph& graph, const Cluster& cluster, const Network& network, const SearchCosts& costs,
+                       std::vector<int64_t> multiples)
+    : graph_(graph),
+      cluster_(cluster),
+      network_(network),
+      costs_(costs),
+      multiples_(std::move(multiples)),
+      kinds_(device_kinds(costs.node_seconds)),
+      batched_(graph.values.size(), false) {
   if (auto batched = batched_values(graph); batched.ok()) batched_ = std::move(batched).value();
 }
 
 SplitLoads::~SplitLoads() = default;
 
-const SplitParts& SplitLoads::parts(const Split& split, Bytes latency_bytes) {
-  const auto [at, added] =
-      parts_.try_emplace({split.axis, split.recompute_halo, split.shares, latency_bytes.value()}, nullptr);
-  if (added) at->second = std::make_unique<const SplitParts>(PartsFinder(graph_, split, batched_, latency_bytes).run());
+const SplitParts& SplitLoads::parts(const Stage& stage, Bytes latency_bytes) {
+  const Split& split = *stage.split;
+  ImageMultiples multiples = image_multiples(graph_, stage, multiples_);
+  const auto [at, added] = parts_.try_emplace(
+      {split.axis, split.recompute_halo, split.shares, latency_bytes.value(), std::move(multiples)}, nullptr);
+  if (added)
+    at->second = std::make_unique<const SplitParts>(
+        PartsFinder(graph_, split, batched_, latency_bytes, std::get<ImageMultiples>(at->first)).run());
   return *at->second;
 }
 
-std::optional<SplitLoad> SplitLoads::of(const Stage& stage, size_t first) {
+// Whether two groups of a stage take the same time.
+bool SplitLoads::is_alike(const Stage& stage, size_t group, size_t other) const {
   const size_t shards = stage.split->shares.size();
-  std::vector<const Path*> links(shards * shards);
-  std::vector<const std::vector<double>*> seconds;
-  double most = 0;  // as expand_plan finds it
+  const DeviceId* a = &stage.devices[group * shards];
+  const DeviceId* b = &stage.devices[other * shards];
   for (size_t j = 0; j < shards; ++j) {
-    seconds.push_back(&costs_.node_seconds[stage.devices[first + j].index()]);
+    if (kinds_[a[j].index()] != kinds_[b[j].index()]) return false;
     for (size_t k = 0; k < shards; ++k) {
-      const Path& path =
-          network_.path(cluster_.device(stage.devices[first + j]).host, cluster_.device(stage.devices[first + k]).host);
-      if (j != k && !path.exists) return std::nullopt;
-      links[j * shards + k] = &path;
-      if (k == j + 1 && path.seconds_per_byte > 0) most = std::max(most, path.latency / path.seconds_per_byte);
+      const Path &x = path(a[j], a[k]), &y = path(b[j], b[k]);
+      if (x.latency != y.latency || x.seconds_per_byte != y.seconds_per_byte) return false;
     }
   }
-  const SplitParts& of_all = parts(*stage.split, bytes(static_cast<int64_t>(most)));
-  const auto is_split = [](const SplitParts::OfNode& node) { return node.is_split; };
-  if (!std::any_of(of_all.nodes.begin() + static_cast<std::ptrdiff_t>(stage.begin),
-                   of_all.nodes.begin() + static_cast<std::ptrdiff_t>(stage.end), is_split))
-    return std::nullopt;
-  return GroupPlay(graph_, of_all, stage, shards).run(links, seconds);
+  return true;
+}
+
+std::optional<PlanLoads> SplitLoads::of(const std::vector<Stage>& stages) {
+  double most = 0;  // as expand_plan finds it
+  for (const Stage& stage : stages) {
+    if (!stage.split) continue;
+    const size_t shards = stage.split->shares.size();
+    for (size_t first = 0; first < stage.devices.size(); first += shards) {
+      for (size_t j = first; j < first + shards; ++j) {
+        for (size_t k = first; k < first + shards; ++k) {
+          const Path& between = path(stage.devices[j], stage.devices[k]);
+          if (j != k && !between.exists) return std::nullopt;
+          if (k == j + 1 && between.seconds_per_byte > 0)
+            most = std::max(most, between.latency / between.seconds_per_byte);
+        }
+      }
+    }
+  }
+  PlanLoads loads(stages.size());
+  for (size_t s = 0; s < stages.size(); ++s) {
+    const Stage& stage = stages[s];
+    if (!stage.split) continue;
+    const SplitParts& of_all = parts(stage, bytes(static_cast<int64_t>(most)));
+    const auto nodes = std::span(of_all.nodes).subspan(stage.begin, stage.end - stage.begin);
+    if (std::ranges::none_of(nodes, &SplitParts::OfNode::is_split)) return std::nullopt;
+    const size_t shards = stage.split->shares.size();
+    for (size_t g = 0; g < stage.devices.size() / shards; ++g) {
+      if (g > 0 && is_alike(stage, g, g - 1)) {
+        loads[s].push_back(loads[s].back());
+        continue;
+      }
+      std::vector<const Path*> links(shards * shards);
+      std::vector<const std::vector<double>*> seconds;
+      const DeviceId* devices = &stage.devices[g * shards];
+      for (size_t j = 0; j < shards; ++j) {
+        seconds.push_back(&costs_.node_seconds[devices[j].index()]);
+        for (size_t k = 0; k < shards; ++k) links[j * shards + k] = &path(devices[j], devices[k]);
+      }
+      loads[s].push_back(GroupPlay(graph_, of_all, stage, shards).run(links, seconds));
+    }
+  }
+  return loads;
 }
 
 }  // namespace nlsplit::inline partition

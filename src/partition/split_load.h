@@ -1,12 +1,13 @@
 // What a stage that is split inside its layers asks of its devices and the links between them, found from the layouts
 // of its values without expanding it.
 //
-//   SplitLoads loads(graph, cluster, network, costs);
-//   const std::optional<SplitLoad> load = loads.of(stage, 0);      // of its first group
-//   load->seconds                                                  // of one micro-batch that nothing holds up
+//   SplitLoads loads(graph, cluster, network, costs, multiples);
+//   const std::optional<PlanLoads> of_plan = loads.of(plan.stages);
+//   (*of_plan)[s][0].seconds                     // stage s, its first group: of one micro-batch that nothing holds up
 //
 // A lower bound where a part of a layer takes no less than that part of the layer's time. Left out: the copying of
-// pieces, the adding of partial sums, rows that are computed twice, and what comes from other stages.
+// pieces, the adding of partial sums, rows that are computed twice, and what comes from other stages. Values lie as if
+// the whole network were split as the stage is: the first layers of a stage may be split otherwise.
 #pragma once
 
 #include <map>
@@ -18,6 +19,7 @@
 #include "partition/network.h"
 #include "partition/plan.h"
 #include "partition/search.h"
+#include "partition/split_layout.h"
 
 namespace nlsplit::inline partition {
 
@@ -30,30 +32,41 @@ struct SplitLoad {
   size_t messages = 0, parts = 0;     // between shards; of layers, computed by a shard
 };
 
+// [stage][group]; nothing for a stage that is not split inside its layers.
+using PlanLoads = std::vector<std::vector<SplitLoad>>;
+
 // How a network's values lie if all of it is split in one way.
 struct SplitParts;
 
 // Remembers every way of splitting it was asked for. Not for several threads at once.
 class SplitLoads {
  public:
-  // Borrows everything.
-  SplitLoads(const Graph& graph, const Cluster& cluster, const Network& network, const SearchCosts& costs);
+  // Borrows all but the last. multiples: SplitOptions::multiples, as plans are expanded with.
+  SplitLoads(const Graph& graph, const Cluster& cluster, const Network& network, const SearchCosts& costs,
+             std::vector<int64_t> multiples);
   ~SplitLoads();
   SplitLoads(const SplitLoads&) = delete;
   SplitLoads& operator=(const SplitLoads&) = delete;
 
-  // Of the group that begins with device `first` of a split stage. None: nothing of the stage can be split so, or two
-  // of its devices cannot talk to each other.
-  std::optional<SplitLoad> of(const Stage& stage, size_t first);
+  // Of a plan's stages. None: nothing of a stage can be split as it says, or two devices of a group cannot talk to each
+  // other.
+  std::optional<PlanLoads> of(const std::vector<Stage>& stages);
 
  private:
-  using Way = std::tuple<SplitAxis, bool, std::vector<int64_t>, int64_t>;  // a Split; SplitOptions::latency_bytes
-  const SplitParts& parts(const Split& split, Bytes latency_bytes);
+  // A Split; SplitOptions::latency_bytes.
+  using Way = std::tuple<SplitAxis, bool, std::vector<int64_t>, int64_t, ImageMultiples>;
+  const SplitParts& parts(const Stage& stage, Bytes latency_bytes);
+  const Path& path(DeviceId from, DeviceId to) const {
+    return network_.path(cluster_.device(from).host, cluster_.device(to).host);
+  }
+  bool is_alike(const Stage& stage, size_t group, size_t other) const;
 
   const Graph& graph_;
   const Cluster& cluster_;
   const Network& network_;
   const SearchCosts& costs_;
+  std::vector<int64_t> multiples_;
+  std::vector<DeviceId> kinds_;  // device_kinds
   std::vector<bool> batched_;
   std::map<Way, std::unique_ptr<const SplitParts>> parts_;
 };

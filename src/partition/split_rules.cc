@@ -1,6 +1,7 @@
 #include "partition/split_rules.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "graph/operators/operator.h"
 #include "graph/operators/shapes.h"
@@ -11,6 +12,7 @@ namespace {
 // [input of the node]; an input left out has no extents.
 std::vector<TensorType> types_of(const Graph& graph, const Node& node) {
   std::vector<TensorType> types;
+  types.reserve(node.inputs.size());
   for (const ValueId input : node.inputs) types.push_back(input.valid() ? graph.value(input).type : TensorType{});
   return types;
 }
@@ -19,9 +21,10 @@ const Shape& result_of(const Graph& graph, const Node& node) { return graph.valu
 
 NodePiece whole(const Node& node) { return {std::vector<Region>(node.inputs.size()), node.attrs}; }
 
-// The types of the piece's inputs, and whether the operator table makes of them what the piece should be.
-bool makes(const Node& node, const std::vector<TensorType>& inputs, const NodePiece& piece, const Shape& wanted) {
+// Whether the operator table makes of the piece's inputs what the piece should be. inputs: whole.
+bool makes(const Node& node, std::vector<TensorType> inputs, const NodePiece& piece, const Shape& wanted) {
   std::vector<TensorType> types;
+  types.reserve(inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Region& region = piece.inputs[i];
     if (!node.inputs[i].valid()) continue;
@@ -29,14 +32,14 @@ bool makes(const Node& node, const std::vector<TensorType>& inputs, const NodePi
       if (node.op != Op::Concat) return false;
       continue;
     }
-    types.push_back(inputs[i]);
+    TensorType& type = types.emplace_back(std::move(inputs[i]));
     if (region.axis < 0) continue;
     const auto axis = static_cast<size_t>(region.axis);
-    if (axis >= inputs[i].shape.size() || region.begin < 0 || region.end > inputs[i].shape[axis]) return false;
+    if (axis >= type.shape.size() || region.begin < 0 || region.end > type.shape[axis]) return false;
     // No cut is between elements that share a scale.
-    const int64_t block = axis + 1 == inputs[i].shape.size() ? block_of(inputs[i].dtype) : 1;
+    const int64_t block = axis + 1 == type.shape.size() ? block_of(type.dtype) : 1;
     if (region.begin % block != 0 || region.end % block != 0) return false;
-    types.back().shape[axis] = region.end - region.begin;
+    type.shape[axis] = region.end - region.begin;
   }
   const auto made = infer(node.op, types, piece.attrs);
   return made.ok() && (*made)[0].shape == wanted;
@@ -47,20 +50,20 @@ bool makes(const Node& node, const std::vector<TensorType>& inputs, const NodePi
 std::optional<NodePiece> piece_of(const Graph& graph, const Node& node, int axis, int64_t begin, int64_t end) {
   const Shape& out = result_of(graph, node);
   if (node.outputs.size() != 1 || axis < 0 || static_cast<size_t>(axis) >= out.size() || begin >= end) return {};
-  const std::vector<TensorType> inputs = types_of(graph, node);
-  if (std::ranges::any_of(node.inputs, [](ValueId input) { return !input.valid(); })) return {};
-  NodePiece piece = whole(node);
   const SplitRule rule = info(node.op).split;
-  if (rule == no_split || !rule({node, inputs, out, static_cast<size_t>(axis), begin, end}, piece)) return {};
+  if (rule == no_split || std::ranges::any_of(node.inputs, [](ValueId input) { return !input.valid(); })) return {};
+  std::vector<TensorType> inputs = types_of(graph, node);
+  NodePiece piece = whole(node);
+  if (!rule({node, inputs, out, static_cast<size_t>(axis), begin, end}, piece)) return {};
   Shape wanted = out;
   wanted[static_cast<size_t>(axis)] = end - begin;
-  if (!makes(node, inputs, piece, wanted)) return {};
+  if (!makes(node, std::move(inputs), piece, wanted)) return {};
   return piece;
 }
 
 std::optional<NodePiece> samples_of_node(const Graph& graph, const Node& node, const std::vector<bool>& batched,
                                          int64_t begin, int64_t end) {
-  const std::vector<TensorType> inputs = types_of(graph, node);
+  std::vector<TensorType> inputs = types_of(graph, node);
   NodePiece piece = whole(node);
   uint64_t mask = 0;
   size_t present = 0;
@@ -79,7 +82,7 @@ std::optional<NodePiece> samples_of_node(const Graph& graph, const Node& node, c
   if (wanted.empty()) return {};
   wanted[0] = end - begin;
   if (node.op == Op::Reshape) set_attr(piece.attrs, "shape", wanted);  // it may have written the batch down
-  if (!makes(node, inputs, piece, wanted)) return {};
+  if (!makes(node, std::move(inputs), piece, wanted)) return {};
   return piece;
 }
 
@@ -97,22 +100,21 @@ std::optional<NodePiece> partial_sum_of(const Graph& graph, const Node& node, in
                                         bool with_bias) {
   const int axis = summed_axis(graph, node);
   if (axis < 0 || begin >= end) return {};
-  const std::vector<TensorType> inputs = types_of(graph, node);
+  std::vector<TensorType> types = types_of(graph, node);
   NodePiece piece = whole(node);
   piece.inputs[0] = {axis, begin, end};
   size_t rows = 0;  // of the weight
   if (node.op == Op::Conv) rows = 1;
   if (node.op == Op::Gemm) rows = attr_int(node.attrs, "transB") != 0 ? 1 : 0;
-  if (node.op == Op::MatMul) rows = inputs[1].shape.size() - 2;
+  if (node.op == Op::MatMul) rows = types[1].shape.size() - 2;
   piece.inputs[1] = {static_cast<int>(rows), begin, end};
   Node without = node;
-  std::vector<TensorType> types = inputs;
   if (!with_bias && node.inputs.size() > 2) {
     without.inputs.resize(2);
     piece.inputs.resize(2);
     types.resize(2);
   }
-  if (!makes(without, types, piece, result_of(graph, node))) return {};
+  if (!makes(without, std::move(types), piece, result_of(graph, node))) return {};
   return piece;
 }
 

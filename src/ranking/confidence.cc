@@ -5,16 +5,15 @@
 #include <limits>
 
 #include "base/check.h"
+#include "ranking/noise_runs.h"
 
 namespace nlsplit::inline ranking {
 namespace {
 
 using Costs = std::vector<std::vector<double>>;
 
-// By the nearest rank: the smallest of the values that at least so many do not exceed.
-double nearest_rank(std::vector<double> values, double part) {
-  const double rank = std::ceil(part * static_cast<double>(values.size()) - 1e-9);
-  const auto at = static_cast<size_t>(std::max(rank, 1.0)) - 1;
+double quantile(std::vector<double> values, double part) {
+  const size_t at = nearest_rank(values.size(), part);
   std::ranges::nth_element(values, values.begin() + static_cast<std::ptrdiff_t>(at));
   return values[at];
 }
@@ -106,10 +105,10 @@ Confidence confidence_of(const Costs& costs, double level) {
     }
     if (static_cast<double>(worse) >= level * worlds) rank = p;
     ErrorBar& bar = confidence.plans.emplace_back();
-    bar.low = nearest_rank(costs[p], bar_low);
-    bar.high = nearest_rank(costs[p], bar_high);
-    bar.difference_low = nearest_rank(difference, bar_low);
-    bar.difference_high = nearest_rank(difference, bar_high);
+    bar.low = quantile(costs[p], bar_low);
+    bar.high = quantile(costs[p], bar_high);
+    bar.difference_low = quantile(difference, bar_low);
+    bar.difference_high = quantile(difference, bar_high);
     bar.best = static_cast<double>(std::ranges::count(wins[p], true)) / worlds;
     bar.rank = rank;
   }

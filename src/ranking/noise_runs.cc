@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <utility>
 
@@ -58,6 +59,11 @@ double NoiseBound::factor(const LoweredPlan& plan, double makespan_s) const {
   return spread_of(factors).p95;
 }
 
+size_t nearest_rank(size_t count, double part) {
+  const double rank = std::ceil(part * static_cast<double>(count) - 1e-9);
+  return static_cast<size_t>(std::max(rank, 1.0)) - 1;
+}
+
 Spread spread_of(const std::vector<double>& values) {
   CHECK(!values.empty(), "nothing was run");
   std::vector<size_t> order(values.size());
@@ -65,9 +71,9 @@ Spread spread_of(const std::vector<double>& values) {
   std::ranges::stable_sort(order, {}, [&](size_t i) { return values[i]; });
   Spread spread;
   spread.mean = std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-  const size_t rank = (values.size() * 95 + 99) / 100;  // rounded up; counted from 1
-  spread.p95_run = static_cast<int>(order[rank - 1]);
-  spread.p95 = values[order[rank - 1]];
+  const size_t run = order[nearest_rank(values.size(), 0.95)];
+  spread.p95_run = static_cast<int>(run);
+  spread.p95 = values[run];
   return spread;
 }
 

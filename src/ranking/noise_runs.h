@@ -36,8 +36,11 @@ class NoiseBound {
   std::vector<Run> runs_;
 };
 
-// Mean and 95th percentile by the nearest rank: the smallest of the values that at least 95 % of them do not exceed. So
-// it is one of them; of fewer than 20 it is the largest.
+// Of `count` sorted values, counted from 0, the first that at least this part of them does not exceed: a quantile by
+// the nearest rank.
+size_t nearest_rank(size_t count, double part);
+
+// Mean and 95th percentile by the nearest rank. So it is one of them; of fewer than 20 it is the largest.
 Spread spread_of(const std::vector<double>& values);
 
 }  // namespace nlsplit::inline ranking

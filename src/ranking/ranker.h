@@ -1,17 +1,19 @@
 // A ranking in the making (ranking/ranking.h): candidates are collected, timed by the fast tier, the best simulated.
-// ranker_candidates.cc, ranker_timing.cc and ranker_judge.cc have a step each; ranker_rules.cc has what concerns the
-// rules of today (partition/baselines.h), whose plans are candidates like the others.
+// ranker_candidates.cc, ranker_timing.cc, ranker_refine.cc and ranker_judge.cc have a step each; ranker_rules.cc has
+// what concerns the rules of today (partition/baselines.h), whose plans are candidates like the others.
 #pragma once
 
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "partition/anneal.h"
 #include "partition/plan_scorer.h"
 #include "ranking/evaluate.h"
 #include "ranking/noise_runs.h"
@@ -88,6 +90,7 @@ class Ranker {
   void time_ahead(size_t first, const std::function<bool(const Candidate&)>& worth,
                   std::map<size_t, Timed>& ahead) const;
   double bound_of(const ScoredPlan& scored) const;  // of the objective
+  size_t most_work() const;
   bool too_much_work(const ScoredPlan& scored, size_t layers, size_t inside) const;
   const Misfit* known_misfit(const Plan& plan) const;
   Timed time(const Candidate& candidate) const;
@@ -98,13 +101,29 @@ class Ranker {
   void count_own_misfit(const Misfit& misfit, const Plan& plan);
   Error nothing_fits() const;
   void measure_against_singles(const std::vector<Estimate>& estimates);
-  void score(const std::vector<Estimate>& estimates, size_t from);
-  bool may_refine() const;
-  Status refine(std::vector<Estimate>& estimates, const Pruning& pruning);
-  std::vector<Plan> plans_to_refine() const;
+  double fast_score(const Candidate& candidate, const Estimate& estimate) const;
+  void score(Candidate& candidate, const Estimate& estimate) const;
   void choose_champions(const std::vector<Estimate>& estimates);
   template <class Among>
   void choose_best(const std::vector<Estimate>& estimates, const Among& among);
+
+  // ---- ranker_refine.cc
+  struct Changed {
+    Candidate candidate;
+    Timed timed;
+  };
+  struct Changing {    // all plans at once
+    std::mutex mutex;  // of what is below, scorers_ and progress
+    size_t done = 0;
+  };
+  bool may_refine() const;
+  Status refine(std::vector<Estimate>& estimates, const Pruning& pruning);
+  std::vector<Plan> plans_to_refine() const;
+  AnnealSpace changed_plans() const;
+  const Candidate* known_candidate(const Plan& plan) const;
+  std::optional<ScoredPlan> scored(const Plan& plan) const;
+  std::vector<Changed> change(const Plan& start, const AnnealOptions& options, size_t most_layers,
+                              const Pruning& pruning, Changing& all) const;
 
   // ---- ranker_rules.cc
   static uint32_t rules_of(const Plan& plan, const std::vector<std::vector<Stage>>& rules);

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/cores.h"
+#include "compile/split.h"
 #include "partition/baselines.h"
 #include "partition/search_splits.h"
 #include "ranking/ranker.h"
@@ -130,7 +131,8 @@ Result<Ranker::Searched> Ranker::search(const PreparedModel& prepared) const {
   ASSIGN_OR_RETURN(searched.found,
                    search_layers(graph, scenario_.cluster, source, sink, searched.costs, options, seeds));
   if (interrupted() || !network_) return searched;
-  searched.scorer = std::make_unique<PlanScorer>(graph, scenario_.cluster, *network_, source, sink, searched.costs);
+  searched.scorer = std::make_unique<PlanScorer>(graph, scenario_.cluster, *network_, source, sink, searched.costs,
+                                                 exact_multiples(prepared.kernels));
   const size_t most = std::max(
       least_split_candidates, scenario_.search.max_candidates / split_candidates_part / scenario_.micro_batches.size());
   std::ranges::move(search_splits(graph, scenario_.cluster, source, *searched.scorer, options, searched.found.plans,

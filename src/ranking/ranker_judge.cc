@@ -1,5 +1,6 @@
 // The best candidates, simulated over links that share their bandwidth: the order of the table.
 #include <fmt/format.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <numeric>
@@ -39,7 +40,12 @@ Status Ranker::judge() {
   for (size_t i = 0; i < candidates_.size(); ++i) {
     if (i < wanted() || candidates_[i].must_judge) chosen.push_back(std::move(candidates_[i]));
   }
-  candidates_.clear();
+  candidates_ = {};
+  scorers_.clear();
+#ifdef __GLIBC__
+  // Simulations are children of this process, and a fork takes as long as there are pages.
+  malloc_trim(0);
+#endif
   // Some at a time: the Programs of a large model take tens of megabytes each.
   for (size_t begin = 0; begin < chosen.size();) {
     progress("simulating", begin, chosen.size());

@@ -1,35 +1,24 @@
-// The fast tier: candidates are lowered and timed without contention, the best of them changed a little, and those
-// chosen that another tier shall judge.
+// The fast tier: candidates are lowered and timed without contention, and those chosen that another tier shall judge.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
-#include <numeric>
 
 #include "base/cores.h"
-#include "partition/anneal.h"
-#include "partition/cuts.h"
-#include "partition/search_splits.h"
 #include "ranking/alike.h"
 #include "ranking/ranker.h"
 
 namespace nlsplit::inline ranking {
 namespace {
 
-// The best of all are changed a little, so many times.
-constexpr size_t refined_plans = 4, refining_steps = 400;
-constexpr double worth_refining = 1.5;  // of plans with split stages: times the best score
 // What lowering may take: as much as of max_candidates plans of so many layers, each copy of a layer counted.
 constexpr size_t layers_a_candidate = 600;
 constexpr size_t layers_a_device = 40;  // what else lowering does for a device takes as long as so many layers
 // Within stages that are split inside their layers: what expanding a node and lowering an instruction take.
 constexpr double layers_an_inner_node = 10, layers_an_inner_instruction = 0.5;
 constexpr size_t one_plan_part = 4;  // of that work, one such plan takes no more than this part
-
-// Plans that are timed even after an interrupt, so that there is an answer.
-constexpr size_t least_answer = 8;
 
 constexpr size_t farthest_ahead =
     256;  // candidates that other cores may time before it is known whether they are worth it
@@ -51,9 +40,12 @@ double Ranker::bound_of(const ScoredPlan& scored) const {
   return scenario_.objective == Objective::latency ? scored.latency_seconds : scored.bound_seconds;
 }
 
+// Of lowering plans, in layers.
+size_t Ranker::most_work() const { return scenario_.search.max_candidates * layers_a_candidate; }
+
 // Whether lowering a plan takes too long, where plans that search found before it took so many layers.
 bool Ranker::too_much_work(const ScoredPlan& scored, size_t layers, size_t inside) const {
-  const size_t most = scenario_.search.max_candidates * layers_a_candidate;
+  const size_t most = most_work();
   if (!has_splits(scored.plan)) return layers > most;
   return inside > most || layers_lowered(scored) > most / one_plan_part;
 }
@@ -77,7 +69,7 @@ Status Ranker::fast_tier() {
     if (i % 64 == 0) progress("timing plans", i, candidates_.size());
     if (interrupted()) {
       ranking_.interrupted = true;
-      if (fitting.size() >= least_answer) break;
+      if (!fitting.empty()) break;  // there is an answer
     }
     Candidate& candidate = candidates_[i];
     if (!worth(candidate)) continue;
@@ -107,7 +99,7 @@ Status Ranker::fast_tier() {
   candidates_ = std::move(fitting);
   if (candidates_.empty() && !ranking_.interrupted) return nothing_fits();
   measure_against_singles(estimates);
-  score(estimates, 0);
+  for (size_t i = 0; i < candidates_.size(); ++i) score(candidates_[i], estimates[i]);
   if (may_refine() && !ranking_.interrupted) RETURN_IF_ERROR(refine(estimates, pruning));
   choose_champions(estimates);
   choose_best_of_rules();
@@ -254,12 +246,6 @@ Error Ranker::nothing_fits() const {
   return error;
 }
 
-bool Ranker::may_refine() const {
-  const SearchOptions& search = scenario_.search;
-  const bool annealed = search.method == "anneal" && (search.layers || search.replicate);
-  return !scenario_.training && (annealed || !search.axes.empty());
-}
-
 // What a weighted objective is relative to: the best single device among the candidates.
 void Ranker::measure_against_singles(const std::vector<Estimate>& estimates) {
   std::vector<Estimate> singles, others;
@@ -270,94 +256,17 @@ void Ranker::measure_against_singles(const std::vector<Estimate>& estimates) {
   if (!candidates_.empty()) set_yardstick(goal_, singles, others);
 }
 
-void Ranker::score(const std::vector<Estimate>& estimates, size_t from) {
-  for (size_t i = from; i < candidates_.size(); ++i) {
-    candidates_[i].fast_score = score_of(goal_, estimates[i]);
-    // The messages within a split stage hinder each other, which this tier does not see.
-    if (has_splits(candidates_[i].ranked.plan) && scenario_.objective != Objective::weighted)
-      candidates_[i].fast_score = std::max(candidates_[i].fast_score, candidates_[i].bound);
-    candidates_[i].noisy_score = candidates_[i].fast_score * candidates_[i].noise_factor;
-  }
+double Ranker::fast_score(const Candidate& candidate, const Estimate& estimate) const {
+  const double score = score_of(goal_, estimate);
+  // The messages within a split stage hinder each other, which this tier does not see.
+  if (has_splits(candidate.ranked.plan) && scenario_.objective != Objective::weighted)
+    return std::max(score, candidate.bound);
+  return score;
 }
 
-// The best of all, and the best that have a split stage unless they are far worse.
-std::vector<Plan> Ranker::plans_to_refine() const {
-  std::vector<size_t> order(candidates_.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::ranges::stable_sort(order, {}, [&](size_t i) { return candidates_[i].fast_score; });
-  std::vector<Plan> starts;
-  for (const bool split : {false, true}) {
-    size_t taken = 0;
-    for (const size_t i : order) {
-      const Candidate& candidate = candidates_[i];
-      if (candidate.ranked.own || (split && !has_splits(candidate.ranked.plan))) continue;
-      if (split && candidate.fast_score > worth_refining * candidates_[order.front()].fast_score) break;
-      if (std::ranges::find(starts, candidate.ranked.plan) == starts.end()) starts.push_back(candidate.ranked.plan);
-      if (++taken == refined_plans / 2) break;
-    }
-  }
-  return starts;
-}
-
-// Small changes to the best plans, each timed by the fast tier: split stages, their shares and where they end are too
-// many to list.
-Status Ranker::refine(std::vector<Estimate>& estimates, const Pruning& pruning) {
-  AnnealSpace space;
-  space.graph = &prepared_.front().kernels.graph;
-  const SearchCosts& costs = *first_costs_;
-  space.cuts = distinct_cuts(find_cuts(*space.graph), costs.node_seconds, costs.cut_bytes);
-  for (size_t d = 0; d < scenario_.cluster.devices.size(); ++d) space.devices.push_back(DeviceId(d));
-  space.max_devices =
-      scenario_.search.max_devices > 0 ? scenario_.search.max_devices : scenario_.cluster.devices.size();
-  space.max_stages = scenario_.search.max_stages > 0 ? scenario_.search.max_stages : space.max_devices;
-  if (!scenario_.search.layers) space.max_stages = 1;
-  space.replicate = scenario_.search.replicate;
-  space.axes = scenario_.search.axes;
-  space.micro_batches = scenario_.micro_batches;
-  space.shares = [&](const Stage& stage) { return shares_by_speed(costs, stage); };
-  const auto is_same = [](const Plan& a, const Plan& b) {
-    return a.stages == b.stages && a.micro_batches == b.micro_batches && a.schedule == b.schedule;
-  };
-  size_t layers = 0;  // lowered for plans with splits
-  const size_t most_layers = scenario_.search.max_candidates * layers_a_candidate;
-  const auto scored = [&](const Plan& plan) -> std::optional<ScoredPlan> {
-    const auto scorer =
-        std::ranges::find(scorers_, plan.micro_batches, [](const auto& of) { return of->costs().micro_batches; });
-    return scorer == scorers_.end() ? std::nullopt : std::optional((*scorer)->score(plan.stages));
-  };
-  space.least_cost = [&](const Plan& plan) {
-    if (interrupted() || layers > most_layers) return never;
-    const std::optional<ScoredPlan> known = scored(plan);
-    if (!known) return 0.0;
-    if (too_much_work(*known, 0, 0)) return never;
-    return scenario_.objective == Objective::weighted ? 0 : pruning.least_score(*known);
-  };
-  Status status = ok_status();
-  size_t done = 0;
-  space.cost = [&](const Plan& plan) {
-    constexpr double cannot_be = std::numeric_limits<double>::infinity();
-    if (!status.ok() || interrupted()) return cannot_be;
-    for (const Candidate& known : candidates_) {
-      if (!known.ranked.own && is_same(known.ranked.plan, plan)) return known.fast_score;
-    }
-    if (done++ % 16 == 0) progress("changing the best plans", done, refining_steps);
-    Candidate candidate;
-    candidate.ranked.plan = plan;
-    if (const std::optional<ScoredPlan> known = scored(plan)) {
-      layers += layers_lowered(*known);
-      candidate.bound = bound_of(*known);
-    }
-    const Timed timed = time(candidate);
-    status = note(candidate, timed);
-    if (!timed.estimate) return cannot_be;
-    estimates.push_back(*timed.estimate);
-    candidates_.push_back(std::move(candidate));
-    score(estimates, candidates_.size() - 1);
-    return candidates_.back().fast_score;
-  };
-  anneal(space, plans_to_refine(), {.steps = refining_steps, .seed = scenario_.search.seed});
-  if (interrupted()) ranking_.interrupted = true;
-  return status;
+void Ranker::score(Candidate& candidate, const Estimate& estimate) const {
+  candidate.fast_score = fast_score(candidate, estimate);
+  candidate.noisy_score = candidate.fast_score * candidate.noise_factor;
 }
 
 // The best split in each respect is simulated whatever the objective: the verdict speaks of all three. So is the most

@@ -5,17 +5,21 @@
 #include <functional>
 #include <numeric>
 
+#include "partition/search.h"
+
 namespace nlsplit::inline ranking {
 
 std::vector<WeightedKind> weighted_kinds(const std::vector<std::vector<double>>& seconds_of,
                                          const std::vector<bool>& inside) {
+  const std::vector<DeviceId> alike = device_kinds(seconds_of);
   std::vector<WeightedKind> kinds;
   for (size_t d = 0; d < seconds_of.size(); ++d) {
     const bool is_inside = d < inside.size() && inside[d];
+    const std::vector<double>* seconds = &seconds_of[alike[d].index()];
     const auto known = std::ranges::find_if(
-        kinds, [&](const WeightedKind& kind) { return kind.inside == is_inside && *kind.seconds == seconds_of[d]; });
+        kinds, [&](const WeightedKind& kind) { return kind.inside == is_inside && kind.seconds == seconds; });
     if (known == kinds.end())
-      kinds.push_back({&seconds_of[d], is_inside, 1});
+      kinds.push_back({seconds, is_inside, 1});
     else
       ++known->count;
   }

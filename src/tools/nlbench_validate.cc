@@ -214,16 +214,12 @@ void add_validate_command(CLI::App& app, int& code) {
       "  nlbench validate scenarios/mine.yaml -o validation --top 10 --also 40\n"
       "  nlbench validate scenarios/mine.yaml -o validation --top 5 --also 0 --confident\n"
       "  nlbench validate scenarios/mine.yaml -o validation --mpirun 'mpirun --hostfile hosts' --on-hosts\n"
-      "Not itself under mpirun: it starts one, with a rank for each device that any plan uses, and the plans run in "
-      "turns. "
-      "Each round\nbegins and ends with the unsplit network on one device, the control: what is slow for a minute is "
-      "slow "
+      "Not itself under mpirun: it starts one for all plans, with a rank for each device, and they run in turns. Each "
+      "round\nbegins and ends with the unsplit network on one device, the control: what is slow for a minute is slow "
       "for both.\n"
       "Each result is kept as soon as it is there; the same command goes on where an interrupted one stopped, tries "
-      "again "
-      "what failed,\nand predicts the same plans anew if costs have changed. A plan whose rank died, was stopped or "
-      "cut off "
-      "is left out, a new\nlaunch runs the next one; exit code 3. Three failures in a row end it.");
+      "again what\nfailed, and predicts the same plans anew if costs have changed. A plan whose rank died, was stopped "
+      "or cut off is left out,\na new launch runs the next one; exit code 3. Three failures in a row end it.");
   const auto a = std::make_shared<ValidateArguments>();
   command->add_option("SCENARIO", a->scenario, "The scenario, with costs measured by nlbench profile")->required();
   command->add_option("-o,--output", a->output, "Folder for the results")->required();

@@ -5,9 +5,13 @@
 #include <map>
 #include <set>
 
+#include "graph/passes/passes.h"
 #include "partition/chains.h"
+#include "partition/cuts.h"
 #include "partition/expand_cases.h"
 #include "partition/plan_scorer.h"
+#include "testing/random_graph.h"
+#include "testing/random_sequence.h"
 
 namespace nlsplit {
 namespace {
@@ -57,10 +61,10 @@ struct Case {
 
 SplitLoad load_of_all(const Graph& graph, const Split& split, double bytes_per_s) {
   const Case at(graph, split.shares.size(), bytes_per_s);
-  SplitLoads loads(graph, at.cluster, at.network, at.costs);
+  SplitLoads loads(graph, at.cluster, at.network, at.costs, {});
   const Plan plan = split_plan(graph, split);
-  const SplitLoad load = loads.of(plan.stages[0], 0).value();
-  const SplitLoad again = loads.of(plan.stages[0], 0).value();  // remembered: the same
+  const SplitLoad load = loads.of(plan.stages).value()[0][0];
+  const SplitLoad again = loads.of(plan.stages).value()[0][0];  // remembered: the same
   EXPECT_EQ(load.seconds, again.seconds);
   EXPECT_EQ(load.compute, again.compute);
   EXPECT_EQ(load.message_bytes, again.message_bytes);
@@ -115,8 +119,107 @@ TEST(SplitLoad, ComputesAndWaitsInTurn) {
 TEST(SplitLoad, IsUnknownWhereNothingCanBeSplit) {
   const Graph graph = convolutions(3);
   const Case at(graph, 2, 1e6);
-  SplitLoads loads(graph, at.cluster, at.network, at.costs);
-  EXPECT_FALSE(loads.of(split_plan(graph, {SplitAxis::sequence, false, {1, 1}}).stages[0], 0).has_value());
+  SplitLoads loads(graph, at.cluster, at.network, at.costs, {});
+  EXPECT_FALSE(loads.of(split_plan(graph, {SplitAxis::sequence, false, {1, 1}}).stages).has_value());
+}
+
+// What an expanded node makes of its layer: along its region, or of the sum.
+double part_of(const Graph& graph, const Expanded& expanded, size_t n, const Layout& layout) {
+  const Node& made = expanded.graph.nodes[n];
+  const Node& whole = graph.nodes[static_cast<size_t>(expanded.origin[n])];
+  const auto extent = [](const Graph& of, ValueId value, int axis) {
+    return static_cast<double>(of.value(value).type.shape[static_cast<size_t>(axis)]);
+  };
+  if (layout.sums()) {
+    const int axis = summed_axis(graph, whole);
+    return extent(expanded.graph, made.inputs[0], axis) / extent(graph, whole.inputs[0], axis);
+  }
+  const Region& region = expanded.regions[n];
+  if (region.axis < 0) return 1;
+  return static_cast<double>(region.end - region.begin) / extent(graph, whole.outputs[0], region.axis);
+}
+
+// A stage computes the parts that the expanded graph does: every layer by itself, so that errors do not cancel.
+// multiples: of the nodes, as kernels ask for.
+void expect_parts_of_expanded(const Graph& graph, const Plan& plan, const std::vector<int64_t>& multiples,
+                              size_t& split_layers) {
+  const auto expanded = expand_splits(graph, plan, {bytes(0), multiples});
+  if (!expanded.ok()) return;
+  const auto at = std::ranges::find_if(plan.stages, [](const Stage& stage) { return stage.split.has_value(); });
+  const Stage& stage = *at;
+  const auto shards = stage.devices.size();
+  std::vector<Layout> layouts(graph.values.size());
+  const std::vector<bool> alike{false};
+  std::vector<bool> batched(graph.values.size(), false);
+  if (auto by_sample = batched_values(graph); by_sample.ok()) batched = *by_sample;
+  choose_layouts({graph, stage, 0, alike, batched, bytes(0), image_multiples(graph, stage, multiples)}, layouts);
+  std::vector<std::vector<double>> parts(graph.nodes.size(), std::vector<double>(shards, 0));
+  for (const Stage& made : expanded->plan.stages) {
+    for (size_t n = made.begin; n < made.end; ++n) {
+      const int origin = expanded->origin[n];
+      if (origin < 0) continue;
+      const auto layer = static_cast<size_t>(origin);
+      if (layer < stage.begin || layer >= stage.end) continue;
+      const auto shard = std::ranges::find(stage.devices, made.devices[0]) - stage.devices.begin();
+      parts[layer][static_cast<size_t>(shard)] +=
+          part_of(graph, *expanded, n, layouts[graph.nodes[layer].outputs[0].index()]);
+    }
+  }
+  const size_t devices = shards + 1;
+  for (size_t n = stage.begin; n < stage.end; ++n) {
+    const Layout& layout = layouts[graph.nodes[n].outputs[0].index()];
+    if (is_view(graph.nodes[n].op) || (layout.axis < 0 && !layout.sums())) continue;
+    SCOPED_TRACE(graph.nodes[n].name);
+    Case of(graph, devices, 1e9);
+    for (std::vector<double>& seconds : of.costs.node_seconds) {
+      std::ranges::fill(seconds, 0.0);
+      seconds[n] = 1;
+    }
+    SplitLoads loads(graph, of.cluster, of.network, of.costs, multiples);
+    const std::vector<double> compute =
+        loads.of(plan.stages).value()[static_cast<size_t>(at - plan.stages.begin())][0].compute;
+    ++split_layers;
+    for (size_t k = 0; k < shards; ++k) {
+      if (stage.split->recompute_halo)
+        EXPECT_LE(compute[k], parts[n][k] + 1e-12);
+      else
+        EXPECT_NEAR(compute[k], parts[n][k], 1e-12);
+    }
+  }
+}
+
+TEST(SplitLoad, HasThePartsOfTheExpandedGraph) {
+  size_t split_layers = 0;
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    Random random(seed);
+    const bool tokens = seed % 3 == 2;
+    const Model model = tokens ? random_sequence(seed, 8) : random_graph(seed, 10);
+    const Graph graph = with_batch(model.graph, 4).value();
+    std::vector<int64_t> multiples(graph.nodes.size(), 1);
+    for (size_t n = 0; n < multiples.size(); ++n) {
+      if (graph.nodes[n].op == Op::Conv && random.below(2) == 0) multiples[n] = 2;
+    }
+    for (const std::vector<int64_t>& shares : {std::vector<int64_t>{1, 1}, {2, 1}, {1, 1, 2}}) {
+      for (const SplitAxis axis : all_split_axes) {
+        SCOPED_TRACE(fmt::format("seed {}: {} {}", seed, name_of(axis), fmt::join(shares, ":")));
+        const bool rows = axis == SplitAxis::height || axis == SplitAxis::width;
+        Plan plan = split_plan(graph, {axis, rows && random.below(3) == 0, shares});
+        expect_parts_of_expanded(graph, plan, multiples, split_layers);
+        if (!rows) continue;
+        // A stage in the middle: it is cut as its own layers ask for.
+        const std::vector<size_t> cuts = find_cuts(graph);
+        if (cuts.size() < 3) continue;
+        const DeviceId other(shares.size());
+        plan.stages[0].begin = cuts[random.below(cuts.size() / 2)];
+        plan.stages[0].end = cuts[cuts.size() / 2 + random.below(cuts.size() / 2)];
+        plan.stages.insert(plan.stages.begin(), Stage{0, plan.stages[0].begin, {other}});
+        if (plan.stages[1].end < graph.nodes.size())
+          plan.stages.push_back({plan.stages[1].end, graph.nodes.size(), {other}});
+        expect_parts_of_expanded(graph, plan, multiples, split_layers);
+      }
+    }
+  }
+  EXPECT_GT(split_layers, 3000u);
 }
 
 // Two groups take turns: each has half of the micro-batches, and the devices and links of both count.

@@ -30,7 +30,7 @@ Model branches(int64_t count) {
   return model;
 }
 
-Scenario eight_machines() {
+Scenario eight_machines(const std::string& search) {
   std::string text = "model: zoo:simple_cnn\nworkload: {batch: 32, micro_batches: [16]}\ndevices:\n";
   const double speeds[] = {1, 0.5, 0.25, 0.75};
   for (int i = 0; i < 8; ++i) {
@@ -41,31 +41,39 @@ Scenario eight_machines() {
   }
   text += "switches: [sw]\nlinks:\n";
   for (int i = 0; i < 8; ++i) text += fmt::format("  - {{between: [h{}, sw], bandwidth: 1Gbps, latency: 50us}}\n", i);
-  text += "source: h0\nsink: h0\nsearch: {max_candidates: 500}\n";
+  text += fmt::format("source: h0\nsink: h0\nsearch: {}\n", search);
   auto scenario = parse_scenario(text, "eight.yaml");
   EXPECT_TRUE(scenario.ok()) << scenario.error().to_string();
   return std::move(scenario).value();
 }
 
-Ranking ranked(const Model& model, size_t workers) {
-  auto ranking = rank_plans(eight_machines(), model, {.workers = workers});
+Ranking ranked(const Model& model, size_t workers, const std::string& search) {
+  auto ranking = rank_plans(eight_machines(search), model, {.workers = workers});
   EXPECT_TRUE(ranking.ok()) << ranking.error().to_string();
   return std::move(ranking).value();
 }
 
-TEST(RankingOnCores, TheAnswerIsTheSameOnAnyNumber) {
-  const Model model = branches(6);
-  const Ranking one = ranked(model, 1);
+void expect_same_on_any_number(const Model& model, const std::string& search) {
+  SCOPED_TRACE(search);
+  const Ranking one = ranked(model, 1, search);
   ASSERT_GT(one.judged.size(), 40u);
   for (const size_t workers : {2u, 7u}) {
-    const Ranking many = ranked(model, workers);
+    const Ranking many = ranked(model, workers, search);
     EXPECT_EQ(many.considered, one.considered);
+    EXPECT_EQ(many.split_inside, one.split_inside);
     ASSERT_EQ(many.judged.size(), one.judged.size());
     for (size_t i = 0; i < one.judged.size(); ++i) {
       EXPECT_EQ(many.judged[i].plan, one.judged[i].plan) << i;
       EXPECT_EQ(many.judged[i].estimate.makespan_s, one.judged[i].estimate.makespan_s) << i;
     }
   }
+}
+
+TEST(RankingOnCores, TheAnswerIsTheSameOnAnyNumber) {
+  expect_same_on_any_number(branches(6), "{max_candidates: 500}");
+  // The best plans are changed, several at once.
+  expect_same_on_any_number(branches(3),
+                            "{max_candidates: 200, splits: [layer, replicate, height], objective: latency}");
 }
 
 }  // namespace

@@ -1,12 +1,16 @@
 // Plans that split layers, in the ranking: they are expanded, lowered and judged like others, and what cannot be split
 // is said.
+#include "compile/split.h"
+
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <set>
 #include <tuple>
 #include <utility>
 
 #include "compile/compile.h"
+#include "partition/split_load.h"
 #include "program/verify.h"
 #include "ranking/evaluate.h"
 #include "ranking/own_plan.h"
@@ -212,6 +216,42 @@ TEST(Splits, PartsHaveTheKernelOfTheirLayer) {
     if (!desc.kernel.empty() && desc.op != Op::Slice && desc.op != Op::Concat) parts.insert(desc.kernel);
   }
   EXPECT_EQ(parts, whole);
+}
+
+// What search says of a stage is what is compiled: rows are cut where Winograd's tiles begin.
+TEST(Splits, AreScoredAsTheyAreCompiled) {
+  const Ranked ranked = rank({.plans = "{rows: [..relu2@height(A:3+B), rest@A]}"});
+  const Cluster& cluster = ranked.scenario.cluster;
+  const auto prepared = prepare_model(ranked.scenario, ranked.model.graph, 1);
+  ASSERT_TRUE(prepared.ok());
+  const KernelGraph& whole = prepared->kernels;
+  Plan plan = find_plan(ranked.ranking, "rows").value().plan;
+  plan.micro_batches = 1;
+  const SplitPlan split = expand_plan(whole, plan, cluster).value();
+  const Network network = make_network(cluster, HostId(0), HostId(0));
+  const auto height = [](const Graph& graph, const Node& node) { return graph.value(node.outputs[0]).type.shape[2]; };
+  size_t layers = 0;
+  for (size_t n = 0; n < plan.stages[0].end; ++n) {
+    const Node& layer = whole.graph.nodes[n];
+    if (layer.op != Op::Conv) continue;
+    ++layers;
+    SearchCosts costs;
+    costs.node_seconds.assign(cluster.devices.size(), std::vector<double>(whole.graph.nodes.size(), 0));
+    for (std::vector<double>& seconds : costs.node_seconds) seconds[n] = 1;
+    SplitLoads loads(whole.graph, cluster, network, costs, exact_multiples(whole));
+    const std::vector<double> compute = loads.of(plan.stages).value()[0][0].compute;
+    for (const size_t shard : {0, 1}) {
+      const auto part =
+          std::ranges::find(split.kernels.graph.nodes, fmt::format("{}#{}", layer.name, shard), &Node::name);
+      ASSERT_NE(part, split.kernels.graph.nodes.end()) << layer.name;
+      EXPECT_DOUBLE_EQ(compute[shard] * static_cast<double>(height(whole.graph, layer)),
+                       static_cast<double>(height(split.kernels.graph, *part)))
+          << layer.name;
+    }
+  }
+  EXPECT_EQ(layers, 2u);
+  const std::vector<int64_t> multiples = exact_multiples(whole);
+  EXPECT_GT(*std::ranges::max_element(multiples), 1) << "a network without such kernels shows nothing";
 }
 
 UserPlan user_plan(std::vector<std::string> stages) {
