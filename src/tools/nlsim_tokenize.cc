@@ -9,6 +9,7 @@
 #include "report/table.h"
 #include "text/byte_alphabet.h"
 #include "text/decode.h"
+#include "text/tokenizer_gguf.h"
 #include "text/tokenizer_json.h"
 #include "tools/commands.h"
 #include "tools/exit.h"
@@ -69,7 +70,9 @@ Status print_tokens(const TokenizeArguments& arguments, const Tokenizer& tokeniz
 Status tokenize(const TokenizeArguments& arguments) {
   const int said = (arguments.has_text ? 1 : 0) + (arguments.file.empty() ? 0 : 1) + (arguments.decodes ? 1 : 0);
   if (said != 1) return invalid_input("tokenize: it takes one of --text, --file and --decode");
-  ASSIGN_OR_RETURN(const Tokenizer tokenizer, read_tokenizer_json(arguments.tokenizer));
+  ASSIGN_OR_RETURN(const Tokenizer tokenizer, arguments.tokenizer.ends_with(".gguf")
+                                                  ? read_tokenizer_gguf(arguments.tokenizer)
+                                                  : read_tokenizer_json(arguments.tokenizer));
   if (!arguments.decodes) return print_tokens(arguments, tokenizer);
   const SpecialTokens special = arguments.skip_special ? SpecialTokens::skipped : SpecialTokens::shown;
   ASSIGN_OR_RETURN(const std::string text, decode(tokenizer, arguments.ids, special));
@@ -88,9 +91,13 @@ void add_tokenize_command(CLI::App& app, int& code) {
       app.add_subcommand("tokenize",
                          "Turn text into the tokens of a language model, or tokens into text (docs/text.md)\n"
                          "  nlsim tokenize tokenizer.json --text 'Hello world'\n"
+                         "  nlsim tokenize model.gguf --file book.txt\n"
                          "  nlsim tokenize tokenizer.json --decode 9906,1917");
   const auto arguments = std::make_shared<TokenizeArguments>();
-  command->add_option("FILE", arguments->tokenizer, "The model's tokenizer.json")->required();
+  command
+      ->add_option("FILE", arguments->tokenizer,
+                   "The model's tokenizer.json, or a GGUF file, which has its tokenizer in it")
+      ->required();
   CLI::Option* text = command->add_option("--text", arguments->text, "Text to encode");
   command->add_option("--file", arguments->file, "File with text to encode")->type_name("PATH");
   CLI::Option* ids =
