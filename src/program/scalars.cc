@@ -89,8 +89,12 @@ std::vector<size_t> scalar_inputs(const ComputeDesc& desc) {
   return inputs;
 }
 
+bool lists_integers(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789,-") == text.npos;
+}
+
 Result<std::optional<std::string>> listed_integers(DType type, int64_t count, std::string_view text) {
-  if (text.empty() || text.find_first_not_of("0123456789,-") != text.npos) return std::optional<std::string>();
+  if (!lists_integers(text)) return std::optional<std::string>();
   std::vector<int64_t> values;
   for (std::string_view rest = text;; rest.remove_prefix(1)) {
     int64_t value = 0;

@@ -35,6 +35,7 @@ void declare_maxima(Program& program);
 
 std::vector<size_t> scalar_inputs(const ComputeDesc& desc);  // which
 
+bool lists_integers(std::string_view text);  // it has the form of such a list, and no file's name
 // "4,2" on a command line: the bytes of so many elements of that type. None: it is no list of integers, but a file's
 // name, say. Error: another number of elements; one that the type does not have.
 Result<std::optional<std::string>> listed_integers(DType type, int64_t count, std::string_view text);

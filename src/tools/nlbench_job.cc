@@ -46,8 +46,9 @@ Result<std::string> lower_to(const TemporaryFolder& folder, const JobArguments& 
       return invalid_input("--plan and --plan-file need a scenario (.yaml): a model alone runs on one device");
     }
     int64_t batch = arguments.batch;
-    if (batch == 0 && !arguments.inputs.empty()) {
-      ASSIGN_OR_RETURN(const NpyRaw first, read_npy_raw(split_argument(arguments.inputs[0]).path));
+    const std::string given = arguments.inputs.empty() ? "" : split_argument(arguments.inputs[0]).path;
+    if (batch == 0 && !given.empty() && !lists_integers(given)) {
+      ASSIGN_OR_RETURN(const NpyRaw first, read_npy_raw(given));
       if (!first.shape.empty()) batch = first.shape[0];
     }
     if (batch > 0) words.insert(words.end(), {"--batch", fmt::format("{}", batch)});

@@ -50,7 +50,8 @@ void add_run_options(CLI::App& app, int& code, int (*run)(const RunArguments&)) 
   command
       ->add_option(
           "--input", a->job.inputs,
-          "X.npy, or NAME=X.npy, once for each input (default: seeded normal values, and indices into what they index)")
+          "X.npy, or NAME=X.npy, once for each input; of integers also a list, as 504,3575 (default: seeded normal "
+          "values, and indices into what they index)")
       ->allow_extra_args(false);
   command->add_option("--output", a->output, "Write the network's output to Y.npy");
   command->add_option("--seed", a->job.seed, "Of the default input (default 1)");

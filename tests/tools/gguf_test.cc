@@ -34,6 +34,15 @@ TEST(Gguf, RunsAsItsDefinitionSays) {
   }
 }
 
+TEST(Gguf, TakesTokensFromTheCommandLine) {
+  const std::string run = fmt::format("run '{}llama.gguf?length=3' --transport threads --repeats 1 ", gguf_files);
+  const Outcome listed = nlbench(run + "--input input_ids=1,2,3");
+  EXPECT_EQ(listed.code, 0) << listed.err;
+  const Outcome few = nlbench(run + "--input input_ids=1,2");
+  EXPECT_EQ(few.code, 2);
+  EXPECT_THAT(few.err, HasSubstr("2 values where there must be 3"));
+}
+
 TEST(Gguf, IsPlannedAndRunsSplit) {
   const Scratch scratch;
   std::string text = with(small_scenario(), "zoo:simple_cnn", fmt::format("'{}qwen2.gguf?length=5'", gguf_files));
