@@ -2,7 +2,6 @@
 // many to list.
 #include <algorithm>
 #include <numeric>
-#include <ranges>
 
 #include "base/cores.h"
 #include "partition/anneal.h"
@@ -129,13 +128,15 @@ Status Ranker::refine(std::vector<Estimate>& estimates, const Pruning& pruning) 
         changed[i] = change(starts[i], options, most_work() / starts.size(), pruning, all);
       },
       workers());
-  for (Changed& next : changed | std::views::join) {
-    if (known_candidate(next.candidate.ranked.plan) != nullptr) continue;  // another start led there too
-    RETURN_IF_ERROR(note(next.candidate, next.timed));
-    if (!next.timed.estimate) continue;
-    score(next.candidate, *next.timed.estimate);
-    estimates.push_back(*next.timed.estimate);
-    candidates_.push_back(std::move(next.candidate));
+  for (std::vector<Changed>& of_start : changed) {
+    for (Changed& next : of_start) {
+      if (known_candidate(next.candidate.ranked.plan) != nullptr) continue;  // another start led there too
+      RETURN_IF_ERROR(note(next.candidate, next.timed));
+      if (!next.timed.estimate) continue;
+      score(next.candidate, *next.timed.estimate);
+      estimates.push_back(*next.timed.estimate);
+      candidates_.push_back(std::move(next.candidate));
+    }
   }
   if (interrupted()) ranking_.interrupted = true;
   return ok_status();

@@ -32,7 +32,7 @@ double processor_seconds() {
 // Text of its own as it is, with line breaks and the like escaped; other tokens byte by byte.
 std::string piece_text(const Tokenizer& tokenizer, TokenId token) {
   const std::string& bytes = tokenizer.vocabulary[static_cast<size_t>(token)].bytes;
-  const std::string quoted = nlohmann::json(bytes).dump(-1, ' ', false, nlohmann::json::error_handler_t::ignore);
+  std::string quoted = nlohmann::json(bytes).dump(-1, ' ', false, nlohmann::json::error_handler_t::ignore);
   if (nlohmann::json::parse(quoted) == bytes) return quoted;
   std::string hex;
   for (const char byte : bytes) hex += fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
