@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <ctime>
 #include <deque>
 #include <filesystem>
 #include <limits>
@@ -22,6 +21,7 @@
 
 #include "base/interrupts.h"
 #include "base/output_lock.h"
+#include "base/process_seconds.h"
 #include "base/units.h"
 #include "exec/cuda/copies.h"
 #include "exec/run_threads.h"
@@ -47,13 +47,6 @@ struct ProfileArguments {
 };
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-// Seconds of computing that this process has had.
-double process_seconds() {
-  timespec time{};
-  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
-}
 
 Result<std::vector<std::string>> saved_folders(const std::string& set) {
   std::vector<std::string> folders;

@@ -1,11 +1,11 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <ctime>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "base/process_seconds.h"
 #include "report/table.h"
 #include "text/byte_alphabet.h"
 #include "text/decode.h"
@@ -23,12 +23,6 @@ struct TokenizeArguments {
   bool has_text = false, decodes = false, plain = false, skip_special = false, json = false;
 };
 
-double processor_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
-
 // Text of its own as it is, with line breaks and the like escaped; other tokens byte by byte.
 std::string piece_text(const Tokenizer& tokenizer, TokenId token) {
   const std::string& bytes = tokenizer.vocabulary[static_cast<size_t>(token)].bytes;
@@ -44,9 +38,9 @@ Status print_tokens(const TokenizeArguments& arguments, const Tokenizer& tokeniz
   if (!arguments.has_text) {
     ASSIGN_OR_RETURN(text, read_file(arguments.file));
   }
-  const double begin = processor_seconds();
+  const double begin = process_seconds();
   Result<std::vector<TokenId>> encoded = encode(tokenizer, text, arguments.plain ? Around::without : Around::with);
-  const double seconds = processor_seconds() - begin;
+  const double seconds = process_seconds() - begin;
   if (!encoded.ok()) {
     if (!arguments.has_text) encoded.error().where.file = arguments.file;
     return std::move(encoded).error();

@@ -14,6 +14,7 @@
 #include "exec/run_threads.h"
 #include "fuzz/expect.h"
 #include "graph/memory.h"
+#include "graph/passes/passes.h"
 #include "kernels/module/kernel_library.h"
 #include "kernels/without_kernel.h"
 #include "program/text.h"
@@ -385,6 +386,15 @@ void execute_graph(const Graph& optimized, const WeightStore* weights, uint64_t 
   const Status sound = verify(*program);
   expect(sound.ok(), "what is lowered verifies: " + (sound.ok() ? "" : sound.error().to_string()));
   execute_watched(*program, weights != nullptr ? contents_of(*weights) : seeded_contents(*program, seed), seed);
+}
+
+void check_imported(const Model& model, uint64_t seed) {
+  expect(verify(model.graph).ok(), "what is imported verifies");
+  const auto again = parse_graph(to_string(model.graph), "again");
+  expect(again.ok() && *again == model.graph, "the text form says it all");
+  WeightStore weights = model.weights;
+  const auto optimized = optimize(model.graph, weights);  // which verifies after every pass
+  if (accepted(optimized)) execute_graph(*optimized, &weights, seed);
 }
 
 }  // namespace nlsplit::fuzz

@@ -35,4 +35,7 @@ ContentLookup seeded_contents(const Program& program, uint64_t seed);
 // weights their contents are seeded, too.
 void execute_graph(const Graph& optimized, const WeightStore* weights, uint64_t seed);
 
+// What an importer made of a file verifies, prints back, goes through the passes, and is executed.
+void check_imported(const Model& model, uint64_t seed);
+
 }  // namespace nlsplit::fuzz

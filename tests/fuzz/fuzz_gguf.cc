@@ -6,7 +6,6 @@
 #include "fuzz/files.h"
 #include "graph/gguf/gguf_file.h"
 #include "graph/gguf/import.h"
-#include "graph/passes/passes.h"
 
 namespace nlsplit::fuzz {
 namespace {
@@ -42,13 +41,7 @@ void check_tensors(const GgufFile& file) {
 
 void try_import(const std::string& path, uint64_t seed) {
   const auto model = import_gguf(path + "?length=2");
-  if (!accepted(model)) return;
-  expect(verify(model->graph).ok(), "what is imported verifies");
-  const auto again = parse_graph(to_string(model->graph), "again");
-  expect(again.ok() && *again == model->graph, "the text form says it all");
-  WeightStore weights = model->weights;
-  const auto optimized = optimize(model->graph, weights);  // which verifies after every pass
-  if (accepted(optimized)) execute_graph(*optimized, &weights, seed);
+  if (accepted(model)) check_imported(*model, seed);
 }
 
 }  // namespace

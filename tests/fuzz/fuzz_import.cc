@@ -6,7 +6,6 @@
 #include "fuzz/files.h"
 #include "graph/onnx/import.h"
 #include "graph/onnx/onnx_file.h"
-#include "graph/passes/passes.h"
 
 namespace nlsplit::fuzz {
 namespace {
@@ -34,13 +33,7 @@ void try_import(const std::string& path, uint64_t seed) {
   const auto file = read_onnx(path);
   if (!accepted(file)) return;
   const auto model = import_onnx(path, options_for(*file));
-  if (!accepted(model)) return;
-  expect(verify(model->graph).ok(), "what is imported verifies");
-  const auto again = parse_graph(to_string(model->graph), "again");
-  expect(again.ok() && *again == model->graph, "the text form says it all");
-  WeightStore weights = model->weights;
-  const auto optimized = optimize(model->graph, weights);  // which verifies after every pass
-  if (accepted(optimized)) execute_graph(*optimized, &weights, seed);
+  if (accepted(model)) check_imported(*model, seed);
 }
 
 }  // namespace
