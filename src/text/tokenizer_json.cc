@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/json_place.h"
 #include "text/byte_alphabet.h"
-#include "text/json_place.h"
 #include "text/patterns.h"
 
 namespace nlsplit::inline text {
@@ -21,6 +21,12 @@ using nlohmann::json;
 Result<std::string> type_of(const JsonPlace& place) {
   if (!place.value->is_object()) return place.wrong(fmt::format("{} is no object", place.excerpt()));
   return place.optional("type").text();
+}
+
+Result<TokenId> token_id(const JsonPlace& place) {
+  const Result<int64_t> id = place.integer();
+  if (id.ok() && *id >= 0 && *id < most_tokens) return static_cast<TokenId>(*id);
+  return place.wrong(fmt::format("{} is no number of a token, 0 to {}", place.excerpt(), most_tokens - 1));
 }
 
 Error not_known(const JsonPlace& place, std::string_view what, std::string_view type) {
@@ -132,7 +138,7 @@ Status read_template(const JsonPlace& place, TokenizerParts& parts) {
     const JsonPlace ids = place.optional("special_tokens").optional(name.c_str()).optional("ids");
     RETURN_IF_ERROR(ids.must_be_array());
     for (size_t id = 0; id < ids.value->size(); ++id) {
-      ASSIGN_OR_RETURN(const TokenId token, ids.element(id).token_id());
+      ASSIGN_OR_RETURN(const TokenId token, token_id(ids.element(id)));
       const auto index = static_cast<size_t>(token);
       if (index >= parts.vocabulary.size() || parts.vocabulary[index].kind == TokenKind::absent)
         return ids.wrong(fmt::format("there is no token {}", token));
@@ -190,7 +196,7 @@ Status read_vocabulary(const JsonPlace& place, Vocabulary& vocabulary, Numbers& 
   RETURN_IF_ERROR(place.value->is_object() ? ok_status() : Status(place.wrong("there is no vocabulary")));
   for (const auto& [spelled, number] : place.value->items()) {
     const JsonPlace entry{&number, fmt::format("{}/{}", place.path, spelled)};
-    ASSIGN_OR_RETURN(const TokenId id, entry.token_id());
+    ASSIGN_OR_RETURN(const TokenId id, token_id(entry));
     if (static_cast<size_t>(id) >= vocabulary.size()) vocabulary.resize(static_cast<size_t>(id) + 1);
     VocabularyToken& token = vocabulary[static_cast<size_t>(id)];
     if (token.kind != TokenKind::absent) return entry.wrong(fmt::format("another token has the number {} too", id));
@@ -240,7 +246,7 @@ Status read_added_token(const JsonPlace& place, const Numbers& numbers, std::set
                         TokenizerParts& parts) {
   RETURN_IF_ERROR(place.must_be_object({"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"}));
   AddedToken token;
-  ASSIGN_OR_RETURN(token.id, place.optional("id").token_id());
+  ASSIGN_OR_RETURN(token.id, token_id(place.optional("id")));
   ASSIGN_OR_RETURN(token.content, place.optional("content").text());
   ASSIGN_OR_RETURN(token.special, place.optional("special").flag(false));
   ASSIGN_OR_RETURN(token.normalized, place.optional("normalized").flag(!token.special));
@@ -294,23 +300,10 @@ Result<Tokenizer> read_root(const JsonPlace& root) {
   return make_tokenizer(std::move(parts));
 }
 
-Error in_file(const std::string& path, Error error) {
-  error.where.file = path;
-  return error;
-}
-
 }  // namespace
 
 Result<Tokenizer> parse_tokenizer_json(const std::string& content, const std::string& path) {
-  json root;
-  try {
-    root = json::parse(content);
-  } catch (const json::parse_error& e) {
-    return in_file(path, invalid_input(e.byte > content.size() ? "the file ends in the middle: it was cut short"
-                                                               : fmt::format("byte {}: this is not JSON", e.byte)));
-  } catch (const json::exception& e) {  // a number no double can hold
-    return in_file(path, invalid_input(fmt::format("this is not usable JSON: {}", e.what())));
-  }
+  ASSIGN_OR_RETURN(const json root, parse_json(content, path));
   Result<Tokenizer> tokenizer = read_root({&root, ""});
   if (!tokenizer.ok()) return in_file(path, std::move(tokenizer).error());
   return tokenizer;

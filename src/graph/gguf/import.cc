@@ -5,32 +5,28 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <set>
 
-#include "base/hash.h"
 #include "base/text_reader.h"
 #include "graph/gguf/gguf_file.h"
-#include "graph/zoo/llama.h"
-#include "graph/zoo/zoo.h"
+#include "graph/llama_file.h"
 
 namespace nlsplit::inline graph {
 namespace {
 
 constexpr std::string_view extension = ".gguf";
-constexpr ZooParameter gguf_parameters[] = {{"length", 128, "tokens of a prompt"}};
-constexpr int64_t most_of_a_size = 1 << 24;
 
 // How an architecture differs from the others. Rotated pairs are neighbours (llama.cpp's LLAMA_ROPE_TYPE_NORM: its
 // converter permutes the rows of queries and keys so) or lie half a head apart (LLAMA_ROPE_TYPE_NEOX).
 struct Architecture {
   std::string_view name;
-  bool neighbours = false, biases = false, head_norms = false, gelu = false, scaled_embedding = false;
+  bool neighbours = false;
+  LlamaKind kind = {};
 };
 constexpr std::array architectures = {
     Architecture{.name = "llama", .neighbours = true},
-    Architecture{.name = "qwen2", .biases = true},
-    Architecture{.name = "qwen3", .head_norms = true},
-    Architecture{.name = "gemma", .gelu = true, .scaled_embedding = true},
+    Architecture{.name = "qwen2", .kind = {.biases = true}},
+    Architecture{.name = "qwen3", .kind = {.head_norms = true}},
+    Architecture{.name = "gemma", .kind = {.gelu = true, .scaled_embedding = true}},
 };
 
 Result<Architecture> architecture_of(const GgufFile& file) {
@@ -141,18 +137,6 @@ Result<std::vector<float>> rotary_factors(const GgufFile& file, const Sizes& siz
   return factors;
 }
 
-// Whatever a layer or the vocabulary makes of the prompt is a tensor of at most so many elements.
-Status check_elements(const GgufFile& file, const LlamaSizes& llama) {
-  const auto real = [](int64_t number) { return static_cast<double>(number); };
-  const double largest = real(std::max({llama.hidden, llama.ffn, llama.vocab, llama.heads * llama.head}));
-  const double width = std::max(real(llama.hidden), real(llama.length));
-  if (largest * width <= 1e12 && real(llama.heads) * real(llama.length) * real(llama.length) <= 1e12)
-    return ok_status();
-  return invalid_input(fmt::format(
-      "{}: a prompt of {} tokens, {} heads, widths up to {:.0f}: a tensor would have more than 1e12 elements",
-      file.path, llama.length, llama.heads, largest));
-}
-
 Result<LlamaSizes> sizes_of(const GgufFile& file, const Architecture& architecture, int64_t length) {
   const Sizes sizes(file, architecture.name);
   LlamaSizes llama;
@@ -195,11 +179,8 @@ Result<LlamaSizes> sizes_of(const GgufFile& file, const Architecture& architectu
     return invalid_input(fmt::format("{}: tensor token_embd.weight: {}", file.path,
                                      table == nullptr ? "it is missing" : "it must have two extents"));
   llama.vocab = table->shape[0];
-  llama.biases = architecture.biases;
-  llama.head_norms = architecture.head_norms;
-  llama.gelu = architecture.gelu;
-  if (architecture.scaled_embedding) llama.embedding_scale = std::sqrt(static_cast<double>(llama.hidden));
-  RETURN_IF_ERROR(check_elements(file, llama));
+  add_kind(llama, architecture.kind);
+  RETURN_IF_ERROR(check_elements(file.path, llama));
   RETURN_IF_ERROR(refuse_options(file, sizes, llama));
   ASSIGN_OR_RETURN(llama.rotary_factors, rotary_factors(file, sizes, llama.head));
   return llama;
@@ -257,13 +238,8 @@ class Tensors {
     const GgufTensor* tensor = file_.tensor(stored);
     Shape shape = type.shape;
     if (matrix) std::swap(shape[0], shape[1]);  // files have [out, in]
-    if (tensor == nullptr || tensor->shape != shape) {
-      note(stored, tensor == nullptr ? "it is missing"
-                                     : fmt::format("it is [{}]; by the metadata it would be [{}]",
-                                                   fmt::join(tensor->shape, ", "), fmt::join(shape, ", ")));
-      return store.add_fill(type, 0);
-    }
-    used_.insert(tensor->name);
+    const Shape* there = tensor == nullptr ? nullptr : &tensor->shape;
+    if (!asked_.ask(stored, there, shape, "the metadata")) return store.add_fill(type, 0);
     ContentId content = numbers(store, *tensor);
     const TensorType as_stored{DType::f32, shape};
     const bool rotated = name.ends_with(".q_proj.weight") || name.ends_with(".k_proj.weight") ||
@@ -275,50 +251,29 @@ class Tensors {
     return content;
   }
 
-  // A tensor that nobody asked for belongs to a network that computes something else.
   Status problem() const {
-    std::string problem = problem_;
-    for (auto at = file_.tensors.begin(); problem.empty() && at != file_.tensors.end(); ++at) {
-      if (at->first == "rope_freqs.weight" || used_.contains(at->first)) continue;
-      problem = fmt::format("tensor {}: no part of the architecture {}", quote(std::string(at->first.substr(0, 80))),
-                            architecture_.name);
+    std::vector<std::string_view> names;
+    for (const auto& [name, tensor] : file_.tensors) {
+      if (name != "rope_freqs.weight") names.push_back(name);
     }
-    if (problem.empty()) return ok_status();
-    return invalid_input(fmt::format("{}: {}", file_.path, problem));
+    return asked_.problem(file_.path, architecture_.name, names);
   }
 
  private:
-  void note(const std::string& tensor, const std::string& why) {
-    if (problem_.empty()) problem_ = fmt::format("tensor {}: {}", tensor, why);
-  }
-
-  // Two files may have the same header, as a network and what training has made of it have: some of the bytes tell them
-  // apart.
-  uint64_t sample_of(std::string_view bytes) const {
-    constexpr size_t pieces = 16, length = 4096;
-    if (bytes.size() <= pieces * length) return hash_text(bytes);
-    uint64_t hash = 0;
-    for (size_t i = 0; i < pieces; ++i) {
-      hash = hash_text(bytes.substr((bytes.size() - length) / (pieces - 1) * i, length), hash);
-    }
-    return hash;
-  }
-
   ContentId numbers(WeightStore& store, const GgufTensor& tensor) const {
-    const MappedBytes bytes{file_.mapped, tensor.offset, tensor.bytes};
-    std::string identity = fmt::format("gguf {} {} {}", file_.header_hash, sample_of(bytes.view()), tensor.name);
-    std::string where = fmt::format("{}: tensor {} at offset {}", file_.path, tensor.name, tensor.offset);
-    const TensorType raw{DType::u8, {static_cast<int64_t>(tensor.bytes)}};
-    const ContentId stored = store.add_unread(raw, bytes, std::move(identity), std::move(where));
-    return store.add_derived(Derivation::from_ggml, {stored}, static_cast<double>(tensor.type),
-                             {DType::f32, tensor.shape});
+    return add_stored(store, {.format = "gguf",
+                              .path = file_.path,
+                              .header_hash = file_.header_hash,
+                              .name = tensor.name,
+                              .type = tensor.type,
+                              .shape = tensor.shape,
+                              .bytes = {file_.mapped, tensor.offset, tensor.bytes}});
   }
 
   const GgufFile& file_;
   const Architecture& architecture_;
   const LlamaSizes& llama_;
-  std::set<std::string_view> used_;
-  std::string problem_;
+  AskedTensors asked_;
 };
 
 }  // namespace
@@ -331,17 +286,11 @@ bool is_gguf(std::string_view model) {
 
 Result<Model> import_gguf(std::string_view model) {
   const size_t question = model.ends_with(extension) ? std::string_view::npos : model.rfind('?');
-  const std::string path(model.substr(0, question));
-  int64_t length = gguf_parameters[0].standard;
-  if (question != std::string_view::npos) {
-    const auto values = parse_parameters(gguf_parameters, model.substr(question + 1));
-    if (!values) return invalid_input(fmt::format("{}: {}", model, values.error().message));
-    length = values->at("length");
-  }
-  ASSIGN_OR_RETURN(const GgufFile file, read_gguf(path));
+  ASSIGN_OR_RETURN(const PromptModel prompt, split_prompt_model(model, question));
+  ASSIGN_OR_RETURN(const GgufFile file, read_gguf(prompt.path));
   RETURN_IF_ERROR(refuse_part(file));
   ASSIGN_OR_RETURN(const Architecture architecture, architecture_of(file));
-  ASSIGN_OR_RETURN(const LlamaSizes llama, sizes_of(file, architecture, length));
+  ASSIGN_OR_RETURN(const LlamaSizes llama, sizes_of(file, architecture, prompt.length));
   Tensors tensors(file, architecture, llama);
   const WeightSource source = [&](WeightStore& store, const std::string& name, const TensorType& type, double, double) {
     return tensors.weight(store, name, type);

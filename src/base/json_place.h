@@ -5,16 +5,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
-#include "base/json_number.h"
 #include "base/result.h"
-#include "text/vocabulary.h"
 
-namespace nlsplit::inline text {
+namespace nlsplit::inline base {
 
 struct JsonPlace {
   const nlohmann::json* value = nullptr;
@@ -64,14 +63,22 @@ struct JsonPlace {
     if (!value->is_boolean()) return wrong(fmt::format("{} is neither true nor false", excerpt()));
     return value->get<bool>();
   }
-  Result<TokenId> token_id() const {
-    try {
-      const auto id = whole_number<int64_t>(*value);
-      if (id >= 0 && id < most_tokens) return static_cast<TokenId>(id);
-    } catch (const nlohmann::json::exception&) {
-    }
-    return wrong(fmt::format("{} is no number of a token, 0 to {}", excerpt(), most_tokens - 1));
+  Result<int64_t> integer() const {
+    if (value->is_number_unsigned() ? value->get<uint64_t>() <= INT64_MAX : value->is_number_integer())
+      return value->get<int64_t>();
+    return wrong(fmt::format("{} is no integer", excerpt()));
+  }
+  Result<double> number() const {
+    if (!value->is_number()) return wrong(fmt::format("{} is no number", excerpt()));
+    return value->get<double>();
   }
 };
 
-}  // namespace nlsplit::inline text
+Error in_file(const std::string& path, Error error);  // the error, with the file
+
+enum class KeyTwice : uint8_t { last_counts, is_wrong };
+// The errors name the file: no JSON, cut off, a number that no double can hold, a key that stands twice in an object.
+Result<nlohmann::json> parse_json(std::string_view content, const std::string& path,
+                                  KeyTwice key_twice = KeyTwice::last_counts);
+
+}  // namespace nlsplit::inline base

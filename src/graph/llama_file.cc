@@ -1,0 +1,88 @@
+#include "graph/llama_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/hash.h"
+#include "base/text_reader.h"
+#include "graph/zoo/zoo.h"
+
+namespace nlsplit::inline graph {
+namespace {
+
+uint64_t sample_of(std::string_view bytes) {
+  constexpr size_t pieces = 16, length = 4096;
+  if (bytes.size() <= pieces * length) return hash_text(bytes);
+  uint64_t hash = 0;
+  for (size_t i = 0; i < pieces; ++i) {
+    hash = hash_text(bytes.substr((bytes.size() - length) / (pieces - 1) * i, length), hash);
+  }
+  return hash;
+}
+
+}  // namespace
+
+Result<PromptModel> split_prompt_model(std::string_view model, size_t question) {
+  PromptModel prompt;
+  prompt.path = model.substr(0, question);
+  if (question == std::string_view::npos) return prompt;
+  const ZooParameter parameters[] = {{"length", prompt.length, "tokens of a prompt"}};
+  const auto values = parse_parameters(parameters, model.substr(question + 1));
+  if (!values) return invalid_input(fmt::format("{}: {}", model, values.error().message));
+  prompt.length = values->at("length");
+  return prompt;
+}
+
+void add_kind(LlamaSizes& sizes, const LlamaKind& kind) {
+  sizes.biases = kind.biases;
+  sizes.head_norms = kind.head_norms;
+  sizes.gelu = kind.gelu;
+  if (kind.scaled_embedding) sizes.embedding_scale = std::sqrt(static_cast<double>(sizes.hidden));
+}
+
+Status check_elements(const std::string& file, const LlamaSizes& sizes) {
+  const auto real = [](int64_t number) { return static_cast<double>(number); };
+  const double largest = real(std::max({sizes.hidden, sizes.ffn, sizes.vocab, sizes.heads * sizes.head}));
+  const double width = std::max(real(sizes.hidden), real(sizes.length));
+  if (largest * width <= 1e12 && real(sizes.heads) * real(sizes.length) * real(sizes.length) <= 1e12)
+    return ok_status();
+  return invalid_input(fmt::format(
+      "{}: a prompt of {} tokens, {} heads, widths up to {:.0f}: a tensor would have more than 1e12 elements", file,
+      sizes.length, sizes.heads, largest));
+}
+
+ContentId add_stored(WeightStore& store, const StoredTensor& tensor) {
+  std::string identity =
+      fmt::format("{} {} {} {}", tensor.format, tensor.header_hash, sample_of(tensor.bytes.view()), tensor.name);
+  std::string where = fmt::format("{}: tensor {} at offset {}", tensor.path, tensor.name, tensor.bytes.offset);
+  const TensorType raw{DType::u8, {static_cast<int64_t>(tensor.bytes.size)}};
+  const ContentId stored = store.add_unread(raw, tensor.bytes, std::move(identity), std::move(where));
+  return store.add_derived(Derivation::from_ggml, {stored}, static_cast<double>(tensor.type),
+                           {DType::f32, tensor.shape});
+}
+
+bool AskedTensors::ask(std::string_view name, const Shape* there, const Shape& wanted, std::string_view by) {
+  asked_.insert(std::string(name));
+  if (there != nullptr && *there == wanted) return true;
+  if (!problem_.empty()) return false;
+  problem_ = fmt::format("tensor {}: ", name) +
+             (there == nullptr ? "it is missing"
+                               : fmt::format("it is [{}]; by {} it would be [{}]", fmt::join(*there, ", "), by,
+                                             fmt::join(wanted, ", ")));
+  return false;
+}
+
+Status AskedTensors::problem(std::string_view file, std::string_view architecture,
+                             std::span<const std::string_view> tensors) const {
+  if (!problem_.empty()) return invalid_input(fmt::format("{}: {}", file, problem_));
+  for (const std::string_view tensor : tensors) {
+    if (asked_.contains(tensor)) continue;
+    return invalid_input(fmt::format("{}: tensor {}: no part of the architecture {}", file,
+                                     quote(std::string(tensor.substr(0, 80))), architecture));
+  }
+  return ok_status();
+}
+
+}  // namespace nlsplit::inline graph

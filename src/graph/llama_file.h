@@ -1,0 +1,64 @@
+// What the importers of language models have in common (graph/gguf, graph/safetensors): models named with the length of
+// a prompt, what an architecture adds to the llama family, and tensors of mapped files as weights.
+#pragma once
+
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "graph/ggml.h"
+#include "graph/weights.h"
+#include "graph/zoo/llama.h"
+
+namespace nlsplit::inline graph {
+
+inline constexpr int64_t most_of_a_size = 1 << 24;  // of an extent or a count that a file states
+
+struct PromptModel {
+  std::string path;
+  int64_t length = 128;  // tokens of a prompt
+};
+// "PATH" and "PATH?length=64". `question`: where the question mark is, npos if all of it is the path. Errors: an
+// unknown option, no length from 1 on.
+Result<PromptModel> split_prompt_model(std::string_view model, size_t question);
+
+// How an architecture differs from Llama.
+struct LlamaKind {
+  bool biases = false, head_norms = false, gelu = false, scaled_embedding = false;
+};
+void add_kind(LlamaSizes& sizes, const LlamaKind& kind);  // `hidden` stands already
+
+// Whatever a layer or the vocabulary makes of the prompt is a tensor of at most 1e12 elements. Errors begin with
+// `file`.
+Status check_elements(const std::string& file, const LlamaSizes& sizes);
+
+struct StoredTensor {
+  std::string_view format;   // "gguf"
+  std::string path;          // of its file
+  uint64_t header_hash = 0;  // of all in the file before the tensors
+  std::string_view name;
+  GgmlType type{};
+  Shape shape;
+  MappedBytes bytes;
+};
+// Its numbers in f32, made when they are asked for; until then a few pages of it are read, since files with equal
+// headers may hold a network and what training has made of it.
+ContentId add_stored(WeightStore& store, const StoredTensor& tensor);
+
+// Which tensors of a file the graph has asked for, and the first thing that was wrong with one of them.
+class AskedTensors {
+ public:
+  // Whether the file's tensor has the shape that `by` asks for; `there`: its shape, nullptr if there is none.
+  bool ask(std::string_view name, const Shape* there, const Shape& wanted, std::string_view by);
+
+  // What was wrong; or the first of the file's tensors that nobody asked for, as it belongs to a network that computes
+  // something else.
+  Status problem(std::string_view file, std::string_view architecture, std::span<const std::string_view> tensors) const;
+
+ private:
+  std::set<std::string, std::less<>> asked_;
+  std::string problem_;
+};
+
+}  // namespace nlsplit::inline graph
