@@ -15,6 +15,7 @@ class Network:
         self.reader = gguf.GGUFReader(path)
         self.tensors = {tensor.name: tensor for tensor in self.reader.tensors}
         self.architecture = self.value("general.architecture")
+        self.neighbours = self.architecture == "llama"
         self.weights = {}
 
     def value(self, key, otherwise=None):
@@ -23,6 +24,9 @@ class Network:
 
     def own(self, key, otherwise=None):
         return self.value(f"{self.architecture}.{key}", otherwise)
+
+    def has(self, name):
+        return name in self.tensors
 
     def weight(self, name):
         """[out, in], or a vector."""
@@ -38,19 +42,21 @@ class Network:
 
     def product(self, x, name):
         y = x @ self.weight(name + ".weight").T
-        return y + self.weight(name + ".bias") if name + ".bias" in self.tensors else y
+        return y + self.weight(name + ".bias") if self.has(name + ".bias") else y
+
+    def frequencies(self, d):
+        factors = self.weight("rope_freqs.weight") if self.has("rope_freqs.weight") else np.ones(d // 2)
+        if self.own("rope.scaling.type") == "linear":
+            factors = factors * self.own("rope.scaling.factor")
+        return self.own("rope.freq_base", 10000.0) ** (-2.0 * np.arange(d // 2) / d) / factors
 
     def rotate(self, x):
         """x [tokens, heads, d]"""
         tokens, _, d = x.shape
-        factors = self.weight("rope_freqs.weight") if "rope_freqs.weight" in self.tensors else np.ones(d // 2)
-        if self.own("rope.scaling.type") == "linear":
-            factors = factors * self.own("rope.scaling.factor")
-        frequencies = self.own("rope.freq_base", 10000.0) ** (-2.0 * np.arange(d // 2) / d) / factors
-        angles = (np.arange(tokens)[:, None] * frequencies)[:, None, :]
-        first, second = (x[..., 0::2], x[..., 1::2]) if self.architecture == "llama" else (x[..., :d // 2], x[..., d // 2:])
+        angles = (np.arange(tokens)[:, None] * self.frequencies(d))[:, None, :]
+        first, second = (x[..., 0::2], x[..., 1::2]) if self.neighbours else (x[..., :d // 2], x[..., d // 2:])
         turned = first * np.cos(angles) - second * np.sin(angles), first * np.sin(angles) + second * np.cos(angles)
-        if self.architecture == "llama":
+        if self.neighbours:
             return np.stack(turned, axis=-1).reshape(x.shape)
         return np.concatenate(turned, axis=-1)
 
@@ -61,7 +67,7 @@ class Network:
         q = self.product(x, block + "attn_q").reshape(tokens, heads, -1)
         k = self.product(x, block + "attn_k").reshape(tokens, kv_heads, -1)
         v = self.product(x, block + "attn_v").reshape(tokens, kv_heads, -1)
-        if block + "attn_q_norm.weight" in self.tensors:
+        if self.has(block + "attn_q_norm.weight"):
             q, k = self.norm(q, block + "attn_q_norm.weight"), self.norm(k, block + "attn_k_norm.weight")
         q, k = self.rotate(q), self.rotate(k)
         k, v = (np.repeat(part, heads // kv_heads, axis=1) for part in (k, v))
@@ -86,5 +92,5 @@ class Network:
             y = self.norm(x, block + "ffn_norm.weight")
             y = self.activation(self.product(y, block + "ffn_gate")) * self.product(y, block + "ffn_up")
             x = x + self.product(y, block + "ffn_down")
-        tied = "output.weight" not in self.tensors
+        tied = not self.has("output.weight")
         return self.norm(x, "output_norm.weight") @ self.weight("token_embd.weight" if tied else "output.weight").T

@@ -117,7 +117,7 @@ def main():
     parser.add_argument("--out", default=os.path.join(ROOT, "tests"), help="the folder of graph/gguf and fuzz/corpus/gguf (default tests)")
     private_python.add_arguments(parser)
     args = parser.parse_args()
-    private_python.enter(args, "venv-gguf", ["numpy", "gguf"])
+    private_python.enter(args, "venv-gguf", ["numpy", "gguf", "safetensors>=0.8"])
 
     import gguf
     import numpy as np

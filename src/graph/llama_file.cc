@@ -42,6 +42,12 @@ void add_kind(LlamaSizes& sizes, const LlamaKind& kind) {
   if (kind.scaled_embedding) sizes.embedding_scale = std::sqrt(static_cast<double>(sizes.hidden));
 }
 
+std::string misfit_of_layers(int64_t layers, size_t tensors) {
+  constexpr size_t least = 9, most = 10000;  // tensors of a layer; layers
+  if (layers <= static_cast<int64_t>(std::min(tensors / least, most))) return "";
+  return fmt::format("{} layers; {} tensors do not make so many, or they are more than {}", layers, tensors, most);
+}
+
 Status check_elements(const std::string& file, const LlamaSizes& sizes) {
   const auto real = [](int64_t number) { return static_cast<double>(number); };
   const double largest = real(std::max({sizes.hidden, sizes.ffn, sizes.vocab, sizes.heads * sizes.head}));

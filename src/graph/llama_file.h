@@ -29,6 +29,10 @@ struct LlamaKind {
 };
 void add_kind(LlamaSizes& sizes, const LlamaKind& kind);  // `hidden` stands already
 
+// What is wrong with so many layers of a file with so many tensors: "2 layers; 11 tensors do not make so many, …".
+// Empty: nothing.
+std::string misfit_of_layers(int64_t layers, size_t tensors);
+
 // Whatever a layer or the vocabulary makes of the prompt is a tensor of at most 1e12 elements. Errors begin with
 // `file`.
 Status check_elements(const std::string& file, const LlamaSizes& sizes);

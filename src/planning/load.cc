@@ -39,7 +39,10 @@ Result<Loaded> load(const std::string& what, int64_t batch, bool need_profiles, 
       ASSIGN_OR_RETURN(loaded.scenario.precision, parse_precision(precision));
     }
   } else {
-    return invalid_input(fmt::format("{}: neither a scenario (*.yaml) nor a model (*.onnx, *.gguf or zoo:NAME)", what));
+    return invalid_input(
+        fmt::format("{}: neither a scenario (*.yaml) nor a model (*.onnx, *.gguf, zoo:NAME, or a folder with "
+                    "config.json and safetensors)",
+                    what));
   }
   ASSIGN_OR_RETURN(loaded.model, load_model(loaded.scenario));
   name_constants(loaded.model, loaded.scenario);

@@ -12,9 +12,9 @@ struct Loaded {
   Model model;
 };
 
-// A scenario file (*.yaml, *.yml), or a model alone (the path of an .onnx or .gguf file, or zoo:NAME), which is a
-// scenario of one device. need_profiles = false: costs may name files that do not exist yet, because they are about to
-// be measured. precision: of a model alone, as --precision has it.
+// A scenario file (*.yaml, *.yml), or a model alone (the path of an .onnx or .gguf file or of a safetensors folder, or
+// zoo:NAME), which is a scenario of one device. need_profiles = false: costs may name files that do not exist yet,
+// because they are about to be measured. precision: of a model alone, as --precision has it.
 Result<Loaded> load(const std::string& what, int64_t batch, bool need_profiles = true,
                     const std::string& precision = {});
 bool is_scenario(const std::string& what);

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/text_reader.h"
 #include "graph/passes/precision.h"
+#include "graph/safetensors/import.h"
 #include "partition/search_methods.h"
 #include "scenario/read_model.h"
 #include "scenario/scenario.h"
@@ -44,22 +45,30 @@ Result<Shape> parse_shape(const Source& source, const Yaml& node) {
 }
 
 Status parse_model_map(const Source& source, const Yaml& node, Scenario& scenario) {
-  ASSIGN_OR_RETURN(const Fields model,
-                   Fields::open(source, node, "model", {"path", "zoo", "inputs", "dims", "seed", "precision"}));
+  ASSIGN_OR_RETURN(
+      const Fields model,
+      Fields::open(source, node, "model", {"path", "zoo", "safetensors", "inputs", "dims", "seed", "precision"}));
   const Yaml* path = model.find("path");
   const Yaml* zoo = model.find("zoo");
-  if ((path == nullptr) == (zoo == nullptr)) return source.at(node, "model needs either 'path' or 'zoo'");
-  if (path != nullptr) {
+  const Yaml* folder = model.find("safetensors");
+  if ((path != nullptr) + (zoo != nullptr) + (folder != nullptr) != 1)
+    return source.at(node, "model needs one of 'path', 'zoo' and 'safetensors'");
+  if (folder != nullptr) {
+    ASSIGN_OR_RETURN(const std::string text, read_text(source, *folder, "a folder with safetensors files"));
+    scenario.model = beside(scenario.file, text);
+    if (!is_safetensors(scenario.model))
+      return source.at(*folder, fmt::format("{} is no folder with a config.json", scenario.model));
+  } else if (path != nullptr) {
     ASSIGN_OR_RETURN(const std::string text, read_text(source, *path, "the path of an ONNX or a GGUF file"));
     scenario.model = beside(scenario.file, text);
   } else {
     ASSIGN_OR_RETURN(const std::string text, read_text(source, *zoo, "the name of a zoo model"));
     scenario.model = fmt::format("zoo:{}", text);
   }
-  scenario.model_where = source.location(path != nullptr ? *path : *zoo);
+  scenario.model_where = source.location(path != nullptr ? *path : zoo != nullptr ? *zoo : *folder);
   if (const Yaml* inputs = model.find("inputs")) {
     if (!leaves_extents(scenario.model))
-      return source.at(*inputs, "'inputs' gives shapes to an ONNX file; zoo models and GGUF files have theirs");
+      return source.at(*inputs, "'inputs' gives shapes to an ONNX file; other models have theirs");
     if (!inputs->is_map()) return source.at(*inputs, "'inputs' must be a map, e.g. {x: [1, 3, 224, 224]}");
     for (size_t i = 0; i < inputs->keys.size(); ++i) {
       ASSIGN_OR_RETURN(scenario.input_shapes[inputs->keys[i].text], parse_shape(source, inputs->items[i]));
@@ -67,7 +76,7 @@ Status parse_model_map(const Source& source, const Yaml& node, Scenario& scenari
   }
   if (const Yaml* dims = model.find("dims")) {
     if (!leaves_extents(scenario.model))
-      return source.at(*dims, "'dims' binds extents of an ONNX file; zoo models and GGUF files have theirs");
+      return source.at(*dims, "'dims' binds extents of an ONNX file; other models have theirs");
     if (!dims->is_map()) return source.at(*dims, "'dims' must be a map, e.g. {batch: 8, width: 192}");
     for (size_t i = 0; i < dims->keys.size(); ++i) {
       ASSIGN_OR_RETURN(scenario.dims[dims->keys[i].text],
@@ -91,8 +100,10 @@ Status parse_model(const Source& source, const Yaml& node, Scenario& scenario) {
   if (node.is_map()) {
     RETURN_IF_ERROR(parse_model_map(source, node, scenario));
   } else {
-    ASSIGN_OR_RETURN(const std::string text,
-                     read_text(source, node, "a model (zoo:NAME, or the path of an ONNX or a GGUF file)"));
+    ASSIGN_OR_RETURN(
+        const std::string text,
+        read_text(source, node,
+                  "a model (zoo:NAME, or the path of an ONNX or a GGUF file or of a folder with safetensors)"));
     scenario.model = text;
     if (!is_zoo(text)) scenario.model = beside(scenario.file, text);
   }

@@ -1,5 +1,5 @@
-// A model by what users call it: zoo:NAME, FILE.onnx, FILE.gguf; of the zoo and of GGUF files also with sizes,
-// "FILE.gguf?length=64".
+// A model by what users call it: zoo:NAME, FILE.onnx, FILE.gguf, the folder of a config.json and safetensors files; of
+// all but ONNX files also with sizes, "FILE.gguf?length=64".
 #pragma once
 
 #include <string>
@@ -10,10 +10,10 @@
 namespace nlsplit::inline scenario {
 
 bool is_zoo(std::string_view model);
-bool is_model(std::string_view text);         // of these forms; a file need not exist
-bool leaves_extents(std::string_view model);  // it may leave extents open: it is neither of the zoo nor a GGUF file
+bool is_model(std::string_view text);         // of these forms; a file need not exist, but a folder
+bool leaves_extents(std::string_view model);  // it may leave extents open, as only ONNX files do
 
-// As the file or the zoo has it: no passes have run. Any file that is no GGUF file is read as ONNX. `seed`: of the
+// As the file or the zoo has it: no passes have run. What is none of the others is read as ONNX. `seed`: of the
 // zoo's weights.
 Result<Model> read_model(const std::string& model, const ImportOptions& options = {}, uint64_t seed = 1);
 

@@ -27,7 +27,7 @@ NamedFile split_argument(const std::string& text) {
 
 bool is_saved(const std::string& what) {
   std::error_code failure;
-  return fs::is_directory(what, failure);
+  return fs::is_directory(what, failure) && !fs::exists(fs::path(what) / "config.json", failure);  // a model
 }
 
 Result<std::string> lower_to(const TemporaryFolder& folder, const JobArguments& arguments) {

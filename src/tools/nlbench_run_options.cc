@@ -22,7 +22,8 @@ void add_run_options(CLI::App& app, int& code, int (*run)(const RunArguments&)) 
   const auto a = std::make_shared<RunArguments>();
   command
       ->add_option("WHAT", a->job.what,
-                   "A folder saved by `nlsim lower --save`; a scenario (.yaml); a model (.onnx, .gguf, zoo:NAME)")
+                   "A folder saved by `nlsim lower --save`; a scenario (.yaml); a model (.onnx, .gguf, a safetensors "
+                   "folder, zoo:NAME)")
       ->required();
   CLI::Option* plan = command->add_option(
       "--plan", a->job.plan, "Of a scenario: number in its ranking, or name of one of its plans (default 1)");

@@ -331,8 +331,9 @@ void add_lower_command(CLI::App& app, int& code) {
       app.add_subcommand("lower", "Print or save the Program of a plan: what every machine does, in order");
   const auto arguments = std::make_shared<LowerArguments>();
   command
-      ->add_option("SCENARIO", arguments->what,
-                   "A scenario; or a model (.onnx, .gguf, zoo:NAME), which is lowered for one device")
+      ->add_option(
+          "SCENARIO", arguments->what,
+          "A scenario; or a model (.onnx, .gguf, a safetensors folder, zoo:NAME), which is lowered for one device")
       ->type_name("FILE")
       ->required();
   CLI::Option* plan = command

@@ -49,9 +49,9 @@ Status add_dim(const std::string& text, std::map<std::string, int64_t>& dims) {
 
 void add_model_options(CLI::App& command, ModelArguments& arguments) {
   command
-      .add_option(
-          "MODEL", arguments.model,
-          "An .onnx or .gguf file, or zoo:NAME (see `nlsim zoo`); FILE.gguf?length=64 is for a prompt of 64 tokens")
+      .add_option("MODEL", arguments.model,
+                  "An .onnx or .gguf file, a folder with config.json and safetensors, or zoo:NAME (see `nlsim zoo`); "
+                  "FILE.gguf?length=64 and FOLDER?length=64 are for a prompt of 64 tokens")
       ->type_name("FILE|zoo:NAME")
       ->required();
   command.add_option("--batch", arguments.batch, "Another batch size")->type_name("COUNT")->check(at_least(1));
@@ -71,7 +71,7 @@ Result<Model> load_model(const ModelArguments& arguments) {
   for (const std::string& text : arguments.dims) RETURN_IF_ERROR(add_dim(text, options.dims));
   if (!leaves_extents(arguments.model) && !(arguments.inputs.empty() && arguments.dims.empty())) {
     return invalid_input(
-        "--input-shape and --dim are for ONNX files that leave extents open; the zoo and GGUF files leave none "
+        "--input-shape and --dim are for ONNX files that leave extents open; other models leave none "
         "(--batch sets the batch)");
   }
   ASSIGN_OR_RETURN(Model model, read_model(arguments.model, options));

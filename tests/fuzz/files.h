@@ -3,8 +3,12 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <map>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -21,6 +25,27 @@ inline uint64_t seed_of(std::string_view text) {
   uint64_t hash = 0xcbf29ce484222325;
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
   return hash;
+}
+
+// Several files in one input: each stands behind a line "== NAME", a name of `names`. What stands before the first such
+// line belongs to no file.
+inline std::map<std::string, std::string, std::less<>> files_in(std::string_view all,
+                                                                std::span<const std::string_view> names) {
+  std::map<std::string, std::string, std::less<>> files;
+  std::string* into = nullptr;
+  while (!all.empty()) {
+    const size_t end = std::min(all.find('\n'), all.size() - 1) + 1;
+    const std::string_view line = all.substr(0, end);
+    all.remove_prefix(end);
+    bool begins = false;
+    for (const std::string_view name : names) {
+      if (line != "== " + std::string(name) + "\n") continue;
+      into = &files[std::string(name)];
+      begins = true;
+    }
+    if (!begins && into != nullptr) *into += line;
+  }
+  return files;
 }
 
 class Folder {

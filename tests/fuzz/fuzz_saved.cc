@@ -2,8 +2,8 @@
 // One input is all files, each behind a line "== NAME".
 #include <array>
 #include <cstdint>
-#include <map>
 #include <string>
+#include <string_view>
 
 #include "fuzz/execute.h"
 #include "fuzz/files.h"
@@ -14,27 +14,8 @@
 namespace nlsplit::fuzz {
 namespace {
 
-constexpr std::array names = {"program.nls", "unsplit.nls", "weights.idx",  "weights.bin",
-                              "clock.json",  "online.json", "promise.json", "predicted.json"};
-
-// What stands before the first such line belongs to no file.
-std::map<std::string, std::string> files_of(std::string_view all) {
-  std::map<std::string, std::string> files;
-  std::string* into = nullptr;
-  while (!all.empty()) {
-    const size_t end = std::min(all.find('\n'), all.size() - 1) + 1;
-    const std::string_view line = all.substr(0, end);
-    all.remove_prefix(end);
-    bool begins = false;
-    for (const char* name : names) {
-      if (line != "== " + std::string(name) + "\n") continue;
-      into = &files[name];
-      begins = true;
-    }
-    if (!begins && into != nullptr) *into += line;
-  }
-  return files;
-}
+constexpr std::array<std::string_view, 8> names = {"program.nls", "unsplit.nls", "weights.idx",  "weights.bin",
+                                                   "clock.json",  "online.json", "promise.json", "predicted.json"};
 
 void try_saved(const Folder& folder, uint64_t seed) {
   const auto saved = load_program(folder.path("saved"));
@@ -66,13 +47,14 @@ void try_saved(const Folder& folder, uint64_t seed) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace nlsplit::fuzz;
   static const Folder folder("saved");
-  const auto files = files_of(text_of(data, size));
-  for (const char* name : names) {
+  const auto files = files_in(text_of(data, size), names);
+  for (const std::string_view name : names) {
     const auto file = files.find(name);
+    const std::string path = "saved/" + std::string(name);
     if (file == files.end())
-      folder.remove(std::string("saved/") + name);
+      folder.remove(path);
     else
-      folder.write(std::string("saved/") + name, file->second);
+      folder.write(path, file->second);
   }
   try_saved(folder, seed_of(text_of(data, size)));
   return 0;

@@ -52,10 +52,10 @@ const BadScenario bad_scenarios[] = {
      "s.yaml:10:6: this is not YAML: end of sequence flow not found"
        "\n  | plans:"},
     {"ModelAsList", "zoo:simple_cnn", "[a, b]",
-     "s.yaml:1:8: a model (zoo:NAME, or the path of an ONNX or a GGUF file) is expected; this is a list"
+     "s.yaml:1:8: a model (zoo:NAME, or the path of an ONNX or a GGUF file or of a folder with safetensors) is expected; this is a list"
        "\n  | model: [a, b]"},
     {"ModelOfBothKinds", "zoo:simple_cnn", "{zoo: a, path: b.onnx}",
-     "s.yaml:1:8: model needs either 'path' or 'zoo'"
+     "s.yaml:1:8: model needs one of 'path', 'zoo' and 'safetensors'"
        "\n  | model: {zoo: a, path: b.onnx}"},
     {"ModelSeedOfFile", "zoo:simple_cnn", "{path: b.onnx, seed: 3}",
      "s.yaml:1:29: 'seed' makes the weights of zoo models; a file has its own"
@@ -64,10 +64,10 @@ const BadScenario bad_scenarios[] = {
      "s.yaml:1:37: unknown precision 'fp16'; it is 'float16' or 'bfloat16'"
        "\n  | model: {zoo: simple_cnn, precision: fp16}"},
     {"ModelInputsOfZoo", "zoo:simple_cnn", "{zoo: a, inputs: {x: [1]}}",
-     "s.yaml:1:25: 'inputs' gives shapes to an ONNX file; zoo models and GGUF files have theirs"
+     "s.yaml:1:25: 'inputs' gives shapes to an ONNX file; other models have theirs"
        "\n  | model: {zoo: a, inputs: {x: [1]}}"},
     {"ModelDimsOfZoo", "zoo:simple_cnn", "{zoo: a, dims: {n: 1}}",
-     "s.yaml:1:23: 'dims' binds extents of an ONNX file; zoo models and GGUF files have theirs"
+     "s.yaml:1:23: 'dims' binds extents of an ONNX file; other models have theirs"
        "\n  | model: {zoo: a, dims: {n: 1}}"},
     {"ModelDimNotPositive", "zoo:simple_cnn", "{path: b.onnx, dims: {n: 0}}",
      "s.yaml:1:33: an extent must be from 1 to 2147483648, not 0"

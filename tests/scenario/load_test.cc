@@ -50,7 +50,23 @@ TEST(LoadModel, ReadsGgufFilesWithALength) {
   EXPECT_THAT(load_model(scenario(file).value()).error().to_string(),
               AllOf(HasSubstr("s.yaml:1:8: "), HasSubstr("64, less than the prompt of 128 tokens")));
   EXPECT_THAT(scenario("{path: x.gguf, dims: {length: 5}}").error().message,
-              HasSubstr("'dims' binds extents of an ONNX file; zoo models and GGUF files have theirs"));
+              HasSubstr("'dims' binds extents of an ONNX file; other models have theirs"));
+}
+
+TEST(LoadModel, ReadsFoldersWithSafetensors) {
+  const auto scenario = [](const std::string& model) { return parse_scenario(scenario_text(model), "s.yaml"); };
+  const std::string folder = NLS_SOURCE_DIR "/tests/graph/safetensors/qwen2";
+  for (const std::string& model :
+       {"'" + folder + "?length=5'", "{path: '" + folder + "?length=5'}", "{safetensors: '" + folder + "?length=5'}"}) {
+    const Graph graph = load_model(scenario(model).value()).value().graph;
+    EXPECT_EQ(graph.value(graph.inputs[0]).type, (TensorType{DType::i64, {1, 5}}));
+  }
+  EXPECT_THAT(load_model(scenario("{safetensors: " + folder + "}").value()).error().to_string(),
+              HasSubstr("config.json: /max_position_embeddings: 64, less than the prompt of 128 tokens"));
+  EXPECT_THAT(scenario("{safetensors: nowhere}").error().to_string(),
+              HasSubstr("s.yaml:1:22: nowhere is no folder with a config.json"));
+  EXPECT_THAT(scenario("{safetensors: '" + folder + "', dims: {length: 5}}").error().message,
+              HasSubstr("'dims' binds extents of an ONNX file; other models have theirs"));
 }
 
 TEST(LoadModel, ConvertsBehindThePasses) {

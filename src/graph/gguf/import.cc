@@ -142,11 +142,8 @@ Result<LlamaSizes> sizes_of(const GgufFile& file, const Architecture& architectu
   LlamaSizes llama;
   llama.length = length;
   ASSIGN_OR_RETURN(llama.layers, sizes.size("block_count"));
-  constexpr size_t least = 9, most_layers = 10000;  // tensors a layer; layers
-  if (llama.layers > static_cast<int64_t>(std::min(file.tensors.size() / least, most_layers))) {
-    return sizes.error("block_count", fmt::format("{} layers; {} tensors do not make so many, or they are more than {}",
-                                                  llama.layers, file.tensors.size(), most_layers));
-  }
+  const std::string misfit = misfit_of_layers(llama.layers, file.tensors.size());
+  if (!misfit.empty()) return sizes.error("block_count", misfit);
   ASSIGN_OR_RETURN(llama.hidden, sizes.size("embedding_length"));
   ASSIGN_OR_RETURN(llama.ffn, sizes.size("feed_forward_length"));
   ASSIGN_OR_RETURN(llama.heads, sizes.size("attention.head_count"));

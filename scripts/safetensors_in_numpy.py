@@ -1,0 +1,87 @@
+"""What a folder of Hugging Face's with a network of the llama family computes, by its definition, in NumPy in float64: the second opinion on
+nlsplit's own reading of config.json and safetensors files, which are read by PyPI's `safetensors`.
+
+    network = Network("SmolLM2-135M")
+    logits = network.logits([1, 2, 3])       # [tokens, vocabulary]
+
+The arithmetic is that of scripts/gguf_in_numpy.py; here are names, conventions and positions as transformers has them.
+"""
+import glob
+import json
+import math
+import os
+
+import gguf_in_numpy
+import numpy as np
+
+TENSORS = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
+PARTS = {"attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
+         "attn_output": "self_attn.o_proj", "attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm",
+         "ffn_norm": "post_attention_layernorm", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj"}
+KEYS = {"block_count": "num_hidden_layers", "attention.head_count": "num_attention_heads",
+        "attention.head_count_kv": "num_key_value_heads", "attention.layer_norm_rms_epsilon": "rms_norm_eps"}
+FAMILIES = {"LlamaForCausalLM": "llama", "Qwen2ForCausalLM": "qwen2", "Qwen3ForCausalLM": "qwen3", "GemmaForCausalLM": "gemma"}
+
+
+def name_in_file(name):
+    stem, kind = name.rsplit(".", 1)
+    if stem.startswith("blk."):
+        _, layer, part = stem.split(".", 2)
+        return f"model.layers.{layer}.{PARTS[part]}.{kind}"
+    return f"{TENSORS[stem]}.{kind}"
+
+
+def numbers(tensor):
+    kinds = {"F32": np.float32, "F16": np.float16, "BF16": np.uint16}
+    raw = np.frombuffer(tensor["data"], kinds[tensor["dtype"]]).reshape(tensor["shape"])
+    return (raw.astype(np.uint32) << 16).view(np.float32) if tensor["dtype"] == "BF16" else raw.astype(np.float32)
+
+
+class Network(gguf_in_numpy.Network):
+    neighbours = False
+
+    def __init__(self, folder):
+        import safetensors
+        with open(os.path.join(folder, "config.json")) as file:
+            self.config = json.load(file)
+        self.architecture = FAMILIES[self.config["architectures"][0]]
+        self.stored = {}
+        for path in glob.glob(os.path.join(folder, "*.safetensors")):
+            with open(path, "rb") as file:
+                self.stored |= dict(safetensors.deserialize(file.read()))
+        if self.config.get("tie_word_embeddings", self.architecture == "gemma"):
+            self.stored.pop("lm_head.weight", None)
+        self.weights = {}
+
+    def has(self, name):
+        return name_in_file(name) in self.stored
+
+    def own(self, key, otherwise=None):
+        return self.config.get(KEYS[key], otherwise)
+
+    def weight(self, name):
+        if name not in self.weights:
+            values = numbers(self.stored[name_in_file(name)]).astype(np.float64)
+            is_norm = self.architecture == "gemma" and name.endswith("norm.weight")
+            self.weights[name] = values + 1 if is_norm else values
+        return self.weights[name]
+
+    def frequencies(self, d):
+        rope = self.config.get("rope_parameters") or self.config.get("rope_scaling") or {}
+        base = rope.get("rope_theta", self.config.get("rope_theta", 10000.0))
+        made = []
+        for pair in range(d // 2):
+            frequency = base ** (-2.0 * pair / d)
+            kind = rope.get("rope_type", rope.get("type", "default"))
+            if kind == "linear":
+                frequency /= rope["factor"]
+            elif kind == "llama3":  # as in transformers' _compute_llama3_parameters
+                wave, context = 2 * math.pi / frequency, rope["original_max_position_embeddings"]
+                low, high = rope["low_freq_factor"], rope["high_freq_factor"]
+                if wave > context / low:
+                    frequency /= rope["factor"]
+                elif wave >= context / high:
+                    smooth = (context / wave - low) / (high - low)
+                    frequency = (1 - smooth) * frequency / rope["factor"] + smooth * frequency
+            made.append(frequency)
+        return np.array(made)

@@ -1,0 +1,228 @@
+#include "graph/safetensors/config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <initializer_list>
+#include <nlohmann/json.hpp>
+#include <numbers>
+#include <utility>
+#include <vector>
+
+#include "base/file.h"
+#include "base/json_place.h"
+#include "graph/llama_file.h"
+
+namespace nlsplit::inline graph {
+namespace {
+
+constexpr std::string_view full_attention = "full_attention", sliding_attention = "sliding_attention";
+
+// What transformers' classes of that name compute, and what they take where config.json is silent.
+struct Architecture {
+  std::string_view name, family;
+  LlamaKind kind = {};
+  int64_t head = 0;  // 0: hidden / heads
+  bool tied = false, norms_from_zero = false;
+};
+constexpr std::array architectures = {
+    Architecture{.name = "LlamaForCausalLM", .family = "llama"},
+    Architecture{.name = "Qwen2ForCausalLM", .family = "qwen2", .kind = {.biases = true}},
+    Architecture{.name = "Qwen3ForCausalLM", .family = "qwen3", .kind = {.head_norms = true}, .head = 128},
+    Architecture{.name = "GemmaForCausalLM",
+                 .family = "gemma",
+                 .kind = {.gelu = true, .scaled_embedding = true},
+                 .head = 256,
+                 .tied = true,
+                 .norms_from_zero = true},
+};
+
+Result<Architecture> architecture_of(const JsonPlace& root) {
+  const JsonPlace list = root.optional("architectures");
+  RETURN_IF_ERROR(list.must_be_array());
+  if (list.value->size() != 1) return list.wrong(fmt::format("{} is not one architecture", list.excerpt()));
+  ASSIGN_OR_RETURN(const std::string name, list.element(0).text());
+  std::vector<std::string_view> names;
+  for (const Architecture& known : architectures) {
+    if (known.name == name) return known;
+    names.push_back(known.name);
+  }
+  return list.not_supported(fmt::format("the architecture {} is not known; those that are: {}",
+                                        list.element(0).excerpt(), fmt::join(names, ", ")));
+}
+
+Result<int64_t> size(const JsonPlace& place) {
+  ASSIGN_OR_RETURN(const int64_t value, place.integer());
+  if (value < 1 || value > most_of_a_size)
+    return place.wrong(fmt::format("{} is not from 1 to {}", value, most_of_a_size));
+  return value;
+}
+Result<int64_t> size(const JsonPlace& place, int64_t otherwise) { return place.is_null() ? otherwise : size(place); }
+
+Result<double> above(const JsonPlace& place, double least) {
+  ASSIGN_OR_RETURN(const double value, place.number());
+  if (!(value > least)) return place.wrong(fmt::format("{} is not above {}", place.excerpt(), least));
+  return value;
+}
+
+// ---- positions
+
+// "Llama 3.1": long waves are stretched by `factor`, short ones stay, and between them it goes from one to the other
+// (transformers, modeling_rope_utils.py, _compute_llama3_parameters).
+Result<std::vector<float>> llama3_factors(const JsonPlace& rope, double base, int64_t head) {
+  ASSIGN_OR_RETURN(const double factor, above(rope.optional("factor"), 0));
+  ASSIGN_OR_RETURN(const double low, above(rope.optional("low_freq_factor"), 0));
+  ASSIGN_OR_RETURN(const double high, above(rope.optional("high_freq_factor"), low));
+  ASSIGN_OR_RETURN(const int64_t context, size(rope.optional("original_max_position_embeddings")));
+  std::vector<float> factors;
+  for (int64_t pair = 0; pair < head / 2; ++pair) {
+    const double wave =
+        2 * std::numbers::pi * std::pow(base, static_cast<double>(2 * pair) / static_cast<double>(head));
+    const double turns = static_cast<double>(context) / wave;
+    const double kept = std::clamp((turns - low) / (high - low), 0.0, 1.0);
+    factors.push_back(static_cast<float>(1 / ((1 - kept) / factor + kept)));
+  }
+  return factors;
+}
+
+// What is called `rope_parameters` since version 5 of transformers stood in two keys.
+Status read_positions(const JsonPlace& root, LlamaSizes& sizes) {
+  const JsonPlace parameters = root.optional("rope_parameters");
+  const JsonPlace rope = parameters.is_null() ? root.optional("rope_scaling") : parameters;
+  if (!rope.is_null() && !rope.value->is_object()) return rope.wrong(fmt::format("{} is no object", rope.excerpt()));
+  JsonPlace base = parameters.optional("rope_theta");
+  if (base.is_null()) base = root.optional("rope_theta");
+  sizes.rotary_base = 10000;
+  if (!base.is_null()) {
+    ASSIGN_OR_RETURN(sizes.rotary_base, base.number());
+    if (!(sizes.rotary_base >= 1)) return base.wrong(fmt::format("{} is below 1", base.excerpt()));
+  }
+  for (const JsonPlace& part : {root.optional("partial_rotary_factor"), rope.optional("partial_rotary_factor")}) {
+    if (!part.is_null() && *part.value != 1.0)
+      return part.not_supported(fmt::format("{}: positions of a part of each head are not known", part.excerpt()));
+  }
+  JsonPlace type = rope.optional("rope_type");
+  if (type.is_null()) type = rope.optional("type");
+  if (type.is_null() && (rope.is_null() || rope.optional("factor").is_null())) return ok_status();
+  ASSIGN_OR_RETURN(const std::string name, type.text());
+  if (name == "default") return ok_status();
+  if (name == "linear") {
+    ASSIGN_OR_RETURN(const double factor, above(rope.optional("factor"), 0));
+    sizes.rotary_factors.assign(static_cast<size_t>(sizes.head / 2), static_cast<float>(factor));
+    return ok_status();
+  }
+  if (name == "llama3") {
+    ASSIGN_OR_RETURN(sizes.rotary_factors, llama3_factors(rope, sizes.rotary_base, sizes.head));
+    return ok_status();
+  }
+  return type.not_supported(
+      fmt::format("scaling {} of positions; default, linear and llama3 are known", type.excerpt()));
+}
+
+// ---- what would change the results
+
+// Gemma's first files say "gelu" and mean its approximation by tanh, which transformers computes for them.
+Status check_activation(const JsonPlace& root, bool gelu) {
+  for (const JsonPlace& place : {root.optional("hidden_act"), root.optional("hidden_activation")}) {
+    if (place.is_null()) continue;
+    ASSIGN_OR_RETURN(const std::string name, place.text());
+    if (gelu ? name == "gelu" || name == "gelu_pytorch_tanh" : name == "silu") continue;
+    return place.not_supported(fmt::format("the activation {}; this architecture has {}", place.excerpt(),
+                                           gelu ? "gelu_pytorch_tanh" : "silu"));
+  }
+  return ok_status();
+}
+
+Status check_window(const JsonPlace& root, int64_t length) {
+  ASSIGN_OR_RETURN(bool slides, root.optional("use_sliding_window").flag(false));
+  const JsonPlace layers = root.optional("layer_types");
+  if (!layers.is_null()) {
+    RETURN_IF_ERROR(layers.must_be_array());
+    for (size_t i = 0; i < layers.value->size(); ++i) {
+      const JsonPlace layer = layers.element(i);
+      ASSIGN_OR_RETURN(const std::string type, layer.text());
+      if (type != full_attention && type != sliding_attention)
+        return layer.not_supported(fmt::format("layers of type {} are not known", layer.excerpt()));
+      slides = slides || type == sliding_attention;
+    }
+  }
+  const JsonPlace window = root.optional("sliding_window");
+  if (!slides || window.is_null()) return ok_status();
+  ASSIGN_OR_RETURN(const int64_t tokens, size(window));
+  if (tokens >= length) return ok_status();
+  return window.wrong(fmt::format("{}, less than the prompt of {} tokens", tokens, length));
+}
+
+Status refuse_options(const JsonPlace& root, const Architecture& architecture, int64_t length) {
+  for (const char* key : {"attention_bias", "mlp_bias"}) {
+    ASSIGN_OR_RETURN(const bool biases, root.optional(key).flag(false));
+    if (biases && !architecture.kind.biases) return root.optional(key).not_supported("these biases are not known");
+  }
+  const JsonPlace quantized = root.optional("quantization_config");
+  if (!quantized.is_null()) return quantized.not_supported("weights that are quantized are not read");
+  RETURN_IF_ERROR(check_activation(root, architecture.kind.gelu));
+  return check_window(root, length);
+}
+
+// ---- sizes
+
+Result<LlamaSizes> sizes_of(const JsonPlace& root, const Architecture& architecture, int64_t length) {
+  LlamaSizes sizes;
+  sizes.length = length;
+  ASSIGN_OR_RETURN(sizes.layers, size(root.optional("num_hidden_layers")));
+  ASSIGN_OR_RETURN(sizes.hidden, size(root.optional("hidden_size")));
+  ASSIGN_OR_RETURN(sizes.ffn, size(root.optional("intermediate_size")));
+  ASSIGN_OR_RETURN(sizes.vocab, size(root.optional("vocab_size")));
+  ASSIGN_OR_RETURN(sizes.heads, size(root.optional("num_attention_heads")));
+  ASSIGN_OR_RETURN(sizes.kv_heads, size(root.optional("num_key_value_heads"), sizes.heads));
+  if (sizes.heads % sizes.kv_heads != 0) {
+    return root.optional("num_key_value_heads")
+        .wrong(fmt::format("{} heads are no multiple of {}", sizes.heads, sizes.kv_heads));
+  }
+  const JsonPlace head = root.optional("head_dim");
+  if (head.is_null() && architecture.head == 0 && sizes.hidden % sizes.heads != 0) {
+    return root.optional("hidden_size")
+        .wrong(fmt::format("{} is no multiple of the {} heads", sizes.hidden, sizes.heads));
+  }
+  ASSIGN_OR_RETURN(sizes.head, size(head, architecture.head == 0 ? sizes.hidden / sizes.heads : architecture.head));
+  if (sizes.head % 2 != 0)
+    return head.wrong(fmt::format("a head's width of {} is odd, and positions rotate pairs", sizes.head));
+  const JsonPlace context = root.optional("max_position_embeddings");
+  ASSIGN_OR_RETURN(const int64_t most, size(context, most_of_a_size));
+  if (length > most) return context.wrong(fmt::format("{}, less than the prompt of {} tokens", most, length));
+  const JsonPlace epsilon = root.optional("rms_norm_eps");
+  ASSIGN_OR_RETURN(sizes.epsilon, epsilon.number());
+  if (!(sizes.epsilon >= 0 && sizes.epsilon < 1))
+    return epsilon.wrong(fmt::format("{} is not from 0 to 1", epsilon.excerpt()));
+  add_kind(sizes, architecture.kind);
+  RETURN_IF_ERROR(refuse_options(root, architecture, length));
+  RETURN_IF_ERROR(read_positions(root, sizes));
+  return sizes;
+}
+
+Result<TransformersConfig> config_of(const JsonPlace& root, int64_t length) {
+  if (!root.value->is_object()) return root.wrong("it is no JSON object");
+  ASSIGN_OR_RETURN(const Architecture architecture, architecture_of(root));
+  TransformersConfig config;
+  config.architecture = architecture.name;
+  config.family = architecture.family;
+  config.norms_from_zero = architecture.norms_from_zero;
+  ASSIGN_OR_RETURN(config.tied, root.optional("tie_word_embeddings").flag(architecture.tied));
+  ASSIGN_OR_RETURN(config.sizes, sizes_of(root, architecture, length));
+  return config;
+}
+
+}  // namespace
+
+Result<TransformersConfig> read_config(const std::string& path, int64_t length) {
+  ASSIGN_OR_RETURN(const std::string content, read_file(path));
+  ASSIGN_OR_RETURN(const nlohmann::json root, parse_json(content, path));
+  Result<TransformersConfig> config = config_of({&root, ""}, length);
+  if (!config.ok()) return in_file(path, std::move(config).error());
+  RETURN_IF_ERROR(check_elements(path, config->sizes));
+  return config;
+}
+
+}  // namespace nlsplit::inline graph
