@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "graph/blocks.h"
 #include "graph/ggml.h"
 #include "graph/half.h"
 
@@ -75,41 +76,9 @@ std::string write_whole(std::span<const int64_t> values) {
   return write<Stored, int64_t>(values, [](int64_t value) { return static_cast<Stored>(value); });
 }
 
-constexpr size_t scaled_block = 32, q4_bytes = scaled_block / 2;
-
 std::vector<double> read_blocks(GgmlType type, std::string_view raw) {
   const std::string values = dequantized(type, raw);
   return read<float, double>(values, [](float stored) { return static_cast<double>(stored); });
-}
-
-// Whole steps of the scale as it is in f16; a block of zeros has scale 0.
-std::array<int, scaled_block> steps_of(std::span<const double> block, double scale, int lowest, int highest) {
-  std::array<int, scaled_block> steps{};
-  for (size_t i = 0; i < scaled_block && scale != 0; ++i)
-    steps[i] = static_cast<int>(std::clamp<double>(std::round(block[i] / scale), lowest, highest));
-  return steps;
-}
-
-std::string write_blocks(DType type, std::span<const double> values) {
-  CHECK(values.size() % scaled_block == 0, "whole blocks");
-  CHECK(std::ranges::all_of(values, [](double value) { return std::isfinite(value); }), "no scale makes these");
-  std::string raw;
-  for (size_t at = 0; at < values.size(); at += scaled_block) {
-    const auto block = values.subspan(at, scaled_block);
-    const auto size = [](double a, double b) { return std::abs(a) < std::abs(b); };
-    const double largest = *std::max_element(block.begin(), block.end(), size);
-    const uint16_t bits =
-        encode(f16_format, type == DType::q8_0 || largest == 0 ? std::abs(largest) / 127 : largest / -8);
-    const auto scale = static_cast<double>(f16_value(bits));
-    raw.append(reinterpret_cast<const char*>(&bits), sizeof bits);
-    if (type == DType::q8_0) {
-      for (const int step : steps_of(block, scale, -127, 127)) raw += static_cast<char>(step);
-    } else {
-      const std::array<int, scaled_block> steps = steps_of(block, scale, -8, 7);
-      for (size_t i = 0; i < q4_bytes; ++i) raw += static_cast<char>((steps[i] + 8) | (steps[i + q4_bytes] + 8) << 4);
-    }
-  }
-  return raw;
 }
 
 // Beyond the largest float the language leaves the conversion open; the hardware makes it infinite.
@@ -189,9 +158,12 @@ std::vector<double> reals_of(DType type, std::string_view raw) {
     case DType::bf16:
       return read<uint16_t, double>(raw, [](uint16_t bits) { return static_cast<double>(bf16_value(bits)); });
     case DType::q8_0:
-      return read_blocks(GgmlType::Q8_0, raw);
     case DType::q4_0:
-      return read_blocks(GgmlType::Q4_0, raw);
+    case DType::q4_1:
+    case DType::q5_0:
+    case DType::q4_k:
+    case DType::q6_k:
+      return read_blocks(ggml_type_of(type).value(), raw);
     default:
       CHECK(false, "not a type of floats");
   }
@@ -233,7 +205,11 @@ std::string raw_of(DType type, std::span<const double> values) {
       return write<uint16_t, double>(values, [](double value) { return encode(bf16_format, value); });
     case DType::q8_0:
     case DType::q4_0:
-      return write_blocks(type, values);
+    case DType::q4_1:
+    case DType::q5_0:
+    case DType::q4_k:
+    case DType::q6_k:
+      return blocks_of(type, values);
     default:
       CHECK(false, "not a type of floats");
   }

@@ -22,7 +22,7 @@ double largest_of(DType type);  // the largest finite one; is_real(type)
 
 std::vector<double> reals_of(DType type, std::string_view raw);    // is_real(type) or is_scaled(type)
 std::vector<int64_t> wholes_of(DType type, std::string_view raw);  // all others
-// Of a type with scales: for each block of values the scale with which the largest of them is the type's largest.
+// Of a type with scales: graph/blocks.h.
 std::string raw_of(DType type, std::span<const double> values);
 std::string raw_of(DType type, std::span<const int64_t> values);
 

@@ -14,13 +14,13 @@ namespace {
 
 struct GgmlRow {
   GgmlType type;
-  int64_t block, bytes;
+  DType dtype;
 };
 
 constexpr std::array ggml_rows = {
-    GgmlRow{GgmlType::F32, 1, 4},    GgmlRow{GgmlType::F16, 1, 2},      GgmlRow{GgmlType::BF16, 1, 2},
-    GgmlRow{GgmlType::Q8_0, 32, 34}, GgmlRow{GgmlType::Q4_0, 32, 18},   GgmlRow{GgmlType::Q4_1, 32, 20},
-    GgmlRow{GgmlType::Q5_0, 32, 22}, GgmlRow{GgmlType::Q4_K, 256, 144}, GgmlRow{GgmlType::Q6_K, 256, 210},
+    GgmlRow{GgmlType::F32, DType::f32},   GgmlRow{GgmlType::F16, DType::f16},   GgmlRow{GgmlType::BF16, DType::bf16},
+    GgmlRow{GgmlType::Q8_0, DType::q8_0}, GgmlRow{GgmlType::Q4_0, DType::q4_0}, GgmlRow{GgmlType::Q4_1, DType::q4_1},
+    GgmlRow{GgmlType::Q5_0, DType::q5_0}, GgmlRow{GgmlType::Q4_K, DType::q4_k}, GgmlRow{GgmlType::Q6_K, DType::q6_k},
 };
 
 // "": numbers that were taken back.
@@ -133,13 +133,10 @@ void read_q6_k_block(const char* from, float* to) {
 using ReadBlock = void (*)(const char*, float*);
 
 template <ReadBlock read>
-std::string read_all(const GgmlRow& row, std::string_view raw) {
-  const auto bytes = static_cast<size_t>(row.bytes), elements = static_cast<size_t>(row.block);
+void read_all(GgmlType type, std::string_view raw, float* to) {
+  const auto bytes = static_cast<size_t>(bytes_of_block(type)), elements = static_cast<size_t>(block_of(type));
   CHECK(raw.size() % bytes == 0, "whole blocks");
-  std::string out(raw.size() / bytes * elements * sizeof(float), '\0');
-  auto* to = reinterpret_cast<float*>(out.data());
   for (size_t at = 0; at < raw.size(); at += bytes, to += elements) read(raw.data() + at, to);
-  return out;
 }
 
 }  // namespace
@@ -161,32 +158,46 @@ std::string ggml_types() {
   return list;
 }
 
-int64_t block_of(GgmlType type) { return row_of(type).block; }
-int64_t bytes_of_block(GgmlType type) { return row_of(type).bytes; }
+DType dtype_of(GgmlType type) { return row_of(type).dtype; }
 
-std::string dequantized(GgmlType type, std::string_view raw) {
-  const GgmlRow& row = row_of(type);
+std::optional<GgmlType> ggml_type_of(DType type) {
+  const auto* found = std::ranges::find(ggml_rows, type, &GgmlRow::dtype);
+  if (found == ggml_rows.end()) return std::nullopt;
+  return found->type;
+}
+
+int64_t block_of(GgmlType type) { return block_of(dtype_of(type)); }
+int64_t bytes_of_block(GgmlType type) { return size_of(dtype_of(type), block_of(type)); }
+
+void dequantize(GgmlType type, std::string_view raw, float* to) {
   switch (type) {
     case GgmlType::F32:
-      return read_all<read_f32>(row, raw);
+      return read_all<read_f32>(type, raw, to);
     case GgmlType::F16:
-      return read_all<read_f16>(row, raw);
+      return read_all<read_f16>(type, raw, to);
     case GgmlType::BF16:
-      return read_all<read_bf16>(row, raw);
+      return read_all<read_bf16>(type, raw, to);
     case GgmlType::Q8_0:
-      return read_all<read_q8_0_block>(row, raw);
+      return read_all<read_q8_0_block>(type, raw, to);
     case GgmlType::Q4_0:
-      return read_all<read_q4_0_block>(row, raw);
+      return read_all<read_q4_0_block>(type, raw, to);
     case GgmlType::Q4_1:
-      return read_all<read_q4_1_block>(row, raw);
+      return read_all<read_q4_1_block>(type, raw, to);
     case GgmlType::Q5_0:
-      return read_all<read_q5_0_block>(row, raw);
+      return read_all<read_q5_0_block>(type, raw, to);
     case GgmlType::Q4_K:
-      return read_all<read_q4_k_block>(row, raw);
+      return read_all<read_q4_k_block>(type, raw, to);
     case GgmlType::Q6_K:
-      return read_all<read_q6_k_block>(row, raw);
+      return read_all<read_q6_k_block>(type, raw, to);
   }
   CHECK(false, "no type of ggml's");
+}
+
+std::string dequantized(GgmlType type, std::string_view raw) {
+  const auto bytes = static_cast<size_t>(bytes_of_block(type)), elements = static_cast<size_t>(block_of(type));
+  std::string out(raw.size() / bytes * elements * sizeof(float), '\0');
+  dequantize(type, raw, reinterpret_cast<float*>(out.data()));
+  return out;
 }
 
 }  // namespace nlsplit::inline graph

@@ -140,7 +140,9 @@ constexpr DTypeRow dtype_rows[] = {
     {DType::u8, "u8", Numbers::integers, 1, 1},     {DType::i16, "i16", Numbers::integers, 1, 2},
     {DType::u16, "u16", Numbers::integers, 1, 2},   {DType::u32, "u32", Numbers::integers, 1, 4},
     {DType::u64, "u64", Numbers::integers, 1, 8},   {DType::q8_0, "q8_0", Numbers::scaled, 32, 34},
-    {DType::q4_0, "q4_0", Numbers::scaled, 32, 18},
+    {DType::q4_0, "q4_0", Numbers::scaled, 32, 18}, {DType::q4_1, "q4_1", Numbers::scaled, 32, 20},
+    {DType::q5_0, "q5_0", Numbers::scaled, 32, 22}, {DType::q4_k, "q4_k", Numbers::scaled, 256, 144},
+    {DType::q6_k, "q6_k", Numbers::scaled, 256, 210},
 };
 constexpr auto dtypes = [] {
   std::array<DType, std::size(dtype_rows)> all{};

@@ -4,6 +4,8 @@
 
 #if defined(__aarch64__)
 #include <sys/auxv.h>
+#elif defined(__x86_64__)
+#include <cpuid.h>
 #endif
 
 namespace nlsplit::inline kernels {
@@ -50,6 +52,16 @@ Result<Isa> best_isa() {
   return unsupported(
       fmt::format("this CPU has neither {} (SSE4.2) nor {} with Advanced SIMD, the least the kernels are built for",
                   full_name_of(Isa::v2), full_name_of(Isa::neon)));
+}
+
+bool cpu_has_dot_product([[maybe_unused]] Isa isa) {
+#if defined(__x86_64__)
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (!cpu_supports(isa)) return false;
+  if (isa == Isa::v4) return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (c >> 11 & 1) != 0;
+  if (isa == Isa::v3) return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a >> 4 & 1) != 0;
+#endif
+  return false;
 }
 
 }  // namespace nlsplit::inline kernels

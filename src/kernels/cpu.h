@@ -14,5 +14,8 @@ bool cpu_supports(Isa isa);
 std::vector<Isa> supported_levels();  // the lowest first
 // The highest of them. Error: there is none.
 Result<Isa> best_isa();
+// Sums of four products of bytes in one instruction, vpdpbusd: AVX512-VNNI beside level v4, AVX-VNNI beside v3. The
+// level has the registers.
+bool cpu_has_dot_product(Isa isa);
 
 }  // namespace nlsplit::inline kernels

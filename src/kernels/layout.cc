@@ -108,6 +108,15 @@ Product product_of(const ComputeDesc& desc) {
   return r;
 }
 
+Linear linear_of(const ComputeDesc& desc) {
+  const Shape& x = desc.inputs[0].shape;
+  Linear r;
+  for (size_t axis = 0; axis + 1 < x.size(); ++axis) r.m *= x[axis];
+  r.n = desc.inputs[1].shape[0];
+  r.k = desc.inputs[1].shape[1];
+  return r;
+}
+
 Recurrent recurrent_of(const ComputeDesc& desc) {
   const Shape &x = desc.inputs[0].shape, &w = desc.inputs[1].shape;
   Recurrent r;

@@ -118,6 +118,25 @@ struct Product {
 };
 Product product_of(const ComputeDesc& desc);
 
+// Linear: m rows of x by n rows of weights, all of k elements. Where the weights share scales rows of x become blocks
+// of `linear_block` bytes with a scale each, as many at once as a vector has fours of floats.
+inline constexpr int64_t linear_block = 32;
+constexpr int64_t linear_blocks_at_once(Isa isa) { return vector_width(isa) / 4; }
+// So many blocks of x: their bytes, and for each float of a vector a scale and a sum; where a block of weights has a
+// scale for either half of 32 elements another sum.
+constexpr int64_t linear_step_bytes(Isa isa, bool two_scales) {
+  return linear_blocks_at_once(isa) * linear_block + vector_width(isa) * (two_scales ? 12 : 8);
+}
+struct Linear {
+  int64_t m = 1, n = 1, k = 1;
+  // Of a row of x in blocks.
+  int64_t x_bytes(Isa isa, bool two_scales) const {
+    return round_up(k, linear_blocks_at_once(isa) * linear_block) / (linear_blocks_at_once(isa) * linear_block) *
+           linear_step_bytes(isa, two_scales);
+  }
+};
+Linear linear_of(const ComputeDesc& desc);
+
 // An LSTM, GRU or RNN. The inputs' part of the gates is one product for `steps_at_once` steps of all samples, the
 // states' part one for each step. Either weight is packed gate after gate, direction after direction, each as the right
 // operand (in or hidden) × hidden. The scratch, part after part, each rounded up to widest_vector:

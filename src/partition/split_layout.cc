@@ -248,6 +248,7 @@ class Chooser {
       if (depth == most || node.outputs.size() != 1) continue;
       const auto at = std::ranges::find(node.inputs, value) - node.inputs.begin();
       const Shape& out = shape_of(node.outputs[0]);
+      if (at == 0 && summed_axis(graph_, node) == axis) grain = std::lcm(grain, summed_grain(graph_, node));
       if (node.op == Op::Attention && at == 0 && axis == 1) {
         // Queries of whole groups, if every shard can have one: their keys and values are that shard's too.
         const int64_t groups = shape_of(node.inputs[1])[1];

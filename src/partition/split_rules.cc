@@ -45,6 +45,15 @@ bool makes(const Node& node, std::vector<TensorType> inputs, const NodePiece& pi
   return made.ok() && (*made)[0].shape == wanted;
 }
 
+// Elements that share a scale along that axis of a product's weights; else 1.
+int64_t block_along(const Graph& graph, const Node& node, int WeightProduct::*axis) {
+  const ProductRule rule = info(node.op).product;
+  if (rule == nullptr) return 1;
+  const TensorType& weights = graph.value(node.inputs[1]).type;
+  const auto last = static_cast<int>(weights.shape.size()) - 1;
+  return rule(input_types(graph, node), node.attrs).*axis == last ? block_of(weights.dtype) : 1;
+}
+
 }  // namespace
 
 std::optional<NodePiece> piece_of(const Graph& graph, const Node& node, int axis, int64_t begin, int64_t end) {
@@ -91,9 +100,14 @@ int summed_axis(const Graph& graph, const Node& node) {
     return -1;
   if (node.op == Op::Conv) return attr_int(node.attrs, "group") == 1 ? 1 : -1;
   if (node.op == Op::Gemm) return attr_int(node.attrs, "transA") != 0 ? 0 : 1;
+  if (node.op == Op::Linear) return static_cast<int>(result_of(graph, node).size()) - 1;
   if (node.op != Op::MatMul) return -1;
   const size_t a = graph.value(node.inputs[0]).type.shape.size(), b = graph.value(node.inputs[1]).type.shape.size();
   return a < 2 || b < 2 ? -1 : static_cast<int>(a) - 1;
+}
+
+int64_t summed_grain(const Graph& graph, const Node& node) {
+  return summed_axis(graph, node) < 0 ? 1 : block_along(graph, node, &WeightProduct::weight_rows);
 }
 
 std::optional<NodePiece> partial_sum_of(const Graph& graph, const Node& node, int64_t begin, int64_t end,
@@ -107,6 +121,7 @@ std::optional<NodePiece> partial_sum_of(const Graph& graph, const Node& node, in
   if (node.op == Op::Conv) rows = 1;
   if (node.op == Op::Gemm) rows = attr_int(node.attrs, "transB") != 0 ? 1 : 0;
   if (node.op == Op::MatMul) rows = types[1].shape.size() - 2;
+  if (node.op == Op::Linear) rows = 1;
   piece.inputs[1] = {static_cast<int>(rows), begin, end};
   Node without = node;
   if (!with_bias && node.inputs.size() > 2) {
@@ -122,12 +137,13 @@ int column_axis(const Graph& graph, const Node& node) {
   if (node.inputs.size() < 2 || !node.inputs[1].valid() || graph.value(node.inputs[1]).kind != ValueKind::weight)
     return -1;
   if (node.op == Op::Conv || node.op == Op::ConvTranspose || node.op == Op::Gemm) return 1;
-  if (node.op == Op::MatMul) return static_cast<int>(result_of(graph, node).size()) - 1;
+  if (node.op == Op::MatMul || node.op == Op::Linear) return static_cast<int>(result_of(graph, node).size()) - 1;
   return -1;
 }
 
 int64_t column_grain(const Graph& graph, const Node& node) {
-  if (node.op != Op::Conv && node.op != Op::ConvTranspose) return 1;
+  if (node.op != Op::Conv && node.op != Op::ConvTranspose)
+    return block_along(graph, node, &WeightProduct::weight_columns);
   const int64_t group = attr_int(node.attrs, "group");
   return group == 1 ? 1 : result_of(graph, node)[1] / group;
 }

@@ -23,17 +23,21 @@ std::optional<NodePiece> piece_of(const Graph& graph, const Node& node, int axis
 std::optional<NodePiece> samples_of_node(const Graph& graph, const Node& node, const std::vector<bool>& batched,
                                          int64_t begin, int64_t end);
 
-// Conv of one group, Gemm, MatMul by a weight: the axis of the first input that is summed over; -1: of no other node.
+// Conv of one group, Gemm, MatMul or Linear by a weight: the axis of the first input that is summed over; -1: of no
+// other node.
 int summed_axis(const Graph& graph, const Node& node);
+// Parts along it are whole multiples of this: elements of the weights that share a scale; else 1.
+int64_t summed_grain(const Graph& graph, const Node& node);
 // Its sum over [begin, end) alone, without the epilogue; the bias is in it if `with_bias`. Such sums over all parts add
 // up to the node's result before its epilogue, in another order of additions.
 std::optional<NodePiece> partial_sum_of(const Graph& graph, const Node& node, int64_t begin, int64_t end,
                                         bool with_bias);
 
 // The axis of the result that the weight's own columns or filters become: 1 of Conv, ConvTranspose and Gemm, the last
-// of a MatMul by a weight; -1: of all others.
+// of a MatMul or Linear by a weight; -1: of all others.
 int column_axis(const Graph& graph, const Node& node);
-// The extent of Conv's groups on that axis: pieces of whole groups need no other input channels. 1 of one group.
+// The extent of Conv's groups on that axis: pieces of whole groups need no other input channels. Of a product the
+// columns whose weights share a scale. Else 1.
 int64_t column_grain(const Graph& graph, const Node& node);
 
 }  // namespace nlsplit::inline partition

@@ -90,6 +90,10 @@ std::string_view npy_type(DType type) {
       return "<u8";
     case DType::q8_0:
     case DType::q4_0:
+    case DType::q4_1:
+    case DType::q5_0:
+    case DType::q4_k:
+    case DType::q6_k:
       break;  // weights alone
   }
   CHECK(false, "unknown data type");

@@ -34,7 +34,7 @@ Tolerance tolerance_of(const ComputeDesc& desc) {
     terms = static_cast<double>(element_count(desc.inputs[1].shape)) / static_cast<double>(desc.inputs[1].shape[0]);
   if (desc.op == Op::ConvTranspose)
     terms = static_cast<double>(element_count(desc.inputs[1].shape)) / static_cast<double>(desc.inputs[1].shape[1]);
-  if (desc.op == Op::Gemm || desc.op == Op::MatMul) terms = 600;
+  if (desc.op == Op::Gemm || desc.op == Op::MatMul || desc.op == Op::Linear) terms = 600;
   if (desc.op == Op::Attention || desc.op == Op::CachedAttention || desc.op == Op::PagedAttention) return {1e-5, 1e-5};
   const double factor = desc.kernel.name == KernelName::conv_winograd ? 10 : 1;
   return {2e-5 * factor, 2e-6 * factor * (1 + std::sqrt(terms)) * std::max(1.0, std::sqrt(terms / 600))};

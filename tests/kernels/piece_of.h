@@ -37,7 +37,7 @@ inline Tensor part_of(const Tensor& whole, const Range& range) {
   const int64_t extent = whole.type.shape[range.axis];
   part.type.shape[range.axis] = range.end - range.begin;
   if (whole.type.dtype != DType::f32) {
-    const auto bytes = static_cast<size_t>(inner * size_of(whole.type.dtype));
+    const auto bytes = static_cast<size_t>(size_of(whole.type.dtype, inner));
     for (int64_t o = 0; o < outer; ++o)
       part.raw += whole.raw.substr(static_cast<size_t>(o * extent + range.begin) * bytes,
                                    static_cast<size_t>(range.end - range.begin) * bytes);
@@ -75,7 +75,7 @@ class PieceOf {
     for (size_t i = 0; i < piece_.inputs.size(); ++i) {
       for (const Range& range : piece_.inputs[i]) piece_.desc.inputs[i].shape[range.axis] = range.end - range.begin;
     }
-    auto types = info(whole_.op).infer(Types(piece_.desc.inputs).first(whole_.own_inputs()), piece_.desc.attrs);
+    auto types = infer(whole_.op, Types(piece_.desc.inputs).first(whole_.own_inputs()), piece_.desc.attrs);
     if (!types.ok()) return std::nullopt;
     Shape wanted = out_;
     wanted[axis_] = end_ - begin_;
@@ -112,6 +112,10 @@ class PieceOf {
         return gemm();
       case Op::MatMul:
         return matmul();
+      case Op::Linear:
+        if (axis_ + 1 < out_.size()) return take(0, axis_), true;
+        for (size_t i = 1; i < whole_.own_inputs(); ++i) take(i, 0);
+        return true;
       case Op::BatchNormalization:
         take(0, axis_);
         for (size_t i = 1; axis_ == 1 && i < 5; ++i) take(i, 0);

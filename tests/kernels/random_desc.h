@@ -153,6 +153,16 @@ class RandomDesc {
     if (!vector_b && chance(0.4)) input({n}, true);
   }
 
+  void linear() {
+    const int64_t n = pick({1, 3, 4, 10, 33}), k = pick({1, 15, 32, 70, 270});
+    Shape x = any_shape(between(0, 2));
+    if (chance(0.8)) x.push_back(pick({1, 2, 3, 4, 7, 9}));
+    x.push_back(k);
+    input(x);
+    input({n, k}, chance(0.7));
+    if (chance(0.4)) input({n}, true);
+  }
+
   void recurrent(int64_t gates, size_t states) {
     const int64_t batch = pick({1, 1, 2, 5, 17}), steps = pick({1, 2, 3, 7, 40}), in = pick({1, 3, 16, 37}),
                   hidden = pick({1, 8, 20, 33, 64, 130});
@@ -241,6 +251,8 @@ class RandomDesc {
         return gemm();
       case Op::MatMul:
         return matmul();
+      case Op::Linear:
+        return linear();
       case Op::LSTM:
         return recurrent(4, 2);
       case Op::GRU:

@@ -72,7 +72,7 @@ inline std::vector<Tensor> run_kernel(const KernelLibrary& library, const Comput
   for (size_t i = 0; i < inputs.size(); ++i) {
     const bool whole =
         desc.inputs[i].dtype != DType::f32;  // integers: their bytes, at an address that is aligned to them
-    std::vector<float> raw(whole ? inputs[i]->raw.size() / sizeof(float) : 0);
+    std::vector<float> raw(whole ? floats_of(bytes(static_cast<int64_t>(inputs[i]->raw.size()))) : 0);
     if (whole)
       std::memcpy(raw.data(), inputs[i]->raw.data(), inputs[i]->raw.size());
     else

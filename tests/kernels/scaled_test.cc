@@ -1,4 +1,5 @@
-// Weights whose elements share scales: read by the reference loops on every level, and refused by all other kernels.
+// Weights whose elements share scales in MatMul: read by the reference loops on every level, and refused by all other
+// kernels. Linear and Gather have kernels for them: linear_test.cc.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,7 +37,7 @@ TEST(ScaledWeights, OnlyTheReferenceLoopsReadThem) {
     gather.outputs = infer(gather.op, gather.inputs, gather.attrs).value();
     EXPECT_EQ(gather.outputs[0], (TensorType{DType::f32, {5, 32}}));
     gather.kernel = choose_kernel(gather, Isa::v3).value();
-    EXPECT_EQ(gather.kernel.name, KernelName::reference);
+    EXPECT_EQ(gather.kernel.name, KernelName::gather_blocks);
     EXPECT_TRUE(verify(gather).ok()) << verify(gather).error().to_string();
   }
 }

@@ -53,5 +53,38 @@ TEST(ScaledTypes, SplitProductsAreThoseOfTheWhole) {
   EXPECT_EQ(std::ranges::count(expanded->slices, TensorType{DType::q8_0, {64, 96}}, &WeightSlice::whole), 3);
 }
 
+// A feed-forward layer with blocks along the axis that is summed over: the columns of the first product are cut where
+// the blocks of the second are.
+TEST(ScaledTypes, ColumnsAreCutWhereTheNextProductsBlocksAre) {
+  GraphBuilder builder("layer");
+  Model model;
+  const ValueId x = builder.input("x", {DType::f32, {1, 3, 64}});
+  const auto weight = [&](const std::string& name, const TensorType& type, uint64_t seed) {
+    return scaled_weight(builder, model.weights, name, type, seed);
+  };
+  const ValueId up = builder.add(Op::Linear, "up", {x, weight("w1", {DType::q8_0, {160, 64}}, 1)}, {}).value();
+  const ValueId open = builder.add(Op::Relu, "open", {up}, {}).value();
+  builder.output(builder.add(Op::Linear, "down", {open, weight("w2", {DType::q4_0, {64, 160}}, 2)}, {}).value());
+  model.graph = std::move(builder).finish();
+  const Graph& graph = model.graph;
+  EXPECT_EQ(summed_grain(graph, graph.nodes[2]), 32);
+  EXPECT_EQ(summed_axis(graph, graph.nodes[2]), 2);
+  EXPECT_EQ(column_axis(graph, graph.nodes[2]), 2);
+  EXPECT_EQ(column_grain(graph, graph.nodes[2]), 1);
+  EXPECT_TRUE(partial_sum_of(graph, graph.nodes[2], 64, 160, true));
+  EXPECT_FALSE(partial_sum_of(graph, graph.nodes[2], 80, 160, true));
+  for (const std::vector<int64_t>& shares : {std::vector<int64_t>{1, 1}, {2, 3}, {1, 1, 1}}) {
+    SCOPED_TRACE(fmt::format("{}", fmt::join(shares, ":")));
+    for (const SplitAxis axis : {SplitAxis::channels, SplitAxis::sequence})
+      expect_expands(model, split_plan(graph, {axis, false, shares}), Bits::equal);
+    const auto expanded = expand_splits(graph, split_plan(graph, {SplitAxis::tensor, false, shares}));
+    ASSERT_TRUE(expanded.ok()) << expanded.error().to_string();
+    // Neither weight is whole anywhere: of one the rows are cut, of the other the columns.
+    for (const Value& value : expanded->graph.values)
+      EXPECT_NE(element_count(value.type.shape), 160 * 64) << value.name;
+    expect_expands(model, split_plan(graph, {SplitAxis::tensor, false, shares}), Bits::close, {1e-5, 1e-5});
+  }
+}
+
 }  // namespace
 }  // namespace nlsplit

@@ -62,6 +62,10 @@ std::string bytes_of_lists(const onnx::TensorProto& tensor, DType type) {
       return bytes_of_list<uint8_t>(tensor.int32_data());
     case DType::q8_0:
     case DType::q4_0:
+    case DType::q4_1:
+    case DType::q5_0:
+    case DType::q4_k:
+    case DType::q6_k:
       break;  // ONNX has none
   }
   CHECK(false, "unknown data type");

@@ -48,6 +48,21 @@ Inferred infer_matmul(Types inputs, const Attrs&) {
   return one_result(inputs[0].dtype, std::move(out));
 }
 
+// Weights of halves, too, where all else is f32: they are half the bytes.
+Inferred infer_linear(Types inputs, const Attrs&) {
+  std::vector<TensorType> types(inputs.begin(), inputs.end());
+  if (types[0].dtype == DType::f32 && is_half(types[1].dtype)) types[1].dtype = DType::f32;
+  RETURN_IF_ERROR(reals(types));
+  const Shape &x = types[0].shape, &w = types[1].shape;
+  if (x.empty() || w.size() != 2) return invalid_input("Linear needs rows, and a matrix of weights");
+  if (x.back() != w[1]) return invalid_input(fmt::format("inner extents {} and {} differ", x.back(), w[1]));
+  if (types.size() > 2 && types[2].shape != Shape{w[0]})
+    return invalid_input(fmt::format("a bias {} of {} columns", to_string(types[2]), w[0]));
+  Shape out = x;
+  out.back() = w[0];
+  return one_result(types[0].dtype, std::move(out));
+}
+
 // "bij" or "b...j": labels from left to right, the ellipsis as ellipsis_axes labels below 0.
 Result<std::vector<int>> labels_of(std::string_view term, size_t ellipsis_axes) {
   std::vector<int> labels;
@@ -180,6 +195,8 @@ Flops flops_det(Types in, Types out, const Attrs&) {
 
 bool keeps_gemm(Types, uint64_t batched, const Attrs& attrs) { return batched == 1 && attr_int(attrs, "transA") == 0; }
 
+bool keeps_linear(Types in, uint64_t batched, const Attrs&) { return batched == 1 && in[0].shape.size() > 1; }
+
 bool keeps_matmul(Types in, uint64_t batched, const Attrs&) {
   if ((batched & 4) != 0) return false;
   if (!batch_of_first(batched) || in[0].shape.size() < 2) return false;
@@ -219,6 +236,11 @@ WeightProduct matmul_product(Types in, const Attrs&) {
   return {a < 2 ? w - 2 : std::max(a, w) - 1, w - 1, 1, a < 2 ? -1 : a - 1, w - 2};
 }
 
+WeightProduct linear_product(Types in, const Attrs&) {
+  const auto last = static_cast<int>(in[0].shape.size()) - 1;
+  return {last, 0, 1, last, 1};
+}
+
 // ---- pieces (pieces.h)
 
 bool gemm_piece(const PieceQuery& q, NodePiece& piece) {
@@ -245,6 +267,16 @@ bool matmul_piece(const PieceQuery& q, NodePiece& piece) {
     return true;
   }
   for (size_t i = 0; i < 2; ++i) piece.inputs[i] = broadcast_part(q, q.inputs[i]);
+  return true;
+}
+
+bool linear_piece(const PieceQuery& q, NodePiece& piece) {
+  if (q.axis + 1 < q.out.size()) {
+    piece.inputs[0] = same_axis(q);
+    return true;
+  }
+  piece.inputs[1] = along(0, q.begin, q.end);
+  if (q.inputs.size() > 2) piece.inputs[2] = along(0, q.begin, q.end);
   return true;
 }
 
@@ -302,6 +334,18 @@ void back_matmul(Backward& b) {
   if (b.wants(1)) {
     b.give(1, shared ? gemm(rows_of(b.x(0), a.back()), dy, 1, 0)
                      : b.sum_to(b.add(Op::MatMul, {b.transposed(b.x(0)), dy}), w));
+  }
+  if (b.wants(2)) b.give(2, b.sum_to(b.dy(), b.shape(b.x(2))));
+}
+
+// dx = dY W, dW = dYᵀ x, over all rows at once.
+void back_linear(Backward& b) {
+  const Shape x = b.shape(b.x(0)), w = b.shape(b.x(1));
+  if (b.wants(0)) b.give(0, b.add(Op::MatMul, {b.dy(), b.x(1)}));
+  if (b.wants(1)) {
+    const int64_t rows = x.back() == 0 ? 0 : element_count(x) / x.back();
+    b.give(1, b.add(Op::Gemm, {b.reshaped(b.dy(), {rows, w[0]}), b.reshaped(b.x(0), {rows, w[1]})},
+                    {{"alpha", 1.0}, {"beta", 1.0}, {"transA", int64_t{1}}, {"transB", int64_t{0}}}));
   }
   if (b.wants(2)) b.give(2, b.sum_to(b.dy(), b.shape(b.x(2))));
 }
@@ -393,6 +437,7 @@ void back_det(Backward& b) { b.give(0, b.add(Op::DetGradient, {b.dy(), b.x(0)}))
 //  operator inputs attributes    types         work          batch         split         gradient     traits
 PRODUCT_ROW(Gemm,    2, 3,  gemm_attrs,   infer_gemm,   flops_gemm,   keeps_gemm,   gemm_piece,   back_gemm,   takes_steps | has_kernels | plain_in_onnx | reads_scaled, gemm_product)
 PRODUCT_ROW(MatMul,  2, 3,  no_attrs,     infer_matmul, flops_matmul, keeps_matmul, matmul_piece, back_matmul, takes_steps | has_kernels | reads_scaled, matmul_product)
+PRODUCT_ROW(Linear,  2, 3,  no_attrs,     infer_linear, flops_matmul, keeps_linear, linear_piece, back_linear, takes_steps | has_kernels | not_in_onnx | reads_scaled, linear_product)
 ROW(Einsum,  1, -1, einsum_attrs, infer_einsum, flops_einsum, keeps_einsum, no_split,     back_einsum, plain_in_onnx)
 ROW(Det,     1, 1,  no_attrs,     infer_det,    flops_det,    keeps_det,    no_split,     back_det,    plain_in_onnx)
 // clang-format on

@@ -103,6 +103,19 @@ void matmul(const Arrays& inputs, Array& out) {
   });
 }
 
+void linear(const Arrays& inputs, Array& out) {
+  const Array &x = *inputs[0], &w = *inputs[1];
+  const Array* bias = inputs.size() > 2 ? inputs[2] : nullptr;
+  const int64_t n = w.type.shape[0], k = w.type.shape[1];
+  for (int64_t at = 0; at < out.count(); ++at) {
+    const int64_t left = at / n * k, right = at % n * k;
+    double sum = 0;
+    for (int64_t p = 0; p < k; ++p) sum += x.number(left + p) * w.number(right + p);
+    out.set(at, sum);
+    if (bias != nullptr) add_to(out, at, *bias, at % n);
+  }
+}
+
 void gemm(const Attrs& attrs, const Arrays& inputs, Array& out) {
   const double alpha = attr_float(attrs, "alpha"), beta = attr_float(attrs, "beta");
   const bool trans_a = attr_int(attrs, "transA") != 0, trans_b = attr_int(attrs, "transB") != 0;
@@ -207,6 +220,7 @@ double determinant(std::vector<double> a, int64_t n) {
 // clang-format off
 NLS_REFERENCE(Gemm, gemm(attrs, in, out))
 NLS_REFERENCE(MatMul, matmul(in, out))
+NLS_REFERENCE(Linear, linear(in, out))
 NLS_REFERENCE(QuantizeLinear, quantize(attrs, in, out))
 NLS_REFERENCE(DequantizeLinear, dequantize(attrs, in, out))
 NLS_REFERENCE(Einsum, einsum(attrs, in, out))

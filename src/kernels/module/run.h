@@ -10,11 +10,14 @@ namespace nlsplit::inline kernels {
 
 inline const float* input(const KernelCall& call, size_t i) { return static_cast<const float*>(call.inputs[i]); }
 inline float* output(const KernelCall& call) { return static_cast<float*>(call.outputs[0]); }
-// Element `at` of an integer operand, in 0 … largest: the nearest of these.
+// Element `at` of an integer operand.
+inline int64_t whole_at(const KernelCall& call, size_t i, int64_t at) {
+  return call.desc->inputs[i].dtype == DType::i32 ? static_cast<const int32_t*>(call.inputs[i])[at]
+                                                  : static_cast<const int64_t*>(call.inputs[i])[at];
+}
+// The nearest of 0 … largest.
 inline int64_t whole_at(const KernelCall& call, size_t i, int64_t at, int64_t largest) {
-  const int64_t value = call.desc->inputs[i].dtype == DType::i32 ? static_cast<const int32_t*>(call.inputs[i])[at]
-                                                                 : static_cast<const int64_t*>(call.inputs[i])[at];
-  return std::clamp<int64_t>(value, 0, largest);
+  return std::clamp<int64_t>(whole_at(call, i, at), 0, largest);
 }
 inline float* workspace(const KernelCall& call) { return static_cast<float*>(call.workspace); }
 
@@ -50,5 +53,7 @@ namespace code {  // defined once each, by families; a row without code does not
 #include "kernels/kernels.def"
 }  // namespace code
 const KernelCode& code_of(KernelName kernel);  // of a CPU's
+
+void use_dot_product(bool use);  // kernel_module.h
 
 }  // namespace nlsplit::inline kernels

@@ -33,6 +33,7 @@ extern "C" __attribute__((visibility("default"))) const nlsplit::KernelModule* n
     it.names = names;
     it.code = table.data();
     it.count = table.size();
+    it.use_dot_product = use_dot_product;
     return it;
   }();
   return &module;

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <vector>
 
+#include "graph/ggml.h"
 #include "graph/operators/shapes.h"
 #include "kernels/functions/epilogue.h"
 #include "kernels/layout.h"
@@ -206,7 +207,6 @@ void run_gather(const KernelCall& call) {
   const int64_t extent = table[static_cast<size_t>(axis)], count = element_count(desc.inputs[1].shape);
   const int64_t total = element_count(desc.outputs[0].shape);
   if (total == 0) return;
-  const bool wide = desc.inputs[1].dtype == DType::i64;
   const auto* from = static_cast<const char*>(call.inputs[0]);
   auto* to = static_cast<char*>(call.outputs[0]);
   const int64_t units = total * size_of(desc.inputs[0].dtype) / piece;
@@ -214,11 +214,34 @@ void run_gather(const KernelCall& call) {
   parallel_for(call, (units + at_once - 1) / at_once, [&](int64_t part) {
     for (int64_t unit = part * at_once; unit < std::min(units, (part + 1) * at_once); ++unit) {
       const int64_t i = unit % count, outer = unit / count;
-      int64_t index = wide ? static_cast<const int64_t*>(call.inputs[1])[i]
-                           : int64_t{static_cast<const int32_t*>(call.inputs[1])[i]};
+      int64_t index = whole_at(call, 1, i);
       index = std::clamp<int64_t>(index < 0 ? index + extent : index, 0, extent - 1);
       std::memcpy(to + unit * piece, from + (outer * extent + index) * piece, static_cast<size_t>(piece));
     }
+  });
+  if (!desc.epilogue.empty()) Epilogue(call).apply(output(call), 0, total);
+}
+
+// Rows of blocks, each read as the reference reads it.
+void run_gather_blocks(const KernelCall& call) {
+  const ComputeDesc& desc = *call.desc;
+  const TensorType& table = desc.inputs[0];
+  const auto axes = static_cast<int64_t>(table.shape.size());
+  int64_t axis = attr_int(desc.attrs, "axis");
+  if (axis < 0) axis += axes;
+  int64_t piece = 1;  // elements behind one index
+  for (int64_t i = axis + 1; i < axes; ++i) piece *= table.shape[static_cast<size_t>(i)];
+  const int64_t extent = table.shape[static_cast<size_t>(axis)], count = element_count(desc.inputs[1].shape);
+  const int64_t total = element_count(desc.outputs[0].shape);
+  if (total == 0) return;
+  const GgmlType type = ggml_type_of(table.dtype).value();
+  const int64_t bytes = size_of(table.dtype, piece);
+  const auto* from = static_cast<const char*>(call.inputs[0]);
+  parallel_for(call, total / piece, [&](int64_t unit) {
+    int64_t index = whole_at(call, 1, unit % count);
+    index = std::clamp<int64_t>(index < 0 ? index + extent : index, 0, extent - 1);
+    const char* row = from + (unit / count * extent + index) * bytes;
+    dequantize(type, {row, static_cast<size_t>(bytes)}, output(call) + unit * piece);
   });
   if (!desc.epilogue.empty()) Epilogue(call).apply(output(call), 0, total);
 }
@@ -232,5 +255,6 @@ const KernelCode code::slice_blocked = {run_slice};
 const KernelCode code::transpose = {run_transpose};
 const KernelCode code::pad = {run_pad};
 const KernelCode code::gather = {run_gather};
+const KernelCode code::gather_blocks = {run_gather_blocks};
 
 }  // namespace nlsplit::inline kernels

@@ -37,6 +37,13 @@ std::string refuse_slice_blocked(const ComputeDesc& desc) {
   return first % desc.inputs[0].block == 0 ? "" : fmt::format("channel {} does not begin a block", first);
 }
 
+std::string refuse_gather_blocks(const ComputeDesc& desc) {
+  const TensorType& table = desc.inputs[0];
+  if (!is_scaled(table.dtype)) return fmt::format("elements of {} share no scale", to_string(table));
+  const size_t axis = axis_of(attr_int(desc.attrs, "axis"), table.shape.size()).value();
+  return axis + 1 < table.shape.size() ? "" : "it takes rows, not single elements";
+}
+
 std::string refuse_reorder(const ComputeDesc& desc) {
   return (desc.inputs[0].block == 0) != (desc.outputs[0].block == 0) ? "" : "there is nothing to reorder";
 }
@@ -78,6 +85,14 @@ const KernelInfo rows::gather = {.what = "copies what an index points at, elemen
                                  .refuses = refuse_other_steps,
                                  .any_type = true,
                                  .exact_axes = exact::all};
+
+const KernelInfo rows::gather_blocks = {
+    .what = "rows of weights that share scales, the ones that are read alone as f32",
+    .ops = computes<Op::Gather>,
+    .refuses = refuse_gather_blocks,
+    .any_type = true,
+    .scaled = true,
+    .exact_axes = exact::all};
 
 const KernelInfo rows::reorder = {.what = "between row-major and blocks of channels",
                                   .ops = computes<Op::Identity>,

@@ -1,5 +1,7 @@
-// Gemm and MatMul: what their kernels accept and need.
+// Gemm, MatMul and Linear: what their kernels accept and need.
 #include "kernels/rows.h"
+
+#include <fmt/format.h>
 
 namespace nlsplit::inline kernels {
 namespace {
@@ -24,6 +26,30 @@ Bytes scratch_product_packed(const ComputeDesc& desc, Isa, int workers) {
 Bytes packed_product(const ComputeDesc& desc, size_t i, Isa isa) {
   const Product p = product_of(desc);
   return i == 1 ? floats(vector_panels(p.k, p.n, isa)) : bytes(0);
+}
+
+bool all_floats_but_weights(const ComputeDesc& desc) {
+  for (size_t i = 0; i < desc.inputs.size(); ++i) {
+    if (i != 1 && desc.inputs[i].dtype != DType::f32) return false;
+  }
+  return desc.outputs[0].dtype == DType::f32;
+}
+
+std::string refuse_linear_blocks(const ComputeDesc& desc) {
+  if (!is_scaled(desc.inputs[1].dtype)) return fmt::format("elements of {} share no scale", to_string(desc.inputs[1]));
+  return all_floats_but_weights(desc) ? "" : "what is not weights is not f32";
+}
+
+std::string refuse_linear(const ComputeDesc& desc) {
+  const DType weights = desc.inputs[1].dtype;
+  if (weights != DType::f32 && !is_half(weights))
+    return fmt::format("{} is not f32, f16 or bf16", to_string(desc.inputs[1]));
+  return all_floats_but_weights(desc) ? "" : "what is not weights is not f32";
+}
+
+Bytes scratch_linear_blocks(const ComputeDesc& desc, Isa isa, int) {
+  const Linear linear = linear_of(desc);
+  return bytes(saturating_product(linear.m, linear.x_bytes(isa, desc.inputs[1].dtype == DType::q6_k)));
 }
 
 }  // namespace
@@ -54,6 +80,21 @@ const KernelInfo rows::matmul = {.what = "batched matrix product of plain operan
                                  .refuses = refuse_many_axes,
                                  .workspace = scratch_product,
                                  .standing = last_resort,
+                                 .exact_axes = exact::all};
+
+const KernelInfo rows::linear_blocks = {
+    .what = "rows by rows of weights that share scales, which are read as they are; rows become blocks of bytes",
+    .ops = computes<Op::Linear>,
+    .refuses = refuse_linear_blocks,
+    .workspace = scratch_linear_blocks,
+    .any_type = true,
+    .scaled = true,
+    .exact_axes = exact::all};
+
+const KernelInfo rows::linear = {.what = "rows by rows of weights in f32, f16 or bf16, which are read as they are",
+                                 .ops = computes<Op::Linear>,
+                                 .refuses = refuse_linear,
+                                 .any_type = true,
                                  .exact_axes = exact::all};
 
 }  // namespace nlsplit::inline kernels

@@ -21,8 +21,9 @@ bool has_no_room(const ComputeDesc& desc) {
 // What all others refuse, whatever the values.
 std::string refuse_reference(const ComputeDesc& desc) {
   const bool scaled = std::ranges::any_of(desc.inputs, [](const TensorType& type) { return is_scaled(type.dtype); });
-  for (const KernelInfo* row : {&rows::gather, &rows::slice, &rows::cast, &rows::widened}) {
-    if (!scaled && takes(*row, desc)) return "other kernels compute it";
+  for (const KernelInfo* row : {&rows::gather, &rows::slice, &rows::cast, &rows::widened, &rows::linear,
+                                &rows::linear_blocks, &rows::gather_blocks}) {
+    if (scaled == row->scaled && takes(*row, desc)) return "other kernels compute it";
   }
   const bool many_axes =
       std::ranges::any_of(desc.inputs, [](const TensorType& type) { return type.shape.size() > most_kernel_axes; });

@@ -1,0 +1,145 @@
+// How blocks of each type become vectors of steps and their scales; graph/graph.h and graph/ggml.cc say where the bits
+// are. An element is scale * (step - zero) + offset.
+#pragma once
+
+#include "graph/graph.h"
+#include "kernels/products/block_vectors.h"
+
+namespace nlsplit::inline kernels {
+
+struct Decoded {
+  Steps first, second;  // the halves of `blocks_at_once` blocks of 32
+  Packet scale;
+  Packet second_scale;  // of types with two_scales
+  Packet offset;        // of types with offsets
+};
+
+// Of types whose blocks have 32 elements.
+template <int64_t bytes>
+inline auto blocks_at(const char* from, int64_t offset) {
+  return [=](int lane) { return from + lane * bytes + offset; };
+}
+
+template <int64_t bytes, int64_t offset>
+inline void decode_pairs(const char* from, Decoded& out) {
+  const Steps pairs = load_lanes(blocks_at<bytes>(from, offset));
+  out.first = low_four(pairs);
+  out.second = high_four(pairs);
+  out.scale = halves_of_lanes(blocks_at<bytes>(from, 0));
+}
+
+struct BlocksQ8_0 {
+  static constexpr DType type = DType::q8_0;
+  static constexpr int64_t elements = 32, bytes = 34;
+  static constexpr int zero = 128;
+  static constexpr bool offsets = false, two_scales = false;
+  // Steps from -128 on, not from 0.
+  static void decode_signed(const char* from, Decoded& out) {
+    out.first = load_lanes(blocks_at<34>(from, 2));
+    out.second = load_lanes(blocks_at<34>(from, 2 + lane_bytes));
+    out.scale = halves_of_lanes(blocks_at<34>(from, 0));
+  }
+  static void decode(const char* from, int64_t, Decoded& out) {
+    decode_signed(from, out);
+    out.first = flip(out.first, every(128));
+    out.second = flip(out.second, every(128));
+  }
+};
+
+struct BlocksQ4_0 {
+  static constexpr DType type = DType::q4_0;
+  static constexpr int64_t elements = 32, bytes = 18;
+  static constexpr int zero = 8;
+  static constexpr bool offsets = false, two_scales = false;
+  static void decode(const char* from, int64_t, Decoded& out) { decode_pairs<18, 2>(from, out); }
+};
+
+struct BlocksQ4_1 {
+  static constexpr DType type = DType::q4_1;
+  static constexpr int64_t elements = 32, bytes = 20;
+  static constexpr int zero = 0;
+  static constexpr bool offsets = true, two_scales = false;
+  static void decode(const char* from, int64_t, Decoded& out) {
+    decode_pairs<20, 4>(from, out);
+    out.offset = halves_of_lanes(blocks_at<20>(from, 2));
+  }
+};
+
+struct BlocksQ5_0 {
+  static constexpr DType type = DType::q5_0;
+  static constexpr int64_t elements = 32, bytes = 22;
+  static constexpr int zero = 16;
+  static constexpr bool offsets = false, two_scales = false;
+  static void decode(const char* from, int64_t, Decoded& out) {
+    decode_pairs<22, 6>(from, out);
+    const auto bits_at = [&](int64_t offset) {
+      return [=](int lane) {
+        uint16_t bits = 0;
+        std::memcpy(&bits, from + lane * 22 + offset, sizeof bits);
+        return bits;
+      };
+    };
+    out.first = either(out.first, where_bits(bits_at(2), 16));
+    out.second = either(out.second, where_bits(bits_at(4), 16));
+  }
+};
+
+// Of types whose blocks have 256 elements `from` is that block, and `at` the first group of 32 within it.
+struct BlocksQ4_K {
+  static constexpr DType type = DType::q4_k;
+  static constexpr int64_t elements = 256, bytes = 144;
+  static constexpr int zero = 0;
+  static constexpr bool offsets = true, two_scales = false;
+  static void decode(const char* from, int64_t at, Decoded& out) {
+    const char* steps = from + 16;
+    const auto half_at = [&](int64_t offset) {
+      return shift_right(load_lanes([&](int lane) { return steps + (at + lane) / 2 * 32 + offset; }),
+                         [&](int lane) { return (at + lane) % 2 * 4; });
+    };
+    out.first = low_four(half_at(0));
+    out.second = low_four(half_at(lane_bytes));
+    // The scales and the offsets of all eight groups, a byte each.
+    uint32_t words[3];
+    std::memcpy(words, from + 4, sizeof words);
+    const uint64_t scales =
+        (words[0] & 0x3f3f3f3fu) | uint64_t{(words[2] & 0x0f0f0f0fu) | (words[0] >> 6 & 0x03030303u) << 4} << 32;
+    const uint64_t below =
+        (words[1] & 0x3f3f3f3fu) | uint64_t{(words[2] >> 4 & 0x0f0f0f0fu) | (words[1] >> 6 & 0x03030303u) << 4} << 32;
+    const auto byte_of = [&](uint64_t bytes) {
+      return [=](int lane) { return static_cast<int8_t>(bytes >> 8 * (at + lane)); };
+    };
+    out.scale = multiply(halves_of_lanes([&](int) { return from; }), bytes_of_lanes(byte_of(scales)));
+    out.offset =
+        subtract(zeros(), multiply(halves_of_lanes([&](int) { return from + 2; }), bytes_of_lanes(byte_of(below))));
+  }
+};
+
+struct BlocksQ6_K {
+  static constexpr DType type = DType::q6_k;
+  static constexpr int64_t elements = 256, bytes = 210;
+  static constexpr int zero = 32;
+  static constexpr bool offsets = false, two_scales = true;
+  static void decode(const char* from, int64_t at, Decoded& out) {
+    const int64_t quarter = at % 4;
+    const char *low = from + at / 4 * 64, *high = from + 128 + at / 4 * 32, *scales = from + 192 + at * 2;
+    const auto half_at = [&](int64_t offset) {
+      const Steps four =
+          low_four(shift_right(load_lanes([&](int lane) { return low + (quarter + lane) % 2 * 32 + offset; }),
+                               [&](int lane) { return (quarter + lane) / 2 * 4; }));
+      const Steps two = both(
+          shift_right(load_lanes([&](int) { return high + offset; }), [&](int lane) { return (quarter + lane) * 2; }),
+          every(3));
+      return either(four, shift_left(two, [](int) { return 4; }));
+    };
+    out.first = half_at(0);
+    out.second = half_at(lane_bytes);
+    const Packet d = halves_of_lanes([&](int) { return from + 208; });
+    const auto scale_of = [&](int which) {
+      return [=](int lane) { return static_cast<int8_t>(scales[lane * 2 + which]); };
+    };
+    out.scale = multiply(d, bytes_of_lanes(scale_of(0)));
+    out.second_scale = multiply(d, bytes_of_lanes(scale_of(1)));
+  }
+};
+
+}  // namespace nlsplit::inline kernels

@@ -1,0 +1,255 @@
+// Vectors of whole numbers for weights whose elements share scales. A vector has `blocks_at_once` blocks of 32
+// elements: a lane of 16 bytes is the first, or the second, half of a block, so that the four sums of a lane have one
+// scale.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+
+#include "graph/half.h"
+#include "kernels/module/packets.h"
+
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+namespace nlsplit::inline kernels {
+
+inline constexpr int blocks_at_once = linear_blocks_at_once(level);
+static_assert(blocks_at_once * 4 == width, "four sums a block");
+inline constexpr int lane_bytes = 16;
+
+#if defined(__AVX512BW__)
+
+using Steps = __m512i;  // bytes
+using Sums = __m512i;   // 32-bit integers
+
+// Of 16 bytes each; pointer_of(i) for lane i.
+template <class F>
+inline Steps load_lanes(const F& pointer_of) {
+  const auto at = [&](int lane) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(pointer_of(lane))); };
+  const __m256i low = _mm256_inserti128_si256(_mm256_castsi128_si256(at(0)), at(1), 1);
+  const __m256i high = _mm256_inserti128_si256(_mm256_castsi128_si256(at(2)), at(3), 1);
+  return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+}
+inline Steps load_steps(const int8_t* from) { return _mm512_loadu_si512(from); }
+inline Sums load_sums(const int32_t* from) { return _mm512_loadu_si512(from); }
+inline Steps every(uint8_t value) { return _mm512_set1_epi8(static_cast<char>(value)); }
+inline Steps both(Steps a, Steps b) { return _mm512_and_si512(a, b); }
+inline Steps either(Steps a, Steps b) { return _mm512_or_si512(a, b); }
+inline Steps flip(Steps a, Steps b) { return _mm512_xor_si512(a, b); }
+// Of whole lanes, bits from byte to byte: who calls masks them. count_of(i) for lane i.
+template <class F>
+inline Steps shift_right(Steps a, const F& count_of) {
+  return _mm512_srlv_epi64(a, _mm512_set_epi64(count_of(3), count_of(3), count_of(2), count_of(2), count_of(1),
+                                               count_of(1), count_of(0), count_of(0)));
+}
+template <class F>
+inline Steps shift_left(Steps a, const F& count_of) {
+  return _mm512_sllv_epi64(a, _mm512_set_epi64(count_of(3), count_of(3), count_of(2), count_of(2), count_of(1),
+                                               count_of(1), count_of(0), count_of(0)));
+}
+// `value` in the bytes whose bit is set; bits_of(i): those of lane i.
+template <class F>
+inline Steps where_bits(const F& bits_of, uint8_t value) {
+  const uint64_t bits =
+      uint64_t{bits_of(0)} | uint64_t{bits_of(1)} << 16 | uint64_t{bits_of(2)} << 32 | uint64_t{bits_of(3)} << 48;
+  return _mm512_maskz_set1_epi8(bits, static_cast<char>(value));
+}
+inline Sums add_sums(Sums a, Sums b) { return _mm512_add_epi32(a, b); }
+inline Packet to_floats(Sums a) { return _mm512_cvtepi32_ps(a); }
+
+inline Sums add_products(Sums sums, Steps unsigned_steps, Steps steps) {
+  asm("vpdpbusd %2, %1, %0" : "+v"(sums) : "v"(unsigned_steps), "v"(steps));
+  return sums;
+}
+// Sums of two products may reach 2 * 128 * 127.
+inline Sums products(Steps unsigned_steps, Steps steps) {
+  return _mm512_madd_epi16(_mm512_maddubs_epi16(unsigned_steps, steps), _mm512_set1_epi16(1));
+}
+inline Sums signed_products(Steps a, Steps b) {
+  const Steps turned = _mm512_mask_sub_epi8(b, _mm512_movepi8_mask(a), _mm512_setzero_si512(), b);
+  return products(_mm512_abs_epi8(a), turned);
+}
+
+// One number a lane, in all four of its floats.
+template <class F>
+inline Packet halves_of_lanes(const F& pointer_of) {
+  const auto at = [&](int lane) {
+    uint16_t bits = 0;
+    std::memcpy(&bits, pointer_of(lane), sizeof bits);
+    return uint64_t{bits};
+  };
+  const __m128i all = _mm_cvtsi64_si128(static_cast<int64_t>(at(0) | at(1) << 16 | at(2) << 32 | at(3) << 48));
+  const __m128i low = _mm_setr_epi8(0, 1, 0, 1, 0, 1, 0, 1, 2, 3, 2, 3, 2, 3, 2, 3);
+  const __m128i high = _mm_setr_epi8(4, 5, 4, 5, 4, 5, 4, 5, 6, 7, 6, 7, 6, 7, 6, 7);
+  return _mm512_cvtph_ps(_mm256_set_m128i(_mm_shuffle_epi8(all, high), _mm_shuffle_epi8(all, low)));
+}
+template <class F>
+inline Packet bytes_of_lanes(const F& signed_of) {
+  const auto at = [&](int lane) { return static_cast<uint32_t>(static_cast<uint8_t>(signed_of(lane))); };
+  const __m128i all = _mm_cvtsi32_si128(static_cast<int>(at(0) | at(1) << 8 | at(2) << 16 | at(3) << 24));
+  const __m128i lanes = _mm_setr_epi8(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
+  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_shuffle_epi8(all, lanes)));
+}
+
+#elif defined(__AVX2__)
+
+using Steps = __m256i;
+using Sums = __m256i;
+
+template <class F>
+inline Steps load_lanes(const F& pointer_of) {
+  const auto at = [&](int lane) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(pointer_of(lane))); };
+  return _mm256_inserti128_si256(_mm256_castsi128_si256(at(0)), at(1), 1);
+}
+inline Steps load_steps(const int8_t* from) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)); }
+inline Sums load_sums(const int32_t* from) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)); }
+inline Steps every(uint8_t value) { return _mm256_set1_epi8(static_cast<char>(value)); }
+inline Steps both(Steps a, Steps b) { return _mm256_and_si256(a, b); }
+inline Steps either(Steps a, Steps b) { return _mm256_or_si256(a, b); }
+inline Steps flip(Steps a, Steps b) { return _mm256_xor_si256(a, b); }
+template <class F>
+inline Steps shift_right(Steps a, const F& count_of) {
+  return _mm256_srlv_epi64(a, _mm256_set_epi64x(count_of(1), count_of(1), count_of(0), count_of(0)));
+}
+template <class F>
+inline Steps shift_left(Steps a, const F& count_of) {
+  return _mm256_sllv_epi64(a, _mm256_set_epi64x(count_of(1), count_of(1), count_of(0), count_of(0)));
+}
+template <class F>
+inline Steps where_bits(const F& bits_of, uint8_t value) {
+  const __m256i bits = _mm256_set1_epi32(static_cast<int>(uint32_t{bits_of(0)} | uint32_t{bits_of(1)} << 16));
+  const __m256i places = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1,  //
+                                          2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3);
+  const __m256i own = _mm256_set1_epi64x(static_cast<int64_t>(0x8040201008040201));
+  const __m256i spread = _mm256_and_si256(_mm256_shuffle_epi8(bits, places), own);
+  return _mm256_and_si256(_mm256_cmpeq_epi8(spread, own), every(value));
+}
+inline Sums add_sums(Sums a, Sums b) { return _mm256_add_epi32(a, b); }
+inline Packet to_floats(Sums a) { return _mm256_cvtepi32_ps(a); }
+
+inline Sums add_products(Sums sums, Steps unsigned_steps, Steps steps) {
+  asm("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sums) : "x"(unsigned_steps), "x"(steps));
+  return sums;
+}
+inline Sums products(Steps unsigned_steps, Steps steps) {
+  return _mm256_madd_epi16(_mm256_maddubs_epi16(unsigned_steps, steps), _mm256_set1_epi16(1));
+}
+inline Sums signed_products(Steps a, Steps b) { return products(_mm256_abs_epi8(a), _mm256_sign_epi8(b, a)); }
+
+template <class F>
+inline Packet halves_of_lanes(const F& pointer_of) {
+  const auto at = [&](int lane) {
+    uint16_t bits = 0;
+    std::memcpy(&bits, pointer_of(lane), sizeof bits);
+    return uint32_t{bits};
+  };
+  const __m128i all = _mm_cvtsi32_si128(static_cast<int>(at(0) | at(1) << 16));
+  return _mm256_cvtph_ps(_mm_shuffle_epi8(all, _mm_setr_epi8(0, 1, 0, 1, 0, 1, 0, 1, 2, 3, 2, 3, 2, 3, 2, 3)));
+}
+template <class F>
+inline Packet bytes_of_lanes(const F& signed_of) {
+  const __m128i low = _mm_set1_epi32(signed_of(0)), high = _mm_set1_epi32(signed_of(1));
+  return _mm256_cvtepi32_ps(_mm256_set_m128i(high, low));
+}
+
+#else  // in plain C++
+
+struct Steps {
+  uint8_t at[lane_bytes];
+};
+struct Sums {
+  int32_t at[4];
+};
+
+template <class F>
+inline Steps load_lanes(const F& pointer_of) {
+  Steps steps;
+  std::memcpy(steps.at, pointer_of(0), lane_bytes);
+  return steps;
+}
+inline Steps load_steps(const int8_t* from) {
+  return load_lanes([&](int) { return from; });
+}
+inline Sums load_sums(const int32_t* from) {
+  Sums sums;
+  std::memcpy(sums.at, from, sizeof sums.at);
+  return sums;
+}
+template <class F>
+inline Steps each_step(const F& f) {
+  Steps steps;
+  for (int i = 0; i < lane_bytes; ++i) steps.at[i] = static_cast<uint8_t>(f(i));
+  return steps;
+}
+inline Steps every(uint8_t value) {
+  return each_step([&](int) { return value; });
+}
+inline Steps both(const Steps& a, const Steps& b) {
+  return each_step([&](int i) { return a.at[i] & b.at[i]; });
+}
+inline Steps either(const Steps& a, const Steps& b) {
+  return each_step([&](int i) { return a.at[i] | b.at[i]; });
+}
+inline Steps flip(const Steps& a, const Steps& b) {
+  return each_step([&](int i) { return a.at[i] ^ b.at[i]; });
+}
+template <class F>
+inline Steps shift_right(const Steps& a, const F& count_of) {
+  return each_step([&](int i) { return a.at[i] >> count_of(0); });
+}
+template <class F>
+inline Steps shift_left(const Steps& a, const F& count_of) {
+  return each_step([&](int i) { return a.at[i] << count_of(0); });
+}
+template <class F>
+inline Steps where_bits(const F& bits_of, uint8_t value) {
+  return each_step([&](int i) { return (bits_of(0) >> i & 1) != 0 ? value : 0; });
+}
+inline Sums add_sums(const Sums& a, const Sums& b) {
+  Sums sums;
+  for (int i = 0; i < 4; ++i) sums.at[i] = a.at[i] + b.at[i];
+  return sums;
+}
+inline Packet to_floats(const Sums& a) {
+  alignas(16) float each[4];
+  for (int i = 0; i < 4; ++i) each[i] = static_cast<float>(a.at[i]);
+  return load(each);
+}
+template <class Byte>
+inline Sums sums_of_four(const Steps& a, const Steps& b) {
+  Sums sums{};
+  for (int i = 0; i < lane_bytes; ++i) {
+    sums.at[i / 4] += static_cast<int32_t>(static_cast<Byte>(a.at[i])) * static_cast<int8_t>(b.at[i]);
+  }
+  return sums;
+}
+inline Sums add_products(const Sums& sums, const Steps& unsigned_steps, const Steps& steps) {
+  return add_sums(sums, sums_of_four<uint8_t>(unsigned_steps, steps));
+}
+inline Sums products(const Steps& unsigned_steps, const Steps& steps) {
+  return sums_of_four<uint8_t>(unsigned_steps, steps);
+}
+inline Sums signed_products(const Steps& a, const Steps& b) { return sums_of_four<int8_t>(a, b); }
+
+template <class F>
+inline Packet halves_of_lanes(const F& pointer_of) {
+  uint16_t bits = 0;
+  std::memcpy(&bits, pointer_of(0), sizeof bits);
+  return broadcast(f16_value(bits));
+}
+template <class F>
+inline Packet bytes_of_lanes(const F& signed_of) {
+  return broadcast(static_cast<float>(signed_of(0)));
+}
+
+#endif
+
+inline Steps low_four(Steps bytes) { return both(bytes, every(15)); }
+inline Steps high_four(Steps bytes) {
+  return low_four(shift_right(bytes, [](int) { return 4; }));
+}
+
+}  // namespace nlsplit::inline kernels

@@ -1,0 +1,137 @@
+// Linear with weights of f32, f16 or bf16, as they are stored: rows by rows, a vector of products at a time.
+#include "kernels/products/linear.h"
+
+#include <cstring>
+
+#include "graph/half.h"
+
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+namespace nlsplit::inline kernels {
+namespace {
+
+// `width` weights as floats.
+struct Full {
+  static constexpr DType type = DType::f32;
+  using Stored = float;
+  static Packet read(const float* from) { return load(from); }
+};
+
+template <class F>
+inline Packet each_float(const uint16_t* from, const F& value_of) {
+  alignas(64) float each[width];
+  for (int i = 0; i < width; ++i) each[i] = value_of(from[i]);
+  return load(each);
+}
+
+struct F16 {
+  static constexpr DType type = DType::f16;
+  using Stored = uint16_t;
+  static Packet read(const uint16_t* from) {
+#if defined(__AVX512BW__)
+    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+#elif defined(__AVX2__)
+    return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+#else
+    return each_float(from, f16_value);
+#endif
+  }
+};
+
+struct Bf16 {
+  static constexpr DType type = DType::bf16;
+  using Stored = uint16_t;
+  static Packet read(const uint16_t* from) {
+#if defined(__AVX512BW__)
+    const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
+#elif defined(__AVX2__)
+    const __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
+#else
+    return each_float(from, bf16_value);
+#endif
+  }
+};
+
+template <class Type, int rows, int x_rows>
+void run_floats_tile(const LinearTile& tile) {
+  using Stored = typename Type::Stored;
+  const int64_t whole = tile.k / width * width, rest = tile.k - whole;
+  Packet sum[rows * x_rows];
+#pragma GCC unroll 16
+  for (int i = 0; i < rows * x_rows; ++i) sum[i] = zeros();
+  const auto weights_of = [&](int row) {
+    return reinterpret_cast<const Stored*>(tile.weights + row * tile.weights_stride);
+  };
+  const auto x_of = [&](int i) { return reinterpret_cast<const float*>(tile.x + i * tile.x_stride); };
+  for (int64_t at = 0; at < whole; at += width) {
+    Packet x[x_rows];
+#pragma GCC unroll 16
+    for (int i = 0; i < x_rows; ++i) x[i] = load(x_of(i) + at);
+#pragma GCC unroll 16
+    for (int row = 0; row < rows; ++row) {
+      const Stored* from = weights_of(row) + at;
+      fetch(reinterpret_cast<const float*>(reinterpret_cast<const char*>(from) + tile.ahead));
+      const Packet w = Type::read(from);
+#pragma GCC unroll 16
+      for (int i = 0; i < x_rows; ++i) sum[row * x_rows + i] = multiply_add(w, x[i], sum[row * x_rows + i]);
+    }
+  }
+  if (rest > 0) {
+    for (int row = 0; row < rows; ++row) {
+      Stored last[width] = {};
+      std::memcpy(last, weights_of(row) + whole, static_cast<size_t>(rest) * sizeof(Stored));
+      const Packet w = Type::read(last);
+      for (int i = 0; i < x_rows; ++i)
+        sum[row * x_rows + i] = multiply_add(w, load_part(x_of(i) + whole, rest), sum[row * x_rows + i]);
+    }
+  }
+#pragma GCC unroll 16
+  for (int row = 0; row < rows; ++row) {
+    const float bias = tile.bias == nullptr ? 0 : tile.bias[row];
+#pragma GCC unroll 16
+    for (int i = 0; i < x_rows; ++i)
+      tile.out[i * tile.out_stride + row] = Eigen::internal::predux(sum[row * x_rows + i]) + bias;
+  }
+}
+
+template <class Type>
+constexpr LinearTiles tiles_of_floats = linear_tiles([]<int rows, int x_rows>() -> LinearTileFunction {
+  return run_floats_tile<Type, rows, x_rows>;
+});
+
+template <class Type>
+void run_floats(const KernelCall& call) {
+  const ComputeDesc& desc = *call.desc;
+  const Linear linear = linear_of(desc);
+  const LinearTile whole{.weights = static_cast<const char*>(call.inputs[1]),
+                         .weights_stride = size_of(Type::type, linear.k),
+                         .x = static_cast<const char*>(call.inputs[0]),
+                         .x_stride = size_of(DType::f32, linear.k),
+                         .k = linear.k,
+                         .out = output(call),
+                         .out_stride = linear.n,
+                         .bias = desc.own_inputs() > 2 ? input(call, 2) : nullptr,
+                         .ahead = 0};
+  run_tiles(call, tiles_of_floats<Type>, whole, linear.m, linear.n);
+}
+
+void run_linear(const KernelCall& call) {
+  switch (call.desc->inputs[1].dtype) {
+    case DType::f16:
+      return run_floats<F16>(call);
+    case DType::bf16:
+      return run_floats<Bf16>(call);
+    default:
+      return run_floats<Full>(call);
+  }
+}
+
+}  // namespace
+
+const KernelCode code::linear = {run_linear};
+
+}  // namespace nlsplit::inline kernels
