@@ -24,13 +24,31 @@ uint64_t sample_of(std::string_view bytes) {
 
 }  // namespace
 
-Result<PromptModel> split_prompt_model(std::string_view model, size_t question) {
+Result<PromptModel> split_prompt_model(std::string_view model, size_t question, FileWeights weights) {
   PromptModel prompt;
   prompt.path = model.substr(0, question);
+  prompt.weights = weights;
   if (question == std::string_view::npos) return prompt;
+  constexpr std::string_view own = "weights=";
+  std::string sizes;  // the other options
+  bool has_sizes = false;
+  for (std::string_view left = model.substr(question + 1);;) {
+    const std::string_view part = left.substr(0, left.find('&'));
+    if (!part.starts_with(own)) {
+      sizes += fmt::format("{}{}", has_sizes ? "&" : "", part);
+      has_sizes = true;
+    } else if (const std::string_view word = part.substr(own.size()); word == "stored" || word == "f32") {
+      prompt.weights = word == "f32" ? FileWeights::f32 : FileWeights::stored;
+    } else {
+      return invalid_input(fmt::format("{}: weights {} are neither stored nor f32", model, quote(std::string(word))));
+    }
+    if (part.size() == left.size()) break;
+    left.remove_prefix(part.size() + 1);
+  }
+  if (!has_sizes) return prompt;
   const ZooParameter parameters[] = {{"length", prompt.length, "tokens of a prompt"}};
-  const auto values = parse_parameters(parameters, model.substr(question + 1));
-  if (!values) return invalid_input(fmt::format("{}: {}", model, values.error().message));
+  const auto values = parse_parameters(parameters, sizes);
+  if (!values) return invalid_input(fmt::format("{}: {}; weights=stored or f32", model, values.error().message));
   prompt.length = values->at("length");
   return prompt;
 }
@@ -59,13 +77,21 @@ Status check_elements(const std::string& file, const LlamaSizes& sizes) {
       sizes.length, sizes.heads, largest));
 }
 
-ContentId add_stored(WeightStore& store, const StoredTensor& tensor) {
+DType stored_type_of(FileWeights weights, GgmlType type, const Shape& shape) {
+  const DType stored = dtype_of(type);
+  const bool reads = is_scaled(stored) || is_half(stored);
+  return weights == FileWeights::stored && reads && shape.size() == 2 ? stored : DType::f32;
+}
+
+ContentId add_as_stored(WeightStore& store, const StoredTensor& tensor) {
   std::string identity =
       fmt::format("{} {} {} {}", tensor.format, tensor.header_hash, sample_of(tensor.bytes.view()), tensor.name);
   std::string where = fmt::format("{}: tensor {} at offset {}", tensor.path, tensor.name, tensor.bytes.offset);
-  const TensorType raw{DType::u8, {static_cast<int64_t>(tensor.bytes.size)}};
-  const ContentId stored = store.add_unread(raw, tensor.bytes, std::move(identity), std::move(where));
-  return store.add_derived(Derivation::from_ggml, {stored}, static_cast<double>(tensor.type),
+  return store.add_unread({dtype_of(tensor.type), tensor.shape}, tensor.bytes, std::move(identity), std::move(where));
+}
+
+ContentId add_stored(WeightStore& store, const StoredTensor& tensor) {
+  return store.add_derived(Derivation::from_ggml, {add_as_stored(store, tensor)}, static_cast<double>(tensor.type),
                            {DType::f32, tensor.shape});
 }
 

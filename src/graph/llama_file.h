@@ -15,13 +15,21 @@ namespace nlsplit::inline graph {
 
 inline constexpr int64_t most_of_a_size = 1 << 24;  // of an extent or a count that a file states
 
+// What the matrices of a file are in the graph.
+enum class FileWeights : uint8_t {
+  stored,  // as they are stored, where that is less than f32
+  f32
+};
+
 struct PromptModel {
   std::string path;
   int64_t length = 128;  // tokens of a prompt
+  FileWeights weights{};
 };
-// "PATH" and "PATH?length=64". `question`: where the question mark is, npos if all of it is the path. Errors: an
-// unknown option, no length from 1 on.
-Result<PromptModel> split_prompt_model(std::string_view model, size_t question);
+// "PATH" and "PATH?length=64&weights=f32". `question`: where the question mark is, npos if all of it is the path.
+// `weights`: where the name does not say. Errors: an unknown option, no length from 1 on, weights that are neither
+// "stored" nor "f32".
+Result<PromptModel> split_prompt_model(std::string_view model, size_t question, FileWeights weights);
 
 // How an architecture differs from Llama.
 struct LlamaKind {
@@ -46,9 +54,12 @@ struct StoredTensor {
   Shape shape;
   MappedBytes bytes;
 };
+// The type of a matrix in the graph, if the matrix stays as it is stored: a type that Linear reads. Else f32.
+DType stored_type_of(FileWeights weights, GgmlType type, const Shape& shape);
 // Its numbers in f32, made when they are asked for; until then a few pages of it are read, since files with equal
 // headers may hold a network and what training has made of it.
 ContentId add_stored(WeightStore& store, const StoredTensor& tensor);
+ContentId add_as_stored(WeightStore& store, const StoredTensor& tensor);  // the same, its bytes
 
 // Which tensors of a file the graph has asked for, and the first thing that was wrong with one of them.
 class AskedTensors {

@@ -8,6 +8,8 @@
 
 #include "base/file.h"
 #include "base/npy.h"
+#include "graph/ggml.h"
+#include "graph/gguf/gguf_file.h"
 #include "graph/gguf/import.h"
 #include "graph/gguf_bytes.h"
 #include "graph/passes/passes.h"
@@ -44,6 +46,20 @@ TEST_P(GgufNetwork, ComputesWhatItsDefinitionSays) {
   }
 }
 
+// As they are stored or in f32: the same numbers, and so what the reference loops make of them.
+TEST_P(GgufNetwork, ComputesTheSameInF32) {
+  const std::string name = GetParam();
+  const NpyRaw tokens = value_of(read_npy_raw(gguf_folder + name + "_input.npy"));
+  const NpyArray expected = value_of(read_npy(gguf_folder + name + "_output.npy"));
+  const std::string path = gguf_folder + name + ".gguf?weights=f32&length=" + std::to_string(tokens.shape[1]);
+  const Model model = value_of(import_gguf(path));
+  for (const Value& value : model.graph.values)
+    EXPECT_TRUE(value.type.dtype == DType::f32 || value.kind != ValueKind::weight) << value.name;
+  const Tensor made =
+      value_of(evaluate(model.graph, model.weights, std::vector{tensor_of({DType::i64, tokens.shape}, tokens.raw)}))[0];
+  for (size_t i = 0; i < expected.values.size(); ++i) EXPECT_NEAR(made.values[i], expected.values[i], 2e-5) << i;
+}
+
 INSTANTIATE_TEST_SUITE_P(Of, GgufNetwork, ::testing::Values("llama", "qwen2", "qwen3", "gemma"),
                          [](const auto& info) { return std::string(info.param); });
 
@@ -68,6 +84,58 @@ TEST(GgufImport, ATensorsNumbersAreTheSameInEveryFileThatHasThem) {
   std::string trained = all;
   trained[trained.size() - 100] ^= 1;
   EXPECT_FALSE(value_of(import_gguf(write_gguf("trained.gguf", trained) + "?length=4")).graph == here);
+}
+
+const Value* weight_named(const Graph& graph, std::string_view name) {
+  const auto found = std::ranges::find(graph.values, name, &Value::name);
+  return found == graph.values.end() ? nullptr : &*found;
+}
+
+TEST(GgufImport, MatricesStayAsTheyAreStored) {
+  const Model llama = value_of(import_gguf(gguf_folder + "llama.gguf?length=4"));
+  const GgufFile file = value_of(read_gguf(gguf_folder + "llama.gguf"));
+  const auto bytes_in_file = [&](const std::string& tensor) {
+    const GgufTensor* place = file.tensor(tensor);
+    return std::string(file.mapped->bytes().substr(place->offset, place->bytes));
+  };
+  const Value* up = weight_named(llama.graph, "model.layers.0.mlp.up_proj.weight");
+  ASSERT_NE(up, nullptr);
+  const GgufTensor* stored = file.tensor("blk.0.ffn_up.weight");
+  EXPECT_EQ(up->type, (TensorType{dtype_of(stored->type), stored->shape}));
+  EXPECT_TRUE(is_scaled(up->type.dtype));
+  EXPECT_EQ(value_of(llama.weights.materialise(up->content)), bytes_in_file("blk.0.ffn_up.weight"));
+  // The rows of queries and keys change places, their blocks do not change.
+  const Value* q = weight_named(llama.graph, "model.layers.0.self_attn.q_proj.weight");
+  const std::string turned = value_of(llama.weights.materialise(q->content)),
+                    plain = bytes_in_file("blk.0.attn_q.weight");
+  const size_t row = plain.size() / static_cast<size_t>(q->type.shape[0]);
+  EXPECT_TRUE(is_scaled(q->type.dtype));
+  EXPECT_EQ(turned.substr(row, row), plain.substr(2 * row, row));
+  EXPECT_EQ(weight_named(llama.graph, "model.norm.weight")->type.dtype, DType::f32);
+  // A head that is the table of tokens is the same bytes.
+  const Model tied = value_of(import_gguf(gguf_folder + "qwen3.gguf?length=4"));
+  const Value *table = weight_named(tied.graph, "model.embed_tokens.weight"),
+              *head = weight_named(tied.graph, "lm_head.weight");
+  EXPECT_EQ(table->type.dtype, DType::q8_0);
+  EXPECT_EQ(table->type, head->type);
+  EXPECT_EQ(table->content, head->content);
+  // Rows of halves become f32 behind the table, and are operands of Linear as they are.
+  const Model halves = value_of(import_gguf(gguf_folder + "qwen2.gguf?length=4"));
+  EXPECT_EQ(weight_named(halves.graph, "model.embed_tokens.weight")->type.dtype, DType::f16);
+  EXPECT_EQ(weight_named(halves.graph, "model.embed_tokens")->type.dtype, DType::f32);
+}
+
+TEST(GgufImport, SaysWhichWeightsThereAre) {
+  const std::string path = gguf_folder + "gemma.gguf";
+  EXPECT_EQ(value_of(import_gguf(path + "?weights=stored&length=9")).graph,
+            value_of(import_gguf(path + "?length=9")).graph);
+  EXPECT_EQ(value_of(import_gguf(path + "?length=3&weights=f32")).graph.value(ValueId(0)).type.shape, (Shape{1, 3}));
+  const auto wrong = [&](const std::string& options) { return import_gguf(path + options).error().message; };
+  EXPECT_THAT(wrong("?weights=f16"), HasSubstr("weights \"f16\" are neither stored nor f32"));
+  EXPECT_THAT(wrong("?weights="), HasSubstr("weights \"\" are neither stored nor f32"));
+  EXPECT_THAT(wrong("?weight=f32"), HasSubstr("there is no weight"));
+  EXPECT_THAT(wrong("?weights=f32&"), HasSubstr("is not NAME=VALUE"));
+  EXPECT_THAT(wrong("?"), HasSubstr("is not NAME=VALUE"));
 }
 
 TEST(GgufImport, KnowsFilesByTheirNames) {

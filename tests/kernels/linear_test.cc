@@ -212,26 +212,6 @@ TEST_P(LinearOf, NothingIsZeros) {
   }
 }
 
-TEST_P(LinearOf, RowsOfATableAreTheReferences) {
-  if (!is_scaled(type())) GTEST_SKIP() << "rows of floats are kernels_test's";
-  const Tensor table = weights_of({type(), {3, 11, 256}}, 1);
-  for (const int64_t axis : {0, 1, -2}) {
-    ComputeDesc desc;
-    desc.op = Op::Gather;
-    desc.attrs = {{"axis", axis}};
-    desc.weights = 0b1;
-    desc.inputs = {table.type, {axis == 0 ? DType::i64 : DType::i32, {2, 3}}};
-    desc.outputs = infer(desc.op, desc.inputs, desc.attrs).value();
-    desc.kernel = choose_kernel(desc, isa()).value();
-    EXPECT_EQ(desc.kernel.name, KernelName::gather_blocks);
-    ASSERT_TRUE(verify(desc).ok()) << verify(desc).error().to_string();
-    const std::vector<int64_t> places = {2, -1, 0, 400, -400, 1};
-    const Tensor at = tensor_of(desc.inputs[1], raw_of(desc.inputs[1].dtype, std::span<const int64_t>(places)));
-    const Tensor want = run_reference(desc, {&table, &at})[0];
-    for (const int workers : {1, 3}) expect_same_bits(run_kernel(*library_, desc, {&table, &at}, workers)[0], want);
-  }
-}
-
 std::vector<std::tuple<Isa, DType>> levels_and_types() {
   std::vector<std::tuple<Isa, DType>> all;
   for (const Isa isa : all_levels()) {
@@ -244,6 +224,30 @@ std::vector<std::tuple<Isa, DType>> levels_and_types() {
 INSTANTIATE_TEST_SUITE_P(All, LinearOf, ::testing::ValuesIn(levels_and_types()), [](const auto& info) {
   return fmt::format("{}_{}", name_of(std::get<0>(info.param)), name_of(std::get<1>(info.param)));
 });
+
+TEST(GatherOfBlocks, IsTheReference) {
+  for (const Isa isa : supported_levels()) {
+    const KernelLibrary library = KernelLibrary::load(isa).value();
+    for (const DType type : scaled_types) {
+      const Tensor table = weights_of({type, {3, 11, 256}}, 1);
+      for (const int64_t axis : {0, 1, -2}) {
+        ComputeDesc desc;
+        desc.op = Op::Gather;
+        desc.attrs = {{"axis", axis}};
+        desc.weights = 0b1;
+        desc.inputs = {table.type, {axis == 0 ? DType::i64 : DType::i32, {2, 3}}};
+        desc.outputs = infer(desc.op, desc.inputs, desc.attrs).value();
+        desc.kernel = choose_kernel(desc, isa).value();
+        EXPECT_EQ(desc.kernel.name, KernelName::gather_blocks);
+        ASSERT_TRUE(verify(desc).ok()) << verify(desc).error().to_string();
+        const std::vector<int64_t> places = {2, -1, 0, 400, -400, 1};
+        const Tensor at = tensor_of(desc.inputs[1], raw_of(desc.inputs[1].dtype, std::span<const int64_t>(places)));
+        const Tensor want = run_reference(desc, {&table, &at})[0];
+        for (const int workers : {1, 3}) expect_same_bits(run_kernel(library, desc, {&table, &at}, workers)[0], want);
+      }
+    }
+  }
+}
 
 TEST(Linear, WeightsAreReadAsTheyAre) {
   for (const DType type : scaled_types) {

@@ -87,6 +87,13 @@ Result<StepGraph> step_graph(const Graph& network, const TrainingOptions& option
     if (is_scaled(value.type.dtype))
       return unsupported(fmt::format("training a network whose weight {} is {}", value.name, to_string(value.type)));
   }
+  for (const Node& node : network.nodes) {
+    if (node.op != Op::Linear) continue;
+    const Value& weight = network.value(node.inputs[1]);
+    if (is_half(weight.type.dtype) && network.value(node.inputs[0]).type.dtype == DType::f32)
+      return unsupported(
+          fmt::format("training a network in f32 whose weight {} is {}", weight.name, to_string(weight.type)));
+  }
   ASSIGN_OR_RETURN(const GraphWithLoss with, with_loss(network, options.loss));
   StepGraph step;
   StepNodes& nodes = step.nodes;

@@ -224,25 +224,31 @@ std::string name_in_file(std::string_view name) {
 
 class Tensors {
  public:
-  Tensors(const GgufFile& file, const Architecture& architecture, const LlamaSizes& llama)
-      : file_(file), architecture_(architecture), llama_(llama) {}
+  Tensors(const GgufFile& file, const Architecture& architecture, const LlamaSizes& llama, FileWeights weights)
+      : file_(file), architecture_(architecture), llama_(llama), weights_(weights) {}
+
+  DType stored_type(const std::string& name) const {
+    const GgufTensor* tensor = file_.tensor(name_of_tensor(name));
+    return tensor == nullptr ? DType::f32 : stored_type_of(weights_, tensor->type, tensor->shape);
+  }
 
   // The graph goes on with any weight where there is a problem; who has asked for all weights looks at problem().
   ContentId weight(WeightStore& store, const std::string& name, const TensorType& type) {
-    const bool table = name == "model.embed_tokens.weight", matrix = type.shape.size() == 2 && !table;
-    std::string stored = name_in_file(name);
-    if (stored == "output.weight" && file_.tensor(stored) == nullptr) stored = "token_embd.weight";  // tied
+    const bool table = name == "model.embed_tokens.weight", as_stored = type.dtype != DType::f32,
+               matrix = type.shape.size() == 2 && !table && !as_stored;
+    const std::string stored = name_of_tensor(name);
     const GgufTensor* tensor = file_.tensor(stored);
     Shape shape = type.shape;
     if (matrix) std::swap(shape[0], shape[1]);  // files have [out, in]
     const Shape* there = tensor == nullptr ? nullptr : &tensor->shape;
     if (!asked_.ask(stored, there, shape, "the metadata")) return store.add_fill(type, 0);
-    ContentId content = numbers(store, *tensor);
-    const TensorType as_stored{DType::f32, shape};
+    const StoredTensor place = in_file(*tensor);
+    ContentId content = as_stored ? add_as_stored(store, place) : add_stored(store, place);
     const bool rotated = name.ends_with(".q_proj.weight") || name.ends_with(".k_proj.weight") ||
                          name.ends_with(".q_proj.bias") || name.ends_with(".k_proj.bias");
     if (rotated && architecture_.neighbours) {
-      content = store.add_derived(Derivation::halves_of_pairs, {content}, static_cast<double>(llama_.head), as_stored);
+      content = store.add_derived(Derivation::halves_of_pairs, {content}, static_cast<double>(llama_.head),
+                                  {type.dtype, shape});
     }
     if (matrix) content = store.add_derived(Derivation::transpose, {content}, static_cast<double>(shape[1]), type);
     return content;
@@ -257,19 +263,25 @@ class Tensors {
   }
 
  private:
-  ContentId numbers(WeightStore& store, const GgufTensor& tensor) const {
-    return add_stored(store, {.format = "gguf",
-                              .path = file_.path,
-                              .header_hash = file_.header_hash,
-                              .name = tensor.name,
-                              .type = tensor.type,
-                              .shape = tensor.shape,
-                              .bytes = {file_.mapped, tensor.offset, tensor.bytes}});
+  std::string name_of_tensor(const std::string& name) const {
+    const std::string stored = name_in_file(name);
+    return stored == "output.weight" && file_.tensor(stored) == nullptr ? "token_embd.weight" : stored;  // tied
+  }
+
+  StoredTensor in_file(const GgufTensor& tensor) const {
+    return {.format = "gguf",
+            .path = file_.path,
+            .header_hash = file_.header_hash,
+            .name = tensor.name,
+            .type = tensor.type,
+            .shape = tensor.shape,
+            .bytes = {file_.mapped, tensor.offset, tensor.bytes}};
   }
 
   const GgufFile& file_;
   const Architecture& architecture_;
   const LlamaSizes& llama_;
+  FileWeights weights_;
   AskedTensors asked_;
 };
 
@@ -283,16 +295,17 @@ bool is_gguf(std::string_view model) {
 
 Result<Model> import_gguf(std::string_view model) {
   const size_t question = model.ends_with(extension) ? std::string_view::npos : model.rfind('?');
-  ASSIGN_OR_RETURN(const PromptModel prompt, split_prompt_model(model, question));
+  ASSIGN_OR_RETURN(const PromptModel prompt, split_prompt_model(model, question, FileWeights::stored));
   ASSIGN_OR_RETURN(const GgufFile file, read_gguf(prompt.path));
   RETURN_IF_ERROR(refuse_part(file));
   ASSIGN_OR_RETURN(const Architecture architecture, architecture_of(file));
   ASSIGN_OR_RETURN(const LlamaSizes llama, sizes_of(file, architecture, prompt.length));
-  Tensors tensors(file, architecture, llama);
+  Tensors tensors(file, architecture, llama, prompt.weights);
   const WeightSource source = [&](WeightStore& store, const std::string& name, const TensorType& type, double, double) {
     return tensors.weight(store, name, type);
   };
-  Model made = build_llama(llama, ZooNet(std::string(architecture.name), source));
+  const StoredTypes stored = [&](const std::string& name) { return tensors.stored_type(name); };
+  Model made = build_llama(llama, ZooNet(std::string(architecture.name), source, stored));
   RETURN_IF_ERROR(tensors.problem());
   return made;
 }

@@ -8,7 +8,7 @@
 namespace nlsplit::inline graph {
 namespace {
 
-constexpr AttrSpec scatter_attrs[] = {integer("axis", -2), text("mode", "linear")};
+constexpr AttrSpec tensor_scatter_attrs[] = {integer("axis", -2), text("mode", "linear")};
 
 Status check_counts(Types inputs, size_t first) {
   for (size_t i = first; i < inputs.size(); ++i) RETURN_IF_ERROR(check_scalars(inputs[i], {inputs[1].shape[0]}));
@@ -83,7 +83,7 @@ bool tensor_scatter_piece(const PieceQuery& q, NodePiece& piece) {
 
 // clang-format off
 //  operator                  inputs attributes     types                 work      batch        split                 gradient     traits        scalars
-ROW_OF_SCALARS(TensorScatter, 2, 4,  scatter_attrs, infer_tensor_scatter, no_flops, keeps_pairs, tensor_scatter_piece, of_a_cache, plain_in_onnx, &of_tensor_scatter)
+ROW_OF_SCALARS(TensorScatter, 2, 4,  tensor_scatter_attrs, infer_tensor_scatter, no_flops, keeps_pairs, tensor_scatter_piece, of_a_cache, plain_in_onnx, &of_tensor_scatter)
 ROW_OF_SCALARS(PagedScatter,  4, 5,  no_attrs,      infer_paged_scatter,  no_flops, keeps_none,  no_split,             of_a_cache, not_in_onnx,   &of_paged_scatter)
 // clang-format on
 

@@ -110,25 +110,34 @@ bool is_computed(std::string_view tensor) { return tensor.ends_with(".self_attn.
 
 class SafeWeights {
  public:
-  SafeWeights(const TensorFiles& files, const TransformersConfig& config) : files_(files), config_(config) {}
+  SafeWeights(const TensorFiles& files, const TransformersConfig& config, FileWeights weights)
+      : files_(files), config_(config), weights_(weights) {}
+
+  DType stored_type(const std::string& name) const {
+    const auto found = files_.tensors.find(name_of_tensor(name));
+    if (found == files_.tensors.end()) return DType::f32;
+    return stored_type_of(weights_, found->second.tensor->type, found->second.tensor->shape);
+  }
 
   // The graph goes on with any weight where there is a problem; who has asked for all weights looks at problem().
   ContentId weight(WeightStore& store, const std::string& name, const TensorType& type) {
-    const bool table = name == table_name, matrix = type.shape.size() == 2 && !table;
-    const std::string stored = config_.tied && name == head_name ? table_name : name;
+    const bool table = name == table_name, as_stored = type.dtype != DType::f32,
+               matrix = type.shape.size() == 2 && !table && !as_stored;
+    const std::string stored = name_of_tensor(name);
     Shape shape = type.shape;
     if (matrix) std::swap(shape[0], shape[1]);  // files have [out, in]
     const auto found = files_.tensors.find(stored);
     const Shape* there = found == files_.tensors.end() ? nullptr : &found->second.tensor->shape;
     if (!asked_.ask(stored, there, shape, config_name)) return store.add_fill(type, 0);
     const auto& [file, tensor] = found->second;
-    ContentId content = add_stored(store, {.format = "safetensors",
-                                           .path = file->path,
-                                           .header_hash = file->header_hash,
-                                           .name = found->first,
-                                           .type = tensor->type,
-                                           .shape = shape,
-                                           .bytes = {file->mapped, tensor->offset, tensor->bytes}});
+    const StoredTensor place{.format = "safetensors",
+                             .path = file->path,
+                             .header_hash = file->header_hash,
+                             .name = found->first,
+                             .type = tensor->type,
+                             .shape = shape,
+                             .bytes = {file->mapped, tensor->offset, tensor->bytes}};
+    ContentId content = as_stored ? add_as_stored(store, place) : add_stored(store, place);
     if (config_.norms_from_zero && name.ends_with("norm.weight")) {
       const ContentId one = store.add_fill({DType::f32, {}}, 1);
       content = store.add_derived(Derivation::add, {content, one}, 0, type);
@@ -150,23 +159,29 @@ class SafeWeights {
   static constexpr const char* head_name = "lm_head.weight";
   static constexpr const char* config_name = config_file;
 
+  std::string name_of_tensor(const std::string& name) const {
+    return config_.tied && name == head_name ? table_name : name;
+  }
+
   const TensorFiles& files_;
   const TransformersConfig& config_;
+  FileWeights weights_;
   AskedTensors asked_;
 };
 
 Result<Model> import_folder(std::string_view model) {
-  ASSIGN_OR_RETURN(const PromptModel prompt, split_prompt_model(model, question_in(model)));
+  ASSIGN_OR_RETURN(const PromptModel prompt, split_prompt_model(model, question_in(model), FileWeights::f32));
   const std::string config_path = (fs::path(prompt.path) / config_file).string();
   ASSIGN_OR_RETURN(const TransformersConfig config, read_config(config_path, prompt.length));
   ASSIGN_OR_RETURN(const TensorFiles files, read_files(prompt.path));
   const std::string misfit = misfit_of_layers(config.sizes.layers, files.tensors.size());
   if (!misfit.empty()) return invalid_input(fmt::format("{}: /num_hidden_layers: {}", config_path, misfit));
-  SafeWeights weights(files, config);
+  SafeWeights weights(files, config, prompt.weights);
   const WeightSource source = [&](WeightStore& store, const std::string& name, const TensorType& type, double, double) {
     return weights.weight(store, name, type);
   };
-  Model made = build_llama(config.sizes, ZooNet(config.family, source));
+  const StoredTypes stored = [&](const std::string& name) { return weights.stored_type(name); };
+  Model made = build_llama(config.sizes, ZooNet(config.family, source, stored));
   RETURN_IF_ERROR(weights.problem());
   return made;
 }

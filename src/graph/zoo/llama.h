@@ -19,7 +19,7 @@ struct LlamaSizes {  // Llama 3 8B's; head width even, heads a multiple of kv_he
   bool gelu = false;                       // instead of SiLU: Gemma
   double embedding_scale = 1;              // Gemma: the root of hidden
 };
-// Weights are called as in Hugging Face's transformers, matrices are [in, out].
+// Weights are called as in Hugging Face's transformers, matrices are [in, out], or [out, in] as they are stored.
 Model build_llama(const LlamaSizes& sizes, ZooNet net);
 
 }  // namespace nlsplit::inline graph

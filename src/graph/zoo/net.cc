@@ -29,8 +29,7 @@ ValueId ZooNet::node(Op op, const std::string& name, std::vector<ValueId> inputs
   return builder_.add(op, name, std::move(inputs), std::move(attrs)).value();
 }
 
-ValueId ZooNet::weight(const std::string& name, Shape shape, double deviation, double mean) {
-  const TensorType type{DType::f32, std::move(shape)};
+ValueId ZooNet::weight(const std::string& name, const TensorType& type, double deviation, double mean) {
   return builder_.weight(name, type, source_(weights_, name, type, deviation, mean));
 }
 

@@ -38,10 +38,14 @@ struct ConvSpec {
 using WeightSource = std::function<ContentId(WeightStore& store, const std::string& name, const TensorType& type,
                                              double deviation, double mean)>;
 
+// The type in which the rows of a matrix [out, in] of that name are there; f32: the matrix is made [in, out].
+using StoredTypes = std::function<DType(const std::string& name)>;
+
 class ZooNet {
  public:
   ZooNet(std::string name, uint64_t seed);  // seeded normal values
-  ZooNet(std::string name, WeightSource source) : builder_(std::move(name)), source_(std::move(source)) {}
+  ZooNet(std::string name, WeightSource source, StoredTypes stored = {})
+      : builder_(std::move(name)), source_(std::move(source)), stored_(std::move(stored)) {}
 
   ValueId input(Shape shape) { return builder_.input("input", {DType::f32, std::move(shape)}); }
   ValueId tokens(const std::string& name, Shape shape) { return builder_.input(name, {DType::i64, std::move(shape)}); }
@@ -63,7 +67,11 @@ class ZooNet {
 
   // Whatever has no function of its own. Attributes by name in alphabetical order, as everywhere.
   ValueId node(Op op, const std::string& name, std::vector<ValueId> inputs, Attrs attrs = {});
-  ValueId weight(const std::string& name, Shape shape, double deviation, double mean = 0);
+  ValueId weight(const std::string& name, Shape shape, double deviation, double mean = 0) {
+    return weight(name, TensorType{DType::f32, std::move(shape)}, deviation, mean);
+  }
+  ValueId weight(const std::string& name, const TensorType& type, double deviation, double mean = 0);
+  DType stored_type(const std::string& weight) const { return stored_ ? stored_(weight) : DType::f32; }
   ValueId scalar(const std::string& name, double value);
   // What is computed from the position alone and never trained; nothing is stored until it is needed.
   ValueId table(const std::string& name, Formula formula, Shape shape, double parameter,
@@ -80,6 +88,7 @@ class ZooNet {
   GraphBuilder builder_;
   WeightStore weights_;
   WeightSource source_;
+  StoredTypes stored_;
 };
 
 }  // namespace nlsplit::inline graph

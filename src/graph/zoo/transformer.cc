@@ -46,9 +46,13 @@ ValueId rows(ZooNet& net, const std::string& name, ValueId x, int64_t axis, int6
 
 ValueId project(ZooNet& net, const std::string& name, ValueId x, const ProjectionSpec& spec) {
   const int64_t in = net.shape(x).back();
-  const ValueId w = net.weight(name + ".weight", {in, spec.features}, spec.gain / std::sqrt(static_cast<double>(in)));
-  if (!spec.bias) return net.node(Op::MatMul, name, {x, w});
-  const ValueId product = net.node(Op::MatMul, name + ".product", {x, w});
+  const DType stored = net.stored_type(name + ".weight");
+  const bool rows = stored != DType::f32;
+  const Op op = rows ? Op::Linear : Op::MatMul;
+  const Shape shape = rows ? Shape{spec.features, in} : Shape{in, spec.features};
+  const ValueId w = net.weight(name + ".weight", {stored, shape}, spec.gain / std::sqrt(static_cast<double>(in)));
+  if (!spec.bias) return net.node(op, name, {x, w});
+  const ValueId product = net.node(op, name + ".product", {x, w});
   return net.add(name, product, net.weight(name + ".bias", {spec.features}, 0.1));
 }
 
@@ -130,8 +134,12 @@ ValueId attention(ZooNet& net, const std::string& name, ValueId q, ValueId k, Va
 }
 
 ValueId embed(ZooNet& net, const std::string& name, ValueId tokens, int64_t count, int64_t width, double deviation) {
-  return net.node(Op::Gather, name, {net.weight(name + ".weight", {count, width}, deviation), tokens},
-                  {{"axis", int64_t{0}}});
+  const TensorType table{net.stored_type(name + ".weight"), {count, width}};
+  const ValueId w = net.weight(name + ".weight", table, deviation);
+  const Attrs rows = {{"axis", int64_t{0}}};
+  if (!is_half(table.dtype)) return net.node(Op::Gather, name, {w, tokens}, rows);
+  return net.node(Op::Cast, name, {net.node(Op::Gather, name + ".rows", {w, tokens}, rows)},
+                  {{"to", std::string(name_of(DType::f32))}});
 }
 
 double branch_gain(int64_t layers) { return 1 / std::sqrt(2 * static_cast<double>(layers)); }

@@ -16,7 +16,8 @@ struct ProjectionSpec {
   double gain = 1;  // of the weights' deviation
 };
 
-// x w + b; w is [in, out], "NAME.weight". The product is called "NAME.product", or NAME where there is no bias.
+// x w + b; w is [in, out], "NAME.weight", or its rows as they are stored, [out, in] (ZooNet). The product is called
+// "NAME.product", or NAME where there is no bias.
 ValueId project(ZooNet& net, const std::string& name, ValueId x, const ProjectionSpec& spec);
 
 ValueId layer_norm(ZooNet& net, const std::string& name, ValueId x, double epsilon);

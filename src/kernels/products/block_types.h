@@ -14,18 +14,12 @@ struct Decoded {
   Packet offset;        // of types with offsets
 };
 
-// Of types whose blocks have 32 elements.
-template <int64_t bytes>
-inline auto blocks_at(const char* from, int64_t offset) {
-  return [=](int lane) { return from + lane * bytes + offset; };
-}
-
 template <int64_t bytes, int64_t offset>
 inline void decode_pairs(const char* from, Decoded& out) {
-  const Steps pairs = load_lanes(blocks_at<bytes>(from, offset));
+  const Steps pairs = lanes_of_blocks<bytes, offset>(from);
   out.first = low_four(pairs);
   out.second = high_four(pairs);
-  out.scale = halves_of_lanes(blocks_at<bytes>(from, 0));
+  out.scale = halves_of_blocks<bytes, 0>(from);
 }
 
 struct BlocksQ8_0 {
@@ -35,9 +29,9 @@ struct BlocksQ8_0 {
   static constexpr bool offsets = false, two_scales = false;
   // Steps from -128 on, not from 0.
   static void decode_signed(const char* from, Decoded& out) {
-    out.first = load_lanes(blocks_at<34>(from, 2));
-    out.second = load_lanes(blocks_at<34>(from, 2 + lane_bytes));
-    out.scale = halves_of_lanes(blocks_at<34>(from, 0));
+    out.first = lanes_of_blocks<34, 2>(from);
+    out.second = lanes_of_blocks<34, 2 + lane_bytes>(from);
+    out.scale = halves_of_blocks<34, 0>(from);
   }
   static void decode(const char* from, int64_t, Decoded& out) {
     decode_signed(from, out);
@@ -61,7 +55,7 @@ struct BlocksQ4_1 {
   static constexpr bool offsets = true, two_scales = false;
   static void decode(const char* from, int64_t, Decoded& out) {
     decode_pairs<20, 4>(from, out);
-    out.offset = halves_of_lanes(blocks_at<20>(from, 2));
+    out.offset = halves_of_blocks<20, 2>(from);
   }
 };
 
@@ -91,13 +85,19 @@ struct BlocksQ4_K {
   static constexpr int zero = 0;
   static constexpr bool offsets = true, two_scales = false;
   static void decode(const char* from, int64_t at, Decoded& out) {
-    const char* steps = from + 16;
-    const auto half_at = [&](int64_t offset) {
-      return shift_right(load_lanes([&](int lane) { return steps + (at + lane) / 2 * 32 + offset; }),
-                         [&](int lane) { return (at + lane) % 2 * 4; });
+    // Two groups share 32 bytes, one has the low bits of each, the other the high ones.
+    const char* steps = from + 16 + at / 2 * 32;
+    const int64_t odd = blocks_at_once > 1 ? 0 : at % 2;
+    const auto own_bits = [&](Steps pairs) {
+      return low_four(shift_right(pairs, [&](int lane) { return (odd + lane) % 2 * 4; }));
     };
-    out.first = low_four(half_at(0));
-    out.second = low_four(half_at(lane_bytes));
+#if defined(__AVX512BW__)
+    out.first = own_bits(lanes_at<0, 0, 2, 2>(steps));
+    out.second = own_bits(lanes_at<1, 1, 3, 3>(steps));
+#else
+    out.first = own_bits(load_lanes([&](int) { return steps; }));
+    out.second = own_bits(load_lanes([&](int) { return steps + lane_bytes; }));
+#endif
     // The scales and the offsets of all eight groups, a byte each.
     uint32_t words[3];
     std::memcpy(words, from + 4, sizeof words);
@@ -105,12 +105,8 @@ struct BlocksQ4_K {
         (words[0] & 0x3f3f3f3fu) | uint64_t{(words[2] & 0x0f0f0f0fu) | (words[0] >> 6 & 0x03030303u) << 4} << 32;
     const uint64_t below =
         (words[1] & 0x3f3f3f3fu) | uint64_t{(words[2] >> 4 & 0x0f0f0f0fu) | (words[1] >> 6 & 0x03030303u) << 4} << 32;
-    const auto byte_of = [&](uint64_t bytes) {
-      return [=](int lane) { return static_cast<int8_t>(bytes >> 8 * (at + lane)); };
-    };
-    out.scale = multiply(halves_of_lanes([&](int) { return from; }), bytes_of_lanes(byte_of(scales)));
-    out.offset =
-        subtract(zeros(), multiply(halves_of_lanes([&](int) { return from + 2; }), bytes_of_lanes(byte_of(below))));
+    out.scale = multiply(half_everywhere(from), bytes_of_lanes<0, 1>(scales >> 8 * at));
+    out.offset = subtract(zeros(), multiply(half_everywhere(from + 2), bytes_of_lanes<0, 1>(below >> 8 * at)));
   }
 };
 
@@ -120,25 +116,29 @@ struct BlocksQ6_K {
   static constexpr int zero = 32;
   static constexpr bool offsets = false, two_scales = true;
   static void decode(const char* from, int64_t at, Decoded& out) {
-    const int64_t quarter = at % 4;
-    const char *low = from + at / 4 * 64, *high = from + 128 + at / 4 * 32, *scales = from + 192 + at * 2;
-    const auto half_at = [&](int64_t offset) {
-      const Steps four =
-          low_four(shift_right(load_lanes([&](int lane) { return low + (quarter + lane) % 2 * 32 + offset; }),
-                               [&](int lane) { return (quarter + lane) / 2 * 4; }));
-      const Steps two = both(
-          shift_right(load_lanes([&](int) { return high + offset; }), [&](int lane) { return (quarter + lane) * 2; }),
-          every(3));
+    const int64_t quarter = blocks_at_once > 2 ? 0 : at % 4;
+    const char *low = from + at / 4 * 64, *high = from + 128 + at / 4 * 32, *own = from + 192 + at * 2;
+    const auto own_bits = [&](Steps fours, Steps twos) {
+      const Steps four = low_four(shift_right(fours, [&](int lane) { return (quarter + lane) / 2 * 4; }));
+      const Steps two = both(shift_right(twos, [&](int lane) { return (quarter + lane) * 2; }), every(3));
       return either(four, shift_left(two, [](int) { return 4; }));
     };
-    out.first = half_at(0);
-    out.second = half_at(lane_bytes);
-    const Packet d = halves_of_lanes([&](int) { return from + 208; });
-    const auto scale_of = [&](int which) {
-      return [=](int lane) { return static_cast<int8_t>(scales[lane * 2 + which]); };
+    const auto high_at = [&](int64_t offset) { return load_lanes([&](int) { return high + offset; }); };
+#if defined(__AVX512BW__)
+    out.first = own_bits(lanes_at<0, 2, 0, 2>(low), high_at(0));
+    out.second = own_bits(lanes_at<1, 3, 1, 3>(low), high_at(lane_bytes));
+#else
+    const auto low_at = [&](int64_t offset) {
+      return load_lanes([&](int lane) { return low + (quarter + lane) % 2 * 32 + offset; });
     };
-    out.scale = multiply(d, bytes_of_lanes(scale_of(0)));
-    out.second_scale = multiply(d, bytes_of_lanes(scale_of(1)));
+    out.first = own_bits(low_at(0), high_at(0));
+    out.second = own_bits(low_at(lane_bytes), high_at(lane_bytes));
+#endif
+    const Packet d = half_everywhere(from + 208);
+    uint64_t scales = 0;
+    std::memcpy(&scales, own, std::min(blocks_at_once * 2, 8));
+    out.scale = multiply(d, bytes_of_lanes<0, 2>(scales));
+    out.second_scale = multiply(d, bytes_of_lanes<1, 2>(scales));
   }
 };
 

@@ -73,25 +73,57 @@ inline Sums signed_products(Steps a, Steps b) {
   return products(_mm512_abs_epi8(a), turned);
 }
 
-// One number a lane, in all four of its floats.
-template <class F>
-inline Packet halves_of_lanes(const F& pointer_of) {
-  const auto at = [&](int lane) {
-    uint16_t bits = 0;
-    std::memcpy(&bits, pointer_of(lane), sizeof bits);
-    return uint64_t{bits};
-  };
-  const __m128i all = _mm_cvtsi64_si128(static_cast<int64_t>(at(0) | at(1) << 16 | at(2) << 32 | at(3) << 48));
-  const __m128i low = _mm_setr_epi8(0, 1, 0, 1, 0, 1, 0, 1, 2, 3, 2, 3, 2, 3, 2, 3);
-  const __m128i high = _mm_setr_epi8(4, 5, 4, 5, 4, 5, 4, 5, 6, 7, 6, 7, 6, 7, 6, 7);
-  return _mm512_cvtph_ps(_mm256_set_m128i(_mm_shuffle_epi8(all, high), _mm_shuffle_epi8(all, low)));
+// Two loads and one exchange of 16-bit words, where blocks lie one behind the other: `length` bytes at `offset` of
+// each, `copies` times. No byte outside of the four blocks is read.
+template <int64_t bytes, int64_t offset, int64_t length, int copies>
+struct Picked {
+  static constexpr int64_t end = offset + 3 * bytes + length;
+  static constexpr int64_t first = end <= 128 ? 0 : end - 128;
+  static constexpr int64_t second = end <= first + 64 ? first : std::min(first + 64, 4 * bytes - 64);
+  static constexpr std::array<uint16_t, 32> words = [] {
+    std::array<uint16_t, 32> all{};
+    size_t at = 0;
+    for (int64_t block = 0; block < 4; ++block) {
+      for (int copy = 0; copy < copies; ++copy) {
+        for (int64_t byte = block * bytes + offset; byte < block * bytes + offset + length; byte += 2) {
+          all[at++] = static_cast<uint16_t>(byte < first + 64 ? (byte - first) / 2 : 32 + (byte - second) / 2);
+        }
+      }
+    }
+    return all;
+  }();
+  static __m512i pick(const char* from) {
+    const __m512i places = _mm512_loadu_si512(words.data()), low = _mm512_loadu_si512(from + first);
+    if constexpr (second == first) return _mm512_permutexvar_epi16(places, low);
+    return _mm512_permutex2var_epi16(low, places, _mm512_loadu_si512(from + second));
+  }
+};
+template <int64_t bytes, int64_t offset>
+inline Steps lanes_of_blocks(const char* from) {
+  return Picked<bytes, offset, lane_bytes, 1>::pick(from);
 }
-template <class F>
-inline Packet bytes_of_lanes(const F& signed_of) {
-  const auto at = [&](int lane) { return static_cast<uint32_t>(static_cast<uint8_t>(signed_of(lane))); };
-  const __m128i all = _mm_cvtsi32_si128(static_cast<int>(at(0) | at(1) << 8 | at(2) << 16 | at(3) << 24));
-  const __m128i lanes = _mm_setr_epi8(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
-  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_shuffle_epi8(all, lanes)));
+template <int64_t bytes, int64_t offset>
+inline Packet halves_of_blocks(const char* from) {
+  return _mm512_cvtph_ps(_mm512_castsi512_si256(Picked<bytes, offset, 2, 4>::pick(from)));
+}
+inline Packet half_everywhere(const char* from) {
+  short bits = 0;
+  std::memcpy(&bits, from, sizeof bits);
+  return _mm512_cvtph_ps(_mm256_set1_epi16(bits));
+}
+// Of eight signed bytes number `first` and every `stride`th behind it as floats, four times each.
+template <int first, int stride>
+inline Packet bytes_of_lanes(uint64_t all) {
+  constexpr char a = first, b = first + stride, c = first + 2 * stride, d = first + 3 * stride;
+  const __m128i lanes = _mm_setr_epi8(a, a, a, a, b, b, b, b, c, c, c, c, d, d, d, d);
+  const __m128i bytes = _mm_shuffle_epi8(_mm_cvtsi64_si128(static_cast<int64_t>(all)), lanes);
+  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
+}
+// Lanes a, b, c and d of those at `from`.
+template <int a, int b, int c, int d>
+inline Steps lanes_at(const char* from) {
+  const __m512i all = _mm512_loadu_si512(from);
+  return _mm512_shuffle_i64x2(all, all, a | b << 2 | c << 4 | d << 6);
 }
 
 #elif defined(__AVX2__)
@@ -139,20 +171,27 @@ inline Sums products(Steps unsigned_steps, Steps steps) {
 }
 inline Sums signed_products(Steps a, Steps b) { return products(_mm256_abs_epi8(a), _mm256_sign_epi8(b, a)); }
 
-template <class F>
-inline Packet halves_of_lanes(const F& pointer_of) {
-  const auto at = [&](int lane) {
-    uint16_t bits = 0;
-    std::memcpy(&bits, pointer_of(lane), sizeof bits);
-    return uint32_t{bits};
-  };
-  const __m128i all = _mm_cvtsi32_si128(static_cast<int>(at(0) | at(1) << 16));
+template <int64_t bytes, int64_t offset>
+inline Steps lanes_of_blocks(const char* from) {
+  return load_lanes([&](int lane) { return from + lane * bytes + offset; });
+}
+template <int64_t bytes, int64_t offset>
+inline Packet halves_of_blocks(const char* from) {
+  uint16_t low = 0, high = 0;
+  std::memcpy(&low, from + offset, sizeof low);
+  std::memcpy(&high, from + bytes + offset, sizeof high);
+  const __m128i all = _mm_cvtsi32_si128(static_cast<int>(low | uint32_t{high} << 16));
   return _mm256_cvtph_ps(_mm_shuffle_epi8(all, _mm_setr_epi8(0, 1, 0, 1, 0, 1, 0, 1, 2, 3, 2, 3, 2, 3, 2, 3)));
 }
-template <class F>
-inline Packet bytes_of_lanes(const F& signed_of) {
-  const __m128i low = _mm_set1_epi32(signed_of(0)), high = _mm_set1_epi32(signed_of(1));
-  return _mm256_cvtepi32_ps(_mm256_set_m128i(high, low));
+inline Packet half_everywhere(const char* from) {
+  short bits = 0;
+  std::memcpy(&bits, from, sizeof bits);
+  return _mm256_cvtph_ps(_mm_set1_epi16(bits));
+}
+template <int first, int stride>
+inline Packet bytes_of_lanes(uint64_t all) {
+  const auto number = [&](int i) { return _mm_set1_epi32(static_cast<int8_t>(all >> 8 * i)); };
+  return _mm256_cvtepi32_ps(_mm256_set_m128i(number(first + stride), number(first)));
 }
 
 #else  // in plain C++
@@ -234,15 +273,22 @@ inline Sums products(const Steps& unsigned_steps, const Steps& steps) {
 }
 inline Sums signed_products(const Steps& a, const Steps& b) { return sums_of_four<int8_t>(a, b); }
 
-template <class F>
-inline Packet halves_of_lanes(const F& pointer_of) {
+template <int64_t bytes, int64_t offset>
+inline Steps lanes_of_blocks(const char* from) {
+  return load_lanes([&](int) { return from + offset; });
+}
+inline Packet half_everywhere(const char* from) {
   uint16_t bits = 0;
-  std::memcpy(&bits, pointer_of(0), sizeof bits);
+  std::memcpy(&bits, from, sizeof bits);
   return broadcast(f16_value(bits));
 }
-template <class F>
-inline Packet bytes_of_lanes(const F& signed_of) {
-  return broadcast(static_cast<float>(signed_of(0)));
+template <int64_t bytes, int64_t offset>
+inline Packet halves_of_blocks(const char* from) {
+  return half_everywhere(from + offset);
+}
+template <int first, int stride>
+inline Packet bytes_of_lanes(uint64_t all) {
+  return broadcast(static_cast<float>(static_cast<int8_t>(all >> 8 * first)));
 }
 
 #endif
