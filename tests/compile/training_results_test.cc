@@ -267,6 +267,7 @@ TEST(TrainingResults, UpdatesOfRandomNetworksAreThoseOfTheUnsplitOne) {
       const KernelGraph kernels = choose_kernels(network, {Isa::v3}, {}, lesson.options).value();
       for (const SchedulePolicy& policy : all_schedules()) {
         if (policy.mode == ScheduleMode::inference) continue;
+        if (policy.name == "search" && wanted_graphs == nullptr && seed > 1) continue;  // half a second a table
         std::ranges::shuffle(shapes, random);
         for (const auto& shape : shapes) {
           if (network.nodes.size() < shape.size()) continue;
@@ -274,11 +275,12 @@ TEST(TrainingResults, UpdatesOfRandomNetworksAreThoseOfTheUnsplitOne) {
           plan.schedule = policy.name;
           const auto input = schedule_input(kernels, plan, cluster, nullptr);
           ASSERT_TRUE(input.ok()) << input.error().message;
-          if (!make_schedule(policy.name, *input).ok()) continue;  // not a placement it serves
+          const auto table = make_schedule(policy.name, *input);
+          if (!table.ok()) continue;  // not a placement it serves
           const HostId source(random() % cluster.hosts.size());
           const auto algorithms = algorithms_of(CollectiveKind::all_reduce);
           const CollectiveAlgorithm algorithm = algorithms[random() % algorithms.size()];
-          const auto program = compile_program(kernels, plan, cluster, {source, source}, nullptr, nullptr, algorithm);
+          const auto program = compile_program(kernels, plan, cluster, {source, source}, nullptr, &*table, algorithm);
           if (!program.ok()) {  // a weight that two of the stages share
             EXPECT_EQ(program.error().kind, ErrorKind::unsupported) << program.error().message;
             continue;

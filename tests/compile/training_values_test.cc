@@ -219,9 +219,10 @@ Plan plan_of(const std::vector<size_t>& cuts, size_t nodes, int micro_batches) {
   return plan;
 }
 
-void expect_same_updates(const Graph& graph, const std::vector<std::vector<size_t>>& all_cuts) {
+void expect_same_updates(const Graph& graph, const std::vector<std::vector<size_t>>& all_cuts,
+                         const std::vector<int>& counts_of_micro_batches) {
   const size_t nodes = graph.nodes.size();
-  for (const int m : {1, 2, 5}) {
+  for (const int m : counts_of_micro_batches) {
     for (const Optimizer optimizer : all_optimizers()) {
       const TrainingOptions plain{optimizer, false}, again{optimizer, true};
       const auto wanted = updated(graph, plan_of({}, nodes, m), one_f_one_b(1, m), 0, plain);
@@ -251,13 +252,13 @@ void expect_same_updates(const Graph& graph, const std::vector<std::vector<size_
 
 TEST(TrainingValues, UpdatesDoNotDependOnThePlan) {
   // "shared" is used by nodes 3 and 4: no cut between them.
-  expect_same_updates(tangled(), {{1}, {3}, {6}, {2, 7}, {1, 3, 5, 9}, {2, 5, 8, 10, 12, 13}});
+  expect_same_updates(tangled(), {{1}, {3}, {6}, {2, 7}, {1, 3, 5, 9}, {2, 5, 8, 10, 12, 13}}, {1, 2, 5});
 }
 
 TEST(TrainingValues, OfAConvolutionalNetworkNeither) {
   Model model = zoo_model("simple_cnn").value();
   const Graph graph = optimize(model.graph, model.weights, Purpose::training).value();
-  expect_same_updates(graph, {{2}, {1, 4}});
+  expect_same_updates(graph, {{2}, {1, 4}}, {3});
 }
 
 // Every training policy there is, with the placements it wants.
@@ -279,6 +280,8 @@ TEST(TrainingValues, NoPolicyChangesUpdates) {
       const auto wanted = updated(graph, plan_of({}, nodes, m), one_f_one_b(1, m), 0, options);
       for (const SchedulePolicy& policy : all_schedules()) {
         if (policy.mode == ScheduleMode::inference) continue;
+        const bool searches = policy.name == "search";  // half a second a table
+        if (searches && m > 4) continue;
         int lowered = 0;
         for (const Plan& shape :
              {on({2, 7}, m, {{0}, {1}, {2}}), on({3, 6, 9}, m, {{0}, {1}, {0}, {1}}),
@@ -291,7 +294,7 @@ TEST(TrainingValues, NoPolicyChangesUpdates) {
           const auto table = make_schedule(policy.name, *input);
           if (!table.ok()) continue;  // not a placement it serves
           EXPECT_EQ(updated(graph, plan, *table, 0, options), wanted) << policy.name << ", " << m << " micro-batches";
-          ++lowered;
+          if (++lowered == 2 && searches) break;
         }
         EXPECT_GE(lowered, 1) << policy.name;
       }

@@ -266,7 +266,7 @@ void slow_name() {
   const std::string text = run.err();
   const size_t first = text.find("nlbench: rank 0 on host ");
   ASSERT_NE(first, std::string::npos) << text;
-  EXPECT_EQ(text.find("nlbench: ", first + 1), std::string::npos) << text;
+  EXPECT_EQ(text.find("nlbench: rank ", first + 1), std::string::npos) << text;
   EXPECT_THAT(text, AllOf(HasSubstr(" still waits in MPI_Init; the name of this host, '"),
                           HasSubstr("', is not resolved after 5.")));
 }

@@ -33,9 +33,9 @@ std::vector<std::string> training_policies() {
 }
 
 Scenario training_scenario(const std::string& schedules, const std::string& memory_b = "1GiB",
-                           const std::string& workload = "optimizer: adam") {
+                           const std::string& workload = "optimizer: adam", const std::string& micro_batches = "2, 4") {
   auto scenario = parse_scenario(fmt::format(R"(model: zoo:simple_cnn
-workload: {{mode: training, batch: 16, micro_batches: [2, 4], {}}}
+workload: {{mode: training, batch: 16, micro_batches: [{}], {}}}
 devices:
   A: {{host: a, memory: 1GiB, costs: {{roofline: {{compute: 1GFLOPS, memory: 10GBps}}}}}}
   B: {{host: b, memory: {}, costs: {{roofline: {{compute: 1GFLOPS, memory: 10GBps}}}}}}
@@ -46,7 +46,7 @@ sink: b
 search: {{schedules: [{}]}}
 plans: {{mine: [..relu1@A, rest@B]}}
 )",
-                                             workload, memory_b, schedules),
+                                             micro_batches, workload, memory_b, schedules),
                                  "train.yaml");
   EXPECT_TRUE(scenario.ok()) << scenario.error().to_string();
   return *scenario;
@@ -62,7 +62,8 @@ TEST(TrainingRanking, EveryPolicyThatTrainsIsRanked) {
   const std::vector<std::string> policies = training_policies();
   ASSERT_FALSE(policies.empty());
   for (const std::string& policy : policies) {
-    const Scenario scenario = training_scenario(policy);
+    Scenario scenario = training_scenario(policy, "1GiB", "optimizer: adam", policy == "search" ? "2" : "2, 4");
+    if (policy == "search") scenario.search.layers = scenario.search.replicate = false;  // half a second a plan
     const auto ranking = ranked(scenario);
     if (!ranking.ok()) {  // one that wants several stages a device does not exist for these plans
       EXPECT_EQ(ranking.error().kind, ErrorKind::unsupported) << policy << ": " << ranking.error().to_string();
