@@ -16,7 +16,7 @@ struct Decoded {
 
 template <int64_t bytes, int64_t offset>
 inline void decode_pairs(const char* from, Decoded& out) {
-  const Steps pairs = lanes_of_blocks<bytes, offset>(from);
+  const Steps pairs = lanes_of_blocks<bytes>(from + offset);
   out.first = low_four(pairs);
   out.second = high_four(pairs);
   out.scale = halves_of_blocks<bytes, 0>(from);
@@ -29,8 +29,8 @@ struct BlocksQ8_0 {
   static constexpr bool offsets = false, two_scales = false;
   // Steps from -128 on, not from 0.
   static void decode_signed(const char* from, Decoded& out) {
-    out.first = lanes_of_blocks<34, 2>(from);
-    out.second = lanes_of_blocks<34, 2 + lane_bytes>(from);
+    out.first = lanes_of_blocks<34>(from + 2);
+    out.second = lanes_of_blocks<34>(from + 2 + lane_bytes);
     out.scale = halves_of_blocks<34, 0>(from);
   }
   static void decode(const char* from, int64_t, Decoded& out) {
@@ -91,13 +91,11 @@ struct BlocksQ4_K {
     const auto own_bits = [&](Steps pairs) {
       return low_four(shift_right(pairs, [&](int lane) { return (odd + lane) % 2 * 4; }));
     };
-#if defined(__AVX512BW__)
-    out.first = own_bits(lanes_at<0, 0, 2, 2>(steps));
-    out.second = own_bits(lanes_at<1, 1, 3, 3>(steps));
-#else
-    out.first = own_bits(load_lanes([&](int) { return steps; }));
-    out.second = own_bits(load_lanes([&](int) { return steps + lane_bytes; }));
-#endif
+    const auto pairs_at = [&](const char* first) {
+      return load_lanes([&](int lane) { return first + (odd + lane) / 2 * 32; });
+    };
+    out.first = own_bits(pairs_at(steps));
+    out.second = own_bits(pairs_at(steps + lane_bytes));
     // The scales and the offsets of all eight groups, a byte each.
     uint32_t words[3];
     std::memcpy(words, from + 4, sizeof words);
@@ -124,16 +122,11 @@ struct BlocksQ6_K {
       return either(four, shift_left(two, [](int) { return 4; }));
     };
     const auto high_at = [&](int64_t offset) { return load_lanes([&](int) { return high + offset; }); };
-#if defined(__AVX512BW__)
-    out.first = own_bits(lanes_at<0, 2, 0, 2>(low), high_at(0));
-    out.second = own_bits(lanes_at<1, 3, 1, 3>(low), high_at(lane_bytes));
-#else
     const auto low_at = [&](int64_t offset) {
       return load_lanes([&](int lane) { return low + (quarter + lane) % 2 * 32 + offset; });
     };
     out.first = own_bits(low_at(0), high_at(0));
     out.second = own_bits(low_at(lane_bytes), high_at(lane_bytes));
-#endif
     const Packet d = half_everywhere(from + 208);
     uint64_t scales = 0;
     std::memcpy(&scales, own, std::min(blocks_at_once * 2, 8));

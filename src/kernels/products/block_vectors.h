@@ -73,38 +73,23 @@ inline Sums signed_products(Steps a, Steps b) {
   return products(_mm512_abs_epi8(a), turned);
 }
 
-// Two loads and one exchange of 16-bit words, where blocks lie one behind the other: `length` bytes at `offset` of
-// each, `copies` times. No byte outside of the four blocks is read.
-template <int64_t bytes, int64_t offset, int64_t length, int copies>
-struct Picked {
-  static constexpr int64_t end = offset + 3 * bytes + length;
-  static constexpr int64_t first = end <= 128 ? 0 : end - 128;
-  static constexpr int64_t second = end <= first + 64 ? first : std::min(first + 64, 4 * bytes - 64);
+// The half at `offset` of each of four blocks, one behind the other, in all four floats of its lane: words of one load,
+// or of two. No byte outside of the blocks is read.
+template <int64_t bytes, int64_t offset>
+inline Packet halves_of_blocks(const char* from) {
+  constexpr int64_t second = std::min<int64_t>(64, 4 * bytes - 64);
   static constexpr std::array<uint16_t, 32> words = [] {
     std::array<uint16_t, 32> all{};
-    size_t at = 0;
-    for (int64_t block = 0; block < 4; ++block) {
-      for (int copy = 0; copy < copies; ++copy) {
-        for (int64_t byte = block * bytes + offset; byte < block * bytes + offset + length; byte += 2) {
-          all[at++] = static_cast<uint16_t>(byte < first + 64 ? (byte - first) / 2 : 32 + (byte - second) / 2);
-        }
-      }
+    for (size_t i = 0; i < 16; ++i) {
+      const int64_t byte = static_cast<int64_t>(i / 4) * bytes + offset;
+      all[i] = static_cast<uint16_t>(byte < 64 ? byte / 2 : 32 + (byte - second) / 2);
     }
     return all;
   }();
-  static __m512i pick(const char* from) {
-    const __m512i places = _mm512_loadu_si512(words.data()), low = _mm512_loadu_si512(from + first);
-    if constexpr (second == first) return _mm512_permutexvar_epi16(places, low);
-    return _mm512_permutex2var_epi16(low, places, _mm512_loadu_si512(from + second));
-  }
-};
-template <int64_t bytes, int64_t offset>
-inline Steps lanes_of_blocks(const char* from) {
-  return Picked<bytes, offset, lane_bytes, 1>::pick(from);
-}
-template <int64_t bytes, int64_t offset>
-inline Packet halves_of_blocks(const char* from) {
-  return _mm512_cvtph_ps(_mm512_castsi512_si256(Picked<bytes, offset, 2, 4>::pick(from)));
+  const __m512i places = _mm512_loadu_si512(words.data()), low = _mm512_loadu_si512(from);
+  const auto widened = [](__m512i halves) { return _mm512_cvtph_ps(_mm512_castsi512_si256(halves)); };
+  if constexpr (3 * bytes + offset < 64) return widened(_mm512_permutexvar_epi16(places, low));
+  return widened(_mm512_permutex2var_epi16(low, places, _mm512_loadu_si512(from + second)));
 }
 inline Packet half_everywhere(const char* from) {
   short bits = 0;
@@ -119,13 +104,6 @@ inline Packet bytes_of_lanes(uint64_t all) {
   const __m128i bytes = _mm_shuffle_epi8(_mm_cvtsi64_si128(static_cast<int64_t>(all)), lanes);
   return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
 }
-// Lanes a, b, c and d of those at `from`.
-template <int a, int b, int c, int d>
-inline Steps lanes_at(const char* from) {
-  const __m512i all = _mm512_loadu_si512(from);
-  return _mm512_shuffle_i64x2(all, all, a | b << 2 | c << 4 | d << 6);
-}
-
 #elif defined(__AVX2__)
 
 using Steps = __m256i;
@@ -171,10 +149,6 @@ inline Sums products(Steps unsigned_steps, Steps steps) {
 }
 inline Sums signed_products(Steps a, Steps b) { return products(_mm256_abs_epi8(a), _mm256_sign_epi8(b, a)); }
 
-template <int64_t bytes, int64_t offset>
-inline Steps lanes_of_blocks(const char* from) {
-  return load_lanes([&](int lane) { return from + lane * bytes + offset; });
-}
 template <int64_t bytes, int64_t offset>
 inline Packet halves_of_blocks(const char* from) {
   uint16_t low = 0, high = 0;
@@ -273,10 +247,6 @@ inline Sums products(const Steps& unsigned_steps, const Steps& steps) {
 }
 inline Sums signed_products(const Steps& a, const Steps& b) { return sums_of_four<int8_t>(a, b); }
 
-template <int64_t bytes, int64_t offset>
-inline Steps lanes_of_blocks(const char* from) {
-  return load_lanes([&](int) { return from + offset; });
-}
 inline Packet half_everywhere(const char* from) {
   uint16_t bits = 0;
   std::memcpy(&bits, from, sizeof bits);
@@ -292,6 +262,12 @@ inline Packet bytes_of_lanes(uint64_t all) {
 }
 
 #endif
+
+// Lane i begins in block i. Loads of more than a lane, which cross lines, made streams from memory slower by a third.
+template <int64_t bytes>
+inline Steps lanes_of_blocks(const char* from) {
+  return load_lanes([&](int lane) { return from + lane * bytes; });
+}
 
 inline Steps low_four(Steps bytes) { return both(bytes, every(15)); }
 inline Steps high_four(Steps bytes) {

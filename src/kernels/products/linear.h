@@ -46,6 +46,9 @@ constexpr LinearTiles linear_tiles(const Make& make) {
 // Rows of weights that stay in a second-level cache while all rows of x meet them: weights are read from memory once.
 inline constexpr int64_t weights_at_once = int64_t{1} << 18;  // bytes
 
+// How far ahead weights are fetched that are read once, whole tiles: two pages, as product.cc has it.
+inline constexpr int64_t stream_bytes_ahead = 8192;
+
 inline void run_tiles(const KernelCall& call, const LinearTiles& tiles, const LinearTile& whole, int64_t m, int64_t n) {
   const int64_t most = std::max<int64_t>(1, weights_at_once / std::max<int64_t>(whole.weights_stride, 1));
   const int64_t chunk = std::max<int64_t>(most_weight_rows, most / most_weight_rows * most_weight_rows);
@@ -58,7 +61,8 @@ inline void run_tiles(const KernelCall& call, const LinearTiles& tiles, const Li
     tile.x += x_row * whole.x_stride;
     tile.out += x_row * whole.out_stride + row;
     if (tile.bias != nullptr) tile.bias += row;
-    tile.ahead = fetches ? rows * whole.weights_stride : 0;
+    const int64_t own = std::max<int64_t>(rows * whole.weights_stride, 1);
+    tile.ahead = fetches ? round_up(stream_bytes_ahead, own) : 0;
     tiles.of[rows > 1 ? 1 : 0][x_rows / 2](tile);
   };
   parallel_for(call, step == 0 ? 0 : (n + step - 1) / step, [&](int64_t piece) {
