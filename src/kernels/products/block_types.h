@@ -100,9 +100,9 @@ struct BlocksQ4_K {
     uint32_t words[3];
     std::memcpy(words, from + 4, sizeof words);
     const uint64_t scales =
-        (words[0] & 0x3f3f3f3fu) | uint64_t{(words[2] & 0x0f0f0f0fu) | (words[0] >> 6 & 0x03030303u) << 4} << 32;
+        (words[0] & 0x3f3f3f3fu) | uint64_t{(words[2] & 0x0f0f0f0fu) | (words[0] >> 2 & 0x30303030u)} << 32;
     const uint64_t below =
-        (words[1] & 0x3f3f3f3fu) | uint64_t{(words[2] >> 4 & 0x0f0f0f0fu) | (words[1] >> 6 & 0x03030303u) << 4} << 32;
+        (words[1] & 0x3f3f3f3fu) | uint64_t{(words[2] >> 4 & 0x0f0f0f0fu) | (words[1] >> 2 & 0x30303030u)} << 32;
     out.scale = multiply(half_everywhere(from), bytes_of_lanes<0, 1>(scales >> 8 * at));
     out.offset = subtract(zeros(), multiply(half_everywhere(from + 2), bytes_of_lanes<0, 1>(below >> 8 * at)));
   }

@@ -1,6 +1,7 @@
 // Linear with weights of f32, f16 or bf16, as they are stored: rows by rows, a vector of products at a time.
 #include "kernels/products/linear.h"
 
+#include <array>
 #include <cstring>
 
 #include "graph/half.h"
@@ -98,10 +99,17 @@ void run_floats_tile(const LinearTile& tile) {
   }
 }
 
+template <class Type, int rows, int x_rows>
+constexpr LinearTiles tiles = {rows, x_rows, run_floats_tile<Type, rows, x_rows>, run_floats_tile<Type, 1, x_rows>};
+
+// Registers hold the sums, x and a row of weights.
 template <class Type>
-constexpr LinearTiles tiles_of_floats = linear_tiles([]<int rows, int x_rows>() -> LinearTileFunction {
-  return run_floats_tile<Type, rows, x_rows>;
-});
+constexpr auto tiles_of_floats = [] {
+  if constexpr (level == Isa::v4 || level == Isa::neon)
+    return std::array{tiles<Type, 4, 4>, tiles<Type, 4, 2>, tiles<Type, 4, 1>};
+  else
+    return std::array{tiles<Type, 4, 2>, tiles<Type, 4, 1>};
+}();
 
 template <class Type>
 void run_floats(const KernelCall& call) {

@@ -1,9 +1,11 @@
 // Linear with weights whose elements share scales, as they are stored. Rows of x become blocks of 32 signed bytes with
 // a scale of f32 each, as llama.cpp does it (quantize_row_q8_0 of ggml-quants.c), so that products are sums of products
 // of bytes, which are exact.
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <limits>
+#include <span>
 
 #include "kernels/products/block_types.h"
 #include "kernels/products/linear.h"
@@ -57,31 +59,30 @@ void quantize_row(const float* x, int64_t k, const SumsWanted& wanted, char* to)
   const int64_t blocks = k / block, steps = (blocks + at_once - 1) / at_once;
   for (int64_t step = 0; step < steps; ++step, to += bytes) {
     auto *first = reinterpret_cast<int8_t*>(to), *second = first + second_at;
-    auto* scales = reinterpret_cast<float*>(to + scales_at);
+    float scales[width], offsets[width];
+    // The last step of a row that does not end with a whole one begins so many blocks earlier, and leaves them out.
+    const int64_t back = step > 0 && step + 1 == steps ? steps * at_once - blocks : 0;
     for (int64_t lane = 0; lane < at_once; ++lane) {
       int8_t own[block] = {};
-      const int64_t at = step * at_once + lane;
-      const float scale = at < blocks ? steps_of(x + at * block, own) : 0;
+      const int64_t at = step * at_once - back + lane;
+      const float scale = at < blocks && lane >= back ? steps_of(x + at * block, own) : 0;
       std::memcpy(first + lane * lane_bytes, own, lane_bytes);
       std::memcpy(second + lane * lane_bytes, own + lane_bytes, lane_bytes);
-      for (int64_t i = 0; i < 4; ++i) {
-        int32_t sums[2] = {};
-        for (int64_t j = 0; j < 4; ++j) {
-          sums[0] += own[i * 4 + j];
-          sums[1] += own[lane_bytes + i * 4 + j];
-        }
-        const int64_t place = (lane * 4 + i) * int64_t{sizeof(float)};
-        scales[lane * 4 + i] = scale;
-        const int32_t apart = -wanted.zero * sums[1],
-                      all = -wanted.zero * (sums[0] + (wanted.two_scales ? 0 : sums[1]));
-        const float offset = scale * static_cast<float>(sums[0] + sums[1]);
-        if (wanted.offsets)
-          std::memcpy(to + sums_at + place, &offset, sizeof offset);
-        else
-          std::memcpy(to + sums_at + place, &all, sizeof all);
-        if (wanted.two_scales) std::memcpy(to + second_sums_at + place, &apart, sizeof apart);
-      }
+      std::fill_n(scales + lane * 4, 4, scale);
     }
+    const Sums of_first = products(every(1), load_steps(first)), of_second = products(every(1), load_steps(second));
+    int32_t sums[width], second_sums[width];
+    std::memcpy(second_sums, &of_second, sizeof second_sums);
+    const Sums all = wanted.two_scales ? of_first : add_sums(of_first, of_second);
+    std::memcpy(sums, &all, sizeof sums);
+    for (int i = 0; i < width; ++i) {
+      offsets[i] = scales[i] * static_cast<float>(sums[i]);
+      sums[i] *= -wanted.zero;
+      second_sums[i] *= -wanted.zero;
+    }
+    std::memcpy(to + scales_at, scales, sizeof scales);
+    std::memcpy(to + sums_at, wanted.offsets ? static_cast<const void*>(offsets) : sums, sizeof sums);
+    if (wanted.two_scales) std::memcpy(to + second_sums_at, second_sums, sizeof second_sums);
   }
 }
 
@@ -93,29 +94,39 @@ inline Sums sums_with(const Sums& begin, const Steps& weights, const Steps& x) {
   return add_sums(begin, products(weights, x));
 }
 
+// What a step needs of a row of x.
+struct StepOfX {
+  Steps first, second;
+  Packet scale;
+  const char* sums;
+
+  explicit StepOfX(const char* from)
+      : first(load_steps(reinterpret_cast<const int8_t*>(from))),
+        second(load_steps(reinterpret_cast<const int8_t*>(from + second_at))),
+        scale(load(reinterpret_cast<const float*>(from + scales_at))),
+        sums(from) {}
+  Sums whole_sums(int64_t at) const { return load_sums(reinterpret_cast<const int32_t*>(sums + at)); }
+  Packet offsets() const { return load(reinterpret_cast<const float*>(sums + sums_at)); }
+};
+
 template <class Type, bool dot>
-inline Packet add_step(const Decoded& w, const char* x, Packet sum) {
-  const auto* steps = reinterpret_cast<const int8_t*>(x);
-  const Steps first = load_steps(steps), second = load_steps(steps + second_at);
-  const Packet scale = load(reinterpret_cast<const float*>(x + scales_at));
+inline Packet add_step(const Decoded& w, const StepOfX& x, Packet sum) {
   if constexpr (Type::two_scales) {
-    const Sums a = sums_with<dot>(load_sums(reinterpret_cast<const int32_t*>(x + sums_at)), w.first, first);
-    const Sums b = sums_with<dot>(load_sums(reinterpret_cast<const int32_t*>(x + second_sums_at)), w.second, second);
-    sum = multiply_add(to_floats(a), multiply(w.scale, scale), sum);
-    return multiply_add(to_floats(b), multiply(w.second_scale, scale), sum);
+    const Sums a = sums_with<dot>(x.whole_sums(sums_at), w.first, x.first);
+    const Sums b = sums_with<dot>(x.whole_sums(second_sums_at), w.second, x.second);
+    sum = multiply_add(to_floats(a), multiply(w.scale, x.scale), sum);
+    return multiply_add(to_floats(b), multiply(w.second_scale, x.scale), sum);
   } else {
     Sums all{};
     if constexpr (Type::type == DType::q8_0 && !dot) {
-      all = add_sums(signed_products(w.first, first), signed_products(w.second, second));
+      all = add_sums(signed_products(w.first, x.first), signed_products(w.second, x.second));
     } else {
-      if constexpr (!Type::offsets) all = load_sums(reinterpret_cast<const int32_t*>(x + sums_at));
-      all = sums_with<dot>(sums_with<dot>(all, w.first, first), w.second, second);
+      if constexpr (!Type::offsets) all = x.whole_sums(sums_at);
+      all = sums_with<dot>(sums_with<dot>(all, w.first, x.first), w.second, x.second);
     }
-    sum = multiply_add(to_floats(all), multiply(w.scale, scale), sum);
-    if constexpr (Type::offsets) {
-      // A quarter of the block's sum in each of its four floats.
-      sum = multiply_add(w.offset, load(reinterpret_cast<const float*>(x + sums_at)), sum);
-    }
+    sum = multiply_add(to_floats(all), multiply(w.scale, x.scale), sum);
+    // A quarter of the block's sum in each of its four floats.
+    if constexpr (Type::offsets) sum = multiply_add(w.offset, x.offsets(), sum);
     return sum;
   }
 }
@@ -137,43 +148,44 @@ void run_blocks_tile(const LinearTile& tile) {
 #pragma GCC unroll 16
   for (int i = 0; i < rows * x_rows; ++i) sum[i] = zeros();
   const char* x = tile.x;
-  const auto add = [&](int row, const char* from, int64_t at) {
-    Decoded w;
-    decode<Type, dot>(from, at, w);
+  // place(row): where the step's blocks of a row of weights are; at: which of a block's groups.
+  const auto add = [&](const auto& place, int64_t at) {
+    Decoded w[rows];
 #pragma GCC unroll 16
-    for (int i = 0; i < x_rows; ++i)
-      sum[row * x_rows + i] = add_step<Type, dot>(w, x + i * tile.x_stride, sum[row * x_rows + i]);
+    for (int row = 0; row < rows; ++row) decode<Type, dot>(place(row), at, w[row]);
+#pragma GCC unroll 16
+    for (int i = 0; i < x_rows; ++i) {
+      const StepOfX step(x + i * tile.x_stride);
+#pragma GCC unroll 16
+      for (int row = 0; row < rows; ++row)
+        sum[row * x_rows + i] = add_step<Type, dot>(w[row], step, sum[row * x_rows + i]);
+    }
   };
-  if constexpr (Type::elements == block) {
-    constexpr int64_t step_bytes = at_once * bytes;
-    for (int64_t step = 0; step < steps; ++step, x += each) {
+  // Blocks of 256 elements are several steps each; of others a step has several.
+  constexpr int64_t groups = Type::elements / block, step_bytes = at_once * bytes / groups;
+  constexpr int64_t unit_bytes = std::max(bytes, step_bytes);
+  const char* from = tile.weights;
+  for (int64_t step = 0; step < steps; from += unit_bytes) {
+#pragma GCC unroll 8
+    for (int64_t at = 0; at < groups; at += at_once, ++step, x += each) {
 #pragma GCC unroll 16
       for (int row = 0; row < rows; ++row) {
-        const char* from = tile.weights + row * tile.weights_stride + step * step_bytes;
-        for (int64_t line = 0; line < step_bytes; line += 64)
-          fetch(reinterpret_cast<const float*>(from + tile.ahead + line));
-        add(row, from, 0);
+        const char* behind = from + row * tile.weights_stride + at * bytes / groups + tile.ahead;
+        for (int64_t line = 0; line < step_bytes; line += 64) fetch(reinterpret_cast<const float*>(behind + line));
       }
+      add([&](int row) { return from + row * tile.weights_stride; }, at);
     }
-    if (left > 0) {
-      for (int row = 0; row < rows; ++row) {
-        char rest[step_bytes] = {};
-        std::memcpy(rest, tile.weights + row * tile.weights_stride + steps * step_bytes,
-                    static_cast<size_t>(left * bytes));
-        add(row, rest, 0);
-      }
-    }
-  } else {
-    constexpr int64_t groups = Type::elements / block;
-    for (int64_t step = 0; step < steps; ++step, x += each) {
-#pragma GCC unroll 16
-      for (int row = 0; row < rows; ++row) {
-        const char* from = tile.weights + row * tile.weights_stride + step * at_once / groups * bytes;
-        for (int64_t line = 0; line * groups < bytes * at_once; line += 64) {
-          fetch(reinterpret_cast<const float*>(from + tile.ahead + step * at_once % groups * (bytes / groups) + line));
-        }
-        add(row, from, step * at_once % groups);
-      }
+  }
+  // Fewer blocks are left: the row's last ones once more, with a scale of 0 in x where they have been met.
+  if constexpr (groups == 1) {
+    if (left > 0 && steps > 0) {
+      const int64_t offset = (blocks - at_once) * bytes;
+      add([&](int row) { return tile.weights + row * tile.weights_stride + offset; }, 0);
+    } else if (left > 0) {
+      char rest[rows][at_once * bytes] = {};
+      for (int row = 0; row < rows; ++row)
+        std::memcpy(rest[row], tile.weights + row * tile.weights_stride, static_cast<size_t>(left * bytes));
+      add([&](int row) { return rest[row]; }, 0);
     }
   }
 #pragma GCC unroll 16
@@ -185,10 +197,19 @@ void run_blocks_tile(const LinearTile& tile) {
   }
 }
 
+template <class Type, bool dot, int rows, int x_rows>
+constexpr LinearTiles tiles_of_blocks = {rows, x_rows, run_blocks_tile<Type, dot, rows, x_rows>,
+                                         run_blocks_tile<Type, dot, 1, x_rows>};
+
+// Registers hold the sums, the decoded weights and a row of x.
 template <class Type, bool dot>
-constexpr LinearTiles tiles_of_type = linear_tiles([]<int rows, int x_rows>() -> LinearTileFunction {
-  return run_blocks_tile<Type, dot, rows, x_rows>;
-});
+constexpr auto tiles_of_type = [] {
+  if constexpr (level == Isa::v4)
+    return std::array{tiles_of_blocks<Type, dot, 2, 8>, tiles_of_blocks<Type, dot, 2, 4>,
+                      tiles_of_blocks<Type, dot, 4, 2>, tiles_of_blocks<Type, dot, 4, 1>};
+  else
+    return std::array{tiles_of_blocks<Type, dot, 2, 2>, tiles_of_blocks<Type, dot, 2, 1>};
+}();
 
 template <class Type>
 void run_type(const KernelCall& call) {
@@ -210,7 +231,8 @@ void run_type(const KernelCall& call) {
                          .out_stride = linear.n,
                          .bias = desc.own_inputs() > 2 ? input(call, 2) : nullptr,
                          .ahead = 0};
-  run_tiles(call, dot ? tiles_of_type<Type, true> : tiles_of_type<Type, false>, whole, linear.m, linear.n);
+  run_tiles(call, dot ? std::span<const LinearTiles>(tiles_of_type<Type, true>) : tiles_of_type<Type, false>, whole,
+            linear.m, linear.n);
 }
 
 void run_linear_blocks(const KernelCall& call) {
