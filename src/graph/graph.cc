@@ -133,15 +133,15 @@ struct DTypeRow {
   int64_t bytes;  // of a block
 };
 constexpr DTypeRow dtype_rows[] = {
-    {DType::f32, "f32", Numbers::floats, 1, 4},     {DType::i64, "i64", Numbers::integers, 1, 8},
-    {DType::i32, "i32", Numbers::integers, 1, 4},   {DType::boolean, "bool", Numbers::truth, 1, 1},
-    {DType::f16, "f16", Numbers::floats, 1, 2},     {DType::bf16, "bf16", Numbers::floats, 1, 2},
-    {DType::f64, "f64", Numbers::floats, 1, 8},     {DType::i8, "i8", Numbers::integers, 1, 1},
-    {DType::u8, "u8", Numbers::integers, 1, 1},     {DType::i16, "i16", Numbers::integers, 1, 2},
-    {DType::u16, "u16", Numbers::integers, 1, 2},   {DType::u32, "u32", Numbers::integers, 1, 4},
-    {DType::u64, "u64", Numbers::integers, 1, 8},   {DType::q8_0, "q8_0", Numbers::scaled, 32, 34},
-    {DType::q4_0, "q4_0", Numbers::scaled, 32, 18}, {DType::q4_1, "q4_1", Numbers::scaled, 32, 20},
-    {DType::q5_0, "q5_0", Numbers::scaled, 32, 22}, {DType::q4_k, "q4_k", Numbers::scaled, 256, 144},
+    {DType::f32, "f32", Numbers::floats, 1, 4},       {DType::i64, "i64", Numbers::integers, 1, 8},
+    {DType::i32, "i32", Numbers::integers, 1, 4},     {DType::boolean, "bool", Numbers::truth, 1, 1},
+    {DType::f16, "f16", Numbers::floats, 1, 2},       {DType::bf16, "bf16", Numbers::floats, 1, 2},
+    {DType::f64, "f64", Numbers::floats, 1, 8},       {DType::i8, "i8", Numbers::integers, 1, 1},
+    {DType::u8, "u8", Numbers::integers, 1, 1},       {DType::i16, "i16", Numbers::integers, 1, 2},
+    {DType::u16, "u16", Numbers::integers, 1, 2},     {DType::u32, "u32", Numbers::integers, 1, 4},
+    {DType::u64, "u64", Numbers::integers, 1, 8},     {DType::q8_0, "q8_0", Numbers::scaled, 32, 34},
+    {DType::q4_0, "q4_0", Numbers::scaled, 32, 18},   {DType::q4_1, "q4_1", Numbers::scaled, 32, 20},
+    {DType::q5_0, "q5_0", Numbers::scaled, 32, 22},   {DType::q4_k, "q4_k", Numbers::scaled, 256, 144},
     {DType::q6_k, "q6_k", Numbers::scaled, 256, 210},
 };
 constexpr auto dtypes = [] {

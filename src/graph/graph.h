@@ -30,8 +30,8 @@ namespace nlsplit::inline graph {
 
 // The reference evaluator computes all of them; fast kernels are for f32, f16 and bf16 (kernels/catalogue.h).
 //
-// Of q8_0 to q6_k neighbours along the last axis share scales, in blocks as in GGUF (block_q8_0 and so on of llama.cpp's
-// ggml-common.h). In a block of 32 the scale d comes first, in f16, and then
+// Of q8_0 to q6_k neighbours along the last axis share scales, in blocks as in GGUF (block_q8_0 and so on of
+// llama.cpp's ggml-common.h). In a block of 32 the scale d comes first, in f16, and then
 //   q8_0: 32 signed bytes q; an element is d * q
 //   q4_0: 16 bytes: byte i has q of element i in its low half, of element i + 16 in its high half; an element is
 //         d * (q - 8)
@@ -40,8 +40,8 @@ namespace nlsplit::inline graph {
 // In a block of 256
 //   q4_k: 32 neighbours share a scale and an offset of 6 bits; q has 4 bits
 //   q6_k: 16 neighbours share a scale of 8 bits; q has 6 bits
-// (graph/ggml.cc says where the bits are). Only weights have such types. Cast, Gather, Gemm, MatMul and Linear read them
-// (traits::reads_scaled).
+// (graph/ggml.cc says where the bits are). Only weights have such types. Cast, Gather, Gemm, MatMul and Linear read
+// them (traits::reads_scaled).
 enum class DType : uint8_t {
   f32,
   i64,
@@ -67,8 +67,8 @@ enum class DType : uint8_t {
 std::string_view name_of(DType type);  // "f32", "i64", …
 std::span<const DType> all_dtypes();
 Result<DType> parse_dtype(std::string_view name);
-int64_t block_of(DType type);                   // elements that are stored together: 32 or 256 of those with a scale, else 1
-int64_t size_of(DType type);                    // bytes of an element; of types without a scale only
+int64_t block_of(DType type);  // elements that are stored together: 32 or 256 of those with a scale, else 1
+int64_t size_of(DType type);   // bytes of an element; of types without a scale only
 int64_t size_of(DType type, int64_t elements);  // of whole blocks
 bool is_real(DType type);                       // f32, f16, bf16, f64
 bool is_half(DType type);                       // f16, bf16
