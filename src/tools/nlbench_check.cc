@@ -26,6 +26,7 @@ DType coarsest_type(const Program& program) {
   DType type = DType::f32;
   for (const ComputeDesc& desc : program.descs) {
     for (const TensorType& output : desc.outputs) type = coarser(type, output.dtype);
+    type = coarser(type, rounded_operand(desc.op, desc.inputs));
   }
   return type;
 }

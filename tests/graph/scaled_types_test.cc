@@ -7,11 +7,14 @@
 
 #include "base/random.h"
 #include "graph/builder.h"
+#include "graph/differentiate/step_graph.h"
 #include "graph/elements.h"
 #include "graph/half.h"
 #include "graph/onnx/export.h"
+#include "graph/passes/precision.h"
 #include "graph/reference/evaluate.h"
 #include "testing/tensors.h"
+#include "testing/value_of.h"
 
 namespace nlsplit {
 namespace {
@@ -153,6 +156,21 @@ TEST(ScaledTypes, WhatDoesNotReadThemSaysSo) {
   EXPECT_EQ(refused("%y f16[64,32] = Cast(%w) {to=\"f16\"} as \"cast\"\n"), "accepted");
   EXPECT_THAT(export_onnx(graph_of("q4_0[64,32]"), WeightStore(), "/nowhere/x.onnx", {}).error().message,
               HasSubstr("weight w is q4_0[64,32], a type that ONNX does not have"));
+}
+
+// Its kernel rounds x to blocks of bytes.
+TEST(ScaledTypes, LinearIsAsCoarseAsBfloat16) {
+  const auto graph_with = [](const std::string& type) {
+    const std::string text = "graph \"g\"\ninput %x f32[2,64]\nweight %w " + type +
+                             "[64,64] content 00000000000000aa\n%y f32[2,64] = Linear(%x, %w) as \"y\"\noutput %y\n";
+    return value_of(parse_graph(text, "g.graph"));
+  };
+  EXPECT_EQ(coarsest_type(graph_with("q4_0")), DType::bf16);
+  EXPECT_EQ(coarsest_type(graph_with("f16")), DType::f16);
+  EXPECT_EQ(coarsest_type(graph_with("f32")), DType::f32);
+  EXPECT_EQ(coarsest_type(graph_of("q4_0[64,32]")), DType::f32) << "MatMul rounds nothing";
+  EXPECT_EQ(step_graph(graph_with("bf16"), TrainingOptions()).error().message,
+            "training a network in f32 whose weight w is bf16[64,64]");
 }
 
 }  // namespace

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "graph/elements.h"
-#include "graph/operators/operator.h"
 #include "graph/passes/rewrite.h"
 
 namespace nlsplit::inline graph {
@@ -155,7 +154,12 @@ DType coarser(DType a, DType b) {
 DType coarsest_type(const Graph& graph) {
   DType type = DType::f32;
   for (const Value& value : graph.values) type = coarser(type, value.type.dtype);
+  for (const Node& node : graph.nodes) type = coarser(type, rounded_operand(node.op, input_types(graph, node)));
   return type;
+}
+
+DType rounded_operand(Op op, Types inputs) {
+  return op == Op::Linear && is_scaled(inputs[1].dtype) ? DType::bf16 : DType::f32;
 }
 
 std::span<const std::string_view> precision_words() { return words; }

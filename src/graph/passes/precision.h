@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "graph/graph.h"
+#include "graph/operators/operator.h"
 #include "graph/weights.h"
 
 namespace nlsplit::inline graph {
@@ -21,7 +22,10 @@ Result<Graph> with_precision(const Graph& graph, WeightStore& weights, DType typ
 
 // Of two types of floats the one with fewer bits of significand; bf16 has the fewest, f32 stands for all wider ones.
 DType coarser(DType a, DType b);
-DType coarsest_type(const Graph& graph);  // of its values
+DType coarsest_type(const Graph& graph);  // of its values, and of what its nodes round operands to
+// What an operator rounds an operand to: bf16 where Linear's weights share scales. Its kernel makes blocks of bytes of
+// x, as many bits as bf16 has. Else f32.
+DType rounded_operand(Op op, Types inputs);
 
 std::span<const std::string_view> precision_words();   // "float16", "bfloat16"
 Result<DType> parse_precision(std::string_view word);  // error: it has those there are
