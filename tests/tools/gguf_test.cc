@@ -23,9 +23,10 @@ TEST(Gguf, RunsAsItsDefinitionSays) {
   const Scratch scratch;
   for (const char* name : {"llama", "qwen2", "qwen3", "gemma"}) {
     SCOPED_TRACE(name);
-    const Outcome run = nlbench(fmt::format(
-        "run '{0}{1}.gguf?length=7' --transport threads --repeats 1 --input input_ids={0}{1}_input.npy --output {2}",
-        gguf_files, name, scratch / "y.npy"));
+    const Outcome run =
+        nlbench(fmt::format("run '{0}{1}.gguf?length=7&weights=f32' --transport threads --repeats 1 --input "
+                            "input_ids={0}{1}_input.npy --output {2}",
+                            gguf_files, name, scratch / "y.npy"));
     ASSERT_EQ(run.code, 0) << run.err;
     const NpyArray made = value_of(read_npy(scratch / "y.npy")),
                    expected = value_of(read_npy(gguf_files + name + "_output.npy"));
