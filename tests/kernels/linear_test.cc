@@ -1,6 +1,8 @@
 // Linear with weights of every type that has kernels, against the reference evaluator's loops and against itself.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "graph/elements.h"
 #include "kernels/kernel_operands.h"
@@ -165,6 +167,44 @@ TEST_P(LinearOf, ManyRowsOfWeights) {
   for (const int workers : {1, 3}) {
     const Tensor got = run_kernel(*library_, desc, {&x, &w}, workers)[0];
     for (size_t i = 0; i < want.values.size(); ++i) ASSERT_NEAR(got.values[i], want.values[i], most[i] + 1e-6) << i;
+  }
+}
+
+// Memory whose last byte is the last of a page that nothing follows.
+class AtEndOfMemory {
+ public:
+  explicit AtEndOfMemory(std::string_view bytes) {
+    const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    size_ = (bytes.size() + page - 1) / page * page + page;
+    memory_ = static_cast<char*>(mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    CHECK(memory_ != MAP_FAILED, "a few pages");
+    CHECK(mprotect(memory_ + size_ - page, page, PROT_NONE) == 0, "the last of them");
+    begin_ = memory_ + size_ - page - bytes.size();
+    std::copy(bytes.begin(), bytes.end(), begin_);
+  }
+  AtEndOfMemory(const AtEndOfMemory&) = delete;
+  ~AtEndOfMemory() { munmap(memory_, size_); }
+  const void* data() const { return begin_; }
+
+ private:
+  size_t size_ = 0;
+  char *memory_ = nullptr, *begin_ = nullptr;
+};
+
+// A file's bytes may be mapped, and end with the weights.
+TEST_P(LinearOf, ReadsNothingBehindTheWeights) {
+  for (const int64_t k : widths()) {
+    for (const int64_t m : {1, 2, 9}) {
+      const Tensor x = random_tensor({DType::f32, {m, k}}, 1), w = weights_of({type(), {7, k}}, 2);
+      const ComputeDesc desc = chosen(linear({m, k}, w.type));
+      const AtEndOfMemory weights(w.raw);
+      const Tensor want = run_kernel(*library_, desc, {&x, &w})[0];
+      std::vector<float> made(want.values.size()), workspace(floats_of(workspace_of(desc, 1)));
+      const void* inputs[] = {x.values.data(), weights.data()};
+      void* outputs[] = {made.data()};
+      (**library_->find(desc.kernel)).run({&desc, inputs, outputs, workspace.data(), {}});
+      EXPECT_EQ(made, want.values) << signature(desc);
+    }
   }
 }
 
