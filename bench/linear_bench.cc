@@ -1,7 +1,8 @@
-// Linear at this CPU's best level, one thread: bytes of weights a second and flop/s, by the weights' type, for one row
-// of x (a token is decoded) and for 128 (a prompt). `read`: what a plain loop reads a second from memory that is as
-// large as the weights. Each product has so many matrices of weights of its own that together they are `MiB`, and takes
-// one after the other, so that they come from the cache that has room for them, or from memory.
+// Linear, one thread, at this CPU's best level and in one cache at the others: bytes of weights a second and flop/s, by
+// the weights' type, for one row of x (a token is decoded) and for 128 (a prompt). `read`: what a plain loop reads a
+// second from memory that is as large as the weights. Each product has so many matrices of weights of its own that
+// together they are `MiB`, and takes one after the other, so that they come from the cache that has room for them, or
+// from memory.
 //
 //   linear_bench --benchmark_filter=q4_0
 #include <benchmark/benchmark.h>
@@ -90,21 +91,26 @@ void time_linear(benchmark::State& state, const KernelLibrary& library, const Co
 int main(int argc, char** argv) {
   using namespace nlsplit;
   benchmark::Initialize(&argc, argv);
-  const KernelLibrary library = KernelLibrary::load(best_isa().value()).value();
+  std::vector<KernelLibrary> libraries;
+  for (const Isa isa : supported_levels()) libraries.push_back(KernelLibrary::load(isa).value());
   constexpr DType types[] = {DType::q8_0, DType::q4_0, DType::q4_1, DType::q5_0, DType::q4_k,
                              DType::q6_k, DType::f16,  DType::bf16, DType::f32};
   for (const int64_t size : {1, 8, 512}) {  // MiB
     benchmark::RegisterBenchmark(fmt::format("read/{}MiB", size).c_str(),
                                  [=](benchmark::State& state) { read_memory(state, size * mebibyte); });
-    for (const DType type : types) {
-      for (const int64_t rows : {1, 128}) {
-        // A feed-forward layer's; in the smallest cache a small model's.
-        const int64_t n = size == 1 ? 512 : 4096, k = size == 1 ? 512 : 1536;
-        const ComputeDesc desc = linear(type, rows, n, k, library.isa());
-        const auto name = fmt::format("linear/{}/{}x{}/rows_{}/{}MiB", name_of(type), n, k, rows, size);
-        benchmark::RegisterBenchmark(name.c_str(), [=, &library](benchmark::State& state) {
-          time_linear(state, library, desc, size * mebibyte);
-        });
+    for (const KernelLibrary& library : libraries) {
+      if (&library != &libraries.back() && size != 8) continue;
+      for (const DType type : types) {
+        for (const int64_t rows : {1, 128}) {
+          // A feed-forward layer's; in the smallest cache a small model's.
+          const int64_t n = size == 1 ? 512 : 4096, k = size == 1 ? 512 : 1536;
+          const ComputeDesc desc = linear(type, rows, n, k, library.isa());
+          const auto name =
+              fmt::format("linear/{}/{}/{}x{}/rows_{}/{}MiB", name_of(library.isa()), name_of(type), n, k, rows, size);
+          benchmark::RegisterBenchmark(name.c_str(), [=, &library](benchmark::State& state) {
+            time_linear(state, library, desc, size * mebibyte);
+          });
+        }
       }
     }
   }

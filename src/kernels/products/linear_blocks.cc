@@ -207,8 +207,11 @@ constexpr auto tiles_of_type = [] {
   if constexpr (level == Isa::v4)
     return std::array{tiles_of_blocks<Type, dot, 2, 8>, tiles_of_blocks<Type, dot, 2, 4>,
                       tiles_of_blocks<Type, dot, 4, 2>, tiles_of_blocks<Type, dot, 4, 1>};
+  else if constexpr (level == Isa::v3)
+    return std::array{tiles_of_blocks<Type, dot, 1, 8>, tiles_of_blocks<Type, dot, 1, 4>,
+                      tiles_of_blocks<Type, dot, 2, 2>, tiles_of_blocks<Type, dot, 2, 1>};
   else
-    return std::array{tiles_of_blocks<Type, dot, 2, 2>, tiles_of_blocks<Type, dot, 2, 1>};
+    return std::array{tiles_of_blocks<Type, dot, 1, 4>, tiles_of_blocks<Type, dot, 1, 1>};
 }();
 
 template <class Type>
