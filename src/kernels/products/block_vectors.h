@@ -168,19 +168,15 @@ inline Packet bytes_of_lanes(uint64_t all) {
   return _mm256_cvtepi32_ps(_mm256_set_m128i(number(first + stride), number(first)));
 }
 
-#else  // in plain C++
+#else  // in vectors of the compiler's
 
-struct Steps {
-  uint8_t at[lane_bytes];
-};
-struct Sums {
-  int32_t at[4];
-};
+using Steps [[gnu::vector_size(16)]] = uint8_t;
+using Sums [[gnu::vector_size(16)]] = int32_t;
 
 template <class F>
 inline Steps load_lanes(const F& pointer_of) {
   Steps steps;
-  std::memcpy(steps.at, pointer_of(0), lane_bytes);
+  std::memcpy(&steps, pointer_of(0), sizeof steps);
   return steps;
 }
 inline Steps load_steps(const int8_t* from) {
@@ -188,64 +184,56 @@ inline Steps load_steps(const int8_t* from) {
 }
 inline Sums load_sums(const int32_t* from) {
   Sums sums;
-  std::memcpy(sums.at, from, sizeof sums.at);
+  std::memcpy(&sums, from, sizeof sums);
   return sums;
 }
+inline Steps every(uint8_t value) { return Steps{} + value; }
+inline Steps both(Steps a, Steps b) { return a & b; }
+inline Steps either(Steps a, Steps b) { return a | b; }
+inline Steps flip(Steps a, Steps b) { return a ^ b; }
 template <class F>
-inline Steps each_step(const F& f) {
-  Steps steps;
-  for (int i = 0; i < lane_bytes; ++i) steps.at[i] = static_cast<uint8_t>(f(i));
-  return steps;
-}
-inline Steps every(uint8_t value) {
-  return each_step([&](int) { return value; });
-}
-inline Steps both(const Steps& a, const Steps& b) {
-  return each_step([&](int i) { return a.at[i] & b.at[i]; });
-}
-inline Steps either(const Steps& a, const Steps& b) {
-  return each_step([&](int i) { return a.at[i] | b.at[i]; });
-}
-inline Steps flip(const Steps& a, const Steps& b) {
-  return each_step([&](int i) { return a.at[i] ^ b.at[i]; });
+inline Steps shift_right(Steps a, const F& count_of) {
+  return a >> static_cast<uint8_t>(count_of(0));
 }
 template <class F>
-inline Steps shift_right(const Steps& a, const F& count_of) {
-  return each_step([&](int i) { return a.at[i] >> count_of(0); });
-}
-template <class F>
-inline Steps shift_left(const Steps& a, const F& count_of) {
-  return each_step([&](int i) { return a.at[i] << count_of(0); });
+inline Steps shift_left(Steps a, const F& count_of) {
+  return a << static_cast<uint8_t>(count_of(0));
 }
 template <class F>
 inline Steps where_bits(const F& bits_of, uint8_t value) {
-  return each_step([&](int i) { return (bits_of(0) >> i & 1) != 0 ? value : 0; });
+  const uint16_t bits = bits_of(0);
+  const auto low = static_cast<uint8_t>(bits), high = static_cast<uint8_t>(bits >> 8);
+  const Steps bytes = {low, low, low, low, low, low, low, low, high, high, high, high, high, high, high, high};
+  const Steps own = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
+  return reinterpret_cast<Steps>((bytes & own) == own) & every(value);
 }
-inline Sums add_sums(const Sums& a, const Sums& b) {
-  Sums sums;
-  for (int i = 0; i < 4; ++i) sums.at[i] = a.at[i] + b.at[i];
-  return sums;
-}
-inline Packet to_floats(const Sums& a) {
+inline Sums add_sums(Sums a, Sums b) { return a + b; }
+inline Packet to_floats(Sums a) {
+  using Floats [[gnu::vector_size(16)]] = float;
+  const Floats floats = __builtin_convertvector(a, Floats);
   alignas(16) float each[4];
-  for (int i = 0; i < 4; ++i) each[i] = static_cast<float>(a.at[i]);
+  std::memcpy(each, &floats, sizeof each);
   return load(each);
 }
+// A product of two bytes fits into 16 bits, as one of them is at most 127 in size.
 template <class Byte>
-inline Sums sums_of_four(const Steps& a, const Steps& b) {
-  Sums sums{};
-  for (int i = 0; i < lane_bytes; ++i) {
-    sums.at[i / 4] += static_cast<int32_t>(static_cast<Byte>(a.at[i])) * static_cast<int8_t>(b.at[i]);
-  }
-  return sums;
+inline Sums sums_of_four(Steps a, Steps b) {
+  using Bytes [[gnu::vector_size(16)]] = Byte;
+  using SignedBytes [[gnu::vector_size(16)]] = int8_t;
+  using Words [[gnu::vector_size(32)]] = int16_t;
+  using Pairs [[gnu::vector_size(32)]] = int32_t;
+  const Words words = __builtin_convertvector(reinterpret_cast<Bytes>(a), Words) *
+                      __builtin_convertvector(reinterpret_cast<SignedBytes>(b), Words);
+  const auto even = __builtin_shufflevector(words, words, 0, 2, 4, 6, 8, 10, 12, 14),
+             odd = __builtin_shufflevector(words, words, 1, 3, 5, 7, 9, 11, 13, 15);
+  const Pairs pairs = __builtin_convertvector(even, Pairs) + __builtin_convertvector(odd, Pairs);
+  return __builtin_shufflevector(pairs, pairs, 0, 2, 4, 6) + __builtin_shufflevector(pairs, pairs, 1, 3, 5, 7);
 }
-inline Sums add_products(const Sums& sums, const Steps& unsigned_steps, const Steps& steps) {
-  return add_sums(sums, sums_of_four<uint8_t>(unsigned_steps, steps));
+inline Sums add_products(Sums sums, Steps unsigned_steps, Steps steps) {
+  return sums + sums_of_four<uint8_t>(unsigned_steps, steps);
 }
-inline Sums products(const Steps& unsigned_steps, const Steps& steps) {
-  return sums_of_four<uint8_t>(unsigned_steps, steps);
-}
-inline Sums signed_products(const Steps& a, const Steps& b) { return sums_of_four<int8_t>(a, b); }
+inline Sums products(Steps unsigned_steps, Steps steps) { return sums_of_four<uint8_t>(unsigned_steps, steps); }
+inline Sums signed_products(Steps a, Steps b) { return sums_of_four<int8_t>(a, b); }
 
 inline Packet half_everywhere(const char* from) {
   uint16_t bits = 0;
