@@ -262,7 +262,7 @@ std::vector<std::tuple<Isa, DType>> levels_and_types() {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, LinearOf, ::testing::ValuesIn(levels_and_types()), [](const auto& info) {
-  return fmt::format("{}_{}", name_of(std::get<0>(info.param)), name_of(std::get<1>(info.param)));
+  return fmt::format("{}_{}", name_of(std::get<1>(info.param)), name_of(std::get<0>(info.param)));
 });
 
 TEST(GatherOfBlocks, IsTheReference) {
