@@ -123,7 +123,8 @@ Status read_positions(const JsonPlace& root, LlamaSizes& sizes) {
 
 // ---- what would change the results
 
-// Gemma's first files say "gelu" and mean its approximation by tanh, which transformers computes for them.
+// Gemma's first files say "gelu" and mean its approximation by tanh, with which it was trained. transformers computed
+// that for them at first; its later versions take the word as it stands.
 Status check_activation(const JsonPlace& root, bool gelu) {
   for (const JsonPlace& place : {root.optional("hidden_act"), root.optional("hidden_activation")}) {
     if (place.is_null()) continue;
