@@ -201,7 +201,8 @@ Operand DeviceBuffers::state(int stage, ValueId root) {
   if (place.buffer.valid()) return {place.buffer};
   place = {add_stored(own_name(root), value.type, BufferKind::state, 1), root};
   const std::span<const ValueId> weights = l_.training == nullptr ? l_.graph->states : l_.training->nodes.trained;
-  if (std::ranges::find(weights, root) == weights.end()) return {place.buffer};  // an optimizer's begins as zeros
+  // An optimizer's and a network's own begin as zeros.
+  if (value.state || std::ranges::find(weights, root) == weights.end()) return {place.buffer};
   Buffer& buffer = out_.buffers[place.buffer.index()];
   buffer.has_content = true;
   buffer.content = value.content;

@@ -29,10 +29,14 @@ class DeviceWriter {
         out_(program.devices[at(device)]),
         buffers_(lowering, layouts, device, out_),
         available_(g_.values.size()) {
+    const auto add = [this](const std::vector<StateUpdate>& updates) {
+      if (!updates.empty()) state_of_.resize(g_.values.size());
+      for (const StateUpdate& update : updates) state_of_[update.value.index()] = update.state;
+    };
+    add(graph_.updates);
     if (l_.training != nullptr) {
-      state_of_.resize(g_.values.size());
-      for (const auto* changes : {&l_.training->nodes.sums, &l_.training->nodes.updates})
-        for (const StateUpdate& change : *changes) state_of_[change.value.index()] = change.state;
+      add(l_.training->nodes.sums);
+      add(l_.training->nodes.updates);
     }
     if (out_.kind == DeviceKind::host) return;
     chosen_ = &graph_.chosen.at(out_.level);

@@ -117,12 +117,25 @@ WantedKernels wanted_kernels(const KernelGraph& whole, std::span<const int> orig
   return wanted;
 }
 
+WantedKernels wanted_weight_forms(const KernelGraph& like) {
+  WantedKernels wanted;
+  for (const auto& [level, chosen] : like.chosen) {
+    for (size_t n = 0; n < chosen.descs.size(); ++n) {
+      const bool packs = std::ranges::any_of(like.kernels.at(level)[n].packed, [](Bytes b) { return b.value() > 0; });
+      wanted[level].push_back(packs ? chosen.descs[n].kernel : KernelId());
+    }
+  }
+  return wanted;
+}
+
 Result<KernelGraph> choose_kernels(Graph at_micro_batch, const std::vector<Level>& levels,
                                    const KernelPreference& prefer, const std::optional<TrainingOptions>& training,
                                    const WantedKernels& wanted, std::vector<ValueId> states) {
   KernelGraph result = with_readers(std::move(at_micro_batch), {});
   if (!training) {
     result.states = std::move(states);
+    result.updates = state_updates(result.graph);
+    for (const StateUpdate& update : result.updates) result.states.push_back(update.state);
     RETURN_IF_ERROR(choose(result, levels, prefer, wanted));
     return result;
   }

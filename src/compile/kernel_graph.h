@@ -45,6 +45,7 @@ struct KernelGraph {
     return graph.value(value).kind == ValueKind::node && graph.value(value).producer.index() < input_parts;
   }
   std::vector<ValueId> states;               // weights that a Program changes, this one's or another one's of a session
+  std::vector<StateUpdate> updates;          // of the graph's own states
   std::shared_ptr<const Training> training;  // none: inference
 };
 // The graph of a training step with a kernel for every node that has one; row-major. Its nodes begin with those of the
@@ -61,8 +62,11 @@ using WantedKernels = std::map<Level, std::vector<KernelId>>;
 // Those of the nodes that the parts are of. origin: [part], a node of `whole`, or -1: of none.
 WantedKernels wanted_kernels(const KernelGraph& whole, std::span<const int> origin);
 
-// training: lower a training step instead of inference. Errors then also: what step_graph says. states: weights that
-// another Program of a session trains: no kernel may take them for constants.
+// Of the same network for another length: kernels that have weights in a form of their own; the other nodes are free.
+WantedKernels wanted_weight_forms(const KernelGraph& like);
+
+// training: lower a training step instead of inference. Errors then also: what step_graph says. states: besides the
+// graph's own, weights that another Program of a session trains: no kernel may take them for constants.
 Result<KernelGraph> choose_kernels(Graph at_micro_batch, const std::vector<Level>& levels,
                                    const KernelPreference& prefer = {},
                                    const std::optional<TrainingOptions>& training = std::nullopt,

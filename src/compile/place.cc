@@ -19,6 +19,9 @@ Status check_given(const Lowering& lowering) {
         "unknown endpoints");
   CHECK(network.root.size() == network.graph.values.size(), "a KernelGraph that choose_kernels did not make");
   CHECK(!has_splits(*lowering.plan), "a plan that splits layers, and nobody has expanded it");
+  if (!network.updates.empty() && lowering.plan->micro_batches > 1)
+    return unsupported(
+        fmt::format("{} micro-batches of a network with states: they would share one", lowering.plan->micro_batches));
   const int64_t batch = samples_of(network.graph) * lowering.plan->micro_batches;
   RETURN_IF_ERROR(check_plan(*lowering.plan, network.graph, cluster, batch, network.input_parts));
   for (const Stage& stage : lowering.plan->stages) {
@@ -143,7 +146,7 @@ Status add_nodes(Lowering& lowering) {
   return step == nullptr ? ok_status() : add_trained(lowering);
 }
 
-// Error: an output that is a constant.
+// Errors: an output that is a constant; a state that is read in another stage.
 Status add_flows(Lowering& lowering) {
   const KernelGraph& graph = *lowering.graph;
   const Graph& g = graph.graph;
@@ -156,6 +159,9 @@ Status add_flows(Lowering& lowering) {
     is_output[root.index()] = true;
   }
   lowering.flow_of.assign(g.values.size(), -1);
+  std::vector<bool> lasts(g.values.size(), false);
+  for (const StateUpdate& update : graph.updates) lasts[update.value.index()] = true;
+  std::string read_elsewhere;
   const auto add = [&](ValueId root, int producer) {
     Flow flow{root, producer, {}, lowering.phase_of(root) == NodePhase::input};
     for (const size_t reader : graph.readers[root.index()]) {
@@ -169,6 +175,14 @@ Status add_flows(Lowering& lowering) {
     }
     if (is_output[root.index()]) flow.consumers.push_back(lowering.stages());
     if (flow.consumers.empty()) return;
+    if (lasts[root.index()] && read_elsewhere.empty()) {
+      const auto reader = std::ranges::find_if(graph.readers[root.index()],
+                                               [&](size_t n) { return lowering.nodes.of_node[n] != producer; });
+      read_elsewhere = fmt::format("'{}' is the state of a stage: {} cannot read it", g.value(root).name,
+                                   reader == graph.readers[root.index()].end()
+                                       ? std::string("the sink")
+                                       : fmt::format("'{}' of another stage", g.nodes[*reader].name));
+    }
     lowering.flow_of[root.index()] = static_cast<int>(lowering.flows.size());
     lowering.flows.push_back(std::move(flow));
   };
@@ -177,6 +191,7 @@ Status add_flows(Lowering& lowering) {
     if (!graph.computed[n]) continue;
     for (const ValueId output : g.nodes[n].outputs) add(output, lowering.nodes.of_node[n]);
   }
+  if (!read_elsewhere.empty()) return unsupported(read_elsewhere);
   constexpr size_t most_tags = largest_tag + 1;
   if (lowering.flows.size() + lowering.plan->stages.size() >
       most_tags)  // credits and reductions have tags of their own

@@ -7,6 +7,8 @@
 #include <set>
 #include <utility>
 
+#include "program/part.h"
+
 namespace nlsplit::inline compiler {
 namespace {
 
@@ -111,6 +113,22 @@ void check_states(std::span<const SessionPart> parts) {
   }
 }
 
+// Who continues a sequence reads what was made of it and says how it goes on, so both are to be in one place.
+Result<size_t> chooser_of(std::span<const SessionPart> parts, const Session& session) {
+  const auto has_states = [](const SessionPart& part) { return !part.graph->updates.empty(); };
+  if (std::ranges::none_of(parts, has_states)) return size_t{0};
+  std::set<size_t> ends;
+  for (const Program& program : session.programs) {
+    for (size_t d = 0; d < program.devices.size(); ++d) {
+      for (const Buffer& buffer : program.devices[d].buffers) {
+        if (buffer.kind == BufferKind::input || buffer.kind == BufferKind::output) ends.insert(d);
+      }
+    }
+  }
+  if (ends.size() == 1) return *ends.begin();
+  return unsupported("a network with states needs its source and its sink on the same host");
+}
+
 }  // namespace
 
 Result<CompiledSession> compile_session(const std::string& name, std::span<const SessionPart> parts,
@@ -136,6 +154,8 @@ Result<CompiledSession> compile_session(const std::string& name, std::span<const
   CHECK(!result.session.programs.empty(), "a session without programs");
   for (size_t d = 0; d < result.session.programs[0].devices.size(); ++d)
     SharedDevice(result.session.programs, d).place();
+  ASSIGN_OR_RETURN(const size_t chooser, chooser_of(parts, result.session));
+  for (Program& program : result.session.programs) exchange_devices(program, 0, chooser);
   RETURN_IF_ERROR(verify_session(result.session));
   return result;
 }

@@ -66,8 +66,9 @@ struct RunOptions {
   int keep = 64;  // so many of the last repeats keep their times; more costs memory
   // A training step's results too: weights and the optimizer's states, once each. Costs their size in messages.
   bool states = false;
-  bool poison = false;     // fills all but weights, states and inputs with NaN before each repeat: for tests
-  double watchdog_s = 10;  // see DeviceRunOptions
+  bool leave_states = false;  // of a session: in the end its states stay where they are, and are no results
+  bool poison = false;        // fills all but weights, states and inputs with NaN before each repeat: for tests
+  double watchdog_s = 10;     // see DeviceRunOptions
   Deadlines deadlines = {};
   FlightRecords* flight = nullptr;  // keeps what the ranks of this process did last; none: nothing is kept
   // Over threads: told why before the run is aborted, while all devices are still where they were.

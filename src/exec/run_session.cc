@@ -169,6 +169,14 @@ Result<SessionResult> run_session(const Session* whole, const Job& job, const Ch
     if (!looked.ok()) return {};
     return {arena + buffer->offset, static_cast<size_t>(size_of(buffer->type).value())};
   };
+  bool written = false;
+  state.write = [&](std::string_view name, std::span<const std::byte> bytes) {
+    const Buffer* const buffer = find_buffer(device, name);
+    CHECK(buffer != nullptr && buffer->kind == BufferKind::input, name);
+    CHECK(static_cast<int64_t>(bytes.size()) == size_of(buffer->type).value(), name);
+    std::ranges::copy(bytes, arena + buffer->offset);
+    written = true;
+  };
   waiting.what = "the start of the session";
   RETURN_IF_ERROR(barrier(transport, false, waiting));
   const Clock::time_point begun = Clock::now();
@@ -180,6 +188,10 @@ Result<SessionResult> run_session(const Session* whole, const Job& job, const Ch
     if (!looked.ok()) return give_up(transport, looked.error().message);
     ASSIGN_OR_RETURN(choice, share(choice, transport, waiting));
     if (choice.times <= 0) break;
+    if (std::exchange(written, false)) {
+      const Status uploaded = backend->upload(of_kinds({BufferKind::input}));
+      if (!uploaded.ok()) return give_up(transport, uploaded.error().message);
+    }
     const bool one_by_one = inputs.change(choice.program);
     for (int done = 0; done < choice.times; done += one_by_one ? 1 : choice.times) {
       if (one_by_one) {
@@ -202,10 +214,11 @@ Result<SessionResult> run_session(const Session* whole, const Job& job, const Ch
   for (const std::string& text : losses)
     std::ranges::copy(from_text<ExecutionLoss>(text), std::back_inserter(result.losses));
   std::ranges::sort(result.losses, {}, &ExecutionLoss::execution);
-  const Status taken = backend->download(of_kinds({BufferKind::output, BufferKind::state}));
+  const Status taken = backend->download(options.leave_states ? of_kinds({BufferKind::output})
+                                                              : of_kinds({BufferKind::output, BufferKind::state}));
   RETURN_IF_ERROR(agree(transport, taken, waiting));
   if (const std::string notice = backend->notice(); !notice.empty() && options.notice) options.notice(notice);
-  ASSIGN_OR_RETURN(result.outputs, collect_outputs(joined, true, arena, transport, waiting));
+  ASSIGN_OR_RETURN(result.outputs, collect_outputs(joined, !options.leave_states, arena, transport, waiting));
   return result;
 }
 

@@ -5,11 +5,11 @@
 //   ASSIGN_OR_RETURN(const SessionResult result, run_session(&session, job, choose, transport, options));
 //
 // Weights, states and inputs are placed once, under the names of the joined Program (program/session.h). Inputs may
-// change from one execution of their Program to the next (exec/session_inputs.h). Executions chosen at once overlap as
-// far as their dependencies let them; where inputs change, a rank ends its own part of one before it begins the next.
-// Before a choice rank 0 has ended its own part of those
-// chosen before; the choice is a message to each other rank, which begins when it is there and its own part has ended.
-// Nothing else keeps the ranks together.
+// change from one execution of their Program to the next (exec/session_inputs.h), or be written by who chooses.
+// Executions chosen at once overlap as far as their dependencies let them; where inputs change, a rank ends its own
+// part of one before it begins the next. Before a choice rank 0 has ended its own part of those chosen before; the
+// choice is a message to each other rank, which begins when it is there and its own part has ended. Nothing else keeps
+// the ranks together.
 #pragma once
 
 #include <functional>
@@ -23,12 +23,15 @@
 
 namespace nlsplit::inline exec {
 
-// What rank 0 knows when it chooses.
+// What rank 0 knows when it chooses, and may change.
 struct SessionState {
   size_t executions = 0;  // so far
-  // Bytes of bank 0 of a buffer of rank 0's device, by its name in the joined Program; empty: there is none. They are
-  // as the executions so far have left them.
+  // Bytes of bank 0 of a buffer of rank 0's device, by its name in the joined Program; empty: there is none. They
+  // are as the executions so far have left them.
   std::function<std::span<const std::byte>(std::string_view buffer)> bytes;
+  // Bank 0 of an input of rank 0's device, for the executions from now on. CHECK-fails: there is no such input, or
+  // it has another size.
+  std::function<void(std::string_view buffer, std::span<const std::byte> bytes)> write;
 };
 
 // The next executions; times 0: the session ends. Asked on rank 0 only.
@@ -41,7 +44,8 @@ struct SessionResult {
   std::vector<double> seconds;        // [choice]: on rank 0, from before the choice to the end of its own part
   double elapsed_s = 0;               // from before the first choice until all ranks have ended
   std::vector<ExecutionLoss> losses;  // on rank 0: of the training steps, in their order
-  std::vector<OutputTensor> outputs;  // on rank 0, by device and buffer: outputs and states as they are in the end
+  std::vector<OutputTensor> outputs;  // on rank 0, by device and buffer: outputs and states as they are in the
+                                      // end; no states with options.leave_states
 };
 
 // `session`: on rank 0, else nullptr: every other rank is given its part (exec/hand_out.h). Of the job: its clocks are

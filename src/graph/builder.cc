@@ -21,6 +21,12 @@ ValueId GraphBuilder::weight(std::string name, TensorType type, ContentId conten
   return id;
 }
 
+ValueId GraphBuilder::state(std::string name, TensorType type) {
+  const ValueId id = weight(std::move(name), std::move(type), {});
+  graph_.values[id.index()].state = true;
+  return id;
+}
+
 Result<ValueId> GraphBuilder::add(Op op, std::string name, std::vector<ValueId> inputs, Attrs attrs,
                                   std::string output_name) {
   ASSIGN_OR_RETURN(const std::vector<ValueId> outputs,
@@ -69,6 +75,8 @@ Result<GraphBuilder> reopen(const Graph& graph) {
     const Value& value = graph.values[v];
     if (value.kind == ValueKind::input) {
       builder.input(value.name, value.type), ++v;
+    } else if (value.state) {
+      builder.state(value.name, value.type), ++v;
     } else if (value.kind == ValueKind::weight) {
       builder.weight(value.name, value.type, value.content), ++v;
     } else {

@@ -22,6 +22,7 @@ class GraphBuilder {
 
   ValueId input(std::string name, TensorType type);
   ValueId weight(std::string name, TensorType type, ContentId content);
+  ValueId state(std::string name, TensorType type);
   // The first output. It is called like the node unless `output_name` is given. Errors: op table's, naming the node;
   // duplicate names.
   Result<ValueId> add(Op op, std::string name, std::vector<ValueId> inputs, Attrs attrs, std::string output_name = {});

@@ -26,7 +26,8 @@ std::string label_of(const Graph& graph, const Node& node) {
   std::string label = names + "\\n" + ops;
   int64_t weights = 0;
   for (const ValueId read : reads_of(node)) {
-    if (graph.value(read).kind == ValueKind::weight) weights += element_count(graph.value(read).type.shape);
+    if (graph.value(read).kind == ValueKind::weight && !graph.value(read).state)
+      weights += element_count(graph.value(read).type.shape);
   }
   if (weights > 0) label += fmt::format("\\n{} weights", weights);
   for (const ValueId output : node.outputs) label += "\\n" + to_string(graph.value(output).type);

@@ -322,6 +322,38 @@ std::vector<ValueId> reads_of(const Node& node) {
   return reads;
 }
 
+std::vector<StateUpdate> state_updates(const Graph& graph) {
+  std::vector<StateUpdate> updates;
+  for (const Node& node : graph.nodes) {
+    if (has(node.op, traits::changes_first) && graph.value(node.inputs[0]).state)
+      updates.push_back({node.inputs[0], node.outputs[0]});
+  }
+  return updates;
+}
+
+namespace {
+
+// Who read a state that another node changes would see it before or after, whichever runs first.
+Status check_states(const Graph& graph) {
+  std::vector<int> reads(graph.values.size(), 0);
+  for (const Node& node : graph.nodes) {
+    for (const ValueId read : reads_of(node)) ++reads[read.index()];
+  }
+  for (const ValueId output : graph.outputs) ++reads[output.index()];
+  std::vector<bool> changed(graph.values.size(), false);
+  for (const StateUpdate& update : state_updates(graph)) changed[update.state.index()] = true;
+  for (size_t v = 0; v < graph.values.size(); ++v) {
+    const Value& value = graph.values[v];
+    if (!value.state) continue;
+    if (value.kind != ValueKind::weight) return invalid_input(fmt::format("state {} is no weight", value.name));
+    if (!changed[v] || reads[v] != 1)
+      return invalid_input(fmt::format("state {} is to be read once, by the node that changes it", value.name));
+  }
+  return ok_status();
+}
+
+}  // namespace
+
 Status verify(const Graph& graph) {
   std::set<std::string_view> names;
   std::vector<bool> made(graph.values.size(), false);
@@ -347,7 +379,7 @@ Status verify(const Graph& graph) {
       return invalid_input("an output that nobody makes");
   }
   if (graph.outputs.empty()) return invalid_input("a graph without outputs");
-  return ok_status();
+  return check_states(graph);
 }
 
 }  // namespace nlsplit::inline graph

@@ -4,6 +4,7 @@
 //   graph "toy"
 //   input %x f32[1,3,8,8]
 //   weight %w f32[16,3,3,3] content 9c1e04d2a8b1f370
+//   state %keys f32[1,3,512,64]
 //   %y f32[1,16,8,8] = Conv(%x, %w) {pads=[1,1,1,1]} as "conv1"
 //   output %y
 //
@@ -136,8 +137,9 @@ struct Value {
   std::string name;  // unique in the graph
   TensorType type;
   ValueKind kind = ValueKind::node;
-  NodeId producer;    // kind == node
-  ContentId content;  // kind == weight
+  NodeId producer;     // kind == node
+  ContentId content;   // kind == weight, but of a state
+  bool state = false;  // a weight that lasts: zeros at first, then what the last execution has left (state_updates)
   friend bool operator==(const Value&, const Value&) = default;
 };
 
@@ -174,10 +176,22 @@ struct Graph {
   friend bool operator==(const Graph&, const Graph&) = default;
 };
 
+// A node that changes a state: its first result is what the state holds afterwards. It writes there, and copies
+// nothing.
+struct StateUpdate {
+  ValueId state;
+  ValueId value;  // of the node that changes it
+  friend bool operator==(const StateUpdate&, const StateUpdate&) = default;
+};
+// Of the graph's states, by node. An operator changes its first operand if it has traits::changes_first and that is a
+// state.
+std::vector<StateUpdate> state_updates(const Graph& graph);
+
 // All values a node reads: its inputs that are present, then its epilogue's operands.
 std::vector<ValueId> reads_of(const Node& node);
 
-// Names unique, ids in range and in the order of the text form (so topological), types as the op table infers them.
+// Names unique, ids in range and in the order of the text form (so topological), types as the op table infers them;
+// a state is read once, by the node that changes it.
 // The message names the node or value.
 Status verify(const Graph& graph);
 

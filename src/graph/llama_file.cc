@@ -46,11 +46,19 @@ Result<PromptModel> split_prompt_model(std::string_view model, size_t question, 
     left.remove_prefix(part.size() + 1);
   }
   if (!has_sizes) return prompt;
-  const ZooParameter parameters[] = {{"length", prompt.length, "tokens of a prompt"}};
+  const ZooParameter parameters[] = {{"length", prompt.sizes.length, "tokens of a prompt"},
+                                     {"context", 0, "positions that are kept, of a sequence that goes on"},
+                                     {"candidates", 1, "next tokens that it gives"}};
   const auto values = parse_parameters(parameters, sizes);
   if (!values) return invalid_input(fmt::format("{}: {}; weights=stored or f32", model, values.error().message));
-  prompt.length = values->at("length");
+  prompt.sizes = {values->at("length"), values->at("context"), values->at("candidates")};
   return prompt;
+}
+
+void add_prompt(LlamaSizes& sizes, const PromptSizes& prompt) {
+  sizes.length = prompt.length;
+  sizes.context = prompt.context;
+  sizes.candidates = prompt.candidates;
 }
 
 void add_kind(LlamaSizes& sizes, const LlamaKind& kind) {
@@ -67,6 +75,8 @@ std::string misfit_of_layers(int64_t layers, size_t tensors) {
 }
 
 Status check_elements(const std::string& file, const LlamaSizes& sizes) {
+  if (const std::string wrong = wrong_context(sizes); !wrong.empty())
+    return invalid_input(fmt::format("{}: {}", file, wrong));
   const auto real = [](int64_t number) { return static_cast<double>(number); };
   const double largest = real(std::max({sizes.hidden, sizes.ffn, sizes.vocab, sizes.heads * sizes.head}));
   const double width = std::max(real(sizes.hidden), real(sizes.length));

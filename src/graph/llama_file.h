@@ -21,14 +21,20 @@ enum class FileWeights : uint8_t {
   f32
 };
 
+struct PromptSizes {  // as in LlamaSizes
+  int64_t length = 128, context = 0, candidates = 1;
+  int64_t positions() const { return length > context ? length : context; }
+};
+void add_prompt(LlamaSizes& sizes, const PromptSizes& prompt);
+
 struct PromptModel {
   std::string path;
-  int64_t length = 128;  // tokens of a prompt
+  PromptSizes sizes;
   FileWeights weights{};
 };
 // "PATH" and "PATH?length=64&weights=f32". `question`: where the question mark is, npos if all of it is the path.
-// `weights`: where the name does not say. Errors: an unknown option, no length from 1 on, weights that are neither
-// "stored" nor "f32".
+// `weights`: where the name does not say. Errors: an unknown option, a size that is none from 1 on, weights that are
+// neither "stored" nor "f32".
 Result<PromptModel> split_prompt_model(std::string_view model, size_t question, FileWeights weights);
 
 // How an architecture differs from Llama.
@@ -41,8 +47,8 @@ void add_kind(LlamaSizes& sizes, const LlamaKind& kind);  // `hidden` stands alr
 // Empty: nothing.
 std::string misfit_of_layers(int64_t layers, size_t tensors);
 
-// Whatever a layer or the vocabulary makes of the prompt is a tensor of at most 1e12 elements. Errors begin with
-// `file`.
+// Whatever a layer or the vocabulary makes of the prompt is a tensor of at most 1e12 elements; the context is one that
+// can be. Errors begin with `file`.
 Status check_elements(const std::string& file, const LlamaSizes& sizes);
 
 struct StoredTensor {

@@ -73,6 +73,8 @@ class Parser {
         RETURN_IF_ERROR(input());
       else if (in_.accept("weight"))
         RETURN_IF_ERROR(weight());
+      else if (in_.accept("state"))
+        RETURN_IF_ERROR(state());
       else if (in_.accept("output"))
         RETURN_IF_ERROR(output());
       else
@@ -139,6 +141,12 @@ class Parser {
     ASSIGN_OR_RETURN(const ValueId id, define(ValueKind::weight));
     RETURN_IF_ERROR(in_.expect("content"));
     ASSIGN_OR_RETURN(graph_.values[id.index()].content.value, in_.hex("a content id"));
+    return in_.end_of_line();
+  }
+
+  Status state() {
+    ASSIGN_OR_RETURN(const ValueId id, define(ValueKind::weight));
+    graph_.values[id.index()].state = true;
     return in_.end_of_line();
   }
 
@@ -221,6 +229,10 @@ std::string to_string(const Graph& graph, bool with_costs) {
         out += fmt::format("input {} {}\n", reference(graph, id), to_string(value.type));
         break;
       case ValueKind::weight:
+        if (value.state) {
+          out += fmt::format("state {} {}\n", reference(graph, id), to_string(value.type));
+          break;
+        }
         out += fmt::format("weight {} {} content {}\n", reference(graph, id), to_string(value.type),
                            hex16(value.content.value));
         break;

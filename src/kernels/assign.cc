@@ -187,6 +187,15 @@ bool reads_view_in_blocks(const Graph& graph, const Node& node, const ComputeDes
   return false;
 }
 
+// Of a node that changes a state, where it lies.
+KernelId kernel_in_place(const ComputeDesc& desc, Level level) {
+  for (const KernelName name : kernels_of(level.isa)) {
+    const KernelId id{name, level};
+    if (info_of(name).only_in_place && accepts(id, desc, level)) return id;
+  }
+  return {};
+}
+
 }  // namespace
 
 std::optional<ComputeDesc> in_blocks(const ComputeDesc& desc, Level level, const KernelPreference& prefer,
@@ -212,7 +221,11 @@ Result<Assignment> assign_kernels(const Graph& graph, Level level, const KernelP
   std::vector<std::optional<ComputeDesc>> blocked(graph.nodes.size());
   std::vector<bool> bound(graph.nodes.size(), false);
   std::vector<bool> changes(graph.values.size(), false);
-  for (const ValueId weight : trained) changes[weight.index()] = true;
+  bool trains = false;
+  for (const ValueId weight : trained) {
+    changes[weight.index()] = true;
+    trains = trains || !graph.value(weight).state;
+  }
   Assignment chosen;
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node& node = graph.nodes[n];
@@ -221,6 +234,13 @@ Result<Assignment> assign_kernels(const Graph& graph, Level level, const KernelP
     desc = describe(graph, node);
     for (size_t i = 0; i < node.inputs.size() && i < 64; ++i) {
       if (node.inputs[i].valid() && changes[node.inputs[i].index()]) desc.weights &= ~(uint64_t{1} << i);
+    }
+    if (has(node.op, traits::changes_first) && changes[node.inputs[0].index()]) {
+      desc.kernel = kernel_in_place(desc, level);
+      if (desc.kernel.empty())
+        return unsupported(fmt::format("layer '{}': {} has no kernel for {} that changes a state where it lies",
+                                       node.name, name_of(level), name_of(node.op)));
+      continue;
     }
     const KernelId own = wanted.empty() ? KernelId() : wanted[n];
     if (trained.empty()) blocked[n] = in_blocks(desc, level, prefer, own);
@@ -243,7 +263,7 @@ Result<Assignment> assign_kernels(const Graph& graph, Level level, const KernelP
       desc = *blocked[n];
     } else if (desc.kernel.empty()) {
       auto kernel = choose_kernel(desc, level, prefer);
-      if (!kernel && !trained.empty()) {
+      if (!kernel && trains) {
         desc.kernel = KernelName::none;
         continue;
       }

@@ -36,8 +36,10 @@ std::optional<ComputeDesc> in_blocks(const ComputeDesc& desc, Level level, const
 
 // Convolutions work on blocks of channels. All else is laid out so that the fewest bytes are reordered: a minimum cut.
 // Outputs of the graph, and what views read, are row-major.
-// trained: weights that change: no kernel may take them for constants. Where there are some, the graph is a training
-// step: it is laid out row-major, and a node that no kernel computes is planned without one (kernels/without_kernel.h).
+// trained: weights that change, states among them: no kernel may take them for constants. Where there are some, the
+// graph is laid out row-major; a node that changes a state of the graph gets a kernel that works where it lies. Where
+// any is no state of the graph, it is a training step: a node that no kernel computes is planned without one
+// (kernels/without_kernel.h).
 // wanted: [node], the kernel of this level that a node shall have; unchosen: any. It is taken, and with it a layout
 // that it has, wherever it accepts the node, and before a preference is asked: so a part of a layer has the kernel, and
 // the bits, of the whole. Where it does not, the node is as free as the others. Empty: all are. Error: a node that no

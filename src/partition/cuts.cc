@@ -8,9 +8,19 @@
 namespace nlsplit::inline partition {
 
 std::vector<size_t> find_cuts(const Graph& graph) {
+  std::vector<bool> parts_state(graph.nodes.size(), false);
+  std::vector<bool> is_state(graph.values.size(), false);
+  for (const StateUpdate& update : state_updates(graph)) is_state[update.value.index()] = true;
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    for (const ValueId read : reads_of(graph.nodes[n])) {
+      if (!is_state[read.index()]) continue;
+      for (size_t between = graph.value(read).producer.index() + 1; between <= n; ++between)
+        parts_state[between] = true;
+    }
+  }
   std::vector<size_t> cuts;
   for (size_t n = 1; n < graph.nodes.size(); ++n) {
-    if (!is_view(graph.nodes[n].op)) cuts.push_back(n);
+    if (!is_view(graph.nodes[n].op) && !parts_state[n]) cuts.push_back(n);
   }
   cuts.push_back(graph.nodes.size());
   return cuts;

@@ -7,8 +7,8 @@
 
 namespace nlsplit::inline partition {
 
-// Ascending; the last is the end of the graph. Not before a view, which has no work of its own. So the layers of a
-// model are what lies between two of them.
+// Ascending; the last is the end of the graph. Not before a view, which has no work of its own, and not between a state
+// and who reads it. So the layers of a model are what lies between two of them.
 std::vector<size_t> find_cuts(const Graph& graph);
 
 // At most `most` of them (two or more), the end among them: of equally many layers each, the one with the least bytes.

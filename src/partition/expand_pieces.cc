@@ -69,17 +69,20 @@ std::vector<ValueId> PieceGraph::emit(Node node, const std::vector<std::string>&
   return outputs;
 }
 
-ValueId PieceGraph::weight(ValueId value, Region region) {
+ValueId PieceGraph::weight(ValueId value, Region region, int stage, int shard) {
   const Value& from = from_.value(value);
   if (is_all(region, from.type.shape)) region = {};
-  const auto [found, added] = weights_.try_emplace({value.index(), region.axis, region.begin, region.end}, ValueId());
+  if (!from.state) stage = shard = -1;
+  const auto [found, added] =
+      weights_.try_emplace({value.index(), region.axis, region.begin, region.end, stage, shard}, ValueId());
   if (!added) return found->second;
   Value part = from;
   if (region.axis >= 0) {
     part.type.shape[at(region.axis)] = region.end - region.begin;
-    part.content = WeightStore::slice_id(from.content, region.axis, region.begin, region.end, from.type);
     part.name = fmt::format("{}#{}-{}", from.name, region.begin, region.end);
-    if (sliced_weights_.insert(part.content).second)
+    if (!from.state)
+      part.content = WeightStore::slice_id(from.content, region.axis, region.begin, region.end, from.type);
+    if (!from.state && sliced_weights_.insert(part.content).second)
       slices_.push_back({part.content, from.content, from.type, region.axis, region.begin, region.end});
   }
   part.name = unused(part.name, value_names_);
@@ -157,7 +160,7 @@ ValueId PieceGraph::fetch_whole_layout(ValueId value, Region region, int stage, 
 
 ValueId PieceGraph::fetch(ValueId value, Region region, int stage, int shard) {
   const Value& wanted = from_.value(value);
-  if (wanted.kind == ValueKind::weight) return weight(value, region);
+  if (wanted.kind == ValueKind::weight) return weight(value, region, stage, shard);
   if (is_all(region, wanted.type.shape)) region = {};
   const std::tuple key{value.index(), region.axis, region.begin, region.end, stage, shard};
   if (const auto found = fetched_.find(key); found != fetched_.end()) return found->second;
@@ -217,7 +220,7 @@ ValueId PieceGraph::join(ValueId value, Region region, int stage, int shard) {
 }
 
 ValueId PieceGraph::fetch_output(ValueId value) {
-  if (from_.value(value).kind == ValueKind::weight) return weight(value, {});
+  if (from_.value(value).kind == ValueKind::weight) return weight(value, {}, -1, -1);
   if (!joined_[value.index()].empty()) return joined_[value.index()][0];
   const int stage = layouts_[value.index()].stage;
   return stage < 0 ? pieces_[value.index()][0].value : fetch(value, {}, stage, 0);

@@ -57,7 +57,8 @@ class PieceGraph {
   Expanded finish(const std::vector<ValueId>& outputs);
 
  private:
-  ValueId weight(ValueId value, Region region);
+  // Of states each place has its own.
+  ValueId weight(ValueId value, Region region, int stage, int shard);
   ValueId fetch_whole_layout(ValueId value, Region region, int stage, int shard);
   ValueId join(ValueId value, Region region, int stage, int shard);
   size_t nearest_copy(const std::vector<ShardPiece>& copies, int stage, int shard) const;
@@ -83,7 +84,7 @@ class PieceGraph {
   std::vector<std::vector<ValueId>> joined_;     // [value of from_]: where all of it has been put together
   std::map<std::tuple<size_t, int, int64_t, int64_t, int, int>, ValueId> fetched_;
   std::map<std::tuple<size_t, std::vector<int64_t>, int, int>, ValueId> sliced_;
-  std::map<std::tuple<size_t, int, int64_t, int64_t>, ValueId> weights_;
+  std::map<std::tuple<size_t, int, int64_t, int64_t, int, int>, ValueId> weights_;
   std::unordered_set<std::string> node_names_, value_names_;
   std::function<ValueId(ValueId, const Region&, int)> make_;
 };

@@ -26,9 +26,11 @@ Result<SearchCosts> search_costs(const Graph& at_micro_batch, int micro_batches,
   SearchCosts result;
   result.micro_batches = micro_batches;
   std::map<Level, Assignment> chosen;
+  std::vector<ValueId> states;
+  for (const StateUpdate& update : state_updates(graph)) states.push_back(update.state);
   for (const Device& device : cluster.devices) {
     if (chosen.contains(device.level)) continue;
-    ASSIGN_OR_RETURN(chosen[device.level], assign_kernels(graph, device.level, costs.preference()));
+    ASSIGN_OR_RETURN(chosen[device.level], assign_kernels(graph, device.level, costs.preference(), states));
   }
   for (size_t d = 0; d < cluster.devices.size(); ++d) {
     if (const DeviceId same = first_with_costs_of(DeviceId(d), cluster, costs); same != DeviceId(d)) {

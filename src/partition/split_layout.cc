@@ -55,6 +55,7 @@ class Chooser {
  private:
   size_t shards() const { return split_.shares.size(); }
   const Shape& shape_of(ValueId value) const { return graph_.value(value).type.shape; }
+  bool is_constant(ValueId value) const { return graph_.value(value).kind == ValueKind::weight; }
   const Layout& layout_of(ValueId value) const { return layouts_[value.index()]; }
   // Split, and by the shards of this stage or by shards like them.
   bool is_split(ValueId value) const {
@@ -163,7 +164,10 @@ class Chooser {
     const int64_t extent = shape_of(node.outputs[0])[static_cast<size_t>(axis)];
     const int64_t groups = column_grain(graph_, node);
     const int64_t grain = std::lcm(groups, grain_of(node.outputs[0], axis, 0));
+    // What a cache keeps is parted between heads or not at all: whoever attends would else need the cache of others.
+    const bool is_kept = leads_to_state(node.outputs[0], 0);
     for (const int64_t step : {grain, groups, int64_t{1}}) {
+      if (is_kept && step != grain) break;
       std::vector<int64_t> bounds = share_bounds(extent, split_.shares, step);
       if (all_pieces(node, axis, bounds)) return Layout{axis, std::move(bounds), {}, q_.index, -1};
     }
@@ -238,6 +242,19 @@ class Chooser {
     return part && can_make(node.inputs[0], part->inputs[0]);
   }
 
+  bool leads_to_state(ValueId value, int depth) const {
+    constexpr int most = 12;  // a bias, a norm head by head, rotary positions: between a product and its cache
+    if (depth == most) return false;
+    return std::ranges::any_of(readers_[value.index()], [&](size_t n) {
+      const Node& node = graph_.nodes[n];
+      if (has(node.op, traits::changes_first)) return graph_.value(node.inputs[0]).state;
+      const bool is_sum = node.op == Op::Add && !is_constant(node.inputs[0]) && !is_constant(node.inputs[1]);
+      const bool ends =
+          is_sum || column_axis(graph_, node) >= 0 || node.outputs.size() != 1 || node.op == Op::CachedAttention;
+      return !ends && leads_to_state(node.outputs[0], depth + 1);
+    });
+  }
+
   // Where readers take an axis apart (heads from columns), boundaries should be between its parts.
   int64_t grain_of(ValueId value, int axis, int depth) {
     constexpr int most = 8;  // a bias, an activation, a slice: what stands between a product and its Reshape
@@ -249,7 +266,8 @@ class Chooser {
       const auto at = std::ranges::find(node.inputs, value) - node.inputs.begin();
       const Shape& out = shape_of(node.outputs[0]);
       if (at == 0 && summed_axis(graph_, node) == axis) grain = std::lcm(grain, summed_grain(graph_, node));
-      if (node.op == Op::Attention && at == 0 && axis == 1) {
+      const bool attends = node.op == Op::Attention || node.op == Op::CachedAttention;
+      if (attends && at == 0 && axis == 1) {
         // Queries of whole groups, if every shard can have one: their keys and values are that shard's too.
         const int64_t groups = shape_of(node.inputs[1])[1];
         if (groups >= static_cast<int64_t>(shards())) grain = std::lcm(grain, extent / groups);

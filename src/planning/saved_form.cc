@@ -6,6 +6,7 @@
 #include "base/limits.h"
 #include "compile/compile.h"
 #include "program/verify.h"
+#include "ranking/generation.h"
 #include "report/timeline.h"
 #include "sim/online.h"
 
@@ -90,6 +91,18 @@ Result<SavedProgram> saved_form(Loaded& loaded, const Plan& plan, TimedPlan time
       saved.promise = {rounding_tolerance(DType::f32), "gradients of micro-batches are added in another order"};
   }
   ASSIGN_OR_RETURN(saved.unsplit, on_one_device(loaded.scenario, prepared.kernels, plan.micro_batches, first));
+  return saved;
+}
+
+Result<SavedSession> saved_session(Loaded& loaded, const Plan& plan) {
+  ASSIGN_OR_RETURN(CompiledSession compiled, session_of(loaded.scenario, loaded.model, plan));
+  SavedSession saved{std::move(compiled.session)};
+  if (loaded.scenario.generation) {
+    ASSIGN_OR_RETURN(const auto times, time_generation(loaded.scenario, {&saved.session}, simgrid_tier()));
+    saved.generation = saved_generation(loaded.scenario, times.front());
+  }
+  ASSIGN_OR_RETURN(const Program joined, join(saved.session));
+  ASSIGN_OR_RETURN(saved.clocks, clocks_of(loaded, joined));
   return saved;
 }
 

@@ -17,4 +17,8 @@ Result<Program> on_one_device(const Scenario& scenario, const KernelGraph& kerne
 // WeightStore then knows the slices that the Program names.
 Result<SavedProgram> saved_form(Loaded& loaded, const Plan& plan, TimedPlan timed);
 
+// The scenario's Programs under the plan (ranking/session.h), and what is predicted of one that generates. The same of
+// the WeightStore.
+Result<SavedSession> saved_session(Loaded& loaded, const Plan& plan);
+
 }  // namespace nlsplit::inline planning

@@ -82,6 +82,17 @@ Session part_of(const Session& session, size_t device) {
   return part;
 }
 
+void exchange_devices(Program& program, size_t a, size_t b) {
+  if (a == b) return;
+  std::swap(program.devices[a], program.devices[b]);
+  for (DeviceProgram& device : program.devices) {
+    renumber(device, [&](int other) {
+      const auto number = static_cast<size_t>(other);
+      return static_cast<int>(number == a ? b : number == b ? a : number);
+    });
+  }
+}
+
 Program outline_of(const Program& program) {
   Program outline = head_of(program);
   for (const DeviceProgram& device : program.devices) outline.devices.push_back(description_of(device));

@@ -26,6 +26,9 @@ struct Part {
 Part part_of(const Program& program, size_t device);
 Session part_of(const Session& session, size_t device);
 
+// The same Program with these two devices in each other's places.
+void exchange_devices(Program& program, size_t a, size_t b);
+
 // What all devices are called, what they are and on which hosts.
 Program outline_of(const Program& program);
 

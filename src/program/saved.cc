@@ -24,6 +24,7 @@ using nlohmann::json;
 
 constexpr const char* program_file = "program.nls";
 constexpr const char* session_file = "session.nls";
+constexpr const char* generation_file = "generation.json";
 constexpr const char* unsplit_file = "unsplit.nls";
 constexpr const char* index_file = "weights.idx";
 constexpr const char* weights_file = "weights.bin";
@@ -119,6 +120,31 @@ Result<Prediction> read_prediction(const std::string& path) {
   }
 }
 
+std::string generation_text(const SavedGeneration& of) {
+  const json text = {{"format", "nlsplit-generation"},
+                     {"version", 1},
+                     {"tokenizer", of.tokenizer},
+                     {"prompt", of.prompt},
+                     {"tokens", of.tokens},
+                     {"first_token_s", of.first_token_s},
+                     {"next_token_s", of.next_token_s}};
+  return text.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+Result<SavedGeneration> read_generation(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::string text, read_file(path));
+  try {
+    const json value = json::parse(text);
+    if (value.at("format") != "nlsplit-generation" || value.at("version") != 1)
+      return invalid_input(fmt::format("{}: not what text is generated with, of version 1", path));
+    return SavedGeneration{value.at("tokenizer").get<std::string>(), value.at("prompt").get<int64_t>(),
+                           value.at("tokens").get<int64_t>(), value.at("first_token_s").get<double>(),
+                           value.at("next_token_s").get<double>()};
+  } catch (const std::exception& e) {
+    return invalid_input(fmt::format("{}: {}", path, e.what()));
+  }
+}
+
 Result<Promise> read_promise(const std::string& path) {
   ASSIGN_OR_RETURN(const std::string text, read_file(path));
   try {
@@ -189,19 +215,34 @@ Status save_program_like(const std::string& dir, const SavedProgram& saved, cons
   });
 }
 
-Status save_session(const std::string& dir, const Session& session, const WeightStore& weights) {
+Status save_session(const std::string& dir, const SavedSession& saved, const WeightStore& weights) {
   std::set<ContentId> contents;
-  for (const Program& program : session.programs) add_contents(program, contents);
+  for (const Program& program : saved.session.programs) add_contents(program, contents);
   return save(dir, [&](const std::string& folder) -> Status {
     RETURN_IF_ERROR(write_weights(folder, contents, weights));
-    return write_file(folder + "/" + session_file, to_string(session));
+    if (saved.generation)
+      RETURN_IF_ERROR(write_file(folder + "/" + generation_file, generation_text(*saved.generation)));
+    if (!saved.clocks.empty()) RETURN_IF_ERROR(write_file(folder + "/" + clock_file, clocks_text(saved.clocks)));
+    return write_file(folder + "/" + session_file, to_string(saved.session));
   });
 }
 
-Result<Session> load_session(const std::string& dir) {
-  const std::string path = dir + "/" + session_file;
+Result<SavedSession> load_session(const std::string& dir) {
+  SavedSession saved;
+  const std::string path = dir + "/" + session_file, of_generation = dir + "/" + generation_file,
+                    of_clocks = dir + "/" + clock_file;
   ASSIGN_OR_RETURN(const std::string text, read_file(path));
-  return parse_session(text, path);
+  ASSIGN_OR_RETURN(saved.session, parse_session(text, path));
+  std::error_code failure;
+  if (fs::exists(of_generation, failure)) {
+    ASSIGN_OR_RETURN(saved.generation, read_generation(of_generation));
+  }
+  if (fs::exists(of_clocks, failure)) {
+    ASSIGN_OR_RETURN(const std::string clocks, read_file(of_clocks));
+    ASSIGN_OR_RETURN(const Program joined, join(saved.session));
+    ASSIGN_OR_RETURN(saved.clocks, parse_clocks(clocks, joined, of_clocks));
+  }
+  return saved;
 }
 
 bool is_saved_session(const std::string& dir) {

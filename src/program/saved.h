@@ -7,6 +7,7 @@
 //   clock.json      what computations take on devices with emulated compute (absent if there are none)
 //   online.json     who decides, if the plan is run online, and what it may know (absent if it is not)
 //   promise.json    how near to the unsplit results it comes (absent: bit for bit, between devices of one level)
+//   generation.json what it was made for (of a session that generates text only)
 //   predicted.json  what the simulator expects, for comparison (absent for a model without a cluster)
 #pragma once
 
@@ -64,9 +65,22 @@ Status save_program(const std::string& dir, const SavedProgram& saved, const Wei
 Status save_program_like(const std::string& dir, const SavedProgram& saved, const std::string& like);
 Result<SavedProgram> load_program(const std::string& dir);
 
-// A session in the same way: session.nls instead of the Programs, its weights, and nothing else.
-Status save_session(const std::string& dir, const Session& session, const WeightStore& weights);
-Result<Session> load_session(const std::string& dir);
+// What a session that generates text was made for (generation.json).
+struct SavedGeneration {
+  std::string tokenizer;  // the file that has the model's: an absolute path; empty: it has none
+  int64_t prompt = 0, tokens = 0;
+  double first_token_s = 0, next_token_s = 0;  // what the simulator expects: GenerationTimes (ranking/generation.h)
+};
+
+// A session in the same way: session.nls instead of the Programs, its weights and clocks, of one that generates text
+// what it was made for.
+struct SavedSession {
+  Session session;
+  std::optional<SavedGeneration> generation = {};  // none: it generates no text
+  Clocks clocks = {};                              // of the joined Program; empty: no device emulates
+};
+Status save_session(const std::string& dir, const SavedSession& saved, const WeightStore& weights);
+Result<SavedSession> load_session(const std::string& dir);
 bool is_saved_session(const std::string& dir);
 
 // JSON {"format": "nlsplit-clocks", "version": 1, "seconds": [[…], …]}. Errors: not that, or not of this Program.

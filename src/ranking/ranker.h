@@ -85,6 +85,9 @@ class Ranker {
   void add_found(const Searched& searched);
   void set_node_shares(const SearchCosts& costs);
 
+  // ---- ranker_generation.cc
+  Status time_generations();  // of the plans that are shown
+
   // ---- ranker_timing.cc
   Status fast_tier();
   void time_ahead(size_t first, const std::function<bool(const Candidate&)>& worth,

@@ -48,6 +48,7 @@ Result<Ranking> Ranker::run() {
   const auto begin = std::chrono::steady_clock::now();
   if (options_.robust && !scenario_.noise) return no_noise(scenario_, "an order by what 95 of 100 runs reach");
   ranking_.model = graph_.name;
+  ranking_.generates = scenario_.generation.has_value();
   ranking_.batch = scenario_.batch;
   ranking_.objective = scenario_.objective;
   ranking_.tier = options_.tier;
@@ -62,13 +63,15 @@ Result<Ranking> Ranker::run() {
   find_confidence();
   ranking_.keep = std::min(ranking_.judged.size(), static_cast<size_t>(scenario_.keep));
   ranking_.verdict = make_verdict(ranking_, judged_);
+  if (scenario_.generation) RETURN_IF_ERROR(time_generations());
   if (options_.explain) ranking_.explanations = explain(scenario_, ranking_, judged_);
   ranking_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return std::move(ranking_);
 }
 
 Result<PreparedModel> prepare_model(const Scenario& scenario, const Graph& optimized, int micro_batches,
-                                    const KernelPreference& prefer, const std::set<std::string>& trained) {
+                                    const KernelPreference& prefer, const std::set<std::string>& trained,
+                                    const KernelGraph* like) {
   ASSIGN_OR_RETURN(Graph graph, with_batch(optimized, scenario.batch / micro_batches));
   if (auto batched = batched_values(graph); !batched && micro_batches > 1) {
     Error error = batched.error();
@@ -83,8 +86,9 @@ Result<PreparedModel> prepare_model(const Scenario& scenario, const Graph& optim
   for (size_t v = 0; v < graph.values.size(); ++v) {
     if (graph.values[v].kind == ValueKind::weight && trained.contains(graph.values[v].name)) states.emplace_back(v);
   }
-  auto kernels = choose_kernels(std::move(graph), levels_of(scenario.cluster),
-                                prefer ? prefer : fastest_measured(scenario.costs), training, {}, std::move(states));
+  auto kernels =
+      choose_kernels(std::move(graph), levels_of(scenario.cluster), prefer ? prefer : fastest_measured(scenario.costs),
+                     training, like == nullptr ? WantedKernels() : wanted_weight_forms(*like), std::move(states));
   if (!kernels) return kernels.error();
   prepared.kernels = std::move(*kernels);
   return prepared;
@@ -102,6 +106,8 @@ Result<std::vector<RankedPlan>> resolve_own_plan(const Scenario& scenario, const
     return at_plan(own, unsupported("splits inside layers are for inference, and this scenario trains: nothing splits "
                                     "gradients yet"));
   }
+  if (scenario.generation && std::ranges::any_of(own.micro_batches, [](int count) { return count != 1; }))
+    return at_plan(own, unsupported("generation takes all sequences in one micro-batch"));
   for (const int micro_batches : own.micro_batches.empty() ? scenario.micro_batches : own.micro_batches) {
     for (const std::string& schedule :
          own.schedule.empty() ? scenario.schedules : std::vector<std::string>{own.schedule}) {

@@ -69,6 +69,14 @@ struct NoisyEstimate {
   Spread latency_s;  // of the mean over a run's micro-batches
 };
 
+// How fast a plan generates text.
+struct GenerationTimes {
+  double first_token_s = 0;  // TTFT: from the prompt to its first token, in chunks one after the other
+  double next_token_s = 0;   // TPOT: from one token to the next, at the middle of the workload's tokens
+  std::string fullest_device;
+  Bytes fullest_memory;  // of the device of the plan that needs the most: prompts and tokens, weights and caches
+};
+
 struct RankedPlan {
   Plan plan;
   std::string text;                      // to_string(plan, …)
@@ -79,6 +87,8 @@ struct RankedPlan {
   Promise promise;                       // how near to the unsplit results it comes, between devices of one level
   Estimate estimate;                     // without noise
   std::optional<NoisyEstimate> noisy;
+  std::optional<GenerationTimes> generation;  // of a scenario that generates, if the plan is shown and can
+  std::string why_not;                        // it cannot: prompts need more memory than there is, …
 };
 
 // What a rule of today (partition/baselines.h) would choose, at the micro-batch count and schedule that suit it best.
@@ -174,6 +184,7 @@ struct Explanation {
 
 struct Ranking {
   std::string model;
+  bool generates = false;  // its samples are sequences, and an execution makes a token of each
   int64_t batch = 1;
   Objective objective = Objective::throughput;
   Goal goal;  // the same, with what a weighted one is relative to
@@ -239,9 +250,11 @@ struct PreparedModel {
   KernelGraph kernels;
 };
 // prefer: which kernels; none: what the scenario's profiles say is fastest. trained: names of weights that another
-// Program of a session trains.
+// Program of a session trains. like: of the same network for other lengths: where its kernels have weights in a form of
+// their own, these are taken, so that both read the same weights.
 Result<PreparedModel> prepare_model(const Scenario& scenario, const Graph& optimized, int micro_batches,
-                                    const KernelPreference& prefer = {}, const std::set<std::string>& trained = {});
+                                    const KernelPreference& prefer = {}, const std::set<std::string>& trained = {},
+                                    const KernelGraph* like = nullptr);
 
 // A plan of the scenario or of a file, resolved against the model: one Plan for each micro-batch count and schedule to
 // try.

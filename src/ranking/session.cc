@@ -4,7 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <deque>
+#include <map>
+#include <optional>
 #include <set>
+#include <span>
 
 #include "partition/expand.h"
 #include "schedule/online_choice.h"
@@ -18,12 +21,85 @@ std::string schedule_of(const Scenario& scenario, const ScenarioProgram& program
   return alike ? plan.schedule : "streaming";
 }
 
+// What the scenario's Programs have in common. graph: of the plan.
+Result<CompiledSession> compile_parts(const Scenario& scenario, const Graph& graph, const Plan& plan,
+                                      std::span<const SessionPart> parts) {
+  const CostTable costs = cost_table(scenario, graph.name);
+  CompileOptions options;
+  options.all_reduce = scenario.all_reduce;
+  options.exact = scenario.exact;
+  const std::string name =
+      fmt::format("{} [{}]", graph.name, fmt::join(stage_parts(plan, graph, scenario.cluster), ", "));
+  return compile_session(name, parts, scenario.cluster, scenario.endpoints, &costs, options);
+}
+
+// The same stages of the same network for another length: nodes are called alike.
+Result<Plan> plan_by_names(const Plan& plan, const Graph& from, const Graph& to) {
+  std::map<std::string_view, size_t> places;
+  for (size_t n = 0; n < to.nodes.size(); ++n) places.emplace(to.nodes[n].name, n);
+  Plan same = plan;
+  for (size_t s = 0; s < same.stages.size(); ++s) {
+    Stage& stage = same.stages[s];
+    stage.end = to.nodes.size();
+    if (s == 0) continue;
+    const auto found = places.find(from.nodes[stage.begin].name);
+    if (found == places.end())
+      return unsupported(
+          fmt::format("layer '{}' begins a stage, and prompts have none of that name", from.nodes[stage.begin].name));
+    stage.begin = same.stages[s - 1].end = found->second;
+  }
+  return same;
+}
+
+std::set<std::string> states_of(const DeviceProgram& device) {
+  std::set<std::string> names;
+  for (const Buffer& buffer : device.buffers) {
+    if (buffer.kind == BufferKind::state) names.insert(buffer.name);
+  }
+  return names;
+}
+
 }  // namespace
+
+Result<GenerationModels> prepare_generation(const Scenario& scenario, const Graph& optimized, WeightStore* weights) {
+  GenerationModels models;
+  ASSIGN_OR_RETURN(models.decode, prepare_model(scenario, optimized, 1));
+  if (scenario.generation->chunk == 1) return models;
+  ASSIGN_OR_RETURN(const Model prompts, load_model(scenario, scenario.generation->chunk));
+  if (weights != nullptr) weights->add_all(prompts.weights);
+  ASSIGN_OR_RETURN(models.prefill, prepare_model(scenario, prompts.graph, 1, {}, {}, &models.decode.kernels));
+  return models;
+}
+
+Result<CompiledSession> generation_session(const Scenario& scenario, const GenerationModels& models, const Plan& plan) {
+  const Graph& graph = models.decode.kernels.graph;
+  std::vector<SessionPart> parts;
+  if (models.prefill) {
+    const KernelGraph& prompts = models.prefill->kernels;
+    ASSIGN_OR_RETURN(Plan same, plan_by_names(plan, graph, prompts.graph));
+    parts.push_back({std::string(prefill_name), &prompts, std::move(same)});
+  }
+  parts.push_back({std::string(decode_name), &models.decode.kernels, plan});
+  ASSIGN_OR_RETURN(CompiledSession compiled, compile_parts(scenario, graph, plan, parts));
+  const std::vector<Program>& programs = compiled.session.programs;
+  for (size_t d = 0; d < programs[0].devices.size(); ++d) {
+    if (states_of(programs.front().devices[d]) != states_of(programs.back().devices[d]))
+      return unsupported(
+          fmt::format("device {} would keep other states of prompts than of tokens", programs[0].devices[d].name));
+  }
+  return compiled;
+}
 
 Result<CompiledSession> session_of(const Scenario& scenario, Model& model, const Plan& plan) {
   if (is_online(plan.schedule))
     return unsupported(fmt::format("schedule {} decides while a Program runs: the Programs of a session have an order",
                                    plan.schedule));
+  if (scenario.generation) {
+    ASSIGN_OR_RETURN(const GenerationModels models, prepare_generation(scenario, model.graph, &model.weights));
+    ASSIGN_OR_RETURN(CompiledSession compiled, generation_session(scenario, models, plan));
+    add_slices(compiled.slices, model.weights);
+    return compiled;
+  }
   std::vector<ScenarioProgram> programs = scenario.programs;
   if (programs.empty()) programs.push_back({scenario.training ? "train" : "infer", scenario, {}});
   std::set<std::string> trained;
@@ -51,16 +127,21 @@ Result<CompiledSession> session_of(const Scenario& scenario, Model& model, const
     }
     parts.push_back({program.name, &kernels, std::move(same)});
   }
-  const CostTable costs = cost_table(scenario, model.graph.name);
-  CompileOptions options;
-  options.all_reduce = scenario.all_reduce;
-  options.exact = scenario.exact;
-  const std::string name =
-      fmt::format("{} [{}]", model.graph.name, fmt::join(stage_parts(plan, model.graph, scenario.cluster), ", "));
-  ASSIGN_OR_RETURN(CompiledSession compiled,
-                   compile_session(name, parts, scenario.cluster, scenario.endpoints, &costs, options));
+  ASSIGN_OR_RETURN(CompiledSession compiled, compile_parts(scenario, model.graph, plan, parts));
   add_slices(compiled.slices, model.weights);
   return compiled;
+}
+
+std::vector<double> execution_ends(const Sequence& sequence, const Trace& trace) {
+  std::vector<double> ends;
+  for (const Span& span : trace.spans) {
+    const int execution = sequence.execution_of[static_cast<size_t>(span.device)][static_cast<size_t>(span.slot)];
+    if (execution < 0) continue;
+    if (static_cast<size_t>(execution) >= ends.size()) ends.resize(static_cast<size_t>(execution) + 1);
+    double& end = ends[static_cast<size_t>(execution)];
+    end = std::max(end, span.finish);
+  }
+  return ends;
 }
 
 }  // namespace nlsplit::inline ranking

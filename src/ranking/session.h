@@ -8,9 +8,24 @@
 
 namespace nlsplit::inline ranking {
 
+inline constexpr std::string_view prefill_name = "prefill", decode_name = "decode";
+
 // The plan is one of the first Program's; the others have its stages. A scenario without `programs` makes a session of
-// one, called `train` or `infer`. model.weights then knows all that the Programs name. Errors: an online plan;
-// prepare_model's and compile_session's.
+// one, called `train` or `infer`; one that generates `prefill`, which takes a chunk of a prompt (none if that is one
+// token), and `decode`, which takes one token. model.weights then knows all that the Programs name. Errors: an online
+// plan; prepare_model's and compile_session's.
 Result<CompiledSession> session_of(const Scenario& scenario, Model& model, const Plan& plan);
+
+// The network of a scenario that generates, for each of its Programs.
+struct GenerationModels {
+  PreparedModel decode;
+  std::optional<PreparedModel> prefill;  // none: prompts are taken token by token
+};
+// optimized: the one for a token. weights: is told of what the others name; nullptr: nobody asks for contents.
+Result<GenerationModels> prepare_generation(const Scenario& scenario, const Graph& optimized, WeightStore* weights);
+Result<CompiledSession> generation_session(const Scenario& scenario, const GenerationModels& models, const Plan& plan);
+
+// [execution]: when its last instruction ended. Choices are none.
+std::vector<double> execution_ends(const Sequence& sequence, const Trace& trace);
 
 }  // namespace nlsplit::inline ranking

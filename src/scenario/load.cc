@@ -9,9 +9,14 @@ namespace nlsplit::inline scenario {
 
 namespace {
 
-Result<Model> build_optimized(const Scenario& scenario) {
-  ASSIGN_OR_RETURN(Model model,
-                   read_model(scenario.model, {scenario.input_shapes, scenario.dims}, scenario.weights_seed));
+Result<Model> build_optimized(const Scenario& scenario, int64_t tokens) {
+  std::string name = scenario.model;
+  if (const auto& generation = scenario.generation) {
+    ASSIGN_OR_RETURN(name, with_sizes(name, {{"length", tokens},
+                                             {"context", generation->context},
+                                             {"candidates", generation->candidates}}));
+  }
+  ASSIGN_OR_RETURN(Model model, read_model(name, {scenario.input_shapes, scenario.dims}, scenario.weights_seed));
   const Purpose purpose = scenario.training ? Purpose::training : Purpose::inference;
   ASSIGN_OR_RETURN(model.graph, optimize(model.graph, model.weights, purpose));
   if (scenario.precision) {
@@ -37,8 +42,8 @@ Scenario bare_scenario(std::string model, int64_t batch, Bytes memory, Isa isa) 
   return scenario;
 }
 
-Result<Model> load_model(const Scenario& scenario) {
-  auto model = build_optimized(scenario);
+Result<Model> load_model(const Scenario& scenario, int64_t tokens) {
+  auto model = build_optimized(scenario, tokens);
   if (!model.ok()) return moved_to(model.error(), scenario.model_where, scenario.model_line);
   return model;
 }

@@ -22,6 +22,7 @@ namespace {
 // Beyond these no plan could be built in memory: a typing error is then better told than computed.
 constexpr int64_t max_batch = 1'000'000;
 constexpr int64_t max_keep = 100'000;
+constexpr int64_t max_positions = 1 << 22;  // of a sequence
 constexpr int64_t max_candidates = 1'000'000;
 constexpr int64_t max_extent = int64_t{1} << 31;
 constexpr int64_t max_elements = int64_t{1} << 40;
@@ -159,20 +160,64 @@ Status parse_training(const Source& source, const Fields& workload, Scenario& sc
   return ok_status();
 }
 
-std::vector<std::string_view> workload_keys() {
+constexpr std::string_view generation_keys[] = {"prompt", "tokens", "sequences", "chunk", "context", "candidates"};
+
+// A workload of several.
+std::vector<std::string_view> program_keys() {
   return {"mode", "batch", "micro_batches", "optimizer", "learning_rate", "recompute", "loss", "all_reduce"};
+}
+
+std::vector<std::string_view> workload_keys() {
+  std::vector<std::string_view> keys = program_keys();
+  std::ranges::copy(generation_keys, std::back_inserter(keys));
+  return keys;
+}
+
+// Its sequences are the batch.
+Status parse_generation(const Source& source, const Fields& workload, Scenario& scenario) {
+  for (const std::string_view key : {"batch", "micro_batches"}) {
+    if (const Yaml* node = workload.find(key))
+      return source.at(*node, fmt::format("'{}' is not for generation: 'sequences' says how many go on at once", key));
+  }
+  Generation& of = scenario.generation.emplace();
+  const auto read = [&](std::string_view key, int64_t& value, int64_t least, int64_t most) -> Status {
+    if (const Yaml* node = workload.find(key)) {
+      ASSIGN_OR_RETURN(value, read_integer(source, *node, key, least, most));
+    }
+    return ok_status();
+  };
+  RETURN_IF_ERROR(read("prompt", of.prompt, 1, max_positions));
+  RETURN_IF_ERROR(read("tokens", of.tokens, 1, max_positions));
+  RETURN_IF_ERROR(read("sequences", scenario.batch, 1, max_batch));
+  of.chunk = std::min(of.chunk, of.prompt);
+  RETURN_IF_ERROR(read("chunk", of.chunk, 1, of.prompt));
+  const int64_t in_chunks = (of.prompt + of.chunk - 1) / of.chunk * of.chunk;
+  of.context = std::max(in_chunks, of.prompt + of.tokens - 1);  // the last token is never an input
+  RETURN_IF_ERROR(read("context", of.context, of.context, max_positions * 3));
+  RETURN_IF_ERROR(read("candidates", of.candidates, 1, max_positions));
+  scenario.micro_batches = {1};
+  scenario.objective = Objective::latency;
+  return ok_status();
 }
 
 Status parse_workload(const Source& source, const Fields& workload, Scenario& scenario) {
   if (const Yaml* mode = workload.find("mode")) {
-    static constexpr std::array<std::string_view, 2> modes = {"inference", "training"};
+    static constexpr std::array<std::string_view, 3> modes = {"inference", "training", "generation"};
     ASSIGN_OR_RETURN(const size_t chosen, read_choice(source, *mode, "mode", modes));
+    if (chosen == 2) {
+      RETURN_IF_ERROR(parse_training(source, workload, scenario));
+      return parse_generation(source, workload, scenario);
+    }
     if (chosen == 1) {
       if (scenario.precision)
         return source.at(*mode, "a model with a precision is for inference: gradients are known in float32 only");
       scenario.training.emplace();
       scenario.schedules = {"gpipe", "1f1b"};
     }
+  }
+  for (const std::string_view key : generation_keys) {
+    if (const Yaml* node = workload.find(key))
+      return source.at(*node, fmt::format("'{}' is for generation: mode: generation", key));
   }
   RETURN_IF_ERROR(parse_training(source, workload, scenario));
   ASSIGN_OR_RETURN(const Yaml* batch, workload.need("batch"));
@@ -192,7 +237,7 @@ Status parse_workload(const Source& source, const Fields& workload, Scenario& sc
 Status parse_programs(const Source& source, const Yaml& node, Scenario& scenario) {
   if (!node.is_map() || node.keys.empty())
     return source.at(node, "programs must be a map, e.g. {train: {mode: training, batch: 32}, evaluate: {batch: 64}}");
-  std::vector<std::string_view> keys = workload_keys();
+  std::vector<std::string_view> keys = program_keys();
   keys.push_back("schedule");
   for (size_t i = 0; i < node.keys.size(); ++i) {
     ASSIGN_OR_RETURN(std::string name, read_name(source, node.keys[i], "a program"));
@@ -201,6 +246,8 @@ Status parse_programs(const Source& source, const Yaml& node, Scenario& scenario
     one.precision = scenario.precision;
     one.schedules = scenario.schedules;
     RETURN_IF_ERROR(parse_workload(source, fields, one));
+    if (one.generation)
+      return source.at(node.keys[i], "generation has Programs of its own: it is a 'workload', not one of 'programs'");
     std::string schedule;
     if (const Yaml* given = fields.find("schedule")) {
       ASSIGN_OR_RETURN(schedule, parse_schedule_name(source, *given));
@@ -414,6 +461,9 @@ Result<Scenario> parse_scenario(std::string_view text, const std::string& file, 
     RETURN_IF_ERROR(parse_workload(source, workload, scenario));
   }
   RETURN_IF_ERROR(parse_cluster(source, root, options, scenario));
+  if (const Yaml* sink = root.find("sink"); scenario.generation && scenario.endpoints.sink != scenario.endpoints.source)
+    return source.at(sink == nullptr ? tree : *sink,
+                     "of generation source and sink are one host: who asks is who is answered");
   if (const Yaml* search = root.find("search")) {
     RETURN_IF_ERROR(parse_search(source, *search, scenario));
     if (scenario.training && !scenario.search.axes.empty())

@@ -38,11 +38,23 @@ struct UserPlan {
   std::string line;
 };
 
-// What a Program computes: inference of a batch or a step of training.
+// Generation of text: each sequence goes on from a prompt, token by token.
+struct Generation {
+  int64_t prompt = 128;  // tokens that are given, of each sequence
+  int64_t tokens = 64;   // that follow
+  int64_t chunk = 64;    // tokens of a prompt that one execution takes; at most `prompt`
+  // Positions that are kept of a sequence: at least the prompt's in whole chunks, and prompt + tokens - 1: the last
+  // token is never an input.
+  int64_t context = 0;
+  int64_t candidates = 1;  // likeliest next tokens that come back, one of which is sampled
+};
+
+// What a Program computes: inference of a batch, a step of training, or the next tokens of sequences.
 struct Workload {
-  int64_t batch = 1;
+  int64_t batch = 1;                              // of generation: sequences at once
   std::vector<int> micro_batches;                 // to try; each divides the batch
   std::optional<TrainingOptions> training;        // none: inference
+  std::optional<Generation> generation;           // none: of what a pass needs nothing is kept
   std::optional<CollectiveAlgorithm> all_reduce;  // of gradients; none: the fastest
   bool exact = false;                             // all_reduce: exact; compile/compile.h, CompileOptions
 };
@@ -97,9 +109,9 @@ std::string plan_file_text(const UserPlan& plan);  // what read_plan_file reads
 // A model alone, to run or profile: one device `cpu0` of one host, which is source and sink, without costs.
 Scenario bare_scenario(std::string model, int64_t batch, Bytes memory, Isa isa = Isa::v3);
 
-// The model of the scenario, imported or built, optimized, in the scenario's precision. Errors point at the scenario's
-// line.
-Result<Model> load_model(const Scenario& scenario);
+// The model of the scenario, imported or built, optimized, in the scenario's precision. Of generation the one that goes
+// on with so many tokens of each sequence. Errors point at the scenario's line.
+Result<Model> load_model(const Scenario& scenario, int64_t tokens = 1);
 // A scenario that trains is told which of its model's weights are constants: TrainingOptions::constants.
 void name_constants(const Model& model, Scenario& scenario);
 

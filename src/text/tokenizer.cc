@@ -52,6 +52,7 @@ Result<Tokenizer> make_tokenizer(TokenizerParts parts) {
   made.normal_forms = std::move(parts.normal_forms);
   made.before = std::move(parts.before);
   made.after = std::move(parts.after);
+  made.ends = std::move(parts.ends);
   ASSIGN_OR_RETURN(made.bpe, make_bpe(made.vocabulary, parts.merges, parts.ignore_merges));
   ASSIGN_OR_RETURN(made.cutter, make_word_cutter(parts.cuts));
   return made;

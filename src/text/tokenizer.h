@@ -27,6 +27,7 @@ struct TokenizerParts {
   std::vector<NormalForm> normal_forms;  // one after the other
   std::vector<CutStep> cuts;
   std::vector<TokenId> before, after;  // what is put around each text
+  std::vector<TokenId> ends;           // a model that gives one of these has said all; none: the file does not say
 };
 
 struct Tokenizer {
@@ -35,7 +36,7 @@ struct Tokenizer {
   AddedTokenFinder added_before, added_after;  // the text is normalized
   std::vector<NormalForm> normal_forms;
   WordCutter cutter;
-  std::vector<TokenId> before, after;
+  std::vector<TokenId> before, after, ends;
 };
 
 Result<Tokenizer> make_tokenizer(TokenizerParts parts);

@@ -80,6 +80,13 @@ Status read_merges(const GgufFile& file, TokenizerParts& parts) {
   return ok_status();
 }
 
+Result<TokenId> read_token(const GgufFile& file, const std::string& key, const Vocabulary& vocabulary) {
+  ASSIGN_OR_RETURN(const int64_t token, file.integer(key));
+  if (token < 0 || token >= static_cast<int64_t>(vocabulary.size()))
+    return file.error(key, fmt::format("there is no token {}", token));
+  return static_cast<TokenId>(token);
+}
+
 // The token around each text that the file asks for: "bos" in front, "eos" behind.
 Status read_around(const GgufFile& file, std::string_view which, bool otherwise, const Vocabulary& vocabulary,
                    std::vector<TokenId>& around) {
@@ -90,10 +97,19 @@ Status read_around(const GgufFile& file, std::string_view which, bool otherwise,
     ASSIGN_OR_RETURN(wanted, file.boolean(asked));
   }
   if (!wanted) return ok_status();
-  ASSIGN_OR_RETURN(const int64_t token, file.integer(id));
-  if (token < 0 || token >= static_cast<int64_t>(vocabulary.size()))
-    return file.error(id, fmt::format("there is no token {}", token));
-  around.push_back(static_cast<TokenId>(token));
+  ASSIGN_OR_RETURN(const TokenId token, read_token(file, id, vocabulary));
+  around.push_back(token);
+  return ok_status();
+}
+
+// The end of the text, of a turn, of a message.
+Status read_ends(const GgufFile& file, const Vocabulary& vocabulary, std::vector<TokenId>& ends) {
+  for (const std::string_view which : {"eos", "eot", "eom"}) {
+    const std::string id = fmt::format("tokenizer.ggml.{}_token_id", which);
+    if (file.find(id) == nullptr) continue;
+    ASSIGN_OR_RETURN(const TokenId token, read_token(file, id, vocabulary));
+    ends.push_back(token);
+  }
   return ok_status();
 }
 
@@ -122,6 +138,7 @@ Result<Tokenizer> read_tokenizer_gguf(const std::string& path) {
   RETURN_IF_ERROR(read_merges(file, parts));
   RETURN_IF_ERROR(read_around(file, "bos", named->begins, parts.vocabulary, parts.before));
   RETURN_IF_ERROR(read_around(file, "eos", false, parts.vocabulary, parts.after));
+  RETURN_IF_ERROR(read_ends(file, parts.vocabulary, parts.ends));
   return make_tokenizer(std::move(parts));
 }
 

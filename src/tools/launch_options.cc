@@ -13,6 +13,28 @@ void add_transport_option(CLI::App& command, const TransportKind*& transport) {
       ->check(CLI::IsMember(transport_names()));
 }
 
+void add_polling_option(CLI::App& command, std::string& polling) {
+  command
+      .add_option("--polling", polling,
+                  "How a rank waits for messages. sleep: 50 to 500 us between looks; spin: a core of its own; auto: "
+                  "spin if there\n"
+                  "are two cores a rank (default)")
+      ->check(CLI::IsMember({"auto", "spin", "sleep"}));
+}
+
+Polling polling_of(const std::string& word) {
+  if (word == "spin") return Polling::spin;
+  return word == "sleep" ? Polling::sleep : Polling::automatic;
+}
+
+void add_hosts_options(CLI::App& command, HostsArguments& arguments) {
+  command.add_flag("--hosts", arguments.asked,
+                   "Only print the host of each rank, a line each: a hostfile for mpirun --map-by seq --hostfile FILE");
+  command.add_flag(
+      "--places", arguments.places,
+      "With --hosts: of a device behind a bus the place of its own in an emulated cluster, not the machine");
+}
+
 void add_launch_options(CLI::App& command, LaunchArguments& arguments) {
   command
       .add_option("--mpirun", arguments.mpirun,

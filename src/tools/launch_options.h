@@ -12,6 +12,16 @@ namespace nlsplit::inline tools {
 // The option --transport.
 void add_transport_option(CLI::App& command, const TransportKind*& transport);
 
+// The option --polling: "auto", "spin" or "sleep".
+void add_polling_option(CLI::App& command, std::string& polling);
+Polling polling_of(const std::string& word);
+
+// The options --hosts and --places.
+struct HostsArguments {
+  bool asked = false, places = false;
+};
+void add_hosts_options(CLI::App& command, HostsArguments& arguments);
+
 // Options --mpirun, --on-hosts, --transport, --polling. All but --transport also from the environment, NLBENCH_MPIRUN,
 // NLBENCH_ON_HOSTS and NLBENCH_POLLING, so that who sets up a cluster can say how to start ranks on it.
 void add_launch_options(CLI::App& command, LaunchArguments& arguments);

@@ -40,6 +40,7 @@ int main(int argc, char** argv) {
       "  nlbench validate SCENARIO -o DIR                     run the best plans and some others: was the ranking "
       "right?\n"
       "  nlbench session X.session --sequence \"init step*9\"   several Programs over the same states\n"
+      "  nlbench generate SCENARIO --prompt \"Once upon\"      text from a language model, token by token\n"
       "  nlbench explain-failure DIR                          why a run ended before its time: who waited for whom\n",
       "nlbench");
   app.require_subcommand(1);
@@ -58,6 +59,7 @@ int main(int argc, char** argv) {
   add_overlap_command(app, code);
   add_validate_command(app, code);
   add_session_command(app, code);
+  add_generate_command(app, code);
   add_explain_command(app, code);
   try {
     app.parse(argc, argv);

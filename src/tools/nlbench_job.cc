@@ -5,6 +5,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "base/file.h"
 #include "base/npy.h"
 #include "exec/backends/arena.h"
 #include "program/scalars.h"
@@ -133,6 +134,29 @@ Status take_file(NamedTensor& input, const std::string& path, Entries entries) {
 
 bool is_scenario(const std::string& what) { return what.ends_with(".yaml") || what.ends_with(".yml"); }
 
+Result<LoadedSession> load_session(const JobArguments& arguments, std::optional<TemporaryFolder>& folder) {
+  std::string dir = arguments.what;
+  if (is_scenario(arguments.what)) {
+    ASSIGN_OR_RETURN(folder, TemporaryFolder::create());
+    dir = folder->path() + "/session";
+    std::vector<std::string> words = {"lower", arguments.what, "--session", "--save", dir};
+    if (!arguments.plan.empty()) words.insert(words.end(), {"--plan", arguments.plan});
+    if (!arguments.plan_file.empty()) words.insert(words.end(), {"--plan-file", arguments.plan_file});
+    RETURN_IF_ERROR(run_nlsim(arguments.nlsim, words));
+  } else if (!arguments.plan.empty() || !arguments.plan_file.empty()) {
+    return invalid_input("--plan and --plan-file need a scenario (.yaml): a session has its plan");
+  }
+  LoadedSession loaded;
+  if (is_saved_session(dir)) {
+    loaded.weights = dir;
+    ASSIGN_OR_RETURN(loaded.saved, nlsplit::load_session(dir));
+    return loaded;
+  }
+  ASSIGN_OR_RETURN(const std::string text, read_file(arguments.what));
+  ASSIGN_OR_RETURN(loaded.saved.session, parse_session(text, arguments.what));
+  return loaded;
+}
+
 Result<LoadedJob> load_job(const JobArguments& arguments, std::optional<TemporaryFolder>& folder) {
   std::string dir = arguments.what;
   if (is_saved(dir)) {
@@ -183,6 +207,15 @@ Result<std::vector<NamedTensor>> make_inputs(const Program& program, const std::
   }
   fill_inputs(program, seed, inputs);
   return inputs;
+}
+
+void print_hosts(const Program& program, bool places) {
+  for (const DeviceProgram& device : program.devices) {
+    const std::string_view host = device.host;
+    const std::string inner = "." + device.name;  // behind a bus: cost/cluster.h
+    fmt::print("{}\n", places || !host.ends_with(inner) ? host : host.substr(0, host.size() - inner.size()));
+  }
+  std::fflush(stdout);
 }
 
 Status check_folders(const std::vector<std::string>& paths) {

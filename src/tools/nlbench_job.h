@@ -41,12 +41,22 @@ Result<LoadedJob> load_job(const JobArguments& arguments, std::optional<Temporar
 
 bool is_scenario(const std::string& what);
 
+// A session's text, a folder saved by `nlsim lower --session --save`, or a scenario, which is lowered into `folder`.
+struct LoadedSession {
+  SavedSession saved;
+  std::string weights;  // the folder that has them; empty: none
+};
+Result<LoadedSession> load_session(const JobArguments& arguments, std::optional<TemporaryFolder>& folder);
+
 // Whether a file may have an axis more in front than its input: exec/session_inputs.h.
 enum class Entries : uint8_t { one, of_executions };
 
 // The inputs of a Program: from files, and seeded values for the others (fill_inputs).
 Result<std::vector<NamedTensor>> make_inputs(const Program& program, const std::vector<std::string>& files,
                                              uint64_t seed, Entries entries = Entries::one);
+
+// Rank r belongs on the host in line r. places: of a device behind a bus its own place in an emulated cluster.
+void print_hosts(const Program& program, bool places);
 
 // Before minutes are spent: is there a folder for each of these files? Those that are empty are not asked for.
 Status check_folders(const std::vector<std::string>& paths);

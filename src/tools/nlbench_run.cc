@@ -187,16 +187,11 @@ Job job_of(const LoadedJob& loaded) {
   return job;
 }
 
-// Rank r belongs on the host in line r. No MPI: who starts the ranks asks this before.
-Status print_hosts(const RunArguments& arguments) {
+// No MPI: who starts the ranks asks this before.
+Status print_hosts_of(const RunArguments& arguments) {
   std::optional<TemporaryFolder> folder;
   ASSIGN_OR_RETURN(const LoadedJob job, begin(arguments, folder));
-  for (const DeviceProgram& device : job.saved.program.devices) {
-    const std::string_view host = device.host;
-    const std::string inner = "." + device.name;  // behind a bus: cost/cluster.h
-    fmt::print("{}\n", arguments.places || !host.ends_with(inner) ? host : host.substr(0, host.size() - inner.size()));
-  }
-  std::fflush(stdout);
+  print_hosts(job.saved.program, arguments.hosts.places);
   return ok_status();
 }
 
@@ -331,7 +326,7 @@ int run_command(const RunArguments& arguments) {
   catch_interrupts(1, !as.by_launcher);
   auto options = options_of(arguments);
   if (!options) return report(options.error());
-  if (arguments.hosts) return finish(print_hosts(arguments), true);
+  if (arguments.hosts.asked) return finish(print_hosts_of(arguments), true);
   // Beyond the end of this function: another thread may end the process at any time.
   static FlightRecords records(flight_dir(arguments), run_id());
   record_crashes(records);
@@ -342,9 +337,7 @@ int run_command(const RunArguments& arguments) {
 
   std::optional<TemporaryFolder> folder;
   TransportOptions start;
-  start.polling = arguments.polling == "spin"    ? Polling::spin
-                  : arguments.polling == "sleep" ? Polling::sleep
-                                                 : Polling::automatic;
+  start.polling = polling_of(arguments.polling);
   std::atomic<int> rank{as.rank};
   std::atomic<bool> started{false};
   start.program = "nlbench " NLS_VERSION;

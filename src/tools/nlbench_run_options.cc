@@ -105,12 +105,7 @@ void add_run_options(CLI::App& app, int& code, int (*run)(const RunArguments&)) 
           "can `replay` it (docs/schedules.md)")
       ->excludes(steps);
   add_transport_option(*command, a->transport);
-  command
-      ->add_option("--polling", a->polling,
-                   "How a rank waits for messages. sleep: 50 to 500 us between looks; spin: a core of its own; auto: "
-                   "spin if there\n"
-                   "are two cores a rank (default)")
-      ->check(CLI::IsMember({"auto", "spin", "sleep"}));
+  add_polling_option(*command, a->polling);
   command
       ->add_option(
           "--watchdog", a->watchdog_s,
@@ -166,14 +161,9 @@ void add_run_options(CLI::App& app, int& code, int (*run)(const RunArguments&)) 
                    "WHAT is a folder of plans: run them in turns on these ranks, as FILE says. For `nlbench validate`, "
                    "which writes FILE")
       ->type_name("FILE");
-  command->add_flag(
-      "--hosts", a->hosts,
-      "Only print the host of each rank, a line each: a hostfile for mpirun --map-by seq --hostfile FILE");
+  add_hosts_options(*command, a->hosts);
   command->add_option("--nlsim", a->job.nlsim,
                       "Where nlsim is, which plans scenarios and reads models (default: beside nlbench)");
-  command->add_flag(
-      "--places", a->places,
-      "With --hosts: of a device behind a bus the place of its own in an emulated cluster, not the machine");
   command->footer(
       "Of a scenario with `mode: training` every repeat is the same step, from the same weights: --check compares the "
       "weights and the optimizer's tensors after the step, --output writes them. Without --input the labels are "

@@ -5,6 +5,7 @@
 
 #include "exec/run.h"
 #include "exec/transports/transports.h"
+#include "tools/launch_options.h"
 #include "tools/nlbench_job.h"
 
 namespace CLI {
@@ -20,7 +21,8 @@ struct RunArguments {
   std::string flight;
   std::string turns;  // not empty: a file that says which plans of the set `job.what` run in turns: nlbench_turns.h
   std::string gpu_missing = "cpu", gpu_graphs = "on", gpu_messages = "auto", gpu_backend;
-  bool check = false, hosts = false, places = false;
+  bool check = false;
+  HostsArguments hosts;
   double tolerance = -1;
   int repeats = 5, warmup = 1;
   int steps = 0;  // of training, one after the other; 0: each repeat is the first

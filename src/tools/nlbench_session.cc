@@ -2,8 +2,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <atomic>
-#include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -13,12 +11,10 @@
 #include "base/interrupts.h"
 #include "exec/collectives.h"
 #include "exec/run_threads.h"
-#include "measure/launch.h"
 #include "report/table.h"
-#include "tools/exit.h"
-#include "tools/launch_options.h"
 #include "tools/nlbench_commands.h"
 #include "tools/nlbench_job.h"
+#include "tools/nlbench_ranks.h"
 
 namespace nlsplit::inline tools {
 namespace {
@@ -26,15 +22,15 @@ namespace {
 struct SessionArguments {
   std::string what, sequence, weights, output, json;
   JobArguments plan;  // of a scenario
-  const TransportKind* transport = &all_transports().front();
+  RanksArguments ranks;
   std::vector<std::string> inputs;
   uint64_t seed = 1;
-  double watchdog_s = 10, heartbeat_s = 10;
 };
 
 // What rank 0 reads.
-struct LoadedSession {
+struct ReadySession {
   Session session;
+  Clocks clocks;
   std::vector<Choice> choices;
   std::optional<WeightFile> weights;
   std::vector<NamedTensor> inputs;
@@ -47,38 +43,21 @@ struct LoadedSession {
     };
     if (weights) job.checksums = [this](ContentId id) { return weights->checksum(id); };
     job.inputs = inputs;
+    job.clocks = clocks;
     return job;
   }
 };
 
-// The session, and the folder of its weights.
-Result<Session> read_session(const SessionArguments& arguments, std::optional<TemporaryFolder>& folder,
-                             std::string& weights) {
-  std::string dir = arguments.what;
-  if (is_scenario(arguments.what)) {
-    ASSIGN_OR_RETURN(folder, TemporaryFolder::create());
-    dir = folder->path() + "/session";
-    std::vector<std::string> words = {"lower", arguments.what, "--session", "--save", dir};
-    if (!arguments.plan.plan.empty()) words.insert(words.end(), {"--plan", arguments.plan.plan});
-    if (!arguments.plan.plan_file.empty()) words.insert(words.end(), {"--plan-file", arguments.plan.plan_file});
-    RETURN_IF_ERROR(run_nlsim(arguments.plan.nlsim, words));
-  } else if (!arguments.plan.plan.empty() || !arguments.plan.plan_file.empty()) {
-    return invalid_input("--plan and --plan-file need a scenario (.yaml): a session has its plan");
-  }
-  if (is_saved_session(dir)) {
-    if (weights.empty()) weights = dir;
-    return load_session(dir);
-  }
-  ASSIGN_OR_RETURN(const std::string text, read_file(arguments.what));
-  return parse_session(text, arguments.what);
-}
-
-Result<LoadedSession> load_session(const SessionArguments& arguments) {
+Result<ReadySession> ready_session(const SessionArguments& arguments) {
   RETURN_IF_ERROR(check_folders({arguments.output, arguments.json}));
-  LoadedSession loaded;
+  ReadySession loaded;
   std::optional<TemporaryFolder> folder;  // its weights are mapped, and nobody needs it afterwards
-  std::string weights_dir = arguments.weights;
-  ASSIGN_OR_RETURN(loaded.session, read_session(arguments, folder, weights_dir));
+  JobArguments plan = arguments.plan;
+  plan.what = arguments.what;
+  ASSIGN_OR_RETURN(LoadedSession read, load_session(plan, folder));
+  loaded.session = std::move(read.saved.session);
+  loaded.clocks = std::move(read.saved.clocks);
+  const std::string& weights_dir = arguments.weights.empty() ? read.weights : arguments.weights;
   RETURN_IF_ERROR(verify_session(loaded.session));
   ASSIGN_OR_RETURN(loaded.choices, parse_choices(loaded.session, arguments.sequence));
   if (!weights_dir.empty()) {
@@ -186,29 +165,21 @@ Status conclude(const SessionArguments& arguments, const Session& session, const
   return ok_status();
 }
 
-RunOptions options_of(const SessionArguments& arguments) {
-  RunOptions options;
-  options.watchdog_s = arguments.watchdog_s;
-  options.cancelled = interrupted;
-  options.notice = [](const std::string& notice) { fmt::print(stderr, "nlbench: {}\n", notice); };
-  return options;
-}
-
 Status over_threads(const SessionArguments& arguments) {
-  ASSIGN_OR_RETURN(const LoadedSession loaded, load_session(arguments));
+  ASSIGN_OR_RETURN(const ReadySession loaded, ready_session(arguments));
   ASSIGN_OR_RETURN(const SessionResult result,
-                   run_session_threads(loaded.session, loaded.job(), choose_from(loaded.choices), options_of(arguments),
-                                       arguments.transport->make_world));
+                   run_session_threads(loaded.session, loaded.job(), choose_from(loaded.choices),
+                                       run_options(arguments.ranks), arguments.ranks.transport->make_world));
   return conclude(arguments, loaded.session, result);
 }
 
 // All ranks come to the same answer; rank 0 alone reads, writes and prints.
 Status over_ranks(const SessionArguments& arguments, Transport& transport) {
   const Waiting waiting{300, interrupted, "rank 0's files"};
-  std::optional<Result<LoadedSession>> loaded;
+  std::optional<Result<ReadySession>> loaded;
   Status mine;
   if (transport.rank() == 0) {
-    loaded.emplace(load_session(arguments));
+    loaded.emplace(ready_session(arguments));
     if (!loaded->ok()) mine = loaded->error();
   }
   RETURN_IF_ERROR(agree(transport, mine, waiting));
@@ -216,41 +187,9 @@ Status over_ranks(const SessionArguments& arguments, Transport& transport) {
   ASSIGN_OR_RETURN(const SessionResult result,
                    run_session(first ? &(*loaded)->session : nullptr, first ? (*loaded)->job() : Job{},
                                choose_from(first ? std::span<const Choice>((*loaded)->choices) : std::span<Choice>()),
-                               transport, options_of(arguments)));
+                               transport, run_options(arguments.ranks)));
   if (first) mine = conclude(arguments, (*loaded)->session, result);
   return agree(transport, mine, waiting);
-}
-
-int end(const Status& status, bool speaks) {
-  if (interrupted()) {
-    if (speaks) std::fputs("interrupted\n", stderr);
-    return exit_interrupted;
-  }
-  if (status.ok()) return 0;
-  return speaks ? report(status.error()) : exit_code(status.error());
-}
-
-int session_command(const SessionArguments& arguments) {
-  const bool in_threads = arguments.transport->make_world != nullptr;
-  catch_interrupts(1, in_threads);
-  if (in_threads) return end(over_threads(arguments), true);
-  std::atomic<bool> is_first{false};
-  TransportOptions start;
-  start.last_words = [&is_first](const Error& why, bool speaks) {
-    // A rank that is gone makes mpirun end the others: that is no interrupt.
-    if (why.kind == ErrorKind::lost || !interrupted()) return speaks ? report(why) : exit_code(why);
-    if (is_first) std::fputs("interrupted\n", stderr);
-    return exit_interrupted;
-  };
-  start.program = "nlbench " NLS_VERSION;
-  start.heartbeat_s = arguments.heartbeat_s;
-  auto transport = arguments.transport->start(std::move(start));
-  if (!transport) return report(transport.error());
-  is_first = (*transport)->rank() == 0;
-  const Status status = over_ranks(arguments, **transport);
-  if (interrupted())
-    (*transport)->abort(failed("interrupted"));  // the others may be anywhere: not the time for MPI_Finalize
-  return end(status, is_first);
 }
 
 }  // namespace
@@ -280,7 +219,7 @@ void add_session_command(CLI::App& app, int& code) {
       ->add_option("--sequence", a->sequence,
                    "What to run: names of Programs. NAME*N is one choice of N executions, which overlap")
       ->required();
-  add_transport_option(*command, a->transport);
+  add_ranks_options(*command, a->ranks);
   command
       ->add_option("--weights", a->weights, "Where the session's weights are: a folder that `nlsim lower --save` made")
       ->type_name("DIR");
@@ -294,17 +233,10 @@ void add_session_command(CLI::App& app, int& code) {
   command->add_option("--seed", a->seed, "Of random inputs (default 1)");
   command->add_option("--output", a->output, "Write all outputs and states as they are in the end (.npy)");
   command->add_option("--json", a->json, "Write times, outputs and states to FILE")->type_name("FILE");
-  command
-      ->add_option("--watchdog", a->watchdog_s,
-                   "Give up, with exit code 3, when no device computes and nothing is sent or received for so many "
-                   "seconds; 0: never (default 10)")
-      ->check(CLI::NonNegativeNumber);
-  command
-      ->add_option(
-          "--heartbeat", a->heartbeat_s,
-          "So many seconds after a rank is lost all others have ended, with exit code 3; 0: never (default 10)")
-      ->check(CLI::NonNegativeNumber);
-  command->callback([a, &code] { code = session_command(*a); });
+  command->callback([a, &code] {
+    code = run_ranks(
+        a->ranks, [&a] { return over_threads(*a); }, [&a](Transport& transport) { return over_ranks(*a, transport); });
+  });
 }
 
 }  // namespace nlsplit::inline tools

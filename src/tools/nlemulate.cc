@@ -76,8 +76,8 @@ Result<int> emulate(Arguments& arguments) {
     return 0;
   }
   find_programs_beside_us();
-  if (arguments.launch.ranks_on.empty() && is_nlbench_run(arguments.launch.command)) {
-    ASSIGN_OR_RETURN(arguments.launch.ranks_on, hosts_of_nlbench_run(arguments.launch.command));
+  if (arguments.launch.ranks_on.empty() && starts_ranks(arguments.launch.command)) {
+    ASSIGN_OR_RETURN(arguments.launch.ranks_on, hosts_of_ranks(arguments.launch.command));
   }
   if (arguments.loopback) return become(loopback_command(scenario.cluster, arguments.launch)).error();
   ASSIGN_OR_RETURN(SandboxOptions options, launch(scenario.cluster, network, arguments.launch));

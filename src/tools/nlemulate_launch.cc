@@ -63,8 +63,9 @@ void let_ranks_sleep(std::vector<std::string>& command, size_t ranks) {
 
 }  // namespace
 
-bool is_nlbench_run(const std::vector<std::string>& command) {
-  if (command.size() < 2 || fs::path(command[0]).filename() != "nlbench" || command[1] != "run") return false;
+bool starts_ranks(const std::vector<std::string>& command) {
+  if (command.size() < 2 || fs::path(command[0]).filename() != "nlbench") return false;
+  if (command[1] != "run" && command[1] != "generate") return false;
   for (size_t i = 2; i < command.size(); ++i) {
     if (command[i] == "--transport=threads") return false;
     if (command[i] == "threads" && command[i - 1] == "--transport") return false;
@@ -72,7 +73,7 @@ bool is_nlbench_run(const std::vector<std::string>& command) {
   return true;
 }
 
-Result<std::vector<std::string>> hosts_of_nlbench_run(const std::vector<std::string>& command) {
+Result<std::vector<std::string>> hosts_of_ranks(const std::vector<std::string>& command) {
   std::vector<std::string> words = command;
   words.insert(words.end(), {"--hosts", "--places"});
   int out[2];
@@ -89,8 +90,8 @@ Result<std::vector<std::string>> hosts_of_nlbench_run(const std::vector<std::str
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-    const std::string why =
-        fmt::format("{} run cannot say on which hosts its ranks belong; what it said stands above", command[0]);
+    const std::string why = fmt::format("{} {} cannot say on which hosts its ranks belong; what it said stands above",
+                                        command[0], command[1]);
     return WIFEXITED(status) && WEXITSTATUS(status) == 2 ? invalid_input(why) : failed(why);
   }
   std::vector<std::string> hosts;
@@ -121,7 +122,7 @@ Result<SandboxOptions> launch(const Cluster& cluster, const EmulatedNetwork& net
   const Device& first = cluster.devices[0];
   std::string head = arguments.on.empty() ? cluster.hosts[first.host.index()].name : arguments.on;
   if (!arguments.ranks_on.empty()) {
-    const bool nlbench = is_nlbench_run(arguments.command);  // a rank is a device there: none shares a place
+    const bool nlbench = starts_ranks(arguments.command);  // a rank is a device there: none shares a place
     ASSIGN_OR_RETURN(const std::vector<size_t> places, places_of(cluster, network, arguments.ranks_on, !nlbench));
     std::string ranks;
     for (const size_t place : places) ranks += network.places[place].name + "\n";

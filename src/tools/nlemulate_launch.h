@@ -15,9 +15,10 @@ struct LaunchArguments {
   std::string on;                     // host where the command runs; empty: that of rank 0, or the first device's
 };
 
-// Is the command `nlbench run …` over MPI? Then its ranks' hosts are asked from itself: `nlbench run … --hosts`.
-bool is_nlbench_run(const std::vector<std::string>& command);
-Result<std::vector<std::string>> hosts_of_nlbench_run(const std::vector<std::string>& command);
+// Is the command `nlbench run …` or `nlbench generate …` over MPI? Then its ranks' hosts are asked from itself: `…
+// --hosts`.
+bool starts_ranks(const std::vector<std::string>& command);
+Result<std::vector<std::string>> hosts_of_ranks(const std::vector<std::string>& command);
 
 // Open MPI's settings for an emulated network, as environment variables: they also serve an mpirun that the command
 // itself starts.

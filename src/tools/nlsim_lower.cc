@@ -8,6 +8,7 @@
 #include "base/limits.h"
 #include "base/output_lock.h"
 #include "base/units.h"
+#include "partition/cuts.h"
 #include "planning/load.h"
 #include "planning/network_set.h"
 #include "planning/profile_sums.h"
@@ -16,7 +17,6 @@
 #include "program/saved.h"
 #include "program/text.h"
 #include "program/verify.h"
-#include "ranking/session.h"
 #include "report/table.h"
 #include "tools/commands.h"
 #include "tools/exit.h"
@@ -63,11 +63,10 @@ Result<Program> reordering_program(const Scenario& scenario, const KernelGraph& 
   plan.micro_batches = micro_batches;
   if (kernels.training) plan.schedule = "1f1b";
   const Graph& graph = kernels.graph;
-  for (size_t n = kernels.input_parts; n < graph.nodes.size(); ++n) {
-    if (plan.stages.empty() || !is_view(graph.nodes[n].op))
-      plan.stages.push_back({n, n + 1, {DeviceId(0)}});
-    else
-      plan.stages.back().end = n + 1;
+  size_t begin = kernels.input_parts;
+  for (const size_t end : find_cuts(graph)) {
+    if (end > begin) plan.stages.push_back({begin, end, {DeviceId(0)}});
+    begin = std::max(begin, end);
   }
   CompileOptions options;
   options.row_major_messages = true;
@@ -103,19 +102,20 @@ Status print_passes(Loaded& loaded, const LowerArguments& arguments) {
 Status lower_session(Loaded& loaded, const LowerArguments& arguments) {
   if (!is_scenario(arguments.what)) return invalid_input("--session needs a scenario: it has the programs");
   ASSIGN_OR_RETURN(const RankedPlan chosen, choose_plan_at_terminal(loaded, arguments.choice));
-  ASSIGN_OR_RETURN(const CompiledSession compiled, session_of(loaded.scenario, loaded.model, chosen.plan));
-  const Session& session = compiled.session;
+  ASSIGN_OR_RETURN(const SavedSession saved, saved_session(loaded, chosen.plan));
+  const Session& session = saved.session;
   if (arguments.save.empty()) {
     std::fputs(to_string(session).c_str(), stdout);
     return ok_status();
   }
-  RETURN_IF_ERROR(save_session(arguments.save, session, loaded.model.weights));
+  RETURN_IF_ERROR(save_session(arguments.save, saved, loaded.model.weights));
   std::string names;
   for (const Program& program : session.programs) names += (names.empty() ? "" : " ") + program.name;
   const size_t ranks = session.programs[0].devices.size();
-  fmt::print("saved {} for {}; run it with: {}nlbench session {} --sequence \"{}\"\n", session.name,
+  fmt::print("saved {} for {}; run it with: {}nlbench {} {} {}\n", session.name,
              counted(static_cast<int64_t>(ranks), "device"), ranks == 1 ? "" : fmt::format("mpirun -np {} ", ranks),
-             arguments.save, names);
+             saved.generation ? "generate" : "session", arguments.save,
+             saved.generation ? "--prompt TEXT" : fmt::format("--sequence \"{}\"", names));
   return ok_status();
 }
 
@@ -135,7 +135,9 @@ Scenario shortened(const Scenario& scenario, int count, int& micro_batches) {
 // Folders of one network share their weights; `cut`: but not this one, which has slices of them, or others.
 class ProfileSet {
  public:
-  ProfileSet(std::string dir, const WeightStore& weights) : dir_(std::move(dir)), weights_(weights) {}
+  // weights: is told of what Programs name besides.
+  ProfileSet(std::string dir, WeightStore& weights) : dir_(std::move(dir)), weights_(weights) {}
+  WeightStore& weights() { return weights_; }
 
   Status add(const std::string& name, Program program, bool cut = false) {
     SavedProgram saved;
@@ -150,7 +152,7 @@ class ProfileSet {
 
  private:
   std::string dir_, first_;
-  const WeightStore& weights_;
+  WeightStore& weights_;
   int count_ = 0;
 };
 
@@ -201,7 +203,9 @@ std::vector<Plan> searched_splits(const Loaded& loaded, const Device& like) {
 // first of them.
 class ProfileSetMaker {
  public:
-  ProfileSetMaker(Loaded& loaded, const std::string& dir) : loaded_(loaded), set_(dir, loaded.model.weights) {}
+  // name: of its network among several.
+  ProfileSetMaker(Loaded& loaded, ProfileSet& set, std::string name = {})
+      : loaded_(loaded), set_(set), name_(std::move(name)) {}
 
   Status make(const Device& device, int count, bool mixed) {
     int micro_batches = 0;
@@ -211,7 +215,7 @@ class ProfileSetMaker {
       if (std::ranges::find(splits, plan.stages, &Plan::stages) == splits.end()) splits.push_back(std::move(plan));
     }
     for (Plan& plan : splits) plan.micro_batches = micro_batches;
-    const std::string name = fmt::format("mb{}-{}-{}", count, name_of(device.level), device.cores);
+    const std::string name = fmt::format("{}mb{}-{}-{}", name_, count, name_of(device.level), device.cores);
     size_t most = 1;
     for (size_t variant = 0; variant < most; ++variant) {
       const auto prefer = [&](const ComputeDesc& desc, std::span<const KernelId> candidates) {
@@ -222,7 +226,7 @@ class ProfileSetMaker {
                        prepare_model(shorter, loaded_.model.graph, micro_batches, prefer));
       ASSIGN_OR_RETURN(Program program, on_one_device(shorter, prepared.kernels, micro_batches, device));
       const Training* training = prepared.kernels.training.get();  // its constants depend on the micro-batches
-      if (training != nullptr) loaded_.model.weights.add_all(training->nodes.constants);
+      if (training != nullptr) set_.weights().add_all(training->nodes.constants);
       RETURN_IF_ERROR(set_.add(fmt::format("{}-{}", name, variant), std::move(program), training != nullptr));
       for (size_t s = 0; s < splits.size(); ++s) {
         auto split = expand_plan(prepared.kernels, splits[s], shorter.cluster, prefer);
@@ -258,13 +262,21 @@ class ProfileSetMaker {
   }
 
   Status add_cut(const std::string& name, const std::vector<WeightSlice>& slices, Program program) {
-    add_slices(slices, loaded_.model.weights);
+    add_slices(slices, set_.weights());
     return set_.add(name, std::move(program), true);
   }
 
   Loaded& loaded_;
-  ProfileSet set_;
+  ProfileSet& set_;
+  std::string name_;
 };
+
+// Of a scenario that generates: prompts are another network than tokens.
+Result<std::optional<Loaded>> load_prompts(const Loaded& loaded) {
+  if (!loaded.scenario.generation || loaded.scenario.generation->chunk == 1) return std::optional<Loaded>();
+  ASSIGN_OR_RETURN(Model prompts, load_model(loaded.scenario, loaded.scenario.generation->chunk));
+  return std::optional(Loaded{loaded.scenario, std::move(prompts)});
+}
 
 Status write_profile_set(Loaded& loaded, const std::string& dir) {
   std::set<int> counts(loaded.scenario.micro_batches.begin(), loaded.scenario.micro_batches.end());
@@ -276,11 +288,15 @@ Status write_profile_set(Loaded& loaded, const std::string& dir) {
   const std::vector<Device>& devices = loaded.scenario.cluster.devices;
   const bool mixed =
       std::ranges::any_of(devices, [&](const Device& device) { return device.level != devices[0].level; });
-  ProfileSetMaker maker(loaded, dir);
+  ASSIGN_OR_RETURN(std::optional<Loaded> prompts, load_prompts(loaded));
+  if (prompts) loaded.model.weights.add_all(prompts->model.weights);
+  ProfileSet set(dir, loaded.model.weights);
+  ProfileSetMaker maker(loaded, set);
   std::set<std::pair<Level, int>> done;
   for (const Device& device : devices) {
     if (!done.emplace(device.level, device.cores).second) continue;
     for (const int count : counts) RETURN_IF_ERROR(maker.make(device, count, mixed));
+    if (prompts) RETURN_IF_ERROR(ProfileSetMaker(*prompts, set, "prefill-").make(device, 1, mixed));
     if (loaded.scenario.training && devices.size() > 1 && !is_gpu(device.level.isa))
       RETURN_IF_ERROR(maker.make_sums(device));
   }

@@ -103,18 +103,6 @@ struct Timed {
   std::vector<double> end_s;  // [execution]: when its last instruction ended
 };
 
-Timed timed(const Sequence& sequence, const Trace& trace) {
-  Timed result{trace.makespan, {}};
-  for (const Span& span : trace.spans) {
-    const int execution = sequence.execution_of[static_cast<size_t>(span.device)][static_cast<size_t>(span.slot)];
-    if (execution < 0) continue;
-    if (static_cast<size_t>(execution) >= result.end_s.size()) result.end_s.resize(static_cast<size_t>(execution) + 1);
-    double& end = result.end_s[static_cast<size_t>(execution)];
-    end = std::max(end, span.finish);
-  }
-  return result;
-}
-
 // The last tier's word counts.
 std::string result_text(const Session& session, const std::vector<Choice>& choices, const std::vector<Timed>& tiers) {
   std::vector<Table::Column> columns = {{"program"}, {"executions", Align::right}};
@@ -183,7 +171,7 @@ Status simulate(const SessionArguments& arguments) {
   for (const Tier* tier : all_tiers()) {
     ASSIGN_OR_RETURN(const std::vector<Timing> simulated, simulate_all(*tier, scenario.cluster, {&graph}));
     trace = to_trace(sequence.program, sequence.dependencies, graph, simulated.front());
-    tiers.push_back(timed(sequence, trace));
+    tiers.push_back({trace.makespan, execution_ends(sequence, trace)});
   }
   if (!arguments.trace.empty()) RETURN_IF_ERROR(write_file(arguments.trace, chrome_trace(sequence.program, trace)));
   if (arguments.json == "-") {

@@ -52,7 +52,7 @@ Status show(const ShowArguments& arguments) {
     if (!is_view(node.op)) total += work_of(model.graph, node);
   }
   for (const Value& value : model.graph.values) {
-    if (value.kind == ValueKind::weight) parameters += element_count(value.type.shape);
+    if (value.kind == ValueKind::weight && !value.state) parameters += element_count(value.type.shape);
   }
   fmt::print("# {} nodes, {} parameters, {}, reads {}, writes {}\n", model.graph.nodes.size(), parameters,
              to_string(total.flops), to_string(total.bytes_read), to_string(total.bytes_written));

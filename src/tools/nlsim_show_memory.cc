@@ -28,7 +28,8 @@ Bytes parameters_of(const Graph& graph) {
   std::set<ContentId> seen;
   Bytes sum;
   for (const Value& value : graph.values) {
-    if (value.kind == ValueKind::weight && seen.insert(value.content).second) sum += size_of(value.type);
+    if (value.kind == ValueKind::weight && !value.state && seen.insert(value.content).second)
+      sum += size_of(value.type);
   }
   return sum;
 }

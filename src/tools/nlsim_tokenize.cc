@@ -9,8 +9,7 @@
 #include "report/table.h"
 #include "text/byte_alphabet.h"
 #include "text/decode.h"
-#include "text/tokenizer_gguf.h"
-#include "text/tokenizer_json.h"
+#include "text/read_tokenizer.h"
 #include "tools/commands.h"
 #include "tools/exit.h"
 
@@ -64,9 +63,7 @@ Status print_tokens(const TokenizeArguments& arguments, const Tokenizer& tokeniz
 Status tokenize(const TokenizeArguments& arguments) {
   const int said = (arguments.has_text ? 1 : 0) + (arguments.file.empty() ? 0 : 1) + (arguments.decodes ? 1 : 0);
   if (said != 1) return invalid_input("tokenize: it takes one of --text, --file and --decode");
-  ASSIGN_OR_RETURN(const Tokenizer tokenizer, arguments.tokenizer.ends_with(".gguf")
-                                                  ? read_tokenizer_gguf(arguments.tokenizer)
-                                                  : read_tokenizer_json(arguments.tokenizer));
+  ASSIGN_OR_RETURN(const Tokenizer tokenizer, read_tokenizer(arguments.tokenizer));
   if (!arguments.decodes) return print_tokens(arguments, tokenizer);
   const SpecialTokens special = arguments.skip_special ? SpecialTokens::skipped : SpecialTokens::shown;
   ASSIGN_OR_RETURN(const std::string text, decode(tokenizer, arguments.ids, special));

@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "graph/builder.h"
+#include "graph/memory.h"
 #include "graph/optimizer.h"
 #include "graph/passes/passes.h"
 #include "graph/zoo/zoo.h"

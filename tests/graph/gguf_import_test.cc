@@ -210,7 +210,7 @@ TEST(GgufImport, SaysWhatItCannotCompute) {
          t.hidden = 1 << 24;
        },
        "more than 1e12 elements"},
-      {[](TinyLlama& t) { t.context = 4; }, "llama.context_length at offset 300: 4, less than the prompt of 5 tokens"},
+      {[](TinyLlama& t) { t.context = 4; }, "llama.context_length at offset 300: 4, less than the 5 positions wanted"},
       {[](TinyLlama& t) { t.epsilon = -1; }, "llama.attention.layer_norm_rms_epsilon at offset 354: it is -1"},
       {[](TinyLlama& t) { t.left_out = "token_embd.weight"; }, "tensor token_embd.weight: it is missing"},
       {[](TinyLlama& t) {
@@ -239,8 +239,7 @@ TEST(GgufImport, SaysWhatItCannotCompute) {
       {with([](GgufBytes& f) { f.tensor("rope_freqs.weight", {2}, 0, zero_floats(2)); }),
        "tensor rope_freqs.weight: its element 0 is 0"},
       {with([](GgufBytes& f) { f.integer("llama.expert_count", 8); }), "a mixture of 8 experts"},
-      {with([](GgufBytes& f) { f.integer("llama.attention.sliding_window", 4); }),
-       "4, less than the prompt of 5 tokens"},
+      {with([](GgufBytes& f) { f.integer("llama.attention.sliding_window", 4); }), "4, less than 5 positions"},
       {with([](GgufBytes& f) { f.value("llama.attention.causal", 7, std::string(1, '\0')); }),
        "attention to later tokens"},
       {with([](GgufBytes& f) { f.real("llama.attention.scale", 1); }), "this scale is not known"},
@@ -273,7 +272,7 @@ TEST(GgufImport, TheLengthIsTheUsers) {
   const std::string path = TinyLlama().write();
   const auto error = [&](const std::string& sizes) { return import_gguf(path + sizes).error().message; };
   EXPECT_EQ(value_of(import_gguf(path + "?length=9")).graph.value(ValueId(0)).type.shape, (Shape{1, 9}));
-  EXPECT_THAT(error(""), HasSubstr("64, less than the prompt of 128 tokens"));
+  EXPECT_THAT(error(""), HasSubstr("64, less than the 128 positions wanted"));
   EXPECT_THAT(error("?lenght=9"),
               HasSubstr("there is no lenght, did you mean length?; it takes length=128 (tokens of a prompt)"));
   EXPECT_THAT(error("?length=0"), HasSubstr("length \"0\" is no integer from 1 to 16777216"));

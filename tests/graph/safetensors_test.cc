@@ -212,7 +212,7 @@ TEST(SafetensorsImport, SaysWhatItCannotCompute) {
       {key("num_key_value_heads", 3), "/num_key_value_heads: 2 heads are no multiple of 3"},
       {[](TinyFolder& t) { t.config["intermediate_size"] = t.config["hidden_size"] = 1 << 24; },
        "more than 1e12 elements"},
-      {key("max_position_embeddings", 4), "/max_position_embeddings: 4, less than the prompt of 5 tokens"},
+      {key("max_position_embeddings", 4), "/max_position_embeddings: 4, less than the 5 positions wanted"},
       {key("rms_norm_eps", -1), "/rms_norm_eps: -1 is not from 0 to 1"},
       {key("rope_theta", 0.5), "/rope_theta: 0.5 is below 1"},
       {rope({{"rope_type", "yarn"}, {"factor", 4}}),
@@ -231,7 +231,7 @@ TEST(SafetensorsImport, SaysWhatItCannotCompute) {
          t.config["use_sliding_window"] = true;
          t.config["sliding_window"] = 4;
        },
-       "/sliding_window: 4, less than the prompt of 5 tokens"},
+       "/sliding_window: 4, less than 5 positions"},
       {key("layer_types", {"linear_attention"}), "/layer_types/0: layers of type \"linear_attention\" are not known"},
       {key("tie_word_embeddings", false), "model.safetensors: tensor lm_head.weight: it is missing"},
       {key("architectures", {"Qwen2ForCausalLM"}), "tensor model.layers.0.self_attn.q_proj.bias: it is missing"},
@@ -320,7 +320,7 @@ TEST(SafetensorsImport, KnowsFoldersByTheirConfig) {
   for (const char* length : {"", "?length=5", "/", "/?length=5"}) EXPECT_TRUE(is_safetensors(folder + length));
   for (const std::string& model : {folder + "/config.json", folder + "x", std::string("zoo:llama"), std::string()})
     EXPECT_FALSE(is_safetensors(model)) << model;
-  EXPECT_THAT(import_safetensors(folder).error().to_string(), HasSubstr("64, less than the prompt of 128 tokens"));
+  EXPECT_THAT(import_safetensors(folder).error().to_string(), HasSubstr("64, less than the 128 positions wanted"));
   EXPECT_THAT(import_safetensors(folder + "?lenght=9").error().message, HasSubstr("did you mean length?"));
 }
 

@@ -148,6 +148,11 @@ class PieceOf {
       case Op::CachedAttention:
       case Op::PagedAttention:
         return cached();
+      case Op::RotaryEmbedding:
+        if (axis_ > 1) return false;
+        take(0, axis_);
+        if (axis_ == 0) take(3, 0);
+        return true;
       case Op::LSTM:
       case Op::GRU:
       case Op::RNN:

@@ -222,6 +222,16 @@ class RandomDesc {
     desc_.inputs.push_back({DType::i64, {batch, count}});
   }
 
+  // More positions than steps; begins are any of those that fit, or of some that do not.
+  void rotary() {
+    const Shape x{between(1, 3), between(1, 4), between(1, 9), 2 * between(1, 40)};
+    const Shape table{x[2] + between(0, 12), x[3] / 2};
+    input(x);
+    input(table);
+    input(table);
+    desc_.inputs.push_back({chance(0.5) ? DType::i64 : DType::i32, {x[0]}});
+  }
+
   // Channels from where a block of some level begins, or from anywhere.
   void slice(const Shape& shape) {
     Ints which, starts, ends;
@@ -328,6 +338,14 @@ class RandomDesc {
       case Op::CachedAttention:
       case Op::PagedAttention:
         return cached(op_ == Op::PagedAttention);
+      case Op::RotaryEmbedding:
+        return rotary();
+      case Op::TopK: {
+        const Shape shape = any_shape(axes);
+        desc_.attrs = {
+            {"axis", int64_t{-1}}, {"k", between(0, shape.back())}, {"largest", int64_t{1}}, {"sorted", between(0, 1)}};
+        return input(shape);
+      }
       case Op::Slice:
         return slice(chance(0.6) ? image() : any_shape(axes));
       case Op::ReduceMean: {

@@ -109,8 +109,20 @@ const BadScenario bad_scenarios[] = {
      "s.yaml:2:23: 'recompute' is for training: mode: training"
        "\n  | workload: {recompute: full, batch: 16, micro_batches: [1, 4]}"},
     {"UnknownMode", "inference", "sleeping",
-     "s.yaml:2:18: unknown mode 'sleeping'; it is 'inference' or 'training'"
+     "s.yaml:2:18: unknown mode 'sleeping'; it is 'inference', 'training' or 'generation'"
        "\n  | workload: {mode: sleeping, batch: 16, micro_batches: [1, 4]}"},
+    {"BatchOfGeneration", "inference", "generation",
+     "s.yaml:2:37: 'batch' is not for generation: 'sequences' says how many go on at once"
+       "\n  | workload: {mode: generation, batch: 16, micro_batches: [1, 4]}"},
+    {"PromptOfInference", "inference", "inference, prompt: 8",
+     "s.yaml:2:37: 'prompt' is for generation: mode: generation"
+       "\n  | workload: {mode: inference, prompt: 8, batch: 16, micro_batches: [1, 4]}"},
+    {"ChunkLongerThanThePrompt", "inference, batch: 16, micro_batches: [1, 4]", "generation, prompt: 8, chunk: 9",
+     "s.yaml:2:48: chunk must be from 1 to 8, not 9"
+       "\n  | workload: {mode: generation, prompt: 8, chunk: 9}"},
+    {"ContextTooShort", "inference, batch: 16, micro_batches: [1, 4]", "generation, prompt: 8, tokens: 4, context: 9",
+     "s.yaml:2:61: context must be from 11 to 12582912, not 9"
+       "\n  | workload: {mode: generation, prompt: 8, tokens: 4, context: 9}"},
     {"MissingBatch", "batch: 16, ", "",
      "s.yaml:2:11: workload lacks 'batch'"
        "\n  | workload: {mode: inference, micro_batches: [1, 4]}"},
@@ -376,7 +388,7 @@ const BadScenario bad_scenarios[] = {
      "s.yaml:8:11: switches must be a list; this is a single value"
        "\n  | switches: s"},
     {"WorkloadAsList", "{mode: inference, batch: 16, micro_batches: [1, 4]}", "[inference]",
-     "s.yaml:2:11: workload must be a map with the keys mode, batch, micro_batches, optimizer, learning_rate, recompute, loss, all_reduce; this is a list"
+     "s.yaml:2:11: workload must be a map with the keys mode, batch, micro_batches, optimizer, learning_rate, recompute, loss, all_reduce, prompt, tokens, sequences, chunk, context, candidates; this is a list"
        "\n  | workload: [inference]"},
     {"MicroBatchesTooMany", "[1, 4]", "[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]",
      "s.yaml:2:55: at most 64 counts can be tried"

@@ -48,7 +48,7 @@ TEST(LoadModel, ReadsGgufFilesWithALength) {
     EXPECT_EQ(graph.value(graph.inputs[0]).type, (TensorType{DType::i64, {1, 5}}));
   }
   EXPECT_THAT(load_model(scenario(file).value()).error().to_string(),
-              AllOf(HasSubstr("s.yaml:1:8: "), HasSubstr("64, less than the prompt of 128 tokens")));
+              AllOf(HasSubstr("s.yaml:1:8: "), HasSubstr("64, less than the 128 positions wanted")));
   EXPECT_THAT(scenario("{path: x.gguf, dims: {length: 5}}").error().message,
               HasSubstr("'dims' binds extents of an ONNX file; other models have theirs"));
 }
@@ -62,7 +62,7 @@ TEST(LoadModel, ReadsFoldersWithSafetensors) {
     EXPECT_EQ(graph.value(graph.inputs[0]).type, (TensorType{DType::i64, {1, 5}}));
   }
   EXPECT_THAT(load_model(scenario("{safetensors: " + folder + "}").value()).error().to_string(),
-              HasSubstr("config.json: /max_position_embeddings: 64, less than the prompt of 128 tokens"));
+              HasSubstr("config.json: /max_position_embeddings: 64, less than the 128 positions wanted"));
   EXPECT_THAT(scenario("{safetensors: nowhere}").error().to_string(),
               HasSubstr("s.yaml:1:22: nowhere is no folder with a config.json"));
   EXPECT_THAT(scenario("{safetensors: '" + folder + "', dims: {length: 5}}").error().message,

@@ -44,7 +44,7 @@ TEST(SafetensorsFolder, LeavesNoExtentOpen) {
   EXPECT_THAT(shown.err, HasSubstr("other models leave none"));
   const Outcome longer = nlsim(fmt::format("show {}llama", safe_models));
   EXPECT_EQ(longer.code, 2);
-  EXPECT_THAT(longer.err, HasSubstr("config.json: /max_position_embeddings: 64, less than the prompt of 128 tokens"));
+  EXPECT_THAT(longer.err, HasSubstr("config.json: /max_position_embeddings: 64, less than the 128 positions wanted"));
 }
 
 }  // namespace

@@ -24,13 +24,6 @@ struct TrainingOptions {
   std::optional<double> learning_rate = {};  // none: usual_learning_rate
 };
 
-// What a state holds behind a node: behind an update a trained weight, or what the optimizer keeps of one; behind an
-// Accumulate the sum of a gradient, which each step begins anew.
-struct StateUpdate {
-  ValueId state;
-  ValueId value;  // of the node that changes it
-};
-
 // What a graph of a training step says of its nodes.
 struct StepNodes {
   size_t network = 0;                        // nodes [0, network) are the network's
@@ -40,9 +33,11 @@ struct StepNodes {
                                              // origin of, ascending
   std::vector<bool> computed;                // [node]: the loss or an update depends on it; never a view
   std::vector<ValueId> trained;              // weights
-  std::vector<StateUpdate> sums;             // [trained]: of gradients, flat; updates read their values
-  std::vector<StateUpdate> updates;          // by update node, these by trained weight
-  WeightStore constants;                     // besides the network's weights: what gradients need, states at first
+  // Behind an update a state holds a trained weight, or what the optimizer keeps of one; behind an Accumulate the sum
+  // of a gradient, which each step begins anew.
+  std::vector<StateUpdate> sums;     // [trained]: of gradients, flat; updates read their values
+  std::vector<StateUpdate> updates;  // by update node, these by trained weight
+  WeightStore constants;             // besides the network's weights: what gradients need, states at first
 };
 
 // Of a step's output.

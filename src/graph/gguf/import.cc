@@ -85,11 +85,10 @@ Status refuse_options(const GgufFile& file, const Sizes& sizes, const LlamaSizes
     ASSIGN_OR_RETURN(const int64_t experts, file.integer(sizes.key("expert_count")));
     if (experts > 0) return sizes.error("expert_count", fmt::format("a mixture of {} experts", experts));
   }
-  ASSIGN_OR_RETURN(const int64_t window, sizes.size("attention.sliding_window", llama.length));
-  if (window < llama.length) {
-    return sizes.error("attention.sliding_window",
-                       fmt::format("{}, less than the prompt of {} tokens", window, llama.length));
-  }
+  const int64_t positions = std::max(llama.length, llama.context);
+  ASSIGN_OR_RETURN(const int64_t window, sizes.size("attention.sliding_window", positions));
+  if (window < positions)
+    return sizes.error("attention.sliding_window", fmt::format("{}, less than {} positions", window, positions));
   if (sizes.has("attention.causal")) {
     ASSIGN_OR_RETURN(const bool causal, file.boolean(sizes.key("attention.causal")));
     if (!causal) return sizes.error("attention.causal", "attention to later tokens");
@@ -137,10 +136,10 @@ Result<std::vector<float>> rotary_factors(const GgufFile& file, const Sizes& siz
   return factors;
 }
 
-Result<LlamaSizes> sizes_of(const GgufFile& file, const Architecture& architecture, int64_t length) {
+Result<LlamaSizes> sizes_of(const GgufFile& file, const Architecture& architecture, const PromptSizes& prompt) {
   const Sizes sizes(file, architecture.name);
   LlamaSizes llama;
-  llama.length = length;
+  add_prompt(llama, prompt);
   ASSIGN_OR_RETURN(llama.layers, sizes.size("block_count"));
   const std::string misfit = misfit_of_layers(llama.layers, file.tensors.size());
   if (!misfit.empty()) return sizes.error("block_count", misfit);
@@ -164,8 +163,9 @@ Result<LlamaSizes> sizes_of(const GgufFile& file, const Architecture& architectu
     if (other != llama.head) return sizes.error(own, fmt::format("{}, but a head's width is {}", other, llama.head));
   }
   ASSIGN_OR_RETURN(const int64_t context, sizes.size("context_length", most_of_a_size));
-  if (length > context)
-    return sizes.error("context_length", fmt::format("{}, less than the prompt of {} tokens", context, length));
+  if (prompt.positions() > context)
+    return sizes.error("context_length",
+                       fmt::format("{}, less than the {} positions wanted", context, prompt.positions()));
   ASSIGN_OR_RETURN(llama.epsilon, file.real(sizes.key("attention.layer_norm_rms_epsilon")));
   ASSIGN_OR_RETURN(llama.rotary_base, sizes.real("rope.freq_base", 10000));
   if (!(llama.epsilon >= 0 && llama.epsilon < 1))
@@ -299,7 +299,7 @@ Result<Model> import_gguf(std::string_view model) {
   ASSIGN_OR_RETURN(const GgufFile file, read_gguf(prompt.path));
   RETURN_IF_ERROR(refuse_part(file));
   ASSIGN_OR_RETURN(const Architecture architecture, architecture_of(file));
-  ASSIGN_OR_RETURN(const LlamaSizes llama, sizes_of(file, architecture, prompt.length));
+  ASSIGN_OR_RETURN(const LlamaSizes llama, sizes_of(file, architecture, prompt.sizes));
   Tensors tensors(file, architecture, llama, prompt.weights);
   const WeightSource source = [&](WeightStore& store, const std::string& name, const TensorType& type, double, double) {
     return tensors.weight(store, name, type);

@@ -448,6 +448,8 @@ class Exporter {
     for (const Value& value : graph_.values) {
       // An initial state has become a constant of another shape.
       if (value.kind != ValueKind::weight || !read.contains(value.name)) continue;
+      if (value.state)
+        return unsupported(fmt::format("state {}: an ONNX file keeps nothing between two executions", value.name));
       if (!weights_.contains(value.content))
         return invalid_input(
             fmt::format("weight {}: there is no weight with content {}", value.name, hex16(value.content.value)));

@@ -83,8 +83,8 @@ bool tensor_scatter_piece(const PieceQuery& q, NodePiece& piece) {
 
 // clang-format off
 //  operator                  inputs attributes     types                 work      batch        split                 gradient     traits        scalars
-ROW_OF_SCALARS(TensorScatter, 2, 4,  tensor_scatter_attrs, infer_tensor_scatter, no_flops, keeps_pairs, tensor_scatter_piece, of_a_cache, plain_in_onnx, &of_tensor_scatter)
-ROW_OF_SCALARS(PagedScatter,  4, 5,  no_attrs,      infer_paged_scatter,  no_flops, keeps_none,  no_split,             of_a_cache, not_in_onnx,   &of_paged_scatter)
+ROW_OF_SCALARS(TensorScatter, 2, 4,  tensor_scatter_attrs, infer_tensor_scatter, no_flops, keeps_pairs, tensor_scatter_piece, of_a_cache, plain_in_onnx | changes_first, &of_tensor_scatter)
+ROW_OF_SCALARS(PagedScatter,  4, 5,  no_attrs,      infer_paged_scatter,  no_flops, keeps_none,  no_split,             of_a_cache, not_in_onnx | changes_first,   &of_paged_scatter)
 // clang-format on
 
 }  // namespace nlsplit::inline graph

@@ -86,6 +86,8 @@ inline constexpr uint32_t not_in_onnx = 1 << 9;  // an operator of ours alone
 inline constexpr uint32_t is_first_alone = 1 << 11;
 inline constexpr uint32_t later_in_onnx = 1 << 10;  // not in the opset that export writes, or a part of another there
 inline constexpr uint32_t reads_scaled = 1 << 12;   // operands may be weights of q8_0 and q4_0
+inline constexpr uint32_t changes_first = 1
+                                          << 13;  // the first operand with a part of it written anew: of a state, there
 }  // namespace traits
 
 struct Operator {

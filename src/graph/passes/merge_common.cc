@@ -13,7 +13,7 @@ namespace {
 std::string operand(const Graph& graph, ValueId id) {
   if (!id.valid()) return "-";
   const Value& value = graph.value(id);
-  if (value.kind != ValueKind::weight) return fmt::format("{}", id.index());
+  if (value.kind != ValueKind::weight || value.state) return fmt::format("{}", id.index());
   return fmt::format("{}:{}", hex16(value.content.value), to_string(value.type));
 }
 

@@ -129,6 +129,7 @@ Result<std::vector<bool>> batched_values(const Graph& graph) {
   if (const auto batch = batch_of(graph); !batch) return batch.error();
   std::vector<bool> batched(graph.values.size(), false);
   for (const ValueId input : graph.inputs) batched[input.index()] = true;
+  for (size_t v = 0; v < graph.values.size(); ++v) batched[v] = batched[v] || graph.values[v].state;
   for (const Node& node : graph.nodes) RETURN_IF_ERROR(follow_batch(graph, node, batched));
   for (const ValueId output : graph.outputs) {
     if (!batched[output.index()])
@@ -143,11 +144,12 @@ Result<Graph> with_batch(const Graph& graph, int64_t batch) {
   if (old == batch) return graph;
   ASSIGN_OR_RETURN(const std::vector<bool> batched, batched_values(graph));
   Graph out = graph;
-  for (const ValueId input : out.inputs) {
-    Value& value = out.values[input.index()];
+  for (Value& value : out.values) {
+    if (value.kind != ValueKind::input && !value.state) continue;
     value.type.shape[0] = batch;
     if (const Status sound = check_type(value.type); !sound.ok()) {
-      return invalid_input(fmt::format("input {} at batch {}: {}", value.name, batch, sound.error().message));
+      return invalid_input(fmt::format("{} {} at batch {}: {}", value.state ? "state" : "input", value.name, batch,
+                                       sound.error().message));
     }
   }
   for (Node& node : out.nodes) {

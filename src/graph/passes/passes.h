@@ -32,9 +32,9 @@ Result<Graph> run_passes(const Graph& graph, WeightStore& weights, std::span<con
 // All passes in order; for training those that leave every node its own gradient.
 Result<Graph> optimize(const Graph& graph, WeightStore& weights, Purpose purpose = Purpose::inference);
 
-// The same network for another batch size: axis 0 of every input becomes `batch`, all types are inferred again, and a
-// Reshape that wrote the old batch down literally follows. Error: an operator mixes samples (it is named), inputs
-// disagree on the batch.
+// The same network for another batch size: axis 0 of every input and state becomes `batch`, all types are inferred
+// again, and a Reshape that wrote the old batch down literally follows. Error: an operator mixes samples (it is named),
+// inputs disagree on the batch.
 Result<Graph> with_batch(const Graph& graph, int64_t batch);
 
 // Which values carry one sample per index of axis 0, given that the inputs do. Error: the first node that mixes

@@ -143,6 +143,9 @@ class Conversion {
 
 Result<Graph> with_precision(const Graph& graph, WeightStore& weights, DType type) {
   CHECK(std::ranges::find(types, type) != types.end(), "a precision is f16 or bf16");
+  if (const auto state = std::ranges::find(graph.values, true, &Value::state); state != graph.values.end())
+    return unsupported(fmt::format("state {} is {}: a network with states has the precision it was made with",
+                                   state->name, to_string(state->type)));
   return Conversion(graph, weights, type).run();
 }
 

@@ -103,9 +103,25 @@ void paged_scatter(const Arrays& in, Array& out) {
   });
 }
 
+void rotary_embedding(const Arrays& in, Array& out) {
+  const Shape& x = in[0]->type.shape;
+  const int64_t half = x[3] / 2, positions = in[1]->type.shape[0];
+  for_each_index({x[0], x[1], x[2]}, [&](const Shape& at) {
+    const int64_t row = ((at[0] * x[1] + at[1]) * x[2] + at[2]) * x[3];
+    const int64_t position = scalar(in, 3, at[0], positions - x[2]) + at[2];
+    for (int64_t i = 0; i < half; ++i) {
+      const double cosine = in[1]->number(position * half + i), sine = in[2]->number(position * half + i);
+      const double a = in[0]->number(row + i), b = in[0]->number(row + half + i);
+      out.set(row + i, a * cosine - b * sine);
+      out.set(row + half + i, b * cosine + a * sine);
+    }
+  });
+}
+
 }  // namespace
 
 // clang-format off
+NLS_REFERENCE(RotaryEmbedding, rotary_embedding(in, out))
 NLS_REFERENCE(CachedAttention, cached_attention(attrs, in, out))
 NLS_REFERENCE(PagedAttention, paged_attention(attrs, in, out))
 NLS_REFERENCE(TensorScatter, tensor_scatter(attrs, in, out))

@@ -20,6 +20,7 @@ bool whole(const Tensor& tensor) {
 }
 
 Result<Tensor> weight_tensor(const Value& value, const WeightStore& weights) {
+  if (value.state) return tensor_of(value.type, std::string(static_cast<size_t>(size_of(value.type).value()), '\0'));
   ASSIGN_OR_RETURN(std::string raw, weights.materialise(value.content));
   if (static_cast<int64_t>(raw.size()) != size_of(value.type).value()) {
     return invalid_input(
@@ -128,8 +129,8 @@ std::vector<Tensor> evaluate_op(Op op, const Attrs& attrs, std::span<const Epilo
   return made;
 }
 
-Result<std::vector<Tensor>> evaluate(const Graph& graph, const WeightStore& weights,
-                                     const std::vector<Tensor>& inputs) {
+Result<std::vector<Tensor>> evaluate(const Graph& graph, const WeightStore& weights, const std::vector<Tensor>& inputs,
+                                     States* states) {
   RETURN_IF_ERROR(verify(graph));
   if (inputs.size() != graph.inputs.size()) {
     return invalid_input(
@@ -157,7 +158,9 @@ Result<std::vector<Tensor>> evaluate(const Graph& graph, const WeightStore& weig
       if (!id.valid()) {
         in.push_back(nullptr);
       } else if (graph.value(id).kind == ValueKind::weight) {
-        ASSIGN_OR_RETURN(Tensor tensor, weight_tensor(graph.value(id), weights));
+        const Value& value = graph.value(id);
+        const bool kept = value.state && states != nullptr && states->contains(value.name);
+        ASSIGN_OR_RETURN(Tensor tensor, kept ? states->at(value.name) : weight_tensor(value, weights));
         loaded.push_back(std::move(tensor));
         in.push_back(&loaded.back());
       } else {
@@ -172,6 +175,10 @@ Result<std::vector<Tensor>> evaluate(const Graph& graph, const WeightStore& weig
     for (size_t i = 0; i < results.size(); ++i) made[node.outputs[i].index()] = std::move(results[i]);
   }
 
+  if (states != nullptr) {
+    for (const StateUpdate& update : state_updates(graph))
+      (*states)[graph.value(update.state).name] = *made[update.value.index()];
+  }
   std::vector<Tensor> outputs;
   for (ValueId id : graph.outputs) {
     if (graph.value(id).kind == ValueKind::weight) {

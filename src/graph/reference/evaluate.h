@@ -4,6 +4,7 @@
 //   ASSIGN_OR_RETURN(std::vector<Tensor> outputs, evaluate(model.graph, model.weights, {image}));
 #pragma once
 
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -46,8 +47,12 @@ std::vector<Tensor> evaluate_op(Op op, const Attrs& attrs, const std::vector<con
 std::vector<Tensor> evaluate_op(Op op, const Attrs& attrs, std::span<const EpilogueStep> epilogue,
                                 const std::vector<const Tensor*>& inputs, Types outputs);
 
-// The whole graph; `inputs` in the order of graph.inputs. Errors: a graph that does not verify, counts or types that do
-// not fit, a weight that is not in the store.
-Result<std::vector<Tensor>> evaluate(const Graph& graph, const WeightStore& weights, const std::vector<Tensor>& inputs);
+// What states hold between two executions, by name; one that is not there holds zeros.
+using States = std::map<std::string, Tensor>;
+
+// The whole graph; `inputs` in the order of graph.inputs. states: what it begins with, and what it leaves; nullptr:
+// zeros. Errors: a graph that does not verify, counts or types that do not fit, a weight that is not in the store.
+Result<std::vector<Tensor>> evaluate(const Graph& graph, const WeightStore& weights, const std::vector<Tensor>& inputs,
+                                     States* states = nullptr);
 
 }  // namespace nlsplit::inline graph

@@ -136,7 +136,7 @@ Status check_activation(const JsonPlace& root, bool gelu) {
   return ok_status();
 }
 
-Status check_window(const JsonPlace& root, int64_t length) {
+Status check_window(const JsonPlace& root, int64_t positions) {
   ASSIGN_OR_RETURN(bool slides, root.optional("use_sliding_window").flag(false));
   const JsonPlace layers = root.optional("layer_types");
   if (!layers.is_null()) {
@@ -152,11 +152,11 @@ Status check_window(const JsonPlace& root, int64_t length) {
   const JsonPlace window = root.optional("sliding_window");
   if (!slides || window.is_null()) return ok_status();
   ASSIGN_OR_RETURN(const int64_t tokens, size(window));
-  if (tokens >= length) return ok_status();
-  return window.wrong(fmt::format("{}, less than the prompt of {} tokens", tokens, length));
+  if (tokens >= positions) return ok_status();
+  return window.wrong(fmt::format("{}, less than {} positions", tokens, positions));
 }
 
-Status refuse_options(const JsonPlace& root, const Architecture& architecture, int64_t length) {
+Status refuse_options(const JsonPlace& root, const Architecture& architecture, const PromptSizes& prompt) {
   for (const char* key : {"attention_bias", "mlp_bias"}) {
     ASSIGN_OR_RETURN(const bool biases, root.optional(key).flag(false));
     if (biases && !architecture.kind.biases) return root.optional(key).not_supported("these biases are not known");
@@ -164,14 +164,14 @@ Status refuse_options(const JsonPlace& root, const Architecture& architecture, i
   const JsonPlace quantized = root.optional("quantization_config");
   if (!quantized.is_null()) return quantized.not_supported("weights that are quantized are not read");
   RETURN_IF_ERROR(check_activation(root, architecture.kind.gelu));
-  return check_window(root, length);
+  return check_window(root, prompt.positions());
 }
 
 // ---- sizes
 
-Result<LlamaSizes> sizes_of(const JsonPlace& root, const Architecture& architecture, int64_t length) {
+Result<LlamaSizes> sizes_of(const JsonPlace& root, const Architecture& architecture, const PromptSizes& prompt) {
   LlamaSizes sizes;
-  sizes.length = length;
+  add_prompt(sizes, prompt);
   ASSIGN_OR_RETURN(sizes.layers, size(root.optional("num_hidden_layers")));
   ASSIGN_OR_RETURN(sizes.hidden, size(root.optional("hidden_size")));
   ASSIGN_OR_RETURN(sizes.ffn, size(root.optional("intermediate_size")));
@@ -192,18 +192,19 @@ Result<LlamaSizes> sizes_of(const JsonPlace& root, const Architecture& architect
     return head.wrong(fmt::format("a head's width of {} is odd, and positions rotate pairs", sizes.head));
   const JsonPlace context = root.optional("max_position_embeddings");
   ASSIGN_OR_RETURN(const int64_t most, size(context, most_of_a_size));
-  if (length > most) return context.wrong(fmt::format("{}, less than the prompt of {} tokens", most, length));
+  if (prompt.positions() > most)
+    return context.wrong(fmt::format("{}, less than the {} positions wanted", most, prompt.positions()));
   const JsonPlace epsilon = root.optional("rms_norm_eps");
   ASSIGN_OR_RETURN(sizes.epsilon, epsilon.number());
   if (!(sizes.epsilon >= 0 && sizes.epsilon < 1))
     return epsilon.wrong(fmt::format("{} is not from 0 to 1", epsilon.excerpt()));
   add_kind(sizes, architecture.kind);
-  RETURN_IF_ERROR(refuse_options(root, architecture, length));
+  RETURN_IF_ERROR(refuse_options(root, architecture, prompt));
   RETURN_IF_ERROR(read_positions(root, sizes));
   return sizes;
 }
 
-Result<TransformersConfig> config_of(const JsonPlace& root, int64_t length) {
+Result<TransformersConfig> config_of(const JsonPlace& root, const PromptSizes& prompt) {
   if (!root.value->is_object()) return root.wrong("it is no JSON object");
   ASSIGN_OR_RETURN(const Architecture architecture, architecture_of(root));
   TransformersConfig config;
@@ -211,16 +212,16 @@ Result<TransformersConfig> config_of(const JsonPlace& root, int64_t length) {
   config.family = architecture.family;
   config.norms_from_zero = architecture.norms_from_zero;
   ASSIGN_OR_RETURN(config.tied, root.optional("tie_word_embeddings").flag(architecture.tied));
-  ASSIGN_OR_RETURN(config.sizes, sizes_of(root, architecture, length));
+  ASSIGN_OR_RETURN(config.sizes, sizes_of(root, architecture, prompt));
   return config;
 }
 
 }  // namespace
 
-Result<TransformersConfig> read_config(const std::string& path, int64_t length) {
+Result<TransformersConfig> read_config(const std::string& path, const PromptSizes& prompt) {
   ASSIGN_OR_RETURN(const std::string content, read_file(path));
   ASSIGN_OR_RETURN(const nlohmann::json root, parse_json(content, path));
-  Result<TransformersConfig> config = config_of({&root, ""}, length);
+  Result<TransformersConfig> config = config_of({&root, ""}, prompt);
   if (!config.ok()) return in_file(path, std::move(config).error());
   RETURN_IF_ERROR(check_elements(path, config->sizes));
   return config;

@@ -172,7 +172,7 @@ class SafeWeights {
 Result<Model> import_folder(std::string_view model) {
   ASSIGN_OR_RETURN(const PromptModel prompt, split_prompt_model(model, question_in(model), FileWeights::f32));
   const std::string config_path = (fs::path(prompt.path) / config_file).string();
-  ASSIGN_OR_RETURN(const TransformersConfig config, read_config(config_path, prompt.length));
+  ASSIGN_OR_RETURN(const TransformersConfig config, read_config(config_path, prompt.sizes));
   ASSIGN_OR_RETURN(const TensorFiles files, read_files(prompt.path));
   const std::string misfit = misfit_of_layers(config.sizes.layers, files.tensors.size());
   if (!misfit.empty()) return invalid_input(fmt::format("{}: /num_hidden_layers: {}", config_path, misfit));

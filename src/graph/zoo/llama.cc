@@ -5,13 +5,18 @@
 // LlamaSizes says.
 #include "graph/zoo/llama.h"
 
+#include <fmt/format.h>
+
 #include "graph/zoo/transformer.h"
 
 namespace nlsplit::inline graph {
 namespace {
 
-ValueId decoder_layer(ZooNet& net, const std::string& name, ValueId x, const LlamaSizes& sizes) {
-  const int64_t head = sizes.head == 0 ? sizes.hidden / sizes.heads : sizes.head;
+int64_t head_of(const LlamaSizes& sizes) { return sizes.head == 0 ? sizes.hidden / sizes.heads : sizes.head; }
+
+ValueId decoder_layer(ZooNet& net, const std::string& name, ValueId x, const LlamaSizes& sizes,
+                      const CacheSpec& cache) {
+  const int64_t head = head_of(sizes);
   const int64_t width = head * sizes.heads, kv_width = head * sizes.kv_heads;
   const double gain = branch_gain(sizes.layers);
   const std::string attend = name + ".self_attn", mlp = name + ".mlp";
@@ -19,13 +24,14 @@ ValueId decoder_layer(ZooNet& net, const std::string& name, ValueId x, const Lla
   const ValueId q = project(net, attend + ".q_proj", y, {.features = width, .bias = sizes.biases});
   const ValueId k = project(net, attend + ".k_proj", y, {.features = kv_width, .bias = sizes.biases});
   const ValueId v = project(net, attend + ".v_proj", y, {.features = kv_width, .bias = sizes.biases});
-  y = attention(net, attend, q, k, v,
-                {.heads = sizes.heads,
-                 .kv_heads = sizes.kv_heads,
-                 .causal = true,
-                 .rotary_base = sizes.rotary_base,
-                 .rotary_factors = sizes.rotary_factors,
-                 .norm_epsilon = sizes.head_norms ? sizes.epsilon : 0});
+  const AttentionSpec spec{.heads = sizes.heads,
+                           .kv_heads = sizes.kv_heads,
+                           .causal = true,
+                           .rotary_base = sizes.rotary_base,
+                           .rotary_factors = sizes.rotary_factors,
+                           .norm_epsilon = sizes.head_norms ? sizes.epsilon : 0};
+  y = sizes.context > 0 ? attention_over_cache(net, attend, q, k, v, spec, cache)
+                        : attention(net, attend, q, k, v, spec);
   y = project(net, attend + ".o_proj", y, {.features = sizes.hidden, .bias = false, .gain = gain});
   x = net.add(name + ".add1", x, y);
   y = rms_norm(net, name + ".post_attention_layernorm", x, sizes.epsilon);
@@ -37,18 +43,59 @@ ValueId decoder_layer(ZooNet& net, const std::string& name, ValueId x, const Lla
   return net.add(name + ".add2", x, y);
 }
 
+CacheSpec cache_of(ZooNet& net, const LlamaSizes& sizes) {
+  if (sizes.context == 0) return {};
+  const Shape table{sizes.context, head_of(sizes)};
+  CacheSpec cache{.positions = sizes.context,
+                  .begins = net.tokens("begins", {1}),
+                  .lengths = net.tokens("lengths", {1}),
+                  .cosines = {},
+                  .sines = {}};
+  cache.cosines =
+      net.half_table("model.rotary.cosines", Formula::rotary_cos, table, sizes.rotary_base, sizes.rotary_factors);
+  cache.sines =
+      net.half_table("model.rotary.sines", Formula::rotary_sin, table, sizes.rotary_base, sizes.rotary_factors);
+  return cache;
+}
+
 }  // namespace
+
+std::string wrong_context(const LlamaSizes& sizes) {
+  constexpr int64_t most = int64_t{1} << 24;
+  if (sizes.context == 0 && sizes.candidates > 1) return "candidates are of a sequence that goes on: with a context";
+  if (sizes.context == 0) return {};
+  if (sizes.context < sizes.length || sizes.context > most)
+    return fmt::format("context {} is not from the length, {}, to {}", sizes.context, sizes.length, most);
+  if (sizes.candidates > sizes.vocab)
+    return fmt::format("candidates {} is more than the {} tokens there are", sizes.candidates, sizes.vocab);
+  return {};
+}
 
 Model build_llama(const LlamaSizes& sizes, ZooNet net) {
   const ValueId tokens = net.tokens("input_ids", {1, sizes.length});
+  const CacheSpec cache = cache_of(net, sizes);
+  ValueId last;
+  if (sizes.context > 0 && sizes.length > 1) last = net.tokens("last", {1, 1});
   ValueId x = embed(net, "model.embed_tokens", tokens, sizes.vocab, sizes.hidden, 1);
   if (sizes.embedding_scale != 1) {
     x = net.mul("model.embed_scaled", x, net.scalar("model.embed_scale", sizes.embedding_scale));
   }
-  for (int64_t i = 0; i < sizes.layers; ++i) x = decoder_layer(net, "model.layers." + std::to_string(i), x, sizes);
+  for (int64_t i = 0; i < sizes.layers; ++i)
+    x = decoder_layer(net, "model.layers." + std::to_string(i), x, sizes, cache);
+  // Of a sequence that goes on one token's successor is wanted; normalisation and vocabulary are of that one alone.
+  if (last.valid())
+    x = net.node(Op::GatherND, "model.last", {x, last}, {{"batch_dims", int64_t{1}}});
+  else if (sizes.context > 0)
+    x = reshape(net, "model.last", x, {0, sizes.hidden});
   x = rms_norm(net, "model.norm", x, sizes.epsilon);
   x = project(net, "lm_head", x, {.features = sizes.vocab, .bias = false});
-  return std::move(net).finish(x);
+  if (sizes.context == 0) return std::move(net).finish(x);
+  const std::vector<ValueId> next = net.node_with_results(
+      Op::TopK, "model.next", {x},
+      {{"axis", int64_t{-1}}, {"k", sizes.candidates}, {"largest", int64_t{1}}, {"sorted", int64_t{1}}},
+      {"scores", "model.next.tokens"});
+  const ValueId tokens_as_real = net.node(Op::Cast, "candidates", {next[1]}, {{"to", std::string("f32")}});
+  return std::move(net).finish(std::vector<ValueId>{next[0], tokens_as_real});
 }
 
 }  // namespace nlsplit::inline graph

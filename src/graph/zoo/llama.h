@@ -2,6 +2,7 @@
 // have theirs (graph/gguf/import.h).
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "graph/zoo/net.h"
@@ -18,8 +19,25 @@ struct LlamaSizes {  // Llama 3 8B's; head width even, heads a multiple of kv_he
   bool head_norms = false;                 // of each head's queries and keys: Qwen 3
   bool gelu = false;                       // instead of SiLU: Gemma
   double embedding_scale = 1;              // Gemma: the root of hidden
+
+  // Of generation: keys and values of so many positions are kept from one execution to the next; 0: none are. An
+  // execution goes on with `length` tokens of each sequence, a sample, and gives its likeliest next tokens.
+  int64_t context = 0;
+  int64_t candidates = 1;  // how many of these
 };
+// What is wrong with the context; "": nothing.
+std::string wrong_context(const LlamaSizes& sizes);
+
 // Weights are called as in Hugging Face's transformers, matrices are [in, out], or [out, in] as they are stored.
+//
+// Input: input_ids i64[1, length]; output: logits f32[1, length, vocab]. With a context also
+//   begins i64[1]     the position of the first of these tokens, at most context - length
+//   lengths i64[1]    the positions that are there then: begins + length; 0: nobody looks at what this sequence makes.
+//                     Its keys and values are written all the same: `begins` must lie behind what is to be kept
+//   last i64[1, 1]    only if length > 1: which of the tokens (from 0) the next one follows
+// and the outputs are, best first, scores f32[1, candidates] (of the logits) and candidates f32[1, candidates]. Tokens
+// behind `last` mean nothing: the next execution writes over them. A state of each layer has its keys, another one its
+// values, both f32[1, kv_heads, context, head].
 Model build_llama(const LlamaSizes& sizes, ZooNet net);
 
 }  // namespace nlsplit::inline graph

@@ -29,6 +29,11 @@ ValueId ZooNet::node(Op op, const std::string& name, std::vector<ValueId> inputs
   return builder_.add(op, name, std::move(inputs), std::move(attrs)).value();
 }
 
+std::vector<ValueId> ZooNet::node_with_results(Op op, const std::string& name, std::vector<ValueId> inputs, Attrs attrs,
+                                               const std::vector<std::string>& results) {
+  return builder_.add_all(op, name, std::move(inputs), std::move(attrs), results).value();
+}
+
 ValueId ZooNet::weight(const std::string& name, const TensorType& type, double deviation, double mean) {
   return builder_.weight(name, type, source_(weights_, name, type, deviation, mean));
 }
@@ -121,6 +126,15 @@ ValueId ZooNet::table(const std::string& name, Formula formula, Shape shape, dou
                       std::span<const float> factors) {
   const TensorType type{DType::f32, std::move(shape)};
   return builder_.weight(name, type, weights_.add_formula(formula, type, parameter, factors));
+}
+
+ValueId ZooNet::half_table(const std::string& name, Formula formula, Shape shape, double parameter,
+                           std::span<const float> factors) {
+  const TensorType whole{DType::f32, std::move(shape)};
+  const int64_t columns = whole.shape[1];
+  const ContentId all = weights_.add_formula(formula, whole, parameter, factors);
+  return builder_.weight(name, {DType::f32, {whole.shape[0], columns - columns / 2}},
+                         weights_.add_slice(all, 1, columns / 2, columns, whole));
 }
 
 ValueId ZooNet::transposed(const std::string& name, ValueId matrix) {

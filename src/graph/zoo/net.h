@@ -67,6 +67,8 @@ class ZooNet {
 
   // Whatever has no function of its own. Attributes by name in alphabetical order, as everywhere.
   ValueId node(Op op, const std::string& name, std::vector<ValueId> inputs, Attrs attrs = {});
+  std::vector<ValueId> node_with_results(Op op, const std::string& name, std::vector<ValueId> inputs, Attrs attrs,
+                                         const std::vector<std::string>& results);
   ValueId weight(const std::string& name, Shape shape, double deviation, double mean = 0) {
     return weight(name, TensorType{DType::f32, std::move(shape)}, deviation, mean);
   }
@@ -76,6 +78,10 @@ class ZooNet {
   // What is computed from the position alone and never trained; nothing is stored until it is needed.
   ValueId table(const std::string& name, Formula formula, Shape shape, double parameter,
                 std::span<const float> factors = {});
+  // The columns from the middle on of a table [rows, columns].
+  ValueId half_table(const std::string& name, Formula formula, Shape shape, double parameter,
+                     std::span<const float> factors = {});
+  ValueId state(const std::string& name, Shape shape) { return builder_.state(name, {DType::f32, std::move(shape)}); }
   // The transpose of a matrix made before, sharing its recipe: a tied weight.
   ValueId transposed(const std::string& name, ValueId matrix);
 

@@ -133,6 +133,34 @@ ValueId attention(ZooNet& net, const std::string& name, ValueId q, ValueId k, Va
   return reshape(net, name + ".merged", transpose(net, name + ".context_rows", context, back), {0, tokens, width});
 }
 
+ValueId attention_over_cache(ZooNet& net, const std::string& name, ValueId q, ValueId k, ValueId v,
+                             const AttentionSpec& spec, const CacheSpec& cache) {
+  const int64_t kv_heads = spec.kv_heads == 0 ? spec.heads : spec.kv_heads;
+  const Shape x = net.shape(q);
+  const int64_t tokens = x[1], d = x[2] / spec.heads;
+  const std::vector<int64_t> heads_first{0, 2, 1, 3};
+  const auto by_head = [&](const std::string& part, ValueId value, int64_t heads, bool is_value) {
+    value = reshape(net, name + part + "_heads", value, {0, tokens, heads, d});
+    if (spec.norm_epsilon > 0 && !is_value) value = rms_norm(net, name + part + "_norm", value, spec.norm_epsilon);
+    value = transpose(net, name + part, value, heads_first);
+    if (!cache.cosines.valid() || is_value) return value;
+    return net.node(Op::RotaryEmbedding, name + part + "_rotary", {value, cache.cosines, cache.sines, cache.begins});
+  };
+  const auto kept = [&](const std::string& part, ValueId value) {
+    const ValueId past = net.state(name + ".past_" + part, {x[0], kv_heads, cache.positions, d});
+    return net.node(Op::TensorScatter, name + "." + part, {past, value, cache.begins},
+                    {{"axis", int64_t{-2}}, {"mode", std::string("linear")}});
+  };
+  q = by_head(".q", q, spec.heads, false);
+  k = by_head(".k", k, kv_heads, false);
+  v = by_head(".v", v, kv_heads, true);
+  const ValueId keys = kept("keys", k), values = kept("values", v);
+  const ValueId context = net.node(Op::CachedAttention, name + ".context", {q, keys, values, cache.lengths},
+                                   {{"causal", int64_t{1}}, {"scale", 1 / std::sqrt(static_cast<double>(d))}});
+  return reshape(net, name + ".merged", transpose(net, name + ".context_rows", context, heads_first),
+                 {0, tokens, x[2]});
+}
+
 ValueId embed(ZooNet& net, const std::string& name, ValueId tokens, int64_t count, int64_t width, double deviation) {
   const TensorType table{net.stored_type(name + ".weight"), {count, width}};
   const ValueId w = net.weight(name + ".weight", table, deviation);

@@ -40,6 +40,17 @@ struct AttentionSpec {
 // softmax(q kᵀ / sqrt(d) + mask) v, head by head, of projections that lie side by side in the last axis.
 ValueId attention(ZooNet& net, const std::string& name, ValueId q, ValueId k, ValueId v, const AttentionSpec& spec);
 
+// What attention over a sequence that goes on needs besides (graph/zoo/llama.h).
+struct CacheSpec {
+  int64_t positions = 0;
+  ValueId begins, lengths;  // inputs
+  ValueId cosines, sines;   // tables of positions; none: nothing is rotated
+};
+// attention() of the tokens that the cache "NAME.past_keys", "NAME.past_values" has, and of these, which it then has
+// too.
+ValueId attention_over_cache(ZooNet& net, const std::string& name, ValueId q, ValueId k, ValueId v,
+                             const AttentionSpec& spec, const CacheSpec& cache);
+
 // Rows [first, end) of an axis.
 ValueId rows(ZooNet& net, const std::string& name, ValueId x, int64_t axis, int64_t first, int64_t end);
 ValueId reshape(ZooNet& net, const std::string& name, ValueId x, Shape shape);

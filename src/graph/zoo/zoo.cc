@@ -32,11 +32,15 @@ constexpr ZooParameter gpt2_parameters[] = {{"layers", 12, "decoder layers"},
                                             {"heads", 12, "attention heads"},
                                             {"vocab", 50257, "tokens"},
                                             {"length", 128, "tokens of a sample, at most 1024"}};
-constexpr ZooParameter llama_parameters[] = {
-    {"layers", 32, "decoder layers"},     {"hidden", 4096, "width"},
-    {"heads", 32, "attention heads"},     {"kv_heads", 8, "heads of keys and values"},
-    {"ffn", 14336, "width of an MLP"},    {"vocab", 128256, "tokens"},
-    {"length", 128, "tokens of a sample"}};
+constexpr ZooParameter llama_parameters[] = {{"layers", 32, "decoder layers"},
+                                             {"hidden", 4096, "width"},
+                                             {"heads", 32, "attention heads"},
+                                             {"kv_heads", 8, "heads of keys and values"},
+                                             {"ffn", 14336, "width of an MLP"},
+                                             {"vocab", 128256, "tokens"},
+                                             {"length", 128, "tokens of a sample"},
+                                             {"context", 0, "positions that are kept, of a sequence that goes on"},
+                                             {"candidates", 1, "next tokens that it gives"}};
 
 constexpr int64_t largest_image = 4096;
 
@@ -109,9 +113,12 @@ Result<Model> make_gpt2(uint64_t seed, const ZooValues& v) {
 
 Result<Model> make_llama(uint64_t seed, const ZooValues& v) {
   RETURN_IF_ERROR(check_transformer(v, most));
-  return build_llama(
-      {v.at("layers"), v.at("hidden"), v.at("heads"), v.at("kv_heads"), v.at("ffn"), v.at("vocab"), v.at("length")},
-      ZooNet("llama", seed));
+  LlamaSizes sizes{v.at("layers"), v.at("hidden"), v.at("heads"), v.at("kv_heads"),
+                   v.at("ffn"),    v.at("vocab"),  v.at("length")};
+  sizes.context = v.at("context");
+  sizes.candidates = v.at("candidates");
+  if (const std::string wrong = wrong_context(sizes); !wrong.empty()) return invalid_input(wrong);
+  return build_llama(sizes, ZooNet("llama", seed));
 }
 
 constexpr std::array entries = {
@@ -146,12 +153,6 @@ constexpr std::array entries = {
              llama_parameters, make_llama},
 };
 
-ZooValues standard_values(std::span<const ZooParameter> parameters) {
-  ZooValues values;
-  for (const ZooParameter& parameter : parameters) values.emplace(parameter.name, parameter.standard);
-  return values;
-}
-
 std::string what_it_takes(std::span<const ZooParameter> parameters) {
   std::string list;
   for (const ZooParameter& parameter : parameters)
@@ -160,6 +161,12 @@ std::string what_it_takes(std::span<const ZooParameter> parameters) {
 }
 
 }  // namespace
+
+ZooValues standard_values(std::span<const ZooParameter> parameters) {
+  ZooValues values;
+  for (const ZooParameter& parameter : parameters) values.emplace(parameter.name, parameter.standard);
+  return values;
+}
 
 Result<ZooValues> parse_parameters(std::span<const ZooParameter> parameters, std::string_view text) {
   ZooValues values = standard_values(parameters);

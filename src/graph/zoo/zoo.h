@@ -32,6 +32,7 @@ struct ZooEntry {
   Result<Model> build(uint64_t seed) const;  // with the standard values
 };
 
+ZooValues standard_values(std::span<const ZooParameter> parameters);
 // "layers=32&hidden=4096" and the standard values of what is left out. Error: an unknown parameter, a value that is no
 // positive integer, all in one message with the parameters there are.
 Result<ZooValues> parse_parameters(std::span<const ZooParameter> parameters, std::string_view text);

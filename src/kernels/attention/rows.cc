@@ -22,6 +22,10 @@ Standing standing_cached_attention(const ComputeDesc& desc) {
 
 }  // namespace
 
+const KernelInfo rows::rotary = {.what = "two halves of a row, turned by the row of the tables that its position has",
+                                 .ops = computes<Op::RotaryEmbedding>,
+                                 .exact_axes = exact::batch | exact::channels};
+
 const KernelInfo rows::cached_attention = {
     .what = "few queries at a time; keys and values of a cache read where they lie",
     .ops = computes<Op::CachedAttention, Op::PagedAttention>,

@@ -48,6 +48,18 @@ std::string refuse_reorder(const ComputeDesc& desc) {
   return (desc.inputs[0].block == 0) != (desc.outputs[0].block == 0) ? "" : "there is nothing to reorder";
 }
 
+// A row of candidates: beyond that, keeping them sorted costs more than sorting all once.
+std::string refuse_top_k(const ComputeDesc& desc) {
+  constexpr int64_t most = 1024;
+  const Shape& shape = desc.inputs[0].shape;
+  if (!desc.epilogue.empty()) return "there are steps behind it";
+  if (desc.inputs[0].dtype != DType::f32) return fmt::format("{} is not f32", to_string(desc.inputs[0]));
+  if (axis_of(attr_int(desc.attrs, "axis"), shape.size()).value() + 1 != shape.size()) return "not of the last axis";
+  if (attr_int(desc.attrs, "largest") == 0) return "it finds the largest";
+  const int64_t k = desc.outputs[0].shape.back();
+  return k <= most ? "" : fmt::format("{} are more than {}", k, most);
+}
+
 }  // namespace
 
 const KernelInfo rows::concat_blocked = {.what = "copies blocks of channels",
@@ -79,6 +91,11 @@ const KernelInfo rows::pad = {.what = "copies into a filled output",
                               .ops = computes<Op::Pad>,
                               .refuses = refuse_many_axes,
                               .exact_axes = exact::all};
+
+const KernelInfo rows::top_k = {.what = "the largest so far kept sorted, of the last axis, at most 1,024 of them",
+                                .ops = computes<Op::TopK>,
+                                .refuses = refuse_top_k,
+                                .any_type = true};
 
 const KernelInfo rows::gather = {.what = "copies what an index points at, elements of any type",
                                  .ops = computes<Op::Gather>,

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "partition/plan.h"
+#include "ranking/generation.h"
 #include "report/ranking/breakdown_report.h"
 #include "report/ranking/explanation_text.h"
 #include "report/ranking/ranking_report.h"
@@ -86,6 +87,14 @@ json plan_json(const Ranking& ranking, size_t index, const Scenario& scenario, c
   if (ranked.promise.tolerance > 0) {
     plan["tolerance"] = ranked.promise.tolerance;
     plan["tolerance_because"] = ranked.promise.why;
+  }
+  if (ranked.generation) {
+    const GenerationTimes& times = *ranked.generation;
+    plan["generation"] = {{"first_token_s", times.first_token_s},
+                          {"next_token_s", times.next_token_s},
+                          {"tokens_per_s", tokens_per_s(scenario, times)},
+                          {"largest_device", times.fullest_device},
+                          {"largest_memory_bytes", times.fullest_memory.value()}};
   }
   if (ranking.confidence) plan["error_bar"] = error_bar_json(ranking, index);
   if (ranked.noisy) {
@@ -262,6 +271,7 @@ std::string ranking_csv(const Ranking& ranking) {
   std::string out =
       "rank,name,plan,micro_batches,schedule,throughput_per_s,makespan_s,latency_mean_s,latency_max_s,busiest_device,"
       "busiest_device_share,busiest_link,busiest_link_share,largest_device,largest_memory_bytes";
+  if (ranking.generates) out += ",first_token_s,next_token_s";
   if (noisy) out += ",noise_makespan_mean_s,noise_makespan_p95_s,noise_latency_mean_s,noise_latency_p95_s";
   if (ranking.confidence) out += ",shared_rank,cost_low,cost_high,difference_low,difference_high,best,in_set";
   out += "\n";
@@ -273,6 +283,10 @@ std::string ranking_csv(const Ranking& ranking) {
                        e.makespan_s, e.latency_mean_s, e.latency_max_s, csv_field(e.busiest_device),
                        e.busiest_device_share, csv_field(e.busiest_link), e.busiest_link_share,
                        csv_field(e.largest_device), e.largest_memory.value());
+    if (ranked.generation)
+      out += fmt::format(",{},{}", ranked.generation->first_token_s, ranked.generation->next_token_s);
+    else if (ranking.generates)
+      out += ",,";
     if (noisy) {
       const NoisyEstimate& n = ranked.noisy.value();
       out += fmt::format(",{},{},{},{}", n.makespan_s.mean, n.makespan_s.p95, n.latency_s.mean, n.latency_s.p95);

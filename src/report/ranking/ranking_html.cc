@@ -46,6 +46,7 @@ std::string html_escaped_lines(const std::string& text) {
 std::string table(const Ranking& ranking, const std::vector<size_t>& plans) {
   std::vector<std::string> titles = {"#",       "plan",           "micro-batches", "schedule",      "samples/s",
                                      "latency", "busiest device", "busiest link",  "largest memory"};
+  if (ranking.generates) titles.insert(titles.begin() + 4, {"each token (TPOT)", "first token (TTFT)"});
   if (ranking.confidence) titles.insert(titles.end(), {"rank", "90 of 100 worlds", "longer than plan 1"});
   std::string text = "<table>\n" + row("th", titles);
   for (const size_t i : plans) {
@@ -60,7 +61,13 @@ std::string table(const Ranking& ranking, const std::vector<size_t>& plans) {
         to_string(seconds(e.latency_mean_s)),
         fmt::format("{} {:.0f} %", e.busiest_device, e.busiest_device_share * 100),
         e.busiest_link.empty() ? "-" : fmt::format("{} {:.0f} %", e.busiest_link, e.busiest_link_share * 100),
-        fmt::format("{} ({})", to_string(e.largest_memory), e.largest_device)};
+        fmt::format("{} ({})", to_string(ranked.generation ? ranked.generation->fullest_memory : e.largest_memory),
+                    ranked.generation ? ranked.generation->fullest_device : e.largest_device)};
+    if (ranking.generates) {
+      const auto& times = ranked.generation;
+      cells.insert(cells.begin() + 4, {times ? to_string(seconds(times->next_token_s)) : "-",
+                                       times ? to_string(seconds(times->first_token_s)) : "-"});
+    }
     if (ranking.confidence) {
       const std::vector<std::string> bars = error_bar_cells(ranking, i);
       cells.insert(cells.end(), bars.begin(), bars.end());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ranking/generation.h"
 #include "report/ranking/baselines_text.h"
 #include "report/ranking/breakdown_report.h"
 #include "report/ranking/confidence_text.h"
@@ -83,10 +84,13 @@ std::string percent_of_bound(double within) {
 
 std::string head(const Ranking& ranking, const Scenario& scenario) {
   const auto considered = static_cast<double>(ranking.considered);
-  std::string text =
-      fmt::format("{}{}, batch {} on {}, best {}{} first\n", scenario.training ? "training " : "", ranking.model,
-                  ranking.batch, counted(static_cast<int64_t>(scenario.cluster.devices.size()), "device"),
-                  ranking.robust ? fmt::format("{} of ", percentile(ranking)) : "", objective_name(ranking));
+  const std::string devices = counted(static_cast<int64_t>(scenario.cluster.devices.size()), "device");
+  const std::string ordered = ranking.robust ? fmt::format("{} of ", percentile(ranking)) : "";
+  std::string text = ranking.generates
+                         ? fmt::format("{} generates, {} on {}, best {}{} of a token first\n", ranking.model,
+                                       counted(ranking.batch, "sequence"), devices, ordered, objective_name(ranking))
+                         : fmt::format("{}{}, batch {} on {}, best {}{} first\n", scenario.training ? "training " : "",
+                                       ranking.model, ranking.batch, devices, ordered, objective_name(ranking));
   text += ranking.space > considered ? fmt::format("{} of {} possible plans", grouped(considered), about(ranking.space))
                                      : fmt::format("{} plan{}", grouped(considered), considered == 1 ? "" : "s");
   text += fmt::format(" timed in {:.2g} s, ", ranking.seconds);
@@ -138,7 +142,28 @@ std::string busiest_phases(const Estimate& estimate) {
   return at == estimate.devices.end() ? "-" : phases_text(at->phases, estimate.makespan_s);
 }
 
-std::string table(const Ranking& ranking, bool training) {
+// Of a plan that generates text.
+std::vector<std::string> generation_cells(const Scenario& scenario, const RankedPlan& ranked, std::string ratio) {
+  if (!ranked.generation) return {"-", "-", "-", std::move(ratio)};
+  const GenerationTimes& times = *ranked.generation;
+  return {to_string(seconds(times.next_token_s)), to_string(seconds(times.first_token_s)),
+          rate_text(tokens_per_s(scenario, times)), std::move(ratio)};
+}
+
+// Below the table.
+std::string generation_lines(const Ranking& ranking) {
+  if (!ranking.generates) return "";
+  std::string text =
+      "Plans are ordered, and compared with the best single device, by a token at the end of the context; the times "
+      "are\nof the workload's prompt and tokens.\n";
+  for (const size_t i : shown(ranking)) {
+    if (const std::string& why = ranking.judged[i].why_not; !why.empty())
+      text += fmt::format("plan {} cannot run: {}\n", i + 1, why);
+  }
+  return text;
+}
+
+std::string table(const Ranking& ranking, const Scenario& scenario) {
   using enum Align;
   std::vector<Table::Column> columns = {{"#", right},
                                         {"plan", left},
@@ -150,11 +175,23 @@ std::string table(const Ranking& ranking, bool training) {
                                         {"busiest\ndevice", left},
                                         {"busiest\nlink", left},
                                         {"largest\nmemory", left}};
+  const bool generates = scenario.generation.has_value();
+  const bool training = scenario.training.has_value();
+  if (generates)  // one micro-batch, in one way
+    columns = {{"#", right},
+               {"plan", left},
+               {"each token\n(TPOT)", right},
+               {"first token\n(TTFT)", right},
+               {"tokens/s", right},
+               {"vs best\nsingle", right},
+               {"busiest\ndevice", left},
+               {"busiest\nlink", left},
+               {"largest\nmemory", left}};
   if (training) columns.insert(columns.end() - 2, {"its phases", left});
   const bool noisy = ranking.noise_runs > 0;
   const bool by_latency = ranking.objective == Objective::latency;
   // Beside the figure that plans are ordered by.
-  const auto beside = static_cast<std::ptrdiff_t>(by_latency ? 7 : 5);
+  const auto beside = static_cast<std::ptrdiff_t>(generates ? 3 : by_latency ? 7 : 5);
   if (noisy)
     columns.insert(columns.begin() + beside,
                    {{"with noise\nmean", right}, {fmt::format("with noise\n{}", percentile(ranking)), right}});
@@ -186,6 +223,14 @@ std::string table(const Ranking& ranking, bool training) {
                                       busiest(e.busiest_device, e.busiest_device_share),
                                       busiest(e.busiest_link, e.busiest_link_share),
                                       fmt::format("{} ({})", to_string(e.largest_memory), e.largest_device)};
+    if (generates) {
+      const std::vector<std::string> times = generation_cells(scenario, ranked, cells[5]);
+      cells.erase(cells.begin() + 2, cells.begin() + 7);
+      cells.insert(cells.begin() + 2, times.begin(), times.end());
+      if (ranked.generation)
+        cells.back() =
+            fmt::format("{} ({})", to_string(ranked.generation->fullest_memory), ranked.generation->fullest_device);
+    }
     if (training) cells.insert(cells.end() - 2, busiest_phases(e));
     if (noisy) {
       const NoisyEstimate& n = ranked.noisy.value();
@@ -220,7 +265,10 @@ std::string next_step(const Ranking& ranking, const Scenario& scenario) {
     return "next     let it finish, or keep these with --save-plans DIR and name one with --plan-file DIR/01.yaml\n";
   }
   // Ranks: the plan's devices, and the source's and sink's hosts where no device of the plan is.
-  const size_t first = ranking.order[0];
+  const auto runs = [&](size_t i) { return !ranking.generates || ranking.judged[i].generation; };
+  const auto found = std::ranges::find_if(ranking.order, runs);
+  if (found == ranking.order.end()) return "";
+  const size_t first = *found;
   const Plan& best = ranking.judged[first].plan;
   std::vector<DeviceId> devices;
   std::vector<HostId> hosts;
@@ -237,8 +285,10 @@ std::string next_step(const Ranking& ranking, const Scenario& scenario) {
     hosts.push_back(end);
     ++ranks;
   }
-  return fmt::format("next     mpirun -np {} nlbench run {} --plan {} --check\n", ranks, quoted(scenario.file),
-                     first + 1);
+  const std::string_view command = ranking.generates ? "generate" : "run";
+  const std::string_view with = ranking.generates ? "--prompt \"Once upon a time\"" : "--check";
+  return fmt::format("next     mpirun -np {} nlbench {} {} --plan {} {}\n", ranks, command, quoted(scenario.file),
+                     first + 1, with);
 }
 
 constexpr size_t most_notes = 6;  // of one plan; a split of a deep network may have one for every layer
@@ -307,7 +357,7 @@ std::vector<std::string> notes_of(const Ranking& ranking) {
 
 std::string ranking_text(const Ranking& ranking, const Scenario& scenario) {
   std::string text = head(ranking, scenario);
-  if (!ranking.judged.empty()) text += "\n" + table(ranking, scenario.training.has_value()) + "\n";
+  if (!ranking.judged.empty()) text += "\n" + table(ranking, scenario) + generation_lines(ranking) + "\n";
   const std::vector<std::string> notes = notes_of(ranking);
   for (const std::string& note : notes) text += "note     " + note + "\n";
   if (!notes.empty()) text += "\n";

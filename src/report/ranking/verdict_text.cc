@@ -23,9 +23,13 @@ struct Respect {
   std::string_view unit;
 };
 
-std::array<Respect, 3> respects(const Verdict& verdict) {
+std::string samples(const Estimate& e) { return rate_text(e.throughput) + " samples/s"; }
+std::string tokens(const Estimate& e) { return rate_text(e.throughput) + " tokens/s"; }
+
+std::array<Respect, 3> respects(const Ranking& ranking) {
+  const Verdict& verdict = ranking.verdict;
   return {{{"throughput", verdict.throughput, [](const Estimate& e) { return e.makespan_s; },
-            [](const Estimate& e) { return rate_text(e.throughput) + " samples/s"; }, true, "makes", "as much"},
+            ranking.generates ? tokens : samples, true, "makes", "as much"},
            {"latency", verdict.latency, [](const Estimate& e) { return e.latency_mean_s; },
             [](const Estimate& e) { return to_string(seconds(e.latency_mean_s)); }, false, "is", "as quick"},
            {"memory", verdict.memory, [](const Estimate& e) { return static_cast<double>(e.largest_memory.value()); },
@@ -237,7 +241,7 @@ std::string bandwidth_at(const Scenario& scenario, double factor) {
 }
 
 std::string verdict_text(const Ranking& ranking, const Scenario& scenario) {
-  const std::array<Respect, 3> all = respects(ranking.verdict);
+  const std::array<Respect, 3> all = respects(ranking);
   if (!ranking.verdict.throughput.split) {
     return fmt::format("verdict  {}\n", scenario.cluster.devices.size() > 1
                                             ? "No split into layers fits or was asked for: there is nothing to compare."

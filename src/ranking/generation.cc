@@ -1,0 +1,109 @@
+#include "ranking/generation.h"
+
+#include <array>
+#include <filesystem>
+
+#include "graph/gguf/import.h"
+#include "graph/safetensors/import.h"
+#include "sim/timed_graph.h"
+
+namespace nlsplit::inline ranking {
+namespace {
+
+// Where the sequences are: the first position of an execution, and the positions there are behind it.
+struct At {
+  int64_t begin, end;
+};
+
+void give(const std::string& program, At at, int64_t sequences, GivenScalars& given) {
+  const auto repeated = [&](int64_t value) {
+    const std::vector<int64_t> values(static_cast<size_t>(sequences), value);
+    return std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(int64_t));
+  };
+  given.inputs[program + "/begins"] = repeated(at.begin);
+  given.inputs[program + "/lengths"] = repeated(at.end);
+}
+
+// The file with the model's tokenizer; empty: there is none.
+std::string tokenizer_of(const std::string& model) {
+  const size_t question = model.rfind('?');
+  const std::string path = model.substr(0, question);
+  if (is_gguf(model)) return std::filesystem::absolute(path.ends_with(".gguf") ? path : model).string();
+  const std::string beside = path + "/tokenizer.json";
+  std::error_code failure;
+  return is_safetensors(model) && std::filesystem::exists(beside, failure) ? std::filesystem::absolute(beside).string()
+                                                                           : std::string();
+}
+
+// Executions of one Program, each chosen for itself.
+struct Timeable {
+  Sequence sequence;
+  TimedGraph graph;
+};
+
+Result<Timeable> timeable(const Scenario& scenario, const Session& session, int program, At at) {
+  GivenScalars given;
+  give(session.programs[static_cast<size_t>(program)].name, at, scenario.batch, given);
+  const std::array<Choice, 2> choices = {Choice{program, 1},
+                                         {program, 1}};  // the second begins when the first is there
+  Timeable made;
+  ASSIGN_OR_RETURN(made.sequence, in_sequence(session, choices, Choosing::messages));
+  ASSIGN_OR_RETURN(const ScalarTable scalars, scalar_values(made.sequence.program, made.sequence.dependencies, given));
+  const CostTable costs = cost_table(scenario, session.name.substr(0, session.name.find(' ')));
+  ASSIGN_OR_RETURN(made.graph, build_timed_graph(made.sequence.program, made.sequence.dependencies, scenario.cluster,
+                                                 costs, scalars));
+  return made;
+}
+
+// When the two executions end.
+std::vector<double> ends_of(const Timeable& made, const Timing& timing) {
+  return execution_ends(made.sequence, to_trace(made.sequence.program, made.sequence.dependencies, made.graph, timing));
+}
+
+}  // namespace
+
+Result<std::vector<GenerationTimes>> time_generation(const Scenario& scenario,
+                                                     const std::vector<const Session*>& sessions, const Tier& tier) {
+  const Generation& of = *scenario.generation;
+  std::vector<Timeable> made;  // of each session prompts, then tokens
+  int64_t chunks = 1;
+  for (const Session* session : sessions) {
+    const bool in_chunks = session->programs.size() > 1;
+    const int64_t chunk = in_chunks ? of.chunk : 1;
+    chunks = (of.prompt + chunk - 1) / chunk;
+    const int64_t prompt = (chunks - 1) * chunk / 2, token = of.prompt + std::max<int64_t>(of.tokens - 2, 0) / 2;
+    ASSIGN_OR_RETURN(made.emplace_back(), timeable(scenario, *session, 0, {prompt, prompt + chunk}));
+    ASSIGN_OR_RETURN(made.emplace_back(), timeable(scenario, *session, in_chunks ? 1 : 0, {token, token + 1}));
+  }
+  std::vector<const TimedGraph*> graphs;
+  for (const Timeable& one : made) graphs.push_back(&one.graph);
+  ASSIGN_OR_RETURN(const std::vector<Timing> timings, simulate_all(tier, scenario.cluster, graphs));
+  std::vector<GenerationTimes> times;
+  for (size_t i = 0; i < made.size(); i += 2) {
+    const std::vector<double> prompts = ends_of(made[i], timings[i]), tokens = ends_of(made[i + 1], timings[i + 1]);
+    GenerationTimes& one = times.emplace_back();
+    one.first_token_s = prompts[0] + static_cast<double>(chunks - 1) * (prompts[1] - prompts[0]);
+    one.next_token_s = tokens[1] - tokens[0];
+    for (const DeviceProgram& device : made[i].sequence.program.devices) {
+      if (device.kind == DeviceKind::host || device.arena <= one.fullest_memory) continue;
+      one.fullest_device = device.name;
+      one.fullest_memory = device.arena;
+    }
+  }
+  return times;
+}
+
+double tokens_per_s(const Scenario& scenario, const GenerationTimes& times) {
+  const Generation& of = *scenario.generation;
+  const double all = static_cast<double>(scenario.batch * of.tokens);
+  return all / (times.first_token_s + static_cast<double>(of.tokens - 1) * times.next_token_s);
+}
+
+SavedGeneration saved_generation(const Scenario& scenario, const GenerationTimes& times) {
+  const Generation& of = *scenario.generation;
+  SavedGeneration saved{{}, of.prompt, of.tokens, times.first_token_s, times.next_token_s};
+  saved.tokenizer = tokenizer_of(scenario.model);
+  return saved;
+}
+
+}  // namespace nlsplit::inline ranking

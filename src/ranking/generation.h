@@ -1,0 +1,20 @@
+// How fast a plan generates text, by simulation of the session that would (ranking/session.h).
+#pragma once
+
+#include "program/saved.h"
+#include "ranking/session.h"
+#include "sim/tier.h"
+
+namespace nlsplit::inline ranking {
+
+// [session]: of what generation_session has made. The times grow in a straight line with the positions that attention
+// sees, so those at the middle are the means. Errors: those of in_sequence and of the tier.
+Result<std::vector<GenerationTimes>> time_generation(const Scenario& scenario,
+                                                     const std::vector<const Session*>& sessions, const Tier& tier);
+
+// Tokens of all sequences in a second, from their prompts on.
+double tokens_per_s(const Scenario& scenario, const GenerationTimes& times);
+
+SavedGeneration saved_generation(const Scenario& scenario, const GenerationTimes& times);
+
+}  // namespace nlsplit::inline ranking

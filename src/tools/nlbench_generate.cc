@@ -1,0 +1,392 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "base/file.h"
+#include "base/interrupts.h"
+#include "exec/collectives.h"
+#include "exec/generation.h"
+#include "exec/run_threads.h"
+#include "report/table.h"
+#include "text/decode.h"
+#include "text/read_tokenizer.h"
+#include "text/sample.h"
+#include "tools/launch_options.h"
+#include "tools/nlbench_commands.h"
+#include "tools/nlbench_job.h"
+#include "tools/nlbench_ranks.h"
+
+namespace nlsplit::inline tools {
+namespace {
+
+struct GenerateArguments {
+  JobArguments plan;
+  RanksArguments ranks;
+  std::vector<std::string> prompts;
+  std::vector<std::string> prompt_tokens;
+  std::string tokenizer, json;
+  int64_t tokens = 0;  // 0: the workload's
+  Sampling sampling{.temperature = 0};
+  bool ignores_end = false;
+  HostsArguments hosts;
+};
+
+// What rank 0 reads.
+struct Request {
+  LoadedSession loaded;
+  std::optional<WeightFile> weights;
+  GenerationForm form;
+  std::optional<Tokenizer> tokenizer;
+  std::vector<std::vector<TokenId>> prompts;
+  int64_t tokens = 0;
+  std::vector<NamedTensor> inputs;
+
+  Job job() const {
+    Job job;
+    job.contents = [this](ContentId id) { return weights->bytes(id); };
+    job.checksums = [this](ContentId id) { return weights->checksum(id); };
+    job.inputs = inputs;
+    job.clocks = loaded.saved.clocks;
+    return job;
+  }
+};
+
+// "504,3575,282"
+Result<std::vector<TokenId>> listed_tokens(std::string_view list) {
+  std::vector<TokenId> tokens;
+  while (true) {
+    const std::string_view word = list.substr(0, list.find(','));
+    TokenId token = 0;
+    const auto [end, failure] = std::from_chars(word.data(), word.data() + word.size(), token);
+    if (failure != std::errc() || end != word.data() + word.size() || word.empty())
+      return invalid_input(fmt::format("--prompt-tokens: \"{}\" is no number of a token", word));
+    tokens.push_back(token);
+    if (word.size() == list.size()) return tokens;
+    list.remove_prefix(word.size() + 1);
+  }
+}
+
+Status read_prompts(const GenerateArguments& arguments, Request& request) {
+  std::string tokenizer = arguments.tokenizer;
+  if (tokenizer.empty() && request.loaded.saved.generation) tokenizer = request.loaded.saved.generation->tokenizer;
+  if (!tokenizer.empty()) {
+    Result<Tokenizer> read = read_tokenizer(tokenizer);
+    const bool needed = !arguments.prompts.empty() || !arguments.tokenizer.empty();
+    if (!read && needed) return read.error();
+    if (read)
+      request.tokenizer = std::move(*read);
+    else
+      fmt::print(stderr, "nlbench: tokens are shown as numbers: {}\n", read.error().to_string());
+  }
+  for (const std::string& prompt : arguments.prompts) {
+    if (!request.tokenizer)
+      return invalid_input(
+          "--prompt needs a tokenizer, which this model has none of: --tokenizer FILE, or give the "
+          "tokens themselves with --prompt-tokens");
+    // What files put behind a text would end it.
+    std::vector<TokenId> tokens = request.tokenizer->before;
+    ASSIGN_OR_RETURN(const std::vector<TokenId> words, encode(*request.tokenizer, prompt, Around::without));
+    tokens.insert(tokens.end(), words.begin(), words.end());
+    request.prompts.push_back(std::move(tokens));
+  }
+  for (const std::string& list : arguments.prompt_tokens) {
+    ASSIGN_OR_RETURN(std::vector<TokenId> tokens, listed_tokens(list));
+    request.prompts.push_back(std::move(tokens));
+  }
+  if (request.prompts.empty()) return invalid_input("--prompt TEXT or --prompt-tokens N,N,… says what to go on from");
+  return ok_status();
+}
+
+Status check_drawing(const GenerateArguments& arguments) {
+  RETURN_IF_ERROR(check(arguments.sampling));
+  const Sampling& of = arguments.sampling;
+  if (of.temperature == 0 && (of.top_k != 0 || of.top_p != 1 || of.seed != 0))
+    return invalid_input("--top-k, --top-p and --seed are for drawing: with --temperature above 0");
+  return ok_status();
+}
+
+Result<Request> read_request(const GenerateArguments& arguments) {
+  RETURN_IF_ERROR(check_folders({arguments.json}));
+  RETURN_IF_ERROR(check_drawing(arguments));
+  Request request;
+  std::optional<TemporaryFolder> folder;  // its weights are mapped, and nobody needs it afterwards
+  ASSIGN_OR_RETURN(request.loaded, load_session(arguments.plan, folder));
+  RETURN_IF_ERROR(verify_session(request.loaded.saved.session));
+  ASSIGN_OR_RETURN(request.form, generation_form(request.loaded.saved.session));
+  if (request.loaded.weights.empty())
+    return invalid_input(fmt::format("{}: a session's text alone has no weights", arguments.plan.what));
+  ASSIGN_OR_RETURN(WeightFile weights, WeightFile::open(request.loaded.weights));
+  request.weights.emplace(std::move(weights));
+  request.tokens = arguments.tokens;
+  if (request.tokens == 0)
+    request.tokens = request.loaded.saved.generation ? request.loaded.saved.generation->tokens : 1;
+  if (arguments.sampling.temperature > 0 && std::max<int64_t>(arguments.sampling.top_k, 2) > request.form.candidates)
+    return invalid_input(fmt::format("one of {} would be drawn, and the plan gives {}: `candidates` of the workload",
+                                     std::max(arguments.sampling.top_k, 2), request.form.candidates));
+  RETURN_IF_ERROR(read_prompts(arguments, request));
+  RETURN_IF_ERROR(check_prompts(request.form, request.prompts, request.tokens));
+  ASSIGN_OR_RETURN(request.inputs, generation_inputs(request.loaded.saved.session));
+  return request;
+}
+
+// Text as it comes of one sequence; of several each as a whole in the end.
+class Speaker {
+ public:
+  Speaker(const GenerateArguments& arguments, const Request& request) : arguments_(arguments), request_(request) {
+    for (size_t s = 0; s < request.prompts.size() && request.tokenizer; ++s) streams_.emplace_back(*request.tokenizer);
+    texts_.resize(request.prompts.size());
+    if (speaks() && !arguments.prompts.empty()) say(arguments.prompts[0]);
+  }
+
+  GenerationHooks hooks() {
+    return {[this](size_t s, std::span<const float> scores, uint64_t position) { return pick(s, scores, position); },
+            [this](size_t s, int32_t token) { return ends(s, token); }};
+  }
+  const Status& status() const { return status_; }
+
+  void finish() {
+    for (size_t s = 0; s < streams_.size(); ++s) add(s, streams_[s].finish());
+    if (speaks()) say("\n");
+  }
+  const std::vector<std::string>& texts() const { return texts_; }
+
+ private:
+  bool speaks() const { return request_.prompts.size() == 1 && arguments_.json != "-"; }
+  static void say(const std::string& text) {
+    std::fputs(text.c_str(), stdout);
+    std::fflush(stdout);
+  }
+  void add(size_t s, const std::string& text) {
+    texts_[s] += text;
+    if (speaks()) say(text);
+  }
+
+  // Sequences with the same prompt draw apart.
+  size_t pick(size_t s, std::span<const float> scores, uint64_t position) {
+    Sampling own = arguments_.sampling;
+    own.seed += s;
+    const Result<TokenId> drawn = sample(scores, own, position);
+    if (drawn) return static_cast<size_t>(*drawn);
+    if (status_.ok()) status_ = drawn.error();
+    return 0;
+  }
+
+  bool ends(size_t s, int32_t token) {
+    const bool last = request_.tokenizer && !arguments_.ignores_end &&
+                      std::ranges::find(request_.tokenizer->ends, token) != request_.tokenizer->ends.end();
+    if (streams_.empty()) {
+      add(s, fmt::format("{}{}", texts_[s].empty() ? "" : " ", token));
+    } else if (!last) {
+      const Result<std::string> text = streams_[s].next(token);
+      if (text)
+        add(s, *text);
+      else if (status_.ok())
+        status_ = text.error();
+    }
+    return last || !status_.ok();
+  }
+
+  const GenerateArguments& arguments_;
+  const Request& request_;
+  std::vector<TextStream> streams_;  // [sequence]; none: there is no tokenizer
+  std::vector<std::string> texts_;   // [sequence]
+  Status status_;
+};
+
+double first_token_s(const GenerationRun& run) {
+  double latest = 0;
+  for (const GeneratedSequence& sequence : run.sequences()) {
+    if (!sequence.at_s.empty()) latest = std::max(latest, sequence.at_s.front());
+  }
+  return latest;
+}
+
+// Seconds between two tokens, of all sequences.
+std::vector<double> steps_of(const GenerationRun& run) {
+  std::vector<double> steps;
+  for (const GeneratedSequence& sequence : run.sequences()) {
+    for (size_t i = 1; i < sequence.at_s.size(); ++i) steps.push_back(sequence.at_s[i] - sequence.at_s[i - 1]);
+  }
+  return steps;
+}
+
+std::string times_text(const Request& request, const GenerationRun& run) {
+  const std::vector<double> steps = steps_of(run);
+  const double first = first_token_s(run);
+  double mean = 0, end = first;
+  int64_t tokens = 0;
+  for (const GeneratedSequence& sequence : run.sequences()) {
+    tokens += std::ssize(sequence.tokens);
+    if (!sequence.at_s.empty()) end = std::max(end, sequence.at_s.back());
+  }
+  for (const double step : steps) mean += step / static_cast<double>(steps.size());
+  Table table({{""}, {"measured", Align::right}, {"predicted", Align::right}});
+  const auto& of = request.loaded.saved.generation;
+  const auto predicted = [&](double seconds_then) { return of ? to_string(seconds(seconds_then)) : std::string("-"); };
+  table.add({"first token (TTFT)", to_string(seconds(first)), predicted(of ? of->first_token_s : 0)});
+  if (!steps.empty())
+    table.add({"each next token (TPOT)", to_string(seconds(mean)), predicted(of ? of->next_token_s : 0)});
+  std::string text = fmt::format("\n{} in {}, {:.1f} tokens/s\n\n{}", counted(tokens, "token"), to_string(seconds(end)),
+                                 static_cast<double>(tokens) / end, table.to_string());
+  if (of) text += fmt::format("Predicted are a prompt of {} tokens and {} behind it.\n", of->prompt, of->tokens);
+  return text;
+}
+
+std::string result_json(const Request& request, const GenerationRun& run, const Speaker& speaker) {
+  nlohmann::json sequences = nlohmann::json::array();
+  for (size_t s = 0; s < request.prompts.size(); ++s) {
+    const GeneratedSequence& made = run.sequences()[s];
+    sequences.push_back({{"prompt_tokens", request.prompts[s]},
+                         {"tokens", made.tokens},
+                         {"text", request.tokenizer ? speaker.texts()[s] : ""},
+                         {"at_s", made.at_s}});
+  }
+  nlohmann::json file = {{"format", "nlsplit-generation-run"},
+                         {"version", 1},
+                         {"session", request.loaded.saved.session.name},
+                         {"first_token_s", first_token_s(run)},
+                         {"token_steps_s", steps_of(run)},
+                         {"sequences", std::move(sequences)}};
+  if (const auto& of = request.loaded.saved.generation)
+    file["predicted"] = {{"prompt", of->prompt},
+                         {"tokens", of->tokens},
+                         {"first_token_s", of->first_token_s},
+                         {"next_token_s", of->next_token_s}};
+  return file.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+Status conclude(const GenerateArguments& arguments, const Request& request, const GenerationRun& run,
+                Speaker& speaker) {
+  speaker.finish();
+  RETURN_IF_ERROR(speaker.status());
+  if (arguments.json == "-") {
+    fmt::print("{}", result_json(request, run, speaker));
+    return ok_status();
+  }
+  if (!arguments.json.empty()) RETURN_IF_ERROR(write_file(arguments.json, result_json(request, run, speaker)));
+  for (size_t s = 0; s < request.prompts.size() && request.prompts.size() > 1; ++s)
+    fmt::print("[{}] {}{}\n", s + 1, s < arguments.prompts.size() ? arguments.prompts[s] : "", speaker.texts()[s]);
+  fmt::print(stderr, "{}", times_text(request, run));
+  return ok_status();
+}
+
+RunOptions options_of(const GenerateArguments& arguments) {
+  RunOptions options = run_options(arguments.ranks);
+  options.leave_states = true;  // nobody reads the caches of other machines
+  return options;
+}
+
+// run: (session or nullptr, job, choices) -> Result<SessionResult>, on the rank that has the request.
+template <class Run>
+Status generate(const GenerateArguments& arguments, const Request& request, const Run& run) {
+  Speaker speaker(arguments, request);
+  GenerationRun generation(request.form, request.prompts, request.tokens, speaker.hooks());
+  const Result<SessionResult> result = run(&request.loaded.saved.session, request.job(), generation.choices());
+  if (!result) return result.error();
+  return conclude(arguments, request, generation, speaker);
+}
+
+Status over_threads(const GenerateArguments& arguments) {
+  ASSIGN_OR_RETURN(const Request request, read_request(arguments));
+  return generate(arguments, request, [&](const Session* session, const Job& job, const ChooseNext& choose) {
+    return run_session_threads(*session, job, choose, options_of(arguments), arguments.ranks.transport->make_world);
+  });
+}
+
+// All ranks come to the same answer; rank 0 alone reads, writes and prints.
+Status over_ranks(const GenerateArguments& arguments, Transport& transport) {
+  const Waiting waiting{300, interrupted, "rank 0's files"};
+  std::optional<Result<Request>> request;
+  Status mine;
+  if (transport.rank() == 0) {
+    request.emplace(read_request(arguments));
+    if (!request->ok()) mine = request->error();
+  }
+  RETURN_IF_ERROR(agree(transport, mine, waiting));
+  const auto run = [&](const Session* session, const Job& job, const ChooseNext& choose) {
+    return run_session(session, job, choose, transport, options_of(arguments));
+  };
+  if (transport.rank() == 0) {
+    mine = generate(arguments, **request, run);
+  } else {
+    const Result<SessionResult> result = run(nullptr, Job{}, choose_from({}));
+    if (!result) mine = result.error();
+  }
+  return agree(transport, mine, waiting);
+}
+
+// No MPI: who starts the ranks asks this before.
+Status print_hosts_of(const GenerateArguments& arguments) {
+  std::optional<TemporaryFolder> folder;
+  ASSIGN_OR_RETURN(const LoadedSession loaded, load_session(arguments.plan, folder));
+  print_hosts(loaded.saved.session.programs.front(), arguments.hosts.places);
+  return ok_status();
+}
+
+int generate_command(const GenerateArguments& arguments) {
+  if (arguments.hosts.asked) {
+    catch_interrupts(1, true);  // so that the folder of weights goes
+    return end_command(print_hosts_of(arguments));
+  }
+  return run_ranks(
+      arguments.ranks, [&] { return over_threads(arguments); },
+      [&](Transport& transport) { return over_ranks(arguments, transport); });
+}
+
+}  // namespace
+
+void add_generate_command(CLI::App& app, int& code) {
+  CLI::App* command = app.add_subcommand(
+      "generate",
+      "Text from a language model that is split over machines, token by token.\n"
+      "  mpirun -np 2 nlbench generate S.yaml --plan 1 --prompt \"The capital of Italy is\" --tokens 64\n"
+      "  nlbench generate S.yaml --plan mine --prompt-tokens 504,3575,282 --transport threads\n"
+      "The scenario has `workload: {mode: generation, …}` (docs/generation.md). The text goes to standard output, "
+      "times to "
+      "standard error.");
+  const auto a = std::make_shared<GenerateArguments>();
+  command
+      ->add_option("WHAT", a->plan.what,
+                   "A scenario (.yaml), or a folder saved by `nlsim lower S --session --save DIR`")
+      ->type_name("FILE")
+      ->required();
+  CLI::Option* plan = command->add_option(
+      "--plan", a->plan.plan, "Of a scenario: number in its ranking, or name of one of its plans (default 1)");
+  command->add_option("--plan-file", a->plan.plan_file, "Of a scenario: a plan in a file of its own")->excludes(plan);
+  command->add_option("--nlsim", a->plan.nlsim,
+                      "Where nlsim is, which plans scenarios and reads models (default: beside nlbench)");
+  add_ranks_options(*command, a->ranks);
+  add_hosts_options(*command, a->hosts);
+  command->add_option("--prompt", a->prompts, "What to go on from; several: so many sequences side by side")
+      ->type_name("TEXT")
+      ->allow_extra_args(false);
+  command->add_option("--prompt-tokens", a->prompt_tokens, "The same as tokens of the vocabulary: 504,3575,282")
+      ->type_name("LIST")
+      ->allow_extra_args(false);
+  command->add_option("--tokens", a->tokens, "How many tokens at most (default: the workload's)")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--tokenizer", a->tokenizer, "tokenizer.json or FILE.gguf (default: the model's own)")
+      ->type_name("FILE");
+  command
+      ->add_option("--temperature", a->sampling.temperature,
+                   "0: the likeliest token (default); else one is drawn from the `candidates` of the workload")
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--top-k", a->sampling.top_k, "Draw from so many likeliest tokens (default: all candidates)")
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--top-p", a->sampling.top_p,
+                      "Draw from the fewest likeliest that have this share of the probability (default 1)");
+  command->add_option("--seed", a->sampling.seed,
+                      "Of the drawing (default 0); the second of several sequences has the next seed, and so on");
+  command->add_flag("--ignore-end", a->ignores_end, "Go on behind the token that ends a text");
+  command->add_option("--json", a->json, "Write tokens, text and times to FILE (-: to standard output)")
+      ->type_name("FILE");
+  command->callback([a, &code] { code = generate_command(*a); });
+}
+
+}  // namespace nlsplit::inline tools

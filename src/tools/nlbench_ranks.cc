@@ -1,0 +1,75 @@
+#include "tools/nlbench_ranks.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <cstdio>
+#include <utility>
+
+#include "base/interrupts.h"
+#include "tools/exit.h"
+#include "tools/launch_options.h"
+
+namespace nlsplit::inline tools {
+namespace {
+
+int end_of_ranks(const Status& status, bool speaks) {
+  if (interrupted()) {
+    if (speaks) std::fputs("interrupted\n", stderr);
+    return exit_interrupted;
+  }
+  if (status.ok()) return 0;
+  return speaks ? report(status.error()) : exit_code(status.error());
+}
+
+}  // namespace
+
+void add_ranks_options(CLI::App& command, RanksArguments& arguments) {
+  add_transport_option(command, arguments.transport);
+  add_polling_option(command, arguments.polling);
+  command
+      .add_option("--watchdog", arguments.watchdog_s,
+                  "Give up, with exit code 3, when no device computes and nothing is sent or received for so many "
+                  "seconds; 0: never (default 10)")
+      ->check(CLI::NonNegativeNumber);
+  command
+      .add_option("--heartbeat", arguments.heartbeat_s,
+                  "So many seconds after a rank is lost all others have ended, with exit code 3; 0: never (default 10)")
+      ->check(CLI::NonNegativeNumber);
+}
+
+RunOptions run_options(const RanksArguments& arguments) {
+  RunOptions options;
+  options.watchdog_s = arguments.watchdog_s;
+  options.cancelled = interrupted;
+  options.notice = [](const std::string& notice) { fmt::print(stderr, "nlbench: {}\n", notice); };
+  return options;
+}
+
+int run_ranks(const RanksArguments& arguments, const std::function<Status()>& in_threads,
+              const std::function<Status(Transport&)>& as_rank) {
+  const bool threads = arguments.transport->make_world != nullptr;
+  catch_interrupts(1, threads);
+  if (threads) return end_of_ranks(in_threads(), true);
+  std::atomic<bool> is_first{false};
+  TransportOptions start;
+  start.last_words = [&is_first](const Error& why, bool speaks) {
+    // A rank that is gone makes mpirun end the others: that is no interrupt.
+    if (why.kind == ErrorKind::lost || !interrupted()) return speaks ? report(why) : exit_code(why);
+    if (is_first) std::fputs("interrupted\n", stderr);
+    return exit_interrupted;
+  };
+  start.program = "nlbench " NLS_VERSION;
+  start.heartbeat_s = arguments.heartbeat_s;
+  start.polling = polling_of(arguments.polling);
+  auto transport = arguments.transport->start(std::move(start));
+  if (!transport) return report(transport.error());
+  is_first = (*transport)->rank() == 0;
+  const Status status = as_rank(**transport);
+  if (interrupted())
+    (*transport)->abort(failed("interrupted"));  // the others may be anywhere: not the time for MPI_Finalize
+  return end_of_ranks(status, is_first);
+}
+
+}  // namespace nlsplit::inline tools

@@ -1,0 +1,192 @@
+// Text from a language model, as a user asks for it: the same tokens however the network is split, the prompt is cut
+// into chunks, and whatever other sequences there are.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "tools/run_program.h"
+
+namespace nlsplit {
+namespace {
+
+using ::testing::HasSubstr;
+using json = nlohmann::json;
+
+// Three heads of keys for two shards: their parts are unequal.
+std::string generating(const std::string& workload) {
+  return "model: zoo:llama?layers=3&hidden=48&heads=6&kv_heads=3&ffn=96&vocab=300\n"
+         "workload: {mode: generation, " +
+         workload +
+         "}\n"
+         "devices:\n"
+         "  a: &machine {host: h1, memory: 64MiB, costs: {roofline: {compute: 20GFLOPS, memory: 10GBps}}}\n"
+         "  b: {<<: *machine, host: h2}\n"
+         "  c: {<<: *machine, host: h3}\n"
+         "switches: [sw]\n"
+         "links:\n"
+         "  - {between: [h1, sw], bandwidth: 1Gbps, latency: 50us}\n"
+         "  - {between: [h2, sw], bandwidth: 1Gbps, latency: 50us}\n"
+         "  - {between: [h3, sw], bandwidth: 1Gbps, latency: 50us}\n"
+         "source: h1\nsink: h1\n"
+         "plans:\n"
+         "  one: [rest@a]\n"
+         "  layers: [..model.layers.0@a, rest@b]\n"
+         "  back: [..model.layers.1@b, rest@a]\n"
+         "  away: [rest@b]\n"
+         "  three: [..model.layers.0@c, ..model.layers.1@a, rest@b]\n"
+         "  tensor: [rest@tensor(a+b)]\n"
+         "  both: [..model.layers.0@c, rest@tensor(a+b)]\n";
+}
+
+struct Generated {
+  std::vector<std::vector<int>> tokens;  // [sequence]
+  json all;
+};
+
+Generated generate(const std::string& scenario, const std::string& plan, const std::string& more) {
+  const Outcome run =
+      nlbench(fmt::format("generate {} --plan {} --transport threads --json - {}", scenario, plan, more));
+  EXPECT_EQ(run.code, 0) << run.err;
+  Generated made;
+  if (run.code != 0) return made;
+  made.all = json::parse(run.out);
+  for (const json& sequence : made.all.at("sequences")) made.tokens.push_back(sequence.at("tokens"));
+  return made;
+}
+
+constexpr const char* prompt = "--prompt-tokens 5,250,7,8,9,10,11,12,13,14,15 ";
+
+TEST(Generate, GivesTheSameTokensUnderEveryPlan) {
+  const Scratch scratch;
+  const std::string scenario = scratch.write("s.yaml", generating("prompt: 11, tokens: 9, chunk: 4"));
+  const Generated one = generate(scenario, "one", prompt);
+  ASSERT_EQ(one.tokens.size(), 1);
+  ASSERT_EQ(one.tokens[0].size(), 9);
+  EXPECT_GT(std::set<int>(one.tokens[0].begin(), one.tokens[0].end()).size(), 2);  // it says something
+  for (const char* plan : {"layers", "back", "away", "three", "tensor", "both"}) {
+    SCOPED_TRACE(plan);
+    EXPECT_EQ(generate(scenario, plan, prompt).tokens, one.tokens);
+  }
+  const Outcome ranks = mpirun(2, fmt::format("generate {} --plan back --json - {}", scenario, prompt));
+  ASSERT_EQ(ranks.code, 0) << ranks.err;
+  EXPECT_EQ(json::parse(ranks.out).at("sequences").at(0).at("tokens").get<std::vector<int>>(), one.tokens[0]);
+}
+
+TEST(Generate, GivesTheSameTokensInAnyChunks) {
+  const Scratch scratch;
+  std::vector<std::vector<int>> expected;
+  for (const int chunk : {1, 2, 5, 11}) {
+    SCOPED_TRACE(chunk);
+    const std::string scenario =
+        scratch.write("s.yaml", generating(fmt::format("prompt: 11, tokens: 6, chunk: {}", chunk)));
+    const Generated made = generate(scenario, "layers", prompt);
+    if (expected.empty()) expected = made.tokens;
+    EXPECT_EQ(made.tokens, expected);
+  }
+}
+
+TEST(Generate, SequencesDoNotDisturbEachOther) {
+  const Scratch scratch;
+  const std::string scenario = scratch.write("s.yaml", generating("prompt: 8, tokens: 5, chunk: 3, sequences: 2"));
+  const std::string shorter = "--prompt-tokens 1,2 ", longer = "--prompt-tokens 40,50,60,70,80,90,100,110 ";
+  const Generated a = generate(scenario, "back", shorter), b = generate(scenario, "back", longer);
+  const Generated both = generate(scenario, "back", "--prompt-tokens 1,2 --prompt-tokens 40,50,60,70,80,90,100,110");
+  ASSERT_EQ(both.tokens.size(), 2);
+  EXPECT_EQ(both.tokens[0], a.tokens.at(0));
+  EXPECT_EQ(both.tokens[1], b.tokens.at(0));
+}
+
+TEST(Generate, SaysHowLongItTookAndWhatWasExpected) {
+  const Scratch scratch;
+  const std::string scenario = scratch.write("s.yaml", generating("prompt: 11, tokens: 4, chunk: 4"));
+  const Outcome run = nlbench(fmt::format("generate {} --plan layers --transport threads {}", scenario, prompt));
+  ASSERT_EQ(run.code, 0) << run.err;
+  EXPECT_THAT(run.err, HasSubstr("4 tokens in "));
+  EXPECT_THAT(run.err, HasSubstr("first token (TTFT)"));
+  EXPECT_THAT(run.err, HasSubstr("each next token (TPOT)"));
+  const json made = generate(scenario, "layers", prompt).all;
+  EXPECT_GT(made.at("predicted").at("next_token_s"), 0);
+  EXPECT_EQ(made.at("token_steps_s").size(), 3);
+}
+
+TEST(Generate, DrawsByItsSeed) {
+  const Scratch scratch;
+  const std::string scenario = scratch.write("s.yaml", generating("prompt: 11, tokens: 9, chunk: 4, candidates: 50"));
+  const std::string hot = std::string(prompt) + "--temperature 2 --seed ";
+  const Generated one = generate(scenario, "one", hot + "1"), again = generate(scenario, "tensor", hot + "1");
+  EXPECT_EQ(one.tokens, again.tokens);
+  EXPECT_NE(one.tokens, generate(scenario, "one", hot + "2").tokens);
+  EXPECT_NE(one.tokens, generate(scenario, "one", prompt).tokens);
+}
+
+TEST(Generate, RefusesWhatItCannotDo) {
+  const Scratch scratch;
+  const std::string scenario = scratch.write("s.yaml", generating("prompt: 11, tokens: 4, chunk: 4"));
+  const auto refused = [&](const std::string& arguments) {
+    const Outcome run = nlbench("generate " + arguments + " --transport threads");
+    EXPECT_EQ(run.code, 2) << run.out;
+    return run.err;
+  };
+  EXPECT_THAT(refused(scenario + " --plan one --prompt hello"), HasSubstr("--prompt needs a tokenizer"));
+  EXPECT_THAT(refused(scenario + " --plan one"), HasSubstr("says what to go on from"));
+  EXPECT_THAT(refused(scenario + " --plan one --prompt-tokens 1,2,3 --tokens 14"),
+              HasSubstr("a prompt of 3 tokens and 14 more need 16 positions, and the plan keeps 14"));
+  EXPECT_THAT(refused(scenario + " --plan one --prompt-tokens 1 --tokens 9223372036854775807"),
+              HasSubstr("and the plan keeps 14"));
+  EXPECT_THAT(refused(scenario + " --plan one --prompt-tokens 1 --temperature 1"),
+              HasSubstr("`candidates` of the workload"));
+  EXPECT_THAT(refused(scenario + " --plan one --prompt-tokens 1 --seed 1"), HasSubstr("--seed are for drawing"));
+  EXPECT_THAT(refused(scenario + " --plan one --prompt-tokens 1 --prompt-tokens 2"),
+              HasSubstr("2 prompts, and the plan has 1 at once"));
+  EXPECT_THAT(refused(scenario + " --plan one --prompt-tokens 1,300"),
+              HasSubstr("token 300, and the vocabulary has 300"));
+  const std::string plain = NLS_SOURCE_DIR "/scenarios/counter.session";
+  EXPECT_THAT(refused(plain + " --prompt-tokens 1"), HasSubstr("does not generate text"));
+}
+
+TEST(Generate, RefusesScenariosThatCannotBe) {
+  const Scratch scratch;
+  const auto refused = [&](const std::string& what, const std::string& by) {
+    std::string text = generating("prompt: 11, tokens: 4, chunk: 4");
+    text.replace(text.find(what), what.size(), by);
+    const Outcome ranked = nlsim("rank " + scratch.write("s.yaml", text));
+    EXPECT_EQ(ranked.code, 2) << ranked.out;
+    return ranked.err;
+  };
+  EXPECT_THAT(refused("sink: h1", "sink: h2"), HasSubstr("s.yaml:13:7: of generation source and sink are one host"));
+  EXPECT_THAT(refused("one: [rest@a]", "one: {stages: [rest@a], micro_batches: 2}"), HasSubstr("s.yaml:15:"));
+  EXPECT_THAT(refused("zoo:llama?", "zoo:llama?length=4&"), HasSubstr("'length' is the workload's to say"));
+  EXPECT_THAT(refused("zoo:llama?layers=3&hidden=48&heads=6&kv_heads=3&ffn=96&vocab=300", "zoo:gpt2"),
+              HasSubstr("there is no context"));
+}
+
+// Kernels of both Programs are measured, on devices of unlike levels too.
+TEST(Generate, IsRankedByMeasuredCosts) {
+  const Scratch scratch;
+  std::string text = generating("prompt: 11, tokens: 4, chunk: 4");
+  const std::string costs = "costs: {roofline: {compute: 20GFLOPS, memory: 10GBps}}",
+                    machine = "b: {<<: *machine, host: h2}";
+  text.replace(text.find(costs), costs.size(), "costs: p.json");
+  text.replace(text.find(machine), machine.size(), "b: {<<: *machine, host: h2, isa: v2}");
+  const std::string scenario = scratch.write("s.yaml", text);
+  const Outcome profiled = nlbench(fmt::format("profile {} -o {} --budget 2s", scenario, scratch / "p.json"));
+  ASSERT_EQ(profiled.code, 0) << profiled.err;
+  const Outcome ranked = nlsim("rank " + scenario);
+  ASSERT_EQ(ranked.code, 0) << ranked.err;
+  EXPECT_THAT(ranked.out, HasSubstr(" measured, 0 by roofline"));
+}
+
+TEST(Generate, IsRankedByItsTokens) {
+  const Scratch scratch;
+  const std::string scenario = scratch.write("s.yaml", generating("prompt: 11, tokens: 4, chunk: 4"));
+  const Outcome ranked = nlsim("rank " + scenario);
+  ASSERT_EQ(ranked.code, 0) << ranked.err;
+  EXPECT_THAT(ranked.out, HasSubstr("llama generates, 1 sequence on 3 devices, best latency of a token first"));
+  EXPECT_THAT(ranked.out, HasSubstr("(TPOT)"));
+  EXPECT_THAT(ranked.out, HasSubstr("nlbench generate " + scenario));
+}
+
+}  // namespace
+}  // namespace nlsplit
