@@ -167,7 +167,7 @@ class Chooser {
     // What a cache keeps is parted between heads or not at all: whoever attends would else need the cache of others.
     const bool is_kept = leads_to_state(node.outputs[0], 0);
     for (const int64_t step : {grain, groups, int64_t{1}}) {
-      if (is_kept && step != grain) break;
+      if (is_kept && (step != grain || grain == 1)) break;  // 1: there is one head
       std::vector<int64_t> bounds = share_bounds(extent, split_.shares, step);
       if (all_pieces(node, axis, bounds)) return Layout{axis, std::move(bounds), {}, q_.index, -1};
     }

@@ -74,6 +74,18 @@ TEST(Generate, GivesTheSameTokensUnderEveryPlan) {
   EXPECT_EQ(json::parse(ranks.out).at("sequences").at(0).at("tokens").get<std::vector<int>>(), one.tokens[0]);
 }
 
+// Each shard keeps what the heads it computes see: of one head of keys both keep all.
+TEST(Generate, SharesHeadsOfKeysThatAreTooFew) {
+  const Scratch scratch;
+  std::string text = generating("prompt: 11, tokens: 6, chunk: 4");
+  const std::string heads = "kv_heads=3";
+  text.replace(text.find(heads), heads.size(), "kv_heads=1");
+  const std::string scenario = scratch.write("s.yaml", text);
+  const Generated one = generate(scenario, "one", prompt);
+  EXPECT_EQ(generate(scenario, "tensor", prompt).tokens, one.tokens);
+  EXPECT_EQ(generate(scenario, "both", prompt).tokens, one.tokens);
+}
+
 TEST(Generate, GivesTheSameTokensInAnyChunks) {
   const Scratch scratch;
   std::vector<std::vector<int>> expected;
