@@ -79,23 +79,17 @@ Result<GenerationForm> generation_form(const Session& session) {
       if (buffer == nullptr || buffer->type != type || buffer->banks != 1)
         return wrong(fmt::format("its {} is not {}", name, to_string(type)));
     }
-    const GenerationForm own{.sequences = sequences,
-                             .chunk = steps,
-                             .candidates = candidates,
-                             .context = *last_begin + steps,
-                             .vocabulary = best->inputs[0].shape.back()};
-    const bool first = form.context == 0;
-    if (!first && (own.sequences != form.sequences || own.candidates != form.candidates ||
-                   own.context != form.context || own.vocabulary != form.vocabulary))
+    const int64_t context = *last_begin + steps, vocabulary = best->inputs[0].shape.back();
+    if (p > 0 && std::tuple(sequences, candidates, context, vocabulary) !=
+                     std::tuple(form.sequences, form.candidates, form.context, form.vocabulary))
       return wrong("it is of other sequences than the other program");
     if (candidates < 1 || (prompts ? steps < 2 : steps != 1)) return wrong("its lengths make no sense");
-    const int64_t chunk = prompts ? steps : form.chunk;
-    const int prefill = prompts ? static_cast<int>(p) : form.prefill,
-              decode = prompts ? form.decode : static_cast<int>(p);
-    form = own;
-    form.chunk = chunk;
-    form.prefill = prefill;
-    form.decode = decode;
+    form.sequences = sequences;
+    form.candidates = candidates;
+    form.context = context;
+    form.vocabulary = vocabulary;
+    if (prompts) form.chunk = steps;
+    (prompts ? form.prefill : form.decode) = static_cast<int>(p);
   }
   if (form.decode < 0) return invalid_input(fmt::format("session {} has no program decode", session.name));
   return form;

@@ -69,7 +69,7 @@ Result<SavedProgram> load_program(const std::string& dir);
 struct SavedGeneration {
   std::string tokenizer;  // the file that has the model's: an absolute path; empty: it has none
   int64_t prompt = 0, tokens = 0;
-  double first_token_s = 0, next_token_s = 0;  // what the simulator expects: GenerationTimes (ranking/generation.h)
+  double first_token_s = 0, next_token_s = 0;  // what the simulator expects: GenerationTimes (ranking/ranking.h)
 };
 
 // A session in the same way: session.nls instead of the Programs, its weights and clocks, of one that generates text

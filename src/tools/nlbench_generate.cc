@@ -301,24 +301,14 @@ Status over_threads(const GenerateArguments& arguments) {
 
 // All ranks come to the same answer; rank 0 alone reads, writes and prints.
 Status over_ranks(const GenerateArguments& arguments, Transport& transport) {
-  const Waiting waiting{300, interrupted, "rank 0's files"};
-  std::optional<Result<Request>> request;
-  Status mine;
-  if (transport.rank() == 0) {
-    request.emplace(read_request(arguments));
-    if (!request->ok()) mine = request->error();
-  }
-  RETURN_IF_ERROR(agree(transport, mine, waiting));
+  ASSIGN_OR_RETURN(const std::optional<Request> request,
+                   read_on_first(transport, [&] { return read_request(arguments); }));
   const auto run = [&](const Session* session, const Job& job, const ChooseNext& choose) {
     return run_session(session, job, choose, transport, options_of(arguments));
   };
-  if (transport.rank() == 0) {
-    mine = generate(arguments, **request, run);
-  } else {
-    const Result<SessionResult> result = run(nullptr, Job{}, choose_from({}));
-    if (!result) mine = result.error();
-  }
-  return agree(transport, mine, waiting);
+  if (request) return agree_on(transport, generate(arguments, *request, run));
+  const Result<SessionResult> result = run(nullptr, Job{}, choose_from({}));
+  return agree_on(transport, result ? ok_status() : Status(result.error()));
 }
 
 // No MPI: who starts the ranks asks this before.

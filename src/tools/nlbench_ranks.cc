@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/interrupts.h"
+#include "exec/collectives.h"
 #include "tools/exit.h"
 #include "tools/launch_options.h"
 
@@ -45,6 +46,11 @@ RunOptions run_options(const RanksArguments& arguments) {
   options.cancelled = interrupted;
   options.notice = [](const std::string& notice) { fmt::print(stderr, "nlbench: {}\n", notice); };
   return options;
+}
+
+Status agree_on(Transport& transport, const Status& mine) {
+  constexpr double patience_s = 300;  // rank 0 plans, and reads files
+  return agree(transport, mine, {patience_s, interrupted, "rank 0's files"});
 }
 
 int run_ranks(const RanksArguments& arguments, const std::function<Status()>& in_threads,

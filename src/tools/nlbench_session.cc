@@ -175,21 +175,13 @@ Status over_threads(const SessionArguments& arguments) {
 
 // All ranks come to the same answer; rank 0 alone reads, writes and prints.
 Status over_ranks(const SessionArguments& arguments, Transport& transport) {
-  const Waiting waiting{300, interrupted, "rank 0's files"};
-  std::optional<Result<ReadySession>> loaded;
-  Status mine;
-  if (transport.rank() == 0) {
-    loaded.emplace(ready_session(arguments));
-    if (!loaded->ok()) mine = loaded->error();
-  }
-  RETURN_IF_ERROR(agree(transport, mine, waiting));
-  const bool first = transport.rank() == 0;
+  ASSIGN_OR_RETURN(const std::optional<ReadySession> loaded,
+                   read_on_first(transport, [&] { return ready_session(arguments); }));
   ASSIGN_OR_RETURN(const SessionResult result,
-                   run_session(first ? &(*loaded)->session : nullptr, first ? (*loaded)->job() : Job{},
-                               choose_from(first ? std::span<const Choice>((*loaded)->choices) : std::span<Choice>()),
+                   run_session(loaded ? &loaded->session : nullptr, loaded ? loaded->job() : Job{},
+                               choose_from(loaded ? std::span<const Choice>(loaded->choices) : std::span<Choice>()),
                                transport, run_options(arguments.ranks)));
-  if (first) mine = conclude(arguments, (*loaded)->session, result);
-  return agree(transport, mine, waiting);
+  return agree_on(transport, loaded ? conclude(arguments, loaded->session, result) : ok_status());
 }
 
 }  // namespace
