@@ -10,92 +10,12 @@
 #include <utility>
 
 #include "base/limits.h"
+#include "program/access_lists.h"
 #include "program/free_order.h"
 #include "program/text.h"
 
 namespace nlsplit::inline program {
 namespace {
-
-// One access to some bytes, kept while a later access may have to wait for it.
-struct Access {
-  uint32_t instance;
-  int slot;
-  BankUse of;
-  int64_t begin, end;  // bytes within the bank; with Reuse::of_bytes within the arena
-  bool writes;
-  bool transfer;  // on a FIFO rather than the compute stream
-  bool own;       // any order: scratch of which only its slot's values are looked at
-};
-
-// Which list of accesses a bank of a buffer has: accesses of different lists never wait for each other.
-class AccessLists {
- public:
-  AccessLists(const DeviceProgram& device, Reuse reuse) : device_(device), reuse_(reuse) {
-    if (reuse == Reuse::of_bytes) {
-      group_by_bytes();
-      return;
-    }
-    size_t banks = 0;
-    for (const Buffer& buffer : device.buffers) {
-      first_.push_back(banks);
-      banks += static_cast<size_t>(buffer.banks);
-    }
-    per_bank_.assign(first_.size(), true);
-    lists_.resize(banks);
-  }
-
-  std::vector<Access>& list(const BankUse& of) {
-    const size_t buffer = of.buffer.index();
-    return lists_[first_[buffer] + (per_bank_[buffer] ? static_cast<size_t>(of.bank) : 0)];
-  }
-  // Where a bank begins and ends, as its list counts bytes.
-  int64_t origin(const BankUse& of) const {
-    if (reuse_ == Reuse::of_buffers) return 0;
-    const Buffer& buffer = device_.buffer(of.buffer);
-    return buffer.offset + of.bank * buffer.stride();
-  }
-  int64_t end(const BankUse& of) const { return origin(of) + device_.buffer(of.buffer).stride(); }
-  // Buffers that share a list with one of these.
-  std::vector<bool> with_neighbours(const std::vector<bool>& buffers) const {
-    if (reuse_ == Reuse::of_buffers) return buffers;
-    std::vector<bool> found(lists_.size(), false), all;
-    for (size_t b = 0; b < buffers.size(); ++b) {
-      if (buffers[b]) found[first_[b]] = true;
-    }
-    for (const size_t list : first_) all.push_back(found[list]);
-    return all;
-  }
-
- private:
-  // One list for all buffers that have bytes in common, with one another or by way of others; for a buffer alone one
-  // for each bank.
-  void group_by_bytes() {
-    std::vector<uint32_t> by_offset(device_.buffers.size());
-    std::iota(by_offset.begin(), by_offset.end(), 0u);
-    std::ranges::stable_sort(by_offset, {}, [&](uint32_t b) { return device_.buffers[b].offset; });
-    std::erase_if(by_offset, [&](uint32_t b) { return device_.buffers[b].kind == BufferKind::view; });
-    first_.assign(device_.buffers.size(), 0);
-    per_bank_.assign(device_.buffers.size(), false);
-    for (size_t begin = 0, end = 0; begin < by_offset.size(); begin = end) {
-      int64_t reached = device_.buffers[by_offset[begin]].offset;
-      for (end = begin; end == begin || (end < by_offset.size() && device_.buffers[by_offset[end]].offset < reached);
-           ++end) {
-        const Buffer& buffer = device_.buffers[by_offset[end]];
-        first_[by_offset[end]] = lists_.size();
-        reached = std::max(reached, buffer.offset + buffer.banks * buffer.stride());
-      }
-      per_bank_[by_offset[begin]] = end == begin + 1;
-      lists_.resize(lists_.size() +
-                    (per_bank_[by_offset[begin]] ? static_cast<size_t>(device_.buffers[by_offset[begin]].banks) : 1));
-    }
-  }
-
-  const DeviceProgram& device_;
-  Reuse reuse_;
-  std::vector<size_t> first_;  // [buffer]: the list of its bank 0
-  std::vector<bool> per_bank_;
-  std::vector<std::vector<Access>> lists_;
-};
 
 // Buffers that some transfer touches. Only these can need edges: the compute stream is in order.
 std::vector<bool> transferred_buffers(const DeviceProgram& device) {
@@ -129,7 +49,8 @@ struct Touch {
 };
 using SegmentTouches = std::vector<std::vector<Touch>>;  // by instruction
 
-std::vector<SegmentTouches> segment_touches(const DeviceProgram& device, const std::vector<bool>& awaited) {
+std::vector<SegmentTouches> segment_touches(const DeviceProgram& device, const AccessLists& lists,
+                                            const std::vector<bool>& awaited) {
   std::vector<SegmentTouches> all(device.segments.size());
   for (size_t s = 0; s < device.segments.size(); ++s) {
     for (const Instr& instr : device.segments[s].instrs) {
@@ -140,7 +61,7 @@ std::vector<SegmentTouches> segment_touches(const DeviceProgram& device, const s
         if (!awaited[root.index()]) return;
         const DType dtype = device.buffer(operand.buffer).type.dtype;
         const int64_t begin = size_of(dtype, operand.begin);
-        const int64_t end = operand.whole() ? device.buffer(root).stride() : size_of(dtype, operand.end);
+        const int64_t end = operand.whole() ? lists.stride(root) : size_of(dtype, operand.end);
         touches.push_back({static_cast<uint32_t>(root.index()), begin, end, writes});
       };
       for (const Operand& operand : instr.reads) add(operand, false);
@@ -153,25 +74,22 @@ std::vector<SegmentTouches> segment_touches(const DeviceProgram& device, const s
 
 // Of one bank bytes matter; of two that share bytes the banks do: verify keeps apart what is stored there, not what an
 // access takes of it.
-bool overlap(const AccessLists& lists, const Access& a, const Access& b) {
+bool overlap(const Access& a, const Access& b) {
   if (a.of == b.of) return a.begin < b.end && b.begin < a.end;
-  return lists.origin(a.of) < lists.end(b.of) && lists.origin(b.of) < lists.end(a.of);
+  return a.bank_begin < b.bank_end && b.bank_begin < a.bank_end;
 }
 
 // Whether everybody who has to wait for `earlier` has to wait for `now` as well.
-bool covers(const AccessLists& lists, const Access& now, const Access& earlier) {
+bool covers(const Access& now, const Access& earlier) {
   if (now.of == earlier.of) return now.begin <= earlier.begin && earlier.end <= now.end;
-  return now.begin <= lists.origin(earlier.of) && lists.end(earlier.of) <= now.end;
+  return now.begin <= earlier.bank_begin && earlier.bank_end <= now.end;
 }
 
 // Adds the edges that this access needs from earlier ones, and replaces those it makes superfluous. `after`, where
 // the order is free: the slots whose computations must come before this one's.
-void touch(AccessLists& lists, const Access& now, std::vector<Edge>& edges, std::vector<int>* after) {
-  std::vector<Access>& list = lists.list(now.of);
-  size_t kept = 0;
-  for (size_t i = 0; i < list.size(); ++i) {
-    const Access earlier = list[i];
-    const bool overlaps = overlap(lists, earlier, now);
+void touch(AccessList& list, const Access& now, std::vector<Edge>& edges, std::vector<int>* after) {
+  list.add(now, [&](const Access& earlier) {
+    const bool overlaps = overlap(earlier, now);
     const bool message = earlier.transfer || now.transfer;
     const bool in_order = !message && (after == nullptr || earlier.slot == now.slot);
     const bool apart = earlier.own && now.own;  // of two slots: one is over when the other begins
@@ -183,12 +101,9 @@ void touch(AccessLists& lists, const Access& now, std::vector<Edge>& edges, std:
     }
     // A write that covers an access orders everybody later behind it, and a later compute that reads the same stands
     // for earlier ones. Reads of slots that have no order do not: whoever overwrites waits for each.
-    const bool covered = covers(lists, now, earlier);
-    const bool superseded = covered && (now.writes ? in_order || message || !apart : in_order && !earlier.writes);
-    if (!superseded) list[kept++] = earlier;
-  }
-  list.resize(kept);
-  list.push_back(now);
+    const bool covered = covers(now, earlier);
+    return covered && (now.writes ? in_order || message || !apart : in_order && !earlier.writes);
+  });
 }
 
 Error mismatch(const Program& program, const Dependencies& deps, uint32_t instance, const std::string& why) {
@@ -314,7 +229,7 @@ class Collector {
     ends.begin_device();
     const std::vector<bool> own = any_order_ ? own_scratch(device) : std::vector<bool>(device.buffers.size(), false);
     const std::vector<SegmentTouches> touches = segment_touches(
-        device, lists.with_neighbours(any_order_ ? shared_buffers(device, own) : transferred_buffers(device)));
+        device, lists, lists.with_neighbours(any_order_ ? shared_buffers(device, own) : transferred_buffers(device)));
     std::map<std::tuple<int, bool, int>, uint32_t> last_of_tag;  // any order: by peer, whether it sends, tag
     bank_.assign(device.buffers.size(), 0);
     uint32_t last_compute = no_instance;
@@ -349,8 +264,9 @@ class Collector {
         for (const Touch& t : touches[static_cast<size_t>(slot.segment)][i]) {
           const BankUse of{BufferId(t.buffer), bank_[t.buffer]};
           const int64_t origin = lists.origin(of);
-          touch(lists,
-                {now, static_cast<int>(s), of, origin + t.begin, origin + t.end, t.writes, transfer, own[t.buffer]},
+          touch(lists.list(of),
+                {now, static_cast<int>(s), of, origin + t.begin, origin + t.end, origin,
+                 origin + lists.stride(of.buffer), t.writes, transfer, own[t.buffer]},
                 deps.edges, after);
         }
       }
