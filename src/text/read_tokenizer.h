@@ -1,4 +1,4 @@
-// The tokenizer of a file, whatever its format: *.gguf, else a tokenizer.json.
+// The tokenizer of a file, whatever its format: *.gguf, else a tokenizer.json, with the tokens that end texts.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace nlsplit::inline text {
 
-// Errors: read_tokenizer_gguf's, read_tokenizer_json's.
+// Errors: read_tokenizer_gguf's; read_tokenizer_json's and read_ends_beside's.
 Result<Tokenizer> read_tokenizer(const std::string& path);
 
 }  // namespace nlsplit::inline text

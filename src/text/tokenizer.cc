@@ -83,4 +83,11 @@ Result<std::vector<TokenId>> encode(const Tokenizer& tokenizer, std::string_view
   return tokens;
 }
 
+Result<std::vector<TokenId>> encode_beginning(const Tokenizer& tokenizer, std::string_view text) {
+  std::vector<TokenId> tokens = tokenizer.before;
+  ASSIGN_OR_RETURN(const std::vector<TokenId> words, encode(tokenizer, text, Around::without));
+  tokens.insert(tokens.end(), words.begin(), words.end());
+  return tokens;
+}
+
 }  // namespace nlsplit::inline text

@@ -45,5 +45,7 @@ enum class Around { with, without };  // the tokens that are put around a text
 
 // Errors: the text is no UTF-8 (the byte is named), or has a byte that no token stands for.
 Result<std::vector<TokenId>> encode(const Tokenizer& tokenizer, std::string_view text, Around around = Around::with);
+// Of a text that a model goes on from: with what is put in front, without what is put behind, which would end it.
+Result<std::vector<TokenId>> encode_beginning(const Tokenizer& tokenizer, std::string_view text);
 
 }  // namespace nlsplit::inline text

@@ -14,7 +14,8 @@
 #include "exec/generation.h"
 #include "exec/run_threads.h"
 #include "report/table.h"
-#include "text/decode.h"
+#include "text/answer_stream.h"
+#include "text/chat_template.h"
 #include "text/read_tokenizer.h"
 #include "text/sample.h"
 #include "tools/launch_options.h"
@@ -30,10 +31,11 @@ struct GenerateArguments {
   RanksArguments ranks;
   std::vector<std::string> prompts;
   std::vector<std::string> prompt_tokens;
-  std::string tokenizer, json;
+  std::vector<std::string> stops;
+  std::string tokenizer, json, system;
   int64_t tokens = 0;  // 0: the workload's
   Sampling sampling{.temperature = 0};
-  bool ignores_end = false;
+  bool ignores_end = false, chats = false;
   HostsArguments hosts;
 };
 
@@ -84,15 +86,27 @@ Status read_prompts(const GenerateArguments& arguments, Request& request) {
     else
       fmt::print(stderr, "nlbench: tokens are shown as numbers: {}\n", read.error().to_string());
   }
+  if (!request.tokenizer && !arguments.prompts.empty())
+    return invalid_input(
+        "--prompt needs a tokenizer, which this model has none of: --tokenizer FILE, or give the "
+        "tokens themselves with --prompt-tokens");
+  if (!request.tokenizer && !arguments.stops.empty())
+    return invalid_input("--stop needs a tokenizer, which this model has none of: --tokenizer FILE");
+  std::optional<ChatTemplate> chat;
+  if (arguments.chats) {
+    ASSIGN_OR_RETURN(chat, read_chat_template(tokenizer));
+  }
   for (const std::string& prompt : arguments.prompts) {
-    if (!request.tokenizer)
-      return invalid_input(
-          "--prompt needs a tokenizer, which this model has none of: --tokenizer FILE, or give the "
-          "tokens themselves with --prompt-tokens");
-    // What files put behind a text would end it.
-    std::vector<TokenId> tokens = request.tokenizer->before;
-    ASSIGN_OR_RETURN(const std::vector<TokenId> words, encode(*request.tokenizer, prompt, Around::without));
-    tokens.insert(tokens.end(), words.begin(), words.end());
+    std::vector<TokenId> tokens;
+    if (chat) {
+      std::vector<ChatMessage> messages;
+      if (!arguments.system.empty()) messages.push_back({"system", arguments.system});
+      messages.push_back({"user", prompt});
+      ASSIGN_OR_RETURN(const std::string text, chat_text(*chat, messages, today()));
+      ASSIGN_OR_RETURN(tokens, encode(*request.tokenizer, text, Around::without));
+    } else {
+      ASSIGN_OR_RETURN(tokens, encode_beginning(*request.tokenizer, prompt));
+    }
     request.prompts.push_back(std::move(tokens));
   }
   for (const std::string& list : arguments.prompt_tokens) {
@@ -100,6 +114,14 @@ Status read_prompts(const GenerateArguments& arguments, Request& request) {
     request.prompts.push_back(std::move(tokens));
   }
   if (request.prompts.empty()) return invalid_input("--prompt TEXT or --prompt-tokens N,N,… says what to go on from");
+  return ok_status();
+}
+
+Status check_text_options(const GenerateArguments& arguments) {
+  if (arguments.chats && arguments.prompts.empty()) return invalid_input("--chat is for a --prompt");
+  if (!arguments.system.empty() && !arguments.chats) return invalid_input("--system is for --chat");
+  if (std::ranges::find(arguments.stops, "") != arguments.stops.end())
+    return invalid_input("--stop: the text is empty");
   return ok_status();
 }
 
@@ -114,6 +136,7 @@ Status check_drawing(const GenerateArguments& arguments) {
 Result<Request> read_request(const GenerateArguments& arguments) {
   RETURN_IF_ERROR(check_folders({arguments.json}));
   RETURN_IF_ERROR(check_drawing(arguments));
+  RETURN_IF_ERROR(check_text_options(arguments));
   Request request;
   std::optional<TemporaryFolder> folder;  // its weights are mapped, and nobody needs it afterwards
   ASSIGN_OR_RETURN(request.loaded, load_session(arguments.plan, folder));
@@ -139,9 +162,12 @@ Result<Request> read_request(const GenerateArguments& arguments) {
 class Speaker {
  public:
   Speaker(const GenerateArguments& arguments, const Request& request) : arguments_(arguments), request_(request) {
-    for (size_t s = 0; s < request.prompts.size() && request.tokenizer; ++s) streams_.emplace_back(*request.tokenizer);
+    for (size_t s = 0; s < request.prompts.size() && request.tokenizer; ++s) {
+      answers_.emplace_back(*request.tokenizer,
+                            arguments.ignores_end ? std::vector<TokenId>() : request.tokenizer->ends, arguments.stops);
+    }
     texts_.resize(request.prompts.size());
-    if (speaks() && !arguments.prompts.empty()) say(arguments.prompts[0]);
+    if (speaks() && !arguments.prompts.empty() && !arguments.chats) say(arguments.prompts[0]);
   }
 
   GenerationHooks hooks() {
@@ -151,7 +177,7 @@ class Speaker {
   const Status& status() const { return status_; }
 
   void finish() {
-    for (size_t s = 0; s < streams_.size(); ++s) add(s, streams_[s].finish());
+    for (size_t s = 0; s < answers_.size(); ++s) add(s, answers_[s].finish());
     if (speaks()) say("\n");
   }
   const std::vector<std::string>& texts() const { return texts_; }
@@ -178,24 +204,22 @@ class Speaker {
   }
 
   bool ends(size_t s, int32_t token) {
-    const bool last = request_.tokenizer && !arguments_.ignores_end &&
-                      std::ranges::find(request_.tokenizer->ends, token) != request_.tokenizer->ends.end();
-    if (streams_.empty()) {
+    if (answers_.empty()) {
       add(s, fmt::format("{}{}", texts_[s].empty() ? "" : " ", token));
-    } else if (!last) {
-      const Result<std::string> text = streams_[s].next(token);
-      if (text)
-        add(s, *text);
-      else if (status_.ok())
-        status_ = text.error();
+      return !status_.ok();
     }
-    return last || !status_.ok();
+    const Result<std::string> text = answers_[s].next(token);
+    if (text)
+      add(s, *text);
+    else if (status_.ok())
+      status_ = text.error();
+    return answers_[s].ended() || !status_.ok();
   }
 
   const GenerateArguments& arguments_;
   const Request& request_;
-  std::vector<TextStream> streams_;  // [sequence]; none: there is no tokenizer
-  std::vector<std::string> texts_;   // [sequence]
+  std::vector<AnswerStream> answers_;  // [sequence]; none: there is no tokenizer
+  std::vector<std::string> texts_;     // [sequence]
   Status status_;
 };
 
@@ -271,7 +295,8 @@ Status conclude(const GenerateArguments& arguments, const Request& request, cons
   }
   if (!arguments.json.empty()) RETURN_IF_ERROR(write_file(arguments.json, result_json(request, run, speaker)));
   for (size_t s = 0; s < request.prompts.size() && request.prompts.size() > 1; ++s)
-    fmt::print("[{}] {}{}\n", s + 1, s < arguments.prompts.size() ? arguments.prompts[s] : "", speaker.texts()[s]);
+    fmt::print("[{}] {}{}\n", s + 1, s < arguments.prompts.size() && !arguments.chats ? arguments.prompts[s] : "",
+               speaker.texts()[s]);
   fmt::print(stderr, "{}", times_text(request, run));
   return ok_status();
 }
@@ -358,6 +383,16 @@ void add_generate_command(CLI::App& app, int& code) {
       ->allow_extra_args(false);
   command->add_option("--prompt-tokens", a->prompt_tokens, "The same as tokens of the vocabulary: 504,3575,282")
       ->type_name("LIST")
+      ->allow_extra_args(false);
+  command->add_flag("--chat", a->chats,
+                    "Each prompt is what a user says, put into the text in which the model was taught to see a "
+                    "conversation: its own chat template; what is shown is the answer");
+  command->add_option("--system", a->system, "With --chat: what the system says first")->type_name("TEXT");
+  command
+      ->add_option("--stop", a->stops,
+                   "The text ends before this one, besides at the tokens that end the model's texts; several: before "
+                   "the first that comes")
+      ->type_name("TEXT")
       ->allow_extra_args(false);
   command->add_option("--tokens", a->tokens, "How many tokens at most (default: the workload's)")
       ->check(CLI::PositiveNumber);

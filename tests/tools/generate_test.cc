@@ -143,6 +143,10 @@ TEST(Generate, RefusesWhatItCannotDo) {
   };
   EXPECT_THAT(refused(scenario + " --plan one --prompt hello"), HasSubstr("--prompt needs a tokenizer"));
   EXPECT_THAT(refused(scenario + " --plan one"), HasSubstr("says what to go on from"));
+  EXPECT_THAT(refused(scenario + " --plan one --prompt-tokens 1 --stop x"), HasSubstr("--stop needs a tokenizer"));
+  EXPECT_THAT(refused(scenario + " --plan one --prompt-tokens 1 --stop ''"), HasSubstr("--stop: the text is empty"));
+  EXPECT_THAT(refused(scenario + " --plan one --prompt-tokens 1 --chat"), HasSubstr("--chat is for a --prompt"));
+  EXPECT_THAT(refused(scenario + " --plan one --prompt x --system y"), HasSubstr("--system is for --chat"));
   EXPECT_THAT(refused(scenario + " --plan one --prompt-tokens 1,2,3 --tokens 14"),
               HasSubstr("a prompt of 3 tokens and 14 more need 16 positions, and the plan keeps 14"));
   EXPECT_THAT(refused(scenario + " --plan one --prompt-tokens 1 --tokens 9223372036854775807"),

@@ -41,6 +41,20 @@ TEST(Tokenize, FilesAndPlain) {
   EXPECT_EQ(with["ids"].size(), plain["ids"].size() + 1);
 }
 
+TEST(Tokenize, Conversations) {
+  const Scratch scratch;
+  std::filesystem::copy(llama3, scratch / "tokenizer.json");
+  scratch.write("chat_template.jinja", value_of(read_file(NLS_SOURCE_DIR "/tests/text/fixtures/chat/phi3.jinja")));
+  const std::string messages = scratch.write("m.json", R"([{"role": "user", "content": "one"}])");
+  const Outcome made = nlsim("tokenize " + (scratch / "tokenizer.json") + " --json --chat " + messages);
+  ASSERT_EQ(made.code, 0) << made.err;
+  EXPECT_EQ(nlohmann::json::parse(made.out).at("text"), "<|user|>\none<|end|>\n<|assistant|>\n");
+  const std::string wrong = scratch.write("w.json", R"([{"role": "robot", "content": "one"}])");
+  const Outcome refused = nlsim("tokenize " + (scratch / "tokenizer.json") + " --chat " + wrong);
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("w.json: message 1 is of role \"robot\""));
+}
+
 TEST(Tokenize, BadInput) {
   const Scratch scratch;
   const auto fails_with = [](const std::string& arguments, const std::string& message) {
@@ -48,8 +62,8 @@ TEST(Tokenize, BadInput) {
     EXPECT_EQ(outcome.code, 2) << arguments;
     EXPECT_THAT(outcome.err, HasSubstr(message)) << arguments;
   };
-  fails_with(llama3, "it takes one of --text, --file and --decode");
-  fails_with(llama3 + " --text a --decode 1", "it takes one of --text, --file and --decode");
+  fails_with(llama3, "it takes one of --text, --file, --chat and --decode");
+  fails_with(llama3 + " --text a --decode 1", "it takes one of --text, --file, --chat and --decode");
   fails_with(llama3 + " --decode 99999", "there is no token 99999");
   fails_with(llama3 + " --decode x", "x");
   fails_with("/nowhere.json --text a", "/nowhere.json");
