@@ -18,20 +18,31 @@ DeviceRun::State::Clock::time_point DeviceRun::State::note(FlightEvent event, ui
   return at;
 }
 
-// All computes, slot by slot.
-void DeviceRun::State::compute() {
+// One execution after the other.
+void DeviceRun::State::work() {
   backend.attach();
   worker_thread.store(::gettid(), std::memory_order_relaxed);
   ::prctl(PR_SET_NAME, "nls-compute");  // for top -H
   ::prctl(PR_SET_TIMERSLACK, 1UL);      // of this thread: sleeps of emulated compute end in time
-  double nominal = 0;                   // when the computation before ended, as emulated
-  calibrate();
-  {
-    std::unique_lock lock(mutex);
-    armed = true;
+  std::unique_lock lock(mutex);
+  while (true) {
+    condition.wait(lock, [this] { return calibrating || go || quit; });
+    if (quit) return;
+    const bool asked_to_compute = go;
+    lock.unlock();
+    if (asked_to_compute)
+      compute();
+    else
+      calibrate();
+    lock.lock();
+    (asked_to_compute ? go : calibrating) = false;
     condition.notify_one();
-    condition.wait(lock, [this] { return go || stop; });
   }
+}
+
+// All computes, slot by slot.
+void DeviceRun::State::compute() {
+  double nominal = 0;                    // when the computation before ended, as emulated
   transport.liveness().computing(true);  // a device may hang as soon as it is asked for something
   if (const Status status = backend.begin(); !status.ok()) return give_up(status.error());
   transport.liveness().computing(false);
@@ -93,7 +104,9 @@ uint32_t DeviceRun::State::run_end(uint32_t c, uint32_t slot_end) const {
 // Computations, the first of them the k-th to run, once what it needs is there. false: stop.
 bool DeviceRun::State::run_some(std::span<const uint32_t> some, size_t k, bool ends_slot, double& nominal) {
   const uint32_t i = some.front();
-  {
+  if (waits_for_at_start[i] == 0 && !holds_slot(i)) {  // and so for no transfer: the common case, without a lock
+    if (stopping.load(std::memory_order_relaxed)) return false;
+  } else {
     std::unique_lock lock(mutex);
     if (waits_for[i] != 0) {
       note(FlightEvent::waits, i);

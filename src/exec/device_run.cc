@@ -19,11 +19,21 @@ DeviceRun::DeviceRun(const Program& program, const Dependencies& dependencies, i
                      Transport& transport, const DeviceRunOptions& options)
     : state_(std::make_unique<State>(program, dependencies, device, backend, transport, options)) {}
 
-DeviceRun::~DeviceRun() { state_->join(true); }
+DeviceRun::~DeviceRun() {
+  State& s = *state_;
+  if (!s.worker.joinable()) return;
+  s.settle(true);
+  {
+    const std::lock_guard lock(s.mutex);
+    s.quit = true;
+  }
+  s.condition.notify_one();
+  s.worker.join();
+}
 
 void DeviceRun::arm() {
   State& s = *state_;
-  s.join(true);
+  s.settle(true);
   s.waits_for = s.waits_for_at_start;
   s.slot_waits = s.slot_waits_at_start;
   s.decided.clear();
@@ -37,7 +47,8 @@ void DeviceRun::arm() {
   s.left = s.count;
   s.overruns = 0;
   s.computed = 0;
-  s.go = s.stop = s.armed = false;
+  s.stop = false;
+  s.stopping = false;
   s.broken.reset();
   s.is_broken = false;
   if (s.options.online) {
@@ -47,9 +58,12 @@ void DeviceRun::arm() {
       if (s.online_slots[slot].computes && s.slot_waits[slot] == 0) s.slot_is_ready(static_cast<int>(slot));
     }
   }
-  s.worker = std::thread([&s] { s.compute(); });
+  if (!s.worker.joinable()) s.worker = std::thread([&s] { s.work(); });
+  if (!s.options.calibrates) return;
   std::unique_lock lock(s.mutex);
-  s.condition.wait(lock, [&s] { return s.armed; });
+  s.calibrating = true;
+  s.condition.notify_one();
+  s.condition.wait(lock, [&s] { return !s.calibrating; });
 }
 
 double DeviceRun::calibration_s() const { return state_->calibration_s; }
@@ -71,7 +85,7 @@ const std::vector<int>& DeviceRun::decided() const { return state_->decided; }
 
 Result<std::vector<Interval>> DeviceRun::start(std::chrono::steady_clock::time_point zero) {
   State& s = *state_;
-  CHECK(s.worker.joinable(), "arm() comes first");
+  CHECK(s.worker.joinable() && s.left == s.count, "arm() comes first");
   s.zero = zero;
   s.transport.liveness().explain([&s](int peer) { return s.waits_in(peer); });
   s.flight.execution(true);
@@ -79,14 +93,14 @@ Result<std::vector<Interval>> DeviceRun::start(std::chrono::steady_clock::time_p
   s.transport.liveness().explain(nullptr);
   if (!status.ok()) {
     s.transport.abort(status.error());
-    s.join(true);  // a kernel under way ends first; only then is the arena free
+    s.settle(true);  // a kernel under way ends first; only then is the arena free
     for (State::Fifo& fifo : s.fifos) {
       fifo.in_flight.clear();
       fifo.first = no_instance;
     }
     return status.error();
   }
-  s.join(false);
+  s.settle(false);
   s.flight.execution(false);
   return s.times;
 }

@@ -49,6 +49,7 @@ struct DeviceRunOptions {
   // pile up.
   std::vector<double> clock = {};
   std::optional<OnlineDevice> online = {};  // none: slot by slot, in the order of the Program
+  bool calibrates = false;                  // times the core that computes before executions; takes a millisecond
   FlightRecorder* recorder = nullptr;       // none: nothing is kept
   const WorkWatch* watch = nullptr;         // once it has found something overdue, the run has ended
   // Told of each computation and transfer, by the device's count, when it has ended and before anything that waits for
@@ -68,7 +69,8 @@ class DeviceRun {
   // is then aborted on all devices.
   void arm();
   Result<std::vector<Interval>> start(std::chrono::steady_clock::time_point zero);
-  double calibration_s() const;  // of the core that computes, when it was last armed: see base/calibration.h
+  // Of the core that computes, when it was last armed (base/calibration.h); 0: options.calibrates is false.
+  double calibration_s() const;
 
   // Any thread, while this lives: who computes, and what.
   std::vector<pid_t> threads() const;

@@ -61,9 +61,10 @@ struct DeviceRun::State : DeviceIndex {
   std::atomic<pid_t> worker_thread{0};
 
   mutable std::mutex mutex;
-  std::condition_variable condition;  // a compute's inputs have come, or go, or stop
-  bool go = false, stop = false, armed = false;
-  std::optional<Error> broken;  // why the backend does not go on; under `mutex`
+  std::condition_variable condition;                                 // a compute's inputs have come, or go, or stop
+  bool calibrating = false, go = false, stop = false, quit = false;  // what the worker is asked for
+  std::atomic<bool> stopping{false};                                 // `stop`, for who holds no lock
+  std::optional<Error> broken;                                       // why the backend does not go on; under `mutex`
   std::atomic<bool> is_broken{false};
   double calibration_s = 0;
   Clock::time_point calibrated_at = {};
@@ -83,6 +84,7 @@ struct DeviceRun::State : DeviceIndex {
   void slot_is_ready(int s);  // under `mutex`
 
   // The worker (device_compute.cc).
+  void work();
   void compute();
   std::optional<int> next_slot(int turn, double& nominal);
   void end_slot(size_t s);
@@ -104,7 +106,7 @@ struct DeviceRun::State : DeviceIndex {
   std::string missing();
   std::string next_work(uint32_t done) const;
   bool copies_under_way() const;
-  void join(bool stop_it);
+  void settle(bool stop_it);
 
   std::string waits_in(int peer) const;  // any thread, while this runs
 };

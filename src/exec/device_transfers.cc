@@ -217,14 +217,15 @@ Status DeviceRun::State::drive() {
   return ok_status();
 }
 
-void DeviceRun::State::join(bool stop_it) {
-  if (!worker.joinable()) return;
-  if (stop_it) {
-    const std::lock_guard lock(mutex);
+// Until the worker rests.
+void DeviceRun::State::settle(bool stop_it) {
+  std::unique_lock lock(mutex);
+  if (stop_it && go) {
     stop = true;
+    stopping = true;
+    condition.notify_one();
   }
-  condition.notify_one();
-  worker.join();
+  condition.wait(lock, [this] { return !go && !calibrating; });
 }
 
 }  // namespace nlsplit::inline exec

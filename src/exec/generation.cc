@@ -177,6 +177,14 @@ Choice GenerationRun::run(int program, const SessionState& state) {
     length_[s] += taken;
     due_[s] = !feeds || taken == rest;
   }
+  write_inputs(program, state, ids, begins, lengths, last);
+  ran_ = program;
+  return {program, 1};
+}
+
+void GenerationRun::write_inputs(int program, const SessionState& state, const std::vector<int64_t>& ids,
+                                 const std::vector<int64_t>& begins, const std::vector<int64_t>& lengths,
+                                 const std::vector<int64_t>& last) const {
   const auto write = [&](std::string_view name, const std::vector<int64_t>& values) {
     state.write(fmt::format("{}/{}", name_in(form_, program), name), bytes_of(values));
   };
@@ -184,11 +192,19 @@ Choice GenerationRun::run(int program, const SessionState& state) {
   write("begins", begins);
   write("lengths", lengths);
   if (program == form_.prefill) write("last", last);
-  ran_ = program;
+}
+
+// What it writes lies behind the length of every sequence.
+Choice GenerationRun::warm_up(const SessionState& state) {
+  const int program = warm_++ == 0 && form_.prefill >= 0 ? form_.prefill : form_.decode;
+  const size_t count = made_.size(), row = static_cast<size_t>(program == form_.prefill ? form_.chunk : 1);
+  const std::vector<int64_t> zeros(count, 0);
+  write_inputs(program, state, std::vector<int64_t>(count * row, 0), zeros, zeros, zeros);
   return {program, 1};
 }
 
 Choice GenerationRun::next(const SessionState& state) {
+  if (warm_ < (form_.prefill >= 0 ? 2 : 1)) return warm_up(state);
   if (ran_ < 0)
     begun_ = std::chrono::steady_clock::now();
   else

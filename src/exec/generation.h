@@ -6,8 +6,9 @@
 //   run_session(&session, job, text.choices(), transport, options);
 //   text.sequences()[0].tokens
 //
-// Prompts are taken in chunks, all sequences' side by side; then each execution makes one token of every sequence that
-// has not ended.
+// First each Program runs once for nobody: what only a first execution does (touching memory, laying out its order)
+// delays no token. Prompts are taken in chunks, all sequences' side by side; then each execution makes one token of
+// every sequence that has not ended.
 #pragma once
 
 #include <chrono>
@@ -43,7 +44,7 @@ struct GenerationHooks {
 
 struct GeneratedSequence {
   std::vector<int32_t> tokens;  // behind the prompt
-  std::vector<double> at_s;     // when each was there, from the first choice on
+  std::vector<double> at_s;     // when each was there, since the prompts were
   bool ended = false;           // with its last token; or nobody asked for it
 };
 
@@ -61,7 +62,11 @@ class GenerationRun {
  private:
   Choice next(const SessionState& state);
   void take_tokens(const SessionState& state);
+  Choice warm_up(const SessionState& state);
   Choice run(int program, const SessionState& state);
+  void write_inputs(int program, const SessionState& state, const std::vector<int64_t>& ids,
+                    const std::vector<int64_t>& begins, const std::vector<int64_t>& lengths,
+                    const std::vector<int64_t>& last) const;
 
   GenerationForm form_;
   std::vector<std::vector<int32_t>> prompts_;  // [sequence]; empty: nobody has it
@@ -70,7 +75,8 @@ class GenerationRun {
   std::vector<GeneratedSequence> made_;
   std::vector<int64_t> length_;  // [sequence]: positions that are kept so far
   std::vector<bool> due_;        // [sequence]: the execution makes a token of it
-  int ran_ = -1;                 // the Program before
+  size_t warm_ = 0;              // Programs that have run for nobody
+  int ran_ = -1;                 // the Program before, of those that ran for somebody
   std::chrono::steady_clock::time_point begun_;
 };
 

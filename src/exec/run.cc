@@ -142,8 +142,13 @@ Result<Repeats> repeat(const Program& program, const Dependencies& deps, Backend
   std::byte* const arena = backend.host().data();
   const Reset reset(device, backend, options.poison);
   DeviceRun device_run(program, deps, rank, backend, transport,
-                       {options.watchdog_s, options.cancelled, std::move(clock), std::move(online),
-                        options.flight == nullptr ? nullptr : &options.flight->of(rank, transport.size()), &watch});
+                       {.watchdog_s = options.watchdog_s,
+                        .cancelled = options.cancelled,
+                        .clock = std::move(clock),
+                        .online = std::move(online),
+                        .calibrates = true,
+                        .recorder = options.flight == nullptr ? nullptr : &options.flight->of(rank, transport.size()),
+                        .watch = &watch});
   const WorkWatch::Watched watched(
       watch, {[&device_run] { return device_run.threads(); }, [&device_run] { return device_run.computes(); }});
   double known_s = predicted_s;

@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <unordered_map>
 #include <utility>
 
 #include "exec/device_run.h"
@@ -110,11 +111,13 @@ Result<Choice> share(Choice choice, Transport& transport, const Waiting& waiting
   return choice;
 }
 
-const Buffer* find_buffer(const DeviceProgram& device, std::string_view name) {
+// Names are the device's.
+std::unordered_map<std::string_view, const Buffer*> buffers_by_name(const DeviceProgram& device) {
+  std::unordered_map<std::string_view, const Buffer*> by_name;
   for (const Buffer& buffer : device.buffers) {
-    if (buffer.name == name && buffer.kind != BufferKind::view) return &buffer;
+    if (buffer.kind != BufferKind::view) by_name.emplace(buffer.name, &buffer);
   }
-  return nullptr;
+  return by_name;
 }
 
 // On rank 0, and on others whatever: they are told.
@@ -161,9 +164,14 @@ Result<SessionResult> run_session(const Session* whole, const Job& job, const Ch
 
   SessionResult result;
   SessionState state;
+  const auto by_name = buffers_by_name(device);
+  const auto find_buffer = [&](std::string_view name) {
+    const auto found = by_name.find(name);
+    return found == by_name.end() ? nullptr : found->second;
+  };
   Status looked;  // at the buffers that rank 0 asks for
   state.bytes = [&](std::string_view name) -> std::span<const std::byte> {
-    const Buffer* const buffer = find_buffer(device, name);
+    const Buffer* const buffer = find_buffer(name);
     if (buffer == nullptr || !looked.ok()) return {};
     looked = backend->download([buffer](const Buffer& other) { return &other == buffer; });
     if (!looked.ok()) return {};
@@ -171,7 +179,7 @@ Result<SessionResult> run_session(const Session* whole, const Job& job, const Ch
   };
   bool written = false;
   state.write = [&](std::string_view name, std::span<const std::byte> bytes) {
-    const Buffer* const buffer = find_buffer(device, name);
+    const Buffer* const buffer = find_buffer(name);
     CHECK(buffer != nullptr && buffer->kind == BufferKind::input, name);
     CHECK(static_cast<int64_t>(bytes.size()) == size_of(buffer->type).value(), name);
     std::ranges::copy(bytes, arena + buffer->offset);
