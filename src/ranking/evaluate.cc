@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "ranking/shorter.h"
 #include "ranking/training_costs.h"
 
 namespace nlsplit::inline ranking {
@@ -79,8 +80,10 @@ double score_of(const Goal& goal, const Estimate& estimate) {
   return score_of(goal, estimate.makespan_s, estimate.latency_mean_s);
 }
 
-Result<LoweredPlan> lower_plan(const Scenario& scenario, const PreparedModel& prepared, const Plan& plan,
-                               const CostTable& costs) {
+namespace {
+
+Result<LoweredPlan> compile_plan(const Scenario& scenario, const PreparedModel& prepared, const Plan& plan,
+                                 const CostTable& costs) {
   LoweredPlan lowered;
   CompileOptions options;
   options.all_reduce = scenario.all_reduce;
@@ -91,16 +94,64 @@ Result<LoweredPlan> lower_plan(const Scenario& scenario, const PreparedModel& pr
   lowered.slices = std::move(compiled.slices);
   lowered.notes = std::move(compiled.notes);
   lowered.promise = std::move(compiled.promise);
-  for (const DeviceProgram& device : lowered.program.devices) {
-    if (device.arena <= device.memory) continue;
-    lowered.too_large = &device;
-    return lowered;
-  }
   lowered.online = std::move(compiled.online);
+  return lowered;
+}
+
+// Whether it fits. If not, it is noted which device is too small.
+bool fits(LoweredPlan& lowered) {
+  const auto at = std::ranges::find_if(lowered.program.devices,
+                                       [](const DeviceProgram& device) { return device.arena > device.memory; });
+  if (at != lowered.program.devices.end()) lowered.too_large = &*at;
+  return lowered.too_large == nullptr;
+}
+
+Status add_times(const Scenario& scenario, const CostTable& costs, LoweredPlan& lowered) {
   ASSIGN_OR_RETURN(lowered.dependencies,
                    lowered.online ? free_dependencies(lowered.program) : dependencies(lowered.program));
   ASSIGN_OR_RETURN(lowered.timed, timed_graph_of(lowered, scenario.cluster, costs));
   lowered.load = load_of(lowered.timed, scenario.cluster, lowered.program.devices.size());
+  return ok_status();
+}
+
+// Of this plan and the others, of whatever a plan has.
+template <class Of>
+double whole(const LoweredPlan& lowered, const Of& of) {
+  double sum = lowered.weight * of(size_t{0});
+  for (size_t i = 0; i < lowered.others.size(); ++i) sum += lowered.others[i].weight * of(i + 1);
+  return sum;
+}
+
+}  // namespace
+
+Result<LoweredPlan> lower_plan(const Scenario& scenario, const PreparedModel& prepared, const Plan& plan,
+                               const CostTable& costs) {
+  ASSIGN_OR_RETURN(LoweredPlan lowered, compile_plan(scenario, prepared, plan, costs));
+  if (fits(lowered)) RETURN_IF_ERROR(add_times(scenario, costs, lowered));
+  return lowered;
+}
+
+Result<LoweredPlan> lower_shorter(const Scenario& scenario, const std::vector<ShorterPlan>& plans,
+                                  ShorterModels& models, const CostTable& costs) {
+  std::vector<LoweredPlan> made;
+  for (const ShorterPlan& shorter : plans) {
+    ASSIGN_OR_RETURN(const PreparedModel* prepared, models.without(shorter.fewer));
+    ASSIGN_OR_RETURN(made.emplace_back(), compile_plan(scenario, *prepared, shorter.plan, costs));
+    made.back().weight = shorter.weight;
+  }
+  LoweredPlan lowered = std::move(made.front());
+  for (size_t i = 1; i < made.size(); ++i) lowered.others.push_back(std::move(made[i]));
+  for (size_t d = 0; d < lowered.program.devices.size(); ++d) {
+    Bytes& arena = lowered.program.devices[d].arena;
+    const double all = whole(lowered, [&](size_t i) {
+      const Program& program = i == 0 ? lowered.program : lowered.others[i - 1].program;
+      return static_cast<double>(program.devices[d].arena.value());
+    });
+    arena = bytes(static_cast<int64_t>(all));
+  }
+  if (!fits(lowered)) return lowered;
+  RETURN_IF_ERROR(add_times(scenario, costs, lowered));
+  for (LoweredPlan& other : lowered.others) RETURN_IF_ERROR(add_times(scenario, costs, other));
   return lowered;
 }
 
@@ -140,6 +191,27 @@ Latency latency_of(const std::vector<int>& micro_batches, int count, const Timin
   return latency;
 }
 
+namespace {
+
+// What is busy for the largest share of the makespan.
+void find_busiest(const Scenario& scenario, const LoweredPlan& lowered, const Load& load, Estimate& estimate) {
+  const auto share_of = [&](double seconds) { return estimate.makespan_s > 0 ? seconds / estimate.makespan_s : 0; };
+  for (size_t d = 0; d < lowered.program.devices.size(); ++d) {
+    if (const double share = share_of(load.device_seconds[d]); share > estimate.busiest_device_share) {
+      estimate.busiest_device_share = share;
+      estimate.busiest_device = lowered.program.devices[d].name;
+    }
+  }
+  for (const auto& [hop, busy] : load.link_seconds) {
+    if (const double share = share_of(busy); share > estimate.busiest_link_share) {
+      estimate.busiest_link_share = share;
+      estimate.busiest_link = name_of(scenario.cluster, hop);
+    }
+  }
+}
+
+}  // namespace
+
 Estimate estimate_of(const Scenario& scenario, const LoweredPlan& lowered, const Timing& timing) {
   Estimate estimate;
   estimate.makespan_s = timing.makespan;
@@ -150,26 +222,62 @@ Estimate estimate_of(const Scenario& scenario, const LoweredPlan& lowered, const
   const std::vector<PhaseTimes> phases = phases_of(lowered);
   for (size_t d = 0; d < lowered.program.devices.size(); ++d) {
     const DeviceProgram& device = lowered.program.devices[d];
-    const double share = timing.makespan > 0 ? lowered.load.device_seconds[d] / timing.makespan : 0;
-    if (share > estimate.busiest_device_share) {
-      estimate.busiest_device_share = share;
-      estimate.busiest_device = device.name;
-    }
     if (device.kind == DeviceKind::host) continue;
+    const double share = timing.makespan > 0 ? lowered.load.device_seconds[d] / timing.makespan : 0;
     estimate.devices.push_back({device.name, share, device.arena, {}, phases[d]});
     if (device.arena > estimate.largest_memory) {
       estimate.largest_memory = device.arena;
       estimate.largest_device = device.name;
     }
   }
-  for (const auto& [hop, busy] : lowered.load.link_seconds) {
-    const double share = timing.makespan > 0 ? busy / timing.makespan : 0;
-    if (share > estimate.busiest_link_share) {
-      estimate.busiest_link_share = share;
-      estimate.busiest_link = name_of(scenario.cluster, hop);
-    }
-  }
+  find_busiest(scenario, lowered, lowered.load, estimate);
   return estimate;
+}
+
+Estimate whole_estimate(const Scenario& scenario, const LoweredPlan& lowered, const std::vector<Estimate>& estimates) {
+  if (lowered.others.empty()) return estimates.front();
+  const auto sum = [&](const auto& of) { return whole(lowered, [&](size_t i) { return of(estimates[i]); }); };
+  Estimate all = estimates.front();
+  all.makespan_s = sum([](const Estimate& e) { return e.makespan_s; });
+  all.throughput = all.makespan_s > 0 ? static_cast<double>(lowered.program.batch) / all.makespan_s : 0;
+  all.latency_mean_s = sum([](const Estimate& e) { return e.latency_mean_s; });
+  all.latency_max_s = sum([](const Estimate& e) { return e.latency_max_s; });
+  const auto share = [&](const auto& of) {
+    const double seconds = sum([&](const Estimate& e) { return of(e) * e.makespan_s; });
+    return all.makespan_s > 0 ? seconds / all.makespan_s : 0;
+  };
+  for (size_t d = 0; d < all.devices.size(); ++d) {
+    DeviceEstimate& device = all.devices[d];
+    device.share = share([&](const Estimate& e) { return e.devices[d].share; });
+    for (double DeviceBreakdown::*part :
+         {&DeviceBreakdown::computing, &DeviceBreakdown::exposed_communication, &DeviceBreakdown::waiting})
+      device.breakdown.*part = sum([&](const Estimate& e) { return e.devices[d].breakdown.*part; });
+    for (size_t phase = 0; phase < device.phases.size(); ++phase)
+      device.phases[phase] = sum([&](const Estimate& e) { return e.devices[d].phases[phase]; });
+  }
+  for (LinkEstimate& link : all.links) {
+    const auto use_of = [&](const Estimate& e) {
+      const auto at = std::ranges::find(e.links, link.name, &LinkEstimate::name);
+      return at == e.links.end() ? LinkUse() : at->use;
+    };
+    link.use.bytes = sum([&](const Estimate& e) { return use_of(e).bytes; });
+    link.use.utilisation = share([&](const Estimate& e) { return use_of(e).utilisation; });
+    link.use.busy = share([&](const Estimate& e) { return use_of(e).busy; });
+  }
+  Load load = lowered.load;
+  const auto load_of_part = [&](size_t i) -> const Load& { return i == 0 ? lowered.load : lowered.others[i - 1].load; };
+  for (size_t d = 0; d < load.device_seconds.size(); ++d)
+    load.device_seconds[d] = whole(lowered, [&](size_t i) { return load_of_part(i).device_seconds[d]; });
+  for (auto& [hop, busy] : load.link_seconds) {
+    busy = whole(lowered, [&, at = hop](size_t i) {
+      const auto& links = load_of_part(i).link_seconds;
+      const auto found = std::ranges::find(links, at, &std::pair<Hop, double>::first);
+      return found == links.end() ? 0.0 : found->second;
+    });
+  }
+  all.busiest_device_share = all.busiest_link_share = 0;
+  find_busiest(scenario, lowered, load, all);
+  return all;
 }
 
 void add_breakdown(const LoweredPlan& lowered, const Breakdown& breakdown, const Cluster& cluster, Estimate& estimate) {
@@ -180,11 +288,21 @@ void add_breakdown(const LoweredPlan& lowered, const Breakdown& breakdown, const
   for (const LinkUse& use : breakdown.links) estimate.links.push_back({name_of(cluster, use.hop), use});
 }
 
-Estimate estimate_fast(const Scenario& scenario, const LoweredPlan& lowered) {
+namespace {
+
+Estimate estimate_one_fast(const Scenario& scenario, const LoweredPlan& lowered) {
   Timing timing;
   simulate_fast(lowered.timed, timing);
   timing.makespan = std::max(timing.makespan, lowered.load.busiest());
   return estimate_of(scenario, lowered, timing);
+}
+
+}  // namespace
+
+Estimate estimate_fast(const Scenario& scenario, const LoweredPlan& lowered) {
+  std::vector<Estimate> estimates = {estimate_one_fast(scenario, lowered)};
+  for (const LoweredPlan& other : lowered.others) estimates.push_back(estimate_one_fast(scenario, other));
+  return whole_estimate(scenario, lowered, estimates);
 }
 
 }  // namespace nlsplit::inline ranking

@@ -25,6 +25,10 @@ struct LoweredPlan {
   const DeviceProgram* too_large =
       nullptr;                     // into `program`: the first device whose memory is too small; then nothing is timed
   std::optional<PlanParts> parts;  // if error bars are wanted
+  // Of a plan on networks with fewer blocks (ranking/shorter.h): this one's weight, and the others. Arenas are those of
+  // the whole plan.
+  double weight = 1;
+  std::vector<LoweredPlan> others;
 
   LoweredPlan() = default;
   LoweredPlan(LoweredPlan&&) = default;  // devices stay where they are when a vector moves, so `too_large` stays good
@@ -42,6 +46,14 @@ bool is_single(const Plan& plan);  // the whole model on one device
 // A plan with splits inside layers is expanded first (compile/split.h).
 Result<LoweredPlan> lower_plan(const Scenario& scenario, const PreparedModel& prepared, const Plan& plan,
                                const CostTable& costs);
+
+// The same of what it is made of (shorter_plans).
+class ShorterModels;
+struct ShorterPlan;
+Result<LoweredPlan> lower_shorter(const Scenario& scenario, const std::vector<ShorterPlan>& plans,
+                                  ShorterModels& models, const CostTable& costs);
+// estimates: of this one and the others.
+Estimate whole_estimate(const Scenario& scenario, const LoweredPlan& lowered, const std::vector<Estimate>& estimates);
 
 // Its activities on these costs.
 Result<TimedGraph> timed_graph_of(const LoweredPlan& lowered, const Cluster& cluster, const CostTable& costs);

@@ -84,11 +84,6 @@ Result<std::vector<GenerationTimes>> time_generation(const Scenario& scenario,
     GenerationTimes& one = times.emplace_back();
     one.first_token_s = prompts[0] + static_cast<double>(chunks - 1) * (prompts[1] - prompts[0]);
     one.next_token_s = tokens[1] - tokens[0];
-    for (const DeviceProgram& device : made[i].sequence.program.devices) {
-      if (device.kind == DeviceKind::host || device.arena <= one.fullest_memory) continue;
-      one.fullest_device = device.name;
-      one.fullest_memory = device.arena;
-    }
   }
   return times;
 }

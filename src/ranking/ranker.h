@@ -19,6 +19,7 @@
 #include "ranking/noise_runs.h"
 #include "ranking/pruning.h"
 #include "ranking/ranking.h"
+#include "ranking/shorter.h"
 
 namespace nlsplit::inline ranking {
 
@@ -65,6 +66,9 @@ class Ranker {
   }
   size_t wanted() const;   // so many of the best go to the tier that judges
   size_t workers() const;  // cores to share the work among: they change nothing but the time it takes
+  // On shorter networks where that is less work. It takes so many of layers_lowered's layers.
+  Result<LoweredPlan> lower(const Plan& plan) const;
+  size_t work_of(const ScoredPlan& scored) const;
   bool wants_noise() const { return scenario_.noise && (options_.noise || options_.robust); }
   static bool is_yardstick(const Candidate& candidate) {
     return !candidate.ranked.own && !is_split(candidate.ranked.plan);
@@ -163,6 +167,7 @@ class Ranker {
   std::optional<Network> network_;                    // where layers may be split
   std::vector<std::unique_ptr<PlanScorer>> scorers_;  // there, one for each micro-batch count
   std::vector<PreparedModel> prepared_;
+  std::unique_ptr<ShorterModels> shorter_;  // none: no repeated blocks, or others than times are wanted of plans
   std::vector<Candidate> candidates_;
   bool many_yardsticks_ = false;                            // only the best of them are simulated
   bool wants_parts_ = false;                                // LoweredPlan::parts of judged_

@@ -79,6 +79,12 @@ Status Ranker::prepare_models(const std::vector<RankedPlan>& own) {
     ASSIGN_OR_RETURN(PreparedModel prepared, *std::move(model));
     prepared_.push_back(std::move(prepared));
   }
+  // Noise and error bars look at all a plan does.
+  const bool times_only = !scenario_.training && !scenario_.noise && !wants_parts_ && options_.samples == 0;
+  const bool inside = !scenario_.search.axes.empty() ||
+                      std::ranges::any_of(own, [](const RankedPlan& plan) { return has_splits(plan.plan); });
+  if (const std::optional<Repeat> repeat = times_only && inside ? longest_repeat(graph_) : std::nullopt)
+    shorter_ = std::make_unique<ShorterModels>(scenario_, graph_, *repeat);
   return ok_status();
 }
 

@@ -23,6 +23,7 @@ double score_of(const Goal& goal, const NoisyEstimate& estimate) {
 
 // What the verdict and the explanations look at: how long its activities take.
 void keep_times_only(LoweredPlan& plan) {
+  for (LoweredPlan& other : plan.others) keep_times_only(other);
   plan.program = {};
   plan.dependencies = {};
   plan.timed.members = {};
@@ -85,7 +86,7 @@ Status Ranker::judge_some(std::span<Candidate> chosen) {
       chosen.size(),
       [&](size_t i) {
         const Plan& plan = chosen[i].ranked.plan;
-        made[i] = lower_plan(scenario_, prepared_for(plan), plan, costs_);
+        made[i] = lower(plan);
         if (made[i]->ok()) sound[i] = verify(made[i]->value().program);
       },
       workers());
@@ -110,22 +111,35 @@ Status Ranker::judge_some(std::span<Candidate> chosen) {
     lowered.push_back(std::move(one));
     plans.push_back(std::move(ranked));
   }
+  std::vector<std::pair<size_t, const LoweredPlan*>> parts;  // of which plan
+  for (size_t i = 0; i < lowered.size(); ++i) {
+    parts.emplace_back(i, &lowered[i]);
+    for (const LoweredPlan& other : lowered[i].others) parts.emplace_back(i, &other);
+  }
+  std::vector<Estimate> estimates(parts.size());
   RETURN_IF_ERROR(options_.tier->simulate_each(
-      lowered.size(),
-      [&](size_t i) {
-        return Simulation{&lowered[i].timed, &scenario_.cluster};
+      parts.size(),
+      [&](size_t p) {
+        return Simulation{&parts[p].second->timed, &scenario_.cluster};
       },
-      [&](size_t i, const Timing& timing) {
-        RankedPlan& plan = plans[i];
-        plan.estimate = estimate_of(scenario_, lowered[i], timing);
-        add_breakdown(lowered[i], break_down(lowered[i].timed, timing, scenario_.cluster), scenario_.cluster,
-                      plan.estimate);
-        plan.text = to_string(plan.plan, graph_, scenario_.cluster);
-        std::ranges::copy(lowered[i].notes, std::back_inserter(plan.notes));
-        plan.promise = lowered[i].promise;
-        plan.layers = layers_of(plan.plan);
+      [&](size_t p, const Timing& timing) {
+        const LoweredPlan& of = *parts[p].second;
+        estimates[p] = estimate_of(scenario_, of, timing);
+        add_breakdown(of, break_down(of.timed, timing, scenario_.cluster), scenario_.cluster, estimates[p]);
         return true;
       }));
+  for (size_t p = 0; p < parts.size();) {
+    const size_t i = parts[p].first, end = p + 1 + lowered[i].others.size();
+    RankedPlan& plan = plans[i];
+    plan.estimate = whole_estimate(
+        scenario_, lowered[i],
+        {estimates.begin() + static_cast<std::ptrdiff_t>(p), estimates.begin() + static_cast<std::ptrdiff_t>(end)});
+    plan.text = to_string(plan.plan, graph_, scenario_.cluster);
+    std::ranges::copy(lowered[i].notes, std::back_inserter(plan.notes));
+    plan.promise = lowered[i].promise;
+    plan.layers = layers_of(plan.plan);
+    p = end;
+  }
   on_all_cores(
       lowered.size(),
       [&](size_t i) {

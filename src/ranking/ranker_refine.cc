@@ -103,7 +103,7 @@ std::vector<Ranker::Changed> Ranker::change(const Plan& start, const AnnealOptio
     Changed& next = changed.emplace_back();
     next.candidate.ranked.plan = plan;
     if (const std::optional<ScoredPlan> found = scored_alone(plan)) {
-      layers += layers_lowered(*found);
+      layers += work_of(*found);
       next.candidate.bound = bound_of(*found);
     }
     next.timed = time(next.candidate);

@@ -47,7 +47,7 @@ size_t Ranker::most_work() const { return scenario_.search.max_candidates * laye
 bool Ranker::too_much_work(const ScoredPlan& scored, size_t layers, size_t inside) const {
   const size_t most = most_work();
   if (!has_splits(scored.plan)) return layers > most;
-  return inside > most || layers_lowered(scored) > most / one_plan_part;
+  return inside > most || work_of(scored) > most / one_plan_part;
 }
 
 // Which candidates are timed depends on what was found of those before them. So on several cores more are timed ahead
@@ -85,7 +85,7 @@ Status Ranker::fast_tier() {
       timed = std::move(ahead.extract(i).mapped());
     }
     RETURN_IF_ERROR(note(candidate, timed));
-    if (candidate.found) (has_splits(candidate.ranked.plan) ? inside : layers) += layers_lowered(*candidate.found);
+    if (candidate.found) (has_splits(candidate.ranked.plan) ? inside : layers) += work_of(*candidate.found);
     if (!timed.estimate) continue;
     if (prune) {
       pruning.note(candidate.found ? &*candidate.found : nullptr,
@@ -133,10 +133,29 @@ const Misfit* Ranker::known_misfit(const Plan& plan) const {
   return nullptr;
 }
 
+Result<LoweredPlan> Ranker::lower(const Plan& plan) const {
+  if (shorter_) {
+    if (const std::vector<ShorterPlan> plans = shorter_plans(plan, shorter_->repeat()); !plans.empty())
+      return lower_shorter(scenario_, plans, *shorter_, costs_);
+  }
+  return lower_plan(scenario_, prepared_for(plan), plan, costs_);
+}
+
+// As much of the work as of the nodes is left in shorter networks.
+size_t Ranker::work_of(const ScoredPlan& scored) const {
+  const size_t whole = layers_lowered(scored);
+  if (!shorter_) return whole;
+  const std::vector<ShorterPlan> plans = shorter_plans(scored.plan, shorter_->repeat());
+  if (plans.empty()) return whole;
+  size_t left = 0;
+  for (const ShorterPlan& shorter : plans) left += shorter.plan.stages.back().end;
+  return std::min(whole, whole * left / scored.plan.stages.back().end);
+}
+
 Ranker::Timed Ranker::time(const Candidate& candidate) const {
   const Plan& plan = candidate.ranked.plan;
   Timed timed;
-  auto lowered = lower_plan(scenario_, prepared_for(plan), plan, costs_);
+  auto lowered = lower(plan);
   if (!lowered) {
     timed.trouble = lowered.error();
   } else if (const DeviceProgram* device = lowered->too_large; device != nullptr) {

@@ -5,7 +5,9 @@
 
 namespace nlsplit::inline ranking {
 
-double makespan_over(const LoweredPlan& lowered, const ScaledLinks& links) {
+namespace {
+
+double makespan_of_one(const LoweredPlan& lowered, const ScaledLinks& links) {
   TimedGraph graph = lowered.timed;
   for (Activity& activity : graph.activities) {
     if (!activity.is_transfer) continue;
@@ -19,6 +21,14 @@ double makespan_over(const LoweredPlan& lowered, const ScaledLinks& links) {
   double bound = *std::max_element(lowered.load.device_seconds.begin(), lowered.load.device_seconds.end());
   for (const auto& [hop, busy] : lowered.load.link_seconds) bound = std::max(bound, busy / links.bandwidth);
   return std::max(timing.makespan, bound);
+}
+
+}  // namespace
+
+double makespan_over(const LoweredPlan& lowered, const ScaledLinks& links) {
+  double sum = lowered.weight * makespan_of_one(lowered, links);
+  for (const LoweredPlan& other : lowered.others) sum += other.weight * makespan_of_one(other, links);
+  return sum;
 }
 
 std::optional<double> where_it_changes(const std::function<bool(double)>& wins, bool rising) {
