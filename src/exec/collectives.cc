@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <bit>
+#include <chrono>
 #include <cstring>
 #include <thread>
 
 namespace nlsplit::inline exec {
 namespace {
 
+constexpr std::chrono::milliseconds until_rest(100);  // what lasts longer is no part of a run that computes
 constexpr uint64_t longest_text = uint64_t{1} << 33;  // a length beyond this is not one of ours
 
 std::span<const std::byte> bytes_in(const std::string& text) { return std::as_bytes(std::span(text)); }
@@ -22,6 +24,7 @@ Status wait_until_done(Transport& transport, int peer, Transport::Request reques
   Liveness& liveness = transport.liveness();
   const Liveness::Wait waits(liveness);
   liveness.begin(waiting.what, peer);
+  const auto begin = std::chrono::steady_clock::now();
   for (int rounds = 0;; ++rounds) {
     switch (transport.test(request)) {
       case Transport::State::done:
@@ -46,6 +49,8 @@ Status wait_until_done(Transport& transport, int peer, Transport::Request reques
     }
     if (spin)
       std::this_thread::yield();
+    else if (waiting.may_last && std::chrono::steady_clock::now() - begin > until_rest)
+      transport.rest();
     else
       transport.pause(rounds);
   }

@@ -21,6 +21,7 @@ struct Waiting {
   double patience_s = 0;          // 0: for ever
   bool (*cancelled)() = nullptr;  // the user pressed Ctrl-C; may be nullptr
   std::string what;               // for the message: "the start of repeat 3"
+  bool may_last = false;          // it may take hours: soon it costs no core (Transport::rest)
 };
 
 // Waits for one request, of a message with `peer`. After an error the run is aborted: no request is in flight any more.

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <utility>
 
 #include "exec/distribute.h"
 
@@ -102,89 +103,60 @@ Result<std::vector<NamedTensor>> generation_inputs(const Session& session) {
   return inputs;
 }
 
+Status check_prompt(const GenerationForm& form, std::span<const int32_t> prompt, int64_t tokens) {
+  if (prompt.empty()) return invalid_input("an empty prompt: there is nothing to go on from");
+  const auto wrong = std::ranges::find_if(prompt, [&](int32_t token) { return token < 0 || token >= form.vocabulary; });
+  if (wrong != prompt.end())
+    return invalid_input(fmt::format("token {}, and the vocabulary has {} (from 0)", *wrong, form.vocabulary));
+  const int64_t most = std::min(tokens, form.context + 1);  // more would not fit either
+  if (const int64_t needed = positions_of(std::ssize(prompt), most); needed > form.context)
+    return invalid_input(
+        fmt::format("a prompt of {} tokens and {} more need {} positions, and the plan keeps {}: "
+                    "`context` of the workload",
+                    prompt.size(), tokens, needed, form.context));
+  return ok_status();
+}
+
 Status check_prompts(const GenerationForm& form, std::span<const std::vector<int32_t>> prompts, int64_t tokens) {
   if (std::ssize(prompts) > form.sequences)
     return invalid_input(fmt::format("{} prompts, and the plan has {} at once: `sequences` of the workload",
                                      prompts.size(), form.sequences));
-  for (const std::vector<int32_t>& prompt : prompts) {
-    if (prompt.empty()) return invalid_input("an empty prompt: there is nothing to go on from");
-    const auto wrong =
-        std::ranges::find_if(prompt, [&](int32_t token) { return token < 0 || token >= form.vocabulary; });
-    if (wrong != prompt.end())
-      return invalid_input(fmt::format("token {}, and the vocabulary has {} (from 0)", *wrong, form.vocabulary));
-    const int64_t most = std::min(tokens, form.context + 1);  // more would not fit either; the last is never an input
-    const int64_t length = std::ssize(prompt), chunks = (length + form.chunk - 1) / form.chunk * form.chunk;
-    if (const int64_t needed = std::max(chunks, length + most - 1); needed > form.context)
-      return invalid_input(
-          fmt::format("a prompt of {} tokens and {} more need {} positions, and the plan keeps {}: "
-                      "`context` of the workload",
-                      length, tokens, needed, form.context));
-  }
+  for (const std::vector<int32_t>& prompt : prompts) RETURN_IF_ERROR(check_prompt(form, prompt, tokens));
   return ok_status();
 }
 
-GenerationRun::GenerationRun(const GenerationForm& form, std::vector<std::vector<int32_t>> prompts, int64_t tokens,
-                             GenerationHooks hooks)
-    : form_(form),
-      prompts_(std::move(prompts)),
-      tokens_(tokens),
-      hooks_(std::move(hooks)),
-      made_(static_cast<size_t>(form.sequences)),
-      length_(static_cast<size_t>(form.sequences), 0),
-      due_(static_cast<size_t>(form.sequences), false) {
-  for (size_t s = prompts_.size(); s < made_.size(); ++s) made_[s].ended = true;
-  prompts_.resize(made_.size());
+GenerationBatch::GenerationBatch(const GenerationForm& form)
+    : form_(form), tokens_(static_cast<size_t>(form.sequences)) {}
+
+Choice GenerationBatch::run(const BatchStep& step, const SessionState& state) {
+  ran_ = step;
+  return write(step, state);
 }
 
-void GenerationRun::take_tokens(const SessionState& state) {
-  const auto scores = floats(state, name_in(form_, ran_), "scores");
-  const auto candidates = floats(state, name_in(form_, ran_), "candidates");
-  const double now = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun_).count();
-  const auto count = static_cast<size_t>(form_.candidates);
-  for (size_t s = 0; s < made_.size(); ++s) {
-    if (!due_[s]) continue;
-    GeneratedSequence& sequence = made_[s];
-    const size_t picked = hooks_.pick(s, scores.subspan(s * count, count), static_cast<uint64_t>(length_[s]));
-    const auto token = static_cast<int32_t>(candidates[s * count + picked]);
-    sequence.tokens.push_back(token);
-    sequence.at_s.push_back(now);
-    const bool last = std::ssize(sequence.tokens) >= tokens_;
-    sequence.ended = hooks_.ends(s, token) || last;
-  }
+// What they write lies behind the length of every sequence.
+std::optional<Choice> GenerationBatch::warm_up(const SessionState& state) {
+  const size_t programs = form_.prefill >= 0 ? 2 : 1;
+  if (warm_ == programs) return std::nullopt;
+  BatchStep idle;
+  idle.execution = ++warm_ < programs ? Execution::prefill : Execution::decode;
+  idle.slots.resize(tokens_.size());
+  return write(idle, state);
 }
 
-// The inputs of an execution, and what it makes.
-Choice GenerationRun::run(int program, const SessionState& state) {
-  const int64_t steps = program == form_.prefill ? form_.chunk : 1;
-  const size_t count = made_.size(), row = static_cast<size_t>(steps);
-  // A sequence that does nothing sees none of its positions; what is written behind its length means nothing.
-  std::vector<int64_t> ids(count * row, 0), begins(count, 0), lengths(count, 0), last(count, 0);
+Choice GenerationBatch::write(const BatchStep& step, const SessionState& state) const {
+  const int program = step.execution == Execution::prefill ? form_.prefill : form_.decode;
+  const int64_t row = step.execution == Execution::prefill ? form_.chunk : 1;
+  const size_t count = tokens_.size();
+  // A slot that does nothing sees none of its positions; what is written behind a length means nothing.
+  std::vector<int64_t> ids(count * static_cast<size_t>(row), 0), begins(count, 0), lengths(count, 0), last(count, 0);
   for (size_t s = 0; s < count; ++s) {
-    const std::vector<int32_t>& prompt = prompts_[s];
-    const int64_t rest = std::ssize(prompt) - length_[s];
-    const bool feeds = rest > 0, goes_on = !feeds && !made_[s].ended && program == form_.decode;
-    begins[s] = std::min(length_[s], form_.context - steps);
-    CHECK(begins[s] == length_[s] || made_[s].ended, "a sequence that has ended may be written over, no other one");
-    due_[s] = false;
-    if (!feeds && !goes_on) continue;
-    const int64_t taken = feeds ? std::min(rest, steps) : 1;
-    for (int64_t i = 0; i < taken; ++i) {
-      ids[s * row + static_cast<size_t>(i)] =
-          feeds ? prompt[static_cast<size_t>(length_[s] + i)] : made_[s].tokens.back();
-    }
-    lengths[s] = begins[s] + steps;
-    last[s] = taken - 1;
-    length_[s] += taken;
-    due_[s] = !feeds || taken == rest;
+    const SlotStep& does = step.slots[s];
+    if (does.tokens == 0) continue;
+    std::copy_n(tokens_[s].begin() + does.begin, does.tokens, ids.begin() + static_cast<int64_t>(s) * row);
+    begins[s] = does.begin;
+    lengths[s] = does.begin + row;
+    last[s] = does.tokens - 1;
   }
-  write_inputs(program, state, ids, begins, lengths, last);
-  ran_ = program;
-  return {program, 1};
-}
-
-void GenerationRun::write_inputs(int program, const SessionState& state, const std::vector<int64_t>& ids,
-                                 const std::vector<int64_t>& begins, const std::vector<int64_t>& lengths,
-                                 const std::vector<int64_t>& last) const {
   const auto write = [&](std::string_view name, const std::vector<int64_t>& values) {
     state.write(fmt::format("{}/{}", name_in(form_, program), name), bytes_of(values));
   };
@@ -192,31 +164,51 @@ void GenerationRun::write_inputs(int program, const SessionState& state, const s
   write("begins", begins);
   write("lengths", lengths);
   if (program == form_.prefill) write("last", last);
-}
-
-// What it writes lies behind the length of every sequence.
-Choice GenerationRun::warm_up(const SessionState& state) {
-  const int program = warm_++ == 0 && form_.prefill >= 0 ? form_.prefill : form_.decode;
-  const size_t count = made_.size(), row = static_cast<size_t>(program == form_.prefill ? form_.chunk : 1);
-  const std::vector<int64_t> zeros(count, 0);
-  write_inputs(program, state, std::vector<int64_t>(count * row, 0), zeros, zeros, zeros);
   return {program, 1};
 }
 
-Choice GenerationRun::next(const SessionState& state) {
-  if (warm_ < (form_.prefill >= 0 ? 2 : 1)) return warm_up(state);
-  if (ran_ < 0)
-    begun_ = std::chrono::steady_clock::now();
-  else
-    take_tokens(state);
-  bool feeds = false, goes_on = false;
-  for (size_t s = 0; s < made_.size(); ++s) {
-    feeds = feeds || length_[s] < std::ssize(prompts_[s]);
-    goes_on = goes_on || !made_[s].ended;
+std::vector<GenerationBatch::Token> GenerationBatch::take(const SessionState& state, const Pick& pick) {
+  std::vector<Token> made;
+  const BatchStep ran = std::exchange(ran_, {});
+  if (ran.execution == Execution::none) return made;
+  const int program = ran.execution == Execution::prefill ? form_.prefill : form_.decode;
+  const auto scores = floats(state, name_in(form_, program), "scores");
+  const auto candidates = floats(state, name_in(form_, program), "candidates");
+  const auto count = static_cast<size_t>(form_.candidates);
+  for (size_t s = 0; s < ran.slots.size(); ++s) {
+    if (!ran.slots[s].gives_token) continue;
+    const size_t picked = pick(s, scores.subspan(s * count, count), tokens_[s].size());
+    made.push_back({s, static_cast<int32_t>(candidates[s * count + picked])});
+    tokens_[s].push_back(made.back().token);
   }
-  if (feeds) return run(form_.prefill >= 0 ? form_.prefill : form_.decode, state);
-  if (goes_on) return run(form_.decode, state);
-  return {0, 0};
+  return made;
+}
+
+GenerationRun::GenerationRun(const GenerationForm& form, std::vector<std::vector<int32_t>> prompts, int64_t tokens,
+                             GenerationHooks hooks)
+    : hooks_(std::move(hooks)), executions_(form), batch_(form.batch()), made_(static_cast<size_t>(form.sequences)) {
+  for (size_t s = 0; s < made_.size(); ++s) {
+    made_[s].ended = s >= prompts.size();
+    if (made_[s].ended) continue;
+    batch_.join(s, std::ssize(prompts[s]), tokens);
+    executions_.begin(s, std::move(prompts[s]));
+  }
+}
+
+Choice GenerationRun::next(const SessionState& state) {
+  if (const auto warm = executions_.warm_up(state)) return *warm;
+  if (!std::exchange(runs_, true)) begun_ = std::chrono::steady_clock::now();
+  const auto made = executions_.take(state, hooks_.pick);
+  const double now = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun_).count();
+  for (const auto& [slot, token] : made) {
+    made_[slot].tokens.push_back(token);
+    made_[slot].at_s.push_back(now);
+    const bool last = batch_.made(slot);
+    made_[slot].ended = hooks_.ends(slot, token) || last;
+    if (made_[slot].ended) batch_.leave(slot);
+  }
+  const BatchStep step = batch_.step();
+  return step.execution == Execution::none ? Choice{0, 0} : executions_.run(step, state);
 }
 
 }  // namespace nlsplit::inline exec

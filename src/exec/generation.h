@@ -1,5 +1,5 @@
 // Sequences that go on token by token: what a session with the Programs `prefill` and `decode` (ranking/session.h) runs
-// next, and with which inputs.
+// next, and with which inputs. serving/batch.h decides; here are the inputs and the tokens.
 //
 //   ASSIGN_OR_RETURN(const GenerationForm form, generation_form(session));
 //   GenerationRun text(form, {prompt}, 64, hooks);
@@ -7,16 +7,17 @@
 //   text.sequences()[0].tokens
 //
 // First each Program runs once for nobody: what only a first execution does (touching memory, laying out its order)
-// delays no token. Prompts are taken in chunks, all sequences' side by side; then each execution makes one token of
-// every sequence that has not ended.
+// delays no token.
 #pragma once
 
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "exec/run_session.h"
+#include "serving/batch.h"
 
 namespace nlsplit::inline exec {
 
@@ -26,14 +27,49 @@ struct GenerationForm {
   int64_t context = 0;                               // positions that are kept of a sequence
   int64_t vocabulary = 0;                            // tokens there are
   int prefill = -1, decode = 0;                      // Programs; -1: prompts go through decode
+
+  BatchForm batch() const { return {.slots = sequences, .chunk = prefill >= 0 ? chunk : 1, .context = context}; }
 };
 // Error: it is no session that generates text.
 Result<GenerationForm> generation_form(const Session& session);
 // Zeros for all its inputs: they are written before each execution.
 Result<std::vector<NamedTensor>> generation_inputs(const Session& session);
-// Error: a sequence would have more positions than are kept, or there are more prompts than sequences; a prompt is
-// empty, or has a token that is none.
+// Error: the sequence would have more positions than are kept; the prompt is empty, or has a token that is none.
+Status check_prompt(const GenerationForm& form, std::span<const int32_t> prompt, int64_t tokens);
+// And: there are more prompts than sequences.
 Status check_prompts(const GenerationForm& form, std::span<const std::vector<int32_t>> prompts, int64_t tokens);
+
+// The executions of a batch: writes their inputs and reads which tokens may follow. A slot has one sequence after the
+// other; what the others do makes no difference to its tokens.
+class GenerationBatch {
+ public:
+  // Of an execution, for each slot that gives a token: the scores of the candidates, best first, and the position of
+  // the token that was seen last. The answer: which of them follows.
+  using Pick = std::function<size_t(size_t slot, std::span<const float> scores, uint64_t position)>;
+
+  explicit GenerationBatch(const GenerationForm& form);
+
+  // Expects what check_prompt accepts. The batch, and what joins and leaves it, is the caller's.
+  void begin(size_t slot, std::vector<int32_t> prompt) { tokens_[slot] = std::move(prompt); }
+  // The executions for nobody, one after the other, before all others; nothing: they have run.
+  std::optional<Choice> warm_up(const SessionState& state);
+  // Writes the inputs of a step that runs something. The next choice.
+  Choice run(const BatchStep& step, const SessionState& state);
+  struct Token {
+    size_t slot = 0;
+    int32_t token = 0;
+  };
+  // What the execution before this choice made, by slot; nothing if there was none.
+  std::vector<Token> take(const SessionState& state, const Pick& pick);
+
+ private:
+  GenerationForm form_;
+  std::vector<std::vector<int32_t>> tokens_;  // [slot]: the prompt, and what came
+  BatchStep ran_;
+  size_t warm_ = 0;  // Programs that have run for nobody
+
+  Choice write(const BatchStep& step, const SessionState& state) const;
+};
 
 struct GenerationHooks {
   // Which of the candidates, whose scores stand best first, follows at this position.
@@ -61,23 +97,13 @@ class GenerationRun {
 
  private:
   Choice next(const SessionState& state);
-  void take_tokens(const SessionState& state);
-  Choice warm_up(const SessionState& state);
-  Choice run(int program, const SessionState& state);
-  void write_inputs(int program, const SessionState& state, const std::vector<int64_t>& ids,
-                    const std::vector<int64_t>& begins, const std::vector<int64_t>& lengths,
-                    const std::vector<int64_t>& last) const;
 
-  GenerationForm form_;
-  std::vector<std::vector<int32_t>> prompts_;  // [sequence]; empty: nobody has it
-  int64_t tokens_;
   GenerationHooks hooks_;
-  std::vector<GeneratedSequence> made_;
-  std::vector<int64_t> length_;  // [sequence]: positions that are kept so far
-  std::vector<bool> due_;        // [sequence]: the execution makes a token of it
-  size_t warm_ = 0;              // Programs that have run for nobody
-  int ran_ = -1;                 // the Program before, of those that ran for somebody
+  GenerationBatch executions_;
+  Batch batch_;
+  std::vector<GeneratedSequence> made_;  // [sequence]
   std::chrono::steady_clock::time_point begun_;
+  bool runs_ = false;
 };
 
 }  // namespace nlsplit::inline exec

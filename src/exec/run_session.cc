@@ -185,6 +185,7 @@ Result<SessionResult> run_session(const Session* whole, const Job& job, const Ch
     std::ranges::copy(bytes, arena + buffer->offset);
     written = true;
   };
+  state.still_here = [&] { transport.liveness().moved(); };
   waiting.what = "the start of the session";
   RETURN_IF_ERROR(barrier(transport, false, waiting));
   const Clock::time_point begun = Clock::now();
@@ -192,9 +193,11 @@ Result<SessionResult> run_session(const Session* whole, const Job& job, const Ch
     if (watch.overdue()) return transport.error();
     const Clock::time_point start = Clock::now();
     waiting.what = fmt::format("the choice after {} executions", state.executions);
+    waiting.may_last = true;
     ASSIGN_OR_RETURN(Choice choice, next_choice(session, choose, state, transport));
     if (!looked.ok()) return give_up(transport, looked.error().message);
     ASSIGN_OR_RETURN(choice, share(choice, transport, waiting));
+    waiting.may_last = false;
     if (choice.times <= 0) break;
     if (std::exchange(written, false)) {
       const Status uploaded = backend->upload(of_kinds({BufferKind::input}));

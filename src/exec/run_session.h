@@ -32,6 +32,9 @@ struct SessionState {
   // Bank 0 of an input of rank 0's device, for the executions from now on. CHECK-fails: there is no such input, or
   // it has another size.
   std::function<void(std::string_view buffer, std::span<const std::byte> bytes)> write;
+  // Who waits for something outside before it chooses, a user or a request, calls this every second: rank 0 does not
+  // hang then, however long it takes.
+  std::function<void()> still_here;
 };
 
 // The next executions; times 0: the session ends. Asked on rank 0 only.

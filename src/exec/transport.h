@@ -44,6 +44,9 @@ class Transport {
   // Nothing to do at the moment: rests until wake(), a message, or a short while that grows with `rounds`.
   virtual void pause(int rounds) = 0;
   virtual void wake() = 0;  // any thread
+  // The same in a wait that may last for hours: costs no core, however the transport looks for messages otherwise. It
+  // may notice a message some milliseconds late.
+  virtual void rest() { pause(0); }
 
   // This device's own, to be kept up to date by who runs it; and how long no device of the run has done anything: 0
   // while one computes.

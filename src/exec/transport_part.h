@@ -28,6 +28,7 @@ class TransportPart final : public Transport {
   State test(Request request) override { return whole_.test(request); }
   Error error() const override { return whole_.error(); }
   void pause(int rounds) override { whole_.pause(rounds); }
+  void rest() override { whole_.rest(); }
   void wake() override { whole_.wake(); }
   Liveness& liveness() override { return whole_.liveness(); }
   double idle_s() const override { return whole_.idle_s(); }

@@ -2,7 +2,9 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 #include "exec/programs.h"
 #include "exec/run_session.h"
@@ -62,6 +64,34 @@ TEST(SessionRun, AThousandTimesAsTheCounterSays) {
   EXPECT_EQ(reads, 20);
   EXPECT_GT(result.chosen.size(), 400u);
   expect_counter(result, 1000);
+}
+
+// Who chooses waits for a request: no hang, for as long as it says that it is there, and one once it does not.
+TEST(SessionRun, MayWaitForSomethingOutside) {
+  RunOptions options = test_options();
+  options.watchdog_s = 0.2;
+  options.deadlines.prepare_s = 0.4;
+  std::string stuck;
+  options.on_stuck = [&stuck](const Error& why) { stuck = why.message; };
+  const auto waiting_for = [&](std::chrono::milliseconds time, bool says_so) {
+    return [time, says_so, asked = 0](const SessionState& at) mutable -> Choice {
+      if (++asked == 1) return {counter_init, 1};
+      if (asked == 3) return {counter_read, 1};
+      if (asked == 4) return {counter_push, 0};
+      const auto until = std::chrono::steady_clock::now() + time;
+      while (std::chrono::steady_clock::now() < until) {
+        if (says_so) at.still_here();
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      }
+      return {counter_push, 3};
+    };
+  };
+  using std::chrono::milliseconds;
+  expect_counter(value_of(run_session_threads(counter_session(), {}, waiting_for(milliseconds(1000), true), options)),
+                 3);
+  const auto hung = run_session_threads(counter_session(), {}, waiting_for(milliseconds(1000), false), options);
+  ASSERT_FALSE(hung.ok());
+  EXPECT_THAT(hung.error().message, HasSubstr("come to no end"));
 }
 
 TEST(SessionRun, EndsAtOnce) {

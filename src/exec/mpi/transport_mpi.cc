@@ -40,6 +40,7 @@ constexpr std::chrono::microseconds shortest_sleep(50), longest_sleep(500);
 // Between looks, while sockets tell: only in case they missed something.
 constexpr std::chrono::microseconds shortest_watch(1000), longest_watch(16000);
 constexpr std::chrono::milliseconds between_searches(50);  // for new sockets
+constexpr std::chrono::microseconds between_rests(2000);   // some thousandths of a core
 constexpr int tolerated_misses = 3;
 // Open MPI 4 looks at its sockets in one of so many calls (opal/runtime/opal_progress.c).
 constexpr int calls_of_a_look = 8;
@@ -292,6 +293,13 @@ class MpiTransport : public Transport {
     const SocketWaiter::Woken woken = waiter_.sleep(std::min(longest, shortest * (1 << std::min(quiet_++, 4))));
     slept_in_vain_ = watch && woken == SocketWaiter::Woken::by_time;
     if (woken != SocketWaiter::Woken::by_wake) look();
+  }
+
+  // Where sockets tell, they end the sleep.
+  void rest() override {
+    slept_in_vain_ = false;
+    sockets_tell();
+    if (waiter_.sleep(between_rests) != SocketWaiter::Woken::by_wake) look();
   }
 
   void wake() override {

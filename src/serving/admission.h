@@ -1,0 +1,45 @@
+// Requests that wait for a slot of the batch, first come, first served; beyond a limit they are turned away. Like the
+// batch, the same for the real server and the simulated one.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "serving/batch.h"
+
+namespace nlsplit::inline serving {
+
+struct WaitingRequest {
+  uint64_t id = 0;
+  int64_t prompt = 0, tokens = 0;  // as Batch::join takes them
+};
+
+struct JoinedRequest {
+  uint64_t id = 0;
+  size_t slot = 0;
+};
+
+class Admission {
+ public:
+  // most_waiting: beside those that run.
+  Admission(BatchForm form, int64_t most_waiting) : batch_(form), most_waiting_(most_waiting) {}
+
+  Batch& batch() { return batch_; }
+  const Batch& batch() const { return batch_; }
+  int64_t waiting() const { return std::ssize(waiting_); }
+
+  // false: there are as many as may wait and run.
+  bool offer(const WaitingRequest& request);
+  // Those that waited longest take the free slots.
+  std::vector<JoinedRequest> admit();
+  // false: it does not wait.
+  bool withdraw(uint64_t id);
+
+ private:
+  Batch batch_;
+  int64_t most_waiting_;
+  std::deque<WaitingRequest> waiting_;
+};
+
+}  // namespace nlsplit::inline serving

@@ -1,0 +1,75 @@
+// Sequences of a language model that join a batch and leave it while it goes on (continuous batching: Yu et al.,
+// "Orca", OSDI 2022). Which execution comes next, and what each sequence does in it, is decided here and nowhere else:
+// for the real server and for the simulated one.
+//
+//   Batch batch({.slots = 4, .chunk = 16, .context = 512});
+//   batch.join(*batch.free_slot(), prompt.size(), 64);
+//   const BatchStep step = batch.step();     // …run it; for each slot whose step gives a token:
+//   if (batch.made(slot)) batch.leave(slot);
+//
+// The rule: while a sequence has more than one token that the model has not seen, `prefill` runs, else `decode`.
+// Prefill takes a chunk of every such sequence, and the last token of all others: so each execution makes one token of
+// every running sequence, and none waits for another's prompt longer than one execution takes (Agrawal et al.,
+// "Sarathi-Serve", OSDI 2024).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace nlsplit::inline serving {
+
+struct BatchForm {
+  int64_t slots = 1;    // sequences at once
+  int64_t chunk = 1;    // tokens of a sequence that prefill takes; 1: there is no prefill
+  int64_t context = 1;  // positions that are kept of a sequence
+};
+
+// Positions that a sequence needs: its last token is never seen by the model.
+int64_t positions_of(int64_t prompt, int64_t tokens);
+
+enum class Execution : uint8_t { none, prefill, decode };
+
+// What a slot does in an execution. It may begin before what the model has not seen: a chunk near the end of the
+// context takes some tokens again, which gives the same keys and values.
+struct SlotStep {
+  int64_t begin = 0;         // position of the first token that is taken
+  int64_t tokens = 0;        // so many; 0: the slot does nothing
+  bool gives_token = false;  // one comes behind the last of them
+};
+
+struct BatchStep {
+  Execution execution = Execution::none;
+  std::vector<SlotStep> slots;  // [slot]
+};
+
+class Batch {
+ public:
+  explicit Batch(BatchForm form);
+
+  const BatchForm& form() const { return form_; }
+  std::optional<size_t> free_slot() const;  // the lowest
+  bool is_free(size_t slot) const { return slots_[slot].most == 0; }
+  int64_t running() const;
+
+  // A sequence with a prompt of so many tokens, of which at most so many are made. The slot is free, both are at least
+  // 1, and there is room: positions_of(prompt, tokens) <= context.
+  void join(size_t slot, int64_t prompt, int64_t tokens);
+  // The next execution; what it takes counts as seen from now on.
+  BatchStep step();
+  // The slot's token came. true: it was the last one that was asked for.
+  bool made(size_t slot);
+  void leave(size_t slot);
+
+ private:
+  struct Slot {
+    int64_t known = 0, seen = 0;  // tokens; those that the model has seen
+    int64_t made = 0, most = 0;   // 0: the slot is free
+  };
+
+  BatchForm form_;
+  std::vector<Slot> slots_;
+};
+
+}  // namespace nlsplit::inline serving

@@ -1,0 +1,115 @@
+// Sequences that join and leave: each token is seen once at its position, prompts come in chunks, and nobody waits.
+#include "serving/batch.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "serving/admission.h"
+
+namespace nlsplit {
+namespace {
+
+TEST(Batch, TakesPromptsInChunksBesideTheTokensOfOthers) {
+  Batch batch({.slots = 2, .chunk = 4, .context = 32});
+  batch.join(0, 6, 3);
+  BatchStep step = batch.step();
+  EXPECT_EQ(step.execution, Execution::prefill);
+  EXPECT_EQ(step.slots[0].tokens, 4);
+  EXPECT_FALSE(step.slots[0].gives_token);
+  EXPECT_EQ(step.slots[1].tokens, 0);
+  step = batch.step();
+  EXPECT_EQ(step.slots[0].begin, 4);
+  EXPECT_TRUE(step.slots[0].gives_token);
+  EXPECT_FALSE(batch.made(0));
+  batch.join(1, 9, 1);
+  step = batch.step();  // the prompt of one, the token of the other
+  EXPECT_EQ(step.execution, Execution::prefill);
+  EXPECT_EQ(step.slots[0].begin, 6);
+  EXPECT_EQ(step.slots[0].tokens, 1);
+  EXPECT_TRUE(step.slots[0].gives_token);
+  EXPECT_EQ(step.slots[1].tokens, 4);
+  EXPECT_FALSE(batch.made(0));
+  EXPECT_EQ(batch.step().slots[1].begin, 4);
+  EXPECT_TRUE(batch.made(0));
+  batch.leave(0);
+  step = batch.step();  // one token is left of the prompt
+  EXPECT_EQ(step.execution, Execution::decode);
+  EXPECT_EQ(step.slots[1].begin, 8);
+  EXPECT_TRUE(batch.made(1));
+  batch.leave(1);
+  EXPECT_EQ(batch.step().execution, Execution::none);
+}
+
+// Near the end of the context a chunk begins earlier, where the model has seen tokens before.
+TEST(Batch, NeverPassesTheContext) {
+  Batch batch({.slots = 1, .chunk = 4, .context = 6});
+  batch.join(0, 6, 1);
+  EXPECT_EQ(batch.step().slots[0].begin, 0);
+  const BatchStep step = batch.step();
+  EXPECT_EQ(step.slots[0].begin, 2);
+  EXPECT_EQ(step.slots[0].tokens, 4);
+  EXPECT_TRUE(step.slots[0].gives_token);
+}
+
+TEST(Batch, EveryExecutionMakesATokenOfEachRunningSequence) {
+  std::mt19937 random(3);
+  for (int round = 0; round < 200; ++round) {
+    const auto upto = [&](int most) { return static_cast<int64_t>(1 + random() % static_cast<unsigned>(most)); };
+    const int64_t chunk = upto(6);
+    Batch batch({.slots = upto(4), .chunk = chunk, .context = chunk + upto(30)});
+    const auto slots = static_cast<size_t>(batch.form().slots);
+    std::vector<int64_t> known(slots), seen(slots);
+    for (int steps = 0; steps < 100; ++steps) {
+      if (const auto slot = batch.free_slot(); slot && random() % 2 == 0) {
+        const int64_t prompt = upto(static_cast<int>(batch.form().context));
+        batch.join(*slot, prompt,
+                   1 + static_cast<int64_t>(random() % static_cast<unsigned>(batch.form().context - prompt + 1)));
+        known[*slot] = prompt;
+        seen[*slot] = 0;
+      }
+      const BatchStep step = batch.step();
+      const int64_t room = step.execution == Execution::prefill ? chunk : 1;
+      for (size_t s = 0; s < slots; ++s) {
+        const SlotStep& does = step.slots[s];
+        ASSERT_EQ(does.tokens > 0, !batch.is_free(s));
+        if (does.tokens == 0) continue;
+        ASSERT_LE(does.begin, seen[s]);  // nothing is left out
+        ASSERT_GT(does.begin + does.tokens, seen[s]);
+        ASSERT_LE(does.tokens, room);
+        ASSERT_LE(does.begin + room, batch.form().context);
+        const bool decodes = known[s] - seen[s] == 1;
+        seen[s] = does.begin + does.tokens;
+        ASSERT_EQ(does.gives_token, seen[s] == known[s]);
+        ASSERT_TRUE(does.gives_token || !decodes);
+        if (!does.gives_token) continue;
+        ++known[s];
+        if (batch.made(s) || random() % 8 == 0) batch.leave(s);
+      }
+    }
+  }
+}
+
+TEST(Admission, IsFirstComeFirstServedUpToALimit) {
+  Admission admission({.slots = 2, .chunk = 4, .context = 16}, 2);
+  for (uint64_t id = 1; id <= 4; ++id) EXPECT_TRUE(admission.offer({id, 3, 2}));
+  EXPECT_FALSE(admission.offer({5, 3, 2}));
+  auto joined = admission.admit();
+  ASSERT_EQ(joined.size(), 2u);
+  EXPECT_EQ(joined[0].id, 1u);
+  EXPECT_EQ(joined[1].slot, 1u);
+  EXPECT_FALSE(admission.offer({5, 3, 2}));  // two run and two wait
+  EXPECT_TRUE(admission.withdraw(3));
+  EXPECT_FALSE(admission.withdraw(3));
+  EXPECT_FALSE(admission.withdraw(1));
+  EXPECT_TRUE(admission.offer({6, 3, 2}));
+  EXPECT_TRUE(admission.admit().empty());
+  admission.batch().leave(1);
+  joined = admission.admit();
+  ASSERT_EQ(joined.size(), 1u);
+  EXPECT_EQ(joined[0].id, 4u);
+  EXPECT_EQ(joined[0].slot, 1u);
+}
+
+}  // namespace
+}  // namespace nlsplit
