@@ -88,6 +88,33 @@ Result<std::vector<GenerationTimes>> time_generation(const Scenario& scenario,
   return times;
 }
 
+Result<ServerTimes> time_server(const Scenario& scenario, const Session& session, const Tier& tier) {
+  const Generation& of = *scenario.generation;
+  const bool in_chunks = session.programs.size() > 1;
+  ServerTimes times;
+  for (const bool prompts : {true, false}) {
+    const int program = prompts || !in_chunks ? 0 : 1;
+    const int64_t row = prompts && in_chunks ? of.chunk : 1;
+    const std::array<int64_t, 2> begins = {0, std::max<int64_t>(of.context - row, 1)};
+    std::vector<Timeable> made;
+    std::vector<const TimedGraph*> graphs;
+    for (const int64_t begin : begins) {
+      ASSIGN_OR_RETURN(made.emplace_back(), timeable(scenario, session, program, {begin, begin + row}));
+    }
+    for (const Timeable& one : made) graphs.push_back(&one.graph);
+    ASSIGN_OR_RETURN(const std::vector<Timing> timings, simulate_all(tier, scenario.cluster, graphs));
+    std::array<double, 2> took{};
+    for (size_t i = 0; i < took.size(); ++i) {
+      const std::vector<double> ends = ends_of(made[i], timings[i]);
+      took[i] = ends[1] - ends[0];
+    }
+    ExecutionTime& time = prompts ? times.prefill : times.decode;
+    time.per_position_s = (took[1] - took[0]) / static_cast<double>(begins[1] - begins[0]);
+    time.at_none_s = took[0] - time.per_position_s * static_cast<double>(row);
+  }
+  return times;
+}
+
 double tokens_per_s(const Scenario& scenario, const GenerationTimes& times) {
   const Generation& of = *scenario.generation;
   const double all = static_cast<double>(scenario.batch * of.tokens);

@@ -3,6 +3,7 @@
 
 #include "program/saved.h"
 #include "ranking/session.h"
+#include "serving/simulate.h"
 #include "sim/tier.h"
 
 namespace nlsplit::inline ranking {
@@ -11,6 +12,9 @@ namespace nlsplit::inline ranking {
 // sees, so those at the middle are the means. Errors: those of in_sequence and of the tier.
 Result<std::vector<GenerationTimes>> time_generation(const Scenario& scenario,
                                                      const std::vector<const Session*>& sessions, const Tier& tier);
+
+// What each execution of a server's session takes, whose sequences stand anywhere in the context. Errors: as above.
+Result<ServerTimes> time_server(const Scenario& scenario, const Session& session, const Tier& tier);
 
 // Tokens of all sequences in a second, from their prompts on.
 double tokens_per_s(const Scenario& scenario, const GenerationTimes& times);

@@ -15,6 +15,7 @@ void add_export_command(CLI::App& app, int& code);
 void add_lower_command(CLI::App& app, int& code);
 void add_simulate_command(CLI::App& app, int& code);
 void add_session_command(CLI::App& app, int& code);
+void add_serve_command(CLI::App& app, int& code);
 void add_collectives_command(CLI::App& app, int& code);
 void add_schedule_command(CLI::App& app, int& code);
 void add_sweep_command(CLI::App& app, int& code);

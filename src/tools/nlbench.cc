@@ -41,6 +41,8 @@ int main(int argc, char** argv) {
       "right?\n"
       "  nlbench session X.session --sequence \"init step*9\"   several Programs over the same states\n"
       "  nlbench generate SCENARIO --prompt \"Once upon\"      text from a language model, token by token\n"
+      "  nlbench serve SCENARIO --port 8080                   a language model for other programs, over HTTP\n"
+      "  nlbench load --url http://HOST:8080 --rate 2/s …     requests to it, and how long they took\n"
       "  nlbench explain-failure DIR                          why a run ended before its time: who waited for whom\n",
       "nlbench");
   app.require_subcommand(1);
@@ -60,6 +62,8 @@ int main(int argc, char** argv) {
   add_validate_command(app, code);
   add_session_command(app, code);
   add_generate_command(app, code);
+  add_serve_command(app, code);
+  add_load_command(app, code);
   add_explain_command(app, code);
   try {
     app.parse(argc, argv);

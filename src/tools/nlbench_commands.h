@@ -20,6 +20,8 @@ void add_overlap_command(CLI::App& app, int& code);
 void add_validate_command(CLI::App& app, int& code);
 void add_session_command(CLI::App& app, int& code);
 void add_generate_command(CLI::App& app, int& code);
+void add_serve_command(CLI::App& app, int& code);
+void add_load_command(CLI::App& app, int& code);
 void add_explain_command(CLI::App& app, int& code);
 
 }  // namespace nlsplit::inline tools

@@ -20,7 +20,7 @@
 #include "text/sample.h"
 #include "tools/launch_options.h"
 #include "tools/nlbench_commands.h"
-#include "tools/nlbench_job.h"
+#include "tools/nlbench_generation_job.h"
 #include "tools/nlbench_ranks.h"
 
 namespace nlsplit::inline tools {
@@ -41,22 +41,12 @@ struct GenerateArguments {
 
 // What rank 0 reads.
 struct Request {
-  LoadedSession loaded;
-  std::optional<WeightFile> weights;
-  GenerationForm form;
+  GenerationJob job;
   std::optional<Tokenizer> tokenizer;
   std::vector<std::vector<TokenId>> prompts;
   int64_t tokens = 0;
-  std::vector<NamedTensor> inputs;
 
-  Job job() const {
-    Job job;
-    job.contents = [this](ContentId id) { return weights->bytes(id); };
-    job.checksums = [this](ContentId id) { return weights->checksum(id); };
-    job.inputs = inputs;
-    job.clocks = loaded.saved.clocks;
-    return job;
-  }
+  const std::optional<SavedGeneration>& made_for() const { return job.loaded.saved.generation; }
 };
 
 // "504,3575,282"
@@ -76,7 +66,7 @@ Result<std::vector<TokenId>> listed_tokens(std::string_view list) {
 
 Status read_prompts(const GenerateArguments& arguments, Request& request) {
   std::string tokenizer = arguments.tokenizer;
-  if (tokenizer.empty() && request.loaded.saved.generation) tokenizer = request.loaded.saved.generation->tokenizer;
+  if (tokenizer.empty()) tokenizer = request.job.tokenizer_path();
   if (!tokenizer.empty()) {
     Result<Tokenizer> read = read_tokenizer(tokenizer);
     const bool needed = !arguments.prompts.empty() || !arguments.tokenizer.empty();
@@ -137,24 +127,16 @@ Result<Request> read_request(const GenerateArguments& arguments) {
   RETURN_IF_ERROR(check_folders({arguments.json}));
   RETURN_IF_ERROR(check_drawing(arguments));
   RETURN_IF_ERROR(check_text_options(arguments));
-  Request request;
-  std::optional<TemporaryFolder> folder;  // its weights are mapped, and nobody needs it afterwards
-  ASSIGN_OR_RETURN(request.loaded, load_session(arguments.plan, folder));
-  RETURN_IF_ERROR(verify_session(request.loaded.saved.session));
-  ASSIGN_OR_RETURN(request.form, generation_form(request.loaded.saved.session));
-  if (request.loaded.weights.empty())
-    return invalid_input(fmt::format("{}: a session's text alone has no weights", arguments.plan.what));
-  ASSIGN_OR_RETURN(WeightFile weights, WeightFile::open(request.loaded.weights));
-  request.weights.emplace(std::move(weights));
+  ASSIGN_OR_RETURN(GenerationJob job, read_generation_job(arguments.plan));
+  Request request{std::move(job), std::nullopt, {}, 0};
   request.tokens = arguments.tokens;
-  if (request.tokens == 0)
-    request.tokens = request.loaded.saved.generation ? request.loaded.saved.generation->tokens : 1;
-  if (arguments.sampling.temperature > 0 && std::max<int64_t>(arguments.sampling.top_k, 2) > request.form.candidates)
+  if (request.tokens == 0) request.tokens = request.made_for() ? request.made_for()->tokens : 1;
+  if (arguments.sampling.temperature > 0 &&
+      std::max<int64_t>(arguments.sampling.top_k, 2) > request.job.form.candidates)
     return invalid_input(fmt::format("one of {} would be drawn, and the plan gives {}: `candidates` of the workload",
-                                     std::max(arguments.sampling.top_k, 2), request.form.candidates));
+                                     std::max(arguments.sampling.top_k, 2), request.job.form.candidates));
   RETURN_IF_ERROR(read_prompts(arguments, request));
-  RETURN_IF_ERROR(check_prompts(request.form, request.prompts, request.tokens));
-  ASSIGN_OR_RETURN(request.inputs, generation_inputs(request.loaded.saved.session));
+  RETURN_IF_ERROR(check_prompts(request.job.form, request.prompts, request.tokens));
   return request;
 }
 
@@ -251,7 +233,7 @@ std::string times_text(const Request& request, const GenerationRun& run) {
   }
   for (const double step : steps) mean += step / static_cast<double>(steps.size());
   Table table({{""}, {"measured", Align::right}, {"predicted", Align::right}});
-  const auto& of = request.loaded.saved.generation;
+  const auto& of = request.made_for();
   const auto predicted = [&](double seconds_then) { return of ? to_string(seconds(seconds_then)) : std::string("-"); };
   table.add({"first token (TTFT)", to_string(seconds(first)), predicted(of ? of->first_token_s : 0)});
   if (!steps.empty())
@@ -271,13 +253,10 @@ std::string result_json(const Request& request, const GenerationRun& run, const 
                          {"text", request.tokenizer ? speaker.texts()[s] : ""},
                          {"at_s", made.at_s}});
   }
-  nlohmann::json file = {{"format", "nlsplit-generation-run"},
-                         {"version", 1},
-                         {"session", request.loaded.saved.session.name},
-                         {"first_token_s", first_token_s(run)},
-                         {"token_steps_s", steps_of(run)},
-                         {"sequences", std::move(sequences)}};
-  if (const auto& of = request.loaded.saved.generation)
+  nlohmann::json file = {{"format", "nlsplit-generation-run"},    {"version", 1},
+                         {"session", request.job.session().name}, {"first_token_s", first_token_s(run)},
+                         {"token_steps_s", steps_of(run)},        {"sequences", std::move(sequences)}};
+  if (const auto& of = request.made_for())
     file["predicted"] = {{"prompt", of->prompt},
                          {"tokens", of->tokens},
                          {"first_token_s", of->first_token_s},
@@ -311,8 +290,8 @@ RunOptions options_of(const GenerateArguments& arguments) {
 template <class Run>
 Status generate(const GenerateArguments& arguments, const Request& request, const Run& run) {
   Speaker speaker(arguments, request);
-  GenerationRun generation(request.form, request.prompts, request.tokens, speaker.hooks());
-  const Result<SessionResult> result = run(&request.loaded.saved.session, request.job(), generation.choices());
+  GenerationRun generation(request.job.form, request.prompts, request.tokens, speaker.hooks());
+  const Result<SessionResult> result = run(&request.job.session(), request.job.job(), generation.choices());
   if (!result) return result.error();
   return conclude(arguments, request, generation, speaker);
 }
@@ -336,18 +315,10 @@ Status over_ranks(const GenerateArguments& arguments, Transport& transport) {
   return agree_on(transport, result ? ok_status() : Status(result.error()));
 }
 
-// No MPI: who starts the ranks asks this before.
-Status print_hosts_of(const GenerateArguments& arguments) {
-  std::optional<TemporaryFolder> folder;
-  ASSIGN_OR_RETURN(const LoadedSession loaded, load_session(arguments.plan, folder));
-  print_hosts(loaded.saved.session.programs.front(), arguments.hosts.places);
-  return ok_status();
-}
-
 int generate_command(const GenerateArguments& arguments) {
   if (arguments.hosts.asked) {
     catch_interrupts(1, true);  // so that the folder of weights goes
-    return end_command(print_hosts_of(arguments));
+    return end_command(print_session_hosts(arguments.plan, arguments.hosts.places));
   }
   return run_ranks(
       arguments.ranks, [&] { return over_threads(arguments); },
@@ -366,16 +337,7 @@ void add_generate_command(CLI::App& app, int& code) {
       "times to "
       "standard error.");
   const auto a = std::make_shared<GenerateArguments>();
-  command
-      ->add_option("WHAT", a->plan.what,
-                   "A scenario (.yaml), or a folder saved by `nlsim lower S --session --save DIR`")
-      ->type_name("FILE")
-      ->required();
-  CLI::Option* plan = command->add_option(
-      "--plan", a->plan.plan, "Of a scenario: number in its ranking, or name of one of its plans (default 1)");
-  command->add_option("--plan-file", a->plan.plan_file, "Of a scenario: a plan in a file of its own")->excludes(plan);
-  command->add_option("--nlsim", a->plan.nlsim,
-                      "Where nlsim is, which plans scenarios and reads models (default: beside nlbench)");
+  add_generation_job_options(*command, a->plan);
   add_ranks_options(*command, a->ranks);
   add_hosts_options(*command, a->hosts);
   command->add_option("--prompt", a->prompts, "What to go on from; several: so many sequences side by side")

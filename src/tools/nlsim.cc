@@ -17,6 +17,7 @@ int main(int argc, char** argv) {
       "  nlsim lower SCENARIO --plan 1                  what every machine will do, instruction by instruction\n"
       "  nlsim schedule 1f1b --micro-batches 8          a schedule drawn, with its bubble and memory\n"
       "  nlsim session X.session --on SCENARIO          several Programs over the same states, one after the other\n"
+      "  nlsim serve SCENARIO --rate 2/s --requests 500  how a server of a language model would fare with requests\n"
       "  nlsim collectives SCENARIO --size 64MiB        all-reduce, all-gather and others, by every algorithm\n"
       "  nlsim sweep EXPERIMENT.yaml                    a grid of schedules, link speeds, noise: one CSV and a page\n"
       "  nlsim show zoo:resnet50 --fused                a network as text; --costs, --memory, --dot\n"
@@ -38,6 +39,7 @@ int main(int argc, char** argv) {
   add_lower_command(app, code);
   add_simulate_command(app, code);
   add_session_command(app, code);
+  add_serve_command(app, code);
   add_collectives_command(app, code);
   add_schedule_command(app, code);
   add_sweep_command(app, code);

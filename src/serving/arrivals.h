@@ -1,0 +1,50 @@
+// When requests arrive, and how long they are: made by a seed, or read from a file that says so. The same trace for the
+// real server (`nlbench load`) and for the simulated one (`nlsim serve`).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+
+namespace nlsplit::inline serving {
+
+struct ArrivingRequest {
+  double at_s = 0;                 // since the first moment of the trace
+  int64_t prompt = 1, tokens = 1;  // of the prompt, and of the answer
+  friend bool operator==(const ArrivingRequest&, const ArrivingRequest&) = default;
+};
+
+struct RequestTrace {
+  uint64_t seed = 0;  // of what the prompts say
+  std::vector<ArrivingRequest> requests;
+  friend bool operator==(const RequestTrace&, const RequestTrace&) = default;
+};
+
+struct LengthRange {
+  int64_t least = 1, most = 1;  // drawn evenly
+};
+// "64" or "32..128".
+Result<LengthRange> parse_lengths(const std::string& text);
+// "2/s", "30/min", "0.5/s": in a second.
+Result<double> parse_rate(const std::string& text);
+
+struct ArrivalOptions {
+  double rate = 1;  // in a second
+  int64_t requests = 1;
+  LengthRange prompt, tokens;
+  uint64_t seed = 0;
+};
+// A Poisson process: times between arrivals are exponential, and know nothing of how the server does (open loop).
+RequestTrace poisson_trace(const ArrivalOptions& options);
+
+// JSON {"format": "nlsplit-requests", "version": 1, "seed": …, "requests": [{"at_s": …, "prompt": …, "tokens": …}, …]}.
+// Errors name the file and the place: not that, times that go back, lengths below 1, more than a million requests.
+std::string trace_text(const RequestTrace& trace);
+Result<RequestTrace> parse_trace(const std::string& text, const std::string& file);
+
+// What the prompt of a request says: tokens below `vocabulary`.
+std::vector<int32_t> prompt_of(const RequestTrace& trace, size_t request, int64_t vocabulary);
+
+}  // namespace nlsplit::inline serving

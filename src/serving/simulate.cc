@@ -1,0 +1,61 @@
+#include "serving/simulate.h"
+
+#include <optional>
+
+namespace nlsplit::inline serving {
+namespace {
+
+double seconds_of(const BatchStep& step, const BatchForm& form, const ServerTimes& times) {
+  const bool prefills = step.execution == Execution::prefill;
+  const ExecutionTime& time = prefills ? times.prefill : times.decode;
+  const int64_t row = prefills ? form.chunk : 1;
+  int64_t seen = 0;
+  for (const SlotStep& slot : step.slots) seen += slot.tokens > 0 ? slot.begin + row : 0;
+  return time.at_none_s + time.per_position_s * static_cast<double>(seen) / static_cast<double>(form.slots);
+}
+
+}  // namespace
+
+std::vector<ServedRequest> simulate_serving(const RequestTrace& trace, const BatchForm& form, int64_t most_waiting,
+                                            const ServerTimes& times) {
+  const std::vector<ArrivingRequest>& requests = trace.requests;
+  std::vector<ServedRequest> served(requests.size());
+  Admission admission(form, most_waiting);
+  std::vector<std::optional<size_t>> in_slot(static_cast<size_t>(form.slots));
+  double now = 0;
+  size_t next = 0;  // to arrive
+  const auto arrive = [&] {
+    const ArrivingRequest& request = requests[next];
+    ServedRequest& one = served[next];
+    one.at_s = request.at_s;
+    if (positions_of(request.prompt, request.tokens) > form.context)
+      one.why = "it does not fit the context";
+    else if (!admission.offer({next, request.prompt, request.tokens}))
+      one.outcome = Outcome::turned_away;
+    ++next;
+  };
+  while (true) {
+    while (next < requests.size() && requests[next].at_s <= now) arrive();
+    for (const auto& [id, slot] : admission.admit()) in_slot[slot] = static_cast<size_t>(id);
+    const BatchStep step = admission.batch().step();
+    if (step.execution == Execution::none) {
+      if (next == requests.size()) return served;
+      now = requests[next].at_s;
+      continue;
+    }
+    const double end = now + seconds_of(step, form, times);
+    while (next < requests.size() && requests[next].at_s < end) arrive();  // meanwhile
+    now = end;
+    for (size_t s = 0; s < step.slots.size(); ++s) {
+      if (!step.slots[s].gives_token) continue;
+      ServedRequest& one = served[*in_slot[s]];
+      if (one.tokens++ == 0) one.first_s = now;
+      one.last_s = now;
+      if (!admission.batch().made(s)) continue;
+      one.outcome = Outcome::answered;
+      admission.batch().leave(s);
+    }
+  }
+}
+
+}  // namespace nlsplit::inline serving

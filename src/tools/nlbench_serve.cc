@@ -1,0 +1,200 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <ctime>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <thread>
+
+#include "base/file.h"
+#include "base/interrupts.h"
+#include "exec/run_threads.h"
+#include "report/table.h"
+#include "server/service.h"
+#include "text/read_tokenizer.h"
+#include "tools/exit.h"
+#include "tools/launch_options.h"
+#include "tools/nlbench_commands.h"
+#include "tools/nlbench_generation_job.h"
+#include "tools/nlbench_ranks.h"
+
+namespace nlsplit::inline tools {
+namespace {
+
+struct ServeArguments {
+  JobArguments plan;
+  RanksArguments ranks;
+  HostsArguments hosts;
+  HttpOptions http{.port = 8080};
+  std::string tokenizer, token_file, model, port_file;
+  int64_t waiting = -1;  // -1: as many as there are slots
+};
+
+// What rank 0 has read, and serves.
+struct Serving {
+  GenerationJob job;
+  Tokenizer tokenizer;
+  Result<ChatTemplate> chat;
+  std::string token;  // empty: none is wanted
+};
+
+bool is_loopback(const std::string& address) { return address.starts_with("127.") || address == "::1"; }
+
+// The first line of the file.
+Result<std::string> read_token(const std::string& path) {
+  ASSIGN_OR_RETURN(std::string content, read_file(path));
+  content.resize(std::min(content.size(), content.find_first_of("\r\n")));
+  const bool printable = std::ranges::all_of(content, [](char c) { return c > ' ' && c < 127; });
+  if (content.empty() || !printable)
+    return invalid_input(fmt::format("{}: its first line is no token of letters, digits and marks", path));
+  return content;
+}
+
+Result<Serving> read_serving(const ServeArguments& arguments) {
+  if (!is_loopback(arguments.http.address) && arguments.token_file.empty())
+    return invalid_input(
+        fmt::format("--host {}: whoever reaches this address could use the model: give --token-file, a "
+                    "file with a secret that requests must bring",
+                    arguments.http.address));
+  if (arguments.ranks.heartbeat_s == 0 && arguments.ranks.watchdog_s > 0)
+    return invalid_input(
+        "--heartbeat 0: without it ranks cannot tell an idle server from one that hangs: add --watchdog 0");
+  std::string token;
+  if (!arguments.token_file.empty()) {
+    ASSIGN_OR_RETURN(token, read_token(arguments.token_file));
+  }
+  ASSIGN_OR_RETURN(GenerationJob job, read_generation_job(arguments.plan));
+  const std::string path = arguments.tokenizer.empty() ? job.tokenizer_path() : arguments.tokenizer;
+  if (path.empty())
+    return invalid_input("requests and answers are text, and this model has no tokenizer: --tokenizer FILE");
+  ASSIGN_OR_RETURN(Tokenizer tokenizer, read_tokenizer(path));
+  return Serving{std::move(job), std::move(tokenizer), read_chat_template(path), std::move(token)};
+}
+
+// "SmolLM2-135M-Instruct.Q4_1" of "models/SmolLM2-135M-Instruct.Q4_1.gguf?…".
+std::string name_of_model(const Serving& serving, const ServeArguments& arguments) {
+  if (!arguments.model.empty()) return arguments.model;
+  const std::string path = serving.job.tokenizer_path();
+  if (path.ends_with(".gguf")) return std::filesystem::path(path).stem();
+  if (!path.empty()) return std::filesystem::path(path).parent_path().filename();
+  const std::string& of_session = serving.job.session().name;  // "llama [its plan]"
+  return of_session.substr(0, of_session.find(" ["));
+}
+
+// HTTP on a thread of its own, beside a session that runs on this one. run: (choices) -> Result<SessionResult>.
+template <class Run>
+Status serve(const ServeArguments& arguments, const Serving& serving, const Run& run) {
+  const GenerationForm& form = serving.job.form;
+  Engine engine(form, arguments.waiting < 0 ? form.sequences : arguments.waiting);
+  std::unique_ptr<HttpServer> http;
+  ServiceOptions options{
+      .model = name_of_model(serving, arguments), .token = serving.token, .created = std::time(nullptr)};
+  if (const auto& of = serving.job.loaded.saved.generation) options.tokens = of->tokens;
+  options.answers = [&http] { return http->answers(); };
+  Service service(std::move(options), serving.tokenizer, serving.chat, form, engine);
+  ASSIGN_OR_RETURN(http, HttpServer::open(arguments.http, [&service](HttpRequest request, const HttpReply& reply) {
+                     service.handle(std::move(request), reply);
+                   }));
+  const std::string at =
+      fmt::format("http://{}:{}",
+                  arguments.http.address.find(':') == std::string::npos ? arguments.http.address
+                                                                        : "[" + arguments.http.address + "]",
+                  http->port());
+  if (!serving.chat.ok()) fmt::print(stderr, "nlbench: no conversations: {}\n", serving.chat.error().to_string());
+  fmt::print(stderr, "nlbench: {} serves {} at once, {} positions each, at {}\n", name_of_model(serving, arguments),
+             counted(form.sequences, "request"), form.context, at);
+  if (!arguments.port_file.empty()) RETURN_IF_ERROR(write_file(arguments.port_file, fmt::format("{}\n", http->port())));
+  std::thread thread([&http] { http->run(); });
+  const Result<SessionResult> result = run(engine.choices(interrupted));
+  engine.fail();  // of a session that ended by itself there are none left
+  write_after_interrupt(arguments.http.goodbye_s + 1);
+  http->stop();
+  thread.join();
+  return result.ok() ? ok_status() : Status(result.error());
+}
+
+RunOptions options_of(const ServeArguments& arguments) {
+  RunOptions options = run_options(arguments.ranks);
+  options.leave_states = true;
+  options.cancelled = nullptr;  // an execution under way ends; then rank 0 ends the session for all
+  return options;
+}
+
+Status serve_over_threads(const ServeArguments& arguments) {
+  ASSIGN_OR_RETURN(const Serving serving, read_serving(arguments));
+  return serve(arguments, serving, [&](const ChooseNext& choose) {
+    return run_session_threads(serving.job.session(), serving.job.job(), choose, options_of(arguments),
+                               arguments.ranks.transport->make_world);
+  });
+}
+
+Status serve_over_ranks(const ServeArguments& arguments, Transport& transport) {
+  ASSIGN_OR_RETURN(const std::optional<Serving> serving,
+                   read_on_first(transport, [&] { return read_serving(arguments); }));
+  if (serving)
+    return agree_on(transport, serve(arguments, *serving, [&](const ChooseNext& choose) {
+                      return run_session(&serving->job.session(), serving->job.job(), choose, transport,
+                                         options_of(arguments));
+                    }));
+  const Result<SessionResult> result = run_session(nullptr, Job{}, choose_from({}), transport, options_of(arguments));
+  return agree_on(transport, result ? ok_status() : Status(result.error()));
+}
+
+int serve_command(const ServeArguments& arguments) {
+  if (arguments.hosts.asked) {
+    catch_interrupts(1, true);  // so that the folder of weights goes
+    return end_command(print_session_hosts(arguments.plan, arguments.hosts.places));
+  }
+  return run_ranks(
+      arguments.ranks, [&] { return serve_over_threads(arguments); },
+      [&](Transport& transport) { return serve_over_ranks(arguments, transport); });
+}
+
+}  // namespace
+
+void add_serve_command(CLI::App& app, int& code) {
+  CLI::App* command = app.add_subcommand(
+      "serve",
+      "A language model that is split over machines, for programs that speak OpenAI's interface (docs/serving.md).\n"
+      "  mpirun -np 2 nlbench serve S.yaml --plan 1 --port 8080\n"
+      "  nlbench serve S.yaml --plan 1 --transport threads\n"
+      "  curl http://127.0.0.1:8080/v1/chat/completions -d '{\"messages\": [{\"role\": \"user\", \"content\": "
+      "\"Hi\"}]}'\n"
+      "The scenario has `workload: {mode: generation, sequences: N, …}`: N requests run at once. Routes: POST "
+      "/v1/completions, /v1/chat/completions; GET /v1/models, /health, /metrics. It ends at SIGINT or SIGTERM.");
+  const auto a = std::make_shared<ServeArguments>();
+  add_generation_job_options(*command, a->plan);
+  add_ranks_options(*command, a->ranks);
+  add_hosts_options(*command, a->hosts);
+  command->add_option("--host", a->http.address, "The address of this machine to listen at (default 127.0.0.1)")
+      ->type_name("ADDRESS");
+  command->add_option("--port", a->http.port, "Port to listen at; 0: one that is free (default 8080)");
+  command->add_option("--port-file", a->port_file, "Write the port to FILE once requests are taken")->type_name("FILE");
+  command
+      ->add_option("--token-file", a->token_file,
+                   "Requests must bring what stands in the first line of FILE: \"Authorization: Bearer …\"; needed "
+                   "with any --host that other machines reach")
+      ->type_name("FILE");
+  command
+      ->add_option("--waiting", a->waiting,
+                   "So many requests may wait for one of the places; those beyond are told to come again, with "
+                   "status 429 (default: as many as run at once)")
+      ->check(at_least(0));
+  command->add_option("--model-name", a->model, "What the model is called (default: by its file)")->type_name("NAME");
+  command->add_option("--tokenizer", a->tokenizer, "tokenizer.json or FILE.gguf (default: the model's own)")
+      ->type_name("FILE");
+  command->add_option("--max-body", a->http.most_body, "Bytes of a request at most (default 1048576)")
+      ->check(at_least(1));
+  command->add_option("--connections", a->http.most_connections, "Connections at once at most (default 256)")
+      ->check(at_least(1));
+  command
+      ->add_option("--patience", a->http.patience_s,
+                   "A client that sends or takes nothing for so many seconds is cut off (default 30)")
+      ->check(CLI::PositiveNumber);
+  command->callback([a, &code] { code = serve_command(*a); });
+}
+
+}  // namespace nlsplit::inline tools

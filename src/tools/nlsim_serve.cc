@@ -1,0 +1,119 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "ranking/generation.h"
+#include "ranking/session.h"
+#include "report/serving_table.h"
+#include "report/table.h"
+#include "tools/commands.h"
+#include "tools/exit.h"
+#include "tools/rank_options.h"
+#include "tools/serving_options.h"
+
+namespace nlsplit::inline tools {
+namespace {
+
+struct ServeArguments {
+  std::string what, json;
+  PlanChoice choice;
+  TraceArguments trace;
+  int64_t waiting = -1;  // -1: as many as there are slots
+};
+
+struct SimulatedServer {
+  BatchForm form;
+  int64_t waiting = 0;
+  ServerTimes times;
+  ServingSummary summary;
+};
+
+Result<SimulatedServer> simulate_server(const ServeArguments& arguments) {
+  ASSIGN_OR_RETURN(const RequestTrace trace, request_trace(arguments.trace));
+  ASSIGN_OR_RETURN(Loaded loaded, load(arguments.what, 1));
+  if (!loaded.scenario.generation)
+    return invalid_input(fmt::format("{}: `workload: {{mode: generation, …}}` is what a server runs", arguments.what));
+  ASSIGN_OR_RETURN(const RankedPlan chosen, choose_plan_at_terminal(loaded, arguments.choice));
+  ASSIGN_OR_RETURN(const CompiledSession compiled, session_of(loaded.scenario, loaded.model, chosen.plan));
+  const Generation& of = *loaded.scenario.generation;
+  SimulatedServer server;
+  server.form = {.slots = loaded.scenario.batch,
+                 .chunk = compiled.session.programs.size() > 1 ? of.chunk : 1,
+                 .context = of.context};
+  server.waiting = arguments.waiting < 0 ? server.form.slots : arguments.waiting;
+  ASSIGN_OR_RETURN(server.times, time_server(loaded.scenario, compiled.session, *arguments.choice.tier));
+  server.summary = summary_of(simulate_serving(trace, server.form, server.waiting, server.times));
+  return server;
+}
+
+std::string time_text(const ExecutionTime& time, const BatchForm& form) {
+  const double full = time.at_none_s + time.per_position_s * static_cast<double>(form.context);
+  return fmt::format("{} to {}", to_string(seconds(time.at_none_s)), to_string(seconds(full)));
+}
+
+std::string server_text(const SimulatedServer& server) {
+  const BatchForm& form = server.form;
+  return fmt::format(
+      "{} at once, {} may wait; a prefill of {} a request takes {}, a decode {}, by the positions that are seen\n\n{}",
+      counted(form.slots, "request"), server.waiting, counted(form.chunk, "token"),
+      time_text(server.times.prefill, form), time_text(server.times.decode, form), serving_text(server.summary));
+}
+
+std::string server_json(const SimulatedServer& server) {
+  const auto time = [](const ExecutionTime& of) {
+    return nlohmann::ordered_json{{"at_none_s", of.at_none_s}, {"per_position_s", of.per_position_s}};
+  };
+  const nlohmann::ordered_json file = {{"format", "nlsplit-serving-simulation"},
+                                       {"version", 1},
+                                       {"slots", server.form.slots},
+                                       {"chunk", server.form.chunk},
+                                       {"context", server.form.context},
+                                       {"waiting", server.waiting},
+                                       {"prefill", time(server.times.prefill)},
+                                       {"decode", time(server.times.decode)},
+                                       {"summary", nlohmann::ordered_json::parse(summary_json(server.summary))}};
+  return file.dump(2) + "\n";
+}
+
+Status serve(const ServeArguments& arguments) {
+  ASSIGN_OR_RETURN(const SimulatedServer server, simulate_server(arguments));
+  if (!arguments.json.empty() && arguments.json != "-")
+    RETURN_IF_ERROR(write_file(arguments.json, server_json(server)));
+  fmt::print("{}", arguments.json == "-" ? server_json(server) : server_text(server));
+  return ok_status();
+}
+
+}  // namespace
+
+void add_serve_command(CLI::App& app, int& code) {
+  CLI::App* command =
+      app.add_subcommand("serve",
+                         "How `nlbench serve` would fare with these requests: its own queue and batch in simulated "
+                         "time (docs/serving.md).\n"
+                         "  nlsim serve S.yaml --plan 1 --rate 2/s --requests 500 --prompt-length 32..128 --tokens 64\n"
+                         "  nlsim serve S.yaml --plan 1 --trace requests.json");
+  const auto a = std::make_shared<ServeArguments>();
+  command->add_option("SCENARIO", a->what, "A scenario with `workload: {mode: generation, …}`")
+      ->type_name("FILE")
+      ->required();
+  CLI::Option* plan =
+      command->add_option("--plan", a->choice.plan, "Number in its ranking, or name of one of its plans (default 1)")
+          ->type_name("K|NAME");
+  command->add_option("--plan-file", a->choice.file, "A plan in a file of its own")->type_name("FILE")->excludes(plan);
+  add_trace_options(*command, a->trace);
+  command
+      ->add_option(
+          "--waiting", a->waiting,
+          "So many requests may wait for a place; those beyond are turned away (default: as many as run at once)")
+      ->check(at_least(0));
+  command->add_option("--json", a->json, "Write the answer to FILE (-: to standard output)")->type_name("FILE");
+  command->callback([a, &code] {
+    const Status status = serve(*a);
+    code = status.ok() ? 0 : report(status.error());
+  });
+}
+
+}  // namespace nlsplit::inline tools

@@ -1,0 +1,57 @@
+#include "tools/serving_options.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include "base/file.h"
+#include "tools/exit.h"
+
+namespace nlsplit::inline tools {
+namespace {
+
+Result<RequestTrace> made_trace(const TraceArguments& arguments) {
+  if (arguments.rate.empty() || arguments.requests == 0)
+    return invalid_input("--rate and --requests say when requests arrive, or --trace FILE does");
+  ArrivalOptions options{.requests = arguments.requests, .prompt = {}, .tokens = {}, .seed = arguments.seed};
+  ASSIGN_OR_RETURN(options.rate, parse_rate(arguments.rate));
+  ASSIGN_OR_RETURN(options.prompt, parse_lengths(arguments.prompt));
+  ASSIGN_OR_RETURN(options.tokens, parse_lengths(arguments.tokens));
+  return poisson_trace(options);
+}
+
+Result<RequestTrace> saved_trace(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::string text, read_file(path));
+  return parse_trace(text, path);
+}
+
+}  // namespace
+
+void add_trace_options(CLI::App& command, TraceArguments& arguments) {
+  CLI::Option* const file =
+      command
+          .add_option("--trace", arguments.file, "When requests arrive and how long they are: a file of --save-trace")
+          ->type_name("FILE");
+  for (CLI::Option* option :
+       {command.add_option("--rate", arguments.rate, "Requests arrive at random, so many on average: 2/s, 30/min")
+            ->type_name("RATE"),
+        command.add_option("--requests", arguments.requests, "So many")->check(at_least(1) & CLI::Range(1, 1'000'000)),
+        command
+            .add_option("--prompt-length", arguments.prompt,
+                        "Tokens of a prompt: 64, or drawn from 32..128 (default 64)")
+            ->type_name("LENGTH"),
+        command.add_option("--tokens", arguments.tokens, "Tokens of an answer: 32, or drawn from 16..64 (default 32)")
+            ->type_name("LENGTH"),
+        command.add_option("--seed", arguments.seed, "Of what is drawn (default 0)")})
+    option->excludes(file);
+  command.add_option("--save-trace", arguments.save, "Keep the trace in FILE, to send or simulate it again")
+      ->type_name("FILE");
+}
+
+Result<RequestTrace> request_trace(const TraceArguments& arguments) {
+  ASSIGN_OR_RETURN(RequestTrace trace, arguments.file.empty() ? made_trace(arguments) : saved_trace(arguments.file));
+  if (!arguments.save.empty()) RETURN_IF_ERROR(write_file(arguments.save, trace_text(trace)));
+  return trace;
+}
+
+}  // namespace nlsplit::inline tools

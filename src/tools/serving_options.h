@@ -1,0 +1,26 @@
+// The trace of requests that `nlbench load` sends and `nlsim serve` simulates.
+#pragma once
+
+#include <string>
+
+#include "serving/arrivals.h"
+
+namespace CLI {
+class App;
+}
+
+namespace nlsplit::inline tools {
+
+struct TraceArguments {
+  std::string file, save;  // a trace; where to keep the one that was made
+  std::string rate, prompt = "64", tokens = "32";
+  int64_t requests = 0;
+  uint64_t seed = 0;
+};
+// --trace, or --rate, --requests, --prompt-length, --tokens, --seed; --save-trace.
+void add_trace_options(CLI::App& command, TraceArguments& arguments);
+
+// Read or made; kept where that was asked for. Errors: parse_trace's; options that are missing or wrong.
+Result<RequestTrace> request_trace(const TraceArguments& arguments);
+
+}  // namespace nlsplit::inline tools

@@ -1,0 +1,112 @@
+// Traces of requests, what is said of them, and a server in simulated time whose figures can be worked out by hand.
+#include "serving/simulate.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+#include "testing/value_of.h"
+
+namespace nlsplit {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(Trace, IsAPoissonProcessAndComesBackFromItsText) {
+  const RequestTrace trace =
+      poisson_trace({.rate = 2, .requests = 5000, .prompt = {10, 20}, .tokens = {3, 3}, .seed = 9});
+  ASSERT_EQ(trace.requests.size(), 5000u);
+  EXPECT_NEAR(trace.requests.back().at_s, 2500, 120);  // its deviation is 35
+  int64_t longer = 0, least = 100, most = 0;
+  for (size_t r = 1; r < trace.requests.size(); ++r) {
+    longer += trace.requests[r].at_s - trace.requests[r - 1].at_s > 0.5 ? 1 : 0;
+    least = std::min(least, trace.requests[r].prompt);
+    most = std::max(most, trace.requests[r].prompt);
+  }
+  EXPECT_NEAR(static_cast<double>(longer) / 5000, 0.3679, 0.03);  // e^-1 of exponential gaps are above their mean
+  EXPECT_EQ(least, 10);
+  EXPECT_EQ(most, 20);
+  EXPECT_EQ(value_of(parse_trace(trace_text(trace), "t.json")), trace);
+  EXPECT_EQ(trace, poisson_trace({.rate = 2, .requests = 5000, .prompt = {10, 20}, .tokens = {3, 3}, .seed = 9}));
+  EXPECT_NE(prompt_of(trace, 0, 100), prompt_of(trace, 1, 100));
+  EXPECT_EQ(std::ssize(prompt_of(trace, 7, 100)), trace.requests[7].prompt);
+}
+
+TEST(Trace, SaysWhatIsWrong) {
+  const auto wrong = [](const std::string& requests) {
+    const auto parsed = parse_trace(
+        R"({"format": "nlsplit-requests", "version": 1, "seed": 0, "requests": [)" + requests + "]}", "t.json");
+    return parsed.ok() ? "fine" : parsed.error().to_string();
+  };
+  EXPECT_EQ(wrong(""), "fine");
+  EXPECT_THAT(wrong(R"({"at_s": 2, "prompt": 1, "tokens": 1}, {"at_s": 1, "prompt": 1, "tokens": 1})"),
+              HasSubstr("t.json: /requests/1/at_s: it comes before the one in front of it"));
+  EXPECT_THAT(wrong(R"({"at_s": 2, "prompt": 0, "tokens": 1})"), HasSubstr("/requests/0: 0 is no length"));
+  EXPECT_THAT(wrong(R"({"at_s": 2, "prompt": 1})"), HasSubstr("/requests/0/tokens"));
+  EXPECT_THAT(parse_trace("{}", "t.json").error().to_string(), HasSubstr("t.json: /format"));
+  for (const char* rate : {"2", "2/day", "-1/s", "x/s", "inf/s"}) EXPECT_FALSE(parse_rate(rate).ok()) << rate;
+  EXPECT_EQ(value_of(parse_rate("30/min")), 0.5);
+  for (const char* length : {"0", "3..2", "a", "1..", "..3", "1...3"})
+    EXPECT_FALSE(parse_lengths(length).ok()) << length;
+  EXPECT_EQ(value_of(parse_lengths("8..9")).most, 9);
+}
+
+TEST(Served, PercentilesAreOfTheNearestRank) {
+  std::vector<double> values;
+  for (int i = 100; i >= 1; --i) values.push_back(i);
+  const Percentiles of = percentiles(values);
+  EXPECT_EQ(of.p50, 50);
+  EXPECT_EQ(of.p95, 95);
+  EXPECT_EQ(of.p99, 99);
+  EXPECT_EQ(of.mean, 50.5);
+  EXPECT_EQ(percentiles({3}).p50, 3);
+  EXPECT_EQ(percentiles({}).count, 0);
+}
+
+// Prefill takes 1 s, decode 0.1 s, at any length; chunks of 4, two slots.
+TEST(SimulatedServer, TakesTheTimeOfItsExecutions) {
+  const BatchForm form{.slots = 2, .chunk = 4, .context = 32};
+  const ServerTimes times{.prefill = {1, 0}, .decode = {0.1, 0}};
+  const auto served = [&](std::vector<ArrivingRequest> requests, int64_t waiting) {
+    return simulate_serving({0, std::move(requests)}, form, waiting, times);
+  };
+  const auto alone = served({{5, 8, 3}}, 0);
+  EXPECT_DOUBLE_EQ(alone[0].first_s, 7);
+  EXPECT_DOUBLE_EQ(alone[0].last_s, 7.2);
+  EXPECT_EQ(alone[0].outcome, Outcome::answered);
+  // The second comes while the first one's prompt is taken, and has a prefill of its own; the first one's tokens go on
+  // beside it.
+  const auto two = served({{0, 4, 3}, {0.5, 4, 1}}, 0);
+  EXPECT_DOUBLE_EQ(two[0].first_s, 1);
+  EXPECT_DOUBLE_EQ(two[1].first_s, 2);
+  EXPECT_DOUBLE_EQ(two[0].last_s, 2.1);
+  // A third one waits for a slot; without a place to wait it is turned away.
+  EXPECT_EQ(served({{0, 4, 3}, {0, 4, 1}, {0.5, 4, 1}}, 0)[2].outcome, Outcome::turned_away);
+  const auto three = served({{0, 4, 3}, {0, 4, 1}, {0.5, 4, 1}}, 1);
+  EXPECT_DOUBLE_EQ(three[2].first_s, 2);
+  EXPECT_EQ(served({{0, 30, 4}}, 1)[0].outcome, Outcome::failed);
+}
+
+// Positions that are seen cost their time: of all slots, in the mean.
+TEST(SimulatedServer, IsSlowerWithLongerTexts) {
+  const ServerTimes times{.prefill = {0, 0}, .decode = {0, 0.5}};
+  const auto served = simulate_serving({0, {{0, 1, 3}}}, {.slots = 2, .chunk = 1, .context = 8}, 0, times);
+  EXPECT_DOUBLE_EQ(served[0].first_s, 0.25);
+  EXPECT_DOUBLE_EQ(served[0].last_s, 0.25 + 0.5 + 0.75);
+}
+
+TEST(SimulatedServer, AnHourTakesSeconds) {
+  const RequestTrace trace =
+      poisson_trace({.rate = 2, .requests = 7200, .prompt = {32, 128}, .tokens = {64, 64}, .seed = 1});
+  const auto begin = std::chrono::steady_clock::now();
+  const auto summary = summary_of(simulate_serving(trace, {.slots = 4, .chunk = 16, .context = 512}, 8,
+                                                   {.prefill = {0.02, 1e-6}, .decode = {0.004, 1e-6}}));
+  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 10);
+  EXPECT_EQ(summary.answered + summary.turned_away, 7200);
+  EXPECT_GT(summary.answered, 5000);
+  EXPECT_GT(summary.first_token.p95, summary.first_token.p50);
+}
+
+}  // namespace
+}  // namespace nlsplit
