@@ -199,7 +199,8 @@ Operand DeviceBuffers::state(int stage, ValueId root) {
     return {gradients(stage).buffer, sum->second, sum->second + element_count(value.type.shape)};
   Stored& place = place_of(root, 0);
   if (place.buffer.valid()) return {place.buffer};
-  place = {add_stored(own_name(root), value.type, BufferKind::state, 1), root};
+  // A network's own is of the samples it goes on with: each micro-batch has one.
+  place = {add_stored(own_name(root), value.type, BufferKind::state, value.state ? l_.micro_batches() : 1), root};
   const std::span<const ValueId> weights = l_.training == nullptr ? l_.graph->states : l_.training->nodes.trained;
   // An optimizer's and a network's own begin as zeros.
   if (value.state || std::ranges::find(weights, root) == weights.end()) return {place.buffer};

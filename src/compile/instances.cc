@@ -17,8 +17,9 @@ struct Life {
 };
 
 struct Touched {
-  std::vector<std::vector<BufferId>> instanced, whole;  // [segment]: by buffer; whole: inputs and outputs
-  std::vector<bool> leaves;                             // [buffer]: it is sent
+  // [segment]: by buffer; whole: inputs, outputs and states that each micro-batch has one of
+  std::vector<std::vector<BufferId>> instanced, whole;
+  std::vector<bool> leaves;  // [buffer]: it is sent
 };
 
 Touched find_touched(const DeviceProgram& device, const std::vector<bool>& instanced) {
@@ -35,7 +36,8 @@ Touched find_touched(const DeviceProgram& device, const std::vector<bool>& insta
           if (instr.opcode == Opcode::send) touched.leaves[root.index()] = true;
           if (std::exchange(seen_in[root.index()], s) == s) continue;
           const BufferKind kind = device.buffer(root).kind;
-          if (kind == BufferKind::input || kind == BufferKind::output)
+          const bool of_each = kind == BufferKind::state && device.buffer(root).banks > 1;
+          if (kind == BufferKind::input || kind == BufferKind::output || of_each)
             touched.whole[s].push_back(root);
           else if (instanced[root.index()])
             touched.instanced[s].push_back(root);

@@ -19,9 +19,6 @@ Status check_given(const Lowering& lowering) {
         "unknown endpoints");
   CHECK(network.root.size() == network.graph.values.size(), "a KernelGraph that choose_kernels did not make");
   CHECK(!has_splits(*lowering.plan), "a plan that splits layers, and nobody has expanded it");
-  if (!network.updates.empty() && lowering.plan->micro_batches > 1)
-    return unsupported(
-        fmt::format("{} micro-batches of a network with states: they would share one", lowering.plan->micro_batches));
   const int64_t batch = samples_of(network.graph) * lowering.plan->micro_batches;
   RETURN_IF_ERROR(check_plan(*lowering.plan, network.graph, cluster, batch, network.input_parts));
   for (const Stage& stage : lowering.plan->stages) {

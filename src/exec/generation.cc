@@ -38,8 +38,8 @@ std::string_view name_in(const GenerationForm& form, int program) {
 
 std::span<const std::byte> bytes_of(const std::vector<int64_t>& values) { return std::as_bytes(std::span(values)); }
 
-std::span<const float> floats(const SessionState& state, std::string_view program, std::string_view name) {
-  const std::span<const std::byte> bytes = state.bytes(fmt::format("{}/{}", program, name));
+std::span<const float> floats(const SessionState& state, std::string_view program, std::string_view name, int bank) {
+  const std::span<const std::byte> bytes = state.bytes(fmt::format("{}/{}", program, name), bank);
   return {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)};
 }
 
@@ -66,26 +66,29 @@ Result<GenerationForm> generation_form(const Session& session) {
     if (scores == nullptr || scores->type.shape.size() != 2) return wrong("it gives no scores");
     if (!last_begin || best == program.descs.end() || best->inputs[0].shape.empty())
       return wrong("it has no positions or no candidates");
-    const int64_t sequences = tokens->type.shape[0], steps = tokens->type.shape[1], candidates = scores->type.shape[1];
-    const TensorType of_each{DType::i64, {sequences}}, of_candidates{DType::f32, {sequences, candidates}};
+    const int64_t side_by_side = tokens->type.shape[0], steps = tokens->type.shape[1],
+                  candidates = scores->type.shape[1];
+    const TensorType of_each{DType::i64, {side_by_side}}, of_candidates{DType::f32, {side_by_side, candidates}};
     std::vector<std::tuple<std::string_view, BufferKind, TensorType>> expected = {
-        {"input_ids", BufferKind::input, {DType::i64, {sequences, steps}}},
+        {"input_ids", BufferKind::input, {DType::i64, {side_by_side, steps}}},
         {"begins", BufferKind::input, of_each},
         {"lengths", BufferKind::input, of_each},
         {"scores", BufferKind::output, of_candidates},
         {"candidates", BufferKind::output, of_candidates}};
-    if (prompts) expected.emplace_back("last", BufferKind::input, TensorType{DType::i64, {sequences, 1}});
+    if (prompts) expected.emplace_back("last", BufferKind::input, TensorType{DType::i64, {side_by_side, 1}});
     for (const auto& [name, kind, type] : expected) {
       const Buffer* const buffer = find(program, name, kind);
-      if (buffer == nullptr || buffer->type != type || buffer->banks != 1)
-        return wrong(fmt::format("its {} is not {}", name, to_string(type)));
+      if (buffer == nullptr || buffer->type != type || buffer->banks != program.micro_batches)
+        return wrong(fmt::format("its {} is not {} of each micro-batch", name, to_string(type)));
     }
+    const int64_t sequences = side_by_side * program.micro_batches;
     const int64_t context = *last_begin + steps, vocabulary = best->inputs[0].shape.back();
-    if (p > 0 && std::tuple(sequences, candidates, context, vocabulary) !=
-                     std::tuple(form.sequences, form.candidates, form.context, form.vocabulary))
+    if (p > 0 && std::tuple(sequences, program.micro_batches, candidates, context, vocabulary) !=
+                     std::tuple(form.sequences, form.micro_batches, form.candidates, form.context, form.vocabulary))
       return wrong("it is of other sequences than the other program");
     if (candidates < 1 || (prompts ? steps < 2 : steps != 1)) return wrong("its lengths make no sense");
     form.sequences = sequences;
+    form.micro_batches = program.micro_batches;
     form.candidates = candidates;
     form.context = context;
     form.vocabulary = vocabulary;
@@ -128,6 +131,11 @@ Status check_prompts(const GenerationForm& form, std::span<const std::vector<int
 GenerationBatch::GenerationBatch(const GenerationForm& form)
     : form_(form), tokens_(static_cast<size_t>(form.sequences)) {}
 
+GenerationBatch::Slots GenerationBatch::of_micro_batch(int micro_batch) const {
+  const size_t each = tokens_.size() / static_cast<size_t>(form_.micro_batches), m = static_cast<size_t>(micro_batch);
+  return {m * each, (m + 1) * each};
+}
+
 Choice GenerationBatch::run(const BatchStep& step, const SessionState& state) {
   ran_ = step;
   return write(step, state);
@@ -143,50 +151,86 @@ std::optional<Choice> GenerationBatch::warm_up(const SessionState& state) {
   return write(idle, state);
 }
 
-Choice GenerationBatch::write(const BatchStep& step, const SessionState& state) const {
-  const int program = step.execution == Execution::prefill ? form_.prefill : form_.decode;
+void GenerationBatch::write(const BatchStep& step, int micro_batch, const SessionState& state) const {
+  const int program = program_of(step.execution);
   const int64_t row = step.execution == Execution::prefill ? form_.chunk : 1;
-  const size_t count = tokens_.size();
+  const auto [begin, end] = of_micro_batch(micro_batch);
+  const size_t count = end - begin;
   // A slot that does nothing sees none of its positions; what is written behind a length means nothing.
   std::vector<int64_t> ids(count * static_cast<size_t>(row), 0), begins(count, 0), lengths(count, 0), last(count, 0);
-  for (size_t s = 0; s < count; ++s) {
-    const SlotStep& does = step.slots[s];
+  for (size_t i = 0; i < count; ++i) {
+    const SlotStep& does = step.slots[begin + i];
     if (does.tokens == 0) continue;
-    std::copy_n(tokens_[s].begin() + does.begin, does.tokens, ids.begin() + static_cast<int64_t>(s) * row);
-    begins[s] = does.begin;
-    lengths[s] = does.begin + row;
-    last[s] = does.tokens - 1;
+    std::copy_n(tokens_[begin + i].begin() + does.begin, does.tokens, ids.begin() + static_cast<int64_t>(i) * row);
+    begins[i] = does.begin;
+    lengths[i] = does.begin + row;
+    last[i] = does.tokens - 1;
   }
   const auto write = [&](std::string_view name, const std::vector<int64_t>& values) {
-    state.write(fmt::format("{}/{}", name_in(form_, program), name), bytes_of(values));
+    state.write(fmt::format("{}/{}", name_in(form_, program), name), micro_batch, bytes_of(values));
   };
   write("input_ids", ids);
   write("begins", begins);
   write("lengths", lengths);
   if (program == form_.prefill) write("last", last);
-  return {program, 1};
+}
+
+Choice GenerationBatch::write(const BatchStep& step, const SessionState& state) const {
+  for (int m = 0; m < form_.micro_batches; ++m) write(step, m, state);
+  return {program_of(step.execution), 1};
+}
+
+void GenerationBatch::take_of(int micro_batch, const SessionState& state, const Pick& pick, std::vector<Token>& made) {
+  const std::string_view program = name_in(form_, program_of(ran_.execution));
+  const auto scores = floats(state, program, "scores", micro_batch);
+  const auto candidates = floats(state, program, "candidates", micro_batch);
+  const auto count = static_cast<size_t>(form_.candidates);
+  const auto [begin, end] = of_micro_batch(micro_batch);
+  for (size_t s = begin; s < end; ++s) {
+    if (!std::exchange(ran_.slots[s].gives_token, false)) continue;
+    const size_t row = (s - begin) * count;
+    const size_t picked = pick(s, scores.subspan(row, count), tokens_[s].size());
+    made.push_back({s, static_cast<int32_t>(candidates[row + picked])});
+    tokens_[s].push_back(made.back().token);
+  }
 }
 
 std::vector<GenerationBatch::Token> GenerationBatch::take(const SessionState& state, const Pick& pick) {
   std::vector<Token> made;
-  const BatchStep ran = std::exchange(ran_, {});
-  if (ran.execution == Execution::none) return made;
-  const int program = ran.execution == Execution::prefill ? form_.prefill : form_.decode;
-  const auto scores = floats(state, name_in(form_, program), "scores");
-  const auto candidates = floats(state, name_in(form_, program), "candidates");
-  const auto count = static_cast<size_t>(form_.candidates);
-  for (size_t s = 0; s < ran.slots.size(); ++s) {
-    if (!ran.slots[s].gives_token) continue;
-    const size_t picked = pick(s, scores.subspan(s * count, count), tokens_[s].size());
-    made.push_back({s, static_cast<int32_t>(candidates[s * count + picked])});
-    tokens_[s].push_back(made.back().token);
-  }
+  if (ran_.execution == Execution::none) return made;
+  for (int m = 0; m < form_.micro_batches; ++m) take_of(m, state, pick, made);
+  ran_ = {};
   return made;
+}
+
+void GenerationBatch::begin_next(Batch& batch, int micro_batch, const SessionState& state) {
+  const auto [begin, end] = of_micro_batch(micro_batch);
+  std::ranges::copy(batch.step(ran_.execution, begin, end), ran_.slots.begin() + static_cast<std::ptrdiff_t>(begin));
+  write(ran_, micro_batch, state);
+}
+
+Chosen GenerationBatch::run_row(Batch& batch, const BatchRow& row, const SessionState& state, const Pick& pick,
+                                const OnToken& on_token) {
+  ran_ = {row.execution, std::vector<SlotStep>(tokens_.size())};
+  for (int m = 0; m < form_.micro_batches; ++m) begin_next(batch, m, state);
+  const int program = program_of(row.execution);
+  if (row.times == 1) return Choice{program, 1};
+  const auto next = [this, &batch, &state, pick, on_token](int /*execution*/, int micro_batch) {
+    std::vector<Token> made;
+    take_of(micro_batch, state, pick, made);
+    for (const Token& token : made) on_token(token);
+    begin_next(batch, micro_batch, state);
+  };
+  return {{program, row.times, row.gives_tokens ? Refill::answered : Refill::read}, next};
 }
 
 GenerationRun::GenerationRun(const GenerationForm& form, std::vector<std::vector<int32_t>> prompts, int64_t tokens,
                              GenerationHooks hooks)
-    : hooks_(std::move(hooks)), executions_(form), batch_(form.batch()), made_(static_cast<size_t>(form.sequences)) {
+    : hooks_(std::move(hooks)),
+      at_once_(form.micro_batches > 1 ? tokens_at_once : 1),
+      executions_(form),
+      batch_(form.batch()),
+      made_(static_cast<size_t>(form.sequences)) {
   for (size_t s = 0; s < made_.size(); ++s) {
     made_[s].ended = s >= prompts.size();
     if (made_[s].ended) continue;
@@ -195,20 +239,23 @@ GenerationRun::GenerationRun(const GenerationForm& form, std::vector<std::vector
   }
 }
 
-Choice GenerationRun::next(const SessionState& state) {
+void GenerationRun::add(const GenerationBatch::Token& made) {
+  GeneratedSequence& sequence = made_[made.slot];
+  sequence.tokens.push_back(made.token);
+  sequence.at_s.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begun_).count());
+  const bool last = batch_.made(made.slot);
+  sequence.ended = hooks_.ends(made.slot, made.token) || last;
+  if (sequence.ended) batch_.leave(made.slot);
+}
+
+Chosen GenerationRun::next(const SessionState& state) {
   if (const auto warm = executions_.warm_up(state)) return *warm;
   if (!std::exchange(runs_, true)) begun_ = std::chrono::steady_clock::now();
-  const auto made = executions_.take(state, hooks_.pick);
-  const double now = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun_).count();
-  for (const auto& [slot, token] : made) {
-    made_[slot].tokens.push_back(token);
-    made_[slot].at_s.push_back(now);
-    const bool last = batch_.made(slot);
-    made_[slot].ended = hooks_.ends(slot, token) || last;
-    if (made_[slot].ended) batch_.leave(slot);
-  }
-  const BatchStep step = batch_.step();
-  return step.execution == Execution::none ? Choice{0, 0} : executions_.run(step, state);
+  for (const GenerationBatch::Token& made : executions_.take(state, hooks_.pick)) add(made);
+  const BatchRow row = batch_.row(at_once_);
+  if (row.execution == Execution::none) return Choice{0, 0};
+  return executions_.run_row(batch_, row, state, hooks_.pick,
+                             [this](const GenerationBatch::Token& made) { add(made); });
 }
 
 }  // namespace nlsplit::inline exec

@@ -8,6 +8,10 @@
 //
 // First each Program runs once for nobody: what only a first execution does (touching memory, laying out its order)
 // delays no token.
+//
+// Executions are chosen several at once where the stages of a plan can then compute at the same time: chunks of a
+// prompt follow each other through the stages, and so do micro-batches of sequences, each of which begins its next
+// token once the one before is drawn. A sequence that ends is computed for nobody until those executions have ended.
 #pragma once
 
 #include <chrono>
@@ -24,6 +28,7 @@ namespace nlsplit::inline exec {
 // What the session's inputs say of it.
 struct GenerationForm {
   int64_t sequences = 1, chunk = 1, candidates = 1;  // `chunk`: tokens of a prompt in one execution
+  int micro_batches = 1;                             // of the sequences, in their order
   int64_t context = 0;                               // positions that are kept of a sequence
   int64_t vocabulary = 0;                            // tokens there are
   int prefill = -1, decode = 0;                      // Programs; -1: prompts go through decode
@@ -62,15 +67,31 @@ class GenerationBatch {
   // What the execution before this choice made, by slot; nothing if there was none.
   std::vector<Token> take(const SessionState& state, const Pick& pick);
 
+  // Told each token of executions in a row but those of the last one; tells the batch.
+  using OnToken = std::function<void(const Token& token)>;
+  // The same for executions in a row: each micro-batch begins the next one once it can. The batch, the state and this
+  // must outlive them; pick and on_token are called by any thread, one call at a time.
+  Chosen run_row(Batch& batch, const BatchRow& row, const SessionState& state, const Pick& pick,
+                 const OnToken& on_token);
+
  private:
+  struct Slots {
+    size_t begin, end;
+  };
   GenerationForm form_;
   std::vector<std::vector<int32_t>> tokens_;  // [slot]: the prompt, and what came
   BatchStep ran_;
   size_t warm_ = 0;  // Programs that have run for nobody
 
+  Slots of_micro_batch(int micro_batch) const;
+  int program_of(Execution execution) const { return execution == Execution::prefill ? form_.prefill : form_.decode; }
+  void write(const BatchStep& step, int micro_batch, const SessionState& state) const;
   Choice write(const BatchStep& step, const SessionState& state) const;
+  void begin_next(Batch& batch, int micro_batch, const SessionState& state);
+  void take_of(int micro_batch, const SessionState& state, const Pick& pick, std::vector<Token>& made);
 };
 
+// Called by any thread of the device, one call at a time.
 struct GenerationHooks {
   // Which of the candidates, whose scores stand best first, follows at this position.
   std::function<size_t(size_t sequence, std::span<const float> scores, uint64_t position)> pick;
@@ -96,9 +117,11 @@ class GenerationRun {
   const std::vector<GeneratedSequence>& sequences() const { return made_; }
 
  private:
-  Choice next(const SessionState& state);
+  Chosen next(const SessionState& state);
+  void add(const GenerationBatch::Token& made);
 
   GenerationHooks hooks_;
+  int at_once_;  // executions that make tokens
   GenerationBatch executions_;
   Batch batch_;
   std::vector<GeneratedSequence> made_;  // [sequence]

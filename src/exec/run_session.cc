@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 
@@ -18,6 +19,7 @@
 #include "exec/distribute.h"
 #include "exec/hand_out.h"
 #include "exec/prepare.h"
+#include "exec/refills.h"
 #include "exec/session_inputs.h"
 
 namespace nlsplit::inline exec {
@@ -47,9 +49,10 @@ class Executions {
             .watch = &watch} {}
 
   // This device's part. Adds the losses that come here; `before`: executions so far.
-  Status run(const Choice& choice, size_t before, std::vector<ExecutionLoss>& losses) {
+  Status run(const Chosen& choice, size_t before, std::vector<ExecutionLoss>& losses) {
     ASSIGN_OR_RETURN(Made* const made, of(choice));
     DeviceRun* const run = made->run.get();
+    if (made->refills) made->refills->begin(choice.refill_with);
     const WorkWatch::Watched watched(watch_, {[run] { return run->threads(); }, [run] { return run->computes(); }});
     made->losses->begin();
     run->arm();
@@ -65,22 +68,26 @@ class Executions {
   struct Made {
     std::unique_ptr<Sequence> sequence;
     std::unique_ptr<LossRecord> losses;
+    std::optional<Refills> refills;
     std::unique_ptr<DeviceRun> run;
   };
 
   // Valid until the next call.
   Result<Made*> of(const Choice& choice) {
-    if (made_.size() >= most_kept && !made_.contains({choice.program, choice.times})) made_.clear();
-    auto& made = made_[{choice.program, choice.times}];
+    const std::tuple key(choice.program, choice.times, choice.refill);
+    if (made_.size() >= most_kept && !made_.contains(key)) made_.clear();
+    auto& made = made_[key];
     if (made.run == nullptr) {
       const std::array choices = {choice};
       ASSIGN_OR_RETURN(Sequence sequence, in_sequence_of(session_, choices, static_cast<size_t>(transport_.rank())));
       made.sequence = std::make_unique<Sequence>(std::move(sequence));
       made.losses = std::make_unique<LossRecord>(*made.sequence, transport_.rank());
       DeviceRunOptions options = options_;
-      if (!made.losses->empty())
-        options.ended = [losses = made.losses.get(), this](uint32_t instance) {
-          losses->ended(instance, backend_.host().data());
+      if (!made.sequence->refillings.empty()) made.refills.emplace(*made.sequence);
+      if (!made.losses->empty() || made.refills)
+        options.ended = [&made, this](uint32_t instance) {
+          made.losses->ended(instance, backend_.host().data());
+          if (made.refills) made.refills->ended(instance);
         };
       made.run = std::make_unique<DeviceRun>(made.sequence->program, made.sequence->dependencies, transport_.rank(),
                                              backend_, transport_, options);
@@ -93,18 +100,18 @@ class Executions {
   Transport& transport_;
   WorkWatch& watch_;
   DeviceRunOptions options_;
-  std::map<std::pair<int, int>, Made> made_;
+  std::map<std::tuple<int, int, Refill>, Made> made_;
 };
 
 using ChoiceMessage = std::array<int64_t, 2>;
 static_assert(sizeof(ChoiceMessage) == static_cast<size_t>(choice_bytes.value()));
 
 // Rank 0's choice on every rank.
-Result<Choice> share(Choice choice, Transport& transport, const Waiting& waiting) {
+Result<Chosen> share(Chosen choice, Transport& transport, const Waiting& waiting) {
   ChoiceMessage message = {choice.program, choice.times};
   if (transport.rank() != 0) {
     RETURN_IF_ERROR(recv_bytes(transport, 0, std::as_writable_bytes(std::span(message)), waiting));
-    return Choice{static_cast<int>(message[0]), static_cast<int>(message[1])};
+    return Chosen({static_cast<int>(message[0]), static_cast<int>(message[1])});
   }
   for (int peer = 1; peer < transport.size(); ++peer)
     RETURN_IF_ERROR(send_bytes(transport, peer, std::as_bytes(std::span(message)), waiting));
@@ -121,12 +128,13 @@ std::unordered_map<std::string_view, const Buffer*> buffers_by_name(const Device
 }
 
 // On rank 0, and on others whatever: they are told.
-Result<Choice> next_choice(const Session& session, const ChooseNext& choose, const SessionState& state,
+Result<Chosen> next_choice(const Session& session, const ChooseNext& choose, const SessionState& state,
                            Transport& transport) {
-  if (transport.rank() != 0) return Choice{};
-  const Choice choice = choose(state);
+  if (transport.rank() != 0) return Chosen(Choice{});
+  Chosen choice = choose(state);
   if (choice.times > 0 && (choice.program < 0 || choice.program >= std::ssize(session.programs)))
     return give_up(transport, fmt::format("session {} has no program number {}", session.name, choice.program));
+  CHECK((choice.refill == Refill::none) == (choice.refill_with == nullptr), "a choice that refills says with what");
   return choice;
 }
 
@@ -134,7 +142,9 @@ Result<Choice> next_choice(const Session& session, const ChooseNext& choose, con
 
 ChooseNext choose_from(std::span<const Choice> choices) {
   auto next = std::make_shared<size_t>(0);
-  return [choices, next](const SessionState&) { return *next < choices.size() ? choices[(*next)++] : Choice{0, 0}; };
+  return [choices, next](const SessionState&) -> Chosen {
+    return *next < choices.size() ? choices[(*next)++] : Choice{0, 0};
+  };
 }
 
 Result<SessionResult> run_session(const Session* whole, const Job& job, const ChooseNext& choose, Transport& transport,
@@ -170,19 +180,19 @@ Result<SessionResult> run_session(const Session* whole, const Job& job, const Ch
     return found == by_name.end() ? nullptr : found->second;
   };
   Status looked;  // at the buffers that rank 0 asks for
-  state.bytes = [&](std::string_view name) -> std::span<const std::byte> {
+  state.bytes = [&](std::string_view name, int bank) -> std::span<const std::byte> {
     const Buffer* const buffer = find_buffer(name);
-    if (buffer == nullptr || !looked.ok()) return {};
+    if (buffer == nullptr || bank >= buffer->banks || !looked.ok()) return {};
     looked = backend->download([buffer](const Buffer& other) { return &other == buffer; });
     if (!looked.ok()) return {};
-    return {arena + buffer->offset, static_cast<size_t>(size_of(buffer->type).value())};
+    return {arena + buffer->offset + bank * buffer->stride(), static_cast<size_t>(size_of(buffer->type).value())};
   };
   bool written = false;
-  state.write = [&](std::string_view name, std::span<const std::byte> bytes) {
+  state.write = [&](std::string_view name, int bank, std::span<const std::byte> bytes) {
     const Buffer* const buffer = find_buffer(name);
-    CHECK(buffer != nullptr && buffer->kind == BufferKind::input, name);
+    CHECK(buffer != nullptr && buffer->kind == BufferKind::input && bank < buffer->banks, name);
     CHECK(static_cast<int64_t>(bytes.size()) == size_of(buffer->type).value(), name);
-    std::ranges::copy(bytes, arena + buffer->offset);
+    std::ranges::copy(bytes, arena + buffer->offset + bank * buffer->stride());
     written = true;
   };
   state.still_here = [&] { transport.liveness().moved(); };
@@ -194,9 +204,9 @@ Result<SessionResult> run_session(const Session* whole, const Job& job, const Ch
     const Clock::time_point start = Clock::now();
     waiting.what = fmt::format("the choice after {} executions", state.executions);
     waiting.may_last = true;
-    ASSIGN_OR_RETURN(Choice choice, next_choice(session, choose, state, transport));
+    ASSIGN_OR_RETURN(Chosen choice, next_choice(session, choose, state, transport));
     if (!looked.ok()) return give_up(transport, looked.error().message);
-    ASSIGN_OR_RETURN(choice, share(choice, transport, waiting));
+    ASSIGN_OR_RETURN(choice, share(std::move(choice), transport, waiting));
     waiting.may_last = false;
     if (choice.times <= 0) break;
     if (std::exchange(written, false)) {
@@ -204,13 +214,16 @@ Result<SessionResult> run_session(const Session* whole, const Job& job, const Ch
       if (!uploaded.ok()) return give_up(transport, uploaded.error().message);
     }
     const bool one_by_one = inputs.change(choice.program);
+    if (choice.refill != Refill::none && (one_by_one || backend->runs_ahead()))
+      return give_up(transport, fmt::format("device {} cannot be given other inputs while it computes", device.name));
     for (int done = 0; done < choice.times; done += one_by_one ? 1 : choice.times) {
       if (one_by_one) {
         inputs.next(choice.program, arena);
         const Status uploaded = backend->upload(of_kinds({BufferKind::input}));
         if (!uploaded.ok()) return give_up(transport, uploaded.error().message);
       }
-      const Choice now{choice.program, one_by_one ? 1 : choice.times};
+      Chosen now = choice;
+      if (one_by_one) now.times = 1;
       RETURN_IF_ERROR(executions.run(now, state.executions + static_cast<size_t>(done), result.losses));
     }
     state.executions += static_cast<size_t>(choice.times);

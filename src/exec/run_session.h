@@ -15,6 +15,7 @@
 #include <functional>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "exec/losses.h"
@@ -26,19 +27,29 @@ namespace nlsplit::inline exec {
 // What rank 0 knows when it chooses, and may change.
 struct SessionState {
   size_t executions = 0;  // so far
-  // Bytes of bank 0 of a buffer of rank 0's device, by its name in the joined Program; empty: there is none. They
-  // are as the executions so far have left them.
-  std::function<std::span<const std::byte>(std::string_view buffer)> bytes;
-  // Bank 0 of an input of rank 0's device, for the executions from now on. CHECK-fails: there is no such input, or
-  // it has another size.
-  std::function<void(std::string_view buffer, std::span<const std::byte> bytes)> write;
+  // Bytes of a bank of a buffer of rank 0's device, by its name in the joined Program; empty: there is none. They are
+  // as the executions so far have left them. Of an output, bank m is micro-batch m's.
+  std::function<std::span<const std::byte>(std::string_view buffer, int bank)> bytes;
+  // A bank of an input of rank 0's device, for the executions from now on. CHECK-fails: there is no such input or bank,
+  // or it has another size.
+  std::function<void(std::string_view buffer, int bank, std::span<const std::byte> bytes)> write;
   // Who waits for something outside before it chooses, a user or a request, calls this every second: rank 0 does not
   // hang then, however long it takes.
   std::function<void()> still_here;
 };
 
+// What rank 0 chooses. A choice with a refill tells `refill` when a micro-batch may be given its inputs of the next
+// execution, which is number `execution` of the choice (from 1); its outputs of the one before may be read then if the
+// choice says `answered`. Called by any thread of the device, one at a time; what waits for the inputs waits for it.
+struct Chosen : Choice {
+  Chosen(Choice choice) : Choice(choice) {}  // NOLINT(google-explicit-constructor): most choices are only that
+  Chosen(Choice choice, std::function<void(int execution, int micro_batch)> refill_with)
+      : Choice(choice), refill_with(std::move(refill_with)) {}
+  std::function<void(int execution, int micro_batch)> refill_with;
+};
+
 // The next executions; times 0: the session ends. Asked on rank 0 only.
-using ChooseNext = std::function<Choice(const SessionState&)>;
+using ChooseNext = std::function<Chosen(const SessionState&)>;
 // One choice after the other. They are borrowed.
 ChooseNext choose_from(std::span<const Choice> choices);
 

@@ -98,7 +98,7 @@ Result<SavedSession> saved_session(Loaded& loaded, const Plan& plan) {
   ASSIGN_OR_RETURN(CompiledSession compiled, session_of(loaded.scenario, loaded.model, plan));
   SavedSession saved{std::move(compiled.session)};
   if (loaded.scenario.generation) {
-    ASSIGN_OR_RETURN(const auto times, time_generation(loaded.scenario, {&saved.session}, simgrid_tier()));
+    ASSIGN_OR_RETURN(const auto times, time_generation(loaded.scenario, {{&saved.session}}, simgrid_tier()));
     saved.generation = saved_generation(loaded.scenario, times.front());
   }
   ASSIGN_OR_RETURN(const Program joined, join(saved.session));

@@ -249,6 +249,69 @@ void insert(Dependencies& deps, const std::vector<Added>& added) {  // ascending
   deps.edges = std::move(edges);
 }
 
+bool touches(const DeviceProgram& device, const std::vector<Operand>& operands, BufferKind kind) {
+  return std::ranges::any_of(operands, [&](const Operand& operand) {
+    return operand.buffer.valid() && device.buffer(device.root(operand.buffer)).kind == kind;
+  });
+}
+
+// [execution]: how the choices that it is of refill; none for the first execution of each.
+std::vector<Refill> refills_of(std::span<const Choice> choices) {
+  std::vector<Refill> refills;
+  for (const Choice& choice : choices) {
+    for (int time = 0; time < choice.times; ++time) refills.push_back(time == 0 ? Refill::none : choice.refill);
+  }
+  return refills;
+}
+
+// Device 0's instances that read inputs wait for those of the execution before that did, or for its outputs.
+std::vector<Refilling> find_refillings(const Sequence& sequence, std::span<const Choice> choices) {
+  const std::vector<Refill> refills = refills_of(choices);
+  if (std::ranges::all_of(refills, [](Refill refill) { return refill == Refill::none; })) return {};
+  const DeviceProgram& device = sequence.program.devices.front();
+  const Dependencies& deps = sequence.dependencies;
+  struct Touching {
+    std::vector<uint32_t> reads, answers;
+  };
+  std::map<std::pair<int, int>, Touching> by_micro_batch;  // (execution, micro-batch)
+  for (uint32_t i = deps.device_begin[0]; i < deps.device_begin[1]; ++i) {
+    const Slot& slot = device.order[static_cast<size_t>(deps.instances[i].slot)];
+    const int execution = sequence.execution_of[0][static_cast<size_t>(deps.instances[i].slot)];
+    if (execution < 0 || slot.micro_batch < 0) continue;
+    const Instr& instr = instr_of(sequence.program, deps.instances[i]);
+    Touching& touching = by_micro_batch[{execution, slot.micro_batch}];
+    if (touches(device, instr.reads, BufferKind::input)) touching.reads.push_back(i);
+    if (touches(device, instr.writes, BufferKind::output)) touching.answers.push_back(i);
+  }
+  std::vector<Refilling> found;
+  for (const auto& [which, touching] : by_micro_batch) {
+    const auto [execution, micro_batch] = which;
+    const Refill refill = refills[static_cast<size_t>(execution)];
+    if (refill == Refill::none) continue;
+    Refilling& one = found.emplace_back(Refilling{execution, micro_batch, {}, touching.reads});
+    const Touching& last = by_micro_batch.at({execution - 1, micro_batch});
+    one.after = last.reads;
+    if (refill == Refill::answered) one.after.insert(one.after.end(), last.answers.begin(), last.answers.end());
+  }
+  return found;
+}
+
+std::vector<Added> edges_of(const std::vector<Refilling>& refillings) {
+  std::vector<Added> added;
+  for (const Refilling& one : refillings) {
+    for (const uint32_t to : one.before) {
+      for (const uint32_t from : one.after) added.push_back({to, {from, EdgeKind::data}});
+    }
+  }
+  std::ranges::stable_sort(added, {}, &Added::to);
+  return added;
+}
+
+void add_refillings(Sequence& sequence, std::span<const Choice> choices) {
+  sequence.refillings = find_refillings(sequence, choices);
+  if (!sequence.refillings.empty()) insert(sequence.dependencies, edges_of(sequence.refillings));
+}
+
 // The order of all devices; `messages`: with the choices.
 Status add_order(const Session& session, const Joined& joined, std::span<const Choice> choices, bool messages,
                  Sequence& sequence) {
@@ -283,13 +346,14 @@ Status add_order(const Session& session, const Joined& joined, std::span<const C
 }
 
 Result<Sequence> lay_out(const Session& session, Joined joined, std::span<const Choice> choices, Choosing choosing) {
-  Sequence sequence{std::move(joined.program), {}, {}};
+  Sequence sequence{std::move(joined.program), {}, {}, {}};
   const bool messages = choosing == Choosing::messages && sequence.program.devices.size() > 1;
   if (messages) add_choice_segments(sequence.program);
   RETURN_IF_ERROR(add_order(session, joined, choices, messages, sequence));
   ASSIGN_OR_RETURN(sequence.dependencies, dependencies(sequence.program, Reuse::of_bytes));
   if (messages)
     insert(sequence.dependencies, ChoiceEdges(sequence.program, sequence.dependencies, sequence.execution_of).find());
+  add_refillings(sequence, choices);
   return sequence;
 }
 
@@ -307,9 +371,10 @@ Result<Sequence> in_sequence(const Session& session, std::span<const Choice> cho
 
 Result<Sequence> in_sequence_of(const Session& session, std::span<const Choice> choices, size_t device) {
   ASSIGN_OR_RETURN(Joined joined, Joiner(session).run());
-  Sequence sequence{std::move(joined.program), {}, {}};
+  Sequence sequence{std::move(joined.program), {}, {}, {}};
   RETURN_IF_ERROR(add_order(session, joined, choices, false, sequence));
   sequence.dependencies = dependencies_of(sequence.program, device, Reuse::of_bytes);
+  if (device == 0) add_refillings(sequence, choices);
   return sequence;
 }
 

@@ -30,10 +30,18 @@ struct Session {
   friend bool operator==(const Session&, const Session&) = default;
 };
 
+// When device 0 may give a micro-batch its inputs of the next of several executions that were chosen at once.
+enum class Refill : uint8_t {
+  none,     // all executions have the same inputs
+  read,     // once the execution before has read them: a prompt in chunks
+  answered  // once it has given its outputs, too: a token that follows from the one before
+};
+
 // So many executions of a Program in a row, chosen at once.
 struct Choice {
   int program = 0;  // index into Session::programs
   int times = 1;    // 0: the session ends
+  Refill refill = Refill::none;
   friend bool operator==(const Choice&, const Choice&) = default;
 };
 inline constexpr Bytes choice_bytes = bytes(16);
@@ -54,6 +62,13 @@ enum class Choosing : uint8_t {
   messages,  // device 0 sends each choice once its own part of what was chosen before has ended; nobody begins earlier
 };
 
+// A micro-batch gets new inputs of an execution: what that waits for on device 0, and what waits for it there.
+struct Refilling {
+  int execution = 0;  // counted over all choices
+  int micro_batch = 0;
+  std::vector<uint32_t> after, before;  // instances of Sequence::dependencies; empty `after`: nothing is in the way
+};
+
 // The joined Program with an order: the executions of the choices, one after the other; and what waits for what across
 // them. Whoever runs or simulates a Program runs or simulates this. A dependency goes from an earlier execution to a
 // later one only, so a session whose Programs each end cannot deadlock.
@@ -61,6 +76,7 @@ struct Sequence {
   Program program;
   Dependencies dependencies;
   std::vector<std::vector<int>> execution_of;  // [device][slot]: counted over all choices; -1: a choice
+  std::vector<Refilling> refillings;           // of choices that ask for them; the dependencies have their edges
 };
 // Errors: as join(); no such Program; too many instructions to run.
 Result<Sequence> in_sequence(const Session& session, std::span<const Choice> choices, Choosing choosing);

@@ -1,10 +1,13 @@
 #include "ranking/generation.h"
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
+#include <span>
 
 #include "graph/gguf/import.h"
 #include "graph/safetensors/import.h"
+#include "serving/batch.h"
 #include "sim/timed_graph.h"
 
 namespace nlsplit::inline ranking {
@@ -35,17 +38,15 @@ std::string tokenizer_of(const std::string& model) {
                                                                            : std::string();
 }
 
-// Executions of one Program, each chosen for itself.
+// Executions of one Program.
 struct Timeable {
   Sequence sequence;
   TimedGraph graph;
 };
 
-Result<Timeable> timeable(const Scenario& scenario, const Session& session, int program, At at) {
+Result<Timeable> timeable(const Scenario& scenario, const Session& session, At at, std::span<const Choice> choices) {
   GivenScalars given;
-  give(session.programs[static_cast<size_t>(program)].name, at, scenario.batch, given);
-  const std::array<Choice, 2> choices = {Choice{program, 1},
-                                         {program, 1}};  // the second begins when the first is there
+  give(session.programs[static_cast<size_t>(choices[0].program)].name, at, scenario.batch, given);
   Timeable made;
   ASSIGN_OR_RETURN(made.sequence, in_sequence(session, choices, Choosing::messages));
   ASSIGN_OR_RETURN(const ScalarTable scalars, scalar_values(made.sequence.program, made.sequence.dependencies, given));
@@ -55,35 +56,67 @@ Result<Timeable> timeable(const Scenario& scenario, const Session& session, int 
   return made;
 }
 
-// When the two executions end.
+// [execution]: when it ends.
 std::vector<double> ends_of(const Timeable& made, const Timing& timing) {
   return execution_ends(made.sequence, to_trace(made.sequence.program, made.sequence.dependencies, made.graph, timing));
+}
+
+// The first chunks of a prompt: until all stages are busy, from where on each takes as long as the one before.
+std::vector<Choice> chunk_choices(const TimedSession& timed, int64_t chunks) {
+  const Session& session = *timed.session;
+  const bool overlap = timed.chunks_overlap && session.programs.size() > 1;
+  if (!overlap) return {{0, 1}, {0, 1}};
+  const int64_t until_busy = std::ssize(session.programs[0].devices) + 1;
+  return {{0, static_cast<int>(std::min(chunks, until_busy)), Refill::read}};
+}
+
+// Tokens of a row, until all micro-batches have begun their next one once, and the first of the row behind it.
+std::vector<Choice> token_choices(const Session& session) {
+  const int decode = static_cast<int>(session.programs.size()) - 1;
+  if (session.programs[0].micro_batches == 1) return {{decode, 1}, {decode, 1}};
+  constexpr int until_steady = 3;
+  return {{decode, until_steady, Refill::answered}, {decode, 1}};
+}
+
+// Of the ends of chunk_choices.
+double prompt_s(const std::vector<double>& ends, int64_t chunks) {
+  if (chunks <= std::ssize(ends)) return ends[static_cast<size_t>(chunks - 1)];
+  return ends.back() + static_cast<double>(chunks - std::ssize(ends)) * (ends.back() - ends[ends.size() - 2]);
+}
+
+// Of the ends of token_choices: between two tokens; with several micro-batches the time between two rows spread over a
+// row's tokens.
+double token_s(const std::vector<double>& ends, int64_t tokens) {
+  const size_t last = ends.size() - 1;
+  if (last == 1) return ends[1] - ends[0];
+  const double steady = ends[last - 1] - ends[last - 2], between_rows = ends[last] - ends[last - 1];
+  return steady + (between_rows - steady) / static_cast<double>(std::min<int64_t>(tokens_at_once, tokens));
 }
 
 }  // namespace
 
 Result<std::vector<GenerationTimes>> time_generation(const Scenario& scenario,
-                                                     const std::vector<const Session*>& sessions, const Tier& tier) {
+                                                     const std::vector<TimedSession>& sessions, const Tier& tier) {
   const Generation& of = *scenario.generation;
   std::vector<Timeable> made;  // of each session prompts, then tokens
   int64_t chunks = 1;
-  for (const Session* session : sessions) {
-    const bool in_chunks = session->programs.size() > 1;
-    const int64_t chunk = in_chunks ? of.chunk : 1;
+  for (const TimedSession& timed : sessions) {
+    const Session& session = *timed.session;
+    const int64_t chunk = session.programs.size() > 1 ? of.chunk : 1;
     chunks = (of.prompt + chunk - 1) / chunk;
     const int64_t prompt = (chunks - 1) * chunk / 2, token = of.prompt + std::max<int64_t>(of.tokens - 2, 0) / 2;
-    ASSIGN_OR_RETURN(made.emplace_back(), timeable(scenario, *session, 0, {prompt, prompt + chunk}));
-    ASSIGN_OR_RETURN(made.emplace_back(), timeable(scenario, *session, in_chunks ? 1 : 0, {token, token + 1}));
+    ASSIGN_OR_RETURN(made.emplace_back(),
+                     timeable(scenario, session, {prompt, prompt + chunk}, chunk_choices(timed, chunks)));
+    ASSIGN_OR_RETURN(made.emplace_back(), timeable(scenario, session, {token, token + 1}, token_choices(session)));
   }
   std::vector<const TimedGraph*> graphs;
   for (const Timeable& one : made) graphs.push_back(&one.graph);
   ASSIGN_OR_RETURN(const std::vector<Timing> timings, simulate_all(tier, scenario.cluster, graphs));
   std::vector<GenerationTimes> times;
   for (size_t i = 0; i < made.size(); i += 2) {
-    const std::vector<double> prompts = ends_of(made[i], timings[i]), tokens = ends_of(made[i + 1], timings[i + 1]);
     GenerationTimes& one = times.emplace_back();
-    one.first_token_s = prompts[0] + static_cast<double>(chunks - 1) * (prompts[1] - prompts[0]);
-    one.next_token_s = tokens[1] - tokens[0];
+    one.first_token_s = prompt_s(ends_of(made[i], timings[i]), chunks);
+    one.next_token_s = token_s(ends_of(made[i + 1], timings[i + 1]), of.tokens);
   }
   return times;
 }
@@ -94,12 +127,13 @@ Result<ServerTimes> time_server(const Scenario& scenario, const Session& session
   ServerTimes times;
   for (const bool prompts : {true, false}) {
     const int program = prompts || !in_chunks ? 0 : 1;
+    const std::array<Choice, 2> one_by_one = {Choice{program, 1}, {program, 1}};
     const int64_t row = prompts && in_chunks ? of.chunk : 1;
     const std::array<int64_t, 2> begins = {0, std::max<int64_t>(of.context - row, 1)};
     std::vector<Timeable> made;
     std::vector<const TimedGraph*> graphs;
     for (const int64_t begin : begins) {
-      ASSIGN_OR_RETURN(made.emplace_back(), timeable(scenario, session, program, {begin, begin + row}));
+      ASSIGN_OR_RETURN(made.emplace_back(), timeable(scenario, session, {begin, begin + row}, one_by_one));
     }
     for (const Timeable& one : made) graphs.push_back(&one.graph);
     ASSIGN_OR_RETURN(const std::vector<Timing> timings, simulate_all(tier, scenario.cluster, graphs));

@@ -8,10 +8,17 @@
 
 namespace nlsplit::inline ranking {
 
-// [session]: of what generation_session has made. The times grow in a straight line with the positions that attention
-// sees, so those at the middle are the means. Errors: those of in_sequence and of the tier.
+// What generation_session has made.
+struct TimedSession {
+  const Session* session = nullptr;
+  // Chunks of a prompt follow each other through the stages, as they run. false: each waits for the end of the one
+  // before, so that times of networks with fewer blocks may be added (ranking/shorter.h); an upper bound.
+  bool chunks_overlap = true;
+};
+// [session]. The times grow in a straight line with the positions that attention sees, so those at the middle are the
+// means. Errors: those of in_sequence and of the tier.
 Result<std::vector<GenerationTimes>> time_generation(const Scenario& scenario,
-                                                     const std::vector<const Session*>& sessions, const Tier& tier);
+                                                     const std::vector<TimedSession>& sessions, const Tier& tier);
 
 // What each execution of a server's session takes, whose sequences stand anywhere in the context. Errors: as above.
 Result<ServerTimes> time_server(const Scenario& scenario, const Session& session, const Tier& tier);

@@ -1,6 +1,8 @@
 // The plans of the table again, as sessions that take prompts and make tokens.
 #include <fmt/format.h>
 
+#include <map>
+
 #include "base/cores.h"
 #include "ranking/generation.h"
 #include "ranking/ranker.h"
@@ -69,16 +71,25 @@ Status find_fullest(const PlanSessions& plan, GenerationTimes& times) {
 Status Ranker::time_generations() {
   const std::vector<size_t> plans = shown(ranking_);
   progress("timing prompts and tokens", 0, plans.size());
-  ASSIGN_OR_RETURN(const GenerationModels models, prepare_generation(scenario_, graph_, nullptr));
+  std::map<int, GenerationModels> models;  // by micro-batches
+  for (const size_t i : plans) {
+    const int count = ranking_.judged[i].plan.micro_batches;
+    if (models.contains(count)) continue;
+    ASSIGN_OR_RETURN(models[count], prepare_generation(scenario_, graph_, count, nullptr));
+  }
   std::unique_ptr<ShorterGenerations> shorter;
-  if (shorter_) shorter = std::make_unique<ShorterGenerations>(scenario_, models, shorter_->repeat());
+  if (shorter_ && models.contains(1))
+    shorter = std::make_unique<ShorterGenerations>(scenario_, models.at(1), shorter_->repeat());
   if (shorter && !shorter->exist()) shorter.reset();
   std::vector<std::optional<Result<PlanSessions>>> compiled(plans.size());
   on_all_cores(
       plans.size(),
-      [&](size_t i) { compiled[i] = sessions_of(scenario_, models, shorter.get(), ranking_.judged[plans[i]].plan); },
+      [&](size_t i) {
+        const Plan& plan = ranking_.judged[plans[i]].plan;
+        compiled[i] = sessions_of(scenario_, models.at(plan.micro_batches), shorter.get(), plan);
+      },
       workers());
-  std::vector<const Session*> sessions;
+  std::vector<TimedSession> sessions;
   for (size_t i = 0; i < plans.size(); ++i) {
     RankedPlan& ranked = ranking_.judged[plans[i]];
     GenerationTimes times;
@@ -88,7 +99,8 @@ Status Ranker::time_generations() {
       continue;
     }
     ranked.generation = times;
-    for (const CompiledSession& one : (*compiled[i])->sessions) sessions.push_back(&one.session);
+    const bool whole = (*compiled[i])->sessions.size() == 1;
+    for (const CompiledSession& one : (*compiled[i])->sessions) sessions.push_back({&one.session, whole});
   }
   ASSIGN_OR_RETURN(const std::vector<GenerationTimes> times, time_generation(scenario_, sessions, *options_.tier));
   auto next = times.begin();

@@ -106,8 +106,6 @@ Result<std::vector<RankedPlan>> resolve_own_plan(const Scenario& scenario, const
     return at_plan(own, unsupported("splits inside layers are for inference, and this scenario trains: nothing splits "
                                     "gradients yet"));
   }
-  if (scenario.generation && std::ranges::any_of(own.micro_batches, [](int count) { return count != 1; }))
-    return at_plan(own, unsupported("generation takes all sequences in one micro-batch"));
   for (const int micro_batches : own.micro_batches.empty() ? scenario.micro_batches : own.micro_batches) {
     for (const std::string& schedule :
          own.schedule.empty() ? scenario.schedules : std::vector<std::string>{own.schedule}) {

@@ -61,13 +61,15 @@ std::set<std::string> states_of(const DeviceProgram& device) {
 
 }  // namespace
 
-Result<GenerationModels> prepare_generation(const Scenario& scenario, const Graph& optimized, WeightStore* weights) {
+Result<GenerationModels> prepare_generation(const Scenario& scenario, const Graph& optimized, int micro_batches,
+                                            WeightStore* weights) {
   GenerationModels models;
-  ASSIGN_OR_RETURN(models.decode, prepare_model(scenario, optimized, 1));
+  ASSIGN_OR_RETURN(models.decode, prepare_model(scenario, optimized, micro_batches));
   if (scenario.generation->chunk == 1) return models;
   ASSIGN_OR_RETURN(const Model prompts, load_model(scenario, scenario.generation->chunk));
   if (weights != nullptr) weights->add_all(prompts.weights);
-  ASSIGN_OR_RETURN(models.prefill, prepare_model(scenario, prompts.graph, 1, {}, {}, &models.decode.kernels));
+  ASSIGN_OR_RETURN(models.prefill,
+                   prepare_model(scenario, prompts.graph, micro_batches, {}, {}, &models.decode.kernels));
   return models;
 }
 
@@ -95,7 +97,8 @@ Result<CompiledSession> session_of(const Scenario& scenario, Model& model, const
     return unsupported(fmt::format("schedule {} decides while a Program runs: the Programs of a session have an order",
                                    plan.schedule));
   if (scenario.generation) {
-    ASSIGN_OR_RETURN(const GenerationModels models, prepare_generation(scenario, model.graph, &model.weights));
+    ASSIGN_OR_RETURN(const GenerationModels models,
+                     prepare_generation(scenario, model.graph, plan.micro_batches, &model.weights));
     ASSIGN_OR_RETURN(CompiledSession compiled, generation_session(scenario, models, plan));
     add_slices(compiled.slices, model.weights);
     return compiled;

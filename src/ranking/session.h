@@ -22,7 +22,8 @@ struct GenerationModels {
   std::optional<PreparedModel> prefill;  // none: prompts are taken token by token
 };
 // optimized: the one for a token. weights: is told of what the others name; nullptr: nobody asks for contents.
-Result<GenerationModels> prepare_generation(const Scenario& scenario, const Graph& optimized, WeightStore* weights);
+Result<GenerationModels> prepare_generation(const Scenario& scenario, const Graph& optimized, int micro_batches,
+                                            WeightStore* weights);
 Result<CompiledSession> generation_session(const Scenario& scenario, const GenerationModels& models, const Plan& plan);
 
 // [execution]: when its last instruction ended. Choices are none.

@@ -175,10 +175,8 @@ std::vector<std::string_view> workload_keys() {
 
 // Its sequences are the batch.
 Status parse_generation(const Source& source, const Fields& workload, Scenario& scenario) {
-  for (const std::string_view key : {"batch", "micro_batches"}) {
-    if (const Yaml* node = workload.find(key))
-      return source.at(*node, fmt::format("'{}' is not for generation: 'sequences' says how many go on at once", key));
-  }
+  if (const Yaml* node = workload.find("batch"))
+    return source.at(*node, "'batch' is not for generation: 'sequences' says how many go on at once");
   Generation& of = scenario.generation.emplace();
   const auto read = [&](std::string_view key, int64_t& value, int64_t least, int64_t most) -> Status {
     if (const Yaml* node = workload.find(key)) {
@@ -196,6 +194,9 @@ Status parse_generation(const Source& source, const Fields& workload, Scenario& 
   RETURN_IF_ERROR(read("context", of.context, of.context, max_positions * 3));
   RETURN_IF_ERROR(read("candidates", of.candidates, 1, max_positions));
   scenario.micro_batches = {1};
+  if (const Yaml* counts = workload.find("micro_batches")) {
+    ASSIGN_OR_RETURN(scenario.micro_batches, parse_micro_batches(source, *counts, scenario.batch));
+  }
   scenario.objective = Objective::latency;
   return ok_status();
 }

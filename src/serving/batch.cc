@@ -27,24 +27,43 @@ void Batch::join(size_t slot, int64_t prompt, int64_t tokens) {
   slots_[slot] = {.known = prompt, .seen = 0, .made = 0, .most = tokens};
 }
 
-BatchStep Batch::step() {
-  BatchStep step;
-  step.slots.resize(slots_.size());
-  int64_t most_new = 0;
-  for (const Slot& slot : slots_) most_new = std::max(most_new, slot.known - slot.seen);
-  if (most_new == 0) return step;
-  step.execution = most_new > 1 && form_.chunk > 1 ? Execution::prefill : Execution::decode;
-  const int64_t room = step.execution == Execution::prefill ? form_.chunk : 1;
-  for (size_t s = 0; s < slots_.size(); ++s) {
+BatchRow Batch::row(int most) const {
+  BatchRow row;
+  int64_t most_new = 0, least_chunks = 0, tokens = 0;
+  for (const Slot& slot : slots_) {
+    const int64_t unseen = slot.known - slot.seen;
+    if (unseen == 0) continue;
+    const int64_t chunks = (unseen + form_.chunk - 1) / form_.chunk;
+    least_chunks = least_chunks == 0 ? chunks : std::min(least_chunks, chunks);
+    most_new = std::max(most_new, unseen);
+    tokens = std::max(tokens, slot.most - slot.made);
+  }
+  if (most_new == 0) return row;
+  if (most_new > 1 && form_.chunk > 1) return {Execution::prefill, static_cast<int>(least_chunks), false};
+  // One by one while a prompt is taken so: the last token of one is not that of another.
+  const int64_t times = most_new > 1 ? 1 : std::min<int64_t>(most, tokens);
+  return {Execution::decode, static_cast<int>(times), times > 1};
+}
+
+std::vector<SlotStep> Batch::step(Execution execution, size_t begin, size_t end) {
+  const int64_t room = execution == Execution::prefill ? form_.chunk : 1;
+  std::vector<SlotStep> steps(end - begin);
+  for (size_t s = begin; s < end; ++s) {
     Slot& slot = slots_[s];
     if (slot.seen == slot.known) continue;
-    SlotStep& does = step.slots[s];
+    SlotStep& does = steps[s - begin];
     does.begin = std::min(slot.seen, form_.context - room);
     does.tokens = std::min(room, slot.known - does.begin);
     slot.seen = does.begin + does.tokens;
     does.gives_token = slot.seen == slot.known;
   }
-  return step;
+  return steps;
+}
+
+BatchStep Batch::step() {
+  const Execution execution = row(1).execution;
+  if (execution == Execution::none) return {execution, std::vector<SlotStep>(slots_.size())};
+  return {execution, step(execution, 0, slots_.size())};
 }
 
 bool Batch::made(size_t slot) {

@@ -44,6 +44,17 @@ struct BatchStep {
   std::vector<SlotStep> slots;  // [slot]
 };
 
+// Of several micro-batches so many tokens are made before anything else may be chosen: between two choices the stages
+// of a plan run empty once.
+inline constexpr int tokens_at_once = 16;
+
+// Executions in a row.
+struct BatchRow {
+  Execution execution = Execution::none;
+  int times = 0;
+  bool gives_tokens = false;  // before the last one
+};
+
 class Batch {
  public:
   explicit Batch(BatchForm form);
@@ -58,6 +69,11 @@ class Batch {
   void join(size_t slot, int64_t prompt, int64_t tokens);
   // The next execution; what it takes counts as seen from now on.
   BatchStep step();
+  // The executions that may be chosen at once: chunks of prompts until the first prompt ends, or `most` tokens of each
+  // sequence if none needs prefill before.
+  BatchRow row(int most) const;
+  // What slots [begin, end) do in the next of them.
+  std::vector<SlotStep> step(Execution execution, size_t begin, size_t end);
   // The slot's token came. true: it was the last one that was asked for.
   bool made(size_t slot);
   void leave(size_t slot);

@@ -114,10 +114,10 @@ TEST_F(FakeGpu, AChoiceMayLookAtAGpusStates) {
   const ChooseNext choose = [&](const SessionState& at) -> Choice {
     if (at.executions == 0) return {counter_init, 1};
     float count = -1;
-    const auto bytes = at.bytes("count");
+    const auto bytes = at.bytes("count", 0);
     EXPECT_EQ(bytes.size(), sizeof count);
     if (bytes.size() == sizeof count) std::memcpy(&count, bytes.data(), sizeof count);
-    EXPECT_TRUE(at.bytes("nobody").empty());
+    EXPECT_TRUE(at.bytes("nobody", 0).empty());
     seen.push_back(count);
     if (seen.size() > 4) return {counter_read, seen.size() == 5 ? 1 : 0};
     return {counter_push, 3};

@@ -50,7 +50,7 @@ TEST(SessionRun, AThousandTimesAsTheCounterSays) {
   const ChooseNext choose = [&](const SessionState& at) -> Choice {
     if (at.executions == 0) return {counter_init, 1};
     float told = 0;
-    const auto bytes = at.bytes("count");
+    const auto bytes = at.bytes("count", 0);
     if (bytes.size() != sizeof told) return {counter_push, 0};
     std::memcpy(&told, bytes.data(), sizeof told);
     const int count = static_cast<int>(told);

@@ -145,5 +145,58 @@ TEST(Session, ExecutionsAreNumbered) {
   EXPECT_EQ(sequence.program.devices[0].segments[1].name, "push/S");
 }
 
+// A micro-batch's next execution begins with new inputs: B's answer to the one before is there, and the other
+// micro-batch's need not be.
+TEST(Session, InputsAreRefilledBetweenExecutions) {
+  const Session session = value_of(parse_session(R"(nlsplit session 1
+session echo
+
+nlsplit program 1
+program turn batch 2 micro_batches 2
+
+device A cpu host a isa v2 memory 1048576
+  buffer x f32[4] input banks 2 at 0
+  buffer y f32[4] output banks 2 at 128
+  segment F stage 0 phase F
+    send x to B tag 0
+  segment G stage 1 phase F
+    recv y from B tag 1
+  order
+    F.0 x:0
+    F.1 x:1
+    G.0 y:0
+    G.1 y:1
+
+device B cpu host b isa v2 memory 1048576
+  buffer z f32[4] comm banks 2 at 0
+  segment F stage 0 phase F
+    recv z from A tag 0
+    send z to A tag 1
+  order
+    F.0 z:0
+    F.1 z:1
+)",
+                                                 "echo"));
+  for (const Refill refill : {Refill::none, Refill::read, Refill::answered}) {
+    const std::vector<Choice> choices = {{0, 3, refill}, {0, 1}};
+    const Sequence sequence = value_of(in_sequence(session, choices, Choosing::messages));
+    ASSERT_EQ(sequence.refillings.size(), refill == Refill::none ? 0 : 4);
+    const std::vector<uint32_t> order = value_of(dry_run(sequence.program, sequence.dependencies));
+    std::vector<size_t> place(order.size());
+    for (size_t i = 0; i < order.size(); ++i) place[order[i]] = i;
+    for (const Refilling& one : sequence.refillings) {
+      EXPECT_GT(one.execution, 0);
+      EXPECT_EQ(one.before.size(), 1);
+      ASSERT_EQ(one.after.size(), refill == Refill::answered ? 2 : 1);
+      for (const uint32_t from : one.after) {
+        const Slot& slot =
+            sequence.program.devices[0].order[static_cast<size_t>(sequence.dependencies.instances[from].slot)];
+        EXPECT_EQ(slot.micro_batch, one.micro_batch);
+        for (const uint32_t to : one.before) EXPECT_LT(place[from], place[to]);
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace nlsplit::testing

@@ -52,6 +52,33 @@ TEST(Batch, NeverPassesTheContext) {
   EXPECT_TRUE(step.slots[0].gives_token);
 }
 
+TEST(Batch, SaysWhichExecutionsMayBeChosenAtOnce) {
+  Batch batch({.slots = 2, .chunk = 4, .context = 64});
+  EXPECT_EQ(batch.row(16).execution, Execution::none);
+  batch.join(0, 15, 5);
+  batch.join(1, 9, 30);
+  BatchRow row = batch.row(16);  // the shorter prompt ends with the third chunk
+  EXPECT_EQ(row.execution, Execution::prefill);
+  EXPECT_EQ(row.times, 3);
+  EXPECT_FALSE(row.gives_tokens);
+  for (int i = 0; i < 3; ++i) batch.step(row.execution, 0, 2);
+  batch.made(1);
+  row = batch.row(16);  // now one gives a token while the other reads on
+  EXPECT_EQ(row.execution, Execution::prefill);
+  EXPECT_EQ(row.times, 1);
+  EXPECT_TRUE(batch.step(row.execution, 1, 2)[0].gives_token);
+  EXPECT_TRUE(batch.step(row.execution, 0, 1)[0].gives_token);
+  batch.made(0);
+  batch.made(1);
+  row = batch.row(16);
+  EXPECT_EQ(row.execution, Execution::decode);
+  EXPECT_EQ(row.times, 16);
+  EXPECT_TRUE(row.gives_tokens);
+  batch.leave(1);
+  EXPECT_EQ(batch.row(16).times, 4);  // it has one of five
+  EXPECT_EQ(batch.row(1).times, 1);
+}
+
 TEST(Batch, EveryExecutionMakesATokenOfEachRunningSequence) {
   std::mt19937 random(3);
   for (int round = 0; round < 200; ++round) {

@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/file.h"
+#include "testing/value_of.h"
 #include "tools/run_program.h"
 
 namespace nlsplit {
@@ -37,7 +39,8 @@ std::string generating(const std::string& workload) {
          "  away: [rest@b]\n"
          "  three: [..model.layers.0@c, ..model.layers.1@a, rest@b]\n"
          "  tensor: [rest@tensor(a+b)]\n"
-         "  both: [..model.layers.0@c, rest@tensor(a+b)]\n";
+         "  both: [..model.layers.0@c, rest@tensor(a+b)]\n"
+         "  copies: [rest@a+b]\n";
 }
 
 struct Generated {
@@ -108,6 +111,57 @@ TEST(Generate, SequencesDoNotDisturbEachOther) {
   ASSERT_EQ(both.tokens.size(), 2);
   EXPECT_EQ(both.tokens[0], a.tokens.at(0));
   EXPECT_EQ(both.tokens[1], b.tokens.at(0));
+}
+
+// Micro-batches of sequences pass the stages one behind the other, several tokens at once; each goes on with its own
+// caches, and ends when it ends.
+TEST(Generate, MicroBatchesOfSequencesDoNotDisturbEachOther) {
+  const Scratch scratch;
+  const std::vector<std::string> prompts = {"1,2", "40,50,60,70,80,90,100,110", "7,8,9", "200,100,50,25,12"};
+  std::string all;
+  for (const std::string& one : prompts) all += "--prompt-tokens " + one + " ";
+  const auto scenario = [&](int micro_batches) {
+    return scratch.write(
+        fmt::format("s{}.yaml", micro_batches),
+        generating(fmt::format("prompt: 8, tokens: 20, chunk: 3, sequences: 4, micro_batches: {}", micro_batches)));
+  };
+  const Generated together = generate(scenario(1), "layers", all);
+  ASSERT_EQ(together.tokens.size(), 4);
+  for (const std::vector<int>& one : together.tokens) EXPECT_EQ(one.size(), 20);  // more than are chosen at once
+  for (const int micro_batches : {2, 4}) {
+    for (const char* plan : {"one", "layers", "back", "away", "three", "both", "copies"}) {
+      SCOPED_TRACE(fmt::format("{} in {}", plan, micro_batches));
+      EXPECT_EQ(generate(scenario(micro_batches), plan, all).tokens, together.tokens);
+    }
+  }
+  const Generated some = generate(scenario(4), "back", "--prompt-tokens 1,2 --prompt-tokens " + prompts[1]);
+  EXPECT_EQ(some.tokens[0], together.tokens[0]);
+  EXPECT_EQ(some.tokens[1], together.tokens[1]);
+  const Outcome ranks = mpirun(3, fmt::format("generate {} --plan three --json - {}", scenario(2), all));
+  ASSERT_EQ(ranks.code, 0) << ranks.err;
+  for (size_t s = 0; s < prompts.size(); ++s)
+    EXPECT_EQ(json::parse(ranks.out).at("sequences").at(s).at("tokens").get<std::vector<int>>(), together.tokens[s]);
+}
+
+// Two stages that compute, and do not only read weights, do so at the same time.
+TEST(Generate, MicroBatchesKeepStagesBusy) {
+  const Scratch scratch;
+  const auto tokens_per_s = [&](int micro_batches) {
+    std::string text =
+        generating(fmt::format("prompt: 8, tokens: 64, chunk: 8, sequences: 32, micro_batches: {}", micro_batches));
+    const std::string slow = "{compute: 20GFLOPS, memory: 10GBps}";
+    text.replace(text.find(slow), slow.size(), "{compute: 1GFLOPS, memory: 1000GBps}");
+    const Outcome ranked = nlsim(fmt::format("rank {} --json {}", scratch.write("s.yaml", text), scratch / "r.json"));
+    EXPECT_EQ(ranked.code, 0) << ranked.err;
+    const json ranking = json::parse(value_of(read_file(scratch / "r.json")));
+    for (const json& plan : ranking.at("plans")) {
+      if (plan.at("name") == "layers") return plan.at("generation").at("tokens_per_s").get<double>();
+    }
+    return 0.0;
+  };
+  const double one = tokens_per_s(1), two = tokens_per_s(2);
+  EXPECT_GT(one, 0);
+  EXPECT_GT(two, 1.2 * one);
 }
 
 TEST(Generate, SaysHowLongItTookAndWhatWasExpected) {
