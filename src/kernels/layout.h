@@ -127,8 +127,16 @@ constexpr int64_t linear_blocks_at_once(Isa isa) { return vector_width(isa) / 4;
 constexpr int64_t linear_step_bytes(Isa isa, bool two_scales) {
   return linear_blocks_at_once(isa) * linear_block + vector_width(isa) * (two_scales ? 12 : 8);
 }
+// Of so many rows of x on, where there are products of bytes, rows of weights are decoded into panels: a block of so
+// many rows has a byte for each element, and two numbers for each row.
+inline constexpr int64_t linear_panel_rows = 32, linear_panels_from = 16;
+constexpr int64_t linear_panel_bytes(int64_t k) {
+  const int64_t step = linear_block * linear_blocks_at_once(Isa::v4);
+  return saturating_product((k + step - 1) / step, linear_panel_rows, step + linear_blocks_at_once(Isa::v4) * 8);
+}
 struct Linear {
   int64_t m = 1, n = 1, k = 1;
+  bool has_panels(Isa isa) const { return isa == Isa::v4 && m >= linear_panels_from; }
   // Of a row of x in blocks.
   int64_t x_bytes(Isa isa, bool two_scales) const {
     return round_up(k, linear_blocks_at_once(isa) * linear_block) / (linear_blocks_at_once(isa) * linear_block) *

@@ -94,7 +94,7 @@ TEST_P(LinearOf, AgreesWithTheReference) {
   uint64_t seed = 0;
   for (const int64_t k : widths()) {
     for (const int64_t n : {1, 3, 4, 5, 37}) {
-      for (const int64_t m : {1, 2, 3, 4, 9}) {
+      for (const int64_t m : {1, 2, 3, 4, 9, 23}) {  // the last in panels
         const Tensor x = random_tensor({DType::f32, {m, k}}, ++seed), w = weights_of({type(), {n, k}}, ++seed),
                      b = random_tensor({DType::f32, {n}}, ++seed);
         const ComputeDesc desc = chosen(linear({m, k}, w.type, true));
@@ -113,11 +113,11 @@ TEST_P(LinearOf, AgreesWithTheReference) {
 TEST_P(LinearOf, ReadsEveryBitOfTheWeights) {
   for (const int64_t k : widths()) {
     const Tensor w = weights_of({type(), {9, k}}, 1);
-    Tensor x{{DType::f32, {5, k}}, {}};
+    Tensor x{{DType::f32, {21, k}}, {}};
     Random random(2);
-    for (int64_t i = 0; i < 5 * k; ++i)
+    for (int64_t i = 0; i < 21 * k; ++i)
       x.values.push_back(i % 32 == 7 ? 127 : static_cast<float>(random.below(255)) - 127);
-    const ComputeDesc desc = chosen(linear({5, k}, w.type));
+    const ComputeDesc desc = chosen(linear({21, k}, w.type));
     const Tensor want = reference(desc, {&x, &w}), got = run_kernel(*library_, desc, {&x, &w})[0];
     for (size_t i = 0; i < want.values.size(); ++i)
       ASSERT_NEAR(got.values[i], want.values[i], 2e-4 * std::sqrt(static_cast<double>(k))) << signature(desc) << i;
@@ -128,10 +128,10 @@ TEST_P(LinearOf, ReadsEveryBitOfTheWeights) {
 }
 
 // Alone, among others, by columns, by several workers: every element has the same bits. So has it where the CPU's
-// products of bytes are left out.
+// products of bytes are left out, and with them the panels that many rows have.
 TEST_P(LinearOf, BitsDependOnNoOtherRow) {
   const int64_t k = widths().back();
-  const Tensor x = random_tensor({DType::f32, {2, 7, k}}, 1), w = weights_of({type(), {45, k}}, 2),
+  const Tensor x = random_tensor({DType::f32, {2, 13, k}}, 1), w = weights_of({type(), {45, k}}, 2),
                b = random_tensor({DType::f32, {45}}, 3);
   const std::vector<Tensor> inputs = {x, w, b};
   const ComputeDesc desc = chosen(linear(x.type.shape, w.type, true));
@@ -194,7 +194,7 @@ class AtEndOfMemory {
 // A file's bytes may be mapped, and end with the weights.
 TEST_P(LinearOf, ReadsNothingBehindTheWeights) {
   for (const int64_t k : widths()) {
-    for (const int64_t m : {1, 2, 9}) {
+    for (const int64_t m : {1, 2, 9, 16}) {
       const Tensor x = random_tensor({DType::f32, {m, k}}, 1), w = weights_of({type(), {7, k}}, 2);
       const ComputeDesc desc = chosen(linear({m, k}, w.type));
       const AtEndOfMemory weights(w.raw);
@@ -210,34 +210,38 @@ TEST_P(LinearOf, ReadsNothingBehindTheWeights) {
 
 TEST_P(LinearOf, StepsFollow) {
   const int64_t k = widths()[0];
-  const Tensor x = random_tensor({DType::f32, {3, k}}, 1), w = weights_of({type(), {10, k}}, 2),
-               more = random_tensor({DType::f32, {3, 10}}, 3);
-  const ComputeDesc plain = chosen(linear({3, k}, w.type));
-  ComputeDesc desc = plain;
-  desc.epilogue = {{Op::Relu, {}}, {Op::Mul, {}}};
-  desc.inputs.push_back(more.type);
-  ASSERT_TRUE(verify(desc).ok()) << verify(desc).error().to_string();
-  Tensor want = run_kernel(*library_, plain, {&x, &w})[0];
-  for (size_t i = 0; i < want.values.size(); ++i) want.values[i] = std::max(want.values[i], 0.0f) * more.values[i];
-  expect_same_bits(run_kernel(*library_, desc, {&x, &w, &more})[0], want);
+  for (const int64_t m : {3, 19}) {
+    const Tensor x = random_tensor({DType::f32, {m, k}}, 1), w = weights_of({type(), {10, k}}, 2),
+                 more = random_tensor({DType::f32, {m, 10}}, 3);
+    const ComputeDesc plain = chosen(linear({m, k}, w.type));
+    ComputeDesc desc = plain;
+    desc.epilogue = {{Op::Relu, {}}, {Op::Mul, {}}};
+    desc.inputs.push_back(more.type);
+    ASSERT_TRUE(verify(desc).ok()) << verify(desc).error().to_string();
+    Tensor want = run_kernel(*library_, plain, {&x, &w})[0];
+    for (size_t i = 0; i < want.values.size(); ++i) want.values[i] = std::max(want.values[i], 0.0f) * more.values[i];
+    expect_same_bits(run_kernel(*library_, desc, {&x, &w, &more})[0], want);
+  }
 }
 
 // A row with a number that is none has no other result; its neighbours have theirs.
 TEST_P(LinearOf, WhatIsNotFiniteStaysInItsRow) {
   const int64_t k = widths().back();
-  const Tensor finite = random_tensor({DType::f32, {5, k}}, 1), w = weights_of({type(), {6, k}}, 2);
-  const ComputeDesc desc = chosen(linear({5, k}, w.type));
-  const Tensor want = run_kernel(*library_, desc, {&finite, &w})[0];
-  Tensor x = finite;
-  x.values[static_cast<size_t>(k + 3)] = std::numeric_limits<float>::infinity();
-  x.values[static_cast<size_t>(3 * k + k - 1)] = std::numeric_limits<float>::quiet_NaN();
-  const Tensor got = run_kernel(*library_, desc, {&x, &w})[0];
-  for (size_t i = 0; i < got.values.size(); ++i) {
-    const size_t row = i / 6;
-    if (row == 1 || row == 3)
-      EXPECT_FALSE(std::isfinite(got.values[i])) << i;
-    else
-      EXPECT_EQ(got.values[i], want.values[i]) << i;
+  for (const int64_t m : {5, 18}) {
+    const Tensor finite = random_tensor({DType::f32, {m, k}}, 1), w = weights_of({type(), {6, k}}, 2);
+    const ComputeDesc desc = chosen(linear({m, k}, w.type));
+    const Tensor want = run_kernel(*library_, desc, {&finite, &w})[0];
+    Tensor x = finite;
+    x.values[static_cast<size_t>(k + 3)] = std::numeric_limits<float>::infinity();
+    x.values[static_cast<size_t>(3 * k + k - 1)] = std::numeric_limits<float>::quiet_NaN();
+    const Tensor got = run_kernel(*library_, desc, {&x, &w})[0];
+    for (size_t i = 0; i < got.values.size(); ++i) {
+      const size_t row = i / 6;
+      if (row == 1 || row == 3)
+        EXPECT_FALSE(std::isfinite(got.values[i])) << i;
+      else
+        EXPECT_EQ(got.values[i], want.values[i]) << i;
+    }
   }
 }
 

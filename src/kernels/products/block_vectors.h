@@ -60,6 +60,17 @@ inline Steps where_bits(const F& bits_of, uint8_t value) {
 inline Sums add_sums(Sums a, Sums b) { return _mm512_add_epi32(a, b); }
 inline Packet to_floats(Sums a) { return _mm512_cvtepi32_ps(a); }
 
+// The sums of each lane's four, of four vectors side by side.
+inline Sums sums_of_lanes_of(Sums a, Sums b, Sums c, Sums d) {
+  const Sums ab = _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
+  const Sums cd = _mm512_add_epi32(_mm512_unpacklo_epi32(c, d), _mm512_unpackhi_epi32(c, d));
+  return _mm512_add_epi32(_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd));
+}
+// The first float of each lane of a, the second one of b, and so on.
+inline Packet one_of_each(const Packet& a, const Packet& b, const Packet& c, const Packet& d) {
+  return _mm512_mask_mov_ps(_mm512_mask_mov_ps(a, 0x2222, b), 0xcccc, _mm512_mask_mov_ps(c, 0x8888, d));
+}
+
 inline Sums add_products(Sums sums, Steps unsigned_steps, Steps steps) {
   asm("vpdpbusd %2, %1, %0" : "+v"(sums) : "v"(unsigned_steps), "v"(steps));
   return sums;
@@ -140,6 +151,13 @@ inline Steps where_bits(const F& bits_of, uint8_t value) {
 inline Sums add_sums(Sums a, Sums b) { return _mm256_add_epi32(a, b); }
 inline Packet to_floats(Sums a) { return _mm256_cvtepi32_ps(a); }
 
+inline Sums sums_of_lanes_of(Sums a, Sums b, Sums c, Sums d) {
+  return _mm256_hadd_epi32(_mm256_hadd_epi32(a, b), _mm256_hadd_epi32(c, d));
+}
+inline Packet one_of_each(const Packet& a, const Packet& b, const Packet& c, const Packet& d) {
+  return _mm256_blend_ps(_mm256_blend_ps(a, b, 0x22), _mm256_blend_ps(c, d, 0x88), 0xcc);
+}
+
 inline Sums add_products(Sums sums, Steps unsigned_steps, Steps steps) {
   asm("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sums) : "x"(unsigned_steps), "x"(steps));
   return sums;
@@ -215,6 +233,18 @@ inline Packet to_floats(Sums a) {
   std::memcpy(each, &floats, sizeof each);
   return load(each);
 }
+inline Sums sums_of_lanes_of(Sums a, Sums b, Sums c, Sums d) {
+  const Sums ab = __builtin_shufflevector(a, b, 0, 4, 1, 5) + __builtin_shufflevector(a, b, 2, 6, 3, 7);
+  const Sums cd = __builtin_shufflevector(c, d, 0, 4, 1, 5) + __builtin_shufflevector(c, d, 2, 6, 3, 7);
+  return __builtin_shufflevector(ab, cd, 0, 1, 4, 5) + __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
+}
+inline Packet one_of_each(const Packet& a, const Packet& b, const Packet& c, const Packet& d) {
+  float each[4][4];
+  const Packet* const all[4] = {&a, &b, &c, &d};
+  for (int i = 0; i < 4; ++i) store(each[i], *all[i]);
+  const float own[4] = {each[0][0], each[1][1], each[2][2], each[3][3]};
+  return load(own);
+}
 // A product of two bytes fits into 16 bits, as one of them is at most 127 in size.
 template <class Byte>
 inline Sums sums_of_four(Steps a, Steps b) {
@@ -250,6 +280,9 @@ inline Packet bytes_of_lanes(uint64_t all) {
 }
 
 #endif
+
+// Each lane's sum of its four, four times.
+inline Sums sums_of_lanes_of(Sums a) { return sums_of_lanes_of(a, a, a, a); }
 
 // Lane i begins in block i. Loads of more than a lane, which cross lines, made streams from memory slower by a third.
 template <int64_t bytes>

@@ -7,6 +7,7 @@
 #include <limits>
 #include <span>
 
+#include "kernels/products/block_panels.h"
 #include "kernels/products/block_types.h"
 #include "kernels/products/linear.h"
 
@@ -20,7 +21,7 @@ constexpr float largest_step = 127;
 std::atomic<bool> dot_product = false;
 
 // ---- rows of x, `at_once` blocks after `at_once` blocks: the first halves' bytes, the second halves', and for each
-// sum of a lane (four bytes of either half) three numbers.
+// block two numbers, or three, four times each.
 
 constexpr int64_t halves_bytes = at_once * lane_bytes, numbers_bytes = width * int64_t{sizeof(float)};
 constexpr int64_t second_at = halves_bytes, scales_at = 2 * halves_bytes, sums_at = scales_at + numbers_bytes,
@@ -70,7 +71,8 @@ void quantize_row(const float* x, int64_t k, const SumsWanted& wanted, char* to)
       std::memcpy(second + lane * lane_bytes, own + lane_bytes, lane_bytes);
       std::fill_n(scales + lane * 4, 4, scale);
     }
-    const Sums of_first = products(every(1), load_steps(first)), of_second = products(every(1), load_steps(second));
+    const Sums of_first = sums_of_lanes_of(products(every(1), load_steps(first))),
+               of_second = sums_of_lanes_of(products(every(1), load_steps(second)));
     int32_t sums[width], second_sums[width];
     std::memcpy(second_sums, &of_second, sizeof second_sums);
     const Sums all = wanted.two_scales ? of_first : add_sums(of_first, of_second);
@@ -98,38 +100,16 @@ inline Sums sums_with(const Sums& begin, const Steps& weights, const Steps& x) {
 struct StepOfX {
   Steps first, second;
   Packet scale;
-  const char* sums;
+  const char* from;
 
-  explicit StepOfX(const char* from)
-      : first(load_steps(reinterpret_cast<const int8_t*>(from))),
-        second(load_steps(reinterpret_cast<const int8_t*>(from + second_at))),
-        scale(load(reinterpret_cast<const float*>(from + scales_at))),
-        sums(from) {}
-  Sums whole_sums(int64_t at) const { return load_sums(reinterpret_cast<const int32_t*>(sums + at)); }
-  Packet offsets() const { return load(reinterpret_cast<const float*>(sums + sums_at)); }
+  explicit StepOfX(const char* at)
+      : first(load_steps(reinterpret_cast<const int8_t*>(at))),
+        second(load_steps(reinterpret_cast<const int8_t*>(at + second_at))),
+        scale(load(reinterpret_cast<const float*>(at + scales_at))),
+        from(at) {}
+  Sums whole_sums(int64_t at) const { return load_sums(reinterpret_cast<const int32_t*>(from + at)); }
+  Packet offsets() const { return load(reinterpret_cast<const float*>(from + sums_at)); }
 };
-
-template <class Type, bool dot>
-inline Packet add_step(const Decoded& w, const StepOfX& x, Packet sum) {
-  if constexpr (Type::two_scales) {
-    const Sums a = sums_with<dot>(x.whole_sums(sums_at), w.first, x.first);
-    const Sums b = sums_with<dot>(x.whole_sums(second_sums_at), w.second, x.second);
-    sum = multiply_add(to_floats(a), multiply(w.scale, x.scale), sum);
-    return multiply_add(to_floats(b), multiply(w.second_scale, x.scale), sum);
-  } else {
-    Sums all{};
-    if constexpr (Type::type == DType::q8_0 && !dot) {
-      all = add_sums(signed_products(w.first, x.first), signed_products(w.second, x.second));
-    } else {
-      if constexpr (!Type::offsets) all = x.whole_sums(sums_at);
-      all = sums_with<dot>(sums_with<dot>(all, w.first, x.first), w.second, x.second);
-    }
-    sum = multiply_add(to_floats(all), multiply(w.scale, x.scale), sum);
-    // A quarter of the block's sum in each of its four floats.
-    if constexpr (Type::offsets) sum = multiply_add(w.offset, x.offsets(), sum);
-    return sum;
-  }
-}
 
 template <class Type, bool dot>
 inline void decode(const char* from, int64_t at, Decoded& out) {
@@ -139,27 +119,67 @@ inline void decode(const char* from, int64_t at, Decoded& out) {
     Type::decode(from, at, out);
 }
 
+// Numbers of four rows of weights, for each block one behind the other; of one row: that one, four times.
+template <int rows, class F>
+inline Packet numbers_of_rows(const F& of) {
+  if constexpr (rows == 1) return of(0);
+  return one_of_each(of(0), of(1), of(2), of(3));
+}
+
+// Sums over whole blocks, which are exact: a block's four are those of the four rows.
+template <int rows, class F>
+inline Sums sums_of_rows(const F& of) {
+  if constexpr (rows == 1) return sums_of_lanes_of(of(0));
+  return sums_of_lanes_of(of(0), of(1), of(2), of(3));
+}
+
+// Each element of the result is as many chains of sums as a step has blocks: of every so manieth block.
+template <class Type, bool dot, int rows>
+inline Packet add_step(const Decoded* w, const Packet& scale, const Packet& second, const StepOfX& x, Packet sum) {
+  if constexpr (Type::two_scales) {
+    const auto half_of = [&](auto steps, const Steps& of_x) {
+      return sums_of_rows<rows>([&](int row) { return sums_with<dot>(Sums{}, steps(w[row]), of_x); });
+    };
+    const Sums a = half_of([](const Decoded& of) { return of.first; }, x.first);
+    const Sums b = half_of([](const Decoded& of) { return of.second; }, x.second);
+    sum = multiply_add(to_floats(add_sums(a, x.whole_sums(sums_at))), multiply(scale, x.scale), sum);
+    return multiply_add(to_floats(add_sums(b, x.whole_sums(second_sums_at))), multiply(second, x.scale), sum);
+  } else {
+    constexpr bool is_signed = Type::type == DType::q8_0 && !dot;
+    Sums all = sums_of_rows<rows>([&](int row) {
+      if constexpr (is_signed)
+        return add_sums(signed_products(w[row].first, x.first), signed_products(w[row].second, x.second));
+      else
+        return sums_with<dot>(sums_with<dot>(Sums{}, w[row].first, x.first), w[row].second, x.second);
+    });
+    if constexpr (!Type::offsets && !is_signed) all = add_sums(all, x.whole_sums(sums_at));
+    sum = multiply_add(to_floats(all), multiply(scale, x.scale), sum);
+    if constexpr (Type::offsets) sum = multiply_add(second, x.offsets(), sum);
+    return sum;
+  }
+}
+
 template <class Type, bool dot, int rows, int x_rows>
 void run_blocks_tile(const LinearTile& tile) {
   constexpr int64_t bytes = Type::bytes;
   const int64_t blocks = tile.k / block, steps = blocks / at_once, left = blocks % at_once;
   const int64_t each = linear_step_bytes(level, Type::two_scales);
-  Packet sum[rows * x_rows];
+  Packet sum[x_rows];
 #pragma GCC unroll 16
-  for (int i = 0; i < rows * x_rows; ++i) sum[i] = zeros();
+  for (int i = 0; i < x_rows; ++i) sum[i] = zeros();
   const char* x = tile.x;
   // place(row): where the step's blocks of a row of weights are; at: which of a block's groups.
   const auto add = [&](const auto& place, int64_t at) {
     Decoded w[rows];
 #pragma GCC unroll 16
     for (int row = 0; row < rows; ++row) decode<Type, dot>(place(row), at, w[row]);
+    const Packet scale = numbers_of_rows<rows>([&](int row) { return w[row].scale; });
+    Packet second = scale;
+    if constexpr (Type::two_scales) second = numbers_of_rows<rows>([&](int row) { return w[row].second_scale; });
+    if constexpr (Type::offsets) second = numbers_of_rows<rows>([&](int row) { return w[row].offset; });
 #pragma GCC unroll 16
-    for (int i = 0; i < x_rows; ++i) {
-      const StepOfX step(x + i * tile.x_stride);
-#pragma GCC unroll 16
-      for (int row = 0; row < rows; ++row)
-        sum[row * x_rows + i] = add_step<Type, dot>(w[row], step, sum[row * x_rows + i]);
-    }
+    for (int i = 0; i < x_rows; ++i)
+      sum[i] = add_step<Type, dot, rows>(w, scale, second, StepOfX(x + i * tile.x_stride), sum[i]);
   };
   // Blocks of 256 elements are several steps each; of others a step has several.
   constexpr int64_t groups = Type::elements / block, step_bytes = at_once * bytes / groups;
@@ -189,30 +209,25 @@ void run_blocks_tile(const LinearTile& tile) {
     }
   }
 #pragma GCC unroll 16
-  for (int row = 0; row < rows; ++row) {
-    const float bias = tile.bias == nullptr ? 0 : tile.bias[row];
-#pragma GCC unroll 16
-    for (int i = 0; i < x_rows; ++i)
-      tile.out[i * tile.out_stride + row] = Eigen::internal::predux(sum[row * x_rows + i]) + bias;
+  for (int i = 0; i < x_rows; ++i) {
+    float all[width];
+    store(all, sum[i]);
+    for (int row = 0; row < rows; ++row) {
+      float whole = all[row];
+      for (int64_t lane = 1; lane < at_once; ++lane) whole += all[lane * 4 + row];
+      tile.out[i * tile.out_stride + row] = whole + (tile.bias == nullptr ? 0 : tile.bias[row]);
+    }
   }
 }
 
-template <class Type, bool dot, int rows, int x_rows>
-constexpr LinearTiles tiles_of_blocks = {rows, x_rows, run_blocks_tile<Type, dot, rows, x_rows>,
+template <class Type, bool dot, int x_rows>
+constexpr LinearTiles tiles_of_blocks = {4, x_rows, run_blocks_tile<Type, dot, 4, x_rows>,
                                          run_blocks_tile<Type, dot, 1, x_rows>};
 
-// Registers hold the sums, the decoded weights and a row of x.
+// Four rows of weights share a vector of sums. Registers hold the decoded weights, and the sums.
 template <class Type, bool dot>
-constexpr auto tiles_of_type = [] {
-  if constexpr (level == Isa::v4)
-    return std::array{tiles_of_blocks<Type, dot, 2, 8>, tiles_of_blocks<Type, dot, 2, 4>,
-                      tiles_of_blocks<Type, dot, 4, 2>, tiles_of_blocks<Type, dot, 4, 1>};
-  else if constexpr (level == Isa::v3)
-    return std::array{tiles_of_blocks<Type, dot, 1, 8>, tiles_of_blocks<Type, dot, 1, 4>,
-                      tiles_of_blocks<Type, dot, 2, 2>, tiles_of_blocks<Type, dot, 2, 1>};
-  else
-    return std::array{tiles_of_blocks<Type, dot, 1, 4>, tiles_of_blocks<Type, dot, 1, 1>};
-}();
+constexpr auto tiles_of_type =
+    std::array{tiles_of_blocks<Type, dot, 4>, tiles_of_blocks<Type, dot, 2>, tiles_of_blocks<Type, dot, 1>};
 
 template <class Type>
 void run_type(const KernelCall& call) {
@@ -234,6 +249,12 @@ void run_type(const KernelCall& call) {
                          .out_stride = linear.n,
                          .bias = desc.own_inputs() > 2 ? input(call, 2) : nullptr,
                          .ahead = 0};
+#if defined(__AVX512BW__)
+  if (dot && linear.has_panels(level)) {
+    const PlacesOfX places{second_at, scales_at, sums_at, second_sums_at, linear_step_bytes(level, Type::two_scales)};
+    return run_panels<Type>(call, places, whole, linear.m, linear.n, rows + linear.m * stride);
+  }
+#endif
   run_tiles(call, dot ? std::span<const LinearTiles>(tiles_of_type<Type, true>) : tiles_of_type<Type, false>, whole,
             linear.m, linear.n);
 }

@@ -47,9 +47,11 @@ std::string refuse_linear(const ComputeDesc& desc) {
   return all_floats_but_weights(desc) ? "" : "what is not weights is not f32";
 }
 
-Bytes scratch_linear_blocks(const ComputeDesc& desc, Isa isa, int) {
+Bytes scratch_linear_blocks(const ComputeDesc& desc, Isa isa, int workers) {
   const Linear linear = linear_of(desc);
-  return bytes(saturating_product(linear.m, linear.x_bytes(isa, desc.inputs[1].dtype == DType::q6_k)));
+  const int64_t panels = linear.has_panels(isa) ? saturating_product(workers, linear_panel_bytes(linear.k)) : 0;
+  return bytes(
+      saturating_sum(saturating_product(linear.m, linear.x_bytes(isa, desc.inputs[1].dtype == DType::q6_k)), panels));
 }
 
 }  // namespace
