@@ -106,6 +106,34 @@ struct BlocksQ4_K {
     out.scale = multiply(half_everywhere(from), bytes_of_lanes<0, 1>(scales >> 8 * at));
     out.offset = subtract(zeros(), multiply(half_everywhere(from + 2), bytes_of_lanes<0, 1>(below >> 8 * at)));
   }
+#if defined(__AVX512BW__)
+  // The scales and the offsets of four rows at once, a block's side by side.
+  template <class F>
+  static void numbers_of_four(const F& block_of, int64_t at, Packet& scale, Packet& offset) {
+    const auto begin_of = [&](int row) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(block_of(row))); };
+    const __m128i a = begin_of(0), b = begin_of(1), c = begin_of(2), d = begin_of(3);
+    const __m128i ab = _mm_unpacklo_epi32(a, b), ab_high = _mm_unpackhi_epi32(a, b);
+    const __m128i cd = _mm_unpacklo_epi32(c, d), cd_high = _mm_unpackhi_epi32(c, d);
+    const __m128i halves = _mm_unpacklo_epi64(ab, cd);
+    const __m128i words[3] = {_mm_unpackhi_epi64(ab, cd), _mm_unpacklo_epi64(ab_high, cd_high),
+                              _mm_unpackhi_epi64(ab_high, cd_high)};
+    // Half 0 of each row's two, then half 1.
+    const __m128i sorted =
+        _mm_shuffle_epi8(halves, _mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15));
+    const auto all_lanes = [](__m128i four_halves) { return _mm512_broadcast_f32x4(_mm_cvtph_ps(four_halves)); };
+    const auto six_bits = [&](__m128i own, int shift) {
+      if (at == 0) return _mm_and_si128(own, _mm_set1_epi32(0x3f3f3f3f));
+      const __m128i low = _mm_and_si128(_mm_srli_epi32(words[2], shift), _mm_set1_epi32(0x0f0f0f0f));
+      return _mm_or_si128(low, _mm_and_si128(_mm_srli_epi32(own, 2), _mm_set1_epi32(0x30303030)));
+    };
+    const auto numbers = [&](__m128i of_rows) {
+      const __m128i of_blocks = _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+      return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_shuffle_epi8(of_rows, of_blocks)));
+    };
+    scale = multiply(all_lanes(sorted), numbers(six_bits(words[0], 0)));
+    offset = subtract(zeros(), multiply(all_lanes(_mm_srli_si128(sorted, 8)), numbers(six_bits(words[1], 4))));
+  }
+#endif
 };
 
 struct BlocksQ6_K {

@@ -68,19 +68,28 @@ void run_floats_tile(const LinearTile& tile) {
     return reinterpret_cast<const Stored*>(tile.weights + row * tile.weights_stride);
   };
   const auto x_of = [&](int i) { return reinterpret_cast<const float*>(tile.x + i * tile.x_stride); };
-  for (int64_t at = 0; at < whole; at += width) {
+  const auto add = [&](int64_t at) {
     Packet x[x_rows];
 #pragma GCC unroll 16
     for (int i = 0; i < x_rows; ++i) x[i] = load(x_of(i) + at);
 #pragma GCC unroll 16
     for (int row = 0; row < rows; ++row) {
-      const Stored* from = weights_of(row) + at;
-      fetch(reinterpret_cast<const float*>(reinterpret_cast<const char*>(from) + tile.ahead));
-      const Packet w = Type::read(from);
+      const Packet w = Type::read(weights_of(row) + at);
 #pragma GCC unroll 16
       for (int i = 0; i < x_rows; ++i) sum[row * x_rows + i] = multiply_add(w, x[i], sum[row * x_rows + i]);
     }
+  };
+  // A line of each row at a time, and one that is fetched.
+  constexpr int64_t line = std::max<int64_t>(width, 64 / int64_t{sizeof(Stored)});
+  int64_t at = 0;
+  for (; at + line <= whole; at += line) {
+#pragma GCC unroll 16
+    for (int row = 0; row < rows; ++row)
+      fetch(reinterpret_cast<const float*>(reinterpret_cast<const char*>(weights_of(row) + at) + tile.ahead));
+#pragma GCC unroll 16
+    for (int64_t more = 0; more < line; more += width) add(at + more);
   }
+  for (; at < whole; at += width) add(at);
   if (rest > 0) {
     for (int row = 0; row < rows; ++row) {
       Stored last[width] = {};

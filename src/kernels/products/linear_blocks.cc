@@ -173,10 +173,14 @@ void run_blocks_tile(const LinearTile& tile) {
     Decoded w[rows];
 #pragma GCC unroll 16
     for (int row = 0; row < rows; ++row) decode<Type, dot>(place(row), at, w[row]);
-    const Packet scale = numbers_of_rows<rows>([&](int row) { return w[row].scale; });
-    Packet second = scale;
-    if constexpr (Type::two_scales) second = numbers_of_rows<rows>([&](int row) { return w[row].second_scale; });
-    if constexpr (Type::offsets) second = numbers_of_rows<rows>([&](int row) { return w[row].offset; });
+    Packet scale, second;
+    if constexpr (rows == 4 && requires { Type::numbers_of_four(place, at, scale, second); }) {
+      Type::numbers_of_four(place, at, scale, second);
+    } else {
+      scale = numbers_of_rows<rows>([&](int row) { return w[row].scale; });
+      if constexpr (Type::two_scales) second = numbers_of_rows<rows>([&](int row) { return w[row].second_scale; });
+      if constexpr (Type::offsets) second = numbers_of_rows<rows>([&](int row) { return w[row].offset; });
+    }
 #pragma GCC unroll 16
     for (int i = 0; i < x_rows; ++i)
       sum[i] = add_step<Type, dot, rows>(w, scale, second, StepOfX(x + i * tile.x_stride), sum[i]);
