@@ -48,10 +48,11 @@ Result<PromptModel> split_prompt_model(std::string_view model, size_t question, 
   if (!has_sizes) return prompt;
   const ZooParameter parameters[] = {{"length", prompt.sizes.length, "tokens of a prompt"},
                                      {"context", 0, "positions that are kept, of a sequence that goes on"},
-                                     {"candidates", 1, "next tokens that it gives"}};
+                                     {"candidates", 1, "next tokens that it gives"},
+                                     {"cache_bits", 32, "of a number that is kept, or 16"}};
   const auto values = parse_parameters(parameters, sizes);
   if (!values) return invalid_input(fmt::format("{}: {}; weights=stored or f32", model, values.error().message));
-  prompt.sizes = {values->at("length"), values->at("context"), values->at("candidates")};
+  prompt.sizes = {values->at("length"), values->at("context"), values->at("candidates"), values->at("cache_bits")};
   return prompt;
 }
 
@@ -59,6 +60,7 @@ void add_prompt(LlamaSizes& sizes, const PromptSizes& prompt) {
   sizes.length = prompt.length;
   sizes.context = prompt.context;
   sizes.candidates = prompt.candidates;
+  sizes.cache_bits = prompt.cache_bits;
 }
 
 void add_kind(LlamaSizes& sizes, const LlamaKind& kind) {

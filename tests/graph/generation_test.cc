@@ -91,6 +91,20 @@ TEST(GoingOn, InChunksAndThenByTokens) {
   }
 }
 
+// Halves: the states are f16, and what is read of them is what was kept, rounded once.
+TEST(GoingOn, KeepsHalvesWhereTheyAreAskedFor) {
+  const Model model = small_llama(fmt::format("length=1&context={}&candidates={}&cache_bits=16", context, candidates));
+  for (const StateUpdate& update : state_updates(model.graph))
+    EXPECT_EQ(model.graph.value(update.state).type.dtype, DType::f16);
+  States states;
+  for (size_t t = 0; t < text.size(); ++t) {
+    const std::vector<Tensor> made = go_on(model, states, static_cast<int64_t>(t), {text[t]});
+    const std::vector<float> logits = logits_behind({text.begin(), text.begin() + static_cast<std::ptrdiff_t>(t) + 1});
+    for (size_t i = 0; i < static_cast<size_t>(candidates); ++i)
+      EXPECT_NEAR(made[0].values[i], logits[static_cast<size_t>(made[1].values[i])], 5e-3) << t;
+  }
+}
+
 TEST(GoingOn, PassesKeepTheStates) {
   Model model = going_on(4);
   const Graph before = model.graph;
@@ -149,6 +163,8 @@ TEST(Llama, RefusesAContextThatCannotBe) {
   };
   EXPECT_THAT(refused("length=8&context=7"), HasSubstr("context 7 is not from the length, 8, to"));
   EXPECT_THAT(refused("length=1&context=7&candidates=51"), HasSubstr("candidates 51 is more than the 50 tokens"));
+  EXPECT_THAT(refused("length=1&context=7&cache_bits=8"), HasSubstr("cache_bits 8 are neither 32 nor 16"));
+  EXPECT_THAT(refused("length=1&cache_bits=16"), HasSubstr("cache_bits are of a sequence that goes on"));
 }
 
 }  // namespace

@@ -190,6 +190,45 @@ TEST(PagedAttention, HasTheBitsOfACacheInOnePiece) {
   }
 }
 
+// Keys and values in f16 are read as the numbers that they are: by either kernel, whatever their sizes.
+TEST(CachedAttention, HalvesAreTheirNumbers) {
+  for (const int64_t queries : {1, 3, 20}) {
+    for (const int64_t size : {8, 20, 64}) {
+      const int64_t keys = 150, value_size = size + 3;
+      const Tensor q = random_tensor({DType::f32, {2, 4, queries, size}}, 1), lengths = whole({2}, {150, 41});
+      const auto halves = [](const Tensor& from) {
+        const std::vector<double> numbers(from.values.begin(), from.values.end());
+        return tensor_of({DType::f16, from.type.shape}, raw_of(DType::f16, std::span<const double>(numbers)));
+      };
+      const auto floats = [&](const Tensor& from) {
+        const ComputeDesc cast = desc_of(Op::Cast, {{"to", std::string("f32")}}, {from});
+        return run_reference(cast, {&from})[0];
+      };
+      const Tensor k = halves(random_tensor({DType::f32, {2, 2, keys, size}}, 2)),
+                   v = halves(random_tensor({DType::f32, {2, 2, keys, value_size}}, 3));
+      const Attrs attrs{{"causal", int64_t{1}}, {"scale", 0.25}};
+      const std::vector<Tensor> kept{q, k, v, lengths}, wide{q, floats(k), floats(v), lengths};
+      ComputeDesc own = desc_of(Op::CachedAttention, attrs, kept), of_floats = desc_of(Op::CachedAttention, attrs, wide);
+      EXPECT_LT(work_of(own).bytes_read.value(), work_of(of_floats).bytes_read.value());
+      expect_close(run_reference(own, pointers(kept))[0], run_reference(of_floats, pointers(wide))[0], {1e-6, 1e-6});
+      for (const Isa isa : supported_levels()) {
+        const KernelLibrary library = KernelLibrary::load(isa).value();
+        own.kernel = of_floats.kernel = choose_kernel(of_floats, isa).value();
+        EXPECT_EQ(choose_kernel(own, isa).value(), own.kernel);
+        expect_same_bits(run_kernel(library, own, pointers(kept))[0],
+                         run_kernel(library, of_floats, pointers(wide))[0]);
+      }
+    }
+  }
+  const std::vector<Tensor> other{random_tensor({DType::f32, {1, 1, 1, 8}}, 1),
+                                  any_tensor({DType::bf16, {1, 1, 4, 8}}, 2), any_tensor({DType::bf16, {1, 1, 4, 8}}, 3),
+                                  whole({1}, {4})};
+  EXPECT_EQ(choose_kernel(desc_of(Op::CachedAttention, {{"causal", int64_t{1}}, {"scale", 0.5}}, other), Isa::v3)
+                .value()
+                .name,
+            KernelName::reference);
+}
+
 TEST(CachedAttention, CostsWhatIsThere) {
   const std::vector<Tensor> inputs{random_tensor({DType::f32, {2, 4, 1, 8}}, 1),
                                    random_tensor({DType::f32, {2, 2, 100, 8}}, 2),

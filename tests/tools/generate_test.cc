@@ -89,6 +89,20 @@ TEST(Generate, SharesHeadsOfKeysThatAreTooFew) {
   EXPECT_EQ(generate(scenario, "both", prompt).tokens, one.tokens);
 }
 
+TEST(Generate, KeepsHalvesUnderEveryPlan) {
+  const Scratch scratch;
+  std::string text = generating("prompt: 11, tokens: 6, chunk: 4");
+  const std::string heads = "kv_heads=3";
+  text.replace(text.find(heads), heads.size(), heads + "&cache_bits=16");
+  const std::string scenario = scratch.write("s.yaml", text);
+  const Generated one = generate(scenario, "one", prompt);
+  ASSERT_EQ(one.tokens.size(), 1);
+  for (const char* plan : {"layers", "back", "three", "tensor"}) {
+    SCOPED_TRACE(plan);
+    EXPECT_EQ(generate(scenario, plan, prompt).tokens, one.tokens);
+  }
+}
+
 TEST(Generate, GivesTheSameTokensInAnyChunks) {
   const Scratch scratch;
   std::vector<std::vector<int>> expected;

@@ -41,8 +41,12 @@ Inferred infer_attention(Types inputs, const Attrs& attrs) {
   return one_result(inputs[0].dtype, {q[0], q[1], q[2], v[3]});
 }
 
+// Keys and values may be halves where queries are f32.
 Inferred infer_cached(Types inputs, const Attrs&) {
-  RETURN_IF_ERROR(floats(inputs.first(3)));
+  RETURN_IF_ERROR(floats(inputs.first(1)));
+  RETURN_IF_ERROR(floats(inputs.subspan(1, 2)));
+  if (inputs[1].dtype != inputs[0].dtype && (inputs[0].dtype != DType::f32 || !is_half(inputs[1].dtype)))
+    return invalid_input(fmt::format("{} of keys {}", to_string(inputs[0]), to_string(inputs[1])));
   const Shape &q = inputs[0].shape, &k = inputs[1].shape, &v = inputs[2].shape;
   const bool four = q.size() == 4 && k.size() == 4 && v.size() == 4;
   const auto none = [](int64_t extent) { return extent < 1; };
@@ -100,7 +104,7 @@ Work work_of_cached(Types in, Types out, const Attrs& attrs, ScalarValues values
   const Shape& q = in[0].shape;
   const int64_t keys = keys_of(in, paged), queries = q[2], element = size_of(in[0].dtype);
   const bool causal = attr_int(attrs, "causal") != 0, masked = !paged && in.size() > 4;
-  const int64_t a_key = (in[1].shape[3] + in[2].shape[3]) * in[1].shape[1] * element;
+  const int64_t a_key = (in[1].shape[3] + in[2].shape[3]) * in[1].shape[1] * size_of(in[1].dtype);
   double seen = 0, there = 0;
   Work work{flops(0), size_of(in[3]), size_of(out[0])};
   if (paged) work.bytes_read += size_of(in[4]);

@@ -47,6 +47,7 @@ CacheSpec cache_of(ZooNet& net, const LlamaSizes& sizes) {
   if (sizes.context == 0) return {};
   const Shape table{sizes.context, head_of(sizes)};
   CacheSpec cache{.positions = sizes.context,
+                  .type = sizes.cache_bits == 16 ? DType::f16 : DType::f32,
                   .begins = net.tokens("begins", {1}),
                   .lengths = net.tokens("lengths", {1}),
                   .cosines = {},
@@ -62,6 +63,9 @@ CacheSpec cache_of(ZooNet& net, const LlamaSizes& sizes) {
 
 std::string wrong_context(const LlamaSizes& sizes) {
   constexpr int64_t most = int64_t{1} << 24;
+  if (sizes.cache_bits != 32 && sizes.cache_bits != 16)
+    return fmt::format("cache_bits {} are neither 32 nor 16", sizes.cache_bits);
+  if (sizes.context == 0 && sizes.cache_bits != 32) return "cache_bits are of a sequence that goes on: with a context";
   if (sizes.context == 0 && sizes.candidates > 1) return "candidates are of a sequence that goes on: with a context";
   if (sizes.context == 0) return {};
   if (sizes.context < sizes.length || sizes.context > most)

@@ -23,7 +23,8 @@ struct LlamaSizes {  // Llama 3 8B's; head width even, heads a multiple of kv_he
   // Of generation: keys and values of so many positions are kept from one execution to the next; 0: none are. An
   // execution goes on with `length` tokens of each sequence, a sample, and gives its likeliest next tokens.
   int64_t context = 0;
-  int64_t candidates = 1;  // how many of these
+  int64_t candidates = 1;   // how many of these
+  int64_t cache_bits = 32;  // of a kept number: 32, f32, or 16, f16
 };
 // What is wrong with the context; "": nothing.
 std::string wrong_context(const LlamaSizes& sizes);
@@ -37,7 +38,7 @@ std::string wrong_context(const LlamaSizes& sizes);
 //   last i64[1, 1]    only if length > 1: which of the tokens (from 0) the next one follows
 // and the outputs are, best first, scores f32[1, candidates] (of the logits) and candidates f32[1, candidates]. Tokens
 // behind `last` mean nothing: the next execution writes over them. A state of each layer has its keys, another one its
-// values, both f32[1, kv_heads, context, head].
+// values, both f32[1, kv_heads, context, head], or f16.
 Model build_llama(const LlamaSizes& sizes, ZooNet net);
 
 }  // namespace nlsplit::inline graph

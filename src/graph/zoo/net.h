@@ -81,7 +81,7 @@ class ZooNet {
   // The columns from the middle on of a table [rows, columns].
   ValueId half_table(const std::string& name, Formula formula, Shape shape, double parameter,
                      std::span<const float> factors = {});
-  ValueId state(const std::string& name, Shape shape) { return builder_.state(name, {DType::f32, std::move(shape)}); }
+  ValueId state(const std::string& name, const TensorType& type) { return builder_.state(name, type); }
   // The transpose of a matrix made before, sharing its recipe: a tied weight.
   ValueId transposed(const std::string& name, ValueId matrix);
 

@@ -147,7 +147,9 @@ ValueId attention_over_cache(ZooNet& net, const std::string& name, ValueId q, Va
     return net.node(Op::RotaryEmbedding, name + part + "_rotary", {value, cache.cosines, cache.sines, cache.begins});
   };
   const auto kept = [&](const std::string& part, ValueId value) {
-    const ValueId past = net.state(name + ".past_" + part, {x[0], kv_heads, cache.positions, d});
+    const ValueId past = net.state(name + ".past_" + part, {cache.type, {x[0], kv_heads, cache.positions, d}});
+    if (cache.type != DType::f32)
+      value = net.node(Op::Cast, name + ".new_" + part, {value}, {{"to", std::string(name_of(cache.type))}});
     return net.node(Op::TensorScatter, name + "." + part, {past, value, cache.begins},
                     {{"axis", int64_t{-2}}, {"mode", std::string("linear")}});
   };

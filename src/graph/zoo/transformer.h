@@ -43,6 +43,7 @@ ValueId attention(ZooNet& net, const std::string& name, ValueId q, ValueId k, Va
 // What attention over a sequence that goes on needs besides (graph/zoo/llama.h).
 struct CacheSpec {
   int64_t positions = 0;
+  DType type = DType::f32;  // or f16: new keys and values are rounded once
   ValueId begins, lengths;  // inputs
   ValueId cosines, sines;   // tables of positions; none: nothing is rotated
 };

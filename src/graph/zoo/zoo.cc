@@ -40,7 +40,8 @@ constexpr ZooParameter llama_parameters[] = {{"layers", 32, "decoder layers"},
                                              {"vocab", 128256, "tokens"},
                                              {"length", 128, "tokens of a sample"},
                                              {"context", 0, "positions that are kept, of a sequence that goes on"},
-                                             {"candidates", 1, "next tokens that it gives"}};
+                                             {"candidates", 1, "next tokens that it gives"},
+                                             {"cache_bits", 32, "of a number that is kept, or 16"}};
 
 constexpr int64_t largest_image = 4096;
 
@@ -117,6 +118,7 @@ Result<Model> make_llama(uint64_t seed, const ZooValues& v) {
                    v.at("ffn"),    v.at("vocab"),  v.at("length")};
   sizes.context = v.at("context");
   sizes.candidates = v.at("candidates");
+  sizes.cache_bits = v.at("cache_bits");
   if (const std::string wrong = wrong_context(sizes); !wrong.empty()) return invalid_input(wrong);
   return build_llama(sizes, ZooNet("llama", seed));
 }

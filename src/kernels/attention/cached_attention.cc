@@ -2,6 +2,7 @@
 // them; nothing is packed. Scores in blocks as kernels/layout.h says.
 #include "kernels/attention/attention.h"
 #include "kernels/functions/epilogue.h"
+#include "kernels/module/half_packets.h"
 
 namespace nlsplit::inline kernels {
 namespace {
@@ -15,8 +16,12 @@ struct Run {
   int64_t count;
 };
 
+// Kept: how keys and values lie in memory.
+template <class Kept>
 class Rows {
  public:
+  using Stored = typename Kept::Stored;
+
   explicit Rows(const KernelCall& call)
       : call_(call),
         a_(attention_of(*call.desc)),
@@ -69,29 +74,34 @@ class Rows {
 
   // q[r] · k[i] of `keys` neighbours. Each product's bits are those of its own chain, whoever is beside it.
   template <int rows, int keys>
-  void dots(const float* q, const float* k, float (&scores)[rows][attention_keys], int64_t at) const {
+  void dots(const float* q, const Stored* k, float (&scores)[rows][attention_keys], int64_t at) const {
     Packet sums[rows][keys];
     for (auto& row : sums) std::fill(row, row + keys, zeros());
-    const auto step = [&](int64_t p, const auto& take) {
+    const auto step = [&](int64_t p, const auto& take, const auto& read) {
       Packet of_k[keys];
-      for (int j = 0; j < keys; ++j) of_k[j] = take(k + j * a_.size + p);
+      for (int j = 0; j < keys; ++j) of_k[j] = read(k + j * a_.size + p);
       for (int r = 0; r < rows; ++r) {
         const Packet of_q = take(q + r * a_.size + p);
         for (int j = 0; j < keys; ++j) sums[r][j] = multiply_add(of_q, of_k[j], sums[r][j]);
       }
     };
     int64_t p = 0;
-    for (; p + width <= a_.size; p += width) step(p, [](const float* from) { return load(from); });
-    if (p < a_.size) step(p, [&](const float* from) { return load_part(from, a_.size - p); });
+    for (; p + width <= a_.size; p += width)
+      step(
+          p, [](const float* from) { return load(from); }, Kept::read);
+    if (p < a_.size)
+      step(
+          p, [&](const float* from) { return load_part(from, a_.size - p); },
+          [&](const Stored* from) { return Kept::read_part(from, a_.size - p); });
     for (int r = 0; r < rows; ++r) {
       for (int j = 0; j < keys; ++j) scores[r][at + j] = Eigen::internal::predux(sums[r][j]);
     }
   }
 
   // out[r] = out[r] * shrink[r] + Σ scores[r][i] v[i], for `vectors` of each value from column c on.
-  template <int rows, int vectors, class Load, class Store>
+  template <int rows, int vectors, class Load, class Read, class Store>
   void add_values(const Block<rows>& block, const Run* runs, int count, float* out, int64_t c, const Load& take,
-                  const Store& put) const {
+                  const Read& read, const Store& put) const {
     Packet sums[rows][vectors];
     for (int r = 0; r < rows; ++r) {
       for (int x = 0; x < vectors; ++x)
@@ -99,10 +109,10 @@ class Rows {
     }
     int64_t i = 0;
     for (int run = 0; run < count; ++run) {
-      const float* v = input(call_, 2) + runs[run].row * a_.value_size + c;
+      const Stored* v = static_cast<const Stored*>(call_.inputs[2]) + runs[run].row * a_.value_size + c;
       for (const int64_t end = i + runs[run].count; i < end; ++i, v += a_.value_size) {
         Packet values[vectors];
-        for (int x = 0; x < vectors; ++x) values[x] = take(v + x * width);
+        for (int x = 0; x < vectors; ++x) values[x] = read(v + x * width);
         for (int r = 0; r < rows; ++r) {
           const Packet share = broadcast(block.scores[r][i]);
           for (int x = 0; x < vectors; ++x) sums[r][x] = multiply_add(share, values[x], sums[r][x]);
@@ -148,11 +158,12 @@ class Rows {
       const auto put = [](float* to, const Packet& x) { store(to, x); };
       int64_t c = 0;
       for (; c + value_vectors * width <= n; c += value_vectors * width)
-        add_values<rows, value_vectors>(block, runs, made, out, c, take, put);
-      for (; c + width <= n; c += width) add_values<rows, 1>(block, runs, made, out, c, take, put);
+        add_values<rows, value_vectors>(block, runs, made, out, c, take, Kept::read, put);
+      for (; c + width <= n; c += width) add_values<rows, 1>(block, runs, made, out, c, take, Kept::read, put);
       if (c < n) {
         add_values<rows, 1>(
             block, runs, made, out, c, [&](const float* from) { return load_part(from, n - c); },
+            [&](const Stored* from) { return Kept::read_part(from, n - c); },
             [&](float* to, const Packet& x) { store_part(to, x, n - c); });
       }
     }
@@ -169,7 +180,7 @@ class Rows {
     constexpr int together = rows == 1 ? 4 : 2;  // keys: so many chains of sums hide each other's latency
     int64_t at = 0;
     for (int run = 0; run < count; ++run) {
-      const float* k = input(call_, 1) + runs[run].row * a_.size;
+      const Stored* k = static_cast<const Stored*>(call_.inputs[1]) + runs[run].row * a_.size;
       int64_t i = 0;
       for (; i + together <= runs[run].count; i += together)
         dots<rows, together>(q, k + i * a_.size, block.scores, at + i);
@@ -187,7 +198,12 @@ class Rows {
   const int64_t shared_;  // rows of queries for each of the keys
 };
 
-void run_cached_attention(const KernelCall& call) { Rows(call).run(); }
+void run_cached_attention(const KernelCall& call) {
+  if (call.desc->inputs[1].dtype == DType::f16)
+    Rows<F16InMemory>(call).run();
+  else
+    Rows<F32InMemory>(call).run();
+}
 
 }  // namespace
 

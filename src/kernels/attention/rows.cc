@@ -1,6 +1,8 @@
 // Attention: what its kernels need.
 #include "kernels/rows.h"
 
+#include <fmt/format.h>
+
 namespace nlsplit::inline kernels {
 namespace {
 
@@ -20,6 +22,18 @@ Standing standing_cached_attention(const ComputeDesc& desc) {
   return a.heads / a.kv_heads * a.queries <= attention_few_queries ? Standing::usual : Standing::seldom;
 }
 
+// Of a cache that is not in pages keys and values may be f16.
+std::string refuse_kept_types(const ComputeDesc& desc) {
+  if (desc.inputs[0].dtype != DType::f32) return fmt::format("{} is not f32", to_string(desc.inputs[0]));
+  const bool may_be_f16 = desc.op == Op::CachedAttention;
+  for (const size_t i : {1, 2}) {
+    const DType type = desc.inputs[i].dtype;
+    if (type != DType::f32 && !(may_be_f16 && type == DType::f16))
+      return fmt::format("{} is not f32{}", to_string(desc.inputs[i]), may_be_f16 ? " or f16" : "");
+  }
+  return {};
+}
+
 }  // namespace
 
 const KernelInfo rows::rotary = {.what = "two halves of a row, turned by the row of the tables that its position has",
@@ -29,13 +43,17 @@ const KernelInfo rows::rotary = {.what = "two halves of a row, turned by the row
 const KernelInfo rows::cached_attention = {
     .what = "few queries at a time; keys and values of a cache read where they lie",
     .ops = computes<Op::CachedAttention, Op::PagedAttention>,
+    .refuses = refuse_kept_types,
     .standing = standing_cached_attention,
+    .any_type = true,
     .exact_axes = image_axes};
 
 const KernelInfo rows::attention = {
     .what = "scores of some queries and keys at a time, their exponentials relative to the largest so far",
     .ops = computes<Op::Attention, Op::CachedAttention>,
+    .refuses = refuse_kept_types,
     .workspace = scratch_attention,
+    .any_type = true,
     .exact_axes = image_axes};
 
 }  // namespace nlsplit::inline kernels

@@ -4,11 +4,7 @@
 #include <array>
 #include <cstring>
 
-#include "graph/half.h"
-
-#if defined(__AVX2__)
-#include <immintrin.h>
-#endif
+#include "kernels/module/half_packets.h"
 
 namespace nlsplit::inline kernels {
 namespace {
@@ -20,41 +16,16 @@ struct Full {
   static Packet read(const float* from) { return load(from); }
 };
 
-template <class F>
-inline Packet each_float(const uint16_t* from, const F& value_of) {
-  alignas(64) float each[width];
-  for (int i = 0; i < width; ++i) each[i] = value_of(from[i]);
-  return load(each);
-}
-
 struct F16 {
   static constexpr DType type = DType::f16;
   using Stored = uint16_t;
-  static Packet read(const uint16_t* from) {
-#if defined(__AVX512BW__)
-    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
-#elif defined(__AVX2__)
-    return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
-#else
-    return each_float(from, f16_value);
-#endif
-  }
+  static Packet read(const uint16_t* from) { return load_f16(from); }
 };
 
 struct Bf16 {
   static constexpr DType type = DType::bf16;
   using Stored = uint16_t;
-  static Packet read(const uint16_t* from) {
-#if defined(__AVX512BW__)
-    const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
-    return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
-#elif defined(__AVX2__)
-    const __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
-    return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
-#else
-    return each_float(from, bf16_value);
-#endif
-  }
+  static Packet read(const uint16_t* from) { return load_bf16(from); }
 };
 
 template <class Type, int rows, int x_rows>
