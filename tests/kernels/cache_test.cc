@@ -208,7 +208,8 @@ TEST(CachedAttention, HalvesAreTheirNumbers) {
                    v = halves(random_tensor({DType::f32, {2, 2, keys, value_size}}, 3));
       const Attrs attrs{{"causal", int64_t{1}}, {"scale", 0.25}};
       const std::vector<Tensor> kept{q, k, v, lengths}, wide{q, floats(k), floats(v), lengths};
-      ComputeDesc own = desc_of(Op::CachedAttention, attrs, kept), of_floats = desc_of(Op::CachedAttention, attrs, wide);
+      ComputeDesc own = desc_of(Op::CachedAttention, attrs, kept),
+                  of_floats = desc_of(Op::CachedAttention, attrs, wide);
       EXPECT_LT(work_of(own).bytes_read.value(), work_of(of_floats).bytes_read.value());
       expect_close(run_reference(own, pointers(kept))[0], run_reference(of_floats, pointers(wide))[0], {1e-6, 1e-6});
       for (const Isa isa : supported_levels()) {
@@ -221,12 +222,43 @@ TEST(CachedAttention, HalvesAreTheirNumbers) {
     }
   }
   const std::vector<Tensor> other{random_tensor({DType::f32, {1, 1, 1, 8}}, 1),
-                                  any_tensor({DType::bf16, {1, 1, 4, 8}}, 2), any_tensor({DType::bf16, {1, 1, 4, 8}}, 3),
-                                  whole({1}, {4})};
+                                  any_tensor({DType::bf16, {1, 1, 4, 8}}, 2),
+                                  any_tensor({DType::bf16, {1, 1, 4, 8}}, 3), whole({1}, {4})};
   EXPECT_EQ(choose_kernel(desc_of(Op::CachedAttention, {{"causal", int64_t{1}}, {"scale", 0.5}}, other), Isa::v3)
                 .value()
                 .name,
             KernelName::reference);
+}
+
+// A query has the same bits alone, where its token is decoded, and among those of a whole prompt.
+TEST(CachedAttention, BitsDependOnNoOtherQuery) {
+  const int64_t queries = 40, keys = 300, size = 20;
+  const Tensor q = random_tensor({DType::f32, {1, 4, queries, size}}, 1),
+               k = random_tensor({DType::f32, {1, 2, keys, size}}, 2),
+               v = random_tensor({DType::f32, {1, 2, keys, size}}, 3);
+  const Attrs attrs{{"causal", int64_t{1}}, {"scale", 0.25}};
+  for (const Isa isa : supported_levels()) {
+    const KernelLibrary library = KernelLibrary::load(isa).value();
+    const auto run = [&](const Tensor& some, int64_t length) {
+      const std::vector<Tensor> inputs{some, k, v, whole({1}, {length})};
+      ComputeDesc desc = desc_of(Op::CachedAttention, attrs, inputs);
+      desc.kernel = choose_kernel(desc, isa).value();
+      return run_kernel(library, desc, pointers(inputs))[0];
+    };
+    const auto part = [&](const Tensor& from, int64_t begin, int64_t count) {
+      Tensor some{{DType::f32, {1, 4, count, size}}, {}};
+      for (int64_t head = 0; head < 4; ++head) {
+        const auto at = from.values.begin() + (head * queries + begin) * size;
+        some.values.insert(some.values.end(), at, at + count * size);
+      }
+      return some;
+    };
+    const Tensor all = run(q, 290);
+    for (const int64_t chunk : {1, 3, 8, 20}) {
+      for (int64_t begin = 0; begin + chunk <= queries; begin += chunk)
+        expect_same_bits(run(part(q, begin, chunk), 290 - queries + begin + chunk), part(all, begin, chunk));
+    }
+  }
 }
 
 TEST(CachedAttention, CostsWhatIsThere) {

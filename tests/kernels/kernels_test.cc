@@ -84,7 +84,6 @@ TEST_P(Kernels, AgreeWithTheReference) {
                                                   {Op::LSTM, 2},
                                                   {Op::GRU, 2},
                                                   {Op::RNN, 2},
-                                                  {Op::CachedAttention, 2},
                                                   {Op::Concat, 2},
                                                   {Op::Slice, 2}};
   EXPECT_EQ(used.size(), kernels_of.contains(GetParam().op) ? kernels_of.at(GetParam().op) : 1);

@@ -3,10 +3,8 @@
 #include "kernels/attention/attention.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "kernels/functions/epilogue.h"
-#include "kernels/module/half_packets.h"
 #include "kernels/products/product.h"
 
 namespace nlsplit::inline kernels {
@@ -58,22 +56,9 @@ class Heads {
     const int64_t count = std::min(attention_keys, length_of(call_, kv_head / a_.kv_heads, a_.keys) - first);
     if (count <= 0) return;
     const int64_t at = kv_head * a_.keys + first;
-    std::vector<float> widened;
-    pack_right({floats_of(1, at * a_.size, count * a_.size, widened), 1, a_.size}, a_.size, count,
-               keys_at(kv_head, first));
-    pack_right({floats_of(2, at * a_.value_size, count * a_.value_size, widened), a_.value_size, 1}, count,
-               a_.value_size, values_at(kv_head, first));
-  }
-
-  // Elements of keys or values; halves as floats in `widened`.
-  const float* floats_of(size_t i, int64_t at, int64_t count, std::vector<float>& widened) const {
-    if (call_.desc->inputs[i].dtype == DType::f32) return input(call_, i) + at;
-    const auto* halves = static_cast<const uint16_t*>(call_.inputs[i]) + at;
-    widened.resize(static_cast<size_t>(count));
-    int64_t done = 0;
-    for (; done + width <= count; done += width) store(widened.data() + done, load_f16(halves + done));
-    if (done < count) store_part(widened.data() + done, load_f16_part(halves + done, count - done), count - done);
-    return widened.data();
+    pack_right({input(call_, 1) + at * a_.size, 1, a_.size}, a_.size, count, keys_at(kv_head, first));
+    pack_right({input(call_, 2) + at * a_.value_size, a_.value_size, 1}, count, a_.value_size,
+               values_at(kv_head, first));
   }
 
   // A block of queries of one head.

@@ -14,14 +14,6 @@ Bytes scratch_attention(const ComputeDesc& desc, Isa isa, int workers) {
   return floats(saturating_sum(panels, saturating_product(workers, a.worker_floats())));
 }
 
-// So many queries for each head of the keys: for fewer, packing those costs more than it saves (docs/performance.md).
-constexpr int64_t attention_few_queries = 16;
-
-Standing standing_cached_attention(const ComputeDesc& desc) {
-  const Attention a = attention_of(desc);
-  return a.heads / a.kv_heads * a.queries <= attention_few_queries ? Standing::usual : Standing::seldom;
-}
-
 // Of a cache that is not in pages keys and values may be f16.
 std::string refuse_kept_types(const ComputeDesc& desc) {
   if (desc.inputs[0].dtype != DType::f32) return fmt::format("{} is not f32", to_string(desc.inputs[0]));
@@ -41,19 +33,16 @@ const KernelInfo rows::rotary = {.what = "two halves of a row, turned by the row
                                  .exact_axes = exact::batch | exact::channels};
 
 const KernelInfo rows::cached_attention = {
-    .what = "few queries at a time; keys and values of a cache read where they lie",
+    .what = "few queries at a time, so that each has its bits in any chunk; keys and values read where they lie",
     .ops = computes<Op::CachedAttention, Op::PagedAttention>,
     .refuses = refuse_kept_types,
-    .standing = standing_cached_attention,
     .any_type = true,
     .exact_axes = image_axes};
 
 const KernelInfo rows::attention = {
     .what = "scores of some queries and keys at a time, their exponentials relative to the largest so far",
-    .ops = computes<Op::Attention, Op::CachedAttention>,
-    .refuses = refuse_kept_types,
+    .ops = computes<Op::Attention>,
     .workspace = scratch_attention,
-    .any_type = true,
     .exact_axes = image_axes};
 
 }  // namespace nlsplit::inline kernels
