@@ -7,6 +7,26 @@
 namespace nlsplit::inline kernels {
 namespace {
 
+#if defined(__AVX512F__)
+// The sums of sixteen vectors, each added up as Eigen's predux does it: of vector 4 j + r, number 4 r + j of the
+// result.
+inline Packet sums_of_sixteen(const Packet* of) {
+  Packet fours[4];
+  for (int j = 0; j < 4; ++j) {
+    const Packet *a = of + 4 * j, *b = a + 1, *c = a + 2, *d = a + 3;
+    const Packet ab = add(_mm512_shuffle_f32x4(*a, *b, 0x44), _mm512_shuffle_f32x4(*a, *b, 0xee));
+    const Packet cd = add(_mm512_shuffle_f32x4(*c, *d, 0x44), _mm512_shuffle_f32x4(*c, *d, 0xee));
+    fours[j] = add(_mm512_shuffle_f32x4(ab, cd, 0x88), _mm512_shuffle_f32x4(ab, cd, 0xdd));
+  }
+  const auto twos = [](const Packet& a, const Packet& b) {
+    const __m512d low = _mm512_castps_pd(a), high = _mm512_castps_pd(b);
+    return add(_mm512_castpd_ps(_mm512_unpacklo_pd(low, high)), _mm512_castpd_ps(_mm512_unpackhi_pd(low, high)));
+  };
+  const Packet first = twos(fours[0], fours[1]), second = twos(fours[2], fours[3]);
+  return add(_mm512_shuffle_ps(first, second, 0x88), _mm512_shuffle_ps(first, second, 0xdd));
+}
+#endif
+
 constexpr int most_rows = 4;                        // queries at a time
 constexpr int value_vectors = width >= 16 ? 4 : 2;  // of a value at a time: their sums stay in registers
 
@@ -93,6 +113,16 @@ class Rows {
       step(
           p, [&](const float* from) { return load_part(from, a_.size - p); },
           [&](const Stored* from) { return Kept::read_part(from, a_.size - p); });
+#if defined(__AVX512F__)
+    if constexpr (rows == 4 && keys == 4) {
+      Packet by_key[16];
+      for (int i = 0; i < 16; ++i) by_key[i] = sums[i % 4][i / 4];
+      float all[width];
+      store(all, sums_of_sixteen(by_key));
+      for (int r = 0; r < 4; ++r) std::copy_n(all + 4 * r, 4, scores[r] + at);
+      return;
+    }
+#endif
     for (int r = 0; r < rows; ++r) {
       for (int j = 0; j < keys; ++j) scores[r][at + j] = Eigen::internal::predux(sums[r][j]);
     }
@@ -177,7 +207,8 @@ class Rows {
 
   template <int rows>
   void scores_of(Block<rows>& block, const float* q, const Run* runs, int count) const {
-    constexpr int together = rows == 1 ? 4 : 2;  // keys: so many chains of sums hide each other's latency
+    constexpr int together =
+        rows == 1 || (rows == 4 && width == 16) ? 4 : 2;  // keys: so many chains of sums hide each other's latency
     int64_t at = 0;
     for (int run = 0; run < count; ++run) {
       const Stored* k = static_cast<const Stored*>(call_.inputs[1]) + runs[run].row * a_.size;
