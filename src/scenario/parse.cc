@@ -14,6 +14,7 @@
 #include "partition/search_methods.h"
 #include "scenario/read_model.h"
 #include "scenario/scenario.h"
+#include "serving/arrivals.h"
 
 namespace nlsplit::inline scenario {
 
@@ -160,7 +161,8 @@ Status parse_training(const Source& source, const Fields& workload, Scenario& sc
   return ok_status();
 }
 
-constexpr std::string_view generation_keys[] = {"prompt", "tokens", "sequences", "chunk", "context", "candidates"};
+constexpr std::string_view generation_keys[] = {"prompt",  "tokens",     "sequences", "chunk",
+                                                "context", "candidates", "arrivals"};
 
 // A workload of several.
 std::vector<std::string_view> program_keys() {
@@ -171,6 +173,25 @@ std::vector<std::string_view> workload_keys() {
   std::vector<std::string_view> keys = program_keys();
   std::ranges::copy(generation_keys, std::back_inserter(keys));
   return keys;
+}
+
+// {rate: 2/s, requests: 500, seed: 1}
+Result<Generation::Arrivals> parse_arrivals(const Source& source, const Yaml& node) {
+  constexpr int64_t most_requests = 1'000'000;
+  ASSIGN_OR_RETURN(const Fields fields, Fields::open(source, node, "arrivals", {"rate", "requests", "seed"}));
+  Generation::Arrivals arrivals;
+  ASSIGN_OR_RETURN(const Yaml* rate, fields.need("rate"));
+  ASSIGN_OR_RETURN(const std::string text, read_text(source, *rate, "a rate"));
+  const Result<double> read = parse_rate(text);
+  if (!read.ok()) return source.at(*rate, read.error().message);
+  arrivals.rate = *read;
+  ASSIGN_OR_RETURN(const Yaml* requests, fields.need("requests"));
+  ASSIGN_OR_RETURN(arrivals.requests, read_integer(source, *requests, "requests", 1, most_requests));
+  if (const Yaml* seed = fields.find("seed")) {
+    ASSIGN_OR_RETURN(const int64_t value, read_integer(source, *seed, "seed", 0, INT64_MAX));
+    arrivals.seed = static_cast<uint64_t>(value);
+  }
+  return arrivals;
 }
 
 // Its sequences are the batch.
@@ -193,6 +214,9 @@ Status parse_generation(const Source& source, const Fields& workload, Scenario& 
   of.context = std::max(in_chunks, of.prompt + of.tokens - 1);  // the last token is never an input
   RETURN_IF_ERROR(read("context", of.context, of.context, max_positions * 3));
   RETURN_IF_ERROR(read("candidates", of.candidates, 1, max_positions));
+  if (const Yaml* arrivals = workload.find("arrivals")) {
+    ASSIGN_OR_RETURN(of.arrivals, parse_arrivals(source, *arrivals));
+  }
   scenario.micro_batches = {1};
   if (const Yaml* counts = workload.find("micro_batches")) {
     ASSIGN_OR_RETURN(scenario.micro_batches, parse_micro_batches(source, *counts, scenario.batch));

@@ -47,6 +47,13 @@ struct Generation {
   // token is never an input.
   int64_t context = 0;
   int64_t candidates = 1;  // likeliest next tokens that come back, one of which is sampled
+  // Requests to a server, with prompts and answers of the lengths above (`nlsim serve`): a Poisson process.
+  struct Arrivals {
+    double rate = 1;  // in a second
+    int64_t requests = 1;
+    uint64_t seed = 0;
+  };
+  std::optional<Arrivals> arrivals = {};
 };
 
 // What a Program computes: inference of a batch, a step of training, or the next tokens of sequences.

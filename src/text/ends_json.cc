@@ -53,8 +53,7 @@ Result<std::vector<TokenId>> read_ends_beside(const std::string& tokenizer_json,
     ends.push_back(static_cast<TokenId>(found - vocabulary.begin()));
   }
   std::ranges::sort(ends);
-  const auto rest = std::ranges::unique(ends);
-  ends.erase(rest.begin(), rest.end());
+  ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
   return ends;
 }
 

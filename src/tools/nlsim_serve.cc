@@ -31,11 +31,23 @@ struct SimulatedServer {
   ServingSummary summary;
 };
 
+// What the options say; else what the scenario's workload does.
+Result<RequestTrace> trace_of(const ServeArguments& arguments, const Generation& of) {
+  if (!of.arrivals || says_requests(arguments.trace)) return request_trace(arguments.trace);
+  const RequestTrace trace = poisson_trace({.rate = of.arrivals->rate,
+                                            .requests = of.arrivals->requests,
+                                            .prompt = {of.prompt, of.prompt},
+                                            .tokens = {of.tokens, of.tokens},
+                                            .seed = of.arrivals->seed});
+  RETURN_IF_ERROR(save_trace(arguments.trace, trace));
+  return trace;
+}
+
 Result<SimulatedServer> simulate_server(const ServeArguments& arguments) {
-  ASSIGN_OR_RETURN(const RequestTrace trace, request_trace(arguments.trace));
   ASSIGN_OR_RETURN(Loaded loaded, load(arguments.what, 1));
   if (!loaded.scenario.generation)
     return invalid_input(fmt::format("{}: `workload: {{mode: generation, …}}` is what a server runs", arguments.what));
+  ASSIGN_OR_RETURN(const RequestTrace trace, trace_of(arguments, *loaded.scenario.generation));
   ASSIGN_OR_RETURN(const RankedPlan chosen, choose_plan_at_terminal(loaded, arguments.choice));
   ASSIGN_OR_RETURN(const CompiledSession compiled, session_of(loaded.scenario, loaded.model, chosen.plan));
   const Generation& of = *loaded.scenario.generation;
@@ -94,7 +106,10 @@ void add_serve_command(CLI::App& app, int& code) {
                          "How `nlbench serve` would fare with these requests: its own queue and batch in simulated "
                          "time (docs/serving.md).\n"
                          "  nlsim serve S.yaml --plan 1 --rate 2/s --requests 500 --prompt-length 32..128 --tokens 64\n"
-                         "  nlsim serve S.yaml --plan 1 --trace requests.json");
+                         "  nlsim serve S.yaml --plan 1 --trace requests.json\n"
+                         "Without --trace and --rate, requests come as the scenario's `workload: {arrivals: {rate: "
+                         "2/s, requests: 500}}` says, "
+                         "with its `prompt` and `tokens`.");
   const auto a = std::make_shared<ServeArguments>();
   command->add_option("SCENARIO", a->what, "A scenario with `workload: {mode: generation, …}`")
       ->type_name("FILE")

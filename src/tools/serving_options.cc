@@ -48,9 +48,15 @@ void add_trace_options(CLI::App& command, TraceArguments& arguments) {
       ->type_name("FILE");
 }
 
+bool says_requests(const TraceArguments& arguments) { return !arguments.file.empty() || !arguments.rate.empty(); }
+
+Status save_trace(const TraceArguments& arguments, const RequestTrace& trace) {
+  return arguments.save.empty() ? ok_status() : write_file(arguments.save, trace_text(trace));
+}
+
 Result<RequestTrace> request_trace(const TraceArguments& arguments) {
   ASSIGN_OR_RETURN(RequestTrace trace, arguments.file.empty() ? made_trace(arguments) : saved_trace(arguments.file));
-  if (!arguments.save.empty()) RETURN_IF_ERROR(write_file(arguments.save, trace_text(trace)));
+  RETURN_IF_ERROR(save_trace(arguments, trace));
   return trace;
 }
 

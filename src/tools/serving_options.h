@@ -20,6 +20,9 @@ struct TraceArguments {
 // --trace, or --rate, --requests, --prompt-length, --tokens, --seed; --save-trace.
 void add_trace_options(CLI::App& command, TraceArguments& arguments);
 
+bool says_requests(const TraceArguments& arguments);  // by --trace or --rate
+// Where --save-trace asks for it.
+Status save_trace(const TraceArguments& arguments, const RequestTrace& trace);
 // Read or made; kept where that was asked for. Errors: parse_trace's; options that are missing or wrong.
 Result<RequestTrace> request_trace(const TraceArguments& arguments);
 

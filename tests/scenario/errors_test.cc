@@ -388,7 +388,7 @@ const BadScenario bad_scenarios[] = {
      "s.yaml:8:11: switches must be a list; this is a single value"
        "\n  | switches: s"},
     {"WorkloadAsList", "{mode: inference, batch: 16, micro_batches: [1, 4]}", "[inference]",
-     "s.yaml:2:11: workload must be a map with the keys mode, batch, micro_batches, optimizer, learning_rate, recompute, loss, all_reduce, prompt, tokens, sequences, chunk, context, candidates; this is a list"
+     "s.yaml:2:11: workload must be a map with the keys mode, batch, micro_batches, optimizer, learning_rate, recompute, loss, all_reduce, prompt, tokens, sequences, chunk, context, candidates, arrivals; this is a list"
        "\n  | workload: [inference]"},
     {"MicroBatchesTooMany", "[1, 4]", "[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]",
      "s.yaml:2:55: at most 64 counts can be tried"

@@ -293,6 +293,31 @@ TEST(Load, IsSentReplayedAndSimulated) {
   EXPECT_GT(simulation.at("prefill").at("at_none_s"), simulation.at("decode").at("at_none_s"));
 }
 
+TEST(Load, IsSimulatedAsTheScenarioSays) {
+  const Scratch scratch;
+  const std::string arrivals = "chunk: 4, sequences: 3, context: 64, arrivals: {rate: 30/min, requests: 20, seed: 5}";
+  const std::string scenario = scratch.write("s.yaml", serving_scenario(arrivals)), trace = scratch / "t.json";
+  const Outcome simulated = nlsim(fmt::format("serve {} --plan one --save-trace {}", scenario, trace));
+  ASSERT_EQ(simulated.code, 0) << simulated.err;
+  EXPECT_THAT(simulated.out, HasSubstr("20 requests: 20 answered"));
+  const json requests = json::parse(value_of(read_file(trace))).at("requests");
+  EXPECT_EQ(requests.size(), 20u);
+  EXPECT_EQ(requests[0].at("prompt"), 8);
+  EXPECT_GT(requests[19].at("at_s"), 15);  // 40 in the mean
+  const auto refused = [&](const std::string& wrong) {
+    const Outcome run = nlsim("serve " + scratch.write("w.yaml", serving_scenario("chunk: 4, arrivals: " + wrong)));
+    EXPECT_EQ(run.code, 2) << run.out;
+    return run.err;
+  };
+  EXPECT_THAT(refused("{rate: 2, requests: 3}"), HasSubstr("w.yaml:2:"));
+  EXPECT_THAT(refused("{rate: 2, requests: 3}"), HasSubstr("\"2\" is no rate: 2/s"));
+  EXPECT_THAT(refused("{rate: 2/s, requests: 0}"), HasSubstr("requests"));
+  EXPECT_THAT(refused("{rate: 2/s}"), HasSubstr("requests"));
+  const Outcome plain = nlsim("serve " + scratch.write("p.yaml", small_scenario()) + " --rate 1/s --requests 2");
+  EXPECT_EQ(plain.code, 2);
+  EXPECT_THAT(plain.err, HasSubstr("is what a server runs"));
+}
+
 TEST(Load, CountsWhatIsTurnedAwayAndSaysWhatIsWrong) {
   const Server server("--plan one --waiting 0", 1, "chunk: 4, sequences: 1, context: 4096, candidates: 20");
   const Outcome sent = nlbench(
