@@ -40,7 +40,9 @@ void find_bottleneck(const Scenario& scenario, const RankedPlan& ranked, Explana
 
 std::vector<Explanation> explain(const Scenario& scenario, const Ranking& ranking,
                                  const std::vector<LoweredPlan>& judged) {
-  const std::optional<size_t> best_single = ranking.verdict.throughput.single;
+  // Of generation by a token.
+  const Verdict& verdict = ranking.verdict;
+  const std::optional<size_t> best_single = (ranking.generates ? verdict.latency : verdict.throughput).single;
   const LoweredPlan* single = best_single ? &judged[*best_single] : nullptr;
   std::vector<Explanation> all;
   for (const size_t i : kept(ranking)) {

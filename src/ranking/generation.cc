@@ -1,5 +1,7 @@
 #include "ranking/generation.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -153,6 +155,52 @@ double tokens_per_s(const Scenario& scenario, const GenerationTimes& times) {
   const Generation& of = *scenario.generation;
   const double all = static_cast<double>(scenario.batch * of.tokens);
   return all / (times.first_token_s + static_cast<double>(of.tokens - 1) * times.next_token_s);
+}
+
+double cost_of(const Scenario& scenario, const GenerationTimes& times) {
+  switch (scenario.generation.value().objective) {
+    case GenerationObjective::tpot:
+      return times.next_token_s;
+    case GenerationObjective::ttft:
+      return times.first_token_s;
+    case GenerationObjective::tokens_per_second:
+      return 1 / tokens_per_s(scenario, times);
+  }
+  CHECK(false, "unknown objective");
+}
+
+Executions executions_of(const Scenario& scenario) {
+  const Generation& of = scenario.generation.value();
+  const auto chunks = static_cast<double>((of.prompt + of.chunk - 1) / of.chunk);
+  switch (of.objective) {
+    case GenerationObjective::tpot:
+      return {0, 1};
+    case GenerationObjective::ttft:
+      return {chunks, 0};
+    case GenerationObjective::tokens_per_second:
+      return {chunks, static_cast<double>(of.tokens - 1)};
+  }
+  CHECK(false, "unknown objective");
+}
+
+std::vector<Miss> misses_of(const Scenario& scenario, const GenerationTimes& times) {
+  const Requirements& require = scenario.generation.value().require;
+  std::vector<Miss> misses;
+  const auto at_most = [&](std::string_view what, double is, const std::optional<double>& most) {
+    if (most && is > *most)
+      misses.push_back(
+          {fmt::format("{} {} instead of {}", what, to_string(seconds(is)), to_string(seconds(*most))), is / *most});
+  };
+  at_most("TPOT", times.next_token_s, require.tpot_s);
+  at_most("TTFT", times.first_token_s, require.ttft_s);
+  if (require.tokens_per_second && times.tokens_per_s < *require.tokens_per_second)
+    misses.push_back({fmt::format("{:.3g} tokens/s instead of {:.3g}", times.tokens_per_s, *require.tokens_per_second),
+                      *require.tokens_per_second / times.tokens_per_s});
+  if (require.context && times.largest_context < *require.context)
+    misses.push_back(
+        {fmt::format("a context of {} instead of {}", times.largest_context, *require.context),
+         static_cast<double>(*require.context) / static_cast<double>(std::max<int64_t>(times.largest_context, 1))});
+  return misses;
 }
 
 SavedGeneration saved_generation(const Scenario& scenario, const GenerationTimes& times) {

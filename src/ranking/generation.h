@@ -26,6 +26,18 @@ Result<ServerTimes> time_server(const Scenario& scenario, const Session& session
 // Tokens of all sequences in a second, from their prompts on.
 double tokens_per_s(const Scenario& scenario, const GenerationTimes& times);
 
+// What plans are ordered by: seconds of a token, to the first one, or of all the workload's tokens.
+double cost_of(const Scenario& scenario, const GenerationTimes& times);
+
+// What is required and not reached.
+std::vector<Miss> misses_of(const Scenario& scenario, const GenerationTimes& times);
+
+// Executions that the cost is made of: of `prefill` and of `decode`.
+struct Executions {
+  double prompts = 0, tokens = 0;
+};
+Executions executions_of(const Scenario& scenario);
+
 SavedGeneration saved_generation(const Scenario& scenario, const GenerationTimes& times);
 
 }  // namespace nlsplit::inline ranking

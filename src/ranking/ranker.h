@@ -25,18 +25,21 @@ namespace nlsplit::inline ranking {
 
 struct Candidate {
   RankedPlan ranked;
-  std::optional<ScoredPlan> found;  // by search, and may be pruned
-  double bound = 0;                 // of the objective: seconds no schedule can beat; 0: look at it first
-  double fast_score = 0;            // smaller is better
-  double noise_factor = 0;          // what noise makes of it, if there is any
-  double noisy_score = 0;           // the score under noise
-  bool must_judge = false;          // own plans and yardsticks
-  uint32_t rules = 0;               // bit b: what rule b of baselines() would choose
+  std::optional<ScoredPlan> found;   // by search, and may be pruned
+  double bound = 0;                  // of the objective: seconds no schedule can beat; 0: look at it first
+  double fast_score = 0;             // smaller is better
+  double noise_factor = 0;           // what noise makes of it, if there is any
+  double noisy_score = 0;            // the score under noise
+  double prompt_s = 0, token_s = 0;  // of generation, where prompts matter: of an execution, by the fast tier
+  bool must_judge = false;           // own plans and yardsticks
+  uint32_t rules = 0;                // bit b: what rule b of baselines() would choose
 };
 
 // What lowering a plan takes: its layers, those of each replica.
 size_t layers_lowered(const Plan& plan);
 size_t layers_lowered(const ScoredPlan& scored);  // and within stages that are split inside their layers
+
+struct LongerContext;  // ranker_generation.cc
 
 class Ranker {
  public:
@@ -46,7 +49,8 @@ class Ranker {
  private:
   // The fast tier's word on a candidate.
   struct Timed {
-    std::optional<Estimate> estimate;  // none: it cannot be, for the reason below
+    std::optional<Estimate> estimate;  // none: it cannot be, for the reason below. Of generation: what the cost is of
+    double prompt_s = 0, token_s = 0;
     double noise_factor = 0;
     std::optional<Error> trouble;     // it cannot be lowered
     std::optional<Misfit> too_large;  // a device's memory is too small
@@ -90,7 +94,15 @@ class Ranker {
   void set_node_shares(const SearchCosts& costs);
 
   // ---- ranker_generation.cc
-  Status time_generations();  // of the plans that are shown
+  Status prepare_generations();
+  bool prompts_matter() const;  // to the objective, or to what is required
+  ScoredPlan with_prompts(const ScoredPlan& tokens, const ScoredPlan& prompts) const;
+  Status search_prompts(Searched& searched);  // adds plans that are good for prompts; all are scored by both
+  Result<LoweredPlan> lower_prompts(const Plan& plan) const;
+  void add_prompts(const Plan& plan, Timed& timed) const;
+  void choose_for_requirements();
+  Status time_some_generations(std::span<RankedPlan> plans, const std::vector<LongerContext*>& longer);
+  Status time_generations();  // of judged, which are ordered by them then
 
   // ---- ranker_timing.cc
   Status fast_tier();
@@ -146,6 +158,10 @@ class Ranker {
   void draw_samples();
   void choose_robust(size_t most);
   void sort_judged();
+  // Of those as good as each other the one first whose fullest device has the most memory left.
+  void sort_judged_by(const std::function<double(size_t)>& score, const std::function<double(size_t)>& fullest);
+  void arrange_judged(const std::vector<size_t>& order);
+  void order_judged();
   void measure_judged();
   Status find_bound();
   std::vector<std::string> layers_of(const Plan& plan) const;
@@ -167,6 +183,10 @@ class Ranker {
   std::optional<Network> network_;                    // where layers may be split
   std::vector<std::unique_ptr<PlanScorer>> scorers_;  // there, one for each micro-batch count
   std::vector<PreparedModel> prepared_;
+  std::map<int, GenerationModels> generations_;  // by micro-batches
+  std::unique_ptr<ShorterGenerations> shorter_generations_;
+  std::unique_ptr<ShorterModels> shorter_prompts_;
+  std::map<int, std::unique_ptr<PlanScorer>> prompt_scorers_;  // by micro-batches, where prompts matter
   std::unique_ptr<ShorterModels> shorter_;  // none: no repeated blocks, or others than times are wanted of plans
   std::vector<Candidate> candidates_;
   bool many_yardsticks_ = false;                            // only the best of them are simulated

@@ -85,7 +85,7 @@ Status Ranker::prepare_models(const std::vector<RankedPlan>& own) {
                       std::ranges::any_of(own, [](const RankedPlan& plan) { return has_splits(plan.plan); });
   if (const std::optional<Repeat> repeat = times_only && inside ? longest_repeat(graph_) : std::nullopt)
     shorter_ = std::make_unique<ShorterModels>(scenario_, graph_, *repeat);
-  return ok_status();
+  return scenario_.generation ? prepare_generations() : ok_status();
 }
 
 Status Ranker::search_all() {
@@ -102,6 +102,7 @@ Status Ranker::search_all() {
         workers());
     for (std::optional<Result<Searched>>& result : results) {
       ASSIGN_OR_RETURN(Searched searched, *std::move(result));
+      if (prompts_matter()) RETURN_IF_ERROR(search_prompts(searched));
       set_node_shares(searched.costs);
       if (!first_costs_ || searched.costs.micro_batches < first_costs_->micro_batches) first_costs_ = searched.costs;
       add_found(searched);

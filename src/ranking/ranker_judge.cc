@@ -37,6 +37,7 @@ Status Ranker::judge() {
                    [](const Candidate& a, const Candidate& b) { return a.fast_score < b.fast_score; });
   draw_samples();
   if (noise_bound_) choose_robust(wanted());
+  choose_for_requirements();
   std::vector<Candidate> chosen;
   for (size_t i = 0; i < candidates_.size(); ++i) {
     if (i < wanted() || candidates_[i].must_judge) chosen.push_back(std::move(candidates_[i]));
@@ -68,6 +69,11 @@ Status Ranker::judge() {
   }
   measure_judged();
   sort_judged();
+  return ok_status();
+}
+
+// As the user wants to see them.
+void Ranker::order_judged() {
   ranking_.order.resize(ranking_.judged.size());
   std::iota(ranking_.order.begin(), ranking_.order.end(), size_t{0});
   if (options_.robust && ranking_.noise_runs > 0) {
@@ -75,7 +81,6 @@ Status Ranker::judge() {
     std::ranges::stable_sort(ranking_.order, {},
                              [&](size_t i) { return score_of(goal_, ranking_.judged[i].noisy.value()); });
   }
-  return ok_status();
 }
 
 // Appends to judged_ and Ranking::judged.
@@ -173,19 +178,24 @@ void Ranker::choose_robust(size_t most) {
 // Best first, and the lowered plans with them. Of plans that are as good as the best of those left the one first that
 // leaves the most memory.
 void Ranker::sort_judged() {
+  sort_judged_by([&](size_t i) { return score_of(goal_, ranking_.judged[i].estimate); },
+                 [&](size_t i) { return fullest_device(scenario_, ranking_.judged[i].estimate).share; });
+}
+
+void Ranker::sort_judged_by(const std::function<double(size_t)>& score, const std::function<double(size_t)>& fullest) {
   std::vector<size_t> order(judged_.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  const auto score = [&](size_t i) { return score_of(goal_, ranking_.judged[i].estimate); };
   std::ranges::stable_sort(order, {}, score);
   for (auto begin = order.begin(); begin != order.end();) {
     const double least = score(*begin);
     const auto end = std::find_if(begin, order.end(), [&](size_t i) { return score(i) > least * as_good; });
-    std::stable_sort(begin, end, [&](size_t a, size_t b) {
-      return fullest_device(scenario_, ranking_.judged[a].estimate).share <
-             fullest_device(scenario_, ranking_.judged[b].estimate).share;
-    });
+    std::ranges::stable_sort(begin, end, {}, fullest);
     begin = end;
   }
+  arrange_judged(order);
+}
+
+void Ranker::arrange_judged(const std::vector<size_t>& order) {
   std::vector<RankedPlan> plans;
   std::vector<LoweredPlan> lowered;
   for (const size_t i : order) {

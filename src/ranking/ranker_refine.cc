@@ -76,7 +76,10 @@ const Candidate* Ranker::known_candidate(const Plan& plan) const {
 std::optional<ScoredPlan> Ranker::scored(const Plan& plan) const {
   const auto scorer =
       std::ranges::find(scorers_, plan.micro_batches, [](const auto& of) { return of->costs().micro_batches; });
-  return scorer == scorers_.end() ? std::nullopt : std::optional((*scorer)->score(plan.stages));
+  if (scorer == scorers_.end()) return std::nullopt;
+  ScoredPlan found = (*scorer)->score(plan.stages);
+  const auto prompts = prompt_scorers_.find(plan.micro_batches);
+  return prompts == prompt_scorers_.end() ? found : with_prompts(found, prompts->second->score(plan.stages));
 }
 
 // One plan, step by step. Several at once: each knows only the candidates there were before, so that the answer does

@@ -37,6 +37,8 @@ size_t layers_lowered(const ScoredPlan& scored) {
 }
 
 double Ranker::bound_of(const ScoredPlan& scored) const {
+  // The next token of a micro-batch waits for the others at the busiest device.
+  if (scenario_.generation) return std::max(scored.latency_seconds, scored.busiest_seconds);
   return scenario_.objective == Objective::latency ? scored.latency_seconds : scored.bound_seconds;
 }
 
@@ -162,6 +164,7 @@ Ranker::Timed Ranker::time(const Candidate& candidate) const {
     timed.too_large = Misfit{device->name, device->memory, device->arena, 1};
   } else {
     timed.estimate = estimate_fast(scenario_, *lowered);
+    if (prompts_matter()) add_prompts(plan, timed);
     if (noise_bound_) timed.noise_factor = noise_bound_->factor(*lowered, timed.estimate->makespan_s);
   }
   return timed;
@@ -186,6 +189,8 @@ Status Ranker::note(Candidate& candidate, const Timed& timed) {
       too_small_.try_emplace({plan.micro_batches, device}, TooSmall{plan.stages[0].devices.size(), *timed.too_large});
   }
   candidate.noise_factor = timed.noise_factor;
+  candidate.prompt_s = timed.prompt_s;
+  candidate.token_s = timed.token_s;
   return ok_status();
 }
 
@@ -276,7 +281,9 @@ void Ranker::measure_against_singles(const std::vector<Estimate>& estimates) {
 }
 
 double Ranker::fast_score(const Candidate& candidate, const Estimate& estimate) const {
-  const double score = score_of(goal_, estimate);
+  double score = score_of(goal_, estimate);
+  if (scenario_.generation)
+    score = std::max(score, estimate.makespan_s * std::max(estimate.busiest_device_share, estimate.busiest_link_share));
   // The messages within a split stage hinder each other, which this tier does not see.
   if (has_splits(candidate.ranked.plan) && scenario_.objective != Objective::weighted)
     return std::max(score, candidate.bound);

@@ -49,6 +49,7 @@ Result<Ranking> Ranker::run() {
   if (options_.robust && !scenario_.noise) return no_noise(scenario_, "an order by what 95 of 100 runs reach");
   ranking_.model = graph_.name;
   ranking_.generates = scenario_.generation.has_value();
+  if (scenario_.generation) ranking_.generation_objective = scenario_.generation->objective;
   ranking_.batch = scenario_.batch;
   ranking_.objective = scenario_.objective;
   ranking_.tier = options_.tier;
@@ -57,13 +58,14 @@ Result<Ranking> Ranker::run() {
   RETURN_IF_ERROR(collect_candidates());
   RETURN_IF_ERROR(fast_tier());
   RETURN_IF_ERROR(judge());
+  if (scenario_.generation) RETURN_IF_ERROR(time_generations());
+  order_judged();
   if (options_.baselines) report_rules();
   count_costs();
   RETURN_IF_ERROR(find_bound());
   find_confidence();
   ranking_.keep = std::min(ranking_.judged.size(), static_cast<size_t>(scenario_.keep));
   ranking_.verdict = make_verdict(ranking_, judged_);
-  if (scenario_.generation) RETURN_IF_ERROR(time_generations());
   if (options_.explain) ranking_.explanations = explain(scenario_, ranking_, judged_);
   ranking_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return std::move(ranking_);
@@ -130,13 +132,34 @@ PlanKind kind_of(const Plan& plan) {
 bool is_split(const Plan& plan) { return kind_of(plan) == PlanKind::split; }
 
 Result<Ranking> rank_plans(const Scenario& scenario, const Model& model, const RankOptions& options) {
-  return Ranker(scenario, model, options).run();
+  ASSIGN_OR_RETURN(Ranking ranking, Ranker(scenario, model, options).run());
+  if (!options.all_sequences || !scenario.generation || scenario.generation->sequences.size() < 2) return ranking;
+  for (const int64_t sequences : scenario.generation->sequences) {
+    OfSequences& of = ranking.by_sequences.emplace_back();
+    of.sequences = sequences;
+    std::optional<Result<Ranking>> other;
+    if (sequences != scenario.batch) {
+      Scenario same = scenario;
+      same.batch = sequences;
+      std::erase_if(same.micro_batches, [&](int count) { return sequences % count != 0; });
+      if (same.micro_batches.empty()) same.micro_batches = {1};
+      other = Ranker(same, model, options).run();
+    }
+    if (other && !other->ok()) {
+      of.why_not = other->error().message;
+      continue;
+    }
+    const Ranking& own = other ? other->value() : ranking;
+    if (!own.judged.empty()) of.best = own.judged.front();
+  }
+  return ranking;
 }
 
 double cost_of(const Ranking& ranking, const Estimate& estimate) { return score_of(ranking.goal, estimate); }
 
 std::optional<double> within_bound(const Ranking& ranking) {
-  if (!ranking.bound) return std::nullopt;
+  if (!ranking.bound || (ranking.generates && ranking.generation_objective != GenerationObjective::tpot))
+    return std::nullopt;
   return 1 - *ranking.bound / cost_of(ranking, ranking.judged[0].estimate);
 }
 

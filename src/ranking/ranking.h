@@ -73,8 +73,17 @@ struct NoisyEstimate {
 struct GenerationTimes {
   double first_token_s = 0;  // TTFT: from the prompt to its first token, in chunks one after the other
   double next_token_s = 0;   // TPOT: from one token to the next, at the middle of the workload's tokens
+  double tokens_per_s = 0;   // of all sequences, from their prompts on
   std::string fullest_device;
   Bytes fullest_memory;  // of the device of the plan that needs the most: prompts and tokens, weights and caches
+  // Positions that could be kept of each sequence, until a device's memory is full, in steps of 16. 0: not known.
+  int64_t largest_context = 0;
+};
+
+// How far a plan is from something that is required of it.
+struct Miss {
+  std::string text;  // "TTFT 3.1 s instead of 2 s"
+  double times = 1;  // as long as allowed; above 1
 };
 
 struct RankedPlan {
@@ -87,8 +96,9 @@ struct RankedPlan {
   Promise promise;                       // how near to the unsplit results it comes, between devices of one level
   Estimate estimate;                     // without noise
   std::optional<NoisyEstimate> noisy;
-  std::optional<GenerationTimes> generation;  // of a scenario that generates, if the plan is shown and can
+  std::optional<GenerationTimes> generation;  // of a scenario that generates, if the plan can
   std::string why_not;                        // it cannot: prompts need more memory than there is, …
+  std::vector<Miss> misses;                   // of what the scenario requires
 };
 
 // What a rule of today (partition/baselines.h) would choose, at the micro-batch count and schedule that suit it best.
@@ -156,6 +166,8 @@ struct Verdict {
   Yardsticks throughput;  // highest
   Yardsticks latency;     // lowest mean
   Yardsticks memory;      // smallest on the device that needs the most
+  // Of generation: tokens per second, the time of a token, the memory of prompts and tokens; and the time to the first.
+  Yardsticks first_token;
   // Of all simulated splits against throughput.single, by the fast tier and the load bounds.
   // With all links scaled by this factor the first split is clearly faster. > 1: links must become faster before
   // splitting pays. None: no bandwidth changes the answer.
@@ -182,13 +194,22 @@ struct Explanation {
   double gain_without_network = 0;  // the same if messages took no time
 };
 
+// The best plan for a number of sequences.
+struct OfSequences {
+  int64_t sequences = 1;
+  std::optional<RankedPlan> best;  // none: `why_not`
+  std::string why_not;
+};
+
 struct Ranking {
   std::string model;
   bool generates = false;  // its samples are sequences, and an execution makes a token of each
+  GenerationObjective generation_objective = GenerationObjective::tpot;  // if it does
   int64_t batch = 1;
   Objective objective = Objective::throughput;
   Goal goal;  // the same, with what a weighted one is relative to
   // By RankOptions::tier, without noise, best first; of those as good as each other the one with the most memory left.
+  // Of generation those first that reach what is required, those last that cannot.
   // A plan's number is its index + 1.
   std::vector<RankedPlan> judged;
   // No plan of the searched kinds has a lower cost_of, at the scenario's micro-batch counts (ranking/lower_bound.h).
@@ -221,6 +242,7 @@ struct Ranking {
   size_t estimated_costs = 0;   // and from a roofline
   double largest_spread = 0;    // of the predicted ones: each is right within that in 9 of 10 cases
   Verdict verdict;
+  std::vector<OfSequences> by_sequences;  // if RankOptions::all_sequences and the scenario names several numbers
   std::vector<RankedBaseline> baselines;  // if RankOptions::baselines
   // [node of the model]: share of the time of the whole model, mean over the devices; for drawings.
   std::vector<double> node_shares;
@@ -237,6 +259,7 @@ struct RankOptions {
   uint64_t seed = 1;
   bool noise = false;                     // simulate the judged plans under the scenario's noise too, if it has any
   bool robust = false;                    // that, and Ranking::order by p95
+  bool all_sequences = false;             // fill Ranking::by_sequences; all else is of the scenario's first number
   bool baselines = false;                 // fill Ranking::baselines
   bool explain = false;                   // fill Ranking::explanations
   bool error_bars = false;                // fill Ranking::confidence where costs have spreads and it is little work
@@ -260,7 +283,8 @@ Result<PreparedModel> prepare_model(const Scenario& scenario, const Graph& optim
 // try.
 Result<std::vector<RankedPlan>> resolve_own_plan(const Scenario& scenario, const Graph& optimized, const UserPlan& own);
 
-// What plans are ordered by; smaller is better.
+// What plans are ordered by; smaller is better. Of generation only what its bound is of: a token at the end of the
+// context (ranking/generation.h has the rest).
 double cost_of(const Ranking& ranking, const Estimate& estimate);
 
 // By what part of the first plan's cost_of another could be better at most: 1 - bound / cost. None: there is no bound.

@@ -73,13 +73,16 @@ Result<GenerationModels> prepare_generation(const Scenario& scenario, const Grap
   return models;
 }
 
+Result<Plan> plan_of_prompts(const GenerationModels& models, const Plan& plan) {
+  return plan_by_names(plan, models.decode.kernels.graph, models.prefill.value().kernels.graph);
+}
+
 Result<CompiledSession> generation_session(const Scenario& scenario, const GenerationModels& models, const Plan& plan) {
   const Graph& graph = models.decode.kernels.graph;
   std::vector<SessionPart> parts;
   if (models.prefill) {
-    const KernelGraph& prompts = models.prefill->kernels;
-    ASSIGN_OR_RETURN(Plan same, plan_by_names(plan, graph, prompts.graph));
-    parts.push_back({std::string(prefill_name), &prompts, std::move(same)});
+    ASSIGN_OR_RETURN(Plan same, plan_of_prompts(models, plan));
+    parts.push_back({std::string(prefill_name), &models.prefill->kernels, std::move(same)});
   }
   parts.push_back({std::string(decode_name), &models.decode.kernels, plan});
   ASSIGN_OR_RETURN(CompiledSession compiled, compile_parts(scenario, graph, plan, parts));

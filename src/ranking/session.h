@@ -24,6 +24,8 @@ struct GenerationModels {
 // optimized: the one for a token. weights: is told of what the others name; nullptr: nobody asks for contents.
 Result<GenerationModels> prepare_generation(const Scenario& scenario, const Graph& optimized, int micro_batches,
                                             WeightStore* weights);
+// The same stages, of the network for prompts. Error: it has other nodes.
+Result<Plan> plan_of_prompts(const GenerationModels& models, const Plan& plan);
 Result<CompiledSession> generation_session(const Scenario& scenario, const GenerationModels& models, const Plan& plan);
 
 // [execution]: when its last instruction ended. Choices are none.

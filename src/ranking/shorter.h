@@ -61,6 +61,7 @@ class ShorterGenerations {
   // Whether both have these blocks.
   bool exist() const { return prefill_.has_value() || !whole_.prefill; }
   const Repeat& repeat() const { return decode_; }
+  const std::optional<Repeat>& repeat_of_prompts() const { return prefill_; }
   Result<const GenerationModels*> without(size_t fewer);
 
  private:

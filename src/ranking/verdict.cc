@@ -20,14 +20,17 @@ std::optional<double> break_even(const std::vector<const LoweredPlan*>& splits, 
       true);
 }
 
-Yardsticks best_by(const Ranking& ranking, double (*cost)(const Estimate&)) {
+// cost: none: the plan cannot run.
+template <class Cost>
+Yardsticks best_by(const Ranking& ranking, const Cost& cost) {
   Yardsticks best;
   for (size_t i = 0; i < ranking.judged.size(); ++i) {
     const RankedPlan& ranked = ranking.judged[i];
+    if (ranking.generates && !ranked.generation) continue;
     std::optional<size_t>& of_kind = is_split(ranked.plan)    ? best.split
                                      : is_single(ranked.plan) ? best.single
                                                               : best.copies;
-    if (!of_kind || cost(ranked.estimate) < cost(ranking.judged[*of_kind].estimate)) of_kind = i;
+    if (!of_kind || cost(ranked) < cost(ranking.judged[*of_kind])) of_kind = i;
   }
   return best;
 }
@@ -37,11 +40,22 @@ Yardsticks best_by(const Ranking& ranking, double (*cost)(const Estimate&)) {
 Verdict make_verdict(const Ranking& ranking, const std::vector<LoweredPlan>& judged) {
   CHECK(judged.size() == ranking.judged.size(), "lowered plans of another ranking");
   Verdict verdict;
-  verdict.throughput = best_by(ranking, [](const Estimate& e) { return e.makespan_s; });
-  verdict.latency = best_by(ranking, [](const Estimate& e) { return e.latency_mean_s; });
-  verdict.memory = best_by(ranking, [](const Estimate& e) { return static_cast<double>(e.largest_memory.value()); });
-  if (!verdict.throughput.split || !verdict.throughput.single) return verdict;
-  const LoweredPlan& single = judged[*verdict.throughput.single];
+  if (ranking.generates) {
+    verdict.throughput = best_by(ranking, [](const RankedPlan& p) { return -p.generation->tokens_per_s; });
+    verdict.latency = best_by(ranking, [](const RankedPlan& p) { return p.generation->next_token_s; });
+    verdict.first_token = best_by(ranking, [](const RankedPlan& p) { return p.generation->first_token_s; });
+    verdict.memory =
+        best_by(ranking, [](const RankedPlan& p) { return static_cast<double>(p.generation->fullest_memory.value()); });
+  } else {
+    verdict.throughput = best_by(ranking, [](const RankedPlan& p) { return p.estimate.makespan_s; });
+    verdict.latency = best_by(ranking, [](const RankedPlan& p) { return p.estimate.latency_mean_s; });
+    verdict.memory =
+        best_by(ranking, [](const RankedPlan& p) { return static_cast<double>(p.estimate.largest_memory.value()); });
+  }
+  // Of generation a token is what links decide on.
+  const Yardsticks& fastest_of = ranking.generates ? verdict.latency : verdict.throughput;
+  if (!fastest_of.split || !fastest_of.single) return verdict;
+  const LoweredPlan& single = judged[*fastest_of.single];
   // All of them: over other links another split would be the best.
   std::vector<const LoweredPlan*> splits;
   for (size_t i = 0; i < judged.size(); ++i) {

@@ -194,6 +194,21 @@ Result<Generation::Arrivals> parse_arrivals(const Source& source, const Yaml& no
   return arrivals;
 }
 
+// A number, or a list of them.
+Status parse_sequences(const Source& source, const Fields& workload, Generation& of) {
+  const Yaml* node = workload.find("sequences");
+  if (node == nullptr) return ok_status();
+  of.sequences.clear();
+  if (node->is_list() && node->items.empty()) return source.at(*node, "a number of sequences is missing");
+  for (const Yaml& item : node->is_list() ? node->items : std::vector<Yaml>{*node}) {
+    ASSIGN_OR_RETURN(const int64_t count, read_integer(source, item, "sequences", 1, max_batch));
+    if (std::ranges::find(of.sequences, count) != of.sequences.end())
+      return source.at(item, fmt::format("{} sequences are given twice", count));
+    of.sequences.push_back(count);
+  }
+  return ok_status();
+}
+
 // Its sequences are the batch.
 Status parse_generation(const Source& source, const Fields& workload, Scenario& scenario) {
   if (const Yaml* node = workload.find("batch"))
@@ -207,7 +222,8 @@ Status parse_generation(const Source& source, const Fields& workload, Scenario& 
   };
   RETURN_IF_ERROR(read("prompt", of.prompt, 1, max_positions));
   RETURN_IF_ERROR(read("tokens", of.tokens, 1, max_positions));
-  RETURN_IF_ERROR(read("sequences", scenario.batch, 1, max_batch));
+  RETURN_IF_ERROR(parse_sequences(source, workload, of));
+  scenario.batch = of.sequences.front();
   of.chunk = std::min(of.chunk, of.prompt);
   RETURN_IF_ERROR(read("chunk", of.chunk, 1, of.prompt));
   const int64_t in_chunks = (of.prompt + of.chunk - 1) / of.chunk * of.chunk;
@@ -341,6 +357,11 @@ Status parse_schedules(const Source& source, const Yaml& node, std::vector<std::
 
 // `throughput`, `latency`, or both with their weights: {throughput: 0.7, latency: 0.3}.
 Status parse_objective(const Source& source, const Yaml& node, Scenario& scenario) {
+  if (scenario.generation) {
+    ASSIGN_OR_RETURN(const size_t chosen, read_choice(source, node, "objective", generation_objectives));
+    scenario.generation->objective = static_cast<GenerationObjective>(chosen);
+    return ok_status();
+  }
   if (node.is_map()) {
     ASSIGN_OR_RETURN(const Fields weights, Fields::open(source, node, "objective", {"throughput", "latency"}));
     scenario.objective = Objective::weighted;
@@ -359,6 +380,31 @@ Status parse_objective(const Source& source, const Yaml& node, Scenario& scenari
   static constexpr std::array<std::string_view, 2> objectives = {"throughput", "latency"};
   ASSIGN_OR_RETURN(const size_t chosen, read_choice(source, node, "objective", objectives));
   scenario.objective = chosen == 0 ? Objective::throughput : Objective::latency;
+  return ok_status();
+}
+
+// What a plan that generates must reach.
+Status parse_requirements(const Source& source, const Yaml& node, Scenario& scenario) {
+  if (!scenario.generation) return source.at(node, "'require' is for generation: mode: generation");
+  ASSIGN_OR_RETURN(const Fields fields,
+                   Fields::open(source, node, "require", {"tpot", "ttft", "tokens_per_second", "context"}));
+  Requirements& require = scenario.generation->require;
+  const auto read_time = [&](std::string_view key, std::optional<double>& value) -> Status {
+    const Yaml* at = fields.find(key);
+    if (at == nullptr) return ok_status();
+    ASSIGN_OR_RETURN(const Seconds most, read_quantity(source, *at, parse_time));
+    if (most.value() <= 0) return source.at(*at, "nothing takes no time");
+    value = most.value();
+    return ok_status();
+  };
+  RETURN_IF_ERROR(read_time("tpot", require.tpot_s));
+  RETURN_IF_ERROR(read_time("ttft", require.ttft_s));
+  if (const Yaml* at = fields.find("tokens_per_second")) {
+    ASSIGN_OR_RETURN(require.tokens_per_second, read_number(source, *at, "tokens_per_second", 0, max_weight));
+  }
+  if (const Yaml* at = fields.find("context")) {
+    ASSIGN_OR_RETURN(require.context, read_integer(source, *at, "context", 1, max_positions * 3));
+  }
   return ok_status();
 }
 
@@ -387,8 +433,8 @@ Status parse_method(const Source& source, const Yaml& node, SearchOptions& optio
 
 Status parse_search(const Source& source, const Yaml& node, Scenario& scenario) {
   ASSIGN_OR_RETURN(const Fields search, Fields::open(source, node, "search",
-                                                     {"splits", "schedules", "objective", "method", "limits", "keep",
-                                                      "max_candidates", "max_stages", "seed"}));
+                                                     {"splits", "schedules", "objective", "require", "method", "limits",
+                                                      "keep", "max_candidates", "max_stages", "seed"}));
   if (const Yaml* splits = search.find("splits")) {
     RETURN_IF_ERROR(parse_splits(source, *splits, scenario.search));
   }
@@ -397,6 +443,9 @@ Status parse_search(const Source& source, const Yaml& node, Scenario& scenario) 
   }
   if (const Yaml* objective = search.find("objective")) {
     RETURN_IF_ERROR(parse_objective(source, *objective, scenario));
+  }
+  if (const Yaml* require = search.find("require")) {
+    RETURN_IF_ERROR(parse_requirements(source, *require, scenario));
   }
   if (const Yaml* method = search.find("method")) {
     RETURN_IF_ERROR(parse_method(source, *method, scenario.search));

@@ -38,6 +38,19 @@ struct UserPlan {
   std::string line;
 };
 
+// What plans that generate are ordered by: the time from one token to the next (TPOT), the time to the first one
+// (TTFT), or tokens of all sequences in a second, prompts counted.
+enum class GenerationObjective : uint8_t { tpot, ttft, tokens_per_second };
+inline constexpr std::string_view generation_objectives[] = {"tpot", "ttft", "tokens_per_second"};  // as scenarios say
+
+// What a plan that generates must reach. None: whatever it is.
+struct Requirements {
+  std::optional<double> tpot_s, ttft_s;     // at most
+  std::optional<double> tokens_per_second;  // at least
+  std::optional<int64_t> context;           // positions that fit, at least
+  bool any() const { return tpot_s || ttft_s || tokens_per_second || context; }
+};
+
 // Generation of text: each sequence goes on from a prompt, token by token.
 struct Generation {
   int64_t prompt = 128;  // tokens that are given, of each sequence
@@ -54,11 +67,14 @@ struct Generation {
     uint64_t seed = 0;
   };
   std::optional<Arrivals> arrivals = {};
+  std::vector<int64_t> sequences = {1};  // at once, each number by itself; Workload::batch is one of them
+  GenerationObjective objective = GenerationObjective::tpot;
+  Requirements require;
 };
 
 // What a Program computes: inference of a batch, a step of training, or the next tokens of sequences.
 struct Workload {
-  int64_t batch = 1;                              // of generation: sequences at once
+  int64_t batch = 1;                              // of generation: sequences at once, the first of `sequences`
   std::vector<int> micro_batches;                 // to try; each divides the batch
   std::optional<TrainingOptions> training;        // none: inference
   std::optional<Generation> generation;           // none: of what a pass needs nothing is kept

@@ -73,6 +73,7 @@ Status rank(const RankArguments& arguments) {
   options.noise = true;
   options.robust = arguments.robust;
   options.baselines = arguments.baselines;
+  options.all_sequences = true;
   options.error_bars = true;
   if (arguments.confidence > 0) options.confidence = arguments.confidence;
   options.explain = arguments.explain || !arguments.html.empty();

@@ -298,7 +298,7 @@ const BadScenario bad_scenarios[] = {
      "s.yaml:8:16: keep must be from 1 to 100000, not 0"
        "\n  | search: {keep: 0}"},
     {"SearchAsList", "source: a", "search: [layer]\nsource: a",
-     "s.yaml:8:9: search must be a map with the keys splits, schedules, objective, method, limits, keep, max_candidates, max_stages, seed; this is a list"
+     "s.yaml:8:9: search must be a map with the keys splits, schedules, objective, require, method, limits, keep, max_candidates, max_stages, seed; this is a list"
        "\n  | search: [layer]"},
     {"PlanAsText", "[..relu1@A, rest@B]", "..relu1@A",
      "s.yaml:11:9: the stages of a plan, e.g. [..conv2@A, rest@B], must be a list; this is a single value"

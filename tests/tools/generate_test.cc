@@ -267,7 +267,7 @@ TEST(Generate, IsRankedByItsTokens) {
   const std::string scenario = scratch.write("s.yaml", generating("prompt: 11, tokens: 4, chunk: 4"));
   const Outcome ranked = nlsim("rank " + scenario);
   ASSERT_EQ(ranked.code, 0) << ranked.err;
-  EXPECT_THAT(ranked.out, HasSubstr("llama generates, 1 sequence on 3 devices, best latency of a token first"));
+  EXPECT_THAT(ranked.out, HasSubstr("llama generates, 1 sequence on 3 devices, best time of each token (TPOT) first"));
   EXPECT_THAT(ranked.out, HasSubstr("(TPOT)"));
   EXPECT_THAT(ranked.out, HasSubstr("nlbench generate " + scenario));
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ranking/generation.h"
 #include "report/ranking/plan_drawing.h"
 #include "report/ranking/verdict_text.h"
 #include "report/table.h"
@@ -86,7 +87,9 @@ std::string next_sentence(const Ranking& ranking, const Scenario& scenario, cons
   const auto at = std::ranges::find(top, why.plan);
   if (at == top.end() || at + 1 == top.end()) return "";
   const RankedPlan &mine = ranking.judged[why.plan], &next = ranking.judged[*(at + 1)];
-  const double ratio = cost_of(ranking, next.estimate) / cost_of(ranking, mine.estimate);
+  const double ratio = mine.generation && next.generation
+                           ? cost_of(scenario, *next.generation) / cost_of(scenario, *mine.generation)
+                           : cost_of(ranking, next.estimate) / cost_of(ranking, mine.estimate);
   const std::string how_much = ratio >= 1.0005  ? fmt::format("is {:.1f} % worse", (ratio - 1) * 100)
                                : ratio > 0.9995 ? "is as good"
                                                 : fmt::format("is {:.1f} % better without noise", (1 - ratio) * 100);

@@ -37,6 +37,15 @@ json confidence_json(const Ranking& ranking) {
   return {{"level", confidence.level}, {"worlds", confidence.worlds}, {"set", set}, {"covered", confidence.covered}};
 }
 
+json generation_json(const GenerationTimes& times) {
+  return {{"first_token_s", times.first_token_s},
+          {"next_token_s", times.next_token_s},
+          {"tokens_per_s", times.tokens_per_s},
+          {"largest_device", times.fullest_device},
+          {"largest_memory_bytes", times.fullest_memory.value()},
+          {"largest_context", times.largest_context}};
+}
+
 json plan_json(const Ranking& ranking, size_t index, const Scenario& scenario, const Graph& graph) {
   const RankedPlan& ranked = ranking.judged[index];
   const Estimate& e = ranked.estimate;
@@ -88,14 +97,9 @@ json plan_json(const Ranking& ranking, size_t index, const Scenario& scenario, c
     plan["tolerance"] = ranked.promise.tolerance;
     plan["tolerance_because"] = ranked.promise.why;
   }
-  if (ranked.generation) {
-    const GenerationTimes& times = *ranked.generation;
-    plan["generation"] = {{"first_token_s", times.first_token_s},
-                          {"next_token_s", times.next_token_s},
-                          {"tokens_per_s", tokens_per_s(scenario, times)},
-                          {"largest_device", times.fullest_device},
-                          {"largest_memory_bytes", times.fullest_memory.value()}};
-  }
+  if (ranked.generation) plan["generation"] = generation_json(*ranked.generation);
+  if (!ranked.why_not.empty()) plan["cannot_run"] = ranked.why_not;
+  for (const Miss& miss : ranked.misses) plan["misses"].push_back({{"what", miss.text}, {"times", miss.times}});
   if (ranking.confidence) plan["error_bar"] = error_bar_json(ranking, index);
   if (ranked.noisy) {
     plan["with_noise"] = {{"makespan_s", spread_json(ranked.noisy->makespan_s)},
@@ -145,6 +149,7 @@ std::vector<size_t> told(const Ranking& ranking) {
 }
 
 json objective_json(const Ranking& ranking) {
+  if (ranking.generates) return generation_objectives[static_cast<size_t>(ranking.generation_objective)];
   switch (ranking.objective) {
     case Objective::throughput:
       return "throughput";
@@ -253,6 +258,13 @@ std::string ranking_json(const Ranking& ranking, const Scenario& scenario, const
   }
   for (const Explanation& why : ranking.explanations)
     file["explanations"].push_back(explanation_json(ranking, scenario, why));
+  for (const OfSequences& of : ranking.by_sequences) {
+    json one = {{"sequences", of.sequences}};
+    if (of.best) one["plan"] = stage_parts(of.best->plan, graph, scenario.cluster);
+    if (of.best && of.best->generation) one["generation"] = generation_json(*of.best->generation);
+    if (!of.why_not.empty()) one["cannot_run"] = of.why_not;
+    file["sequences"].push_back(std::move(one));
+  }
   if (!ranking.baselines.empty()) file["baselines"] = baselines_json(ranking, scenario, graph);
   if (scenario.training) {
     file["training"] = {{"optimizer", name_of(scenario.training->optimizer)},
@@ -271,22 +283,27 @@ std::string ranking_csv(const Ranking& ranking) {
   std::string out =
       "rank,name,plan,micro_batches,schedule,throughput_per_s,makespan_s,latency_mean_s,latency_max_s,busiest_device,"
       "busiest_device_share,busiest_link,busiest_link_share,largest_device,largest_memory_bytes";
-  if (ranking.generates) out += ",first_token_s,next_token_s";
+  if (ranking.generates) out += ",first_token_s,next_token_s,tokens_per_s,largest_context,misses";
   if (noisy) out += ",noise_makespan_mean_s,noise_makespan_p95_s,noise_latency_mean_s,noise_latency_p95_s";
   if (ranking.confidence) out += ",shared_rank,cost_low,cost_high,difference_low,difference_high,best,in_set";
   out += "\n";
   for (const size_t i : told(ranking)) {
     const RankedPlan& ranked = ranking.judged[i];
     const Estimate& e = ranked.estimate;
-    out += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}", i + 1, csv_field(ranked.plan.name),
-                       csv_field(ranked.text), ranked.plan.micro_batches, ranked.plan.schedule, e.throughput,
-                       e.makespan_s, e.latency_mean_s, e.latency_max_s, csv_field(e.busiest_device),
-                       e.busiest_device_share, csv_field(e.busiest_link), e.busiest_link_share,
-                       csv_field(e.largest_device), e.largest_memory.value());
-    if (ranked.generation)
-      out += fmt::format(",{},{}", ranked.generation->first_token_s, ranked.generation->next_token_s);
-    else if (ranking.generates)
-      out += ",,";
+    const std::string& largest_device = ranked.generation ? ranked.generation->fullest_device : e.largest_device;
+    const Bytes largest_memory = ranked.generation ? ranked.generation->fullest_memory : e.largest_memory;
+    out +=
+        fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}", i + 1, csv_field(ranked.plan.name),
+                    csv_field(ranked.text), ranked.plan.micro_batches, ranked.plan.schedule, e.throughput, e.makespan_s,
+                    e.latency_mean_s, e.latency_max_s, csv_field(e.busiest_device), e.busiest_device_share,
+                    csv_field(e.busiest_link), e.busiest_link_share, csv_field(largest_device), largest_memory.value());
+    if (ranked.generation) {
+      const GenerationTimes& times = *ranked.generation;
+      out += fmt::format(",{},{},{},{},{}", times.first_token_s, times.next_token_s, times.tokens_per_s,
+                         times.largest_context, ranked.misses.size());
+    } else if (ranking.generates) {
+      out += ",,,,,";
+    }
     if (noisy) {
       const NoisyEstimate& n = ranked.noisy.value();
       out += fmt::format(",{},{},{},{}", n.makespan_s.mean, n.makespan_s.p95, n.latency_s.mean, n.latency_s.p95);

@@ -24,11 +24,12 @@ h2{margin-top:1.6em}section{margin:1.6em 0}.dim{color:#777}pre{font-size:12px;ov
 </style></head><body>
 )";
 
-std::string row(std::string_view tag, const std::vector<std::string>& cells) {
+// words: a column of such, besides the plan; 0: there is none.
+std::string row(std::string_view tag, const std::vector<std::string>& cells, size_t words) {
   std::string text = "<tr>";
   for (size_t i = 0; i < cells.size(); ++i) {
-    const bool left = i == 1 || i == 3;  // words: the plan, its schedule
-    text += fmt::format("<{0}{1}>{2}</{0}>", tag, left ? " class=\"l\"" : "", html_escaped(cells[i]));
+    text += fmt::format("<{0}{1}>{2}</{0}>", tag, i == 1 || (words > 0 && i == words) ? " class=\"l\"" : "",
+                        html_escaped(cells[i]));
   }
   return text + "</tr>\n";
 }
@@ -44,35 +45,41 @@ std::string html_escaped_lines(const std::string& text) {
 }
 
 std::string table(const Ranking& ranking, const std::vector<size_t>& plans) {
-  std::vector<std::string> titles = {"#",       "plan",           "micro-batches", "schedule",      "samples/s",
-                                     "latency", "busiest device", "busiest link",  "largest memory"};
-  if (ranking.generates) titles.insert(titles.begin() + 4, {"each token (TPOT)", "first token (TTFT)"});
+  std::vector<std::string> titles = {"#", "plan", "micro-batches", "schedule", "samples/s", "latency"};
+  if (ranking.generates) titles = {"#", "plan", "each token (TPOT)", "first token (TTFT)", "tokens/s"};
+  for (const char* title : {"busiest device", "busiest link", "largest memory"}) titles.emplace_back(title);
+  if (ranking.generates) titles.emplace_back("longest context");
   if (ranking.confidence) titles.insert(titles.end(), {"rank", "90 of 100 worlds", "longer than plan 1"});
-  std::string text = "<table>\n" + row("th", titles);
+  const size_t words = ranking.generates ? 0 : 3;  // the schedule
+  std::string text = "<table>\n" + row("th", titles, words);
   for (const size_t i : plans) {
     const RankedPlan& ranked = ranking.judged[i];
     const Estimate& e = ranked.estimate;
-    std::vector<std::string> cells = {
-        fmt::format("{}", i + 1),
-        (ranked.own ? ranked.plan.name + ": " : "") + ranked.text,
-        fmt::format("{}", ranked.plan.micro_batches),
-        ranked.plan.schedule,
-        rate_text(e.throughput),
-        to_string(seconds(e.latency_mean_s)),
-        fmt::format("{} {:.0f} %", e.busiest_device, e.busiest_device_share * 100),
-        e.busiest_link.empty() ? "-" : fmt::format("{} {:.0f} %", e.busiest_link, e.busiest_link_share * 100),
-        fmt::format("{} ({})", to_string(ranked.generation ? ranked.generation->fullest_memory : e.largest_memory),
-                    ranked.generation ? ranked.generation->fullest_device : e.largest_device)};
+    const auto& times = ranked.generation;
+    std::vector<std::string> cells = {fmt::format("{}", i + 1),
+                                      (ranked.own ? ranked.plan.name + ": " : "") + ranked.text};
+    const auto add = [&](std::string cell) { cells.push_back(std::move(cell)); };
     if (ranking.generates) {
-      const auto& times = ranked.generation;
-      cells.insert(cells.begin() + 4, {times ? to_string(seconds(times->next_token_s)) : "-",
-                                       times ? to_string(seconds(times->first_token_s)) : "-"});
+      add(times ? to_string(seconds(times->next_token_s)) : "-");
+      add(times ? to_string(seconds(times->first_token_s)) : "-");
+      add(times ? rate_text(times->tokens_per_s) : "-");
+    } else {
+      add(fmt::format("{}", ranked.plan.micro_batches));
+      add(ranked.plan.schedule);
+      add(rate_text(e.throughput));
+      add(to_string(seconds(e.latency_mean_s)));
     }
+    add(fmt::format("{} {:.0f} %", e.busiest_device, e.busiest_device_share * 100));
+    add(e.busiest_link.empty() ? "-" : fmt::format("{} {:.0f} %", e.busiest_link, e.busiest_link_share * 100));
+    add(fmt::format("{} ({})", to_string(times ? times->fullest_memory : e.largest_memory),
+                    times ? times->fullest_device : e.largest_device));
+    if (ranking.generates)
+      add(times && times->largest_context > 0 ? grouped(static_cast<double>(times->largest_context)) : "-");
     if (ranking.confidence) {
       const std::vector<std::string> bars = error_bar_cells(ranking, i);
       cells.insert(cells.end(), bars.begin(), bars.end());
     }
-    text += row("td", cells);
+    text += row("td", cells, words);
   }
   return text + "</table>\n";
 }
@@ -81,8 +88,9 @@ std::string table(const Ranking& ranking, const std::vector<size_t>& plans) {
 
 std::string ranking_html(const Ranking& ranking, const Scenario& scenario) {
   std::string page(page_head);
-  page += fmt::format("<h1>{}, batch {} on {}</h1>\n<p class=\"dim\">{}: {} plans timed, {} of them simulated</p>\n",
-                      html_escaped(ranking.model), ranking.batch,
+  page += fmt::format("<h1>{}, {} on {}</h1>\n<p class=\"dim\">{}: {} plans timed, {} of them simulated</p>\n",
+                      html_escaped(ranking.model),
+                      ranking.generates ? counted(ranking.batch, "sequence") : fmt::format("batch {}", ranking.batch),
                       counted(static_cast<int64_t>(scenario.cluster.devices.size()), "device"),
                       html_escaped(scenario.file), ranking.considered, ranking.judged.size());
   if (ranking.judged.empty()) return page + "</body></html>\n";
@@ -96,9 +104,13 @@ std::string ranking_html(const Ranking& ranking, const Scenario& scenario) {
       "are the devices of a stage, by their shares of it.</p>\n";
   for (const size_t i : plans) {
     const RankedPlan& ranked = ranking.judged[i];
-    page += fmt::format("<section id=\"plan{0}\"><h3>{0}: {1}</h3>\n<p class=\"dim\">{2}, {3}, {4} samples/s</p>\n",
-                        i + 1, html_escaped(ranked.text), counted(ranked.plan.micro_batches, "micro-batch"),
-                        html_escaped(ranked.plan.schedule), rate_text(ranked.estimate.throughput));
+    const std::string how =
+        !ranking.generates  ? fmt::format("{}, {}, {} samples/s", counted(ranked.plan.micro_batches, "micro-batch"),
+                                          html_escaped(ranked.plan.schedule), rate_text(ranked.estimate.throughput))
+        : ranked.generation ? fmt::format("{} each token", to_string(seconds(ranked.generation->next_token_s)))
+                            : html_escaped("cannot run: " + ranked.why_not);
+    page += fmt::format("<section id=\"plan{0}\"><h3>{0}: {1}</h3>\n<p class=\"dim\">{2}</p>\n", i + 1,
+                        html_escaped(ranked.text), how);
     page += plan_svg(drawn_stages(ranked, ranking.node_shares, scenario.cluster));
     const auto why = std::ranges::find(ranking.explanations, i, &Explanation::plan);
     if (why != ranking.explanations.end()) {

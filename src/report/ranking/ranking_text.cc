@@ -22,6 +22,16 @@ constexpr size_t widest_plan = 100;  // beside its figures
 std::string about(double value) { return value < 1e7 ? grouped(value) : fmt::format("{:.1e}", value); }
 
 std::string objective_name(const Ranking& ranking) {
+  if (ranking.generates) {
+    switch (ranking.generation_objective) {
+      case GenerationObjective::tpot:
+        return "time of each token (TPOT)";
+      case GenerationObjective::ttft:
+        return "time to the first token (TTFT)";
+      case GenerationObjective::tokens_per_second:
+        return "tokens per second";
+    }
+  }
   switch (ranking.objective) {
     case Objective::throughput:
       return "throughput";
@@ -87,7 +97,7 @@ std::string head(const Ranking& ranking, const Scenario& scenario) {
   const std::string devices = counted(static_cast<int64_t>(scenario.cluster.devices.size()), "device");
   const std::string ordered = ranking.robust ? fmt::format("{} of ", percentile(ranking)) : "";
   std::string text = ranking.generates
-                         ? fmt::format("{} generates, {} on {}, best {}{} of a token first\n", ranking.model,
+                         ? fmt::format("{} generates, {} on {}, best {}{} first\n", ranking.model,
                                        counted(ranking.batch, "sequence"), devices, ordered, objective_name(ranking))
                          : fmt::format("{}{}, batch {} on {}, best {}{} first\n", scenario.training ? "training " : "",
                                        ranking.model, ranking.batch, devices, ordered, objective_name(ranking));
@@ -111,7 +121,8 @@ std::string head(const Ranking& ranking, const Scenario& scenario) {
   if (ranking.proved && ranking.space > considered)
     text += "no plan of layers and replicas has a better bound than the first of them: proved by the search\n";
   if (const std::optional<double> within = within_bound(ranking); within && !ranking.robust)
-    text += fmt::format("plan 1 is within {} of the best possible under these costs\n", percent_of_bound(*within));
+    text += fmt::format("plan 1 is within {} of the best possible under these costs{}\n", percent_of_bound(*within),
+                        ranking.generates ? ", for a token at the end of the context" : "");
   text += error_bars_line(ranking, scenario);
   text += misfits_text(ranking.misfits);
   if (ranking.unscheduled > 0) {
@@ -142,25 +153,56 @@ std::string busiest_phases(const Estimate& estimate) {
   return at == estimate.devices.end() ? "-" : phases_text(at->phases, estimate.makespan_s);
 }
 
+// By what plans are ordered by.
+std::optional<size_t> best_single(const Ranking& ranking) {
+  const Verdict& verdict = ranking.verdict;
+  if (!ranking.generates || ranking.generation_objective == GenerationObjective::tokens_per_second)
+    return verdict.throughput.single;
+  return ranking.generation_objective == GenerationObjective::tpot ? verdict.latency.single
+                                                                   : verdict.first_token.single;
+}
+
 // Of a plan that generates text.
-std::vector<std::string> generation_cells(const Scenario& scenario, const RankedPlan& ranked, std::string ratio) {
-  if (!ranked.generation) return {"-", "-", "-", std::move(ratio)};
+std::vector<std::string> generation_cells(const Ranking& ranking, const Scenario& scenario, const RankedPlan& ranked,
+                                          const std::optional<size_t>& single) {
+  const Estimate& e = ranked.estimate;
+  const std::string device = busiest(e.busiest_device, e.busiest_device_share);
+  const std::string link = busiest(e.busiest_link, e.busiest_link_share);
+  if (!ranked.generation)
+    return {"-", "-", "-", "-", device, link, fmt::format("{} ({})", to_string(e.largest_memory), e.largest_device),
+            "-"};
   const GenerationTimes& times = *ranked.generation;
-  return {to_string(seconds(times.next_token_s)), to_string(seconds(times.first_token_s)),
-          rate_text(tokens_per_s(scenario, times)), std::move(ratio)};
+  const std::string ratio = single
+                                ? fmt::format("{:.2f}x", cost_of(scenario, ranking.judged[*single].generation.value()) /
+                                                             cost_of(scenario, times))
+                                : "-";
+  return {to_string(seconds(times.next_token_s)),
+          to_string(seconds(times.first_token_s)),
+          rate_text(times.tokens_per_s),
+          ratio,
+          device,
+          link,
+          fmt::format("{} ({})", to_string(times.fullest_memory), times.fullest_device),
+          times.largest_context > 0 ? grouped(static_cast<double>(times.largest_context)) : "-"};
 }
 
 // Below the table.
 std::string generation_lines(const Ranking& ranking) {
   if (!ranking.generates) return "";
-  std::string text =
-      "Plans are ordered, and compared with the best single device, by a token at the end of the context; the times "
-      "are\nof the workload's prompt and tokens.\n";
+  std::string text;
+  std::vector<size_t> missing;
   for (const size_t i : shown(ranking)) {
-    if (const std::string& why = ranking.judged[i].why_not; !why.empty())
-      text += fmt::format("plan {} cannot run: {}\n", i + 1, why);
+    const RankedPlan& ranked = ranking.judged[i];
+    if (!ranked.why_not.empty()) text += fmt::format("plan {} cannot run: {}\n", i + 1, ranked.why_not);
+    if (!ranked.misses.empty()) missing.push_back(i);
   }
-  return text;
+  if (missing.empty()) return text;
+  const std::vector<Miss>& misses = ranking.judged[missing[0]].misses;
+  std::string what = misses[0].text;
+  for (size_t m = 1; m < misses.size(); ++m) what += ", " + misses[m].text;
+  if (!ranking.judged[0].misses.empty())
+    return text + fmt::format("no plan reaches what is required; plan {} comes nearest: {}\n", missing[0] + 1, what);
+  return text + fmt::format("plan {} and those behind it miss what is required ({})\n", missing[0] + 1, what);
 }
 
 std::string table(const Ranking& ranking, const Scenario& scenario) {
@@ -177,7 +219,10 @@ std::string table(const Ranking& ranking, const Scenario& scenario) {
                                         {"largest\nmemory", left}};
   const bool generates = scenario.generation.has_value();
   const bool training = scenario.training.has_value();
-  if (generates)  // one micro-batch, in one way
+  const bool parts = generates && std::ranges::any_of(ranking.judged, [](const RankedPlan& ranked) {
+                       return ranked.plan.micro_batches > 1;
+                     });
+  if (generates)  // all in one way
     columns = {{"#", right},
                {"plan", left},
                {"each token\n(TPOT)", right},
@@ -186,12 +231,14 @@ std::string table(const Ranking& ranking, const Scenario& scenario) {
                {"vs best\nsingle", right},
                {"busiest\ndevice", left},
                {"busiest\nlink", left},
-               {"largest\nmemory", left}};
+               {"largest\nmemory", left},
+               {"longest\ncontext", right}};
+  if (parts) columns.insert(columns.begin() + 2, {"micro-\nbatches", right});
   if (training) columns.insert(columns.end() - 2, {"its phases", left});
   const bool noisy = ranking.noise_runs > 0;
   const bool by_latency = ranking.objective == Objective::latency;
   // Beside the figure that plans are ordered by.
-  const auto beside = static_cast<std::ptrdiff_t>(generates ? 3 : by_latency ? 7 : 5);
+  const auto beside = static_cast<std::ptrdiff_t>(generates ? (parts ? 4 : 3) : by_latency ? 7 : 5);
   if (noisy)
     columns.insert(columns.begin() + beside,
                    {{"with noise\nmean", right}, {fmt::format("with noise\n{}", percentile(ranking)), right}});
@@ -207,13 +254,13 @@ std::string table(const Ranking& ranking, const Scenario& scenario) {
   };
   arrange(columns);
   Table table(columns);
-  const auto single = ranking.verdict.throughput.single;
+  const auto single = best_single(ranking);
   for (const size_t i : shown(ranking)) {
     const RankedPlan& ranked = ranking.judged[i];
     const Estimate& e = ranked.estimate;
     const std::string ratio =
         single ? fmt::format("{:.2f}x", e.throughput / ranking.judged[*single].estimate.throughput) : "-";
-    std::vector<std::string> cells = {fmt::format("{}", i + 1),
+    std::vector<std::string> cells = {fmt::format("{}{}", ranked.misses.empty() ? "" : "!", i + 1),
                                       (ranked.own ? ranked.plan.name + ": " : "") + ranked.text,
                                       fmt::format("{}", ranked.plan.micro_batches),
                                       ranked.plan.schedule,
@@ -224,12 +271,9 @@ std::string table(const Ranking& ranking, const Scenario& scenario) {
                                       busiest(e.busiest_link, e.busiest_link_share),
                                       fmt::format("{} ({})", to_string(e.largest_memory), e.largest_device)};
     if (generates) {
-      const std::vector<std::string> times = generation_cells(scenario, ranked, cells[5]);
-      cells.erase(cells.begin() + 2, cells.begin() + 7);
-      cells.insert(cells.begin() + 2, times.begin(), times.end());
-      if (ranked.generation)
-        cells.back() =
-            fmt::format("{} ({})", to_string(ranked.generation->fullest_memory), ranked.generation->fullest_device);
+      const std::vector<std::string> others = generation_cells(ranking, scenario, ranked, single);
+      cells.resize(parts ? 3 : 2);
+      cells.insert(cells.end(), others.begin(), others.end());
     }
     if (training) cells.insert(cells.end() - 2, busiest_phases(e));
     if (noisy) {
@@ -249,6 +293,34 @@ std::string table(const Ranking& ranking, const Scenario& scenario) {
     table.add(std::move(cells));
   }
   return table.to_string();
+}
+
+// What is best for other numbers of sequences.
+std::string sequences_text(const Ranking& ranking) {
+  if (ranking.by_sequences.empty()) return "";
+  using enum Align;
+  Table table({{"sequences\nat once", right},
+               {"each token\n(TPOT)", right},
+               {"first token\n(TTFT)", right},
+               {"tokens/s", right},
+               {"largest\nmemory", left},
+               {"longest\ncontext", right},
+               {"best plan", left}});
+  for (const OfSequences& of : ranking.by_sequences) {
+    const std::string count = grouped(static_cast<double>(of.sequences));
+    if (!of.best || !of.best->generation) {
+      const std::string& why = of.best ? of.best->why_not : of.why_not;
+      table.add({count, "-", "-", "-", "-", "-", "none: " + why.substr(0, why.find('\n'))});
+      continue;
+    }
+    const GenerationTimes& times = *of.best->generation;
+    table.add({count, to_string(seconds(times.next_token_s)), to_string(seconds(times.first_token_s)),
+               rate_text(times.tokens_per_s),
+               fmt::format("{} ({})", to_string(times.fullest_memory), times.fullest_device),
+               times.largest_context > 0 ? grouped(static_cast<double>(times.largest_context)) : "-",
+               (of.best->own ? of.best->plan.name + ": " : "") + of.best->text});
+  }
+  return table.to_string() + "\n";
 }
 
 // As a shell takes it.
@@ -357,7 +429,8 @@ std::vector<std::string> notes_of(const Ranking& ranking) {
 
 std::string ranking_text(const Ranking& ranking, const Scenario& scenario) {
   std::string text = head(ranking, scenario);
-  if (!ranking.judged.empty()) text += "\n" + table(ranking, scenario) + generation_lines(ranking) + "\n";
+  if (!ranking.judged.empty())
+    text += "\n" + table(ranking, scenario) + generation_lines(ranking) + "\n" + sequences_text(ranking);
   const std::vector<std::string> notes = notes_of(ranking);
   for (const std::string& note : notes) text += "note     " + note + "\n";
   if (!notes.empty()) text += "\n";

@@ -3,8 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
+#include <vector>
 
+#include "ranking/generation.h"
 #include "report/table.h"
 
 namespace nlsplit::inline reports {
@@ -16,24 +17,39 @@ constexpr double clearly = clearly_faster;
 struct Respect {
   std::string name;
   Yardsticks best;
-  double (*cost)(const Estimate&);  // smaller is better
-  std::string (*text)(const Estimate&);
+  double (*cost)(const RankedPlan&);  // smaller is better
+  std::string (*text)(const RankedPlan&);
   bool more_is_better;    // of the figure shown
   std::string_view verb;  // what is said of a rival: "makes" 1.30x "as much"
   std::string_view unit;
 };
 
-std::string samples(const Estimate& e) { return rate_text(e.throughput) + " samples/s"; }
-std::string tokens(const Estimate& e) { return rate_text(e.throughput) + " tokens/s"; }
+// Of generation, where those that cannot run are in no comparison.
+std::vector<Respect> generation_respects(const Verdict& verdict) {
+  return {
+      {"tokens per second", verdict.throughput, [](const RankedPlan& p) { return 1 / p.generation->tokens_per_s; },
+       [](const RankedPlan& p) { return rate_text(p.generation->tokens_per_s) + " tokens/s"; }, true, "makes",
+       "as many"},
+      {"each token (TPOT)", verdict.latency, [](const RankedPlan& p) { return p.generation->next_token_s; },
+       [](const RankedPlan& p) { return to_string(seconds(p.generation->next_token_s)); }, false, "is", "as quick"},
+      {"the first token (TTFT)", verdict.first_token, [](const RankedPlan& p) { return p.generation->first_token_s; },
+       [](const RankedPlan& p) { return to_string(seconds(p.generation->first_token_s)); }, false, "is", "as quick"},
+      {"memory", verdict.memory,
+       [](const RankedPlan& p) { return static_cast<double>(p.generation->fullest_memory.value()); },
+       [](const RankedPlan& p) { return to_string(p.generation->fullest_memory); }, false, "is", "as modest"}};
+}
 
-std::array<Respect, 3> respects(const Ranking& ranking) {
+std::vector<Respect> respects(const Ranking& ranking) {
   const Verdict& verdict = ranking.verdict;
-  return {{{"throughput", verdict.throughput, [](const Estimate& e) { return e.makespan_s; },
-            ranking.generates ? tokens : samples, true, "makes", "as much"},
-           {"latency", verdict.latency, [](const Estimate& e) { return e.latency_mean_s; },
-            [](const Estimate& e) { return to_string(seconds(e.latency_mean_s)); }, false, "is", "as quick"},
-           {"memory", verdict.memory, [](const Estimate& e) { return static_cast<double>(e.largest_memory.value()); },
-            [](const Estimate& e) { return to_string(e.largest_memory); }, false, "is", "as modest"}}};
+  if (ranking.generates) return generation_respects(verdict);
+  return {
+      {"throughput", verdict.throughput, [](const RankedPlan& p) { return p.estimate.makespan_s; },
+       [](const RankedPlan& p) { return rate_text(p.estimate.throughput) + " samples/s"; }, true, "makes", "as much"},
+      {"latency", verdict.latency, [](const RankedPlan& p) { return p.estimate.latency_mean_s; },
+       [](const RankedPlan& p) { return to_string(seconds(p.estimate.latency_mean_s)); }, false, "is", "as quick"},
+      {"memory", verdict.memory,
+       [](const RankedPlan& p) { return static_cast<double>(p.estimate.largest_memory.value()); },
+       [](const RankedPlan& p) { return to_string(p.estimate.largest_memory); }, false, "is", "as modest"}};
 }
 
 struct Comparison {
@@ -46,7 +62,7 @@ struct Comparison {
 
 Comparison compare(const Ranking& ranking, const Respect& respect) {
   Comparison c;
-  const auto cost = [&](size_t i) { return respect.cost(ranking.judged[i].estimate); };
+  const auto cost = [&](size_t i) { return respect.cost(ranking.judged[i]); };
   const double split = cost(*respect.best.split);
   const auto look = [&](const std::optional<size_t>& other, bool& beaten, bool copies) {
     if (!other) return;
@@ -72,7 +88,7 @@ std::string answer(const Comparison& c) {
 
 std::string cell(const Ranking& ranking, const Respect& respect, const std::optional<size_t>& index) {
   if (!index) return "-";
-  return fmt::format("{} (plan {})", respect.text(ranking.judged[*index].estimate), *index + 1);
+  return fmt::format("{} (plan {})", respect.text(ranking.judged[*index]), *index + 1);
 }
 
 std::string joined(const std::vector<std::string>& parts, std::string_view between, std::string_view last) {
@@ -87,8 +103,8 @@ std::string joined(const std::vector<std::string>& parts, std::string_view betwe
 // "3.70x one device"; for times and sizes, where less is better, "0.61x of one device's".
 std::string against(const Ranking& ranking, const Respect& respect, size_t rival, std::string_view name,
                     std::string_view possessive) {
-  const double split = respect.cost(ranking.judged[*respect.best.split].estimate);
-  const double other = respect.cost(ranking.judged[rival].estimate);
+  const double split = respect.cost(ranking.judged[*respect.best.split]);
+  const double other = respect.cost(ranking.judged[rival]);
   return respect.more_is_better ? fmt::format("{:.2f}x {}", other / split, name)
                                 : fmt::format("{:.2f}x of {}", split / other, possessive);
 }
@@ -104,7 +120,7 @@ std::string against_both(const Ranking& ranking, const Respect& respect) {
   return text;
 }
 
-std::string sentence(const Ranking& ranking, const std::array<Respect, 3>& all) {
+std::string sentence(const Ranking& ranking, const std::vector<Respect>& all) {
   std::vector<std::string> worth, not_worth;
   for (const Respect& respect : all) {
     const Comparison c = compare(ranking, respect);
@@ -158,10 +174,9 @@ std::string bound_by_text(const Ranking& ranking, size_t index) {
     return fmt::format("{} is bound by {}, which computes {} of the time{}{}.", name, e.busiest_device,
                        percent(e.busiest_device_share), on_average, links);
   }
-  return fmt::format(
-      "{} keeps nothing busy: {} computes {} of the time{}{}; the rest is filling and draining the "
-      "pipeline and waiting for messages.",
-      name, e.busiest_device, percent(e.busiest_device_share), on_average, links);
+  return fmt::format("{} keeps nothing busy: {} computes {} of the time{}{}; the rest is {} and waiting for messages.",
+                     name, e.busiest_device, percent(e.busiest_device_share), on_average, links,
+                     ranking.generates ? "waiting for the other stages" : "filling and draining the pipeline");
 }
 
 namespace {
@@ -179,8 +194,9 @@ std::optional<BytesPerSecond> common_bandwidth(const Cluster& cluster) {
 // What would make splitting pay against one device, or what would end that.
 std::string network_says(const Ranking& ranking, const Scenario& scenario) {
   const Verdict& v = ranking.verdict;
-  const double gain = ranking.judged[*v.throughput.split].estimate.throughput /
-                      ranking.judged[*v.throughput.single].estimate.throughput;
+  const Yardsticks& best = ranking.generates ? v.latency : v.throughput;  // of generation by a token
+  const double gain =
+      ranking.judged[*best.split].estimate.throughput / ranking.judged[*best.single].estimate.throughput;
   if (gain > clearly) {
     if (!v.break_even || *v.break_even >= 1) return "";
     return fmt::format("With less than {} on every link no split would beat one device.",
@@ -199,16 +215,26 @@ std::string network_says(const Ranking& ranking, const Scenario& scenario) {
   }
   return fmt::format(
       "The network is not what stands in the way: even if messages took no time, the best split would "
-      "make {:.2f}x what one device makes; the devices' speeds and the layers' sizes leave no better "
-      "cut, or there are too few micro-batches.",
-      *v.gain_without_network);
+      "make {:.2f}x what one device makes; {}.",
+      *v.gain_without_network,
+      ranking.generates ? "a token passes the layers one after the other"
+                        : "the devices' speeds and the layers' sizes leave no better cut, or there are too few "
+                          "micro-batches");
 }
 
-std::vector<std::string> reasons(const Ranking& ranking, const Scenario& scenario, const std::array<Respect, 3>& all) {
+std::vector<std::string> reasons(const Ranking& ranking, const Scenario& scenario, const std::vector<Respect>& all) {
   const Verdict& v = ranking.verdict;
-  std::vector<std::string> lines = {bound_by_text(ranking, *v.throughput.split)};
-  if (v.throughput.single) {
+  const Yardsticks& fastest = ranking.generates ? v.latency : v.throughput;
+  std::vector<std::string> lines = {bound_by_text(ranking, *fastest.split)};
+  if (fastest.single) {
     if (std::string text = network_says(ranking, scenario); !text.empty()) lines.push_back(std::move(text));
+  }
+  if (ranking.generates) {
+    if (!has_splits(ranking.judged[*fastest.split].plan))
+      lines.push_back(
+          "A token passes the layers one after the other: a plan of layers holds larger models, and makes "
+          "no sequence quicker.");
+    return lines;
   }
   const Comparison throughput = compare(ranking, all[0]);
   if (throughput.rival && throughput.rival_is_copies && throughput.lead > clearly) {
@@ -241,18 +267,26 @@ std::string bandwidth_at(const Scenario& scenario, double factor) {
 }
 
 std::string verdict_text(const Ranking& ranking, const Scenario& scenario) {
-  const std::array<Respect, 3> all = respects(ranking);
+  const std::vector<Respect> all = respects(ranking);
   if (!ranking.verdict.throughput.split) {
     return fmt::format("verdict  {}\n", scenario.cluster.devices.size() > 1
                                             ? "No split into layers fits or was asked for: there is nothing to compare."
                                             : "One device: there is nothing to split over.");
   }
   using enum Align;
-  Table table(
-      {{"worth splitting for", left}, {"", left}, {"best split", left}, {"one device", left}, {"data parallel", left}});
+  std::vector<Table::Column> columns = {
+      {"worth splitting for", left}, {"", left}, {"best split", left}, {"one device", left}};
+  // A sequence has its caches in one place: replicas serve other micro-batches, if there are any.
+  const bool copies =
+      !ranking.generates || std::ranges::any_of(all, [](const Respect& r) { return r.best.copies.has_value(); });
+  if (copies) columns.push_back({ranking.generates ? "replicas" : "data parallel", left});
+  Table table(columns);
   for (const Respect& respect : all) {
-    table.add({respect.name, answer(compare(ranking, respect)), cell(ranking, respect, respect.best.split),
-               cell(ranking, respect, respect.best.single), cell(ranking, respect, respect.best.copies)});
+    std::vector<std::string> cells = {respect.name, answer(compare(ranking, respect)),
+                                      cell(ranking, respect, respect.best.split),
+                                      cell(ranking, respect, respect.best.single)};
+    if (copies) cells.push_back(cell(ranking, respect, respect.best.copies));
+    table.add(std::move(cells));
   }
   std::string text = table.to_string() + "\nverdict  " + sentence(ranking, all) + "\n";
   std::string_view head = "why      ";
