@@ -59,7 +59,8 @@ bool within_limits(const std::vector<Stage>& stages, const SearchOptions& option
   std::set<DeviceId> devices;
   for (const Stage& stage : stages) {
     devices.insert(stage.devices.begin(), stage.devices.end());
-    if (!options.replicate && stage.devices.size() > 1) return false;
+    if (!options.replicate && !stage.split && stage.devices.size() > 1) return false;
+    if (stage.split && std::ranges::find(options.axes, stage.split->axis) == options.axes.end()) return false;
   }
   return (options.layers || stages.size() == 1) && (options.max_stages == 0 || stages.size() <= options.max_stages) &&
          (options.max_devices == 0 || devices.size() <= options.max_devices);
@@ -135,7 +136,7 @@ Result<SearchResult> search_layers(const Graph& graph, const Cluster& cluster, H
   for (const std::vector<Stage>& seed : seeds) {
     const bool known = std::ranges::any_of(always, [&](const ScoredPlan& other) { return other.plan.stages == seed; });
     if (known || !within_limits(seed, options)) continue;
-    if (seed.size() == 1) whole.insert(seed[0].devices);
+    if (seed.size() == 1 && !seed[0].split) whole.insert(seed[0].devices);
     add(seed, always);
   }
 

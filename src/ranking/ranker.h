@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "partition/anneal.h"
+#include "partition/baselines.h"
 #include "partition/plan_scorer.h"
 #include "ranking/evaluate.h"
 #include "ranking/noise_runs.h"
@@ -145,6 +146,7 @@ class Ranker {
                               const Pruning& pruning, Changing& all) const;
 
   // ---- ranker_rules.cc
+  std::span<const Baseline> rules_of_today() const;
   static uint32_t rules_of(const Plan& plan, const std::vector<std::vector<Stage>>& rules);
   void note_rules(const Searched& searched);
   void choose_rules();

@@ -6,7 +6,6 @@
 
 #include "base/cores.h"
 #include "compile/split.h"
-#include "partition/baselines.h"
 #include "partition/search_splits.h"
 #include "ranking/ranker.h"
 
@@ -124,7 +123,7 @@ Result<Ranker::Searched> Ranker::search(const PreparedModel& prepared) const {
   Searched searched;
   ASSIGN_OR_RETURN(searched.costs, search_costs(scenario_, prepared, costs_));
   std::vector<std::vector<Stage>> seeds;
-  for (const Baseline& baseline : baselines()) {
+  for (const Baseline& baseline : rules_of_today()) {
     searched.rules.push_back(baseline.stages(graph, scenario_.cluster, searched.costs));
     if (!searched.rules.back().empty()) seeds.push_back(searched.rules.back());
   }

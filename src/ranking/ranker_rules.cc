@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "partition/baselines.h"
+#include "partition/baseline_generation.h"
 #include "ranking/ranker.h"
 
 namespace nlsplit::inline ranking {
@@ -14,6 +14,10 @@ namespace {
 constexpr size_t most_rule_layers = 100'000, surely_timed_of_a_rule = 2;
 
 }  // namespace
+
+std::span<const Baseline> Ranker::rules_of_today() const {
+  return scenario_.generation ? generation_baselines() : baselines();
+}
 
 // Which of the plans found is what a rule would choose: Candidate::rules.
 uint32_t Ranker::rules_of(const Plan& plan, const std::vector<std::vector<Stage>>& rules) {
@@ -26,17 +30,18 @@ uint32_t Ranker::rules_of(const Plan& plan, const std::vector<std::vector<Stage>
 
 // The first reason why a rule has no plan, or one that cannot run, will do.
 void Ranker::note_rules(const Searched& searched) {
-  for (size_t b = 0; b < baselines().size(); ++b) {
+  const std::span<const Baseline> all = rules_of_today();
+  for (size_t b = 0; b < all.size(); ++b) {
     if (b == rules_.size()) {
-      rules_.emplace_back().name = baselines()[b].name;
-      rules_[b].rule = baselines()[b].rule;
+      rules_.emplace_back().name = all[b].name;
+      rules_[b].rule = all[b].rule;
     }
     const std::vector<Stage>& stages = searched.rules[b];
     const bool found = std::ranges::any_of(searched.found.plans,
                                            [&](const ScoredPlan& scored) { return scored.plan.stages == stages; });
     if (found || !rules_[b].why_not.empty()) continue;
     if (stages.empty())
-      rules_[b].why_not = baselines()[b].why_none;
+      rules_[b].why_not = all[b].why_none;
     else if (!within_limits(stages, scenario_.search))
       rules_[b].why_not = "the limits of the scenario's search leave it out";
     else
@@ -100,10 +105,14 @@ void Ranker::report_rules() {
     if (!rule.why_not.empty()) continue;
     const auto judged = std::ranges::find_if(
         ranking_.judged, [&](const RankedPlan& plan) { return !plan.own && plan.plan == rule.plan; });
-    if (judged != ranking_.judged.end())
+    if (judged != ranking_.judged.end() && !judged->why_not.empty()) {
+      rule.why_not = judged->why_not;
+    } else if (judged != ranking_.judged.end()) {
       rule.estimate = judged->estimate;
-    else
+      rule.generation = judged->generation;
+    } else {
       rule.why_not = "not timed: the ranking was interrupted";
+    }
   }
   ranking_.baselines = std::move(rules_);
 }

@@ -106,9 +106,10 @@ struct RankedPlan {
 struct RankedBaseline {
   std::string name, rule;
   Plan plan;
-  std::string text;                  // to_string(plan, …)
-  std::optional<Estimate> estimate;  // by the judging tier; none: `why_not`
-  std::string why_not;               // it cannot run: too little memory, no route, no such schedule
+  std::string text;                           // to_string(plan, …)
+  std::optional<Estimate> estimate;           // by the judging tier; none: `why_not`
+  std::optional<GenerationTimes> generation;  // of a scenario that generates
+  std::string why_not;                        // it cannot run: too little memory, no route, no such schedule
 };
 
 struct Misfit {  // of the plans considered, those left out because a device's memory is too small

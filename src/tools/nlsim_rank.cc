@@ -118,7 +118,8 @@ void add_rank_command(CLI::App& app, int& code) {
                     "Order by what 95 of 100 runs reach under the scenario's `noise` (numbers stay those for --plan)");
   command->add_flag(
       "--baselines", arguments->baselines,
-      "Beside them what today's rules would choose (even layers, by memory, torchgpipe, PipeDream, METIS)");
+      "Beside them what today's rules would choose (even layers, by memory, torchgpipe, PipeDream, METIS; of "
+      "generation llama.cpp, exo, cake, distributed-llama, prima.cpp, Parallax, Megatron)");
   add_confidence_option(
       *command, arguments->confidence,
       "Name the plans among which the best one is with this probability, by the spreads of the costs: "

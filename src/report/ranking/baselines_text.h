@@ -7,6 +7,6 @@
 
 namespace nlsplit::inline reports {
 
-std::string baselines_text(const Ranking& ranking);  // empty if they were not asked for
+std::string baselines_text(const Ranking& ranking, const Scenario& scenario);  // empty if they were not asked for
 
 }  // namespace nlsplit::inline reports

@@ -122,6 +122,7 @@ json baselines_json(const Ranking& ranking, const Scenario& scenario, const Grap
       one["throughput_per_s"] = baseline.estimate->throughput;
       one["latency_mean_s"] = baseline.estimate->latency_mean_s;
       one["largest_memory_bytes"] = baseline.estimate->largest_memory.value();
+      if (baseline.generation) one["generation"] = generation_json(*baseline.generation);
     } else {
       one["cannot_run"] = baseline.why_not;
     }

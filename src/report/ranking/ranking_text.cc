@@ -448,7 +448,7 @@ std::string ranking_text(const Ranking& ranking, const Scenario& scenario) {
   } else {
     text += explanations_text(ranking, scenario);
   }
-  if (const std::string rules = baselines_text(ranking); !rules.empty()) text += rules + "\n";
+  if (const std::string rules = baselines_text(ranking, scenario); !rules.empty()) text += rules + "\n";
   return text + next_step(ranking, scenario);
 }
 
