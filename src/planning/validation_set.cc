@@ -35,7 +35,21 @@ struct Choice {
   Judge judge;
 };
 
-Judge judge_of(const Goal& goal) {
+// Its makespan is the time of a token, its latency the time to the first one.
+Judge judge_of(const Generation& generation) {
+  switch (generation.objective) {
+    case GenerationObjective::tpot:
+      return {"TPOT", 1, 0};
+    case GenerationObjective::ttft:
+      return {"TTFT", 0, 1};
+    case GenerationObjective::tokens_per_second:
+      return {"tokens/s", static_cast<double>(generation.tokens - 1), 1};
+  }
+  CHECK(false, "unknown objective");
+}
+
+Judge judge_of(const Scenario& scenario, const Goal& goal) {
+  if (scenario.generation) return judge_of(*scenario.generation);
   switch (goal.objective) {
     case Objective::throughput:
       return {"throughput", 1, 0};
@@ -56,7 +70,7 @@ Result<Choice> rank_and_choose(Loaded& loaded, const ValidationSetArguments& arg
   if (arguments.confidence > 0 && without_spread(loaded.scenario).empty()) options.confidence = arguments.confidence;
   ASSIGN_OR_RETURN(const Ranking ranking, rank_plans(loaded.scenario, loaded.model, options));
   Choice choice;
-  choice.judge = judge_of(ranking.goal);
+  choice.judge = judge_of(loaded.scenario, ranking.goal);
   const std::vector<size_t> sure = ranking.confidence ? ranking.confidence->set : std::vector<size_t>{};
   for (const size_t i : sure) choice.plans.push_back({ranking.judged[i].plan, ranking.judged[i].text, i + 1, true});
   size_t sampled = 0;
@@ -90,7 +104,7 @@ Result<ChosenPlan> chosen_before(const Loaded& loaded, const PredictedPlan& plan
 Result<Choice> choose_again(const Loaded& loaded, const PlanSet& before, const std::string& file) {
   Choice choice;
   choice.judge = before.judge;
-  if (const Judge now = judge_of(goal_of(loaded.scenario)); now.objective != before.judge.objective)
+  if (const Judge now = judge_of(loaded.scenario, goal_of(loaded.scenario)); now.objective != before.judge.objective)
     return invalid_input(
         fmt::format("{}: these plans were chosen for the objective {}, and {} asks for {}; give another "
                     "--output or remove the folder",
@@ -104,9 +118,9 @@ Result<Choice> choose_again(const Loaded& loaded, const PlanSet& before, const s
   return choice;
 }
 
-PredictedPlan predicted_plan(const Loaded& loaded, const ChosenPlan& one, const TimedPlan& timed) {
+// What both kinds of plans have.
+PredictedPlan plan_of(const Loaded& loaded, const ChosenPlan& one, const Program& program) {
   PredictedPlan plan;
-  plan.fingerprint = hex16(timed.trace.fingerprint);
   plan.text = one.text;
   plan.stages = stage_parts(one.plan, loaded.model.graph, loaded.scenario.cluster);
   plan.micro_batches = one.plan.micro_batches;
@@ -114,16 +128,34 @@ PredictedPlan predicted_plan(const Loaded& loaded, const ChosenPlan& one, const 
   plan.number = one.number;
   plan.sampled = one.number == 0;
   plan.in_confidence_set = one.in_confidence_set;
-  plan.makespan_s = timed.estimate.makespan_s;
-  plan.throughput = timed.estimate.throughput;
-  plan.latency_mean_s = timed.estimate.latency_mean_s;
-  for (const DeviceProgram& device : timed.program.devices) {
+  for (const DeviceProgram& device : program.devices) {
     plan.devices.push_back(device.name);
     plan.hosts.push_back(device.host);
   }
+  return plan;
+}
+
+PredictedPlan predicted_plan(const Loaded& loaded, const ChosenPlan& one, const TimedPlan& timed) {
+  PredictedPlan plan = plan_of(loaded, one, timed.program);
+  plan.fingerprint = hex16(timed.trace.fingerprint);
+  plan.makespan_s = timed.estimate.makespan_s;
+  plan.throughput = timed.estimate.throughput;
+  plan.latency_mean_s = timed.estimate.latency_mean_s;
   for (const DeviceTimes& times : device_times(timed.program, timed.trace)) plan.compute_s.push_back(times.compute);
   plan.messages_s = message_seconds(timed.program, timed.trace);
   plan.timeline = timeline_json(timed.program, timed.trace);
+  return plan;
+}
+
+PredictedPlan predicted_session(const Loaded& loaded, const ChosenPlan& one, const SavedSession& saved) {
+  const SavedGeneration& of = saved.generation.value();
+  PredictedPlan plan = plan_of(loaded, one, saved.session.programs.front());
+  plan.fingerprint = fingerprint_of(saved.session);
+  plan.makespan_s = of.next_token_s;
+  plan.latency_mean_s = of.first_token_s;
+  plan.throughput = static_cast<double>(loaded.scenario.batch * of.tokens) /
+                    (of.first_token_s + static_cast<double>(of.tokens - 1) * of.next_token_s);
+  plan.timeline = "null";
   return plan;
 }
 
@@ -136,6 +168,8 @@ Status write_validation_set(Loaded& loaded, const ValidationSetArguments& argume
   ASSIGN_OR_RETURN(const OutputLock lock, OutputLock::of_folder(arguments.dir));
   Scenario predicted_by = loaded.scenario;
   if (!arguments.corrections.empty()) {
+    if (loaded.scenario.generation)
+      return unsupported(fmt::format("{} generates text: nothing is learnt from that yet", loaded.scenario.file));
     if (loaded.scenario.corrected)
       return invalid_input(
           fmt::format("{} names corrections already: take them out to learn others", loaded.scenario.file));
@@ -144,6 +178,7 @@ Status write_validation_set(Loaded& loaded, const ValidationSetArguments& argume
     RETURN_IF_ERROR(apply(corrections, predicted_by.cluster, predicted_by.costs));
   }
   PlanSet set{loaded.scenario.file, loaded.model.graph.name, loaded.scenario.batch, {}};
+  set.generates = loaded.scenario.generation.has_value();
   set.draw = {arguments.top, arguments.also, arguments.seed, arguments.confidence};
   Choice choice;
   if (arguments.plans.empty()) {
@@ -162,7 +197,21 @@ Status write_validation_set(Loaded& loaded, const ValidationSetArguments& argume
   }
   std::set<std::string> known;
   std::string whole_weights;  // a folder that has them; those of plans that cut weights are others
+  const auto add_session = [&](const ChosenPlan& one,
+                               const std::string& folder) -> Result<std::optional<PredictedPlan>> {
+    ASSIGN_OR_RETURN(const SavedSession saved, saved_session(loaded, one.plan));
+    PredictedPlan plan = predicted_session(loaded, one, saved);
+    plan.folder = folder;
+    if (folder != control_folder && !known.insert(plan.fingerprint).second) return std::optional<PredictedPlan>();
+    const std::string dir = arguments.dir + "/" + folder;
+    const bool cuts_weights = has_splits(one.plan);
+    RETURN_IF_ERROR(whole_weights.empty() || cuts_weights ? save_session(dir, saved, loaded.model.weights)
+                                                          : save_session_like(dir, saved, whole_weights));
+    if (!cuts_weights) whole_weights = dir;
+    return std::optional(std::move(plan));
+  };
   const auto add = [&](const ChosenPlan& one, const std::string& folder) -> Result<std::optional<PredictedPlan>> {
+    if (loaded.scenario.generation) return add_session(one, folder);
     ASSIGN_OR_RETURN(TimedPlan timed,
                      time_plan(loaded.scenario, loaded.model.graph, one.plan, std::nullopt, &predicted_by));
     PredictedPlan plan = predicted_plan(loaded, one, timed);

@@ -215,15 +215,33 @@ Status save_program_like(const std::string& dir, const SavedProgram& saved, cons
   });
 }
 
-Status save_session(const std::string& dir, const SavedSession& saved, const WeightStore& weights) {
+namespace {
+
+std::set<ContentId> contents_of_session(const Session& session) {
   std::set<ContentId> contents;
-  for (const Program& program : saved.session.programs) add_contents(program, contents);
+  for (const Program& program : session.programs) add_contents(program, contents);
+  return contents;
+}
+
+Status write_session(const std::string& folder, const SavedSession& saved) {
+  if (saved.generation) RETURN_IF_ERROR(write_file(folder + "/" + generation_file, generation_text(*saved.generation)));
+  if (!saved.clocks.empty()) RETURN_IF_ERROR(write_file(folder + "/" + clock_file, clocks_text(saved.clocks)));
+  return write_file(folder + "/" + session_file, to_string(saved.session));
+}
+
+}  // namespace
+
+Status save_session(const std::string& dir, const SavedSession& saved, const WeightStore& weights) {
   return save(dir, [&](const std::string& folder) -> Status {
-    RETURN_IF_ERROR(write_weights(folder, contents, weights));
-    if (saved.generation)
-      RETURN_IF_ERROR(write_file(folder + "/" + generation_file, generation_text(*saved.generation)));
-    if (!saved.clocks.empty()) RETURN_IF_ERROR(write_file(folder + "/" + clock_file, clocks_text(saved.clocks)));
-    return write_file(folder + "/" + session_file, to_string(saved.session));
+    RETURN_IF_ERROR(write_weights(folder, contents_of_session(saved.session), weights));
+    return write_session(folder, saved);
+  });
+}
+
+Status save_session_like(const std::string& dir, const SavedSession& saved, const std::string& like) {
+  return save(dir, [&](const std::string& folder) -> Status {
+    RETURN_IF_ERROR(link_weights(folder, contents_of_session(saved.session), like));
+    return write_session(folder, saved);
   });
 }
 

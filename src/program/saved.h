@@ -80,6 +80,8 @@ struct SavedSession {
   Clocks clocks = {};                              // of the joined Program; empty: no device emulates
 };
 Status save_session(const std::string& dir, const SavedSession& saved, const WeightStore& weights);
+// As save_program_like: the weights of a folder that has them all.
+Status save_session_like(const std::string& dir, const SavedSession& saved, const std::string& like);
 Result<SavedSession> load_session(const std::string& dir);
 bool is_saved_session(const std::string& dir);
 

@@ -93,6 +93,7 @@ Result<std::vector<Choice>> parse_choices(const Session& session, std::string_vi
 //
 //   nlsplit program 1 fingerprint …
 std::string to_string(const Session& session);
+std::string fingerprint_of(const Session& session);  // as it stands there
 // Errors as parse_program's, with file:line:column; and a fingerprint that does not fit. Does not verify_session.
 Result<Session> parse_session(std::string_view text, const std::string& file);
 

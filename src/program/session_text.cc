@@ -40,6 +40,8 @@ std::string to_string(const Session& session) {
                      body);
 }
 
+std::string fingerprint_of(const Session& session) { return hex16(hash_text(body_of(session))); }
+
 Result<Session> parse_session(std::string_view text, const std::string& file) {
   const std::vector<size_t> begins = programs_in(text);
   TextReader in(text.substr(0, begins.empty() ? text.size() : begins.front()), file);

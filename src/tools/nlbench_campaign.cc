@@ -119,7 +119,7 @@ Status Campaign::collect(const std::vector<Planned>& planned, int launch, size_t
 Result<bool> Campaign::launch_once(std::vector<Planned>& planned, const std::string& doing) {
   std::vector<Turn> turns;
   for (const Planned& one : planned) {
-    turns.push_back({one.plan->folder, one.figures, ranks_of(*one.plan)});
+    turns.push_back({set_.generates, one.plan->folder, one.figures, ranks_of(*one.plan)});
     std::error_code failure;
     for (const char* kind : {"json", "error"}) fs::remove(place_of(folder_, one.figures, kind), failure);
   }

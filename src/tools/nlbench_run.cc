@@ -24,6 +24,7 @@
 #include "tools/exit.h"
 #include "tools/nlbench_commands.h"
 #include "tools/nlbench_crashes.h"
+#include "tools/nlbench_generation_turn.h"
 #include "tools/nlbench_report.h"
 #include "tools/nlbench_run_options.h"
 #include "tools/nlbench_steps.h"
@@ -298,7 +299,8 @@ Status run_over_ranks(const RunArguments& arguments, RunOptions options, Transpo
 
 Status run_turns_over_ranks(const RunArguments& arguments, RunOptions options, Transport& transport) {
   options.flight = nullptr;  // a rank of the run has another number in each turn
-  return run_turns(arguments, transport, [&](const RunArguments& of_turn, Transport& part) {
+  return run_turns(arguments, transport, [&](const Turn& turn, const RunArguments& of_turn, Transport& part) {
+    if (turn.generates) return run_generation_turn(of_turn, options, part);
     std::optional<TemporaryFolder> folder;
     Finished finished;
     return run_over_ranks(of_turn, options, part, folder, finished);
@@ -331,8 +333,10 @@ int run_command(const RunArguments& arguments) {
   static FlightRecords records(flight_dir(arguments), run_id());
   record_crashes(records);
   if (kind.make_world != nullptr) {
-    const auto one = [&](const RunArguments& of_turn) { return run_in_threads(of_turn, *options, records); };
-    return finish(arguments.turns.empty() ? one(arguments) : run_turns_here(arguments, one), true);
+    const auto one = [&](const Turn& turn, const RunArguments& of_turn) {
+      return turn.generates ? run_generation_turn_here(of_turn, *options) : run_in_threads(of_turn, *options, records);
+    };
+    return finish(arguments.turns.empty() ? one({}, arguments) : run_turns_here(arguments, one), true);
   }
 
   std::optional<TemporaryFolder> folder;

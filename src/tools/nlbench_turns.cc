@@ -16,7 +16,8 @@ namespace nlsplit::inline tools {
 namespace {
 
 std::string line_of(const Turn& turn) {
-  return fmt::format("{} {} {}\n", turn.folder, turn.figures, fmt::join(turn.ranks, " "));
+  return fmt::format("{} {} {} {}\n", turn.generates ? "generate" : "run", turn.folder, turn.figures,
+                     fmt::join(turn.ranks, " "));
 }
 
 RunArguments of_turn(const RunArguments& arguments, const Turn& turn) {
@@ -57,18 +58,22 @@ Result<std::vector<Turn>> parse_turns(const std::string& text, const std::string
   for (std::string line; std::getline(lines, line);) {
     std::istringstream words(line);
     Turn turn;
-    words >> turn.folder >> turn.figures;
+    std::string kind;
+    words >> kind >> turn.folder >> turn.figures;
+    turn.generates = kind == "generate";
     for (int rank = 0; words >> rank;) turn.ranks.push_back(rank);
     const std::set<int> distinct(turn.ranks.begin(), turn.ranks.end());
-    if (!words.eof() || turn.ranks.empty() || distinct.size() != turn.ranks.size() || *distinct.begin() < 0)
-      return invalid_input(fmt::format("{}:{}: not FOLDER FIGURES RANK…", file, turns.size() + 1));
+    if ((kind != "run" && kind != "generate") || !words.eof() || turn.ranks.empty() ||
+        distinct.size() != turn.ranks.size() || *distinct.begin() < 0)
+      return invalid_input(
+          fmt::format("{}:{}: not `run FOLDER FIGURES RANK…` or `generate …`", file, turns.size() + 1));
     turns.push_back(std::move(turn));
   }
   return turns;
 }
 
 Status run_turns(const RunArguments& arguments, Transport& transport,
-                 const std::function<Status(const RunArguments&, Transport&)>& run) {
+                 const std::function<Status(const Turn&, const RunArguments&, Transport&)>& run) {
   Waiting waiting{0, interrupted, "the next plan's turn"};
   transport.liveness().begin(waiting.what);
   std::vector<Turn> turns;
@@ -91,7 +96,7 @@ Status run_turns(const RunArguments& arguments, Transport& transport,
     Status kept;
     if (std::ranges::find(turn.ranks, transport.rank()) != turn.ranks.end()) {
       TransportPart part(transport, turn.ranks);
-      const Status status = run(of_turn(arguments, turn), part);
+      const Status status = run(turn, of_turn(arguments, turn), part);
       if (part.rank() == 0) kept = note_failure(arguments, turn, status);
     }
     // No turn begins before the last one's ranks have ended: they would compute and send beside each other.
@@ -101,10 +106,11 @@ Status run_turns(const RunArguments& arguments, Transport& transport,
   }
 }
 
-Status run_turns_here(const RunArguments& arguments, const std::function<Status(const RunArguments&)>& run) {
+Status run_turns_here(const RunArguments& arguments,
+                      const std::function<Status(const Turn&, const RunArguments&)>& run) {
   ASSIGN_OR_RETURN(const std::vector<Turn> turns, read_turns(arguments));
   for (const Turn& turn : turns) {
-    RETURN_IF_ERROR(note_failure(arguments, turn, run(of_turn(arguments, turn))));
+    RETURN_IF_ERROR(note_failure(arguments, turn, run(turn, of_turn(arguments, turn))));
     if (interrupted()) return failed("interrupted");
   }
   return ok_status();

@@ -1,8 +1,9 @@
 // Several plans in turns on the ranks of one launch: what `nlbench validate` starts. The turns stand in a file, a line
 // each, with the ranks that run the plan's devices in their order:
 //
-//   p1 p1.0 0 1        runs DIR/p1 on ranks 0 and 1 and writes its figures to DIR/p1.0.json
-//   p7 p7.0 1          DIR/p7, which has one device, on rank 1; if it fails, why stands in DIR/p7.0.error
+//   run p1 p1.0 0 1       runs DIR/p1 on ranks 0 and 1 and writes its figures to DIR/p1.0.json
+//   run p7 p7.0 1         DIR/p7, which has one device, on rank 1; if it fails, why stands in DIR/p7.0.error
+//   generate p2 p2.0 0 1  DIR/p2 is a session, and generates text
 //
 // While a turn runs the other ranks sleep. A rank that is lost ends the launch.
 #pragma once
@@ -17,6 +18,7 @@
 namespace nlsplit::inline tools {
 
 struct Turn {
+  bool generates = false;
   std::string folder, figures;  // within the set
   std::vector<int> ranks;
 };
@@ -26,8 +28,9 @@ Result<std::vector<Turn>> parse_turns(const std::string& text, const std::string
 
 // All ranks call it. `run` runs one turn on its ranks; a plan that fails does not keep the others from their turns.
 Status run_turns(const RunArguments& arguments, Transport& transport,
-                 const std::function<Status(const RunArguments&, Transport&)>& run);
+                 const std::function<Status(const Turn&, const RunArguments&, Transport&)>& run);
 // With all ranks in this process.
-Status run_turns_here(const RunArguments& arguments, const std::function<Status(const RunArguments&)>& run);
+Status run_turns_here(const RunArguments& arguments,
+                      const std::function<Status(const Turn&, const RunArguments&)>& run);
 
 }  // namespace nlsplit::inline tools

@@ -189,6 +189,9 @@ Status validate(const ValidateArguments& arguments) {
   ASSIGN_OR_RETURN(const TemporaryFolder folder, TemporaryFolder::create());
   const std::string dir = folder.path() + "/set";
   ASSIGN_OR_RETURN(const PlanSet set, make_set(arguments, dir));
+  if (set.generates && arguments.recalibrate)
+    return unsupported(
+        fmt::format("--recalibrate: {} generates text, and nothing is learnt from that yet", arguments.scenario));
   ASSIGN_OR_RETURN(ResultsFile results,
                    ResultsFile::open(arguments.output + "/results.jsonl", set, describe_machine()));
   Campaign campaign(arguments.launch, dir, set, results, {arguments.duration, arguments.repeats});

@@ -67,6 +67,7 @@ std::string to_json(const PlanSet& set) {
       {"scenario", set.scenario},
       {"model", set.model},
       {"batch", set.batch},
+      {"generates", set.generates},
       {"draw",
        {{"top", set.draw.top}, {"also", set.draw.also}, {"seed", set.draw.seed}, {"confidence", set.draw.confidence}}},
       {"judge",
@@ -89,6 +90,7 @@ Result<PlanSet> parse_plan_set(const std::string& text, const std::string& file)
     value.at("scenario").get_to(set.scenario);
     value.at("model").get_to(set.model);
     set.batch = whole_number<int64_t>(value.at("batch"));
+    set.generates = value.value("generates", false);
     value.at("calibrations_s").get_to(set.calibrations_s);
     const json& draw = value.at("draw");
     set.draw = {whole_number<size_t>(draw.at("top")), whole_number<size_t>(draw.at("also")),

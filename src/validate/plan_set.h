@@ -25,6 +25,8 @@ struct PredictedPlan {
   bool sampled = false;     // drawn at random
   bool in_confidence_set = false;           // Ranking::confidence, for PlanDraw::confidence
   std::vector<std::string> devices, hosts;  // of the Program, so by rank
+  // Of a plan that generates text: the time of each token (TPOT), the tokens of all sequences in a second, and the time
+  // to the first token (TTFT).
   double makespan_s = 0, throughput = 0, latency_mean_s = 0;
   std::vector<double> compute_s;  // by device
   double messages_s = 0;          // of all messages together, from ready until their buffers are free
@@ -59,6 +61,7 @@ struct PlanSet {
   std::map<std::string, double> calibrations_s =
       {};  // by device: of its processor at its best (Profile::calibration_s), where known
   PlanDraw draw = {};
+  bool generates = false;  // its plans are sessions that generate text
 };
 
 std::string to_json(const PlanSet& set);

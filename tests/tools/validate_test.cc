@@ -48,6 +48,36 @@ TEST_F(Validate, MeasuresWhatItPredicted) {
   EXPECT_THAT(value_of(read_file(scratch_ / "v/report.html")), HasSubstr("</html>"));
 }
 
+// Plans of a language model are sessions: TPOT and TTFT, beside the unsplit network's.
+TEST_F(Validate, MeasuresTokensOfGeneration) {
+  const std::string scenario = scratch_.write(
+      "g.yaml",
+      "model: zoo:llama?layers=2&hidden=32&heads=4&kv_heads=2&ffn=64&vocab=100\n"
+      "workload: {mode: generation, prompt: 6, tokens: 5, chunk: 3, sequences: 2, micro_batches: [1, 2]}\n"
+      "devices:\n"
+      "  a: &machine {host: h1, memory: 64MiB, costs: {roofline: {compute: 20GFLOPS, memory: 10GBps}}}\n"
+      "  b: {<<: *machine, host: h2}\n"
+      "links: [{between: [h1, h2], bandwidth: 1Gbps, latency: 50us}]\n"
+      "source: h1\nsink: h1\n");
+  const std::string run = fmt::format(
+      "validate {} -o {} --top 3 --also 1 --rounds 2 --duration 10ms --transport threads", scenario, scratch_ / "v");
+  const Outcome outcome = nlbench(run);
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  for (const char* part : {"sequences 2", "4 of 4 plans measured", "TPOT error", "TTFT error", "judged by          TPOT", "each token predicted"})
+    EXPECT_THAT(outcome.out, HasSubstr(part));
+  EXPECT_THAT(outcome.out, Not(HasSubstr("computing")));
+  const json figures = report();
+  EXPECT_TRUE(figures["generates"]);
+  for (const json& plan : figures["plans"]) {
+    EXPECT_EQ(plan["measured"]["runs"], 2);
+    EXPECT_GT(plan["measured"]["makespan_s"].get<double>(), 0);
+    EXPECT_GT(plan["measured"]["latency_mean_s"].get<double>(), plan["measured"]["makespan_s"].get<double>());
+  }
+  const Outcome refused = nlbench(run + " --recalibrate");
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("nothing is learnt from that yet"));
+}
+
 TEST_F(Validate, GoesOnWhereItStopped) {
   ASSERT_EQ(nlbench(command()).code, 0);
   const std::string first = value_of(read_file(scratch_ / "v/results.jsonl"));
@@ -212,13 +242,13 @@ TEST_F(Validate, ConfidentlyUntilTheBestIsKnownOrRoundsEnd) {
 TEST_F(Validate, PlansThatCannotRunDoNotKeepOthersFromRunning) {
   const std::string set = scratch_ / "set";
   ASSERT_EQ(nlsim(fmt::format("lower {} --validation-set {} --top 1 --also 0", scenario_, set)).code, 0);
-  const std::string turns = scratch_.write("turns", "p1 first 0 1 2\nnowhere second 0\ncontrol third 0\n");
+  const std::string turns = scratch_.write("turns", "run p1 first 0 1 2\nrun nowhere second 0\nrun control third 0\n");
   const Outcome outcome = nlbench(fmt::format("run {} --turns {} --transport threads --repeats 1", set, turns));
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(value_of(read_file(set + "/second.error")), HasSubstr("failed"));
   for (const char* figures : {"/first.json", "/third.json"})
     EXPECT_EQ(json::parse(value_of(read_file(set + figures)))["format"], "nlsplit-run");
-  for (const char* wrong : {"p1 x", "p1 x 0 0", "p1 x -1", "p1 x 0 b"}) {
+  for (const char* wrong : {"run p1 x", "run p1 x 0 0", "run p1 x -1", "run p1 x 0 b", "walk p1 x 0"}) {
     scratch_.write("turns", wrong);
     const Outcome refused = nlbench(fmt::format("run {} --turns {} --transport threads", set, turns));
     EXPECT_EQ(refused.code, 2) << wrong;

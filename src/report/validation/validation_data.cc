@@ -93,6 +93,7 @@ json validation_data(const PlanSet& set, const std::vector<ValidatedPlan>& plans
                {"scenario", set.scenario},
                {"model", set.model},
                {"batch", set.batch},
+               {"generates", set.generates},
                {"objective", set.judge.objective},
                {"quality", nullptr},
                {"relative_quality", nullptr},

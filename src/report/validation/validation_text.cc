@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 
 #include "base/units.h"
@@ -28,14 +29,15 @@ std::string agreement_text(const Agreement& agreement) {
 }
 
 // relative: nullptr where no plan has a control beside it.
-std::string quality_text(const Quality& q, const Quality* relative, const std::string& objective) {
+std::string quality_text(const PlanSet& set, const Quality& q, const Quality* relative) {
+  const std::string& objective = set.judge.objective;
   const auto errors = [&](const char* name, Quantiles Quality::*which) {
     std::string lines = fmt::format("{:<18} {}\n", name, quantiles_text(q.*which));
     if (relative != nullptr) lines += fmt::format("  to the control   {}\n", quantiles_text(relative->*which));
     return lines;
   };
-  std::string text = errors("throughput error", &Quality::throughput_error);
-  text += errors("latency error", &Quality::latency_error);
+  std::string text = errors(set.generates ? "TPOT error" : "throughput error", &Quality::throughput_error);
+  text += errors(set.generates ? "TTFT error" : "latency error", &Quality::latency_error);
   const Quality& judged = relative != nullptr ? *relative : q;
   text += fmt::format("judged by          {}{}\n", objective, relative != nullptr ? ", relative to the control" : "");
   text += fmt::format("  run to run       ±{} (median of the plans)\n", percent(judged.spread, 1));
@@ -56,6 +58,11 @@ std::string quality_text(const Quality& q, const Quality* relative, const std::s
 
 std::string control_text(const PlanSet& set, const ControlRuns& control) {
   const Figure& f = control.makespan;
+  if (set.generates)
+    return fmt::format("control            {}: each token predicted {}, measured {} in {} (±{}), {}\n",
+                       set.control->text, to_string(seconds(f.predicted)), to_string(seconds(f.measured)),
+                       counted(static_cast<int64_t>(control.runs), "run"), percent(f.spread / f.measured, 1),
+                       signed_percent(f.measured / f.predicted - 1));
   const auto batch = static_cast<double>(set.batch);
   return fmt::format("control            {}: predicted {} samples/s, measured {} in {} (±{}), {}\n", set.control->text,
                      rate_text(batch / f.predicted), rate_text(batch / f.measured),
@@ -104,58 +111,82 @@ std::string recalibration_text(const Recalibration& r) {
   return text;
 }
 
+// A figure of each plan: three or four columns, predicted, measured and error.
+struct Column {
+  std::string name;
+  Figure Outcome::*figure;
+  bool as_rate = false;  // of the batch
+};
+
+std::vector<Column> columns_of(const PlanSet& set) {
+  if (set.generates) return {{"TPOT", &Outcome::makespan}, {"TTFT", &Outcome::latency}};
+  if (set.judge.objective == "latency") return {{"latency", &Outcome::latency}};
+  return {{"samples/s", &Outcome::makespan, true}};
+}
+
+Table empty_table(const PlanSet& set) {
+  std::vector<Table::Column> columns = {
+      {"plan", Align::right}, {"stages", Align::left}, {"micro-\nbatches", Align::right}};
+  for (const Column& column : columns_of(set)) {
+    for (const std::string& title : {"predicted\n" + column.name, "measured\n" + column.name, std::string("spread"),
+                                     std::string("error"), std::string("to the\ncontrol")})
+      columns.push_back({title, Align::right});
+  }
+  if (!set.generates) columns.insert(columns.end(), {{"computing", Align::right}, {"messages", Align::right}});
+  return Table(std::move(columns));
+}
+
+std::vector<std::string> cells_of(const PlanSet& set, const Column& column, const ValidatedPlan& plan) {
+  const auto text = [&](double value) {
+    return column.as_rate ? rate_text(static_cast<double>(set.batch) / value) : to_string(seconds(value));
+  };
+  const PredictedPlan& p = *plan.predicted;
+  const double predicted = column.figure == &Outcome::makespan ? p.makespan_s : p.latency_mean_s;
+  if (plan.runs.empty()) return {text(predicted), "-", "-", "-", "-"};
+  const Figure& shown = plan.outcome.*column.figure;
+  return {text(predicted), text(shown.measured), "±" + percent(shown.spread / shown.measured, 1), error_text(shown),
+          plan.relative ? error_text((*plan.relative).*column.figure) : "-"};
+}
+
 }  // namespace
 
 std::string validation_text(const PlanSet& set, const std::vector<ValidatedPlan>& plans, const Findings& findings) {
-  const bool latency = set.judge.objective == "latency";
-  Table table({{"plan", Align::right},
-               {"stages", Align::left},
-               {"micro-\nbatches", Align::right},
-               {latency ? "predicted\nlatency" : "predicted\nsamples/s", Align::right},
-               {latency ? "measured\nlatency" : "measured\nsamples/s", Align::right},
-               {"spread", Align::right},
-               {"error", Align::right},
-               {"to the\ncontrol", Align::right},
-               {"computing", Align::right},
-               {"messages", Align::right}});
+  Table table = empty_table(set);
   size_t ran = 0;
   std::map<std::string, std::vector<std::string>> failures;  // by what was said
   int64_t disturbed = 0;
-  const auto batch = static_cast<double>(set.batch);
   for (const ValidatedPlan& plan : plans) {
     const PredictedPlan& p = *plan.predicted;
     std::vector<std::string> row = {p.number > 0 ? fmt::format("{}", p.number) : "random", p.text,
-                                    fmt::format("{}", p.micro_batches),
-                                    latency ? to_string(seconds(p.latency_mean_s)) : rate_text(p.throughput)};
-    if (plan.runs.empty()) {
-      row.insert(row.end(), {"-", "-", "-", "-", "-", "-"});
-      if (!plan.error.empty()) failures[plan.error].push_back(p.text);
-    } else {
-      const auto figure = [latency](const Outcome& o) { return latency ? o.latency : o.makespan; };
-      const Figure shown = figure(plan.outcome);
-      ++ran;
-      disturbed += plan.disturbed ? 1 : 0;
-      row.insert(row.end(), {latency ? to_string(seconds(shown.measured)) : rate_text(batch / shown.measured),
-                             "±" + percent(shown.spread / shown.measured, 1), error_text(shown),
-                             plan.relative ? error_text(figure(*plan.relative)) : "-",
-                             signed_percent(plan.compute_error), signed_percent(plan.message_error)});
-    }
+                                    fmt::format("{}", p.micro_batches)};
+    for (const Column& column : columns_of(set))
+      std::ranges::copy(cells_of(set, column, plan), std::back_inserter(row));
+    const bool measured = !plan.runs.empty();
+    ran += measured ? 1 : 0;
+    disturbed += measured && plan.disturbed ? 1 : 0;
+    if (!plan.error.empty()) failures[plan.error].push_back(p.text);
+    if (!set.generates)
+      row.insert(row.end(), {measured ? signed_percent(plan.compute_error) : "-",
+                             measured ? signed_percent(plan.message_error) : "-"});
     table.add(std::move(row));
   }
-  std::string text =
-      fmt::format("{} · batch {} · {} of {} plans measured\n\n", set.model, set.batch, ran, plans.size());
+  std::string text = fmt::format("{} · {} {} · {} of {} plans measured\n\n", set.model,
+                                 set.generates ? "sequences" : "batch", set.batch, ran, plans.size());
   text += table.to_string();
   text +=
       "\nerror: how much longer it took than predicted; to the control: the same if the control had taken what was "
-      "predicted;\ncomputing: how much longer the busiest device computed; messages: how much longer all of them "
-      "took\n\n";
+      "predicted";
+  text += set.generates ? "\nTPOT: of each token; TTFT: to the first token\n\n"
+                        : ";\ncomputing: how much longer the busiest device computed; messages: how much longer all of "
+                          "them took\n\n";
   if (findings.control != nullptr) text += control_text(set, *findings.control);
   if (const std::optional<Quality> quality = quality_of(plans)) {
     const std::optional<Quality> relative = relative_quality_of(plans);
-    text += quality_text(*quality, relative ? &*relative : nullptr, set.judge.objective);
+    text += quality_text(set, *quality, relative ? &*relative : nullptr);
   }
   const ErrorSources sources = error_sources(plans);
-  if (sources.computing) text += fmt::format("computing alone    {}\n", quantiles_text(*sources.computing));
+  if (sources.computing && !set.generates)
+    text += fmt::format("computing alone    {}\n", quantiles_text(*sources.computing));
   if (sources.messages) text += fmt::format("messages alone     {}\n", quantiles_text(*sources.messages));
   if (disturbed > 0) {
     text += fmt::format("disturbed          {}: a processor was slower than at its best in all their executions\n",
