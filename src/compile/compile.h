@@ -37,6 +37,7 @@ struct CompileOptions {
   std::optional<CollectiveAlgorithm> all_reduce = {};  // of gradients; none: the fastest (compile/collectives.h)
   bool exact = false;  // sums of gradients: the replicas in their order, and of each its micro-batches in theirs;
                        // without `all_reduce`
+  bool verify = true;  // a session; false: it is not to run, and only its sizes are wanted
   bool row_major_messages = false;  // as between devices of unlike levels, whatever the devices
   // Told after each pass its name and what it made, as text.
   std::function<void(std::string_view pass, const std::string& text)> after_pass = {};

@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <set>
+#include <string>
+#include <tuple>
 #include <utility>
 
 #include "program/part.h"
@@ -17,10 +20,15 @@ bool lasts(const Buffer& buffer) {
   return is_shared(buffer) || buffer.kind == BufferKind::input || buffer.kind == BufferKind::output;
 }
 
-// Whether two Programs may have it as one buffer: weights by what they hold, states by what they are called.
+// Programs have states as one buffer by what they are called, weights by what they hold. Buffers that may be one have
+// the same key.
+using SharedKey = std::tuple<BufferKind, std::string, ContentId>;
+SharedKey shared_key(const Buffer& buffer) {
+  const bool state = buffer.kind == BufferKind::state;
+  return {buffer.kind, state ? buffer.name : std::string(), state ? ContentId() : buffer.content};
+}
 bool is_same(const Buffer& known, const Buffer& buffer) {
-  if (known.kind != buffer.kind) return false;
-  if (known.kind == BufferKind::state) return known.name == buffer.name;
+  if (known.kind == BufferKind::state) return true;
   Buffer there = buffer;
   there.name = known.name;
   there.offset = known.offset;
@@ -69,15 +77,17 @@ class SharedDevice {
   }
 
   void share(Buffer& buffer) {
-    const auto known = std::ranges::find_if(shared_, [&](const Buffer& other) { return is_same(other, buffer); });
-    if (known != shared_.end()) {
+    std::vector<Buffer>& alike = shared_[shared_key(buffer)];
+    const auto known = std::ranges::find_if(alike, [&](const Buffer& other) { return is_same(other, buffer); });
+    if (known != alike.end()) {
       buffer.name = known->name;
       buffer.offset = known->offset;
       return;
     }
-    if (std::ranges::find(shared_, buffer.name, &Buffer::name) != shared_.end()) buffer.name = free_name(buffer.name);
+    if (shared_names_.contains(buffer.name)) buffer.name = free_name(buffer.name);
     append(buffer);
-    shared_.push_back(buffer);
+    shared_names_.insert(buffer.name);
+    alike.push_back(buffer);
   }
 
   std::string free_name(const std::string& name) {
@@ -90,7 +100,8 @@ class SharedDevice {
   std::vector<Program>& programs_;
   size_t d_;
   int64_t end_ = 0;
-  std::vector<Buffer> shared_;   // as they are called and placed
+  std::map<SharedKey, std::vector<Buffer>> shared_;  // as they are called and placed
+  std::set<std::string> shared_names_;
   std::set<std::string> names_;  // of all Programs' buffers here
 };
 
@@ -156,7 +167,7 @@ Result<CompiledSession> compile_session(const std::string& name, std::span<const
     SharedDevice(result.session.programs, d).place();
   ASSIGN_OR_RETURN(const size_t chooser, chooser_of(parts, result.session));
   for (Program& program : result.session.programs) exchange_devices(program, 0, chooser);
-  RETURN_IF_ERROR(verify_session(result.session));
+  if (options.verify) RETURN_IF_ERROR(verify_session(result.session));
   return result;
 }
 

@@ -32,7 +32,7 @@ struct CompiledSession {
 
 // Where the Programs go on with states of their graphs, device 0, which chooses what is next, is the one that has the
 // inputs and is given the outputs. options.table is of one plan and not taken. Errors: compile()'s, naming the Program;
-// verify_session's; inputs and outputs of Programs with states on two devices.
+// verify_session's, with options.verify; inputs and outputs of Programs with states on two devices.
 Result<CompiledSession> compile_session(const std::string& name, std::span<const SessionPart> parts,
                                         const Cluster& cluster, const Endpoints& endpoints, const CostTable* costs,
                                         const CompileOptions& options = {});

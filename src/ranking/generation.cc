@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <optional>
 #include <span>
 
+#include "base/cores.h"
 #include "graph/gguf/import.h"
 #include "graph/safetensors/import.h"
 #include "serving/batch.h"
@@ -98,18 +100,28 @@ double token_s(const std::vector<double>& ends, int64_t tokens) {
 }  // namespace
 
 Result<std::vector<GenerationTimes>> time_generation(const Scenario& scenario,
-                                                     const std::vector<TimedSession>& sessions, const Tier& tier) {
+                                                     const std::vector<TimedSession>& sessions, const Tier& tier,
+                                                     size_t workers) {
   const Generation& of = *scenario.generation;
-  std::vector<Timeable> made;  // of each session prompts, then tokens
-  int64_t chunks = 1;
-  for (const TimedSession& timed : sessions) {
-    const Session& session = *timed.session;
-    const int64_t chunk = session.programs.size() > 1 ? of.chunk : 1;
-    chunks = (of.prompt + chunk - 1) / chunk;
-    const int64_t prompt = (chunks - 1) * chunk / 2, token = of.prompt + std::max<int64_t>(of.tokens - 2, 0) / 2;
-    ASSIGN_OR_RETURN(made.emplace_back(),
-                     timeable(scenario, session, {prompt, prompt + chunk}, chunk_choices(timed, chunks)));
-    ASSIGN_OR_RETURN(made.emplace_back(), timeable(scenario, session, {token, token + 1}, token_choices(session)));
+  const auto chunk_of = [&](const Session& session) { return session.programs.size() > 1 ? of.chunk : 1; };
+  const auto chunks_of = [&](const Session& session) {
+    return (of.prompt + chunk_of(session) - 1) / chunk_of(session);
+  };
+  std::vector<std::optional<Result<Timeable>>> results(2 * sessions.size());  // of each session prompts, then tokens
+  on_all_cores(
+      results.size(),
+      [&](size_t i) {
+        const TimedSession& timed = sessions[i / 2];
+        const int64_t chunk = chunk_of(*timed.session), chunks = chunks_of(*timed.session);
+        const int64_t prompt = (chunks - 1) * chunk / 2, token = of.prompt + std::max<int64_t>(of.tokens - 2, 0) / 2;
+        results[i] = i % 2 == 0
+                         ? timeable(scenario, *timed.session, {prompt, prompt + chunk}, chunk_choices(timed, chunks))
+                         : timeable(scenario, *timed.session, {token, token + 1}, token_choices(*timed.session));
+      },
+      workers);
+  std::vector<Timeable> made;
+  for (auto& result : results) {
+    ASSIGN_OR_RETURN(made.emplace_back(), *std::move(result));
   }
   std::vector<const TimedGraph*> graphs;
   for (const Timeable& one : made) graphs.push_back(&one.graph);
@@ -117,7 +129,7 @@ Result<std::vector<GenerationTimes>> time_generation(const Scenario& scenario,
   std::vector<GenerationTimes> times;
   for (size_t i = 0; i < made.size(); i += 2) {
     GenerationTimes& one = times.emplace_back();
-    one.first_token_s = prompt_s(ends_of(made[i], timings[i]), chunks);
+    one.first_token_s = prompt_s(ends_of(made[i], timings[i]), chunks_of(*sessions[i / 2].session));
     one.next_token_s = token_s(ends_of(made[i + 1], timings[i + 1]), of.tokens);
   }
   return times;

@@ -16,9 +16,10 @@ struct TimedSession {
   bool chunks_overlap = true;
 };
 // [session]. The times grow in a straight line with the positions that attention sees, so those at the middle are the
-// means. Errors: those of in_sequence and of the tier.
+// means. workers: cores that share the work. Errors: those of in_sequence and of the tier.
 Result<std::vector<GenerationTimes>> time_generation(const Scenario& scenario,
-                                                     const std::vector<TimedSession>& sessions, const Tier& tier);
+                                                     const std::vector<TimedSession>& sessions, const Tier& tier,
+                                                     size_t workers = 1);
 
 // What each execution of a server's session takes, whose sequences stand anywhere in the context. Errors: as above.
 Result<ServerTimes> time_server(const Scenario& scenario, const Session& session, const Tier& tier);

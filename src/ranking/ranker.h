@@ -40,7 +40,18 @@ struct Candidate {
 size_t layers_lowered(const Plan& plan);
 size_t layers_lowered(const ScoredPlan& scored);  // and within stages that are split inside their layers
 
-struct LongerContext;  // ranker_generation.cc
+// Both networks with another context, on devices with memory enough.
+struct LongerContext {
+  Scenario scenario;
+  std::map<int, GenerationModels> models;  // by micro-batches
+  std::unique_ptr<ShorterGenerations> shorter;
+};
+
+struct DeviceNeeds {  // of a session
+  DeviceKind kind{};
+  Bytes memory;         // it has
+  Bytes arena, caches;  // it needs, and what of that its caches do
+};
 
 class Ranker {
  public:
@@ -102,8 +113,10 @@ class Ranker {
   Result<LoweredPlan> lower_prompts(const Plan& plan) const;
   void add_prompts(const Plan& plan, Timed& timed) const;
   void choose_for_requirements();
-  Status time_some_generations(std::span<RankedPlan> plans, const std::vector<LongerContext*>& longer);
-  Status time_generations();  // of judged, which are ordered by them then
+  Status time_some_generations(size_t begin, size_t end);  // of judged
+  Status time_generations();                               // of judged, which are ordered by them then
+  void prepare_longer_contexts();
+  void find_longest_contexts();  // of the plans that are told of
 
   // ---- ranker_timing.cc
   Status fast_tier();
@@ -193,6 +206,8 @@ class Ranker {
   std::vector<Candidate> candidates_;
   bool many_yardsticks_ = false;                            // only the best of them are simulated
   bool wants_parts_ = false;                                // LoweredPlan::parts of judged_
+  std::vector<std::unique_ptr<LongerContext>> longer_;      // none: the network has no longer contexts
+  std::vector<std::vector<DeviceNeeds>> needed_;            // of generation, as Ranking::judged
   std::vector<LoweredPlan> judged_;                         // as Ranking::judged; Programs only if noise is wanted
   std::map<std::pair<int, DeviceId>, TooSmall> too_small_;  // by micro-batches and device
   std::vector<RankedBaseline> rules_;                       // as baselines() are

@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "base/cores.h"
 #include "compile/split.h"
@@ -16,13 +17,6 @@
 #include "ranking/shorter.h"
 
 namespace nlsplit::inline ranking {
-
-// Both networks with another context, on devices with memory enough.
-struct LongerContext {
-  Scenario scenario;
-  std::map<int, GenerationModels> models;  // by micro-batches
-  std::unique_ptr<ShorterGenerations> shorter;
-};
 
 namespace {
 
@@ -37,18 +31,18 @@ struct PlanSessions {
 };
 
 Result<PlanSessions> sessions_of(const Scenario& scenario, const GenerationModels& models, ShorterGenerations* shorter,
-                                 const Plan& plan) {
+                                 const Plan& plan, bool verify = true) {
   PlanSessions made;
   const std::vector<ShorterPlan> plans =
       shorter == nullptr ? std::vector<ShorterPlan>() : shorter_plans(plan, shorter->repeat());
   if (plans.empty()) {
-    ASSIGN_OR_RETURN(CompiledSession session, generation_session(scenario, models, plan));
+    ASSIGN_OR_RETURN(CompiledSession session, generation_session(scenario, models, plan, verify));
     made.weights = {1};
     made.sessions.push_back(std::move(session));
   }
   for (const ShorterPlan& one : plans) {
     ASSIGN_OR_RETURN(const GenerationModels* fewer, shorter->without(one.fewer));
-    ASSIGN_OR_RETURN(CompiledSession session, generation_session(scenario, *fewer, one.plan));
+    ASSIGN_OR_RETURN(CompiledSession session, generation_session(scenario, *fewer, one.plan, verify));
     made.weights.push_back(one.weight);
     made.sessions.push_back(std::move(session));
   }
@@ -62,43 +56,40 @@ double weighted_sum(const std::vector<double>& weights, const Of& of) {
   return sum;
 }
 
-// [device of the Programs]: what it needs, and what of that its caches do.
-struct Needed {
-  std::vector<Bytes> arenas, caches;
-};
-
-Needed needed_by(const PlanSessions& plan) {
-  Needed needed;
+// [device of the Programs]
+std::vector<DeviceNeeds> needed_by(const PlanSessions& plan) {
+  std::vector<DeviceNeeds> needed;
   const auto sum = [&](const auto& of) { return bytes(std::llround(weighted_sum(plan.weights, of))); };
-  for (size_t d = 0; d < plan.sessions[0].session.programs[0].devices.size(); ++d) {
-    needed.arenas.push_back(sum([&](size_t i) {
+  const std::vector<DeviceProgram>& devices = plan.sessions[0].session.programs[0].devices;
+  for (size_t d = 0; d < devices.size(); ++d) {
+    const Bytes arena = sum([&](size_t i) {
       int64_t most = 0;
       for (const Program& program : plan.sessions[i].session.programs)
         most = std::max(most, program.devices[d].arena.value());
       return static_cast<double>(most);
-    }));
-    needed.caches.push_back(sum([&](size_t i) {
+    });
+    const Bytes caches = sum([&](size_t i) {
       int64_t all = 0;
       for (const Buffer& buffer : plan.sessions[i].session.programs.back().devices[d].buffers)
         all += buffer.kind == BufferKind::state ? buffer.stride() : 0;
       return static_cast<double>(all);
-    }));
+    });
+    needed.push_back({devices[d].kind, devices[d].memory, arena, caches});
   }
   return needed;
 }
 
 // Of the device that needs the most. Error: it is more than a device has.
-Status find_fullest(const PlanSessions& plan, GenerationTimes& times) {
+Status find_fullest(const PlanSessions& plan, const std::vector<DeviceNeeds>& needed, GenerationTimes& times) {
   const std::vector<DeviceProgram>& devices = plan.sessions[0].session.programs[0].devices;
-  const std::vector<Bytes> arenas = needed_by(plan).arenas;
   for (size_t d = 0; d < devices.size(); ++d) {
-    if (devices[d].kind == DeviceKind::host) continue;
-    if (arenas[d] > devices[d].memory)
+    if (needed[d].kind == DeviceKind::host) continue;
+    if (needed[d].arena > needed[d].memory)
       return invalid_input(fmt::format("device {} has {} of memory, and this needs {}", devices[d].name,
-                                       to_string(devices[d].memory), to_string(arenas[d])));
-    if (arenas[d] <= times.fullest_memory) continue;
+                                       to_string(needed[d].memory), to_string(needed[d].arena)));
+    if (needed[d].arena <= times.fullest_memory) continue;
     times.fullest_device = devices[d].name;
-    times.fullest_memory = arenas[d];
+    times.fullest_memory = needed[d].arena;
   }
   return ok_status();
 }
@@ -122,27 +113,27 @@ Result<std::unique_ptr<LongerContext>> with_context(const Scenario& scenario, in
 // Positions until one of the devices is full. 0: not known. What is there beside the caches, the more of some kernels'
 // scratch included, is as large as now until scratch that grows with the context is larger: a line through two long
 // contexts.
-int64_t largest_context(const PlanSessions& plan, const Scenario& scenario, const std::vector<LongerContext*>& longer,
-                        const Plan& stages) {
-  std::vector<Needed> there;
+int64_t largest_context(const std::vector<DeviceNeeds>& now, const Scenario& scenario,
+                        const std::vector<std::unique_ptr<LongerContext>>& longer, const Plan& plan) {
+  if (longer.empty()) return 0;
+  std::vector<std::vector<DeviceNeeds>> there;
   std::vector<double> context = {static_cast<double>(scenario.generation->context)};
-  for (LongerContext* one : longer) {
-    const auto sessions = sessions_of(one->scenario, one->models.at(stages.micro_batches), one->shorter.get(), stages);
+  for (const auto& one : longer) {
+    const auto sessions =
+        sessions_of(one->scenario, one->models.at(plan.micro_batches), one->shorter.get(), plan, false);
     if (!sessions) return 0;
     there.push_back(needed_by(*sessions));
     context.push_back(static_cast<double>(one->scenario.generation->context));
   }
-  const Needed now = needed_by(plan);
-  const std::vector<DeviceProgram>& devices = plan.sessions[0].session.programs[0].devices;
   const auto value = [](Bytes bytes) { return static_cast<double>(bytes.value()); };
   double most = std::numeric_limits<double>::infinity();
-  for (size_t d = 0; d < devices.size(); ++d) {
-    if (devices[d].kind == DeviceKind::host) continue;
-    const double memory = value(devices[d].memory);
-    const double caches = value(there[1].caches[d] - there[0].caches[d]) / (context[2] - context[1]);
-    const double all = value(there[1].arenas[d] - there[0].arenas[d]) / (context[2] - context[1]);
-    if (caches > 0) most = std::min(most, context[0] + (memory - value(now.arenas[d])) / caches);
-    if (all > 0) most = std::min(most, context[1] + (memory - value(there[0].arenas[d])) / all);
+  for (size_t d = 0; d < now.size(); ++d) {
+    if (now[d].kind == DeviceKind::host) continue;
+    const double memory = value(now[d].memory);
+    const double caches = value(there[1][d].caches - there[0][d].caches) / (context[2] - context[1]);
+    const double all = value(there[1][d].arena - there[0][d].arena) / (context[2] - context[1]);
+    if (caches > 0) most = std::min(most, context[0] + (memory - value(now[d].arena)) / caches);
+    if (all > 0) most = std::min(most, context[1] + (memory - value(there[0][d].arena)) / all);
   }
   if (!std::isfinite(most) || most < context[0]) return 0;
   const int64_t step = arena_alignment / 4;  // positions whose every buffer is a multiple of the alignment
@@ -277,7 +268,8 @@ void Ranker::choose_for_requirements() {
 }
 
 // Some at a time: sessions of a large model take tens of megabytes each.
-Status Ranker::time_some_generations(std::span<RankedPlan> plans, const std::vector<LongerContext*>& longer) {
+Status Ranker::time_some_generations(size_t begin, size_t end) {
+  const std::span<RankedPlan> plans(ranking_.judged.data() + begin, end - begin);
   std::vector<std::optional<Result<PlanSessions>>> compiled(plans.size());
   std::vector<GenerationTimes> all(plans.size());
   std::vector<Status> fits(plans.size(), ok_status());
@@ -286,9 +278,13 @@ Status Ranker::time_some_generations(std::span<RankedPlan> plans, const std::vec
       [&](size_t i) {
         const GenerationModels& models = generations_.at(plans[i].plan.micro_batches);
         compiled[i] = sessions_of(scenario_, models, shorter_generations_.get(), plans[i].plan);
-        fits[i] = compiled[i]->ok() ? find_fullest(**compiled[i], all[i]) : Status(compiled[i]->error());
-        if (fits[i].ok() && !longer.empty())
-          all[i].largest_context = largest_context(**compiled[i], scenario_, longer, plans[i].plan);
+        fits[i] = compiled[i]->ok() ? ok_status() : Status(compiled[i]->error());
+        if (!fits[i].ok()) return;
+        std::vector<DeviceNeeds>& needed = needed_[begin + i];
+        needed = needed_by(**compiled[i]);
+        fits[i] = find_fullest(**compiled[i], needed, all[i]);
+        if (fits[i].ok() && scenario_.generation->require.context)
+          all[i].largest_context = largest_context(needed, scenario_, longer_, plans[i].plan);
       },
       workers());
   std::vector<TimedSession> sessions;
@@ -300,7 +296,8 @@ Status Ranker::time_some_generations(std::span<RankedPlan> plans, const std::vec
     const bool alone = (*compiled[i])->sessions.size() == 1;
     for (const CompiledSession& one : (*compiled[i])->sessions) sessions.push_back({&one.session, alone});
   }
-  ASSIGN_OR_RETURN(const std::vector<GenerationTimes> times, time_generation(scenario_, sessions, *options_.tier));
+  ASSIGN_OR_RETURN(const std::vector<GenerationTimes> times,
+                   time_generation(scenario_, sessions, *options_.tier, workers()));
   size_t next = 0;
   for (size_t i = 0; i < plans.size(); ++i) {
     if (!fits[i].ok()) continue;
@@ -315,24 +312,50 @@ Status Ranker::time_some_generations(std::span<RankedPlan> plans, const std::vec
   return ok_status();
 }
 
+void Ranker::prepare_longer_contexts() {
+  std::optional<Result<std::unique_ptr<LongerContext>>> made[std::size(long_contexts)];
+  on_all_cores(
+      std::size(made),
+      [&](size_t i) {
+        made[i] = with_context(scenario_, scenario_.generation->context * long_contexts[i], generations_,
+                               shorter_generations_.get());
+      },
+      workers());
+  if (!std::ranges::all_of(made, [](const auto& one) { return one->ok(); })) return;
+  for (auto& one : made) longer_.push_back(*std::move(*one));
+}
+
+// Two more sessions for each plan are much of a ranking's work, so the plans that nobody is told of have none.
+void Ranker::find_longest_contexts() {
+  if (scenario_.generation->require.context) return;  // they are known
+  const std::vector<size_t> plans = told(ranking_);
+  std::set<size_t> wanted(plans.begin(), plans.end());
+  for (size_t i = 0; i < ranking_.judged.size() && options_.baselines; ++i) {
+    const RankedPlan& ranked = ranking_.judged[i];
+    if (!ranked.own && std::ranges::find(rules_, ranked.plan, &RankedBaseline::plan) != rules_.end()) wanted.insert(i);
+  }
+  std::erase_if(wanted, [&](size_t i) { return !ranking_.judged[i].generation; });
+  prepare_longer_contexts();
+  const std::vector<size_t> all(wanted.begin(), wanted.end());
+  on_all_cores(
+      all.size(),
+      [&](size_t i) {
+        RankedPlan& ranked = ranking_.judged[all[i]];
+        ranked.generation->largest_context = largest_context(needed_[all[i]], scenario_, longer_, ranked.plan);
+      },
+      workers());
+}
+
 // Of all that are judged. A plan whose prompts need more memory than its tokens do may fit no longer: it stays without
 // times, behind the others.
 Status Ranker::time_generations() {
   std::vector<RankedPlan>& plans = ranking_.judged;
-  std::vector<std::unique_ptr<LongerContext>> contexts;
-  std::vector<LongerContext*> longer;
-  for (const int64_t times : long_contexts) {
-    auto made =
-        with_context(scenario_, scenario_.generation->context * times, generations_, shorter_generations_.get());
-    if (!made) break;
-    contexts.push_back(std::move(*made));
-    longer.push_back(contexts.back().get());
-  }
-  if (contexts.size() < std::size(long_contexts)) longer.clear();
+  needed_.resize(plans.size());
+  if (scenario_.generation->require.context) prepare_longer_contexts();
   for (size_t begin = 0; begin < plans.size();) {
     progress("timing prompts and tokens", begin, plans.size());
     const size_t end = std::min(plans.size(), begin + sessions_a_core * workers());
-    RETURN_IF_ERROR(time_some_generations({plans.data() + begin, end - begin}, longer));
+    RETURN_IF_ERROR(time_some_generations(begin, end));
     begin = end;
   }
   sort_judged_by(

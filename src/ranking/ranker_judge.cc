@@ -198,12 +198,15 @@ void Ranker::sort_judged_by(const std::function<double(size_t)>& score, const st
 void Ranker::arrange_judged(const std::vector<size_t>& order) {
   std::vector<RankedPlan> plans;
   std::vector<LoweredPlan> lowered;
+  std::vector<std::vector<DeviceNeeds>> needed;
   for (const size_t i : order) {
+    if (!needed_.empty()) needed.push_back(std::move(needed_[i]));
     plans.push_back(std::move(ranking_.judged[i]));
     lowered.push_back(std::move(judged_[i]));
   }
   ranking_.judged = std::move(plans);
   judged_ = std::move(lowered);
+  needed_ = std::move(needed);
 }
 
 // The least of all micro-batch counts that are looked at.

@@ -60,12 +60,13 @@ Result<Ranking> Ranker::run() {
   RETURN_IF_ERROR(judge());
   if (scenario_.generation) RETURN_IF_ERROR(time_generations());
   order_judged();
-  if (options_.baselines) report_rules();
   count_costs();
   RETURN_IF_ERROR(find_bound());
   find_confidence();
   ranking_.keep = std::min(ranking_.judged.size(), static_cast<size_t>(scenario_.keep));
   ranking_.verdict = make_verdict(ranking_, judged_);
+  if (scenario_.generation) find_longest_contexts();
+  if (options_.baselines) report_rules();
   if (options_.explain) ranking_.explanations = explain(scenario_, ranking_, judged_);
   ranking_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return std::move(ranking_);

@@ -76,7 +76,8 @@ struct GenerationTimes {
   double tokens_per_s = 0;   // of all sequences, from their prompts on
   std::string fullest_device;
   Bytes fullest_memory;  // of the device of the plan that needs the most: prompts and tokens, weights and caches
-  // Positions that could be kept of each sequence, until a device's memory is full, in steps of 16. 0: not known.
+  // Positions that could be kept of each sequence, until a device's memory is full, in steps of 16. 0: not known, or
+  // nobody asks for the plan's: it is not of told(), and `require` has no context.
   int64_t largest_context = 0;
 };
 
@@ -296,6 +297,9 @@ std::vector<size_t> kept(const Ranking& ranking);
 
 // Those, the best of each plan of one's own, and the confidence set, in the user's order: the rows of a table.
 std::vector<size_t> shown(const Ranking& ranking);
+
+// Those, all of one's own, and what the verdict is about, in the user's order: what files and programs are told.
+std::vector<size_t> told(const Ranking& ranking);
 
 // Errors: a missing cost, a plan of one's own that is wrong, nothing fits (says what is missing on which device),
 // `robust` without noise in the scenario, `confidence` where costs have no spreads.

@@ -23,11 +23,12 @@ std::string schedule_of(const Scenario& scenario, const ScenarioProgram& program
 
 // What the scenario's Programs have in common. graph: of the plan.
 Result<CompiledSession> compile_parts(const Scenario& scenario, const Graph& graph, const Plan& plan,
-                                      std::span<const SessionPart> parts) {
+                                      std::span<const SessionPart> parts, bool verify = true) {
   const CostTable costs = cost_table(scenario, graph.name);
   CompileOptions options;
   options.all_reduce = scenario.all_reduce;
   options.exact = scenario.exact;
+  options.verify = verify;
   const std::string name =
       fmt::format("{} [{}]", graph.name, fmt::join(stage_parts(plan, graph, scenario.cluster), ", "));
   return compile_session(name, parts, scenario.cluster, scenario.endpoints, &costs, options);
@@ -77,7 +78,8 @@ Result<Plan> plan_of_prompts(const GenerationModels& models, const Plan& plan) {
   return plan_by_names(plan, models.decode.kernels.graph, models.prefill.value().kernels.graph);
 }
 
-Result<CompiledSession> generation_session(const Scenario& scenario, const GenerationModels& models, const Plan& plan) {
+Result<CompiledSession> generation_session(const Scenario& scenario, const GenerationModels& models, const Plan& plan,
+                                           bool verify) {
   const Graph& graph = models.decode.kernels.graph;
   std::vector<SessionPart> parts;
   if (models.prefill) {
@@ -85,7 +87,7 @@ Result<CompiledSession> generation_session(const Scenario& scenario, const Gener
     parts.push_back({std::string(prefill_name), &models.prefill->kernels, std::move(same)});
   }
   parts.push_back({std::string(decode_name), &models.decode.kernels, plan});
-  ASSIGN_OR_RETURN(CompiledSession compiled, compile_parts(scenario, graph, plan, parts));
+  ASSIGN_OR_RETURN(CompiledSession compiled, compile_parts(scenario, graph, plan, parts, verify));
   const std::vector<Program>& programs = compiled.session.programs;
   for (size_t d = 0; d < programs[0].devices.size(); ++d) {
     if (states_of(programs.front().devices[d]) != states_of(programs.back().devices[d]))

@@ -26,7 +26,9 @@ Result<GenerationModels> prepare_generation(const Scenario& scenario, const Grap
                                             WeightStore* weights);
 // The same stages, of the network for prompts. Error: it has other nodes.
 Result<Plan> plan_of_prompts(const GenerationModels& models, const Plan& plan);
-Result<CompiledSession> generation_session(const Scenario& scenario, const GenerationModels& models, const Plan& plan);
+// verify: as CompileOptions'.
+Result<CompiledSession> generation_session(const Scenario& scenario, const GenerationModels& models, const Plan& plan,
+                                           bool verify = true);
 
 // [execution]: when its last instruction ended. Choices are none.
 std::vector<double> execution_ends(const Sequence& sequence, const Trace& trace);

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
 #include "testing/value_of.h"
 
 namespace nlsplit {
@@ -93,9 +95,9 @@ TEST(GenerationRanking, PlansThatMissWhatIsRequiredStandBehind) {
 
 TEST(GenerationRanking, TheLongestContextFitsAndALongerOneDoesNot) {
   const Ranks of = ranked(two_kinds());
-  size_t seen = 0;
-  for (size_t i = 0; i < of.ranking.judged.size() && seen < 5; i += 7, ++seen) {
-    const RankedPlan& plan = of.ranking.judged[i];
+  const std::vector<size_t> all = told(of.ranking);
+  for (size_t i = 0; i < all.size(); i += 5) {
+    const RankedPlan& plan = of.ranking.judged[all[i]];
     SCOPED_TRACE(plan.text);
     ASSERT_TRUE(plan.generation);
     const int64_t longest = plan.generation->largest_context;
@@ -107,6 +109,18 @@ TEST(GenerationRanking, TheLongestContextFitsAndALongerOneDoesNot) {
       const GenerationModels models = value_of(prepare_generation(scenario, model.graph, 1, nullptr));
       EXPECT_EQ(generation_session(scenario, models, plan.plan).ok(), !more);
     }
+  }
+}
+
+TEST(GenerationRanking, PlansThatAreToldOfHaveTheContextThatARequirementSees) {
+  const Ranks shown = ranked(two_kinds()), required = ranked(two_kinds("", ", require: {context: 1}"));
+  ASSERT_EQ(shown.ranking.judged.size(), required.ranking.judged.size());
+  for (const RankedPlan& plan : required.ranking.judged) EXPECT_GT(plan.generation->largest_context, 0) << plan.text;
+  for (const size_t i : told(shown.ranking)) {
+    const RankedPlan& plan = shown.ranking.judged[i];
+    const auto same = std::ranges::find(required.ranking.judged, plan.text, &RankedPlan::text);
+    ASSERT_NE(same, required.ranking.judged.end()) << plan.text;
+    EXPECT_EQ(plan.generation->largest_context, same->generation->largest_context) << plan.text;
   }
 }
 

@@ -131,24 +131,6 @@ json baselines_json(const Ranking& ranking, const Scenario& scenario, const Grap
   return all;
 }
 
-// Kept, of one's own, in the confidence set, or spoken of in the verdict; in the user's order.
-std::vector<size_t> told(const Ranking& ranking) {
-  const std::vector<size_t> top = kept(ranking);
-  std::set<size_t> plans(top.begin(), top.end());
-  for (size_t i = 0; i < ranking.judged.size(); ++i) {
-    if (ranking.judged[i].own) plans.insert(i);
-  }
-  if (ranking.confidence) plans.insert(ranking.confidence->set.begin(), ranking.confidence->set.end());
-  for (const Yardsticks& best : {ranking.verdict.throughput, ranking.verdict.latency, ranking.verdict.memory}) {
-    for (const auto& index : {best.split, best.single, best.copies}) {
-      if (index) plans.insert(*index);
-    }
-  }
-  std::vector<size_t> ordered;
-  std::ranges::copy_if(ranking.order, std::back_inserter(ordered), [&](size_t i) { return plans.contains(i); });
-  return ordered;
-}
-
 json objective_json(const Ranking& ranking) {
   if (ranking.generates) return generation_objectives[static_cast<size_t>(ranking.generation_objective)];
   switch (ranking.objective) {
