@@ -8,6 +8,8 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "planning/load.h"
+#include "ranking/session.h"
+#include "ranking/traffic.h"
 #include "report/chrome_trace.h"
 #include "report/goal.h"
 #include "report/ranking/breakdown_report.h"
@@ -24,6 +26,7 @@ struct SimulateArguments {
   std::string scenario, trace, json, goal, decisions;
   PlanChoice choice;
   int noise_run = 0;  // from 1; 0: without noise
+  bool links = false;
 };
 
 void print_timing(const RankedPlan& chosen, const TimedPlan& timed) {
@@ -37,7 +40,35 @@ void print_timing(const RankedPlan& chosen, const TimedPlan& timed) {
   for (const PlanNote& note : timed.notes) fmt::print("note     {}\n", note.text);
 }
 
-std::string timing_json(const RankedPlan& chosen, const TimedPlan& timed) {
+std::string traffic_text(const Traffic& traffic) {
+  if (traffic.links.empty()) return "\nno message of a token or a prompt crosses a link\n";
+  using enum Align;
+  const auto count = [](const Carried& carried) { return fmt::format("{:.6g}", carried.messages); };
+  const auto size = [](const Carried& carried) { return grouped(carried.bytes); };
+  Table table({{"link", left},
+               {"bytes of\na token", right},
+               {"messages", right},
+               {"bytes of\na prompt", right},
+               {"messages", right}});
+  for (const LinkTraffic& link : traffic.links)
+    table.add({link.name, size(link.token), count(link.token), size(link.prompt), count(link.prompt)});
+  return fmt::format(
+      "\n{}\na token of each sequence; a prompt in {}; choices of what runs next included, headers of a transport "
+      "not\n",
+      table.to_string(), counted(traffic.chunks, "execution"));
+}
+
+nlohmann::json traffic_json(const Traffic& traffic) {
+  const auto one = [](const Carried& carried) {
+    return nlohmann::json{{"bytes", carried.bytes}, {"messages", carried.messages}};
+  };
+  nlohmann::json links = nlohmann::json::array();
+  for (const LinkTraffic& link : traffic.links)
+    links.push_back({{"name", link.name}, {"token", one(link.token)}, {"prompt", one(link.prompt)}});
+  return {{"prompt_executions", traffic.chunks}, {"links", std::move(links)}};
+}
+
+std::string timing_json(const RankedPlan& chosen, const TimedPlan& timed, const std::optional<Traffic>& traffic) {
   nlohmann::json devices = nlohmann::json::array();
   const std::vector<DeviceTimes> times = device_times(timed.program, timed.trace);
   auto estimated = timed.estimate.devices.begin();
@@ -63,6 +94,7 @@ std::string timing_json(const RankedPlan& chosen, const TimedPlan& timed) {
                          {"latency_max_s", timed.estimate.latency_max_s},
                          {"devices", std::move(devices)},
                          {"links", links_json(timed.estimate.links)}};
+  if (traffic) file["generation"] = traffic_json(*traffic);
   for (const PlanNote& note : timed.notes) file["notes"].push_back(note.text);
   return file.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
@@ -71,7 +103,15 @@ Status simulate(const SimulateArguments& arguments) {
   if (!is_scenario(arguments.scenario))
     return invalid_input(fmt::format("{}: simulate needs a scenario (*.yaml)", arguments.scenario));
   ASSIGN_OR_RETURN(Loaded loaded, load(arguments.scenario, 1));
+  if (arguments.links && !loaded.scenario.generation)
+    return invalid_input(
+        fmt::format("{}: --links is about tokens and prompts, and this workload generates none", arguments.scenario));
   ASSIGN_OR_RETURN(const RankedPlan chosen, choose_plan_at_terminal(loaded, arguments.choice));
+  std::optional<Traffic> traffic;
+  if (arguments.links) {
+    ASSIGN_OR_RETURN(const CompiledSession compiled, session_of(loaded.scenario, loaded.model, chosen.plan));
+    ASSIGN_OR_RETURN(traffic, generation_traffic(loaded.scenario, compiled.session));
+  }
   const std::optional<int> run = arguments.noise_run > 0 ? std::optional(arguments.noise_run - 1) : std::nullopt;
   ASSIGN_OR_RETURN(const TimedPlan timed,
                    time_plan(loaded.scenario, loaded.model.graph, chosen.plan, run, nullptr, *arguments.choice.tier));
@@ -86,11 +126,12 @@ Status simulate(const SimulateArguments& arguments) {
     RETURN_IF_ERROR(write_file(arguments.goal, goal_text(timed.program, deps, timed.graph)));
   }
   if (arguments.json == "-") {
-    fmt::print("{}", timing_json(chosen, timed));
+    fmt::print("{}", timing_json(chosen, timed, traffic));
     return ok_status();
   }
-  if (!arguments.json.empty()) RETURN_IF_ERROR(write_file(arguments.json, timing_json(chosen, timed)));
+  if (!arguments.json.empty()) RETURN_IF_ERROR(write_file(arguments.json, timing_json(chosen, timed, traffic)));
   print_timing(chosen, timed);
+  if (traffic) fmt::print("{}", traffic_text(*traffic));
   return ok_status();
 }
 
@@ -126,6 +167,9 @@ void add_simulate_command(CLI::App& app, int& code) {
                    "`replay` it\n"
                    "(docs/schedules.md)")
       ->type_name("FILE");
+  command->add_flag("--links", arguments->links,
+                    "Of generation: bytes and messages of a token and of a prompt on each link and direction "
+                    "(docs/generation.md)");
   command->add_option("--json", arguments->json, "Write the figures as JSON to this file, - for standard output")
       ->type_name("FILE");
   command->callback([arguments, &code] {
