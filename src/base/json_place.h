@@ -77,7 +77,10 @@ struct JsonPlace {
 Error in_file(const std::string& path, Error error);  // the error, with the file
 
 enum class KeyTwice : uint8_t { last_counts, is_wrong };
-// The errors name the file: no JSON, cut off, a number that no double can hold, a key that stands twice in an object.
+// Lists and objects in each other, at most: whoever goes through a value, as its text does, recurses.
+inline constexpr int most_json_levels = 64;
+// The errors name the file, if there is one: no JSON, cut off, too deep, a number that no double can hold, a key that
+// stands twice in an object.
 Result<nlohmann::json> parse_json(std::string_view content, const std::string& path,
                                   KeyTwice key_twice = KeyTwice::last_counts);
 

@@ -106,11 +106,14 @@ bool says_nothing(const JsonPlace& place, std::string_view key) {
   const nlohmann::json& value = *place.value;
   if (value.is_null()) return true;
   if (key == "n" || key == "best_of") return value.is_number_integer() && value == 1;
+  if (key == "tool_choice" || key == "function_call") return value == "none" || value == "auto";
+  if (key == "parallel_tool_calls") return value.is_boolean();  // of the tools, and there are none
+  if (key == "response_format")
+    return value.is_object() && value.size() == 1 && *place.optional("type").value == "text";
+  if (key == "suffix") return value == "";
+  if (key == "echo" || key == "logprobs") return value == false;  // `logprobs: 0` asks for those of the answer
   if (value.is_number()) return value == 0;
-  if (value.is_boolean()) return value == false;
-  if (value.is_string()) return value == "" || value == "none" || value == "auto";
-  if (key == "response_format") return value.is_object() && value.size() == 1 && value.value("type", "") == "text";
-  return value.empty();
+  return value.is_structured() && value.empty();
 }
 
 // Keys that are passed over; those that count only if they ask for nothing; and those that are read.
