@@ -67,6 +67,7 @@ struct RunOptions {
   // A training step's results too: weights and the optimizer's states, once each. Costs their size in messages.
   bool states = false;
   bool leave_states = false;  // of a session: in the end its states stay where they are, and are no results
+  bool keep_choices = true;   // of a session: what was chosen, and its times, are results; else nothing grows with them
   bool poison = false;        // fills all but weights, states and inputs with NaN before each repeat: for tests
   double watchdog_s = 10;     // see DeviceRunOptions
   Deadlines deadlines = {};

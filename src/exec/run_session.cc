@@ -227,6 +227,7 @@ Result<SessionResult> run_session(const Session* whole, const Job& job, const Ch
       RETURN_IF_ERROR(executions.run(now, state.executions + static_cast<size_t>(done), result.losses));
     }
     state.executions += static_cast<size_t>(choice.times);
+    if (!options.keep_choices) continue;
     result.chosen.push_back(choice);
     result.seconds.push_back(since(start));
   }

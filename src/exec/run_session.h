@@ -54,7 +54,7 @@ using ChooseNext = std::function<Chosen(const SessionState&)>;
 ChooseNext choose_from(std::span<const Choice> choices);
 
 struct SessionResult {
-  std::vector<Choice> chosen;
+  std::vector<Choice> chosen;         // with options.keep_choices
   std::vector<double> seconds;        // [choice]: on rank 0, from before the choice to the end of its own part
   double elapsed_s = 0;               // from before the first choice until all ranks have ended
   std::vector<ExecutionLoss> losses;  // on rank 0: of the training steps, in their order
@@ -64,8 +64,8 @@ struct SessionResult {
 
 // `session`: on rank 0, else nullptr: every other rank is given its part (exec/hand_out.h). Of the job: its clocks are
 // by computation of the joined Program. Of the options: watchdog_s, deadlines, flight, on_failure, on_stuck, poison
-// (once, at the start), kernels, gpu, cancelled and notice count. Errors, the same on all ranks: as run()'s; a session
-// that verify_session rejects; a choice of a Program that is not there.
+// (once, at the start), keep_choices, kernels, gpu, cancelled and notice count. Errors, the same on all ranks: as
+// run()'s; a session that verify_session rejects; a choice of a Program that is not there.
 Result<SessionResult> run_session(const Session* session, const Job& job, const ChooseNext& choose,
                                   Transport& transport, const RunOptions& options);
 

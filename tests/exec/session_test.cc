@@ -66,6 +66,15 @@ TEST(SessionRun, AThousandTimesAsTheCounterSays) {
   expect_counter(result, 1000);
 }
 
+TEST(SessionRun, KeepsNoChoicesWhereNobodyWantsThem) {
+  const std::vector<Choice> choices = {{counter_init, 1}, {counter_push, 1000}, {counter_read, 1}};
+  RunOptions options = test_options();
+  options.keep_choices = false;
+  const SessionResult result = value_of(run_session_threads(counter_session(), {}, choose_from(choices), options));
+  EXPECT_TRUE(result.chosen.empty() && result.seconds.empty());
+  expect_counter(result, 1000);
+}
+
 // Who chooses waits for a request: no hang, for as long as it says that it is there, and one once it does not.
 TEST(SessionRun, MayWaitForSomethingOutside) {
   RunOptions options = test_options();
