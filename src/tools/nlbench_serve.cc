@@ -84,61 +84,91 @@ std::string name_of_model(const Serving& serving, const ServeArguments& argument
   return of_session.substr(0, of_session.find(" ["));
 }
 
-// HTTP on a thread of its own, beside a session that runs on this one. run: (choices) -> Result<SessionResult>.
-template <class Run>
-Status serve(const ServeArguments& arguments, const Serving& serving, const Run& run) {
-  const GenerationForm& form = serving.job.form;
-  Engine engine(form, arguments.waiting < 0 ? form.sequences : arguments.waiting);
-  std::unique_ptr<HttpServer> http;
-  ServiceOptions options{
-      .model = name_of_model(serving, arguments), .token = serving.token, .created = std::time(nullptr)};
-  if (const auto& of = serving.job.loaded.saved.generation) options.tokens = of->tokens;
-  options.answers = [&http] { return http->answers(); };
-  Service service(std::move(options), serving.tokenizer, serving.chat, form, engine);
-  ASSIGN_OR_RETURN(http, HttpServer::open(arguments.http, [&service](HttpRequest request, const HttpReply& reply) {
-                     service.handle(std::move(request), reply);
-                   }));
-  const std::string at =
-      fmt::format("http://{}:{}",
-                  arguments.http.address.find(':') == std::string::npos ? arguments.http.address
-                                                                        : "[" + arguments.http.address + "]",
-                  http->port());
-  if (!serving.chat.ok()) fmt::print(stderr, "nlbench: no conversations: {}\n", serving.chat.error().to_string());
-  fmt::print(stderr, "nlbench: {} serves {} at once, {} positions each, at {}\n", name_of_model(serving, arguments),
-             counted(form.sequences, "request"), form.context, at);
-  if (!arguments.port_file.empty()) RETURN_IF_ERROR(write_file(arguments.port_file, fmt::format("{}\n", http->port())));
-  std::thread thread([&http] { http->run(); });
-  const Result<SessionResult> result = run(engine.choices(interrupted));
-  engine.fail();  // of a session that ended by itself there are none left
-  write_after_interrupt(arguments.http.goodbye_s + 1);
-  http->stop();
-  thread.join();
-  return result.ok() ? ok_status() : Status(result.error());
+std::string url_of(const std::string& address, uint16_t port) {
+  return fmt::format("http://{}:{}", address.find(':') == std::string::npos ? address : "[" + address + "]", port);
 }
+
+// What rank 0 has read, and where it listens.
+class OpenServer {
+ public:
+  // Clients may connect from now on; they are answered once it runs. `arguments` is borrowed.
+  static Result<std::unique_ptr<OpenServer>> open(const ServeArguments& arguments) {
+    ASSIGN_OR_RETURN(Serving serving, read_serving(arguments));
+    auto server = std::make_unique<OpenServer>(arguments, std::move(serving));
+    RETURN_IF_ERROR(server->listen());
+    return server;
+  }
+  OpenServer(const ServeArguments& arguments, Serving serving)
+      : arguments_(arguments),
+        serving_(std::move(serving)),
+        engine_(serving_.job.form, arguments.waiting < 0 ? serving_.job.form.sequences : arguments.waiting),
+        service_(service_options(), serving_.tokenizer, serving_.chat, serving_.job.form, engine_) {}
+
+  const GenerationJob& job() const { return serving_.job; }
+
+  // HTTP on a thread of its own, beside a session that runs on this one. session: (choices) -> Result<SessionResult>.
+  template <class RunSession>
+  Status run(const RunSession& session) {
+    const GenerationForm& form = serving_.job.form;
+    if (!serving_.chat.ok()) fmt::print(stderr, "nlbench: no conversations: {}\n", serving_.chat.error().to_string());
+    fmt::print(stderr, "nlbench: {} serves {} at once, {} positions each, at {}\n", name_of_model(serving_, arguments_),
+               counted(form.sequences, "request"), form.context, url_of(arguments_.http.address, http_->port()));
+    std::thread thread([this] { http_->run(); });
+    const Result<SessionResult> result = session(engine_.choices(interrupted));
+    engine_.fail();  // of a session that ended by itself there are none left
+    write_after_interrupt(arguments_.http.goodbye_s + 1);
+    http_->stop();
+    thread.join();
+    return result.ok() ? ok_status() : Status(result.error());
+  }
+
+ private:
+  ServiceOptions service_options() {
+    ServiceOptions options{
+        .model = name_of_model(serving_, arguments_), .token = serving_.token, .created = std::time(nullptr)};
+    if (const auto& of = serving_.job.loaded.saved.generation) options.tokens = of->tokens;
+    options.answers = [this] { return http_->answers(); };
+    return options;
+  }
+
+  Status listen() {
+    ASSIGN_OR_RETURN(http_, HttpServer::open(arguments_.http, [this](HttpRequest request, const HttpReply& reply) {
+                       service_.handle(std::move(request), reply);
+                     }));
+    return arguments_.port_file.empty() ? ok_status()
+                                        : write_file(arguments_.port_file, fmt::format("{}\n", http_->port()));
+  }
+
+  const ServeArguments& arguments_;
+  const Serving serving_;
+  Engine engine_;
+  Service service_;
+  std::unique_ptr<HttpServer> http_;
+};
 
 RunOptions options_of(const ServeArguments& arguments) {
   RunOptions options = run_options(arguments.ranks);
   options.leave_states = true;
+  options.keep_choices = false;
   options.cancelled = nullptr;  // an execution under way ends; then rank 0 ends the session for all
   return options;
 }
 
 Status serve_over_threads(const ServeArguments& arguments) {
-  ASSIGN_OR_RETURN(const Serving serving, read_serving(arguments));
-  return serve(arguments, serving, [&](const ChooseNext& choose) {
-    return run_session_threads(serving.job.session(), serving.job.job(), choose, options_of(arguments),
+  ASSIGN_OR_RETURN(const auto server, OpenServer::open(arguments));
+  return server->run([&](const ChooseNext& choose) {
+    return run_session_threads(server->job().session(), server->job().job(), choose, options_of(arguments),
                                arguments.ranks.transport->make_world);
   });
 }
 
 Status serve_over_ranks(const ServeArguments& arguments, Transport& transport) {
-  ASSIGN_OR_RETURN(const std::optional<Serving> serving,
-                   read_on_first(transport, [&] { return read_serving(arguments); }));
-  if (serving)
-    return agree_on(transport, serve(arguments, *serving, [&](const ChooseNext& choose) {
-                      return run_session(&serving->job.session(), serving->job.job(), choose, transport,
-                                         options_of(arguments));
-                    }));
+  ASSIGN_OR_RETURN(const auto server, read_on_first(transport, [&] { return OpenServer::open(arguments); }));
+  if (server)
+    return agree_on(transport, (*server)->run([&](const ChooseNext& choose) {
+      const GenerationJob& job = (*server)->job();
+      return run_session(&job.session(), job.job(), choose, transport, options_of(arguments));
+    }));
   const Result<SessionResult> result = run_session(nullptr, Job{}, choose_from({}), transport, options_of(arguments));
   return agree_on(transport, result ? ok_status() : Status(result.error()));
 }

@@ -14,6 +14,7 @@ namespace nlsplit {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 using json = nlohmann::json;
 
@@ -262,6 +263,25 @@ TEST(Serve, RefusesToBeginWhatCannotBe) {
   EXPECT_THAT(refused("--heartbeat 0 --tokenizer " + small_tokenizer), HasSubstr("add --watchdog 0"));
   EXPECT_THAT(refused("--token-file " + scratch.write("t", "\n") + " --tokenizer " + small_tokenizer),
               HasSubstr("its first line is no token"));
+}
+
+// Said once, before any rank begins: no time-out, and the code of what the user said wrong.
+TEST(Serve, RefusesToBeginWhereItCannotListen) {
+  const Scratch scratch;
+  const Server other("--plan one");
+  const std::string scenario = scratch.write("s.yaml", serving_scenario());
+  const auto refused = [&](const std::string& more) {
+    const std::string arguments =
+        fmt::format("serve {} --plan layers --heartbeat 2 --tokenizer {} {}", scenario, small_tokenizer, more);
+    const Outcome ranks = mpirun(2, arguments), threads = nlbench(arguments + " --transport threads");
+    EXPECT_EQ(ranks.code, 2) << ranks.err;
+    EXPECT_EQ(threads.code, 2) << threads.err;
+    EXPECT_THAT(ranks.err, Not(HasSubstr("heartbeat")));
+    EXPECT_THAT(ranks.err, HasSubstr(threads.err));
+    return threads.err;
+  };
+  EXPECT_THAT(refused(fmt::format("--port {}", other.port())), HasSubstr("already in use"));
+  EXPECT_THAT(refused("--port 0 --port-file " + scratch / "none/port"), HasSubstr("none/port"));
 }
 
 TEST(Load, IsSentReplayedAndSimulated) {
