@@ -28,6 +28,7 @@ struct Load {
   Endpoints endpoints;
   Clock::time_point begin;
   std::vector<ServedRequest> served;
+  std::vector<bool> ended;
   size_t open = 0;  // requests that have not ended
 
   double now_s() const { return std::chrono::duration<double>(Clock::now() - begin).count(); }
@@ -139,6 +140,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
     ended_ = true;
     served_.why = std::move(why);
     stream_.close();
+    load_.ended[request_] = true;
     --load_.open;
   }
 
@@ -214,19 +216,31 @@ Result<ServerUrl> parse_url(const std::string& url) {
   return made;
 }
 
-Result<std::vector<ServedRequest>> run_load(const RequestTrace& trace, const LoadOptions& options) {
+Result<LoadResult> run_load(const RequestTrace& trace, const LoadOptions& options) {
   asio::io_context context(1);
   asio::ip::tcp::resolver resolver(context);
   LoadError error;
-  Load load{trace, options, resolver.resolve(options.url.host, options.url.port, error), {}, {}, trace.requests.size()};
+  Load load{.trace = trace,
+            .options = options,
+            .endpoints = resolver.resolve(options.url.host, options.url.port, error),
+            .begin = {},
+            .served = {},
+            .ended = std::vector<bool>(trace.requests.size()),
+            .open = trace.requests.size()};
   if (error) return invalid_input(fmt::format("{}:{}: {}", options.url.host, options.url.port, error.message()));
   for (const ArrivingRequest& request : trace.requests) load.served.push_back({.at_s = request.at_s});
   load.begin = Clock::now();
   Starter starter(context, load);
   starter.start();
   context.run();
-  if (options.cancelled != nullptr && options.cancelled()) return failed("interrupted");
-  return std::move(load.served);
+  LoadResult result;
+  for (size_t r = 0; r < load.served.size(); ++r) {
+    if (load.ended[r])
+      result.served.push_back(std::move(load.served[r]));
+    else
+      ++result.missing;
+  }
+  return result;
 }
 
 }  // namespace nlsplit::inline server

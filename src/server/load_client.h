@@ -25,8 +25,12 @@ struct LoadOptions {
   bool (*cancelled)() = nullptr;
 };
 
-// [request]: streams of POST /v1/completions, with `ignore_eos`, so that each answer has the length that the trace
-// says. Errors: the host has no address; interrupted.
-Result<std::vector<ServedRequest>> run_load(const RequestTrace& trace, const LoadOptions& options);
+struct LoadResult {
+  std::vector<ServedRequest> served;  // by arrival
+  int64_t missing = 0;                // interrupted: so many had not ended, and are not among them
+};
+// Streams of POST /v1/completions, with `ignore_eos`, so that each answer has the length that the trace
+// says. Errors: the host has no address.
+Result<LoadResult> run_load(const RequestTrace& trace, const LoadOptions& options);
 
 }  // namespace nlsplit::inline server

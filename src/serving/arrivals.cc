@@ -39,6 +39,8 @@ Result<RequestTrace> read_trace(const JsonPlace& root) {
     ASSIGN_OR_RETURN(request.at_s, one.optional("at_s").number());
     if (!(request.at_s >= before))
       return one.optional("at_s").wrong("it comes before the one in front of it, or before 0");
+    if (request.at_s > latest_arrival_s)
+      return one.optional("at_s").wrong(fmt::format("{} is beyond {}", request.at_s, latest_arrival_s));
     before = request.at_s;
     ASSIGN_OR_RETURN(request.prompt, one.optional("prompt").integer());
     ASSIGN_OR_RETURN(request.tokens, one.optional("tokens").integer());

@@ -10,6 +10,9 @@
 
 namespace nlsplit::inline serving {
 
+// 31 years. Clocks count nanoseconds in 64 bits, which last nine times as long.
+inline constexpr double latest_arrival_s = 1e9;
+
 struct ArrivingRequest {
   double at_s = 0;                 // since the first moment of the trace
   int64_t prompt = 1, tokens = 1;  // of the prompt, and of the answer
@@ -40,7 +43,8 @@ struct ArrivalOptions {
 RequestTrace poisson_trace(const ArrivalOptions& options);
 
 // JSON {"format": "nlsplit-requests", "version": 1, "seed": …, "requests": [{"at_s": …, "prompt": …, "tokens": …}, …]}.
-// Errors name the file and the place: not that, times that go back, lengths below 1, more than a million requests.
+// Errors name the file and the place: not that, times that go back or are beyond the latest, lengths below 1, more than
+// a million requests.
 std::string trace_text(const RequestTrace& trace);
 Result<RequestTrace> parse_trace(const std::string& text, const std::string& file);
 

@@ -50,7 +50,9 @@ Status load(const LoadArguments& arguments) {
   }
   options.cancelled = interrupted;
   ASSIGN_OR_RETURN(const RequestTrace trace, request_trace(arguments.trace));
-  ASSIGN_OR_RETURN(const std::vector<ServedRequest> served, run_load(trace, options));
+  ASSIGN_OR_RETURN(const LoadResult result, run_load(trace, options));
+  const std::vector<ServedRequest>& served = result.served;
+  if (interrupted()) write_after_interrupt();
   const ServingSummary summary = summary_of(served);
   if (!arguments.json.empty() && arguments.json != "-")
     RETURN_IF_ERROR(write_file(arguments.json, load_json(served, summary)));
@@ -60,6 +62,11 @@ Status load(const LoadArguments& arguments) {
     if (one.outcome == Outcome::failed) ++reasons[one.why];
   }
   for (const auto& [why, count] : reasons) fmt::print(stderr, "nlbench: {} x {}\n", count, why);
+  if (result.missing > 0) {
+    fmt::print(stderr, "nlbench: interrupted: {} of {} requests had not ended, and are not counted\n", result.missing,
+               trace.requests.size());
+    return ok_status();  // the exit code is that of the interrupt
+  }
   return summary.answered > 0 || summary.turned_away > 0 ? ok_status() : Status(failed("no request was answered"));
 }
 
@@ -84,7 +91,7 @@ void add_load_command(CLI::App& app, int& code) {
   command
       ->add_option("--patience", a->options.patience_s,
                    "A request that has not ended so many seconds after its arrival has failed (default 600)")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::PositiveNumber & CLI::Range(latest_arrival_s));
   command->add_option("--json", a->json, "Write every request and the summary to FILE (-: to standard output)")
       ->type_name("FILE");
   command->callback([a, &code] {

@@ -34,11 +34,11 @@ struct SimulatedServer {
 // What the options say; else what the scenario's workload does.
 Result<RequestTrace> trace_of(const ServeArguments& arguments, const Generation& of) {
   if (!of.arrivals || says_requests(arguments.trace)) return request_trace(arguments.trace);
-  const RequestTrace trace = poisson_trace({.rate = of.arrivals->rate,
-                                            .requests = of.arrivals->requests,
-                                            .prompt = {of.prompt, of.prompt},
-                                            .tokens = {of.tokens, of.tokens},
-                                            .seed = of.arrivals->seed});
+  ASSIGN_OR_RETURN(const RequestTrace trace, drawn_trace({.rate = of.arrivals->rate,
+                                                          .requests = of.arrivals->requests,
+                                                          .prompt = {of.prompt, of.prompt},
+                                                          .tokens = {of.tokens, of.tokens},
+                                                          .seed = of.arrivals->seed}));
   RETURN_IF_ERROR(save_trace(arguments.trace, trace));
   return trace;
 }

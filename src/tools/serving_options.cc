@@ -17,7 +17,7 @@ Result<RequestTrace> made_trace(const TraceArguments& arguments) {
   ASSIGN_OR_RETURN(options.rate, parse_rate(arguments.rate));
   ASSIGN_OR_RETURN(options.prompt, parse_lengths(arguments.prompt));
   ASSIGN_OR_RETURN(options.tokens, parse_lengths(arguments.tokens));
-  return poisson_trace(options);
+  return drawn_trace(options);
 }
 
 Result<RequestTrace> saved_trace(const std::string& path) {
@@ -27,15 +27,25 @@ Result<RequestTrace> saved_trace(const std::string& path) {
 
 }  // namespace
 
+Result<RequestTrace> drawn_trace(const ArrivalOptions& options) {
+  RequestTrace trace = poisson_trace(options);
+  if (!(trace.requests.back().at_s <= latest_arrival_s))
+    return invalid_input(fmt::format("the last request arrives after {} s: beyond the latest, {} s",
+                                     trace.requests.back().at_s, latest_arrival_s));
+  return trace;
+}
+
 void add_trace_options(CLI::App& command, TraceArguments& arguments) {
   CLI::Option* const file =
       command
           .add_option("--trace", arguments.file, "When requests arrive and how long they are: a file of --save-trace")
           ->type_name("FILE");
+  CLI::Option* const rate =
+      command.add_option("--rate", arguments.rate, "Requests arrive at random, so many on average: 2/s, 30/min")
+          ->type_name("RATE")
+          ->excludes(file);
   for (CLI::Option* option :
-       {command.add_option("--rate", arguments.rate, "Requests arrive at random, so many on average: 2/s, 30/min")
-            ->type_name("RATE"),
-        command.add_option("--requests", arguments.requests, "So many")->check(at_least(1) & CLI::Range(1, 1'000'000)),
+       {command.add_option("--requests", arguments.requests, "So many")->check(at_least(1) & CLI::Range(1, 1'000'000)),
         command
             .add_option("--prompt-length", arguments.prompt,
                         "Tokens of a prompt: 64, or drawn from 32..128 (default 64)")
@@ -43,7 +53,7 @@ void add_trace_options(CLI::App& command, TraceArguments& arguments) {
         command.add_option("--tokens", arguments.tokens, "Tokens of an answer: 32, or drawn from 16..64 (default 32)")
             ->type_name("LENGTH"),
         command.add_option("--seed", arguments.seed, "Of what is drawn (default 0)")})
-    option->excludes(file);
+    option->excludes(file)->needs(rate);  // alone it would be passed over where the scenario says when requests come
   command.add_option("--save-trace", arguments.save, "Keep the trace in FILE, to send or simulate it again")
       ->type_name("FILE");
 }

@@ -23,6 +23,8 @@ void add_trace_options(CLI::App& command, TraceArguments& arguments);
 bool says_requests(const TraceArguments& arguments);  // by --trace or --rate
 // Where --save-trace asks for it.
 Status save_trace(const TraceArguments& arguments, const RequestTrace& trace);
+// Poisson's. Error: the last request arrives beyond the latest moment of a trace.
+Result<RequestTrace> drawn_trace(const ArrivalOptions& options);
 // Read or made; kept where that was asked for. Errors: parse_trace's; options that are missing or wrong.
 Result<RequestTrace> request_trace(const TraceArguments& arguments);
 

@@ -42,6 +42,7 @@ TEST(Trace, SaysWhatIsWrong) {
   EXPECT_EQ(wrong(""), "fine");
   EXPECT_THAT(wrong(R"({"at_s": 2, "prompt": 1, "tokens": 1}, {"at_s": 1, "prompt": 1, "tokens": 1})"),
               HasSubstr("t.json: /requests/1/at_s: it comes before the one in front of it"));
+  EXPECT_THAT(wrong(R"({"at_s": 1e300, "prompt": 1, "tokens": 1})"), HasSubstr("/requests/0/at_s: 1e+300 is beyond"));
   EXPECT_THAT(wrong(R"({"at_s": 2, "prompt": 0, "tokens": 1})"), HasSubstr("/requests/0: 0 is no length"));
   EXPECT_THAT(wrong(R"({"at_s": 2, "prompt": 1})"), HasSubstr("/requests/0/tokens"));
   EXPECT_THAT(parse_trace("{}", "t.json").error().to_string(), HasSubstr("t.json: /format"));
