@@ -51,10 +51,9 @@ void Engine::cancel(uint64_t id) {
   }
 }
 
-void Engine::stop() {
+bool Engine::ended() const {
   const std::lock_guard lock(mutex_);
-  stops_ = true;
-  condition_.notify_one();
+  return stops_;
 }
 
 ServingCounts Engine::counts() const {

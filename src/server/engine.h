@@ -2,8 +2,8 @@
 // goes on. Which execution comes next is decided in serving/admission.h.
 //
 //   Engine engine(form, 16);                                        // 16 may wait
-//   const auto id = engine.submit({prompt, 64, sampling, told});    // any thread; nothing: beyond capacity
-//   run_session(&session, job, engine.choices(), …);                // until engine.stop()
+//   const auto id = engine.submit({prompt, 64, sampling, told});    // any thread; nothing: not taken
+//   run_session(&session, job, engine.choices(cancelled), …);                // until `cancelled` says so
 //
 // What is told of a request, is told on the thread of the session, between two executions: it takes no time to speak
 // of.
@@ -50,8 +50,8 @@ class Engine {
   std::optional<uint64_t> submit(EngineRequest request);
   // Any thread. Nothing is told of it once this has returned; its slot is free for the next execution.
   void cancel(uint64_t id);
-  // Any thread: the requests there are end (Finish::shutdown), and the session.
-  void stop();
+  // Any thread: no request is taken any more.
+  bool ended() const;
   // After the session: it broke off.
   void fail() { finish_all(Finish::failed); }
 

@@ -31,6 +31,7 @@ struct Shared {
   HttpServer::Handler handler;
   std::set<std::shared_ptr<HttpConnection>> connections;
   std::map<int, uint64_t> answers;  // by status
+  size_t lingering = 0;             // of the connections: they are answered
   bool stops = false;
 };
 
@@ -63,7 +64,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void answer(HttpAnswer answer) {
     if (state_ != State::asked) return;
     state_ = State::answered;
-    send(head_of(answer, fmt::format("Content-Length: {}\r\n", answer.body.size())) + answer.body);
+    const bool head = parser_ && parser_->is_header_done() && parser_->get().method() == http::verb::head;
+    send(head_of(answer, fmt::format("Content-Length: {}\r\n", answer.body.size())) + (head ? "" : answer.body));
   }
 
   void begin(HttpAnswer head) {
@@ -91,11 +93,12 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   // The server ends: a connection that waits for a request does not wait any longer.
   void stop() {
     keeps_ = false;
-    if (state_ == State::reading && reads_) close();
+    if ((state_ == State::reading && reads_) || state_ == State::lingers) close();
   }
 
   void close() {
     if (state_ == State::closed) return;
+    if (state_ == State::lingers) --shared_.lingering;
     state_ = State::closed;
     if (auto told = std::exchange(gone_, nullptr)) told();
     ErrorCode ignored;
@@ -108,17 +111,19 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void refuse() {
     state_ = State::asked;
     keeps_ = false;
+    unread_ = true;
     answer({503, "application/json", error_answer("overloaded_error", "too many connections"), {{"Retry-After", "1"}}});
   }
 
  private:
-  enum class State : uint8_t { reading, asked, streams, answered, closed };
+  enum class State : uint8_t { reading, asked, streams, answered, lingers, closed };
 
   void on_request(ErrorCode error) {
     if (state_ != State::reading) return;
     const auto wrong = [&](int status, std::string_view why) {
       state_ = State::asked;
       keeps_ = false;
+      unread_ = true;
       answer({status, "application/json", error_answer("invalid_request_error", why)});
     };
     if (error == http::error::header_limit)
@@ -187,11 +192,32 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
     if (!waits_.empty()) return write();
     if (state_ != State::answered) return stream_.expires_never();
     gone_ = nullptr;
+    if (unread_ && !shared_.stops && shared_.lingering < shared_.options.most_connections) return linger();
     if (!keeps_ || shared_.stops) return close();
     ++asked_;
     state_ = State::reading;
     chunked_ = false;
     read();
+  }
+
+  // A socket that is closed with unread bytes resets the connection, and the answer may be lost with it (RFC 9112,
+  // 9.6): what the client still sends is thrown away, for a time.
+  void linger() {
+    state_ = State::lingers;
+    ++shared_.lingering;
+    ErrorCode ignored;
+    stream_.socket().shutdown(Tcp::socket::shutdown_send, ignored);
+    stream_.expires_after(milliseconds_of(shared_.options.goodbye_s));
+    rest_.resize(size_t{16} << 10);
+    throw_away();
+  }
+
+  void throw_away() {
+    stream_.async_read_some(asio::buffer(rest_), [self = shared_from_this()](ErrorCode error, size_t) {
+      if (self->state_ != State::lingers) return;
+      if (error) return self->close();
+      self->throw_away();
+    });
   }
 
   beast::tcp_stream stream_;
@@ -200,8 +226,10 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   std::optional<http::request_parser<http::string_body>> parser_;
   State state_ = State::reading;
   bool keeps_ = true, chunked_ = false, reads_ = false;
+  bool unread_ = false;          // the request was answered before all of it was read
   uint64_t asked_ = 0;           // requests so far: a watch of an earlier one is none of this one
   std::string writing_, waits_;  // under way, and behind it
+  std::string rest_;             // of a request that is not read
   std::function<void()> gone_;
 };
 
@@ -275,7 +303,7 @@ class BeastServer : public HttpServer {
       socket.set_option(Tcp::no_delay(true), ignored);
       socket.set_option(asio::socket_base::keep_alive(true), ignored);
       const auto connection = std::make_shared<HttpConnection>(std::move(socket), shared_);
-      const bool full = shared_.connections.size() >= shared_.options.most_connections;
+      const bool full = shared_.connections.size() - shared_.lingering >= shared_.options.most_connections;
       shared_.connections.insert(connection);
       if (full)
         connection->refuse();

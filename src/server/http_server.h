@@ -30,7 +30,9 @@ struct HttpOptions {
   size_t most_connections = 256;
   // A client that sends a request, or takes an answer, so slowly that nothing passes for so long is cut off.
   double patience_s = 30;
-  double goodbye_s = 3;  // after stop(): for what still goes out
+  // After stop(): for what still goes out. After an answer to a request that was not read whole: for the client to
+  // end it, so that it sees the answer.
+  double goodbye_s = 3;
 };
 
 struct HttpRequest {

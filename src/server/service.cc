@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <ctime>
 #include <memory>
+#include <random>
 #include <utility>
 
 #include "text/answer_stream.h"
@@ -105,7 +106,7 @@ bool Service::may(const HttpRequest& request) const {
 
 void Service::handle(HttpRequest request, const HttpReply& reply) {
   const std::string path = request.target.substr(0, request.target.find('?'));
-  const bool get = request.method == "GET", post = request.method == "POST";
+  const bool get = request.method == "GET" || request.method == "HEAD", post = request.method == "POST";
   if (path == "/health" && get) return reply.whole({200, "application/json", R"({"status":"ok"})"});
   if (!may(request)) {
     HttpAnswer answer = refused(401, "authentication_error", "\"Authorization: Bearer TOKEN\" is missing or wrong");
@@ -150,6 +151,7 @@ Result<EngineRequest> Service::engine_request(CompletionRequest& request) const 
   }
   RETURN_IF_ERROR(check_prompt(form_, made.prompt, made.tokens));
   made.sampling = request.sampling;
+  if (!request.has_seed) made.sampling.seed = std::random_device()();
   if (made.sampling.temperature > 0 && std::max<int64_t>(made.sampling.top_k, 2) > form_.candidates)
     return invalid_input(fmt::format("one of {} would be drawn, and the plan gives {}: `candidates` of the workload",
                                      std::max(made.sampling.top_k, 2), form_.candidates));
@@ -173,6 +175,7 @@ void Service::complete(Route route, const std::string& body, const HttpReply& re
   engine_request->on_finish = [answering](Finish how) { answering->on_finish(how); };
   // Before it may make its first token: what is told on the session's thread comes behind.
   const auto id = engine_.submit(std::move(*engine_request));
+  if (!id && engine_.ended()) return reply.whole(refused(503, "server_error", "the server ends"));
   if (!id) {
     HttpAnswer answer = refused(429, "overloaded_error", "as many requests as may run and wait are there already");
     answer.headers = {{"Retry-After", fmt::format("{:.0f}", engine_.retry_after_s())}};

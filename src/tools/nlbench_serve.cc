@@ -221,9 +221,11 @@ void add_serve_command(CLI::App& app, int& code) {
   command->add_option("--connections", a->http.most_connections, "Connections at once at most (default 256)")
       ->check(at_least(1));
   command
-      ->add_option("--patience", a->http.patience_s,
-                   "A client that sends or takes nothing for so many seconds is cut off (default 30)")
-      ->check(CLI::PositiveNumber);
+      ->add_option(
+          "--patience", a->http.patience_s,
+          "A client whose request takes so many seconds to come, or that takes nothing for so long, is cut off "
+          "(default 30)")
+      ->check(CLI::PositiveNumber & CLI::Range(1e9));  // nanoseconds of 64 bits hold nine times as much
   command->callback([a, &code] { code = serve_command(*a); });
 }
 

@@ -14,6 +14,7 @@
 namespace nlsplit {
 namespace {
 
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -103,6 +104,37 @@ TEST(HttpServer, BoundsHeadersAndBodies) {
   EXPECT_THAT(answer_to(post("/echo", std::string(100, 'x'))), StartsWith("HTTP/1.1 200"));
   EXPECT_THAT(answer_to("\x01\x02 nonsense\r\n\r\n"), StartsWith("HTTP/1.1 400"));
   EXPECT_THAT(answer_to("POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"), StartsWith("HTTP/1.1 400"));
+}
+
+TEST(HttpServer, LetsClientsSeeThatTheirBodyIsTooLong) {
+  Running server;
+  RawClient client(server.port());
+  client.send(post("/echo", std::string(size_t{8} << 20, 'x')));
+  EXPECT_THAT(client.receive(""), StartsWith("HTTP/1.1 413"));
+  EXPECT_TRUE(client.closed());
+  EXPECT_FALSE(client.broken());
+}
+
+// And who goes on sending is cut off.
+TEST(HttpServer, LingersForAWhile) {
+  Running server({.most_body = 100, .goodbye_s = 0.3});
+  RawClient client(server.port());
+  client.send(post("/echo", std::string(101, 'x')));
+  EXPECT_THAT(client.receive(""), StartsWith("HTTP/1.1 413"));
+  for (int tries = 0; tries < 500 && !client.broken(); ++tries) {
+    client.send("x");
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_TRUE(client.broken());
+}
+
+TEST(HttpServer, AnswersHeadWithoutABody) {
+  Running server;
+  RawClient client(server.port());
+  client.send("HEAD /echo HTTP/1.1\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello");
+  const std::string answer = client.receive("");
+  EXPECT_THAT(answer, HasSubstr("Content-Length: 5\r\n"));
+  EXPECT_THAT(answer, EndsWith("\r\n\r\n"));
 }
 
 TEST(HttpServer, CutsOffWhoSendsNothing) {

@@ -37,7 +37,10 @@ class RawClient {
   void send(std::string_view text) {
     while (!text.empty()) {
       const ssize_t sent = ::send(socket_, text.data(), text.size(), MSG_NOSIGNAL);
-      if (sent <= 0) return;
+      if (sent <= 0) {
+        broken_ = true;
+        return;
+      }
       text.remove_prefix(static_cast<size_t>(sent));
     }
   }
@@ -52,6 +55,7 @@ class RawClient {
       const ssize_t count = ::recv(socket_, room, sizeof room, 0);
       if (count <= 0) {
         closed_ = true;
+        broken_ = broken_ || count < 0;
         break;
       }
       got_.append(room, static_cast<size_t>(count));
@@ -59,11 +63,12 @@ class RawClient {
     return std::exchange(got_, {});
   }
   bool closed() const { return closed_; }  // by the other side, as far as was received
+  bool broken() const { return broken_; }  // the connection was reset
 
  private:
   int socket_;
   std::string got_;
-  bool closed_ = false;
+  bool closed_ = false, broken_ = false;
 };
 
 inline std::string post(std::string_view path, std::string_view body, std::string_view headers = "") {

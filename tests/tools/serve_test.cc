@@ -168,6 +168,15 @@ TEST(Serve, GivesTheSameTokensWhateverElseRuns) {
   }
 }
 
+TEST(Serve, DrawsAnewWithoutASeed) {
+  const Server server("--plan one");
+  json drawn = request({5, 6, 7}, 16);
+  drawn["temperature"] = 5;
+  EXPECT_NE(server.tokens(drawn), server.tokens(drawn));
+  drawn["seed"] = 0;
+  EXPECT_EQ(server.tokens(drawn), server.tokens(drawn));
+}
+
 TEST(Serve, StopsAtTextsAndSaysSo) {
   const Server server("--plan one");
   json body = request({5, 6, 7}, 20);
@@ -324,6 +333,9 @@ TEST(Load, IsSimulatedAsTheScenarioSays) {
   EXPECT_EQ(requests.size(), 20u);
   EXPECT_EQ(requests[0].at("prompt"), 8);
   EXPECT_GT(requests[19].at("at_s"), 15);  // 40 in the mean
+  const Outcome passed_over = nlsim(fmt::format("serve {} --plan one --requests 3", scenario));
+  EXPECT_EQ(passed_over.code, 2);
+  EXPECT_THAT(passed_over.err, HasSubstr("--requests requires --rate"));
   const auto refused = [&](const std::string& wrong) {
     const Outcome run = nlsim("serve " + scratch.write("w.yaml", serving_scenario("chunk: 4, arrivals: " + wrong)));
     EXPECT_EQ(run.code, 2) << run.out;
@@ -336,6 +348,22 @@ TEST(Load, IsSimulatedAsTheScenarioSays) {
   const Outcome plain = nlsim("serve " + scratch.write("p.yaml", small_scenario()) + " --rate 1/s --requests 2");
   EXPECT_EQ(plain.code, 2);
   EXPECT_THAT(plain.err, HasSubstr("is what a server runs"));
+}
+
+TEST(Load, SaysWhatItHasWhenItIsInterrupted) {
+  const Scratch scratch;
+  const Server server("--plan one");
+  const std::string made = scratch / "load.json",
+                    trace = scratch.write("trace.json",
+                                          R"({"format": "nlsplit-requests", "version": 1, "seed": 1, "requests": [
+          {"at_s": 0, "prompt": 3, "tokens": 2}, {"at_s": 1e6, "prompt": 3, "tokens": 2}]})");
+  const Outcome sent =
+      run_command(fmt::format("timeout --preserve-status -s INT 3 {}/nlbench load --url {} --trace {} --json {}",
+                              NLS_BIN_DIR, server.url(), trace, made));
+  EXPECT_EQ(sent.code, 130) << sent.err;
+  EXPECT_THAT(sent.out, StartsWith("1 request: 1 answered"));
+  EXPECT_THAT(sent.err, HasSubstr("1 of 2 requests had not ended"));
+  EXPECT_EQ(json::parse(value_of(read_file(made))).at("requests").size(), 1u);
 }
 
 TEST(Load, CountsWhatIsTurnedAwayAndSaysWhatIsWrong) {
@@ -355,6 +383,9 @@ TEST(Load, CountsWhatIsTurnedAwayAndSaysWhatIsWrong) {
   EXPECT_THAT(refused("--url ftp://x --rate 1/s --requests 1", 2), HasSubstr("no URL of a server"));
   EXPECT_THAT(refused("--url http://127.0.0.1:1 --rate 1 --requests 1", 2), HasSubstr("is no rate"));
   EXPECT_THAT(refused("--url http://127.0.0.1:1", 2), HasSubstr("--rate and --requests"));
+  EXPECT_THAT(refused("--url http://127.0.0.1:1 --requests 3", 2), HasSubstr("--requests requires --rate"));
+  EXPECT_THAT(refused("--url http://127.0.0.1:1 --rate 1/s --requests 1 --patience 1e300", 2), HasSubstr("--patience"));
+  EXPECT_THAT(refused("--url http://127.0.0.1:1 --rate 1e-9/s --requests 99", 2), HasSubstr("beyond the latest"));
   EXPECT_THAT(refused("--url http://127.0.0.1:1 --rate 100/s --requests 2", 1), HasSubstr("2 x connect: "));
 }
 

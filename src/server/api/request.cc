@@ -172,6 +172,7 @@ Result<CompletionRequest> parse_request(Route route, std::string_view body) {
   ASSIGN_OR_RETURN(request.tokens,
                    whole_from_to(newer.is_null() ? root.optional("max_tokens") : newer, 1, most_tokens_of_answer, 0));
   RETURN_IF_ERROR(read_sampling(root, request.sampling));
+  request.has_seed = !root.optional("seed").is_null();
   RETURN_IF_ERROR(read_stops(root.optional("stop"), request));
   ASSIGN_OR_RETURN(request.streams, root.optional("stream").flag(false));
   if (const JsonPlace options = root.optional("stream_options"); !options.is_null()) {

@@ -22,6 +22,7 @@ struct CompletionRequest {
   std::vector<ChatMessage> messages;    // of chat
   int64_t tokens = 0;                   // at most; 0: not said
   Sampling sampling{.temperature = 0};  // not said: the likeliest token
+  bool has_seed = false;                // else each request draws by one of its own
   std::vector<std::string> stops;       // at most four
   bool streams = false, reports_usage = false;
   bool ignores_end = false;     // ignore_eos: go on behind the token that ends a text
