@@ -10,7 +10,9 @@
 namespace nlsplit::inline exec {
 namespace {
 
-constexpr std::chrono::milliseconds until_rest(100);  // what lasts longer is no part of a run that computes
+// A choice that takes longer waits for something outside, or for the token of a large model: where sockets do not tell,
+// a rank then notices it up to Transport::rest's few milliseconds late.
+constexpr std::chrono::milliseconds until_rest(100);
 constexpr uint64_t longest_text = uint64_t{1} << 33;  // a length beyond this is not one of ours
 
 std::span<const std::byte> bytes_in(const std::string& text) { return std::as_bytes(std::span(text)); }

@@ -141,14 +141,18 @@ Choice GenerationBatch::run(const BatchStep& step, const SessionState& state) {
   return write(step, state);
 }
 
-// What they write lies behind the length of every sequence.
-std::optional<Choice> GenerationBatch::warm_up(const SessionState& state) {
+// What they write lies behind the length of every sequence, and all executions have the same inputs.
+std::optional<Chosen> GenerationBatch::warm_up(const SessionState& state, AtOnce at_once) {
   const size_t programs = form_.prefill >= 0 ? 2 : 1;
   if (warm_ == programs) return std::nullopt;
   BatchStep idle;
   idle.execution = ++warm_ < programs ? Execution::prefill : Execution::decode;
   idle.slots.resize(tokens_.size());
-  return write(idle, state);
+  Choice choice = write(idle, state);
+  choice.times = idle.execution == Execution::prefill ? at_once.prefill : at_once.decode;
+  if (choice.times == 1) return choice;
+  choice.refill = idle.execution == Execution::prefill ? Refill::read : Refill::answered;
+  return Chosen(choice, [](int, int) {});
 }
 
 void GenerationBatch::write(const BatchStep& step, int micro_batch, const SessionState& state) const {
@@ -224,10 +228,18 @@ Chosen GenerationBatch::run_row(Batch& batch, const BatchRow& row, const Session
   return {{program, row.times, row.gives_tokens ? Refill::answered : Refill::read}, next};
 }
 
+double first_token_s(const std::vector<GeneratedSequence>& sequences) {
+  double latest = 0;
+  for (const GeneratedSequence& sequence : sequences) {
+    if (!sequence.at_s.empty()) latest = std::max(latest, sequence.at_s.front());
+  }
+  return latest;
+}
+
 GenerationRun::GenerationRun(const GenerationForm& form, std::vector<std::vector<int32_t>> prompts, int64_t tokens,
                              GenerationHooks hooks)
     : hooks_(std::move(hooks)),
-      at_once_(form.micro_batches > 1 ? tokens_at_once : 1),
+      at_once_(form.micro_batches > 1 ? executions_at_once : 1),
       executions_(form),
       batch_(form.batch()),
       made_(static_cast<size_t>(form.sequences)) {
@@ -237,6 +249,10 @@ GenerationRun::GenerationRun(const GenerationForm& form, std::vector<std::vector
     batch_.join(s, std::ssize(prompts[s]), tokens);
     executions_.begin(s, std::move(prompts[s]));
   }
+  // The first row of chunks, and of tokens.
+  const BatchRow row = batch_.row(1);
+  first_ = {row.execution == Execution::prefill ? row.times : 1,
+            static_cast<int>(std::clamp<int64_t>(tokens - 1, 1, at_once_))};
 }
 
 void GenerationRun::add(const GenerationBatch::Token& made) {
@@ -249,7 +265,7 @@ void GenerationRun::add(const GenerationBatch::Token& made) {
 }
 
 Chosen GenerationRun::next(const SessionState& state) {
-  if (const auto warm = executions_.warm_up(state)) return *warm;
+  if (auto warm = executions_.warm_up(state, first_)) return *std::move(warm);
   if (!std::exchange(runs_, true)) begun_ = std::chrono::steady_clock::now();
   for (const GenerationBatch::Token& made : executions_.take(state, hooks_.pick)) add(made);
   const BatchRow row = batch_.row(at_once_);

@@ -6,12 +6,12 @@
 //   run_session(&session, job, text.choices(), transport, options);
 //   text.sequences()[0].tokens
 //
-// First each Program runs once for nobody: what only a first execution does (touching memory, laying out its order)
-// delays no token.
+// Before the first prompt each Program runs with idle slots, as often as it will be chosen at once: what only a first
+// execution does (touching memory, laying out its order) delays no token.
 //
 // Executions are chosen several at once where the stages of a plan can then compute at the same time: chunks of a
 // prompt follow each other through the stages, and so do micro-batches of sequences, each of which begins its next
-// token once the one before is drawn. A sequence that ends is computed for nobody until those executions have ended.
+// token once the one before is drawn. The slot of a sequence that ends stays idle until those executions have ended.
 #pragma once
 
 #include <chrono>
@@ -56,8 +56,12 @@ class GenerationBatch {
 
   // Expects what check_prompt accepts. The batch, and what joins and leaves it, is the caller's.
   void begin(size_t slot, std::vector<int32_t> prompt) { tokens_[slot] = std::move(prompt); }
-  // The executions for nobody, one after the other, before all others; nothing: they have run.
-  std::optional<Choice> warm_up(const SessionState& state);
+  // Executions for nobody, as so many of each Program will be chosen at once, before all others; nothing: they have
+  // run.
+  struct AtOnce {
+    int prefill = 1, decode = 1;
+  };
+  std::optional<Chosen> warm_up(const SessionState& state, AtOnce at_once);
   // Writes the inputs of a step that runs something. The next choice.
   Choice run(const BatchStep& step, const SessionState& state);
   struct Token {
@@ -105,6 +109,9 @@ struct GeneratedSequence {
   bool ended = false;           // with its last token; or nobody asked for it
 };
 
+// When the last of several sequences had its first token; 0: none has one.
+double first_token_s(const std::vector<GeneratedSequence>& sequences);
+
 class GenerationRun {
  public:
   // tokens: of each sequence, at most. Expects what check_prompts accepts.
@@ -122,6 +129,7 @@ class GenerationRun {
 
   GenerationHooks hooks_;
   int at_once_;  // executions that make tokens
+  GenerationBatch::AtOnce first_;
   GenerationBatch executions_;
   Batch batch_;
   std::vector<GeneratedSequence> made_;  // [sequence]

@@ -31,7 +31,7 @@ double since(Clock::time_point start) { return std::chrono::duration<double>(Clo
 
 // What is chosen once will be chosen again: its executions are laid out once, unless there are too many to keep.
 class Executions {
-  static constexpr size_t most_kept = 64;  // each has its dependencies
+  static constexpr size_t most_kept = 16;  // each has its dependencies, and a thread that waits
 
  public:
   // `session`: this rank's part.

@@ -13,6 +13,7 @@
 #include "base/output_lock.h"
 #include "planning/saved_form.h"
 #include "ranking/evaluate.h"
+#include "ranking/generation.h"
 #include "ranking/worlds.h"
 #include "report/timeline.h"
 #include "validate/plan_set.h"
@@ -153,8 +154,10 @@ PredictedPlan predicted_session(const Loaded& loaded, const ChosenPlan& one, con
   plan.fingerprint = fingerprint_of(saved.session);
   plan.makespan_s = of.next_token_s;
   plan.latency_mean_s = of.first_token_s;
-  plan.throughput = static_cast<double>(loaded.scenario.batch * of.tokens) /
-                    (of.first_token_s + static_cast<double>(of.tokens - 1) * of.next_token_s);
+  GenerationTimes times;
+  times.first_token_s = of.first_token_s;
+  times.next_token_s = of.next_token_s;
+  plan.throughput = tokens_per_s(loaded.scenario, times);
   plan.timeline = "null";
   return plan;
 }

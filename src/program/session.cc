@@ -287,7 +287,7 @@ std::vector<Refilling> find_refillings(const Sequence& sequence, std::span<const
   for (const auto& [which, touching] : by_micro_batch) {
     const auto [execution, micro_batch] = which;
     const Refill refill = refills[static_cast<size_t>(execution)];
-    if (refill == Refill::none) continue;
+    if (refill == Refill::none || touching.reads.empty()) continue;
     Refilling& one = found.emplace_back(Refilling{execution, micro_batch, {}, touching.reads});
     const Touching& last = by_micro_batch.at({execution - 1, micro_batch});
     one.after = last.reads;

@@ -66,7 +66,7 @@ enum class Choosing : uint8_t {
 struct Refilling {
   int execution = 0;  // counted over all choices
   int micro_batch = 0;
-  std::vector<uint32_t> after, before;  // instances of Sequence::dependencies; empty `after`: nothing is in the way
+  std::vector<uint32_t> after, before;  // instances of Sequence::dependencies; `after` is never empty
 };
 
 // The joined Program with an order: the executions of the choices, one after the other; and what waits for what across

@@ -82,10 +82,16 @@ std::vector<Choice> token_choices(const Session& session) {
   return {{decode, until_steady, Refill::answered}, {decode, 1}};
 }
 
-// Of the ends of chunk_choices.
-double prompt_s(const std::vector<double>& ends, int64_t chunks) {
+// Of the ends of chunk_choices: when so many chunks that were chosen at once end.
+double row_s(const std::vector<double>& ends, int64_t chunks) {
   if (chunks <= std::ssize(ends)) return ends[static_cast<size_t>(chunks - 1)];
   return ends.back() + static_cast<double>(chunks - std::ssize(ends)) * (ends.back() - ends[ends.size() - 2]);
+}
+
+double prompt_s(const std::vector<double>& ends, int64_t chunks) {
+  const int64_t rows = (chunks - 1) / executions_at_once;  // besides the last one
+  const double whole = rows == 0 ? 0 : static_cast<double>(rows) * row_s(ends, executions_at_once);
+  return whole + row_s(ends, chunks - rows * executions_at_once);
 }
 
 // Of the ends of token_choices: between two tokens; with several micro-batches the time between two rows spread over a
@@ -94,7 +100,7 @@ double token_s(const std::vector<double>& ends, int64_t tokens) {
   const size_t last = ends.size() - 1;
   if (last == 1) return ends[1] - ends[0];
   const double steady = ends[last - 1] - ends[last - 2], between_rows = ends[last] - ends[last - 1];
-  return steady + (between_rows - steady) / static_cast<double>(std::min<int64_t>(tokens_at_once, tokens));
+  return steady + (between_rows - steady) / static_cast<double>(std::min<int64_t>(executions_at_once, tokens));
 }
 
 }  // namespace

@@ -147,7 +147,7 @@ void Engine::admit() {
 }
 
 Choice Engine::next(const SessionState& state, bool (*cancelled)()) {
-  if (const auto warm = executions_.warm_up(state)) return *warm;
+  if (const auto warm = executions_.warm_up(state, {})) return *warm;
   take_tokens(state);
   std::unique_lock lock(mutex_);
   while (true) {

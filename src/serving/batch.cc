@@ -39,7 +39,8 @@ BatchRow Batch::row(int most) const {
     tokens = std::max(tokens, slot.most - slot.made);
   }
   if (most_new == 0) return row;
-  if (most_new > 1 && form_.chunk > 1) return {Execution::prefill, static_cast<int>(least_chunks), false};
+  if (most_new > 1 && form_.chunk > 1)
+    return {Execution::prefill, static_cast<int>(std::min<int64_t>(least_chunks, executions_at_once)), false};
   // One by one while a prompt is taken so: the last token of one is not that of another.
   const int64_t times = most_new > 1 ? 1 : std::min<int64_t>(most, tokens);
   return {Execution::decode, static_cast<int>(times), times > 1};

@@ -44,9 +44,9 @@ struct BatchStep {
   std::vector<SlotStep> slots;  // [slot]
 };
 
-// Of several micro-batches so many tokens are made before anything else may be chosen: between two choices the stages
-// of a plan run empty once.
-inline constexpr int tokens_at_once = 16;
+// At most so many executions are chosen at once: chunks of prompts, or tokens of several micro-batches. Between two
+// choices the stages of a plan run empty once; in between nothing else may be chosen.
+inline constexpr int executions_at_once = 16;
 
 // Executions in a row.
 struct BatchRow {

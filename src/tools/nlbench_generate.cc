@@ -205,14 +205,6 @@ class Speaker {
   Status status_;
 };
 
-double first_token_s(const GenerationRun& run) {
-  double latest = 0;
-  for (const GeneratedSequence& sequence : run.sequences()) {
-    if (!sequence.at_s.empty()) latest = std::max(latest, sequence.at_s.front());
-  }
-  return latest;
-}
-
 // Seconds between two tokens, of all sequences.
 std::vector<double> steps_of(const GenerationRun& run) {
   std::vector<double> steps;
@@ -224,7 +216,7 @@ std::vector<double> steps_of(const GenerationRun& run) {
 
 std::string times_text(const Request& request, const GenerationRun& run) {
   const std::vector<double> steps = steps_of(run);
-  const double first = first_token_s(run);
+  const double first = first_token_s(run.sequences());
   double mean = 0, end = first;
   int64_t tokens = 0;
   for (const GeneratedSequence& sequence : run.sequences()) {
@@ -254,7 +246,7 @@ std::string result_json(const Request& request, const GenerationRun& run, const 
                          {"at_s", made.at_s}});
   }
   nlohmann::json file = {{"format", "nlsplit-generation-run"},    {"version", 1},
-                         {"session", request.job.session().name}, {"first_token_s", first_token_s(run)},
+                         {"session", request.job.session().name}, {"first_token_s", first_token_s(run.sequences())},
                          {"token_steps_s", steps_of(run)},        {"sequences", std::move(sequences)}};
   if (const auto& of = request.made_for())
     file["predicted"] = {{"prompt", of->prompt},

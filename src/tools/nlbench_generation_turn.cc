@@ -52,11 +52,7 @@ class Texts {
   // Of the sequence that waits longest; the mean over the texts.
   double first_token_s() const {
     double sum = 0;
-    for (const GenerationRun& text : texts_) {
-      double latest = 0;
-      for (const GeneratedSequence& sequence : text.sequences()) latest = std::max(latest, sequence.at_s.front());
-      sum += latest;
-    }
+    for (const GenerationRun& text : texts_) sum += nlsplit::first_token_s(text.sequences());
     return sum / static_cast<double>(texts_.size());
   }
 

@@ -217,6 +217,7 @@ void add_validate_command(CLI::App& app, int& code) {
       "  nlbench validate scenarios/mine.yaml -o validation --top 10 --also 40\n"
       "  nlbench validate scenarios/mine.yaml -o validation --top 5 --also 0 --confident\n"
       "  nlbench validate scenarios/mine.yaml -o validation --mpirun 'mpirun --hostfile hosts' --on-hosts\n"
+      "Of a scenario that generates text: the time of each token (TPOT) and to the first one (TTFT).\n"
       "Not itself under mpirun: it starts one for all plans, with a rank for each device, and they run in turns. Each "
       "round\nbegins and ends with the unsplit network on one device, the control: what is slow for a minute is slow "
       "for both.\n"
@@ -263,7 +264,7 @@ void add_validate_command(CLI::App& app, int& code) {
   command->add_option("--repeats", a->repeats, "and for at least so many executions (default 1)")->check(at_least(1));
   add_launch_options(*command, a->launch);
   command->add_flag("--recalibrate", a->recalibrate,
-                    "Learn from these runs by how much computing and messages take longer than predicted, show what "
+                    "(not of generation) Learn from these runs by how much computing and messages take longer than predicted, show what "
                     "that does\nto plans it did not learn from, and write DIR/corrections.json for the scenario");
   command->add_option("--nlsim", a->nlsim, "Where nlsim is (default: beside nlbench)");
   command->callback([a, top, also, &code] {

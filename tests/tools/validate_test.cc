@@ -63,7 +63,8 @@ TEST_F(Validate, MeasuresTokensOfGeneration) {
       "validate {} -o {} --top 3 --also 1 --rounds 2 --duration 10ms --transport threads", scenario, scratch_ / "v");
   const Outcome outcome = nlbench(run);
   ASSERT_EQ(outcome.code, 0) << outcome.err;
-  for (const char* part : {"sequences 2", "4 of 4 plans measured", "TPOT error", "TTFT error", "judged by          TPOT", "each token predicted"})
+  for (const char* part : {"sequences 2", "4 of 4 plans measured", "TPOT error", "TTFT error",
+                           "judged by          TPOT", "each token predicted"})
     EXPECT_THAT(outcome.out, HasSubstr(part));
   EXPECT_THAT(outcome.out, Not(HasSubstr("computing")));
   const json figures = report();
