@@ -296,7 +296,8 @@ Status write_profile_set(Loaded& loaded, const std::string& dir) {
   for (const Device& device : devices) {
     if (!done.emplace(device.level, device.cores).second) continue;
     for (const int count : counts) RETURN_IF_ERROR(maker.make(device, count, mixed));
-    if (prompts) RETURN_IF_ERROR(ProfileSetMaker(*prompts, set, "prefill-").make(device, 1, mixed));
+    for (const int count : prompts ? counts : std::set<int>())
+      RETURN_IF_ERROR(ProfileSetMaker(*prompts, set, "prefill-").make(device, count, mixed));
     if (loaded.scenario.training && devices.size() > 1 && !is_gpu(device.level.isa))
       RETURN_IF_ERROR(maker.make_sums(device));
   }

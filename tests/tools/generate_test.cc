@@ -249,7 +249,7 @@ TEST(Generate, RefusesScenariosThatCannotBe) {
 // Kernels of both Programs are measured, on devices of unlike levels too.
 TEST(Generate, IsRankedByMeasuredCosts) {
   const Scratch scratch;
-  std::string text = generating("prompt: 11, tokens: 4, chunk: 4");
+  std::string text = generating("prompt: 11, tokens: 4, chunk: 4, sequences: 2, micro_batches: [1, 2]");
   const std::string costs = "costs: {roofline: {compute: 20GFLOPS, memory: 10GBps}}",
                     machine = "b: {<<: *machine, host: h2}";
   text.replace(text.find(costs), costs.size(), "costs: p.json");
