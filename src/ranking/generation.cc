@@ -189,7 +189,8 @@ double cost_of(const Scenario& scenario, const GenerationTimes& times) {
 
 Executions executions_of(const Scenario& scenario) {
   const Generation& of = scenario.generation.value();
-  const auto chunks = static_cast<double>((of.prompt + of.chunk - 1) / of.chunk);
+  const int64_t whole = (of.prompt + of.chunk - 1) / of.chunk;
+  const auto chunks = static_cast<double>(whole);
   switch (of.objective) {
     case GenerationObjective::tpot:
       return {0, 1};
