@@ -62,15 +62,16 @@ Result<Traffic> generation_traffic(const Scenario& scenario, const Session& sess
   ASSIGN_OR_RETURN(const ExecutionTraffic prompts, traffic_of(scenario.cluster, session, 0, names));
   ASSIGN_OR_RETURN(const ExecutionTraffic tokens,
                    traffic_of(scenario.cluster, session, static_cast<int>(session.programs.size()) - 1, names));
-  // All chunks are one choice, and so are tokens of several micro-batches; the rest is chosen one by one (Batch::row).
-  const int64_t most = std::min<int64_t>(tokens_at_once, std::max<int64_t>(of.tokens - 1, 1));
+  // Chunks are chosen several at once, and so are tokens of several micro-batches; the rest one by one (Batch::row).
+  const int64_t most = std::min<int64_t>(executions_at_once, std::max<int64_t>(of.tokens - 1, 1));
   const double at_once = session.programs[0].micro_batches > 1 ? static_cast<double>(most) : 1;
   Traffic traffic;
   traffic.chunks = in_chunks ? (of.prompt + of.chunk - 1) / of.chunk : of.prompt;
   const auto chunks = static_cast<double>(traffic.chunks);
+  const auto rows = static_cast<double>((traffic.chunks + executions_at_once - 1) / executions_at_once);
   for (const auto& [lane, name] : names)
     traffic.links.push_back(
-        {name, sum_at(tokens, lane, 1, 1 / at_once), sum_at(prompts, lane, chunks, in_chunks ? 1 : chunks)});
+        {name, sum_at(tokens, lane, 1, 1 / at_once), sum_at(prompts, lane, chunks, in_chunks ? rows : chunks)});
   return traffic;
 }
 
