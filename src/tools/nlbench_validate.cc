@@ -264,7 +264,8 @@ void add_validate_command(CLI::App& app, int& code) {
   command->add_option("--repeats", a->repeats, "and for at least so many executions (default 1)")->check(at_least(1));
   add_launch_options(*command, a->launch);
   command->add_flag("--recalibrate", a->recalibrate,
-                    "(not of generation) Learn from these runs by how much computing and messages take longer than predicted, show what "
+                    "(not of generation) Learn from these runs by how much computing and messages take longer than "
+                    "predicted, show what "
                     "that does\nto plans it did not learn from, and write DIR/corrections.json for the scenario");
   command->add_option("--nlsim", a->nlsim, "Where nlsim is (default: beside nlbench)");
   command->callback([a, top, also, &code] {
