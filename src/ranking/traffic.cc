@@ -68,10 +68,10 @@ Result<Traffic> generation_traffic(const Scenario& scenario, const Session& sess
   Traffic traffic;
   traffic.chunks = in_chunks ? (of.prompt + of.chunk - 1) / of.chunk : of.prompt;
   const auto chunks = static_cast<double>(traffic.chunks);
-  const auto rows = static_cast<double>((traffic.chunks + executions_at_once - 1) / executions_at_once);
+  const int64_t rows = (traffic.chunks + executions_at_once - 1) / executions_at_once;
   for (const auto& [lane, name] : names)
-    traffic.links.push_back(
-        {name, sum_at(tokens, lane, 1, 1 / at_once), sum_at(prompts, lane, chunks, in_chunks ? rows : chunks)});
+    traffic.links.push_back({name, sum_at(tokens, lane, 1, 1 / at_once),
+                             sum_at(prompts, lane, chunks, in_chunks ? static_cast<double>(rows) : chunks)});
   return traffic;
 }
 
