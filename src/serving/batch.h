@@ -8,9 +8,9 @@
 //   if (batch.made(slot)) batch.leave(slot);
 //
 // The rule: while a sequence has more than one token that the model has not seen, `prefill` runs, else `decode`.
-// Prefill takes a chunk of every such sequence, and the last token of all others: so each execution makes one token of
-// every running sequence, and none waits for another's prompt longer than one execution takes (Agrawal et al.,
-// "Sarathi-Serve", OSDI 2024).
+// Prefill takes a chunk of every such sequence, and the last token of all others. So each execution makes one token of
+// every sequence whose prompt has been read, and none waits for another's prompt longer than one execution takes
+// (Agrawal et al., "Sarathi-Serve", OSDI 2024).
 #pragma once
 
 #include <cstddef>
