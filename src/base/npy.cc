@@ -135,9 +135,8 @@ std::string shape_text(const std::vector<int64_t>& shape) {
 
 }  // namespace
 
-Result<NpyRaw> read_npy_raw(const std::string& path) {
-  ASSIGN_OR_RETURN(const std::string content, read_file(path));
-  std::string_view rest = content;
+Result<NpyHeader> read_npy_header(std::string_view beginning, const std::string& path) {
+  std::string_view rest = beginning;
   const auto bad = [&](std::string_view why) { return invalid_input(fmt::format("'{}' {}", path, why)); };
 
   if (!rest.starts_with(magic)) return bad("is not an .npy file");
@@ -172,12 +171,23 @@ Result<NpyRaw> read_npy_raw(const std::string& path) {
     return unsupported(fmt::format("'{}' is in Fortran order; save it with numpy.ascontiguousarray", path));
   }
   const std::optional<size_t> size = byte_count(*header.shape, element);
-  if (!size || *size != rest.size()) {
-    return bad(fmt::format("says its shape is {}, which needs {} bytes of values, but {} follow its header",
-                           shape_text(*header.shape), size ? fmt::to_string(*size) : "more than 2^64", rest.size()));
+  if (!size) {
+    return bad(fmt::format("says its shape is {}, which needs more than 2^64 bytes of values, but {} follow its header",
+                           shape_text(*header.shape), rest.size()));
   }
+  return NpyHeader{std::move(*header.type), std::move(*header.shape), beginning.size() - rest.size(), element, *size};
+}
 
-  return NpyRaw{std::move(*header.type), std::move(*header.shape), std::string(rest)};
+Result<NpyRaw> read_npy_raw(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::string content, read_file(path));
+  ASSIGN_OR_RETURN(NpyHeader header, read_npy_header(content, path));
+  const size_t there = content.size() - header.begin;
+  if (header.size != there) {
+    return invalid_input(
+        fmt::format("'{}' says its shape is {}, which needs {} bytes of values, but {} follow its header", path,
+                    shape_text(header.shape), header.size, there));
+  }
+  return NpyRaw{std::move(header.type), std::move(header.shape), content.substr(header.begin)};
 }
 
 Result<NpyArray> read_npy(const std::string& path) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -21,6 +22,19 @@ struct NpyRaw {
   std::vector<int64_t> shape;
   std::string raw;
 };
+
+// What an array's bytes begin with: what they are, and how many stand before the first value.
+struct NpyHeader {
+  std::string type;
+  std::vector<int64_t> shape;
+  size_t begin = 0;
+  size_t element = 0;  // bytes of one
+  size_t size = 0;     // bytes of all values
+};
+inline constexpr size_t most_npy_header = 1 << 16;  // bytes that suffice to read it
+// `beginning`: all of the array's bytes, or the first most_npy_header of them. Errors: as read_npy_raw's, but for the
+// size, and name `path`.
+Result<NpyHeader> read_npy_header(std::string_view beginning, const std::string& path);
 
 // Errors: not an .npy file, Fortran order, elements that are no plain numbers or big-endian, a size that does not fit
 // the file.

@@ -38,6 +38,8 @@ struct CompileOptions {
   bool exact = false;  // sums of gradients: the replicas in their order, and of each its micro-batches in theirs;
                        // without `all_reduce`
   bool verify = true;  // a session; false: it is not to run, and only its sizes are wanted
+  // Of a session: device 0 is the one that has the inputs and is given the outputs, also where no state asks for that.
+  bool inputs_on_first = false;
   bool row_major_messages = false;  // as between devices of unlike levels, whatever the devices
   // Told after each pass its name and what it made, as text.
   std::function<void(std::string_view pass, const std::string& text)> after_pass = {};

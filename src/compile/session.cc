@@ -125,9 +125,9 @@ void check_states(std::span<const SessionPart> parts) {
 }
 
 // Who continues a sequence reads what was made of it and says how it goes on, so both are to be in one place.
-Result<size_t> chooser_of(std::span<const SessionPart> parts, const Session& session) {
+Result<size_t> chooser_of(std::span<const SessionPart> parts, const Session& session, bool inputs_on_first) {
   const auto has_states = [](const SessionPart& part) { return !part.graph->updates.empty(); };
-  if (std::ranges::none_of(parts, has_states)) return size_t{0};
+  if (!inputs_on_first && std::ranges::none_of(parts, has_states)) return size_t{0};
   std::set<size_t> ends;
   for (const Program& program : session.programs) {
     for (size_t d = 0; d < program.devices.size(); ++d) {
@@ -137,7 +137,7 @@ Result<size_t> chooser_of(std::span<const SessionPart> parts, const Session& ses
     }
   }
   if (ends.size() == 1) return *ends.begin();
-  return unsupported("a network with states needs its source and its sink on the same host");
+  return unsupported("what writes inputs between executions needs the source and the sink on the same host");
 }
 
 }  // namespace
@@ -165,7 +165,7 @@ Result<CompiledSession> compile_session(const std::string& name, std::span<const
   CHECK(!result.session.programs.empty(), "a session without programs");
   for (size_t d = 0; d < result.session.programs[0].devices.size(); ++d)
     SharedDevice(result.session.programs, d).place();
-  ASSIGN_OR_RETURN(const size_t chooser, chooser_of(parts, result.session));
+  ASSIGN_OR_RETURN(const size_t chooser, chooser_of(parts, result.session, options.inputs_on_first));
   for (Program& program : result.session.programs) exchange_devices(program, 0, chooser);
   if (options.verify) RETURN_IF_ERROR(verify_session(result.session));
   return result;

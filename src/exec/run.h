@@ -37,6 +37,13 @@ struct NamedTensor {
 };
 std::span<const std::byte> bytes_of(const NamedTensor& tensor);
 
+// A state of a session as it is at one moment.
+struct StateTensor {
+  std::string name;  // the Program's
+  TensorType type;
+  std::string bytes;  // row-major
+};
+
 // Row-major bytes of a content, valid until the next call.
 using ContentLookup = std::function<Result<std::string_view>(ContentId)>;
 using ChecksumLookup = std::function<Result<Checksum>(ContentId)>;
@@ -49,6 +56,7 @@ struct Job {
   std::optional<Online> online = {};             // none: every device in the order of the Program
   std::vector<double> predicted_compute_s = {};  // by device, in an execution: for deadlines; empty: nobody knows
   ChecksumLookup checksums = {};                 // of the contents when they were saved; none: as rank 0 has them now
+  std::vector<StateTensor> states = {};  // of a session: what these states hold first, instead of their contents
 };
 
 struct Repeat {

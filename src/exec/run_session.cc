@@ -21,6 +21,7 @@
 #include "exec/prepare.h"
 #include "exec/refills.h"
 #include "exec/session_inputs.h"
+#include "exec/states.h"
 
 namespace nlsplit::inline exec {
 namespace {
@@ -103,6 +104,8 @@ class Executions {
   std::map<std::tuple<int, int, Refill>, Made> made_;
 };
 
+constexpr int of_states = -1;  // a choice that is no Program: rank 0 is given all states
+
 using ChoiceMessage = std::array<int64_t, 2>;
 static_assert(sizeof(ChoiceMessage) == static_cast<size_t>(choice_bytes.value()));
 
@@ -132,13 +135,20 @@ Result<Chosen> next_choice(const Session& session, const ChooseNext& choose, con
                            Transport& transport) {
   if (transport.rank() != 0) return Chosen(Choice{});
   Chosen choice = choose(state);
-  if (choice.times > 0 && (choice.program < 0 || choice.program >= std::ssize(session.programs)))
+  const bool asks_for_states = choice.program == of_states && choice.take_states;
+  if (choice.times > 0 && !asks_for_states && (choice.program < 0 || choice.program >= std::ssize(session.programs)))
     return give_up(transport, fmt::format("session {} has no program number {}", session.name, choice.program));
   CHECK((choice.refill == Refill::none) == (choice.refill_with == nullptr), "a choice that refills says with what");
   return choice;
 }
 
 }  // namespace
+
+Chosen states_to(std::function<void(std::vector<StateTensor> states)> take) {
+  Chosen chosen(Choice{of_states, 1});
+  chosen.take_states = std::move(take);
+  return chosen;
+}
 
 ChooseNext choose_from(std::span<const Choice> choices) {
   auto next = std::make_shared<size_t>(0);
@@ -168,6 +178,8 @@ Result<SessionResult> run_session(const Session* whole, const Job& job, const Ch
   std::byte* const arena = backend->host().data();
   ASSIGN_OR_RETURN(SessionInputs inputs, SessionInputs::receive(session, joined, job, arena, transport, waiting));
   if (options.poison) poison(device, arena);
+  const auto place = [&](const Buffer& buffer, std::string_view raw) { return backend->place(buffer, raw); };
+  RETURN_IF_ERROR(place_states(joined, job.states, place, transport, waiting));
   RETURN_IF_ERROR(agree(transport, backend->upload(every_buffer), waiting));
   waiting.patience_s = options.watchdog_s;
   Executions executions(session, *backend, transport, options, watch, std::move(task.clock));
@@ -188,12 +200,17 @@ Result<SessionResult> run_session(const Session* whole, const Job& job, const Ch
     return {arena + buffer->offset + bank * buffer->stride(), static_cast<size_t>(size_of(buffer->type).value())};
   };
   bool written = false;
-  state.write = [&](std::string_view name, int bank, std::span<const std::byte> bytes) {
+  state.fill = [&](std::string_view name, int bank, const std::function<void(std::span<std::byte>)>& with) {
     const Buffer* const buffer = find_buffer(name);
     CHECK(buffer != nullptr && buffer->kind == BufferKind::input && bank < buffer->banks, name);
-    CHECK(static_cast<int64_t>(bytes.size()) == size_of(buffer->type).value(), name);
-    std::ranges::copy(bytes, arena + buffer->offset + bank * buffer->stride());
+    with({arena + buffer->offset + bank * buffer->stride(), static_cast<size_t>(size_of(buffer->type).value())});
     written = true;
+  };
+  state.write = [&](std::string_view name, int bank, std::span<const std::byte> bytes) {
+    state.fill(name, bank, [&](std::span<std::byte> there) {
+      CHECK(bytes.size() == there.size(), name);
+      std::ranges::copy(bytes, there.begin());
+    });
   };
   state.still_here = [&] { transport.liveness().moved(); };
   waiting.what = "the start of the session";
@@ -202,6 +219,7 @@ Result<SessionResult> run_session(const Session* whole, const Job& job, const Ch
   while (true) {
     if (watch.overdue()) return transport.error();
     const Clock::time_point start = Clock::now();
+    state.losses = result.losses;
     waiting.what = fmt::format("the choice after {} executions", state.executions);
     waiting.may_last = true;
     ASSIGN_OR_RETURN(Chosen choice, next_choice(session, choose, state, transport));
@@ -209,6 +227,13 @@ Result<SessionResult> run_session(const Session* whole, const Job& job, const Ch
     ASSIGN_OR_RETURN(choice, share(std::move(choice), transport, waiting));
     waiting.may_last = false;
     if (choice.times <= 0) break;
+    if (choice.program == of_states) {
+      waiting.what = "the states of all devices";
+      RETURN_IF_ERROR(agree(transport, backend->download(of_kinds({BufferKind::state})), waiting));
+      ASSIGN_OR_RETURN(std::vector<StateTensor> states, collect_states(joined, arena, transport, waiting));
+      if (choice.take_states) choice.take_states(std::move(states));
+      continue;
+    }
     if (std::exchange(written, false)) {
       const Status uploaded = backend->upload(of_kinds({BufferKind::input}));
       if (!uploaded.ok()) return give_up(transport, uploaded.error().message);

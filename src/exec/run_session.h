@@ -26,13 +26,17 @@ namespace nlsplit::inline exec {
 
 // What rank 0 knows when it chooses, and may change.
 struct SessionState {
-  size_t executions = 0;  // so far
+  size_t executions = 0;                       // so far
+  std::span<const ExecutionLoss> losses = {};  // of the executions so far, those that come to rank 0's device
   // Bytes of a bank of a buffer of rank 0's device, by its name in the joined Program; empty: there is none. They are
   // as the executions so far have left them. Of an output, bank m is micro-batch m's.
   std::function<std::span<const std::byte>(std::string_view buffer, int bank)> bytes;
   // A bank of an input of rank 0's device, for the executions from now on. CHECK-fails: there is no such input or bank,
   // or it has another size.
   std::function<void(std::string_view buffer, int bank, std::span<const std::byte> bytes)> write;
+  // The same of bytes that `with` writes where they belong.
+  std::function<void(std::string_view buffer, int bank, const std::function<void(std::span<std::byte> bytes)>& with)>
+      fill;
   // Who waits for something outside before it chooses, a user or a request, calls this every second: rank 0 does not
   // hang then, however long it takes.
   std::function<void()> still_here;
@@ -46,7 +50,10 @@ struct Chosen : Choice {
   Chosen(Choice choice, std::function<void(int execution, int micro_batch)> refill_with)
       : Choice(choice), refill_with(std::move(refill_with)) {}
   std::function<void(int execution, int micro_batch)> refill_with;
+  // Instead of executions: the states of all devices as they are now, which rank 0 is given.
+  std::function<void(std::vector<StateTensor> states)> take_states;
 };
+Chosen states_to(std::function<void(std::vector<StateTensor> states)> take);
 
 // The next executions; times 0: the session ends. Asked on rank 0 only.
 using ChooseNext = std::function<Chosen(const SessionState&)>;

@@ -106,4 +106,25 @@ Result<SavedSession> saved_session(Loaded& loaded, const Plan& plan) {
   return saved;
 }
 
+Result<SavedSession> saved_training_session(Loaded& loaded, const Plan& plan) {
+  const Scenario& scenario = loaded.scenario;
+  ASSIGN_OR_RETURN(CompiledSession compiled, training_session(scenario, loaded.model, plan));
+  SavedSession saved{std::move(compiled.session)};
+  SavedTraining& of = saved.training.emplace();
+  of.model = scenario.model;
+  of.loss = scenario.training->loss;
+  const Graph& graph = loaded.model.graph;
+  const Value& output = graph.value(graph.outputs[0]);
+  of.probabilities = of.loss == Loss::softmax_cross_entropy && output.kind == ValueKind::node &&
+                     graph.node(output.producer).op == Op::Softmax;
+  ASSIGN_OR_RETURN(const PreparedModel prepared, prepare_model(scenario, graph, plan.micro_batches));
+  const KernelGraph& kernels = prepared.kernels;
+  for (const ValueId weight : kernels.training->nodes.trained)
+    of.weights.push_back(kernels.training->step.graph.value(weight).name);
+  ASSIGN_OR_RETURN(of.step_s, time_steps(scenario, saved.session, simgrid_tier()));
+  ASSIGN_OR_RETURN(const Program joined, join(saved.session));
+  ASSIGN_OR_RETURN(saved.clocks, clocks_of(loaded, joined));
+  return saved;
+}
+
 }  // namespace nlsplit::inline planning

@@ -20,5 +20,7 @@ Result<SavedProgram> saved_form(Loaded& loaded, const Plan& plan, TimedPlan time
 // The scenario's Programs under the plan (ranking/session.h), and what is predicted of one that generates. The same of
 // the WeightStore.
 Result<SavedSession> saved_session(Loaded& loaded, const Plan& plan);
+// The same of the session that `nlbench train` runs (training_session), and what is predicted of a step.
+Result<SavedSession> saved_training_session(Loaded& loaded, const Plan& plan);
 
 }  // namespace nlsplit::inline planning

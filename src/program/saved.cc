@@ -25,6 +25,7 @@ using nlohmann::json;
 constexpr const char* program_file = "program.nls";
 constexpr const char* session_file = "session.nls";
 constexpr const char* generation_file = "generation.json";
+constexpr const char* training_file = "training.json";
 constexpr const char* unsplit_file = "unsplit.nls";
 constexpr const char* index_file = "weights.idx";
 constexpr const char* weights_file = "weights.bin";
@@ -145,6 +146,35 @@ Result<SavedGeneration> read_generation(const std::string& path) {
   }
 }
 
+std::string training_text(const SavedTraining& of) {
+  const json text = {{"format", "nlsplit-training"},
+                     {"version", 1},
+                     {"model", of.model},
+                     {"loss", loss_names()[static_cast<size_t>(of.loss)]},
+                     {"probabilities", of.probabilities},
+                     {"weights", of.weights},
+                     {"step_s", of.step_s}};
+  return text.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+Result<SavedTraining> read_training(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::string text, read_file(path));
+  try {
+    const json value = json::parse(text);
+    if (value.at("format") != "nlsplit-training" || value.at("version") != 1)
+      return invalid_input(fmt::format("{}: not what a session trains, of version 1", path));
+    SavedTraining of;
+    of.model = value.at("model").get<std::string>();
+    ASSIGN_OR_RETURN(of.loss, parse_loss(value.at("loss").get<std::string>()));
+    of.probabilities = value.at("probabilities").get<bool>();
+    of.weights = value.at("weights").get<std::vector<std::string>>();
+    of.step_s = value.at("step_s").get<double>();
+    return of;
+  } catch (const std::exception& e) {
+    return invalid_input(fmt::format("{}: {}", path, e.what()));
+  }
+}
+
 Result<Promise> read_promise(const std::string& path) {
   ASSIGN_OR_RETURN(const std::string text, read_file(path));
   try {
@@ -225,6 +255,7 @@ std::set<ContentId> contents_of_session(const Session& session) {
 
 Status write_session(const std::string& folder, const SavedSession& saved) {
   if (saved.generation) RETURN_IF_ERROR(write_file(folder + "/" + generation_file, generation_text(*saved.generation)));
+  if (saved.training) RETURN_IF_ERROR(write_file(folder + "/" + training_file, training_text(*saved.training)));
   if (!saved.clocks.empty()) RETURN_IF_ERROR(write_file(folder + "/" + clock_file, clocks_text(saved.clocks)));
   return write_file(folder + "/" + session_file, to_string(saved.session));
 }
@@ -248,12 +279,15 @@ Status save_session_like(const std::string& dir, const SavedSession& saved, cons
 Result<SavedSession> load_session(const std::string& dir) {
   SavedSession saved;
   const std::string path = dir + "/" + session_file, of_generation = dir + "/" + generation_file,
-                    of_clocks = dir + "/" + clock_file;
+                    of_training = dir + "/" + training_file, of_clocks = dir + "/" + clock_file;
   ASSIGN_OR_RETURN(const std::string text, read_file(path));
   ASSIGN_OR_RETURN(saved.session, parse_session(text, path));
   std::error_code failure;
   if (fs::exists(of_generation, failure)) {
     ASSIGN_OR_RETURN(saved.generation, read_generation(of_generation));
+  }
+  if (fs::exists(of_training, failure)) {
+    ASSIGN_OR_RETURN(saved.training, read_training(of_training));
   }
   if (fs::exists(of_clocks, failure)) {
     ASSIGN_OR_RETURN(const std::string clocks, read_file(of_clocks));

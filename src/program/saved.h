@@ -8,6 +8,7 @@
 //   online.json     who decides, if the plan is run online, and what it may know (absent if it is not)
 //   promise.json    how near to the unsplit results it comes (absent: bit for bit, between devices of one level)
 //   generation.json what it was made for (of a session that generates text only)
+//   training.json   the same of a session that trains
 //   predicted.json  what the simulator expects, for comparison (absent for a model without a cluster)
 #pragma once
 
@@ -18,6 +19,7 @@
 
 #include "base/hash.h"
 #include "base/mapped_file.h"
+#include "graph/differentiate/loss.h"
 #include "graph/weights.h"
 #include "program/online.h"
 #include "program/program.h"
@@ -72,11 +74,21 @@ struct SavedGeneration {
   double first_token_s = 0, next_token_s = 0;  // what the simulator expects: GenerationTimes (ranking/ranking.h)
 };
 
-// A session in the same way: session.nls instead of the Programs, its weights and clocks, of one that generates text
-// what it was made for.
+// What a session that trains was made for (training.json): its Programs are `train` and `evaluate`.
+struct SavedTraining {
+  std::string model;                 // as the scenario names it
+  Loss loss{};                       // labels (`labels`, `target`) are the last input of `train`
+  bool probabilities = false;        // what `evaluate` gives is a Softmax, and not what one would be made of
+  std::vector<std::string> weights;  // states that are weights of the model; the others are the optimizer's
+  double step_s = 0;                 // what the simulator expects from the end of a step to that of the next
+};
+
+// A session in the same way: session.nls instead of the Programs, its weights and clocks, of one that generates text or
+// trains what it was made for.
 struct SavedSession {
   Session session;
   std::optional<SavedGeneration> generation = {};  // none: it generates no text
+  std::optional<SavedTraining> training = {};      // none: it is not for `nlbench train`
   Clocks clocks = {};                              // of the joined Program; empty: no device emulates
 };
 Status save_session(const std::string& dir, const SavedSession& saved, const WeightStore& weights);

@@ -10,7 +10,9 @@
 #include <span>
 
 #include "partition/expand.h"
+#include "program/scalar_values.h"
 #include "schedule/online_choice.h"
+#include "sim/timed_graph.h"
 
 namespace nlsplit::inline ranking {
 namespace {
@@ -23,9 +25,11 @@ std::string schedule_of(const Scenario& scenario, const ScenarioProgram& program
 
 // What the scenario's Programs have in common. graph: of the plan.
 Result<CompiledSession> compile_parts(const Scenario& scenario, const Graph& graph, const Plan& plan,
-                                      std::span<const SessionPart> parts, bool verify = true) {
+                                      std::span<const SessionPart> parts, bool verify = true,
+                                      bool inputs_on_first = false) {
   const CostTable costs = cost_table(scenario, graph.name);
   CompileOptions options;
+  options.inputs_on_first = inputs_on_first;
   options.all_reduce = scenario.all_reduce;
   options.exact = scenario.exact;
   options.verify = verify;
@@ -58,6 +62,45 @@ std::set<std::string> states_of(const DeviceProgram& device) {
     if (buffer.kind == BufferKind::state) names.insert(buffer.name);
   }
   return names;
+}
+
+// The Programs over the same weights, the first one under the plan, the others under its stages.
+Result<CompiledSession> compile_programs(const Scenario& scenario, Model& model, const Plan& plan,
+                                         const std::vector<ScenarioProgram>& programs, bool inputs_on_first) {
+  std::set<std::string> trained;
+  std::deque<PreparedModel> prepared;  // parts point into it
+  std::vector<SessionPart> parts;
+  for (const ScenarioProgram& program : programs) {
+    Scenario own = scenario;
+    static_cast<Workload&>(own) = program.workload;
+    Plan same = plan;
+    if (!parts.empty()) {
+      same.micro_batches = own.micro_batches[0];
+      same.schedule = schedule_of(scenario, program, plan);
+    }
+    auto made = prepare_model(own, model.graph, same.micro_batches, {}, trained);
+    if (!made) {
+      Error error = made.error();
+      error.message = fmt::format("program {}: {}", program.name, error.message);
+      return error;
+    }
+    prepared.push_back(std::move(*made));
+    const KernelGraph& kernels = prepared.back().kernels;
+    if (kernels.training) {
+      for (const ValueId weight : kernels.training->nodes.trained) trained.insert(kernels.graph.value(weight).name);
+      model.weights.add_all(kernels.training->nodes.constants);
+    }
+    parts.push_back({program.name, &kernels, std::move(same)});
+  }
+  ASSIGN_OR_RETURN(CompiledSession compiled, compile_parts(scenario, model.graph, plan, parts, true, inputs_on_first));
+  add_slices(compiled.slices, model.weights);
+  return compiled;
+}
+
+Status check_ordered(const Plan& plan) {
+  if (!is_online(plan.schedule)) return ok_status();
+  return unsupported(
+      fmt::format("schedule {} decides while a Program runs: the Programs of a session have an order", plan.schedule));
 }
 
 }  // namespace
@@ -98,9 +141,7 @@ Result<CompiledSession> generation_session(const Scenario& scenario, const Gener
 }
 
 Result<CompiledSession> session_of(const Scenario& scenario, Model& model, const Plan& plan) {
-  if (is_online(plan.schedule))
-    return unsupported(fmt::format("schedule {} decides while a Program runs: the Programs of a session have an order",
-                                   plan.schedule));
+  RETURN_IF_ERROR(check_ordered(plan));
   if (scenario.generation) {
     ASSIGN_OR_RETURN(const GenerationModels models,
                      prepare_generation(scenario, model.graph, plan.micro_batches, &model.weights));
@@ -109,35 +150,35 @@ Result<CompiledSession> session_of(const Scenario& scenario, Model& model, const
     return compiled;
   }
   std::vector<ScenarioProgram> programs = scenario.programs;
-  if (programs.empty()) programs.push_back({scenario.training ? "train" : "infer", scenario, {}});
-  std::set<std::string> trained;
-  std::deque<PreparedModel> prepared;  // parts point into it
-  std::vector<SessionPart> parts;
-  for (const ScenarioProgram& program : programs) {
-    Scenario own = scenario;
-    static_cast<Workload&>(own) = program.workload;
-    Plan same = plan;
-    if (!parts.empty()) {
-      same.micro_batches = own.micro_batches[0];
-      same.schedule = schedule_of(scenario, program, plan);
-    }
-    auto made = prepare_model(own, model.graph, same.micro_batches, {}, trained);
-    if (!made) {
-      Error error = made.error();
-      error.message = fmt::format("program {}: {}", program.name, error.message);
-      return error;
-    }
-    prepared.push_back(std::move(*made));
-    const KernelGraph& kernels = prepared.back().kernels;
-    if (kernels.training) {
-      for (const ValueId weight : kernels.training->nodes.trained) trained.insert(kernels.graph.value(weight).name);
-      model.weights.add_all(kernels.training->nodes.constants);
-    }
-    parts.push_back({program.name, &kernels, std::move(same)});
-  }
-  ASSIGN_OR_RETURN(CompiledSession compiled, compile_parts(scenario, model.graph, plan, parts));
-  add_slices(compiled.slices, model.weights);
-  return compiled;
+  if (programs.empty()) programs.push_back({std::string(scenario.training ? train_name : "infer"), scenario, {}});
+  return compile_programs(scenario, model, plan, programs, false);
+}
+
+Result<CompiledSession> training_session(const Scenario& scenario, Model& model, const Plan& plan) {
+  if (!scenario.training) return invalid_input("the workload does not train: `mode: training`");
+  RETURN_IF_ERROR(check_ordered(plan));
+  Workload evaluation;
+  evaluation.batch = scenario.batch;
+  evaluation.micro_batches = {plan.micro_batches};
+  Scenario local = scenario;
+  local.endpoints.sink = local.endpoints.source;
+  return compile_programs(
+      local, model, plan,
+      {{std::string(train_name), scenario, {}}, {std::string(evaluate_name), std::move(evaluation), {}}}, true);
+}
+
+Result<double> time_steps(const Scenario& scenario, const Session& session, const Tier& tier) {
+  constexpr int steps = 4;
+  const Choice choices[] = {{0, steps, Refill::read}};
+  ASSIGN_OR_RETURN(const Sequence sequence, in_sequence(session, choices, Choosing::messages));
+  ASSIGN_OR_RETURN(const ScalarTable scalars, scalar_values(sequence.program, sequence.dependencies, {}));
+  const CostTable costs = cost_table(scenario, session.name.substr(0, session.name.find(' ')));
+  ASSIGN_OR_RETURN(const TimedGraph graph,
+                   build_timed_graph(sequence.program, sequence.dependencies, scenario.cluster, costs, scalars));
+  ASSIGN_OR_RETURN(const std::vector<Timing> timings, simulate_all(tier, scenario.cluster, {&graph}));
+  const std::vector<double> ends =
+      execution_ends(sequence, to_trace(sequence.program, sequence.dependencies, graph, timings.front()));
+  return (ends[steps - 1] - ends[0]) / (steps - 1);
 }
 
 std::vector<double> execution_ends(const Sequence& sequence, const Trace& trace) {

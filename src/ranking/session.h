@@ -16,6 +16,17 @@ inline constexpr std::string_view prefill_name = "prefill", decode_name = "decod
 // plan; prepare_model's and compile_session's.
 Result<CompiledSession> session_of(const Scenario& scenario, Model& model, const Plan& plan);
 
+inline constexpr std::string_view train_name = "train", evaluate_name = "evaluate";
+
+// The session of `nlbench train`: the scenario's training step under the plan (`train`), and the network's outputs for
+// as many samples with the weights as they are (`evaluate`). Device 0 has the data: the inputs are written there before
+// each execution, and losses and outputs come back there, whatever the scenario's sink. Errors: as session_of's; the
+// scenario does not train.
+Result<CompiledSession> training_session(const Scenario& scenario, Model& model, const Plan& plan);
+// Seconds from the end of one step to the end of the next, where several are chosen at once and each gets new inputs as
+// soon as those of the one before are read.
+Result<double> time_steps(const Scenario& scenario, const Session& session, const Tier& tier);
+
 // The network of a scenario that generates, for each of its Programs.
 struct GenerationModels {
   PreparedModel decode;

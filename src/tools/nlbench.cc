@@ -61,6 +61,7 @@ int main(int argc, char** argv) {
   add_overlap_command(app, code);
   add_validate_command(app, code);
   add_session_command(app, code);
+  add_train_command(app, code);
   add_generate_command(app, code);
   add_serve_command(app, code);
   add_load_command(app, code);

@@ -19,6 +19,7 @@ void add_network_command(CLI::App& app, int& code);
 void add_overlap_command(CLI::App& app, int& code);
 void add_validate_command(CLI::App& app, int& code);
 void add_session_command(CLI::App& app, int& code);
+void add_train_command(CLI::App& app, int& code);
 void add_generate_command(CLI::App& app, int& code);
 void add_serve_command(CLI::App& app, int& code);
 void add_load_command(CLI::App& app, int& code);

@@ -10,9 +10,7 @@
 
 #include "base/file.h"
 #include "base/interrupts.h"
-#include "exec/collectives.h"
 #include "exec/generation.h"
-#include "exec/run_threads.h"
 #include "report/table.h"
 #include "text/answer_stream.h"
 #include "text/chat_template.h"
@@ -278,33 +276,12 @@ RunOptions options_of(const GenerateArguments& arguments) {
   return options;
 }
 
-// run: (session or nullptr, job, choices) -> Result<SessionResult>, on the rank that has the request.
-template <class Run>
-Status generate(const GenerateArguments& arguments, const Request& request, const Run& run) {
+Status generate(const GenerateArguments& arguments, const Request& request, const RunOnRanks& run) {
   Speaker speaker(arguments, request);
   GenerationRun generation(request.job.form, request.prompts, request.tokens, speaker.hooks());
-  const Result<SessionResult> result = run(&request.job.session(), request.job.job(), generation.choices());
+  const Result<SessionResult> result = run(request.job.session(), request.job.job(), generation.choices());
   if (!result) return result.error();
   return conclude(arguments, request, generation, speaker);
-}
-
-Status over_threads(const GenerateArguments& arguments) {
-  ASSIGN_OR_RETURN(const Request request, read_request(arguments));
-  return generate(arguments, request, [&](const Session* session, const Job& job, const ChooseNext& choose) {
-    return run_session_threads(*session, job, choose, options_of(arguments), arguments.ranks.transport->make_world);
-  });
-}
-
-// All ranks come to the same answer; rank 0 alone reads, writes and prints.
-Status over_ranks(const GenerateArguments& arguments, Transport& transport) {
-  ASSIGN_OR_RETURN(const std::optional<Request> request,
-                   read_on_first(transport, [&] { return read_request(arguments); }));
-  const auto run = [&](const Session* session, const Job& job, const ChooseNext& choose) {
-    return run_session(session, job, choose, transport, options_of(arguments));
-  };
-  if (request) return agree_on(transport, generate(arguments, *request, run));
-  const Result<SessionResult> result = run(nullptr, Job{}, choose_from({}));
-  return agree_on(transport, result ? ok_status() : Status(result.error()));
 }
 
 int generate_command(const GenerateArguments& arguments) {
@@ -312,9 +289,9 @@ int generate_command(const GenerateArguments& arguments) {
     catch_interrupts(1, true);  // so that the folder of weights goes
     return end_command(print_session_hosts(arguments.plan, arguments.hosts.places));
   }
-  return run_ranks(
-      arguments.ranks, [&] { return over_threads(arguments); },
-      [&](Transport& transport) { return over_ranks(arguments, transport); });
+  return run_session_command(
+      arguments.ranks, options_of(arguments), [&] { return read_request(arguments); },
+      [&](const Request& request, const RunOnRanks& run) { return generate(arguments, request, run); });
 }
 
 }  // namespace
@@ -329,7 +306,8 @@ void add_generate_command(CLI::App& app, int& code) {
       "times to "
       "standard error.");
   const auto a = std::make_shared<GenerateArguments>();
-  add_generation_job_options(*command, a->plan);
+  add_session_options(*command, a->plan,
+                      "A scenario (.yaml), or a folder saved by `nlsim lower S --session --save DIR`");
   add_ranks_options(*command, a->ranks);
   add_hosts_options(*command, a->hosts);
   command->add_option("--prompt", a->prompts, "What to go on from; several: so many sequences side by side")

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <utility>
 
 namespace nlsplit::inline tools {
@@ -26,26 +25,6 @@ Result<GenerationJob> read_generation_job(const JobArguments& arguments) {
   ASSIGN_OR_RETURN(WeightFile weights, WeightFile::open(loaded.weights));
   ASSIGN_OR_RETURN(std::vector<NamedTensor> inputs, generation_inputs(loaded.saved.session));
   return GenerationJob{std::move(loaded), std::move(weights), form, std::move(inputs)};
-}
-
-void add_generation_job_options(CLI::App& command, JobArguments& arguments) {
-  command
-      .add_option("WHAT", arguments.what,
-                  "A scenario (.yaml), or a folder saved by `nlsim lower S --session --save DIR`")
-      ->type_name("FILE")
-      ->required();
-  CLI::Option* plan = command.add_option(
-      "--plan", arguments.plan, "Of a scenario: number in its ranking, or name of one of its plans (default 1)");
-  command.add_option("--plan-file", arguments.plan_file, "Of a scenario: a plan in a file of its own")->excludes(plan);
-  command.add_option("--nlsim", arguments.nlsim,
-                     "Where nlsim is, which plans scenarios and reads models (default: beside nlbench)");
-}
-
-Status print_session_hosts(const JobArguments& arguments, bool places) {
-  std::optional<TemporaryFolder> folder;
-  ASSIGN_OR_RETURN(const LoadedSession loaded, load_session(arguments, folder));
-  print_hosts(loaded.saved.session.programs.front(), places);
-  return ok_status();
 }
 
 }  // namespace nlsplit::inline tools

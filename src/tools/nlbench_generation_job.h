@@ -9,10 +9,6 @@
 #include "program/saved.h"
 #include "tools/nlbench_job.h"
 
-namespace CLI {
-class App;
-}
-
 namespace nlsplit::inline tools {
 
 struct GenerationJob {
@@ -29,11 +25,5 @@ struct GenerationJob {
 
 // Errors: load_session's; the session generates no text, or has no weights.
 Result<GenerationJob> read_generation_job(const JobArguments& arguments);
-
-// WHAT, --plan, --plan-file, --nlsim.
-void add_generation_job_options(CLI::App& command, JobArguments& arguments);
-
-// For who starts the ranks: print_hosts of the session.
-Status print_session_hosts(const JobArguments& arguments, bool places);
 
 }  // namespace nlsplit::inline tools

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <cstring>
 #include <filesystem>
 
@@ -134,12 +135,13 @@ Status take_file(NamedTensor& input, const std::string& path, Entries entries) {
 
 bool is_scenario(const std::string& what) { return what.ends_with(".yaml") || what.ends_with(".yml"); }
 
-Result<LoadedSession> load_session(const JobArguments& arguments, std::optional<TemporaryFolder>& folder) {
+Result<LoadedSession> load_session(const JobArguments& arguments, std::optional<TemporaryFolder>& folder,
+                                   bool for_training) {
   std::string dir = arguments.what;
   if (is_scenario(arguments.what)) {
     ASSIGN_OR_RETURN(folder, TemporaryFolder::create());
     dir = folder->path() + "/session";
-    std::vector<std::string> words = {"lower", arguments.what, "--session", "--save", dir};
+    std::vector<std::string> words = {"lower", arguments.what, for_training ? "--train" : "--session", "--save", dir};
     if (!arguments.plan.empty()) words.insert(words.end(), {"--plan", arguments.plan});
     if (!arguments.plan_file.empty()) words.insert(words.end(), {"--plan-file", arguments.plan_file});
     RETURN_IF_ERROR(run_nlsim(arguments.nlsim, words));
@@ -155,6 +157,22 @@ Result<LoadedSession> load_session(const JobArguments& arguments, std::optional<
   ASSIGN_OR_RETURN(const std::string text, read_file(arguments.what));
   ASSIGN_OR_RETURN(loaded.saved.session, parse_session(text, arguments.what));
   return loaded;
+}
+
+void add_session_options(CLI::App& command, JobArguments& arguments, const std::string& what) {
+  command.add_option("WHAT", arguments.what, what)->type_name("FILE")->required();
+  CLI::Option* plan = command.add_option(
+      "--plan", arguments.plan, "Of a scenario: number in its ranking, or name of one of its plans (default 1)");
+  command.add_option("--plan-file", arguments.plan_file, "Of a scenario: a plan in a file of its own")->excludes(plan);
+  command.add_option("--nlsim", arguments.nlsim,
+                     "Where nlsim is, which plans scenarios and reads models (default: beside nlbench)");
+}
+
+Status print_session_hosts(const JobArguments& arguments, bool places, bool for_training) {
+  std::optional<TemporaryFolder> folder;
+  ASSIGN_OR_RETURN(const LoadedSession loaded, load_session(arguments, folder, for_training));
+  print_hosts(loaded.saved.session.programs.front(), places);
+  return ok_status();
 }
 
 Result<LoadedJob> load_job(const JobArguments& arguments, std::optional<TemporaryFolder>& folder) {

@@ -9,6 +9,10 @@
 #include "measure/child.h"
 #include "program/saved.h"
 
+namespace CLI {
+class App;
+}
+
 namespace nlsplit::inline tools {
 
 struct JobArguments {
@@ -46,10 +50,17 @@ struct LoadedSession {
   SavedSession saved;
   std::string weights;  // the folder that has them; empty: none
 };
-Result<LoadedSession> load_session(const JobArguments& arguments, std::optional<TemporaryFolder>& folder);
+// for_training: of a scenario the session that `nlbench train` runs.
+Result<LoadedSession> load_session(const JobArguments& arguments, std::optional<TemporaryFolder>& folder,
+                                   bool for_training = false);
 
 // Whether a file may have an axis more in front than its input: exec/session_inputs.h.
 enum class Entries : uint8_t { one, of_executions };
+
+// WHAT, as `what` says, --plan, --plan-file, --nlsim.
+void add_session_options(CLI::App& command, JobArguments& arguments, const std::string& what);
+// For who starts the ranks: print_hosts of the session.
+Status print_session_hosts(const JobArguments& arguments, bool places, bool for_training = false);
 
 // The inputs of a Program: from files, and seeded values for the others (fill_inputs).
 Result<std::vector<NamedTensor>> make_inputs(const Program& program, const std::vector<std::string>& files,

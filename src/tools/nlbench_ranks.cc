@@ -54,9 +54,9 @@ Status agree_on(Transport& transport, const Status& mine) {
 }
 
 int run_ranks(const RanksArguments& arguments, const std::function<Status()>& in_threads,
-              const std::function<Status(Transport&)>& as_rank) {
+              const std::function<Status(Transport&)>& as_rank, double interrupt_s) {
   const bool threads = arguments.transport->make_world != nullptr;
-  catch_interrupts(1, threads);
+  catch_interrupts(interrupt_s, threads);
   if (threads) return end_of_ranks(in_threads(), true);
   std::atomic<bool> is_first{false};
   TransportOptions start;

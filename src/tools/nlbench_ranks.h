@@ -1,4 +1,5 @@
-// Commands that run in the threads of one process or as one rank of several: `nlbench session`, `nlbench generate`.
+// Commands that run in the threads of one process or as one rank of several: `nlbench session`, `nlbench train`,
+// `nlbench generate`, `nlbench serve`.
 #pragma once
 
 #include <functional>
@@ -7,7 +8,8 @@
 #include <type_traits>
 #include <utility>
 
-#include "exec/run.h"
+#include "exec/run_session.h"
+#include "exec/run_threads.h"
 #include "exec/transports/transports.h"
 
 namespace CLI {
@@ -44,8 +46,37 @@ auto read_on_first(Transport& transport, const Read& read) -> Result<std::option
   return made;
 }
 // What the transport asks for, and the exit code; errors are said once. in_threads: all ranks of this process; as_rank:
-// this one.
+// this one. interrupt_s: so long what is under way may still take after an interrupt (catch_interrupts).
 int run_ranks(const RanksArguments& arguments, const std::function<Status()>& in_threads,
-              const std::function<Status(Transport&)>& as_rank);
+              const std::function<Status(Transport&)>& as_rank, double interrupt_s = 1);
+
+// The session that rank 0 has, over all ranks or in the threads of this process.
+using RunOnRanks =
+    std::function<Result<SessionResult>(const Session& session, const Job& job, const ChooseNext& choose)>;
+
+// What run_ranks answers for a session that rank 0 alone reads, chooses, and speaks of: read() -> Result<T>; use(T,
+// RunOnRanks) -> Status.
+template <class Read, class Use>
+int run_session_command(const RanksArguments& arguments, const RunOptions& options, const Read& read, const Use& use,
+                        double interrupt_s = 1) {
+  const auto in_threads = [&]() -> Status {
+    ASSIGN_OR_RETURN(auto made, read());
+    return use(made, [&](const Session& session, const Job& job, const ChooseNext& choose) {
+      return run_session_threads(session, job, choose, options, arguments.transport->make_world);
+    });
+  };
+  // All ranks come to the same answer.
+  const auto as_rank = [&](Transport& transport) -> Status {
+    ASSIGN_OR_RETURN(auto made, read_on_first(transport, read));
+    if (!made) {
+      const Result<SessionResult> result = run_session(nullptr, Job{}, choose_from({}), transport, options);
+      return agree_on(transport, result ? ok_status() : Status(result.error()));
+    }
+    return agree_on(transport, use(*made, [&](const Session& session, const Job& job, const ChooseNext& choose) {
+                      return run_session(&session, job, choose, transport, options);
+                    }));
+  };
+  return run_ranks(arguments, in_threads, as_rank, interrupt_s);
+}
 
 }  // namespace nlsplit::inline tools

@@ -104,17 +104,15 @@ class OpenServer {
         engine_(serving_.job.form, arguments.waiting < 0 ? serving_.job.form.sequences : arguments.waiting),
         service_(service_options(), serving_.tokenizer, serving_.chat, serving_.job.form, engine_) {}
 
-  const GenerationJob& job() const { return serving_.job; }
-
-  // HTTP on a thread of its own, beside a session that runs on this one. session: (choices) -> Result<SessionResult>.
-  template <class RunSession>
-  Status run(const RunSession& session) {
+  // HTTP on a thread of its own, beside a session that runs on this one.
+  Status run(const RunOnRanks& session) {
     const GenerationForm& form = serving_.job.form;
     if (!serving_.chat.ok()) fmt::print(stderr, "nlbench: no conversations: {}\n", serving_.chat.error().to_string());
     fmt::print(stderr, "nlbench: {} serves {} at once, {} positions each, at {}\n", name_of_model(serving_, arguments_),
                counted(form.sequences, "request"), form.context, url_of(arguments_.http.address, http_->port()));
     std::thread thread([this] { http_->run(); });
-    const Result<SessionResult> result = session(engine_.choices(interrupted));
+    const Result<SessionResult> result =
+        session(serving_.job.session(), serving_.job.job(), engine_.choices(interrupted));
     engine_.fail();  // of a session that ended by itself there are none left
     write_after_interrupt(arguments_.http.goodbye_s + 1);
     http_->stop();
@@ -154,33 +152,14 @@ RunOptions options_of(const ServeArguments& arguments) {
   return options;
 }
 
-Status serve_over_threads(const ServeArguments& arguments) {
-  ASSIGN_OR_RETURN(const auto server, OpenServer::open(arguments));
-  return server->run([&](const ChooseNext& choose) {
-    return run_session_threads(server->job().session(), server->job().job(), choose, options_of(arguments),
-                               arguments.ranks.transport->make_world);
-  });
-}
-
-Status serve_over_ranks(const ServeArguments& arguments, Transport& transport) {
-  ASSIGN_OR_RETURN(const auto server, read_on_first(transport, [&] { return OpenServer::open(arguments); }));
-  if (server)
-    return agree_on(transport, (*server)->run([&](const ChooseNext& choose) {
-      const GenerationJob& job = (*server)->job();
-      return run_session(&job.session(), job.job(), choose, transport, options_of(arguments));
-    }));
-  const Result<SessionResult> result = run_session(nullptr, Job{}, choose_from({}), transport, options_of(arguments));
-  return agree_on(transport, result ? ok_status() : Status(result.error()));
-}
-
 int serve_command(const ServeArguments& arguments) {
   if (arguments.hosts.asked) {
     catch_interrupts(1, true);  // so that the folder of weights goes
     return end_command(print_session_hosts(arguments.plan, arguments.hosts.places));
   }
-  return run_ranks(
-      arguments.ranks, [&] { return serve_over_threads(arguments); },
-      [&](Transport& transport) { return serve_over_ranks(arguments, transport); });
+  return run_session_command(
+      arguments.ranks, options_of(arguments), [&] { return OpenServer::open(arguments); },
+      [](const std::unique_ptr<OpenServer>& server, const RunOnRanks& run) { return server->run(run); });
 }
 
 }  // namespace
@@ -196,7 +175,8 @@ void add_serve_command(CLI::App& app, int& code) {
       "The scenario has `workload: {mode: generation, sequences: N, …}`: N requests run at once. Routes: POST "
       "/v1/completions, /v1/chat/completions; GET /v1/models, /health, /metrics. It ends at SIGINT or SIGTERM.");
   const auto a = std::make_shared<ServeArguments>();
-  add_generation_job_options(*command, a->plan);
+  add_session_options(*command, a->plan,
+                      "A scenario (.yaml), or a folder saved by `nlsim lower S --session --save DIR`");
   add_ranks_options(*command, a->ranks);
   add_hosts_options(*command, a->hosts);
   command->add_option("--host", a->http.address, "The address of this machine to listen at (default 127.0.0.1)")

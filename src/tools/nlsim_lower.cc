@@ -32,7 +32,7 @@ struct LowerArguments {
   std::string network_set, eager_limit;
   PlanChoice choice;
   int64_t batch = 1;
-  bool passes = false, session = false;
+  bool passes = false, session = false, train = false;
 };
 
 Result<SavedProgram> lower_chosen(Loaded& loaded, const LowerArguments& arguments) {
@@ -100,9 +100,12 @@ Status print_passes(Loaded& loaded, const LowerArguments& arguments) {
 
 // The scenario's Programs under one plan.
 Status lower_session(Loaded& loaded, const LowerArguments& arguments) {
-  if (!is_scenario(arguments.what)) return invalid_input("--session needs a scenario: it has the programs");
+  if (!is_scenario(arguments.what))
+    return invalid_input(
+        fmt::format("{} needs a scenario: it has the programs", arguments.train ? "--train" : "--session"));
   ASSIGN_OR_RETURN(const RankedPlan chosen, choose_plan_at_terminal(loaded, arguments.choice));
-  ASSIGN_OR_RETURN(const SavedSession saved, saved_session(loaded, chosen.plan));
+  ASSIGN_OR_RETURN(const SavedSession saved,
+                   arguments.train ? saved_training_session(loaded, chosen.plan) : saved_session(loaded, chosen.plan));
   const Session& session = saved.session;
   if (arguments.save.empty()) {
     std::fputs(to_string(session).c_str(), stdout);
@@ -114,8 +117,13 @@ Status lower_session(Loaded& loaded, const LowerArguments& arguments) {
   const size_t ranks = session.programs[0].devices.size();
   fmt::print("saved {} for {}; run it with: {}nlbench {} {} {}\n", session.name,
              counted(static_cast<int64_t>(ranks), "device"), ranks == 1 ? "" : fmt::format("mpirun -np {} ", ranks),
-             saved.generation ? "generate" : "session", arguments.save,
-             saved.generation ? "--prompt TEXT" : fmt::format("--sequence \"{}\"", names));
+             saved.generation ? "generate"
+             : saved.training ? "train"
+                              : "session",
+             arguments.save,
+             saved.generation ? "--prompt TEXT"
+             : saved.training ? "--steps 100"
+                              : fmt::format("--sequence \"{}\"", names));
   return ok_status();
 }
 
@@ -327,7 +335,7 @@ Status lower_command(const LowerArguments& arguments) {
     return written;
   }
   if (arguments.passes) return print_passes(loaded, arguments);
-  if (arguments.session) return lower_session(loaded, arguments);
+  if (arguments.session || arguments.train) return lower_session(loaded, arguments);
   ASSIGN_OR_RETURN(const SavedProgram saved, lower_chosen(loaded, arguments));
   if (arguments.save.empty()) {
     std::fputs(to_string(saved.program).c_str(), stdout);
@@ -386,6 +394,9 @@ void add_lower_command(CLI::App& app, int& code) {
       "--session", arguments->session,
       "The scenario's `programs` over the same weights, one session under the plan: for `nlsim session` and\n"
       "`nlbench session` (docs/program.md)");
+  command->add_flag("--train", arguments->train,
+                    "The session that `nlbench train` runs: the scenario's training step under the plan, and the "
+                    "evaluation of what it has trained (docs/training.md)");
   command->add_option("--profile-set", arguments->profile_set, "Write what `nlbench profile` measures to DIR")
       ->type_name("DIR")
       ->excludes(save);

@@ -9,6 +9,7 @@
 #include "graph/onnx/export.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/precision.h"
+#include "graph/safetensors/replace_weights.h"
 #include "scenario/read_model.h"
 #include "tools/exit.h"
 
@@ -90,12 +91,30 @@ Status convert_precision(const ModelArguments& arguments, Model& model) {
 
 void add_export_options(CLI::App& command, ExportArguments& arguments, bool required) {
   command.add_option("-o,--output", arguments.output, "The file to write")->type_name("FILE.onnx")->required(required);
+  command
+      .add_option("--weights", arguments.weights,
+                  "With these weights instead of the model's own: what `nlbench train --output` has written")
+      ->type_name("FILE.safetensors");
   command.add_flag("--external-data", arguments.external_data,
                    "Put the weights into FILE.onnx.data beside it, whatever their size");
 }
 
+namespace {
+
+// A training is of the network behind some of the passes, which may have made weights of their own: then that form of
+// it is exported.
+Status take_trained(Model& model, const std::string& path) {
+  ASSIGN_OR_RETURN(const SafetensorsFile trained, read_safetensors(path));
+  if (replace_weights(model, trained).ok()) return ok_status();
+  ASSIGN_OR_RETURN(model.graph, optimize(model.graph, model.weights, Purpose::training));
+  return replace_weights(model, trained);
+}
+
+}  // namespace
+
 Status export_model(const ExportArguments& arguments) {
   ASSIGN_OR_RETURN(Model model, load_model(arguments.model));
+  if (!arguments.weights.empty()) RETURN_IF_ERROR(take_trained(model, arguments.weights));
   RETURN_IF_ERROR(convert_precision(arguments.model, model));
   RETURN_IF_ERROR(
       export_onnx(model.graph, model.weights, arguments.output, {.external_data = arguments.external_data}));

@@ -31,11 +31,11 @@ Status convert_precision(const ModelArguments& arguments, Model& model);
 
 struct ExportArguments {
   ModelArguments model;
-  std::string output;
+  std::string output, weights;
   bool external_data = false;
 };
 
-// --output and --external-data.
+// --output, --weights and --external-data.
 void add_export_options(CLI::App& command, ExportArguments& arguments, bool required = true);
 // Writes the file and says so.
 Status export_model(const ExportArguments& arguments);

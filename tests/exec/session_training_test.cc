@@ -10,6 +10,7 @@
 #include "compile/session.h"
 #include "exec/programs.h"
 #include "exec/run_session.h"
+#include "exec/states.h"
 #include "graph/passes/passes.h"
 #include "graph/zoo/zoo.h"
 #include "kernels/cpu.h"
@@ -222,6 +223,52 @@ TEST(TrainingSession, InputsMayChangeFromOneExecutionToTheNext) {
   const auto refused = run_session_threads(session, uneven, choose_from(choices), test_options());
   ASSERT_FALSE(refused.ok());
   EXPECT_THAT(refused.error().message, ::testing::HasSubstr("of program train for 2"));
+}
+
+// The states of one split, placed under another, go on as if nothing had been.
+TEST(TrainingSession, GoesOnWithStatesThatAnotherPlanHasLeft) {
+  const Lesson lesson(Optimizer::adam);
+  const SessionResult whole = run_sequence(lesson, 3, "train*5");
+  const Session halves = lesson.session(2), thirds = lesson.session(3);
+  std::vector<StateTensor> states;
+  int chosen = 0;
+  const ChooseNext two_steps_and_states = [&](const SessionState& at) -> Chosen {
+    EXPECT_EQ(at.losses.size(), 0u) << "losses go to the last device";
+    switch (chosen++) {
+      case 0:
+        return Choice{0, 2};
+      case 1:
+        return states_to([&](std::vector<StateTensor> taken) { states = std::move(taken); });
+      default:
+        return Choice{0, 0};
+    }
+  };
+  value_of(run_session_threads(halves, lesson.job(halves), two_steps_and_states, test_options()));
+  ASSERT_EQ(states.size(), states_of(value_of(join(halves))).size());
+  Job job = lesson.job(thirds);
+  job.states = states;
+  const std::vector<Choice> rest = {{0, 3}};
+  const SessionResult again = value_of(run_session_threads(thirds, job, choose_from(rest), test_options()));
+  EXPECT_EQ(again.losses.back().mean, whole.losses.back().mean);
+  const auto states_alone = [](const SessionResult& result) {
+    Tensors all = tensors_of(result.outputs);
+    std::erase_if(all, [](const auto& tensor) { return tensor.first.find('/') != std::string::npos; });  // outputs
+    return all;
+  };
+  EXPECT_EQ(states_alone(again), states_alone(whole));
+
+  const auto error = [&] {
+    const auto run = run_session_threads(thirds, job, choose_from(rest), test_options());
+    return run.ok() ? std::string("accepted") : run.error().message;
+  };
+  job.states[0].name = "else";
+  EXPECT_THAT(error(), ::testing::HasSubstr("the session has no state else"));
+  job.states = states;
+  job.states[0].type.shape.push_back(1);
+  EXPECT_THAT(error(), ::testing::HasSubstr("was given"));
+  job.states = states;
+  job.states[0].bytes.pop_back();
+  EXPECT_THAT(error(), ::testing::HasSubstr(" B"));
 }
 
 }  // namespace

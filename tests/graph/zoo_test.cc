@@ -95,7 +95,7 @@ TEST(Zoo, EveryModelIsValidAndReadsBack) {
     ASSERT_TRUE(parsed.ok()) << parsed.error().to_string();
     EXPECT_EQ(*parsed, model.graph);
   }
-  EXPECT_THAT(names, ::testing::IsSupersetOf({"simple_cnn", "alexnet", "vgg16", "vgg19", "resnet18", "resnet50",
+  EXPECT_THAT(names, ::testing::IsSupersetOf({"simple_cnn", "mlp", "alexnet", "vgg16", "vgg19", "resnet18", "resnet50",
                                               "mobilenet_v2", "densenet121", "inception_v3", "efficientnet_b0",
                                               "vit_b16", "bert_base", "gpt2", "llama"}));
 }

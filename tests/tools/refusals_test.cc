@@ -74,7 +74,7 @@ TEST_F(Refusals, AModelIsRefusedAtItsLine) {
   expect_all_refuse(with(small_scenario(), "zoo:simple_cnn", "m.onnx"),
                     AllOf(StartsWith(at("1:8")), HasSubstr("not an ONNX model"), HasSubstr("\n  | model: m.onnx")));
   expect_all_refuse(with(small_scenario(), "simple_cnn", "lenet"),
-                    AllOf(StartsWith(at("1:8")), HasSubstr("simple_cnn, alexnet")));
+                    AllOf(StartsWith(at("1:8")), HasSubstr("simple_cnn, mlp, alexnet")));
 }
 
 TEST_F(Refusals, APlanIsRefusedAtItsLine) {

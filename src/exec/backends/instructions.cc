@@ -115,7 +115,7 @@ Status place_content(const Program& program, const DeviceProgram& device, const 
                      const Buffer& buffer, std::string_view raw, std::byte* arena) {
   for (int bank = 0; bank < buffer.banks; ++bank) {
     std::byte* to = bank_data(buffer, bank, arena);
-    if (!buffer.has_content) {
+    if (raw.empty()) {
       std::memset(to, 0, static_cast<size_t>(buffer.bytes.value()));
       continue;
     }

@@ -7,7 +7,7 @@
 
 namespace nlsplit::inline graph {
 
-Model build_simple_cnn(uint64_t seed);                              // 3x8x8; the hand-written three-machine example
+Model build_simple_cnn(uint64_t seed, int64_t channels = 3);        // of 8x8; the hand-written three-machine example
 Model build_alexnet(uint64_t seed);                                 // 3x224x224
 Model build_vgg(int depth, uint64_t seed);                          // depth 16 or 19; 3x224x224
 Model build_resnet(int depth, uint64_t seed, int64_t image = 224);  // depth 18 or 50; any image of at least 1x1
@@ -15,6 +15,11 @@ Model build_mobilenet_v2(uint64_t seed, int64_t image = 224);
 Model build_densenet121(uint64_t seed, int64_t image = 224);   // at least 29x29
 Model build_inception_v3(uint64_t seed, int64_t image = 299);  // at least 75x75; without the auxiliary classifier
 Model build_efficientnet_b0(uint64_t seed, int64_t image = 224);
+
+struct MlpSizes {  // `layers`: fully connected ones, with a Relu between two
+  int64_t layers = 3, inputs = 784, hidden = 512, classes = 10;
+};
+Model build_mlp(const MlpSizes& sizes, uint64_t seed);
 
 // What the sizes of a transformer have to do with each other is checked by whoever takes them from outside (zoo.cc):
 // hidden is a multiple of heads.

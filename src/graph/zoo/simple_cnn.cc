@@ -4,9 +4,9 @@
 
 namespace nlsplit::inline graph {
 
-Model build_simple_cnn(uint64_t seed) {
+Model build_simple_cnn(uint64_t seed, int64_t channels) {
   ZooNet net("simple_cnn", seed);
-  ValueId x = net.input({1, 3, 8, 8});
+  ValueId x = net.input({1, channels, 8, 8});
   x = net.conv("conv1", x, {.channels = 16, .kernel = 3, .pad = 1, .after_relu = false});
   x = net.relu("relu1", x);
   x = net.conv("conv2", x, {.channels = 32, .kernel = 3, .pad = 1});

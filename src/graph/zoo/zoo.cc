@@ -19,6 +19,11 @@ constexpr int64_t most = 1 << 24;  // of any value
 
 // ---- parameters
 
+constexpr ZooParameter simple_cnn_parameters[] = {{"channels", 3, "of an image"}};
+constexpr ZooParameter mlp_parameters[] = {{"layers", 3, "fully connected layers"},
+                                           {"inputs", 784, "numbers of a sample"},
+                                           {"hidden", 512, "width between two layers"},
+                                           {"classes", 10, "outputs"}};
 constexpr ZooParameter image_224[] = {{"image", 224, "pixels a side"}};
 constexpr ZooParameter image_299[] = {{"image", 299, "pixels a side"}};
 constexpr ZooParameter vit_parameters[] = {{"layers", 12, "encoder layers"}, {"hidden", 768, "width"},
@@ -88,6 +93,24 @@ Status check_transformer(const ZooValues& values, int64_t longest) {
 
 // ---- entries
 
+Result<Model> make_simple_cnn(uint64_t seed, const ZooValues& v) {
+  constexpr int64_t most_channels = 4096;
+  if (v.at("channels") > most_channels)
+    return invalid_input(fmt::format("channels {} is more than {}", v.at("channels"), most_channels));
+  return build_simple_cnn(seed, v.at("channels"));
+}
+
+Result<Model> make_mlp(uint64_t seed, const ZooValues& v) {
+  constexpr int64_t most_layers = 10000;
+  if (v.at("layers") > most_layers)
+    return invalid_input(fmt::format("layers {} is more than {}", v.at("layers"), most_layers));
+  for (const auto& [from, to] : {std::pair("inputs", "hidden"), {"hidden", "hidden"}, {"hidden", "classes"}}) {
+    if (static_cast<double>(v.at(from)) * static_cast<double>(v.at(to)) > 1e12)
+      return invalid_input(fmt::format("{} by {} are too many weights", from, to));
+  }
+  return build_mlp({v.at("layers"), v.at("inputs"), v.at("hidden"), v.at("classes")}, seed);
+}
+
 Model build_resnet18(uint64_t seed, int64_t image) { return build_resnet(18, seed, image); }
 Model build_resnet50(uint64_t seed, int64_t image) { return build_resnet(50, seed, image); }
 
@@ -124,10 +147,9 @@ Result<Model> make_llama(uint64_t seed, const ZooValues& v) {
 }
 
 constexpr std::array entries = {
-    ZooEntry{"simple_cnn",
-             "two convolutions and two fully connected layers, 3x8x8; small enough to follow by hand",
-             {},
-             [](uint64_t seed, const ZooValues&) -> Result<Model> { return build_simple_cnn(seed); }},
+    ZooEntry{"simple_cnn", "two convolutions and two fully connected layers, 3x8x8; small enough to follow by hand",
+             simple_cnn_parameters, make_simple_cnn},
+    ZooEntry{"mlp", "fully connected layers with Relus, 784 numbers; to train quickly", mlp_parameters, make_mlp},
     ZooEntry{"alexnet",
              "Krizhevsky 2014, 3x224x224",
              {},

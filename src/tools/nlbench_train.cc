@@ -1,0 +1,253 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+
+#include "base/file.h"
+#include "base/interrupts.h"
+#include "graph/safetensors/safetensors_write.h"
+#include "report/table.h"
+#include "tools/launch_options.h"
+#include "tools/nlbench_commands.h"
+#include "tools/nlbench_ranks.h"
+#include "tools/nlbench_training_job.h"
+#include "train/event_file.h"
+
+namespace nlsplit::inline tools {
+namespace {
+
+constexpr double time_to_save_s = 60;  // after an interrupt
+
+struct TrainCommand {
+  TrainArguments training;
+  RanksArguments ranks;
+  HostsArguments hosts;
+  std::string json, output, tensorboard;
+  int64_t log_every = 0;  // 0: some twenty lines in all
+};
+
+struct LoggedEvaluation {
+  int64_t step = 0;
+  double loss = 0;
+  std::optional<double> accuracy;
+};
+
+// What rank 0 says of a training while it goes on, and writes.
+class TrainingLog {
+ public:
+  static Result<std::unique_ptr<TrainingLog>> open(const TrainCommand& arguments, const TrainingJob& job) {
+    auto log = std::make_unique<TrainingLog>(arguments, job);
+    if (!arguments.tensorboard.empty()) {
+      ASSIGN_OR_RETURN(EventFile events, EventFile::open(arguments.tensorboard));
+      log->events_.emplace(std::move(events));
+    }
+    log->begin();
+    return log;
+  }
+  TrainingLog(const TrainCommand& arguments, const TrainingJob& job) : arguments_(arguments), job_(job) {
+    constexpr int64_t lines = 20;
+    const int64_t steps = job.plan.steps - job.plan.first_step;
+    every_ = arguments.log_every > 0 ? arguments.log_every : std::max<int64_t>(1, steps / lines);
+  }
+
+  TrainingHooks hooks() {
+    TrainingHooks hooks{[this](int64_t step, double loss) { add_loss(step, loss); },
+                        [this](int64_t step, const Evaluation& of) { add(step, of); },
+                        {},
+                        interrupted};
+    if (!arguments_.training.checkpoint.empty() || !arguments_.output.empty())
+      hooks.on_states = [this](int64_t step, int64_t samples, std::vector<StateTensor> states) {
+        return save(step, samples, std::move(states));
+      };
+    return hooks;
+  }
+
+  // Of what could not be written on the way.
+  const Status& status() const { return status_; }
+
+  Status conclude(const TrainingRun& run) const {
+    if (!arguments_.json.empty() && arguments_.json != "-")
+      RETURN_IF_ERROR(write_file(arguments_.json, result_json(run)));
+    if (arguments_.json == "-")
+      fmt::print("{}", result_json(run));
+    else
+      fmt::print("{}", result_text(run));
+    return ok_status();
+  }
+
+ private:
+  bool speaks() const { return arguments_.json != "-"; }
+
+  void begin() const {
+    if (!speaks()) return;
+    const Program& program = job_.session().programs.front();
+    fmt::print("{} · {} in {} on {}\n", job_.session().name, counted(program.batch, "sample"),
+               counted(program.micro_batches, "micro-batch"), counted(std::ssize(program.devices), "device"));
+    fmt::print("data        {}{}, {:.4g} steps an epoch\n", counted(job_.data.samples(), "sample"),
+               job_.drawn ? " drawn at random (--data gives some)" : "",
+               static_cast<double>(job_.data.samples()) / static_cast<double>(program.batch));
+    if (job_.plan.first_step > 0)
+      fmt::print("from        {}, step {}\n", arguments_.training.checkpoint, job_.plan.first_step);
+    fmt::print("\n");
+    std::fflush(stdout);
+  }
+
+  void add_loss(int64_t step, double loss) {
+    losses_.push_back(loss);
+    add_event("loss", step, loss);
+    if (speaks() && (step % every_ == 0 || step == job_.plan.steps)) {
+      fmt::print("step {:>{}} of {}   loss {:.4f}\n", step, digits(), job_.plan.steps, loss);
+      std::fflush(stdout);
+    }
+  }
+
+  void add(int64_t step, const Evaluation& of) {
+    LoggedEvaluation& logged = evaluations_.emplace_back(LoggedEvaluation{step, of.loss(), std::nullopt});
+    if (of.has_accuracy()) logged.accuracy = of.accuracy();
+    add_event("validation/loss", step, logged.loss);
+    if (logged.accuracy) add_event("validation/accuracy", step, *logged.accuracy);
+    if (!speaks()) return;
+    fmt::print("step {:>{}} of {}   validation: loss {:.4f}{}\n", step, digits(), job_.plan.steps, logged.loss,
+               logged.accuracy ? fmt::format(", accuracy {:.2f} %", 100 * *logged.accuracy) : "");
+    std::fflush(stdout);
+  }
+
+  void add_event(std::string_view tag, int64_t step, double value) {
+    if (!events_) return;
+    if (const Status added = events_->add(tag, step, value); !added.ok() && status_.ok()) status_ = added;
+  }
+
+  Status save(int64_t step, int64_t samples, std::vector<StateTensor> states) {
+    write_after_interrupt(time_to_save_s);
+    const std::set<std::string> weights(job_.made_for().weights.begin(), job_.made_for().weights.end());
+    const bool ends = step == job_.plan.steps || interrupted();
+    if (ends && !arguments_.output.empty()) {
+      std::vector<NamedBytes> tensors;
+      for (const StateTensor& state : states) {
+        if (weights.contains(state.name)) tensors.push_back({state.name, state.type, state.bytes});
+      }
+      RETURN_IF_ERROR(write_safetensors(arguments_.output, tensors));
+    }
+    const std::string& dir = arguments_.training.checkpoint;
+    if (dir.empty()) return ok_status();
+    const Checkpoint checkpoint{
+        job_.made_for().model, step, samples, job_.plan.seed, job_.plan.shuffled, job_.data.fingerprint(),
+        std::move(states)};
+    RETURN_IF_ERROR(write_checkpoint(dir, checkpoint, weights));
+    saved_ = step;
+    return ok_status();
+  }
+
+  int digits() const { return static_cast<int>(std::to_string(job_.plan.steps).size()); }
+  double samples_per_s(double step_s) const {
+    return static_cast<double>(job_.session().programs.front().batch) / step_s;
+  }
+
+  std::string result_text(const TrainingRun& run) const {
+    Table table({{""}, {"measured", Align::right}, {"predicted", Align::right}});
+    const double predicted = job_.made_for().step_s, measured = run.step_seconds();
+    const auto time = [](double s) { return s > 0 ? to_string(seconds(s)) : std::string("-"); };
+    const auto rate = [&](double s) { return s > 0 ? fmt::format("{:.3g}", samples_per_s(s)) : std::string("-"); };
+    table.add({"a step", time(measured), time(predicted)});
+    table.add({"samples/s", rate(measured), rate(predicted)});
+    std::string text = "\n" + table.to_string();
+    if (saved_ > 0) text += fmt::format("\nsaved {} at step {}\n", arguments_.training.checkpoint, saved_);
+    if (saved_ > 0 && run.steps_done() < job_.plan.steps) text += "--resume goes on from there\n";
+    return text;
+  }
+
+  std::string result_json(const TrainingRun& run) const {
+    nlohmann::json evaluations = nlohmann::json::array();
+    for (const LoggedEvaluation& of : evaluations_) {
+      nlohmann::json one = {{"step", of.step}, {"loss", of.loss}};
+      if (of.accuracy) one["accuracy"] = *of.accuracy;
+      evaluations.push_back(std::move(one));
+    }
+    const nlohmann::json file = {{"format", "nlsplit-training-run"},
+                                 {"version", 1},
+                                 {"session", job_.session().name},
+                                 {"batch", job_.form.batch},
+                                 {"samples", job_.data.samples()},
+                                 {"first_step", job_.plan.first_step},
+                                 {"steps", run.steps_done()},
+                                 {"losses", losses_},
+                                 {"evaluations", std::move(evaluations)},
+                                 {"step_s", run.step_seconds()},
+                                 {"predicted_step_s", job_.made_for().step_s}};
+    return file.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  }
+
+  const TrainCommand& arguments_;
+  const TrainingJob& job_;
+  std::optional<EventFile> events_;
+  int64_t every_ = 1, saved_ = 0;
+  std::vector<double> losses_;
+  std::vector<LoggedEvaluation> evaluations_;
+  Status status_;
+};
+
+RunOptions options_of(const TrainCommand& arguments) {
+  RunOptions options = run_options(arguments.ranks);
+  options.cancelled = nullptr;  // an interrupt ends it between two steps, so that they are not lost
+  options.leave_states = true;
+  options.keep_choices = false;
+  return options;
+}
+
+Result<TrainingJob> read_job(const TrainCommand& arguments) {
+  RETURN_IF_ERROR(check_folders({arguments.json == "-" ? "" : arguments.json, arguments.output}));
+  return read_training_job(arguments.training);
+}
+
+Status train(const TrainCommand& arguments, const TrainingJob& job, const RunOnRanks& run) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<TrainingLog> log, TrainingLog::open(arguments, job));
+  TrainingRun training(job.form, job.data, job.validation ? &*job.validation : nullptr, job.plan, log->hooks());
+  const Result<SessionResult> result = run(job.session(), job.job(), training.choices());
+  if (!result) return result.error();
+  RETURN_IF_ERROR(log->conclude(training));
+  RETURN_IF_ERROR(training.status());
+  return log->status();
+}
+
+int train_command(const TrainCommand& arguments) {
+  if (arguments.hosts.asked) {
+    catch_interrupts(1, true);  // so that the folder of weights goes
+    return end_command(print_session_hosts(arguments.training.plan, arguments.hosts.places, true));
+  }
+  return run_session_command(
+      arguments.ranks, options_of(arguments), [&] { return read_job(arguments); },
+      [&](const TrainingJob& job, const RunOnRanks& run) { return train(arguments, job, run); }, time_to_save_s);
+}
+
+}  // namespace
+
+void add_train_command(CLI::App& app, int& code) {
+  CLI::App* command = app.add_subcommand(
+      "train",
+      "Train a network that is split over machines.\n"
+      "  nlbench train S.yaml --plan 1 --data digits.npz --validation rest.npz --epochs 20 --transport threads\n"
+      "  mpirun -np 2 nlbench train S.yaml --plan 1 --data digits.npz --steps 500 --checkpoint DIR --save-every 100\n"
+      "The scenario has `workload: {mode: training, …}` (docs/training.md). What is measured stands beside what was "
+      "predicted.");
+  const auto a = std::make_shared<TrainCommand>();
+  add_training_options(*command, a->training);
+  add_ranks_options(*command, a->ranks);
+  add_hosts_options(*command, a->hosts);
+  command->add_option("--output", a->output, "Write the trained weights to FILE.safetensors in the end")
+      ->type_name("FILE");
+  command->add_option("--tensorboard", a->tensorboard, "Write what TensorBoard draws to DIR, while it goes on")
+      ->type_name("DIR");
+  command->add_option("--log-every", a->log_every, "Print the loss of every N-th step (default: some twenty lines)")
+      ->type_name("N");
+  command->add_option("--json", a->json, "Write losses, evaluations and times to FILE (-: to standard output)")
+      ->type_name("FILE");
+  command->callback([a, &code] { code = train_command(*a); });
+}
+
+}  // namespace nlsplit::inline tools

@@ -1,0 +1,189 @@
+#include "tools/nlbench_training_job.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <set>
+#include <utility>
+
+#include "exec/states.h"
+#include "report/table.h"
+#include "tools/exit.h"
+
+namespace nlsplit::inline tools {
+namespace {
+
+constexpr int64_t most_steps = int64_t{1} << 40;
+constexpr int64_t drawn_batches = 8;  // of data that nobody gave
+
+Status check_options(const TrainArguments& arguments) {
+  if (arguments.steps > 0 && arguments.epochs > 0) return invalid_input("--steps and --epochs say the same: give one");
+  if (arguments.evaluate_every > 0 && arguments.validation.empty())
+    return invalid_input("--evaluate-every needs --validation FILE");
+  if (arguments.checkpoint.empty() && (arguments.resume || arguments.save_every > 0))
+    return invalid_input(fmt::format("{} needs --checkpoint DIR", arguments.resume ? "--resume" : "--save-every"));
+  return ok_status();
+}
+
+// What is not in the data are the labels' classes, and how many there are the network says.
+Status check_data(const DataSet& data, const TrainingForm& form) {
+  RETURN_IF_ERROR(data.check(form.features()));
+  if (form.loss != Loss::softmax_cross_entropy) return ok_status();
+  return data.check_below(form.labels(), form.classes);
+}
+
+Status resume(const TrainArguments& arguments, TrainingJob& job) {
+  ASSIGN_OR_RETURN(Checkpoint from, read_checkpoint(arguments.checkpoint));
+  const std::string& model = job.made_for().model;
+  if (from.model != model)
+    return invalid_input(
+        fmt::format("{}: a checkpoint of model {}, and the scenario has {}", arguments.checkpoint, from.model, model));
+  if (from.data != job.data.fingerprint())
+    return invalid_input(
+        fmt::format("{}: a checkpoint of a training on other data: where it was in them means nothing "
+                    "in these",
+                    arguments.checkpoint));
+  std::set<std::string_view> given;
+  for (const StateTensor& state : from.states) given.insert(state.name);
+  ASSIGN_OR_RETURN(const Program joined, join(job.session()));
+  for (const StateTensor& state : states_of(joined)) {
+    if (!given.contains(state.name))
+      return invalid_input(fmt::format("{}: there is no {}, which the session keeps: was it another optimizer?",
+                                       arguments.checkpoint, state.name));
+  }
+  job.plan.first_step = from.steps;
+  job.plan.first_sample = from.samples;
+  job.plan.shuffled = from.shuffled;
+  job.plan.seed = from.seed;
+  job.states = std::move(from.states);
+  return ok_status();
+}
+
+Status find_place(const TrainArguments& arguments, TrainingJob& job) {
+  TrainingPlan& plan = job.plan;
+  plan.shuffled = !arguments.in_order;
+  plan.seed = arguments.seed;
+  plan.evaluate_every = arguments.evaluate_every;
+  plan.save_every = arguments.save_every;
+  std::error_code failure;
+  const bool there = std::filesystem::exists(arguments.checkpoint, failure);
+  if (arguments.resume) {
+    RETURN_IF_ERROR(resume(arguments, job));
+  } else if (!arguments.checkpoint.empty() && there) {
+    return invalid_input(
+        fmt::format("{} is there already: --resume goes on from it, or name another folder", arguments.checkpoint));
+  }
+  const int64_t epochs = arguments.epochs > 0 ? arguments.epochs : 1;
+  plan.steps = arguments.steps > 0
+                   ? arguments.steps
+                   : (epochs * job.data.samples() + job.form.batch - 1) / job.form.batch;  // each sample so many times
+  if (plan.steps <= plan.first_step)
+    return invalid_input(fmt::format("{} has {} done, and {} are asked for in all: --steps N", arguments.checkpoint,
+                                     counted(plan.first_step, "step"), plan.steps));
+  return ok_status();
+}
+
+// They are written before each step.
+Result<std::vector<NamedTensor>> empty_inputs(const Session& session) {
+  ASSIGN_OR_RETURN(const Program joined, join(session));
+  ASSIGN_OR_RETURN(std::vector<NamedTensor> inputs, wanted_inputs(joined));
+  for (NamedTensor& input : inputs) {
+    if (input.type.dtype == DType::f32)
+      input.values.assign(static_cast<size_t>(element_count(input.type.shape)), 0.0F);
+    else
+      input.raw.assign(static_cast<size_t>(size_of(input.type).value()), '\0');
+  }
+  return inputs;
+}
+
+Result<DataSet> read_files(const std::vector<std::string>& files, const TrainingForm& form) {
+  const bool text = files.size() == 1 && files[0].ends_with(".txt");
+  ASSIGN_OR_RETURN(DataSet data, text ? DataSet::of_text(files[0], form.features()) : DataSet::open(files));
+  RETURN_IF_ERROR(check_data(data, form));
+  return data;
+}
+
+Result<DataSet> read_data(const TrainArguments& arguments, const TrainingForm& form) {
+  if (arguments.data.empty())
+    return DataSet::drawn(form.features(), drawn_batches * form.batch, form.classes, arguments.seed);
+  return read_files(arguments.data, form);
+}
+
+}  // namespace
+
+Job TrainingJob::job() const {
+  Job job;
+  job.contents = [this](ContentId id) { return weights.bytes(id); };
+  job.checksums = [this](ContentId id) { return weights.checksum(id); };
+  job.inputs = inputs;
+  job.clocks = loaded.saved.clocks;
+  job.states = states;
+  return job;
+}
+
+Result<TrainingJob> read_training_job(const TrainArguments& arguments) {
+  RETURN_IF_ERROR(check_options(arguments));
+  std::optional<TemporaryFolder> folder;  // its weights are mapped, and nobody needs it afterwards
+  ASSIGN_OR_RETURN(LoadedSession loaded, load_session(arguments.plan, folder, true));
+  RETURN_IF_ERROR(verify_session(loaded.saved.session));
+  if (!loaded.saved.training)
+    return invalid_input(
+        fmt::format("{}: a session that does not train; `nlsim lower S.yaml --train --save DIR` makes "
+                    "those that do",
+                    arguments.plan.what));
+  ASSIGN_OR_RETURN(TrainingForm form, training_form(loaded.saved.session, *loaded.saved.training));
+  ASSIGN_OR_RETURN(WeightFile weights, WeightFile::open(loaded.weights));
+  ASSIGN_OR_RETURN(DataSet data, read_data(arguments, form));
+  TrainingJob job{std::move(loaded),
+                  std::move(weights),
+                  std::move(form),
+                  std::move(data),
+                  std::nullopt,
+                  arguments.data.empty(),
+                  {},
+                  {},
+                  {}};
+  if (!arguments.validation.empty()) {
+    ASSIGN_OR_RETURN(job.validation, read_files(arguments.validation, job.form));
+  }
+  RETURN_IF_ERROR(find_place(arguments, job));
+  ASSIGN_OR_RETURN(job.inputs, empty_inputs(job.session()));
+  return job;
+}
+
+void add_training_options(CLI::App& command, TrainArguments& arguments) {
+  add_session_options(command, arguments.plan,
+                      "A scenario (.yaml) that trains, or a folder saved by `nlsim lower S --train --save DIR`");
+  command
+      .add_option("--data", arguments.data,
+                  "What to train on: FILE.npz with an array for each input of the step, or INPUT=FILE.npy for each; FILE.txt "
+                  "for a language model of bytes.\n"
+                  "Axis 0 are the samples. Without it a few batches are drawn at random, to try how fast a step is")
+      ->type_name("FILE");
+  command
+      .add_option("--validation", arguments.validation,
+                  "The same arrays of samples that are not trained on: after the last step, their loss and accuracy")
+      ->type_name("FILE");
+  CLI::Option* steps = command.add_option("--steps", arguments.steps, "How many steps in all (default: one epoch)")
+                           ->check(CLI::Range(int64_t{1}, most_steps));
+  command.add_option("--epochs", arguments.epochs, "How many times each sample is taken, in all")
+      ->check(CLI::Range(int64_t{1}, most_steps))
+      ->excludes(steps);
+  command.add_option("--evaluate-every", arguments.evaluate_every, "Try the validation data after every N steps, too")
+      ->type_name("N")
+      ->check(at_least(1));
+  command
+      .add_option("--checkpoint", arguments.checkpoint,
+                  "Save weights, optimizer and place in the data to DIR in the end, and when interrupted")
+      ->type_name("DIR");
+  command.add_option("--save-every", arguments.save_every, "and after every N steps")
+      ->type_name("N")
+      ->check(at_least(1));
+  command.add_flag("--resume", arguments.resume,
+                   "Go on from --checkpoint DIR, under any plan on any machines: its seed and order of samples hold");
+  command.add_option("--seed", arguments.seed, "Of the order of samples, and of samples that are drawn (default 0)");
+  command.add_flag("--in-order", arguments.in_order, "Take the samples as they stand, not shuffled in each epoch");
+}
+
+}  // namespace nlsplit::inline tools

@@ -1,0 +1,174 @@
+// Training, as a user does it: on data in files, under several plans, interrupted and gone on with.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "base/file.h"
+#include "base/npy.h"
+#include "testing/value_of.h"
+#include "tools/run_program.h"
+
+namespace nlsplit {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using json = nlohmann::json;
+
+constexpr const char* learning =
+    "model: zoo:simple_cnn?channels=1\n"
+    "workload: {mode: training, batch: 12, micro_batches: 3, optimizer: adam, learning_rate: 0.002}\n"
+    "topology: {kind: star, hosts: 3, link: {bandwidth: 1Gbps, latency: 50us}}\n"
+    "devices: {m: {hosts: h0..h2, memory: 1GiB, costs: {roofline: {compute: 20GFLOPS, memory: 10GBps}}}}\n"
+    "source: h0\n"
+    "sink: h1\n"
+    "search: {schedules: [1f1b], keep: 5}\n"
+    "plans:\n"
+    "  one: [rest@m0]\n"
+    "  halves: [..relu2@m0, rest@m1]\n"
+    "  back: [..relu1@m2, ..relu2@m1, rest@m0]\n"
+    "  away: [rest@m1]\n"
+    "  copies: [rest@m0+m1]\n";
+
+class TrainCommand : public ::testing::Test {
+ protected:
+  // Images of two kinds, bright above or below, 50 of them.
+  TrainCommand() {
+    NpyArray images{{samples, 1, 8, 8}, std::vector<float>(samples * 64)};
+    std::string labels(samples * 8, '\0');
+    for (size_t s = 0; s < samples; ++s) {
+      labels[s * 8] = static_cast<char>(s % 2);
+      for (size_t p = 0; p < 64; ++p)
+        images.values[s * 64 + p] =
+            static_cast<float>((p < 32) == (s % 2 == 0)) + static_cast<float>((s * 7 + p * 5) % 11) / 22;
+    }
+    CHECK(write_npy(scratch_ / "x.npy", images).ok(), "a test cannot write its files");
+    std::string header = "{'descr': '<i8', 'fortran_order': False, 'shape': (50,), }";
+    header.append(118 - header.size() - 1, ' ');
+    header += '\n';
+    scratch_.write("y.npy", std::string("\x93NUMPY\x01\x00", 8) + static_cast<char>(118) + '\0' + header + labels);
+    data_ = "--data input=" + (scratch_ / "x.npy") + " --data labels=" + (scratch_ / "y.npy");
+    validation_ = "--validation input=" + (scratch_ / "x.npy") + " --validation labels=" + (scratch_ / "y.npy");
+    scenario_ = scratch_.write("s.yaml", learning);
+  }
+
+  std::string arguments(const std::string& plan, const std::string& more) const {
+    return fmt::format("train {} --plan {} {} --json - {}", scenario_, plan, data_, more);
+  }
+  json train(const std::string& plan, const std::string& more) const {
+    const Outcome run = nlbench(arguments(plan, "--transport threads " + more));
+    EXPECT_EQ(run.code, 0) << run.err;
+    return run.code == 0 ? json::parse(run.out) : json();
+  }
+  std::string error(const std::string& more, int code = 2) const {
+    const Outcome run = nlbench(fmt::format("train {} --plan one --transport threads {}", scenario_, more));
+    EXPECT_EQ(run.code, code) << run.out << run.err;
+    return run.err;
+  }
+
+  static constexpr size_t samples = 50;
+  const Scratch scratch_;
+  std::string data_, validation_, scenario_;
+};
+
+TEST_F(TrainCommand, LearnsAlikeUnderEveryPlan) {
+  const std::string how = "--epochs 5 --evaluate-every 7 " + validation_;
+  const json one = train("one", how);
+  ASSERT_TRUE(one.contains("losses"));
+  EXPECT_EQ(one.at("steps"), 21);  // 250 samples in batches of 12
+  EXPECT_EQ(one.at("losses").size(), 21);
+  ASSERT_EQ(one.at("evaluations").size(), 3);
+  EXPECT_EQ(one.at("evaluations").back().at("step"), 21);
+  EXPECT_LT(one.at("evaluations").back().at("loss"), one.at("evaluations").front().at("loss"));
+  EXPECT_EQ(one.at("evaluations").back().at("accuracy"), 1.0);
+  EXPECT_GT(one.at("predicted_step_s").get<double>(), 0);
+  EXPECT_GT(one.at("step_s").get<double>(), 0);
+  for (const char* plan : {"halves", "back", "away"}) {
+    SCOPED_TRACE(plan);
+    const json split = train(plan, how);
+    EXPECT_EQ(split.at("losses"), one.at("losses"));
+    EXPECT_EQ(split.at("evaluations"), one.at("evaluations"));
+  }
+  const json copies = train("copies", how);
+  for (size_t i = 0; i < 21; ++i)
+    EXPECT_NEAR(copies.at("losses")[i].get<double>(), one.at("losses")[i].get<double>(), 1e-3) << i;
+  const Outcome ranks = mpirun(3, arguments("back", how));
+  ASSERT_EQ(ranks.code, 0) << ranks.err;
+  EXPECT_EQ(json::parse(ranks.out).at("losses"), one.at("losses"));
+}
+
+// Under another plan, with other ranks: the bits of the undisturbed training.
+TEST_F(TrainCommand, GoesOnUnderAnotherPlanFromWhereItWas) {
+  const json whole = train("halves", "--steps 20 --seed 3 --output " + (scratch_ / "whole.safetensors"));
+  const std::string from = "--checkpoint " + (scratch_ / "c");
+  train("halves", "--steps 9 --seed 3 --save-every 4 " + from);
+  const json rest = train("back", "--steps 20 --resume " + from + " --output " + (scratch_ / "rest.safetensors"));
+  ASSERT_TRUE(rest.contains("losses"));
+  EXPECT_EQ(rest.at("first_step"), 9);
+  ASSERT_EQ(rest.at("losses").size(), 11);
+  for (size_t i = 0; i < 11; ++i) EXPECT_EQ(rest.at("losses")[i], whole.at("losses")[9 + i]) << i;
+  EXPECT_EQ(value_of(read_file(scratch_ / "rest.safetensors")), value_of(read_file(scratch_ / "whole.safetensors")));
+}
+
+TEST_F(TrainCommand, SavesWhenItIsInterrupted) {
+  const std::string c = scratch_ / "c", pid = scratch_ / "pid";
+  std::thread user([&] {
+    for (int i = 0; i < 200; ++i) {  // until it trains
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      const auto out = read_file(scratch_ / "log");
+      if (out.ok() && out->find("step  ") != std::string::npos) break;
+    }
+    run_command(fmt::format("kill -TERM $(cat {})", pid));
+  });
+  const Outcome run = run_command(fmt::format(
+      "{}/nlbench train {} --plan halves --transport threads {} --steps 100000 --log-every 5 --checkpoint {} > {} & "
+      "echo $! > {}; wait $!",
+      NLS_BIN_DIR, scenario_, data_, c, scratch_ / "log", pid));
+  user.join();
+  EXPECT_EQ(run.code, 130) << run.err;
+  EXPECT_THAT(value_of(read_file(scratch_ / "log")), HasSubstr("--resume goes on from there"));
+  const json place = json::parse(value_of(read_file(c + "/checkpoint.json")));
+  const int64_t done = place.at("steps");
+  EXPECT_GT(done, 0);
+  EXPECT_LT(done, 100000);
+  EXPECT_EQ(place.at("samples"), done * 12);
+  const json rest = train("one", fmt::format("--steps {} --resume --checkpoint {}", done + 2, c));
+  EXPECT_EQ(rest.at("first_step"), done);
+}
+
+TEST_F(TrainCommand, SaysWhatIsWrong) {
+  EXPECT_THAT(error("--steps 3 --epochs 2"), HasSubstr("--steps excludes --epochs"));
+  EXPECT_THAT(error("--evaluate-every 2"), HasSubstr("--evaluate-every needs --validation"));
+  EXPECT_THAT(error("--resume"), HasSubstr("--resume needs --checkpoint DIR"));
+  EXPECT_THAT(error("--steps 2 --resume --checkpoint " + (scratch_ / "none")), HasSubstr("none/checkpoint.json"));
+  EXPECT_THAT(error("--data input=" + (scratch_ / "x.npy")),
+              AllOf(HasSubstr("no array 'labels'"), HasSubstr("there are input")));
+  EXPECT_THAT(error("--data " + scenario_), HasSubstr("data are FILE.npz"));
+  EXPECT_THAT(error(data_ + " --output " + (scratch_ / "no/w.safetensors")), HasSubstr("no"));
+  const std::string c = "--checkpoint " + (scratch_ / "c");
+  train("one", "--steps 2 " + c);
+  EXPECT_THAT(error(data_ + " --steps 4 " + c), HasSubstr("is there already: --resume goes on from it"));
+  EXPECT_THAT(error(data_ + " --steps 2 --resume " + c), HasSubstr("has 2 steps done, and 2 are asked for"));
+  EXPECT_THAT(error("--steps 4 --resume " + c), HasSubstr("other data"));
+  scratch_.write("s.yaml", with(learning, "adam", "sgd"));
+  EXPECT_THAT(error(data_ + " --steps 4 --resume " + c), HasSubstr("_state"));
+  scratch_.write("s.yaml", with(learning, "optimizer: adam", "optimizer: momentum"));
+  EXPECT_THAT(error(data_ + " --steps 4 --resume " + c), HasSubstr("state"));
+  scratch_.write("s.yaml", learning);
+  NpyArray none{{samples, 1, 8, 8}, std::vector<float>(samples * 64, std::numeric_limits<float>::quiet_NaN())};
+  ASSERT_TRUE(write_npy(scratch_ / "none.npy", none).ok());
+  EXPECT_THAT(
+      error(fmt::format("--data input={} --data labels={} --steps 4", scratch_ / "none.npy", scratch_ / "y.npy")),
+      HasSubstr("the loss of step 1 is nan"));
+  const std::string inference =
+      with(learning, "mode: training, batch: 12, micro_batches: 3, optimizer: adam, learning_rate: 0.002",
+           "mode: inference, batch: 12, micro_batches: 3");
+  scratch_.write("s.yaml", with(inference, "1f1b", "streaming"));
+  EXPECT_THAT(error(""), HasSubstr("does not train"));
+}
+
+}  // namespace
+}  // namespace nlsplit
