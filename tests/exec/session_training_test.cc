@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "base/random.h"
 #include "compile/session.h"
 #include "exec/programs.h"
 #include "exec/run_session.h"
@@ -94,6 +95,12 @@ SessionResult run_sequence(const Lesson& lesson, size_t devices, const std::stri
 Tensors tensors_of(const std::vector<OutputTensor>& outputs) {
   Tensors all;
   for (const OutputTensor& output : outputs) all[output.tensor.name] = output.tensor.values;
+  return all;
+}
+
+Tensors states_alone(const SessionResult& result) {
+  Tensors all = tensors_of(result.outputs);
+  std::erase_if(all, [](const auto& tensor) { return tensor.first.find('/') != std::string::npos; });  // outputs
   return all;
 }
 
@@ -250,11 +257,6 @@ TEST(TrainingSession, GoesOnWithStatesThatAnotherPlanHasLeft) {
   const std::vector<Choice> rest = {{0, 3}};
   const SessionResult again = value_of(run_session_threads(thirds, job, choose_from(rest), test_options()));
   EXPECT_EQ(again.losses.back().mean, whole.losses.back().mean);
-  const auto states_alone = [](const SessionResult& result) {
-    Tensors all = tensors_of(result.outputs);
-    std::erase_if(all, [](const auto& tensor) { return tensor.first.find('/') != std::string::npos; });  // outputs
-    return all;
-  };
   EXPECT_EQ(states_alone(again), states_alone(whole));
 
   const auto error = [&] {
@@ -269,6 +271,40 @@ TEST(TrainingSession, GoesOnWithStatesThatAnotherPlanHasLeft) {
   job.states = states;
   job.states[0].bytes.pop_back();
   EXPECT_THAT(error(), ::testing::HasSubstr(" B"));
+}
+
+// Samples of each step: in a row, where each micro-batch gets those of the next step as soon as its own are read, and
+// step by step.
+TEST(TrainingSession, GetsNewSamplesWhileStepsOverlap) {
+  const Lesson lesson(Optimizer::momentum);
+  constexpr int steps = 6;
+  for (const size_t devices : {1, 2, 3}) {
+    const Session session = lesson.session(devices);
+    const Job job = lesson.job(session);
+    const auto train = [&](int at_once) {
+      int done = 0;
+      const ChooseNext choose = [&](const SessionState& at) -> Chosen {
+        const auto write = [&at](int step, int micro_batch) {
+          at.fill("train/input", micro_batch, [&](std::span<std::byte> bytes) {
+            std::vector<float> values(bytes.size() / sizeof(float));
+            fill_normal(static_cast<uint64_t>(step * 10 + micro_batch), values.data(), std::ssize(values));
+            std::memcpy(bytes.data(), values.data(), bytes.size());
+          });
+        };
+        if (done == steps) return Choice{0, 0};
+        for (int m = 0; m < train_micro_batches; ++m) write(done, m);
+        const int begin = std::exchange(done, done + at_once);
+        if (at_once == 1) return Choice{0, 1};
+        return {{0, at_once, Refill::read}, [write, begin](int execution, int m) { write(begin + execution, m); }};
+      };
+      return value_of(run_session_threads(session, job, choose, test_options()));
+    };
+    const SessionResult one_by_one = train(1), in_rows = train(3);
+    ASSERT_EQ(one_by_one.losses.size(), steps);
+    EXPECT_NE(one_by_one.losses[1].mean, one_by_one.losses[2].mean);
+    for (size_t i = 0; i < steps; ++i) EXPECT_EQ(in_rows.losses[i].mean, one_by_one.losses[i].mean) << devices << i;
+    EXPECT_EQ(states_alone(in_rows), states_alone(one_by_one)) << devices;
+  }
 }
 
 }  // namespace

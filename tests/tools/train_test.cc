@@ -139,6 +139,25 @@ TEST_F(TrainCommand, SavesWhenItIsInterrupted) {
   EXPECT_EQ(rest.at("first_step"), done);
 }
 
+// A limit on the size of files stands for a disk that is full.
+TEST_F(TrainCommand, KeepsTheCheckpointBeforeWhereTheDiskIsFull) {
+  const std::string saved = scratch_ / "saved", c = scratch_ / "c";
+  ASSERT_EQ(nlsim(fmt::format("lower {} --plan halves --train --save {}", scenario_, saved)).code, 0);
+  const auto steps = [&](int count) {
+    return fmt::format("{}/nlbench train {} {} --steps {} --transport threads --checkpoint {} > /dev/null", NLS_BIN_DIR,
+                       saved, data_, count, c);
+  };
+  ASSERT_EQ(run_command(steps(3)).code, 0);
+  const std::string before = value_of(read_file(c + "/weights.safetensors"));
+  const Outcome full = run_command(fmt::format("(ulimit -f 100; {} --resume)", steps(6)));
+  EXPECT_EQ(full.code, 2);
+  EXPECT_THAT(full.err, HasSubstr("too large"));
+  EXPECT_EQ(value_of(read_file(c + "/weights.safetensors")), before);
+  for (const auto& entry : std::filesystem::directory_iterator(c))
+    EXPECT_THAT(entry.path().extension(), ::testing::AnyOf(".json", ".safetensors"));
+  EXPECT_EQ(run_command(steps(6) + " --resume").code, 0);
+}
+
 TEST_F(TrainCommand, SaysWhatIsWrong) {
   EXPECT_THAT(error("--steps 3 --epochs 2"), HasSubstr("--steps excludes --epochs"));
   EXPECT_THAT(error("--evaluate-every 2"), HasSubstr("--evaluate-every needs --validation"));
