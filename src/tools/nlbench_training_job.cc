@@ -78,7 +78,7 @@ Status find_place(const TrainArguments& arguments, TrainingJob& job) {
   plan.steps = arguments.steps > 0
                    ? arguments.steps
                    : (epochs * job.data.samples() + job.form.batch - 1) / job.form.batch;  // each sample so many times
-  if (plan.steps <= plan.first_step)
+  if (plan.steps < plan.first_step)  // as many: there is nothing left but to evaluate and to write
     return invalid_input(fmt::format("{} has {} done, and {} are asked for in all: --steps N", arguments.checkpoint,
                                      counted(plan.first_step, "step"), plan.steps));
   return ok_status();
@@ -156,10 +156,11 @@ void add_training_options(CLI::App& command, TrainArguments& arguments) {
   add_session_options(command, arguments.plan,
                       "A scenario (.yaml) that trains, or a folder saved by `nlsim lower S --train --save DIR`");
   command
-      .add_option("--data", arguments.data,
-                  "What to train on: FILE.npz with an array for each input of the step, or INPUT=FILE.npy for each; FILE.txt "
-                  "for a language model of bytes.\n"
-                  "Axis 0 are the samples. Without it a few batches are drawn at random, to try how fast a step is")
+      .add_option(
+          "--data", arguments.data,
+          "What to train on: FILE.npz with an array for each input of the step, or INPUT=FILE.npy for each; FILE.txt "
+          "for a language model of bytes.\n"
+          "Axis 0 are the samples. Without it a few batches are drawn at random, to try how fast a step is")
       ->type_name("FILE");
   command
       .add_option("--validation", arguments.validation,

@@ -106,7 +106,12 @@ TrainingRun::TrainingRun(TrainingForm form, const DataSet& data, const DataSet* 
       hooks_(std::move(hooks)),
       order_(data.samples(), plan.shuffled, plan.seed),
       samples_(static_cast<size_t>(form_.batch)),
-      done_(plan.first_step) {}
+      done_(plan.first_step) {
+  if (done_ >= plan_.steps) {
+    evaluate_due_ = validation_ != nullptr;
+    save_due_ = static_cast<bool>(hooks_.on_states);
+  }
+}
 
 Chosen TrainingRun::next(const SessionState& state) {
   take(state);

@@ -110,7 +110,12 @@ TEST_F(TrainCommand, GoesOnUnderAnotherPlanFromWhereItWas) {
   EXPECT_EQ(rest.at("first_step"), 9);
   ASSERT_EQ(rest.at("losses").size(), 11);
   for (size_t i = 0; i < 11; ++i) EXPECT_EQ(rest.at("losses")[i], whole.at("losses")[9 + i]) << i;
-  EXPECT_EQ(value_of(read_file(scratch_ / "rest.safetensors")), value_of(read_file(scratch_ / "whole.safetensors")));
+  const std::string weights = value_of(read_file(scratch_ / "rest.safetensors"));
+  EXPECT_EQ(weights, value_of(read_file(scratch_ / "whole.safetensors")));
+  // All steps are done: who starts it again gets what it would have written.
+  const json none = train("one", "--steps 20 --resume " + from + " --output " + (scratch_ / "none.safetensors"));
+  EXPECT_TRUE(none.at("losses").empty());
+  EXPECT_EQ(value_of(read_file(scratch_ / "none.safetensors")), weights);
 }
 
 TEST_F(TrainCommand, SavesWhenItIsInterrupted) {
@@ -170,7 +175,7 @@ TEST_F(TrainCommand, SaysWhatIsWrong) {
   const std::string c = "--checkpoint " + (scratch_ / "c");
   train("one", "--steps 2 " + c);
   EXPECT_THAT(error(data_ + " --steps 4 " + c), HasSubstr("is there already: --resume goes on from it"));
-  EXPECT_THAT(error(data_ + " --steps 2 --resume " + c), HasSubstr("has 2 steps done, and 2 are asked for"));
+  EXPECT_THAT(error(data_ + " --steps 1 --resume " + c), HasSubstr("has 2 steps done, and 1 are asked for"));
   EXPECT_THAT(error("--steps 4 --resume " + c), HasSubstr("other data"));
   scratch_.write("s.yaml", with(learning, "adam", "sgd"));
   EXPECT_THAT(error(data_ + " --steps 4 --resume " + c), HasSubstr("_state"));
