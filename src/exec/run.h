@@ -76,6 +76,9 @@ struct RunOptions {
   bool states = false;
   bool leave_states = false;  // of a session: in the end its states stay where they are, and are no results
   bool keep_choices = true;   // of a session: what was chosen, and its times, are results; else nothing grows with them
+  // Of a session: ends it where a computation makes a float that is no number out of numbers alone, and names it. On a
+  // GPU nothing is looked at.
+  bool check_numbers = false;
   bool poison = false;        // fills all but weights, states and inputs with NaN before each repeat: for tests
   double watchdog_s = 10;     // see DeviceRunOptions
   Deadlines deadlines = {};

@@ -18,6 +18,7 @@
 #include "exec/device_run.h"
 #include "exec/distribute.h"
 #include "exec/hand_out.h"
+#include "exec/number_check.h"
 #include "exec/prepare.h"
 #include "exec/refills.h"
 #include "exec/session_inputs.h"
@@ -42,6 +43,7 @@ class Executions {
         backend_(backend),
         transport_(transport),
         watch_(watch),
+        checks_numbers_(options.check_numbers && !backend.runs_ahead()),
         options_{
             .watchdog_s = options.watchdog_s,
             .cancelled = options.cancelled,
@@ -58,6 +60,9 @@ class Executions {
     made->losses->begin();
     run->arm();
     RETURN_IF_ERROR(run->start(Clock::now()));
+    if (made->numbers && !made->numbers->found().empty())
+      return give_up(transport_,
+                     fmt::format("the first that makes no number out of numbers: {}", made->numbers->found()));
     for (ExecutionLoss loss : made->losses->means()) {
       loss.execution += static_cast<int64_t>(before);
       losses.push_back(loss);
@@ -70,6 +75,7 @@ class Executions {
     std::unique_ptr<Sequence> sequence;
     std::unique_ptr<LossRecord> losses;
     std::optional<Refills> refills;
+    std::optional<NumberCheck> numbers;
     std::unique_ptr<DeviceRun> run;
   };
 
@@ -85,9 +91,11 @@ class Executions {
       made.losses = std::make_unique<LossRecord>(*made.sequence, transport_.rank());
       DeviceRunOptions options = options_;
       if (!made.sequence->refillings.empty()) made.refills.emplace(*made.sequence);
-      if (!made.losses->empty() || made.refills)
+      if (checks_numbers_) made.numbers.emplace(*made.sequence, transport_.rank());
+      if (!made.losses->empty() || made.refills || made.numbers)
         options.ended = [&made, this](uint32_t instance) {
-          made.losses->ended(instance, backend_.host().data());
+          if (made.numbers) made.numbers->ended(instance, backend_.host().data());
+          if (!made.losses->empty()) made.losses->ended(instance, backend_.host().data());
           if (made.refills) made.refills->ended(instance);
         };
       made.run = std::make_unique<DeviceRun>(made.sequence->program, made.sequence->dependencies, transport_.rank(),
@@ -100,6 +108,7 @@ class Executions {
   Backend& backend_;
   Transport& transport_;
   WorkWatch& watch_;
+  bool checks_numbers_;
   DeviceRunOptions options_;
   std::map<std::tuple<int, int, Refill>, Made> made_;
 };

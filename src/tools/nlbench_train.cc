@@ -30,6 +30,7 @@ struct TrainCommand {
   HostsArguments hosts;
   std::string json, output, tensorboard;
   int64_t log_every = 0;  // 0: some twenty lines in all
+  bool check_numbers = false;
 };
 
 struct LoggedEvaluation {
@@ -197,6 +198,7 @@ RunOptions options_of(const TrainCommand& arguments) {
   options.cancelled = nullptr;  // an interrupt ends it between two steps, so that they are not lost
   options.leave_states = true;
   options.keep_choices = false;
+  options.check_numbers = arguments.check_numbers;
   return options;
 }
 
@@ -245,6 +247,9 @@ void add_train_command(CLI::App& app, int& code) {
       ->type_name("DIR");
   command->add_option("--log-every", a->log_every, "Print the loss of every N-th step (default: some twenty lines)")
       ->type_name("N");
+  command->add_flag(
+      "--check-numbers", a->check_numbers,
+      "Look at everything that is computed: where a value is no number (NaN, infinite) for the first time");
   command->add_option("--json", a->json, "Write losses, evaluations and times to FILE (-: to standard output)")
       ->type_name("FILE");
   command->callback([a, &code] { code = train_command(*a); });

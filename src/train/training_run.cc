@@ -30,6 +30,17 @@ std::string in_session(std::string_view program, const Buffer& buffer) {
   return fmt::format("{}/{}", program, buffer.name);
 }
 
+Status check_numbers(const Feature& feature, std::span<const int64_t> samples, std::span<const std::byte> bytes) {
+  if (feature.sample.dtype != DType::f32) return ok_status();
+  const std::span<const float> values(reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float));
+  const auto wrong = std::ranges::find_if(values, [](float value) { return !std::isfinite(value); });
+  if (wrong == values.end()) return ok_status();
+  const size_t of_sample = values.size() / samples.size();
+  return invalid_input(fmt::format("sample {} of {} has {}, which is no number",
+                                   samples[static_cast<size_t>(wrong - values.begin()) / of_sample], feature.name,
+                                   *wrong));
+}
+
 // Of what a micro-batch has: without its samples.
 TensorType without_samples(TensorType type) {
   type.shape.erase(type.shape.begin());
@@ -148,10 +159,9 @@ void TrainingRun::take_losses(const SessionState& state) {
     const int64_t step = plan_.first_step + static_cast<int64_t>(losses_) + 1;
     const double loss = state.losses[losses_].mean;
     if (!std::isfinite(loss) && status_.ok())
-      status_ =
-          invalid_input(fmt::format("the loss of step {} is {}: a learning rate that is too high, or data that are "
-                                    "no numbers",
-                                    step, loss));
+      status_ = invalid_input(
+          fmt::format("the loss of step {} is {}: is the learning rate too high? --check-numbers says where it begins",
+                      step, loss));
     if (hooks_.on_loss) hooks_.on_loss(step, loss);
   }
 }
@@ -201,7 +211,9 @@ void TrainingRun::write(const SessionState& state, int64_t step, int micro_batch
     const auto rows = static_cast<size_t>(input.rows);
     const auto samples = std::span(samples_).subspan(static_cast<size_t>(micro_batch) * rows, rows);
     state.fill(input.of_train, micro_batch, [&](std::span<std::byte> bytes) {
-      if (const Status read = data_.read(input.feature, samples, bytes); !read.ok() && status_.ok()) status_ = read;
+      Status read = data_.read(input.feature, samples, bytes);
+      if (read.ok()) read = check_numbers(input.feature, samples, bytes);
+      if (!read.ok() && status_.ok()) status_ = std::move(read);
     });
   }
 }

@@ -184,9 +184,16 @@ TEST_F(TrainCommand, SaysWhatIsWrong) {
   scratch_.write("s.yaml", learning);
   NpyArray none{{samples, 1, 8, 8}, std::vector<float>(samples * 64, std::numeric_limits<float>::quiet_NaN())};
   ASSERT_TRUE(write_npy(scratch_ / "none.npy", none).ok());
-  EXPECT_THAT(
-      error(fmt::format("--data input={} --data labels={} --steps 4", scratch_ / "none.npy", scratch_ / "y.npy")),
-      HasSubstr("the loss of step 1 is nan"));
+  const auto with_images = [&](const std::string& file) {
+    return fmt::format("--data input={} --data labels={} --steps 9", scratch_ / file, scratch_ / "y.npy");
+  };
+  EXPECT_THAT(error(with_images("none.npy")), HasSubstr("of input has nan, which is no number"));
+  NpyArray huge{{samples, 1, 8, 8}, std::vector<float>(samples * 64, 3e38F)};
+  ASSERT_TRUE(write_npy(scratch_ / "huge.npy", huge).ok());
+  EXPECT_THAT(error(with_images("huge.npy")),
+              AllOf(HasSubstr("the loss of step"), HasSubstr("--check-numbers says where")));
+  EXPECT_THAT(error(with_images("huge.npy") + " --check-numbers", 1),
+              AllOf(HasSubstr("the first that makes no number out of numbers: "), HasSubstr("of device m0, segment")));
   const std::string inference =
       with(learning, "mode: training, batch: 12, micro_batches: 3, optimizer: adam, learning_rate: 0.002",
            "mode: inference, batch: 12, micro_batches: 3");
