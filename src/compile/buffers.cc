@@ -104,7 +104,8 @@ void DeviceBuffers::add_outputs() {
     const Value& output = g_.value(value);
     const ValueId root = l_.graph->root[value.index()];
     const bool copied = std::ranges::find(l_.copied_outputs, i) != l_.copied_outputs.end();
-    const BufferId buffer = add_stored(free_name(value), output.type, BufferKind::output, l_.micro_batches());
+    const int banks = l_.phase_of(root) == NodePhase::step ? 1 : l_.micro_batches();
+    const BufferId buffer = add_stored(free_name(value), output.type, BufferKind::output, banks);
     if (copied) {
       copies_.emplace_back(value, buffer);
     } else {
@@ -132,6 +133,11 @@ Stored DeviceBuffers::storage(ValueId root, int block, ValueId as) {
     if (!cut_here) banks = std::min(std::max(l_.table.banks, l_.table.room), banks);
   }
   const std::string name = as == root ? layout_name(root, block) : free_name(as);
+  if (l_.phase_of(root) == NodePhase::step) {  // once in a step, so that there is one
+    const bool travels = l_.clipping && (root == l_.clipping->factor || root == l_.clipping->norm);
+    place = {add_stored(name, g_.value(as).type, travels ? BufferKind::comm : BufferKind::stash, 1), as};
+    return place;
+  }
   place = {add_open(name, with_block(g_.value(as).type, block), banks), as};
   return place;
 }
@@ -218,6 +224,25 @@ Operand DeviceBuffers::gradients(int stage) {
                         reduction.rounds.empty() ? BufferKind::stash : BufferKind::comm, 1);
   }
   return {buffer, 0, reduction.elements};
+}
+
+BufferId DeviceBuffers::squares(int stage) {
+  BufferId& buffer = squares_[stage];
+  if (!buffer.valid()) {
+    const auto count = static_cast<int64_t>(l_.clipping->sums[at(stage)].nodes.size());
+    buffer = add_stored(unique_name(fmt::format("squares_{}", stage)), {DType::f64, {count}}, BufferKind::comm, 1);
+  }
+  return buffer;
+}
+
+std::optional<Operand> DeviceBuffers::sum_of_squares(ValueId value) {
+  if (!l_.clipping || l_.phase_of(value) != NodePhase::step) return std::nullopt;
+  const std::vector<Clipping::Sums>& sums = l_.clipping->sums;
+  for (size_t s = 0; s < sums.size(); ++s) {
+    const auto found = sums[s].place.find(value);
+    if (found != sums[s].place.end()) return Operand{squares(static_cast<int>(s)), found->second, found->second + 1};
+  }
+  return std::nullopt;
 }
 
 // Under which of its types a message is stored here: that of its first reader on this device.

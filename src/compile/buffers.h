@@ -4,6 +4,7 @@
 
 #include <limits>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -57,6 +58,10 @@ class DeviceBuffers {
   // first micro-batch's part begins them.
   Operand state(int stage, ValueId root);
   Operand gradients(int stage);  // all sums; none: the stage trains nothing
+  // With clipping: the sums of squares of a stage's gradients, which lie in one buffer too; the one that is this value,
+  // none: it is another.
+  BufferId squares(int stage);
+  std::optional<Operand> sum_of_squares(ValueId value);
 
   BufferId add_message(const std::string& name, const TensorType& type);  // of a collective
   BufferId workspace(Bytes needed);
@@ -108,7 +113,7 @@ class DeviceBuffers {
   std::unordered_set<std::string> made_up_;              // names that are no value's
   std::unordered_multimap<uint64_t, BufferId> weights_;  // by content
   std::vector<bool> states_;                             // [value]
-  std::map<int, BufferId> gradients_;                    // by stage
+  std::map<int, BufferId> gradients_, squares_;          // by stage
   std::vector<std::pair<ValueId, BufferId>> copies_;
   std::vector<Use> uses_;  // [buffer]
   BufferId workspace_;

@@ -38,6 +38,8 @@ class DeviceWriter {
       add(l_.training->nodes.sums);
       add(l_.training->nodes.updates);
     }
+    for (const OrderedSlot& slot : l_.slots[at(d_)])
+      steps_here_ += slot.phase == Phase::step && slot.stage < l_.stages() ? 1 : 0;
     if (out_.kind == DeviceKind::host) return;
     chosen_ = &graph_.chosen.at(out_.level);
     kernels_ = &graph_.kernels.at(out_.level);
@@ -154,7 +156,8 @@ class DeviceWriter {
     if (there.segment != number) {
       there = {number, false, false, 0};
       const int f = l_.flow_of[root.index()];
-      if (l_.training != nullptr && made_by(segment.stage, root)) {  // in an earlier phase; training is row-major
+      if (l_.training != nullptr && (made_by(segment.stage, root) || made_by(every_stage, root))) {
+        // In an earlier phase or slot; training is row-major.
         there.set(0);
         (void)buffers_.storage(root, 0, root);
       } else if (d_ == l_.source && graph_.is_input_part(root)) {
@@ -214,6 +217,8 @@ class DeviceWriter {
         instr.reads.push_back(weight(segment.stage, value, desc.kernel, i, kernel.packed[i]));
       else if (const ValueId state = state_at(root); state.valid())
         instr.reads.push_back(buffers_.state(segment.stage, state));
+      else if (const std::optional<Operand> sum = buffers_.sum_of_squares(root))
+        instr.reads.push_back(*sum);
       else
         instr.reads.push_back({buffers_.seen_as(wanted(segment, root, desc.inputs[i].block), value)});
     };
@@ -225,6 +230,8 @@ class DeviceWriter {
       const ValueId value = node.outputs[i];
       if (const ValueId state = state_at(value); state.valid())
         instr.writes.push_back(buffers_.state(segment.stage, state));
+      else if (const std::optional<Operand> sum = buffers_.sum_of_squares(value))
+        instr.writes.push_back(*sum);
       else if (from_repetition(segment, value))
         instr.writes.push_back({buffers_.seen_as(buffers_.recomputed(value), value)});
       else
@@ -242,7 +249,7 @@ class DeviceWriter {
     note_in_place(instr, kernel.in_place);
     emit(segment, std::move(instr));
     for (const ValueId value : node.outputs) {
-      if (state_at(value).valid() || from_repetition(segment, value)) continue;
+      if (state_at(value).valid() || from_repetition(segment, value) || buffers_.sum_of_squares(value)) continue;
       const int made = made_in(value), f = l_.flow_of[value.index()];
       Available& there = available_[value.index()];
       there = {static_cast<int>(out_.segments.size()), false, false, 0};
@@ -364,7 +371,7 @@ class DeviceWriter {
     const std::string name = slot.stage == source_stage  ? "source"
                              : slot.stage == ahead_stage ? "ahead"
                              : slot.stage == l_.stages()
-                                 ? "sink"
+                                 ? (slot.phase == Phase::step ? "sink_step" : "sink")
                                  : fmt::format("{}{}{}", name_of(slot.phase), slot.stage, first_ ? "_first" : "");
     return number == 1 ? name : fmt::format("{}_{}", name, number);
   }
@@ -398,12 +405,83 @@ class DeviceWriter {
     receive(segment, slot);
     if (segment.stage < 0) {
       if (slot.stage == source_stage) feed(segment, slot);
-      if (sink) collect(segment);
+      if (sink && slot.phase == Phase::step) {
+        const BufferId norm = buffers_.place_of(l_.clipping->norm, 0).buffer;
+        emit(segment, transfer(Opcode::recv, norm, {l_.norm_tag(), l_.group(l_.clipping->stage)[0]}));
+      } else if (sink) {
+        collect(segment);
+      }
       return segment;
     }
-    if (slot.phase == Phase::step) reduce_gradients(segment, slot.stage);
-    compute_and_send(segment, slot, nodes_of(slot.phase)[at(slot.stage)]);
+    if (slot.phase != Phase::step) {
+      compute_and_send(segment, slot, nodes_of(slot.phase)[at(slot.stage)]);
+      return segment;
+    }
+    const StepNodes& step = l_.training->nodes;
+    const bool first = slot_of_step(slot) == 1;
+    if (!l_.clipping)
+      reduce_gradients(segment, slot.stage);
+    else if (first)
+      reduce_and_clip(segment);
+    if (first) compute_all(segment, step.before_updates);
+    compute_all(segment, l_.nodes.step[at(slot.stage)]);
+    if (slot_of_step(slot) == steps_here_) compute_all(segment, step.behind_updates);
     return segment;
+  }
+
+  // The gradients of all stages here, their squares, and with those of other devices the factor.
+  void reduce_and_clip(Segment& segment) {
+    const Clipping& clipping = *l_.clipping;
+    const int own = segment.stage;
+    std::vector<int> here;
+    for (const OrderedSlot& slot : l_.slots[at(d_)]) {
+      if (slot.phase == Phase::step && slot.stage < l_.stages()) here.push_back(slot.stage);
+    }
+    for (const int stage : here) reduce_gradients(segment, stage);
+    for (const int stage : here) {
+      segment.stage = stage;  // whose states its nodes read
+      compute_all(segment, clipping.sums[at(stage)].nodes);
+    }
+    segment.stage = own;
+    const auto is_here = [&](int stage) { return std::ranges::find(here, stage) != here.end(); };
+    const std::vector<int>& adds = l_.group(clipping.stage);
+    for (const int stage : here) {
+      if (clipping.sums[at(stage)].nodes.empty() || l_.group(stage)[0] != d_) continue;
+      for (const int to : adds) {
+        const std::vector<int>& has = l_.group(stage);
+        if (std::ranges::find(has, to) == has.end())
+          emit(segment, transfer(Opcode::send, buffers_.squares(stage), {l_.squares_tag(stage), to}));
+      }
+    }
+    if (!l_.has_factor(d_)) {
+      const std::vector<int> to = l_.factor_goes_to();
+      if (std::ranges::find(to, d_) == to.end()) return;
+      const BufferId factor = buffers_.storage(clipping.factor, 0, clipping.factor).buffer;
+      return emit(segment, transfer(Opcode::recv, factor, {l_.factor_tag(), adds[0]}));
+    }
+    for (int stage = 0; stage < l_.stages(); ++stage) {
+      if (clipping.sums[at(stage)].nodes.empty() || is_here(stage)) continue;
+      emit(segment, transfer(Opcode::recv, buffers_.squares(stage), {l_.squares_tag(stage), l_.group(stage)[0]}));
+    }
+    compute(segment, *l_.training->nodes.clip);
+    if (adds[0] != d_) return;
+    const auto stored = [&](ValueId value) { return buffers_.storage(value, 0, value).buffer; };
+    for (const int to : l_.factor_goes_to())
+      emit(segment, transfer(Opcode::send, stored(clipping.factor), {l_.factor_tag(), to}));
+    if (l_.sends_norm()) emit(segment, transfer(Opcode::send, stored(clipping.norm), {l_.norm_tag(), l_.sink}));
+  }
+
+  void compute_all(Segment& segment, const std::vector<size_t>& nodes) {
+    for (const size_t n : nodes) compute(segment, n);
+  }
+  // The how manyeth of the device's slots that update weights, from 1.
+  int slot_of_step(const OrderedSlot& slot) const {
+    int number = 0;
+    for (const OrderedSlot& other : l_.slots[at(d_)]) {
+      number += other.phase == Phase::step ? 1 : 0;
+      if (&other == &slot) break;
+    }
+    return number;
   }
 
   // The segment of a slot: the one with the same work, peers and messages, made if there is none yet.
@@ -441,6 +519,7 @@ class DeviceWriter {
   std::vector<Available> available_;  // [root value]
   std::vector<ValueId> state_of_;     // [value]: the state whose new value it is; empty: inference
   bool first_ = false;                // the segment being made begins its stage's sums
+  int steps_here_ = 0;                // slots that update weights
   std::vector<InPlace> in_place_;
   int64_t moment_ = 0;
   struct Variant {

@@ -27,10 +27,11 @@ namespace nlsplit::inline compiler {
 // sink has the number of stages.
 inline constexpr int source_stage = -1;
 inline constexpr int ahead_stage = -2;  // a slot that only receives a message that is needed later
+inline constexpr int every_stage = -3;  // of a node that each device computes, whatever its stages
 
 // The nodes of each stage, in order, without views and without what nothing depends on.
 struct StageNodes {
-  std::vector<int> of_node;                                       // [node]: a stage; source_stage: a part of an input
+  std::vector<int> of_node;  // [node]: a stage; source_stage: a part of an input; every_stage
   std::vector<std::vector<size_t>> forward, input, weight, step;  // [stage]: by phase; all but forward in training only
   std::vector<std::vector<size_t>> again;    // [stage]: of forward, those that recomputation repeats for input, weight
   std::vector<std::vector<size_t>> trained;  // [stage]: indices of StepNodes::trained
@@ -72,6 +73,19 @@ struct Reduction {
   int64_t elements = 0;
 };
 
+// Of clipping. Each device of the stage with the ClipFactor computes it. The first device of every other stage sends
+// the stage's sums of squares to those that have not that stage; the first device of the ClipFactor's stage sends the
+// factor to all that update other stages only, and the norm to the sink.
+struct Clipping {
+  struct Sums {                        // of a stage
+    std::vector<size_t> nodes;         // by trained weight
+    std::map<ValueId, int64_t> place;  // of each node's result: an element of one buffer
+  };
+  int stage = 0;
+  ValueId norm, factor;
+  std::vector<Sums> sums;  // [stage]
+};
+
 struct Lowering {
   // Given. Nothing is owned; costs may be missing.
   const KernelGraph* network = nullptr;
@@ -87,6 +101,7 @@ struct Lowering {
   const KernelGraph* graph = nullptr;  // what is computed: the network, or the graph of its training step
   const Training* training = nullptr;  // none: inference
   StageNodes nodes;
+  std::optional<Clipping> clipping;
   std::vector<DeviceId> devices;                // of the plan, in order of first use: those of the Program begin so
   std::vector<std::vector<int>> stage_devices;  // [stage][replica]: index of `devices`
   int source = 0, sink = 0;                     // devices of the Program
@@ -114,6 +129,17 @@ struct Lowering {
     if (stage == stages()) return sink;
     return stage_device[at(stage)][at(m)];
   }
+  // Devices that had a micro-batch of the stage, and so update it.
+  const std::vector<int>& group(int stage) const { return reductions[at(stage)].collective.group; }
+  // Who computes the factor of clipped gradients; who updates other stages only.
+  bool has_factor(int device) const;
+  std::vector<int> factor_goes_to() const;
+  // Whether the norm of gradients goes to the sink in a message.
+  bool sends_norm() const { return clipping && !has_factor(sink); }
+  // Messages of a step: tags behind those of flows, credits and reductions.
+  int squares_tag(int stage) const { return static_cast<int>(flows.size()) + stages() + stage; }
+  int factor_tag() const { return static_cast<int>(flows.size()) + 2 * stages(); }
+  int norm_tag() const { return factor_tag() + 1; }
   bool recomputes() const { return training != nullptr && training->options.recompute; }
   NodePhase phase_of(ValueId root) const {  // of an input or a weight: forward
     const Value& value = graph->graph.value(root);
@@ -141,6 +167,9 @@ Status complete_table(Lowering& lowering, SlotTable table);
 // Of `schedule`, where sums are exact. Error: a device adds the gradients of a stage in another order than that of the
 // micro-batches, or nobody knows yet.
 Status check_sums(const Lowering& lowering);
+// Of `schedule`: with clipping a device updates its stages one after the other, ascending, when all else is done: no
+// weight is updated before all gradients are there.
+void steps_last(SlotTable& table);
 // Of `schedule`: what reductions are of, and how they are done.
 Status choose_reductions(Lowering& lowering);
 std::string slot_text(const ScheduledSlot& slot);  // "stage 1 F of micro-batch 3", "the step of stage 1"

@@ -130,7 +130,7 @@ class Slots {
 // ---- Messages
 
 struct Message {
-  int flow = 0;  // reduction: of gradients, received within its step
+  int flow = 0;  // reduction: of gradients, or of clipping; received within its step
   int micro_batch = 0;
   double sent_at = 0;
   size_t needed = 0;    // slot of the receiver that first needs it
@@ -159,7 +159,7 @@ class Messages {
     for (size_t d = 0; d < devices_; ++d) {
       for (OrderedSlot& slot : l_.slots[d]) {
         if (slot.phase == Phase::step)
-          reduce(static_cast<int>(d), slot);
+          step(static_cast<int>(d), slot);
         else if (slot.stage != l_.stages())
           send(static_cast<int>(d), slot);
       }
@@ -216,16 +216,46 @@ class Messages {
     }
   }
 
-  void reduce(int d, const OrderedSlot& slot) {
-    const Reduction& of = l_.reductions[at(slot.stage)];
+  // With clipping a device's first step has the messages of all its steps.
+  void step(int d, const OrderedSlot& slot) {
+    if (!l_.clipping) return reduce(d, slot, slot.stage);
+    if (slot.stage == l_.stages() || &slot != &*first_step(d)) return;
+    for (const OrderedSlot& other : l_.slots[at(d)]) {
+      if (other.phase == Phase::step && other.stage < l_.stages()) reduce(d, slot, other.stage);
+    }
+    const int adds = l_.clipping->stage;
+    for (int s = 0; s < l_.stages(); ++s) {
+      if (l_.clipping->sums[at(s)].nodes.empty() || l_.group(s)[0] != d) continue;
+      for (const int to : l_.group(adds)) {
+        if (std::ranges::find(l_.group(s), to) == l_.group(s).end()) send_in_step(d, slot, to);
+      }
+    }
+    if (l_.group(adds)[0] != d) return;
+    for (const int to : l_.factor_goes_to()) send_in_step(d, slot, to);
+    if (l_.sends_norm()) send_in_step(d, slot, l_.sink);
+  }
+  std::vector<OrderedSlot>::const_iterator first_step(int d) const {
+    return std::ranges::find(l_.slots[at(d)], Phase::step, &OrderedSlot::phase);
+  }
+  void send_in_step(int d, const OrderedSlot& slot, int to) {
+    const auto needed = static_cast<size_t>(first_step(to) - l_.slots[at(to)].begin());
+    fifo(d, to).push_back({reduction, -1, slot.time, needed, 0});
+  }
+
+  void reduce(int d, const OrderedSlot& slot, int stage) {
+    const Reduction& of = l_.reductions[at(stage)];
     sent_.clear();
     for (const std::vector<Piece>& round : of.rounds) {
       for (const Piece& piece : round) {
         const int to = of.collective.group[at(piece.to)];
         if (of.collective.group[at(piece.from)] != d || std::ranges::find(sent_, to) != sent_.end()) continue;
         sent_.push_back(to);
+        if (l_.clipping) {
+          send_in_step(d, slot, to);
+          continue;
+        }
         const auto theirs = std::ranges::find_if(l_.slots[at(to)], [&](const OrderedSlot& other) {
-          return other.stage == slot.stage && other.phase == Phase::step;
+          return other.stage == stage && other.phase == Phase::step;
         });
         const auto needed = static_cast<size_t>(theirs - l_.slots[at(to)].begin());
         fifo(d, to).push_back({reduction, -1, slot.time, needed, 0});
@@ -304,6 +334,13 @@ Status exchange(Lowering& lowering) {
   lowering.copied_outputs = find_copied_outputs(lowering);
   ASSIGN_OR_RETURN(const Played played, play(lowering));
   lowering.slots = Slots(lowering, played).all();
+  if (lowering.sends_norm()) {  // behind all else that the sink's device does
+    double last = 0;
+    for (const std::vector<OrderedSlot>& slots : lowering.slots) {
+      for (const OrderedSlot& slot : slots) last = std::max(last, slot.time);
+    }
+    lowering.slots[at(lowering.sink)].push_back({lowering.stages(), Phase::step, 0, last + 1, {}, {}, {}});
+  }
   return Messages(lowering).run();
 }
 

@@ -120,10 +120,31 @@ Status add_nodes(Lowering& lowering) {
     for (size_t n = plan.stages[s].begin; n < plan.stages[s].end; ++n) of_network[n] = static_cast<int>(s);
   }
   const StepNodes* step = lowering.training == nullptr ? nullptr : &lowering.training->nodes;
+  std::vector<bool> shared(lowering.graph->graph.nodes.size(), false);  // computed by more than one stage
+  if (step != nullptr) {
+    for (const auto* list : {&step->before_updates, &step->behind_updates}) {
+      for (const size_t n : *list) shared[n] = true;
+    }
+  }
+  if (step != nullptr && step->clip) {
+    const Node& clip = lowering.graph->graph.nodes[*step->clip];
+    Clipping& clipping = lowering.clipping.emplace();
+    clipping.stage = of_network[step->origins[*step->clip]];
+    clipping.norm = clip.outputs[0];
+    clipping.factor = clip.outputs[1];
+    clipping.sums.resize(plan.stages.size());
+    shared[*step->clip] = true;
+    for (const size_t n : step->squares) {
+      Clipping::Sums& sums = clipping.sums[at(of_network[step->origins[n]])];
+      sums.place[lowering.graph->graph.nodes[n].outputs[0]] = static_cast<int64_t>(sums.nodes.size());
+      sums.nodes.push_back(n);
+      shared[n] = true;
+    }
+  }
   for (size_t n = 0; n < lowering.graph->graph.nodes.size(); ++n) {
-    const int stage = of_network[step == nullptr ? n : step->origins[n]];
+    const int stage = shared[n] ? every_stage : of_network[step == nullptr ? n : step->origins[n]];
     nodes.of_node.push_back(stage);
-    if (!lowering.graph->computed[n] || stage == source_stage) continue;
+    if (!lowering.graph->computed[n] || stage == source_stage || stage == every_stage) continue;
     switch (step == nullptr ? NodePhase::forward : step->phases[n]) {
       case NodePhase::forward:
         nodes.forward[at(stage)].push_back(n);
@@ -163,7 +184,7 @@ Status add_flows(Lowering& lowering) {
     Flow flow{root, producer, {}, lowering.phase_of(root) == NodePhase::input};
     for (const size_t reader : graph.readers[root.index()]) {
       const int stage = lowering.nodes.of_node[reader];
-      if (stage != producer && (flow.consumers.empty() || flow.consumers.back() != stage))
+      if (stage != producer && stage != every_stage && (flow.consumers.empty() || flow.consumers.back() != stage))
         flow.consumers.push_back(stage);
     }
     if (lowering.training != nullptr) {  // gradients are computed from the last stage to the first
@@ -185,13 +206,16 @@ Status add_flows(Lowering& lowering) {
   };
   for (const ValueId input : g.inputs) add(input, source_stage);
   for (size_t n = 0; n < g.nodes.size(); ++n) {
-    if (!graph.computed[n]) continue;
+    // What a step makes stays on its device, or is of clipping.
+    const bool of_step = lowering.training != nullptr && lowering.training->nodes.phases[n] == NodePhase::step;
+    if (!graph.computed[n] || of_step) continue;
     for (const ValueId output : g.nodes[n].outputs) add(output, lowering.nodes.of_node[n]);
   }
   if (!read_elsewhere.empty()) return unsupported(read_elsewhere);
   constexpr size_t most_tags = largest_tag + 1;
-  if (lowering.flows.size() + lowering.plan->stages.size() >
-      most_tags)  // credits and reductions have tags of their own
+  const size_t stages = lowering.plan->stages.size();
+  // Credits, reductions and clipping have tags of their own.
+  if (lowering.flows.size() + (lowering.clipping ? 2 * stages + 2 : stages) > most_tags)
     return unsupported(fmt::format("{} values cross stages, more than there are tags", lowering.flows.size()));
   return ok_status();
 }

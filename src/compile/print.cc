@@ -62,6 +62,11 @@ std::string print_placement(const Lowering& lowering) {
     text += fmt::format("  I {}\n  W {}\n  step {}\n", names_of(lowering, nodes.input[at(s)]),
                         names_of(lowering, nodes.weight[at(s)]), names_of(lowering, nodes.step[at(s)]));
   }
+  if (lowering.training != nullptr) {
+    const StepNodes& step = lowering.training->nodes;
+    text += fmt::format("each device: {} before its updates; {} behind them\n", names_of(lowering, step.before_updates),
+                        names_of(lowering, step.behind_updates));
+  }
   for (const Flow& flow : lowering.flows) {
     std::vector<std::string> consumers;
     for (const int c : flow.consumers) consumers.push_back(stage_name(lowering, c));
@@ -86,6 +91,17 @@ std::string print_schedule(const Lowering& lowering) {
     for (const int device : collective.group) group.push_back(device_name(lowering, device));
     text += fmt::format("gradients of stage {}: {} {} of {}, {} elements\n", s, name_of(collective.kind),
                         name_of(collective.algorithm), fmt::join(group, ", "), lowering.reductions[s].elements);
+  }
+  if (lowering.clipping) {
+    const auto names = [&](const std::vector<int>& devices) {
+      std::vector<std::string_view> list;
+      for (const int device : devices) list.push_back(device_name(lowering, device));
+      return fmt::format("{}", fmt::join(list, ", "));
+    };
+    text += fmt::format("norm of gradients: on {}", names(lowering.group(lowering.clipping->stage)));
+    if (const std::vector<int> others = lowering.factor_goes_to(); !others.empty())
+      text += fmt::format(", its factor to {}", names(others));
+    text += "\n";
   }
   for (size_t d = 0; d < lowering.table.devices.size(); ++d) {
     text += device_name(lowering, static_cast<int>(d)) + ":";

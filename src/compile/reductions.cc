@@ -1,7 +1,9 @@
 // Of pass `schedule`: how the devices of a stage add up its gradients.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "compile/collective_costs.h"
@@ -9,6 +11,22 @@
 #include "graph/memory.h"
 
 namespace nlsplit::inline compiler {
+
+bool Lowering::has_factor(int device) const {
+  const std::vector<int>& adds = group(clipping->stage);
+  return std::ranges::find(adds, device) != adds.end();
+}
+
+std::vector<int> Lowering::factor_goes_to() const {
+  std::set<int> to;
+  for (size_t s = 0; s < reductions.size(); ++s) {
+    if (clipping->sums[s].nodes.empty()) continue;
+    for (const int device : reductions[s].collective.group) {
+      if (!has_factor(device)) to.insert(device);
+    }
+  }
+  return {to.begin(), to.end()};
+}
 
 Status check_sums(const Lowering& lowering) {
   const std::string& name = lowering.plan->schedule;

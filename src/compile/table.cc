@@ -33,6 +33,7 @@ class TableCheck {
     RETURN_IF_ERROR(check_all_run());
     if (lowering_.training != nullptr) RETURN_IF_ERROR(find_groups());
     if (lowering_.training != nullptr) complete_slots();
+    if (lowering_.clipping) steps_last(table_);
     table_.devices.resize(lowering_.devices.size());
     lowering_.table = std::move(table_);
     return ok_status();
@@ -132,6 +133,14 @@ class TableCheck {
 };
 
 }  // namespace
+
+void steps_last(SlotTable& table) {
+  for (std::vector<ScheduledSlot>& slots : table.devices) {
+    const auto steps =
+        std::ranges::stable_partition(slots, [](const ScheduledSlot& s) { return s.phase != Phase::step; });
+    std::ranges::sort(steps, {}, &ScheduledSlot::stage);
+  }
+}
 
 std::string slot_text(const ScheduledSlot& slot) {
   return slot.phase == Phase::step

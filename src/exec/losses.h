@@ -1,8 +1,9 @@
-// LossRecord: the losses of training steps that follow each other without a barrier: what one leaves in its output the
-// next one overwrites.
+// LossRecord: the losses of training steps that follow each other without a barrier, and the norms of their gradients:
+// what one leaves in its outputs the next one overwrites.
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "program/session.h"
@@ -11,7 +12,8 @@ namespace nlsplit::inline exec {
 
 struct ExecutionLoss {
   int64_t execution = 0;
-  double mean = 0;  // over its micro-batches
+  double mean = 0;                                                  // over its micro-batches
+  double gradient_norm = std::numeric_limits<double>::quiet_NaN();  // not a number: the step does not clip
 };
 
 class LossRecord {
@@ -29,6 +31,8 @@ class LossRecord {
   std::vector<int64_t> place_;  // [instance]: index of values_; -1: it makes no loss
   std::vector<float> values_;   // [execution][micro-batch]
   std::vector<char> made_;      // the same: whether it came here
+  std::vector<int> norm_of_;    // [instance]: the execution whose norm it makes; -1: none
+  std::vector<float> norms_;    // [execution]
   size_t executions_ = 0, micro_batches_ = 0;
 };
 

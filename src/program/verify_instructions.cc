@@ -206,8 +206,11 @@ Status InstructionChecker::check_kernel(const DeviceProgram& device, const Instr
                                        to_string(type_of(device, instr.writes[i])), name_of(desc.op),
                                        to_string(desc.outputs[i])));
     }
-    if (operand_bytes(device, instr.writes[i]).begin % arena_alignment != 0)
-      return invalid_input(fmt::format("result {} begins at no multiple of {} B", i, arena_alignment));
+    const OperandBytes place = operand_bytes(device, instr.writes[i]);
+    const bool alone = element_count(desc.outputs[i].shape) == 1;  // a number: aligned as its type wants it
+    const int64_t aligned = alone ? place.end - place.begin : arena_alignment;
+    if (place.begin % aligned != 0)
+      return invalid_input(fmt::format("result {} begins at no multiple of {} B", i, aligned));
   }
   if (info_of(desc.kernel.name).only_in_place &&
       operand_bytes(device, instr.writes[0]) != operand_bytes(device, instr.reads[0]))

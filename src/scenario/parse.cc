@@ -113,60 +113,14 @@ Status parse_model(const Source& source, const Yaml& node, Scenario& scenario) {
   return ok_status();
 }
 
-// Of training, once the mode is known.
-Status parse_training(const Source& source, const Fields& workload, Scenario& scenario) {
-  const Yaml* optimizer = workload.find("optimizer");
-  const Yaml* recompute = workload.find("recompute");
-  const Yaml* loss = workload.find("loss");
-  const Yaml* rate = workload.find("learning_rate");
-  const Yaml* all_reduce = workload.find("all_reduce");
-  if (!scenario.training) {
-    for (const auto& [key, name] : {std::pair(optimizer, "optimizer"),
-                                    {recompute, "recompute"},
-                                    {loss, "loss"},
-                                    {rate, "learning_rate"},
-                                    {all_reduce, "all_reduce"}}) {
-      if (key != nullptr) return source.at(*key, fmt::format("'{}' is for training: mode: training", name));
-    }
-    return ok_status();
-  }
-  if (loss != nullptr) {
-    ASSIGN_OR_RETURN(const size_t chosen, read_choice(source, *loss, "loss", loss_names()));
-    scenario.training->loss = static_cast<Loss>(chosen);
-  }
-  if (optimizer != nullptr) {
-    std::vector<std::string_view> names;
-    for (const Optimizer one : all_optimizers()) names.push_back(name_of(one));
-    ASSIGN_OR_RETURN(const size_t chosen, read_choice(source, *optimizer, "optimizer", names));
-    scenario.training->optimizer = all_optimizers()[chosen];
-  }
-  if (rate != nullptr) {
-    constexpr double least = 1e-12, most = 1e6;
-    ASSIGN_OR_RETURN(scenario.training->learning_rate, read_number(source, *rate, "learning_rate", least, most));
-  }
-  if (all_reduce != nullptr) {
-    std::vector<std::string_view> names;
-    const auto algorithms = algorithms_of(CollectiveKind::all_reduce);
-    for (const CollectiveAlgorithm one : algorithms) names.push_back(name_of(one));
-    names.push_back("exact");
-    ASSIGN_OR_RETURN(const size_t chosen, read_choice(source, *all_reduce, "all_reduce", names));
-    scenario.exact = chosen == algorithms.size();
-    if (!scenario.exact) scenario.all_reduce = algorithms[chosen];
-  }
-  if (recompute != nullptr) {
-    static constexpr std::array<std::string_view, 2> amounts = {"none", "full"};
-    ASSIGN_OR_RETURN(const size_t chosen, read_choice(source, *recompute, "recompute", amounts));
-    scenario.training->recompute = chosen == 1;
-  }
-  return ok_status();
-}
-
 constexpr std::string_view generation_keys[] = {"prompt",  "tokens",     "sequences", "chunk",
                                                 "context", "candidates", "arrivals"};
 
 // A workload of several.
 std::vector<std::string_view> program_keys() {
-  return {"mode", "batch", "micro_batches", "optimizer", "learning_rate", "recompute", "loss", "all_reduce"};
+  std::vector<std::string_view> keys = {"mode", "batch", "micro_batches"};
+  std::ranges::copy(training_keys(), std::back_inserter(keys));
+  return keys;
 }
 
 std::vector<std::string_view> workload_keys() {

@@ -17,6 +17,10 @@ Status parse_cluster(const Source& source, const Fields& root, const ScenarioOpt
 // noise, once the cluster is known.
 Status parse_noise(const Source& source, const Yaml& node, Scenario& scenario);
 
+// The keys of a workload that are for training, once its mode is known: a scenario with `training`, or without.
+std::span<const std::string_view> training_keys();
+Status parse_training(const Source& source, const Fields& workload, Scenario& scenario);
+
 // A plan's stages, micro-batches and schedule: a list of stages, or a map with them. `workload_batch` 0: it stands in a
 // file of its own, where the batch is not known and it may name itself.
 Result<UserPlan> parse_plan(const Source& source, const Yaml& node, std::string name, int64_t workload_batch);

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -118,11 +119,13 @@ std::string result_json(const Session& session, const SessionResult& result) {
     outputs.push_back({{"device", output.device}, {"name", output.tensor.name}, {"values", output.tensor.values}});
   const std::vector<int> programs = programs_of(result);
   nlohmann::json losses = nlohmann::json::array();
-  for (const ExecutionLoss& loss : result.losses)
+  for (const ExecutionLoss& loss : result.losses) {
     losses.push_back(
         {{"execution", loss.execution},
          {"program", session.programs[static_cast<size_t>(programs[static_cast<size_t>(loss.execution)])].name},
          {"mean", loss.mean}});
+    if (!std::isnan(loss.gradient_norm)) losses.back()["gradient_norm"] = loss.gradient_norm;
+  }
   const nlohmann::json file = {{"format", "nlsplit-session-run"}, {"version", 1},
                                {"session", session.name},         {"elapsed_s", result.elapsed_s},
                                {"choices", std::move(choices)},   {"losses", std::move(losses)},

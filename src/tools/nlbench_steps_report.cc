@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "base/hash.h"
@@ -31,13 +32,20 @@ std::string report_text(const StepsReport& report) {
   if (!result.losses.empty())
     text += fmt::format("loss        {:.6g} in the first step, {:.6g} in step {}\n", result.losses.front().mean,
                         result.losses.back().mean, steps);
+  if (!result.losses.empty() && !std::isnan(result.losses.front().gradient_norm))
+    text += fmt::format("gradients   norm {:.6g} in the first step, {:.6g} in step {}\n",
+                        result.losses.front().gradient_norm, result.losses.back().gradient_norm, steps);
   if (report.check) text += fmt::format("\ncheck       {}\n", to_string(*report.check));
   return text;
 }
 
 std::string report_json(const StepsReport& report) {
   nlohmann::json losses = nlohmann::json::array();
-  for (const ExecutionLoss& loss : report.result->losses) losses.push_back(loss.mean);
+  nlohmann::json norms = nlohmann::json::array();
+  for (const ExecutionLoss& loss : report.result->losses) {
+    losses.push_back(loss.mean);
+    if (!std::isnan(loss.gradient_norm)) norms.push_back(loss.gradient_norm);
+  }
   const Program& program = report.saved->program;
   nlohmann::json file = {{"format", "nlsplit-run"},
                          {"version", 1},
@@ -51,6 +59,7 @@ std::string report_json(const StepsReport& report) {
                          {"throughput_per_s", throughput_of(report)},
                          {"losses", std::move(losses)},
                          {"check", nullptr}};
+  if (!norms.empty()) file["gradient_norms"] = std::move(norms);
   if (report.check) file["check"] = check_json(*report.check);
   return file.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }

@@ -41,8 +41,8 @@ std::string passes_of(const Case& c) {
   return compiled.ok() ? text : compiled.error().to_string();
 }
 
-KernelGraph network(bool training) {
-  if (training) return choose_kernels(testing::layers(2, 2, 8), {Isa::v3}, {}, TrainingOptions{}).value();
+KernelGraph network(const std::optional<TrainingOptions>& training) {
+  if (training) return choose_kernels(testing::layers(2, 2, 8), {Isa::v3}, {}, training).value();
   Model model = zoo_model("simple_cnn").value();
   return choose_kernels(optimize(model.graph, model.weights).value(), {Isa::v3}).value();
 }
@@ -54,14 +54,24 @@ void expect_golden(const Case& c) {
   EXPECT_EQ(read_file(file).value(), made) << c.name;
 }
 
-TEST(Passes, LayersOnTwoDevices) { expect_golden({"layers", network(false), {"..relu2@A", "rest@B"}}); }
+TEST(Passes, LayersOnTwoDevices) { expect_golden({"layers", network({}), {"..relu2@A", "rest@B"}}); }
 
-TEST(Passes, ALayerInTwoParts) { expect_golden({"split", network(false), {"..relu2@height(A+B)", "rest@A"}}); }
+TEST(Passes, ALayerInTwoParts) { expect_golden({"split", network({}), {"..relu2@height(A+B)", "rest@A"}}); }
 
-TEST(Passes, ATrainingStep) { expect_golden({"training", network(true), {"..relu0@A", "rest@B"}, 2, 2, "1f1b"}); }
+TEST(Passes, ATrainingStep) {
+  expect_golden({"training", network(TrainingOptions{}), {"..relu0@A", "rest@B"}, 2, 2, "1f1b"});
+}
 
 TEST(Passes, ReplicasThatReduceTheirGradients) {
-  expect_golden({"replicas", network(true), {"rest@A+B"}, 2, 2, "gpipe"});
+  expect_golden({"replicas", network(TrainingOptions{}), {"rest@A+B"}, 2, 2, "gpipe"});
+}
+
+// The norm is made by the replicas of the first stage; its factor goes to the other stage, the norm to the sink, A.
+TEST(Passes, GradientsAreClipped) {
+  TrainingOptions options;
+  options.optimizer = Optimizer::adamw;
+  options.clip = 1;
+  expect_golden({"clipping", network(options), {"..relu0@B+C", "rest@D"}, 4, 2, "gpipe"});
 }
 
 }  // namespace

@@ -68,8 +68,8 @@ TEST(CompileSession, TrainingAndEvaluationShareTheWeights) {
     ASSERT_TRUE(trained != nullptr && read != nullptr);
     EXPECT_EQ(trained->kind, BufferKind::state);
     EXPECT_EQ(*trained, *read);
-    EXPECT_NE(find(train, d, weight + "_state0"), nullptr);
-    EXPECT_EQ(find(evaluate, d, weight + "_state0"), nullptr);  // it has no use for the momentum
+    EXPECT_NE(find(train, d, weight + ".momentum"), nullptr);
+    EXPECT_EQ(find(evaluate, d, weight + ".momentum"), nullptr);  // it has no use for the momentum
     for (const Buffer& buffer : evaluate.devices[d].buffers) EXPECT_EQ(buffer.packed_for, KernelId()) << buffer.name;
   }
   // The forward pass of the evaluation rounds as the training's does: the same kernels.

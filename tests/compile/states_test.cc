@@ -110,7 +110,7 @@ TEST(CompileStates, ASessionSharesThemAndBeginsWhereTheInputsAre) {
   EXPECT_EQ(*state_of(session.programs[0].devices[1], keys), *state_of(session.programs[1].devices[1], keys));
   const auto apart = compile_session("llama", parts, star(2), {HostId(0), HostId(1)}, nullptr);
   ASSERT_FALSE(apart.ok());
-  EXPECT_THAT(apart.error().message, HasSubstr("needs its source and its sink on the same host"));
+  EXPECT_THAT(apart.error().message, HasSubstr("needs the source and the sink on the same host"));
 }
 
 }  // namespace

@@ -61,7 +61,7 @@ Weights updated_unsplit(Lesson& lesson, int64_t batch, std::mt19937& random) {
   TrainingOptions options = lesson.options;
   options.micro_batches = 1;
   StepGraph step = step_graph(whole, options).value();
-  step.graph.outputs.clear();
+  std::erase_if(step.graph.outputs, [&](ValueId id) { return step.graph.value(id).name != gradient_norm_name; });
   for (const StateUpdate& update : step.nodes.updates) step.graph.outputs.push_back(update.value);
   std::vector<Tensor> inputs;
   const TensorType& logits = whole.value(whole.outputs[0]).type;
@@ -78,8 +78,11 @@ Weights updated_unsplit(Lesson& lesson, int64_t batch, std::mt19937& random) {
   }
   const std::vector<Tensor> made = evaluate(step.graph, all, inputs).value();
   Weights updated;
-  for (size_t i = 0; i < made.size(); ++i)
-    updated[step.graph.value(step.nodes.updates[i].state).name] = values_of(made[i]);
+  const size_t outputs = made.size() - step.nodes.updates.size();
+  for (size_t i = 0; i < made.size(); ++i) {
+    const ValueId value = i < outputs ? step.graph.outputs[i] : step.nodes.updates[i - outputs].state;
+    updated[step.graph.value(value).name] = values_of(made[i]);
+  }
   return updated;
 }
 
@@ -131,11 +134,12 @@ class Machine {
     }
   }
 
+  // All states, and the norm of the gradients, with everyone who has them.
   Weights weights() const {
     Weights all;
     for (size_t d = 0; d < program_.devices.size(); ++d) {
       for (const Buffer& buffer : program_.devices[d].buffers) {
-        if (buffer.kind != BufferKind::state) continue;
+        if (buffer.kind != BufferKind::state && buffer.name != gradient_norm_name) continue;
         const std::string bytes =
             arenas_[d].substr(static_cast<size_t>(buffer.offset), static_cast<size_t>(buffer.bytes.value()));
         const std::vector<float> values = values_of(tensor_of(buffer.type, bytes));
@@ -250,7 +254,11 @@ TEST(TrainingResults, UpdatesOfRandomNetworksAreThoseOfTheUnsplitOne) {
     lesson.network = optimize(model.graph, lesson.weights, Purpose::training).value();
     // Where a gradient is nothing but roundings, Adam's first step is its sign: a test of its own (gradient_test.cc).
     lesson.options.optimizer = seed % 2 == 0 ? Optimizer::sgd : Optimizer::momentum;
-    lesson.options.learning_rate = 1;
+    if (seed % 4 > 1) lesson.options.clip = 0.25;
+    lesson.options.settings.nesterov = seed % 3 == 0;
+    lesson.options.settings.decay = seed % 3 == 0 ? 0.125 : 0;
+    lesson.options.settings.decay_matrices_only = true;
+    lesson.options.settings.rate = RateSchedule{1};
     lesson.options.loss = seed % 3 == 0 ? Loss::mean_squared_error : Loss::softmax_cross_entropy;
     constexpr int micro_batches = 4, samples = 1;
     lesson.options.micro_batches = micro_batches;
@@ -317,8 +325,9 @@ TEST(TrainingResults, ExactSumsDependOnNeitherCutsNorSchedules) {
     Model model = random_graph(seed, 3 + static_cast<int>(seed % 10));
     lesson.weights = std::move(model.weights);
     lesson.network = optimize(model.graph, lesson.weights, Purpose::training).value();
-    lesson.options.learning_rate = 1;
+    lesson.options.settings.rate = RateSchedule{1};
     lesson.options.micro_batches = micro_batches;
+    if (seed % 2 == 1) lesson.options.clip = 0.25;
     if (!step_graph(lesson.network, lesson.options).ok()) continue;
     updated_unsplit(lesson, micro_batches, random);  // draws the samples
     const KernelGraph kernels =

@@ -46,7 +46,8 @@ KernelGraph zoo_training(std::string_view name, int64_t batch, const TrainingOpt
 // are 16 KiB, and so is a matrix.
 constexpr int64_t layer_width = 64;
 constexpr int64_t tensor_bytes = layer_width * layer_width * 4;
-constexpr int64_t label_bytes = layer_width * 8;  // an integer a sample
+constexpr int64_t label_bytes = layer_width * 8;    // an integer a sample
+constexpr int64_t count_bytes = 8, rate_bytes = 4;  // of a step
 Graph layers(int count) { return testing::layers(count, layer_width, layer_width); }
 
 // A layer a device.
@@ -129,9 +130,9 @@ TEST(LowerTraining, OneForwardOneBackwardKeepsAtMostSoManyMicroBatches) {
 
 TEST(LowerTraining, MemoryIsTheSumOfWhatIsHeld) {
   // The last of 3 stages under 1F1B, 6 micro-batches: one in flight. Everything is `tensor_bytes` large.
-  //   state    w, momentum                                   2
+  //   state    w, momentum                                   2, and the count of steps
   //   stash    gradient of w; relu (kept for I: 1 bank);
-  //            d_fc (made by I for W: 1 bank)                3
+  //            d_fc (made by I for W: 1 bank)                3, and the step's rate
   //   comm     given (2 banks: the next may come), the gradient that leaves (2)   4
   //   scratch  F: the product before relu                    1
   //            I: the loss's gradient (d_relu); d_fc is a stash   1 -> they share one region
@@ -140,8 +141,8 @@ TEST(LowerTraining, MemoryIsTheSumOfWhatIsHeld) {
   const KernelGraph kernels = kernels_of(layers(3), {.optimizer = Optimizer::momentum});
   const Program program = lowered(kernels, layer_each(kernels, 3, 6), 3, one_f_one_b(3, 6));
   const DeviceProgram& last = program.devices[2];
-  EXPECT_EQ(bytes_of_kind(last, BufferKind::state), 2 * tensor_bytes);
-  EXPECT_EQ(bytes_of_kind(last, BufferKind::stash), 3 * tensor_bytes);
+  EXPECT_EQ(bytes_of_kind(last, BufferKind::state), 2 * tensor_bytes + count_bytes);
+  EXPECT_EQ(bytes_of_kind(last, BufferKind::stash), 3 * tensor_bytes + rate_bytes);
   const Buffer* given = find(last, "relu1");
   ASSERT_NE(given, nullptr);
   EXPECT_EQ(given->banks, 2);
@@ -150,7 +151,8 @@ TEST(LowerTraining, MemoryIsTheSumOfWhatIsHeld) {
   const Buffer* workspace = find(last, "workspace");
   const int64_t scratch = workspace == nullptr ? 0 : workspace->stride();
   const int64_t loss = 2 * label_bytes + (2 + losses) * arena_alignment + layer_width * 4;
-  EXPECT_EQ(last.arena.value(), (2 + 3 + 4 + 1) * tensor_bytes + scratch + loss);
+  const int64_t count_and_rate = 2 * arena_alignment;
+  EXPECT_EQ(last.arena.value(), (2 + 3 + 4 + 1) * tensor_bytes + scratch + loss + count_and_rate);
   // GPipe keeps all six of everything that F leaves for I and W.
   const Program gpipe = lowered(kernels, layer_each(kernels, 3, 6), 3, all_forward_first(3, 6));
   const DeviceProgram& same = gpipe.devices[2];
@@ -174,14 +176,15 @@ TEST(LowerTraining, GradientsAreAddedUpInPlace) {
   EXPECT_EQ(later->instrs[1].label, "accumulate w0");
   EXPECT_EQ(later->instrs[1].reads, (std::vector<Operand>{sum, later->instrs[0].writes[0]}));
   EXPECT_EQ(later->instrs[1].writes, std::vector<Operand>{sum});
-  EXPECT_EQ(step->instrs[0].reads[1], sum);
+  ASSERT_EQ(step->instrs.size(), 3u);  // the rate, the update, the count of steps
+  EXPECT_EQ(step->instrs[1].reads[1], sum);
 }
 
 TEST(LowerTraining, OptimizersKeepTheirState) {
   for (const Optimizer optimizer : all_optimizers()) {
     const KernelGraph kernels = kernels_of(layers(2), {.optimizer = optimizer});
     const Program program = lowered(kernels, layer_each(kernels, 2, 2), 2, one_f_one_b(2, 2));
-    int64_t state = tensor_bytes;  // the weight
+    int64_t state = tensor_bytes + count_bytes;  // the weight, the number of steps
     for (const TensorType& kept : update_states(optimizer, {DType::f32, {layer_width, layer_width}}))
       state += size_of(kept).value();
     EXPECT_EQ(bytes_of_kind(program.devices[0], BufferKind::state), state);

@@ -70,12 +70,16 @@ device A cpu host a isa v2 memory 1048576
   buffer dy f32[2,3] input
   buffer w f32[4,3] state content 7
   buffer v f32[4,3] state
+  buffer t i64[1] state
+  buffer rate f32[1] stash
   buffer dw f32[12] stash
   buffer ws f32[4096] scratch
   segment W stage 0 phase W
     dw[0:12] = Gemm(x, dy) {alpha=1.0, beta=1.0, transA=1, transB=0} kernel gemm_v2 workspace ws makes f32[4,3]
   segment S stage 0 phase step
-    w, v = MomentumUpdate(w, dw[0:12], v) {decay=0.9, learning_rate=0.25} kernel update_v2
+    rate = LearningRate(t) {begins=[0], cosine=0, floor=0.0, rates=[0.25], warmup=0} kernel reference_v2
+    w, v = MomentumUpdate(w, dw[0:12], v, rate) {decay=0.0, momentum=0.9, nesterov=0} kernel update_v2
+    t = StepCount(t) kernel update_v2
   order
     W.0
     S.-

@@ -412,6 +412,7 @@ std::vector<DifferenceCase> difference_cases() {
        Op::BatchNormalization,
        {{{2, 3, 4}}, {{3}}, {{3}}, {{3}, -1, 1, false}, {{3}, 0.5, 2, false}},
        {{"epsilon", 1e-3}}},
+      {"BatchNormalizationTraining", Op::BatchNormalizationTraining, {{{2, 3, 4}}, {{3}}, {{3}}}, {{"epsilon", 1e-3}}},
       {"LayerNormalization",
        Op::LayerNormalization,
        {{{2, 3, 4}}, {{3, 4}}, {{3, 4}}},

@@ -218,7 +218,9 @@ TEST(Gradient, OperatorsWithoutOneSayWhy) {
     EXPECT_EQ(row.gradient.none == NoGradient::of_a_cache, row.scalars != nullptr) << row.name;
     if (row.scalars != nullptr) continue;
     (row.gradient.none == NoGradient::flat ? flat : of_a_step) += std::string(row.name) + " ";
-    const bool made_by_us = row.name.ends_with("Gradient") || row.name.ends_with("Update") || row.op == Op::Accumulate;
+    const bool made_by_us = row.name.ends_with("Gradient") || is_update(row.op) || row.op == Op::Accumulate ||
+                            row.op == Op::MovingAverage || row.op == Op::StepCount || row.op == Op::LearningRate ||
+                            row.op == Op::SumOfSquares || row.op == Op::ClipFactor;
     EXPECT_EQ(row.gradient.none == NoGradient::of_a_step, made_by_us) << row.name;
   }
   EXPECT_EQ(
@@ -247,64 +249,192 @@ TEST(Gradient, OfAttentionIsFiveProducts) {
   EXPECT_EQ(gradient(attention, first | second | third), "flops 1804 keeps 0 1 2");
 }
 
-// One step of each by hand, the second of Adam with states that the first has left.
-TEST(Optimizers, UpdateAWeight) {
-  const TensorType type{DType::f32, {2}};
-  const auto tensor = [&](float a, float b) { return Tensor{type, {a, b}}; };
-  const auto step = [&](Optimizer optimizer, double rate, std::vector<Tensor> inputs) {
-    std::vector<TensorType> types{type, {DType::f32, {2, 1}}};
-    for (const TensorType& state : update_states(optimizer, type)) types.push_back(state);
-    const Attrs attrs = update_attrs(optimizer, rate);
-    const auto made = info(update_op(optimizer)).infer(types, attrs).value();
-    std::vector<const Tensor*> pointers;
-    for (const Tensor& one : inputs) pointers.push_back(&one);
-    return evaluate_op(update_op(optimizer), attrs, pointers, made);
+// Operands of an update behind the weight and its gradient.
+std::vector<TensorType> types_of_update(Optimizer optimizer, const TensorType& weight, bool clipped) {
+  std::vector<TensorType> types{weight, {weight.dtype, {element_count(weight.shape), 1}}};
+  for (const TensorType& state : update_states(optimizer, weight)) types.push_back(state);
+  if (counts_steps(optimizer)) types.push_back(steps_type());
+  types.push_back(rate_type());
+  if (clipped) types.push_back(rate_type());
+  return types;
+}
+
+Tensor whole_number(int64_t value) {
+  return tensor_of(steps_type(), std::string(reinterpret_cast<const char*>(&value), sizeof(value)));
+}
+
+// Three steps of one weight with rates that change, as PyTorch 2.15 makes them in float64 (torch.optim.SGD, Adam and
+// AdamW, weight_decay 0.1, momentum 0.8, betas 0.8 and 0.95, eps 1e-6); with clipping behind clip_grad_norm_(1.5).
+struct UpdateCase {
+  const char* name;
+  Optimizer optimizer;
+  bool nesterov;
+  double weights[2][3][3];  // [clipped][step]
+};
+const UpdateCase update_cases[] = {
+    {"sgd",
+     Optimizer::sgd,
+     false,
+     {{{0.94, -2.38, 0.52}, {0.9728, -2.3931, 0.4674}, {0.9308544, -2.3683138, 0.4639652}},
+      {{0.971430471, -2.128556234, 0.504284765},
+       {1.004073318, -2.142913453, 0.451763341},
+       {0.975274196, -2.125232138, 0.449185378}}}},
+    {"momentum",
+     Optimizer::momentum,
+     false,
+     {{{0.94, -2.38, 0.52}, {0.9488, -2.5451, 0.4754}, {0.9097184, -2.5728418, 0.4576772}},
+      {{0.971430471, -2.128556234, 0.504284765},
+       {0.992645507, -2.194335946, 0.453477247},
+       {0.970658052, -2.197601294, 0.43463745}}}},
+    {"nesterov",
+     Optimizer::momentum,
+     true,
+     {{{0.892, -2.684, 0.536}, {0.932272, -2.826444, 0.447576}, {0.859230061, -2.822145282, 0.430026646}},
+      {{0.948574847, -2.231401221, 0.507712576},
+       {0.998395424, -2.297456605, 0.414514288},
+       {0.952037749, -2.281781848, 0.396996939}}}},
+    {"adam",
+     Optimizer::adam,
+     false,
+     {{{0.900000167, -2.099999974, 0.5999995},
+       {0.907918038, -2.134768501, 0.567608195},
+       {0.895995844, -2.140026631, 0.555898433}},
+      {{0.90000035, -2.099999922, 0.599997666},
+       {0.923362882, -2.139764119, 0.562491629},
+       {0.913919069, -2.141307638, 0.549747103}}}},
+    {"adamw",
+     Optimizer::adamw,
+     false,
+     {{{0.8900002, -2.079999975, 0.5949996},
+       {0.90072899, -2.106113363, 0.561875156},
+       {0.888013691, -2.108753975, 0.55027574}},
+      {{0.890000539, -2.079999933, 0.594998923},
+       {0.915788755, -2.112355002, 0.556261779},
+       {0.906221586, -2.113891316, 0.543531536}}}},
+};
+
+TEST(Optimizers, UpdateAWeightAsPyTorchDoes) {
+  const TensorType type{DType::f32, {3}};
+  const float gradients[3][3] = {{0.5F, 4, -0.25F}, {-0.75F, 0.5F, 1}, {2, -1, 0.125F}};
+  const float rates[3] = {0.1F, 0.05F, 0.02F};
+  OptimizerSettings settings;
+  settings.decay = 0.1, settings.momentum = 0.8, settings.beta1 = 0.8, settings.beta2 = 0.95, settings.epsilon = 1e-6;
+  for (const UpdateCase& test : update_cases) {
+    settings.nesterov = test.nesterov;
+    const Attrs attrs = update_attrs(test.optimizer, settings);
+    for (const bool clipped : {false, true}) {
+      SCOPED_TRACE(fmt::format("{}{}", test.name, clipped ? ", clipped" : ""));
+      const std::vector<TensorType> types = types_of_update(test.optimizer, type, clipped);
+      const std::vector<TensorType> made = info(update_op(test.optimizer)).infer(types, attrs).value();
+      std::vector<Tensor> kept{{type, {1, -2, 0.5F}}};
+      for (const TensorType& state : update_states(test.optimizer, type)) kept.push_back({state, {0, 0, 0}});
+      for (size_t step = 0; step < 3; ++step) {
+        const Tensor gradient{types[1], {gradients[step][0], gradients[step][1], gradients[step][2]}};
+        std::vector<Tensor> inputs{kept[0], gradient};
+        inputs.insert(inputs.end(), kept.begin() + 1, kept.end());
+        if (counts_steps(test.optimizer)) inputs.push_back(whole_number(static_cast<int64_t>(step)));
+        inputs.push_back({rate_type(), {rates[step]}});
+        if (clipped) {
+          const std::vector<TensorType> sum{{DType::f64, {1}}};
+          const std::vector<Tensor> squares = evaluate_op(Op::SumOfSquares, {}, std::vector{&gradient}, sum);
+          const std::vector<TensorType> factor{rate_type(), rate_type()};
+          inputs.push_back(evaluate_op(Op::ClipFactor, {{"clip", 1.5}}, std::vector{&squares[0]}, factor)[1]);
+        }
+        std::vector<const Tensor*> pointers;
+        for (const Tensor& one : inputs) pointers.push_back(&one);
+        kept = evaluate_op(update_op(test.optimizer), attrs, pointers, made);
+        for (size_t i = 0; i < 3; ++i) EXPECT_NEAR(kept[0].values[i], test.weights[clipped ? 1 : 0][step][i], 2e-6);
+      }
+    }
+  }
+}
+
+// The cosine as PyTorch 2.15's CosineAnnealingLR(T_max=10, eta_min=0.03) has it.
+TEST(Optimizers, RatesFollowTheirSchedule) {
+  const auto rates = [](const RateSchedule& schedule, int64_t steps) {
+    const Attrs attrs = rate_attrs(schedule);
+    std::vector<double> all;
+    for (int64_t step = 0; step < steps; ++step) {
+      const Tensor before = whole_number(step);
+      const std::vector<TensorType> types{steps_type()};
+      const std::vector<TensorType> made = info(Op::LearningRate).infer(types, attrs).value();
+      all.push_back(static_cast<double>(evaluate_op(Op::LearningRate, attrs, std::vector{&before}, made)[0].values[0]));
+    }
+    return all;
   };
-  const Tensor w = tensor(1, -2), g = tensor(0.5F, 4);
-  EXPECT_EQ(step(Optimizer::sgd, 0.5, {w, g})[0].values, (std::vector<float>{0.75F, -4}));
-  const auto momentum = step(Optimizer::momentum, 0.5, {w, g, tensor(1, 0)});
-  EXPECT_FLOAT_EQ(momentum[1].values[0], 0.9F + 0.5F);
-  EXPECT_FLOAT_EQ(momentum[0].values[0], 1 - 0.5F * 1.4F);
-  EXPECT_FLOAT_EQ(momentum[0].values[1], -4);
-  // The first step of Adam is the rate, whatever the gradient (its epsilon apart).
-  Tensor none = tensor_of({DType::i64, {1}}, std::string(8, '\0'));
-  const auto first = step(Optimizer::adam, 0.25, {w, g, tensor(0, 0), tensor(0, 0), none});
-  EXPECT_NEAR(first[0].values[0], 0.75, 1e-6);
-  EXPECT_NEAR(first[0].values[1], -2.25, 1e-6);
-  const auto second = step(Optimizer::adam, 0.25, {first[0], tensor(0, 4), first[1], first[2], first[3]});
-  const double mean = 0.9 * 0.05 / (1 - 0.81), square = 0.999 * 0.00025 / (1 - 0.999 * 0.999);
-  EXPECT_NEAR(second[0].values[0], 0.75 - 0.25 * mean / std::sqrt(square), 1e-4);
-  EXPECT_NEAR(second[0].values[1], -2.5, 1e-5);
-  int64_t steps = 0;
-  const std::string counted(bytes_of(second[3]));
-  std::memcpy(&steps, counted.data(), sizeof(steps));
-  EXPECT_EQ(steps, 2);
+  const auto expect = [](const std::vector<double>& found, const std::vector<double>& wanted) {
+    ASSERT_EQ(found.size(), wanted.size());
+    for (size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], wanted[i], 1e-7) << "step " << i;
+  };
+  expect(rates({0.5}, 3), {0.5, 0.5, 0.5});
+  const std::vector<double> cosine = {0.3,         0.29339263,  0.274217294, 0.244351009, 0.206717294, 0.165,
+                                      0.123282706, 0.085648991, 0.055782706, 0.03660737,  0.03};
+  expect(rates({0.3, 0, 10, 0.03, {}}, 11), cosine);
+  std::vector<double> warm = {0.06, 0.12, 0.18, 0.24, 0.3};
+  warm.insert(warm.end(), cosine.begin(), cosine.end());
+  warm.insert(warm.end(), {0.03, 0.03});
+  expect(rates({0.3, 5, 10, 0.03, {}}, 18), warm);
+  expect(rates({0.4, 2, 0, 0, {{3, 0.2}, {5, 0.1}}}, 7), {0.2, 0.4, 0.4, 0.2, 0.2, 0.1, 0.1});
+}
+
+TEST(Optimizers, ClipByTheNormOfAllGradients) {
+  const TensorType sum{DType::f64, {1}};
+  const std::vector<TensorType> sums{sum}, factor{rate_type(), rate_type()};
+  const auto squares = [&](const Tensor& gradient) {
+    return evaluate_op(Op::SumOfSquares, {}, std::vector{&gradient}, sums)[0];
+  };
+  const auto clip = [&](double at, const std::vector<const Tensor*>& parts) {
+    const std::vector<Tensor> made = evaluate_op(Op::ClipFactor, {{"clip", at}}, parts, factor);
+    return std::pair(made[0].values[0], made[1].values[0]);
+  };
+  const Tensor a = squares({{DType::f32, {2}}, {3, 0}}), b = squares({{DType::f32, {1, 1}}, {-4}});
+  EXPECT_EQ(clip(10, {&a, &b}), std::pair(5.0F, 1.0F));
+  EXPECT_EQ(clip(1, {&a, &b}), std::pair(5.0F, static_cast<float>(1 / (5 + 1e-6))));
+  // Nothing is lost of small gradients beside large ones that f32 would lose, whatever the blocks.
+  Tensor many{{DType::f32, {3 * 4096 + 5}}, std::vector<float>(3 * 4096 + 5, 1)};
+  many.values[0] = 8192;
+  const Tensor of_many = squares(many);
+  EXPECT_EQ(clip(1, {&of_many}).first, static_cast<float>(std::sqrt(8192.0 * 8192.0 + 3 * 4096 + 4)));
+  const Tensor broken = squares({{DType::f32, {2}}, {1, std::numeric_limits<float>::quiet_NaN()}});
+  EXPECT_TRUE(std::isnan(clip(1, {&a, &broken}).second)) << "as PyTorch: the weights show it";
 }
 
 TEST(Optimizers, CountTheirOperationsAndState) {
   const TensorType type{DType::f32, {10, 10}};
-  const auto operations = [&](Optimizer optimizer) {
-    std::vector<TensorType> in{type, {DType::f32, {100}}};
-    for (const TensorType& state : update_states(optimizer, type)) in.push_back(state);
-    const Attrs attrs = update_attrs(optimizer, 1);
+  const auto operations = [&](Optimizer optimizer, bool clipped, const OptimizerSettings& settings = {}) {
+    const std::vector<TensorType> in = types_of_update(optimizer, type, clipped);
+    const Attrs attrs = update_attrs(optimizer, settings);
     return info(update_op(optimizer)).flops(in, info(update_op(optimizer)).infer(in, attrs).value(), attrs).value();
   };
-  EXPECT_EQ(operations(Optimizer::sgd), 200);       // w - rate g
-  EXPECT_EQ(operations(Optimizer::momentum), 400);  // and decay v + g
-  EXPECT_EQ(operations(Optimizer::adam), 1200);
-  const TensorType count{DType::i64, {1}};
+  EXPECT_EQ(operations(Optimizer::sgd, false), 200);       // w - rate g
+  EXPECT_EQ(operations(Optimizer::sgd, true), 300);        // of a factor times g
+  EXPECT_EQ(operations(Optimizer::momentum, false), 400);  // and momentum v + g
+  EXPECT_EQ(operations(Optimizer::adam, false), 1300);
+  EXPECT_EQ(operations(Optimizer::adamw, false), 1500);  // it decays
+  OptimizerSettings settings;
+  settings.decay = 0.5, settings.nesterov = true;
+  EXPECT_EQ(operations(Optimizer::sgd, false, settings), 400);
+  EXPECT_EQ(operations(Optimizer::momentum, false, settings), 800);
+  EXPECT_EQ(update_attrs(Optimizer::sgd, settings, false), Attrs({{"decay", 0.0}})) << "of another group";
   EXPECT_THAT(update_states(Optimizer::sgd, type), ::testing::IsEmpty());
   EXPECT_THAT(update_states(Optimizer::momentum, type), ::testing::ElementsAre(type));
-  EXPECT_THAT(update_states(Optimizer::adam, type), ::testing::ElementsAre(type, type, count));
+  EXPECT_THAT(update_states(Optimizer::adam, type), ::testing::ElementsAre(type, type));
+  for (const Optimizer optimizer : all_optimizers()) {
+    EXPECT_TRUE(is_update(update_op(optimizer)));
+    EXPECT_EQ(state_names(optimizer).size(), update_states(optimizer, type).size());
+  }
   EXPECT_FALSE(is_update(Op::Add));
-  const auto refused = [&](Op op, std::vector<TensorType> in) {
-    const auto made = info(op).infer(in, update_attrs(op == Op::SgdUpdate ? Optimizer::sgd : Optimizer::adam, 1));
+  const auto refused = [&](Optimizer optimizer, size_t operand, const TensorType& other) {
+    std::vector<TensorType> in = types_of_update(optimizer, type, false);
+    in[operand] = other;
+    const auto made = info(update_op(optimizer)).infer(in, update_attrs(optimizer, {}));
     return made.ok() ? "accepted" : made.error().message;
   };
   const TensorType other{DType::f32, {99}};
-  EXPECT_THAT(refused(Op::SgdUpdate, {type, other}), ::testing::HasSubstr("an update of f32[10,10] with f32[99]"));
-  EXPECT_THAT(refused(Op::AdamUpdate, {type, type, other, type, count}), ::testing::HasSubstr("with f32[99]"));
-  EXPECT_THAT(refused(Op::AdamUpdate, {type, type, type, type, type}), ::testing::HasSubstr("is i64[1], not f32"));
+  EXPECT_THAT(refused(Optimizer::sgd, 1, other), ::testing::HasSubstr("an update of f32[10,10] with f32[99]"));
+  EXPECT_THAT(refused(Optimizer::adam, 2, other), ::testing::HasSubstr("with f32[99]"));
+  EXPECT_THAT(refused(Optimizer::adamw, 4, type), ::testing::HasSubstr("is i64[1], not f32"));
+  EXPECT_THAT(refused(Optimizer::momentum, 3, other), ::testing::HasSubstr("are f32[1], not f32[99]"));
 }
 
 }  // namespace

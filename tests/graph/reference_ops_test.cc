@@ -257,6 +257,20 @@ TEST(ReferenceOps, BatchNormalizationPerChannel) {
   expect_close(y, tensor({2, 2, 1, 1}, {10, 11, 12, 23}));
 }
 
+TEST(ReferenceOps, BatchNormalizationByTheBatch) {
+  // Channel 0: 1 3, mean 2, variance 1; channel 1: 2 4, mean 3, variance 1.
+  const Tensor x = tensor({2, 2, 1, 1}, {1, 2, 3, 4});
+  const std::vector<TensorType> operands{x.type, {DType::f32, {2}}, {DType::f32, {2}}};
+  const Attrs attrs{{"epsilon", 3.0}};
+  const std::vector<TensorType> types = info(Op::BatchNormalizationTraining).infer(operands, attrs).value();
+  const Tensor scale = tensor({2}, {2, 4}), bias = tensor({2}, {10, -1});
+  const std::vector<Tensor> made =
+      evaluate_op(Op::BatchNormalizationTraining, attrs, std::vector{&x, &scale, &bias}, types);
+  expect_close(made[0], tensor({2, 2, 1, 1}, {9, -3, 11, 1}));
+  expect_close(made[1], tensor({2}, {2, 3}));
+  expect_close(made[2], tensor({2}, {1, 1}));
+}
+
 TEST(ReferenceOps, LayerNormalizationOverTheLastAxes) {
   // Row 1 3: mean 2, variance 1; 10 30: mean 20, variance 100. Epsilon 0.
   const Tensor x = tensor({2, 2}, {1, 3, 10, 30});

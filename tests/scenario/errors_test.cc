@@ -79,8 +79,44 @@ const BadScenario bad_scenarios[] = {
      "s.yaml:1:35: this shape has more than 1099511627776 elements"
        "\n  | model: {path: b.onnx, inputs: {x: [1000000, 1000000, 1000000]}}"},
     {"UnknownOptimizer", "inference", "training, optimizer: lion",
-     "s.yaml:2:39: unknown optimizer 'lion'; it is 'sgd', 'momentum' or 'adam'"
+     "s.yaml:2:39: unknown optimizer 'lion'; it is 'sgd', 'momentum', 'adam' or 'adamw'"
        "\n  | workload: {mode: training, optimizer: lion, batch: 16, micro_batches: [1, 4]}"},
+    {"SettingsOfUnknownOptimizer", "inference", "training, optimizer: {lion: {rate: 1}}",
+     "s.yaml:2:40: unknown optimizer 'lion'; it is 'sgd', 'momentum', 'adam' or 'adamw'"
+       "\n  | workload: {mode: training, optimizer: {lion: {rate: 1}}, batch: 16, micro_batches: [1, 4]}"},
+    {"TwoOptimizers", "inference", "training, optimizer: {sgd: {rate: 1}, adam: {rate: 1}}",
+     "s.yaml:2:39: an optimizer is a name, or a map from one name to its settings, e.g. {adamw: {rate: 3e-4}}"
+       "\n  | workload: {mode: training, optimizer: {sgd: {rate: 1}, adam: {rate: 1}}, batch: 16, micro_batches: [1, 4]}"},
+    {"SettingOfAnotherOptimizer", "inference", "training, optimizer: {sgd: {beta1: 0.5}}",
+     "s.yaml:2:46: unknown key 'beta1' in sgd; its keys are rate, decay, no_decay"
+       "\n  | workload: {mode: training, optimizer: {sgd: {beta1: 0.5}}, batch: 16, micro_batches: [1, 4]}"},
+    {"BetaOfOne", "inference", "training, optimizer: {adam: {beta2: 1}}",
+     "s.yaml:2:54: beta2 must be a number from 0 to 0.999999999, not '1'"
+       "\n  | workload: {mode: training, optimizer: {adam: {beta2: 1}}, batch: 16, micro_batches: [1, 4]}"},
+    {"NestedRateAndLearningRate", "inference", "training, optimizer: {sgd: {rate: 1}}, learning_rate: 1",
+     "s.yaml:2:72: the optimizer has a 'rate' already"
+       "\n  | workload: {mode: training, optimizer: {sgd: {rate: 1}}, learning_rate: 1, batch: 16, micro_batches: [1, 4]}"},
+    {"UnknownGroup", "inference", "training, optimizer: {adamw: {no_decay: biases}}",
+     "s.yaml:2:58: unknown no_decay 'biases'; it is 'none' or 'norms_and_biases'"
+       "\n  | workload: {mode: training, optimizer: {adamw: {no_decay: biases}}, batch: 16, micro_batches: [1, 4]}"},
+    {"TwoDecaysOfARate", "inference", "training, learning_rate: {cosine: {steps: 9}, steps: {3: 1}}",
+     "s.yaml:2:71: a rate has 'cosine' or 'steps', not both"
+       "\n  | workload: {mode: training, learning_rate: {cosine: {steps: 9}, steps: {3: 1}}, batch: 16, micro_batches: [1, 4]}"},
+    {"RateStepsThatDoNotAscend", "inference", "training, learning_rate: {steps: {30: 0.1, 20: 0.2}}",
+     "s.yaml:2:61: steps must ascend: 20 is not behind 30"
+       "\n  | workload: {mode: training, learning_rate: {steps: {30: 0.1, 20: 0.2}}, batch: 16, micro_batches: [1, 4]}"},
+    {"RateStepInItsWarmUp", "inference", "training, learning_rate: {warmup: 40, steps: {30: 0.1}}",
+     "s.yaml:2:64: step 30 is within the warm-up of 40"
+       "\n  | workload: {mode: training, learning_rate: {warmup: 40, steps: {30: 0.1}}, batch: 16, micro_batches: [1, 4]}"},
+    {"FloorAboveThePeak", "inference", "training, learning_rate: {peak: 0.1, cosine: {steps: 9, floor: 0.2}}",
+     "s.yaml:2:81: floor must be a number from 0 to 0.1, not '0.2'"
+       "\n  | workload: {mode: training, learning_rate: {peak: 0.1, cosine: {steps: 9, floor: 0.2}}, batch: 16, micro_batches: [1, 4]}"},
+    {"ClipOfInference", "inference", "inference, clip: 1",
+     "s.yaml:2:35: 'clip' is for training: mode: training"
+       "\n  | workload: {mode: inference, clip: 1, batch: 16, micro_batches: [1, 4]}"},
+    {"ClipAtNothing", "inference", "training, clip: 0",
+     "s.yaml:2:34: clip must be a number from 1e-12 to 1000000000000, not '0'"
+       "\n  | workload: {mode: training, clip: 0, batch: 16, micro_batches: [1, 4]}"},
     {"UnknownRecompute", "inference", "training, recompute: some",
      "s.yaml:2:39: unknown recompute 'some'; it is 'none' or 'full'"
        "\n  | workload: {mode: training, recompute: some, batch: 16, micro_batches: [1, 4]}"},
@@ -103,7 +139,7 @@ const BadScenario bad_scenarios[] = {
      "s.yaml:2:40: unknown all_reduce 'star'; it is 'ring', 'halving', 'doubling', 'direct', 'tree', 'two_level' or 'exact'"
        "\n  | workload: {mode: training, all_reduce: star, batch: 16, micro_batches: [1, 4]}"},
     {"LearningRateOfNothing", "inference", "training, learning_rate: 0",
-     "s.yaml:2:43: learning_rate must be a number from 1e-12 to 1000000, not '0'"
+     "s.yaml:2:43: rate must be a number from 1e-12 to 1000000, not '0'"
        "\n  | workload: {mode: training, learning_rate: 0, batch: 16, micro_batches: [1, 4]}"},
     {"RecomputeOfInference", "mode: inference", "recompute: full",
      "s.yaml:2:23: 'recompute' is for training: mode: training"
@@ -388,7 +424,7 @@ const BadScenario bad_scenarios[] = {
      "s.yaml:8:11: switches must be a list; this is a single value"
        "\n  | switches: s"},
     {"WorkloadAsList", "{mode: inference, batch: 16, micro_batches: [1, 4]}", "[inference]",
-     "s.yaml:2:11: workload must be a map with the keys mode, batch, micro_batches, optimizer, learning_rate, recompute, loss, all_reduce, prompt, tokens, sequences, chunk, context, candidates, arrivals; this is a list"
+     "s.yaml:2:11: workload must be a map with the keys mode, batch, micro_batches, optimizer, learning_rate, clip, recompute, loss, all_reduce, prompt, tokens, sequences, chunk, context, candidates, arrivals; this is a list"
        "\n  | workload: [inference]"},
     {"MicroBatchesTooMany", "[1, 4]", "[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]",
      "s.yaml:2:55: at most 64 counts can be tried"
@@ -480,7 +516,7 @@ TEST(ScenarioErrors, OfProgramsOfASession) {
             "weight\n  | programs: {a: {batch: 4, mode: training}, b: {batch: 8, mode: training, optimizer: adam}}");
   EXPECT_EQ(error_of("programs: {a: {batch: 4, speed: 3}}"),
             "s.yaml:2:26: unknown key 'speed' in program a; its keys are mode, batch, micro_batches, optimizer, "
-            "learning_rate, recompute, loss, all_reduce, schedule\n  | programs: {a: {batch: 4, speed: 3}}");
+            "learning_rate, clip, recompute, loss, all_reduce, schedule\n  | programs: {a: {batch: 4, speed: 3}}");
 }
 
 TEST(ScenarioErrors, UnknownScheduleListsThem) {

@@ -48,6 +48,32 @@ TEST(Scenario, DefaultsServe) {
   EXPECT_TRUE(s.plans.empty());
 }
 
+TEST(Scenario, OptimizersHaveSettings) {
+  const auto training = [](const std::string& optimizer) {
+    std::string scenario(smallest);
+    scenario.replace(scenario.find("{batch: 12}"), 11, "{mode: training, batch: 12, optimizer: " + optimizer + "}");
+    return *parse(scenario).training;
+  };
+  const TrainingOptions all = training(
+      "{adamw: {rate: {peak: 3e-4, warmup: 100, cosine: {steps: 1000, floor: 3e-5}}, beta1: 0.8, beta2: 0.95, "
+      "epsilon: 1e-6, decay: 0.1, no_decay: norms_and_biases}}");
+  EXPECT_EQ(all.optimizer, Optimizer::adamw);
+  OptimizerSettings wanted;
+  wanted.rate = RateSchedule{3e-4, 100, 1000, 3e-5, {}};
+  wanted.beta1 = 0.8, wanted.beta2 = 0.95, wanted.epsilon = 1e-6, wanted.decay = 0.1;
+  wanted.decay_matrices_only = true;
+  EXPECT_EQ(all.settings, wanted);
+  const TrainingOptions nesterov =
+      training("{momentum: {rate: {peak: 0.1, steps: {30: 0.01, 60: 0.001}}, momentum: 0.8, nesterov: true}}");
+  EXPECT_EQ(nesterov.optimizer, Optimizer::momentum);
+  OptimizerSettings falling;
+  falling.rate = RateSchedule{0.1, 0, 0, 0, {{30, 0.01}, {60, 0.001}}};
+  falling.momentum = 0.8, falling.nesterov = true;
+  EXPECT_EQ(nesterov.settings, falling);
+  EXPECT_EQ(training("{adam: }").settings, OptimizerSettings());
+  EXPECT_EQ(training("{sgd: {rate: {warmup: 10}}}").settings.rate, (RateSchedule{0.01, 10, 0, 0, {}}));
+}
+
 TEST(Scenario, TrainingHasItsOwnKeysAndSchedules) {
   EXPECT_FALSE(parse(smallest).training.has_value());
   const auto workload = [](const std::string& text) {
@@ -63,8 +89,8 @@ TEST(Scenario, TrainingHasItsOwnKeysAndSchedules) {
   EXPECT_EQ(full.training->optimizer, Optimizer::adam);
   EXPECT_TRUE(full.training->recompute);
   EXPECT_FALSE(workload("{mode: training, batch: 12, recompute: none}").training->recompute);
-  EXPECT_FALSE(plain.training->learning_rate.has_value());
-  EXPECT_EQ(workload("{mode: training, batch: 12, learning_rate: 0.5}").training->learning_rate, 0.5);
+  EXPECT_EQ(plain.training->settings, OptimizerSettings());
+  EXPECT_EQ(workload("{mode: training, batch: 12, learning_rate: 0.5}").training->settings.rate, RateSchedule{0.5});
   EXPECT_EQ(plain.training->loss, Loss::softmax_cross_entropy);
   const Scenario squares = workload("{mode: training, batch: 12, loss: mean_squared_error}");
   EXPECT_EQ(squares.training->loss, Loss::mean_squared_error);

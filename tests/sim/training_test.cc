@@ -193,7 +193,7 @@ TEST(TrainingSimulation, AnUpdateThatWasNotMeasuredIsAnErrorThatSaysSo) {
   ASSERT_FALSE(graph.ok());
   EXPECT_THAT(graph.error().message, HasSubstr("without_updates.json has no measurement of"));
   EXPECT_THAT(graph.error().fragment,
-              HasSubstr("update_v3 SgdUpdate(f32[32,32], f32[1024]) {learning_rate=0.01} -> f32[32,32]"));
+              HasSubstr("update_v3 SgdUpdate(f32[32,32], f32[1024], f32[1]) {decay=0.0} -> f32[32,32]"));
 }
 
 }  // namespace

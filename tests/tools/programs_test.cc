@@ -124,9 +124,46 @@ TEST_F(Programs, TrainingIsRankedSimulatedAndPrinted) {
     EXPECT_THAT(printed.out, HasSubstr(part));
 }
 
+// A rate that changes, weight decay, clipping by the norm of all gradients: the bits of one device, step after step.
+TEST_F(Programs, ATrainingStepHasSettings) {
+  const std::string settings =
+      "mode: training, clip: 0.5, optimizer: {adamw: {rate: {peak: 0.01, warmup: 2, cosine: {steps: 3}}, decay: 0.1, "
+      "no_decay: norms_and_biases}}";
+  const std::string file = scratch_.write("train.yaml", with(with(small_scenario(), "mode: inference", settings),
+                                                             "schedules: [streaming]", "schedules: [1f1b, zb_h1]"));
+  const Outcome ran =
+      nlbench("run " + file + " --plan mine --transport threads --check --steps 5 --json " + (scratch_ / "r.json"));
+  ASSERT_EQ(ran.code, 0) << ran.out << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("equal to the unsplit run, bit for bit"));
+  EXPECT_THAT(ran.out, HasSubstr("\ngradients   norm "));
+  const json answer = json::parse(value_of(read_file(scratch_ / "r.json")));
+  ASSERT_EQ(answer.at("gradient_norms").size(), 5u);
+  for (const json& norm : answer.at("gradient_norms")) EXPECT_GT(norm.get<double>(), 0);
+  const Outcome once =
+      nlbench("run " + file + " --plan mine --transport threads --check --output " + (scratch_ / "w.npy"));
+  ASSERT_EQ(once.code, 0) << once.out << once.err;
+  EXPECT_TRUE(std::filesystem::exists(scratch_ / "w.gradient_norm.npy"));
+  const Outcome printed = nlsim("lower " + file + " --plan mine");
+  for (const char* part :
+       {" = SumOfSquares(", "send squares_1 to A", "recv squares_2 from C", "gradient_norm, clip_factor = ClipFactor(",
+        "send clip_factor to B", "recv clip_factor from A", "recv gradient_norm from A", "decay=0.0, ", "decay=0.1, ",
+        "steps = StepCount(steps)"})
+    EXPECT_THAT(printed.out, HasSubstr(part));
+  const Outcome ranked = nlsim("rank " + file);
+  EXPECT_EQ(ranked.code, 0) << ranked.err;
+  // Each replica of a stage has all of its gradients, and computes the factor itself.
+  const std::string replicas = scratch_.write(
+      "replicas.yaml", with(with(with(small_scenario(), "[1, 2, 4]", "[4]"), "mode: inference", settings),
+                            "schedules: [streaming]", "schedules: [gpipe]") +
+                           "  copies: [..relu2@A+B, rest@C]\n");
+  const Outcome copies = nlbench("run " + replicas + " --plan copies --transport threads --check");
+  ASSERT_EQ(copies.code, 0) << copies.out << copies.err;
+  EXPECT_THAT(copies.out, HasSubstr("gradients of micro-batches are added in another order"));
+}
+
 // Pipelines have the bits of the unsplit step, replicas add in another order; both are checked, and profiled.
 TEST_F(Programs, ATrainingStepRunsAndIsChecked) {
-  for (const std::string optimizer : {"sgd", "momentum", "adam"}) {
+  for (const std::string optimizer : {"sgd", "momentum", "adam", "adamw"}) {
     const std::string file =
         scratch_.write("train.yaml", with(with(small_scenario(), "mode: inference",
                                                "mode: training, optimizer: " + optimizer + ", learning_rate: 0.125"),
@@ -139,9 +176,11 @@ TEST_F(Programs, ATrainingStepRunsAndIsChecked) {
     EXPECT_THAT(value_of(read_file(scratch_ / "r.json")), HasSubstr("\"losses\": [\n    2."));
     EXPECT_TRUE(std::filesystem::exists(scratch_ / "w.npy"));
     EXPECT_TRUE(std::filesystem::exists(scratch_ / "w.conv1.bias.npy"));
-    EXPECT_EQ(std::filesystem::exists(scratch_ / "w.conv1.bias_state0.npy"), optimizer != "sgd");
+    EXPECT_EQ(std::filesystem::exists(scratch_ / "w.conv1.bias.momentum.npy"), optimizer == "momentum");
+    EXPECT_EQ(std::filesystem::exists(scratch_ / "w.conv1.bias.m.npy"), optimizer.starts_with("adam"));
+    std::filesystem::remove(scratch_ / "w.conv1.bias.momentum.npy");
     const Outcome printed = nlsim("lower " + file + " --plan mine");
-    EXPECT_THAT(printed.out, HasSubstr("learning_rate=0.125}"));
+    EXPECT_THAT(printed.out, HasSubstr("rates=[0.125], "));
   }
   // Steps that follow each other learn the batch by heart, split as well as unsplit.
   const Outcome steps =

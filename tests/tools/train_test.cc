@@ -178,9 +178,9 @@ TEST_F(TrainCommand, SaysWhatIsWrong) {
   EXPECT_THAT(error(data_ + " --steps 1 --resume " + c), HasSubstr("has 2 steps done, and 1 are asked for"));
   EXPECT_THAT(error("--steps 4 --resume " + c), HasSubstr("other data"));
   scratch_.write("s.yaml", with(learning, "adam", "sgd"));
-  EXPECT_THAT(error(data_ + " --steps 4 --resume " + c), HasSubstr("_state"));
+  EXPECT_THAT(error(data_ + " --steps 4 --resume " + c), HasSubstr("no state conv1.bias.m"));
   scratch_.write("s.yaml", with(learning, "optimizer: adam", "optimizer: momentum"));
-  EXPECT_THAT(error(data_ + " --steps 4 --resume " + c), HasSubstr("state"));
+  EXPECT_THAT(error(data_ + " --steps 4 --resume " + c), HasSubstr("weight.momentum, which the session keeps"));
   scratch_.write("s.yaml", learning);
   NpyArray none{{samples, 1, 8, 8}, std::vector<float>(samples * 64, std::numeric_limits<float>::quiet_NaN())};
   ASSERT_TRUE(write_npy(scratch_ / "none.npy", none).ok());

@@ -35,6 +35,7 @@ class Backward {
   size_t inputs() const { return node_->inputs.size(); }
   ValueId x(size_t input) const { return node_->inputs[input]; }
   ValueId y(size_t output = 0) const { return node_->outputs[output]; }
+  bool has_dy(size_t output) const { return dy_[output].valid(); }  // the loss depends on that result
   ValueId dy(size_t output = 0);  // zeros, where the loss does not depend on that result
   bool wants(size_t input) const { return input < wanted_.size() && wanted_[input]; }
   // By value: the graph's own move when it grows. Of what could not be made: none.

@@ -49,31 +49,80 @@ Status add_output(StepGraph& step, ValueId loss, size_t origin) {
   return ok_status();
 }
 
-// One node for each trained weight, in their order; in the stage of the weight's first reader.
+// A node of a step that belongs to no stage.
+void note_shared_node(StepNodes& nodes, std::vector<size_t>& list) {
+  list.push_back(nodes.phases.size());
+  nodes.phases.push_back(NodePhase::step);
+  nodes.origins.push_back(0);
+  nodes.computed.push_back(true);
+}
+
+// The factor of all gradients. The norm is an output.
+Result<ValueId> add_clipping(GraphBuilder& builder, StepNodes& nodes, const std::vector<size_t>& first_reader,
+                             double clip) {
+  std::vector<ValueId> squares;
+  size_t first_stage = nodes.network;
+  for (size_t t = 0; t < nodes.trained.size(); ++t) {
+    const std::string name = builder.graph().value(nodes.trained[t]).name;
+    ASSIGN_OR_RETURN(squares.emplace_back(),
+                     builder.add(Op::SumOfSquares, "squares of " + name, {nodes.sums[t].value}, {}));
+    nodes.squares.push_back(nodes.phases.size());
+    const size_t origin = first_reader[nodes.trained[t].index()];
+    note_node(nodes, builder.graph(), NodePhase::step, origin);
+    first_stage = std::min(first_stage, origin);
+  }
+  ASSIGN_OR_RETURN(const std::vector<ValueId> made, builder.add_all(Op::ClipFactor, "clip", squares, {{"clip", clip}},
+                                                                    {std::string(gradient_norm_name), "clip_factor"}));
+  nodes.clip = nodes.phases.size();
+  note_node(nodes, builder.graph(), NodePhase::step, first_stage);
+  builder.output(made[0]);
+  return made[1];
+}
+
+// The step's rate; one node for each trained weight, in their order, in the stage of the weight's first reader; the
+// number of steps.
 Status add_updates(StepGraph& step, const TrainingOptions& options) {
   StepNodes& nodes = step.nodes;
+  const OptimizerSettings& settings = options.settings;
   std::vector<size_t> first_reader(step.graph.values.size(), 0);
   for (size_t n = nodes.network; n-- > 0;) {
     for (const ValueId read : reads_of(step.graph.nodes[n])) first_reader[read.index()] = n;
   }
   ASSIGN_OR_RETURN(GraphBuilder builder, reopen(step.graph));
-  const Attrs attrs =
-      update_attrs(options.optimizer, options.learning_rate.value_or(usual_learning_rate(options.optimizer)));
+  const ValueId steps =
+      builder.weight(std::string(steps_name), steps_type(), nodes.constants.add_fill(steps_type(), 0));
+  const RateSchedule schedule = settings.rate.value_or(RateSchedule{usual_rate(options.optimizer)});
+  ASSIGN_OR_RETURN(const ValueId rate, builder.add(Op::LearningRate, "learning_rate", {steps}, rate_attrs(schedule)));
+  note_shared_node(nodes, nodes.before_updates);
+  ValueId factor;
+  if (options.clip) {
+    ASSIGN_OR_RETURN(factor, add_clipping(builder, nodes, first_reader, *options.clip));
+  }
   for (size_t t = 0; t < nodes.trained.size(); ++t) {
     const ValueId weight = nodes.trained[t];
+    const TensorType type = step.graph.value(weight).type;
     const std::string name = step.graph.value(weight).name;
     std::vector<ValueId> states{weight}, inputs{weight, nodes.sums[t].value};
-    for (const TensorType& type : update_states(options.optimizer, step.graph.value(weight).type)) {
-      states.push_back(
-          builder.weight(fmt::format("{}_state{}", name, states.size() - 1), type, nodes.constants.add_fill(type, 0)));
+    const std::vector<TensorType> kept = update_states(options.optimizer, type);
+    for (size_t i = 0; i < kept.size(); ++i) {
+      states.push_back(builder.weight(fmt::format("{}{}", name, state_names(options.optimizer)[i]), kept[i],
+                                      nodes.constants.add_fill(kept[i], 0)));
       inputs.push_back(states.back());
     }
+    if (counts_steps(options.optimizer)) inputs.push_back(steps);
+    inputs.push_back(rate);
+    if (factor.valid()) inputs.push_back(factor);
+    const bool decays = !settings.decay_matrices_only || type.shape.size() >= 2;
     ASSIGN_OR_RETURN(const std::vector<ValueId> made,
-                     builder.add_all(update_op(options.optimizer), "update " + name, inputs, attrs));
+                     builder.add_all(update_op(options.optimizer), "update " + name, inputs,
+                                     update_attrs(options.optimizer, settings, decays)));
     CHECK(made.size() == states.size(), "an update makes what it keeps");
     for (size_t i = 0; i < made.size(); ++i) nodes.updates.push_back({states[i], made[i]});
     note_node(nodes, builder.graph(), NodePhase::step, first_reader[weight.index()]);
   }
+  ASSIGN_OR_RETURN(const ValueId counted, builder.add(Op::StepCount, "count_step", {steps}, {}));
+  note_shared_node(nodes, nodes.behind_updates);
+  nodes.updates.push_back({steps, counted});
   step.graph = std::move(builder).finish();
   return ok_status();
 }
@@ -81,6 +130,7 @@ Status add_updates(StepGraph& step, const TrainingOptions& options) {
 }  // namespace
 
 TensorType losses_type() { return {DType::f32, {1}}; }
+TensorType gradient_norm_type() { return {DType::f32, {1}}; }
 
 Result<StepGraph> step_graph(const Graph& network, const TrainingOptions& options) {
   for (const Value& value : network.values) {

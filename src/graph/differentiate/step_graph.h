@@ -1,6 +1,7 @@
 // A training step as a graph: the network's nodes, then those of the loss, then those of the gradients
-// (graph/differentiate/), each summed over the micro-batches by an Accumulate, then the updates of the weights. Plans
-// cut the network; each further node is in the stage of the node it belongs to.
+// (graph/differentiate/), each summed over the micro-batches by an Accumulate, then the step's rate, the updates of the
+// weights and the count of steps. Plans cut the network; each further node is in the stage of the node it belongs to,
+// but for those that every device has.
 #pragma once
 
 #include <optional>
@@ -21,7 +22,8 @@ struct TrainingOptions {
   Loss loss = Loss::softmax_cross_entropy;
   int micro_batches = 1;               // of a step
   std::set<ContentId> constants = {};  // weights that are none: masks, tables of positions (WeightStore::formulas)
-  std::optional<double> learning_rate = {};  // none: usual_learning_rate
+  OptimizerSettings settings = {};
+  std::optional<double> clip = {};  // the largest norm of all gradients together; larger ones are scaled (ClipFactor)
 };
 
 // What a graph of a training step says of its nodes.
@@ -32,20 +34,31 @@ struct StepNodes {
   std::vector<std::vector<size_t>> derived;  // [node of the network]: those of the loss and of gradients it is the
                                              // origin of, ascending
   std::vector<bool> computed;                // [node]: the loss or an update depends on it; never a view
-  std::vector<ValueId> trained;              // weights
-  // Behind an update a state holds a trained weight, or what the optimizer keeps of one; behind an Accumulate the sum
-  // of a gradient, which each step begins anew.
+  // Nodes of phase `step` that are in no stage: each device computes them, before its first update of a step and behind
+  // its last one. Their origin is no node that means anything.
+  std::vector<size_t> before_updates, behind_updates;
+  // With clipping: of each trained weight's gradient its SumOfSquares, in the stage of the update; the ClipFactor of
+  // all of them, in the first stage that trains: its gradients are ready last.
+  std::vector<size_t> squares;
+  std::optional<size_t> clip;
+  std::vector<ValueId> trained;  // weights
+  // Behind an update a state holds a trained weight, what the optimizer keeps of one (named state_names), or the number
+  // of steps (steps_name); behind an Accumulate the sum of a gradient, which each step begins anew.
   std::vector<StateUpdate> sums;     // [trained]: of gradients, flat; updates read their values
-  std::vector<StateUpdate> updates;  // by update node, these by trained weight
+  std::vector<StateUpdate> updates;  // by update node, these by trained weight; the number of steps is the last
   WeightStore constants;             // besides the network's weights: what gradients need, states at first
 };
 
-// Of a step's output.
+// Of a step's outputs.
 inline constexpr std::string_view losses_name = "losses";
 TensorType losses_type();  // f32[1]
+inline constexpr std::string_view gradient_norm_name = "gradient_norm";
+TensorType gradient_norm_type();  // f32[1]
 
 struct StepGraph {
-  Graph graph;  // its output `losses` is f32[1]: a micro-batch's loss, the mean over its samples
+  // Its outputs: `losses`, a micro-batch's loss, the mean over its samples; with clipping `gradient_norm`, the norm of
+  // all gradients of the step together, which is made once a step.
+  Graph graph;
   StepNodes nodes;
 };
 

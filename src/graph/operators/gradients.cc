@@ -81,6 +81,13 @@ Inferred infer_batch_norm_scale_gradient(Types inputs, const Attrs& attrs) {
   return one_result(inputs[0].dtype, inputs[2].shape);
 }
 
+Inferred infer_batch_norm_training_gradient(Types inputs, const Attrs& attrs) {
+  RETURN_IF_ERROR(same_floats(inputs[0], inputs[1]));
+  const std::vector<TensorType> operands{inputs[1], inputs[2], inputs[2], inputs[3], inputs[4]};
+  RETURN_IF_ERROR(check_forward(Op::BatchNormalization, operands, attrs, inputs[0]));
+  return as_second(inputs);
+}
+
 Inferred infer_layer_norm_gradient(Types inputs, const Attrs& attrs) {
   RETURN_IF_ERROR(check_forward(Op::LayerNormalization, inputs.subspan(1), attrs, inputs[0]));
   return as_second(inputs);
@@ -149,6 +156,8 @@ Flops flops_window_gradient(Types in, Types, const Attrs& attrs) {
 }
 // Less the mean, times dy, and the sum.
 Flops flops_batch_norm_scale_gradient(Types in, Types, const Attrs&) { return flops(3 * count(in[0])); }
+// The normalized x; its product with dy, and both summed; from them each element.
+Flops flops_batch_norm_training_gradient(Types, Types out, const Attrs&) { return flops(9 * count(out[0])); }
 // Two sums over the row, and from them each element: 14 operations.
 Flops flops_layer_norm_gradient(Types, Types out, const Attrs&) { return flops(14 * count(out[0])); }
 // gradient_lrn's, and y again, which that reads: x times the power.
@@ -217,6 +226,7 @@ ROW(ConvWeightGradient,              2, 2,   conv_gradient_attrs,         infer_
 ROW(MaxPoolGradient,                 2, 2,   max_pool_gradient_attrs,     infer_max_pool_gradient,         flops_window_gradient,           keeps_two,         plane_piece,           of_a_step,          not_in_onnx)
 ROW(AveragePoolGradient,             1, 1,   average_pool_gradient_attrs, infer_average_pool_gradient,     flops_window_gradient,           keeps_first,       plane_piece,           of_a_step,          not_in_onnx)
 ROW(BatchNormalizationScaleGradient, 4, 4,   epsilon_attrs,               infer_batch_norm_scale_gradient, flops_batch_norm_scale_gradient, keeps_none,        no_split,              of_a_step,          not_in_onnx)
+ROW(BatchNormalizationTrainingGradient, 5, 5, epsilon_attrs,          infer_batch_norm_training_gradient, flops_batch_norm_training_gradient, keeps_none,   no_split,              of_a_step,          not_in_onnx)
 ROW(LayerNormalizationGradient,      3, 3,   layer_norm_gradient_attrs,   infer_layer_norm_gradient,       flops_layer_norm_gradient,       keeps_rows,        row_piece,             of_a_step,          not_in_onnx)
 ROW(LRNGradient,                     2, 2,   lrn_gradient_attrs,          infer_lrn_gradient,              flops_lrn_gradient,              keeps_pairs,       no_split,              of_a_step,          not_in_onnx)
 ROW(SoftmaxGradient,                 2, 2,   softmax_gradient_attrs,      infer_axis_gradient,             flops_4,                         keeps_all,         beside_axis,           of_a_step,          not_in_onnx)

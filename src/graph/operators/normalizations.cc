@@ -25,6 +25,13 @@ Inferred infer_batch_norm(Types inputs, const Attrs&) {
   return one_result(inputs[0].dtype, x);
 }
 
+// By its own mean and variance, of one type with the parameters.
+Inferred infer_batch_norm_training(Types inputs, const Attrs& attrs) {
+  if (const Inferred forward = infer_batch_norm(inputs, attrs); !forward.ok()) return forward.error();
+  if (element_count(inputs[0].shape) == 0) return invalid_input("the mean of no element");
+  return std::vector<TensorType>{inputs[0], inputs[1], inputs[1]};
+}
+
 Inferred infer_layer_norm(Types inputs, const Attrs& attrs) {
   RETURN_IF_ERROR(floats(inputs));
   const Shape& x = inputs[0].shape;
@@ -61,6 +68,9 @@ Inferred infer_lrn(Types inputs, const Attrs& attrs) {
 // ---- work: a multiplication and an addition are two operations
 
 Flops flops_batch_norm(Types, Types out, const Attrs&) { return flops(2 * count(out[0])); }  // scale and shift
+
+// Sum; subtract, square, sum; scale and shift.
+Flops flops_batch_norm_training(Types, Types out, const Attrs&) { return flops(6 * count(out[0])); }
 
 Flops flops_normalize(Types, Types out, const Attrs&) {
   return flops(7 * count(out[0]));  // sum; subtract, square, sum; subtract, scale, shift
@@ -114,6 +124,16 @@ void back_batch_norm(Backward& b) {
   if (b.wants(1)) b.give(1, b.add(Op::BatchNormalizationScaleGradient, {b.dy(), b.x(0), b.x(3), b.x(4)}, b.attrs()));
   if (b.wants(2)) b.give(2, b.summed(b.dy(), all_but_channels(x)));
 }
+// The mean and the variance follow x; nothing but the running ones reads them.
+void back_batch_norm_training(Backward& b) {
+  if (b.has_dy(1) || b.has_dy(2))
+    return b.fail(unsupported("the loss depends on a batch's mean and variance by another way"));
+  if (b.wants(0)) {
+    b.give(0, b.add(Op::BatchNormalizationTrainingGradient, {b.dy(), b.x(0), b.x(1), b.y(1), b.y(2)}, b.attrs()));
+  }
+  if (b.wants(1)) b.give(1, b.add(Op::BatchNormalizationScaleGradient, {b.dy(), b.x(0), b.y(1), b.y(2)}, b.attrs()));
+  if (b.wants(2)) b.give(2, b.summed(b.dy(), all_but_channels(b.shape(b.x(0)))));
+}
 // The normalized x is computed again.
 void back_layer_norm(Backward& b) {
   if (b.wants(0)) b.give(0, b.add(Op::LayerNormalizationGradient, {b.dy(), b.x(0), b.x(1)}, b.attrs()));
@@ -147,6 +167,7 @@ void back_instance_norm(Backward& b) {
 // clang-format off
 //  operator               inputs     attributes           types                work              batch             split                gradient                           traits
 ROW(BatchNormalization,    5,      5, batch_norm_attrs,    infer_batch_norm,    flops_batch_norm, keeps_first,      norm_of_channels,    back_batch_norm,                   takes_steps | has_kernels)
+ROW(BatchNormalizationTraining, 3, 3, batch_norm_attrs,    infer_batch_norm_training, flops_batch_norm_training, keeps_none, no_split, back_batch_norm_training,          not_in_onnx)
 ROW(LayerNormalization,    2,      3, layer_norm_attrs,    infer_layer_norm,    flops_normalize,  keeps_layer_norm, layer_norm_piece,    back_layer_norm,                   takes_steps | has_kernels)
 ROW(InstanceNormalization, 3,      3, instance_norm_attrs, infer_instance_norm, flops_normalize,  keeps_first,      instance_norm_piece, back_instance_norm,                takes_steps | has_kernels | plain_in_onnx)
 ROW(LRN,                   1,      1, lrn_attrs,           infer_lrn,           flops_lrn,        keeps_first,      lrn_piece,           by_operand<Op::LRNGradient>,       has_kernels | plain_in_onnx)

@@ -40,6 +40,31 @@ void batch_norm_scale_gradient(const Attrs& attrs, const Arrays& in, Array& out)
   }
 }
 
+// With t = normalized x, over the n places of a channel: dx = scale r (dy - mean(dy) - t mean(dy t)), r = 1 / sqrt(var
+// + e). Ioffe and Szegedy, "Batch normalization", ICML 2015, section 3, its equations put together.
+void batch_norm_training_gradient(const Attrs& attrs, const Arrays& in, Array& out) {
+  const Shape& x = in[1]->type.shape;
+  const int64_t channels = x[1], inner = in[1]->count() / std::max<int64_t>(1, x[0] * channels);
+  const auto for_places = [&](int64_t c, const auto& f) {
+    for (int64_t n = 0; n < x[0]; ++n) {
+      for (int64_t i = (n * channels + c) * inner; i < (n * channels + c + 1) * inner; ++i) f(i);
+    }
+  };
+  for (int64_t c = 0; c < channels; ++c) {
+    const double mean = in[3]->number(c), r = 1 / std::sqrt(in[4]->number(c) + attr_float(attrs, "epsilon"));
+    double sum = 0, product = 0;
+    for_places(c, [&](int64_t i) {
+      sum += in[0]->number(i);
+      product += in[0]->number(i) * (in[1]->number(i) - mean) * r;
+    });
+    const auto n = static_cast<double>(x[0] * inner);
+    for_places(c, [&](int64_t i) {
+      const double t = (in[1]->number(i) - mean) * r;
+      out.set(i, in[2]->number(c) * r * (in[0]->number(i) - sum / n - t * product / n));
+    });
+  }
+}
+
 // With t = normalized x and g = dy scale, over a row of n: dx = r (g - mean(g) - t mean(g t)), r = 1 / sqrt(var + e).
 void layer_norm_gradient(const Attrs& attrs, const Arrays& in, Array& out) {
   const Shape& shape = out.type.shape;
@@ -213,6 +238,7 @@ NLS_REFERENCE(HardSigmoidGradient, by_slope(in, out, [a = attr_float(attrs, "alp
 NLS_REFERENCE(ClipGradient, by_slope(in, out, [lo = attr_float(attrs, "min"), hi = attr_float(attrs, "max")](double y) { return y > lo && y < hi ? 1.0 : 0.0; }))
 NLS_REFERENCE(GeluGradient, by_slope(in, out, attr_string(attrs, "approximate") == "tanh" ? gelu_by_tanh_slope : gelu_slope))
 NLS_REFERENCE(BatchNormalizationScaleGradient, batch_norm_scale_gradient(attrs, in, out))
+NLS_REFERENCE(BatchNormalizationTrainingGradient, batch_norm_training_gradient(attrs, in, out))
 NLS_REFERENCE(LayerNormalizationGradient, layer_norm_gradient(attrs, in, out))
 NLS_REFERENCE(LRNGradient, lrn_gradient(attrs, in, out))
 NLS_REFERENCE(SoftmaxGradient, softmax_gradient(op, attrs, in, out))

@@ -32,6 +32,26 @@ void batch_normalization(const Attrs& attrs, const Arrays& in, Array& out) {
   }
 }
 
+void batch_normalization_training(const Attrs& attrs, const Arrays& in, std::vector<Array>& out) {
+  const Array& x = *in[0];
+  const int64_t channels = x.type.shape[1], plane = plane_of(x.type.shape), samples = x.type.shape[0];
+  const auto n = static_cast<double>(samples * plane);
+  for (int64_t c = 0; c < channels; ++c) {
+    const auto sum_of = [&](const auto& term) {
+      double sum = 0;
+      for (int64_t s = 0; s < samples; ++s) {
+        for (int64_t i = (s * channels + c) * plane; i < (s * channels + c + 1) * plane; ++i) sum += term(x.number(i));
+      }
+      return sum;
+    };
+    const double mean = sum_of([](double v) { return v; }) / n;
+    out[1].set(c, mean);
+    out[2].set(c, sum_of([&](double v) { return (v - mean) * (v - mean); }) / n);
+  }
+  const Arrays parameters{in[0], in[1], in[2], &out[1], &out[2]};
+  batch_normalization(attrs, parameters, out[0]);
+}
+
 // Rows of `size` elements to mean 0 and variance 1 (of the population, as ONNX has it), then element i of row r scaled
 // and shifted as scale(r, i) and shift(r, i) say.
 template <class Scale, class Shift>
@@ -89,6 +109,7 @@ void lrn(const Attrs& attrs, const Array& x, Array& out) {
 // clang-format off
 NLS_REFERENCE(GlobalAveragePool, global_average_pool(*in[0], out))
 NLS_REFERENCE(BatchNormalization, batch_normalization(attrs, in, out))
+NLS_REFERENCE(BatchNormalizationTraining, batch_normalization_training(attrs, in, outputs))
 NLS_REFERENCE(LayerNormalization, layer_normalization(attrs, in, out))
 NLS_REFERENCE(InstanceNormalization, instance_normalization(attrs, in, out))
 NLS_REFERENCE(LRN, lrn(attrs, *in[0], out))

@@ -22,7 +22,7 @@ bool has_no_room(const ComputeDesc& desc) {
 std::string refuse_reference(const ComputeDesc& desc) {
   const bool scaled = std::ranges::any_of(desc.inputs, [](const TensorType& type) { return is_scaled(type.dtype); });
   for (const KernelInfo* row : {&rows::gather, &rows::slice, &rows::cast, &rows::widened, &rows::linear,
-                                &rows::linear_blocks, &rows::gather_blocks}) {
+                                &rows::linear_blocks, &rows::gather_blocks, &rows::update, &rows::sum_of_squares}) {
     if (scaled == row->scaled && takes(*row, desc)) return "other kernels compute it";
   }
   const bool many_axes =

@@ -3,12 +3,19 @@
 
 #include <fmt/format.h>
 
+#include "graph/sum_of_squares.h"
+
 namespace nlsplit::inline kernels {
 namespace {
 
 std::string refuse_update(const ComputeDesc& desc) {
   if (!desc.epilogue.empty()) return "there are steps behind it";
+  if (desc.op == Op::StepCount) return "";
   return desc.inputs[0].dtype == DType::f32 ? "" : fmt::format("{} is not f32", to_string(desc.inputs[0]));
+}
+
+Bytes workspace_of_squares(const ComputeDesc& desc, Isa, int) {
+  return bytes(square_blocks(element_count(desc.inputs[0].shape)) * int64_t{sizeof(double)});
 }
 
 std::string refuse_scatter(const ComputeDesc& desc) { return desc.epilogue.empty() ? "" : "there are steps behind it"; }
@@ -40,9 +47,16 @@ const KernelInfo rows::scatter_in_place = {
 
 const KernelInfo rows::update = {
     .what = "of a sum by a part, of a weight by an optimizer; element by element, where they are",
-    .ops = computes<Op::Accumulate, Op::SgdUpdate, Op::MomentumUpdate, Op::AdamUpdate>,
+    .ops = computes<Op::Accumulate, Op::MovingAverage, Op::SgdUpdate, Op::MomentumUpdate, Op::AdamUpdate,
+                    Op::AdamWUpdate, Op::StepCount>,
     .refuses = refuse_update,
     .any_type = true,
     .in_place = over_any};
+
+const KernelInfo rows::sum_of_squares = {.what = "of gradients, in f64, block by block",
+                                         .ops = computes<Op::SumOfSquares>,
+                                         .refuses = refuse_update,
+                                         .workspace = workspace_of_squares,
+                                         .any_type = true};
 
 }  // namespace nlsplit::inline kernels
