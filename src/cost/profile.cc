@@ -15,6 +15,8 @@ namespace {
 
 constexpr std::string_view on = " on ", cores_word = " cores", moving = " moving ", bytes_word = " B";
 
+std::string cores_text(int cores) { return fmt::format("{}{}{}", on, cores, cores_word); }
+
 // Takes " moving 4096 B" off the end of `text`. Error: it is no number.
 Result<std::optional<Bytes>> take_moved(std::string_view& text) {
   const size_t at = text.rfind(moving);
@@ -72,7 +74,7 @@ double uncertainty(const MeasuredCost& cost) {
 std::string profile_key(const ComputeDesc& desc, int cores, std::optional<Bytes> moved) {
   std::string key = signature(desc);
   if (moved) key += fmt::format("{}{}{}", moving, moved->value(), bytes_word);
-  return cores == 1 ? key : fmt::format("{}{}{}{}", key, on, cores, cores_word);
+  return cores == 1 ? key : key + cores_text(cores);
 }
 
 std::optional<MeasuredCost> cost_in(const Profile& profile, const ComputeDesc& desc, int cores, Bytes moved) {
@@ -80,10 +82,13 @@ std::optional<MeasuredCost> cost_in(const Profile& profile, const ComputeDesc& d
   if (const auto full = profile.kernels.find(profile_key(desc, cores)); full != profile.kernels.end())
     known[traffic(work_of(desc)).value()] = &full->second;
   const std::string prefix = signature(desc) + std::string(moving);
+  const std::string suffix = fmt::format("{}{}", bytes_word, cores == 1 ? "" : cores_text(cores));
   for (auto at = profile.kernels.lower_bound(prefix); at != profile.kernels.end() && at->first.starts_with(prefix);
        ++at) {
-    const auto key = parse_profile_key(at->first);
-    if (key.ok() && key->moved && key->cores == cores) known[key->moved->value()] = &at->second;
+    const char *const begin = at->first.data() + prefix.size(), *const last = at->first.data() + at->first.size();
+    int64_t moves = -1;
+    const auto [end, failure] = std::from_chars(begin, last, moves);
+    if (failure == std::errc() && std::string_view(end, last) == suffix) known[moves] = &at->second;
   }
   if (known.empty()) return std::nullopt;
   const auto above = known.lower_bound(moved.value());

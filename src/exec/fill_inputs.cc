@@ -1,5 +1,6 @@
 // Inputs for those who bring none: what a network can be measured with.
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <string>
@@ -70,6 +71,27 @@ void fill_inputs(const Program& program, uint64_t seed, std::vector<NamedTensor>
     for (int64_t& value : values) value = static_cast<int64_t>(random.below(static_cast<uint64_t>(bound)));
     input.raw = raw_of(input.type.dtype, std::span<const int64_t>(values));
   }
+}
+
+bool fill_scalars(const Program& program, double part, std::vector<NamedTensor>& inputs) {
+  std::map<std::string, int64_t> largest;  // on its device, or where it is sent to
+  for (const DeviceProgram& device : program.devices) {
+    for (const Buffer& buffer : device.buffers) {
+      if (!buffer.max) continue;
+      const auto [at, first] = largest.try_emplace(buffer.name, *buffer.max);
+      at->second = std::min(at->second, *buffer.max);
+    }
+  }
+  bool any = false;
+  for (NamedTensor& input : inputs) {
+    const auto known = largest.find(input.name);
+    if (known == largest.end() || !is_whole(input.type.dtype)) continue;
+    const std::vector<int64_t> values(static_cast<size_t>(element_count(input.type.shape)),
+                                      std::llround(part * static_cast<double>(known->second)));
+    input.raw = raw_of(input.type.dtype, std::span<const int64_t>(values));
+    any = true;
+  }
+  return any;
 }
 
 }  // namespace nlsplit::inline exec

@@ -74,6 +74,9 @@ struct RunOptions {
   int keep = 64;  // so many of the last repeats keep their times; more costs memory
   // A training step's results too: weights and the optimizer's states, once each. Costs their size in messages.
   bool states = false;
+  // Repeats begin with the states that the one before has left, as executions of a session do, and not with the first
+  // ones: nothing is written over them, which would bring them into caches. Results may then differ.
+  bool keep_states = false;
   bool leave_states = false;  // of a session: in the end its states stay where they are, and are no results
   bool keep_choices = true;   // of a session: what was chosen, and its times, are results; else nothing grows with them
   // Of a session: ends it where a computation makes a float that is no number out of numbers alone, and names it. On a
@@ -137,6 +140,10 @@ Result<std::vector<NamedTensor>> wanted_inputs(const Program& program);
 // (below the extent of every table that is gathered by them), from 0 to 1 where they index nothing; random truth
 // values.
 void fill_inputs(const Program& program, uint64_t seed, std::vector<NamedTensor>& inputs);
+
+// Gives every integer input that has a maximum (program/scalars.h) that part of it, rounded, in all elements; part: 0 to
+// 1. Whether there is one.
+bool fill_scalars(const Program& program, double part, std::vector<NamedTensor>& inputs);
 
 double median(std::vector<double> values);  // of at least one
 

@@ -11,6 +11,29 @@
 namespace nlsplit::inline measure {
 namespace {
 
+// The largest values of each scalar that a computation reads.
+std::vector<std::vector<int64_t>> largest_scalars(const ComputeDesc& desc) {
+  const Types inputs = std::span(desc.inputs).first(desc.own_inputs());
+  std::vector<std::vector<int64_t>> largest(inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (const auto value = info(desc.op).scalars->largest(inputs, desc.attrs, i))
+      largest[i].assign(static_cast<size_t>(element_count(inputs[i].shape)), *value);
+  }
+  return largest;
+}
+
+// Movements too. scalars: of that execution; none: the largest.
+Measurable measurable_of(const DeviceProgram& device, ComputeDesc desc, bool computes, ScalarValues scalars) {
+  const auto moved = [&](ScalarValues values) {
+    const Work work = work_of(desc, values);
+    return work.bytes_read + work.bytes_written;
+  };
+  std::optional<Bytes> part;
+  if (!scalars.empty() && moved(scalars) != moved(largest_scalars(desc))) part = moved(scalars);
+  std::string key = profile_key(desc, device.cores, part);
+  return {std::move(key), std::move(desc), computes, part.has_value()};
+}
+
 // A kernel that seldom pays must be so much faster to be chosen: measurements of equals differ by less.
 constexpr double clearly = 0.97;
 
@@ -79,7 +102,8 @@ size_t Samples::disturbed() const {
   return count;
 }
 
-Samples::Samples(const Program& program, std::set<std::string>& taken, BestCalibration& best)
+Samples::Samples(const Program& program, const std::vector<ScalarTable>& fills, std::set<std::string>& taken,
+                 BestCalibration& best)
     : program_(program), best_(&best) {
   CHECK(program.devices.size() == 1, "the unsplit network has one device");
   auto deps = dependencies(program);
@@ -87,28 +111,29 @@ Samples::Samples(const Program& program, std::set<std::string>& taken, BestCalib
   deps_ = std::move(*deps);
   const DeviceProgram& device = program.devices[0];
   std::map<std::string, int> own;
-  for (const Segment& segment : device.segments) {
-    std::vector<int>& index = index_.emplace_back(segment.instrs.size(), -1);
-    for (size_t i = 0; i < segment.instrs.size(); ++i) {
-      const Instr& instr = segment.instrs[i];
+  for (const ScalarTable& scalars : fills) {
+    std::vector<int>& index = index_.emplace_back(deps_.instances.size(), -1);
+    for (uint32_t i = 0; i < deps_.instances.size(); ++i) {
+      const Instr& instr = instr_of(program, deps_.instances[i]);
       if (is_transfer(instr.opcode)) continue;
       const bool computes = instr.opcode == Opcode::compute;
-      ComputeDesc desc = computes ? program.descs[static_cast<size_t>(instr.desc)] : movement_desc(device, instr);
-      std::string key = profile_key(desc, device.cores);
-      const auto known = own.find(key);
+      Measurable what = measurable_of(
+          device, computes ? program.descs[static_cast<size_t>(instr.desc)] : movement_desc(device, instr), computes,
+          computes ? scalars.of(i) : ScalarValues());
+      const auto known = own.find(what.key);
       if (known != own.end()) {
         index[i] = known->second;
-      } else if (taken.insert(key).second) {
+      } else if (taken.insert(what.key).second) {
         index[i] = static_cast<int>(measurables_.size());
-        own.emplace(key, index[i]);
-        measurables_.push_back({std::move(key), std::move(desc), computes});
+        own.emplace(what.key, index[i]);
+        measurables_.push_back(std::move(what));
       }
     }
   }
   samples_.resize(measurables_.size());
 }
 
-void Samples::add(const std::vector<Interval>& times, double calibration_s) {
+void Samples::add(const std::vector<Interval>& times, double calibration_s, size_t fill) {
   const size_t execution = calibrations_.size();
   calibrations_.push_back(calibration_s);
   best_->add(calibration_s);
@@ -116,8 +141,7 @@ void Samples::add(const std::vector<Interval>& times, double calibration_s) {
   for (size_t i = 0; i < times.size(); ++i) {
     const Instance& at = deps_.instances[i];
     if (is_transfer(instr_of(program_, at).opcode)) continue;
-    const size_t segment = static_cast<size_t>(program_.devices[0].order[static_cast<size_t>(at.slot)].segment);
-    const int index = index_[segment][static_cast<size_t>(at.instr)];
+    const int index = index_[fill][i];
     if (index >= 0) samples_[static_cast<size_t>(index)].push_back({times[i].finish - times[i].start, execution});
     if (before != nullptr) gaps_.push_back(times[i].start - before->finish);
     before = &times[i];
@@ -205,9 +229,9 @@ std::map<std::string, KernelId> fastest_kernels(const std::vector<Measurable>& u
     std::map<int64_t, double> by_batch;  // median seconds
   };
   std::map<std::string, std::vector<Alternative>> computations;  // by choice_key
-  for (const auto& [key, desc, computes] : usual_first) {
+  for (const auto& [key, desc, computes, in_part] : usual_first) {
     const auto known = profile.kernels.find(key);
-    if (!computes || known == profile.kernels.end() || desc.inputs[0].shape.empty()) continue;
+    if (!computes || in_part || known == profile.kernels.end() || desc.inputs[0].shape.empty()) continue;
     std::vector<Alternative>& kernels = computations[choice_key(desc, desc.kernel.level)];
     auto kernel = std::ranges::find(kernels, desc.kernel, &Alternative::kernel);
     if (kernel == kernels.end()) kernel = kernels.insert(kernels.end(), {desc.kernel, {}});

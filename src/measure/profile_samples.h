@@ -12,6 +12,7 @@
 #include "exec/device_run.h"
 #include "program/dependencies.h"
 #include "program/program.h"
+#include "program/scalar_values.h"
 
 namespace nlsplit::inline measure {
 
@@ -30,18 +31,21 @@ struct Measurable {
   std::string key;
   ComputeDesc desc;
   bool computes = true;
+  bool in_part = false;  // with scalars below the largest
 };
 
 class Samples {
  public:
-  // Of the Program's computations those whose keys are not in `taken`; it then has theirs too. The Program has one
-  // device; it and `best`, which all share that are measured on this machine, outlive this.
-  Samples(const Program& program, std::set<std::string>& taken, BestCalibration& best);
+  // Of the Program's computations those whose keys are not in `taken`; it then has theirs too. fills: the scalars that
+  // executions have, one or more. The Program has one device; it and `best`, which all share that are measured on this
+  // machine, outlive this.
+  Samples(const Program& program, const std::vector<ScalarTable>& fills, std::set<std::string>& taken,
+          BestCalibration& best);
 
-  // The times of one execution. calibration_s: how fast the core was before it (base/calibration.h); infinite: other
-  // work kept the device from computing. Samples of a core that was slower than at its best count only where there are
-  // not enough others.
-  void add(const std::vector<Interval>& times, double calibration_s);
+  // The times of one execution with scalars fills[fill]. calibration_s: how fast the core was before it
+  // (base/calibration.h); infinite: other work kept the device from computing. Samples of a core that was slower than
+  // at its best count only where there are not enough others.
+  void add(const std::vector<Interval>& times, double calibration_s, size_t fill = 0);
   size_t executions() const { return calibrations_.size(); }
   size_t disturbed() const;
 
@@ -71,7 +75,7 @@ class Samples {
   const Program& program_;
   Dependencies deps_;
   std::vector<Measurable> measurables_;
-  std::vector<std::vector<int>> index_;       // [segment][instruction]: index into measurables_; -1: others measure it
+  std::vector<std::vector<int>> index_;  // [fill][instance]: index into measurables_; -1: a transfer, or others have it
   std::vector<std::vector<Sample>> samples_;  // by measurable
   std::vector<double> calibrations_;          // by execution
   BestCalibration* best_;

@@ -1,6 +1,7 @@
 // Inputs that are no floats: tokens, which point into tables.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cstring>
 #include <set>
 
@@ -61,6 +62,22 @@ TEST(Inputs, SeededTokensPointIntoTheSmallestTable) {
     EXPECT_EQ(inputs[0].raw, before[0].raw) << "what is there stays";
   }
   EXPECT_EQ(seen, (std::set<int64_t>{0, 1, 2, 3, 4}));
+}
+
+TEST(Inputs, ScalarsArePartsOfTheirMaxima) {
+  Program program = tokens_program();
+  const auto of_tokens = std::ranges::find(program.devices[0].buffers, "tokens", &Buffer::name);
+  ASSERT_NE(of_tokens, program.devices[0].buffers.end());
+  std::vector<NamedTensor> inputs = wanted_inputs(program).value();
+  fill_inputs(program, 1, inputs);
+  EXPECT_FALSE(fill_scalars(program, 0.5, inputs)) << "none has a maximum";
+  of_tokens->max = 4;
+  const std::string others = inputs[1].raw;
+  for (const auto& [part, value] : std::vector<std::pair<double, int64_t>>{{1, 4}, {0.5, 2}, {0.875, 4}, {0, 0}}) {
+    EXPECT_TRUE(fill_scalars(program, part, inputs));
+    EXPECT_EQ(numbers<int64_t>(inputs[0]), std::vector<int64_t>(6, value)) << part;
+  }
+  EXPECT_EQ(inputs[1].raw, others);
 }
 
 TEST(Inputs, TokensRun) {

@@ -369,5 +369,31 @@ TEST(Place, StatesWithoutContentAreZero) {
   EXPECT_EQ(output_of(*result, "y"), (std::vector<float>{1, 2, 3}));
 }
 
+// One is added to a state in each repeat.
+TEST(Run, StatesAreTheFirstOnesAgainOrGoOn) {
+  const auto program = parse_program(R"(nlsplit program 1
+program count batch 1 micro_batches 1
+device A cpu host a isa v2 memory 4096
+  buffer s f32[3] state
+  buffer x f32[3] input
+  buffer y f32[3] output
+  segment F stage 0 phase F
+    y = reduce(s, x)
+    s = copy(y)
+  order
+    F.0
+)",
+                                     "count.nls");
+  ASSERT_TRUE(program.ok()) << program.error().to_string();
+  Job job = seeded_job(*program);
+  job.inputs[0].values = {1, 2, 3};
+  RunOptions options = test_options();
+  options.warmup = 1;
+  options.repeats = 4;
+  EXPECT_EQ(output_of(run_threads(*program, job, options).value(), "y"), (std::vector<float>{1, 2, 3}));
+  options.keep_states = true;
+  EXPECT_EQ(output_of(run_threads(*program, job, options).value(), "y"), (std::vector<float>{5, 10, 15}));
+}
+
 }  // namespace
 }  // namespace nlsplit

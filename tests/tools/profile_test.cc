@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "testing/paths.h"
@@ -295,6 +297,51 @@ TEST_F(Profiles, AreFilledByPredictions) {
   EXPECT_EQ(ranked.code, 0) << ranked.err;
   EXPECT_THAT(ranked.out, HasSubstr(" predicted (±"));
   EXPECT_THAT(ranked.out, HasSubstr(" %"));
+}
+
+// What attention over a cache takes depends on what is in it, so it is measured with several lengths; the rest of the
+// network is not.
+TEST_F(Profiles, MeasureCachesAtSeveralLengths) {
+  const std::string scenario =
+      scratch_.write("g.yaml",
+                     "model: zoo:llama?layers=2&hidden=32&heads=4&kv_heads=2&ffn=64&vocab=200\n"
+                     "workload: {mode: generation, prompt: 16, tokens: 241, chunk: 8}\n"
+                     "devices: {a: {host: h, memory: 64MiB, costs: p.json}}\n"
+                     "source: h\nsink: h\n");
+  const Outcome made = nlbench(fmt::format("profile {} -o {} --budget 500ms", scenario, file_));
+  ASSERT_EQ(made.code, 0) << made.err;
+  std::map<std::string, std::vector<std::pair<int64_t, double>>> times;  // by computation: bytes moved; -1: all
+  const json profile = read();
+  for (const json& kernel : profile["kernels"]) {
+    const std::string key = kernel["signature"];
+    const size_t at = key.find(" moving ");
+    times[key.substr(0, at)].emplace_back(at == key.npos ? -1 : std::stoll(key.substr(at + 8)), kernel["median_s"]);
+  }
+  size_t attend = 0;
+  for (auto& [computation, of] : times) {
+    if (computation.find("CachedAttention") == computation.npos) {
+      EXPECT_EQ(of.size(), 1u) << computation;
+      continue;
+    }
+    ++attend;
+    std::ranges::sort(of);
+    ASSERT_EQ(of.size(), 4u) << computation;
+    EXPECT_EQ(of[0].first, -1) << computation;
+    EXPECT_LT(of[1].second, of[0].second) << "nothing is seen: " << computation;
+  }
+  EXPECT_EQ(attend, 2u) << "of prompts and of tokens";
+  // Predictions take what is there by then.
+  const auto tpot = [&](const std::string& prompt) {
+    const std::string text = value_of(read_file(scenario));
+    const std::string other = scratch_.write(
+        "h.yaml", with(with(text, "prompt: 16, tokens: 241", prompt), "chunk: 8", "chunk: 8, context: 256"));
+    const Outcome ranked = nlsim(fmt::format("rank {} --json -", other));
+    EXPECT_EQ(ranked.code, 0) << ranked.err;
+    return ranked.code == 0
+               ? json::parse(ranked.out).at("plans").at(0).at("generation").at("next_token_s").get<double>()
+               : 0.0;
+  };
+  EXPECT_LT(tpot("prompt: 8, tokens: 2"), tpot("prompt: 248, tokens: 2"));
 }
 
 }  // namespace
