@@ -112,10 +112,14 @@ bool parse_header(std::string_view text, Header& header) {
 
 // Of an element of a plain little-endian type; 0: it is none ("<f4", "|b1", but not ">f4", "<U8", "[('x', …)]").
 size_t element_size(std::string_view type) {
-  if (type.size() != 3 || type[2] < '1' || type[2] > '8') return 0;
+  if (type.size() != 3) return 0;
   const auto size = static_cast<size_t>(type[2] - '0');
   if (type[0] != '<' && !(type[0] == '|' && size == 1)) return 0;
-  return std::string_view("fiub").find(type[1]) == std::string_view::npos ? 0 : size;
+  const bool known = type[1] == 'f' ? size == 2 || size == 4 || size == 8
+                     : type[1] == 'b'
+                         ? size == 1
+                         : (type[1] == 'i' || type[1] == 'u') && (size == 1 || size == 2 || size == 4 || size == 8);
+  return known ? size : 0;
 }
 
 // Bytes of all values; nullopt if that overflows.
@@ -165,7 +169,10 @@ Result<NpyHeader> read_npy_header(std::string_view beginning, const std::string&
   }
   const size_t element = element_size(*header.type);
   if (element == 0) {
-    return unsupported(fmt::format("'{}' holds values of type '{}'; we read '<f4' (float32)", path, *header.type));
+    return unsupported(
+        fmt::format("'{}' holds values of type '{}'; we read little-endian numbers and truth values, '<f4' "
+                    "(float32) above all",
+                    path, *header.type));
   }
   if (*header.fortran_order) {
     return unsupported(fmt::format("'{}' is in Fortran order; save it with numpy.ascontiguousarray", path));

@@ -15,8 +15,9 @@ namespace {
 
 constexpr int64_t pointing_nowhere = 2;  // masks and flags
 
-// The smallest extent of what is gathered by each input, the number of classes for labels, how many values a declared
-// maximum allows, wherever it is read: on its device or on one it is sent to, where its buffer has its name.
+}  // namespace
+
+// Wherever an input is read: on its device or on one it is sent to, where its buffer has its name.
 std::map<std::string, int64_t> extents_pointed_into(const Program& program) {
   std::map<std::string, int64_t> smallest;
   const auto is_at_most = [&](const std::string& name, int64_t bound) {
@@ -42,8 +43,6 @@ std::map<std::string, int64_t> extents_pointed_into(const Program& program) {
   }
   return smallest;
 }
-
-}  // namespace
 
 void fill_inputs(const Program& program, uint64_t seed, std::vector<NamedTensor>& inputs) {
   const std::map<std::string, int64_t> pointed = extents_pointed_into(program);

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -56,7 +57,8 @@ struct Job {
   std::optional<Online> online = {};             // none: every device in the order of the Program
   std::vector<double> predicted_compute_s = {};  // by device, in an execution: for deadlines; empty: nobody knows
   ChecksumLookup checksums = {};                 // of the contents when they were saved; none: as rank 0 has them now
-  std::vector<StateTensor> states = {};  // of a session: what these states hold first, instead of their contents
+  // Of a session, borrowed: what these states hold first, instead of their contents.
+  std::span<const StateTensor> states = {};
 };
 
 struct Repeat {
@@ -79,11 +81,11 @@ struct RunOptions {
   bool keep_states = false;
   bool leave_states = false;  // of a session: in the end its states stay where they are, and are no results
   bool keep_choices = true;   // of a session: what was chosen, and its times, are results; else nothing grows with them
-  // Of a session: ends it where a computation makes a float that is no number out of numbers alone, and names it. On a
-  // GPU nothing is looked at.
+  // Of a session: ends it where a computation makes a float32 that is no number out of numbers alone, and names it. On
+  // a GPU nothing is looked at, which is a notice.
   bool check_numbers = false;
-  bool poison = false;        // fills all but weights, states and inputs with NaN before each repeat: for tests
-  double watchdog_s = 10;     // see DeviceRunOptions
+  bool poison = false;     // fills all but weights, states and inputs with NaN before each repeat: for tests
+  double watchdog_s = 10;  // see DeviceRunOptions
   Deadlines deadlines = {};
   FlightRecords* flight = nullptr;  // keeps what the ranks of this process did last; none: nothing is kept
   // Over threads: told why before the run is aborted, while all devices are still where they were.
@@ -135,6 +137,10 @@ Status check_ranks(const Program& program, int ranks);
 
 // The inputs a Program wants, by name, with the shape of the whole batch. Error: two devices disagree.
 Result<std::vector<NamedTensor>> wanted_inputs(const Program& program);
+
+// By the name of each input of integers that points into something: the smallest extent of what is gathered by it, the
+// number of classes for labels, one more than its declared maximum.
+std::map<std::string, int64_t> extents_pointed_into(const Program& program);
 
 // Gives every input that has no values yet seeded ones: normal floats; integers that point into whatever they index
 // (below the extent of every table that is gathered by them), from 0 to 1 where they index nothing; random truth

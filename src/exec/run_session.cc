@@ -60,9 +60,12 @@ class Executions {
     made->losses->begin();
     run->arm();
     RETURN_IF_ERROR(run->start(Clock::now()));
-    if (made->numbers && !made->numbers->found().empty())
-      return give_up(transport_,
-                     fmt::format("the first that makes no number out of numbers: {}", made->numbers->found()));
+    if (made->numbers && !made->numbers->found().empty()) {
+      const Error why =
+          invalid_input(fmt::format("the first that makes no number out of numbers: {}", made->numbers->found()));
+      transport_.abort(why);
+      return why;
+    }
     for (ExecutionLoss loss : made->losses->means()) {
       loss.execution += static_cast<int64_t>(before);
       losses.push_back(loss);
@@ -191,6 +194,8 @@ Result<SessionResult> run_session(const Session* whole, const Job& job, const Ch
   RETURN_IF_ERROR(place_states(joined, job.states, place, transport, waiting));
   RETURN_IF_ERROR(agree(transport, backend->upload(every_buffer), waiting));
   waiting.patience_s = options.watchdog_s;
+  if (options.check_numbers && backend->runs_ahead() && options.notice)
+    options.notice(fmt::format("device {} does not look for what is no number: a GPU keeps it to itself", device.name));
   Executions executions(session, *backend, transport, options, watch, std::move(task.clock));
 
   SessionResult result;

@@ -14,7 +14,7 @@ using ByName = std::map<std::string_view, const StateTensor*>;
 
 bool lasts(const Buffer& buffer) { return buffer.kind == BufferKind::state && buffer.banks == 1; }
 
-Result<ByName> by_name(const Program& joined, const std::vector<StateTensor>& states) {
+Result<ByName> by_name(const Program& joined, std::span<const StateTensor> states) {
   ByName given;
   for (const StateTensor& state : states) {
     if (static_cast<int64_t>(state.bytes.size()) != size_of(state.type).value())
@@ -96,7 +96,7 @@ Result<std::vector<StateTensor>> collect_states(const Program& joined, std::byte
   return states;
 }
 
-Status place_states(const Program& joined, const std::vector<StateTensor>& states, const PlaceContent& place,
+Status place_states(const Program& joined, std::span<const StateTensor> states, const PlaceContent& place,
                     Transport& transport, const Waiting& waiting) {
   const Result<ByName> given = transport.rank() == 0 ? by_name(joined, states) : ByName{};
   RETURN_IF_ERROR(agree(transport, given.ok() ? ok_status() : Status(given.error()), waiting));

@@ -6,6 +6,7 @@
 //   RETURN_IF_ERROR(place_states(joined, now, place, transport, waiting));     // of another session, before it begins
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,12 +21,13 @@ namespace nlsplit::inline exec {
 // those and are left out.
 std::vector<StateTensor> states_of(const Program& joined);  // without their bytes, by device and buffer
 
-// On rank 0 all of them, by name, elsewhere none. `joined`: on rank 0 of all devices. `arena`: the host's. All ranks call both.
+// On rank 0 all of them, by name, elsewhere none. `joined`: on rank 0 of all devices. `arena`: the host's. All ranks
+// call both.
 Result<std::vector<StateTensor>> collect_states(const Program& joined, std::byte* arena, Transport& transport,
                                                 const Waiting& waiting);
 // `states`: on rank 0. Those that are not among them stay as they are. Errors, the same on all ranks: the Program has
 // no such state, or one of another type; the bytes are not as many as the type has.
-Status place_states(const Program& joined, const std::vector<StateTensor>& states, const PlaceContent& place,
+Status place_states(const Program& joined, std::span<const StateTensor> states, const PlaceContent& place,
                     Transport& transport, const Waiting& waiting);
 
 }  // namespace nlsplit::inline exec

@@ -147,6 +147,45 @@ int64_t wrapped(DType type, int64_t value) {
   }
 }
 
+std::string_view numpy_type(DType type) {
+  switch (type) {
+    case DType::f32:
+      return "<f4";
+    case DType::i64:
+      return "<i8";
+    case DType::i32:
+      return "<i4";
+    case DType::boolean:
+      return "|b1";
+    case DType::f16:
+      return "<f2";
+    case DType::bf16:
+      return "<u2";  // NumPy has none: their bits
+    case DType::f64:
+      return "<f8";
+    case DType::i8:
+      return "|i1";
+    case DType::u8:
+      return "|u1";
+    case DType::i16:
+      return "<i2";
+    case DType::u16:
+      return "<u2";
+    case DType::u32:
+      return "<u4";
+    case DType::u64:
+      return "<u8";
+    case DType::q8_0:
+    case DType::q4_0:
+    case DType::q4_1:
+    case DType::q5_0:
+    case DType::q4_k:
+    case DType::q6_k:
+      break;  // weights alone
+  }
+  CHECK(false, "unknown data type");
+}
+
 std::vector<double> reals_of(DType type, std::string_view raw) {
   switch (type) {
     case DType::f32:

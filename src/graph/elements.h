@@ -20,6 +20,9 @@ double rounded(DType type, double value);
 int64_t wrapped(DType type, int64_t value);
 double largest_of(DType type);  // the largest finite one; is_real(type)
 
+// What NumPy calls it ("<f4"); bf16 has no name there and is the u2 of its bits. Not of blocks.
+std::string_view numpy_type(DType type);
+
 std::vector<double> reals_of(DType type, std::string_view raw);    // is_real(type) or is_scaled(type)
 std::vector<int64_t> wholes_of(DType type, std::string_view raw);  // all others
 // Of a type with scales: graph/blocks.h.

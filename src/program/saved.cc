@@ -165,7 +165,9 @@ Result<SavedTraining> read_training(const std::string& path) {
       return invalid_input(fmt::format("{}: not what a session trains, of version 1", path));
     SavedTraining of;
     of.model = value.at("model").get<std::string>();
-    ASSIGN_OR_RETURN(of.loss, parse_loss(value.at("loss").get<std::string>()));
+    const Result<Loss> loss = parse_loss(value.at("loss").get<std::string>());
+    if (!loss) return invalid_input(fmt::format("{}: {}", path, loss.error().message));
+    of.loss = *loss;
     of.probabilities = value.at("probabilities").get<bool>();
     of.weights = value.at("weights").get<std::vector<std::string>>();
     of.step_s = value.at("step_s").get<double>();

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/npy.h"
 #include "exec/backends/arena.h"
+#include "graph/elements.h"
 #include "program/scalars.h"
 
 namespace nlsplit::inline tools {
@@ -61,46 +62,6 @@ Result<std::string> lower_to(const TemporaryFolder& folder, const JobArguments& 
   return saved;
 }
 
-// What NumPy calls it.
-std::string_view npy_type(DType type) {
-  switch (type) {
-    case DType::f32:
-      return "<f4";
-    case DType::i64:
-      return "<i8";
-    case DType::i32:
-      return "<i4";
-    case DType::boolean:
-      return "|b1";
-    case DType::f16:
-      return "<f2";
-    case DType::bf16:
-      return "<u2";  // NumPy has none: their bits
-    case DType::f64:
-      return "<f8";
-    case DType::i8:
-      return "|i1";
-    case DType::u8:
-      return "|u1";
-    case DType::i16:
-      return "<i2";
-    case DType::u16:
-      return "<u2";
-    case DType::u32:
-      return "<u4";
-    case DType::u64:
-      return "<u8";
-    case DType::q8_0:
-    case DType::q4_0:
-    case DType::q4_1:
-    case DType::q5_0:
-    case DType::q4_k:
-    case DType::q6_k:
-      break;  // weights alone
-  }
-  CHECK(false, "unknown data type");
-}
-
 // Or the integers themselves: "4,2".
 Status take_file(NamedTensor& input, const std::string& path, Entries entries) {
   if (is_whole(input.type.dtype)) {
@@ -118,9 +79,9 @@ Status take_file(NamedTensor& input, const std::string& path, Entries entries) {
                                      to_string(TensorType{DType::f32, array.shape}), input.name,
                                      to_string(input.type)));
   }
-  if (array.type != npy_type(input.type.dtype)) {
+  if (array.type != numpy_type(input.type.dtype)) {
     return invalid_input(fmt::format("'{}' holds values of type '{}', but input {} is {} ('{}')", path, array.type,
-                                     input.name, to_string(input.type), npy_type(input.type.dtype)));
+                                     input.name, to_string(input.type), numpy_type(input.type.dtype)));
   }
   if (input.type.dtype == DType::f32) {
     input.values.resize(array.raw.size() / sizeof(float));

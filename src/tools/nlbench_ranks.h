@@ -72,9 +72,16 @@ int run_session_command(const RanksArguments& arguments, const RunOptions& optio
       const Result<SessionResult> result = run_session(nullptr, Job{}, choose_from({}), transport, options);
       return agree_on(transport, result ? ok_status() : Status(result.error()));
     }
-    return agree_on(transport, use(*made, [&](const Session& session, const Job& job, const ChooseNext& choose) {
-                      return run_session(&session, job, choose, transport, options);
-                    }));
+    bool ran = false;
+    const Status used = use(*made, [&](const Session& session, const Job& job, const ChooseNext& choose) {
+      ran = true;
+      return run_session(&session, job, choose, transport, options);
+    });
+    if (!ran && !used.ok()) {  // the others wait for a session
+      transport.abort(used.error());
+      return used;
+    }
+    return agree_on(transport, used);
   };
   return run_ranks(arguments, in_threads, as_rank, interrupt_s);
 }

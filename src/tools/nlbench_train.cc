@@ -2,8 +2,9 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
+#include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -13,6 +14,7 @@
 #include "base/interrupts.h"
 #include "graph/safetensors/safetensors_write.h"
 #include "report/table.h"
+#include "tools/exit.h"
 #include "tools/launch_options.h"
 #include "tools/nlbench_commands.h"
 #include "tools/nlbench_ranks.h"
@@ -42,23 +44,30 @@ struct LoggedEvaluation {
 // What rank 0 says of a training while it goes on, and writes.
 class TrainingLog {
  public:
-  static Result<std::unique_ptr<TrainingLog>> open(const TrainCommand& arguments, const TrainingJob& job) {
-    auto log = std::make_unique<TrainingLog>(arguments, job);
-    if (!arguments.tensorboard.empty()) {
-      ASSIGN_OR_RETURN(EventFile events, EventFile::open(arguments.tensorboard));
-      log->events_.emplace(std::move(events));
-    }
-    log->begin();
-    return log;
-  }
-  TrainingLog(const TrainCommand& arguments, const TrainingJob& job) : arguments_(arguments), job_(job) {
+  // Borrowed; events: nullptr: nobody watches.
+  TrainingLog(const TrainCommand& arguments, const TrainingJob& job, EventFile* events)
+      : arguments_(arguments), job_(job), events_(events) {
     constexpr int64_t lines = 20;
     const int64_t steps = job.plan.steps - job.plan.first_step;
     every_ = arguments.log_every > 0 ? arguments.log_every : std::max<int64_t>(1, steps / lines);
   }
 
+  void begin() const {
+    if (!speaks()) return;
+    const Program& program = job_.session().programs.front();
+    fmt::print("{} · {} in {} on {}\n", job_.session().name, counted(program.batch, "sample"),
+               counted(program.micro_batches, "micro-batch"), counted(std::ssize(program.devices), "device"));
+    fmt::print("data        {}{}, {:.4g} steps an epoch\n", counted(job_.data.samples(), "sample"),
+               job_.drawn ? " drawn at random (--data gives some)" : "",
+               static_cast<double>(job_.data.samples()) / static_cast<double>(program.batch));
+    if (job_.plan.first_step > 0)
+      fmt::print("from        {}, step {}\n", arguments_.training.checkpoint, job_.plan.first_step);
+    fmt::print("\n");
+    std::fflush(stdout);
+  }
+
   TrainingHooks hooks() {
-    TrainingHooks hooks{[this](int64_t step, double loss) { add_loss(step, loss); },
+    TrainingHooks hooks{[this](int64_t step, double loss, double norm) { add_loss(step, loss, norm); },
                         [this](int64_t step, const Evaluation& of) { add(step, of); },
                         {},
                         interrupted};
@@ -85,25 +94,17 @@ class TrainingLog {
  private:
   bool speaks() const { return arguments_.json != "-"; }
 
-  void begin() const {
-    if (!speaks()) return;
-    const Program& program = job_.session().programs.front();
-    fmt::print("{} · {} in {} on {}\n", job_.session().name, counted(program.batch, "sample"),
-               counted(program.micro_batches, "micro-batch"), counted(std::ssize(program.devices), "device"));
-    fmt::print("data        {}{}, {:.4g} steps an epoch\n", counted(job_.data.samples(), "sample"),
-               job_.drawn ? " drawn at random (--data gives some)" : "",
-               static_cast<double>(job_.data.samples()) / static_cast<double>(program.batch));
-    if (job_.plan.first_step > 0)
-      fmt::print("from        {}, step {}\n", arguments_.training.checkpoint, job_.plan.first_step);
-    fmt::print("\n");
-    std::fflush(stdout);
-  }
-
-  void add_loss(int64_t step, double loss) {
+  void add_loss(int64_t step, double loss, double norm) {
     losses_.push_back(loss);
     add_event("loss", step, loss);
+    const bool has_norm = !std::isnan(norm);
+    if (has_norm) {
+      norms_.push_back(norm);
+      add_event("gradient_norm", step, norm);
+    }
     if (speaks() && (step % every_ == 0 || step == job_.plan.steps)) {
-      fmt::print("step {:>{}} of {}   loss {:.4f}\n", step, digits(), job_.plan.steps, loss);
+      fmt::print("step {:>{}} of {}   loss {:.4f}{}\n", step, digits(), job_.plan.steps, loss,
+                 has_norm ? fmt::format("   gradient norm {:.4g}", norm) : "");
       std::fflush(stdout);
     }
   }
@@ -120,29 +121,49 @@ class TrainingLog {
   }
 
   void add_event(std::string_view tag, int64_t step, double value) {
-    if (!events_) return;
+    if (events_ == nullptr) return;
     if (const Status added = events_->add(tag, step, value); !added.ok() && status_.ok()) status_ = added;
   }
 
+  // The weights alone, too, in the end. What was trained is not lost because one of the two cannot be written.
   Status save(int64_t step, int64_t samples, std::vector<StateTensor> states) {
     write_after_interrupt(time_to_save_s);
+    RETURN_IF_ERROR(check_states(step, states));
     const std::set<std::string> weights(job_.made_for().weights.begin(), job_.made_for().weights.end());
     const bool ends = step == job_.plan.steps || interrupted();
-    if (ends && !arguments_.output.empty()) {
-      std::vector<NamedBytes> tensors;
-      for (const StateTensor& state : states) {
-        if (weights.contains(state.name)) tensors.push_back({state.name, state.type, state.bytes});
-      }
-      RETURN_IF_ERROR(write_safetensors(arguments_.output, tensors));
+    const Status written = ends && !arguments_.output.empty() ? write_weights(states, weights) : ok_status();
+    if (const std::string& dir = arguments_.training.checkpoint; !dir.empty()) {
+      RETURN_IF_ERROR(write_checkpoint(dir,
+                                       {job_.made_for().model, step, samples, job_.plan.seed, job_.plan.shuffled,
+                                        job_.data.fingerprint(), std::move(states)},
+                                       weights));
+      saved_ = step;
     }
-    const std::string& dir = arguments_.training.checkpoint;
-    if (dir.empty()) return ok_status();
-    const Checkpoint checkpoint{
-        job_.made_for().model, step, samples, job_.plan.seed, job_.plan.shuffled, job_.data.fingerprint(),
-        std::move(states)};
-    RETURN_IF_ERROR(write_checkpoint(dir, checkpoint, weights));
-    saved_ = step;
+    return written;
+  }
+
+  // A loss is of the weights before its step: it says nothing of what the last update has made.
+  static Status check_states(int64_t step, const std::vector<StateTensor>& states) {
+    for (const StateTensor& state : states) {
+      if (state.type.dtype != DType::f32) continue;
+      for (size_t at = 0; at < state.bytes.size(); at += sizeof(float)) {
+        float value = 0;
+        std::memcpy(&value, state.bytes.data() + at, sizeof value);
+        if (!std::isfinite(value))
+          return invalid_input(fmt::format(
+              "{} holds {} after step {}, which is no number, and is not saved: is the learning rate too high?",
+              state.name, value, step));
+      }
+    }
     return ok_status();
+  }
+
+  Status write_weights(const std::vector<StateTensor>& states, const std::set<std::string>& weights) const {
+    std::vector<NamedBytes> tensors;
+    for (const StateTensor& state : states) {
+      if (weights.contains(state.name)) tensors.push_back({state.name, state.type, state.bytes});
+    }
+    return write_safetensors(arguments_.output, tensors);
   }
 
   int digits() const { return static_cast<int>(std::to_string(job_.plan.steps).size()); }
@@ -159,7 +180,7 @@ class TrainingLog {
     table.add({"samples/s", rate(measured), rate(predicted)});
     std::string text = "\n" + table.to_string();
     if (saved_ > 0) text += fmt::format("\nsaved {} at step {}\n", arguments_.training.checkpoint, saved_);
-    if (saved_ > 0 && run.steps_done() < job_.plan.steps) text += "--resume goes on from there\n";
+    if (saved_ > 0 && run.status().ok() && run.steps_done() < job_.plan.steps) text += "--resume goes on from there\n";
     return text;
   }
 
@@ -170,25 +191,26 @@ class TrainingLog {
       if (of.accuracy) one["accuracy"] = *of.accuracy;
       evaluations.push_back(std::move(one));
     }
-    const nlohmann::json file = {{"format", "nlsplit-training-run"},
-                                 {"version", 1},
-                                 {"session", job_.session().name},
-                                 {"batch", job_.form.batch},
-                                 {"samples", job_.data.samples()},
-                                 {"first_step", job_.plan.first_step},
-                                 {"steps", run.steps_done()},
-                                 {"losses", losses_},
-                                 {"evaluations", std::move(evaluations)},
-                                 {"step_s", run.step_seconds()},
-                                 {"predicted_step_s", job_.made_for().step_s}};
+    nlohmann::json file = {{"format", "nlsplit-training-run"},
+                           {"version", 1},
+                           {"session", job_.session().name},
+                           {"batch", job_.form.batch},
+                           {"samples", job_.data.samples()},
+                           {"first_step", job_.plan.first_step},
+                           {"steps", run.steps_done()},
+                           {"losses", losses_},
+                           {"evaluations", std::move(evaluations)},
+                           {"step_s", run.step_seconds()},
+                           {"predicted_step_s", job_.made_for().step_s}};
+    if (!norms_.empty()) file["gradient_norms"] = norms_;
     return file.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   }
 
   const TrainCommand& arguments_;
   const TrainingJob& job_;
-  std::optional<EventFile> events_;
+  EventFile* events_;
   int64_t every_ = 1, saved_ = 0;
-  std::vector<double> losses_;
+  std::vector<double> losses_, norms_;
   std::vector<LoggedEvaluation> evaluations_;
   Status status_;
 };
@@ -202,19 +224,38 @@ RunOptions options_of(const TrainCommand& arguments) {
   return options;
 }
 
-Result<TrainingJob> read_job(const TrainCommand& arguments) {
-  RETURN_IF_ERROR(check_folders({arguments.json == "-" ? "" : arguments.json, arguments.output}));
-  return read_training_job(arguments.training);
+// What rank 0 has read, and where it writes.
+struct OpenTraining {
+  TrainingJob job;
+  std::optional<EventFile> events;
+};
+
+Result<OpenTraining> open_training(const TrainCommand& arguments) {
+  const std::string json = arguments.json == "-" ? "" : arguments.json;
+  RETURN_IF_ERROR(check_folders({json, arguments.output}));
+  for (const std::string& path : {json, arguments.output}) {  // before hours are spent
+    if (path.empty()) continue;
+    const Result<FileWriter> file = FileWriter::open(path);
+    if (!file) return file.error();
+  }
+  ASSIGN_OR_RETURN(TrainingJob job, read_training_job(arguments.training));
+  OpenTraining opened{std::move(job), std::nullopt};
+  if (!arguments.tensorboard.empty()) {
+    ASSIGN_OR_RETURN(EventFile events, EventFile::open(arguments.tensorboard));
+    opened.events.emplace(std::move(events));
+  }
+  return opened;
 }
 
-Status train(const TrainCommand& arguments, const TrainingJob& job, const RunOnRanks& run) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<TrainingLog> log, TrainingLog::open(arguments, job));
-  TrainingRun training(job.form, job.data, job.validation ? &*job.validation : nullptr, job.plan, log->hooks());
+Status train(const TrainCommand& arguments, OpenTraining& opened, const RunOnRanks& run) {
+  const TrainingJob& job = opened.job;
+  TrainingLog log(arguments, job, opened.events ? &*opened.events : nullptr);
+  log.begin();
+  TrainingRun training(job.form, job.data, job.validation ? &*job.validation : nullptr, job.plan, log.hooks());
   const Result<SessionResult> result = run(job.session(), job.job(), training.choices());
-  if (!result) return result.error();
-  RETURN_IF_ERROR(log->conclude(training));
-  RETURN_IF_ERROR(training.status());
-  return log->status();
+  const Status ended = !result ? Status(result.error()) : !training.status().ok() ? training.status() : log.status();
+  const Status concluded = log.conclude(training);
+  return ended.ok() ? concluded : ended;
 }
 
 int train_command(const TrainCommand& arguments) {
@@ -223,8 +264,8 @@ int train_command(const TrainCommand& arguments) {
     return end_command(print_session_hosts(arguments.training.plan, arguments.hosts.places, true));
   }
   return run_session_command(
-      arguments.ranks, options_of(arguments), [&] { return read_job(arguments); },
-      [&](const TrainingJob& job, const RunOnRanks& run) { return train(arguments, job, run); }, time_to_save_s);
+      arguments.ranks, options_of(arguments), [&] { return open_training(arguments); },
+      [&](OpenTraining& opened, const RunOnRanks& run) { return train(arguments, opened, run); }, time_to_save_s);
 }
 
 }  // namespace
@@ -246,7 +287,8 @@ void add_train_command(CLI::App& app, int& code) {
   command->add_option("--tensorboard", a->tensorboard, "Write what TensorBoard draws to DIR, while it goes on")
       ->type_name("DIR");
   command->add_option("--log-every", a->log_every, "Print the loss of every N-th step (default: some twenty lines)")
-      ->type_name("N");
+      ->type_name("N")
+      ->check(at_least(1));
   command->add_flag(
       "--check-numbers", a->check_numbers,
       "Look at everything that is computed: where a value is no number (NaN, infinite) for the first time");

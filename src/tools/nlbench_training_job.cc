@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <filesystem>
-#include <set>
+#include <map>
 #include <utility>
 
+#include "base/folder_writer.h"
 #include "exec/states.h"
 #include "report/table.h"
 #include "tools/exit.h"
@@ -15,7 +17,8 @@ namespace nlsplit::inline tools {
 namespace {
 
 constexpr int64_t most_steps = int64_t{1} << 40;
-constexpr int64_t drawn_batches = 8;  // of data that nobody gave
+constexpr int64_t most_samples = int64_t{1} << 53;  // as a checkpoint's
+constexpr int64_t drawn_batches = 8;                // of data that nobody gave
 
 Status check_options(const TrainArguments& arguments) {
   if (arguments.steps > 0 && arguments.epochs > 0) return invalid_input("--steps and --epochs say the same: give one");
@@ -26,11 +29,11 @@ Status check_options(const TrainArguments& arguments) {
   return ok_status();
 }
 
-// What is not in the data are the labels' classes, and how many there are the network says.
-Status check_data(const DataSet& data, const TrainingForm& form) {
-  RETURN_IF_ERROR(data.check(form.features()));
-  if (form.loss != Loss::softmax_cross_entropy) return ok_status();
-  return data.check_below(form.labels(), form.classes);
+// What cannot be written is better said before hours are spent.
+Status check_writable(const TrainArguments& arguments) {
+  if (arguments.checkpoint.empty()) return ok_status();
+  const Result<FolderWriter> folder = FolderWriter::open(arguments.checkpoint);  // also puts back what a crash left
+  return folder.ok() ? ok_status() : Status(folder.error());
 }
 
 Status resume(const TrainArguments& arguments, TrainingJob& job) {
@@ -44,14 +47,22 @@ Status resume(const TrainArguments& arguments, TrainingJob& job) {
         fmt::format("{}: a checkpoint of a training on other data: where it was in them means nothing "
                     "in these",
                     arguments.checkpoint));
-  std::set<std::string_view> given;
-  for (const StateTensor& state : from.states) given.insert(state.name);
+  std::map<std::string_view, const StateTensor*> given;
+  for (const StateTensor& state : from.states) given.emplace(state.name, &state);
   ASSIGN_OR_RETURN(const Program joined, join(job.session()));
   for (const StateTensor& state : states_of(joined)) {
-    if (!given.contains(state.name))
+    const auto found = given.find(state.name);
+    if (found == given.end())
       return invalid_input(fmt::format("{}: there is no {}, which the session keeps: was it another optimizer?",
                                        arguments.checkpoint, state.name));
+    if (found->second->type != state.type)
+      return invalid_input(fmt::format("{}: {} is {}, and {} in the session", arguments.checkpoint, state.name,
+                                       to_string(found->second->type), to_string(state.type)));
+    given.erase(found);
   }
+  if (!given.empty())
+    return invalid_input(fmt::format("{}: the session has no {}: was it another optimizer?", arguments.checkpoint,
+                                     given.begin()->first));
   job.plan.first_step = from.steps;
   job.plan.first_sample = from.samples;
   job.plan.shuffled = from.shuffled;
@@ -74,10 +85,20 @@ Status find_place(const TrainArguments& arguments, TrainingJob& job) {
     return invalid_input(
         fmt::format("{} is there already: --resume goes on from it, or name another folder", arguments.checkpoint));
   }
-  const int64_t epochs = arguments.epochs > 0 ? arguments.epochs : 1;
-  plan.steps = arguments.steps > 0
-                   ? arguments.steps
-                   : (epochs * job.data.samples() + job.form.batch - 1) / job.form.batch;  // each sample so many times
+  // An epoch takes each sample once, whatever the batch was before.
+  plan.steps = arguments.steps;
+  if (plan.steps == 0) {
+    int64_t samples = 0;
+    if (__builtin_mul_overflow(std::max<int64_t>(arguments.epochs, 1), job.data.samples(), &samples) ||
+        samples > most_samples)
+      return invalid_input(
+          fmt::format("--epochs {} of {} are too many", arguments.epochs, counted(job.data.samples(), "sample")));
+    const int64_t left = samples - plan.first_sample, batch = job.form.batch;
+    if (left < 0)
+      return invalid_input(fmt::format("{} has taken {}, and {} are asked for in all: --epochs N", arguments.checkpoint,
+                                       counted(plan.first_sample, "sample"), samples));
+    plan.steps = plan.first_step + (left + batch - 1) / batch;
+  }
   if (plan.steps < plan.first_step)  // as many: there is nothing left but to evaluate and to write
     return invalid_input(fmt::format("{} has {} done, and {} are asked for in all: --steps N", arguments.checkpoint,
                                      counted(plan.first_step, "step"), plan.steps));
@@ -99,15 +120,12 @@ Result<std::vector<NamedTensor>> empty_inputs(const Session& session) {
 
 Result<DataSet> read_files(const std::vector<std::string>& files, const TrainingForm& form) {
   const bool text = files.size() == 1 && files[0].ends_with(".txt");
-  ASSIGN_OR_RETURN(DataSet data, text ? DataSet::of_text(files[0], form.features()) : DataSet::open(files));
-  RETURN_IF_ERROR(check_data(data, form));
-  return data;
+  return text ? DataSet::of_text(files[0], form.features()) : DataSet::open(files, form.features());
 }
 
 Result<DataSet> read_data(const TrainArguments& arguments, const TrainingForm& form) {
-  if (arguments.data.empty())
-    return DataSet::drawn(form.features(), drawn_batches * form.batch, form.classes, arguments.seed);
-  return read_files(arguments.data, form);
+  if (!arguments.data.empty()) return read_files(arguments.data, form);
+  return DataSet::drawn(form.features(), drawn_batches * form.batch, arguments.seed);
 }
 
 }  // namespace
@@ -124,6 +142,7 @@ Job TrainingJob::job() const {
 
 Result<TrainingJob> read_training_job(const TrainArguments& arguments) {
   RETURN_IF_ERROR(check_options(arguments));
+  RETURN_IF_ERROR(check_writable(arguments));
   std::optional<TemporaryFolder> folder;  // its weights are mapped, and nobody needs it afterwards
   ASSIGN_OR_RETURN(LoadedSession loaded, load_session(arguments.plan, folder, true));
   RETURN_IF_ERROR(verify_session(loaded.saved.session));

@@ -394,9 +394,12 @@ void add_lower_command(CLI::App& app, int& code) {
       "--session", arguments->session,
       "The scenario's `programs` over the same weights, one session under the plan: for `nlsim session` and\n"
       "`nlbench session` (docs/program.md)");
-  command->add_flag("--train", arguments->train,
-                    "The session that `nlbench train` runs: the scenario's training step under the plan, and the "
-                    "evaluation of what it has trained (docs/training.md)");
+  command
+      ->add_flag(
+          "--train", arguments->train,
+          "The session that `nlbench train` runs: the scenario's training step under the plan, and the evaluation "
+          "of what it has trained (docs/training.md)")
+      ->excludes("--session", "--passes");
   command->add_option("--profile-set", arguments->profile_set, "Write what `nlbench profile` measures to DIR")
       ->type_name("DIR")
       ->excludes(save);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -24,6 +25,15 @@ std::vector<int64_t> whole_numbers(const StateTensor& state) {
   std::vector<int64_t> numbers(state.bytes.size() / sizeof(int64_t));
   if (!numbers.empty()) std::memcpy(numbers.data(), state.bytes.data(), state.bytes.size());
   return numbers;
+}
+
+// As hex16 writes it.
+Result<uint64_t> read_hash(const std::string& text, const std::string& path) {
+  uint64_t hash = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), hash, 16);
+  if (failure != std::errc() || end != text.data() + text.size() || text.size() != hex16(0).size())
+    return invalid_input(fmt::format("{}: data '{}' are no 16 hexadecimal digits", path, text.substr(0, 40)));
+  return hash;
 }
 
 Status add_tensors(const std::string& path, std::vector<StateTensor>& states) {
@@ -68,21 +78,27 @@ Result<Checkpoint> read_checkpoint(const std::string& dir) {
   ASSIGN_OR_RETURN(const std::string text, read_file(path));
   ASSIGN_OR_RETURN(const nlohmann::json value, parse_json(text, path, KeyTwice::is_wrong));
   Checkpoint checkpoint;
+  if (!value.is_object()) return invalid_input(fmt::format("{}: not a checkpoint", path));
   try {
     if (value.at("format") != "nlsplit-checkpoint" || value.at("version") != 1)
       return invalid_input(fmt::format("{}: not a checkpoint of version 1", path));
     checkpoint.model = value.at("model").get<std::string>();
     checkpoint.steps = whole_number<int64_t>(value.at("steps"));
     checkpoint.samples = whole_number<int64_t>(value.at("samples"));
-    if (checkpoint.steps < 0 || checkpoint.samples < 0)
-      return invalid_input(fmt::format("{}: a negative number of steps or samples", path));
+    constexpr int64_t most = int64_t{1} << 53;
+    if (checkpoint.steps < 0 || checkpoint.samples < 0 || checkpoint.steps > most || checkpoint.samples > most)
+      return invalid_input(
+          fmt::format("{}: {} steps and {} samples are none", path, checkpoint.steps, checkpoint.samples));
     checkpoint.seed = whole_number<uint64_t>(value.at("seed"));
     checkpoint.shuffled = value.at("shuffled").get<bool>();
-    checkpoint.data = std::stoull(value.at("data").get<std::string>(), nullptr, 16);
+    ASSIGN_OR_RETURN(checkpoint.data, read_hash(value.at("data").get<std::string>(), path));
     for (const auto& [name, state] : value.at("whole_numbers").items()) {
       StateTensor& made = checkpoint.states.emplace_back();
       made.name = name;
-      made.type = {DType::i64, state.at("shape").get<Shape>()};
+      made.type.dtype = DType::i64;
+      for (const auto& extent : state.at("shape")) made.type.shape.push_back(whole_number<int64_t>(extent));
+      if (const Status sound = check_type(made.type); !sound.ok())
+        return invalid_input(fmt::format("{}: {}: {}", path, name, sound.error().message));
       std::vector<int64_t> numbers;
       for (const auto& number : state.at("values")) numbers.push_back(whole_number<int64_t>(number));
       made.bytes.resize(numbers.size() * sizeof(int64_t));

@@ -4,14 +4,17 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
-#include <optional>
+#include <iterator>
+#include <map>
 #include <set>
 #include <utility>
 
 #include "base/hash.h"
 #include "base/mapped_file.h"
 #include "base/random.h"
+#include "graph/elements.h"
 #include "graph/half.h"
 #include "train/npz.h"
 
@@ -81,29 +84,19 @@ int64_t whole_at(const NpyHeader& header, const std::byte* at) {
   }
 }
 
-// What NumPy calls elements that need no conversion; empty: no step has such inputs from files.
-std::string_view numpy_name(DType type) {
-  switch (type) {
-    case DType::f32:
-      return "<f4";
-    case DType::f16:
-      return "<f2";
-    case DType::i64:
-      return "<i8";
-    case DType::i32:
-      return "<i4";
-    case DType::boolean:
-      return "|b1";
-    default:
-      return "";
-  }
-}
-
+// An i32 takes what it surely holds; of i64 the end of the feature is checked.
 bool converts(const NpyHeader& header, DType to) {
   const Elements from = elements_of(header);
-  if (header.type == numpy_name(to)) return true;
-  if (to == DType::f32) return from != Elements::real || header.element >= 2;
-  return (to == DType::i64 || to == DType::i32) && from != Elements::real;
+  if (header.type == numpy_type(to)) return true;
+  if (to == DType::f32) return true;
+  if (from == Elements::real) return false;
+  return to == DType::i64 || (to == DType::i32 && header.element < 4);
+}
+
+float float_at(const NpyHeader& header, const std::byte* at) {
+  if (elements_of(header) == Elements::real) return static_cast<float>(real_at(header, at));
+  if (header.type == "<u8") return static_cast<float>(value_at<uint64_t>(at));
+  return static_cast<float>(whole_at(header, at));
 }
 
 void convert(const NpyHeader& header, DType to, std::span<const std::byte> from, std::span<std::byte> made) {
@@ -112,8 +105,7 @@ void convert(const NpyHeader& header, DType to, std::span<const std::byte> from,
     const std::byte* const at = from.data() + i * header.element;
     std::byte* const out = made.data() + i * size;
     if (to == DType::f32) {
-      const float value = elements_of(header) == Elements::real ? static_cast<float>(real_at(header, at))
-                                                                : static_cast<float>(whole_at(header, at));
+      const float value = float_at(header, at);
       std::memcpy(out, &value, sizeof(value));
     } else if (to == DType::i64) {
       const int64_t value = whole_at(header, at);
@@ -125,19 +117,41 @@ void convert(const NpyHeader& header, DType to, std::span<const std::byte> from,
   }
 }
 
-uint64_t fingerprint_of(const std::vector<std::unique_ptr<DataSet::Array>>& arrays) {
-  constexpr size_t most = 1 << 16;
+// By name, so that the order of files plays no part.
+Result<uint64_t> fingerprint_of(const std::vector<std::unique_ptr<DataSet::Array>>& arrays) {
+  constexpr size_t pieces = 64, most = 1 << 12;
+  std::map<std::string_view, const DataSet::Array*> by_name;
+  for (const auto& array : arrays) by_name.emplace(array->name, array.get());
   uint64_t hash = 0;
-  for (const auto& array : arrays) {
-    hash =
-        hash_text(fmt::format("{} {} {}", array->name, array->header.type, fmt::join(array->header.shape, ",")), hash);
-    const size_t size = std::min(most, array->header.size);
-    std::string bytes(size, '\0');
-    for (const size_t begin : {size_t{0}, array->header.size - size}) {
-      if (array->read(begin, std::as_writable_bytes(std::span(bytes))).ok()) hash = hash_text(bytes, hash);
+  for (const auto& [name, array] : by_name) {
+    const NpyHeader& header = array->header;
+    hash = hash_text(fmt::format("{} {} {}", name, header.type, fmt::join(header.shape, ",")), hash);
+    std::string bytes(std::min(most, header.size), '\0');
+    const size_t last = header.size - bytes.size();  // where a piece may begin
+    for (size_t p = 0; p < (last == 0 ? 1 : pieces); ++p) {
+      RETURN_IF_ERROR(array->read(last / (pieces - 1) * p + last % (pieces - 1) * p / (pieces - 1),
+                                  std::as_writable_bytes(std::span(bytes))));
+      hash = hash_text(bytes, hash);
     }
   }
   return hash;
+}
+
+Error no_array(const Feature& feature, const std::vector<std::string>& there) {
+  return invalid_input(fmt::format("the data have no array '{}', of which each sample is {}; there are {}",
+                                   feature.name, to_string(feature.sample), fmt::join(there, ", ")));
+}
+
+Status fits(const DataSet::Array& array, const Feature& feature) {
+  if (array.header.shape.empty())
+    return invalid_input(fmt::format("{}: a number by itself: axis 0 are the samples", array.where));
+  if (array.sample_shape() != feature.sample.shape)
+    return invalid_input(fmt::format("{}: a sample is of shape [{}], but input {} is {}", array.where,
+                                     fmt::join(array.sample_shape(), ","), feature.name, to_string(feature.sample)));
+  if (!converts(array.header, feature.sample.dtype))
+    return invalid_input(fmt::format("{}: values of type '{}' are none of input {}, {}", array.where, array.header.type,
+                                     feature.name, to_string(feature.sample)));
+  return ok_status();
 }
 
 Result<std::unique_ptr<DataSet::Array>> open_npy(std::string name, const std::string& path) {
@@ -159,13 +173,13 @@ DataSet::DataSet(DataSet&&) noexcept = default;
 DataSet& DataSet::operator=(DataSet&&) noexcept = default;
 DataSet::~DataSet() = default;
 
-Result<DataSet> DataSet::of(std::vector<std::unique_ptr<Array>> arrays) {
+// The arrays are those of the features, in any order.
+Result<DataSet> DataSet::of(std::vector<std::unique_ptr<Array>> arrays, const std::vector<Feature>& features) {
   std::set<std::string_view> names;
   for (const auto& array : arrays) {
-    if (array->header.shape.empty())
-      return invalid_input(fmt::format("{}: a number by itself: axis 0 are the samples", array->where));
     if (!names.insert(array->name).second)
       return invalid_input(fmt::format("{}: there is an array '{}' already", array->where, array->name));
+    RETURN_IF_ERROR(fits(*array, *std::ranges::find(features, array->name, &Feature::name)));
     if (array->samples() != arrays[0]->samples())
       return invalid_input(fmt::format("{}: {} samples, and {} in {}", array->where, array->samples(),
                                        arrays[0]->samples(), arrays[0]->where));
@@ -173,32 +187,44 @@ Result<DataSet> DataSet::of(std::vector<std::unique_ptr<Array>> arrays) {
   if (arrays.empty() || arrays[0]->samples() == 0) return invalid_input("a data set without samples");
   DataSet data;
   data.samples_ = arrays[0]->samples();
-  data.fingerprint_ = fingerprint_of(arrays);
+  ASSIGN_OR_RETURN(data.fingerprint_, fingerprint_of(arrays));
   data.arrays_ = std::move(arrays);
+  for (const Feature& feature : features) {
+    if (feature.end > 0) RETURN_IF_ERROR(data.check_below(feature));
+  }
   return data;
 }
 
-Result<DataSet> DataSet::open(const std::vector<std::string>& files) {
+Result<DataSet> DataSet::open(const std::vector<std::string>& files, const std::vector<Feature>& features) {
+  std::set<std::string> wanted;
+  for (const Feature& feature : features) wanted.insert(feature.name);
   std::vector<std::unique_ptr<Array>> arrays;
+  std::vector<std::string> there;
   for (const std::string& file : files) {
     const size_t equals = file.find('=');
-    if (equals != std::string::npos) {
-      ASSIGN_OR_RETURN(arrays.emplace_back(), open_npy(file.substr(0, equals), file.substr(equals + 1)));
-      continue;
-    }
-    if (!file.ends_with(".npz"))
-      return invalid_input(fmt::format("'{}': data are FILE.npz, or NAME=FILE.npy for each input", file));
-    ASSIGN_OR_RETURN(std::vector<std::unique_ptr<NpzArray>> members, open_npz(file));
-    for (auto& member : members) {
-      auto array = std::make_unique<Array>();
-      array->name = member->name();
-      array->where = fmt::format("{}:{}.npy", file, member->name());
-      array->header = member->header();
-      array->member = std::move(member);
-      arrays.push_back(std::move(array));
+    if (file.ends_with(".npz")) {
+      ASSIGN_OR_RETURN(std::vector<std::unique_ptr<NpzArray>> members, open_npz(file, wanted, there));
+      for (auto& member : members) {
+        auto array = std::make_unique<Array>();
+        array->name = member->name();
+        array->where = fmt::format("{}:{}.npy", file, member->name());
+        array->header = member->header();
+        array->member = std::move(member);
+        arrays.push_back(std::move(array));
+      }
+    } else if (equals != std::string::npos) {
+      there.push_back(file.substr(0, equals));
+      if (!wanted.contains(there.back())) continue;
+      ASSIGN_OR_RETURN(arrays.emplace_back(), open_npy(there.back(), file.substr(equals + 1)));
+    } else {
+      return invalid_input(fmt::format("'{}': data are FILE.npz, NAME=FILE.npy for each input, or one FILE.txt", file));
     }
   }
-  return of(std::move(arrays));
+  for (const Feature& feature : features) {
+    if (std::ranges::none_of(arrays, [&](const auto& array) { return array->name == feature.name; }))
+      return no_array(feature, there);
+  }
+  return of(std::move(arrays), features);
 }
 
 Result<DataSet> DataSet::of_text(const std::string& path, const std::vector<Feature>& features) {
@@ -225,10 +251,10 @@ Result<DataSet> DataSet::of_text(const std::string& path, const std::vector<Feat
   if (samples < 1)
     return invalid_input(
         fmt::format("{}: {} bytes are no sample of {} and the one behind it", path, file->bytes().size(), length));
-  return of(std::move(arrays));
+  return of(std::move(arrays), features);
 }
 
-Result<DataSet> DataSet::drawn(const std::vector<Feature>& features, int64_t samples, int64_t classes, uint64_t seed) {
+Result<DataSet> DataSet::drawn(const std::vector<Feature>& features, int64_t samples, uint64_t seed) {
   std::vector<std::unique_ptr<Array>> arrays;
   for (const Feature& feature : features) {
     auto array = std::make_unique<Array>();
@@ -241,21 +267,23 @@ Result<DataSet> DataSet::drawn(const std::vector<Feature>& features, int64_t sam
     std::ranges::copy(feature.sample.shape, std::back_inserter(shape));
     const auto count = static_cast<size_t>(element_count(shape));
     const size_t element = static_cast<size_t>(size_of({type, {1}}).value());
-    array->header = {std::string(numpy_name(type)), std::move(shape), 0, element, count * element};
+    array->header = {std::string(numpy_type(type)), std::move(shape), 0, element, count * element};
     array->drawn.resize(count * element);
     if (type == DType::f32) {
       fill_normal(hash_text(feature.name, seed), reinterpret_cast<float*>(array->drawn.data()),
                   static_cast<int64_t>(count));
     } else {
+      constexpr int64_t of_nothing = 2;  // masks and flags
+      const int64_t end = feature.end > 0 ? feature.end : of_nothing;
       Random random(hash_text(feature.name, seed));
       for (size_t i = 0; i < count; ++i) {
-        const auto value = static_cast<int64_t>(random.below(static_cast<uint64_t>(classes)));
+        const auto value = static_cast<int64_t>(random.below(static_cast<uint64_t>(end)));
         std::memcpy(array->drawn.data() + i * element, &value, element);  // little-endian
       }
     }
     arrays.push_back(std::move(array));
   }
-  return of(std::move(arrays));
+  return of(std::move(arrays), features);
 }
 
 const DataSet::Array* DataSet::find(std::string_view name) const {
@@ -263,26 +291,7 @@ const DataSet::Array* DataSet::find(std::string_view name) const {
   return found == arrays_.end() ? nullptr : found->get();
 }
 
-Status DataSet::check(const std::vector<Feature>& features) const {
-  for (const Feature& feature : features) {
-    const Array* const array = find(feature.name);
-    if (array == nullptr) {
-      std::vector<std::string_view> names;
-      for (const auto& other : arrays_) names.push_back(other->name);
-      return invalid_input(fmt::format("the data have no array '{}', of which each sample is {}; there are {}",
-                                       feature.name, to_string(feature.sample), fmt::join(names, ", ")));
-    }
-    if (array->sample_shape() != feature.sample.shape)
-      return invalid_input(fmt::format("{}: a sample is of shape [{}], but input {} is {}", array->where,
-                                       fmt::join(array->sample_shape(), ","), feature.name, to_string(feature.sample)));
-    if (!converts(array->header, feature.sample.dtype))
-      return invalid_input(fmt::format("{}: values of type '{}' are none of input {}, {}", array->where,
-                                       array->header.type, feature.name, to_string(feature.sample)));
-  }
-  return ok_status();
-}
-
-Status DataSet::check_below(const Feature& feature, int64_t end) const {
+Status DataSet::check_below(const Feature& feature) const {
   const Array& array = *find(feature.name);
   constexpr size_t piece = size_t{1} << 20;
   const size_t element = array.header.element, most = piece / element * element;
@@ -292,10 +301,10 @@ Status DataSet::check_below(const Feature& feature, int64_t end) const {
     RETURN_IF_ERROR(array.read(begin, std::as_writable_bytes(std::span(bytes))));
     for (size_t i = 0; i < bytes.size(); i += element) {
       const int64_t value = whole_at(array.header, reinterpret_cast<const std::byte*>(bytes.data()) + i);
-      if (value >= 0 && value < end) continue;
-      return invalid_input(fmt::format("{}: sample {} has {} = {}, and there are {} classes, from 0", array.where,
+      if (value >= 0 && value < feature.end) continue;
+      return invalid_input(fmt::format("{}: sample {} has {} {}, and the network knows {}, from 0", array.where,
                                        (begin + i) / std::max<size_t>(array.sample_bytes(), 1), feature.name, value,
-                                       end));
+                                       feature.end));
     }
   }
   return ok_status();
@@ -304,7 +313,7 @@ Status DataSet::check_below(const Feature& feature, int64_t end) const {
 Status DataSet::read(const Feature& feature, std::span<const int64_t> samples, std::span<std::byte> bytes) const {
   const Array& array = *find(feature.name);
   const size_t size = array.sample_bytes(), made = bytes.size() / std::max<size_t>(samples.size(), 1);
-  const bool as_it_is = array.header.type == numpy_name(feature.sample.dtype);
+  const bool as_it_is = array.header.type == numpy_type(feature.sample.dtype);
   std::string own(as_it_is ? 0 : size, '\0');
   for (size_t i = 0; i < samples.size(); ++i) {
     CHECK(samples[i] >= 0 && samples[i] < samples_, "there is such a sample");
@@ -312,6 +321,12 @@ Status DataSet::read(const Feature& feature, std::span<const int64_t> samples, s
     const auto raw = as_it_is ? out : std::as_writable_bytes(std::span(own));
     RETURN_IF_ERROR(array.read(static_cast<size_t>(samples[i]) * size, raw));
     if (!as_it_is) convert(array.header, feature.sample.dtype, raw, out);
+    if (feature.sample.dtype != DType::f32) continue;
+    for (size_t at = 0; at < out.size(); at += sizeof(float)) {
+      const auto value = value_at<float>(out.data() + at);
+      if (!std::isfinite(value))
+        return invalid_input(fmt::format("{}: sample {} has {}, which is no number", array.where, samples[i], value));
+    }
   }
   return ok_status();
 }

@@ -92,15 +92,14 @@ Result<std::string> unpack(zip_file_t* member, size_t size, const std::string& w
 
 using Opened = std::unique_ptr<NpzArray>;
 
-Result<Opened> open_member(const Archive& archive, zip_uint64_t index, const std::string& path) {
+constexpr std::string_view ending = ".npy";
+
+// name: without its ending.
+Result<Opened> open_member(const Archive& archive, zip_uint64_t index, std::string name, const std::string& path) {
+  const std::string where = fmt::format("{}:{}{}", path, name, ending);
   zip_stat_t about;
-  if (zip_stat_index(archive.get(), index, 0, &about) != 0 || (about.valid & ZIP_STAT_NAME) == 0)
-    return invalid_input(fmt::format("{}: {}", path, zip_strerror(archive.get())));
-  std::string name = about.name;
-  const std::string where = fmt::format("{}:{}", path, name);
-  constexpr std::string_view ending = ".npy";
-  if (!name.ends_with(ending)) return invalid_input(fmt::format("{}: an .npz file holds .npy files", where));
-  name.resize(name.size() - ending.size());
+  if (zip_stat_index(archive.get(), index, 0, &about) != 0)
+    return invalid_input(fmt::format("{}: {}", where, zip_strerror(archive.get())));
   Member member(zip_fopen_index(archive.get(), index, 0));
   if (member == nullptr) return invalid_input(fmt::format("{}: {}", where, zip_strerror(archive.get())));
   std::string beginning(most_npy_header, '\0');
@@ -127,7 +126,8 @@ Result<Opened> open_member(const Archive& archive, zip_uint64_t index, const std
 
 }  // namespace
 
-Result<std::vector<std::unique_ptr<NpzArray>>> open_npz(const std::string& path) {
+Result<std::vector<std::unique_ptr<NpzArray>>> open_npz(const std::string& path, const std::set<std::string>& names,
+                                                        std::vector<std::string>& there) {
   int code = 0;
   const Archive archive(zip_open(path.c_str(), ZIP_RDONLY, &code), [](zip_t* open) {
     if (open != nullptr) zip_discard(open);
@@ -142,7 +142,14 @@ Result<std::vector<std::unique_ptr<NpzArray>>> open_npz(const std::string& path)
   std::vector<std::unique_ptr<NpzArray>> arrays;
   const zip_int64_t count = zip_get_num_entries(archive.get(), 0);
   for (zip_int64_t i = 0; i < count; ++i) {
-    ASSIGN_OR_RETURN(arrays.emplace_back(), open_member(archive, static_cast<zip_uint64_t>(i), path));
+    const auto index = static_cast<zip_uint64_t>(i);
+    const char* const member = zip_get_name(archive.get(), index, 0);
+    if (member == nullptr) return invalid_input(fmt::format("{}: {}", path, zip_strerror(archive.get())));
+    std::string name = member;
+    if (name.ends_with(ending)) name.resize(name.size() - ending.size());
+    there.push_back(name);
+    if (!names.contains(name) || !std::string_view(member).ends_with(ending)) continue;
+    ASSIGN_OR_RETURN(arrays.emplace_back(), open_member(archive, index, std::move(name), path));
   }
   return arrays;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,8 +26,10 @@ class NpzArray {
   NpyHeader header_;
 };
 
-// Errors name the file and the member: no zip archive, a member that is no .npy file (or one that read_npy_header
-// refuses), a size that does not fit its shape, compressed bytes that are damaged.
-Result<std::vector<std::unique_ptr<NpzArray>>> open_npz(const std::string& path);
+// Those of these names that the archive has. Errors name the file and the member: no zip archive, an array that
+// read_npy_header refuses, a size that does not fit its shape, compressed bytes that are damaged. What has another name
+// is not looked at. `there`: told the names of all members.
+Result<std::vector<std::unique_ptr<NpzArray>>> open_npz(const std::string& path, const std::set<std::string>& names,
+                                                        std::vector<std::string>& there);
 
 }  // namespace nlsplit::inline train

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <map>
 #include <numeric>
 #include <string_view>
 #include <utility>
@@ -17,6 +17,7 @@ constexpr std::string_view of_steps = "train", of_validation = "evaluate";
 // Steps that are chosen at once: so many follow each other without waiting for a choice, and tell their losses
 // together.
 constexpr int64_t steps_at_once = 8;
+constexpr double at_once_s = 1;  // but no more than take about so long: an interrupt waits for them
 
 std::vector<const Buffer*> buffers_of(const Program& program, BufferKind kind) {
   std::vector<const Buffer*> found;
@@ -28,17 +29,6 @@ std::vector<const Buffer*> buffers_of(const Program& program, BufferKind kind) {
 
 std::string in_session(std::string_view program, const Buffer& buffer) {
   return fmt::format("{}/{}", program, buffer.name);
-}
-
-Status check_numbers(const Feature& feature, std::span<const int64_t> samples, std::span<const std::byte> bytes) {
-  if (feature.sample.dtype != DType::f32) return ok_status();
-  const std::span<const float> values(reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float));
-  const auto wrong = std::ranges::find_if(values, [](float value) { return !std::isfinite(value); });
-  if (wrong == values.end()) return ok_status();
-  const size_t of_sample = values.size() / samples.size();
-  return invalid_input(fmt::format("sample {} of {} has {}, which is no number",
-                                   samples[static_cast<size_t>(wrong - values.begin()) / of_sample], feature.name,
-                                   *wrong));
 }
 
 // Of what a micro-batch has: without its samples.
@@ -74,10 +64,12 @@ Result<TrainingForm> training_form(const Session& session, const SavedTraining& 
   const auto outputs = buffers_of(validation, BufferKind::output);
   if (outputs.empty() || validation.batch != steps.batch || validation.micro_batches != steps.micro_batches)
     return wrong("its evaluation is not of a step's batch");
+  const std::map<std::string, int64_t> ends = extents_pointed_into(steps);
   std::optional<TrainingForm::Input> labels;
   for (const Buffer* const buffer : buffers_of(steps, BufferKind::input)) {
     if (buffer->type.shape.empty() || buffer->banks != steps.micro_batches) return wrong("an input has no samples");
     TrainingForm::Input input{{buffer->name, without_samples(buffer->type)}, in_session(of_steps, *buffer), {}, 0};
+    if (const auto end = ends.find(buffer->name); end != ends.end()) input.feature.end = end->second;
     input.rows = buffer->type.shape[0];
     const auto same = std::ranges::find(evaluated, buffer->name, &Buffer::name);
     if (same == evaluated.end()) {
@@ -98,8 +90,7 @@ Result<TrainingForm> training_form(const Session& session, const SavedTraining& 
   const TensorType& of_labels = form.labels().sample;
   form.output = in_session(of_validation, output);
   if (output.type.dtype != DType::f32 || output.type.shape.size() < 2) return wrong("its output is none of classes");
-  form.classes = output.type.shape.back();
-  const int64_t rows = element_count(output.type.shape) / std::max<int64_t>(form.classes, 1);
+  const int64_t rows = element_count(output.type.shape) / std::max<int64_t>(output.type.shape.back(), 1);
   const bool fits =
       form.loss == Loss::softmax_cross_entropy
           ? of_labels.dtype == DType::i64 && element_count(of_labels.shape) * form.inputs.back().rows == rows
@@ -162,7 +153,7 @@ void TrainingRun::take_losses(const SessionState& state) {
       status_ = invalid_input(
           fmt::format("the loss of step {} is {}: is the learning rate too high? --check-numbers says where it begins",
                       step, loss));
-    if (hooks_.on_loss) hooks_.on_loss(step, loss);
+    if (hooks_.on_loss) hooks_.on_loss(step, loss, state.losses[losses_].gradient_norm);
   }
 }
 
@@ -191,7 +182,9 @@ int64_t TrainingRun::until_event() const {
 
 Chosen TrainingRun::steps(const SessionState& state) {
   const bool first = done_ == plan_.first_step;
-  running_ = first ? 1 : std::min(until_event(), steps_at_once);
+  const double step_s = step_seconds();
+  const int64_t in_time = step_s > 0 ? std::max<int64_t>(1, std::llround(at_once_s / step_s)) : 1;
+  running_ = first ? 1 : std::min({until_event(), steps_at_once, in_time});
   ran_ = Ran::steps;
   begun_ = Clock::now();
   for (int m = 0; m < form_.micro_batches; ++m) write(state, done_, m);
@@ -211,9 +204,7 @@ void TrainingRun::write(const SessionState& state, int64_t step, int micro_batch
     const auto rows = static_cast<size_t>(input.rows);
     const auto samples = std::span(samples_).subspan(static_cast<size_t>(micro_batch) * rows, rows);
     state.fill(input.of_train, micro_batch, [&](std::span<std::byte> bytes) {
-      Status read = data_.read(input.feature, samples, bytes);
-      if (read.ok()) read = check_numbers(input.feature, samples, bytes);
-      if (!read.ok() && status_.ok()) status_ = std::move(read);
+      if (const Status read = data_.read(input.feature, samples, bytes); !read.ok() && status_.ok()) status_ = read;
     });
   }
 }

@@ -31,8 +31,7 @@ struct TrainingForm {
   std::vector<Input> inputs;  // the last: labels, or targets
   int64_t batch = 0;          // samples of an execution, of both Programs
   int micro_batches = 1;
-  std::string output;   // of `evaluate`, on device 0
-  int64_t classes = 0;  // of softmax_cross_entropy: outputs of a row
+  std::string output;  // of `evaluate`, on device 0
   Loss loss{};
   bool probabilities = false;
 
@@ -53,7 +52,8 @@ struct TrainingPlan {
 };
 
 struct TrainingHooks {
-  std::function<void(int64_t step, double loss)> on_loss;  // of each step, in their order; counted from 1
+  // Of each step, in their order; counted from 1. No norm: not a number.
+  std::function<void(int64_t step, double loss, double gradient_norm)> on_loss;
   std::function<void(int64_t step, const Evaluation&)> on_evaluation;
   // All states after so many steps, by which so many samples were taken. An error ends the training.
   std::function<Status(int64_t step, int64_t samples, std::vector<StateTensor>)> on_states;  // empty: nobody asks

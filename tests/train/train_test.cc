@@ -75,7 +75,7 @@ class Train : public ::testing::Test {
     std::iota(x.begin(), x.end(), 0.5F);
     return {{"x.npy", npy("<f4", "(5, 2)", raw(x))}, {"labels.npy", npy("|u1", "(5,)", raw<uint8_t>({3, 1, 4, 1, 5}))}};
   }
-  const Feature x_{"x", {DType::f32, {2}}}, labels_{"labels", {DType::i64, {}}};
+  const Feature x_{"x", {DType::f32, {2}}}, labels_{"labels", {DType::i64, {}}, 6};
 
   template <class T>
   static std::vector<T> read(const DataSet& data, const Feature& feature, const std::vector<int64_t>& samples) {
@@ -99,15 +99,23 @@ TEST_F(Train, ReadsTheSamplesOfArchivesAndFiles) {
   std::set<uint64_t> fingerprints;
   for (const auto& files : ways) {
     SCOPED_TRACE(files[0]);
-    const DataSet data = value_of(DataSet::open(files));
+    const DataSet data = value_of(DataSet::open(files, {x_, labels_}));
     EXPECT_EQ(data.samples(), 5);
-    EXPECT_TRUE(data.check({x_, labels_}).ok());
-    EXPECT_TRUE(data.check_below(labels_, 6).ok());
     EXPECT_THAT(read<float>(data, x_, {4, 0, 2, 2}), ElementsAre(8.5F, 9.5F, 0.5F, 1.5F, 4.5F, 5.5F, 4.5F, 5.5F));
     EXPECT_THAT(read<int64_t>(data, labels_, {0, 4, 2}), ElementsAre(3, 5, 4));  // of bytes
     fingerprints.insert(data.fingerprint());
   }
-  EXPECT_LE(fingerprints.size(), 2u) << "the arrays' order is all that may differ";
+  fingerprints.insert(value_of(DataSet::open({"labels=" + labels, "x=" + x}, {x_, labels_})).fingerprint());
+  EXPECT_EQ(fingerprints.size(), 1u);
+  auto other = five();
+  other[0].second.back() = static_cast<char>(other[0].second.back() ^ 1);
+  fingerprints.insert(value_of(DataSet::open({npz("other.npz", other, false)}, {x_, labels_})).fingerprint());
+  EXPECT_EQ(fingerprints.size(), 2u);
+  // What no input asks for may be anything.
+  auto more = five();
+  more.emplace_back("names.npy", npy("<U4", "(5,)", std::string(80, 'n')));
+  more.emplace_back("readme.txt", "hello");
+  EXPECT_EQ(value_of(DataSet::open({npz("more.npz", more, true)}, {x_, labels_})).samples(), 5);
 }
 
 TEST_F(Train, ConvertsNumbersThatFit) {
@@ -115,51 +123,65 @@ TEST_F(Train, ConvertsNumbersThatFit) {
     return npz(name, {{"v.npy", npy(type, "(2,)", values)}}, false);
   };
   const Feature real{"v", {DType::f32, {}}}, whole{"v", {DType::i64, {}}};
-  const DataSet doubles = value_of(DataSet::open({one("<f8", raw<double>({0.25, -3}), "a.npz")}));
+  const std::string of_doubles = one("<f8", raw<double>({0.25, -3}), "a.npz");
+  const DataSet doubles = value_of(DataSet::open({of_doubles}, {real}));
   EXPECT_THAT(read<float>(doubles, real, {1, 0}), ElementsAre(-3.0F, 0.25F));
-  EXPECT_THAT(doubles.check({whole}).error().message, HasSubstr("values of type '<f8' are none of input v, i64[]"));
-  const DataSet shorts = value_of(DataSet::open({one("<i2", raw<int16_t>({-7, 300}), "b.npz")}));
+  EXPECT_THAT(DataSet::open({of_doubles}, {whole}).error().message,
+              HasSubstr("values of type '<f8' are none of input v, i64[]"));
+  const std::string of_shorts = one("<i2", raw<int16_t>({-7, 300}), "b.npz");
+  const DataSet shorts = value_of(DataSet::open({of_shorts}, {real}));
   EXPECT_THAT(read<float>(shorts, real, {0, 1}), ElementsAre(-7.0F, 300.0F));
-  EXPECT_THAT(read<int64_t>(shorts, whole, {0, 1}), ElementsAre(-7, 300));
-  const DataSet pixels = value_of(DataSet::open({one("|u1", raw<uint8_t>({0, 255}), "c.npz")}));
+  EXPECT_THAT(read<int64_t>(value_of(DataSet::open({of_shorts}, {whole})), whole, {0, 1}), ElementsAre(-7, 300));
+  const DataSet pixels = value_of(DataSet::open({one("|u1", raw<uint8_t>({0, 255}), "c.npz")}, {real}));
   EXPECT_THAT(read<float>(pixels, real, {1}), ElementsAre(255.0F));
+  const DataSet large = value_of(DataSet::open({one("<u8", raw<uint64_t>({UINT64_MAX, 1}), "d.npz")}, {real}));
+  EXPECT_THAT(read<float>(large, real, {0}), ElementsAre(18446744073709551616.0F));
+  const Feature narrow{"v", {DType::i32, {}}};
+  EXPECT_FALSE(DataSet::open({one("<i8", raw<int64_t>({1, 2}), "e.npz")}, {narrow}).ok());
+  EXPECT_THAT(DataSet::open({one("<f3", "123456", "f.npz")}, {real}).error().message,
+              HasSubstr("values of type '<f3'"));
+  const DataSet none = value_of(DataSet::open({one("<f4", raw<float>({1, NAN}), "g.npz")}, {real}));
+  float value = 0;
+  EXPECT_THAT(none.read(real, std::vector<int64_t>{1}, std::as_writable_bytes(std::span(&value, 1))).error().message,
+              AllOf(HasSubstr("g.npz:v.npy"), HasSubstr("sample 1 has nan, which is no number")));
 }
 
 TEST_F(Train, SaysWhatIsWrongWithData) {
-  const auto error = [](const std::vector<std::string>& files) {
-    const auto data = DataSet::open(files);
+  const Feature any{"x", {DType::f32, {}}};
+  const auto error = [&](const std::vector<std::string>& files, std::vector<Feature> features = {}) {
+    if (features.empty()) features = {any};
+    const auto data = DataSet::open(files, features);
     return data.ok() ? std::string("accepted") : data.error().message;
   };
   const std::string good = npz("good.npz", five(), false), packed = npz("packed.npz", five(), true);
   EXPECT_THAT(error({path("missing.npz")}), HasSubstr("missing.npz: No such file"));
-  EXPECT_THAT(error({"data.csv"}), HasSubstr("FILE.npz, or NAME=FILE.npy"));
+  EXPECT_THAT(error({"data.csv"}), HasSubstr("FILE.npz, NAME=FILE.npy for each input, or one FILE.txt"));
   ASSERT_TRUE(write_file(path("text.npz"), "no archive").ok());
   EXPECT_THAT(error({path("text.npz")}), HasSubstr("text.npz: "));
   for (const std::string& file : {good, packed}) {
     const std::string whole = value_of(read_file(file));
     for (const size_t size : {whole.size() / 3, whole.size() / 2, whole.size() - 1}) {
       ASSERT_TRUE(write_file(path("cut.npz"), whole.substr(0, size)).ok());
-      EXPECT_THAT(error({path("cut.npz")}), HasSubstr("cut.npz")) << size;
+      EXPECT_THAT(error({path("cut.npz")}, {x_}), HasSubstr("cut.npz")) << size;
     }
   }
-  EXPECT_THAT(error({npz("r.npz", {{"readme.txt", "hello"}}, false)}),
-              HasSubstr("r.npz:readme.txt: an .npz file holds"));
+  EXPECT_THAT(error({npz("r.npz", {{"readme.txt", "hello"}}, false)}), HasSubstr("there are readme.txt"));
   EXPECT_THAT(error({npz("s.npz", {{"x.npy", npy("<f4", "(9, 2)", "few")}}, false)}), HasSubstr("needs 72 bytes"));
   EXPECT_THAT(error({npz("t.npz", {{"x.npy", npy("<f4", "(9, 2)", "few")}}, true)}), HasSubstr("ends before"));
   EXPECT_THAT(error({npz("u.npz", {{"x.npy", npy("|u1", "(2,)", "more")}}, true)}), HasSubstr("goes on behind"));
   EXPECT_THAT(error({npz("n.npz", {{"x.npy", npy("<f4", "()", "four")}}, false)}), HasSubstr("axis 0 are the samples"));
   EXPECT_THAT(error({npz("v.npz", {{"x.npy", npy("|u1", "(0,)", "")}}, false)}), HasSubstr("without samples"));
-  EXPECT_THAT(error({npz("w.npz", {{"x.npy", npy("|u1", "(2,)", "ab")}, {"y.npy", npy("|u1", "(1,)", "a")}}, false)}),
+  EXPECT_THAT(error({npz("w.npz", {{"x.npy", npy("|u1", "(2,)", "ab")}, {"y.npy", npy("|u1", "(1,)", "a")}}, false)},
+                    {any, {"y", {DType::f32, {}}}}),
               HasSubstr("1 samples, and 2 in"));
-  EXPECT_THAT(error({good, npz("again.npz", {{"x.npy", npy("|u1", "(5,)", "abcde")}}, false)}),
+  EXPECT_THAT(error({npz("once.npz", {{"x.npy", npy("|u1", "(5,)", "abcde")}}, false), path("once.npz")}),
               HasSubstr("there is an array 'x' already"));
 
-  const DataSet data = value_of(DataSet::open({good}));
-  EXPECT_THAT(data.check({{"target", x_.sample}}).error().message,
+  EXPECT_THAT(error({good}, {{"target", x_.sample}}),
               AllOf(HasSubstr("no array 'target'"), HasSubstr("there are x, labels")));
-  EXPECT_THAT(data.check({{"x", {DType::f32, {3}}}}).error().message, HasSubstr("of shape [2], but input x is f32[3]"));
-  EXPECT_THAT(data.check_below(labels_, 5).error().message,
-              HasSubstr("sample 4 has labels = 5, and there are 5 classes"));
+  EXPECT_THAT(error({good}, {{"x", {DType::f32, {3}}}}), HasSubstr("of shape [2], but input x is f32[3]"));
+  EXPECT_THAT(error({good}, {{"labels", {DType::i64, {}}, 5}}),
+              AllOf(HasSubstr("good.npz:labels.npy: sample 4 has labels 5"), HasSubstr("knows 5, from 0")));
 }
 
 // A damaged byte of a compressed member is found when it is opened.
@@ -168,10 +190,11 @@ TEST_F(Train, FindsDamagedData) {
   for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<uint8_t>(i * i / 7);
   const std::string file = npz("d.npz", {{"x.npy", npy("|u1", "(4000,)", raw(values))}}, true);
   std::string bytes = value_of(read_file(file));
-  ASSERT_TRUE(DataSet::open({file}).ok());
+  const Feature x{"x", {DType::f32, {}}};
+  ASSERT_TRUE(DataSet::open({file}, {x}).ok());
   bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 0x10);
   ASSERT_TRUE(write_file(file, bytes).ok());
-  EXPECT_FALSE(DataSet::open({file}).ok());
+  EXPECT_FALSE(DataSet::open({file}, {x}).ok());
 }
 
 TEST_F(Train, TakesATextForWhatFollowsEachByte) {
@@ -181,8 +204,9 @@ TEST_F(Train, TakesATextForWhatFollowsEachByte) {
   EXPECT_EQ(text.samples(), 3);
   EXPECT_THAT(read<int64_t>(text, ids, {2, 0}), ElementsAre('g', 'h', 'i', 'a', 'b', 'c'));
   EXPECT_THAT(read<int64_t>(text, next, {2, 0}), ElementsAre('h', 'i', 'j', 'b', 'c', 'd'));
-  EXPECT_FALSE(text.check_below(next, 'j').ok());
-  EXPECT_TRUE(text.check_below(next, 'k').ok());
+  EXPECT_TRUE(DataSet::of_text(path("t.txt"), {ids, {"labels", {DType::i64, {3}}, 'k'}}).ok());
+  EXPECT_THAT(DataSet::of_text(path("t.txt"), {ids, {"labels", {DType::i64, {3}}, 'j'}}).error().message,
+              HasSubstr("sample 2 has labels 106"));
   EXPECT_THAT(DataSet::of_text(path("t.txt"), {x_, next}).error().message, HasSubstr("a text is for a network of one"));
   const Feature long_ids{"input_ids", {DType::i64, {10}}}, long_next{"labels", {DType::i64, {10}}};
   EXPECT_THAT(DataSet::of_text(path("t.txt"), {long_ids, long_next}).error().message,
@@ -190,12 +214,14 @@ TEST_F(Train, TakesATextForWhatFollowsEachByte) {
 }
 
 TEST_F(Train, DrawsTheSameDataAgain) {
-  const std::vector<Feature> features = {x_, labels_};
-  const DataSet a = value_of(DataSet::drawn(features, 50, 7, 1)), b = value_of(DataSet::drawn(features, 50, 7, 1)),
-                c = value_of(DataSet::drawn(features, 50, 7, 2));
-  EXPECT_TRUE(a.check(features).ok());
-  EXPECT_TRUE(a.check_below(labels_, 7).ok());
-  EXPECT_FALSE(a.check_below(labels_, 6).ok());
+  const std::vector<Feature> features = {x_, {"labels", {DType::i64, {}}, 7}};
+  const DataSet a = value_of(DataSet::drawn(features, 50, 1)), b = value_of(DataSet::drawn(features, 50, 1)),
+                c = value_of(DataSet::drawn(features, 50, 2));
+  std::vector<int64_t> all(50);
+  std::iota(all.begin(), all.end(), 0);
+  const std::vector<int64_t> drawn = read<int64_t>(a, features[1], all);
+  EXPECT_EQ(std::set<int64_t>(drawn.begin(), drawn.end()).size(), 7u);
+  EXPECT_EQ(std::ranges::max(drawn), 6);
   EXPECT_EQ(a.fingerprint(), b.fingerprint());
   EXPECT_NE(a.fingerprint(), c.fingerprint());
   EXPECT_EQ(read<float>(a, x_, {3, 49}), read<float>(b, x_, {3, 49}));
@@ -303,12 +329,18 @@ TEST_F(Train, SaysWhatIsWrongWithACheckpoint) {
     ASSERT_TRUE(write_file(path("c/checkpoint.json"), text).ok());
   };
   with("\"steps\": 12", "\"steps\": -12");
-  EXPECT_THAT(error(), HasSubstr("a negative number"));
+  EXPECT_THAT(error(), HasSubstr("-12 steps"));
+  with("\"samples\": 384", "\"samples\": 9223372036854775807");
+  EXPECT_THAT(error(), HasSubstr("9223372036854775807 samples are none"));
+  with("\"data\": \"0000000000000001\"", "\"data\": \"0000000000000001zz\"");
+  EXPECT_THAT(error(), HasSubstr("no 16 hexadecimal digits"));
   with("\"steps\": 12", "\"steps\": 1e40");
   EXPECT_THAT(error(), HasSubstr("no integer"));
   with("\"version\": 1", "\"version\": 2");
   EXPECT_THAT(error(), HasSubstr("not a checkpoint of version 1"));
   with("nlsplit-checkpoint", "else");
+  EXPECT_THAT(error(), HasSubstr("not a checkpoint"));
+  ASSERT_TRUE(write_file(path("c/checkpoint.json"), "[1]").ok());
   EXPECT_THAT(error(), HasSubstr("not a checkpoint"));
   ASSERT_TRUE(write_file(path("c/checkpoint.json"), place.substr(0, 40)).ok());
   EXPECT_THAT(error(), HasSubstr("checkpoint.json"));

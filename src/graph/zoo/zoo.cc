@@ -104,10 +104,12 @@ Result<Model> make_mlp(uint64_t seed, const ZooValues& v) {
   constexpr int64_t most_layers = 10000;
   if (v.at("layers") > most_layers)
     return invalid_input(fmt::format("layers {} is more than {}", v.at("layers"), most_layers));
-  for (const auto& [from, to] : {std::pair("inputs", "hidden"), {"hidden", "hidden"}, {"hidden", "classes"}}) {
-    if (static_cast<double>(v.at(from)) * static_cast<double>(v.at(to)) > 1e12)
-      return invalid_input(fmt::format("{} by {} are too many weights", from, to));
-  }
+  const auto real = [&](std::string_view name) { return static_cast<double>(v.find(name)->second); };
+  const double between = (real("layers") - 2) * real("hidden") * real("hidden");
+  const double weights = v.at("layers") == 1
+                             ? real("inputs") * real("classes")
+                             : real("inputs") * real("hidden") + between + real("hidden") * real("classes");
+  if (weights > 1e12) return invalid_input(fmt::format("{:.2g} weights are too many", weights));
   return build_mlp({v.at("layers"), v.at("inputs"), v.at("hidden"), v.at("classes")}, seed);
 }
 
