@@ -119,9 +119,11 @@ bool takes(const KernelInfo& row, const ComputeDesc& desc) {
 }
 
 std::string refuse_many_axes(const ComputeDesc& desc) {
-  for (const TensorType& type : desc.inputs) {
-    if (type.shape.size() > most_kernel_axes)
-      return fmt::format("{} has more than {} axes", to_string(type), most_kernel_axes);
+  for (const std::vector<TensorType>* types : {&desc.inputs, &desc.outputs}) {
+    for (const TensorType& type : *types) {
+      if (type.shape.size() > most_kernel_axes)
+        return fmt::format("{} has more than {} axes", to_string(type), most_kernel_axes);
+    }
   }
   return {};
 }
@@ -143,7 +145,18 @@ bool has_other_types(const ComputeDesc& desc) {
 }
 
 bool is_window(Op op) {
-  return op == Op::Conv || op == Op::ConvTranspose || op == Op::MaxPool || op == Op::AveragePool;
+  switch (op) {
+    case Op::Conv:
+    case Op::ConvTranspose:
+    case Op::ConvWeightGradient:
+    case Op::MaxPool:
+    case Op::MaxPoolGradient:
+    case Op::AveragePool:
+    case Op::AveragePoolGradient:
+      return true;
+    default:
+      return false;
+  }
 }
 
 std::optional<Refusal> refusal(KernelId kernel, const ComputeDesc& desc) {

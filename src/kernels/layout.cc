@@ -22,22 +22,22 @@ int64_t Window::tap_offset(int64_t i, int64_t j) const {
   return (phase * image_h + y / stride_h) * image_w + x / stride_w;
 }
 
-Window window_of(const ComputeDesc& desc) {
-  const Shape& in = desc.inputs[0].shape;
-  const Shape& out = desc.outputs[0].shape;
-  const auto& kernel = attr_ints(desc.attrs, "kernel_shape");
-  const auto& strides = attr_ints(desc.attrs, "strides");
-  const auto& pads = attr_ints(desc.attrs, "pads");
+Window window_of(const ComputeDesc& desc) { return window_of(desc.attrs, desc.inputs[0].shape, desc.outputs[0].shape); }
+
+Window window_of(const Attrs& attrs, const Shape& in, const Shape& out) {
+  const auto& kernel = attr_ints(attrs, "kernel_shape");
+  const auto& strides = attr_ints(attrs, "strides");
+  const auto& pads = attr_ints(attrs, "pads");
   Window r;
   r.batch = in[0], r.channels = in[1], r.h = in[2], r.w = in[3];
   r.out_channels = out[1], r.out_h = out[2], r.out_w = out[3];
   r.kernel_h = kernel[0], r.kernel_w = kernel[1], r.stride_h = strides[0], r.stride_w = strides[1];
   r.pad_top = pads[0], r.pad_left = pads[1];
-  if (find_attr(desc.attrs, "dilations") != nullptr) {
-    const auto& dilations = attr_ints(desc.attrs, "dilations");
+  if (find_attr(attrs, "dilations") != nullptr) {
+    const auto& dilations = attr_ints(attrs, "dilations");
     r.dilation_h = dilations[0], r.dilation_w = dilations[1];
   }
-  if (desc.op == Op::Conv) r.groups = attr_int(desc.attrs, "group");
+  if (find_attr(attrs, "group") != nullptr) r.groups = attr_int(attrs, "group");
   // What the window touches, rounded up to whole phases. With ceil_mode that may be more than the padded plane.
   const int64_t need_h = (r.out_h - 1) * r.stride_h + (r.kernel_h - 1) * r.dilation_h + 1;
   const int64_t need_w = (r.out_w - 1) * r.stride_w + (r.kernel_w - 1) * r.dilation_w + 1;
@@ -81,6 +81,103 @@ ConvTranspose conv_transpose_of(const ComputeDesc& desc) {
   constexpr int64_t near_floats = 128 * 1024, fewest_rows = 96;
   const int64_t fit = near_floats / std::max<int64_t>(saturating_product(r.taps(), r.pixels()), 1);
   r.filters_at_once = std::min(r.filters, std::max(fit, (fewest_rows + r.taps() - 1) / r.taps()));
+  return r;
+}
+
+int64_t ConvProduct::worker_floats() const {
+  return saturating_sum(product_right_floats(saturating_product(channels, taps), columns()), widest_vector);
+}
+
+ConvProduct conv_product_of(const ComputeDesc& desc) {
+  ConvProduct r;
+  if (desc.op == Op::Conv) {
+    const Window& w = r.image = window_of(desc);
+    r.batch = w.batch, r.groups = w.groups, r.channels = w.channels / w.groups, r.filters = w.out_channels / w.groups;
+    r.taps = w.taps(), r.out_h = w.out_h, r.out_w = w.out_w;
+    r.most_pixels = w.out_pixels();
+    r.direct = true;
+  } else {
+    const ConvTranspose t = conv_transpose_of(desc);
+    r.batch = t.batch, r.groups = t.groups, r.channels = t.channels, r.filters = t.filters;
+    r.taps = t.taps(), r.out_h = t.out_h, r.out_w = t.out_w;
+    r.most_pixels =
+        saturating_product((t.out_h + t.stride_h - 1) / t.stride_h, (t.out_w + t.stride_w - 1) / t.stride_w);
+    r.direct = t.stride_h == 1 && t.stride_w == 1;
+    Window& w = r.image;
+    w.batch = t.batch, w.channels = t.groups * t.channels, w.h = t.h, w.w = t.w, w.kernel_h = w.kernel_w = 1;
+    w.pad_top = (t.kernel_h - 1) * t.dilation_h / t.stride_h;
+    w.pad_left = (t.kernel_w - 1) * t.dilation_w / t.stride_w;
+    w.image_h = saturating_sum(w.pad_top, (t.out_h - 1 + t.pad_top) / t.stride_h, 1);
+    w.image_w = saturating_sum(w.pad_left, (t.out_w - 1 + t.pad_left) / t.stride_w, 1);
+    w.in_place = w.pad_top == 0 && w.pad_left == 0 && w.image_h <= w.h && w.image_w <= w.w;
+    if (w.in_place) w.image_h = w.h, w.image_w = w.w;
+  }
+  constexpr int64_t enough_pixels = 512;
+  r.samples =
+      std::clamp<int64_t>(enough_pixels / std::max<int64_t>(r.most_pixels, 1), 1, std::max<int64_t>(r.batch, 1));
+  r.direct = r.direct && r.samples == 1;
+  return r;
+}
+
+int64_t ConvWeightGradient::steps_at_once() const {
+  constexpr int64_t most_steps = 512;  // of so many an operand's panel stays in a second-level cache
+  return std::min(most_steps, std::max<int64_t>(saturating_product(samples, w.out_pixels()), 1));
+}
+int64_t ConvWeightGradient::image_floats(Isa isa) const {
+  if (by_channel) return saturating_product(samples, image_h, image_w, round_up(channels, vector_width(isa)));
+  return w.in_place ? 0 : saturating_product(samples, channels, w.image_stride());
+}
+int64_t ConvWeightGradient::columns_floats(Isa isa) const {
+  return by_channel ? 0 : saturating_product(steps_at_once(), round_up(columns(), vector_width(isa)));
+}
+int64_t ConvWeightGradient::sums_floats(Isa isa) const {
+  return by_channel ? saturating_product(filters, w.taps(), round_up(channels, vector_width(isa))) : 0;
+}
+
+ConvWeightGradient conv_weight_gradient_of(const ComputeDesc& desc) {
+  ConvWeightGradient r;
+  Window& w = r.w = window_of(desc.attrs, desc.inputs[0].shape, desc.inputs[1].shape);
+  r.channels = w.channels / w.groups, r.filters = w.out_channels / w.groups;
+  r.samples = samples_at_once(w);
+  constexpr int64_t enough_channels = 16;  // else a vector would be mostly empty
+  r.by_channel = w.taps() > 1 && r.channels >= enough_channels;
+  r.image_h =
+      saturating_sum(saturating_product(w.out_h - 1, w.stride_h), saturating_product(w.kernel_h - 1, w.dilation_h), 1);
+  r.image_w =
+      saturating_sum(saturating_product(w.out_w - 1, w.stride_w), saturating_product(w.kernel_w - 1, w.dilation_w), 1);
+  return r;
+}
+
+int64_t WindowGradient::margin() const {
+  const int64_t rows = saturating_product(w.kernel_h - 1, w.dilation_h) / w.stride_h,
+                columns = saturating_product(w.kernel_w - 1, w.dilation_w) / w.stride_w;
+  return round_up(saturating_sum(saturating_product(rows, w.image_w), columns), widest_vector);
+}
+
+int64_t WindowGradient::worker_floats() const {
+  return saturating_sum(round_up(image_floats(), widest_vector), round_up(phase_floats(), widest_vector),
+                        round_up(saturating_product(flats, flat_floats()), widest_vector),
+                        round_up(more_floats, widest_vector));
+}
+
+WindowGradient window_gradient_of(const ComputeDesc& desc) {
+  WindowGradient r;
+  const Shape &first = desc.inputs[0].shape, &result = desc.outputs[0].shape;
+  switch (desc.op) {
+    case Op::ConvWeightGradient:
+      r.w = window_of(desc.attrs, first, desc.inputs[1].shape);
+      r.needs_image = true;
+      r.more_floats = saturating_product(r.w.taps(), widest_vector);
+      break;
+    case Op::MaxPoolGradient:
+      r.w = window_of(desc.attrs, result, first);
+      r.needs_image = true;
+      r.more_floats = r.flat_floats();
+      break;
+    default:  // AveragePoolGradient, and a ConvTranspose whose groups have one filter
+      r.w = window_of(desc.attrs, result, first);
+      if (desc.op == Op::ConvTranspose) r.flats = r.w.out_channels / r.w.channels;
+  }
   return r;
 }
 
@@ -198,6 +295,55 @@ Winograd winograd_of(const Window& window, Isa isa) {
   int64_t chunk = std::max<int64_t>(near_floats / each / 14 * 14, 14);
   if (r.packed_floats() > near_floats) chunk = std::max(chunk, far_tiles);
   r.chunk = std::min(chunk, std::max<int64_t>(r.tiles, 1));
+  return r;
+}
+
+int64_t PlainWinograd::tiles() const {
+  return saturating_product(std::max<int64_t>(w.batch, 1), (w.out_h + Winograd::side - 1) / Winograd::side,
+                            (w.out_w + Winograd::side - 1) / Winograd::side);
+}
+
+Winograd PlainWinograd::winograd(int64_t batch, Isa isa) const {
+  Window some = w;
+  some.batch = batch;
+  Winograd r = winograd_of(some, isa);
+  constexpr int64_t gradient_tiles = 256;  // of so many, an operand's two blocks stay in a second-level cache
+  if (is_gradient) r.chunk = std::min(gradient_tiles, std::max<int64_t>(r.tiles, 1));
+  return r;
+}
+
+int64_t PlainWinograd::weights_floats(Isa isa) const {
+  if (!is_gradient) return winograd_of(w, isa).packed_floats();
+  return saturating_product(Winograd::points, round_up(w.out_channels, vector_width(isa)),
+                            round_up(w.channels, vector_width(isa)));
+}
+
+int64_t PlainWinograd::in_floats(Isa isa) const {
+  return saturating_product(samples, round_up(w.channels, vector_width(isa)), w.h, w.w);
+}
+
+int64_t PlainWinograd::out_floats(Isa isa) const {
+  return saturating_product(samples, round_up(w.out_channels, vector_width(isa)), w.out_h, w.out_w);
+}
+
+int64_t PlainWinograd::scratch_floats(Isa isa) const {
+  return saturating_sum(round_up(weights_floats(isa), widest_vector), round_up(in_floats(isa), widest_vector),
+                        round_up(out_floats(isa), widest_vector), winograd(samples, isa).scratch_floats());
+}
+
+PlainWinograd plain_winograd_of(const ComputeDesc& desc) {
+  PlainWinograd r;
+  if (desc.op == Op::ConvTranspose) {  // the window that slides over dy has the other pads
+    const Shape &in = desc.inputs[0].shape, &out = desc.outputs[0].shape;
+    r.w = window_of(desc.attrs, in, out);
+    r.w.pad_top = 2 - r.w.pad_top, r.w.pad_left = 2 - r.w.pad_left;
+  } else {
+    r.is_gradient = desc.op == Op::ConvWeightGradient;
+    r.w = window_of(desc.attrs, desc.inputs[0].shape, r.is_gradient ? desc.inputs[1].shape : desc.outputs[0].shape);
+  }
+  constexpr int64_t enough_tiles = 256;
+  const int64_t each = std::max<int64_t>(r.tiles() / std::max<int64_t>(r.w.batch, 1), 1);
+  r.samples = std::clamp<int64_t>((enough_tiles + each - 1) / each, 1, std::max<int64_t>(r.w.batch, 1));
   return r;
 }
 

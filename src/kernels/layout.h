@@ -90,6 +90,8 @@ struct Window {
   }
 };
 Window window_of(const ComputeDesc& desc);
+// The same of a node with these attributes, whatever operator it is.
+Window window_of(const Attrs& attrs, const Shape& in, const Shape& out);
 
 // A transposed convolution: for each sample and group the products of its planes (k = channels by n = pixels) with the
 // weights turned over (m = filters times taps), `filters_at_once` filters at a time, whose rows ("columns" of the
@@ -110,6 +112,72 @@ struct ConvTranspose {
   int64_t worker_floats() const;   // the product's scratch, columns, one row of phases
 };
 ConvTranspose conv_transpose_of(const ComputeDesc& desc);
+
+// A Conv or ConvTranspose with weights that become known only at run time: for each group, `samples` samples at a time,
+// the product of its weights (m = filters, k = channels times taps) with the pixels that they slide over (n), of a
+// ConvTranspose phase by phase of its strides. The scratch, part after part, each rounded up to widest_vector: the
+// weights as scalar panels, the images of those samples, a product where it is not the result as it lies, and for each
+// worker a block of the pixels as vector panels.
+struct ConvProduct {
+  Window image;  // of a ConvTranspose: its operand, padded so far that a tap reads as many places further up and left
+  int64_t batch = 0, groups = 1, channels = 0, filters = 0, taps = 0;  // of a group
+  int64_t out_h = 0, out_w = 0;
+  int64_t samples = 1;      // at once: so many that small images fill the tiles
+  int64_t most_pixels = 0;  // of a sample, in a phase
+  bool direct = false;      // a product is a part of the result
+
+  int64_t packed_floats() const { return saturating_product(groups, filters, channels, taps); }
+  // With room for the last vector to run over.
+  int64_t images_floats() const {
+    return image.in_place
+               ? 0
+               : saturating_sum(saturating_product(samples, groups, channels, image.image_stride()), widest_vector);
+  }
+  int64_t columns() const { return saturating_product(samples, most_pixels); }
+  int64_t result_floats() const { return direct ? 0 : saturating_product(filters, columns()); }
+  int64_t worker_floats() const;
+};
+ConvProduct conv_product_of(const ComputeDesc& desc);
+
+// ConvWeightGradient: for each group, and `samples` samples at a time, products of dy (m = filters) with what its
+// windows see (n = columns(), each a channel and a tap) over `steps_at_once` pixels (k). The scratch, part after part,
+// each rounded up to widest_vector: those pixels of dy as scalar panels; images; columns; sums.
+struct ConvWeightGradient {
+  Window w;                           // from x to dy
+  int64_t channels = 0, filters = 0;  // of a group
+  int64_t samples = 1;
+  bool by_channel = false;           // vectors of channels, tap after tap; else of columns
+  int64_t image_h = 0, image_w = 0;  // by_channel: what windows touch of a padded plane
+
+  int64_t columns() const { return by_channel ? channels : saturating_product(channels, w.taps()); }
+  int64_t steps_at_once() const;
+  int64_t dy_floats() const { return saturating_product(filters, steps_at_once()); }
+  // by_channel: panels of two vectors of channels, each [samples][image_h][image_w][lanes]. Else planes' images; none
+  // if in place.
+  int64_t image_floats(Isa isa) const;
+  int64_t columns_floats(Isa isa) const;  // of steps_at_once pixels, as vector panels
+  int64_t sums_floats(Isa isa) const;     // by_channel: [filters][taps][channels], whole vectors
+};
+ConvWeightGradient conv_weight_gradient_of(const ComputeDesc& desc);
+
+// Gradients of depthwise convolutions and pools, plane by plane. `w` slides over the operand's planes, `flats` results'
+// planes go to each of them; those are laid out flat (kernels/windows/window_gradient.cc). The scratch of a worker,
+// part after part, each rounded up to widest_vector: an image, one phase of a result's, flat planes, and what else is
+// needed.
+struct WindowGradient {
+  Window w;
+  int64_t flats = 1;
+  bool needs_image = false;
+  int64_t more_floats = 0;
+
+  static constexpr int64_t run_over = 4 * widest_vector;  // of the vectors taken at once
+  int64_t image_floats() const { return needs_image ? saturating_sum(w.image_floats(), run_over) : 0; }
+  int64_t phase_floats() const { return saturating_sum(saturating_product(w.image_h, w.image_w), run_over); }
+  int64_t margin() const;  // as far back as a tap reads
+  int64_t flat_floats() const { return saturating_sum(margin(), phase_floats()); }
+  int64_t worker_floats() const;
+};
+WindowGradient window_gradient_of(const ComputeDesc& desc);
 
 // Extents of a Gemm or MatMul: `batch` products of m × k by k × n. A MatMul whose right operand has at most two axes is
 // one product.
@@ -207,6 +275,24 @@ struct Winograd {
   int64_t packed_floats() const { return saturating_product(points, panel_floats); }
 };
 Winograd winograd_of(const Window& window, Isa isa);
+
+// The same with row-major operands, and with weights that become known only at run time: a Conv, a ConvTranspose as the
+// Conv by its weights turned over, or ConvWeightGradient, by F(3x3, 4x4), whose tiles are as large. `samples` samples
+// at a time go through blocks of channels. The scratch, part after part, each rounded up to widest_vector: transformed
+// weights, or what becomes them; operand and result (of the gradient: x and dy) in blocks; Winograd's own.
+struct PlainWinograd {
+  Window w;  // of the Conv; of the gradient from x to dy
+  bool is_gradient = false;
+  int64_t samples = 1;  // enough tiles that reading all weights again for the next ones is cheap
+
+  Winograd winograd(int64_t batch, Isa isa) const;
+  int64_t weights_floats(Isa isa) const;
+  int64_t in_floats(Isa isa) const;
+  int64_t out_floats(Isa isa) const;
+  int64_t scratch_floats(Isa isa) const;  // all of it
+  int64_t tiles() const;                  // of all samples
+};
+PlainWinograd plain_winograd_of(const ComputeDesc& desc);
 
 // ---- Attention
 

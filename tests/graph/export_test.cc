@@ -245,6 +245,8 @@ constexpr const char* operators[] = {
     "Flatten(%x) {axis=2}",
     "Transpose(%x) {perm=[0,2,3,1]}",
     "ReduceMean(%x) {axes=[1,3], keepdims=0}",
+    "ReduceSum(%x) {axes=[1,3], keepdims=0}",
+    "Expand(%x) {shape=[3,2,4,6,6]}",
     "Pad(%x) {pads=[0,0,1,0,0,1,0,2], value=-1.5}",
     "Identity(%x)",
 };

@@ -250,13 +250,13 @@ TEST(Catalogue, WhatNoMachineHasRoomForIsTheReferences) {
   // Its image has a phase for each of 2^20 times 2^20 steps of the stride, for 2^22 channels.
   ComputeDesc strided = conv_desc({1, 1 << 22, 1, 1}, {1, 1 << 22, 1, 1}, 0);
   set_attr(strided.attrs, "strides", std::vector<int64_t>{1 << 20, 1 << 20});
-  // 2^18 taps for each of 2^20 pixels.
+  // 2^18 taps for each of 2^20 pixels; 256 images in which a window reaches 2^20 rows and columns further.
   ComputeDesc transposed = strided;
   transposed.op = Op::ConvTranspose;
-  transposed.attrs = {{"dilations", std::vector<int64_t>{1, 1}},        {"group", int64_t{1}},
+  transposed.attrs = {{"dilations", std::vector<int64_t>{2048, 2048}},  {"group", int64_t{1}},
                       {"kernel_shape", std::vector<int64_t>{512, 512}}, {"output_padding", std::vector<int64_t>{0, 0}},
-                      {"pads", std::vector<int64_t>(4, 3 << 18)},       {"strides", std::vector<int64_t>{2048, 2048}}};
-  transposed.inputs = {f32({1, 1, 1024, 1024}), f32({1, 1, 512, 512})};
+                      {"pads", std::vector<int64_t>(4, 3 << 17)},       {"strides", std::vector<int64_t>{1, 1}}};
+  transposed.inputs = {f32({1, 256, 1024, 1024}), f32({256, 1, 512, 512})};
   transposed.outputs = info(Op::ConvTranspose).infer(transposed.inputs, transposed.attrs).value();
   // Rows as wide as the window reaches, which is in the padding.
   ComputeDesc pooled;

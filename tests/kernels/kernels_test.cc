@@ -34,9 +34,14 @@ Tolerance tolerance_of(const ComputeDesc& desc) {
     terms = static_cast<double>(element_count(desc.inputs[1].shape)) / static_cast<double>(desc.inputs[1].shape[0]);
   if (desc.op == Op::ConvTranspose)
     terms = static_cast<double>(element_count(desc.inputs[1].shape)) / static_cast<double>(desc.inputs[1].shape[1]);
+  if (desc.op == Op::ConvWeightGradient)
+    terms = static_cast<double>(element_count(desc.inputs[1].shape)) / static_cast<double>(desc.inputs[1].shape[1]);
   if (desc.op == Op::Gemm || desc.op == Op::MatMul || desc.op == Op::Linear) terms = 600;
   if (desc.op == Op::Attention || desc.op == Op::CachedAttention || desc.op == Op::PagedAttention) return {1e-5, 1e-5};
-  const double factor = desc.kernel.name == KernelName::conv_winograd ? 10 : 1;
+  static const std::set<KernelName> by_winograd = {KernelName::conv_winograd, KernelName::conv_winograd_plain,
+                                                   KernelName::conv_transpose_winograd,
+                                                   KernelName::conv_weight_gradient_winograd};
+  const double factor = by_winograd.contains(desc.kernel.name) ? 10 : 1;
   return {2e-5 * factor, 2e-6 * factor * (1 + std::sqrt(terms)) * std::max(1.0, std::sqrt(terms / 600))};
 }
 
@@ -72,8 +77,9 @@ TEST_P(Kernels, AgreeWithTheReference) {
     }
   }
   // Every kernel of the operator had its turn.
-  static const std::map<Op, size_t> kernels_of = {{Op::Conv, 8},
-                                                  {Op::ConvTranspose, 2},
+  static const std::map<Op, size_t> kernels_of = {{Op::Conv, 9},
+                                                  {Op::ConvTranspose, 4},
+                                                  {Op::ConvWeightGradient, 3},
                                                   {Op::Gemm, 2},
                                                   {Op::MatMul, 2},
                                                   {Op::MaxPool, 2},
@@ -91,9 +97,33 @@ TEST_P(Kernels, AgreeWithTheReference) {
 
 // What in_place_inputs promises: the same bits where the result is written on the operand's bytes.
 TEST_P(Kernels, OverwriteTheirOperandsWhereTheCatalogueSaysSo) {
-  static const std::set<Op> element_wise = {
-      Op::Add, Op::Sub,  Op::Mul, Op::Div, Op::Sum,  Op::Relu,      Op::Sigmoid,     Op::Tanh, Op::HardSwish,
-      Op::Exp, Op::Sqrt, Op::Neg, Op::Erf, Op::Gelu, Op::LeakyRelu, Op::HardSigmoid, Op::Clip, Op::BatchNormalization};
+  static const std::set<Op> element_wise = {Op::Add,
+                                            Op::Sub,
+                                            Op::Mul,
+                                            Op::Div,
+                                            Op::Sum,
+                                            Op::Relu,
+                                            Op::Sigmoid,
+                                            Op::Tanh,
+                                            Op::HardSwish,
+                                            Op::Exp,
+                                            Op::Sqrt,
+                                            Op::Neg,
+                                            Op::Erf,
+                                            Op::Gelu,
+                                            Op::LeakyRelu,
+                                            Op::HardSigmoid,
+                                            Op::Clip,
+                                            Op::BatchNormalization,
+                                            Op::ReluGradient,
+                                            Op::SigmoidGradient,
+                                            Op::TanhGradient,
+                                            Op::HardSwishGradient,
+                                            Op::ErfGradient,
+                                            Op::LeakyReluGradient,
+                                            Op::HardSigmoidGradient,
+                                            Op::ClipGradient,
+                                            Op::GeluGradient};
   Random random(static_cast<uint64_t>(GetParam().op) * 15485863 + 3);
   int compared = 0;
   for (int tried = 0; tried < 60; ++tried) {
@@ -245,6 +275,60 @@ TEST(BlockedConvolutions, AgreeWithTheReferenceWhereTheyAreCutInMany) {
         }
       }
       EXPECT_GE(ran, 2);
+    }
+  }
+}
+
+// Of a convolution whose weights change: forward, by x and by the weights, each large enough for several blocks of
+// pixels, of k and of tiles, and for several samples at once.
+TEST(TrainedConvolutions, AgreeWithTheReferenceWhereTheyAreCutInMany) {
+  struct Case {
+    Shape x, w;
+    int64_t pad, stride;
+  };
+  const Case cases[] = {
+      {{2, 20, 40, 37}, {35, 20, 3, 3}, 1, 1},                                         // 200 tiles
+      {{3, 3, 45, 50}, {20, 3, 7, 7}, 3, 2},   {{9, 33, 7, 7}, {65, 33, 1, 1}, 0, 1},  // all samples at once
+      {{7, 40, 6, 6}, {24, 40, 3, 3}, 1, 1},   {{2, 300, 15, 9}, {20, 300, 1, 1}, 0, 2},
+      {{2, 16, 21, 30}, {16, 16, 3, 3}, 0, 1}};
+  for (const Case& c : cases) {
+    const Attrs attrs = {{"dilations", std::vector<int64_t>{1, 1}},
+                         {"group", int64_t{1}},
+                         {"kernel_shape", std::vector<int64_t>{c.w[2], c.w[3]}},
+                         {"pads", std::vector<int64_t>(4, c.pad)},
+                         {"strides", std::vector<int64_t>{c.stride, c.stride}}};
+    const Tensor x = random_tensor({DType::f32, c.x}, 1), w = random_tensor({DType::f32, c.w}, 2);
+    const std::vector<TensorType> operands{x.type, w.type};
+    const TensorType y = info(Op::Conv).infer(operands, attrs).value()[0];
+    const Tensor dy = random_tensor(y, 3);
+    Attrs transposed = attrs;
+    std::vector<int64_t> left;
+    for (size_t axis : {2, 3}) left.push_back(c.x[axis] + 2 * c.pad - (y.shape[axis] - 1) * c.stride - c.w[axis]);
+    set_attr(transposed, "output_padding", left);
+    const std::tuple<Op, Attrs, std::vector<const Tensor*>> computations[] = {
+        {Op::Conv, attrs, {&x, &w}},
+        {Op::ConvTranspose, transposed, {&dy, &w}},
+        {Op::ConvWeightGradient, attrs, {&x, &dy}}};
+    for (const auto& [op, own_attrs, inputs] : computations) {
+      ComputeDesc desc;
+      desc.op = op;
+      desc.attrs = own_attrs;
+      for (const Tensor* input : inputs) desc.inputs.push_back(input->type);
+      desc.outputs = info(op).infer(desc.inputs, desc.attrs).value();
+      const Tensor expected = run_reference(desc, inputs)[0];
+      for (Isa isa : supported_levels()) {
+        const KernelLibrary library = KernelLibrary::load(isa).value();
+        int ran = 0;
+        for (const KernelName kernel : kernels_of(isa)) {
+          desc.kernel = {kernel, isa};
+          if (refusal(desc.kernel, desc)) continue;
+          const Tensor actual = run_kernel(library, desc, inputs)[0];
+          EXPECT_TRUE(compare(actual, expected, tolerance_of(desc))) << signature(desc);
+          expect_same_bits(run_kernel(library, desc, inputs, 2)[0], actual);
+          ++ran;
+        }
+        EXPECT_EQ(ran, c.w[2] == 3 ? 2 : 1) << signature(desc);
+      }
     }
   }
 }

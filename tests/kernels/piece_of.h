@@ -139,6 +139,34 @@ class PieceOf {
         return slice();
       case Op::Transpose:
         return take(0, static_cast<size_t>(attr_ints(whole_.attrs, "perm")[axis_])), true;
+      case Op::ConvWeightGradient:
+        if (axis_ > 1 || attr_int(whole_.attrs, "group") != 1) return false;
+        return take(1 - axis_, 1), true;
+      case Op::MaxPoolGradient:
+      case Op::AveragePoolGradient:
+        if (axis_ > 1) return false;
+        for (size_t i = 0; i < whole_.own_inputs(); ++i) take(i, axis_);
+        return true;
+      case Op::BatchNormalizationScaleGradient:
+      case Op::GatherGradient:
+      case Op::SoftmaxCrossEntropyGradient:
+        return false;
+      case Op::SoftmaxCrossEntropy:
+        return take(0, axis_), take(1, axis_), true;
+      case Op::LayerNormalizationGradient:
+        if (axis_ >= axis_of(attr_int(whole_.attrs, "axis"), out_.size()).value()) return false;
+        return take(0, axis_), take(1, axis_), true;
+      case Op::SoftmaxGradient:
+      case Op::LogSoftmaxGradient:
+        if (axis_ == own_axis()) return false;
+        return take(0, axis_), take(1, axis_), true;
+      case Op::Expand: {
+        Ints shape = out_;
+        shape[axis_] = end_ - begin_;
+        set_attr(piece_.desc.attrs, "shape", shape);
+        return take_broadcast(0, out_), true;
+      }
+      case Op::ReduceSum:
       case Op::ReduceMean:
         return attr_int(whole_.attrs, "keepdims") != 0 && !is_reduced() && (take(0, axis_), true);
       case Op::Pad:
@@ -207,8 +235,14 @@ class PieceOf {
     if (axis_ == 0) return take(0, 0), true;
     const int64_t groups = attr_int(whole_.attrs, "group");
     if (axis_ == 1) {
-      if (groups > 1) return false;
-      take(1, 1);
+      if (groups > 1) {
+        const int64_t each = out_[1] / groups, channels = in(0)[1] / groups;
+        if (begin_ % each != 0 || end_ % each != 0) return false;
+        set_attr(piece_.desc.attrs, "group", (end_ - begin_) / each);
+        for (const size_t i : {0, 1}) take(i, 1 - i, begin_ / each * channels, end_ / each * channels);
+      } else {
+        take(1, 1);
+      }
       if (whole_.own_inputs() > 2) take(2, 0);
       return true;
     }

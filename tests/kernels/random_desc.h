@@ -104,14 +104,17 @@ class RandomDesc {
 
   void conv_transpose() {
     const int64_t group = pick({1, 1, 1, 2, 3}), per_group = pick({1, 2, 7, 33}), filters = pick({1, 3, 8, 17, 70});
-    const Ints kernel{between(1, 4), between(1, 4)};
-    const Ints strides{between(1, 3), between(1, 3)}, dilations{between(1, 2), between(1, 2)};
+    const bool usual = chance(0.2);  // 3x3 and not strided
+    const Ints kernel = usual ? Ints{3, 3} : Ints{between(1, 4), between(1, 4)};
+    const Ints strides = usual ? Ints{1, 1} : Ints{between(1, 3), between(1, 3)};
+    const Ints dilations = usual ? Ints{1, 1} : Ints{between(1, 2), between(1, 2)};
     input({between(1, 2), group * per_group, between(1, 9), between(1, 21)});
     input({group * per_group, filters, kernel[0], kernel[1]}, chance(0.6));
     if (chance(0.6)) input({group * filters}, true);
-    desc_.attrs = {{"dilations", dilations},      {"group", group},
-                   {"kernel_shape", kernel},      {"output_padding", Ints{between(0, 2), between(0, 2)}},
-                   {"pads", window_pads(kernel)}, {"strides", strides}};
+    desc_.attrs = {
+        {"dilations", dilations},      {"group", group},
+        {"kernel_shape", kernel},      {"output_padding", usual ? Ints{0, 0} : Ints{between(0, 2), between(0, 2)}},
+        {"pads", window_pads(kernel)}, {"strides", strides}};
   }
 
   void pool() {
@@ -123,6 +126,42 @@ class RandomDesc {
     if (op_ == Op::MaxPool) set_attr(desc_.attrs, "dilations", Ints{between(1, 2), between(1, 2)});
     if (op_ == Op::AveragePool) set_attr(desc_.attrs, "count_include_pad", between(0, 1));
     input({between(1, 2), pick({1, 2, 3, 20}), between(2, 17), between(2, 45)});
+  }
+
+  // Of a convolution that is drawn first.
+  void conv_weight_gradient() {
+    conv();
+    const auto made = info(Op::Conv).infer(desc_.inputs, desc_.attrs);
+    desc_.weights = 0;
+    desc_.inputs.resize(1);
+    input(made.ok() ? (*made)[0].shape : Shape{});
+  }
+
+  void pool_gradient() {
+    const bool largest = op_ == Op::MaxPoolGradient;
+    op_ = largest ? Op::MaxPool : Op::AveragePool;
+    pool();
+    const auto made = info(op_).infer(desc_.inputs, desc_.attrs);
+    op_ = largest ? Op::MaxPoolGradient : Op::AveragePoolGradient;
+    const Shape x = desc_.inputs[0].shape;
+    desc_.inputs.clear();
+    input(made.ok() ? (*made)[0].shape : Shape{});
+    if (largest) return input(x);
+    set_attr(desc_.attrs, "extents", Ints(x.begin() + 2, x.end()));
+  }
+
+  Attrs gradient_attrs() {
+    switch (op_) {
+      case Op::LeakyReluGradient:
+      case Op::HardSigmoidGradient:
+        return {{"alpha", 0.25}};
+      case Op::ClipGradient:
+        return {{"max", 0.75}, {"min", -0.5}};
+      case Op::GeluGradient:
+        return {{"approximate", std::string(chance(0.5) ? "tanh" : "none")}};
+      default:
+        return {};
+    }
   }
 
   void gemm() {
@@ -271,6 +310,70 @@ class RandomDesc {
         return recurrent(1, 1);
       case Op::GlobalAveragePool:
         return input(image());
+      case Op::ConvWeightGradient:
+        return conv_weight_gradient();
+      case Op::MaxPoolGradient:
+      case Op::AveragePoolGradient:
+        return pool_gradient();
+      case Op::ReluGradient:
+      case Op::SigmoidGradient:
+      case Op::TanhGradient:
+      case Op::HardSwishGradient:
+      case Op::ErfGradient:
+      case Op::LeakyReluGradient:
+      case Op::HardSigmoidGradient:
+      case Op::ClipGradient:
+      case Op::GeluGradient: {
+        const Shape shape = any_shape(axes);
+        input(shape);
+        desc_.attrs = gradient_attrs();
+        return input(shape);
+      }
+      case Op::SoftmaxGradient:
+      case Op::LogSoftmaxGradient: {
+        const Shape shape = any_shape(axes);
+        desc_.attrs = {{"axis", chance(0.5) ? axes - 1 : between(0, axes - 1)}};
+        input(shape);
+        return input(shape);
+      }
+      case Op::BatchNormalizationScaleGradient: {
+        const Shape shape = image();
+        for (int i = 0; i < 2; ++i) input(shape);
+        for (int i = 0; i < 2; ++i) input({shape[1]}, true);
+        desc_.attrs = {{"epsilon", 1e-3}};
+        return;
+      }
+      case Op::LayerNormalizationGradient: {
+        const Shape shape = any_shape(axes);
+        const int64_t axis = between(0, axes - 1);
+        for (int i = 0; i < 2; ++i) input(shape);
+        input(Shape(shape.begin() + axis, shape.end()), true);
+        desc_.attrs = {{"axis", chance(0.5) ? axis : axis - axes}, {"epsilon", 0.1}};
+        return;
+      }
+      case Op::GatherGradient: {
+        const int64_t extent = between(1, 9), axis = between(0, axes - 1);
+        const Shape indices = any_shape(between(0, 2));
+        Shape dy = any_shape(axes - 1);
+        dy.insert(dy.begin() + axis, indices.begin(), indices.end());
+        desc_.attrs = {{"axis", axis}, {"extent", extent}};
+        input(dy);
+        desc_.inputs.push_back({chance(0.5) ? DType::i64 : DType::i32, indices});
+        return;
+      }
+      case Op::SoftmaxCrossEntropy:
+      case Op::SoftmaxCrossEntropyGradient: {
+        const Shape logits = any_shape(axes), rows(logits.begin(), logits.end() - 1);
+        if (op_ == Op::SoftmaxCrossEntropyGradient) input(rows);
+        input(logits);
+        desc_.inputs.push_back({chance(0.5) ? DType::i64 : DType::i32, rows});
+        return;
+      }
+      case Op::Expand: {
+        const Shape shape = any_shape(between(1, 5));
+        desc_.attrs = {{"shape", shape}};
+        return input(broadcastable(shape));
+      }
       case Op::Add:
       case Op::Sub:
       case Op::Mul:
@@ -348,7 +451,8 @@ class RandomDesc {
       }
       case Op::Slice:
         return slice(chance(0.6) ? image() : any_shape(axes));
-      case Op::ReduceMean: {
+      case Op::ReduceMean:
+      case Op::ReduceSum: {
         Ints reduced;
         for (int64_t i = 0; i < axes; ++i) {
           if (chance(0.5)) reduced.push_back(i);

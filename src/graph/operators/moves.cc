@@ -406,7 +406,7 @@ ROW(Reshape,   1, 1,  shape_attrs,     infer_reshape,   no_flops, keeps_reshape,
 ROW(Flatten,   1, 1,  axis_1,          infer_flatten,   no_flops, keeps_flatten,   view_piece,      back_reshape,   is_view_of_first | has_kernels | plain_in_onnx | is_first_alone)
 ROW(Transpose, 1, 1,  transpose_attrs, infer_transpose, no_flops, keeps_transpose, transpose_piece, back_transpose, has_kernels)
 ROW(Pad,       1, 1,  pad_attrs,       infer_pad,       no_flops, keeps_pad,       pad_piece,       back_pad,       has_kernels)
-ROW(Expand,    1, 1,  shape_attrs,     infer_expand,    no_flops, keeps_expand,    expand_piece,    back_expand,    plain_in_onnx | is_first_alone)
+ROW(Expand,    1, 1,  shape_attrs,     infer_expand,    no_flops, keeps_expand,    expand_piece,    back_expand,    has_kernels | plain_in_onnx | is_first_alone)
 ROW(Tile,      1, 1,  tile_attrs,      infer_tile,      no_flops, keeps_tile,      tile_piece,      back_tile,      plain_in_onnx)
 ROW(Slice,     1, 1,  slice_attrs,     infer_slice,     no_flops, keeps_slice,     slice_piece,     back_slice,     takes_out)
 // clang-format on

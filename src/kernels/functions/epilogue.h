@@ -18,6 +18,7 @@ struct EpilogueHead {
 
 class Epilogue {
  public:
+  Epilogue() = default;  // of no steps
   explicit Epilogue(const KernelCall& call);
 
   EpilogueHead take_head();  // those steps are then no longer applied

@@ -9,6 +9,11 @@ constexpr Op unary_functions[] = {
 #include "kernels/functions/unary.def"
 };
 
+constexpr Op unary_gradients[] = {
+#define NLS_UNARY_GRADIENT(name, value) Op::name,
+#include "kernels/functions/unary_gradient.def"
+};
+
 // Blocked ones broadcast nothing.
 std::string refuse_binary(const ComputeDesc& desc) {
   if (std::string why = refuse_many_axes(desc); !why.empty()) return why;
@@ -30,6 +35,12 @@ const KernelInfo rows::sum = {.what = "element-wise sum of any number of operand
                               .layouts = Layouts::one,
                               .exact_axes = exact::all,
                               .in_place = over_first};
+
+const KernelInfo rows::unary_gradient = {.what = "dy times the slope of an element-wise function",
+                                         .ops = unary_gradients,
+                                         .layouts = Layouts::one,
+                                         .exact_axes = exact::all,
+                                         .in_place = over_either};
 
 const KernelInfo rows::unary = {.what = "element-wise on one operand",
                                 .ops = unary_functions,

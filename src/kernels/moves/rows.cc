@@ -44,6 +44,14 @@ std::string refuse_gather_blocks(const ComputeDesc& desc) {
   return axis + 1 < table.shape.size() ? "" : "it takes rows, not single elements";
 }
 
+std::string refuse_gather_gradient(const ComputeDesc& desc) {
+  if (desc.outputs[0].dtype != DType::f32) return fmt::format("{} is not f32", to_string(desc.outputs[0]));
+  const TensorType& indices = desc.inputs[1];
+  return indices.dtype == DType::i32 || indices.dtype == DType::i64
+             ? ""
+             : fmt::format("{} is not i32 or i64", to_string(indices));
+}
+
 std::string refuse_reorder(const ComputeDesc& desc) {
   return (desc.inputs[0].block == 0) != (desc.outputs[0].block == 0) ? "" : "there is nothing to reorder";
 }
@@ -101,6 +109,16 @@ const KernelInfo rows::gather = {.what = "copies what an index points at, elemen
                                  .ops = computes<Op::Gather>,
                                  .refuses = refuse_other_steps,
                                  .any_type = true,
+                                 .exact_axes = exact::all};
+
+const KernelInfo rows::gather_gradient = {.what = "rows added to those that an index points at, in their order",
+                                          .ops = computes<Op::GatherGradient>,
+                                          .refuses = refuse_gather_gradient,
+                                          .any_type = true};
+
+const KernelInfo rows::expand = {.what = "copies rows, or one element again and again",
+                                 .ops = computes<Op::Expand>,
+                                 .refuses = refuse_many_axes,
                                  .exact_axes = exact::all};
 
 const KernelInfo rows::gather_blocks = {

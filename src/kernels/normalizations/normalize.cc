@@ -1,4 +1,4 @@
-// BatchNormalization, LRN, Softmax, ReduceMean.
+// BatchNormalization, LRN, Softmax, ReduceMean, ReduceSum.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -6,6 +6,7 @@
 #include "kernels/functions/epilogue.h"
 #include "kernels/module/packets.h"
 #include "kernels/module/run.h"
+#include "kernels/normalizations/chains.h"
 #include "kernels/normalizations/lrn.h"
 
 namespace nlsplit::inline kernels {
@@ -131,13 +132,13 @@ void run_softmax(const KernelCall& call) {
 }
 
 // Rows of the input, in its order, are added to where they belong: a kept last axis by vectors, a reduced one as a sum.
-void run_reduce_mean(const KernelCall& call) {
+void run_reduce(const KernelCall& call) {
   const ComputeDesc& desc = *call.desc;
   const Shape& shape = desc.inputs[0].shape;
   const int64_t total = element_count(shape), results = element_count(desc.outputs[0].shape);
   float* out = output(call);
   std::fill(out, out + results, 0.0f);
-  if (total == 0) return;
+  if (total == 0) return Epilogue(call).apply(out, 0, results);
   constexpr size_t most = 8;
   std::array<bool, most> reduced{};
   for (int64_t axis : attr_ints(desc.attrs, "axes")) {
@@ -156,7 +157,10 @@ void run_reduce_mean(const KernelCall& call) {
   }
   int64_t to = 0;
   for (int64_t from = 0; from < total; from += row) {
-    if (row_reduced) {
+    if (row_reduced && desc.op == Op::ReduceSum) {
+      out[to] += sum_in_chains(
+          row, [](const Packet& x, const Packet& total) { return add(total, x); }, input(call, 0) + from);
+    } else if (row_reduced) {
       out[to] += sum_of_row(input(call, 0) + from, row);
     } else {
       map_row(out + to, row, add, out + to, input(call, 0) + from);
@@ -168,9 +172,11 @@ void run_reduce_mean(const KernelCall& call) {
       at[axis] = 0;
     }
   }
-  const Packet count = broadcast(static_cast<float>(total) / static_cast<float>(results));
-  map_row(
-      out, results, [&](const Packet& x) { return divide(x, count); }, out);
+  if (desc.op == Op::ReduceMean) {
+    const Packet count = broadcast(static_cast<float>(total) / static_cast<float>(results));
+    map_row(
+        out, results, [&](const Packet& x) { return divide(x, count); }, out);
+  }
   Epilogue(call).apply(out, 0, results);
 }
 
@@ -179,6 +185,7 @@ void run_reduce_mean(const KernelCall& call) {
 const KernelCode code::batch_norm = {run_batch_norm};
 const KernelCode code::lrn = {run_lrn};
 const KernelCode code::softmax = {run_softmax};
-const KernelCode code::reduce_mean = {run_reduce_mean};
+const KernelCode code::reduce_mean = {run_reduce};
+const KernelCode code::reduce_sum = {run_reduce};
 
 }  // namespace nlsplit::inline kernels

@@ -1,47 +1,13 @@
-// LayerNormalization and InstanceNormalization: rows brought to mean 0 and variance 1, then scaled and shifted. Two
-// passes, since the mean of squares less the square of the mean cancels.
+// LayerNormalization and InstanceNormalization: rows brought to mean 0 and variance 1, then scaled and shifted.
 #include <algorithm>
-#include <cmath>
 
 #include "kernels/functions/epilogue.h"
 #include "kernels/module/packets.h"
 #include "kernels/module/run.h"
+#include "kernels/normalizations/chains.h"
 
 namespace nlsplit::inline kernels {
 namespace {
-
-struct Moments {
-  float mean = 0, inverse = 0;  // 1 / sqrt(variance + epsilon)
-};
-
-Moments moments_of(const float* from, int64_t n, double epsilon) {
-  // Four chains of additions hide their latency; a row's length alone says which element is in which.
-  constexpr int chains = 4;
-  const auto sum = [&](auto f) {
-    Packet lanes[chains] = {zeros(), zeros(), zeros(), zeros()};
-    int64_t i = 0;
-    for (; i + chains * width <= n; i += chains * width) {
-#pragma GCC unroll 4
-      for (int c = 0; c < chains; ++c) lanes[c] = f(load(from + i + c * width), lanes[c]);
-    }
-    for (; i + width <= n; i += width) lanes[0] = f(load(from + i), lanes[0]);
-    float rest = 0;
-    if (i < n) {  // apart: what fills up the last vector is no element
-      alignas(64) float each[width];
-      store(each, f(load_part(from + i, n - i), zeros()));
-      for (int64_t k = 0; k < n - i; ++k) rest += each[k];
-    }
-    return sum_of_lanes(add(add(lanes[0], lanes[1]), add(lanes[2], lanes[3]))) + rest;
-  };
-  const float count = static_cast<float>(n);
-  const float mean = sum([](const Packet& x, const Packet& total) { return add(total, x); }) / count;
-  const Packet center = broadcast(mean);
-  const float squares = sum([&](const Packet& x, const Packet& total) {
-    const Packet off = subtract(x, center);
-    return multiply_add(off, off, total);
-  });
-  return {mean, static_cast<float>(1 / std::sqrt(static_cast<double>(squares / count) + epsilon))};
-}
 
 // f(row) for all rows, several at a time, so that short ones are worth handing out.
 template <class F>

@@ -126,13 +126,26 @@ int64_t transpose_rows(const float* from, int64_t row_stride, int64_t rows, int6
   return i;
 }
 
+// Columns whose `rows` elements are neighbours, of a transposed matrix: each goes as a vector, and what it has too much
+// is overwritten by the next one. Returns how many of the k columns; the last ones have nothing behind them.
+int64_t copy_columns(const float* from, int64_t k_stride, int64_t rows, int64_t k, float* to) {
+  const int64_t done = std::max<int64_t>(k - (width + rows - 1) / rows, 0);
+  if (k_stride < rows) return 0;
+  for (int64_t i = 0; i < done; ++i) {
+    for (int64_t r = 0; r < rows; r += width) store(to + i * rows + r, load(from + i * k_stride + r));
+  }
+  return done;
+}
+
 // Rows of panels [first, last), columns k0 … k0 + k.
 void pack_scalar_panels(const Left& left, const ScalarPanels& panels, int64_t first, int64_t last, int64_t k0,
                         int64_t k, float* to) {
   for (int64_t p = first; p < last; ++p) {
     const int64_t rows = panels.rows_of(p);
     const float* from = left.data + panels.begin(p) * left.row_stride + k0 * left.k_stride;
-    const int64_t done = left.k_stride == 1 ? transpose_rows(from, left.row_stride, rows, k, to) : 0;
+    int64_t done = 0;
+    if (left.k_stride == 1) done = transpose_rows(from, left.row_stride, rows, k, to);
+    if (left.row_stride == 1) done = copy_columns(from, left.k_stride, rows, k, to);
     for (int64_t r = 0; r < rows; ++r) {
       const float* row = from + r * left.row_stride;
       for (int64_t i = done; i < k; ++i) to[i * rows + r] = row[i * left.k_stride];
@@ -142,6 +155,7 @@ void pack_scalar_panels(const Left& left, const ScalarPanels& panels, int64_t fi
 }
 
 void pack_vector_panel(const Right& right, int64_t column, int64_t columns, int64_t k0, int64_t k, float* to) {
+  if (right.packer != nullptr) return right.packer->pack(*right.packer, column, columns, k0, k, to);
   const int64_t wide = panel_vectors(columns) * width;
   const float* from = right.data + column * right.column_stride + k0 * right.k_stride;
   if (right.column_stride == 1) {
@@ -177,7 +191,7 @@ class Blocks {
         finish_(finish),
         panels_(scalar_panels(m, most_tile_rows)),
         left_in_place_(left.packed || (m == 1 && left.k_stride == 1)),
-        right_in_place_(right.packed || (panels_.count == 1 && right.column_stride == 1)),
+        right_in_place_(right.packed || (right.packer == nullptr && panels_.count == 1 && right.column_stride == 1)),
         left_block_(workspace),
         right_block_(workspace + (left_in_place_ ? 0 : round_up(product_left_floats(room_rows, k), widest_vector))) {}
 

@@ -1,6 +1,7 @@
 // out = left × right for row-major `out`: the one matrix product under Gemm, MatMul and 1x1 convolutions.
 // left's elements are the scalars of the register tiles, right's rows their vectors (kernels/products/microkernel.h),
-// each taken in place, packed beforehand (kernels/layout.h has the forms), or packed block by block into the workspace.
+// each taken in place, packed beforehand (kernels/layout.h has the forms), or packed block by block into the workspace,
+// by whoever knows where it lies.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +16,17 @@ struct Left {
   bool packed = false;                   // scalar panels
 };
 
+// Packs rows k0 … k0 + k of columns [column, column + columns), at most a panel's, as that panel's rows into `to`. May
+// write beyond the panel: less than widest_vector floats, which are written or not read afterwards.
+struct PanelPacker {
+  void (*pack)(const PanelPacker& self, int64_t column, int64_t columns, int64_t k0, int64_t k, float* to);
+};
+
 struct Right {
   const float* data;
   int64_t k_stride = 0, column_stride = 0;  // plain
   bool packed = false;                      // vector panels
+  const PanelPacker* packer = nullptr;      // of a matrix that lies nowhere as such
 };
 
 // What becomes of a finished sum before it is stored: sum + row_bias[row] + column_bias[column], then the epilogue's
@@ -30,8 +38,9 @@ struct Finish {
 };
 
 // workspace: product_left_floats, rounded up to widest_vector, unless left is packed or a single row of neighbouring
-// elements; then product_right_floats unless right is packed. A product of a piece of the rows has the workspace of
-// all of them: `room_rows` is how many these are (fewer rows would take longer blocks of k, and more floats); 0: m.
+// elements; then product_right_floats unless right is packed, and widest_vector if it has a packer. A product of a
+// piece of the rows has the workspace of all of them: `room_rows` is how many these are (fewer rows would take longer
+// blocks of k, and more floats); 0: m.
 void product(int64_t m, int64_t n, int64_t k, const Left& left, const Right& right, float* out, const Finish& finish,
              float* workspace, int64_t room_rows = 0);
 

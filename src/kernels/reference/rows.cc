@@ -12,7 +12,8 @@ namespace {
 // Strides, pads and dilations of a file make the scratch of windows larger than the tensors: of the kernel that takes
 // what all others refuse.
 bool has_no_room(const ComputeDesc& desc) {
-  for (const KernelInfo* row : {&rows::conv, &rows::conv_transpose, &rows::max_pool, &rows::average_pool}) {
+  for (const KernelInfo* row : {&rows::conv, &rows::conv_transpose, &rows::conv_weight_gradient, &rows::max_pool,
+                                &rows::average_pool, &rows::max_pool_gradient, &rows::average_pool_gradient}) {
     if (row->ops[0] == desc.op) return row->workspace(desc, Isa::v2, most_cores) > bytes(most_bytes);
   }
   return false;
@@ -21,12 +22,14 @@ bool has_no_room(const ComputeDesc& desc) {
 // What all others refuse, whatever the values.
 std::string refuse_reference(const ComputeDesc& desc) {
   const bool scaled = std::ranges::any_of(desc.inputs, [](const TensorType& type) { return is_scaled(type.dtype); });
-  for (const KernelInfo* row : {&rows::gather, &rows::slice, &rows::cast, &rows::widened, &rows::linear,
-                                &rows::linear_blocks, &rows::gather_blocks, &rows::update, &rows::sum_of_squares}) {
+  for (const KernelInfo* row :
+       {&rows::gather, &rows::slice, &rows::cast, &rows::widened, &rows::linear, &rows::linear_blocks,
+        &rows::gather_blocks, &rows::gather_gradient, &rows::cross_entropy, &rows::update, &rows::sum_of_squares}) {
     if (scaled == row->scaled && takes(*row, desc)) return "other kernels compute it";
   }
+  const auto has_many_axes = [](const TensorType& type) { return type.shape.size() > most_kernel_axes; };
   const bool many_axes =
-      std::ranges::any_of(desc.inputs, [](const TensorType& type) { return type.shape.size() > most_kernel_axes; });
+      std::ranges::any_of(desc.inputs, has_many_axes) || std::ranges::any_of(desc.outputs, has_many_axes);
   const bool needed = !has(desc.op, traits::has_kernels) || has_other_types(desc) || many_axes ||
                       (is_window(desc.op) && (desc.inputs[0].shape.size() != 4 || has_no_room(desc)));
   return needed ? "" : "other kernels compute it";

@@ -224,13 +224,6 @@ void run(const KernelCall& call, const float* packed, float* scratch) {
 
 void run_packed(const KernelCall& call) { run(call, input(call, 1), workspace(call)); }
 
-void run_plain(const KernelCall& call) {
-  const Window w = window_of(*call.desc);
-  float* packed = workspace(call) + round_up(conv_image_floats(w), widest_vector);
-  pack_filters(w, input(call, 1), packed);
-  run(call, packed, workspace(call));
-}
-
 void pack(const ComputeDesc& desc, size_t, const void* raw, void* packed) {
   pack_filters(window_of(desc), static_cast<const float*>(raw), static_cast<float*>(packed));
 }
@@ -238,6 +231,5 @@ void pack(const ComputeDesc& desc, size_t, const void* raw, void* packed) {
 }  // namespace
 
 const KernelCode code::conv_direct = {run_packed, pack};
-const KernelCode code::conv = {run_plain};
 
 }  // namespace nlsplit::inline kernels

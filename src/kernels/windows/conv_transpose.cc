@@ -1,6 +1,6 @@
-// A transposed convolution: products of the weights, turned over, with the sample's planes; an output row then gathers
-// the rows of that product whose windows cross it. With a stride a tap meets every stride_w-th column, so a row is
-// gathered phase by phase, in vectors, and the phases are interleaved at the end.
+// A transposed convolution by weights that are packed at load: products of the weights, turned over, with the sample's
+// planes; an output row then gathers the rows of that product whose windows cross it. With a stride a tap meets every
+// stride_w-th column, so a row is gathered phase by phase, in vectors, and the phases are interleaved at the end.
 #include <algorithm>
 
 #include "kernels/layout.h"
@@ -41,7 +41,7 @@ void gather_row(const ConvTranspose& t, const float* columns, int64_t y, float b
   }
 }
 
-void run(const KernelCall& call, bool packed) {
+void run_packed(const KernelCall& call) {
   const ConvTranspose t = conv_transpose_of(*call.desc);
   const Epilogue epilogue(call);
   const float* biases = call.desc->own_inputs() > 2 ? input(call, 2) : nullptr;
@@ -54,8 +54,7 @@ void run(const KernelCall& call, bool packed) {
     float* phases = columns + t.columns_floats();
     float* scratch = phases + t.stride_w * t.phase_floats();
     const float* planes = input(call, 0) + (sample * t.groups + g) * t.channels * t.pixels();
-    const Left left = packed ? Left{input(call, 1) + (g * t.filters + filter) * t.channels * t.taps(), 0, 0, true}
-                             : turned_over(t, input(call, 1), g, filter);
+    const Left left = {input(call, 1) + (g * t.filters + filter) * t.channels * t.taps(), 0, 0, true};
     product(filters * t.taps(), t.pixels(), t.channels, left, {planes, t.pixels(), 1}, columns, {}, scratch,
             t.filters_at_once * t.taps());
     for (int64_t f = 0; f < filters; ++f) {
@@ -69,9 +68,6 @@ void run(const KernelCall& call, bool packed) {
     }
   });
 }
-
-void run_packed(const KernelCall& call) { run(call, true); }
-void run_plain(const KernelCall& call) { run(call, false); }
 
 // What is multiplied at once lies together.
 void pack(const ComputeDesc& desc, size_t, const void* raw, void* packed) {
@@ -89,6 +85,5 @@ void pack(const ComputeDesc& desc, size_t, const void* raw, void* packed) {
 }  // namespace
 
 const KernelCode code::conv_transpose_packed = {run_packed, pack};
-const KernelCode code::conv_transpose = {run_plain};
 
 }  // namespace nlsplit::inline kernels

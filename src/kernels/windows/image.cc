@@ -50,6 +50,18 @@ void make_image(const Window& w, const float* plane, float fill, float* image) {
   }
 }
 
+std::vector<float> counts_of(int64_t out, int64_t kernel, int64_t stride, int64_t extent, int64_t before, int64_t after,
+                             bool with_pads) {
+  std::vector<float> counts;
+  const int64_t low = with_pads ? -before : 0, high = with_pads ? extent + after : extent;
+  for (int64_t o = 0; o < out; ++o) {
+    const int64_t begin = o * stride - before;
+    const int64_t count = std::min(begin + kernel, high) - std::max(begin, low);
+    counts.push_back(static_cast<float>(std::max<int64_t>(count, 0)));
+  }
+  return counts;
+}
+
 void make_blocked_image(const Window& w, const float* block, float* image) {
   const auto floats = [](int64_t pixels) { return static_cast<size_t>(pixels * width) * sizeof(float); };
   for (int64_t phase_y = 0; phase_y < w.stride_h; ++phase_y) {

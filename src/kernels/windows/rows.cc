@@ -50,6 +50,39 @@ std::string refuse_conv_winograd(const ComputeDesc& desc) {
   return {};
 }
 
+// Of the Conv that a row-major one, a ConvTranspose or a ConvWeightGradient is computed as.
+std::string refuse_plain_winograd(const ComputeDesc& desc) {
+  if (desc.op != Op::ConvWeightGradient && desc.is_weight(1))
+    return "its weights are constant, and others pack them at load";
+  const Window w = plain_winograd_of(desc).w;
+  if (w.kernel_h != 3 || w.kernel_w != 3) return "the kernel is not 3x3";
+  if (w.stride_h != 1 || w.stride_w != 1 || w.dilation_h != 1 || w.dilation_w != 1) return "it is strided or dilated";
+  if (w.groups != 1) return "the channels are in groups";
+  if (w.pad_top < 0 || w.pad_left < 0) return "its pads are wider than the kernel";
+  return {};
+}
+
+// Where it saves arithmetic, that of the transforms counted: 36 multiply-adds a tile and pair of channels against nine
+// a pixel; a quarter more for tiles, and for what the weights' transform takes and its reading and writing.
+Standing standing_plain_winograd(const ComputeDesc& desc) {
+  constexpr double of_tiles = 1.25, of_weights = 1000;
+  constexpr int64_t fewest_channels = 16;
+  const PlainWinograd p = plain_winograd_of(desc);
+  const double direct = 9.0 * static_cast<double>(p.w.batch * p.w.out_pixels());
+  const double ours = of_tiles * 36 * static_cast<double>(p.tiles()) + of_weights;
+  return std::min(p.w.channels, p.w.out_channels) >= fewest_channels && ours < direct ? Standing::usual
+                                                                                      : Standing::seldom;
+}
+
+Bytes scratch_plain_winograd(const ComputeDesc& desc, Isa isa, int) {
+  return floats(plain_winograd_of(desc).scratch_floats(isa));
+}
+
+// Whoever packs constant weights at load is faster.
+Standing standing_of_changing_weights(const ComputeDesc& desc) {
+  return desc.is_weight(1) ? Standing::last_resort : Standing::usual;
+}
+
 // On smaller images its transformed weights, four times as many, usually cost more to read than the arithmetic it
 // saves.
 constexpr int64_t winograd_smallest_side = 8;
@@ -93,10 +126,11 @@ Bytes scratch_conv_winograd(const ComputeDesc& desc, Isa isa, int) {
   return floats(winograd_of(window_of(desc), isa).scratch_floats());
 }
 
-Bytes scratch_conv(const ComputeDesc& desc, Isa, int) {
-  const Window window = window_of(desc);
-  return floats(
-      saturating_sum(round_up(conv_image_floats(window), widest_vector), conv_packed_floats(window, Isa::v4)));
+Bytes scratch_conv_product(const ComputeDesc& desc, Isa, int workers) {
+  const ConvProduct c = conv_product_of(desc);
+  return floats(saturating_sum(round_up(c.packed_floats(), widest_vector), round_up(c.images_floats(), widest_vector),
+                               round_up(c.result_floats(), widest_vector),
+                               saturating_product(workers, c.worker_floats())));
 }
 
 // One plane's image with room for the last vector to run over, and one plane of results with the columns between the
@@ -109,6 +143,31 @@ Bytes scratch_window(const ComputeDesc& desc, Isa, int) {
 
 Bytes scratch_conv_transpose(const ComputeDesc& desc, Isa, int workers) {
   return floats(saturating_product(workers, conv_transpose_of(desc).worker_floats()));
+}
+
+std::string refuse_conv_transpose_depthwise(const ComputeDesc& desc) {
+  if (desc.is_weight(1)) return "its weights are constant, and others pack them at load";
+  return desc.inputs[1].shape[1] == 1 ? "" : fmt::format("a group has {} filters, not one", desc.inputs[1].shape[1]);
+}
+
+// Of more a product fills its tiles better.
+constexpr int64_t most_filters_of_a_channel = 4;
+
+std::string refuse_conv_weight_gradient_depthwise(const ComputeDesc& desc) {
+  const int64_t channels = desc.inputs[0].shape[1], filters = desc.inputs[1].shape[1];
+  if (desc.outputs[0].shape[1] != 1) return fmt::format("a filter sees {} channels, not one", desc.outputs[0].shape[1]);
+  return filters <= most_filters_of_a_channel * channels ? "" : "a channel has many filters";
+}
+
+Bytes scratch_conv_weight_gradient(const ComputeDesc& desc, Isa isa, int) {
+  const ConvWeightGradient g = conv_weight_gradient_of(desc);
+  return floats(saturating_sum(round_up(g.dy_floats(), widest_vector), round_up(g.image_floats(isa), widest_vector),
+                               round_up(g.columns_floats(isa), widest_vector),
+                               round_up(g.sums_floats(isa), widest_vector)));
+}
+
+Bytes scratch_window_gradient(const ComputeDesc& desc, Isa, int workers) {
+  return floats(saturating_product(workers, window_gradient_of(desc).worker_floats()));
 }
 
 Bytes packed_as_it_is(const ComputeDesc& desc, size_t i, Isa) { return i == 1 ? size_of(desc.inputs[1]) : bytes(0); }
@@ -187,11 +246,35 @@ const KernelInfo rows::conv_direct = {
     .packed_bytes = packed_conv_direct,
     .exact_axes = image_axes};
 
-const KernelInfo rows::conv = {.what = "conv_direct with weights that become known only at run time",
+const KernelInfo rows::conv = {.what = "NCHW; a product of weights known at run time and the pixels they slide over",
                                .ops = computes<Op::Conv>,
-                               .workspace = scratch_conv,
-                               .standing = last_resort,
+                               .workspace = scratch_conv_product,
+                               .standing = standing_of_changing_weights,
                                .exact_axes = image_axes};
+
+const KernelInfo rows::conv_winograd_plain = {
+    .what = "F(4x4, 3x3) of row-major tensors, weights transformed at run time; through blocks of channels",
+    .ops = computes<Op::Conv>,
+    .refuses = refuse_plain_winograd,
+    .workspace = scratch_plain_winograd,
+    .standing = standing_plain_winograd,
+    .exact_axes = image_axes,
+    .exact_multiple = Winograd::side};
+
+const KernelInfo rows::conv_transpose_winograd = {.what = "conv_winograd_plain by weights turned over",
+                                                  .ops = computes<Op::ConvTranspose>,
+                                                  .refuses = refuse_plain_winograd,
+                                                  .workspace = scratch_plain_winograd,
+                                                  .standing = standing_plain_winograd,
+                                                  .exact_axes = exact::batch | exact::channels};
+
+const KernelInfo rows::conv_weight_gradient_winograd = {
+    .what = "F(3x3, 4x4): tiles of 6x6 and 4x4 transformed, 36 products over all tiles in their order",
+    .ops = computes<Op::ConvWeightGradient>,
+    .refuses = refuse_plain_winograd,
+    .workspace = scratch_plain_winograd,
+    .standing = standing_plain_winograd,
+    .exact_axes = exact::batch | exact::channels};
 
 const KernelInfo rows::conv_transpose_packed = {
     .what = "NCHW; a product of the weights (packed) and the sample's planes, its rows gathered where they overlap",
@@ -202,11 +285,41 @@ const KernelInfo rows::conv_transpose_packed = {
     .exact_axes = image_axes};
 
 const KernelInfo rows::conv_transpose = {
-    .what = "conv_transpose_packed with weights that become known only at run time",
+    .what = "NCHW; products of weights known at run time and the pixels they slide over, phase by phase of the strides",
     .ops = computes<Op::ConvTranspose>,
-    .workspace = scratch_conv_transpose,
-    .standing = last_resort,
+    .workspace = scratch_conv_product,
+    .standing = standing_of_changing_weights,
     .exact_axes = image_axes};
+
+const KernelInfo rows::conv_transpose_depthwise = {
+    .what = "one filter a group, NCHW; vectors of pixels, gathered from the operand's planes, laid out flat",
+    .ops = computes<Op::ConvTranspose>,
+    .refuses = refuse_conv_transpose_depthwise,
+    .workspace = scratch_window_gradient,
+    .exact_axes = image_axes};
+
+const KernelInfo rows::conv_weight_gradient_depthwise = {
+    .what = "one channel a filter, NCHW; a sum over flat planes for each tap, sample after sample",
+    .ops = computes<Op::ConvWeightGradient>,
+    .refuses = refuse_conv_weight_gradient_depthwise,
+    .workspace = scratch_window_gradient};
+
+const KernelInfo rows::conv_weight_gradient = {
+    .what = "NCHW; products of dy and what its windows see, over all pixels of all samples in their order",
+    .ops = computes<Op::ConvWeightGradient>,
+    .workspace = scratch_conv_weight_gradient,
+    .exact_axes = exact::batch | exact::channels};
+
+const KernelInfo rows::max_pool_gradient = {
+    .what = "the tap of the first of the largest of each window; vectors of pixels, gathered from flat planes",
+    .ops = computes<Op::MaxPoolGradient>,
+    .workspace = scratch_window_gradient,
+    .exact_axes = exact::batch | exact::channels};
+
+const KernelInfo rows::average_pool_gradient = {.what = "shares of dy; vectors of pixels, gathered from flat planes",
+                                                .ops = computes<Op::AveragePoolGradient>,
+                                                .workspace = scratch_window_gradient,
+                                                .exact_axes = exact::batch | exact::channels};
 
 const KernelInfo rows::max_pool_blocked = {.what = "vectors of channels",
                                            .ops = computes<Op::MaxPool>,

@@ -113,20 +113,6 @@ void run_max_pool(const KernelCall& call) {
   }
 }
 
-// How many positions each window counts along an axis: those in the plane, or, with count_include_pad, in the padded
-// plane.
-std::vector<float> counts_of(int64_t out, int64_t kernel, int64_t stride, int64_t extent, int64_t before, int64_t after,
-                             bool with_pads) {
-  std::vector<float> counts;
-  const int64_t low = with_pads ? -before : 0, high = with_pads ? extent + after : extent;
-  for (int64_t o = 0; o < out; ++o) {
-    const int64_t begin = o * stride - before;
-    const int64_t count = std::min(begin + kernel, high) - std::max(begin, low);
-    counts.push_back(static_cast<float>(std::max<int64_t>(count, 0)));
-  }
-  return counts;
-}
-
 void run_average_pool(const KernelCall& call) {
   const ComputeDesc& desc = *call.desc;
   const Window w = window_of(desc);
