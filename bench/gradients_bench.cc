@@ -107,7 +107,8 @@ void add_all(const KernelLibrary& library) {
   add(library, "layer_norm", Op::LayerNormalizationGradient, {{"axis", int64_t{-1}}, {"epsilon", 1e-5}},
       {tokens, tokens, {1024}});
   add(library, "softmax", Op::SoftmaxGradient, {{"axis", int64_t{-1}}}, {scores, scores});
-  add(library, "momentum", Op::MomentumUpdate, {{"decay", 0.9}, {"learning_rate", 0.01}}, {tokens, tokens, tokens});
+  add(library, "momentum", Op::MomentumUpdate, {{"decay", 0.0}, {"momentum", 0.9}, {"nesterov", int64_t{0}}},
+      {tokens, tokens, tokens, {1}});
 }
 
 }  // namespace

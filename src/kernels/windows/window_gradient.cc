@@ -37,18 +37,57 @@ Planes planes_of(const KernelCall& call, const WindowGradient& g, int worker) {
   return p;
 }
 
-// f(row): `row` begins a row of a flat plane.
+// What is between the rows of flat planes, in front of them and behind, and what an image has too much: zeros, once for
+// all planes. `more`: what the rest of the scratch begins with.
+void clear(const KernelCall& call, const WindowGradient& g, float more) {
+  for (int worker = 0; worker < std::max(call.crew.workers, 1); ++worker) {
+    const Planes p = planes_of(call, g, worker);
+    std::fill_n(p.image, g.image_floats(), 0.0f);
+    std::fill_n(p.flat - g.margin(), g.flats * g.flat_floats(), 0.0f);
+    std::fill_n(p.more, g.more_floats, more);
+  }
+}
+
+// f(row, y): `row` begins row y of a flat plane.
 template <class F>
 void fill_flat(const WindowGradient& g, float* flat, F f) {
-  const Window& w = g.w;
-  std::fill_n(flat - g.margin(), g.flat_floats(), 0.0f);
-  for (int64_t y = 0; y < w.out_h; ++y) f(flat + y * w.image_w, y);
+  for (int64_t y = 0; y < g.w.out_h; ++y) f(flat + y * g.w.image_w, y);
 }
 
 struct Step {
   int64_t offset;  // to be added to q
   int64_t tap;
 };
+
+// Rows and columns of the operand that are equal modulo the strides, and the taps that reach them.
+struct Reached {
+  int64_t y, x;
+  std::vector<Step> steps;
+};
+
+// Those that any tap reaches. Of several flat planes one behind another, each has taps of its own.
+std::vector<Reached> phases_of(const WindowGradient& g) {
+  const Window& w = g.w;
+  std::vector<Reached> phases;
+  for (int64_t y = 0; y < w.stride_h; ++y) {
+    if (!reads_phase(w.kernel_h, w.dilation_h, w.stride_h, y)) continue;
+    for (int64_t x = 0; x < w.stride_w; ++x) {
+      if (!reads_phase(w.kernel_w, w.dilation_w, w.stride_w, x)) continue;
+      Reached& phase = phases.emplace_back(Reached{y, x, {}});
+      for (int64_t c = 0; c < g.flats; ++c) {
+        for (int64_t i = 0; i < w.kernel_h; ++i) {
+          for (int64_t j = 0; j < w.kernel_w; ++j) {
+            const int64_t down = i * w.dilation_h, right = j * w.dilation_w;
+            if (down % w.stride_h != y || right % w.stride_w != x) continue;
+            phase.steps.push_back({c * g.flat_floats() - down / w.stride_h * w.image_w - right / w.stride_w,
+                                   (c * w.kernel_h + i) * w.kernel_w + j});
+          }
+        }
+      }
+    }
+  }
+  return phases;
+}
 
 // image[q] = start folded by step(sum, tap, flat + where it reads).
 template <int packets, class F>
@@ -64,50 +103,34 @@ inline void fold(const std::vector<Step>& steps, int64_t q, const Packet& start,
   for (int i = 0; i < packets; ++i) store(phase + q + i * width, sums[i]);
 }
 
-// The whole plane of a result. channels: flat planes one behind another, each with taps of its own.
+// The whole plane of a result.
 template <class F>
-void gather_plane(const WindowGradient& g, int64_t channels, const Planes& planes, const Packet& start, float* to,
-                  F f) {
+void gather_plane(const WindowGradient& g, const std::vector<Reached>& phases, const Planes& planes,
+                  const Packet& start, float* to, F f) {
   const Window& w = g.w;
   const int64_t pixels = w.image_h * w.image_w;
   alignas(64) float fill[width];
   Eigen::internal::pstore(fill, start);
   std::fill_n(to, w.h * w.w, fill[0]);  // where no window reaches
-  std::vector<Step> steps;
-  for (int64_t phase_y = 0; phase_y < w.stride_h; ++phase_y) {
-    if (!reads_phase(w.kernel_h, w.dilation_h, w.stride_h, phase_y)) continue;
-    for (int64_t phase_x = 0; phase_x < w.stride_w; ++phase_x) {
-      if (!reads_phase(w.kernel_w, w.dilation_w, w.stride_w, phase_x)) continue;
-      steps.clear();
-      for (int64_t c = 0; c < channels; ++c) {
-        for (int64_t i = 0; i < w.kernel_h; ++i) {
-          for (int64_t j = 0; j < w.kernel_w; ++j) {
-            const int64_t down = i * w.dilation_h, right = j * w.dilation_w;
-            if (down % w.stride_h != phase_y || right % w.stride_w != phase_x) continue;
-            steps.push_back({c * g.flat_floats() - down / w.stride_h * w.image_w - right / w.stride_w,
-                             (c * w.kernel_h + i) * w.kernel_w + j});
-          }
-        }
-      }
-      int64_t q = 0;
-      for (; q + at_once * width <= pixels; q += at_once * width) fold<at_once>(steps, q, start, planes.phase, f);
-      for (; q < pixels; q += width) fold<1>(steps, q, start, planes.phase, f);
-      // To rows and columns of the plane.
-      for (int64_t y = 0; y < w.image_h; ++y) {
-        const int64_t row = y * w.stride_h + phase_y - w.pad_top;
-        if (row < 0 || row >= w.h) continue;
-        const float* from = planes.phase + y * w.image_w;
-        float* out = to + row * w.w + phase_x - w.pad_left;
-        int64_t x = phase_x >= w.pad_left ? 0 : (w.pad_left - phase_x + w.stride_w - 1) / w.stride_w;
-        const int64_t reach = w.w - 1 + w.pad_left - phase_x;  // of the last column
-        const int64_t last = reach < 0 ? 0 : std::min(w.image_w, reach / w.stride_w + 1);
-        if (w.stride_w == 1) {
-          if (x < last) std::memcpy(out + x, from + x, static_cast<size_t>(last - x) * sizeof(float));
-        } else if (w.stride_w == 2) {
-          for (; x < last; ++x) out[2 * x] = from[x];
-        } else {
-          for (; x < last; ++x) out[x * w.stride_w] = from[x];
-        }
+  for (const Reached& phase : phases) {
+    int64_t q = 0;
+    for (; q + at_once * width <= pixels; q += at_once * width) fold<at_once>(phase.steps, q, start, planes.phase, f);
+    for (; q < pixels; q += width) fold<1>(phase.steps, q, start, planes.phase, f);
+    // To rows and columns of the plane.
+    const int64_t reach = w.w - 1 + w.pad_left - phase.x;  // of the last column
+    const int64_t first = phase.x >= w.pad_left ? 0 : (w.pad_left - phase.x + w.stride_w - 1) / w.stride_w,
+                  last = reach < 0 ? 0 : std::min(w.image_w, reach / w.stride_w + 1);
+    for (int64_t y = 0; y < w.image_h; ++y) {
+      const int64_t row = y * w.stride_h + phase.y - w.pad_top;
+      if (row < 0 || row >= w.h) continue;
+      const float* from = planes.phase + y * w.image_w;
+      float* out = to + row * w.w + phase.x - w.pad_left;
+      if (w.stride_w == 1) {
+        if (first < last) std::memcpy(out + first, from + first, static_cast<size_t>(last - first) * sizeof(float));
+      } else if (w.stride_w == 2) {
+        for (int64_t x = first; x < last; ++x) out[2 * x] = from[x];
+      } else {
+        for (int64_t x = first; x < last; ++x) out[x * w.stride_w] = from[x];
       }
     }
   }
@@ -128,6 +151,8 @@ void run_transpose(const KernelCall& call) {
   const Epilogue epilogue(call);
   const float* bias = call.desc->own_inputs() > 2 ? input(call, 2) : nullptr;
   const int64_t channels = g.flats, planes = w.batch * w.channels;  // w's are those of the result
+  const std::vector<Reached> phases = phases_of(g);
+  clear(call, g, 0);
   parallel_for_workers(call, planes, [&](int64_t plane, int worker) {
     const Planes p = planes_of(call, g, worker);
     const float* dy = input(call, 0) + plane * channels * w.out_pixels();
@@ -137,7 +162,7 @@ void run_transpose(const KernelCall& call) {
     }
     const int64_t channel = plane % w.channels;
     const float* weights = input(call, 1) + channel * channels * w.taps();
-    gather_plane(g, channels, p, broadcast(bias == nullptr ? 0.0f : bias[channel]), output(call) + plane * w.h * w.w,
+    gather_plane(g, phases, p, broadcast(bias == nullptr ? 0.0f : bias[channel]), output(call) + plane * w.h * w.w,
                  [&](const Packet& sum, int64_t tap, int64_t at) {
                    return multiply_add(broadcast(weights[tap]), load(p.flat + at), sum);
                  });
@@ -154,6 +179,8 @@ void run_average_pool_gradient(const KernelCall& call) {
   const bool with_pads = attr_int(desc.attrs, "count_include_pad") != 0;
   const auto rows = counts_of(w.out_h, w.kernel_h, w.stride_h, w.h, pads[0], pads[2], with_pads);
   const auto columns = counts_of(w.out_w, w.kernel_w, w.stride_w, w.w, pads[1], pads[3], with_pads);
+  const std::vector<Reached> phases = phases_of(g);
+  clear(call, g, 0);
   parallel_for_workers(call, w.batch * w.channels, [&](int64_t plane, int worker) {
     const Planes p = planes_of(call, g, worker);
     const float* dy = input(call, 0) + plane * w.out_pixels();
@@ -163,7 +190,7 @@ void run_average_pool_gradient(const KernelCall& call) {
           row, w.out_w, [&](const Packet& x, const Packet& in_row) { return divide(x, multiply(in_row, in_column)); },
           dy + y * w.out_w, columns.data());
     });
-    gather_plane(g, 1, p, zeros(), output(call) + plane * w.h * w.w,
+    gather_plane(g, phases, p, zeros(), output(call) + plane * w.h * w.w,
                  [&](const Packet& sum, int64_t, int64_t at) { return add(sum, load(p.flat + at)); });
     finish_plane(epilogue, call, plane, w);
   });
@@ -196,6 +223,8 @@ void run_max_pool_gradient(const KernelCall& call) {
   for (int64_t i = 0; i < w.kernel_h; ++i) {
     for (int64_t j = 0; j < w.kernel_w; ++j) taps.push_back(w.tap_offset(i, j));
   }
+  const std::vector<Reached> phases = phases_of(g);
+  clear(call, g, -1);  // no tap
   parallel_for_workers(call, w.batch * w.channels, [&](int64_t plane, int worker) {
     const Planes p = planes_of(call, g, worker);
     const float* dy = input(call, 0) + plane * w.out_pixels();
@@ -207,12 +236,12 @@ void run_max_pool_gradient(const KernelCall& call) {
     }
     fill_flat(g, p.flat, [&](float* row, int64_t y) { copy_row(dy + y * w.out_w, w.out_w, row); });
     float* chosen = p.more + g.margin();
-    std::fill_n(p.more, g.flat_floats(), -1.0f);
     find_largest(g, p.image, taps, chosen);
-    gather_plane(g, 1, p, zeros(), output(call) + plane * w.h * w.w, [&](const Packet& sum, int64_t tap, int64_t at) {
-      const Packet is_it = Eigen::internal::pcmp_eq(load(chosen + at), broadcast(static_cast<float>(tap)));
-      return add(sum, Eigen::internal::pand(load(p.flat + at), is_it));
-    });
+    gather_plane(g, phases, p, zeros(), output(call) + plane * w.h * w.w,
+                 [&](const Packet& sum, int64_t tap, int64_t at) {
+                   const Packet is_it = Eigen::internal::pcmp_eq(load(chosen + at), broadcast(static_cast<float>(tap)));
+                   return add(sum, Eigen::internal::pand(load(p.flat + at), is_it));
+                 });
     finish_plane(epilogue, call, plane, w);
   });
 }
@@ -243,10 +272,9 @@ void run_weight_gradient(const KernelCall& call) {
     for (int64_t j = 0; j < w.kernel_w; ++j) offsets.push_back(w.tap_offset(i, j));
   }
   const int64_t taps = w.taps(), n = w.flat_pixels();
+  clear(call, g, 0);  // what runs over is multiplied by zeros, so it must be numbers
   parallel_for_workers(call, w.out_channels, [&](int64_t filter, int worker) {
     const Planes p = planes_of(call, g, worker);
-    // What runs over is multiplied by zeros, so it must be numbers.
-    std::fill_n(p.image, g.image_floats(), 0.0f);
     std::fill_n(p.more, taps * width, 0.0f);
     for (int64_t sample = 0; sample < w.batch; ++sample) {
       const float* x = input(call, 0) + (sample * w.channels + filter / filters) * w.h * w.w;
