@@ -188,7 +188,12 @@ void run_transpose(const KernelCall& call) {
   const std::vector<Phase> phases = phases_of_transpose(c, conv_transpose_of(*call.desc));
   const int64_t group_floats = c.filters * c.channels * c.taps;
   float* packed = workspace(call);
-  const int64_t panels = scalar_panels(c.filters, tile_rows(level)).count;
+  const int64_t panels = c.taps == 1 ? 0 : scalar_panels(c.filters, tile_rows(level)).count;
+  const auto reached = std::ranges::find_if(phases, [](const Phase& phase) { return !phase.taps.empty(); });
+  for (int64_t g = 0; c.taps == 1 && reached != phases.end() && g < c.groups; ++g) {  // a transposed matrix
+    pack_left({input(call, 1) + g * group_floats, 1, c.filters}, c.filters, c.channels,
+              packed + g * group_floats + reached->packed);
+  }
   parallel_for(call, c.groups * panels, [&](int64_t i) {
     const int64_t g = i / panels;
     pack_turned_over(c, phases, i % panels, input(call, 1) + g * group_floats, packed + g * group_floats);
